@@ -34,15 +34,15 @@ func faultState(f *Fault) page.State {
 
 // looks implements page.Looks by the counters of a result.
 type looks struct {
-	links  map[[2]string][]*Link // by their ends
-	ranks  map[string][]*Rank    // by host
-	struck map[string]page.State // states by faults, by name
-	used   [page.Down + 1]bool
-	many   bool // omit labels of hosts without events
+	links       map[[2]string][]*Link // by their ends
+	ranks       map[string][]*Rank    // by host
+	faultStates map[string]page.State // the worst state that a fault caused, by host or link
+	used        [page.Down + 1]bool
+	fewLabels   bool // omit labels of hosts without events
 }
 
 func newLooks(r *Result) *looks {
-	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, struck: map[string]page.State{}, many: len(r.Ranks) > 24}
+	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]page.State{}, fewLabels: len(r.Ranks) > 24}
 	for i := range r.Links {
 		k := &r.Links[i]
 		l.links[[2]string{k.From, k.To}] = append(l.links[[2]string{k.From, k.To}], k)
@@ -53,7 +53,7 @@ func newLooks(r *Result) *looks {
 	}
 	for _, f := range r.Faults {
 		for _, on := range f.On {
-			l.struck[on] = max(l.struck[on], faultState(&f))
+			l.faultStates[on] = max(l.faultStates[on], faultState(&f))
 		}
 	}
 	return l
@@ -80,16 +80,16 @@ func (l *looks) Cable(c *topology.Cable) page.Part {
 		}
 	}
 	if c.A.NIC != "" { // a switch has no NIC names
-		p.State = max(p.State, l.struck[a])
+		p.State = max(p.State, l.faultStates[a])
 	}
 	if c.B.NIC != "" {
-		p.State = max(p.State, l.struck[b])
+		p.State = max(p.State, l.faultStates[b])
 	}
 	if lost > 0 {
 		p.Label = units.SI(float64(lost), "") + " lost"
 	}
 	l.used[p.State] = true
-	if !l.many || p.State != page.Fine {
+	if !l.fewLabels || p.State != page.Fine {
 		p.Title = strings.Join(text, "\n")
 	}
 	return p
@@ -108,7 +108,7 @@ func wayTitle(k *Link) string {
 
 // Host draws a host as down if a rank on it did not finish.
 func (l *looks) Host(h *topology.Host) page.Part {
-	p := page.Part{State: l.struck[h.Name]}
+	p := page.Part{State: l.faultStates[h.Name]}
 	title := h.Name
 	for _, k := range l.ranks[h.Name] {
 		if k.State != stateFinished {
@@ -116,7 +116,7 @@ func (l *looks) Host(h *topology.Host) page.Part {
 		}
 		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", k.Rank, rankState(k), units.Bytes(k.Bytes), count(k.Messages))
 	}
-	if !l.many || p.State != page.Fine {
+	if !l.fewLabels || p.State != page.Fine {
 		p.Title = title
 	}
 	l.used[p.State] = true

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// longest is more than any frame: the kernel shows what it will cut up later.
-	longest = 1 << 17
-	// roomBytes is how much may wait for us.
+	// maxFrame exceeds the MTU: the kernel shows frames before it segments them (GSO).
+	maxFrame = 1 << 17
+	// roomBytes is the size of the socket's receive buffer.
 	roomBytes = 32 << 20
 	// slice bounds one wait for a frame.
 	slice = 50 * time.Millisecond
@@ -82,7 +82,7 @@ func interfaceOf(local netip.Addr) (int, error) {
 
 func (t *Tap) run() {
 	defer close(t.ended)
-	frame := make([]byte, longest)
+	frame := make([]byte, maxFrame)
 	for {
 		select {
 		case <-t.done:

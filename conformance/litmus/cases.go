@@ -48,8 +48,8 @@ func RoCE() []conformance.Case {
 		{readBehindAdd, "10.8.3.3", []string{"roce/rc/atm/4"}, conformance.Must, []string{"DuplicatesExecuted"}},
 		{completionBehindRead, "", []string{"roce/cq/1", "roce/cq/10"}, conformance.Must, []string{"CompletionsOvertake", "AckSkipsRead"}},
 		{readsInOrder, "10.8.3.3", []string{"roce/rc/ack/5"}, conformance.Must, []string{"AckSkipsRead"}},
-		{addsOfTwo, "", []string{"roce/rc/atm/9"}, conformance.Must, []string{"AtomicsPerQP"}},
-		{swapsOfTwo, "", []string{"roce/rc/atm/1", "roce/rc/atm/9"}, conformance.Must, []string{"AtomicsPerQP", "AtomicsWrong"}},
+		{concurrentAdds, "", []string{"roce/rc/atm/9"}, conformance.Must, []string{"AtomicsPerQP"}},
+		{concurrentSwaps, "", []string{"roce/rc/atm/1", "roce/rc/atm/9"}, conformance.Must, []string{"AtomicsPerQP", "AtomicsWrong"}},
 	})
 }
 
@@ -67,8 +67,8 @@ func IWARP() []conformance.Case {
 		{readsInOrder, "", []string{"rfc5040/5.5/8"}, conformance.Must, []string{"CompletesEarly"}},
 	}), cases("litmus/iwarp/", rfc7306, c, []requirement{
 		{readBehindAdd, "5.4", []string{"rfc7306/5.4/3"}, conformance.Must, []string{"SmallReadsFirst", "AtomicTorn"}},
-		{addsOfTwo, "5", []string{"rfc7306/5/2"}, conformance.Must, []string{"AtomicTorn"}},
-		{swapsOfTwo, "5", []string{"rfc7306/5/2"}, conformance.Must, []string{"AtomicTorn"}},
+		{concurrentAdds, "5", []string{"rfc7306/5/2"}, conformance.Must, []string{"AtomicTorn"}},
+		{concurrentSwaps, "5", []string{"rfc7306/5/2"}, conformance.Must, []string{"AtomicTorn"}},
 	})...)
 }
 
@@ -86,7 +86,7 @@ func DatagramIWARP() []conformance.Case {
 		{fencedWriteBehindRead, "7.7", []string{"dg/rdmap/2"}, conformance.Must, []string{"FenceIgnored"}},
 		{addBehindWrite, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
 		{completionBehindRead, "7.2", []string{"dg/ack/8"}, conformance.Must, []string{"DeliversAsTheyCome", "RDCompletesAtOnce"}},
-		{addsOfTwo, "7.7", []string{"dg/rdmap/2"}, conformance.Must, []string{"DeliversAsTheyCome"}},
-		{swapsOfTwo, "7.7", []string{"dg/rdmap/2"}, conformance.Must, []string{"DeliversAsTheyCome", "AtomicOperandsSwapped"}},
+		{concurrentAdds, "7.7", []string{"dg/rdmap/2"}, conformance.Must, []string{"DeliversAsTheyCome"}},
+		{concurrentSwaps, "7.7", []string{"dg/rdmap/2"}, conformance.Must, []string{"DeliversAsTheyCome", "AtomicOperandsSwapped"}},
 	})
 }

@@ -15,7 +15,7 @@ import (
 func TestOutcomesNameAllRegistersAndVariables(t *testing.T) {
 	for _, test := range []Test{
 		writeThenRead, writeThenWrite, sendBehindWrites, fencedWriteBehindRead, fencedAddBehindRead, addBehindWrite,
-		readBehindAdd, completionBehindRead, readsInOrder, addsOfTwo, swapsOfTwo,
+		readBehindAdd, completionBehindRead, readsInOrder, concurrentAdds, concurrentSwaps,
 	} {
 		regs, places := test.names()
 		for _, outcome := range slices.Concat(test.Allowed, test.Unfenced) {
@@ -68,7 +68,7 @@ func TestSchedulesReachRareOutcomes(t *testing.T) {
 	}{
 		{"softroce", fencedWriteBehindRead, []string{"r0=1 x=1", "r0=torn x=1"}},
 		{"softroce", readsInOrder, readsInOrder.Allowed},
-		{"softroce", addsOfTwo, addsOfTwo.Allowed},
+		{"softroce", concurrentAdds, concurrentAdds.Allowed},
 		{"softiwarp", fencedWriteBehindRead, []string{"r0=1 x=1"}},
 		{"softiwarp", readsInOrder, readsInOrder.Allowed},
 	} {

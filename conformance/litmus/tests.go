@@ -62,13 +62,13 @@ var (
 		Threads: []Thread{{read("x", "r0"), read("x", "r1")}, {write("x", 1)}},
 		Allowed: []string{"r0=0 r1=0 x=1", "r0=0 r1=1 x=1", "r0=1 r1=1 x=1"},
 	}
-	addsOfTwo = Test{
+	concurrentAdds = Test{
 		Name: "adds-of-two-queue-pairs", Title: "Of two concurrent FETCH_ADDs neither is lost, and one returns the other's result",
 		Threads: []Thread{{add("x", 1, "r0")}, {add("x", 1, "r1")}},
 		Allowed: []string{"r0=0 r1=1 x=2", "r0=1 r1=0 x=2"},
 		Needs:   verbs.CapAtomics,
 	}
-	swapsOfTwo = Test{
+	concurrentSwaps = Test{
 		Name: "swap-has-one-winner", Title: "Of two concurrent COMPARE_SWAPs of one value one succeeds, and the other returns the new value",
 		Threads: []Thread{{swap("x", 0, 1, "r0")}, {swap("x", 0, 2, "r1")}},
 		Allowed: []string{"r0=0 r1=1 x=1", "r0=2 r1=0 x=2"},

@@ -63,7 +63,7 @@ func (c *Config) datagram(wanted []byte) (*datagram, error) {
 		src: netip.AddrPortFrom(ip.Src, *udp.SrcPort), dst: netip.AddrPortFrom(ip.Dst, *udp.DstPort),
 		tclass: *ip.TClass, hopLimit: *ip.HopLimit, hasChecksum: *udp.Checksum != 0, payload: data,
 	}
-	if err := c.reachable(d); err != nil {
+	if err := c.checkSendable(d); err != nil {
 		return nil, err
 	}
 	made := d.packet()
@@ -73,9 +73,9 @@ func (c *Config) datagram(wanted []byte) (*datagram, error) {
 	return d, nil
 }
 
-// reachable returns an error for source addresses that this host does not have, and
+// checkSendable returns an error for source addresses that this host does not have, and
 // destinations that are not the device's.
-func (c *Config) reachable(d *datagram) error {
+func (c *Config) checkSendable(d *datagram) error {
 	to := d.dst.Addr()
 	switch {
 	case !slices.Contains(c.Addrs, d.src.Addr()):

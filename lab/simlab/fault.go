@@ -85,6 +85,7 @@ func (r *run) freeze(k *rank) {
 	}
 }
 
+// thaw resumes the ports and the process of a frozen host.
 func (r *run) thaw(k *rank) {
 	for _, p := range r.fabric.ports[k.host] {
 		p.Thaw()

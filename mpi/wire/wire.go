@@ -110,8 +110,8 @@ type field uint16
 const (
 	envelope field = 1 << iota
 	size
-	send
-	recv
+	sendID // the send request
+	recvID // the receive request
 	postedFor
 	memory
 	context // without a tag
@@ -119,16 +119,16 @@ const (
 )
 
 var fields = [numKinds]field{
-	Eager:   envelope | send, // Send only with Sync; the size is that of the data
-	SyncAck: send,
-	RTS:     envelope | size | send | memory,
-	CTS:     send | recv | size | memory,
-	Done:    send | recv,
-	RTR:     envelope | size | recv | memory,
-	RTRAck:  envelope | size | recv,
-	RTSAck:  send | postedFor,
-	Revoke:  envelope | recv,
-	Revoked: recv,
+	Eager:   envelope | sendID, // Send only with Sync; the size is that of the data
+	SyncAck: sendID,
+	RTS:     envelope | size | sendID | memory,
+	CTS:     sendID | recvID | size | memory,
+	Done:    sendID | recvID,
+	RTR:     envelope | size | recvID | memory,
+	RTRAck:  envelope | size | recvID,
+	RTSAck:  sendID | postedFor,
+	Revoke:  envelope | recvID,
+	Revoked: recvID,
 
 	Accumulate:      context | elements | size, // Size only with Fetch, since a NoOp has no data
 	CompareSwap:     context | elements,
@@ -147,7 +147,7 @@ func fieldsOf(kind Kind, flags Flags) field {
 	f := fields[kind]
 	switch {
 	case kind == Eager && flags&Sync == 0:
-		f &^= send
+		f &^= sendID
 	case kind == Accumulate && flags&Fetch == 0:
 		f &^= size
 	}
@@ -178,7 +178,7 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	if h.Kind == Eager {
 		if h.Flags == e.last.Flags && h.Context == e.last.Context && h.Tag == e.last.Tag && e.last.Kind == Eager {
 			dst = append(dst, byte(Eager)|cachedFlag)
-			if f&send != 0 {
+			if f&sendID != 0 {
 				dst = le.AppendUint32(dst, h.Send)
 			}
 			return dst
@@ -200,10 +200,10 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	if f&size != 0 {
 		dst = le.AppendUint64(dst, h.Size)
 	}
-	if f&send != 0 {
+	if f&sendID != 0 {
 		dst = le.AppendUint32(dst, h.Send)
 	}
-	if f&recv != 0 {
+	if f&recvID != 0 {
 		dst = le.AppendUint32(dst, h.Recv)
 	}
 	if f&postedFor != 0 {
@@ -253,10 +253,10 @@ func (d *Decoder) Next(b []byte) (h Header, rest []byte, err error) {
 	if f&size != 0 {
 		h.Size = r.uint64()
 	}
-	if f&send != 0 {
+	if f&sendID != 0 {
 		h.Send = r.uint32()
 	}
-	if f&recv != 0 {
+	if f&recvID != 0 {
 		h.Recv = r.uint32()
 	}
 	if f&postedFor != 0 {

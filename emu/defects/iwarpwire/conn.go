@@ -23,7 +23,7 @@ type Conn struct {
 
 	// What comes in.
 	heard   bool        // anything at all
-	came    []byte      // that is not whole yet
+	partial []byte      // an FPDU or frame that has not arrived completely
 	inAt    uint64      // where in the stream that begins, from the octet after the start-up frame on
 	reframe wire.Framer // of what the sound side is given
 	begun   bool        // a segment has come
@@ -83,9 +83,9 @@ type counters struct {
 	first    uint64    // the offset that the tagged message under way began with
 }
 
-// alteration is how the header of a segment came, and what the sound side was
-// shown.
-type alteration struct{ came, shown []byte }
+// alteration is the header of a segment as it was received, and as it was passed to the
+// engine.
+type alteration struct{ received, passed []byte }
 
 // queueLimit is how much a Conn keeps of what a full stream does not take.
 const queueLimit = 256 << 10
@@ -114,7 +114,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	c.hear()
 	switch c.phase {
 	case starting:
-		c.came = append(c.came, b...)
+		c.partial = append(c.partial, b...)
 		c.takeFrame()
 	case passing:
 		c.sound.Input(now, b)
@@ -148,8 +148,8 @@ func (c *Conn) InputEOF(now mono.Time) {
 
 // pass hands on what has come as it is, and all that comes.
 func (c *Conn) pass() {
-	b := c.came
-	c.came, c.phase = nil, passing
+	b := c.partial
+	c.partial, c.phase = nil, passing
 	if len(b) > 0 {
 		c.sound.Input(c.edge.now, b)
 	}

@@ -126,33 +126,33 @@ const headerAndLength = wire.ULPDULengthLen + wire.ControlLen + wire.UntaggedLen
 
 // takeFPDUs takes FPDUs off what has come.
 func (c *Conn) takeFPDUs(b []byte) {
-	c.came = append(c.came, b...)
+	c.partial = append(c.partial, b...)
 	for c.phase == full {
 		if c.q.SkipsGarbage {
 			c.skipGarbage()
 		}
-		f, ok := cut(c.came, c.inAt, c.framing.wireIn.Markers)
+		f, ok := cut(c.partial, c.inAt, c.framing.wireIn.Markers)
 		if !ok {
 			break
 		}
-		rest := c.came[len(f.raw):]
+		rest := c.partial[len(f.raw):]
 		if c.q.OneFPDUPerSegment {
 			rest = nil
 		}
 		c.inAt += uint64(len(f.raw))
-		c.came = nil
+		c.partial = nil
 		c.takeFPDU(&f)
-		c.came = rest
+		c.partial = rest
 	}
-	if c.q.HeaderInOneRead && c.phase == full && len(c.came) > 0 && len(c.came) < headerAndLength {
+	if c.q.HeaderInOneRead && c.phase == full && len(c.partial) > 0 && len(c.partial) < headerAndLength {
 		c.refuse(wire.TermMPACRC)
 	}
 }
 
 // skipGarbage steps over FPDUs of no octets, word by word.
 func (c *Conn) skipGarbage() {
-	for len(c.came) >= 4 && c.came[0] == 0 && c.came[1] == 0 {
-		c.came = c.came[4:]
+	for len(c.partial) >= 4 && c.partial[0] == 0 && c.partial[1] == 0 {
+		c.partial = c.partial[4:]
 	}
 }
 

@@ -82,32 +82,32 @@ const keyPrefix = "MPA ID "
 // takeFrame gathers the peer's start-up frame and hands it on. What does not begin
 // like one goes on as it comes: the sound side has its own opinion of that.
 func (c *Conn) takeFrame() {
-	n := min(len(c.came), len(keyPrefix))
-	if string(c.came[:n]) != keyPrefix[:n] {
+	n := min(len(c.partial), len(keyPrefix))
+	if string(c.partial[:n]) != keyPrefix[:n] {
 		c.pass()
 		return
 	}
-	if len(c.came) < wire.StartFrameLen {
+	if len(c.partial) < wire.StartFrameLen {
 		return
 	}
-	length := int(binary.BigEndian.Uint16(c.came[lengthAt:]))
+	length := int(binary.BigEndian.Uint16(c.partial[lengthAt:]))
 	if length > longestTaken {
 		c.pass()
 		return
 	}
-	if end := wire.StartFrameLen + length; len(c.came) >= end {
-		f := &frame{octets: slices.Clone(c.came[:end]), behind: c.came[end:], request: !c.initiator}
-		c.came = nil
+	if end := wire.StartFrameLen + length; len(c.partial) >= end {
+		f := &frame{octets: slices.Clone(c.partial[:end]), behind: c.partial[end:], request: !c.initiator}
+		c.partial = nil
 		c.handFrame(f)
 	}
 }
 
 // endFrame is for a start-up frame that ends early.
 func (c *Conn) endFrame() {
-	if !c.q.ShortFramesTaken || !c.initiator || len(c.came) < wire.StartFrameLen {
+	if !c.q.ShortFramesTaken || !c.initiator || len(c.partial) < wire.StartFrameLen {
 		return
 	}
-	binary.BigEndian.PutUint16(c.came[lengthAt:], uint16(len(c.came)-wire.StartFrameLen))
+	binary.BigEndian.PutUint16(c.partial[lengthAt:], uint16(len(c.partial)-wire.StartFrameLen))
 	c.takeFrame()
 }
 

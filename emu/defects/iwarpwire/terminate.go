@@ -41,8 +41,8 @@ func (c *Conn) unalter(s *segment) {
 	}
 	at := termShows + lengthLen
 	for _, a := range c.altered {
-		if bytes.HasPrefix(s.octets[at:], a.shown) && len(a.came) == len(a.shown) {
-			copy(s.octets[at:], a.came)
+		if bytes.HasPrefix(s.octets[at:], a.passed) && len(a.received) == len(a.passed) {
+			copy(s.octets[at:], a.received)
 			return
 		}
 	}

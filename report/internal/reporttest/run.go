@@ -13,7 +13,7 @@ import (
 func Run() *report.Run {
 	run := newRun(7)
 	for i, make := range []func(*rand.Rand) report.Result{
-		clean, cleanReal, loss, lossReal, flap, flapReal, incast, fatTree, rails, killed, hung, broken, skipped, sparse,
+		clean, cleanNetNS, loss, lossNetNS, flap, flapNetNS, incast, fatTree, rails, killed, hung, broken, skipped, sparse,
 	} {
 		run.Scenarios = append(run.Scenarios, make(rand.New(rand.NewPCG(7, uint64(i)))))
 	}
@@ -23,14 +23,14 @@ func Run() *report.Run {
 var exactlyOnce = report.Check{Name: "delivered", Want: "exactly-once", Got: "exactly-once", OK: true}
 
 func clean(rng *rand.Rand) report.Result {
-	r := named("rc-clean", "Reliable connection, nothing in its way", "sim", 7, "standard", "rc")
+	r := newResult("rc-clean", "Reliable connection, nothing in its way", "sim", 7, "standard", "rc")
 	(&traffic{fabric: fabrics.Pair(1), end: 416 * time.Microsecond, steps: 40, bps: 92e9, sink: func(k int) bool { return k == 1 }}).fill(&r, rng)
 	r.Checks = []report.Check{exactlyOnce, {Name: "retransmits", Want: "at most 0", Got: "0", OK: true}}
 	return r
 }
 
-func cleanReal(rng *rand.Rand) report.Result {
-	r := named("rc-clean", "Reliable connection, nothing in its way", "netns", 7, "standard", "rc")
+func cleanNetNS(rng *rand.Rand) report.Result {
+	r := newResult("rc-clean", "Reliable connection, nothing in its way", "netns", 7, "standard", "rc")
 	(&traffic{
 		fabric: fabrics.Pair(1), end: 812 * time.Millisecond, steps: 16, bps: 21e9, sink: func(k int) bool { return k == 1 }, memory: true, latency: true,
 	}).fill(&r, rng)
@@ -44,7 +44,7 @@ func cleanReal(rng *rand.Rand) report.Result {
 }
 
 func loss(rng *rand.Rand) report.Result {
-	r := named("rc-loss-5pct", "Five packets in a hundred are lost, and every byte arrives", "sim", 7, "standard", "rc", "loss")
+	r := newResult("rc-loss-5pct", "Five packets in a hundred are lost, and every byte arrives", "sim", 7, "standard", "rc", "loss")
 	r.Description = "Both directions lose 5 % of all packets, acknowledgements too. The requester must find each gap by timeout or NAK, send again from there, and deliver every message once and in order."
 	(&traffic{
 		fabric: fabrics.Pair(1), end: 3551 * time.Microsecond, steps: 180, bps: 30e9, loss: 0.05,
@@ -54,8 +54,8 @@ func loss(rng *rand.Rand) report.Result {
 	return r
 }
 
-func lossReal(*rand.Rand) report.Result {
-	r := named("rc-loss-5pct", "Five packets in a hundred are lost, and every byte arrives", "netns", 7, "standard", "rc", "loss")
+func lossNetNS(*rand.Rand) report.Result {
+	r := newResult("rc-loss-5pct", "Five packets in a hundred are lost, and every byte arrives", "netns", 7, "standard", "rc", "loss")
 	r.Verdict = report.Skipped
 	r.Reason = "no user namespaces: run as root, or sysctl kernel.unprivileged_userns_clone=1"
 	r.Wall = time.Millisecond
@@ -63,7 +63,7 @@ func lossReal(*rand.Rand) report.Result {
 }
 
 func flap(rng *rand.Rand) report.Result {
-	r := named("rc-flap-short", "A link is down for less than the retry budget", "sim", 7, "standard", "rc", "fault")
+	r := newResult("rc-flap-short", "A link is down for less than the retry budget", "sim", 7, "standard", "rc", "fault")
 	recovered := 1800 * time.Microsecond
 	(&traffic{
 		fabric: fabrics.Star(6, 1), end: 40 * time.Millisecond, steps: 400, bps: 11e9,
@@ -77,8 +77,8 @@ func flap(rng *rand.Rand) report.Result {
 	return r
 }
 
-func flapReal(rng *rand.Rand) report.Result {
-	r := named("rc-flap-short", "A link is down for less than the retry budget", "netns", 7, "standard", "rc", "fault")
+func flapNetNS(rng *rand.Rand) report.Result {
+	r := newResult("rc-flap-short", "A link is down for less than the retry budget", "netns", 7, "standard", "rc", "fault")
 	recovered := 48 * time.Millisecond
 	(&traffic{
 		fabric: fabrics.Star(6, 1), end: 1200 * time.Millisecond, steps: 24, bps: 3e9, errors: true,
@@ -102,7 +102,7 @@ func flapReal(rng *rand.Rand) report.Result {
 }
 
 func incast(rng *rand.Rand) report.Result {
-	r := named("incast-64", "63 senders, one receiver, and a queue that fills", "sim", 7, "standard", "scale", "congestion")
+	r := newResult("incast-64", "63 senders, one receiver, and a queue that fills", "sim", 7, "standard", "scale", "congestion")
 	(&traffic{
 		fabric: fabrics.Star(64, 1), end: 22 * time.Millisecond, steps: 300, bps: 96e9, sink: func(k int) bool { return k == 0 },
 		loss: 0.002, on: func(from, to string) bool { return from == "switch0" && to == "host0/rdma0" },
@@ -117,7 +117,7 @@ func incast(rng *rand.Rand) report.Result {
 }
 
 func fatTree(rng *rand.Rand) report.Result {
-	r := named("fat-tree-64", "All to all on 64 hosts, while a leaf loses packets", "sim", 7, "scale", "fat-tree")
+	r := newResult("fat-tree-64", "All to all on 64 hosts, while a leaf loses packets", "sim", 7, "scale", "fat-tree")
 	(&traffic{
 		fabric: fabrics.FatTree(64, 8, 4), end: 180 * time.Millisecond, steps: 300, bps: 9.5e9, loss: 0.01,
 		on:     func(from, to string) bool { return from == "leaf3" || to == "leaf3" },
@@ -129,7 +129,7 @@ func fatTree(rng *rand.Rand) report.Result {
 }
 
 func rails(rng *rand.Rand) report.Result {
-	r := named("rails-one-cut", "Two rails, one is cut, traffic moves to the other", "sim", 7, "standard", "multi-rail", "fault")
+	r := newResult("rails-one-cut", "Two rails, one is cut, traffic moves to the other", "sim", 7, "standard", "multi-rail", "fault")
 	(&traffic{
 		fabric: fabrics.Star(8, 2), end: 30 * time.Millisecond, steps: 300, bps: 40e9,
 		faults: []report.Fault{{At: 11 * time.Millisecond, What: "rail 1 cut at host2 and host5", On: []string{"host2/rdma1", "host5/rdma1"}}},
@@ -140,7 +140,7 @@ func rails(rng *rand.Rand) report.Result {
 }
 
 func killed(rng *rand.Rand) report.Result {
-	r := named("peer-killed", "A host dies without a word; the others notice and go on", "netns", 7, "fault")
+	r := newResult("peer-killed", "A host dies without a word; the others notice and go on", "netns", 7, "fault")
 	(&traffic{
 		fabric: fabrics.Star(4, 1), end: 2 * time.Second, steps: 40, bps: 2.4e9, memory: true, errors: true,
 		faults: []report.Fault{{At: 900 * time.Millisecond, What: "host2 killed", On: []string{"host2"}}},
@@ -152,7 +152,7 @@ func killed(rng *rand.Rand) report.Result {
 }
 
 func hung(rng *rand.Rand) report.Result {
-	r := named("halo-16", "Neighbours on a ring write into each other's borders", "sim", 7, "one-sided")
+	r := newResult("halo-16", "Neighbours on a ring write into each other's borders", "sim", 7, "one-sided")
 	(&traffic{
 		fabric: fabrics.FatTree(16, 4, 2), end: 50 * time.Millisecond, steps: 250, bps: 6e9,
 		faults: []report.Fault{{At: 20 * time.Millisecond, What: "partition: host0…host7 | host8…host15"}},
@@ -172,7 +172,7 @@ func hung(rng *rand.Rand) report.Result {
 }
 
 func broken(*rand.Rand) report.Result {
-	r := named("mtu-mismatch", "Two ends that do not agree on the path MTU", "netns", 7, "mtu")
+	r := newResult("mtu-mismatch", "Two ends that do not agree on the path MTU", "netns", 7, "mtu")
 	r.Verdict = report.Broken
 	r.Reason = "rank 1 on host1 ended with signal SIGSEGV before it was connected"
 	r.Detail = strings.Repeat("goroutine 1 [running]:\nruntime.throw(…)\n", 3)
@@ -187,14 +187,14 @@ func broken(*rand.Rand) report.Result {
 }
 
 func skipped(*rand.Rand) report.Result {
-	r := named("kernel-rxe", "The kernel's soft-RoCE at the other end", "netns", 7, "interop")
+	r := newResult("kernel-rxe", "The kernel's soft-RoCE at the other end", "netns", 7, "interop")
 	r.Verdict, r.Reason, r.Wall = report.Skipped, "this kernel has no rdma_rxe: modprobe rdma_rxe, or a kernel that has it", time.Millisecond
 	return r
 }
 
 // sparse has very few samples.
 func sparse(rng *rand.Rand) report.Result {
-	r := named("ud-pingpong", "Datagrams to and fro", "sim", 7, "standard", "ud")
+	r := newResult("ud-pingpong", "Datagrams to and fro", "sim", 7, "standard", "ud")
 	(&traffic{fabric: fabrics.Pair(2), end: 74 * time.Microsecond, steps: 3, bps: 1.2e9, latency: true}).fill(&r, rng)
 	r.Checks = []report.Check{{Name: "delivered", Want: "at-most-once", Got: "exactly-once", OK: true}}
 	r.Defects = []string{"ack.Late", "cm.NoMRA"}

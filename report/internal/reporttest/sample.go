@@ -139,7 +139,7 @@ func (t *traffic) faulty(rank int, at time.Duration) (down, recovering bool) {
 }
 
 // named returns a result with the common fields.
-func named(name, title, tier string, seed uint64, tags ...string) report.Result {
+func newResult(name, title, tier string, seed uint64, tags ...string) report.Result {
 	return report.Result{
 		Name: name, Title: title, Tier: tier, Seed: seed, Provider: "softroce", Tags: tags, Verdict: report.Passed,
 		Replay: fmt.Sprintf("fabrictest run %s --on %s --seed %d", name, tier, seed),
@@ -171,7 +171,7 @@ func Large(n, samples int) *report.Run {
 	run := newRun(11)
 	for i := range n {
 		rng := rand.New(rand.NewPCG(uint64(i), 1))
-		r := named(fmt.Sprintf("scale-%02d", i), "64 hosts, all to all", "sim", 11, "scale")
+		r := newResult(fmt.Sprintf("scale-%02d", i), "64 hosts, all to all", "sim", 11, "scale")
 		t := traffic{
 			fabric: fabrics.FatTree(64, 8, 4), end: 400 * time.Millisecond, steps: samples, bps: 9e9, loss: 0.01,
 			on: func(from, _ string) bool { return from == "host3/rdma0" || from == "leaf2" }, memory: true, latency: true,
