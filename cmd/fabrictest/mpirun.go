@@ -143,13 +143,13 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 func (o *mpirunOptions) tier() (start func(context.Context, mpirun.Config) (mpirun.Result, error), why string, err error) {
 	switch o.on {
 	case onSim:
-		return mpirun.InWorld, "", nil
+		return mpirun.InSimulation, "", nil
 	case onNetNS:
 		return mpirun.InNamespaces, "", nil
 	case "":
 		if cannot := netns.Available(); cannot != nil {
 			o.on = onSim
-			return mpirun.InWorld, cannot.Error(), nil
+			return mpirun.InSimulation, cannot.Error(), nil
 		}
 		o.on = onNetNS
 		return mpirun.InNamespaces, "", nil

@@ -85,7 +85,7 @@ var testCases = []Case{
 		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"},
 		Does: "TestAny over five receives until it says that there is none", Expects: "five indices, each with its message, then true with Undefined",
 		Run: func(t *T) {
-			five(t, shuffled, func(ps []*pending, rs []Request) {
+			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 				seen := make([]bool, 5)
 				n := 0
 				t.until("TestAny has found all", func() bool {
@@ -113,7 +113,7 @@ var testCases = []Case{
 		Cite: rule("3.7.5", "mpi/3.7.5/6"), Ranks: 2, Defects: []string{"TestNever", "SomeTwice", "IndexOff"},
 		Does: "TestSome over five receives and two null requests until all are through", Expects: "each index once, with its message",
 		Run: func(t *T) {
-			five(t, shuffled, func(ps []*pending, rs []Request) {
+			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 				all := append(append([]Request{nil}, rs...), nil)
 				seen := make([]bool, 5)
 				n := 0

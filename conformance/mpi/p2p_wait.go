@@ -7,13 +7,13 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// five posts five receives on rank 1, tags 0 to 4, and has rank 0 send to those in turn;
-// then runs f on rank 1.
-func five(t *T, turn []int, f func(ps []*pending, rs []Request)) {
+// withFiveReceives posts receives with tags 0 to 4 on rank 1. Rank 0 sends a message to each
+// tag in order, the last one after a pause, when the others have arrived. f runs on rank 1.
+func withFiveReceives(t *T, order []int, f func(ps []*pending, rs []Request)) {
 	t.only(0, func() {
 		t.hear(1)
-		for k, i := range turn {
-			if k == len(turn)-1 { // the others are there long before
+		for k, i := range order {
+			if k == len(order)-1 {
 				t.linger()
 			}
 			t.send(data(i, 30+i), 1, i)
@@ -31,7 +31,7 @@ func five(t *T, turn []int, f func(ps []*pending, rs []Request)) {
 	})
 }
 
-// got looks at one of the five.
+// got checks one of the five messages.
 func (t *T) got(ps []*pending, i int, st Status) {
 	t.is(fmt.Sprintf("receive %d", i), st, 0, i, 30+i)
 	t.holds("the message", ps[i].room, data(i, 30+i))
@@ -47,7 +47,7 @@ var waitCases = []Case{
 		Cite: rule("3.7.5", "mpi/3.7.5/3"), Ranks: 2, Defects: []string{"StatusesReversed", "WaitAllMissesLast"},
 		Does: "five receives, messages in another order", Expects: "each status where its request is",
 		Run: func(t *T) {
-			five(t, []int{3, 0, 2, 1, 4}, func(ps []*pending, rs []Request) {
+			withFiveReceives(t, []int{3, 0, 2, 1, 4}, func(ps []*pending, rs []Request) {
 				for i, st := range t.waitAll(rs...) {
 					t.got(ps, i, st)
 				}
@@ -59,7 +59,7 @@ var waitCases = []Case{
 		Cite: rule("3.7.5", "mpi/3.7.5/4"), Ranks: 2, Defects: []string{"NilIsRankZero", "InactiveHangs"},
 		Does: "null requests, a persistent one that was not started and one that is through between receives", Expects: "empty statuses of those, messages of the others",
 		Run: func(t *T) {
-			five(t, shuffled, func(ps []*pending, rs []Request) {
+			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 				idle, err := t.RecvInit(make([]byte, 8), 0, 77)
 				t.begin("RecvInit", idle, err)
 				sts := t.waitAll(rs[0], nil, rs[1], idle, rs[2])
@@ -82,7 +82,7 @@ var waitCases = []Case{
 		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"},
 		Does: "WaitAny over five receives, six times", Expects: "five different indices, each with its message; then Undefined and an empty status",
 		Run: func(t *T) {
-			five(t, shuffled, func(ps []*pending, rs []Request) {
+			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 				seen := make([]bool, 5)
 				for range 5 {
 					i, st, err := t.w.WaitAny(rs)
@@ -158,7 +158,7 @@ var waitCases = []Case{
 		Cite: rule("3.7.5", "mpi/3.7.5/6"), Ranks: 2, Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"},
 		Does: "WaitSome over five receives until there is none", Expects: "each index once, with its message",
 		Run: func(t *T) {
-			five(t, shuffled, func(ps []*pending, rs []Request) {
+			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 				seen := make([]bool, 5)
 				for left := 5; left > 0; {
 					is, sts, err := t.w.WaitSome(rs)
@@ -179,7 +179,7 @@ var waitCases = []Case{
 		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"},
 		Does: "five receives waited for from the one whose message comes last", Expects: "the messages",
 		Run: func(t *T) {
-			five(t, shuffled, func(ps []*pending, rs []Request) {
+			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 				turn := slices.Clone(shuffled)
 				slices.Reverse(turn)
 				for _, i := range turn {

@@ -17,7 +17,8 @@ type Dissector struct{}
 
 var _ impair.Dissector = Dissector{}
 
-// Dissect returns destination QP and number. Packets without data have no number.
+// Dissect returns the destination QP and the sequence number: the Seq of RD, or the MSN of an
+// untagged UD message. It returns false for packets without data, which have no number.
 func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	var k wire.Packet
 	if k.Parse(payload) != nil {

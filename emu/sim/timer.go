@@ -53,7 +53,7 @@ func (t *Timer) Reset(at mono.Time) {
 		return
 	}
 	e := q.heap[t.pos]
-	if at < e.at { // peek moves the entry for a later deadline
+	if at < e.at { // for a later deadline, peek moves the entry when it is due
 		e.at, e.seq = at, t.seq
 		q.up(int(t.pos), e)
 	}

@@ -18,8 +18,8 @@ import (
 const module = "github.com/fabrictest/fabrictest"
 
 func main() {
-	inParts := flag.Bool("parts", false, "print the packages of which some tests run")
-	pattern := flag.Bool("run", false, "print the pattern for these tests")
+	partlyRaced := flag.Bool("parts", false, "print the packages of which only some tests run with -race")
+	pattern := flag.Bool("run", false, "print the go test -run pattern that selects those tests")
 	flag.Parse()
 	if *pattern {
 		fmt.Println(runPattern())
@@ -31,7 +31,7 @@ func main() {
 		os.Exit(1)
 	}
 	for _, p := range all {
-		if _, isPart := partOf(p.name()); p.raced() && isPart == *inParts {
+		if _, isPart := partOf(p.name()); p.raced() && isPart == *partlyRaced {
 			fmt.Println(p.ImportPath)
 		}
 	}

@@ -27,7 +27,7 @@ func datagramIWARP() *Provider {
 			o, err := newDatagramOpener(s)
 			return o, err
 		},
-		setDefect: func(spec string) error { return setDatagrams(new(dgiwarp.Config), spec) },
+		setDefect: func(spec string) error { return setDatagramDefect(new(dgiwarp.Config), spec) },
 	}
 	for _, q := range slices.Concat(dgwire.AllDefects(), engine.AllDefects()) {
 		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
@@ -35,8 +35,9 @@ func datagramIWARP() *Provider {
 	return p
 }
 
-// setDatagrams sets a defect of the packets or of the engine.
-func setDatagrams(cfg *dgiwarp.Config, spec string) error {
+// setDatagramDefect sets a defect of the packets or of the engine in a configuration. It
+// returns an error if there is no such defect.
+func setDatagramDefect(cfg *dgiwarp.Config, spec string) error {
 	name, _, hasNumber := strings.Cut(spec, "=")
 	switch {
 	case cfg.Defects.Set(name, true) != nil && cfg.NIC.Defects.Set(name, true) != nil:
@@ -53,7 +54,7 @@ type datagramOpener struct{ cfg dgiwarp.Config }
 func newDatagramOpener(s Setup) (*datagramOpener, error) {
 	o := new(datagramOpener)
 	for _, name := range s.Defects {
-		if err := setDatagrams(&o.cfg, name); err != nil {
+		if err := setDatagramDefect(&o.cfg, name); err != nil {
 			return nil, err
 		}
 	}

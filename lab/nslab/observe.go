@@ -60,7 +60,7 @@ func (p *scenarioRun) othersSince(before cputime.Sample) float64 {
 
 // fileError returns an error if a file of a rank could not be written.
 func fileError(o *launch.Outcome, out *rankOutcome) error {
-	if why := cmp.Or(out.Capture, o.Stdout.Error, o.Stderr.Error); why != "" {
+	if why := cmp.Or(out.CaptureError, o.Stdout.Error, o.Stderr.Error); why != "" {
 		return fmt.Errorf("rank %d on %s: %s", o.Rank, o.Host, why)
 	}
 	return nil

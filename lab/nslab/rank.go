@@ -66,7 +66,7 @@ func RankMain() error {
 		out.Usage = &u
 	}
 	if captureErr != nil {
-		out.Capture = captureErr.Error()
+		out.CaptureError = captureErr.Error()
 	}
 	text, err := json.Marshal(out)
 	if err == nil {
@@ -83,9 +83,9 @@ type rankOutcome struct {
 	Timeout bool `json:"timeout,omitempty"`
 	// Usage is the CPU time of the process; nil if unknown.
 	Usage *cputime.Usage `json:"usage,omitempty"`
-	// Capture is the error of the capture file, which is not an error of the
+	// CaptureError is the error of the capture file, which is not an error of the
 	// program.
-	Capture string `json:"capture,omitempty"`
+	CaptureError string `json:"captureError,omitempty"`
 }
 
 // runRank runs the program of a rank, and sets *captureErr if the capture fails.

@@ -45,7 +45,8 @@ func allUnsummed(events []conformance.Event) (some bool) {
 	return some
 }
 
-// withChecksum returns a packet with its UDP checksum, if it is UDP over IPv6.
+// withChecksum fills in the UDP checksum of a UDP packet over IPv6. Its checksum field must
+// be zero.
 func withChecksum(b []byte) []byte {
 	u, ok := udp6(b)
 	if !ok {

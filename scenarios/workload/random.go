@@ -224,17 +224,18 @@ func (w *random) report() *Report {
 	return r
 }
 
-// serviceOf is the name of a lane's service.
-func (w *random) serviceOf(lane int) string {
+// serviceOf returns the service of a connection, by its index. A shared receive queue has two
+// connections.
+func (w *random) serviceOf(conn int) string {
 	for _, s := range w.cfg.Services {
 		n := 1
 		if s == ServiceSRQ {
 			n = 2
 		}
-		if lane < n {
+		if conn < n {
 			return s
 		}
-		lane -= n
+		conn -= n
 	}
 	return ""
 }

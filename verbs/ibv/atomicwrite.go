@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// atomicWrite posts an atomic write, which the library takes by its newer interface only:
-// the eight bytes are an argument there, and not a list.
+// atomicWrite posts an atomic write. libibverbs posts it only by ibv_wr_atomic_write, which
+// takes the eight bytes as an argument, not a scatter/gather list.
 func (s *sendQueue) atomicWrite(q *qp, w *verbs.SendWR) error {
 	if q.ex == nil {
 		return fmt.Errorf("%w: %s takes no atomic writes", verbs.ErrNotSupported, q.ctx.info.Name)

@@ -188,7 +188,7 @@ func launcher() {
 	r.Label, r.KeepGoing = strings.Contains(flags, "label"), strings.Contains(flags, "keep-going")
 	run := InNamespaces
 	if os.Args[2] == "sim" {
-		run = InWorld
+		run = InSimulation
 	}
 	result, err := run(context.Background(), r)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestRanksExchangeData(t *testing.T) {
 	for _, provider := range nics.Names() {
 		r := runOf("exchange", 4, 2)
 		r.Provider, r.Rails, r.Seed = provider, 2, 5
-		if result, err := InWorld(t.Context(), r); err != nil || result.Code != 0 {
+		if result, err := InSimulation(t.Context(), r); err != nil || result.Code != 0 {
 			t.Errorf("%s, sim: %+v, %v", provider, result, err)
 		}
 		needNamespaces(t)
@@ -48,7 +48,7 @@ func TestRanksShareMemoryAndTime(t *testing.T) {
 
 func TestReports(t *testing.T) {
 	needNamespaces(t)
-	for tier, run := range map[string]func(context.Context, Config) (Result, error){"sim": InWorld, "netns": InNamespaces} {
+	for tier, run := range map[string]func(context.Context, Config) (Result, error){"sim": InSimulation, "netns": InNamespaces} {
 		r := runOf("exchange", 3, 2)
 		r.Reports, r.Options = true, json.RawMessage(`{"design":"any"}`)
 		result, err := run(t.Context(), r)
@@ -130,7 +130,7 @@ func TestProgramWithoutLauncherFails(t *testing.T) {
 
 func TestInterruptEndsAllRanks(t *testing.T) {
 	needNamespaces(t)
-	for tier, run := range map[string]func(context.Context, Config) (Result, error){"sim": InWorld, "netns": InNamespaces} {
+	for tier, run := range map[string]func(context.Context, Config) (Result, error){"sim": InSimulation, "netns": InNamespaces} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r := runOf("forever", 2, 1)
 		if tier == "sim" {

@@ -14,8 +14,8 @@ import (
 // launcher's.
 const reportFD = 4
 
-// InWorld runs the program as all ranks of a simulation.
-func InWorld(ctx context.Context, r Config) (Result, error) {
+// InSimulation starts the program once; that process runs all ranks in a simulation.
+func InSimulation(ctx context.Context, r Config) (Result, error) {
 	if err := r.setDefaults(); err != nil {
 		return Result{}, err
 	}

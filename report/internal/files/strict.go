@@ -88,7 +88,7 @@ func (d decoder) scalar(v reflect.Value, tok json.Token, path string) error {
 		ok = setNumber(v, tok.String())
 	}
 	if !ok {
-		return wrongKind(path, tok, kindOf(v))
+		return wrongKind(path, tok, expectedKind(v))
 	}
 	return nil
 }
@@ -263,7 +263,8 @@ func wrongKind(path string, tok json.Token, want string) error {
 	return &KeyError{path, fmt.Errorf("is %s, not %s", got, want)}
 }
 
-func kindOf(v reflect.Value) string {
+// expectedKind describes the JSON values that a field accepts.
+func expectedKind(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Bool:
 		return "true or false"
@@ -272,7 +273,7 @@ func kindOf(v reflect.Value) string {
 	case reflect.Float64:
 		return "a number"
 	case reflect.Uint32, reflect.Uint64:
-		return "a whole number of no more than 64 bits"
+		return "a whole number, 0 or more"
 	default:
 		return "a string"
 	}
