@@ -21,14 +21,14 @@ type ackHold struct {
 	until mono.Time // when the ACK held back leaves at the latest
 	since mono.Time // when the first ACK that it stands for was held back
 
-	may     bool // the pending ACK is of a message that a program can answer
-	covers  int  // messages that the pending ACK stands for
-	skip    int  // answered messages to acknowledge at once before the next try
-	penalty int  // what skip becomes if a try fails
-	streak  int  // tries in a row that went well
+	eligible bool // the pending ACK is for a message that the application can answer
+	covers   int  // messages that the pending ACK stands for
+	skip     int  // answered messages to acknowledge at once before the next try
+	penalty  int  // what skip becomes if a try fails
+	streak   int  // tries in a row that went well
 
-	promised wire.MSN // last message that the peer knows to find a receive for
-	counted  bool     // the peer was told of receives, and not that they are unlimited
+	creditLimit wire.MSN // last message that the advertised credits cover
+	counted     bool     // the last AETH sent carried a credit count, not "unlimited"
 
 	strict bool // counted as such in NIC.holds
 	queued bool // in NIC.holds
@@ -54,14 +54,14 @@ const (
 )
 
 // anew is the hold of a QP that nothing is known of yet.
-func (h *ackHold) anew() ackHold {
+func (h *ackHold) initial() ackHold {
 	return ackHold{skip: ackHoldProof, penalty: ackHoldProof, queued: h.queued}
 }
 
 // holdAck is called when a request of ours has left ahead of the pending ACK.
 func (q *QP) holdAck(now mono.Time) {
 	h, d := &q.resp.hold, q.nic.cfg.AckHold
-	if !h.may || d < 0 {
+	if !h.eligible || d < 0 {
 		return
 	}
 	if h.skip > 0 {
@@ -71,7 +71,7 @@ func (q *QP) holdAck(now mono.Time) {
 	if h.covers <= 1 {
 		h.since = now
 	}
-	if h.covers >= ackHoldCovers || now.Add(d).Sub(h.since) > ackHoldTotal*d || q.peerShort() {
+	if h.covers >= ackHoldCovers || now.Add(d).Sub(h.since) > ackHoldTotal*d || q.peerShortOfCredits() {
 		return
 	}
 	if t := q.ackTimeout(); t > 0 && t < ackHoldShare*ackHoldTotal*d {
@@ -81,37 +81,37 @@ func (q *QP) holdAck(now mono.Time) {
 	q.nic.holds.add(q)
 }
 
-// peerShort reports whether the peer, which counts the receives that it was
+// peerShortOfCredits reports whether the peer, which counts the receives that it was
 // told of, may come to the end of them with its next message.
-func (q *QP) peerShort() bool {
+func (q *QP) peerShortOfCredits() bool {
 	h := &q.resp.hold
-	return h.counted && h.promised.Sub(q.resp.msn) <= 1
+	return h.counted && h.creditLimit.Sub(q.resp.msn) <= 1
 }
 
-// promise notes what an answer tells the peer about receives.
-func (q *QP) promise(s wire.Syndrome) wire.Syndrome {
+// noteAdvertisedCredits notes what an answer tells the peer about receives.
+func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
 	n, counted := wire.CreditCount(s.Value())
-	q.resp.hold.promised, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
+	q.resp.hold.creditLimit, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
 	return s
 }
 
-// freeAck ends a hold. The ACK stays pending, and leaves when the QP next sends.
-func (q *QP) freeAck() {
+// releaseAck ends a hold. The ACK stays pending, and leaves when the QP next sends.
+func (q *QP) releaseAck() {
 	if q.resp.hold.on {
 		q.nic.holds.drop(q)
 		q.resp.hold.on = false
-		q.resp.overtaken = false
+		q.resp.requestSentFirst = false
 	}
 }
 
-// continued notes that a request has come in order: whoever sent it did not wait
+// notePeerContinued notes that a request has come in order: whoever sent it did not wait
 // for the ACK held back.
-func (q *QP) continued() {
+func (q *QP) notePeerContinued() {
 	h := &q.resp.hold
 	if !h.on {
 		return
 	}
-	q.freeAck()
+	q.releaseAck()
 	q.wake() // whatever has come, it may not ask for an ACK itself
 	if h.streak++; h.streak >= ackHoldStreak {
 		h.streak, h.penalty = ackHoldProof, ackHoldProof
@@ -119,15 +119,15 @@ func (q *QP) continued() {
 }
 
 // failed notes that the peer seems to have waited for the ACK held back.
-func (h *ackHold) failed() {
+func (h *ackHold) noteFailure() {
 	h.skip, h.streak = h.penalty, 0
 	h.penalty = min(2*h.penalty, ackHoldWary)
 }
 
-// holdOver lets an ACK go whose time is up.
-func (q *QP) holdOver() {
-	q.freeAck()
-	q.resp.hold.failed()
+// holdExpired lets an ACK go whose time is up.
+func (q *QP) holdExpired() {
+	q.releaseAck()
+	q.resp.hold.noteFailure()
 	q.wake()
 }
 
@@ -141,7 +141,7 @@ func (n *NIC) ReleaseAcks() bool {
 	}
 	for _, e := range n.holds.queue[n.holds.head:] {
 		if e.q.resp.hold.on {
-			e.q.freeAck()
+			e.q.releaseAck()
 			e.q.wake()
 		}
 	}

@@ -237,7 +237,7 @@ func TestRCAcksAreNotHeld(t *testing.T) {
 					k.post(1, verbs.OpSend, 4)
 					k.expect(fmt.Sprintf("SEND_ONLY %d 4B ackreq", k.turns), fmt.Sprintf("ACK %d msn %d", k.turns+1, k.turns+1))
 				case "the peer runs out":
-					k.q.resp.hold.promised = k.q.resp.msn.Add(2) // it was told of two receives
+					k.q.resp.hold.creditLimit = k.q.resp.msn.Add(2) // it was told of two receives
 					k.turn()
 					k.acked()
 				case "nothing is answered":

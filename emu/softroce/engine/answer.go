@@ -7,47 +7,47 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// answer builds the responder's next packet. Answers leave in PSN order: an ACK
+// nextResponse builds the responder's next packet. Answers leave in PSN order: an ACK
 // or NAK waits for READ responses and atomic results up to its own PSN, or the
 // peer would take them for lost.
-func (q *QP) answer(now mono.Time, d *link.Datagram) bool {
+func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if q.state == verbs.QPStateErr && !r.fatal {
-		r.forget()
+		r.dropPending()
 		return false
 	}
-	e := r.replays.due(q.nic.q.DupReadWaits)
+	e := r.replays.due(q.nic.defects.DupReadWaits)
 	r.reading = e != nil
 	switch {
 	case e != nil && (!r.pending || e.first.Sub(r.answer.psn) <= 0):
-		if q.heldBack(now) {
+		if q.rateLimited(now) {
 			return false
 		}
-		if !q.answerRead(now, d, e) {
-			return q.answer(now, d)
+		if !q.buildResponse(now, d, e) {
+			return q.nextResponse(now, d)
 		}
 		if q.limiter.Active() {
 			q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
 		}
 	case r.pending:
-		q.answerAck(d)
+		q.buildAck(d)
 	default:
 		return false
 	}
 	return true
 }
 
-// answerAck builds the pending ACK or NAK.
-func (q *QP) answerAck(d *link.Datagram) {
+// buildAck builds the pending ACK or NAK.
+func (q *QP) buildAck(d *link.Datagram) {
 	r := &q.resp
-	r.pending, r.overtaken, r.hold.covers = false, false, 0
+	r.pending, r.requestSentFirst, r.hold.covers = false, false, 0
 	syndrome := r.answer.syndrome
 	if r.answer.ack {
-		syndrome = q.promise(q.creditSyndrome())
+		syndrome = q.noteAdvertisedCredits(q.creditSyndrome())
 	}
 	p := q.header(wire.OpAcknowledge, r.answer.psn)
 	p.AETH = wire.AETH{Syndrome: syndrome, MSN: r.msn}
-	begin(d, &q.path, p, 0)
+	writeHeaders(d, &q.path, p, 0)
 	q.nic.seal(d, &q.path.icrc)
 	q.nic.Count.AcksSent++
 }
@@ -60,31 +60,31 @@ func (q *QP) creditSyndrome() wire.Syndrome {
 		return wire.Ack(wire.CreditUnlimited)
 	}
 	credits := q.rq.Count()
-	if q.resp.held.active {
+	if q.resp.recv.active {
 		credits++
 	}
 	return wire.Ack(wire.CreditCode(credits))
 }
 
-// answerRead builds the next packet of a READ response, or the one packet that
+// buildResponse builds the next packet of a READ response, or the one packet that
 // answers an atomic, a FLUSH or an ATOMIC WRITE. It reports false if there is none
 // any more.
-func (q *QP) answerRead(now mono.Time, d *link.Datagram, e *replay) bool {
+func (q *QP) buildResponse(now mono.Time, d *link.Datagram, e *replay) bool {
 	psn := e.next
 	switch e.op {
 	case wire.OpReadRequest:
-		if !q.readPacket(d, e) {
+		if !q.buildReadResponse(d, e) {
 			return q.readFailed(now, d, e)
 		}
 	case wire.OpCompareSwap, wire.OpFetchAdd:
 		p := q.header(wire.OpAtomicAcknowledge, psn)
 		p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
 		p.AtomicAckETH = wire.AtomicAckETH{Original: e.original}
-		begin(d, &q.path, p, 0)
+		writeHeaders(d, &q.path, p, 0)
 	default:
 		p := q.header(wire.OpReadResponseOnly, psn)
 		p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
-		begin(d, &q.path, p, 0)
+		writeHeaders(d, &q.path, p, 0)
 	}
 	q.nic.seal(d, &q.path.icrc)
 	if e.next == e.to {
@@ -96,15 +96,15 @@ func (q *QP) answerRead(now mono.Time, d *link.Datagram, e *replay) bool {
 	return true
 }
 
-// readPacket builds one READ response packet from memory as it is now, or as it was
+// buildReadResponse builds one READ response packet from memory as it is now, or as it was
 // when a later request invalidated its key. It reports false if the memory may no
 // longer be read.
-func (q *QP) readPacket(d *link.Datagram, e *replay) bool {
+func (q *QP) buildReadResponse(d *link.Datagram, e *replay) bool {
 	off := e.offset(q.mtu)
 	n := min(e.end-off, uint32(q.mtu))
 	p := q.header(readOperation(e.next == e.from && !e.continued, e.next == e.to), e.next)
 	p.AETH = wire.AETH{Syndrome: q.creditSyndrome(), MSN: e.msn}
-	return q.readMemory(e, off, begin(d, &q.path, p, int(n)))
+	return q.readMemory(e, off, writeHeaders(d, &q.path, p, int(n)))
 }
 
 func readOperation(first, last bool) wire.Operation {
@@ -130,8 +130,8 @@ func (q *QP) readFailed(_ mono.Time, d *link.Datagram, e *replay) bool {
 		return false
 	}
 	psn := e.next
-	q.resp.forget()
-	q.refuse(psn, wire.NakRemoteAccess, verbs.WCRemAccessErr, verbs.EventQPAccessErr)
-	q.answerAck(d)
+	q.resp.dropPending()
+	q.sendFatalNAK(psn, wire.NakRemoteAccess, verbs.WCRemAccessErr, verbs.EventQPAccessErr)
+	q.buildAck(d)
 	return true
 }

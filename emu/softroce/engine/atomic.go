@@ -49,7 +49,7 @@ func (u *atomicUnit) hostOrder(v uint64) []byte {
 // is kept for duplicates.
 func (q *QP) runAtomic(p *wire.Packet, e *replay) verdict {
 	a := &p.AtomicETH
-	mem, at, err := q.remote(a.RKey, a.VA, 8, verbs.AccessRemoteAtomic)
+	mem, at, err := q.remoteMemory(a.RKey, a.VA, 8, verbs.AccessRemoteAtomic)
 	if err != nil {
 		return refusedAccess
 	}
@@ -63,7 +63,7 @@ func (q *QP) runAtomic(p *wire.Packet, e *replay) verdict {
 
 // runAtomicWrite stores the eight bytes of an ATOMIC WRITE in one step.
 func (q *QP) runAtomicWrite(p *wire.Packet) verdict {
-	mem, at, err := q.remote(p.RETH.RKey, p.RETH.VA, 8, verbs.AccessRemoteWrite)
+	mem, at, err := q.remoteMemory(p.RETH.RKey, p.RETH.VA, 8, verbs.AccessRemoteWrite)
 	if err != nil {
 		return refusedAccess
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// takeResponse handles an answer to one of our requests.
-func (q *QP) takeResponse(now mono.Time, p *wire.Packet) {
+// handleResponse handles an answer to one of our requests.
+func (q *QP) handleResponse(now mono.Time, p *wire.Packet) {
 	switch q.state {
 	case verbs.QPStateRTS, verbs.QPStateSQD:
 	default:
@@ -15,17 +15,17 @@ func (q *QP) takeResponse(now mono.Time, p *wire.Packet) {
 		return
 	}
 	r := &q.req
-	if r.stalled && q.nic.q.LocalErrIsQPOp {
+	if r.stalled && q.nic.defects.LocalErrIsQPOp {
 		return
 	}
 	psn := p.BTH.PSN
 	if psn.Sub(r.una) < 0 {
-		q.stale(p)
+		q.handleStaleResponse(p)
 		return
 	}
 	if psn.Sub(r.max) >= 0 {
 		q.nic.Count.GhostResponses++
-		if q.nic.q.GhostAckCompletes && r.outstanding() {
+		if q.nic.defects.GhostAckCompletes && r.outstanding() {
 			q.acknowledge(now, r.max.Add(-1), true)
 		}
 		return
@@ -33,26 +33,26 @@ func (q *QP) takeResponse(now mono.Time, p *wire.Packet) {
 	q.nic.Count.AcksReceived++
 	switch p.BTH.Opcode.Operation() {
 	case wire.OpAcknowledge:
-		q.takeAck(now, p)
+		q.handleAck(now, p)
 	case wire.OpAtomicAcknowledge:
-		q.takeAtomicAck(now, p)
+		q.handleAtomicAck(now, p)
 	default:
-		q.takeReadResponse(now, p)
+		q.handleReadResponse(now, p)
 	}
 }
 
-// stale is an answer to what was answered before. The last ACK over again may
+// handleStaleResponse is an answer to what was answered before. The last ACK over again may
 // bring new credits; anything else has nothing to say.
-func (q *QP) stale(p *wire.Packet) {
+func (q *QP) handleStaleResponse(p *wire.Packet) {
 	q.nic.Count.StaleResponses++
 	if p.BTH.Opcode.Operation() != wire.OpAcknowledge {
 		return
 	}
 	if p.BTH.PSN.Next() == q.req.una && p.AETH.Syndrome.Kind() == wire.SyndromeAck {
-		q.credit(p.AETH)
+		q.updateCredits(p.AETH)
 		q.wake()
 	}
-	if !q.nic.q.StaleAckBreaksRead || q.sq.empty() {
+	if !q.nic.defects.StaleAckBreaksRead || q.sq.empty() {
 		return
 	}
 	if w := q.sq.at(q.sq.head); w.Op == verbs.OpRDMARead && w.answered > 0 {
@@ -62,17 +62,17 @@ func (q *QP) stale(p *wire.Packet) {
 	}
 }
 
-// takeAck handles ACK, RNR NAK and NAK.
-func (q *QP) takeAck(now mono.Time, p *wire.Packet) {
+// handleAck handles ACK, RNR NAK and NAK.
+func (q *QP) handleAck(now mono.Time, p *wire.Packet) {
 	s, psn := p.AETH.Syndrome, p.BTH.PSN
 	switch s.Kind() {
 	case wire.SyndromeAck:
-		q.credit(p.AETH)
-		q.takePlainAck(now, psn)
+		q.updateCredits(p.AETH)
+		q.handlePositiveAck(now, psn)
 	case wire.SyndromeRNR:
 		q.nic.Count.RNRNAKsRecvd++
 		if q.acknowledge(now, psn.Add(-1), false) {
-			q.receiverNotReady(now, psn, s.Value())
+			q.handleRNRNAK(now, psn, s.Value())
 		}
 	case wire.SyndromeNak:
 		code := wire.NakCode(s.Value())
@@ -81,21 +81,21 @@ func (q *QP) takeAck(now mono.Time, p *wire.Packet) {
 		}
 		if code == wire.NakPSNSequence {
 			q.nic.Count.SeqNAKsRecvd++
-			q.resend(psn)
+			q.retransmitFrom(psn)
 		} else {
 			q.nic.Count.FatalNAKs++
-			q.takeRefusal(psn, nakStatus(code))
+			q.handleFatalNAK(psn, nakStatus(code))
 		}
 	default:
-		q.senseless(now, psn)
+		q.failOnReservedSyndrome(now, psn)
 	}
 }
 
-// senseless ends the QP after an acknowledgement that says nothing defined. It
+// failOnReservedSyndrome ends the QP after an acknowledgement that says nothing defined. It
 // cannot be trusted even for what came before, so the oldest request fails.
-func (q *QP) senseless(now mono.Time, psn wire.PSN) {
+func (q *QP) failOnReservedSyndrome(now mono.Time, psn wire.PSN) {
 	q.nic.Count.BadResponses++
-	if q.nic.q.BadRespSucceeds {
+	if q.nic.defects.BadRespSucceeds {
 		q.acknowledge(now, psn, true)
 		q.fail()
 		return
@@ -125,24 +125,24 @@ func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	if psn.Sub(r.una) < 0 {
 		return true
 	}
-	wanted := r.flight(psn) + 1 // PSNs from una on
-	clean, reached := q.finish(psn, wanted, force)
+	wanted := r.sinceUna(psn) + 1 // PSNs from una on
+	clean, reached := q.markAcknowledged(psn, wanted, force)
 	if reached > 0 {
 		r.una = r.una.Add(reached)
-		q.progress(now)
+		q.noteProgress(now)
 	}
 	q.retire()
 	if !clean && q.state != verbs.QPStateErr {
 		q.nic.countImpliedNAK()
-		q.resend(r.una)
+		q.retransmitFrom(r.una)
 	}
 	return clean && q.state != verbs.QPStateErr
 }
 
-// finish marks the requests that lie within the first wanted PSNs as done, and
+// markAcknowledged marks the requests that lie within the first wanted PSNs as done, and
 // returns how many PSNs that covers: fewer if an answer is missing, and then
 // not clean.
-func (q *QP) finish(psn wire.PSN, wanted int32, force bool) (clean bool, reached int32) {
+func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean bool, reached int32) {
 	r := &q.req
 	for i := q.sq.head; i != q.sq.tail && reached < wanted; i++ {
 		w := q.sq.at(i)
@@ -155,7 +155,7 @@ func (q *QP) finish(psn wire.PSN, wanted int32, force bool) (clean bool, reached
 		if w.readLike() && !force && !(q.req.plainAck && psn == w.last) {
 			return false, reached
 		}
-		end := r.flight(w.last) + 1
+		end := r.sinceUna(w.last) + 1
 		if wanted < end {
 			if w.readLike() { // only where Defects let an ACK do for an answer
 				w.answered += wanted - reached
@@ -171,23 +171,23 @@ func (q *QP) finish(psn wire.PSN, wanted int32, force bool) (clean bool, reached
 	return true, reached
 }
 
-// progress reloads what lack of progress runs down. A peer that had no receive
+// noteProgress reloads what lack of progress runs down. A peer that had no receive
 // evidently has one now.
-func (q *QP) progress(now mono.Time) {
+func (q *QP) noteProgress(now mono.Time) {
 	r := &q.req
-	if r.flight(r.next) > halfSpace {
+	if r.sinceUna(r.next) > halfPSNSpace {
 		q.rewind(r.una) // answered while being sent again: skip ahead
 	}
 	q.loadRetries()
-	r.nakSeen = r.nakSeen && q.nic.q.IgnoreSecondNAK && r.una.Less(r.nakEnd)
+	r.nakSeen = r.nakSeen && q.nic.defects.IgnoreSecondNAK && r.una.Less(r.nakEnd)
 	r.timer, r.rnrUntil = mono.Never, mono.Never
 	q.armTimer(now)
 	q.wake()
 }
 
-// credit notes up to which request the peer has receives. Since it rounds their
+// updateCredits notes up to which request the peer has receives. Since it rounds their
 // number down, a later count can reach less far; what it promised stays good.
-func (q *QP) credit(a wire.AETH) {
+func (q *QP) updateCredits(a wire.AETH) {
 	r := &q.req
 	n, counted := wire.CreditCount(a.Syndrome.Value())
 	if !counted {
@@ -200,8 +200,8 @@ func (q *QP) credit(a wire.AETH) {
 	r.limited = true
 }
 
-// find returns the request that psn belongs to, or nil.
-func (q *QP) find(psn wire.PSN) *sendWQE {
+// findRequest returns the request that psn belongs to, or nil.
+func (q *QP) findRequest(psn wire.PSN) *sendWQE {
 	for i := q.sq.head; i != q.sq.tail; i++ {
 		w := q.sq.at(i)
 		if w.state == wqeSent && psn.Sub(w.first) >= 0 && psn.Sub(w.last) <= 0 {
@@ -211,9 +211,9 @@ func (q *QP) find(psn wire.PSN) *sendWQE {
 	return nil
 }
 
-// refused ends the request that psn belongs to with the peer's verdict.
-func (q *QP) refused(psn wire.PSN, status verbs.WCStatus) {
-	if w := q.find(psn); w != nil {
+// failRequestAt ends the request that psn belongs to with the peer's verdict.
+func (q *QP) failRequestAt(psn wire.PSN, status verbs.WCStatus) {
+	if w := q.findRequest(psn); w != nil {
 		w.state, w.status = wqeFailed, status
 		q.retire()
 	}
@@ -222,17 +222,17 @@ func (q *QP) refused(psn wire.PSN, status verbs.WCStatus) {
 // badResponse ends a request whose answer makes no sense.
 func (q *QP) badResponse(psn wire.PSN) {
 	q.nic.Count.BadResponses++
-	if q.nic.q.BadRespSucceeds {
-		q.believe(psn)
+	if q.nic.defects.BadRespSucceeds {
+		q.completeThenFail(psn)
 		return
 	}
-	q.refused(psn, verbs.WCBadRespErr)
+	q.failRequestAt(psn, verbs.WCBadRespErr)
 }
 
-// believe completes every request up to the one that psn belongs to, and fails
+// completeThenFail completes every request up to the one that psn belongs to, and fails
 // the QP all the same (Defects.BadRespSucceeds).
-func (q *QP) believe(psn wire.PSN) {
-	last := q.find(psn)
+func (q *QP) completeThenFail(psn wire.PSN) {
+	last := q.findRequest(psn)
 	if last == nil {
 		return
 	}
@@ -243,33 +243,33 @@ func (q *QP) believe(psn wire.PSN) {
 	q.fail()
 }
 
-// answerFor finds the request that a READ response or atomic acknowledgement
+// matchResponse finds the request that a READ response or atomic acknowledgement
 // belongs to, having acknowledged all before it. It returns nil if the answer
 // is not the next one due. One of the wrong kind ends the request.
-func (q *QP) answerFor(now mono.Time, p *wire.Packet) *sendWQE {
+func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 	psn := p.BTH.PSN
-	w := q.find(psn)
+	w := q.findRequest(psn)
 	if w == nil {
 		return nil
 	}
 	if !q.acknowledge(now, w.first.Add(-1), false) {
 		return nil
 	}
-	if !w.awaits(p.BTH.Opcode.Operation()) {
+	if !w.expectsResponse(p.BTH.Opcode.Operation()) {
 		q.badResponse(psn)
 		return nil
 	}
 	if due := w.first.Add(w.answered); psn != due {
 		// One before it is missing: no need to wait for the timer.
 		q.nic.countImpliedNAK()
-		q.resend(due)
+		q.retransmitFrom(due)
 		return nil
 	}
 	return w
 }
 
-// awaits reports whether op is the kind of answer that w calls for.
-func (w *sendWQE) awaits(op wire.Operation) bool {
+// expectsResponse reports whether op is the kind of answer that w calls for.
+func (w *sendWQE) expectsResponse(op wire.Operation) bool {
 	switch w.Op {
 	case verbs.OpRDMARead:
 		return op != wire.OpAtomicAcknowledge
@@ -281,10 +281,10 @@ func (w *sendWQE) awaits(op wire.Operation) bool {
 	return false
 }
 
-// inPlace checks the opcode of a READ response against its place. A READ that
+// inSequence checks the opcode of a READ response against its place. A READ that
 // was asked for again from the middle may be answered as the rest of the
 // original or as a READ of its own.
-func (w *sendWQE) inPlace(op wire.Operation) bool {
+func (w *sendWQE) inSequence(op wire.Operation) bool {
 	first, last := w.answered == 0, w.answered == w.packets-1
 	switch op {
 	case wire.OpReadResponseFirst:
@@ -298,19 +298,19 @@ func (w *sendWQE) inPlace(op wire.Operation) bool {
 	}
 }
 
-// takeReadResponse places the data of a READ, or takes the answer of a FLUSH or
+// handleReadResponse places the data of a READ, or takes the answer of a FLUSH or
 // an ATOMIC WRITE.
-func (q *QP) takeReadResponse(now mono.Time, p *wire.Packet) {
-	w := q.answerFor(now, p)
+func (q *QP) handleReadResponse(now mono.Time, p *wire.Packet) {
+	w := q.matchResponse(now, p)
 	if w == nil {
 		return
 	}
 	op := p.BTH.Opcode.Operation()
-	if q.exceeds(w, p, op) {
-		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
+	if q.readResponseTooLong(w, p, op) {
+		q.failRequestAt(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}
-	if !w.inPlace(op) {
+	if !w.inSequence(op) {
 		q.badResponse(p.BTH.PSN)
 		return
 	}
@@ -319,24 +319,24 @@ func (q *QP) takeReadResponse(now mono.Time, p *wire.Packet) {
 			q.badResponse(p.BTH.PSN)
 			return
 		}
-		q.credit(p.AETH)
+		q.updateCredits(p.AETH)
 	}
 	if w.Op == verbs.OpRDMARead {
-		q.takeReadData(now, p, w)
+		q.placeReadData(now, p, w)
 	} else if len(p.Payload) != 0 {
 		q.badResponse(p.BTH.PSN)
 	} else {
-		q.answered(now, w)
+		q.countResponse(now, w)
 	}
 }
 
-// takeReadData places one packet of READ data, which must be as long as its
+// placeReadData places one packet of READ data, which must be as long as its
 // place says.
-func (q *QP) takeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
+func (q *QP) placeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 	off := uint32(w.answered) * uint32(q.mtu)
 	n := min(w.Length-off, uint32(q.mtu))
 	switch got := uint32(len(p.Payload)); {
-	case got < n && q.nic.q.ShortReadHangs:
+	case got < n && q.nic.defects.ShortReadHangs:
 		q.req.stalled = true
 		q.req.timer = mono.Never
 		return
@@ -345,16 +345,16 @@ func (q *QP) takeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 		return
 	}
 	if err := q.nic.ScatterWith(w.SGL, q.pd, off, p.Payload, verbs.AccessLocalWrite); err != nil {
-		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
+		q.failRequestAt(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}
-	q.answered(now, w)
+	q.countResponse(now, w)
 }
 
-// takeAtomicAck delivers the original value of an atomic, in the byte order of
+// handleAtomicAck delivers the original value of an atomic, in the byte order of
 // the host.
-func (q *QP) takeAtomicAck(now mono.Time, p *wire.Packet) {
-	w := q.answerFor(now, p)
+func (q *QP) handleAtomicAck(now mono.Time, p *wire.Packet) {
+	w := q.matchResponse(now, p)
 	if w == nil {
 		return
 	}
@@ -362,16 +362,16 @@ func (q *QP) takeAtomicAck(now mono.Time, p *wire.Packet) {
 		q.badResponse(p.BTH.PSN)
 		return
 	}
-	q.credit(p.AETH)
+	q.updateCredits(p.AETH)
 	if err := q.nic.Scatter(w.SGL, q.pd, 0, q.nic.atomics.hostOrder(p.AtomicAckETH.Original)); err != nil {
-		q.refused(p.BTH.PSN, verbs.WCLocProtErr)
+		q.failRequestAt(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}
-	q.answered(now, w)
+	q.countResponse(now, w)
 }
 
-// answered counts one more response packet of w.
-func (q *QP) answered(now mono.Time, w *sendWQE) {
+// countResponse counts one more response packet of w.
+func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 	r := &q.req
 	w.answered++
 	r.una = w.first.Add(w.answered)
@@ -381,6 +381,6 @@ func (q *QP) answered(now mono.Time, w *sendWQE) {
 			r.reads--
 		}
 	}
-	q.progress(now)
+	q.noteProgress(now)
 	q.retire()
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// congested counts a congestion mark and reports whether it is to be answered
+// countCongestionMark counts a congestion mark and reports whether it is to be answered
 // with a CNP: marks that own paces and that follow closely share one.
-func (q *QP) congested(now mono.Time, own *dcqcn.Notifier) bool {
+func (q *QP) countCongestionMark(now mono.Time, own *dcqcn.Notifier) bool {
 	q.nic.Count.ECNMarked++
 	return own.OnMark(now, q.nic.cfg.CNPInterval)
 }
@@ -39,32 +39,32 @@ func (n *NIC) notifierFor(f flow) *dcqcn.Notifier {
 
 // noteCongestion schedules a CNP to the peer of a connected QP.
 func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
-	if d.ECNBits() == link.CE && q.congested(now, &q.notifier) {
-		q.oweCNP(pkey)
+	if d.ECNBits() == link.CE && q.countCongestionMark(now, &q.notifier) {
+		q.scheduleCNP(pkey)
 	}
 }
 
-// noteDatagram schedules a CNP to the sender of a datagram. A QP may hear from
+// noteDatagramCongestion schedules a CNP to the sender of a datagram. A QP may hear from
 // many, and the marks of one must not leave another unwarned. Nobody is warned
 // of what he sends to a group: its members would all say the same.
-func (q *QP) noteDatagram(now mono.Time, d *link.Datagram, p *wire.Packet) {
+func (q *QP) noteDatagramCongestion(now mono.Time, d *link.Datagram, p *wire.Packet) {
 	if d.ECNBits() != link.CE || d.Dst.Addr().IsMulticast() {
 		return
 	}
 	sender := flow{peer: d.Src.Addr(), own: d.Dst.Addr(), qpn: p.DETH.SrcQP}
-	if q.congested(now, q.nic.notifierFor(sender)) {
+	if q.countCongestionMark(now, q.nic.notifierFor(sender)) {
 		q.nic.queueCNP(d, p.BTH.PKey, p.DETH.SrcQP)
 	}
 }
 
-func (q *QP) oweCNP(pkey uint16) {
+func (q *QP) scheduleCNP(pkey uint16) {
 	q.cnpDue, q.cnpPKey = true, pkey
 	q.wake()
 }
 
-// heldBack reports whether the QP's rate lets no packet leave now, and sees to
+// rateLimited reports whether the QP's rate lets no packet leave now, and sees to
 // it that the QP is woken when it does.
-func (q *QP) heldBack(now mono.Time) bool {
+func (q *QP) rateLimited(now mono.Time) bool {
 	if !q.limiter.Active() || q.limiter.ReadyAt() <= now {
 		return false
 	}
@@ -85,7 +85,7 @@ func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 		n.Count.CNPsLost++
 		return
 	}
-	pa := n.plainPath(d.Dst.Addr(), d.Src.Addr())
+	pa := n.defaultPath(d.Dst.Addr(), d.Src.Addr())
 	n.cnps = append(n.cnps, pendingCNP{path: pa, pkey: pkey, qpn: qpn})
 }
 
@@ -93,15 +93,15 @@ func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 func (n *NIC) buildCNP(d *link.Datagram, pa *path, pkey uint16, qpn uint32) {
 	p := &n.scratch
 	p.BTH = wire.BTH{Opcode: wire.CNP, PKey: pkey, BECN: true, DestQP: qpn}
-	clear(begin(d, pa, p, wire.CNPPayloadLen))
+	clear(writeHeaders(d, pa, p, wire.CNPPayloadLen))
 	d.TClass &^= link.ECN // a CNP is itself never marked
 	n.seal(d, &pa.icrc)
 	n.Count.CNPsSent++
 }
 
-// takeCNP slows the named QP down. It has no PSN and changes nothing else. Its
+// handleCNP slows the named QP down. It has no PSN and changes nothing else. Its
 // P_Key is the QP's own come back, so it says nothing about membership.
-func (n *NIC) takeCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
+func (n *NIC) handleCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
 	const member = 0x8000
 	q := n.qps.At(p.BTH.DestQP)
 	switch {
@@ -113,7 +113,7 @@ func (n *NIC) takeCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
 		n.Count.DropQPState++
 	case (q.pkey^p.BTH.PKey)&^member != 0:
 		n.dropPKey()
-	case q.typ != verbs.QPTypeUD && !q.path.joins(d):
+	case q.typ != verbs.QPTypeUD && !q.path.matches(d):
 		n.Count.DropAddress++
 	default:
 		n.Count.CNPsHandled++

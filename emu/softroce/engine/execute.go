@@ -40,7 +40,7 @@ func (q *QP) inSequence(c wire.Class) bool {
 // lengthOK checks a packet's payload against its place in the message.
 func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	n := int32(len(p.Payload))
-	if q.nic.q.NoLengthChecks && c.Has(wire.Send) {
+	if q.nic.defects.NoLengthChecks && c.Has(wire.Send) {
 		return true
 	}
 	switch {
@@ -74,8 +74,8 @@ func (q *QP) selectSRQ(num uint32) bool {
 	return true
 }
 
-// shared is the SRQ that the QP's receives come from, nil if they are its own.
-func (q *QP) shared() *nic.SRQ {
+// recvSRQ is the SRQ that the QP's receives come from, nil if they are its own.
+func (q *QP) recvSRQ() *nic.SRQ {
 	if q.typ == verbs.QPTypeXRCRecv {
 		return q.resp.xrcSRQ
 	}
@@ -85,7 +85,7 @@ func (q *QP) shared() *nic.SRQ {
 // nextReceive returns the receive that the next message goes to, with the
 // protection domain that its memory must be in; nil if there is none.
 func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
-	s := q.shared()
+	s := q.recvSRQ()
 	if s == nil {
 		return q.rq.Peek(), q.pd
 	}
@@ -96,9 +96,9 @@ func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
 	return w, s.PD
 }
 
-// takeReceive removes that receive. What it says stays valid until the next post.
-func (q *QP) takeReceive() {
-	if s := q.shared(); s != nil {
+// popReceive removes that receive. What it says stays valid until the next post.
+func (q *QP) popReceive() {
+	if s := q.recvSRQ(); s != nil {
 		s.Take()
 	} else {
 		q.rq.Take()
@@ -108,13 +108,13 @@ func (q *QP) takeReceive() {
 // receiveReady reports whether hold would find a receive.
 func (q *QP) receiveReady() bool {
 	w, _ := q.nextReceive()
-	return q.resp.held.active || w != nil
+	return q.resp.recv.active || w != nil
 }
 
-// hold takes the next receive for the message that starts. It reports false if
+// claimReceive takes the next receive for the message that starts. It reports false if
 // there is none. A receive that an earlier, damaged message left is used first.
-func (q *QP) hold() bool {
-	h := &q.resp.held
+func (q *QP) claimReceive() bool {
+	h := &q.resp.recv
 	if h.active {
 		h.filled = 0
 		return true
@@ -126,51 +126,51 @@ func (q *QP) hold() bool {
 	h.active, h.wrID, h.length, h.filled = true, w.WRID, w.Length, 0
 	h.sges = append(h.sges[:0], w.SGL...)
 	h.pd = pd
-	q.takeReceive()
+	q.popReceive()
 	return true
 }
 
-// place copies the payload of a SEND into the receive under way.
-func (q *QP) place(payload []byte) verdict {
-	h := &q.resp.held
+// placeSend copies the payload of a SEND into the receive under way.
+func (q *QP) placeSend(payload []byte) verdict {
+	h := &q.resp.recv
 	if uint64(h.filled)+uint64(len(payload)) > uint64(h.length) {
 		if !q.reliable() && q.srq == nil {
 			return refusedInvalid // dropped; the receive waits for the next message
 		}
-		if q.nic.q.LongSendIsOpError {
-			q.blameReceive(verbs.WCLocQPOpErr)
+		if q.nic.defects.LongSendIsOpError {
+			q.failReceive(verbs.WCLocQPOpErr)
 			return refusedOperational
 		}
-		q.blameReceive(verbs.WCLocLenErr)
+		q.failReceive(verbs.WCLocLenErr)
 		return refusedInvalid
 	}
 	if err := q.nic.Scatter(h.sges, h.pd, h.filled, payload); err != nil {
 		status := verbs.WCLocProtErr
-		if q.nic.q.RecvErrorIsQPOp {
+		if q.nic.defects.RecvErrorIsQPOp {
 			status = verbs.WCLocQPOpErr
 		}
-		q.blameReceive(status)
+		q.failReceive(status)
 		return refusedOperational
 	}
 	h.filled += uint32(len(payload))
 	return accepted
 }
 
-// blameReceive completes the receive under way with a cause of its own, so
+// failReceive completes the receive under way with a cause of its own, so
 // that the refusal that follows adds neither a completion nor an event.
-func (q *QP) blameReceive(status verbs.WCStatus) {
-	q.endHeld(status)
-	q.resp.blamed = true
+func (q *QP) failReceive(status verbs.WCStatus) {
+	q.completeRecvInError(status)
+	q.resp.causeReported = true
 }
 
 // executeSend takes one packet of a SEND.
 func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 	r := &q.resp
 	info, _ := p.BTH.Opcode.Info()
-	if info.Headers.Has(wire.HasIETH) && !q.canSave(p.IETH.RKey) || c.Has(wire.Start) && !q.hold() {
+	if info.Headers.Has(wire.HasIETH) && !q.canSave(p.IETH.RKey) || c.Has(wire.Start) && !q.claimReceive() {
 		return notReady
 	}
-	if v := q.place(p.Payload); v != accepted {
+	if v := q.placeSend(p.Payload); v != accepted {
 		return v
 	}
 	r.advance()
@@ -179,7 +179,7 @@ func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 		return accepted
 	}
 	r.open = messageNone
-	wc := verbs.WC{WRID: r.held.wrID, Opcode: verbs.WCOpRecv, ByteLen: r.held.filled, SrcQP: q.attr.DestQPN}
+	wc := verbs.WC{WRID: r.recv.wrID, Opcode: verbs.WCOpRecv, ByteLen: r.recv.filled, SrcQP: q.attr.DestQPN}
 	switch {
 	case info.Headers.Has(wire.HasImm):
 		wc.Flags, wc.Imm = verbs.WCWithImm, uint32(p.Imm)
@@ -189,7 +189,7 @@ func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 		}
 		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, verbs.RKey(p.IETH.RKey)
 	}
-	r.held.active = false
+	r.recv.active = false
 	v := q.deliver(p, &wc)
 	return v
 }
@@ -218,13 +218,13 @@ func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	if err == nil {
 		return accepted
 	}
-	if q.nic.q.InvalidatePanics && q.nic.Mem.Unbound(rkey) {
+	if q.nic.defects.InvalidatePanics && q.nic.Mem.Unbound(rkey) {
 		q.nic.dead = true
 		q.nic.Report(nic.Event{Type: verbs.EventDeviceFatal})
 		return silentlyFailed
 	}
-	q.endHeld(verbs.WCMWBindErr)
-	if q.nic.q.InvalidateAcked {
+	q.completeRecvInError(verbs.WCMWBindErr)
+	if q.nic.defects.InvalidateAcked {
 		q.respond(answer{psn: q.resp.ackPSN, ack: true})
 		q.resp.fatal = true
 	}
@@ -248,10 +248,10 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 		return refusedInvalid
 	}
 	imm := c.Has(wire.CompletesRecv)
-	mem, at, err := q.remote(rkey, va, uint64(n), verbs.AccessRemoteWrite)
+	mem, at, err := q.remoteMemory(rkey, va, uint64(n), verbs.AccessRemoteWrite)
 	if err != nil {
-		if imm && q.nic.q.FailedImmConsumes {
-			q.hold()
+		if imm && q.nic.defects.FailedImmConsumes {
+			q.claimReceive()
 		}
 		return refusedAccess
 	}
@@ -266,7 +266,7 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 		return notReady
 	}
 	if imm {
-		q.hold()
+		q.claimReceive()
 	}
 	r.advance()
 	r.open = messageWrite
@@ -282,9 +282,9 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 		q.countMessage()
 		return accepted
 	}
-	r.held.active = false
+	r.recv.active = false
 	return q.deliver(p, &verbs.WC{
-		WRID: r.held.wrID, Opcode: verbs.WCOpRecvRDMAWithImm, ByteLen: r.write.length,
+		WRID: r.recv.wrID, Opcode: verbs.WCOpRecvRDMAWithImm, ByteLen: r.write.length,
 		Flags: verbs.WCWithImm, Imm: uint32(p.Imm), SrcQP: q.attr.DestQPN,
 	})
 }
@@ -293,25 +293,25 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 // of the memory.
 func (q *QP) admitWrite(p *wire.Packet) verdict {
 	switch {
-	case !q.grants(verbs.AccessRemoteWrite), p.RETH.DMALen > maxMessage:
+	case !q.allowsAccess(verbs.AccessRemoteWrite), p.RETH.DMALen > maxMessage:
 		return refusedInvalid
 	}
-	if _, _, err := q.remote(p.RETH.RKey, p.RETH.VA, uint64(p.RETH.DMALen), verbs.AccessRemoteWrite); err != nil {
+	if _, _, err := q.remoteMemory(p.RETH.RKey, p.RETH.VA, uint64(p.RETH.DMALen), verbs.AccessRemoteWrite); err != nil {
 		info, _ := p.BTH.Opcode.Info()
-		if q.nic.q.FailedImmConsumes && info.Class.Has(wire.CompletesRecv) {
-			q.hold()
+		if q.nic.defects.FailedImmConsumes && info.Class.Has(wire.CompletesRecv) {
+			q.claimReceive()
 		}
 		return refusedAccess
 	}
 	return accepted
 }
 
-// grants reports whether the QP lets its peer have an access.
-func (q *QP) grants(need verbs.Access) bool {
+// allowsAccess reports whether the QP lets its peer have an access.
+func (q *QP) allowsAccess(need verbs.Access) bool {
 	return q.attr.Access&need != 0
 }
 
-// remote resolves a remote key for this QP. Nothing is checked for no bytes.
-func (q *QP) remote(rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
-	return q.remoteIn(q.accessPD(), rkey, va, n, need)
+// remoteMemory resolves a remote key for this QP. Nothing is checked for no bytes.
+func (q *QP) remoteMemory(rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
+	return q.remoteMemoryIn(q.accessPD(), rkey, va, n, need)
 }

@@ -35,8 +35,8 @@ func (n *NIC) MADs() int { return len(n.madsIn) }
 // NextMAD returns the oldest management datagram that came in.
 func (n *NIC) NextMAD() (MAD, bool) { return nic.PopFront(&n.madsIn) }
 
-// takeMAD accepts a management datagram for any partition of the port.
-func (n *NIC) takeMAD(d *link.Datagram, p *wire.Packet, known bool) {
+// handleMAD accepts a management datagram for any partition of the port.
+func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known || p.BTH.Opcode != wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly):
 		n.Count.DropOpcode++
@@ -80,7 +80,7 @@ func (n *NIC) outputMADs(ds []link.Datagram) int {
 		}
 		n.buildMAD(&ds[filled], &m)
 		filled++
-		layBehind(ds, filled)
+		shareBuffer(ds, filled)
 	}
 	for filled < len(ds) && len(n.cnps) > 0 {
 		c, _ := nic.PopFront(&n.cnps)
@@ -89,7 +89,7 @@ func (n *NIC) outputMADs(ds []link.Datagram) int {
 		}
 		n.buildCNP(&ds[filled], &c.path, c.pkey, c.qpn)
 		filled++
-		layBehind(ds, filled)
+		shareBuffer(ds, filled)
 	}
 	return filled
 }
@@ -101,15 +101,15 @@ func (n *NIC) buildMAD(d *link.Datagram, m *MAD) {
 		PSN: n.madPSN,
 	}
 	p.DETH = wire.DETH{QKey: gsiQKey, SrcQP: gsiQPN}
-	pa := n.plainPath(m.Local, m.Remote)
-	copy(begin(d, &pa, p, MADLen), m.Data[:])
+	pa := n.defaultPath(m.Local, m.Remote)
+	copy(writeHeaders(d, &pa, p, MADLen), m.Data[:])
 	n.seal(d, &pa.icrc)
 	n.madPSN = n.madPSN.Next()
 	n.Count.MADsSent++
 }
 
-// plainPath is the path between two addresses that nothing more is known of.
-func (n *NIC) plainPath(src, dst netip.Addr) path {
+// defaultPath is the path between two addresses that nothing more is known of.
+func (n *NIC) defaultPath(src, dst netip.Addr) path {
 	port := n.cfg.Link.SrcPort
 	if port == 0 {
 		port = datagramPort(gsiQPN)

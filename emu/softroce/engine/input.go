@@ -30,16 +30,16 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 		n.Count.DropAddress++
 		return
 	}
-	if !n.intact(d) {
+	if !n.icrcOK(d) {
 		n.Count.DropICRC++
 		return
 	}
 	n.dispatch(now, d)
 }
 
-// intact checks the ICRC as far as the link lets it be seen, and fills in the
+// icrcOK checks the ICRC as far as the link lets it be seen, and fills in the
 // IP identification where the check reveals it.
-func (n *NIC) intact(d *link.Datagram) bool {
+func (n *NIC) icrcOK(d *link.Datagram) bool {
 	if n.cfg.ICRC == ICRCOffloaded {
 		return true
 	}
@@ -84,18 +84,18 @@ func (n *NIC) dispatch(now mono.Time, d *link.Datagram) {
 	}
 	switch {
 	case p.BTH.DestQP == gsiQPN:
-		n.takeMAD(d, p, known)
+		n.handleMAD(d, p, known)
 	case p.BTH.DestQP == uint32(verbs.MulticastQPN):
-		n.takeMulticast(now, d, p, known)
+		n.handleMulticast(now, d, p, known)
 	case p.BTH.Opcode == wire.CNP:
-		n.takeCNP(now, d, p)
+		n.handleCNP(now, d, p)
 	default:
-		n.toQP(now, d, p, known)
+		n.dispatchToQP(now, d, p, known)
 	}
 }
 
-// toQP checks a packet against the QP it is for.
-func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
+// dispatchToQP checks a packet against the QP it is for.
+func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
 	q := n.qps.At(p.BTH.DestQP)
 	switch {
 	case q == nil || d.Dst.Addr().IsMulticast():
@@ -107,28 +107,28 @@ func (n *NIC) toQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) 
 	case q.state == verbs.QPStateReset: // it is in no partition yet
 		n.Count.DropQPState++
 		return
-	case !n.pkeyOK(q.partition(p.BTH.MigReq), p.BTH.PKey):
+	case !n.pkeyOK(q.expectedPKey(p.BTH.MigReq), p.BTH.PKey):
 		n.dropPKey()
 		return
 	}
 	if q.typ == verbs.QPTypeUD {
-		n.toDatagramQP(now, q, d, p, known)
+		n.dispatchToUDQP(now, q, d, p, known)
 		return
 	}
 	if q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr {
 		n.Count.DropQPState++
 		return
 	}
-	if !q.onPath(d, p.BTH.MigReq) {
+	if !q.acceptPath(d, p.BTH.MigReq) {
 		n.Count.DropAddress++
 		return
 	}
 	q.noteCongestion(now, d, p.BTH.PKey)
-	q.take(now, p, known)
+	q.handlePacket(now, p, known)
 }
 
-// take hands a packet to the half of the QP it is meant for.
-func (q *QP) take(now mono.Time, p *wire.Packet, known bool) {
+// handlePacket hands a packet to the half of the QP it is meant for.
+func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	info, _ := p.BTH.Opcode.Info()
 	switch {
 	case q.nic.cfg.UCAwaitsAck && q.typ == verbs.QPTypeUC && p.BTH.Opcode.Operation() == wire.OpAcknowledge:
@@ -140,14 +140,14 @@ func (q *QP) take(now mono.Time, p *wire.Packet, known bool) {
 			q.nic.Count.DropOpcode++
 			return
 		}
-		q.takeResponse(now, p)
+		q.handleResponse(now, p)
 	case !receives(q.typ):
 		q.nic.Count.DropOpcode++
 		return
 	default:
-		q.takeRequest(p, known)
+		q.handleRequest(p, known)
 	}
-	q.verify()
+	q.checkInvariants()
 	q.rearm()
 }
 

@@ -2,10 +2,10 @@ package engine
 
 import "github.com/fabrictest/fabrictest/verbs"
 
-// sinkOK checks that the answer to a READ or an atomic may be written where the
+// resultWritable checks that the answer to a READ or an atomic may be written where the
 // request says. It is asked before the request leaves: an atomic whose result
 // has no place must not be executed.
-func (q *QP) sinkOK(w *sendWQE) bool {
+func (q *QP) resultWritable(w *sendWQE) bool {
 	switch w.Op {
 	case verbs.OpRDMARead:
 		return q.nic.Opens(w.SGL, q.pd, int(w.Length), verbs.AccessLocalWrite)

@@ -52,31 +52,31 @@ func (q *QP) migrate() {
 }
 
 // joins reports whether a packet came from the far end of pa to the near one.
-func (pa *path) joins(d *link.Datagram) bool {
+func (pa *path) matches(d *link.Datagram) bool {
 	return d.Src.Addr() == pa.dst.Addr() && d.Dst.Addr() == pa.src.Addr()
 }
 
-// partition is the P_Key that a packet is held against: that of the path it
+// expectedPKey is the P_Key that a packet is held against: that of the path it
 // should have come along.
-func (q *QP) partition(migReq bool) uint16 {
+func (q *QP) expectedPKey(migReq bool) uint16 {
 	if q.attr.PathMigState == verbs.MigArmed && migReq {
 		return q.nic.cfg.PKeys[q.attr.AltPKeyIndex]
 	}
 	return q.pkey
 }
 
-// onPath reports whether a packet came along the connection's path. To an armed
+// acceptPath reports whether a packet came along the connection's path. To an armed
 // QP, MigReq 1 says that the peer has moved: such a packet must come along the
 // alternate path, and takes the QP there.
-func (q *QP) onPath(d *link.Datagram, migReq bool) bool {
+func (q *QP) acceptPath(d *link.Datagram, migReq bool) bool {
 	switch state := q.attr.PathMigState; {
-	case state == verbs.MigArmed && migReq && q.alt.joins(d):
+	case state == verbs.MigArmed && migReq && q.alt.matches(d):
 		q.migrate()
 		return true
-	case !q.path.joins(d):
+	case !q.path.matches(d):
 		return false
 	case state == verbs.MigArmed && migReq:
-		q.refuseMigration()
+		q.reportMigrationError()
 		return false
 	case state == verbs.MigRearm && !migReq:
 		q.attr.PathMigState = verbs.MigArmed
@@ -84,11 +84,11 @@ func (q *QP) onPath(d *link.Datagram, migReq bool) bool {
 	return true
 }
 
-// refuseMigration reports, once for each alternate path, that the peer moved
+// reportMigrationError reports, once for each alternate path, that the peer moved
 // to a path that is not it.
-func (q *QP) refuseMigration() {
-	if !q.migRefused {
-		q.migRefused = true
+func (q *QP) reportMigrationError() {
+	if !q.migErrReported {
+		q.migErrReported = true
 		q.nic.Report(nic.Event{Type: verbs.EventPathMigErr, QP: q})
 	}
 }

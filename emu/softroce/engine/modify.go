@@ -20,8 +20,8 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	if err != nil {
 		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
 	}
-	if q.nic.q.ValuesUnchecked {
-		q.pretend(&a)
+	if q.nic.defects.ValuesUnchecked {
+		q.replaceInvalidValues(&a)
 	}
 	newPath, newAlt, err := q.checkModify(&a, from, to, mask)
 	if err != nil {
@@ -32,8 +32,8 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	if from == verbs.QPStateRTS && to == verbs.QPStateSQD {
 		q.attr.EnSQDAsyncNotify = false // unless asked for anew
 	}
-	q.store(&a, mask)
-	q.enter(from, to)
+	q.storeAttrs(&a, mask)
+	q.enterState(from, to)
 	return nil
 }
 
@@ -95,7 +95,7 @@ func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		return invalid("alternate P_Key index %d of %d", a.AltPKeyIndex, pkeys)
 	case has(verbs.QPAttrPathMTU) && a.PathMTU.Bytes() == 0:
 		return invalid("path MTU code %d", uint32(a.PathMTU))
-	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU() && !q.nic.q.PathMTUUnchecked:
+	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU() && !q.nic.defects.PathMTUUnchecked:
 		return invalid("path MTU %v, the port carries %v", a.PathMTU, q.nic.MTU())
 	case has(verbs.QPAttrMaxQPRdAtomic) && a.MaxRdAtomic > limit:
 		return invalid("max_rd_atomic %d, limit %d", a.MaxRdAtomic, limit)
@@ -114,8 +114,8 @@ func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// store takes over what mask selects.
-func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
+// storeAttrs takes over what mask selects.
+func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
 	if has(verbs.QPAttrEnSQDAsyncNotify) {
 		q.attr.EnSQDAsyncNotify = a.EnSQDAsyncNotify
@@ -163,7 +163,7 @@ func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	if has(verbs.QPAttrAltPath) {
 		q.attr.AltAH, q.attr.AltPKeyIndex = a.AltAH, a.AltPKeyIndex
 		q.attr.AltPort, q.attr.AltTimeout = a.AltPort, a.AltTimeout
-		q.migRefused = false
+		q.migErrReported = false
 	}
 	if has(verbs.QPAttrMinRNRTimer) {
 		q.attr.MinRNRTimer = a.MinRNRTimer
@@ -187,21 +187,21 @@ func (q *QP) store(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 }
 
 func (q *QP) roundRdAtomic(n uint8) uint8 {
-	if q.nic.q.RdAtomicRoundsUp && n > 0 {
+	if q.nic.defects.RdAtomicRoundsUp && n > 0 {
 		return uint8(min(1<<bits.Len8(n-1), int(q.nic.cfg.Limits.RdAtomic)))
 	}
 	return n
 }
 
-// enter does what arriving in a state means.
-func (q *QP) enter(from, to verbs.QPState) {
+// enterState does what arriving in a state means.
+func (q *QP) enterState(from, to verbs.QPState) {
 	switch to {
 	case verbs.QPStateReset:
 		q.reset()
 		return
 	case verbs.QPStateErr:
 		if from != verbs.QPStateErr { // or a NAK, its last word, may still be to leave
-			q.resp.forget() // a consumer's own decision owes the peer no answer
+			q.resp.dropPending() // a consumer's own decision owes the peer no answer
 		}
 		q.fail()
 		return
@@ -211,7 +211,7 @@ func (q *QP) enter(from, to verbs.QPState) {
 	case to == verbs.QPStateSQD && from != verbs.QPStateSQD:
 		q.drainNotify = q.attr.EnSQDAsyncNotify
 		q.checkDrained()
-	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.q.SQDNoResume:
+	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.defects.SQDNoResume:
 		return
 	}
 	q.wake()
@@ -224,7 +224,7 @@ func (q *QP) draining() bool {
 
 // checkDrained raises SQ_DRAINED once draining has ended.
 func (q *QP) checkDrained() {
-	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() && !q.nic.q.SQNeverDrains {
+	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() && !q.nic.defects.SQNeverDrains {
 		q.drainNotify = false
 		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
 	}
@@ -237,6 +237,6 @@ func (q *QP) Query() verbs.QPAttr {
 	a.State, a.CurState = q.state, q.state
 	a.Caps = q.caps
 	a.SQPSN, a.RQPSN = uint32(q.req.max), uint32(q.resp.expected)
-	a.SQDraining = q.draining() || q.state == verbs.QPStateSQD && q.nic.q.SQNeverDrains
+	a.SQDraining = q.draining() || q.state == verbs.QPStateSQD && q.nic.defects.SQNeverDrains
 	return a
 }

@@ -14,15 +14,15 @@ import (
 // NIC is a RoCEv2 NIC with one port.
 type NIC struct {
 	nic.Base
-	cfg   Config
-	q     *Defects
-	Count Counters
+	cfg     Config
+	defects *Defects
+	Count   Counters
 
 	qps   nic.QPTable[QP]
 	ahs   int
 	mcast map[netip.Addr][]*QP
 
-	active  qpLine // QPs that may have something to send
+	active  qpQueue // QPs that may have something to send
 	timers  qpTimers
 	holds   holdQueue
 	madsIn  []MAD
@@ -32,9 +32,9 @@ type NIC struct {
 
 	flows map[flow]*dcqcn.Notifier
 
-	portDown bool
-	dead     bool // Defects.InvalidatePanics has struck
-	moved    bool // the GID table changed: paths may lead from an address that is gone
+	portDown    bool
+	dead        bool // Defects.InvalidatePanics has struck
+	gidsChanged bool // a path may start at an address that was removed
 
 	// rx caches the ICRC state of the last source, since packets come in runs.
 	rx       wire.ICRC
@@ -54,7 +54,7 @@ func New(cfg Config) (*NIC, error) {
 		return nil, err
 	}
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs), mcast: map[netip.Addr][]*QP{}}
-	n.q = &n.cfg.Defects
+	n.defects = &n.cfg.Defects
 	n.Init(cfg.Limits.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
 	n.Mem.Scramble(cfg.KeySecret)
 	return n, nil
@@ -76,7 +76,7 @@ func (n *NIC) StrictDeadline() mono.Time {
 // Tick handles every deadline that has passed.
 func (n *NIC) Tick(now mono.Time) {
 	for q := n.holds.due(now); q != nil; q = n.holds.due(now) {
-		q.holdOver()
+		q.holdExpired()
 	}
 	for {
 		q := n.timers.due(now)
@@ -105,7 +105,7 @@ func (n *NIC) SetPort(up bool) {
 // Packets to and from an address that is gone are dropped from then on.
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
 	n.cfg.GIDs = table
-	n.moved = true
+	n.gidsChanged = true
 	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})
 }
 

@@ -25,16 +25,16 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		quota := turn
 		for quota > 0 && filled < len(ds) && q.emit(now, &ds[filled]) {
 			quota--
-			if n.moved && !n.owns(ds[filled].Src.Addr()) {
+			if n.gidsChanged && !n.owns(ds[filled].Src.Addr()) {
 				continue // its address is gone: lost
 			}
 			filled++
-			layBehind(ds, filled)
+			shareBuffer(ds, filled)
 		}
 		if quota == 0 || filled == len(ds) {
 			n.active.push(q)
 		}
-		q.verify()
+		q.checkInvariants()
 		q.rearm()
 	}
 	if n.dead || n.portDown {
@@ -50,7 +50,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 // layBehind gives ds[i] the rest of the first one's buffer, if that is for all of
 // them. Where it does not reach, ds[i] must find one elsewhere: what it has lies
 // somewhere in the first's too, since the last time.
-func layBehind(ds []link.Datagram, i int) {
+func shareBuffer(ds []link.Datagram, i int) {
 	if i == len(ds) || cap(ds[0].Payload) < 2*wire.MaxPacketLen {
 		return
 	}
@@ -69,14 +69,14 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 		q.nic.buildCNP(d, &q.path, q.cnpPKey, uint32(q.attr.DestQPN))
 		return true
 	}
-	if q.overtake(now, d) {
+	if q.sendRequestBeforeAck(now, d) {
 		return true
 	}
-	if q.takesTurns(now, d) {
+	if q.interleaveRequest(now, d) {
 		return true
 	}
 	if (q.resp.pending || q.resp.reading) && !q.resp.hold.on {
-		if q.answer(now, d) {
+		if q.nextResponse(now, d) {
 			return true
 		}
 	}
@@ -86,30 +86,30 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	case q.typ == verbs.QPTypeUD:
 		return q.sendDatagram(now, d)
 	default:
-		return q.request(now, d)
+		return q.nextRequest(now, d)
 	}
 }
 
-// takesTurns lets a request leave between the packets of a long answer: a READ of the
+// interleaveRequest lets a request leave between the packets of a long answer: a READ of the
 // peer's must not keep ours from beginning, or two who read from each other would do so
 // one after the other.
-func (q *QP) takesTurns(now mono.Time, d *link.Datagram) bool {
+func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if !r.reading || r.pending || !sends(q.typ) {
 		return false
 	}
-	r.yields = !r.yields
-	return r.yields && q.request(now, d)
+	r.requestTurn = !r.requestTurn
+	return r.requestTurn && q.nextRequest(now, d)
 }
 
-// overtake lets one request leave ahead of a pending ACK.
-func (q *QP) overtake(now mono.Time, d *link.Datagram) bool {
+// sendRequestBeforeAck lets one request leave ahead of a pending ACK.
+func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
-	if !r.pending || !r.answer.ack || r.overtaken || r.reading || !sends(q.typ) {
+	if !r.pending || !r.answer.ack || r.requestSentFirst || r.reading || !sends(q.typ) {
 		return false
 	}
-	r.overtaken = true
-	if !q.request(now, d) {
+	r.requestSentFirst = true
+	if !q.nextRequest(now, d) {
 		return false
 	}
 	q.holdAck(now)
@@ -128,7 +128,7 @@ func (q *QP) header(op wire.Operation, psn wire.PSN) *wire.Packet {
 
 // begin writes the headers of p into d and returns the space for n bytes of
 // payload behind them. The caller fills it and calls seal.
-func begin(d *link.Datagram, pa *path, p *wire.Packet, n int) []byte {
+func writeHeaders(d *link.Datagram, pa *path, p *wire.Packet, n int) []byte {
 	pad := wire.PadLen(n)
 	p.BTH.PadCount = uint8(pad)
 	d.Src, d.Dst = pa.src, pa.dst

@@ -21,7 +21,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	failed := q.state == verbs.QPStateErr || q.state == verbs.QPStateSQE
 	switch {
 	case q.state < verbs.QPStateRTS:
-		return q.tooEarly(wr, &refs)
+		return q.rejectBeforeRTS(wr, &refs)
 	case q.sq.full():
 		return nic.OpError("post_send", q.name(), "%w: %d requests queued", verbs.ErrNoMemory, q.sq.depth)
 	}
@@ -30,9 +30,9 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	case failed: // it is the only one: those before it were flushed
 		q.completeSend(w, verbs.WCWRFlushErr)
 		q.req.cur = q.sq.tail
-	case !q.allows(wr.Opcode): // Defects.WrongOpKillsQP let it pass
+	case !q.supportsOp(wr.Opcode): // Defects.WrongOpKillsQP let it pass
 		status := verbs.WCLocQPOpErr
-		if q.nic.q.LocalErrFlushesAll {
+		if q.nic.defects.LocalErrFlushesAll {
 			status = verbs.WCWRFlushErr
 		}
 		q.failRequest(w, status)
@@ -43,9 +43,9 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	return nil
 }
 
-// tooEarly refuses a request on a QP that cannot send yet. Nothing of it stays.
-func (q *QP) tooEarly(wr *verbs.SendWR, refs *Refs) error {
-	if q.nic.q.RefusedWRStays && !q.sq.full() {
+// rejectBeforeRTS refuses a request on a QP that cannot send yet. Nothing of it stays.
+func (q *QP) rejectBeforeRTS(wr *verbs.SendWR, refs *Refs) error {
+	if q.nic.defects.RefusedWRStays && !q.sq.full() {
 		q.enqueueSend(wr, refs)
 	}
 	return nic.OpError("post_send", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
@@ -55,8 +55,8 @@ func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	i := q.sq.tail
 	w := q.sq.at(i)
 	q.sq.slots.Keep(&w.Work, i, wr, q.signalAll)
-	w.roceWork = roceWork{flush: wr.Flush, srqn: wr.XRC.SRQN, ah: refs.AH, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
-	w.transit = transit{}
+	w.roceFields = roceFields{flush: wr.Flush, srqn: wr.XRC.SRQN, ah: refs.AH, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
+	w.sendProgress = sendProgress{}
 	if wr.Opcode == verbs.OpBindMW {
 		w.KeepBind(wr, refs.Window, refs.Region, q.pd, q.num)
 	}
@@ -72,7 +72,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	if !sends(q.typ) {
 		return invalid("%v has no send queue", q.typ)
 	}
-	if !q.allows(wr.Opcode) && !q.nic.q.WrongOpKillsQP {
+	if !q.supportsOp(wr.Opcode) && !q.nic.defects.WrongOpKillsQP {
 		return invalid("%v on %v", wr.Opcode, q.typ)
 	}
 	length, pieces := uint64(len(wr.Inline)), 1
@@ -106,8 +106,8 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	return nil
 }
 
-// allows reports whether the QP has an operation.
-func (q *QP) allows(op verbs.WROpcode) bool {
+// supportsOp reports whether the QP has an operation.
+func (q *QP) supportsOp(op verbs.WROpcode) bool {
 	return opcodeAllowed(q.typ, op)
 }
 

@@ -45,10 +45,10 @@ type QP struct {
 	cnpDue   bool
 	cnpPKey  uint16 // of the packet that the CNP answers
 
-	drainNotify bool // SQ_DRAINED is wanted when draining ends
-	migRefused  bool // PATH_MIG_ERR was reported
-	groups      int  // multicast attachments
-	opens       int  // further handles to an XRC target
+	drainNotify    bool // SQ_DRAINED is wanted when draining ends
+	migErrReported bool // PATH_MIG_ERR was reported
+	groups         int  // multicast attachments
+	opens          int  // further handles to an XRC target
 
 	queued bool // in NIC.active
 	timer  queue.Timer[QP]
@@ -175,7 +175,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 	n.Retract(func(e *nic.Event) bool { return e.QP == q })
 	n.qps.Remove(q.num)
 	n.timers.Stop(&q.timer)
-	q.resp.forget()
+	q.resp.dropPending()
 	q.reset() // it may still stand in line to send, and must find nothing
 	return nil
 }
@@ -239,14 +239,14 @@ func (q *QP) reset() {
 	q.state = verbs.QPStateReset
 	q.attr = verbs.QPAttr{}
 	q.path, q.alt = path{}, path{}
-	q.migRefused = false
+	q.migErrReported = false
 	q.sq.head, q.sq.tail = 0, 0
 	q.rq.Clear()
-	held := q.resp.held.sges[:0]
+	held := q.resp.recv.sges[:0]
 	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
-	q.freeAck()
-	q.resp = responder{hold: q.resp.hold.anew()}
-	q.resp.held.sges = held
+	q.releaseAck()
+	q.resp = responder{hold: q.resp.hold.initial()}
+	q.resp.recv.sges = held
 	q.limiter = dcqcn.Limiter{}
 	q.notifier = dcqcn.Notifier{}
 	q.cnpDue = false
@@ -283,7 +283,7 @@ func (q *QP) tick(now mono.Time) {
 		}
 	}
 	if q.req.rnrUntil <= now {
-		q.rnrOver()
+		q.rnrWaitExpired()
 	}
 	if q.req.timer <= now {
 		q.timeout()
@@ -300,7 +300,7 @@ func (q *QP) fail() {
 	q.req.timer, q.req.rnrUntil = mono.Never, mono.Never
 	q.flushSends()
 	q.flushRecvs()
-	if q.srq != nil && !q.nic.q.NoLastWQEEvent {
+	if q.srq != nil && !q.nic.defects.NoLastWQEEvent {
 		q.nic.Report(nic.Event{Type: verbs.EventQPLastWQEReached, QP: q})
 	}
 }
@@ -317,7 +317,7 @@ func (q *QP) flushSends() {
 // flushRecvs completes the receive under way and all that wait as flushed. The
 // receives of an SRQ belong to its other QPs too and stay.
 func (q *QP) flushRecvs() {
-	if h := &q.resp.held; h.active {
+	if h := &q.resp.recv; h.active {
 		h.active = false
 		q.pushRecv(&verbs.WC{WRID: h.wrID, Status: verbs.WCWRFlushErr})
 	}
@@ -339,7 +339,7 @@ func (q *QP) pushRecv(wc *verbs.WC) bool {
 	if cq == nil {
 		return true
 	}
-	if q.nic.q.GRHFlagOnConnected && q.typ != verbs.QPTypeUD && wc.Status == verbs.WCSuccess {
+	if q.nic.defects.GRHFlagOnConnected && q.typ != verbs.QPTypeUD && wc.Status == verbs.WCSuccess {
 		wc.Flags |= verbs.WCWithGRH
 	}
 	return q.pushTo(cq, wc, q.resp.solicited)

@@ -19,12 +19,12 @@ const (
 // sendWQE is a send work request on its way.
 type sendWQE struct {
 	nic.Work
-	roceWork
-	transit
+	roceFields
+	sendProgress
 }
 
-// roceWork is what a request says that only RoCE has.
-type roceWork struct {
+// roceFields is what a request says that only RoCE has.
+type roceFields struct {
 	flush verbs.Flush
 	srqn  uint32 // XRC
 	ah    *AH    // UD
@@ -33,7 +33,7 @@ type roceWork struct {
 }
 
 // transit is how far a request has got.
-type transit struct {
+type sendProgress struct {
 	state       wqeState
 	status      verbs.WCStatus
 	first, last wire.PSN

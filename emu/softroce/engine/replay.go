@@ -42,7 +42,7 @@ type replayRing struct {
 	ring  []replay
 	head  int
 	count int
-	quiet int // of the oldest have nothing to send: due need not look at them
+	idle  int // number of oldest entries without a response to send; due skips them
 }
 
 func (r *replayRing) at(i int) *replay { return &r.ring[(r.head+i)%len(r.ring)] }
@@ -61,7 +61,7 @@ func (r *replayRing) add(evenUnanswered bool) *replay {
 		}
 		r.head = (r.head + 1) % len(r.ring)
 		r.count--
-		r.quiet = max(0, r.quiet-1)
+		r.idle = max(0, r.idle-1)
 	}
 	r.count++
 	e := r.at(r.count - 1)
@@ -84,11 +84,11 @@ func (r *replayRing) find(psn wire.PSN) *replay {
 // Defects.DupReadWaits has it, what was answered before waits for the rest.
 func (r *replayRing) due(newFirst bool) *replay {
 	var found *replay
-	for i := min(r.quiet, r.count); i < r.count; i++ {
+	for i := min(r.idle, r.count); i < r.count; i++ {
 		e := r.at(i)
 		if !e.unsent {
-			if i == r.quiet {
-				r.quiet++
+			if i == r.idle {
+				r.idle++
 			}
 			continue
 		}
@@ -103,10 +103,10 @@ func (r *replayRing) due(newFirst bool) *replay {
 }
 
 // stirs notes that an entry has something to send again, or for the first time.
-func (r *replayRing) stirs(e *replay) {
+func (r *replayRing) markUnsent(e *replay) {
 	for i := r.count - 1; i >= 0; i-- {
 		if r.at(i) == e {
-			r.quiet = min(r.quiet, i)
+			r.idle = min(r.idle, i)
 			return
 		}
 	}
@@ -122,7 +122,7 @@ func (r *responder) resize(n int) {
 }
 
 // forget drops everything that is still to be answered.
-func (r *responder) forget() {
+func (r *responder) dropPending() {
 	r.pending, r.reading, r.hold.covers = false, false, 0
 	for i := range r.replays.count {
 		r.replays.at(i).finish()
@@ -186,17 +186,17 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	}
 	flush := c.Has(wire.Flush)
 	switch {
-	case !flush && !q.grants(need), p.RETH.DMALen > maxMessage, len(q.resp.replays.ring) == 0:
+	case !flush && !q.allowsAccess(need), p.RETH.DMALen > maxMessage, len(q.resp.replays.ring) == 0:
 		return nil, refusedInvalid
 	case flush && need == 0:
 		return nil, refusedInvalid
 	case (c.Has(wire.Atomic) || c.Has(wire.AtomicWrite)) && va&7 != 0:
 		return nil, refusedInvalid
 	}
-	if _, _, err := q.remote(rkey, va, n, need); err != nil {
+	if _, _, err := q.remoteMemory(rkey, va, n, need); err != nil {
 		return nil, refusedAccess
 	}
-	e := q.resp.replays.add(q.nic.q.NoRdAtomicLimit)
+	e := q.resp.replays.add(q.nic.defects.NoRdAtomicLimit)
 	if e == nil {
 		return nil, refusedInvalid
 	}
@@ -222,7 +222,7 @@ func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 	e.to = psn.Add(packetCount(n, q.mtu) - 1)
 	e.end = off + n
 	e.unsent, e.refused, e.saved = true, false, savedBytes{}
-	q.resp.replays.stirs(e)
+	q.resp.replays.markUnsent(e)
 	q.resp.reading = true
 	q.wake()
 }
@@ -237,14 +237,14 @@ func (q *QP) duplicate(p *wire.Packet) {
 		ack := r.ackPSN
 		q.nic.Count.Duplicates++
 		if r.hold.on {
-			q.freeAck()
-			r.hold.failed()
+			q.releaseAck()
+			r.hold.noteFailure()
 		}
 		q.respond(answer{psn: ack, ack: true})
 		return
 	}
 	e := r.replays.find(psn)
-	if e == nil || !q.repeats(p, e, info.Class.Has(wire.Read)) {
+	if e == nil || !q.matchesReplay(p, e, info.Class.Has(wire.Read)) {
 		q.nic.Count.DropReplay++
 		return
 	}
@@ -252,19 +252,19 @@ func (q *QP) duplicate(p *wire.Packet) {
 	n := e.length
 	if e.op == wire.OpReadRequest {
 		n = p.RETH.DMALen
-		q.readAgain(p, e)
+		q.applySubReadDefect(p, e)
 	}
 	q.replayFrom(e, psn, n)
 	if e.op == wire.OpReadRequest {
-		_, _, err := q.remoteFor(e, p.RETH.VA, uint64(n))
+		_, _, err := q.remoteMemoryFor(e, p.RETH.VA, uint64(n))
 		e.refused = err != nil
 	}
 }
 
-// repeats reports whether a duplicate asks for what e holds. A READ may ask for
+// matchesReplay reports whether a duplicate asks for what e holds. A READ may ask for
 // less than the original, from a later packet on, never for more or other
 // memory. Of anything else only the PSN counts, since nothing is executed.
-func (q *QP) repeats(p *wire.Packet, e *replay, read bool) bool {
+func (q *QP) matchesReplay(p *wire.Packet, e *replay, read bool) bool {
 	if !read {
 		return e.op != wire.OpReadRequest // which alone has more than one PSN
 	}
@@ -273,9 +273,9 @@ func (q *QP) repeats(p *wire.Packet, e *replay, read bool) bool {
 		p.RETH.VA == e.va+uint64(off) && p.RETH.DMALen <= e.length-off
 }
 
-// readAgain does to a repeated READ what defects ask for.
-func (q *QP) readAgain(p *wire.Packet, e *replay) {
-	if q.nic.q.SubReadContinues && p.BTH.PSN != e.first {
+// applySubReadDefect does to a repeated READ what defects ask for.
+func (q *QP) applySubReadDefect(p *wire.Packet, e *replay) {
+	if q.nic.defects.SubReadContinues && p.BTH.PSN != e.first {
 		// What came before is forgotten.
 		e.va, e.length, e.first = p.RETH.VA, p.RETH.DMALen, p.BTH.PSN
 		e.continued = true
@@ -337,14 +337,14 @@ func (q *QP) readMemory(e *replay, off uint32, b []byte) bool {
 		copy(b, e.saved.data[off-e.saved.from:])
 		return true
 	}
-	mem, at, err := q.remoteFor(e, e.va+uint64(off), uint64(len(b)))
+	mem, at, err := q.remoteMemoryFor(e, e.va+uint64(off), uint64(len(b)))
 	if err != nil {
 		return false
 	}
 	return len(b) == 0 || mem.ReadAt(b, at) == nil
 }
 
-// remoteFor resolves the key of a replayed READ in the domain it came for.
-func (q *QP) remoteFor(e *replay, va, n uint64) (nic.Memory, uint64, error) {
-	return q.remoteIn(e.pd, e.rkey, va, n, verbs.AccessRemoteRead)
+// remoteMemoryFor resolves the key of a replayed READ in the domain it came for.
+func (q *QP) remoteMemoryFor(e *replay, va, n uint64) (nic.Memory, uint64, error) {
+	return q.remoteMemoryIn(e.pd, e.rkey, va, n, verbs.AccessRemoteRead)
 }

@@ -35,19 +35,19 @@ type requester struct {
 	plainAck    bool // an ACK that Defects.AckCompletesRead takes for an answer is being looked at
 }
 
-// halfSpace is how many PSNs may be open at a time: with more, a peer could not
+// halfPSNSpace is how many PSNs may be open at a time: with more, a peer could not
 // tell old from new. One READ can use them all.
-const halfSpace = 1 << 23
+const halfPSNSpace = 1 << 23
 
 func (r *requester) outstanding() bool { return r.una != r.max }
 
-// flight is the distance from the oldest unanswered PSN to psn. It is exact for
+// sinceUna is the distance from the oldest unanswered PSN to psn. It is exact for
 // una..max, also where these are half of the space apart and PSN.Sub cannot
-// tell before from after; what lies before una is more than halfSpace away.
-func (r *requester) flight(psn wire.PSN) int32 { return int32((psn - r.una) & wire.PSNMask) }
+// tell before from after; what lies before una is more than halfPSNSpace away.
+func (r *requester) sinceUna(psn wire.PSN) int32 { return int32((psn - r.una) & wire.PSNMask) }
 
-// request builds the next request packet, or reports that none may leave now.
-func (q *QP) request(now mono.Time, d *link.Datagram) bool {
+// nextRequest builds the next request packet, or reports that none may leave now.
+func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateSQD || r.rnrUntil != mono.Never || r.stalled {
 		return false
@@ -77,7 +77,7 @@ func (q *QP) request(now mono.Time, d *link.Datagram) bool {
 			return false
 		}
 		if w.state == wqePosted {
-			q.assign(w)
+			q.assignPSNs(w)
 		}
 		return q.emitRequest(now, d, w)
 	}
@@ -101,26 +101,26 @@ func (q *QP) mayStart(w *sendWQE) bool {
 		return false
 	case r.reads >= int(q.attr.MaxRdAtomic):
 		return false
-	case !q.sinkOK(w):
+	case !q.resultWritable(w):
 		q.failRequest(w, verbs.WCLocProtErr) // what a completer notices keeps its cause, whatever the Defects
 		return false
 	}
 	// A READ takes as many PSNs as it has answers.
-	return r.flight(r.next)+q.packets(w) <= halfSpace
+	return r.sinceUna(r.next)+q.packets(w) <= halfPSNSpace
 }
 
 // mayContinue holds any packet back while window, credits or rate say so.
 func (q *QP) mayContinue(now mono.Time, w *sendWQE) bool {
 	r := &q.req
 	if q.reliable() {
-		if int(r.flight(r.next)) >= q.nic.cfg.WindowPackets {
+		if int(r.sinceUna(r.next)) >= q.nic.cfg.WindowPackets {
 			return false
 		}
 		if w.consumesReceive() && q.beyondCredits(w) && r.next != r.una {
 			return false // one packet at a time, as a probe
 		}
 	}
-	return !q.heldBack(now)
+	return !q.rateLimited(now)
 }
 
 // beyondCredits reports whether the peer has not promised a receive for w.
@@ -132,8 +132,8 @@ func (q *QP) beyondCredits(w *sendWQE) bool {
 	return q.req.limited && ssn.Sub(q.req.lsn) > 0
 }
 
-// assign gives a request its PSNs.
-func (q *QP) assign(w *sendWQE) {
+// assignPSNs gives a request its PSNs.
+func (q *QP) assignPSNs(w *sendWQE) {
 	r := &q.req
 	w.state = wqeSent
 	w.packets = q.packets(w)
@@ -170,7 +170,7 @@ func (q *QP) runLocal(w *sendWQE) {
 	}
 	switch {
 	case err == nil:
-		q.localDone(w)
+		q.completeLocal(w)
 	case w.Op == verbs.OpBindMW && w.Window.Type == verbs.MWType1 && w.Bind.Access&verbs.AccessZeroBased != 0:
 		q.failRequest(w, verbs.WCMWBindErr) // libibverbs does not even ask the device: no Defects there
 	default:
@@ -178,8 +178,8 @@ func (q *QP) runLocal(w *sendWQE) {
 	}
 }
 
-// localDone ends the request that is next to be sent without a packet.
-func (q *QP) localDone(w *sendWQE) {
+// completeLocal ends the request that is next to be sent without a packet.
+func (q *QP) completeLocal(w *sendWQE) {
 	w.state = wqeDone
 	q.req.cur++
 	q.retire()
@@ -200,7 +200,7 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 	q.nic.seal(d, &q.path.icrc)
 	r.next = r.next.Add(advance)
 	r.pkt += advance
-	if r.flight(r.next) > r.flight(r.max) {
+	if r.sinceUna(r.next) > r.sinceUna(r.max) {
 		r.max = r.next
 	} else {
 		q.nic.Count.Retransmits++
@@ -217,7 +217,7 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 	}
 	if !q.reliable() {
 		if !q.nic.cfg.UCAwaitsAck {
-			q.sentUnreliable(w)
+			q.completeUCIfSent(w)
 		}
 		return true
 	}
@@ -236,8 +236,8 @@ func (q *QP) armTimer(now mono.Time) {
 	}
 }
 
-// sentUnreliable completes a UC request whose last packet has left.
-func (q *QP) sentUnreliable(w *sendWQE) {
+// completeUCIfSent completes a UC request whose last packet has left.
+func (q *QP) completeUCIfSent(w *sendWQE) {
 	r := &q.req
 	r.una, r.max = r.next, r.next
 	if r.pkt == 0 {
@@ -260,7 +260,7 @@ func (q *QP) buildData(d *link.Datagram, w *sendWQE) bool {
 	p.Imm = wire.ImmDt(w.Imm)
 	p.IETH = wire.IETH{RKey: w.Invalidate}
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
-	payload := begin(d, &q.path, p, int(n))
+	payload := writeHeaders(d, &q.path, p, int(n))
 	if n > 0 {
 		if err := w.Gather(&q.nic.Base, q.pd, payload, off); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
@@ -323,7 +323,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	case verbs.OpRDMARead:
 		op = wire.OpReadRequest
 		w.resumed = w.resumed || r.pkt > 0
-		if r.flight(r.next) < r.flight(r.max) {
+		if r.sinceUna(r.next) < r.sinceUna(r.max) {
 			w.restart = r.pkt + 1
 		}
 		reth.VA += uint64(done)
@@ -345,7 +345,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	p.BTH.AckReq = true
 	p.RETH, p.AtomicETH, p.FETH = reth, atomic, feth
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
-	payload := begin(d, &q.path, p, n)
+	payload := writeHeaders(d, &q.path, p, n)
 	if n > 0 {
 		if err := w.Gather(&q.nic.Base, q.pd, payload, 0); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
@@ -358,18 +358,18 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 // localError fails a request for something wrong on our side.
 func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
 	switch {
-	case q.nic.q.LocalErrFlushesAll:
+	case q.nic.defects.LocalErrFlushesAll:
 		q.fail()
-	case q.nic.q.LocalErrIsQPOp && status != verbs.WCMWBindErr:
-		q.blameQP(w)
+	case q.nic.defects.LocalErrIsQPOp && status != verbs.WCMWBindErr:
+		q.failAsQPOpError(w)
 	default:
 		q.failRequest(w, status)
 	}
 }
 
-// blameQP is Defects.LocalErrIsQPOp. Behind requests that wait for an answer the
+// failAsQPOpError is Defects.LocalErrIsQPOp. Behind requests that wait for an answer the
 // error is forgotten, and they with it.
-func (q *QP) blameQP(w *sendWQE) {
+func (q *QP) failAsQPOpError(w *sendWQE) {
 	if q.req.outstanding() {
 		q.req.stalled, q.req.timer = true, mono.Never
 		return
@@ -410,7 +410,7 @@ func (q *QP) retire() {
 // the whole QP, for others only the send side.
 func (q *QP) sendFailed(op verbs.WROpcode) {
 	// A UC or UD QP has no such operation but by Defects.WrongOpKillsQP.
-	if q.reliable() || !q.allows(op) || q.typ == verbs.QPTypeUC && q.nic.q.UCErrorIsFatal {
+	if q.reliable() || !q.supportsOp(op) || q.typ == verbs.QPTypeUC && q.nic.defects.UCErrorIsFatal {
 		q.fail()
 		return
 	}

@@ -12,31 +12,31 @@ type responder struct {
 	ackPSN   wire.PSN // last SEND, WRITE or atomic executed
 	msn      wire.MSN
 
-	open   message // the message under way
-	broken bool    // UC: what follows of the message is skipped
-	cut    bool    // Defects.UCLosesNext: a packet is missing in a message that had begun
-	held   heldRecv
-	write  struct {
+	open         message // the message under way
+	discarding   bool    // UC: the responder drops the rest of the message
+	gapInMessage bool    // Defects.UCLosesNext: a packet of the open message was lost
+	recv         recvInProgress
+	write        struct {
 		va        uint64
 		rkey      uint32
 		remaining uint32
 		length    uint32 // of the whole message
 	}
-	blamed    bool // a receive has told the cause of the failure to come
-	solicited bool // the completion to be pushed next is solicited
+	causeReported bool // the receive completed with the cause; the fatal NAK reports no event
+	solicited     bool // the completion to be pushed next is solicited
 
 	established bool // COMM_EST was reported
 	seqNAKed    bool // a sequence NAK is out; one is enough until expected comes
 	rnrNAKed    bool // likewise an RNR NAK
 
-	pending   bool // answer is to be sent
-	answer    answer
-	overtaken bool // a request has left ahead of it
-	hold      ackHold
-	fatal     bool // answer is the QP's last word
-	reading   bool // replays holds unsent answers
-	yields    bool // a request has its turn among them
-	replays   replayRing
+	pending          bool // answer is to be sent
+	answer           answer
+	requestSentFirst bool // a request was sent ahead of the pending ACK
+	hold             ackHold
+	fatal            bool // answer is the QP's last word
+	reading          bool // replays holds unsent answers
+	requestTurn      bool // interleaveRequest: the next packet is a request
+	replays          replayRing
 
 	xrcSRQ *nic.SRQ // the SRQ that the XRC packet at hand names
 	xrcCQ  *nic.CQ
@@ -58,8 +58,8 @@ type answer struct {
 	ack      bool // positive: the syndrome's credits are filled in when it leaves
 }
 
-// heldRecv is the receive that the message under way fills.
-type heldRecv struct {
+// recvInProgress is the receive that the message under way fills.
+type recvInProgress struct {
 	active bool
 	wrID   uint64
 	sges   []verbs.SGE
@@ -80,13 +80,13 @@ const (
 	silentlyFailed // the QP is down and the peer is told nothing
 )
 
-// takeRequest handles a request packet. known is false for opcodes that the
+// handleRequest handles a request packet. known is false for opcodes that the
 // transport does not define.
-func (q *QP) takeRequest(p *wire.Packet, known bool) {
+func (q *QP) handleRequest(p *wire.Packet, known bool) {
 	r := &q.resp
 	q.communicationEstablished()
 	if !q.reliable() {
-		q.takeUC(p, known)
+		q.handleUC(p, known)
 		return
 	}
 	ahead := p.BTH.PSN.Sub(r.expected)
@@ -106,12 +106,12 @@ func (q *QP) takeRequest(p *wire.Packet, known bool) {
 	if known {
 		v = q.execute(p)
 	}
-	q.conclude(p, v)
+	q.respondToRequest(p, v)
 }
 
 // communicationEstablished reports the first packet that reaches a QP in RTR.
 func (q *QP) communicationEstablished() {
-	if q.state == verbs.QPStateRTR && !q.resp.established && !q.nic.q.NoQPEvents {
+	if q.state == verbs.QPStateRTR && !q.resp.established && !q.nic.defects.NoQPEvents {
 		q.resp.established = true
 		q.nic.Report(nic.Event{Type: verbs.EventCommEst, QP: q})
 	}
@@ -122,7 +122,7 @@ func (q *QP) communicationEstablished() {
 func (q *QP) outOfSequence() {
 	r := &q.resp
 	q.nic.Count.OutOfSequence++
-	if r.seqNAKed || r.rnrNAKed && !q.nic.q.SeqNAKAfterRNR {
+	if r.seqNAKed || r.rnrNAKed && !q.nic.defects.SeqNAKAfterRNR {
 		return
 	}
 	r.seqNAKed = true
@@ -130,8 +130,8 @@ func (q *QP) outOfSequence() {
 	q.respond(answer{psn: r.expected, syndrome: wire.Nak(wire.NakPSNSequence)})
 }
 
-// conclude answers an executed or refused request at the expected PSN.
-func (q *QP) conclude(p *wire.Packet, v verdict) {
+// respondToRequest answers an executed or refused request at the expected PSN.
+func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 	r := &q.resp
 	psn := p.BTH.PSN
 	switch v {
@@ -142,7 +142,7 @@ func (q *QP) conclude(p *wire.Packet, v verdict) {
 			// NAK would have said, that all before it arrived, still counts.
 			r.answer = answer{psn: r.ackPSN, ack: true}
 		}
-		q.continued()
+		q.notePeerContinued()
 		switch {
 		case isReadLike(p.BTH.Opcode):
 			// Its own answer comes next.
@@ -151,7 +151,7 @@ func (q *QP) conclude(p *wire.Packet, v verdict) {
 			// A program answers a receive, or what it finds written to memory that it
 			// looks at: a ring, or a flag.
 			if classOf(p).Has(wire.Start | wire.End) {
-				r.hold.may = true
+				r.hold.eligible = true
 				r.hold.covers++
 			}
 		}
@@ -160,22 +160,22 @@ func (q *QP) conclude(p *wire.Packet, v verdict) {
 		q.nic.Count.RNRNAKsSent++
 		q.respond(answer{psn: psn, syndrome: wire.RNRNak(q.attr.MinRNRTimer)})
 	case refusedInvalid:
-		q.refuse(psn, wire.NakInvalidRequest, verbs.WCRemInvReqErr, verbs.EventQPReqErr)
+		q.sendFatalNAK(psn, wire.NakInvalidRequest, verbs.WCRemInvReqErr, verbs.EventQPReqErr)
 	case refusedAccess:
-		q.refuse(psn, wire.NakRemoteAccess, verbs.WCRemAccessErr, verbs.EventQPAccessErr)
+		q.sendFatalNAK(psn, wire.NakRemoteAccess, verbs.WCRemAccessErr, verbs.EventQPAccessErr)
 	case refusedOperational:
-		q.refuse(psn, wire.NakRemoteOperational, verbs.WCLocQPOpErr, verbs.EventQPFatal)
+		q.sendFatalNAK(psn, wire.NakRemoteOperational, verbs.WCLocQPOpErr, verbs.EventQPFatal)
 	}
 }
 
-// refuse sends a fatal NAK and fails the QP. The receive under way completes
+// sendFatalNAK sends a fatal NAK and fails the QP. The receive under way completes
 // with the cause; without one, an event tells it.
-func (q *QP) refuse(psn wire.PSN, code wire.NakCode, status verbs.WCStatus, event verbs.AsyncEventType) {
+func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus, event verbs.AsyncEventType) {
 	r := &q.resp
 	switch {
-	case r.held.active:
-		q.endHeld(status)
-	case !r.blamed && !q.nic.q.NoQPEvents:
+	case r.recv.active:
+		q.completeRecvInError(status)
+	case !r.causeReported && !q.nic.defects.NoQPEvents:
 		q.nic.Report(nic.Event{Type: event, QP: q})
 	}
 	q.nic.Count.FatalNAKsSent++
@@ -184,9 +184,9 @@ func (q *QP) refuse(psn wire.PSN, code wire.NakCode, status verbs.WCStatus, even
 	q.fail()
 }
 
-// endHeld completes the receive under way in error.
-func (q *QP) endHeld(status verbs.WCStatus) {
-	h := &q.resp.held
+// completeRecvInError completes the receive under way in error.
+func (q *QP) completeRecvInError(status verbs.WCStatus) {
+	h := &q.resp.recv
 	h.active = false
 	q.pushRecv(&verbs.WC{WRID: h.wrID, Status: status})
 }
@@ -198,8 +198,8 @@ func (q *QP) respond(a answer) {
 	if r.pending && !r.answer.ack && a.ack && a.psn.Sub(r.answer.psn) < 0 {
 		return // an ACK of older packets must not hide a NAK
 	}
-	q.freeAck()
-	r.pending, r.answer, r.hold.may = true, a, false
+	q.releaseAck()
+	r.pending, r.answer, r.hold.eligible = true, a, false
 	q.wake()
 }
 
@@ -224,7 +224,7 @@ func (r *responder) advance() {
 	r.expected = r.expected.Add(1)
 }
 
-func (q *QP) remoteIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
+func (q *QP) remoteMemoryIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	if n == 0 {
 		return nil, 0, nil
 	}

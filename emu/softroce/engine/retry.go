@@ -17,7 +17,7 @@ func (q *QP) timeout() {
 		return
 	}
 	q.nic.Count.Timeouts++
-	if !q.spendRetry() {
+	if !q.useRetry() {
 		return
 	}
 	r.nakSeen = false
@@ -30,12 +30,12 @@ func (q *QP) loadRetries() {
 	r.retries, r.rnrRetries = q.attr.RetryCnt, q.attr.RNRRetry
 }
 
-// spendRetry takes one of the retries that are left. Without one, a QP with an
+// useRetry takes one of the retries that are left. Without one, a QP with an
 // alternate path moves there; any other fails.
-func (q *QP) spendRetry() bool {
+func (q *QP) useRetry() bool {
 	r := &q.req
 	switch {
-	case q.attr.RetryCnt == 7 && q.nic.q.RetryCount7Forever:
+	case q.attr.RetryCnt == 7 && q.nic.defects.RetryCount7Forever:
 	case r.retries > 0:
 		r.retries--
 	case q.attr.PathMigState == verbs.MigArmed:
@@ -75,32 +75,32 @@ func (q *QP) rewind(psn wire.PSN) {
 	q.wake()
 }
 
-// resend goes back to psn, once for each loss: further NAKs for the same packet
+// retransmitFrom goes back to psn, once for each loss: further NAKs for the same packet
 // say nothing new until something has moved, nor do they before that packet has
 // left again, as during an RNR wait.
-func (q *QP) resend(psn wire.PSN) {
+func (q *QP) retransmitFrom(psn wire.PSN) {
 	r := &q.req
 	switch {
 	case r.next == psn:
 		return
 	case r.nakSeen && r.nakPSN == psn:
 		return
-	case r.nakSeen && q.nic.q.IgnoreSecondNAK:
+	case r.nakSeen && q.nic.defects.IgnoreSecondNAK:
 		return
 	}
-	if !q.spendRetry() {
+	if !q.useRetry() {
 		return
 	}
 	r.nakSeen, r.nakPSN, r.nakEnd = true, psn, r.max
 	q.rewind(psn)
 }
 
-// receiverNotReady waits as long as the peer asks for, then goes back to psn.
+// handleRNRNAK waits as long as the peer asks for, then goes back to psn.
 // The rest of a wait under way is not cut short or drawn out by another copy of
 // the NAK that began it.
-func (q *QP) receiverNotReady(now mono.Time, psn wire.PSN, code uint8) {
+func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r := &q.req
-	w := q.find(psn)
+	w := q.findRequest(psn)
 	if w == nil || r.rnrUntil != mono.Never {
 		return
 	}
@@ -117,27 +117,27 @@ func (q *QP) receiverNotReady(now mono.Time, psn wire.PSN, code uint8) {
 }
 
 func (q *QP) rnrDelay(code uint8) time.Duration {
-	if q.nic.q.RNRTimerTypo && code == 25 {
-		return q.jiffies(61410 * time.Microsecond)
+	if q.nic.defects.RNRTimerTypo && code == 25 {
+		return q.roundToJiffies(61410 * time.Microsecond)
 	}
-	return q.jiffies(wire.RNRDelay(code))
+	return q.roundToJiffies(wire.RNRDelay(code))
 }
 
-// rnrOver ends an RNR wait.
-func (q *QP) rnrOver() {
+// rnrWaitExpired ends an RNR wait.
+func (q *QP) rnrWaitExpired() {
 	q.req.rnrUntil = mono.Never
 	q.wake()
 }
 
 // ackTimeout is the transport timer's interval; 0 if it is off.
 func (q *QP) ackTimeout() time.Duration {
-	return q.jiffies(wire.AckTimeout(q.attr.Timeout))
+	return q.roundToJiffies(wire.AckTimeout(q.attr.Timeout))
 }
 
-// jiffies rounds a timer up for Defects.JiffyTimers.
-func (q *QP) jiffies(d time.Duration) time.Duration {
+// roundToJiffies rounds a timer up for Defects.JiffyTimers.
+func (q *QP) roundToJiffies(d time.Duration) time.Duration {
 	const jiffy = 4 * time.Millisecond
-	if !q.nic.q.JiffyTimers || d == 0 {
+	if !q.nic.defects.JiffyTimers || d == 0 {
 		return d
 	}
 	return (d + jiffy - 1) / jiffy * jiffy

@@ -26,17 +26,17 @@ func (h *qpTimers) due(now mono.Time) *QP {
 // needed any more costs one look.
 func (h *qpTimers) set(q *QP, at mono.Time) { h.SetIfEarlier(&q.timer, at) }
 
-// qpLine is a queue of QPs, each in it at most once.
-type qpLine struct{ queue.FIFO[*QP] }
+// qpQueue is a queue of QPs, each in it at most once.
+type qpQueue struct{ queue.FIFO[*QP] }
 
-func (l *qpLine) push(q *QP) {
+func (l *qpQueue) push(q *QP) {
 	if !q.queued {
 		q.queued = true
 		l.Push(q)
 	}
 }
 
-func (l *qpLine) pop() *QP {
+func (l *qpQueue) pop() *QP {
 	q, ok := l.Pop()
 	if ok {
 		q.queued = false

@@ -97,7 +97,7 @@ func TestTimersAgreeWithAList(t *testing.T) {
 // QPs send in the order in which they came to have something to send, each
 // standing in line once, however long the line grows.
 func TestTheLineOfSendersIsFairAndHoldsEachOnce(t *testing.T) {
-	var f qpLine
+	var f qpQueue
 	var all []*QP
 	for i := range uint32(100) {
 		all = append(all, sleeper(i, mono.Never))

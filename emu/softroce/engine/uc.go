@@ -5,12 +5,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// takeUC handles a packet of an unreliable connection. Nothing is ever
+// handleUC handles a packet of an unreliable connection. Nothing is ever
 // answered: a message that cannot be taken is dropped whole, and the next one
 // starts afresh. A receive that a dropped message had begun to fill is used for
 // the next; one of a shared queue, which others may be waiting for, completes
 // in error.
-func (q *QP) takeUC(p *wire.Packet, known bool) {
+func (q *QP) handleUC(p *wire.Packet, known bool) {
 	r := &q.resp
 	if !known {
 		q.nic.Count.DropOpcode++
@@ -21,55 +21,55 @@ func (q *QP) takeUC(p *wire.Packet, known bool) {
 	inOrder := psn == r.expected
 	r.expected = psn.Next()
 	if info.Class.Has(wire.Start) {
-		if q.skipStart() {
+		if q.dropsStart() {
 			q.nic.Count.DropSequence++
 			return
 		}
-		q.abandon()
-		r.broken = false
+		q.abandonMessage()
+		r.discarding = false
 	} else if !inOrder {
-		r.cut = r.cut || r.open != messageNone
-		q.breakMessage(&q.nic.Count.DropSequence)
+		r.gapInMessage = r.gapInMessage || r.open != messageNone
+		q.dropMessage(&q.nic.Count.DropSequence)
 		return
 	}
 	switch {
 	case q.state == verbs.QPStateErr: // the receive given up had no place in its CQ
-	case r.broken:
+	case r.discarding:
 		q.nic.Count.DropSequence++
 	case !q.inSequence(info.Class):
-		q.breakMessage(&q.nic.Count.DropSequence)
+		q.dropMessage(&q.nic.Count.DropSequence)
 	case !q.lengthOK(info.Class, p):
-		q.breakMessage(&q.nic.Count.DropLength)
+		q.dropMessage(&q.nic.Count.DropLength)
 	default:
 		q.executeUC(p, info.Class)
 	}
 }
 
-// skipStart reports whether UCLosesNext drops the start of a message.
-func (q *QP) skipStart() bool {
+// dropsStart reports whether UCLosesNext drops the start of a message.
+func (q *QP) dropsStart() bool {
 	r := &q.resp
-	if q.nic.q.UCLosesNext && (r.cut || r.open != messageNone) {
-		r.cut = false
-		q.abandon()
-		r.broken = true // and the rest of this message with it
+	if q.nic.defects.UCLosesNext && (r.gapInMessage || r.open != messageNone) {
+		r.gapInMessage = false
+		q.abandonMessage()
+		r.discarding = true // and the rest of this message with it
 		return true
 	}
 	return false
 }
 
-// breakMessage drops the message under way and counts why.
-func (q *QP) breakMessage(counter *uint64) {
+// dropMessage drops the message under way and counts why.
+func (q *QP) dropMessage(counter *uint64) {
 	*counter++
-	q.abandon()
-	q.resp.broken = true
+	q.abandonMessage()
+	q.resp.discarding = true
 }
 
-// abandon ends the message under way without delivering it.
-func (q *QP) abandon() {
+// abandonMessage ends the message under way without delivering it.
+func (q *QP) abandonMessage() {
 	r := &q.resp
 	r.open = messageNone
-	if q.srq != nil && r.held.active {
-		q.endHeld(verbs.WCRemInvReqErr)
+	if q.srq != nil && r.recv.active {
+		q.completeRecvInError(verbs.WCRemInvReqErr)
 	}
 }
 
@@ -89,13 +89,13 @@ func (q *QP) executeUC(p *wire.Packet, c wire.Class) {
 	switch v {
 	case accepted:
 	case notReady:
-		q.breakMessage(&q.nic.Count.DropNoReceive)
+		q.dropMessage(&q.nic.Count.DropNoReceive)
 	case refusedInvalid:
-		q.breakMessage(q.refusalCounter(c))
+		q.dropMessage(q.refusalCounter(c))
 	case refusedAccess:
-		q.breakMessage(&q.nic.Count.DropAccess)
+		q.dropMessage(&q.nic.Count.DropAccess)
 	case refusedOperational:
-		q.breakMessage(&q.nic.Count.DropAccess)
+		q.dropMessage(&q.nic.Count.DropAccess)
 		q.fail() // the receive itself is at fault
 	}
 }

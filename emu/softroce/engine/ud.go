@@ -18,7 +18,7 @@ const privilegedQKey = 1 << 31
 func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	for r.cur != q.sq.tail && q.state == verbs.QPStateRTS {
-		if q.heldBack(now) {
+		if q.rateLimited(now) {
 			return false
 		}
 		w := q.sq.at(r.cur)
@@ -60,7 +60,7 @@ func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 		op = wire.OpSendOnlyImm
 	}
 	qkey := w.qkey
-	if qkey&privilegedQKey != 0 && !q.nic.q.PrivilegedQKey {
+	if qkey&privilegedQKey != 0 && !q.nic.defects.PrivilegedQKey {
 		qkey = q.attr.QKey
 	}
 	p := q.header(op, q.req.next)
@@ -71,7 +71,7 @@ func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 	p.Imm = wire.ImmDt(w.Imm)
 	pa := &w.ah.path
 	q.choosePort(pa)
-	payload := begin(d, pa, p, n)
+	payload := writeHeaders(d, pa, p, n)
 	if n > 0 {
 		if err := w.Gather(&q.nic.Base, q.pd, payload, 0); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
@@ -94,8 +94,8 @@ func (q *QP) choosePort(pa *path) {
 	}
 }
 
-// toDatagramQP checks and delivers a datagram.
-func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packet, known bool) {
+// dispatchToUDQP checks and delivers a datagram.
+func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known:
 		n.Count.DropOpcode++
@@ -110,14 +110,14 @@ func (n *NIC) toDatagramQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packe
 		n.dropQKey()
 		return
 	}
-	q.noteDatagram(now, d, p)
-	q.takeDatagram(d, p)
+	q.noteDatagramCongestion(now, d, p)
+	q.receiveDatagram(d, p)
 }
 
-// takeDatagram puts the header area and the payload into the next receive. A
+// receiveDatagram puts the header area and the payload into the next receive. A
 // receive that is too small, or none, loses the datagram and nothing else; one
 // of a shared queue is used up and completes in error.
-func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
+func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	w, pd := q.nextReceive()
 	if w == nil {
 		q.nic.Count.DropNoReceive++
@@ -128,17 +128,17 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 	if w.Length < total {
 		q.nic.Count.DropTooLong++
 		if q.srq != nil {
-			q.takeReceive()
+			q.popReceive()
 			q.pushRecv(&verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr})
 		}
-		if q.nic.q.UDLongKillsQP {
+		if q.nic.defects.UDLongKillsQP {
 			q.fail()
 		}
 		return
 	}
 	tclass := d.TClass
 	var area [verbs.GRHLen]byte
-	headerArea(&area, d, tclass)
+	writeGRHArea(&area, d, tclass)
 	wc := verbs.WC{WRID: w.WRID, Opcode: verbs.WCOpRecv, ByteLen: total, SrcQP: verbs.QPN(p.DETH.SrcQP), Flags: verbs.WCWithGRH}
 	err := q.nic.Scatter(w.SGL, pd, 0, area[:before])
 	if err == nil {
@@ -152,7 +152,7 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 		wc.Flags |= verbs.WCWithImm
 		wc.Imm = uint32(p.Imm)
 	}
-	q.takeReceive()
+	q.popReceive()
 	q.resp.solicited = p.BTH.Solicited
 	q.pushRecv(&wc)
 	q.resp.solicited = false
@@ -161,8 +161,8 @@ func (q *QP) takeDatagram(d *link.Datagram, p *wire.Packet) {
 	}
 }
 
-// takeMulticast delivers one copy to each QP attached to the group.
-func (n *NIC) takeMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
+// handleMulticast delivers one copy to each QP attached to the group.
+func (n *NIC) handleMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
 	if !d.Dst.Addr().IsMulticast() || p.BTH.Opcode.Transport() != wire.TransportUD {
 		n.Count.DropQPN++
 		return
@@ -177,13 +177,13 @@ func (n *NIC) takeMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, kno
 			n.dropPKey()
 			continue
 		}
-		n.toDatagramQP(now, q, d, p, known)
+		n.dispatchToUDQP(now, q, d, p, known)
 	}
 }
 
 // headerArea rebuilds the IP header that the datagram came with: an IPv6 header
 // fills the area, an IPv4 header its second half.
-func headerArea(area *[verbs.GRHLen]byte, d *link.Datagram, tclass uint8) {
+func writeGRHArea(area *[verbs.GRHLen]byte, d *link.Datagram, tclass uint8) {
 	const udpHeader = 8
 	length := udpHeader + len(d.Payload)
 	src, dst := d.Src.Addr(), d.Dst.Addr()
