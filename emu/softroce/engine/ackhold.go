@@ -7,58 +7,59 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// ackHold keeps back the ACK of a message that the program has answered with a
-// message of its own. Where two programs talk in turns, the peer's next message
-// is on its way soon; one ACK then does for several messages, and a turn costs
-// one packet instead of two.
+// ackHold delays the ACK of a message that the application has answered with a
+// request. When two applications send in turns, the peer's next message usually
+// follows soon, and one ACK can acknowledge several messages.
 //
-// Nothing says whether the peer goes on without the ACK or waits for it, so that
-// is learned. A message that comes while an ACK is held back shows that the peer
-// did not wait. An ACK that must leave because its time is up counts against
-// holding: the next messages, twice as many each time, are acknowledged at once.
+// The responder learns whether the peer waits for ACKs. A request that arrives
+// during a delay shows that the peer does not wait. When a delay expires, the
+// responder acknowledges the next messages at once, twice as many after each
+// failure.
 type ackHold struct {
 	on    bool
-	until mono.Time // when the ACK held back leaves at the latest
-	since mono.Time // when the first ACK that it stands for was held back
+	until mono.Time // when the delayed ACK is sent at the latest
+	since mono.Time // when the oldest ACK that it covers was delayed
 
 	eligible bool // the pending ACK is for a message that the application can answer
-	covers   int  // messages that the pending ACK stands for
-	skip     int  // answered messages to acknowledge at once before the next try
-	penalty  int  // what skip becomes if a try fails
-	streak   int  // tries in a row that went well
+	covers   int  // messages that the pending ACK acknowledges
+	skip     int  // messages to acknowledge at once before the next delay
+	penalty  int  // value of skip after the next failure
+	streak   int  // consecutive delays that succeeded
 
 	creditLimit wire.MSN // last message that the advertised credits cover
 	counted     bool     // the last AETH sent carried a credit count, not "unlimited"
 
-	strict bool // counted as such in NIC.holds
+	strict bool // counted in NIC.holds.strict
 	queued bool // in NIC.holds
 }
 
 const (
 	defaultAckHold = 100 * time.Microsecond
-	// ackHoldTotal bounds how long a message waits for its ACK while others keep
-	// coming, in multiples of Config.AckHold.
+	// ackHoldTotal limits the total delay of an ACK while further messages arrive, in
+	// multiples of Config.AckHold.
 	ackHoldTotal = 4
-	// ackHoldCovers is how many messages one ACK stands for at most.
+	// ackHoldCovers is the maximum number of messages that one delayed ACK acknowledges.
 	ackHoldCovers = 16
-	// ackHoldShare is how much of the transport timer a hold may take up. The
-	// peer's timer is not known; most pairs of programs set the same.
+	// ackHoldShare limits the total delay to 1/ackHoldShare of this QP's ACK timeout.
+	// The peer's timeout is unknown but usually the same.
 	ackHoldShare = 8
-	// ackHoldProof is how many messages must be answered before the first try,
-	// and how many tries must go well before time is kept less strictly.
+	// ackHoldProof is the number of answered messages before the first delay, and of
+	// successful delays after which the deadline is no longer strict.
 	ackHoldProof = 16
-	// ackHoldStreak is how many tries in a row show that a failure was chance.
+	// ackHoldStreak is the number of consecutive successes that resets the penalty.
 	ackHoldStreak = 256
-	// ackHoldWary is how many messages at most are not tried with.
+	// ackHoldWary is the maximum penalty.
 	ackHoldWary = 4096
 )
 
-// anew is the hold of a QP that nothing is known of yet.
+// initial returns the state after QP creation or RESET. The QP keeps its place in
+// NIC.holds.
 func (h *ackHold) initial() ackHold {
 	return ackHold{skip: ackHoldProof, penalty: ackHoldProof, queued: h.queued}
 }
 
-// holdAck is called when a request of ours has left ahead of the pending ACK.
+// holdAck decides whether to delay the pending ACK, after a request was sent ahead
+// of it.
 func (q *QP) holdAck(now mono.Time) {
 	h, d := &q.resp.hold, q.nic.cfg.AckHold
 	if !h.eligible || d < 0 {
@@ -81,21 +82,21 @@ func (q *QP) holdAck(now mono.Time) {
 	q.nic.holds.add(q)
 }
 
-// peerShortOfCredits reports whether the peer, which counts the receives that it was
-// told of, may come to the end of them with its next message.
+// peerShortOfCredits reports whether the peer's next message may use its last
+// credit.
 func (q *QP) peerShortOfCredits() bool {
 	h := &q.resp.hold
 	return h.counted && h.creditLimit.Sub(q.resp.msn) <= 1
 }
 
-// noteAdvertisedCredits notes what an answer tells the peer about receives.
+// noteAdvertisedCredits records the credits in an AETH that is about to be sent.
 func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
 	n, counted := wire.CreditCount(s.Value())
 	q.resp.hold.creditLimit, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
 	return s
 }
 
-// releaseAck ends a hold. The ACK stays pending, and leaves when the QP next sends.
+// releaseAck ends a delay. The ACK stays pending until the QP next sends.
 func (q *QP) releaseAck() {
 	if q.resp.hold.on {
 		q.nic.holds.drop(q)
@@ -104,37 +105,36 @@ func (q *QP) releaseAck() {
 	}
 }
 
-// notePeerContinued notes that a request has come in order: whoever sent it did not wait
-// for the ACK held back.
+// notePeerContinued records that a request arrived in order: the peer did not wait
+// for the delayed ACK.
 func (q *QP) notePeerContinued() {
 	h := &q.resp.hold
 	if !h.on {
 		return
 	}
 	q.releaseAck()
-	q.wake() // whatever has come, it may not ask for an ACK itself
+	q.wake() // the request may not have AckReq set
 	if h.streak++; h.streak >= ackHoldStreak {
 		h.streak, h.penalty = ackHoldProof, ackHoldProof
 	}
 }
 
-// failed notes that the peer seems to have waited for the ACK held back.
+// noteFailure records that the peer probably waited for the delayed ACK.
 func (h *ackHold) noteFailure() {
 	h.skip, h.streak = h.penalty, 0
 	h.penalty = min(2*h.penalty, ackHoldWary)
 }
 
-// holdExpired lets an ACK go whose time is up.
+// holdExpired sends an ACK whose delay has expired.
 func (q *QP) holdExpired() {
 	q.releaseAck()
 	q.resp.hold.noteFailure()
 	q.wake()
 }
 
-// ReleaseAcks lets all ACKs go that are held back, and reports whether there
-// were any. A driver asks for it where nobody would be there to keep the time,
-// and before a QP is changed or destroyed: what the program has answered is
-// acknowledged then.
+// ReleaseAcks makes all delayed ACKs ready to send and reports whether there were
+// any. A driver calls it before it stops calling Tick, and before a QP is modified
+// or destroyed.
 func (n *NIC) ReleaseAcks() bool {
 	if n.holds.held == 0 {
 		return false
@@ -148,14 +148,14 @@ func (n *NIC) ReleaseAcks() bool {
 	return true
 }
 
-// holdQueue is the QPs that hold an ACK back, in the order of time. All hold for
-// equally long, so that a queue does. A QP whose hold ends, or begins anew, keeps
-// its place and is put right when that comes up.
+// holdQueue holds the QPs that delay an ACK, ordered by deadline. All delays are
+// equally long, so a FIFO is sorted. A QP whose delay ends or restarts keeps its
+// entry; due corrects it.
 type holdQueue struct {
 	queue  []heldQP
 	head   int
-	held   int // holds under way
-	strict int // those of them that may well delay the peer
+	held   int // QPs that delay an ACK
+	strict int // of them, QPs whose peer may be waiting for the ACK
 }
 
 type heldQP struct {
@@ -170,7 +170,7 @@ func (f *holdQueue) next() mono.Time {
 	return f.queue[f.head].at
 }
 
-// add counts a hold that has begun.
+// add counts a delay that begins.
 func (f *holdQueue) add(q *QP) {
 	f.held++
 	if q.resp.hold.strict {
@@ -190,7 +190,7 @@ func (f *holdQueue) push(q *QP) {
 	f.queue = append(f.queue, heldQP{q, q.resp.hold.until})
 }
 
-// drop counts a hold that ends.
+// drop counts a delay that ends.
 func (f *holdQueue) drop(q *QP) {
 	f.held--
 	if q.resp.hold.strict {
@@ -198,7 +198,7 @@ func (f *holdQueue) drop(q *QP) {
 	}
 }
 
-// due removes and returns a QP whose ACK must leave now, or nil.
+// due removes and returns a QP whose ACK must be sent now, or nil.
 func (f *holdQueue) due(now mono.Time) *QP {
 	for f.next() <= now {
 		q := f.queue[f.head].q

@@ -7,9 +7,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// nextResponse builds the responder's next packet. Answers leave in PSN order: an ACK
-// or NAK waits for READ responses and atomic results up to its own PSN, or the
-// peer would take them for lost.
+// nextResponse builds the responder's next packet. Responses are sent in PSN order:
+// an ACK or NAK waits for READ and atomic responses with earlier PSNs, which the
+// peer would otherwise consider lost.
 func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if q.state == verbs.QPStateErr && !r.fatal {
@@ -52,9 +52,9 @@ func (q *QP) buildAck(d *link.Datagram) {
 	q.nic.Count.AcksSent++
 }
 
-// creditSyndrome is a positive acknowledgement that tells how many receives
-// are posted; a shared queue has no number to tell. It counts from the last
-// message completed, so the receive of the message under way is one of them.
+// creditSyndrome returns an ACK syndrome with the number of posted receives, or
+// "unlimited" for an SRQ. Credits count from the MSN, so the receive of an
+// unfinished message is included.
 func (q *QP) creditSyndrome() wire.Syndrome {
 	if q.srq != nil || q.typ == verbs.QPTypeXRCRecv {
 		return wire.Ack(wire.CreditUnlimited)
@@ -66,9 +66,8 @@ func (q *QP) creditSyndrome() wire.Syndrome {
 	return wire.Ack(wire.CreditCode(credits))
 }
 
-// buildResponse builds the next packet of a READ response, or the one packet that
-// answers an atomic, a FLUSH or an ATOMIC WRITE. It reports false if there is none
-// any more.
+// buildResponse builds the next response packet of a READ, atomic, FLUSH or ATOMIC
+// WRITE. It reports false if the response was dropped.
 func (q *QP) buildResponse(now mono.Time, d *link.Datagram, e *replay) bool {
 	psn := e.next
 	switch e.op {
@@ -96,9 +95,9 @@ func (q *QP) buildResponse(now mono.Time, d *link.Datagram, e *replay) bool {
 	return true
 }
 
-// buildReadResponse builds one READ response packet from memory as it is now, or as it was
-// when a later request invalidated its key. It reports false if the memory may no
-// longer be read.
+// buildReadResponse builds one READ response packet from current memory, or from
+// the bytes saved when a later request invalidated its key. It reports false if the
+// memory is no longer readable.
 func (q *QP) buildReadResponse(d *link.Datagram, e *replay) bool {
 	off := e.offset(q.mtu)
 	n := min(e.end-off, uint32(q.mtu))
@@ -120,10 +119,10 @@ func readOperation(first, last bool) wire.Operation {
 	}
 }
 
-// readFailed answers a READ whose memory went away with a NAK at the packet
-// that could not be built, and fails the QP. A duplicate that arrived while the
-// memory was there is no error of the peer's, which has been sent the whole answer
-// before: the rest of the repeated answer is dropped, and readFailed reports false.
+// readFailed handles a READ whose memory is no longer readable: it sends a fatal
+// NAK with the PSN of the missing packet. If it is a repeated response and the key
+// was valid when the duplicate arrived, it drops the rest of the response and
+// reports false.
 func (q *QP) readFailed(_ mono.Time, d *link.Datagram, e *replay) bool {
 	if e.delivered && !e.refused {
 		e.finish()

@@ -8,9 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// atomicUnit applies atomics to memory. A NIC has one and keeps its operands in
-// it: a function made for each atomic, to be handed to a Memory, would be
-// allocated for each.
+// atomicUnit executes atomics on memory. The operands are fields of the NIC because
+// a closure for each atomic would be allocated.
 type atomicUnit struct {
 	op               wire.Operation
 	swapAdd, compare uint64
@@ -18,8 +17,8 @@ type atomicUnit struct {
 	word             [8]byte
 }
 
-// update runs the operation that was set up on the word at off, and returns what
-// was there before.
+// update executes the current operation on the word at off and returns its previous
+// value.
 func (u *atomicUnit) update(mem nic.Memory, off uint64) (uint64, error) {
 	if u.apply == nil {
 		u.apply = u.result
@@ -33,20 +32,20 @@ func (u *atomicUnit) result(v uint64) uint64 {
 		return v + u.swapAdd
 	case u.op == wire.OpCompareSwap && v != u.compare:
 		return v
-	default: // COMPARE_SWAP of what is there, and ATOMIC WRITE
+	default: // matching COMPARE_SWAP, or ATOMIC WRITE
 		return u.swapAdd
 	}
 }
 
-// hostOrder returns the bytes of a word as this host stores them. They are valid
-// until the next call.
+// hostOrder returns v in the byte order of the host. The slice is valid until the
+// next call.
 func (u *atomicUnit) hostOrder(v uint64) []byte {
 	binary.LittleEndian.PutUint64(u.word[:], v)
 	return u.word[:]
 }
 
-// runAtomic executes a COMPARE_SWAP or FETCH_ADD, exactly once: what it found
-// is kept for duplicates.
+// runAtomic executes a COMPARE_SWAP or FETCH_ADD and keeps the original value for
+// duplicates.
 func (q *QP) runAtomic(p *wire.Packet, e *replay) verdict {
 	a := &p.AtomicETH
 	mem, at, err := q.remoteMemory(a.RKey, a.VA, 8, verbs.AccessRemoteAtomic)
@@ -61,7 +60,7 @@ func (q *QP) runAtomic(p *wire.Packet, e *replay) verdict {
 	return accepted
 }
 
-// runAtomicWrite stores the eight bytes of an ATOMIC WRITE in one step.
+// runAtomicWrite stores the eight bytes of an ATOMIC WRITE atomically.
 func (q *QP) runAtomicWrite(p *wire.Packet) verdict {
 	mem, at, err := q.remoteMemory(p.RETH.RKey, p.RETH.VA, 8, verbs.AccessRemoteWrite)
 	if err != nil {

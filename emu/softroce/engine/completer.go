@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handleResponse handles an answer to one of our requests.
+// handleResponse handles an ACK, NAK, READ response or atomic acknowledgement.
 func (q *QP) handleResponse(now mono.Time, p *wire.Packet) {
 	switch q.state {
 	case verbs.QPStateRTS, verbs.QPStateSQD:
@@ -41,8 +41,8 @@ func (q *QP) handleResponse(now mono.Time, p *wire.Packet) {
 	}
 }
 
-// handleStaleResponse is an answer to what was answered before. The last ACK over again may
-// bring new credits; anything else has nothing to say.
+// handleStaleResponse handles a response to a PSN that is already acknowledged.
+// Only a copy of the last ACK matters: it may carry new credits.
 func (q *QP) handleStaleResponse(p *wire.Packet) {
 	q.nic.Count.StaleResponses++
 	if p.BTH.Opcode.Operation() != wire.OpAcknowledge {
@@ -62,7 +62,7 @@ func (q *QP) handleStaleResponse(p *wire.Packet) {
 	}
 }
 
-// handleAck handles ACK, RNR NAK and NAK.
+// handleAck handles an ACK, RNR NAK or NAK.
 func (q *QP) handleAck(now mono.Time, p *wire.Packet) {
 	s, psn := p.AETH.Syndrome, p.BTH.PSN
 	switch s.Kind() {
@@ -91,8 +91,8 @@ func (q *QP) handleAck(now mono.Time, p *wire.Packet) {
 	}
 }
 
-// failOnReservedSyndrome ends the QP after an acknowledgement that says nothing defined. It
-// cannot be trusted even for what came before, so the oldest request fails.
+// failOnReservedSyndrome fails the oldest request after an AETH with a reserved
+// syndrome. Such a response acknowledges nothing.
 func (q *QP) failOnReservedSyndrome(now mono.Time, psn wire.PSN) {
 	q.nic.Count.BadResponses++
 	if q.nic.defects.BadRespSucceeds {
@@ -103,7 +103,7 @@ func (q *QP) failOnReservedSyndrome(now mono.Time, psn wire.PSN) {
 	q.failRequest(q.sq.at(q.sq.head), verbs.WCBadRespErr)
 }
 
-// nakStatus maps a NAK to the completion status it causes.
+// nakStatus returns the completion status for a NAK code.
 func nakStatus(code wire.NakCode) verbs.WCStatus {
 	switch code {
 	case wire.NakInvalidRequest:
@@ -112,14 +112,14 @@ func nakStatus(code wire.NakCode) verbs.WCStatus {
 		return verbs.WCRemAccessErr
 	case wire.NakRemoteOperational:
 		return verbs.WCRemOpErr
-	default: // reserved: at any rate no acknowledgement
+	default: // reserved code
 		return verbs.WCBadRespErr
 	}
 }
 
-// acknowledge takes everything up to psn as received and completes the requests
-// that end there. It stops at one that needs more than an ACK: that answer was
-// lost, so it is asked for again, and the result is false.
+// acknowledge acknowledges all PSNs up to psn and completes the requests that end
+// there. It stops at a READ or atomic whose response is missing, retransmits it and
+// returns false. With force, missing responses are ignored.
 func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	r := &q.req
 	if psn.Sub(r.una) < 0 {
@@ -139,9 +139,9 @@ func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	return clean && q.state != verbs.QPStateErr
 }
 
-// markAcknowledged marks the requests that lie within the first wanted PSNs as done, and
-// returns how many PSNs that covers: fewer if an answer is missing, and then
-// not clean.
+// markAcknowledged marks the requests within the first wanted PSNs as done and
+// returns how many PSNs they cover. clean is false if a READ or atomic response is
+// missing.
 func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean bool, reached int32) {
 	r := &q.req
 	for i := q.sq.head; i != q.sq.tail && reached < wanted; i++ {
@@ -157,7 +157,7 @@ func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean boo
 		}
 		end := r.sinceUna(w.last) + 1
 		if wanted < end {
-			if w.readLike() { // only where Defects let an ACK do for an answer
+			if w.readLike() { // only with defects that accept an ACK as a response
 				w.answered += wanted - reached
 			}
 			return true, wanted
@@ -171,12 +171,12 @@ func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean boo
 	return true, reached
 }
 
-// noteProgress reloads what lack of progress runs down. A peer that had no receive
-// evidently has one now.
+// noteProgress restores the retry counters, ends an RNR wait and restarts the
+// transport timer after an acknowledgement.
 func (q *QP) noteProgress(now mono.Time) {
 	r := &q.req
 	if r.sinceUna(r.next) > halfPSNSpace {
-		q.rewind(r.una) // answered while being sent again: skip ahead
+		q.rewind(r.una) // acknowledged during retransmission: skip these packets
 	}
 	q.loadRetries()
 	r.nakSeen = r.nakSeen && q.nic.defects.IgnoreSecondNAK && r.una.Less(r.nakEnd)
@@ -185,8 +185,8 @@ func (q *QP) noteProgress(now mono.Time) {
 	q.wake()
 }
 
-// updateCredits notes up to which request the peer has receives. Since it rounds their
-// number down, a later count can reach less far; what it promised stays good.
+// updateCredits updates the limit sequence number (LSN) from an AETH. The peer
+// rounds its credit count down, so a lower limit than before is ignored.
 func (q *QP) updateCredits(a wire.AETH) {
 	r := &q.req
 	n, counted := wire.CreditCount(a.Syndrome.Value())
@@ -200,7 +200,7 @@ func (q *QP) updateCredits(a wire.AETH) {
 	r.limited = true
 }
 
-// findRequest returns the request that psn belongs to, or nil.
+// findRequest returns the sent request that psn belongs to, or nil.
 func (q *QP) findRequest(psn wire.PSN) *sendWQE {
 	for i := q.sq.head; i != q.sq.tail; i++ {
 		w := q.sq.at(i)
@@ -211,7 +211,7 @@ func (q *QP) findRequest(psn wire.PSN) *sendWQE {
 	return nil
 }
 
-// failRequestAt ends the request that psn belongs to with the peer's verdict.
+// failRequestAt fails the request that psn belongs to.
 func (q *QP) failRequestAt(psn wire.PSN, status verbs.WCStatus) {
 	if w := q.findRequest(psn); w != nil {
 		w.state, w.status = wqeFailed, status
@@ -219,7 +219,7 @@ func (q *QP) failRequestAt(psn wire.PSN, status verbs.WCStatus) {
 	}
 }
 
-// badResponse ends a request whose answer makes no sense.
+// badResponse fails a request whose response is malformed.
 func (q *QP) badResponse(psn wire.PSN) {
 	q.nic.Count.BadResponses++
 	if q.nic.defects.BadRespSucceeds {
@@ -229,8 +229,8 @@ func (q *QP) badResponse(psn wire.PSN) {
 	q.failRequestAt(psn, verbs.WCBadRespErr)
 }
 
-// completeThenFail completes every request up to the one that psn belongs to, and fails
-// the QP all the same (Defects.BadRespSucceeds).
+// completeThenFail completes all requests up to the one that psn belongs to with
+// success and then fails the QP (Defects.BadRespSucceeds).
 func (q *QP) completeThenFail(psn wire.PSN) {
 	last := q.findRequest(psn)
 	if last == nil {
@@ -243,9 +243,9 @@ func (q *QP) completeThenFail(psn wire.PSN) {
 	q.fail()
 }
 
-// matchResponse finds the request that a READ response or atomic acknowledgement
-// belongs to, having acknowledged all before it. It returns nil if the answer
-// is not the next one due. One of the wrong kind ends the request.
+// matchResponse returns the request of a READ response or atomic acknowledgement
+// and acknowledges all requests before it. It returns nil if the response is out of
+// order. A response of the wrong type fails the request.
 func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 	psn := p.BTH.PSN
 	w := q.findRequest(psn)
@@ -260,7 +260,7 @@ func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 		return nil
 	}
 	if due := w.first.Add(w.answered); psn != due {
-		// One before it is missing: no need to wait for the timer.
+		// An earlier response was lost: retransmit without waiting for the timer.
 		q.nic.countImpliedNAK()
 		q.retransmitFrom(due)
 		return nil
@@ -268,7 +268,7 @@ func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 	return w
 }
 
-// expectsResponse reports whether op is the kind of answer that w calls for.
+// expectsResponse reports whether op is a response opcode for w.
 func (w *sendWQE) expectsResponse(op wire.Operation) bool {
 	switch w.Op {
 	case verbs.OpRDMARead:
@@ -281,9 +281,9 @@ func (w *sendWQE) expectsResponse(op wire.Operation) bool {
 	return false
 }
 
-// inSequence checks the opcode of a READ response against its place. A READ that
-// was asked for again from the middle may be answered as the rest of the
-// original or as a READ of its own.
+// inSequence checks the opcode of a READ response against its position. A READ that
+// was retransmitted from the middle may be answered as the rest of the original or
+// as a new READ.
 func (w *sendWQE) inSequence(op wire.Operation) bool {
 	first, last := w.answered == 0, w.answered == w.packets-1
 	switch op {
@@ -298,8 +298,8 @@ func (w *sendWQE) inSequence(op wire.Operation) bool {
 	}
 }
 
-// handleReadResponse places the data of a READ, or takes the answer of a FLUSH or
-// an ATOMIC WRITE.
+// handleReadResponse handles a READ response packet, which also answers FLUSH and
+// ATOMIC WRITE.
 func (q *QP) handleReadResponse(now mono.Time, p *wire.Packet) {
 	w := q.matchResponse(now, p)
 	if w == nil {
@@ -330,8 +330,8 @@ func (q *QP) handleReadResponse(now mono.Time, p *wire.Packet) {
 	}
 }
 
-// placeReadData places one packet of READ data, which must be as long as its
-// place says.
+// placeReadData writes the payload of a READ response to local memory. Its length
+// must be the path MTU, or the remaining length in the last packet.
 func (q *QP) placeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 	off := uint32(w.answered) * uint32(q.mtu)
 	n := min(w.Length-off, uint32(q.mtu))
@@ -351,8 +351,8 @@ func (q *QP) placeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 	q.countResponse(now, w)
 }
 
-// handleAtomicAck delivers the original value of an atomic, in the byte order of
-// the host.
+// handleAtomicAck writes the original value of an atomic to local memory, in host
+// byte order.
 func (q *QP) handleAtomicAck(now mono.Time, p *wire.Packet) {
 	w := q.matchResponse(now, p)
 	if w == nil {
@@ -370,7 +370,8 @@ func (q *QP) handleAtomicAck(now mono.Time, p *wire.Packet) {
 	q.countResponse(now, w)
 }
 
-// countResponse counts one more response packet of w.
+// countResponse counts one more response packet of w and completes w after the
+// last.
 func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 	r := &q.req
 	w.answered++

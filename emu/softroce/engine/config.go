@@ -14,8 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Config describes a NIC. The zero value of every field but GIDs means a
-// sensible default.
+// Config describes a NIC. All fields except GIDs may be zero, which means the
+// default.
 type Config struct {
 	// GIDs is the port's GID table. Entries of type RoCEv1 are listed but never
 	// match a packet.
@@ -24,69 +24,68 @@ type Config struct {
 	PKeys []uint16
 	// LinkMTU is the largest IP packet that the link carries.
 	LinkMTU int
-	// Link says what the link can see and set.
+	// Link lists the IP and UDP header fields that the link can read and set.
 	Link link.Features
-	// ICRC says what is done about the invariant CRC.
+	// ICRC selects whether the NIC computes and checks the invariant CRC.
 	ICRC ICRCMode
 
 	GUID uint64
-	// FirstQPN is the number of the first QP; they count up from there.
+	// FirstQPN is the number of the first QP; numbers are assigned upwards.
 	FirstQPN uint32
-	// KeySecret makes the keys of memory unpredictable for those who do not know it. If
-	// it is zero, keys count up.
+	// KeySecret makes L_Keys and R_Keys unpredictable. If it is zero, keys are
+	// assigned in sequence.
 	KeySecret [16]byte
 
 	Limits Limits
 
-	// WindowPackets is how many packets a requester keeps unacknowledged.
+	// WindowPackets is the maximum number of unacknowledged packets of a requester.
 	WindowPackets int
-	// AckHold is how long the ACK of a message that the program has answered may
-	// wait for the peer's next message, to do for both; 0 means 100 µs, less than
-	// 0 never to wait.
+	// AckHold is the delay of the ACK of a message that the application has answered,
+	// so that one ACK covers the peer's next message too. 0 means 100 µs; a negative
+	// value disables the delay.
 	AckHold time.Duration
-	// UDOversizeError fails a datagram beyond the MTU with a local length
-	// error. The specification has it vanish; devices and suites differ.
+	// UDOversizeError completes a UD send longer than the MTU with a local length error.
+	// By the specification it is dropped silently; devices differ.
 	UDOversizeError bool
-	// Congestion configures ECN and DCQCN; the zero value of its Params, but for
-	// CatchUp, means the published defaults for LineRateBps. CatchUp is the
-	// driver's: how late it may wake.
+	// Congestion configures DCQCN. If all fields except CatchUp are zero, they have the
+	// published defaults for LineRateBps. CatchUp is how late the driver may call Tick.
 	Congestion  dcqcn.Params
 	CNPInterval time.Duration
 	LineRateBps uint64
 
-	// UCAwaitsAck has a send of UC complete when an acknowledgement comes, which
-	// UC does not have: half of a defect whose other half is defect.Defects.UCLikeRC.
+	// UCAwaitsAck makes a UC send complete when an ACK arrives. UC has no ACKs; it is
+	// the requester's part of the defect defect.Defects.UCLikeRC.
 	UCAwaitsAck bool
 
 	Defects Defects
 }
 
-// ICRCMode says how the invariant CRC is treated.
+// ICRCMode selects how the NIC treats the invariant CRC.
 type ICRCMode uint8
 
 const (
-	// ICRCChecked computes it on every packet sent and checks it on every
-	// packet received: fully where the link shows the IP identification,
-	// otherwise up to that field's sixteen bits.
+	// ICRCChecked computes the ICRC of every packet sent and checks it in every packet
+	// received. If the link does not show the IP identification, the check accepts
+	// any value of that field.
 	ICRCChecked ICRCMode = iota
-	// ICRCOffloaded neither computes nor checks it, as if the link did.
+	// ICRCOffloaded leaves the ICRC to the link.
 	ICRCOffloaded
 )
 
-// Limits bound every resource of a NIC. A field that is zero has its default.
+// Limits are the resource limits of a NIC. Zero means the default.
 type Limits struct {
 	nic.Limits
-	MADsQueue int // management datagrams that wait, in either direction
+	MADsQueue int // queued management datagrams, in each direction
 }
 
 const defaultMADsQueue = 1 << 10
 
-// orDefault fills in the limits that were left out.
+// orDefault replaces zero limits by defaults.
 func (l Limits) orDefault() Limits {
 	return Limits{l.OrDefault(), cmp.Or(l.MADsQueue, defaultMADsQueue)}
 }
 
-// Validate refuses limits that nothing can keep.
+// Validate returns an error for negative or impossible limits.
 func (l Limits) Validate() error {
 	if l.MADsQueue < 0 {
 		return errors.New("limit of MADsQueue is negative")
@@ -94,7 +93,7 @@ func (l Limits) Validate() error {
 	return l.Limits.Validate()
 }
 
-// Packets around a transport payload: IPv6, UDP, the longest headers, ICRC.
+// encapsulation is the maximum overhead of a packet: IPv6, UDP, transport headers, ICRC.
 const encapsulation = 40 + 8 + wire.MaxHeaderLen + wire.ICRCLen
 
 const (
@@ -107,10 +106,10 @@ const (
 	gsiQKey            = 0x8001_0000
 )
 
-// ErrConfig is what errors.Is finds in every complaint about a Config.
+// ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad NIC configuration")
 
-// withDefaults fills in what was left out and refuses what cannot work.
+// withDefaults replaces zero fields by defaults and validates the result.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.GIDs) == 0 {
 		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)
@@ -166,7 +165,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// RoCEv2GIDs makes a GID table of IP addresses.
+// RoCEv2GIDs returns a GID table with one RoCEv2 entry per address.
 func RoCEv2GIDs(addrs ...netip.Addr) []verbs.GIDEntry {
 	table := make([]verbs.GIDEntry, len(addrs))
 	for i, a := range addrs {

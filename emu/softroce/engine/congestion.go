@@ -10,22 +10,22 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// countCongestionMark counts a congestion mark and reports whether it is to be answered
-// with a CNP: marks that own paces and that follow closely share one.
-func (q *QP) countCongestionMark(now mono.Time, own *dcqcn.Notifier) bool {
+// countCongestionMark counts a CE mark and reports whether to send a CNP. notifier
+// limits CNPs to one per Config.CNPInterval.
+func (q *QP) countCongestionMark(now mono.Time, notifier *dcqcn.Notifier) bool {
 	q.nic.Count.ECNMarked++
-	return own.OnMark(now, q.nic.cfg.CNPInterval)
+	return notifier.OnMark(now, q.nic.cfg.CNPInterval)
 }
 
-// flow is what CNPs are paced by where that is not one of our QPs: a QP that
-// sends datagrams to whichever of them, or a pair of addresses.
+// flow identifies a sender of UD datagrams, or a pair of addresses, for which CNPs
+// are rate limited.
 type flow struct {
 	peer, own netip.Addr
 	qpn       uint32
 }
 
-// notifierFor paces the CNPs of a flow. What it remembers is bounded: whoever
-// marks from many addresses starts it anew.
+// notifierFor returns the CNP rate limiter of a flow. The table is cleared when it
+// is full, so that marks from many addresses do not exhaust memory.
 func (n *NIC) notifierFor(f flow) *dcqcn.Notifier {
 	const limit = 1 << 12
 	if n.flows[f] == nil {
@@ -44,9 +44,9 @@ func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
 	}
 }
 
-// noteDatagramCongestion schedules a CNP to the sender of a datagram. A QP may hear from
-// many, and the marks of one must not leave another unwarned. Nobody is warned
-// of what he sends to a group: its members would all say the same.
+// noteDatagramCongestion schedules a CNP to the sender of a UD datagram. CNPs are
+// limited per sender, not per QP. Multicast datagrams cause none: every group
+// member would send one.
 func (q *QP) noteDatagramCongestion(now mono.Time, d *link.Datagram, p *wire.Packet) {
 	if d.ECNBits() != link.CE || d.Dst.Addr().IsMulticast() {
 		return
@@ -62,8 +62,8 @@ func (q *QP) scheduleCNP(pkey uint16) {
 	q.wake()
 }
 
-// rateLimited reports whether the QP's rate lets no packet leave now, and sees to
-// it that the QP is woken when it does.
+// rateLimited reports whether congestion control delays the QP's next packet. If
+// so, the QP is woken when the packet may be sent.
 func (q *QP) rateLimited(now mono.Time) bool {
 	if !q.limiter.Active() || q.limiter.ReadyAt() <= now {
 		return false
@@ -72,8 +72,7 @@ func (q *QP) rateLimited(now mono.Time) bool {
 	return true
 }
 
-// pendingCNP is a CNP to a sender of datagrams, whom no QP of ours is
-// connected to.
+// pendingCNP is a CNP to the sender of a UD datagram.
 type pendingCNP struct {
 	path path
 	pkey uint16
@@ -89,18 +88,18 @@ func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 	n.cnps = append(n.cnps, pendingCNP{path: pa, pkey: pkey, qpn: qpn})
 }
 
-// buildCNP builds a congestion notification for QP qpn at the end of pa.
+// buildCNP builds a CNP for QP qpn at the destination of pa.
 func (n *NIC) buildCNP(d *link.Datagram, pa *path, pkey uint16, qpn uint32) {
 	p := &n.scratch
 	p.BTH = wire.BTH{Opcode: wire.CNP, PKey: pkey, BECN: true, DestQP: qpn}
 	clear(writeHeaders(d, pa, p, wire.CNPPayloadLen))
-	d.TClass &^= link.ECN // a CNP is itself never marked
+	d.TClass &^= link.ECN // CNPs are not ECN-capable
 	n.seal(d, &pa.icrc)
 	n.Count.CNPsSent++
 }
 
-// handleCNP slows the named QP down. It has no PSN and changes nothing else. Its
-// P_Key is the QP's own come back, so it says nothing about membership.
+// handleCNP reduces the rate of the destination QP. A CNP has no PSN. It carries
+// the P_Key of the QP's own packet, so the membership bit is not checked.
 func (n *NIC) handleCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
 	const member = 0x8000
 	q := n.qps.At(p.BTH.DestQP)

@@ -6,17 +6,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What requesters make of answers that they misunderstand.
+// Response handling that depends on defects of the completer.
 
-// handlePositiveAck completes what an ACK covers: all up to its PSN, on a sound NIC.
+// handlePositiveAck acknowledges all PSNs up to psn.
 func (q *QP) handlePositiveAck(now mono.Time, psn wire.PSN) {
 	q.req.plainAck = q.nic.defects.AckCompletesRead
 	q.acknowledge(now, psn, false)
 	q.req.plainAck = false
 }
 
-// readResponseTooLong reports whether an answer to a READ brings more than is left of it, which
-// ends even what Defects.BadRespSucceeds believes: there is no memory to place it in.
+// readResponseTooLong reports whether a READ response is longer than the rest of
+// the READ. This fails the READ even with Defects.BadRespSucceeds.
 func (q *QP) readResponseTooLong(w *sendWQE, p *wire.Packet, op wire.Operation) bool {
 	if !q.nic.defects.BadRespSucceeds || w.Op != verbs.OpRDMARead || op == wire.OpReadResponseMiddle {
 		return false
@@ -24,7 +24,7 @@ func (q *QP) readResponseTooLong(w *sendWQE, p *wire.Packet, op wire.Operation) 
 	return uint32(len(p.Payload)) > w.Length-uint32(w.answered)*uint32(q.mtu)
 }
 
-// handleFatalNAK ends the request that a fatal NAK is for, and on a sound NIC the QP.
+// handleFatalNAK fails the request that a fatal NAK names.
 func (q *QP) handleFatalNAK(psn wire.PSN, status verbs.WCStatus) {
 	w := q.findRequest(psn)
 	switch {

@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/emu/internal/nic"
 // DefectInfo describes a defect.
 type DefectInfo = nic.DefectInfo
 
-// AllDefects lists every defect in the order of the struct, those of Queues and
+// AllDefects lists all defects in the order of the struct, those of Queues and
 // Memory last.
 func AllDefects() []DefectInfo { return nic.AllDefects(new(Defects)) }
 

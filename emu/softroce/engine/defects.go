@@ -4,11 +4,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 )
 
-// Defects imitate the defects of a real device, Linux's soft-RoCE. The zero value has
-// none. Defects that no profile of a device needs are mutants (emu/defects/mutants).
+// Defects imitate the defects of a real device, the Linux soft-RoCE driver (rxe).
+// The zero value has none. Defects that no device profile needs are mutants
+// (emu/defects/mutants).
 //
-// Tags say what a defect does and where it is known from: a number of docs/defects.md,
-// a requirement, or the device.
+// The does tag describes a defect; the imitates tag names its source: an entry of
+// docs/defects.md, a requirement, or a device.
 type Defects struct {
 	InvalidateAcked    bool `imitates:"R22" does:"a failed remote invalidate is acknowledged"`
 	InvalidatePanics   bool `imitates:"R23" does:"invalidating a free window kills the device"`

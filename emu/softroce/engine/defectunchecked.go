@@ -5,10 +5,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Checks that rxe does not make.
+// Checks that rxe omits.
 
-// bind opens a window, or closes one. By Defects.BindForeignRegion its region seems to
-// be of its own domain for so long.
+// bind binds or unbinds a memory window. With Defects.BindForeignRegion the
+// protection domain of the region is not checked.
 func (q *QP) bind(w *sendWQE) error {
 	if r := w.Bind.Region; r != nil && q.nic.defects.BindForeignRegion && w.Window.Type == verbs.MWType2 {
 		defer func(pd nic.PD) { r.PD = pd }(r.PD)
@@ -17,10 +17,10 @@ func (q *QP) bind(w *sendWQE) error {
 	return q.nic.Mem.Bind(w.Window, w.Bind)
 }
 
-// replaceInvalidValues puts values in place of those that cannot be, so that nobody refuses them
-// (Defects.ValuesUnchecked). A QP that is to work in spite of them has to have some.
+// replaceInvalidValues replaces invalid attribute values by valid ones, so that
+// Modify accepts them (Defects.ValuesUnchecked).
 func (q *QP) replaceInvalidValues(a *verbs.QPAttr) {
-	const last, most = 31, 7 // codes of timers, counts of retries
+	const timerMask, maxRetries = 31, 7
 	if int(a.PKeyIndex) >= len(q.nic.cfg.PKeys) {
 		a.PKeyIndex = 0
 	}
@@ -28,6 +28,6 @@ func (q *QP) replaceInvalidValues(a *verbs.QPAttr) {
 		a.PathMTU = q.nic.MTU()
 	}
 	a.MaxDestRdAtomic = min(a.MaxDestRdAtomic, q.nic.cfg.Limits.RdAtomic)
-	a.MinRNRTimer &= last
-	a.RetryCnt, a.RNRRetry = min(a.RetryCnt, most), min(a.RNRRetry, most)
+	a.MinRNRTimer &= timerMask
+	a.RetryCnt, a.RNRRetry = min(a.RetryCnt, maxRetries), min(a.RNRRetry, maxRetries)
 }

@@ -1,7 +1,7 @@
-// Package engine is a RoCEv2 NIC as a plain value. Work requests, datagrams and
-// the time go in; datagrams, completions, events and the next deadline come
-// out. It holds no socket, clock, goroutine, lock or source of randomness, so
-// the same sequence of calls gives the same bytes on every machine.
+// Package engine implements a RoCEv2 NIC without I/O. Its inputs are work requests,
+// datagrams and the time; its outputs are datagrams, completions, events and the next
+// deadline. It has no socket, clock, goroutine, lock or source of randomness: the same
+// sequence of calls gives the same bytes on every machine. Package softroce drives it.
 //
 // A driver owns a NIC and calls it from one goroutine at a time:
 //
@@ -9,11 +9,10 @@
 //	nic.Tick(now)                 when nic.Deadline() has passed
 //	n := nic.Output(now, batch)   until it returns 0
 //
-// and, in between, hands on what applications ask for (CreateQP, PostSend,
-// Poll, ...) and what the NIC has to report (NextEvent, NextCompletionEvent,
-// NextMAD).
+// Between these calls the driver passes on the verbs calls of applications (CreateQP,
+// PostSend, Poll, ...) and collects events (NextEvent, NextCompletionEvent, NextMAD).
 //
-// Roles are named as in the InfiniBand specification. On the way out, the
-// requester turns work requests into packets and the responder answers; on the
-// way in, the responder executes requests and the completer takes answers.
+// Roles have the names of the InfiniBand specification: the requester sends request
+// packets, the responder executes them and sends responses, and the completer handles
+// responses and completes work requests.
 package engine

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// execute carries out the request at the expected PSN.
+// execute executes the request packet with the expected PSN.
 func (q *QP) execute(p *wire.Packet) verdict {
 	info, _ := p.BTH.Opcode.Info()
 	if !q.inSequence(info.Class) || !q.lengthOK(info.Class, p) {
@@ -25,7 +25,8 @@ func (q *QP) execute(p *wire.Packet) verdict {
 	}
 }
 
-// inSequence checks an opcode against the message under way.
+// inSequence checks an opcode against the unfinished message: FIRST, MIDDLE and
+// LAST must follow each other.
 func (q *QP) inSequence(c wire.Class) bool {
 	switch q.resp.open {
 	case messageSend:
@@ -37,7 +38,8 @@ func (q *QP) inSequence(c wire.Class) bool {
 	}
 }
 
-// lengthOK checks a packet's payload against its place in the message.
+// lengthOK checks the payload length of a packet against its position in the
+// message.
 func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	n := int32(len(p.Payload))
 	if q.nic.defects.NoLengthChecks && c.Has(wire.Send) {
@@ -63,8 +65,8 @@ func (q *QP) accessPD() nic.PD {
 	return q.pd
 }
 
-// selectSRQ finds the SRQ that an XRC packet names, in the QP's own domain. All
-// packets of a message name the same.
+// selectSRQ selects the SRQ that an XRC packet names, which must be in the QP's XRC
+// domain. All packets of a message must name the same SRQ.
 func (q *QP) selectSRQ(num uint32) bool {
 	s := q.nic.SRQ(num)
 	if s == nil || s.Type != verbs.SRQXRC || s.XRCD != q.xrcd || q.resp.open != messageNone && s != q.resp.xrcSRQ {
@@ -74,7 +76,8 @@ func (q *QP) selectSRQ(num uint32) bool {
 	return true
 }
 
-// recvSRQ is the SRQ that the QP's receives come from, nil if they are its own.
+// recvSRQ returns the SRQ of the next receive, or nil if the QP has its own receive
+// queue.
 func (q *QP) recvSRQ() *nic.SRQ {
 	if q.typ == verbs.QPTypeXRCRecv {
 		return q.resp.xrcSRQ
@@ -82,8 +85,8 @@ func (q *QP) recvSRQ() *nic.SRQ {
 	return q.srq
 }
 
-// nextReceive returns the receive that the next message goes to, with the
-// protection domain that its memory must be in; nil if there is none.
+// nextReceive returns the receive for the next message and the protection domain of
+// its memory, or nil.
 func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
 	s := q.recvSRQ()
 	if s == nil {
@@ -96,7 +99,8 @@ func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
 	return w, s.PD
 }
 
-// popReceive removes that receive. What it says stays valid until the next post.
+// popReceive removes the receive that nextReceive returned. Its contents stay valid
+// until the next post.
 func (q *QP) popReceive() {
 	if s := q.recvSRQ(); s != nil {
 		s.Take()
@@ -105,14 +109,14 @@ func (q *QP) popReceive() {
 	}
 }
 
-// receiveReady reports whether hold would find a receive.
+// receiveReady reports whether claimReceive would succeed.
 func (q *QP) receiveReady() bool {
 	w, _ := q.nextReceive()
 	return q.resp.recv.active || w != nil
 }
 
-// claimReceive takes the next receive for the message that starts. It reports false if
-// there is none. A receive that an earlier, damaged message left is used first.
+// claimReceive takes a receive for a new message and reports whether there was one.
+// It first reuses the receive of an abandoned UC message.
 func (q *QP) claimReceive() bool {
 	h := &q.resp.recv
 	if h.active {
@@ -130,12 +134,12 @@ func (q *QP) claimReceive() bool {
 	return true
 }
 
-// placeSend copies the payload of a SEND into the receive under way.
+// placeSend copies the payload of a SEND into the claimed receive.
 func (q *QP) placeSend(payload []byte) verdict {
 	h := &q.resp.recv
 	if uint64(h.filled)+uint64(len(payload)) > uint64(h.length) {
 		if !q.reliable() && q.srq == nil {
-			return refusedInvalid // dropped; the receive waits for the next message
+			return refusedInvalid // message dropped; the next message reuses the receive
 		}
 		if q.nic.defects.LongSendIsOpError {
 			q.failReceive(verbs.WCLocQPOpErr)
@@ -156,14 +160,14 @@ func (q *QP) placeSend(payload []byte) verdict {
 	return accepted
 }
 
-// failReceive completes the receive under way with a cause of its own, so
-// that the refusal that follows adds neither a completion nor an event.
+// failReceive completes the claimed receive with status. sendFatalNAK then reports
+// neither a second completion nor an event.
 func (q *QP) failReceive(status verbs.WCStatus) {
 	q.completeRecvInError(status)
 	q.resp.causeReported = true
 }
 
-// executeSend takes one packet of a SEND.
+// executeSend executes one packet of a SEND.
 func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 	r := &q.resp
 	info, _ := p.BTH.Opcode.Info()
@@ -194,8 +198,8 @@ func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 	return v
 }
 
-// deliver completes a receive. A CQ without room means that the message did
-// not arrive: the QP fails and nothing is acknowledged.
+// deliver completes a receive. If the CQ is full, the QP fails and the message is
+// not acknowledged.
 func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	q.resp.solicited = p.BTH.Solicited
 	ok := q.pushRecv(wc)
@@ -207,8 +211,8 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	return accepted
 }
 
-// remoteInvalidate does what a SEND with invalidate asks. Failure ends the
-// receive and the QP, and the peer hears nothing of it.
+// remoteInvalidate executes the invalidation of a SEND with invalidate. A failure
+// completes the receive in error and fails the QP without a NAK.
 func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	err := q.nic.Mem.CheckInvalidate(rkey, q.accessPD(), q.num)
 	if err == nil {
@@ -232,7 +236,7 @@ func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	return silentlyFailed
 }
 
-// executeWrite takes one packet of an RDMA WRITE.
+// executeWrite executes one packet of an RDMA WRITE.
 func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	r := &q.resp
 	payload := p.Payload
@@ -255,7 +259,7 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 		}
 		return refusedAccess
 	}
-	// Without a receive nothing is placed, and nothing placed uses up none.
+	// A WRITE with immediate needs a receive before any data is written.
 	ready := !imm || q.receiveReady()
 	if n > 0 && ready {
 		if err := mem.WriteAt(payload, at); err != nil {
@@ -289,8 +293,8 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	})
 }
 
-// admitWrite checks the start of a WRITE: the QP's rights, the length, and all
-// of the memory.
+// admitWrite checks the first packet of a WRITE: the QP's access flags, the message
+// length and the whole memory range.
 func (q *QP) admitWrite(p *wire.Packet) verdict {
 	switch {
 	case !q.allowsAccess(verbs.AccessRemoteWrite), p.RETH.DMALen > maxMessage:
@@ -311,7 +315,7 @@ func (q *QP) allowsAccess(need verbs.Access) bool {
 	return q.attr.Access&need != 0
 }
 
-// remoteMemory resolves a remote key for this QP. Nothing is checked for no bytes.
+// remoteMemory resolves an R_Key for this QP. Zero-length accesses are not checked.
 func (q *QP) remoteMemory(rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	return q.remoteMemoryIn(q.accessPD(), rkey, va, n, need)
 }

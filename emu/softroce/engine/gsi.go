@@ -18,8 +18,8 @@ type MAD struct {
 	Data          [MADLen]byte
 }
 
-// SendMAD queues a management datagram. The queue is bounded; whoever sends
-// MADs repeats them anyway.
+// SendMAD queues a management datagram and reports false if the queue is full.
+// Senders of MADs retransmit them.
 func (n *NIC) SendMAD(m MAD) bool {
 	if len(n.madsOut) >= n.cfg.Limits.MADsQueue {
 		n.Count.DropQueue++
@@ -29,13 +29,13 @@ func (n *NIC) SendMAD(m MAD) bool {
 	return true
 }
 
-// MADs is how many management datagrams have come in and not been taken.
+// MADs returns the number of received management datagrams in the queue.
 func (n *NIC) MADs() int { return len(n.madsIn) }
 
-// NextMAD returns the oldest management datagram that came in.
+// NextMAD removes and returns the oldest received management datagram.
 func (n *NIC) NextMAD() (MAD, bool) { return nic.PopFront(&n.madsIn) }
 
-// handleMAD accepts a management datagram for any partition of the port.
+// handleMAD receives a management datagram. Any P_Key of the port is valid.
 func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known || p.BTH.Opcode != wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly):
@@ -69,14 +69,14 @@ func (n *NIC) inAnyPartition(pkey uint16) bool {
 	return false
 }
 
-// outputMADs fills ds with what leaves from no ordinary QP: management
-// datagrams, and CNPs to senders of datagrams.
+// outputMADs fills ds with packets that no QP of an application sends: management
+// datagrams, and CNPs to senders of UD datagrams.
 func (n *NIC) outputMADs(ds []link.Datagram) int {
 	filled := 0
 	for filled < len(ds) && len(n.madsOut) > 0 {
 		m, _ := nic.PopFront(&n.madsOut)
 		if !n.owns(m.Local) {
-			continue // the address has gone since
+			continue // the address was removed
 		}
 		n.buildMAD(&ds[filled], &m)
 		filled++
@@ -108,7 +108,7 @@ func (n *NIC) buildMAD(d *link.Datagram, m *MAD) {
 	n.Count.MADsSent++
 }
 
-// defaultPath is the path between two addresses that nothing more is known of.
+// defaultPath returns a path between two addresses with default header fields.
 func (n *NIC) defaultPath(src, dst netip.Addr) path {
 	port := n.cfg.Link.SrcPort
 	if port == 0 {

@@ -9,12 +9,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Input handles one datagram. It keeps no reference to d or its payload.
+// Input handles one received datagram. It keeps no reference to d or its payload.
 //
-// What is wrong with a packet is decided from the outside in: addresses, then
-// integrity, then what the packet says. A packet that fails a check before its
-// transport has a say vanishes and is counted; nothing is ever answered to one
-// whose ICRC is wrong.
+// Checks run from the outside in: addresses, ICRC, transport headers. A packet that
+// fails a check before its transport handles it is counted and dropped without a
+// response.
 func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	n.Count.Received++
 	n.Count.ReceivedBytes += uint64(len(d.Payload))
@@ -37,14 +36,14 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	n.dispatch(now, d)
 }
 
-// icrcOK checks the ICRC as far as the link lets it be seen, and fills in the
-// IP identification where the check reveals it.
+// icrcOK checks the ICRC. If the link does not show the IP identification, it
+// accepts any value and stores the one that matches.
 func (n *NIC) icrcOK(d *link.Datagram) bool {
 	if n.cfg.ICRC == ICRCOffloaded {
 		return true
 	}
 	if d.Variants&link.MayFragment != 0 {
-		return false // DF is covered, and set in every sound packet
+		return false // the ICRC covers DF, which RoCEv2 requires to be set
 	}
 	if d.Src != n.rxSrc || d.Dst != n.rxDst {
 		n.rxSrc, n.rxDst = d.Src, d.Dst
@@ -61,7 +60,7 @@ func (n *NIC) icrcOK(d *link.Datagram) bool {
 	return ok
 }
 
-// dispatch parses an intact packet and hands it to its QP.
+// dispatch parses a packet whose ICRC is correct and passes it to its QP.
 func (n *NIC) dispatch(now mono.Time, d *link.Datagram) {
 	p := &n.parsed
 	err := p.Parse(d.Payload)
@@ -94,7 +93,8 @@ func (n *NIC) dispatch(now mono.Time, d *link.Datagram) {
 	}
 }
 
-// dispatchToQP checks a packet against the QP it is for.
+// dispatchToQP checks transport, state, P_Key and path of a packet against its
+// destination QP.
 func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
 	q := n.qps.At(p.BTH.DestQP)
 	switch {
@@ -104,7 +104,7 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 	case p.BTH.Opcode.Transport() != q.transport():
 		n.Count.DropQPType++
 		return
-	case q.state == verbs.QPStateReset: // it is in no partition yet
+	case q.state == verbs.QPStateReset: // no P_Key is set yet
 		n.Count.DropQPState++
 		return
 	case !n.pkeyOK(q.expectedPKey(p.BTH.MigReq), p.BTH.PKey):
@@ -127,7 +127,7 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 	q.handlePacket(now, p, known)
 }
 
-// handlePacket hands a packet to the half of the QP it is meant for.
+// handlePacket passes a packet to the responder or the completer of the QP.
 func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	info, _ := p.BTH.Opcode.Info()
 	switch {
@@ -151,8 +151,8 @@ func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	q.rearm()
 }
 
-// pkeyOK compares partitions: the low fifteen bits must agree and one side must
-// be a full member.
+// pkeyOK compares P_Keys: the low 15 bits must be equal and one of them must have
+// full membership.
 func (n *NIC) pkeyOK(own, got uint16) bool {
 	const full = 0x8000
 	return own&^full == got&^full && (own|got)&full != 0
@@ -160,7 +160,7 @@ func (n *NIC) pkeyOK(own, got uint16) bool {
 
 func (n *NIC) qkeyOK(own, got uint32) bool { return own == got }
 
-// dropPKey and dropQKey count a packet that is refused for its key.
+// dropPKey and dropQKey count a packet with a wrong P_Key or Q_Key.
 func (n *NIC) dropPKey() {
 	n.Count.DropPKey++
 	n.badPKeys++

@@ -2,9 +2,9 @@ package engine
 
 import "fmt"
 
-// checkInvariants panics if a QP's bookkeeping contradicts itself. It is a handful of
-// comparisons and always on: whatever a peer sends, it must not come to this,
-// and going on would write to the wrong memory or complete the wrong request.
+// checkInvariants panics if the state of a QP is inconsistent. No input from a peer
+// may cause this. The checks are cheap and always enabled, because continuing could
+// write to the wrong memory.
 func (q *QP) checkInvariants() {
 	r := &q.req
 	next, sent := r.sinceUna(r.next), r.sinceUna(r.max)
@@ -12,15 +12,15 @@ func (q *QP) checkInvariants() {
 	case next > sent || sent > halfPSNSpace:
 		q.panicInvariant("PSNs out of order")
 	case q.sq.tail-q.sq.head > uint32(len(q.sq.ring)):
-		q.panicInvariant("more sends queued than fit")
+		q.panicInvariant("send queue exceeds its ring")
 	case r.cur-q.sq.head > q.sq.tail-q.sq.head:
-		q.panicInvariant("sending what is not queued")
+		q.panicInvariant("current request is not in the send queue")
 	case q.rq.Overfull():
-		q.panicInvariant("more receives queued than fit")
+		q.panicInvariant("receive queue exceeds its ring")
 	case q.resp.replays.count > len(q.resp.replays.ring):
-		q.panicInvariant("more replays kept than fit")
+		q.panicInvariant("replay entries exceed the ring")
 	case q.resp.recv.active && q.resp.recv.filled > q.resp.recv.length:
-		q.panicInvariant("a receive holds more than its buffers")
+		q.panicInvariant("receive filled beyond its length")
 	}
 }
 

@@ -2,9 +2,9 @@ package engine
 
 import "github.com/fabrictest/fabrictest/verbs"
 
-// resultWritable checks that the answer to a READ or an atomic may be written where the
-// request says. It is asked before the request leaves: an atomic whose result
-// has no place must not be executed.
+// resultWritable checks that the local buffer of a READ or atomic is writable. The
+// requester checks it before sending, because an atomic whose result cannot be
+// stored must not be executed.
 func (q *QP) resultWritable(w *sendWQE) bool {
 	switch w.Op {
 	case verbs.OpRDMARead:

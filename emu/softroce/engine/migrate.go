@@ -6,17 +6,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Automatic path migration. MIGRATED uses the one path there is and says so
-// with MigReq 1; ARMED has an alternate ready; REARM becomes ARMED when the
-// peer says that it is ready as well, by MigReq 0.
+// Automatic path migration. A QP in MIGRATED sends MigReq 1. REARM becomes ARMED when a
+// packet with MigReq 0 shows that the peer is also ready to migrate.
 
 func (q *QP) migReq() bool {
 	return q.attr.PathMigState == verbs.MigMigrated
 }
 
-// checkMigState holds a consumer's wish against the state machine: it may ask
-// for REARM once an alternate path is loaded, and for MIGRATED while ARMED.
-// ARMED is for the two ends to agree on.
+// checkMigState checks a requested migration state: REARM needs an alternate path,
+// MIGRATED is allowed unless REARM is pending. Applications cannot request ARMED.
 func (q *QP) checkMigState(want verbs.MigState, mask verbs.QPAttrMask) error {
 	have := q.attr.PathMigState
 	loaded := q.alt.dst.IsValid() || mask&verbs.QPAttrAltPath != 0
@@ -30,8 +28,8 @@ func (q *QP) checkMigState(want verbs.MigState, mask verbs.QPAttrMask) error {
 		verbs.ErrInvalid, want, have, loaded)
 }
 
-// setMigState follows a consumer's wish. Asking for MIGRATED while ARMED moves
-// the QP to the alternate path.
+// setMigState applies a requested migration state. MIGRATED moves an ARMED QP to
+// the alternate path.
 func (q *QP) setMigState(s verbs.MigState) {
 	if s == verbs.MigMigrated && q.attr.PathMigState == verbs.MigArmed {
 		q.migrate()
@@ -40,7 +38,7 @@ func (q *QP) setMigState(s verbs.MigState) {
 	q.attr.PathMigState = s
 }
 
-// migrate moves an armed QP to its alternate path, which it then has no longer.
+// migrate moves the QP to its alternate path and clears the alternate.
 func (q *QP) migrate() {
 	q.path, q.alt = q.alt, path{}
 	q.attr.AH, q.attr.Port, q.attr.PKeyIndex = q.attr.AltAH, q.attr.AltPort, q.attr.AltPKeyIndex
@@ -51,13 +49,13 @@ func (q *QP) migrate() {
 	q.wake()
 }
 
-// joins reports whether a packet came from the far end of pa to the near one.
+// matches reports whether a received datagram has the addresses of pa, reversed.
 func (pa *path) matches(d *link.Datagram) bool {
 	return d.Src.Addr() == pa.dst.Addr() && d.Dst.Addr() == pa.src.Addr()
 }
 
-// expectedPKey is the P_Key that a packet is held against: that of the path it
-// should have come along.
+// expectedPKey returns the P_Key of the path that a packet with this MigReq bit
+// should have taken.
 func (q *QP) expectedPKey(migReq bool) uint16 {
 	if q.attr.PathMigState == verbs.MigArmed && migReq {
 		return q.nic.cfg.PKeys[q.attr.AltPKeyIndex]
@@ -65,9 +63,10 @@ func (q *QP) expectedPKey(migReq bool) uint16 {
 	return q.pkey
 }
 
-// acceptPath reports whether a packet came along the connection's path. To an armed
-// QP, MigReq 1 says that the peer has moved: such a packet must come along the
-// alternate path, and takes the QP there.
+// acceptPath checks the addresses of a packet against the path of the QP and
+// updates the migration state. MigReq 1 tells an ARMED QP that the peer has
+// migrated: the packet must have the addresses of the alternate path, and the QP
+// migrates too.
 func (q *QP) acceptPath(d *link.Datagram, migReq bool) bool {
 	switch state := q.attr.PathMigState; {
 	case state == verbs.MigArmed && migReq && q.alt.matches(d):
@@ -84,8 +83,7 @@ func (q *QP) acceptPath(d *link.Datagram, migReq bool) bool {
 	return true
 }
 
-// reportMigrationError reports, once for each alternate path, that the peer moved
-// to a path that is not it.
+// reportMigrationError raises PATH_MIG_ERR, once for each alternate path.
 func (q *QP) reportMigrationError() {
 	if !q.migErrReported {
 		q.migErrReported = true

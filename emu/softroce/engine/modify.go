@@ -10,11 +10,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Modify changes the attributes that mask selects, all of them or none.
+// Modify changes the attributes that mask selects. On error it changes none.
 func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	from := q.state
 	if q.nic.qps.At(q.num) != q {
-		return nic.OpError("modify_qp", q.name(), "%w: it is gone", verbs.ErrInvalid)
+		return nic.OpError("modify_qp", q.name(), "%w: destroyed", verbs.ErrInvalid)
 	}
 	to, err := nic.Transition(q.typ, from, &a, mask)
 	if err != nil {
@@ -30,14 +30,14 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	// Nothing can fail from here on.
 	q.path, q.alt = newPath, newAlt
 	if from == verbs.QPStateRTS && to == verbs.QPStateSQD {
-		q.attr.EnSQDAsyncNotify = false // unless asked for anew
+		q.attr.EnSQDAsyncNotify = false // unless set in this call
 	}
 	q.storeAttrs(&a, mask)
 	q.enterState(from, to)
 	return nil
 }
 
-// checkModify refuses values that cannot work and resolves the paths.
+// checkModify validates attributes and resolves the primary and the alternate path.
 func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPAttrMask) (main, alt path, err error) {
 	if err := q.checkValues(a, mask); err != nil {
 		return path{}, path{}, err
@@ -64,8 +64,8 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 	return main, alt, err
 }
 
-// resolve turns an address vector of the QP into a path. What is wrong with it
-// is wrong with the modify that brought it.
+// resolve resolves an address vector to a path. Errors are reported as errors of
+// modify_qp.
 func (q *QP) resolve(av *verbs.AHAttr, dest verbs.QPN) (path, error) {
 	pa, err := q.nic.resolve(av, q.num, uint32(dest))
 	var e *verbs.OpError
@@ -75,7 +75,8 @@ func (q *QP) resolve(av *verbs.AHAttr, dest verbs.QPN) (path, error) {
 	return pa, err
 }
 
-// checkValues refuses attributes that the device has no place or number for.
+// checkValues checks attribute values against their ranges and the limits of the
+// device.
 func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -114,7 +115,7 @@ func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// storeAttrs takes over what mask selects.
+// storeAttrs stores the attributes that mask selects.
 func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
 	if has(verbs.QPAttrEnSQDAsyncNotify) {
@@ -193,15 +194,15 @@ func (q *QP) roundRdAtomic(n uint8) uint8 {
 	return n
 }
 
-// enterState does what arriving in a state means.
+// enterState performs the actions of a state transition.
 func (q *QP) enterState(from, to verbs.QPState) {
 	switch to {
 	case verbs.QPStateReset:
 		q.reset()
 		return
 	case verbs.QPStateErr:
-		if from != verbs.QPStateErr { // or a NAK, its last word, may still be to leave
-			q.resp.dropPending() // a consumer's own decision owes the peer no answer
+		if from != verbs.QPStateErr { // a QP that is in ERR already may still have to send a NAK
+			q.resp.dropPending()
 		}
 		q.fail()
 		return
@@ -217,12 +218,12 @@ func (q *QP) enterState(from, to verbs.QPState) {
 	q.wake()
 }
 
-// draining reports whether requests sent before SQD are still unanswered.
+// draining reports whether the QP is in SQD and has unacknowledged requests.
 func (q *QP) draining() bool {
 	return q.state == verbs.QPStateSQD && (q.req.outstanding() || q.req.pkt > 0)
 }
 
-// checkDrained raises SQ_DRAINED once draining has ended.
+// checkDrained raises SQ_DRAINED when draining has ended.
 func (q *QP) checkDrained() {
 	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() && !q.nic.defects.SQNeverDrains {
 		q.drainNotify = false
@@ -230,8 +231,8 @@ func (q *QP) checkDrained() {
 	}
 }
 
-// Query returns the attributes as they are now. Its PSNs are those of the next
-// new packet each way.
+// Query returns the current attributes. SQPSN and RQPSN are the next PSN to send
+// and to receive.
 func (q *QP) Query() verbs.QPAttr {
 	a := q.attr
 	a.State, a.CurState = q.state, q.state

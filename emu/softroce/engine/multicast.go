@@ -8,14 +8,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Attach makes a UD QP receive what is sent to a multicast group.
+// Attach attaches a UD QP to a multicast group.
 func (n *NIC) Attach(q *QP, group netip.Addr) error {
 	members := n.mcast[group]
 	switch {
 	case q.typ != verbs.QPTypeUD || !group.IsMulticast():
 		return nic.OpError("attach_mcast", q.name(), "%w: %v to group %v", verbs.ErrInvalid, q.typ, group)
 	case n.qps.At(q.num) != q:
-		return nic.OpError("attach_mcast", q.name(), "%w: it is gone", verbs.ErrInvalid)
+		return nic.OpError("attach_mcast", q.name(), "%w: destroyed", verbs.ErrInvalid)
 	case slices.Contains(members, q):
 		return nil
 	case len(members) == 0 && len(n.mcast) >= n.cfg.Limits.McastGroups:
@@ -28,7 +28,7 @@ func (n *NIC) Attach(q *QP, group netip.Addr) error {
 	return nil
 }
 
-// Detach undoes Attach.
+// Detach detaches a QP from a multicast group.
 func (n *NIC) Detach(q *QP, group netip.Addr) error {
 	members := n.mcast[group]
 	i := slices.Index(members, q)

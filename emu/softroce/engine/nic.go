@@ -33,10 +33,10 @@ type NIC struct {
 	flows map[flow]*dcqcn.Notifier
 
 	portDown    bool
-	dead        bool // Defects.InvalidatePanics has struck
+	dead        bool // crashed by Defects.InvalidatePanics
 	gidsChanged bool // a path may start at an address that was removed
 
-	// rx caches the ICRC state of the last source, since packets come in runs.
+	// rx is the ICRC state for rxSrc and rxDst, the addresses of the last packet received.
 	rx       wire.ICRC
 	rxSrc    netip.AddrPort
 	rxDst    netip.AddrPort
@@ -60,12 +60,11 @@ func New(cfg Config) (*NIC, error) {
 	return n, nil
 }
 
-// Deadline is when Tick must be called next; mono.Never if not at all.
+// Deadline returns when Tick must be called next, or mono.Never.
 func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next()) }
 
-// StrictDeadline is when Tick must be called next if it may also come a
-// millisecond late for ACKs that are held back with good reason: it leaves them
-// out.
+// StrictDeadline is Deadline without delayed ACKs that may be sent a millisecond
+// late, because their peers have been shown not to wait for them.
 func (n *NIC) StrictDeadline() mono.Time {
 	if n.holds.strict == 0 {
 		return n.timers.Next()
@@ -73,7 +72,7 @@ func (n *NIC) StrictDeadline() mono.Time {
 	return n.Deadline()
 }
 
-// Tick handles every deadline that has passed.
+// Tick handles all deadlines that have passed.
 func (n *NIC) Tick(now mono.Time) {
 	for q := n.holds.due(now); q != nil; q = n.holds.due(now) {
 		q.holdExpired()
@@ -88,7 +87,7 @@ func (n *NIC) Tick(now mono.Time) {
 	}
 }
 
-// SetPort takes the port up or down and reports the change.
+// SetPort sets the port state and raises PORT_ACTIVE or PORT_ERR.
 func (n *NIC) SetPort(up bool) {
 	if n.portDown == !up {
 		return
@@ -101,21 +100,21 @@ func (n *NIC) SetPort(up bool) {
 	n.Report(e)
 }
 
-// SetGIDs replaces the GID table, as a change of the host's addresses does.
-// Packets to and from an address that is gone are dropped from then on.
+// SetGIDs replaces the GID table after a change of host addresses. The NIC then
+// drops packets to and from removed addresses.
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
 	n.cfg.GIDs = table
 	n.gidsChanged = true
 	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})
 }
 
-// Config returns the configuration in force, defaults filled in.
+// Config returns the configuration including defaults.
 func (n *NIC) Config() *Config { return &n.cfg }
 
-// MTU is the largest path MTU the link carries.
+// MTU returns the largest path MTU that the link supports.
 func (n *NIC) MTU() verbs.MTU { return verbs.MTUFor(n.cfg.LinkMTU - encapsulation) }
 
-// Port describes the port.
+// Port returns the port attributes.
 func (n *NIC) Port() verbs.PortAttr {
 	a := verbs.PortAttr{
 		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: n.MTU(),
@@ -128,7 +127,7 @@ func (n *NIC) Port() verbs.PortAttr {
 	return a
 }
 
-// gid returns entry i of the GID table if packets may carry it.
+// gid returns the address of GID index i if it is a RoCEv2 GID.
 func (n *NIC) gid(i uint8) (netip.Addr, bool) {
 	if int(i) >= len(n.cfg.GIDs) || n.cfg.GIDs[i].Type != verbs.GIDTypeRoCEv2 {
 		return netip.Addr{}, false
@@ -146,5 +145,5 @@ func (n *NIC) owns(addr netip.Addr) bool {
 	return false
 }
 
-// QPs are the NIC's queue pairs, in the order of their numbers.
+// QPs iterates over the NIC's QPs in the order of their numbers.
 func (n *NIC) QPs() iter.Seq[*QP] { return n.qps.All() }

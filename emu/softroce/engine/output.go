@@ -7,14 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// turn is how many packets one QP may send before the next has its turn. A
-// link joins packets of one flow into larger units, so it is not small.
-const turn = 64
+// burst is the number of packets that a QP may send before the next QP. It is large
+// because links merge packets of one flow (GSO).
+const burst = 64
 
-// Output fills ds with datagrams that are ready to leave and reports how many.
-// Payload buffers are reused: give each the capacity of a full packet, or the
-// first that of all, which then lie one behind the other. A driver calls Output
-// as long as it fills ds, but may stop earlier when its link is full.
+// Output fills ds with datagrams to send and returns their number. Payload buffers
+// are reused: each must have the capacity of a full packet, or the first must hold
+// all packets one after the other. A driver calls Output until it returns less than
+// len(ds) or the link is full.
 func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	filled := n.outputMADs(ds)
 	for filled < len(ds) {
@@ -22,11 +22,11 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		if q == nil {
 			break
 		}
-		quota := turn
+		quota := burst
 		for quota > 0 && filled < len(ds) && q.emit(now, &ds[filled]) {
 			quota--
 			if n.gidsChanged && !n.owns(ds[filled].Src.Addr()) {
-				continue // its address is gone: lost
+				continue // source address was removed: drop
 			}
 			filled++
 			shareBuffer(ds, filled)
@@ -38,7 +38,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		q.rearm()
 	}
 	if n.dead || n.portDown {
-		return 0 // as lost as on a cable that is not plugged in
+		return 0 // packets are lost while the port is down
 	}
 	for i := range filled {
 		n.Count.SentBytes += uint64(len(ds[i].Payload))
@@ -47,9 +47,9 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	return filled
 }
 
-// layBehind gives ds[i] the rest of the first one's buffer, if that is for all of
-// them. Where it does not reach, ds[i] must find one elsewhere: what it has lies
-// somewhere in the first's too, since the last time.
+// shareBuffer gives ds[i] the space after ds[i-1] if the buffer of ds[0] is meant
+// for all datagrams. If too little is left, ds[i].Payload becomes nil and a new
+// buffer is allocated.
 func shareBuffer(ds []link.Datagram, i int) {
 	if i == len(ds) || cap(ds[0].Payload) < 2*wire.MaxPacketLen {
 		return
@@ -60,9 +60,9 @@ func shareBuffer(ds []link.Datagram, i int) {
 	}
 }
 
-// emit builds the QP's next packet, if it has one: congestion news before
-// answers, answers before requests. But one request may overtake an ACK: where a
-// message answers a message, the other side waits for the message.
+// emit builds the next packet of the QP and reports whether there was one. CNPs
+// come first, then responses, then requests; but one request may precede an ACK,
+// because an application often answers a message at once.
 func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.cnpDue {
 		q.cnpDue = false
@@ -90,9 +90,8 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	}
 }
 
-// interleaveRequest lets a request leave between the packets of a long answer: a READ of the
-// peer's must not keep ours from beginning, or two who read from each other would do so
-// one after the other.
+// interleaveRequest sends requests alternately with READ responses, so that two
+// peers can READ from each other at the same time.
 func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if !r.reading || r.pending || !sends(q.typ) {
@@ -102,7 +101,7 @@ func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 	return r.requestTurn && q.nextRequest(now, d)
 }
 
-// sendRequestBeforeAck lets one request leave ahead of a pending ACK.
+// sendRequestBeforeAck sends one request ahead of a pending ACK.
 func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if !r.pending || !r.answer.ack || r.requestSentFirst || r.reading || !sends(q.typ) {
@@ -116,7 +115,7 @@ func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	return true
 }
 
-// header fills in what all packets of the QP have in common.
+// header sets the BTH fields that all packets of the QP share.
 func (q *QP) header(op wire.Operation, psn wire.PSN) *wire.Packet {
 	p := &q.nic.scratch
 	p.BTH = wire.BTH{
@@ -126,14 +125,14 @@ func (q *QP) header(op wire.Operation, psn wire.PSN) *wire.Packet {
 	return p
 }
 
-// begin writes the headers of p into d and returns the space for n bytes of
-// payload behind them. The caller fills it and calls seal.
+// writeHeaders writes the headers of p to d and returns the space for n bytes of
+// payload. The caller fills it and calls seal.
 func writeHeaders(d *link.Datagram, pa *path, p *wire.Packet, n int) []byte {
 	pad := wire.PadLen(n)
 	p.BTH.PadCount = uint8(pad)
 	d.Src, d.Dst = pa.src, pa.dst
 	d.TClass, d.HopLimit, d.FlowLabel = pa.tclass, pa.hopLimit, pa.flowLabel
-	d.IPID, d.Variants = link.IPIDUnknown, link.NoChecksum // the ICRC does for it
+	d.IPID, d.Variants = link.IPIDUnknown, link.NoChecksum // the ICRC protects the packet
 	b := p.AppendHeaders(d.Payload[:0])
 	head := len(b)
 	total := head + n + pad + wire.ICRCLen
@@ -148,8 +147,8 @@ func writeHeaders(d *link.Datagram, pa *path, p *wire.Packet, n int) []byte {
 	return b[head : head+n]
 }
 
-// seal completes d with its ICRC. Over IPv4 it counts on identification 0: what
-// an unconnected socket sends with fragmentation forbidden.
+// seal appends the ICRC. It assumes IPv4 identification 0, which Linux uses for
+// packets with DF from unconnected sockets.
 func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
 	if n.cfg.ICRC == ICRCOffloaded {
 		return

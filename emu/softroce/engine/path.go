@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// path is an address vector resolved: what every packet along it carries.
+// path is a resolved address vector: the addresses and IP header fields of its
+// packets.
 type path struct {
 	src, dst  netip.AddrPort
 	tclass    uint8
@@ -20,8 +21,8 @@ type path struct {
 
 const defaultHopLimit = 64
 
-// resolve turns an address vector into a path. localQPN and remoteQPN choose
-// the UDP source port where the vector has no flow label.
+// resolve resolves an address vector. If it has no flow label, localQPN and
+// remoteQPN select the UDP source port.
 func (n *NIC) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
 	src, ok := n.gid(av.GRH.SGIDIndex)
 	if !ok {
@@ -46,11 +47,11 @@ func (n *NIC) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error
 	return p, nil
 }
 
-// tclass keeps the DSCP of a traffic class. The ECN bits are the transport's: ECT(0).
+// tclass keeps the DSCP of a traffic class and sets the ECN bits to ECT(0).
 func tclass(tc uint8) uint8 { return tc&^link.ECN | link.ECT0 }
 
-// sourcePort spreads flows over UDP source ports the way Linux does, so that a
-// capture of ours and one of a kernel's look alike.
+// sourcePort selects the UDP source port as Linux does
+// (rdma_flow_label_to_udp_sport).
 func sourcePort(flowLabel, localQPN, remoteQPN uint32) uint16 {
 	fl := flowLabel & 0xfffff
 	if fl == 0 {
@@ -62,8 +63,8 @@ func sourcePort(flowLabel, localQPN, remoteQPN uint32) uint16 {
 	return uint16(0xc000 | (fl&0x3fff ^ fl>>14))
 }
 
-// datagramPort is the source port of a datagram QP without a flow label: a
-// multiplicative hash, as Linux has it.
+// datagramPort selects the source port of a UD QP without a flow label: a
+// multiplicative hash, as in rxe.
 func datagramPort(qpn uint32) uint16 {
 	return uint16(0xc000 + (qpn*0x61c88647)>>18)
 }

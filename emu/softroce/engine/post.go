@@ -6,14 +6,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Refs are the engine's own objects behind the handles of a work request.
+// Refs are the engine objects that a work request refers to by handle.
 type Refs struct {
 	AH     *AH
 	Window *nic.Window
 	Region *nic.Region
 }
 
-// PostSend queues one send work request. It copies what it needs of wr.
+// PostSend posts one send work request. It keeps no reference to wr.
 func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	if err := q.checkSend(wr, &refs); err != nil {
 		return err
@@ -27,10 +27,10 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	}
 	w := q.enqueueSend(wr, &refs)
 	switch {
-	case failed: // it is the only one: those before it were flushed
+	case failed: // all earlier requests were flushed already
 		q.completeSend(w, verbs.WCWRFlushErr)
 		q.req.cur = q.sq.tail
-	case !q.supportsOp(wr.Opcode): // Defects.WrongOpKillsQP let it pass
+	case !q.supportsOp(wr.Opcode): // accepted because of Defects.WrongOpKillsQP
 		status := verbs.WCLocQPOpErr
 		if q.nic.defects.LocalErrFlushesAll {
 			status = verbs.WCWRFlushErr
@@ -43,7 +43,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	return nil
 }
 
-// rejectBeforeRTS refuses a request on a QP that cannot send yet. Nothing of it stays.
+// rejectBeforeRTS returns the error for a send posted before RTS.
 func (q *QP) rejectBeforeRTS(wr *verbs.SendWR, refs *Refs) error {
 	if q.nic.defects.RefusedWRStays && !q.sq.full() {
 		q.enqueueSend(wr, refs)
@@ -64,7 +64,7 @@ func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	return w
 }
 
-// checkSend refuses what can be seen to be wrong at once.
+// checkSend validates a send work request.
 func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("post_send", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -99,19 +99,19 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	case q.typ == verbs.QPTypeUD && refs.AH == nil:
 		return invalid("datagram without an address handle")
 	case q.typ == verbs.QPTypeUD && refs.AH.gone:
-		return invalid("address handle is gone")
+		return invalid("address handle was destroyed")
 	case q.typ == verbs.QPTypeUD && refs.AH.pd != q.pd:
 		return invalid("address handle belongs to another protection domain")
 	}
 	return nil
 }
 
-// supportsOp reports whether the QP has an operation.
+// supportsOp reports whether the QP type supports an operation.
 func (q *QP) supportsOp(op verbs.WROpcode) bool {
 	return opcodeAllowed(q.typ, op)
 }
 
-// opcodeAllowed says which operations a QP type has.
+// opcodeAllowed reports whether a QP type supports an operation.
 func opcodeAllowed(t verbs.QPType, op verbs.WROpcode) bool {
 	switch op {
 	case verbs.OpSend, verbs.OpSendImm:
@@ -124,7 +124,7 @@ func opcodeAllowed(t verbs.QPType, op verbs.WROpcode) bool {
 	return false
 }
 
-// PostRecv queues one receive work request.
+// PostRecv posts one receive work request.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if q.srq != nil || !receives(q.typ) || q.typ == verbs.QPTypeXRCRecv {
 		return nic.OpError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)
@@ -142,8 +142,8 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	return q.rq.Post(wr)
 }
 
-// completeSend retires the oldest send work request. Success is reported only
-// if it was asked for, failure always.
+// completeSend removes the oldest send work request and completes it. Unsignaled
+// requests complete only in error.
 func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	q.sq.head++
 	q.nic.Count.Sends++

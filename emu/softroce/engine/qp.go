@@ -15,7 +15,8 @@ import (
 // maxMessage is the longest message a request may carry.
 const maxMessage = 1 << 31
 
-// QP is a queue pair. Its three roles are in files of their own.
+// QP is a queue pair. Requester, responder and completer are in files with these
+// names.
 type QP struct {
 	nic  *NIC
 	num  uint32
@@ -29,7 +30,7 @@ type QP struct {
 	signalAll      bool
 
 	state verbs.QPState
-	attr  verbs.QPAttr // as last set, the state apart
+	attr  verbs.QPAttr // as last set, without the state
 	path  path
 	alt   path
 	mtu   int32
@@ -43,21 +44,21 @@ type QP struct {
 	limiter  dcqcn.Limiter
 	notifier dcqcn.Notifier
 	cnpDue   bool
-	cnpPKey  uint16 // of the packet that the CNP answers
+	cnpPKey  uint16 // P_Key of the packet that caused the CNP
 
-	drainNotify    bool // SQ_DRAINED is wanted when draining ends
+	drainNotify    bool // raise SQ_DRAINED when draining ends
 	migErrReported bool // PATH_MIG_ERR was reported
 	groups         int  // multicast attachments
-	opens          int  // further handles to an XRC target
+	opens          int  // additional handles of an XRC target QP
 
 	queued bool // in NIC.active
 	timer  queue.Timer[QP]
 
-	// Owner is the driver's to use.
+	// Owner is for use by the driver.
 	Owner any
 }
 
-// QPConfig asks for a queue pair.
+// QPConfig has the attributes of a new QP.
 type QPConfig struct {
 	Type           verbs.QPType
 	PD             nic.PD
@@ -68,11 +69,11 @@ type QPConfig struct {
 	SignalAll      bool
 }
 
-// sends and receives say which halves a QP type has.
+// sends and receives report whether a QP type has a requester and a responder.
 func sends(t verbs.QPType) bool    { return t != verbs.QPTypeXRCRecv }
 func receives(t verbs.QPType) bool { return t != verbs.QPTypeXRCSend }
 
-// CreateQP makes a queue pair in RESET.
+// CreateQP creates a QP in RESET.
 func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	if err := n.checkQP(&c); err != nil {
 		return nil, err
@@ -144,13 +145,14 @@ func (n *NIC) checkQP(c *QPConfig) error {
 	return n.CheckCaps(&c.Caps)
 }
 
-// DestroyQP removes a QP at once: nothing completes, nothing is sent any more.
+// DestroyQP destroys a QP. Its work requests do not complete and it sends no more
+// packets.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.num) != q {
-		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
+		return nic.OpError("destroy_qp", q.name(), "%w: destroyed already", verbs.ErrInvalid)
 	}
 	if q.opens > 0 {
-		q.opens-- // the target lives on for its other holders
+		q.opens-- // other handles are still open
 		return nil
 	}
 	if q.groups > 0 {
@@ -176,12 +178,11 @@ func (n *NIC) DestroyQP(q *QP) error {
 	n.qps.Remove(q.num)
 	n.timers.Stop(&q.timer)
 	q.resp.dropPending()
-	q.reset() // it may still stand in line to send, and must find nothing
+	q.reset() // it may still be in NIC.active
 	return nil
 }
 
-// OpenQP returns the XRC target of the given number and domain for one more
-// holder.
+// OpenQP opens a further handle to an XRC target QP.
 func (n *NIC) OpenQP(x *nic.XRCD, qpn uint32) (*QP, error) {
 	q := n.qps.At(qpn)
 	if q == nil || q.typ != verbs.QPTypeXRCRecv || q.xrcd != x {
@@ -191,32 +192,30 @@ func (n *NIC) OpenQP(x *nic.XRCD, qpn uint32) (*QP, error) {
 	return q, nil
 }
 
-// Num is the QP's number.
+// Num returns the QP number.
 func (q *QP) Num() uint32 { return q.num }
 
-// Type is the QP's type.
+// Type returns the QP type.
 func (q *QP) Type() verbs.QPType { return q.typ }
 
-// State is the QP's state.
+// State returns the QP state.
 func (q *QP) State() verbs.QPState { return q.state }
 
-// RateBps is the rate that congestion control holds the QP to at present; the
-// line rate if it holds it to none.
+// RateBps returns the rate limit set by congestion control, or the line rate.
 func (q *QP) RateBps() uint64 { return q.limiter.RateBps(&q.nic.cfg.Congestion) }
 
 func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
 
-// Ends are the addresses that the QP's path leads from and to; not valid if it
-// has none.
+// Ends returns the addresses of the QP's path; they are invalid if it has none.
 func (q *QP) Ends() (own, peer netip.Addr) { return q.path.src.Addr(), q.path.dst.Addr() }
 
-// Expected is the PSN of the next request.
+// Expected returns the PSN of the next request to execute.
 func (q *QP) Expected() wire.PSN { return q.resp.expected }
 
-// HasReceive reports whether a message for the QP would find a receive.
+// HasReceive reports whether a receive is available for the next message.
 func (q *QP) HasReceive() bool { return receives(q.typ) && q.receiveReady() }
 
-// Transport is the opcode space of the QP's packets.
+// Transport returns the transport of the QP's opcodes.
 func (q *QP) Transport() wire.Transport { return q.transport() }
 
 func (q *QP) transport() wire.Transport {
@@ -234,7 +233,7 @@ func (q *QP) transport() wire.Transport {
 
 func (q *QP) reliable() bool { return q.typ != verbs.QPTypeUC && q.typ != verbs.QPTypeUD }
 
-// reset returns the QP to the state it was made in.
+// reset restores the state after CreateQP.
 func (q *QP) reset() {
 	q.state = verbs.QPStateReset
 	q.attr = verbs.QPAttr{}
@@ -255,10 +254,10 @@ func (q *QP) reset() {
 	q.pkey = q.nic.cfg.PKeys[0]
 }
 
-// wake lets the QP send what it can.
+// wake queues the QP for sending.
 func (q *QP) wake() { q.nic.active.push(q) }
 
-// deadline is when the QP wants to be ticked.
+// deadline returns the earliest deadline of the QP.
 func (q *QP) deadline() mono.Time {
 	at := min(q.req.timer, q.req.rnrUntil)
 	if q.limiter.Active() {
@@ -270,10 +269,10 @@ func (q *QP) deadline() mono.Time {
 	return at
 }
 
-// rearm tells the NIC's heap about the QP's deadline.
+// rearm updates the QP's entry in the NIC's timer heap.
 func (q *QP) rearm() { q.nic.timers.set(q, q.deadline()) }
 
-// tick handles the QP's own deadlines.
+// tick handles expired deadlines of the QP.
 func (q *QP) tick(now mono.Time) {
 	if q.limiter.Active() {
 		q.limiter.HandleTimer(now, &q.nic.cfg.Congestion)
@@ -290,8 +289,7 @@ func (q *QP) tick(now mono.Time) {
 	}
 }
 
-// fail puts the QP into the error state and flushes its queues, send first,
-// each in order.
+// fail moves the QP to ERR and flushes the send queue, then the receive queue.
 func (q *QP) fail() {
 	if q.state == verbs.QPStateErr {
 		return
@@ -305,7 +303,7 @@ func (q *QP) fail() {
 	}
 }
 
-// flushSends completes every send work request as flushed.
+// flushSends completes all send work requests with WR_FLUSH_ERR.
 func (q *QP) flushSends() {
 	for !q.sq.empty() {
 		q.completeSend(q.sq.at(q.sq.head), verbs.WCWRFlushErr)
@@ -314,8 +312,8 @@ func (q *QP) flushSends() {
 	q.req.pkt = 0
 }
 
-// flushRecvs completes the receive under way and all that wait as flushed. The
-// receives of an SRQ belong to its other QPs too and stay.
+// flushRecvs completes the claimed receive and all posted receives with
+// WR_FLUSH_ERR. Receives of an SRQ stay for its other QPs.
 func (q *QP) flushRecvs() {
 	if h := &q.resp.recv; h.active {
 		h.active = false
@@ -328,8 +326,7 @@ func (q *QP) flushRecvs() {
 	}
 }
 
-// pushRecv adds a completion to the receive CQ. A full CQ fails the QP; there
-// is nobody left to tell then but the CQ's own event.
+// pushRecv adds a completion to the receive CQ. A full CQ fails the QP.
 func (q *QP) pushRecv(wc *verbs.WC) bool {
 	wc.QPN = verbs.QPN(q.num)
 	cq := q.recvCQ

@@ -6,24 +6,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// wqeState is how far a send work request has got.
+// wqeState is the progress of a send work request.
 type wqeState uint8
 
 const (
 	wqePosted wqeState = iota
-	wqeSent            // PSNs are assigned, at least one packet has left
-	wqeDone            // waits only for its turn to complete
-	wqeFailed          // fails when its turn comes; nothing behind it is sent
+	wqeSent            // PSNs are assigned; at least one packet was sent
+	wqeDone            // completes after all earlier requests
+	wqeFailed          // completes in error after all earlier requests; later ones are not sent
 )
 
-// sendWQE is a send work request on its way.
+// sendWQE is a send work request in the send queue.
 type sendWQE struct {
 	nic.Work
 	roceFields
 	sendProgress
 }
 
-// roceFields is what a request says that only RoCE has.
+// roceFields are the parts of a send work request that only RoCE has.
 type roceFields struct {
 	flush verbs.Flush
 	srqn  uint32 // XRC
@@ -32,20 +32,20 @@ type roceFields struct {
 	qkey  uint32
 }
 
-// transit is how far a request has got.
+// sendProgress is the state of a request on the wire.
 type sendProgress struct {
 	state       wqeState
 	status      verbs.WCStatus
 	first, last wire.PSN
 	packets     int32
-	answered    int32 // READ and the like: response packets received, in order
-	restart     int32 // READ: which packet the last repetition began at, from 1; 0: none
-	resumed     bool  // READ: was asked for again from the middle on
+	answered    int32 // READ-like requests: response packets received in order
+	restart     int32 // READ: first packet of the last retransmission, counted from 1; 0: none
+	resumed     bool  // READ: was retransmitted from the middle
 	ssn         wire.MSN
 }
 
-// readLike reports whether the request is answered by more than an ACK and so
-// takes one of the peer's responder resources.
+// readLike reports whether the request needs a response other than an ACK, and
+// therefore a responder resource of the peer.
 func (w *sendWQE) readLike() bool {
 	switch w.Op {
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpFlush, verbs.OpAtomicWrite:
@@ -54,10 +54,10 @@ func (w *sendWQE) readLike() bool {
 	return false
 }
 
-// local reports whether the request never reaches the wire.
+// local reports whether the request sends no packets.
 func (w *sendWQE) local() bool { return w.Op == verbs.OpLocalInv || w.Op == verbs.OpBindMW }
 
-// consumesReceive reports whether the peer needs a receive for the request.
+// consumesReceive reports whether the request consumes a receive of the peer.
 func (w *sendWQE) consumesReceive() bool {
 	switch w.Op {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpRDMAWriteImm:
@@ -66,13 +66,14 @@ func (w *sendWQE) consumesReceive() bool {
 	return false
 }
 
-// sendQueue is a ring of send work requests. Indices only grow; at maps them.
+// sendQueue is a ring of send work requests. Indices only increase; at returns the
+// entry of an index.
 type sendQueue struct {
 	ring  []sendWQE
 	slots nic.Slots
 	depth uint32
-	head  uint32 // oldest not yet completed
-	tail  uint32 // next free
+	head  uint32 // oldest request not yet completed
+	tail  uint32 // next free slot
 }
 
 func newSendQueue(c *verbs.QPCaps) sendQueue {

@@ -6,26 +6,26 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// replay is a READ, an atomic or their like: what was asked, so that it can be
-// answered again, and how much of the answer has left.
+// replay is an executed READ, atomic, FLUSH or ATOMIC WRITE, kept to repeat its
+// response, and the state of the response being sent.
 type replay struct {
 	op          wire.Operation
 	first, last wire.PSN
 	va          uint64
 	rkey        uint32
 	length      uint32
-	original    uint64 // an atomic's result, never computed twice
+	original    uint64 // result of an atomic, repeated for duplicates
 	msn         wire.MSN
-	pd          nic.PD // that the key belongs to
+	pd          nic.PD // protection domain in which rkey is checked
 
-	// The answer under way covers [from, to]; next is its next packet. A retry
-	// may ask for less than the original.
+	// The response being sent has the PSNs [from, to]; next is the next one. A
+	// duplicate READ may request less than the original.
 	from, next, to wire.PSN
-	end            uint32 // offset behind the last byte of it
+	end            uint32 // offset of the end of the response in the READ
 	unsent         bool
-	delivered      bool // an answer has left to its end
+	delivered      bool // a response was sent completely
 	refused        bool // a duplicate READ arrived after its key had become invalid
-	continued      bool // Defects.SubReadContinues: answered as the rest of a longer READ
+	continued      bool // Defects.SubReadContinues: respond with MIDDLE and LAST
 	saved          savedBytes
 }
 
@@ -47,10 +47,10 @@ type replayRing struct {
 
 func (r *replayRing) at(i int) *replay { return &r.ring[(r.head+i)%len(r.ring)] }
 
-// add makes room for a new entry at the cost of the oldest, unless that was
-// never answered: then the peer has exceeded what it was granted. A second
-// answer that is still to leave is no obstacle. Who has room for a new request
-// has had the first, and a late duplicate asks for nothing.
+// add returns a new entry and overwrites the oldest if the ring is full. It returns
+// nil if the oldest was never answered: the peer has exceeded max_dest_rd_atomic.
+// An unsent repetition does not count, because a peer that sends a new request has
+// received the first response.
 func (r *replayRing) add(evenUnanswered bool) *replay {
 	if len(r.ring) == 0 {
 		return nil
@@ -69,8 +69,8 @@ func (r *replayRing) add(evenUnanswered bool) *replay {
 	return e
 }
 
-// find returns the entry that psn belongs to, or nil. Newer ones come first: a
-// QP that seldom reads may hold one of the same PSN, a whole round older.
+// find returns the newest entry that psn belongs to, or nil. An old entry may have
+// the same PSN after a wrap.
 func (r *replayRing) find(psn wire.PSN) *replay {
 	for i := r.count - 1; i >= 0; i-- {
 		if e := r.at(i); psn.Sub(e.first) >= 0 && psn.Sub(e.last) <= 0 {
@@ -80,8 +80,8 @@ func (r *replayRing) find(psn wire.PSN) *replay {
 	return nil
 }
 
-// due returns the entry to answer next, in PSN order, or nil. With newFirst, as
-// Defects.DupReadWaits has it, what was answered before waits for the rest.
+// due returns the entry whose response is sent next, in PSN order, or nil. With
+// newFirst (Defects.DupReadWaits) repeated responses are sent last.
 func (r *replayRing) due(newFirst bool) *replay {
 	var found *replay
 	for i := min(r.idle, r.count); i < r.count; i++ {
@@ -102,7 +102,7 @@ func (r *replayRing) due(newFirst bool) *replay {
 	return found
 }
 
-// stirs notes that an entry has something to send again, or for the first time.
+// markUnsent makes due consider an entry that has a response to send.
 func (r *replayRing) markUnsent(e *replay) {
 	for i := r.count - 1; i >= 0; i-- {
 		if r.at(i) == e {
@@ -112,7 +112,7 @@ func (r *replayRing) markUnsent(e *replay) {
 	}
 }
 
-// resize changes the number of entries and keeps the newest.
+// resize changes the number of entries and keeps the newest ones.
 func (r *responder) resize(n int) {
 	old := r.replays
 	r.replays = replayRing{ring: make([]replay, n)}
@@ -121,7 +121,7 @@ func (r *responder) resize(n int) {
 	}
 }
 
-// forget drops everything that is still to be answered.
+// dropPending drops all unsent responses.
 func (r *responder) dropPending() {
 	r.pending, r.reading, r.hold.covers = false, false, 0
 	for i := range r.replays.count {
@@ -129,7 +129,7 @@ func (r *responder) dropPending() {
 	}
 }
 
-// executeRead takes a request that is answered with more than an ACK.
+// executeRead executes a READ, atomic, FLUSH or ATOMIC WRITE.
 func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	e, v := q.admitRead(p, c)
 	if v != accepted {
@@ -145,7 +145,7 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 		packets = packetCount(e.length, q.mtu)
 	case c.Has(wire.Atomic):
 		if v := q.runAtomic(p, e); v != accepted {
-			r.replays.count-- // never happened
+			r.replays.count-- // not executed
 			return v
 		}
 	case c.Has(wire.AtomicWrite):
@@ -158,7 +158,7 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	e.pd = q.accessPD()
 	r.expected = r.expected.Add(packets)
 	if !c.Has(wire.Read) {
-		r.ackPSN = e.last // unlike a READ's, an ACK may name it
+		r.ackPSN = e.last // an ACK may carry this PSN, unlike that of a READ
 	}
 	q.countMessage()
 	e.msn = r.msn
@@ -166,8 +166,8 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	return accepted
 }
 
-// admitRead checks rights, range and the responder resources agreed on, and
-// returns the entry to fill.
+// admitRead checks access flags, memory range and responder resources, and returns
+// a new replay entry.
 func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	need, va, rkey, n := verbs.AccessRemoteRead, p.RETH.VA, p.RETH.RKey, uint64(p.RETH.DMALen)
 	switch {
@@ -203,7 +203,8 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	return e, accepted
 }
 
-// flushAccess is the access a FLUSH needs; 0 if it asks for nothing known.
+// flushAccess returns the access that a FLUSH needs, or 0 if its placement type is
+// unknown.
 func flushAccess(f wire.FETH) verbs.Access {
 	var need verbs.Access
 	if f.Placement&wire.Placement(verbs.FlushGlobal) != 0 {
@@ -215,7 +216,7 @@ func flushAccess(f wire.FETH) verbs.Access {
 	return need
 }
 
-// replayFrom schedules the answer to e from psn on, n bytes of it.
+// replayFrom schedules n bytes of the response to e, starting at psn.
 func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 	off := uint32(psn.Sub(e.first)) * uint32(q.mtu)
 	e.from, e.next = psn, psn
@@ -227,8 +228,8 @@ func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 	q.wake()
 }
 
-// duplicate answers a request that was executed before. SENDs and WRITEs are
-// acknowledged again; a READ is read again; an atomic's result is repeated.
+// duplicate handles a request that was executed before. It acknowledges a SEND or
+// WRITE again, reads again for a READ, and repeats the result of an atomic.
 func (q *QP) duplicate(p *wire.Packet) {
 	r := &q.resp
 	psn := p.BTH.PSN
@@ -261,37 +262,36 @@ func (q *QP) duplicate(p *wire.Packet) {
 	}
 }
 
-// matchesReplay reports whether a duplicate asks for what e holds. A READ may ask for
-// less than the original, from a later packet on, never for more or other
-// memory. Of anything else only the PSN counts, since nothing is executed.
+// matchesReplay reports whether a duplicate matches e. A duplicate READ may start
+// at a later packet and be shorter, but must stay within the original range. For
+// other requests the PSN is sufficient, since they are not executed again.
 func (q *QP) matchesReplay(p *wire.Packet, e *replay, read bool) bool {
 	if !read {
-		return e.op != wire.OpReadRequest // which alone has more than one PSN
+		return e.op != wire.OpReadRequest
 	}
 	off := uint32(p.BTH.PSN.Sub(e.first)) * uint32(q.mtu)
 	return e.op == wire.OpReadRequest && p.RETH.RKey == e.rkey &&
 		p.RETH.VA == e.va+uint64(off) && p.RETH.DMALen <= e.length-off
 }
 
-// applySubReadDefect does to a repeated READ what defects ask for.
+// applySubReadDefect implements Defects.SubReadContinues for a duplicate READ.
 func (q *QP) applySubReadDefect(p *wire.Packet, e *replay) {
 	if q.nic.defects.SubReadContinues && p.BTH.PSN != e.first {
-		// What came before is forgotten.
+		// Earlier packets can no longer be repeated.
 		e.va, e.length, e.first = p.RETH.VA, p.RETH.DMALen, p.BTH.PSN
 		e.continued = true
 	}
 }
 
-// finish ends the answer under way.
+// finish ends the response being sent.
 func (e *replay) finish() { e.unsent, e.saved = false, savedBytes{} }
 
-// maxSaved is how many bytes a QP saves for READ responses. A SEND that invalidates a
-// key while more are to be sent is refused by an RNR NAK: the peer sends it again.
+// maxSaved limits the bytes that a QP saves for READ responses. A SEND with
+// invalidate that would exceed it gets an RNR NAK.
 const maxSaved = 512 << 10
 
-// saveReads copies the bytes that unsent READ responses need of the memory that rkey
-// names, before a SEND invalidates rkey. READs that arrived before the SEND are
-// answered with them, and memory is not read once its key is invalid.
+// saveReads copies the memory that unsent READ responses need before a SEND
+// invalidates rkey. Memory must not be read after its key is invalidated.
 func (q *QP) saveReads(rkey uint32) {
 	for i := range q.resp.replays.count {
 		e := q.resp.replays.at(i)
@@ -306,7 +306,7 @@ func (q *QP) saveReads(rkey uint32) {
 	}
 }
 
-// canSave reports whether saveReads keeps to maxSaved.
+// canSave reports whether saveReads stays within maxSaved.
 func (q *QP) canSave(rkey uint32) bool {
 	total := uint64(0)
 	for i := range q.resp.replays.count {
@@ -319,16 +319,16 @@ func (q *QP) canSave(rkey uint32) bool {
 	return total <= maxSaved
 }
 
-// readsBy reports whether e is a READ whose answer still needs memory by that key.
+// readsBy reports whether the unsent response to a READ needs memory of rkey.
 func (e *replay) readsBy(rkey uint32) bool {
 	return e.unsent && e.op == wire.OpReadRequest && e.rkey == rkey && !e.refused && !e.saved.valid
 }
 
-// offset is that of the next response packet in the READ.
+// offset returns the offset of the next response packet in the READ.
 func (e *replay) offset(mtu int32) uint32 { return uint32(e.next.Sub(e.first)) * uint32(mtu) }
 
-// readMemory fills b with what e asked for from offset off on. It reports false if
-// the memory may not be read, or no longer.
+// readMemory fills b with the data of e from offset off. It reports false if the
+// memory is not readable.
 func (q *QP) readMemory(e *replay, off uint32, b []byte) bool {
 	switch {
 	case e.refused:
@@ -344,7 +344,8 @@ func (q *QP) readMemory(e *replay, off uint32, b []byte) bool {
 	return len(b) == 0 || mem.ReadAt(b, at) == nil
 }
 
-// remoteMemoryFor resolves the key of a replayed READ in the domain it came for.
+// remoteMemoryFor resolves the R_Key of e in the protection domain of the original
+// request.
 func (q *QP) remoteMemoryFor(e *replay, va, n uint64) (nic.Memory, uint64, error) {
 	return q.remoteMemoryIn(e.pd, e.rkey, va, n, verbs.AccessRemoteRead)
 }

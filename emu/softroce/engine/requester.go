@@ -7,46 +7,45 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// requester is the sending half of a connected QP. PSNs in [una, max) were sent
-// and wait for an answer; next is the one to send now. It equals max except
-// while packets are sent again.
+// requester is the sending side of a connected QP. PSNs in [una, max) are
+// unacknowledged. next is the PSN to send now; it equals max except during
+// retransmission.
 type requester struct {
 	una, next, max wire.PSN
-	cur            uint32 // ring index of the request being sent
+	cur            uint32 // index of the request being sent
 	pkt            int32  // its next packet
-	reads          int    // READ-like requests before cur that wait for answers
+	reads          int    // READ-like requests before cur without a complete response
 	ssn            wire.MSN
 
-	limited bool     // the peer counts credits
-	lsn     wire.MSN // last request that its credits cover
+	limited bool     // the peer advertises a credit count
+	lsn     wire.MSN // limit sequence number: last request covered by credits
 
 	retries    uint8
 	rnrRetries uint8
-	timer      mono.Time // resend deadline
-	rnrUntil   mono.Time // not before; mono.Never when no RNR wait is on
+	timer      mono.Time // transport timer (ACK timeout)
+	rnrUntil   mono.Time // end of the RNR wait, or mono.Never
 
-	nakSeen bool // a NAK for nakPSN was acted on and nothing has moved since
+	nakSeen bool // retransmitted because of a NAK for nakPSN; no progress since
 	nakPSN  wire.PSN
-	nakEnd  wire.PSN // what had been sent by then, for Defects.IgnoreSecondNAK
+	nakEnd  wire.PSN // max at that time, for Defects.IgnoreSecondNAK
 
 	sinceAckReq int32
-	paced       bool // held back by congestion control
-	stalled     bool // Defects.ShortReadHangs or LocalErrIsQPOp has struck
-	plainAck    bool // an ACK that Defects.AckCompletesRead takes for an answer is being looked at
+	paced       bool // waits for congestion control
+	stalled     bool // Defects.ShortReadHangs or LocalErrIsQPOp stopped the send queue
+	plainAck    bool // Defects.AckCompletesRead: the current ACK may complete a READ
 }
 
-// halfPSNSpace is how many PSNs may be open at a time: with more, a peer could not
-// tell old from new. One READ can use them all.
+// halfPSNSpace is the maximum number of unacknowledged PSNs. With more, the peer
+// could not tell duplicates from new packets.
 const halfPSNSpace = 1 << 23
 
 func (r *requester) outstanding() bool { return r.una != r.max }
 
-// sinceUna is the distance from the oldest unanswered PSN to psn. It is exact for
-// una..max, also where these are half of the space apart and PSN.Sub cannot
-// tell before from after; what lies before una is more than halfPSNSpace away.
+// sinceUna returns the distance from una to psn modulo 2^24. Unlike PSN.Sub, it is
+// exact for the full range una..max.
 func (r *requester) sinceUna(psn wire.PSN) int32 { return int32((psn - r.una) & wire.PSNMask) }
 
-// nextRequest builds the next request packet, or reports that none may leave now.
+// nextRequest builds the next request packet and reports whether one could be sent.
 func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateSQD || r.rnrUntil != mono.Never || r.stalled {
@@ -57,7 +56,7 @@ func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 		switch w.state {
 		case wqeFailed:
 			return false
-		case wqeDone: // a local operation among requests that are resent
+		case wqeDone: // a completed local operation between retransmitted requests
 			r.cur++
 			r.pkt = 0
 			continue
@@ -84,8 +83,8 @@ func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 	return false
 }
 
-// mayStart holds a new request back while its fence, the peer's responder
-// resources or the PSN space say so.
+// mayStart reports whether a new request may start: its fence, the peer's responder
+// resources and the PSN space allow it.
 func (q *QP) mayStart(w *sendWQE) bool {
 	r := &q.req
 	if w.Flags&verbs.SendFence != 0 && r.reads > 0 {
@@ -93,7 +92,7 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	}
 	switch {
 	case w.Op == verbs.OpLocalInv:
-		return r.cur == q.sq.head // after everything before it
+		return r.cur == q.sq.head // after all earlier requests completed
 	case !w.readLike():
 		return true
 	case q.attr.MaxRdAtomic == 0:
@@ -102,14 +101,14 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	case r.reads >= int(q.attr.MaxRdAtomic):
 		return false
 	case !q.resultWritable(w):
-		q.failRequest(w, verbs.WCLocProtErr) // what a completer notices keeps its cause, whatever the Defects
+		q.failRequest(w, verbs.WCLocProtErr) // not localError: defects do not change this status
 		return false
 	}
-	// A READ takes as many PSNs as it has answers.
+	// A READ uses one PSN per response packet.
 	return r.sinceUna(r.next)+q.packets(w) <= halfPSNSpace
 }
 
-// mayContinue holds any packet back while window, credits or rate say so.
+// mayContinue reports whether window, credits and rate limit allow another packet.
 func (q *QP) mayContinue(now mono.Time, w *sendWQE) bool {
 	r := &q.req
 	if q.reliable() {
@@ -117,13 +116,13 @@ func (q *QP) mayContinue(now mono.Time, w *sendWQE) bool {
 			return false
 		}
 		if w.consumesReceive() && q.beyondCredits(w) && r.next != r.una {
-			return false // one packet at a time, as a probe
+			return false // without credits, send one packet at a time
 		}
 	}
 	return !q.rateLimited(now)
 }
 
-// beyondCredits reports whether the peer has not promised a receive for w.
+// beyondCredits reports whether the peer's credits do not cover w.
 func (q *QP) beyondCredits(w *sendWQE) bool {
 	ssn := w.ssn
 	if w.state == wqePosted {
@@ -132,7 +131,7 @@ func (q *QP) beyondCredits(w *sendWQE) bool {
 	return q.req.limited && ssn.Sub(q.req.lsn) > 0
 }
 
-// assignPSNs gives a request its PSNs.
+// assignPSNs assigns PSNs and the send sequence number (SSN) to a request.
 func (q *QP) assignPSNs(w *sendWQE) {
 	r := &q.req
 	w.state = wqeSent
@@ -143,8 +142,8 @@ func (q *QP) assignPSNs(w *sendWQE) {
 	w.ssn = r.ssn
 }
 
-// packets is how many PSNs a request takes: one for each packet that carries
-// its data, either way.
+// packets returns the number of PSNs of a request: one for each packet that carries
+// its data, in either direction.
 func (q *QP) packets(w *sendWQE) int32 {
 	if w.readLike() && w.Op != verbs.OpRDMARead {
 		return 1
@@ -152,7 +151,8 @@ func (q *QP) packets(w *sendWQE) int32 {
 	return packetCount(w.Length, q.mtu)
 }
 
-// packetCount is how many packets carry n bytes; an empty message takes one.
+// packetCount returns the number of packets for n bytes. An empty message has one
+// packet.
 func packetCount(n uint32, mtu int32) int32 {
 	if n == 0 {
 		return 1
@@ -160,7 +160,7 @@ func packetCount(n uint32, mtu int32) int32 {
 	return int32((uint64(n) + uint64(mtu) - 1) / uint64(mtu))
 }
 
-// runLocal executes a request that never reaches the wire.
+// runLocal executes a request that sends no packets.
 func (q *QP) runLocal(w *sendWQE) {
 	var err error
 	if w.Op == verbs.OpBindMW {
@@ -172,20 +172,20 @@ func (q *QP) runLocal(w *sendWQE) {
 	case err == nil:
 		q.completeLocal(w)
 	case w.Op == verbs.OpBindMW && w.Window.Type == verbs.MWType1 && w.Bind.Access&verbs.AccessZeroBased != 0:
-		q.failRequest(w, verbs.WCMWBindErr) // libibverbs does not even ask the device: no Defects there
+		q.failRequest(w, verbs.WCMWBindErr) // not localError: libibverbs itself rejects it
 	default:
 		q.localError(w, verbs.WCMWBindErr)
 	}
 }
 
-// completeLocal ends the request that is next to be sent without a packet.
+// completeLocal completes the request at cur without sending a packet.
 func (q *QP) completeLocal(w *sendWQE) {
 	w.state = wqeDone
 	q.req.cur++
 	q.retire()
 }
 
-// emitRequest builds packet r.pkt of w.
+// emitRequest builds the next packet of w and advances the requester.
 func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 	r := &q.req
 	advance := int32(1)
@@ -225,10 +225,9 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 	return true
 }
 
-// armTimer starts the transport timer if it should run and does not. It runs
-// from the first packet sent since the peer was last heard of. After a rewind
-// nothing is under way: it starts with the first packet sent again, so that
-// time spent waiting for a turn costs no retry.
+// armTimer starts the transport timer if packets are unacknowledged and it is not
+// running. After a rewind it starts with the first retransmitted packet, so that
+// waiting in the send queue uses no retry.
 func (q *QP) armTimer(now mono.Time) {
 	r := &q.req
 	if t := q.ackTimeout(); t > 0 && r.timer == mono.Never && r.next != r.una {
@@ -236,7 +235,7 @@ func (q *QP) armTimer(now mono.Time) {
 	}
 }
 
-// completeUCIfSent completes a UC request whose last packet has left.
+// completeUCIfSent completes a UC request when its last packet was sent.
 func (q *QP) completeUCIfSent(w *sendWQE) {
 	r := &q.req
 	r.una, r.max = r.next, r.next
@@ -246,8 +245,7 @@ func (q *QP) completeUCIfSent(w *sendWQE) {
 	}
 }
 
-// buildData builds a SEND or WRITE packet. It reports false after a local
-// error.
+// buildData builds a SEND or WRITE packet. It reports false after a local error.
 func (q *QP) buildData(d *link.Datagram, w *sendWQE) bool {
 	r := &q.req
 	off := uint32(r.pkt) * uint32(q.mtu)
@@ -270,8 +268,8 @@ func (q *QP) buildData(d *link.Datagram, w *sendWQE) bool {
 	return true
 }
 
-// wantAck asks for an acknowledgement at the end of every message, often
-// enough to keep the window moving, and on every probe for credits.
+// wantAck reports whether to set AckReq: on the last packet of a message, four
+// times per window, and on packets sent without credits.
 func (q *QP) wantAck(w *sendWQE, last bool) bool {
 	r := &q.req
 	r.sinceAckReq++
@@ -308,9 +306,8 @@ func dataOperation(w *sendWQE, first, last bool) wire.Operation {
 	}
 }
 
-// buildRead builds the request of a READ, an atomic or their like. What was
-// answered already is not asked for again. It reports false after a local
-// error.
+// buildRead builds a READ, atomic, FLUSH or ATOMIC WRITE request. A retransmitted
+// READ requests only the missing part. It reports false after a local error.
 func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	r := &q.req
 	var op wire.Operation
@@ -355,7 +352,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	return true
 }
 
-// localError fails a request for something wrong on our side.
+// localError fails a request because of a local error.
 func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
 	switch {
 	case q.nic.defects.LocalErrFlushesAll:
@@ -367,25 +364,25 @@ func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
 	}
 }
 
-// failAsQPOpError is Defects.LocalErrIsQPOp. Behind requests that wait for an answer the
-// error is forgotten, and they with it.
+// failAsQPOpError implements Defects.LocalErrIsQPOp. If earlier requests are
+// unacknowledged, the send queue stops and nothing completes.
 func (q *QP) failAsQPOpError(w *sendWQE) {
 	if q.req.outstanding() {
 		q.req.stalled, q.req.timer = true, mono.Never
 		return
 	}
 	q.failRequest(w, verbs.WCLocQPOpErr)
-	q.fail() // whatever the service
+	q.fail() // also for UC and UD
 }
 
-// failRequest marks a request as failed. It completes when those before it
-// have; nothing behind it is sent.
+// failRequest marks a request as failed. It completes after all earlier requests;
+// later ones are not sent.
 func (q *QP) failRequest(w *sendWQE, status verbs.WCStatus) {
 	w.state, w.status = wqeFailed, status
 	q.retire()
 }
 
-// retire completes requests from the oldest on, as far as they are done.
+// retire completes the oldest requests that are done or failed, in order.
 func (q *QP) retire() {
 	for !q.sq.empty() && q.state != verbs.QPStateErr {
 		w := q.sq.at(q.sq.head)
@@ -397,7 +394,7 @@ func (q *QP) retire() {
 		if w.state != wqeDone {
 			break
 		}
-		if q.req.cur == q.sq.head { // a local operation that was next in a retransmission
+		if q.req.cur == q.sq.head { // a local operation that was next to be retransmitted
 			q.req.cur++
 			q.req.pkt = 0
 		}
@@ -406,10 +403,10 @@ func (q *QP) retire() {
 	q.checkDrained()
 }
 
-// sendFailed stops a send queue after an error completion: for reliable QPs
-// the whole QP, for others only the send side.
+// sendFailed handles an error completion: a reliable QP moves to ERR, others to
+// SQE.
 func (q *QP) sendFailed(op verbs.WROpcode) {
-	// A UC or UD QP has no such operation but by Defects.WrongOpKillsQP.
+	// supportsOp is false only with Defects.WrongOpKillsQP.
 	if q.reliable() || !q.supportsOp(op) || q.typ == verbs.QPTypeUC && q.nic.defects.UCErrorIsFatal {
 		q.fail()
 		return

@@ -6,13 +6,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// responder is the receiving half of a connected QP.
+// responder is the receiving side of a connected QP.
 type responder struct {
 	expected wire.PSN
-	ackPSN   wire.PSN // last SEND, WRITE or atomic executed
+	ackPSN   wire.PSN // PSN of the last SEND, WRITE or atomic executed
 	msn      wire.MSN
 
-	open         message // the message under way
+	open         message // type of the unfinished message
 	discarding   bool    // UC: the responder drops the rest of the message
 	gapInMessage bool    // Defects.UCLosesNext: a packet of the open message was lost
 	recv         recvInProgress
@@ -20,29 +20,29 @@ type responder struct {
 		va        uint64
 		rkey      uint32
 		remaining uint32
-		length    uint32 // of the whole message
+		length    uint32 // length of the message
 	}
 	causeReported bool // the receive completed with the cause; the fatal NAK reports no event
-	solicited     bool // the completion to be pushed next is solicited
+	solicited     bool // the next completion is solicited
 
 	established bool // COMM_EST was reported
-	seqNAKed    bool // a sequence NAK is out; one is enough until expected comes
-	rnrNAKed    bool // likewise an RNR NAK
+	seqNAKed    bool // a sequence NAK was sent for expected
+	rnrNAKed    bool // an RNR NAK was sent for expected
 
-	pending          bool // answer is to be sent
+	pending          bool // answer must be sent
 	answer           answer
 	requestSentFirst bool // a request was sent ahead of the pending ACK
 	hold             ackHold
-	fatal            bool // answer is the QP's last word
-	reading          bool // replays holds unsent answers
+	fatal            bool // answer is a NAK to send although the QP is in ERR
+	reading          bool // replays has unsent responses
 	requestTurn      bool // interleaveRequest: the next packet is a request
 	replays          replayRing
 
-	xrcSRQ *nic.SRQ // the SRQ that the XRC packet at hand names
+	xrcSRQ *nic.SRQ // SRQ of the current XRC packet
 	xrcCQ  *nic.CQ
 }
 
-// message is the kind of a message of several packets.
+// message is the type of an unfinished message.
 type message uint8
 
 const (
@@ -55,10 +55,10 @@ const (
 type answer struct {
 	psn      wire.PSN
 	syndrome wire.Syndrome
-	ack      bool // positive: the syndrome's credits are filled in when it leaves
+	ack      bool // ACK: the syndrome is computed when it is sent
 }
 
-// recvInProgress is the receive that the message under way fills.
+// recvInProgress is the receive that the unfinished message fills.
 type recvInProgress struct {
 	active bool
 	wrID   uint64
@@ -68,7 +68,7 @@ type recvInProgress struct {
 	pd     nic.PD
 }
 
-// verdict is what becomes of a request packet.
+// verdict is the result of executing a request packet.
 type verdict uint8
 
 const (
@@ -77,11 +77,10 @@ const (
 	refusedAccess
 	refusedOperational
 	notReady
-	silentlyFailed // the QP is down and the peer is told nothing
+	silentlyFailed // the QP failed and sends no NAK
 )
 
-// handleRequest handles a request packet. known is false for opcodes that the
-// transport does not define.
+// handleRequest handles a request packet. known is false for undefined opcodes.
 func (q *QP) handleRequest(p *wire.Packet, known bool) {
 	r := &q.resp
 	q.communicationEstablished()
@@ -109,7 +108,7 @@ func (q *QP) handleRequest(p *wire.Packet, known bool) {
 	q.respondToRequest(p, v)
 }
 
-// communicationEstablished reports the first packet that reaches a QP in RTR.
+// communicationEstablished raises COMM_EST for the first packet of a QP in RTR.
 func (q *QP) communicationEstablished() {
 	if q.state == verbs.QPStateRTR && !q.resp.established && !q.nic.defects.NoQPEvents {
 		q.resp.established = true
@@ -117,8 +116,8 @@ func (q *QP) communicationEstablished() {
 	}
 }
 
-// outOfSequence asks once for the packet that is missing. A gap behind an RNR
-// NAK is that NAK's doing.
+// outOfSequence sends one sequence NAK for a gap. After an RNR NAK it sends none,
+// because the peer will retransmit.
 func (q *QP) outOfSequence() {
 	r := &q.resp
 	q.nic.Count.OutOfSequence++
@@ -130,7 +129,7 @@ func (q *QP) outOfSequence() {
 	q.respond(answer{psn: r.expected, syndrome: wire.Nak(wire.NakPSNSequence)})
 }
 
-// respondToRequest answers an executed or refused request at the expected PSN.
+// respondToRequest schedules the ACK or NAK for a request with the expected PSN.
 func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 	r := &q.resp
 	psn := p.BTH.PSN
@@ -138,18 +137,16 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 	case accepted:
 		r.rnrNAKed = false
 		if r.pending && !r.answer.ack {
-			// The packet that a NAK in line complains of has come. What else the
-			// NAK would have said, that all before it arrived, still counts.
+			// The missing packet has arrived before the NAK was sent. Send an ACK instead.
 			r.answer = answer{psn: r.ackPSN, ack: true}
 		}
 		q.notePeerContinued()
 		switch {
 		case isReadLike(p.BTH.Opcode):
-			// Its own answer comes next.
+			// Its response acknowledges it.
 		case p.BTH.AckReq:
 			q.respond(answer{psn: r.ackPSN, ack: true})
-			// A program answers a receive, or what it finds written to memory that it
-			// looks at: a ring, or a flag.
+			// Applications may answer SENDs, and WRITEs to memory that they poll.
 			if classOf(p).Has(wire.Start | wire.End) {
 				r.hold.eligible = true
 				r.hold.covers++
@@ -168,8 +165,8 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 	}
 }
 
-// sendFatalNAK sends a fatal NAK and fails the QP. The receive under way completes
-// with the cause; without one, an event tells it.
+// sendFatalNAK schedules a fatal NAK and fails the QP. The claimed receive
+// completes with status; without one, the event is raised.
 func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus, event verbs.AsyncEventType) {
 	r := &q.resp
 	switch {
@@ -184,19 +181,19 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 	q.fail()
 }
 
-// completeRecvInError completes the receive under way in error.
+// completeRecvInError completes the claimed receive with an error status.
 func (q *QP) completeRecvInError(status verbs.WCStatus) {
 	h := &q.resp.recv
 	h.active = false
 	q.pushRecv(&verbs.WC{WRID: h.wrID, Status: status})
 }
 
-// respond schedules an ACK or NAK. A later one replaces an earlier one, whose
-// meaning it includes.
+// respond schedules an ACK or NAK. It replaces an earlier pending one, which it
+// implies.
 func (q *QP) respond(a answer) {
 	r := &q.resp
 	if r.pending && !r.answer.ack && a.ack && a.psn.Sub(r.answer.psn) < 0 {
-		return // an ACK of older packets must not hide a NAK
+		return // an ACK of earlier packets must not replace a NAK
 	}
 	q.releaseAck()
 	r.pending, r.answer, r.hold.eligible = true, a, false
@@ -213,12 +210,12 @@ func classOf(p *wire.Packet) wire.Class {
 	return info.Class
 }
 
-// countMessage counts a request that was carried out to its end.
+// countMessage increments the MSN after a request was executed completely.
 func (q *QP) countMessage() {
 	q.resp.msn = q.resp.msn.Next()
 }
 
-// advance moves past a PSN that was executed, and is acknowledged by an ACK.
+// advance moves past a PSN that was executed and that an ACK acknowledges.
 func (r *responder) advance() {
 	r.ackPSN = r.expected
 	r.expected = r.expected.Add(1)

@@ -30,8 +30,8 @@ func (q *QP) loadRetries() {
 	r.retries, r.rnrRetries = q.attr.RetryCnt, q.attr.RNRRetry
 }
 
-// useRetry takes one of the retries that are left. Without one, a QP with an
-// alternate path moves there; any other fails.
+// useRetry decrements the retry counter. If no retry is left, an ARMED QP migrates
+// to its alternate path; others fail.
 func (q *QP) useRetry() bool {
 	r := &q.req
 	switch {
@@ -75,9 +75,8 @@ func (q *QP) rewind(psn wire.PSN) {
 	q.wake()
 }
 
-// retransmitFrom goes back to psn, once for each loss: further NAKs for the same packet
-// say nothing new until something has moved, nor do they before that packet has
-// left again, as during an RNR wait.
+// retransmitFrom retransmits from psn, once for each loss. Further NAKs for the
+// same PSN are ignored until there is progress.
 func (q *QP) retransmitFrom(psn wire.PSN) {
 	r := &q.req
 	switch {
@@ -95,9 +94,8 @@ func (q *QP) retransmitFrom(psn wire.PSN) {
 	q.rewind(psn)
 }
 
-// handleRNRNAK waits as long as the peer asks for, then goes back to psn.
-// The rest of a wait under way is not cut short or drawn out by another copy of
-// the NAK that began it.
+// handleRNRNAK rewinds to psn and waits for the RNR timer. A duplicate RNR NAK does
+// not change the wait.
 func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r := &q.req
 	w := q.findRequest(psn)
@@ -112,7 +110,7 @@ func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 		}
 		r.rnrRetries--
 	}
-	q.rewind(psn) // which also stops the timer: the peer is alive, the wait its own doing
+	q.rewind(psn) // also stops the transport timer
 	r.rnrUntil = now.Add(q.rnrDelay(code))
 }
 
@@ -129,12 +127,12 @@ func (q *QP) rnrWaitExpired() {
 	q.wake()
 }
 
-// ackTimeout is the transport timer's interval; 0 if it is off.
+// ackTimeout returns the interval of the transport timer, or 0 if it is disabled.
 func (q *QP) ackTimeout() time.Duration {
 	return q.roundToJiffies(wire.AckTimeout(q.attr.Timeout))
 }
 
-// roundToJiffies rounds a timer up for Defects.JiffyTimers.
+// roundToJiffies rounds a timer up with Defects.JiffyTimers.
 func (q *QP) roundToJiffies(d time.Duration) time.Duration {
 	const jiffy = 4 * time.Millisecond
 	if !q.nic.defects.JiffyTimers || d == 0 {

@@ -5,9 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// qpTimers orders QPs by their next deadline. Deadlines mostly move later, and
-// often: a QP that asks to be woken later than its timer is set for is put right
-// when that time comes.
+// qpTimers orders QPs by deadline. Most deadlines move later often, so a later
+// deadline does not update the heap; due corrects it.
 type qpTimers struct{ queue.TimerHeap[QP] }
 
 // due returns a QP whose deadline has passed, or nil.
@@ -17,16 +16,16 @@ func (h *qpTimers) due(now mono.Time) *QP {
 		if at <= now {
 			return q
 		}
-		h.set(q, at) // it moved since
+		h.set(q, at) // the deadline was moved
 	}
 	return nil
 }
 
-// set makes sure that q is woken at, or not long after, at. A timer that is not
-// needed any more costs one look.
+// set makes due return q when at has passed. An unneeded earlier entry is skipped
+// by due.
 func (h *qpTimers) set(q *QP, at mono.Time) { h.SetIfEarlier(&q.timer, at) }
 
-// qpQueue is a queue of QPs, each in it at most once.
+// qpQueue is a FIFO that holds each QP at most once.
 type qpQueue struct{ queue.FIFO[*QP] }
 
 func (l *qpQueue) push(q *QP) {

@@ -5,11 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handleUC handles a packet of an unreliable connection. Nothing is ever
-// answered: a message that cannot be taken is dropped whole, and the next one
-// starts afresh. A receive that a dropped message had begun to fill is used for
-// the next; one of a shared queue, which others may be waiting for, completes
-// in error.
+// handleUC handles a UC packet. UC sends no responses: a message with an error is
+// dropped completely. The next message reuses its receive, but a receive of an SRQ
+// completes in error.
 func (q *QP) handleUC(p *wire.Packet, known bool) {
 	r := &q.resp
 	if !known {
@@ -33,7 +31,7 @@ func (q *QP) handleUC(p *wire.Packet, known bool) {
 		return
 	}
 	switch {
-	case q.state == verbs.QPStateErr: // the receive given up had no place in its CQ
+	case q.state == verbs.QPStateErr: // abandonMessage overran the CQ
 	case r.discarding:
 		q.nic.Count.DropSequence++
 	case !q.inSequence(info.Class):
@@ -45,26 +43,27 @@ func (q *QP) handleUC(p *wire.Packet, known bool) {
 	}
 }
 
-// dropsStart reports whether UCLosesNext drops the start of a message.
+// dropsStart reports whether Defects.UCLosesNext drops the first packet of a
+// message.
 func (q *QP) dropsStart() bool {
 	r := &q.resp
 	if q.nic.defects.UCLosesNext && (r.gapInMessage || r.open != messageNone) {
 		r.gapInMessage = false
 		q.abandonMessage()
-		r.discarding = true // and the rest of this message with it
+		r.discarding = true // also drop the rest of this message
 		return true
 	}
 	return false
 }
 
-// dropMessage drops the message under way and counts why.
+// dropMessage drops the unfinished message and increments counter.
 func (q *QP) dropMessage(counter *uint64) {
 	*counter++
 	q.abandonMessage()
 	q.resp.discarding = true
 }
 
-// abandonMessage ends the message under way without delivering it.
+// abandonMessage ends the unfinished message without delivering it.
 func (q *QP) abandonMessage() {
 	r := &q.resp
 	r.open = messageNone
@@ -73,8 +72,8 @@ func (q *QP) abandonMessage() {
 	}
 }
 
-// executeUC carries out a packet in order. The PSN has been noted already, so
-// what executing does to it is put right afterwards.
+// executeUC executes a packet. handleUC has updated the expected PSN already, so it
+// is restored afterwards.
 func (q *QP) executeUC(p *wire.Packet, c wire.Class) {
 	r := &q.resp
 	next := r.expected
@@ -96,12 +95,12 @@ func (q *QP) executeUC(p *wire.Packet, c wire.Class) {
 		q.dropMessage(&q.nic.Count.DropAccess)
 	case refusedOperational:
 		q.dropMessage(&q.nic.Count.DropAccess)
-		q.fail() // the receive itself is at fault
+		q.fail() // the receive was invalid
 	}
 }
 
-// refusalCounter is where a message that may not be is counted: a SEND is then
-// too long for its receive, a WRITE is not allowed or not as long as it said.
+// refusalCounter returns the drop counter for an invalid message: a SEND is too
+// long for its receive; a WRITE is not allowed or has a wrong length.
 func (q *QP) refusalCounter(c wire.Class) *uint64 {
 	switch {
 	case c.Has(wire.Send):

@@ -10,11 +10,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// privilegedQKey is the bit that says: send the QP's own Q_Key instead.
+// privilegedQKey is the bit of a posted Q_Key that selects the Q_Key of the QP
+// instead.
 const privilegedQKey = 1 << 31
 
-// sendDatagram builds the next datagram of a UD QP. It completes when it
-// leaves.
+// sendDatagram builds the next packet of a UD QP. Its work request completes at
+// once.
 func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	for r.cur != q.sq.tail && q.state == verbs.QPStateRTS {
@@ -29,7 +30,7 @@ func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 		case q.nic.cfg.UDOversizeError:
 			q.localError(w, verbs.WCLocLenErr)
 			return false
-		default: // it vanishes, as the specification has it
+		default: // dropped silently, as specified
 			r.next = r.next.Next()
 			q.datagramSent(w)
 			continue
@@ -82,8 +83,8 @@ func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 	return true
 }
 
-// choosePort gives datagrams without a flow label their QP's source port. QPs
-// that share an address handle take turns with its cached ICRC.
+// choosePort sets the UDP source port of a path without flow label to that of the
+// QP. The path caches the ICRC of the last QP that used it.
 func (q *QP) choosePort(pa *path) {
 	if q.nic.cfg.Link.SrcPort != 0 || pa.flowLabel != 0 {
 		return
@@ -94,7 +95,7 @@ func (q *QP) choosePort(pa *path) {
 	}
 }
 
-// dispatchToUDQP checks and delivers a datagram.
+// dispatchToUDQP checks a datagram against a UD QP and delivers it.
 func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known:
@@ -114,9 +115,9 @@ func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Pac
 	q.receiveDatagram(d, p)
 }
 
-// receiveDatagram puts the header area and the payload into the next receive. A
-// receive that is too small, or none, loses the datagram and nothing else; one
-// of a shared queue is used up and completes in error.
+// receiveDatagram writes the GRH area and the payload to the next receive. If the
+// receive is too small, the datagram is dropped; a receive of an SRQ then completes
+// in error.
 func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	w, pd := q.nextReceive()
 	if w == nil {
@@ -161,7 +162,7 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	}
 }
 
-// handleMulticast delivers one copy to each QP attached to the group.
+// handleMulticast delivers a copy to each QP that is attached to the group.
 func (n *NIC) handleMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
 	if !d.Dst.Addr().IsMulticast() || p.BTH.Opcode.Transport() != wire.TransportUD {
 		n.Count.DropQPN++
@@ -181,8 +182,8 @@ func (n *NIC) handleMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, k
 	}
 }
 
-// headerArea rebuilds the IP header that the datagram came with: an IPv6 header
-// fills the area, an IPv4 header its second half.
+// writeGRHArea rebuilds the IP header of the datagram in the GRH area: an IPv6
+// header fills it, an IPv4 header is in its second half.
 func writeGRHArea(area *[verbs.GRHLen]byte, d *link.Datagram, tclass uint8) {
 	const udpHeader = 8
 	length := udpHeader + len(d.Payload)
@@ -209,7 +210,7 @@ func writeGRHArea(area *[verbs.GRHLen]byte, d *link.Datagram, tclass uint8) {
 	binary.BigEndian.PutUint16(b[10:], checksum(b))
 }
 
-// checksum is the IPv4 header checksum.
+// checksum returns the IPv4 header checksum.
 func checksum(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i < len(b); i += 2 {
