@@ -5,7 +5,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// Connect asks a peer's service for a connection. It ends in EventReply,
+// Connect sends a REQ to a service of a peer. The result is EventReply,
 // EventRejected or EventTimedOut.
 func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	p.Path.normalize()
@@ -28,13 +28,13 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	c.transport = p.Transport
 	c.localQPN = p.QPN
 	c.madRoute = p.Path.route()
-	// The peer's time to answer, and a packet's lifetime there and back, which
-	// is what the local ACK timeout allows for.
-	c.packetsLive = mad.Timeout(p.Path.LocalAckTimeout)
-	c.timeout = c.packetsLive + mad.Timeout(a.cfg.ResponseTimeout)
+	// The peer's response time plus the round trip, for which the local ACK timeout is
+	// an upper bound.
+	c.packetLifetime = mad.Timeout(p.Path.LocalAckTimeout)
+	c.timeout = c.packetLifetime + mad.Timeout(a.cfg.ResponseTimeout)
 	c.maxRetries = a.cfg.MaxRetries
 	req.LocalCommID = uint32(c.id)
-	c.keep(mad.AttrREQ, c.tid, req)
+	c.storeMessage(mad.AttrREQ, c.tid, req)
 	a.await(now, c, StateREQSent)
 	return c.id, nil
 }
@@ -61,12 +61,12 @@ func (a *Agent) newREQ(p *ConnectParam) *mad.REQ {
 	return req
 }
 
-// handleREP takes the answer to a REQ, or finds that it had it already.
+// handleREP handles a REP or a duplicate of it.
 func (a *Agent) handleREP(in *incoming, m *mad.REP) {
 	c := a.conns[ConnID(m.RemoteCommID)]
 	if c == nil || !c.active || c.isLookup() {
 		a.counters.UnknownConn++
-		a.disown(in, m.RemoteCommID, m.LocalCommID, mad.AboutREP)
+		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, mad.AboutREP)
 		return
 	}
 	if c.madRoute.remote != in.from {
@@ -75,13 +75,13 @@ func (a *Agent) handleREP(in *incoming, m *mad.REP) {
 	}
 	switch c.state {
 	case StateREQSent, StateMRAREQRcvd:
-		a.takeREP(in, c, m)
+		a.acceptREP(in, c, m)
 		return
 	}
 	if c.remoteID != m.LocalCommID {
-		// Another connection that the peer made of the same REQ.
+		// The peer created another connection for the same REQ.
 		a.counters.UnknownConn++
-		a.disown(in, m.RemoteCommID, m.LocalCommID, mad.AboutREP)
+		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, mad.AboutREP)
 		return
 	}
 	a.counters.Duplicates.count(mad.AttrREP)
@@ -91,12 +91,12 @@ func (a *Agent) handleREP(in *incoming, m *mad.REP) {
 	case StateMRAREPSent, StateEstablished:
 		a.repeat(c)
 	case StateTimeWait:
-		a.disown(in, m.RemoteCommID, m.LocalCommID, mad.AboutREP)
+		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, mad.AboutREP)
 	}
 }
 
-// takeREP takes the first REP of a connection.
-func (a *Agent) takeREP(in *incoming, c *conn, m *mad.REP) {
+// acceptREP handles the first REP of a connection.
+func (a *Agent) acceptREP(in *incoming, c *conn, m *mad.REP) {
 	qpn := m.LocalQPN
 	if c.transport == XRC {
 		qpn = m.LocalEECN
@@ -119,8 +119,8 @@ func (a *Agent) takeREP(in *incoming, c *conn, m *mad.REP) {
 		return
 	}
 	c.remoteID, c.remoteGUID, c.remoteQPN = m.LocalCommID, m.LocalCAGUID, qpn
-	c.packetsLive += a.cfg.peerTimeout(m.TargetAckDelay)
-	a.remember(c)
+	c.packetLifetime += a.cfg.peerTimeout(m.TargetAckDelay)
+	a.register(c)
 	a.timers.stop(c)
 	c.state = StateREPRcvd
 	a.notify(c, Event{Kind: EventReply, PrivateData: m.PrivateData[:], Reply: &Reply{
@@ -137,9 +137,8 @@ func (a *Agent) takeREP(in *incoming, c *conn, m *mad.REP) {
 	}})
 }
 
-// ConfirmReply completes a connection on its active side with an RTU, after
-// its queue pair is ready to send. private is up to 224 bytes. There is no
-// event: the connection is established when the call returns.
+// ConfirmReply sends the RTU and establishes the connection on the active side. The
+// QP must be in RTS. private is up to 224 bytes. There is no event.
 func (a *Agent) ConfirmReply(now mono.Time, id ConnID, private []byte) error {
 	c, err := a.lookUp("confirm reply of", id, StateREPRcvd, StateMRAREPSent)
 	if err != nil {
@@ -149,7 +148,7 @@ func (a *Agent) ConfirmReply(now mono.Time, id ConnID, private []byte) error {
 	if err := mad.Fill(rtu.PrivateData[:], private); err != nil {
 		return err
 	}
-	c.keep(mad.AttrRTU, c.tid, &rtu)
+	c.storeMessage(mad.AttrRTU, c.tid, &rtu)
 	a.transmit(c)
 	a.establish(c)
 	return nil

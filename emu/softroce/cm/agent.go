@@ -7,18 +7,18 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// ConnID names a connection or a service lookup of one Agent, from the call or
-// event that introduces it to its final event. It is also its communication ID
-// on the wire.
+// ConnID identifies a connection or SIDR lookup of an Agent until its final event.
+// It is also its communication ID on the wire.
 type ConnID uint32
 
-// remoteKey names something of a peer's: a communication ID or a queue pair.
+// remoteKey identifies an object of a peer: a communication ID or a QP number, with
+// the CA GUID.
 type remoteKey struct {
 	guid uint64
 	id   uint32
 }
 
-// sidrKey names a peer's service lookup.
+// sidrKey identifies a SIDR request of a peer.
 type sidrKey struct {
 	from netip.Addr
 	id   uint32
@@ -33,9 +33,9 @@ type Agent struct {
 	conns      map[ConnID]*conn
 	byRemote   map[remoteKey]*conn // by the peer's communication ID
 	byQP       map[remoteKey]*conn // by the peer's queue pair, until time wait
-	lookups    map[sidrKey]*conn   // received, not yet answered
+	lookups    map[sidrKey]*conn   // SIDR requests received, not yet answered
 
-	sidrAnswers []sidrAnswer // given lately
+	sidrAnswers []sidrAnswer // recently sent, for duplicates
 
 	nextListen ListenID
 	listeners  map[listenKey]*listener
@@ -43,11 +43,11 @@ type Agent struct {
 
 	timers timers
 	outbox queue[packet]
-	sent   packet // the one that NextMAD gave out last
+	sent   packet // the last one that NextMAD returned
 	events queue[Event]
 }
 
-// New returns an Agent with nothing to do.
+// New returns an Agent without connections or listeners.
 func New(cfg Config) *Agent {
 	cfg = cfg.withDefaults()
 	return &Agent{
@@ -62,10 +62,10 @@ func New(cfg Config) *Agent {
 	}
 }
 
-// NextTimer is when HandleTimer must next be called; mono.Never if not at all.
+// NextTimer returns when HandleTimer must be called next, or mono.Never.
 func (a *Agent) NextTimer() mono.Time { return a.timers.next() }
 
-// HandleTimer does all that is due at now.
+// HandleTimer handles all timers that have expired at now.
 func (a *Agent) HandleTimer(now mono.Time) {
 	for a.timers.next() <= now && len(a.timers.heap) > 0 {
 		c := a.timers.heap[0]
@@ -74,16 +74,18 @@ func (a *Agent) HandleTimer(now mono.Time) {
 	}
 }
 
-// NextEvent returns the oldest event not yet seen, or false.
+// NextEvent removes and returns the oldest event, or false.
 func (a *Agent) NextEvent() (Event, bool) { return a.events.pop() }
 
-// Counters returns what has been counted so far.
+// Counters returns a copy of the counters.
 func (a *Agent) Counters() Counters { return a.counters }
 
-// Conns is how many connections and lookups exist, time wait included.
+// Conns returns the number of connections and lookups, including those in time
+// wait.
 func (a *Agent) Conns() int { return len(a.conns) }
 
-// State returns where a connection or lookup is, StateIdle if it does not exist.
+// State returns the state of a connection or lookup, or StateIdle if it does not
+// exist.
 func (a *Agent) State(id ConnID) State {
 	if c := a.conns[id]; c != nil {
 		return c.state
@@ -91,8 +93,8 @@ func (a *Agent) State(id ConnID) State {
 	return StateIdle
 }
 
-// lookUp finds the connection that a consumer names, in one of the given
-// states.
+// lookUp returns the connection with the given ID, or an error if it is in none of
+// the given states.
 func (a *Agent) lookUp(op string, id ConnID, states ...State) (*conn, error) {
 	c := a.conns[id]
 	if c == nil || c.closed {

@@ -5,10 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// Close lets go of a connection or lookup in any state: what is pending is
-// refused or given up, what is established is disconnected. The ID means
-// nothing afterwards and has no more events; the agent sees the protocol
-// through by itself.
+// Close ends a connection or lookup in any state: it rejects a pending request, or
+// disconnects an established connection. The ID is then invalid and has no more
+// events.
 func (a *Agent) Close(now mono.Time, id ConnID) error {
 	c := a.conns[id]
 	if c == nil || c.closed {
@@ -18,7 +17,7 @@ func (a *Agent) Close(now mono.Time, id ConnID) error {
 	c.closed = true
 	switch c.state {
 	case StateREQSent, StateMRAREQRcvd:
-		a.giveUp(c)
+		a.rejectTimeout(c)
 		a.release(c)
 	case StateREQRcvd, StateMRAREQSent, StateREPRcvd, StateMRAREPSent, StateREPSent, StateMRAREPRcvd:
 		return a.reject(now, c, mad.ReasonConsumer, nil, nil)

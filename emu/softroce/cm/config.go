@@ -6,49 +6,46 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// Config is what an Agent is made of. The zero value of every field but CAGUID
-// means its default. Timeouts are 5-bit codes: see mad.Timeout.
+// Config configures an Agent. All fields except CAGUID may be zero, which means the
+// default. Timeouts are 5-bit codes: see mad.Timeout.
 type Config struct {
-	// CAGUID names this device to peers. Devices of one network differ in it:
-	// peers tell duplicates and stale connections by it.
+	// CAGUID identifies this device. It must be unique in the network: peers use it to
+	// detect duplicates and stale connections.
 	CAGUID uint64
-	// ResponseTimeout is how long this agent and, asked in its REQs, its peers
-	// may take to answer. Default 20, which is 4.3 s.
+	// ResponseTimeout is the time for this agent and, set in its REQs, its peers to
+	// answer. Default 20, which is 4.3 s.
 	ResponseTimeout uint8
-	// MaxRetries is how often a message is sent again, 1 to 15. Default 15.
+	// MaxRetries is the number of retransmissions of a message, 1 to 15. Default 15.
 	MaxRetries uint8
-	// MRATimeout is the service time that automatic MRAs ask for. Default 24,
-	// which is 69 s.
+	// MRATimeout is the service timeout in automatic MRAs. Default 24, which is 69 s.
 	MRATimeout uint8
-	// MinTimeout and MaxTimeout bound the timeout codes that a peer may impose,
-	// so that it can cause neither a storm nor a wait without end. Defaults 8
-	// (1 ms) and 26 (4.6 min).
+	// MinTimeout and MaxTimeout limit the timeout codes that peers set. Defaults 8 (1 ms)
+	// and 26 (4.6 min).
 	MinTimeout, MaxTimeout uint8
-	// FirstCommID is the first communication ID to be used. Default 1.
+	// FirstCommID is the first communication ID. Default 1.
 	FirstCommID uint32
-	// MaxConns limits connections and pending lookups, those in time wait
-	// included. Default 65536.
+	// MaxConns limits connections, including those in time wait, and pending lookups.
+	// Default 65536.
 	MaxConns int
 	// MaxListeners limits Listen. Default 4096.
 	MaxListeners int
-	// MaxBacklog limits the backlog that Listen may ask for, and is what it gets
-	// if it asks for none. Default 1024.
+	// MaxBacklog is the maximum and the default backlog of Listen. Default 1024.
 	MaxBacklog int
-	// MaxOutbox limits the MADs waiting for NextMAD; more are lost, as if by the
-	// network. Default 8192.
+	// MaxOutbox limits the MADs queued for NextMAD; further ones are dropped. Default
+	// 8192.
 	MaxOutbox int
-	// MaxEvents limits the events waiting for NextEvent; while as many wait,
-	// received MADs are lost. Default 8192.
+	// MaxEvents limits the events queued for NextEvent; received MADs are dropped while
+	// the queue is full. Default 8192.
 	MaxEvents int
 	// PKeys are the partitions this device is a member of. Default 0xFFFF alone.
 	PKeys []uint16
 	// MaxMTU is the largest path MTU accepted, 1 (256 bytes) to 5 (4096).
 	// Default 5.
 	MaxMTU uint8
-	// HopLimit is that of answers to peers without a connection. Default 64.
+	// HopLimit is used for replies outside of a connection. Default 64.
 	HopLimit uint8
-	// ConsumerDREP leaves a DREQ to be answered by DisconnectReply, for
-	// consumers that have private data to send with the DREP.
+	// ConsumerDREP makes the consumer answer a DREQ with DisconnectReply, which can send
+	// private data.
 	ConsumerDREP bool
 	// Defects imitate defective devices.
 	Defects Defects
@@ -89,13 +86,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// peerTimeout is the time that a peer's timeout code stands for, within bounds.
+// peerTimeout converts a timeout code of a peer, limited to MinTimeout..MaxTimeout.
 func (c *Config) peerTimeout(code uint8) time.Duration {
 	return mad.Timeout(min(max(code, c.MinTimeout), c.MaxTimeout))
 }
 
-// memberOf reports whether this device and a holder of pkey may talk: same
-// partition, and not both limited members.
+// memberOf reports whether a P_Key of this device matches pkey: same partition, and at
+// least one full member.
 func (c *Config) memberOf(pkey uint16) bool {
 	for _, own := range c.PKeys {
 		if (own^pkey)&0x7FFF == 0 && (own|pkey)&0x8000 != 0 {

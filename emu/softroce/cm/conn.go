@@ -9,36 +9,36 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// conn is one connection or service lookup.
+// conn is a connection or SIDR lookup.
 type conn struct {
 	id     ConnID
 	state  State
 	active bool // we sent the REQ
-	closed bool // the consumer wants to hear no more
+	closed bool // Close was called: no more events
 
-	remoteID    uint32 // the peer's communication or request ID; 0 until known
-	remoteGUID  uint64
-	remoteQPN   uint32
-	localQPN    uint32
-	serviceID   mad.ServiceID
-	transport   Transport
-	failover    mad.Failover
-	inRemote    bool // registered in Agent.byRemote
-	inQP        bool // registered in Agent.byQP
-	established bool // has ever been
-	listener    *listener
-	madRoute    route
-	tid         uint64        // transaction of the message exchange under way
-	timeout     time.Duration // how long the peer may take to answer
-	packetsLive time.Duration // how long packets of this connection may be under way
-	maxRetries  uint8
-	retries     uint8 // left
-	timer       timer
-	msg         [mad.Len]byte // what to repeat, by timer or for a duplicate
-	msgAttr     mad.Attr      // which message msg is; 0 for none
+	remoteID       uint32 // the peer's communication or request ID; 0 until known
+	remoteGUID     uint64
+	remoteQPN      uint32
+	localQPN       uint32
+	serviceID      mad.ServiceID
+	transport      Transport
+	failover       mad.Failover
+	inRemote       bool // registered in Agent.byRemote
+	inQP           bool // registered in Agent.byQP
+	established    bool // has been in StateEstablished
+	listener       *listener
+	madRoute       route
+	tid            uint64        // transaction ID of the current exchange
+	timeout        time.Duration // response timeout
+	packetLifetime time.Duration // packet lifetime, the duration of time wait
+	maxRetries     uint8
+	retries        uint8 // retries left
+	timer          timer
+	msg            [mad.Len]byte // message to retransmit by timer or for a duplicate
+	msgAttr        mad.Attr      // type of msg; 0 for none
 }
 
-// route is how MADs travel to the peer of a connection.
+// route has the addresses and header fields for MADs to a peer.
 type route struct {
 	local, remote netip.Addr
 	pkey          uint16
@@ -47,7 +47,7 @@ type route struct {
 	hopLimit      uint8
 }
 
-// newConn makes a connection with a communication ID of its own.
+// newConn creates a connection with a new communication ID.
 func (a *Agent) newConn(op string, state State) (*conn, error) {
 	if len(a.conns) >= a.cfg.MaxConns {
 		return nil, fmt.Errorf("%s: %w: %d connections", op, ErrLimit, len(a.conns))
@@ -56,7 +56,7 @@ func (a *Agent) newConn(op string, state State) (*conn, error) {
 		id := ConnID(a.nextCommID)
 		a.nextCommID++
 		if id == 0 || a.conns[id] != nil {
-			continue // 0 means none on the wire
+			continue // 0 is not a valid communication ID
 		}
 		c := &conn{id: id, state: state, tid: uint64(id)}
 		a.conns[id] = c
@@ -64,8 +64,8 @@ func (a *Agent) newConn(op string, state State) (*conn, error) {
 	}
 }
 
-// remember registers what the peer calls the connection and its queue pair.
-func (a *Agent) remember(c *conn) {
+// register adds c to the maps by communication ID and by QP of the peer.
+func (a *Agent) register(c *conn) {
 	ids, qp := remoteKey{c.remoteGUID, c.remoteID}, remoteKey{c.remoteGUID, c.remoteQPN}
 	if a.byRemote[ids] == nil {
 		a.byRemote[ids], c.inRemote = c, true
@@ -75,7 +75,7 @@ func (a *Agent) remember(c *conn) {
 	}
 }
 
-// forgetQP lets the peer use its queue pair for another connection.
+// forgetQP removes c from byQP: the peer may use its QP for another connection.
 func (a *Agent) forgetQP(c *conn) {
 	if c.inQP {
 		delete(a.byQP, remoteKey{c.remoteGUID, c.remoteQPN})
@@ -83,15 +83,15 @@ func (a *Agent) forgetQP(c *conn) {
 	}
 }
 
-// answered takes c out of its listener's backlog.
-func (c *conn) answered() {
+// leaveBacklog removes c from the backlog of its listener.
+func (c *conn) leaveBacklog() {
 	if c.listener != nil {
 		c.listener.pending--
 		c.listener = nil
 	}
 }
 
-// release ends c's existence.
+// release deletes c.
 func (a *Agent) release(c *conn) {
 	a.timers.stop(c)
 	a.forgetQP(c)
@@ -101,22 +101,22 @@ func (a *Agent) release(c *conn) {
 	if c.state == StateSIDRREQRcvd {
 		delete(a.lookups, sidrKey{c.madRoute.remote, c.remoteID})
 	}
-	c.answered()
+	c.leaveBacklog()
 	delete(a.conns, c.id)
 	c.state = StateIdle
 }
 
-// enterTimeWait ends a connection whose packets may still be under way. Its
-// communication IDs stay taken until they cannot be, so that an old message is
-// never mistaken for one of a new connection.
+// enterTimeWait ends a connection. Its communication IDs stay in use until packets
+// of the connection have expired, so that an old message does not match a new
+// connection.
 func (a *Agent) enterTimeWait(now mono.Time, c *conn) {
 	a.forgetQP(c)
-	c.answered()
+	c.leaveBacklog()
 	c.state = StateTimeWait
-	a.timers.arm(c, now.Add(c.packetsLive))
+	a.timers.arm(c, now.Add(c.packetLifetime))
 }
 
-// await sends the message kept in c and waits for its answer.
+// await sends the message stored in c and starts the response timer.
 func (a *Agent) await(now mono.Time, c *conn, state State) {
 	c.state = state
 	c.retries = c.maxRetries
@@ -124,7 +124,7 @@ func (a *Agent) await(now mono.Time, c *conn, state State) {
 	a.timers.arm(c, now.Add(c.timeout))
 }
 
-// notify queues an event of c.
+// notify queues an event of c unless c is closed.
 func (a *Agent) notify(c *conn, e Event) {
 	if c.closed {
 		return

@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// PerMessage counts by kind of message; see Of.
+// PerMessage has a counter for each message type.
 type PerMessage [mad.NumAttrs]uint64
 
-// Of returns the count of one kind of message.
+// Of returns the counter of a message type.
 func (p PerMessage) Of(a mad.Attr) uint64 {
 	if i, ok := a.Index(); ok {
 		return p[i]
@@ -24,36 +24,36 @@ func (p *PerMessage) count(a mad.Attr) {
 	}
 }
 
-// Counters say what an Agent has seen and why it ignored some of it.
+// Counters count messages and the reasons for which an Agent dropped some.
 type Counters struct {
-	Sent       PerMessage // handed to the outbox, repetitions included
-	Resent     PerMessage // sent again, by timer or for a duplicate
-	Received   PerMessage // well-formed and of our class
-	Duplicates PerMessage // received again
+	Sent       PerMessage // queued to send, including retransmissions
+	Resent     PerMessage // retransmitted by timer or for a duplicate
+	Received   PerMessage // valid MADs of class CM
+	Duplicates PerMessage // duplicates received
 
 	BadLength  uint64 // not 256 bytes
-	BadAddress uint64 // from or to no unicast address, or of different families
+	BadAddress uint64 // not unicast, or different address families
 	NotCM      uint64 // another class or base version
 	BadVersion uint64 // another class version
 	BadMethod  uint64 // not Send
-	BadAttr    uint64 // no message of the class
+	BadAttr    uint64 // unknown attribute
 
 	UnknownConn uint64 // for a connection or lookup that does not exist
-	BadSource   uint64 // for a connection with somebody else
-	BadQPN      uint64 // DREQ for another queue pair
-	WrongState  uint64 // makes no sense now
+	BadSource   uint64 // not from the peer of the connection
+	BadQPN      uint64 // DREQ with the wrong QP number
+	WrongState  uint64 // not valid in the current state
 
 	Stale       uint64 // REQ or REP whose queue pair still has a connection
-	Refused     uint64 // REQ or SIDR_REQ refused without asking a consumer
-	BacklogFull uint64 // REQ or SIDR_REQ dropped: the listener has enough to do
+	Refused     uint64 // REQ or SIDR_REQ rejected by the agent itself
+	BacklogFull uint64 // REQ or SIDR_REQ dropped: backlog full
 	ConnLimit   uint64 // REQ or SIDR_REQ refused: MaxConns reached
 	OutboxFull  uint64 // MAD to be sent, lost: MaxOutbox reached
 	EventsFull  uint64 // MAD received, lost: MaxEvents reached
-	Defect      uint64 // ignored because a defect says so
+	Defect      uint64 // ignored because of a defect
 }
 
-// messageCounters names the counters of sent, resent, received and duplicate messages of
-// each kind. They are made once: List is called for every sample of a chart.
+// messageCounters has the names of the PerMessage counters. They are computed once because
+// List is called often.
 var messageCounters = func() (names [4]([mad.NumAttrs]string)) {
 	for k, prefix := range []string{"cm_sent_", "cm_resent_", "cm_rcvd_", "cm_duplicate_"} {
 		for i := range names[k] {

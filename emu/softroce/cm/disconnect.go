@@ -5,8 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// Disconnect ends an established connection with a DREQ; private is up to 220
-// bytes. It ends in EventDisconnected or EventTimedOut, then EventTimeWaitExit.
+// Disconnect sends a DREQ; private is up to 220 bytes. The result is
+// EventDisconnected or EventTimedOut, followed by EventTimeWaitExit.
 func (a *Agent) Disconnect(now mono.Time, id ConnID, private []byte) error {
 	c, err := a.lookUp("disconnect", id, StateEstablished)
 	if err != nil {
@@ -20,13 +20,13 @@ func (a *Agent) startDREQ(now mono.Time, c *conn, private []byte) error {
 	if err := mad.Fill(dreq.PrivateData[:], private); err != nil {
 		return err
 	}
-	c.keep(mad.AttrDREQ, uint64(c.id), &dreq)
+	c.storeMessage(mad.AttrDREQ, uint64(c.id), &dreq)
 	a.await(now, c, StateDREQSent)
 	return nil
 }
 
-// DisconnectReply answers EventDisconnectRequested where Config.ConsumerDREP
-// leaves that to the consumer; private is up to 224 bytes.
+// DisconnectReply answers EventDisconnectRequested with Config.ConsumerDREP;
+// private is up to 224 bytes.
 func (a *Agent) DisconnectReply(now mono.Time, id ConnID, private []byte) error {
 	c, err := a.lookUp("answer disconnect of", id, StateDREQRcvd)
 	if err != nil {
@@ -40,18 +40,18 @@ func (a *Agent) sendDREP(now mono.Time, c *conn, private []byte) error {
 	if err := mad.Fill(drep.PrivateData[:], private); err != nil {
 		return err
 	}
-	c.keep(mad.AttrDREP, c.tid, &drep)
+	c.storeMessage(mad.AttrDREP, c.tid, &drep)
 	a.transmit(c)
 	a.enterTimeWait(now, c)
 	return nil
 }
 
-// handleDREQ ends a connection, and answers also where there is none: whoever
-// asks must be able to stop asking.
+// handleDREQ disconnects and sends a DREP. It also answers a DREQ for an unknown
+// connection, so that the peer stops retransmitting.
 func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
-	c, tell := a.pair(in, m.RemoteCommID, m.LocalCommID)
+	c, unknown := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {
-		if tell {
+		if unknown {
 			a.drepWithoutConn(in, m)
 		}
 		return
@@ -62,14 +62,14 @@ func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
 	}
 	switch c.state {
 	case StateEstablished, StateREPSent, StateMRAREPRcvd, StateREPRcvd, StateMRAREPSent:
-		// Without an RTU the DREQ itself says that the peer was connected.
+		// The RTU may have been lost: the peer was connected.
 		c.tid = in.tid
 		a.notify(c, Event{Kind: EventDisconnectRequested, PrivateData: m.PrivateData[:]})
 		a.timers.stop(c)
 		if c.state = StateDREQRcvd; !a.cfg.ConsumerDREP {
 			a.sendDREP(in.now, c, nil)
 		}
-	case StateDREQSent: // both at once: each has what it asked for
+	case StateDREQSent: // both sides disconnect at once
 		c.tid = in.tid
 		a.notify(c, Event{Kind: EventDisconnected, PrivateData: m.PrivateData[:]})
 		a.sendDREP(in.now, c, nil)
@@ -89,12 +89,12 @@ func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
 
 func (a *Agent) drepWithoutConn(in *incoming, m *mad.DREQ) {
 	drep := mad.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
-	a.sendOnce(a.reply(in), mad.AttrDREP, in.tid, &drep)
+	a.sendOnce(a.replyRoute(in), mad.AttrDREP, in.tid, &drep)
 }
 
-// handleDREP completes our disconnect.
+// handleDREP completes Disconnect.
 func (a *Agent) handleDREP(in *incoming, m *mad.DREP) {
-	c, _ := a.pair(in, m.RemoteCommID, m.LocalCommID)
+	c, _ := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {
 		return
 	}

@@ -1,31 +1,26 @@
-// Package cm is a connection manager: the side of RoCEv2 that agrees with a
-// peer, over management datagrams on QP 1, which queue pairs talk to each
-// other. It follows the state machines of chapter 12 of the InfiniBand
-// specification, and rdma_cm's conventions for services that are IP ports.
+// Package cm implements the InfiniBand connection manager (CM) for RoCEv2. It exchanges
+// management datagrams (MADs) on QP 1 to connect queue pairs, with the state machines of
+// chapter 12 of the InfiniBand specification and rdma_cm's service IDs for IP ports.
 //
-// An Agent is a plain value. Calls, received MADs and the time go in; MADs to
-// send, events and the next deadline come out. It has no clock, socket, lock,
-// goroutine or randomness, and never touches a queue pair: events say what
-// became of a connection, and its owner moves the queue pairs.
+// An Agent does no I/O. Its inputs are calls, received MADs and the time; its outputs are
+// MADs to send, events and the next deadline. It has no clock, socket, lock, goroutine or
+// randomness. It does not modify queue pairs: its owner does that when it gets events.
 //
 //	active side                         passive side
 //	Connect ----------- REQ ----------> EventRequest
 //	EventReply <------- REP ----------- Accept
 //	ConfirmReply ------ RTU ----------> EventEstablished
 //	Disconnect -------- DREQ ---------> EventDisconnectRequested
-//	EventDisconnected <- DREP --------- (answered by itself)
+//	EventDisconnected <- DREP --------- (sent automatically)
 //	EventTimeWaitExit                   EventTimeWaitExit
 //
-// Whatever is lost is sent again: REQ, REP and DREQ by timer, RTU, MRA and
-// DREP when the peer repeats what they answered. A side that gives up says so
-// with a REJ, and a message for a connection that no longer exists is refused,
-// so that neither side waits longer than its retries take.
+// The agent retransmits REQ, REP and DREQ by timer, and RTU, MRA and DREP when it receives
+// a duplicate of the message that they answer. A side that gives up sends a REJ. A message
+// for an unknown connection is rejected.
 //
-// Every event of a connection comes in order, and the last one has Final set:
-// from then on its ConnID means nothing. It means nothing either, and there is
-// no event, once the consumer itself has refused what was asked of it (Reject,
-// SIDRReply) or let go of it (Close). A peer can cost the agent no more than
-// the limits in Config allow; what is dropped is counted.
+// The events of a connection are in order, and the last one has Final set: its ConnID is
+// then invalid. It is also invalid, without an event, after Reject, SIDRReply or Close.
+// Config limits the resources that peers can use; dropped messages are counted.
 //
-// An Agent is not safe for concurrent use: its driver owns it.
+// An Agent is not safe for concurrent use.
 package cm

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// What errors.Is finds in the errors of this package. mad.ErrTooLong is found
-// in those about private data that does not fit.
+// Errors of this package wrap one of these, or mad.ErrTooLong for private data that is
+// too long.
 var (
 	ErrUnknown = errors.New("no such ID")
 	ErrState   = errors.New("not possible in this state")

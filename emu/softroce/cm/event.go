@@ -7,35 +7,35 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// EventKind says what happened.
+// EventKind is the type of an Event.
 type EventKind uint8
 
 // Events.
 const (
-	// EventRequest: a REQ for a listener. Answer with Accept or Reject, put off
-	// with DelayReply.
+	// EventRequest: a REQ for a listener arrived. Call Accept or Reject, or DelayReply
+	// first.
 	EventRequest EventKind = iota + 1
-	// EventReply: the peer accepted. Move the queue pair, then ConfirmReply, or
+	// EventReply: a REP arrived. Modify the queue pair and call ConfirmReply, or call
 	// Reject.
 	EventReply
-	// EventEstablished: passive side only; RTU or data came.
+	// EventEstablished: an RTU or data arrived (passive side only).
 	EventEstablished
-	// EventRejected: a REJ came, or, with ByUs set, this agent had to send one.
+	// EventRejected: a REJ arrived or, if ByUs is set, was sent by this agent.
 	EventRejected
-	// EventTimedOut: no answer; State says to what.
+	// EventTimedOut: the peer did not answer in State.
 	EventTimedOut
-	// EventMRA: the peer needs up to ServiceTimeout.
+	// EventMRA: the peer needs up to ServiceTimeout to answer.
 	EventMRA
-	// EventDisconnectRequested: the peer ended the connection. It has been
-	// answered, unless Config.ConsumerDREP leaves that to DisconnectReply.
+	// EventDisconnectRequested: a DREQ arrived. The agent has sent a DREP, unless
+	// Config.ConsumerDREP requires a call of DisconnectReply.
 	EventDisconnectRequested
-	// EventDisconnected: our Disconnect is complete.
+	// EventDisconnected: Disconnect is complete.
 	EventDisconnected
-	// EventTimeWaitExit: the queue pair and the IDs may be used again.
+	// EventTimeWaitExit: the queue pair and the IDs may be reused.
 	EventTimeWaitExit
-	// EventSIDRRequest: a SIDR_REQ for a listener. Answer with SIDRReply.
+	// EventSIDRRequest: a SIDR_REQ for a listener arrived. Call SIDRReply.
 	EventSIDRRequest
-	// EventSIDRReply: the answer to SIDRRequest.
+	// EventSIDRReply: a SIDR_REP arrived.
 	EventSIDRReply
 )
 
@@ -44,7 +44,7 @@ var eventNames = [...]string{
 	"disconnected", "time wait exit", "SIDR request", "SIDR reply",
 }
 
-// String prints the kind's name.
+// String returns the name of the kind.
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
 		return eventNames[k]
@@ -52,11 +52,11 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event %d", uint8(k))
 }
 
-// Event tells what became of a connection or lookup.
+// Event reports a change of a connection or lookup.
 type Event struct {
 	Kind  EventKind
 	Conn  ConnID
-	Final bool // the last event of Conn, which means nothing from now on
+	Final bool // last event of Conn, which is invalid from now on
 
 	Request     *Request     // EventRequest
 	Reply       *Reply       // EventReply
@@ -64,43 +64,43 @@ type Event struct {
 	SIDRReply   *SIDRReply   // EventSIDRReply
 
 	Reason mad.Reason // EventRejected
-	About  mad.About  // EventRejected: which message was refused
-	ByUs   bool       // EventRejected: this agent found the fault
+	About  mad.About  // EventRejected: type of the rejected message
+	ByUs   bool       // EventRejected: rejected by this agent
 	Info   []byte     // EventRejected: additional reject information
 
-	State          State // EventTimedOut: the state that took too long
+	State          State // EventTimedOut: state in which the timer expired
 	ServiceTimeout uint8 // EventMRA
 	ByData         bool  // EventEstablished: by Established, not by an RTU
 
-	// PrivateData is the consumer's part of what the message carried, in its
-	// full length, since the wire does not say how much of it was meant.
+	// PrivateData is the consumer's private data with the full length of the field; the
+	// message does not carry the actual length.
 	PrivateData []byte
 }
 
-// Request is a REQ as the passive side sees it.
+// Request has the fields of a received REQ.
 type Request struct {
 	Listen       ListenID
 	ServiceID    mad.ServiceID
-	Path         Path // from here to the requester
+	Path         Path // path to the requester
 	Transport    Transport
 	RemoteCAGUID uint64
 	RemoteQPN    uint32
-	StartPSN     uint32 // the first PSN that we are to send
-	RespRes      uint8  // READs and atomics the requester can serve
-	InitDepth    uint8  // READs and atomics the requester wants to have in flight
+	StartPSN     uint32 // first PSN that this side sends
+	RespRes      uint8  // READs and atomics that the requester can execute at a time
+	InitDepth    uint8  // READs and atomics that the requester wants to have outstanding
 	RetryCount   uint8
 	RNRRetry     uint8
 	SRQ          bool
 	E2EFlow      bool
 	SrcPort      uint16     // IP services only
-	SrcAddr      netip.Addr // IP services only: as the requester's rdma_cm says
+	SrcAddr      netip.Addr // IP services only: source address in the rdma_cm header
 }
 
-// Reply is a REP as the active side sees it.
+// Reply has the fields of a received REP.
 type Reply struct {
 	RemoteCAGUID   uint64
 	RemoteQPN      uint32
-	StartPSN       uint32 // the first PSN that we are to send
+	StartPSN       uint32 // first PSN that this side sends
 	RespRes        uint8
 	InitDepth      uint8
 	TargetAckDelay uint8
@@ -110,7 +110,7 @@ type Reply struct {
 	E2EFlow        bool
 }
 
-// SIDRRequest is a SIDR_REQ as its receiver sees it.
+// SIDRRequest has the fields of a received SIDR_REQ.
 type SIDRRequest struct {
 	Listen        ListenID
 	ServiceID     mad.ServiceID
@@ -120,7 +120,7 @@ type SIDRRequest struct {
 	SrcAddr       netip.Addr // IP services only
 }
 
-// SIDRReply is the answer to a lookup.
+// SIDRReply has the fields of a received SIDR_REP.
 type SIDRReply struct {
 	Status    mad.SIDRStatus
 	ServiceID mad.ServiceID

@@ -4,16 +4,15 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// fault is why a REQ is refused; reason 0 is none.
+// fault is the reason for rejecting a REQ; reason 0 means none.
 type fault struct {
 	reason mad.Reason
 	info   []byte
 }
 
-// examine finds the listener that a REQ is for, or what is wrong with it. LID
-// fields are not looked at: they mean nothing on RoCEv2, and reasons 13 and 19
-// must not be given.
-func (a *Agent) examine(in *incoming, m *mad.REQ) (*listener, fault) {
+// checkREQ returns the listener for a REQ, or the reason for rejecting it. LIDs are
+// ignored because RoCEv2 has none; reasons 13 and 19 must not be used.
+func (a *Agent) checkREQ(in *incoming, m *mad.REQ) (*listener, fault) {
 	if m.LocalCommID == 0 {
 		return nil, fault{reason: mad.ReasonInvalidCommID}
 	}
@@ -29,7 +28,7 @@ func (a *Agent) examine(in *incoming, m *mad.REQ) (*listener, fault) {
 		own := mad.GIDOf(in.to)
 		return nil, fault{reason: mad.ReasonPrimaryGID, info: own[:]}
 	case !a.cfg.memberOf(m.PKey):
-		// No reason is about partitions.
+		// There is no reason code for a wrong P_Key.
 		return nil, fault{reason: mad.ReasonUnsupported}
 	}
 	if _, _, ok := a.userData(in, m.ServiceID, m.PrivateData[:]); !ok {
@@ -48,7 +47,7 @@ func knownTransport(m *mad.REQ) bool {
 	return false
 }
 
-// transportOf is only meaningful where knownTransport holds.
+// transportOf requires that knownTransport is true.
 func transportOf(m *mad.REQ) Transport {
 	switch m.Transport {
 	case mad.TransportUC:
@@ -59,9 +58,9 @@ func transportOf(m *mad.REQ) Transport {
 	return RC
 }
 
-// userData splits the private data of a request into rdma_cm's header, if the
-// service is an IP port, and the consumer's part. It reports whether the header
-// is one this agent understands, sent to the address that it names.
+// userData splits private data into the rdma_cm header, if the service is an IP
+// port, and the consumer's part. ok reports whether the header is valid for the
+// address the message was sent to.
 func (a *Agent) userData(in *incoming, service mad.ServiceID, field []byte) (ip mad.IPHeader, user []byte, ok bool) {
 	if !service.IsIP() {
 		return ip, field, true

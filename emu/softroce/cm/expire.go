@@ -4,7 +4,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// expire does what is due when c's timer runs out.
+// expire handles an expired timer: it retransmits, gives up, or leaves time wait.
 func (a *Agent) expire(now mono.Time, c *conn) {
 	if c.state == StateTimeWait {
 		a.leaveTimeWait(c)
@@ -12,18 +12,18 @@ func (a *Agent) expire(now mono.Time, c *conn) {
 	}
 	if c.retries > 0 {
 		c.retries--
-		a.tryAgain(now, c)
+		a.retransmit(now, c)
 		return
 	}
 	e := Event{Kind: EventTimedOut, State: c.state}
 	switch c.state {
 	case StateREQSent, StateMRAREQRcvd:
-		a.giveUp(c)
+		a.rejectTimeout(c)
 		e.Final = true
 	case StateSIDRREQSent:
 		e.Final = true
 	case StateREPSent, StateMRAREPRcvd:
-		a.giveUp(c)
+		a.rejectTimeout(c)
 	}
 	a.notify(c, e)
 	if e.Final {
@@ -33,9 +33,9 @@ func (a *Agent) expire(now mono.Time, c *conn) {
 	}
 }
 
-// tryAgain repeats the message that c waits an answer for. An MRA put off one
-// wait, not all of them.
-func (a *Agent) tryAgain(now mono.Time, c *conn) {
+// retransmit sends the unanswered message of c again. An MRA delays only one
+// retransmission.
+func (a *Agent) retransmit(now mono.Time, c *conn) {
 	switch c.state {
 	case StateMRAREQRcvd:
 		c.state = StateREQSent

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// incoming is a received MAD's envelope.
+// incoming has the addresses and header fields of a received MAD.
 type incoming struct {
 	now      mono.Time
 	from, to netip.Addr
@@ -17,9 +17,8 @@ type incoming struct {
 	attr     mad.Attr
 }
 
-// HandleMAD takes a MAD that arrived on QP 1 from one address at another, in a
-// packet with the given P_Key. It keeps no reference to b. What makes no sense
-// is ignored and counted; nothing a peer sends is an error of ours.
+// HandleMAD handles a MAD received on QP 1. It keeps no reference to b. Invalid
+// MADs are counted and dropped.
 func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []byte) {
 	in := incoming{now: now, from: plain(from), to: plain(to), pkey: pkey}
 	if len(b) != mad.Len {
@@ -46,7 +45,7 @@ func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []b
 	in.tid, in.attr = h.TID, h.Attr
 	if h.ClassVersion != mad.ClassVersionCM {
 		a.counters.BadVersion++
-		a.refuseVersion(&in, body)
+		a.rejectVersion(&in, body)
 		return
 	}
 	if _, ok := h.Attr.Index(); !ok {
@@ -61,7 +60,8 @@ func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []b
 	a.dispatch(&in, body)
 }
 
-// dispatch hands a body of full length to its handler: Parse cannot fail.
+// dispatch parses the message and calls its handler. body has full length, so Parse
+// cannot fail.
 func (a *Agent) dispatch(in *incoming, body []byte) {
 	switch in.attr {
 	case mad.AttrREQ:
@@ -85,7 +85,7 @@ func (a *Agent) dispatch(in *incoming, body []byte) {
 	case mad.AttrLAP:
 		a.handleLAP(in, parse[mad.LAP](body))
 	case mad.AttrAPR:
-		a.counters.WrongState++ // we send no LAP
+		a.counters.WrongState++ // this agent sends no LAP
 	}
 }
 
@@ -100,15 +100,15 @@ func parse[M any, P interface {
 	return m
 }
 
-// reply is the way back to where in came from.
-func (a *Agent) reply(in *incoming) route {
+// replyRoute returns the route to the sender of in.
+func (a *Agent) replyRoute(in *incoming) route {
 	return route{local: in.to, remote: in.from, pkey: in.pkey, hopLimit: a.cfg.HopLimit}
 }
 
-// pair finds the connection that both sides' IDs name. Without one it returns
-// nil, and whether the sender may be told so: not if there is one, but with
-// somebody else.
-func (a *Agent) pair(in *incoming, local, remote uint32) (c *conn, tell bool) {
+// findConn returns the connection with the given local and remote IDs. If there is
+// none, it returns nil, and unknown tells whether the sender may be told; it may
+// not if the connection belongs to another peer.
+func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, unknown bool) {
 	c = a.conns[ConnID(local)]
 	if c == nil || c.remoteID != remote || c.isLookup() {
 		a.counters.UnknownConn++
@@ -123,15 +123,15 @@ func (a *Agent) pair(in *incoming, local, remote uint32) (c *conn, tell bool) {
 
 func (c *conn) isLookup() bool { return c.state == StateSIDRREQSent || c.state == StateSIDRREQRcvd }
 
-// refuseVersion answers a request of another class version, as far as every
-// version has the same first field.
-func (a *Agent) refuseVersion(in *incoming, body []byte) {
+// rejectVersion rejects a request with another class version. The first field is
+// the same in all versions.
+func (a *Agent) rejectVersion(in *incoming, body []byte) {
 	id := binary.BigEndian.Uint32(body)
 	switch in.attr {
 	case mad.AttrREQ:
-		a.refuse(in, id, mad.ReasonClassVersion, nil)
+		a.rejectREQ(in, id, mad.ReasonClassVersion, nil)
 	case mad.AttrSIDRREQ:
 		a.counters.Refused++
-		a.sendOnce(a.reply(in), mad.AttrSIDRREP, in.tid, &mad.SIDRREP{RequestID: id, Status: mad.SIDRUnsupportedVersion})
+		a.sendOnce(a.replyRoute(in), mad.AttrSIDRREP, in.tid, &mad.SIDRREP{RequestID: id, Status: mad.SIDRUnsupportedVersion})
 	}
 }

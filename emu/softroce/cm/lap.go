@@ -2,12 +2,12 @@ package cm
 
 import "github.com/fabrictest/fabrictest/emu/softroce/mad"
 
-// handleLAP declines an alternate path: this device has no path migration.
+// handleLAP declines an alternate path: the CM does not support path migration.
 func (a *Agent) handleLAP(in *incoming, m *mad.LAP) {
 	apr := mad.APR{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID, Status: mad.APUnsupported}
-	c, tell := a.pair(in, m.RemoteCommID, m.LocalCommID)
+	c, unknown := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	switch {
-	case c == nil && !tell:
+	case c == nil && !unknown:
 		return
 	case c == nil:
 		apr.Status = mad.APInvalidCommID
@@ -15,5 +15,5 @@ func (a *Agent) handleLAP(in *incoming, m *mad.LAP) {
 		a.counters.WrongState++
 		return
 	}
-	a.sendOnce(a.reply(in), mad.AttrAPR, in.tid, &apr)
+	a.sendOnce(a.replyRoute(in), mad.AttrAPR, in.tid, &apr)
 }

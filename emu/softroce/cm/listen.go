@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// ListenID names a listener of one Agent.
+// ListenID identifies a listener of an Agent.
 type ListenID uint32
 
 type listenKey struct {
@@ -19,13 +19,13 @@ type listener struct {
 	id      ListenID
 	key     listenKey
 	backlog int
-	pending int // requests the consumer has not answered
+	pending int // requests that the consumer has not answered
 }
 
-// Listen takes requests for a service, those sent to one local address or, if
-// local is the zero Addr, to any for which there is no listener of its own. At
-// most backlog requests wait for their answer (0 for as many as the
-// configuration allows); more are dropped, so that their senders try again.
+// Listen accepts requests for a service at one local address or, if local is the
+// zero Addr, at all addresses without their own listener. At most backlog requests
+// are pending (0 for Config.MaxBacklog); further ones are dropped, and their
+// senders retransmit.
 func (a *Agent) Listen(service mad.ServiceID, local netip.Addr, backlog int) (ListenID, error) {
 	key := listenKey{service, plain(local)}
 	if a.listeners[key] != nil {
@@ -43,8 +43,8 @@ func (a *Agent) Listen(service mad.ServiceID, local netip.Addr, backlog int) (Li
 	return l.id, nil
 }
 
-// CloseListen takes no more requests. Those already announced by an event are
-// still the consumer's to answer.
+// CloseListen removes a listener. The consumer must still answer the requests for
+// which it got events.
 func (a *Agent) CloseListen(id ListenID) error {
 	l := a.listenIDs[id]
 	if l == nil {

@@ -5,9 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// DelayReply tells the peer that Accept or ConfirmReply will take up to the
-// service timeout, a code. Without it, a peer that asks again is told so by
-// itself.
+// DelayReply sends an MRA: Accept or ConfirmReply will take up to the service
+// timeout code. Without this call, the agent sends an MRA when the peer
+// retransmits.
 func (a *Agent) DelayReply(now mono.Time, id ConnID, serviceTimeout uint8) error {
 	c, err := a.lookUp("delay reply of", id, StateREQRcvd, StateREPRcvd)
 	if err != nil {
@@ -26,21 +26,21 @@ func (a *Agent) sendMRA(c *conn, serviceTimeout uint8) {
 	if c.state == StateREPRcvd {
 		mra.About, next = mad.AboutREP, StateMRAREPSent
 	}
-	c.keep(mad.AttrMRA, c.tid, &mra)
+	c.storeMessage(mad.AttrMRA, c.tid, &mra)
 	a.transmit(c)
 	c.state = next
 }
 
-// autoMRA asks an impatient peer for time, because the consumer takes it.
+// autoMRA sends an MRA when the peer retransmits before the consumer has answered.
 func (a *Agent) autoMRA(c *conn) {
 	a.sendMRA(c, a.cfg.MRATimeout)
 }
 
-// handleMRA waits longer for an answer. A second MRA to the same message does
-// not extend it further, so that a peer cannot put us off for ever.
+// handleMRA extends the response timer. A second MRA for the same message does not,
+// so that a peer cannot extend it forever.
 func (a *Agent) handleMRA(in *incoming, m *mad.MRA) {
 	c := a.conns[ConnID(m.RemoteCommID)]
-	// The REQ's sender does not know the peer's ID yet.
+	// The sender of a REQ does not know the peer's ID yet.
 	if c == nil || c.isLookup() || m.About != mad.AboutREQ && c.remoteID != m.LocalCommID {
 		a.counters.UnknownConn++
 		return
@@ -61,6 +61,6 @@ func (a *Agent) handleMRA(in *incoming, m *mad.MRA) {
 		a.counters.WrongState++
 		return
 	}
-	a.timers.arm(c, in.now.Add(a.cfg.peerTimeout(m.ServiceTimeout)+c.packetsLive))
+	a.timers.arm(c, in.now.Add(a.cfg.peerTimeout(m.ServiceTimeout)+c.packetLifetime))
 	a.notify(c, Event{Kind: EventMRA, ServiceTimeout: m.ServiceTimeout, PrivateData: m.PrivateData[:]})
 }

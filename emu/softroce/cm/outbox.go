@@ -24,7 +24,7 @@ type packet struct {
 
 type message interface{ Append([]byte) []byte }
 
-// NextMAD returns the oldest MAD not yet sent, or false.
+// NextMAD removes and returns the oldest MAD to send, or false.
 func (a *Agent) NextMAD() (Outgoing, bool) {
 	p, ok := a.outbox.pop()
 	if !ok {
@@ -38,7 +38,7 @@ func (a *Agent) NextMAD() (Outgoing, bool) {
 	}, true
 }
 
-// post queues one MAD.
+// post queues a MAD to send.
 func (a *Agent) post(r route, attr mad.Attr, b *[mad.Len]byte) {
 	if a.outbox.len() >= a.cfg.MaxOutbox {
 		a.counters.OutboxFull++
@@ -48,29 +48,29 @@ func (a *Agent) post(r route, attr mad.Attr, b *[mad.Len]byte) {
 	a.outbox.push(packet{route: r, mad: *b})
 }
 
-// sendOnce sends a message that is not repeated.
+// sendOnce sends a message that is not retransmitted.
 func (a *Agent) sendOnce(r route, attr mad.Attr, tid uint64, m message) {
 	var b [mad.Len]byte
 	m.Append(mad.NewHeader(attr, tid).Append(b[:0]))
 	a.post(r, attr, &b)
 }
 
-// keep makes m the message that c repeats.
-func (c *conn) keep(attr mad.Attr, tid uint64, m message) {
+// storeMessage makes m the message that c retransmits.
+func (c *conn) storeMessage(attr mad.Attr, tid uint64, m message) {
 	m.Append(mad.NewHeader(attr, tid).Append(c.msg[:0]))
 	c.msgAttr = attr
 }
 
-// transmit sends the message kept in c.
+// transmit sends the message stored in c.
 func (a *Agent) transmit(c *conn) { a.post(c.madRoute, c.msgAttr, &c.msg) }
 
-// repeat sends the message kept in c again.
+// repeat retransmits the message stored in c.
 func (a *Agent) repeat(c *conn) {
 	a.counters.Resent.count(c.msgAttr)
 	a.transmit(c)
 }
 
-// repeatFor does so in answer to a transaction.
+// repeatFor retransmits with the transaction ID of a duplicate.
 func (a *Agent) repeatFor(c *conn, tid uint64) {
 	binary.BigEndian.PutUint64(c.msg[8:], tid)
 	a.repeat(c)

@@ -6,25 +6,24 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// Transport is the kind of queue pair a connection joins.
+// Transport is the type of the connected queue pairs.
 type Transport uint8
 
 // Transports that can be connected.
 const (
 	RC Transport = iota
 	UC
-	XRC // the active side's queue pair is the initiator
+	XRC // the queue pair of the active side is the XRC initiator
 )
 
-// Path is how packets get to the peer. MTU is 1 (256 bytes) to 5 (4096);
-// LocalAckTimeout is a code, and tells the CM how long packets live: twice
-// their lifetime is in it.
+// Path is the path to a peer. MTU is 1 (256 bytes) to 5 (4096). LocalAckTimeout is a code;
+// it includes twice the packet lifetime, from which the CM derives its timeouts.
 type Path struct {
-	Local, Remote   netip.Addr // one family, no zone
+	Local, Remote   netip.Addr // same family, without zone
 	FlowLabel       uint32     // 20 bits
 	TrafficClass    uint8
 	HopLimit        uint8  // 0 for 64
-	PKey            uint16 // 0, which names no partition, for 0xFFFF
+	PKey            uint16 // 0 for 0xFFFF
 	MTU             uint8
 	Rate            uint8 // 6 bits
 	SL              uint8 // 4 bits
@@ -44,7 +43,7 @@ func (p *Path) normalize() {
 	}
 }
 
-// route is how MADs travel along p.
+// route returns the route for MADs along p.
 func (p *Path) route() route {
 	return route{
 		local: p.Local, remote: p.Remote, pkey: p.PKey,
@@ -52,10 +51,10 @@ func (p *Path) route() route {
 	}
 }
 
-// plain is an address as GIDs know it: without zone, IPv4 not mapped.
+// plain removes the zone and IPv4 mapping of an address, as in a GID.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// unicast reports whether two plain addresses can talk to each other.
+// unicast reports whether two plain addresses are unicast and of the same family.
 func unicast(a, b netip.Addr) bool {
 	ok := func(a netip.Addr) bool { return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() }
 	return ok(a) && ok(b) && a.Is4() == b.Is4()
@@ -79,20 +78,20 @@ func (p *Path) check(op string, cfg *Config) error {
 	return nil
 }
 
-// ConnectParam is what Connect offers.
+// ConnectParam has the parameters of Connect.
 type ConnectParam struct {
 	ServiceID  mad.ServiceID
 	Path       Path // an IP service with FlowLabel 0 gets rdma_cm's flow label
 	Transport  Transport
 	QPN        uint32
-	StartPSN   uint32 // the first PSN that the peer is to send
+	StartPSN   uint32 // first PSN that the peer sends
 	RespRes    uint8
 	InitDepth  uint8
 	RetryCount uint8
 	RNRRetry   uint8
 	SRQ        bool
 	E2EFlow    bool
-	SrcPort    uint16 // IP services only: told to the peer
+	SrcPort    uint16 // IP services only: sent in the rdma_cm header
 	// PrivateData is up to 92 bytes, 56 for an IP service.
 	PrivateData []byte
 }
@@ -125,10 +124,10 @@ func checkQP(op string, qpn, psn uint32, rnrRetry uint8) error {
 	return nil
 }
 
-// AcceptParam is what Accept answers.
+// AcceptParam has the parameters of Accept.
 type AcceptParam struct {
 	QPN            uint32
-	StartPSN       uint32 // the first PSN that the peer is to send
+	StartPSN       uint32 // first PSN that the peer sends
 	RespRes        uint8
 	InitDepth      uint8
 	RNRRetry       uint8
@@ -145,7 +144,7 @@ func (p *AcceptParam) check() error {
 	return checkQP("accept", p.QPN, p.StartPSN, p.RNRRetry)
 }
 
-// SIDRParam is what SIDRRequest asks.
+// SIDRParam has the parameters of SIDRRequest.
 type SIDRParam struct {
 	ServiceID mad.ServiceID
 	Path      Path   // MTU and LocalAckTimeout are not used
@@ -154,7 +153,7 @@ type SIDRParam struct {
 	PrivateData []byte
 }
 
-// SIDRReplyParam is what SIDRReply answers.
+// SIDRReplyParam has the parameters of SIDRReply.
 type SIDRReplyParam struct {
 	Status      mad.SIDRStatus
 	QPN         uint32
@@ -163,8 +162,8 @@ type SIDRReplyParam struct {
 	PrivateData []byte // up to 136 bytes
 }
 
-// fillRequest fills the private data of a REQ or SIDR_REQ: rdma_cm's header if
-// the service is an IP port, then the consumer's data.
+// fillRequest fills the private data of a REQ or SIDR_REQ: the rdma_cm header if the
+// service is an IP port, then the consumer's data.
 func fillRequest(field []byte, id mad.ServiceID, path *Path, srcPort uint16, data []byte) error {
 	if id.IsIP() {
 		h := mad.NewIPHeader(path.Local, path.Remote, srcPort)

@@ -5,40 +5,40 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// handleREQ begins a connection, or finds that it has begun.
+// handleREQ handles a new or duplicate REQ.
 func (a *Agent) handleREQ(in *incoming, m *mad.REQ) {
 	if c := a.byRemote[remoteKey{m.LocalCAGUID, m.LocalCommID}]; c != nil {
 		a.handleDuplicateREQ(in, c, m)
 		return
 	}
 	if c := a.byQP[remoteKey{m.LocalCAGUID, m.LocalQPN}]; c != nil {
-		a.refuse(in, m.LocalCommID, mad.ReasonStale, nil)
+		a.rejectREQ(in, m.LocalCommID, mad.ReasonStale, nil)
 		a.endStale(in, c)
 		return
 	}
-	l, fault := a.examine(in, m)
+	l, fault := a.checkREQ(in, m)
 	if fault.reason != 0 {
-		a.refuse(in, m.LocalCommID, fault.reason, fault.info)
+		a.rejectREQ(in, m.LocalCommID, fault.reason, fault.info)
 		return
 	}
 	if l.pending >= l.backlog {
-		a.counters.BacklogFull++ // unanswered, the peer tries again later
+		a.counters.BacklogFull++ // the peer retransmits
 		return
 	}
 	c, err := a.newConn("request", StateREQRcvd)
 	if err != nil {
 		a.counters.ConnLimit++
-		a.refuse(in, m.LocalCommID, mad.ReasonNoResources, nil)
+		a.rejectREQ(in, m.LocalCommID, mad.ReasonNoResources, nil)
 		return
 	}
-	a.adopt(in, c, m)
+	a.initFromREQ(in, c, m)
 	c.listener = l
 	l.pending++
-	a.announce(in, c, l, m)
+	a.notifyRequest(in, c, l, m)
 }
 
-// adopt fills c from the REQ that began it.
-func (a *Agent) adopt(in *incoming, c *conn, m *mad.REQ) {
+// initFromREQ initializes c from its REQ.
+func (a *Agent) initFromREQ(in *incoming, c *conn, m *mad.REQ) {
 	c.remoteID = m.LocalCommID
 	c.remoteGUID = m.LocalCAGUID
 	c.remoteQPN = m.LocalQPN
@@ -46,19 +46,19 @@ func (a *Agent) adopt(in *incoming, c *conn, m *mad.REQ) {
 	c.transport = transportOf(m)
 	c.tid = in.tid
 	c.timeout = a.cfg.peerTimeout(m.LocalRespTimeout)
-	c.packetsLive = a.cfg.peerTimeout(m.Primary.AckTimeout)
+	c.packetLifetime = a.cfg.peerTimeout(m.Primary.AckTimeout)
 	c.maxRetries = m.MaxCMRetries
-	c.madRoute = a.reply(in)
+	c.madRoute = a.replyRoute(in)
 	c.madRoute.flowLabel = m.Primary.FlowLabel
 	c.madRoute.trafficClass = m.Primary.TrafficClass
 	if m.Alternate.LocalGID != (mad.GID{}) {
 		c.failover = mad.FailoverUnsupported
 	}
-	a.remember(c)
+	a.register(c)
 }
 
-// announce tells the consumer of a new request.
-func (a *Agent) announce(in *incoming, c *conn, l *listener, m *mad.REQ) {
+// notifyRequest queues EventRequest.
+func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *mad.REQ) {
 	ip, user, _ := a.userData(in, m.ServiceID, m.PrivateData[:])
 	a.notify(c, Event{Kind: EventRequest, PrivateData: user, Request: &Request{
 		Listen:    l.id,
@@ -83,16 +83,16 @@ func (a *Agent) announce(in *incoming, c *conn, l *listener, m *mad.REQ) {
 	}})
 }
 
-// handleDuplicateREQ answers a REQ whose connection exists: with what was
-// answered before, or with "wait".
+// handleDuplicateREQ retransmits the answer to a REQ, or sends an MRA if the
+// consumer has not answered yet.
 func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *mad.REQ) {
 	if c.madRoute.remote != in.from {
 		a.counters.BadSource++
 		return
 	}
 	if c.active || c.remoteQPN != m.LocalQPN {
-		// Not the same request again: the peer used an ID that it has in use.
-		a.refuse(in, m.LocalCommID, mad.ReasonDuplicateCommID, nil)
+		// Not a retransmission: the peer reused an ID that is in use.
+		a.rejectREQ(in, m.LocalCommID, mad.ReasonDuplicateCommID, nil)
 		return
 	}
 	a.counters.Duplicates.count(mad.AttrREQ)
@@ -102,22 +102,22 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *mad.REQ) {
 	case StateMRAREQSent, StateREPSent, StateMRAREPRcvd:
 		a.repeat(c)
 	case StateTimeWait:
-		a.refuse(in, m.LocalCommID, mad.ReasonStale, nil)
+		a.rejectREQ(in, m.LocalCommID, mad.ReasonStale, nil)
 	}
 }
 
-// endStale ends a connection whose peer has begun another one with the same
-// queue pair: it has forgotten this one.
+// endStale ends a stale connection: the peer has started another connection with
+// the same queue pair.
 func (a *Agent) endStale(in *incoming, c *conn) {
 	a.counters.Stale++
 	if c.madRoute.remote != in.from {
-		a.counters.BadSource++ // nobody ends the connections of others
+		a.counters.BadSource++ // another host cannot end the connection
 		return
 	}
 	switch c.state {
 	case StateEstablished:
 		a.startDREQ(in.now, c, nil)
-	case StateDREQSent: // its DREP was lost, but this says the same
+	case StateDREQSent: // the DREP was lost, but the peer has disconnected
 		a.notify(c, Event{Kind: EventDisconnected})
 		a.enterTimeWait(in.now, c)
 	case StateREPSent, StateMRAREPRcvd:
@@ -129,8 +129,8 @@ func (a *Agent) endStale(in *incoming, c *conn) {
 	}
 }
 
-// Accept answers a request with a REP. The queue pair must be ready to receive
-// before the call; EventEstablished says when the peer is ready too.
+// Accept answers a request with a REP. The queue pair must be in RTR before the
+// call. EventEstablished follows when the peer is ready.
 func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 	c, err := a.lookUp("accept", id, StateREQRcvd, StateMRAREQSent)
 	if err != nil {
@@ -144,21 +144,21 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 		RespRes: p.RespRes, InitDepth: p.InitDepth, TargetAckDelay: p.TargetAckDelay, Failover: c.failover,
 		E2EFlow: p.E2EFlow, RNRRetry: p.RNRRetry, SRQ: p.SRQ, LocalCAGUID: a.cfg.CAGUID,
 	}
-	if c.transport == XRC { // the target is told in another field, and is an SRQ's by nature
+	if c.transport == XRC { // the XRC target is in the EECN field and always has an SRQ
 		rep.LocalQPN, rep.LocalEECN, rep.SRQ = 0, p.QPN, true
 	}
 	if err := mad.Fill(rep.PrivateData[:], p.PrivateData); err != nil {
 		return err
 	}
-	c.answered()
+	c.leaveBacklog()
 	c.localQPN = p.QPN
-	c.keep(mad.AttrREP, c.tid, &rep)
+	c.storeMessage(mad.AttrREP, c.tid, &rep)
 	a.await(now, c, StateREPSent)
 	return nil
 }
 
-// Established tells that data arrived on a queue pair whose RTU has not: the
-// peer is ready all the same. It may be called more than once.
+// Established reports that data arrived on the queue pair before the RTU
+// (COMM_EST). It may be called more than once.
 func (a *Agent) Established(now mono.Time, id ConnID) error {
 	c, err := a.lookUp("establish", id, StateREPSent, StateMRAREPRcvd, StateEstablished)
 	if err != nil || c.state == StateEstablished {
@@ -179,12 +179,12 @@ func (a *Agent) establish(c *conn) {
 	c.established = true
 }
 
-// handleRTU completes a connection on its passive side.
+// handleRTU establishes a connection on the passive side.
 func (a *Agent) handleRTU(in *incoming, m *mad.RTU) {
-	c, tell := a.pair(in, m.RemoteCommID, m.LocalCommID)
+	c, unknown := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {
-		if tell {
-			a.disown(in, m.RemoteCommID, m.LocalCommID, mad.AboutOther)
+		if unknown {
+			a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, mad.AboutOther)
 		}
 		return
 	}
@@ -195,8 +195,8 @@ func (a *Agent) handleRTU(in *incoming, m *mad.RTU) {
 		a.establish(c)
 		a.notify(c, Event{Kind: EventEstablished, PrivateData: m.PrivateData[:]})
 	case c.state == StateTimeWait && !c.established:
-		// We gave up; the peer missed it and believes itself connected.
-		a.disown(in, m.RemoteCommID, m.LocalCommID, mad.AboutOther)
+		// The peer did not receive the REJ and considers itself connected.
+		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, mad.AboutOther)
 	case c.established:
 		a.counters.Duplicates.count(mad.AttrRTU)
 	default:

@@ -1,6 +1,6 @@
 package cm
 
-// queue is a first-in, first-out queue that keeps its memory.
+// queue is a FIFO that reuses its memory.
 type queue[T any] struct {
 	items []T
 	head  int
@@ -20,7 +20,7 @@ func (q *queue[T]) pop() (v T, ok bool) {
 	if q.head == len(q.items) {
 		q.items, q.head = q.items[:0], 0
 	} else if q.head >= 64 && q.head*2 >= len(q.items) {
-		// A queue that never runs empty must not grow for ever.
+		// Move the rest to the front, or a queue that is never empty would grow forever.
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0

@@ -7,10 +7,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// Reject refuses a request or a reply, or takes an acceptance back while the
-// peer has not confirmed it. info is up to 72 bytes, by reason; private up to
-// 148. After refusing a request or a reply the ID means nothing; an acceptance
-// taken back ends in EventTimeWaitExit.
+// Reject rejects a request or a reply, or revokes an Accept before the RTU arrived.
+// info is up to 72 bytes, depending on reason; private up to 148. The ID is then
+// invalid, except that a revoked Accept ends with EventTimeWaitExit.
 func (a *Agent) Reject(now mono.Time, id ConnID, reason mad.Reason, info, private []byte) error {
 	c, err := a.lookUp("reject", id, StateREQRcvd, StateMRAREQSent, StateREPRcvd, StateMRAREPSent, StateREPSent, StateMRAREPRcvd)
 	if err != nil {
@@ -32,7 +31,7 @@ func (a *Agent) reject(now mono.Time, c *conn, reason mad.Reason, info, private 
 	}
 	switch c.state {
 	case StateREQRcvd:
-		rej.LocalCommID = 0 // the peer has never seen it
+		rej.LocalCommID = 0 // not known to the peer
 		rej.About = mad.AboutREQ
 	case StateMRAREQSent:
 		rej.About = mad.AboutREQ
@@ -50,51 +49,50 @@ func (a *Agent) reject(now mono.Time, c *conn, reason mad.Reason, info, private 
 	return nil
 }
 
-// refuse answers a REQ that gets no connection.
-func (a *Agent) refuse(in *incoming, commID uint32, reason mad.Reason, info []byte) {
+// rejectREQ rejects a REQ for which no connection is created.
+func (a *Agent) rejectREQ(in *incoming, commID uint32, reason mad.Reason, info []byte) {
 	a.counters.Refused++
 	rej := mad.REJ{RemoteCommID: commID, About: mad.AboutREQ, Reason: reason}
 	if rej.SetInfo(info) == nil {
-		a.sendOnce(a.reply(in), mad.AttrREJ, in.tid, &rej)
+		a.sendOnce(a.replyRoute(in), mad.AttrREJ, in.tid, &rej)
 	}
 }
 
-// disown tells the sender of a message that its connection does not exist
-// here, so that it need not wait for its retries to run out.
-func (a *Agent) disown(in *incoming, local, remote uint32, about mad.About) {
+// rejectUnknown sends a REJ for a message of an unknown connection, so that the
+// peer stops retransmitting.
+func (a *Agent) rejectUnknown(in *incoming, local, remote uint32, about mad.About) {
 	rej := mad.REJ{LocalCommID: local, RemoteCommID: remote, About: about, Reason: mad.ReasonInvalidCommID}
-	a.sendOnce(a.reply(in), mad.AttrREJ, in.tid, &rej)
+	a.sendOnce(a.replyRoute(in), mad.AttrREJ, in.tid, &rej)
 }
 
-// giveUp tells the peer that we wait no longer. The GUID lets it find the
-// connection even if we never learned the ID it uses.
-func (a *Agent) giveUp(c *conn) {
+// rejectTimeout sends a REJ with reason timeout. The GUID identifies the connection
+// if the remote ID is unknown.
+func (a *Agent) rejectTimeout(c *conn) {
 	rej := mad.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, About: mad.AboutOther, Reason: mad.ReasonTimeout}
 	binary.BigEndian.PutUint64(rej.Info[:], a.cfg.CAGUID)
 	rej.InfoLen = 8
 	a.sendOnce(c.madRoute, mad.AttrREJ, c.tid, &rej)
 }
 
-// rejected finds the connection that a REJ is about.
-func (a *Agent) rejected(in *incoming, m *mad.REJ) *conn {
+// findRejected returns the connection that a REJ is for.
+func (a *Agent) findRejected(in *incoming, m *mad.REJ) *conn {
 	var c *conn
 	switch info := m.AdditionalInfo(); {
 	case m.RemoteCommID == 0 && m.Reason == mad.ReasonTimeout && len(info) >= 8:
-		// From a requester that gave up before it knew our ID.
+		// The requester timed out before it knew the local ID.
 		c = a.byRemote[remoteKey{binary.BigEndian.Uint64(info), m.LocalCommID}]
 	case m.About == mad.AboutREQ:
-		// Whoever refuses a REQ need not have made an ID. Once there has been a
-		// REP, a refusal of the REQ can only be of an old copy of it.
+		// The peer may have rejected the REQ without creating an ID. After a REP, the
+		// REJ can only be for an old duplicate of the REQ.
 		c = a.conns[ConnID(m.RemoteCommID)]
 		if c != nil && c.state != StateREQSent && c.state != StateMRAREQRcvd {
 			a.counters.WrongState++
 			return nil
 		}
 	default:
-		// A peer may give up before its REP reaches us, and so before we know the
-		// ID that it rejects under.
+		// The peer may time out before its REP arrives; its ID is then unknown.
 		if c = a.conns[ConnID(m.RemoteCommID)]; c == nil || c.state != StateREQSent && c.state != StateMRAREQRcvd {
-			c, _ = a.pair(in, m.RemoteCommID, m.LocalCommID)
+			c, _ = a.findConn(in, m.RemoteCommID, m.LocalCommID)
 			return c
 		}
 	}
@@ -109,9 +107,9 @@ func (a *Agent) rejected(in *incoming, m *mad.REJ) *conn {
 	return c
 }
 
-// handleREJ ends a connection that the peer refused or gave up.
+// handleREJ ends a connection that the peer rejected or gave up.
 func (a *Agent) handleREJ(in *incoming, m *mad.REJ) {
-	c := a.rejected(in, m)
+	c := a.findRejected(in, m)
 	if c == nil {
 		return
 	}
@@ -121,8 +119,7 @@ func (a *Agent) handleREJ(in *incoming, m *mad.REJ) {
 	}
 	switch c.state {
 	case StateREQSent, StateMRAREQRcvd, StateREQRcvd, StateMRAREQSent:
-		// A stale queue pair may still get packets of the connection it is
-		// mistaken for.
+		// Packets of the old connection may still arrive at a stale queue pair.
 		if m.Reason == mad.ReasonStale && c.active {
 			a.notify(c, e)
 			a.enterTimeWait(in.now, c)

@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-// SIDRRequest asks a peer which datagram queue pair serves a service. It ends
-// in EventSIDRReply or EventTimedOut.
+// SIDRRequest asks a peer for the UD queue pair of a service. The result is
+// EventSIDRReply or EventTimedOut.
 func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 	p.Path.normalize()
 	if err := p.Path.check("SIDR request", &a.cfg); err != nil {
@@ -31,29 +31,29 @@ func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 	c.timeout = mad.Timeout(a.cfg.ResponseTimeout)
 	c.maxRetries = a.cfg.MaxRetries
 	req.RequestID = uint32(c.id)
-	c.keep(mad.AttrSIDRREQ, c.tid, &req)
+	c.storeMessage(mad.AttrSIDRREQ, c.tid, &req)
 	a.await(now, c, StateSIDRREQSent)
 	return c.id, nil
 }
 
-// handleSIDRREQ tells a listener's consumer of a lookup.
+// handleSIDRREQ queues EventSIDRRequest or retransmits an earlier SIDR_REP.
 func (a *Agent) handleSIDRREQ(in *incoming, m *mad.SIDRREQ) {
 	key := sidrKey{in.from, m.RequestID}
 	if a.lookups[key] != nil {
-		a.counters.Duplicates.count(mad.AttrSIDRREQ) // its answer is to come
+		a.counters.Duplicates.count(mad.AttrSIDRREQ) // not answered yet
 		return
 	}
 	l := a.listenerFor(m.ServiceID, in.to)
-	if l != nil && a.answerAgain(in, key) {
+	if l != nil && a.resendSIDRREP(in, key) {
 		return
 	}
 	ip, user, ok := a.userData(in, m.ServiceID, m.PrivateData[:])
 	switch {
 	case l == nil:
-		a.refuseSIDR(in, m, mad.SIDRUnsupportedService)
+		a.rejectSIDR(in, m, mad.SIDRUnsupportedService)
 		return
 	case !ok || !a.cfg.memberOf(m.PKey):
-		a.refuseSIDR(in, m, mad.SIDRRejected)
+		a.rejectSIDR(in, m, mad.SIDRRejected)
 		return
 	case l.pending >= l.backlog:
 		a.counters.BacklogFull++
@@ -62,13 +62,13 @@ func (a *Agent) handleSIDRREQ(in *incoming, m *mad.SIDRREQ) {
 	c, err := a.newConn("SIDR request", StateSIDRREQRcvd)
 	if err != nil {
 		a.counters.ConnLimit++
-		a.refuseSIDR(in, m, mad.SIDRNoQP)
+		a.rejectSIDR(in, m, mad.SIDRNoQP)
 		return
 	}
 	c.remoteID = m.RequestID
 	c.serviceID = m.ServiceID
 	c.tid = in.tid
-	c.madRoute = a.reply(in)
+	c.madRoute = a.replyRoute(in)
 	c.listener = l
 	l.pending++
 	a.lookups[key] = c
@@ -78,14 +78,14 @@ func (a *Agent) handleSIDRREQ(in *incoming, m *mad.SIDRREQ) {
 	}})
 }
 
-func (a *Agent) refuseSIDR(in *incoming, m *mad.SIDRREQ, status mad.SIDRStatus) {
+func (a *Agent) rejectSIDR(in *incoming, m *mad.SIDRREQ, status mad.SIDRStatus) {
 	a.counters.Refused++
 	rep := mad.SIDRREP{RequestID: m.RequestID, Status: status, ServiceID: m.ServiceID}
-	a.sendOnce(a.reply(in), mad.AttrSIDRREP, in.tid, &rep)
+	a.sendOnce(a.replyRoute(in), mad.AttrSIDRREP, in.tid, &rep)
 }
 
-// sidrAnswer is an answer that may have been lost. Its consumer has given it, and
-// expects to be asked no more.
+// sidrAnswer is a SIDR_REP kept for retransmission, because the lookup itself is
+// deleted when the consumer answers.
 type sidrAnswer struct {
 	key sidrKey
 	tid uint64
@@ -95,16 +95,16 @@ type sidrAnswer struct {
 }
 
 const (
-	// maxSIDRAnswers is how many answers are kept, the newest of all.
+	// maxSIDRAnswers is the number of SIDR_REPs kept.
 	maxSIDRAnswers = 64
-	// sidrAnswerLife is for how long: a peer repeats its question for a minute at most,
-	// and later one of the same name is another.
+	// sidrAnswerLife is how long a SIDR_REP is kept. A peer retransmits for at most a
+	// minute; a later request with the same ID is a new one.
 	sidrAnswerLife = mono.Time(time.Minute)
 )
 
-// keepAnswer sends an answer, and keeps it.
-func (a *Agent) keepAnswer(now mono.Time, c *conn, rep *mad.SIDRREP) {
-	c.keep(mad.AttrSIDRREP, c.tid, rep)
+// sendSIDRREP sends a SIDR_REP and keeps it.
+func (a *Agent) sendSIDRREP(now mono.Time, c *conn, rep *mad.SIDRREP) {
+	c.storeMessage(mad.AttrSIDRREP, c.tid, rep)
 	a.transmit(c)
 	if len(a.sidrAnswers) == maxSIDRAnswers {
 		a.sidrAnswers = a.sidrAnswers[:copy(a.sidrAnswers, a.sidrAnswers[1:])]
@@ -112,8 +112,8 @@ func (a *Agent) keepAnswer(now mono.Time, c *conn, rep *mad.SIDRREP) {
 	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{sidrKey{c.madRoute.remote, c.remoteID}, c.tid, now, c.madRoute, c.msg})
 }
 
-// answerAgain repeats the answer to a question that is asked again, if it is kept.
-func (a *Agent) answerAgain(in *incoming, key sidrKey) bool {
+// resendSIDRREP retransmits the SIDR_REP for a duplicate request, if it was kept.
+func (a *Agent) resendSIDRREP(in *incoming, key sidrKey) bool {
 	for i := range a.sidrAnswers {
 		k := &a.sidrAnswers[i]
 		if k.key == key && k.tid == in.tid && in.now-k.at < sidrAnswerLife {
@@ -126,8 +126,8 @@ func (a *Agent) answerAgain(in *incoming, key sidrKey) bool {
 	return false
 }
 
-// SIDRReply answers EventSIDRRequest. The ID means nothing afterwards: a peer
-// that misses the answer and asks again is given it again.
+// SIDRReply answers EventSIDRRequest. The ID is then invalid; the agent answers
+// duplicate requests itself.
 func (a *Agent) SIDRReply(now mono.Time, id ConnID, p SIDRReplyParam) error {
 	c, err := a.lookUp("SIDR reply of", id, StateSIDRREQRcvd)
 	if err != nil {
@@ -148,12 +148,12 @@ func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 		return err
 	}
 	rep.InfoLen = uint8(len(p.Info))
-	a.keepAnswer(now, c, &rep)
+	a.sendSIDRREP(now, c, &rep)
 	a.release(c)
 	return nil
 }
 
-// handleSIDRREP takes the answer to a lookup.
+// handleSIDRREP completes a lookup.
 func (a *Agent) handleSIDRREP(in *incoming, m *mad.SIDRREP) {
 	c := a.conns[ConnID(m.RequestID)]
 	if c == nil || c.state != StateSIDRREQSent {

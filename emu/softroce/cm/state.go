@@ -2,26 +2,25 @@ package cm
 
 import "fmt"
 
-// State is where a connection or a service lookup is.
+// State is the state of a connection or SIDR lookup.
 type State uint8
 
-// States, as the specification's diagrams name them. Listening is the only
-// state of a listener and has no name here. MRA…Sent and MRA…Rcvd are the
-// states in which an answer has been put off.
+// States have the names of the specification. In MRA…Sent and MRA…Rcvd an MRA has delayed
+// an answer.
 const (
 	StateIdle        State = iota // does not exist
 	StateREQSent                  // active: waits for REP
-	StateMRAREQRcvd               // active: peer has put its REP off
+	StateMRAREQRcvd               // active: an MRA delayed the REP
 	StateREQRcvd                  // passive: consumer must Accept or Reject
-	StateMRAREQSent               // passive: and the peer has been told to wait
+	StateMRAREQSent               // passive: likewise, after an MRA
 	StateREPSent                  // passive: waits for RTU or data
-	StateMRAREPRcvd               // passive: peer has put its RTU off
+	StateMRAREPRcvd               // passive: an MRA delayed the RTU
 	StateREPRcvd                  // active: consumer must ConfirmReply or Reject
-	StateMRAREPSent               // active: and the peer has been told to wait
+	StateMRAREPSent               // active: likewise, after an MRA
 	StateEstablished              // both
 	StateDREQSent                 // waits for DREP
 	StateDREQRcvd                 // consumer must DisconnectReply
-	StateTimeWait                 // over; its IDs stay taken until old packets are gone
+	StateTimeWait                 // ended; the IDs stay in use until old packets have expired
 	StateSIDRREQSent              // waits for SIDR_REP
 	StateSIDRREQRcvd              // consumer must SIDRReply
 )
@@ -32,7 +31,7 @@ var stateNames = [...]string{
 	"SIDR_REQ sent", "SIDR_REQ received",
 }
 
-// String prints the state's name.
+// String returns the name of the state.
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]

@@ -2,18 +2,17 @@ package cm
 
 import "github.com/fabrictest/fabrictest/emu/mono"
 
-// timers is a heap of the connections that wait for a deadline. Ties break in
-// the order of arming, so that what expires together is handled in one order.
+// timers is a heap of connections ordered by deadline, then by the order of arming.
 type timers struct {
 	heap []*conn
 	seq  uint64
 }
 
-// timer is what a connection holds for timers.
+// timer is the timer of a connection.
 type timer struct {
 	at  mono.Time
 	seq uint64
-	pos int // place in the heap plus 1; 0 when not armed
+	pos int // index in the heap plus 1; 0 when not armed
 }
 
 func (t *timers) next() mono.Time {
