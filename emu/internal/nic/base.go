@@ -7,19 +7,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Base is the part of a NIC that all NICs have. Engines embed it.
+// Base has the objects that all NICs have. Engines embed it.
 type Base struct {
 	Limits  Limits
 	Defects Defects
 	Mem     *Table
-	// Observer, if there is one, hears of every event when it is reported, even
-	// of one that the queue has no room for. It must not call the NIC.
+	// Observer, if not nil, is called for every reported event, even if the queue is
+	// full. It must not call the NIC.
 	Observer func(Event)
 
-	CQOverruns uint64 // completion queues that had no room
-	EventsLost uint64 // asynchronous events for which the queue had no room
+	CQOverruns uint64 // CQ overruns
+	EventsLost uint64 // asynchronous events dropped because the queue was full
 
-	pds    map[PD]int // users of each protection domain
+	pds    map[PD]int // number of objects in each protection domain
 	nextPD PD
 
 	cqs     int
@@ -28,10 +28,10 @@ type Base struct {
 	xrcds   map[*XRCD]struct{}
 
 	events []Event
-	fired  []*CQ // CQs whose arming was met
+	fired  []*CQ // CQs with a completion event to deliver
 }
 
-// Init makes b ready. limits must have passed Validate.
+// Init initializes b. limits must be valid.
 func (b *Base) Init(limits Limits, defects Defects, memory MemoryDefects) {
 	*b = Base{
 		Limits: limits, Defects: defects, Mem: NewTable(limits.MRs), pds: map[PD]int{}, nextPD: 1,
@@ -40,17 +40,16 @@ func (b *Base) Init(limits Limits, defects Defects, memory MemoryDefects) {
 	b.Mem.Defects = memory
 }
 
-// Event is an asynchronous event; what it is about is in the field of its type.
+// Event is an asynchronous event. Type determines which of the other fields is set.
 type Event struct {
 	Type verbs.AsyncEventType
-	QP   any // the engine's own, a pointer
+	QP   any // pointer to a QP of the engine
 	CQ   *CQ
 	SRQ  *SRQ
 	Port uint8
 }
 
-// Report queues an event. The queue is bounded: a consumer that never looks
-// loses the newest ones.
+// Report queues an event. If the queue is full, the event is dropped and counted.
 func (b *Base) Report(e Event) {
 	if len(b.events) < b.Limits.PendingEvents {
 		b.events = append(b.events, e)
@@ -62,21 +61,21 @@ func (b *Base) Report(e Event) {
 	}
 }
 
-// Retract drops the pending events about an object that goes away.
+// Retract drops the queued events of a destroyed object.
 func (b *Base) Retract(about func(*Event) bool) {
 	b.events = slices.DeleteFunc(b.events, func(e Event) bool { return about(&e) })
 }
 
-// NextEvent returns the oldest asynchronous event.
+// NextEvent removes and returns the oldest asynchronous event.
 func (b *Base) NextEvent() (Event, bool) { return PopFront(&b.events) }
 
-// CompletionEvents is how many CQs wait in NextCompletionEvent.
+// CompletionEvents returns the number of queued completion events.
 func (b *Base) CompletionEvents() int { return len(b.fired) }
 
-// NextCompletionEvent returns the next CQ whose arming was met.
+// NextCompletionEvent removes and returns the CQ of the oldest completion event.
 func (b *Base) NextCompletionEvent() (*CQ, bool) { return PopFront(&b.fired) }
 
-// PopFront removes the oldest of a queue that keeps its memory.
+// PopFront removes the first element and keeps the memory of the slice.
 func PopFront[T any](s *[]T) (v T, ok bool) {
 	if len(*s) == 0 {
 		return v, false
@@ -86,7 +85,7 @@ func PopFront[T any](s *[]T) (v T, ok bool) {
 	return v, true
 }
 
-// AllocPD makes a protection domain.
+// AllocPD allocates a protection domain.
 func (b *Base) AllocPD() (PD, error) {
 	if len(b.pds) >= b.Limits.PDs {
 		return 0, OpError("alloc_pd", "", "%w: %d domains", verbs.ErrNoMemory, len(b.pds))
@@ -97,7 +96,7 @@ func (b *Base) AllocPD() (PD, error) {
 	return pd, nil
 }
 
-// DeallocPD removes a protection domain that nothing lives in.
+// DeallocPD deallocates a protection domain. It fails while objects use it.
 func (b *Base) DeallocPD(pd PD) error {
 	if err := b.CheckPD("dealloc_pd", pd); err != nil {
 		return err
@@ -109,7 +108,7 @@ func (b *Base) DeallocPD(pd PD) error {
 	return nil
 }
 
-// CheckPD refuses a protection domain that does not exist.
+// CheckPD returns an error if the protection domain does not exist.
 func (b *Base) CheckPD(op string, pd PD) error {
 	if _, ok := b.pds[pd]; !ok {
 		return OpError(op, fmt.Sprintf("pd %d", pd), "%w: no such protection domain", verbs.ErrInvalid)
@@ -117,10 +116,10 @@ func (b *Base) CheckPD(op string, pd PD) error {
 	return nil
 }
 
-// UsePD counts an object that lives in a domain, or with -1 one that goes.
+// UsePD adds n to the number of objects in a protection domain.
 func (b *Base) UsePD(pd PD, n int) { b.pds[pd] += n }
 
-// OpError makes the error of a verb.
+// OpError returns a verbs.OpError for the verb op on object obj.
 func OpError(op, obj, format string, args ...any) error {
 	return &verbs.OpError{Op: op, Obj: obj, Err: fmt.Errorf(format, args...)}
 }

@@ -5,30 +5,29 @@ import (
 	"errors"
 )
 
-// Memory is the bytes of a registered region. An engine reaches an
-// application's memory only through it, so that the application may live in
-// another process. Offsets are within bounds: the table has checked them.
+// Memory is the memory of a region. Engines access application memory only through
+// it, because the application may be another process. The caller has checked the
+// offsets.
 type Memory interface {
-	// ReadAt fills p from off on.
+	// ReadAt fills p with the bytes at off.
 	ReadAt(p []byte, off uint64) error
 	// WriteAt copies p to off.
 	WriteAt(p []byte, off uint64) error
-	// Update replaces the aligned 8-byte word at off by f of it, in one step as
-	// far as the device's other accesses go, and returns the word it found.
+	// Update replaces the aligned 8-byte word w at off by f(w) and returns w. It is atomic
+	// with respect to other accesses of the device.
 	Update(off uint64, f func(uint64) uint64) (uint64, error)
 	Len() uint64
 }
 
-// Slicer is Memory whose bytes can be had in place, so that they can be sent
-// without being copied first.
+// Slicer is Memory that can be accessed in place, without a copy.
 type Slicer interface {
 	Memory
-	// Slice returns the n bytes from off on, or nil if they are not there. They
-	// are the application's: what they hold may change at any time.
+	// Slice returns n bytes at off, or nil if they are out of range. The application may
+	// change them at any time.
 	Slice(off, n uint64) []byte
 }
 
-// ErrMemory is what a Memory returns when the bytes behind it are gone.
+// ErrMemory is returned when the memory does not exist any more.
 var ErrMemory = errors.New("memory is no longer there")
 
 // Bytes is Memory of this process.
@@ -60,7 +59,7 @@ func (b Bytes) Slice(off, n uint64) []byte {
 	return b[off : off+n : off+n]
 }
 
-// Update works on a little-endian word: the byte order of every host we run on.
+// Update uses a little-endian word, the byte order of all supported hosts.
 func (b Bytes) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	if off > uint64(len(b)) || uint64(len(b))-off < 8 {
 		return 0, ErrMemory
@@ -71,5 +70,5 @@ func (b Bytes) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	return old, nil
 }
 
-// Len is the length of the slice.
+// Len returns the length of the slice.
 func (b Bytes) Len() uint64 { return uint64(len(b)) }

@@ -6,17 +6,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// CQ is a completion queue: a ring that never grows by itself.
+// CQ is a completion queue with a fixed number of entries.
 type CQ struct {
 	nic     *Base
 	ring    []verbs.WC
 	head    int // oldest entry
 	count   int
-	users   int // QPs and SRQs that complete here
+	users   int // number of QPs and SRQs that use the CQ
 	arm     armState
 	overrun bool
 	gone    bool
-	// Owner is the driver's to use.
+	// Owner is for use by the driver.
 	Owner any
 }
 
@@ -28,7 +28,7 @@ const (
 	armNext
 )
 
-// CreateCQ makes a completion queue.
+// CreateCQ creates a completion queue.
 func (b *Base) CreateCQ(depth int) (*CQ, error) {
 	if depth < 1 || depth > b.Limits.CQE {
 		return nil, OpError("create_cq", "", "%w: depth %d is not in 1..%d", verbs.ErrInvalid, depth, b.Limits.CQE)
@@ -40,7 +40,7 @@ func (b *Base) CreateCQ(depth int) (*CQ, error) {
 	return &CQ{nic: b, ring: make([]verbs.WC, depth)}, nil
 }
 
-// DestroyCQ removes a queue that nothing completes to.
+// DestroyCQ destroys a CQ. It fails while queues use it.
 func (b *Base) DestroyCQ(c *CQ) error {
 	if c.gone {
 		return OpError("destroy_cq", "", "%w: it is gone already", verbs.ErrInvalid)
@@ -55,16 +55,16 @@ func (b *Base) DestroyCQ(c *CQ) error {
 	return nil
 }
 
-// Use counts a queue that completes here, or with -1 one that goes.
+// Use adds n to the number of queues that use the CQ.
 func (c *CQ) Use(n int) { c.users += n }
 
-// Gone reports whether the queue was destroyed.
+// Gone reports whether the CQ was destroyed.
 func (c *CQ) Gone() bool { return c.gone }
 
-// Depth is how many completions fit.
+// Depth returns the number of entries.
 func (c *CQ) Depth() int { return len(c.ring) }
 
-// Poll moves the oldest completions into into.
+// Poll moves the oldest completions to into.
 func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	if c.overrun && c.count == 0 {
 		return 0, verbs.ErrOverrun
@@ -80,7 +80,8 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	return n, nil
 }
 
-// ReqNotify asks for one event: at the next completion, or at the next solicited one.
+// ReqNotify requests an event for the next completion, or for the next solicited
+// one.
 func (c *CQ) ReqNotify(solicitedOnly bool) {
 	switch {
 	case !solicitedOnly:
@@ -90,7 +91,7 @@ func (c *CQ) ReqNotify(solicitedOnly bool) {
 	}
 }
 
-// Resize changes the depth. What is queued must still fit.
+// Resize changes the number of entries. The queued completions must fit.
 func (c *CQ) Resize(depth int) error {
 	if depth < 1 || depth > c.nic.Limits.CQE || depth < c.count {
 		return OpError("resize_cq", "", "%w: depth %d with %d completions queued, limit %d", verbs.ErrInvalid, depth, c.count, c.nic.Limits.CQE)
@@ -103,12 +104,11 @@ func (c *CQ) Resize(depth int) error {
 	return nil
 }
 
-// Push appends a completion. It reports false, and marks the queue broken, when
-// there is no room: the caller's QP must then fail.
+// Push adds a completion. If the CQ is full, it reports false and an overrun; the
+// QP must then fail.
 func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 	if c.gone {
-		// Of an XRC SRQ that went in the midst of a message:
-		// nobody waits.
+		// The XRC SRQ of an unfinished message was destroyed.
 		return true
 	}
 	if c.count == len(c.ring) || c.overrun {

@@ -9,18 +9,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// An engine's defects are a struct of bools, and of structs of bools such as Defects,
-// with tags that say what each does and whose defect it is. The functions here
-// take a pointer to one. Fields of other kinds are for their owner to read.
+// The defects of an engine are a struct with fields of type bool, or of structs of bool
+// such as Defects. Tags describe each defect and name its source. The functions here take
+// a pointer to such a struct and ignore fields of other types.
 
 // DefectInfo describes a defect.
 type DefectInfo struct {
-	Name     string // the field's, in the struct or in one of the structs in it
-	Imitates string // the known defect it imitates, or the device that has it
-	Does     string // what the device does, in a line
+	Name     string // name of the field
+	Imitates string // known defect or device that has it
+	Does     string // behaviour of the device, in one line
 }
 
-// AllDefects lists every defect in the order of the struct.
+// AllDefects lists all defects in the order of the struct.
 func AllDefects(defects any) []DefectInfo {
 	var all []DefectInfo
 	eachDefect(defects, func(f reflect.StructField, _ reflect.Value) {
@@ -29,7 +29,7 @@ func AllDefects(defects any) []DefectInfo {
 	return all
 }
 
-// DefectNames lists the names of all defects, in the same order.
+// DefectNames lists the names of all defects in the order of the struct.
 func DefectNames(defects any) []string {
 	all := AllDefects(defects)
 	names := make([]string, len(all))
@@ -39,8 +39,8 @@ func DefectNames(defects any) []string {
 	return names
 }
 
-// SetDefect switches a defect on or off by its name. Devices are made by the thousand,
-// with dozens of defects each: it reads no tags.
+// SetDefect enables or disables a defect by name. It is called often, so it reads
+// no tags.
 func SetDefect(defects any, name string, on bool) error {
 	v := reflect.ValueOf(defects).Elem()
 	field := v.FieldByName(name)
@@ -56,7 +56,7 @@ func SetDefect(defects any, name string, on bool) error {
 	return nil
 }
 
-// DefectsOn lists the defects that are switched on.
+// DefectsOn lists the enabled defects.
 func DefectsOn(defects any) []string {
 	var names []string
 	eachDefect(defects, func(f reflect.StructField, v reflect.Value) {
@@ -67,8 +67,8 @@ func DefectsOn(defects any) []string {
 	return names
 }
 
-// noDefectError is a name that no defect has. Whoever asks several structs for the one
-// that has a defect gets it often and does not read it: what it says waits until then.
+// noDefectError is the error for an unknown defect. Callers that try several
+// structs discard it often, so the text is computed on demand.
 type noDefectError struct {
 	name  string
 	among reflect.Type
@@ -80,7 +80,7 @@ func (e *noDefectError) Error() string {
 
 func (e *noDefectError) Unwrap() error { return verbs.ErrNotFound }
 
-// suggestion helps whoever got a name nearly right.
+// suggestion lists defects with similar names.
 func (e *noDefectError) suggestion() string {
 	lower := strings.ToLower(e.name)
 	near := slices.DeleteFunc(DefectNames(reflect.New(e.among).Interface()), func(n string) bool {
@@ -93,7 +93,7 @@ func (e *noDefectError) suggestion() string {
 	return "; did you mean " + strings.Join(near, " or ") + "?"
 }
 
-// eachDefect calls f for every switch.
+// eachDefect calls f for each defect.
 func eachDefect(defects any, f func(reflect.StructField, reflect.Value)) {
 	v := reflect.ValueOf(defects).Elem()
 	for i := range v.NumField() {

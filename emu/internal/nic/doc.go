@@ -1,8 +1,7 @@
-// Package nic has what the emulated NICs share: registered memory and its keys, memory
-// windows, protection domains, completion queues, receive queues and shared receive
-// queues, work requests of a send queue, the state changes of a queue pair, and events.
-// It knows no packets.
+// Package nic has the parts that the emulated NICs share: memory regions and windows with
+// their keys, protection domains, completion queues, receive queues, SRQs, send work
+// requests, the QP state machine, and asynchronous events. It does not handle packets.
 //
-// It is pure and has a single owner, like the engines that use it: no clock, no lock,
-// no random numbers. All sizes are bounded, and queues allocate only when they are made.
+// Like the engines that use it, it has no clock, lock or random numbers and must be called
+// from one goroutine at a time. All sizes are bounded; queues allocate only when created.
 package nic

@@ -7,23 +7,21 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/siphash"
 )
 
-// names decides the keys of a table. The zero value leaves them in plain order: the
-// index of the entry, and a tag that counts how often the index was used.
+// names assigns the upper 24 bits of keys. The zero value uses the index of the
+// entry, and a tag that counts the uses of the index.
 type names struct {
 	secret [16]byte
 	drawn  uint64
-	at     map[uint32]uint32 // the index of the entry that has a name
+	at     map[uint32]uint32 // index of the entry with a name
 }
 
 const nameMask = MaxEntries
 
-// Scramble makes the keys of the table unpredictable for those who do not know secret,
-// however many keys they have seen. A name is not used for the next entry when its entry
-// goes away. Scramble must come before anything is entered. A zero secret restores the
-// plain order.
+// Scramble makes keys unpredictable without secret, even if many are known. It must
+// be called before any entry is added. A zero secret restores sequential keys.
 func (t *Table) Scramble(secret [16]byte) {
 	if len(t.slots) > 1 {
-		panic(fmt.Sprintf("core: Scramble of a table with %d entries: their keys are in use", len(t.slots)-1))
+		panic(fmt.Sprintf("nic: Scramble of a table with %d entries: their keys are in use", len(t.slots)-1))
 	}
 	t.names = names{}
 	if secret != ([16]byte{}) {
@@ -31,10 +29,11 @@ func (t *Table) Scramble(secret [16]byte) {
 	}
 }
 
-// plain reports whether keys are in plain order.
+// plain reports whether names are indices.
 func (n *names) plain() bool { return n.at == nil }
 
-// draw returns a name for index i, and a tag. Name 0 is never given: key 0 stays invalid.
+// draw returns an unused name for index i, and a tag. It never returns name 0,
+// because key 0 is invalid.
 func (n *names) draw(i uint32) (name uint32, tag uint8) {
 	for {
 		x := n.next()
@@ -46,7 +45,7 @@ func (n *names) draw(i uint32) (name uint32, tag uint8) {
 	}
 }
 
-// next is the next number that names are made of.
+// next returns the next pseudorandom number.
 func (n *names) next() uint64 {
 	i := n.drawn
 	n.drawn++

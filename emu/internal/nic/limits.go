@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Limits bound the resources that all NICs have. A field that is zero has its
-// default.
+// Limits are the resource limits of a NIC. Zero means the default.
 type Limits struct {
 	QPs, QPWR, SGE, Inline int
 	CQs, CQE               int
@@ -37,7 +36,7 @@ type limitCount struct {
 	value *int
 }
 
-// counts lists the limits that are plain numbers, by name.
+// counts lists all limits of type int by name.
 func (l *Limits) counts() []limitCount {
 	return []limitCount{
 		{"QPs", &l.QPs},
@@ -58,7 +57,7 @@ func (l *Limits) counts() []limitCount {
 	}
 }
 
-// OrDefault fills in the limits that were left out.
+// OrDefault replaces zero limits by defaults.
 func (l Limits) OrDefault() Limits {
 	d := defaultLimits()
 	defaults := d.counts()
@@ -69,7 +68,8 @@ func (l Limits) OrDefault() Limits {
 	return l
 }
 
-// Validate refuses limits that nothing can keep.
+// Validate returns an error for negative limits, or more regions than keys can
+// distinguish.
 func (l Limits) Validate() error {
 	for _, c := range l.counts() {
 		if *c.value < 0 {
@@ -82,12 +82,12 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// Defects imitate defects of real devices in their queues. The zero value has none.
+// Defects imitate defects of queues of real devices. The zero value has none.
 type Defects struct {
 	CQErrRepeats bool `imitates:"rxe" does:"every completion that a broken CQ cannot take is reported"`
 }
 
-// CheckCaps refuses the sizes of a queue pair that are beyond the limits.
+// CheckCaps returns an error if the capabilities of a QP exceed the limits.
 func (b *Base) CheckCaps(c *verbs.QPCaps) error {
 	l := b.Limits
 	invalid := func(format string, args ...any) error {

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// RegMR registers memory. addr is what peers call its first byte; zero lets the
-// NIC choose, unless access asks for a zero-based region.
+// RegMR registers memory. addr is the virtual address of its first byte; if it is
+// zero, the NIC chooses one, unless access includes AccessZeroBased.
 func (b *Base) RegMR(pd PD, mem Memory, addr uint64, access verbs.Access) (*Region, error) {
 	const remoteStore = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	if access&remoteStore != 0 && access&verbs.AccessLocalWrite == 0 {
@@ -31,7 +31,7 @@ func (b *Base) RegMR(pd PD, mem Memory, addr uint64, access verbs.Access) (*Regi
 	return r, nil
 }
 
-// DeregMR removes a region.
+// DeregMR deregisters a region.
 func (b *Base) DeregMR(r *Region) error {
 	if err := b.Mem.Deregister(r); err != nil {
 		cause := verbs.ErrInvalid
@@ -44,7 +44,7 @@ func (b *Base) DeregMR(r *Region) error {
 	return nil
 }
 
-// AllocMW makes a memory window.
+// AllocMW allocates a memory window.
 func (b *Base) AllocMW(pd PD, typ verbs.MWType) (*Window, error) {
 	if typ != verbs.MWType1 && typ != verbs.MWType2 {
 		return nil, OpError("alloc_mw", "", "%w: type %d", verbs.ErrInvalid, typ)
@@ -60,21 +60,20 @@ func (b *Base) AllocMW(pd PD, typ verbs.MWType) (*Window, error) {
 	return w, nil
 }
 
-// DeallocMW removes a memory window, bound or not.
+// DeallocMW deallocates a memory window, bound or not.
 func (b *Base) DeallocMW(w *Window) {
 	if b.Mem.FreeWindow(w) {
 		b.pds[w.PD]--
 	}
 }
 
-// Writable reports whether length bytes may be written to the memory that sgl
-// names.
+// Writable reports whether length bytes of sgl are writable.
 func (b *Base) Writable(sgl []verbs.SGE, pd PD, length int) bool {
 	return b.Opens(sgl, pd, length, verbs.AccessLocalWrite)
 }
 
-// Opens reports whether the keys in sgl open the length bytes that it names, and
-// grant need.
+// Opens reports whether the keys of sgl allow access to its first length bytes with
+// need.
 func (b *Base) Opens(sgl []verbs.SGE, pd PD, length int, need verbs.Access) bool {
 	return EachSGE(sgl, 0, length, func(s *verbs.SGE, off uint32, _, size int) error {
 		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), need)
@@ -82,7 +81,7 @@ func (b *Base) Opens(sgl []verbs.SGE, pd PD, length int, need verbs.Access) bool
 	}) == nil
 }
 
-// Gather fills dst with what sgl names from byte off on.
+// Gather fills dst from sgl, starting at byte off.
 func (b *Base) Gather(dst []byte, sgl []verbs.SGE, pd PD, off uint32) error {
 	for i := range sgl {
 		s := &sgl[i]
@@ -107,13 +106,13 @@ func (b *Base) Gather(dst []byte, sgl []verbs.SGE, pd PD, off uint32) error {
 	return nil
 }
 
-// Scatter writes src into the memory that sgl names, from byte off on. It checks
-// every entry that it touches before it writes to the first.
+// Scatter writes src to sgl, starting at byte off. It checks all entries before it
+// writes.
 func (b *Base) Scatter(sgl []verbs.SGE, pd PD, off uint32, src []byte) error {
 	return b.ScatterWith(sgl, pd, off, src, verbs.AccessLocalWrite)
 }
 
-// ScatterWith is Scatter to memory that must grant need.
+// ScatterWith is Scatter with the required access as a parameter.
 func (b *Base) ScatterWith(sgl []verbs.SGE, pd PD, off uint32, src []byte, need verbs.Access) error {
 	if len(src) == 0 {
 		return nil
@@ -133,8 +132,8 @@ func (b *Base) ScatterWith(sgl []verbs.SGE, pd PD, off uint32, src []byte, need 
 	})
 }
 
-// EachSGE calls f for every piece of [off, off+length) in sgl: the entry, the
-// piece's offset in it, its offset in the range, and its size.
+// EachSGE calls f for each part of the range [off, off+length) of sgl, with the
+// entry, the offset in the entry, the offset in the range, and the size.
 func EachSGE(sgl []verbs.SGE, off uint32, length int, f func(s *verbs.SGE, off uint32, at, size int) error) error {
 	at := 0
 	for i := range sgl {

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Why a key does not open what was asked for.
+// Errors of key checks.
 var (
 	ErrKey    = errors.New("no such key")
 	ErrPD     = errors.New("key belongs to another protection domain")
@@ -38,7 +38,7 @@ type Region struct {
 	Mem     Memory
 	Key     uint32
 	windows int
-	invalid bool // Defects.InvalidateAnything has struck
+	invalid bool // invalidated because of Defects.InvalidateAnything
 }
 
 // Window is a memory window.
@@ -53,20 +53,19 @@ type Window struct {
 	qpn    uint32 // owner of a bound type 2 window
 }
 
-// Bound reports whether the window is open.
+// Bound reports whether the window is bound.
 func (w *Window) Bound() bool { return w.region != nil }
 
-// Table maps keys to memory. A key is a name and an eight-bit tag. Unless they are
-// scrambled, the name is the index of the entry, and the tag changes with every use of
-// the index so that an old key stays dead.
+// Table maps keys to regions and windows. A key is a 24-bit name and an 8-bit tag.
+// Without Scramble the name is the index of the entry, and the tag changes with
+// every use of the index, so that old keys stay invalid.
 type Table struct {
 	slots []slot
 	free  []uint32
 	limit int
-	// next is where the device puts regions that ask for no address.
+	// next is the address of the next region without a requested address.
 	next uint64
-	// owned counts the windows that are bound to a QP, so that a QP without
-	// any goes away without a search.
+	// owned is the number of bound type 2 windows. UnbindQP need not search if it is 0.
 	owned   int
 	names   names
 	Defects MemoryDefects
@@ -81,13 +80,13 @@ type slot struct {
 
 const (
 	nameShift = 8
-	// firstAddr and addrAlign lay regions out like pages of a process, far
-	// apart enough that running over the end of one never meets the next.
+	// firstAddr and addrAlign place regions with gaps between them, so that an overrun
+	// does not reach the next region.
 	firstAddr = 0x0000_5600_0000_0000
 	addrAlign = 0x1_0000
 )
 
-// MaxEntries is how many regions and windows the keys of a table can tell apart.
+// MaxEntries is the maximum number of regions and windows of a table.
 const MaxEntries = 1<<(32-nameShift) - 1
 
 // NewTable returns a table of at most limit regions and windows.
@@ -97,7 +96,7 @@ func NewTable(limit int) *Table {
 	return &Table{slots: make([]slot, 1), limit: limit, next: firstAddr}
 }
 
-// alloc finds an entry that is free and gives it a name.
+// alloc returns the index of a free entry and assigns its name.
 func (t *Table) alloc() (i uint32, err error) {
 	if n := len(t.free); n > 0 {
 		i = t.free[n-1]
@@ -121,8 +120,8 @@ func (t *Table) key(i uint32) uint32 {
 	return t.slots[i].name<<nameShift | uint32(t.slots[i].tag)
 }
 
-// index is where the table has what key names, if it has it; else an entry that does not
-// have that key.
+// index returns the index of the entry with this key. If there is none, it returns
+// any other index; the caller must compare the key.
 func (t *Table) index(key uint32) uint32 {
 	if t.names.plain() {
 		return key >> nameShift
@@ -130,7 +129,7 @@ func (t *Table) index(key uint32) uint32 {
 	return t.names.at[key>>nameShift]
 }
 
-// release frees the entry of key and moves its tag on.
+// release frees the entry of key and changes its tag.
 func (t *Table) release(key uint32) {
 	i := t.index(key)
 	s := &t.slots[i]
@@ -140,8 +139,8 @@ func (t *Table) release(key uint32) {
 	delete(t.names.at, key>>nameShift)
 }
 
-// Register enters memory. addr is what peers call its first byte; unless fixed
-// is set, zero means that the table chooses.
+// Register adds a region. addr is the virtual address of its first byte; zero means
+// that the table chooses, unless fixed is set.
 func (t *Table) Register(pd PD, mem Memory, addr uint64, fixed bool, access verbs.Access) (*Region, error) {
 	i, err := t.alloc()
 	if err != nil {
@@ -157,7 +156,7 @@ func (t *Table) Register(pd PD, mem Memory, addr uint64, fixed bool, access verb
 	return r, nil
 }
 
-// Deregister removes a region. Windows bound to it forbid that.
+// Deregister removes a region. It fails while windows are bound to it.
 func (t *Table) Deregister(r *Region) error {
 	s := &t.slots[t.index(r.Key)]
 	switch {
@@ -170,7 +169,7 @@ func (t *Table) Deregister(r *Region) error {
 	return nil
 }
 
-// AllocWindow makes an unbound window.
+// AllocWindow adds an unbound window.
 func (t *Table) AllocWindow(pd PD, typ verbs.MWType) (*Window, error) {
 	i, err := t.alloc()
 	if err != nil {
@@ -181,7 +180,7 @@ func (t *Table) AllocWindow(pd PD, typ verbs.MWType) (*Window, error) {
 	return w, nil
 }
 
-// FreeWindow removes a window, bound or not, and reports whether it was there.
+// FreeWindow removes a window, bound or not, and reports whether it existed.
 func (t *Table) FreeWindow(w *Window) bool {
 	if t.slots[t.index(w.Key)].window != w {
 		return false
@@ -202,8 +201,7 @@ func (t *Table) unbind(w *Window) {
 	}
 }
 
-// named finds what key names, if its tag is the current one: a region, a
-// window, or neither.
+// named returns the region or window with this key, or neither.
 func (t *Table) named(key uint32) (*Region, *Window) {
 	i := t.index(key)
 	if int(i) >= len(t.slots) {
@@ -224,8 +222,8 @@ func within(addr, n, base, size uint64) bool {
 	return addr >= base && n <= size && addr-base <= size-n
 }
 
-// reach returns the memory of r and the offset of addr in it, having checked
-// that n bytes are there.
+// reach checks that n bytes at addr are in r and returns its memory and the offset
+// of addr.
 func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
 	if !within(addr, n, r.Addr, r.Len) {
 		return nil, 0, ErrBounds
@@ -233,7 +231,7 @@ func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
 	return r.Mem, addr - r.Addr, nil
 }
 
-// Local resolves a local key.
+// Local resolves an L_Key.
 func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
 	r, _ := t.named(uint32(key))
 	switch {
@@ -247,7 +245,7 @@ func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) 
 	return t.reach(r, addr, n)
 }
 
-// Remote resolves a remote key as a packet for the given QP names it.
+// Remote resolves the R_Key of a request to QP qpn.
 func (t *Table) Remote(key uint32, pd PD, qpn uint32, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
 	r, w := t.named(key)
 	switch {
@@ -266,8 +264,8 @@ func (t *Table) Remote(key uint32, pd PD, qpn uint32, addr, n uint64, need verbs
 	return t.reach(r, addr, n)
 }
 
-// throughWindow checks an access against a window and returns the region
-// behind it, with the address as the region knows it.
+// throughWindow checks an access to a window and returns its region and the address
+// in the region.
 func (t *Table) throughWindow(w *Window, pd PD, qpn uint32, addr, n uint64, need verbs.Access) (*Region, uint64, error) {
 	if w.region == nil {
 		return nil, 0, ErrKey
@@ -296,11 +294,11 @@ func (t *Table) Unbound(key uint32) bool {
 	return w != nil && !w.Bound()
 }
 
-// Span returns the addresses that a remote key of a region covers; nothing if
-// it names no region.
+// Span returns the address range of a region. If the key names no region, it
+// returns a range that Remote rejects.
 func (t *Table) Span(key uint32) (addr, n uint64) {
 	if r, _ := t.named(key); r != nil {
 		return r.Addr, r.Len
 	}
-	return 0, 1 // one byte at an address that no region has: refused later
+	return 0, 1 // no region has this address
 }

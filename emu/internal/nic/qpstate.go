@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// CheckModify says whether a consumer may take a QP of this type from one state to
-// another with these attributes.
+// CheckModify checks that a QP of this type may make the transition with these
+// attributes.
 func CheckModify(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask) error {
 	r, ok := lookup(edge{typ, from, to})
 	if !ok {
@@ -24,16 +24,15 @@ func CheckModify(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask
 	return nil
 }
 
-// Transition works out what a modify asks of a QP that is in state current, and
-// returns the state it leads to. Without QPAttrState the QP stays where it is,
-// which is a change of its own with its own attributes.
+// Transition checks a modify_qp of a QP in state current and returns the new state.
+// Without QPAttrState the QP stays in its state, which is a transition with its own
+// attributes.
 //
-// QPAttrCurState is the consumer's belief about the present state. A QP can
-// leave RTS unasked, so belief and truth may differ; then the request was meant
-// for another situation and is refused.
+// QPAttrCurState is the state that the consumer assumes. A QP can leave RTS by
+// itself, so the request fails if the assumption is wrong.
 func Transition(typ verbs.QPType, current verbs.QPState, attr *verbs.QPAttr, mask verbs.QPAttrMask) (verbs.QPState, error) {
 	if mask&verbs.QPAttrCurState != 0 {
-		if err := checkBelief(current, attr.CurState); err != nil {
+		if err := checkCurState(current, attr.CurState); err != nil {
 			return current, err
 		}
 	}
@@ -47,9 +46,9 @@ func Transition(typ verbs.QPType, current verbs.QPState, attr *verbs.QPAttr, mas
 	return to, nil
 }
 
-// checkBelief compares the state a consumer names with the true one. Only the
-// states from which a QP is taken to RTS may be named.
-func checkBelief(current, named verbs.QPState) error {
+// checkCurState compares the QPAttrCurState attribute with the current state. Only
+// states with a transition to RTS are valid.
+func checkCurState(current, named verbs.QPState) error {
 	switch named {
 	case verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE:
 	default:
@@ -69,21 +68,21 @@ func lookup(e edge) (rule, bool) {
 	switch e.to {
 	case verbs.QPStateReset:
 		return rule{}, true
-	case verbs.QPStateErr: // a QP in RESET has nothing that could fail
+	case verbs.QPStateErr: // not from RESET
 		return rule{}, e.from != verbs.QPStateReset
 	}
 	r, ok := legal[e]
 	return r, ok
 }
 
-// known reports whether type and states exist. The table cannot tell: the ways
-// to RESET and ERR are not in it.
+// known reports whether the type and states exist. Transitions to RESET and ERR are
+// not in the table.
 func known(e edge) bool {
 	_, ok := legal[edge{e.typ, verbs.QPStateReset, verbs.QPStateInit}]
 	return ok && e.from <= verbs.QPStateErr && e.to <= verbs.QPStateErr
 }
 
-// illegal explains a change that does not exist by those that do.
+// illegal returns the error for an invalid transition, which lists the valid ones.
 func illegal(typ verbs.QPType, from, to verbs.QPState) error {
 	var targets []string
 	for s := verbs.QPStateReset; s <= verbs.QPStateErr; s++ {

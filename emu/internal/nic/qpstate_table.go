@@ -2,7 +2,7 @@ package nic
 
 import "github.com/fabrictest/fabrictest/verbs"
 
-// Short names, so that a row of the table fits a line.
+// Short names for the table.
 const (
 	rc      = verbs.QPTypeRC
 	uc      = verbs.QPTypeUC
@@ -34,18 +34,17 @@ const (
 	destRdAtomic = verbs.QPAttrMaxDestRdAtomic
 )
 
-// What several rows share.
+// Attribute groups.
 const (
-	// connect is how a connected QP learns of its peer.
+	// connect has the attributes of the peer of a connected QP.
 	connect = av | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
-	// respond is what a reliable QP needs to answer requests: how many reads
-	// and atomics it holds, and how long a peer waits when receives run out.
+	// respond has the attributes of a reliable responder.
 	respond = destRdAtomic | rnr
-	// retry is how often a reliable QP tries again.
+	// retry has the retry counts of a reliable requester.
 	retry = verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry
-	// request is what a reliable QP needs to make requests.
+	// request has the attributes of a reliable requester.
 	request = timeout | retry | rdAtomic
-	// repath may change on a connected QP at any time from RTR on.
+	// repath may be changed on a connected QP in any state from RTR on.
 	repath = alt | access | mig
 )
 
@@ -56,14 +55,12 @@ type edge struct {
 
 type rule struct{ required, optional verbs.QPAttrMask }
 
-// legal lists the changes a consumer may ask for and the attributes each must
-// and may carry. A change that is absent is illegal, save that every QP may go
-// to RESET, and to ERR from everywhere but RESET, with no attribute at all.
+// legal lists the transitions with their required and optional attributes. Transitions to
+// RESET, and to ERR from all states but RESET, are valid without attributes; others that
+// are not listed are invalid.
 //
-// An XRC connection splits an RC QP in two: the send half makes requests, the
-// receive half answers them, and each leaves out what only the other needs.
-// SQE exists for unreliable services only: on a reliable one a failed send is
-// fatal to the QP.
+// XRC splits an RC QP into an initiator and a target, which need only the attributes of a
+// requester and of a responder. SQE exists for UC and UD only.
 var legal = map[edge]rule{
 	{rc, reset, qpInit}:      {required: pkey | port | access},
 	{uc, reset, qpInit}:      {required: pkey | port | access},

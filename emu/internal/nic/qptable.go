@@ -6,22 +6,22 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// QPTable finds queue pairs by their numbers, which it hands out in turn, so that
-// one is not used again while packets for its last owner may still be under way.
+// QPTable maps QP numbers to QPs. It assigns numbers in turn, so that late packets
+// for a destroyed QP do not reach a new one.
 type QPTable[QP any] struct {
-	qps   []*QP // by number less first; nil if the number is free
+	qps   []*QP // indexed by number - first; nil if free
 	first uint32
 	limit int
 	count int
 	next  int
 }
 
-// NewQPTable makes a table of up to limit QPs, numbered from first on.
+// NewQPTable returns a table of up to limit QPs with numbers from first on.
 func NewQPTable[QP any](first uint32, limit int) QPTable[QP] {
 	return QPTable[QP]{first: first, limit: limit}
 }
 
-// At returns the QP of a number; nil if there is none.
+// At returns the QP with a number, or nil.
 func (t *QPTable[QP]) At(num uint32) *QP {
 	i := int(num) - int(t.first)
 	if i < 0 || i >= len(t.qps) {
@@ -30,7 +30,7 @@ func (t *QPTable[QP]) At(num uint32) *QP {
 	return t.qps[i]
 }
 
-// All are the QPs there are, in the order of their numbers.
+// All iterates over the QPs in the order of their numbers.
 func (t *QPTable[QP]) All() iter.Seq[*QP] {
 	return func(yield func(*QP) bool) {
 		for _, q := range t.qps {
@@ -41,8 +41,8 @@ func (t *QPTable[QP]) All() iter.Seq[*QP] {
 	}
 }
 
-// Next is the number of the QP that is added next. It fails if there is no room
-// for one.
+// Next returns the number of the QP that Add adds next, or an error if the table is
+// full.
 func (t *QPTable[QP]) Next() (uint32, error) {
 	if t.count >= t.limit {
 		return 0, OpError("create_qp", "", "%w: %d QPs", verbs.ErrNoMemory, t.count)
@@ -59,7 +59,7 @@ func (t *QPTable[QP]) skip() {
 	}
 }
 
-// Add enters the QP whose number Next has told.
+// Add adds the QP with the number that Next returned.
 func (t *QPTable[QP]) Add(q *QP) {
 	if t.next == len(t.qps) {
 		t.qps = append(t.qps, nil)
@@ -69,7 +69,7 @@ func (t *QPTable[QP]) Add(q *QP) {
 	t.skip()
 }
 
-// Remove takes a QP out.
+// Remove removes a QP.
 func (t *QPTable[QP]) Remove(num uint32) {
 	t.qps[num-t.first] = nil
 	t.count--

@@ -6,11 +6,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Receive is a receive work request that waits.
+// Receive is a posted receive work request.
 type Receive struct {
 	WRID   uint64
 	SGL    []verbs.SGE
-	Length uint32 // of all that SGL names
+	Length uint32 // total length of SGL
 }
 
 // RecvQueue is a ring of receive work requests, of a QP or of an SRQ.
@@ -23,31 +23,30 @@ type RecvQueue struct {
 	tail   uint32
 }
 
-// NewRecvQueue makes a queue of depth receives of up to maxSGE pieces each.
+// NewRecvQueue returns a queue of depth receives with up to maxSGE entries each.
 func NewRecvQueue(depth, maxSGE int) RecvQueue {
 	slots := ceilPow2(depth)
 	return RecvQueue{ring: make([]Receive, slots), sges: make([]verbs.SGE, slots*maxSGE), depth: uint32(depth), maxSGE: maxSGE}
 }
 
-// Count is how many receives wait.
+// Count returns the number of posted receives.
 func (q *RecvQueue) Count() uint32 { return q.tail - q.head }
 
-// MaxSGE is how many pieces a receive may have.
+// MaxSGE returns the maximum number of scatter entries of a receive.
 func (q *RecvQueue) MaxSGE() int { return q.maxSGE }
 
-// Overfull reports whether more receives wait than there is room for, which
-// must never be.
+// Overfull reports whether the queue exceeds its ring, which is a bug.
 func (q *RecvQueue) Overfull() bool { return q.Count() > uint32(len(q.ring)) }
 
-// String says how full the queue is.
+// String describes the fill level.
 func (q *RecvQueue) String() string {
 	return fmt.Sprintf("%d..%d of %d", q.head, q.tail, len(q.ring))
 }
 
-// Clear forgets all receives.
+// Clear removes all receives.
 func (q *RecvQueue) Clear() { q.head, q.tail = 0, 0 }
 
-// Post copies wr into the ring.
+// Post adds a copy of wr.
 func (q *RecvQueue) Post(wr *verbs.RecvWR) error {
 	switch {
 	case len(wr.SGL) > q.maxSGE:
@@ -68,8 +67,8 @@ func (q *RecvQueue) put(wr *verbs.RecvWR) {
 	q.tail++
 }
 
-// Peek returns the oldest receive, or nil. It stays valid until the slot is
-// posted to again, which cannot happen before Take.
+// Peek returns the oldest receive, or nil. It stays valid until its slot is posted
+// to again.
 func (q *RecvQueue) Peek() *Receive {
 	if q.Count() == 0 {
 		return nil
@@ -80,7 +79,7 @@ func (q *RecvQueue) Peek() *Receive {
 // Take removes the oldest receive.
 func (q *RecvQueue) Take() { q.head++ }
 
-// resized returns a queue of another depth with the same receives.
+// resized returns a queue with another depth and the same receives.
 func (q *RecvQueue) resized(depth int) RecvQueue {
 	out := NewRecvQueue(depth, q.maxSGE)
 	for q.Count() > 0 {
@@ -91,7 +90,7 @@ func (q *RecvQueue) resized(depth int) RecvQueue {
 	return out
 }
 
-// sgeLength is the length of all that sgl names, as far as a message can be long.
+// sgeLength returns the total length of sgl, at most 2^32-1.
 func sgeLength(sgl []verbs.SGE) uint32 {
 	var n uint64
 	for i := range sgl {
@@ -100,7 +99,7 @@ func sgeLength(sgl []verbs.SGE) uint32 {
 	return uint32(min(n, 1<<32-1))
 }
 
-// ceilPow2 is the smallest power of two that is at least n, and at least 1.
+// ceilPow2 returns the smallest power of two that is at least n.
 func ceilPow2(n int) int {
 	p := 1
 	for p < n {

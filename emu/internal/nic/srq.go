@@ -10,9 +10,9 @@ import (
 type SRQ struct {
 	Type verbs.SRQType
 	PD   PD
-	XRCD *XRCD // of an XRC SRQ
-	CQ   *CQ   // of an XRC SRQ
-	// Owner is the driver's to use.
+	XRCD *XRCD // XRC SRQs only
+	CQ   *CQ   // XRC SRQs only
+	// Owner is for use by the driver.
 	Owner any
 
 	nic   *Base
@@ -22,7 +22,7 @@ type SRQ struct {
 	users int
 }
 
-// SRQConfig asks for a shared receive queue.
+// SRQConfig has the attributes of a new SRQ.
 type SRQConfig struct {
 	Type   verbs.SRQType
 	PD     PD
@@ -33,7 +33,7 @@ type SRQConfig struct {
 	CQ     *CQ
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 func (b *Base) CreateSRQ(c SRQConfig) (*SRQ, error) {
 	invalid := func(format string, args ...any) error {
 		return OpError("create_srq", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -67,7 +67,7 @@ func (b *Base) CreateSRQ(c SRQConfig) (*SRQ, error) {
 	return s, nil
 }
 
-// allocSRQN hands numbers out in turn, as packets name them: 24 bits, not 0.
+// allocSRQN assigns SRQ numbers in turn: 24 bits, not 0.
 func (b *Base) allocSRQN() uint32 {
 	for {
 		num := b.nextSRQ
@@ -80,11 +80,10 @@ func (b *Base) allocSRQN() uint32 {
 	}
 }
 
-// SRQ finds a shared receive queue by its number; nil if there is none.
+// SRQ returns the SRQ with a number, or nil.
 func (b *Base) SRQ(num uint32) *SRQ { return b.srqs[num] }
 
-// OldestSRQ finds the shared receive queue of a type that was made first; nil if
-// there is none.
+// OldestSRQ returns the SRQ of a type with the lowest number, or nil.
 func (b *Base) OldestSRQ(typ verbs.SRQType) *SRQ {
 	for num := uint32(1); num < b.nextSRQ; num++ {
 		if s := b.srqs[num]; s != nil && s.Type == typ {
@@ -94,7 +93,7 @@ func (b *Base) OldestSRQ(typ verbs.SRQType) *SRQ {
 	return nil
 }
 
-// DestroySRQ removes an SRQ that no QP receives from.
+// DestroySRQ destroys an SRQ. It fails while QPs use it.
 func (b *Base) DestroySRQ(s *SRQ) error {
 	if b.srqs[s.num] != s {
 		return OpError("destroy_srq", s.name(), "%w: it is gone already", verbs.ErrInvalid)
@@ -112,20 +111,20 @@ func (b *Base) DestroySRQ(s *SRQ) error {
 	return nil
 }
 
-// Use counts a QP that receives from the queue, or with -1 one that goes.
+// Use adds n to the number of QPs that use the SRQ.
 func (s *SRQ) Use(n int) { s.users += n }
 
-// Num is the queue's number.
+// Num returns the SRQ number.
 func (s *SRQ) Num() uint32 { return s.num }
 
 func (s *SRQ) name() string { return fmt.Sprintf("srq %d", s.num) }
 
-// PostRecv queues one receive.
+// PostRecv posts one receive.
 func (s *SRQ) PostRecv(wr *verbs.RecvWR) error {
 	return s.rq.Post(wr)
 }
 
-// Modify changes size or limit.
+// Modify changes the size or the limit.
 func (s *SRQ) Modify(a verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 	invalid := func(format string, args ...any) error {
 		return OpError("modify_srq", s.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -151,19 +150,19 @@ func (s *SRQ) Modify(a verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 	return nil
 }
 
-// Query returns size and limit.
+// Query returns the size and the limit.
 func (s *SRQ) Query() verbs.SRQAttr {
 	return verbs.SRQAttr{MaxWR: int(s.rq.depth), MaxSGE: s.rq.maxSGE, Limit: int(s.limit)}
 }
 
-// Count is how many receives wait.
+// Count returns the number of posted receives.
 func (s *SRQ) Count() uint32 { return s.rq.Count() }
 
 // Peek returns the oldest receive, or nil.
 func (s *SRQ) Peek() *Receive { return s.rq.Peek() }
 
-// Take removes the oldest receive. Falling below the limit raises one event and
-// disarms it.
+// Take removes the oldest receive. If the count falls below the limit, it raises
+// SRQ_LIMIT_REACHED and disarms the limit.
 func (s *SRQ) Take() {
 	s.rq.Take()
 	if s.limit > 0 && s.rq.Count() < s.limit {
@@ -175,7 +174,7 @@ func (s *SRQ) Take() {
 // XRCD is an extended reliable connection domain.
 type XRCD struct{ users int }
 
-// OpenXRCD makes a domain.
+// OpenXRCD opens an XRC domain.
 func (b *Base) OpenXRCD() (*XRCD, error) {
 	if len(b.xrcds) >= b.Limits.XRCDs {
 		return nil, OpError("open_xrcd", "", "%w: %d domains", verbs.ErrNoMemory, len(b.xrcds))
@@ -185,13 +184,13 @@ func (b *Base) OpenXRCD() (*XRCD, error) {
 	return x, nil
 }
 
-// HasXRCD reports whether x is a domain that was not closed.
+// HasXRCD reports whether x is an open domain.
 func (b *Base) HasXRCD(x *XRCD) bool {
 	_, ok := b.xrcds[x]
 	return ok
 }
 
-// CloseXRCD removes a domain that nothing lives in.
+// CloseXRCD closes a domain. It fails while objects use it.
 func (b *Base) CloseXRCD(x *XRCD) error {
 	if !b.HasXRCD(x) {
 		return OpError("close_xrcd", "", "%w: it is closed already", verbs.ErrInvalid)
@@ -203,5 +202,5 @@ func (b *Base) CloseXRCD(x *XRCD) error {
 	return nil
 }
 
-// Use counts an object that lives in the domain, or with -1 one that goes.
+// Use adds n to the number of objects in the domain.
 func (x *XRCD) Use(n int) { x.users += n }

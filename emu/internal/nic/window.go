@@ -6,22 +6,22 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Bind is what a bind asks for.
+// Bind has the parameters of a bind.
 type Bind struct {
 	Region *Region
 	Addr   uint64
 	Len    uint64
 	Access verbs.Access
-	Key    uint32 // the window's new key; only the tag may differ
-	PD     PD     // of the QP that binds
+	Key    uint32 // new key of the window; only the tag may differ
+	PD     PD     // protection domain of the QP
 	QPN    uint32
 }
 
-// windowAccess is what a window may grant.
+// windowAccess has the access flags that a window may have.
 const windowAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessZeroBased
 
-// Bind opens w. Binding a type 1 window with length zero closes it. A bind that
-// fails leaves the window as it was, key included.
+// Bind binds w. A type 1 window is unbound by length 0. If it fails, the window and
+// its key are unchanged.
 func (t *Table) Bind(w *Window, b Bind) error {
 	i := t.index(w.Key)
 	if t.slots[i].window != w || t.index(b.Key) != i {
@@ -56,14 +56,14 @@ func (t *Table) registered(r *Region) bool {
 	return r != nil && t.slots[t.index(r.Key)].region == r && !r.invalid
 }
 
-// checkBind holds a bind against the rules for windows.
+// checkBind checks the parameters of a bind.
 func checkBind(w *Window, b *Bind) error {
 	const remoteStore = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	switch {
 	case w.PD != b.PD:
 		return fmt.Errorf("%w: window and queue pair", ErrPD)
 	case w.Type == verbs.MWType1 && b.Len == 0:
-		return nil // closes the window; the region does not matter
+		return nil // unbinds the window; the region is ignored
 	case b.Len == 0:
 		return fmt.Errorf("%w: a type 2 window cannot have length 0", ErrBounds)
 	case b.Region.PD != w.PD:
@@ -84,9 +84,8 @@ func checkBind(w *Window, b *Bind) error {
 	return nil
 }
 
-// Invalidate closes the type 2 window that key names, for a request on QP qpn:
-// a local one or a peer's. The window must be bound to that QP. Nothing else
-// can be invalidated.
+// Invalidate unbinds the type 2 window with this key, which must be bound to QP
+// qpn. Other keys cannot be invalidated.
 func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 	if err := t.CheckInvalidate(key, pd, qpn); err != nil {
 		return err
@@ -100,7 +99,7 @@ func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 	return nil
 }
 
-// CheckInvalidate says what Invalidate would, and changes nothing.
+// CheckInvalidate returns the error that Invalidate would return.
 func (t *Table) CheckInvalidate(key uint32, pd PD, qpn uint32) error {
 	r, w := t.named(key)
 	anything := func(of PD) bool { return t.Defects.InvalidateAnything && of == pd }
@@ -127,7 +126,7 @@ func (w *Window) boundTo(qpn uint32) bool {
 	return w != nil && w.Bound() && w.Type == verbs.MWType2 && w.qpn == qpn
 }
 
-// UnbindQP closes every window bound to a QP that goes away.
+// UnbindQP unbinds all windows of a QP that is destroyed.
 func (t *Table) UnbindQP(qpn uint32) {
 	for i := 0; i < len(t.slots) && t.owned > 0; i++ {
 		if w := t.slots[i].window; w.boundTo(qpn) {

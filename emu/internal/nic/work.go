@@ -4,34 +4,33 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Work is a send work request as a NIC keeps it: what the program asked for,
-// without a pointer into the program's own slices.
+// Work is a posted send work request. It has no pointers to slices of the
+// application.
 type Work struct {
 	WRID   uint64
 	Op     verbs.WROpcode
 	Flags  verbs.SendFlags
 	SGL    []verbs.SGE // into Slots
 	Inline []byte      // into Slots; nil if the payload is in SGL
-	Length uint32      // of the payload, or of the sink
+	Length uint32      // length of the payload or of the local buffer
 
 	Imm        uint32
 	Invalidate uint32
 	Remote     verbs.Remote
 	Atomic     verbs.Atomic
-	Window     *Window // of a bind
+	Window     *Window // bind only
 	Bind       Bind
 }
 
-// Signaled reports whether success is reported too.
+// Signaled reports whether a successful request generates a completion.
 func (w *Work) Signaled() bool { return w.Flags&verbs.SendSignaled != 0 }
 
-// Sent reports whether this ending of the request means that a message was sent
-// which takes a receive.
+// Sent reports whether the request was a successful SEND.
 func (w *Work) Sent(status verbs.WCStatus) bool {
 	return status == verbs.WCSuccess && (w.Op == verbs.OpSend || w.Op == verbs.OpSendImm || w.Op == verbs.OpSendInv)
 }
 
-// Gather fills dst with the payload of w from byte off on.
+// Gather fills dst with the payload of w, starting at byte off.
 func (w *Work) Gather(b *Base, pd PD, dst []byte, off uint32) error {
 	if w.Inline != nil {
 		copy(dst, w.Inline[off:])
@@ -40,7 +39,7 @@ func (w *Work) Gather(b *Base, pd PD, dst []byte, off uint32) error {
 	return b.Gather(dst, w.SGL, pd, off)
 }
 
-// Completion is the completion of w on a QP.
+// Completion returns the completion of w.
 func (w *Work) Completion(status verbs.WCStatus, qpn verbs.QPN) verbs.WC {
 	wc := verbs.WC{WRID: w.WRID, Status: status, Opcode: CompletionOpcode(w.Op), QPN: qpn}
 	if status != verbs.WCSuccess {
@@ -53,8 +52,8 @@ func (w *Work) Completion(status verbs.WCStatus, qpn verbs.QPN) verbs.WC {
 	return wc
 }
 
-// Slots are where the work requests of a send queue keep their gather lists and
-// inline payloads: as many slots as the queue has places, a power of two.
+// Slots store the gather lists and inline data of the work requests of a send
+// queue. Their number is a power of two.
 type Slots struct {
 	sges      []verbs.SGE
 	inline    []byte
@@ -63,8 +62,7 @@ type Slots struct {
 	maxInline int
 }
 
-// NewSlots makes room for a queue of depth requests, and returns how many places
-// its ring must have.
+// NewSlots returns slots for depth requests and the number of slots.
 func NewSlots(depth, maxSGE, maxInline int) (Slots, int) {
 	places := ceilPow2(depth)
 	return Slots{
@@ -73,14 +71,13 @@ func NewSlots(depth, maxSGE, maxInline int) (Slots, int) {
 	}, places
 }
 
-// MaxSGE is how many pieces a request may have.
+// MaxSGE returns the maximum number of gather entries of a request.
 func (s *Slots) MaxSGE() int { return s.maxSGE }
 
-// MaxInline is how many bytes a request may carry itself.
+// MaxInline returns the maximum inline data of a request.
 func (s *Slots) MaxInline() int { return s.maxInline }
 
-// Keep copies wr to w, whose index in the queue is i. The handles in wr stand for
-// themselves in window and region.
+// Keep copies wr to w, whose index in the queue is i.
 func (s *Slots) Keep(w *Work, i uint32, wr *verbs.SendWR, signalAll bool) {
 	*w = Work{
 		WRID: wr.WRID, Op: wr.Opcode, Flags: wr.Flags,
@@ -102,7 +99,7 @@ func (s *Slots) Keep(w *Work, i uint32, wr *verbs.SendWR, signalAll bool) {
 	}
 }
 
-// KeepBind adds to w what a bind is about.
+// KeepBind copies the parameters of a bind to w.
 func (w *Work) KeepBind(wr *verbs.SendWR, window *Window, region *Region, pd PD, qpn uint32) {
 	w.Window = window
 	w.Bind = Bind{
@@ -111,7 +108,7 @@ func (w *Work) KeepBind(wr *verbs.SendWR, window *Window, region *Region, pd PD,
 	}
 }
 
-// CompletionOpcode is what a completion calls an operation.
+// CompletionOpcode returns the completion opcode of an operation.
 func CompletionOpcode(op verbs.WROpcode) verbs.WCOpcode {
 	switch op {
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
