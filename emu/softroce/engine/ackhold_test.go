@@ -11,13 +11,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// turnTaker is a peer that talks in turns with a program on the NIC.
+// turnTaker is a scripted peer that exchanges messages in turns with an application
+// on the NIC.
 type turnTaker struct {
 	*peer
 	turns int // taken so far; also the next PSN, both ways
 }
 
-// inTurns brings a QP to where the ACK of its next message may be held back.
+// inTurns exchanges messages until the QP may delay the ACK of the next one.
 func inTurns(p *peer) *turnTaker {
 	p.Helper()
 	t := &turnTaker{peer: p}
@@ -28,7 +29,7 @@ func inTurns(p *peer) *turnTaker {
 	return t
 }
 
-// turn is one message to the NIC and the program's answer to it.
+// turn sends a message to the NIC and posts the answer of the application.
 func (t *turnTaker) turn() {
 	t.Helper()
 	t.message()
@@ -36,7 +37,7 @@ func (t *turnTaker) turn() {
 	t.turns++
 }
 
-// message comes in and is not answered.
+// message sends a message that the application does not answer.
 func (t *turnTaker) message() {
 	t.Helper()
 	for t.q.rq.Count() < 64 {
@@ -53,7 +54,7 @@ func (t *turnTaker) heldTurn()          { t.Helper(); t.turn(); t.expect(t.answe
 func (t *turnTaker) acked()              { t.Helper(); t.expect(t.answer(), t.ackOf(t.turns-1)); t.ack(t.turns - 1) }
 func (t *turnTaker) holdEnds() mono.Time { return t.q.resp.hold.until }
 
-func TestRCAckOfAnAnsweredMessageWaitsForTheNext(t *testing.T) {
+func TestRCAckOfAnsweredMessageIsDelayed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := inTurns(p)
 		k.heldTurn()
@@ -64,7 +65,7 @@ func TestRCAckOfAnAnsweredMessageWaitsForTheNext(t *testing.T) {
 	})
 }
 
-func TestRCOneAckStandsForABoundedNumberOfMessages(t *testing.T) {
+func TestRCDelayedAckCoversLimitedMessages(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := inTurns(p)
 		for range 3 {
@@ -77,7 +78,7 @@ func TestRCOneAckStandsForABoundedNumberOfMessages(t *testing.T) {
 	})
 }
 
-func TestRCAckIsHeldForABoundedTime(t *testing.T) {
+func TestRCAckDelayIsLimited(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := inTurns(p)
 		// Alone it waits for so long,
@@ -108,8 +109,7 @@ func TestRCAckIsHeldForABoundedTime(t *testing.T) {
 	})
 }
 
-// expectEither reports whether the answer left alone; else the ACK must be
-// behind it.
+// expectEither reports whether the answer was sent without an ACK after it.
 func (t *turnTaker) expectEither(answer, ack string) (alone bool) {
 	t.Helper()
 	var got []string
@@ -122,8 +122,8 @@ func (t *turnTaker) expectEither(answer, ack string) (alone bool) {
 	return len(got) == 1
 }
 
-// A peer that waits for its ACK pays for a try. Tries become rare.
-func TestRCHoldingAcksIsGivenUpWhereThePeerWaits(t *testing.T) {
+// The responder delays ACKs ever less often if the peer waits for them.
+func TestRCAckDelayBacksOffWhenPeerWaits(t *testing.T) {
 	k := inTurns(newPeer(t, flavours[1], setup{})) // one flavour: it takes many turns
 	gap := 0
 	for want := ackHoldProof; want <= ackHoldWary; want *= 2 {
@@ -141,7 +141,7 @@ func TestRCHoldingAcksIsGivenUpWhereThePeerWaits(t *testing.T) {
 	if k.q.resp.hold.penalty != ackHoldWary {
 		k.Errorf("the next %d messages would not be tried with, want %d", k.q.resp.hold.penalty, ackHoldWary)
 	}
-	// Many that go well show that the failures were chance.
+	// Many successful delays reset the penalty.
 	for range 2 * ackHoldStreak {
 		k.turn()
 		k.expectEither(k.answer(), k.ackOf(k.turns-1))
@@ -152,7 +152,7 @@ func TestRCHoldingAcksIsGivenUpWhereThePeerWaits(t *testing.T) {
 	}
 }
 
-func TestRCHeldAckLeavesAheadOfOtherAnswers(t *testing.T) {
+func TestRCDelayedAckIsSentBeforeOtherResponses(t *testing.T) {
 	for name, c := range map[string]struct {
 		come func(k *turnTaker)
 		want func(k *turnTaker, held string) []string
@@ -204,9 +204,9 @@ func TestRCHeldAckLeavesAheadOfOtherAnswers(t *testing.T) {
 	}
 }
 
-// A program may look at memory that its peer writes to, and answer what it finds there:
-// the ACK of a WRITE is held as that of a SEND is.
-func TestRCAcksOfWritesAreHeld(t *testing.T) {
+// An application may poll memory that its peer writes to, so ACKs of WRITEs are
+// delayed like those of SENDs.
+func TestRCAcksOfWritesAreDelayed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := inTurns(p)
 		k.send(wire.OpWriteOnly, k.turns, k.at(0, 0), ackReq)
@@ -218,7 +218,7 @@ func TestRCAcksOfWritesAreHeld(t *testing.T) {
 	})
 }
 
-func TestRCAcksAreNotHeld(t *testing.T) {
+func TestRCAckIsNotDelayed(t *testing.T) {
 	for name, s := range map[string]setup{
 		"never asked to":           {nic: func(c *Config) { c.AckHold = -1 }},
 		"the timer is short":       {attr: func(a *verbs.QPAttr) { a.Timeout = 9 }}, // 2.1 ms
@@ -257,7 +257,7 @@ func TestRCAcksAreNotHeld(t *testing.T) {
 	}
 }
 
-func TestHeldAcksDieWithTheirQP(t *testing.T) {
+func TestDestroyQPDropsDelayedAck(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := inTurns(p)
 		k.heldTurn()
@@ -275,7 +275,7 @@ func TestHeldAcksDieWithTheirQP(t *testing.T) {
 	})
 }
 
-func TestProvenHoldsKeepTimeLessStrictly(t *testing.T) {
+func TestStrictDeadlineOmitsProvenAckDelays(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := inTurns(p)
 		k.heldTurn()

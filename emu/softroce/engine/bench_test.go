@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// duplex is two NICs that hand each other packets through memory, on one core:
-// what is measured is both engines and nothing else.
+// duplex connects two NICs through memory in one goroutine. It measures only the
+// engines.
 type duplex struct {
 	a, b   *host
 	qa, qb *QP
@@ -33,7 +33,7 @@ func newDuplex(b testing.TB, mode ICRCMode, mtu verbs.MTU) *duplex {
 	return d
 }
 
-// exchange moves packets both ways until neither NIC has any left.
+// exchange moves packets both ways until neither NIC has more to send.
 func (d *duplex) exchange() {
 	for moved := true; moved; {
 		moved = d.move(d.a.nic, d.b.nic)
@@ -68,7 +68,7 @@ func (d *duplex) complete(b testing.TB, n int) {
 
 func (d *duplex) packets() uint64 { return d.a.nic.Count.Sent + d.b.nic.Count.Sent }
 
-// stream benchmarks depth requests of n bytes at a time.
+// stream benchmarks requests of n bytes, posted depth at a time.
 func (d *duplex) stream(b *testing.B, op verbs.WROpcode, n, depth int) {
 	wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, Remote: d.b.remote(0), SGL: []verbs.SGE{d.a.sge(0, n)}}
 	recv := verbs.RecvWR{SGL: []verbs.SGE{d.b.sge(0, n)}}
@@ -115,13 +115,13 @@ func BenchmarkRCSend64B(b *testing.B) {
 	newDuplex(b, ICRCChecked, verbs.MTU4096).stream(b, verbs.OpSend, 64, 32)
 }
 
-// BenchmarkRCPingPong64B is the cost of a message alone: one SEND, its ACK and
-// both completions.
+// BenchmarkRCPingPong64B measures one SEND at a time, with its ACK and both
+// completions.
 func BenchmarkRCPingPong64B(b *testing.B) {
 	newDuplex(b, ICRCChecked, verbs.MTU4096).stream(b, verbs.OpSend, 64, 1)
 }
 
-// A NIC in full flow must leave the collector nothing to do.
+// Sending and receiving do not allocate in the steady state.
 func TestRCSteadyStateDoesNotAllocate(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpAtomicFetchAdd} {
 		d := newDuplex(t, ICRCChecked, verbs.MTU1024)

@@ -15,9 +15,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A NIC that could not work is refused when it is made, by an error that names
-// what is wrong.
-func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
+// New rejects an invalid Config with an error that names the field.
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	good := Config{GIDs: RoCEv2GIDs(netip.MustParseAddr("fd00::1"))}
 	bad := dcqcn.DefaultParams(1e9)
 	bad.G = 0
@@ -70,8 +69,8 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// What is left out has a default, and no limit is forgotten.
-func TestDefaultsAreFilledIn(t *testing.T) {
+// Zero fields and limits get defaults.
+func TestConfigDefaults(t *testing.T) {
 	n, err := New(Config{GIDs: RoCEv2GIDs(netip.MustParseAddr("10.0.0.1"))})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +95,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	}
 }
 
-// Every counter is listed, once, under a name of its own.
+// Every counter is listed once, under a unique name.
 func TestCountersAreListedByName(t *testing.T) {
 	var n NIC
 	fields := reflect.ValueOf(&n.Count).Elem()

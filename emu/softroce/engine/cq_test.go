@@ -14,8 +14,8 @@ import (
 
 func silent(wr *verbs.SendWR) { wr.Flags &^= verbs.SendSignaled }
 
-// cq/1, cq/5: requests complete in the order they were posted, also across
-// those that complete in silence; with SignalAll none does.
+// cq/1, cq/5: Requests complete in posting order, including after unsignaled ones.
+// With SignalAll all are signaled.
 func TestSendCompletionsComeInOrder(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		each(t, setup{qp: func(c *QPConfig) { c.SignalAll = all }}, func(p *peer) {
@@ -37,8 +37,7 @@ func TestSendCompletionsComeInOrder(t *testing.T) {
 	}
 }
 
-// cq/2: receives complete in the order of their messages, whatever kind these
-// are of.
+// cq/2: Receives complete in the order of their messages, of any type.
 func TestReceiveCompletionsComeInMessageOrder(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for id := range uint64(4) {
@@ -54,9 +53,9 @@ func TestReceiveCompletionsComeInMessageOrder(t *testing.T) {
 	})
 }
 
-// cq/3, cq/4: a fenced request waits for the answers to all READs and atomics
-// before it; one without a fence does not.
-func TestAFenceWaitsForReadsAndAtomics(t *testing.T) {
+// cq/3, cq/4: A fenced request waits for the responses to all earlier READs and
+// atomics; others do not.
+func TestFenceWaitsForReadsAndAtomics(t *testing.T) {
 	fenced := func(wr *verbs.SendWR) { wr.Flags |= verbs.SendFence }
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpRDMARead, p.mtu+8)
@@ -75,9 +74,9 @@ func TestAFenceWaitsForReadsAndAtomics(t *testing.T) {
 	})
 }
 
-// cq/6 (error class G): a message whose receive finds no room in the CQ did not
-// arrive. The CQ says so once, the QP fails and the peer hears nothing.
-func TestACQOverrunFailsTheQP(t *testing.T) {
+// cq/6 (error class G): If the CQ has no room for a receive completion, the CQ
+// reports one error, the QP fails and the message is not acknowledged.
+func TestRecvCQOverrunFailsQP(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		cq := p.cqOf(1)
 		other := p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.RecvCQ = cq })
@@ -112,8 +111,8 @@ func TestACQOverrunFailsTheQP(t *testing.T) {
 	})
 }
 
-// cq/6: likewise for the completions of requests.
-func TestACQOverrunBySends(t *testing.T) {
+// cq/6: The same for completions of send requests.
+func TestSendCQOverrunFailsQP(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		cq := p.cqOf(2)
 		p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.SendCQ = cq })
@@ -134,7 +133,7 @@ func TestACQOverrunBySends(t *testing.T) {
 	})
 }
 
-// fired takes the completion events there are.
+// fired returns the CQs of all completion events.
 func fired(n *NIC) (cqs []*nic.CQ) {
 	for cq, ok := n.NextCompletionEvent(); ok; cq, ok = n.NextCompletionEvent() {
 		cqs = append(cqs, cq)
@@ -142,9 +141,9 @@ func fired(n *NIC) (cqs []*nic.CQ) {
 	return cqs
 }
 
-// cq/7, bth/se/2: arming asks for one event. NEXT overrides SOLICITED and not
-// the other way round; a completion in error counts as solicited.
-func TestArmingACQ(t *testing.T) {
+// cq/7, bth/se/2: ReqNotify raises one event. NEXT overrides SOLICITED but not vice
+// versa; a completion in error counts as solicited.
+func TestReqNotifyRaisesOneEvent(t *testing.T) {
 	type arm = bool
 	const next, solicitedOnly arm = false, true
 	for _, c := range []struct {
@@ -186,9 +185,9 @@ func TestArmingACQ(t *testing.T) {
 	}
 }
 
-// cq/7: an event tells of completions that come after arming. Who arms must
-// poll once more, as ever.
-func TestArmingLooksForwardOnly(t *testing.T) {
+// cq/7: Only completions after ReqNotify raise an event, so applications poll again
+// after ReqNotify.
+func TestReqNotifyIgnoresEarlierCompletions(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 8)
 		p.recv(2, 8)
@@ -205,7 +204,7 @@ func TestArmingLooksForwardOnly(t *testing.T) {
 	})
 }
 
-// cq/8: a CQ in use stays.
+// cq/8: A CQ in use cannot be destroyed.
 func TestDestroyCQ(t *testing.T) {
 	h := newHost(t, "10.0.0.1", nil)
 	cq, err := h.nic.CreateCQ(16)
@@ -242,10 +241,9 @@ func TestDestroyCQ(t *testing.T) {
 	}
 }
 
-// cq/9: a completion tells how many bytes there are: of a READ those asked for,
-// of a WRITE with immediate those written, not those of the receive. The UD
-// case is TestUDCompletionsNameTheSender.
-func TestCompletionsTellTheLength(t *testing.T) {
+// cq/9: ByteLen is the length of a READ, or the length written by a WRITE with
+// immediate. TestUDCompletionsHaveSourceQP covers UD.
+func TestCompletionByteLen(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		n := 2*p.mtu + 1
 		p.recv(1, 4)
@@ -269,8 +267,8 @@ func TestCompletionsTellTheLength(t *testing.T) {
 	})
 }
 
-// cq/10: when a completion is there, so are all its data.
-func TestDataArePlacedBeforeTheCompletion(t *testing.T) {
+// cq/10: All data is in memory when the completion is added.
+func TestDataIsWrittenBeforeCompletion(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		n := 2 * p.mtu
 		want := pattern(n, 42)

@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// slow is a setup whose line passes a byte in a nanosecond. A QP that got its
-// first CNP sends at half of that.
+// slow sets a line rate of one byte per nanosecond. After its first CNP, a QP sends
+// at half that rate.
 func slow(c *Config) { c.LineRateBps = 8e9 }
 
 func (p *peer) cnp(edits ...edit) {
@@ -22,8 +22,8 @@ func (p *peer) cnp(edits ...edit) {
 	p.send(wire.OpAcknowledge, 0, append([]edit{asCNP}, edits...)...)
 }
 
-// ecn/3: a CNP slows the QP it names, to the nanosecond, and no other.
-func TestACNPSlowsTheNamedQPOnly(t *testing.T) {
+// ecn/3: A CNP reduces the rate of the QP that it names, and of no other.
+func TestCNPReducesRateOfNamedQPOnly(t *testing.T) {
 	each(t, setup{nic: slow}, func(p *peer) {
 		other := p.h.qp(verbs.QPTypeRC, nil)
 		p.connect(other, nil)
@@ -50,9 +50,8 @@ func TestACNPSlowsTheNamedQPOnly(t *testing.T) {
 	})
 }
 
-// ecn/3: a QP held back by its rate still acknowledges at once, and its READ
-// responses are what is held back.
-func TestACNPSlowsReadResponses(t *testing.T) {
+// ecn/3: A rate-limited QP sends ACKs at once but delays READ responses.
+func TestCNPReducesRateOfReadResponses(t *testing.T) {
 	each(t, setup{nic: slow}, func(p *peer) {
 		p.to(1000)
 		p.cnp()
@@ -70,8 +69,8 @@ func TestACNPSlowsReadResponses(t *testing.T) {
 	})
 }
 
-// ecn/3: UC and UD have no acknowledgements, but a rate.
-func TestACNPSlowsUnreliableQPs(t *testing.T) {
+// ecn/3: The rate of UC and UD QPs is reduced too.
+func TestCNPReducesRateOfUnreliableQPs(t *testing.T) {
 	eachUC(t, setup{nic: slow}, func(p ucPeer) {
 		p.to(1000)
 		p.cnp()
@@ -101,9 +100,9 @@ func TestACNPSlowsUnreliableQPs(t *testing.T) {
 	})
 }
 
-// ecn/4: without further CNPs the rate returns by halves of what is missing,
-// each step at its time, to no limit and no timer at all.
-func TestTheRateRecovers(t *testing.T) {
+// ecn/4: Without further CNPs, each recovery step halves the distance to the target
+// rate, until the QP has no limit and no timer.
+func TestRateRecoversAfterCNP(t *testing.T) {
 	const step = 55 * time.Microsecond
 	each(t, setup{nic: slow}, func(p *peer) {
 		p.to(1000)
@@ -144,9 +143,9 @@ func TestTheRateRecovers(t *testing.T) {
 	})
 }
 
-// ecn/5, ecn/6: a CNP has no PSN and no say in anything but the rate. What it
-// carries besides its QP and partition is ignored.
-func TestACNPChangesNothingButTheRate(t *testing.T) {
+// ecn/5, ecn/6: A CNP has no PSN and changes only the rate. Fields other than the
+// QP number and P_Key are ignored.
+func TestCNPChangesOnlyTheRate(t *testing.T) {
 	each(t, setup{nic: slow}, func(p *peer) {
 		p.recv(1, 8)
 		p.to(1000)
@@ -175,8 +174,8 @@ func TestACNPChangesNothingButTheRate(t *testing.T) {
 	})
 }
 
-// ecn/5: a CNP that is not for a QP of ours from its peer vanishes.
-func TestCNPsThatAreNotForUs(t *testing.T) {
+// ecn/5: A CNP for an unknown QP, or not from its peer, is dropped.
+func TestCNPForWrongQPOrPeerIsDropped(t *testing.T) {
 	each(t, setup{nic: slow}, func(p *peer) {
 		p.cnp(toQPN(p.q.num + 1))
 		p.cnp(toQPN(1))
@@ -203,7 +202,7 @@ func TestCNPsThatAreNotForUs(t *testing.T) {
 	})
 }
 
-// ecn/7: what the two ends count is what passed between them.
+// ecn/7: The congestion counters of both ends match the packets exchanged.
 func TestCongestionCountersAgreeWithThePackets(t *testing.T) {
 	net, a, b, qa, qb := rcPair(t, slow)
 	var marks, cnps, n uint64
@@ -243,9 +242,9 @@ func TestCongestionCountersAgreeWithThePackets(t *testing.T) {
 	}
 }
 
-// A driver that wakes late must not cost a QP its rate: what the clock allowed
-// meanwhile leaves together. Without leave to catch up one packet leaves at a time.
-func TestALateDriverKeepsTheRate(t *testing.T) {
+// When Output is called late, the packets due by then are sent together. Without
+// CatchUp, one packet is sent at a time.
+func TestCatchUpKeepsRateWhenDriverIsLate(t *testing.T) {
 	const (
 		rate  = 4e9 // half the line's
 		slack = 100 * time.Microsecond
@@ -283,7 +282,7 @@ func TestALateDriverKeepsTheRate(t *testing.T) {
 	}
 }
 
-// count returns how many packets leave now.
+// count returns the number of packets that the NIC sends now.
 func (p *peer) count() (n int) {
 	ds := make([]link.Datagram, 64)
 	for {

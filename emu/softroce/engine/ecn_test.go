@@ -15,15 +15,14 @@ import (
 
 const cnpInterval = 50 * time.Microsecond // the default
 
-// mark hands the NIC a packet that a switch has marked.
+// mark delivers a packet with a CE mark.
 func (p *peer) mark(op wire.Operation, k int, edits ...edit) {
 	p.Helper()
 	p.delivered(p.build(op, k, edits...), marked)
 }
 
-// cnps returns what the NIC has to send now: the BTH of each CNP in words, and
-// how many other packets. Everything about a CNP that is the same for all is
-// checked.
+// cnps returns a description of each CNP that the NIC sends now, and the number of
+// other packets. It checks the fields that are the same in all CNPs.
 func (p *peer) cnps() (cnps []string, others int) {
 	p.Helper()
 	for _, d := range p.drain() {
@@ -51,19 +50,19 @@ func (p *peer) cnps() (cnps []string, others int) {
 	return cnps, others
 }
 
-// notifies compares the CNPs that the NIC sends now, whatever else it sends.
+// notifies compares the CNPs that the NIC sends now and ignores other packets.
 func (p *peer) notifies(want ...string) {
 	p.Helper()
 	got, _ := p.cnps()
 	p.compare("notified", got, want)
 }
 
-// own is the CNP that a connected peer is to get.
+// own describes the CNP for the peer of a connected QP.
 func (p *peer) own() string { return fmt.Sprintf("%v qp %x pkey ffff", p.addr, peerQPN) }
 
-// ecn/1, ecn/6: a marked packet is answered with a CNP for the sender's QP,
-// ahead of all else. Its bytes, ICRC included, were computed by other means.
-func TestAMarkedPacketIsAnsweredWithACNP(t *testing.T) {
+// ecn/1, ecn/6: A packet with a CE mark causes a CNP to the sender's QP, before all
+// other packets. The expected bytes and ICRC were computed independently.
+func TestCEMarkCausesCNP(t *testing.T) {
 	icrc := map[bool]string{true: "b23b8fda", false: "1b3c5af5"}
 	each(t, setup{}, func(p *peer) {
 		p.mark(wire.OpWriteOnly, 0, p.at(0, 8), data(8), ackReq)
@@ -87,7 +86,7 @@ func TestAMarkedPacketIsAnsweredWithACNP(t *testing.T) {
 }
 
 // ecn/1: the traffic class of a CNP is that of the path, without ECN.
-func TestACNPKeepsTheTrafficClass(t *testing.T) {
+func TestCNPKeepsTrafficClass(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x6b }}, func(p *peer) {
 		p.mark(wire.OpWriteOnly, 0, p.at(0, 8), data(8))
 		if ds := p.drain(); len(ds) != 1 || ds[0].TClass != 0x68 {
@@ -96,9 +95,9 @@ func TestACNPKeepsTheTrafficClass(t *testing.T) {
 	})
 }
 
-// ecn/1: the P_Key of a CNP is the marked packet's, also where the QP's own is
-// another one of the same partition.
-func TestACNPCopiesThePKeyOfTheMarkedPacket(t *testing.T) {
+// ecn/1: A CNP has the P_Key of the marked packet, even if the QP has another P_Key
+// of the same partition.
+func TestCNPCopiesPKeyOfMarkedPacket(t *testing.T) {
 	each(t, setup{nic: func(c *Config) { c.PKeys = []uint16{0xffff, 0x8005} }, attr: func(a *verbs.QPAttr) { a.PKeyIndex = 1 }}, func(p *peer) {
 		for k, pkey := range []uint16{0x0005, 0x8005} {
 			p.mark(wire.OpWriteOnly, k, p.at(0, 8), data(8), withPKey(pkey))
@@ -110,7 +109,7 @@ func TestACNPCopiesThePKeyOfTheMarkedPacket(t *testing.T) {
 
 // ecn/1: what is not marked CE, or not a valid packet of a QP, or itself a CNP,
 // is not answered. ecn/7: nor is it counted.
-func TestOnlyValidPacketsMarkedCEAreAnswered(t *testing.T) {
+func TestOnlyValidCEMarkedPacketsCauseCNP(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		write := func(edits ...edit) link.Datagram {
 			return p.build(wire.OpWriteOnly, 0, append([]edit{p.at(0, 8), data(8)}, edits...)...)
@@ -139,9 +138,9 @@ func TestOnlyValidPacketsMarkedCEAreAnswered(t *testing.T) {
 	})
 }
 
-// ecn/1: the network was congested whatever the packet is good for: duplicates,
-// packets out of order, refused ones, answers, and those of other services.
-func TestResponsesAndUnreliablePacketsAreAnsweredToo(t *testing.T) {
+// ecn/1: All marked packets cause a CNP: duplicates, packets out of order, NAKed
+// requests, responses, and those of UC and UD.
+func TestResponsesAndUnreliablePacketsCauseCNP(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.mark(wire.OpWriteOnly, 0, p.at(0, 8), data(8))
 		p.notifies(p.own())
@@ -166,9 +165,9 @@ func TestResponsesAndUnreliablePacketsAreAnsweredToo(t *testing.T) {
 	})
 }
 
-// ecn/1, ecn/2: the sender of a datagram is told of by the datagram itself. Each
-// sender is told at its own pace, those of other hosts, and other QPs, included.
-func TestAMarkedDatagramIsAnsweredToItsSender(t *testing.T) {
+// ecn/1, ecn/2: A CNP for a marked datagram goes to its sender. The CNP interval
+// applies to each sender separately.
+func TestMarkedDatagramCausesCNPToItsSender(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		from := func(qpn uint32) edit { return func(k *wire.Packet) { k.DETH.SrcQP = qpn } }
 		for range 3 {
@@ -190,9 +189,9 @@ func TestAMarkedDatagramIsAnsweredToItsSender(t *testing.T) {
 	})
 }
 
-// ecn/2: marks of a QP that follow within the interval share a CNP; QPs do not
-// share. The interval is configurable.
-func TestCNPsArePacedPerQP(t *testing.T) {
+// ecn/2: CE marks of one QP within the interval cause one CNP. The interval is
+// configurable and applies to each QP.
+func TestCNPIntervalIsPerQP(t *testing.T) {
 	for _, interval := range []time.Duration{0, 7 * time.Microsecond} {
 		each(t, setup{nic: func(c *Config) { c.CNPInterval = interval }}, func(p *peer) {
 			other := p.h.qp(verbs.QPTypeRC, nil)
@@ -229,9 +228,9 @@ func TestCNPsArePacedPerQP(t *testing.T) {
 	}
 }
 
-// ecn/2: who marks in the name of many senders fills a bounded queue and a
-// bounded memory of them; what waits for an address that has gone is not sent.
-func TestCNPsToDatagramSendersAreBounded(t *testing.T) {
+// ecn/2: The queue of CNPs and the table of senders are limited. CNPs from a
+// removed address are not sent.
+func TestCNPQueueForDatagramSendersIsLimited(t *testing.T) {
 	eachUD(t, setup{nic: func(c *Config) { c.Limits.MADsQueue = 3 }}, func(p udPeer) {
 		from := func(qpn uint32) edit { return func(k *wire.Packet) { k.DETH.SrcQP = qpn } }
 		for i := range uint32(5000) {

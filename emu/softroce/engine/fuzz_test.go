@@ -14,9 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// victim is a NIC with QPs of every type and in every state, all connected to
-// one hostile peer. Its memory is fenced: what lies outside the regions, or may
-// not be written, must never change.
+// victim is a NIC with QPs of all types in all states, connected to a hostile peer.
+// Memory outside of its regions, and read-only regions, must never change.
 type victim struct {
 	*host
 	peer  netip.Addr
@@ -66,9 +65,9 @@ func newVictim(t testing.TB, addr, peer string) *victim {
 	return v
 }
 
-// openQPs makes QPs in a fixed order, so that a packet's QP number says which
-// kind it meets: RC twice, UC, UD, an SRQ's, XRC both ways, and RC in RTR, INIT,
-// SQD and ERR.
+// openQPs creates QPs in a fixed order, so that the QP number of a packet
+// determines its type: two RC, UC, UD, RC with SRQ, XRC initiator and target, and
+// RC in RTR, INIT, SQD and ERR.
 func (v *victim) openQPs(t testing.TB) {
 	srq, err := v.nic.CreateSRQ(nic.SRQConfig{PD: v.pd, MaxWR: 16, MaxSGE: 2})
 	if err != nil {
@@ -123,7 +122,7 @@ func (v *victim) openQPs(t testing.TB) {
 	}
 }
 
-// work posts something to every queue that takes it.
+// work posts requests to all queues that accept them.
 func (v *victim) work() {
 	own := func(off, n int) verbs.SGE {
 		return verbs.SGE{Addr: bufferAt + uint64(off), Length: uint32(n), LKey: verbs.LKey(v.mr.Key)}
@@ -155,7 +154,7 @@ func (v *victim) work() {
 	}
 }
 
-// give hands the NIC a datagram and lets it react.
+// give delivers a datagram to the NIC and lets it send.
 func (v *victim) give(t *testing.T, d *link.Datagram) {
 	before := v.nic.Count
 	v.nic.Input(v.now, d)
@@ -169,7 +168,7 @@ func (v *victim) give(t *testing.T, d *link.Datagram) {
 	v.react(t)
 }
 
-// reasons is how many datagrams were not executed, by any reason.
+// reasons returns the number of datagrams that were not executed.
 func reasons(c *Counters) uint64 {
 	return c.Duplicates + c.OutOfSequence + c.StaleResponses + c.GhostResponses +
 		c.DropShort + c.DropICRC + c.DropOpcode + c.DropVersion + c.DropPad + c.DropAddress + c.DropQPN + c.DropQPType +
@@ -177,7 +176,7 @@ func reasons(c *Counters) uint64 {
 		c.DropAccess + c.DropReplay + c.DropQueue + c.DropDead
 }
 
-// react sends what there is to send, a bounded amount, and polls.
+// react sends a limited number of packets and polls the CQs.
 func (v *victim) react(t *testing.T) {
 	for range 4 {
 		n := v.nic.Output(v.now, v.batch)
@@ -212,14 +211,14 @@ func (v *victim) react(t *testing.T) {
 	}
 }
 
-// fences are the bytes that nobody may write.
+// fences returns the memory that must not change.
 func (v *victim) fences() []byte {
 	return bytes.Join([][]byte{v.mem[:openAt], v.mem[openAt+openLen : bufferAt], v.mem[bufferAt+bufferLen:]}, nil)
 }
 
-// rewrite makes a fuzzer's bytes a packet that gets past the first checks: for
-// an existing QP, in its partition, near the PSNs it uses, with keys that exist,
-// and a right ICRC. mode says which of these to leave alone.
+// rewrite turns fuzz bytes into a packet that passes the first checks: existing QP,
+// matching P_Key, near PSN, valid keys and ICRC. mode selects the fields to leave
+// unchanged.
 func (v *victim) rewrite(mode byte, b []byte) []byte {
 	if len(b) < wire.BTHLen+wire.ICRCLen || mode&fuzzSeal == 0 {
 		return b
@@ -246,7 +245,7 @@ func (v *victim) rewrite(mode byte, b []byte) []byte {
 	return b
 }
 
-// keys puts addresses and keys that exist where the packet has some.
+// keys replaces addresses and keys in the packet by valid ones.
 func (v *victim) keys(b []byte) {
 	info, ok := wire.Opcode(b[0]).Info()
 	if !ok || len(b) < info.HeaderLen+wire.ICRCLen {
@@ -288,8 +287,8 @@ const (
 	fuzzWork    = 0x40 // post to all queues first
 )
 
-// FuzzInput throws datagrams at a NIC. Its input is a series of them, each
-// behind three bytes: its length, and what to do about it.
+// FuzzInput delivers datagrams to a NIC. The input is a series of datagrams, each
+// after three bytes with its length and mode.
 func FuzzInput(f *testing.F) {
 	add := func(mode byte, packets ...wire.Packet) {
 		var b []byte
@@ -354,8 +353,7 @@ func FuzzInput(f *testing.F) {
 	})
 }
 
-// script is choices read from a fuzzer's bytes, and none of them lucky or
-// unlucky any more when they are used up.
+// script reads choices from fuzz bytes; after their end all choices are 0.
 type script struct{ b []byte }
 
 func (s *script) pick(n int) int {
@@ -371,9 +369,8 @@ func (s *script) pick(n int) int {
 	return v % n
 }
 
-// FuzzConversation lets a fuzzer decide what two NICs are asked to do, when, and
-// what the network does to their packets. The model of the random conversations
-// says what must come of it.
+// FuzzConversation lets the fuzzer choose the requests of two NICs, their times and
+// the network impairments. The model of the random tests checks the results.
 func FuzzConversation(f *testing.F) {
 	for seed := range uint64(16) {
 		d := newDice(seed)

@@ -18,9 +18,9 @@ func (p udPeer) sendMAD(edits ...edit) {
 
 func toPartition(pkey uint16) edit { return func(k *wire.Packet) { k.BTH.PKey = pkey } }
 
-// bth/pkey/3, ud/4: QP 1 takes management datagrams of every partition of the
-// port, if they have the Q_Key of QP 1 and their one length.
-func TestQP1TakesMADsOfEveryPartition(t *testing.T) {
+// bth/pkey/3, ud/4: QP 1 accepts MADs of all partitions of the port, with the Q_Key
+// of QP 1 and a length of 256 bytes.
+func TestQP1AcceptsMADsOfAllPartitions(t *testing.T) {
 	eachUD(t, setup{nic: func(c *Config) { c.PKeys = []uint16{0xffff, 0x8002, 0x0003}; c.Limits.MADsQueue = 4 }}, func(p udPeer) {
 		for _, pkey := range []uint16{0xffff, 0x0002, 0x8003} {
 			p.sendMAD(toPartition(pkey))
@@ -51,9 +51,9 @@ func TestQP1TakesMADsOfEveryPartition(t *testing.T) {
 	})
 }
 
-// ud/4, bth/ackreq/2: management datagrams leave from QP 1 for QP 1, with its
-// Q_Key, and ask for no acknowledgement.
-func TestMADsLeaveFromQP1(t *testing.T) {
+// ud/4, bth/ackreq/2: MADs are sent from QP 1 to QP 1 with its Q_Key and without
+// AckReq.
+func TestMADsAreSentFromQP1(t *testing.T) {
 	eachUD(t, setup{nic: func(c *Config) { c.Limits.MADsQueue = 2 }}, func(p udPeer) {
 		m := MAD{Local: p.h.addr, Remote: p.addr, PKey: wire.DefaultPKey, Data: [MADLen]byte(pattern(MADLen, 1))}
 		for i := range 3 {

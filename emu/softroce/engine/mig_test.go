@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// migrant is a peer with a second path: other addresses at both ends, another
-// partition and another timeout.
+// migrant is a scripted peer with an alternate path: other addresses at both ends,
+// another P_Key and another timeout.
 type migrant struct {
 	*peer
 	altHost, altPeer netip.Addr
@@ -34,7 +34,7 @@ func eachMigrant(t *testing.T, f func(p migrant)) {
 	})
 }
 
-// alternate are the attributes of the second path.
+// alternate returns the attributes of the alternate path.
 func (p migrant) alternate() verbs.QPAttr {
 	return verbs.QPAttr{
 		AltAH:   verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(p.altPeer), SGIDIndex: 1, HopLimit: 9}},
@@ -42,7 +42,7 @@ func (p migrant) alternate() verbs.QPAttr {
 	}
 }
 
-// arm loads the alternate path and has the peer agree to it.
+// arm loads the alternate path and sends a packet with MigReq 0.
 func (p migrant) arm() {
 	p.Helper()
 	if err := p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath|verbs.QPAttrPathMigState); err != nil {
@@ -61,7 +61,8 @@ func (p migrant) mig(want verbs.MigState) {
 	}
 }
 
-// leaves compares what the NIC sends now, by which path and with which MigReq.
+// leaves compares the packets that the NIC sends now, with their path and MigReq
+// bit.
 func (p migrant) leaves(to netip.Addr, migReq bool, want ...string) {
 	p.Helper()
 	from, pkey, hops := p.h.addr, uint16(0xffff), uint8(64)
@@ -92,7 +93,7 @@ func (p migrant) sendAlong(src, dst netip.Addr, k int, edits ...edit) {
 	p.redeliver(p.build(wire.OpWriteOnly, k, append([]edit{p.at(0, 8), data(8), ackReq}, edits...)...), src, dst)
 }
 
-// moved fails the test unless the QP has moved, and says so once.
+// moved fails the test unless the QP has migrated and raised one event.
 func (p migrant) moved() {
 	p.Helper()
 	p.mig(verbs.MigMigrated)
@@ -102,7 +103,7 @@ func (p migrant) moved() {
 	}
 }
 
-// mig/2: without an armed alternate path MigReq means nothing, loaded or not.
+// mig/2: Unless the QP is ARMED, MigReq has no effect.
 func TestMigReqHasNoEffectWithoutAnAlternatePath(t *testing.T) {
 	eachMigrant(t, func(p migrant) {
 		for k, m := range []edit{migReq, noMigReq, migReq, noMigReq} {
@@ -124,9 +125,9 @@ func TestMigReqHasNoEffectWithoutAnAlternatePath(t *testing.T) {
 	})
 }
 
-// mig/1: a packet with MigReq along the alternate path moves an armed QP there,
-// to its partition and timeout, and is executed and answered there.
-func TestMigReqMovesAnArmedQP(t *testing.T) {
+// mig/1: A packet with MigReq 1 on the alternate path migrates an ARMED QP to its
+// addresses, P_Key and timeout, and is executed there.
+func TestMigReqMigratesArmedQP(t *testing.T) {
 	eachMigrant(t, func(p migrant) {
 		p.arm()
 		p.send(wire.OpWriteOnly, 1, p.at(0, 8), data(8), ackReq, noMigReq)
@@ -148,9 +149,9 @@ func TestMigReqMovesAnArmedQP(t *testing.T) {
 	})
 }
 
-// mig/1: MigReq along any but the alternate path is refused: reported once, and
-// the packet dropped.
-func TestAMoveToAnotherPathIsRefused(t *testing.T) {
+// mig/1: A packet with MigReq 1 on another path is dropped, and the QP raises one
+// event.
+func TestMigrationToUnknownPathIsRejected(t *testing.T) {
 	eachMigrant(t, func(p migrant) {
 		p.arm()
 		for range 2 {
@@ -169,8 +170,9 @@ func TestAMoveToAnotherPathIsRefused(t *testing.T) {
 	})
 }
 
-// mig/1: an armed QP whose retries are spent moves, and starts them anew there.
-func TestAnArmedQPMovesInsteadOfGivingUp(t *testing.T) {
+// mig/1: An ARMED QP migrates when its retries are exhausted, and its retry counter
+// is restored.
+func TestArmedQPMigratesWhenRetriesAreExhausted(t *testing.T) {
 	const T, altT = 4096 << 8, 4096 << altTimeout
 	eachMigrant(t, func(p migrant) {
 		p.arm()
@@ -192,9 +194,9 @@ func TestAnArmedQPMovesInsteadOfGivingUp(t *testing.T) {
 	})
 }
 
-// mig/1: a consumer moves an armed QP by asking for MIGRATED; what is under way
-// goes on along the new path.
-func TestAConsumerMovesAnArmedQP(t *testing.T) {
+// mig/1: Modify to MIGRATED migrates an ARMED QP; outstanding requests continue on
+// the new path.
+func TestModifyMigratesArmedQP(t *testing.T) {
 	eachMigrant(t, func(p migrant) {
 		p.arm()
 		p.post(1, verbs.OpSend, 4)
@@ -219,9 +221,9 @@ func TestAConsumerMovesAnArmedQP(t *testing.T) {
 	})
 }
 
-// mig/1: who may ask for what: REARM needs an alternate path, ARMED is not for
-// asking. SQD takes the same wishes as RTS.
-func TestMigrationStatesAConsumerMayAskFor(t *testing.T) {
+// mig/1: REARM needs an alternate path; ARMED cannot be requested. SQD accepts the
+// same states as RTS.
+func TestModifyMigrationStates(t *testing.T) {
 	eachMigrant(t, func(p migrant) {
 		ask := func(s verbs.MigState, mask verbs.QPAttrMask) error {
 			a := p.alternate()
@@ -252,9 +254,8 @@ func TestMigrationStatesAConsumerMayAskFor(t *testing.T) {
 	})
 }
 
-// mig/1, ecn/5: a CNP has MigReq 0 whatever its sender's state is. It arms
-// nothing, and moves nothing.
-func TestACNPArmsNothing(t *testing.T) {
+// mig/1, ecn/5: A CNP always has MigReq 0. It neither arms nor migrates a QP.
+func TestCNPDoesNotArmQP(t *testing.T) {
 	eachMigrant(t, func(p migrant) {
 		if err := p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath|verbs.QPAttrPathMigState); err != nil {
 			p.Fatal(err)

@@ -36,9 +36,8 @@ func (p *peer) attach(q *QP, group netip.Addr) {
 
 const everyone = uint32(verbs.MulticastQPN)
 
-// ud/13: a multicast reaches every QP attached to the group, once, however
-// often it was attached. What keeps one of them from it does not concern the
-// others.
+// ud/13: A multicast datagram reaches every attached QP once. An error of one QP
+// does not affect the others.
 func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		cqs := make([]*nic.CQ, 4)
@@ -71,8 +70,9 @@ func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 	})
 }
 
-// bth/qpn/2, ud/13: group and QP number 0xffffff belong together, and to UD.
-func TestMulticastPacketsThatAreNone(t *testing.T) {
+// bth/qpn/2, ud/13: A multicast packet needs a group address, QP number 0xffffff
+// and UD.
+func TestMulticastNeedsGroupAddressAndQPN(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.recv(1, 80)
 		p.attach(p.q, p.group(1))
@@ -89,8 +89,9 @@ func TestMulticastPacketsThatAreNone(t *testing.T) {
 	})
 }
 
-// ud/14: a QP that is attached cannot be destroyed; detached, it hears no more.
-func TestAnAttachedQPCannotBeDestroyed(t *testing.T) {
+// ud/14: An attached QP cannot be destroyed. A detached QP receives no more
+// multicast datagrams.
+func TestAttachedQPCannotBeDestroyed(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.recv(1, 80)
 		p.attach(p.q, p.group(1))
@@ -119,8 +120,8 @@ func TestAnAttachedQPCannotBeDestroyed(t *testing.T) {
 	})
 }
 
-// A datagram leaves for a group like for anybody.
-func TestUDSendsToAGroup(t *testing.T) {
+// A UD QP can send to a multicast group.
+func TestUDSendsToMulticastGroup(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		ah := p.handle(func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GIDFrom(p.group(1)) })
 		p.postTo(1, ah, 4, func(wr *verbs.SendWR) { wr.UD.QPN = verbs.MulticastQPN })

@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// mw/8: a type 2 window is bound when it is free. Invalidated it is free again;
-// its next bind gives it a new key, and the old one stays dead.
-func TestAType2WindowIsBoundWhenFree(t *testing.T) {
+// mw/8: A type 2 window can be bound only while unbound. Invalidation unbinds it;
+// the next bind has a new key, and the old key stays invalid.
+func TestType2WindowIsBoundWhenUnbound(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		w := p.window(2)
 		old := p.opened(w, 0, 8)
@@ -32,9 +32,9 @@ func TestAType2WindowIsBoundWhenFree(t *testing.T) {
 	})
 }
 
-// mw/9: a type 1 window may be bound again while it is bound, and binding no
-// bytes closes it. Either way its last key is dead.
-func TestAType1WindowOfLengthZeroIsClosed(t *testing.T) {
+// mw/9: A bound type 1 window can be bound again; length 0 unbinds it. Both
+// invalidate its last key.
+func TestType1WindowIsUnboundByLengthZero(t *testing.T) {
 	for _, n := range []int{0, 8} {
 		each(t, setup{}, func(p *peer) {
 			w := p.window(1)
@@ -55,8 +55,8 @@ func TestAType1WindowOfLengthZeroIsClosed(t *testing.T) {
 	}
 }
 
-// mw/11: a region stays while windows are bound to it.
-func TestARegionWithBoundWindowsIsBusy(t *testing.T) {
+// mw/11: A region cannot be deregistered while windows are bound to it.
+func TestRegionWithBoundWindowsIsBusy(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		one, two := p.window(1), p.window(2)
 		key := p.opened(one, 0, 8)
@@ -77,8 +77,8 @@ func TestARegionWithBoundWindowsIsBusy(t *testing.T) {
 	})
 }
 
-// mw/12: windows do not keep their QP. They close with it, even for a later QP.
-func TestAQPWithBoundWindowsCanBeDestroyed(t *testing.T) {
+// mw/12: Destroying a QP unbinds its windows, also for a later QP.
+func TestQPWithBoundWindowsCanBeDestroyed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		one, two := p.window(1), p.window(2)
 		p.opened(one, 0, 8)
@@ -99,9 +99,8 @@ func TestAQPWithBoundWindowsCanBeDestroyed(t *testing.T) {
 	})
 }
 
-// mw/13: an unsignaled bind says nothing when it succeeds, and does when it
-// fails.
-func TestAnUnsignaledBindCompletesOnlyInError(t *testing.T) {
+// mw/13: An unsignaled bind completes only if it fails.
+func TestUnsignaledBindCompletesOnlyInError(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		unsignaled := func(wr *verbs.SendWR, _ *Refs) { wr.Flags = 0 }
 		w := p.window(2)
@@ -117,9 +116,9 @@ func TestAnUnsignaledBindCompletesOnlyInError(t *testing.T) {
 	})
 }
 
-// mw/14: a local invalidation waits for everything posted before it. A bind
-// does not; what is posted behind either waits for it.
-func TestALocalInvalidationWaitsForEarlierRequests(t *testing.T) {
+// mw/14: A local invalidate waits for all earlier requests, a bind does not. Later
+// requests wait for both.
+func TestLocalInvalidateWaitsForEarlierRequests(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		w := p.window(2)
 		key := p.opened(w, 0, 8)
@@ -153,8 +152,8 @@ func TestALocalInvalidationWaitsForEarlierRequests(t *testing.T) {
 	})
 }
 
-// rc/inv: only a type 2 window that is bound to the QP can be invalidated on it.
-func TestALocalInvalidationNeedsABoundWindowOfItsQP(t *testing.T) {
+// rc/inv: Only a type 2 window bound to the QP can be invalidated on it.
+func TestLocalInvalidateNeedsWindowBoundToQP(t *testing.T) {
 	for name, key := range map[string]func(p *peer) uint32{
 		"no key at all":            func(*peer) uint32 { return 0 },
 		"an unknown key":           func(*peer) uint32 { return 0xabcdef00 },
@@ -178,8 +177,8 @@ func TestALocalInvalidationNeedsABoundWindowOfItsQP(t *testing.T) {
 	}
 }
 
-// uc/9 for local operations: on UC a failed bind stops the send queue only.
-func TestAFailedBindOnUCStopsTheSendQueue(t *testing.T) {
+// On UC, a failed bind stops only the send queue (SQE).
+func TestFailedBindOnUCStopsSendQueue(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		w := p.window(2)
 		key := p.opened(w, 0, 8)

@@ -12,7 +12,7 @@ import (
 
 const windowRights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// window allocates a window in the host's domain.
+// window allocates a window in the protection domain of the host.
 func (p *peer) window(typ verbs.MWType) *nic.Window {
 	p.Helper()
 	w, err := p.h.nic.AllocMW(p.h.pd, typ)
@@ -22,8 +22,8 @@ func (p *peer) window(typ verbs.MWType) *nic.Window {
 	return w
 }
 
-// bind posts a bind of n bytes of the target memory from off on to the QP, with
-// a new key. It returns the key.
+// bind posts a bind of n bytes of the target memory at off, with a new key, and
+// returns the key.
 func (p *peer) bind(id uint64, w *nic.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
 	p.Helper()
 	wr := verbs.SendWR{WRID: id, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
@@ -40,7 +40,7 @@ func (p *peer) bind(id uint64, w *nic.Window, off, n int, edits ...func(*verbs.S
 	return uint32(wr.Bind.RKey)
 }
 
-// opened binds and expects that to succeed.
+// opened binds a window and expects success.
 func (p *peer) opened(w *nic.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
 	p.Helper()
 	key := p.bind(77, w, off, n, edits...)
@@ -63,9 +63,9 @@ func (p *peer) regionIn(pd nic.PD, access verbs.Access) *nic.Region {
 	return mr
 }
 
-// mw/1, mw/2, mw/3, mw/4, mw/9, mw/10: a bind that breaks a rule completes with
-// MW_BIND_ERR, fails the QP and leaves the window as it was.
-func TestABindThatBreaksARuleFails(t *testing.T) {
+// mw/1, mw/2, mw/3, mw/4, mw/9, mw/10: An invalid bind completes with MW_BIND_ERR,
+// fails the QP and leaves the window unchanged.
+func TestInvalidBindFails(t *testing.T) {
 	type change = func(*peer, *verbs.SendWR, *Refs)
 	region := func(access verbs.Access) change {
 		return func(p *peer, _ *verbs.SendWR, r *Refs) { r.Region = p.regionIn(p.h.pd, access) }
@@ -130,9 +130,8 @@ func TestABindThatBreaksARuleFails(t *testing.T) {
 	}
 }
 
-// mw/4: QP, window and region live in one domain, which is the QP's to break,
-// too.
-func TestABindOnAQPOfAnotherDomainFails(t *testing.T) {
+// mw/4: QP, window and region must be in the same protection domain.
+func TestBindOnQPOfOtherDomainFails(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		pd := p.h.domain()
 		p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.PD = pd })
@@ -147,9 +146,9 @@ func TestABindOnAQPOfAnotherDomainFails(t *testing.T) {
 	})
 }
 
-// mw/5, mw/6: through a window a peer reaches its range and no byte more, and
-// may do what the window says: neither more, nor only what the region says.
-func TestAWindowOpensItsRangeAndItsRightsOnly(t *testing.T) {
+// mw/5, mw/6: A window allows access to its range only, with the access flags of
+// the window and not of the region.
+func TestWindowLimitsRangeAndAccess(t *testing.T) {
 	const off, size = 64, 256
 	type try struct {
 		op     wire.Operation
@@ -201,8 +200,8 @@ func TestAWindowOpensItsRangeAndItsRightsOnly(t *testing.T) {
 	}
 }
 
-// A zero-based window of type 2 begins at address zero, wherever its region is.
-func TestAZeroBasedWindowBeginsAtZero(t *testing.T) {
+// A zero-based type 2 window starts at address 0.
+func TestZeroBasedWindowStartsAtZero(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		key := p.opened(p.window(2), 16, 32, rights(windowRights|verbs.AccessZeroBased))
 		at := func(va uint64, n uint32) edit {
@@ -223,9 +222,9 @@ func TestAZeroBasedWindowBeginsAtZero(t *testing.T) {
 	})
 }
 
-// mw/7: a type 2 window works through the QP that bound it; one of type 1
-// through every QP of its domain.
-func TestAType2WindowWorksOnItsQPOnly(t *testing.T) {
+// mw/7: A type 2 window works only on the QP that bound it, a type 1 window on all
+// QPs of its protection domain.
+func TestType2WindowWorksOnItsQPOnly(t *testing.T) {
 	for _, typ := range []verbs.MWType{1, 2} {
 		each(t, setup{}, func(p *peer) {
 			key := p.opened(p.window(typ), 0, 8)

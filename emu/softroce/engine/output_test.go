@@ -9,9 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Packets of one batch must never share memory, whatever the batch before left
-// in the buffers; and they lie one behind the other where there is room.
-func TestPacketsOfABatchLieOneBehindTheOther(t *testing.T) {
+// Packets of a batch never share memory, whatever the buffers held before. They are
+// contiguous where there is room.
+func TestPacketsOfBatchAreContiguous(t *testing.T) {
 	for _, room := range []int{0, 2 * wire.MaxPacketLen, 5 * wire.MaxPacketLen, 64 * wire.MaxPacketLen} {
 		_, a, b, qa, _ := rcPair(t, nil)
 		ds := make([]link.Datagram, 16)
@@ -43,9 +43,9 @@ func TestPacketsOfABatchLieOneBehindTheOther(t *testing.T) {
 	}
 }
 
-// A QP that answers a long READ begins its own requests meanwhile: two that read from
-// each other do so at the same time, whoever asked first.
-func TestRequestsTakeTurnsWithALongAnswer(t *testing.T) {
+// A QP that sends READ responses also sends its own requests, so that two peers can
+// READ from each other at the same time.
+func TestRequestsAlternateWithReadResponses(t *testing.T) {
 	_, a, b, qa, qb := rcPair(t, nil)
 	const packets = 16
 	read := func(h, of *host, q *QP) {
@@ -84,7 +84,7 @@ func adjacentTo(a, b []byte) bool { return at(a)+uintptr(len(a)) == at(b) }
 
 func at(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// acknowledgeAll has all that was sent acknowledged.
+// acknowledgeAll acknowledges all packets sent.
 func acknowledgeAll(h *host, q *QP) {
 	q.acknowledge(1, q.req.max.Add(-1), false)
 	h.poll()

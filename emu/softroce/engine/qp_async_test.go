@@ -9,9 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// async/1: a refusal is told by the receive under way; only without one by an
-// event, which names the kind of refusal.
-func TestARefusalWithoutAReceiveIsAnEvent(t *testing.T) {
+// async/1: The claimed receive reports the cause of a fatal NAK. Without one, an
+// event of the matching type is raised.
+func TestFatalNAKWithoutReceiveRaisesEvent(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		make  func(p *peer)
@@ -46,9 +46,9 @@ func TestARefusalWithoutAReceiveIsAnEvent(t *testing.T) {
 	})
 }
 
-// async/3: a port tells when it goes down and up, once each; while it is down
-// nothing passes, and what is lost then is sent again after.
-func TestThePortTellsWhenItChanges(t *testing.T) {
+// async/3: A port raises one event for each change. While it is down, packets are
+// lost; they are retransmitted later.
+func TestPortChangeRaisesEvent(t *testing.T) {
 	const T = 4096 << 14
 	each(t, setup{}, func(p *peer) {
 		p.h.nic.SetPort(true)
@@ -86,9 +86,9 @@ func TestThePortTellsWhenItChanges(t *testing.T) {
 	})
 }
 
-// async/4: packets from and to an address that the host no longer has are
-// dropped, not sent from another; when it comes back, the connection lives on.
-func TestPacketsOfAnAddressThatIsGoneAreDropped(t *testing.T) {
+// async/4: Packets from and to a removed address are dropped. When the address
+// returns, the connection continues.
+func TestPacketsOfRemovedAddressAreDropped(t *testing.T) {
 	const T = 4096 << 14
 	each(t, setup{}, func(p *peer) {
 		own := p.h.nic.Config().GIDs
@@ -118,9 +118,9 @@ func TestPacketsOfAnAddressThatIsGoneAreDropped(t *testing.T) {
 	})
 }
 
-// A consumer that never looks loses the newest events, not memory; those of an
-// object that is gone go with it.
-func TestPendingEventsAreBounded(t *testing.T) {
+// If the event queue is full, new events are dropped. Events of a destroyed object
+// are removed.
+func TestEventQueueIsLimited(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{nic: func(c *Config) { c.Limits.PendingEvents = 3 }})
 	p.stop()
 	for i := range 5 {

@@ -10,15 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// badKey takes the key of a request's memory away.
+// badKey sets an invalid L_Key.
 func badKey(wr *verbs.SendWR) { wr.SGL[0].LKey = 0xbad }
 
 // unsignaled asks for no completion.
 func unsignaled(wr *verbs.SendWR) { wr.Flags &^= verbs.SendSignaled }
 
-// qp/7, qp/8, err/1: in ERR all that was posted is flushed: sends, then
-// receives, each in order, signaled or not, begun or not. What is posted later
-// follows at once.
+// qp/7, qp/8, err/1: In ERR, all posted requests are flushed in order, first sends,
+// then receives, signaled or not. Requests posted later are flushed at once.
 func TestErrFlushesBothQueuesInOrder(t *testing.T) {
 	for _, from := range []verbs.QPState{verbs.QPStateRTS, verbs.QPStateSQD} {
 		each(t, setup{}, func(p *peer) {
@@ -51,9 +50,9 @@ func TestErrFlushesBothQueuesInOrder(t *testing.T) {
 	}
 }
 
-// qp/8, err/4: a request that is wrong at sight is refused in ERR as elsewhere,
-// and a flushed one names its QP.
-func TestPostingInErrStillChecks(t *testing.T) {
+// qp/8, err/4: In ERR, invalid requests are still rejected, and flushed ones name
+// their QP.
+func TestPostInERRIsChecked(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
 	p.enter(verbs.QPStateErr)
 	if err := p.q.PostRecv(&verbs.RecvWR{WRID: 1, SGL: make([]verbs.SGE, 5)}); !errors.Is(err, verbs.ErrInvalid) {
@@ -73,10 +72,9 @@ func TestPostingInErrStillChecks(t *testing.T) {
 	}
 }
 
-// err/1, err/2, err/3: a request that fails for a local reason waits for those
-// before it, which complete as they should; it names its cause, signaled or
-// not, and only those behind it are flushed.
-func TestALocalErrorNamesItsCauseInItsTurn(t *testing.T) {
+// err/1, err/2, err/3: A request with a local error completes after the earlier
+// ones, with its status, signaled or not; only later ones are flushed.
+func TestLocalErrorCompletesInOrderWithItsStatus(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
 		p.post(2, verbs.OpSend, 4, badKey, unsignaled)
@@ -93,9 +91,9 @@ func TestALocalErrorNamesItsCauseInItsTurn(t *testing.T) {
 	})
 }
 
-// err/2: the packets of a message that were sent before its memory went away do
-// not make it a success.
-func TestAMessageWhoseMemoryEndsFails(t *testing.T) {
+// err/2: A message fails if a later part of its memory is invalid, although packets
+// were sent.
+func TestMessageWithInvalidSGEFails(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 2*p.mtu, func(wr *verbs.SendWR) {
 			wr.SGL = []verbs.SGE{p.h.sge(0, p.mtu), {Addr: 0, Length: uint32(p.mtu), LKey: 0xbad}}
@@ -107,9 +105,9 @@ func TestAMessageWhoseMemoryEndsFails(t *testing.T) {
 	})
 }
 
-// err/2, err/3: if what came before is never answered, that is the cause, and
-// the local error behind it is flushed like the rest.
-func TestALocalErrorBehindALostRequestIsFlushed(t *testing.T) {
+// err/2, err/3: If an earlier request exceeds its retries, a later local error is
+// flushed.
+func TestLocalErrorAfterLostRequestIsFlushed(t *testing.T) {
 	const T = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 8, 1 }}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
@@ -123,9 +121,9 @@ func TestALocalErrorBehindALostRequestIsFlushed(t *testing.T) {
 	})
 }
 
-// err/2: a bind that was carried out behind a request that fails is flushed all
-// the same: nothing behind the cause succeeds.
-func TestALocalOperationDoneBehindAFailureIsFlushed(t *testing.T) {
+// err/2: A bind that was executed after a failed request is flushed: no request
+// after the failed one succeeds.
+func TestLocalOperationAfterFailedRequestIsFlushed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		w, err := p.h.nic.AllocMW(p.h.pd, verbs.MWType2)
 		if err != nil {
@@ -149,9 +147,8 @@ func TestALocalOperationDoneBehindAFailureIsFlushed(t *testing.T) {
 	})
 }
 
-// err/2: a READ or atomic without a place for its result is not asked for: what
-// it would do to the peer could not be told.
-func TestAResultWithoutAPlaceIsNotAskedFor(t *testing.T) {
+// err/2: A READ or atomic is not sent if its result cannot be stored.
+func TestReadIntoUnwritableMemoryIsNotSent(t *testing.T) {
 	for op, n := range map[verbs.WROpcode]int{verbs.OpRDMARead: 64, verbs.OpAtomicFetchAdd: 8, verbs.OpAtomicCmpAndSwp: 8} {
 		each(t, setup{}, func(p *peer) {
 			p.post(1, verbs.OpSend, 4)
@@ -165,9 +162,9 @@ func TestAResultWithoutAPlaceIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// err/5: each fatal NAK ends the requester with its own status; those before the
-// request it names have arrived, and the receive side ends as well.
-func TestAFatalNAKTakesTheRequesterDown(t *testing.T) {
+// err/5: Each fatal NAK fails the request with its status. Earlier requests
+// succeed, and the receive queue is flushed.
+func TestFatalNAKFailsRequester(t *testing.T) {
 	for code, status := range map[wire.NakCode]string{
 		wire.NakInvalidRequest: "REM_INV_REQ_ERR", wire.NakRemoteAccess: "REM_ACCESS_ERR", wire.NakRemoteOperational: "REM_OP_ERR",
 	} {
@@ -187,9 +184,9 @@ func TestAFatalNAKTakesTheRequesterDown(t *testing.T) {
 	}
 }
 
-// err/5: a QP's last word, the NAK that says why it failed, is sent also if the
-// application, having seen the event, takes the QP to ERR before it could leave.
-func TestTheLastWordSurvivesModifyToERR(t *testing.T) {
+// err/5: A fatal NAK is sent even if the application, after the event, moves the QP
+// to ERR before the NAK was sent.
+func TestPendingNAKIsSentAfterModifyToERR(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpWriteOnly, 0, p.at(0, 8), rkey(0xbad), data(8))
 		p.events(verbs.EventQPAccessErr)
@@ -199,8 +196,8 @@ func TestTheLastWordSurvivesModifyToERR(t *testing.T) {
 	})
 }
 
-// qp/7: an application that takes a working QP to ERR owes its peer no answer.
-func TestNothingIsAnsweredAfterModifyToERR(t *testing.T) {
+// qp/7: A QP that the application moves to ERR sends no responses.
+func TestNoResponsesAfterModifyToERR(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 8)
 		p.send(wire.OpSendOnly, 0, data(8), ackReq)
@@ -211,9 +208,8 @@ func TestNothingIsAnsweredAfterModifyToERR(t *testing.T) {
 	})
 }
 
-// What can be seen to be wrong is refused when it is posted, and the queue goes
-// on as if it had not been.
-func TestPostSendRefusesWhatIsWrongAtSight(t *testing.T) {
+// PostSend rejects invalid requests, and the queue continues.
+func TestPostSendRejectsInvalidRequests(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{qp: func(c *QPConfig) { c.Caps.MaxSendWR = 2 }})
 	inline := func(n int) func(*verbs.SendWR) {
 		return func(wr *verbs.SendWR) { wr.Flags |= verbs.SendInline; wr.Inline = make([]byte, n) }
@@ -257,9 +253,9 @@ func TestPostSendRefusesWhatIsWrongAtSight(t *testing.T) {
 	p.expect("SEND_ONLY 2 4B ackreq")
 }
 
-// Inline data are copied when posted; results are scattered over the pieces that
-// were named for them.
-func TestSplitResultsAndInlineData(t *testing.T) {
+// Inline data is copied when posted; results are scattered over the entries of the
+// list.
+func TestScatteredResultsAndInlineData(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		text := []byte("posted")
 		p.post(1, verbs.OpSend, 0, func(wr *verbs.SendWR) {

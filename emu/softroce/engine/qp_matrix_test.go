@@ -113,7 +113,7 @@ func matrix(t *testing.T) map[matrixEdge]matrixRule {
 	return rules
 }
 
-// matrixHost makes QPs in any state.
+// matrixHost creates QPs in any state.
 type matrixHost struct {
 	*host
 	xrcd  *nic.XRCD
@@ -129,7 +129,7 @@ func newMatrixHost(t *testing.T) *matrixHost {
 	return h
 }
 
-// attr has a fitting value for every attribute.
+// attr returns valid values for all attributes.
 func (h *matrixHost) attr(from, to verbs.QPState) verbs.QPAttr {
 	a := connAttr(h.addr, 0x99)
 	a.State, a.CurState = to, from
@@ -137,7 +137,7 @@ func (h *matrixHost) attr(from, to verbs.QPState) verbs.QPAttr {
 	return a
 }
 
-// in makes a QP and takes it to a state by the shortest way.
+// in creates a QP and moves it to a state by the shortest path.
 func (h *matrixHost) in(typ verbs.QPType, state verbs.QPState) *QP {
 	h.t.Helper()
 	q := h.qp(typ, func(c *QPConfig) {
@@ -169,7 +169,7 @@ func (h *matrixHost) in(typ verbs.QPType, state verbs.QPState) *QP {
 	return q
 }
 
-// breakSend fails a request of an unreliable QP, which stops its send queue.
+// breakSend fails a request of an unreliable QP, which moves it to SQE.
 func (h *host) breakSend(q *QP) {
 	h.t.Helper()
 	wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Addr: 1, Length: 4, LKey: 0xbad}}}
@@ -195,10 +195,11 @@ func eachState(visit func(verbs.QPState)) {
 	}
 }
 
-// qp/1, qp/2, qp/9: every transition of the table works with what it must carry,
-// with each thing it may carry and with all of them; without one it must, with
-// one it may not, and where the table has none, nothing happens at all.
-func TestQPTransitionsTakeExactlyTheirAttributes(t *testing.T) {
+// qp/1, qp/2, qp/9: Every transition of the table works with its required
+// attributes, with each optional one and with all. It fails, without changes, if a
+// required attribute is missing, with any other attribute, and if it is not in the
+// table.
+func TestQPTransitionAttributes(t *testing.T) {
 	for name, typ := range typeNames {
 		t.Run(name, func(t *testing.T) {
 			h := newMatrixHost(t)
@@ -256,9 +257,9 @@ func (h *matrixHost) refuses(q *QP, to verbs.QPState, mask verbs.QPAttrMask, why
 	})
 }
 
-// qp/1: a QP can leave RTS by itself. Who says where it should be coming from is
-// refused if it is not; only states that lead to RTS can be named.
-func TestModifyQPChecksTheStateItIsToldOf(t *testing.T) {
+// qp/1: A QP can leave RTS by itself. Modify fails if the given current state is
+// wrong or has no transition to RTS.
+func TestModifyQPChecksCurState(t *testing.T) {
 	h := newMatrixHost(t)
 	eachState(func(from verbs.QPState) {
 		rule, ok := h.rules[matrixEdge{verbs.QPTypeUC, from, verbs.QPStateRTS}]
@@ -281,9 +282,8 @@ func TestModifyQPChecksTheStateItIsToldOf(t *testing.T) {
 	})
 }
 
-// qp/2: a value that the device has no place or number for is refused as a
-// whole, whatever stands beside it, and the QP can go on as if not asked.
-func TestModifyQPWithAWrongValueChangesNothing(t *testing.T) {
+// qp/2: Modify with one invalid value fails and changes no attribute.
+func TestModifyQPWithInvalidValueChangesNothing(t *testing.T) {
 	type wrong struct {
 		name string
 		edit func(*verbs.QPAttr)
@@ -348,8 +348,8 @@ func TestModifyQPWithAWrongValueChangesNothing(t *testing.T) {
 	}
 }
 
-// qp/2: values at their limits are taken, and come back as given (qp/11).
-func TestModifyQPTakesValuesAtTheirLimits(t *testing.T) {
+// qp/2: Values at their limits are accepted and returned by Query (qp/11).
+func TestModifyQPAcceptsLimits(t *testing.T) {
 	h := newMatrixHost(t)
 	q := h.in(verbs.QPTypeRC, verbs.QPStateInit)
 	a := h.attr(verbs.QPStateInit, verbs.QPStateRTR)

@@ -12,10 +12,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What the tests of states, congestion and migration add to a peer.
+// Helpers of the tests of states, congestion and migration.
 
-// frozen fails the test if change changes anything at all about q, down to its
-// timers, queues and sequence numbers, or reports an event.
+// frozen fails the test if change modifies q, including timers, queues and sequence
+// numbers, or raises an event.
 func frozen(t *testing.T, q *QP, change func()) {
 	t.Helper()
 	before, observer, events := *q, q.nic.Observer, 0
@@ -28,7 +28,7 @@ func frozen(t *testing.T, q *QP, change func()) {
 	}
 }
 
-// differ fails the test for each field in which two QPs are not alike.
+// differ fails the test for each field in which two QPs differ.
 func differ(t *testing.T, want, got *QP) {
 	t.Helper()
 	if reflect.DeepEqual(*want, *got) {
@@ -42,13 +42,13 @@ func differ(t *testing.T, want, got *QP) {
 	}
 }
 
-// modify asks for a state and the attributes that mask selects besides.
+// modify moves the QP to a state with the attributes that mask selects.
 func (p *peer) modify(to verbs.QPState, a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	a.State = to
 	return p.q.Modify(p.now, a, mask|verbs.QPAttrState)
 }
 
-// enter takes the QP to a state, which must work.
+// enter moves the QP to a state and expects success.
 func (p *peer) enter(to verbs.QPState) {
 	p.Helper()
 	if err := p.modify(to, verbs.QPAttr{}, 0); err != nil {
@@ -57,8 +57,8 @@ func (p *peer) enter(to verbs.QPState) {
 	p.state(to)
 }
 
-// unconnected is a peer whose QP is still in the given state on the way to RTS.
-// The attributes of its connection come with it.
+// unconnected returns a peer whose QP is in the given state before RTS, and the
+// attributes to connect it.
 func unconnected(t *testing.T, fl flavour, s setup, state verbs.QPState) (*peer, verbs.QPAttr) {
 	t.Helper()
 	p := newPeer(t, fl, s)
@@ -72,7 +72,7 @@ func unconnected(t *testing.T, fl flavour, s setup, state verbs.QPState) (*peer,
 	return p, a
 }
 
-// climb takes an RC QP from where it is up to state.
+// climb moves an RC QP step by step to state.
 func (p *peer) climb(a verbs.QPAttr, state verbs.QPState) {
 	p.Helper()
 	masks := map[verbs.QPState]verbs.QPAttrMask{
@@ -85,14 +85,14 @@ func (p *peer) climb(a verbs.QPAttr, state verbs.QPState) {
 	}
 }
 
-// tryPost posts a send of 4 bytes and returns what the NIC says to that.
+// tryPost posts a send of 4 bytes and returns the error.
 func (p *peer) tryPost(id uint64) error {
 	return p.q.PostSend(p.now, &verbs.SendWR{
 		WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.h.sge(sourceAt, 4)},
 	}, Refs{})
 }
 
-// drain returns copies of what the NIC has to send now, unjudged.
+// drain returns copies of the packets that the NIC sends now, unchecked.
 func (p *peer) drain() []link.Datagram {
 	var all []link.Datagram
 	for {
@@ -107,7 +107,7 @@ func (p *peer) drain() []link.Datagram {
 	}
 }
 
-// otherwise changes a packet's BTH.
+// otherwise returns an edit of the BTH.
 func otherwise(change func(*wire.BTH)) edit { return func(k *wire.Packet) { change(&k.BTH) } }
 
 var (
@@ -119,8 +119,7 @@ var (
 func toQPN(qpn uint32) edit  { return otherwise(func(b *wire.BTH) { b.DestQP = qpn }) }
 func withPKey(k uint16) edit { return otherwise(func(b *wire.BTH) { b.PKey = k }) }
 
-// delivered hands a datagram to the NIC after changes to what ICRC leaves out
-// or after which it is computed anew.
+// delivered delivers a datagram after a change, with a new ICRC.
 func (p *peer) delivered(d link.Datagram, change func(*link.Datagram)) {
 	p.Helper()
 	change(&d)
@@ -128,7 +127,7 @@ func (p *peer) delivered(d link.Datagram, change func(*link.Datagram)) {
 	p.deliver(d)
 }
 
-// redeliver hands a datagram to the NIC as one between other addresses.
+// redeliver delivers a datagram with other addresses.
 func (p *peer) redeliver(d link.Datagram, src, dst netip.Addr) {
 	p.Helper()
 	p.delivered(d, func(d *link.Datagram) {
@@ -137,11 +136,11 @@ func (p *peer) redeliver(d link.Datagram, src, dst netip.Addr) {
 	})
 }
 
-// asCNP makes a packet a congestion notification for the QP it was for.
+// asCNP turns a packet into a CNP for its destination QP.
 func asCNP(k *wire.Packet) {
 	k.BTH = wire.BTH{Opcode: wire.CNP, PKey: wire.DefaultPKey, BECN: true, DestQP: k.BTH.DestQP}
 	k.Payload = make([]byte, wire.CNPPayloadLen)
 }
 
-// marked is what a congested switch does to a datagram.
+// marked sets the CE mark.
 func marked(d *link.Datagram) { d.TClass |= link.CE }

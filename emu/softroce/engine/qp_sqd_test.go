@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// stop takes the QP to SQD and asks to be told when it is drained.
+// stop moves the QP to SQD with SQ_DRAINED enabled.
 func (p *peer) stop() {
 	p.Helper()
 	if err := p.modify(verbs.QPStateSQD, verbs.QPAttr{EnSQDAsyncNotify: true}, verbs.QPAttrEnSQDAsyncNotify); err != nil {
@@ -21,8 +21,7 @@ func (p *peer) stop() {
 	p.state(verbs.QPStateSQD)
 }
 
-// draining fails the test unless a QP that drains says so and cannot be taken
-// back to RTS or given other attributes.
+// draining fails the test unless the QP reports draining and rejects Modify.
 func (p *peer) draining() {
 	p.Helper()
 	frozen(p.T, p.q, func() {
@@ -37,10 +36,10 @@ func (p *peer) draining() {
 	}
 }
 
-// sqd/1..sqd/5: what has begun is finished and sent again if need be, what has
-// not waits; the receive side goes on; the drained queue is reported once, and
-// back in RTS it resumes by itself.
-func TestDrainingASendQueue(t *testing.T) {
+// sqd/1..sqd/5: in SQD, started requests are finished and retransmitted if
+// necessary; others wait. Receiving continues, SQ_DRAINED is raised once, and the
+// queue resumes in RTS.
+func TestSQDDrainsSendQueue(t *testing.T) {
 	const T = 4096 << 14
 	each(t, setup{nic: func(c *Config) { c.WindowPackets = 2 }}, func(p *peer) {
 		first, last := fmt.Sprintf("SEND_FIRST 0 %dB ackreq", p.mtu), fmt.Sprintf("SEND_LAST 2 %dB ackreq", p.mtu)
@@ -88,9 +87,9 @@ func TestDrainingASendQueue(t *testing.T) {
 	})
 }
 
-// sqd/1, sqd/2: a READ under way counts as begun until its last answer, and an
-// RNR wait runs its course.
-func TestDrainingWaitsForAnswers(t *testing.T) {
+// sqd/1, sqd/2: Draining waits for the last response of a READ and for the end of
+// an RNR wait.
+func TestSQDWaitsForResponses(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
 		p.post(2, verbs.OpRDMARead, 2*p.mtu)
@@ -112,9 +111,9 @@ func TestDrainingWaitsForAnswers(t *testing.T) {
 	})
 }
 
-// sqd/2: with nothing under way the queue is drained at once. Who did not ask
-// is not told, and having asked once does not last.
-func TestAnIdleSendQueueIsDrainedAtOnce(t *testing.T) {
+// sqd/2: An idle queue is drained at once. SQ_DRAINED is raised only if requested
+// in the same Modify.
+func TestIdleSendQueueIsDrainedAtOnce(t *testing.T) {
 	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC} {
 		each(t, setup{qp: func(c *QPConfig) { c.Type = typ }}, func(p *peer) {
 			for range 2 {
@@ -140,8 +139,8 @@ func TestAnIdleSendQueueIsDrainedAtOnce(t *testing.T) {
 	}
 }
 
-// sqd/1, sqd/2: UC finishes the message whose first packet has left.
-func TestDrainingUCFinishesTheMessage(t *testing.T) {
+// sqd/1, sqd/2: In SQD, a UC QP finishes the message that it has started.
+func TestSQDFinishesUCMessage(t *testing.T) {
 	each(t, setup{qp: func(c *QPConfig) { c.Type = verbs.QPTypeUC }}, func(p *peer) {
 		p.post(1, verbs.OpSend, 2*p.mtu)
 		p.post(2, verbs.OpSend, 4)
@@ -162,8 +161,8 @@ func TestDrainingUCFinishesTheMessage(t *testing.T) {
 	})
 }
 
-// sqd/1, sqd/5: a datagram is sent or not; UD in SQD sends none and receives on.
-func TestDrainingUDSendsNothingNew(t *testing.T) {
+// sqd/1, sqd/5: In SQD, a UD QP sends nothing and continues to receive.
+func TestUDSendsNothingInSQD(t *testing.T) {
 	a, b := newHost(t, "fd00::1", nil), newHost(t, "fd00::2", nil)
 	net := newNetwork(a, b)
 	qa, qb := a.qp(verbs.QPTypeUD, nil), b.qp(verbs.QPTypeUD, nil)
@@ -201,8 +200,8 @@ func TestDrainingUDSendsNothingNew(t *testing.T) {
 	}
 }
 
-// sqd/3: ERR and RESET are the ways out that are always open. A queue that never
-// drained is not reported as drained.
+// sqd/3: A draining QP can be moved to ERR and RESET; SQ_DRAINED is then not
+// raised.
 func TestERRAndRESETEndDraining(t *testing.T) {
 	for _, to := range []verbs.QPState{verbs.QPStateErr, verbs.QPStateReset} {
 		each(t, setup{}, func(p *peer) {
@@ -223,8 +222,8 @@ func TestERRAndRESETEndDraining(t *testing.T) {
 	}
 }
 
-// sqd/1: an error ends draining too, and is what is reported.
-func TestAFailureEndsDraining(t *testing.T) {
+// sqd/1: An error ends draining and is reported instead of SQ_DRAINED.
+func TestErrorEndsDraining(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
 		p.expect("SEND_ONLY 0 4B ackreq")
@@ -237,8 +236,8 @@ func TestAFailureEndsDraining(t *testing.T) {
 	})
 }
 
-// sqd/1: binds and invalidations are requests like others: none begins in SQD.
-func TestLocalOperationsAreNotBegunInSQD(t *testing.T) {
+// sqd/1: In SQD, binds and invalidations do not start.
+func TestLocalOperationsDoNotStartInSQD(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		w, err := p.h.nic.AllocMW(p.h.pd, verbs.MWType2)
 		if err != nil {
@@ -265,7 +264,7 @@ func TestLocalOperationsAreNotBegunInSQD(t *testing.T) {
 	})
 }
 
-// bound reports whether the peer could write through a window.
+// bound reports whether the peer can write through a window.
 func (p *peer) bound(w *nic.Window) bool {
 	_, _, err := p.h.nic.Mem.Remote(w.Key, p.h.pd, p.q.num, p.h.mr.Addr+targetAt, 8, verbs.AccessRemoteWrite)
 	return err == nil

@@ -15,9 +15,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// qp/3: a send posted before RTS is refused at once, and nothing of it appears
-// later.
-func TestASendPostedTooEarlyLeavesNothing(t *testing.T) {
+// qp/3: A send posted before RTS is rejected and is not executed later.
+func TestSendPostedBeforeRTSIsRejected(t *testing.T) {
 	for i, state := range []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR} {
 		p, a := unconnected(t, flavours[i], setup{}, state)
 		frozen(t, p.q, func() {
@@ -35,9 +34,8 @@ func TestASendPostedTooEarlyLeavesNothing(t *testing.T) {
 	}
 }
 
-// qp/4: receives are refused in RESET and taken from INIT on, where they wait
-// for the connection.
-func TestReceivesAreTakenFromInitOn(t *testing.T) {
+// qp/4: Receives are rejected in RESET and accepted from INIT on.
+func TestReceivesAreAcceptedFromINIT(t *testing.T) {
 	p, a := unconnected(t, flavours[0], setup{}, verbs.QPStateReset)
 	frozen(t, p.q, func() {
 		if err := p.q.PostRecv(&verbs.RecvWR{WRID: 1}); !errors.Is(err, verbs.ErrInvalid) {
@@ -59,10 +57,9 @@ func TestReceivesAreTakenFromInitOn(t *testing.T) {
 	}
 }
 
-// qp/5, async/2, qp/12: a QP in RTR answers, sends no request, and says once
-// that its peer has begun to talk; so the passive side of a connection that lost
-// its RTU can go on to RTS.
-func TestAQPInRTRAnswersAndTellsOnce(t *testing.T) {
+// qp/5, async/2, qp/12: A QP in RTR responds, sends no requests, and raises
+// COMM_EST once, so that a passive side that lost the RTU can move to RTS.
+func TestQPInRTRRespondsAndRaisesCommEst(t *testing.T) {
 	for _, fl := range flavours {
 		p, a := unconnected(t, fl, setup{}, verbs.QPStateRTR)
 		p.recv(1, 8)
@@ -92,8 +89,8 @@ func TestAQPInRTRAnswersAndTellsOnce(t *testing.T) {
 	}
 }
 
-// async/2: only a request that is the peer's own establishes a connection.
-func TestCommunicationIsEstablishedByItsOwnPacketsOnly(t *testing.T) {
+// async/2: Only a valid request of the peer raises COMM_EST.
+func TestCommEstNeedsValidRequest(t *testing.T) {
 	p, _ := unconnected(t, flavours[0], setup{}, verbs.QPStateRTR)
 	request := func(edits ...edit) {
 		p.send(wire.OpWriteOnly, 0, append([]edit{p.at(0, 8), data(8), ackReq}, edits...)...)
@@ -117,8 +114,8 @@ func TestCommunicationIsEstablishedByItsOwnPacketsOnly(t *testing.T) {
 	p.expect("ACK 0 msn 1")
 }
 
-// qp/5: until RTR, and in ERR, nothing is taken or answered.
-func TestAQPOutOfServiceTakesNothing(t *testing.T) {
+// qp/5: Before RTR and in ERR, packets are dropped without a response.
+func TestQPBeforeRTRAndInERRDropsPackets(t *testing.T) {
 	fresh := newPeer(t, flavours[0], setup{nic: func(c *Config) { c.PKeys = []uint16{0x8001, 0xffff} }, attr: func(a *verbs.QPAttr) { a.PKeyIndex = 1 }})
 	fresh.q = fresh.h.qp(verbs.QPTypeRC, nil)
 	fresh.send(wire.OpWriteOnly, 0, fresh.at(0, 8), data(8), ackReq)
@@ -152,9 +149,9 @@ func TestAQPOutOfServiceTakesNothing(t *testing.T) {
 	}
 }
 
-// qp/6: RESET forgets queues, sequence numbers, MSN, credits, what was read and
-// computed, timers, waits and the rate: a QP connected again is as good as new.
-func TestResetForgetsEverything(t *testing.T) {
+// qp/6: RESET clears queues, sequence numbers, MSN, credits, replay entries, timers
+// and the rate limit.
+func TestResetRestoresInitialState(t *testing.T) {
 	for _, via := range []string{"RTS", "SQD", "ERR"} {
 		for _, fl := range flavours {
 			t.Run(via+" "+fl.name, func(t *testing.T) {
@@ -194,7 +191,7 @@ func TestResetForgetsEverything(t *testing.T) {
 	}
 }
 
-// wearOut leaves something behind in every part of the QP.
+// wearOut changes the state of every part of the QP.
 func (p *peer) wearOut() {
 	p.Helper()
 	p.recv(1, p.mtu+8)
@@ -215,7 +212,7 @@ func (p *peer) wearOut() {
 	p.post(6, verbs.OpSend, 4)
 }
 
-// likeNew compares the QP with one that has done nothing.
+// likeNew compares the QP with a new one.
 func (p *peer) likeNew(fresh *peer) {
 	p.Helper()
 	got, want := *p.q, *fresh.q
@@ -234,9 +231,9 @@ func (p *peer) likeNew(fresh *peer) {
 	}
 }
 
-// qp/10: query tells the present: the state, the next new PSN each way, whether
-// the send queue drains, and what was set.
-func TestQueryReturnsThePresent(t *testing.T) {
+// qp/10: Query returns the current state, the next PSNs, whether the send queue is
+// draining, and the attributes.
+func TestQueryReturnsCurrentState(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = 3, 5 }}, func(p *peer) {
 		check := func(state verbs.QPState, sent, taken int, draining bool) {
 			p.Helper()
@@ -276,9 +273,8 @@ func TestQueryReturnsThePresent(t *testing.T) {
 	})
 }
 
-// A destroyed QP sends nothing more, completes nothing, reports nothing and
-// cannot be brought back.
-func TestADestroyedQPIsSilent(t *testing.T) {
+// A destroyed QP sends no packets, completions or events, and Modify fails.
+func TestDestroyedQPIsInactive(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.wearOut()
 		if err := p.h.nic.DestroyQP(p.q); err != nil {
@@ -306,9 +302,9 @@ func TestADestroyedQPIsSilent(t *testing.T) {
 	})
 }
 
-// A number is not given again before all others were, so that late packets find
-// nobody.
-func TestQPNumbersAreUsedInTurn(t *testing.T) {
+// A QP number is reused only after all others, so that late packets do not reach a
+// new QP.
+func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	h := newHost(t, "fd00::1", func(c *Config) { c.FirstQPN, c.Limits.QPs = 0x700, 3 })
 	destroy := func(q *QP) {
 		if err := h.nic.DestroyQP(q); err != nil {
@@ -339,8 +335,8 @@ func TestQPNumbersAreUsedInTurn(t *testing.T) {
 	}
 }
 
-// What cannot be is refused, takes no number and leaves no trace.
-func TestCreateQPRefusesWhatItCannotBe(t *testing.T) {
+// CreateQP rejects an invalid configuration without using a QP number.
+func TestCreateQPRejectsInvalidConfig(t *testing.T) {
 	h := newHost(t, "fd00::1", nil)
 	xrcd, err := h.nic.OpenXRCD()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // rc/ack/1, rc/ack/2: AckReq gets an answer; without it there is none.
-func TestRCResponderAnswersWhenAsked(t *testing.T) {
+func TestRCResponderAcksWhenAckReqIsSet(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 8)
 		p.send(wire.OpSendOnly, 0, data(4))
@@ -23,7 +23,7 @@ func TestRCResponderAnswersWhenAsked(t *testing.T) {
 }
 
 // rc/ack/3: READs and atomics are answered, asked or not.
-func TestRCReadsAndAtomicsAreAnsweredUnasked(t *testing.T) {
+func TestRCReadsAndAtomicsAreAnsweredWithoutAckReq(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(16, 4))
 		p.expect("RR_ONLY 0 4B msn 1")
@@ -38,7 +38,7 @@ func TestRCReadsAndAtomicsAreAnsweredUnasked(t *testing.T) {
 
 // rc/ack/4, rc/ack/7, rc/ack/8: an ACK covers all that was sent before it, and
 // of a message only the part before it. The last packet asks for one.
-func TestRCAckCoversEverythingUpToItsPSN(t *testing.T) {
+func TestRCAckCoversAllEarlierPSNs(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for id := range uint64(3) {
 			p.post(id, verbs.OpSend, 4)
@@ -59,7 +59,7 @@ func TestRCAckCoversEverythingUpToItsPSN(t *testing.T) {
 
 // rc/ack/8: a long message asks for acknowledgements often enough to keep the
 // window moving.
-func TestRCRequesterAsksForAcksBeforeItsWindowCloses(t *testing.T) {
+func TestRCRequesterSetsAckReqBeforeWindowIsFull(t *testing.T) {
 	for _, window := range []int{1, 2, 8, 31} {
 		each(t, setup{nic: func(c *Config) { c.WindowPackets = window }}, func(p *peer) {
 			p.post(1, verbs.OpRDMAWrite, 40*p.mtu)
@@ -85,7 +85,7 @@ func TestRCRequesterAsksForAcksBeforeItsWindowCloses(t *testing.T) {
 
 // rc/ack/5: an ACK beyond an unanswered READ or atomic says that the answer was
 // lost: what came before completes, the rest is sent again.
-func TestRCAckBeyondAnUnansweredReadImpliesALoss(t *testing.T) {
+func TestRCAckAfterUnansweredReadRetransmits(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicWrite, verbs.OpFlush} {
 		t.Run(op.String(), func(t *testing.T) {
 			each(t, setup{}, func(p *peer) {
@@ -114,7 +114,7 @@ func TestRCAckBeyondAnUnansweredReadImpliesALoss(t *testing.T) {
 }
 
 // rc/ack/6: an answer acknowledges everything before its request.
-func TestRCAnswersAcknowledgeWhatCameBefore(t *testing.T) {
+func TestRCResponsesAcknowledgeEarlierRequests(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpRDMAWrite, p.mtu+1)
 		p.post(2, verbs.OpRDMARead, p.mtu+1)
@@ -132,7 +132,7 @@ func TestRCAnswersAcknowledgeWhatCameBefore(t *testing.T) {
 }
 
 // rc/ack/9: a plain ACK never completes a READ or an atomic.
-func TestRCPlainAckDoesNotCompleteAReadOrAtomic(t *testing.T) {
+func TestRCAckDoesNotCompleteReadOrAtomic(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite} {
 		each(t, setup{}, func(p *peer) {
 			p.post(1, op, 8)
@@ -177,7 +177,7 @@ func TestRCStaleAckAmongReadResponsesIsIgnored(t *testing.T) {
 }
 
 // rc/ack/11: acknowledgements and refusals wait for the answers before them.
-func TestRCAcksWaitForEarlierAnswers(t *testing.T) {
+func TestRCAcksAreSentAfterEarlierResponses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		then func(p *peer)
 		want string
@@ -205,7 +205,7 @@ func TestRCAcksWaitForEarlierAnswers(t *testing.T) {
 // rc/ack/12, rc/ack/13, rc/read/13, rc/read/14, rc/read/20: an answer that makes
 // no sense ends the QP. The request it is for completes as a bad response, those
 // before it as they deserve, those behind it flushed.
-func TestRCSenselessAnswersEndTheQP(t *testing.T) {
+func TestRCMalformedResponsesFailQP(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op    verbs.WROpcode
 		n     int
@@ -268,7 +268,7 @@ func TestRCSenselessAnswersEndTheQP(t *testing.T) {
 
 // rc/ack/15, err/5: a NAK tells the cause. What came before it completes, what
 // comes behind is flushed.
-func TestRCFatalNAKMapsToACompletionStatus(t *testing.T) {
+func TestRCFatalNAKStatus(t *testing.T) {
 	for code, status := range map[wire.NakCode]string{
 		wire.NakInvalidRequest:    "REM_INV_REQ_ERR",
 		wire.NakRemoteAccess:      "REM_ACCESS_ERR",
@@ -294,7 +294,7 @@ func TestRCFatalNAKMapsToACompletionStatus(t *testing.T) {
 
 // One request may overtake an ACK, and no more than one: the peer waits for the
 // message, but its window for the ACK.
-func TestRCOneRequestOvertakesAnAck(t *testing.T) {
+func TestRCOneRequestIsSentBeforeAck(t *testing.T) {
 	net, a, b, qa, qb := rcPair(t, nil)
 	b.recv(qb, 1, b.sge(0, 64))
 	a.send(qa, 0, verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{a.sge(0, 8)}})

@@ -14,7 +14,7 @@ import (
 // rc/read/21: the R_Key of a READ, duplicate or not, is checked in the order of arrival:
 // a SEND_INV that arrives behind it, in the same batch, does not concern it. The
 // responses hold the memory as it was when it was invalidated.
-func TestRCReadAheadOfSendInvalidateIsAnswered(t *testing.T) {
+func TestRCReadBeforeSendInvalidateIsAnswered(t *testing.T) {
 	for _, duplicate := range []bool{false, true} {
 		for sent := range 3 { // packets of the answer that leave before the SEND_INV arrives
 			t.Run(fmt.Sprintf("duplicate %v after %d packets", duplicate, sent), func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestRCSendInvalidateWaitsForLongReads(t *testing.T) {
 
 // A duplicate READ may still be unanswered when the program, told by a later message
 // that the READ is done, takes its memory away. That is no error of the peer's.
-func TestRCDuplicateReadIsDroppedWhenItsMemoryGoesAwayAfterItsArrival(t *testing.T) {
+func TestRCDuplicateReadIsDroppedAfterDeregistration(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		mr := p.regionIn(p.h.pd, allAccess)
 		n := 3 * p.mtu
@@ -99,7 +99,7 @@ func TestRCDuplicateReadIsDroppedWhenItsMemoryGoesAwayAfterItsArrival(t *testing
 
 // The invalidation of a key is no excuse for a duplicate that arrived behind it, even if
 // the same key is opened again before the answer is built.
-func TestRCDuplicateReadBehindAnInvalidationIsRefused(t *testing.T) {
+func TestRCDuplicateReadAfterInvalidateIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		w := p.window(verbs.MWType2)
 		key := p.opened(w, 0, 64)

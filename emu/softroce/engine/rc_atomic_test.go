@@ -16,7 +16,7 @@ func (p *peer) setWord(off int, v uint64) { binary.LittleEndian.PutUint64(p.targ
 
 // rc/atm/1, rc/atm/2: COMPARE_SWAP stores only if equal, FETCH_ADD adds modulo
 // 2^64; both return what was there.
-func TestRCAtomicsComputeAndReturnTheOriginal(t *testing.T) {
+func TestRCAtomicsReturnOriginalValue(t *testing.T) {
 	const big = 0x1122334455667788
 	for _, tc := range []struct {
 		op               wire.Operation
@@ -47,7 +47,7 @@ func TestRCAtomicsComputeAndReturnTheOriginal(t *testing.T) {
 
 // rc/atm/3, rc/atm/8, rc/atm/13: atomics that are misaligned, not allowed or out
 // of range are refused and change nothing.
-func TestRCAtomicsThatMayNotBeAreRefused(t *testing.T) {
+func TestRCInvalidAtomicsAreNAKed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		off    int
 		access verbs.Access

@@ -32,7 +32,7 @@ func TestRCMSNCountsMessages(t *testing.T) {
 }
 
 // rc/msn/5: refusals carry the MSN of what was completed.
-func TestRCRefusalsCarryTheMSNReached(t *testing.T) {
+func TestRCNAKsCarryCurrentMSN(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpWriteOnly, 0, p.at(0, 0))
 		p.send(wire.OpSendOnly, 1)
@@ -120,7 +120,7 @@ func (p *peer) grant(k int, msn wire.MSN, code uint8) {
 
 // rc/credit/2: without credit SENDs go one packet at a time, each asking for an
 // acknowledgement; credit lets them go.
-func TestRCRequesterProbesWithoutCredits(t *testing.T) {
+func TestRCRequesterSendsOnePacketWithoutCredits(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
 		p.expect("SEND_ONLY 0 4B ackreq")
@@ -146,7 +146,7 @@ func TestRCRequesterProbesWithoutCredits(t *testing.T) {
 
 // rc/credit/2: the last ACK over again, with more credits, is news. A later
 // count that reaches less far, as rounding makes some, takes nothing back.
-func TestRCRequesterTakesCreditsFromARepeatedAck(t *testing.T) {
+func TestRCDuplicateAckUpdatesCredits(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
 		p.expect("SEND_ONLY 0 4B ackreq")

@@ -16,7 +16,7 @@ import (
 // rc/len/1, rc/len/2, rc/len/3, rc/len/4, rc/len/5, rc/len/6: a packet whose
 // payload does not fit its place, or the length announced, is an invalid
 // request. It leaves memory as it was.
-func TestRCPacketsOfWrongLengthAreRefused(t *testing.T) {
+func TestRCPacketsOfWrongLengthAreNAKed(t *testing.T) {
 	type packet struct {
 		op    wire.Operation
 		edits func(p *peer) []edit
@@ -87,7 +87,7 @@ func TestRCPacketsOfWrongLengthAreRefused(t *testing.T) {
 
 // rc/mtu/1: a path MTU that the port does not carry is refused, and nothing is
 // changed by asking.
-func TestRCPathMTUBeyondThePortIsRefused(t *testing.T) {
+func TestRCPathMTUAbovePortMTUIsRejected(t *testing.T) {
 	h := newHost(t, "fd00::1", func(c *Config) { c.LinkMTU = 1500 })
 	for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
 		q := h.qp(verbs.QPTypeRC, nil)
@@ -105,7 +105,7 @@ func TestRCPathMTUBeyondThePortIsRefused(t *testing.T) {
 // acc/1, acc/2, acc/3, acc/4, acc/5, acc/6, acc/7, acc/8, rc/read/22: what the
 // key, its region, its domain or the QP does not allow is refused, and not one
 // byte is touched. Nothing but the QP's own rights is the requester's mistake.
-func TestRCAccessNotGrantedIsRefused(t *testing.T) {
+func TestRCForbiddenAccessIsNAKed(t *testing.T) {
 	closed := func(p *peer) uint32 {
 		mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
 		if err == nil {
@@ -190,7 +190,7 @@ func TestRCAccessNotGrantedIsRefused(t *testing.T) {
 }
 
 // acc/2: the first and the last byte of a region are in it.
-func TestRCAccessReachesTheEdgesOfARegion(t *testing.T) {
+func TestRCAccessToRegionBoundaries(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpWriteOnly, 0, p.at(memSize-targetAt-1, 1), payload([]byte{0xaa}), ackReq)
 		p.send(wire.OpWriteOnly, 1, p.at(-targetAt, 1), payload([]byte{0xbb}), ackReq)
@@ -202,7 +202,7 @@ func TestRCAccessReachesTheEdgesOfARegion(t *testing.T) {
 }
 
 // acc/6, acc/8: a region that goes away in the middle of a WRITE stops it there.
-func TestRCWriteToMemoryThatWentAwayIsRefused(t *testing.T) {
+func TestRCWriteToDeregisteredMemoryIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		memory := make([]byte, 3*p.mtu)
 		mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(memory), 0, allAccess)

@@ -14,7 +14,7 @@ import (
 
 // rc/wr/1, rc/imm/1, rc/mtu/2: messages are cut at the MTU. The RETH with the
 // length of it all comes first, the immediate as posted comes last.
-func TestRCRequesterCutsMessagesAtTheMTU(t *testing.T) {
+func TestRCRequesterSegmentsAtPathMTU(t *testing.T) {
 	with := func(imm uint32) func(*verbs.SendWR) { return func(wr *verbs.SendWR) { wr.Imm = imm } }
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
@@ -86,7 +86,7 @@ func TestRCWriteWithImmediateCompletesAReceive(t *testing.T) {
 }
 
 // rc/wr/4, acc/7: a WRITE with immediate that is refused uses no receive.
-func TestRCRefusedWriteWithImmediateUsesNoReceive(t *testing.T) {
+func TestRCNAKedWriteWithImmediateUsesNoReceive(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 4)
 		p.send(wire.OpWriteOnlyImm, 0, p.at(0, 4), rkey(0xbad), data(4))
@@ -97,7 +97,7 @@ func TestRCRefusedWriteWithImmediateUsesNoReceive(t *testing.T) {
 }
 
 // rc/wr/7: messages beyond 2^31 bytes are refused when posted.
-func TestRCMessagesBeyondTwoGiBAreRefused(t *testing.T) {
+func TestRCMessagesAboveTwoGiBAreRejected(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
 	mr, err := p.h.nic.RegMR(p.h.pd, endless(1<<33), 0, allAccess)
 	if err != nil {
@@ -125,7 +125,7 @@ func TestRCMessagesBeyondTwoGiBAreRefused(t *testing.T) {
 
 // rc/inv/1, rc/inv/2: an invalidated key is dead by the time the receive
 // completes, and the completion names it.
-func TestRCSendWithInvalidateKillsTheKey(t *testing.T) {
+func TestRCSendWithInvalidateInvalidatesKey(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		key := p.bindWindow(64)
 		p.recv(1, 8)
@@ -141,7 +141,7 @@ func TestRCSendWithInvalidateKillsTheKey(t *testing.T) {
 
 // rc/inv/3, rc/inv/4, rc/inv/5, rc/inv/6: an invalidation that fails ends the
 // receive and the QP, and the peer hears neither good nor bad.
-func TestRCFailedInvalidateIsAnsweredBySilence(t *testing.T) {
+func TestRCFailedInvalidateSendsNoResponse(t *testing.T) {
 	window := func(p *peer, typ verbs.MWType) *nic.Window {
 		w, err := p.h.nic.AllocMW(p.h.pd, typ)
 		if err != nil {
@@ -180,7 +180,7 @@ func TestRCFailedInvalidateIsAnsweredBySilence(t *testing.T) {
 
 // rc/send/1: a message longer than the receive is an invalid request, whichever
 // packet shows it, and the receive tells so.
-func TestRCMessageLongerThanTheReceiveIsRefused(t *testing.T) {
+func TestRCMessageLongerThanReceiveIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 7)
 		p.recv(2, 7)
@@ -202,7 +202,7 @@ func TestRCMessageLongerThanTheReceiveIsRefused(t *testing.T) {
 }
 
 // rc/send/2: a receive whose own memory is bad is the receiver's fault.
-func TestRCReceiveWithABadKeyIsAnOperationalError(t *testing.T) {
+func TestRCReceiveWithBadKeyIsRemoteOperationalError(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.sge(recvAt, 16)
 		s.LKey ^= 1
@@ -239,7 +239,7 @@ func TestRCMessageFillsTheReceiveInOrder(t *testing.T) {
 
 // err/1, err/2, err/3: a request whose own memory is bad fails with its cause
 // after those before it, also if a part of it has left.
-func TestRCSendFromBadMemoryFailsInItsTurn(t *testing.T) {
+func TestRCSendFromBadMemoryFailsInOrder(t *testing.T) {
 	for _, good := range []int{0, 1} { // packets of it that can be sent
 		each(t, setup{}, func(p *peer) {
 			p.post(1, verbs.OpSend, 4)

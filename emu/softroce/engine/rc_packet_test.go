@@ -73,7 +73,7 @@ func TestRCUsesTheGIDOfItsAddressVector(t *testing.T) {
 
 // pkt/udp/1, pkt/addr/2, pkt/addr/4, pkt/addr/5, bth/qpn/1, bth/qpn/2: what is
 // not addressed to the QP along its path vanishes.
-func TestRCPacketsOffTheConnectionVanish(t *testing.T) {
+func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 	v1 := netip.MustParseAddr("10.0.0.77")
 	cases := map[string]func(p *peer, d *link.Datagram){
 		"other port":            func(p *peer, d *link.Datagram) { d.Dst = netip.AddrPortFrom(p.h.addr, 4790) },
@@ -126,7 +126,7 @@ func TestRCPacketsOffTheConnectionVanish(t *testing.T) {
 // icrc/2, icrc/5, icrc/6, icrc/7: whatever bit of the packet flips, of the pad
 // and of the ICRC itself too, it vanishes; byte 4 of the BTH alone is free
 // (icrc/4), and so are the fields that routers change (icrc/3).
-func TestRCPacketsWithWrongICRCVanish(t *testing.T) {
+func TestRCPacketsWithWrongICRCAreDropped(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		build := func() link.Datagram { return p.build(wire.OpWriteOnly, 0, p.at(0, 5), data(5), ackReq) }
 		drops := uint64(0)
@@ -230,7 +230,7 @@ func TestRCPacketsArePaddedToFourBytes(t *testing.T) {
 }
 
 // bth/op/2: a reserved opcode at the expected PSN is an invalid request.
-func TestRCReservedOpcodesAreRefused(t *testing.T) {
+func TestRCReservedOpcodesAreNAKed(t *testing.T) {
 	for _, op := range []wire.Operation{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f} {
 		t.Run(fmt.Sprintf("%#x", uint8(op)), func(t *testing.T) {
 			each(t, setup{}, func(p *peer) {
@@ -248,7 +248,7 @@ func TestRCReservedOpcodesAreRefused(t *testing.T) {
 }
 
 // bth/se/1: SE is on the last packet of what completes a receive, and there only.
-func TestRCSolicitedIsOnTheLastPacketThatCompletesAReceive(t *testing.T) {
+func TestRCSolicitedBitIsOnLastPacket(t *testing.T) {
 	solicit := func(wr *verbs.SendWR) { wr.Flags |= verbs.SendSolicited }
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, p.mtu+1, solicit)
@@ -283,7 +283,7 @@ func TestRCSolicitedMessageRaisesTheEvent(t *testing.T) {
 
 // bth/state/1, bth/state/2, bth/state/3, qp/5: below RTR and in ERR nothing is
 // executed or answered; in RTR requests are, but answers mean nothing.
-func TestRCAnswersInRTRAndAboveUntilERR(t *testing.T) {
+func TestRCRespondsFromRTRUntilERR(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		q := p.h.qp(verbs.QPTypeRC, nil)
 		old := p.q

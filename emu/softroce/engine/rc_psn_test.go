@@ -12,7 +12,7 @@ import (
 
 // rc/psn/1, rc/psn/2, rc/psn/3, rc/psn/16: PSNs begin as configured and count
 // packets; a READ counts as many as it has answers.
-func TestRCRequesterCountsPSNsAcrossTheWrap(t *testing.T) {
+func TestRCRequesterPSNsWrap(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 1)
 		p.post(2, verbs.OpRDMARead, 2*p.mtu+1)
@@ -32,7 +32,7 @@ func TestRCRequesterCountsPSNsAcrossTheWrap(t *testing.T) {
 }
 
 // rc/psn/3: the same for the responder, through the wrap and beyond.
-func TestRCResponderCountsPSNsAcrossTheWrap(t *testing.T) {
+func TestRCResponderPSNsWrap(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for k := range 12 {
 			p.send(wire.OpWriteOnly, k, p.at(0, 4), data(4), ackReq)
@@ -46,7 +46,7 @@ func TestRCResponderCountsPSNsAcrossTheWrap(t *testing.T) {
 }
 
 // rc/psn/4: half of the space before the expected PSN is old, half is new.
-func TestRCPSNSpaceDividesInHalves(t *testing.T) {
+func TestRCPSNSpaceIsDividedInHalves(t *testing.T) {
 	const half = 1 << 23
 	for _, tc := range []struct {
 		k    int
@@ -99,7 +99,7 @@ func TestRCGapIsNAKedOnce(t *testing.T) {
 
 // rc/psn/5, rc/rnr/2: a NAK that has not left when the packet it asks for comes
 // is not sent any more. What it would have acknowledged still is.
-func TestRCNAKIsWithdrawnWhenThePacketComes(t *testing.T) {
+func TestRCPendingNAKIsReplacedWhenPacketArrives(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpWriteOnly, 0, p.at(0, 0), ackReq)
 		p.send(wire.OpWriteOnly, 2, p.at(0, 0))
@@ -140,7 +140,7 @@ func TestRCDuplicateIsAcknowledgedNotExecuted(t *testing.T) {
 
 // rc/psn/10: that acknowledgement never carries the PSN of a READ response, but
 // may carry that of an atomic.
-func TestRCDuplicateIsAcknowledgedUpToTheLastRequestThatAcksCover(t *testing.T) {
+func TestRCDuplicateAckDoesNotCarryReadPSN(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		write := func(k int) { p.send(wire.OpWriteOnly, k, p.at(64, 4), data(4), ackReq) }
 		write(0)
@@ -158,7 +158,7 @@ func TestRCDuplicateIsAcknowledgedUpToTheLastRequestThatAcksCover(t *testing.T) 
 
 // rc/psn/12: an earlier duplicate READ is answered before the rest of a later
 // one, which then goes on where it was.
-func TestRCEarlierDuplicatePreemptsTheAnswerUnderWay(t *testing.T) {
+func TestRCEarlierDuplicateReadIsAnsweredFirst(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(0, 4))
 		p.expect("RR_ONLY 0 4B msn 1")
@@ -173,7 +173,7 @@ func TestRCEarlierDuplicatePreemptsTheAnswerUnderWay(t *testing.T) {
 
 // rc/psn/13, rc/psn/14: answers to what was never sent, or was answered before,
 // mean nothing.
-func TestRCAnswersOutsideTheWindowAreIgnored(t *testing.T) {
+func TestRCResponsesOutsideWindowAreIgnored(t *testing.T) {
 	const half = 1 << 23
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
@@ -206,7 +206,7 @@ func TestRCAnswersOutsideTheWindowAreIgnored(t *testing.T) {
 }
 
 // rc/psn/15: no more than half of the PSN space is open at a time.
-func TestRCRequesterOpensAtMostHalfThePSNSpace(t *testing.T) {
+func TestRCRequesterUsesAtMostHalfThePSNSpace(t *testing.T) {
 	fl := flavours[1] // of the smallest MTU
 	huge := endless(1 << 31)
 	p := newPeer(t, fl, setup{nic: func(c *Config) { c.WindowPackets = 1<<23 - 1 }})
@@ -256,7 +256,7 @@ func TestRCLongestReadFillsHalfThePSNSpace(t *testing.T) {
 }
 
 // rc/ack/4: the longest message is acknowledged by an ACK of a later one.
-func TestRCAckBehindTheLongestMessageCoversIt(t *testing.T) {
+func TestRCAckAfterLongestMessageCoversIt(t *testing.T) {
 	p := newPeer(t, flavours[1], setup{})
 	mr, err := p.h.nic.RegMR(p.h.pd, endless(1<<31), 0, allAccess)
 	if err != nil {
@@ -280,7 +280,7 @@ func TestRCAckBehindTheLongestMessageCoversIt(t *testing.T) {
 
 // rc/atm/4: a duplicate is told apart from the request that had its PSN a whole
 // round of PSNs earlier.
-func TestRCReplayPrefersTheNewerOfTwoWithOnePSN(t *testing.T) {
+func TestRCReplayUsesNewestEntryOfPSN(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
 	add := func(k int) { p.send(wire.OpFetchAdd, k, p.word(0, 1, 0)) }
 	first := p.wordValue(targetData)

@@ -41,7 +41,7 @@ func (p *peer) answered() []byte {
 
 // rc/read/1, rc/read/2, rc/read/3, rc/read/4, rc/msn/3: answers are cut at the
 // MTU, count up from the request's PSN, and hold what memory holds.
-func TestRCResponderCutsReadResponsesAtTheMTU(t *testing.T) {
+func TestRCResponderSegmentsReadsAtPathMTU(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := 0
 		for i, n := range []int{0, 1, p.mtu - 1, p.mtu, p.mtu + 1, 2 * p.mtu, 5*p.mtu + 3} {
@@ -59,7 +59,7 @@ func TestRCResponderCutsReadResponsesAtTheMTU(t *testing.T) {
 
 // rc/read/5, rc/read/6, rc/read/7, rc/psn/11: a duplicate READ is read again, in
 // whole or from a later packet on, as a READ of its own with the old PSNs.
-func TestRCDuplicateReadIsReadAgain(t *testing.T) {
+func TestRCDuplicateReadIsExecutedAgain(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
 		n := 3*m + 5
@@ -114,7 +114,7 @@ func TestRCDuplicateReadOutsideTheOriginalIsDropped(t *testing.T) {
 // rc/read/8, rc/read/10, rc/read/11, rc/read/12: whichever answer is lost, the
 // requester asks for the rest from there, at once if a later one shows the loss,
 // else after the timeout; both styles of answering the rest are understood.
-func TestRCRequesterAsksForTheMissingRestOfARead(t *testing.T) {
+func TestRCRequesterRetransmitsMissingPartOfRead(t *testing.T) {
 	const packets = 4
 	for lost := range packets {
 		for _, own := range []bool{true, false} {
@@ -166,7 +166,7 @@ func TestRCRequesterAsksForTheMissingRestOfARead(t *testing.T) {
 }
 
 // rc/read/15: a READ or atomic whose result cannot be stored is never asked for.
-func TestRCReadIntoMemoryThatMayNotBeWrittenFailsBeforeItIsSent(t *testing.T) {
+func TestRCReadIntoUnwritableMemoryFailsBeforeSending(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
 		for name, spoil := range map[string]func(p *peer, s *verbs.SGE){
 			"no right": func(p *peer, s *verbs.SGE) {
@@ -196,7 +196,7 @@ func TestRCReadIntoMemoryThatMayNotBeWrittenFailsBeforeItIsSent(t *testing.T) {
 }
 
 // rc/read/16: no more READs and atomics are open than the peer has room for.
-func TestRCRequesterKeepsWithinTheAgreedReads(t *testing.T) {
+func TestRCRequesterLimitsOutstandingReads(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(p *peer) {
 		for id := range uint64(3) {
 			p.post(2*id, verbs.OpRDMARead, p.mtu+1)
@@ -221,7 +221,7 @@ func TestRCRequesterKeepsWithinTheAgreedReads(t *testing.T) {
 }
 
 // rc/read/17: with no room for READs at all, they are refused.
-func TestRCResponderWithoutReadResourcesRefusesThem(t *testing.T) {
+func TestRCResponderWithoutReadResourcesNAKs(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 0 }}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(0, 4))
 		p.expect("NAK 0 invalid msn 0")
@@ -231,7 +231,7 @@ func TestRCResponderWithoutReadResourcesRefusesThem(t *testing.T) {
 
 // rc/read/18, rc/atm/6: one more than agreed is refused as long as the first has
 // not been answered.
-func TestRCResponderRefusesMoreReadsThanAgreed(t *testing.T) {
+func TestRCResponderNAKsExcessReads(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 2 }}, func(p *peer) {
 		before := p.wordValue(targetData)
 		p.send(wire.OpReadRequest, 0, p.at(16, 2*p.mtu))
@@ -250,7 +250,7 @@ func TestRCResponderRefusesMoreReadsThanAgreed(t *testing.T) {
 
 // rc/atm/5, rc/read/18: a late duplicate that is about to be answered again does
 // not take room from a peer that keeps to the agreement.
-func TestRCLateDuplicatesTakeNoRoomFromNewReads(t *testing.T) {
+func TestRCLateDuplicatesUseNoReadResources(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 1 }}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(0, 4))
 		p.expect("RR_ONLY 0 4B msn 1")
@@ -262,7 +262,7 @@ func TestRCLateDuplicatesTakeNoRoomFromNewReads(t *testing.T) {
 }
 
 // rc/read/19, rc/psn/11: a NAK among READ responses ends the READ.
-func TestRCNAKAmongReadResponsesEndsTheRead(t *testing.T) {
+func TestRCNAKAmongReadResponsesFailsRead(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpRDMARead, 3*p.mtu)
 		p.h.nic.Output(p.now, p.ds)
@@ -275,7 +275,7 @@ func TestRCNAKAmongReadResponsesEndsTheRead(t *testing.T) {
 
 // rc/read/21, rc/psn/11, acc/6: memory that goes away between request and
 // answer, or before a duplicate, is refused at the packet that would hold it.
-func TestRCReadOfMemoryThatWentAwayIsRefused(t *testing.T) {
+func TestRCReadOfDeregisteredMemoryIsNAKed(t *testing.T) {
 	for name, closeKey := range map[string]func(p *peer) (key uint32, gone func()){
 		"region": func(p *peer) (uint32, func()) {
 			mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
@@ -343,7 +343,7 @@ func (p *peer) expectSome(want ...string) {
 
 // rc/read/15: memory of the reader that goes away ends the READ with a local
 // error, and nothing is written any more.
-func TestRCReadIntoMemoryThatWentAwayFails(t *testing.T) {
+func TestRCReadIntoDeregisteredMemoryFails(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		sink := make([]byte, 2*p.mtu)
 		mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(sink), 0, allAccess)

@@ -12,7 +12,7 @@ import (
 
 // rc/rnr/1, rc/rnr/11: without a receive, what needs one is refused with the
 // configured timer code, 0 included.
-func TestRCMessageWithoutAReceiveGetsAnRNRNAK(t *testing.T) {
+func TestRCMessageWithoutReceiveGetsRNRNAK(t *testing.T) {
 	for _, code := range []uint8{0, 1, 12, 31} {
 		for _, op := range []wire.Operation{wire.OpSendFirst, wire.OpSendOnly, wire.OpSendOnlyImm, wire.OpSendOnlyInv, wire.OpWriteOnlyImm} {
 			t.Run(fmt.Sprintf("%v code %d", wire.Opcode(op), code), func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestRCMessageWithoutAReceiveGetsAnRNRNAK(t *testing.T) {
 }
 
 // rc/rnr/2: an RNR NAK changes nothing; the same packet is welcome later.
-func TestRCRNRLeavesEverythingAsItWas(t *testing.T) {
+func TestRCRNRNAKChangesNoState(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		before := bytes.Clone(p.target(0, 64))
 		write := func() { p.send(wire.OpWriteOnlyImm, 0, p.at(0, 8), data(8), imm(7), ackReq) }
@@ -51,7 +51,7 @@ func TestRCRNRLeavesEverythingAsItWas(t *testing.T) {
 
 // rc/rnr/3: a WRITE is refused at the packet that needs the receive, and only
 // that packet comes again.
-func TestRCRNROfAWriteWithImmediateIsAtItsLastPacket(t *testing.T) {
+func TestRCRNRNAKOfWriteWithImmediateIsAtLastPacket(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpWriteFirst, 0, p.at(0, p.mtu+4), data(p.mtu))
 		p.expect()
@@ -66,7 +66,7 @@ func TestRCRNROfAWriteWithImmediateIsAtItsLastPacket(t *testing.T) {
 
 // rc/rnr/4: what follows a refused packet is dropped without a word. After the
 // refused one has come, a gap is a gap again.
-func TestRCNothingIsSaidBehindAnRNRNAK(t *testing.T) {
+func TestRCPacketsAfterRNRNAKAreDropped(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpSendOnly, 0)
 		p.expect("RNR 0 code 12 msn 0")
@@ -83,7 +83,7 @@ func TestRCNothingIsSaidBehindAnRNRNAK(t *testing.T) {
 
 // rc/rnr/5, rc/rnr/10, rc/rnr/11: the requester sends again exactly when the
 // coded time is over, whatever its own timer says.
-func TestRCRequesterWaitsAsLongAsTheRNRNAKSays(t *testing.T) {
+func TestRCRequesterWaitsForRNRTimer(t *testing.T) {
 	us := func(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 	for code, delay := range []time.Duration{
 		us(655360), us(10), us(20), us(30), us(40), us(60), us(80), us(120),
@@ -110,7 +110,7 @@ func TestRCRequesterWaitsAsLongAsTheRNRNAKSays(t *testing.T) {
 
 // rc/rnr/6: rnr_retry n allows n repetitions; 7, rc/rnr/7, any number. The
 // counter is not that of losses (rc/rnr/8).
-func TestRCRequesterGivesUpAfterRNRRetries(t *testing.T) {
+func TestRCRNRRetriesAreLimited(t *testing.T) {
 	for retries := range uint8(8) {
 		t.Run(fmt.Sprint(retries), func(t *testing.T) {
 			each(t, setup{attr: func(a *verbs.QPAttr) { a.RNRRetry, a.RetryCnt = retries, 0 }}, func(p *peer) {
@@ -172,7 +172,7 @@ func TestRCRetryCountersAreIndependentAndReload(t *testing.T) {
 }
 
 // rc/rnr/9: an RNR NAK acknowledges what came before its packet.
-func TestRCRNRAcknowledgesWhatCameBefore(t *testing.T) {
+func TestRCRNRNAKAcknowledgesEarlierPSNs(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpRDMAWrite, p.mtu+1)
 		p.post(2, verbs.OpRDMAWriteImm, p.mtu+1)
@@ -186,7 +186,7 @@ func TestRCRNRAcknowledgesWhatCameBefore(t *testing.T) {
 
 // rc/rnr/5: copies of an RNR NAK that come during the wait neither prolong it
 // nor count, nor does a sequence NAK for the same packet cut it short.
-func TestRCCopiesOfAnRNRNAKCountOnce(t *testing.T) {
+func TestRCDuplicateRNRNAKIsIgnored(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.RNRRetry, a.RetryCnt = 1, 0 }}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
 		p.expect("SEND_ONLY 0 4B ackreq")
@@ -205,7 +205,7 @@ func TestRCCopiesOfAnRNRNAKCountOnce(t *testing.T) {
 
 // rc/rnr/5: if a copy of the refused packet was accepted after all, there is
 // nothing left to wait for.
-func TestRCAckDuringAnRNRWaitEndsIt(t *testing.T) {
+func TestRCAckEndsRNRWait(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
 		p.post(2, verbs.OpSend, 4)

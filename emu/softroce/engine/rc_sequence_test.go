@@ -12,7 +12,7 @@ import (
 
 // rc/seq/1, rc/seq/2, rc/seq/3, rc/seq/4, rc/seq/8: a packet that does not fit
 // the message under way is an invalid request at its own PSN.
-func TestRCPacketsOutOfOpcodeSequenceAreRefused(t *testing.T) {
+func TestRCPacketsOutOfOpcodeSequenceAreNAKed(t *testing.T) {
 	const none = wire.Operation(0xff)
 	for _, tc := range []struct {
 		open  wire.Operation
@@ -67,7 +67,7 @@ func TestRCPacketsOutOfOpcodeSequenceAreRefused(t *testing.T) {
 }
 
 // rc/seq/8: the flavours of LAST each end a message with one completion.
-func TestRCEveryLastPacketEndsItsMessage(t *testing.T) {
+func TestRCEachLastOpcodeCompletesMessage(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		window := p.bindWindow(0x100)
 		for id := range uint64(4) {
@@ -122,7 +122,7 @@ func TestRCRequesterNeverInterleavesMessages(t *testing.T) {
 
 // rc/seq/6: a duplicate READ between FIRST and MIDDLE leaves the open message
 // alone, and so do duplicates of the message's own packets.
-func TestRCDuplicatesDoNotDisturbTheMessageUnderWay(t *testing.T) {
+func TestRCDuplicatesDoNotAffectUnfinishedMessage(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
 		read := []string{
@@ -155,7 +155,7 @@ func TestRCDuplicatesDoNotDisturbTheMessageUnderWay(t *testing.T) {
 }
 
 // rc/seq/7: a packet out of order is told so, whatever its opcode.
-func TestRCOpcodeSequenceIsJudgedAtTheExpectedPSNOnly(t *testing.T) {
+func TestRCOpcodeSequenceIsCheckedAtExpectedPSNOnly(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpSendMiddle, 5, data(p.mtu))
 		p.expect("NAK 0 sequence msn 0")

@@ -12,7 +12,7 @@ import (
 
 // rc/tmo/1, rc/tmo/2, rc/tmo/4, rc/tmo/5: retry_cnt n means n repetitions, each
 // exactly one timeout after the last, and then the end. 7 is not endless.
-func TestRCRequesterRepeatsAtEveryTimeoutThenGivesUp(t *testing.T) {
+func TestRCRequesterRetransmitsAfterTimeoutUntilRetriesEnd(t *testing.T) {
 	for retries := range uint8(8) {
 		for _, code := range []uint8{1, 8, 14, 31} {
 			T := 4096 * time.Nanosecond << code
@@ -54,7 +54,7 @@ func TestRCTimeoutZeroNeverFires(t *testing.T) {
 
 // rc/tmo/2: the timer runs from the first packet that is unanswered, and starts
 // anew when answers show progress, not when more is sent.
-func TestRCTimerRunsSinceTheLastSignOfProgress(t *testing.T) {
+func TestRCTimerRestartsOnProgress(t *testing.T) {
 	const T = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout = 8 }}, func(p *peer) {
 		p.to(1000)
@@ -78,7 +78,7 @@ func TestRCTimerRunsSinceTheLastSignOfProgress(t *testing.T) {
 }
 
 // rc/tmo/6: every sign of progress reloads the retry counter.
-func TestRCProgressReloadsTheRetryCounter(t *testing.T) {
+func TestRCProgressRestoresRetryCounter(t *testing.T) {
 	const T = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 8, 1 }}, func(p *peer) {
 		for k := range 20 {
@@ -106,7 +106,7 @@ func TestRCProgressReloadsTheRetryCounter(t *testing.T) {
 
 // rc/tmo/7, rc/tmo/8, rc/tmo/10: a sequence NAK acknowledges what came before
 // it and has the rest sent again at once, packet for packet.
-func TestRCSequenceNAKGoesBackWithinAMessage(t *testing.T) {
+func TestRCSequenceNAKRetransmitsWithinMessage(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
 		p.post(1, verbs.OpSend, 4)
@@ -123,7 +123,7 @@ func TestRCSequenceNAKGoesBackWithinAMessage(t *testing.T) {
 
 // rc/tmo/9, rc/tmo/11: copies of one NAK cause one repetition, a NAK for a later
 // loss another.
-func TestRCEachLossCausesOneRepetition(t *testing.T) {
+func TestRCEachLossCausesOneRetransmission(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.RetryCnt = 1 }}, func(p *peer) {
 		var sent []string
 		for k := range 5 {
@@ -165,7 +165,7 @@ func TestRCNAKsWithoutProgressExhaustTheRetries(t *testing.T) {
 
 // rc/tmo/7: an ACK that arrives while packets are sent again takes the requester
 // past what need not be repeated.
-func TestRCAckDuringARepetitionSkipsAhead(t *testing.T) {
+func TestRCAckDuringRetransmissionSkipsPackets(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
 		p.post(1, verbs.OpRDMAWrite, 4*m)
@@ -192,7 +192,7 @@ func TestRCAckDuringARepetitionSkipsAhead(t *testing.T) {
 
 // rc/tmo/7: a bind has no packet. An ACK that comes between the retransmissions of the
 // requests around it completes it, and the retransmission goes on behind it.
-func TestRCAckAtALocalOperationDuringARetransmission(t *testing.T) {
+func TestRCAckAtLocalOperationDuringRetransmission(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout = 8 }}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
 		p.bind(2, p.window(verbs.MWType2), 0, 64)
@@ -211,7 +211,7 @@ func TestRCAckAtALocalOperationDuringARetransmission(t *testing.T) {
 
 // rc/tmo/4: a retry is a packet sent. Time that congestion control makes it wait
 // for its turn is not held against the peer.
-func TestRCPacedRepetitionsAreNotCountedBeforeTheyLeave(t *testing.T) {
+func TestRCRateLimitedRetransmissionUsesRetryWhenSent(t *testing.T) {
 	const T = 4096 << 1
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 1, 2 }}, func(p *peer) {
 		p.post(1, verbs.OpSend, 200)
@@ -242,7 +242,7 @@ func TestRCPacedRepetitionsAreNotCountedBeforeTheyLeave(t *testing.T) {
 }
 
 // rc/tmo/13: after RESET or destruction nothing is sent, ticked or completed.
-func TestRCNothingOutlivesResetOrDestruction(t *testing.T) {
+func TestRCResetAndDestroyStopAllActivity(t *testing.T) {
 	for name, end := range map[string]func(p *peer) error{
 		"RESET": func(p *peer) error {
 			return p.q.Modify(p.now, verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState)
@@ -277,7 +277,7 @@ func TestRCNothingOutlivesResetOrDestruction(t *testing.T) {
 
 // sqd/1, sqd/2: in SQD what is on its way finishes and nothing new begins, not
 // even what only the window held back; the end is reported though more waits.
-func TestRCSQDFinishesWhatIsSentAndReportsIt(t *testing.T) {
+func TestRCSQDFinishesSentRequests(t *testing.T) {
 	each(t, setup{nic: func(c *Config) { c.WindowPackets = 2 }}, func(p *peer) {
 		p.post(1, verbs.OpSend, p.mtu+1)
 		p.post(2, verbs.OpSend, 4)

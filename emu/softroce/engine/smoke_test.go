@@ -13,7 +13,7 @@ func fill(b []byte, seed int) {
 	}
 }
 
-func TestEveryRCOperationMovesItsData(t *testing.T) {
+func TestAllRCOperationsTransferData(t *testing.T) {
 	net, a, b, qa, qb := rcPair(t, nil)
 	fill(a.mem[:5000], 1)
 	b.recv(qb, 1, b.sge(0, 1000), b.sge(1000, 4000))

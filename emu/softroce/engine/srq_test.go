@@ -58,7 +58,7 @@ func TestQPsShareTheReceivesOfAnSRQ(t *testing.T) {
 }
 
 // srq/2: falling below the limit raises one event and disarms it.
-func TestTheSRQLimitIsReportedOnce(t *testing.T) {
+func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.Limit = 4, 3 })
 		p.onSRQ(s, 1)
@@ -90,7 +90,7 @@ func TestTheSRQLimitIsReportedOnce(t *testing.T) {
 }
 
 // srq/3: a QP on a shared queue takes no receives of its own.
-func TestAQPOnAnSRQTakesNoReceives(t *testing.T) {
+func TestQPWithSRQRejectsPostRecv(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(nil)
 		p.onSRQ(s, 1)
@@ -102,7 +102,7 @@ func TestAQPOnAnSRQTakesNoReceives(t *testing.T) {
 
 // srq/4: an empty queue is a receiver that is not ready. It advertises no
 // credits, since they are not one QP's to give.
-func TestAnEmptySRQIsNotReady(t *testing.T) {
+func TestEmptySRQCausesRNRNAK(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(nil)
 		p.onSRQ(s, 1)
@@ -121,7 +121,7 @@ func TestAnEmptySRQIsNotReady(t *testing.T) {
 
 // srq/5, srq/7: a QP that fails leaves the shared receives alone and says that
 // it takes no more. The others go on, and so does posting.
-func TestAnErrorLeavesSharedReceivesAlone(t *testing.T) {
+func TestQPErrorDoesNotFlushSRQ(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(nil)
 		qps := p.onSRQ(s, 2)
@@ -143,7 +143,7 @@ func TestAnErrorLeavesSharedReceivesAlone(t *testing.T) {
 
 // srq/5: the receive of the message under way is the QP's. It is flushed, and
 // only then the QP says that this was the last.
-func TestAReceiveUnderWayIsFlushedBeforeTheLastWQEEvent(t *testing.T) {
+func TestClaimedReceiveIsFlushedBeforeLastWQEEvent(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s, cq := p.h.srq(nil), p.cqOf(1)
 		p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ, c.RecvCQ = s, cq })
@@ -161,7 +161,7 @@ func TestAReceiveUnderWayIsFlushedBeforeTheLastWQEEvent(t *testing.T) {
 
 // srq/8: a limit beyond the size, and a size below what is queued, are refused
 // and change nothing.
-func TestModifySRQRefusesWhatDoesNotFit(t *testing.T) {
+func TestModifySRQRejectsInvalidSizes(t *testing.T) {
 	each(t, setup{nic: func(c *Config) { c.Limits.SRQWR = 32 }}, func(p *peer) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.Limit = 8, 2 })
 		p.onSRQ(s, 1)
@@ -224,7 +224,7 @@ func TestModifySRQRefusesWhatDoesNotFit(t *testing.T) {
 }
 
 // srq/9: what exceeds the queue is refused and harms nothing.
-func TestAFullSRQRefusesTheExcess(t *testing.T) {
+func TestFullSRQRejectsPostRecv(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.MaxSGE = 3, 1 }) // no power of two
 		p.onSRQ(s, 1)
@@ -249,7 +249,7 @@ func TestAFullSRQRefusesTheExcess(t *testing.T) {
 
 // The keys of shared receives are checked in the domain of their queue, not in
 // that of the QP that happens to use them.
-func TestSharedReceivesUseTheDomainOfTheirQueue(t *testing.T) {
+func TestSRQReceivesUseDomainOfSRQ(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		pd := p.h.domain()
 		mr := p.regionIn(pd, verbs.AccessLocalWrite)

@@ -26,7 +26,7 @@ func drainTimers(h *qpTimers, now mono.Time) (nums []uint32) {
 
 // A deadline that moves later keeps its place and is put right when that comes
 // up; one that is called off comes up and goes.
-func TestTimersThatMoveLaterAreNotEarly(t *testing.T) {
+func TestTimerMovedLaterDoesNotExpireEarly(t *testing.T) {
 	var h qpTimers
 	later, off := sleeper(1, 10), sleeper(2, 10)
 	h.set(later, 10)
@@ -96,7 +96,7 @@ func TestTimersAgreeWithAList(t *testing.T) {
 
 // QPs send in the order in which they came to have something to send, each
 // standing in line once, however long the line grows.
-func TestTheLineOfSendersIsFairAndHoldsEachOnce(t *testing.T) {
+func TestQPQueueIsFIFOAndHoldsEachQPOnce(t *testing.T) {
 	var f qpQueue
 	var all []*QP
 	for i := range uint32(100) {

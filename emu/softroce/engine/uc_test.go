@@ -14,7 +14,7 @@ import (
 // uc/2, uc/3, uc/5, uc/6, bth/op/3 (error class D1): what is no message, or
 // cannot be taken, vanishes whole. It uses no receive, changes no state and is
 // not answered; the very next message is fine.
-func TestUCDropsWhatIsNoMessage(t *testing.T) {
+func TestUCDropsInvalidMessages(t *testing.T) {
 	first := func(p ucPeer, k int) { p.send(wire.OpSendFirst, k, data(p.mtu)) }
 	writeFirst := func(p ucPeer, k, n int) { p.send(wire.OpWriteFirst, k, p.at(0, n), data(p.mtu)) }
 	cases := []struct {
@@ -123,7 +123,7 @@ func listed(s string) []string {
 
 // uc/5, acc/4, acc/8: a QP that grants no remote writes drops them, and nothing
 // of a refused WRITE is placed.
-func TestUCWritesNeedTheRightOfTheQP(t *testing.T) {
+func TestUCWriteNeedsRemoteWriteAccess(t *testing.T) {
 	noWrites := func(a *verbs.QPAttr) { a.Access = verbs.AccessRemoteRead }
 	eachUC(t, setup{attr: noWrites}, func(p ucPeer) {
 		p.recv(1, 8)
@@ -178,7 +178,7 @@ func TestUCMessagesStartAtAnyPSN(t *testing.T) {
 
 // uc/2, uc/3: a receive that a damaged message had begun to fill takes the next
 // message from its first byte on, whichever kind that is.
-func TestUCDeliversTheDataOfTheMessageThatWasComplete(t *testing.T) {
+func TestUCDeliversCompleteMessageAfterDamagedOne(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		n := p.mtu + 4
 		want := pattern(n, 99)
@@ -206,7 +206,7 @@ func TestUCDeliversTheDataOfTheMessageThatWasComplete(t *testing.T) {
 }
 
 // uc/1: nothing is answered, whatever comes and however much it asks to be.
-func TestUCAnswersNothing(t *testing.T) {
+func TestUCSendsNoResponses(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.recv(1, p.mtu)
 		p.recv(2, p.mtu)
@@ -227,7 +227,7 @@ func TestUCAnswersNothing(t *testing.T) {
 
 // uc/7, uc/8, bth/se/1: a request completes when its last packet has left, with
 // nobody there to answer. No packet asks for an acknowledgement.
-func TestUCSendsCompleteWhenTheyHaveLeft(t *testing.T) {
+func TestUCSendsCompleteWhenSent(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		m := p.mtu
 		se := func(wr *verbs.SendWR) { wr.Flags |= verbs.SendSolicited }
@@ -256,7 +256,7 @@ func TestUCSendsCompleteWhenTheyHaveLeft(t *testing.T) {
 }
 
 // uc/8: operations that need an answer are refused when they are posted.
-func TestUCRefusesOperationsItLacks(t *testing.T) {
+func TestUCRejectsUnsupportedOperations(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		for _, op := range []verbs.WROpcode{
 			verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpSendInv, verbs.OpFlush, verbs.OpAtomicWrite,
@@ -299,7 +299,7 @@ func TestUCLocalErrorLeadsToSQE(t *testing.T) {
 
 // uc/9: an error in the middle of a message ends it there; the peer sees a
 // message without an end, then one that starts.
-func TestUCLocalErrorWithinAMessage(t *testing.T) {
+func TestUCLocalErrorWithinMessage(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.post(1, verbs.OpSend, p.mtu, func(wr *verbs.SendWR) {
 			wr.SGL = append(wr.SGL, verbs.SGE{Addr: p.h.mr.Addr, Length: 4, LKey: 0xbad})
@@ -315,7 +315,7 @@ func TestUCLocalErrorWithinAMessage(t *testing.T) {
 
 // A receive whose own key is wrong completes with the cause and fails the QP:
 // the consumer is to blame, not the peer.
-func TestUCReceiveWithAWrongKeyFailsTheQP(t *testing.T) {
+func TestUCReceiveWithWrongKeyFailsQP(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.h.recv(p.q, 1, verbs.SGE{Addr: p.h.mr.Addr + recvAt, Length: 8, LKey: 0xbad})
 		p.recv(2, 8)
@@ -329,7 +329,7 @@ func TestUCReceiveWithAWrongKeyFailsTheQP(t *testing.T) {
 
 // Error class E: the receive that a damaged message took from a shared queue
 // cannot go back to it. It completes in error, and the QP goes on.
-func TestUCOnASharedQueueCompletesTheReceiveOfADamagedMessage(t *testing.T) {
+func TestUCOnSRQCompletesReceiveOfDamagedMessage(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		s := p.h.srq(nil)
 		p.instead(verbs.QPTypeUC, func(c *QPConfig) { c.SRQ = s })

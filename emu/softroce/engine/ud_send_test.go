@@ -15,7 +15,7 @@ import (
 
 // ud/3, ud/15, bth/ackreq/2: a datagram carries what its request and its
 // address handle say, and completes when it has left.
-func TestUDSendsWhatItsAddressHandleSays(t *testing.T) {
+func TestUDPacketFieldsComeFromAddressHandle(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		ah := p.handle(func(a *verbs.AHAttr) { a.GRH.TrafficClass, a.GRH.HopLimit, a.GRH.FlowLabel = 0xfd, 7, 0x12345 })
 		p.postTo(1, ah, 5)
@@ -46,7 +46,7 @@ func TestUDSendsWhatItsAddressHandleSays(t *testing.T) {
 
 // Packets of one flow keep one source port, and it is the one that Linux would
 // choose. The connected ones were seen in captures.
-func TestSourcePortsAreThoseOfLinux(t *testing.T) {
+func TestSourcePortsMatchLinux(t *testing.T) {
 	for _, c := range []struct {
 		label, local, remote uint32
 		want                 uint16
@@ -68,7 +68,7 @@ func TestSourcePortsAreThoseOfLinux(t *testing.T) {
 
 // QPs that share an address handle without a flow label send from ports of
 // their own, with ICRCs that fit; a link that has one port only keeps to it.
-func TestUDQPsThatShareAHandleUseTheirOwnPorts(t *testing.T) {
+func TestUDQPsSharingAddressHandleUseOwnPorts(t *testing.T) {
 	for _, fixed := range []uint16{0, 0xd000} {
 		eachUD(t, setup{nic: func(c *Config) { c.Link.SrcPort = fixed }}, func(p udPeer) {
 			ah := p.handle(nil)
@@ -105,7 +105,7 @@ func TestUDOversizeDatagrams(t *testing.T) {
 	})
 }
 
-func TestUDOversizeDatagramsAreErrorsIfConfiguredSo(t *testing.T) {
+func TestUDOversizeErrorOption(t *testing.T) {
 	eachUD(t, setup{nic: func(c *Config) { c.UDOversizeError = true }}, func(p udPeer) {
 		ah := p.handle(nil)
 		p.postTo(1, ah, 4096)
@@ -143,7 +143,7 @@ func TestUDLocalErrorLeadsToSQE(t *testing.T) {
 
 // ud/11, ud/12: handles of other domains and operations that UD lacks are
 // refused when they are posted, and leave nothing behind.
-func TestUDRefusesForeignHandlesAndOperations(t *testing.T) {
+func TestUDRejectsForeignHandlesAndOperations(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		own := p.handle(nil)
 		foreign, err := p.h.nic.CreateAH(p.h.domain(), own.Attr)
@@ -174,7 +174,7 @@ func TestUDRefusesForeignHandlesAndOperations(t *testing.T) {
 }
 
 // A handle that goes away does not take along what was posted with it.
-func TestUDDatagramsOutliveTheirHandle(t *testing.T) {
+func TestUDDatagramIsSentAfterDestroyAH(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		ah := p.handle(nil)
 		p.postTo(1, ah, 4)
@@ -187,7 +187,7 @@ func TestUDDatagramsOutliveTheirHandle(t *testing.T) {
 
 // An address handle needs a port, an address of ours and one of the same IP
 // version, a domain, and room; it keeps its domain alive.
-func TestAddressHandlesNeedAPathAndADomain(t *testing.T) {
+func TestCreateAHChecksPathAndDomain(t *testing.T) {
 	h := newHost(t, "10.0.0.1", func(c *Config) {
 		c.GIDs = append(c.GIDs, verbs.GIDEntry{GID: verbs.GIDFrom(netip.MustParseAddr("fd00::1")), Index: 1, Type: verbs.GIDTypeRoCEv1})
 		c.Limits.AHs = 2

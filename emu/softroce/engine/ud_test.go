@@ -15,7 +15,7 @@ import (
 // ud/1, ud/15: a receive begins with forty bytes for the IP header as it came:
 // all of an IPv6 header, or an IPv4 header behind twenty zeros. The first two
 // were seen in buffers that a Linux kernel had filled.
-func TestUDReceivesBeginWithTheIPHeader(t *testing.T) {
+func TestUDReceivesStartWithIPHeader(t *testing.T) {
 	const zeros = "0000000000000000000000000000000000000000"
 	v4 := flavour{name: "ipv4", host: "10.77.0.11", peer: "10.77.0.1", mtu: 1024}
 	v6 := flavour{name: "ipv6", host: "fd77::11", peer: "fd77::1", mtu: 1024}
@@ -63,7 +63,7 @@ func TestUDReceivesBeginWithTheIPHeader(t *testing.T) {
 
 // ud/1: the area is part of the message and goes where the scatter list says,
 // across its entries; the payload follows at once.
-func TestUDHeaderAreaIsScatteredLikeData(t *testing.T) {
+func TestUDGRHAreaIsScattered(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		at := p.h.sge(recvAt, 0)
 		piece := func(off, n int) verbs.SGE { at := at; at.Addr += uint64(off); at.Length = uint32(n); return at }
@@ -83,7 +83,7 @@ func TestUDHeaderAreaIsScatteredLikeData(t *testing.T) {
 
 // ud/9, ud/10, cq/9: a completion names the sending QP and the immediate, and
 // says that the header area is there; from that the sender's address is known.
-func TestUDCompletionsNameTheSender(t *testing.T) {
+func TestUDCompletionsHaveSourceQP(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		for id := range uint64(3) {
 			p.recv(id, 80)
@@ -115,7 +115,7 @@ func TestUDCompletionsNameTheSender(t *testing.T) {
 
 // ud/2, ud/6, ud/7, bth/op/1, bth/op/3, bth/pkey/1 (error class D): a datagram
 // that cannot be taken vanishes. It uses no receive and changes no state.
-func TestUDDropsInSilence(t *testing.T) {
+func TestUDDropsInvalidDatagrams(t *testing.T) {
 	cases := []struct {
 		name string
 		drop string
@@ -194,7 +194,7 @@ func TestUDDatagramWithoutAReceiveIsDropped(t *testing.T) {
 
 // Error class E: a receive of a shared queue that is too small is used up, or
 // it would stand in everybody's way. The QP goes on.
-func TestUDOnASharedQueueUsesUpAReceiveThatIsTooSmall(t *testing.T) {
+func TestUDOnSRQConsumesReceiveThatIsTooSmall(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		s := p.h.srq(nil)
 		p.insteadUD(func(c *QPConfig) { c.SRQ = s })
@@ -212,7 +212,7 @@ func TestUDOnASharedQueueUsesUpAReceiveThatIsTooSmall(t *testing.T) {
 }
 
 // A receive whose own key is wrong completes with the cause and fails the QP.
-func TestUDReceiveWithAWrongKeyFailsTheQP(t *testing.T) {
+func TestUDReceiveWithWrongKeyFailsQP(t *testing.T) {
 	for _, bad := range []int{0, 1} { // the area, or the payload
 		eachUD(t, setup{}, func(p udPeer) {
 			sges := []verbs.SGE{p.h.sge(recvAt, 40), p.h.sge(recvAt+100, 40)}
