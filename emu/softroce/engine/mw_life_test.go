@@ -177,7 +177,7 @@ func TestLocalInvalidateNeedsWindowBoundToQP(t *testing.T) {
 	}
 }
 
-// On UC, a failed bind stops only the send queue (SQE).
+// uc/9: On UC, a failed bind stops only the send queue (SQE).
 func TestFailedBindOnUCStopsSendQueue(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		w := p.window(2)

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/ack/1, rc/ack/2: AckReq gets an answer; without it there is none.
+// rc/ack/1, rc/ack/2: The responder acknowledges a request only if AckReq is set.
 func TestRCResponderAcksWhenAckReqIsSet(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 8)
@@ -22,7 +22,7 @@ func TestRCResponderAcksWhenAckReqIsSet(t *testing.T) {
 	})
 }
 
-// rc/ack/3: READs and atomics are answered, asked or not.
+// rc/ack/3: READs and atomics are answered with or without AckReq.
 func TestRCReadsAndAtomicsAreAnsweredWithoutAckReq(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(16, 4))
@@ -36,8 +36,8 @@ func TestRCReadsAndAtomicsAreAnsweredWithoutAckReq(t *testing.T) {
 	})
 }
 
-// rc/ack/4, rc/ack/7, rc/ack/8: an ACK covers all that was sent before it, and
-// of a message only the part before it. The last packet asks for one.
+// rc/ack/4, rc/ack/7, rc/ack/8: An ACK acknowledges all PSNs up to its own, also
+// within a message. The last packet of a message has AckReq set.
 func TestRCAckCoversAllEarlierPSNs(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for id := range uint64(3) {
@@ -57,8 +57,8 @@ func TestRCAckCoversAllEarlierPSNs(t *testing.T) {
 	})
 }
 
-// rc/ack/8: a long message asks for acknowledgements often enough to keep the
-// window moving.
+// rc/ack/8: The requester sets AckReq within a long message often enough to keep
+// the window open.
 func TestRCRequesterSetsAckReqBeforeWindowIsFull(t *testing.T) {
 	for _, window := range []int{1, 2, 8, 31} {
 		each(t, setup{nic: func(c *Config) { c.WindowPackets = window }}, func(p *peer) {
@@ -83,8 +83,8 @@ func TestRCRequesterSetsAckReqBeforeWindowIsFull(t *testing.T) {
 	}
 }
 
-// rc/ack/5: an ACK beyond an unanswered READ or atomic says that the answer was
-// lost: what came before completes, the rest is sent again.
+// rc/ack/5: An ACK after an unanswered READ or atomic shows that the response was
+// lost: earlier requests complete, the rest is retransmitted.
 func TestRCAckAfterUnansweredReadRetransmits(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicWrite, verbs.OpFlush} {
 		t.Run(op.String(), func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestRCAckAfterUnansweredReadRetransmits(t *testing.T) {
 	}
 }
 
-// rc/ack/6: an answer acknowledges everything before its request.
+// rc/ack/6: A response acknowledges all earlier requests.
 func TestRCResponsesAcknowledgeEarlierRequests(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpRDMAWrite, p.mtu+1)
@@ -131,7 +131,7 @@ func TestRCResponsesAcknowledgeEarlierRequests(t *testing.T) {
 	})
 }
 
-// rc/ack/9: a plain ACK never completes a READ or an atomic.
+// rc/ack/9: An ACK does not complete a READ or atomic.
 func TestRCAckDoesNotCompleteReadOrAtomic(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite} {
 		each(t, setup{}, func(p *peer) {
@@ -176,7 +176,7 @@ func TestRCStaleAckAmongReadResponsesIsIgnored(t *testing.T) {
 	})
 }
 
-// rc/ack/11: acknowledgements and refusals wait for the answers before them.
+// rc/ack/11: ACKs and NAKs are sent after the responses to earlier requests.
 func TestRCAcksAreSentAfterEarlierResponses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		then func(p *peer)
@@ -202,9 +202,9 @@ func TestRCAcksAreSentAfterEarlierResponses(t *testing.T) {
 	}
 }
 
-// rc/ack/12, rc/ack/13, rc/read/13, rc/read/14, rc/read/20: an answer that makes
-// no sense ends the QP. The request it is for completes as a bad response, those
-// before it as they deserve, those behind it flushed.
+// rc/ack/12, rc/ack/13, rc/read/13, rc/read/14, rc/read/20: A malformed response
+// fails its request with BAD_RESP_ERR. Earlier requests succeed, later ones are
+// flushed.
 func TestRCMalformedResponsesFailQP(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op    verbs.WROpcode
@@ -266,8 +266,8 @@ func TestRCMalformedResponsesFailQP(t *testing.T) {
 	}
 }
 
-// rc/ack/15, err/5: a NAK tells the cause. What came before it completes, what
-// comes behind is flushed.
+// rc/ack/15, err/5: A NAK code determines the completion status. Earlier requests
+// succeed, later ones are flushed.
 func TestRCFatalNAKStatus(t *testing.T) {
 	for code, status := range map[wire.NakCode]string{
 		wire.NakInvalidRequest:    "REM_INV_REQ_ERR",
@@ -292,8 +292,7 @@ func TestRCFatalNAKStatus(t *testing.T) {
 	}
 }
 
-// One request may overtake an ACK, and no more than one: the peer waits for the
-// message, but its window for the ACK.
+// At most one request is sent ahead of a pending ACK.
 func TestRCOneRequestIsSentBeforeAck(t *testing.T) {
 	net, a, b, qa, qb := rcPair(t, nil)
 	b.recv(qb, 1, b.sge(0, 64))

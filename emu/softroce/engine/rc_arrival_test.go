@@ -11,9 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/read/21: the R_Key of a READ, duplicate or not, is checked in the order of arrival:
-// a SEND_INV that arrives behind it, in the same batch, does not concern it. The
-// responses hold the memory as it was when it was invalidated.
+// rc/read/21: A SEND_INV in the same batch does not affect an earlier READ,
+// duplicate or not. The responses carry the memory as of the invalidation.
 func TestRCReadBeforeSendInvalidateIsAnswered(t *testing.T) {
 	for _, duplicate := range []bool{false, true} {
 		for sent := range 3 { // packets of the answer that leave before the SEND_INV arrives
@@ -52,8 +51,8 @@ func TestRCReadBeforeSendInvalidateIsAnswered(t *testing.T) {
 	}
 }
 
-// A SEND_INV is refused by an RNR NAK while so many bytes of READ responses are to be sent
-// that they are not saved. When they have left, it is accepted.
+// A SEND_INV gets an RNR NAK while unsent READ responses exceed the limit of saved
+// bytes.
 func TestRCSendInvalidateWaitsForLongReads(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 8)
@@ -74,8 +73,8 @@ func TestRCSendInvalidateWaitsForLongReads(t *testing.T) {
 	})
 }
 
-// A duplicate READ may still be unanswered when the program, told by a later message
-// that the READ is done, takes its memory away. That is no error of the peer's.
+// The application may deregister memory while the response to a duplicate READ is
+// unsent. The response is dropped without a NAK.
 func TestRCDuplicateReadIsDroppedAfterDeregistration(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		mr := p.regionIn(p.h.pd, allAccess)
@@ -97,8 +96,8 @@ func TestRCDuplicateReadIsDroppedAfterDeregistration(t *testing.T) {
 	})
 }
 
-// The invalidation of a key is no excuse for a duplicate that arrived behind it, even if
-// the same key is opened again before the answer is built.
+// A duplicate READ after the invalidation of its key is NAKed, even if the key
+// becomes valid again.
 func TestRCDuplicateReadAfterInvalidateIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		w := p.window(verbs.MWType2)
@@ -119,9 +118,8 @@ func TestRCDuplicateReadAfterInvalidateIsNAKed(t *testing.T) {
 	})
 }
 
-// Whatever arrives in one batch, READs are answered by the order of arrival: a peer that
-// repeats READs, and never after it has closed their windows, gets no NAK, and every
-// byte as it was while the window was open.
+// Random batches: a peer that repeats READs only before it invalidates their keys
+// gets no NAK, and data from before the invalidation.
 func TestRCRandomBatchesOfReadsAndInvalidations(t *testing.T) {
 	var total readerCounts
 	for seed := range uint64(*seeds) {
@@ -137,7 +135,7 @@ func TestRCRandomBatchesOfReadsAndInvalidations(t *testing.T) {
 	}
 }
 
-// reader is a peer that reads memory through windows and regions, at random.
+// reader is a scripted peer that reads memory through windows and regions at random.
 type reader struct {
 	*peer
 	luck   dice
@@ -162,7 +160,7 @@ func (c *readerCounts) add(d readerCounts) {
 	c.dropped += d.dropped
 }
 
-// place is memory that one key opens, and no other.
+// place is memory that only one key allows access to.
 type place struct {
 	off    int
 	key    uint32
@@ -170,7 +168,7 @@ type place struct {
 	open   bool
 }
 
-// readOp is a READ of the peer's. The answer that is to come has the PSNs [from, to].
+// readOp is a READ of the peer. The expected response has the PSNs [from, to].
 type readOp struct {
 	first, last int
 	off, n      int
@@ -188,7 +186,7 @@ func newReader(t *testing.T, seed uint64) *reader {
 	return &reader{peer: newPeer(t, flavours[luck.pick(len(flavours))], setup{}), luck: luck}
 }
 
-// step does one thing. It reports false when the memory is used up.
+// step performs one random operation. It reports false when all memory is used.
 func (r *reader) step() bool {
 	switch r.luck.pick(8) {
 	case 0, 1:
@@ -231,7 +229,7 @@ func (r *reader) openPlace() bool {
 	return true
 }
 
-// held are the READs that the responder keeps for duplicates.
+// held returns the READs that are in the replay ring of the responder.
 func (r *reader) held() []*readOp { return r.reads[max(0, len(r.reads)-4):] }
 
 func (r *reader) read() {
@@ -252,7 +250,7 @@ func (r *reader) request(psn, off, n int, key uint32) {
 	r.send(wire.OpReadRequest, psn, r.at(off, n), rkey(key))
 }
 
-// readAgain repeats a READ, or its end, as a requester does that waits for answers.
+// readAgain repeats a READ or its last part.
 func (r *reader) readAgain() {
 	held := r.held()
 	if len(held) == 0 {
@@ -268,8 +266,8 @@ func (r *reader) readAgain() {
 	r.request(o.from, o.off+skip*r.mtu, o.n-skip*r.mtu, o.place.key)
 }
 
-// closePlace closes a window by SEND_INV, or has the program deregister a region after
-// a SEND that tells it that the peer has got all of its READs.
+// closePlace invalidates a window with SEND_INV, or deregisters a region after a
+// SEND that confirms all READs.
 func (r *reader) closePlace() {
 	c := r.pickPlace()
 	if c == nil || c.region != nil && r.unanswered(c) {
@@ -304,12 +302,12 @@ func (r *reader) closePlace() {
 	clear(r.target(c.off, placeSize))
 }
 
-// unanswered reports whether the peer has yet to get a READ of c.
+// unanswered reports whether a READ of c has no complete response.
 func (r *reader) unanswered(c *place) bool {
 	return slices.ContainsFunc(r.reads, func(o *readOp) bool { return o.place == c && !o.answered })
 }
 
-// take takes up to n packets from the NIC and checks each.
+// take receives up to n packets from the NIC and checks them.
 func (r *reader) take(n int) int {
 	r.got = r.got[:0]
 	n = r.h.nic.Output(r.now, r.ds[:n])
@@ -350,7 +348,7 @@ func (r *reader) check(text string, psn int, payload []byte) {
 	r.Fatalf("%s answers no READ", text)
 }
 
-// drain takes all that there is and checks that nothing is missing.
+// drain receives all packets and checks that no response is missing.
 func (r *reader) drain() {
 	for r.take(len(r.ds)) > 0 {
 	}

@@ -15,7 +15,7 @@ import (
 func (p *peer) setWord(off int, v uint64) { binary.LittleEndian.PutUint64(p.target(off, 8), v) }
 
 // rc/atm/1, rc/atm/2: COMPARE_SWAP stores only if equal, FETCH_ADD adds modulo
-// 2^64; both return what was there.
+// 2^64; both return the original value.
 func TestRCAtomicsReturnOriginalValue(t *testing.T) {
 	const big = 0x1122334455667788
 	for _, tc := range []struct {
@@ -45,8 +45,8 @@ func TestRCAtomicsReturnOriginalValue(t *testing.T) {
 	}
 }
 
-// rc/atm/3, rc/atm/8, rc/atm/13: atomics that are misaligned, not allowed or out
-// of range are refused and change nothing.
+// rc/atm/3, rc/atm/8, rc/atm/13: Atomics that are misaligned, not allowed or out of
+// range are NAKed and change nothing.
 func TestRCInvalidAtomicsAreNAKed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		off    int
@@ -80,8 +80,8 @@ func TestRCInvalidAtomicsAreNAKed(t *testing.T) {
 	}
 }
 
-// rc/atm/4, rc/atm/5, rc/atm/7: a duplicate is answered from memory of the last
-// max_dest_rd_atomic results, whatever its operands, and never executed.
+// rc/atm/4, rc/atm/5, rc/atm/7: A duplicate atomic is answered from the last
+// max_dest_rd_atomic results and is not executed again.
 func TestRCDuplicateAtomicsReturnTheSavedResult(t *testing.T) {
 	for _, slots := range []uint8{1, 3, 4, 128} {
 		each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = slots }}, func(p *peer) {
@@ -108,8 +108,8 @@ func TestRCDuplicateAtomicsReturnTheSavedResult(t *testing.T) {
 	}
 }
 
-// rc/atm/10, rc/atm/11: the original reaches the result buffer once, in the
-// host's byte order.
+// rc/atm/10, rc/atm/11: The original value is written to local memory once, in host
+// byte order.
 func TestRCAtomicResultIsDeliveredOnce(t *testing.T) {
 	original := func(v uint64) edit { return func(k *wire.Packet) { k.AtomicAckETH.Original = v } }
 	each(t, setup{}, func(p *peer) {
@@ -131,8 +131,8 @@ func TestRCAtomicResultIsDeliveredOnce(t *testing.T) {
 	})
 }
 
-// rc/atm/12: operands travel where they belong; what FETCH_ADD does not use is
-// zero.
+// rc/atm/12: The operands are in their AtomicETH fields; the compare field of
+// FETCH_ADD is zero.
 func TestRCAtomicRequestsCarryTheirOperands(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		operands := func(wr *verbs.SendWR) {
@@ -175,7 +175,7 @@ func TestRCAtomicWriteStoresEightBytesOnce(t *testing.T) {
 	}
 }
 
-// rc/atm/9: atomics of all QPs of a NIC are one after the other.
+// rc/atm/9: Atomics of all QPs of a NIC are serialized.
 func TestRCAtomicsOfSeveralQPsAddUp(t *testing.T) {
 	a, b := newHost(t, "fd00::1", nil), newHost(t, "fd00::2", nil)
 	net := newNetwork(a, b)

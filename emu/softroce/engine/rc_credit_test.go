@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/msn/1, rc/msn/3, rc/msn/4: the MSN counts messages completed, one each,
-// from 0 on. READs count when accepted.
+// rc/msn/1, rc/msn/3, rc/msn/4: The MSN counts completed messages from 0. READs
+// count when accepted.
 func TestRCMSNCountsMessages(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
@@ -31,7 +31,7 @@ func TestRCMSNCountsMessages(t *testing.T) {
 	})
 }
 
-// rc/msn/5: refusals carry the MSN of what was completed.
+// rc/msn/5: NAKs carry the MSN of the last completed message.
 func TestRCNAKsCarryCurrentMSN(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpWriteOnly, 0, p.at(0, 0))
@@ -56,7 +56,7 @@ func TestRCMSNWraps(t *testing.T) {
 	})
 }
 
-// credits is what the last packet seen promises.
+// credits returns the credits in the last packet seen.
 func (p *peer) credits() string {
 	n, counted := wire.CreditCount(p.got[len(p.got)-1].AETH.Syndrome.Value())
 	if !counted {
@@ -65,9 +65,9 @@ func (p *peer) credits() string {
 	return fmt.Sprint(n)
 }
 
-// rc/credit/1: a QP with receives of its own tells how many there are, rounded
-// down to what a code exists for. The one that a message under way has taken is
-// among them, as that message is not yet counted in the MSN.
+// rc/credit/1: A QP advertises the number of its receives, rounded down to a credit
+// code. The receive of an unfinished message counts, since the MSN does not include
+// that message.
 func TestRCResponderAdvertisesItsReceives(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		check := func(want string) {
@@ -97,7 +97,7 @@ func TestRCResponderAdvertisesItsReceives(t *testing.T) {
 	})
 }
 
-// rc/credit/1: with an SRQ there is no number to tell.
+// rc/credit/1: A QP with an SRQ advertises unlimited credits.
 func TestRCResponderWithSRQAdvertisesNoCredits(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
 	srq, err := p.h.nic.CreateSRQ(nic.SRQConfig{PD: p.h.pd, MaxWR: 4, MaxSGE: 1})
@@ -113,13 +113,13 @@ func TestRCResponderWithSRQAdvertisesNoCredits(t *testing.T) {
 	}
 }
 
-// grant is an ACK of k that promises receives beyond msn messages.
+// grant sends an ACK of the k-th PSN with a credit code.
 func (p *peer) grant(k int, msn wire.MSN, code uint8) {
 	p.send(wire.OpAcknowledge, k, func(k *wire.Packet) { k.AETH = wire.AETH{Syndrome: wire.Ack(code), MSN: msn} })
 }
 
-// rc/credit/2: without credit SENDs go one packet at a time, each asking for an
-// acknowledgement; credit lets them go.
+// rc/credit/2: Without credits, the requester sends SENDs one packet at a time with
+// AckReq set, until it gets credits.
 func TestRCRequesterSendsOnePacketWithoutCredits(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
@@ -144,8 +144,8 @@ func TestRCRequesterSendsOnePacketWithoutCredits(t *testing.T) {
 	})
 }
 
-// rc/credit/2: the last ACK over again, with more credits, is news. A later
-// count that reaches less far, as rounding makes some, takes nothing back.
+// rc/credit/2: A duplicate of the last ACK may grant more credits. A lower limit
+// than before is ignored.
 func TestRCDuplicateAckUpdatesCredits(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
@@ -166,7 +166,7 @@ func TestRCDuplicateAckUpdatesCredits(t *testing.T) {
 	})
 }
 
-// rc/credit/3: what needs no receive is not held back.
+// rc/credit/3: Requests that consume no receive need no credits.
 func TestRCCreditsDoNotLimitWritesReadsAndAtomics(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)

@@ -13,9 +13,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/len/1, rc/len/2, rc/len/3, rc/len/4, rc/len/5, rc/len/6: a packet whose
-// payload does not fit its place, or the length announced, is an invalid
-// request. It leaves memory as it was.
+// rc/len/1, rc/len/2, rc/len/3, rc/len/4, rc/len/5, rc/len/6: A packet with a wrong
+// payload length for its position or message gets an invalid request NAK and
+// changes no memory.
 func TestRCPacketsOfWrongLengthAreNAKed(t *testing.T) {
 	type packet struct {
 		op    wire.Operation
@@ -85,8 +85,8 @@ func TestRCPacketsOfWrongLengthAreNAKed(t *testing.T) {
 	}
 }
 
-// rc/mtu/1: a path MTU that the port does not carry is refused, and nothing is
-// changed by asking.
+// rc/mtu/1: Modify with a path MTU above the MTU of the port fails and changes
+// nothing.
 func TestRCPathMTUAbovePortMTUIsRejected(t *testing.T) {
 	h := newHost(t, "fd00::1", func(c *Config) { c.LinkMTU = 1500 })
 	for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
@@ -102,9 +102,9 @@ func TestRCPathMTUAbovePortMTUIsRejected(t *testing.T) {
 	}
 }
 
-// acc/1, acc/2, acc/3, acc/4, acc/5, acc/6, acc/7, acc/8, rc/read/22: what the
-// key, its region, its domain or the QP does not allow is refused, and not one
-// byte is touched. Nothing but the QP's own rights is the requester's mistake.
+// acc/1, acc/2, acc/3, acc/4, acc/5, acc/6, acc/7, acc/8, rc/read/22: Access that
+// key, region, protection domain or QP do not allow is NAKed and changes no memory.
+// Only missing access flags of the QP are an invalid request.
 func TestRCForbiddenAccessIsNAKed(t *testing.T) {
 	closed := func(p *peer) uint32 {
 		mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
@@ -189,7 +189,7 @@ func TestRCForbiddenAccessIsNAKed(t *testing.T) {
 	}
 }
 
-// acc/2: the first and the last byte of a region are in it.
+// acc/2: The first and the last byte of a region are accessible.
 func TestRCAccessToRegionBoundaries(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpWriteOnly, 0, p.at(memSize-targetAt-1, 1), payload([]byte{0xaa}), ackReq)
@@ -201,7 +201,8 @@ func TestRCAccessToRegionBoundaries(t *testing.T) {
 	})
 }
 
-// acc/6, acc/8: a region that goes away in the middle of a WRITE stops it there.
+// acc/6, acc/8: A WRITE is NAKed when its region is deregistered between its
+// packets.
 func TestRCWriteToDeregisteredMemoryIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		memory := make([]byte, 3*p.mtu)

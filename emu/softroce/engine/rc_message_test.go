@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/wr/1, rc/imm/1, rc/mtu/2: messages are cut at the MTU. The RETH with the
-// length of it all comes first, the immediate as posted comes last.
+// rc/wr/1, rc/imm/1, rc/mtu/2: Messages are segmented at the path MTU. The first
+// packet has the RETH with the total length, the last one the immediate data.
 func TestRCRequesterSegmentsAtPathMTU(t *testing.T) {
 	with := func(imm uint32) func(*verbs.SendWR) { return func(wr *verbs.SendWR) { wr.Imm = imm } }
 	each(t, setup{}, func(p *peer) {
@@ -42,8 +42,8 @@ func TestRCRequesterSegmentsAtPathMTU(t *testing.T) {
 	})
 }
 
-// rc/wr/2, rc/imm/2, rc/send/4: empty messages are messages; their keys are not
-// looked at.
+// rc/wr/2, rc/imm/2, rc/send/4: Zero-length messages are delivered; their keys are
+// not checked.
 func TestRCEmptyMessagesAreDelivered(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for id := range uint64(4) {
@@ -63,8 +63,8 @@ func TestRCEmptyMessagesAreDelivered(t *testing.T) {
 	})
 }
 
-// rc/wr/3, rc/wr/5, rc/wr/6: a plain WRITE uses no receive; one with immediate
-// reports the length written, and all data is there by then.
+// rc/wr/3, rc/wr/5, rc/wr/6: A WRITE uses no receive. A WRITE with immediate
+// completes one with the length written, after all data.
 func TestRCWriteWithImmediateCompletesAReceive(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 4)
@@ -85,7 +85,7 @@ func TestRCWriteWithImmediateCompletesAReceive(t *testing.T) {
 	})
 }
 
-// rc/wr/4, acc/7: a WRITE with immediate that is refused uses no receive.
+// rc/wr/4, acc/7: A WRITE with immediate that is NAKed uses no receive.
 func TestRCNAKedWriteWithImmediateUsesNoReceive(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 4)
@@ -96,7 +96,7 @@ func TestRCNAKedWriteWithImmediateUsesNoReceive(t *testing.T) {
 	})
 }
 
-// rc/wr/7: messages beyond 2^31 bytes are refused when posted.
+// rc/wr/7: PostSend rejects messages of more than 2^31 bytes.
 func TestRCMessagesAboveTwoGiBAreRejected(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
 	mr, err := p.h.nic.RegMR(p.h.pd, endless(1<<33), 0, allAccess)
@@ -123,8 +123,8 @@ func TestRCMessagesAboveTwoGiBAreRejected(t *testing.T) {
 	}
 }
 
-// rc/inv/1, rc/inv/2: an invalidated key is dead by the time the receive
-// completes, and the completion names it.
+// rc/inv/1, rc/inv/2: The key is invalid when the receive completes, and the
+// completion names it.
 func TestRCSendWithInvalidateInvalidatesKey(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		key := p.bindWindow(64)
@@ -139,8 +139,8 @@ func TestRCSendWithInvalidateInvalidatesKey(t *testing.T) {
 	})
 }
 
-// rc/inv/3, rc/inv/4, rc/inv/5, rc/inv/6: an invalidation that fails ends the
-// receive and the QP, and the peer hears neither good nor bad.
+// rc/inv/3, rc/inv/4, rc/inv/5, rc/inv/6: A failed invalidation completes the
+// receive in error and fails the QP without an ACK or NAK.
 func TestRCFailedInvalidateSendsNoResponse(t *testing.T) {
 	window := func(p *peer, typ verbs.MWType) *nic.Window {
 		w, err := p.h.nic.AllocMW(p.h.pd, typ)
@@ -178,8 +178,8 @@ func TestRCFailedInvalidateSendsNoResponse(t *testing.T) {
 	}
 }
 
-// rc/send/1: a message longer than the receive is an invalid request, whichever
-// packet shows it, and the receive tells so.
+// rc/send/1: A message longer than the receive gets an invalid request NAK at the
+// packet that exceeds it, and the receive completes with LOC_LEN_ERR.
 func TestRCMessageLongerThanReceiveIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 7)
@@ -201,7 +201,7 @@ func TestRCMessageLongerThanReceiveIsNAKed(t *testing.T) {
 	})
 }
 
-// rc/send/2: a receive whose own memory is bad is the receiver's fault.
+// rc/send/2: A receive with an invalid L_Key causes a remote operational error.
 func TestRCReceiveWithBadKeyIsRemoteOperationalError(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.sge(recvAt, 16)
@@ -215,8 +215,8 @@ func TestRCReceiveWithBadKeyIsRemoteOperationalError(t *testing.T) {
 	})
 }
 
-// rc/send/3: a shorter message leaves the rest of the buffers alone; a message
-// fills the entries of a receive one after the other.
+// rc/send/3: A message fills the scatter entries in order and leaves the rest
+// unchanged.
 func TestRCMessageFillsTheReceiveInOrder(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		n := p.mtu + 10
@@ -237,8 +237,8 @@ func TestRCMessageFillsTheReceiveInOrder(t *testing.T) {
 	})
 }
 
-// err/1, err/2, err/3: a request whose own memory is bad fails with its cause
-// after those before it, also if a part of it has left.
+// err/1, err/2, err/3: A request with an invalid L_Key fails after the earlier ones
+// complete, also if packets of it were sent.
 func TestRCSendFromBadMemoryFailsInOrder(t *testing.T) {
 	for _, good := range []int{0, 1} { // packets of it that can be sent
 		each(t, setup{}, func(p *peer) {

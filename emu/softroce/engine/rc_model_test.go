@@ -9,9 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A direction is one half of a connection: a program of requests and what must
-// become of each. The model is simple because RC promises much: requests are
-// executed once, in order, so their results are known when they are written.
+// direction is one direction of a connection: its requests and their expected
+// results. RC executes requests once and in order, so the results are known in
+// advance.
 type direction struct {
 	name     string
 	src, dst *host
@@ -35,7 +35,7 @@ type direction struct {
 	layout
 }
 
-// layout is where a direction keeps things in the memory of its two ends.
+// layout has the offsets of the buffers of a direction in the memory of both hosts.
 type layout struct {
 	zoneAt int // written by the requester, at dst
 	sinkAt int // results, at src
@@ -55,7 +55,7 @@ const (
 	sumAt  = memSize - 56
 )
 
-// step is one request and its outcome.
+// step is one request and its expected result.
 type step struct {
 	wr     verbs.SendWR
 	n      int    // length of its data
@@ -75,7 +75,7 @@ type slot struct {
 	sges []verbs.SGE
 }
 
-// write draws up a program of count requests.
+// write generates count requests.
 func (f *direction) write(luck choices, count int, mtu int) {
 	f.zone = make([]byte, zoneSize)
 	image := bytes.Clone(f.zone) // as of the request being written
@@ -103,7 +103,7 @@ func consumes(op verbs.WROpcode) bool {
 	return op == verbs.OpSend || op == verbs.OpSendImm || op == verbs.OpRDMAWriteImm
 }
 
-// request makes up one request; image is what the zone will hold by then.
+// request generates one request; image is the content of the zone before it.
 func (f *direction) request(luck choices, mtu int, image []byte) step {
 	var s step
 	length := func(limit int) int {
@@ -179,7 +179,7 @@ func (f *direction) request(luck choices, mtu int, image []byte) step {
 	return s
 }
 
-// split names n bytes of h's memory by one to three entries.
+// split returns n bytes of h's memory as one to three SGEs.
 func split(luck choices, h *host, at, n int) []verbs.SGE {
 	var sges []verbs.SGE
 	for range luck.pick(3) {
@@ -190,7 +190,7 @@ func split(luck choices, h *host, at, n int) []verbs.SGE {
 	return append(sges, h.sge(at, n))
 }
 
-// data is what a request carries.
+// data returns the payload of a request.
 func (f *direction) data(s *step) []byte {
 	if s.wr.Flags&verbs.SendInline != 0 {
 		return s.wr.Inline
@@ -202,7 +202,7 @@ func (f *direction) data(s *step) []byte {
 	return b
 }
 
-// apply does to an image of the zone what a request does to the zone.
+// apply executes a request on an image of the zone.
 func (f *direction) apply(s *step, image []byte) {
 	off := int(s.wr.Remote.Addr-f.dst.mr.Addr) - f.zoneAt
 	switch s.wr.Opcode {
@@ -222,7 +222,7 @@ func (f *direction) execute(i int) {
 	}
 }
 
-// post gives the NIC up to n more requests.
+// post posts up to n more requests.
 func (f *direction) post(now mono.Time, n int) error {
 	for ; n > 0 && f.posted < len(f.program) && !f.q.sq.full(); n-- {
 		if err := f.q.PostSend(now, &f.program[f.posted].wr, Refs{}); err != nil {
@@ -233,7 +233,7 @@ func (f *direction) post(now mono.Time, n int) error {
 	return nil
 }
 
-// postRecv posts a receive if a buffer is free for it.
+// postRecv posts a receive if a buffer is free.
 func (f *direction) postRecv(luck choices) error {
 	if len(f.recvs) == slotCount || f.peer.State() == verbs.QPStateErr {
 		return nil
@@ -287,8 +287,8 @@ func (f *direction) succeeded(i int, wc *verbs.WC) error {
 	return nil
 }
 
-// delivered checks a completion of the responder: the next message, whole, and
-// memory as it must be after it.
+// delivered checks a receive completion: the next message, its data, and the memory
+// after it.
 func (f *direction) delivered(wc *verbs.WC) error {
 	if len(f.recvs) == 0 || f.recvs[0].id != wc.WRID {
 		return fmt.Errorf("%s: receive %d completed, outstanding are %v", f.name, wc.WRID, f.recvs)
@@ -336,7 +336,7 @@ func (f *direction) checkZone(when string) error {
 	return nil
 }
 
-// checkEnd checks a direction that ran to its end without failure.
+// checkEnd checks a direction that completed without failure.
 func (f *direction) checkEnd() error {
 	if f.failed || f.posted != len(f.program) || !f.q.sq.empty() || f.received != len(f.messages) {
 		return fmt.Errorf("%s: failed %v, posted %d of %d, %d still queued, received %d of %d",
@@ -351,9 +351,9 @@ func (f *direction) checkEnd() error {
 	return f.checkZone("in the end")
 }
 
-// checkFailed checks a direction that was cut off: what was executed is a prefix of
-// the program that holds all that succeeded. The request it broke off at may
-// have been executed in part.
+// checkFailed checks a direction that failed: a prefix of the requests was
+// executed, including all that succeeded. The next one may have been executed in
+// part.
 func (f *direction) checkFailed() error {
 	got := f.dst.mem[f.zoneAt:][:zoneSize]
 	for {
@@ -370,7 +370,7 @@ func (f *direction) checkFailed() error {
 	}
 }
 
-// succeededSteps is how many requests completed with success at least.
+// succeededSteps returns the minimum number of requests that succeeded.
 func (f *direction) succeededSteps() int {
 	if f.failed {
 		return 0 // f.done counts the failed ones too; the zone check is enough
@@ -378,8 +378,8 @@ func (f *direction) succeededSteps() int {
 	return f.done
 }
 
-// partly reports whether got is the zone with the first packets of the next
-// request written.
+// partly reports whether got is the zone after the first packets of the next
+// request.
 func (f *direction) partly(got []byte) bool {
 	s := &f.program[f.executed]
 	if s.wr.Opcode != verbs.OpRDMAWrite && s.wr.Opcode != verbs.OpRDMAWriteImm {
@@ -397,7 +397,7 @@ func (f *direction) partly(got []byte) bool {
 	return false
 }
 
-// difference says where two images of one length differ.
+// difference describes where two images of the same length differ.
 func difference(got, want []byte) string {
 	if len(got) != len(want) {
 		return fmt.Sprintf("%d bytes, want %d", len(got), len(want))

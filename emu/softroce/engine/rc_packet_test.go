@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// converse makes the NIC send one of each kind of packet that a test of packet
-// fields may want to look at, and calls f for each.
+// converse makes the NIC send one packet of each type and calls f for each.
 func (p *peer) converse(f func(d *link.Datagram)) {
 	p.Helper()
 	p.recv(1, 64)
@@ -35,8 +34,8 @@ func (p *peer) converse(f func(d *link.Datagram)) {
 	}
 }
 
-// pkt/ip/3, pkt/ip/4, pkt/ip/8: every packet, answers included, carries DSCP
-// and hop limit of the address vector; the ECN bits are the transport's own.
+// pkt/ip/3, pkt/ip/4, pkt/ip/8: All packets have the DSCP and hop limit of the
+// address vector; the transport sets the ECN bits.
 func TestRCPacketsCarryTrafficClassAndHopLimitOfTheAddressVector(t *testing.T) {
 	s := setup{attr: func(a *verbs.QPAttr) {
 		a.AH.GRH.TrafficClass, a.AH.GRH.HopLimit, a.AH.GRH.FlowLabel = 0x6b, 7, 0x12345
@@ -55,8 +54,8 @@ func TestRCPacketsCarryTrafficClassAndHopLimitOfTheAddressVector(t *testing.T) {
 	})
 }
 
-// pkt/ip/9, pkt/addr/3: the GID of the address vector is the source of what is
-// sent and the only destination of what is accepted.
+// pkt/ip/9, pkt/addr/3: The GID of the address vector is the source address of sent
+// packets and the only accepted destination.
 func TestRCUsesTheGIDOfItsAddressVector(t *testing.T) {
 	second := netip.MustParseAddr("10.0.0.9")
 	fl := flavours[0]
@@ -71,8 +70,8 @@ func TestRCUsesTheGIDOfItsAddressVector(t *testing.T) {
 	p.expect("ACK 0 msn 1")
 }
 
-// pkt/udp/1, pkt/addr/2, pkt/addr/4, pkt/addr/5, bth/qpn/1, bth/qpn/2: what is
-// not addressed to the QP along its path vanishes.
+// pkt/udp/1, pkt/addr/2, pkt/addr/4, pkt/addr/5, bth/qpn/1, bth/qpn/2: Packets with
+// a wrong address, port, QP number, P_Key or header are dropped.
 func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 	v1 := netip.MustParseAddr("10.0.0.77")
 	cases := map[string]func(p *peer, d *link.Datagram){
@@ -123,9 +122,9 @@ func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 	}
 }
 
-// icrc/2, icrc/5, icrc/6, icrc/7: whatever bit of the packet flips, of the pad
-// and of the ICRC itself too, it vanishes; byte 4 of the BTH alone is free
-// (icrc/4), and so are the fields that routers change (icrc/3).
+// icrc/2, icrc/5, icrc/6, icrc/7: A packet with any flipped bit, also in pad or
+// ICRC, is dropped. Byte 4 of the BTH (icrc/4) and the fields that routers change
+// (icrc/3) are not covered.
 func TestRCPacketsWithWrongICRCAreDropped(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		build := func() link.Datagram { return p.build(wire.OpWriteOnly, 0, p.at(0, 5), data(5), ackReq) }
@@ -163,7 +162,7 @@ func TestRCPacketsWithWrongICRCAreDropped(t *testing.T) {
 	})
 }
 
-// icrc/7: pad bytes may hold anything that the ICRC covers.
+// icrc/7: Pad bytes may have any value; the ICRC covers them.
 func TestRCPadBytesAreIgnoredButProtected(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 8)
@@ -196,7 +195,8 @@ func TestRCIgnoresReservedBitsMigReqAndSourcePort(t *testing.T) {
 	})
 }
 
-// bth/pkey/2: fifteen bits count, and one side must be a full member.
+// bth/pkey/2: The low 15 bits of P_Keys must match and one side must be a full
+// member.
 func TestRCPartitionKeysMatchByMembership(t *testing.T) {
 	for _, tc := range []struct {
 		own, got uint16
@@ -247,7 +247,8 @@ func TestRCReservedOpcodesAreNAKed(t *testing.T) {
 	}
 }
 
-// bth/se/1: SE is on the last packet of what completes a receive, and there only.
+// bth/se/1: SE is set only on the last packet of a message that completes a
+// receive.
 func TestRCSolicitedBitIsOnLastPacket(t *testing.T) {
 	solicit := func(wr *verbs.SendWR) { wr.Flags |= verbs.SendSolicited }
 	each(t, setup{}, func(p *peer) {
@@ -264,7 +265,7 @@ func TestRCSolicitedBitIsOnLastPacket(t *testing.T) {
 	})
 }
 
-// bth/se/2: a queue armed for solicited completions tells of those only.
+// bth/se/2: A CQ armed for solicited completions raises an event only for those.
 func TestRCSolicitedMessageRaisesTheEvent(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 8)
@@ -281,8 +282,8 @@ func TestRCSolicitedMessageRaisesTheEvent(t *testing.T) {
 	})
 }
 
-// bth/state/1, bth/state/2, bth/state/3, qp/5: below RTR and in ERR nothing is
-// executed or answered; in RTR requests are, but answers mean nothing.
+// bth/state/1, bth/state/2, bth/state/3, qp/5: Before RTR and in ERR, packets are
+// dropped. In RTR requests are executed and responses are ignored.
 func TestRCRespondsFromRTRUntilERR(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		q := p.h.qp(verbs.QPTypeRC, nil)

@@ -40,7 +40,7 @@ type peer struct {
 	ds   []link.Datagram
 }
 
-// flavour is what must make no difference.
+// flavour is a variant of the setup that must not change the behaviour.
 type flavour struct {
 	name   string
 	host   string
@@ -58,7 +58,7 @@ var flavours = []flavour{
 	{name: "ipv6_2048", host: "fd00::1", peer: "fd00::2", mtu: 2048, rq: 0xfffffd, sq: 0x800000},
 }
 
-// setup changes what conversations begin with; nil fields change nothing.
+// setup changes the initial configuration; nil fields change nothing.
 type setup struct {
 	nic  func(*Config)
 	qp   func(*QPConfig)
@@ -97,7 +97,7 @@ func pattern(n, seed int) []byte {
 	return b
 }
 
-// each runs f against every flavour of a connected NIC.
+// each runs f with every flavour of a connected NIC.
 func each(t *testing.T, s setup, f func(p *peer)) {
 	t.Helper()
 	for _, fl := range flavours {
@@ -127,7 +127,7 @@ func newPeer(t *testing.T, fl flavour, s setup) *peer {
 	return p
 }
 
-// switchOn gives a NIC a defect by name.
+// switchOn enables a defect by name.
 func switchOn(c *Config, defect string) {
 	if defect == "" {
 		return
@@ -163,14 +163,14 @@ func syndrome(s wire.Syndrome) edit {
 	return func(k *wire.Packet) { k.AETH.Syndrome = s }
 }
 
-// at names n bytes of the host's target memory from off on, in a RETH.
+// at sets the RETH to n bytes of the target memory at off.
 func (p *peer) at(off, n int) edit {
 	return func(k *wire.Packet) {
 		k.RETH = wire.RETH{VA: p.h.mr.Addr + targetAt + uint64(off), RKey: p.h.mr.Key, DMALen: uint32(n)}
 	}
 }
 
-// word names eight bytes of the target memory, in an AtomicETH.
+// word sets the AtomicETH to the word of the target memory at off.
 func (p *peer) word(off int, swapAdd, compare uint64) edit {
 	return func(k *wire.Packet) {
 		k.AtomicETH = wire.AtomicETH{VA: p.h.mr.Addr + targetAt + uint64(off), RKey: p.h.mr.Key, SwapAdd: swapAdd, Compare: compare}
@@ -180,7 +180,7 @@ func (p *peer) word(off int, swapAdd, compare uint64) edit {
 // target is the memory that at and word name.
 func (p *peer) target(off, n int) []byte { return p.h.mem[targetAt+off:][:n] }
 
-// build makes a packet with the k-th PSN of its direction, as a datagram.
+// build returns a datagram with the k-th PSN of its direction.
 func (p *peer) build(op wire.Operation, k int, edits ...edit) link.Datagram {
 	base := p.rq
 	if info, _ := wire.Opcode(op).Info(); info.Class.Has(wire.Response) {
@@ -201,8 +201,8 @@ func (p *peer) build(op wire.Operation, k int, edits ...edit) link.Datagram {
 	return d
 }
 
-// seal gives d the ICRC that fits it, and hides the IP identification from the
-// NIC if the flavour says so.
+// seal computes the ICRC of d and hides the IP identification if the flavour
+// requires it.
 func (p *peer) seal(d *link.Datagram) {
 	id := uint16(0x7a31)
 	icrc := wire.NewICRC(d.Src, d.Dst)
@@ -213,14 +213,14 @@ func (p *peer) seal(d *link.Datagram) {
 	}
 }
 
-// send hands a packet to the NIC.
+// send delivers a packet to the NIC.
 func (p *peer) send(op wire.Operation, k int, edits ...edit) {
 	p.Helper()
 	p.deliver(p.build(op, k, edits...))
 }
 
-// deliver hands a datagram to the NIC, which must count it once and keep its
-// hands off the buffer afterwards.
+// deliver delivers a datagram to the NIC, which must count it once and not use the
+// buffer afterwards.
 func (p *peer) deliver(d link.Datagram) {
 	p.Helper()
 	before := p.h.nic.Count.Received
@@ -237,7 +237,7 @@ func (p *peer) nak(k int, code wire.NakCode) { p.send(wire.OpAcknowledge, k, syn
 
 func (p *peer) rnr(k int, timer uint8) { p.send(wire.OpAcknowledge, k, syndrome(wire.RNRNak(timer))) }
 
-// to lets time pass until at. Nothing may be sent before that.
+// to advances the time to at. The NIC must not send before.
 func (p *peer) to(at mono.Time) {
 	p.Helper()
 	for next := p.h.nic.Deadline(); next <= at; next = p.h.nic.Deadline() {
@@ -250,20 +250,20 @@ func (p *peer) to(at mono.Time) {
 	p.now = at
 }
 
-// wait lets d pass. Nothing may be sent before its end.
+// wait advances the time by d. The NIC must not send before the end.
 func (p *peer) wait(d time.Duration) {
 	p.Helper()
 	p.to(p.now.Add(d))
 }
 
-// silence lets d pass, in which nothing may be sent.
+// silence advances the time by d. The NIC must not send.
 func (p *peer) silence(d time.Duration) {
 	p.Helper()
 	p.wait(d)
 	p.expect()
 }
 
-// expect compares what the NIC has to send now.
+// expect compares the packets that the NIC sends now.
 func (p *peer) expect(want ...string) {
 	p.Helper()
 	p.got = p.got[:0]
@@ -280,7 +280,7 @@ func (p *peer) expect(want ...string) {
 	p.compare("sent", got, want)
 }
 
-// post gives the NIC a signaled request of n bytes.
+// post posts a signaled request of n bytes.
 func (p *peer) post(id uint64, op verbs.WROpcode, n int, edits ...func(*verbs.SendWR)) {
 	p.Helper()
 	wr := verbs.SendWR{
@@ -305,7 +305,7 @@ func (p *peer) recv(id uint64, n int) {
 
 func (p *peer) recvBuf(id uint64, n int) []byte { return p.h.mem[recvAt+int(id%16)*recvSize:][:n] }
 
-// wcs compares the completions there are.
+// wcs compares the completions.
 func (p *peer) wcs(want ...string) {
 	p.Helper()
 	var got []string
@@ -315,7 +315,7 @@ func (p *peer) wcs(want ...string) {
 	p.compare("completed", got, want)
 }
 
-// events compares the asynchronous events there are.
+// events compares the asynchronous events.
 func (p *peer) events(want ...verbs.AsyncEventType) {
 	p.Helper()
 	var got []verbs.AsyncEventType
@@ -334,8 +334,8 @@ func (p *peer) state(want verbs.QPState) {
 	}
 }
 
-// bindWindow opens a type 2 window of n bytes on the target memory, for the QP,
-// and returns its key.
+// bindWindow binds a type 2 window of n bytes of the target memory and returns its
+// key.
 func (p *peer) bindWindow(n uint64) uint32 {
 	p.Helper()
 	w, err := p.h.nic.AllocMW(p.h.pd, verbs.MWType2)
@@ -355,8 +355,7 @@ func (p *peer) bindWindow(n uint64) uint32 {
 // wordValue is the word that atomics find at the start of b.
 func (p *peer) wordValue(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
-// endless is memory of any size: what is written to it is lost, what is read is
-// whatever was there.
+// endless is memory of any size that stores nothing.
 type endless uint64
 
 func (e endless) ReadAt([]byte, uint64) error { return nil }
@@ -367,7 +366,7 @@ func (e endless) Len() uint64 { return uint64(e) }
 
 func (e endless) Update(uint64, func(uint64) uint64) (uint64, error) { return 0, nil }
 
-// region registers the host's memory once more, with other rights.
+// region registers the memory of the host again, with other access flags.
 func (p *peer) region(access verbs.Access) uint32 {
 	p.Helper()
 	mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, access)
@@ -377,7 +376,7 @@ func (p *peer) region(access verbs.Access) uint32 {
 	return mr.Key
 }
 
-// droppingEvery loses every n-th packet of a network.
+// droppingEvery drops every n-th packet of a network.
 func droppingEvery(n int, lost *int) func(*link.Datagram) bool {
 	seen := 0
 	return func(*link.Datagram) bool {

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/psn/1, rc/psn/2, rc/psn/3, rc/psn/16: PSNs begin as configured and count
-// packets; a READ counts as many as it has answers.
+// rc/psn/1, rc/psn/2, rc/psn/3, rc/psn/16: PSNs start as configured and count
+// packets; a READ uses one PSN per response packet.
 func TestRCRequesterPSNsWrap(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 1)
@@ -31,7 +31,7 @@ func TestRCRequesterPSNsWrap(t *testing.T) {
 	})
 }
 
-// rc/psn/3: the same for the responder, through the wrap and beyond.
+// rc/psn/3: The same for the responder.
 func TestRCResponderPSNsWrap(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for k := range 12 {
@@ -45,7 +45,8 @@ func TestRCResponderPSNsWrap(t *testing.T) {
 	})
 }
 
-// rc/psn/4: half of the space before the expected PSN is old, half is new.
+// rc/psn/4: PSNs in the half before the expected PSN are duplicates, those in the
+// other half are ahead.
 func TestRCPSNSpaceIsDividedInHalves(t *testing.T) {
 	const half = 1 << 23
 	for _, tc := range []struct {
@@ -71,8 +72,8 @@ func TestRCPSNSpaceIsDividedInHalves(t *testing.T) {
 	}
 }
 
-// rc/psn/5, rc/psn/6, rc/psn/7, rc/psn/8, rc/psn/11: a gap is answered with one
-// NAK that names the packet missing, and leaves no other trace.
+// rc/psn/5, rc/psn/6, rc/psn/7, rc/psn/8, rc/psn/11: A gap causes one sequence NAK
+// with the expected PSN and no other change.
 func TestRCGapIsNAKedOnce(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 64)
@@ -97,8 +98,8 @@ func TestRCGapIsNAKedOnce(t *testing.T) {
 	})
 }
 
-// rc/psn/5, rc/rnr/2: a NAK that has not left when the packet it asks for comes
-// is not sent any more. What it would have acknowledged still is.
+// rc/psn/5, rc/rnr/2: A pending NAK is replaced by an ACK when the missing packet
+// arrives before the NAK was sent.
 func TestRCPendingNAKIsReplacedWhenPacketArrives(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpWriteOnly, 0, p.at(0, 0), ackReq)
@@ -115,7 +116,7 @@ func TestRCPendingNAKIsReplacedWhenPacketArrives(t *testing.T) {
 	})
 }
 
-// rc/psn/9, rc/msn/2: a duplicate SEND or WRITE is acknowledged and nothing more.
+// rc/psn/9, rc/msn/2: A duplicate SEND or WRITE is acknowledged but not executed.
 func TestRCDuplicateIsAcknowledgedNotExecuted(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 64)
@@ -138,7 +139,7 @@ func TestRCDuplicateIsAcknowledgedNotExecuted(t *testing.T) {
 	})
 }
 
-// rc/psn/10: that acknowledgement never carries the PSN of a READ response, but
+// rc/psn/10: The ACK of a duplicate never carries the PSN of a READ response, but
 // may carry that of an atomic.
 func TestRCDuplicateAckDoesNotCarryReadPSN(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
@@ -156,8 +157,7 @@ func TestRCDuplicateAckDoesNotCarryReadPSN(t *testing.T) {
 	})
 }
 
-// rc/psn/12: an earlier duplicate READ is answered before the rest of a later
-// one, which then goes on where it was.
+// rc/psn/12: An earlier duplicate READ is answered before the rest of a later one.
 func TestRCEarlierDuplicateReadIsAnsweredFirst(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(0, 4))
@@ -171,8 +171,8 @@ func TestRCEarlierDuplicateReadIsAnsweredFirst(t *testing.T) {
 	})
 }
 
-// rc/psn/13, rc/psn/14: answers to what was never sent, or was answered before,
-// mean nothing.
+// rc/psn/13, rc/psn/14: Responses with PSNs that were never sent, or already
+// acknowledged, are ignored.
 func TestRCResponsesOutsideWindowAreIgnored(t *testing.T) {
 	const half = 1 << 23
 	each(t, setup{}, func(p *peer) {
@@ -205,7 +205,7 @@ func TestRCResponsesOutsideWindowAreIgnored(t *testing.T) {
 	})
 }
 
-// rc/psn/15: no more than half of the PSN space is open at a time.
+// rc/psn/15: At most half of the PSN space is unacknowledged at a time.
 func TestRCRequesterUsesAtMostHalfThePSNSpace(t *testing.T) {
 	fl := flavours[1] // of the smallest MTU
 	huge := endless(1 << 31)
@@ -226,8 +226,8 @@ func TestRCRequesterUsesAtMostHalfThePSNSpace(t *testing.T) {
 	p.expect(fmt.Sprintf("READ_REQUEST %d va+0 len %d ackreq", 1<<22, 1<<30+1))
 }
 
-// rc/len/4, rc/wr/7: the longest READ uses all the PSNs there may be. It is
-// answered, and asked for again, like any other.
+// rc/len/4, rc/wr/7: The longest READ uses half of the PSN space and can be
+// retransmitted.
 func TestRCLongestReadFillsHalfThePSNSpace(t *testing.T) {
 	fl := flavours[1]
 	p := newPeer(t, fl, setup{})
@@ -244,7 +244,7 @@ func TestRCLongestReadFillsHalfThePSNSpace(t *testing.T) {
 	p.send(wire.OpReadResponseMiddle, 1, data(256))
 	p.send(wire.OpReadResponseMiddle, 3, data(256))
 	p.expect(fmt.Sprintf("READ_REQUEST 2 va+512 len %d ackreq", 1<<31-512))
-	// Most of it has come.
+	// Most responses have arrived.
 	w := p.q.sq.at(p.q.sq.head)
 	w.answered = 1<<23 - 1
 	p.q.req.una = w.last
@@ -255,7 +255,7 @@ func TestRCLongestReadFillsHalfThePSNSpace(t *testing.T) {
 	p.wcs("2 SUCCESS RDMA_WRITE")
 }
 
-// rc/ack/4: the longest message is acknowledged by an ACK of a later one.
+// rc/ack/4: An ACK of a later message acknowledges the longest message.
 func TestRCAckAfterLongestMessageCoversIt(t *testing.T) {
 	p := newPeer(t, flavours[1], setup{})
 	mr, err := p.h.nic.RegMR(p.h.pd, endless(1<<31), 0, allAccess)
@@ -269,7 +269,7 @@ func TestRCAckAfterLongestMessageCoversIt(t *testing.T) {
 	if n := p.h.nic.Output(p.now, p.ds); n == 0 {
 		t.Fatal("nothing sent")
 	}
-	// All but the last packet has left and was acknowledged.
+	// All packets but the last were sent and acknowledged.
 	r := &p.q.req
 	w := p.q.sq.at(p.q.sq.head)
 	r.pkt, r.next, r.una, r.max = w.packets-1, w.last, w.last, w.last
@@ -278,8 +278,8 @@ func TestRCAckAfterLongestMessageCoversIt(t *testing.T) {
 	p.wcs("1 SUCCESS RDMA_WRITE", "2 SUCCESS SEND")
 }
 
-// rc/atm/4: a duplicate is told apart from the request that had its PSN a whole
-// round of PSNs earlier.
+// rc/atm/4: A duplicate matches the newest request with its PSN, not one from
+// before a wrap of the PSN space.
 func TestRCReplayUsesNewestEntryOfPSN(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
 	add := func(k int) { p.send(wire.OpFetchAdd, k, p.word(0, 1, 0)) }

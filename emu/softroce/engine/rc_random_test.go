@@ -17,15 +17,15 @@ var (
 	oneSeed = flag.Int64("engine.seed", -1, "run only the random conversation of this seed")
 )
 
-// dice are choices by a seeded generator.
+// dice makes choices with a seeded generator.
 type dice struct{ *rand.Rand }
 
 func (d dice) pick(n int) int { return d.IntN(n) }
 
 func newDice(seed uint64) dice { return dice{rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))} }
 
-// rc/tmo/14 and all that RC promises: over any fair network every request is
-// executed once and in order, and completes in order.
+// rc/tmo/14: over any lossy network that delivers eventually, every request is
+// executed once and completes, in order.
 func TestRCRandomConversations(t *testing.T) {
 	first, end := uint64(0), uint64(*seeds)
 	if *oneSeed >= 0 {
@@ -50,7 +50,7 @@ func TestRCRandomConversations(t *testing.T) {
 	}
 }
 
-// conversation is two NICs with several connections, each used both ways.
+// conversation is two NICs with several connections, each used in both directions.
 type conversation struct {
 	luck  choices
 	net   *lossyNet
@@ -79,7 +79,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>29
 }
 
-// newConversation makes up two NICs, connections, programs and the weather.
+// newConversation generates two NICs, connections, requests and network
+// impairments.
 func newConversation(t testing.TB, luck choices, brief bool) *conversation {
 	w := &conversation{luck: luck, brief: brief, byQP: map[*host]map[verbs.QPN][2]*direction{}, ones: map[*host]map[uint64]bool{}}
 	forever := !brief && luck.pick(2) == 0
@@ -111,7 +112,7 @@ func newConversation(t testing.TB, luck choices, brief bool) *conversation {
 	return w
 }
 
-// connect adds a connection and writes the programs of both ends.
+// connect adds a connection and generates the requests of both ends.
 func (w *conversation) connect(i int, hosts [2]*host) {
 	luck := w.luck
 	mtu := verbs.MTU256 + verbs.MTU(luck.pick(5))
@@ -153,7 +154,7 @@ func (w *conversation) connect(i int, hosts [2]*host) {
 	}
 }
 
-// run lets the conversation take its course.
+// run runs the simulation to its end.
 func (w *conversation) run() error {
 	for _, f := range w.flows {
 		w.apply(f, 0)
@@ -170,8 +171,8 @@ func (w *conversation) run() error {
 	return w.verdict()
 }
 
-// apply has a direction's application do something every now and then until it has
-// nothing left to do: post requests, post receives.
+// apply posts requests and receives of a direction at random times until all are
+// posted.
 func (w *conversation) apply(f *direction, now mono.Time) {
 	w.net.schedule(now+1000+mono.Time(w.luck.pick(100_000)), func() {
 		if err := f.post(w.net.now, 1+w.luck.pick(8)); err != nil {
@@ -190,7 +191,7 @@ func (w *conversation) apply(f *direction, now mono.Time) {
 	})
 }
 
-// poll checks every completion there is.
+// poll checks all completions.
 func (w *conversation) poll() error {
 	for _, h := range w.net.hosts {
 		for _, wc := range h.poll() {
@@ -210,7 +211,7 @@ func (w *conversation) poll() error {
 	return nil
 }
 
-// noteOne checks that no two FETCH_ADDs of one found the same value.
+// noteOne checks that no two FETCH_ADDs of 1 returned the same value.
 func (w *conversation) noteOne(f *direction, h *host, wc *verbs.WC) error {
 	if wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpFetchAdd || !f.program[wc.WRID].ones {
 		return nil
@@ -223,7 +224,7 @@ func (w *conversation) noteOne(f *direction, h *host, wc *verbs.WC) error {
 	return nil
 }
 
-// verdict checks what is left when nothing moves any more.
+// verdict checks the final state.
 func (w *conversation) verdict() error {
 	if w.brief {
 		return w.failureVerdict()

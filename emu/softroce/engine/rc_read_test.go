@@ -30,7 +30,7 @@ func (p *peer) responses(k, n int, msn int) []string {
 	return append(out, fmt.Sprintf("RR_LAST %d %dB msn %d", k, n, msn))
 }
 
-// answered joins the payloads of what expect saw last.
+// answered returns the payloads of the packets that expect saw last.
 func (p *peer) answered() []byte {
 	var b []byte
 	for i := range p.got {
@@ -39,8 +39,8 @@ func (p *peer) answered() []byte {
 	return b
 }
 
-// rc/read/1, rc/read/2, rc/read/3, rc/read/4, rc/msn/3: answers are cut at the
-// MTU, count up from the request's PSN, and hold what memory holds.
+// rc/read/1, rc/read/2, rc/read/3, rc/read/4, rc/msn/3: READ responses are
+// segmented at the path MTU, with PSNs from that of the request.
 func TestRCResponderSegmentsReadsAtPathMTU(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := 0
@@ -57,8 +57,8 @@ func TestRCResponderSegmentsReadsAtPathMTU(t *testing.T) {
 	})
 }
 
-// rc/read/5, rc/read/6, rc/read/7, rc/psn/11: a duplicate READ is read again, in
-// whole or from a later packet on, as a READ of its own with the old PSNs.
+// rc/read/5, rc/read/6, rc/read/7, rc/psn/11: A duplicate READ is executed again,
+// completely or from a later packet on, with the original PSNs.
 func TestRCDuplicateReadIsExecutedAgain(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
@@ -81,8 +81,8 @@ func TestRCDuplicateReadIsExecutedAgain(t *testing.T) {
 	})
 }
 
-// rc/read/9: a duplicate that asks for more, for other memory or with another
-// key is no duplicate, and nothing at all.
+// rc/read/9: A duplicate READ with a larger range, other memory or another key is
+// dropped.
 func TestRCDuplicateReadOutsideTheOriginalIsDropped(t *testing.T) {
 	for name, wrong := range map[string]func(p *peer) []edit{
 		"longer":          func(p *peer) []edit { return []edit{p.at(0, 2*p.mtu+1)} },
@@ -111,9 +111,9 @@ func TestRCDuplicateReadOutsideTheOriginalIsDropped(t *testing.T) {
 	}
 }
 
-// rc/read/8, rc/read/10, rc/read/11, rc/read/12: whichever answer is lost, the
-// requester asks for the rest from there, at once if a later one shows the loss,
-// else after the timeout; both styles of answering the rest are understood.
+// rc/read/8, rc/read/10, rc/read/11, rc/read/12: If a READ response is lost, the
+// requester requests the rest: at once if a later response arrives, else after the
+// timeout. Both forms of the responses to the rest are accepted.
 func TestRCRequesterRetransmitsMissingPartOfRead(t *testing.T) {
 	const packets = 4
 	for lost := range packets {
@@ -165,7 +165,7 @@ func TestRCRequesterRetransmitsMissingPartOfRead(t *testing.T) {
 	}
 }
 
-// rc/read/15: a READ or atomic whose result cannot be stored is never asked for.
+// rc/read/15: A READ or atomic whose result cannot be stored is not sent.
 func TestRCReadIntoUnwritableMemoryFailsBeforeSending(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
 		for name, spoil := range map[string]func(p *peer, s *verbs.SGE){
@@ -195,7 +195,7 @@ func TestRCReadIntoUnwritableMemoryFailsBeforeSending(t *testing.T) {
 	}
 }
 
-// rc/read/16: no more READs and atomics are open than the peer has room for.
+// rc/read/16: At most max_rd_atomic READs and atomics are outstanding.
 func TestRCRequesterLimitsOutstandingReads(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(p *peer) {
 		for id := range uint64(3) {
@@ -220,7 +220,7 @@ func TestRCRequesterLimitsOutstandingReads(t *testing.T) {
 	})
 }
 
-// rc/read/17: with no room for READs at all, they are refused.
+// rc/read/17: READs are NAKed if max_dest_rd_atomic is 0.
 func TestRCResponderWithoutReadResourcesNAKs(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 0 }}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(0, 4))
@@ -229,8 +229,8 @@ func TestRCResponderWithoutReadResourcesNAKs(t *testing.T) {
 	})
 }
 
-// rc/read/18, rc/atm/6: one more than agreed is refused as long as the first has
-// not been answered.
+// rc/read/18, rc/atm/6: A READ beyond max_dest_rd_atomic is NAKed while the first
+// is unanswered.
 func TestRCResponderNAKsExcessReads(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 2 }}, func(p *peer) {
 		before := p.wordValue(targetData)
@@ -248,8 +248,8 @@ func TestRCResponderNAKsExcessReads(t *testing.T) {
 	})
 }
 
-// rc/atm/5, rc/read/18: a late duplicate that is about to be answered again does
-// not take room from a peer that keeps to the agreement.
+// rc/atm/5, rc/read/18: An unsent repeated response does not count against
+// max_dest_rd_atomic.
 func TestRCLateDuplicatesUseNoReadResources(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 1 }}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(0, 4))
@@ -261,7 +261,7 @@ func TestRCLateDuplicatesUseNoReadResources(t *testing.T) {
 	})
 }
 
-// rc/read/19, rc/psn/11: a NAK among READ responses ends the READ.
+// rc/read/19, rc/psn/11: A NAK among READ responses fails the READ.
 func TestRCNAKAmongReadResponsesFailsRead(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpRDMARead, 3*p.mtu)
@@ -273,8 +273,8 @@ func TestRCNAKAmongReadResponsesFailsRead(t *testing.T) {
 	})
 }
 
-// rc/read/21, rc/psn/11, acc/6: memory that goes away between request and
-// answer, or before a duplicate, is refused at the packet that would hold it.
+// rc/read/21, rc/psn/11, acc/6: If memory is deregistered before a READ response is
+// sent, or before a duplicate, the NAK has the PSN of the missing response.
 func TestRCReadOfDeregisteredMemoryIsNAKed(t *testing.T) {
 	for name, closeKey := range map[string]func(p *peer) (key uint32, gone func()){
 		"region": func(p *peer) (uint32, func()) {
@@ -325,7 +325,7 @@ func TestRCReadOfDeregisteredMemoryIsNAKed(t *testing.T) {
 	}
 }
 
-// expectSome is expect for the first packets of several.
+// expectSome compares the first packets that the NIC sends now.
 func (p *peer) expectSome(want ...string) {
 	p.Helper()
 	all := p.ds
@@ -341,8 +341,8 @@ func (p *peer) expectSome(want ...string) {
 	}
 }
 
-// rc/read/15: memory of the reader that goes away ends the READ with a local
-// error, and nothing is written any more.
+// rc/read/15: If local memory is deregistered, the READ fails with a local error
+// and nothing more is written.
 func TestRCReadIntoDeregisteredMemoryFails(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		sink := make([]byte, 2*p.mtu)

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/rnr/1, rc/rnr/11: without a receive, what needs one is refused with the
-// configured timer code, 0 included.
+// rc/rnr/1, rc/rnr/11: A message without a receive gets an RNR NAK with the
+// configured timer code, including 0.
 func TestRCMessageWithoutReceiveGetsRNRNAK(t *testing.T) {
 	for _, code := range []uint8{0, 1, 12, 31} {
 		for _, op := range []wire.Operation{wire.OpSendFirst, wire.OpSendOnly, wire.OpSendOnlyImm, wire.OpSendOnlyInv, wire.OpWriteOnlyImm} {
@@ -27,7 +27,7 @@ func TestRCMessageWithoutReceiveGetsRNRNAK(t *testing.T) {
 	}
 }
 
-// rc/rnr/2: an RNR NAK changes nothing; the same packet is welcome later.
+// rc/rnr/2: An RNR NAK changes no state; the packet is accepted later.
 func TestRCRNRNAKChangesNoState(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		before := bytes.Clone(p.target(0, 64))
@@ -49,8 +49,8 @@ func TestRCRNRNAKChangesNoState(t *testing.T) {
 	})
 }
 
-// rc/rnr/3: a WRITE is refused at the packet that needs the receive, and only
-// that packet comes again.
+// rc/rnr/3: A WRITE with immediate gets the RNR NAK at its last packet, and only
+// that packet is retransmitted.
 func TestRCRNRNAKOfWriteWithImmediateIsAtLastPacket(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpWriteFirst, 0, p.at(0, p.mtu+4), data(p.mtu))
@@ -64,8 +64,8 @@ func TestRCRNRNAKOfWriteWithImmediateIsAtLastPacket(t *testing.T) {
 	})
 }
 
-// rc/rnr/4: what follows a refused packet is dropped without a word. After the
-// refused one has come, a gap is a gap again.
+// rc/rnr/4: Packets after an RNR NAK are dropped without a NAK. Later gaps are
+// NAKed again.
 func TestRCPacketsAfterRNRNAKAreDropped(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpSendOnly, 0)
@@ -81,8 +81,8 @@ func TestRCPacketsAfterRNRNAKAreDropped(t *testing.T) {
 	})
 }
 
-// rc/rnr/5, rc/rnr/10, rc/rnr/11: the requester sends again exactly when the
-// coded time is over, whatever its own timer says.
+// rc/rnr/5, rc/rnr/10, rc/rnr/11: The requester retransmits exactly when the RNR
+// timer expires, independent of the transport timer.
 func TestRCRequesterWaitsForRNRTimer(t *testing.T) {
 	us := func(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 	for code, delay := range []time.Duration{
@@ -108,8 +108,8 @@ func TestRCRequesterWaitsForRNRTimer(t *testing.T) {
 	}
 }
 
-// rc/rnr/6: rnr_retry n allows n repetitions; 7, rc/rnr/7, any number. The
-// counter is not that of losses (rc/rnr/8).
+// rc/rnr/6: rnr_retry n allows n retransmissions, 7 (rc/rnr/7) any number. The
+// counter is independent of retry_cnt (rc/rnr/8).
 func TestRCRNRRetriesAreLimited(t *testing.T) {
 	for retries := range uint8(8) {
 		t.Run(fmt.Sprint(retries), func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestRCRNRRetriesAreLimited(t *testing.T) {
 	}
 }
 
-// rc/rnr/8: losses and RNR NAKs are counted apart, and both counts start anew
-// when something gets through.
+// rc/rnr/8: retry_cnt and rnr_retry are counted separately, and both are restored
+// by progress.
 func TestRCRetryCountersAreIndependentAndReload(t *testing.T) {
 	const timeout = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.RNRRetry, a.RetryCnt, a.Timeout = 1, 1, 8 }}, func(p *peer) {
@@ -171,7 +171,7 @@ func TestRCRetryCountersAreIndependentAndReload(t *testing.T) {
 	})
 }
 
-// rc/rnr/9: an RNR NAK acknowledges what came before its packet.
+// rc/rnr/9: An RNR NAK acknowledges all earlier PSNs.
 func TestRCRNRNAKAcknowledgesEarlierPSNs(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpRDMAWrite, p.mtu+1)
@@ -184,8 +184,8 @@ func TestRCRNRNAKAcknowledgesEarlierPSNs(t *testing.T) {
 	})
 }
 
-// rc/rnr/5: copies of an RNR NAK that come during the wait neither prolong it
-// nor count, nor does a sequence NAK for the same packet cut it short.
+// rc/rnr/5: A duplicate RNR NAK during the wait neither extends it nor counts; a
+// sequence NAK for the same PSN does not shorten it.
 func TestRCDuplicateRNRNAKIsIgnored(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.RNRRetry, a.RetryCnt = 1, 0 }}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
@@ -203,8 +203,7 @@ func TestRCDuplicateRNRNAKIsIgnored(t *testing.T) {
 	})
 }
 
-// rc/rnr/5: if a copy of the refused packet was accepted after all, there is
-// nothing left to wait for.
+// rc/rnr/5: An ACK of the packet ends the RNR wait.
 func TestRCAckEndsRNRWait(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)

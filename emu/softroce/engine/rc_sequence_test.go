@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/seq/1, rc/seq/2, rc/seq/3, rc/seq/4, rc/seq/8: a packet that does not fit
-// the message under way is an invalid request at its own PSN.
+// rc/seq/1, rc/seq/2, rc/seq/3, rc/seq/4, rc/seq/8: A packet whose opcode does not
+// fit the unfinished message gets an invalid request NAK with its PSN.
 func TestRCPacketsOutOfOpcodeSequenceAreNAKed(t *testing.T) {
 	const none = wire.Operation(0xff)
 	for _, tc := range []struct {
@@ -66,7 +66,7 @@ func TestRCPacketsOutOfOpcodeSequenceAreNAKed(t *testing.T) {
 	}
 }
 
-// rc/seq/8: the flavours of LAST each end a message with one completion.
+// rc/seq/8: Each LAST opcode completes a message once.
 func TestRCEachLastOpcodeCompletesMessage(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		window := p.bindWindow(0x100)
@@ -91,8 +91,8 @@ func TestRCEachLastOpcodeCompletesMessage(t *testing.T) {
 	})
 }
 
-// rc/seq/5, rc/mtu/2: packets of one message are contiguous, all full but the
-// last, and stay so when a part is sent again.
+// rc/seq/5, rc/mtu/2: The packets of a message are contiguous and full except the
+// last, also when retransmitted.
 func TestRCRequesterNeverInterleavesMessages(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for id := range uint64(3) {
@@ -120,8 +120,8 @@ func TestRCRequesterNeverInterleavesMessages(t *testing.T) {
 	})
 }
 
-// rc/seq/6: a duplicate READ between FIRST and MIDDLE leaves the open message
-// alone, and so do duplicates of the message's own packets.
+// rc/seq/6: A duplicate READ between FIRST and MIDDLE, or of a packet of the
+// message, does not affect the unfinished message.
 func TestRCDuplicatesDoNotAffectUnfinishedMessage(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
@@ -154,7 +154,7 @@ func TestRCDuplicatesDoNotAffectUnfinishedMessage(t *testing.T) {
 	})
 }
 
-// rc/seq/7: a packet out of order is told so, whatever its opcode.
+// rc/seq/7: A packet out of order gets a sequence NAK, whatever its opcode.
 func TestRCOpcodeSequenceIsCheckedAtExpectedPSNOnly(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpSendMiddle, 5, data(p.mtu))

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/tmo/1, rc/tmo/2, rc/tmo/4, rc/tmo/5: retry_cnt n means n repetitions, each
-// exactly one timeout after the last, and then the end. 7 is not endless.
+// rc/tmo/1, rc/tmo/2, rc/tmo/4, rc/tmo/5: retry_cnt n allows n retransmissions, one
+// timeout apart; 7 is not unlimited.
 func TestRCRequesterRetransmitsAfterTimeoutUntilRetriesEnd(t *testing.T) {
 	for retries := range uint8(8) {
 		for _, code := range []uint8{1, 8, 14, 31} {
@@ -52,8 +52,8 @@ func TestRCTimeoutZeroNeverFires(t *testing.T) {
 	})
 }
 
-// rc/tmo/2: the timer runs from the first packet that is unanswered, and starts
-// anew when answers show progress, not when more is sent.
+// rc/tmo/2: The timer starts with the first unacknowledged packet. Progress
+// restarts it, sending does not.
 func TestRCTimerRestartsOnProgress(t *testing.T) {
 	const T = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout = 8 }}, func(p *peer) {
@@ -77,7 +77,7 @@ func TestRCTimerRestartsOnProgress(t *testing.T) {
 	})
 }
 
-// rc/tmo/6: every sign of progress reloads the retry counter.
+// rc/tmo/6: Any progress restores the retry counter.
 func TestRCProgressRestoresRetryCounter(t *testing.T) {
 	const T = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 8, 1 }}, func(p *peer) {
@@ -104,8 +104,8 @@ func TestRCProgressRestoresRetryCounter(t *testing.T) {
 	})
 }
 
-// rc/tmo/7, rc/tmo/8, rc/tmo/10: a sequence NAK acknowledges what came before
-// it and has the rest sent again at once, packet for packet.
+// rc/tmo/7, rc/tmo/8, rc/tmo/10: A sequence NAK acknowledges earlier PSNs and
+// causes retransmission of the rest at once.
 func TestRCSequenceNAKRetransmitsWithinMessage(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
@@ -121,8 +121,8 @@ func TestRCSequenceNAKRetransmitsWithinMessage(t *testing.T) {
 	})
 }
 
-// rc/tmo/9, rc/tmo/11: copies of one NAK cause one repetition, a NAK for a later
-// loss another.
+// rc/tmo/9, rc/tmo/11: Duplicate NAKs cause one retransmission; a NAK for a later
+// PSN causes another.
 func TestRCEachLossCausesOneRetransmission(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.RetryCnt = 1 }}, func(p *peer) {
 		var sent []string
@@ -148,7 +148,7 @@ func TestRCEachLossCausesOneRetransmission(t *testing.T) {
 	})
 }
 
-// rc/tmo/4: repetitions that NAKs cause count as retries.
+// rc/tmo/4: Retransmissions after NAKs count as retries.
 func TestRCNAKsWithoutProgressExhaustTheRetries(t *testing.T) {
 	const T = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.RetryCnt, a.Timeout = 2, 8 }}, func(p *peer) {
@@ -163,8 +163,8 @@ func TestRCNAKsWithoutProgressExhaustTheRetries(t *testing.T) {
 	})
 }
 
-// rc/tmo/7: an ACK that arrives while packets are sent again takes the requester
-// past what need not be repeated.
+// rc/tmo/7: An ACK during retransmission makes the requester skip the acknowledged
+// packets.
 func TestRCAckDuringRetransmissionSkipsPackets(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
@@ -190,8 +190,8 @@ func TestRCAckDuringRetransmissionSkipsPackets(t *testing.T) {
 	})
 }
 
-// rc/tmo/7: a bind has no packet. An ACK that comes between the retransmissions of the
-// requests around it completes it, and the retransmission goes on behind it.
+// rc/tmo/7: A bind has no packet. An ACK during the retransmission of the requests
+// around it completes it, and the retransmission continues.
 func TestRCAckAtLocalOperationDuringRetransmission(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout = 8 }}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
@@ -209,8 +209,8 @@ func TestRCAckAtLocalOperationDuringRetransmission(t *testing.T) {
 	})
 }
 
-// rc/tmo/4: a retry is a packet sent. Time that congestion control makes it wait
-// for its turn is not held against the peer.
+// rc/tmo/4: Time that a retransmission waits for congestion control does not use a
+// retry.
 func TestRCRateLimitedRetransmissionUsesRetryWhenSent(t *testing.T) {
 	const T = 4096 << 1
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 1, 2 }}, func(p *peer) {
@@ -241,7 +241,8 @@ func TestRCRateLimitedRetransmissionUsesRetryWhenSent(t *testing.T) {
 	})
 }
 
-// rc/tmo/13: after RESET or destruction nothing is sent, ticked or completed.
+// rc/tmo/13: After RESET or destroy, the QP sends no packets and completions and
+// has no timers.
 func TestRCResetAndDestroyStopAllActivity(t *testing.T) {
 	for name, end := range map[string]func(p *peer) error{
 		"RESET": func(p *peer) error {
@@ -275,8 +276,8 @@ func TestRCResetAndDestroyStopAllActivity(t *testing.T) {
 	}
 }
 
-// sqd/1, sqd/2: in SQD what is on its way finishes and nothing new begins, not
-// even what only the window held back; the end is reported though more waits.
+// sqd/1, sqd/2: In SQD, sent requests finish and no new ones start. SQ_DRAINED is
+// raised although requests are queued.
 func TestRCSQDFinishesSentRequests(t *testing.T) {
 	each(t, setup{nic: func(c *Config) { c.WindowPackets = 2 }}, func(p *peer) {
 		p.post(1, verbs.OpSend, p.mtu+1)

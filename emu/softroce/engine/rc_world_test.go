@@ -9,15 +9,14 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// choices is where a random world gets its luck from: a generator, or the bytes
-// of a fuzzer.
+// choices is the source of random decisions: a generator, or the bytes of a fuzzer.
 type choices interface {
 	// pick returns a number in [0, n). Zero must lead to an end: it is all that
 	// comes when a fuzzer has no more bytes.
 	pick(n int) int
 }
 
-// weather is what a network does to packets.
+// weather has the impairments of a network.
 type weather struct {
 	lossPercent    int
 	dupPercent     int
@@ -29,8 +28,7 @@ type weather struct {
 	dropsMax int
 }
 
-// lossyNet joins two hosts. Packets take time; what else may happen to them the
-// weather says.
+// lossyNet connects two hosts with delay and the impairments of weather.
 type lossyNet struct {
 	weather
 	luck  choices
@@ -45,7 +43,7 @@ type lossyNet struct {
 	moved int
 }
 
-// packetID tells packets of the transport apart, not their repetitions.
+// packetID identifies a packet; retransmissions have the same ID.
 type packetID struct {
 	dst      int
 	response bool
@@ -53,7 +51,7 @@ type packetID struct {
 	qpn      uint32
 }
 
-// event is something that happens at a time; d is nil for anything but arrivals.
+// event is a scheduled action; d is set for arrivals only.
 type event struct {
 	at  mono.Time
 	seq int
@@ -90,7 +88,7 @@ func (n *lossyNet) schedule(at mono.Time, do func()) {
 	heap.Push(&n.queue, event{at: at, seq: n.seq, do: do})
 }
 
-// step lets the next thing happen. It reports false if nothing ever will.
+// step executes the next event. It reports false if there is none.
 func (n *lossyNet) step() bool {
 	// Sometimes a NIC gets several packets before it can send.
 	if n.luck.pick(4) < 3 {
@@ -123,7 +121,7 @@ func (n *lossyNet) step() bool {
 	return true
 }
 
-// drain sends what host i has to send.
+// drain sends the packets of host i.
 func (n *lossyNet) drain(i int) int {
 	total := 0
 	for {
@@ -140,7 +138,7 @@ func (n *lossyNet) drain(i int) int {
 
 func (n *lossyNet) percent(p int) bool { return p > 0 && n.luck.pick(100) >= 100-p }
 
-// carry puts a packet on its way, or not.
+// carry schedules the arrival of a packet, or drops it.
 func (n *lossyNet) carry(d *link.Datagram, dst int) {
 	n.moved++
 	if n.percent(n.lossPercent) && n.mayDrop(d, dst) {

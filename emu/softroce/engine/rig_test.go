@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// host is a NIC with the objects most tests want, and memory behind them.
+// host is a NIC with common objects and memory for tests.
 type host struct {
 	t    testing.TB
 	nic  *NIC
@@ -41,7 +41,7 @@ func takeMemory(t testing.TB) []byte {
 	return m[:]
 }
 
-// newHost makes a host at addr. edit, if not nil, changes its configuration.
+// newHost creates a host at addr. edit, if not nil, changes its configuration.
 func newHost(t testing.TB, addr string, edit func(*Config)) *host {
 	t.Helper()
 	h := &host{t: t, addr: netip.MustParseAddr(addr), mem: takeMemory(t)}
@@ -65,12 +65,12 @@ func newHost(t testing.TB, addr string, edit func(*Config)) *host {
 	return h
 }
 
-// sge names n bytes of the host's memory from off on.
+// sge returns an SGE for n bytes of memory at off.
 func (h *host) sge(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: h.mr.Addr + uint64(off), Length: uint32(n), LKey: verbs.LKey(h.mr.Key)}
 }
 
-// remote names the host's memory at off to a peer.
+// remote returns the remote address and key of the memory at off.
 func (h *host) remote(off int) verbs.Remote {
 	return verbs.Remote{Addr: h.mr.Addr + uint64(off), RKey: verbs.RKey(h.mr.Key)}
 }
@@ -107,7 +107,7 @@ func (h *host) poll() []verbs.WC {
 	}
 }
 
-// modify fails the test if a transition is refused.
+// modify fails the test if Modify fails.
 func (h *host) modify(q *QP, a verbs.QPAttr, mask verbs.QPAttrMask) {
 	h.t.Helper()
 	if err := q.Modify(0, a, mask); err != nil {
@@ -115,7 +115,7 @@ func (h *host) modify(q *QP, a verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 }
 
-// connAttr are the attributes tests connect QPs with.
+// connAttr returns the attributes with which tests connect QPs.
 func connAttr(peer netip.Addr, qpn uint32) verbs.QPAttr {
 	return verbs.QPAttr{
 		Port: 1, Access: allAccess, PathMTU: verbs.MTU1024, DestQPN: verbs.QPN(qpn),
@@ -133,8 +133,8 @@ const (
 		verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
 )
 
-// ready takes a connected QP to RTS towards (peer, qpn). edit may change the
-// attributes first.
+// ready connects a QP to (peer, qpn) and moves it to RTS. edit may change the
+// attributes.
 func (h *host) ready(q *QP, peer netip.Addr, qpn uint32, edit func(*verbs.QPAttr)) {
 	h.t.Helper()
 	a := connAttr(peer, qpn)
@@ -182,8 +182,7 @@ func (h *host) recv(q *QP, id uint64, sges ...verbs.SGE) {
 	}
 }
 
-// network joins hosts by a wire that keeps order and takes no time, except for
-// what drop decides.
+// network connects hosts without delay and in order. drop selects packets to drop.
 type network struct {
 	now   mono.Time
 	hosts []*host
@@ -200,7 +199,7 @@ func newNetwork(hosts ...*host) *network {
 	return n
 }
 
-// settle moves packets until none is left.
+// settle delivers packets until none is left.
 func (n *network) settle() {
 	for moved := true; moved; {
 		moved = false
@@ -232,8 +231,8 @@ func (n *network) deliver(d *link.Datagram) {
 	}
 }
 
-// run settles the network and lets time pass until nothing is scheduled any
-// more or until is reached.
+// run delivers packets and advances the time until no timer is left or until is
+// reached.
 func (n *network) run(until mono.Time) {
 	for {
 		n.settle()
@@ -252,7 +251,7 @@ func (n *network) run(until mono.Time) {
 	}
 }
 
-// rcPair makes two hosts with one connected RC QP each.
+// rcPair creates two hosts with connected RC QPs.
 func rcPair(t testing.TB, edit func(*Config)) (net *network, a, b *host, qa, qb *QP) {
 	t.Helper()
 	a = newHost(t, "fd00::1", edit)

@@ -10,15 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Hand-made conversations over other services than RC, and with receives that
-// QPs share.
+// Scripted peers for UC, UD and XRC, and for QPs with an SRQ.
 
-// over makes a packet one of another transport.
+// over returns an edit that changes the transport of the opcode.
 func over(tr wire.Transport) edit {
 	return func(k *wire.Packet) { k.BTH.Opcode = wire.MakeOpcode(tr, k.BTH.Opcode.Operation()) }
 }
 
-// instead continues the conversation with a new QP, connected in the same way.
+// instead replaces the QP of the test by a new one with the same connection.
 func (p *peer) instead(typ verbs.QPType, edit func(*QPConfig)) *QP {
 	p.Helper()
 	p.q = p.h.qp(typ, edit)
@@ -27,7 +26,7 @@ func (p *peer) instead(typ verbs.QPType, edit func(*QPConfig)) *QP {
 	return p.q
 }
 
-// connect takes a QP to RTS towards the peer.
+// connect connects a QP to the peer and moves it to RTS.
 func (p *peer) connect(q *QP, edit func(*verbs.QPAttr)) {
 	p.Helper()
 	p.h.ready(q, p.addr, peerQPN, func(a *verbs.QPAttr) {
@@ -39,8 +38,7 @@ func (p *peer) connect(q *QP, edit func(*verbs.QPAttr)) {
 	})
 }
 
-// drops compares how often packets were dropped since the start, and why:
-// "drop_qkey 1" and so on.
+// drops compares the drop counters since the start: "drop_qkey 1" and so on.
 func (p *peer) drops(want ...string) {
 	p.Helper()
 	var got []string
@@ -52,7 +50,7 @@ func (p *peer) drops(want ...string) {
 	p.compare("dropped", got, want)
 }
 
-// cqOf makes a CQ of another depth than the host's.
+// cqOf creates a CQ with another depth.
 func (p *peer) cqOf(depth int) *nic.CQ {
 	p.Helper()
 	cq, err := p.h.nic.CreateCQ(depth)
@@ -62,7 +60,7 @@ func (p *peer) cqOf(depth int) *nic.CQ {
 	return cq
 }
 
-// polled compares the completions in a CQ of its own.
+// polled compares the completions of a CQ.
 func (p *peer) polled(cq *nic.CQ, want ...string) {
 	p.Helper()
 	into := make([]verbs.WC, cq.Depth())
@@ -77,7 +75,7 @@ func (p *peer) polled(cq *nic.CQ, want ...string) {
 	p.compare("completed", got, want)
 }
 
-// domain makes one more protection domain.
+// domain allocates a protection domain.
 func (h *host) domain() nic.PD {
 	h.t.Helper()
 	pd, err := h.nic.AllocPD()
@@ -87,7 +85,7 @@ func (h *host) domain() nic.PD {
 	return pd
 }
 
-// srq makes a shared receive queue. edit may change what is asked for.
+// srq creates an SRQ. edit may change its configuration.
 func (h *host) srq(edit func(*nic.SRQConfig)) *nic.SRQ {
 	h.t.Helper()
 	c := nic.SRQConfig{PD: h.pd, MaxWR: 16, MaxSGE: 2}
@@ -101,8 +99,7 @@ func (h *host) srq(edit func(*nic.SRQConfig)) *nic.SRQ {
 	return s
 }
 
-// share posts a receive of n bytes to a shared queue. Its buffer is
-// recvBuf(id, n).
+// share posts a receive of n bytes to an SRQ. Its buffer is recvBuf(id, n).
 func (p *peer) share(s *nic.SRQ, id uint64, n int) {
 	p.Helper()
 	sge := p.h.sge(recvAt+int(id%16)*recvSize, n)
@@ -111,7 +108,7 @@ func (p *peer) share(s *nic.SRQ, id uint64, n int) {
 	}
 }
 
-// ucPeer talks to a UC QP.
+// ucPeer is a scripted peer of a UC QP.
 type ucPeer struct{ *peer }
 
 func eachUC(t *testing.T, s setup, f func(p ucPeer)) {
@@ -131,13 +128,13 @@ func (p ucPeer) send(op wire.Operation, k int, edits ...edit) {
 	p.peer.send(op, k, append([]edit{over(wire.TransportUC)}, edits...)...)
 }
 
-// udPeer talks to a UD QP.
+// udPeer is a scripted peer of a UD QP.
 type udPeer struct{ *peer }
 
 const udQKey = 0x1122_3344
 
-// eachUD runs f against every flavour of a UD QP. A datagram QP is connected to
-// nobody, so the path MTU of the flavour is not used, nor is s.attr.
+// eachUD runs f with every flavour of a UD QP. The path MTU of the flavour and
+// s.attr are not used.
 func eachUD(t *testing.T, s setup, f func(p udPeer)) {
 	t.Helper()
 	anyLink := func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }
@@ -147,7 +144,7 @@ func eachUD(t *testing.T, s setup, f func(p udPeer)) {
 	})
 }
 
-// insteadUD continues the conversation with a new UD QP.
+// insteadUD replaces the QP of the test by a new UD QP.
 func (p *peer) insteadUD(edit func(*QPConfig)) *QP {
 	p.Helper()
 	p.q, p.port = p.h.qp(verbs.QPTypeUD, edit), 0
@@ -172,7 +169,7 @@ func (p udPeer) send(op wire.Operation, k int, edits ...edit) {
 	p.peer.send(op, k, append([]edit{datagram}, edits...)...)
 }
 
-// handle makes an address handle for the peer.
+// handle creates an address handle for the peer.
 func (p *peer) handle(edit func(*verbs.AHAttr)) *AH {
 	p.Helper()
 	a := verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(p.addr), HopLimit: 64}}
@@ -186,7 +183,7 @@ func (p *peer) handle(edit func(*verbs.AHAttr)) *AH {
 	return ah
 }
 
-// postTo gives the NIC a signaled datagram of n bytes for the peer's QP.
+// postTo posts a signaled datagram of n bytes for the peer's QP.
 func (p udPeer) postTo(id uint64, ah *AH, n int, edits ...func(*verbs.SendWR)) {
 	p.Helper()
 	wr := verbs.SendWR{

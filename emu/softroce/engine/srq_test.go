@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onSRQ makes a conversation with the first of n RC QPs that share a queue.
+// onSRQ creates n RC QPs that share an SRQ and uses the first.
 func (p *peer) onSRQ(s *nic.SRQ, n int) []*QP {
 	p.Helper()
 	qps := make([]*QP, n)
@@ -22,14 +22,13 @@ func (p *peer) onSRQ(s *nic.SRQ, n int) []*QP {
 	return qps
 }
 
-// with turns the conversation to another QP.
+// with switches the test to another QP.
 func (p *peer) with(q *QP) *peer {
 	p.q, p.port = q, 0
 	return p
 }
 
-// srq/1, srq/6: QPs share receives, and each message uses one, from its first
-// packet on.
+// srq/1, srq/6: QPs share receives; each message takes one with its first packet.
 func TestQPsShareTheReceivesOfAnSRQ(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(nil)
@@ -57,7 +56,7 @@ func TestQPsShareTheReceivesOfAnSRQ(t *testing.T) {
 	})
 }
 
-// srq/2: falling below the limit raises one event and disarms it.
+// srq/2: Falling below the limit raises one event and disarms the limit.
 func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.Limit = 4, 3 })
@@ -89,7 +88,7 @@ func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 	})
 }
 
-// srq/3: a QP on a shared queue takes no receives of its own.
+// srq/3: A QP with an SRQ rejects PostRecv.
 func TestQPWithSRQRejectsPostRecv(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(nil)
@@ -100,8 +99,7 @@ func TestQPWithSRQRejectsPostRecv(t *testing.T) {
 	})
 }
 
-// srq/4: an empty queue is a receiver that is not ready. It advertises no
-// credits, since they are not one QP's to give.
+// srq/4: An empty SRQ causes an RNR NAK. A QP with an SRQ advertises no credits.
 func TestEmptySRQCausesRNRNAK(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(nil)
@@ -119,8 +117,8 @@ func TestEmptySRQCausesRNRNAK(t *testing.T) {
 	})
 }
 
-// srq/5, srq/7: a QP that fails leaves the shared receives alone and says that
-// it takes no more. The others go on, and so does posting.
+// srq/5, srq/7: A failed QP does not flush the SRQ and raises LAST_WQE_REACHED.
+// Other QPs and posting continue.
 func TestQPErrorDoesNotFlushSRQ(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(nil)
@@ -141,8 +139,7 @@ func TestQPErrorDoesNotFlushSRQ(t *testing.T) {
 	})
 }
 
-// srq/5: the receive of the message under way is the QP's. It is flushed, and
-// only then the QP says that this was the last.
+// srq/5: The receive of an unfinished message is flushed before LAST_WQE_REACHED.
 func TestClaimedReceiveIsFlushedBeforeLastWQEEvent(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s, cq := p.h.srq(nil), p.cqOf(1)
@@ -159,8 +156,8 @@ func TestClaimedReceiveIsFlushedBeforeLastWQEEvent(t *testing.T) {
 	})
 }
 
-// srq/8: a limit beyond the size, and a size below what is queued, are refused
-// and change nothing.
+// srq/8: A limit above the size, or a size below the number of posted receives, is
+// rejected without changes.
 func TestModifySRQRejectsInvalidSizes(t *testing.T) {
 	each(t, setup{nic: func(c *Config) { c.Limits.SRQWR = 32 }}, func(p *peer) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.Limit = 8, 2 })
@@ -223,7 +220,7 @@ func TestModifySRQRejectsInvalidSizes(t *testing.T) {
 	})
 }
 
-// srq/9: what exceeds the queue is refused and harms nothing.
+// srq/9: A full SRQ rejects further receives.
 func TestFullSRQRejectsPostRecv(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.MaxSGE = 3, 1 }) // no power of two
@@ -247,8 +244,8 @@ func TestFullSRQRejectsPostRecv(t *testing.T) {
 	})
 }
 
-// The keys of shared receives are checked in the domain of their queue, not in
-// that of the QP that happens to use them.
+// L_Keys of SRQ receives are checked in the protection domain of the SRQ, not of
+// the QP.
 func TestSRQReceivesUseDomainOfSRQ(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		pd := p.h.domain()
@@ -281,7 +278,7 @@ func TestSRQReceivesUseDomainOfSRQ(t *testing.T) {
 	})
 }
 
-// A queue that QPs receive from stays.
+// An SRQ in use cannot be destroyed.
 func TestDestroySRQ(t *testing.T) {
 	h := newHost(t, "10.0.0.1", nil)
 	s := h.srq(nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// sleeper is a QP that wants to be woken at a time.
+// sleeper returns a QP with a deadline.
 func sleeper(num uint32, at mono.Time) *QP {
 	q := &QP{num: num}
 	q.timer.Owner, q.timer.TieBreak = q, num
@@ -16,7 +16,7 @@ func sleeper(num uint32, at mono.Time) *QP {
 	return q
 }
 
-// drainTimers takes all that is due by now.
+// drainTimers removes all QPs whose deadlines have passed.
 func drainTimers(h *qpTimers, now mono.Time) (nums []uint32) {
 	for q := h.due(now); q != nil; q = h.due(now) {
 		nums = append(nums, q.num)
@@ -24,8 +24,8 @@ func drainTimers(h *qpTimers, now mono.Time) (nums []uint32) {
 	return nums
 }
 
-// A deadline that moves later keeps its place and is put right when that comes
-// up; one that is called off comes up and goes.
+// A deadline that moves later keeps its heap entry until it expires and is then
+// corrected; a cancelled one is removed.
 func TestTimerMovedLaterDoesNotExpireEarly(t *testing.T) {
 	var h qpTimers
 	later, off := sleeper(1, 10), sleeper(2, 10)
@@ -45,8 +45,7 @@ func TestTimerMovedLaterDoesNotExpireEarly(t *testing.T) {
 	}
 }
 
-// The heap does what a list that is searched would do, whatever is set, moved,
-// called off and removed.
+// The heap behaves like a linear search under random operations.
 func TestTimersAgreeWithAList(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -94,8 +93,7 @@ func TestTimersAgreeWithAList(t *testing.T) {
 	}
 }
 
-// QPs send in the order in which they came to have something to send, each
-// standing in line once, however long the line grows.
+// QPs send in FIFO order, and each is queued at most once.
 func TestQPQueueIsFIFOAndHoldsEachQPOnce(t *testing.T) {
 	var f qpQueue
 	var all []*QP

@@ -11,9 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// uc/2, uc/3, uc/5, uc/6, bth/op/3 (error class D1): what is no message, or
-// cannot be taken, vanishes whole. It uses no receive, changes no state and is
-// not answered; the very next message is fine.
+// uc/2, uc/3, uc/5, uc/6, bth/op/3 (error class D1): An invalid
+// message is dropped completely: it uses no receive, changes no state and causes no
+// response. The next message is accepted.
 func TestUCDropsInvalidMessages(t *testing.T) {
 	first := func(p ucPeer, k int) { p.send(wire.OpSendFirst, k, data(p.mtu)) }
 	writeFirst := func(p ucPeer, k, n int) { p.send(wire.OpWriteFirst, k, p.at(0, n), data(p.mtu)) }
@@ -105,7 +105,7 @@ func TestUCDropsInvalidMessages(t *testing.T) {
 	}
 }
 
-// listed takes "a 1 b 2" apart into "a 1", "b 2".
+// listed splits "a 1 b 2" into "a 1", "b 2".
 func listed(s string) []string {
 	var out []string
 	for len(s) > 0 {
@@ -121,8 +121,8 @@ func listed(s string) []string {
 	return out
 }
 
-// uc/5, acc/4, acc/8: a QP that grants no remote writes drops them, and nothing
-// of a refused WRITE is placed.
+// uc/5, acc/4, acc/8: A QP without remote write access drops WRITEs and writes
+// nothing.
 func TestUCWriteNeedsRemoteWriteAccess(t *testing.T) {
 	noWrites := func(a *verbs.QPAttr) { a.Access = verbs.AccessRemoteRead }
 	eachUC(t, setup{attr: noWrites}, func(p ucPeer) {
@@ -138,8 +138,8 @@ func TestUCWriteNeedsRemoteWriteAccess(t *testing.T) {
 	})
 }
 
-// uc/6: a message that finds no receive is dropped, however long it is; one
-// posted in its midst is for the next.
+// uc/6: A message without a receive is dropped completely; a receive posted
+// meanwhile is for the next message.
 func TestUCMessageWithoutAReceiveIsDropped(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.send(wire.OpSendOnly, 0, data(4))
@@ -156,8 +156,8 @@ func TestUCMessageWithoutAReceiveIsDropped(t *testing.T) {
 	})
 }
 
-// uc/4, uc/10: a message may start at any PSN, ahead or behind. The PSN that is
-// expected follows it, and a copy of a message is a message.
+// uc/4, uc/10: A message may start at any PSN, and the expected PSN follows it. A
+// duplicate is a new message.
 func TestUCMessagesStartAtAnyPSN(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		for id := range uint64(5) {
@@ -176,8 +176,8 @@ func TestUCMessagesStartAtAnyPSN(t *testing.T) {
 	})
 }
 
-// uc/2, uc/3: a receive that a damaged message had begun to fill takes the next
-// message from its first byte on, whichever kind that is.
+// uc/2, uc/3: The next message reuses the receive of a damaged one from its first
+// byte.
 func TestUCDeliversCompleteMessageAfterDamagedOne(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		n := p.mtu + 4
@@ -205,7 +205,7 @@ func TestUCDeliversCompleteMessageAfterDamagedOne(t *testing.T) {
 	})
 }
 
-// uc/1: nothing is answered, whatever comes and however much it asks to be.
+// uc/1: UC sends no responses, even if AckReq is set.
 func TestUCSendsNoResponses(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.recv(1, p.mtu)
@@ -225,8 +225,8 @@ func TestUCSendsNoResponses(t *testing.T) {
 	})
 }
 
-// uc/7, uc/8, bth/se/1: a request completes when its last packet has left, with
-// nobody there to answer. No packet asks for an acknowledgement.
+// uc/7, uc/8, bth/se/1: A request completes when its last packet is sent. No packet
+// has AckReq set.
 func TestUCSendsCompleteWhenSent(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		m := p.mtu
@@ -255,7 +255,7 @@ func TestUCSendsCompleteWhenSent(t *testing.T) {
 	})
 }
 
-// uc/8: operations that need an answer are refused when they are posted.
+// uc/8: PostSend rejects operations that need a response.
 func TestUCRejectsUnsupportedOperations(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		for _, op := range []verbs.WROpcode{
@@ -272,9 +272,9 @@ func TestUCRejectsUnsupportedOperations(t *testing.T) {
 	})
 }
 
-// uc/9, err/2, err/3: a local error stops the send queue only, in SQE. The
-// completion names the cause, what follows is flushed, messages are still
-// received, and the consumer can take the QP back to RTS.
+// uc/9, err/2, err/3: A local error moves the QP to SQE: the request completes with
+// its status, later ones are flushed, receiving continues, and the application can
+// move the QP back to RTS.
 func TestUCLocalErrorLeadsToSQE(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.recv(9, 8)
@@ -297,8 +297,8 @@ func TestUCLocalErrorLeadsToSQE(t *testing.T) {
 	})
 }
 
-// uc/9: an error in the middle of a message ends it there; the peer sees a
-// message without an end, then one that starts.
+// uc/9: A local error ends a message in the middle; the peer then sees the start of
+// the next message.
 func TestUCLocalErrorWithinMessage(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.post(1, verbs.OpSend, p.mtu, func(wr *verbs.SendWR) {
@@ -313,8 +313,7 @@ func TestUCLocalErrorWithinMessage(t *testing.T) {
 	})
 }
 
-// A receive whose own key is wrong completes with the cause and fails the QP:
-// the consumer is to blame, not the peer.
+// A receive with an invalid L_Key completes in error and fails the QP.
 func TestUCReceiveWithWrongKeyFailsQP(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.h.recv(p.q, 1, verbs.SGE{Addr: p.h.mr.Addr + recvAt, Length: 8, LKey: 0xbad})
@@ -327,8 +326,8 @@ func TestUCReceiveWithWrongKeyFailsQP(t *testing.T) {
 	})
 }
 
-// Error class E: the receive that a damaged message took from a shared queue
-// cannot go back to it. It completes in error, and the QP goes on.
+// Error class E: the SRQ receive of a damaged message completes in error, and the
+// QP continues.
 func TestUCOnSRQCompletesReceiveOfDamagedMessage(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		s := p.h.srq(nil)

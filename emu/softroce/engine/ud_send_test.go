@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ud/3, ud/15, bth/ackreq/2: a datagram carries what its request and its
-// address handle say, and completes when it has left.
+// ud/3, ud/15, bth/ackreq/2: A datagram has the fields of its request and address
+// handle, and completes when sent.
 func TestUDPacketFieldsComeFromAddressHandle(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		ah := p.handle(func(a *verbs.AHAttr) { a.GRH.TrafficClass, a.GRH.HopLimit, a.GRH.FlowLabel = 0xfd, 7, 0x12345 })
@@ -44,8 +44,8 @@ func TestUDPacketFieldsComeFromAddressHandle(t *testing.T) {
 	})
 }
 
-// Packets of one flow keep one source port, and it is the one that Linux would
-// choose. The connected ones were seen in captures.
+// The source port is constant per flow and the same as on Linux. The connected ones
+// are from captures.
 func TestSourcePortsMatchLinux(t *testing.T) {
 	for _, c := range []struct {
 		label, local, remote uint32
@@ -66,8 +66,8 @@ func TestSourcePortsMatchLinux(t *testing.T) {
 	}
 }
 
-// QPs that share an address handle without a flow label send from ports of
-// their own, with ICRCs that fit; a link that has one port only keeps to it.
+// QPs that share an address handle without flow label use their own source ports
+// with correct ICRCs, unless the link has a fixed port.
 func TestUDQPsSharingAddressHandleUseOwnPorts(t *testing.T) {
 	for _, fixed := range []uint16{0, 0xd000} {
 		eachUD(t, setup{nic: func(c *Config) { c.Link.SrcPort = fixed }}, func(p udPeer) {
@@ -90,8 +90,8 @@ func TestUDQPsSharingAddressHandleUseOwnPorts(t *testing.T) {
 	}
 }
 
-// ud/5: a datagram beyond the port's MTU vanishes, and its request completes as
-// if it had left. Devices that report a length error are a setting away.
+// ud/5: A datagram above the MTU of the port is dropped, and its request completes
+// with success.
 func TestUDOversizeDatagrams(t *testing.T) {
 	eachUD(t, setup{nic: func(c *Config) { c.LinkMTU = 1500 }}, func(p udPeer) {
 		ah := p.handle(nil)
@@ -117,8 +117,8 @@ func TestUDOversizeErrorOption(t *testing.T) {
 	})
 }
 
-// err/2, err/3: a local error stops the send queue in SQE. Datagrams are still
-// received, and the consumer can take the QP back to RTS.
+// err/2, err/3: A local error moves the QP to SQE. Receiving continues, and the
+// application can move the QP back to RTS.
 func TestUDLocalErrorLeadsToSQE(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		ah := p.handle(nil)
@@ -141,8 +141,8 @@ func TestUDLocalErrorLeadsToSQE(t *testing.T) {
 	})
 }
 
-// ud/11, ud/12: handles of other domains and operations that UD lacks are
-// refused when they are posted, and leave nothing behind.
+// ud/11, ud/12: PostSend rejects address handles of other protection domains and
+// unsupported operations.
 func TestUDRejectsForeignHandlesAndOperations(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		own := p.handle(nil)
@@ -173,7 +173,7 @@ func TestUDRejectsForeignHandlesAndOperations(t *testing.T) {
 	})
 }
 
-// A handle that goes away does not take along what was posted with it.
+// A posted datagram is sent although its address handle was destroyed.
 func TestUDDatagramIsSentAfterDestroyAH(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		ah := p.handle(nil)
@@ -185,8 +185,8 @@ func TestUDDatagramIsSentAfterDestroyAH(t *testing.T) {
 	})
 }
 
-// An address handle needs a port, an address of ours and one of the same IP
-// version, a domain, and room; it keeps its domain alive.
+// CreateAH checks port, GID index, IP version, protection domain and limit. The
+// handle keeps its domain in use.
 func TestCreateAHChecksPathAndDomain(t *testing.T) {
 	h := newHost(t, "10.0.0.1", func(c *Config) {
 		c.GIDs = append(c.GIDs, verbs.GIDEntry{GID: verbs.GIDFrom(netip.MustParseAddr("fd00::1")), Index: 1, Type: verbs.GIDTypeRoCEv1})

@@ -12,9 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ud/1, ud/15: a receive begins with forty bytes for the IP header as it came:
-// all of an IPv6 header, or an IPv4 header behind twenty zeros. The first two
-// were seen in buffers that a Linux kernel had filled.
+// ud/1, ud/15: A receive starts with the 40-byte GRH area: an IPv6 header, or 20
+// zeros and an IPv4 header. The first two are from a Linux kernel.
 func TestUDReceivesStartWithIPHeader(t *testing.T) {
 	const zeros = "0000000000000000000000000000000000000000"
 	v4 := flavour{name: "ipv4", host: "10.77.0.11", peer: "10.77.0.1", mtu: 1024}
@@ -61,8 +60,7 @@ func TestUDReceivesStartWithIPHeader(t *testing.T) {
 	}
 }
 
-// ud/1: the area is part of the message and goes where the scatter list says,
-// across its entries; the payload follows at once.
+// ud/1: The GRH area is scattered over the list like data, followed by the payload.
 func TestUDGRHAreaIsScattered(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		at := p.h.sge(recvAt, 0)
@@ -81,8 +79,8 @@ func TestUDGRHAreaIsScattered(t *testing.T) {
 	})
 }
 
-// ud/9, ud/10, cq/9: a completion names the sending QP and the immediate, and
-// says that the header area is there; from that the sender's address is known.
+// ud/9, ud/10, cq/9: A completion has the source QP, the immediate data and the GRH
+// flag.
 func TestUDCompletionsHaveSourceQP(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		for id := range uint64(3) {
@@ -113,8 +111,8 @@ func TestUDCompletionsHaveSourceQP(t *testing.T) {
 	})
 }
 
-// ud/2, ud/6, ud/7, bth/op/1, bth/op/3, bth/pkey/1 (error class D): a datagram
-// that cannot be taken vanishes. It uses no receive and changes no state.
+// ud/2, ud/6, ud/7, bth/op/1, bth/op/3, bth/pkey/1 (error class D): Invalid
+// datagrams are dropped. They use no receive and change no state.
 func TestUDDropsInvalidDatagrams(t *testing.T) {
 	cases := []struct {
 		name string
@@ -171,8 +169,8 @@ func TestUDQKeyViolationsAreCounted(t *testing.T) {
 	})
 }
 
-// ud/7, bth/state/1: without a receive, or before RTR, a datagram is lost and
-// nothing else; what is posted later is for the next.
+// ud/7, bth/state/1: A datagram without a receive, or before RTR, is dropped;
+// receives posted later are for later datagrams.
 func TestUDDatagramWithoutAReceiveIsDropped(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.send(wire.OpSendOnly, 0, data(4))
@@ -192,8 +190,8 @@ func TestUDDatagramWithoutAReceiveIsDropped(t *testing.T) {
 	})
 }
 
-// Error class E: a receive of a shared queue that is too small is used up, or
-// it would stand in everybody's way. The QP goes on.
+// Error class E: an SRQ receive that is too small completes in error, or it would
+// block all QPs. The QP continues.
 func TestUDOnSRQConsumesReceiveThatIsTooSmall(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		s := p.h.srq(nil)
@@ -211,7 +209,7 @@ func TestUDOnSRQConsumesReceiveThatIsTooSmall(t *testing.T) {
 	})
 }
 
-// A receive whose own key is wrong completes with the cause and fails the QP.
+// A receive with an invalid L_Key completes in error and fails the QP.
 func TestUDReceiveWithWrongKeyFailsQP(t *testing.T) {
 	for _, bad := range []int{0, 1} { // the area, or the payload
 		eachUD(t, setup{}, func(p udPeer) {
@@ -229,7 +227,7 @@ func TestUDReceiveWithWrongKeyFailsQP(t *testing.T) {
 	}
 }
 
-// ud/8: PSNs of datagrams mean nothing: neither copies nor jumps matter.
+// ud/8: PSNs of datagrams are ignored.
 func TestUDIgnoresPSNs(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		for i, k := range []int{0, 0, 1 << 22, -7, 1 << 23} {
