@@ -29,7 +29,7 @@ func newBase(t testing.TB, edit func(*Limits, *Defects)) (*Base, PD) {
 	return b, pd
 }
 
-func TestADomainInUseStays(t *testing.T) {
+func TestPDInUseCannotBeDeallocated(t *testing.T) {
 	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.PDs = 2 })
 	second, err := b.AllocPD()
 	if err != nil || second == pd {
@@ -57,7 +57,7 @@ func TestADomainInUseStays(t *testing.T) {
 
 // A consumer that never looks loses the newest events, not memory. The observer
 // hears of all.
-func TestPendingEventsAreBounded(t *testing.T) {
+func TestEventQueueIsLimited(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.PendingEvents = 3 })
 	heard := 0
 	b.Observer = func(Event) { heard++ }

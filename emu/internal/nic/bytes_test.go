@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestBytesRefusesWhatIsNotThere(t *testing.T) {
+func TestBytesRejectsOutOfRange(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		off  uint64
@@ -49,7 +49,7 @@ func TestBytesReadsWhatWasWritten(t *testing.T) {
 	}
 }
 
-func TestBytesUpdateReturnsTheWordItFound(t *testing.T) {
+func TestBytesUpdateReturnsOldWord(t *testing.T) {
 	mem := Bytes(make([]byte, 16))
 	mem[8] = 0x88
 	mem[15] = 0x11
@@ -68,7 +68,7 @@ func TestBytesUpdateReturnsTheWordItFound(t *testing.T) {
 	}
 }
 
-func TestBytesSliceIsTheMemoryItself(t *testing.T) {
+func TestBytesSliceIsInPlace(t *testing.T) {
 	mem := Bytes(make([]byte, 16))
 	var s Slicer = mem
 	part := s.Slice(4, 8)

@@ -62,7 +62,7 @@ func TestDestroyCQ(t *testing.T) {
 
 // Resizing keeps what is queued, wherever in the ring it is, and refuses to be
 // too small for it.
-func TestResizeCQKeepsWhatIsQueued(t *testing.T) {
+func TestResizeCQKeepsCompletions(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.CQE = 4096 })
 	for offset := range 5 {
 		cq := b.mustCQ(t, 5)
@@ -121,7 +121,7 @@ func TestPollingDoesNotAllocate(t *testing.T) {
 // Arming asks for one event, at the next completion or at the next that is
 // solicited or in error. Who has asked for the former gets it, whatever else was
 // asked for before or after.
-func TestArmingACQ(t *testing.T) {
+func TestReqNotifyRaisesOneEvent(t *testing.T) {
 	const none, next, solicited = "none", "next", "solicited"
 	plain, marked, failed := verbs.WC{}, verbs.WC{WRID: 1}, verbs.WC{Status: verbs.WCWRFlushErr}
 	for _, first := range []string{none, next, solicited} {
@@ -159,7 +159,7 @@ func TestArmingACQ(t *testing.T) {
 
 // A queue without room is broken for good, and says so once. What it held can
 // still be had.
-func TestACQWithoutRoomIsBroken(t *testing.T) {
+func TestCQOverrun(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		defects  Defects

@@ -44,7 +44,7 @@ func TestDefectsByName(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDefect(t *testing.T) {
+func TestUnknownDefect(t *testing.T) {
 	for name, hint := range map[string]string{
 		"deaf":     "; did you mean Deaf or DeafTo?",
 		"cqerrrep": "; did you mean CQErrRepeats?",

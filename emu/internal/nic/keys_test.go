@@ -31,7 +31,7 @@ func repeats(keys []uint32, lag int) int {
 	return most
 }
 
-func TestScrambledKeysFollowNoStep(t *testing.T) {
+func TestScrambledKeysHaveNoPattern(t *testing.T) {
 	for _, churn := range []bool{false, true} {
 		table := NewTable(1 << 10)
 		table.Scramble([16]byte{1})
@@ -77,7 +77,7 @@ func TestScrambledNamesAreNotReused(t *testing.T) {
 	}
 }
 
-func TestKeysDifferFromSecretToSecret(t *testing.T) {
+func TestKeysDependOnSecret(t *testing.T) {
 	var all [2][]uint32
 	for i := range all {
 		table := NewTable(1 << 10)
@@ -141,7 +141,7 @@ func TestScrambledKeysWork(t *testing.T) {
 	}
 }
 
-func TestScrambleComesFirst(t *testing.T) {
+func TestScrambleNeedsEmptyTable(t *testing.T) {
 	table := NewTable(4)
 	if _, err := table.Register(1, make(Bytes, 1), 0, false, 0); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 // Every limit has a default, keeps what it was set to, and is refused by name if
 // nothing can keep it.
-func TestNoLimitIsForgotten(t *testing.T) {
+func TestLimitDefaultsAndValidation(t *testing.T) {
 	all := Limits{}.OrDefault()
 	if err := all.Validate(); err != nil {
 		t.Error(err)

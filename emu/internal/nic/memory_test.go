@@ -12,7 +12,7 @@ import (
 
 // Windows and regions live in a domain, which stays as long; a window has one
 // of two types, and writing from afar needs writing from near.
-func TestWindowsAndRegionsNeedADomain(t *testing.T) {
+func TestWindowsAndRegionsNeedPD(t *testing.T) {
 	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.MRs = 2 })
 	mem := Bytes(make([]byte, 16))
 	invalid := func(what string, err error) {
@@ -69,7 +69,7 @@ func TestWindowsAndRegionsNeedADomain(t *testing.T) {
 	invalid("a domain gone twice", b.DeallocPD(pd))
 }
 
-func TestRegionsOfNoBytes(t *testing.T) {
+func TestZeroLengthRegion(t *testing.T) {
 	b, pd := newBase(t, nil)
 	if _, err := b.RegMR(pd, Bytes(nil), 0, 0); err != nil {
 		t.Error(err)
@@ -77,7 +77,7 @@ func TestRegionsOfNoBytes(t *testing.T) {
 }
 
 // A region stays while a window is bound to it.
-func TestARegionUnderAWindowIsBusy(t *testing.T) {
+func TestDeregMRWithBoundWindowIsBusy(t *testing.T) {
 	b, pd := newBase(t, nil)
 	r, err := b.RegMR(pd, Bytes(make([]byte, 16)), 0, verbs.AccessMWBind)
 	if err != nil {

@@ -119,7 +119,7 @@ func (m *model) stepWindow(t *testing.T, tab *Table, rng *rand.Rand, w *modelWin
 	}
 }
 
-func TestTheTableAgreesWithItsModel(t *testing.T) {
+func TestTableAgreesWithModel(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		tab := NewTable(12)

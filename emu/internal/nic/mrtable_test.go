@@ -30,7 +30,7 @@ func register(t *testing.T, tab *Table, pd PD, access verbs.Access) *Region {
 	return r
 }
 
-func TestLocalKeysOpenExactlyTheirRegion(t *testing.T) {
+func TestLKeysAreLimitedToTheirRegion(t *testing.T) {
 	tab := NewTable(4)
 	r := register(t, tab, pdA, everything)
 	for _, c := range []struct {
@@ -66,7 +66,7 @@ func TestLocalKeysOpenExactlyTheirRegion(t *testing.T) {
 	}
 }
 
-func TestKeysGrantOnlyTheRightsOfTheirRegion(t *testing.T) {
+func TestKeysAreLimitedToAccessOfRegion(t *testing.T) {
 	for _, has := range []verbs.Access{0, verbs.AccessLocalWrite, verbs.AccessRemoteRead, verbs.AccessLocalWrite | verbs.AccessRemoteWrite, everything} {
 		tab := NewTable(4)
 		r := register(t, tab, pdA, has)
@@ -83,7 +83,7 @@ func TestKeysGrantOnlyTheRightsOfTheirRegion(t *testing.T) {
 }
 
 // acc/6: a key is dead when its region is gone, whoever has its place.
-func TestAKeyDiesWithItsRegion(t *testing.T) {
+func TestKeyIsInvalidAfterDeregister(t *testing.T) {
 	tab := NewTable(1)
 	old := register(t, tab, pdA, everything)
 	if err := tab.Deregister(old); err != nil {
@@ -101,7 +101,7 @@ func TestAKeyDiesWithItsRegion(t *testing.T) {
 	}
 }
 
-func TestARegionGoesOnlyOnce(t *testing.T) {
+func TestDeregisterTwiceFails(t *testing.T) {
 	tab := NewTable(2)
 	r := register(t, tab, pdA, everything)
 	if err := tab.Deregister(r); err != nil {
@@ -117,7 +117,7 @@ func TestARegionGoesOnlyOnce(t *testing.T) {
 	}
 }
 
-func TestATableIsFullAtItsLimit(t *testing.T) {
+func TestTableLimit(t *testing.T) {
 	tab := NewTable(2)
 	r := register(t, tab, pdA, everything)
 	if _, err := tab.AllocWindow(pdA, verbs.MWType1); err != nil {
@@ -135,7 +135,7 @@ func TestATableIsFullAtItsLimit(t *testing.T) {
 	register(t, tab, pdA, everything)
 }
 
-func TestTheTablePlacesRegionsApart(t *testing.T) {
+func TestRegionsHaveGaps(t *testing.T) {
 	tab := NewTable(64)
 	var end uint64
 	for _, n := range []int{0, 1, addrAlign - 1, addrAlign, addrAlign + 1, 1} {
@@ -151,7 +151,7 @@ func TestTheTablePlacesRegionsApart(t *testing.T) {
 	}
 }
 
-func TestAZeroBasedRegionBeginsAtZero(t *testing.T) {
+func TestZeroBasedRegionStartsAtZero(t *testing.T) {
 	tab := NewTable(1)
 	r, err := tab.Register(pdA, Bytes(make([]byte, 8)), 0, true, everything|verbs.AccessZeroBased)
 	if err != nil {

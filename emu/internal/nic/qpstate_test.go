@@ -87,7 +87,7 @@ func TestEveryAttributeOfEveryChange(t *testing.T) {
 	}
 }
 
-func TestErrorNamesAllThatIsMissing(t *testing.T) {
+func TestErrorListsMissingAttributes(t *testing.T) {
 	err := CheckModify(verbs.QPTypeRC, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrQKey)
 	const msg = "invalid argument: IBV_QPT_RC from IBV_QPS_INIT to IBV_QPS_RTR also needs " +
 		"IBV_QP_PATH_MTU|IBV_QP_RQ_PSN|IBV_QP_MIN_RNR_TIMER|IBV_QP_MAX_DEST_RD_ATOMIC|IBV_QP_DEST_QPN"
@@ -96,7 +96,7 @@ func TestErrorNamesAllThatIsMissing(t *testing.T) {
 	}
 }
 
-func TestErrorNamesWhereOneCanGo(t *testing.T) {
+func TestErrorListsValidTransitions(t *testing.T) {
 	err := CheckModify(verbs.QPTypeRC, verbs.QPStateReset, verbs.QPStateRTS, verbs.QPAttrState)
 	const msg = "invalid argument: IBV_QPT_RC cannot go from IBV_QPS_RESET to IBV_QPS_RTS, only to IBV_QPS_RESET, IBV_QPS_INIT"
 	if err == nil || err.Error() != msg {
@@ -104,7 +104,7 @@ func TestErrorNamesWhereOneCanGo(t *testing.T) {
 	}
 }
 
-func TestUnknownTypesAndStatesAreRefused(t *testing.T) {
+func TestUnknownTypesAndStatesAreRejected(t *testing.T) {
 	const raw, beyond = verbs.QPType(8), verbs.QPStateErr + 1
 	for _, e := range []edge{
 		{raw, verbs.QPStateReset, verbs.QPStateInit},

@@ -22,7 +22,7 @@ func add(t *testing.T, table *QPTable[testQP]) *testQP {
 	return q
 }
 
-func TestQPNumbersComeInTurn(t *testing.T) {
+func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	table := NewQPTable[testQP](0x700, 3)
 	a := add(t, &table)
 	table.Remove(a.num)

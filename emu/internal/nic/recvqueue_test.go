@@ -76,7 +76,7 @@ func check(t *testing.T, q *RecvQueue, list []verbs.RecvWR) {
 }
 
 // No list is so long that its length would be taken for a short one.
-func TestTheLengthOfAListIsBounded(t *testing.T) {
+func TestSGELengthDoesNotOverflow(t *testing.T) {
 	q := NewRecvQueue(1, 2)
 	if err := q.Post(&verbs.RecvWR{SGL: []verbs.SGE{{Length: 1 << 31}, {Length: 1<<31 + 7}}}); err != nil {
 		t.Fatal(err)

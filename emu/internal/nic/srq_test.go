@@ -103,7 +103,7 @@ func TestCreateAndDestroySRQ(t *testing.T) {
 
 // Numbers of SRQs travel in 24 bits of a packet. They come in turn, and never
 // twice at a time.
-func TestSRQNumbersFitIntoAPacket(t *testing.T) {
+func TestSRQNumbersHave24Bits(t *testing.T) {
 	b, pd := newBase(t, nil)
 	c := SRQConfig{PD: pd, MaxWR: 1}
 	first := b.mustSRQ(t, c)
@@ -115,7 +115,7 @@ func TestSRQNumbersFitIntoAPacket(t *testing.T) {
 }
 
 // Falling below the limit raises one event and disarms it.
-func TestTheSRQLimitIsReportedOnce(t *testing.T) {
+func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 	b, pd := newBase(t, nil)
 	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 4, Limit: 3})
 	s.share(t, 0, 1, 2, 3)
@@ -169,7 +169,7 @@ func TestModifySRQ(t *testing.T) {
 	}
 }
 
-func TestAFullSRQ(t *testing.T) {
+func TestFullSRQRejectsPostRecv(t *testing.T) {
 	b, pd := newBase(t, nil)
 	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 3}) // no power of two
 	s.share(t, 0, 1, 2)
@@ -184,7 +184,7 @@ func TestAFullSRQ(t *testing.T) {
 	}
 }
 
-func TestXRCDomainsAreBounded(t *testing.T) {
+func TestXRCDomainLimit(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.XRCDs = 1 })
 	x, err := b.OpenXRCD()
 	if err != nil {

@@ -28,7 +28,7 @@ func bindOf(w *Window, r *Region) Bind {
 	}
 }
 
-func TestBindFollowsTheRulesForWindows(t *testing.T) {
+func TestBindChecks(t *testing.T) {
 	const type1, type2 = verbs.MWType1, verbs.MWType2
 	for _, c := range []struct {
 		name   string
@@ -87,7 +87,7 @@ func TestBindFollowsTheRulesForWindows(t *testing.T) {
 }
 
 // mw/4: the region of another domain.
-func TestBindRefusesARegionOfAnotherDomain(t *testing.T) {
+func TestBindRejectsRegionOfOtherPD(t *testing.T) {
 	tab := NewTable(4)
 	r := register(t, tab, pdB, everything)
 	w := window(t, tab, verbs.MWType2)
@@ -96,7 +96,7 @@ func TestBindRefusesARegionOfAnotherDomain(t *testing.T) {
 	}
 }
 
-func TestBindRefusesWhatHasGone(t *testing.T) {
+func TestBindRejectsRemovedObjects(t *testing.T) {
 	tab := NewTable(4)
 	r, w := register(t, tab, pdA, everything), window(t, tab, verbs.MWType2)
 	b := bindOf(w, r)
@@ -120,7 +120,7 @@ func TestBindRefusesWhatHasGone(t *testing.T) {
 	}
 }
 
-func TestAccessThroughAWindowIsTheWindows(t *testing.T) {
+func TestWindowLimitsAccess(t *testing.T) {
 	const read, write, atomic = verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic
 	for _, c := range []struct {
 		name    string
@@ -171,7 +171,7 @@ func TestAccessThroughAWindowIsTheWindows(t *testing.T) {
 	}
 }
 
-func TestAType1WindowWorksOnEveryQPOfItsDomain(t *testing.T) {
+func TestType1WindowWorksOnAllQPsOfItsPD(t *testing.T) {
 	tab := NewTable(4)
 	r, w := register(t, tab, pdA, everything), window(t, tab, verbs.MWType1)
 	if err := tab.Bind(w, bindOf(w, r)); err != nil {
@@ -195,7 +195,7 @@ func TestAType1WindowWorksOnEveryQPOfItsDomain(t *testing.T) {
 }
 
 // mw/8: a type 2 window is bound once, then invalidated, then bound again.
-func TestAType2WindowIsBoundOnlyWhenFree(t *testing.T) {
+func TestType2WindowIsBoundOnlyWhenUnbound(t *testing.T) {
 	tab := NewTable(4)
 	r, w := register(t, tab, pdA, everything), window(t, tab, verbs.MWType2)
 	if err := tab.Bind(w, bindOf(w, r)); err != nil {
@@ -217,7 +217,7 @@ func TestAType2WindowIsBoundOnlyWhenFree(t *testing.T) {
 }
 
 // rc/inv/4, rc/inv/5, rc/inv/6.
-func TestOnlyABoundType2WindowOfTheQPIsInvalidated(t *testing.T) {
+func TestInvalidateNeedsBoundType2WindowOfQP(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		key  func(r *Region, bound, free, type1 *Window) uint32
@@ -253,7 +253,7 @@ func TestOnlyABoundType2WindowOfTheQPIsInvalidated(t *testing.T) {
 }
 
 // mw/11: a region stays while windows are bound to it.
-func TestARegionWithBoundWindowsStays(t *testing.T) {
+func TestDeregisterWithBoundWindowsFails(t *testing.T) {
 	tab := NewTable(4)
 	r := register(t, tab, pdA, everything)
 	w1, w2 := window(t, tab, verbs.MWType1), window(t, tab, verbs.MWType2)
@@ -278,7 +278,7 @@ func TestARegionWithBoundWindowsStays(t *testing.T) {
 }
 
 // mw/12: the windows of a QP that goes away close, and only those.
-func TestUnbindQPClosesTheWindowsOfThatQP(t *testing.T) {
+func TestUnbindQPUnbindsItsWindows(t *testing.T) {
 	tab := NewTable(8)
 	r := register(t, tab, pdA, everything)
 	mine, others, type1 := window(t, tab, verbs.MWType2), window(t, tab, verbs.MWType2), window(t, tab, verbs.MWType1)

@@ -10,7 +10,7 @@ import (
 
 // What is kept of a request is its own: the program may use its slices for the
 // next one, and the requests in a queue do not touch each other.
-func TestSlotsKeepRequestsApart(t *testing.T) {
+func TestSlotsCopyRequests(t *testing.T) {
 	const depth, maxSGE, maxInline = 5, 2, 4
 	slots, places := NewSlots(depth, maxSGE, maxInline)
 	if places != 8 || slots.MaxSGE() != maxSGE || slots.MaxInline() != maxInline {
@@ -52,7 +52,7 @@ func TestSlotsKeepRequestsApart(t *testing.T) {
 
 // A request is signaled if it or its queue says so, and inline without a byte is
 // no list of pieces.
-func TestSlotsKeepWhatWasAskedFor(t *testing.T) {
+func TestSlotsKeepFlags(t *testing.T) {
 	slots, _ := NewSlots(1, 1, 1)
 	for _, c := range []struct {
 		flags verbs.SendFlags
@@ -87,7 +87,7 @@ func TestKeepBind(t *testing.T) {
 }
 
 // The payload of a request is what it has inline, or what its list names.
-func TestGatherOfAWork(t *testing.T) {
+func TestWorkGather(t *testing.T) {
 	b, pd := newBase(t, nil)
 	mem, r := b.memory(t, pd, 16, 0)
 	copy(mem, "0123456789abcdef")
@@ -108,7 +108,7 @@ func TestGatherOfAWork(t *testing.T) {
 
 // A completion names the operation; how long it was, only where something came
 // back and arrived.
-func TestCompletionsOfWork(t *testing.T) {
+func TestWorkCompletion(t *testing.T) {
 	for op, want := range map[verbs.WROpcode]verbs.WCOpcode{
 		verbs.OpSend: verbs.WCOpSend, verbs.OpSendImm: verbs.WCOpSend, verbs.OpSendInv: verbs.WCOpSend,
 		verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite, verbs.OpRDMARead: verbs.WCOpRDMARead,

@@ -42,7 +42,7 @@ func (w *world) cycle() {
 	}
 }
 
-func TestTenThousandCyclesLeaveNoResidue(t *testing.T) {
+func TestTenThousandConnectionsLeaveNoState(t *testing.T) {
 	w := newWorld(t, Config{MaxConns: 4}, Config{MaxConns: 4})
 	for range 10000 {
 		w.cycle()

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-func TestDREQIsAnsweredAlwaysAndAgain(t *testing.T) {
+func TestDREQAndDuplicatesAreAnswered(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
 	must(t, w.a.Disconnect(w.now, ca, nil))
@@ -40,7 +40,7 @@ func TestDREQIsAnsweredAlwaysAndAgain(t *testing.T) {
 }
 
 // Who disconnected itself still answers the peer's DREQ.
-func TestDREQAfterOurOwn(t *testing.T) {
+func TestDREQAfterDisconnectIsAnswered(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
 	must(t, w.b.Disconnect(w.now, cb, nil))
@@ -101,7 +101,7 @@ func TestDREQForAnotherQueuePair(t *testing.T) {
 	}
 }
 
-func TestConsumerAnswersTheDREQ(t *testing.T) {
+func TestConsumerDREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{ConsumerDREP: true})
 	ca, cb := w.established()
 	must(t, w.a.Disconnect(w.now, ca, nil))

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-func TestDuplicateREQGetsAnMRAWhileTheConsumerThinks(t *testing.T) {
+func TestDuplicateREQGetsMRABeforeAccept(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	w.connect()
 	req := w.pass(w.a, mad.AttrREQ)
@@ -31,7 +31,7 @@ func TestDuplicateREQGetsAnMRAWhileTheConsumerThinks(t *testing.T) {
 	}
 }
 
-func TestDuplicateREQGetsTheREPAgain(t *testing.T) {
+func TestDuplicateREQRetransmitsREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	w.connect()
 	req := w.pass(w.a, mad.AttrREQ)
@@ -59,7 +59,7 @@ func TestDuplicateREQGetsTheREPAgain(t *testing.T) {
 	w.b.noEvent()
 }
 
-func TestDuplicateREPGetsTheRTUAgain(t *testing.T) {
+func TestDuplicateREPRetransmitsRTU(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, _ := w.accepted()
 	rep := w.pass(w.b, mad.AttrREP)
@@ -84,7 +84,7 @@ func TestDuplicateREPGetsTheRTUAgain(t *testing.T) {
 }
 
 // An ID that is in use cannot begin another connection.
-func TestREQWithAnIDInUse(t *testing.T) {
+func TestREQWithIDInUseIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	w.inject(addrA, mad.AttrREQ, newREQ())
 	w.b.event(EventRequest)
@@ -101,7 +101,7 @@ func TestREQWithAnIDInUse(t *testing.T) {
 }
 
 // In time wait the REQ's IDs are still taken: an old copy must not connect.
-func TestOldREQInTimeWait(t *testing.T) {
+func TestOldREQInTimeWaitIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
 	req := w.pass(w.a, mad.AttrREQ)
@@ -138,7 +138,7 @@ func TestOldREQInTimeWait(t *testing.T) {
 }
 
 // The peer forgot a connection, and begins another one with its queue pair.
-func TestStaleConnectionIsRefusedAndEnded(t *testing.T) {
+func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 	stale := newREQ()
 	stale.LocalQPN = offer.QPN
 
@@ -221,7 +221,7 @@ func TestStaleConnectionIsRefusedAndEnded(t *testing.T) {
 }
 
 // What a device that made two connections of one REQ gets.
-func TestSecondREPOfOneREQIsDisowned(t *testing.T) {
+func TestSecondREPOfREQIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, _ := w.accepted()
 	rep := w.pass(w.b, mad.AttrREP)
@@ -268,7 +268,7 @@ func TestREPIDsAreChecked(t *testing.T) {
 
 // Whoever speaks of a connection that does not exist is told so, once, and
 // only where an answer is of use.
-func TestMessagesForNoConnection(t *testing.T) {
+func TestMessagesForUnknownConnection(t *testing.T) {
 	for _, tc := range []struct {
 		attr, answer mad.Attr
 		m            message
@@ -308,7 +308,7 @@ func TestMessagesForNoConnection(t *testing.T) {
 }
 
 // A third host that knows the IDs of a connection has no say in it.
-func TestMessagesFromSomebodyElse(t *testing.T) {
+func TestMessagesFromOtherHostAreIgnored(t *testing.T) {
 	for _, attr := range []mad.Attr{mad.AttrDREQ, mad.AttrREJ, mad.AttrRTU, mad.AttrLAP, mad.AttrDREP, mad.AttrMRA} {
 		w := newWorld(t, Config{}, Config{})
 		ca, cb := w.established()
@@ -345,7 +345,7 @@ func TestMessagesFromSomebodyElse(t *testing.T) {
 }
 
 // A peer that accepted our REQ under an ID cannot use it for a REQ of its own.
-func TestREQWithTheIDOfAnAcceptance(t *testing.T) {
+func TestREQWithIDOfREPIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	w.a.listen(service)
 	_, cb := w.established()

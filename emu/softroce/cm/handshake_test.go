@@ -44,7 +44,7 @@ func sameBut(t *testing.T, s *sent, linux string) {
 	}
 }
 
-func TestSaysWhatLinuxSays(t *testing.T) {
+func TestMADsMatchLinux(t *testing.T) {
 	w := newWorld(t, Config{FirstCommID: 0xd8884002}, Config{FirstCommID: 0xcbb122a4})
 	p, q := offer, answer
 	p.QPN, q.QPN = 0x1f, 0x1f
@@ -70,7 +70,7 @@ func TestSaysWhatLinuxSays(t *testing.T) {
 	}
 }
 
-func TestLookupSaysWhatLinuxSays(t *testing.T) {
+func TestSIDRMADsMatchLinux(t *testing.T) {
 	udp := mad.IPService(mad.PortSpaceUDP, 7174)
 	w := newWorld(t, Config{FirstCommID: 0xd9884002}, Config{})
 	w.b.listen(udp)
@@ -93,7 +93,7 @@ func TestLookupSaysWhatLinuxSays(t *testing.T) {
 }
 
 // The REQ that Linux sent is understood.
-func TestUnderstandsLinuxREQ(t *testing.T) {
+func TestParsesLinuxREQ(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	w.b.HandleMAD(w.now, addrA, addrB, 0xffff, wire(t, linuxREQ))
 	e := w.b.event(EventRequest)
@@ -234,7 +234,7 @@ func TestDataEstablishesThePassiveSide(t *testing.T) {
 	}
 }
 
-func TestTimeWaitLastsAsLongAsPacketsMay(t *testing.T) {
+func TestTimeWaitLastsForPacketLifetime(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
 	w.now = 1000
@@ -254,7 +254,7 @@ func TestTimeWaitLastsAsLongAsPacketsMay(t *testing.T) {
 	w.b.inState(cb, StateIdle)
 }
 
-func TestCallsRefuseWhatCannotBe(t *testing.T) {
+func TestCallsRejectInvalidParameters(t *testing.T) {
 	w := newWorld(t, Config{MaxMTU: 3}, Config{})
 	for name, change := range map[string]func(*ConnectParam){
 		"QPN":           func(p *ConnectParam) { p.QPN = 1 << 24 },
@@ -304,7 +304,7 @@ func TestCallsRefuseWhatCannotBe(t *testing.T) {
 }
 
 // Every call in every state in which it makes no sense.
-func TestCallsRefuseTheWrongState(t *testing.T) {
+func TestCallsRejectWrongState(t *testing.T) {
 	calls := map[string]func(h *host, now mono.Time, id ConnID) error{
 		"Accept":          func(h *host, now mono.Time, id ConnID) error { return h.Accept(now, id, answer) },
 		"Reject":          func(h *host, now mono.Time, id ConnID) error { return h.Reject(now, id, mad.ReasonConsumer, nil, nil) },

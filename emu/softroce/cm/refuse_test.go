@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 )
 
-func TestREQsThatAreRefused(t *testing.T) {
+func TestInvalidREQsAreRejected(t *testing.T) {
 	header := func(m *mad.REQ) *byte { return &m.PrivateData[0] }
 	for name, tc := range map[string]struct {
 		change func(*mad.REQ)
@@ -57,7 +57,7 @@ func TestREQsThatAreRefused(t *testing.T) {
 }
 
 // The REJ for a closed port is, to the last byte, the one that Linux sends.
-func TestREJOfAClosedPortIsLinuxs(t *testing.T) {
+func TestREJOfClosedPortMatchesLinux(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	m := newREQ()
 	m.ServiceID = mad.IPService(mad.PortSpaceTCP, 7999)
@@ -68,7 +68,7 @@ func TestREJOfAClosedPortIsLinuxs(t *testing.T) {
 	}
 }
 
-func TestREQsThatAreNotRefused(t *testing.T) {
+func TestUnusualREQsAreAccepted(t *testing.T) {
 	for name, change := range map[string]func(*mad.REQ){
 		"LIDs 0":               func(m *mad.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 0, 0 },
 		"LIDs of anything":     func(m *mad.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 1, 0xBFFF },
@@ -139,7 +139,7 @@ func TestLAPIsAnsweredNotSupported(t *testing.T) {
 	w.b.silent()
 }
 
-func TestHeadersThatAreIgnored(t *testing.T) {
+func TestInvalidMADHeadersAreIgnored(t *testing.T) {
 	req := newREQ()
 	for name, tc := range map[string]struct {
 		change func(*mad.Header)
@@ -185,7 +185,7 @@ func TestHeadersThatAreIgnored(t *testing.T) {
 	}
 }
 
-func TestEnvelopesThatAreIgnored(t *testing.T) {
+func TestInvalidAddressesAreIgnored(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	b := newREQ().Append(mad.NewHeader(mad.AttrREQ, 1).Append(nil))
 	for n := range mad.Len + 8 {

@@ -60,7 +60,7 @@ func TestConsumerRejectsAReply(t *testing.T) {
 }
 
 // The acceptance is taken back while the RTU is under way.
-func TestConsumerTakesAnAcceptanceBack(t *testing.T) {
+func TestRejectAfterAccept(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.confirmed()
 	must(t, w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, nil))
@@ -182,7 +182,7 @@ func TestREJInEveryState(t *testing.T) {
 	}
 }
 
-func TestStaleREJLeavesTimeForOldPackets(t *testing.T) {
+func TestStaleREJEntersTimeWait(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
 	w.a.take(mad.AttrREQ)
@@ -198,7 +198,7 @@ func TestStaleREJLeavesTimeForOldPackets(t *testing.T) {
 }
 
 // A requester that gives up before it knows our ID names itself by its GUID.
-func TestRequesterGivesUp(t *testing.T) {
+func TestTimeoutREJBeforeREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.requested()
 	must(t, w.a.Close(w.now, ca))
@@ -215,7 +215,7 @@ func TestRequesterGivesUp(t *testing.T) {
 
 // The consumer refused one copy of the REQ and accepted another, and the REP
 // overtook the REJ: the connection stands.
-func TestLateREJOfTheREQ(t *testing.T) {
+func TestLateREJOfREQIsIgnored(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
 	req := w.pass(w.a, mad.AttrREQ)

@@ -44,7 +44,7 @@ func rejOf(t *testing.T, s *sent) *mad.REJ {
 	return m
 }
 
-func TestREQIsRepeatedThenGivenUp(t *testing.T) {
+func TestREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
 	end := w.repeats(w.a, w.a.take(mad.AttrREQ), mad.Timeout(20)+mad.Timeout(17), 15)
@@ -66,7 +66,7 @@ func TestREQIsRepeatedThenGivenUp(t *testing.T) {
 	}
 }
 
-func TestREPIsRepeatedThenGivenUp(t *testing.T) {
+func TestREPIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	w := newWorld(t, Config{}, Config{ResponseTimeout: 10, MaxRetries: 2}) // the requester's numbers count
 	ca, cb := w.accepted()
 	w.repeats(w.b, w.b.take(mad.AttrREP), mad.Timeout(20), 15)
@@ -88,7 +88,7 @@ func TestREPIsRepeatedThenGivenUp(t *testing.T) {
 	checkEmpty(t, w.b.Agent)
 }
 
-func TestDREQIsRepeatedThenGivenUp(t *testing.T) {
+func TestDREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		active bool
 		wait   time.Duration
@@ -117,7 +117,7 @@ func TestDREQIsRepeatedThenGivenUp(t *testing.T) {
 	}
 }
 
-func TestSIDRREQIsRepeatedThenGivenUp(t *testing.T) {
+func TestSIDRREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	w := newWorld(t, Config{MaxRetries: 4, ResponseTimeout: 12}, Config{})
 	id, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}})
 	must(t, err)
@@ -129,7 +129,7 @@ func TestSIDRREQIsRepeatedThenGivenUp(t *testing.T) {
 	checkEmpty(t, w.a.Agent)
 }
 
-func TestMRAPutsOneWaitOff(t *testing.T) {
+func TestMRAExtendsOneTimeout(t *testing.T) {
 	w := newWorld(t, Config{MaxRetries: 2}, Config{})
 	ca, cb := w.requested()
 	w.now = 5000

@@ -38,7 +38,7 @@ func TestLookupCarriesEverything(t *testing.T) {
 	}
 }
 
-func TestRepeatedLookup(t *testing.T) {
+func TestDuplicateSIDRREQ(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	_, err := w.a.SIDRRequest(w.now, lookup)
 	must(t, err)
@@ -59,7 +59,7 @@ func TestRepeatedLookup(t *testing.T) {
 	checkEmpty(t, w.b.Agent)
 }
 
-func TestLookupsThatAreRefused(t *testing.T) {
+func TestInvalidSIDRREQsAreRejected(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*mad.SIDRREQ)
 		want   mad.SIDRStatus
@@ -84,7 +84,7 @@ func TestLookupsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestLookupCallsRefuseWhatCannotBe(t *testing.T) {
+func TestSIDRCallsRejectInvalidParameters(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	p := lookup
 	p.PrivateData = make([]byte, 181)
@@ -112,7 +112,7 @@ func TestLookupCallsRefuseWhatCannotBe(t *testing.T) {
 }
 
 // The answer of somebody else, or to another kind of request, is not ours.
-func TestLookupAnswersThatAreNot(t *testing.T) {
+func TestUnexpectedSIDRREPIsIgnored(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	id, err := w.a.SIDRRequest(w.now, lookup)
 	must(t, err)

@@ -19,7 +19,7 @@ func (w *world) lookedUp() (question, answer *sent) {
 
 // A question whose answer was lost is answered again, by the same, without asking
 // the consumer again.
-func TestLostAnswerOfALookup(t *testing.T) {
+func TestLostSIDRREPIsRetransmitted(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	question, first := w.lookedUp()
 	w.deliver(question)
@@ -35,7 +35,7 @@ func TestLostAnswerOfALookup(t *testing.T) {
 
 // What was asked long ago, of a service that is gone, or by somebody else is not
 // answered from memory.
-func TestAnswersOfLookupsAreNotForEver(t *testing.T) {
+func TestKeptSIDRREPExpires(t *testing.T) {
 	t.Run("long ago", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
 		question, _ := w.lookedUp()
