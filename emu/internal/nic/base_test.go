@@ -55,8 +55,7 @@ func TestPDInUseCannotBeDeallocated(t *testing.T) {
 	}
 }
 
-// A consumer that never looks loses the newest events, not memory. The observer
-// hears of all.
+// A full event queue drops new events. The observer gets all of them.
 func TestEventQueueIsLimited(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.PendingEvents = 3 })
 	heard := 0

@@ -17,7 +17,7 @@ func (b *Base) mustCQ(t testing.TB, depth int) *CQ {
 	return cq
 }
 
-// A CQ in use stays. One that goes takes its events along.
+// A CQ in use cannot be destroyed. Destroying a CQ removes its events.
 func TestDestroyCQ(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.CQs, l.CQE = 2, 4096 })
 	b.mustCQ(t, 4096)
@@ -60,8 +60,8 @@ func TestDestroyCQ(t *testing.T) {
 	}
 }
 
-// Resizing keeps what is queued, wherever in the ring it is, and refuses to be
-// too small for it.
+// Resize keeps the queued completions and rejects a size that is too small for
+// them.
 func TestResizeCQKeepsCompletions(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.CQE = 4096 })
 	for offset := range 5 {
@@ -118,9 +118,8 @@ func TestPollingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Arming asks for one event, at the next completion or at the next that is
-// solicited or in error. Who has asked for the former gets it, whatever else was
-// asked for before or after.
+// ReqNotify raises one event, for the next completion or for the next that is
+// solicited or in error. The former overrides the latter.
 func TestReqNotifyRaisesOneEvent(t *testing.T) {
 	const none, next, solicited = "none", "next", "solicited"
 	plain, marked, failed := verbs.WC{}, verbs.WC{WRID: 1}, verbs.WC{Status: verbs.WCWRFlushErr}
@@ -157,8 +156,8 @@ func TestReqNotifyRaisesOneEvent(t *testing.T) {
 	}
 }
 
-// A queue without room is broken for good, and says so once. What it held can
-// still be had.
+// A CQ overrun is permanent and reported once. Queued completions can still be
+// polled.
 func TestCQOverrun(t *testing.T) {
 	for _, c := range []struct {
 		name     string

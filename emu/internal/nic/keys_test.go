@@ -53,7 +53,7 @@ func TestScrambledKeysHaveNoPattern(t *testing.T) {
 	}
 }
 
-// A key is not used again, and its tag is not all that changes, when its region is gone.
+// A new region does not get the name of a removed one.
 func TestScrambledNamesAreNotReused(t *testing.T) {
 	table := NewTable(4)
 	table.Scramble([16]byte{1})

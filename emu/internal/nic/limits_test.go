@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Every limit has a default, keeps what it was set to, and is refused by name if
-// nothing can keep it.
+// Every limit has a default, keeps a valid value, and is named in the error for an
+// invalid one.
 func TestLimitDefaultsAndValidation(t *testing.T) {
 	all := Limits{}.OrDefault()
 	if err := all.Validate(); err != nil {
@@ -47,7 +47,7 @@ func TestLimitDefaultsAndValidation(t *testing.T) {
 	}
 }
 
-// Queues are no larger than the limits.
+// The sizes of queues cannot exceed the limits.
 func TestCheckCaps(t *testing.T) {
 	edit := func(l *Limits, _ *Defects) { l.QPWR, l.SGE, l.Inline, l.SRQWR = 8, 2, 16, 8 }
 	most := verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 16}

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Windows and regions live in a domain, which stays as long; a window has one
-// of two types, and writing from afar needs writing from near.
+// Windows and regions keep their protection domain in use. Remote write access
+// needs local write access.
 func TestWindowsAndRegionsNeedPD(t *testing.T) {
 	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.MRs = 2 })
 	mem := Bytes(make([]byte, 16))
@@ -76,7 +76,7 @@ func TestZeroLengthRegion(t *testing.T) {
 	}
 }
 
-// A region stays while a window is bound to it.
+// A region cannot be deregistered while a window is bound to it.
 func TestDeregMRWithBoundWindowIsBusy(t *testing.T) {
 	b, pd := newBase(t, nil)
 	r, err := b.RegMR(pd, Bytes(make([]byte, 16)), 0, verbs.AccessMWBind)
@@ -118,8 +118,8 @@ func piece(r *Region, off, n int) verbs.SGE {
 	return verbs.SGE{Addr: r.Addr + uint64(off), Length: uint32(n), LKey: verbs.LKey(r.Key)}
 }
 
-// However a list cuts memory up, empty pieces included, gathering and scattering
-// any range of it do what copying to and from the pieces in a row does.
+// Gather and Scatter of any range of any list, including empty entries, give the
+// same result as copying the concatenated entries.
 func TestGatherAndScatterAgreeWithCopying(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b, pd := newBase(t, nil)
@@ -165,8 +165,8 @@ func TestGatherAndScatterAgreeWithCopying(t *testing.T) {
 	}
 }
 
-// Nothing is written unless all that a write touches may be written. What it does
-// not touch matters to nobody.
+// Scatter writes nothing if one of the entries in the range is not writable. Other
+// entries are not checked.
 func TestScatterWritesAllOrNothing(t *testing.T) {
 	b, pd := newBase(t, nil)
 	other, err := b.AllocPD()

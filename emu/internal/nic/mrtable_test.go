@@ -82,7 +82,7 @@ func TestKeysAreLimitedToAccessOfRegion(t *testing.T) {
 	}
 }
 
-// acc/6: a key is dead when its region is gone, whoever has its place.
+// acc/6: A key is invalid after Deregister, even if its entry is reused.
 func TestKeyIsInvalidAfterDeregister(t *testing.T) {
 	tab := NewTable(1)
 	old := register(t, tab, pdA, everything)

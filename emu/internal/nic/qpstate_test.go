@@ -166,8 +166,7 @@ func TestTransition(t *testing.T) {
 	}
 }
 
-// A walk through all attribute sets of one change shows that Check looks at
-// each bit on its own.
+// CheckModify checks each attribute bit independently.
 func TestCheckOfAllSubsets(t *testing.T) {
 	r, _ := lookup(edge{rc, verbs.QPStateRTR, verbs.QPStateRTS})
 	bad := verbs.QPAttrAV | verbs.QPAttrQKey

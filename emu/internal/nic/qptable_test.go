@@ -45,7 +45,8 @@ func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	}
 }
 
-// A number names its QP as long as that lives, and none is given twice at a time.
+// A number maps to its QP until it is removed, and is never assigned twice at a
+// time.
 func TestQPTableAgreesWithAMap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	table := NewQPTable[testQP](2, 20)

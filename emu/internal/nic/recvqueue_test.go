@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A receive queue is a list that is posted to at the end and taken from at the
-// front, whatever its size and however often it is made anew.
+// A receive queue behaves like a FIFO list, for any size and after resizing.
 func TestReceiveQueueAgreesWithAList(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, depth := range []int{0, 1, 3, 4, 7} {
@@ -75,7 +74,7 @@ func check(t *testing.T, q *RecvQueue, list []verbs.RecvWR) {
 	}
 }
 
-// No list is so long that its length would be taken for a short one.
+// The total length of a list does not overflow.
 func TestSGELengthDoesNotOverflow(t *testing.T) {
 	q := NewRecvQueue(1, 2)
 	if err := q.Post(&verbs.RecvWR{SGL: []verbs.SGE{{Length: 1 << 31}, {Length: 1<<31 + 7}}}); err != nil {

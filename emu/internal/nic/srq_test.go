@@ -101,8 +101,7 @@ func TestCreateAndDestroySRQ(t *testing.T) {
 	}
 }
 
-// Numbers of SRQs travel in 24 bits of a packet. They come in turn, and never
-// twice at a time.
+// SRQ numbers have 24 bits, are assigned in turn and never twice at a time.
 func TestSRQNumbersHave24Bits(t *testing.T) {
 	b, pd := newBase(t, nil)
 	c := SRQConfig{PD: pd, MaxWR: 1}
@@ -114,7 +113,7 @@ func TestSRQNumbersHave24Bits(t *testing.T) {
 	}
 }
 
-// Falling below the limit raises one event and disarms it.
+// Falling below the limit raises one event and disarms the limit.
 func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 	b, pd := newBase(t, nil)
 	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 4, Limit: 3})
@@ -133,8 +132,8 @@ func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 	}
 }
 
-// A limit beyond the size, and a size below what is queued, are refused and
-// change nothing; what is queued stays as it is through all that is granted.
+// A limit above the size, or a size below the number of posted receives, is
+// rejected without changes. Resizing keeps posted receives.
 func TestModifySRQ(t *testing.T) {
 	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.SRQWR = 32 })
 	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 8, MaxSGE: 1, Limit: 2})

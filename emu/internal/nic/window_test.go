@@ -86,7 +86,7 @@ func TestBindChecks(t *testing.T) {
 	}
 }
 
-// mw/4: the region of another domain.
+// mw/4: A region of another protection domain is rejected.
 func TestBindRejectsRegionOfOtherPD(t *testing.T) {
 	tab := NewTable(4)
 	r := register(t, tab, pdB, everything)
@@ -194,7 +194,7 @@ func TestType1WindowWorksOnAllQPsOfItsPD(t *testing.T) {
 	}
 }
 
-// mw/8: a type 2 window is bound once, then invalidated, then bound again.
+// mw/8: A bound type 2 window must be invalidated before the next bind.
 func TestType2WindowIsBoundOnlyWhenUnbound(t *testing.T) {
 	tab := NewTable(4)
 	r, w := register(t, tab, pdA, everything), window(t, tab, verbs.MWType2)
@@ -252,7 +252,7 @@ func TestInvalidateNeedsBoundType2WindowOfQP(t *testing.T) {
 	}
 }
 
-// mw/11: a region stays while windows are bound to it.
+// mw/11: A region cannot be removed while windows are bound to it.
 func TestDeregisterWithBoundWindowsFails(t *testing.T) {
 	tab := NewTable(4)
 	r := register(t, tab, pdA, everything)
@@ -277,7 +277,7 @@ func TestDeregisterWithBoundWindowsFails(t *testing.T) {
 	}
 }
 
-// mw/12: the windows of a QP that goes away close, and only those.
+// mw/12: UnbindQP unbinds the windows of the QP and no others.
 func TestUnbindQPUnbindsItsWindows(t *testing.T) {
 	tab := NewTable(8)
 	r := register(t, tab, pdA, everything)

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What is kept of a request is its own: the program may use its slices for the
-// next one, and the requests in a queue do not touch each other.
+// A posted request is a copy: the application may reuse its slices, and requests in
+// a queue do not share memory.
 func TestSlotsCopyRequests(t *testing.T) {
 	const depth, maxSGE, maxInline = 5, 2, 4
 	slots, places := NewSlots(depth, maxSGE, maxInline)
@@ -50,8 +50,8 @@ func TestSlotsCopyRequests(t *testing.T) {
 	}
 }
 
-// A request is signaled if it or its queue says so, and inline without a byte is
-// no list of pieces.
+// A request is signaled if its flag or the queue says so. Empty inline data has no
+// gather list.
 func TestSlotsKeepFlags(t *testing.T) {
 	slots, _ := NewSlots(1, 1, 1)
 	for _, c := range []struct {
@@ -86,7 +86,7 @@ func TestKeepBind(t *testing.T) {
 	}
 }
 
-// The payload of a request is what it has inline, or what its list names.
+// The payload of a request is its inline data or its gather list.
 func TestWorkGather(t *testing.T) {
 	b, pd := newBase(t, nil)
 	mem, r := b.memory(t, pd, 16, 0)
@@ -106,8 +106,8 @@ func TestWorkGather(t *testing.T) {
 	}
 }
 
-// A completion names the operation; how long it was, only where something came
-// back and arrived.
+// A completion has the opcode of the operation. ByteLen is set only for successful
+// READs and atomics.
 func TestWorkCompletion(t *testing.T) {
 	for op, want := range map[verbs.WROpcode]verbs.WCOpcode{
 		verbs.OpSend: verbs.WCOpSend, verbs.OpSendImm: verbs.WCOpSend, verbs.OpSendInv: verbs.WCOpSend,

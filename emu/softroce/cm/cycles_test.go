@@ -59,8 +59,7 @@ func TestTenThousandConnectionsLeaveNoState(t *testing.T) {
 	}
 }
 
-// Without waiting for the end of time wait: queue pairs may be used again at
-// once, and the time waits run off by themselves.
+// Queue pairs can be reused before the end of time wait.
 func TestReconnectAtOnce(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	for range 1000 {
@@ -85,8 +84,8 @@ func TestReconnectAtOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkCycle is one connection set up and torn down, both sides together:
-// five MADs, until both have left time wait.
+// BenchmarkCycle measures connect and disconnect of both sides: five MADs, until
+// both have left time wait.
 func BenchmarkCycle(b *testing.B) {
 	active, passive := New(Config{CAGUID: guidA}), New(Config{CAGUID: guidB})
 	if _, err := passive.Listen(service, netip.Addr{}, 0); err != nil {

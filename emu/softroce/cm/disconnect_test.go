@@ -39,7 +39,7 @@ func TestDREQAndDuplicatesAreAnswered(t *testing.T) {
 	}
 }
 
-// Who disconnected itself still answers the peer's DREQ.
+// After Disconnect, the agent still answers a DREQ of the peer.
 func TestDREQAfterDisconnectIsAnswered(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
@@ -76,7 +76,8 @@ func TestBothDisconnectAtOnce(t *testing.T) {
 	}
 }
 
-// The RTU is lost and the peer is done: the passive side hears of the end.
+// If the RTU is lost and the peer disconnects, the passive side gets
+// EventDisconnectRequested.
 func TestDREQInsteadOfRTU(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.confirmed()
@@ -126,8 +127,7 @@ func TestConsumerDREP(t *testing.T) {
 	w.b.inState(cb, StateTimeWait)
 }
 
-// Close in every state leaves nothing, says nothing to the consumer and tells
-// the peer what it needs to know.
+// Close in any state leaves no connection, raises no event and informs the peer.
 func TestCloseInEveryState(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -202,7 +202,7 @@ func TestClosedConnectionAnswersADREQ(t *testing.T) {
 	w.b.noEvent()
 }
 
-// An answer belongs to the transaction that it answers, also when repeated.
+// A retransmitted DREP has the transaction ID of the duplicate DREQ.
 func TestRepeatedDREPAnswersTheNewTransaction(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()

@@ -83,7 +83,7 @@ func TestDuplicateREPRetransmitsRTU(t *testing.T) {
 	}
 }
 
-// An ID that is in use cannot begin another connection.
+// A communication ID that is in use cannot start another connection.
 func TestREQWithIDInUseIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	w.inject(addrA, mad.AttrREQ, newREQ())
@@ -100,7 +100,7 @@ func TestREQWithIDInUseIsRejected(t *testing.T) {
 	}
 }
 
-// In time wait the REQ's IDs are still taken: an old copy must not connect.
+// In time wait, the IDs of the REQ are in use: an old duplicate does not connect.
 func TestOldREQInTimeWaitIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
@@ -137,7 +137,7 @@ func TestOldREQInTimeWaitIsRejected(t *testing.T) {
 	w.b.event(EventRequest)
 }
 
-// The peer forgot a connection, and begins another one with its queue pair.
+// The peer starts a new connection with the queue pair of an old one.
 func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 	stale := newREQ()
 	stale.LocalQPN = offer.QPN
@@ -220,7 +220,7 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 	})
 }
 
-// What a device that made two connections of one REQ gets.
+// A peer that creates two connections for one REQ gets a REJ for the second REP.
 func TestSecondREPOfREQIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, _ := w.accepted()
@@ -266,8 +266,7 @@ func TestREPIDsAreChecked(t *testing.T) {
 	}
 }
 
-// Whoever speaks of a connection that does not exist is told so, once, and
-// only where an answer is of use.
+// Messages for an unknown connection get one answer, if an answer is defined.
 func TestMessagesForUnknownConnection(t *testing.T) {
 	for _, tc := range []struct {
 		attr, answer mad.Attr
@@ -307,7 +306,7 @@ func TestMessagesForUnknownConnection(t *testing.T) {
 	}
 }
 
-// A third host that knows the IDs of a connection has no say in it.
+// Another host that knows the IDs of a connection cannot affect it.
 func TestMessagesFromOtherHostAreIgnored(t *testing.T) {
 	for _, attr := range []mad.Attr{mad.AttrDREQ, mad.AttrREJ, mad.AttrRTU, mad.AttrLAP, mad.AttrDREP, mad.AttrMRA} {
 		w := newWorld(t, Config{}, Config{})
@@ -344,7 +343,7 @@ func TestMessagesFromOtherHostAreIgnored(t *testing.T) {
 	}
 }
 
-// A peer that accepted our REQ under an ID cannot use it for a REQ of its own.
+// A peer cannot use the ID of its REP for a REQ.
 func TestREQWithIDOfREPIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	w.a.listen(service)

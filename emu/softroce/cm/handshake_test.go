@@ -92,7 +92,7 @@ func TestSIDRMADsMatchLinux(t *testing.T) {
 	checkEmpty(t, w.b.Agent)
 }
 
-// The REQ that Linux sent is understood.
+// The agent parses a REQ sent by Linux.
 func TestParsesLinuxREQ(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	w.b.HandleMAD(w.now, addrA, addrB, 0xffff, wire(t, linuxREQ))
@@ -214,7 +214,7 @@ func TestLoopbackWithinOneAgent(t *testing.T) {
 	checkEmpty(t, h.Agent)
 }
 
-// Data may come before the RTU, or instead of it.
+// Data may arrive before the RTU or without it.
 func TestDataEstablishesThePassiveSide(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	_, cb := w.confirmed()
@@ -303,7 +303,7 @@ func TestCallsRejectInvalidParameters(t *testing.T) {
 	w.b.silent()
 }
 
-// Every call in every state in which it makes no sense.
+// Every call fails in every state in which it is not allowed.
 func TestCallsRejectWrongState(t *testing.T) {
 	calls := map[string]func(h *host, now mono.Time, id ConnID) error{
 		"Accept":          func(h *host, now mono.Time, id ConnID) error { return h.Accept(now, id, answer) },

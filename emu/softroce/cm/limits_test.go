@@ -149,7 +149,7 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// A request that is waiting outlives its listener.
+// A pending request can be answered after CloseListen.
 func TestRequestOutlivesItsListener(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	_, cb := w.requested()
@@ -159,7 +159,7 @@ func TestRequestOutlivesItsListener(t *testing.T) {
 	w.a.event(EventReply)
 }
 
-// IDs wrap around, skip 0 and those in use.
+// Communication IDs wrap around and skip 0 and IDs in use.
 func TestCommIDsWrap(t *testing.T) {
 	w := newWorld(t, Config{FirstCommID: 0xFFFFFFFE}, Config{})
 	for _, want := range []ConnID{0xFFFFFFFE, 0xFFFFFFFF, 1} {

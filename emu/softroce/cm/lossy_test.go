@@ -14,8 +14,8 @@ import (
 
 var lossySeed = flag.Int64("cm.seed", -1, "run TestPairOverALossyNetwork with this seed alone")
 
-// lossy is two agents, their consumers and a network between them that loses,
-// duplicates, delays and reorders. A model follows every attempt to connect.
+// lossy has two agents, their consumers and a network that drops, duplicates,
+// delays and reorders. A model tracks every connection attempt.
 type lossy struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -31,7 +31,7 @@ type lossy struct {
 	trace    uint64
 }
 
-// attempt is what the model knows of one Connect.
+// attempt is the state of the model for one Connect.
 type attempt struct {
 	qpn       uint32
 	confirmed bool

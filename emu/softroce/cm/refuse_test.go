@@ -56,7 +56,7 @@ func TestInvalidREQsAreRejected(t *testing.T) {
 	}
 }
 
-// The REJ for a closed port is, to the last byte, the one that Linux sends.
+// The REJ for a closed port has the same bytes as that of Linux.
 func TestREJOfClosedPortMatchesLinux(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	m := newREQ()

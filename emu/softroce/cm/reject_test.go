@@ -59,7 +59,7 @@ func TestConsumerRejectsAReply(t *testing.T) {
 	}
 }
 
-// The acceptance is taken back while the RTU is under way.
+// The consumer revokes an Accept before the RTU arrives.
 func TestRejectAfterAccept(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.confirmed()
@@ -94,7 +94,7 @@ func TestLIDReasonsAreNeverSent(t *testing.T) {
 	w.b.inState(cb, StateREQRcvd)
 }
 
-// A REJ in every state: which event, and where the connection goes.
+// A REJ in each state: the event and the next state.
 func TestREJInEveryState(t *testing.T) {
 	other := func(local, remote ConnID) *mad.REJ {
 		return &mad.REJ{LocalCommID: uint32(remote), RemoteCommID: uint32(local), About: mad.AboutOther, Reason: mad.ReasonConsumer}
@@ -197,7 +197,7 @@ func TestStaleREJEntersTimeWait(t *testing.T) {
 	checkEmpty(t, w.a.Agent)
 }
 
-// A requester that gives up before it knows our ID names itself by its GUID.
+// A requester that times out before it knows the remote ID sends its GUID.
 func TestTimeoutREJBeforeREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.requested()
@@ -213,8 +213,7 @@ func TestTimeoutREJBeforeREP(t *testing.T) {
 	checkEmpty(t, w.b.Agent)
 }
 
-// The consumer refused one copy of the REQ and accepted another, and the REP
-// overtook the REJ: the connection stands.
+// A REJ for a duplicate REQ that arrives after the REP is ignored.
 func TestLateREJOfREQIsIgnored(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()

@@ -191,7 +191,7 @@ func TestMRAForREP(t *testing.T) {
 	w.b.event(EventEstablished)
 }
 
-// A peer's timeout codes count within bounds only.
+// Timeout codes of peers are limited by the configuration.
 func TestPeerTimeoutsAreBounded(t *testing.T) {
 	for code, want := range map[uint8]time.Duration{0: mad.Timeout(8), 8: mad.Timeout(8), 9: mad.Timeout(9), 26: mad.Timeout(26), 31: mad.Timeout(26)} {
 		w := newWorld(t, Config{}, Config{})

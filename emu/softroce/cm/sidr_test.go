@@ -111,7 +111,7 @@ func TestSIDRCallsRejectInvalidParameters(t *testing.T) {
 	w.b.inState(id, StateSIDRREQRcvd)
 }
 
-// The answer of somebody else, or to another kind of request, is not ours.
+// A SIDR_REP from another host, or for another type of request, is ignored.
 func TestUnexpectedSIDRREPIsIgnored(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	id, err := w.a.SIDRRequest(w.now, lookup)

@@ -17,8 +17,7 @@ func (w *world) lookedUp() (question, answer *sent) {
 	return question, w.b.take(mad.AttrSIDRREP)
 }
 
-// A question whose answer was lost is answered again, by the same, without asking
-// the consumer again.
+// A duplicate SIDR_REQ gets the same SIDR_REP again, without an event.
 func TestLostSIDRREPIsRetransmitted(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	question, first := w.lookedUp()
@@ -33,8 +32,8 @@ func TestLostSIDRREPIsRetransmitted(t *testing.T) {
 	}
 }
 
-// What was asked long ago, of a service that is gone, or by somebody else is not
-// answered from memory.
+// A kept SIDR_REP is not used after its lifetime, after CloseListen, or for another
+// host.
 func TestKeptSIDRREPExpires(t *testing.T) {
 	t.Run("long ago", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
