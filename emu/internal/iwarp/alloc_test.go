@@ -8,25 +8,25 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// mute is an owner that keeps nothing, so that only streams can allocate.
-type mute struct {
-	recv Receive
-	done int
-	got  int
+// countingOwner counts completions without allocating.
+type countingOwner struct {
+	recv     Receive
+	done     int
+	received int
 }
 
-func (m *mute) NextReceive() *Receive              { return &m.recv }
-func (m *mute) Received(*Receive, verbs.WC, bool)  { m.got++ }
-func (m *mute) Completed(*Request, verbs.WCStatus) { m.done++ }
-func (m *mute) Retired(*Request)                   {}
-func (m *mute) Ended(e End)                        { panic("the stream ended: " + e.Error.String()) }
+func (m *countingOwner) NextReceive() *Receive              { return &m.recv }
+func (m *countingOwner) Received(*Receive, verbs.WC, bool)  { m.received++ }
+func (m *countingOwner) Completed(*Request, verbs.WCStatus) { m.done++ }
+func (m *countingOwner) Retired(*Request)                   {}
+func (m *countingOwner) Ended(e End)                        { panic("the stream ended: " + e.Error.String()) }
 
-// loop is two streams that talk through nothing: what one gives the other gets.
+// loop is two streams connected to each other: Input gets what the other outputs.
 type loop struct {
 	base   [2]nic.Base
 	layer  [2]Layer
 	ep     [2]Endpoint
-	owner  [2]mute
+	owner  [2]countingOwner
 	stream [2]Stream
 	region [2]*nic.Region
 	req    Request
@@ -56,7 +56,7 @@ func newLoop(tb testing.TB, limit int) *loop {
 	return l
 }
 
-// do has a request of n octets carried out.
+// do carries out one request of n octets.
 func (l *loop) do(op verbs.WROpcode, n int) {
 	l.req.Op, l.req.Length = op, uint32(n)
 	l.req.SGL[0] = sge(l.region[0], 0, n)
@@ -124,7 +124,7 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkOutput is the sending side alone: segments that nobody takes in.
+// BenchmarkOutput is the sending side alone: segments that noSource takes in.
 func BenchmarkOutput(b *testing.B) {
 	l := newLoop(b, 1442)
 	b.SetBytes(1 << 16)

@@ -17,13 +17,13 @@ const atomicLen = 8
 func (s *Stream) sendAtomic(r *Request, g *Segment) bool {
 	switch {
 	case s.ord == 0:
-		s.abandon(r, verbs.WCLocQPOpErr)
+		s.failRequest(r, verbs.WCLocQPOpErr)
 		return false
 	case !s.ep.Layer.NIC.Writable(r.SGL, s.ep.PD, atomicLen):
-		s.abandon(r, verbs.WCLocProtErr)
+		s.failRequest(r, verbs.WCLocProtErr)
 		return false
 	}
-	s.asks(r, g, wire.OpAtomicRequest)
+	s.startReadOrAtomic(r, g, wire.OpAtomicRequest)
 	h := wire.AtomicRequest{
 		Op: wire.AtomicFetchAdd, RequestID: uint32(r.msn), STag: wire.STag(r.Remote.RKey), TO: r.Remote.Addr,
 		AddSwap: r.Atomic.CompareAdd, CompareMask: math.MaxUint64,
@@ -36,7 +36,7 @@ func (s *Stream) sendAtomic(r *Request, g *Segment) bool {
 }
 
 // atomicRequest takes an Atomic Request. It waits its turn among the reads.
-func (s *Stream) atomicRequest(a *arrival, msg []byte) {
+func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
 	p := s.enqueue(a)
 	if p == nil {
 		return
@@ -45,14 +45,14 @@ func (s *Stream) atomicRequest(a *arrival, msg []byte) {
 	if _, err := p.req.Parse(msg); err != nil {
 		panic("iwarp: an Atomic Request of the right length does not parse")
 	}
-	s.count().AtomicsReceived++
+	s.counters().AtomicsReceived++
 	if s.reads.count == 1 {
-		s.begin(false)
+		s.beginResponse(false)
 	}
 }
 
 // execute carries an atomic out.
-func (s *Stream) execute(p *pending) {
+func (s *Stream) executeAtomic(p *peerRequest) {
 	req := &p.req
 	if req.Op != wire.AtomicFetchAdd && req.Op != wire.AtomicCompareSwap {
 		s.refuseRead(wire.TermOpOpcode, p)
@@ -62,9 +62,9 @@ func (s *Stream) execute(p *pending) {
 		s.refuseRead(wire.TermOpStream, p)
 		return
 	}
-	mem, at, err := s.remote(req.STag, req.TO, atomicLen, verbs.AccessRemoteAtomic)
+	mem, at, err := s.resolveRemote(req.STag, req.TO, atomicLen, verbs.AccessRemoteAtomic)
 	if err != nil {
-		s.refuseRead(protection(err, req.TO, atomicLen), p)
+		s.refuseRead(readTermError(err, req.TO, atomicLen), p)
 		return
 	}
 	if p.orig, err = s.ep.Layer.atomics.update(mem, at, req); err != nil {
@@ -74,12 +74,12 @@ func (s *Stream) execute(p *pending) {
 }
 
 // atomicResponse takes the answer to one of our atomics.
-func (s *Stream) atomicResponse(a *arrival, msg []byte) {
+func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
 	var h wire.AtomicResponse
 	if _, err := h.Parse(msg); err != nil {
 		panic("iwarp: an Atomic Response of the right length does not parse")
 	}
-	r := s.reading
+	r := s.oldestRead
 	switch {
 	case r == nil || r.Op == verbs.OpRDMARead:
 		s.refuseResponse(wire.TermOpOpcode, a)
@@ -94,7 +94,7 @@ func (s *Stream) atomicResponse(a *arrival, msg []byte) {
 		s.refuse(wire.TermDDPLocal, a)
 		return
 	}
-	s.response(r)
+	s.completeResponse(r)
 }
 
 // atomicUnit applies atomics to memory. A layer has one and keeps the operands in

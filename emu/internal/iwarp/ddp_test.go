@@ -139,7 +139,7 @@ var ddpSendRows = map[string]func(*testing.T){
 	},
 	"rfc5041/4.3/4": func(t *testing.T) {
 		s := newSide(t, depth, Defects{})
-		s.stream.ours[wire.QueueSend], s.stream.theirs[wire.QueueSend] = 0xffffffff, 0xffffffff
+		s.stream.sendMSN[wire.QueueSend], s.stream.recvMSN[wire.QueueSend] = 0xffffffff, 0xffffffff
 		s.post(1, verbs.OpSend, nil)
 		s.post(2, verbs.OpSend, nil)
 		segs := s.all(1442)

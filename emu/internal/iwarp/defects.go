@@ -33,7 +33,7 @@ type Defects struct {
 	// Terminates.
 	LongIsNoBuffer      bool `imitates:"siw, rfc5041/7.1/4" does:"a message too long for its buffer is reported as one without"`
 	ReadOverflowsStream bool `imitates:"siw, rfc5041/7.1/2" does:"one read too many is a catastrophic error of the stream, not a missing buffer"`
-	UnaskedIsLocal      bool `imitates:"siw, rfc5040/5.2.2/6" does:"a Read Response that nobody asked for is reported as a local error"`
+	UnaskedIsLocal      bool `imitates:"siw, rfc5040/5.2.2/6" does:"a Read Response that noSource asked for is reported as a local error"`
 	TermBitsSwapped     bool `imitates:"siw, rfc5040/4.8/1" does:"Terminates have the halves of their first octet swapped, and their flags at the wrong end"`
 	TermPayloadLength   bool `imitates:"siw, rfc5041/7.1/13" does:"the segment length in a Terminate leaves the headers out"`
 	TermBareOperation   bool `imitates:"siw, rfc5040/4.8/5" does:"Terminates for a wrong version or opcode have no header"`
@@ -59,7 +59,7 @@ func (f *siwState) inOrder(begun bool, t *wire.Tagged, n uint64) bool {
 
 // begin notes the read that is answered next. With repeat, a read of no octets becomes the
 // one before it: Defects.ZeroReadRepeats.
-func (f *siwState) begin(r *wire.ReadRequest, repeat bool) {
+func (f *siwState) beginRead(r *wire.ReadRequest, repeat bool) {
 	if repeat && r.Size == 0 {
 		r.Size, r.SrcSTag, r.SrcTO = f.current.Size, f.current.SrcSTag, f.current.SrcTO
 	}
@@ -68,7 +68,7 @@ func (f *siwState) begin(r *wire.ReadRequest, repeat bool) {
 
 // parseByOpcode is Defects.TaggedFlagIgnored: the header is the one that the opcode
 // calls for.
-func (s *Stream) parseByOpcode(a *arrival) bool {
+func (s *Stream) parseByOpcode(a *rxSegment) bool {
 	c := a.hdr.Control
 	if info, ok := c.Opcode.Info(); !ok || info.Tagged == c.Tagged {
 		return true
@@ -91,7 +91,7 @@ func (s *Stream) parseByOpcode(a *arrival) bool {
 // but a read before them.
 func (s *Stream) completeEarly() {
 	for r := s.first; r != nil && r != s.sending; r = r.next {
-		if !r.reported && r.stage == left && s.over(r) {
+		if !r.reported && r.stage == sent && s.isDone(r) {
 			r.reported = true
 			s.owner.Completed(r, verbs.WCSuccess)
 		}
@@ -107,7 +107,7 @@ func (s *Stream) PlaceEarly(part []byte) {
 	if err != nil || s.state != open || h.Control.Opcode != wire.OpWrite || !h.Control.Tagged || len(body) == 0 {
 		return
 	}
-	if mem, at, err := s.remote(h.Tagged.STag, h.Tagged.TO, uint64(len(body)), verbs.AccessRemoteWrite); err == nil {
+	if mem, at, err := s.resolveRemote(h.Tagged.STag, h.Tagged.TO, uint64(len(body)), verbs.AccessRemoteWrite); err == nil {
 		_ = mem.WriteAt(body, at) // Input will tell
 	}
 }
@@ -116,23 +116,23 @@ func (s *Stream) PlaceEarly(part []byte) {
 // that is wrong has reached the memory of its Write, its read or its receive. The
 // stream must be failed behind it.
 func (s *Stream) PlaceUnchecked(segment []byte) {
-	a := arrival{raw: segment}
+	a := rxSegment{raw: segment}
 	var err error
 	if a.body, err = a.hdr.Parse(segment); err != nil || s.state != open || !a.hdr.Control.Consistent() {
 		return
 	}
 	mem := s.ep.Layer.NIC
 	switch info, _ := a.hdr.Control.Opcode.Info(); {
-	case a.hdr.Control.Opcode == wire.OpReadResponse && s.reading != nil && s.reading.Op == verbs.OpRDMARead:
-		if off, _, ok := s.sinkOffset(s.reading, &a); ok && uint32(len(a.body)) <= s.reading.Length-off {
-			_ = mem.Scatter(s.reading.SGL, s.ep.PD, off, a.body) // it fails in any case
+	case a.hdr.Control.Opcode == wire.OpReadResponse && s.oldestRead != nil && s.oldestRead.Op == verbs.OpRDMARead:
+		if off, _, ok := s.sinkOffset(s.oldestRead, &a); ok && uint32(len(a.body)) <= s.oldestRead.Length-off {
+			_ = mem.Scatter(s.oldestRead.SGL, s.ep.PD, off, a.body) // it fails in any case
 		}
-	case info.Class.Has(wire.HasPayload|wire.ConsumesRecv) && a.hdr.Untagged.MO == s.filled:
+	case info.Class.Has(wire.HasPayload|wire.ConsumesRecv) && a.hdr.Untagged.MO == s.recvLen:
 		if s.recv == nil {
 			s.recv = s.owner.NextReceive()
 		}
-		if s.recv != nil && uint32(len(a.body)) <= s.recv.Length-s.filled {
-			_ = mem.Scatter(s.recv.SGL, s.recv.PD, s.filled, a.body)
+		if s.recv != nil && uint32(len(a.body)) <= s.recv.Length-s.recvLen {
+			_ = mem.Scatter(s.recv.SGL, s.recv.PD, s.recvLen, a.body)
 		}
 	default:
 		s.PlaceEarly(segment)

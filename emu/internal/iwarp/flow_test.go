@@ -12,7 +12,7 @@ import (
 // also where the count starts again.
 func TestCountOfSegmentsWraps(t *testing.T) {
 	s := newSide(t, depth, Defects{})
-	s.stream.given, s.stream.taken = math.MaxUint32, math.MaxUint32
+	s.stream.segmentsOutput, s.stream.segmentsAccepted = math.MaxUint32, math.MaxUint32
 	for i := range uint64(3) {
 		s.post(i, verbs.OpSend, nil)
 		if s.out(1442) == nil {
@@ -25,7 +25,7 @@ func TestCountOfSegmentsWraps(t *testing.T) {
 	s.stream.Taken(2)
 	s.wantSends("0", "1", "2")
 
-	s.stream.given, s.stream.taken = math.MaxUint32-1, math.MaxUint32-1
+	s.stream.segmentsOutput, s.stream.segmentsAccepted = math.MaxUint32-1, math.MaxUint32-1
 	s.post(3, verbs.OpSend, nil) // ends with segment 2^32-1
 	s.post(4, verbs.OpSend, nil) // and this with 0
 	for range 2 {

@@ -106,9 +106,9 @@ func (f *fuzzRig) segment(c *script) []byte {
 	stag, addr := pick()
 	g.Tagged = wire.Tagged{STag: wire.STag(stag), TO: addr}
 	info, _ := op.Info()
-	g.Untagged = wire.Untagged{QN: info.Queue, MSN: f.stream.theirs[info.Queue&3], Invalidate: wire.STag(f.words[4])}
+	g.Untagged = wire.Untagged{QN: info.Queue, MSN: f.stream.recvMSN[info.Queue&3], Invalidate: wire.STag(f.words[4])}
 	if op == wire.OpSend || op == wire.OpSendInv || op == wire.OpSendSE || op == wire.OpSendSEInv {
-		g.Untagged.MO = f.stream.filled
+		g.Untagged.MO = f.stream.recvLen
 	}
 	if how&16 != 0 {
 		g.Untagged.MSN, g.Untagged.MO, g.Untagged.QN = wire.MSN(c.next()), uint32(c.next()), wire.QN(c.next()&7)
@@ -116,10 +116,10 @@ func (f *fuzzRig) segment(c *script) []byte {
 	g.ReadRequest = wire.ReadRequest{SinkSTag: 7, SinkTO: 8, Size: uint32(c.next()) * 3, SrcSTag: wire.STag(stag), SrcTO: addr}
 	g.AtomicRequest = wire.AtomicRequest{Op: wire.AtomicOp(c.next() & 3), STag: wire.STag(stag), TO: addr, AddSwap: uint64(c.next())}
 	g.AtomicResponse.RequestID = uint32(c.next())
-	if r := f.stream.reading; r != nil && how&32 == 0 {
+	if r := f.stream.oldestRead; r != nil && how&32 == 0 {
 		st, to := sink(r)
 		if op == wire.OpReadResponse {
-			g.Tagged = wire.Tagged{STag: st, TO: to + uint64(r.got)}
+			g.Tagged = wire.Tagged{STag: st, TO: to + uint64(r.received)}
 		}
 		g.AtomicResponse.RequestID = uint32(r.msn)
 	}
@@ -168,7 +168,7 @@ func (f *fuzzRig) check() {
 			}
 		}
 	}
-	if int32(f.stream.given-f.stream.taken) < 0 {
+	if int32(f.stream.segmentsOutput-f.stream.segmentsAccepted) < 0 {
 		f.t.Fatal("more was taken than given")
 	}
 	if f.stream.reads != nil && f.stream.reads.count > 3 {
@@ -215,7 +215,7 @@ func FuzzInput(f *testing.F) {
 					}
 				}
 			case 3:
-				if n := int(r.stream.given - r.stream.taken); n > 0 {
+				if n := int(r.stream.segmentsOutput - r.stream.segmentsAccepted); n > 0 {
 					r.stream.Taken(1 + int(c.next())%n)
 				}
 			}

@@ -81,9 +81,9 @@ var immediateRows = map[string]func(*testing.T){
 
 func TestImmediateDataIsAWritesOnlyRightBehindIt(t *testing.T) {
 	for name, between := range map[string]func(s *side, r *nic.Region){
-		"send":   func(s *side, _ *nic.Region) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
-		"read":   func(s *side, r *nic.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
-		"nobody": func(*side, *nic.Region) {},
+		"send":     func(s *side, _ *nic.Region) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
+		"read":     func(s *side, r *nic.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
+		"noSource": func(*side, *nic.Region) {},
 	} {
 		s := newSide(t, depth, Defects{})
 		r, _ := s.region(16, allAccess)
@@ -92,9 +92,9 @@ func TestImmediateDataIsAWritesOnlyRightBehindIt(t *testing.T) {
 		s.in(tagged(wire.OpWrite, r.Key, r.Addr, []byte("123"), false))
 		s.in(tagged(wire.OpWrite, r.Key, r.Addr+3, []byte("45"), true))
 		between(s, r)
-		s.in(untagged(wire.OpImmediate, s.stream.theirs[0], 0, nil, true))
+		s.in(untagged(wire.OpImmediate, s.stream.recvMSN[0], 0, nil, true))
 		c := s.received[len(s.received)-1]
-		if is := c.Opcode == verbs.WCOpRecvRDMAWithImm && c.ByteLen == 5; is != (name == "nobody") {
+		if is := c.Opcode == verbs.WCOpRecvRDMAWithImm && c.ByteLen == 5; is != (name == "noSource") {
 			t.Errorf("with %s in between: %+v", name, c)
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// arrival is a segment that has come in.
-type arrival struct {
+// rxSegment is a segment that has come in.
+type rxSegment struct {
 	hdr  wire.Header
 	raw  []byte // the whole segment
 	body []byte // what follows the DDP header
@@ -14,14 +14,14 @@ type arrival struct {
 // Input takes a segment of the peer. What it carries has been copied when Input
 // returns. Segments that come after the end of the stream have no effect.
 func (s *Stream) Input(segment []byte) {
-	c := s.count()
+	c := s.counters()
 	c.SegmentsReceived++
 	c.OctetsReceived += uint64(len(segment))
 	if s.state != open {
 		c.SegmentsDropped++
 		return
 	}
-	a := arrival{raw: segment}
+	a := rxSegment{raw: segment}
 	var err error
 	if a.body, err = a.hdr.Parse(segment); err != nil {
 		s.refuse(wire.TermOpUnspecified, nil) // there is no header to return
@@ -31,11 +31,11 @@ func (s *Stream) Input(segment []byte) {
 		return
 	}
 	s.dispatch(&a)
-	s.heard, s.rtr = true, false
+	s.startupDone, s.expectRTR = true, false
 }
 
 // dispatch checks what all segments have in common.
-func (s *Stream) dispatch(a *arrival) {
+func (s *Stream) dispatch(a *rxSegment) {
 	h := &a.hdr.Control
 	info, known := h.Opcode.Info()
 	switch {
@@ -48,12 +48,12 @@ func (s *Stream) dispatch(a *arrival) {
 	case !known || h.Opcode > wire.OpTerminate && s.defects().NoExtensions || h.Tagged != info.Tagged:
 		s.refuse(wire.TermOpOpcode, a)
 	case h.Opcode == wire.OpWrite:
-		s.write(a)
+		s.receiveWrite(a)
 	case h.Opcode == wire.OpReadResponse:
-		s.readResponse(a)
+		s.receiveReadResponse(a)
 	case h.Opcode == wire.OpTerminate:
-		s.terminate(a)
+		s.receiveTerminate(a)
 	default:
-		s.message(a, &info)
+		s.receiveUntagged(a, &info)
 	}
 }

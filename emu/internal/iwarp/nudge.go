@@ -9,14 +9,14 @@ import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 // that then seems to belong to it. Nudge reports false if a message is half out:
 // what is left of that is as good.
 func (s *Stream) Nudge() bool {
-	if s.state != open || s.busy != nobody {
+	if s.state != open || s.inProgress != noSource {
 		return false
 	}
 	s.turn = nudger
 	return true
 }
 
-// AnySTag is what a message of no octets names, where nobody says what. It means
+// AnySTag is what a message of no octets names, where noSource says what. It means
 // nothing, but some devices mind 0.
 const AnySTag wire.STag = 1
 

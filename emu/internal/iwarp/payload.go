@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// copyUpTo is the payload that is copied behind its header rather than sent from
+// maxCopied is the payload that is copied behind its header rather than sent from
 // where it is: one piece of memory less to hand to the layers below costs more
 // than the copy.
-const copyUpTo = 256
+const maxCopied = 256
 
 // readable reports whether length octets may be read of what sgl names.
 func (s *Stream) readable(sgl []verbs.SGE, length uint32) bool {
@@ -26,7 +26,7 @@ func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	if n == 0 {
 		return true
 	}
-	if n > copyUpTo && s.slice(g, sgl, off, n) {
+	if n > maxCopied && s.gatherInPlace(g, sgl, off, n) {
 		return true
 	}
 	g.Payload = g.Payload[:0]
@@ -36,7 +36,7 @@ func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 }
 
 // slice adds memory in place, if all of it can be had so.
-func (s *Stream) slice(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
+func (s *Stream) gatherInPlace(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	ep := s.ep
 	for i := range sgl {
 		e := &sgl[i]
@@ -49,7 +49,7 @@ func (s *Stream) slice(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 		if err != nil {
 			return false
 		}
-		piece := inPlace(mem, at, uint64(size))
+		piece := sliceInPlace(mem, at, uint64(size))
 		if piece == nil {
 			return false
 		}
@@ -64,7 +64,7 @@ func (s *Stream) slice(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 
 // inPlace returns n octets of mem where they are, or nil if that is not to be
 // had.
-func inPlace(mem nic.Memory, off, n uint64) []byte {
+func sliceInPlace(mem nic.Memory, off, n uint64) []byte {
 	if m, ok := mem.(nic.Slicer); ok {
 		return m.Slice(off, n)
 	}

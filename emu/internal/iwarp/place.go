@@ -10,16 +10,16 @@ import (
 
 // write places a segment of an RDMA Write. Each stands for itself: a sender
 // should, but need not, send them in the order of their offsets.
-func (s *Stream) write(a *arrival) {
+func (s *Stream) receiveWrite(a *rxSegment) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
 	if n := uint64(len(a.body)); n > 0 {
-		if s.defects().TaggedInOrder && !s.siw.inOrder(s.writing, t, n) {
+		if s.defects().TaggedInOrder && !s.siw.inOrder(s.inWrite, t, n) {
 			s.refuse(wire.TermTaggedBounds, a)
 			return
 		}
-		mem, at, err := s.remote(t.STag, t.TO, n, verbs.AccessRemoteWrite)
+		mem, at, err := s.resolveRemote(t.STag, t.TO, n, verbs.AccessRemoteWrite)
 		if err != nil {
-			s.refuse(s.placement(err, t.TO, n), a)
+			s.refuse(s.writeTermError(err, t.TO, n), a)
 			return
 		}
 		if mem.WriteAt(a.body, at) != nil {
@@ -27,19 +27,19 @@ func (s *Stream) write(a *arrival) {
 			return
 		}
 	}
-	if !s.writing {
-		s.wrote = 0
+	if !s.inWrite {
+		s.writeLen = 0
 	}
-	s.wrote += uint32(len(a.body))
-	s.writing, s.wroteLast = !last, last && !(s.rtr && s.wrote == 0)
+	s.writeLen += uint32(len(a.body))
+	s.inWrite, s.afterWrite = !last, last && !(s.expectRTR && s.writeLen == 0)
 	if last {
-		s.count().WritesReceived++
+		s.counters().WritesReceived++
 	}
 }
 
 // remote resolves memory that the peer names. It is never called for no octets:
 // then nothing of what is named is looked at.
-func (s *Stream) remote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
+func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	ep := s.ep
 	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, to, n, need)
 	if err == nil && ep.Access&need != need {
@@ -50,19 +50,19 @@ func (s *Stream) remote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Me
 
 // source resolves n octets of what a read asks for. If they are not to be had,
 // the stream ends.
-func (s *Stream) source(p *pending, n uint32) (nic.Memory, uint64, bool) {
+func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool) {
 	need, defects := verbs.AccessRemoteRead, s.defects()
 	if defects.ReadRightsUnchecked {
 		need = 0
 	}
 	to, size := p.read.SrcTO, uint64(n)
-	mem, at, err := s.remote(p.read.SrcSTag, to, size, need)
+	mem, at, err := s.resolveRemote(p.read.SrcSTag, to, size, need)
 	if err == nil {
 		return mem, at, true
 	}
-	e := protection(err, to, size)
+	e := readTermError(err, to, size)
 	if e == wire.TermProtWrap && defects.WrapUnchecked {
-		s.silence(e)
+		s.endSilentlyByPeer(e)
 	} else {
 		s.refuseRead(e, p)
 	}
@@ -73,7 +73,7 @@ func (s *Stream) source(p *pending, n uint32) (nic.Memory, uint64, bool) {
 func wraps(to, n uint64) bool { return to+n-1 < to }
 
 // protection is what a read or an atomic is refused with.
-func protection(err error, to, n uint64) wire.TermError {
+func readTermError(err error, to, n uint64) wire.TermError {
 	switch {
 	case errors.Is(err, nic.ErrKey):
 		return wire.TermProtInvalidSTag
@@ -91,8 +91,8 @@ func protection(err error, to, n uint64) wire.TermError {
 
 // placement is what a Write is refused with. DDP has no number for a lack of
 // rights; RDMAP has.
-func (s *Stream) placement(err error, to, n uint64) wire.TermError {
-	switch e := protection(err, to, n); e {
+func (s *Stream) writeTermError(err error, to, n uint64) wire.TermError {
+	switch e := readTermError(err, to, n); e {
 	case wire.TermProtInvalidSTag:
 		return wire.TermTaggedSTag
 	case wire.TermProtStream:

@@ -11,14 +11,14 @@ import (
 func (s *Stream) sendRead(r *Request, g *Segment) bool {
 	switch {
 	case s.ord == 0 && !r.RTR:
-		s.abandon(r, verbs.WCLocQPOpErr)
+		s.failRequest(r, verbs.WCLocQPOpErr)
 		return false
 	case !s.ep.Layer.NIC.Writable(r.SGL, s.ep.PD, int(r.Length)):
-		s.abandon(r, verbs.WCLocProtErr)
+		s.failRequest(r, verbs.WCLocProtErr)
 		return false
 	}
 	sinkSTag, sinkTO := sink(r)
-	s.asks(r, g, wire.OpReadRequest)
+	s.startReadOrAtomic(r, g, wire.OpReadRequest)
 	g.Header = wire.ReadRequest{
 		SinkSTag: sinkSTag, SinkTO: sinkTO, Size: r.Length,
 		SrcSTag: wire.STag(r.Remote.RKey), SrcTO: r.Remote.Addr,
@@ -37,21 +37,21 @@ func sink(r *Request) (wire.STag, uint64) {
 }
 
 // asks starts a request that the peer answers.
-func (s *Stream) asks(r *Request, g *Segment, op wire.Opcode) {
-	r.msn = s.ours[wire.QueueReadRequest]
+func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
+	r.msn = s.sendMSN[wire.QueueReadRequest]
 	g.Header = s.untagged(g.Header, op, wire.QueueReadRequest)
-	r.stage = asked
+	r.stage = requested
 	s.outstanding++
-	if s.reading == nil {
-		s.reading = r
+	if s.oldestRead == nil {
+		s.oldestRead = r
 	}
-	s.sent(r)
+	s.advanceRequest(r)
 }
 
 // readResponse takes a segment of a Read Response: it must belong to the oldest
 // read that waits.
-func (s *Stream) readResponse(a *arrival) {
-	r, defects := s.reading, s.defects()
+func (s *Stream) receiveReadResponse(a *rxSegment) {
+	r, defects := s.oldestRead, s.defects()
 	if r == nil || r.Op != verbs.OpRDMARead {
 		e := wire.TermOpOpcode
 		if defects.UnaskedIsLocal {
@@ -60,7 +60,7 @@ func (s *Stream) readResponse(a *arrival) {
 		s.refuseResponse(e, a)
 		return
 	}
-	off, n := r.got, uint32(len(a.body))
+	off, n := r.received, uint32(len(a.body))
 	if n > 0 && (off == 0 || !defects.LaterResponseUnchecked) {
 		var e wire.TermError
 		var ok bool
@@ -69,12 +69,12 @@ func (s *Stream) readResponse(a *arrival) {
 			return
 		}
 	}
-	if stag, to := sink(r); n == 0 && defects.ZeroResponseChecked && a.hdr.Tagged != (wire.Tagged{STag: stag, TO: to + uint64(r.got)}) {
+	if stag, to := sink(r); n == 0 && defects.ZeroResponseChecked && a.hdr.Tagged != (wire.Tagged{STag: stag, TO: to + uint64(r.received)}) {
 		s.refuseResponse(wire.TermTaggedSTag, a)
 		return
 	}
 	// More than was asked for, however it is cut, would be no end of segments.
-	if n > r.Length-off || n > r.Length-r.got {
+	if n > r.Length-off || n > r.Length-r.received {
 		s.refuseResponse(wire.TermTaggedBounds, a)
 		return
 	}
@@ -83,19 +83,19 @@ func (s *Stream) readResponse(a *arrival) {
 		s.refuse(wire.TermTaggedSTag, a)
 		return
 	}
-	r.got += n
+	r.received += n
 	if !a.hdr.Control.Last {
 		return
 	}
-	if r.got != r.Length && !defects.ShortResponseTaken {
+	if r.received != r.Length && !defects.ShortResponseTaken {
 		s.refuseResponse(wire.TermTaggedBounds, a)
 		return
 	}
-	s.response(r)
+	s.completeResponse(r)
 }
 
 // sinkOffset is where in the sink of r a segment begins.
-func (s *Stream) sinkOffset(r *Request, a *arrival) (uint32, wire.TermError, bool) {
+func (s *Stream) sinkOffset(r *Request, a *rxSegment) (uint32, wire.TermError, bool) {
 	stag, base := sink(r)
 	to, n := a.hdr.Tagged.TO, uint64(len(a.body))
 	switch {
@@ -111,25 +111,25 @@ func (s *Stream) sinkOffset(r *Request, a *arrival) (uint32, wire.TermError, boo
 
 // refuseResponse ends the stream for a response that fits no request. The
 // request that waits for one fails with it.
-func (s *Stream) refuseResponse(e wire.TermError, a *arrival) {
-	if s.reading != nil {
-		s.reading.status = verbs.WCBadRespErr
+func (s *Stream) refuseResponse(e wire.TermError, a *rxSegment) {
+	if s.oldestRead != nil {
+		s.oldestRead.status = verbs.WCBadRespErr
 	}
 	s.refuse(e, a)
 }
 
 // response ends the wait of r, the oldest that waits.
-func (s *Stream) response(r *Request) {
-	s.count().ResponsesReceived++
+func (s *Stream) completeResponse(r *Request) {
+	s.counters().ResponsesReceived++
 	r.stage = done
 	s.outstanding--
 	next := r.next
-	for next != nil && next != s.sending && next.stage != asked {
+	for next != nil && next != s.sending && next.stage != requested {
 		next = next.next
 	}
 	if next == s.sending {
 		next = nil
 	}
-	s.reading = next
+	s.oldestRead = next
 	s.complete()
 }

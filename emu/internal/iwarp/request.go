@@ -14,29 +14,29 @@ type Request struct {
 	// 6581): it may leave though no reads may be under way.
 	RTR bool
 
-	next     *Request
-	sent     uint32 // octets of payload that have left
-	last     uint32 // the segment that ends it, as Stream.given counts
-	got      uint32 // octets of the response
-	msn      wire.MSN
-	stage    stage
-	status   verbs.WCStatus // what it fails with, if it does
-	reported bool           // Completed was called
+	next        *Request
+	sent        uint32 // octets of payload that have left
+	lastSegment uint32 // Stream.segmentsOutput after the last segment
+	received    uint32 // octets of the response
+	msn         wire.MSN
+	stage       stage
+	status      verbs.WCStatus // what it fails with, if it does
+	reported    bool           // Completed was called
 }
 
 // stage is how far a request has got.
 type stage uint8
 
 const (
-	waiting stage = iota
-	asked         // its read or atomic request has left
-	left          // all of it was given to the layer below
+	waiting   stage = iota
+	requested       // the Read or Atomic Request was output, the response is missing
+	sent            // all segments were output
 	done
 )
 
 // Post appends r to the requests of the stream, which must be Live.
 func (s *Stream) Post(r *Request) {
-	r.next, r.sent, r.got, r.stage, r.status, r.reported = nil, 0, 0, waiting, verbs.WCSuccess, false
+	r.next, r.sent, r.received, r.stage, r.status, r.reported = nil, 0, 0, waiting, verbs.WCSuccess, false
 	if s.last == nil {
 		s.first = r
 	} else {
@@ -49,7 +49,7 @@ func (s *Stream) Post(r *Request) {
 }
 
 // answered reports whether op is one that the peer answers.
-func answered(op verbs.WROpcode) bool {
+func hasResponse(op verbs.WROpcode) bool {
 	switch op {
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
 		return true
@@ -60,21 +60,21 @@ func answered(op verbs.WROpcode) bool {
 // Taken says that the layer below has accepted n more of the segments that
 // Output gave, in order, as a whole.
 func (s *Stream) Taken(n int) {
-	s.taken += uint32(n)
+	s.segmentsAccepted += uint32(n)
 	if s.state == open {
 		s.complete()
 	}
 }
 
 // over reports whether r has been carried out.
-func (s *Stream) over(r *Request) bool {
-	return r.stage == done || r.stage == left && int32(s.taken-r.last) >= 0
+func (s *Stream) isDone(r *Request) bool {
+	return r.stage == done || r.stage == sent && int32(s.segmentsAccepted-r.lastSegment) >= 0
 }
 
 // complete retires what has been carried out, in the order of posting: a send
 // behind an unanswered read waits for it.
 func (s *Stream) complete() {
-	for s.first != nil && s.first.stage >= left && s.over(s.first) {
+	for s.first != nil && s.first.stage >= sent && s.isDone(s.first) {
 		s.retire(verbs.WCSuccess)
 	}
 	if s.defects().SendsOvertake {
@@ -109,7 +109,7 @@ func (s *Stream) flush(recv verbs.WCStatus) {
 		}
 		s.retire(status)
 	}
-	s.reading, s.outstanding = nil, 0
+	s.oldestRead, s.outstanding = nil, 0
 	if r := s.recv; r != nil {
 		s.recv = nil
 		s.owner.Received(r, verbs.WC{Status: recv, Opcode: verbs.WCOpRecv}, false)

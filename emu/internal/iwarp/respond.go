@@ -8,7 +8,7 @@ import (
 
 // pending is a read or an atomic of the peer, from its arrival until the answer
 // has left.
-type pending struct {
+type peerRequest struct {
 	control    [wire.ControlLen]byte // of its segment, as it came
 	atomic     bool
 	invalidate wire.STag
@@ -23,12 +23,12 @@ type pending struct {
 // readQueue is the peer's reads and atomics, oldest first. The first is being
 // answered.
 type readQueue struct {
-	ring  []pending
+	ring  []peerRequest
 	head  int
 	count int
 }
 
-func (q *readQueue) front() *pending { return &q.ring[q.head] }
+func (q *readQueue) front() *peerRequest { return &q.ring[q.head] }
 
 func (q *readQueue) pop() {
 	if q.head++; q.head == len(q.ring) {
@@ -47,10 +47,10 @@ func (s *Stream) inboundLimit() int {
 
 // enqueue finds a place for a read or an atomic, or nil if the peer has as many
 // under way as it may.
-func (s *Stream) enqueue(a *arrival) *pending {
+func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	limit := s.inboundLimit()
 	if s.reads == nil && limit > 0 {
-		s.reads = &readQueue{ring: make([]pending, limit)}
+		s.reads = &readQueue{ring: make([]peerRequest, limit)}
 	}
 	if s.reads == nil || s.reads.count == limit {
 		e := wire.TermUntaggedNoBuffer
@@ -63,12 +63,12 @@ func (s *Stream) enqueue(a *arrival) *pending {
 	q := s.reads
 	p := &q.ring[(q.head+q.count)%len(q.ring)]
 	q.count++
-	*p = pending{control: [2]byte(a.raw), invalidate: a.hdr.Untagged.Invalidate, msn: a.hdr.Untagged.MSN}
+	*p = peerRequest{control: [2]byte(a.raw), invalidate: a.hdr.Untagged.Invalidate, msn: a.hdr.Untagged.MSN}
 	return p
 }
 
 // readRequest takes a Read Request.
-func (s *Stream) readRequest(a *arrival, msg []byte) {
+func (s *Stream) receiveReadRequest(a *rxSegment, msg []byte) {
 	p := s.enqueue(a)
 	if p == nil {
 		return
@@ -76,35 +76,35 @@ func (s *Stream) readRequest(a *arrival, msg []byte) {
 	if _, err := p.read.Parse(msg); err != nil {
 		panic("iwarp: a Read Request of the right length does not parse")
 	}
-	s.count().ReadsReceived++
+	s.counters().ReadsReceived++
 	if s.reads.count == 1 {
-		s.begin(false)
+		s.beginResponse(false)
 	}
 }
 
 // begin starts to answer the first of the peer's requests: reads are checked,
 // atomics carried out. behind says that it had to wait for another.
-func (s *Stream) begin(behind bool) {
+func (s *Stream) beginResponse(behind bool) {
 	p := s.reads.front()
 	if p.atomic {
-		s.execute(p)
+		s.executeAtomic(p)
 		return
 	}
 	if s.siw != nil {
-		s.siw.begin(&p.read, behind && s.defects().ZeroReadRepeats)
+		s.siw.beginRead(&p.read, behind && s.defects().ZeroReadRepeats)
 	}
 	if p.read.Size > 0 {
-		s.source(p, p.read.Size)
+		s.readSource(p, p.read.Size)
 	}
 }
 
 // finish ends the answer to the first of the peer's requests and turns to the
 // next.
-func (s *Stream) finish() {
-	s.busy, s.turn = nobody, requester
+func (s *Stream) finishResponse() {
+	s.inProgress, s.turn = noSource, requester
 	s.reads.pop()
 	if s.reads.count > 0 {
-		s.begin(true)
+		s.beginResponse(true)
 	}
 }
 
@@ -115,32 +115,32 @@ func (s *Stream) sendResponse(limit int, g *Segment) bool {
 	if p.atomic {
 		g.Header = s.untagged(g.Header, wire.OpAtomicResponse, wire.QueueAtomicResponse)
 		g.Header = wire.AtomicResponse{RequestID: p.req.RequestID, Original: p.orig}.Append(g.Header)
-		s.finish()
+		s.finishResponse()
 		return true
 	}
 	n := min(uint32(limit-taggedHeader), p.read.Size)
 	t := wire.Tagged{STag: p.read.SinkSTag, TO: p.read.SinkTO}
 	g.Header = t.Append(s.control(wire.OpReadResponse, n == p.read.Size).Append(g.Header))
-	if n > 0 && !s.sourceInto(g, p, n) {
+	if n > 0 && !s.appendReadSource(g, p, n) {
 		return false
 	}
-	s.busy = responder
+	s.inProgress = responder
 	p.read.SinkTO += uint64(n)
 	p.read.SrcTO += uint64(n)
 	if p.read.Size -= n; p.read.Size == 0 {
-		s.finish()
+		s.finishResponse()
 	}
 	return true
 }
 
 // sourceInto adds n octets of what a read asks for to g.
-func (s *Stream) sourceInto(g *Segment, p *pending, n uint32) bool {
-	mem, at, ok := s.source(p, n)
+func (s *Stream) appendReadSource(g *Segment, p *peerRequest, n uint32) bool {
+	mem, at, ok := s.readSource(p, n)
 	if !ok {
 		return false
 	}
-	if n > copyUpTo {
-		if piece := inPlace(mem, at, uint64(n)); piece != nil {
+	if n > maxCopied {
+		if piece := sliceInPlace(mem, at, uint64(n)); piece != nil {
 			g.Payload, g.Volatile = append(g.Payload, piece), true
 			return true
 		}

@@ -39,18 +39,18 @@ func (g *Segment) reset() {
 func (s *Stream) Output(limit int, g *Segment) bool {
 	g.reset()
 	for s.state == open {
-		switch s.next() {
+		switch s.nextSource() {
 		case requester:
 			if s.sendRequest(limit, g) {
-				return s.give(g)
+				return s.countOutput(g)
 			}
 		case responder:
 			if s.sendResponse(limit, g) {
-				return s.give(g)
+				return s.countOutput(g)
 			}
 		case nudger:
 			s.sendNudge(g)
-			return s.give(g)
+			return s.countOutput(g)
 		default:
 			if s.state == open {
 				return false
@@ -60,25 +60,25 @@ func (s *Stream) Output(limit int, g *Segment) bool {
 	}
 	if s.state == terminating {
 		s.sendTerminate(g)
-		return s.give(g)
+		return s.countOutput(g)
 	}
 	return false
 }
 
 // give counts a segment that leaves.
-func (s *Stream) give(g *Segment) bool {
-	c := s.count()
+func (s *Stream) countOutput(g *Segment) bool {
+	c := s.counters()
 	c.SegmentsSent++
 	c.OctetsSent += uint64(g.Len())
-	s.given++
+	s.segmentsOutput++
 	return true
 }
 
 // next says whose segment leaves next. A message that is half out goes on;
 // between messages the two take turns.
-func (s *Stream) next() source {
-	if s.busy != nobody {
-		return s.busy
+func (s *Stream) nextSource() source {
+	if s.inProgress != noSource {
+		return s.inProgress
 	}
 	if s.turn == nudger {
 		return nudger
@@ -93,7 +93,7 @@ func (s *Stream) next() source {
 	if responds && s.state == open {
 		return responder
 	}
-	return nobody
+	return noSource
 }
 
 // requestReady reports whether the next request may leave. Requests that put
@@ -105,10 +105,10 @@ func (s *Stream) requestReady() bool {
 		}
 		switch {
 		case r.Op == verbs.OpLocalInv || r.Op == verbs.OpBindMW:
-			if !s.doLocally(r) {
+			if !s.executeLocal(r) {
 				return false
 			}
-		case answered(r.Op):
+		case hasResponse(r.Op):
 			return s.outstanding < s.readLimit()
 		default:
 			return true
@@ -128,7 +128,7 @@ func (s *Stream) readLimit() uint16 {
 }
 
 // doLocally carries out a request that the peer hears nothing of.
-func (s *Stream) doLocally(r *Request) bool {
+func (s *Stream) executeLocal(r *Request) bool {
 	ep := s.ep
 	var err error
 	status := verbs.WCLocProtErr
@@ -139,7 +139,7 @@ func (s *Stream) doLocally(r *Request) bool {
 		status = verbs.WCMWBindErr
 	}
 	if err != nil {
-		s.abandon(r, status)
+		s.failRequest(r, status)
 		return false
 	}
 	r.stage, s.sending = done, r.next
@@ -157,7 +157,7 @@ func (s *Stream) sendRequest(limit int, g *Segment) bool {
 	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
 		return s.sendAtomic(r, g)
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
-		if s.busy == requester && r.sent == r.Length {
+		if s.inProgress == requester && r.sent == r.Length {
 			s.sendImmediate(r, g) // the Write is out, as a whole
 			return true
 		}
@@ -181,7 +181,7 @@ func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 	case se:
 		op = wire.OpSendSE
 	}
-	u := wire.Untagged{QN: wire.QueueSend, MSN: s.ours[wire.QueueSend], MO: r.sent}
+	u := wire.Untagged{QN: wire.QueueSend, MSN: s.sendMSN[wire.QueueSend], MO: r.sent}
 	if r.Op == verbs.OpSendInv {
 		u.Invalidate = wire.STag(r.Invalidate)
 	}
@@ -193,8 +193,8 @@ func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 	}
 	r.msn = u.MSN
 	if last {
-		s.ours[wire.QueueSend] = u.MSN.Next()
-		s.leaves(r)
+		s.sendMSN[wire.QueueSend] = u.MSN.Next()
+		s.markSent(r)
 	}
 	return true
 }
@@ -209,7 +209,7 @@ func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 		return false
 	}
 	if last && r.Op == verbs.OpRDMAWrite {
-		s.leaves(r)
+		s.markSent(r)
 	}
 	return true
 }
@@ -221,12 +221,12 @@ func (s *Stream) sendImmediate(r *Request, g *Segment) {
 	if r.Flags&verbs.SendSolicited != 0 {
 		op = wire.OpImmediateSE
 	}
-	r.msn = s.ours[wire.QueueSend]
+	r.msn = s.sendMSN[wire.QueueSend]
 	g.Header = s.untagged(g.Header, op, wire.QueueSend)
 	var data wire.Immediate
 	binary.BigEndian.PutUint32(data[:], r.Imm)
 	g.Header = data.Append(g.Header)
-	s.leaves(r)
+	s.markSent(r)
 }
 
 // payload adds n octets of r to g. A request that has several segments has all
@@ -236,26 +236,26 @@ func (s *Stream) payload(r *Request, n int, g *Segment) bool {
 		g.Header = append(g.Header, r.Inline[r.sent:r.sent+uint32(n)]...)
 	} else {
 		if r.sent == 0 && uint32(n) < r.Length && !s.readable(r.SGL, r.Length) || !s.gather(g, r.SGL, r.sent, n) {
-			s.abandon(r, verbs.WCLocProtErr)
+			s.failRequest(r, verbs.WCLocProtErr)
 			return false
 		}
 	}
 	r.sent += uint32(n)
-	s.busy = requester
+	s.inProgress = requester
 	return true
 }
 
 // leaves marks r as sent with the segment that is being made.
-func (s *Stream) leaves(r *Request) {
-	r.last = s.given + 1
-	r.stage = left
-	s.sent(r)
+func (s *Stream) markSent(r *Request) {
+	r.lastSegment = s.segmentsOutput + 1
+	r.stage = sent
+	s.advanceRequest(r)
 }
 
 // sent moves on to the request behind r, and gives the other side its turn.
-func (s *Stream) sent(r *Request) {
+func (s *Stream) advanceRequest(r *Request) {
 	s.sending = r.next
-	s.busy, s.turn = nobody, responder
+	s.inProgress, s.turn = noSource, responder
 }
 
 const (
@@ -272,8 +272,8 @@ func (s *Stream) control(op wire.Opcode, last bool) wire.Control {
 
 // untagged appends the header of a message of one segment, and counts it.
 func (s *Stream) untagged(b []byte, op wire.Opcode, q wire.QN) []byte {
-	u := wire.Untagged{QN: q, MSN: s.ours[q]}
-	s.ours[q] = u.MSN.Next()
+	u := wire.Untagged{QN: q, MSN: s.sendMSN[q]}
+	s.sendMSN[q] = u.MSN.Next()
 	return u.Append(s.control(op, true).Append(b))
 }
 

@@ -13,7 +13,7 @@ import (
 func TestStreamIsSmall(t *testing.T) {
 	for name, c := range map[string]struct{ got, want uintptr }{
 		"Stream":          {unsafe.Sizeof(Stream{}), 160},
-		"read of a peer":  {unsafe.Sizeof(pending{}), 112},
+		"read of a peer":  {unsafe.Sizeof(peerRequest{}), 112},
 		"Request":         {unsafe.Sizeof(Request{}), 208},
 		"control message": {unsafe.Sizeof(partials{}), 288},
 	} {

@@ -13,7 +13,7 @@ type Stream struct {
 	// The requests, in the order in which they were posted, and among them: the
 	// oldest that is not retired, the first that has not left as a whole, the
 	// newest, and the oldest that waits for a response.
-	first, sending, last, reading *Request
+	first, sending, last, oldestRead *Request
 
 	reads *readQueue      // of the peer; nil before the first
 	recv  *Receive        // what the Send under way fills; nil if none is
@@ -21,26 +21,26 @@ type Stream struct {
 	term  *wire.Terminate // what the stream ended with
 	siw   *siwState       // nil without Defects
 
-	ours   [queues]wire.MSN // of the next message that is sent, by queue
-	theirs [queues]wire.MSN // of the next message that is to come
-	given  uint32           // segments that Output gave
-	taken  uint32           // those of them that the layer below has accepted
-	filled uint32           // octets in recv
-	wrote  uint32           // length of the Write that came last, so far
+	sendMSN          [queues]wire.MSN // of the next message that is sent, by queue
+	recvMSN          [queues]wire.MSN // of the next message that is to come
+	segmentsOutput   uint32           // segments that Output gave
+	segmentsAccepted uint32           // those of them that the layer below has accepted
+	recvLen          uint32           // octets in recv
+	writeLen         uint32           // length of the Write that came last, so far
 
 	ird, ord    uint16
 	outstanding uint16 // our reads and atomics without a response
 
-	version uint8
-	state   state
-	busy    source      // whose message is half out
-	turn    source      // who is next, if both have something
-	opcode  wire.Opcode // of the message that fills recv
-	heard   bool        // the start-up is over: the peer has sent a message, or need not
-	told    bool        // term is the peer's
-	rtr     bool        // the peer's first message, which has not come, is an RTR
+	version      uint8
+	state        state
+	inProgress   source      // whose message is half out
+	turn         source      // who is next, if both have something
+	opcode       wire.Opcode // of the message that fills recv
+	startupDone  bool        // the start-up is over: the peer has sent a message, or need not
+	termReceived bool        // term is the peer's
+	expectRTR    bool        // the peer's first message, which has not come, is an RTR
 	// The peer's last message, responses apart, was a Write; or is one still.
-	wroteLast, writing bool
+	afterWrite, inWrite bool
 }
 
 // queues is how many queues of untagged messages there are.
@@ -60,10 +60,10 @@ const (
 type source uint8
 
 const (
-	nobody    source = iota
+	noSource  source = iota
 	requester        // the program's requests
 	responder        // answers to the peer's
-	nudger           // nobody: it is a nudge
+	nudger           // noSource: it is a nudge
 )
 
 // Options is what the two ends of a stream have agreed on.
@@ -86,12 +86,12 @@ type Options struct {
 // is forgotten, not completed.
 func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 	*s = Stream{ep: ep, owner: owner, ird: o.IRD, ord: o.ORD, version: wire.DDPVersion, state: open}
-	s.heard, s.rtr = !o.Responder, o.Responder && o.PeerToPeer
+	s.startupDone, s.expectRTR = !o.Responder, o.Responder && o.PeerToPeer
 	if o.Consortium {
 		s.version = 0
 	}
 	for q := range queues {
-		s.ours[q], s.theirs[q] = wire.FirstMSN, wire.FirstMSN
+		s.sendMSN[q], s.recvMSN[q] = wire.FirstMSN, wire.FirstMSN
 	}
 	if ep.Layer.Defects != (Defects{}) {
 		s.siw = new(siwState)
@@ -111,11 +111,11 @@ func (s *Stream) Live() bool { return s.state == open }
 func (s *Stream) Quiet() bool {
 	switch s.state {
 	case open:
-		return s.first == nil && (s.reads == nil || s.reads.count == 0) && s.taken == s.given
+		return s.first == nil && (s.reads == nil || s.reads.count == 0) && s.segmentsAccepted == s.segmentsOutput
 	case terminating:
 		return false
 	default:
-		return s.taken == s.given
+		return s.segmentsAccepted == s.segmentsOutput
 	}
 }
 
@@ -125,7 +125,7 @@ func (s *Stream) Stuck() bool {
 	if s.state != open {
 		return s.Quiet()
 	}
-	return s.taken == s.given && s.next() == nobody && s.state == open
+	return s.segmentsAccepted == s.segmentsOutput && s.nextSource() == noSource && s.state == open
 }
 
 // Receiving reports whether a message of the peer has begun to arrive and not
@@ -138,14 +138,14 @@ func (s *Stream) Receiving() bool {
 			}
 		}
 	}
-	return s.recv != nil || s.writing || s.reading != nil && s.reading.got > 0
+	return s.recv != nil || s.inWrite || s.oldestRead != nil && s.oldestRead.received > 0
 }
 
 // Ended returns the Terminate that the stream ended with, ours or the peer's,
 // and whether it is the peer's; nil if it has not ended, or without one.
 func (s *Stream) Ended() (t *wire.Terminate, received bool) {
-	return s.term, s.told
+	return s.term, s.termReceived
 }
 
-func (s *Stream) defects() *Defects { return &s.ep.Layer.Defects }
-func (s *Stream) count() *Counters  { return &s.ep.Layer.Count }
+func (s *Stream) defects() *Defects   { return &s.ep.Layer.Defects }
+func (s *Stream) counters() *Counters { return &s.ep.Layer.Count }

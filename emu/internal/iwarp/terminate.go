@@ -14,7 +14,7 @@ func (s *Stream) Fail(e wire.TermError, tell bool) {
 		return
 	}
 	if tell {
-		s.end(ByOwner, &wire.Terminate{Error: e}, verbs.WCWRFlushErr)
+		s.endWithTerminate(ByOwner, &wire.Terminate{Error: e}, verbs.WCWRFlushErr)
 		return
 	}
 	s.endSilently(ByOwner, e)
@@ -24,7 +24,7 @@ func (s *Stream) Fail(e wire.TermError, tell bool) {
 // under way is completed in error.
 func (s *Stream) Close() {
 	if s.state == open {
-		s.conclude(ByClose, wire.TermMPAClosed, verbs.WCWRFlushErr)
+		s.flushAndNotify(ByClose, wire.TermMPAClosed, verbs.WCWRFlushErr)
 	}
 }
 
@@ -34,45 +34,45 @@ func (s *Stream) Drop() {
 	if s.state == terminating {
 		s.state = ended
 	}
-	s.taken = s.given
+	s.segmentsAccepted = s.segmentsOutput
 }
 
 // abandon ends the stream because a request cannot be carried out. The peer did
 // nothing wrong: its Terminate shows no header.
-func (s *Stream) abandon(r *Request, status verbs.WCStatus) {
+func (s *Stream) failRequest(r *Request, status verbs.WCStatus) {
 	r.status = status
-	s.end(ByRequest, &wire.Terminate{Error: wire.TermRDMAPLocal}, verbs.WCWRFlushErr)
+	s.endWithTerminate(ByRequest, &wire.Terminate{Error: wire.TermRDMAPLocal}, verbs.WCWRFlushErr)
 }
 
 // refuse ends the stream because of a segment; nil if it has no header to show.
 // What claims to be a Terminate is not answered with another.
-func (s *Stream) refuse(e wire.TermError, a *arrival) {
+func (s *Stream) refuse(e wire.TermError, a *rxSegment) {
 	s.refuseReceive(verbs.WCWRFlushErr, e, a)
 }
 
 // refuseReceive is refuse where the receive under way has a status of its own.
-func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *arrival) {
+func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegment) {
 	switch {
 	case a == nil:
-		s.end(ByPeer, &wire.Terminate{Error: e}, recv)
+		s.endWithTerminate(ByPeer, &wire.Terminate{Error: e}, recv)
 		return
 	case a.hdr.Control.Opcode == wire.OpTerminate:
-		s.silence(e)
+		s.endSilentlyByPeer(e)
 		return
 	}
-	t := s.describe(e, &a.hdr, len(a.raw))
+	t := s.newTerminate(e, &a.hdr, len(a.raw))
 	if s.defects().TermPayloadLength && t.HasLength {
 		t.SegmentLength = uint16(len(a.body))
 	}
 	if s.defects().TermInvalidateFlag && e == wire.TermProtNoInvalidate {
 		t.HasRDMAP = true
 	}
-	s.end(ByPeer, t, recv)
+	s.endWithTerminate(ByPeer, t, recv)
 }
 
 // refuseRead ends the stream because a read or an atomic of the peer cannot be
 // answered, or no longer: of a read what is left of it is shown.
-func (s *Stream) refuseRead(e wire.TermError, p *pending) {
+func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
 	var h wire.Header
 	if _, err := h.Control.Parse(p.control[:]); err != nil {
 		panic("iwarp: two octets do not make a control field")
@@ -83,7 +83,7 @@ func (s *Stream) refuseRead(e wire.TermError, p *pending) {
 	if p.atomic {
 		length = untaggedHeader + wire.AtomicRequestLen
 	}
-	t := s.describe(e, &h, length)
+	t := s.newTerminate(e, &h, length)
 	t.HasRDMAP = !p.atomic && t.HasDDP && e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection
 	t.Read = p.read
 	if s.defects().TermReadStale && t.HasRDMAP {
@@ -93,12 +93,12 @@ func (s *Stream) refuseRead(e wire.TermError, p *pending) {
 	if s.defects().TermPayloadLength && t.HasLength {
 		t.SegmentLength = 0
 	}
-	s.end(ByPeer, t, verbs.WCWRFlushErr)
+	s.endWithTerminate(ByPeer, t, verbs.WCWRFlushErr)
 }
 
 // describe makes the Terminate for a segment, with as much of it as figure 10 of
 // RFC 5040 wants for the error; the header of a Read Request apart.
-func (s *Stream) describe(e wire.TermError, h *wire.Header, length int) *wire.Terminate {
+func (s *Stream) newTerminate(e wire.TermError, h *wire.Header, length int) *wire.Terminate {
 	t := &wire.Terminate{Error: e}
 	switch {
 	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPLocal:
@@ -110,28 +110,28 @@ func (s *Stream) describe(e wire.TermError, h *wire.Header, length int) *wire.Te
 }
 
 // silence ends the stream because of a segment, without telling the peer.
-func (s *Stream) silence(e wire.TermError) { s.endSilently(ByPeer, e) }
+func (s *Stream) endSilentlyByPeer(e wire.TermError) { s.endSilently(ByPeer, e) }
 
 func (s *Stream) endSilently(cause Cause, e wire.TermError) {
-	s.count().SilentEnds++
-	s.conclude(cause, e, verbs.WCWRFlushErr)
+	s.counters().SilentEnds++
+	s.flushAndNotify(cause, e, verbs.WCWRFlushErr)
 }
 
 // end ends the stream with a Terminate that is still to be sent.
-func (s *Stream) end(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
-	if s.defects().TermSkipped && s.busy != nobody {
-		s.count().SilentEnds++
+func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
+	if s.defects().TermSkipped && s.inProgress != noSource {
+		s.counters().SilentEnds++
 	} else {
 		if s.defects().TermBitsSwapped {
 			t.Order = wire.OrderSiw
 		}
 		s.term, s.state = t, terminating
 	}
-	s.conclude(cause, t.Error, recv)
+	s.flushAndNotify(cause, t.Error, recv)
 }
 
 // conclude completes all that is under way and tells the owner.
-func (s *Stream) conclude(cause Cause, e wire.TermError, recv verbs.WCStatus) {
+func (s *Stream) flushAndNotify(cause Cause, e wire.TermError, recv verbs.WCStatus) {
 	if s.state == open {
 		s.state = ended
 	}
@@ -142,50 +142,50 @@ func (s *Stream) conclude(cause Cause, e wire.TermError, recv verbs.WCStatus) {
 // sendTerminate makes the last segment of the stream.
 func (s *Stream) sendTerminate(g *Segment) {
 	s.state = ended
-	s.count().TerminatesSent.Add(s.term.Error)
+	s.counters().TerminatesSent.Add(s.term.Error)
 	g.Header = s.untagged(g.Header, wire.OpTerminate, wire.QueueTerminate)
 	g.Header = s.term.Append(g.Header)
 }
 
 // terminate takes the peer's Terminate. Whatever is wrong with it, it ends the
 // stream, and it is never answered.
-func (s *Stream) terminate(a *arrival) {
+func (s *Stream) receiveTerminate(a *rxSegment) {
 	u := &a.hdr.Untagged
 	var t wire.Terminate
-	order := wire.GuessTerminateOrder(a.body, s.heard)
+	order := wire.GuessTerminateOrder(a.body, s.startupDone)
 	// More than the flags announce may follow: zeros, in one reading of RFC 5040.
 	_, err := t.ParseOrder(a.body, order)
 	switch {
 	case u.QN != wire.QueueTerminate:
-		s.silence(wire.TermUntaggedQN)
+		s.endSilentlyByPeer(wire.TermUntaggedQN)
 		return
 	case u.MSN != wire.FirstMSN:
-		s.silence(wire.TermUntaggedMSN)
+		s.endSilentlyByPeer(wire.TermUntaggedMSN)
 		return
 	case u.MO != 0 || !a.hdr.Control.Last:
-		s.silence(wire.TermUntaggedMO)
+		s.endSilentlyByPeer(wire.TermUntaggedMO)
 		return
 	case err != nil:
-		s.silence(wire.TermOpUnspecified)
+		s.endSilentlyByPeer(wire.TermOpUnspecified)
 		return
 	}
-	s.count().TerminatesReceived.Add(t.Error)
-	s.blame(&t)
-	s.term, s.told = &t, true
-	s.conclude(ByTerminate, t.Error, verbs.WCWRFlushErr)
+	s.counters().TerminatesReceived.Add(t.Error)
+	s.failRefusedRequest(&t)
+	s.term, s.termReceived = &t, true
+	s.flushAndNotify(ByTerminate, t.Error, verbs.WCWRFlushErr)
 }
 
 // blame gives the request that the peer's Terminate is about, if it is not
 // complete yet, the status that says so.
-func (s *Stream) blame(t *wire.Terminate) {
+func (s *Stream) failRefusedRequest(t *wire.Terminate) {
 	if !t.HasDDP {
 		return
 	}
 	for r := s.first; r != nil; r = r.next {
-		if r == s.sending && s.busy != requester {
+		if r == s.sending && s.inProgress != requester {
 			return // nothing of it has left, nor of what follows
 		}
-		if s.concerns(t, r) {
+		if s.terminateMatches(t, r) {
 			r.status = remoteStatus(t.Error)
 			return
 		}
@@ -196,7 +196,7 @@ func (s *Stream) blame(t *wire.Terminate) {
 }
 
 // concerns reports whether a Terminate shows a segment of r.
-func (s *Stream) concerns(t *wire.Terminate, r *Request) bool {
+func (s *Stream) terminateMatches(t *wire.Terminate, r *Request) bool {
 	d := &t.DDP
 	op := d.Control.Opcode
 	switch {
@@ -208,10 +208,10 @@ func (s *Stream) concerns(t *wire.Terminate, r *Request) bool {
 		stag, to := sink(r)
 		return t.Read.SinkSTag == stag && t.Read.SinkTO-to <= uint64(r.Length) && wire.STag(r.Remote.RKey) == t.Read.SrcSTag
 	case op == wire.OpReadRequest || op == wire.OpAtomicRequest:
-		return answered(r.Op) && r.msn == d.Untagged.MSN
+		return hasResponse(r.Op) && r.msn == d.Untagged.MSN
 	default:
 		sends := r.Op == verbs.OpSend || r.Op == verbs.OpSendInv
-		return (sends || (r.Op == verbs.OpSendImm || r.Op == verbs.OpRDMAWriteImm) && r.stage == left) && r.msn == d.Untagged.MSN
+		return (sends || (r.Op == verbs.OpSendImm || r.Op == verbs.OpRDMAWriteImm) && r.stage == sent) && r.msn == d.Untagged.MSN
 	}
 }
 

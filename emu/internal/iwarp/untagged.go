@@ -8,36 +8,36 @@ import (
 )
 
 // message takes a segment of an untagged message: all but Terminates.
-func (s *Stream) message(a *arrival, info *wire.Info) {
+func (s *Stream) receiveUntagged(a *rxSegment, info *wire.Info) {
 	u := &a.hdr.Untagged
-	loose := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.defects().ReadQueueUnchecked
+	unchecked := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.defects().ReadQueueUnchecked
 	switch {
-	case u.QN != info.Queue && !loose:
+	case u.QN != info.Queue && !unchecked:
 		s.refuse(wire.TermUntaggedQN, a)
-	case u.MSN != s.theirs[info.Queue]:
+	case u.MSN != s.recvMSN[info.Queue]:
 		s.refuse(wire.TermUntaggedMSN, a)
 	case info.Class.Has(wire.HasPayload):
-		s.send(a, info)
+		s.receiveSend(a, info)
 	default:
-		if loose {
+		if unchecked {
 			u.MO = 0
 		}
-		s.controlMessage(a, info)
+		s.receiveControl(a, info)
 	}
 }
 
 // send takes a segment of a Send.
-func (s *Stream) send(a *arrival, info *wire.Info) {
+func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 	op, n := a.hdr.Control.Opcode, uint32(len(a.body))
 	switch {
 	case s.recv != nil && op != s.opcode, s.parts != nil && s.parts[wire.QueueSend].begun:
-		s.refuseChange(a)
+		s.refuseOpcodeChange(a)
 		return
-	case a.hdr.Untagged.MO != s.filled:
+	case a.hdr.Untagged.MO != s.recvLen:
 		s.refuse(wire.TermUntaggedMO, a)
 		return
 	}
-	if s.recv == nil && !s.takeReceive(a) {
+	if s.recv == nil && !s.nextReceive(a) {
 		return
 	}
 	r := s.recv
@@ -45,31 +45,31 @@ func (s *Stream) send(a *arrival, info *wire.Info) {
 		s.refuseUnfit(r.Unfit, a)
 		return
 	}
-	if n > r.Length-s.filled {
+	if n > r.Length-s.recvLen {
 		s.refuseUnfit(verbs.WCLocLenErr, a)
 		return
 	}
 	if a.hdr.Control.Last && info.Class.Has(wire.Invalidates) && !s.invalidate(a) {
 		return
 	}
-	if s.ep.Layer.NIC.Scatter(r.SGL, r.PD, s.filled, a.body) != nil {
+	if s.ep.Layer.NIC.Scatter(r.SGL, r.PD, s.recvLen, a.body) != nil {
 		s.refuseUnfit(verbs.WCLocProtErr, a)
 		return
 	}
-	s.filled += n
+	s.recvLen += n
 	if !a.hdr.Control.Last {
 		return
 	}
-	wc := verbs.WC{Opcode: verbs.WCOpRecv, ByteLen: s.filled}
+	wc := verbs.WC{Opcode: verbs.WCOpRecv, ByteLen: s.recvLen}
 	if info.Class.Has(wire.Invalidates) {
 		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, verbs.RKey(a.hdr.Untagged.Invalidate)
 	}
-	s.count().SendsReceived++
+	s.counters().SendsReceived++
 	s.deliver(wc, info)
 }
 
 // refuseUnfit fails the receive for what is wrong with it: its length, or its memory.
-func (s *Stream) refuseUnfit(status verbs.WCStatus, a *arrival) {
+func (s *Stream) refuseUnfit(status verbs.WCStatus, a *rxSegment) {
 	e := wire.TermDDPLocal
 	switch {
 	case status != verbs.WCLocLenErr:
@@ -81,8 +81,8 @@ func (s *Stream) refuseUnfit(status verbs.WCStatus, a *arrival) {
 	s.refuseReceive(status, e, a)
 }
 
-// takeReceive finds the buffer for a message that begins.
-func (s *Stream) takeReceive(a *arrival) bool {
+// nextReceive finds the buffer for a message that begins.
+func (s *Stream) nextReceive(a *rxSegment) bool {
 	s.recv = s.owner.NextReceive()
 	if s.recv == nil {
 		s.refuse(wire.TermUntaggedNoBuffer, a)
@@ -95,30 +95,30 @@ func (s *Stream) takeReceive(a *arrival) bool {
 // deliver completes the receive of a message that has arrived.
 func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
 	r, solicited := s.recv, info.Class.Has(wire.Solicited) && !s.defects().NeverSolicited
-	s.recv, s.filled = nil, 0
-	s.arrived(wire.QueueSend)
+	s.recv, s.recvLen = nil, 0
+	s.advanceMSN(wire.QueueSend)
 	s.owner.Received(r, wc, solicited)
 }
 
 // arrived counts a message that has arrived as a whole.
-func (s *Stream) arrived(q wire.QN) {
-	s.theirs[q] = s.theirs[q].Next()
+func (s *Stream) advanceMSN(q wire.QN) {
+	s.recvMSN[q] = s.recvMSN[q].Next()
 	if q <= wire.QueueReadRequest {
-		s.wroteLast = false
+		s.afterWrite = false
 	}
 }
 
 // invalidate closes the window that the end of a Send names.
-func (s *Stream) invalidate(a *arrival) bool {
+func (s *Stream) invalidate(a *rxSegment) bool {
 	ep := s.ep
 	if ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
-		s.count().Invalidations++
+		s.counters().Invalidations++
 		return true
 	}
 	if s.defects().InvalidateErrorKept {
 		r := s.recv
-		s.recv, s.filled = nil, 0
-		s.arrived(wire.QueueSend)
+		s.recv, s.recvLen = nil, 0
+		s.advanceMSN(wire.QueueSend)
 		s.owner.Received(r, verbs.WC{Status: verbs.WCRemInvReqErr, Opcode: verbs.WCOpRecv}, false)
 		return false
 	}
@@ -139,7 +139,7 @@ type partial struct {
 
 // controlMessage takes a segment of a message that carries no octets of the program,
 // and acts on the message when it is whole.
-func (s *Stream) controlMessage(a *arrival, info *wire.Info) {
+func (s *Stream) receiveControl(a *rxSegment, info *wire.Info) {
 	msg, whole := s.collect(a, info)
 	if !whole {
 		return
@@ -150,27 +150,27 @@ func (s *Stream) controlMessage(a *arrival, info *wire.Info) {
 		return
 	}
 	if info.Queue != wire.QueueSend {
-		s.arrived(info.Queue)
+		s.advanceMSN(info.Queue)
 	}
 	switch op {
 	case wire.OpReadRequest:
-		s.readRequest(a, msg)
+		s.receiveReadRequest(a, msg)
 	case wire.OpAtomicRequest:
-		s.atomicRequest(a, msg)
+		s.receiveAtomicRequest(a, msg)
 	case wire.OpAtomicResponse:
-		s.atomicResponse(a, msg)
+		s.receiveAtomicResponse(a, msg)
 	default:
-		s.immediate(a, info, msg)
+		s.receiveImmediate(a, info, msg)
 	}
 }
 
 // collect returns a message of fixed length when it is there as a whole. If it
 // never can be, the stream ends.
-func (s *Stream) collect(a *arrival, info *wire.Info) (msg []byte, whole bool) {
+func (s *Stream) collect(a *rxSegment, info *wire.Info) (msg []byte, whole bool) {
 	c, mo := &a.hdr.Control, a.hdr.Untagged.MO
 	begun := s.parts != nil && s.parts[info.Queue].begun
 	if begun && s.parts[info.Queue].opcode != c.Opcode || info.Queue == wire.QueueSend && s.recv != nil {
-		s.refuseChange(a)
+		s.refuseOpcodeChange(a)
 		return nil, false
 	}
 	have := 0
@@ -198,13 +198,13 @@ func (s *Stream) collect(a *arrival, info *wire.Info) (msg []byte, whole bool) {
 // refuseLong ends the stream for a control message that is longer than such a
 // message can be: to DDP, longer than the buffers of its queue. Immediate data
 // goes to a receive of the program, so RDMAP is who minds.
-func (s *Stream) refuseLong(a *arrival) {
+func (s *Stream) refuseLong(a *rxSegment) {
 	switch a.hdr.Control.Opcode {
 	case wire.OpImmediate, wire.OpImmediateSE:
 		s.refuse(wire.TermOpUnspecified, a)
 	case wire.OpReadRequest:
 		if s.defects().ReadPayloadSilent {
-			s.silence(wire.TermUntaggedTooLong)
+			s.endSilentlyByPeer(wire.TermUntaggedTooLong)
 			return
 		}
 		s.refuse(wire.TermUntaggedTooLong, a)
@@ -215,9 +215,9 @@ func (s *Stream) refuseLong(a *arrival) {
 
 // refuseChange ends the stream for a segment that does not go on with the
 // message under way in its queue.
-func (s *Stream) refuseChange(a *arrival) {
+func (s *Stream) refuseOpcodeChange(a *rxSegment) {
 	if s.defects().OpcodeChangeSilent {
-		s.silence(wire.TermOpOpcode)
+		s.endSilentlyByPeer(wire.TermOpOpcode)
 		return
 	}
 	s.refuse(wire.TermOpOpcode, a)
@@ -226,15 +226,15 @@ func (s *Stream) refuseChange(a *arrival) {
 // immediate takes immediate data: four octets for the completion, and four more
 // that verbs have no place for. Right behind a Write it is what verbs call a
 // write with immediate data.
-func (s *Stream) immediate(a *arrival, info *wire.Info, msg []byte) {
-	behindWrite, wrote := s.wroteLast, s.wrote
-	if !s.takeReceive(a) {
+func (s *Stream) receiveImmediate(a *rxSegment, info *wire.Info, msg []byte) {
+	followsWrite, wrote := s.afterWrite, s.writeLen
+	if !s.nextReceive(a) {
 		return
 	}
 	wc := verbs.WC{Opcode: verbs.WCOpRecv, Imm: binary.BigEndian.Uint32(msg), Flags: verbs.WCWithImm}
-	if behindWrite {
+	if followsWrite {
 		wc.Opcode, wc.ByteLen = verbs.WCOpRecvRDMAWithImm, wrote
 	}
-	s.count().SendsReceived++
+	s.counters().SendsReceived++
 	s.deliver(wc, info)
 }
