@@ -9,11 +9,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// atomicLen is the size of the word that atomics work on.
+// atomicLen is the size of an atomic operand in octets.
 const atomicLen = 8
 
-// sendAtomic makes the Atomic Request of r, a single segment. Its number serves
-// as identifier.
+// sendAtomic builds the Atomic Request of r, a single segment. The MSN also serves as the
+// request identifier.
 func (s *Stream) sendAtomic(r *Request, g *Segment) bool {
 	switch {
 	case s.ord == 0:
@@ -35,7 +35,7 @@ func (s *Stream) sendAtomic(r *Request, g *Segment) bool {
 	return true
 }
 
-// atomicRequest takes an Atomic Request. It waits its turn among the reads.
+// receiveAtomicRequest queues a received Atomic Request behind the reads before it.
 func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
 	p := s.enqueue(a)
 	if p == nil {
@@ -51,7 +51,7 @@ func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
 	}
 }
 
-// execute carries an atomic out.
+// executeAtomic executes an atomic of the peer and keeps the original value for the response.
 func (s *Stream) executeAtomic(p *peerRequest) {
 	req := &p.req
 	if req.Op != wire.AtomicFetchAdd && req.Op != wire.AtomicCompareSwap {
@@ -73,7 +73,7 @@ func (s *Stream) executeAtomic(p *peerRequest) {
 	}
 }
 
-// atomicResponse takes the answer to one of our atomics.
+// receiveAtomicResponse completes the oldest outstanding atomic.
 func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
 	var h wire.AtomicResponse
 	if _, err := h.Parse(msg); err != nil {
@@ -97,16 +97,15 @@ func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
 	s.completeResponse(r)
 }
 
-// atomicUnit applies atomics to memory. A layer has one and keeps the operands in
-// it: a function made for each atomic, to be handed to a Memory, would be
-// allocated for each.
+// atomicUnit applies atomics to memory. It stores the operands, because a closure for each
+// atomic would be an allocation for each.
 type atomicUnit struct {
 	req   wire.AtomicRequest
 	apply func(uint64) uint64
 	word  [atomicLen]byte
 }
 
-// update carries out req on the word at off, and returns what was there before.
+// update executes req on the word at off and returns the previous value.
 func (u *atomicUnit) update(mem nic.Memory, off uint64, req *wire.AtomicRequest) (uint64, error) {
 	if u.apply == nil {
 		u.apply = u.result
@@ -115,6 +114,7 @@ func (u *atomicUnit) update(mem nic.Memory, off uint64, req *wire.AtomicRequest)
 	return mem.Update(off, u.apply)
 }
 
+// result returns the new value of a word that holds v.
 func (u *atomicUnit) result(v uint64) uint64 {
 	q := &u.req
 	switch {
@@ -127,16 +127,14 @@ func (u *atomicUnit) result(v uint64) uint64 {
 	}
 }
 
-// addFields adds b to a in the fields whose top bits are the ones of tops: the
-// carry out of a field is lost. With no ones there is a single field.
+// addFields adds b to a in fields whose top bits are set in tops. The carry out of a field is
+// lost. If tops is 0, there is a single field.
 func addFields(a, b, tops uint64) uint64 {
-	// Below the top bits carries cannot leave a field; the top bits themselves are
-	// a sum without carry.
+	// Without the top bits no carry can leave a field; the top bits are added without carry.
 	return (a&^tops + b&^tops) ^ (a^b)&tops
 }
 
-// hostOrder returns the octets of a word as this host stores them. They are valid
-// until the next call.
+// hostOrder returns v in the octet order of memory. The slice is valid until the next call.
 func (u *atomicUnit) hostOrder(v uint64) []byte {
 	binary.LittleEndian.PutUint64(u.word[:], v)
 	return u.word[:]

@@ -7,9 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Counters is what a layer counts. Every segment that arrives is counted once
-// in SegmentsReceived, and in SegmentsDropped too if it came after the end of its
-// stream.
+// Counters are the counters of a layer. SegmentsReceived counts every segment that arrives,
+// SegmentsDropped those of them that arrived after the end of their stream.
 type Counters struct {
 	SegmentsSent, SegmentsReceived uint64
 	OctetsSent, OctetsReceived     uint64 // of segments, headers included
@@ -21,12 +20,12 @@ type Counters struct {
 	Invalidations                  uint64
 
 	TerminatesSent, TerminatesReceived ReasonCounts
-	// SilentEnds are failures that no Terminate was sent for: it answers a
-	// Terminate, or the layer below is gone.
+	// SilentEnds counts streams that failed without sending a Terminate: the peer had sent
+	// one, or the layer below was gone.
 	SilentEnds uint64
 }
 
-// reasons are the errors that the RFCs define, in order.
+// reasons are the Terminate errors that the RFCs define.
 var reasons = [...]wire.TermError{
 	wire.TermRDMAPLocal,
 	wire.TermProtInvalidSTag, wire.TermProtBounds, wire.TermProtAccess, wire.TermProtStream, wire.TermProtWrap,
@@ -38,18 +37,18 @@ var reasons = [...]wire.TermError{
 	wire.TermMPAClosed, wire.TermMPACRC, wire.TermMPAMarker, wire.TermMPAFrame, wire.TermMPALocal, wire.TermMPANotEnoughReads, wire.TermMPANoRTR,
 }
 
-// ReasonCounts counts Terminates by their reason: one count for each that the
-// RFCs define, and the last for all others.
+// ReasonCounts counts Terminates by error: one counter for each of reasons, and the last for
+// all other errors.
 type ReasonCounts [len(reasons) + 1]uint64
 
 // Add counts a Terminate.
 func (c *ReasonCounts) Add(e wire.TermError) { c[reasonIndex(e)]++ }
 
-// Of returns how many had a reason; for one that is not defined, how many had
-// any such.
+// Of returns the number of Terminates with error e. All errors that the RFCs do not define
+// share one counter.
 func (c *ReasonCounts) Of(e wire.TermError) uint64 { return c[reasonIndex(e)] }
 
-// Total is how many there were.
+// Total returns the number of all Terminates.
 func (c *ReasonCounts) Total() (n uint64) {
 	for _, v := range c {
 		n += v
@@ -59,7 +58,7 @@ func (c *ReasonCounts) Total() (n uint64) {
 
 func reasonIndex(e wire.TermError) int {
 	if e.Layer <= wire.LayerDDP && e.Type == wire.RDMAPLocal {
-		e.Code = 0 // it says nothing
+		e.Code = 0 // the code of a local error has no meaning
 	}
 	for i := range reasons {
 		if reasons[i] == e {
@@ -69,8 +68,7 @@ func reasonIndex(e wire.TermError) int {
 	return len(reasons)
 }
 
-// reasonNames end the names of the counters of Terminates, in the order of
-// ReasonCounts.
+// reasonNames are the suffixes of the counter names, in the order of ReasonCounts.
 var reasonNames = func() (names [len(reasons) + 1]string) {
 	for i, e := range reasons {
 		names[i] = fmt.Sprintf("_%d_%d_%02x", uint8(e.Layer), e.Type, e.Code)
@@ -79,7 +77,7 @@ var reasonNames = func() (names [len(reasons) + 1]string) {
 	return names
 }()
 
-// List returns the counters by name: always the same ones, in the same order.
+// List returns all counters by name, always in the same order.
 func (c *Counters) List() []verbs.Counter {
 	list := []verbs.Counter{
 		{Name: "sent_segments", Value: c.SegmentsSent},

@@ -42,23 +42,23 @@ type Defects struct {
 	TermSkipped         bool `imitates:"siw, rfc5040/6.2.1/1" does:"no Terminate is sent if a message is half out"`
 }
 
-// siwState is what a stream remembers for some of Defects.
+// siwState is the state that a stream keeps for some of Defects.
 type siwState struct {
-	nextSTag wire.STag // where the Write that has begun continues
+	nextSTag wire.STag // where the next segment of the current Write must start
 	nextTO   uint64
-	current  wire.ReadRequest // the read that is being answered, as it arrived
+	current  wire.ReadRequest // the read that is being answered, as received
 }
 
-// inOrder is Defects.TaggedInOrder: it reports whether a segment of n octets continues the
-// Write that has begun, if one has.
+// inOrder implements Defects.TaggedInOrder: it reports whether a segment of n octets continues
+// the current Write. begun is false for the first segment of a Write.
 func (f *siwState) inOrder(begun bool, t *wire.Tagged, n uint64) bool {
 	ok := !begun || t.STag == f.nextSTag && t.TO == f.nextTO
 	f.nextSTag, f.nextTO = t.STag, t.TO+n
 	return ok
 }
 
-// begin notes the read that is answered next. With repeat, a read of no octets becomes the
-// one before it: Defects.ZeroReadRepeats.
+// beginRead stores the read that is answered next. With repeat, a read of no octets becomes a
+// copy of the previous read: Defects.ZeroReadRepeats.
 func (f *siwState) beginRead(r *wire.ReadRequest, repeat bool) {
 	if repeat && r.Size == 0 {
 		r.Size, r.SrcSTag, r.SrcTO = f.current.Size, f.current.SrcSTag, f.current.SrcTO
@@ -66,8 +66,8 @@ func (f *siwState) beginRead(r *wire.ReadRequest, repeat bool) {
 	f.current = *r
 }
 
-// parseByOpcode is Defects.TaggedFlagIgnored: the header is the one that the opcode
-// calls for.
+// parseByOpcode implements Defects.TaggedFlagIgnored: it parses the header that belongs to the
+// opcode.
 func (s *Stream) parseByOpcode(a *rxSegment) bool {
 	c := a.hdr.Control
 	if info, ok := c.Opcode.Info(); !ok || info.Tagged == c.Tagged {
@@ -87,8 +87,8 @@ func (s *Stream) parseByOpcode(a *rxSegment) bool {
 	return err == nil
 }
 
-// completeEarly is Defects.SendsOvertake: it reports requests that wait for nothing
-// but a read before them.
+// completeEarly implements Defects.SendsOvertake: it completes requests that only wait for an
+// earlier read.
 func (s *Stream) completeEarly() {
 	for r := s.first; r != nil && r != s.sending; r = r.next {
 		if !r.reported && r.stage == sent && s.isDone(r) {
@@ -98,9 +98,9 @@ func (s *Stream) completeEarly() {
 	}
 }
 
-// PlaceEarly imitates a stack that does not wait for segments: of one that has come
-// in part, what is there of a Write is placed. All else waits for Input, as it
-// should, and so does every complaint.
+// PlaceEarly imitates a stack that places the payload of a Write before the segment is
+// complete. part is the beginning of a segment. Input handles the whole segment later, and
+// reports its errors.
 func (s *Stream) PlaceEarly(part []byte) {
 	var h wire.Header
 	body, err := h.Parse(part)
@@ -108,13 +108,12 @@ func (s *Stream) PlaceEarly(part []byte) {
 		return
 	}
 	if mem, at, err := s.resolveRemote(h.Tagged.STag, h.Tagged.TO, uint64(len(body)), verbs.AccessRemoteWrite); err == nil {
-		_ = mem.WriteAt(body, at) // Input will tell
+		_ = mem.WriteAt(body, at) // Input reports the error
 	}
 }
 
-// PlaceUnchecked imitates a stack that checks a segment when it has placed it: one
-// that is wrong has reached the memory of its Write, its read or its receive. The
-// stream must be failed behind it.
+// PlaceUnchecked imitates a stack that checks a segment after placing it: the payload of an
+// invalid segment is written to memory. The caller must fail the stream afterwards.
 func (s *Stream) PlaceUnchecked(segment []byte) {
 	a := rxSegment{raw: segment}
 	var err error
@@ -125,7 +124,7 @@ func (s *Stream) PlaceUnchecked(segment []byte) {
 	switch info, _ := a.hdr.Control.Opcode.Info(); {
 	case a.hdr.Control.Opcode == wire.OpReadResponse && s.oldestRead != nil && s.oldestRead.Op == verbs.OpRDMARead:
 		if off, _, ok := s.sinkOffset(s.oldestRead, &a); ok && uint32(len(a.body)) <= s.oldestRead.Length-off {
-			_ = mem.Scatter(s.oldestRead.SGL, s.ep.PD, off, a.body) // it fails in any case
+			_ = mem.Scatter(s.oldestRead.SGL, s.ep.PD, off, a.body) // the stream fails in any case
 		}
 	case info.Class.Has(wire.HasPayload|wire.ConsumesRecv) && a.hdr.Untagged.MO == s.recvLen:
 		if s.recv == nil {

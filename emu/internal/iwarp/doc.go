@@ -1,26 +1,21 @@
-// Package iwarp is DDP and RDMAP (RFC 5041, RFC 5040, and the atomics and
-// immediate data of RFC 7306) between two peers: what is left of iWARP when the
-// layer below, MPA over TCP or a reliable datagram, is taken away.
+// Package iwarp implements DDP and RDMAP between two peers: RFC 5041, RFC 5040, and
+// the atomics and immediate data of RFC 7306. The layer below is not part of it: MPA over
+// TCP in emu/softiwarp, reliable datagrams in emu/dgiwarp.
 //
-// A [Stream] is one peer. Work requests go in by Post and come out of Output as
-// DDP segments that point into registered memory; the peer's segments go in by
-// Input, and what they carry is in memory, in completions or in answers that
-// Output gives later. It has no socket, clock, goroutine, lock or randomness, and
-// one owner.
+// A [Stream] is the state of one peer. Post queues work requests, and Output returns
+// them as DDP segments that refer to registered memory. Input handles the peer's segments:
+// it places their payload, completes receives, and queues responses for Output. A Stream has
+// no socket, clock, goroutine, lock or randomness.
 //
-// What the streams of a queue pair share is in its [Endpoint], what those of a NIC
-// share in its [Layer]: a Stream itself is a few words, so that a datagram socket
-// can have one for each of many peers. Nothing that a peer sends makes it grow
-// but the queue of its read requests, once, to the depth that was agreed.
+// The streams of a queue pair share its [Endpoint], those of a NIC its [Layer]. A Stream is
+// small, because a datagram queue pair needs one for each peer. The only memory that a peer
+// can make it allocate is the queue of its read requests, up to the IRD.
 //
-// The layer below must give Input the peer's segments whole, verified and in the
-// order in which they were sent, and must say with Taken when it has accepted
-// those that Output gave: only then does a send or a write complete. It also
-// carries, as the last of all, the Terminate that a stream ends with when it
-// ends in error.
+// The layer below must pass complete and verified segments to Input, in the order of
+// sending, and must call Taken when it has accepted segments of Output: only then do sends
+// and writes complete. A stream that fails outputs a Terminate as its last segment.
 //
-// Messages are never mixed: all segments of one leave before the first of the
-// next. DDP delivers messages in the order in which they were sent, and a peer
-// could not tell otherwise which one a tagged segment ends. So what answers a
-// read and what the program posts take turns, one message each.
+// Segments of different messages are not interleaved, since the receiver could not tell
+// which message a tagged segment belongs to. Work requests and read responses alternate,
+// message by message.
 package iwarp

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Layer is what all streams of a NIC share.
+// Layer is the state that all streams of a NIC share.
 type Layer struct {
 	NIC     *nic.Base
 	Defects Defects
@@ -15,70 +15,70 @@ type Layer struct {
 	atomics atomicUnit
 }
 
-// Endpoint is what all streams of a queue pair share.
+// Endpoint is the state that all streams of a queue pair share.
 type Endpoint struct {
 	Layer *Layer
 	PD    nic.PD
 	QPN   uint32
-	// Access is what peers may do, whatever the memory that they name permits.
+	// Access are the access flags of the queue pair. Remote access needs them and those of the
+	// memory.
 	Access verbs.Access
 }
 
-// RemoteAccess is all that a peer can be permitted.
+// RemoteAccess is the set of all remote access flags.
 const RemoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// Owner is what a stream needs of its queue pair. Its methods are called from
-// within those of the stream and must not call it back, but for Fail.
+// Owner is the queue pair of a stream. The stream calls these methods from within its own;
+// they must not call any method of the stream except Fail.
 type Owner interface {
-	// NextReceive takes the oldest receive off its queue, for a message that has
-	// begun to arrive; nil if none waits. It stays the stream's, unchanged, until
-	// Received.
+	// NextReceive takes the oldest receive off its queue for a message that begins to arrive,
+	// or returns nil if the queue is empty. The stream owns the receive until Received.
 	NextReceive() *Receive
-	// Received completes a receive. Of a success Opcode, ByteLen, Flags and what
-	// they call for are filled in; of a failure Opcode and Status.
+	// Received completes a receive. The stream fills in Opcode, ByteLen, Flags and the fields
+	// that Flags select, or Opcode and Status of an error.
 	Received(r *Receive, wc verbs.WC, solicited bool)
-	// Completed reports how a request ended, Retired that its place is free. The
-	// requests of a stream retire in the order in which they were posted.
+	// Completed reports the status of a request, Retired that the stream no longer uses it.
+	// Requests retire in the order of posting.
 	Completed(r *Request, status verbs.WCStatus)
 	Retired(r *Request)
-	// Ended is the last that an owner hears, once: the stream has failed, all its
-	// requests and the receive it held have been completed. If end.Terminate is
-	// set, Output has one more segment.
+	// Ended reports that the stream has ended, once and after all other calls. All requests
+	// and the current receive have been completed. If end.Terminate is set, Output returns one
+	// more segment.
 	Ended(end End)
 }
 
 // Receive is a receive work request that a stream fills.
 type Receive struct {
 	nic.Receive
-	PD nic.PD // that its memory is in
-	// Unfit says why nothing can be received into it, be it of no length; WCSuccess
-	// if something can.
+	PD nic.PD // protection domain of its memory
+	// Unfit is the error status of a receive whose memory is invalid. It is WCSuccess if the
+	// receive can be used.
 	Unfit verbs.WCStatus
 }
 
-// End is how a stream failed.
+// End describes why a stream ended.
 type End struct {
 	Cause Cause
-	// Error is the reason in the words of a Terminate: the peer's, or the one that
-	// the peer is told if Terminate is set.
+	// Error is the error of the Terminate that was received, or that is sent if Terminate is
+	// set.
 	Error     wire.TermError
 	Terminate bool
 }
 
-// Cause says where the reason for the end of a stream lies.
+// Cause is the kind of event that ended a stream.
 type Cause uint8
 
 // Causes.
 const (
 	// ByOwner: Fail was called.
 	ByOwner Cause = iota + 1
-	// ByRequest: a work request could not be carried out here.
+	// ByRequest: a local work request failed.
 	ByRequest
-	// ByPeer: the peer sent what it must not.
+	// ByPeer: the peer sent an invalid segment.
 	ByPeer
 	// ByTerminate: the peer sent a Terminate.
 	ByTerminate
-	// ByClose: Close was called; nothing failed.
+	// ByClose: Close was called. This is not an error.
 	ByClose
 )
 

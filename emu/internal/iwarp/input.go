@@ -4,15 +4,15 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// rxSegment is a segment that has come in.
+// rxSegment is a received segment.
 type rxSegment struct {
 	hdr  wire.Header
 	raw  []byte // the whole segment
-	body []byte // what follows the DDP header
+	body []byte // after the DDP header
 }
 
-// Input takes a segment of the peer. What it carries has been copied when Input
-// returns. Segments that come after the end of the stream have no effect.
+// Input handles a segment of the peer. It keeps no reference to segment. After the end of the
+// stream it only counts segments.
 func (s *Stream) Input(segment []byte) {
 	c := s.counters()
 	c.SegmentsReceived++
@@ -34,7 +34,7 @@ func (s *Stream) Input(segment []byte) {
 	s.startupDone, s.expectRTR = true, false
 }
 
-// dispatch checks what all segments have in common.
+// dispatch checks the version and opcode of a segment and calls the handler of the opcode.
 func (s *Stream) dispatch(a *rxSegment) {
 	h := &a.hdr.Control
 	info, known := h.Opcode.Info()

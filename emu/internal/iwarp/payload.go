@@ -7,12 +7,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// maxCopied is the payload that is copied behind its header rather than sent from
-// where it is: one piece of memory less to hand to the layers below costs more
-// than the copy.
+// maxCopied is the longest payload that is copied to the header buffer instead of sent from
+// registered memory. Up to this length the copy is cheaper than another buffer.
 const maxCopied = 256
 
-// readable reports whether length octets may be read of what sgl names.
+// readable reports whether the memory of sgl is valid for local reads of length octets.
 func (s *Stream) readable(sgl []verbs.SGE, length uint32) bool {
 	ep := s.ep
 	return nic.EachSGE(sgl, 0, int(length), func(e *verbs.SGE, off uint32, _, size int) error {
@@ -21,7 +20,7 @@ func (s *Stream) readable(sgl []verbs.SGE, length uint32) bool {
 	}) == nil
 }
 
-// gather adds n octets of what sgl names, from off on, to g.
+// gather appends n octets of sgl at offset off to g, copied or in place.
 func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	if n == 0 {
 		return true
@@ -35,7 +34,8 @@ func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	return s.ep.Layer.NIC.Gather(g.Header[at:], sgl, s.ep.PD, off) == nil
 }
 
-// slice adds memory in place, if all of it can be had so.
+// gatherInPlace appends the memory itself to g.Payload. It reports false if some of it is not
+// addressable.
 func (s *Stream) gatherInPlace(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	ep := s.ep
 	for i := range sgl {
@@ -62,8 +62,7 @@ func (s *Stream) gatherInPlace(g *Segment, sgl []verbs.SGE, off uint32, n int) b
 	return false
 }
 
-// inPlace returns n octets of mem where they are, or nil if that is not to be
-// had.
+// sliceInPlace returns n octets of mem without a copy, or nil if mem is not addressable.
 func sliceInPlace(mem nic.Memory, off, n uint64) []byte {
 	if m, ok := mem.(nic.Slicer); ok {
 		return m.Slice(off, n)

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// write places a segment of an RDMA Write. Each stands for itself: a sender
-// should, but need not, send them in the order of their offsets.
+// receiveWrite places a segment of an RDMA Write. Every segment is checked separately, since a
+// sender need not send them in the order of their offsets.
 func (s *Stream) receiveWrite(a *rxSegment) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
 	if n := uint64(len(a.body)); n > 0 {
@@ -37,8 +37,8 @@ func (s *Stream) receiveWrite(a *rxSegment) {
 	}
 }
 
-// remote resolves memory that the peer names. It is never called for no octets:
-// then nothing of what is named is looked at.
+// resolveRemote checks and resolves memory that the peer names. It is not called for no
+// octets: their STag and offset are not checked.
 func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	ep := s.ep
 	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, to, n, need)
@@ -48,8 +48,8 @@ func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) 
 	return mem, at, err
 }
 
-// source resolves n octets of what a read asks for. If they are not to be had,
-// the stream ends.
+// readSource resolves the next n octets that the read p asks for. If the check fails, the
+// stream ends.
 func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool) {
 	need, defects := verbs.AccessRemoteRead, s.defects()
 	if defects.ReadRightsUnchecked {
@@ -69,10 +69,10 @@ func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool)
 	return nil, 0, false
 }
 
-// wraps reports whether n octets at to run over the end of all offsets.
+// wraps reports whether n octets at to exceed the 64-bit offset space.
 func wraps(to, n uint64) bool { return to+n-1 < to }
 
-// protection is what a read or an atomic is refused with.
+// readTermError converts a failed memory check of a read or an atomic to a Terminate error.
 func readTermError(err error, to, n uint64) wire.TermError {
 	switch {
 	case errors.Is(err, nic.ErrKey):
@@ -89,8 +89,8 @@ func readTermError(err error, to, n uint64) wire.TermError {
 	return wire.TermProtUnspecified
 }
 
-// placement is what a Write is refused with. DDP has no number for a lack of
-// rights; RDMAP has.
+// writeTermError converts a failed memory check of a Write to a Terminate error. DDP defines
+// none for missing access rights; then the error of RDMAP is used.
 func (s *Stream) writeTermError(err error, to, n uint64) wire.TermError {
 	switch e := readTermError(err, to, n); e {
 	case wire.TermProtInvalidSTag:

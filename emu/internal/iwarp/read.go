@@ -5,9 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sendRead makes the Read Request of r, a single segment. What the sink is
-// called is between the peer and us, since responses come in order: it is the
-// first piece of the sink, and offsets count on from there through all pieces.
+// sendRead builds the Read Request of r, a single segment. It names the first SGE as the data
+// sink; the offsets of the response count on through all SGEs.
 func (s *Stream) sendRead(r *Request, g *Segment) bool {
 	switch {
 	case s.ord == 0 && !r.RTR:
@@ -26,7 +25,7 @@ func (s *Stream) sendRead(r *Request, g *Segment) bool {
 	return true
 }
 
-// sink is what the peer calls the memory that a read fills.
+// sink returns the STag and tagged offset of the data sink of r.
 func sink(r *Request) (wire.STag, uint64) {
 	for i := range r.SGL {
 		if e := &r.SGL[i]; e.Length > 0 {
@@ -36,7 +35,8 @@ func sink(r *Request) (wire.STag, uint64) {
 	return 0, 0
 }
 
-// asks starts a request that the peer answers.
+// startReadOrAtomic appends the header of a Read or Atomic Request and counts r as
+// outstanding.
 func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
 	r.msn = s.sendMSN[wire.QueueReadRequest]
 	g.Header = s.untagged(g.Header, op, wire.QueueReadRequest)
@@ -48,8 +48,8 @@ func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
 	s.advanceRequest(r)
 }
 
-// readResponse takes a segment of a Read Response: it must belong to the oldest
-// read that waits.
+// receiveReadResponse places a segment of a Read Response, which must belong to the oldest
+// outstanding read.
 func (s *Stream) receiveReadResponse(a *rxSegment) {
 	r, defects := s.oldestRead, s.defects()
 	if r == nil || r.Op != verbs.OpRDMARead {
@@ -73,7 +73,7 @@ func (s *Stream) receiveReadResponse(a *rxSegment) {
 		s.refuseResponse(wire.TermTaggedSTag, a)
 		return
 	}
-	// More than was asked for, however it is cut, would be no end of segments.
+	// The total length is checked too, so that overlapping segments cannot go on forever.
 	if n > r.Length-off || n > r.Length-r.received {
 		s.refuseResponse(wire.TermTaggedBounds, a)
 		return
@@ -94,7 +94,8 @@ func (s *Stream) receiveReadResponse(a *rxSegment) {
 	s.completeResponse(r)
 }
 
-// sinkOffset is where in the sink of r a segment begins.
+// sinkOffset returns the offset of a Read Response segment in the data sink of r, or the
+// Terminate error if it is outside.
 func (s *Stream) sinkOffset(r *Request, a *rxSegment) (uint32, wire.TermError, bool) {
 	stag, base := sink(r)
 	to, n := a.hdr.Tagged.TO, uint64(len(a.body))
@@ -109,8 +110,8 @@ func (s *Stream) sinkOffset(r *Request, a *rxSegment) (uint32, wire.TermError, b
 	return uint32(to - base), wire.TermError{}, true
 }
 
-// refuseResponse ends the stream for a response that fits no request. The
-// request that waits for one fails with it.
+// refuseResponse ends the stream for a response that matches no request. The oldest
+// outstanding request fails with WCBadRespErr.
 func (s *Stream) refuseResponse(e wire.TermError, a *rxSegment) {
 	if s.oldestRead != nil {
 		s.oldestRead.status = verbs.WCBadRespErr
@@ -118,7 +119,7 @@ func (s *Stream) refuseResponse(e wire.TermError, a *rxSegment) {
 	s.refuse(e, a)
 }
 
-// response ends the wait of r, the oldest that waits.
+// completeResponse marks r, the oldest outstanding request, as done and finds the next one.
 func (s *Stream) completeResponse(r *Request) {
 	s.counters().ResponsesReceived++
 	r.stage = done

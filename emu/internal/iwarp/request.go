@@ -6,25 +6,25 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Request is a work request on its way through a stream. The queue pair owns it,
-// fills in Work and posts it; from then until Retired it is the stream's.
+// Request is a work request. The queue pair owns it, fills in Work and posts it; the stream
+// uses it until Retired.
 type Request struct {
 	nic.Work
-	// RTR is set in a read that says that its sender is ready to receive (RFC
-	// 6581): it may leave though no reads may be under way.
+	// RTR marks a read that is the ready-to-receive message of RFC 6581. It is sent even if
+	// ORD is 0.
 	RTR bool
 
 	next        *Request
-	sent        uint32 // octets of payload that have left
+	sent        uint32 // octets of payload that were output
 	lastSegment uint32 // Stream.segmentsOutput after the last segment
 	received    uint32 // octets of the response
 	msn         wire.MSN
 	stage       stage
-	status      verbs.WCStatus // what it fails with, if it does
+	status      verbs.WCStatus // error status, if it has failed
 	reported    bool           // Completed was called
 }
 
-// stage is how far a request has got.
+// stage is the progress of a request.
 type stage uint8
 
 const (
@@ -34,7 +34,7 @@ const (
 	done
 )
 
-// Post appends r to the requests of the stream, which must be Live.
+// Post queues r. The stream must be Live.
 func (s *Stream) Post(r *Request) {
 	r.next, r.sent, r.received, r.stage, r.status, r.reported = nil, 0, 0, waiting, verbs.WCSuccess, false
 	if s.last == nil {
@@ -48,7 +48,7 @@ func (s *Stream) Post(r *Request) {
 	}
 }
 
-// answered reports whether op is one that the peer answers.
+// hasResponse reports whether the peer responds to op: reads and atomics.
 func hasResponse(op verbs.WROpcode) bool {
 	switch op {
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
@@ -57,8 +57,7 @@ func hasResponse(op verbs.WROpcode) bool {
 	return false
 }
 
-// Taken says that the layer below has accepted n more of the segments that
-// Output gave, in order, as a whole.
+// Taken reports that the layer below has accepted the next n segments of Output completely.
 func (s *Stream) Taken(n int) {
 	s.segmentsAccepted += uint32(n)
 	if s.state == open {
@@ -66,13 +65,13 @@ func (s *Stream) Taken(n int) {
 	}
 }
 
-// over reports whether r has been carried out.
+// isDone reports whether r can complete, apart from the order of requests.
 func (s *Stream) isDone(r *Request) bool {
 	return r.stage == done || r.stage == sent && int32(s.segmentsAccepted-r.lastSegment) >= 0
 }
 
-// complete retires what has been carried out, in the order of posting: a send
-// behind an unanswered read waits for it.
+// complete retires finished requests in the order of posting. A send after an outstanding read
+// waits for the read.
 func (s *Stream) complete() {
 	for s.first != nil && s.first.stage >= sent && s.isDone(s.first) {
 		s.retire(verbs.WCSuccess)
@@ -82,7 +81,7 @@ func (s *Stream) complete() {
 	}
 }
 
-// retire takes the oldest request off the stream.
+// retire completes the oldest request and removes it from the stream.
 func (s *Stream) retire(status verbs.WCStatus) {
 	r := s.first
 	s.first = r.next
@@ -99,8 +98,8 @@ func (s *Stream) retire(status verbs.WCStatus) {
 	s.owner.Retired(r)
 }
 
-// flush completes all that is under way in error: the requests in the order of
-// posting, then the receive.
+// flush completes all requests in error, in the order of posting, then the current receive
+// with status recv.
 func (s *Stream) flush(recv verbs.WCStatus) {
 	for s.first != nil {
 		status := s.first.status

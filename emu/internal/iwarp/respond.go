@@ -6,22 +6,21 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// pending is a read or an atomic of the peer, from its arrival until the answer
-// has left.
+// peerRequest is a Read or Atomic Request of the peer whose response has not been output
+// completely.
 type peerRequest struct {
-	control    [wire.ControlLen]byte // of its segment, as it came
+	control    [wire.ControlLen]byte // of its segment, as received
 	atomic     bool
 	invalidate wire.STag
 	msn        wire.MSN
-	// read goes on with every segment of the answer: what is left of it. Of an
-	// atomic it is unused.
+	// read is the remainder of a read: every segment of the response advances it. An atomic
+	// does not use it.
 	read wire.ReadRequest
 	req  wire.AtomicRequest
-	orig uint64 // what an atomic found
+	orig uint64 // value before the atomic
 }
 
-// readQueue is the peer's reads and atomics, oldest first. The first is being
-// answered.
+// readQueue holds the peer's reads and atomics, oldest first. The first is being answered.
 type readQueue struct {
 	ring  []peerRequest
 	head  int
@@ -37,7 +36,7 @@ func (q *readQueue) pop() {
 	q.count--
 }
 
-// inboundLimit is how many reads and atomics the peer may have under way.
+// inboundLimit returns the number of reads and atomics that the peer may have outstanding.
 func (s *Stream) inboundLimit() int {
 	if s.defects().IRDRoundedUp && s.ird > 0 {
 		return int(ceilPow2(s.ird)) + 1
@@ -45,8 +44,8 @@ func (s *Stream) inboundLimit() int {
 	return int(s.ird)
 }
 
-// enqueue finds a place for a read or an atomic, or nil if the peer has as many
-// under way as it may.
+// enqueue appends a read or an atomic to the queue. If the peer exceeds its limit, enqueue
+// ends the stream and returns nil.
 func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	limit := s.inboundLimit()
 	if s.reads == nil && limit > 0 {
@@ -67,7 +66,7 @@ func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	return p
 }
 
-// readRequest takes a Read Request.
+// receiveReadRequest queues a received Read Request.
 func (s *Stream) receiveReadRequest(a *rxSegment, msg []byte) {
 	p := s.enqueue(a)
 	if p == nil {
@@ -82,24 +81,23 @@ func (s *Stream) receiveReadRequest(a *rxSegment, msg []byte) {
 	}
 }
 
-// begin starts to answer the first of the peer's requests: reads are checked,
-// atomics carried out. behind says that it had to wait for another.
-func (s *Stream) beginResponse(behind bool) {
+// beginResponse starts the response to the first request of the queue: it checks the memory of
+// a read, and executes an atomic. waited is set if another request was answered before.
+func (s *Stream) beginResponse(waited bool) {
 	p := s.reads.front()
 	if p.atomic {
 		s.executeAtomic(p)
 		return
 	}
 	if s.siw != nil {
-		s.siw.beginRead(&p.read, behind && s.defects().ZeroReadRepeats)
+		s.siw.beginRead(&p.read, waited && s.defects().ZeroReadRepeats)
 	}
 	if p.read.Size > 0 {
 		s.readSource(p, p.read.Size)
 	}
 }
 
-// finish ends the answer to the first of the peer's requests and turns to the
-// next.
+// finishResponse removes the first request from the queue and starts the response to the next.
 func (s *Stream) finishResponse() {
 	s.inProgress, s.turn = noSource, requester
 	s.reads.pop()
@@ -108,8 +106,8 @@ func (s *Stream) finishResponse() {
 	}
 }
 
-// sendResponse makes the next segment of what answers the first of the peer's
-// requests. It reports false if that can be answered no longer.
+// sendResponse builds the next segment of the current response. It reports false if the memory
+// is no longer valid; the stream has ended then.
 func (s *Stream) sendResponse(limit int, g *Segment) bool {
 	p := s.reads.front()
 	if p.atomic {
@@ -133,7 +131,7 @@ func (s *Stream) sendResponse(limit int, g *Segment) bool {
 	return true
 }
 
-// sourceInto adds n octets of what a read asks for to g.
+// appendReadSource appends the next n octets that the read p asks for to g.
 func (s *Stream) appendReadSource(g *Segment, p *peerRequest, n uint32) bool {
 	mem, at, ok := s.readSource(p, n)
 	if !ok {

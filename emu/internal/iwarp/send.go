@@ -7,21 +7,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Segment is a DDP segment on its way out. Its slices are used again by the next
-// Output that gets it.
+// Segment is a DDP segment to be sent. Output reuses its slices.
 type Segment struct {
-	// Header is the headers of DDP and RDMAP, and behind them what was copied of
-	// the payload: short ones, and what cannot be had in place.
+	// Header is the DDP and RDMAP header, followed by payload that was copied: payload that is
+	// short or not addressable.
 	Header []byte
-	// Payload is the rest, in registered memory. It must stay there until the
-	// segment was taken.
+	// Payload is the rest, in registered memory. It must remain valid until Taken.
 	Payload [][]byte
-	// Volatile says that Payload may change at any time, since it answers a read:
-	// what computes a checksum of it must send a copy.
+	// Volatile is set in Read Responses: the application may change Payload at any time. A
+	// sender that computes a checksum must copy it first.
 	Volatile bool
 }
 
-// Len is the length of the segment.
+// Len returns the length of the segment in octets.
 func (g *Segment) Len() int {
 	n := len(g.Header)
 	for _, p := range g.Payload {
@@ -34,8 +32,8 @@ func (g *Segment) reset() {
 	g.Header, g.Payload, g.Volatile = g.Header[:0], g.Payload[:0], false
 }
 
-// Output gives the next segment, of at most limit octets, and reports whether
-// there is one. limit is at least wire.MinMULPDU; it may change between segments.
+// Output builds the next segment, of at most limit octets, in g. It reports false if there is
+// none. limit is at least wire.MinMULPDU and may change between segments.
 func (s *Stream) Output(limit int, g *Segment) bool {
 	g.reset()
 	for s.state == open {
@@ -56,7 +54,7 @@ func (s *Stream) Output(limit int, g *Segment) bool {
 				return false
 			}
 		}
-		g.reset() // it came to nothing: the stream has failed
+		g.reset() // no segment was built: the stream has failed
 	}
 	if s.state == terminating {
 		s.sendTerminate(g)
@@ -65,7 +63,7 @@ func (s *Stream) Output(limit int, g *Segment) bool {
 	return false
 }
 
-// give counts a segment that leaves.
+// countOutput counts a segment that Output returns.
 func (s *Stream) countOutput(g *Segment) bool {
 	c := s.counters()
 	c.SegmentsSent++
@@ -74,8 +72,8 @@ func (s *Stream) countOutput(g *Segment) bool {
 	return true
 }
 
-// next says whose segment leaves next. A message that is half out goes on;
-// between messages the two take turns.
+// nextSource selects the source of the next segment. A message that is partly sent continues;
+// between messages requests and responses alternate.
 func (s *Stream) nextSource() source {
 	if s.inProgress != noSource {
 		return s.inProgress
@@ -96,8 +94,8 @@ func (s *Stream) nextSource() source {
 	return noSource
 }
 
-// requestReady reports whether the next request may leave. Requests that put
-// nothing on the wire are carried out on the way.
+// requestReady reports whether the next request may be sent. It executes local requests, which
+// send nothing, on the way.
 func (s *Stream) requestReady() bool {
 	for r := s.sending; r != nil; r = s.sending {
 		if r.Flags&verbs.SendFence != 0 && s.outstanding > 0 {
@@ -117,8 +115,8 @@ func (s *Stream) requestReady() bool {
 	return false
 }
 
-// readLimit is how many reads and atomics may be under way. With none, a read
-// is ready at once, to fail.
+// readLimit returns the number of reads and atomics that may be outstanding. It is at least 1,
+// so that with an ORD of 0 a read is tried at once and fails.
 func (s *Stream) readLimit() uint16 {
 	limit := max(s.ord, 1)
 	if s.defects().ORDRoundedUp {
@@ -127,7 +125,7 @@ func (s *Stream) readLimit() uint16 {
 	return limit
 }
 
-// doLocally carries out a request that the peer hears nothing of.
+// executeLocal executes a Local Invalidate or Bind request, which sends nothing to the peer.
 func (s *Stream) executeLocal(r *Request) bool {
 	ep := s.ep
 	var err error
@@ -147,8 +145,8 @@ func (s *Stream) executeLocal(r *Request) bool {
 	return s.state == open
 }
 
-// sendRequest makes the next segment of the request that is to leave. It
-// reports false if the request fails here.
+// sendRequest builds the next segment of the current request. It reports false if the request
+// fails locally.
 func (s *Stream) sendRequest(limit int, g *Segment) bool {
 	r := s.sending
 	switch r.Op {
@@ -158,7 +156,7 @@ func (s *Stream) sendRequest(limit int, g *Segment) bool {
 		return s.sendAtomic(r, g)
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
 		if s.inProgress == requester && r.sent == r.Length {
-			s.sendImmediate(r, g) // the Write is out, as a whole
+			s.sendImmediate(r, g) // all segments of the Write were output
 			return true
 		}
 		return s.sendWrite(r, limit, g)
@@ -170,7 +168,7 @@ func (s *Stream) sendRequest(limit int, g *Segment) bool {
 	}
 }
 
-// sendSend makes a segment of a Send.
+// sendSend builds the next segment of a Send.
 func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 	op := wire.OpSend
 	switch inv, se := r.Op == verbs.OpSendInv, r.Flags&verbs.SendSolicited != 0; {
@@ -199,7 +197,7 @@ func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 	return true
 }
 
-// sendWrite makes a segment of an RDMA Write.
+// sendWrite builds the next segment of an RDMA Write.
 func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	n := min(limit-taggedHeader, int(r.Length-r.sent))
 	last := r.sent+uint32(n) == r.Length
@@ -214,8 +212,8 @@ func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	return true
 }
 
-// sendImmediate makes an Immediate Data message. Verbs have four octets of it,
-// RFC 7306 eight: the rest is zero.
+// sendImmediate builds an Immediate Data message. RFC 7306 has eight octets, verbs four: the
+// rest is zero.
 func (s *Stream) sendImmediate(r *Request, g *Segment) {
 	op := wire.OpImmediate
 	if r.Flags&verbs.SendSolicited != 0 {
@@ -229,8 +227,8 @@ func (s *Stream) sendImmediate(r *Request, g *Segment) {
 	s.markSent(r)
 }
 
-// payload adds n octets of r to g. A request that has several segments has all
-// of its memory checked before the first leaves.
+// payload appends the next n octets of r to g. If r has several segments, all of its memory is
+// checked before the first.
 func (s *Stream) payload(r *Request, n int, g *Segment) bool {
 	if r.Inline != nil {
 		g.Header = append(g.Header, r.Inline[r.sent:r.sent+uint32(n)]...)
@@ -245,14 +243,14 @@ func (s *Stream) payload(r *Request, n int, g *Segment) bool {
 	return true
 }
 
-// leaves marks r as sent with the segment that is being made.
+// markSent records that the current segment is the last of r.
 func (s *Stream) markSent(r *Request) {
 	r.lastSegment = s.segmentsOutput + 1
 	r.stage = sent
 	s.advanceRequest(r)
 }
 
-// sent moves on to the request behind r, and gives the other side its turn.
+// advanceRequest makes the request after r the next to be sent, and lets a response go first.
 func (s *Stream) advanceRequest(r *Request) {
 	s.sending = r.next
 	s.inProgress, s.turn = noSource, responder
@@ -263,14 +261,15 @@ const (
 	untaggedHeader = wire.ControlLen + wire.UntaggedLen
 )
 
-// control returns the control octets of a segment.
+// control returns the control field of a segment.
 func (s *Stream) control(op wire.Opcode, last bool) wire.Control {
 	c := wire.NewControl(op, last)
 	c.DDPVersion, c.RDMAPVersion = s.version, s.version
 	return c
 }
 
-// untagged appends the header of a message of one segment, and counts it.
+// untagged appends the header of an untagged message of one segment and advances the MSN of
+// its queue.
 func (s *Stream) untagged(b []byte, op wire.Opcode, q wire.QN) []byte {
 	u := wire.Untagged{QN: q, MSN: s.sendMSN[q]}
 	s.sendMSN[q] = u.MSN.Next()

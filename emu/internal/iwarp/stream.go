@@ -4,86 +4,86 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// Stream is DDP and RDMAP with one peer. It must not be copied once it is in
-// use.
+// Stream is the DDP and RDMAP state with one peer. It must not be copied after Open.
 type Stream struct {
 	ep    *Endpoint
 	owner Owner
 
-	// The requests, in the order in which they were posted, and among them: the
-	// oldest that is not retired, the first that has not left as a whole, the
-	// newest, and the oldest that waits for a response.
+	// The linked list of requests, in the order of posting: first is the oldest, sending the
+	// first that is not output completely, last the newest, oldestRead the oldest that waits
+	// for a response.
 	first, sending, last, oldestRead *Request
 
-	reads *readQueue      // of the peer; nil before the first
-	recv  *Receive        // what the Send under way fills; nil if none is
-	parts *partials       // control messages in pieces; nil before the first
-	term  *wire.Terminate // what the stream ended with
+	reads *readQueue      // reads and atomics of the peer; nil before the first
+	recv  *Receive        // receive of the current Send; nil between messages
+	parts *partials       // control messages received in part; nil before the first
+	term  *wire.Terminate // Terminate that was sent or received
 	siw   *siwState       // nil without Defects
 
-	sendMSN          [queues]wire.MSN // of the next message that is sent, by queue
-	recvMSN          [queues]wire.MSN // of the next message that is to come
-	segmentsOutput   uint32           // segments that Output gave
-	segmentsAccepted uint32           // those of them that the layer below has accepted
-	recvLen          uint32           // octets in recv
-	writeLen         uint32           // length of the Write that came last, so far
+	sendMSN          [queues]wire.MSN // MSN of the next message to send, by queue
+	recvMSN          [queues]wire.MSN // MSN of the next message expected, by queue
+	segmentsOutput   uint32           // segments that Output returned
+	segmentsAccepted uint32           // of those, segments that the layer below has accepted
+	recvLen          uint32           // octets of the current Send received
+	writeLen         uint32           // octets of the last Write received
 
 	ird, ord    uint16
-	outstanding uint16 // our reads and atomics without a response
+	outstanding uint16 // local reads and atomics without a response
 
 	version      uint8
 	state        state
-	inProgress   source      // whose message is half out
-	turn         source      // who is next, if both have something
-	opcode       wire.Opcode // of the message that fills recv
-	startupDone  bool        // the start-up is over: the peer has sent a message, or need not
-	termReceived bool        // term is the peer's
-	expectRTR    bool        // the peer's first message, which has not come, is an RTR
-	// The peer's last message, responses apart, was a Write; or is one still.
+	inProgress   source      // source of the message that is partly sent
+	turn         source      // source that goes first after the current message
+	opcode       wire.Opcode // of the current Send
+	startupDone  bool        // connection setup is over: the peer has sent a message, or is the responder
+	termReceived bool        // the peer sent term
+	expectRTR    bool        // the next message is the peer's ready-to-receive message
+	// afterWrite: the peer's last message, apart from responses, was a Write. inWrite: a Write
+	// has been received in part.
 	afterWrite, inWrite bool
 }
 
-// queues is how many queues of untagged messages there are.
+// queues is the number of untagged queues.
 const queues = 4
 
-// state is how far a stream has got.
+// state is the state of a stream.
 type state uint8
 
 const (
 	closed      state = iota // not opened
-	open                     // in full operation
+	open                     // established
 	terminating              // a Terminate is to be sent
-	ended                    // nothing more comes or goes
+	ended                    // nothing more is sent or received
 )
 
-// source is where an outgoing message comes from.
+// source is the origin of outgoing messages.
 type source uint8
 
 const (
 	noSource  source = iota
-	requester        // the program's requests
-	responder        // answers to the peer's
-	nudger           // noSource: it is a nudge
+	requester        // work requests
+	responder        // responses to the peer's requests
+	nudger           // the empty Write of Nudge
 )
 
-// Options is what the two ends of a stream have agreed on.
+// Options are the negotiated parameters of a stream.
 type Options struct {
-	// IRD is how many reads and atomics the peer may have under way, ORD how many
-	// we may.
+	// IRD is the number of reads and atomics that the peer may have outstanding, ORD the
+	// number of local ones.
 	IRD, ORD uint16
-	// Consortium makes it version 0 of DDP and RDMAP, that of the RDMA
-	// Consortium, not 1.
+	// Consortium selects version 0 of DDP and RDMAP, defined by the RDMA Consortium, instead
+	// of version 1.
 	Consortium bool
-	// Responder says that the stream was asked for by the peer, whose first
-	// message may still be about the start-up: some Terminates read otherwise then.
+	// Responder is set if the peer opened the connection. Its first message may be a Terminate
+	// about the connection setup, which some stacks encode differently.
 	Responder bool
-	// PeerToPeer says of such a stream that the peer's first message only tells
-	// that it is ready (RFC 6581): immediate data behind it does not belong to it.
+	// PeerToPeer is set with Responder if the peer's first message is the ready-to-receive
+	// message of RFC 6581. Immediate data after it does not belong to it.
 	PeerToPeer bool
 }
 
-// Open makes s a stream in full operation, whatever it was. What it still held
-// is forgotten, not completed.
+// Open resets s to an established stream. Requests and receives that it still held are not
+// completed.
 func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 	*s = Stream{ep: ep, owner: owner, ird: o.IRD, ord: o.ORD, version: wire.DDPVersion, state: open}
 	s.startupDone, s.expectRTR = !o.Responder, o.Responder && o.PeerToPeer
@@ -98,16 +98,15 @@ func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 	}
 }
 
-// Opened reports whether the stream has been opened. One that has not, as the zero
-// value is, takes nothing.
+// Opened reports whether Open was called. The zero Stream is not open and accepts no requests.
 func (s *Stream) Opened() bool { return s.state != closed }
 
-// Live reports whether the stream is in full operation.
+// Live reports whether the stream is established and has not ended.
 func (s *Stream) Live() bool { return s.state == open }
 
-// Quiet reports whether nothing is under way: every request has been completed
-// and every read of the peer answered, as far as the layer below has said. A
-// stream that has ended is quiet when its Terminate has left.
+// Quiet reports whether no work is left: all requests are complete, all reads of the peer are
+// answered, and the layer below has accepted all segments. A stream that has ended is quiet
+// after its Terminate.
 func (s *Stream) Quiet() bool {
 	switch s.state {
 	case open:
@@ -119,8 +118,7 @@ func (s *Stream) Quiet() bool {
 	}
 }
 
-// Stuck reports whether nothing more can leave: what is under way, if anything
-// is, waits for the peer.
+// Stuck reports whether the stream has nothing to send until the peer sends something.
 func (s *Stream) Stuck() bool {
 	if s.state != open {
 		return s.Quiet()
@@ -128,8 +126,7 @@ func (s *Stream) Stuck() bool {
 	return s.segmentsAccepted == s.segmentsOutput && s.nextSource() == noSource && s.state == open
 }
 
-// Receiving reports whether a message of the peer has begun to arrive and not
-// ended.
+// Receiving reports whether a message of the peer has been received in part.
 func (s *Stream) Receiving() bool {
 	if s.parts != nil {
 		for q := range s.parts {
@@ -141,8 +138,8 @@ func (s *Stream) Receiving() bool {
 	return s.recv != nil || s.inWrite || s.oldestRead != nil && s.oldestRead.received > 0
 }
 
-// Ended returns the Terminate that the stream ended with, ours or the peer's,
-// and whether it is the peer's; nil if it has not ended, or without one.
+// Ended returns the Terminate that the stream ended with, nil if there is none, and whether
+// the peer sent it.
 func (s *Stream) Ended() (t *wire.Terminate, received bool) {
 	return s.term, s.termReceived
 }

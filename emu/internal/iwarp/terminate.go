@@ -5,10 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Fail ends the stream for a reason of its owner: an error of the layer below,
-// or a local one. With tell the peer is sent a Terminate. All that is under way
-// is completed in error. Of a stream that has ended it does nothing: the first
-// error counts.
+// Fail ends the stream because of a local error or an error of the layer below, and completes
+// all work in error. With tell, the peer is sent a Terminate. If the stream has ended already,
+// Fail does nothing.
 func (s *Stream) Fail(e wire.TermError, tell bool) {
 	if s.state != open {
 		return
@@ -20,16 +19,16 @@ func (s *Stream) Fail(e wire.TermError, tell bool) {
 	s.endSilently(ByOwner, e)
 }
 
-// Close ends the stream because the layer below has been closed in order. What is
-// under way is completed in error.
+// Close ends the stream because the connection was closed gracefully. Remaining work is
+// flushed.
 func (s *Stream) Close() {
 	if s.state == open {
 		s.flushAndNotify(ByClose, wire.TermMPAClosed, verbs.WCWRFlushErr)
 	}
 }
 
-// Drop forgets a Terminate that has not left, since the layer below can carry
-// nothing more, and what it carried counts as taken.
+// Drop discards an unsent Terminate, because the layer below cannot send any more. All
+// segments count as accepted.
 func (s *Stream) Drop() {
 	if s.state == terminating {
 		s.state = ended
@@ -37,20 +36,20 @@ func (s *Stream) Drop() {
 	s.segmentsAccepted = s.segmentsOutput
 }
 
-// abandon ends the stream because a request cannot be carried out. The peer did
-// nothing wrong: its Terminate shows no header.
+// failRequest ends the stream because of a local error of r. The Terminate contains no header,
+// since the peer sent nothing invalid.
 func (s *Stream) failRequest(r *Request, status verbs.WCStatus) {
 	r.status = status
 	s.endWithTerminate(ByRequest, &wire.Terminate{Error: wire.TermRDMAPLocal}, verbs.WCWRFlushErr)
 }
 
-// refuse ends the stream because of a segment; nil if it has no header to show.
-// What claims to be a Terminate is not answered with another.
+// refuse ends the stream because of a received segment; a is nil if its header cannot be
+// parsed. A Terminate is never answered with another.
 func (s *Stream) refuse(e wire.TermError, a *rxSegment) {
 	s.refuseReceive(verbs.WCWRFlushErr, e, a)
 }
 
-// refuseReceive is refuse where the receive under way has a status of its own.
+// refuseReceive is refuse with a status for the current receive.
 func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegment) {
 	switch {
 	case a == nil:
@@ -70,14 +69,14 @@ func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegme
 	s.endWithTerminate(ByPeer, t, recv)
 }
 
-// refuseRead ends the stream because a read or an atomic of the peer cannot be
-// answered, or no longer: of a read what is left of it is shown.
+// refuseRead ends the stream because the response to a read or an atomic failed. The Terminate
+// shows the unanswered remainder of a read.
 func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
 	var h wire.Header
 	if _, err := h.Control.Parse(p.control[:]); err != nil {
 		panic("iwarp: two octets do not make a control field")
 	}
-	h.Control.Tagged = false // it may have been under Defects.TaggedFlagIgnored
+	h.Control.Tagged = false // Defects.TaggedFlagIgnored accepts it set
 	h.Untagged = wire.Untagged{Invalidate: p.invalidate, QN: wire.QueueReadRequest, MSN: p.msn}
 	length := untaggedHeader + wire.ReadRequestLen
 	if p.atomic {
@@ -96,8 +95,8 @@ func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
 	s.endWithTerminate(ByPeer, t, verbs.WCWRFlushErr)
 }
 
-// describe makes the Terminate for a segment, with as much of it as figure 10 of
-// RFC 5040 wants for the error; the header of a Read Request apart.
+// newTerminate returns the Terminate for a segment, with the headers that RFC 5040, figure 10,
+// requires for the error, except the header of a Read Request.
 func (s *Stream) newTerminate(e wire.TermError, h *wire.Header, length int) *wire.Terminate {
 	t := &wire.Terminate{Error: e}
 	switch {
@@ -109,7 +108,7 @@ func (s *Stream) newTerminate(e wire.TermError, h *wire.Header, length int) *wir
 	return t
 }
 
-// silence ends the stream because of a segment, without telling the peer.
+// endSilentlyByPeer ends the stream because of a received segment, without a Terminate.
 func (s *Stream) endSilentlyByPeer(e wire.TermError) { s.endSilently(ByPeer, e) }
 
 func (s *Stream) endSilently(cause Cause, e wire.TermError) {
@@ -117,7 +116,7 @@ func (s *Stream) endSilently(cause Cause, e wire.TermError) {
 	s.flushAndNotify(cause, e, verbs.WCWRFlushErr)
 }
 
-// end ends the stream with a Terminate that is still to be sent.
+// endWithTerminate ends the stream; Output returns the Terminate t next.
 func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
 	if s.defects().TermSkipped && s.inProgress != noSource {
 		s.counters().SilentEnds++
@@ -130,7 +129,7 @@ func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recv verbs.WCS
 	s.flushAndNotify(cause, t.Error, recv)
 }
 
-// conclude completes all that is under way and tells the owner.
+// flushAndNotify completes all work in error and calls the owner's Ended.
 func (s *Stream) flushAndNotify(cause Cause, e wire.TermError, recv verbs.WCStatus) {
 	if s.state == open {
 		s.state = ended
@@ -139,7 +138,7 @@ func (s *Stream) flushAndNotify(cause Cause, e wire.TermError, recv verbs.WCStat
 	s.owner.Ended(End{Cause: cause, Error: e, Terminate: s.state == terminating})
 }
 
-// sendTerminate makes the last segment of the stream.
+// sendTerminate builds the Terminate, the last segment of the stream.
 func (s *Stream) sendTerminate(g *Segment) {
 	s.state = ended
 	s.counters().TerminatesSent.Add(s.term.Error)
@@ -147,13 +146,13 @@ func (s *Stream) sendTerminate(g *Segment) {
 	g.Header = s.term.Append(g.Header)
 }
 
-// terminate takes the peer's Terminate. Whatever is wrong with it, it ends the
-// stream, and it is never answered.
+// receiveTerminate ends the stream, even if the Terminate is invalid. It is never answered.
 func (s *Stream) receiveTerminate(a *rxSegment) {
 	u := &a.hdr.Untagged
 	var t wire.Terminate
 	order := wire.GuessTerminateOrder(a.body, s.startupDone)
-	// More than the flags announce may follow: zeros, in one reading of RFC 5040.
+	// Octets after the headers are accepted: by one reading of RFC 5040, absent headers are
+	// sent as zeros.
 	_, err := t.ParseOrder(a.body, order)
 	switch {
 	case u.QN != wire.QueueTerminate:
@@ -175,15 +174,15 @@ func (s *Stream) receiveTerminate(a *rxSegment) {
 	s.flushAndNotify(ByTerminate, t.Error, verbs.WCWRFlushErr)
 }
 
-// blame gives the request that the peer's Terminate is about, if it is not
-// complete yet, the status that says so.
+// failRefusedRequest sets the error status of the incomplete request that the peer's Terminate
+// is about.
 func (s *Stream) failRefusedRequest(t *wire.Terminate) {
 	if !t.HasDDP {
 		return
 	}
 	for r := s.first; r != nil; r = r.next {
 		if r == s.sending && s.inProgress != requester {
-			return // nothing of it has left, nor of what follows
+			return // r and all later requests were not sent
 		}
 		if s.terminateMatches(t, r) {
 			r.status = remoteStatus(t.Error)
@@ -195,7 +194,7 @@ func (s *Stream) failRefusedRequest(t *wire.Terminate) {
 	}
 }
 
-// concerns reports whether a Terminate shows a segment of r.
+// terminateMatches reports whether t contains the header of a segment of r.
 func (s *Stream) terminateMatches(t *wire.Terminate, r *Request) bool {
 	d := &t.DDP
 	op := d.Control.Opcode
@@ -204,7 +203,7 @@ func (s *Stream) terminateMatches(t *wire.Terminate, r *Request) bool {
 		return op == wire.OpWrite && (r.Op == verbs.OpRDMAWrite || r.Op == verbs.OpRDMAWriteImm) &&
 			wire.STag(r.Remote.RKey) == d.Tagged.STag && d.Tagged.TO-r.Remote.Addr < uint64(r.Length)
 	case op == wire.OpReadRequest && t.HasRDMAP && r.Op == verbs.OpRDMARead:
-		// soft-iWARP shows a wrong number, but the right request.
+		// soft-iWARP returns a wrong MSN, but the right Read Request header.
 		stag, to := sink(r)
 		return t.Read.SinkSTag == stag && t.Read.SinkTO-to <= uint64(r.Length) && wire.STag(r.Remote.RKey) == t.Read.SrcSTag
 	case op == wire.OpReadRequest || op == wire.OpAtomicRequest:
@@ -215,7 +214,7 @@ func (s *Stream) terminateMatches(t *wire.Terminate, r *Request) bool {
 	}
 }
 
-// remoteStatus is how a request ends that the peer refused.
+// remoteStatus converts the error of the peer's Terminate to a completion status.
 func remoteStatus(e wire.TermError) verbs.WCStatus {
 	switch {
 	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection, e.Layer == wire.LayerDDP && e.Type == wire.DDPTagged:

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// message takes a segment of an untagged message: all but Terminates.
+// receiveUntagged handles a segment of an untagged message other than Terminate.
 func (s *Stream) receiveUntagged(a *rxSegment, info *wire.Info) {
 	u := &a.hdr.Untagged
 	unchecked := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.defects().ReadQueueUnchecked
@@ -26,7 +26,7 @@ func (s *Stream) receiveUntagged(a *rxSegment, info *wire.Info) {
 	}
 }
 
-// send takes a segment of a Send.
+// receiveSend places a segment of a Send.
 func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 	op, n := a.hdr.Control.Opcode, uint32(len(a.body))
 	switch {
@@ -68,7 +68,8 @@ func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 	s.deliver(wc, info)
 }
 
-// refuseUnfit fails the receive for what is wrong with it: its length, or its memory.
+// refuseUnfit ends the stream because the current receive is too short or its memory is
+// invalid.
 func (s *Stream) refuseUnfit(status verbs.WCStatus, a *rxSegment) {
 	e := wire.TermDDPLocal
 	switch {
@@ -81,7 +82,8 @@ func (s *Stream) refuseUnfit(status verbs.WCStatus, a *rxSegment) {
 	s.refuseReceive(status, e, a)
 }
 
-// nextReceive finds the buffer for a message that begins.
+// nextReceive takes the next receive for a message that begins. It ends the stream if there is
+// none.
 func (s *Stream) nextReceive(a *rxSegment) bool {
 	s.recv = s.owner.NextReceive()
 	if s.recv == nil {
@@ -92,7 +94,7 @@ func (s *Stream) nextReceive(a *rxSegment) bool {
 	return true
 }
 
-// deliver completes the receive of a message that has arrived.
+// deliver completes the current receive.
 func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
 	r, solicited := s.recv, info.Class.Has(wire.Solicited) && !s.defects().NeverSolicited
 	s.recv, s.recvLen = nil, 0
@@ -100,7 +102,7 @@ func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
 	s.owner.Received(r, wc, solicited)
 }
 
-// arrived counts a message that has arrived as a whole.
+// advanceMSN expects the next message of queue q, after one was received completely.
 func (s *Stream) advanceMSN(q wire.QN) {
 	s.recvMSN[q] = s.recvMSN[q].Next()
 	if q <= wire.QueueReadRequest {
@@ -108,7 +110,7 @@ func (s *Stream) advanceMSN(q wire.QN) {
 	}
 }
 
-// invalidate closes the window that the end of a Send names.
+// invalidate invalidates the STag of a Send with Invalidate.
 func (s *Stream) invalidate(a *rxSegment) bool {
 	ep := s.ep
 	if ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
@@ -126,8 +128,8 @@ func (s *Stream) invalidate(a *rxSegment) bool {
 	return false
 }
 
-// partials are the control messages that have arrived in part. No peer has a
-// reason to cut them up, so there are none but for a peer that tries.
+// partials are the control messages that were received in part, by queue. Only an unusual peer
+// splits a control message.
 type partials [queues]partial
 
 type partial struct {
@@ -137,8 +139,7 @@ type partial struct {
 	buf    [wire.AtomicRequestLen]byte
 }
 
-// controlMessage takes a segment of a message that carries no octets of the program,
-// and acts on the message when it is whole.
+// receiveControl handles a segment of a message without application payload.
 func (s *Stream) receiveControl(a *rxSegment, info *wire.Info) {
 	msg, whole := s.collect(a, info)
 	if !whole {
@@ -164,8 +165,8 @@ func (s *Stream) receiveControl(a *rxSegment, info *wire.Info) {
 	}
 }
 
-// collect returns a message of fixed length when it is there as a whole. If it
-// never can be, the stream ends.
+// collect returns a message of fixed length when all of its segments have been received. It
+// ends the stream if a segment does not fit.
 func (s *Stream) collect(a *rxSegment, info *wire.Info) (msg []byte, whole bool) {
 	c, mo := &a.hdr.Control, a.hdr.Untagged.MO
 	begun := s.parts != nil && s.parts[info.Queue].begun
@@ -195,9 +196,9 @@ func (s *Stream) collect(a *rxSegment, info *wire.Info) (msg []byte, whole bool)
 	return p.buf[:p.n], c.Last
 }
 
-// refuseLong ends the stream for a control message that is longer than such a
-// message can be: to DDP, longer than the buffers of its queue. Immediate data
-// goes to a receive of the program, so RDMAP is who minds.
+// refuseLong ends the stream for a control message that is too long. To DDP it exceeds the
+// buffers of its queue; Immediate Data uses the application's receives, so that its length is
+// an RDMAP error.
 func (s *Stream) refuseLong(a *rxSegment) {
 	switch a.hdr.Control.Opcode {
 	case wire.OpImmediate, wire.OpImmediateSE:
@@ -213,8 +214,8 @@ func (s *Stream) refuseLong(a *rxSegment) {
 	}
 }
 
-// refuseChange ends the stream for a segment that does not go on with the
-// message under way in its queue.
+// refuseOpcodeChange ends the stream for a segment whose opcode differs from that of the
+// current message of its queue.
 func (s *Stream) refuseOpcodeChange(a *rxSegment) {
 	if s.defects().OpcodeChangeSilent {
 		s.endSilentlyByPeer(wire.TermOpOpcode)
@@ -223,9 +224,9 @@ func (s *Stream) refuseOpcodeChange(a *rxSegment) {
 	s.refuse(wire.TermOpOpcode, a)
 }
 
-// immediate takes immediate data: four octets for the completion, and four more
-// that verbs have no place for. Right behind a Write it is what verbs call a
-// write with immediate data.
+// receiveImmediate completes a receive with immediate data: the first four of its eight
+// octets, since verbs have only four. Directly after a Write it is the immediate data of that
+// Write.
 func (s *Stream) receiveImmediate(a *rxSegment, info *wire.Info, msg []byte) {
 	followsWrite, wrote := s.afterWrite, s.writeLen
 	if !s.nextReceive(a) {
