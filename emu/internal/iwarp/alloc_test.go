@@ -124,7 +124,7 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkOutput is the sending side alone: segments that noSource takes in.
+// BenchmarkOutput measures Output alone; the segments are discarded.
 func BenchmarkOutput(b *testing.B) {
 	l := newLoop(b, 1442)
 	b.SetBytes(1 << 16)

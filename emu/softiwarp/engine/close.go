@@ -11,7 +11,7 @@ import (
 )
 
 // drain acts on what input has caused.
-func (c *Conn) drain() {
+func (c *Conn) handleMPAEvents() {
 	for {
 		e, ok := c.mpa.Next()
 		if !ok {
@@ -21,18 +21,18 @@ func (c *Conn) drain() {
 		case mpa.EventULPDU:
 			c.ulpdu(e.ULPDU)
 		case mpa.EventRequest:
-			c.learn(&e)
+			c.storePeerParams(&e)
 			c.rearm()
-			c.move(Requested)
+			c.setState(Requested)
 		case mpa.EventAccepted:
-			c.learn(&e)
+			c.storePeerParams(&e)
 			c.rearm()
-			c.accepted(e.Params)
+			c.receiveReply(e.Params)
 		case mpa.EventRejected:
-			c.learn(&e)
+			c.storePeerParams(&e)
 			c.err = ErrRejected
 			c.detach()
-			c.leave()
+			c.closeAfterOutput()
 		case mpa.EventError, mpa.EventTimeout:
 			c.fallback = e.Fallback
 			if e.ULPDU != nil && c.qp != nil {
@@ -49,7 +49,7 @@ func (c *Conn) drain() {
 }
 
 // learn keeps what the peer's start-up frame says.
-func (c *Conn) learn(e *mpa.Event) {
+func (c *Conn) storePeerParams(e *mpa.Event) {
 	c.peer = *e.Params
 	c.private = append([]byte(nil), e.PrivateData...)
 }
@@ -63,9 +63,9 @@ func (c *Conn) ulpdu(segment []byte) {
 	}
 	c.qp.stream.Input(segment)
 	if c.state == Accepted && c.qp != nil && c.qp.stream.Live() {
-		c.move(Established)
+		c.setState(Established)
 	}
-	c.wake() // for what it asks for, and since a responder may send now
+	c.queueOutput() // for what it asks for, and since a responder may send now
 }
 
 // mpaFailed ends the connection for an error that MPA found. A queue pair that
@@ -88,7 +88,7 @@ func (c *Conn) mpaFailed(e *mpa.Event) {
 			c.detach()
 		}
 	}
-	c.leave()
+	c.closeAfterOutput()
 }
 
 // streamEnded is called when the QP's stream has failed, of itself or because it
@@ -97,19 +97,19 @@ func (c *Conn) streamEnded(end iwarp.End) {
 	if c.err == nil && end.Cause != iwarp.ByClose {
 		c.err = fmt.Errorf("%w: %v", ErrTerminated, end.Error)
 	}
-	c.keepOut()
-	if end.Terminate && (c.finished || !c.mpa.MaySend()) {
+	c.copyPendingOutput()
+	if end.Terminate && (c.outputClosed || !c.mpa.MaySend()) {
 		// Our direction has ended; or a responder has not heard of the initiator, and
 		// must be silent.
 		c.qp.stream.Drop()
 	}
 	c.startClosing()
-	c.finish = c.finish || c.done()
+	c.closeWhenSent = c.closeWhenSent || c.outputDone()
 }
 
 // keepOut copies what is on its way out of memory that the program has back now:
 // an FPDU that is half out must be ended, so that a Terminate can follow it.
-func (c *Conn) keepOut() {
+func (c *Conn) copyPendingOutput() {
 	var bufs [][]byte
 	for {
 		bufs = c.mpa.Output(bufs[:0])
@@ -133,7 +133,7 @@ func (c *Conn) Disconnect(now mono.Time) {
 	case c.state < Accepted:
 		c.abort(ErrCutOff)
 	case c.state < Closing:
-		c.quiet = true
+		c.disconnecting = true
 		c.qp.state = verbs.QPStateSQD
 		c.startClosing()
 		c.progress()
@@ -142,7 +142,7 @@ func (c *Conn) Disconnect(now mono.Time) {
 
 // hangUp is what the peer's end of the stream means: it asks for nothing more and
 // answers nothing more. What it has asked for it still gets.
-func (c *Conn) hangUp() {
+func (c *Conn) peerClosed() {
 	if q := c.qp; q != nil && q.stream.Live() {
 		q.state = verbs.QPStateSQD
 		switch {
@@ -150,7 +150,7 @@ func (c *Conn) hangUp() {
 			c.err = errTruncated
 			q.report(verbs.EventQPFatal)
 			q.stream.Fail(wire.TermMPAClosed, true)
-		case c.nic.q.FINDropsAnswers:
+		case c.nic.defects.FINDropsAnswers:
 			q.stream.Close()
 		}
 	}
@@ -158,19 +158,19 @@ func (c *Conn) hangUp() {
 }
 
 // leave closes our direction behind what is queued.
-func (c *Conn) leave() {
+func (c *Conn) closeAfterOutput() {
 	c.startClosing()
-	c.finish = true
+	c.closeWhenSent = true
 }
 
 // startClosing bounds how long the end takes.
 func (c *Conn) startClosing() {
-	c.move(Closing)
+	c.setState(Closing)
 	if c.closeBy == mono.Never && c.nic.cfg.CloseTimeout > 0 {
 		c.closeBy = c.nic.clock.Add(c.nic.cfg.CloseTimeout)
 	}
 	c.rearm()
-	c.wake()
+	c.queueOutput()
 }
 
 // progress looks whether a connection that is being closed has got to where our
@@ -179,20 +179,20 @@ func (c *Conn) progress() {
 	if c.state != Closing {
 		return
 	}
-	if !c.finish && c.done() {
-		c.finish = true
-		c.wake()
+	if !c.closeWhenSent && c.outputDone() {
+		c.closeWhenSent = true
+		c.queueOutput()
 	}
-	c.settle()
+	c.closeIfFinished()
 }
 
 // done reports whether nothing more is to be said.
-func (c *Conn) done() bool {
+func (c *Conn) outputDone() bool {
 	q := c.qp
 	switch {
-	case q == nil, c.peerDone && !c.mpa.MaySend():
+	case q == nil, c.inputClosed && !c.mpa.MaySend():
 		return true
-	case !q.stream.Live(), c.quiet && !c.peerDone:
+	case !q.stream.Live(), c.disconnecting && !c.inputClosed:
 		return q.stream.Quiet()
 	default:
 		// The peer has gone. It answers nothing any more, so that what is left of our
@@ -202,9 +202,9 @@ func (c *Conn) done() bool {
 }
 
 // settle ends a connection both of whose directions have ended.
-func (c *Conn) settle() {
-	if c.finished && c.peerDone && c.state != Closed {
-		c.collapse()
+func (c *Conn) closeIfFinished() {
+	if c.outputClosed && c.inputClosed && c.state != Closed {
+		c.setClosed()
 	}
 }
 
@@ -213,21 +213,21 @@ func (c *Conn) abort(err error) {
 	if c.state == Closed {
 		return
 	}
-	c.broken = true
+	c.aborted = true
 	c.nic.Count.Aborted++
 	if c.err == nil {
 		c.err = err
 	}
-	c.collapse()
-	c.wake()
+	c.setClosed()
+	c.queueOutput()
 }
 
 // collapse is the end, in order or not.
-func (c *Conn) collapse() {
+func (c *Conn) setClosed() {
 	if c.state == Closed {
 		return
 	}
-	c.move(Closed)
+	c.setState(Closed)
 	if c.err != nil {
 		c.nic.Count.Failed++
 	}
@@ -242,7 +242,7 @@ func (c *Conn) collapse() {
 	c.detach()
 	switch {
 	case q.idle(): // it never was connected
-	case busy && c.err == nil && c.nic.q.BusyCloseIsIdle:
+	case busy && c.err == nil && c.nic.defects.BusyCloseIsIdle:
 		q.state = verbs.QPStateInit
 	default:
 		q.fail(verbs.QPStateErr)
@@ -255,7 +255,7 @@ func (c *Conn) collapse() {
 // letGo gives the memory of a connection back that has ended: what MPA has
 // borrowed of the program's, and its own, up to an FPDU each way. A program may
 // keep what stands for the connection for long.
-func (c *Conn) letGo() {
+func (c *Conn) releaseBuffers() {
 	if c.state == Closed {
 		c.mpa, c.tail, c.tailOut = nil, nil, 0
 	}

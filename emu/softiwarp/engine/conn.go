@@ -32,15 +32,15 @@ type Conn struct {
 	tail    []byte // what was on its way out when the stream ended, no longer borrowed
 	tailOut int    // of it, what TCP has taken
 
-	quiet    bool // the program closes: nothing more is asked of the peer
-	finish   bool // our direction ends behind what is queued
-	finished bool // and did
-	peerDone bool // the peer's direction has ended
-	broken   bool // to be aborted
-	made     bool // it was established, at some time
+	disconnecting  bool // the program closes: nothing more is asked of the peer
+	closeWhenSent  bool // our direction ends behind what is queued
+	outputClosed   bool // and did
+	inputClosed    bool // the peer's direction has ended
+	aborted        bool // to be aborted
+	wasEstablished bool // it was established, at some time
 
-	waiting   bool // in NIC.outputs
-	announced bool // in NIC.changed
+	inOutputs bool // in NIC.outputs
+	inChanged bool // in NIC.changed
 	timer     queue.Timer[Conn]
 	closeBy   mono.Time
 	nudge     nudge
@@ -56,7 +56,7 @@ func (c *Conn) State() ConnState {
 
 // WasEstablished reports whether the connection has got as far as Established,
 // whatever became of it since.
-func (c *Conn) WasEstablished() bool { return c.made }
+func (c *Conn) WasEstablished() bool { return c.wasEstablished }
 
 // Err is why the connection failed; nil if it has not, or ended in order.
 func (c *Conn) Err() error { return c.err }
@@ -85,23 +85,23 @@ func (c *Conn) PrivateData() []byte { return c.private }
 func (c *Conn) Fallback() bool { return c.fallback }
 
 // move sets the state and lets whoever manages connections know.
-func (c *Conn) move(s ConnState) {
+func (c *Conn) setState(s ConnState) {
 	if c.state >= s {
 		return
 	}
 	c.state = s
-	c.made = c.made || s == Established
+	c.wasEstablished = c.wasEstablished || s == Established
 	c.nic.Count.conn(s)
-	if !c.announced {
-		c.announced = true
+	if !c.inChanged {
+		c.inChanged = true
 		c.nic.changed.Push(c)
 	}
 }
 
 // wake has the driver ask for output.
-func (c *Conn) wake() {
-	if !c.waiting {
-		c.waiting = true
+func (c *Conn) queueOutput() {
+	if !c.inOutputs {
+		c.inOutputs = true
 		c.nic.outputs.Push(c)
 	}
 }
@@ -123,9 +123,9 @@ func (c *Conn) Connected(now mono.Time, local, remote netip.AddrPort, mss int) {
 		c.mpa = mpa.NewResponder(now, cfg)
 	}
 	c.param.PrivateData = nil
-	c.move(Starting)
+	c.setState(Starting)
 	c.rearm()
-	c.wake()
+	c.queueOutput()
 }
 
 // Failed says that the stream could not be made, or is broken.
@@ -136,15 +136,15 @@ func (c *Conn) Failed(now mono.Time, err error) {
 	}
 	// When our direction has ended all was said, and a peer may reset what nobody
 	// needs any more.
-	if c.err == nil && !c.finished {
+	if c.err == nil && !c.outputClosed {
 		c.err = err
 		if c.mpa != nil {
 			c.mpa.Lost(now)
-			c.drain()
+			c.handleMPAEvents()
 		}
 	}
-	c.collapse()
-	c.letGo()
+	c.setClosed()
+	c.releaseBuffers()
 }
 
 // Input gives octets that have arrived.
@@ -154,19 +154,19 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 		return
 	}
 	c.mpa.Input(now, b)
-	c.drain()
-	if begun := c.begun(); begun != nil {
+	c.handleMPAEvents()
+	if begun := c.partialSegment(); begun != nil {
 		c.qp.stream.PlaceEarly(begun)
 	}
 	if c.nic.cfg.MPA.FPDUTimeout > 0 {
 		c.rearm()
 	}
 	c.progress()
-	c.letGo()
+	c.releaseBuffers()
 }
 
 // begun is what a NIC with mpa.Defects.PlacesEarly looks at too soon.
-func (c *Conn) begun() []byte {
+func (c *Conn) partialSegment() []byte {
 	if c.qp == nil || c.mpa == nil {
 		return nil
 	}
@@ -176,24 +176,24 @@ func (c *Conn) begun() []byte {
 // InputEOF says that the peer has ended its direction in order.
 func (c *Conn) InputEOF(now mono.Time) {
 	c.nic.clock = now
-	c.peerDone = true
+	c.inputClosed = true
 	if c.mpa == nil || c.state == Closed {
 		return
 	}
 	c.mpa.InputEOF(now)
-	c.drain()
+	c.handleMPAEvents()
 	if c.state != Closed {
-		c.hangUp()
+		c.peerClosed()
 	}
 	c.progress()
-	c.letGo()
+	c.releaseBuffers()
 }
 
 // Output appends what is to be written next to into, as far as there is room,
 // and says what becomes of the stream behind it.
 func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
-	if c.broken {
-		c.letGo()
+	if c.aborted {
+		c.releaseBuffers()
 		return into, link.StreamAbort
 	}
 	if c.mpa == nil {
@@ -207,10 +207,10 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	n.vectors = c.mpa.Output(n.vectors[:0])
 	into = append(into, n.vectors[:min(len(n.vectors), cap(into)-len(into))]...)
 	clear(n.vectors)
-	if len(into) == 0 && c.finish {
-		c.finished = true
-		c.settle()
-		c.letGo()
+	if len(into) == 0 && c.closeWhenSent {
+		c.outputClosed = true
+		c.closeIfFinished()
+		c.releaseBuffers()
 		return into, link.StreamClose
 	}
 	return into, link.StreamOpen
@@ -218,7 +218,7 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 
 // fill moves segments of the QP's stream to MPA, as many as it has room for.
 func (c *Conn) fill() {
-	if c.qp == nil || c.finish && c.state >= Closing && c.qp.stream.Live() {
+	if c.qp == nil || c.closeWhenSent && c.state >= Closing && c.qp.stream.Live() {
 		return
 	}
 	g := &c.nic.segment
@@ -259,5 +259,5 @@ func (c *Conn) Sent(now mono.Time, n int) {
 		c.qp.stream.Taken(taken)
 	}
 	c.progress()
-	c.letGo()
+	c.releaseBuffers()
 }

@@ -104,11 +104,11 @@ func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 	c.qp, q.conn = q, c
 	c.openStream()
 	q.state = verbs.QPStateRTS
-	c.move(Accepted)
+	c.setState(Accepted)
 	if !c.mpa.Params().PeerToPeer {
-		c.move(Established) // nothing says that the initiator knows
+		c.setState(Established) // nothing says that the initiator knows
 	}
-	c.wake()
+	c.queueOutput()
 	return nil
 }
 
@@ -121,14 +121,14 @@ func (c *Conn) Reject(now mono.Time, private []byte) error {
 	if err := c.mpa.Reject(now, private); err != nil {
 		return nic.OpError("reject", "", "%w: %w", verbs.ErrInvalid, err)
 	}
-	c.leave()
+	c.closeAfterOutput()
 	return nil
 }
 
 // openStream starts DDP on what the start-up has settled.
 func (c *Conn) openStream() {
 	p, limit := c.mpa.Params(), uint16(c.nic.cfg.Limits.RdAtomic)
-	c.depths.ird, c.depths.ord = settled(p.IRD, limit), settled(p.ORD, limit)
+	c.depths.ird, c.depths.ord = negotiatedDepth(p.IRD, limit), negotiatedDepth(p.ORD, limit)
 	c.qp.stream.Open(&c.qp.endpoint, (*streamOwner)(c.qp), iwarp.Options{
 		IRD: c.depths.ird, ORD: c.depths.ord, Responder: !c.initiator, PeerToPeer: p.PeerToPeer,
 		Consortium: p.Revision == wire.RevisionConsortium && c.nic.cfg.MPA.Consortium,
@@ -137,7 +137,7 @@ func (c *Conn) openStream() {
 
 // settled is a depth that was agreed on, or if it was left to the applications
 // the most that the device has.
-func settled(depth, limit uint16) uint16 {
+func negotiatedDepth(depth, limit uint16) uint16 {
 	if depth == wire.DepthNotNegotiated {
 		return limit
 	}
@@ -145,42 +145,42 @@ func settled(depth, limit uint16) uint16 {
 }
 
 // accepted is an initiator that has the Reply.
-func (c *Conn) accepted(p *mpa.Params) {
+func (c *Conn) receiveReply(p *mpa.Params) {
 	q := c.qp
 	if q == nil {
 		c.abort(ErrCutOff)
 		return
 	}
 	if !q.idle() {
-		c.unusable()
+		c.failUnusableQP()
 		return
 	}
 	c.openStream()
 	q.state = verbs.QPStateRTS
 	if p.PeerToPeer {
-		c.sayReady(p.RTR)
+		c.postRTR(p.RTR)
 	}
-	c.move(Accepted)
-	c.move(Established)
-	c.wake()
+	c.setState(Accepted)
+	c.setState(Established)
+	c.queueOutput()
 }
 
 // unusable ends a connection whose queue pair failed while it was being made.
 // RFC 6581 has the peer told so.
-func (c *Conn) unusable() {
+func (c *Conn) failUnusableQP() {
 	c.err = fmt.Errorf("%w: the queue pair is in %v", ErrCutOff, c.qp.state)
-	if c.nic.q.NoStartupTerminate {
+	if c.nic.defects.NoStartupTerminate {
 		c.abort(c.err)
 		return
 	}
 	c.openStream()
 	c.qp.stream.Fail(wire.TermMPALocal, true)
-	c.leave()
+	c.closeAfterOutput()
 }
 
 // sayReady has the initiator say, before anything else, that it is ready to
 // receive: by a message of no octets, which is one like any other.
-func (c *Conn) sayReady(rtr mpa.RTR) {
+func (c *Conn) postRTR(rtr mpa.RTR) {
 	r := &c.qp.rtr
 	*r = iwarp.Request{RTR: true}
 	switch rtr {

@@ -16,7 +16,7 @@ func (c *Conn) tick(now mono.Time) {
 	}
 	if c.mpa != nil && c.state != Closed {
 		c.mpa.Tick(now)
-		c.drain()
+		c.handleMPAEvents()
 		c.progress()
 	}
 }

@@ -29,7 +29,7 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 		q.endpoint.Access = q.attr.Access
 	}
 	if mask&verbs.QPAttrState != 0 {
-		q.enter(now, to)
+		q.changeState(now, to)
 	}
 	return nil
 }
@@ -54,18 +54,18 @@ func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPStat
 		return nil
 	case to > verbs.QPStateErr:
 		return invalid("state %d", to)
-	case to == verbs.QPStateRTR && q.idle() && q.nic.q.RTRIgnored:
+	case to == verbs.QPStateRTR && q.idle() && q.nic.defects.RTRIgnored:
 		return nil
 	case (to == verbs.QPStateRTR || to == verbs.QPStateRTS) && to != q.state:
 		return invalid("%v to %v: only a connection makes a QP ready, by connect or accept", q.state, to)
-	case !transition(q.state, to):
+	case !mayModify(q.state, to):
 		return invalid("%v to %v", q.state, to)
 	}
 	return nil
 }
 
-// transition reports whether a program may ask for a change of state.
-func transition(from, to verbs.QPState) bool {
+// mayModify reports whether a program may ask for a change of state.
+func mayModify(from, to verbs.QPState) bool {
 	switch to {
 	case verbs.QPStateReset, verbs.QPStateErr:
 		return true
@@ -77,28 +77,28 @@ func transition(from, to verbs.QPState) bool {
 }
 
 // enter changes the state as a program asked.
-func (q *QP) enter(now mono.Time, to verbs.QPState) {
+func (q *QP) changeState(now mono.Time, to verbs.QPState) {
 	switch to {
 	case verbs.QPStateReset:
-		q.cutOff()
+		q.dropConn()
 	case verbs.QPStateInit:
 		q.state = to
 	case verbs.QPStateSQD:
 		if q.sq.count() > 0 || q.conn == nil {
-			q.breakOff() // the RDMA Consortium's verbs close only what is at rest
+			q.failNow() // the RDMA Consortium's verbs close only what is at rest
 			return
 		}
 		q.conn.Disconnect(now)
 	case verbs.QPStateSQE:
 		q.stream.Fail(wire.TermRDMAPLocal, true)
 	case verbs.QPStateErr:
-		q.breakOff()
+		q.failNow()
 	}
 }
 
 // breakOff fails the QP at once. A connection that is being made is left to find
 // out; any other breaks.
-func (q *QP) breakOff() {
+func (q *QP) failNow() {
 	if c := q.conn; c != nil && c.state >= Accepted {
 		c.abort(ErrCutOff)
 	}

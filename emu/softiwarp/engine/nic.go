@@ -13,10 +13,10 @@ type NIC struct {
 	nic.Base
 	Count Counters
 
-	cfg   Config
-	q     *Defects
-	layer iwarp.Layer
-	mpa   mpa.Counters
+	cfg     Config
+	defects *Defects
+	layer   iwarp.Layer
+	mpa     mpa.Counters
 
 	qps nic.QPTable[QP]
 
@@ -24,7 +24,7 @@ type NIC struct {
 	changed queue.FIFO[*Conn] // connections of which there is news
 	timers  queue.TimerHeap[Conn]
 
-	clock mono.Time // the latest that anybody has said
+	clock mono.Time // latest time passed to a method
 
 	segment iwarp.Segment // that is being made
 	vectors [][]byte      // that MPA gives
@@ -37,7 +37,7 @@ func New(cfg Config) (*NIC, error) {
 		return nil, err
 	}
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
-	n.q = &n.cfg.Defects
+	n.defects = &n.cfg.Defects
 	n.Init(cfg.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
 	n.Mem.Scramble(cfg.KeySecret)
 	n.layer = iwarp.Layer{NIC: &n.Base, Defects: cfg.Defects.Stream}
@@ -64,7 +64,7 @@ func (n *NIC) Tick(now mono.Time) {
 func (n *NIC) NextOutput() (*Conn, bool) {
 	c, ok := n.outputs.Pop()
 	if ok {
-		c.waiting = false
+		c.inOutputs = false
 	}
 	return c, ok
 }
@@ -74,7 +74,7 @@ func (n *NIC) NextOutput() (*Conn, bool) {
 func (n *NIC) NextChanged() (*Conn, bool) {
 	c, ok := n.changed.Pop()
 	if ok {
-		c.announced = false
+		c.inChanged = false
 	}
 	return c, ok
 }

@@ -45,13 +45,13 @@ func (c *Conn) stopNudging() {
 
 // nudgePeer is called when a nudge is due.
 func (c *Conn) nudgePeer(now mono.Time) {
-	if c.qp == nil || c.finish || c.peerDone || !c.qp.stream.Live() {
+	if c.qp == nil || c.closeWhenSent || c.inputClosed || !c.qp.stream.Live() {
 		c.stopNudging()
 		return
 	}
 	if c.qp.stream.Nudge() {
 		c.nic.Count.Nudges++
-		c.wake()
+		c.queueOutput()
 	}
 	n := &c.nudge
 	n.left--

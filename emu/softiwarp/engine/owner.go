@@ -24,7 +24,7 @@ func (o *streamOwner) NextReceive() *iwarp.Receive {
 	if w == nil {
 		return nil
 	}
-	h := &q.held
+	h := &q.current
 	h.WRID, h.Length, h.SGL, h.PD = w.WRID, w.Length, append(h.SGL[:0], w.SGL...), q.endpoint.PD
 	if q.srq != nil {
 		h.PD = q.srq.PD
@@ -40,8 +40,8 @@ func (o *streamOwner) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q := (*QP)(o)
 	wc.WRID = r.WRID
 	if wc.Status != verbs.WCSuccess {
-		wc.VendorErr = q.detailNow()
-	} else if q.nic.q.InvalidateUnreported {
+		wc.VendorErr = q.currentVendorErr()
+	} else if q.nic.defects.InvalidateUnreported {
 		wc.Flags &^= verbs.WCWithInv
 		wc.InvalidatedRKey = 0
 	}
@@ -64,7 +64,7 @@ func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	}
 	wc := r.Completion(status, verbs.QPN(q.num))
 	if status != verbs.WCSuccess {
-		wc.VendorErr = q.detailNow()
+		wc.VendorErr = q.currentVendorErr()
 	}
 	q.push(q.sendCQ, &wc, false)
 }
@@ -79,7 +79,7 @@ func (o *streamOwner) Retired(r *iwarp.Request) {
 // Ended says that the stream has failed.
 func (o *streamOwner) Ended(end iwarp.End) {
 	q := (*QP)(o)
-	q.end, q.detail = end, q.detailNow()
+	q.end, q.vendorErr = end, q.currentVendorErr()
 	q.nic.reportEnd(q, end)
 	q.conn.streamEnded(end)
 	state := verbs.QPStateErr
@@ -110,10 +110,10 @@ func (q *QP) fail(state verbs.QPState) {
 	for w := q.rq.Peek(); w != nil; w = q.rq.Peek() {
 		q.rq.Take()
 		q.nic.Count.Recvs++
-		q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv, VendorErr: q.detail}, false)
+		q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv, VendorErr: q.vendorErr}, false)
 	}
-	if q.srq != nil && !q.last {
-		q.last = true
+	if q.srq != nil && !q.lastWQEReported {
+		q.lastWQEReported = true
 		q.report(verbs.EventQPLastWQEReached)
 	}
 }
@@ -123,16 +123,16 @@ func (q *QP) fail(state verbs.QPState) {
 func (n *NIC) reportEnd(q *QP, end iwarp.End) {
 	switch end.Cause {
 	case iwarp.ByPeer:
-		q.report(accusation(end.Error))
+		q.report(peerErrorEvent(end.Error))
 	case iwarp.ByTerminate:
-		if !n.q.TerminateUnreported {
+		if !n.defects.TerminateUnreported {
 			q.report(verbs.EventQPFatal)
 		}
 	}
 }
 
 // accusation is the event for what a peer did wrong.
-func accusation(e wire.TermError) verbs.AsyncEventType {
+func peerErrorEvent(e wire.TermError) verbs.AsyncEventType {
 	switch {
 	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection,
 		e.Layer == wire.LayerDDP && e.Type == wire.DDPTagged && e != wire.TermTaggedVersion:
@@ -167,9 +167,9 @@ func TerminateOf(vendorErr uint32) (e wire.TermError, received, ok bool) {
 }
 
 // detailNow is the VendorErr for what the stream ends with.
-func (q *QP) detailNow() uint32 {
+func (q *QP) currentVendorErr() uint32 {
 	t, received := q.stream.Ended()
-	if t == nil || received && q.nic.q.TerminateUnreported {
+	if t == nil || received && q.nic.defects.TerminateUnreported {
 		return 0
 	}
 	return VendorError(t.Error, received)
@@ -179,7 +179,7 @@ func (q *QP) detailNow() uint32 {
 // said so; false if it did not end with a Terminate.
 func (q *QP) Terminate() (t wire.Terminate, received, ok bool) {
 	p, received := q.stream.Ended()
-	if p == nil || received && q.nic.q.TerminateUnreported {
+	if p == nil || received && q.nic.defects.TerminateUnreported {
 		return t, false, false
 	}
 	return *p, received, true

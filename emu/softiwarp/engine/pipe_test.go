@@ -63,7 +63,7 @@ func (p *pipe) write(i int) (moved bool) {
 			p.t.Fatal("Output has grown the slice that it was given")
 		}
 		if then == link.StreamAbort {
-			p.breakOff(i)
+			p.failNow(i)
 			return true
 		}
 		total := 0
@@ -106,7 +106,7 @@ func (p *pipe) write(i int) (moved bool) {
 }
 
 // breakOff is a reset by end i.
-func (p *pipe) breakOff(i int) {
+func (p *pipe) failNow(i int) {
 	p.gone[i], p.gone[1-i] = true, true
 	p.way[i] = nil
 	if o := p.end[1-i]; o != nil {

@@ -19,7 +19,7 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 	switch q.state {
 	case verbs.QPStateErr, verbs.QPStateSQE:
 		q.push(q.sendCQ, &verbs.WC{
-			WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: nic.CompletionOpcode(wr.Opcode), VendorErr: q.detail,
+			WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: nic.CompletionOpcode(wr.Opcode), VendorErr: q.vendorErr,
 		}, false)
 		return nil
 	case verbs.QPStateRTS:
@@ -37,7 +37,7 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 	}
 	q.sq.tail++
 	q.stream.Post(r)
-	q.conn.wake()
+	q.conn.queueOutput()
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (q *QP) checkOpcode(wr *verbs.SendWR) error {
 	case verbs.OpSend, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpLocalInv, verbs.OpBindMW:
 		supported = true
 	case verbs.OpSendImm, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd: // RFC 7306
-		supported = !q.nic.q.Stream.NoExtensions
+		supported = !q.nic.defects.Stream.NoExtensions
 	}
 	if !supported {
 		return nic.OpError("post_send", q.name(), "%w: %v over iWARP", verbs.ErrNotSupported, wr.Opcode)
@@ -109,7 +109,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	case len(wr.SGL) > q.rq.MaxSGE():
 		return nic.OpError("post_recv", q.name(), "%w: %d scatter entries, the QP takes %d", verbs.ErrInvalid, len(wr.SGL), q.rq.MaxSGE())
 	case q.state == verbs.QPStateErr, q.state == verbs.QPStateSQE:
-		q.push(q.recvCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv, VendorErr: q.detail}, false)
+		q.push(q.recvCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv, VendorErr: q.vendorErr}, false)
 		return nil
 	}
 	return q.rq.Post(wr)

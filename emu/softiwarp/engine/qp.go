@@ -18,20 +18,20 @@ type QP struct {
 	srq            *nic.SRQ
 	signalAll      bool
 
-	state  verbs.QPState
-	attr   verbs.QPAttr // what Query shows besides the state
-	conn   *Conn        // nil if there is none
-	end    iwarp.End    // how the last connection failed
-	detail uint32       // the same as completions tell it
-	last   bool         // LAST_WQE_REACHED was reported
+	state           verbs.QPState
+	attr            verbs.QPAttr // what Query shows besides the state
+	conn            *Conn        // nil if there is none
+	end             iwarp.End    // how the last connection failed
+	vendorErr       uint32       // the same as completions tell it
+	lastWQEReported bool         // LAST_WQE_REACHED was reported
 
 	endpoint iwarp.Endpoint
 	stream   iwarp.Stream
 
-	sq   sendQueue
-	rq   nic.RecvQueue
-	held iwarp.Receive // what the message under way fills
-	rtr  iwarp.Request // what an initiator says first (RFC 6581)
+	sq      sendQueue
+	rq      nic.RecvQueue
+	current iwarp.Receive // what the message under way fills
+	rtr     iwarp.Request // what an initiator says first (RFC 6581)
 
 	// Owner is the driver's to use.
 	Owner any
@@ -74,10 +74,10 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	q.sq = sendQueue{ring: make([]iwarp.Request, places), slots: slots, depth: uint32(c.Caps.MaxSendWR)}
 	if c.SRQ == nil {
 		q.rq = nic.NewRecvQueue(c.Caps.MaxRecvWR, c.Caps.MaxRecvSGE)
-		q.held.SGL = make([]verbs.SGE, 0, c.Caps.MaxRecvSGE)
+		q.current.SGL = make([]verbs.SGE, 0, c.Caps.MaxRecvSGE)
 	} else {
 		c.SRQ.Use(1)
-		q.held.SGL = make([]verbs.SGE, 0, c.SRQ.Query().MaxSGE)
+		q.current.SGL = make([]verbs.SGE, 0, c.SRQ.Query().MaxSGE)
 	}
 	c.SendCQ.Use(1)
 	c.RecvCQ.Use(1)
@@ -111,7 +111,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.num) != q {
 		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
 	}
-	q.cutOff()
+	q.dropConn()
 	q.sendCQ.Use(-1)
 	q.recvCQ.Use(-1)
 	if q.srq != nil {
@@ -152,7 +152,7 @@ func (q *QP) reset() {
 	limit := q.nic.cfg.Limits.RdAtomic
 	q.attr = verbs.QPAttr{Access: iwarp.RemoteAccess, Port: 1, MaxRdAtomic: limit, MaxDestRdAtomic: limit}
 	q.endpoint.Access = q.attr.Access
-	q.end, q.detail, q.last = iwarp.End{}, 0, false
+	q.end, q.vendorErr, q.lastWQEReported = iwarp.End{}, 0, false
 	q.sq.head = q.sq.tail
 	q.rq.Clear()
 	q.stream = iwarp.Stream{}
@@ -161,12 +161,12 @@ func (q *QP) reset() {
 // cutOff breaks the QP's connection, if it has one, without a word to anybody
 // here. One that has ended, and has nothing left to say but a Terminate, goes on
 // without the QP: to break it could take back what TCP has not delivered yet.
-func (q *QP) cutOff() {
+func (q *QP) dropConn() {
 	if c := q.conn; c != nil {
-		ends := c.finish || c.state == Closing && !q.stream.Live()
+		ends := c.closeWhenSent || c.state == Closing && !q.stream.Live()
 		if ends {
 			c.fill()
-			c.leave()
+			c.closeAfterOutput()
 		}
 		c.detach()
 		if !ends {

@@ -254,7 +254,7 @@ func (p *party) reap() error {
 	return nil
 }
 
-func (p *party) settled() bool {
+func (p *party) negotiatedDepth() bool {
 	return p.posted == messages && len(p.pending) == 0 && len(p.coming) == 0
 }
 
@@ -285,7 +285,7 @@ func runRandom(t *testing.T, seed uint64) {
 	p := connectWith(t, a.host, b.host, depths, ConnParam{IRD: uint16(1 + rnd.IntN(5)), ORD: uint16(1 + rnd.IntN(5))})
 	p.pipe.rnd, p.pipe.most = rnd, 1+rnd.IntN(20000)
 	sides := [2]*party{a, b}
-	for step := 0; !a.settled() || !b.settled(); step++ {
+	for step := 0; !a.negotiatedDepth() || !b.negotiatedDepth(); step++ {
 		if step > 1_000_000 {
 			t.Fatalf("seed %d: stuck at %d and %d of %d", seed, a.posted, b.posted, messages)
 		}
