@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// drain acts on what input has caused.
+// handleMPAEvents handles all events of the MPA connection.
 func (c *Conn) handleMPAEvents() {
 	for {
 		e, ok := c.mpa.Next()
@@ -48,13 +48,13 @@ func (c *Conn) handleMPAEvents() {
 	}
 }
 
-// learn keeps what the peer's start-up frame says.
+// storePeerParams stores the parameters and private data of the peer's MPA Request or Reply.
 func (c *Conn) storePeerParams(e *mpa.Event) {
 	c.peer = *e.Params
 	c.private = append([]byte(nil), e.PrivateData...)
 }
 
-// ulpdu takes a segment.
+// ulpdu passes a received DDP segment to the stream of the queue pair.
 func (c *Conn) ulpdu(segment []byte) {
 	c.stopNudging()
 	if c.qp == nil {
@@ -65,25 +65,25 @@ func (c *Conn) ulpdu(segment []byte) {
 	if c.state == Accepted && c.qp != nil && c.qp.stream.Live() {
 		c.setState(Established)
 	}
-	c.queueOutput() // for what it asks for, and since a responder may send now
+	c.queueOutput() // responses to it; a responder may also send from now on
 }
 
-// mpaFailed ends the connection for an error that MPA found. A queue pair that
-// was not connected yet stays as it was, unless there is a Terminate to send.
+// mpaFailed ends the connection because of an MPA error. A queue pair that is not connected
+// yet keeps its state, unless a Terminate must be sent.
 func (c *Conn) mpaFailed(e *mpa.Event) {
 	if c.err == nil {
 		c.err = e.Err
 	}
-	speaks := e.Reaction == mpa.TerminateThenClose
+	terminate := e.Reaction == mpa.TerminateThenClose
 	if q := c.qp; q != nil {
-		if speaks && c.state < Accepted && q.idle() {
+		if terminate && c.state < Accepted && q.idle() {
 			c.openStream()
 			q.state = verbs.QPStateRTS
 		}
 		switch {
 		case q.stream.Live():
 			q.report(verbs.EventQPFatal)
-			q.stream.Fail(e.Term, speaks)
+			q.stream.Fail(e.Term, terminate)
 		case c.state < Accepted:
 			c.detach()
 		}
@@ -91,24 +91,23 @@ func (c *Conn) mpaFailed(e *mpa.Event) {
 	c.closeAfterOutput()
 }
 
-// streamEnded is called when the QP's stream has failed, of itself or because it
-// was told to, or was closed.
+// streamEnded closes the connection after the stream of its queue pair has ended.
 func (c *Conn) streamEnded(end iwarp.End) {
 	if c.err == nil && end.Cause != iwarp.ByClose {
 		c.err = fmt.Errorf("%w: %v", ErrTerminated, end.Error)
 	}
 	c.copyPendingOutput()
 	if end.Terminate && (c.outputClosed || !c.mpa.MaySend()) {
-		// Our direction has ended; or a responder has not heard of the initiator, and
-		// must be silent.
+		// The Terminate cannot be sent: our direction is closed, or a responder may not send
+		// before the initiator's first message.
 		c.qp.stream.Drop()
 	}
 	c.startClosing()
 	c.closeWhenSent = c.closeWhenSent || c.outputDone()
 }
 
-// keepOut copies what is on its way out of memory that the program has back now:
-// an FPDU that is half out must be ended, so that a Terminate can follow it.
+// copyPendingOutput copies unsent FPDUs, because the stream no longer owns their memory. A
+// partly sent FPDU must be completed before a Terminate can follow.
 func (c *Conn) copyPendingOutput() {
 	var bufs [][]byte
 	for {
@@ -125,8 +124,8 @@ func (c *Conn) copyPendingOutput() {
 	}
 }
 
-// Disconnect closes the connection in order: what was posted is carried out, and
-// answered, before our direction ends; then the peer's end is waited for.
+// Disconnect closes the connection gracefully: posted requests are completed before our
+// direction closes. The connection ends when the peer closes its direction too.
 func (c *Conn) Disconnect(now mono.Time) {
 	c.nic.clock = now
 	switch {
@@ -140,8 +139,8 @@ func (c *Conn) Disconnect(now mono.Time) {
 	}
 }
 
-// hangUp is what the peer's end of the stream means: it asks for nothing more and
-// answers nothing more. What it has asked for it still gets.
+// peerClosed handles the end of the peer's direction. The peer sends no more requests or
+// responses; its earlier requests are still answered.
 func (c *Conn) peerClosed() {
 	if q := c.qp; q != nil && q.stream.Live() {
 		q.state = verbs.QPStateSQD
@@ -157,13 +156,13 @@ func (c *Conn) peerClosed() {
 	c.startClosing()
 }
 
-// leave closes our direction behind what is queued.
+// closeAfterOutput closes our direction after all queued output.
 func (c *Conn) closeAfterOutput() {
 	c.startClosing()
 	c.closeWhenSent = true
 }
 
-// startClosing bounds how long the end takes.
+// startClosing enters Closing and starts the close timeout.
 func (c *Conn) startClosing() {
 	c.setState(Closing)
 	if c.closeBy == mono.Never && c.nic.cfg.CloseTimeout > 0 {
@@ -173,8 +172,8 @@ func (c *Conn) startClosing() {
 	c.queueOutput()
 }
 
-// progress looks whether a connection that is being closed has got to where our
-// direction can end, or to its own end.
+// progress closes our direction, or the whole connection, as soon as a connection in Closing
+// allows it.
 func (c *Conn) progress() {
 	if c.state != Closing {
 		return
@@ -186,7 +185,7 @@ func (c *Conn) progress() {
 	c.closeIfFinished()
 }
 
-// done reports whether nothing more is to be said.
+// outputDone reports whether nothing more has to be sent.
 func (c *Conn) outputDone() bool {
 	q := c.qp
 	switch {
@@ -195,20 +194,20 @@ func (c *Conn) outputDone() bool {
 	case !q.stream.Live(), c.disconnecting && !c.inputClosed:
 		return q.stream.Quiet()
 	default:
-		// The peer has gone. It answers nothing any more, so that what is left of our
-		// own requests waits in vain; what it asked for, it gets.
+		// The peer has closed its direction and answers none of our requests any more. Its own
+		// requests are still answered.
 		return q.stream.Stuck()
 	}
 }
 
-// settle ends a connection both of whose directions have ended.
+// closeIfFinished ends the connection if both directions are closed.
 func (c *Conn) closeIfFinished() {
 	if c.outputClosed && c.inputClosed && c.state != Closed {
 		c.setClosed()
 	}
 }
 
-// abort breaks the stream.
+// abort resets the TCP connection.
 func (c *Conn) abort(err error) {
 	if c.state == Closed {
 		return
@@ -222,7 +221,7 @@ func (c *Conn) abort(err error) {
 	c.queueOutput()
 }
 
-// collapse is the end, in order or not.
+// setClosed enters Closed and fails or resets the queue pair.
 func (c *Conn) setClosed() {
 	if c.state == Closed {
 		return
@@ -241,7 +240,7 @@ func (c *Conn) setClosed() {
 	q.stream.Close()
 	c.detach()
 	switch {
-	case q.idle(): // it never was connected
+	case q.idle(): // it was never connected
 	case busy && c.err == nil && c.nic.defects.BusyCloseIsIdle:
 		q.state = verbs.QPStateInit
 	default:
@@ -252,16 +251,15 @@ func (c *Conn) setClosed() {
 	}
 }
 
-// letGo gives the memory of a connection back that has ended: what MPA has
-// borrowed of the program's, and its own, up to an FPDU each way. A program may
-// keep what stands for the connection for long.
+// releaseBuffers frees the buffers of a closed connection, since applications may keep the
+// Conn for long.
 func (c *Conn) releaseBuffers() {
 	if c.state == Closed {
 		c.mpa, c.tail, c.tailOut = nil, nil, 0
 	}
 }
 
-// detach parts the connection and its queue pair.
+// detach separates the connection from its queue pair.
 func (c *Conn) detach() {
 	if c.qp != nil {
 		c.qp.conn = nil
@@ -269,5 +267,5 @@ func (c *Conn) detach() {
 	}
 }
 
-// Abort breaks the connection. Nobody is told why.
+// Abort resets the connection without a Terminate.
 func (c *Conn) Abort() { c.abort(ErrCutOff) }

@@ -15,23 +15,21 @@ type Config struct {
 	// FirstQPN is the number of the first QP; they count up from there.
 	FirstQPN uint32
 	Limits   nic.Limits
-	// MPA is what all connections have in common: CRCs, markers, revisions, the
-	// peer-to-peer model, timeouts, how much is queued. What belongs to a single
-	// one is filled in for each: depths, private data, segment size, counters and
-	// defects.
+	// MPA holds the settings of all connections: CRCs, markers, revisions, the peer-to-peer
+	// model, timeouts, queue limits. Depths, private data, segment size, counters and defects
+	// are set for each connection.
 	MPA mpa.Config
-	// KeySecret makes the keys of memory unpredictable for those who do not know it. If
-	// it is zero, keys count up: a device that peers can reach needs one.
+	// KeySecret makes memory keys unpredictable. If it is zero, keys count up; a device that
+	// peers can reach needs a secret.
 	KeySecret [16]byte
-	// CloseTimeout is how long a connection that is being closed may take before
-	// it is broken; 0 means 5 s, less than 0 for ever.
+	// CloseTimeout limits the time that a connection spends in Closing; then it is aborted. 0
+	// means 5 s, a negative value no limit.
 	CloseTimeout time.Duration
-	// Nudge is how long a connection's initiator that has sent something waits for
-	// the peer's first FPDU before it sends an RDMA Write of no octets, and some
-	// more after twice the time each; 0 is never. soft-iWARP of Linux needs it: it
-	// may overlook what comes first until more comes. It is off unless asked for:
-	// to other peers it means nothing, but immediate data that is sent alone, right
-	// behind it, would be taken for that of the Write.
+	// Nudge is the time that an initiator waits for the peer's first FPDU before it sends an
+	// RDMA Write of no octets, and a few more with exponential backoff. 0 disables it.
+	// soft-iWARP of Linux needs it, since it may overlook the first FPDUs until more data
+	// arrives. It is off by default, because a peer would take immediate data that follows for
+	// that of the Write.
 	Nudge time.Duration
 
 	Defects Defects
@@ -43,10 +41,10 @@ const (
 	maxQPN              = 1<<24 - 1 // as verbs count them
 )
 
-// ErrConfig is what errors.Is finds in every complaint about a Config.
+// ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad NIC configuration")
 
-// withDefaults fills in what was left out and refuses what cannot work.
+// withDefaults returns c with defaults filled in, or an error if c is invalid.
 func (c Config) withDefaults() (Config, error) {
 	if c.FirstQPN == 0 {
 		c.FirstQPN = defaultFirstQPN

@@ -9,35 +9,34 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
 
-// Conn is one connection: a TCP stream from the time it is dialed or accepted
-// until it has ended. Its methods are of two kinds. Connected, Failed, Input,
-// InputEOF, Output and Sent are for the driver that has the stream; the others
-// are for whoever manages connections.
+// Conn is one connection, from dialing or accepting its TCP stream until the stream has ended.
+// The driver of the stream calls Connected, Failed, Input, InputEOF, Output and Sent; the
+// connection manager calls the other methods.
 type Conn struct {
 	nic   *NIC
-	qp    *QP // nil if there is none yet, or no longer
+	qp    *QP // nil before and after it is connected
 	mpa   *mpa.Conn
 	state ConnState
-	err   error // why it ended, or is to end; nil if in order
+	err   error // why it failed; nil if it did not
 
 	initiator bool
-	param     ConnParam // ours, without private data once MPA has it
+	param     ConnParam // local parameters; private data moves to MPA
 	depths    struct{ ird, ord uint16 }
 
 	local, remote netip.AddrPort
-	peer          mpa.Params // as the peer's frame says
-	private       []byte     // what came with it
+	peer          mpa.Params // from the peer's MPA frame
+	private       []byte     // private data of that frame
 	fallback      bool
 
-	tail    []byte // what was on its way out when the stream ended, no longer borrowed
-	tailOut int    // of it, what TCP has taken
+	tail    []byte // copied output that was pending when the stream ended
+	tailOut int    // octets of tail that TCP has accepted
 
-	disconnecting  bool // the program closes: nothing more is asked of the peer
-	closeWhenSent  bool // our direction ends behind what is queued
-	outputClosed   bool // and did
-	inputClosed    bool // the peer's direction has ended
-	aborted        bool // to be aborted
-	wasEstablished bool // it was established, at some time
+	disconnecting  bool // Disconnect was called
+	closeWhenSent  bool // close our direction after the queued output
+	outputClosed   bool // our direction is closed
+	inputClosed    bool // the peer's direction is closed
+	aborted        bool // the TCP connection must be reset
+	wasEstablished bool // the state has been Established
 
 	inOutputs bool // in NIC.outputs
 	inChanged bool // in NIC.changed
@@ -45,46 +44,44 @@ type Conn struct {
 	closeBy   mono.Time
 	nudge     nudge
 
-	// Owner is the driver's to use.
+	// Owner is free for use by the driver.
 	Owner any
 }
 
-// State is how far the connection has got.
+// State returns the state of the connection.
 func (c *Conn) State() ConnState {
 	return c.state
 }
 
-// WasEstablished reports whether the connection has got as far as Established,
-// whatever became of it since.
+// WasEstablished reports whether the connection is or was Established.
 func (c *Conn) WasEstablished() bool { return c.wasEstablished }
 
-// Err is why the connection failed; nil if it has not, or ended in order.
+// Err returns why the connection failed; nil if it has not, or was closed gracefully.
 func (c *Conn) Err() error { return c.err }
 
-// QP is the queue pair of the connection; nil if it has none.
+// QP returns the queue pair of the connection, or nil.
 func (c *Conn) QP() *QP { return c.qp }
 
-// Local and Remote are the ends of the stream, known once it is connected.
+// Local returns the local address, once the stream is connected.
 func (c *Conn) Local() netip.AddrPort { return c.local }
 
-// Remote is the peer's address.
+// Remote returns the peer's address, once the stream is connected.
 func (c *Conn) Remote() netip.AddrPort { return c.remote }
 
-// Peer is what the peer's start-up frame said, as far as it has come.
+// Peer returns the parameters of the peer's MPA Request or Reply, if it was received.
 func (c *Conn) Peer() mpa.Params { return c.peer }
 
-// Depths are how many reads and atomics are settled for: those that the peer may
-// have under way, and ours.
+// Depths returns the negotiated IRD and ORD.
 func (c *Conn) Depths() (ird, ord uint16) { return c.depths.ird, c.depths.ord }
 
-// PrivateData is what came with the peer's start-up frame, refusals included.
+// PrivateData returns the private data of the peer's MPA frame, also of a rejection.
 func (c *Conn) PrivateData() []byte { return c.private }
 
-// Fallback says of a connection that failed that the peer seems not to know the
-// enhanced start-up: with ConnParam.Revision 1 another may succeed.
+// Fallback reports of a failed connection that the peer seems not to support enhanced MPA. A
+// connection with ConnParam.Revision 1 may succeed.
 func (c *Conn) Fallback() bool { return c.fallback }
 
-// move sets the state and lets whoever manages connections know.
+// setState enters a later state and queues the connection for NextChanged.
 func (c *Conn) setState(s ConnState) {
 	if c.state >= s {
 		return
@@ -98,7 +95,7 @@ func (c *Conn) setState(s ConnState) {
 	}
 }
 
-// wake has the driver ask for output.
+// queueOutput queues the connection for NextOutput.
 func (c *Conn) queueOutput() {
 	if !c.inOutputs {
 		c.inOutputs = true
@@ -106,7 +103,7 @@ func (c *Conn) queueOutput() {
 	}
 }
 
-// Connected says that the stream is there.
+// Connected reports that the TCP stream is connected.
 func (c *Conn) Connected(now mono.Time, local, remote netip.AddrPort, mss int) {
 	if c.state != Dialing {
 		return
@@ -128,14 +125,13 @@ func (c *Conn) Connected(now mono.Time, local, remote netip.AddrPort, mss int) {
 	c.queueOutput()
 }
 
-// Failed says that the stream could not be made, or is broken.
+// Failed reports that the TCP stream could not be connected, or was reset.
 func (c *Conn) Failed(now mono.Time, err error) {
 	c.nic.clock = now
 	if c.state == Closed {
 		return
 	}
-	// When our direction has ended all was said, and a peer may reset what nobody
-	// needs any more.
+	// After our direction is closed a reset by the peer is no error.
 	if c.err == nil && !c.outputClosed {
 		c.err = err
 		if c.mpa != nil {
@@ -147,7 +143,7 @@ func (c *Conn) Failed(now mono.Time, err error) {
 	c.releaseBuffers()
 }
 
-// Input gives octets that have arrived.
+// Input handles received octets.
 func (c *Conn) Input(now mono.Time, b []byte) {
 	c.nic.clock = now
 	if c.mpa == nil || c.state == Closed {
@@ -165,7 +161,8 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	c.releaseBuffers()
 }
 
-// begun is what a NIC with mpa.Defects.PlacesEarly looks at too soon.
+// partialSegment returns the received part of an incomplete segment, for
+// mpa.Defects.PlacesEarly.
 func (c *Conn) partialSegment() []byte {
 	if c.qp == nil || c.mpa == nil {
 		return nil
@@ -173,7 +170,7 @@ func (c *Conn) partialSegment() []byte {
 	return c.mpa.Begun()
 }
 
-// InputEOF says that the peer has ended its direction in order.
+// InputEOF reports that the peer has closed its direction.
 func (c *Conn) InputEOF(now mono.Time) {
 	c.nic.clock = now
 	c.inputClosed = true
@@ -189,8 +186,8 @@ func (c *Conn) InputEOF(now mono.Time) {
 	c.releaseBuffers()
 }
 
-// Output appends what is to be written next to into, as far as there is room,
-// and says what becomes of the stream behind it.
+// Output appends the next buffers to write to into, up to its capacity, and returns whether to
+// keep the stream open, close our direction or reset it after them.
 func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if c.aborted {
 		c.releaseBuffers()
@@ -216,7 +213,7 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	return into, link.StreamOpen
 }
 
-// fill moves segments of the QP's stream to MPA, as many as it has room for.
+// fill moves segments from the stream of the queue pair to MPA while MPA has room.
 func (c *Conn) fill() {
 	if c.qp == nil || c.closeWhenSent && c.state >= Closing && c.qp.stream.Live() {
 		return
@@ -224,8 +221,8 @@ func (c *Conn) fill() {
 	g := &c.nic.segment
 	for c.mpa.Room() && c.qp.stream.Output(c.mpa.MULPDU(), g) {
 		if g.Volatile {
-			// What answers a read is the peer's to read only as long as the memory
-			// is registered, and may change under a CRC.
+			// Copy Read Responses: the memory may be deregistered or modified before
+			// the FPDU and its CRC are sent.
 			for _, p := range g.Payload {
 				g.Header = append(g.Header, p...)
 			}
@@ -239,7 +236,7 @@ func (c *Conn) fill() {
 	}
 }
 
-// Sent says that the stream took n more octets of what Output gave.
+// Sent reports that TCP has accepted n more octets of the output.
 func (c *Conn) Sent(now mono.Time, n int) {
 	c.nic.clock = now
 	if c.mpa == nil {

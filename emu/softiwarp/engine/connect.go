@@ -11,17 +11,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ConnParam is what one side brings to a connection.
+// ConnParam are the parameters of one side of a connection.
 type ConnParam struct {
-	// IRD and ORD are how many reads and atomics this side takes and wants to have
-	// under way. wire.DepthNotNegotiated leaves one to the applications.
+	// IRD and ORD are the read depths that this side offers and requests.
+	// wire.DepthNotNegotiated leaves them to the applications.
 	IRD, ORD    uint16
 	PrivateData []byte
-	// Revision 1 keeps an initiator from the enhanced start-up; 0 is Config's.
+	// Revision 1 makes an initiator use MPA without the enhanced connection setup; 0 means the
+	// revision of Config.
 	Revision uint8
 }
 
-// revision is what an initiator speaks, and whether in the peer-to-peer model.
+// revision returns the MPA revision that an initiator uses, and whether it uses the
+// peer-to-peer model.
 func (p *ConnParam) revision(cfg *mpa.Config) (revision uint8, peerToPeer bool) {
 	if p.Revision == wire.RevisionRFC5044 {
 		return p.Revision, false
@@ -29,8 +31,8 @@ func (p *ConnParam) revision(cfg *mpa.Config) (revision uint8, peerToPeer bool) 
 	return cfg.MaxRevision, cfg.PeerToPeer
 }
 
-// Connect makes the initiator's end of a connection for q, which must be idle.
-// The caller has it dialed.
+// Connect returns the initiator side of a new connection for q, which must be idle. The caller
+// dials it.
 func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 	if err := n.checkIdle("connect", q); err != nil {
 		return nil, err
@@ -54,14 +56,13 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 	return c, nil
 }
 
-// Incoming makes the responder's end of a connection, for a stream that was
-// accepted.
+// Incoming returns the responder side of a new connection, for an accepted TCP stream.
 func (n *NIC) Incoming() *Conn { return n.newConn() }
 
 func (n *NIC) newConn() *Conn {
 	n.Count.Conns++
 	c := &Conn{nic: n, closeBy: mono.Never, nudge: nudge{at: mono.Never}}
-	c.timer.Owner, c.timer.TieBreak = c, uint32(n.Count.Conns) // what is due together goes by age
+	c.timer.Owner, c.timer.TieBreak = c, uint32(n.Count.Conns) // equal deadlines expire in the order of creation
 	return c
 }
 
@@ -75,7 +76,7 @@ func (n *NIC) checkIdle(op string, q *QP) error {
 	return nil
 }
 
-// checkDepths refuses more reads than the device has room for.
+// checkDepths checks IRD and ORD against the limit of the device.
 func (n *NIC) checkDepths(op, obj string, p *ConnParam) error {
 	limit := uint16(n.cfg.Limits.RdAtomic)
 	for _, d := range [...]uint16{p.IRD, p.ORD} {
@@ -86,7 +87,7 @@ func (n *NIC) checkDepths(op, obj string, p *ConnParam) error {
 	return nil
 }
 
-// Accept answers a Request: q, which must be idle, is connected.
+// Accept accepts the peer's Request and connects q, which must be idle.
 func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 	c.nic.clock = now
 	if c.state != Requested {
@@ -106,13 +107,13 @@ func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 	q.state = verbs.QPStateRTS
 	c.setState(Accepted)
 	if !c.mpa.Params().PeerToPeer {
-		c.setState(Established) // nothing says that the initiator knows
+		c.setState(Established) // the initiator sends no ready-to-receive message
 	}
 	c.queueOutput()
 	return nil
 }
 
-// Reject answers a Request: the connection is refused.
+// Reject rejects the peer's Request.
 func (c *Conn) Reject(now mono.Time, private []byte) error {
 	c.nic.clock = now
 	if c.state != Requested {
@@ -125,7 +126,7 @@ func (c *Conn) Reject(now mono.Time, private []byte) error {
 	return nil
 }
 
-// openStream starts DDP on what the start-up has settled.
+// openStream opens the stream of the queue pair with the negotiated parameters.
 func (c *Conn) openStream() {
 	p, limit := c.mpa.Params(), uint16(c.nic.cfg.Limits.RdAtomic)
 	c.depths.ird, c.depths.ord = negotiatedDepth(p.IRD, limit), negotiatedDepth(p.ORD, limit)
@@ -135,8 +136,8 @@ func (c *Conn) openStream() {
 	})
 }
 
-// settled is a depth that was agreed on, or if it was left to the applications
-// the most that the device has.
+// negotiatedDepth returns depth, or the limit of the device if the depth is left to the
+// applications.
 func negotiatedDepth(depth, limit uint16) uint16 {
 	if depth == wire.DepthNotNegotiated {
 		return limit
@@ -144,7 +145,7 @@ func negotiatedDepth(depth, limit uint16) uint16 {
 	return depth
 }
 
-// accepted is an initiator that has the Reply.
+// receiveReply connects the initiator's queue pair after the MPA Reply was received.
 func (c *Conn) receiveReply(p *mpa.Params) {
 	q := c.qp
 	if q == nil {
@@ -165,8 +166,8 @@ func (c *Conn) receiveReply(p *mpa.Params) {
 	c.queueOutput()
 }
 
-// unusable ends a connection whose queue pair failed while it was being made.
-// RFC 6581 has the peer told so.
+// failUnusableQP ends a connection whose queue pair failed during connection setup, with a
+// Terminate as RFC 6581 requires.
 func (c *Conn) failUnusableQP() {
 	c.err = fmt.Errorf("%w: the queue pair is in %v", ErrCutOff, c.qp.state)
 	if c.nic.defects.NoStartupTerminate {
@@ -178,8 +179,8 @@ func (c *Conn) failUnusableQP() {
 	c.closeAfterOutput()
 }
 
-// sayReady has the initiator say, before anything else, that it is ready to
-// receive: by a message of no octets, which is one like any other.
+// postRTR posts the initiator's ready-to-receive message of RFC 6581: an ordinary message of
+// no octets.
 func (c *Conn) postRTR(rtr mpa.RTR) {
 	r := &c.qp.rtr
 	*r = iwarp.Request{RTR: true}

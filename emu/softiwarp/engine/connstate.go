@@ -5,26 +5,25 @@ import (
 	"fmt"
 )
 
-// ConnState is how far a connection has got. It only moves on.
+// ConnState is the state of a connection. It only increases.
 type ConnState uint8
 
 // The states of a connection.
 const (
-	// Dialing: there is no stream yet.
+	// Dialing: the TCP stream is not connected.
 	Dialing ConnState = iota
-	// Starting: the start-up frames are exchanged.
+	// Starting: the MPA Request and Reply are exchanged.
 	Starting
-	// Requested: a responder has the Request, and waits for Accept or Reject.
+	// Requested: a responder has received the Request and waits for Accept or Reject.
 	Requested
-	// Accepted: a responder has accepted, and in the peer-to-peer model waits for
-	// the initiator's first message.
+	// Accepted: a responder has accepted, and in the peer-to-peer model waits for the
+	// initiator's ready-to-receive message.
 	Accepted
-	// Established: both sides know.
+	// Established: both sides may send.
 	Established
-	// Closing: one side closes, or the connection has failed and the peer is
-	// being told.
+	// Closing: one side closes the connection, or it has failed and a Terminate is being sent.
 	Closing
-	// Closed: nothing is left. Err says whether it ended in order.
+	// Closed: the connection has ended. Err tells whether it failed.
 	Closed
 )
 
@@ -38,16 +37,17 @@ func (s ConnState) String() string {
 	return fmt.Sprintf("state %d", uint8(s))
 }
 
-// Why connections end, for errors.Is. Those of package mpa and of package link
-// occur too.
+// Errors of connections. Conn.Err also wraps errors of packages mpa and
+// link.
 var (
-	// ErrRejected: the responder refused. PrivateData has what it said.
+	// ErrRejected: the responder rejected the connection. PrivateData returns its private
+	// data.
 	ErrRejected = errors.New("the peer refused the connection")
-	// ErrTerminated: the stream failed; the QP's Terminate says why.
+	// ErrTerminated: the stream failed; QP.Terminate returns the reason.
 	ErrTerminated = errors.New("the connection was terminated")
 	// ErrCloseTimeout: the peer did not close its side in time.
 	ErrCloseTimeout = errors.New("the peer did not close the connection in time")
-	// ErrCutOff: this side broke the connection off, or took its queue pair away.
+	// ErrCutOff: this side aborted the connection, or its queue pair was destroyed.
 	ErrCutOff = errors.New("the connection was broken off")
 
 	errTruncated = errors.New("the peer closed the connection in the midst of a message")

@@ -2,23 +2,22 @@ package engine
 
 import "github.com/fabrictest/fabrictest/verbs"
 
-// Counters is what a NIC counts of its own. Its layers count too: see
-// NIC.Counters.
+// Counters are the counters of a NIC. NIC.Counters also returns those of its layers.
 type Counters struct {
 	Sends, Recvs uint64 // work requests completed
-	Messages     uint64 // of them Sends that succeeded
+	Messages     uint64 // successful Sends
 
 	Conns         uint64 // connections, of either role
 	Established   uint64
 	Closed        uint64
-	Failed        uint64 // of those closed, the ones that did not end in order
-	Aborted       uint64 // of those failed, the ones that this side broke
+	Failed        uint64 // closed connections that failed
+	Aborted       uint64 // failed connections that this side aborted
 	CloseTimeouts uint64
 	DropNoQP      uint64 // segments of a connection without a queue pair
-	Nudges        uint64 // empty Writes to a peer that was silent: see Config.Nudge
+	Nudges        uint64 // empty Writes sent because of Config.Nudge
 }
 
-// conn counts a state that a connection has got to.
+// conn counts a connection that enters state s.
 func (c *Counters) conn(s ConnState) {
 	switch s {
 	case Established:

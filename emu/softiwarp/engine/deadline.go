@@ -2,7 +2,7 @@ package engine
 
 import "github.com/fabrictest/fabrictest/emu/mono"
 
-// tick is called when the connection's time has come.
+// tick handles the deadlines of the connection that have passed.
 func (c *Conn) tick(now mono.Time) {
 	c.nic.clock = now
 	if !now.Before(c.closeBy) {

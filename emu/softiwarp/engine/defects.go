@@ -23,7 +23,7 @@ type Defects struct {
 	// MPA, DDP and RDMAP have their own.
 	MPA    mpa.Defects
 	Stream iwarp.Defects
-	// Queues and Memory switch off checks of queues, keys, windows and ranges.
+	// Queues and Memory disable checks of queues, keys, windows and ranges.
 	Queues nic.Defects
 	Memory nic.MemoryDefects
 }

@@ -8,13 +8,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// settable are the attributes that mean something to an iWARP QP. Port and P_Key
-// index have one value and are accepted since generic programs set them. How many
-// reads may be under way is a matter of the connection.
+// settable are the attributes that Modify accepts. Port and P_Key index have one value each,
+// for programs that set them. The connection negotiates the read depths.
 const settable = verbs.QPAttrState | verbs.QPAttrCurState | verbs.QPAttrAccessFlags | verbs.QPAttrPort | verbs.QPAttrPKeyIndex
 
-// Modify changes the attributes that mask selects, all of them or none. Being
-// connected is not an attribute: only a Conn makes a QP ready to send.
+// Modify changes the attributes that mask selects, all or none. Only a Conn brings a QP to
+// RTS.
 func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	q.nic.clock = now
 	to := q.state
@@ -64,7 +63,7 @@ func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPStat
 	return nil
 }
 
-// mayModify reports whether a program may ask for a change of state.
+// mayModify reports whether Modify allows a change of state.
 func mayModify(from, to verbs.QPState) bool {
 	switch to {
 	case verbs.QPStateReset, verbs.QPStateErr:
@@ -76,7 +75,7 @@ func mayModify(from, to verbs.QPState) bool {
 	}
 }
 
-// enter changes the state as a program asked.
+// changeState enters the state that Modify requested.
 func (q *QP) changeState(now mono.Time, to verbs.QPState) {
 	switch to {
 	case verbs.QPStateReset:
@@ -85,7 +84,7 @@ func (q *QP) changeState(now mono.Time, to verbs.QPState) {
 		q.state = to
 	case verbs.QPStateSQD:
 		if q.sq.count() > 0 || q.conn == nil {
-			q.failNow() // the RDMA Consortium's verbs close only what is at rest
+			q.failNow() // the RDMA Consortium's verbs require an empty send queue
 			return
 		}
 		q.conn.Disconnect(now)
@@ -96,8 +95,8 @@ func (q *QP) changeState(now mono.Time, to verbs.QPState) {
 	}
 }
 
-// breakOff fails the QP at once. A connection that is being made is left to find
-// out; any other breaks.
+// failNow moves the QP to ERR and aborts its connection, unless the connection is still being
+// set up: then receiveReply ends it.
 func (q *QP) failNow() {
 	if c := q.conn; c != nil && c.state >= Accepted {
 		c.abort(ErrCutOff)
@@ -118,5 +117,5 @@ func (q *QP) Query() verbs.QPAttr {
 	return a
 }
 
-// depthAttr is a depth as verbs count it: in eight bits.
+// depthAttr limits a depth to the eight bits of the verbs attribute.
 func depthAttr(n uint16) uint8 { return uint8(min(n, 255)) }

@@ -20,14 +20,14 @@ type NIC struct {
 
 	qps nic.QPTable[QP]
 
-	outputs queue.FIFO[*Conn] // connections that may have something to write
-	changed queue.FIFO[*Conn] // connections of which there is news
+	outputs queue.FIFO[*Conn] // connections that may have output
+	changed queue.FIFO[*Conn] // connections whose state has changed
 	timers  queue.TimerHeap[Conn]
 
 	clock mono.Time // latest time passed to a method
 
-	segment iwarp.Segment // that is being made
-	vectors [][]byte      // that MPA gives
+	segment iwarp.Segment // scratch buffer of Conn.fill
+	vectors [][]byte      // scratch buffer of Conn.Output
 }
 
 // New returns a NIC.
@@ -44,10 +44,10 @@ func New(cfg Config) (*NIC, error) {
 	return n, nil
 }
 
-// Config returns the configuration in force, defaults filled in.
+// Config returns the configuration with defaults filled in.
 func (n *NIC) Config() *Config { return &n.cfg }
 
-// Deadline is when Tick must be called next; mono.Never if not at all.
+// Deadline returns when Tick must be called next, or mono.Never.
 func (n *NIC) Deadline() mono.Time { return n.timers.Next() }
 
 // Tick handles every deadline that has passed.
@@ -59,8 +59,7 @@ func (n *NIC) Tick(now mono.Time) {
 	}
 }
 
-// NextOutput returns the next connection that may have come to have something
-// to write, or to end, since it was returned last.
+// NextOutput returns the next connection that may have output, or must be closed.
 func (n *NIC) NextOutput() (*Conn, bool) {
 	c, ok := n.outputs.Pop()
 	if ok {
@@ -69,8 +68,8 @@ func (n *NIC) NextOutput() (*Conn, bool) {
 	return c, ok
 }
 
-// NextChanged returns the next connection whose State has changed since it was
-// returned last.
+// NextChanged returns the next connection whose State has changed since the last call that
+// returned it.
 func (n *NIC) NextChanged() (*Conn, bool) {
 	c, ok := n.changed.Pop()
 	if ok {

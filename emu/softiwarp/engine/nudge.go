@@ -6,27 +6,24 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// nudge is when an initiator that has heard nothing of its peer says something
-// more. soft-iWARP of Linux answers a Request before it looks for FPDUs: those
-// that come in between lie there until anything else comes. If the initiator has
-// said all it has to say, both sides wait for good.
+// nudge is the timer of an initiator that sends empty RDMA Writes until the peer's first FPDU
+// arrives. soft-iWARP of Linux does not look for FPDUs that arrive before it has sent its
+// Reply, until more data arrives: both sides would wait for each other.
 //
-// A nudge is an RDMA Write of no octets, which takes nothing of the peer's: no
-// receive, no place in its read queue, no key. There are a few, each after twice
-// the time of the one before, from when the first FPDU has left until one has
-// come, the stream fails or our direction ends. A peer that is silent because
-// it has nothing to say costs no more than that.
+// An empty Write needs no receive, read queue entry or key at the peer. At most maxNudges are
+// sent, with exponential backoff, from the first FPDU sent until one is received, the stream
+// fails or our direction closes.
 type nudge struct {
-	at   mono.Time // mono.Never when none is due
+	at   mono.Time // mono.Never if the timer is stopped
 	wait time.Duration
 	left uint8
 }
 
-// maxNudges is how many there are on a connection: with 50 ms the last is sent
-// after 1.5 s.
+// maxNudges is the number of empty Writes on a connection. With an interval of 50 ms the last
+// is sent after 1.5 s.
 const maxNudges = 5
 
-// startNudging begins to wait for the peer, once the first FPDU has left.
+// startNudging starts the timer after the first FPDU was sent.
 func (c *Conn) startNudging(now mono.Time) {
 	if c.nudge.left == 0 || c.nudge.at != mono.Never {
 		return
@@ -35,7 +32,7 @@ func (c *Conn) startNudging(now mono.Time) {
 	c.rearm()
 }
 
-// stopNudging is when the peer is heard, or will not be any more.
+// stopNudging stops the timer for good.
 func (c *Conn) stopNudging() {
 	if c.nudge.left > 0 {
 		c.nudge = nudge{at: mono.Never}
@@ -43,7 +40,7 @@ func (c *Conn) stopNudging() {
 	}
 }
 
-// nudgePeer is called when a nudge is due.
+// nudgePeer sends an empty Write and restarts the timer with twice the interval.
 func (c *Conn) nudgePeer(now mono.Time) {
 	if c.qp == nil || c.closeWhenSent || c.inputClosed || !c.qp.stream.Live() {
 		c.stopNudging()

@@ -7,12 +7,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// streamOwner is a QP as its stream sees it. The methods are no business of the
-// QP's users.
+// streamOwner implements iwarp.Owner for a QP, without exporting the methods to users of QP.
 type streamOwner QP
 
-// NextReceive takes a receive off the queue and keeps it until it completes,
-// since its place may be posted to again.
+// NextReceive takes a receive off the queue and copies it, since its slot may be reused before
+// the receive completes.
 func (o *streamOwner) NextReceive() *iwarp.Receive {
 	q := (*QP)(o)
 	var w *nic.Receive
@@ -49,7 +48,7 @@ func (o *streamOwner) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q.push(q.recvCQ, &wc, solicited)
 }
 
-// Completed reports how a request ended: success only if that was asked for.
+// Completed reports the status of a request. Success is reported only for signaled requests.
 func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	q := (*QP)(o)
 	if r == &q.rtr {
@@ -69,27 +68,27 @@ func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	q.push(q.sendCQ, &wc, false)
 }
 
-// Retired frees the place of a request.
+// Retired frees the send queue slot of a request.
 func (o *streamOwner) Retired(r *iwarp.Request) {
 	if q := (*QP)(o); r != &q.rtr {
 		q.sq.head++
 	}
 }
 
-// Ended says that the stream has failed.
+// Ended handles the end of the stream.
 func (o *streamOwner) Ended(end iwarp.End) {
 	q := (*QP)(o)
 	q.end, q.vendorErr = end, q.currentVendorErr()
 	q.nic.reportEnd(q, end)
 	q.conn.streamEnded(end)
 	state := verbs.QPStateErr
-	if end.Terminate && q.state != verbs.QPStateErr { // whoever has failed it cannot be told to wait
+	if end.Terminate && q.state != verbs.QPStateErr { // a QP in ERR stays there
 		state = verbs.QPStateSQE
 	}
 	q.fail(state)
 }
 
-// push queues a completion. If there is no room, the QP fails.
+// push adds a completion to cq. If cq is full, the QP fails.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.num)
 	if !cq.Push(wc, solicited) && q.stream.Live() {
@@ -103,8 +102,7 @@ func (q *QP) report(e verbs.AsyncEventType) {
 	q.nic.Report(nic.Event{Type: e, QP: q})
 }
 
-// fail flushes the receives and leaves the QP in a state of error. Its sends the
-// stream has flushed.
+// fail enters an error state and flushes the receives. The stream flushes the sends.
 func (q *QP) fail(state verbs.QPState) {
 	q.state = state
 	for w := q.rq.Peek(); w != nil; w = q.rq.Peek() {
@@ -118,8 +116,8 @@ func (q *QP) fail(state verbs.QPState) {
 	}
 }
 
-// reportEnd raises the event that fits the failure of a QP's stream. What fails
-// by a request of its own is told by that request's completion.
+// reportEnd raises the asynchronous event for the end of a stream. A local request that failed
+// is reported by its completion instead.
 func (n *NIC) reportEnd(q *QP, end iwarp.End) {
 	switch end.Cause {
 	case iwarp.ByPeer:
@@ -131,7 +129,7 @@ func (n *NIC) reportEnd(q *QP, end iwarp.End) {
 	}
 }
 
-// accusation is the event for what a peer did wrong.
+// peerErrorEvent returns the event for an invalid segment of the peer.
 func peerErrorEvent(e wire.TermError) verbs.AsyncEventType {
 	switch {
 	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection,
@@ -143,14 +141,14 @@ func peerErrorEvent(e wire.TermError) verbs.AsyncEventType {
 	return verbs.EventQPReqErr
 }
 
-// VendorErr of a completion in error tells why the stream ended: the numbers of
-// the Terminate that was sent or received, and which of the two it was.
+// VendorErr of a completion in error encodes the Terminate that ended the stream:
+// layer, type, code, and whether it was sent or received.
 const (
-	vendorTerminate uint32 = 1 << 31 // the numbers mean something
-	vendorReceived  uint32 = 1 << 30 // they are the peer's
+	vendorTerminate uint32 = 1 << 31 // there was a Terminate
+	vendorReceived  uint32 = 1 << 30 // the peer sent it
 )
 
-// VendorError is the VendorErr that stands for a Terminate.
+// VendorError returns the VendorErr that encodes a Terminate.
 func VendorError(e wire.TermError, received bool) uint32 {
 	v := vendorTerminate | uint32(e.Layer)<<16 | uint32(e.Type)<<8 | uint32(e.Code)
 	if received {
@@ -159,14 +157,13 @@ func VendorError(e wire.TermError, received bool) uint32 {
 	return v
 }
 
-// TerminateOf reads a VendorErr: which Terminate it stands for, whether it was
-// received, and whether it stands for any.
+// TerminateOf decodes a VendorErr. ok is false if it encodes no Terminate.
 func TerminateOf(vendorErr uint32) (e wire.TermError, received, ok bool) {
 	e = wire.TermError{Layer: wire.Layer(vendorErr >> 16 & 0x0F), Type: uint8(vendorErr >> 8 & 0x0F), Code: uint8(vendorErr)}
 	return e, vendorErr&vendorReceived != 0, vendorErr&vendorTerminate != 0
 }
 
-// detailNow is the VendorErr for what the stream ends with.
+// currentVendorErr returns the VendorErr for the Terminate of the stream, or 0.
 func (q *QP) currentVendorErr() uint32 {
 	t, received := q.stream.Ended()
 	if t == nil || received && q.nic.defects.TerminateUnreported {
@@ -175,8 +172,8 @@ func (q *QP) currentVendorErr() uint32 {
 	return VendorError(t.Error, received)
 }
 
-// Terminate returns what the last connection ended with, and whether the peer
-// said so; false if it did not end with a Terminate.
+// Terminate returns the Terminate that ended the last connection, and whether the peer sent
+// it. ok is false if there was none.
 func (q *QP) Terminate() (t wire.Terminate, received, ok bool) {
 	p, received := q.stream.Ended()
 	if p == nil || received && q.nic.defects.TerminateUnreported {
@@ -185,5 +182,5 @@ func (q *QP) Terminate() (t wire.Terminate, received, ok bool) {
 	return *p, received, true
 }
 
-// End is how the last connection failed; the zero value if it did not.
+// End describes why the last connection failed; the zero value if it did not.
 func (q *QP) End() iwarp.End { return q.end }

@@ -5,7 +5,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Refs are what the handles in a work request stand for in the engine.
+// Refs are the engine objects of the handles in a work request.
 type Refs struct {
 	Window *nic.Window
 	Region *nic.Region
@@ -41,7 +41,7 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 	return nil
 }
 
-// checkSend refuses what can be seen to be wrong at once.
+// checkSend checks a send work request before it is queued.
 func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("post_send", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -84,7 +84,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	return nil
 }
 
-// checkOpcode refuses the operations that iWARP does not have.
+// checkOpcode rejects operations that iWARP does not have.
 func (q *QP) checkOpcode(wr *verbs.SendWR) error {
 	supported := false
 	switch wr.Opcode {

@@ -19,10 +19,10 @@ type QP struct {
 	signalAll      bool
 
 	state           verbs.QPState
-	attr            verbs.QPAttr // what Query shows besides the state
-	conn            *Conn        // nil if there is none
-	end             iwarp.End    // how the last connection failed
-	vendorErr       uint32       // the same as completions tell it
+	attr            verbs.QPAttr // attributes other than the state
+	conn            *Conn        // nil if not connected
+	end             iwarp.End    // why the last connection failed
+	vendorErr       uint32       // end, encoded for completions
 	lastWQEReported bool         // LAST_WQE_REACHED was reported
 
 	endpoint iwarp.Endpoint
@@ -30,14 +30,14 @@ type QP struct {
 
 	sq      sendQueue
 	rq      nic.RecvQueue
-	current iwarp.Receive // what the message under way fills
-	rtr     iwarp.Request // what an initiator says first (RFC 6581)
+	current iwarp.Receive // receive of the current message
+	rtr     iwarp.Request // ready-to-receive message of an initiator (RFC 6581)
 
-	// Owner is the driver's to use.
+	// Owner is free for use by the driver.
 	Owner any
 }
 
-// sendQueue is a ring of work requests.
+// sendQueue is a ring of send work requests.
 type sendQueue struct {
 	ring       []iwarp.Request
 	slots      nic.Slots
@@ -47,7 +47,7 @@ type sendQueue struct {
 
 func (q *sendQueue) count() uint32 { return q.tail - q.head }
 
-// QPConfig asks for a queue pair.
+// QPConfig are the parameters of CreateQP.
 type QPConfig struct {
 	Type           verbs.QPType
 	PD             nic.PD
@@ -57,7 +57,7 @@ type QPConfig struct {
 	SignalAll      bool
 }
 
-// CreateQP makes a queue pair in RESET.
+// CreateQP creates a queue pair in RESET.
 func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	if err := n.checkQP(&c); err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ func (n *NIC) checkQP(c *QPConfig) error {
 	return n.CheckCaps(&c.Caps)
 }
 
-// DestroyQP removes a QP at once: nothing completes, and its connection breaks
-// unless all that is left of it is its orderly end.
+// DestroyQP destroys a QP without completions. Its connection is aborted, unless it is already
+// closing gracefully.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.num) != q {
 		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
@@ -140,13 +140,12 @@ func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
 
 func (q *QP) gone() bool { return q.nic.qps.At(q.num) != q }
 
-// idle reports whether a connection may be made.
+// idle reports whether the QP can be connected.
 func (q *QP) idle() bool {
 	return (q.state == verbs.QPStateReset || q.state == verbs.QPStateInit) && !q.gone()
 }
 
-// reset returns the QP to the state it was made in. What was posted is
-// forgotten.
+// reset returns the QP to RESET and discards all posted requests.
 func (q *QP) reset() {
 	q.state = verbs.QPStateReset
 	limit := q.nic.cfg.Limits.RdAtomic
@@ -158,9 +157,9 @@ func (q *QP) reset() {
 	q.stream = iwarp.Stream{}
 }
 
-// cutOff breaks the QP's connection, if it has one, without a word to anybody
-// here. One that has ended, and has nothing left to say but a Terminate, goes on
-// without the QP: to break it could take back what TCP has not delivered yet.
+// dropConn aborts the connection and resets the QP. A connection that is closing and has
+// nothing left to send but a Terminate continues without the QP, since a TCP reset could
+// discard unacknowledged data.
 func (q *QP) dropConn() {
 	if c := q.conn; c != nil {
 		ends := c.closeWhenSent || c.state == Closing && !q.stream.Live()
