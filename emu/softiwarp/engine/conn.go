@@ -167,7 +167,7 @@ func (c *Conn) partialSegment() []byte {
 	if c.qp == nil || c.mpa == nil {
 		return nil
 	}
-	return c.mpa.Begun()
+	return c.mpa.PartialULPDU()
 }
 
 // InputEOF reports that the peer has closed its direction.

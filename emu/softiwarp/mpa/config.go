@@ -8,65 +8,62 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// Config is what a Conn is made of. The zero value asks for CRCs and no markers,
-// speaks both revisions, and has no reads.
+// Config configures a Conn. The zero value requests CRCs and no markers, supports both
+// revisions, and allows no reads.
 type Config struct {
-	// Markers asks the peer for markers in what it sends. What the peer asks for
-	// is always done.
+	// Markers requests markers in the FPDUs of the peer. Markers that the peer requests are
+	// always sent.
 	Markers bool
-	// NoCRC does not ask for CRCs. They are used all the same if the peer asks.
+	// NoCRC does not request CRCs. They are used nevertheless if the peer requests them.
 	NoCRC bool
-	// MaxRevision is the highest revision to speak; 0 means 2. With 1 there is no
-	// enhanced start-up: an initiator does not ask for it, and a responder closes
-	// on a Request of revision 2, as RFC 6581 expects of one that does not know
-	// it.
+	// MaxRevision is the highest MPA revision to use; 0 means 2. With 1 there is no enhanced
+	// connection setup: an initiator does not request it, and a responder closes the stream
+	// after a Request of revision 2, as RFC 6581 expects.
 	MaxRevision uint8
-	// Consortium also talks to peers of revision 0, those of the RDMA
-	// Consortium: with markers and CRCs both ways. DDP and RDMAP then have
-	// version 0 too: see Params.Revision.
+	// Consortium also accepts peers of revision 0, defined by the RDMA Consortium, with
+	// markers and CRCs in both directions. DDP and RDMAP then have version 0 too: see
+	// Params.Revision.
 	Consortium bool
 
-	// MSS is the effective segment size of the stream; 0 means 1448. SetMSS
-	// follows a path that changes.
+	// MSS is the effective segment size of the stream; 0 means 1448. SetMSS changes it.
 	MSS int
 
-	// IRD and ORD, for an initiator, are the reads that it takes at a time and
-	// those that it wants to have under way. wire.DepthNotNegotiated leaves one
-	// to the applications. (A responder's are in AcceptParam.)
+	// IRD and ORD are the read depths that an initiator offers and requests.
+	// wire.DepthNotNegotiated leaves a depth to the applications. A responder's depths are in
+	// AcceptParam.
 	IRD, ORD uint16
-	// MaxIRD is how far IRD may be raised if the peer wants more reads under way
-	// than that. It never lowers IRD: 0 means that nothing is raised. (But a
-	// responder that takes a read as RTR has an IRD of at least 1.)
+	// MaxIRD is the limit up to which IRD is raised if the peer requests more. It never lowers
+	// IRD; 0 means that IRD is not raised. A responder that accepts a read as RTR has an IRD
+	// of at least 1.
 	MaxIRD uint16
-	// PeerToPeer, for an initiator, asks for the model in which its first message
-	// is an RTR of no octets, so that the responder may be the first to send.
+	// PeerToPeer makes an initiator request the peer-to-peer model: its first message is an
+	// RTR of no octets, after which the responder may send.
 	PeerToPeer bool
-	// RTR is which RTRs this side can send or take; 0 means all.
+	// RTR is the set of RTRs that this side can send or receive; 0 means all.
 	RTR RTR
-	// PrivateData is what an initiator's Request carries for the application. It
-	// is copied.
+	// PrivateData is the application's private data in the Request of an initiator. It is
+	// copied.
 	PrivateData []byte
 
-	// RequestTimeout is how long a responder waits for the whole of the Request,
-	// ReplyTimeout how long an initiator waits for that of the Reply. 0 means 5 s
-	// and 10 s, less than 0 for ever.
+	// RequestTimeout limits how long a responder waits for the complete Request, ReplyTimeout
+	// how long an initiator waits for the complete Reply. 0 means 5 s and 10 s, a negative
+	// value no limit.
 	RequestTimeout, ReplyTimeout time.Duration
-	// FPDUTimeout is how long nothing may come when an FPDU has come in part; 0 is
-	// for ever. RFC 5044 knows no such limit, and TCP may need minutes to repair a
-	// loss. But a ULPDU_Length that was damaged on the way, unnoticed by TCP, can
-	// claim more octets than the peer has sent: its CRC is looked at when they are
-	// there, and if the peer has no more to say that is never.
+	// FPDUTimeout limits the time without input while an FPDU is incomplete; 0 means no limit.
+	// RFC 5044 has no such limit, and TCP may need minutes to recover from a loss. But a
+	// corrupt ULPDU_Length can claim more octets than the peer ever sends, and then its CRC is
+	// never checked.
 	FPDUTimeout time.Duration
 
-	// QueueFPDUs and QueueOctets bound what Room lets be queued: 64 FPDUs and
-	// 256 KiB if 0. The octets may be exceeded by one FPDU.
+	// QueueFPDUs and QueueOctets are the limits at which Room reports false; 0 means 64 FPDUs
+	// and 256 KiB. One FPDU may exceed the octets.
 	QueueFPDUs, QueueOctets int
-	// Align gives out one FPDU at a time, so that TCP can start each of them in a
-	// segment of its own. It costs a write for every FPDU. Without it, FPDUs of
-	// full length align by themselves.
+	// Align makes Output return one FPDU at a time, so that TCP can start each in a new
+	// segment, at the cost of a write for each. Without it, only FPDUs of full length are
+	// aligned.
 	Align bool
 
-	// Counters, if not nil, are counted in; connections may share them.
+	// Counters may be nil or shared by several connections.
 	Counters *Counters
 	Defects  Defects
 }
@@ -79,14 +76,14 @@ const (
 	defaultQueueOctets    = 256 << 10
 )
 
-// enhanced reports whether an initiator has anything to ask for that takes the
-// enhanced start-up. If not, RFC 6581 forbids its format.
+// enhanced reports whether an initiator needs the enhanced connection setup. If not, RFC 6581
+// forbids its format.
 func (c *Config) enhanced() bool {
 	wanted := c.PeerToPeer || c.IRD != wire.DepthNotNegotiated || c.ORD != wire.DepthNotNegotiated
 	return wanted && c.MaxRevision != wire.RevisionRFC5044
 }
 
-// MaxPrivateData is how much private data an initiator's Request has room for.
+// MaxPrivateData returns the maximum length of private data in an initiator's Request.
 func (c *Config) MaxPrivateData() int { return maxPrivateData(c.enhanced()) }
 
 func maxPrivateData(enhanced bool) int {
@@ -96,7 +93,7 @@ func maxPrivateData(enhanced bool) int {
 	return wire.MaxPrivateData
 }
 
-// Validate says what in c cannot be done.
+// Validate returns an error if c is invalid.
 func (c *Config) Validate() error {
 	switch {
 	case c.MaxRevision > wire.RevisionEnhanced:

@@ -5,51 +5,50 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// state is where a Conn is in its life.
+// state is the state of a Conn.
 type state uint8
 
 const (
-	waitRequest state = iota // responder: the Request has not come, or not all of it
-	asked                    // responder: the Request waits for Accept or Reject
-	waitReply                // initiator: the Reply has not come, or not all of it
-	full                     // FPDUs
-	lastWord                 // an error was reported, and one FPDU may still be sent
-	over                     // refused, failed or lost: nothing is taken any more
-	hung                     // of a defect: nothing happens any more
+	waitRequest     state = iota // responder: the Request is not received completely
+	requestReceived              // responder: the Request waits for Accept or Reject
+	waitReply                    // initiator: the Reply is not received completely
+	fullOperation                // FPDUs are exchanged
+	terminating                  // an error was reported, and one FPDU may still be sent
+	finished                     // rejected, failed or lost: input is ignored
+	hung                         // Defects.BadReplyHangs: no more input or events
 )
 
-// Conn is one MPA connection. Make it with NewInitiator or NewResponder.
+// Conn is one MPA connection, created by NewInitiator or NewResponder.
 type Conn struct {
-	cfg    Config
-	q      *Defects
-	count  *Counters
-	state  state
-	params Params
+	cfg     Config
+	defects *Defects
+	count   *Counters
+	state   state
+	params  Params
 
-	in   []byte // what Input was given and Next has not looked at
-	held []byte // of a defect: what was given earlier and is stuck
+	in        []byte // input that Next has not consumed
+	heldInput []byte // Defects.FirstFPDUStuck: input that is held back
 
-	eof, lost, expired bool // have happened, and are not reported yet
-	ended              bool // EventEOF was reported
+	eof, lost, expired bool // events that Next has not reported yet
+	eofReported        bool // EventEOF was reported
 
-	frame    []byte          // the peer's start-up frame, as far as it has come
-	request  wire.StartFrame // sent or received
-	deadline mono.Time
-	heard    mono.Time // when octets came last
+	frame     []byte          // received part of the peer's Request or Reply
+	request   wire.StartFrame // sent or received
+	deadline  mono.Time
+	lastInput mono.Time // time of the last input
 
-	deframer *wire.Deframer
-	fenced   bool // a responder has to be silent until a valid FPDU has come
-	stuck    bool // of a defect: hold the next input back
-	cut      bool // of a defect: the trailer under way was cut
+	deframer     *wire.Deframer
+	sendBlocked  bool // a responder may not send before the first valid FPDU
+	holdNext     bool // Defects.FirstFPDUStuck: hold the next input back
+	trailerSplit bool // Defects.TrailerCut: the last input ended inside pad or CRC
 
-	out    output
-	at     uint64 // where in the stream the next FPDU will be, from the octet after the start-up frame on
-	mulpdu int
-	stale  [staleLen]byte // of a defect: where siw builds short FPDUs
+	out       output
+	streamPos uint64 // stream offset of the next FPDU, after the Request or Reply
+	mulpdu    int
+	stale     [staleLen]byte // Defects.StalePad: the buffer in which siw builds short FPDUs
 }
 
-// NewInitiator returns a Conn that has a Request to send. It panics if cfg does
-// not Validate.
+// NewInitiator returns a Conn that sends a Request. It panics if cfg is invalid.
 func NewInitiator(now mono.Time, cfg Config) *Conn {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -61,31 +60,30 @@ func NewInitiator(now mono.Time, cfg Config) *Conn {
 	return c
 }
 
-// NewResponder returns a Conn that waits for a Request. It panics if cfg does
-// not Validate.
+// NewResponder returns a Conn that waits for a Request. It panics if cfg is invalid.
 func NewResponder(now mono.Time, cfg Config) *Conn {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
 	c := newConn(cfg)
 	c.state = waitRequest
-	c.fenced = true
+	c.sendBlocked = true
 	c.setDeadline(now, c.cfg.RequestTimeout)
 	return c
 }
 
 func newConn(cfg Config) *Conn {
 	c := &Conn{cfg: cfg.withDefaults(), deadline: mono.Never}
-	c.q, c.count = &c.cfg.Defects, c.cfg.Counters
+	c.defects, c.count = &c.cfg.Defects, c.cfg.Counters
 	c.cfg.PrivateData = nil // the Request has its own copy
-	c.out.align = c.cfg.Align || c.q.MSSRoundedDown
+	c.out.align = c.cfg.Align || c.defects.MSSRoundedDown
 	c.params.IRD, c.params.ORD = c.cfg.IRD, c.cfg.ORD
 	c.SetMSS(c.cfg.MSS)
 	return c
 }
 
-// Input takes octets of the stream, cut anywhere. They are looked at by Next,
-// which has to be called until it has no more to tell before b is used again.
+// Input passes received octets, split anywhere. The caller must call Next until it reports
+// false before it reuses b.
 func (c *Conn) Input(now mono.Time, b []byte) {
 	if len(c.in) > 0 {
 		panic("mpa: Input before Next has used up what was given before")
@@ -94,62 +92,62 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 		return
 	}
 	c.count.OctetsReceived += uint64(len(b))
-	if c.stuck && c.overlooks(b) {
+	if c.holdNext && c.holdInput(b) {
 		return
 	}
-	if c.held != nil {
-		b, c.held = append(c.held, b...), nil
+	if c.heldInput != nil {
+		b, c.heldInput = append(c.heldInput, b...), nil
 	}
-	c.heard = now
-	if c.q.EarlyFence && c.state == full {
-		c.fenced = false
+	c.lastInput = now
+	if c.defects.EarlyFence && c.state == fullOperation {
+		c.sendBlocked = false
 	}
 	c.in = b
 }
 
-// overlooks is Defects.FirstFPDUStuck: what comes is held back, until more comes. TCP may
-// bring that together with the first.
-func (c *Conn) overlooks(b []byte) bool {
-	c.stuck = false
+// holdInput implements Defects.FirstFPDUStuck: it holds b back until more input arrives,
+// unless b already holds more than one FPDU.
+func (c *Conn) holdInput(b []byte) bool {
+	c.holdNext = false
 	if _, rest, whole := wire.NewDeframer(c.params.In).Next(b); whole && len(rest) > 0 {
 		return false
 	}
-	c.held = append([]byte(nil), b...)
+	c.heldInput = append([]byte(nil), b...)
 	return true
 }
 
-// InputEOF says that the peer has closed its half of the stream.
+// InputEOF reports that the peer has closed its direction of the stream.
 func (c *Conn) InputEOF(now mono.Time) { c.eof = true }
 
-// Lost says that the stream is gone: reset, timed out, never there.
+// Lost reports that the stream was reset, timed out or never connected.
 func (c *Conn) Lost(now mono.Time) { c.lost = true }
 
-// Next returns what happened next, if anything did.
+// Next returns the next event, if there is one.
 func (c *Conn) Next() (e Event, ok bool) {
 	if len(c.in) > 0 {
-		if c.state == full {
+		if c.state == fullOperation {
 			e, ok = c.nextFPDU()
 		} else {
-			e, ok = c.nextInput()
+			e, ok = c.nextNonFPDU()
 		}
 		if ok {
 			return e, true
 		}
 	}
 	c.in = nil
-	c.watchFPDU()
+	c.setFPDUDeadline()
 	if c.eof || c.lost || c.expired {
 		return c.nextEnd()
 	}
 	return e, false
 }
 
-// nextInput looks at what comes before, or after, the FPDUs.
-func (c *Conn) nextInput() (e Event, ok bool) {
+// nextNonFPDU handles input before and after full operation.
+func (c *Conn) nextNonFPDU() (e Event, ok bool) {
 	switch c.state {
 	case waitRequest, waitReply:
 		return c.nextFrame()
-	case asked:
+	case requestReceived:
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrEarlyOctets), true
 	default:
 		c.count.OctetsIgnored += uint64(len(c.in))
@@ -157,16 +155,15 @@ func (c *Conn) nextInput() (e Event, ok bool) {
 	}
 }
 
-// nextEnd reports what ended the stream, once, and only if something is left to
-// end.
+// nextEnd reports the end of the stream, once, unless the connection has already ended.
 func (c *Conn) nextEnd() (e Event, ok bool) {
 	eof, lost := c.eof, c.lost
 	c.eof, c.lost, c.expired = false, false, false
 	waiting := c.state == waitRequest || c.state == waitReply
 	switch {
-	case c.state == over || c.state == hung || c.state == lastWord:
-		if lost { // it was told why this ends: what was still to be said cannot be
-			c.state = over
+	case c.state == finished || c.state == hung || c.state == terminating:
+		if lost { // the error was reported; queued output cannot be sent
+			c.state = finished
 			c.out.drop()
 		}
 		return e, false
@@ -176,19 +173,19 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 		e.Fallback = fallback
 	case eof && waiting && len(c.frame) > 0:
 		e = c.fail(wire.TermMPAFrame, CloseNow, ErrTruncatedFrame)
-	case eof && c.state != full:
+	case eof && c.state != fullOperation:
 		fallback := c.fallback()
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrEOF)
 		e.Kind, e.Fallback = EventEOF, fallback
-	case eof && (c.deframer.Pending() > 0 || len(c.held) > 0):
+	case eof && (c.deframer.Pending() > 0 || len(c.heldInput) > 0):
 		e = c.fail(wire.TermMPAClosed, TerminateThenClose, ErrTruncatedFPDU)
-	case eof && !c.ended:
-		c.ended = true
+	case eof && !c.eofReported:
+		c.eofReported = true
 		e = Event{Kind: EventEOF, Term: wire.TermMPAClosed, Err: ErrEOF}
 	case !eof && waiting:
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrTimeout)
 		e.Kind = EventTimeout
-	case !eof && c.state == full && c.deframer.Pending() > 0:
+	case !eof && c.state == fullOperation && c.deframer.Pending() > 0:
 		e = c.fail(wire.TermMPAClosed, TerminateThenClose, ErrStalledFPDU)
 	default:
 		return e, false
@@ -196,21 +193,21 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 	return e, true
 }
 
-// watchFPDU sets the deadline by which an FPDU that has begun must go on.
-func (c *Conn) watchFPDU() {
-	if c.cfg.FPDUTimeout <= 0 || c.state != full {
+// setFPDUDeadline starts the timeout of an incomplete FPDU.
+func (c *Conn) setFPDUDeadline() {
+	if c.cfg.FPDUTimeout <= 0 || c.state != fullOperation {
 		return
 	}
 	c.deadline = mono.Never
 	if c.deframer.Pending() > 0 {
-		c.setDeadline(c.heard, c.cfg.FPDUTimeout)
+		c.setDeadline(c.lastInput, c.cfg.FPDUTimeout)
 	}
 }
 
-// Deadline is when Tick has to be called, or mono.Never.
+// Deadline returns when Tick must be called, or mono.Never.
 func (c *Conn) Deadline() mono.Time { return c.deadline }
 
-// Tick notices whose time is up. Call Next afterwards.
+// Tick checks the deadline. The caller must call Next afterwards.
 func (c *Conn) Tick(now mono.Time) {
 	if !now.Before(c.deadline) {
 		c.deadline = mono.Never
@@ -218,33 +215,31 @@ func (c *Conn) Tick(now mono.Time) {
 	}
 }
 
-// Params is what is known of the connection so far.
+// Params returns the parameters that are known so far.
 func (c *Conn) Params() *Params { return &c.params }
 
-// SetMSS says that TCP's segments now have at most mss octets; 0 that nobody
-// knows.
+// SetMSS sets TCP's segment size; 0 means unknown.
 func (c *Conn) SetMSS(mss int) {
 	if mss <= 0 {
 		mss = defaultMSS
 	}
 	c.cfg.MSS = mss
-	if c.q.MSSRoundedDown {
+	if c.defects.MSSRoundedDown {
 		mss &^= 7
 	}
 	c.mulpdu = wire.MULPDU(mss, c.params.Out.Markers)
 }
 
-// MULPDU is the longest ULPDU whose FPDU fits into a segment. It may change with
-// EventAccepted, Accept and SetMSS.
+// MULPDU returns the length of the longest ULPDU whose FPDU fits into a TCP segment.
+// EventAccepted, Accept and SetMSS may change it.
 func (c *Conn) MULPDU() int { return c.mulpdu }
 
-// MaySend reports whether FPDUs may be sent: the start-up is over, and if this is
-// the responder, a valid FPDU has come from the initiator. After an error that
-// leaves room for a Terminate, it is true until that was sent.
+// MaySend reports whether FPDUs may be sent: in full operation, for a responder only after the
+// first valid FPDU of the initiator. After an error with TerminateThenClose, it is true until
+// the Terminate was sent.
 func (c *Conn) MaySend() bool {
-	return c.state == full && !c.fenced || c.state == lastWord
+	return c.state == fullOperation && !c.sendBlocked || c.state == terminating
 }
 
-// Over reports whether nothing will come from this Conn any more, neither events
-// nor anything to write: its stream can be closed.
-func (c *Conn) Over() bool { return c.state == over && c.out.empty() }
+// Over reports whether there will be no more events or output: the stream can be closed.
+func (c *Conn) Over() bool { return c.state == finished && c.out.empty() }

@@ -241,7 +241,7 @@ var defectCases = map[string]defectCase{
 				for _, n := range []int{1, 10, 22, 24, 24 + 16} { // an FPDU of 18 has 24 octets
 					c := responding(t, Config{Defects: q}, f, crcOn)
 					give(c, stream(f, pattern(18, 0), pattern(20, 1))[:n])
-					all += fmt.Sprintf("%d ", len(c.Begun()))
+					all += fmt.Sprintf("%d ", len(c.PartialULPDU()))
 				}
 			}
 			return all

@@ -7,15 +7,15 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// What Accept and Reject, or a Config, find wrong.
+// Errors of Accept, Reject and Config.Validate.
 var (
-	// ErrState is an answer to no Request, or a second one.
+	// ErrState: Accept or Reject was called without a Request that waits for it.
 	ErrState = errors.New("mpa: no Request waits for an answer")
-	// ErrPrivateData is more private data than a frame has room for.
+	// ErrPrivateData: the private data is too long.
 	ErrPrivateData = errors.New("mpa: too much private data")
 )
 
-// Why a connection ended, as Event.Err has it.
+// Values of Event.Err.
 var (
 	ErrNoMPA           = fmt.Errorf("mpa: the peer speaks something else: %w", wire.ErrKey)
 	ErrLongPrivateData = fmt.Errorf("mpa: %w", wire.ErrPrivateData)

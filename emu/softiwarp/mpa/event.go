@@ -6,27 +6,27 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// EventKind says what happened.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // Events.
 const (
-	// EventRequest: a responder has a valid Request. Answer with Accept or Reject.
-	// Until then the initiator has to be silent.
+	// EventRequest: a responder received a valid Request. Call Accept or Reject. The initiator
+	// may not send before the Reply.
 	EventRequest EventKind = iota + 1
-	// EventAccepted: an initiator has a valid Reply, and may send.
+	// EventAccepted: an initiator received a valid Reply and may send.
 	EventAccepted
-	// EventRejected: the responder refused, and MPA is over. The peer may have
-	// left the stream open; nothing more is to be said on it.
+	// EventRejected: the responder rejected the connection. The peer may have left the stream
+	// open, but nothing may be sent on it.
 	EventRejected
-	// EventULPDU: a ULPDU came, whole and verified.
+	// EventULPDU: a complete and verified ULPDU was received.
 	EventULPDU
-	// EventError: the peer or the negotiation failed. Nothing more comes after it.
+	// EventError: the peer sent something invalid or the negotiation failed. It is the last
+	// event.
 	EventError
-	// EventTimeout: the start-up frame did not come in time. Close the stream.
+	// EventTimeout: the Request or Reply did not arrive in time. Close the stream.
 	EventTimeout
-	// EventEOF: the peer's half of the stream has ended between two FPDUs. This
-	// side may still send.
+	// EventEOF: the peer has closed its direction between two FPDUs. This side may still send.
 	EventEOF
 )
 
@@ -40,18 +40,17 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event %d", uint8(k))
 }
 
-// Reaction is what is left to do with the stream.
+// Reaction tells what the owner must do with the stream.
 type Reaction uint8
 
 // Reactions.
 const (
-	// GoOn: nothing.
+	// GoOn: continue.
 	GoOn Reaction = iota
-	// TerminateThenClose: one more FPDU may be sent, a Terminate with Event.Term.
-	// Then, or at once, close. MPA itself does not close after such an error.
+	// TerminateThenClose: close the stream, optionally after one more FPDU, a Terminate with
+	// Event.Term.
 	TerminateThenClose
-	// CloseNow: close the stream. If there is still something in Output it goes
-	// first; mostly there is not.
+	// CloseNow: close the stream after the remaining Output, if there is any.
 	CloseNow
 )
 
@@ -60,25 +59,24 @@ func (r Reaction) String() string {
 	return [...]string{"go on", "terminate, then close", "close now", "?"}[r&3]
 }
 
-// Event is what happened, in the order in which it did. What it points to is
-// borrowed until the next call of Next, Input or Accept.
+// Event is an event of a Conn. Its slices and pointers are valid until the next call of Next,
+// Input or Accept.
 type Event struct {
 	Kind     EventKind
 	Reaction Reaction
-	// Fallback, with EventError or EventEOF of an initiator, says that the peer
-	// seems not to know the enhanced start-up: another connection with
-	// Config.MaxRevision 1 may succeed.
+	// Fallback is set in EventError and EventEOF of an initiator if the peer seems not to
+	// support the enhanced connection setup: a connection with Config.MaxRevision 1 may
+	// succeed.
 	Fallback bool
-	// Term is the error as MPA numbers it, for EventError, EventTimeout and
-	// EventEOF.
+	// Term is the Terminate error of EventError, EventTimeout and EventEOF.
 	Term wire.TermError
-	// Err says the same to a human, and in more detail; made once, so compare
-	// with errors.Is.
+	// Err is the error in more detail, for errors.Is.
 	Err error
-	// ULPDU is that of EventULPDU; of a defect, that of an FPDU that was wrong.
+	// ULPDU is set in EventULPDU, and with Defects.HandsUpFirst in the EventError of an
+	// invalid FPDU.
 	ULPDU []byte
-	// Params and PrivateData are those of EventRequest, EventAccepted and
-	// EventRejected. PrivateData is the application's: without the enhanced data.
+	// Params and PrivateData are set in EventRequest, EventAccepted and EventRejected.
+	// PrivateData does not include the enhanced data.
 	Params      *Params
 	PrivateData []byte
 }

@@ -9,15 +9,14 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// fail ends the connection, as far as what comes in is concerned, and counts
-// why.
+// fail ends reception and counts the error.
 func (c *Conn) fail(term wire.TermError, then Reaction, why error) Event {
 	c.deadline = mono.Never
-	c.in, c.held = nil, nil
+	c.in, c.heldInput = nil, nil
 	if then == TerminateThenClose {
-		c.state = lastWord
+		c.state = terminating
 	} else {
-		c.state = over
+		c.state = finished
 		c.out.drop()
 	}
 	c.countFailure(why)
@@ -48,10 +47,10 @@ func (c *Conn) countFailure(why error) {
 	*n++
 }
 
-// fallback reports whether a peer that is gone may have been driven away by the
-// enhanced Request.
+// fallback reports whether a peer that has closed the stream may have rejected the enhanced
+// Request.
 func (c *Conn) fallback() bool {
-	advised := c.state == waitReply && c.request.Enhanced && !c.q.NoFallback
+	advised := c.state == waitReply && c.request.Enhanced && !c.defects.NoFallback
 	if advised {
 		c.count.Fallbacks++
 	}

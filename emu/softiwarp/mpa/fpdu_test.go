@@ -98,7 +98,7 @@ var fpduRows = map[string]func(*testing.T){
 				for range 3 {
 					b := sent(c, bytes.Repeat([]byte{0xff}, 18), bytes.Repeat([]byte{0xff}, n))
 					end := len(b) - wire.CRCLen
-					if f.Markers && c.at%wire.MarkerInterval == wire.MarkerLen+wire.CRCLen {
+					if f.Markers && c.streamPos%wire.MarkerInterval == wire.MarkerLen+wire.CRCLen {
 						end -= wire.MarkerLen // between pad and CRC
 					}
 					if pad := b[end-wire.PadLen(18+n) : end]; !bytes.Equal(pad, make([]byte, len(pad))) {

@@ -6,16 +6,16 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// framePlain queues an FPDU without markers: three pieces, or one if there is so
-// little payload that it is copied.
+// framePlain queues an FPDU without markers: three buffers, or one if the payload is so short
+// that it is copied.
 func (c *Conn) framePlain(header []byte, payload [][]byte, load int) {
 	o := &c.out
 	n := len(header) + load
 	pad := wire.PadLen(n)
-	c.at += uint64(wire.FPDULen(n))
+	c.streamPos += uint64(wire.FPDULen(n))
 	if load <= copyLimit {
-		o.begin(wire.FPDULen(n))
-		b := o.own(wire.FPDULen(n))
+		o.reserve(wire.FPDULen(n))
+		b := o.alloc(wire.FPDULen(n))
 		binary.BigEndian.PutUint16(b, uint16(n))
 		i := wire.ULPDULengthLen + copy(b[wire.ULPDULengthLen:], header)
 		for _, p := range payload {
@@ -27,18 +27,18 @@ func (c *Conn) framePlain(header []byte, payload [][]byte, load int) {
 			crc = wire.CRC(b[:i+pad])
 		}
 		binary.LittleEndian.PutUint32(b[i+pad:], crc)
-		c.remember(b, load)
+		c.keepStale(b, load)
 		return
 	}
-	o.begin(wire.FPDULen(n) - load)
-	b := o.own(wire.ULPDULengthLen + len(header))
+	o.reserve(wire.FPDULen(n) - load)
+	b := o.alloc(wire.ULPDULengthLen + len(header))
 	binary.BigEndian.PutUint16(b, uint16(n))
 	copy(b[wire.ULPDULengthLen:], header)
-	c.remember(b, load)
+	c.keepStale(b, load)
 	for _, p := range payload {
 		o.borrow(p)
 	}
-	trailer := o.own(pad + wire.CRCLen)
+	trailer := o.alloc(pad + wire.CRCLen)
 	clear(trailer[:pad])
 	crc := uint32(0)
 	if c.params.Out.CRC {
@@ -56,24 +56,24 @@ func (c *Conn) framePlain(header []byte, payload [][]byte, load int) {
 const (
 	// siwShort is the payload up to which siw builds an FPDU in one buffer.
 	siwShort = 32
-	// staleLen is enough for such an FPDU with the longest header.
+	// staleLen is the length of such an FPDU with the longest header.
 	staleLen = wire.ULPDULengthLen + wire.MaxHeaderLen + siwShort + 3 + wire.CRCLen
 )
 
-// fillPad fills the pad at offset i of an FPDU: with zeros, unless a defect leaves
-// what was there.
+// fillPad fills the pad at offset i of an FPDU with zeros, or with Defects.StalePad from the
+// stale buffer.
 func (c *Conn) fillPad(pad []byte, i, load int) {
-	if c.q.StalePad && load <= siwShort && i+len(pad) <= staleLen {
+	if c.defects.StalePad && load <= siwShort && i+len(pad) <= staleLen {
 		copy(pad, c.stale[i:])
 		return
 	}
 	clear(pad)
 }
 
-// remember keeps what an FPDU leaves in the buffer in which siw builds its
-// beginning.
-func (c *Conn) remember(b []byte, load int) {
-	if !c.q.StalePad {
+// keepStale updates the stale buffer with the beginning of an FPDU, as siw does when it builds
+// one.
+func (c *Conn) keepStale(b []byte, load int) {
+	if !c.defects.StalePad {
 		return
 	}
 	if load > siwShort {

@@ -13,7 +13,7 @@ import (
 // would, and checks that c stays within its bounds and within its rules.
 func survive(t *testing.T, c *Conn, b []byte, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	open, ended := c.state == full, false
+	open, ended := c.state == fullOperation, false
 	for len(b) > 0 {
 		n := min(len(b), 1+rng.IntN(600)>>rng.IntN(9))
 		c.Input(1, b[:n])
@@ -67,7 +67,7 @@ func survive(t *testing.T, c *Conn, b []byte, seed uint64) {
 	// In the end it is over, or waits for more, which a timer bounds during
 	// start-up, and inside an FPDU if that was asked for.
 	starting := c.state == waitRequest || c.state == waitReply
-	stalled := c.cfg.FPDUTimeout > 0 && c.state == full && c.deframer.Pending() > 0
+	stalled := c.cfg.FPDUTimeout > 0 && c.state == fullOperation && c.deframer.Pending() > 0
 	if (starting || stalled) != (c.Deadline() != mono.Never) {
 		t.Fatalf("state %d, deadline %v", c.state, c.Deadline())
 	}
@@ -84,7 +84,7 @@ func survive(t *testing.T, c *Conn, b []byte, seed uint64) {
 		t.Fatalf("ended: %v, then %+v", ended, es)
 	}
 	written(c)
-	if c.state == over && !c.Over() {
+	if c.state == finished && !c.Over() {
 		t.Fatal("over, and something is left to write")
 	}
 }

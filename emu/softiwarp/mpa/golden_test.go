@@ -48,7 +48,7 @@ func goldenSecondFPDU(t *testing.T) {
 	want := fromHex(t, "002a4143000000000000000000000002000000000000001400000000000000000000000000000000000000000000000084925898")
 	u := append(send(2), make([]byte, 24)...)
 	c := sending(t, Config{}, marked1)
-	c.at = 0x1ec
+	c.streamPos = 0x1ec
 	if b := sent(c, u[:18], u[18:]); !bytes.Equal(b, want) {
 		t.Errorf("sends\n%x, want\n%x", b, want)
 	}

@@ -6,26 +6,26 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// marked is an FPDU with markers being queued.
-type marked struct {
+// markedFPDU builds an FPDU with markers.
+type markedFPDU struct {
 	o       *output
-	at      uint64 // in the stream
-	start   uint64 // where the ULPDU_Length is
-	next    uint64 // where the next marker has to be
-	sum     bool   // there is a CRC
+	at      uint64 // current stream offset
+	start   uint64 // stream offset of the ULPDU_Length
+	next    uint64 // stream offset of the next marker
+	hasCRC  bool   // a CRC is computed
 	crc     uint32
 	markers uint64
 }
 
-// frameMarked queues an FPDU with a marker wherever one is due. Payload is cut
-// around them, not copied.
+// frameMarked queues an FPDU with markers at multiples of wire.MarkerInterval in the stream.
+// Payload is split around them without a copy.
 func (c *Conn) frameMarked(header []byte, payload [][]byte, load int) {
 	n := len(header) + load
-	w := marked{o: &c.out, at: c.at, next: c.at, sum: c.params.Out.CRC}
+	w := markedFPDU{o: &c.out, at: c.streamPos, next: c.streamPos, hasCRC: c.params.Out.CRC}
 	if past := w.at % wire.MarkerInterval; past > 0 {
 		w.next += wire.MarkerInterval - past
 		if past+uint64(wire.FPDULen(n)) <= wire.MarkerInterval {
-			c.framePlain(header, payload, load) // one after it is the next FPDU's
+			c.framePlain(header, payload, load) // a marker at its end belongs to the next FPDU
 			return
 		}
 	}
@@ -34,16 +34,16 @@ func (c *Conn) frameMarked(header []byte, payload [][]byte, load int) {
 	if borrows {
 		own -= load
 	}
-	w.o.begin(own)
+	w.o.reserve(own)
 
 	w.start = w.at
 	if w.toMarker() == 0 {
-		w.start += wire.MarkerLen // the marker before the length points nowhere
-		w.mark()
+		w.start += wire.MarkerLen // a marker before the length has a pointer of 0
+		w.addMarker()
 	}
-	length := w.own(wire.ULPDULengthLen)
+	length := w.alloc(wire.ULPDULengthLen)
 	binary.BigEndian.PutUint16(length, uint16(n))
-	w.cover(length)
+	w.updateCRC(length)
 	w.copy(header)
 	for _, p := range payload {
 		if borrows {
@@ -54,66 +54,65 @@ func (c *Conn) frameMarked(header []byte, payload [][]byte, load int) {
 	}
 	w.copy(zeros[:wire.PadLen(n)])
 	if w.toMarker() == 0 {
-		w.mark() // between pad and CRC
+		w.addMarker() // between pad and CRC
 	}
-	binary.LittleEndian.PutUint32(w.own(wire.CRCLen), w.crc)
-	c.at = w.at
+	binary.LittleEndian.PutUint32(w.alloc(wire.CRCLen), w.crc)
+	c.streamPos = w.at
 	c.count.MarkersSent += w.markers
 }
 
 // zeros is the longest pad.
 var zeros [3]byte
 
-// toMarker is how many octets may follow before the next marker.
-func (w *marked) toMarker() int { return int(w.next - w.at) }
+// toMarker returns the number of octets up to the next marker.
+func (w *markedFPDU) toMarker() int { return int(w.next - w.at) }
 
-func (w *marked) own(n int) []byte {
+func (w *markedFPDU) alloc(n int) []byte {
 	w.at += uint64(n)
-	return w.o.own(n)
+	return w.o.alloc(n)
 }
 
-func (w *marked) cover(b []byte) {
-	if w.sum {
+func (w *markedFPDU) updateCRC(b []byte) {
+	if w.hasCRC {
 		w.crc = wire.UpdateCRC(w.crc, b)
 	}
 }
 
-func (w *marked) mark() {
+func (w *markedFPDU) addMarker() {
 	m := wire.Marker{}
 	if w.at > w.start {
 		m.Back = uint16(w.at - w.start)
 	}
-	b := w.own(wire.MarkerLen)
+	b := w.alloc(wire.MarkerLen)
 	m.Append(b[:0])
-	w.cover(b)
+	w.updateCRC(b)
 	w.next += wire.MarkerInterval
 	w.markers++
 }
 
-// room returns how much of n octets may follow now, after a marker if one is
-// due.
-func (w *marked) room(n int) int {
+// room adds a marker if one is due, and returns how many of n octets fit before the next.
+func (w *markedFPDU) room(n int) int {
 	if w.toMarker() == 0 {
-		w.mark()
+		w.addMarker()
 	}
 	return min(n, w.toMarker())
 }
 
-func (w *marked) copy(b []byte) {
+func (w *markedFPDU) copy(b []byte) {
 	for len(b) > 0 {
 		n := w.room(len(b))
-		copy(w.own(n), b)
-		w.cover(b[:n])
+		copy(w.alloc(n), b)
+		w.updateCRC(b[:n])
 		b = b[n:]
 	}
 }
 
-func (w *marked) borrow(b []byte) {
+func (w *markedFPDU) borrow(b []byte) {
 	for len(b) > 0 {
 		n := w.room(len(b))
 		w.o.borrow(b[:n:n])
 		w.at += uint64(n)
-		w.cover(b[:n])
+		w.updateCRC(b[:n])
 		b = b[n:]
 	}
 }

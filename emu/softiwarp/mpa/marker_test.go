@@ -154,13 +154,13 @@ var markerRows = map[string]func(*testing.T){
 	"rfc5044/4.3/8": func(t *testing.T) { // positions are counted, so TCP's wrap is no event
 		c, r := sending(t, Config{}, marked1), responding(t, Config{}, marked1, crcOn)
 		const near = 1<<32 - 3*512 + 16
-		c.at, r.deframer = near, wire.NewDeframerAt(marked1, near)
+		c.streamPos, r.deframer = near, wire.NewDeframerAt(marked1, near)
 		for i := range 20 {
 			u := pattern(300+i, i)
 			wantULPDU(t, giveOne(t, r, sent(c, u[:18], u[18:])), u)
 		}
-		if c.at < 1<<32 {
-			t.Errorf("only at %d", c.at)
+		if c.streamPos < 1<<32 {
+			t.Errorf("only at %d", c.streamPos)
 		}
 	},
 	"rfc5044/4.3/9": func(t *testing.T) {

@@ -4,17 +4,16 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// maxDepth is the most reads that a depth can mean.
+// maxDepth is the largest IRD or ORD that can be negotiated.
 const maxDepth = wire.DepthNotNegotiated - 1
 
-// negotiated reports whether both sides leave a depth to MPA.
+// negotiated reports whether both sides negotiate a depth.
 func (c *Conn) negotiated(own, peer uint16) bool {
-	return own != wire.DepthNotNegotiated && (peer != wire.DepthNotNegotiated || c.q.DepthsAlwaysCount)
+	return own != wire.DepthNotNegotiated && (peer != wire.DepthNotNegotiated || c.defects.DepthsAlwaysCount)
 }
 
-// answer settles what a responder has to do and may do, and returns what its
-// Reply says of it.
-func (c *Conn) answer(p AcceptParam) wire.Enhanced {
+// negotiateReply sets the responder's parameters and returns the enhanced data of its Reply.
+func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 	s := &c.params
 	s.IRD, s.ORD = min(p.IRD, wire.DepthNotNegotiated), min(p.ORD, wire.DepthNotNegotiated)
 	if !s.Enhanced {
@@ -25,11 +24,11 @@ func (c *Conn) answer(p AcceptParam) wire.Enhanced {
 		s.ORD = min(s.ORD, s.PeerIRD)
 		ord = s.ORD
 	}
-	rtr := c.offer(s.RTR)
+	rtr := c.offeredRTR(s.RTR)
 	if c.negotiated(s.IRD, s.PeerORD) {
 		raised := min(s.PeerORD, c.cfg.MaxIRD)
 		if s.PeerToPeer && rtr&RTRRead != 0 {
-			raised = max(raised, 1) // the RTR itself, though nobody wants reads afterwards
+			raised = max(raised, 1) // for the RTR itself
 		}
 		s.IRD = min(max(s.IRD, raised), maxDepth)
 		ird = s.IRD
@@ -38,13 +37,13 @@ func (c *Conn) answer(p AcceptParam) wire.Enhanced {
 	return enhancedData(s.PeerToPeer, rtr, ird, ord)
 }
 
-// offer returns the RTRs that a responder names: those of the asked ones that it
-// can take, or if there are none, all that it can.
-func (c *Conn) offer(asked RTR) RTR {
+// offeredRTR returns the RTRs in a responder's Reply: the requested ones that it supports, or
+// all that it supports if there is none in common.
+func (c *Conn) offeredRTR(asked RTR) RTR {
 	if !c.params.PeerToPeer {
 		return 0
 	}
-	if c.q.OneRTR {
+	if c.defects.OneRTR {
 		if asked&RTRWrite == 0 && asked&RTRRead != 0 {
 			return RTRRead
 		}
@@ -56,9 +55,9 @@ func (c *Conn) offer(asked RTR) RTR {
 	return c.cfg.RTR
 }
 
-// settle takes over what the responder's enhanced data says, and returns what is
-// wrong with it.
-func (c *Conn) settle(e *wire.Enhanced) (wire.TermError, error) {
+// applyReply sets the initiator's parameters from the enhanced data of the Reply, or returns
+// an error.
+func (c *Conn) applyReply(e *wire.Enhanced) (wire.TermError, error) {
 	s := &c.params
 	if c.negotiated(s.ORD, e.IRD) {
 		s.ORD = min(s.ORD, e.IRD)
@@ -70,7 +69,7 @@ func (c *Conn) settle(e *wire.Enhanced) (wire.TermError, error) {
 		s.IRD = max(s.IRD, e.ORD)
 	}
 	if !c.cfg.PeerToPeer {
-		return wire.TermError{}, nil // and its flags, if it has any, mean nothing
+		return wire.TermError{}, nil // RTR flags are ignored
 	}
 	if !e.PeerToPeer {
 		return wire.TermMPANoRTR, ErrModel
@@ -82,9 +81,8 @@ func (c *Conn) settle(e *wire.Enhanced) (wire.TermError, error) {
 	return wire.TermError{}, nil
 }
 
-// chooseRTR returns the one of the agreed RTRs that asks least of the responder:
-// a write needs nothing, a read a place in its read queue, a send a receive that
-// the application may not have posted.
+// chooseRTR returns the agreed RTR that needs the least of the responder: a write needs
+// nothing, a read an entry of its read queue, a send a receive that may not be posted yet.
 func chooseRTR(agreed RTR, ird uint16) RTR {
 	switch {
 	case agreed&RTRWrite != 0:

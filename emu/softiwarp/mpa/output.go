@@ -2,43 +2,41 @@ package mpa
 
 import "github.com/fabrictest/fabrictest/emu/internal/queue"
 
-// output is what waits to be written: vectors, some of them borrowed and some in
-// a ring of octets of its own, and where in them each FPDU ends. All of it is
-// first in, first out, and kept for use again.
+// output is the queue of octets to write: buffers that are borrowed or in a ring buffer, and
+// the ends of frames.
 type output struct {
 	vectors queue.FIFO[[]byte]
 	frames  queue.FIFO[frame]
-	align   bool // no vector holds octets of two frames
+	align   bool // keep frames in separate vectors
 
 	queued uint64 // octets ever queued
-	sent   uint64 // and taken by TCP
+	sent   uint64 // octets accepted by TCP
 	fpdus  int    // how many of frames are FPDUs
 
-	// ring holds octets from tail to head, around its end if head < tail. When it
-	// is too small another one takes its place, and what is in the old one stays
-	// there until it was sent.
+	// ring holds octets from tail to head and wraps around. If it is too small, a larger one
+	// replaces it; frames in the old one remain valid until they are sent.
 	ring       []byte
 	head, tail int
-	live       int // frames in this ring
+	ringFrames int // frames in this ring
 	generation int
 
-	open int // where the last vector ends in the ring, if it does and may grow, else -1
+	open int // ring offset at which the last vector can be extended, or -1
 }
 
-// frame is a start-up frame or an FPDU.
+// frame is a Request, a Reply or an FPDU.
 type frame struct {
-	end        uint64 // as output.queued counts
-	ring       int    // where its octets in the ring end
+	end        uint64 // value of output.queued at its end
+	ring       int    // ring offset of its end
 	generation int
 	fpdu       bool
 }
 
-// firstRing is enough for the FPDUs of a connection that has little to say.
+// firstRing is the initial size of the ring.
 const firstRing = 512
 
-// begin makes room for a frame with n octets of its own.
-func (o *output) begin(n int) {
-	if o.live == 0 {
+// reserve makes room in the ring for a frame with n octets there.
+func (o *output) reserve(n int) {
+	if o.ringFrames == 0 {
 		o.head, o.tail, o.open = 0, 0, -1
 	}
 	switch {
@@ -48,7 +46,7 @@ func (o *output) begin(n int) {
 	case o.head < o.tail && o.tail-o.head > n:
 	default:
 		o.ring = make([]byte, max(firstRing, 2*len(o.ring), 2*n))
-		o.head, o.tail, o.live, o.open = 0, 0, 0, -1
+		o.head, o.tail, o.ringFrames, o.open = 0, 0, 0, -1
 		o.generation++
 	}
 	if o.align {
@@ -56,9 +54,8 @@ func (o *output) begin(n int) {
 	}
 }
 
-// own returns n octets of the ring, to be filled, and puts them behind what is
-// queued.
-func (o *output) own(n int) []byte {
+// alloc queues the next n octets of the ring and returns them for the caller to fill.
+func (o *output) alloc(n int) []byte {
 	b := o.ring[o.head : o.head+n]
 	if o.open == o.head {
 		last := o.vectors.Last()
@@ -72,7 +69,7 @@ func (o *output) own(n int) []byte {
 	return b
 }
 
-// borrow puts b behind what is queued.
+// borrow queues b without a copy.
 func (o *output) borrow(b []byte) {
 	if len(b) == 0 {
 		return
@@ -82,18 +79,18 @@ func (o *output) borrow(b []byte) {
 	o.queued += uint64(len(b))
 }
 
-// end ends a frame.
+// end marks the end of a frame.
 func (o *output) end(fpdu bool) {
 	o.frames.Push(frame{end: o.queued, ring: o.head, generation: o.generation, fpdu: fpdu})
-	o.live++
+	o.ringFrames++
 	if fpdu {
 		o.fpdus++
 	}
 }
 
-// take lets go of n octets that TCP has, and returns how many FPDUs ended in
+// release removes n octets that TCP has accepted and returns the number of FPDUs that ended in
 // them.
-func (o *output) take(n int) (fpdus int) {
+func (o *output) release(n int) (fpdus int) {
 	o.sent += uint64(n)
 	for n > 0 {
 		first := o.vectors.First()
@@ -108,7 +105,7 @@ func (o *output) take(n int) (fpdus int) {
 		f, _ := o.frames.Pop()
 		if f.generation == o.generation {
 			o.tail = f.ring
-			o.live--
+			o.ringFrames--
 		}
 		if f.fpdu {
 			fpdus++
@@ -118,16 +115,16 @@ func (o *output) take(n int) (fpdus int) {
 	return fpdus
 }
 
-// drop forgets all that was queued.
+// drop discards all queued output.
 func (o *output) drop() {
 	o.vectors.Release()
 	o.frames.Release()
-	o.ring, o.head, o.tail, o.live, o.open = nil, 0, 0, 0, -1
+	o.ring, o.head, o.tail, o.ringFrames, o.open = nil, 0, 0, 0, -1
 	o.fpdus = 0
 	o.sent = o.queued
 }
 
 func (o *output) empty() bool { return o.vectors.Len() == 0 }
 
-// octets is how much is queued.
+// octets returns the number of queued octets.
 func (o *output) octets() int { return int(o.queued - o.sent) }

@@ -6,11 +6,10 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// RTR is a set of messages by which an initiator can say that it is ready to
-// receive. All of them carry nothing.
+// RTR is a set of ready-to-receive messages of RFC 6581. They have no payload.
 type RTR uint8
 
-// The kinds of RTR.
+// Ready-to-receive messages.
 const (
 	RTRSend RTR = 1 << iota
 	RTRWrite
@@ -33,43 +32,38 @@ func (r RTR) String() string {
 	return strings.Join(names, "+")
 }
 
-// Params is what the start-up frames say, and what follows from them for this
-// side once both are there.
+// Params are the parameters of the Request and Reply, and the result of the negotiation for
+// this side.
 type Params struct {
-	// Revision is that of the connection; of a Request, that of the Request. With
-	// wire.RevisionConsortium DDP and RDMAP have version 0, else 1.
+	// Revision is the MPA revision of the connection or Request. With wire.RevisionConsortium,
+	// DDP and RDMAP have version 0, else 1.
 	Revision uint8
-	// Enhanced says that the depths of the peer mean something.
+	// Enhanced is set if PeerIRD and PeerORD are valid.
 	Enhanced bool
-	// PeerIRD and PeerORD are what the peer's frame says, for the application to
-	// see: they may be wire.DepthNotNegotiated.
+	// PeerIRD and PeerORD are the depths in the peer's frame. They may be
+	// wire.DepthNotNegotiated.
 	PeerIRD, PeerORD uint16
-	// IRD and ORD are those of this side now: how many reads it has to be able to
-	// take, and how many it may have under way. They are settled with the peer
-	// where both wanted that, else as they were configured. In a Request they are
-	// not known yet.
+	// IRD and ORD are the depths of this side, negotiated if both sides wanted that, else as
+	// configured. In EventRequest they are not known yet.
 	IRD, ORD uint16
-	// PeerToPeer says that the initiator's first message is an RTR. RTR says
-	// which: to an initiator the one that it has to send, before anything else
-	// (if that is a read, one read whatever ORD says); to a responder those that
-	// may come, or in a Request those that the initiator asked for.
+	// PeerToPeer is set if the initiator's first message is an RTR. RTR is the message that an
+	// initiator must send first (a read even if ORD is 0); for a responder it is the set of
+	// those that may arrive, or in EventRequest that the initiator requested.
 	PeerToPeer bool
 	RTR        RTR
-	// Out and In are how the two directions are framed.
+	// Out and In are the framing of the two directions.
 	Out, In wire.Framing
 }
 
-// AcceptParam is what a responder says to a Request.
+// AcceptParam are the responder's parameters in its Reply.
 type AcceptParam struct {
-	// IRD and ORD are as in Config. The Reply never has a higher ORD than the
-	// initiator's IRD. Its IRD is raised to the initiator's ORD as far as
-	// Config.MaxIRD permits.
+	// IRD and ORD are as in Config. The ORD of the Reply is at most the initiator's IRD. Its
+	// IRD is raised to the initiator's ORD, up to Config.MaxIRD.
 	IRD, ORD    uint16
 	PrivateData []byte // copied
 }
 
-// rtrOf returns the kinds of RTR in e. Outside the peer-to-peer model they mean
-// nothing.
+// rtrOf returns the RTR flags of e. Outside of the peer-to-peer model they are ignored.
 func rtrOf(e *wire.Enhanced) (r RTR) {
 	if !e.PeerToPeer {
 		return 0
@@ -86,7 +80,7 @@ func rtrOf(e *wire.Enhanced) (r RTR) {
 	return r
 }
 
-// enhancedData returns what goes in front of the private data.
+// enhancedData returns the enhanced data that precedes the private data.
 func enhancedData(peerToPeer bool, rtr RTR, ird, ord uint16) wire.Enhanced {
 	if !peerToPeer {
 		rtr = 0

@@ -2,18 +2,18 @@ package mpa
 
 import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 
-// nextFPDU takes one FPDU off what has come.
+// nextFPDU consumes one FPDU of the input.
 func (c *Conn) nextFPDU() (e Event, ok bool) {
 	f, rest, ok := c.deframer.Next(c.in)
 	c.in = rest
 	if !ok {
-		c.cut = c.q.TrailerCut && c.inTrailer()
+		c.trailerSplit = c.defects.TrailerCut && c.inTrailer()
 		return e, false
 	}
-	// An FPDU with a wrong CRC says nothing, not even that its markers are wrong.
-	if f.CRCStatus == wire.CRCBad || c.cut && c.params.In.CRC {
+	// The CRC comes first: in a corrupt FPDU a wrong marker means nothing.
+	if f.CRCStatus == wire.CRCBad || c.trailerSplit && c.params.In.CRC {
 		e = c.fail(wire.TermMPACRC, TerminateThenClose, ErrCRC)
-		if c.q.HandsUpFirst {
+		if c.defects.HandsUpFirst {
 			e.ULPDU = f.ULPDU
 		}
 		return e, true
@@ -21,23 +21,22 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	if f.MarkerMismatch {
 		return c.fail(wire.TermMPAMarker, TerminateThenClose, ErrMarker), true
 	}
-	c.fenced = false
+	c.sendBlocked = false
 	c.count.FPDUsReceived++
 	c.count.MarkersTaken += uint64(f.Markers)
 	return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
 }
 
-// Begun is of a defect: what has come of a ULPDU that is not there as a whole yet,
-// and must not be looked at. Without the defect it is nil.
-func (c *Conn) Begun() []byte {
-	if !c.q.PlacesEarly || c.state != full {
+// PartialULPDU implements Defects.PlacesEarly: it returns the received part of an incomplete
+// ULPDU. Without the defect it returns nil.
+func (c *Conn) PartialULPDU() []byte {
+	if !c.defects.PlacesEarly || c.state != fullOperation {
 		return nil
 	}
 	return c.deframer.PartialULPDU()
 }
 
-// inTrailer reports whether some of the pad and the CRC of the FPDU under way
-// has come, and some has not.
+// inTrailer reports whether the input ends inside the pad or CRC of an FPDU.
 func (c *Conn) inTrailer() bool {
 	missing, pad := c.deframer.Missing()
 	return missing > 0 && missing < pad+wire.CRCLen

@@ -2,27 +2,27 @@ package mpa
 
 import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 
-// takeReply acts on a valid Reply.
-func (c *Conn) takeReply(f *wire.StartFrame) Event {
+// receiveReply handles a valid Reply.
+func (c *Conn) receiveReply(f *wire.StartFrame) Event {
 	e, private, enhanced := f.Split()
 	s := &c.params
 	s.Revision, s.Enhanced = f.Revision, enhanced
 	s.PeerIRD, s.PeerORD = e.IRD, e.ORD
 	if f.Reject {
 		c.count.Rejected++
-		c.state = over
+		c.state = finished
 		c.out.drop()
 		return Event{Kind: EventRejected, Reaction: CloseNow, Params: s, PrivateData: private}
 	}
-	if f.Markers && c.q.RefusesMarkers {
+	if f.Markers && c.defects.RefusesMarkers {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrMarkersUnwanted)
 	}
-	if !f.CRC && c.wantsCRC() && c.q.RefusesPlainReply {
+	if !f.CRC && c.wantsCRC() && c.defects.RefusesPlainReply {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrNoCRC)
 	}
-	c.enterFull(&c.request, f)
+	c.enterFullOperation(&c.request, f)
 	if enhanced {
-		if term, err := c.settle(&e); err != nil {
+		if term, err := c.applyReply(&e); err != nil {
 			return c.fail(term, TerminateThenClose, err)
 		}
 	}

@@ -7,23 +7,20 @@ import (
 )
 
 const (
-	// copyLimit is the payload up to which a copy is cheaper than one more vector
-	// for TCP to follow.
+	// copyLimit is the longest payload that is copied rather than queued as another buffer.
 	copyLimit = 256
-	// maxVectors is what a writev takes on Linux.
+	// maxVectors is the limit of writev on Linux.
 	maxVectors = 1024
 )
 
-// Room reports whether another ULPDU may be sent: MaySend, and the queue is not
-// full.
+// Room reports whether another ULPDU may be queued: MaySend, and the queue is not full.
 func (c *Conn) Room() bool {
 	return c.MaySend() && c.out.fpdus < c.cfg.QueueFPDUs && c.out.octets() < c.cfg.QueueOctets
 }
 
-// Send queues the FPDU of the ULPDU that header and payload make up. header is
-// copied; payload is borrowed until Sent counts this ULPDU, and must not change
-// until then. Of what is longer than MULPDU TCP will make several segments. It
-// panics without MaySend and beyond wire.MaxMULPDU.
+// Send queues an FPDU. header is copied; payload is borrowed and must not change until Sent
+// has counted this ULPDU. A ULPDU longer than MULPDU takes several TCP segments. Send panics
+// without MaySend, and for more than wire.MaxMULPDU octets.
 func (c *Conn) Send(header []byte, payload [][]byte) {
 	if !c.MaySend() {
 		panic("mpa: Send before MaySend")
@@ -35,8 +32,8 @@ func (c *Conn) Send(header []byte, payload [][]byte) {
 	if n := len(header) + load; n > wire.MaxMULPDU {
 		panic(fmt.Sprintf("mpa: ULPDU of %d octets exceeds %d", n, wire.MaxMULPDU))
 	}
-	if c.state == lastWord {
-		c.state = over // once it is written
+	if c.state == terminating {
+		c.state = finished // the Terminate is the last FPDU
 	}
 	c.count.FPDUsSent++
 	if c.params.Out.Markers {
@@ -47,8 +44,8 @@ func (c *Conn) Send(header []byte, payload [][]byte) {
 	c.out.end(true)
 }
 
-// Output appends what is to be written next to into, and returns that. It is
-// borrowed until Sent has counted it, and comes again until then.
+// Output appends the next buffers to write to into. They remain valid, and are returned again,
+// until Sent has counted them.
 func (c *Conn) Output(into [][]byte) [][]byte {
 	o := &c.out
 	left := o.octets()
@@ -63,15 +60,15 @@ func (c *Conn) Output(into [][]byte) [][]byte {
 	return into
 }
 
-// Sent says that TCP has taken the first n octets of Output. It returns how many
-// ULPDUs are now wholly taken that were not before: their payload is free.
+// Sent reports that TCP has accepted the first n octets of Output. It returns the number of
+// ULPDUs that were completed by them: their payload is no longer used.
 func (c *Conn) Sent(n int) (ulpdus int) {
 	if n > c.out.octets() {
-		if c.state != over && c.state != hung {
+		if c.state != finished && c.state != hung {
 			panic("mpa: Sent counts more than Output gave")
 		}
 		n = c.out.octets() // the rest was dropped when the connection failed
 	}
 	c.count.OctetsSent += uint64(n)
-	return c.out.take(n)
+	return c.out.release(n)
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// siwPrivateData is the most private data that siw takes.
+// siwPrivateData is the longest private data that siw accepts.
 const siwPrivateData = 256
 
-// sendRequest queues the Request of an initiator.
+// sendRequest queues the initiator's Request.
 func (c *Conn) sendRequest(private []byte) {
 	c.request = wire.StartFrame{
 		Markers:  c.cfg.Markers,
@@ -26,7 +26,7 @@ func (c *Conn) sendRequest(private []byte) {
 	c.count.RequestsSent++
 }
 
-// sendFrame queues a start-up frame, with enhanced data if it says so.
+// sendFrame queues a Request or Reply, with enhanced data if its flag is set.
 func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 	f.PrivateData = nil
 	if f.Enhanced && f.Revision >= wire.RevisionEnhanced {
@@ -34,21 +34,20 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 	}
 	f.PrivateData = append(f.PrivateData, private...)
 	b := f.Append(make([]byte, 0, wire.StartFrameLen+len(f.PrivateData)))
-	if c.q.LengthWraps {
+	if c.defects.LengthWraps {
 		b[18] = 0
 	}
 	f.PrivateData = nil
-	c.out.begin(0)
+	c.out.reserve(0)
 	c.out.borrow(b)
 	c.out.end(false)
 }
 
-// wantsCRC reports whether the start-up frames of this side ask for CRCs.
-func (c *Conn) wantsCRC() bool { return !c.cfg.NoCRC && !c.q.NeverAsksCRC }
+// wantsCRC reports whether this side requests CRCs.
+func (c *Conn) wantsCRC() bool { return !c.cfg.NoCRC && !c.defects.NeverAsksCRC }
 
-// nextFrame gathers the peer's start-up frame, and not an octet more. A frame
-// that is wrong is found out as early as it can be, so that nobody waits for the
-// rest of it.
+// nextFrame collects the peer's Request or Reply, and no octet after it. It reports an invalid
+// frame as soon as possible, without waiting for the rest.
 func (c *Conn) nextFrame() (e Event, ok bool) {
 	for {
 		need := wire.StartFrameLen
@@ -60,10 +59,10 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 
 		var f wire.StartFrame
 		_, err := f.Parse(c.frame)
-		if c.hangs(&f) {
+		if c.hangsOnReply(&f) {
 			return e, false
 		}
-		if why := c.examine(&f, err); why != nil {
+		if why := c.checkFrame(&f, err); why != nil {
 			fallback := errors.Is(why, ErrNotEnhanced) && c.fallback()
 			e = c.fail(wire.TermMPAFrame, CloseNow, why)
 			e.Fallback = fallback
@@ -73,18 +72,18 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 		case err == nil:
 			c.deadline, c.frame = mono.Never, nil
 			if c.state == waitRequest {
-				return c.takeRequest(&f), true
+				return c.receiveRequest(&f), true
 			}
-			return c.takeReply(&f), true
+			return c.receiveReply(&f), true
 		case len(c.in) == 0:
 			return e, false
 		}
 	}
 }
 
-// examine says what is wrong with a frame of which more may have to come, as err
-// tells.
-func (c *Conn) examine(f *wire.StartFrame, err error) error {
+// checkFrame returns the error of an invalid frame. err is the result of parsing the octets
+// received so far.
+func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 	switch {
 	case errors.Is(err, wire.ErrKey):
 		return ErrNoMPA
@@ -96,13 +95,13 @@ func (c *Conn) examine(f *wire.StartFrame, err error) error {
 		return ErrTwoInitiators
 	case len(c.frame) < wire.StartFrameLen:
 		return nil
-	case !c.speaks(f.Revision):
+	case !c.supportsRevision(f.Revision):
 		return ErrRevision
 	}
 	length := binary.BigEndian.Uint16(c.frame[wire.StartFrameLen-2:])
 	enhanced := f.Enhanced && f.Revision >= wire.RevisionEnhanced
 	switch {
-	case length > wire.MaxPrivateData, c.q.PrivateData256 && length > siwPrivateData:
+	case length > wire.MaxPrivateData, c.defects.PrivateData256 && length > siwPrivateData:
 		return ErrLongPrivateData
 	case enhanced && length < wire.EnhancedLen:
 		return ErrShortEnhanced
@@ -116,16 +115,17 @@ func (c *Conn) examine(f *wire.StartFrame, err error) error {
 	return nil
 }
 
-func (c *Conn) speaks(revision uint8) bool {
+func (c *Conn) supportsRevision(revision uint8) bool {
 	if revision == wire.RevisionConsortium {
-		return c.cfg.Consortium || c.q.TakesRevision0
+		return c.cfg.Consortium || c.defects.TakesRevision0
 	}
 	return revision <= c.cfg.MaxRevision
 }
 
-// hangs imitates a stack whose worker dies of the Reply f.
-func (c *Conn) hangs(f *wire.StartFrame) bool {
-	if !c.q.BadReplyHangs || !f.Reply || c.state != waitReply || len(c.frame) < wire.StartFrameLen {
+// hangsOnReply implements Defects.BadReplyHangs: it imitates a stack whose worker thread
+// crashes on the Reply f.
+func (c *Conn) hangsOnReply(f *wire.StartFrame) bool {
+	if !c.defects.BadReplyHangs || !f.Reply || c.state != waitReply || len(c.frame) < wire.StartFrameLen {
 		return false
 	}
 	length := binary.BigEndian.Uint16(c.frame[wire.StartFrameLen-2:])
@@ -137,9 +137,9 @@ func (c *Conn) hangs(f *wire.StartFrame) bool {
 	return true
 }
 
-// enterFull is the point from which on there are FPDUs. Nothing of a frame of
-// this side may have been sent before it that lets the peer send one.
-func (c *Conn) enterFull(own, peer *wire.StartFrame) {
+// enterFullOperation starts the exchange of FPDUs. It must be called before the frame after
+// which the peer may send is queued.
+func (c *Conn) enterFullOperation(own, peer *wire.StartFrame) {
 	p := &c.params
 	p.Out, p.In = wire.FramingTo(peer, own), wire.FramingTo(own, peer)
 	if p.Revision == wire.RevisionConsortium && c.cfg.Consortium {
@@ -147,6 +147,6 @@ func (c *Conn) enterFull(own, peer *wire.StartFrame) {
 		p.In = p.Out
 	}
 	c.deframer = wire.NewDeframer(p.In)
-	c.state = full
+	c.state = fullOperation
 	c.SetMSS(c.cfg.MSS)
 }
