@@ -9,23 +9,23 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// path is where packets go, and what their IP header says.
+// path is the addressing of outgoing packets.
 type path struct {
 	src, dst netip.AddrPort
 	tclass   uint8
 	hopLimit uint8
 }
 
-// DefaultHopLimit is that of packets whose address names none.
+// DefaultHopLimit is the hop limit of packets whose address handle has none.
 const DefaultHopLimit = 64
 
-// address fills in the header of a datagram.
+// address sets the IP and UDP header fields of a datagram.
 func (p *path) address(d *link.Datagram) {
 	d.Src, d.Dst, d.TClass, d.HopLimit = p.src, p.dst, p.tclass, p.hopLimit
 	d.IPID, d.FlowLabel = link.IPIDUnknown, 0
 }
 
-// is4 reports whether the path is one of IPv4.
+// is4 reports whether the path uses IPv4.
 func (p *path) is4() bool { return p.dst.Addr().Is4() }
 
 // AH is an address handle.
@@ -36,8 +36,8 @@ type AH struct {
 	gone bool
 }
 
-// CreateAH makes an address handle: attr, and the UDP port to send to, 0 for that
-// of this NIC.
+// CreateAH creates an address handle for attr and a destination UDP port; port 0 means that of
+// this NIC.
 func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr, port uint16) (*AH, error) {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("create_ah", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -73,7 +73,7 @@ func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr, port uint16) (*AH, error) {
 	return a, nil
 }
 
-// DestroyAH removes an address handle.
+// DestroyAH destroys an address handle.
 func (n *NIC) DestroyAH(a *AH) {
 	if !a.gone {
 		a.gone = true
@@ -82,7 +82,7 @@ func (n *NIC) DestroyAH(a *AH) {
 	}
 }
 
-// source is where a packet came from, as its receiver is told.
+// source is the addressing of a received packet.
 type source struct {
 	src, dst netip.AddrPort
 	qp       uint32
@@ -97,14 +97,14 @@ func sourceOf(d *link.Datagram, qp uint32) source {
 	}
 }
 
-// back is the way to where a packet came from.
-func (s *source) back() path {
+// replyPath returns the path back to the sender.
+func (s *source) replyPath() path {
 	return path{src: s.dst, dst: s.src, hopLimit: DefaultHopLimit, tclass: s.tclass &^ link.ECN}
 }
 
-// fill builds the address area of a receive: the IP header of a message of length
-// octets, IPv6 as a whole, IPv4 in the second half, and in octets 2 and 3 the UDP
-// source port.
+// fill builds the address area of a receive, like the GRH of verbs: an IPv6 header, or an IPv4
+// header in the second half, with the UDP source port in octets 2 and 3. length is that of the
+// message.
 func (s *source) fill(area *[verbs.GRHLen]byte, length int) {
 	const udp = 17
 	*area = [verbs.GRHLen]byte{}
@@ -125,7 +125,7 @@ func (s *source) fill(area *[verbs.GRHLen]byte, length int) {
 	from, to := src.As4(), dst.As4()
 	words := [...]uint32{
 		0x45<<24 | uint32(s.tclass)<<16 | uint32(link.IPv4HeaderLen+length),
-		0x4000, // not to be fragmented
+		0x4000, // don't fragment
 		uint32(s.hopLimit)<<24 | udp<<16,
 		binary.BigEndian.Uint32(from[:]),
 		binary.BigEndian.Uint32(to[:]),
@@ -136,10 +136,10 @@ func (s *source) fill(area *[verbs.GRHLen]byte, length int) {
 	}
 }
 
-// SourcePort is the UDP port in the address area of a receive.
+// SourcePort returns the UDP source port in the address area of a receive.
 func SourcePort(area []byte) uint16 { return binary.BigEndian.Uint16(area[2:]) }
 
-// checksum is that of an IPv4 header, whose own field for it is zero.
+// checksum returns the checksum of an IPv4 header whose checksum field is zero.
 func checksum(words *[link.IPv4HeaderLen / 4]uint32) uint32 {
 	var sum uint32
 	for _, w := range words {
@@ -151,10 +151,10 @@ func checksum(words *[link.IPv4HeaderLen / 4]uint32) uint32 {
 	return ^sum & 0xffff
 }
 
-// sourceAddr is the address of this side that a peer is spoken to from. While all of
-// its family are gone it is one that may come back.
+// sourceAddr returns the local address for packets to dst. If no address of the family is
+// left, it is one of the initial GID table, which may come back.
 func (n *NIC) sourceAddr(dst netip.Addr) netip.Addr {
-	for _, table := range [...][]verbs.GIDEntry{n.cfg.GIDs, n.home} {
+	for _, table := range [...][]verbs.GIDEntry{n.cfg.GIDs, n.initialGIDs} {
 		for i := range table {
 			if g := table[i].GID; g.Addr().Is4() == dst.Is4() && g != (verbs.GID{}) {
 				return g.Addr()

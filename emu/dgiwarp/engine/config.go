@@ -14,15 +14,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Config describes a NIC. The zero value of every field but GIDs and Secret means
-// a sensible default.
+// Config describes a NIC. All fields except GIDs and Secret have defaults.
 type Config struct {
-	// GIDs is the port's GID table: the IP addresses that it has.
+	// GIDs is the GID table of the port: its IP addresses.
 	GIDs []verbs.GIDEntry
-	// Secret must differ each time that a host starts anew, and nobody may guess
-	// it. Epochs and cookies of RD are made of it, and the keys of memory.
+	// Secret must be unpredictable and new each time that the NIC starts. The epochs and
+	// cookies of RD and the memory keys are derived from it.
 	Secret [16]byte
-	// Port is the UDP port that the NIC sends from and is reached at.
+	// Port is the UDP port of the NIC.
 	Port uint16
 	// LinkMTU is the largest IP packet that the link carries.
 	LinkMTU int
@@ -31,19 +30,17 @@ type Config struct {
 	// FirstQPN is the number of the first QP; they count up from there.
 	FirstQPN uint32
 	Limits   nic.Limits
-	// RD bounds what the reliable layer keeps: PeerSegments by wire.Window at most.
+	// RD limits the state of the reliable layer. PeerSegments is at most wire.Window.
 	RD     rd.Limits
 	Timing rd.Timing
 
-	// Messages is how many messages of several packets may be in the course of
-	// being put together on UD, and MessageTime how long that may take; Records and
-	// RecordTime are the same for Write-Records.
+	// Messages limits the UD messages in reassembly, MessageTime the duration of a reassembly.
+	// Records and RecordTime are the same for Write-Records.
 	Messages, Records       int
 	MessageTime, RecordTime time.Duration
-	// ErrorRate is how many error messages may be sent a second, ErrorBurst at once.
+	// ErrorRate limits the error messages sent per second, ErrorBurst those sent at once.
 	ErrorRate, ErrorBurst int
-	// Reads is how many reads and atomics to one peer may be under way on RD, and
-	// how many of one peer are taken.
+	// Reads is the IRD and ORD of RD, for each peer.
 	Reads uint16
 	// Defects make the NIC misbehave on purpose.
 	Defects Defects
@@ -65,7 +62,7 @@ const (
 	maxMessage = 1<<32 - 1
 )
 
-// ErrConfig is what errors.Is finds in every complaint about a Config.
+// ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad NIC configuration")
 
 func (c Config) withDefaults() (Config, error) {
@@ -97,18 +94,18 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// MaxUDPayload is how much of a Send fits into one packet of UD, over each IP version
-// that the NIC has.
+// MaxUDPayload returns the longest Send that fits into one UD packet over each IP version that
+// the NIC has.
 func (n *NIC) MaxUDPayload() int { return n.cfg.surePacket() - wire.UDOverhead - untaggedHeader }
 
-// surePacket is the largest payload of UDP that fits whichever address of the NIC's
-// it is sent from.
+// surePacket returns the largest UDP payload that fits into one IP packet from any address of
+// the NIC.
 func (c *Config) surePacket() int {
 	has6 := slices.ContainsFunc(c.GIDs, func(g verbs.GIDEntry) bool { return g.GID.Addr().Is6() })
 	return maxPacket(c.LinkMTU, !has6)
 }
 
-// maxPacket is the largest payload of UDP that a link carries in one IP packet.
+// maxPacket returns the largest UDP payload that fits into one IP packet of the link.
 func maxPacket(mtu int, is4 bool) int {
 	head := link.IPv6HeaderLen
 	if is4 {

@@ -2,28 +2,28 @@ package engine
 
 import "github.com/fabrictest/fabrictest/verbs"
 
-// Counters tell what has happened. Every datagram that arrives is counted in
-// Received, and in one of the others if nothing came of it.
+// Counters are the counters of a NIC. Received counts every datagram; the Drop counters count
+// those that had no effect.
 type Counters struct {
 	Sent, SentBytes         uint64
 	Received, ReceivedBytes uint64
 	Sends, Recvs            uint64 // work requests completed
-	Messages                uint64 // of them Sends that succeeded
+	Messages                uint64 // successful Sends
 
 	DropDown      uint64 // the port is down
-	DropAddress   uint64 // not to an address of the NIC, or from none that could be answered
+	DropAddress   uint64 // the destination is not the NIC, or the source is invalid
 	DropCRC       uint64
 	DropMalformed uint64
 	DropQPN       uint64 // no such QP
-	DropService   uint64 // UD for an RD QP
+	DropService   uint64 // UD packet for an RD QP
 	DropState     uint64 // the QP is not ready
 	DropKey       uint64
 	DropNoReceive uint64
-	DropSegment   uint64 // in contradiction to others of its message
-	DropExpired   uint64 // messages that were not whole in time, or gave way
+	DropSegment   uint64 // inconsistent with other segments of its message
+	DropExpired   uint64 // messages whose reassembly timed out or was evicted
 	DropRecord    uint64 // segments of Write-Records that could not be recorded
 	Records       uint64
-	RecordsPart   uint64 // of those, the ones that were not whole
+	RecordsPart   uint64 // incomplete records
 
 	ErrorsFound      uint64 // segments in error
 	ErrorsSent       uint64

@@ -6,7 +6,7 @@ import "github.com/fabrictest/fabrictest/emu/internal/nic"
 // emulated NICs share, which imitate real devices. No device has datagram-iWARP: its
 // own defects are in emu/defects, as mutants and as changes of its packets.
 type Defects struct {
-	// Queues and Memory switch off checks of queues, keys, windows and ranges.
+	// Queues and Memory disable checks of queues, keys, windows and ranges.
 	Queues nic.Defects
 	Memory nic.MemoryDefects
 }

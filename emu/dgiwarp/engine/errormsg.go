@@ -10,25 +10,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// errorMessage waits to be sent.
+// errorMessage is an error message to be sent.
 type errorMessage struct {
 	path      path
 	header    wire.Header
 	terminate ddp.Terminate
 }
 
-// errorQueue bounds how many error messages leave: tokens come in at a rate, and
-// each message takes one.
+// errorQueue limits the rate of error messages by a token bucket.
 type errorQueue struct {
 	waiting queue.FIFO[errorMessage]
-	tokens  int64 // in parts of errorToken
+	tokens  int64 // in units of 1/errorToken
 	filled  mono.Time
 }
 
-// errorToken makes a token divisible into nanoseconds.
+// errorToken is one token: a rate of 1 per second adds 1 per nanosecond.
 const errorToken = int64(1e9)
 
-// allow takes a token, if there is one.
+// allow takes a token and reports whether there was one.
 func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	elapsed := int64(now.Sub(e.filled))
 	e.filled = now
@@ -45,19 +44,19 @@ func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	return true
 }
 
-// offend handles a segment that its sender should not have sent: the sender is
-// told, the program is told, and the QP stops unless it was made to go on.
-func (q *QP) offend(in *inbound, e ddp.TermError) {
+// refuseSegment handles an invalid segment: it sends an error message, raises an event, and
+// fails the QP unless the QP is isolated.
+func (q *QP) refuseSegment(in *inbound, e ddp.TermError) {
 	n := q.nic
 	n.Count.ErrorsFound++
-	n.Report(nic.Event{Type: accusation(e), QP: q})
+	n.Report(nic.Event{Type: peerErrorEvent(e), QP: q})
 	switch {
 	case in.group:
 	case !n.errors.allow(n.clock, n.cfg.ErrorRate, n.cfg.ErrorBurst):
 		n.Count.ErrorsSuppressed++
 	default:
 		n.errors.waiting.Push(errorMessage{
-			path: in.from.back(), header: wire.NewHeader(wire.KindUD, in.from.qp, q.num, n.parsed.Key),
+			path: in.from.replyPath(), header: wire.NewHeader(wire.KindUD, in.from.qp, q.num, n.parsed.Key),
 			terminate: ddp.Terminate{Error: e, HasLength: true, HasDDP: true, SegmentLength: uint16(in.length), DDP: *in.header},
 		})
 	}
@@ -66,7 +65,7 @@ func (q *QP) offend(in *inbound, e ddp.TermError) {
 	}
 }
 
-// emitError builds the next error message, if there is one.
+// emitError builds the next error message and reports whether there was one.
 func (n *NIC) emitError(d *link.Datagram) bool {
 	m, ok := n.errors.waiting.Pop()
 	if !ok {
@@ -80,9 +79,9 @@ func (n *NIC) emitError(d *link.Datagram) bool {
 	return true
 }
 
-// takeErrorMessage notes what a peer found wrong. It changes nothing: anybody
-// could have sent it.
-func (n *NIC) takeErrorMessage(q *QP, from *source, body []byte) {
+// receiveErrorMessage records the error that a peer reports. It has no other effect, since the
+// message may be forged.
+func (n *NIC) receiveErrorMessage(q *QP, from *source, body []byte) {
 	var t ddp.Terminate
 	if _, err := t.ParseOrder(body, ddp.OrderRFC); err != nil {
 		n.Count.DropMalformed++
@@ -96,8 +95,8 @@ func (n *NIC) takeErrorMessage(q *QP, from *source, body []byte) {
 	n.Report(nic.Event{Type: verbs.EventQPReqErr, QP: q})
 }
 
-// accusation is the event for what a peer did wrong.
-func accusation(e ddp.TermError) verbs.AsyncEventType {
+// peerErrorEvent returns the event for an invalid segment of a peer.
+func peerErrorEvent(e ddp.TermError) verbs.AsyncEventType {
 	switch {
 	case e.Layer == ddp.LayerRDMAP && e.Type == ddp.RDMAPRemoteProtection,
 		e.Layer == ddp.LayerDDP && e.Type == ddp.DDPTagged && e != ddp.TermTaggedVersion:

@@ -21,10 +21,10 @@ func TestAnswersToAFlowThatFailedAreDropped(t *testing.T) {
 	w.run(time.Millisecond)
 	n := a.h.nic
 	p := n.peerOf(n.rd.PeersOf(a.num)[0])
-	p.asks.fail(verbs.WCRetryExcErr)
+	p.requester.fail(verbs.WCRetryExcErr)
 	for i, op := range []ddp.Opcode{ddp.OpReadResponse, ddp.OpAtomicResponse, ddp.OpTerminate} {
 		s := ddp.Segment{Header: ddp.Header{Control: ddp.NewControl(op, true)}}
-		if !p.take(s.Append(nil)) {
+		if !p.receive(s.Append(nil)) {
 			t.Errorf("%v: it is to come again", op)
 		}
 		if n.Count.DropSegment != uint64(i+1) {
@@ -48,13 +48,13 @@ func TestRequestsThatWaitedGoFirst(t *testing.T) {
 	w.see = func(*link.Datagram, *wire.Packet) bool { return true } // nothing arrives
 	a.send(b, 2, 20)
 	w.run(50 * time.Microsecond)
-	p.asks.stream.Fail(ddp.TermRDMAPLocal, false)
+	p.requester.stream.Fail(ddp.TermRDMAPLocal, false)
 	a.send(b, 3, 30) // has to wait: something is on its way in the flow
 	w.run(50 * time.Microsecond)
 	if p.waiting == nil {
 		t.Fatal("the third request does not wait")
 	}
-	p.asks.stream.Drop() // it is not, and nobody says so
+	p.requester.stream.Drop() // it is not, and nobody says so
 	w.see = nil
 	a.send(b, 4, 40)
 	w.run(time.Second)

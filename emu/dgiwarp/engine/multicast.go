@@ -8,14 +8,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// limitedBroadcast is the address of everybody on the link.
+// limitedBroadcast is the IPv4 broadcast address.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// isGroup reports whether what is sent to an address goes to more than one.
+// isGroup reports whether an address is multicast or broadcast.
 func isGroup(a netip.Addr) bool { return a.IsMulticast() || a == limitedBroadcast }
 
-// Attach makes a UD QP receive what is sent to a multicast group, or to
-// everybody (255.255.255.255).
+// Attach makes a UD QP receive packets to a multicast group, or to 255.255.255.255.
 func (n *NIC) Attach(q *QP, group netip.Addr) error {
 	group = group.Unmap()
 	members := n.mcast[group]

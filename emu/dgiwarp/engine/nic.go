@@ -20,31 +20,31 @@ type NIC struct {
 	nic.Base
 	Count Counters
 
-	cfg   Config
-	layer iwarp.Layer
-	rd    *rd.Layer
-	qps   nic.QPTable[QP]
-	count int // QPs
-	only  *QP // the first of them, for packets that name none
-	ahs   int
-	mcast map[netip.Addr][]*QP
+	cfg     Config
+	layer   iwarp.Layer
+	rd      *rd.Layer
+	qps     nic.QPTable[QP]
+	count   int // QPs
+	firstQP *QP // receives packets to QP 0 if it is the only QP
+	ahs     int
+	mcast   map[netip.Addr][]*QP
 
-	sending  queue.FIFO[*QP]   // QPs that have requests: to send (UD), or to hand to their peers (RD)
-	speaking queue.FIFO[*peer] // peers for whom there may be segments
-	starving queue.FIFO[*QP]   // RD QPs that lacked a receive
-	messages messageTable
-	records  recordTable
-	errors   errorQueue
-	portDown bool
-	moved    bool             // the GID table changed: paths may lead from an address that is gone
-	home     []verbs.GIDEntry // the table of the beginning
+	sending     queue.FIFO[*QP]   // QPs with pending requests
+	withOutput  queue.FIFO[*peer] // peers that may have segments to send
+	starving    queue.FIFO[*QP]   // RD QPs that made peers wait for receives
+	messages    messageTable
+	records     recordTable
+	errors      errorQueue
+	portDown    bool
+	gidsChanged bool             // SetGIDs was called: paths may use a removed address
+	initialGIDs []verbs.GIDEntry // GID table of New
 
-	clock   mono.Time // the latest that anybody has said
-	parsed  wire.Packet
-	header  ddp.Header
-	segment iwarp.Segment
-	area    [verbs.GRHLen]byte
-	arrived source // of the packet that came last
+	clock      mono.Time // latest time passed to a method
+	parsed     wire.Packet
+	header     ddp.Header
+	segment    iwarp.Segment
+	area       [verbs.GRHLen]byte
+	lastSource source // source of the last packet
 }
 
 // New returns a NIC with its port up.
@@ -53,7 +53,7 @@ func New(cfg Config) (*NIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &NIC{cfg: cfg, home: cfg.GIDs, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
+	n := &NIC{cfg: cfg, initialGIDs: cfg.GIDs, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.Init(cfg.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
 	n.Mem.Scramble(cfg.Secret)
 	n.layer = iwarp.Layer{NIC: &n.Base}
@@ -68,15 +68,15 @@ func New(cfg Config) (*NIC, error) {
 	return n, nil
 }
 
-// Config returns the configuration in force, defaults filled in.
+// Config returns the configuration with defaults filled in.
 func (n *NIC) Config() *Config { return &n.cfg }
 
-// Deadline is when Tick must be called next; mono.Never if not at all.
+// Deadline returns when Tick must be called next, or mono.Never.
 func (n *NIC) Deadline() mono.Time {
 	return min(n.rd.Deadline(), n.messages.deadline(), n.records.deadline())
 }
 
-// StrictDeadline is Deadline but for what may as well be a little late.
+// StrictDeadline is Deadline without the timers that may be late.
 func (n *NIC) StrictDeadline() mono.Time {
 	return min(n.rd.StrictDeadline(), n.messages.deadline(), n.records.deadline())
 }
@@ -85,7 +85,7 @@ func (n *NIC) StrictDeadline() mono.Time {
 func (n *NIC) Tick(now mono.Time) {
 	n.clock = now
 	n.rd.Tick(now)
-	n.drain(now)
+	n.handleRDEvents(now)
 	for n.messages.deadline() <= now {
 		n.messages.drop(0)
 		n.Count.DropExpired++
@@ -108,18 +108,17 @@ func (n *NIC) SetPort(up bool) {
 	n.Report(e)
 }
 
-// SetGIDs replaces the GID table, as a change of the host's addresses does. Packets
-// to and from an address that is gone are dropped from then on. An empty entry keeps
-// the place of one.
+// SetGIDs replaces the GID table, as when the addresses of the host change. Packets to and
+// from removed addresses are dropped. Empty entries are ignored.
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
-	n.cfg.GIDs, n.moved = table, true
+	n.cfg.GIDs, n.gidsChanged = table, true
 	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})
 }
 
 // PortDown reports whether the port is down.
 func (n *NIC) PortDown() bool { return n.portDown }
 
-// gid returns the address that an entry of the GID table stands for.
+// gid returns the address of a GID table entry.
 func (n *NIC) gid(index uint8) (netip.Addr, bool) {
 	for i := range n.cfg.GIDs {
 		if e := &n.cfg.GIDs[i]; e.Index == int(index) && e.GID != (verbs.GID{}) {
@@ -129,7 +128,7 @@ func (n *NIC) gid(index uint8) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// owns reports whether an address is the NIC's.
+// owns reports whether a is an address of the NIC.
 func (n *NIC) owns(a netip.Addr) bool {
 	a = a.Unmap()
 	for i := range n.cfg.GIDs {
@@ -140,8 +139,7 @@ func (n *NIC) owns(a netip.Addr) bool {
 	return false
 }
 
-// someQP returns the QP of the lowest number among those that ok has nothing
-// against, or nil.
+// someQP returns the QP with the lowest number for which ok returns true, or nil.
 func (n *NIC) someQP(ok func(*QP) bool) *QP {
 	for q := range n.QPs() {
 		if ok(q) {
@@ -151,7 +149,7 @@ func (n *NIC) someQP(ok func(*QP) bool) *QP {
 	return nil
 }
 
-// QPs goes through the queue pairs in the order of their numbers.
+// QPs iterates over the queue pairs in the order of their numbers.
 func (n *NIC) QPs() iter.Seq[*QP] {
 	return func(yield func(*QP) bool) {
 		for i := range uint32(n.cfg.Limits.QPs) {

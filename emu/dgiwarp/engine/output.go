@@ -6,30 +6,30 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// turn is how many packets one UD QP may send before the next has its turn.
+// turn is the number of packets that a UD QP may send before the next QP.
 const turn = 64
 
-// Output fills ds with datagrams that are ready to leave and reports how many.
-// Payload buffers are reused: give each the capacity of a full packet, or the
-// first that of all, which then lie one behind the other.
+// Output fills ds with datagrams to send and returns their number. It reuses the payload
+// buffers: each must have the capacity of a full packet, or the first that of all packets
+// together.
 func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	n.clock = now
 	filled := 0
 	for filled < len(ds) && n.emitError(&ds[filled]) {
-		filled = n.keep(ds, filled)
+		filled = n.commitDatagram(ds, filled)
 	}
-	filled = n.takeTurns(ds, filled)
-	n.feed(now)
+	filled = n.outputQPs(ds, filled)
+	n.fillFlows(now)
 	for filled < len(ds) {
 		p, ok := n.rd.Output(now, ds[filled].Payload[:0])
 		if !ok {
 			break
 		}
 		n.addressRD(&ds[filled], &p)
-		filled = n.keep(ds, filled)
+		filled = n.commitDatagram(ds, filled)
 	}
 	if n.portDown {
-		return 0 // as lost as on a cable that is not plugged in
+		return 0 // the packets are lost
 	}
 	for i := range filled {
 		n.Count.SentBytes += uint64(len(ds[i].Payload))
@@ -38,9 +38,9 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	return filled
 }
 
-// takeTurns fills ds from place filled on with what UD QPs have to send, and has
-// RD QPs hand their requests to the peers that they are for.
-func (n *NIC) takeTurns(ds []link.Datagram, filled int) int {
+// outputQPs fills ds from index filled on with packets of UD QPs, and passes the requests of
+// RD QPs to their peers.
+func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 	for filled < len(ds) {
 		q, ok := n.sending.Pop()
 		if !ok {
@@ -54,9 +54,9 @@ func (n *NIC) takeTurns(ds []link.Datagram, filled int) int {
 		quota := turn
 		for quota > 0 && filled < len(ds) && q.emit(&ds[filled]) {
 			quota--
-			filled = n.keep(ds, filled)
+			filled = n.commitDatagram(ds, filled)
 		}
-		q.wake()
+		q.queueOutput()
 		if filled == len(ds) {
 			break
 		}
@@ -64,21 +64,20 @@ func (n *NIC) takeTurns(ds []link.Datagram, filled int) int {
 	return filled
 }
 
-// keep adds the packet behind the first so many to them, unless its address is gone:
-// then it is lost.
-func (n *NIC) keep(ds []link.Datagram, filled int) int {
-	if n.moved && !n.owns(ds[filled].Src.Addr()) {
+// commitDatagram counts ds[filled] as output and prepares the next buffer. It discards a
+// packet whose source address was removed.
+func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
+	if n.gidsChanged && !n.owns(ds[filled].Src.Addr()) {
 		return filled
 	}
 	filled++
-	n.layBehind(ds, filled)
+	n.sliceBuffer(ds, filled)
 	return filled
 }
 
-// layBehind gives ds[i] the rest of the first one's buffer, if that is for all of
-// them. Where it does not reach, ds[i] must find one elsewhere: what it has lies
-// somewhere in the first's too, since the last time.
-func (n *NIC) layBehind(ds []link.Datagram, i int) {
+// sliceBuffer gives ds[i] the rest of the buffer of ds[0], if that is shared by all. If the
+// rest is too short, ds[i] gets no buffer, since its old one may overlap the shared buffer.
+func (n *NIC) sliceBuffer(ds []link.Datagram, i int) {
 	longest := maxPacket(n.cfg.LinkMTU, true)
 	if i == len(ds) || cap(ds[0].Payload) < 2*longest {
 		return
@@ -89,7 +88,7 @@ func (n *NIC) layBehind(ds []link.Datagram, i int) {
 	}
 }
 
-// emit builds the next packet of a UD QP, if it has one.
+// emit builds the next packet of a UD QP and reports whether there was one.
 func (q *QP) emit(d *link.Datagram) bool {
 	for q.sends() {
 		if q.pending.Len() == 0 {
@@ -98,7 +97,7 @@ func (q *QP) emit(d *link.Datagram) bool {
 		r := &q.work[*q.pending.First()]
 		if r.Op == verbs.OpLocalInv || r.Op == verbs.OpBindMW {
 			q.pending.Pop()
-			q.doLocally(r)
+			q.executeLocal(r)
 			continue
 		}
 		if !q.buildDatagram(d, r) {

@@ -6,10 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// NextReceive takes a receive off the queue of the QP and keeps it until it
-// completes, since its place may be posted to again. The stream sees it without
-// the area that says where a message came from, which is filled in here.
-func (h *half) NextReceive() *iwarp.Receive {
+// NextReceive takes a receive off the queue of the QP and copies it, since its slot may be
+// reused. It fills the address area and removes it from the SGL that the stream sees.
+func (h *peerStream) NextReceive() *iwarp.Receive {
 	q := h.peer.qp
 	w, pd := q.receive()
 	if w == nil {
@@ -49,7 +48,7 @@ func (h *half) NextReceive() *iwarp.Receive {
 }
 
 // Received completes a receive.
-func (h *half) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
+func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q := h.peer.qp
 	wc.WRID = r.WRID
 	if wc.Status == verbs.WCSuccess {
@@ -60,26 +59,26 @@ func (h *half) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q.push(q.recvCQ, &wc, solicited)
 }
 
-// Completed reports how a request ended, and frees its place. It is the oldest: a
-// stream keeps the order of posting.
-func (h *half) Completed(_ *iwarp.Request, status verbs.WCStatus) {
+// Completed completes the oldest request, since a stream completes requests in order, and
+// frees its slot.
+func (h *peerStream) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 	if status == verbs.WCWRFlushErr && h.cause != verbs.WCSuccess {
 		status, h.cause = h.cause, verbs.WCSuccess
 	}
 	h.peer.qp.complete(h.peer.oldest(), status)
 }
 
-// Retired does nothing: a request is retired when it completes.
-func (h *half) Retired(_ *iwarp.Request) {}
+// Retired does nothing: Completed frees the slot.
+func (h *peerStream) Retired(_ *iwarp.Request) {}
 
-// Ended says that a stream has failed.
-func (h *half) Ended(end iwarp.End) {
+// Ended handles the end of the stream.
+func (h *peerStream) Ended(end iwarp.End) {
 	p, q := h.peer, h.peer.qp
-	p.speak() // there may be an error message to send
+	p.queueOutput() // there may be an error message to send
 	switch end.Cause {
 	case iwarp.ByPeer:
 		q.nic.Count.ErrorsFound++
-		q.nic.Report(nic.Event{Type: accusation(end.Error), QP: q})
+		q.nic.Report(nic.Event{Type: peerErrorEvent(end.Error), QP: q})
 		if !q.isolate {
 			q.fail()
 		}

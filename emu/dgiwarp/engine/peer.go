@@ -11,39 +11,37 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// peer is what an RD QP knows of another, above the flows between them. Two
-// halves are made when they are needed: what this side asks of the other, and
-// what the other asks of this one. Each is a stream of its own, whose requests
-// travel in one flow and whose answers travel in the other. So a flow can begin
-// anew without disturbing the requests in the opposite direction.
+// peer is the state of an RD QP for one remote QP. It has two streams, opened when needed:
+// requester for requests of this side, responder for requests of the remote side. Requests and
+// their responses travel in opposite flows, so that one flow can restart without disturbing
+// the requests in the other direction.
 type peer struct {
-	qp    *QP
-	rd    *rd.Peer
-	asks  *half
-	serve *half
+	qp        *QP
+	rd        *rd.Peer
+	requester *peerStream
+	responder *peerStream
 
-	// Requests to the peer, in order: those before waiting are in the stream of
-	// asks, the others wait for that to be ready again.
+	// Requests to the peer, in order. Those before waiting are posted to the requester stream;
+	// the others wait until it is usable again.
 	first, waiting, last *request
 	origin               origins
 	path                 path
-	queued               bool // in NIC.speaking
+	queued               bool // in NIC.withOutput
 }
 
-// half is one of the two streams with a peer.
-type half struct {
+// peerStream is one of the two streams of a peer.
+type peerStream struct {
 	stream iwarp.Stream
 	peer   *peer
-	flow   wire.Epoch         // that it was opened for (asks)
-	cause  verbs.WCStatus     // what the first request that is flushed fails with
-	held   iwarp.Receive      // what the message under way fills (serve)
-	from   source             // where that comes from (serve)
-	area   [verbs.GRHLen]byte // what its receive begins with: from, once filled
+	flow   wire.Epoch         // flow of the requester stream
+	cause  verbs.WCStatus     // error status of the first flushed request
+	held   iwarp.Receive      // receive of the current message (responder)
+	from   source             // source of that message (responder)
+	area   [verbs.GRHLen]byte // address area, built from from if filled is set
 	filled bool
 }
 
-// origins remembers which half each segment on its way belongs to, in order: as
-// many as a flow has under way.
+// origins is a queue that records which stream each unacknowledged segment belongs to.
 type origins struct {
 	bits [wire.Window / 64]uint64
 	head uint8 // wraps with the ring
@@ -66,7 +64,7 @@ func (o *origins) pop() (serve bool) {
 	return serve
 }
 
-// peerOf returns the peer behind an rd.Peer.
+// peerOf returns the peer of an rd.Peer.
 func (n *NIC) peerOf(r *rd.Peer) *peer {
 	if p, ok := r.Owner.(*peer); ok {
 		return p
@@ -77,7 +75,7 @@ func (n *NIC) peerOf(r *rd.Peer) *peer {
 	return p
 }
 
-// distribute hands the requests of an RD QP to the peers that they are for.
+// distribute passes the requests of an RD QP to their peers.
 func (q *QP) distribute(now mono.Time) {
 	for q.sends() {
 		place, ok := q.pending.Pop()
@@ -86,7 +84,7 @@ func (q *QP) distribute(now mono.Time) {
 		}
 		r := &q.work[place]
 		if r.Op == verbs.OpLocalInv || r.Op == verbs.OpBindMW {
-			q.doLocally(r)
+			q.executeLocal(r)
 			continue
 		}
 		key := rd.Key{Remote: r.path.dst, Local: q.num, RemoteQP: r.qpn}
@@ -102,11 +100,11 @@ func (q *QP) distribute(now mono.Time) {
 	}
 }
 
-// post queues a request at the requester half of the peer, or holds it until that half can
-// be opened again.
+// post posts a request to the requester stream, or queues it until the stream can be opened
+// again.
 func (p *peer) post(now mono.Time, r *request) {
-	if p.asks == nil {
-		p.asks = &half{peer: p}
+	if p.requester == nil {
+		p.requester = &peerStream{peer: p}
 	}
 	ready := p.ready(now)
 	if p.qp.state == verbs.QPStateErr {
@@ -127,7 +125,7 @@ func (p *peer) post(now mono.Time, r *request) {
 	}
 }
 
-// oldest takes the oldest request off the list.
+// oldest removes and returns the oldest request.
 func (p *peer) oldest() *request {
 	r := p.first
 	if p.first = r.next; p.first == nil {
@@ -137,20 +135,20 @@ func (p *peer) oldest() *request {
 	return r
 }
 
-// ready makes the half that asks usable, if it can be now: not while something of
-// a stream that has ended is on its way in the flow, which must end with it.
+// ready opens the requester stream if necessary, and reports whether it is usable. It cannot
+// be reopened while the flow still carries segments of a stream that has ended.
 func (p *peer) ready(now mono.Time) bool {
-	h, q := p.asks, p.qp
+	h, q := p.requester, p.qp
 	if h.flow == p.rd.Epoch() && h.flow != 0 {
 		if h.stream.Live() {
 			return true
 		}
-		if !h.stream.Quiet() || p.serve != nil && !p.serve.stream.Quiet() {
+		if !h.stream.Quiet() || p.responder != nil && !p.responder.stream.Quiet() {
 			return false
 		}
 		p.rd.End()
 	}
-	// The flow that it was in is gone, and so are answers that had not come.
+	// The old flow is gone, and with it the missing responses.
 	h.fail(verbs.WCRetryExcErr)
 	if rp, err := q.nic.rd.Peer(now, p.rd.Key, q.attr.QKey, p.rd.TheirKey()); err != nil || rp != p.rd {
 		panic("engine: a peer is not the one of its own key")
@@ -160,19 +158,19 @@ func (p *peer) ready(now mono.Time) bool {
 	return true
 }
 
-// streamOptions is how many reads and atomics may be under way with a peer.
+// streamOptions returns the read depths of RD streams.
 func (n *NIC) streamOptions() iwarp.Options {
 	return iwarp.Options{IRD: n.cfg.Reads, ORD: n.cfg.Reads}
 }
 
-// fail ends a half whose flow is gone. Its oldest request fails with status.
-func (h *half) fail(status verbs.WCStatus) {
+// fail resets a stream whose flow is gone. The oldest request fails with status.
+func (h *peerStream) fail(status verbs.WCStatus) {
 	h.cause = status
 	h.stream.Fail(ddp.TermMPAClosed, false)
 	h.stream, h.flow, h.cause = iwarp.Stream{}, 0, verbs.WCSuccess
 }
 
-// retry posts what waited, if that is possible now.
+// retry posts waiting requests, if the requester stream is usable.
 func (p *peer) retry(now mono.Time) {
 	for p.waiting != nil && p.ready(now) {
 		r := p.waiting
@@ -180,39 +178,38 @@ func (p *peer) retry(now mono.Time) {
 			return // ready has failed requests, the CQ was full, and the QP has failed
 		}
 		p.waiting = r.next
-		p.asks.stream.Post(&r.Request)
-		p.speak()
+		p.requester.stream.Post(&r.Request)
+		p.queueOutput()
 	}
 }
 
-// speak has feed look at the peer.
-func (p *peer) speak() {
+// queueOutput queues the peer for fillFlows.
+func (p *peer) queueOutput() {
 	if !p.queued {
 		p.queued = true
-		p.qp.nic.speaking.Push(p)
+		p.qp.nic.withOutput.Push(p)
 	}
 }
 
-// failPeers ends all that an RD QP has under way: it is in Error. Flows stay, so
-// that what was sent, error messages above all, arrives.
+// failPeers ends the streams of an RD QP that enters ERR. Flows stay open, so that segments
+// that were sent, in particular error messages, arrive.
 func (n *NIC) failPeers(q *QP) {
 	for _, r := range n.rd.PeersOf(q.num) {
 		p, ok := r.Owner.(*peer)
 		if !ok {
 			continue
 		}
-		if p.asks != nil {
-			p.asks.stream.Fail(ddp.TermRDMAPLocal, false)
+		if p.requester != nil {
+			p.requester.stream.Fail(ddp.TermRDMAPLocal, false)
 		}
 		p.flushWaiting()
-		if p.serve != nil {
-			p.serve.stream.Fail(ddp.TermRDMAPLocal, false)
+		if p.responder != nil {
+			p.responder.stream.Fail(ddp.TermRDMAPLocal, false)
 		}
 	}
 }
 
-// flushWaiting fails the requests that wait. Those before them stay: the stream may
-// be in the middle of failing them.
+// flushWaiting flushes the waiting requests. The stream flushes those posted to it.
 func (p *peer) flushWaiting() {
 	waiting := p.waiting
 	if p.waiting = nil; waiting == nil {
@@ -232,8 +229,8 @@ func (p *peer) flushWaiting() {
 	}
 }
 
-// failed is how requests end when a flow fails.
-func failed(err error) verbs.WCStatus {
+// flowStatus returns the completion status for the error of a flow.
+func flowStatus(err error) verbs.WCStatus {
 	if errors.Is(err, rd.ErrBusy) {
 		return verbs.WCRNRRetryExcErr
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Refs are the engine's own objects behind the handles of a work request.
+// Refs are the engine objects of the handles in a work request.
 type Refs struct {
 	AH     *AH
 	Window *nic.Window
@@ -40,11 +40,11 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 		r.KeepBind(wr, refs.Window, refs.Region, q.endpoint.PD, q.num)
 	}
 	q.pending.Push(place)
-	q.wake()
+	q.queueOutput()
 	return nil
 }
 
-// checkSend refuses what can be seen to be wrong at once.
+// checkSend checks a send work request before it is queued.
 func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("post_send", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -97,7 +97,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	return nil
 }
 
-// allows says which operations a service has.
+// allows reports whether the type of the QP supports op.
 func (q *QP) allows(op verbs.WROpcode) bool {
 	switch op {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpLocalInv, verbs.OpBindMW:
@@ -122,8 +122,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	return q.rq.Post(wr)
 }
 
-// receive returns the oldest receive, and the domain of its memory; nil if none
-// waits.
+// receive returns the oldest receive and its protection domain, or nil.
 func (q *QP) receive() (*nic.Receive, nic.PD) {
 	if q.srq != nil {
 		w := q.srq.Peek()
@@ -144,7 +143,7 @@ func (q *QP) takeReceive() {
 	}
 }
 
-// receivesLeft is how many receives wait.
+// receivesLeft returns the number of posted receives.
 func (q *QP) receivesLeft() int {
 	if q.srq != nil {
 		return int(q.srq.Count())
@@ -152,16 +151,16 @@ func (q *QP) receivesLeft() int {
 	return int(q.rq.Count())
 }
 
-// wake has Output look at the QP.
-func (q *QP) wake() {
+// queueOutput queues the QP for Output, if it has requests.
+func (q *QP) queueOutput() {
 	if !q.queued && q.pending.Len() > 0 && q.sends() {
 		q.queued = true
 		q.nic.sending.Push(q)
 	}
 }
 
-// doLocally carries out a request that no peer hears of.
-func (q *QP) doLocally(r *request) {
+// executeLocal executes a Local Invalidate or Bind request.
+func (q *QP) executeLocal(r *request) {
 	n := q.nic
 	status := verbs.WCSuccess
 	if r.Op == verbs.OpLocalInv {

@@ -12,11 +12,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// QPConfig asks for a queue pair.
+// QPConfig are the parameters of CreateQP.
 type QPConfig struct {
-	// Reliable makes it one of RD, else it is one of UD. Verbs see both as UD.
+	// Reliable selects RD instead of UD. To verbs both are UD.
 	Reliable bool
-	// Isolate keeps what a peer does wrong from stopping the QP.
+	// Isolate keeps the QP working after errors of a peer.
 	Isolate        bool
 	PD             nic.PD
 	SendCQ, RecvCQ *nic.CQ
@@ -44,22 +44,22 @@ type QP struct {
 	state  verbs.QPState
 	attr   verbs.QPAttr
 	groups int
-	// promised is how many receives peers were told of that had waited for one.
+	// promised is the number of posted receives that waiting peers were already resumed for.
 	promised int
 
-	work     []request // the places of the send queue
+	work     []request // slots of the send queue
 	slots    nic.Slots
-	free     []uint32 // places that are not in use
+	free     []uint32 // free slots
 	pending  queue.FIFO[uint32]
-	sent     uint32 // octets of the first pending request that have left (UD)
+	sent     uint32 // octets of the first pending request that were sent (UD)
 	msn      ddp.MSN
 	reported ErrorReport
 
-	// Owner is the driver's to use.
+	// Owner is free for use by the driver.
 	Owner any
 }
 
-// request is a send work request and where it goes.
+// request is a send work request with its destination.
 type request struct {
 	iwarp.Request
 	place uint32
@@ -69,17 +69,17 @@ type request struct {
 	next  *request // to the same peer
 }
 
-// ErrorReport is what a peer said was wrong.
+// ErrorReport is an error that a peer reported.
 type ErrorReport struct {
 	From   netip.AddrPort
 	FromQP uint32
 	Error  ddp.TermError
-	// MSN is that of the message, if it was untagged and HasMSN is set.
+	// MSN is the MSN of the message, if HasMSN is set.
 	MSN    ddp.MSN
 	HasMSN bool
 }
 
-// CreateQP makes a queue pair in RESET.
+// CreateQP creates a queue pair in RESET.
 func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	if err := n.checkQP(&c); err != nil {
 		return nil, err
@@ -106,8 +106,8 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	q.reset()
 	n.qps.Add(q)
 	n.count++
-	if n.only == nil {
-		n.only = q
+	if n.firstQP == nil {
+		n.firstQP = q
 	}
 	return q, nil
 }
@@ -128,7 +128,7 @@ func (n *NIC) checkQP(c *QPConfig) error {
 	return n.CheckCaps(&c.Caps)
 }
 
-// DestroyQP removes a QP at once: nothing completes.
+// DestroyQP destroys a QP without completions.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.num) != q {
 		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
@@ -147,8 +147,8 @@ func (n *NIC) DestroyQP(q *QP) error {
 	n.Retract(func(e *nic.Event) bool { return e.QP == any(q) })
 	n.qps.Remove(q.num)
 	n.count--
-	if n.only == q {
-		n.only = n.someQP(func(*QP) bool { return true })
+	if n.firstQP == q {
+		n.firstQP = n.someQP(func(*QP) bool { return true })
 	}
 	return nil
 }
@@ -162,22 +162,20 @@ func (q *QP) State() verbs.QPState { return q.state }
 // Reliable reports whether the QP is one of RD.
 func (q *QP) Reliable() bool { return q.reliable }
 
-// LastError returns what a peer last said was wrong with a message of this QP, and
-// whether one has.
+// LastError returns the last error that a peer reported for a message of this QP.
 func (q *QP) LastError() (ErrorReport, bool) { return q.reported, q.reported.From.IsValid() }
 
 func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
 
-// sends reports whether requests may leave.
+// sends reports whether the QP may send.
 func (q *QP) sends() bool { return q.state == verbs.QPStateRTS }
 
-// receives reports whether packets may come in.
+// receives reports whether the QP may receive.
 func (q *QP) receives() bool {
 	return q.state >= verbs.QPStateRTR && q.state != verbs.QPStateErr
 }
 
-// reset returns the QP to the state it was made in. What was posted, and all
-// peers, are forgotten.
+// reset returns the QP to RESET and discards all posted requests and peers.
 func (q *QP) reset() {
 	n := q.nic
 	if q.reliable {
@@ -229,7 +227,7 @@ func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	if drained {
 		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
 	}
-	q.wake()
+	q.queueOutput()
 	return nil
 }
 
@@ -240,7 +238,7 @@ func (q *QP) Query() verbs.QPAttr {
 	return a
 }
 
-// fail takes the QP to Error and flushes all that was posted.
+// fail moves the QP to ERR and flushes all work requests.
 func (q *QP) fail() {
 	if q.state == verbs.QPStateErr {
 		return
@@ -263,7 +261,7 @@ func (q *QP) fail() {
 	}
 }
 
-// push queues a completion. If there is no room, the QP fails.
+// push adds a completion to cq. If cq is full, the QP fails.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.num)
 	if cq == q.recvCQ {

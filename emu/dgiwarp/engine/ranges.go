@@ -5,15 +5,13 @@ import "slices"
 // span is octets [from, to) of a message.
 type span struct{ from, to uint32 }
 
-// maxRanges is how many separate spans of a message are kept track of.
+// maxRanges is the maximum number of spans in ranges.
 const maxRanges = 64
 
-// ranges is a set of octets: spans in order that neither touch nor overlap, at
-// most maxRanges of them.
+// ranges is a set of octets: sorted spans that neither touch nor overlap.
 type ranges struct{ spans []span }
 
-// add enters a span. It reports false, and changes nothing, if that would take
-// too many spans.
+// add adds a span. It reports false, without a change, if there would be too many spans.
 func (r *ranges) add(s span) bool {
 	if s.from >= s.to {
 		return true
@@ -35,7 +33,7 @@ func (r *ranges) add(s span) bool {
 	return true
 }
 
-// fits reports whether add would take s.
+// fits reports whether add would succeed.
 func (r *ranges) fits(s span) bool {
 	if len(r.spans) < maxRanges {
 		return true
@@ -48,7 +46,7 @@ func (r *ranges) fits(s span) bool {
 	return false
 }
 
-// whole reports whether all of the first n octets are there.
+// whole reports whether the set contains the first n octets.
 func (r *ranges) whole(n uint32) bool {
 	return n == 0 || len(r.spans) == 1 && r.spans[0] == span{0, n}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// takeRD hands a packet of a flow to the reliable layer.
-func (n *NIC) takeRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
+// receiveRD passes an RD packet to the reliable layer.
+func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 	src := netip.AddrPortFrom(d.Src.Addr().Unmap(), d.Src.Port())
 	q := n.find(k.DstQP)
 	data := k.Kind == wire.KindRD && k.Flags.Has(wire.FlagData)
@@ -32,13 +32,13 @@ func (n *NIC) takeRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 	k.DstQP = q.num // it may have been left out
 	n.rd.Input(now, src, k, d.ECNBits() == link.CE)
 	if data {
-		n.arrived = sourceOf(d, k.SrcQP)
+		n.lastSource = sourceOf(d, k.SrcQP)
 	}
-	n.drain(now)
+	n.handleRDEvents(now)
 }
 
-// drain deals with all that the reliable layer has to report.
-func (n *NIC) drain(now mono.Time) {
+// handleRDEvents handles all events of the reliable layer.
+func (n *NIC) handleRDEvents(now mono.Time) {
 	for e, ok := n.rd.Next(now); ok; e, ok = n.rd.Next(now) {
 		p := n.peerOf(e.Peer)
 		if p.qp == nil {
@@ -46,33 +46,33 @@ func (n *NIC) drain(now mono.Time) {
 		}
 		switch e.Kind {
 		case rd.EventBegins:
-			p.begins()
+			p.flowBegins()
 		case rd.EventSegment:
-			if p.take(e.Segment) {
+			if p.receive(e.Segment) {
 				n.rd.Accept(now)
 			} else {
 				n.rd.Defer(now)
-				p.qp.starve()
+				p.qp.awaitReceives()
 			}
 		case rd.EventAcked:
 			p.acked(e.Acked)
 		case rd.EventFailed:
-			p.flowFailed(failed(e.Err))
+			p.flowFailed(flowStatus(e.Err))
 		case rd.EventGone:
 			p.gone()
 		}
 		p.retry(now) // any of these may be what requests waited for
-		p.speak()
+		p.queueOutput()
 	}
 }
 
-// begins opens the half that serves, for a flow that begins.
-func (p *peer) begins() {
-	if p.serve == nil {
-		p.serve = &half{peer: p}
+// flowBegins opens the responder stream for a new flow of the peer.
+func (p *peer) flowBegins() {
+	if p.responder == nil {
+		p.responder = &peerStream{peer: p}
 	}
-	h := p.serve
-	h.fail(verbs.WCWRFlushErr) // what had begun to arrive will not end
+	h := p.responder
+	h.fail(verbs.WCWRFlushErr) // a partly received message will not continue
 	h.stream.Open(&p.qp.endpoint, h, p.qp.nic.streamOptions())
 	if !p.path.dst.IsValid() {
 		n := p.qp.nic
@@ -81,46 +81,45 @@ func (p *peer) begins() {
 	}
 }
 
-// take hands a segment to the half that it is for. It reports false if there is
-// no receive for it.
-func (p *peer) take(segment []byte) bool {
-	h := p.serve
+// receive passes a segment to its stream. It reports false if the segment needs a receive and
+// none is posted.
+func (p *peer) receive(segment []byte) bool {
+	h := p.responder
 	var d ddp.Header
 	body, err := d.Parse(segment)
 	if err == nil {
 		switch c := &d.Control; {
 		case c.Opcode == ddp.OpReadResponse || c.Opcode == ddp.OpAtomicResponse:
-			h = p.asks
+			h = p.requester
 		case c.Opcode == ddp.OpTerminate:
-			h = p.accused(body)
-		case begins(&d) && h != nil && h.stream.Live() && p.qp.receivesLeft() == 0:
+			h = p.terminatedStream(body)
+		case needsReceive(&d) && h != nil && h.stream.Live() && p.qp.receivesLeft() == 0:
 			return false
 		}
 	}
-	p.hand(h, segment)
+	p.deliver(h, segment)
 	return true
 }
 
-// hand gives a segment to a half, if there is one.
-func (p *peer) hand(h *half, segment []byte) {
+// deliver passes a segment to stream h, if it is open.
+func (p *peer) deliver(h *peerStream, segment []byte) {
 	q := p.qp
 	if h == nil || !h.stream.Opened() {
-		q.nic.Count.DropSegment++ // an answer to nothing, or to what was in a flow that failed
+		q.nic.Count.DropSegment++ // a response without a request, or to a request of a failed flow
 		return
 	}
-	h.comesFrom(q.nic.arrived)
+	h.setSource(q.nic.lastSource)
 	h.stream.Input(segment)
 }
 
-// begins reports whether a segment is the first of a message that takes a receive.
-func begins(d *ddp.Header) bool {
+// needsReceive reports whether a segment is the first of a message that consumes a receive.
+func needsReceive(d *ddp.Header) bool {
 	return !d.Control.Tagged && d.Untagged.QN == ddp.QueueSend && d.Untagged.MO == 0
 }
 
-// comesFrom notes where a segment came from, given what is known of the packet
-// that arrived last. A segment that was stored is taken to have come like the one
-// before it.
-func (h *half) comesFrom(s source) {
+// setSource sets the source of the current segment from s, the source of the last packet. A
+// segment that was stored out of order keeps the source of the one before it.
+func (h *peerStream) setSource(s source) {
 	k := &h.peer.rd.Key
 	if s.src != k.Remote || s.qp != k.RemoteQP {
 		if h.from.src.IsValid() {
@@ -133,19 +132,19 @@ func (h *half) comesFrom(s source) {
 	}
 }
 
-// accused is the half that an error message is about: the one that serves if it
-// shows an answer.
-func (p *peer) accused(body []byte) *half {
+// terminatedStream returns the stream that an error message is about: the responder if it
+// contains a response, else the requester.
+func (p *peer) terminatedStream(body []byte) *peerStream {
 	var t ddp.Terminate
 	if _, err := t.ParseOrder(body, ddp.OrderRFC); err == nil && t.HasDDP {
 		if op := t.DDP.Control.Opcode; op == ddp.OpReadResponse || op == ddp.OpAtomicResponse {
-			return p.serve
+			return p.responder
 		}
 	}
-	return p.asks
+	return p.requester
 }
 
-// acked tells the halves how many of their segments have arrived.
+// acked tells the streams how many of their segments were acknowledged.
 func (p *peer) acked(count int) {
 	asks, serve := 0, 0
 	for range count {
@@ -156,59 +155,59 @@ func (p *peer) acked(count int) {
 		}
 	}
 	if asks > 0 {
-		p.asks.stream.Taken(asks)
+		p.requester.stream.Taken(asks)
 	}
 	if serve > 0 {
-		p.serve.stream.Taken(serve)
+		p.responder.stream.Taken(serve)
 	}
 }
 
-// flowFailed ends what was under way to the peer.
+// flowFailed ends the outstanding work of a failed flow to the peer.
 func (p *peer) flowFailed(status verbs.WCStatus) {
 	p.origin = origins{}
-	if p.asks != nil {
-		p.asks.fail(status)
+	if p.requester != nil {
+		p.requester.fail(status)
 	}
-	if h := p.serve; h != nil && !h.stream.Quiet() {
-		// Answers are lost: the peer must learn that what it asks comes to nothing.
+	if h := p.responder; h != nil && !h.stream.Quiet() {
+		// Responses are lost: the peer's requests must fail.
 		h.fail(verbs.WCWRFlushErr)
 		p.rd.Deafen()
 	}
 }
 
-// gone ends all that is left of a peer that has been silent for long.
+// gone ends both streams of a peer that the reliable layer has removed.
 func (p *peer) gone() {
-	if p.asks != nil {
-		p.asks.fail(verbs.WCRetryExcErr)
+	if p.requester != nil {
+		p.requester.fail(verbs.WCRetryExcErr)
 	}
 	p.flushWaiting()
-	if p.serve != nil {
-		p.serve.fail(verbs.WCWRFlushErr)
+	if p.responder != nil {
+		p.responder.fail(verbs.WCWRFlushErr)
 	}
 }
 
-// feed gives the reliable layer segments of all peers that have some, and tells
-// those on whom a QP could not spend a receive that it can now.
-func (n *NIC) feed(now mono.Time) {
+// fillFlows passes segments of all peers to the reliable layer, and resumes peers that waited
+// for receives.
+func (n *NIC) fillFlows(now mono.Time) {
 	for range n.starving.Len() {
 		q, _ := n.starving.Pop()
 		q.starving = false
 		if q.receives() && n.resume(q) {
-			q.starve()
+			q.awaitReceives()
 		}
 	}
-	n.drain(now)
-	for range n.speaking.Len() { // those that find no room come back for the next time
-		p, _ := n.speaking.Pop()
+	n.handleRDEvents(now)
+	for range n.withOutput.Len() { // peers without room are queued again
+		p, _ := n.withOutput.Pop()
 		p.queued = false
 		if !p.rd.Gone() && p.qp != nil && n.qps.At(p.qp.num) == p.qp {
-			p.talk(now)
+			p.outputSegments(now)
 		}
 	}
 }
 
-// resume tells peers that were told to wait to go on, as many as there are
-// receives that nobody was told of yet. It reports whether there may be more.
+// resume resumes as many waiting peers as there are receives that are not promised yet. It
+// reports whether more peers may be waiting.
 func (n *NIC) resume(q *QP) (more bool) {
 	left := q.receivesLeft() - q.promised
 	if left <= 0 {
@@ -219,26 +218,26 @@ func (n *NIC) resume(q *QP) (more bool) {
 	return more
 }
 
-// starve has feed see whether the QP has receives again.
-func (q *QP) starve() {
+// awaitReceives queues the QP for fillFlows, which checks for new receives.
+func (q *QP) awaitReceives() {
 	if !q.starving {
 		q.starving = true
 		q.nic.starving.Push(q)
 	}
 }
 
-// Starving reports whether a QP has told peers to wait for receives: then posting
-// one may make packets leave.
+// Starving reports whether peers wait for receives of a QP: then posting a receive may cause
+// output.
 func (n *NIC) Starving() bool { return n.starving.Len() > 0 }
 
-// talk moves segments of a peer from its halves to the flow. They take turns.
-func (p *peer) talk(now mono.Time) {
+// outputSegments moves segments from the two streams of a peer to the flow, alternately.
+func (p *peer) outputSegments(now mono.Time) {
 	n := p.qp.nic
 	serve := false
 	for idle := 0; idle < 2; serve = !serve {
-		h := p.asks
+		h := p.requester
 		if serve {
-			h = p.serve
+			h = p.responder
 		}
 		if h == nil || h.stream.Stuck() {
 			idle++
@@ -259,11 +258,11 @@ func (p *peer) talk(now mono.Time) {
 		p.rd.Send(now, n.segment.Header, n.segment.Payload)
 	}
 	if p.rd.Room() == 0 && p.rd.Waiting() == 0 {
-		p.speak() // others have all the room: ask again
+		p.queueOutput() // other peers use all the room: try again later
 	}
 }
 
-// addressRD completes a datagram of the reliable layer.
+// addressRD sets the addresses and payload of an RD datagram.
 func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 	pa := path{dst: out.Dst, hopLimit: DefaultHopLimit}
 	if out.Peer != nil {

@@ -8,7 +8,7 @@ import (
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// messageKey tells messages of several packets apart.
+// messageKey identifies a message of several packets.
 type messageKey struct {
 	src   netip.AddrPort
 	srcQP uint32
@@ -16,7 +16,7 @@ type messageKey struct {
 	qp    *QP
 }
 
-// message is one of several packets of which not all have come.
+// message is a UD message in reassembly.
 type message struct {
 	key    messageKey
 	until  mono.Time
@@ -27,9 +27,8 @@ type message struct {
 	ends   bool   // it has
 }
 
-// messageTable holds the messages that are being put together, oldest first. A
-// search is linear: there are few, and it is only made for messages that do not
-// fit into a packet.
+// messageTable holds the messages in reassembly, oldest first. The search is linear, since
+// there are few.
 type messageTable struct {
 	open  []*message
 	free  []*message
@@ -52,8 +51,7 @@ func (t *messageTable) find(k *messageKey) *message {
 	return nil
 }
 
-// add opens a message. If there are too many, the oldest gives way, which is
-// reported.
+// add starts the reassembly of a message. If the table is full, it evicts the oldest.
 func (t *messageTable) add(k *messageKey, until mono.Time, op ddp.Opcode) (m *message, dropped bool) {
 	if len(t.open) >= t.limit {
 		t.drop(0)
@@ -77,14 +75,14 @@ func (t *messageTable) drop(i int) {
 	t.free = append(t.free, m)
 }
 
-// done takes a message out that was whole.
+// done removes a complete message.
 func (t *messageTable) done(m *message) {
 	if i := slices.Index(t.open, m); i >= 0 {
 		t.drop(i)
 	}
 }
 
-// forget drops all messages for a QP.
+// forget removes all messages of a QP.
 func (t *messageTable) forget(q *QP) {
 	for i := len(t.open) - 1; i >= 0; i-- {
 		if t.open[i].key.qp == q {
@@ -93,7 +91,7 @@ func (t *messageTable) forget(q *QP) {
 	}
 }
 
-// gatherMessage adds a segment to its message, and returns that if it is whole.
+// gatherMessage adds a segment to its message, and returns the message if it is complete.
 func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	u, c := &in.header.Untagged, &in.header.Control
 	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: uint32(u.MSN), qp: q}

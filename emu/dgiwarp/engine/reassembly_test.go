@@ -125,13 +125,13 @@ func in(mo uint32, n int, last bool, op ddp.Opcode) *inbound {
 func TestUDSegmentsBeyondTheLongestMessage(t *testing.T) {
 	for _, mo := range []uint32{MaxUDSend - 9, MaxUDSend, MaxUDSend + 1, 1<<32 - 10, 1<<32 - 1} {
 		_, _, b := pair(t, false, isolated)
-		b.takeSegment(in(mo, 10, false, ddp.OpSend))
+		b.receiveSegment(in(mo, 10, false, ddp.OpSend))
 		if n := b.h.nic; n.Count.ErrorsFound != 1 || len(n.messages.open) != 0 {
 			t.Errorf("MO %d: %d errors, %d open", mo, n.Count.ErrorsFound, len(n.messages.open))
 		}
 	}
 	_, _, b := pair(t, false, isolated)
-	if b.takeSegment(in(MaxUDSend-10, 10, false, ddp.OpSend)); b.h.nic.Count.ErrorsFound != 0 || len(b.h.nic.messages.open) != 1 {
+	if b.receiveSegment(in(MaxUDSend-10, 10, false, ddp.OpSend)); b.h.nic.Count.ErrorsFound != 0 || len(b.h.nic.messages.open) != 1 {
 		t.Error("the last octets of the longest message are refused")
 	}
 }
@@ -148,7 +148,7 @@ func TestUDReassemblyContradictions(t *testing.T) {
 	} {
 		_, _, b := pair(t, false)
 		for _, s := range tc.segs {
-			b.takeSegment(s)
+			b.receiveSegment(s)
 		}
 		if n := b.h.nic; n.Count.DropSegment != 1 || len(n.messages.open) != 0 {
 			t.Errorf("%s: %d dropped, %d open", tc.name, n.Count.DropSegment, len(n.messages.open))

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// record is what has come of a Write-Record.
+// record is the received part of a Write-Record.
 type record struct {
 	key    messageKey
 	until  mono.Time
@@ -22,7 +22,7 @@ type record struct {
 	have   ranges
 }
 
-// recordTable holds the records that are open, oldest first.
+// recordTable holds the incomplete records, oldest first.
 type recordTable struct {
 	open  []*record
 	free  []*record
@@ -65,7 +65,7 @@ func (t *recordTable) drop(i int) {
 	t.free = append(t.free, r)
 }
 
-// forget drops all records for a QP.
+// forget removes all records of a QP.
 func (t *recordTable) forget(q *QP) {
 	for i := len(t.open) - 1; i >= 0; i-- {
 		if t.open[i].key.qp == q {
@@ -74,14 +74,14 @@ func (t *recordTable) forget(q *QP) {
 	}
 }
 
-// takeWriteRecord places a segment of a Write-Record, and notes that it came.
+// takeWriteRecord places a segment of a Write-Record and records its range.
 func (q *QP) takeWriteRecord(in *inbound) {
 	n := q.nic
 	var h wire.WriteRecord
 	payload, err := h.Parse(in.body)
 	t := &in.header.Tagged
 	if err != nil || uint64(h.MO)+uint64(len(payload)) > uint64(h.Length) || len(payload) == 0 && h.Length > 0 {
-		q.offend(in, ddp.TermOpUnspecified)
+		q.refuseSegment(in, ddp.TermOpUnspecified)
 		return
 	}
 	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: h.MSN, qp: q}
@@ -115,7 +115,7 @@ func (q *QP) takeWriteRecord(in *inbound) {
 	}
 }
 
-// dropEmpty takes a record back in which nothing has been noted.
+// dropEmpty removes a record without ranges.
 func (n *NIC) dropEmpty(r *record) {
 	if i := slices.Index(n.records.open, r); i >= 0 && len(r.have.spans) == 0 {
 		n.records.drop(i)
@@ -128,7 +128,7 @@ const (
 	recordRange = 8
 )
 
-// finishRecord completes a receive with what has come of a Write-Record.
+// finishRecord completes a receive with the ranges of a Write-Record.
 func (n *NIC) finishRecord(i int) {
 	r := n.records.open[i]
 	q := r.key.qp
@@ -172,7 +172,7 @@ func (n *NIC) finishRecord(i int) {
 	}
 }
 
-// Record is a record as a receive's memory holds it behind the address area.
+// Record is the content of a receive for a Write-Record, after the address area.
 type Record struct {
 	STag   uint32
 	TO     uint64
@@ -180,10 +180,10 @@ type Record struct {
 	Ranges []Range
 }
 
-// Range is octets of a Write-Record that have arrived.
+// Range is a range of received octets of a Write-Record.
 type Range struct{ Offset, Length uint32 }
 
-// ParseRecord reads a record.
+// ParseRecord parses a record.
 func ParseRecord(b []byte) (r Record, ok bool) {
 	if len(b) < recordHead {
 		return r, false

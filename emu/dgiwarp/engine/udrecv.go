@@ -10,16 +10,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// takeSegment does what a segment says, or finds out what is wrong with it.
-func (q *QP) takeSegment(in *inbound) {
+// receiveSegment checks and handles a segment.
+func (q *QP) receiveSegment(in *inbound) {
 	c := &in.header.Control
 	switch op := c.Opcode; {
 	case c.DDPVersion != ddp.DDPVersion && c.Tagged:
-		q.offend(in, ddp.TermTaggedVersion)
+		q.refuseSegment(in, ddp.TermTaggedVersion)
 	case c.DDPVersion != ddp.DDPVersion:
-		q.offend(in, ddp.TermUntaggedVersion)
+		q.refuseSegment(in, ddp.TermUntaggedVersion)
 	case c.RDMAPVersion != ddp.RDMAPVersion:
-		q.offend(in, ddp.TermOpVersion)
+		q.refuseSegment(in, ddp.TermOpVersion)
 	case c.Tagged && op == ddp.OpWrite:
 		if q.place(in, in.header.Tagged.TO, in.body) && c.Last {
 			q.nic.layer.Count.WritesReceived++
@@ -29,18 +29,17 @@ func (q *QP) takeSegment(in *inbound) {
 	case !c.Tagged && (op == ddp.OpSend || op == ddp.OpSendSE || op == ddp.OpImmediate || op == ddp.OpImmediateSE):
 		q.takeUntagged(in)
 	default:
-		q.offend(in, ddp.TermOpOpcode)
+		q.refuseSegment(in, ddp.TermOpOpcode)
 	}
 }
 
-// place writes a tagged segment into the memory that it names, and reports
-// whether it could.
+// place writes a tagged segment to memory and reports whether the memory check passed.
 func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 	if len(payload) == 0 {
-		return true // of nothing, neither STag nor TO is looked at
+		return true // STag and TO of an empty segment are not checked
 	}
 	if to+uint64(len(payload)) < to {
-		q.offend(in, ddp.TermTaggedWrap)
+		q.refuseSegment(in, ddp.TermTaggedWrap)
 		return false
 	}
 	mem, at, err := q.nic.Mem.Remote(uint32(in.header.Tagged.STag), q.endpoint.PD, q.num, to, uint64(len(payload)), verbs.AccessRemoteWrite)
@@ -48,13 +47,13 @@ func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 		err = mem.WriteAt(payload, at)
 	}
 	if err != nil {
-		q.offend(in, placementError(err))
+		q.refuseSegment(in, placementError(err))
 		return false
 	}
 	return true
 }
 
-// placementError is what a peer is told of memory that it may not write to.
+// placementError returns the Terminate error for a failed memory check.
 func placementError(err error) ddp.TermError {
 	switch {
 	case errors.Is(err, nic.ErrBounds):
@@ -75,11 +74,11 @@ func (q *QP) takeUntagged(in *inbound) {
 	end := uint64(u.MO) + uint64(len(in.body))
 	switch {
 	case u.QN != ddp.QueueSend:
-		q.offend(in, ddp.TermUntaggedQN)
+		q.refuseSegment(in, ddp.TermUntaggedQN)
 	case immediate && (len(in.body) != ddp.ImmediateLen || u.MO != 0 || !c.Last):
-		q.offend(in, ddp.TermOpUnspecified)
+		q.refuseSegment(in, ddp.TermOpUnspecified)
 	case end > MaxUDSend:
-		q.offend(in, ddp.TermUntaggedTooLong)
+		q.refuseSegment(in, ddp.TermUntaggedTooLong)
 	case immediate:
 		q.deliver(in, nil, &verbs.WC{Opcode: verbs.WCOpRecv, Flags: verbs.WCWithImm, Imm: binary.BigEndian.Uint32(in.body)})
 	case u.MO == 0 && c.Last:
@@ -92,8 +91,7 @@ func (q *QP) takeUntagged(in *inbound) {
 	}
 }
 
-// deliver puts a whole message, behind the area that says where it came from,
-// into the next receive.
+// deliver writes the address area and a complete message to the next receive.
 func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	n := q.nic
 	w, pd := q.receive()
@@ -107,7 +105,7 @@ func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 			q.takeReceive()
 			q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr, Opcode: verbs.WCOpRecv}, false)
 		}
-		q.offend(in, ddp.TermUntaggedTooLong)
+		q.refuseSegment(in, ddp.TermUntaggedTooLong)
 		return
 	}
 	in.from.fill(&n.area, len(message))

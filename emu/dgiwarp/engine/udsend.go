@@ -14,8 +14,8 @@ const (
 	untaggedHeader = ddp.ControlLen + ddp.UntaggedLen
 )
 
-// buildDatagram makes the next packet of r, from octet q.sent on. It reports
-// false if the memory that r names cannot be read.
+// buildDatagram builds the next packet of r, from offset q.sent on. It reports false if the
+// memory of r is invalid.
 func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 	header := wire.NewHeader(wire.KindUD, r.qpn, q.num, r.qkey)
 	r.path.address(d)
@@ -37,11 +37,11 @@ func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 	return true
 }
 
-// lastFlag is L in the first octet of a DDP header.
+// lastFlag is the L flag in the first octet of a DDP header.
 const lastFlag = 0x40
 
-// appendSegment appends the headers of the next segment of r, without its L, and
-// returns how many octets of payload fit behind them.
+// appendSegment appends the headers of the next segment of r, without the L flag, and returns
+// how many octets of payload fit.
 func (q *QP) appendSegment(b []byte, r *request, room int) ([]byte, int) {
 	solicited := r.Flags&verbs.SendSolicited != 0
 	switch r.Op {
@@ -76,8 +76,8 @@ func (q *QP) appendSegment(b []byte, r *request, room int) ([]byte, int) {
 	}
 }
 
-// extend makes b longer by n, in a new buffer for a packet of size octets if it
-// has no room.
+// extend returns b longer by n octets. If b has no capacity for them, it allocates a packet of
+// size octets.
 func extend(b []byte, n, size int) []byte {
 	if cap(b)-len(b) < n+wire.CRCLen {
 		grown := make([]byte, len(b), max(size, len(b)+n+wire.CRCLen))
