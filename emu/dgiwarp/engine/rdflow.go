@@ -171,7 +171,7 @@ func (p *peer) flowFailed(status verbs.WCStatus) {
 	if h := p.responder; h != nil && !h.stream.Quiet() {
 		// Responses are lost: the peer's requests must fail.
 		h.fail(verbs.WCWRFlushErr)
-		p.rd.Deafen()
+		p.rd.RefuseFlow()
 	}
 }
 

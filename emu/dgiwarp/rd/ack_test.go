@@ -100,7 +100,7 @@ func TestWhatIsSentAgainAsksForAnAnswer(t *testing.T) {
 		if from == a && k.Flags.Has(wire.FlagData) {
 			if seen[k.Data.Seq] {
 				resent++
-				if p.more() {
+				if p.canSendMore() {
 					followed++
 				}
 				if !k.Flags.Has(wire.FlagAckNow) {
@@ -210,14 +210,14 @@ func TestStrictDeadlines(t *testing.T) {
 	}
 	n.sleep(50 * time.Millisecond)
 	expect("quiet", a, 0)
-	if at := p.heard.Add(DefaultTiming().Idle); a.layer.Deadline() != at {
+	if at := p.lastReceived.Add(DefaultTiming().Idle); a.layer.Deadline() != at {
 		t.Errorf("quiet: deadline %v, want %v", a.layer.Deadline(), at)
 	}
 	a.send(b, 10)
 	a.flush()
 	expect("under way", a, timeoutSlack)
 	back := b.layer.peers[b.key(a)]
-	back.set(flagAnswers, true)
+	back.set(flagDelayAcks, true)
 	n.run(time.Millisecond, func() bool { return len(b.got[b.key(a)]) == 2 })
 	if b.layer.holding != 1 {
 		t.Fatalf("%d acknowledgements are held back", b.layer.holding)

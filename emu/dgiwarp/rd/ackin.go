@@ -7,20 +7,20 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// takeAck handles an acknowledgement of the flow to the peer.
-func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
+// receiveAck handles an acknowledgement of the flow to the peer.
+func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l := p.layer
 	known := p.outstanding() - a.SackSpan() // no overflow, whatever Next is
 	if !p.has(flagSending) || a.Epoch != p.epoch || a.Next.Sub(p.una) > known {
 		l.Count.DropAck++
 		return
 	}
-	p.heard = now
+	p.lastReceived = now
 	if a.Next.Less(p.una) {
-		return // an old one, overtaken
+		return // an older acknowledgement, reordered
 	}
 	p.set(flagStarting, false)
-	arrived := p.takeNext(a) + p.takeSack(a)
+	arrived := p.ackThrough(a) + p.applySack(a)
 	if arrived > 0 {
 		p.sampleRTT(time.Duration(microseconds(now)-a.Echo) * time.Microsecond)
 		p.madeProgress(now)
@@ -32,25 +32,25 @@ func (p *Peer) takeAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 		}
 	}
 	if flags.Has(wire.FlagDuplicate) && p.reorder < maxReorder {
-		p.reorder *= 2 // something was sent again for nothing
+		p.reorder *= 2 // a retransmission was spurious
 	}
 	if p.sacked > 0 {
-		p.seekLosses()
+		p.detectLosses()
 	}
 	if flags.Has(wire.FlagMarked) {
 		p.cut()
 	}
-	p.takeWindow(now, a.Window)
-	l.timers.sooner(p)
+	p.updateWindow(now, a.Window)
+	l.timers.moveUp(p)
 }
 
-// takeNext lets go of all segments before a.Next, and returns how many of them
-// were not known to have arrived.
-func (p *Peer) takeNext(a *wire.Ack) (arrived int) {
+// ackThrough releases all segments before a.Next, and returns how many of them were not
+// selectively acknowledged before.
+func (p *Peer) ackThrough(a *wire.Ack) (arrived int) {
 	l := p.layer
 	for p.una != a.Next {
 		s := p.oldest
-		if p.arrive(s, a.Echo) {
+		if p.markArrived(s, a.Echo) {
 			arrived++
 		}
 		p.sacked--
@@ -65,30 +65,29 @@ func (p *Peer) takeNext(a *wire.Ack) (arrived int) {
 		p.newest = nil
 	}
 	if p.acked > 0 {
-		l.notice(p)
+		l.queueEvent(p)
 	}
 	return arrived
 }
 
-// takeSack marks what arrived behind a gap, and returns how much of it is news.
-func (p *Peer) takeSack(a *wire.Ack) (arrived int) {
+// applySack marks the segments of a.Sack as arrived, and returns how many of them are new.
+func (p *Peer) applySack(a *wire.Ack) (arrived int) {
 	beyond := a.SackSpan()
 	if beyond == 0 {
 		return 0
 	}
 	s := p.oldest.next
 	for i := int32(0); i < beyond-1; i, s = i+1, s.next {
-		if a.Sack[i/32]>>(i%32)&1 != 0 && p.arrive(s, a.Echo) {
+		if a.Sack[i/32]>>(i%32)&1 != 0 && p.markArrived(s, a.Echo) {
 			arrived++
 		}
 	}
 	return arrived
 }
 
-// arrive notes that s has arrived, and reports whether that is news. Which of
-// several transmissions it was is told by the echo: if that is older than the
-// latest, an earlier one made it.
-func (p *Peer) arrive(s *segment, echo uint32) bool {
+// markArrived marks s as arrived, and reports whether it was not marked before. If the echoed
+// timestamp is older than the last transmission of s, an earlier transmission arrived.
+func (p *Peer) markArrived(s *segment, echo uint32) bool {
 	if s.sacked {
 		return false
 	}
@@ -104,10 +103,9 @@ func (p *Peer) arrive(s *segment, echo uint32) bool {
 	return true
 }
 
-// seekLosses holds for lost what was overtaken by enough later transmissions. If
-// there is nothing more to send, and fewer than that are under way, all of them
-// are enough.
-func (p *Peer) seekLosses() {
+// detectLosses marks segments as lost that p.reorder later transmissions have overtaken. If
+// fewer are outstanding and none is unsent, all of those are sufficient.
+func (p *Peer) detectLosses() {
 	found, enough := false, int32(p.reorder)
 	if p.unsent == nil {
 		enough = min(enough, max(p.outstanding()-1, 1))
@@ -126,8 +124,9 @@ func (p *Peer) seekLosses() {
 	}
 }
 
-// takeWindow obeys what the receiver says of its room.
-func (p *Peer) takeWindow(now mono.Time, w uint16) {
+// updateWindow applies the receive window of an acknowledgement. Window 0 means that the
+// receiver is busy.
+func (p *Peer) updateWindow(now mono.Time, w uint16) {
 	l := p.layer
 	if w > 0 || p.outstanding() == 0 {
 		p.window = max(1, min(w, wire.Window))
@@ -147,8 +146,8 @@ func (p *Peer) takeWindow(now mono.Time, w uint16) {
 		l.fail(p, ErrBusy)
 		return
 	}
-	p.madeProgress(now) // busy, but alive
-	p.loseAll()         // a busy receiver has kept nothing that it did not acknowledge
+	p.madeProgress(now) // a busy peer is alive
+	p.markAllLost()     // a busy receiver stores nothing that it has not acknowledged
 	p.rearm(now)
 }
 
@@ -159,35 +158,36 @@ func (p *Peer) rearm(now mono.Time) {
 	}
 }
 
-// takeChallenge proves to the peer that packets to this host's address reach it.
-func (p *Peer) takeChallenge(now mono.Time, c *wire.Challenge) {
+// receiveChallenge stores the cookie of a challenge, which proves the address of this host,
+// and retransmits with it.
+func (p *Peer) receiveChallenge(now mono.Time, c *wire.Challenge) {
 	l := p.layer
 	if !p.has(flagStarting) || c.Epoch != p.epoch || p.outstanding() == 0 {
 		l.Count.DropChallenge++
 		return
 	}
 	if p.has(flagProved) && c.Incarnation != p.incarnation {
-		// The one that could take segments is gone. A challenge by the same one
-		// means that it took none: it would know the flow.
+		// The incarnation that may have accepted segments is gone. A challenge by
+		// the same incarnation means that it has accepted none: it would know the flow.
 		l.fail(p, ErrRestarted)
 		return
 	}
-	p.heard = now
+	p.lastReceived = now
 	if p.proof == c.Cookie {
 		return // answered already
 	}
 	p.proof, p.incarnation = c.Cookie, c.Incarnation
 	p.set(flagProved, true)
 	p.backoff = 0
-	p.loseAll()
+	p.markAllLost()
 	p.rearm(now)
 	l.activate(p)
-	l.timers.sooner(p)
+	l.timers.moveUp(p)
 }
 
-// takeRefusal ends a flow that the peer does not know. One that has not begun is
-// tried again until its time is over: the peer may not be ready yet.
-func (p *Peer) takeRefusal(r *wire.Refusal) {
+// receiveRefusal fails a flow that the peer does not know. A flow that is still starting is
+// retried, since the peer may not be ready yet.
+func (p *Peer) receiveRefusal(r *wire.Refusal) {
 	l := p.layer
 	if !p.has(flagSending) || p.has(flagStarting) || r.Epoch != p.epoch || p.outstanding() == 0 {
 		l.Count.DropRefusal++

@@ -9,28 +9,26 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 )
 
-// Config describes a layer. The zero value of every field but Secret means a
-// default.
+// Config configures a layer. All fields except Secret have defaults.
 type Config struct {
-	// Secret must differ each time that a host starts anew, and nobody may guess
-	// it: epochs, the incarnation and cookies are made of it.
+	// Secret must be unpredictable and new each time that the host starts. Epochs,
+	// incarnations and cookies are derived from it.
 	Secret [16]byte
-	// MaxPacket is the largest payload of UDP that a path carries.
+	// MaxPacket is the largest UDP payload that all paths carry.
 	MaxPacket int
 	Limits    Limits
 	Timing    Timing
 }
 
-// Limits bound the memory of a layer.
+// Limits limit the memory of a layer.
 type Limits struct {
 	Peers int
-	// Segments is how many segments may wait for acknowledgement, or to be sent,
-	// for all peers and for one.
+	// Segments limits the unsent and unacknowledged segments of all peers, PeerSegments those
+	// of one peer.
 	Segments, PeerSegments int
-	// StoredBytes is how much may wait behind gaps, of all peers.
+	// StoredBytes limits the octets of segments received out of order, for all peers.
 	StoredBytes int
-	// Replies is how many packets without a flow (challenges, refusals) wait to
-	// be sent; more than that are not sent.
+	// Replies limits the queue of challenges and refusals. Further ones are dropped.
 	Replies int
 }
 
@@ -43,16 +41,15 @@ type Timing struct {
 	// peer counts as lost. Time in which the layer was not called does not count,
 	// unless it is so long that the receiver may have forgotten the flow (Idle - Fresh).
 	GiveUp time.Duration
-	// BusyMin and BusyMax bound how long a sender waits before it asks a busy
-	// receiver again. BusyLimit is the sum of those waits after which it gives up: 0
-	// means never while there are answers.
+	// BusyMin and BusyMax limit the interval at which a sender probes a busy receiver.
+	// BusyLimit is the sum of those intervals after which the flow fails; 0 means that it does
+	// not fail while the peer answers.
 	BusyMin, BusyMax, BusyLimit time.Duration
-	// AckHold is how long an acknowledgement waits for others, or for a packet to
-	// ride on.
+	// AckHold is the delay of an acknowledgement that waits for more segments, or for a data
+	// packet to carry it.
 	AckHold time.Duration
-	// Fresh is how long after the last packet of a peer its flow may be used
-	// without starting anew; Idle, when a peer is forgotten; CookieSlot, half of
-	// how long a cookie is good.
+	// Fresh is the time after the last packet of a peer in which its flow may be reused; Idle
+	// the time after which a peer is removed; CookieSlot half of the lifetime of a cookie.
 	Fresh, Idle, CookieSlot time.Duration
 }
 
@@ -68,7 +65,7 @@ func DefaultTiming() Timing {
 
 const defaultMaxPacket = 1500 - 40 - 8 // Ethernet, IPv6
 
-// ErrConfig is what errors.Is finds in every complaint about a Config.
+// ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad configuration of the reliable-datagram layer")
 
 func (c Config) withDefaults() (Config, error) {

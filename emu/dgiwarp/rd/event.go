@@ -5,29 +5,29 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// EventKind is what Next reports.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds.
 const (
-	// EventBegins says that the next segment from Peer begins a flow: whatever of
-	// the last one has not come will not come, and numbers begin anew. It also
-	// is the first that the owner hears of a peer to which it has not sent.
+	// EventBegins: the next segment from Peer begins a new flow, and sequence numbers restart.
+	// Missing segments of the previous flow will not arrive. It is the first event of a peer
+	// that was not sent to.
 	EventBegins EventKind = iota + 1
-	// EventSegment is the next segment from Peer, in Segment: Accept or Defer it.
+	// EventSegment: Segment is the next segment from Peer. The owner must call Accept or
+	// Defer.
 	EventSegment
-	// EventAcked says that the oldest Acked segments to Peer have arrived, and
-	// that their payload is the owner's again.
+	// EventAcked: the oldest Acked segments to Peer have arrived. Their payload is no longer
+	// used.
 	EventAcked
-	// EventFailed says that the flow to Peer has ended, and why in Err. All that
-	// waited for acknowledgement is the owner's again, and nobody knows what of it
-	// arrived.
+	// EventFailed: the flow to Peer has ended because of Err. The payload of all segments is
+	// no longer used; it is unknown which unacknowledged segments have arrived.
 	EventFailed
-	// EventGone says that Peer has been forgotten.
+	// EventGone: Peer has been removed.
 	EventGone
 )
 
-// Event is something that the owner of a layer must know.
+// Event is an event for the owner of a layer.
 type Event struct {
 	Kind    EventKind
 	Peer    *Peer
@@ -36,14 +36,14 @@ type Event struct {
 	Err     error
 }
 
-// Next returns the next event. A segment that is neither accepted nor deferred
-// before the following call counts as deferred.
+// Next returns the next event. A segment that was not accepted before the following call is
+// deferred.
 func (l *Layer) Next(now mono.Time) (Event, bool) {
 	l.Defer(now)
 	for p, ok := l.notices.Pop(); ok; p, ok = l.notices.Pop() {
-		p.set(flagNoticed, false)
-		if e, ok := p.news(); ok {
-			l.notice(p) // there may be more
+		p.set(flagEventQueued, false)
+		if e, ok := p.nextEvent(); ok {
+			l.queueEvent(p) // there may be more
 			return e, true
 		}
 	}
@@ -60,8 +60,8 @@ func (l *Layer) Next(now mono.Time) (Event, bool) {
 	return Event{}, false
 }
 
-// news is what there is to report of p besides segments.
-func (p *Peer) news() (Event, bool) {
+// nextEvent returns the next event of p other than EventSegment.
+func (p *Peer) nextEvent() (Event, bool) {
 	e := Event{Peer: p}
 	switch {
 	case p.acked > 0:
@@ -82,10 +82,10 @@ func (p *Peer) news() (Event, bool) {
 	return e, true
 }
 
-// nextStored reports whether the segment that is next in the flow is stored.
+// nextStored reports whether the next segment of the flow is in the store.
 func (p *Peer) nextStored() bool { return p.stored != nil && p.stored.seq == p.rcvNext }
 
-// Accept takes the segment that Next has shown. It will be acknowledged.
+// Accept accepts the segment that Next returned. It will be acknowledged.
 func (l *Layer) Accept(now mono.Time) {
 	p := l.offered
 	if p == nil {
@@ -100,15 +100,15 @@ func (l *Layer) Accept(now mono.Time) {
 	} else {
 		l.unstore(p)
 	}
-	p.taken(now, flags)
+	p.segmentAccepted(now, flags)
 	if p.nextStored() {
 		l.ready.Push(p)
 	}
-	l.timers.sooner(p)
+	l.timers.moveUp(p)
 }
 
-// Defer leaves the segment that Next has shown for later: there is no receive
-// for it. Its sender is told to wait, until Resume or until it asks again.
+// Defer refuses the segment that Next returned, because no receive is posted. The sender waits
+// until Resume, or until it probes again.
 func (l *Layer) Defer(now mono.Time) {
 	p := l.offered
 	if p == nil {
@@ -123,10 +123,9 @@ func (l *Layer) Defer(now mono.Time) {
 	p.ackNow()
 }
 
-// Resume tells up to n peers of a queue pair that were deferred, those that have
-// waited longest first, that it has receives again. Not all of them, lest
-// thousands send what only one receive waits for. It reports how many it told, and
-// whether there are more.
+// Resume tells up to n deferred peers of a queue pair, longest waiting first, that receives
+// are posted again. The limit avoids that thousands of peers send for one receive. It returns
+// the number of peers told, and whether there are more.
 func (l *Layer) Resume(local uint32, n int) (told int, more bool) {
 	for p := l.blocked.first; p != nil; {
 		follow := p.follow
@@ -146,7 +145,7 @@ func (l *Layer) Resume(local uint32, n int) (told int, more bool) {
 	return told, false
 }
 
-// blockedList holds the peers whose next segment was deferred, in that order.
+// blockedList is the list of peers whose next segment was deferred, oldest first.
 type blockedList struct{ first, last *Peer }
 
 func (b *blockedList) add(p *Peer) {

@@ -5,16 +5,15 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// fail ends the flow to a peer, which Next reports. Nobody knows what of the
-// segments that waited has arrived.
+// fail ends the flow to a peer and reports it by EventFailed.
 func (l *Layer) fail(p *Peer, why error) {
 	l.Count.FlowsFailed++
 	p.End()
 	p.err = why
-	l.notice(p)
+	l.queueEvent(p)
 }
 
-// release lets go of all segments to the peer.
+// release releases all segments to the peer.
 func (p *Peer) release() {
 	for s := p.oldest; s != nil; {
 		s = p.layer.segments.release(s)
@@ -26,26 +25,26 @@ func (p *Peer) release() {
 	p.timeoutAt = mono.Never
 }
 
-// End ends the flow to a peer, if there is one, without a report. Segments that
-// wait may or may not arrive, and the next that is sent begins another.
+// End ends the flow to a peer without an event. Unacknowledged segments may or may not arrive.
+// The next segment begins a new flow.
 func (p *Peer) End() {
 	p.release()
 	p.set(flagSending|flagStarting, false)
 }
 
-// Deafen refuses whatever else the flow from the peer brings, so that the peer
-// learns that the flow has failed. It can begin another.
-func (p *Peer) Deafen() {
+// RefuseFlow refuses all further packets of the current flow from the peer, so that the flow
+// fails there. The peer can begin a new flow.
+func (p *Peer) RefuseFlow() {
 	if p.has(flagReceiving) && !p.Gone() {
-		p.layer.deafen(p)
+		p.layer.dropReceived(p)
 		p.holdAck(mono.Never)
 		p.set(flagAckDue, false)
-		p.set(flagDeaf, true)
+		p.set(flagRefused, true)
 	}
 }
 
-// deafen lets go of all that came from the peer.
-func (l *Layer) deafen(p *Peer) {
+// dropReceived discards all segments from the peer that were not accepted.
+func (l *Layer) dropReceived(p *Peer) {
 	l.blocked.remove(p)
 	for p.stored != nil {
 		l.unstore(p)
@@ -59,13 +58,13 @@ func (l *Layer) deafen(p *Peer) {
 }
 
 // forget takes a peer out of all tables.
-func (l *Layer) forget(p *Peer) {
+func (l *Layer) removePeer(p *Peer) {
 	p.release()
-	l.deafen(p)
+	l.dropReceived(p)
 	p.holdAck(mono.Never)
 	delete(l.peers, p.Key)
-	if l.latest == p {
-		l.latest = nil
+	if l.lastFound == p {
+		l.lastFound = nil
 	}
 	l.timers.remove(p)
 	if l.peak > smallTable && len(l.peers) < l.peak/8 {
@@ -73,12 +72,11 @@ func (l *Layer) forget(p *Peer) {
 	}
 }
 
-// smallTable is how many peers a table may have been made for and not be worth
-// making smaller.
+// smallTable is the number of peers up to which tables are not shrunk.
 const smallTable = 1024
 
-// shrink gives back the memory of tables that were made for many more peers than
-// are left: by themselves they never do.
+// shrink reallocates tables that were made for many more peers than are left, since Go maps
+// and slices do not shrink.
 func (l *Layer) shrink() {
 	peers := make(map[Key]*Peer, len(l.peers))
 	for k, p := range l.peers { //layers:ordered a map of the same is made
@@ -95,7 +93,7 @@ func (l *Layer) shrink() {
 	}
 }
 
-// PeersOf lists the peers of a queue pair of this host.
+// PeersOf returns the peers of a local queue pair.
 func (l *Layer) PeersOf(local uint32) []*Peer {
 	var all []*Peer
 	for _, p := range l.timers.heap {
@@ -106,12 +104,12 @@ func (l *Layer) PeersOf(local uint32) []*Peer {
 	return all
 }
 
-// CloseQP forgets all peers of a queue pair of this host, which are not reported.
-// If its number is used again, that is another queue pair to them.
+// CloseQP removes all peers of a local queue pair without events. A later queue pair with the
+// same number has another incarnation.
 func (l *Layer) CloseQP(local uint32) {
-	l.lives[local]++
+	l.timesClosed[local]++
 	for _, p := range l.PeersOf(local) {
-		l.forget(p)
+		l.removePeer(p)
 		p.acked, p.err = 0, nil
 	}
 }

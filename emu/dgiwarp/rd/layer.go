@@ -9,19 +9,19 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Why a flow failed, or a peer is gone, or cannot be had.
+// Errors of flows and peers.
 var (
-	// ErrIdle is a peer that has been silent for long.
+	// ErrIdle: the peer was idle and has been removed.
 	ErrIdle = errors.New("peer was idle")
-	// ErrTimeout is a peer that acknowledged nothing for too long.
+	// ErrTimeout: the peer acknowledged nothing for too long.
 	ErrTimeout = errors.New("peer does not acknowledge")
-	// ErrBusy is a peer that had no receive for too long.
+	// ErrBusy: the peer had no receive for too long.
 	ErrBusy = errors.New("peer stays busy")
-	// ErrRestarted is a peer that has started anew, and forgotten everything.
+	// ErrRestarted: the peer has restarted and lost its state.
 	ErrRestarted = errors.New("peer has started anew")
-	// ErrRefused is a peer that says that it does not know the flow.
+	// ErrRefused: the peer does not know the flow.
 	ErrRefused = errors.New("peer refuses")
-	// ErrFull is a layer that has as many peers as it may have.
+	// ErrFull: the layer has the maximum number of peers.
 	ErrFull = errors.New("too many peers")
 )
 
@@ -29,26 +29,26 @@ var (
 type Layer struct {
 	Count Counters
 
-	cfg    Config
-	epochs uint64            // made so far
-	born   uint64            // peers made so far
-	lives  map[uint32]uint32 // how often each QP was closed
+	cfg          Config
+	epochs       uint64            // made so far
+	peersCreated uint64            // peers made so far
+	timesClosed  map[uint32]uint32 // how often each QP was closed
 
-	peers   map[Key]*Peer
-	latest  *Peer // that find has found: packets come in runs
-	peak    int   // peers at most since the tables were made
-	timers  timerHeap
-	active  queue.FIFO[*Peer] // have something to send, perhaps
-	current *Peer             // whose turn it is
-	quota   int               // packets that are left of its turn
-	paced   int               // peers that wait for their pace
-	holding int               // peers for which an acknowledgement is held back
-	notices queue.FIFO[*Peer] // have something to report
-	ready   queue.FIFO[*Peer] // have a stored segment that is next
-	replies queue.FIFO[reply]
+	peers     map[Key]*Peer
+	lastFound *Peer // cache of find
+	peak      int   // peers at most since the tables were made
+	timers    timerHeap
+	active    queue.FIFO[*Peer] // peers that may have packets to send
+	current   *Peer             // peer that sends now
+	quota     int               // packets that current may still send
+	paced     int               // peers delayed by pacing
+	holding   int               // peers with a delayed acknowledgement
+	notices   queue.FIFO[*Peer] // peers with events
+	ready     queue.FIFO[*Peer] // peers whose next segment is stored
+	replies   queue.FIFO[reply]
 
 	arrival        arrival
-	offered        *Peer // whose segment Next has shown
+	offered        *Peer // peer of the segment that Next returned
 	blocked        blockedList
 	segments       segmentPool
 	store          storePool
@@ -65,32 +65,32 @@ func New(cfg Config) (*Layer, error) {
 		return nil, err
 	}
 	return &Layer{
-		cfg: cfg, peers: map[Key]*Peer{}, lives: map[uint32]uint32{},
+		cfg: cfg, peers: map[Key]*Peer{}, timesClosed: map[uint32]uint32{},
 		maxSegment: cfg.MaxPacket - wire.RDOverhead, storedByteRoom: cfg.Limits.StoredBytes,
 	}, nil
 }
 
-// MaxSegment is the longest segment that fits into a packet.
+// MaxSegment returns the length of the longest segment that fits into a packet.
 func (l *Layer) MaxSegment() int { return l.maxSegment }
 
-// Peers is how many peers are known.
+// Peers returns the number of peers.
 func (l *Layer) Peers() int { return len(l.peers) }
 
 // find returns the peer of a key, or nil.
 func (l *Layer) find(key *Key) *Peer {
-	if p := l.latest; p != nil && p.Key == *key {
+	if p := l.lastFound; p != nil && p.Key == *key {
 		return p
 	}
 	p := l.peers[*key]
 	if p != nil {
-		l.latest = p
+		l.lastFound = p
 	}
 	return p
 }
 
-// Peer returns the peer to send to under key, and makes it if need be. own and
-// theirs are the keys of the queue pairs at both ends. If the flow to it has
-// ended, or may have been forgotten over there, it begins anew (see Epoch).
+// Peer returns the peer for key, and creates it if necessary. own and theirs are the Q_Keys of
+// the local and the remote queue pair. If the flow to the peer has ended, or the peer may have
+// removed it, a new flow begins (see Epoch).
 func (l *Layer) Peer(now mono.Time, key Key, own, theirs uint32) (*Peer, error) {
 	p := l.find(&key)
 	if p == nil {
@@ -98,7 +98,7 @@ func (l *Layer) Peer(now mono.Time, key Key, own, theirs uint32) (*Peer, error) 
 			return nil, ErrFull
 		}
 	}
-	fresh := now.Sub(p.heard) < l.cfg.Timing.Fresh
+	fresh := now.Sub(p.lastReceived) < l.cfg.Timing.Fresh
 	if p.una == p.next && !(fresh && p.has(flagSending)) {
 		p.begin(l.newEpoch(), fresh)
 	}
@@ -106,14 +106,14 @@ func (l *Layer) Peer(now mono.Time, key Key, own, theirs uint32) (*Peer, error) 
 	return p, nil
 }
 
-// add makes a peer, or returns nil if there are too many.
+// add creates a peer, or returns nil if there are too many.
 func (l *Layer) add(now mono.Time, key Key) *Peer {
 	if len(l.peers) >= l.cfg.Limits.Peers {
 		l.Count.PeersRefused++
 		return nil
 	}
-	l.born++
-	p := &Peer{Key: key, layer: l, heard: now, number: l.born, timeoutAt: mono.Never, ackAt: mono.Never, aloneAt: now.Add(-l.cfg.Timing.AckHold)}
+	l.peersCreated++
+	p := &Peer{Key: key, layer: l, lastReceived: now, number: l.peersCreated, timeoutAt: mono.Never, ackAt: mono.Never, lastPureAck: now.Add(-l.cfg.Timing.AckHold)}
 	l.peers[key] = p
 	l.peak = max(l.peak, len(l.peers))
 	l.timers.put(p)
@@ -121,15 +121,15 @@ func (l *Layer) add(now mono.Time, key Key) *Peer {
 	return p
 }
 
-// notice has Next look at p.
-func (l *Layer) notice(p *Peer) {
-	if !p.has(flagNoticed) {
-		p.set(flagNoticed, true)
+// queueEvent queues p for Next.
+func (l *Layer) queueEvent(p *Peer) {
+	if !p.has(flagEventQueued) {
+		p.set(flagEventQueued, true)
 		l.notices.Push(p)
 	}
 }
 
-// activate has Output look at p.
+// activate queues p for Output.
 func (l *Layer) activate(p *Peer) {
 	if !p.has(flagQueued) {
 		p.set(flagQueued, true)
@@ -137,22 +137,19 @@ func (l *Layer) activate(p *Peer) {
 	}
 }
 
-// Deadline is when Tick must be called next; mono.Never if not at all.
+// Deadline returns when Tick must be called next, or mono.Never.
 func (l *Layer) Deadline() mono.Time { return l.timers.next() }
 
-// By how much later than an acknowledgement or a timeout is due a driver may
-// sleep, who has others that look now and then: neither is worth waking anybody
-// for. For a timeout it is a tick of most kernels: with one under way, as between
-// question and answer, a sleep that might end before the next tick makes the
-// kernel set a hardware timer and take it back, for each message.
+// StrictDeadline allows a driver that polls now and then to sleep this much longer than the
+// deadline of an acknowledgement or a timeout. timeoutSlack is a tick of most kernels: a
+// shorter sleep makes the kernel program and cancel a hardware timer for each message.
 const (
 	ackSlack     = time.Millisecond
 	timeoutSlack = 4 * time.Millisecond
 )
 
-// StrictDeadline is Deadline, but later by a slack if it is that of an
-// acknowledgement or a timeout. Those of pace are kept, and to forget a peer on
-// time costs nothing.
+// StrictDeadline is Deadline plus a slack if the deadline is that of a delayed acknowledgement
+// or a timeout. Pacing deadlines and the removal of peers have no slack.
 func (l *Layer) StrictDeadline() mono.Time {
 	at := l.timers.next()
 	switch {
@@ -167,17 +164,17 @@ func (l *Layer) StrictDeadline() mono.Time {
 // Tick handles every deadline that has passed.
 func (l *Layer) Tick(now mono.Time) {
 	for p := l.timers.due(now); p != nil; p = l.timers.due(now) {
-		if p.una == p.next && now >= p.heard.Add(l.cfg.Timing.Idle) {
+		if p.una == p.next && now >= p.lastReceived.Add(l.cfg.Timing.Idle) {
 			l.Count.PeersIdle++
-			l.forget(p)
+			l.removePeer(p)
 			p.err = ErrIdle
-			l.notice(p)
+			l.queueEvent(p)
 			continue
 		}
 		if p.ackAt <= now {
 			p.holdAck(mono.Never)
 			p.set(flagAckDue, true)
-			p.set(flagAnswers, false) // it waited for nothing
+			p.set(flagDelayAcks, false) // no data packet carried it
 			l.activate(p)
 		}
 		if p.has(flagPaced) && p.resumeAt() <= now {
@@ -187,6 +184,6 @@ func (l *Layer) Tick(now mono.Time) {
 		if p.timeoutAt <= now {
 			p.timeout(now)
 		}
-		l.timers.settle(p)
+		l.timers.update(p)
 	}
 }

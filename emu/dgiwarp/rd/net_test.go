@@ -206,8 +206,8 @@ func (l *Layer) verify(t testing.TB) {
 	if paced != l.paced || holding != l.holding {
 		t.Fatalf("%d peers paced, not %d, %d acknowledgements held back, not %d", paced, l.paced, holding, l.holding)
 	}
-	if l.latest != nil && l.peers[l.latest.Key] != l.latest {
-		t.Fatalf("%v is found, and not known", l.latest.Key)
+	if l.lastFound != nil && l.peers[l.lastFound.Key] != l.lastFound {
+		t.Fatalf("%v is found, and not known", l.lastFound.Key)
 	}
 	if used != l.segments.used || bytes != l.cfg.Limits.StoredBytes-l.storedByteRoom || len(l.peers) != len(l.timers.heap) {
 		t.Fatalf("%d segments of %d, %d bytes stored of %d, %d peers of %d", used, l.segments.used, bytes, l.cfg.Limits.StoredBytes-l.storedByteRoom, len(l.peers), len(l.timers.heap))

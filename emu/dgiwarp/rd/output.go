@@ -7,21 +7,21 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Packet is one to be sent.
+// Packet is a packet to be sent.
 type Packet struct {
 	Dst     netip.AddrPort
 	Payload []byte
-	// Data is set if it carries a segment.
+	// Data is set if the packet carries a segment.
 	Data bool
-	// Peer is whom it is for; nil if it answers one who is not known.
+	// Peer is the receiver; nil for replies to unknown peers.
 	Peer *Peer
 }
 
-// turn is how many packets one peer may send before the next has its turn. A
-// link joins packets to one peer into larger units, so it is not small.
+// turn is the number of packets that a peer may send before the next peer. It is not small,
+// because links coalesce packets to the same peer.
 const turn = 32
 
-// reply is a packet that answers one without there being a flow.
+// reply is a challenge or refusal, sent without a flow.
 type reply struct {
 	dst    netip.AddrPort
 	packet wire.Header
@@ -30,8 +30,7 @@ type reply struct {
 	reason wire.Reason
 }
 
-// Output appends the next packet that is ready to leave to b, or reports that
-// there is none.
+// Output appends the next packet to b. It reports false if there is none.
 func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
 	if r, ok := l.replies.Pop(); ok {
 		return l.emitReply(&r, b), true
@@ -52,43 +51,42 @@ func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
 					l.current = nil
 					l.activate(p)
 				}
-				l.timers.sooner(p)
+				l.timers.moveUp(p)
 				return out, true
 			}
-			l.timers.sooner(p)
+			l.timers.moveUp(p)
 		}
 		l.current = nil
 	}
 }
 
-// emit builds the peer's next packet: a segment, if one may leave, with an
-// acknowledgement if there is one to give and room for it, or that alone.
+// emit builds the peer's next packet: a segment, an acknowledgement, or both.
 func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	l := p.layer
-	s := p.pick(now)
+	s := p.nextSegment(now)
 	if s == nil && !p.has(flagAckDue) {
 		return Packet{}, false
 	}
 	k := &l.scratch
 	k.Header = wire.NewHeader(wire.KindRD, p.Key.RemoteQP, p.Key.Local, p.qkey)
 	from := len(b)
-	if p.acknowledges(s) {
+	if p.includesAck(s) {
 		p.fillAck(&k.Ack)
 		k.Flags |= p.ackFlags()
-		p.acknowledged(now, s == nil)
+		p.ackSent(now, s == nil)
 	}
 	if s == nil {
 		l.Count.SentAcks++
 		return Packet{Dst: p.Key.Remote, Payload: wire.AppendCRC(k.AppendHeaders(b), from), Peer: p}, true
 	}
-	p.depart(now, s)
+	p.markSent(now, s)
 	k.Data = wire.Data{Epoch: p.epoch, Seq: s.seq, Timestamp: s.sentAt, Proof: p.proof}
 	k.Flags |= wire.FlagData
 	if p.has(flagStarting) {
 		k.Flags |= wire.FlagStart
 		k.Data.Incarnation, k.Data.SourceKey = l.incarnation(p.Key.Local), p.ownKey
 	}
-	if s.tries > 1 || !p.more() {
+	if s.tries > 1 || !p.canSendMore() {
 		k.Flags |= wire.FlagAckNow
 	}
 	b = append(k.AppendHeaders(b), s.header...)
@@ -98,13 +96,13 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	return Packet{Dst: p.Key.Remote, Payload: wire.AppendCRC(b, from), Data: true, Peer: p}, true
 }
 
-// acknowledges reports whether an acknowledgement rides with s, or goes alone if
-// that is nil: none does for which the packet has no room.
-func (p *Peer) acknowledges(s *segment) bool {
+// includesAck reports whether the packet of s includes an acknowledgement: one is pending and
+// fits. A packet without a segment always does.
+func (p *Peer) includesAck(s *segment) bool {
 	if s == nil {
 		return true
 	}
-	if !p.has(flagAckDue) && p.fresh == 0 {
+	if !p.has(flagAckDue) && p.unacked == 0 {
 		return false
 	}
 	return wire.RDOverhead+p.ackLen()+int(s.length) <= p.layer.cfg.MaxPacket
@@ -125,8 +123,8 @@ func (l *Layer) emitReply(r *reply, b []byte) Packet {
 	return Packet{Dst: r.dst, Payload: wire.AppendCRC(k.AppendHeaders(b), from)}
 }
 
-// reply queues an answer to a packet from src, which goes back with the key that
-// came: the answer is known by the epoch in it.
+// reply queues a challenge or refusal for a packet from src. It returns the received Q_Key;
+// the epoch identifies the flow.
 func (l *Layer) reply(src netip.AddrPort, h *wire.Header, r reply, kind wire.Kind) {
 	if l.replies.Len() >= l.cfg.Limits.Replies {
 		l.Count.DropReply++
@@ -136,8 +134,8 @@ func (l *Layer) reply(src netip.AddrPort, h *wire.Header, r reply, kind wire.Kin
 	l.replies.Push(r)
 }
 
-// Refuse answers a packet with data for a queue pair that takes none. What
-// carries no data is not answered: two who refuse each other would not end.
+// Refuse sends a refusal for a data packet to a queue pair that cannot receive it. Packets
+// without data are not answered, to avoid loops of refusals.
 func (l *Layer) Refuse(src netip.AddrPort, k *wire.Packet, why wire.Reason) {
 	if k.Kind == wire.KindRD && k.Flags.Has(wire.FlagData) {
 		l.reply(src, &k.Header, reply{epoch: k.Data.Epoch, reason: why}, wire.KindRefusal)

@@ -8,25 +8,23 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Key names a peer: a queue pair here, and one behind a socket elsewhere.
+// Key identifies a peer: a local queue pair, and a remote socket and queue pair.
 type Key struct {
 	Remote   netip.AddrPort
 	Local    uint32
 	RemoteQP uint32
 }
 
-// Peer is what a layer knows of one queue pair elsewhere, as one of its own sees
-// it: a flow of segments to it, a flow from it, or both. Either begins and ends
-// without the other. Its size is the price of a peer with which nothing is under
-// way, so fields are as small as they can be. Owner is for the owner of the
-// layer.
+// Peer is the state of a remote queue pair for one local queue pair: a flow of segments to it,
+// a flow from it, or both, independent of each other. It is kept small, since idle peers need
+// it too. Owner is free for use by the owner of the layer.
 type Peer struct {
 	Key   Key
 	Owner any
 
-	layer *Layer
-	err   error // why the flow to the peer failed, or why the peer is gone
-	heard mono.Time
+	layer        *Layer
+	err          error // why the flow to the peer failed, or why the peer is gone
+	lastReceived mono.Time
 
 	// The flow to the peer: segments una..next-1 are in the list, of which
 	// una..sendNext-1 have been sent at least once.
@@ -34,7 +32,7 @@ type Peer struct {
 	unsent         *segment // the first that has never been sent
 	resend         *segment // no segment before it is lost; nil: start at oldest
 	timeoutAt      mono.Time
-	progress       mono.Time     // when the peer last took something, or said that it is busy
+	progress       mono.Time     // time of the last acknowledgement or busy report
 	waited         time.Duration // timeouts since then of packets that were transmitted
 	busyFor        time.Duration // waits for a busy peer since it first said so
 	paceAt         mono.Time     // when the packets sent so far should have left
@@ -58,14 +56,14 @@ type Peer struct {
 	reorder        uint8 // transmissions that may overtake one before it counts as lost
 
 	// The flow from the peer.
-	fresh       uint8 // segments taken since the last acknowledgement
+	unacked     uint8 // segments accepted since the last acknowledgement
 	flags       peerFlags
 	remoteEpoch wire.Epoch
 	rcvNext     wire.Seq
 	echo        uint32
-	stored      *stored // what came early, in order
+	stored      *stored // segments received out of order, sorted
 	ackAt       mono.Time
-	aloneAt     mono.Time // when an acknowledgement last left alone
+	lastPureAck mono.Time // when an acknowledgement was last sent without data
 
 	// Places in the tables of the layer.
 	heapAt       mono.Time
@@ -77,23 +75,23 @@ type Peer struct {
 type peerFlags uint32
 
 const (
-	flagStarting  peerFlags = 1 << iota // nothing of the flow to the peer was acknowledged yet
-	flagSending                         // the flow to the peer has an epoch
-	flagProved                          // it has a proof: the peer may have taken segments
-	flagBusy                            // the peer said so
-	flagProbe                           // and it is time to ask again
-	flagPaced                           // waits for paceAt
-	flagReceiving                       // the flow from the peer has an epoch
-	flagBegins                          // and its owner has yet to be told
-	flagDeaf                            // but is refused
-	flagAckDue                          // an acknowledgement must leave
-	flagEcho                            // echo is set
-	flagMarked                          // a packet came with a congestion mark
-	flagRepeats                         // a packet came again
-	flagAnswers                         // acknowledgements may wait: the program answers soon
-	flagBlocked                         // the owner has refused the next segment
-	flagQueued                          // is in Layer.active
-	flagNoticed                         // is in Layer.notices
+	flagStarting    peerFlags = 1 << iota // no segment to the peer was acknowledged yet
+	flagSending                           // the flow to the peer has an epoch
+	flagProved                            // the flow has a proof: the peer may have accepted segments
+	flagBusy                              // the peer has no receive
+	flagProbe                             // a busy peer must be probed
+	flagPaced                             // waits for paceAt
+	flagReceiving                         // the flow from the peer has an epoch
+	flagBegins                            // EventBegins is not reported yet
+	flagRefused                           // the flow from the peer is refused
+	flagAckDue                            // an acknowledgement must be sent
+	flagEcho                              // echo is set
+	flagMarked                            // a packet had a congestion mark
+	flagDuplicate                         // a duplicate packet was received
+	flagDelayAcks                         // delay acknowledgements: the application responds soon
+	flagBlocked                           // the owner has deferred the next segment
+	flagQueued                            // is in Layer.active
+	flagEventQueued                       // is in Layer.notices
 )
 
 func (p *Peer) has(f peerFlags) bool { return p.flags&f != 0 }
@@ -106,11 +104,11 @@ func (p *Peer) set(f peerFlags, on bool) {
 	}
 }
 
-// Gone reports whether the peer has been forgotten.
+// Gone reports whether the peer has been removed.
 func (p *Peer) Gone() bool { return p.heapIndex < 0 }
 
-// Epoch is that of the flow to the peer; if it is another than it was, numbers
-// that count messages begin anew. It is 0 if there is no flow.
+// Epoch returns the epoch of the flow to the peer, or 0 if there is none. With a new epoch,
+// message sequence numbers restart.
 func (p *Peer) Epoch() wire.Epoch {
 	if !p.has(flagSending) {
 		return 0
@@ -118,30 +116,30 @@ func (p *Peer) Epoch() wire.Epoch {
 	return p.epoch
 }
 
-// RemoteEpoch is that of the flow from the peer, if there is one.
+// RemoteEpoch returns the epoch of the flow from the peer, if there is one.
 func (p *Peer) RemoteEpoch() wire.Epoch { return p.remoteEpoch }
 
-// TheirKey is the key of the queue pair over there, as it or the owner has told.
+// TheirKey returns the Q_Key of the remote queue pair, as the peer or the owner has set it.
 func (p *Peer) TheirKey() uint32 { return p.qkey }
 
-// Waiting is how many segments wait for acknowledgement, or to be sent.
+// Waiting returns the number of unsent and unacknowledged segments.
 func (p *Peer) Waiting() int { return int(p.next.Sub(p.una)) }
 
-// outstanding is how many segments were sent and not acknowledged.
+// outstanding returns the number of segments that were sent and not acknowledged.
 func (p *Peer) outstanding() int32 { return p.sendNext.Sub(p.una) }
 
-// inFlight is how many of them may still be on their way.
+// inFlight returns the number of outstanding segments that are neither selectively
+// acknowledged nor lost.
 func (p *Peer) inFlight() int32 { return p.outstanding() - int32(p.sacked) - int32(p.lost) }
 
-// forgottenAt reports whether the peer waits for nothing but to be forgotten then.
+// forgottenAt reports whether the only deadline of the peer is its removal at that time.
 func (p *Peer) forgottenAt(at mono.Time) bool {
 	return p.una == p.next && p.ackAt == mono.Never && p.timeoutAt == mono.Never && at == p.deadline()
 }
 
-// deadline is when the peer needs the time, at the latest when it is to be
-// forgotten.
+// deadline returns the next deadline of the peer, at the latest its removal.
 func (p *Peer) deadline() mono.Time {
-	d := p.heard.Add(p.layer.cfg.Timing.Idle)
+	d := p.lastReceived.Add(p.layer.cfg.Timing.Idle)
 	if p.una != p.next {
 		d = mono.Never // giving up comes first
 	}

@@ -7,21 +7,18 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// arrival is a segment that is next in its flow, while it is in the packet that
-// brought it.
+// arrival is the next segment of a flow, still in the received packet.
 type arrival struct {
 	peer    *Peer
 	segment []byte
 	flags   wire.Flags
 }
 
-// Input takes one packet of the kinds RD, Challenge and Refusal, which must be
-// intact, and for a queue pair of this host that takes reliable datagrams. marked
-// says that the network marked it for congestion.
+// Input handles an intact packet of kind RD, Challenge or Refusal for a local RD queue pair.
+// marked is set if the packet has a congestion mark.
 //
-// The segment in it may be what Next shows next, and is borrowed until then:
-// call Next until it has no more before the next Input, or the segment counts as
-// lost.
+// Next may return the segment in the packet without a copy: the owner must call Next until it
+// reports false before the next Input, or the segment is dropped.
 func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked bool) {
 	if l.arrival.peer != nil {
 		l.Count.DropUnclaimed++
@@ -35,21 +32,21 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 			l.Count.DropChallenge++
 			return
 		}
-		p.takeChallenge(now, &k.Challenge)
+		p.receiveChallenge(now, &k.Challenge)
 		return
 	case wire.KindRefusal:
 		if p == nil {
 			l.Count.DropRefusal++
 			return
 		}
-		p.takeRefusal(&k.Refusal)
+		p.receiveRefusal(&k.Refusal)
 		return
 	}
 	if k.Flags.Has(wire.FlagAck) {
 		if p == nil {
 			l.Count.DropAck++
 		} else {
-			p.takeAck(now, &k.Ack, k.Flags)
+			p.receiveAck(now, &k.Ack, k.Flags)
 		}
 	}
 	if !k.Flags.Has(wire.FlagData) {
@@ -63,17 +60,16 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 		if p = l.admit(now, p, key, k); p == nil {
 			return
 		}
-	case p.has(flagDeaf):
+	case p.has(flagRefused):
 		l.Count.DropUnknown++
 		l.Refuse(src, k, wire.ReasonUnknown)
 		return
 	}
-	p.takeData(now, k, marked)
-	l.timers.sooner(p)
+	p.receiveData(now, k, marked)
+	l.timers.moveUp(p)
 }
 
-// admit decides on a packet of a flow that is not known, and returns the peer if
-// that is now to be.
+// admit handles a packet of an unknown flow. It returns the peer if the packet starts a flow.
 func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	d := &k.Data
 	if !k.Flags.Has(wire.FlagStart) {
@@ -84,7 +80,7 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	slot := l.slot(now)
 	switch {
 	case p != nil && !p.has(flagReceiving) && d.Proof != 0 && d.Proof == uint64(p.Epoch()):
-		// It has got what was sent to it.
+		// The peer knows our epoch: it receives packets at its address.
 	case d.Proof == l.cookie(&key, p, d.Epoch, slot), slot > 0 && d.Proof == l.cookie(&key, p, d.Epoch, slot-1):
 	default:
 		l.Count.DropUnproved++
@@ -97,21 +93,21 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 			return nil
 		}
 	}
-	l.deafen(p)
-	p.remoteEpoch, p.rcvNext, p.fresh = d.Epoch, 0, 0
+	l.dropReceived(p)
+	p.remoteEpoch, p.rcvNext, p.unacked = d.Epoch, 0, 0
 	p.holdAck(mono.Never)
-	p.flags &^= flagAckDue | flagEcho | flagMarked | flagRepeats | flagDeaf
+	p.flags &^= flagAckDue | flagEcho | flagMarked | flagDuplicate | flagRefused
 	if p.incarnation != 0 && p.incarnation != d.Incarnation {
 		p.restarted()
 	}
 	p.incarnation, p.qkey = d.Incarnation, d.SourceKey
 	p.set(flagReceiving|flagBegins, true)
-	l.notice(p)
+	l.queueEvent(p)
 	return p
 }
 
-// restarted ends the flow to a peer that does not know it any more. One that had
-// no proof to show has given nothing to its predecessor, and goes on.
+// restarted fails the flow to a peer that has restarted. A flow without a proof continues,
+// since the old incarnation accepted nothing.
 func (p *Peer) restarted() {
 	if p.has(flagStarting) && !p.has(flagProved) {
 		return
@@ -121,11 +117,11 @@ func (p *Peer) restarted() {
 	}
 }
 
-// takeData puts a segment where it belongs: to the owner if it is next, into the
-// store if something is missing before it.
-func (p *Peer) takeData(now mono.Time, k *wire.Packet, marked bool) {
+// receiveData offers the next segment to the owner, and stores a segment that arrives out of
+// order.
+func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 	l := p.layer
-	p.heard = now
+	p.lastReceived = now
 	if marked {
 		p.set(flagMarked, true)
 	}
@@ -140,11 +136,11 @@ func (p *Peer) takeData(now mono.Time, k *wire.Packet, marked bool) {
 		return
 	case ahead <= 0:
 		l.Count.DropRepeated++
-		p.set(flagRepeats, true)
+		p.set(flagDuplicate, true)
 	case ahead >= wire.Window:
 		l.Count.DropBeyond++
 	default:
-		p.keep(k.Data.Seq, k.ULPDU)
+		p.storeSegment(k.Data.Seq, k.ULPDU)
 	}
 	// Something is out of order: the sender wants to know at once.
 	p.echo = k.Data.Timestamp
@@ -152,7 +148,7 @@ func (p *Peer) takeData(now mono.Time, k *wire.Packet, marked bool) {
 	p.ackNow()
 }
 
-// holdAck says until when an acknowledgement is held back; mono.Never: none is.
+// holdAck delays the acknowledgement until a time; mono.Never means that none is delayed.
 func (p *Peer) holdAck(until mono.Time) {
 	if p.ackAt == mono.Never {
 		p.layer.holding++
@@ -162,36 +158,36 @@ func (p *Peer) holdAck(until mono.Time) {
 	}
 }
 
-// ackNow has an acknowledgement leave with the next packet, or alone.
+// ackNow sends an acknowledgement with the next packet, or alone.
 func (p *Peer) ackNow() {
 	p.holdAck(mono.Never)
 	p.set(flagAckDue, true)
 	p.layer.activate(p)
 }
 
-// ackEvery is how many segments are acknowledged together at most.
+// ackEvery is the maximum number of segments per acknowledgement.
 const ackEvery = 32
 
-// taken notes that the owner has accepted the next segment. flags are those of
-// the packet that brought it.
-func (p *Peer) taken(now mono.Time, flags wire.Flags) {
+// segmentAccepted advances the flow after the owner has accepted a segment. flags are those of
+// its packet.
+func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 	l := p.layer
 	l.Count.Delivered++
 	p.rcvNext++
-	if p.fresh < 255 {
-		p.fresh++
+	if p.unacked < 255 {
+		p.unacked++
 	}
-	atOnce := flags.Has(wire.FlagAckNow) && !p.has(flagAnswers)
+	atOnce := flags.Has(wire.FlagAckNow) && !p.has(flagDelayAcks)
 	switch {
 	case p.has(flagAckDue):
-	case atOnce || p.fresh >= ackEvery || p.stored != nil:
+	case atOnce || p.unacked >= ackEvery || p.stored != nil:
 		p.ackNow()
 	default:
 		p.holdAck(min(p.ackAt, now.Add(l.cfg.Timing.AckHold)))
 	}
 }
 
-// ackLen is the length of the acknowledgement that fillAck would give.
+// ackLen returns the length of the acknowledgement of fillAck.
 func (p *Peer) ackLen() int { return wire.AckLen + wire.SackWordLen*p.sackWords() }
 
 func (p *Peer) sackWords() int {
@@ -205,7 +201,7 @@ func (p *Peer) sackWords() int {
 	return int(last.seq.Sub(p.rcvNext)+31) / 32
 }
 
-// fillAck says how far the flow from the peer has come.
+// fillAck builds the acknowledgement of the flow from the peer.
 func (p *Peer) fillAck(a *wire.Ack) {
 	*a = wire.Ack{Epoch: p.remoteEpoch, Next: p.rcvNext, Echo: p.echo, Window: wire.Window, Words: uint8(p.sackWords())}
 	if p.has(flagBlocked) {
@@ -223,18 +219,18 @@ func (p *Peer) ackFlags() wire.Flags {
 	if p.has(flagMarked) {
 		f |= wire.FlagMarked
 	}
-	if p.has(flagRepeats) {
+	if p.has(flagDuplicate) {
 		f |= wire.FlagDuplicate
 	}
 	return f
 }
 
-// acknowledged notes that an acknowledgement leaves now.
-func (p *Peer) acknowledged(now mono.Time, alone bool) {
-	p.fresh = 0
+// ackSent resets the acknowledgement state after an acknowledgement was built.
+func (p *Peer) ackSent(now mono.Time, alone bool) {
+	p.unacked = 0
 	p.holdAck(mono.Never)
-	p.flags &^= flagAckDue | flagEcho | flagMarked | flagRepeats
+	p.flags &^= flagAckDue | flagEcho | flagMarked | flagDuplicate
 	if alone {
-		p.aloneAt = now
+		p.lastPureAck = now
 	}
 }

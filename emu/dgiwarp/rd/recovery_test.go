@@ -241,19 +241,19 @@ func TestSmallWindowsAreKept(t *testing.T) {
 func TestOldCopiesProveNothing(t *testing.T) {
 	p := &Peer{layer: new(Layer)}
 	s := &segment{tries: 2, sentNo: 9, sentAt: 500}
-	if !p.arrive(s, 400) || p.arrivedNo != 0 {
+	if !p.markArrived(s, 400) || p.arrivedNo != 0 {
 		t.Errorf("the echo of an earlier copy counts as transmission %d", p.arrivedNo)
 	}
 	s.sacked = false
-	if !p.arrive(s, 500) || p.arrivedNo != 9 {
+	if !p.markArrived(s, 500) || p.arrivedNo != 9 {
 		t.Errorf("the echo of the latest copy counts as transmission %d", p.arrivedNo)
 	}
 }
 
-// Deafen makes the peer's flow fail; the next one is heard.
-func TestDeafenedFlowsFail(t *testing.T) {
+// RefuseFlow makes the peer's flow fail; the next one is heard.
+func TestRefusedFlowsFail(t *testing.T) {
 	n, a, b, _ := established(t)
-	b.layer.peers[b.key(a)].Deafen()
+	b.layer.peers[b.key(a)].RefuseFlow()
 	a.send(b, 10)
 	n.run(time.Second, func() bool { return len(a.failed) > 0 })
 	if len(b.got[b.key(a)]) != 1 {

@@ -16,7 +16,7 @@ const (
 	domainCookie      = 3
 )
 
-// derive makes a number of the secret.
+// derive returns a number derived from the secret.
 func (l *Layer) derive(domain uint8, n uint64) uint64 {
 	b := l.hashed[:16]
 	clear(b)
@@ -25,13 +25,13 @@ func (l *Layer) derive(domain uint8, n uint64) uint64 {
 	return siphash.Sum(&l.cfg.Secret, b)
 }
 
-// incarnation tells this life of a queue pair from those before: of the queue
-// pair, and of the host. It is never 0, which stands for one that is not known.
+// incarnation identifies a queue pair across restarts of the host and reuse of its number. It
+// is never 0, which means unknown.
 func (l *Layer) incarnation(local uint32) uint32 {
-	return uint32(l.derive(domainIncarnation, uint64(l.lives[local])<<32|uint64(local))) | 1
+	return uint32(l.derive(domainIncarnation, uint64(l.timesClosed[local])<<32|uint64(local))) | 1
 }
 
-// newEpoch returns one that nobody can guess, and never 0: that proves nothing.
+// newEpoch returns an unpredictable epoch other than 0.
 func (l *Layer) newEpoch() wire.Epoch {
 	for {
 		l.epochs++
@@ -41,9 +41,8 @@ func (l *Layer) newEpoch() wire.Epoch {
 	}
 }
 
-// cookie is what a peer must bring to start a flow of the given epoch, now in the
-// given slot of time. It is bound to the flow that the new one would replace, so
-// that it starts a flow once.
+// cookie returns the proof that a peer must send to start a flow with epoch e, in a time slot.
+// It depends on the flow that would be replaced, so that it can start only one flow.
 func (l *Layer) cookie(k *Key, p *Peer, e wire.Epoch, slot uint64) uint64 {
 	life := l.incarnation(k.Local)
 	b := l.hashed[:56]

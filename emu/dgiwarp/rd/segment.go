@@ -117,8 +117,8 @@ func (p *Peer) Send(now mono.Time, header []byte, payload [][]byte) {
 		p.unsent = s
 	}
 	p.next++
-	if now.Sub(p.aloneAt) < l.cfg.Timing.AckHold {
-		p.set(flagAnswers, true) // the acknowledgement could have gone with this
+	if now.Sub(p.lastPureAck) < l.cfg.Timing.AckHold {
+		p.set(flagDelayAcks, true) // the acknowledgement could have gone with this
 	}
 	l.activate(p)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// pick returns the segment that is to leave next, or nil if none may.
-func (p *Peer) pick(now mono.Time) *segment {
+// nextSegment returns the segment to send next, or nil if none may be sent.
+func (p *Peer) nextSegment(now mono.Time) *segment {
 	switch {
 	case p.oldest == nil:
 		return nil
@@ -21,7 +21,7 @@ func (p *Peer) pick(now mono.Time) *segment {
 		return nil
 	case p.inFlight() >= p.limit():
 		return nil
-	case p.lost == 0 && !p.within(p.unsent):
+	case p.lost == 0 && !p.inWindow(p.unsent):
 		return nil
 	}
 	if p.paced(now) {
@@ -33,8 +33,8 @@ func (p *Peer) pick(now mono.Time) *segment {
 	return p.unsent
 }
 
-// limit is how many packets may be under way. A start without proof is answered
-// with a challenge, so more than one of it is wasted.
+// limit returns how many packets may be in flight. A start without a proof is answered by a
+// challenge, so that only one is sent.
 func (p *Peer) limit() int32 {
 	if p.has(flagStarting) && !p.has(flagProved) {
 		return 1
@@ -42,21 +42,21 @@ func (p *Peer) limit() int32 {
 	return int32(p.cwnd)
 }
 
-// within reports whether the receiver's window has room for s.
-func (p *Peer) within(s *segment) bool {
+// inWindow reports whether the receive window has room for s.
+func (p *Peer) inWindow(s *segment) bool {
 	return s.seq.Sub(p.una) < int32(p.window)
 }
 
-// more reports whether another packet may leave behind the one that just left:
-// if not, the peer is asked to acknowledge it at once.
-func (p *Peer) more() bool {
+// canSendMore reports whether another packet may follow now. If not, the last packet requests
+// an immediate acknowledgement.
+func (p *Peer) canSendMore() bool {
 	if p.has(flagBusy) || p.inFlight() >= p.limit() {
 		return false
 	}
-	return p.lost > 0 || p.unsent != nil && p.within(p.unsent)
+	return p.lost > 0 || p.unsent != nil && p.inWindow(p.unsent)
 }
 
-// firstLost returns the oldest segment that is held for lost.
+// firstLost returns the oldest lost segment.
 func (p *Peer) firstLost() *segment {
 	s := p.resend
 	if s == nil {
@@ -71,8 +71,8 @@ func (p *Peer) firstLost() *segment {
 	panic(fmt.Sprintf("rd: %d segments lost, none found: una %d, sendNext %d, next %d", p.lost, p.una, p.sendNext, p.next))
 }
 
-// depart notes that s is sent now.
-func (p *Peer) depart(now mono.Time, s *segment) {
+// markSent records a transmission of s.
+func (p *Peer) markSent(now mono.Time, s *segment) {
 	l := p.layer
 	if s == p.unsent {
 		p.unsent = s.next
@@ -86,7 +86,7 @@ func (p *Peer) depart(now mono.Time, s *segment) {
 	p.sentNo++
 	s.sentNo, s.sentAt = p.sentNo, microseconds(now)
 	if s.tries++; s.tries == 0 {
-		s.tries = 255 // more than 255 tries look like that many
+		s.tries = 255 // saturates
 	}
 	l.Count.SentData++
 	if s.tries > 1 {
@@ -98,10 +98,10 @@ func (p *Peer) depart(now mono.Time, s *segment) {
 	p.spendPace(now)
 }
 
-// microseconds is the time as packets tell it.
+// microseconds returns a time in the format of packets.
 func microseconds(now mono.Time) uint32 { return uint32(now / 1000) }
 
-// timeoutAfter is how long to wait for an acknowledgement.
+// timeoutAfter returns the retransmission timeout, or the probe interval of a busy peer.
 func (p *Peer) timeoutAfter() time.Duration {
 	t := &p.layer.cfg.Timing
 	if p.has(flagBusy) {
@@ -114,7 +114,7 @@ func (p *Peer) timeoutAfter() time.Duration {
 	return min(d<<min(p.backoff, 20), t.MaxTimeout)
 }
 
-// timeout handles that nothing was acknowledged for too long.
+// timeout handles the expiry of the retransmission timer or probe interval.
 func (p *Peer) timeout(now mono.Time) {
 	l := p.layer
 	p.timeoutAt = mono.Never
@@ -122,7 +122,7 @@ func (p *Peer) timeout(now mono.Time) {
 		return
 	}
 	p.countWait()
-	if p.exhausted(now) {
+	if p.shouldGiveUp(now) {
 		l.fail(p, ErrTimeout)
 		return
 	}
@@ -131,7 +131,7 @@ func (p *Peer) timeout(now mono.Time) {
 		p.set(flagProbe, true)
 	} else {
 		l.Count.Timeouts++
-		p.loseAll()
+		p.markAllLost()
 		p.reorder = firstReorder
 		p.cutWindow(minWindow)
 	}
@@ -140,9 +140,8 @@ func (p *Peer) timeout(now mono.Time) {
 	l.activate(p)
 }
 
-// countWait adds the timeout that has expired to those that were waited for. It
-// counts for no more than its length, however late the layer was called, and not at
-// all if nothing was transmitted since the one before.
+// countWait adds the expired timeout to the time waited for the peer: its nominal length, even
+// if Tick was late, and only if a packet was transmitted since the previous timeout.
 func (p *Peer) countWait() {
 	if p.has(flagBusy) {
 		p.busyFor += p.timeoutAfter()
@@ -152,18 +151,18 @@ func (p *Peer) countWait() {
 	}
 }
 
-// exhausted reports whether the sender gives up: enough attempts had their timeout,
-// or the receiver may have forgotten the flow, and would deliver its segments twice.
-func (p *Peer) exhausted(now mono.Time) bool {
+// shouldGiveUp reports whether the flow must fail: the timeouts add up to GiveUp, or the
+// receiver may have removed the flow and would deliver segments twice.
+func (p *Peer) shouldGiveUp(now mono.Time) bool {
 	t := &p.layer.cfg.Timing
 	return p.waited >= t.GiveUp || now.Sub(p.progress) >= max(t.Idle-t.Fresh, t.GiveUp)
 }
 
-// madeProgress notes that the peer took something, or said that it is busy.
+// madeProgress restarts the wait for the peer, after an acknowledgement or busy report.
 func (p *Peer) madeProgress(now mono.Time) { p.progress, p.waited = now, 0 }
 
-// loseAll holds all that is under way for lost.
-func (p *Peer) loseAll() {
+// markAllLost marks all segments in flight as lost.
+func (p *Peer) markAllLost() {
 	for s := p.oldest; s != p.unsent; s = s.next {
 		if !s.sacked && !s.lost {
 			s.lost = true

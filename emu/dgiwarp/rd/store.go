@@ -2,15 +2,15 @@ package rd
 
 import "github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 
-// stored is a segment that came early.
+// stored is a segment received out of order.
 type stored struct {
 	next *stored
 	buf  []byte
 	seq  wire.Seq
 }
 
-// storePool keeps buffers of two sizes, so that small segments behind gaps do
-// not take the room of large ones.
+// storePool reuses buffers of two sizes, so that short segments do not use the space of long
+// ones.
 type storePool struct {
 	small, large         *stored
 	smallFree, largeFree int
@@ -28,9 +28,9 @@ func (l *Layer) bufferSize(n int) int {
 	return l.cfg.MaxPacket
 }
 
-// keep puts a copy of a segment into the store, if it is not there and there is
-// room. What has no room will be sent again: it is not acknowledged.
-func (p *Peer) keep(seq wire.Seq, segment []byte) {
+// storeSegment stores a copy of a segment, unless it is a duplicate or there is no room. A
+// segment without room is not acknowledged and will be retransmitted.
+func (p *Peer) storeSegment(seq wire.Seq, segment []byte) {
 	l := p.layer
 	at := &p.stored
 	for *at != nil && (*at).seq.Less(seq) {
@@ -38,7 +38,7 @@ func (p *Peer) keep(seq wire.Seq, segment []byte) {
 	}
 	if *at != nil && (*at).seq == seq {
 		l.Count.DropRepeated++
-		p.set(flagRepeats, true)
+		p.set(flagDuplicate, true)
 		return
 	}
 	size := l.bufferSize(len(segment))
@@ -53,7 +53,7 @@ func (p *Peer) keep(seq wire.Seq, segment []byte) {
 	*at = s
 }
 
-// unstore takes the first segment out of the store of p.
+// unstore removes the first stored segment of p.
 func (l *Layer) unstore(p *Peer) {
 	s := p.stored
 	p.stored = s.next

@@ -2,10 +2,9 @@ package rd
 
 import "github.com/fabrictest/fabrictest/emu/mono"
 
-// timerHeap orders all peers by their next deadline. Deadlines mostly move
-// later, and often: a peer that asks to be woken later than it stands in the heap
-// keeps its place and is put right when that place comes up. Every peer is in
-// it, since every peer is forgotten some day.
+// timerHeap orders all peers by their next deadline. Deadlines often move later: the peer then
+// keeps its position, and due corrects it when that position is reached. Every peer is in the
+// heap, since each has at least the deadline of its removal.
 type timerHeap struct{ heap []*Peer }
 
 func (h *timerHeap) next() mono.Time {
@@ -15,8 +14,8 @@ func (h *timerHeap) next() mono.Time {
 	return h.heap[0].heapAt
 }
 
-// due returns a peer whose deadline has passed, or nil. It stays in the heap:
-// the caller deals with it and calls settle.
+// due returns a peer whose deadline has passed, or nil. The peer stays in the heap: the caller
+// handles it and calls update.
 func (h *timerHeap) due(now mono.Time) *Peer {
 	for len(h.heap) > 0 && h.heap[0].heapAt <= now {
 		p := h.heap[0]
@@ -30,7 +29,7 @@ func (h *timerHeap) due(now mono.Time) *Peer {
 	return nil
 }
 
-// put enters a new peer.
+// put adds a peer.
 func (h *timerHeap) put(p *Peer) {
 	p.heapAt = p.deadline()
 	p.heapIndex = int32(len(h.heap))
@@ -38,16 +37,16 @@ func (h *timerHeap) put(p *Peer) {
 	h.up(len(h.heap) - 1)
 }
 
-// sooner makes sure that p is woken when it asks to be, or not long after.
-func (h *timerHeap) sooner(p *Peer) {
+// moveUp moves p forward if its deadline is now earlier than its position.
+func (h *timerHeap) moveUp(p *Peer) {
 	if at := p.deadline(); at < p.heapAt {
 		p.heapAt = at
 		h.up(int(p.heapIndex))
 	}
 }
 
-// settle gives p the place of its deadline, which may have moved either way.
-func (h *timerHeap) settle(p *Peer) {
+// update moves p to the position of its deadline.
+func (h *timerHeap) update(p *Peer) {
 	p.heapAt = p.deadline()
 	h.up(int(p.heapIndex))
 	h.down(int(p.heapIndex))
@@ -65,8 +64,7 @@ func (h *timerHeap) remove(p *Peer) {
 	}
 }
 
-// less breaks ties by age, so that order follows from what happened, not from
-// where it was in memory.
+// less orders equal deadlines by age, so that the order is deterministic.
 func (h *timerHeap) less(i, j int) bool {
 	a, b := h.heap[i], h.heap[j]
 	return a.heapAt < b.heapAt || a.heapAt == b.heapAt && a.number < b.number
