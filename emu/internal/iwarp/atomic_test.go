@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ask has an atomic carried out on the first word of mem and returns the answer.
+// ask executes an atomic of the peer on the first word of r and returns the original value.
 func (s *side) ask(msn wire.MSN, r *nic.Region, req wire.AtomicRequest) uint64 {
 	s.t.Helper()
 	req.STag, req.TO = wire.STag(r.Key), r.Addr

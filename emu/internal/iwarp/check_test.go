@@ -87,7 +87,7 @@ var securityRows = map[string]func(*testing.T){
 	},
 }
 
-func TestAQueuePairMayPermitLessThanItsMemory(t *testing.T) {
+func TestQPAccessFlagsRestrictMemoryAccess(t *testing.T) {
 	for name, c := range map[string]struct {
 		access verbs.Access
 		seg    func(r *nic.Region) wire.Segment
@@ -129,7 +129,7 @@ func TestConsortiumStreamsHaveVersionZero(t *testing.T) {
 	}
 }
 
-func TestOpcodeMayNotChangeInsideAMessage(t *testing.T) {
+func TestOpcodeChangeWithinMessageTerminates(t *testing.T) {
 	for name, c := range map[string]struct{ first, second wire.Opcode }{
 		"send to solicited": {wire.OpSend, wire.OpSendSE},
 		"send to immediate": {wire.OpSend, wire.OpImmediate},
@@ -151,7 +151,7 @@ func TestOpcodeMayNotChangeInsideAMessage(t *testing.T) {
 	}
 }
 
-func TestControlMessagesMayComeInPieces(t *testing.T) {
+func TestControlMessagesMayHaveSeveralSegments(t *testing.T) {
 	s := newSide(t, depth, Defects{})
 	r, mem := s.region(64, allAccess)
 	copy(mem, "contents")

@@ -9,15 +9,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// refusal is a segment that has to end the stream.
+// refusal is a segment that must end the stream.
 type refusal struct {
 	name string
 	seg  wire.Segment
 	want wire.TermError
 }
 
-// refused gives each segment to a stream of its own. prepare makes what they
-// name. Nothing of the memory may change.
+// refused passes each segment to a new stream and checks the Terminate. prepare registers the
+// memory, which must not change.
 func refused(t *testing.T, prepare func(*side) (nic.Bytes, []refusal)) {
 	probe := newSide(t, depth, Defects{})
 	_, list := prepare(probe)

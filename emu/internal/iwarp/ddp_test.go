@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// everyMessage has a stream send one of each message that a requester and a
-// responder send, and returns the segments.
+// everyMessage makes a stream output one message of each kind and returns the segments.
 func everyMessage(t *testing.T, limit int) []wire.Segment {
 	s := newSide(t, Options{IRD: 8, ORD: 8}, Defects{})
 	r, mem := s.region(8192, allAccess)

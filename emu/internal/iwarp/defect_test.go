@@ -12,15 +12,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// defectCase is a short conversation with a stream. What comes of it is written
-// down, and must read one way of a sound stream and another of a defects one.
+// defectCase is a short exchange with a stream. Its log must differ between a stream without
+// the defect and one with it.
 type defectCase struct {
 	options          Options
 	talk             func(*side)
 	sound, defective string
 }
 
-// log is what has come of a conversation.
+// log returns the outcome of the exchange as text.
 func (s *side) log() string {
 	var parts []string
 	for _, c := range s.sends {
@@ -50,7 +50,7 @@ func (s *side) log() string {
 
 const flushed = "IBV_WC_WR_FLUSH_ERR"
 
-// defectCases has a conversation for every switch.
+// defectCases has an exchange for every defect.
 var defectCases = map[string]defectCase{
 	"TaggedFlagIgnored": {
 		talk: func(s *side) {
@@ -297,7 +297,7 @@ var defectCases = map[string]defectCase{
 	},
 }
 
-func TestDefectsMisbehavesAsDocumented(t *testing.T) {
+func TestDefectsMisbehaveAsDocumented(t *testing.T) {
 	typ := reflect.TypeFor[Defects]()
 	for i := range typ.NumField() {
 		f := typ.Field(i)
@@ -334,7 +334,7 @@ func TestDefectsMisbehavesAsDocumented(t *testing.T) {
 	}
 }
 
-func TestReadThatWrapsIsSilentWhenDefects(t *testing.T) {
+func TestWrapUncheckedEndsReadWithoutTerminate(t *testing.T) {
 	s := newSide(t, depth, Defects{WrapUnchecked: true})
 	r, _ := s.region(64, allAccess)
 	s.in(readRequest(1, wire.ReadRequest{Size: 8, SrcSTag: wire.STag(r.Key), SrcTO: math.MaxUint64}))

@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Segments are counted in 32 bits: a request completes when its own were taken,
-// also where the count starts again.
-func TestCountOfSegmentsWraps(t *testing.T) {
+// Segments are counted in 32 bits: a request completes when its segments were taken, also
+// after the counter has wrapped.
+func TestSegmentCountersWrap(t *testing.T) {
 	s := newSide(t, depth, Defects{})
 	s.stream.segmentsOutput, s.stream.segmentsAccepted = math.MaxUint32, math.MaxUint32
 	for i := range uint64(3) {
@@ -35,8 +35,8 @@ func TestCountOfSegmentsWraps(t *testing.T) {
 	s.wantSends("0", "1", "2", "3")
 }
 
-// An answer that the layer below has not taken is under way.
-func TestQuietWaitsForWhatWasGiven(t *testing.T) {
+// A stream is not quiet before the layer below has taken its response.
+func TestQuietWaitsUntilSegmentsAreTaken(t *testing.T) {
 	s := newSide(t, depth, Defects{})
 	r, _ := s.region(8, allAccess)
 	s.in(readRequest(1, readOf(r, 0, 8)))
@@ -53,8 +53,8 @@ func TestQuietWaitsForWhatWasGiven(t *testing.T) {
 	}
 }
 
-// When the layer below can carry nothing more, nothing is waited for.
-func TestDropForgetsWhatWasGiven(t *testing.T) {
+// After Drop the stream does not wait for segments to be taken.
+func TestDropStopsWaitingForSegments(t *testing.T) {
 	for _, terminate := range []bool{false, true} {
 		s := newSide(t, depth, Defects{})
 		s.post(1, verbs.OpSend, nil)
@@ -70,9 +70,8 @@ func TestDropForgetsWhatWasGiven(t *testing.T) {
 	}
 }
 
-// A Terminate about a Write that has completed must not be laid on one to the same
-// place that has not left.
-func TestTerminateBlamesNothingThatHasNotLeft(t *testing.T) {
+// A Terminate about a completed Write must not fail an unsent Write to the same address.
+func TestTerminateFailsNoUnsentRequest(t *testing.T) {
 	for _, left := range []bool{false, true} {
 		s := newSide(t, depth, Defects{})
 		r, _ := s.region(8, allAccess)
@@ -92,10 +91,9 @@ func TestTerminateBlamesNothingThatHasNotLeft(t *testing.T) {
 	}
 }
 
-// RFC 7306, 5.4: what comes behind an atomic may be delivered before the atomic is
-// carried out, which waits for its turn behind a read; but another atomic, and a
-// read, may not. Our own requests wait for it behind a fence.
-func TestAtomicsWaitTheirTurnAndSendsDoNot(t *testing.T) {
+// RFC 7306, 5.4: a Send may be delivered before an earlier atomic is executed, but other
+// atomics and reads may not. Local requests wait behind a fence.
+func TestAtomicsWaitForEarlierReadsSendsDoNot(t *testing.T) {
 	s := newSide(t, depth, Defects{})
 	r, mem := s.region(4096, allAccess)
 	word, _ := s.region(8, allAccess)

@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// script is what a fuzzer has a stream go through: octets that are taken off one
-// by one.
+// script is the fuzzer's input, consumed octet by octet.
 type script []byte
 
 func (c *script) next() byte {
@@ -41,7 +40,7 @@ const (
 	idleByte   = 0xdd
 )
 
-// fuzzRig is a stream among memory that it must leave alone.
+// fuzzRig is a stream with memory around its own that must not change.
 type fuzzRig struct {
 	*side
 	open   *nic.Region // all rights
@@ -80,7 +79,7 @@ func newFuzzRig(t testing.TB) *fuzzRig {
 	return f
 }
 
-// segment makes one of the script, more often than not nearly right.
+// segment builds a segment from the script, mostly almost valid.
 func (f *fuzzRig) segment(c *script) []byte {
 	how := c.next()
 	if how == 0xff {
@@ -133,7 +132,7 @@ func (f *fuzzRig) segment(c *script) []byte {
 	return g.Append(nil)
 }
 
-// post posts a request of the script.
+// post posts a request from the script.
 func (f *fuzzRig) post(c *script) {
 	if !f.stream.Live() {
 		return
@@ -159,7 +158,7 @@ func (f *fuzzRig) post(c *script) {
 	f.posted++
 }
 
-// check holds the stream against what must be so at any time.
+// check verifies the invariants of the stream.
 func (f *fuzzRig) check() {
 	for _, m := range f.closed {
 		for i := range m {
@@ -229,7 +228,7 @@ func FuzzInput(f *testing.F) {
 	})
 }
 
-// everyMessageSeeds is one segment of every kind, as octets.
+// everyMessageSeeds returns one segment of each kind.
 func everyMessageSeeds() (seeds [][]byte) {
 	for op := wire.OpWrite; op <= wire.OpAtomicResponse; op++ {
 		var g wire.Segment

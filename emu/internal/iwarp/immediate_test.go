@@ -79,7 +79,7 @@ var immediateRows = map[string]func(*testing.T){
 	},
 }
 
-func TestImmediateDataIsAWritesOnlyRightBehindIt(t *testing.T) {
+func TestImmediateDataBelongsToDirectlyPrecedingWrite(t *testing.T) {
 	for name, between := range map[string]func(s *side, r *nic.Region){
 		"send":     func(s *side, _ *nic.Region) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
 		"read":     func(s *side, r *nic.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
@@ -100,7 +100,7 @@ func TestImmediateDataIsAWritesOnlyRightBehindIt(t *testing.T) {
 	}
 }
 
-func TestImmediateDataBehindAnRTRStandsAlone(t *testing.T) {
+func TestImmediateDataAfterRTRIsSeparate(t *testing.T) {
 	for name, c := range map[string]struct {
 		first []byte
 		want  verbs.WCOpcode

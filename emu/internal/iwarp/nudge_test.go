@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A nudge goes ahead of all that waits, and nothing completes by it.
-func TestNudgeLeavesFirst(t *testing.T) {
+// A nudge is sent before all queued requests and completes none.
+func TestNudgeIsSentBeforeQueuedRequests(t *testing.T) {
 	s := newSide(t, Options{IRD: 1, ORD: 1}, Defects{})
 	r, _ := s.region(64, allAccess)
 	s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 8)}, to(3, 0))
@@ -31,8 +31,8 @@ func TestNudgeLeavesFirst(t *testing.T) {
 	s.wantAlive()
 }
 
-// Messages are not mixed: what is left of one serves as well.
-func TestNudgeKeepsOutOfAMessage(t *testing.T) {
+// Messages are not interleaved: the rest of a partly sent message replaces the nudge.
+func TestNudgeDoesNotInterruptMessage(t *testing.T) {
 	s := newSide(t, depth, Defects{})
 	r, _ := s.region(2000, allAccess)
 	s.post(1, verbs.OpRDMAWriteImm, []verbs.SGE{sge(r, 0, 2000)}, to(3, 0))
@@ -57,8 +57,7 @@ func TestNudgeKeepsOutOfAMessage(t *testing.T) {
 	}
 }
 
-// To a peer a nudge is nothing.
-func TestNudgeMeansNothing(t *testing.T) {
+func TestPeerIgnoresNudge(t *testing.T) {
 	s := newSide(t, Options{}, Defects{})
 	s.in(tagged(wire.OpWrite, uint32(AnySTag), 0, nil, true))
 	s.in(tagged(wire.OpWrite, 0, 0, nil, true))

@@ -113,7 +113,7 @@ var orderRows = map[string]func(*testing.T){
 	},
 }
 
-func TestMessagesTakeTurnsAndNeverMix(t *testing.T) {
+func TestRequestsAndResponsesAlternate(t *testing.T) {
 	s := newSide(t, Options{IRD: 8, ORD: 8}, Defects{})
 	r, _ := s.region(4096, allAccess)
 	for i := range uint64(4) {
@@ -173,7 +173,7 @@ func TestFullCompletionQueueEndsTheStreamOnce(t *testing.T) {
 	}
 }
 
-func TestBindOpensAWindowInTurn(t *testing.T) {
+func TestBindExecutesInPostingOrder(t *testing.T) {
 	s := newSide(t, depth, Defects{})
 	r, _ := s.region(64, allAccess)
 	w, err := s.base.AllocMW(s.pd, verbs.MWType2)

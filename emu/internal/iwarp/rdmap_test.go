@@ -79,7 +79,7 @@ var sendRows = map[string]func(*testing.T){
 	},
 }
 
-// boundWindow is a type 2 window that the stream may use.
+// boundWindow returns a type 2 window bound to the QP of the stream.
 func boundWindow(s *side) *nic.Window { return windowOf(s, s.pd, 0x11) }
 
 func windowOf(s *side, pd nic.PD, qpn uint32) *nic.Window {

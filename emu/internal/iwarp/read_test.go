@@ -146,7 +146,7 @@ var readRows = map[string]func(*testing.T){
 	},
 }
 
-func TestReadWithoutAnyReadsFailsHere(t *testing.T) {
+func TestReadFailsLocallyWithoutORD(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd} {
 		s := newSide(t, Options{IRD: 4}, Defects{})
 		r, _ := s.region(8, allAccess)

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// rows has a test for every requirement of DDP, RDMAP and their extensions that a
-// stream by itself can meet or break, by its number in the list of requirements.
+// rows has a test for every requirement of DDP, RDMAP and RFC 7306 that concerns a stream, by
+// requirement number.
 var rows = joined(
 	ddpSendRows, ddpReceiveRows, ddpErrorRows,
 	sendRows, writeRows, readRows, respondRows, orderRows, terminateRows, checkRows,
 	atomicRows, immediateRows, securityRows,
 )
 
-// elsewhere says where those are met that are not a stream's.
+// elsewhere names the packages that meet the other requirements.
 var elsewhere = map[string]string{
 	"rfc5041/5.3/3":     "TCP delivers an octet once: the layer below has to",
 	"rfc5041/6.2/1":     "the engine closes, behind the Terminate",
@@ -34,7 +34,7 @@ var elsewhere = map[string]string{
 	"rfc5042/x/1":       "start-up frames are MPA's",
 }
 
-// sections is how many requirements each section has.
+// sections is the number of requirements in each section.
 var sections = map[string]int{
 	"rfc5041/4.1": 8, "rfc5041/4.2": 3, "rfc5041/4.3": 5, "rfc5041/5.2": 6, "rfc5041/5.3": 5, "rfc5041/5.4": 2, "rfc5041/6.2": 1,
 	"rfc5041/6.2.1": 3, "rfc5041/6.2.2": 2, "rfc5041/7.1": 13, "rfc5041/7.2": 2, "rfc5041/8.2": 2, "rfc5041/8.3.1": 1,
@@ -48,8 +48,7 @@ var sections = map[string]int{
 	"rfc5042/6.4.5": 1, "rfc5042/6.4.6": 1, "rfc5042/x": 2,
 }
 
-// joined makes one table of many. A key with several numbers is a test of all of
-// them.
+// joined merges tables. A key may list several requirements.
 func joined(parts ...map[string]func(*testing.T)) map[string]func(*testing.T) {
 	all := map[string]func(*testing.T){}
 	for _, part := range parts {

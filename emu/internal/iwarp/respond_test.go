@@ -10,12 +10,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// readOf asks for n octets of a region from off on.
+// readOf returns a Read Request for n octets of r at off.
 func readOf(r *nic.Region, off, n int) wire.ReadRequest {
 	return wire.ReadRequest{SinkSTag: 0xaaaa5555, SinkTO: 0x1122334455667788, Size: uint32(n), SrcSTag: wire.STag(r.Key), SrcTO: r.Addr + uint64(off)}
 }
 
-// answer joins the segments of a Read Response, which must be all there are.
+// answer joins the payload of a complete Read Response.
 func answer(t *testing.T, segs []wire.Segment, q wire.ReadRequest) (b []byte) {
 	t.Helper()
 	if len(segs) == 0 {
@@ -185,7 +185,7 @@ var respondRows = map[string]func(*testing.T){
 	},
 }
 
-func TestReadSeesMemoryThatChangesUnderIt(t *testing.T) {
+func TestReadSeesConcurrentMemoryChanges(t *testing.T) {
 	// The payload of an answer is the memory itself, and the segment says so.
 	s := newSide(t, depth, Defects{})
 	r, mem := s.region(4096, allAccess)
@@ -199,7 +199,7 @@ func TestReadSeesMemoryThatChangesUnderIt(t *testing.T) {
 	}
 }
 
-// farMemory is memory that cannot be had in place.
+// farMemory is memory that is not addressable: it must be copied.
 type farMemory struct{ b nic.Bytes }
 
 func (m farMemory) ReadAt(p []byte, off uint64) error  { return m.b.ReadAt(p, off) }
@@ -209,7 +209,7 @@ func (m farMemory) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	return m.b.Update(off, f)
 }
 
-func TestMemoryThatIsElsewhereIsCopied(t *testing.T) {
+func TestUnaddressableMemoryIsCopied(t *testing.T) {
 	s := newSide(t, depth, Defects{})
 	near, b := s.region(2000, allAccess)
 	pattern(b, 1)
@@ -233,14 +233,14 @@ func TestMemoryThatIsElsewhereIsCopied(t *testing.T) {
 	}
 }
 
-// brokenMemory is gone.
+// brokenMemory fails every access.
 type brokenMemory struct{ farMemory }
 
 func (brokenMemory) ReadAt([]byte, uint64) error                        { return nic.ErrMemory }
 func (brokenMemory) WriteAt([]byte, uint64) error                       { return nic.ErrMemory }
 func (brokenMemory) Update(uint64, func(uint64) uint64) (uint64, error) { return 0, nic.ErrMemory }
 
-func TestMemoryThatIsGoneEndsTheStream(t *testing.T) {
+func TestFailingMemoryEndsStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(*side, *nic.Region) *wire.Segment
 		want wire.TermError

@@ -12,7 +12,7 @@ import (
 
 const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessMWBind
 
-// side is a stream with the least of a queue pair around it.
+// side is a stream with a minimal queue pair.
 type side struct {
 	t      testing.TB
 	base   nic.Base
@@ -31,7 +31,7 @@ type side struct {
 	fullCQ   bool // completions find no room
 }
 
-// wc is a completion, and whether it was solicited.
+// wc is a completion with its solicited flag.
 type wc struct {
 	verbs.WC
 	solicited bool
@@ -124,8 +124,7 @@ func to(stag uint32, addr uint64) func(*Request) {
 
 func flags(f verbs.SendFlags) func(*Request) { return func(r *Request) { r.Flags |= f } }
 
-// out returns the next segment, joined; nil if there is none. It is not taken
-// yet.
+// out returns the next segment, or nil. The caller must call Taken.
 func (s *side) out(limit int) []byte {
 	if !s.stream.Output(limit, &s.seg) {
 		return nil
@@ -143,7 +142,7 @@ func (s *side) out(limit int) []byte {
 	return b
 }
 
-// all returns all segments there are, parsed, and has them taken.
+// all outputs, parses and takes all segments.
 func (s *side) all(limit int) (segs []wire.Segment) {
 	for b := s.out(limit); b != nil; b = s.out(limit) {
 		segs = append(segs, parse(s.t, b))
@@ -170,7 +169,7 @@ func parse(t testing.TB, b []byte) (g wire.Segment) {
 	return g
 }
 
-// in gives the stream a segment of the peer.
+// in passes a segment of the peer to the stream.
 func (s *side) in(g wire.Segment) { s.stream.Input(g.Append(nil)) }
 
 // Segments of the peer.
@@ -190,7 +189,7 @@ func untagged(op wire.Opcode, msn wire.MSN, mo uint32, payload []byte, last bool
 	return g
 }
 
-// piece is a part of a message, whatever its opcode calls for.
+// piece returns a segment of a message with any body.
 func piece(op wire.Opcode, msn wire.MSN, mo uint32, body []byte, last bool) []byte {
 	g := untagged(op, msn, mo, nil, last)
 	return append(g.Header.Append(nil), body...)
@@ -208,8 +207,8 @@ func atomicRequest(msn wire.MSN, r wire.AtomicRequest) wire.Segment {
 	return g
 }
 
-// wantTerminate checks that the stream ends with a Terminate for the offending
-// segment, and says nothing afterwards.
+// wantTerminate checks that the stream ends with a Terminate for the offending segment and
+// outputs nothing after it.
 func (s *side) wantTerminate(e wire.TermError, offender *wire.Segment) wire.Terminate {
 	s.t.Helper()
 	segs := s.all(1442)
@@ -239,7 +238,7 @@ func (s *side) wantTerminate(e wire.TermError, offender *wire.Segment) wire.Term
 	return t
 }
 
-// wantAlive checks that the stream goes on.
+// wantAlive checks that the stream has not ended.
 func (s *side) wantAlive() {
 	s.t.Helper()
 	if !s.stream.Live() || len(s.ended) > 0 {
@@ -279,7 +278,7 @@ func (s *side) wantSends(want ...string) {
 	}
 }
 
-// pattern fills b with octets that tell where they belong.
+// pattern fills b with octets that depend on their offset.
 func pattern(b []byte, seed byte) []byte {
 	for i := range b {
 		b[i] = byte(i)*7 + byte(i>>8) + seed
@@ -287,5 +286,5 @@ func pattern(b []byte, seed byte) []byte {
 	return b
 }
 
-// depth is what most tests agree on.
+// depth are the options of most tests.
 var depth = Options{IRD: 4, ORD: 4}

@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// What a stream costs is said in docs and counted on where there are many: a
-// change of these numbers is a decision.
+// Documents state the size of a stream: changing these numbers needs a decision.
 func TestStreamIsSmall(t *testing.T) {
 	for name, c := range map[string]struct{ got, want uintptr }{
 		"Stream":          {unsafe.Sizeof(Stream{}), 160},
@@ -23,7 +22,7 @@ func TestStreamIsSmall(t *testing.T) {
 	}
 }
 
-func TestIdleStreamsHaveNothingButThemselves(t *testing.T) {
+func TestIdleStreamsAllocateNothing(t *testing.T) {
 	const n = 10000
 	s := newSide(t, depth, Defects{})
 	var before, after runtime.MemStats

@@ -17,7 +17,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// terminateFrom is a Terminate of the peer.
+// terminateFrom returns a Terminate segment of the peer.
 func terminateFrom(term wire.Terminate) wire.Segment {
 	g := untagged(wire.OpTerminate, 1, 0, nil, true)
 	g.Terminate = term
@@ -220,7 +220,7 @@ var terminateRows = map[string]func(*testing.T){
 	},
 }
 
-func TestTerminateBlamesItsRequest(t *testing.T) {
+func TestTerminateFailsItsRequest(t *testing.T) {
 	// The requests of a stream, and what the peer may say of them.
 	for name, c := range map[string]struct {
 		term func(r *Request) wire.Terminate
@@ -264,8 +264,8 @@ func TestTerminateBlamesItsRequest(t *testing.T) {
 	}
 }
 
-// A Terminate mostly comes while the rest of a long message is still to leave.
-func TestTerminateBlamesTheRequestUnderWay(t *testing.T) {
+// A Terminate usually arrives before a long message is sent completely.
+func TestTerminateFailsPartlySentRequest(t *testing.T) {
 	said := func(e wire.TermError, g wire.Segment) wire.Segment {
 		return terminateFrom(wire.Terminate{Error: e, HasLength: true, HasDDP: true, DDP: g.Header})
 	}
@@ -294,7 +294,7 @@ func TestTerminateBlamesTheRequestUnderWay(t *testing.T) {
 	}
 }
 
-func TestTerminatesOfSoftIWARPAreRead(t *testing.T) {
+func TestTerminatesOfSoftIWARPAreParsed(t *testing.T) {
 	for _, c := range []struct {
 		name, ulpdu string
 		responder   bool
