@@ -33,7 +33,7 @@ type Defects struct {
 	// Terminates.
 	LongIsNoBuffer      bool `imitates:"siw, rfc5041/7.1/4" does:"a message too long for its buffer is reported as one without"`
 	ReadOverflowsStream bool `imitates:"siw, rfc5041/7.1/2" does:"one read too many is a catastrophic error of the stream, not a missing buffer"`
-	UnaskedIsLocal      bool `imitates:"siw, rfc5040/5.2.2/6" does:"a Read Response that noSource asked for is reported as a local error"`
+	UnaskedIsLocal      bool `imitates:"siw, rfc5040/5.2.2/6" does:"a Read Response that nobody asked for is reported as a local error"`
 	TermBitsSwapped     bool `imitates:"siw, rfc5040/4.8/1" does:"Terminates have the halves of their first octet swapped, and their flags at the wrong end"`
 	TermPayloadLength   bool `imitates:"siw, rfc5041/7.1/13" does:"the segment length in a Terminate leaves the headers out"`
 	TermBareOperation   bool `imitates:"siw, rfc5040/4.8/5" does:"Terminates for a wrong version or opcode have no header"`

@@ -83,7 +83,7 @@ func TestImmediateDataBelongsToDirectlyPrecedingWrite(t *testing.T) {
 	for name, between := range map[string]func(s *side, r *nic.Region){
 		"send":     func(s *side, _ *nic.Region) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
 		"read":     func(s *side, r *nic.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
-		"noSource": func(*side, *nic.Region) {},
+		"nobody": func(*side, *nic.Region) {},
 	} {
 		s := newSide(t, depth, Defects{})
 		r, _ := s.region(16, allAccess)
@@ -94,7 +94,7 @@ func TestImmediateDataBelongsToDirectlyPrecedingWrite(t *testing.T) {
 		between(s, r)
 		s.in(untagged(wire.OpImmediate, s.stream.recvMSN[0], 0, nil, true))
 		c := s.received[len(s.received)-1]
-		if is := c.Opcode == verbs.WCOpRecvRDMAWithImm && c.ByteLen == 5; is != (name == "noSource") {
+		if is := c.Opcode == verbs.WCOpRecvRDMAWithImm && c.ByteLen == 5; is != (name == "nobody") {
 			t.Errorf("with %s in between: %+v", name, c)
 		}
 	}

@@ -242,7 +242,7 @@ func TestTerminateFailsItsRequest(t *testing.T) {
 		"write": {func(*Request) wire.Terminate {
 			return wire.Terminate{Error: wire.TermTaggedBounds, HasLength: true, HasDDP: true, DDP: tagged(wire.OpWrite, 4, 0x44, nil, true).Header}
 		}, []string{"1 IBV_WC_WR_FLUSH_ERR", "2 IBV_WC_WR_FLUSH_ERR", "3 IBV_WC_WR_FLUSH_ERR", "4 IBV_WC_REM_ACCESS_ERR"}},
-		"noSource": {func(*Request) wire.Terminate {
+		"nobody": {func(*Request) wire.Terminate {
 			return wire.Terminate{Error: wire.TermTaggedBounds, HasLength: true, HasDDP: true, DDP: tagged(wire.OpWrite, 4, 0x80, nil, true).Header}
 		}, []string{"1 IBV_WC_WR_FLUSH_ERR", "2 IBV_WC_WR_FLUSH_ERR", "3 IBV_WC_WR_FLUSH_ERR", "4 IBV_WC_WR_FLUSH_ERR"}},
 	} {
