@@ -196,7 +196,7 @@ func (s *session) closed(e *entry) {
 	device := e.device
 	e.device = ""
 	s.mu.Unlock()
-	s.memory.unuse(s.forget(e)...)
+	s.memory.unuse(s.markClosed(e)...)
 	if device != "" {
 		s.holds.release(device, s)
 	}

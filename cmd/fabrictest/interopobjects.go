@@ -68,11 +68,11 @@ func kernelExceptions(kind string, lossy bool) []interop.Exception {
 		exceptions := []interop.Exception{
 			{
 				Pattern: "send-inv/ours", ErrorContains: silent,
-				Reason: "rxe tells programs by the kernel's own flag, 4, where libibverbs has 8 for it, and 4 for a good checksum; the key is invalidated",
+				Reason: "rxe passes the kernel's IB_WC_WITH_INVALIDATE (4) to programs, for which 4 is IBV_WC_IP_CSUM_OK and 8 is IBV_WC_WITH_INV; the key is invalidated",
 			},
 			{
 				Pattern: "atomic-write/theirs", ErrorContains: verbs.WCRemAccessErr.String(), Intermittent: true,
-				Reason: "an atomic write that rxe sends again, because the first was lost, is for address 0",
+				Reason: "rxe retransmits a lost atomic write with remote address 0",
 			},
 		}
 		if lossy {
@@ -87,7 +87,7 @@ func kernelExceptions(kind string, lossy bool) []interop.Exception {
 		},
 		{
 			Pattern: "send-inv/theirs", ErrorContains: verbs.WCRemInvReqErr.String(),
-			Reason: "siw's library sends the key of a remote address in place of the one that the request is to invalidate, and that is none",
+			Reason: "siw's library sends wr.rdma.rkey, which is not set, in place of invalidate_rkey",
 		},
 	}
 }

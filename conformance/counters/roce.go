@@ -17,15 +17,16 @@ func RoCE() []conformance.Case {
 	return slices.Concat(roceTraffic, roceRecovery, roceResponses, roceDrops(), roceOthers)
 }
 
-// roceCase returns a case about these quantities.
-func roceCase(name, title, sends string, about []quantity, body func(*rocePort) counts) conformance.Case {
+// roceCase returns a case that runs body and checks the counters of some quantities against
+// the recorded packets.
+func roceCase(name, title, sends string, checked []quantity, body func(*rocePort) counts) conformance.Case {
 	return conformance.Case{
 		ID: "counters/roce/" + name, Title: title,
 		Cite:  countersCite,
 		Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Sends: sends, Expects: "counters that agree with the recorded packets, and no other counter changed",
-		Defects: roce.stuckDefects(about...),
-		Run:     onRoCE(about, body),
+		Defects: roce.stuckDefects(checked...),
+		Run:     onRoCE(checked, body),
 	}
 }
 

@@ -36,6 +36,7 @@ type endpoint struct {
 	timeout time.Duration
 }
 
+// newEndpoint returns the endpoint of a side for an address family. Its port must be active.
 func newEndpoint(e *End, who Side, family Family, timeout time.Duration) (s *endpoint, err error) {
 	s = &endpoint{End: e, Device: e.Devices[family], who: who, addr: e.Addrs[family], timeout: timeout}
 	if s.attr, err = s.Device.QueryDevice(); err != nil {

@@ -44,16 +44,17 @@ func (s *Suite) connect(r pairSetup) (*qpPair, error) {
 	return l, nil
 }
 
-// connectBoth connects the queue pairs, or exchanges their addresses.
+// connectBoth connects the queue pairs, or exchanges the addresses of UD queue pairs. Over
+// iWARP the initiator must send the first message (RFC 5044).
 func (l *qpPair) connectBoth() error {
 	a, b := l.qps[Ours], l.qps[Theirs]
 	switch {
 	case l.service == verbs.QPTypeUD:
-		return l.addressBoth(a, b)
+		return l.exchangeAddresses(a, b)
 	case l.method == ByModify:
 		return inOrder(func() error { return a.connectTo(b, l.suite.AckTimeout) }, func() error { return b.connectTo(a, l.suite.AckTimeout) })
 	}
-	return inOrder(l.connectByCM, l.sendFirst)
+	return inOrder(l.connectByCM, l.sendFirstMessage)
 }
 
 // retries is the maximum of retry_cnt. Some devices count every gap as a retry, and a
@@ -146,9 +147,9 @@ func (l *qpPair) checkReplyData(conn verbs.Conn, want []byte, failed error) erro
 	return nil
 }
 
-// addressBoth moves two UD queue pairs to RTS and exchanges their addresses, by the
+// exchangeAddresses moves two UD queue pairs to RTS and exchanges their addresses, by the
 // connection manager unless the method is ByModify.
-func (l *qpPair) addressBoth(a, b *queuePair) error {
+func (l *qpPair) exchangeAddresses(a, b *queuePair) error {
 	for _, p := range []*queuePair{a, b} {
 		if err := p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState); err != nil {
 			return p.verbError("move a queue pair to RTR", err)
@@ -212,8 +213,8 @@ func (l *qpPair) resolveByCM() error {
 	return from.verbError("create an address handle", err)
 }
 
-// sendFirst has the connecting side send the first message, as iWARP requires.
-func (l *qpPair) sendFirst() error {
+// sendFirstMessage has the connecting side send the first message, as iWARP requires.
+func (l *qpPair) sendFirstMessage() error {
 	from := l.qps[l.method.connector()]
 	to := l.qps[from.who.other()]
 	return from.sendOctet(to, 1)

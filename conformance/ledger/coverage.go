@@ -20,7 +20,7 @@ func (c Coverage) Add(d Coverage) Coverage {
 	}
 }
 
-// Coverage counts the rows of a section.
+// Coverage counts the requirements of a section by how cases cover them.
 func (s *Section) Coverage() (c Coverage) {
 	for i := range s.Rows {
 		r := &s.Rows[i]
@@ -43,7 +43,7 @@ func (s *Section) Coverage() (c Coverage) {
 	return c
 }
 
-// Coverage counts the rows of the document.
+// Coverage counts the requirements of the document by how cases cover them.
 func (d *Document) Coverage() (c Coverage) {
 	for i := range d.Sections {
 		c = c.Add(d.Sections[i].Coverage())

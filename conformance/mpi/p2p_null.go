@@ -49,12 +49,12 @@ var nullCases = []Case{
 			t.check(found && st == null, "Iprobe to find nobody", "%v %+v", found, st)
 			m, st, err := t.Mprobe(mpi.ProcNull, mpi.AnyTag)
 			t.ok("Mprobe", err)
-			t.check(st == null, "a status of nobody of Mprobe", "%+v", st)
-			t.fromNobody(m)
+			t.check(st == null, "the status of ProcNull of Mprobe", "%+v", st)
+			t.recvNoProc(m)
 			m, st, found, err = t.Improbe(mpi.ProcNull, 1)
 			t.ok("Improbe", err)
 			t.check(found && st == null, "Improbe to find nobody", "%v %+v", found, st)
-			t.fromNobody(m)
+			t.recvNoProc(m)
 		},
 	},
 	{
@@ -121,12 +121,13 @@ var nullCases = []Case{
 	},
 }
 
-// fromNobody receives what a probe of nobody took out.
-func (t *T) fromNobody(m Message) {
-	t.check(m != nil, "a message of nobody", "nil")
+// recvNoProc receives the message of a matched probe of ProcNull (MPI_MESSAGE_NO_PROC), and
+// checks that the buffer is unchanged.
+func (t *T) recvNoProc(m Message) {
+	t.check(m != nil, "MPI_MESSAGE_NO_PROC", "nil")
 	r := newRoom(16)
 	st, err := m.Recv(r.buf)
 	t.ok("Message.Recv", err)
-	t.check(st == null, "a status of nobody of Message.Recv", "%+v", st)
+	t.check(st == null, "the status of ProcNull of Message.Recv", "%+v", st)
 	t.holds("the buffer", r, nil)
 }

@@ -133,15 +133,15 @@ func (c *conn) transmitPending(now time.Time) {
 		}
 		p.sent = true
 		c.sendSegment(p.seq, p.data, p.flags)
-		c.arm(now)
+		c.startRetransmitTimer(now)
 	}
 	if len(c.sendQueue) > 0 {
-		c.arm(now)
+		c.startRetransmitTimer(now)
 	}
 }
 
-// arm starts the retransmission timer if it is off.
-func (c *conn) arm(now time.Time) {
+// startRetransmitTimer starts the retransmission timer if it is off.
+func (c *conn) startRetransmitTimer(now time.Time) {
 	if c.rtxDeadline.IsZero() {
 		c.rtxDeadline = now.Add(c.rto)
 	}
@@ -198,7 +198,7 @@ func (c *conn) tick(now time.Time) {
 		if len(p.data) > 0 && c.established {
 			c.sendSegment(p.seq, p.data[:1], 0)
 		}
-		c.arm(now)
+		c.startRetransmitTimer(now)
 		return
 	}
 	if c.retransmits++; c.retransmits > maxRetransmits {

@@ -35,7 +35,7 @@ func (c *conn) sendHeldFIN(now time.Time, from int) error {
 	}
 	c.finQueued = true
 	c.enqueue(chunk{flags: fin, sent: true})
-	c.arm(now)
+	c.startRetransmitTimer(now)
 	return nil
 }
 
@@ -61,7 +61,8 @@ func (c *conn) sendHeldRange(now time.Time, from, to int, f flags) error {
 	return nil
 }
 
-// queueHeld replaces the held chunk by sent chunks, which are retransmitted if lost.
+// queueHeld replaces the chunk that was held back, and is now sent, by chunks of one MSS in the
+// send queue, which are retransmitted if lost.
 func (c *conn) queueHeld(now time.Time) {
 	var rest []chunk
 	at := c.held.seq
@@ -74,7 +75,7 @@ func (c *conn) queueHeld(now time.Time) {
 	}
 	c.removeAcked()
 	if len(c.sendQueue) > 0 {
-		c.arm(now)
+		c.startRetransmitTimer(now)
 	}
 }
 

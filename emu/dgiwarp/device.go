@@ -73,7 +73,8 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	return n
 }
 
-// fill is Output without the delivery of events.
+// fill fills ds with datagrams to send, and returns their number. Unlike Output it delivers no
+// events.
 func (d *Device) fill(now mono.Time, ds []link.Datagram) int {
 	if d.wireDefects != nil {
 		return d.wireDefects.Output(now, ds)

@@ -86,7 +86,7 @@ func (c *connection) complete(asked verbs.ConnParam, timeout time.Duration) erro
 		c.m.closeConn(c)
 		return err
 	}
-	return c.m.callAgent().ConfirmReply(c.m.d.Driver().Now(), c.id, nil)
+	return c.m.cmAgent().ConfirmReply(c.m.d.Driver().Now(), c.id, nil)
 }
 
 // modify modifies the queue pair.
@@ -155,7 +155,7 @@ func (c *connection) Disconnect() error {
 			return nil
 		}
 		now := c.m.d.Driver().Now()
-		err := c.m.callAgent().Disconnect(now, c.id, nil)
+		err := c.m.cmAgent().Disconnect(now, c.id, nil)
 		c.toError(now)
 		if err != nil {
 			return connError("disconnect", c.remote, err)

@@ -36,7 +36,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 		if local.IsUnspecified() {
 			local = netip.Addr{}
 		}
-		id, err := m.callAgent().Listen(mad.IPService(mad.PortSpace(space&0xff), addr.Port()), local, backlog)
+		id, err := m.cmAgent().Listen(mad.IPService(mad.PortSpace(space&0xff), addr.Port()), local, backlog)
 		if err != nil {
 			return connError("listen", addr, err)
 		}
@@ -78,10 +78,10 @@ func (l *listener) Close() error {
 		l.closed = true
 		delete(l.m.listeners, l.id)
 		for _, e := range l.queue {
-			_ = l.m.callAgent().Close(l.m.d.Driver().Now(), e.Conn)
+			_ = l.m.cmAgent().Close(l.m.d.Driver().Now(), e.Conn)
 		}
 		l.cond.Notify()
-		return l.m.callAgent().CloseListen(l.id)
+		return l.m.cmAgent().CloseListen(l.id)
 	})
 }
 
@@ -112,9 +112,9 @@ func (r *request) Reject(private []byte) error {
 		now := r.m.d.Driver().Now()
 		var err error
 		if r.e.SIDRRequest != nil {
-			err = r.m.callAgent().SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: mad.SIDRRejected, PrivateData: private})
+			err = r.m.cmAgent().SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: mad.SIDRRejected, PrivateData: private})
 		} else {
-			err = r.m.callAgent().Reject(now, r.e.Conn, mad.ReasonConsumer, nil, private)
+			err = r.m.cmAgent().Reject(now, r.e.Conn, mad.ReasonConsumer, nil, private)
 		}
 		if err != nil {
 			return connError("reject", r.Remote(), err)
@@ -134,7 +134,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 		return nil, err
 	}
 	if r.e.SIDRRequest != nil {
-		err := r.m.callAgent().SIDRReply(r.m.d.Driver().Now(), r.e.Conn, cm.SIDRReplyParam{
+		err := r.m.cmAgent().SIDRReply(r.m.d.Driver().Now(), r.e.Conn, cm.SIDRReplyParam{
 			QPN: q.q.Num(), QKey: q.q.Query().QKey, PrivateData: param.PrivateData,
 		})
 		if err != nil {
@@ -166,7 +166,7 @@ func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Durati
 	}
 	m.conns[c.id] = c
 	q.conn = c
-	err := m.callAgent().Accept(m.d.Driver().Now(), c.id, cm.AcceptParam{
+	err := m.cmAgent().Accept(m.d.Driver().Now(), c.id, cm.AcceptParam{
 		QPN: q.q.Num(), StartPSN: c.recvPSN, RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
 		RNRRetry: param.RNRRetryCount, TargetAckDelay: targetAckDelay, SRQ: q.srq, E2EFlow: param.FlowControl,
 		PrivateData: param.PrivateData,

@@ -46,8 +46,8 @@ func (m *manager) init(d *Device, cfg cm.Config) {
 	m.psnSeed = cfg.CAGUID
 }
 
-// callAgent returns the agent for a call that may cause events or MADs.
-func (m *manager) callAgent() *cm.Agent {
+// cmAgent returns the agent for a call that may cause events or MADs.
+func (m *manager) cmAgent() *cm.Agent {
 	m.agentActive = true
 	return m.agent
 }
@@ -55,7 +55,7 @@ func (m *manager) callAgent() *cm.Agent {
 // tick handles the agent's deadlines.
 func (m *manager) tick(now mono.Time) {
 	if m.agent.NextTimer() <= now {
-		m.callAgent().HandleTimer(now)
+		m.cmAgent().HandleTimer(now)
 	}
 }
 
@@ -63,7 +63,7 @@ func (m *manager) tick(now mono.Time) {
 func (m *manager) exchangeMADs(now mono.Time) {
 	for m.d.nic.MADs() > 0 {
 		in, _ := m.d.nic.NextMAD()
-		m.callAgent().HandleMAD(now, in.Remote, in.Local, in.PKey, in.Data[:])
+		m.cmAgent().HandleMAD(now, in.Remote, in.Local, in.PKey, in.Data[:])
 	}
 	if !m.agentActive {
 		return
@@ -93,7 +93,7 @@ func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	}
 	if c := e.QP.(*engine.QP).Owner.(*qpState).conn; c != nil {
 		// It fails if the RTU has arrived meanwhile.
-		_ = m.callAgent().Established(now, c.id)
+		_ = m.cmAgent().Established(now, c.id)
 	}
 }
 
@@ -129,7 +129,7 @@ func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	}
 	l := m.listeners[id]
 	if l == nil {
-		_ = m.callAgent().Close(now, e.Conn) // the listener was closed; rejects the request
+		_ = m.cmAgent().Close(now, e.Conn) // the listener was closed; rejects the request
 		return
 	}
 	l.queue = append(l.queue, *e)
@@ -138,7 +138,7 @@ func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 
 // closeConn closes a connection that failed, or whose queue pair is destroyed.
 func (m *manager) closeConn(c *connection) {
-	_ = m.callAgent().Close(m.d.Driver().Now(), c.id)
+	_ = m.cmAgent().Close(m.d.Driver().Now(), c.id) // it may be closed already
 	delete(m.conns, c.id)
 	if c.qp != nil && c.qp.conn == c {
 		c.qp.conn = nil
@@ -219,7 +219,7 @@ func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnP
 	if q.Type() == verbs.QPTypeUC {
 		transport = cm.UC
 	}
-	c.id, err = m.callAgent().Connect(m.d.Driver().Now(), cm.ConnectParam{
+	c.id, err = m.cmAgent().Connect(m.d.Driver().Now(), cm.ConnectParam{
 		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr(), MTU: uint8(m.d.nic.MTU()), LocalAckTimeout: connAckTimeout},
 		Transport: transport, QPN: q.q.Num(), StartPSN: c.recvPSN,
@@ -257,7 +257,7 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	}
 	c := &connection{m: m, remote: addr}
 	c.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("service at %v", addr)))
-	c.id, err = m.callAgent().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
+	c.id, err = m.cmAgent().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
 		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr()},
 		SrcPort:   m.ephemeralPort(), PrivateData: private,

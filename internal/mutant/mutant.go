@@ -34,8 +34,8 @@ func init() {
 	}
 }
 
-// Enter returns the number of the selected mutant, or 0. Functions with variants call it
-// with their number.
+// Enter returns the number of the selected mutant, or 0. Each function that has mutants calls
+// it with the number of the function, which Enter records for Trace.
 func Enter(function int) int32 {
 	if tracing.Load() {
 		entered[function].Store(true)
@@ -66,7 +66,7 @@ func Select(name string) bool {
 // of Names.
 func Functions() [][]int { return functions }
 
-// Trace calls f and returns the numbers of the functions with variants that were called
+// Trace calls f and returns the numbers of the functions with mutants that were called
 // meanwhile.
 func Trace(f func()) (called []int) {
 	for i := range entered {

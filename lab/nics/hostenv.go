@@ -39,9 +39,9 @@ func EnvVars(t *topology.Topology, host topology.Host) []string {
 	names := make([]string, 0, len(host.NICs))
 	for _, nic := range host.NICs {
 		names = append(names, nic.Name)
-		for ipv4, family := range families {
-			name := nicVar(nic.Name, family)
-			vars = append(vars, name+"="+nic.Addr(ipv4 == 1).String(), name+"_PEERS="+strings.Join(peers(t, nic.Rail, ipv4 == 1), " "))
+		for i, family := range families {
+			name, isIPv4 := nicVar(nic.Name, family), i == 1
+			vars = append(vars, name+"="+nic.Addr(isIPv4).String(), name+"_PEERS="+strings.Join(peers(t, nic.Rail, isIPv4), " "))
 		}
 	}
 	return append(vars, nicsVar+"="+strings.Join(names, " "))

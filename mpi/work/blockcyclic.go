@@ -49,13 +49,13 @@ func (d *blockCyclic) columnsBefore(g int) int { return ownedBefore(g, d.block, 
 
 // ownedBefore is how many of the first g rows or columns belong to owner me.
 func ownedBefore(g, block, owners, me int) int {
-	blocks, over := g/block, g%block
+	blocks, rest := g/block, g%block
 	n := blocks / owners * block
-	switch mine := blocks % owners; {
-	case me < mine:
+	switch partialOwner := blocks % owners; {
+	case me < partialOwner:
 		n += block
-	case me == mine:
-		n += over
+	case me == partialOwner:
+		n += rest
 	}
 	return n
 }

@@ -15,10 +15,11 @@ type part struct {
 	parts  []*part
 }
 
-func (p *part) bad() (n int) {
-	for v, k := range p.counts {
-		if v.Bad() {
-			n += k
+// countBad returns the number of cases with a bad verdict.
+func (p *part) countBad() (n int) {
+	for verdict, count := range p.counts {
+		if verdict.Bad() {
+			n += count
 		}
 	}
 	return n
@@ -57,7 +58,7 @@ func (d *Verdicts) verdictTable(b *strings.Builder, run *conform.Run) {
 		for _, doc := range partsOf(run, dev) {
 			line(2, doc)
 			for _, s := range doc.parts {
-				if len(run.Devices) == 1 || s.bad() > 0 {
+				if len(run.Devices) == 1 || s.countBad() > 0 {
 					line(4, s)
 				}
 			}

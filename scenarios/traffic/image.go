@@ -30,7 +30,8 @@ func initialTarget(w *Workload, lane int, s Side) []byte {
 	return b
 }
 
-// modifies returns the part of the target that the request changes.
+// modifies returns the part of the target that the request changes, except a word that several
+// ranks change.
 func (o *op) modifies() (at, n int) {
 	switch o.code {
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:

@@ -175,7 +175,7 @@ func (e *Edge) Output(now mono.Time, ds []link.Datagram) int {
 	return n
 }
 
-// qp finds a queue pair by its number as packets give it.
+// qp returns the queue pair with a number of a packet. 0 stands for the only queue pair.
 func (e *Edge) qp(num uint32) (QP, bool) {
 	all := e.nic.QPs()
 	if num == 0 && len(all) == 1 {

@@ -63,12 +63,12 @@ func copyECN(e *Edge, p *packet) bool {
 	return true
 }
 
-// leakCompare (FetchAddLeaks) fills the compare field of a FETCH_ADD, which has no
-// meaning there.
+// leakCompare (FetchAddLeaks) fills the compare field of a FETCH_ADD, which has no meaning
+// there. rxe sends old memory in it.
 func leakCompare(_ *Edge, p *packet) bool {
-	const compareOffset = 20
+	const compareOffset, oldMemory = 20, 0x00000005b87807f7 // as seen from rxe
 	if h := p.header(wire.HasAtomicETH); h != nil && p.is(wire.OpFetchAdd) {
-		binary.BigEndian.PutUint64(h[compareOffset:], 0x00000005b87807f7)
+		binary.BigEndian.PutUint64(h[compareOffset:], oldMemory)
 		p.changed = true
 	}
 	return true

@@ -82,7 +82,7 @@ func (p *Params) Validate() error {
 	case p.MinRateBps == 0 || p.MinRateBps > p.MaxRateBps:
 		return fmt.Errorf("dcqcn: MinRateBps is %d, want 1 to MaxRateBps, %d", p.MinRateBps, p.MaxRateBps)
 	case p.G == 0 || p.G > One:
-		return fmt.Errorf("dcqcn: G is %d, want 1 to %d, which is 1", p.G, One)
+		return fmt.Errorf("dcqcn: G is %d, want 1 to %d (1.0)", p.G, One)
 	case p.AlphaInterval < minPeriod || p.AlphaInterval > maxPeriod:
 		return fmt.Errorf("dcqcn: AlphaInterval is %v, want %v to %v", p.AlphaInterval, minPeriod, maxPeriod)
 	case p.IncreaseInterval < minPeriod || p.IncreaseInterval > maxPeriod:

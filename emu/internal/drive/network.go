@@ -60,12 +60,12 @@ func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 func (n *packetNetwork) stopReceiving() {} // WaitReadable returns while datagrams wait
 
 // flush implements network.
-func (n *packetNetwork) flush(now mono.Time) (bool, time.Duration) {
+func (n *packetNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	if full {
 		return false, fullRetry
 	}
-	return more, -1
+	return more, -1 // no retry
 }
 
 func (n *packetNetwork) wait(d time.Duration) error { return n.link.WaitReadable(d) }

@@ -81,8 +81,8 @@ var immediateRows = map[string]func(*testing.T){
 
 func TestImmediateDataBelongsToDirectlyPrecedingWrite(t *testing.T) {
 	for name, between := range map[string]func(s *side, r *nic.Region){
-		"send":     func(s *side, _ *nic.Region) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
-		"read":     func(s *side, r *nic.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
+		"send":   func(s *side, _ *nic.Region) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
+		"read":   func(s *side, r *nic.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
 		"nobody": func(*side, *nic.Region) {},
 	} {
 		s := newSide(t, depth, Defects{})

@@ -60,7 +60,7 @@ func TestScrambledNamesAreNotReused(t *testing.T) {
 	seen := map[uint32]bool{}
 	for range 1000 {
 		k, r := keysOf(t, table, 1)
-		if name := k[0] >> nameShift; seen[name] || name == 0 {
+		if name := k[0] >> keyIndexShift; seen[name] || name == 0 {
 			t.Fatalf("key %#x: its name was used before", k[0])
 		} else {
 			seen[name] = true

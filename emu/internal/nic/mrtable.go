@@ -79,7 +79,7 @@ type slot struct {
 }
 
 const (
-	nameShift = 8
+	keyIndexShift = 8
 	// firstAddr and addrAlign place regions with gaps between them, so that an overrun
 	// does not reach the next region.
 	firstAddr = 0x0000_5600_0000_0000
@@ -87,7 +87,7 @@ const (
 )
 
 // MaxEntries is the maximum number of regions and windows of a table.
-const MaxEntries = 1<<(32-nameShift) - 1
+const MaxEntries = 1<<(32-keyIndexShift) - 1
 
 // NewTable returns a table of at most limit regions and windows.
 func NewTable(limit int) *Table {
@@ -117,16 +117,16 @@ func (t *Table) alloc() (i uint32, err error) {
 }
 
 func (t *Table) key(i uint32) uint32 {
-	return t.slots[i].name<<nameShift | uint32(t.slots[i].tag)
+	return t.slots[i].name<<keyIndexShift | uint32(t.slots[i].tag)
 }
 
-// index returns the index of the entry with this key. If there is none, it returns
-// any other index; the caller must compare the key.
+// index returns the index of the entry with this key. If there is none, it returns the index
+// of another entry; the caller must compare the key.
 func (t *Table) index(key uint32) uint32 {
 	if t.names.plain() {
-		return key >> nameShift
+		return key >> keyIndexShift
 	}
-	return t.names.at[key>>nameShift]
+	return t.names.at[key>>keyIndexShift]
 }
 
 // release frees the entry of key and changes its tag.
@@ -136,7 +136,7 @@ func (t *Table) release(key uint32) {
 	s.region, s.window = nil, nil
 	s.tag++
 	t.free = append(t.free, i)
-	delete(t.names.at, key>>nameShift)
+	delete(t.names.at, key>>keyIndexShift)
 }
 
 // Register adds a region. addr is the virtual address of its first byte; zero means
@@ -190,6 +190,7 @@ func (t *Table) FreeWindow(w *Window) bool {
 	return true
 }
 
+// unbind ends the binding of a window to its region. A bound type 2 window belongs to a QP.
 func (t *Table) unbind(w *Window) {
 	if w.region == nil {
 		return

@@ -112,7 +112,7 @@ func TestDeregisterTwiceFails(t *testing.T) {
 	}
 	// Had the second one freed the slot again, two regions would share it.
 	a, b := register(t, tab, pdA, everything), register(t, tab, pdB, everything)
-	if a.Key>>nameShift == b.Key>>nameShift {
+	if a.Key>>keyIndexShift == b.Key>>keyIndexShift {
 		t.Errorf("keys %#x and %#x share a slot", a.Key, b.Key)
 	}
 }

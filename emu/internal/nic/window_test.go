@@ -62,7 +62,7 @@ func TestBindChecks(t *testing.T) {
 		{"a zero-based region", type2, everything | verbs.AccessZeroBased, func(*Bind) {}, ErrRights},
 		// Keys and objects.
 		{"no region", type2, everything, func(b *Bind) { b.Region = nil }, ErrKey},
-		{"another window's key", type2, everything, func(b *Bind) { b.Key += 1 << nameShift }, ErrKey},
+		{"another window's key", type2, everything, func(b *Bind) { b.Key += 1 << keyIndexShift }, ErrKey},
 		{"the key it has", type2, everything, func(b *Bind) { b.Key-- }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -31,7 +31,7 @@ type iface struct {
 }
 
 // findInterface returns the interface that owns addr, in the caller's network namespace;
-// the zeri iface for wildcard addresses, and for those that no interface lists.
+// the zero iface for wildcard addresses, and for those that no interface lists.
 func findInterface(addr netip.Addr) (iface, error) {
 	if addr.IsUnspecified() {
 		return iface{}, nil

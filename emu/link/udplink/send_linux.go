@@ -17,8 +17,8 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if !l.users.enter() {
 		return 0, link.ErrClosed
 	}
-	// Fast path for one datagram without control messages. After a system call returns are
-	// mispredicted: each function in between would add nanoseconds to the latency.
+	// Fast path for one datagram without control messages. The CPU mispredicts
+	// function returns after a system call: each call in between would add nanoseconds.
 	if s := &l.out; len(ds) == 1 && s.encodeSingle(&ds[0]) {
 		p, m := ds[0].Payload, &s.single
 		fd, to, toLen := l.sendFD(), unsafe.Pointer(&m.addr), uintptr(m.addrLen)

@@ -167,8 +167,8 @@ func loadOrder(all map[string]*module, name string) (order []string) {
 	return order
 }
 
-// dependencyList returns modules.dep: each module with its dependencies, the first
-// to load last.
+// dependencyList returns modules.dep: each module with its dependencies, in reverse order of
+// loading.
 func dependencyList(all map[string]*module) string {
 	var b strings.Builder
 	for _, name := range sortedKeys(all) {

@@ -54,10 +54,11 @@ func RankLimits(t WelcomeBody) Limits {
 	}
 }
 
-// LauncherLimits returns the limits of frames to a rank that received welcome t.
-func LauncherLimits(t WelcomeBody) Limits {
+// LauncherLimits returns the largest body of each kind of frame that the launcher sends to a
+// rank after a welcome; 0 means that frames of the kind have no body.
+func LauncherLimits(welcome WelcomeBody) Limits {
 	return Limits{
-		Data: t.MaxMessage, Ping: 0, BarrierDone: 0, RankEnded: 0, Dump: 0, Command: MaxCommand, ByeAck: 0, Reject: MaxReason,
+		Data: welcome.MaxMessage, Ping: 0, BarrierDone: 0, RankEnded: 0, Dump: 0, Command: MaxCommand, ByeAck: 0, Reject: MaxReason,
 	}
 }
 

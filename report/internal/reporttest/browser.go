@@ -132,7 +132,7 @@ func (b *Browser) Call(method string, params, result any) {
 	}
 }
 
-// until reads messages until one is wanted, and passes the others to watch.
+// until reads messages, passes each to watch, and returns the first that is wanted.
 func (b *Browser) until(wanted func(*message) bool) *message {
 	b.t.Helper()
 	for {

@@ -39,7 +39,9 @@ func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult
 			last, err = receiveStream(o, &f, rx)
 			return err
 		})
-		f.failed.Store(f.failed.Load() || err != nil)
+		if err != nil {
+			f.failed.Store(true)
+		}
 		arrived <- end{last, err}
 	}()
 	<-ready
@@ -48,7 +50,9 @@ func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult
 		start = time.Now()
 		return sendStream(s, &f, tx, start)
 	})
-	f.failed.Store(f.failed.Load() || sendErr != nil)
+	if sendErr != nil {
+		f.failed.Store(true)
+	}
 	got := <-arrived
 	res := o.res
 	res.Sent = f.sent.Load()
