@@ -79,7 +79,8 @@ func TestRegionWithBoundWindowsIsBusy(t *testing.T) {
 
 // mw/12: Destroying a QP unbinds its windows, also for a later QP.
 func TestQPWithBoundWindowsCanBeDestroyed(t *testing.T) {
-	each(t, setup{}, func(p *peer) {
+	few := setup{nic: func(c *Config) { c.Limits.QPs = 8 }} // their numbers are soon used again
+	each(t, few, func(p *peer) {
 		one, two := p.window(1), p.window(2)
 		p.opened(one, 0, 8)
 		p.opened(two, 0, 8)
