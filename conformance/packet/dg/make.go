@@ -5,7 +5,7 @@ import "github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 // Any matches any packet.
 func Any() Packet { return Packet{} }
 
-// Op is a packet of a kind.
+// Of is a packet of a kind.
 func Of(kind Kind) Packet { return Packet{Header: Header{Kind: &kind}} }
 
 // UD is an unreliable packet with a segment.

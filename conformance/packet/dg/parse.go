@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// ReceivedFPDU is a received packet.
+// ReceivedPacket is a packet as it was received.
 type ReceivedPacket struct {
 	Packet
 	Raw      []byte
