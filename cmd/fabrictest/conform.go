@@ -188,9 +188,9 @@ func (o *conformOptions) verdict(ctx context.Context, run *conform.Run, j *judge
 	return nil
 }
 
-// width is how many cases run at a time: in real time only one, unless more are asked
-// for, since those that measure time need the machine for themselves.
-func (o *conformOptions) width() int {
+// caseWorkers returns the number of cases that run at a time. By default it is 1 in real time,
+// because other cases would disturb those that measure time.
+func (o *conformOptions) caseWorkers() int {
 	switch {
 	case o.workers > 0:
 		return o.workers

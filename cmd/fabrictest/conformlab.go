@@ -44,7 +44,7 @@ func (o *conformOptions) open(s *subject) (benches, error) {
 		}
 		return bench.InSimulation(s.provider, opt), nil
 	}
-	opt := bench.NamespaceOptions{Parallel: o.width(), Restrictions: s.claims()}
+	opt := bench.NamespaceOptions{Parallel: o.caseWorkers(), Restrictions: s.claims()}
 	if o.schedules > 0 {
 		opt.MaxTime = realCaseTime + time.Duration(o.schedules)*realScheduleTime
 	}

@@ -99,7 +99,7 @@ func (j *judgement) run(ctx context.Context, lab conformance.Lab, s *subject, as
 	}
 	kept := make([]*conform.Result, len(asked))
 	r := conformance.Runner{
-		Lab: &watched{lab, j, s, defects}, Workers: j.opts.width(),
+		Lab: &watched{lab, j, s, defects}, Workers: j.opts.caseWorkers(),
 		Options: conformance.Options{
 			Defects: defects, Seed: j.seed, Deviations: s.deviations, Schedules: j.opts.schedules,
 			Progress: func(c *conformance.Case, done, total int) { j.show.Part(j.label(s, c.ID, defects), done, total) },

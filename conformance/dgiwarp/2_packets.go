@@ -301,18 +301,26 @@ func (p *peer) nextMessage() (all []arrival) {
 			}
 			continue
 		}
-		msn := iwarp.Val(a.Segment.DDP.MSN) // 0 in tagged segments
-		all = append(p.partial[msn], a)
-		slices.SortFunc(all, func(a, b arrival) int { return cmp.Compare(messageOffset(a), messageOffset(b)) })
-		if isComplete(all) {
-			delete(p.partial, msn)
+		if all = p.partial.add(a); all != nil {
 			return all
 		}
-		if p.partial == nil {
-			p.partial = map[uint32][]arrival{}
-		}
-		p.partial[msn] = all
 	}
+}
+
+// partialMessages has the segments of incomplete messages, by MSN; 0 for tagged ones.
+type partialMessages map[uint32][]arrival
+
+// add adds a segment. It returns the segments of its message, sorted, if that is complete.
+func (m partialMessages) add(a arrival) []arrival {
+	msn := iwarp.Val(a.Segment.DDP.MSN)
+	all := append(m[msn], a)
+	slices.SortFunc(all, func(a, b arrival) int { return cmp.Compare(messageOffset(a), messageOffset(b)) })
+	if isComplete(all) {
+		delete(m, msn)
+		return all
+	}
+	m[msn] = all
+	return nil
 }
 
 // messageOffset returns the offset of a segment in its message.

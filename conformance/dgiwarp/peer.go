@@ -21,8 +21,7 @@ type peer struct {
 	ah verbs.AH
 	// toDevice is the flow to the device, fromDeviceFlow the flow from it.
 	toDevice, fromDeviceFlow flow
-	// partial has the UD segments of incomplete messages, by MSN.
-	partial map[uint32][]arrival
+	partial                  partialMessages // on UD
 }
 
 // flow is the peer's state of a flow.
@@ -46,6 +45,7 @@ const (
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{
+		partial:  partialMessages{},
 		deviceQP: q, route: q.defaultRoute(host), qpn: peerQPN + uint32(n), key: peerKey + uint32(n), incarnation: peerIncarnation + uint32(n),
 		ah: q.addressHandle(ahAttr(q.Peers[host], peerPort)),
 	}

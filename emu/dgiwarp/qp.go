@@ -141,7 +141,7 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	// A receive sends packets only to RD peers that wait for one. A receive that is flushed
 	// at once completes.
 	defer func() {
-		if q.dev.nic.Starving() {
+		if q.dev.nic.PeersAwaitReceives() {
 			q.dev.Driver().Pump()
 		} else if q.dev.nic.CompletionEvents() > 0 {
 			q.dev.DeliverCompletionEvents()

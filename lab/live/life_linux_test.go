@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,6 +66,32 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(os.Getenv("XDG_CACHE_HOME") + "/fabrictest/labs/" + name + "*"); len(left) > 0 {
 		t.Errorf("%v is left", left)
+	}
+}
+
+// A process that has closed its sockets may still be there: this one is.
+func TestDownWaitsForTheProcess(t *testing.T) {
+	name := fmt.Sprintf("down-%d", os.Getpid())
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketPrefix() + name, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() {
+		conn, err := listener.AcceptUnix()
+		if err == nil {
+			_, err = receiveFiles(conn)
+			err = errors.Join(err, json.NewDecoder(conn).Decode(new(request)), json.NewEncoder(conn).Encode(response{}), conn.Close())
+		}
+		served <- errors.Join(err, listener.Close())
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := Down(ctx, name); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("down: %v", err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
 	}
 }
 

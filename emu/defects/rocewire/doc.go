@@ -1,8 +1,8 @@
 // Package rocewire makes a sound soft-RoCE NIC misbehave at its wire: between the
 // engine and the link, packets are changed, dropped, doubled and reordered, and
 // answers are made up, so that what a peer sees is a NIC with a defect. The
-// engine knows nothing of it. Defects that no packet tells are not here but in
-// engine.Defects.
+// engine knows nothing of it. Defects that no packet shows are
+// mutants, or for the profiles of rxe in engine.Defects.
 //
 // A packet that comes in is shown to the engine as one that passes the check
 // which the defective NIC lacks; its ICRC is made right for what it has become, but

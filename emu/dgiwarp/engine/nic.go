@@ -31,7 +31,7 @@ type NIC struct {
 
 	sending     queue.FIFO[*QP]   // QPs with pending requests
 	withOutput  queue.FIFO[*peer] // peers that may have segments to send
-	starving    queue.FIFO[*QP]   // RD QPs that made peers wait for receives
+	peersWait   queue.FIFO[*QP]   // RD QPs that made peers wait for receives
 	messages    messageTable
 	records     recordTable
 	errors      errorQueue

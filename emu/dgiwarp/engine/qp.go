@@ -33,7 +33,7 @@ type QP struct {
 	isolate   bool
 	signalAll bool
 	queued    bool // in NIC.sending
-	starving  bool // in NIC.starving
+	peersWait bool // in NIC.peersWait
 	caps      verbs.QPCaps
 
 	sendCQ, recvCQ *nic.CQ

@@ -189,9 +189,9 @@ func (p *peer) gone() {
 // fillFlows passes segments of all peers to the reliable layer, and resumes peers that waited
 // for receives.
 func (n *NIC) fillFlows(now mono.Time) {
-	for range n.starving.Len() {
-		q, _ := n.starving.Pop()
-		q.starving = false
+	for range n.peersWait.Len() {
+		q, _ := n.peersWait.Pop()
+		q.peersWait = false
 		if q.receives() && n.resume(q) {
 			q.awaitReceives()
 		}
@@ -220,15 +220,15 @@ func (n *NIC) resume(q *QP) (more bool) {
 
 // awaitReceives queues the QP for fillFlows, which checks for new receives.
 func (q *QP) awaitReceives() {
-	if !q.starving {
-		q.starving = true
-		q.nic.starving.Push(q)
+	if !q.peersWait {
+		q.peersWait = true
+		q.nic.peersWait.Push(q)
 	}
 }
 
-// Starving reports whether peers wait for receives of a QP: then posting a receive may cause
-// output.
-func (n *NIC) Starving() bool { return n.starving.Len() > 0 }
+// PeersAwaitReceives reports whether an RD QP had no receive for a Send of a peer. The engine
+// may then have packets to send after a receive is posted.
+func (n *NIC) PeersAwaitReceives() bool { return n.peersWait.Len() > 0 }
 
 // outputSegments moves segments from the two streams of a peer to the flow, alternately.
 func (p *peer) outputSegments(now mono.Time) {

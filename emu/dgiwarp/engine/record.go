@@ -115,7 +115,7 @@ func (q *QP) takeWriteRecord(in *inbound) {
 	}
 }
 
-// dropEmpty removes a record without ranges.
+// dropEmpty removes an open Write-Record of which no segment was placed.
 func (n *NIC) dropEmpty(r *record) {
 	if i := slices.Index(n.records.open, r); i >= 0 && len(r.have.spans) == 0 {
 		n.records.drop(i)

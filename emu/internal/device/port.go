@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// WatchPort reports changes of the interface that owns the addresses to the observer, with
-// the lock held, until Shutdown. The interface is in the network namespace of the caller's
+// WatchPort reports link and address changes of the interface with these addresses to the
+// observer, until Shutdown. It calls the observer with the device's lock held. The interface is in the network namespace of the caller's
 // thread. It serves devices on sockets, which do not report such changes.
 //
 // If the kernel refuses (a sandbox may forbid rtnetlink), the port never changes.
@@ -60,7 +60,8 @@ func NewPortAddrs(all []netip.Addr) PortAddrs {
 	return PortAddrs{all: all, missing: make([]bool, len(all))}
 }
 
-// SetPresent notes whether addr is present, and reports whether that has changed.
+// SetPresent records whether the interface has an address of the port. It returns true if that
+// changed.
 func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
 	for i, own := range a.all {
 		if unmapAddr(own) == unmapAddr(addr) && a.missing[i] == present {
@@ -97,7 +98,7 @@ func (a *PortAddrs) FilterGIDs(full []verbs.GIDEntry) []verbs.GIDEntry {
 	return table
 }
 
-// GIDChangeEvent returns the event of a changed GID table.
+// GIDChangeEvent returns the asynchronous event IBV_EVENT_GID_CHANGE of port 1.
 func GIDChangeEvent() nic.Event { return nic.Event{Type: verbs.EventGIDChange, Port: 1} }
 
 // unmapAddr returns a without zone, and as IPv4 if it is mapped into IPv6.
