@@ -33,19 +33,22 @@ type audience interface {
 	Done(*report.Result)
 }
 
-// conduct runs tasks in order: several at a time in simulation, which keeps one
-// processor busy each, and one at a time in namespaces, where a fabric needs all
-// the machine has. A cancelled context ends it: what was under way then is among the results as
-// far as it got, and ended does not count it.
+// maxFabrics is how many scenarios run in namespaces at a time. Each has many
+// processes, which mostly wait for timers.
+const maxFabrics = 4
+
+// conduct runs tasks in order, one per processor at a time; in namespaces at most
+// maxFabrics. If ctx is cancelled, the results include those of interrupted tasks, and
+// ended counts only completed ones.
 func conduct(ctx context.Context, tasks []task, show audience) (results []report.Result, ended int) {
 	for len(tasks) > 0 && ctx.Err() == nil {
 		n := 1
 		for n < len(tasks) && tasks[n].tier == tasks[0].tier {
 			n++
 		}
-		width := 1
-		if tasks[0].tier == scenarios.Sim {
-			width = runtime.GOMAXPROCS(0)
+		width := runtime.GOMAXPROCS(0)
+		if tasks[0].tier == scenarios.NetNS {
+			width = min(width, maxFabrics)
 		}
 		more, whole := inParallel(ctx, width, tasks[:n], show)
 		results, ended = append(results, more...), ended+whole
