@@ -62,11 +62,15 @@ type compatibility struct {
 // checkNIC checks that the provider supports the settings of the nic section.
 func (f *compatibility) checkNIC() string {
 	setup, err := setupOf(f.s, f.p, "", nil)
-	if err == nil {
-		_, err = f.p.NewOpener(setup)
+	if err != nil {
+		return reasonOf(err)
 	}
-	f.caps, f.datagrams = f.p.CapsFor(setup), setup.Reliable
-	return reasonOf(err)
+	o, err := f.p.NewOpener(setup)
+	if err != nil {
+		return err.Error()
+	}
+	f.caps, f.datagrams = o.Caps(), o.Caps().Has(verbs.CapRD)
+	return ""
 }
 
 // reasonOf returns the text of an error without its position in the file.

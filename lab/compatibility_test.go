@@ -28,9 +28,8 @@ func TestIncompatibilityReasons(t *testing.T) {
 		{pair + "workload: {kind: stream, timeout: 1ms, retries: 3}\n", ""},
 		{pair + "workload: {kind: stream, mtu: [1024]}\n", "the path MTU"},
 		{pair + "workload: {kind: stream, cm: true}\n", ""},
-		{pair + "nic: {icrc: offloaded}\n" + stream, "iWARP has no ICRC"},
-		{pair + "nic: {rate_control: \"off\"}\n" + stream, "TCP controls the rate"},
-		{pair + "nic: {rate_control: dcqcn}\n" + stream, ""},
+		{pair + "nic: {options: {icrc: false}}\n" + stream, "iWARP has no option icrc"},
+		{pair + "nic: {options: {rate_control: false}}\n" + stream, "soft-iWARP has no option rate_control"},
 		{pair + "nic: {defects: [AckCompletesRead]}\n" + stream, "the defect AckCompletesRead is one of softroce"},
 		{pair + "events: [{psn: 7, do: drop}]\n" + stream, "name RoCE packets"},
 		{pair + "events: [{nth: 7, do: drop}]\n" + stream, "name RoCE packets"},
@@ -60,10 +59,10 @@ func TestIncompatibilityReasons(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"nic: {provider: softiwarp}\nfaults: [{at: 1ms, do: kill, on: [host1]}]\nexpect: {killed: [host1], errors: {host0: [flushed]}}\n": "detects that by exhausted retries",
-		"nic: {provider: softiwarp, markers: true}\n":                    "RoCE has no MPA",
-		"nic: {provider: softiwarp, defects: [NoFence]}\n":               "one of softiwarp",
-		"nic: {provider: softiwarp}\n":                                   "",
-		"nic: {provider: softiwarp}\nevents: [{offset: 7, do: reset}]\n": "offsets in a TCP stream",
+		"nic: {provider: softiwarp, options: {markers: true}}\n":                                                                          "soft-RoCE has no option markers",
+		"nic: {provider: softiwarp, defects: [NoFence]}\n":                                                                                "one of softiwarp",
+		"nic: {provider: softiwarp}\n":                                                                                                    "",
+		"nic: {provider: softiwarp}\nevents: [{offset: 7, do: reset}]\n":                                                                  "offsets in a TCP stream",
 	} {
 		s := parse(t, pair+text+stream)
 		if own := Incompatibility(s, scenarios.NetNS); own != "" {
@@ -102,8 +101,8 @@ func TestIncompatibilityOfDatagramNICs(t *testing.T) {
 		{pair + "workload: {kind: stream, services: [ud], bytes: 7}\n", "too short to contain their number"},
 		{pair + "workload: {kind: stream, bytes: 7}\n", ""},
 		{pair + "workload: {kind: stream, pause: 1ms, rnr_retries: 1}\n", ""},
-		{pair + "nic: {icrc: offloaded}\n" + stream, "iWARP has no ICRC"},
-		{pair + "nic: {rate_control: \"off\"}\n" + stream, "cannot be switched off"},
+		{pair + "nic: {options: {icrc: false}}\n" + stream, "iWARP has no option icrc"},
+		{pair + "nic: {options: {rate_control: false}}\n" + stream, "datagram-iWARP has no option rate_control"},
 		{pair + "nic: {defects: [AckCompletesRead]}\n" + stream, "the defect AckCompletesRead is one of softroce"},
 		{pair + "events: [{nth: 7, do: drop}]\n" + stream, ""},
 		{pair + stream + "expect: {errors: {host0: [retry exceeded, rnr retry exceeded]}}\n", ""},

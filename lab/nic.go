@@ -36,7 +36,7 @@ func NICs(s *scenarios.Scenario, host string, defects ...string) (nics.Opener, e
 	}
 	o, err := p.NewOpener(setup)
 	if err != nil {
-		return nil, s.Errorf("nic", "%w", err)
+		return nil, s.Errorf("nic.options", "%w", err)
 	}
 	return o, nil
 }
@@ -49,7 +49,10 @@ func workloadOf(s *scenarios.Scenario, p *nics.Provider) workload.Config {
 
 // setupOf converts the nic section of the scenario to the setup of a host's NICs.
 func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []string) (setup nics.Setup, err error) {
-	setup.Defects, setup.Markers = slices.Clone(defects), s.NIC.Markers
+	setup.Defects, setup.Options = slices.Clone(defects), nics.Options{}
+	for name, value := range s.NIC.Options {
+		setup.Options[name] = value
+	}
 	defective := len(s.NIC.On) == 0 || scenarios.MatchHost(s.NIC.On, host)
 	for i, name := range s.NIC.Defects {
 		if err := p.CheckRuntimeDefect(name); err != nil { // an unknown name is an error on every host
@@ -64,27 +67,13 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []str
 			return setup, err
 		}
 	}
-	switch s.NIC.ICRC {
-	case "", "checked":
-	case "offloaded":
-		setup.ICRCOffloaded = true
-	default:
-		return setup, s.Errorf("nic.icrc", "%q is neither checked nor offloaded", s.NIC.ICRC)
-	}
-	switch s.NIC.RateControl {
-	case "", "dcqcn":
-	case "off":
-		setup.NoRateControl = true
-	default:
-		return setup, s.Errorf("nic.rate_control", "%q is neither dcqcn nor off", s.NIC.RateControl)
-	}
-	if s.Workload.Kind == workload.Calls {
-		setup.MaxCMConns = maxCMConnections
+	if s.Workload.Kind == workload.Calls && slices.Contains(p.Options, "max_cm_connections") {
+		setup.Options["max_cm_connections"] = maxCMConnections
 	}
 	if w := workloadOf(s, p); p.ReliableCaps != 0 && w.Uses(workload.ServiceRD) {
 		// A queue pair has many peers: an error of one must not affect the others.
-		setup.Reliable, setup.IsolatePeers = true, true
-		setup.Retry.Timeout, setup.Retry.Total, setup.Retry.RNR = w.RetryBudget()
+		setup.Options["reliable"], setup.Options["isolate_peers"] = true, true
+		setup.Options["retry_timeout"], setup.Options["retry_total"], setup.Options["rnr_total"] = w.RetryBudget()
 	}
 	return setup, nil
 }

@@ -146,10 +146,7 @@ type NIC struct {
 	Defects []string `yaml:"defects,omitempty"`
 	// On are the hosts with the defects; all if left out.
 	On []string `yaml:"on,omitempty"`
-	// Markers requests MPA markers from peers (iWARP).
-	Markers bool `yaml:"markers,omitempty"`
-	// ICRC is checked, or offloaded: neither computed nor checked.
-	ICRC string `yaml:"icrc,omitempty" enum:"checked offloaded"`
-	// RateControl is how senders react to congestion marks; off: not at all.
-	RateControl string `yaml:"rate_control,omitempty" enum:"dcqcn off"`
+	// Options are settings of the provider by name: icrc and rate_control of softroce (both true if
+	// left out); markers (false), crc (true) and client_server (false) of softiwarp.
+	Options map[string]bool `yaml:"options,omitempty"`
 }

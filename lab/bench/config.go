@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 
@@ -51,16 +52,31 @@ func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance
 		n = 2
 	}
 	w.local, w.peers = hostAddrs(w.family, firstDevice, n), hostAddrs(w.family, firstPeer, peers)
-	setup := nics.Setup{Markers: s.Markers, NoMPACRC: s.NoCRC, Reliable: s.Reliable, IsolatePeers: s.Isolate}
+	setup := nics.Setup{Options: optionsOf(&s)}
 	var err error
 	if w.partner, err = p.NewOpener(setup); err != nil {
 		return nil, &conformance.SetupError{Reason: err.Error()}
 	}
-	setup.Defects, setup.ClientServer = job.Defects, claims.ClientServer
+	setup.Defects = job.Defects
+	maps.Copy(setup.Options, claims.Options)
 	if w.device, err = p.NewOpener(setup); err != nil {
 		return nil, &conformance.SetupError{Reason: err.Error()}
 	}
 	return w, nil
+}
+
+// optionsOf returns the options of NICs with a setup.
+func optionsOf(s *conformance.Setup) nics.Options {
+	o := nics.Options{}
+	for name, set := range map[string]bool{"markers": s.Markers, "reliable": s.Reliable, "isolate_peers": s.Isolate} {
+		if set {
+			o[name] = true
+		}
+	}
+	if s.NoCRC {
+		o["crc"] = false
+	}
+	return o
 }
 
 // newCaseRand returns the random numbers of a case, the same on every bench.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -86,7 +87,13 @@ func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 		return f, nil, fmt.Errorf("%d ranks per host: at least one is needed", f.PerHost)
 	}
 	f.Provider = p.Name
-	f.Setup.Reliable = p.ReliableCaps != 0 && !f.Unreliable
+	if p.ReliableCaps != 0 && !f.Unreliable {
+		f.Setup.Options = maps.Clone(f.Setup.Options)
+		if f.Setup.Options == nil {
+			f.Setup.Options = nics.Options{}
+		}
+		f.Setup.Options["reliable"] = true
+	}
 	if p.OverTCP {
 		f.Stream, err = streamConfig(f.Stream, f.Impair)
 		f.Impair = nil

@@ -63,7 +63,12 @@ type NICJob struct {
 	Addr netip.Addr `json:"addr"`
 }
 
-func (j *Job) setup() nics.Setup { return nics.Setup{ICRCOffloaded: j.ICRCOffloaded} }
+func (j *Job) setup() nics.Setup {
+	if j.ICRCOffloaded {
+		return nics.Setup{Options: nics.Options{"icrc": false}}
+	}
+	return nics.Setup{}
+}
 
 // fabric returns the Fabric of a Job.
 func (j *Job) fabric() Fabric {

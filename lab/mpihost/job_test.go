@@ -22,11 +22,11 @@ func TestJobFabric(t *testing.T) {
 		t.Fatalf("%+v, %v, %v", j, err, j.Check())
 	}
 	f, _, err := j.fabric().withDefaults()
-	if err != nil || f.hosts() != 3 || f.Link.MTU != 9000 || f.Impair[0].LossPPM != 100 || f.Seed != 4 || f.Limit != time.Second || !f.Setup.Reliable {
+	if err != nil || f.hosts() != 3 || f.Link.MTU != 9000 || f.Impair[0].LossPPM != 100 || f.Seed != 4 || f.Limit != time.Second || f.Setup.Options["reliable"] != true {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for want, j := range map[string]Job{
-		"0 ranks": {}, "no provider \"x\"": {Ranks: 1, Provider: "x"}, "9 rails": {Ranks: 1, Rails: 9}, "no ICRC": {Ranks: 1, Provider: "softiwarp", ICRCOffloaded: true},
+		"0 ranks": {}, "no provider \"x\"": {Ranks: 1, Provider: "x"}, "9 rails": {Ranks: 1, Rails: 9}, "no option icrc": {Ranks: 1, Provider: "softiwarp", ICRCOffloaded: true},
 	} {
 		if err := j.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func setupWithICRC() nics.Setup { return nics.Setup{ICRCOffloaded: true} }
+func setupWithICRC() nics.Setup { return nics.Setup{Options: nics.Options{"icrc": false}} }
 
 // A thousand ranks must start with little memory.
 func TestManyRanks(t *testing.T) {

@@ -63,7 +63,7 @@ func TestInvalidFabrics(t *testing.T) {
 		"rails":              {Ranks: 1, Rails: 99},
 		"supports only loss": {Ranks: 1, Provider: "softiwarp", Impair: []impair.Spec{{Delay: 1}}},
 		"loss_ppm":           {Ranks: 1, Impair: []impair.Spec{{LossPPM: impair.PPM + 1}}},
-		"iWARP has no ICRC":  {Ranks: 1, Provider: "dgiwarp", Setup: setupWithICRC()},
+		"no option icrc":     {Ranks: 1, Provider: "dgiwarp", Setup: setupWithICRC()},
 	} {
 		ran := false
 		if _, err := InWorld(f, func(*env.Env) error { ran = true; return nil }); err == nil || !strings.Contains(err.Error(), want) || ran {

@@ -1,10 +1,10 @@
 package nics
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
@@ -23,10 +23,8 @@ func datagramIWARP() *Provider {
 		Caps:         caps | verbs.CapMulticast,
 		ReliableCaps: caps | verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion,
 		Dissector:    dgiwarp.Dissector{}, RetransmitCounter: "rd_sent_again", HasRNR: true, HasECN: true,
-		newOpener: func(s Setup) (Opener, error) {
-			o, err := newDatagramOpener(s)
-			return o, err
-		},
+		Options:   optionNames[datagramOptions](),
+		newOpener: func(p *Provider, s Setup) (Opener, error) { return newDatagramOpener(p, s) },
 		setDefect: func(spec string) error { return setDatagramDefect(new(dgiwarp.Config), spec) },
 	}
 	for _, q := range slices.Concat(dgwire.AllDefects(), engine.AllDefects()) {
@@ -48,38 +46,58 @@ func setDatagramDefect(cfg *dgiwarp.Config, spec string) error {
 	return nil
 }
 
-// datagramOpener opens datagram-iWARP NICs.
-type datagramOpener struct{ cfg dgiwarp.Config }
+// datagramOptions are the options of datagram-iWARP NICs.
+type datagramOptions struct {
+	// Reliable makes queue pairs reliable (RD). With IsolatePeers an error of one peer
+	// does not move the queue pair to Error.
+	Reliable     bool `json:"reliable"`
+	IsolatePeers bool `json:"isolate_peers"`
+	// RetryTimeout is the retransmission timeout, and RetryTotal the time until the service
+	// gives up. Both are set, or neither; 0 means the default.
+	RetryTimeout time.Duration `json:"retry_timeout"`
+	RetryTotal   time.Duration `json:"retry_total"`
+	// RNRTotal is how long it retries while the receiver has no receive posted; 0 means
+	// as long as the receiver answers.
+	RNRTotal time.Duration `json:"rnr_total"`
+}
 
-func newDatagramOpener(s Setup) (*datagramOpener, error) {
-	o := new(datagramOpener)
+// datagramOpener opens datagram-iWARP NICs.
+type datagramOpener struct {
+	caps verbs.Caps
+	cfg  dgiwarp.Config
+}
+
+func newDatagramOpener(p *Provider, s Setup) (*datagramOpener, error) {
+	o := &datagramOpener{caps: p.Caps}
 	for _, name := range s.Defects {
 		if err := setDatagramDefect(&o.cfg, name); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case s.ICRCOffloaded:
-		return nil, errors.New("iWARP has no ICRC")
-	case s.NoRateControl:
-		return nil, errors.New("the rate control of datagram-iWARP cannot be switched off")
-	case s.Markers || s.NoMPACRC || s.ClientServer:
-		return nil, errors.New("datagram-iWARP has no MPA: no markers, no optional CRC, and no connection models")
+	options, err := decode(p, s.Options, datagramOptions{})
+	if err != nil {
+		return nil, err
 	}
-	o.cfg.QP = dgiwarp.QPOptions{Reliable: s.Reliable, Isolate: s.IsolatePeers}
-	o.cfg.NIC.Timing = rdTiming(&s.Retry)
+	if options.Reliable {
+		o.caps = p.ReliableCaps
+	}
+	o.cfg.QP = dgiwarp.QPOptions{Reliable: options.Reliable, Isolate: options.IsolatePeers}
+	o.cfg.NIC.Timing = options.timing()
 	return o, nil
 }
 
+// Caps implements Opener.
+func (o *datagramOpener) Caps() verbs.Caps { return o.caps }
+
 // rdTiming returns the timers of the reliable service for fixed retry times. The
 // measured timeout of about a millisecond would expire on a busy machine.
-func rdTiming(b *RetryTimes) (t rd.Timing) {
-	t.BusyLimit = b.RNR
-	if b.Timeout > 0 {
+func (b *datagramOptions) timing() (t rd.Timing) {
+	t.BusyLimit = b.RNRTotal
+	if b.RetryTimeout > 0 {
 		normal := rd.DefaultTiming()
-		wait := max(b.Timeout, normal.MinTimeout)
+		wait := max(b.RetryTimeout, normal.MinTimeout)
 		t.FirstTimeout, t.MinTimeout, t.MaxTimeout = wait, wait, wait
-		t.GiveUp = b.Total / b.Timeout * wait
+		t.GiveUp = b.RetryTotal / b.RetryTimeout * wait
 		// The receiver keeps the state of a flow for as long as its sender may retransmit,
 		// also if the sender's process stalls meanwhile.
 		t.Idle = max(normal.Idle, normal.Fresh+2*t.GiveUp)

@@ -9,7 +9,6 @@
 package nics
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -32,8 +31,8 @@ type Provider struct {
 	Name string
 	// Title is the name for users, Stack the protocols on the wire.
 	Title, Stack string
-	// Transport and Caps are those of its devices. ReliableCaps are those of
-	// devices with Setup.Reliable; 0 if there is none.
+	// Transport and Caps are those of its devices. ReliableCaps are those of devices with
+	// the option "reliable"; 0 if there is none.
 	Transport    verbs.Transport
 	Caps         verbs.Caps
 	ReliableCaps verbs.Caps
@@ -54,12 +53,13 @@ type Provider struct {
 	// HasECN is true if its packets are ECN-capable and its senders react to CE
 	// marks.
 	HasECN bool
-	// Defects are the defects that it can have.
+	// Options are the names of its options, and Defects the defects that it can have.
+	Options []string
 	Defects []Defect
 
 	// newOpener returns an opener for a Setup, or an error if the provider does not
 	// support it.
-	newOpener func(Setup) (Opener, error)
+	newOpener func(*Provider, Setup) (Opener, error)
 	// setDefect checks the name of a defect, with its number if it takes one.
 	setDefect func(spec string) error
 }
@@ -101,47 +101,16 @@ func Find(name string) (*Provider, error) {
 }
 
 // Setup is the configuration of the NICs of a host. The zero value is a NIC without
-// defects. Settings of another provider are an error.
+// defects and with default options. Options of another provider are an error.
 type Setup struct {
 	Defects []string
-	// ICRCOffloaded neither computes nor checks the ICRC of RoCE packets.
-	ICRCOffloaded bool
-	// NoRateControl keeps senders from slowing down for CNPs.
-	NoRateControl bool
-	// Markers requests MPA markers from peers.
-	Markers bool
-	// NoMPACRC does not request the MPA CRC. It is used if the peer requests it.
-	NoMPACRC bool
-	// ClientServer uses the connection model of RFC 5044 when it connects: the
-	// passive side may not send first. When it accepts, it follows the request.
-	ClientServer bool
-	// MaxCMConns bounds the connections of the connection manager of a RoCE NIC,
-	// including those in time wait; 0 for the default.
-	MaxCMConns int
-	// Reliable makes the queue pairs of a datagram-iWARP NIC reliable (RD). With
-	// IsolatePeers an error of one peer does not move the queue pair to Error.
-	Reliable, IsolatePeers bool
-	// Retry is for reliable datagrams. Connections have these times in their queue
-	// pairs.
-	Retry RetryTimes
+	Options Options
 }
-
-// RetryTimes are the timeouts of a reliable service; 0 means its default.
-type RetryTimes struct {
-	// Timeout is the retransmission timeout, and Total the time until the service
-	// gives up. Both are set, or neither.
-	Timeout, Total time.Duration
-	// RNR is how long it retries while the receiver has no receive posted; 0 means
-	// as long as the receiver answers.
-	RNR time.Duration
-}
-
-// errOnlyDatagramIWARP is returned by other providers for Reliable and
-// IsolatePeers.
-var errOnlyDatagramIWARP = errors.New("only datagram-iWARP has a choice of reliable queue pairs and of peer isolation")
 
 // Opener opens NICs with the same Setup.
 type Opener interface {
+	// Caps returns the capabilities of the NICs.
+	Caps() verbs.Caps
 	// InWorld opens a NIC on a port of a simulation.
 	InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error)
 	// OnSockets opens a NIC on sockets in the network namespace of the calling
@@ -192,14 +161,6 @@ func (p *NICConfig) link(port *sim.Port) link.PacketLink {
 	return l
 }
 
-// CapsFor returns the capabilities of devices with a Setup.
-func (p *Provider) CapsFor(s Setup) verbs.Caps {
-	if s.Reliable {
-		return p.ReliableCaps
-	}
-	return p.Caps
-}
-
 // NewOpener returns an opener for NICs with a Setup.
 func (p *Provider) NewOpener(s Setup) (Opener, error) {
 	var q verbcalls.Defects
@@ -210,7 +171,7 @@ func (p *Provider) NewOpener(s Setup) (Opener, error) {
 	if s.Defects, err = p.takeVerbDefects(&q, runtime); err != nil {
 		return nil, err
 	}
-	o, err := p.newOpener(s)
+	o, err := p.newOpener(p, s)
 	if err != nil {
 		return nil, err
 	}

@@ -45,8 +45,8 @@ func TestProviderCapsMatchDevices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Provider != p.Name || info.Transport != p.Transport || attr.Caps != p.CapsFor(c.Setup) || info.Name != "host0/rdma0" {
-			t.Errorf("%s: the device says %+v and can do %#x, not %#x", p.Name, info, attr.Caps, p.CapsFor(c.Setup))
+		if info.Provider != p.Name || info.Transport != p.Transport || attr.Caps != o.Caps() || info.Name != "host0/rdma0" {
+			t.Errorf("%s: the device says %+v and can do %#x, not %#x", p.Name, info, attr.Caps, o.Caps())
 		}
 		if p.HasECN != (p.Caps|p.ReliableCaps).Has(verbs.CapCongestion) || p.OverTCP == (p.Dissector != nil) {
 			t.Errorf("%s: marks %v, streams %v, dissector %v", p.Name, p.HasECN, p.OverTCP, p.Dissector)
@@ -70,7 +70,7 @@ func setups() (all []setup) {
 	for _, p := range All() {
 		all = append(all, setup{p, Setup{}})
 		if p.ReliableCaps != 0 {
-			all = append(all, setup{p, Setup{Reliable: true}})
+			all = append(all, setup{p, Setup{Options: Options{"reliable": true}}})
 		}
 	}
 	return all
@@ -196,7 +196,10 @@ func TestCheckDefectErrors(t *testing.T) {
 }
 
 func TestRoCESetups(t *testing.T) {
-	o, err := newRoCEOpener(Setup{Defects: []string{"AckCompletesRead", "cm.IgnoreCommEst"}, ICRCOffloaded: true, NoRateControl: true, MaxCMConns: 16})
+	o, err := newRoCEOpener(softRoCE(), Setup{
+		Defects: []string{"AckCompletesRead", "cm.IgnoreCommEst"},
+		Options: Options{"icrc": false, "rate_control": false, "max_cm_connections": 16},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,20 +214,19 @@ func TestRoCESetups(t *testing.T) {
 }
 
 func TestIWARPSetups(t *testing.T) {
-	o, err := newIWARPOpener(Setup{Defects: []string{"NoFence"}, Markers: true, ClientServer: true, MaxCMConns: 16})
+	o, err := newIWARPOpener(softIWARP(), Setup{Defects: []string{"NoFence"}, Options: Options{"markers": true, "client_server": true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || !cfg.NIC.Defects.MPA.NoFence || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
-	if _, err := newIWARPOpener(Setup{NoRateControl: true}); err == nil {
-		t.Error("TCP's control of congestion can be switched off")
-	}
 }
 
 func TestDatagramSetups(t *testing.T) {
-	o, err := newDatagramOpener(Setup{Reliable: true, IsolatePeers: true, Retry: RetryTimes{Timeout: 8 * time.Millisecond, Total: 64 * time.Millisecond, RNR: time.Second}})
+	o, err := newDatagramOpener(datagramIWARP(), Setup{Options: Options{
+		"reliable": true, "isolate_peers": true, "retry_timeout": 8 * time.Millisecond, "retry_total": 64 * time.Millisecond, "rnr_total": time.Second,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,26 +237,32 @@ func TestDatagramSetups(t *testing.T) {
 	if !cfg.QP.Reliable || !cfg.QP.Isolate || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
-	if o, err := newDatagramOpener(Setup{}); err != nil || o.cfg.QP.Reliable || o.cfg.QP.Isolate || o.cfg.NIC.Timing != (rd.Timing{}) {
+	if o, err := newDatagramOpener(datagramIWARP(), Setup{}); err != nil || o.cfg.QP.Reliable || o.cfg.QP.Isolate || o.cfg.NIC.Timing != (rd.Timing{}) {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for want, s := range map[string]Setup{
-		"no defect": {Defects: []string{"AckSkipsRead"}}, "no ICRC": {ICRCOffloaded: true}, "cannot be switched off": {NoRateControl: true}, "no markers": {Markers: true}, "no optional CRC": {NoMPACRC: true}, "no connection models": {ClientServer: true},
-	} {
-		if _, err := newDatagramOpener(s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+}
+
+func TestUnknownOptionsAreRejected(t *testing.T) {
+	for _, p := range All() {
+		_, err := p.NewOpener(Setup{Options: Options{"speed": true}})
+		if want := p.Title + " has no option speed; it has " + strings.Join(p.Options, ", "); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		_, err = p.NewOpener(Setup{Options: Options{p.Options[0]: "fast"}})
+		if err == nil || !strings.Contains(err.Error(), "options of "+p.Title) {
+			t.Errorf("%s: %s with a text: %v", p.Name, p.Options[0], err)
 		}
 	}
 }
 
 func TestRetryTimesOfScenariosAreValid(t *testing.T) {
-	for _, b := range []RetryTimes{
-		{Timeout: 8192, Total: 8192}, {Timeout: time.Millisecond, Total: 8 * time.Millisecond}, {Timeout: time.Hour, Total: 8 * time.Hour}, {RNR: time.Microsecond},
+	for _, b := range []datagramOptions{
+		{RetryTimeout: 8192, RetryTotal: 8192}, {RetryTimeout: time.Millisecond, RetryTotal: 8 * time.Millisecond}, {RetryTimeout: time.Hour, RetryTotal: 8 * time.Hour}, {RNRTotal: time.Microsecond},
 	} {
-		if _, err := rd.New(rd.Config{Secret: [16]byte{1}, Timing: rdTiming(&b)}); err != nil {
+		if _, err := rd.New(rd.Config{Secret: [16]byte{1}, Timing: b.timing()}); err != nil {
 			t.Errorf("%+v: %v", b, err)
 		}
-		if tm := rdTiming(&b); b.Timeout > 0 && tm.GiveUp/tm.MaxTimeout != b.Total/b.Timeout {
+		if tm := b.timing(); b.RetryTimeout > 0 && tm.GiveUp/tm.MaxTimeout != b.RetryTotal/b.RetryTimeout {
 			t.Errorf("%+v: gives up after %v, and sends again after %v", b, tm.GiveUp, tm.MaxTimeout)
 		}
 	}

@@ -86,7 +86,7 @@ var rxeDefects = []string{
 
 // siwRestrictions are those of siw: programs cannot bind memory windows or use
 // invalidation, and as a client it only knows the model of RFC 5044.
-var siwRestrictions = Restrictions{MissingCaps: verbs.CapAtomics | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapSendInv, ClientServer: true}
+var siwRestrictions = Restrictions{MissingCaps: verbs.CapAtomics | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapSendInv, Options: Options{"client_server": true}}
 
 // siwDefects are the defects of siw, whose versions do not differ on the wire.
 // BusyCloseIsIdle is left out, because it is coarser than siw's behaviour, which

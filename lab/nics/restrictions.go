@@ -9,8 +9,8 @@ type Restrictions struct {
 	MissingCaps verbs.Caps
 	// PKeys is the P_Key table; empty for the default.
 	PKeys []uint16
-	// ClientServer is that of Setup.
-	ClientServer bool
+	// Options are those of the device that differ from the defaults.
+	Options Options
 }
 
 // Apply returns a device that does not claim the missing capabilities.

@@ -1,7 +1,6 @@
 package nics
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +25,8 @@ func softIWARP() *Provider {
 			verbs.WCRNRRetryExcErr: "a message without a posted receive ends the connection",
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
-		newOpener: func(s Setup) (Opener, error) { return newIWARPOpener(s) },
+		Options:   optionNames[iwarpOptions](),
+		newOpener: func(p *Provider, s Setup) (Opener, error) { return newIWARPOpener(p, s) },
 		setDefect: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
 	}
 	for _, q := range slices.Concat(engine.AllDefects(), iwarpwire.AllDefects()) {
@@ -35,27 +35,40 @@ func softIWARP() *Provider {
 	return p
 }
 
-// iwarpOpener opens soft-iWARP NICs.
-type iwarpOpener struct{ cfg softiwarp.Config }
+// iwarpOptions are the options of soft-iWARP NICs.
+type iwarpOptions struct {
+	// Markers requests MPA markers from peers.
+	Markers bool `json:"markers"`
+	// CRC requests the MPA CRC. Without it, the CRC is used if the peer requests it.
+	CRC bool `json:"crc"`
+	// ClientServer uses the connection model of RFC 5044 when it connects: the passive
+	// side may not send first. When it accepts, it follows the request.
+	ClientServer bool `json:"client_server"`
+}
 
-func newIWARPOpener(s Setup) (*iwarpOpener, error) {
-	o := new(iwarpOpener)
+// iwarpOpener opens soft-iWARP NICs.
+type iwarpOpener struct {
+	caps verbs.Caps
+	cfg  softiwarp.Config
+}
+
+func newIWARPOpener(p *Provider, s Setup) (*iwarpOpener, error) {
+	o := &iwarpOpener{caps: p.Caps}
 	for _, name := range s.Defects {
 		if err := setIWARP(&o.cfg, name); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case s.ICRCOffloaded:
-		return nil, errors.New("iWARP has no ICRC")
-	case s.NoRateControl:
-		return nil, errors.New("TCP controls the rate of iWARP")
-	case s.Reliable || s.IsolatePeers:
-		return nil, errOnlyDatagramIWARP
+	options, err := decode(p, s.Options, iwarpOptions{CRC: true})
+	if err != nil {
+		return nil, err
 	}
-	o.cfg.NIC.MPA.Markers, o.cfg.NIC.MPA.NoCRC, o.cfg.ClientServer = s.Markers, s.NoMPACRC, s.ClientServer
+	o.cfg.NIC.MPA.Markers, o.cfg.NIC.MPA.NoCRC, o.cfg.ClientServer = options.Markers, !options.CRC, options.ClientServer
 	return o, nil
 }
+
+// Caps implements Opener.
+func (o *iwarpOpener) Caps() verbs.Caps { return o.caps }
 
 // setIWARP sets a defect of the engine or of the packets.
 func setIWARP(cfg *softiwarp.Config, spec string) error {

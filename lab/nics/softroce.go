@@ -1,7 +1,6 @@
 package nics
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -21,10 +20,8 @@ func softRoCE() *Provider {
 			verbs.CapAtomics | verbs.CapMulticast | verbs.CapSendInv | verbs.CapLocalInv | verbs.CapFlush | verbs.CapAtomicWrite |
 			verbs.CapCM | verbs.CapCongestion | verbs.CapAutoMigration | verbs.CapCredits | verbs.CapZeroBased | verbs.CapResizeCQ,
 		Dissector: softroce.Dissector{}, RetransmitCounter: "retransmitted_pkts", HasRNR: true, HasECN: true,
-		newOpener: func(s Setup) (Opener, error) {
-			o, err := newRoCEOpener(s)
-			return o, err
-		},
+		Options:   optionNames[roceOptions](),
+		newOpener: func(p *Provider, s Setup) (Opener, error) { return newRoCEOpener(p, s) },
 		setDefect: func(spec string) error { return new(roceWire).set(spec) },
 	}
 	for _, q := range slices.Concat(engine.AllDefects(), rocewire.AllDefects()) {
@@ -34,32 +31,47 @@ func softRoCE() *Provider {
 	return p
 }
 
-// roceOpener opens soft-RoCE NICs.
-type roceOpener struct{ cfg softroce.Config }
+// roceOptions are the options of soft-RoCE NICs.
+type roceOptions struct {
+	// ICRC computes and checks the ICRC of packets.
+	ICRC bool `json:"icrc"`
+	// RateControl lets senders slow down for CNPs.
+	RateControl bool `json:"rate_control"`
+	// MaxCMConns bounds the connections of the connection manager, including those in
+	// time wait; 0 for the default.
+	MaxCMConns int `json:"max_cm_connections"`
+}
 
-func newRoCEOpener(s Setup) (*roceOpener, error) {
+// roceOpener opens soft-RoCE NICs.
+type roceOpener struct {
+	caps verbs.Caps
+	cfg  softroce.Config
+}
+
+func newRoCEOpener(p *Provider, s Setup) (*roceOpener, error) {
 	var defects roceWire
 	for _, name := range s.Defects {
 		if err := defects.set(name); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case s.Markers || s.NoMPACRC || s.ClientServer:
-		return nil, errors.New("RoCE has no MPA: no markers, no optional CRC, and no connection models")
-	case s.Reliable || s.IsolatePeers:
-		return nil, errOnlyDatagramIWARP
+	options, err := decode(p, s.Options, roceOptions{ICRC: true, RateControl: true})
+	if err != nil {
+		return nil, err
 	}
-	o := new(roceOpener)
-	if s.ICRCOffloaded {
+	o := &roceOpener{caps: p.Caps}
+	if !options.ICRC {
 		o.cfg.NIC.ICRC = engine.ICRCOffloaded
 	}
-	if s.NoRateControl {
+	if !options.RateControl {
 		disableRateControl(&o.cfg.NIC)
 	}
-	o.cfg.NIC.Defects, o.cfg.Defects, o.cfg.CM.Defects, o.cfg.CM.MaxConns = defects.nic, defects.wire, defects.cm, s.MaxCMConns
+	o.cfg.NIC.Defects, o.cfg.Defects, o.cfg.CM.Defects, o.cfg.CM.MaxConns = defects.nic, defects.wire, defects.cm, options.MaxCMConns
 	return o, nil
 }
+
+// Caps implements Opener.
+func (o *roceOpener) Caps() verbs.Caps { return o.caps }
 
 func (o *roceOpener) deviceConfig(p NICConfig) softroce.Config {
 	cfg := o.cfg

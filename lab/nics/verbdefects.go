@@ -136,7 +136,7 @@ func (p *Provider) openSample(w *sim.World) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := p.newOpener(Setup{})
+	o, err := p.newOpener(p, Setup{})
 	if err != nil {
 		return nil, err
 	}
