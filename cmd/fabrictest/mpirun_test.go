@@ -131,7 +131,7 @@ func TestMPIRunCalledWrongly(t *testing.T) {
 		"mpirun --seed soon true":                  "--seed soon: give a number",
 		"mpirun --on hardware true":                "--on hardware: give sim or netns",
 		"mpirun --provider mlx5 true":              "no provider \"mlx5\"",
-		"mpirun --provider dgiwarp --no-icrc true": "iWARP has no ICRC",
+		"mpirun --provider dgiwarp --no-icrc true": "datagram-iWARP has no option icrc",
 		"mpirun --design best true":                "--design best: give sendrecv, srq",
 		"mpirun --protocol rpt true":               "--protocol rpt: give rget, rput or speculative",
 		"mpirun --progress slow true":              "--progress slow: give polling or background",
