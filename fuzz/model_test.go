@@ -161,7 +161,7 @@ var kinds = []struct {
 	{"softroce", nics.Setup{}},
 	{"softiwarp", nics.Setup{}},
 	{"dgiwarp", nics.Setup{}},
-	{"dgiwarp", nics.Setup{Reliable: true}},
+	{"dgiwarp", nics.Setup{Options: nics.Options{"reliable": true}}},
 }
 
 func newMachine(kind int) (*machine, error) {

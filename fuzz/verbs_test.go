@@ -20,7 +20,7 @@ func FuzzVerbs(f *testing.F) {
 func TestVerbsKeepToTheModel(t *testing.T) {
 	for i, k := range kinds {
 		name := k.name
-		if k.setup.Reliable {
+		if len(k.setup.Options) != 0 {
 			name += ", reliable"
 		}
 		t.Run(name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { sequenceOn(t, i) }) })

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/emu/impair/ethernet"
+	"github.com/fabrictest/fabrictest/lab/ethernet"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/emu/impair/ethernet"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/ethernet"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 	"github.com/fabrictest/fabrictest/scenarios"

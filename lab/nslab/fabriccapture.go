@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/impair/ethernet"
+	"github.com/fabrictest/fabrictest/lab/ethernet"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 

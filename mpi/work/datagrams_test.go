@@ -32,7 +32,7 @@ func TestDatagramIWARPMatchesStreamIWARP(t *testing.T) {
 		}
 		return results[0]
 	}
-	streams := mpihost.Fabric{Provider: "softiwarp", Setup: nics.Setup{Markers: true}}
+	streams := mpihost.Fabric{Provider: "softiwarp", Setup: nics.Setup{Options: nics.Options{"markers": true}}}
 	datagrams := mpihost.Fabric{Provider: "dgiwarp", Unreliable: true}
 	for _, c := range []struct {
 		workload, figure string
