@@ -45,10 +45,12 @@ var dgNames = table{
 // dgCase returns a case about these quantities.
 func dgCase(name, title, sends string, about []quantity, body func(*dgHost) counts) conformance.Case {
 	return conformance.Case{
-		ID: "counters/dg/" + name, Title: title, Cite: countersCite,
-		Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Sends: sends, Expects: "counters that agree with the recorded packets, and no other counter changed",
+		ID:    "counters/dg/" + name,
+		Title: title,
+		Cite:  countersCite, Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Defects: dgNames.stuckDefects(about...),
+		Sends:   sends,
+		Expects: "counters that agree with the recorded packets, and no other counter changed",
 		Run:     onDG(about, body),
 	}
 }

@@ -66,10 +66,12 @@ var errorQuantities = map[quantity]bool{
 // iwarpCase returns a case about these quantities.
 func iwarpCase(name, title, sends string, about []quantity, body func(*iwarpHost) counts) conformance.Case {
 	return conformance.Case{
-		ID: "counters/iwarp/" + name, Title: title, Cite: countersCite,
-		Level: conformance.Should, Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
-		Sends: sends, Expects: "counters that agree with the recorded stream",
+		ID:    "counters/iwarp/" + name,
+		Title: title,
+		Cite:  countersCite, Level: conformance.Should, Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
 		Defects: iwarpNames.stuckDefects(about...),
+		Sends:   sends,
+		Expects: "counters that agree with the recorded stream",
 		Run:     onIWARP(about, body),
 	}
 }

@@ -37,12 +37,12 @@ var rdNames = table{
 func rdCase() conformance.Case {
 	about := []quantity{sentPackets, dataSent, dataAgain, rdAcksSent, challengesSent}
 	return conformance.Case{
-		ID: "counters/dg/reliable-datagrams", Title: "Data packets, retransmissions, acknowledgements and Challenges are counted",
-		Cite: countersCite, Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRD, Labels: []string{"service:rd"},
-		Setup:   conformance.Setup{Reliable: true},
+		ID:    "counters/dg/reliable-datagrams",
+		Title: "Data packets, retransmissions, acknowledgements and Challenges are counted",
+		Cite:  countersCite, Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRD,
+		Setup: conformance.Setup{Reliable: true}, Labels: []string{"service:rd"}, Defects: rdNames.stuckDefects(about...),
 		Sends:   "nothing: the device and a partner send each other 40 messages, over a lossy path if the bench has one",
 		Expects: "counters that agree with the recorded packets of the device",
-		Defects: rdNames.stuckDefects(about...),
 		Run: rig.PairBody(func(p *rig.Pair) {
 			rdNames.requireAny(p.DUT, about...)
 			before := readCounters(p.DUT)

@@ -21,11 +21,12 @@ func RoCE() []conformance.Case {
 // the recorded packets.
 func roceCase(name, title, sends string, checked []quantity, body func(*rocePort) counts) conformance.Case {
 	return conformance.Case{
-		ID: "counters/roce/" + name, Title: title,
-		Cite:  countersCite,
-		Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Sends: sends, Expects: "counters that agree with the recorded packets, and no other counter changed",
+		ID:    "counters/roce/" + name,
+		Title: title,
+		Cite:  countersCite, Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
 		Defects: roce.stuckDefects(checked...),
+		Sends:   sends,
+		Expects: "counters that agree with the recorded packets, and no other counter changed",
 		Run:     onRoCE(checked, body),
 	}
 }

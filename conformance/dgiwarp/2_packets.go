@@ -21,231 +21,212 @@ const (
 	sendOverhead = headerLen + untaggedLen + crcLen
 )
 
-var packetCases = []conformance.Case{
-	{
-		ID:    "dg/packet/send-as-specified",
-		Title: "A Send is one UDP datagram with header, DDP segment and CRC, and nothing else",
-		Cite:  cite("2", "dg/pkt/1", "dg/pkt/2", "dg/pkt/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "nothing; the device sends 5 octets",
-		Expects: "43 octets: version 1, kind UD, both QPNs and the key, a Send with MSN 1 without pad, the CRC least significant octet first",
-		Defects: []string{"PacketsPadded", "CRCMostFirst"},
-		Run: onPeer(func(p *peer) {
-			p.PostSend(p.qp, p.sendWR(1, 0, 5))
-			got := p.expect(dg.Of(dg.KindUD))
-			path := dg.Path{Dest: p.qpn, Source: uint32(p.qp.QPN()), Key: p.key}
-			want := dg.UD(iwarp.Send(1, p.localMem.Buf[:5])).Over(path).Append(nil)
-			p.Check(bytes.Equal(got.Raw, want), fmt.Sprintf("% x", want), "% x", got.Raw)
-			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.expectSilence(silencePeriod)
-		}),
-	},
-	{
-		ID:    "dg/packet/no-octets-behind",
-		Title: "A packet that is too short for its blocks, or that has octets after them, is dropped",
-		Cite:  cite("2", "dg/pkt/1", "dg/pkt/6"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Challenges and Acks of the device's flow that are truncated or 1 or 4 octets too long, with a correct CRC; then valid ones",
-		Expects: "nothing in response to the former; the cookie and a completion in response to the latter",
-		Defects: []string{"StrangePacketsTaken"},
-		Run: onPeer(func(p *peer) {
-			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.recvStart()
-			p.sendTruncatedAndExtended(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+1))
-			p.sendChallenge(peerCookie)
-			p.expectProof(peerCookie)
-			p.sendTruncatedAndExtended(p.ack(1))
-			p.syncDevice()
-			p.ExpectNoCompletion()
-			p.send(p.ack(1))
-			p.ExpectCompletion(1, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "dg/packet/crc-is-of-all-octets",
-		Title: "Every packet ends with the CRC32c of all octets before it",
-		Cite:  cite("2", "dg/pkt/3", "dg/pkt/2"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "an invalid segment; the device sends messages of 0 to 40 octets and of several packets, and an error message",
-		Expects: "a correct CRC in each, least significant octet first",
-		Defects: []string{"CRCMostFirst"},
-		Run: onPeer(func(p *peer) {
-			for n := range 41 {
-				p.PostSend(p.qp, p.sendWR(uint64(n), n, n))
-				p.checkCRC(p.expect(dg.UD(iwarp.Send(uint32(n+1), p.localMem.Buf[n:2*n]))))
-				p.ExpectCompletion(uint64(n), verbs.WCSuccess)
+var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{{
+	ID:    "dg/packet/send-as-specified",
+	Title: "A Send is one UDP datagram with header, DDP segment and CRC, and nothing else",
+	Cite:  cite("2", "dg/pkt/1", "dg/pkt/2", "dg/pkt/5"), Labels: []string{"service:ud"},
+	Defects: []string{"PacketsPadded", "CRCMostFirst"},
+	Sends:   "nothing; the device sends 5 octets",
+	Expects: "43 octets: version 1, kind UD, both QPNs and the key, a Send with MSN 1 without pad, the CRC least significant octet first",
+	Run: onPeer(func(p *peer) {
+		p.PostSend(p.qp, p.sendWR(1, 0, 5))
+		got := p.expect(dg.Of(dg.KindUD))
+		path := dg.Path{Dest: p.qpn, Source: uint32(p.qp.QPN()), Key: p.key}
+		want := dg.UD(iwarp.Send(1, p.localMem.Buf[:5])).Over(path).Append(nil)
+		p.Check(bytes.Equal(got.Raw, want), fmt.Sprintf("% x", want), "% x", got.Raw)
+		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.expectSilence(silencePeriod)
+	}),
+}, {
+	ID:    "dg/packet/no-octets-behind",
+	Title: "A packet that is too short for its blocks, or that has octets after them, is dropped",
+	Cite:  cite("2", "dg/pkt/1", "dg/pkt/6"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
+	Defects: []string{"StrangePacketsTaken"},
+	Sends:   "Challenges and Acks of the device's flow that are truncated or 1 or 4 octets too long, with a correct CRC; then valid ones",
+	Expects: "nothing in response to the former; the cookie and a completion in response to the latter",
+	Run: onPeer(func(p *peer) {
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		p.recvStart()
+		p.sendTruncatedAndExtended(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+1))
+		p.sendChallenge(peerCookie)
+		p.expectProof(peerCookie)
+		p.sendTruncatedAndExtended(p.ack(1))
+		p.syncDevice()
+		p.ExpectNoCompletion()
+		p.send(p.ack(1))
+		p.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "dg/packet/crc-is-of-all-octets",
+	Title: "Every packet ends with the CRC32c of all octets before it",
+	Cite:  cite("2", "dg/pkt/3", "dg/pkt/2"), Labels: []string{"service:ud"}, Defects: []string{"CRCMostFirst"},
+	Sends:   "an invalid segment; the device sends messages of 0 to 40 octets and of several packets, and an error message",
+	Expects: "a correct CRC in each, least significant octet first",
+	Run: onPeer(func(p *peer) {
+		for n := range 41 {
+			p.PostSend(p.qp, p.sendWR(uint64(n), n, n))
+			p.checkCRC(p.expect(dg.UD(iwarp.Send(uint32(n+1), p.localMem.Buf[n:2*n]))))
+			p.ExpectCompletion(uint64(n), verbs.WCSuccess)
+		}
+		p.PostSend(p.qp, p.sendWR(41, 0, 16<<10))
+		for _, a := range p.nextMessage() {
+			p.checkCRC(a)
+		}
+		p.sendSegments(unknownKeyWrite())
+		p.checkCRC(p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate))))
+	}),
+}, {
+	ID:    "dg/packet/every-damaged-bit-is-noticed",
+	Title: "A packet with a single wrong bit is dropped",
+	Cite:  cite("2", "dg/pkt/3", "dg/pkt/6"), Labels: []string{"service:ud"}, Defects: []string{"CRCUnchecked"},
+	Sends:   "a Send with each of its bits flipped in turn, then the valid one",
+	Expects: "no response and no completion, then one for the last",
+	Run: onPeer(func(p *peer) {
+		whole := dg.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
+		for bit := range 8 * len(whole) {
+			damaged := bytes.Clone(whole)
+			damaged[bit/8] ^= 1 << (bit % 8)
+			p.sendOctets(p.route, damaged)
+		}
+		p.expectNoEffect()
+		p.sendOctets(p.route, whole)
+		p.expectRecv(1, data(20))
+	}),
+}, {
+	ID:    "dg/packet/headers-below-are-not-covered",
+	Title: "The CRC does not cover the IP and UDP headers",
+	Cite:  cite("2", "dg/pkt/4"), Labels: []string{"service:ud"}, Defects: []string{"CRCCoversPorts"},
+	Sends:   "the same octets from two hosts and two ports, with another traffic class",
+	Expects: "a receive of each",
+	Run: onPeer(func(p *peer) {
+		octets := dg.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
+		routes := []route{p.defaultRoute(0), p.defaultRoute(1), p.defaultRoute(0).fromPort(peerPort + 1), p.defaultRoute(1).fromPort(1024)}
+		for i, w := range routes {
+			w.tclass = uint8(i) << 5
+			p.sendOctets(w, octets)
+			p.expectRecv(uint64(i+1), data(20))
+		}
+	}),
+}, {
+	ID:    "dg/packet/ragged-lengths-have-no-pad",
+	Title: "Messages of every length are sent and accepted without pad",
+	Cite:  cite("2", "dg/pkt/5"), Labels: []string{"service:ud"}, Defects: []string{"PacketsPadded"},
+	Sends:   "messages of 0 to 9 octets; the device sends the same",
+	Expects: "receives of the same lengths, and packets of 38 octets more than their messages",
+	Run: onSetup(setup{receives: 10}, func(p *peer) {
+		for n := range 10 {
+			p.sendSegments(iwarp.Send(uint32(n+1), data(n)))
+			p.expectRecv(uint64(n+1), data(n))
+			p.PostSend(p.qp, p.sendWR(uint64(n), 0, n))
+			a := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
+			p.Check(len(a.Raw) == sendOverhead+n, fmt.Sprintf("a packet of %d octets", sendOverhead+n), "%d", len(a.Raw))
+			p.ExpectCompletion(uint64(n), verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "dg/packet/strange-ones-vanish",
+	Title: "A packet of another version or of an unknown kind, or one too short for its blocks, is dropped",
+	Cite:  cite("2", "dg/pkt/6"), Labels: []string{"service:ud"}, Defects: []string{"StrangePacketsTaken"},
+	Sends:   "Sends of every version but 1 and of every unknown kind, and the first 0 to 15 octets of one, all with a correct CRC; an empty datagram",
+	Expects: "no response and no completion; then a receive of a valid Send",
+	Run: onPeer(func(p *peer) {
+		good := dg.UD(iwarp.Send(1, data(16)))
+		for v := range uint8(16) {
+			if v != 1 {
+				p.send(good.Version(v))
 			}
-			p.PostSend(p.qp, p.sendWR(41, 0, 16<<10))
-			for _, a := range p.nextMessage() {
-				p.checkCRC(a)
+			if v == 0 || v > uint8(dg.KindRefusal) {
+				p.send(good.OfKind(dg.Kind(v)))
 			}
-			p.sendSegments(unknownKeyWrite())
-			p.checkCRC(p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate))))
-		}),
-	},
-	{
-		ID:    "dg/packet/every-damaged-bit-is-noticed",
-		Title: "A packet with a single wrong bit is dropped",
-		Cite:  cite("2", "dg/pkt/3", "dg/pkt/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "a Send with each of its bits flipped in turn, then the valid one",
-		Expects: "no response and no completion, then one for the last",
-		Defects: []string{"CRCUnchecked"},
-		Run: onPeer(func(p *peer) {
-			whole := dg.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
-			for bit := range 8 * len(whole) {
-				damaged := bytes.Clone(whole)
-				damaged[bit/8] ^= 1 << (bit % 8)
-				p.sendOctets(p.route, damaged)
+		}
+		for n := range headerLen {
+			p.send(good.Cut(n))
+		}
+		p.sendOctets(p.route, nil)
+		p.expectNoEffect()
+		p.send(good)
+		p.expectRecv(1, data(16))
+	}),
+}, {
+	ID:    "dg/packet/reserved-is-zero",
+	Title: "Reserved bits and octets are zero in packets of a UD queue pair",
+	Cite:  cite("2", "dg/pkt/7"), Labels: []string{"service:ud"}, Defects: []string{"ReservedSent"},
+	Sends:   "an invalid segment; the device sends messages, and an error message",
+	Expects: "octets 1 to 3 of the packets are zero",
+	Run: onPeer(func(p *peer) {
+		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.wr(2, verbs.OpRDMAWrite, 0, 8))
+		p.sendSegments(unknownKeyWrite())
+		for _, a := range p.nextPackets(3) {
+			p.Check(len(a.Raw) > 4 && bytes.Equal(a.Raw[1:4], make([]byte, 3)), "zeros in octets 1 to 3", "%v: % x", a.Packet, a.Raw[:4])
+		}
+	}),
+}, {
+	ID:    "dg/packet/reserved-is-zero-in-rd",
+	Title: "Reserved bits and octets are zero in data, Acks, Challenges and Refusals",
+	Cite:  cite("2", "dg/pkt/7"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
+	Defects: []string{"ReservedSent"},
+	Sends:   "packets that cause each of them",
+	Expects: "zeros in the reserved bits",
+	Run: onPeer(func(p *peer) {
+		p.openFlow(zeroLengthWrite())
+		p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
+		ack := p.expectAck(2)
+		p.Check(*ack.Ack.Reserved == 0, "zeros in the reserved octets of an Ack", "%#x", *ack.Ack.Reserved)
+		stranger := p.peer(1)
+		cookie := stranger.startAndRecvChallenge(zeroLengthWrite())
+		p.Note("the cookie is %#x", cookie)
+		stranger.toDevice.epoch++
+		stranger.send(stranger.nextDataPacket(zeroLengthWrite()))
+		refusal := stranger.expect(dg.Of(dg.KindRefusal))
+		p.Check(*refusal.Refusal.Reserved == 0, "zeros in the reserved octets of a Refusal", "%#x", *refusal.Refusal.Reserved)
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		for _, a := range []arrival{ack, refusal, p.recvStart()} {
+			p.Check(*a.Header.FlagsReserved == 0 && *a.Header.Reserved == 0, "zeros in the reserved bits of the header",
+				"%#x and %#x in %v", *a.Header.FlagsReserved, *a.Header.Reserved, a.Packet)
+		}
+	}),
+}, {
+	ID:    "dg/packet/reserved-is-ignored",
+	Title: "Reserved bits and octets are ignored",
+	Cite:  cite("2", "dg/pkt/7"), Labels: []string{"service:ud"}, Defects: []string{"ReservedLookedAt"},
+	Sends:   "Sends with each bit of octets 1 to 3 set alone, and with all of them",
+	Expects: "a receive of each",
+	Run: onSetup(setup{receives: 25}, func(p *peer) {
+		for i := range 25 {
+			octets := dg.UD(iwarp.Send(uint32(i+1), data(i))).Over(p.path()).Append(nil)
+			octets = octets[:len(octets)-crcLen]
+			if i < 24 {
+				octets[1+i/8] |= 1 << (i % 8)
+			} else {
+				copy(octets[1:], []byte{0xff, 0xff, 0xff})
 			}
-			p.expectNoEffect()
-			p.sendOctets(p.route, whole)
-			p.expectRecv(1, data(20))
-		}),
-	},
-	{
-		ID:    "dg/packet/headers-below-are-not-covered",
-		Title: "The CRC does not cover the IP and UDP headers",
-		Cite:  cite("2", "dg/pkt/4"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "the same octets from two hosts and two ports, with another traffic class",
-		Expects: "a receive of each",
-		Defects: []string{"CRCCoversPorts"},
-		Run: onPeer(func(p *peer) {
-			octets := dg.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
-			routes := []route{p.defaultRoute(0), p.defaultRoute(1), p.defaultRoute(0).fromPort(peerPort + 1), p.defaultRoute(1).fromPort(1024)}
-			for i, w := range routes {
-				w.tclass = uint8(i) << 5
-				p.sendOctets(w, octets)
-				p.expectRecv(uint64(i+1), data(20))
-			}
-		}),
-	},
-	{
-		ID:    "dg/packet/ragged-lengths-have-no-pad",
-		Title: "Messages of every length are sent and accepted without pad",
-		Cite:  cite("2", "dg/pkt/5"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "messages of 0 to 9 octets; the device sends the same",
-		Expects: "receives of the same lengths, and packets of 38 octets more than their messages",
-		Defects: []string{"PacketsPadded"},
-		Run: onSetup(setup{receives: 10}, func(p *peer) {
-			for n := range 10 {
-				p.sendSegments(iwarp.Send(uint32(n+1), data(n)))
-				p.expectRecv(uint64(n+1), data(n))
-				p.PostSend(p.qp, p.sendWR(uint64(n), 0, n))
-				a := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
-				p.Check(len(a.Raw) == sendOverhead+n, fmt.Sprintf("a packet of %d octets", sendOverhead+n), "%d", len(a.Raw))
-				p.ExpectCompletion(uint64(n), verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "dg/packet/strange-ones-vanish",
-		Title: "A packet of another version or of an unknown kind, or one too short for its blocks, is dropped",
-		Cite:  cite("2", "dg/pkt/6"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends of every version but 1 and of every unknown kind, and the first 0 to 15 octets of one, all with a correct CRC; an empty datagram",
-		Expects: "no response and no completion; then a receive of a valid Send",
-		Defects: []string{"StrangePacketsTaken"},
-		Run: onPeer(func(p *peer) {
-			good := dg.UD(iwarp.Send(1, data(16)))
-			for v := range uint8(16) {
-				if v != 1 {
-					p.send(good.Version(v))
-				}
-				if v == 0 || v > uint8(dg.KindRefusal) {
-					p.send(good.OfKind(dg.Kind(v)))
-				}
-			}
-			for n := range headerLen {
-				p.send(good.Cut(n))
-			}
-			p.sendOctets(p.route, nil)
-			p.expectNoEffect()
-			p.send(good)
-			p.expectRecv(1, data(16))
-		}),
-	},
-	{
-		ID:    "dg/packet/reserved-is-zero",
-		Title: "Reserved bits and octets are zero in packets of a UD queue pair",
-		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "an invalid segment; the device sends messages, and an error message",
-		Expects: "octets 1 to 3 of the packets are zero",
-		Defects: []string{"ReservedSent"},
-		Run: onPeer(func(p *peer) {
-			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.wr(2, verbs.OpRDMAWrite, 0, 8))
-			p.sendSegments(unknownKeyWrite())
-			for _, a := range p.nextPackets(3) {
-				p.Check(len(a.Raw) > 4 && bytes.Equal(a.Raw[1:4], make([]byte, 3)), "zeros in octets 1 to 3", "%v: % x", a.Packet, a.Raw[:4])
-			}
-		}),
-	},
-	{
-		ID:    "dg/packet/reserved-is-zero-in-rd",
-		Title: "Reserved bits and octets are zero in data, Acks, Challenges and Refusals",
-		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "packets that cause each of them",
-		Expects: "zeros in the reserved bits",
-		Defects: []string{"ReservedSent"},
-		Run: onPeer(func(p *peer) {
-			p.openFlow(zeroLengthWrite())
-			p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
-			ack := p.expectAck(2)
-			p.Check(*ack.Ack.Reserved == 0, "zeros in the reserved octets of an Ack", "%#x", *ack.Ack.Reserved)
-			stranger := p.peer(1)
-			cookie := stranger.startAndRecvChallenge(zeroLengthWrite())
-			p.Note("the cookie is %#x", cookie)
-			stranger.toDevice.epoch++
-			stranger.send(stranger.nextDataPacket(zeroLengthWrite()))
-			refusal := stranger.expect(dg.Of(dg.KindRefusal))
-			p.Check(*refusal.Refusal.Reserved == 0, "zeros in the reserved octets of a Refusal", "%#x", *refusal.Refusal.Reserved)
-			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			for _, a := range []arrival{ack, refusal, p.recvStart()} {
-				p.Check(*a.Header.FlagsReserved == 0 && *a.Header.Reserved == 0, "zeros in the reserved bits of the header",
-					"%#x and %#x in %v", *a.Header.FlagsReserved, *a.Header.Reserved, a.Packet)
-			}
-		}),
-	},
-	{
-		ID:    "dg/packet/reserved-is-ignored",
-		Title: "Reserved bits and octets are ignored",
-		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsUD, Labels: labelUD,
-		Sends:   "Sends with each bit of octets 1 to 3 set alone, and with all of them",
-		Expects: "a receive of each",
-		Defects: []string{"ReservedLookedAt"},
-		Run: onSetup(setup{receives: 25}, func(p *peer) {
-			for i := range 25 {
-				octets := dg.UD(iwarp.Send(uint32(i+1), data(i))).Over(p.path()).Append(nil)
-				octets = octets[:len(octets)-crcLen]
-				if i < 24 {
-					octets[1+i/8] |= 1 << (i % 8)
-				} else {
-					copy(octets[1:], []byte{0xff, 0xff, 0xff})
-				}
-				p.sendOctets(p.route, appendCRC(octets))
-				p.expectRecv(uint64(i+1), data(i))
-			}
-		}),
-	},
-	{
-		ID:    "dg/packet/reserved-is-ignored-in-rd",
-		Title: "Reserved bits and octets of data, Acks and Challenges are ignored",
-		Cite:  cite("2", "dg/pkt/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Challenge, an Ack and data with all reserved bits set",
-		Expects: "the cookie, a completion and an Ack",
-		Defects: []string{"ReservedLookedAt"},
-		Run: onPeer(func(p *peer) {
-			odd := func(pkt dg.Packet) dg.Packet {
-				return pkt.EditHeader(func(h *dg.Header) { h.Reserved, h.FlagsReserved = new(uint16(0xffff)), new(uint8(3)) })
-			}
-			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			p.recvStart()
-			p.send(odd(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie)))
-			p.expectProof(peerCookie)
-			p.send(odd(p.ack(1).EditAck(func(a *dg.AckBlock) { a.Reserved = new(uint8(0xff)) })))
-			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.openFlow(zeroLengthWrite())
-			p.send(odd(p.nextDataPacket(iwarp.Send(1, data(8)))).AckNow())
-			p.expectAck(2)
-			p.expectRecv(1, data(8))
-		}),
-	},
-}
+			p.sendOctets(p.route, appendCRC(octets))
+			p.expectRecv(uint64(i+1), data(i))
+		}
+	}),
+}, {
+	ID:    "dg/packet/reserved-is-ignored-in-rd",
+	Title: "Reserved bits and octets of data, Acks and Challenges are ignored",
+	Cite:  cite("2", "dg/pkt/7"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
+	Defects: []string{"ReservedLookedAt"},
+	Sends:   "a Challenge, an Ack and data with all reserved bits set",
+	Expects: "the cookie, a completion and an Ack",
+	Run: onPeer(func(p *peer) {
+		odd := func(pkt dg.Packet) dg.Packet {
+			return pkt.EditHeader(func(h *dg.Header) { h.Reserved, h.FlagsReserved = new(uint16(0xffff)), new(uint8(3)) })
+		}
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		p.recvStart()
+		p.send(odd(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie)))
+		p.expectProof(peerCookie)
+		p.send(odd(p.ack(1).EditAck(func(a *dg.AckBlock) { a.Reserved = new(uint8(0xff)) })))
+		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.openFlow(zeroLengthWrite())
+		p.send(odd(p.nextDataPacket(iwarp.Send(1, data(8)))).AckNow())
+		p.expectAck(2)
+		p.expectRecv(1, data(8))
+	}),
+}})
 
 // sendTruncatedAndExtended sends a packet truncated within its blocks, and with octets after them.
 func (p *peer) sendTruncatedAndExtended(pkt dg.Packet) {

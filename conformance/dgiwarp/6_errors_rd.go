@@ -7,108 +7,97 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var errorRDCases = []conformance.Case{
-	{
-		ID:    "dg/error/of-a-flow-names-the-request",
-		Title: "An RD error message fails the quoted request with its status, and flushes those after it",
-		Cite:  cite("6", "dg/err/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "an Ack for the first of four Sends, and an error message about the second",
-		Expects: "a success, a failure that is no flush, and two flushes",
-		Defects: []string{"ErrorFailsAll"},
-		Run: onFlow(setup{receives: 1}, func(p *peer) {
-			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 8, 8), p.sendWR(3, 16, 8), p.sendWR(4, 24, 8))
-			p.acceptFlow()
-			second := p.expectData(1)
-			p.expectData(2)
-			p.expectData(3)
-			p.send(p.ack(1))
-			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.send(p.nextDataPacket(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*second.Segment)).AckNow())
-			status := p.expectFailure(2)
-			p.Check(status != verbs.WCWRFlushErr, "a status other than a flush", "%v", status)
-			p.ExpectCompletion(3, verbs.WCWRFlushErr)
-			p.ExpectCompletion(4, verbs.WCWRFlushErr)
-		}),
-	},
-	{
-		ID:    "dg/error/is-the-last-of-its-flow",
-		Title: "On RD an error message is the last segment of the flow, and has the DDP header of the invalid segment",
-		Cite:  cite("6", "dg/err/3", "dg/err/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Write with an unknown key, in a flow; Acks",
-		Expects: "a Terminate on queue 2 in the device's flow that quotes the Write, and nothing more; an event, and the error state",
-		Defects: []string{"ErrorWithoutHeader"},
-		Run: onFlow(setup{receives: 1}, func(p *peer) {
-			p.establishDeviceFlow()
-			wrong := unknownKeyWrite()
-			p.send(p.nextDataPacket(wrong).AckNow())
-			a := p.expectData(1)
-			p.checkPacket(dg.Any().With(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).Quoting(wrong).QN(2)), a)
-			p.ackAll()
-			p.expectErrorState()
-			for _, a := range p.drain(silencePeriod) {
-				p.Check(a.Data == nil || *a.Data.Seq == 1, "nothing after the error message", "%v", a.Packet)
-			}
-		}),
-	},
-	{
-		ID:    "dg/error/of-a-flow-can-be-isolated",
-		Title: "A queue pair can be configured so that an error affects its flow only",
-		Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Needs: needsRD, Labels: labelRD,
-		Setup:   conformance.Setup{Reliable: true, Isolate: true},
-		Sends:   "a Write with an unknown key in one of two flows, then Sends in the other",
-		Expects: "an error message; the other flow and the queue pair still work",
-		Defects: []string{"IsolationIgnored"},
-		Run: onFlow(setup{receives: 4}, func(p *peer) {
-			other := p.peer(1)
-			other.openFlow(iwarp.Send(1, data(8)))
-			p.expectRecv(1, data(8))
-			wrong := unknownKeyWrite()
-			p.send(p.nextDataPacket(wrong).AckNow())
-			a, ok := p.nextData(p.ResponseTimeout())
-			p.Check(ok, "an error message", "nothing in %v", p.ResponseTimeout())
-			p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpTerminate)), a)
-			other.send(other.nextDataPacket(iwarp.Send(2, data(16))))
-			p.expectRecv(2, data(16))
-			p.ExpectState(p.qp, verbs.QPStateRTS)
-			p.PostSend(p.qp, other.sendWR(9, 0, 8))
-			other.nextData(p.ResponseTimeout())
-		}),
-	},
-	{
-		ID:    "dg/error/failed-queue-pair-refuses",
-		Title: "A queue pair in the error state refuses RD packets as not ready",
-		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "data of an established flow, and the start of another, when the queue pair is in the error state",
-		Expects: "a Refusal with reason 3 of each, and memory unchanged",
-		Defects: []string{"ErrorQPGoesOn"},
-		Run: onFlow(setup{receives: 2}, func(p *peer) {
-			p.modifyTo(verbs.QPStateErr)
-			p.send(p.nextDataPacket(p.writeToTarget(0, data(8))).AckNow())
-			p.expectRefusal(dg.ReasonNotReady)
-			other := p.peer(1)
-			other.toDevice.epoch = p.toDevice.epoch + 1
-			other.send(other.withStart(0, other.dataPacket(0, p.writeToTarget(8, data(8)))))
-			other.expectRefusal(dg.ReasonNotReady)
-			p.expectSilence(silencePeriod)
-			p.ExpectUnchanged(p.targetMem, 0, 0)
-		}),
-	},
-	{
-		ID:    "dg/error/refuses-behind-its-own-error",
-		Title: "A queue pair that failed by an error of a flow refuses later packets of the flow",
-		Cite:  cite("6", "dg/err/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "a Write with an unknown key, an Ack for the error message, and a Read Request",
-		Expects: "an error message, and a Refusal with reason 3 of the Read Request",
-		Defects: []string{"ErrorQPGoesOn"},
-		Run: onFlow(setup{receives: 1}, func(p *peer) {
-			p.establishDeviceFlow()
-			p.send(p.nextDataPacket(unknownKeyWrite()).AckNow())
-			p.expectData(1)
-			p.ackAll()
-			p.expectErrorState()
-			p.drain(0)
-			p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
-			p.expectRefusal(dg.ReasonNotReady)
-		}),
-	},
-}
+var errorRDCases = overRD.Cases([]conformance.Case{{
+	ID:    "dg/error/of-a-flow-names-the-request",
+	Title: "An RD error message fails the quoted request with its status, and flushes those after it",
+	Cite:  cite("6", "dg/err/7"), Defects: []string{"ErrorFailsAll"},
+	Sends:   "an Ack for the first of four Sends, and an error message about the second",
+	Expects: "a success, a failure that is no flush, and two flushes",
+	Run: onFlow(setup{receives: 1}, func(p *peer) {
+		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 8, 8), p.sendWR(3, 16, 8), p.sendWR(4, 24, 8))
+		p.acceptFlow()
+		second := p.expectData(1)
+		p.expectData(2)
+		p.expectData(3)
+		p.send(p.ack(1))
+		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.send(p.nextDataPacket(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(*second.Segment)).AckNow())
+		status := p.expectFailure(2)
+		p.Check(status != verbs.WCWRFlushErr, "a status other than a flush", "%v", status)
+		p.ExpectCompletion(3, verbs.WCWRFlushErr)
+		p.ExpectCompletion(4, verbs.WCWRFlushErr)
+	}),
+}, {
+	ID:    "dg/error/is-the-last-of-its-flow",
+	Title: "On RD an error message is the last segment of the flow, and has the DDP header of the invalid segment",
+	Cite:  cite("6", "dg/err/3", "dg/err/1"), Defects: []string{"ErrorWithoutHeader"},
+	Sends:   "a Write with an unknown key, in a flow; Acks",
+	Expects: "a Terminate on queue 2 in the device's flow that quotes the Write, and nothing more; an event, and the error state",
+	Run: onFlow(setup{receives: 1}, func(p *peer) {
+		p.establishDeviceFlow()
+		wrong := unknownKeyWrite()
+		p.send(p.nextDataPacket(wrong).AckNow())
+		a := p.expectData(1)
+		p.checkPacket(dg.Any().With(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).Quoting(wrong).QN(2)), a)
+		p.ackAll()
+		p.expectErrorState()
+		for _, a := range p.drain(silencePeriod) {
+			p.Check(a.Data == nil || *a.Data.Seq == 1, "nothing after the error message", "%v", a.Packet)
+		}
+	}),
+}, {
+	ID:    "dg/error/of-a-flow-can-be-isolated",
+	Title: "A queue pair can be configured so that an error affects its flow only",
+	Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Setup: conformance.Setup{Reliable: true, Isolate: true},
+	Defects: []string{"IsolationIgnored"},
+	Sends:   "a Write with an unknown key in one of two flows, then Sends in the other",
+	Expects: "an error message; the other flow and the queue pair still work",
+	Run: onFlow(setup{receives: 4}, func(p *peer) {
+		other := p.peer(1)
+		other.openFlow(iwarp.Send(1, data(8)))
+		p.expectRecv(1, data(8))
+		wrong := unknownKeyWrite()
+		p.send(p.nextDataPacket(wrong).AckNow())
+		a, ok := p.nextData(p.ResponseTimeout())
+		p.Check(ok, "an error message", "nothing in %v", p.ResponseTimeout())
+		p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpTerminate)), a)
+		other.send(other.nextDataPacket(iwarp.Send(2, data(16))))
+		p.expectRecv(2, data(16))
+		p.ExpectState(p.qp, verbs.QPStateRTS)
+		p.PostSend(p.qp, other.sendWR(9, 0, 8))
+		other.nextData(p.ResponseTimeout())
+	}),
+}, {
+	ID:    "dg/error/failed-queue-pair-refuses",
+	Title: "A queue pair in the error state refuses RD packets as not ready",
+	Cite:  cite("6", "dg/err/8"), Defects: []string{"ErrorQPGoesOn"},
+	Sends:   "data of an established flow, and the start of another, when the queue pair is in the error state",
+	Expects: "a Refusal with reason 3 of each, and memory unchanged",
+	Run: onFlow(setup{receives: 2}, func(p *peer) {
+		p.modifyTo(verbs.QPStateErr)
+		p.send(p.nextDataPacket(p.writeToTarget(0, data(8))).AckNow())
+		p.expectRefusal(dg.ReasonNotReady)
+		other := p.peer(1)
+		other.toDevice.epoch = p.toDevice.epoch + 1
+		other.send(other.withStart(0, other.dataPacket(0, p.writeToTarget(8, data(8)))))
+		other.expectRefusal(dg.ReasonNotReady)
+		p.expectSilence(silencePeriod)
+		p.ExpectUnchanged(p.targetMem, 0, 0)
+	}),
+}, {
+	ID:    "dg/error/refuses-behind-its-own-error",
+	Title: "A queue pair that failed by an error of a flow refuses later packets of the flow",
+	Cite:  cite("6", "dg/err/8"), Defects: []string{"ErrorQPGoesOn"},
+	Sends:   "a Write with an unknown key, an Ack for the error message, and a Read Request",
+	Expects: "an error message, and a Refusal with reason 3 of the Read Request",
+	Run: onFlow(setup{receives: 1}, func(p *peer) {
+		p.establishDeviceFlow()
+		p.send(p.nextDataPacket(unknownKeyWrite()).AckNow())
+		p.expectData(1)
+		p.ackAll()
+		p.expectErrorState()
+		p.drain(0)
+		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
+		p.expectRefusal(dg.ReasonNotReady)
+	}),
+}})

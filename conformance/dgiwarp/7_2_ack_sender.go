@@ -13,180 +13,165 @@ import (
 // setupNarrowRD is RD over a path MTU of 1500.
 var setupNarrowRD = conformance.Setup{Family: 6, MTU: 1500, Reliable: true}
 
-var ackSenderCases = []conformance.Case{
-	{
-		ID:    "dg/ack/at-most-256-under-way",
-		Title: "At most 256 packets of a flow are in flight, counted from the oldest unacknowledged one",
-		Cite:  cite("7.2", "dg/ack/2"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
-		Sends:   "Acks for each of 600 packets of a long Write, then none",
-		Expects: "no packet 256 or more after the oldest unacknowledged one",
-		Defects: []string{"NoWindow"},
-		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-			p.establishDeviceFlow()
-			p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20), p.wr(2, verbs.OpRDMAWrite, 0, 1<<20))
-			for p.fromDeviceFlow.next < 600 {
-				p.expectDataInWindow(p.fromDeviceFlow.next)
-				p.ackAll()
-			}
-			oldest := p.fromDeviceFlow.next
-			for until := p.Now() + 100*time.Millisecond; p.Now() < until; {
-				if a, ok := p.nextData(until - p.Now()); ok {
-					p.checkInWindow(oldest, a)
-				}
-			}
-		}),
-	},
-	{
-		ID:    "dg/ack/asks-when-it-will-wait",
-		Title: "A sender sets ack-now on its last packet, on the last of the window, and on retransmissions",
-		Cite:  cite("7.2", "dg/ack/6"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
-		Sends:   "Acks; then none for several packets of a long Write",
-		Expects: "ack-now on the only packet, on the last of three, on the last before the window ends, and on retransmissions",
-		Defects: []string{"NeverAsksNow"},
-		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-			asks := func(a arrival, why string) { p.Check(*a.Header.AckNow, "ack-now on "+why, "%v", a.Packet) }
-			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			asks(p.acceptFlow(), "the only packet")
+var ackSenderCases = overRD.Cases([]conformance.Case{{
+	ID:    "dg/ack/at-most-256-under-way",
+	Title: "At most 256 packets of a flow are in flight, counted from the oldest unacknowledged one",
+	Cite:  cite("7.2", "dg/ack/2"), Setup: setupNarrowRD, Defects: []string{"NoWindow"},
+	Sends:   "Acks for each of 600 packets of a long Write, then none",
+	Expects: "no packet 256 or more after the oldest unacknowledged one",
+	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+		p.establishDeviceFlow()
+		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20), p.wr(2, verbs.OpRDMAWrite, 0, 1<<20))
+		for p.fromDeviceFlow.next < 600 {
+			p.expectDataInWindow(p.fromDeviceFlow.next)
 			p.ackAll()
-			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.PostSend(p.qp, p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
-			p.expectData(1)
-			p.expectData(2)
-			asks(p.expectData(3), "the last of three")
-			p.ackAll()
-			p.PostSend(p.qp, p.wr(5, verbs.OpRDMAWrite, 0, 1<<20))
-			var last arrival
-			for {
-				a, ok := p.nextData(p.ResponseTimeout())
-				p.Check(ok, "retransmissions", "nothing in %v", p.ResponseTimeout())
-				if last.Data != nil && *a.Data.Seq <= *last.Data.Seq {
-					asks(last, "the last before the window ends")
-					asks(a, "retransmissions")
-					return
-				}
-				last = a
+		}
+		oldest := p.fromDeviceFlow.next
+		for until := p.Now() + 100*time.Millisecond; p.Now() < until; {
+			if a, ok := p.nextData(until - p.Now()); ok {
+				p.checkInWindow(oldest, a)
 			}
-		}),
-	},
-	{
-		ID:    "dg/ack/for-what-was-never-sent",
-		Title: "An Ack for packets that were never sent is ignored as a whole",
-		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks whose next is 1, 1000 and 2^31 beyond the last packet, then a correct one",
-		Expects: "no completion, then one",
-		Defects: []string{"GhostAckTaken"},
-		Run: onPeer(func(p *peer) {
-			p.establishDeviceFlow()
-			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
-			p.expectData(1)
-			p.expectData(2)
-			for _, beyond := range []uint32{1, 1000, 1 << 31, 0xfffffff0} {
-				p.send(p.ack(p.fromDeviceFlow.next + beyond))
+		}
+	}),
+}, {
+	ID:    "dg/ack/asks-when-it-will-wait",
+	Title: "A sender sets ack-now on its last packet, on the last of the window, and on retransmissions",
+	Cite:  cite("7.2", "dg/ack/6"), Setup: setupNarrowRD, Defects: []string{"NeverAsksNow"},
+	Sends:   "Acks; then none for several packets of a long Write",
+	Expects: "ack-now on the only packet, on the last of three, on the last before the window ends, and on retransmissions",
+	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+		asks := func(a arrival, why string) { p.Check(*a.Header.AckNow, "ack-now on "+why, "%v", a.Packet) }
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		asks(p.acceptFlow(), "the only packet")
+		p.ackAll()
+		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.PostSend(p.qp, p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
+		p.expectData(1)
+		p.expectData(2)
+		asks(p.expectData(3), "the last of three")
+		p.ackAll()
+		p.PostSend(p.qp, p.wr(5, verbs.OpRDMAWrite, 0, 1<<20))
+		var last arrival
+		for {
+			a, ok := p.nextData(p.ResponseTimeout())
+			p.Check(ok, "retransmissions", "nothing in %v", p.ResponseTimeout())
+			if last.Data != nil && *a.Data.Seq <= *last.Data.Seq {
+				asks(last, "the last before the window ends")
+				asks(a, "retransmissions")
+				return
 			}
+			last = a
+		}
+	}),
+}, {
+	ID:    "dg/ack/for-what-was-never-sent",
+	Title: "An Ack for packets that were never sent is ignored as a whole",
+	Cite:  cite("7.2", "dg/ack/7"), Defects: []string{"GhostAckTaken"},
+	Sends:   "Acks whose next is 1, 1000 and 2^31 beyond the last packet, then a correct one",
+	Expects: "no completion, then one",
+	Run: onPeer(func(p *peer) {
+		p.establishDeviceFlow()
+		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
+		p.expectData(1)
+		p.expectData(2)
+		for _, beyond := range []uint32{1, 1000, 1 << 31, 0xfffffff0} {
+			p.send(p.ack(p.fromDeviceFlow.next + beyond))
+		}
+		p.syncDevice()
+		p.ExpectNoCompletion()
+		p.ackAll()
+		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.ExpectCompletion(2, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "dg/ack/sack-for-what-was-never-sent",
+	Title: "An Ack with a SACK for packets that were never sent is ignored as a whole",
+	Cite:  cite("7.2", "dg/ack/7"), Defects: []string{"GhostAckTaken"},
+	Sends:   "Acks with a correct next and a SACK for packets that were not sent, then one without",
+	Expects: "no completion, then those of the last Ack",
+	Run: onPeer(func(p *peer) {
+		p.establishDeviceFlow()
+		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
+		p.expectData(1)
+		p.expectData(2)
+		p.send(p.ack(2).SACK(dg.SACKOf(2, 4)...), p.ack(2).SACK(dg.SACKOf(2, 3)...), p.ack(2).SACK(dg.SACKOf(2, 200)...))
+		p.syncDevice()
+		p.ExpectNoCompletion()
+		p.ackAll()
+		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.ExpectCompletion(2, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "dg/ack/completes-what-was-sent",
+	Title: "A request completes when all of its packets have been acknowledged",
+	Cite:  cite("7.2", "dg/ack/8", "dg/verbs/1"), Setup: setupNarrowRD, Defects: []string{"RDCompletesAtOnce"},
+	Sends:   "Acks for each packet of a Send in turn, the last but one by SACK",
+	Expects: "no completion before the last",
+	Run: onPeer(func(p *peer) {
+		p.establishDeviceFlow()
+		p.PostSend(p.qp, p.sendWR(1, 0, 5000))
+		for seq := range uint32(4) {
+			p.expectData(seq + 1)
+		}
+		p.syncDevice()
+		p.ExpectNoCompletion()
+		for _, ack := range []dg.Packet{p.ack(2), p.ack(2).SACK(dg.SACKOf(2, 4)...), p.ack(3).SACK(dg.SACKOf(3, 4)...)} {
+			p.send(ack)
 			p.syncDevice()
 			p.ExpectNoCompletion()
-			p.ackAll()
-			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.ExpectCompletion(2, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "dg/ack/sack-for-what-was-never-sent",
-		Title: "An Ack with a SACK for packets that were never sent is ignored as a whole",
-		Cite:  cite("7.2", "dg/ack/7"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks with a correct next and a SACK for packets that were not sent, then one without",
-		Expects: "no completion, then those of the last Ack",
-		Defects: []string{"GhostAckTaken"},
-		Run: onPeer(func(p *peer) {
-			p.establishDeviceFlow()
-			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
-			p.expectData(1)
-			p.expectData(2)
-			p.send(p.ack(2).SACK(dg.SACKOf(2, 4)...), p.ack(2).SACK(dg.SACKOf(2, 3)...), p.ack(2).SACK(dg.SACKOf(2, 200)...))
-			p.syncDevice()
-			p.ExpectNoCompletion()
-			p.ackAll()
-			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.ExpectCompletion(2, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "dg/ack/completes-what-was-sent",
-		Title: "A request completes when all of its packets have been acknowledged",
-		Cite:  cite("7.2", "dg/ack/8", "dg/verbs/1"), Level: conformance.Must, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
-		Sends:   "Acks for each packet of a Send in turn, the last but one by SACK",
-		Expects: "no completion before the last",
-		Defects: []string{"RDCompletesAtOnce"},
-		Run: onPeer(func(p *peer) {
-			p.establishDeviceFlow()
-			p.PostSend(p.qp, p.sendWR(1, 0, 5000))
-			for seq := range uint32(4) {
-				p.expectData(seq + 1)
+		}
+		p.send(p.ack(5))
+		p.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "dg/ack/read-completes-when-answered",
+	Title: "A Read completes after its response, not after the Ack of its request",
+	Cite:  cite("7.2", "dg/ack/8"), Defects: []string{"RDCompletesAtOnce"},
+	Sends:   "an Ack for a Read Request, and the Read Response in two segments",
+	Expects: "a completion after the second",
+	Run: onFlow(setup{}, func(p *peer) {
+		p.PostSend(p.qp, p.wr(1, verbs.OpRDMARead, 0, 64))
+		request := p.acceptFlow()
+		p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpReadRequest)), request)
+		p.ackAll()
+		p.syncDevice()
+		p.ExpectNoCompletion()
+		answer := iwarp.ReadResponseTo(*request.Segment, data(64)).Segments(taggedLen + 32)
+		p.send(p.nextDataPacket(answer[0]))
+		p.syncDevice()
+		p.ExpectNoCompletion()
+		p.send(p.nextDataPacket(answer[1]))
+		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.ExpectBytes(p.localMem, 0, data(64))
+	}),
+}, {
+	ID:    "dg/ack/peers-do-not-wait-for-each-other",
+	Title: "Requests to one destination complete in order, and do not wait for those to another",
+	Cite:  cite("7.2", "dg/ack/8"), Defects: []string{"PeersWait"},
+	Sends:   "Acks of one of two peers only, later of the other",
+	Expects: "completions of the requests to the one, in order, then of the others",
+	Run: onPeer(func(p *peer) {
+		other := p.peer(1)
+		p.establishDeviceFlow()
+		other.establishDeviceFlow()
+		p.PostSend(p.qp, p.sendWR(1, 0, 8), other.sendWR(2, 0, 8), p.sendWR(3, 0, 8), other.sendWR(4, 0, 8))
+		p.syncDevice() // both have arrived by then
+		for _, a := range p.drain(0) {
+			if *a.Header.DestQP == other.qpn {
+				other.trackData(a)
+			} else {
+				p.trackData(a)
 			}
-			p.syncDevice()
-			p.ExpectNoCompletion()
-			for _, ack := range []dg.Packet{p.ack(2), p.ack(2).SACK(dg.SACKOf(2, 4)...), p.ack(3).SACK(dg.SACKOf(3, 4)...)} {
-				p.send(ack)
-				p.syncDevice()
-				p.ExpectNoCompletion()
-			}
-			p.send(p.ack(5))
-			p.ExpectCompletion(1, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "dg/ack/read-completes-when-answered",
-		Title: "A Read completes after its response, not after the Ack of its request",
-		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "an Ack for a Read Request, and the Read Response in two segments",
-		Expects: "a completion after the second",
-		Defects: []string{"RDCompletesAtOnce"},
-		Run: onFlow(setup{}, func(p *peer) {
-			p.PostSend(p.qp, p.wr(1, verbs.OpRDMARead, 0, 64))
-			request := p.acceptFlow()
-			p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpReadRequest)), request)
-			p.ackAll()
-			p.syncDevice()
-			p.ExpectNoCompletion()
-			answer := iwarp.ReadResponseTo(*request.Segment, data(64)).Segments(taggedLen + 32)
-			p.send(p.nextDataPacket(answer[0]))
-			p.syncDevice()
-			p.ExpectNoCompletion()
-			p.send(p.nextDataPacket(answer[1]))
-			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.ExpectBytes(p.localMem, 0, data(64))
-		}),
-	},
-	{
-		ID:    "dg/ack/peers-do-not-wait-for-each-other",
-		Title: "Requests to one destination complete in order, and do not wait for those to another",
-		Cite:  cite("7.2", "dg/ack/8"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks of one of two peers only, later of the other",
-		Expects: "completions of the requests to the one, in order, then of the others",
-		Defects: []string{"PeersWait"},
-		Run: onPeer(func(p *peer) {
-			other := p.peer(1)
-			p.establishDeviceFlow()
-			other.establishDeviceFlow()
-			p.PostSend(p.qp, p.sendWR(1, 0, 8), other.sendWR(2, 0, 8), p.sendWR(3, 0, 8), other.sendWR(4, 0, 8))
-			p.syncDevice() // both have arrived by then
-			for _, a := range p.drain(0) {
-				if *a.Header.DestQP == other.qpn {
-					other.trackData(a)
-				} else {
-					p.trackData(a)
-				}
-			}
-			other.ackAll()
-			p.ExpectCompletion(2, verbs.WCSuccess)
-			p.ExpectCompletion(4, verbs.WCSuccess)
-			p.ExpectNoCompletion()
-			p.ackAll()
-			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.ExpectCompletion(3, verbs.WCSuccess)
-		}),
-	},
-}
+		}
+		other.ackAll()
+		p.ExpectCompletion(2, verbs.WCSuccess)
+		p.ExpectCompletion(4, verbs.WCSuccess)
+		p.ExpectNoCompletion()
+		p.ackAll()
+		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.ExpectCompletion(3, verbs.WCSuccess)
+	}),
+}})
 
 // expectDataInWindow receives the next data packet, and fails the case if it is outside the
 // window that begins with oldest.

@@ -18,161 +18,148 @@ const (
 	giveUpTimeout = 10 * time.Second
 )
 
-var lossCases = []conformance.Case{
-	{
-		ID:    "dg/loss/round-trips-set-the-timeout",
-		Title: "The timeout follows the measured round-trip time, and is 1 ms at least",
-		Cite:  cite("7.3", "dg/loss/1", "dg/loss/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks at once for some packets and none for the next; Acks of another peer 20 ms after each packet, then none",
-		Expects: "retransmissions of the former after 1 ms to 5 ms, of the latter not before 20 ms",
-		Defects: []string{"TimeoutFixed"},
-		Run: onPeer(func(p *peer) {
-			p.establishDeviceFlow()
-			for i := range 16 {
-				p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
-				p.expectData(uint32(i + 1))
-				p.ackAll()
-				p.ExpectCompletion(uint64(i), verbs.WCSuccess)
-			}
-			p.PostSend(p.qp, p.sendWR(16, 0, 8))
-			gap := p.retransmitDelay(p.expectData(17))
-			p.Check(gap >= minTimeout && (!p.Virtual || gap < 5*time.Millisecond), "a retransmission of packet 17 after 1 ms to 5 ms", "after %v", gap)
+var lossCases = overRD.Cases([]conformance.Case{{
+	ID:    "dg/loss/round-trips-set-the-timeout",
+	Title: "The timeout follows the measured round-trip time, and is 1 ms at least",
+	Cite:  cite("7.3", "dg/loss/1", "dg/loss/2"), Defects: []string{"TimeoutFixed"},
+	Sends:   "Acks at once for some packets and none for the next; Acks of another peer 20 ms after each packet, then none",
+	Expects: "retransmissions of the former after 1 ms to 5 ms, of the latter not before 20 ms",
+	Run: onPeer(func(p *peer) {
+		p.establishDeviceFlow()
+		for i := range 16 {
+			p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
+			p.expectData(uint32(i + 1))
 			p.ackAll()
-			p.ExpectCompletion(16, verbs.WCSuccess)
+			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
+		}
+		p.PostSend(p.qp, p.sendWR(16, 0, 8))
+		gap := p.retransmitDelay(p.expectData(17))
+		p.Check(gap >= minTimeout && (!p.Virtual || gap < 5*time.Millisecond), "a retransmission of packet 17 after 1 ms to 5 ms", "after %v", gap)
+		p.ackAll()
+		p.ExpectCompletion(16, verbs.WCSuccess)
 
-			slow := p.peer(1)
-			slow.establishSlowly()
-			p.PostSend(p.qp, slow.sendWR(200, 0, 8))
-			gap = slow.retransmitDelay(slow.expectData(slow.fromDeviceFlow.next))
-			p.Check(gap >= slowRoundTrip, fmt.Sprintf("no retransmission before %v", slowRoundTrip), "after %v", gap)
-		}),
-	},
-	{
-		ID:    "dg/loss/timeout-doubles",
-		Title: "The initial timeout is 10 ms, and doubles with each expiry up to 1 s",
-		Cite:  cite("7.3", "dg/loss/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "nothing in response to a start",
-		Expects: "retransmissions after 10, 20, 40 … 640 ms, then after 1 s",
-		Defects: []string{"TimeoutFixed"},
-		Run: onPeer(func(p *peer) {
-			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			last := p.recvStart()
-			for want := firstTimeout; want < 2*maxTimeout; want *= 2 {
-				due := min(want, maxTimeout)
-				a := p.expectData(0)
-				gap := a.At - last.At
-				// A busy machine may be late, never early.
-				p.Check(gap >= due*9/10 && (!p.Virtual || gap <= due*11/10), fmt.Sprintf("a retransmission of packet 0 after %v", due), "after %v", gap)
-				last = a
+		slow := p.peer(1)
+		slow.establishSlowly()
+		p.PostSend(p.qp, slow.sendWR(200, 0, 8))
+		gap = slow.retransmitDelay(slow.expectData(slow.fromDeviceFlow.next))
+		p.Check(gap >= slowRoundTrip, fmt.Sprintf("no retransmission before %v", slowRoundTrip), "after %v", gap)
+	}),
+}, {
+	ID:    "dg/loss/timeout-doubles",
+	Title: "The initial timeout is 10 ms, and doubles with each expiry up to 1 s",
+	Cite:  cite("7.3", "dg/loss/2"), Defects: []string{"TimeoutFixed"},
+	Sends:   "nothing in response to a start",
+	Expects: "retransmissions after 10, 20, 40 … 640 ms, then after 1 s",
+	Run: onPeer(func(p *peer) {
+		p.PostSend(p.qp, p.sendWR(1, 0, 8))
+		last := p.recvStart()
+		for want := firstTimeout; want < 2*maxTimeout; want *= 2 {
+			due := min(want, maxTimeout)
+			a := p.expectData(0)
+			gap := a.At - last.At
+			// A busy machine may be late, never early.
+			p.Check(gap >= due*9/10 && (!p.Virtual || gap <= due*11/10), fmt.Sprintf("a retransmission of packet 0 after %v", due), "after %v", gap)
+			last = a
+		}
+	}),
+}, {
+	ID:    "dg/loss/all-is-lost-at-a-timeout",
+	Title: "At a timeout all unacknowledged packets are retransmitted",
+	Cite:  cite("7.3", "dg/loss/3"), Defects: []string{"TimeoutLosesOne"},
+	Sends:   "no Ack for eight packets; after the first retransmission an Ack for the first four",
+	Expects: "retransmissions of packets 1 to 4 at once, and of 5 to 8 after the Ack",
+	Run: onPeer(func(p *peer) {
+		p.establishDeviceFlow()
+		for id := range uint64(8) {
+			p.PostSend(p.qp, p.sendWR(id, 0, 8))
+		}
+		for seq := range uint32(8) {
+			p.expectData(seq + 1)
+		}
+		first := p.expectData(1)
+		for seq := range uint32(3) {
+			a := p.expectData(seq + 2)
+			p.Check(!p.Virtual || a.At-first.At < minTimeout, "retransmissions of all at one timeout", "packet %d after %v", seq+2, a.At-first.At)
+		}
+		begun := p.Now()
+		p.send(p.ack(5))
+		for seq := range uint32(4) {
+			a := p.expectData(seq + 5)
+			p.Check(!p.Virtual || a.At-begun < minTimeout, "the others after the Ack, without another timeout", "packet %d after %v", seq+5, a.At-begun)
+		}
+	}),
+}, {
+	ID:    "dg/loss/three-later-ones-tell",
+	Title: "A packet is lost when three later packets have arrived",
+	Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Defects: []string{"NoEarlyResend", "OneLaterTells"},
+	Sends:   "Acks without the first of eight packets: with one, two and three of those after it",
+	Expects: "a retransmission of the first right after the third of them, and not before",
+	Run: onPeer(func(p *peer) {
+		p.establishSlowly()
+		for id := range uint64(8) {
+			p.PostSend(p.qp, p.sendWR(100+id, 0, 8))
+		}
+		base := p.fromDeviceFlow.next
+		for seq := range uint32(4) {
+			p.expectData(base + seq)
+		}
+		for i := range 3 {
+			if i > 0 {
+				p.expectNoRetransmission(base)
 			}
-		}),
-	},
-	{
-		ID:    "dg/loss/all-is-lost-at-a-timeout",
-		Title: "At a timeout all unacknowledged packets are retransmitted",
-		Cite:  cite("7.3", "dg/loss/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "no Ack for eight packets; after the first retransmission an Ack for the first four",
-		Expects: "retransmissions of packets 1 to 4 at once, and of 5 to 8 after the Ack",
-		Defects: []string{"TimeoutLosesOne"},
-		Run: onPeer(func(p *peer) {
-			p.establishDeviceFlow()
-			for id := range uint64(8) {
-				p.PostSend(p.qp, p.sendWR(id, 0, 8))
-			}
-			for seq := range uint32(8) {
-				p.expectData(seq + 1)
-			}
-			first := p.expectData(1)
-			for seq := range uint32(3) {
-				a := p.expectData(seq + 2)
-				p.Check(!p.Virtual || a.At-first.At < minTimeout, "retransmissions of all at one timeout", "packet %d after %v", seq+2, a.At-first.At)
-			}
-			begun := p.Now()
-			p.send(p.ack(5))
-			for seq := range uint32(4) {
-				a := p.expectData(seq + 5)
-				p.Check(!p.Virtual || a.At-begun < minTimeout, "the others after the Ack, without another timeout", "packet %d after %v", seq+5, a.At-begun)
-			}
-		}),
-	},
-	{
-		ID:    "dg/loss/three-later-ones-tell",
-		Title: "A packet is lost when three later packets have arrived",
-		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "Acks without the first of eight packets: with one, two and three of those after it",
-		Expects: "a retransmission of the first right after the third of them, and not before",
-		Defects: []string{"NoEarlyResend", "OneLaterTells"},
-		Run: onPeer(func(p *peer) {
-			p.establishSlowly()
-			for id := range uint64(8) {
-				p.PostSend(p.qp, p.sendWR(100+id, 0, 8))
-			}
-			base := p.fromDeviceFlow.next
-			for seq := range uint32(4) {
-				p.expectData(base + seq)
-			}
-			for i := range 3 {
-				if i > 0 {
-					p.expectNoRetransmission(base)
-				}
-				p.send(p.ack(base).SACK(1<<(i+1) - 1))
-			}
-			p.expectRetransmission(base, slowRoundTrip)
-		}),
-	},
-	{
-		ID:    "dg/loss/reordering-is-learned",
-		Title: "After an Ack with the repeats flag a packet is lost when six later packets have arrived",
-		Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Needs: needsRD, Setup: setupNarrowRD, Labels: labelRD,
-		Sends:   "an Ack without one packet and with three after it; after its retransmission an Ack for all with the repeats flag; then Acks without one packet, with five after it, and with all that were sent",
-		Expects: "a retransmission after the first of them, not after five, and after all",
-		Defects: []string{"RepeatsUnheeded"},
-		Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-			if !p.Virtual {
-				rig.NotApplicable("timeouts can be excluded in virtual time only")
-			}
-			p.establishDeviceFlow()
-			p.PostSend(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 1<<20))
-			missing := p.drainFlight() - 4
-			p.send(p.ack(missing).SACK(1<<3 - 1))
-			p.expectRetransmission(missing, minTimeout/2)
-			p.send(p.ack(p.fromDeviceFlow.next).Repeats())
-			missing = p.drainFlight() - 6
-			p.send(p.ack(missing).SACK(1<<5 - 1))
-			p.expectNoRetransmission(missing)
-			var after []uint32
-			for seq, end := missing+1, p.drainFlight(); seq != end; seq++ {
-				after = append(after, seq)
-			}
-			p.send(p.ack(missing).SACK(dg.SACKOf(missing, after...)...))
-			p.expectRetransmission(missing, minTimeout/2)
-		}),
-	},
-	{
-		ID:    "dg/loss/gives-up-after-ten-seconds",
-		Title: "A flow fails when nothing was acknowledged for 10 s while packets were in flight",
-		Cite:  cite("7.3", "dg/loss/5"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
-		Sends:   "an Ack for a first Send, and none for two others",
-		Expects: "both fail after 10 s, and not before; the queue pair still works",
-		Defects: []string{"NeverGivesUp"},
-		Run: onPeer(func(p *peer) {
-			p.establishDeviceFlow()
-			begun := p.Now()
-			p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
-			for id := range uint64(2) {
-				wc, ok := p.PollCompletion(3 * giveUpTimeout)
-				took := p.Now() - begun
-				p.Check(ok, "a failure after 10 s", "none in %v", took)
-				// The document does not specify whether later requests fail with the same status or
-				// are flushed.
-				p.Check(wc.WRID == id+1 && (wc.Status == verbs.WCRetryExcErr || id > 0 && wc.Status == verbs.WCWRFlushErr),
-					fmt.Sprintf("request %d fails: retries exceeded", id+1), "completion of %d: %v", wc.WRID, wc.Status)
-				p.Check(took >= giveUpTimeout && took < giveUpTimeout+2*maxTimeout, "a failure after 10 s", "after %v", took)
-			}
-			p.ExpectState(p.qp, verbs.QPStateRTS)
-		}),
-	},
-}
+			p.send(p.ack(base).SACK(1<<(i+1) - 1))
+		}
+		p.expectRetransmission(base, slowRoundTrip)
+	}),
+}, {
+	ID:    "dg/loss/reordering-is-learned",
+	Title: "After an Ack with the repeats flag a packet is lost when six later packets have arrived",
+	Cite:  cite("7.3", "dg/loss/4"), Level: conformance.Should, Setup: setupNarrowRD, Defects: []string{"RepeatsUnheeded"},
+	Sends:   "an Ack without one packet and with three after it; after its retransmission an Ack for all with the repeats flag; then Acks without one packet, with five after it, and with all that were sent",
+	Expects: "a retransmission after the first of them, not after five, and after all",
+	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+		if !p.Virtual {
+			rig.NotApplicable("timeouts can be excluded in virtual time only")
+		}
+		p.establishDeviceFlow()
+		p.PostSend(p.qp, p.wr(100, verbs.OpRDMAWrite, 0, 1<<20))
+		missing := p.drainFlight() - 4
+		p.send(p.ack(missing).SACK(1<<3 - 1))
+		p.expectRetransmission(missing, minTimeout/2)
+		p.send(p.ack(p.fromDeviceFlow.next).Repeats())
+		missing = p.drainFlight() - 6
+		p.send(p.ack(missing).SACK(1<<5 - 1))
+		p.expectNoRetransmission(missing)
+		var after []uint32
+		for seq, end := missing+1, p.drainFlight(); seq != end; seq++ {
+			after = append(after, seq)
+		}
+		p.send(p.ack(missing).SACK(dg.SACKOf(missing, after...)...))
+		p.expectRetransmission(missing, minTimeout/2)
+	}),
+}, {
+	ID:    "dg/loss/gives-up-after-ten-seconds",
+	Title: "A flow fails when nothing was acknowledged for 10 s while packets were in flight",
+	Cite:  cite("7.3", "dg/loss/5"), Labels: []string{conformance.Slow}, Defects: []string{"NeverGivesUp"},
+	Sends:   "an Ack for a first Send, and none for two others",
+	Expects: "both fail after 10 s, and not before; the queue pair still works",
+	Run: onPeer(func(p *peer) {
+		p.establishDeviceFlow()
+		begun := p.Now()
+		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
+		for id := range uint64(2) {
+			wc, ok := p.PollCompletion(3 * giveUpTimeout)
+			took := p.Now() - begun
+			p.Check(ok, "a failure after 10 s", "none in %v", took)
+			// The document does not specify whether later requests fail with the same status or
+			// are flushed.
+			p.Check(wc.WRID == id+1 && (wc.Status == verbs.WCRetryExcErr || id > 0 && wc.Status == verbs.WCWRFlushErr),
+				fmt.Sprintf("request %d fails: retries exceeded", id+1), "completion of %d: %v", wc.WRID, wc.Status)
+			p.Check(took >= giveUpTimeout && took < giveUpTimeout+2*maxTimeout, "a failure after 10 s", "after %v", took)
+		}
+		p.ExpectState(p.qp, verbs.QPStateRTS)
+	}),
+}})
 
 // retransmitDelay returns the time from a packet to its retransmission.
 func (p *peer) retransmitDelay(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }

@@ -18,115 +18,106 @@ const (
 	maxPeers        = 65536
 )
 
-var idleCases = []conformance.Case{
-	{
-		ID:    "dg/idle/new-flow-after-silence",
-		Title: "A sender that has received nothing from a peer for 10 s starts a new flow",
-		Cite:  cite("7.6", "dg/idle/1"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
-		Sends:   "an Ack for a Send, then nothing for more than 10 s, in which the device has nothing to send",
-		Expects: "a start with another epoch for the next Send",
-		Defects: []string{"FlowGoesOn"},
-		Run: onPeer(func(p *peer) {
-			p.establishDeviceFlow()
-			old := p.fromDeviceFlow.epoch
-			p.Sleep(flowIdleTimeout + 500*time.Millisecond)
-			p.establishDeviceFlow() // which begins with a start
-			p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
-		}),
-	},
-	{
-		ID:    "dg/idle/remembered-for-thirty-seconds",
-		Title: "A receiver keeps a flow for 30 s after the last packet",
-		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
-		Sends:   "a packet of a flow after 29 s of silence; of another flow a packet after 5 s, and the same 29 s later",
-		Expects: "Acks, and no second receive of the retransmission",
-		Defects: []string{"ForgetsEarly"},
-		Run: onFlow(setup{receives: 4}, func(p *peer) {
-			const early, almost = 5 * time.Second, flowMemory - time.Second
-			again := p.peer(1)
-			again.openFlow(zeroLengthWrite())
-			p.Sleep(early)
-			s := again.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
-			again.send(s)
-			again.expectAck(again.toDevice.next)
-			p.expectRecv(1, data(8))
-			p.Sleep(almost - early)
-			p.expectDelivered(iwarp.Send(1, data(8)))
-			p.expectRecv(2, data(8))
-			p.Sleep(early) // 34 s since the flow began, and 29 s since its last packet
-			again.send(s)
-			again.expectAck(again.toDevice.next)
-			p.ExpectNoCompletion()
-		}),
-	},
-	{
-		ID:    "dg/idle/forgotten-after-thirty-seconds",
-		Title: "A receiver drops a flow that was idle for 30 s",
-		Cite:  cite("7.6", "dg/idle/2"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelSlow,
-		Sends:   "packets of three flows after 32, 36 and 40 s of silence, until one is refused; a new flow",
-		Expects: "a Refusal, for the third at the latest; a Challenge and an Ack",
-		Defects: []string{"FlowGoesOn"},
-		Run: onFlow(setup{receives: 4}, func(p *peer) {
-			// A device may check for idle flows periodically. A packet renews its flow, so each flow
-			// is tested once.
-			peers := []*peer{p, p.peer(1), p.peer(2)}
-			for _, x := range peers[1:] {
-				x.openFlow(zeroLengthWrite())
+var idleCases = overRD.Cases([]conformance.Case{{
+	ID:    "dg/idle/new-flow-after-silence",
+	Title: "A sender that has received nothing from a peer for 10 s starts a new flow",
+	Cite:  cite("7.6", "dg/idle/1"), Labels: []string{conformance.Slow}, Defects: []string{"FlowGoesOn"},
+	Sends:   "an Ack for a Send, then nothing for more than 10 s, in which the device has nothing to send",
+	Expects: "a start with another epoch for the next Send",
+	Run: onPeer(func(p *peer) {
+		p.establishDeviceFlow()
+		old := p.fromDeviceFlow.epoch
+		p.Sleep(flowIdleTimeout + 500*time.Millisecond)
+		p.establishDeviceFlow() // which begins with a start
+		p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
+	}),
+}, {
+	ID:    "dg/idle/remembered-for-thirty-seconds",
+	Title: "A receiver keeps a flow for 30 s after the last packet",
+	Cite:  cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow}, Defects: []string{"ForgetsEarly"},
+	Sends:   "a packet of a flow after 29 s of silence; of another flow a packet after 5 s, and the same 29 s later",
+	Expects: "Acks, and no second receive of the retransmission",
+	Run: onFlow(setup{receives: 4}, func(p *peer) {
+		const early, almost = 5 * time.Second, flowMemory - time.Second
+		again := p.peer(1)
+		again.openFlow(zeroLengthWrite())
+		p.Sleep(early)
+		s := again.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
+		again.send(s)
+		again.expectAck(again.toDevice.next)
+		p.expectRecv(1, data(8))
+		p.Sleep(almost - early)
+		p.expectDelivered(iwarp.Send(1, data(8)))
+		p.expectRecv(2, data(8))
+		p.Sleep(early) // 34 s since the flow began, and 29 s since its last packet
+		again.send(s)
+		again.expectAck(again.toDevice.next)
+		p.ExpectNoCompletion()
+	}),
+}, {
+	ID:    "dg/idle/forgotten-after-thirty-seconds",
+	Title: "A receiver drops a flow that was idle for 30 s",
+	Cite:  cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow}, Defects: []string{"FlowGoesOn"},
+	Sends:   "packets of three flows after 32, 36 and 40 s of silence, until one is refused; a new flow",
+	Expects: "a Refusal, for the third at the latest; a Challenge and an Ack",
+	Run: onFlow(setup{receives: 4}, func(p *peer) {
+		// A device may check for idle flows periodically. A packet renews its flow, so each flow
+		// is tested once.
+		peers := []*peer{p, p.peer(1), p.peer(2)}
+		for _, x := range peers[1:] {
+			x.openFlow(zeroLengthWrite())
+		}
+		p.Sleep(flowMemory - 2*time.Second)
+		for _, x := range peers {
+			p.Sleep(4 * time.Second)
+			x.send(x.nextDataPacket(zeroLengthWrite()).AckNow())
+			a, ok := x.nextPacket(x.ResponseTimeout())
+			p.Check(ok, "an answer", "nothing in %v", x.ResponseTimeout())
+			if a.Refusal != nil {
+				p.checkPacket(x.fromDevice(dg.Refusal(x.toDevice.epoch, dg.ReasonUnknownFlow)), a)
+				x.openFlow(iwarp.Send(1, data(8)))
+				p.expectRecv(1, data(8))
+				return
 			}
-			p.Sleep(flowMemory - 2*time.Second)
-			for _, x := range peers {
-				p.Sleep(4 * time.Second)
-				x.send(x.nextDataPacket(zeroLengthWrite()).AckNow())
-				a, ok := x.nextPacket(x.ResponseTimeout())
-				p.Check(ok, "an answer", "nothing in %v", x.ResponseTimeout())
-				if a.Refusal != nil {
-					p.checkPacket(x.fromDevice(dg.Refusal(x.toDevice.epoch, dg.ReasonUnknownFlow)), a)
-					x.openFlow(iwarp.Send(1, data(8)))
-					p.expectRecv(1, data(8))
-					return
-				}
+		}
+		p.Fail("a Refusal of a flow that was idle for 40 s", "an Ack")
+	}),
+}, {
+	ID:    "dg/idle/full-table-refuses",
+	Title: "A peer above the maximum is refused for lack of room, and no other is dropped",
+	Cite:  cite("7.6", "dg/idle/3"), Defects: []string{"EvictsOldest"},
+	Sends:   "flows of 65,536 peers and of one more, then a packet of one of the first, and of the last",
+	Expects: "a Refusal with reason 4 of the one, and Acks for the others",
+	Run: onSetup(setup{receives: 1}, func(p *peer) {
+		if !p.Virtual {
+			rig.Abort(fmt.Errorf("270,000 packets in less than the idle timeout of 30 s: %w", conformance.ErrBenchCannot))
+		}
+		from := func(n int) *peer {
+			x := *p
+			x.qpn, x.toDevice.epoch = uint32(n+1), uint32(n+1)
+			return &x
+		}
+		starts := func(x *peer) arrival {
+			x.send(x.withStart(0, x.dataPacket(0, zeroLengthWrite())).AckNow())
+			a, ok := x.nextPacket(x.ResponseTimeout())
+			if ok && a.Challenge != nil {
+				x.send(x.withStart(*a.Challenge.Cookie, x.dataPacket(0, zeroLengthWrite())).AckNow())
+				a, ok = x.nextPacket(x.ResponseTimeout())
 			}
-			p.Fail("a Refusal of a flow that was idle for 40 s", "an Ack")
-		}),
-	},
-	{
-		ID:    "dg/idle/full-table-refuses",
-		Title: "A peer above the maximum is refused for lack of room, and no other is dropped",
-		Cite:  cite("7.6", "dg/idle/3"), Level: conformance.Must, Needs: needsRD, Setup: setupRD, Labels: labelRD,
-		Sends:   "flows of 65,536 peers and of one more, then a packet of one of the first, and of the last",
-		Expects: "a Refusal with reason 4 of the one, and Acks for the others",
-		Defects: []string{"EvictsOldest"},
-		Run: onSetup(setup{receives: 1}, func(p *peer) {
-			if !p.Virtual {
-				rig.Abort(fmt.Errorf("270,000 packets in less than the idle timeout of 30 s: %w", conformance.ErrBenchCannot))
-			}
-			from := func(n int) *peer {
-				x := *p
-				x.qpn, x.toDevice.epoch = uint32(n+1), uint32(n+1)
-				return &x
-			}
-			starts := func(x *peer) arrival {
-				x.send(x.withStart(0, x.dataPacket(0, zeroLengthWrite())).AckNow())
-				a, ok := x.nextPacket(x.ResponseTimeout())
-				if ok && a.Challenge != nil {
-					x.send(x.withStart(*a.Challenge.Cookie, x.dataPacket(0, zeroLengthWrite())).AckNow())
-					a, ok = x.nextPacket(x.ResponseTimeout())
-				}
-				x.Check(ok, "an answer to a start", "nothing in %v", x.ResponseTimeout())
-				return a
-			}
-			for n := range maxPeers {
-				x := from(n)
-				p.checkPacket(x.fromDevice(dg.Ack(x.toDevice.epoch, 1)), starts(x))
-			}
-			late := from(maxPeers)
-			p.checkPacket(late.fromDevice(dg.Refusal(late.toDevice.epoch, dg.ReasonNoRoom)), starts(late))
-			for _, n := range []int{0, 1, maxPeers / 2, maxPeers - 1} {
-				x := from(n)
-				x.send(x.dataPacket(1, zeroLengthWrite()).AckNow())
-				x.expectAck(2)
-			}
-			p.ExpectState(p.qp, verbs.QPStateRTS)
-		}),
-	},
-}
+			x.Check(ok, "an answer to a start", "nothing in %v", x.ResponseTimeout())
+			return a
+		}
+		for n := range maxPeers {
+			x := from(n)
+			p.checkPacket(x.fromDevice(dg.Ack(x.toDevice.epoch, 1)), starts(x))
+		}
+		late := from(maxPeers)
+		p.checkPacket(late.fromDevice(dg.Refusal(late.toDevice.epoch, dg.ReasonNoRoom)), starts(late))
+		for _, n := range []int{0, 1, maxPeers / 2, maxPeers - 1} {
+			x := from(n)
+			x.send(x.dataPacket(1, zeroLengthWrite()).AckNow())
+			x.expectAck(2)
+		}
+		p.ExpectState(p.qp, verbs.QPStateRTS)
+	}),
+}})

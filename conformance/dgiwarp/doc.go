@@ -18,31 +18,25 @@ import (
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "dgiwarp", Title: "Datagram-iWARP: DDP and RDMAP over UDP", DescribeEvent: describeEvent,
-		Cases: slices.Concat(
+		Cases: conformance.Group{}.Cases(slices.Concat(
 			packetCases, pathCases, addressCases, groupCases,
 			udSendCases, udReceiveCases, taggedCases, recordCases, errorCases,
 			errorRDCases, startSenderCases, startReceiverCases, ackReceiverCases, ackSenderCases,
 			lossCases, busyCases, congestionCases, idleCases, rdmapCases, flowCheckCases, verbsCases,
-		),
+		)),
 	}
 }
 
-// Capabilities of the cases: UD, or RD, whose queue pairs have the type UD in verbs.
-const (
-	needsUD = verbs.CapUD
-	needsRD = verbs.CapUD | verbs.CapRD
+// Groups of cases by service: UD, or RD, whose queue pairs have the type UD in verbs.
+var (
+	overUD = conformance.Group{Needs: verbs.CapUD, Labels: []string{"service:ud"}}
+	overRD = conformance.Group{Needs: needsRD, Setup: setupRD, Labels: []string{"service:rd"}}
 )
+
+const needsRD = verbs.CapUD | verbs.CapRD
 
 // setupRD makes UD queue pairs of the device reliable (RD).
 var setupRD = conformance.Setup{Reliable: true}
-
-// Labels of the services.
-var (
-	labelUD = []string{"service:ud"}
-	labelRD = []string{"service:rd"}
-	// labelSlow is for cases of RD that wait for its long timers.
-	labelSlow = []string{"service:rd", conformance.Slow}
-)
 
 // cite names a section of the document and the rows of the ledger that a case covers.
 func cite(section string, rows ...string) conformance.Cite {

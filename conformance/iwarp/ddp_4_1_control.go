@@ -17,141 +17,124 @@ func (c *conn) expectLastFlagOnce(segments []iwarp.ReceivedFPDU) {
 	c.Check(len(segments) > 1, "a message of several segments", "one")
 }
 
-var ddpControlCases = []conformance.Case{
-	{
-		ID:    "ddp/control/tagged-flag-of-what-is-sent",
-		Title: "T is set in Writes and Read Responses, and in nothing else",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request; the device sends a message of every kind",
-		Expects: "T as the opcode requires",
-		Defects: []string{"TaggedFlagInverted"},
-		Run: onConn(func(c *conn) {
-			for _, g := range c.exchangeAllKinds() {
-				c.Check(iwarp.Val(g.DDP.Tagged) == g.Op().Tagged(), fmt.Sprintf("%v with T=%t", g.Op(), g.Op().Tagged()), "% x", head(g.ULPDU))
-			}
-		}),
-	},
-	{
-		ID:    "ddp/control/tagged-send-is-refused",
-		Title: "A Send with T set is not delivered",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/2", "rfc5040/4.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send with T set, otherwise valid",
-		Expects: "the end of the stream, and no receive",
-		Defects: []string{"TaggedFlagIgnored"},
-		// Parsed as a tagged segment it has an unknown STag, which is also a valid cause.
-		Run: onConn(func(c *conn) {
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
-			c.expectAbort()
-			c.expectNoSuccess()
-			c.ExpectUnchanged(c.localMem, 0, 0)
-		}),
-	},
-	{
-		ID:    "ddp/control/last-flag-of-a-send",
-		Title: "L is set in the last segment of a Send, and in no other",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3", "rfc5041/4.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device sends a message of several segments",
-		Expects: "L in the last segment, which has the highest offset",
-		Defects: []string{"LastOnEvery"},
-		Run: onLongMessages(func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
-			segments := c.nextPayload(c.longLen())
-			c.expectLastFlagOnce(segments)
-			last := segments[len(segments)-1]
-			for _, g := range segments {
-				c.Check(iwarp.Val(g.DDP.MO) <= iwarp.Val(last.DDP.MO), "the highest offset in the segment with L", "%v after %v", last, g)
-			}
-		}),
-	},
-	{
-		ID:    "ddp/control/last-flag-of-a-write",
-		Title: "L is set in the last segment of a Write and of a Read Response, and in no other",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request of several segments; the device writes as much",
-		Expects: "L in the last segment of each",
-		Defects: []string{"LastOnEvery"},
-		Run: onLongMessages(func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
-			c.expectLastFlagOnce(c.nextPayload(c.longLen()))
-			c.send(c.peerRead(0, c.longLen()))
-			c.expectLastFlagOnce(c.nextPayload(c.longLen()))
-		}),
-	},
-	{
-		ID:    "ddp/control/delivery-waits-for-the-last-segment",
-		Title: "A Send is delivered after its last segment has arrived, not before",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.4/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "two of three segments of a Send, and later the third",
-		Expects: "a receive that completes after the third",
-		Defects: []string{"DeliversFirstSegment"},
-		Run: onConn(func(c *conn) {
-			parts := iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16)
-			c.send(parts[0], parts[1])
-			c.expectSilence(silencePeriod)
-			c.ExpectNoCompletion()
-			c.send(parts[2])
-			c.ExpectRecv(1, 48)
-			c.ExpectBytes(c.localMem, 0, data(48))
-		}),
-	},
-	{
-		ID:    "ddp/control/delivery-waits-for-earlier-messages",
-		Title: "A single-segment Send is delivered after an earlier Send of several segments",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.3/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send of three segments, then a Send of one segment",
-		Expects: "the two in the order in which they were sent",
-		Defects: []string{"LongDeliveredLate"},
-		Run: onConn(func(c *conn) {
-			for _, part := range iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16) {
-				c.send(part)
-			}
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-			c.ExpectRecv(1, 48)
-			c.ExpectRecv(2, 16)
-		}),
-	},
-	{
-		ID:    "ddp/control/reserved-bits-are-zero",
-		Title: "The reserved bits of DDP's control octet are sent as zeros",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request; the device sends a message of every kind",
-		Expects: "zeros in the four bits of each",
-		Defects: []string{"UnusedFieldsStale"},
-		Run: onConn(func(c *conn) {
-			for _, g := range c.exchangeAllKinds() {
-				c.Check(g.ULPDU[0]&0x3c == 0, fmt.Sprintf("%v without reserved bits", g.Op()), "% x", head(g.ULPDU))
-			}
-		}),
-	},
-	{
-		ID:    "ddp/control/reserved-bits-are-ignored",
-		Title: "The reserved bits of DDP's control octet are ignored",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send, a Write, a Read Request and a Read Response with all reserved bits set",
-		Expects: "each is accepted",
-		Defects: []string{"ReservedBitsChecked"},
-		Run: onConn(func(c *conn) {
-			c.expectAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) })
-		}),
-	},
-	{
-		ID:    "ddp/control/version-on-every-segment",
-		Title: "Every segment of a message has DDP's version 1",
-		Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/8", "rfc5044/C.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request of several segments; the device sends and writes as much",
-		Expects: "DV 1 in each segment, including the later ones",
-		Defects: []string{"ControlFirstOnly"},
-		Run: onLongMessages(func(c *conn) {
-			n := c.longLen()
-			c.PostSend(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))
-			segments := c.nextPayload(2 * n)
-			c.send(c.peerRead(0, n))
-			for _, g := range append(segments, c.nextPayload(n)...) {
-				c.Check(g.ULPDU[0]&3 == 1, "DV 1", "% x", head(g.ULPDU))
-			}
-		}),
-	},
-}
+var ddpControlCases = []conformance.Case{{
+	ID:      "ddp/control/tagged-flag-of-what-is-sent",
+	Title:   "T is set in Writes and Read Responses, and in nothing else",
+	Cite:    cite(rfc5041, "4.1", "rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"),
+	Defects: []string{"TaggedFlagInverted"},
+	Sends:   "a Read Request; the device sends a message of every kind",
+	Expects: "T as the opcode requires",
+	Run: onConn(func(c *conn) {
+		for _, g := range c.exchangeAllKinds() {
+			c.Check(iwarp.Val(g.DDP.Tagged) == g.Op().Tagged(), fmt.Sprintf("%v with T=%t", g.Op(), g.Op().Tagged()), "% x", head(g.ULPDU))
+		}
+	}),
+}, {
+	ID:      "ddp/control/tagged-send-is-refused",
+	Title:   "A Send with T set is not delivered",
+	Cite:    cite(rfc5041, "4.1", "rfc5041/4.1/2", "rfc5040/4.1/2"),
+	Sends:   "a Send with T set, otherwise valid",
+	Expects: "the end of the stream, and no receive",
+	Defects: []string{"TaggedFlagIgnored"},
+	// Parsed as a tagged segment it has an unknown STag, which is also a valid cause.
+	Run: onConn(func(c *conn) {
+		c.send(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
+		c.expectAbort()
+		c.expectNoSuccess()
+		c.ExpectUnchanged(c.localMem, 0, 0)
+	}),
+}, {
+	ID:    "ddp/control/last-flag-of-a-send",
+	Title: "L is set in the last segment of a Send, and in no other",
+	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3", "rfc5041/4.1/4"), Defects: []string{"LastOnEvery"},
+	Sends:   "nothing: the device sends a message of several segments",
+	Expects: "L in the last segment, which has the highest offset",
+	Run: onLongMessages(func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
+		segments := c.nextPayload(c.longLen())
+		c.expectLastFlagOnce(segments)
+		last := segments[len(segments)-1]
+		for _, g := range segments {
+			c.Check(iwarp.Val(g.DDP.MO) <= iwarp.Val(last.DDP.MO), "the highest offset in the segment with L", "%v after %v", last, g)
+		}
+	}),
+}, {
+	ID:    "ddp/control/last-flag-of-a-write",
+	Title: "L is set in the last segment of a Write and of a Read Response, and in no other",
+	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3"), Defects: []string{"LastOnEvery"},
+	Sends:   "a Read Request of several segments; the device writes as much",
+	Expects: "L in the last segment of each",
+	Run: onLongMessages(func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
+		c.expectLastFlagOnce(c.nextPayload(c.longLen()))
+		c.send(c.peerRead(0, c.longLen()))
+		c.expectLastFlagOnce(c.nextPayload(c.longLen()))
+	}),
+}, {
+	ID:    "ddp/control/delivery-waits-for-the-last-segment",
+	Title: "A Send is delivered after its last segment has arrived, not before",
+	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.4/1"), Defects: []string{"DeliversFirstSegment"},
+	Sends:   "two of three segments of a Send, and later the third",
+	Expects: "a receive that completes after the third",
+	Run: onConn(func(c *conn) {
+		parts := iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16)
+		c.send(parts[0], parts[1])
+		c.expectSilence(silencePeriod)
+		c.ExpectNoCompletion()
+		c.send(parts[2])
+		c.ExpectRecv(1, 48)
+		c.ExpectBytes(c.localMem, 0, data(48))
+	}),
+}, {
+	ID:    "ddp/control/delivery-waits-for-earlier-messages",
+	Title: "A single-segment Send is delivered after an earlier Send of several segments",
+	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.3/4"), Defects: []string{"LongDeliveredLate"},
+	Sends:   "a Send of three segments, then a Send of one segment",
+	Expects: "the two in the order in which they were sent",
+	Run: onConn(func(c *conn) {
+		for _, part := range iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16) {
+			c.send(part)
+		}
+		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+		c.ExpectRecv(1, 48)
+		c.ExpectRecv(2, 16)
+	}),
+}, {
+	ID:    "ddp/control/reserved-bits-are-zero",
+	Title: "The reserved bits of DDP's control octet are sent as zeros",
+	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/6"), Defects: []string{"UnusedFieldsStale"},
+	Sends:   "a Read Request; the device sends a message of every kind",
+	Expects: "zeros in the four bits of each",
+	Run: onConn(func(c *conn) {
+		for _, g := range c.exchangeAllKinds() {
+			c.Check(g.ULPDU[0]&0x3c == 0, fmt.Sprintf("%v without reserved bits", g.Op()), "% x", head(g.ULPDU))
+		}
+	}),
+}, {
+	ID:    "ddp/control/reserved-bits-are-ignored",
+	Title: "The reserved bits of DDP's control octet are ignored",
+	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/7"), Defects: []string{"ReservedBitsChecked"},
+	Sends:   "a Send, a Write, a Read Request and a Read Response with all reserved bits set",
+	Expects: "each is accepted",
+	Run: onConn(func(c *conn) {
+		c.expectAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) })
+	}),
+}, {
+	ID:    "ddp/control/version-on-every-segment",
+	Title: "Every segment of a message has DDP's version 1",
+	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/8", "rfc5044/C.1/1"), Defects: []string{"ControlFirstOnly"},
+	Sends:   "a Read Request of several segments; the device sends and writes as much",
+	Expects: "DV 1 in each segment, including the later ones",
+	Run: onLongMessages(func(c *conn) {
+		n := c.longLen()
+		c.PostSend(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))
+		segments := c.nextPayload(2 * n)
+		c.send(c.peerRead(0, n))
+		for _, g := range append(segments, c.nextPayload(n)...) {
+			c.Check(g.ULPDU[0]&3 == 1, "DV 1", "% x", head(g.ULPDU))
+		}
+	}),
+}}
 
 // expectAcceptedWith fails the case unless messages of several kinds are accepted with headers
 // changed by edit.

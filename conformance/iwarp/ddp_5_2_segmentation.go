@@ -35,131 +35,117 @@ func (c *conn) sglOver4GiB() []verbs.SGE {
 	return append(sgl, verbs.SGEOf(m, 0, 16))
 }
 
-var ddpSegmentCases = []conformance.Case{
-	{
-		ID:    "ddp/segment/all-data-in-segments-that-fit",
-		Title: "A message is sent completely, in segments no longer than the MULPDU",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/1", "rfc5044/3/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Read Requests; the device sends and writes messages that end one octet before, at and after the end of a segment",
-		Expects: "all octets of each, in segments that fit into those of TCP",
-		Defects: []string{"MSSIgnored"},
-		Run: onLongMessages(func(c *conn) {
-			most := mulpdu(c.tcp.MSS(), false)
-			for i, n := range []int{most - 22, most - 18, most - 14, most - 10, 2 * (most - 18), c.longLen()} {
-				c.PostSend(c.qp, c.sendWR(uint64(2*i), 0, n))
-				c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:n])
-				c.PostSend(c.qp, c.writeWR(uint64(2*i+1), 8, n))
-				c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpWrite), c.localMem.Buf[8:][:n])
-				c.send(c.peerRead(8, n))
-				c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[8:][:n])
-			}
-		}),
-	},
-	{
-		ID:    "ddp/segment/offset-within-the-message",
-		Title: "The MO of an untagged segment is its offset in the message",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device sends a message of several segments",
-		Expects: "offsets equal to the number of octets before",
-		Defects: []string{"OffsetsStandStill"},
-		Run: onLongMessages(func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
+var ddpSegmentCases = []conformance.Case{{
+	ID:    "ddp/segment/all-data-in-segments-that-fit",
+	Title: "A message is sent completely, in segments no longer than the MULPDU",
+	Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/1", "rfc5044/3/3"), Defects: []string{"MSSIgnored"},
+	Sends:   "Read Requests; the device sends and writes messages that end one octet before, at and after the end of a segment",
+	Expects: "all octets of each, in segments that fit into those of TCP",
+	Run: onLongMessages(func(c *conn) {
+		most := mulpdu(c.tcp.MSS(), false)
+		for i, n := range []int{most - 22, most - 18, most - 14, most - 10, 2 * (most - 18), c.longLen()} {
+			c.PostSend(c.qp, c.sendWR(uint64(2*i), 0, n))
+			c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:n])
+			c.PostSend(c.qp, c.writeWR(uint64(2*i+1), 8, n))
+			c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpWrite), c.localMem.Buf[8:][:n])
+			c.send(c.peerRead(8, n))
+			c.expectPayloadWithinMULPDU(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[8:][:n])
+		}
+	}),
+}, {
+	ID:    "ddp/segment/offset-within-the-message",
+	Title: "The MO of an untagged segment is its offset in the message",
+	Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/2"), Defects: []string{"OffsetsStandStill"},
+	Sends:   "nothing: the device sends a message of several segments",
+	Expects: "offsets equal to the number of octets before",
+	Run: onLongMessages(func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
+		at := 0
+		for _, g := range c.nextPayload(c.longLen()) {
+			c.checkFPDU(iwarp.Send(1, c.localMem.Buf[at:][:len(g.Payload)]).MO(uint32(at)), g)
+			at += len(g.Payload)
+		}
+	}),
+}, {
+	ID:    "ddp/segment/tagged-offset-goes-on",
+	Title: "The TO of a tagged segment is that of the message plus its offset in the message",
+	Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/3"), Defects: []string{"OffsetsStandStill"},
+	Sends:   "a Read Request of several segments; the device writes as much",
+	Expects: "each TO follows the end of the segment before",
+	Run: onLongMessages(func(c *conn) {
+		goesOn := func(op iwarp.Opcode, want []byte) {
 			at := 0
-			for _, g := range c.nextPayload(c.longLen()) {
-				c.checkFPDU(iwarp.Send(1, c.localMem.Buf[at:][:len(g.Payload)]).MO(uint32(at)), g)
+			for _, g := range c.nextPayload(len(want)) {
+				c.checkFPDU(iwarp.Op(op).STag(peerSTag).TO(peerTO+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
 				at += len(g.Payload)
 			}
-		}),
-	},
-	{
-		ID:    "ddp/segment/tagged-offset-goes-on",
-		Title: "The TO of a tagged segment is that of the message plus its offset in the message",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request of several segments; the device writes as much",
-		Expects: "each TO follows the end of the segment before",
-		Defects: []string{"OffsetsStandStill"},
-		Run: onLongMessages(func(c *conn) {
-			goesOn := func(op iwarp.Opcode, want []byte) {
-				at := 0
-				for _, g := range c.nextPayload(len(want)) {
-					c.checkFPDU(iwarp.Op(op).STag(peerSTag).TO(peerTO+uint64(at)).WithPayload(want[at:][:len(g.Payload)]), g)
-					at += len(g.Payload)
-				}
-			}
-			c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
-			goesOn(iwarp.OpWrite, c.localMem.Buf[:c.longLen()])
-			c.send(c.peerRead(16, c.longLen()))
-			goesOn(iwarp.OpReadResponse, c.targetMem.Buf[16:][:c.longLen()])
-		}),
-	},
-	{
-		ID:    "ddp/segment/message-below-4-gib",
-		Title: "A message of 4 GiB or more is not sent, nor any part of it",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the application posts a Send of 4 GiB and 16 octets",
-		Expects: "a request that is refused or fails, and no Send",
-		Defects: []string{"LengthModulo"},
-		Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}}, func(c *conn) {
-			wr := c.sendWR(1, 0, 0)
-			wr.SGL = c.sglOver4GiB()
-			posted, err := c.qp.PostSend([]verbs.SendWR{wr})
-			c.Note("post: %d accepted, %v", posted, err)
-			c.expectFailures(posted)
-			c.expectNoResponse()
-		}),
-	},
-	{
-		ID:    "ddp/segment/empty-message-is-one-segment",
-		Title: "A zero-length message is one segment without payload",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a zero-length Read Request; the device posts a zero-length Send and Write",
-		Expects: "one FPDU for each, of 18, 14 and 14 octets, with L set",
-		Defects: []string{"ZeroLengthSkipped"},
-		Run: onConn(func(c *conn) {
-			send, write := c.sendWR(1, 0, 0), c.writeWR(2, 0, 0)
-			send.SGL, write.SGL = nil, nil
-			c.PostSend(c.qp, send, write, c.sendWR(3, 0, 16))
-			c.expect(iwarp.Send(1, nil).Last(true).ULPDULength(18))
-			c.expect(iwarp.Op(iwarp.OpWrite).Last(true).WithPayload(nil).ULPDULength(14))
-			c.expect(iwarp.Send(2, c.localMem.Buf[:16]))
-			c.send(c.peerRead(0, 0))
-			c.expect(iwarp.Op(iwarp.OpReadResponse).Last(true).WithPayload(nil).ULPDULength(14))
-			c.sync()
-		}),
-	},
-	{
-		ID:    "ddp/segment/empty-write-needs-no-key",
-		Title: "A zero-length Write may have any STag",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6", "rfc5040/5.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send, a zero-length Write to an unknown key, a Send",
-		Expects: "both Sends are delivered, and no memory changes",
-		Defects: []string{"ZeroLengthChecked"},
-		Run: onConn(func(c *conn) {
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-			c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSendMSN(), data(32)))
-			c.ExpectRecv(1, 16)
-			c.ExpectRecv(2, 32)
-			c.sync()
-			c.ExpectUnchanged(c.targetMem, 0, 0)
-		}),
-	},
-	{
-		ID:    "ddp/segment/empty-response-needs-no-key",
-		Title: "A zero-length Read Response may have any STag",
-		Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a zero-length Read Response with an unknown key, to a zero-length read",
-		Expects: "a read that completes",
-		Defects: []string{"ZeroResponseChecked"},
-		// RFC 5040 section 5.2.2 allows to check a response against its request, RFC 5041 does
-		// not check the STag of a zero-length segment. The documents contradict each other here.
-		Run: onConn(func(c *conn) {
-			read := c.readWR(1, 0, 0)
-			read.SGL = nil
-			c.PostSend(c.qp, read)
-			c.expect(iwarp.Op(iwarp.OpReadRequest))
-			c.send(iwarp.ReadResponse(unknownSTag, 0x77, nil))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.sync()
-		}),
-	},
-}
+		}
+		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
+		goesOn(iwarp.OpWrite, c.localMem.Buf[:c.longLen()])
+		c.send(c.peerRead(16, c.longLen()))
+		goesOn(iwarp.OpReadResponse, c.targetMem.Buf[16:][:c.longLen()])
+	}),
+}, {
+	ID:    "ddp/segment/message-below-4-gib",
+	Title: "A message of 4 GiB or more is not sent, nor any part of it",
+	Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/4"), Defects: []string{"LengthModulo"},
+	Sends:   "nothing: the application posts a Send of 4 GiB and 16 octets",
+	Expects: "a request that is refused or fails, and no Send",
+	Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 5, MaxRecvSGE: 1}}, func(c *conn) {
+		wr := c.sendWR(1, 0, 0)
+		wr.SGL = c.sglOver4GiB()
+		posted, err := c.qp.PostSend([]verbs.SendWR{wr})
+		c.Note("post: %d accepted, %v", posted, err)
+		c.expectFailures(posted)
+		c.expectNoResponse()
+	}),
+}, {
+	ID:    "ddp/segment/empty-message-is-one-segment",
+	Title: "A zero-length message is one segment without payload",
+	Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/5"), Defects: []string{"ZeroLengthSkipped"},
+	Sends:   "a zero-length Read Request; the device posts a zero-length Send and Write",
+	Expects: "one FPDU for each, of 18, 14 and 14 octets, with L set",
+	Run: onConn(func(c *conn) {
+		send, write := c.sendWR(1, 0, 0), c.writeWR(2, 0, 0)
+		send.SGL, write.SGL = nil, nil
+		c.PostSend(c.qp, send, write, c.sendWR(3, 0, 16))
+		c.expect(iwarp.Send(1, nil).Last(true).ULPDULength(18))
+		c.expect(iwarp.Op(iwarp.OpWrite).Last(true).WithPayload(nil).ULPDULength(14))
+		c.expect(iwarp.Send(2, c.localMem.Buf[:16]))
+		c.send(c.peerRead(0, 0))
+		c.expect(iwarp.Op(iwarp.OpReadResponse).Last(true).WithPayload(nil).ULPDULength(14))
+		c.sync()
+	}),
+}, {
+	ID:    "ddp/segment/empty-write-needs-no-key",
+	Title: "A zero-length Write may have any STag",
+	Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6", "rfc5040/5.1/4"), Defects: []string{"ZeroLengthChecked"},
+	Sends:   "a Send, a zero-length Write to an unknown key, a Send",
+	Expects: "both Sends are delivered, and no memory changes",
+	Run: onConn(func(c *conn) {
+		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+		c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSendMSN(), data(32)))
+		c.ExpectRecv(1, 16)
+		c.ExpectRecv(2, 32)
+		c.sync()
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	}),
+}, {
+	ID:    "ddp/segment/empty-response-needs-no-key",
+	Title: "A zero-length Read Response may have any STag",
+	Cite:  cite(rfc5041, "5.2", "rfc5041/5.2/6"), Level: conformance.Should,
+	Sends:   "a zero-length Read Response with an unknown key, to a zero-length read",
+	Expects: "a read that completes",
+	Defects: []string{"ZeroResponseChecked"},
+	// RFC 5040 section 5.2.2 allows to check a response against its request, RFC 5041 does
+	// not check the STag of a zero-length segment. The documents contradict each other here.
+	Run: onConn(func(c *conn) {
+		read := c.readWR(1, 0, 0)
+		read.SGL = nil
+		c.PostSend(c.qp, read)
+		c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.send(iwarp.ReadResponse(unknownSTag, 0x77, nil))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.sync()
+	}),
+}}

@@ -20,124 +20,107 @@ func (c *conn) expectPlacedInOrder(order ...int) {
 	c.ExpectUnchanged(c.targetMem, 0, len(b))
 }
 
-var ddpOrderCases = []conformance.Case{
-	{
-		ID:    "ddp/order/sent-as-posted",
-		Title: "Messages are sent in the order in which they were posted, whatever their kind",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/1", "rfc5040/5.5/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the application posts a Write, a Read, a Send, a Write and a Send at once",
-		Expects: "the five in that order",
-		Defects: []string{"LIFOQueue"},
-		Run: onConn(func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 0, 20), c.writeWR(4, 0, 24), c.sendWR(5, 0, 28))
-			c.expect(iwarp.Op(iwarp.OpWrite).Length(16))
-			c.expect(iwarp.Op(iwarp.OpReadRequest))
-			c.expect(iwarp.Op(iwarp.OpSend).Length(20))
-			c.expect(iwarp.Op(iwarp.OpWrite).Length(24))
-			c.expect(iwarp.Op(iwarp.OpSend).Length(28))
-		}),
-	},
-	{
-		ID:    "ddp/order/ascending-within-a-message",
-		Title: "The segments of a message are sent from its beginning on",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/2"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "nothing: the device sends and writes messages of several segments",
-		Expects: "offsets that only grow",
-		Defects: []string{"TailFirst"},
-		Run: onLongMessages(func(c *conn) {
-			grows := func(offset func(iwarp.ReceivedFPDU) uint64) {
-				segments := c.nextPayload(c.longLen())
-				for i, g := range segments[1:] {
-					c.Check(offset(segments[i]) < offset(g), fmt.Sprintf("an offset above %d", offset(segments[i])), "%d", offset(g))
-				}
+var ddpOrderCases = []conformance.Case{{
+	ID:    "ddp/order/sent-as-posted",
+	Title: "Messages are sent in the order in which they were posted, whatever their kind",
+	Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/1", "rfc5040/5.5/4"), Defects: []string{"LIFOQueue"},
+	Sends:   "nothing: the application posts a Write, a Read, a Send, a Write and a Send at once",
+	Expects: "the five in that order",
+	Run: onConn(func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 0, 16), c.readWR(2, 64, 16), c.sendWR(3, 0, 20), c.writeWR(4, 0, 24), c.sendWR(5, 0, 28))
+		c.expect(iwarp.Op(iwarp.OpWrite).Length(16))
+		c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.expect(iwarp.Op(iwarp.OpSend).Length(20))
+		c.expect(iwarp.Op(iwarp.OpWrite).Length(24))
+		c.expect(iwarp.Op(iwarp.OpSend).Length(28))
+	}),
+}, {
+	ID:    "ddp/order/ascending-within-a-message",
+	Title: "The segments of a message are sent from its beginning on",
+	Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/2"), Level: conformance.Should, Defects: []string{"TailFirst"},
+	Sends:   "nothing: the device sends and writes messages of several segments",
+	Expects: "offsets that only grow",
+	Run: onLongMessages(func(c *conn) {
+		grows := func(offset func(iwarp.ReceivedFPDU) uint64) {
+			segments := c.nextPayload(c.longLen())
+			for i, g := range segments[1:] {
+				c.Check(offset(segments[i]) < offset(g), fmt.Sprintf("an offset above %d", offset(segments[i])), "%d", offset(g))
 			}
-			c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()), c.writeWR(2, 0, c.longLen()))
-			grows(func(g iwarp.ReceivedFPDU) uint64 { return uint64(iwarp.Val(g.DDP.MO)) })
-			grows(func(g iwarp.ReceivedFPDU) uint64 { return iwarp.Val(g.DDP.TO) })
-		}),
-	},
-	{
-		ID:    "ddp/order/delivered-once",
-		Title: "A message is delivered once",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "two Sends, one after the other",
-		Expects: "one receive for each, the other receives stay posted",
-		Defects: []string{"DeliversTwice"},
-		Run: onConn(func(c *conn) {
-			for i, n := range []int{16, 32} {
-				c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-				c.ExpectRecv(uint64(i+1), n)
-				c.sync()
-				c.ExpectNoCompletion()
+		}
+		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()), c.writeWR(2, 0, c.longLen()))
+		grows(func(g iwarp.ReceivedFPDU) uint64 { return uint64(iwarp.Val(g.DDP.MO)) })
+		grows(func(g iwarp.ReceivedFPDU) uint64 { return iwarp.Val(g.DDP.TO) })
+	}),
+}, {
+	ID:    "ddp/order/delivered-once",
+	Title: "A message is delivered once",
+	Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/3"), Defects: []string{"DeliversTwice"},
+	Sends:   "two Sends, one after the other",
+	Expects: "one receive for each, the other receives stay posted",
+	Run: onConn(func(c *conn) {
+		for i, n := range []int{16, 32} {
+			c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+			c.ExpectRecv(uint64(i+1), n)
+			c.sync()
+			c.ExpectNoCompletion()
+		}
+		c.ExpectUnchanged(c.localMem, 0, 128)
+	}),
+}, {
+	ID:    "ddp/order/delivered-as-sent",
+	Title: "Messages are delivered in the order in which they were sent, whatever their length",
+	Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/4", "rfc5040/5.3/5", "rfc5040/5.5/1"), Defects: []string{"LongDeliveredLate"},
+	Sends:   "ten Sends of different lengths, every other one in several segments",
+	Expects: "ten receives in that order",
+	Run: onSetup(setup{receives: 10}, func(c *conn) {
+		lengths := []int{64, 0, 48, 4, 60, 16, 32, 8, 40, 12}
+		for _, n := range lengths {
+			for _, part := range iwarp.Send(c.nextSendMSN(), data(n)).Segments(18 + 16) {
+				c.send(part)
 			}
-			c.ExpectUnchanged(c.localMem, 0, 128)
-		}),
-	},
-	{
-		ID:    "ddp/order/delivered-as-sent",
-		Title: "Messages are delivered in the order in which they were sent, whatever their length",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/4", "rfc5040/5.3/5", "rfc5040/5.5/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "ten Sends of different lengths, every other one in several segments",
-		Expects: "ten receives in that order",
-		Defects: []string{"LongDeliveredLate"},
-		Run: onSetup(setup{receives: 10}, func(c *conn) {
-			lengths := []int{64, 0, 48, 4, 60, 16, 32, 8, 40, 12}
-			for _, n := range lengths {
-				for _, part := range iwarp.Send(c.nextSendMSN(), data(n)).Segments(18 + 16) {
-					c.send(part)
-				}
-			}
-			for i, n := range lengths {
-				c.ExpectRecv(uint64(i+1), n)
-				c.ExpectBytes(c.localMem, i*64, data(n))
-			}
-		}),
-	},
-	{
-		ID:    "ddp/order/write-from-the-end-is-placed",
-		Title: "A Write whose last segment arrives first is placed",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "the three segments of a Write in reverse order",
-		Expects: "each is placed at its offset",
-		Defects: []string{"TaggedInOrder"},
-		Run:     onConn(func(c *conn) { c.expectPlacedInOrder(2, 1, 0) }),
-	},
-	{
-		ID:    "ddp/order/write-with-a-gap-is-placed",
-		Title: "A Write whose segments leave a gap and fill it later is placed",
-		Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "the first, the third and then the second segment of a Write",
-		Expects: "each is placed at its offset",
-		Defects: []string{"TaggedInOrder"},
-		Run:     onConn(func(c *conn) { c.expectPlacedInOrder(0, 2, 1) }),
-	},
-	{
-		ID:    "ddp/order/read-request-waits-for-its-end",
-		Title: "A Read Request without L is not executed",
-		Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request with L clear",
-		Expects: "no Read Response; the device may end the stream",
-		Defects: []string{"DeliversFirstSegment"},
-		Run: onConn(func(c *conn) {
-			c.send(c.peerRead(0, 16).Last(false))
-			c.expectNoResponse()
-		}),
-	},
-	{
-		ID:    "ddp/order/length-of-what-was-delivered",
-		Title: "The completion of a receive has the length of its message",
-		Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/2", "rfc5040/5.3/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends of 0, 3 and 16 octets to receives of 64",
-		Expects: "receives of 0, 3 and 16 octets, and no further octet changed",
-		Defects: []string{"BufferSizeReported"},
-		Run: onConn(func(c *conn) {
-			for i, n := range []int{0, 3, 16} {
-				c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-				c.ExpectRecv(uint64(i+1), n)
-				c.ExpectBytes(c.localMem, i*64, data(n))
-				c.ExpectUnchanged(c.localMem, i*64, n)
-				c.localMem.Snapshot()
-			}
-		}),
-	},
-}
+		}
+		for i, n := range lengths {
+			c.ExpectRecv(uint64(i+1), n)
+			c.ExpectBytes(c.localMem, i*64, data(n))
+		}
+	}),
+}, {
+	ID:    "ddp/order/write-from-the-end-is-placed",
+	Title: "A Write whose last segment arrives first is placed",
+	Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Defects: []string{"TaggedInOrder"},
+	Sends:   "the three segments of a Write in reverse order",
+	Expects: "each is placed at its offset",
+	Run:     onConn(func(c *conn) { c.expectPlacedInOrder(2, 1, 0) }),
+}, {
+	ID:    "ddp/order/write-with-a-gap-is-placed",
+	Title: "A Write whose segments leave a gap and fill it later is placed",
+	Cite:  cite(rfc5041, "5.3", "rfc5041/5.3/5"), Level: conformance.Should, Defects: []string{"TaggedInOrder"},
+	Sends:   "the first, the third and then the second segment of a Write",
+	Expects: "each is placed at its offset",
+	Run:     onConn(func(c *conn) { c.expectPlacedInOrder(0, 2, 1) }),
+}, {
+	ID:    "ddp/order/read-request-waits-for-its-end",
+	Title: "A Read Request without L is not executed",
+	Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/1"), Defects: []string{"DeliversFirstSegment"},
+	Sends:   "a Read Request with L clear",
+	Expects: "no Read Response; the device may end the stream",
+	Run: onConn(func(c *conn) {
+		c.send(c.peerRead(0, 16).Last(false))
+		c.expectNoResponse()
+	}),
+}, {
+	ID:    "ddp/order/length-of-what-was-delivered",
+	Title: "The completion of a receive has the length of its message",
+	Cite:  cite(rfc5041, "5.4", "rfc5041/5.4/2", "rfc5040/5.3/3"), Defects: []string{"BufferSizeReported"},
+	Sends:   "Sends of 0, 3 and 16 octets to receives of 64",
+	Expects: "receives of 0, 3 and 16 octets, and no further octet changed",
+	Run: onConn(func(c *conn) {
+		for i, n := range []int{0, 3, 16} {
+			c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+			c.ExpectRecv(uint64(i+1), n)
+			c.ExpectBytes(c.localMem, i*64, data(n))
+			c.ExpectUnchanged(c.localMem, i*64, n)
+			c.localMem.Snapshot()
+		}
+	}),
+}}

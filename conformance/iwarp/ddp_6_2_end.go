@@ -13,126 +13,114 @@ func (c *conn) startDisconnect() conformance.Task {
 	return c.Go("disconnect", c.deviceConn.Disconnect)
 }
 
-var ddpEndCases = []conformance.Case{
-	{
-		ID:    "ddp/end/error-does-not-just-break-the-stream",
-		Title: "After a DDP error, RDMAP sends a Terminate before the stream ends",
-		Cite:  cite(rfc5041, "6.2", "rfc5041/6.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to an unknown key",
-		Expects: "a Terminate, and then the end of the stream",
-		Defects: []string{"ErrorResets"},
-		Run: onConn(func(c *conn) {
-			c.send(iwarp.Write(unknownSTag, 0, data(16)))
-			c.expectAnyTerminate()
+var ddpEndCases = []conformance.Case{{
+	ID:    "ddp/end/error-does-not-just-break-the-stream",
+	Title: "After a DDP error, RDMAP sends a Terminate before the stream ends",
+	Cite:  cite(rfc5041, "6.2", "rfc5041/6.2/1"), Defects: []string{"ErrorResets"},
+	Sends:   "a Write to an unknown key",
+	Expects: "a Terminate, and then the end of the stream",
+	Run: onConn(func(c *conn) {
+		c.send(iwarp.Write(unknownSTag, 0, data(16)))
+		c.expectAnyTerminate()
+		c.expectEnd()
+	}),
+}, {
+	ID:    "ddp/end/disconnect-sends-what-was-posted",
+	Title: "Requests posted before the application disconnects are sent",
+	Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/1"), Level: conformance.Should, Defects: []string{"DisconnectDropsQueue"},
+	Sends:   "nothing, and reads nothing until the application has posted 100 Sends and disconnected",
+	Expects: "the 100 Sends, then an orderly close of the stream",
+	Run: onSetup(setup{memLen: tcpBufferBytes / 100}, func(c *conn) {
+		const n, size = 100, tcpBufferBytes / 100 &^ 3
+		wrs := make([]verbs.SendWR, n)
+		for i := range wrs {
+			wrs[i] = c.sendWR(uint64(i+1), 0, size)
+		}
+		c.PostSend(c.qp, wrs...)
+		left := c.startDisconnect()
+		c.waitForDevice()
+		for range n {
+			c.expectPayload(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:size])
+		}
+		c.expectClose()
+		c.closeWrite()
+		c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
+		c.expectDisconnect()
+	}),
+}, {
+	ID:    "ddp/end/posts-after-disconnect-fail",
+	Title: "A request posted after a disconnect fails",
+	Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Defects: []string{"FlushForgets"},
+	Sends:   "FIN, after that of the device",
+	Expects: "a request that is refused or fails, and nothing on the wire",
+	Run: onSetup(setup{}, func(c *conn) {
+		left := c.startDisconnect()
+		c.expectClose()
+		posted, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(1, 0, 16)})
+		c.Note("post: %d taken, %v", posted, err)
+		c.closeWrite()
+		c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
+		c.expectDisconnect()
+		c.expectFailures(posted)
+		posted, err = c.qp.PostSend([]verbs.SendWR{c.sendWR(2, 0, 16)})
+		c.Note("post: %d taken, %v", posted, err)
+		c.expectFailures(posted)
+	}),
+}, {
+	ID:    "ddp/end/closed-with-work-outstanding-is-failed",
+	Title: "A queue pair whose connection is closed with outstanding requests is in the error state",
+	Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Defects: []string{"BusyCloseIsIdle"},
+	Sends:   "FIN while the device waits for a Read Response: without, and after a disconnect of the application",
+	Expects: "a queue pair in the error state, and a read that fails",
+	Run: onHost(func(h *host) {
+		for _, leaves := range []bool{false, true} {
+			c := h.connect(setup{})
+			c.deviceRead(1, 0, 16)
+			var left conformance.Task
+			if leaves {
+				left = c.startDisconnect()
+				c.waitForDevice()
+			}
+			c.closeWrite()
 			c.expectEnd()
-		}),
-	},
-	{
-		ID:    "ddp/end/disconnect-sends-what-was-posted",
-		Title: "Requests posted before the application disconnects are sent",
-		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "nothing, and reads nothing until the application has posted 100 Sends and disconnected",
-		Expects: "the 100 Sends, then an orderly close of the stream",
-		Defects: []string{"DisconnectDropsQueue"},
-		Run: onSetup(setup{memLen: tcpBufferBytes / 100}, func(c *conn) {
-			const n, size = 100, tcpBufferBytes / 100 &^ 3
-			wrs := make([]verbs.SendWR, n)
-			for i := range wrs {
-				wrs[i] = c.sendWR(uint64(i+1), 0, size)
+			if leaves {
+				c.Note("disconnected: %v", left.Wait(c.ResponseTimeout()))
 			}
-			c.PostSend(c.qp, wrs...)
-			left := c.startDisconnect()
-			c.waitForDevice()
-			for range n {
-				c.expectPayload(c.nextMessage(iwarp.OpSend), c.localMem.Buf[:size])
-			}
-			c.expectClose()
-			c.closeWrite()
-			c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
 			c.expectDisconnect()
-		}),
-	},
-	{
-		ID:    "ddp/end/posts-after-disconnect-fail",
-		Title: "A request posted after a disconnect fails",
-		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "FIN, after that of the device",
-		Expects: "a request that is refused or fails, and nothing on the wire",
-		Defects: []string{"FlushForgets"},
-		Run: onSetup(setup{}, func(c *conn) {
-			left := c.startDisconnect()
-			c.expectClose()
-			posted, err := c.qp.PostSend([]verbs.SendWR{c.sendWR(1, 0, 16)})
-			c.Note("post: %d taken, %v", posted, err)
-			c.closeWrite()
-			c.Must("a disconnect", left.Wait(c.ResponseTimeout()))
-			c.expectDisconnect()
-			c.expectFailures(posted)
-			posted, err = c.qp.PostSend([]verbs.SendWR{c.sendWR(2, 0, 16)})
-			c.Note("post: %d taken, %v", posted, err)
-			c.expectFailures(posted)
-		}),
-	},
-	{
-		ID:    "ddp/end/closed-with-work-outstanding-is-failed",
-		Title: "A queue pair whose connection is closed with outstanding requests is in the error state",
-		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "FIN while the device waits for a Read Response: without, and after a disconnect of the application",
-		Expects: "a queue pair in the error state, and a read that fails",
-		Defects: []string{"BusyCloseIsIdle"},
-		Run: onHost(func(h *host) {
-			for _, leaves := range []bool{false, true} {
-				c := h.connect(setup{})
-				c.deviceRead(1, 0, 16)
-				var left conformance.Task
-				if leaves {
-					left = c.startDisconnect()
-					c.waitForDevice()
-				}
-				c.closeWrite()
-				c.expectEnd()
-				if leaves {
-					c.Note("disconnected: %v", left.Wait(c.ResponseTimeout()))
-				}
-				c.expectDisconnect()
-				c.AwaitState(c.qp, verbs.QPStateErr)
-				c.expectFailures(1)
-			}
-		}),
-	},
-	{
-		ID:    "ddp/end/answers-go-on-after-fin",
-		Title: "Reads are answered after the peer has closed its direction of the stream",
-		Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/3"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "sixteen Read Requests for 1 MiB each and FIN, before it reads from the stream",
-		Expects: "all Read Responses",
-		Defects: []string{"FINDropsAnswers"},
-		Run: onSetup(setup{memLen: tcpBufferBytes / defaultOrd}, func(c *conn) {
-			const n = tcpBufferBytes / defaultOrd
-			c.sendBatch(defaultOrd, func(int) iwarp.Segment { return c.peerRead(0, n) })
-			c.closeWrite()
-			c.waitForDevice()
-			for range defaultOrd {
-				c.expectPayload(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[:n])
-			}
-			c.expectClose()
-		}),
-	},
-	{
-		ID:    "ddp/end/outstanding-requests-fail",
-		Title: "Outstanding requests and receives complete in error when the connection breaks",
-		Cite:  cite(rfc5041, "6.2.2", "rfc5041/6.2.2/2", "rfc5040/6.2.1/2"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a reset, while four reads and four Sends of the device and two receives are outstanding",
-		Expects: "ten completions in error",
-		Defects: []string{"FlushForgets"},
-		Run: onSetup(setup{receives: 2}, func(c *conn) {
-			c.postOutstanding(4, 4)
-			c.reset()
-			c.expectDisconnect()
-			c.expectFailures(4 + 4 + 2)
-		}),
-	},
-}
+			c.AwaitState(c.qp, verbs.QPStateErr)
+			c.expectFailures(1)
+		}
+	}),
+}, {
+	ID:    "ddp/end/answers-go-on-after-fin",
+	Title: "Reads are answered after the peer has closed its direction of the stream",
+	Cite:  cite(rfc5041, "6.2.1", "rfc5041/6.2.1/3"), Level: conformance.Should, Defects: []string{"FINDropsAnswers"},
+	Sends:   "sixteen Read Requests for 1 MiB each and FIN, before it reads from the stream",
+	Expects: "all Read Responses",
+	Run: onSetup(setup{memLen: tcpBufferBytes / defaultOrd}, func(c *conn) {
+		const n = tcpBufferBytes / defaultOrd
+		c.sendBatch(defaultOrd, func(int) iwarp.Segment { return c.peerRead(0, n) })
+		c.closeWrite()
+		c.waitForDevice()
+		for range defaultOrd {
+			c.expectPayload(c.nextMessage(iwarp.OpReadResponse), c.targetMem.Buf[:n])
+		}
+		c.expectClose()
+	}),
+}, {
+	ID:    "ddp/end/outstanding-requests-fail",
+	Title: "Outstanding requests and receives complete in error when the connection breaks",
+	Cite:  cite(rfc5041, "6.2.2", "rfc5041/6.2.2/2", "rfc5040/6.2.1/2"), Level: conformance.Should,
+	Defects: []string{"FlushForgets"},
+	Sends:   "a reset, while four reads and four Sends of the device and two receives are outstanding",
+	Expects: "ten completions in error",
+	Run: onSetup(setup{receives: 2}, func(c *conn) {
+		c.postOutstanding(4, 4)
+		c.reset()
+		c.expectDisconnect()
+		c.expectFailures(4 + 4 + 2)
+	}),
+}}
 
 // postOutstanding posts reads, and Sends with a fence: none of them completes before the
 // peer sends a Read Response.

@@ -7,12 +7,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Capabilities for cases with type 2 memory windows, and with Sends that invalidate them.
-const (
-	needsMW2    = needsConn | verbs.CapMWType2
-	needsMW2Inv = needsMW2 | verbs.CapSendInv
-)
-
 // otherPDMemory registers memory in a second protection domain.
 func (h *host) otherPDMemory(access verbs.Access) *rig.Memory {
 	pd, err := h.Device.AllocPD()
@@ -24,79 +18,72 @@ func (h *host) otherPDMemory(access verbs.Access) *rig.Memory {
 // protection domain.
 var foreignKeyCauses = []iwarp.Cause{iwarp.DDPTaggedSTagNotAssociated, iwarp.DDPTaggedInvalidSTag}
 
-var ddpProtectionCases = []conformance.Case{
-	{
-		ID:    "ddp/protection/key-of-another-domain",
-		Title: "Memory of another protection domain cannot be written",
-		Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to memory of another domain than the stream's",
-		Expects: "a Terminate, the application is notified, and memory unchanged",
-		Defects: []string{"IgnorePD"},
-		Run: onConn(func(c *conn) {
-			m := c.otherPDMemory(allAccess)
-			c.send(writeTo(addrOf(m, 0), data(16)))
-			c.expectTerminateAndEnd(foreignKeyCauses...)
-			c.ExpectUnchanged(m, 0, 0)
-			c.expectDisconnect()
-		}),
-	},
-	{
-		ID:    "ddp/protection/window-of-another-stream",
-		Title: "A window bound to one stream is not accessible from another",
-		Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/2", "rfc5042/6.1.1/2"), Level: conformance.Must, Needs: needsMW2,
-		Sends:   "a Write to a window on the stream it is bound to, and one on another stream of the same domain",
-		Expects: "the first is placed; the second ends its stream, and no octet changes",
-		Defects: []string{"WindowOwner"},
-		Run: onHost(func(h *host) {
-			mine, other, m := h.connect(setup{}), h.connect(setup{}), h.bindableMemory(64)
-			at := iwarp.At(mine.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
-			mine.send(writeTo(at, data(16)))
-			mine.sync()
-			h.ExpectBytes(m, 0, data(16))
-			m.Snapshot()
-			other.send(writeTo(at, data(32)))
-			other.expectTerminateAndEnd(foreignKeyCauses...)
-			h.ExpectUnchanged(m, 0, 0)
-			mine.sync()
-		}),
-	},
-	{
-		ID:    "ddp/protection/closed-region",
-		Title: "A deregistered region cannot be written",
-		Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write to a region, and another after it was deregistered",
-		Expects: "the first is placed; the second ends the stream, and no octet changes",
-		Defects: []string{"StaleKeys"},
-		Run: onConn(func(c *conn) {
-			m := c.Memory(64, allAccess)
-			at := addrOf(m, 0)
-			c.send(writeTo(at, data(16)))
-			c.sync()
-			c.ExpectBytes(m, 0, data(16))
-			m.Snapshot()
-			c.Must("a region that can be deregistered", m.Close())
-			c.send(writeTo(at, data(32)))
-			c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
-			c.ExpectUnchanged(m, 0, 0)
-		}),
-	},
-	{
-		ID:    "ddp/protection/invalidated-window",
-		Title: "An invalidated window cannot be written",
-		Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1", "rfc5040/5.3/8"), Level: conformance.Must, Needs: needsMW2Inv,
-		Sends:   "a Write to a window, a Send that invalidates it, and another Write",
-		Expects: "the second Write ends the stream, and no octet changes",
-		Defects: []string{"InvalidateIgnored"},
-		Run: onConn(func(c *conn) {
-			m := c.bindableMemory(64)
-			at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
-			c.send(writeTo(at, data(16)), iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)))
-			c.ExpectRecv(1, 16)
-			c.ExpectBytes(m, 0, data(16))
-			m.Snapshot()
-			c.send(writeTo(at, data(32)))
-			c.expectTerminateAndEnd(foreignKeyCauses...)
-			c.ExpectUnchanged(m, 0, 0)
-		}),
-	},
-}
+var ddpProtectionCases = []conformance.Case{{
+	ID:    "ddp/protection/key-of-another-domain",
+	Title: "Memory of another protection domain cannot be written",
+	Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/1"), Defects: []string{"IgnorePD"},
+	Sends:   "a Write to memory of another domain than the stream's",
+	Expects: "a Terminate, the application is notified, and memory unchanged",
+	Run: onConn(func(c *conn) {
+		m := c.otherPDMemory(allAccess)
+		c.send(writeTo(addrOf(m, 0), data(16)))
+		c.expectTerminateAndEnd(foreignKeyCauses...)
+		c.ExpectUnchanged(m, 0, 0)
+		c.expectDisconnect()
+	}),
+}, {
+	ID:    "ddp/protection/window-of-another-stream",
+	Title: "A window bound to one stream is not accessible from another",
+	Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/2", "rfc5042/6.1.1/2"), Needs: verbs.CapMWType2,
+	Defects: []string{"WindowOwner"},
+	Sends:   "a Write to a window on the stream it is bound to, and one on another stream of the same domain",
+	Expects: "the first is placed; the second ends its stream, and no octet changes",
+	Run: onHost(func(h *host) {
+		mine, other, m := h.connect(setup{}), h.connect(setup{}), h.bindableMemory(64)
+		at := iwarp.At(mine.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+		mine.send(writeTo(at, data(16)))
+		mine.sync()
+		h.ExpectBytes(m, 0, data(16))
+		m.Snapshot()
+		other.send(writeTo(at, data(32)))
+		other.expectTerminateAndEnd(foreignKeyCauses...)
+		h.ExpectUnchanged(m, 0, 0)
+		mine.sync()
+	}),
+}, {
+	ID:    "ddp/protection/closed-region",
+	Title: "A deregistered region cannot be written",
+	Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1"), Defects: []string{"StaleKeys"},
+	Sends:   "a Write to a region, and another after it was deregistered",
+	Expects: "the first is placed; the second ends the stream, and no octet changes",
+	Run: onConn(func(c *conn) {
+		m := c.Memory(64, allAccess)
+		at := addrOf(m, 0)
+		c.send(writeTo(at, data(16)))
+		c.sync()
+		c.ExpectBytes(m, 0, data(16))
+		m.Snapshot()
+		c.Must("a region that can be deregistered", m.Close())
+		c.send(writeTo(at, data(32)))
+		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
+		c.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID:    "ddp/protection/invalidated-window",
+	Title: "An invalidated window cannot be written",
+	Cite:  cite(rfc5041, "8.3.1", "rfc5041/8.3.1/1", "rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Defects: []string{"InvalidateIgnored"},
+	Sends:   "a Write to a window, a Send that invalidates it, and another Write",
+	Expects: "the second Write ends the stream, and no octet changes",
+	Run: onConn(func(c *conn) {
+		m := c.bindableMemory(64)
+		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
+		c.send(writeTo(at, data(16)), iwarp.SendInvalidate(c.nextSendMSN(), at.STag, data(16)))
+		c.ExpectRecv(1, 16)
+		c.ExpectBytes(m, 0, data(16))
+		m.Snapshot()
+		c.send(writeTo(at, data(32)))
+		c.expectTerminateAndEnd(foreignKeyCauses...)
+		c.ExpectUnchanged(m, 0, 0)
+	}),
+}}

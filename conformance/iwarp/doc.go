@@ -18,7 +18,7 @@ import (
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "iwarp", Title: "iWARP: MPA, DDP and RDMAP over TCP", DescribeEvent: describeEvent,
-		Cases: slices.Concat(
+		Cases: conformance.Group{Needs: needsConn}.Cases(slices.Concat(
 			mpaRecordCases, mpaFPDUCases, mpaMarkerCases, mpaPositionCases, mpaCRCCases, mpaCoverageCases, mpaSegmentCases, segmentCases,
 			mpaFrameCases, mpaRevisionCases, mpaPrivateCases, mpaOrderCases, mpaRejectCases, mpaTimerCases, mpaErrorCases,
 			enhancedFrameCases, enhancedResponderCases, enhancedInitiatorCases, enhancedRTRCases, enhancedRTRTakenCases, registryCases,
@@ -29,7 +29,7 @@ func Suite() *conformance.Suite {
 			rdmapOrderCases, rdmapStreamCases, rdmapCheckCases,
 			rdmapxMessageCases, rdmapxOperationCases, rdmapxRequestCases, rdmapxResponseCases, rdmapxImmediateCases,
 			securityMemoryCases, securityResourceCases,
-		),
+		)),
 	}
 }
 

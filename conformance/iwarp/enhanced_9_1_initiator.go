@@ -48,100 +48,87 @@ func (hs *handshake) replyNoCommonRTR() *conn {
 	return hs.enterFullOperation()
 }
 
-var enhancedInitiatorCases = []conformance.Case{
-	{
-		ID:    "enhanced/depth/reply-limits-reads",
-		Title: "An initiator has no more outstanding reads than the IRD of the Reply",
-		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Replies with IRD 1 and 2; the device posts eight reads",
-		Expects: "one and two Read Requests until the first Read Response",
-		Defects: []string{"ReplyDepthsIgnored"},
-		Run: onHost(func(h *host) {
-			for _, ird := range []uint16{1, 2} {
-				hs := h.startActive(setup{})
-				hs.recvEnhancedRequest()
-				hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(ird, 0) })
-				hs.enterFullOperation().recvRTR()
-				hs.expectConnected().expectReadsLimited(8, int(ird))
-			}
-		}),
-	},
-	{
-		ID:    "enhanced/depth/too-few-places-is-terminated",
-		Title: "An initiator whose IRD is below the ORD of the Reply sends a Terminate",
-		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/7", "rfc6581/8/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply with ORD 16382",
-		Expects: "a Terminate for an insufficient IRD, the end of the stream, and a connect that fails",
-		Defects: []string{"ReplyDepthsIgnored", "ErrorResets"},
-		Run: onActive(setup{}, func(hs *handshake) {
-			c := hs.replyExcessiveORD()
-			c.allowBadFrames = true // the next case checks the CRC of the Terminate
-			c.expectTerminateAndEnd(iwarp.MPAInsufficientIRD)
-			hs.expectConnError()
-		}),
-	},
-	{
-		ID:    "enhanced/depth/errors-are-of-layer-2",
-		Title: "Errors of enhanced start-up are of layer 2, type 0, with their codes",
-		Cite:  cite(rfc6581, "8", "rfc6581/8/1", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply with ORD 16382, and one without a common RTR",
-		Expects: "Terminates that begin with the octets 20 06 and 20 07, quote nothing, and have the CRC that the Reply requests",
-		Defects: []string{"MPAErrorType"},
-		Run: onHost(func(h *host) {
+var enhancedInitiatorCases = []conformance.Case{{
+	ID:    "enhanced/depth/reply-limits-reads",
+	Title: "An initiator has no more outstanding reads than the IRD of the Reply",
+	Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/6"), Defects: []string{"ReplyDepthsIgnored"},
+	Sends:   "Replies with IRD 1 and 2; the device posts eight reads",
+	Expects: "one and two Read Requests until the first Read Response",
+	Run: onHost(func(h *host) {
+		for _, ird := range []uint16{1, 2} {
 			hs := h.startActive(setup{})
-			hs.replyExcessiveORD().expect(iwarp.Terminate(iwarp.MPAInsufficientIRD).QuotingNothing())
-			hs.expectConnError()
-			hs = h.startActive(setup{})
-			hs.replyNoCommonRTR().expect(iwarp.Terminate(iwarp.MPANoMatchingRTR).QuotingNothing())
-			hs.expectConnError()
-		}),
-	},
-	{
-		ID:    "enhanced/depth/reply-reaches-the-program",
-		Title: "The application gets IRD and ORD of the Reply",
-		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/8"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply with IRD 3 and ORD 5",
-		Expects: "the application gets 3 and 5",
-		Defects: []string{"OwnDepthsReported"},
-		Run: onActive(setup{}, func(hs *handshake) {
 			hs.recvEnhancedRequest()
-			hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(3, 5) })
+			hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(ird, 0) })
 			hs.enterFullOperation().recvRTR()
-			hs.checkRequestDepths(hs.expectConnected().deviceConn.Param(), 3, 5)
-		}),
-	},
-	{
-		ID:    "enhanced/depth/reply-leaves-it-open",
-		Title: "An initiator keeps its depths if the Reply does not negotiate them",
-		Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/10"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply with IRD and ORD of 3fff; the device has a depth of four and posts eight reads",
-		Expects: "a connection with at most four outstanding reads",
-		Defects: []string{"DepthsAlwaysCount"},
-		Run: onActive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
-			hs.recvEnhancedRequest()
-			hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(iwarp.NoNegotiation, iwarp.NoNegotiation) })
-			hs.enterFullOperation().recvRTR()
-			c := hs.expectConnected()
-			c.expectReadsLimited(8, 4)
-			c.sync()
-		}),
-	},
-	{
-		ID:    "enhanced/start/local-failure-is-said",
-		Title: "An initiator with a local failure during start-up sends a Terminate before it closes",
-		Cite:  cite(rfc6581, "9.3", "rfc6581/9.3/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply, after the application has moved the queue pair to the error state",
-		Expects: "a Terminate for a local failure, the end of the stream, and a connect that fails",
-		Defects: []string{"NoStartupTerminate"},
-		Run: onActive(setup{}, func(hs *handshake) {
-			hs.recvEnhancedRequest()
-			hs.Must("a queue pair in ERR", hs.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
-			hs.sendReply(nil)
-			hs.enterFullOperation().expectTerminateAndEnd(iwarp.MPAStartupCatastrophic)
-			hs.expectConnError()
-		}),
-	},
-}
+			hs.expectConnected().expectReadsLimited(8, int(ird))
+		}
+	}),
+}, {
+	ID:    "enhanced/depth/too-few-places-is-terminated",
+	Title: "An initiator whose IRD is below the ORD of the Reply sends a Terminate",
+	Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/7", "rfc6581/8/1"), Defects: []string{"ReplyDepthsIgnored", "ErrorResets"},
+	Sends:   "a Reply with ORD 16382",
+	Expects: "a Terminate for an insufficient IRD, the end of the stream, and a connect that fails",
+	Run: onActive(setup{}, func(hs *handshake) {
+		c := hs.replyExcessiveORD()
+		c.allowBadFrames = true // the next case checks the CRC of the Terminate
+		c.expectTerminateAndEnd(iwarp.MPAInsufficientIRD)
+		hs.expectConnError()
+	}),
+}, {
+	ID:    "enhanced/depth/errors-are-of-layer-2",
+	Title: "Errors of enhanced start-up are of layer 2, type 0, with their codes",
+	Cite:  cite(rfc6581, "8", "rfc6581/8/1", "rfc5044/7.1.1/7"), Defects: []string{"MPAErrorType"},
+	Sends:   "a Reply with ORD 16382, and one without a common RTR",
+	Expects: "Terminates that begin with the octets 20 06 and 20 07, quote nothing, and have the CRC that the Reply requests",
+	Run: onHost(func(h *host) {
+		hs := h.startActive(setup{})
+		hs.replyExcessiveORD().expect(iwarp.Terminate(iwarp.MPAInsufficientIRD).QuotingNothing())
+		hs.expectConnError()
+		hs = h.startActive(setup{})
+		hs.replyNoCommonRTR().expect(iwarp.Terminate(iwarp.MPANoMatchingRTR).QuotingNothing())
+		hs.expectConnError()
+	}),
+}, {
+	ID:    "enhanced/depth/reply-reaches-the-program",
+	Title: "The application gets IRD and ORD of the Reply",
+	Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/8"), Defects: []string{"OwnDepthsReported"},
+	Sends:   "a Reply with IRD 3 and ORD 5",
+	Expects: "the application gets 3 and 5",
+	Run: onActive(setup{}, func(hs *handshake) {
+		hs.recvEnhancedRequest()
+		hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(3, 5) })
+		hs.enterFullOperation().recvRTR()
+		hs.checkRequestDepths(hs.expectConnected().deviceConn.Param(), 3, 5)
+	}),
+}, {
+	ID:    "enhanced/depth/reply-leaves-it-open",
+	Title: "An initiator keeps its depths if the Reply does not negotiate them",
+	Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/10"), Defects: []string{"DepthsAlwaysCount"},
+	Sends:   "a Reply with IRD and ORD of 3fff; the device has a depth of four and posts eight reads",
+	Expects: "a connection with at most four outstanding reads",
+	Run: onActive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
+		hs.recvEnhancedRequest()
+		hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(iwarp.NoNegotiation, iwarp.NoNegotiation) })
+		hs.enterFullOperation().recvRTR()
+		c := hs.expectConnected()
+		c.expectReadsLimited(8, 4)
+		c.sync()
+	}),
+}, {
+	ID:    "enhanced/start/local-failure-is-said",
+	Title: "An initiator with a local failure during start-up sends a Terminate before it closes",
+	Cite:  cite(rfc6581, "9.3", "rfc6581/9.3/1"), Defects: []string{"NoStartupTerminate"},
+	Sends:   "a Reply, after the application has moved the queue pair to the error state",
+	Expects: "a Terminate for a local failure, the end of the stream, and a connect that fails",
+	Run: onActive(setup{}, func(hs *handshake) {
+		hs.recvEnhancedRequest()
+		hs.Must("a queue pair in ERR", hs.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+		hs.sendReply(nil)
+		hs.enterFullOperation().expectTerminateAndEnd(iwarp.MPAStartupCatastrophic)
+		hs.expectConnError()
+	}),
+}}
 
 // rtrKinds are the kinds of RTR with their segments.
 var rtrKinds = []struct {

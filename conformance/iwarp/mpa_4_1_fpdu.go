@@ -35,162 +35,141 @@ func (c *conn) requireNoCRC() {
 	}
 }
 
-var mpaFPDUCases = []conformance.Case{
-	{
-		ID:    "mpa/fpdu/layout",
-		Title: "An FPDU is a length, most significant octet first, the ULPDU, a pad and a CRC",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device sends 301 octets",
-		Expects: "the exact octets of the FPDU",
-		Defects: []string{"LengthCountsPad"},
-		Run: onConn(func(c *conn) {
-			c.allowBadFrames = true
-			c.PostSend(c.qp, c.sendWR(1, 0, 301))
-			// The length is 319 or 0x013f, which shows a wrong byte order.
-			framer := iwarp.Framer{CRC: true}
-			want := framer.Append(nil, iwarp.Send(1, c.localMem.Buf[:301]))
-			for !bytes.Equal(c.deframer.Pending(), want) {
-				have := c.deframer.Pending()
-				if n := min(len(have), len(want)); !bytes.Equal(have[:n], want[:n]) || len(have) > len(want) {
-					c.Fail(fmt.Sprintf("%d octets: % x … % x", len(want), head(want), want[len(want)-8:]),
-						"%d: % x … % x", len(have), head(have), have[max(0, len(have)-8):])
-				}
-				if !c.readStream(c.ResponseTimeout()) {
-					c.Fail(fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.describeMissing())
-				}
+var mpaFPDUCases = []conformance.Case{{
+	ID:    "mpa/fpdu/layout",
+	Title: "An FPDU is a length, most significant octet first, the ULPDU, a pad and a CRC",
+	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/1"), Defects: []string{"LengthCountsPad"},
+	Sends:   "nothing: the device sends 301 octets",
+	Expects: "the exact octets of the FPDU",
+	Run: onConn(func(c *conn) {
+		c.allowBadFrames = true
+		c.PostSend(c.qp, c.sendWR(1, 0, 301))
+		// The length is 319 or 0x013f, which shows a wrong byte order.
+		framer := iwarp.Framer{CRC: true}
+		want := framer.Append(nil, iwarp.Send(1, c.localMem.Buf[:301]))
+		for !bytes.Equal(c.deframer.Pending(), want) {
+			have := c.deframer.Pending()
+			if n := min(len(have), len(want)); !bytes.Equal(have[:n], want[:n]) || len(have) > len(want) {
+				c.Fail(fmt.Sprintf("%d octets: % x … % x", len(want), head(want), want[len(want)-8:]),
+					"%d: % x … % x", len(have), head(have), have[max(0, len(have)-8):])
 			}
-		}),
-	},
-	{
-		ID:    "mpa/fpdu/length-counts-the-record-only",
-		Title: "The length of an FPDU is that of its ULPDU, without header, pad and CRC",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device sends messages of 1 to 4 octets",
-		Expects: "lengths of 19 to 22",
-		Defects: []string{"LengthCountsPad"},
-		Run: onConn(func(c *conn) {
-			c.allowBadFrames = true
-			for n := 1; n <= 4; n++ {
-				c.PostSend(c.qp, c.sendWR(uint64(n), 0, n))
-				c.expect(iwarp.Send(uint32(n), c.localMem.Buf[:n]).ULPDULength(uint16(18 + n)))
+			if !c.readStream(c.ResponseTimeout()) {
+				c.Fail(fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.describeMissing())
 			}
-		}),
-	},
-	{
-		ID:    "mpa/fpdu/pad-is-zero",
-		Title: "The pad of a Send is zeros, whatever was sent before",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device sends 32 octets, then 21, 3, 2 and 1",
-		Expects: "pads of zeros",
-		Defects: []string{"StalePad"},
-		Run: onConn(func(c *conn) {
-			c.allowBadFrames = true
-			for i, n := range []int{32, 21, 3, 2, 1} {
-				c.PostSend(c.qp, c.sendWR(1, 64*i, n))
-				c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[64*i:][:n]).Pad(make([]byte, -(2+18+n)&3)...))
-			}
-		}),
-	},
-	{
-		ID:    "mpa/fpdu/pad-of-writes-is-zero",
-		Title: "The pad of a Write is zeros, whatever was sent before",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device writes 32 octets, then 21, 3, 2 and 1",
-		Expects: "pads of zeros",
-		Defects: []string{"StalePad"},
-		Run: onConn(func(c *conn) {
-			c.allowBadFrames = true
-			for i, n := range []int{32, 21, 3, 2, 1} {
-				c.PostSend(c.qp, c.writeWR(1, 64*i, n))
-				c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[64*i:][:n]).Pad(make([]byte, -(2+14+n)&3)...))
-			}
-		}),
-	},
-	{
-		ID:    "mpa/fpdu/pad-value-is-ignored",
-		Title: "The content of the pad is ignored",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends of 1, 2 and 3 octets with pads of aa, bb and cc, and correct CRCs",
-		Expects: "each is delivered",
-		Defects: []string{"CRCSkipsPad"},
-		Run: onConn(func(c *conn) {
-			for n := 1; n <= 3; n++ {
-				c.send(iwarp.Send(c.nextSendMSN(), data(n)).Pad([]byte{0xaa, 0xbb, 0xcc}[:4-n]...))
-				c.ExpectRecv(uint64(n), n)
-				c.ExpectBytes(c.localMem, 64*(n-1), data(n))
-			}
-			c.sync()
-		}),
-	},
-	{
-		ID:    "mpa/fpdu/pad-is-covered-by-the-crc",
-		Title: "The CRC covers the pad, in both directions",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4", "rfc5044/4.4/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a padded Send; then one with a pad of aa and the CRC of a pad of zeros. The device sends padded messages too",
-		Expects: "correct CRCs, one delivery, then a Terminate for a wrong CRC",
-		Defects: []string{"CRCSkipsPad"},
-		Run: onConn(func(c *conn) {
-			c.allowBadFrames = true
-			for n := 1; n <= 3; n++ {
-				c.PostSend(c.qp, c.sendWR(9, 0, n))
-				g := c.expect(iwarp.Send(uint32(n), c.localMem.Buf[:n]))
-				c.ExpectCompletion(9, verbs.WCSuccess)
-				c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, over length, ULPDU and pad", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
-			}
-			c.send(iwarp.Send(c.nextSendMSN(), data(1)))
-			c.ExpectRecv(1, 1)
-			b := c.encode(iwarp.Send(c.nextSendMSN(), data(1)))
-			b[len(b)-5] = 0xaa // the last octet of the pad
-			c.write(b)
-			c.expectTerminateAndEnd(iwarp.MPACRC)
-		}),
-	},
-	{
-		ID:    "mpa/fpdu/multiple-of-four",
-		Title: "FPDUs are padded to the next multiple of four octets, and no further",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/5"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the device sends messages of 0 to 7 octets, one at a time",
-		Expects: "FPDUs of 24, 28 and 32 octets",
-		Defects: []string{"PadToEight"},
-		Run: onConn(func(c *conn) {
-			c.allowBadFrames = true
-			for n := range 8 {
-				c.PostSend(c.qp, c.sendWR(1, 0, n))
-				g := c.expect(iwarp.Send(uint32(n+1), c.localMem.Buf[:n]))
-				c.expectSilence(shortWait)
-				c.Check(len(g.Raw) == 24+(n+3)&^3, fmt.Sprintf("an FPDU of %d octets", 24+(n+3)&^3), "%d", len(g.Raw))
-			}
-		}),
-	},
-	{
-		ID:    "mpa/fpdu/crc-field-without-crc",
-		Title: "The CRC field is present even if no CRC is used",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6"), Level: conformance.Must, Needs: needsConn,
-		Setup:   setupNoCRC,
-		Sends:   "a Request with C clear; the device sends three messages",
-		Expects: "FPDUs with four octets after the pad, of any content",
-		Defects: []string{"CRCFieldOmitted"},
-		Run: onWithoutCRC(func(c *conn) {
-			for i := range 3 {
-				c.PostSend(c.qp, c.sendWR(1, 0, 16))
-				c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
-			}
-		}),
-	},
-	{
-		ID:    "mpa/fpdu/crc-field-unchecked-without-crc",
-		Title: "The CRC field is ignored if no CRC is used",
-		Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6", "rfc5044/4.4/4"), Level: conformance.Must, Needs: needsConn,
-		Setup:   setupNoCRC,
-		Sends:   "without CRCs, Sends with ffffffff and 00000001 in the field",
-		Expects: "both are delivered",
-		Defects: []string{"CRCAlwaysChecked"},
-		Run: onWithoutCRC(func(c *conn) {
-			for i, crc := range []uint32{0xffffffff, 1} {
-				c.send(iwarp.Send(c.nextSendMSN(), data(16)).CRC(crc))
-				c.ExpectRecv(uint64(i+1), 16)
-			}
-			c.sync()
-		}),
-	},
-}
+		}
+	}),
+}, {
+	ID:    "mpa/fpdu/length-counts-the-record-only",
+	Title: "The length of an FPDU is that of its ULPDU, without header, pad and CRC",
+	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/2"), Defects: []string{"LengthCountsPad"},
+	Sends:   "nothing: the device sends messages of 1 to 4 octets",
+	Expects: "lengths of 19 to 22",
+	Run: onConn(func(c *conn) {
+		c.allowBadFrames = true
+		for n := 1; n <= 4; n++ {
+			c.PostSend(c.qp, c.sendWR(uint64(n), 0, n))
+			c.expect(iwarp.Send(uint32(n), c.localMem.Buf[:n]).ULPDULength(uint16(18 + n)))
+		}
+	}),
+}, {
+	ID:    "mpa/fpdu/pad-is-zero",
+	Title: "The pad of a Send is zeros, whatever was sent before",
+	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Defects: []string{"StalePad"},
+	Sends:   "nothing: the device sends 32 octets, then 21, 3, 2 and 1",
+	Expects: "pads of zeros",
+	Run: onConn(func(c *conn) {
+		c.allowBadFrames = true
+		for i, n := range []int{32, 21, 3, 2, 1} {
+			c.PostSend(c.qp, c.sendWR(1, 64*i, n))
+			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[64*i:][:n]).Pad(make([]byte, -(2+18+n)&3)...))
+		}
+	}),
+}, {
+	ID:    "mpa/fpdu/pad-of-writes-is-zero",
+	Title: "The pad of a Write is zeros, whatever was sent before",
+	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Defects: []string{"StalePad"},
+	Sends:   "nothing: the device writes 32 octets, then 21, 3, 2 and 1",
+	Expects: "pads of zeros",
+	Run: onConn(func(c *conn) {
+		c.allowBadFrames = true
+		for i, n := range []int{32, 21, 3, 2, 1} {
+			c.PostSend(c.qp, c.writeWR(1, 64*i, n))
+			c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[64*i:][:n]).Pad(make([]byte, -(2+14+n)&3)...))
+		}
+	}),
+}, {
+	ID:    "mpa/fpdu/pad-value-is-ignored",
+	Title: "The content of the pad is ignored",
+	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4"), Defects: []string{"CRCSkipsPad"},
+	Sends:   "Sends of 1, 2 and 3 octets with pads of aa, bb and cc, and correct CRCs",
+	Expects: "each is delivered",
+	Run: onConn(func(c *conn) {
+		for n := 1; n <= 3; n++ {
+			c.send(iwarp.Send(c.nextSendMSN(), data(n)).Pad([]byte{0xaa, 0xbb, 0xcc}[:4-n]...))
+			c.ExpectRecv(uint64(n), n)
+			c.ExpectBytes(c.localMem, 64*(n-1), data(n))
+		}
+		c.sync()
+	}),
+}, {
+	ID:    "mpa/fpdu/pad-is-covered-by-the-crc",
+	Title: "The CRC covers the pad, in both directions",
+	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4", "rfc5044/4.4/7"), Defects: []string{"CRCSkipsPad"},
+	Sends:   "a padded Send; then one with a pad of aa and the CRC of a pad of zeros. The device sends padded messages too",
+	Expects: "correct CRCs, one delivery, then a Terminate for a wrong CRC",
+	Run: onConn(func(c *conn) {
+		c.allowBadFrames = true
+		for n := 1; n <= 3; n++ {
+			c.PostSend(c.qp, c.sendWR(9, 0, n))
+			g := c.expect(iwarp.Send(uint32(n), c.localMem.Buf[:n]))
+			c.ExpectCompletion(9, verbs.WCSuccess)
+			c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, over length, ULPDU and pad", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
+		}
+		c.send(iwarp.Send(c.nextSendMSN(), data(1)))
+		c.ExpectRecv(1, 1)
+		b := c.encode(iwarp.Send(c.nextSendMSN(), data(1)))
+		b[len(b)-5] = 0xaa // the last octet of the pad
+		c.write(b)
+		c.expectTerminateAndEnd(iwarp.MPACRC)
+	}),
+}, {
+	ID:    "mpa/fpdu/multiple-of-four",
+	Title: "FPDUs are padded to the next multiple of four octets, and no further",
+	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/5"), Defects: []string{"PadToEight"},
+	Sends:   "nothing: the device sends messages of 0 to 7 octets, one at a time",
+	Expects: "FPDUs of 24, 28 and 32 octets",
+	Run: onConn(func(c *conn) {
+		c.allowBadFrames = true
+		for n := range 8 {
+			c.PostSend(c.qp, c.sendWR(1, 0, n))
+			g := c.expect(iwarp.Send(uint32(n+1), c.localMem.Buf[:n]))
+			c.expectSilence(shortWait)
+			c.Check(len(g.Raw) == 24+(n+3)&^3, fmt.Sprintf("an FPDU of %d octets", 24+(n+3)&^3), "%d", len(g.Raw))
+		}
+	}),
+}, {
+	ID:    "mpa/fpdu/crc-field-without-crc",
+	Title: "The CRC field is present even if no CRC is used",
+	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6"), Setup: setupNoCRC, Defects: []string{"CRCFieldOmitted"},
+	Sends:   "a Request with C clear; the device sends three messages",
+	Expects: "FPDUs with four octets after the pad, of any content",
+	Run: onWithoutCRC(func(c *conn) {
+		for i := range 3 {
+			c.PostSend(c.qp, c.sendWR(1, 0, 16))
+			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
+		}
+	}),
+}, {
+	ID:    "mpa/fpdu/crc-field-unchecked-without-crc",
+	Title: "The CRC field is ignored if no CRC is used",
+	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6", "rfc5044/4.4/4"), Setup: setupNoCRC, Defects: []string{"CRCAlwaysChecked"},
+	Sends:   "without CRCs, Sends with ffffffff and 00000001 in the field",
+	Expects: "both are delivered",
+	Run: onWithoutCRC(func(c *conn) {
+		for i, crc := range []uint32{0xffffffff, 1} {
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)).CRC(crc))
+			c.ExpectRecv(uint64(i+1), 16)
+		}
+		c.sync()
+	}),
+}}

@@ -44,124 +44,104 @@ var (
 	acceptedBySiw = mustDecodeHex("0022414300000000000000000000000100000000000000000000100011223344000000142171acce")
 )
 
-var mpaCRCCases = []conformance.Case{
-	{
-		ID:    "mpa/crc/is-computed",
-		Title: "CRCs are correct in all kinds of messages",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request; the device sends, writes and reads",
-		Expects: "FPDUs with correct CRCs",
-		Defects: []string{"CRCBigEndian"},
-		Run: onConn(func(c *conn) {
-			c.allowBadFrames = true
-			c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 2000), c.readWR(3, 0, 100))
-			c.checkCRC(c.expect(iwarp.Op(iwarp.OpSend)))
-			for _, g := range c.nextMessage(iwarp.OpWrite) {
-				c.checkCRC(g)
-			}
-			c.checkCRC(c.expect(iwarp.Op(iwarp.OpReadRequest)))
-			c.send(c.peerRead(0, 100))
-			c.checkCRC(c.expect(iwarp.Op(iwarp.OpReadResponse)))
-		}),
-	},
-	{
-		ID:    "mpa/crc/asked-for-by-default",
-		Title: "An initiator requests CRCs by default",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply",
-		Expects: "a Request with C set",
-		Defects: []string{"NeverAsksCRC"},
-		Run: onActive(setup{}, func(hs *handshake) {
-			hs.expectFrame(iwarp.Request().CRC(true))
-			hs.sendReply(nil)
-			hs.enterFullOperation().recvRTR()
-			hs.expectConnected()
-		}),
-	},
-	{
-		ID:    "mpa/crc/asked-for-by-default-in-a-reply",
-		Title: "A responder requests CRCs by default, even if the initiator does not",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request with C clear",
-		Expects: "a Reply with C set, and CRCs in both directions",
-		Defects: []string{"NeverRaisesCRC", "NeverAsksCRC"},
-		Run: onSetup(setup{receives: 2, frame: withoutCRC}, func(c *conn) {
-			c.Check(iwarp.Val(c.deviceFrame.C), "a Reply with C set", "%v", c.deviceFrame)
-			expectCRCs(c)
-		}),
-	},
-	{
-		ID:    "mpa/crc/on-if-the-request-asks",
-		Title: "CRCs are used if only the Request requests them",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Level: conformance.Must, Needs: needsConn,
-		Setup:   setupNoCRC,
-		Sends:   "a Request with C set, to a device that does not request CRCs; a Send, and one with a wrong CRC",
-		Expects: "correct CRCs, and a Terminate for the wrong one",
-		Defects: []string{"CRCNeedsBoth"},
-		Run:     onSetup(setup{receives: 2}, expectCRCs),
-	},
-	{
-		ID:    "mpa/crc/on-if-the-reply-asks",
-		Title: "CRCs are used if only the Reply requests them",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Level: conformance.Must, Needs: needsConn,
-		Setup:   setupNoCRC,
-		Sends:   "a Reply with C set, to a device that does not request CRCs; a Send, and one with a wrong CRC",
-		Expects: "correct CRCs, and a Terminate for the wrong one",
-		Defects: []string{"CRCNeedsBoth"},
-		Run:     onSetup(setup{active: true, receives: 2}, expectCRCs),
-	},
-	{
-		ID:    "mpa/crc/on-though-the-reply-does-not-ask",
-		Title: "An initiator that requested CRCs uses them even if the Reply has C clear",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply with C clear to a Request with C set; a Send, and one with a wrong CRC",
-		Expects: "a connection, correct CRCs, and a Terminate for the wrong one",
-		Defects: []string{"RefusesPlainReply", "CRCNeedsBoth"},
-		Run: onSetup(setup{active: true, receives: 2, frame: withoutCRC}, func(c *conn) {
-			if !iwarp.Val(c.deviceFrame.C) {
-				rig.NotApplicable("the device does not request CRCs")
-			}
-			expectCRCs(c)
-		}),
-	},
-	{
-		ID:    "mpa/crc/off-if-nobody-asks",
-		Title: "CRCs are not checked if no side requests them",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/4", "rfc5044/7.1.1/7"), Level: conformance.Must, Needs: needsConn,
-		Setup:   setupNoCRC,
-		Sends:   "start-up frames with C clear, as initiator and as responder, then Sends with wrong CRCs",
-		Expects: "each is delivered",
-		Defects: []string{"CRCAlwaysChecked"},
-		Run: onHost(func(h *host) {
-			for _, active := range []bool{false, true} {
-				c := h.connect(setup{active: active, receives: 2, frame: withoutCRC})
-				c.requireNoCRC()
-				c.send(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC())
-				c.ExpectRecv(1, 16)
-				c.send(iwarp.Send(c.nextSendMSN(), data(16)).CRC(0xdeadbeef))
-				c.ExpectRecv(2, 16)
-				c.sync()
-			}
-		}),
-	},
-	{
-		ID:    "mpa/crc/is-crc32c-least-significant-first",
-		Title: "The CRC is CRC32c, its least significant octet first",
-		Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a frame that Linux's siw has accepted; the device sends one that siw has sent",
-		Expects: "the frame is accepted, and the other has the CRC octets 84 60 9a 12",
-		Defects: []string{"CRCBigEndian"},
-		Run: onConn(func(c *conn) {
-			c.allowBadFrames = true
-			if c.nextSendMSN() == 1 { // the RTR was no Send
-				c.write(acceptedBySiw)
-				c.ExpectRecv(1, 16)
-				c.ExpectBytes(c.localMem, 0, acceptedBySiw[20:36])
-			}
-			clear(c.localMem.Buf[64:80])
-			c.PostSend(c.qp, c.sendWR(9, 64, 16))
-			g := c.expect(iwarp.Send(1, make([]byte, 16)))
-			c.Check(bytes.Equal(g.Raw, sentBySiw), fmt.Sprintf("% x at the end", sentBySiw[36:]), "% x", g.Raw[len(g.Raw)-4:])
-		}),
-	},
-}
+var mpaCRCCases = []conformance.Case{{
+	ID:    "mpa/crc/is-computed",
+	Title: "CRCs are correct in all kinds of messages",
+	Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/1"), Defects: []string{"CRCBigEndian"},
+	Sends:   "a Read Request; the device sends, writes and reads",
+	Expects: "FPDUs with correct CRCs",
+	Run: onConn(func(c *conn) {
+		c.allowBadFrames = true
+		c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 2000), c.readWR(3, 0, 100))
+		c.checkCRC(c.expect(iwarp.Op(iwarp.OpSend)))
+		for _, g := range c.nextMessage(iwarp.OpWrite) {
+			c.checkCRC(g)
+		}
+		c.checkCRC(c.expect(iwarp.Op(iwarp.OpReadRequest)))
+		c.send(c.peerRead(0, 100))
+		c.checkCRC(c.expect(iwarp.Op(iwarp.OpReadResponse)))
+	}),
+}, {
+	ID:    "mpa/crc/asked-for-by-default",
+	Title: "An initiator requests CRCs by default",
+	Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Defects: []string{"NeverAsksCRC"},
+	Sends:   "a Reply",
+	Expects: "a Request with C set",
+	Run: onActive(setup{}, func(hs *handshake) {
+		hs.expectFrame(iwarp.Request().CRC(true))
+		hs.sendReply(nil)
+		hs.enterFullOperation().recvRTR()
+		hs.expectConnected()
+	}),
+}, {
+	ID:    "mpa/crc/asked-for-by-default-in-a-reply",
+	Title: "A responder requests CRCs by default, even if the initiator does not",
+	Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/2"), Defects: []string{"NeverRaisesCRC", "NeverAsksCRC"},
+	Sends:   "a Request with C clear",
+	Expects: "a Reply with C set, and CRCs in both directions",
+	Run: onSetup(setup{receives: 2, frame: withoutCRC}, func(c *conn) {
+		c.Check(iwarp.Val(c.deviceFrame.C), "a Reply with C set", "%v", c.deviceFrame)
+		expectCRCs(c)
+	}),
+}, {
+	ID:    "mpa/crc/on-if-the-request-asks",
+	Title: "CRCs are used if only the Request requests them",
+	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Setup: setupNoCRC, Defects: []string{"CRCNeedsBoth"},
+	Sends:   "a Request with C set, to a device that does not request CRCs; a Send, and one with a wrong CRC",
+	Expects: "correct CRCs, and a Terminate for the wrong one",
+	Run:     onSetup(setup{receives: 2}, expectCRCs),
+}, {
+	ID:    "mpa/crc/on-if-the-reply-asks",
+	Title: "CRCs are used if only the Reply requests them",
+	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7", "rfc5044/4.4/3"), Setup: setupNoCRC, Defects: []string{"CRCNeedsBoth"},
+	Sends:   "a Reply with C set, to a device that does not request CRCs; a Send, and one with a wrong CRC",
+	Expects: "correct CRCs, and a Terminate for the wrong one",
+	Run:     onSetup(setup{active: true, receives: 2}, expectCRCs),
+}, {
+	ID:    "mpa/crc/on-though-the-reply-does-not-ask",
+	Title: "An initiator that requested CRCs uses them even if the Reply has C clear",
+	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/7"), Defects: []string{"RefusesPlainReply", "CRCNeedsBoth"},
+	Sends:   "a Reply with C clear to a Request with C set; a Send, and one with a wrong CRC",
+	Expects: "a connection, correct CRCs, and a Terminate for the wrong one",
+	Run: onSetup(setup{active: true, receives: 2, frame: withoutCRC}, func(c *conn) {
+		if !iwarp.Val(c.deviceFrame.C) {
+			rig.NotApplicable("the device does not request CRCs")
+		}
+		expectCRCs(c)
+	}),
+}, {
+	ID:    "mpa/crc/off-if-nobody-asks",
+	Title: "CRCs are not checked if no side requests them",
+	Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/4", "rfc5044/7.1.1/7"), Setup: setupNoCRC, Defects: []string{"CRCAlwaysChecked"},
+	Sends:   "start-up frames with C clear, as initiator and as responder, then Sends with wrong CRCs",
+	Expects: "each is delivered",
+	Run: onHost(func(h *host) {
+		for _, active := range []bool{false, true} {
+			c := h.connect(setup{active: active, receives: 2, frame: withoutCRC})
+			c.requireNoCRC()
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC())
+			c.ExpectRecv(1, 16)
+			c.send(iwarp.Send(c.nextSendMSN(), data(16)).CRC(0xdeadbeef))
+			c.ExpectRecv(2, 16)
+			c.sync()
+		}
+	}),
+}, {
+	ID:    "mpa/crc/is-crc32c-least-significant-first",
+	Title: "The CRC is CRC32c, its least significant octet first",
+	Cite:  cite(rfc5044, "4.4", "rfc5044/4.4/6"), Defects: []string{"CRCBigEndian"},
+	Sends:   "a frame that Linux's siw has accepted; the device sends one that siw has sent",
+	Expects: "the frame is accepted, and the other has the CRC octets 84 60 9a 12",
+	Run: onConn(func(c *conn) {
+		c.allowBadFrames = true
+		if c.nextSendMSN() == 1 { // the RTR was no Send
+			c.write(acceptedBySiw)
+			c.ExpectRecv(1, 16)
+			c.ExpectBytes(c.localMem, 0, acceptedBySiw[20:36])
+		}
+		clear(c.localMem.Buf[64:80])
+		c.PostSend(c.qp, c.sendWR(9, 64, 16))
+		g := c.expect(iwarp.Send(1, make([]byte, 16)))
+		c.Check(bytes.Equal(g.Raw, sentBySiw), fmt.Sprintf("% x at the end", sentBySiw[36:]), "% x", g.Raw[len(g.Raw)-4:])
+	}),
+}}

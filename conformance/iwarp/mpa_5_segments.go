@@ -55,147 +55,128 @@ func (c *conn) expectAlignedSegments(messages int) {
 	}
 }
 
-var mpaSegmentCases = []conformance.Case{
-	{
-		ID:    "mpa/segment/begins-with-an-fpdu",
-		Title: "TCP segments begin with an FPDU",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needsConn,
-		Setup:   setupMSS(1460),
-		Sends:   "nothing: the device sends messages of several lengths, one at a time, and then writes 20000 octets",
-		Expects: "each read of the stream begins with a length field",
-		Defects: []string{"SegmentsUnaligned"},
-		Run: onSetup(setup{memLen: 20000}, func(c *conn) {
-			for i, n := range []int{0, 16, 300, 1000} {
-				c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
-				c.expectAlignedSegments(1)
-			}
-			c.PostSend(c.qp, c.writeWR(9, 0, 20000))
+var mpaSegmentCases = []conformance.Case{{
+	ID:    "mpa/segment/begins-with-an-fpdu",
+	Title: "TCP segments begin with an FPDU",
+	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Setup: setupMSS(1460),
+	Defects: []string{"SegmentsUnaligned"},
+	Sends:   "nothing: the device sends messages of several lengths, one at a time, and then writes 20000 octets",
+	Expects: "each read of the stream begins with a length field",
+	Run: onSetup(setup{memLen: 20000}, func(c *conn) {
+		for i, n := range []int{0, 16, 300, 1000} {
+			c.PostSend(c.qp, c.sendWR(uint64(i), 0, n))
 			c.expectAlignedSegments(1)
-		}),
-	},
-	{
-		ID:    "mpa/segment/begins-with-an-fpdu-though-several-wait",
-		Title: "TCP segments begin with an FPDU even if several FPDUs are queued and none fills a segment",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Needs: needsConn,
-		Setup:   setupMSS(1463),
-		Sends:   "nothing: the device sends four messages of 1000 octets that were posted together, with an MSS of 1463",
-		Expects: "each read of the stream begins with a length field",
-		Defects: []string{"SegmentsUnaligned"},
-		Run: onSetup(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 0, 1000), c.sendWR(2, 1000, 1000), c.sendWR(3, 2000, 1000), c.sendWR(4, 3000, 1000))
-			c.expectAlignedSegments(4)
-		}),
-	},
-	{
-		ID:    "mpa/segment/several-fpdus-in-one",
-		Title: "All FPDUs of a segment are processed",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/2", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "three Sends in one segment",
-		Expects: "all are delivered",
-		Defects: []string{"OneFPDUPerSegment"},
-		Run: onConn(func(c *conn) {
-			first := c.nextSendMSN()
-			c.sendCoalesced(iwarp.Send(first, data(8)), iwarp.Send(first+1, data(12)), iwarp.Send(first+2, data(16)))
-			c.ExpectRecv(1, 8)
-			c.ExpectRecv(2, 12)
-			c.ExpectRecv(3, 16)
-		}),
-	},
-	{
-		ID:    "mpa/segment/octet-by-octet",
-		Title: "An FPDU may arrive octet by octet",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needsConn,
-		Setup:   setupNoCRC, // another case splits the CRC
-		Sends:   "without CRCs, a Send and a Write, each octet in a separate segment",
-		Expects: "one is delivered, the other is placed",
-		Defects: []string{"HeaderInOneRead"},
-		Run: onWithoutCRC(func(c *conn) {
-			for _, f := range []iwarp.Frame{iwarp.Send(c.nextSendMSN(), data(13)), c.peerWrite(0, data(13))} {
-				b := c.encode(f)
-				for i := range b {
-					c.write(b[i : i+1])
-					c.Sleep(segmentPause)
-				}
+		}
+		c.PostSend(c.qp, c.writeWR(9, 0, 20000))
+		c.expectAlignedSegments(1)
+	}),
+}, {
+	ID:    "mpa/segment/begins-with-an-fpdu-though-several-wait",
+	Title: "TCP segments begin with an FPDU even if several FPDUs are queued and none fills a segment",
+	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/1"), Level: conformance.Should, Setup: setupMSS(1463),
+	Defects: []string{"SegmentsUnaligned"},
+	Sends:   "nothing: the device sends four messages of 1000 octets that were posted together, with an MSS of 1463",
+	Expects: "each read of the stream begins with a length field",
+	Run: onSetup(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 0, 1000), c.sendWR(2, 1000, 1000), c.sendWR(3, 2000, 1000), c.sendWR(4, 3000, 1000))
+		c.expectAlignedSegments(4)
+	}),
+}, {
+	ID:    "mpa/segment/several-fpdus-in-one",
+	Title: "All FPDUs of a segment are processed",
+	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/2", "rfc5044/5.2/1"), Defects: []string{"OneFPDUPerSegment"},
+	Sends:   "three Sends in one segment",
+	Expects: "all are delivered",
+	Run: onConn(func(c *conn) {
+		first := c.nextSendMSN()
+		c.sendCoalesced(iwarp.Send(first, data(8)), iwarp.Send(first+1, data(12)), iwarp.Send(first+2, data(16)))
+		c.ExpectRecv(1, 8)
+		c.ExpectRecv(2, 12)
+		c.ExpectRecv(3, 16)
+	}),
+}, {
+	ID:      "mpa/segment/octet-by-octet",
+	Title:   "An FPDU may arrive octet by octet",
+	Cite:    cite(rfc5044, "5.1", "rfc5044/5.1/3"),
+	Setup:   setupNoCRC, // another case splits the CRC
+	Sends:   "without CRCs, a Send and a Write, each octet in a separate segment",
+	Expects: "one is delivered, the other is placed",
+	Defects: []string{"HeaderInOneRead"},
+	Run: onWithoutCRC(func(c *conn) {
+		for _, f := range []iwarp.Frame{iwarp.Send(c.nextSendMSN(), data(13)), c.peerWrite(0, data(13))} {
+			b := c.encode(f)
+			for i := range b {
+				c.write(b[i : i+1])
+				c.Sleep(segmentPause)
 			}
-			c.ExpectRecv(1, 13)
-			c.ExpectBytes(c.localMem, 0, data(13))
-			c.sync()
-			c.ExpectBytes(c.targetMem, 0, data(13))
-		}),
-	},
-	{
-		ID:    "mpa/segment/cut-in-the-header",
-		Title: "A segment may end anywhere in the length or the header of an FPDU",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends split in two, at every octet of length and header",
-		Expects: "all are delivered",
-		Defects: []string{"HeaderInOneRead"},
-		Run:     onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(16, 1, 21) }),
-	},
-	{
-		ID:    "mpa/segment/cut-in-pad-and-crc",
-		Title: "A segment may end anywhere in the pad or the CRC of an FPDU",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends of 13 octets split in two, at every octet of pad and CRC",
-		Expects: "all are delivered",
-		Defects: []string{"TrailerCut"},
-		Run:     onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(13, 2+18+13, 2+18+13+3+4) }),
-	},
-	{
-		ID:    "mpa/segment/cut-in-a-marker",
-		Title: "A segment may end before, in and after a marker",
-		Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/4.3/9"), Level: conformance.Must, Needs: needsConn,
-		Setup:   setupMarkers,
-		Sends:   "Sends across a marker, split in two before, in and after the marker; and one after a split marker",
-		Expects: "all are delivered",
-		Defects: []string{"HeaderInOneRead"},
-		Run: onSetup(setup{}, func(c *conn) {
-			c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
-			for i := range 5 {
-				// A message that ends at the next marker: the following one begins with the marker.
-				n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
-				c.PostRecv(c.qp, 1, c.localMem.SGE(0, n))
-				c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-				c.ExpectRecv(1, n)
-				c.PostRecv(c.qp, 2, c.localMem.SGE(0, 600))
-				c.writeInPieces(c.encode(iwarp.Send(c.nextSendMSN(), data(600))), 1+i, markerInterval+i)
-				c.ExpectRecv(2, 600)
-				c.ExpectBytes(c.localMem, 0, data(600))
-			}
-		}),
-	},
-	{
-		ID:    "mpa/segment/one-over-three-two-in-one",
-		Title: "FPDUs are found by their lengths, independent of segment boundaries",
-		Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "four Sends in three segments that end inside a Send, one of them with the ends of two Sends",
-		Expects: "all are delivered",
-		Defects: []string{"OneFPDUPerSegment"},
-		Run: onConn(func(c *conn) {
-			first := c.nextSendMSN()
-			b := c.encode(iwarp.Send(first, data(60)), iwarp.Send(first+1, data(4)), iwarp.Send(first+2, data(8)), iwarp.Send(first+3, data(60)))
-			c.writeInPieces(b, 30, 84+28+32+10)
-			for i, n := range []int{60, 4, 8, 60} {
-				c.ExpectRecv(uint64(i+1), n)
-				c.ExpectBytes(c.localMem, 64*i, data(n))
-			}
-		}),
-	},
-	{
-		ID:    "mpa/segment/nothing-before-the-fpdu-is-whole",
-		Title: "No octet of an FPDU is placed before all of it has arrived",
-		Cite:  cite(rfc5044, "6", "rfc5044/6/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Write of 512 octets without its CRC; later the CRC",
-		Expects: "memory unchanged, until the CRC has arrived",
-		Defects: []string{"PlacesEarly"},
-		Run: onConn(func(c *conn) {
-			b := c.encode(c.peerWrite(0, data(512)))
-			c.write(b[:len(b)-4])
-			c.expectSilence(silencePeriod)
-			c.ExpectUnchanged(c.targetMem, 0, 0)
-			c.write(b[len(b)-4:])
-			c.sync()
-			c.ExpectBytes(c.targetMem, 0, data(512))
-		}),
-	},
-}
+		}
+		c.ExpectRecv(1, 13)
+		c.ExpectBytes(c.localMem, 0, data(13))
+		c.sync()
+		c.ExpectBytes(c.targetMem, 0, data(13))
+	}),
+}, {
+	ID:    "mpa/segment/cut-in-the-header",
+	Title: "A segment may end anywhere in the length or the header of an FPDU",
+	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/5.2/1"), Defects: []string{"HeaderInOneRead"},
+	Sends:   "Sends split in two, at every octet of length and header",
+	Expects: "all are delivered",
+	Run:     onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(16, 1, 21) }),
+}, {
+	ID:    "mpa/segment/cut-in-pad-and-crc",
+	Title: "A segment may end anywhere in the pad or the CRC of an FPDU",
+	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3"), Defects: []string{"TrailerCut"},
+	Sends:   "Sends of 13 octets split in two, at every octet of pad and CRC",
+	Expects: "all are delivered",
+	Run:     onSetup(setup{}, func(c *conn) { c.expectDeliveredWhenSplit(13, 2+18+13, 2+18+13+3+4) }),
+}, {
+	ID:    "mpa/segment/cut-in-a-marker",
+	Title: "A segment may end before, in and after a marker",
+	Cite:  cite(rfc5044, "5.1", "rfc5044/5.1/3", "rfc5044/4.3/9"), Setup: setupMarkers, Defects: []string{"HeaderInOneRead"},
+	Sends:   "Sends across a marker, split in two before, in and after the marker; and one after a split marker",
+	Expects: "all are delivered",
+	Run: onSetup(setup{}, func(c *conn) {
+		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
+		for i := range 5 {
+			// A message that ends at the next marker: the following one begins with the marker.
+			n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+			c.PostRecv(c.qp, 1, c.localMem.SGE(0, n))
+			c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+			c.ExpectRecv(1, n)
+			c.PostRecv(c.qp, 2, c.localMem.SGE(0, 600))
+			c.writeInPieces(c.encode(iwarp.Send(c.nextSendMSN(), data(600))), 1+i, markerInterval+i)
+			c.ExpectRecv(2, 600)
+			c.ExpectBytes(c.localMem, 0, data(600))
+		}
+	}),
+}, {
+	ID:    "mpa/segment/one-over-three-two-in-one",
+	Title: "FPDUs are found by their lengths, independent of segment boundaries",
+	Cite:  cite(rfc5044, "5.2", "rfc5044/5.2/1"), Defects: []string{"OneFPDUPerSegment"},
+	Sends:   "four Sends in three segments that end inside a Send, one of them with the ends of two Sends",
+	Expects: "all are delivered",
+	Run: onConn(func(c *conn) {
+		first := c.nextSendMSN()
+		b := c.encode(iwarp.Send(first, data(60)), iwarp.Send(first+1, data(4)), iwarp.Send(first+2, data(8)), iwarp.Send(first+3, data(60)))
+		c.writeInPieces(b, 30, 84+28+32+10)
+		for i, n := range []int{60, 4, 8, 60} {
+			c.ExpectRecv(uint64(i+1), n)
+			c.ExpectBytes(c.localMem, 64*i, data(n))
+		}
+	}),
+}, {
+	ID:    "mpa/segment/nothing-before-the-fpdu-is-whole",
+	Title: "No octet of an FPDU is placed before all of it has arrived",
+	Cite:  cite(rfc5044, "6", "rfc5044/6/2"), Defects: []string{"PlacesEarly"},
+	Sends:   "a Write of 512 octets without its CRC; later the CRC",
+	Expects: "memory unchanged, until the CRC has arrived",
+	Run: onConn(func(c *conn) {
+		b := c.encode(c.peerWrite(0, data(512)))
+		c.write(b[:len(b)-4])
+		c.expectSilence(silencePeriod)
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.write(b[len(b)-4:])
+		c.sync()
+		c.ExpectBytes(c.targetMem, 0, data(512))
+	}),
+}}

@@ -46,78 +46,67 @@ func threePieces(b []byte) [][]byte {
 	return [][]byte{b[:len(b)/2], b[len(b)/2 : len(b)-1], b[len(b)-1:]}
 }
 
-var mpaOrderCases = []conformance.Case{
-	{
-		ID:    "mpa/order/initiator-speaks-first",
-		Title: "An initiator sends its Request without waiting for the responder",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing, until the Request has arrived",
-		Expects: "a Request",
-		Defects: []string{"ResponderSpeaksFirst"},
-		Run: onActive(setup{}, func(hs *handshake) {
-			hs.expectFrame(iwarp.Request())
-			hs.sendReply(nil)
-			hs.enterFullOperation().recvRTR()
-			hs.expectConnected()
-		}),
-	},
-	{
-		ID:    "mpa/order/responder-waits-for-a-request",
-		Title: "A responder sends nothing before it has received a complete Request",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing for some time, then a Request without its last octet, then the last octet",
-		Expects: "nothing until the last octet, then a Reply",
-		Defects: []string{"ResponderSpeaksFirst"},
-		Run: onPassive(setup{}, func(hs *handshake) {
-			hs.expectSilence(silencePeriod)
-			f := enhancedRequest().Private(data(8))
-			b := f.Append(nil)
-			hs.write(b[:len(b)-1])
-			hs.expectSilence(silencePeriod)
-			hs.write(b[len(b)-1:])
-			hs.sentFrame = f
+var mpaOrderCases = []conformance.Case{{
+	ID:    "mpa/order/initiator-speaks-first",
+	Title: "An initiator sends its Request without waiting for the responder",
+	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/1"), Defects: []string{"ResponderSpeaksFirst"},
+	Sends:   "nothing, until the Request has arrived",
+	Expects: "a Request",
+	Run: onActive(setup{}, func(hs *handshake) {
+		hs.expectFrame(iwarp.Request())
+		hs.sendReply(nil)
+		hs.enterFullOperation().recvRTR()
+		hs.expectConnected()
+	}),
+}, {
+	ID:    "mpa/order/responder-waits-for-a-request",
+	Title: "A responder sends nothing before it has received a complete Request",
+	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/2"), Defects: []string{"ResponderSpeaksFirst"},
+	Sends:   "nothing for some time, then a Request without its last octet, then the last octet",
+	Expects: "nothing until the last octet, then a Reply",
+	Run: onPassive(setup{}, func(hs *handshake) {
+		hs.expectSilence(silencePeriod)
+		f := enhancedRequest().Private(data(8))
+		b := f.Append(nil)
+		hs.write(b[:len(b)-1])
+		hs.expectSilence(silencePeriod)
+		hs.write(b[len(b)-1:])
+		hs.sentFrame = f
+		hs.expectFrame(iwarp.Reply().Reject(false))
+		hs.enterFullOperation().sendRTR()
+		hs.expectConnected()
+	}),
+}, {
+	ID:    "mpa/order/first-fpdu-behind-the-reply-is-taken",
+	Title: "A responder processes an FPDU that arrives right after its Reply",
+	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/6"), Level: conformance.Should, Defects: []string{"FirstFPDUStuck"},
+	Sends:   "a Request of revision 1, and a Send right after the Reply, on sixteen streams",
+	Expects: "the Sends are delivered",
+	Run: onHost(func(h *host) {
+		// A device that starts to receive FPDUs after its Reply misses only those that arrive
+		// shortly after the Reply.
+		for range 16 {
+			hs := h.startPassive(setup{receives: 1})
+			hs.sendFrame(revision1Request())
 			hs.expectFrame(iwarp.Reply().Reject(false))
-			hs.enterFullOperation().sendRTR()
+			c := hs.enterFullOperation()
+			c.send(iwarp.Send(1, data(16)))
+			c.ExpectRecv(1, 16)
 			hs.expectConnected()
-		}),
-	},
-	{
-		ID:    "mpa/order/first-fpdu-behind-the-reply-is-taken",
-		Title: "A responder processes an FPDU that arrives right after its Reply",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/6"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Request of revision 1, and a Send right after the Reply, on sixteen streams",
-		Expects: "the Sends are delivered",
-		Defects: []string{"FirstFPDUStuck"},
-		Run: onHost(func(h *host) {
-			// A device that starts to receive FPDUs after its Reply misses only those that arrive
-			// shortly after the Reply.
-			for range 16 {
-				hs := h.startPassive(setup{receives: 1})
-				hs.sendFrame(revision1Request())
-				hs.expectFrame(iwarp.Reply().Reject(false))
-				c := hs.enterFullOperation()
-				c.send(iwarp.Send(1, data(16)))
-				c.ExpectRecv(1, 16)
-				hs.expectConnected()
-			}
-		}),
-	},
-	{
-		ID:    "mpa/order/responder-is-mute-until-spoken-to",
-		Title: "A responder sends no FPDU before it has received one",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request of revision 1, then nothing for some time, then a Send. The application posts a Send right after it accepts",
-		Expects: "nothing until the Send has arrived, then the device's message",
-		Defects: []string{"NoFence"},
-		Run:     onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), onePiece),
-	},
-	{
-		ID:    "mpa/order/half-an-fpdu-does-not-unmute",
-		Title: "A responder sends no FPDU before it has received a complete one",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9", "rfc6581/9.2/10"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request of revision 1, a Send in three pieces, the last of one octet. The application posts a Send before each",
-		Expects: "nothing until the last octet has arrived, then the device's messages",
-		Defects: []string{"EarlyFence"},
-		Run:     onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), threePieces),
-	},
-}
+		}
+	}),
+}, {
+	ID:    "mpa/order/responder-is-mute-until-spoken-to",
+	Title: "A responder sends no FPDU before it has received one",
+	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9"), Defects: []string{"NoFence"},
+	Sends:   "a Request of revision 1, then nothing for some time, then a Send. The application posts a Send right after it accepts",
+	Expects: "nothing until the Send has arrived, then the device's message",
+	Run:     onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), onePiece),
+}, {
+	ID:    "mpa/order/half-an-fpdu-does-not-unmute",
+	Title: "A responder sends no FPDU before it has received a complete one",
+	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/9", "rfc6581/9.2/10"), Defects: []string{"EarlyFence"},
+	Sends:   "a Request of revision 1, a Send in three pieces, the last of one octet. The application posts a Send before each",
+	Expects: "nothing until the last octet has arrived, then the device's messages",
+	Run:     onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), threePieces),
+}}

@@ -55,136 +55,117 @@ func (c *conn) expectTraffic() {
 	c.ExpectCompletion(71, verbs.WCSuccess)
 }
 
-var mpaFrameCases = []conformance.Case{
-	{
-		ID:    "mpa/start/frames-are-bare",
-		Title: "Start-up frames have the length in their header, without CRC and markers, and FPDUs follow directly",
-		Cite:  cite(rfc5044, "7.1", "rfc5044/7.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply and a Request with C set, then messages",
-		Expects: "frames with nothing after them but FPDUs",
-		Defects: []string{"EnhancedUncounted"},
-		Run: onHost(func(h *host) {
-			for _, active := range []bool{false, true} {
-				hs := h.startHandshake(setup{active: active})
-				if active {
-					hs.recvFrame()
-					hs.Check(len(hs.startupOctets) == 0, "nothing after a Request", "%s", describeOctets(hs.startupOctets))
-					hs.sendReply(nil)
-					hs.enterFullOperation().recvRTR()
-				} else {
-					hs.sendFrame(enhancedRequest())
-					hs.recvFrame()
-					hs.Check(len(hs.startupOctets) == 0, "nothing after a Reply until the initiator's first FPDU", "%s", describeOctets(hs.startupOctets))
-					hs.enterFullOperation().sendRTR()
-				}
-				hs.expectConnected().expectTraffic()
+var mpaFrameCases = []conformance.Case{{
+	ID:    "mpa/start/frames-are-bare",
+	Title: "Start-up frames have the length in their header, without CRC and markers, and FPDUs follow directly",
+	Cite:  cite(rfc5044, "7.1", "rfc5044/7.1/1"), Defects: []string{"EnhancedUncounted"},
+	Sends:   "a Reply and a Request with C set, then messages",
+	Expects: "frames with nothing after them but FPDUs",
+	Run: onHost(func(h *host) {
+		for _, active := range []bool{false, true} {
+			hs := h.startHandshake(setup{active: active})
+			if active {
+				hs.recvFrame()
+				hs.Check(len(hs.startupOctets) == 0, "nothing after a Request", "%s", describeOctets(hs.startupOctets))
+				hs.sendReply(nil)
+				hs.enterFullOperation().recvRTR()
+			} else {
+				hs.sendFrame(enhancedRequest())
+				hs.recvFrame()
+				hs.Check(len(hs.startupOctets) == 0, "nothing after a Reply until the initiator's first FPDU", "%s", describeOctets(hs.startupOctets))
+				hs.enterFullOperation().sendRTR()
 			}
-		}),
-	},
-	{
-		ID:    "mpa/start/key-of-the-request",
-		Title: "A Request has the exact key",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Reply",
-		Expects: "a Request that begins with MPA ID Req Frame",
-		Defects: []string{"KeysExchanged"},
-		Run: onActive(setup{}, func(hs *handshake) {
-			hs.expectFrame(startupFrame{Key: new(iwarp.KeyRequest)})
-			hs.sendReply(nil)
-			hs.enterFullOperation().recvRTR()
-			hs.expectConnected()
-		}),
-	},
-	{
-		ID:    "mpa/start/key-of-the-reply",
-		Title: "A Reply has the exact key",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request",
-		Expects: "a Reply that begins with MPA ID Rep Frame",
-		Defects: []string{"KeysExchanged"},
-		Run: onPassive(setup{}, func(hs *handshake) {
-			hs.sendFrame(enhancedRequest())
-			hs.expectFrame(startupFrame{Key: new(iwarp.KeyReply)})
-			hs.enterFullOperation().sendRTR()
-			hs.expectConnected()
-		}),
-	},
-	{
-		ID:    "mpa/start/wrong-key-in-a-request-closes",
-		Title: "A responder closes a stream that begins with an invalid key",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/2", "rfc5044/7.1.2/3", "rfc5044/8/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Requests with wrong keys, and one with the key of a Reply",
-		Expects: "the end of the stream without a Reply, and no connection request",
-		Defects: []string{"KeyPrefixOnly"},
-		Run: onHost(func(h *host) {
-			l := h.listen()
-			for _, key := range append(invalidKeys, iwarp.KeyReply) {
-				h.expectRequestDropped(l, enhancedRequest().WithKey(key).Append(nil))
-			}
-		}),
-	},
-	{
-		ID:    "mpa/start/wrong-key-in-a-reply-closes",
-		Title: "An initiator closes the stream after a Reply with an invalid key",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Replies with wrong keys",
-		Expects: "the end of the stream, and a connect that fails",
-		Defects: []string{"KeyPrefixOnly"},
-		Run: onInvalidReplies(
-			func(f startupFrame) startupFrame { return f.WithKey("MPA ID Xep Frame") },
-			func(f startupFrame) startupFrame { return f.WithKey("MPA ID Rep FramE") },
-			func(f startupFrame) startupFrame { return f.WithKey("MPA ID Rep") },
-		),
-	},
-	{
-		ID:    "mpa/start/two-initiators-are-found-out",
-		Title: "An initiator that receives a Request closes the stream",
-		Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/11", "rfc5044/7.1.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request in place of a Reply",
-		Expects: "the end of the stream, and a connect that fails",
-		Defects: []string{"KeyPrefixOnly"},
-		Run:     onInvalidReplies(func(f startupFrame) startupFrame { return f.WithKey(iwarp.KeyRequest) }),
-	},
-	{
-		ID:    "mpa/start/reject-flag-of-a-request-is-ignored",
-		Title: "The R flag of a Request is ignored, and not copied to the Reply",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/8"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request with R set",
-		Expects: "a Reply with R clear, and a working connection",
-		Defects: []string{"EchoesFlags"},
-		Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Reject(true) }}, func(c *conn) {
-			c.expectTraffic()
-		}),
-	},
-	{
-		ID:    "mpa/start/reserved-flags-are-zero",
-		Title: "The reserved flags of start-up frames are zero",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/9"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Requests with the reserved flags set, together and one by one; the device sends a Request too",
-		Expects: "zeros in the device's Replies and in its Request",
-		Defects: []string{"EchoesFlags"},
-		Run: onHost(func(h *host) {
-			for _, bits := range []uint8{0xf, 0x8, 0x4, 0x2, 0x1} {
-				c := h.connect(setup{frame: func(f startupFrame) startupFrame { return f.ReservedBits(bits) }})
-				c.expectNoReservedFlags()
-			}
-			h.connect(setup{active: true}).expectNoReservedFlags()
-		}),
-	},
-	{
-		ID:    "mpa/start/reserved-flags-are-ignored",
-		Title: "Reserved flags in start-up frames are ignored",
-		Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/10"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request, and a Reply, with all reserved flags set",
-		Expects: "working connections",
-		Defects: []string{"MPAReservedRefused"},
-		Run: onHost(func(h *host) {
-			for _, active := range []bool{false, true} {
-				h.connect(setup{active: active, frame: func(f startupFrame) startupFrame { return f.ReservedBits(0xf) }}).expectTraffic()
-			}
-		}),
-	},
-}
+			hs.expectConnected().expectTraffic()
+		}
+	}),
+}, {
+	ID:    "mpa/start/key-of-the-request",
+	Title: "A Request has the exact key",
+	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/1"), Defects: []string{"KeysExchanged"},
+	Sends:   "a Reply",
+	Expects: "a Request that begins with MPA ID Req Frame",
+	Run: onActive(setup{}, func(hs *handshake) {
+		hs.expectFrame(startupFrame{Key: new(iwarp.KeyRequest)})
+		hs.sendReply(nil)
+		hs.enterFullOperation().recvRTR()
+		hs.expectConnected()
+	}),
+}, {
+	ID:    "mpa/start/key-of-the-reply",
+	Title: "A Reply has the exact key",
+	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/3"), Defects: []string{"KeysExchanged"},
+	Sends:   "a Request",
+	Expects: "a Reply that begins with MPA ID Rep Frame",
+	Run: onPassive(setup{}, func(hs *handshake) {
+		hs.sendFrame(enhancedRequest())
+		hs.expectFrame(startupFrame{Key: new(iwarp.KeyReply)})
+		hs.enterFullOperation().sendRTR()
+		hs.expectConnected()
+	}),
+}, {
+	ID:    "mpa/start/wrong-key-in-a-request-closes",
+	Title: "A responder closes a stream that begins with an invalid key",
+	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/2", "rfc5044/7.1.2/3", "rfc5044/8/4"), Defects: []string{"KeyPrefixOnly"},
+	Sends:   "Requests with wrong keys, and one with the key of a Reply",
+	Expects: "the end of the stream without a Reply, and no connection request",
+	Run: onHost(func(h *host) {
+		l := h.listen()
+		for _, key := range append(invalidKeys, iwarp.KeyReply) {
+			h.expectRequestDropped(l, enhancedRequest().WithKey(key).Append(nil))
+		}
+	}),
+}, {
+	ID:    "mpa/start/wrong-key-in-a-reply-closes",
+	Title: "An initiator closes the stream after a Reply with an invalid key",
+	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/4"), Defects: []string{"KeyPrefixOnly"},
+	Sends:   "Replies with wrong keys",
+	Expects: "the end of the stream, and a connect that fails",
+	Run: onInvalidReplies(
+		func(f startupFrame) startupFrame { return f.WithKey("MPA ID Xep Frame") },
+		func(f startupFrame) startupFrame { return f.WithKey("MPA ID Rep FramE") },
+		func(f startupFrame) startupFrame { return f.WithKey("MPA ID Rep") },
+	),
+}, {
+	ID:    "mpa/start/two-initiators-are-found-out",
+	Title: "An initiator that receives a Request closes the stream",
+	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/11", "rfc5044/7.1.1/4"), Defects: []string{"KeyPrefixOnly"},
+	Sends:   "a Request in place of a Reply",
+	Expects: "the end of the stream, and a connect that fails",
+	Run:     onInvalidReplies(func(f startupFrame) startupFrame { return f.WithKey(iwarp.KeyRequest) }),
+}, {
+	ID:    "mpa/start/reject-flag-of-a-request-is-ignored",
+	Title: "The R flag of a Request is ignored, and not copied to the Reply",
+	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/8"), Defects: []string{"EchoesFlags"},
+	Sends:   "a Request with R set",
+	Expects: "a Reply with R clear, and a working connection",
+	Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Reject(true) }}, func(c *conn) {
+		c.expectTraffic()
+	}),
+}, {
+	ID:    "mpa/start/reserved-flags-are-zero",
+	Title: "The reserved flags of start-up frames are zero",
+	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/9"), Defects: []string{"EchoesFlags"},
+	Sends:   "Requests with the reserved flags set, together and one by one; the device sends a Request too",
+	Expects: "zeros in the device's Replies and in its Request",
+	Run: onHost(func(h *host) {
+		for _, bits := range []uint8{0xf, 0x8, 0x4, 0x2, 0x1} {
+			c := h.connect(setup{frame: func(f startupFrame) startupFrame { return f.ReservedBits(bits) }})
+			c.expectNoReservedFlags()
+		}
+		h.connect(setup{active: true}).expectNoReservedFlags()
+	}),
+}, {
+	ID:    "mpa/start/reserved-flags-are-ignored",
+	Title: "Reserved flags in start-up frames are ignored",
+	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/10"), Defects: []string{"MPAReservedRefused"},
+	Sends:   "a Request, and a Reply, with all reserved flags set",
+	Expects: "working connections",
+	Run: onHost(func(h *host) {
+		for _, active := range []bool{false, true} {
+			h.connect(setup{active: active, frame: func(f startupFrame) startupFrame { return f.ReservedBits(0xf) }}).expectTraffic()
+		}
+	}),
+}}
 
 // expectNoReservedFlags fails the case if the device's start-up frame has a reserved flag set.
 func (c *conn) expectNoReservedFlags() {

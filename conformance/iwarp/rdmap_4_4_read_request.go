@@ -9,130 +9,114 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var rdmapRequestCases = []conformance.Case{
-	{
-		ID:    "rdmap/read/request-with-payload-is-refused",
-		Title: "A Read Request with octets after its header is not executed",
-		Cite:  cite(rfc5040, "4.2", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request with four extra octets",
-		Expects: "the end of the stream, and no Read Response",
-		Defects: []string{"BadSegmentsDropped"},
-		Run: onConn(func(c *conn) {
-			c.send(c.peerRead(0, 16).WithPayload(data(4)))
-			c.expectAbort()
-		}),
-	},
-	{
-		ID:    "rdmap/read/request-with-payload-is-terminated",
-		Title: "A Read Request with octets after its header causes a Terminate",
-		Cite:  cite(rfc5040, "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Read Request with four extra octets",
-		Expects: "a Terminate with any cause, since no code is specified",
-		Defects: []string{"ReadPayloadSilent"},
-		Run: onConn(func(c *conn) {
-			c.send(c.peerRead(0, 16).WithPayload(data(4)))
-			c.expectAnyTerminate()
-			c.expectEnd()
-		}),
-	},
-	{
-		ID:    "rdmap/read/request-layout",
-		Title: "A Read Request has sink, size and source in this order, and no payload",
-		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/1", "rfc5040/4.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Response to the sink in the first twelve octets; the device reads 100 octets",
-		Expects: "28 octets of header, and a read that completes",
-		Defects: []string{"FieldsSwapped"},
-		Run: onConn(func(c *conn) {
-			c.PostSend(c.qp, c.readWR(1, 512, 100))
-			g := c.nextFPDUs(1)[0]
-			c.Check(len(g.ULPDU) == ddpUntaggedLen+28, "a ULPDU of 46 octets", "%d", len(g.ULPDU))
-			header := g.ULPDU[ddpUntaggedLen:]
-			want := binary.BigEndian.AppendUint32(nil, 100)
-			want = binary.BigEndian.AppendUint32(want, peerSTag)
-			want = binary.BigEndian.AppendUint64(want, peerTO)
-			c.Check(string(header[12:]) == string(want), fmt.Sprintf("% x after the sink", want), "% x", header[12:])
-			c.send(iwarp.ReadResponse(binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:]), data(100)))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectBytes(c.localMem, 512, data(100))
-		}),
-	},
-	{
-		ID:    "rdmap/read/sink-is-copied",
-		Title: "A Read Response has the sink of its request, even if unknown to the device",
-		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Read Requests with an unknown key as sink, and with a key of the device",
-		Expects: "the same sinks in the Read Responses",
-		Defects: []string{"SinkChecked"},
-		Run: onConn(func(c *conn) {
-			for _, sink := range []iwarp.Addr{iwarp.At(0xaaaa5555, 0x1122334455667788), c.targetAddr(5), iwarp.At(0, ^uint64(0)-63)} {
-				c.send(iwarp.ReadRequest(c.nextRequestMSN(), sink, 20, c.targetAddr(40)))
-				c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.targetMem.Buf[40:60]))
-			}
-			c.ExpectUnchanged(c.targetMem, 0, 0)
-		}),
-	},
-	{
-		ID:    "rdmap/read/sizes",
-		Title: "Reads of any size are answered in full",
-		Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets",
-		Expects: "Read Responses of the same sizes",
-		Defects: []string{"ReadSize16"},
-		Run: onSetup(setup{memLen: 1 << 20}, func(c *conn) {
-			c.allowBadFrames = true // the case does not check the pad
-			for _, n := range []int{0, 1, 65535, 65536, 65540, 1 << 20} {
-				c.send(c.peerRead(0, n))
-				c.expectReadResponse(c.targetMem.Buf[:n])
-			}
-		}),
-	},
-	{
-		ID:    "rdmap/read/one-request-one-response",
-		Title: "A Read Request is answered by one message of any length",
-		Cite:  cite(rfc5040, "5.2", "rfc5040/5.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "two Read Requests of several segments",
-		Expects: "two messages, each with one last segment",
-		Defects: []string{"LastOnEvery"},
-		Run: onLongMessages(func(c *conn) {
-			n := c.longLen()
+var rdmapRequestCases = []conformance.Case{{
+	ID:    "rdmap/read/request-with-payload-is-refused",
+	Title: "A Read Request with octets after its header is not executed",
+	Cite:  cite(rfc5040, "4.2", "rfc5040/4.2/1"), Defects: []string{"BadSegmentsDropped"},
+	Sends:   "a Read Request with four extra octets",
+	Expects: "the end of the stream, and no Read Response",
+	Run: onConn(func(c *conn) {
+		c.send(c.peerRead(0, 16).WithPayload(data(4)))
+		c.expectAbort()
+	}),
+}, {
+	ID:    "rdmap/read/request-with-payload-is-terminated",
+	Title: "A Read Request with octets after its header causes a Terminate",
+	Cite:  cite(rfc5040, "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should,
+	Defects: []string{"ReadPayloadSilent"},
+	Sends:   "a Read Request with four extra octets",
+	Expects: "a Terminate with any cause, since no code is specified",
+	Run: onConn(func(c *conn) {
+		c.send(c.peerRead(0, 16).WithPayload(data(4)))
+		c.expectAnyTerminate()
+		c.expectEnd()
+	}),
+}, {
+	ID:    "rdmap/read/request-layout",
+	Title: "A Read Request has sink, size and source in this order, and no payload",
+	Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/1", "rfc5040/4.2/1"), Defects: []string{"FieldsSwapped"},
+	Sends:   "a Read Response to the sink in the first twelve octets; the device reads 100 octets",
+	Expects: "28 octets of header, and a read that completes",
+	Run: onConn(func(c *conn) {
+		c.PostSend(c.qp, c.readWR(1, 512, 100))
+		g := c.nextFPDUs(1)[0]
+		c.Check(len(g.ULPDU) == ddpUntaggedLen+28, "a ULPDU of 46 octets", "%d", len(g.ULPDU))
+		header := g.ULPDU[ddpUntaggedLen:]
+		want := binary.BigEndian.AppendUint32(nil, 100)
+		want = binary.BigEndian.AppendUint32(want, peerSTag)
+		want = binary.BigEndian.AppendUint64(want, peerTO)
+		c.Check(string(header[12:]) == string(want), fmt.Sprintf("% x after the sink", want), "% x", header[12:])
+		c.send(iwarp.ReadResponse(binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:]), data(100)))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, 512, data(100))
+	}),
+}, {
+	ID:    "rdmap/read/sink-is-copied",
+	Title: "A Read Response has the sink of its request, even if unknown to the device",
+	Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/2"), Defects: []string{"SinkChecked"},
+	Sends:   "Read Requests with an unknown key as sink, and with a key of the device",
+	Expects: "the same sinks in the Read Responses",
+	Run: onConn(func(c *conn) {
+		for _, sink := range []iwarp.Addr{iwarp.At(0xaaaa5555, 0x1122334455667788), c.targetAddr(5), iwarp.At(0, ^uint64(0)-63)} {
+			c.send(iwarp.ReadRequest(c.nextRequestMSN(), sink, 20, c.targetAddr(40)))
+			c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.targetMem.Buf[40:60]))
+		}
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	}),
+}, {
+	ID:    "rdmap/read/sizes",
+	Title: "Reads of any size are answered in full",
+	Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/3"), Defects: []string{"ReadSize16"},
+	Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets",
+	Expects: "Read Responses of the same sizes",
+	Run: onSetup(setup{memLen: 1 << 20}, func(c *conn) {
+		c.allowBadFrames = true // the case does not check the pad
+		for _, n := range []int{0, 1, 65535, 65536, 65540, 1 << 20} {
 			c.send(c.peerRead(0, n))
-			c.send(c.peerRead(16, n))
-			for _, off := range []int{0, 16} {
-				segments := c.nextPayload(n)
-				c.expectLastFlagOnce(segments)
-				c.expectPayload(segments, c.targetMem.Buf[off:][:n])
-			}
-			c.sync()
-		}),
-	},
-	{
-		ID:    "rdmap/read/takes-no-receive",
-		Title: "A Read Request consumes no receive",
-		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Request, and a Send",
-		Expects: "a Read Response and no completion, then a completion for the Send",
-		Defects: []string{"EverythingTakesReceive"},
-		Run: onConn(func(c *conn) {
-			c.send(c.peerRead(0, 16))
-			c.expect(iwarp.Op(iwarp.OpReadResponse))
-			c.sync()
-			c.ExpectNoCompletion()
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-			c.ExpectRecv(1, 16)
-		}),
-	},
-	{
-		ID:    "rdmap/read/requests-in-order",
-		Title: "Read Requests are sent in the order in which they were posted",
-		Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/4"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the application posts four reads at once",
-		Expects: "their sizes in that order, with MSNs 1 to 4",
-		Defects: []string{"LIFOQueue"},
-		Run: onConn(func(c *conn) {
-			c.PostSend(c.qp, c.readWR(1, 0, 16), c.readWR(2, 64, 8), c.readWR(3, 128, 32), c.readWR(4, 192, 4))
-			for i, n := range []uint32{16, 8, 32, 4} {
-				c.expect(iwarp.Op(iwarp.OpReadRequest).MSN(uint32(i + 1)).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = &n }))
-			}
-		}),
-	},
-}
+			c.expectReadResponse(c.targetMem.Buf[:n])
+		}
+	}),
+}, {
+	ID:    "rdmap/read/one-request-one-response",
+	Title: "A Read Request is answered by one message of any length",
+	Cite:  cite(rfc5040, "5.2", "rfc5040/5.2/1"), Defects: []string{"LastOnEvery"},
+	Sends:   "two Read Requests of several segments",
+	Expects: "two messages, each with one last segment",
+	Run: onLongMessages(func(c *conn) {
+		n := c.longLen()
+		c.send(c.peerRead(0, n))
+		c.send(c.peerRead(16, n))
+		for _, off := range []int{0, 16} {
+			segments := c.nextPayload(n)
+			c.expectLastFlagOnce(segments)
+			c.expectPayload(segments, c.targetMem.Buf[off:][:n])
+		}
+		c.sync()
+	}),
+}, {
+	ID:    "rdmap/read/takes-no-receive",
+	Title: "A Read Request consumes no receive",
+	Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/3"), Defects: []string{"EverythingTakesReceive"},
+	Sends:   "a Read Request, and a Send",
+	Expects: "a Read Response and no completion, then a completion for the Send",
+	Run: onConn(func(c *conn) {
+		c.send(c.peerRead(0, 16))
+		c.expect(iwarp.Op(iwarp.OpReadResponse))
+		c.sync()
+		c.ExpectNoCompletion()
+		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+		c.ExpectRecv(1, 16)
+	}),
+}, {
+	ID:    "rdmap/read/requests-in-order",
+	Title: "Read Requests are sent in the order in which they were posted",
+	Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/4"), Defects: []string{"LIFOQueue"},
+	Sends:   "nothing: the application posts four reads at once",
+	Expects: "their sizes in that order, with MSNs 1 to 4",
+	Run: onConn(func(c *conn) {
+		c.PostSend(c.qp, c.readWR(1, 0, 16), c.readWR(2, 64, 8), c.readWR(3, 128, 32), c.readWR(4, 192, 4))
+		for i, n := range []uint32{16, 8, 32, 4} {
+			c.expect(iwarp.Op(iwarp.OpReadRequest).MSN(uint32(i + 1)).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = &n }))
+		}
+	}),
+}}

@@ -33,116 +33,101 @@ func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.
 	})
 }
 
-var rdmapResponseCases = []conformance.Case{
-	{
-		ID:    "rdmap/response/as-many-as-granted",
-		Title: "As many outstanding reads as the IRD are answered",
-		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "as many Read Requests at once as the IRD, none of which can be answered before all have arrived; then as many again",
-		Expects: "Read Responses to all of them",
-		Defects: []string{"IRDLeaks"},
-		Run: onSetup(threeReads, func(c *conn) {
-			n := c.grantedIRD()
-			c.sendReadsUnread(n)
-			c.expectReadResponse(c.targetMem.Buf)
-			for range n - 1 {
-				c.expectReadResponse(c.targetMem.Buf[:16])
-			}
-			c.sendBatch(n, func(int) iwarp.Segment { return c.peerRead(32, 16) })
-			for range n {
-				c.expectReadResponse(c.targetMem.Buf[32:48])
-			}
+var rdmapResponseCases = []conformance.Case{{
+	ID:    "rdmap/response/as-many-as-granted",
+	Title: "As many outstanding reads as the IRD are answered",
+	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/2"), Defects: []string{"IRDLeaks"},
+	Sends:   "as many Read Requests at once as the IRD, none of which can be answered before all have arrived; then as many again",
+	Expects: "Read Responses to all of them",
+	Run: onSetup(threeReads, func(c *conn) {
+		n := c.grantedIRD()
+		c.sendReadsUnread(n)
+		c.expectReadResponse(c.targetMem.Buf)
+		for range n - 1 {
+			c.expectReadResponse(c.targetMem.Buf[:16])
+		}
+		c.sendBatch(n, func(int) iwarp.Segment { return c.peerRead(32, 16) })
+		for range n {
+			c.expectReadResponse(c.targetMem.Buf[32:48])
+		}
+	}),
+}, {
+	ID:    "rdmap/response/completes-at-its-end",
+	Title: "A read completes when the last segment of its response has arrived",
+	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/3", "rfc5040/5.5/7"), Defects: []string{"DeliversFirstSegment"},
+	Sends:   "two of three segments of a Read Response, and later the third",
+	Expects: "a completion after the third",
+	Run: onConn(func(c *conn) {
+		parts := iwarp.ReadResponseTo(c.deviceRead(7, 64, 48), data(48)).Segments(14 + 16)
+		c.send(parts[0], parts[1])
+		c.expectSilence(silencePeriod)
+		c.ExpectNoCompletion()
+		c.send(parts[2])
+		c.ExpectCompletion(7, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, 64, data(48))
+	}),
+}, {
+	ID:    "rdmap/response/first-segment-is-checked",
+	Title: "A Read Response to another sink than requested is refused",
+	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Defects: []string{"ResponseUnmatched"},
+	Sends:   "Read Responses with the key of other memory that the peer can write, to another TO, and longer than requested",
+	Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
+	Run: onInvalidResponses(
+		func(c *conn, _ iwarp.Segment) []iwarp.Segment {
+			return []iwarp.Segment{iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(32))}
+		},
+		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
+			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(32)).TO(*r.Read.SinkTO + 64)}
+		},
+		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
+			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(36))}
 		}),
-	},
-	{
-		ID:    "rdmap/response/completes-at-its-end",
-		Title: "A read completes when the last segment of its response has arrived",
-		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/3", "rfc5040/5.5/7"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "two of three segments of a Read Response, and later the third",
-		Expects: "a completion after the third",
-		Defects: []string{"DeliversFirstSegment"},
-		Run: onConn(func(c *conn) {
-			parts := iwarp.ReadResponseTo(c.deviceRead(7, 64, 48), data(48)).Segments(14 + 16)
-			c.send(parts[0], parts[1])
-			c.expectSilence(silencePeriod)
-			c.ExpectNoCompletion()
-			c.send(parts[2])
-			c.ExpectCompletion(7, verbs.WCSuccess)
-			c.ExpectBytes(c.localMem, 64, data(48))
+}, {
+	ID:    "rdmap/response/later-segments-are-checked",
+	Title: "A Read Response to another sink from its second segment on is refused",
+	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Defects: []string{"LaterResponseUnchecked"},
+	Sends:   "Read Responses whose second segment has the key of other memory that the peer can write, or another TO",
+	Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
+	Run: onInvalidResponses(
+		func(c *conn, r iwarp.Segment) []iwarp.Segment {
+			parts := iwarp.ReadResponseTo(r, data(32)).Segments(14 + 16)
+			return []iwarp.Segment{parts[0], writeTo(c.targetAddr(0), data(16)).Opcode(iwarp.OpReadResponse)}
+		},
+		func(_ *conn, r iwarp.Segment) []iwarp.Segment {
+			parts := iwarp.ReadResponseTo(r, data(32)).Segments(14 + 16)
+			return []iwarp.Segment{parts[0], parts[1].TO(*parts[1].DDP.TO + 64)}
 		}),
-	},
-	{
-		ID:    "rdmap/response/first-segment-is-checked",
-		Title: "A Read Response to another sink than requested is refused",
-		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Needs: needsConn,
-		Sends:   "Read Responses with the key of other memory that the peer can write, to another TO, and longer than requested",
-		Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
-		Defects: []string{"ResponseUnmatched"},
-		Run: onInvalidResponses(
-			func(c *conn, _ iwarp.Segment) []iwarp.Segment {
-				return []iwarp.Segment{iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(32))}
-			},
-			func(_ *conn, r iwarp.Segment) []iwarp.Segment {
-				return []iwarp.Segment{iwarp.ReadResponseTo(r, data(32)).TO(*r.Read.SinkTO + 64)}
-			},
-			func(_ *conn, r iwarp.Segment) []iwarp.Segment {
-				return []iwarp.Segment{iwarp.ReadResponseTo(r, data(36))}
-			}),
-	},
-	{
-		ID:    "rdmap/response/later-segments-are-checked",
-		Title: "A Read Response to another sink from its second segment on is refused",
-		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Needs: needsConn,
-		Sends:   "Read Responses whose second segment has the key of other memory that the peer can write, or another TO",
-		Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
-		Defects: []string{"LaterResponseUnchecked"},
-		Run: onInvalidResponses(
-			func(c *conn, r iwarp.Segment) []iwarp.Segment {
-				parts := iwarp.ReadResponseTo(r, data(32)).Segments(14 + 16)
-				return []iwarp.Segment{parts[0], writeTo(c.targetAddr(0), data(16)).Opcode(iwarp.OpReadResponse)}
-			},
-			func(_ *conn, r iwarp.Segment) []iwarp.Segment {
-				parts := iwarp.ReadResponseTo(r, data(32)).Segments(14 + 16)
-				return []iwarp.Segment{parts[0], parts[1].TO(*parts[1].DDP.TO + 64)}
-			}),
-	},
-	{
-		ID:    "rdmap/response/unasked-for-is-refused",
-		Title: "An unsolicited Read Response ends the stream, and is not placed",
-		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/6"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Read Response to memory that the peer can write",
-		Expects: "the end of the stream, and memory unchanged",
-		Defects: []string{"BadSegmentsDropped"},
-		Run: onConn(func(c *conn) {
-			c.send(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
-			c.expectAbort()
-			c.ExpectUnchanged(c.targetMem, 0, 0)
-		}),
-	},
-	{
-		ID:    "rdmap/response/unasked-for-is-named",
-		Title: "An unsolicited Read Response is reported as an error of the peer",
-		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/6"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Read Response to memory that the peer can write",
-		Expects: "a Terminate: unexpected opcode, or invalid STag",
-		Defects: []string{"UnaskedIsLocal"},
-		Run: onConn(func(c *conn) {
-			c.send(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
-			c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated)
-		}),
-	},
-	{
-		ID:    "rdmap/response/short-is-no-success",
-		Title: "A read with a short response does not complete with its full length",
-		Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/7"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "12 and 4 octets, the latter with L, to a read of 20",
-		Expects: "a read that fails, or that completes with a length of 16",
-		Defects: []string{"ShortResponseTaken"},
-		Run: onConn(func(c *conn) {
-			parts := iwarp.ReadResponseTo(c.deviceRead(7, 64, 20), data(20)).Segments(14 + 12)
-			c.send(parts[0], parts[1].WithPayload(data(20)[12:16]))
-			wc := c.NextCompletion()
-			c.Check(wc.Status != verbs.WCSuccess || wc.ByteLen == 16, fmt.Sprintf("request %d to fail, or to have 16 octets", wc.WRID), "%s", rig.Describe(&wc))
-		}),
-	},
-}
+}, {
+	ID:    "rdmap/response/unasked-for-is-refused",
+	Title: "An unsolicited Read Response ends the stream, and is not placed",
+	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/6"), Defects: []string{"BadSegmentsDropped"},
+	Sends:   "a Read Response to memory that the peer can write",
+	Expects: "the end of the stream, and memory unchanged",
+	Run: onConn(func(c *conn) {
+		c.send(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
+		c.expectAbort()
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	}),
+}, {
+	ID:    "rdmap/response/unasked-for-is-named",
+	Title: "An unsolicited Read Response is reported as an error of the peer",
+	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/6"), Level: conformance.Should, Defects: []string{"UnaskedIsLocal"},
+	Sends:   "a Read Response to memory that the peer can write",
+	Expects: "a Terminate: unexpected opcode, or invalid STag",
+	Run: onConn(func(c *conn) {
+		c.send(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
+		c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated)
+	}),
+}, {
+	ID:    "rdmap/response/short-is-no-success",
+	Title: "A read with a short response does not complete with its full length",
+	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/7"), Level: conformance.Should, Defects: []string{"ShortResponseTaken"},
+	Sends:   "12 and 4 octets, the latter with L, to a read of 20",
+	Expects: "a read that fails, or that completes with a length of 16",
+	Run: onConn(func(c *conn) {
+		parts := iwarp.ReadResponseTo(c.deviceRead(7, 64, 20), data(20)).Segments(14 + 12)
+		c.send(parts[0], parts[1].WithPayload(data(20)[12:16]))
+		wc := c.NextCompletion()
+		c.Check(wc.Status != verbs.WCSuccess || wc.ByteLen == 16, fmt.Sprintf("request %d to fail, or to have 16 octets", wc.WRID), "%s", rig.Describe(&wc))
+	}),
+}}

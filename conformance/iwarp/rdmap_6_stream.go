@@ -6,135 +6,118 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var rdmapStreamCases = []conformance.Case{
-	{
-		ID:    "rdmap/stream/garbage-ends-it",
-		Title: "Octets that are no RDMA message end the stream",
-		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "40 zeros, and a valid Send after them",
-		Expects: "the end of the stream, and no receive",
-		Defects: []string{"SkipsGarbage"},
-		Run: onConn(func(c *conn) {
-			c.write(append(make([]byte, 40), c.encode(iwarp.Send(c.nextSendMSN(), data(16)))...))
+var rdmapStreamCases = []conformance.Case{{
+	ID:    "rdmap/stream/garbage-ends-it",
+	Title: "Octets that are no RDMA message end the stream",
+	Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Defects: []string{"SkipsGarbage"},
+	Sends:   "40 zeros, and a valid Send after them",
+	Expects: "the end of the stream, and no receive",
+	Run: onConn(func(c *conn) {
+		c.write(append(make([]byte, 40), c.encode(iwarp.Send(c.nextSendMSN(), data(16)))...))
+		c.expectAbort()
+		c.expectNoSuccess()
+	}),
+}, {
+	ID:    "rdmap/stream/ready-only-by-connection",
+	Title: "A queue pair is in RTR only if the modify has succeeded",
+	Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Defects: []string{"RTRIgnored"},
+	Sends:   "nothing: the application modifies a queue pair without a connection to RTR",
+	Expects: "a modify that is refused, or a queue pair in RTR",
+	Run: onHost(func(h *host) {
+		c := h.newConn(&setup{})
+		err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
+		c.Note("modify to RTR: %s", eventOrError(err))
+		if err != nil {
+			c.ExpectState(c.qp, verbs.QPStateInit)
+			return
+		}
+		c.ExpectState(c.qp, verbs.QPStateRTR)
+	}),
+}, {
+	ID:    "rdmap/stream/reads-under-way-are-limited",
+	Title: "No more reads are outstanding than the peer's IRD",
+	Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/2"), Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
+	Sends:   "a Request with IRD 3; the application posts eight reads",
+	Expects: "three Read Requests, and another one for each that is answered",
+	Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(3, defaultOrd) }}, func(c *conn) {
+		const limit, all = 3, 8
+		wrs := make([]verbs.SendWR, all)
+		for i := range wrs {
+			wrs[i] = c.readWR(uint64(i+1), 16*i, 16)
+		}
+		c.PostSend(c.qp, wrs...)
+		open := c.nextFPDUs(limit)
+		for i := range all {
+			c.expectSilence(silencePeriod)
+			c.send(iwarp.ReadResponseTo(open[i].Segment, data(16)))
+			if i+limit < all {
+				open = append(open, c.expect(iwarp.Op(iwarp.OpReadRequest)))
+			}
+			c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "rdmap/stream/reads-taken-are-limited",
+	Title: "One more outstanding read than the IRD ends the stream",
+	Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/3"), Defects: []string{"IRDRoundedUp"},
+	Sends:   "one more Read Request than the IRD at once, without reading the responses",
+	Expects: "a Terminate",
+	Run: onSetup(threeReads, func(c *conn) {
+		c.sendReadsUnread(c.grantedIRD() + 1)
+		c.drainOpUntilTerminate(iwarp.OpReadResponse)
+	}),
+}, {
+	ID:    "rdmap/stream/flood-of-reads-is-refused",
+	Title: "A thousand outstanding reads end the stream",
+	Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/4", "rfc5040/6.1/3"), Labels: []string{conformance.Dangerous},
+	Defects: []string{"IRDUnlimited"},
+	Sends:   "a thousand Read Requests at once, without reading the responses",
+	Expects: "a Terminate",
+	Run: onSetup(threeReads, func(c *conn) {
+		c.sendReadsUnread(1000)
+		c.drainOpUntilTerminate(iwarp.OpReadResponse)
+	}),
+}, {
+	ID:    "rdmap/stream/opcode-change-is-terminated",
+	Title: "A message whose opcode changes between segments causes a Terminate",
+	Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Defects: []string{"OpcodeChangeSilent"},
+	Sends:   "a Send whose second segment has the opcode of a Send with solicited event",
+	Expects: "a Terminate with any cause, and no receive",
+	Run: onConn(func(c *conn) {
+		parts := iwarp.Send(c.nextSendMSN(), data(32)).Segments(18 + 16)
+		c.send(parts[0], parts[1].Opcode(iwarp.OpSendSE))
+		c.expectAnyTerminate()
+		c.expectEnd()
+		c.expectNoSuccess()
+	}),
+}, {
+	ID:    "rdmap/stream/error-amid-a-message-is-terminated",
+	Title: "An error causes a Terminate also while the device is sending a message",
+	Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Defects: []string{"TermSkipped"},
+	Sends:   "a Write to an unknown key, without reading, while the device writes more than TCP buffers",
+	Expects: "a part of the Write, and a Terminate",
+	Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
+		c.waitForDevice()
+		c.send(iwarp.Write(unknownSTag, 0, data(16)))
+		c.waitForDevice()
+		c.drainOpUntilTerminate(iwarp.OpWrite, iwarp.DDPTaggedInvalidSTag)
+	}),
+}, {
+	ID:    "rdmap/stream/errors-reach-the-program",
+	Title: "The application is notified of an error of its queue pair",
+	Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/1"), Defects: []string{"EndUnreported"},
+	Sends:   "errors of every layer, each on a separate connection",
+	Expects: "a disconnect, a queue pair in the error state, and receives that fail",
+	Run: onHost(func(h *host) {
+		for _, f := range []peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault} {
+			c := h.connect(setup{receives: 2})
+			c.send(f.frame(c))
 			c.expectAbort()
-			c.expectNoSuccess()
-		}),
-	},
-	{
-		ID:    "rdmap/stream/ready-only-by-connection",
-		Title: "A queue pair is in RTR only if the modify has succeeded",
-		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "nothing: the application modifies a queue pair without a connection to RTR",
-		Expects: "a modify that is refused, or a queue pair in RTR",
-		Defects: []string{"RTRIgnored"},
-		Run: onHost(func(h *host) {
-			c := h.newConn(&setup{})
-			err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
-			c.Note("modify to RTR: %s", eventOrError(err))
-			if err != nil {
-				c.ExpectState(c.qp, verbs.QPStateInit)
-				return
-			}
-			c.ExpectState(c.qp, verbs.QPStateRTR)
-		}),
-	},
-	{
-		ID:    "rdmap/stream/reads-under-way-are-limited",
-		Title: "No more reads are outstanding than the peer's IRD",
-		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Request with IRD 3; the application posts eight reads",
-		Expects: "three Read Requests, and another one for each that is answered",
-		Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
-		Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(3, defaultOrd) }}, func(c *conn) {
-			const limit, all = 3, 8
-			wrs := make([]verbs.SendWR, all)
-			for i := range wrs {
-				wrs[i] = c.readWR(uint64(i+1), 16*i, 16)
-			}
-			c.PostSend(c.qp, wrs...)
-			open := c.nextFPDUs(limit)
-			for i := range all {
-				c.expectSilence(silencePeriod)
-				c.send(iwarp.ReadResponseTo(open[i].Segment, data(16)))
-				if i+limit < all {
-					open = append(open, c.expect(iwarp.Op(iwarp.OpReadRequest)))
-				}
-				c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "rdmap/stream/reads-taken-are-limited",
-		Title: "One more outstanding read than the IRD ends the stream",
-		Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "one more Read Request than the IRD at once, without reading the responses",
-		Expects: "a Terminate",
-		Defects: []string{"IRDRoundedUp"},
-		Run: onSetup(threeReads, func(c *conn) {
-			c.sendReadsUnread(c.grantedIRD() + 1)
-			c.drainOpUntilTerminate(iwarp.OpReadResponse)
-		}),
-	},
-	{
-		ID:    "rdmap/stream/flood-of-reads-is-refused",
-		Title: "A thousand outstanding reads end the stream",
-		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/4", "rfc5040/6.1/3"), Level: conformance.Must, Needs: needsConn,
-		Labels:  []string{conformance.Dangerous},
-		Sends:   "a thousand Read Requests at once, without reading the responses",
-		Expects: "a Terminate",
-		Defects: []string{"IRDUnlimited"},
-		Run: onSetup(threeReads, func(c *conn) {
-			c.sendReadsUnread(1000)
-			c.drainOpUntilTerminate(iwarp.OpReadResponse)
-		}),
-	},
-	{
-		ID:    "rdmap/stream/opcode-change-is-terminated",
-		Title: "A message whose opcode changes between segments causes a Terminate",
-		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Send whose second segment has the opcode of a Send with solicited event",
-		Expects: "a Terminate with any cause, and no receive",
-		Defects: []string{"OpcodeChangeSilent"},
-		Run: onConn(func(c *conn) {
-			parts := iwarp.Send(c.nextSendMSN(), data(32)).Segments(18 + 16)
-			c.send(parts[0], parts[1].Opcode(iwarp.OpSendSE))
-			c.expectAnyTerminate()
-			c.expectEnd()
-			c.expectNoSuccess()
-		}),
-	},
-	{
-		ID:    "rdmap/stream/error-amid-a-message-is-terminated",
-		Title: "An error causes a Terminate also while the device is sending a message",
-		Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Needs: needsConn,
-		Sends:   "a Write to an unknown key, without reading, while the device writes more than TCP buffers",
-		Expects: "a part of the Write, and a Terminate",
-		Defects: []string{"TermSkipped"},
-		Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
-			c.waitForDevice()
-			c.send(iwarp.Write(unknownSTag, 0, data(16)))
-			c.waitForDevice()
-			c.drainOpUntilTerminate(iwarp.OpWrite, iwarp.DDPTaggedInvalidSTag)
-		}),
-	},
-	{
-		ID:    "rdmap/stream/errors-reach-the-program",
-		Title: "The application is notified of an error of its queue pair",
-		Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "errors of every layer, each on a separate connection",
-		Expects: "a disconnect, a queue pair in the error state, and receives that fail",
-		Defects: []string{"EndUnreported"},
-		Run: onHost(func(h *host) {
-			for _, f := range []peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault} {
-				c := h.connect(setup{receives: 2})
-				c.send(f.frame(c))
-				c.expectAbort()
-				c.Note("%s", f.name)
-				c.expectDisconnect()
-				c.AwaitState(c.qp, verbs.QPStateErr)
-				c.expectFailures(2)
-			}
-		}),
-	},
-}
+			c.Note("%s", f.name)
+			c.expectDisconnect()
+			c.AwaitState(c.qp, verbs.QPStateErr)
+			c.expectFailures(2)
+		}
+	}),
+}}

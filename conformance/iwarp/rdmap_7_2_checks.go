@@ -10,80 +10,72 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var rdmapCheckCases = []conformance.Case{
-	{
-		ID:    "rdmap/check/opcode",
-		Title: "A message with an unassigned opcode ends the stream",
-		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "a Send and a Write with opcode 13",
-		Expects: "a Terminate: unexpected opcode, and no receive",
-		Defects: []string{"BadSegmentsDropped"},
-		Run: onHost(func(h *host) {
-			for _, wrong := range []func(*conn) iwarp.Segment{
-				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) },
-				func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).Opcode(13) },
-			} {
-				c := h.connect(setup{receives: 2})
-				c.send(wrong(c))
-				c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
-				c.expectNoSuccess()
+var rdmapCheckCases = []conformance.Case{{
+	ID:    "rdmap/check/opcode",
+	Title: "A message with an unassigned opcode ends the stream",
+	Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/1"), Defects: []string{"BadSegmentsDropped"},
+	Sends:   "a Send and a Write with opcode 13",
+	Expects: "a Terminate: unexpected opcode, and no receive",
+	Run: onHost(func(h *host) {
+		for _, wrong := range []func(*conn) iwarp.Segment{
+			func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) },
+			func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).Opcode(13) },
+		} {
+			c := h.connect(setup{receives: 2})
+			c.send(wrong(c))
+			c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
+			c.expectNoSuccess()
+		}
+	}),
+}, {
+	ID:    "rdmap/check/version",
+	Title: "A message with another RDMAP version ends the stream",
+	Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Defects: []string{"VersionsUnchecked"},
+	Sends:   "Sends and Read Requests with RDMAP versions 0, 2 and 3",
+	Expects: "a Terminate: invalid version, no receive and no Read Response",
+	Run: onHost(func(h *host) {
+		for _, v := range []uint8{0, 2, 3} {
+			h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
+				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).RV(v) },
+				func(c *conn) iwarp.Segment { return c.peerRead(0, 16).RV(v) })
+		}
+	}),
+}, {
+	ID:    "rdmap/check/version-of-a-tagged-message",
+	Title: "A Write or a Read Response with another RDMAP version ends the stream",
+	Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Defects: []string{"TaggedVersionUnchecked"},
+	Sends:   "Writes, and Read Responses to reads of the device, with RDMAP versions 0, 2 and 3",
+	Expects: "a Terminate: invalid version; nothing is placed, and the reads fail",
+	Run: onHost(func(h *host) {
+		for _, v := range []uint8{0, 2, 3} {
+			h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).RV(v) })
+			h.expectResponseRefused(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
+		}
+	}),
+}, {
+	ID:      "rdmap/resource/keys-do-not-count",
+	Title:   "The keys of memory regions cannot be predicted from earlier ones",
+	Cite:    cite(rfc5040, "8.1.1", "rfc5040/8.1.1/1"),
+	Defects: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"},
+	Sends: "nothing: the application registers a hundred regions, then a hundred more, each deregistered before the next; " +
+		"the device is closed and opened, and both are done again",
+	Expects: "keys that neither ascend nor descend, no fixed step from a key to the next, nor to one up to ten later, and others when the device was opened again",
+	Run: onHost(func(h *host) {
+		first := h.collectKeys()
+		if h.Reopen == nil {
+			rig.Abort(fmt.Errorf("reopen the device: %w", conformance.ErrBenchCannot))
+		}
+		h.Must("a device that can be reopened", h.Reopen())
+		h.Rig = rig.New(h.Bench)
+		again, same := h.collectKeys(), 0
+		for i := range first {
+			if first[i] == again[i] {
+				same++
 			}
-		}),
-	},
-	{
-		ID:    "rdmap/check/version",
-		Title: "A message with another RDMAP version ends the stream",
-		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Sends and Read Requests with RDMAP versions 0, 2 and 3",
-		Expects: "a Terminate: invalid version, no receive and no Read Response",
-		Defects: []string{"VersionsUnchecked"},
-		Run: onHost(func(h *host) {
-			for _, v := range []uint8{0, 2, 3} {
-				h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
-					func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).RV(v) },
-					func(c *conn) iwarp.Segment { return c.peerRead(0, 16).RV(v) })
-			}
-		}),
-	},
-	{
-		ID:    "rdmap/check/version-of-a-tagged-message",
-		Title: "A Write or a Read Response with another RDMAP version ends the stream",
-		Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "Writes, and Read Responses to reads of the device, with RDMAP versions 0, 2 and 3",
-		Expects: "a Terminate: invalid version; nothing is placed, and the reads fail",
-		Defects: []string{"TaggedVersionUnchecked"},
-		Run: onHost(func(h *host) {
-			for _, v := range []uint8{0, 2, 3} {
-				h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).RV(v) })
-				h.expectResponseRefused(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
-			}
-		}),
-	},
-	{
-		ID:    "rdmap/resource/keys-do-not-count",
-		Title: "The keys of memory regions cannot be predicted from earlier ones",
-		Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/1"), Level: conformance.Must, Needs: needsConn,
-		Sends: "nothing: the application registers a hundred regions, then a hundred more, each deregistered before the next; " +
-			"the device is closed and opened, and both are done again",
-		Expects: "keys that neither ascend nor descend, no fixed step from a key to the next, nor to one up to ten later, and others when the device was opened again",
-		Defects: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"},
-		Run: onHost(func(h *host) {
-			first := h.collectKeys()
-			if h.Reopen == nil {
-				rig.Abort(fmt.Errorf("reopen the device: %w", conformance.ErrBenchCannot))
-			}
-			h.Must("a device that can be reopened", h.Reopen())
-			h.Rig = rig.New(h.Bench)
-			again, same := h.collectKeys(), 0
-			for i := range first {
-				if first[i] == again[i] {
-					same++
-				}
-			}
-			h.Check(same < len(first)/4, "other keys after the device is reopened", "%d of %d are the same", same, len(first))
-		}),
-	},
-}
+		}
+		h.Check(same < len(first)/4, "other keys after the device is reopened", "%d of %d are the same", same, len(first))
+	}),
+}}
 
 // keySamples is how many keys are compared.
 const keySamples = 100

@@ -17,190 +17,171 @@ func (c *conn) sendFetchAdds(first uint32, at iwarp.Addr, n int) {
 	c.sendBatch(n, func(i int) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), first+uint32(i), at, 1) })
 }
 
-var rdmapxRequestCases = []conformance.Case{
-	{
-		ID:    "rdmapx/atomic/indivisible-between-streams",
-		Title: "Concurrent atomics of two streams on one word lose no update",
-		Cite:  cite(rfc7306, "5", "rfc7306/5/2"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "FetchAdds of 1 to one word, alternately on two streams",
-		Expects: "distinct original values in the responses, and their count in memory",
-		Defects: []string{"AtomicTorn"},
-		Run: onHost(func(h *host) {
-			a, b := h.connect(setup{}), h.connect(setup{})
-			off := a.wordOffset()
-			a.setWord(off, 0)
-			const rounds, each = 20, 8
-			seen := make(map[uint64]bool)
-			for i := range rounds {
-				a.sendFetchAdds(uint32(each*i), a.targetAddr(off), each)
-				b.sendFetchAdds(uint32(each*i), a.targetAddr(off), each)
-				for _, c := range []*conn{a, b} {
-					for range each {
-						g := c.expect(iwarp.Op(iwarp.OpAtomicResponse))
-						original := iwarp.Val(iwarp.Val(g.AtomicResponse).Original)
-						h.Check(!seen[original], "an original value that was not returned before", "%d again", original)
-						seen[original] = true
-					}
+var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
+	ID:    "rdmapx/atomic/indivisible-between-streams",
+	Title: "Concurrent atomics of two streams on one word lose no update",
+	Cite:  cite(rfc7306, "5", "rfc7306/5/2"), Defects: []string{"AtomicTorn"},
+	Sends:   "FetchAdds of 1 to one word, alternately on two streams",
+	Expects: "distinct original values in the responses, and their count in memory",
+	Run: onHost(func(h *host) {
+		a, b := h.connect(setup{}), h.connect(setup{})
+		off := a.wordOffset()
+		a.setWord(off, 0)
+		const rounds, each = 20, 8
+		seen := make(map[uint64]bool)
+		for i := range rounds {
+			a.sendFetchAdds(uint32(each*i), a.targetAddr(off), each)
+			b.sendFetchAdds(uint32(each*i), a.targetAddr(off), each)
+			for _, c := range []*conn{a, b} {
+				for range each {
+					g := c.expect(iwarp.Op(iwarp.OpAtomicResponse))
+					original := iwarp.Val(iwarp.Val(g.AtomicResponse).Original)
+					h.Check(!seen[original], "an original value that was not returned before", "%d again", original)
+					seen[original] = true
 				}
 			}
-			a.expectWord(off, 2*rounds*each)
-		}),
-	},
-	{
-		ID:    "rdmapx/atomic/numbers-shared-with-reads",
-		Title: "Atomic Requests and Read Requests share their MSNs",
-		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/1"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a Read Request, a FetchAdd and a Read Request; the device does the same",
-		Expects: "MSNs 1, 2 and 3 of queue 1, and responses to the peer's requests",
-		Defects: []string{"AtomicsApart"},
-		Run: onConn(func(c *conn) {
-			c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.readWR(3, 192, 16))
-			c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(1))
-			c.expect(iwarp.Op(iwarp.OpAtomicRequest).QN(1).MSN(2))
-			c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(3))
-			c.sync()
-			c.setWord(c.wordOffset(), 1)
-			c.send(c.peerFetchAdd(9, c.wordOffset(), 1))
-			c.expectAtomicResponse(1, 9, 1)
-			c.sync()
-		}),
-	},
-	{
-		ID:    "rdmapx/atomic/limit-shared-with-reads",
-		Title: "Atomics count as reads for the limit of outstanding reads",
-		Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/2"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a Request with IRD 2; the application posts a read and two FetchAdds",
-		Expects: "the third when the first is answered, and not before",
-		Defects: []string{"AtomicsApart"},
-		Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(2, defaultOrd) }}, func(c *conn) {
-			c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.fetchAddWR(3, 136, 1))
-			read := c.expect(iwarp.Op(iwarp.OpReadRequest))
-			c.expect(iwarp.Op(iwarp.OpAtomicRequest))
-			c.expectSilence(silencePeriod)
-			c.send(iwarp.ReadResponseTo(read.Segment, data(16)))
-			c.expect(iwarp.Op(iwarp.OpAtomicRequest))
-		}),
-	},
-	{
-		ID:    "rdmapx/atomic/request-layout",
-		Title: "An Atomic Request has 52 octets of header with the specified fields",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "nothing: the application posts a FetchAdd and a CmpSwap",
-		Expects: "operation, identifier, STag, TO, data, mask, compare data and compare mask",
-		Defects: []string{"FieldsSwapped"},
-		Run: onConn(func(c *conn) {
-			swap := c.fetchAddWR(2, 8, 0x1111111122222222)
-			swap.Opcode, swap.Atomic.Swap = verbs.OpAtomicCmpAndSwp, 0x3333333344444444
-			c.PostSend(c.qp, c.fetchAddWR(1, 0, 0x5555555566666666), swap)
-			ones := ^uint64(0)
-			for i, fields := range [][4]uint64{
-				{0x5555555566666666, 0, 0, ones},
-				{0x3333333344444444, ones, 0x1111111122222222, ones},
-			} {
-				g := c.nextFPDUs(1)[0]
-				c.Check(len(g.ULPDU) == ddpUntaggedLen+52, "a ULPDU of 70 octets", "%d", len(g.ULPDU))
-				header := g.ULPDU[ddpUntaggedLen:]
-				operation := binary.BigEndian.Uint32(header)
-				c.Check(operation == uint32(2*i), fmt.Sprintf("operation %d, and zeros before it", 2*i), "%08x", operation)
-				want := binary.BigEndian.AppendUint32(nil, peerSTag)
-				want = binary.BigEndian.AppendUint64(want, peerTO)
-				for _, v := range fields {
-					want = binary.BigEndian.AppendUint64(want, v)
-				}
-				c.Check(string(header[8:]) == string(want), fmt.Sprintf("% x after the identifier", want), "% x", header[8:])
+		}
+		a.expectWord(off, 2*rounds*each)
+	}),
+}, {
+	ID:    "rdmapx/atomic/numbers-shared-with-reads",
+	Title: "Atomic Requests and Read Requests share their MSNs",
+	Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/1"), Defects: []string{"AtomicsApart"},
+	Sends:   "a Read Request, a FetchAdd and a Read Request; the device does the same",
+	Expects: "MSNs 1, 2 and 3 of queue 1, and responses to the peer's requests",
+	Run: onConn(func(c *conn) {
+		c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.readWR(3, 192, 16))
+		c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(1))
+		c.expect(iwarp.Op(iwarp.OpAtomicRequest).QN(1).MSN(2))
+		c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(3))
+		c.sync()
+		c.setWord(c.wordOffset(), 1)
+		c.send(c.peerFetchAdd(9, c.wordOffset(), 1))
+		c.expectAtomicResponse(1, 9, 1)
+		c.sync()
+	}),
+}, {
+	ID:    "rdmapx/atomic/limit-shared-with-reads",
+	Title: "Atomics count as reads for the limit of outstanding reads",
+	Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/2"), Defects: []string{"AtomicsApart"},
+	Sends:   "a Request with IRD 2; the application posts a read and two FetchAdds",
+	Expects: "the third when the first is answered, and not before",
+	Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(2, defaultOrd) }}, func(c *conn) {
+		c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.fetchAddWR(3, 136, 1))
+		read := c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.expect(iwarp.Op(iwarp.OpAtomicRequest))
+		c.expectSilence(silencePeriod)
+		c.send(iwarp.ReadResponseTo(read.Segment, data(16)))
+		c.expect(iwarp.Op(iwarp.OpAtomicRequest))
+	}),
+}, {
+	ID:    "rdmapx/atomic/request-layout",
+	Title: "An Atomic Request has 52 octets of header with the specified fields",
+	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Defects: []string{"FieldsSwapped"},
+	Sends:   "nothing: the application posts a FetchAdd and a CmpSwap",
+	Expects: "operation, identifier, STag, TO, data, mask, compare data and compare mask",
+	Run: onConn(func(c *conn) {
+		swap := c.fetchAddWR(2, 8, 0x1111111122222222)
+		swap.Opcode, swap.Atomic.Swap = verbs.OpAtomicCmpAndSwp, 0x3333333344444444
+		c.PostSend(c.qp, c.fetchAddWR(1, 0, 0x5555555566666666), swap)
+		ones := ^uint64(0)
+		for i, fields := range [][4]uint64{
+			{0x5555555566666666, 0, 0, ones},
+			{0x3333333344444444, ones, 0x1111111122222222, ones},
+		} {
+			g := c.nextFPDUs(1)[0]
+			c.Check(len(g.ULPDU) == ddpUntaggedLen+52, "a ULPDU of 70 octets", "%d", len(g.ULPDU))
+			header := g.ULPDU[ddpUntaggedLen:]
+			operation := binary.BigEndian.Uint32(header)
+			c.Check(operation == uint32(2*i), fmt.Sprintf("operation %d, and zeros before it", 2*i), "%08x", operation)
+			want := binary.BigEndian.AppendUint32(nil, peerSTag)
+			want = binary.BigEndian.AppendUint64(want, peerTO)
+			for _, v := range fields {
+				want = binary.BigEndian.AppendUint64(want, v)
 			}
-		}),
-	},
-	{
-		ID:    "rdmapx/atomic/reserved-bits-are-ignored",
-		Title: "The reserved bits of an Atomic Request are ignored",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a FetchAdd with all 28 reserved bits set",
-		Expects: "the sum in memory, and a response",
-		Defects: []string{"ReservedBitsChecked"},
-		Run: onConn(func(c *conn) {
-			c.setWord(c.wordOffset(), 42)
-			c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Reserved = new(uint32(0xfffffff)) }))
-			c.expectAtomicResponse(1, 1, 42)
-			c.expectWord(c.wordOffset(), 47)
-		}),
-	},
-	{
-		ID:    "rdmapx/atomic/unknown-operation",
-		Title: "An unassigned atomic operation ends the stream, and changes nothing",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/3"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "Atomic Requests with the operations 1, 3, 8 and 15",
-		Expects: "the end of the stream, with any Terminate, and memory unchanged",
-		Defects: []string{"AnyAtomicAdds"},
-		Run: onHost(func(h *host) {
-			for _, op := range []uint8{1, 3, 8, 15} {
-				c := h.connect(setup{})
-				c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = &op }))
-				c.expectAbort()
-				c.ExpectUnchanged(c.targetMem, 0, 0)
+			c.Check(string(header[8:]) == string(want), fmt.Sprintf("% x after the identifier", want), "% x", header[8:])
+		}
+	}),
+}, {
+	ID:    "rdmapx/atomic/reserved-bits-are-ignored",
+	Title: "The reserved bits of an Atomic Request are ignored",
+	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Defects: []string{"ReservedBitsChecked"},
+	Sends:   "a FetchAdd with all 28 reserved bits set",
+	Expects: "the sum in memory, and a response",
+	Run: onConn(func(c *conn) {
+		c.setWord(c.wordOffset(), 42)
+		c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Reserved = new(uint32(0xfffffff)) }))
+		c.expectAtomicResponse(1, 1, 42)
+		c.expectWord(c.wordOffset(), 47)
+	}),
+}, {
+	ID:    "rdmapx/atomic/unknown-operation",
+	Title: "An unassigned atomic operation ends the stream, and changes nothing",
+	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/3"), Defects: []string{"AnyAtomicAdds"},
+	Sends:   "Atomic Requests with the operations 1, 3, 8 and 15",
+	Expects: "the end of the stream, with any Terminate, and memory unchanged",
+	Run: onHost(func(h *host) {
+		for _, op := range []uint8{1, 3, 8, 15} {
+			c := h.connect(setup{})
+			c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = &op }))
+			c.expectAbort()
+			c.ExpectUnchanged(c.targetMem, 0, 0)
+		}
+	}),
+}, {
+	ID:    "rdmapx/atomic/takes-no-receive",
+	Title: "An Atomic Request consumes no receive, and frees its IRD resource",
+	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/4"), Defects: []string{"EverythingTakesReceive"},
+	Sends:   "four times as many FetchAdds as the IRD, one after the other, and a Send",
+	Expects: "a response to each and no completion, then the first receive for the Send",
+	Run: onSetup(setup{receives: 4, connParams: depthParam(3, 3), frame: func(f startupFrame) startupFrame { return f.Depths(3, 3) }}, func(c *conn) {
+		c.setWord(c.wordOffset(), 0)
+		for i := range uint32(4 * c.grantedIRD()) {
+			c.send(c.peerFetchAdd(i, c.wordOffset(), 1))
+			c.expectAtomicResponse(i+1, i, uint64(i))
+		}
+		c.ExpectNoCompletion()
+		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+		c.ExpectRecv(1, 16)
+	}),
+}, {
+	ID:    "rdmapx/atomic/in-order",
+	Title: "Atomics are sent in the order of posting, and executed and answered in the order of arrival",
+	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/5"), Defects: []string{"LIFOQueue"},
+	Sends:   "a hundred FetchAdds of 1, ten at a time; the application posts five of different size at once",
+	Expects: "the five in that order; original values 0 to 99 in order",
+	Run: onConn(func(c *conn) {
+		wrs := make([]verbs.SendWR, 5)
+		for i := range wrs {
+			wrs[i] = c.fetchAddWR(uint64(i+1), 8*i, uint64(100+i))
+		}
+		c.PostSend(c.qp, wrs...)
+		for i := range wrs {
+			add := uint64(100 + i)
+			c.expect(iwarp.Op(iwarp.OpAtomicRequest).MSN(uint32(i + 1)).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Data = &add }))
+		}
+		c.setWord(c.wordOffset(), 0)
+		for first := uint32(0); first < 100; first += 10 {
+			c.sendFetchAdds(first, c.targetAddr(c.wordOffset()), 10)
+			for i := range uint32(10) {
+				c.expectAtomicResponse(first+i+1, first+i, uint64(first+i))
 			}
-		}),
-	},
-	{
-		ID:    "rdmapx/atomic/takes-no-receive",
-		Title: "An Atomic Request consumes no receive, and frees its IRD resource",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/4"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "four times as many FetchAdds as the IRD, one after the other, and a Send",
-		Expects: "a response to each and no completion, then the first receive for the Send",
-		Defects: []string{"EverythingTakesReceive"},
-		Run: onSetup(setup{receives: 4, connParams: depthParam(3, 3), frame: func(f startupFrame) startupFrame { return f.Depths(3, 3) }}, func(c *conn) {
-			c.setWord(c.wordOffset(), 0)
-			for i := range uint32(4 * c.grantedIRD()) {
-				c.send(c.peerFetchAdd(i, c.wordOffset(), 1))
-				c.expectAtomicResponse(i+1, i, uint64(i))
-			}
-			c.ExpectNoCompletion()
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-			c.ExpectRecv(1, 16)
-		}),
-	},
-	{
-		ID:    "rdmapx/atomic/in-order",
-		Title: "Atomics are sent in the order of posting, and executed and answered in the order of arrival",
-		Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/5"), Level: conformance.Must, Needs: needsAtomics,
-		Sends:   "a hundred FetchAdds of 1, ten at a time; the application posts five of different size at once",
-		Expects: "the five in that order; original values 0 to 99 in order",
-		Defects: []string{"LIFOQueue"},
-		Run: onConn(func(c *conn) {
-			wrs := make([]verbs.SendWR, 5)
-			for i := range wrs {
-				wrs[i] = c.fetchAddWR(uint64(i+1), 8*i, uint64(100+i))
-			}
-			c.PostSend(c.qp, wrs...)
-			for i := range wrs {
-				add := uint64(100 + i)
-				c.expect(iwarp.Op(iwarp.OpAtomicRequest).MSN(uint32(i + 1)).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Data = &add }))
-			}
-			c.setWord(c.wordOffset(), 0)
-			for first := uint32(0); first < 100; first += 10 {
-				c.sendFetchAdds(first, c.targetAddr(c.wordOffset()), 10)
-				for i := range uint32(10) {
-					c.expectAtomicResponse(first+i+1, first+i, uint64(first+i))
-				}
-			}
-		}),
-	},
-	{
-		ID:    "rdmapx/atomic/through-a-window",
-		Title: "A window with remote atomic access permits atomics",
-		Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Level: conformance.Must, Needs: needsAtomics | verbs.CapMWType2,
-		Sends:   "a FetchAdd to a window",
-		Expects: "the sum in memory, and a response",
-		Defects: []string{"NoWindowAtomics"},
-		Run: onConn(func(c *conn) {
-			m := c.bindableMemory(64)
-			off := int(-m.Addr() & 7)
-			at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteAtomic), m.Addr()+uint64(off))
-			was := binary.NativeEndian.Uint64(m.Buf[off:])
-			c.send(iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5))
-			c.expectAtomicResponse(1, 1, was)
-			c.ExpectBytes(m, off, binary.NativeEndian.AppendUint64(nil, was+5))
-			c.ExpectUnchanged(m, off, 8)
-		}),
-	},
-}
+		}
+	}),
+}, {
+	ID:    "rdmapx/atomic/through-a-window",
+	Title: "A window with remote atomic access permits atomics",
+	Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Needs: verbs.CapMWType2, Defects: []string{"NoWindowAtomics"},
+	Sends:   "a FetchAdd to a window",
+	Expects: "the sum in memory, and a response",
+	Run: onConn(func(c *conn) {
+		m := c.bindableMemory(64)
+		off := int(-m.Addr() & 7)
+		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteAtomic), m.Addr()+uint64(off))
+		was := binary.NativeEndian.Uint64(m.Buf[off:])
+		c.send(iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5))
+		c.expectAtomicResponse(1, 1, was)
+		c.ExpectBytes(m, off, binary.NativeEndian.AppendUint64(nil, was+5))
+		c.ExpectUnchanged(m, off, 8)
+	}),
+}})

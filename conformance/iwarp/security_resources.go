@@ -93,119 +93,109 @@ func truncateEnhanced(f startupFrame, n int) []byte {
 	return f.PrivateLength(uint16(n)).Append(nil)[:header+n]
 }
 
-var securityResourceCases = []conformance.Case{
-	{
-		ID:    "security/resource/shared-receives-run-low",
-		Title: "The SRQ limit event is raised when a peer has consumed most receives of an SRQ",
-		Cite:  cite(rfc5042, "6.4.3.1", "rfc5042/6.4.3.1/1"), Level: conformance.Must, Needs: needsConn | verbs.CapSRQ,
-		Sends:   "Sends, until fewer receives are left than the limit",
-		Expects: "an event then, and not before",
-		Defects: []string{"SRQLimitSilent"},
-		Run: onHost(func(h *host) {
-			srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
-			h.Must("a shared receive queue", err)
-			m := h.Memory(8*64, verbs.AccessLocalWrite)
-			for i := range 8 {
-				h.PostRecv(srq, uint64(i+1), m.SGE(64*i, 64))
-			}
-			h.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
-			c := h.connect(setup{srq: srq})
-			for i := range 4 {
-				c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-				c.ExpectRecv(uint64(i+1), 16)
-			}
-			h.ExpectNoEvent()
+var securityResourceCases = []conformance.Case{{
+	ID:    "security/resource/shared-receives-run-low",
+	Title: "The SRQ limit event is raised when a peer has consumed most receives of an SRQ",
+	Cite:  cite(rfc5042, "6.4.3.1", "rfc5042/6.4.3.1/1"), Needs: verbs.CapSRQ, Defects: []string{"SRQLimitSilent"},
+	Sends:   "Sends, until fewer receives are left than the limit",
+	Expects: "an event then, and not before",
+	Run: onHost(func(h *host) {
+		srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
+		h.Must("a shared receive queue", err)
+		m := h.Memory(8*64, verbs.AccessLocalWrite)
+		for i := range 8 {
+			h.PostRecv(srq, uint64(i+1), m.SGE(64*i, 64))
+		}
+		h.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
+		c := h.connect(setup{srq: srq})
+		for i := range 4 {
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-			c.ExpectRecv(5, 16)
-			h.ExpectEvent(verbs.EventSRQLimitReached)
-		}),
-	},
-	{
-		ID:    "security/resource/read-places-of-each-stream",
-		Title: "A stream with all its reads outstanding does not limit another stream",
-		Cite:  cite(rfc5042, "6.4.3.3", "rfc5042/6.4.3.3/1"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "as many Read Requests as the IRD on one stream, none of which can be answered; as many on another",
-		Expects: "Read Responses on the other, and then on the first",
-		Defects: []string{"ReadQueueShared"},
-		Run: onHost(func(h *host) {
-			greedy, other := h.connect(threeReads), h.connect(threeReads)
-			greedy.sendReadsUnread(greedy.grantedIRD())
-			for range 2 {
-				other.sendBatch(other.grantedIRD(), func(int) iwarp.Segment { return other.peerRead(0, 16) })
-				for range other.grantedIRD() {
-					other.expectReadResponse(other.targetMem.Buf[:16])
-				}
+			c.ExpectRecv(uint64(i+1), 16)
+		}
+		h.ExpectNoEvent()
+		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
+		c.ExpectRecv(5, 16)
+		h.ExpectEvent(verbs.EventSRQLimitReached)
+	}),
+}, {
+	ID:    "security/resource/read-places-of-each-stream",
+	Title: "A stream with all its reads outstanding does not limit another stream",
+	Cite:  cite(rfc5042, "6.4.3.3", "rfc5042/6.4.3.3/1"), Defects: []string{"ReadQueueShared"},
+	Sends:   "as many Read Requests as the IRD on one stream, none of which can be answered; as many on another",
+	Expects: "Read Responses on the other, and then on the first",
+	Run: onHost(func(h *host) {
+		greedy, other := h.connect(threeReads), h.connect(threeReads)
+		greedy.sendReadsUnread(greedy.grantedIRD())
+		for range 2 {
+			other.sendBatch(other.grantedIRD(), func(int) iwarp.Segment { return other.peerRead(0, 16) })
+			for range other.grantedIRD() {
+				other.expectReadResponse(other.targetMem.Buf[:16])
 			}
-			greedy.expectReadResponse(greedy.targetMem.Buf)
-		}),
-	},
-	{
-		ID:    "security/resource/full-completion-queue",
-		Title: "A CQ overrun is reported to the application, and affects no other queue pair",
-		Cite:  cite(rfc5042, "6.4.6", "rfc5042/6.4.6/1", "rfc5040/8.1.1/2"), Level: conformance.Must, Needs: needsConn,
-		Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
-		Expects: "an event, or an error of the queue; the other stream still works",
-		Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"},
-		Run: onHost(func(h *host) {
-			roomy := h.CQ
-			small, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
-			h.Must("a small completion queue", err)
-			n := small.Depth() + 4
-			h.CQ = small
-			caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: n, MaxSendSGE: 1, MaxRecvSGE: 1}
-			flooded := h.connect(setup{receives: n, recvLen: 16, caps: caps})
-			h.CQ = roomy
-			other := h.connect(setup{receives: 2})
-			for range n {
-				flooded.send(iwarp.Send(flooded.nextSendMSN(), data(16)))
-			}
-			flooded.waitForDevice()
-			h.expectOverrunReported(small)
-			other.send(iwarp.Send(other.nextSendMSN(), data(16)))
-			other.ExpectRecv(1, 16)
-			other.sync()
-			other.ExpectState(other.qp, verbs.QPStateRTS)
-		}),
-	},
-	{
-		ID:    "security/hostile/requests",
-		Title: "A listener survives invalid and truncated Requests",
-		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1"), Level: conformance.Should, Needs: needsConn,
-		Labels:  []string{conformance.Dangerous},
-		Sends:   "Requests with wrong keys, lengths and revisions, and truncated valid ones with FIN",
-		Expects: "the end of each stream, no connection request, and a working connection afterwards",
-		Defects: []string{"BadRequestHangs"},
-		Run: onHost(func(h *host) {
-			l := h.listen()
-			for _, f := range invalidFrames(enhancedRequest()) {
-				c := h.dialAndSend(l, nil)
-				c.sendInvalidFrame(f)
-				said := c.awaitStreamEnd("a Request with " + f.what)
-				r, _, ok := iwarp.ParseStartupFrame(said)
-				c.Check(len(said) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.what+", or one that rejects it", "% x", head(said))
-			}
-			h.expectNoConnRequest(l)
-			h.connect(setup{}).sync()
-		}),
-	},
-	{
-		ID:    "security/hostile/replies",
-		Title: "A connect fails after an invalid or truncated Reply",
-		Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"), Level: conformance.Must, Needs: needsConn,
-		Labels:  []string{conformance.Dangerous},
-		Sends:   "Replies with wrong keys, lengths and revisions, and truncated valid ones with FIN",
-		Expects: "the end of each stream, the application is notified, and a working connection afterwards",
-		Defects: []string{"BadReplyHangs"},
-		Run: onHost(func(h *host) {
-			good := iwarp.Reply().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
-			for _, f := range invalidFrames(good) {
-				hs := h.startActive(setup{})
-				hs.recvFrame()
-				hs.sendInvalidFrame(f)
-				hs.awaitStreamEnd("a Reply with " + f.what) // a Terminate may be sent before
-				hs.expectConnError()
-			}
-			h.connect(setup{active: true}).sync()
-		}),
-	},
-}
+		}
+		greedy.expectReadResponse(greedy.targetMem.Buf)
+	}),
+}, {
+	ID:      "security/resource/full-completion-queue",
+	Title:   "A CQ overrun is reported to the application, and affects no other queue pair",
+	Cite:    cite(rfc5042, "6.4.6", "rfc5042/6.4.6/1", "rfc5040/8.1.1/2"),
+	Defects: []string{"CQOverrunSpreads", "CQOverrunSilent"},
+	Sends:   "more Sends on one stream than its completion queue holds, and a Send and a Read Request on another",
+	Expects: "an event, or an error of the queue; the other stream still works",
+	Run: onHost(func(h *host) {
+		roomy := h.CQ
+		small, err := h.Device.CreateCQ(verbs.CQInit{Depth: 4})
+		h.Must("a small completion queue", err)
+		n := small.Depth() + 4
+		h.CQ = small
+		caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: n, MaxSendSGE: 1, MaxRecvSGE: 1}
+		flooded := h.connect(setup{receives: n, recvLen: 16, caps: caps})
+		h.CQ = roomy
+		other := h.connect(setup{receives: 2})
+		for range n {
+			flooded.send(iwarp.Send(flooded.nextSendMSN(), data(16)))
+		}
+		flooded.waitForDevice()
+		h.expectOverrunReported(small)
+		other.send(iwarp.Send(other.nextSendMSN(), data(16)))
+		other.ExpectRecv(1, 16)
+		other.sync()
+		other.ExpectState(other.qp, verbs.QPStateRTS)
+	}),
+}, {
+	ID:    "security/hostile/requests",
+	Title: "A listener survives invalid and truncated Requests",
+	Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1"), Level: conformance.Should, Labels: []string{conformance.Dangerous},
+	Defects: []string{"BadRequestHangs"},
+	Sends:   "Requests with wrong keys, lengths and revisions, and truncated valid ones with FIN",
+	Expects: "the end of each stream, no connection request, and a working connection afterwards",
+	Run: onHost(func(h *host) {
+		l := h.listen()
+		for _, f := range invalidFrames(enhancedRequest()) {
+			c := h.dialAndSend(l, nil)
+			c.sendInvalidFrame(f)
+			said := c.awaitStreamEnd("a Request with " + f.what)
+			r, _, ok := iwarp.ParseStartupFrame(said)
+			c.Check(len(said) == 0 || ok && iwarp.Val(r.R), "no Reply to a Request with "+f.what+", or one that rejects it", "% x", head(said))
+		}
+		h.expectNoConnRequest(l)
+		h.connect(setup{}).sync()
+	}),
+}, {
+	ID:    "security/hostile/replies",
+	Title: "A connect fails after an invalid or truncated Reply",
+	Cite:  cite(rfc5042, "6.4.1", "rfc5042/x/1", "rfc5044/7.1.1/14", "rfc6581/6/4"), Labels: []string{conformance.Dangerous},
+	Defects: []string{"BadReplyHangs"},
+	Sends:   "Replies with wrong keys, lengths and revisions, and truncated valid ones with FIN",
+	Expects: "the end of each stream, the application is notified, and a working connection afterwards",
+	Run: onHost(func(h *host) {
+		good := iwarp.Reply().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
+		for _, f := range invalidFrames(good) {
+			hs := h.startActive(setup{})
+			hs.recvFrame()
+			hs.sendInvalidFrame(f)
+			hs.awaitStreamEnd("a Reply with " + f.what) // a Terminate may be sent before
+			hs.expectConnError()
+		}
+		h.connect(setup{active: true}).sync()
+	}),
+}}

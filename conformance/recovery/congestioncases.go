@@ -10,70 +10,64 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var congestionCases = []conformance.Case{
-	{
-		ID:    "recovery/cnp/follows-the-mark",
-		Title: "The receiver of a marked packet sends one CNP at once",
-		Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}}, Level: conformance.Must, Needs: verbs.CapCongestion,
-		Sends:   "marked packets at long intervals",
-		Expects: "one CNP for each, within 6.7 ms typically",
-		Defects: []string{"NoCongestion", "CNPLate"},
-		Run: body(cnpGeneration, func(p *rcpeer.Port, all []Measurement) {
-			checkReaction(p, byName(all, "cnp/generation"), promptLimit(p), "a CNP at once")
-			checkAtMost(p, byName(all, "cnp/for-a-mark"), 1, "one CNP for a mark")
-		}),
-	},
-	{
-		ID:    "recovery/cnp/keep-a-distance",
-		Title: "For a stream of marked packets the receiver sends CNPs at a minimum interval",
-		Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/2"}}, Level: conformance.May, Needs: verbs.CapCongestion,
-		Sends:   "500 marked packets back to back",
-		Expects: "one CNP for two marks at most; in virtual time no two CNPs closer than two marks",
-		Defects: []string{"CNPBurst"},
-		Run:     body(cnpPacing, judgePacing),
-	},
-	{
-		ID:    "recovery/cnp/one-queue-pair-does-not-silence-another",
-		Title: "The minimum interval of CNPs applies to each queue pair separately",
-		Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}}, Level: conformance.Must, Needs: verbs.CapCongestion,
-		Sends:   "at once, a marked packet to each of three queue pairs, of which two have the same peer",
-		Expects: "a CNP for each",
-		Defects: []string{"CNPPerPort", "CNPPerPeer"},
-		Run: body(cnpScope, func(p *rcpeer.Port, all []Measurement) {
-			checkAtLeast(p, byName(all, "cnp/two-qps-of-a-peer"), 2, "a CNP for each queue pair")
-			checkAtLeast(p, byName(all, "cnp/qp-of-another-peer"), 1, "a CNP for each queue pair")
-		}),
-	},
-	{
-		ID:    "recovery/cnp/none-for-losses",
-		Title: "The responder reports losses by NAKs, and sends no CNP for them",
-		Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}}, Level: conformance.Must, Needs: verbs.CapCongestion,
-		Sends:   "ten gaps, one after the other, each followed by the missing packet; no packet is marked",
-		Expects: "NAKs and ACKs, and no CNP",
-		Defects: []string{"CNPOnNAK"},
-		Run: rcpeer.Body(func(p *rcpeer.Port) {
-			c := p.Connect(rcpeer.Setup{})
-			for i := range 10 {
-				c.Send(writeWithAckReq(c, i+1))
-				c.Await("a sequence NAK", isSequenceNAK)
-				c.Send(writeWithAckReq(c, i))
-				awaitAck(c, i)
-			}
-			for _, a := range p.Drain(cnpPause) {
-				c.Check(!isCNP(&a), "no CNP without a marked packet", "%v", a.Packet)
-			}
-		}),
-	},
-	{
-		ID:    "recovery/rate/falls-and-comes-back",
-		Title: "CNPs reduce the rate of a queue pair, and the rate recovers when they end",
-		Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-45/46", Rows: []string{"roce/ecn/3", "roce/ecn/4"}}, Level: conformance.Should, Needs: verbs.CapCongestion,
-		Sends:   "one CNP, then ten, to a queue pair that sends in bursts of 60 packets; then none",
-		Expects: "longer bursts after ten CNPs than before, and short ones again later",
-		Defects: []string{"NoCongestion", "RateNeverRecovers"},
-		Run:     body(rates, judgeRates),
-	},
-}
+var congestionCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conformance.Case{{
+	ID:      "recovery/cnp/follows-the-mark",
+	Title:   "The receiver of a marked packet sends one CNP at once",
+	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
+	Defects: []string{"NoCongestion", "CNPLate"},
+	Sends:   "marked packets at long intervals",
+	Expects: "one CNP for each, within 6.7 ms typically",
+	Run: body(cnpGeneration, func(p *rcpeer.Port, all []Measurement) {
+		checkReaction(p, byName(all, "cnp/generation"), promptLimit(p), "a CNP at once")
+		checkAtMost(p, byName(all, "cnp/for-a-mark"), 1, "one CNP for a mark")
+	}),
+}, {
+	ID:    "recovery/cnp/keep-a-distance",
+	Title: "For a stream of marked packets the receiver sends CNPs at a minimum interval",
+	Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/2"}}, Level: conformance.May,
+	Defects: []string{"CNPBurst"},
+	Sends:   "500 marked packets back to back",
+	Expects: "one CNP for two marks at most; in virtual time no two CNPs closer than two marks",
+	Run:     body(cnpPacing, judgePacing),
+}, {
+	ID:      "recovery/cnp/one-queue-pair-does-not-silence-another",
+	Title:   "The minimum interval of CNPs applies to each queue pair separately",
+	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
+	Defects: []string{"CNPPerPort", "CNPPerPeer"},
+	Sends:   "at once, a marked packet to each of three queue pairs, of which two have the same peer",
+	Expects: "a CNP for each",
+	Run: body(cnpScope, func(p *rcpeer.Port, all []Measurement) {
+		checkAtLeast(p, byName(all, "cnp/two-qps-of-a-peer"), 2, "a CNP for each queue pair")
+		checkAtLeast(p, byName(all, "cnp/qp-of-another-peer"), 1, "a CNP for each queue pair")
+	}),
+}, {
+	ID:      "recovery/cnp/none-for-losses",
+	Title:   "The responder reports losses by NAKs, and sends no CNP for them",
+	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
+	Defects: []string{"CNPOnNAK"},
+	Sends:   "ten gaps, one after the other, each followed by the missing packet; no packet is marked",
+	Expects: "NAKs and ACKs, and no CNP",
+	Run: rcpeer.Body(func(p *rcpeer.Port) {
+		c := p.Connect(rcpeer.Setup{})
+		for i := range 10 {
+			c.Send(writeWithAckReq(c, i+1))
+			c.Await("a sequence NAK", isSequenceNAK)
+			c.Send(writeWithAckReq(c, i))
+			awaitAck(c, i)
+		}
+		for _, a := range p.Drain(cnpPause) {
+			c.Check(!isCNP(&a), "no CNP without a marked packet", "%v", a.Packet)
+		}
+	}),
+}, {
+	ID:    "recovery/rate/falls-and-comes-back",
+	Title: "CNPs reduce the rate of a queue pair, and the rate recovers when they end",
+	Cite:  conformance.Cite{Doc: "Annex A17", Section: "CA17-45/46", Rows: []string{"roce/ecn/3", "roce/ecn/4"}},
+	Level: conformance.Should, Defects: []string{"NoCongestion", "RateNeverRecovers"},
+	Sends:   "one CNP, then ten, to a queue pair that sends in bursts of 60 packets; then none",
+	Expects: "longer bursts after ten CNPs than before, and short ones again later",
+	Run:     body(rates, judgeRates),
+}})
 
 // judgePacing counts CNPs. It checks their intervals in virtual time only: on a real
 // network, queues change the intervals.

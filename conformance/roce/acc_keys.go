@@ -8,139 +8,120 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var accessCases = []conformance.Case{
-	{
-		ID:    "acc/key/unknown-key-refused",
-		Title: "A WRITE with a key that does not exist is refused with a remote access NAK, and the QP fails",
-		Cite:  ibta("Table 63, error class C", "roce/acc/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "WRITEs with keys that differ in some low bits, or some high bits, from one that exists",
-		Expects: "a NAK for a remote access error, the QP in ERR",
-		Defects: []string{"AccessNAKsSwapped"},
-		Run: onPort(onEachConn(setup{}, []uint32{0x55, 0x55000000}, func(c *conn, turned uint32) {
-			c.send(ib.WriteOnly(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(c.targetMem.RKey())^turned, 8), data(8)).AckReq())
-			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
-			c.AwaitState(c.qp, verbs.QPStateErr)
-			c.ExpectUnchanged(c.targetMem, 0, 0)
-		})),
-	},
-	{
-		ID:    "acc/key/unknown-key-refused-to-reads-and-atomics",
-		Title: "READs and atomics with a key that does not exist are refused with a remote access NAK",
-		Cite:  ibta("Table 63, error class C", "roce/acc/1"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "a READ, a FETCH_ADD and a COMPARE_SWAP with a key that does not exist",
-		Expects: "a NAK for a remote access error for each, the QPs in ERR",
-		Defects: []string{"AccessNAKsSwapped"},
-		Run: onPort(onEachConn(setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *conn, op remoteOp) {
-			at := wordRETH(c.targetMem, 2)
-			at.RKey = new(uint32(unknownKey(c.targetMem.RKey())))
-			c.expectOpRefused(op, at, ib.NakRemoteAccess)
-			c.AwaitState(c.qp, verbs.QPStateErr)
-		})),
-	},
-	{
-		ID:    "acc/key/closed-region-refused",
-		Title: "The key of a region that was deregistered is refused with a remote access NAK",
-		Cite:  ibta("", "roce/acc/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a WRITE or a READ to a region, and another after it was deregistered",
-		Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
-		Defects: []string{"StaleKeys"},
-		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
-			m := c.Memory(64, allAccess)
-			c.send(ib.WriteOnly(c.peerPSN(0), rethFor(m, 0, 8), data(8)).AckReq())
-			c.expectAck(c.peerPSN(0))
-			m.Snapshot()
-			at := rethFor(m, 0, 8)
-			c.Must("a region that can be deregistered", m.Close())
-			c.send(op.packet(c.peerPSN(1), at))
-			c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
-			c.ExpectUnchanged(m, 0, 0)
-		})),
-	},
-	{
-		ID:    "acc/range/one-byte-beyond-refused",
-		Title: "An access that ends one byte after its region is refused with a remote access NAK",
-		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a WRITE and a READ of the last eight bytes of a region, then of eight bytes from one byte later",
-		Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-		Defects: []string{"RangeSlack"},
-		Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })),
-	},
-	{
-		ID:    "acc/range/one-byte-before-refused",
-		Title: "An access that begins one byte before its region is refused with a remote access NAK",
-		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a WRITE and a READ of the first eight bytes of a region, then of eight bytes from one byte before",
-		Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-		Defects: []string{"RangeSlack"},
-		Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) })),
-	},
-	{
-		ID:    "acc/range/address-that-wraps-refused",
-		Title: "An access whose address and length wrap around 2^64 is refused with a remote access NAK",
-		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "WRITEs and READs of 8 bytes at 2^64-4 and at 2^64-8",
-		Expects: "a NAK for a remote access error, memory unchanged",
-		Defects: []string{"WrappingRange"},
-		Run: onPort(func(p *port) {
-			for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
-				onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
-					c.expectOpRefused(op, ib.At(va, uint32(c.targetMem.RKey()), 8), ib.NakRemoteAccess)
-				})(p)
-			}
-		}),
-	},
-	{
-		ID:    "acc/range/empty-region-opens-nothing",
-		Title: "A zero-length region can be registered and grants access to no byte",
-		Cite:  ibta("Table 63", "roce/acc/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "with the key of a region of no bytes: a WRITE of nothing, then a WRITE and a READ of one byte",
-		Expects: "an ACK for nothing; a NAK for a remote access error for a byte",
-		Defects: []string{"NoEmptyMR"},
-		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
-			mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.targetMem.Buf[:0], Access: allAccess})
-			c.Must("a region of no bytes", err)
-			at := ib.At(mr.Addr(), uint32(mr.RKey()), 0)
-			c.send(ib.WriteOnly(c.peerPSN(0), at, nil).AckReq())
-			c.expectAck(c.peerPSN(0))
-			c.send(op.packet(c.peerPSN(1), at.Sized(1)))
-			c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
-			c.ExpectUnchanged(c.targetMem, 0, 0)
-		})),
-	},
-	{
-		ID:    "acc/pd/region-of-another-domain-refused",
-		Title: "The key of a region in another protection domain is refused with a remote access NAK",
-		Cite:  ibta("", "roce/acc/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a WRITE and a READ to a region in another domain than that of the QP",
-		Expects: "a NAK for a remote access error, memory unchanged",
-		Defects: []string{"IgnorePD"},
-		Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
-			m := c.otherPDMemory(allAccess)
-			c.expectOpRefused(op, rethFor(m, 0, 8), ib.NakRemoteAccess)
-			c.ExpectUnchanged(m, 0, 0)
-		})),
-	},
-	{
-		ID:    "acc/pd/srq-domain-does-not-rule-writes",
-		Title: "A WRITE to a QP with an SRQ of another PD is checked against the PD of the QP",
-		Cite:  ibta("", "roce/acc/5", "roce/srq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ, Labels: labelRC,
-		Sends:   "a WRITE with immediate data to a region of the QP's domain, then one to a region of the SRQ's",
-		Expects: "the first is executed and completes a receive; to the second a NAK for a remote access error",
-		Defects: []string{"SRQDomainForWrites"},
-		Run: onPort(func(p *port) {
-			pd := p.otherPD()
-			srq, foreign := p.newSRQ(pd), p.MemoryIn(pd, 64, allAccess)
-			c := p.connect(setup{srq: srq})
-			c.PostRecv(srq, 1, foreign.SGE(32, 8))
-			c.send(ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 8), 7, data(8)).AckReq())
-			c.expectAck(c.peerPSN(0))
-			c.ExpectRecv(1, 8)
-			c.send(ib.WriteOnly(c.peerPSN(1), rethFor(foreign, 0, 8), data(8)).AckReq())
-			c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
-			c.ExpectUnchanged(foreign, 0, 0)
-		}),
-	},
-}
+var accessCases = overRC.Cases([]conformance.Case{{
+	ID:    "acc/key/unknown-key-refused",
+	Title: "A WRITE with a key that does not exist is refused with a remote access NAK, and the QP fails",
+	Cite:  ibta("Table 63, error class C", "roce/acc/1"), Defects: []string{"AccessNAKsSwapped"},
+	Sends:   "WRITEs with keys that differ in some low bits, or some high bits, from one that exists",
+	Expects: "a NAK for a remote access error, the QP in ERR",
+	Run: onPort(onEachConn(setup{}, []uint32{0x55, 0x55000000}, func(c *conn, turned uint32) {
+		c.send(ib.WriteOnly(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(c.targetMem.RKey())^turned, 8), data(8)).AckReq())
+		c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	})),
+}, {
+	ID:    "acc/key/unknown-key-refused-to-reads-and-atomics",
+	Title: "READs and atomics with a key that does not exist are refused with a remote access NAK",
+	Cite:  ibta("Table 63, error class C", "roce/acc/1"), Needs: verbs.CapAtomics, Defects: []string{"AccessNAKsSwapped"},
+	Sends:   "a READ, a FETCH_ADD and a COMPARE_SWAP with a key that does not exist",
+	Expects: "a NAK for a remote access error for each, the QPs in ERR",
+	Run: onPort(onEachConn(setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *conn, op remoteOp) {
+		at := wordRETH(c.targetMem, 2)
+		at.RKey = new(uint32(unknownKey(c.targetMem.RKey())))
+		c.expectOpRefused(op, at, ib.NakRemoteAccess)
+		c.AwaitState(c.qp, verbs.QPStateErr)
+	})),
+}, {
+	ID:    "acc/key/closed-region-refused",
+	Title: "The key of a region that was deregistered is refused with a remote access NAK",
+	Cite:  ibta("", "roce/acc/6"), Defects: []string{"StaleKeys"},
+	Sends:   "a WRITE or a READ to a region, and another after it was deregistered",
+	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
+	Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
+		m := c.Memory(64, allAccess)
+		c.send(ib.WriteOnly(c.peerPSN(0), rethFor(m, 0, 8), data(8)).AckReq())
+		c.expectAck(c.peerPSN(0))
+		m.Snapshot()
+		at := rethFor(m, 0, 8)
+		c.Must("a region that can be deregistered", m.Close())
+		c.send(op.packet(c.peerPSN(1), at))
+		c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+		c.ExpectUnchanged(m, 0, 0)
+	})),
+}, {
+	ID:    "acc/range/one-byte-beyond-refused",
+	Title: "An access that ends one byte after its region is refused with a remote access NAK",
+	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"RangeSlack"},
+	Sends:   "a WRITE and a READ of the last eight bytes of a region, then of eight bytes from one byte later",
+	Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
+	Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })),
+}, {
+	ID:    "acc/range/one-byte-before-refused",
+	Title: "An access that begins one byte before its region is refused with a remote access NAK",
+	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"RangeSlack"},
+	Sends:   "a WRITE and a READ of the first eight bytes of a region, then of eight bytes from one byte before",
+	Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
+	Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) })),
+}, {
+	ID:    "acc/range/address-that-wraps-refused",
+	Title: "An access whose address and length wrap around 2^64 is refused with a remote access NAK",
+	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"WrappingRange"},
+	Sends:   "WRITEs and READs of 8 bytes at 2^64-4 and at 2^64-8",
+	Expects: "a NAK for a remote access error, memory unchanged",
+	Run: onPort(func(p *port) {
+		for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
+			onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
+				c.expectOpRefused(op, ib.At(va, uint32(c.targetMem.RKey()), 8), ib.NakRemoteAccess)
+			})(p)
+		}
+	}),
+}, {
+	ID:    "acc/range/empty-region-opens-nothing",
+	Title: "A zero-length region can be registered and grants access to no byte",
+	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"NoEmptyMR"},
+	Sends:   "with the key of a region of no bytes: a WRITE of nothing, then a WRITE and a READ of one byte",
+	Expects: "an ACK for nothing; a NAK for a remote access error for a byte",
+	Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
+		mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.targetMem.Buf[:0], Access: allAccess})
+		c.Must("a region of no bytes", err)
+		at := ib.At(mr.Addr(), uint32(mr.RKey()), 0)
+		c.send(ib.WriteOnly(c.peerPSN(0), at, nil).AckReq())
+		c.expectAck(c.peerPSN(0))
+		c.send(op.packet(c.peerPSN(1), at.Sized(1)))
+		c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	})),
+}, {
+	ID:    "acc/pd/region-of-another-domain-refused",
+	Title: "The key of a region in another protection domain is refused with a remote access NAK",
+	Cite:  ibta("", "roce/acc/5"), Defects: []string{"IgnorePD"},
+	Sends:   "a WRITE and a READ to a region in another domain than that of the QP",
+	Expects: "a NAK for a remote access error, memory unchanged",
+	Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
+		m := c.otherPDMemory(allAccess)
+		c.expectOpRefused(op, rethFor(m, 0, 8), ib.NakRemoteAccess)
+		c.ExpectUnchanged(m, 0, 0)
+	})),
+}, {
+	ID:    "acc/pd/srq-domain-does-not-rule-writes",
+	Title: "A WRITE to a QP with an SRQ of another PD is checked against the PD of the QP",
+	Cite:  ibta("", "roce/acc/5", "roce/srq/1"), Needs: verbs.CapSRQ, Defects: []string{"SRQDomainForWrites"},
+	Sends:   "a WRITE with immediate data to a region of the QP's domain, then one to a region of the SRQ's",
+	Expects: "the first is executed and completes a receive; to the second a NAK for a remote access error",
+	Run: onPort(func(p *port) {
+		pd := p.otherPD()
+		srq, foreign := p.newSRQ(pd), p.MemoryIn(pd, 64, allAccess)
+		c := p.connect(setup{srq: srq})
+		c.PostRecv(srq, 1, foreign.SGE(32, 8))
+		c.send(ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 8), 7, data(8)).AckReq())
+		c.expectAck(c.peerPSN(0))
+		c.ExpectRecv(1, 8)
+		c.send(ib.WriteOnly(c.peerPSN(1), rethFor(foreign, 0, 8), data(8)).AckReq())
+		c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+		c.ExpectUnchanged(foreign, 0, 0)
+	}),
+}})
 
 // expectBoundsChecked registers 64 bytes, and fails the case unless the operation is
 // executed on the eight bytes at offset inside and refused at offset outside.

@@ -8,87 +8,78 @@ import (
 
 const noRemoteWrite = allAccess &^ verbs.AccessRemoteWrite
 
-var rightsCases = []conformance.Case{
-	{
-		ID:    "acc/rights/region-without-remote-write-refuses",
-		Title: "A WRITE to a region without the remote write right is refused with a remote access NAK",
-		Cite:  ibta("", "roce/acc/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
-		Expects: "a NAK for a remote access error, memory unchanged",
-		Defects: []string{"RightsIgnored"},
-		Run: onPort(onEachConn(setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *conn, access verbs.Access) {
-			m := c.Memory(64, access)
-			c.expectOpRefused(writeOp, rethFor(m, 0, 8), ib.NakRemoteAccess)
-			c.ExpectUnchanged(m, 0, 0)
-		})),
-	},
-	{
-		ID:    "acc/rights/qp-without-remote-write-refuses",
-		Title: "A WRITE to a QP without the remote write right is refused, whatever the region grants",
-		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a WRITE of one packet and one of three to a region that grants everything, on a QP that does not",
-		Expects: "a NAK, and memory unchanged",
-		Defects: []string{"RightsIgnored"},
-		Run: onPort(onEachConn(setup{access: noRemoteWrite}, []int{8, 2500}, func(c *conn, n int) {
-			m := c.Memory(memLen, allAccess)
-			c.send(ib.Write(c.peerPSN(0), rethFor(m, 0, n), data(n), mtuBytes)...)
-			got := c.expect(ib.Op(ib.OpAcknowledge).WithPSN(c.peerPSN(0)))
-			// Another case checks the NAK code.
-			c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a fatal NAK", "%v", got)
-			c.Sync()
-			c.ExpectUnchanged(m, 0, 0)
-		})),
-	},
-	{
-		ID:    "acc/rights/qp-without-the-right-is-an-invalid-request",
-		Title: "An operation that the QP does not permit is refused as an invalid request",
-		Cite:  ibta("", "roce/acc/4"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "a WRITE, a READ and a FETCH_ADD to a region that grants everything, on a QP that grants nothing",
-		Expects: "a NAK for an invalid request for each",
-		Defects: []string{"AccessNAKsSwapped"},
-		// A QP has no local write right, so this grants nothing.
-		Run: onPort(onEachConn(setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *conn, op remoteOp) {
-			m := c.Memory(64, allAccess)
-			c.expectOpRefused(op, wordRETH(m, 2), ib.NakInvalidRequest)
-			c.ExpectUnchanged(m, 0, 0)
-		})),
-	},
-	{
-		ID:    "acc/event/refused-write-reported-to-the-responder",
-		Title: "A request that is refused for its key raises an event of the responder's QP",
-		Cite:  ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a WRITE, and to another QP a READ, with a key that does not exist",
-		Expects: "the event QP_ACCESS_ERR with each QP",
-		Defects: []string{"NoQPEvents"},
-		Run: onPort(func(p *port) {
-			// Do not synchronize here: the synchronization QP causes events too.
-			for _, op := range []remoteOp{writeOp, readOp} {
-				c := p.connect(setup{})
-				c.send(op.packet(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(unknownKey(c.targetMem.RKey())), 8)))
-				c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
-				e := c.ExpectEvent(verbs.EventQPAccessErr)
-				c.Check(e.QP != nil && e.QP.QPN() == c.qp.QPN(), "the event of the QP that refused it", "%+v", e)
-			}
-		}),
-	},
-	{
-		ID:    "acc/place/refused-write-places-nothing",
-		Title: "A refused WRITE places no byte",
-		Cite:  ibta("", "roce/acc/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "WRITEs of one packet to a region without remote write, and to one that ends a byte before; one of three packets to the first",
-		Expects: "a NAK; no byte in or around the region changed",
-		Defects: []string{"PlacedBeforeCheck"},
-		// A WRITE of several packets of which only the last is out of bounds is not
-		// tested: the device may place the packets before the refused one.
-		Run: onPort(onEachConn(setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *conn, w refusedWrite) {
-			m := c.Memory(memLen, w.access)
-			c.send(ib.Write(c.peerPSN(0), rethFor(m, w.off, w.n), data(w.n), mtuBytes)...)
+var rightsCases = overRC.Cases([]conformance.Case{{
+	ID:    "acc/rights/region-without-remote-write-refuses",
+	Title: "A WRITE to a region without the remote write right is refused with a remote access NAK",
+	Cite:  ibta("", "roce/acc/3"), Defects: []string{"RightsIgnored"},
+	Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
+	Expects: "a NAK for a remote access error, memory unchanged",
+	Run: onPort(onEachConn(setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *conn, access verbs.Access) {
+		m := c.Memory(64, access)
+		c.expectOpRefused(writeOp, rethFor(m, 0, 8), ib.NakRemoteAccess)
+		c.ExpectUnchanged(m, 0, 0)
+	})),
+}, {
+	ID:    "acc/rights/qp-without-remote-write-refuses",
+	Title: "A WRITE to a QP without the remote write right is refused, whatever the region grants",
+	Cite:  ibta("", "roce/acc/4"), Defects: []string{"RightsIgnored"},
+	Sends:   "a WRITE of one packet and one of three to a region that grants everything, on a QP that does not",
+	Expects: "a NAK, and memory unchanged",
+	Run: onPort(onEachConn(setup{access: noRemoteWrite}, []int{8, 2500}, func(c *conn, n int) {
+		m := c.Memory(memLen, allAccess)
+		c.send(ib.Write(c.peerPSN(0), rethFor(m, 0, n), data(n), mtuBytes)...)
+		got := c.expect(ib.Op(ib.OpAcknowledge).WithPSN(c.peerPSN(0)))
+		// Another case checks the NAK code.
+		c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a fatal NAK", "%v", got)
+		c.Sync()
+		c.ExpectUnchanged(m, 0, 0)
+	})),
+}, {
+	ID:    "acc/rights/qp-without-the-right-is-an-invalid-request",
+	Title: "An operation that the QP does not permit is refused as an invalid request",
+	Cite:  ibta("", "roce/acc/4"), Needs: verbs.CapAtomics,
+	Sends:   "a WRITE, a READ and a FETCH_ADD to a region that grants everything, on a QP that grants nothing",
+	Expects: "a NAK for an invalid request for each",
+	Defects: []string{"AccessNAKsSwapped"},
+	// A QP has no local write right, so this grants nothing.
+	Run: onPort(onEachConn(setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *conn, op remoteOp) {
+		m := c.Memory(64, allAccess)
+		c.expectOpRefused(op, wordRETH(m, 2), ib.NakInvalidRequest)
+		c.ExpectUnchanged(m, 0, 0)
+	})),
+}, {
+	ID:    "acc/event/refused-write-reported-to-the-responder",
+	Title: "A request that is refused for its key raises an event of the responder's QP",
+	Cite:  ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Defects: []string{"NoQPEvents"},
+	Sends:   "a WRITE, and to another QP a READ, with a key that does not exist",
+	Expects: "the event QP_ACCESS_ERR with each QP",
+	Run: onPort(func(p *port) {
+		// Do not synchronize here: the synchronization QP causes events too.
+		for _, op := range []remoteOp{writeOp, readOp} {
+			c := p.connect(setup{})
+			c.send(op.packet(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(unknownKey(c.targetMem.RKey())), 8)))
 			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
-			c.Sync()
-			c.ExpectUnchanged(m, 0, 0)
-		})),
-	},
-}
+			e := c.ExpectEvent(verbs.EventQPAccessErr)
+			c.Check(e.QP != nil && e.QP.QPN() == c.qp.QPN(), "the event of the QP that refused it", "%+v", e)
+		}
+	}),
+}, {
+	ID:      "acc/place/refused-write-places-nothing",
+	Title:   "A refused WRITE places no byte",
+	Cite:    ibta("", "roce/acc/8"),
+	Sends:   "WRITEs of one packet to a region without remote write, and to one that ends a byte before; one of three packets to the first",
+	Expects: "a NAK; no byte in or around the region changed",
+	Defects: []string{"PlacedBeforeCheck"},
+	// A WRITE of several packets of which only the last is out of bounds is not
+	// tested: the device may place the packets before the refused one.
+	Run: onPort(onEachConn(setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *conn, w refusedWrite) {
+		m := c.Memory(memLen, w.access)
+		c.send(ib.Write(c.peerPSN(0), rethFor(m, w.off, w.n), data(w.n), mtuBytes)...)
+		c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+		c.Sync()
+		c.ExpectUnchanged(m, 0, 0)
+	})),
+}})
 
 // refusedWrite is a WRITE of n bytes to offset off of a region with these access rights.
 type refusedWrite struct {

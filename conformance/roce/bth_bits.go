@@ -9,194 +9,166 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthBitCases = []conformance.Case{
-	{
-		ID:    "bth/resv/sent-as-zero",
-		Title: "Reserved bits of the BTH are sent as 0",
-		Cite:  ibta("", "roce/bth/resv/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
-		Expects: "thirteen bits of 0 in every packet",
-		Defects: []string{"ReservedBitsSent"},
-		Run: onConn(setup{receives: 1}, func(c *conn) {
-			for _, pkt := range c.variedPackets() {
-				c.checkPacket(ib.Packet{}.WithReserved(0, 0), pkt)
-			}
-		}),
-	},
-	{
-		ID:    "bth/resv/ignored-on-receipt",
-		Title: "Reserved bits of the BTH are ignored on receipt",
-		Cite:  ibta("", "roce/bth/resv/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs, and an ACK, with the reserved bits of byte 4, of byte 8, and of both set",
-		Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
-		Defects: []string{"ReservedBitsChecked"},
-		Run: onRC(func(c *conn) {
-			for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
-				c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
-			}
+var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
+	ID:    "bth/resv/sent-as-zero",
+	Title: "Reserved bits of the BTH are sent as 0",
+	Cite:  ibta("", "roce/bth/resv/1"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsSent"},
+	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
+	Expects: "thirteen bits of 0 in every packet",
+	Run: onConn(setup{receives: 1}, func(c *conn) {
+		for _, pkt := range c.variedPackets() {
+			c.checkPacket(ib.Packet{}.WithReserved(0, 0), pkt)
+		}
+	}),
+}, {
+	ID:    "bth/resv/ignored-on-receipt",
+	Title: "Reserved bits of the BTH are ignored on receipt",
+	Cite:  ibta("", "roce/bth/resv/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsChecked"},
+	Sends:   "SENDs, and an ACK, with the reserved bits of byte 4, of byte 8, and of both set",
+	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
+	Run: onRC(func(c *conn) {
+		for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
+			c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
+		}
+		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(c.devicePSN(0), nil))
+		c.send(ib.Ack(c.devicePSN(0), 1).WithReserved(0x3f, 0x7f))
+		c.ExpectCompletion(100, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "bth/mig/either-value-accepted",
+	Title: "A connection without an alternate path accepts MigReq 0 and 1",
+	Cite:  ibta("", "roce/bth/mig/1"), Labels: []string{"service:rc"}, Defects: []string{"DropMigReqZero"},
+	Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either",
+	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
+	Run: onRC(func(c *conn) {
+		for n := range 4 {
+			mig := n%2 == 1
+			c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p })
 			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-			c.expect(ib.SendOnly(c.devicePSN(0), nil))
-			c.send(ib.Ack(c.devicePSN(0), 1).WithReserved(0x3f, 0x7f))
+			c.expect(ib.SendOnly(c.devicePSN(n), nil))
+			ack := ib.Ack(c.devicePSN(n), uint32(n+1))
+			ack.BTH.MigReq = &mig
+			c.send(ack)
 			c.ExpectCompletion(100, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "bth/mig/either-value-accepted",
-		Title: "A connection without an alternate path accepts MigReq 0 and 1",
-		Cite:  ibta("", "roce/bth/mig/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either",
-		Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
-		Defects: []string{"DropMigReqZero"},
-		Run: onRC(func(c *conn) {
-			for n := range 4 {
-				mig := n%2 == 1
-				c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p })
-				c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-				c.expect(ib.SendOnly(c.devicePSN(n), nil))
-				ack := ib.Ack(c.devicePSN(n), uint32(n+1))
-				ack.BTH.MigReq = &mig
-				c.send(ack)
-				c.ExpectCompletion(100, verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "bth/se/only-on-the-last-packet-of-a-solicited-send",
+	Title: "SE is set in the last packet of a solicited message, and in no other",
+	Cite:  ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
+	Sends:   "ACKs for SENDs and a WRITE with immediate data of three packets and of one, solicited and not",
+	Expects: "SE on the LAST or ONLY packet of the solicited ones only",
+	Run: onConn(setup{}, func(c *conn) {
+		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
+			for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
+				c.expectSE(op, flags, flags != 0)
 			}
-		}),
-	},
-	{
-		ID:    "bth/se/only-on-the-last-packet-of-a-solicited-send",
-		Title: "SE is set in the last packet of a solicited message, and in no other",
-		Cite:  ibta("", "roce/bth/se/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "ACKs for SENDs and a WRITE with immediate data of three packets and of one, solicited and not",
-		Expects: "SE on the LAST or ONLY packet of the solicited ones only",
-		Defects: []string{"SolicitedEverywhere"},
-		Run: onConn(setup{}, func(c *conn) {
-			for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
-				for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
-					c.expectSE(op, flags, flags != 0)
-				}
+		}
+	}),
+}, {
+	ID:    "bth/se/never-on-a-plain-write",
+	Title: "A WRITE without immediate data and a READ never carry SE, even if they are posted as solicited",
+	Cite:  ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
+	Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
+	Expects: "no packet with SE; the post may be refused",
+	Run: onConn(setup{}, func(c *conn) {
+		wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
+		// A device may reject the flag here: it is defined for SENDs and WRITEs with
+		// immediate data only.
+		if _, err := c.qp.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) {
+			c.expectSilence(silencePeriod)
+			return
+		}
+		c.expect(ib.WriteOnly(c.devicePSN(0), ib.At(0x1000, 0x55, 8), nil).NoSE())
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.expectSE(verbs.OpRDMAWrite, verbs.SendSolicited, false)
+	}),
+}, {
+	ID:    "bth/se/solicited-message-raises-the-event",
+	Title: "A message with SE raises the event of a queue that is armed for solicited completions",
+	Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
+	Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
+	Expects: "a completion and an event for each",
+	Run: onPort(func(p *port) {
+		channel := p.useCompChannel(64)
+		c := p.connect(setup{receives: 3, recvLen: 2048})
+		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
+		c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().SE())
+		c.expectSolicitedEvent(channel)
+		c.ExpectRecv(1, 16)
+		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
+		c.send(ib.SendFirst(c.peerPSN(1), data(1024)), ib.SendLast(c.peerPSN(2), data(16)).AckReq().SE())
+		c.expectSolicitedEvent(channel)
+		c.ExpectRecv(2, 1040)
+		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
+		c.send(ib.WriteOnlyImm(c.peerPSN(3), c.reth(0, 16), 7, data(16)).AckReq().SE())
+		c.expectSolicitedEvent(channel)
+		c.ExpectRecv(3, 16)
+	}),
+}, {
+	ID:    "bth/se/unsolicited-message-raises-none",
+	Title: "A message without SE does not raise the event of a queue that is armed for solicited completions",
+	Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
+	Sends:   "a SEND without SE, then one with it",
+	Expects: "two completions, one event after the second",
+	Run: onPort(func(p *port) {
+		channel := p.useCompChannel(64)
+		c := p.connect(setup{receives: 2})
+		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
+		c.expectAccepted(0)
+		c.Sync()
+		if _, err := channel.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
+			c.Must("a completion channel that can be waited on", err)
+			c.Fail("no event for a message without SE", "one")
+		}
+		c.expectAccepted(1, ib.Packet.SE)
+		c.expectSolicitedEvent(channel)
+	}),
+}, {
+	ID:    "bth/ackreq/zero-on-answers",
+	Title: "AckReq is 0 in responses",
+	Cite:  ibta("", "roce/bth/ackreq/1"), Needs: verbs.CapAtomics, Labels: []string{"service:rc"},
+	Defects: []string{"AckReqOnResponses"},
+	Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
+	Expects: "AckReq 0 in every answer",
+	Run: onConn(setup{receives: 1}, func(c *conn) {
+		c.send(ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1).AckReq())
+		c.expect(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
+		c.attr.RQPSN = uint32(c.peerPSN(1)) // continue after the atomic
+		for _, pkt := range c.variedPackets() {
+			if info, _ := pkt.Info(); info.Response {
+				c.checkPacket(ib.Packet{}.NoAckReq(), pkt)
 			}
-		}),
-	},
-	{
-		ID:    "bth/se/never-on-a-plain-write",
-		Title: "A WRITE without immediate data and a READ never carry SE, even if they are posted as solicited",
-		Cite:  ibta("", "roce/bth/se/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
-		Expects: "no packet with SE; the post may be refused",
-		Defects: []string{"SolicitedEverywhere"},
-		Run: onConn(setup{}, func(c *conn) {
-			wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
-			// A device may reject the flag here: it is defined for SENDs and WRITEs with
-			// immediate data only.
-			if _, err := c.qp.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) {
-				c.expectSilence(silencePeriod)
-				return
-			}
-			c.expect(ib.WriteOnly(c.devicePSN(0), ib.At(0x1000, 0x55, 8), nil).NoSE())
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			c.expectSE(verbs.OpRDMAWrite, verbs.SendSolicited, false)
-		}),
-	},
-	{
-		ID:    "bth/se/solicited-message-raises-the-event",
-		Title: "A message with SE raises the event of a queue that is armed for solicited completions",
-		Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
-		Expects: "a completion and an event for each",
-		Defects: []string{"SolicitedInverted"},
-		Run: onPort(func(p *port) {
-			channel := p.useCompChannel(64)
-			c := p.connect(setup{receives: 3, recvLen: 2048})
-			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().SE())
-			c.expectSolicitedEvent(channel)
-			c.ExpectRecv(1, 16)
-			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-			c.send(ib.SendFirst(c.peerPSN(1), data(1024)), ib.SendLast(c.peerPSN(2), data(16)).AckReq().SE())
-			c.expectSolicitedEvent(channel)
-			c.ExpectRecv(2, 1040)
-			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-			c.send(ib.WriteOnlyImm(c.peerPSN(3), c.reth(0, 16), 7, data(16)).AckReq().SE())
-			c.expectSolicitedEvent(channel)
-			c.ExpectRecv(3, 16)
-		}),
-	},
-	{
-		ID:    "bth/se/unsolicited-message-raises-none",
-		Title: "A message without SE does not raise the event of a queue that is armed for solicited completions",
-		Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND without SE, then one with it",
-		Expects: "two completions, one event after the second",
-		Defects: []string{"SolicitedInverted"},
-		Run: onPort(func(p *port) {
-			channel := p.useCompChannel(64)
-			c := p.connect(setup{receives: 2})
-			p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-			c.expectAccepted(0)
-			c.Sync()
-			if _, err := channel.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
-				c.Must("a completion channel that can be waited on", err)
-				c.Fail("no event for a message without SE", "one")
-			}
-			c.expectAccepted(1, ib.Packet.SE)
-			c.expectSolicitedEvent(channel)
-		}),
-	},
-	{
-		ID:    "bth/ackreq/zero-on-answers",
-		Title: "AckReq is 0 in responses",
-		Cite:  ibta("", "roce/bth/ackreq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
-		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
-		Expects: "AckReq 0 in every answer",
-		Defects: []string{"AckReqOnResponses"},
-		Run: onConn(setup{receives: 1}, func(c *conn) {
-			c.send(ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1).AckReq())
-			c.expect(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
-			c.attr.RQPSN = uint32(c.peerPSN(1)) // continue after the atomic
-			for _, pkt := range c.variedPackets() {
-				if info, _ := pkt.Info(); info.Response {
-					c.checkPacket(ib.Packet{}.NoAckReq(), pkt)
-				}
-			}
-		}),
-	},
-	{
-		ID:    "bth/ackreq/zero-on-datagrams",
-		Title: "AckReq is 0 in datagrams",
-		Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "nothing",
-		Expects: "AckReq 0 in datagrams with and without immediate data",
-		Defects: []string{"UnreliableAckReq"},
-		Run: onPort(func(p *port) {
-			d := p.newUDConn(0)
-			d.post(verbs.OpSend, 16)
-			d.expectPacket(ib.Op(ib.OpUDSendOnly).NoAckReq())
-			d.post(verbs.OpSendImm, 16)
-			d.expectPacket(ib.Op(ib.OpUDSendOnlyImm).NoAckReq())
-		}),
-	},
-	{
-		ID:    "bth/ackreq/zero-on-mads",
-		Title: "AckReq is 0 in MADs of the communication manager",
-		Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ for a service without a listener",
-		Expects: "AckReq 0 in the REJ",
-		Defects: []string{"GSIAckReq"},
-		Run: onPort(func(p *port) {
-			p.sendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
-			pkt, _ := p.cmExpect(ib.REJ{})
-			p.checkPacket(ib.Packet{}.NoAckReq(), pkt)
-		}),
-	},
-}
+		}
+	}),
+}, {
+	ID:    "bth/ackreq/zero-on-datagrams",
+	Title: "AckReq is 0 in datagrams",
+	Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"UnreliableAckReq"},
+	Sends:   "nothing",
+	Expects: "AckReq 0 in datagrams with and without immediate data",
+	Run: onPort(func(p *port) {
+		d := p.newUDConn(0)
+		d.post(verbs.OpSend, 16)
+		d.expectPacket(ib.Op(ib.OpUDSendOnly).NoAckReq())
+		d.post(verbs.OpSendImm, 16)
+		d.expectPacket(ib.Op(ib.OpUDSendOnlyImm).NoAckReq())
+	}),
+}, {
+	ID:    "bth/ackreq/zero-on-mads",
+	Title: "AckReq is 0 in MADs of the communication manager",
+	Cite:  ibta("", "roce/bth/ackreq/2"), Level: conformance.Should, Needs: verbs.CapCM, Labels: []string{"service:cm"},
+	Defects: []string{"GSIAckReq"},
+	Sends:   "a REQ for a service without a listener",
+	Expects: "AckReq 0 in the REJ",
+	Run: onPort(func(p *port) {
+		p.sendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
+		pkt, _ := p.cmExpect(ib.REJ{})
+		p.checkPacket(ib.Packet{}.NoAckReq(), pkt)
+	}),
+}})
 
 // expectSE has the device send messages of three packets and of one, and fails the case
 // unless the last packet of each has SE as wanted and no other packet has it.

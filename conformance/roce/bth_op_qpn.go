@@ -6,219 +6,185 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthCases = []conformance.Case{
-	{
-		ID:    "bth/tver/other-versions-dropped",
-		Title: "A packet with another transport version is dropped",
-		Cite:  ibta("", "roce/bth/tver/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with TVer 1 to 15, then one with 0",
-		Expects: "a response to the last only",
-		Defects: []string{"BTHUnchecked"},
-		Run: onRC(func(c *conn) {
-			for v := range uint8(15) {
-				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithTVer(v + 1))
+var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
+	ID:    "bth/tver/other-versions-dropped",
+	Title: "A packet with another transport version is dropped",
+	Cite:  ibta("", "roce/bth/tver/1"), Labels: []string{"service:rc"}, Defects: []string{"BTHUnchecked"},
+	Sends:   "SENDs with TVer 1 to 15, then one with 0",
+	Expects: "a response to the last only",
+	Run: onRC(func(c *conn) {
+		for v := range uint8(15) {
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithTVer(v + 1))
+		}
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "bth/op/other-services-to-rc-dropped",
+	Title: "A packet of another service that comes to an RC queue pair is dropped",
+	Cite:  ibta("", "roce/bth/op/1"), Labels: []string{"service:rc"}, Defects: []string{"BTHUnchecked"},
+	Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
+	Expects: "no response, no effect, and the expected PSN unchanged",
+	Run: onRC(func(c *conn) {
+		for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
+			// Send each packet with the headers of RC, which a device that ignores
+			// the service would execute, and with those of the service.
+			for _, pkt := range []ib.Packet{ib.SendOnly(c.peerPSN(0), data(16)), ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16))} {
+				c.expectDropped(pkt.On(service).WithBody(pkt.BodyBytes()).AckReq())
+				c.expectDropped(pkt.On(service).AckReq())
 			}
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "bth/op/other-services-to-rc-dropped",
-		Title: "A packet of another service that comes to an RC queue pair is dropped",
-		Cite:  ibta("", "roce/bth/op/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
-		Expects: "no response, no effect, and the expected PSN unchanged",
-		Defects: []string{"BTHUnchecked"},
-		Run: onRC(func(c *conn) {
-			for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
-				// Send each packet with the headers of RC, which a device that ignores
-				// the service would execute, and with those of the service.
-				for _, pkt := range []ib.Packet{ib.SendOnly(c.peerPSN(0), data(16)), ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16))} {
-					c.expectDropped(pkt.On(service).WithBody(pkt.BodyBytes()).AckReq())
-					c.expectDropped(pkt.On(service).AckReq())
-				}
+		}
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "bth/op/other-services-to-uc-dropped",
+	Title: "A packet of another service that comes to a UC queue pair is dropped",
+	Cite:  ibta("", "roce/bth/op/1"), Needs: verbs.CapUC, Labels: []string{"service:uc"}, Defects: []string{"BTHUnchecked"},
+	Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a UC SEND",
+	Expects: "a completion of the last only",
+	Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+		for _, service := range []ib.Transport{ib.RC, ib.RD, ib.UD, ib.XRC} {
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).On(service))
+			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).On(service))
+		}
+		c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
+		c.ExpectRecv(1, 24)
+	}),
+}, {
+	ID:    "bth/op/other-services-to-ud-dropped",
+	Title: "A packet of a connected service that comes to a UD queue pair is dropped",
+	Cite:  ibta("", "roce/bth/op/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"BTHUnchecked"},
+	Sends:   "SENDs of RC, UC, RD and XRC with a DETH, then a datagram",
+	Expects: "a completion of the last only",
+	Run: onPort(func(p *port) {
+		d := p.newUDConn(2)
+		for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
+			d.expectDropped(d.datagram(data(16)).On(service))
+			d.expectDropped(d.datagram(data(16)).On(service).AckReq())
+		}
+		d.expectAccepted(0)
+	}),
+}, {
+	ID:    "bth/op/reserved-rc-opcodes-refused",
+	Title: "An RC request with a reserved opcode is refused as invalid, and ends the connection",
+	Cite:  ibta("", "roce/bth/op/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedOpSilent"},
+	Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a separate connection with the expected PSN",
+	Expects: "a NAK for an invalid request with that PSN, and a queue pair in the error state",
+	Run: onPort(func(p *port) {
+		reserved := []ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
+		if !p.Caps.Has(verbs.CapFlush) {
+			reserved = append(reserved, ib.OpFlush)
+		}
+		if !p.Caps.Has(verbs.CapAtomicWrite) {
+			reserved = append(reserved, ib.OpAtomicWrite)
+		}
+		for _, op := range reserved {
+			c := p.connect(setup{receives: 1})
+			c.send(ib.Op(op).WithPSN(c.peerPSN(0)).WithPayload(data(16)).AckReq())
+			c.expect(ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0))
+			c.AwaitState(c.qp, verbs.QPStateErr)
+		}
+	}),
+}, {
+	ID:    "bth/op/reserved-uc-opcodes-dropped",
+	Title: "A UC packet with a reserved opcode is dropped, and the queue pair stays in RTS",
+	Cite:  ibta("", "roce/bth/op/3"), Needs: verbs.CapUC, Labels: []string{"service:uc"}, Defects: []string{"UnknownOpFatal"},
+	Sends:   "opcodes 0x2c to 0x3f with the expected PSN, then a SEND",
+	Expects: "a completion of the last only",
+	Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+		for op := ib.UC.Op(ib.OpReadRequest); op <= 0x3f; op++ {
+			c.expectDropped(ib.Op(op).WithPSN(c.peerPSN(0)).WithPayload(data(16)))
+		}
+		c.ExpectState(c.qp, verbs.QPStateRTS)
+		c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
+		c.ExpectRecv(1, 24)
+	}),
+}, {
+	ID:    "bth/op/reserved-ud-opcodes-dropped",
+	Title: "A UD packet with a reserved opcode is dropped, and the queue pair stays in RTS",
+	Cite:  ibta("", "roce/bth/op/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UnknownOpFatal"},
+	Sends:   "all opcodes of UD but 0x64 and 0x65, with the header of a datagram, then a datagram",
+	Expects: "a completion of the last only",
+	Run: onPort(func(p *port) {
+		d := p.newUDConn(2)
+		for op := ib.Opcode(ib.UD); op < 0x80; op++ {
+			if op != ib.OpUDSendOnly && op != ib.OpUDSendOnlyImm {
+				d.expectDropped(d.datagram(data(16)).WithOpcode(op))
 			}
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "bth/op/other-services-to-uc-dropped",
-		Title: "A packet of another service that comes to a UC queue pair is dropped",
-		Cite:  ibta("", "roce/bth/op/1"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
-		Labels:  []string{"service:uc"},
-		Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a UC SEND",
-		Expects: "a completion of the last only",
-		Defects: []string{"BTHUnchecked"},
-		Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
-			for _, service := range []ib.Transport{ib.RC, ib.RD, ib.UD, ib.XRC} {
-				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).On(service))
-				c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).On(service))
+		}
+		d.ExpectState(d.qp, verbs.QPStateRTS)
+		d.expectAccepted(0)
+	}),
+}, {
+	ID:    "bth/qpn/unknown-number-dropped",
+	Title: "A packet for a queue pair that does not exist is dropped, and reaches no other queue pair",
+	Cite:  ibta("", "roce/bth/qpn/1"), Labels: []string{"service:rc"}, Defects: []string{"QPNLoose"},
+	Sends:   "valid SENDs for the device's only connection with other QPNs, among them that of a destroyed queue pair",
+	Expects: "no response, no effect, and the expected PSN unchanged",
+	Run: onRC(func(c *conn) {
+		gone := c.connect(setup{})
+		number := uint32(gone.qp.QPN())
+		c.Must("a queue pair that is destroyed", gone.qp.Close())
+		c.Sync() // creates the synchronization queue pair
+		used := []uint32{uint32(c.qp.QPN()), uint32(c.SyncQP().QPN())}
+		for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
+			if qpn != used[0] && qpn != used[1] {
+				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().To(qpn))
 			}
-			c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
-			c.ExpectRecv(1, 24)
-		}),
-	},
-	{
-		ID:    "bth/op/other-services-to-ud-dropped",
-		Title: "A packet of a connected service that comes to a UD queue pair is dropped",
-		Cite:  ibta("", "roce/bth/op/1"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "SENDs of RC, UC, RD and XRC with a DETH, then a datagram",
-		Expects: "a completion of the last only",
-		Defects: []string{"BTHUnchecked"},
-		Run: onPort(func(p *port) {
-			d := p.newUDConn(2)
-			for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
-				d.expectDropped(d.datagram(data(16)).On(service))
-				d.expectDropped(d.datagram(data(16)).On(service).AckReq())
+		}
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "bth/qpn/multicast-number-means-nothing-to-rc",
+	Title: "An RC packet for the multicast QPN is dropped",
+	Cite:  ibta("", "roce/bth/qpn/2"), Labels: []string{"service:rc"}, Defects: []string{"QPNLoose"},
+	Sends:   "a SEND and a WRITE for queue pair 0xffffff",
+	Expects: "no response, no effect, and the expected PSN unchanged",
+	Run: onRC(func(c *conn) {
+		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
+		c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "bth/qpn/multicast-number-at-a-unicast-address-dropped",
+	Title: "A datagram for the multicast QPN at a unicast address is dropped",
+	Cite:  ibta("", "roce/bth/qpn/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"QPNLoose"},
+	Sends:   "a datagram for queue pair 0xffffff at the device's address, then one for its only datagram queue pair",
+	Expects: "a completion of the second only",
+	Run: onPort(func(p *port) {
+		d := p.newUDConn(2)
+		d.expectDropped(d.datagram(data(16)).To(uint32(verbs.MulticastQPN)))
+		d.expectAccepted(0)
+	}),
+}, {
+	ID:    "bth/len/packet-that-ends-in-its-headers-dropped",
+	Title: "A packet with truncated extension headers is dropped",
+	Cite:  ibta("", "roce/bth/len/1"), Labels: []string{"service:rc"}, Defects: []string{"MissingHeadersZero"},
+	Sends:   "requests of all kinds that have extension headers, cut off within these after every fourth byte",
+	Expects: "no response, no effect, and the expected PSN unchanged",
+	Run: onRC(func(c *conn) {
+		requests := []ib.Packet{
+			ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil),
+			ib.WriteFirst(c.peerPSN(0), c.reth(0, 2048), nil),
+			ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 0), 7, nil),
+			ib.ReadRequest(c.peerPSN(0), c.reth(0, 8)),
+			ib.SendOnlyImm(c.peerPSN(0), 7, nil),
+		}
+		// A device may refuse requests that it does not support.
+		if c.Caps.Has(verbs.CapAtomics) {
+			requests = append(requests, ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1), ib.CompareSwap(c.peerPSN(0), c.reth(0, 8), 1, 2))
+		}
+		if c.Caps.Has(verbs.CapSendInv) {
+			requests = append(requests, ib.SendOnlyInv(c.peerPSN(0), 7, nil))
+		}
+		for _, whole := range requests {
+			body := whole.BodyBytes()
+			for n := 0; n < len(body); n += 4 {
+				c.expectDropped(whole.WithBody(body[:n]).AckReq())
 			}
-			d.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "bth/op/reserved-rc-opcodes-refused",
-		Title: "An RC request with a reserved opcode is refused as invalid, and ends the connection",
-		Cite:  ibta("", "roce/bth/op/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a separate connection with the expected PSN",
-		Expects: "a NAK for an invalid request with that PSN, and a queue pair in the error state",
-		Defects: []string{"ReservedOpSilent"},
-		Run: onPort(func(p *port) {
-			reserved := []ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
-			if !p.Caps.Has(verbs.CapFlush) {
-				reserved = append(reserved, ib.OpFlush)
-			}
-			if !p.Caps.Has(verbs.CapAtomicWrite) {
-				reserved = append(reserved, ib.OpAtomicWrite)
-			}
-			for _, op := range reserved {
-				c := p.connect(setup{receives: 1})
-				c.send(ib.Op(op).WithPSN(c.peerPSN(0)).WithPayload(data(16)).AckReq())
-				c.expect(ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0))
-				c.AwaitState(c.qp, verbs.QPStateErr)
-			}
-		}),
-	},
-	{
-		ID:    "bth/op/reserved-uc-opcodes-dropped",
-		Title: "A UC packet with a reserved opcode is dropped, and the queue pair stays in RTS",
-		Cite:  ibta("", "roce/bth/op/3"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
-		Labels:  []string{"service:uc"},
-		Sends:   "opcodes 0x2c to 0x3f with the expected PSN, then a SEND",
-		Expects: "a completion of the last only",
-		Defects: []string{"UnknownOpFatal"},
-		Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
-			for op := ib.UC.Op(ib.OpReadRequest); op <= 0x3f; op++ {
-				c.expectDropped(ib.Op(op).WithPSN(c.peerPSN(0)).WithPayload(data(16)))
-			}
-			c.ExpectState(c.qp, verbs.QPStateRTS)
-			c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
-			c.ExpectRecv(1, 24)
-		}),
-	},
-	{
-		ID:    "bth/op/reserved-ud-opcodes-dropped",
-		Title: "A UD packet with a reserved opcode is dropped, and the queue pair stays in RTS",
-		Cite:  ibta("", "roce/bth/op/3"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "all opcodes of UD but 0x64 and 0x65, with the header of a datagram, then a datagram",
-		Expects: "a completion of the last only",
-		Defects: []string{"UnknownOpFatal"},
-		Run: onPort(func(p *port) {
-			d := p.newUDConn(2)
-			for op := ib.Opcode(ib.UD); op < 0x80; op++ {
-				if op != ib.OpUDSendOnly && op != ib.OpUDSendOnlyImm {
-					d.expectDropped(d.datagram(data(16)).WithOpcode(op))
-				}
-			}
-			d.ExpectState(d.qp, verbs.QPStateRTS)
-			d.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "bth/qpn/unknown-number-dropped",
-		Title: "A packet for a queue pair that does not exist is dropped, and reaches no other queue pair",
-		Cite:  ibta("", "roce/bth/qpn/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "valid SENDs for the device's only connection with other QPNs, among them that of a destroyed queue pair",
-		Expects: "no response, no effect, and the expected PSN unchanged",
-		Defects: []string{"QPNLoose"},
-		Run: onRC(func(c *conn) {
-			gone := c.connect(setup{})
-			number := uint32(gone.qp.QPN())
-			c.Must("a queue pair that is destroyed", gone.qp.Close())
-			c.Sync() // creates the synchronization queue pair
-			used := []uint32{uint32(c.qp.QPN()), uint32(c.SyncQP().QPN())}
-			for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
-				if qpn != used[0] && qpn != used[1] {
-					c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().To(qpn))
-				}
-			}
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "bth/qpn/multicast-number-means-nothing-to-rc",
-		Title: "An RC packet for the multicast QPN is dropped",
-		Cite:  ibta("", "roce/bth/qpn/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND and a WRITE for queue pair 0xffffff",
-		Expects: "no response, no effect, and the expected PSN unchanged",
-		Defects: []string{"QPNLoose"},
-		Run: onRC(func(c *conn) {
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
-			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "bth/qpn/multicast-number-at-a-unicast-address-dropped",
-		Title: "A datagram for the multicast QPN at a unicast address is dropped",
-		Cite:  ibta("", "roce/bth/qpn/2"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "a datagram for queue pair 0xffffff at the device's address, then one for its only datagram queue pair",
-		Expects: "a completion of the second only",
-		Defects: []string{"QPNLoose"},
-		Run: onPort(func(p *port) {
-			d := p.newUDConn(2)
-			d.expectDropped(d.datagram(data(16)).To(uint32(verbs.MulticastQPN)))
-			d.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "bth/len/packet-that-ends-in-its-headers-dropped",
-		Title: "A packet with truncated extension headers is dropped",
-		Cite:  ibta("", "roce/bth/len/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "requests of all kinds that have extension headers, cut off within these after every fourth byte",
-		Expects: "no response, no effect, and the expected PSN unchanged",
-		Defects: []string{"MissingHeadersZero"},
-		Run: onRC(func(c *conn) {
-			requests := []ib.Packet{
-				ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil),
-				ib.WriteFirst(c.peerPSN(0), c.reth(0, 2048), nil),
-				ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 0), 7, nil),
-				ib.ReadRequest(c.peerPSN(0), c.reth(0, 8)),
-				ib.SendOnlyImm(c.peerPSN(0), 7, nil),
-			}
-			// A device may refuse requests that it does not support.
-			if c.Caps.Has(verbs.CapAtomics) {
-				requests = append(requests, ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1), ib.CompareSwap(c.peerPSN(0), c.reth(0, 8), 1, 2))
-			}
-			if c.Caps.Has(verbs.CapSendInv) {
-				requests = append(requests, ib.SendOnlyInv(c.peerPSN(0), 7, nil))
-			}
-			for _, whole := range requests {
-				body := whole.BodyBytes()
-				for n := 0; n < len(body); n += 4 {
-					c.expectDropped(whole.WithBody(body[:n]).AckReq())
-				}
-			}
-			c.expectAccepted(0)
-		}),
-	},
-}
+		}
+		c.expectAccepted(0)
+	}),
+}})
 
 // udConn is a UD queue pair of the device in RTS, with a scripted peer.
 type udConn struct {

@@ -10,194 +10,169 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var bthKeyCases = []conformance.Case{
-	{
-		ID:    "bth/pkey/foreign-partition-dropped",
-		Title: "A packet of another partition is dropped",
-		Cite:  ibta("C9-43", "roce/bth/pkey/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs and an ACK whose P_Keys differ from the connection's in other bits than that of membership",
-		Expects: "no response, no effect, and the expected PSN unchanged",
-		Defects: []string{"KeysIgnored"},
-		Run: onRC(func(c *conn) {
-			own := c.pkey(0)
-			for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
-				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(pkey))
-			}
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-			c.expect(ib.SendOnly(c.devicePSN(0), nil).WithPKey(own))
-			c.expectDropped(ib.Ack(c.devicePSN(0), 1).WithPKey(own ^ 0x6dcb))
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "bth/pkey/foreign-partition-counted",
-		Title: "Packets of another partition are counted",
-		Cite:  ibta("C9-43", "roce/bth/pkey/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "three SENDs of another partition, with a valid one in between",
-		Expects: "the counter of bad P_Keys increases by three",
-		Defects: []string{"KeyViolationsUncounted"},
-		Run: onRC(func(c *conn) {
-			before := c.badPKeyCount()
-			for n := range 3 {
-				if n == 2 {
-					c.expectAccepted(0)
-				}
-				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(c.pkey(0) ^ 0x6dcb))
-			}
-			if got := c.badPKeyCount() - before; got != 3 {
-				c.Fail("3 bad P_Keys counted", "%d", got)
-			}
-		}),
-	},
-	{
-		ID:    "bth/pkey/limited-member-reaches-full-member",
-		Title: "A limited member of the partition reaches a full member",
-		Cite:  ibta("C9-43", "roce/bth/pkey/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with the P_Key of the connection, and with that of a limited member",
-		Expects: "an ACK and a completion for each",
-		Defects: []string{"PKeyExact"},
-		Run: onRC(func(c *conn) {
-			own := c.pkey(0)
-			if own&pkeyFullMember == 0 {
-				rig.Abort(fmt.Errorf("the first P_Key of the port, %#04x, is of a limited member: %w", own, conformance.ErrBenchCannot))
-			}
-			for n, pkey := range []uint16{own, own &^ pkeyFullMember, own} {
-				c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey) })
-			}
-		}),
-	},
-	{
-		ID:    "bth/pkey/two-limited-members-do-not-talk",
-		Title: "A limited member of the partition drops what another limited member sends",
-		Cite:  ibta("C9-43", "roce/bth/pkey/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND of a limited member to a connection of a limited member, then one of a full member",
-		Expects: "an answer to the second only",
-		Defects: []string{"KeysIgnored"},
-		Run: onPort(func(p *port) {
-			index, pkey := p.limitedPKey()
-			c := p.connectWithPKey(setup{receives: 2}, index, pkey)
+var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
+	ID:    "bth/pkey/foreign-partition-dropped",
+	Title: "A packet of another partition is dropped",
+	Cite:  ibta("C9-43", "roce/bth/pkey/1"), Labels: []string{"service:rc"}, Defects: []string{"KeysIgnored"},
+	Sends:   "SENDs and an ACK whose P_Keys differ from the connection's in other bits than that of membership",
+	Expects: "no response, no effect, and the expected PSN unchanged",
+	Run: onRC(func(c *conn) {
+		own := c.pkey(0)
+		for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
 			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(pkey))
-			c.expectAccepted(0, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey | pkeyFullMember) })
-		}),
-	},
-	{
-		ID:    "bth/pkey/qp1-takes-every-key-of-the-table",
-		Title: "Queue pair 1 accepts MADs with every P_Key of the port's table, and with no other",
-		Cite:  ibta("C9-42", "roce/bth/pkey/3"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "REQs for a service without a listener, with each P_Key of the table, as full and as limited member, and with one that is not in it",
-		Expects: "a REJ for each that matches, nothing for the last",
-		Defects: []string{"PKeyExact"},
-		Run: onPort(func(p *port) {
-			comm := uint32(0x2000)
-			foreign := uint16(0x9234)
-			for _, own := range p.pkeyTable() {
-				foreign ^= own &^ pkeyFullMember
-				for _, pkey := range []uint16{own | pkeyFullMember, own &^ pkeyFullMember} {
-					if (own|pkey)&pkeyFullMember == 0 || own&^pkeyFullMember == 0 {
-						continue // two limited members, or an empty entry
-					}
-					comm++
-					p.sendPacket(ib.CM(uint64(comm), p.cmRequest(cmClosedPort, comm)).WithPKey(pkey))
-					p.cmExpect(ib.REJ{RemoteCommID: &comm})
-				}
+		}
+		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(c.devicePSN(0), nil).WithPKey(own))
+		c.expectDropped(ib.Ack(c.devicePSN(0), 1).WithPKey(own ^ 0x6dcb))
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "bth/pkey/foreign-partition-counted",
+	Title: "Packets of another partition are counted",
+	Cite:  ibta("C9-43", "roce/bth/pkey/1"), Labels: []string{"service:rc"}, Defects: []string{"KeyViolationsUncounted"},
+	Sends:   "three SENDs of another partition, with a valid one in between",
+	Expects: "the counter of bad P_Keys increases by three",
+	Run: onRC(func(c *conn) {
+		before := c.badPKeyCount()
+		for n := range 3 {
+			if n == 2 {
+				c.expectAccepted(0)
 			}
-			if comm == 0x2000 {
-				p.Fail("a P_Key in the table of the port", "none")
-			}
-			for _, own := range p.pkeyTable() {
-				if own&^pkeyFullMember == foreign&^pkeyFullMember {
-					rig.Abort(fmt.Errorf("the P_Key table of the port has %#04x, which the case uses as a foreign P_Key: %w", foreign, conformance.ErrBenchCannot))
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(c.pkey(0) ^ 0x6dcb))
+		}
+		if got := c.badPKeyCount() - before; got != 3 {
+			c.Fail("3 bad P_Keys counted", "%d", got)
+		}
+	}),
+}, {
+	ID:    "bth/pkey/limited-member-reaches-full-member",
+	Title: "A limited member of the partition reaches a full member",
+	Cite:  ibta("C9-43", "roce/bth/pkey/2"), Labels: []string{"service:rc"}, Defects: []string{"PKeyExact"},
+	Sends:   "SENDs with the P_Key of the connection, and with that of a limited member",
+	Expects: "an ACK and a completion for each",
+	Run: onRC(func(c *conn) {
+		own := c.pkey(0)
+		if own&pkeyFullMember == 0 {
+			rig.Abort(fmt.Errorf("the first P_Key of the port, %#04x, is of a limited member: %w", own, conformance.ErrBenchCannot))
+		}
+		for n, pkey := range []uint16{own, own &^ pkeyFullMember, own} {
+			c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey) })
+		}
+	}),
+}, {
+	ID:    "bth/pkey/two-limited-members-do-not-talk",
+	Title: "A limited member of the partition drops what another limited member sends",
+	Cite:  ibta("C9-43", "roce/bth/pkey/2"), Labels: []string{"service:rc"}, Defects: []string{"KeysIgnored"},
+	Sends:   "a SEND of a limited member to a connection of a limited member, then one of a full member",
+	Expects: "an answer to the second only",
+	Run: onPort(func(p *port) {
+		index, pkey := p.limitedPKey()
+		c := p.connectWithPKey(setup{receives: 2}, index, pkey)
+		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(pkey))
+		c.expectAccepted(0, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey | pkeyFullMember) })
+	}),
+}, {
+	ID:    "bth/pkey/qp1-takes-every-key-of-the-table",
+	Title: "Queue pair 1 accepts MADs with every P_Key of the port's table, and with no other",
+	Cite:  ibta("C9-42", "roce/bth/pkey/3"), Needs: verbs.CapCM, Labels: []string{"service:cm"},
+	Defects: []string{"PKeyExact"},
+	Sends:   "REQs for a service without a listener, with each P_Key of the table, as full and as limited member, and with one that is not in it",
+	Expects: "a REJ for each that matches, nothing for the last",
+	Run: onPort(func(p *port) {
+		comm := uint32(0x2000)
+		foreign := uint16(0x9234)
+		for _, own := range p.pkeyTable() {
+			foreign ^= own &^ pkeyFullMember
+			for _, pkey := range []uint16{own | pkeyFullMember, own &^ pkeyFullMember} {
+				if (own|pkey)&pkeyFullMember == 0 || own&^pkeyFullMember == 0 {
+					continue // two limited members, or an empty entry
 				}
+				comm++
+				p.sendPacket(ib.CM(uint64(comm), p.cmRequest(cmClosedPort, comm)).WithPKey(pkey))
+				p.cmExpect(ib.REJ{RemoteCommID: &comm})
 			}
-			p.sendPacket(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
-			p.expectSilence(silencePeriod)
-		}),
-	},
-	{
-		ID:    "bth/pad/count-fills-up-to-four-bytes",
-		Title: "Payloads are padded to a multiple of four bytes, and PadCnt says by how many",
-		Cite:  ibta("", "roce/bth/pad/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "READs of 0 to 8 bytes, and ACKs for SENDs of as many",
-		Expects: "PadCnt 0, 3, 2, 1, 0 and so on, and packets of whole words",
-		Defects: []string{"PadSloppy"},
-		Run: onRC(func(c *conn) {
-			c.checkPadding(func(pkt ib.Packet, n int) {
-				pad := uint8(-n & 3)
-				c.checkPacket(ib.Packet{BTH: ib.BTH{PadCnt: &pad}}, pkt)
-				if size := len(pkt.Raw()); size%4 != 0 {
-					c.Fail(fmt.Sprintf("%v in a multiple of four bytes", pkt), "%d bytes", size)
-				}
-			})
-		}),
-	},
-	{
-		ID:    "bth/pad/bytes-are-zero",
-		Title: "Pad bytes are zero, whatever was in memory",
-		Cite:  ibta("", "roce/bth/pad/2"), Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "READs of 0 to 8 bytes out of memory full of ones, and ACKs for SENDs of as many",
-		Expects: "pad bytes of 0",
-		Defects: []string{"PadSloppy"},
-		Run: onRC(func(c *conn) {
-			for _, m := range []*rig.Memory{c.targetMem, c.localMem} {
-				copy(m.Buf, bytes.Repeat([]byte{0xff}, len(m.Buf)))
+		}
+		if comm == 0x2000 {
+			p.Fail("a P_Key in the table of the port", "none")
+		}
+		for _, own := range p.pkeyTable() {
+			if own&^pkeyFullMember == foreign&^pkeyFullMember {
+				rig.Abort(fmt.Errorf("the P_Key table of the port has %#04x, which the case uses as a foreign P_Key: %w", foreign, conformance.ErrBenchCannot))
 			}
-			c.checkPadding(func(pkt ib.Packet, n int) {
-				raw := pkt.Raw()
-				// Everything between payload and ICRC is padding, whatever PadCnt is.
-				end := raw[:len(raw)-4]
-				if pad := end[len(end)-len(pkt.Pad):]; len(bytes.Trim(pad, "\x00")) > 0 {
-					c.Fail(fmt.Sprintf("zeros after the %d bytes of %v", n, pkt), "%x", pad)
-				}
-			})
-		}),
-	},
-	{
-		ID:    "bth/pad/count-beyond-the-payload-dropped",
-		Title: "A packet whose PadCnt exceeds its payload is dropped without effect",
-		Cite:  ibta("", "roce/bth/pad/3"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs without payload, and WRITEs and READ requests without, with PadCnt 1 to 3",
-		Expects: "no response, no effect, and the expected PSN unchanged",
-		Defects: []string{"PadUnderflow"},
-		Run: onRC(func(c *conn) {
-			for pad := range uint8(3) {
-				c.expectDropped(ib.SendOnly(c.peerPSN(0), nil).AckReq().WithPadCnt(pad + 1))
-				c.expectDropped(ib.SendOnlyImm(c.peerPSN(0), 7, nil).AckReq().WithPadCnt(pad + 1))
-				c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil).AckReq().WithPadCnt(pad + 1))
+		}
+		p.sendPacket(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
+		p.expectSilence(silencePeriod)
+	}),
+}, {
+	ID:    "bth/pad/count-fills-up-to-four-bytes",
+	Title: "Payloads are padded to a multiple of four bytes, and PadCnt says by how many",
+	Cite:  ibta("", "roce/bth/pad/1"), Labels: []string{"service:rc"}, Defects: []string{"PadSloppy"},
+	Sends:   "READs of 0 to 8 bytes, and ACKs for SENDs of as many",
+	Expects: "PadCnt 0, 3, 2, 1, 0 and so on, and packets of whole words",
+	Run: onRC(func(c *conn) {
+		c.checkPadding(func(pkt ib.Packet, n int) {
+			pad := uint8(-n & 3)
+			c.checkPacket(ib.Packet{BTH: ib.BTH{PadCnt: &pad}}, pkt)
+			if size := len(pkt.Raw()); size%4 != 0 {
+				c.Fail(fmt.Sprintf("%v in a multiple of four bytes", pkt), "%d bytes", size)
 			}
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "bth/pad/ragged-payload-not-delivered",
-		Title: "A payload that is no multiple of four bytes and has no padding is not delivered",
-		Cite:  ibta("", "roce/bth/pad/4"), Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a separate connection",
-		Expects: "nothing, or a NAK for an invalid request; no message received",
-		Defects: []string{"RaggedAccepted"},
-		Run: onPort(func(p *port) {
-			for n := 5; n < 8; n++ {
-				c := p.connect(setup{receives: 1})
-				c.send(ib.SendOnly(c.peerPSN(0), data(n)).AckReq().WithPad([]byte{}))
-				if got, ok := c.packetAfterSync(silencePeriod); ok && !ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0).Matches(got) {
-					c.Fail("nothing, or a NAK for an invalid request", "%v", got)
-				}
-				if wc, ok := c.PollCompletion(0); ok && wc.Status == verbs.WCSuccess {
-					c.Fail("no message received", "%s", rig.Describe(&wc))
-				}
-				c.ExpectUnchanged(c.localMem, 0, 0)
+		})
+	}),
+}, {
+	ID:    "bth/pad/bytes-are-zero",
+	Title: "Pad bytes are zero, whatever was in memory",
+	Cite:  ibta("", "roce/bth/pad/2"), Level: conformance.Should, Labels: []string{"service:rc"},
+	Defects: []string{"PadSloppy"},
+	Sends:   "READs of 0 to 8 bytes out of memory full of ones, and ACKs for SENDs of as many",
+	Expects: "pad bytes of 0",
+	Run: onRC(func(c *conn) {
+		for _, m := range []*rig.Memory{c.targetMem, c.localMem} {
+			copy(m.Buf, bytes.Repeat([]byte{0xff}, len(m.Buf)))
+		}
+		c.checkPadding(func(pkt ib.Packet, n int) {
+			raw := pkt.Raw()
+			// Everything between payload and ICRC is padding, whatever PadCnt is.
+			end := raw[:len(raw)-4]
+			if pad := end[len(end)-len(pkt.Pad):]; len(bytes.Trim(pad, "\x00")) > 0 {
+				c.Fail(fmt.Sprintf("zeros after the %d bytes of %v", n, pkt), "%x", pad)
 			}
-		}),
-	},
-}
+		})
+	}),
+}, {
+	ID:    "bth/pad/count-beyond-the-payload-dropped",
+	Title: "A packet whose PadCnt exceeds its payload is dropped without effect",
+	Cite:  ibta("", "roce/bth/pad/3"), Labels: []string{"service:rc"}, Defects: []string{"PadUnderflow"},
+	Sends:   "SENDs without payload, and WRITEs and READ requests without, with PadCnt 1 to 3",
+	Expects: "no response, no effect, and the expected PSN unchanged",
+	Run: onRC(func(c *conn) {
+		for pad := range uint8(3) {
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), nil).AckReq().WithPadCnt(pad + 1))
+			c.expectDropped(ib.SendOnlyImm(c.peerPSN(0), 7, nil).AckReq().WithPadCnt(pad + 1))
+			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil).AckReq().WithPadCnt(pad + 1))
+		}
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "bth/pad/ragged-payload-not-delivered",
+	Title: "A payload that is no multiple of four bytes and has no padding is not delivered",
+	Cite:  ibta("", "roce/bth/pad/4"), Level: conformance.Should, Labels: []string{"service:rc"},
+	Defects: []string{"RaggedAccepted"},
+	Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a separate connection",
+	Expects: "nothing, or a NAK for an invalid request; no message received",
+	Run: onPort(func(p *port) {
+		for n := 5; n < 8; n++ {
+			c := p.connect(setup{receives: 1})
+			c.send(ib.SendOnly(c.peerPSN(0), data(n)).AckReq().WithPad([]byte{}))
+			if got, ok := c.packetAfterSync(silencePeriod); ok && !ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0).Matches(got) {
+				c.Fail("nothing, or a NAK for an invalid request", "%v", got)
+			}
+			if wc, ok := c.PollCompletion(0); ok && wc.Status == verbs.WCSuccess {
+				c.Fail("no message received", "%s", rig.Describe(&wc))
+			}
+			c.ExpectUnchanged(c.localMem, 0, 0)
+		}
+	}),
+}})
 
 // checkPadding has the device send requests and responses with 0 to 8 bytes of payload,
 // and calls look for each packet.

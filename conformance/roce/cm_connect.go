@@ -11,234 +11,205 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var cmConnectCases = []conformance.Case{
-	{
-		ID:    "cm/req/listener-answers-in-time",
-		Title: "A REQ for a service with a listener is answered within the timeout in the REQ",
-		Cite:  ibta("Table 106", "roce/cm/1"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ that gives the device 1.07 s, and an RTU",
-		Expects: "a REP within that time, and a connection that carries a message",
-		Defects: []string{"cm.IgnoreREQ"},
-		Run: onPort(func(p *port) {
-			const code = 18
-			l := p.cmListen(verbs.PortSpaceTCP)
-			asked := p.Now()
-			k := p.cmOpen(l, 0, func(r *ib.REQ) { r.RemoteTimeout = new(uint8(code)) })
-			if took := p.Now() - asked; took > ib.AckTimeout(code) {
-				p.Fail(fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
-			}
+var cmConnectCases = overCM.Cases([]conformance.Case{{
+	ID:    "cm/req/listener-answers-in-time",
+	Title: "A REQ for a service with a listener is answered within the timeout in the REQ",
+	Cite:  ibta("Table 106", "roce/cm/1"), Defects: []string{"cm.IgnoreREQ"},
+	Sends:   "a REQ that gives the device 1.07 s, and an RTU",
+	Expects: "a REP within that time, and a connection that carries a message",
+	Run: onPort(func(p *port) {
+		const code = 18
+		l := p.cmListen(verbs.PortSpaceTCP)
+		asked := p.Now()
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.RemoteTimeout = new(uint8(code)) })
+		if took := p.Now() - asked; took > ib.AckTimeout(code) {
+			p.Fail(fmt.Sprintf("a REP within %v", ib.AckTimeout(code)), "it took %v", took)
+		}
+		k.sendRTU()
+		k.expectEstablished("an RTU")
+		k.expectDelivery(0)
+	}),
+}, {
+	ID:    "cm/req/repeated-request-makes-no-second-connection",
+	Title: "A duplicate REQ makes no second connection",
+	Cite:  ibta("chapter 12", "roce/cm/4"), Defects: []string{"cm.DuplicateREQSecondConn"},
+	Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
+	Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
+	Run: onPort(func(p *port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
+		p.sendPacket(req)
+		p.sendPacket(req)
+		p.Sync()
+		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: 0x40000000}
+		k.expectREP(p.ResponseTimeout())
+		p.sendPacket(req)
+		k.expectSameREPs()
+		k.sendRTU()
+		k.expectEstablished("an RTU")
+		p.sendPacket(req)
+		k.expectSameREPs()
+		if second, err := l.GetRequest(cmDeliveryTime(p)); err == nil {
+			p.Fail("one request for the application", "a second one from %v", second.Remote())
+		} else if !errors.Is(err, verbs.ErrTimeout) {
+			p.Must("a listener", err)
+		}
+	}),
+}, {
+	ID:    "cm/req/lids-ignored",
+	Title: "The LIDs in a REQ are ignored",
+	Cite:  annexA17("CA17-34", "roce/cm/5"), Defects: []string{"cm.RejectZeroLID"},
+	Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
+	Expects: "a REP for each",
+	Run: onPort(func(p *port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
+			k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
 			k.sendRTU()
 			k.expectEstablished("an RTU")
-			k.expectDelivery(0)
-		}),
-	},
-	{
-		ID:    "cm/req/repeated-request-makes-no-second-connection",
-		Title: "A duplicate REQ makes no second connection",
-		Cite:  ibta("chapter 12", "roce/cm/4"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
-		Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
-		Defects: []string{"cm.DuplicateREQSecondConn"},
-		Run: onPort(func(p *port) {
-			l := p.cmListen(verbs.PortSpaceTCP)
-			req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
-			p.sendPacket(req)
-			p.sendPacket(req)
-			p.Sync()
-			k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: 0x40000000}
-			k.expectREP(p.ResponseTimeout())
-			p.sendPacket(req)
-			k.expectSameREPs()
-			k.sendRTU()
-			k.expectEstablished("an RTU")
-			p.sendPacket(req)
-			k.expectSameREPs()
-			if second, err := l.GetRequest(cmDeliveryTime(p)); err == nil {
-				p.Fail("one request for the application", "a second one from %v", second.Remote())
-			} else if !errors.Is(err, verbs.ErrTimeout) {
-				p.Must("a listener", err)
+		}
+	}),
+}, {
+	ID:    "cm/req/mra-while-the-consumer-is-slow",
+	Title: "A duplicate REQ is answered by an MRA while the application has not decided",
+	Cite:  ibta("chapter 12", "roce/cm/10"), Level: conformance.Should, Defects: []string{"cm.NoMRA"},
+	Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
+	Expects: "an MRA for the REQ, then a REP",
+	Run: onPort(func(p *port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		const comm = 0x40000000
+		req := ib.CM(comm, p.cmRequest(cmPort, comm))
+		p.sendPacket(req)
+		p.Sync() // the device may send an MRA at once
+		p.sendPacket(req)
+		p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
+		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: comm}
+		k.expectREP(p.ResponseTimeout())
+		k.sendRTU()
+		k.expectEstablished("an RTU")
+	}),
+}, {
+	ID:    "cm/rep/repeated-until-rtu",
+	Title: "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
+	Cite:  ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
+	Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
+	Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
+	Run: onPort(func(p *port) {
+		const code = 15
+		l := p.cmListen(verbs.PortSpaceTCP)
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(15)) })
+		for range 2 {
+			k.expectREPRetransmission(code)
+		}
+		k.sendRTU()
+		k.expectEstablished("an RTU")
+		p.Sleep(5 * ib.AckTimeout(code))
+		p.expectSilence(silencePeriod)
+	}),
+}, {
+	ID:    "cm/rep/given-up-when-the-retries-are-spent",
+	Title: "A REP is retransmitted as often as the REQ allows, and no more",
+	Cite:  ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
+	Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
+	Expects: "four REPs, no fifth, and no connection",
+	Run: onPort(func(p *port) {
+		const code = 14
+		l := p.cmListen(verbs.PortSpaceTCP)
+		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
+		for range 3 {
+			k.expectREPRetransmission(code)
+		}
+		err := k.task.Wait(p.ResponseTimeout())
+		p.Check(k.done.Load(), "an error from Accept", "it still waits after %v", p.ResponseTimeout())
+		p.Check(err != nil, "no connection without an RTU", "one")
+		// The device may send a REJ.
+		for {
+			pkt, ok := p.packetAfterSync(8 * ib.AckTimeout(code))
+			if !ok {
+				return
 			}
-		}),
-	},
-	{
-		ID:    "cm/req/lids-ignored",
-		Title: "The LIDs in a REQ are ignored",
-		Cite:  annexA17("CA17-34", "roce/cm/5"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
-		Expects: "a REP for each",
-		Defects: []string{"cm.RejectZeroLID"},
-		Run: onPort(func(p *port) {
-			l := p.cmListen(verbs.PortSpaceTCP)
-			for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
-				k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
-				k.sendRTU()
-				k.expectEstablished("an RTU")
+			if _, m, err := pkt.CM(); err != nil || m.Attr() == ib.AttrREP {
+				p.Fail("no REP beyond the third retry", "%v", pkt)
 			}
-		}),
-	},
-	{
-		ID:    "cm/req/mra-while-the-consumer-is-slow",
-		Title: "A duplicate REQ is answered by an MRA while the application has not decided",
-		Cite:  ibta("chapter 12", "roce/cm/10"), Level: conformance.Should, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
-		Expects: "an MRA for the REQ, then a REP",
-		Defects: []string{"cm.NoMRA"},
-		Run: onPort(func(p *port) {
-			l := p.cmListen(verbs.PortSpaceTCP)
-			const comm = 0x40000000
-			req := ib.CM(comm, p.cmRequest(cmPort, comm))
-			p.sendPacket(req)
-			p.Sync() // the device may send an MRA at once
-			p.sendPacket(req)
-			p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
-			k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: comm}
-			k.expectREP(p.ResponseTimeout())
-			k.sendRTU()
-			k.expectEstablished("an RTU")
-		}),
-	},
-	{
-		ID:    "cm/rep/repeated-until-rtu",
-		Title: "A REP is retransmitted until the RTU arrives, with the timeout in the REQ",
-		Cite:  ibta("chapter 12", "roce/cm/3"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
-		Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
-		Defects: []string{"cm.NoRetransmitREP"},
-		Run: onPort(func(p *port) {
-			const code = 15
-			l := p.cmListen(verbs.PortSpaceTCP)
-			k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(15)) })
-			for range 2 {
-				k.expectREPRetransmission(code)
-			}
-			k.sendRTU()
-			k.expectEstablished("an RTU")
-			p.Sleep(5 * ib.AckTimeout(code))
-			p.expectSilence(silencePeriod)
-		}),
-	},
-	{
-		ID:    "cm/rep/given-up-when-the-retries-are-spent",
-		Title: "A REP is retransmitted as often as the REQ allows, and no more",
-		Cite:  ibta("chapter 12", "roce/cm/3"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
-		Expects: "four REPs, no fifth, and no connection",
-		Defects: []string{"cm.NoRetransmitREP"},
-		Run: onPort(func(p *port) {
-			const code = 14
-			l := p.cmListen(verbs.PortSpaceTCP)
-			k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
-			for range 3 {
-				k.expectREPRetransmission(code)
-			}
-			err := k.task.Wait(p.ResponseTimeout())
-			p.Check(k.done.Load(), "an error from Accept", "it still waits after %v", p.ResponseTimeout())
-			p.Check(err != nil, "no connection without an RTU", "one")
-			// The device may send a REJ.
-			for {
-				pkt, ok := p.packetAfterSync(8 * ib.AckTimeout(code))
-				if !ok {
-					return
-				}
-				if _, m, err := pkt.CM(); err != nil || m.Attr() == ib.AttrREP {
-					p.Fail("no REP beyond the third retry", "%v", pkt)
-				}
-			}
-		}),
-	},
-	{
-		ID:    "cm/rtu/first-message-stands-for-it",
-		Title: "If the RTU is lost, the first message establishes the connection",
-		Cite:  ibta("chapter 12", "roce/cm/8", "roce/qp/12"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ, no RTU, and a SEND",
-		Expects: "an ACK, a connection, and no more REPs",
-		Defects: []string{"cm.IgnoreCommEst"},
-		Run: onPort(func(p *port) {
-			const code = 15
-			k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
-			k.expectDelivery(0)
-			k.expectEstablished("the first message")
-			p.Sleep(5 * ib.AckTimeout(code))
-			p.expectSilence(silencePeriod)
-		}),
-	},
-	{
-		ID:    "cm/rtu/either-establishes-the-passive-side",
-		Title: "An RTU or the first message establishes the connection, in any order",
-		Cite:  ibta("chapter 12", "roce/qp/12", "roce/async/2"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
-		Expects: "an ACK for each message, and three connections",
-		Defects: []string{"NoQPEvents"},
-		Run: onPort(func(p *port) {
-			l := p.cmListen(verbs.PortSpaceTCP)
-			k := p.cmOpen(l, 0)
-			k.sendRTU()
-			k.expectEstablished("an RTU")
-			k.expectDelivery(0)
+		}
+	}),
+}, {
+	ID:    "cm/rtu/first-message-stands-for-it",
+	Title: "If the RTU is lost, the first message establishes the connection",
+	Cite:  ibta("chapter 12", "roce/cm/8", "roce/qp/12"), Defects: []string{"cm.IgnoreCommEst"},
+	Sends:   "a REQ, no RTU, and a SEND",
+	Expects: "an ACK, a connection, and no more REPs",
+	Run: onPort(func(p *port) {
+		const code = 15
+		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
+		k.expectDelivery(0)
+		k.expectEstablished("the first message")
+		p.Sleep(5 * ib.AckTimeout(code))
+		p.expectSilence(silencePeriod)
+	}),
+}, {
+	ID:    "cm/rtu/either-establishes-the-passive-side",
+	Title: "An RTU or the first message establishes the connection, in any order",
+	Cite:  ibta("chapter 12", "roce/qp/12", "roce/async/2"), Defects: []string{"NoQPEvents"},
+	Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
+	Expects: "an ACK for each message, and three connections",
+	Run: onPort(func(p *port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		k := p.cmOpen(l, 0)
+		k.sendRTU()
+		k.expectEstablished("an RTU")
+		k.expectDelivery(0)
 
-			k = p.cmOpen(l, 1)
-			k.expectDelivery(1)
-			k.expectEstablished("the first message")
-			k.sendRTU() // a late RTU has no effect
-			p.expectSilence(shortWait)
-			k.ExpectState(k.qp, verbs.QPStateRTS)
+		k = p.cmOpen(l, 1)
+		k.expectDelivery(1)
+		k.expectEstablished("the first message")
+		k.sendRTU() // a late RTU has no effect
+		p.expectSilence(shortWait)
+		k.ExpectState(k.qp, verbs.QPStateRTS)
 
-			k = p.cmOpen(l, 2)
-			k.send(ib.WriteOnly(k.peerPSN(0), k.reth(0, 0), nil).AckReq())
-			k.expectPacket(ib.Ack(k.peerPSN(0), 1).To(peerQPN + 2))
-			k.expectEstablished("a WRITE")
-		}),
-	},
-	{
-		ID:    "cm/family/ipv6-connection-is-managed-over-ipv6",
-		Title: "CM messages of a connection over IPv6 are sent over IPv6",
-		Cite:  annexA17("A17.6.1", "roce/cm/12"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Setup:   conformance.Setup{Family: 6},
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ, and a REP for the device's REQ",
-		Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
-		Defects: []string{"cm.OverIPv4"},
-		Run: onPort(func(p *port) {
-			k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
-			k.sendRTU()
-			k.expectEstablished("an RTU")
+		k = p.cmOpen(l, 2)
+		k.send(ib.WriteOnly(k.peerPSN(0), k.reth(0, 0), nil).AckReq())
+		k.expectPacket(ib.Ack(k.peerPSN(0), 1).To(peerQPN + 2))
+		k.expectEstablished("a WRITE")
+	}),
+}, {
+	ID:    "cm/family/ipv6-connection-is-managed-over-ipv6",
+	Title: "CM messages of a connection over IPv6 are sent over IPv6",
+	Cite:  annexA17("A17.6.1", "roce/cm/12"), Setup: conformance.Setup{Family: 6}, Defects: []string{"cm.OverIPv4"},
+	Sends:   "a REQ, and a REP for the device's REQ",
+	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
+	Run: onPort(func(p *port) {
+		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
+		k.sendRTU()
+		k.expectEstablished("an RTU")
 
-			// Read the GID table first: that can take long on a remote device, and the
-			// device's CM timers run between REQ and REP.
-			gids := p.gidTable()
-			c := p.cmQP()
-			dial := p.Go("connect", func() error {
-				_, err := p.CM().Connect(c.qp, netip.AddrPortFrom(p.peerAddr, 9000), cmParam(), p.ResponseTimeout())
-				return err
-			})
-			want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.peerAddr}
-			pkt, m := p.cmNext(p.ResponseTimeout(), want)
-			// The device may choose any of its addresses.
-			if from := pkt.IP.Src; from.Is6() && hasRoCEv2GID(gids, from) {
-				p.deviceAddr = from
-			}
-			want.LocalGID = p.deviceAddr
-			p.cmCheck(want, pkt, m)
-			req, _ := m.(ib.REQ)
-			h, _, err := ib.ParseAddrHeader(req.Private)
-			if err != nil || h.Src != p.deviceAddr || h.Dst != p.peerAddr {
-				p.Fail(fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.peerAddr), "%v and %v (%v)", h.Src, h.Dst, err)
-			}
-			mad, _, _ := pkt.CM()
-			p.sendPacket(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
-			p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(0x77))})
-			p.Must("a connection", dial.Wait(p.ResponseTimeout()))
-		}),
-	},
-}
+		// Read the GID table first: that can take long on a remote device, and the
+		// device's CM timers run between REQ and REP.
+		gids := p.gidTable()
+		c := p.cmQP()
+		dial := p.Go("connect", func() error {
+			_, err := p.CM().Connect(c.qp, netip.AddrPortFrom(p.peerAddr, 9000), cmParam(), p.ResponseTimeout())
+			return err
+		})
+		want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.peerAddr}
+		pkt, m := p.cmNext(p.ResponseTimeout(), want)
+		// The device may choose any of its addresses.
+		if from := pkt.IP.Src; from.Is6() && hasRoCEv2GID(gids, from) {
+			p.deviceAddr = from
+		}
+		want.LocalGID = p.deviceAddr
+		p.cmCheck(want, pkt, m)
+		req, _ := m.(ib.REQ)
+		h, _, err := ib.ParseAddrHeader(req.Private)
+		if err != nil || h.Src != p.deviceAddr || h.Dst != p.peerAddr {
+			p.Fail(fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.peerAddr), "%v and %v (%v)", h.Src, h.Dst, err)
+		}
+		mad, _, _ := pkt.CM()
+		p.sendPacket(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
+		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(0x77))})
+		p.Must("a connection", dial.Wait(p.ResponseTimeout()))
+	}),
+}})
 
 // expectSameREPs fails the case if the device sends anything but the same REP, or MRAs.
 func (k *cmSession) expectSameREPs() {

@@ -9,71 +9,61 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var cmEndCases = []conformance.Case{
-	{
-		ID:    "cm/drep/answered-after-the-end",
-		Title: "A DREQ is answered by a DREP, even after the connection has ended",
-		Cite:  ibta("chapter 12", "roce/cm/7"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
-		Expects: "a DREP for each DREQ, and both connections ended",
-		Defects: []string{"cm.NoDREPWhenDisconnected"},
-		Run: onPort(func(p *port) {
-			l := p.cmListen(verbs.PortSpaceTCP)
-			k := p.cmEstablish(l, 0)
-			k.sendDREQ()
-			k.expectDREP()
-			p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
-			k.AwaitState(k.qp, verbs.QPStateErr)
-			k.sendDREQ()
-			k.expectDREP()
+var cmEndCases = overCM.Cases([]conformance.Case{{
+	ID:    "cm/drep/answered-after-the-end",
+	Title: "A DREQ is answered by a DREP, even after the connection has ended",
+	Cite:  ibta("chapter 12", "roce/cm/7"), Defects: []string{"cm.NoDREPWhenDisconnected"},
+	Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
+	Expects: "a DREP for each DREQ, and both connections ended",
+	Run: onPort(func(p *port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		k := p.cmEstablish(l, 0)
+		k.sendDREQ()
+		k.expectDREP()
+		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
+		k.AwaitState(k.qp, verbs.QPStateErr)
+		k.sendDREQ()
+		k.expectDREP()
 
-			k = p.cmEstablish(l, 1)
-			closing := p.Go("disconnect", k.established.Disconnect)
-			pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, RemoteQPN: new(uint32(peerQPN + 1))})
-			mad, _, _ := pkt.CM()
-			p.sendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
-			p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
-			p.Sync()
-			k.sendDREQ()
-			k.expectDREP()
-		}),
-	},
-	{
-		ID:    "cm/life/thousands-of-connections-leave-no-residue",
-		Title: "After thousands of connections another can be established",
-		Cite:  ibta("", "roce/cm/13"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm", conformance.Slow},
-		Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
-		Expects: "a REP and a DREP for each",
-		Defects: []string{"cm.StopAfterConns"},
-		Run: onPort(func(p *port) {
-			conns := 1200
-			if p.Virtual {
-				conns = 10_000
-			}
-			l := p.cmListen(verbs.PortSpaceTCP)
-			for n := range uint32(conns) {
-				p.cmOpenAndClose(l, n)
-			}
-		}),
-	},
-	{
-		ID:    "cm/life/time-wait-gives-its-connection-back",
-		Title: "After time wait the communication IDs and QPNs of a connection can be reused",
-		Cite:  ibta("", "roce/cm/13"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
-		Expects: "a connection both times",
-		Defects: []string{"cm.LeakTimeWait"},
-		Run: onPort(func(p *port) {
-			l := p.cmListen(verbs.PortSpaceTCP)
-			p.cmOpenAndClose(l, 0)
-			p.sleepTimeWait()
-			p.cmOpenAndClose(l, 0)
-		}),
-	},
-}
+		k = p.cmEstablish(l, 1)
+		closing := p.Go("disconnect", k.established.Disconnect)
+		pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, RemoteQPN: new(uint32(peerQPN + 1))})
+		mad, _, _ := pkt.CM()
+		p.sendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
+		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
+		p.Sync()
+		k.sendDREQ()
+		k.expectDREP()
+	}),
+}, {
+	ID:    "cm/life/thousands-of-connections-leave-no-residue",
+	Title: "After thousands of connections another can be established",
+	Cite:  ibta("", "roce/cm/13"), Labels: []string{conformance.Slow}, Defects: []string{"cm.StopAfterConns"},
+	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
+	Expects: "a REP and a DREP for each",
+	Run: onPort(func(p *port) {
+		conns := 1200
+		if p.Virtual {
+			conns = 10_000
+		}
+		l := p.cmListen(verbs.PortSpaceTCP)
+		for n := range uint32(conns) {
+			p.cmOpenAndClose(l, n)
+		}
+	}),
+}, {
+	ID:    "cm/life/time-wait-gives-its-connection-back",
+	Title: "After time wait the communication IDs and QPNs of a connection can be reused",
+	Cite:  ibta("", "roce/cm/13"), Defects: []string{"cm.LeakTimeWait"},
+	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
+	Expects: "a connection both times",
+	Run: onPort(func(p *port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		p.cmOpenAndClose(l, 0)
+		p.sleepTimeWait()
+		p.cmOpenAndClose(l, 0)
+	}),
+}})
 
 // cmEstablish establishes the n-th connection of a case.
 func (p *port) cmEstablish(l verbs.Listener, n uint32) *cmSession {

@@ -9,173 +9,153 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var cmRefuseCases = []conformance.Case{
-	{
-		ID:    "cm/rej/unknown-service-refused",
-		Title: "A REQ for a service without a listener is rejected with reason 8",
-		Cite:  ibta("chapter 12", "roce/cm/2"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
-		Expects: "a REJ of the REQ with reason 8 for each",
-		Defects: []string{"cm.IgnoreUnknownService"},
-		Run: onPort(func(p *port) {
-			l := p.cmListen(verbs.PortSpaceTCP)
-			refused := func(comm uint32, service uint64) {
-				req := p.cmRequest(cmPort, comm)
-				req.ServiceID = &service
-				p.sendPacket(ib.CM(uint64(comm), req))
-				p.cmExpect(ib.REJ{Reason: new(ib.RejInvalidServiceID), About: new(uint8(ib.AboutREQ))})
+var cmRefuseCases = overCM.Cases([]conformance.Case{{
+	ID:    "cm/rej/unknown-service-refused",
+	Title: "A REQ for a service without a listener is rejected with reason 8",
+	Cite:  ibta("chapter 12", "roce/cm/2"), Defects: []string{"cm.IgnoreUnknownService"},
+	Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
+	Expects: "a REJ of the REQ with reason 8 for each",
+	Run: onPort(func(p *port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		refused := func(comm uint32, service uint64) {
+			req := p.cmRequest(cmPort, comm)
+			req.ServiceID = &service
+			p.sendPacket(ib.CM(uint64(comm), req))
+			p.cmExpect(ib.REJ{Reason: new(ib.RejInvalidServiceID), About: new(uint8(ib.AboutREQ))})
+		}
+		refused(1, ib.ServiceID(ib.PortSpaceTCP, cmClosedPort))
+		refused(2, ib.ServiceID(ib.PortSpaceIB, cmPort))
+		p.Must("a listener that is closed", l.Close())
+		refused(3, ib.ServiceID(ib.PortSpaceTCP, cmPort))
+	}),
+}, {
+	ID:    "cm/rej/names-the-refused-request",
+	Title: "A REJ has the communication ID of the REQ as its remote ID, and local ID 0",
+	Cite:  ibta("chapter 12", "roce/cm/2"), Defects: []string{"cm.RejectWithoutCommID"},
+	Sends:   "REQs with different communication IDs for a service without a listener",
+	Expects: "REJs with the ID of the REQ as the remote one, and 0 as the local one",
+	Run: onPort(func(p *port) {
+		for _, comm := range []uint32{0x01020304, 0xfffffffe, p.Rand.Uint32()} {
+			p.sendPacket(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
+			p.cmExpect(ib.REJ{RemoteCommID: &comm, LocalCommID: new(uint32(0))})
+		}
+	}),
+}, {
+	ID:    "cm/rej/refusal-of-the-program-is-told",
+	Title: "A REQ that the application rejects is answered by a REJ with the private data of the application",
+	Cite:  ibta("Table 106", "roce/cm/1"), Defects: []string{"cm.IgnoreREQ"},
+	Sends:   "a REQ that an application on the device refuses with private data",
+	Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
+	Run: onPort(func(p *port) {
+		const comm = 0x0a0b0c0d
+		l := p.cmListen(verbs.PortSpaceTCP)
+		program := p.Go("refuse", func() error {
+			req, err := l.GetRequest(verbs.Forever)
+			if err == nil {
+				err = req.Reject([]byte("not today"))
 			}
-			refused(1, ib.ServiceID(ib.PortSpaceTCP, cmClosedPort))
-			refused(2, ib.ServiceID(ib.PortSpaceIB, cmPort))
-			p.Must("a listener that is closed", l.Close())
-			refused(3, ib.ServiceID(ib.PortSpaceTCP, cmPort))
-		}),
-	},
-	{
-		ID:    "cm/rej/names-the-refused-request",
-		Title: "A REJ has the communication ID of the REQ as its remote ID, and local ID 0",
-		Cite:  ibta("chapter 12", "roce/cm/2"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "REQs with different communication IDs for a service without a listener",
-		Expects: "REJs with the ID of the REQ as the remote one, and 0 as the local one",
-		Defects: []string{"cm.RejectWithoutCommID"},
-		Run: onPort(func(p *port) {
-			for _, comm := range []uint32{0x01020304, 0xfffffffe, p.Rand.Uint32()} {
-				p.sendPacket(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
-				p.cmExpect(ib.REJ{RemoteCommID: &comm, LocalCommID: new(uint32(0))})
+			return err
+		})
+		p.sendPacket(ib.CM(comm, p.cmRequest(cmPort, comm)))
+		p.cmExpect(ib.REJ{
+			RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ)), Reason: new(ib.RejConsumer), Private: []byte("not today"),
+		})
+		p.Must("a connection request that can be rejected", program.Wait(p.ResponseTimeout()))
+	}),
+}, {
+	ID:    "cm/rej/lid-reasons-never-sent",
+	Title: "A REJ never has an invalid LID as its reason",
+	Cite:  annexA17("CA17-35", "roce/cm/6"), Defects: []string{"cm.RejectZeroLID"},
+	Sends:   "200 REQs with random LIDs, paths, limits and keys, for services with and without a listener",
+	Expects: "no REJ with reason 13 or 19",
+	Run: onPort(func(p *port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		for n := range uint32(200) {
+			req := p.cmRandomRequest(n)
+			p.sendPacket(ib.CM(uint64(n), req))
+			if n%16 == 0 { // keep the backlog short, so that it causes no REJ
+				p.cmRejectAll(l)
 			}
-		}),
-	},
-	{
-		ID:    "cm/rej/refusal-of-the-program-is-told",
-		Title: "A REQ that the application rejects is answered by a REJ with the private data of the application",
-		Cite:  ibta("Table 106", "roce/cm/1"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ that an application on the device refuses with private data",
-		Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
-		Defects: []string{"cm.IgnoreREQ"},
-		Run: onPort(func(p *port) {
-			const comm = 0x0a0b0c0d
-			l := p.cmListen(verbs.PortSpaceTCP)
-			program := p.Go("refuse", func() error {
-				req, err := l.GetRequest(verbs.Forever)
-				if err == nil {
-					err = req.Reject([]byte("not today"))
+			for pkt, ok := p.packetAfterSync(shortWait); ok; pkt, ok = p.packetAfterSync(shortWait) {
+				_, m, err := pkt.CM()
+				if err != nil {
+					p.Fail("a message of the communication manager", "%v (%v)", pkt, err)
 				}
-				return err
-			})
-			p.sendPacket(ib.CM(comm, p.cmRequest(cmPort, comm)))
-			p.cmExpect(ib.REJ{
-				RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ)), Reason: new(ib.RejConsumer), Private: []byte("not today"),
-			})
-			p.Must("a connection request that can be rejected", program.Wait(p.ResponseTimeout()))
-		}),
-	},
-	{
-		ID:    "cm/rej/lid-reasons-never-sent",
-		Title: "A REJ never has an invalid LID as its reason",
-		Cite:  annexA17("CA17-35", "roce/cm/6"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "200 REQs with random LIDs, paths, limits and keys, for services with and without a listener",
-		Expects: "no REJ with reason 13 or 19",
-		Defects: []string{"cm.RejectZeroLID"},
-		Run: onPort(func(p *port) {
-			l := p.cmListen(verbs.PortSpaceTCP)
-			for n := range uint32(200) {
-				req := p.cmRandomRequest(n)
-				p.sendPacket(ib.CM(uint64(n), req))
-				if n%16 == 0 { // keep the backlog short, so that it causes no REJ
-					p.cmRejectAll(l)
-				}
-				for pkt, ok := p.packetAfterSync(shortWait); ok; pkt, ok = p.packetAfterSync(shortWait) {
-					_, m, err := pkt.CM()
-					if err != nil {
-						p.Fail("a message of the communication manager", "%v (%v)", pkt, err)
-					}
-					if rej, is := m.(ib.REJ); is && (*rej.Reason == ib.RejInvalidLID || *rej.Reason == ib.RejInvalidAltLID) {
-						p.Fail("a REJ with another reason than an invalid LID", "%v", pkt)
-					}
+				if rej, is := m.(ib.REJ); is && (*rej.Reason == ib.RejInvalidLID || *rej.Reason == ib.RejInvalidAltLID) {
+					p.Fail("a REJ with another reason than an invalid LID", "%v", pkt)
 				}
 			}
-		}),
-	},
-	{
-		ID:    "cm/rej/other-private-header-refused",
-		Title: "A REQ with another version of the address header in its private data is rejected",
-		Cite:  ibta("Annex A11", "roce/cm/9"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then a correct one",
-		Expects: "a REJ for each of the REQ, which the application never sees; then a REP",
-		Defects: []string{"cm.AcceptAnyPrivateVersion"},
-		Run: onPort(func(p *port) {
-			l := p.cmListen(verbs.PortSpaceTCP)
-			for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
-				comm := uint32(0x100 + n)
-				h.SrcPort, h.Src, h.Dst = cmSourcePort, p.peerAddr, p.deviceAddr
-				req := p.cmRequest(cmPort, comm)
-				req.Private = h.Append(nil) // IP version 16 is 0 in its four bits
-				p.sendPacket(ib.CM(uint64(comm), req))
-				p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
+		}
+	}),
+}, {
+	ID:    "cm/rej/other-private-header-refused",
+	Title: "A REQ with another version of the address header in its private data is rejected",
+	Cite:  ibta("Annex A11", "roce/cm/9"), Defects: []string{"cm.AcceptAnyPrivateVersion"},
+	Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then a correct one",
+	Expects: "a REJ for each of the REQ, which the application never sees; then a REP",
+	Run: onPort(func(p *port) {
+		l := p.cmListen(verbs.PortSpaceTCP)
+		for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
+			comm := uint32(0x100 + n)
+			h.SrcPort, h.Src, h.Dst = cmSourcePort, p.peerAddr, p.deviceAddr
+			req := p.cmRequest(cmPort, comm)
+			req.Private = h.Append(nil) // IP version 16 is 0 in its four bits
+			p.sendPacket(ib.CM(uint64(comm), req))
+			p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
+		}
+		if req, err := l.GetRequest(cmDeliveryTime(p)); !errors.Is(err, verbs.ErrTimeout) {
+			p.Must("a listener", err)
+			p.Fail("no request for the application", "one from %v", req.Remote())
+		}
+		k := p.cmOpen(l, 0)
+		k.sendRTU()
+		k.expectEstablished("an RTU")
+	}),
+}, {
+	ID:    "cm/sidr/answered-with-qp-and-key",
+	Title: "A SIDR_REQ is answered with the QPN and the Q_Key of the service",
+	Cite:  ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"cm.SIDRZeroQKey"},
+	Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
+	Expects: "a SIDR_REP with status 0, the queue pair's number and its Q_Key; the datagram received",
+	Run: onPort(func(p *port) {
+		l := p.cmListen(verbs.PortSpaceUDP)
+		d := p.newUDConn(1)
+		p.Must("the Q_Key of rdma_cm", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
+		accept := p.Go("accept", func() error {
+			req, err := l.GetRequest(verbs.Forever)
+			if err == nil {
+				_, err = req.Accept(d.qp, verbs.ConnParam{}, p.ResponseTimeout())
 			}
-			if req, err := l.GetRequest(cmDeliveryTime(p)); !errors.Is(err, verbs.ErrTimeout) {
-				p.Must("a listener", err)
-				p.Fail("no request for the application", "one from %v", req.Remote())
-			}
-			k := p.cmOpen(l, 0)
-			k.sendRTU()
-			k.expectEstablished("an RTU")
-		}),
-	},
-	{
-		ID:    "cm/sidr/answered-with-qp-and-key",
-		Title: "A SIDR_REQ is answered with the QPN and the Q_Key of the service",
-		Cite:  ibta("Tables 119, 120", "roce/cm/11"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:cm", "service:ud"},
-		Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
-		Expects: "a SIDR_REP with status 0, the queue pair's number and its Q_Key; the datagram received",
-		Defects: []string{"cm.SIDRZeroQKey"},
-		Run: onPort(func(p *port) {
-			l := p.cmListen(verbs.PortSpaceUDP)
-			d := p.newUDConn(1)
-			p.Must("the Q_Key of rdma_cm", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
-			accept := p.Go("accept", func() error {
-				req, err := l.GetRequest(verbs.Forever)
-				if err == nil {
-					_, err = req.Accept(d.qp, verbs.ConnParam{}, p.ResponseTimeout())
-				}
-				return err
-			})
-			service := ib.ServiceID(ib.PortSpaceUDP, cmPort)
-			p.sendPacket(ib.CM(5, p.cmSIDRRequest(service, 0x0a0b0c0d)))
-			_, m := p.cmExpect(ib.SIDRREP{
-				RequestID: new(uint32(0x0a0b0c0d)), Status: new(uint8(ib.SIDRValid)), ServiceID: &service,
-				QPN: new(uint32(d.qp.QPN())), QKey: new(uint32(ib.UDQKey)),
-			})
-			p.Must("a request that is accepted", accept.Wait(p.ResponseTimeout()))
-			rep, _ := m.(ib.SIDRREP)
-			p.sendPacket(ib.Datagram(9, *rep.QKey, peerQPN, data(16)).To(*rep.QPN))
-			p.ExpectRecv(1, verbs.GRHLen+16)
-		}),
-	},
-	{
-		ID:    "cm/sidr/unknown-service-refused",
-		Title: "A SIDR_REQ for a service without a listener is answered with status 1",
-		Cite:  ibta("Tables 119, 120", "roce/cm/11"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:cm", "service:ud"},
-		Sends:   "SIDR_REQs for a port without listener, and for one where a connected service listens",
-		Expects: "SIDR_REPs with the IDs of the requests and status 1, that the service is not supported",
-		Defects: []string{"cm.IgnoreUnknownService"},
-		Run: onPort(func(p *port) {
-			p.cmListen(verbs.PortSpaceTCP)
-			for n, port := range []uint16{cmClosedPort, cmPort} {
-				id := uint32(0x500 + n)
-				p.sendPacket(ib.CM(uint64(id), p.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, port), id)))
-				p.cmExpect(ib.SIDRREP{RequestID: &id, Status: new(uint8(ib.SIDRUnsupported))})
-			}
-		}),
-	},
-}
+			return err
+		})
+		service := ib.ServiceID(ib.PortSpaceUDP, cmPort)
+		p.sendPacket(ib.CM(5, p.cmSIDRRequest(service, 0x0a0b0c0d)))
+		_, m := p.cmExpect(ib.SIDRREP{
+			RequestID: new(uint32(0x0a0b0c0d)), Status: new(uint8(ib.SIDRValid)), ServiceID: &service,
+			QPN: new(uint32(d.qp.QPN())), QKey: new(uint32(ib.UDQKey)),
+		})
+		p.Must("a request that is accepted", accept.Wait(p.ResponseTimeout()))
+		rep, _ := m.(ib.SIDRREP)
+		p.sendPacket(ib.Datagram(9, *rep.QKey, peerQPN, data(16)).To(*rep.QPN))
+		p.ExpectRecv(1, verbs.GRHLen+16)
+	}),
+}, {
+	ID:    "cm/sidr/unknown-service-refused",
+	Title: "A SIDR_REQ for a service without a listener is answered with status 1",
+	Cite:  ibta("Tables 119, 120", "roce/cm/11"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"cm.IgnoreUnknownService"},
+	Sends:   "SIDR_REQs for a port without listener, and for one where a connected service listens",
+	Expects: "SIDR_REPs with the IDs of the requests and status 1, that the service is not supported",
+	Run: onPort(func(p *port) {
+		p.cmListen(verbs.PortSpaceTCP)
+		for n, port := range []uint16{cmClosedPort, cmPort} {
+			id := uint32(0x500 + n)
+			p.sendPacket(ib.CM(uint64(id), p.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, port), id)))
+			p.cmExpect(ib.SIDRREP{RequestID: &id, Status: new(uint8(ib.SIDRUnsupported))})
+		}
+	}),
+}})
 
 // cmSIDRRequest returns a SIDR_REQ.
 func (p *port) cmSIDRRequest(service uint64, id uint32) ib.SIDRREQ {

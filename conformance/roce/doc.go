@@ -13,22 +13,30 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Suite returns the cases.
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "roce", Title: "RoCEv2 and the InfiniBand transport", DescribeEvent: describeEvent,
-		Cases: slices.Concat(ipCases, udpCases, addressCases, icrcCases, icrcFieldCases, bthCases, bthBitCases, bthKeyCases, bthStateCases, bthResponseCases, lengthCases,
+		Cases: conformance.Group{}.Cases(slices.Concat(ipCases, udpCases, addressCases, icrcCases, icrcFieldCases, bthCases, bthBitCases, bthKeyCases, bthStateCases, bthResponseCases, lengthCases,
 			cmConnectCases, cmRefuseCases, cmEndCases,
 			sequenceCases, psnCases, duplicateCases, psnRequesterCases, ackCases, answerCases, msnCases, creditCases, rnrCases, rnrWaitCases, timeoutCases, retryCases, badAnswerCases,
 			readCases, readAgainCases, readRetryCases, readAnswerCases,
 			atomicCases, atomicReplayCases, atomicPostCases, atomicWriteCases,
 			writeCases, immediateCases, invalidateCases, sendCases, accessCases, rightsCases, bindCases, windowCases,
 			ucCases, ucLossCases, udCases, udPostCases, udDropCases, multicastCases, srqCases, srqSizeCases, xrcCases,
-			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases),
+			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases)),
 	}
 }
+
+// Groups of cases by the service that they use.
+var (
+	overRC = conformance.Group{Needs: verbs.CapRC, Labels: labelRC}
+	overUC = conformance.Group{Needs: verbs.CapUC, Labels: []string{"service:uc"}}
+	overCM = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:cm"}}
+)
 
 // describeEvent formats an event as one line.
 func describeEvent(e *conformance.Event) string {

@@ -9,164 +9,139 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var cnpCases = []conformance.Case{
-	{
-		ID:    "ecn/cnp/marked-packet-answered",
-		Title: "A request or response with a CE mark is answered by a CNP",
-		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "on separate connections, a WRITE, a SEND and a READ response with ECN 11",
-		Expects: "a CNP for each, and the usual responses",
-		Defects: []string{"NoCongestion", "MarkedDropped"},
-		Run: onPort(func(p *port) {
-			c := p.connect(setup{})
-			c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().CE())
-			c.expectCNPAnd(ib.Ack(c.peerPSN(0), 1))
-			c.ExpectBytes(c.targetMem, 0, data(16))
-			c.Sleep(maxCNPInterval)
-			c = p.connect(setup{receives: 1})
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().CE())
-			c.expectCNPAnd(ib.Ack(c.peerPSN(0), 1))
-			c.ExpectRecv(1, 16)
-			c.ExpectBytes(c.localMem, 0, data(16))
-			c.Sleep(maxCNPInterval)
-			c = p.connect(setup{signalAll: true})
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-			c.expectReadRequest()
-			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(16)).CE())
-			c.expectCNP()
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectBytes(c.localMem, 0, data(16))
-		}),
-	},
-	{
-		ID:    "ecn/cnp/names-the-senders-qp",
-		Title: "A CNP is sent to the source address and the queue pair of the marked packet",
-		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND with ECN 11",
-		Expects: "a CNP from the device's address to the peer's, for the peer's queue pair",
-		Defects: []string{"CNPMisaddressed"},
-		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).CE())
-			c.checkPacket(ib.CNP().To(peerQPN).Via(c.deviceAddr, c.peerAddr), c.expectCNP())
-		}),
-	},
-	{
-		ID:    "ecn/cnp/copies-the-partition",
-		Title: "A CNP has the P_Key of the marked packet",
-		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND with ECN 11 of a limited member, with P_Key 0x7fff",
-		Expects: "a CNP with P_Key 0x7fff",
-		Defects: []string{"CNPMisaddressed"},
-		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).WithPKey(0x7fff).CE())
-			c.checkPacket(ib.CNP().WithPKey(0x7fff), c.expectCNP())
-		}),
-	},
-	{
-		ID:    "ecn/cnp/each-marked-qp-has-its-own",
-		Title: "Each queue pair with marked packets gets a CNP, even if several are marked at the same time",
-		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "at once, a WRITE with ECN 11 on each of three connections, two of them with the same peer address",
-		Expects: "a CNP for each of the three queue pairs",
-		Defects: []string{"CNPPerPort", "CNPPerPeer"},
-		Run: onPort(func(p *port) {
-			missing := make(map[uint32]bool)
-			var all []*conn
-			for i, peer := range []int{0, 0, 1} {
-				all = append(all, p.connect(setup{modify: func(a *verbs.QPAttr) {
-					a.DestQPN = peerQPN + verbs.QPN(i)
-					a.AH.GRH.DGID = verbs.GIDFrom(p.PeerAddr(peer))
-				}}))
-				missing[peerQPN+uint32(i)] = true
+var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Labels: labelRC}.Cases([]conformance.Case{{
+	ID:    "ecn/cnp/marked-packet-answered",
+	Title: "A request or response with a CE mark is answered by a CNP",
+	Cite:  annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"NoCongestion", "MarkedDropped"},
+	Sends:   "on separate connections, a WRITE, a SEND and a READ response with ECN 11",
+	Expects: "a CNP for each, and the usual responses",
+	Run: onPort(func(p *port) {
+		c := p.connect(setup{})
+		c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().CE())
+		c.expectCNPAnd(ib.Ack(c.peerPSN(0), 1))
+		c.ExpectBytes(c.targetMem, 0, data(16))
+		c.Sleep(maxCNPInterval)
+		c = p.connect(setup{receives: 1})
+		c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().CE())
+		c.expectCNPAnd(ib.Ack(c.peerPSN(0), 1))
+		c.ExpectRecv(1, 16)
+		c.ExpectBytes(c.localMem, 0, data(16))
+		c.Sleep(maxCNPInterval)
+		c = p.connect(setup{signalAll: true})
+		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+		c.expectReadRequest()
+		c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(16)).CE())
+		c.expectCNP()
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, 0, data(16))
+	}),
+}, {
+	ID:    "ecn/cnp/names-the-senders-qp",
+	Title: "A CNP is sent to the source address and the queue pair of the marked packet",
+	Cite:  annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPMisaddressed"},
+	Sends:   "a SEND with ECN 11",
+	Expects: "a CNP from the device's address to the peer's, for the peer's queue pair",
+	Run: onRC(func(c *conn) {
+		c.send(ib.SendOnly(c.peerPSN(0), data(16)).CE())
+		c.checkPacket(ib.CNP().To(peerQPN).Via(c.deviceAddr, c.peerAddr), c.expectCNP())
+	}),
+}, {
+	ID:    "ecn/cnp/copies-the-partition",
+	Title: "A CNP has the P_Key of the marked packet",
+	Cite:  annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPMisaddressed"},
+	Sends:   "a SEND with ECN 11 of a limited member, with P_Key 0x7fff",
+	Expects: "a CNP with P_Key 0x7fff",
+	Run: onRC(func(c *conn) {
+		c.send(ib.SendOnly(c.peerPSN(0), data(16)).WithPKey(0x7fff).CE())
+		c.checkPacket(ib.CNP().WithPKey(0x7fff), c.expectCNP())
+	}),
+}, {
+	ID:    "ecn/cnp/each-marked-qp-has-its-own",
+	Title: "Each queue pair with marked packets gets a CNP, even if several are marked at the same time",
+	Cite:  annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPPerPort", "CNPPerPeer"},
+	Sends:   "at once, a WRITE with ECN 11 on each of three connections, two of them with the same peer address",
+	Expects: "a CNP for each of the three queue pairs",
+	Run: onPort(func(p *port) {
+		missing := make(map[uint32]bool)
+		var all []*conn
+		for i, peer := range []int{0, 0, 1} {
+			all = append(all, p.connect(setup{modify: func(a *verbs.QPAttr) {
+				a.DestQPN = peerQPN + verbs.QPN(i)
+				a.AH.GRH.DGID = verbs.GIDFrom(p.PeerAddr(peer))
+			}}))
+			missing[peerQPN+uint32(i)] = true
+		}
+		for i, c := range all {
+			c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).CE().From(p.PeerAddr(i / 2)))
+		}
+		for len(missing) > 0 {
+			pkt, ok := p.nextPacket(p.ResponseTimeout())
+			p.Check(ok, "a CNP for each of three queue pairs", "none for %d of them", len(missing))
+			if pkt.Opcode() == ib.OpCNP {
+				delete(missing, pkt.DestQP())
 			}
-			for i, c := range all {
-				c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).CE().From(p.PeerAddr(i / 2)))
-			}
-			for len(missing) > 0 {
-				pkt, ok := p.nextPacket(p.ResponseTimeout())
-				p.Check(ok, "a CNP for each of three queue pairs", "none for %d of them", len(missing))
-				if pkt.Opcode() == ib.OpCNP {
-					delete(missing, pkt.DestQP())
-				}
-			}
-		}),
-	},
-	{
-		ID:    "ecn/cnp/loss-is-no-mark",
-		Title: "Packets without a CE mark cause no CNP, even if packets are lost or ECN-capable",
-		Cite:  annexA17("CA17-44", "roce/ecn/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "WRITEs with ECN 00, 01 and 10; then one after a gap, and a duplicate",
-		Expects: "ACKs and a NAK, and no CNP",
-		Defects: []string{"CNPOnNAK"},
-		Run: onConn(setup{}, func(c *conn) {
-			for i := range 3 {
-				c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).AckReq().WithTClass(uint8(i)))
-				c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
-			}
-			c.send(ib.WriteOnly(c.peerPSN(5), c.reth(0, 16), data(16)).AckReq())
-			c.expect(ib.Nak(c.peerPSN(3), ib.NakSequence, 3))
-			c.expectSilence(silencePeriod)
-			c.send(ib.WriteOnly(c.peerPSN(2), c.reth(0, 16), data(16)).AckReq())
-			c.expect(ib.Ack(ib.AnyPSN, 3))
-			c.expectSilence(silencePeriod)
-		}),
-	},
-	{
-		ID:    "ecn/cnp/burst-of-marks-shares-cnps",
-		Title: "Marks in quick succession are answered by fewer CNPs",
-		Cite:  annexA17("CA17-44", "roce/ecn/2"), Level: conformance.May, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "at once, 100 WRITEs with ECN 11 on one connection",
-		Expects: "at least one CNP, and not 100",
-		Defects: []string{"CNPBurst"},
-		Run: onConn(setup{}, func(c *conn) {
-			for i := range 100 {
-				c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).CE())
-			}
-			n := c.countCNPs()
-			c.Check(n >= 1 && n < 100, "between 1 and 99 CNPs for 100 marks in quick succession", "%d", n)
-		}),
-	},
-	{
-		ID:    "ecn/cnp/bytes-without-meaning-are-zero",
-		Title: "A CNP has SE, MigReq, AckReq, PadCnt and PSN 0, and 16 zero bytes after its BTH",
-		Cite:  annexA17("A17.9.3", "roce/ecn/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND with ECN 11, SE and MigReq",
-		Expects: "a CNP with all of these 0",
-		Defects: []string{"CNPReservedUsed"},
-		Run: onRC(func(c *conn) {
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).CE().SE().MigReq())
-			want := ib.CNP().NoSE().NoAckReq().WithPadCnt(0).WithTVer(0).WithPayload(make([]byte, 16))
-			want.BTH.MigReq, want.BTH.Resv6, want.BTH.Resv7 = new(false), new(uint8(0)), new(uint8(0))
-			c.checkPacket(want, c.expectCNP())
-		}),
-	},
-	{
-		ID:    "ecn/cnp/bytes-without-meaning-are-ignored",
-		Title: "A CNP has effect whatever its reserved bytes contain",
-		Cite:  annexA17("A17.9.3", "roce/ecn/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "CNPs with SE, MigReq, a PSN, BECN 0 and 16 bytes 0xff, to a queue pair that sends",
-		Expects: "that it sends more slowly, and answers nothing",
-		Defects: []string{"CNPReservedUsed"},
-		Run: onFlow(func(f *flow) {
-			ones := make([]byte, 16)
-			for i := range ones {
-				ones[i] = 0xff
-			}
-			invalid := ib.CNP().SE().MigReq().WithPSN(0x123456).WithPayload(ones)
-			invalid.BTH.BECN = new(false)
-			before := f.burst()
-			f.expectSlower(before, f.burstWith(f.cnpsOf(invalid)))
-		}),
-	},
-}
+		}
+	}),
+}, {
+	ID:    "ecn/cnp/loss-is-no-mark",
+	Title: "Packets without a CE mark cause no CNP, even if packets are lost or ECN-capable",
+	Cite:  annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPOnNAK"},
+	Sends:   "WRITEs with ECN 00, 01 and 10; then one after a gap, and a duplicate",
+	Expects: "ACKs and a NAK, and no CNP",
+	Run: onConn(setup{}, func(c *conn) {
+		for i := range 3 {
+			c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).AckReq().WithTClass(uint8(i)))
+			c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
+		}
+		c.send(ib.WriteOnly(c.peerPSN(5), c.reth(0, 16), data(16)).AckReq())
+		c.expect(ib.Nak(c.peerPSN(3), ib.NakSequence, 3))
+		c.expectSilence(silencePeriod)
+		c.send(ib.WriteOnly(c.peerPSN(2), c.reth(0, 16), data(16)).AckReq())
+		c.expect(ib.Ack(ib.AnyPSN, 3))
+		c.expectSilence(silencePeriod)
+	}),
+}, {
+	ID:    "ecn/cnp/burst-of-marks-shares-cnps",
+	Title: "Marks in quick succession are answered by fewer CNPs",
+	Cite:  annexA17("CA17-44", "roce/ecn/2"), Level: conformance.May, Defects: []string{"CNPBurst"},
+	Sends:   "at once, 100 WRITEs with ECN 11 on one connection",
+	Expects: "at least one CNP, and not 100",
+	Run: onConn(setup{}, func(c *conn) {
+		for i := range 100 {
+			c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).CE())
+		}
+		n := c.countCNPs()
+		c.Check(n >= 1 && n < 100, "between 1 and 99 CNPs for 100 marks in quick succession", "%d", n)
+	}),
+}, {
+	ID:    "ecn/cnp/bytes-without-meaning-are-zero",
+	Title: "A CNP has SE, MigReq, AckReq, PadCnt and PSN 0, and 16 zero bytes after its BTH",
+	Cite:  annexA17("A17.9.3", "roce/ecn/6"), Defects: []string{"CNPReservedUsed"},
+	Sends:   "a SEND with ECN 11, SE and MigReq",
+	Expects: "a CNP with all of these 0",
+	Run: onRC(func(c *conn) {
+		c.send(ib.SendOnly(c.peerPSN(0), data(16)).CE().SE().MigReq())
+		want := ib.CNP().NoSE().NoAckReq().WithPadCnt(0).WithTVer(0).WithPayload(make([]byte, 16))
+		want.BTH.MigReq, want.BTH.Resv6, want.BTH.Resv7 = new(false), new(uint8(0)), new(uint8(0))
+		c.checkPacket(want, c.expectCNP())
+	}),
+}, {
+	ID:    "ecn/cnp/bytes-without-meaning-are-ignored",
+	Title: "A CNP has effect whatever its reserved bytes contain",
+	Cite:  annexA17("A17.9.3", "roce/ecn/6"), Defects: []string{"CNPReservedUsed"},
+	Sends:   "CNPs with SE, MigReq, a PSN, BECN 0 and 16 bytes 0xff, to a queue pair that sends",
+	Expects: "that it sends more slowly, and answers nothing",
+	Run: onFlow(func(f *flow) {
+		ones := make([]byte, 16)
+		for i := range ones {
+			ones[i] = 0xff
+		}
+		invalid := ib.CNP().SE().MigReq().WithPSN(0x123456).WithPayload(ones)
+		invalid.BTH.BECN = new(false)
+		before := f.burst()
+		f.expectSlower(before, f.burstWith(f.cnpsOf(invalid)))
+	}),
+}})
 
 // cnpInterval is the published interval between the CNPs of a receiver for one flow. A
 // sender does not raise its rate within it.

@@ -10,152 +10,130 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var congestionCases = []conformance.Case{
-	{
-		ID:    "ecn/rate/named-qp-slows",
-		Title: "A queue pair that receives CNPs reduces its rate",
-		Cite:  annexA17("CA17-45", "roce/ecn/3"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "CNPs to a queue pair that sends",
-		Expects: "the packets of a burst at half the rate or less",
-		Defects: []string{"NoCongestion"},
-		Run: onFlow(func(f *flow) {
-			before := f.burst()
-			f.expectSlower(before, f.burstWith(f.cnpsOf(ib.CNP())))
-		}),
-	},
-	{
-		ID:    "ecn/rate/other-qps-keep-theirs",
-		Title: "A CNP reduces the rate of its queue pair, and of no other",
-		Cite:  annexA17("CA17-45", "roce/ecn/3"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "CNPs to one of two queue pairs with the same peer",
-		Expects: "the other at its rate",
-		Defects: []string{"CNPSlowsAll"},
-		Run: onPort(func(p *port) {
-			named, other := p.newFlow(peerQPN), p.newFlow(peerQPN+1)
-			before := other.burst()
-			other.expectSameRate(before, other.burstWith(named.cnpsOf(ib.CNP())))
-		}),
-	},
-	{
-		ID:    "ecn/rate/comes-back",
-		Title: "The rate of a queue pair recovers when no more CNPs arrive",
-		Cite:  annexA17("CA17-46", "roce/ecn/4"), Level: conformance.Should, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "CNPs to a queue pair that sends, and then none",
-		Expects: "bursts at twice the lowest rate or more, in time",
-		Defects: []string{"RateNeverRecovers"},
-		Run: onFlow(func(f *flow) {
-			before := f.burst()
-			slow := f.burstWith(f.cnpsOf(ib.CNP()))
-			if slow < 2*max(before, flowQuick) {
-				rig.Abort(fmt.Errorf("the device does not reduce its rate, which another case checks: %w", conformance.ErrBenchCannot))
-			}
-			now := slow
-			for until := f.Now() + f.ResponseTimeout(); now > slow/2; now = f.burst() {
-				f.Check(f.Now() < until, fmt.Sprintf("a rate that rises: %v or less for %d packets", slow/2, flowPackets), "%v, after %v", now, f.ResponseTimeout())
-				f.Sleep(maxCNPInterval)
-			}
-		}),
-	},
-	{
-		ID:    "ecn/drop/cnp-takes-no-psn",
-		Title: "A CNP does not use a PSN and gets no response, whatever its PSN is",
-		Cite:  ibta("", "roce/ecn/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "CNPs, with PSN 0, to connections on which a PSN above 0 is due, PSN 0 itself, and one shortly before it",
-		Expects: "no response, no effect, and the expected PSN unchanged",
-		Defects: []string{"CNPTakesPSN"},
-		Run: onPort(func(p *port) {
-			for _, due := range []uint32{firstPeerPSN, 0, 0xffff00} {
-				c := p.connect(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.RQPSN = due }})
-				c.expectDropped(ib.CNP())
-				c.expectAccepted(0)
-			}
-		}),
-	},
-	{
-		ID:    "ecn/drop/cnp-for-nobody-slows-nobody",
-		Title: "A CNP for a queue pair that does not exist is dropped without effect",
-		Cite:  ibta("", "roce/ecn/5"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "CNPs for the number of no queue pair",
-		Expects: "no answer, and a queue pair that sends at its rate",
-		Defects: []string{"QPNLoose"},
-		Run: onFlow(func(f *flow) {
-			before := f.burst()
-			f.expectSameRate(before, f.burstWith(f.cnpsOf(ib.CNP().To(0xabcdef))))
-			f.expectSilence(shortWait)
-		}),
-	},
-	{
-		ID:    "ecn/drop/cnp-with-wrong-icrc-slows-nobody",
-		Title: "A CNP with a wrong ICRC is dropped without effect",
-		Cite:  ibta("", "roce/ecn/5"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "CNPs with one bit of their ICRC turned",
-		Expects: "no answer, and a queue pair that sends at its rate",
-		Defects: []string{"ICRCIgnored"},
-		Run: onFlow(func(f *flow) {
-			before := f.burst()
-			f.expectSameRate(before, f.burstWith(f.cnpsOf(ib.CNP().BadICRC())))
-			f.expectSilence(shortWait)
-		}),
-	},
-	{
-		ID:    "ecn/count/cnps-sent-agree-with-the-wire",
-		Title: "The counters of CE marks, CNPs sent and CNPs handled agree with the wire",
-		Cite:  conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should, Needs: verbs.CapRC | verbs.CapCongestion,
-		Labels:  []string{"service:rc"},
-		Sends:   "three marked WRITEs, at intervals longer than that of CNPs; four CNPs",
-		Expects: "increases by 3 marks, by the number of CNPs received, and by 4 CNPs handled; the counter of CNPs sent is required",
-		Defects: []string{"CNPCounterStuck"},
-		Run: onConn(setup{}, func(c *conn) {
-			sent, marked, handled := c.watchCounter(countCNPsSent), c.watchCounter(countMarks), c.watchCounter(countCNPsHandled)
-			cnps := 0
-			for i := range 3 {
-				c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).AckReq().CE())
-				cnps += c.countCNPs()
-				c.Sleep(maxCNPInterval)
-			}
-			for range 4 {
-				c.send(ib.CNP())
-			}
+var congestionCases = overRC.Cases([]conformance.Case{{
+	ID:    "ecn/rate/named-qp-slows",
+	Title: "A queue pair that receives CNPs reduces its rate",
+	Cite:  annexA17("CA17-45", "roce/ecn/3"), Needs: verbs.CapCongestion, Defects: []string{"NoCongestion"},
+	Sends:   "CNPs to a queue pair that sends",
+	Expects: "the packets of a burst at half the rate or less",
+	Run: onFlow(func(f *flow) {
+		before := f.burst()
+		f.expectSlower(before, f.burstWith(f.cnpsOf(ib.CNP())))
+	}),
+}, {
+	ID:    "ecn/rate/other-qps-keep-theirs",
+	Title: "A CNP reduces the rate of its queue pair, and of no other",
+	Cite:  annexA17("CA17-45", "roce/ecn/3"), Needs: verbs.CapCongestion, Defects: []string{"CNPSlowsAll"},
+	Sends:   "CNPs to one of two queue pairs with the same peer",
+	Expects: "the other at its rate",
+	Run: onPort(func(p *port) {
+		named, other := p.newFlow(peerQPN), p.newFlow(peerQPN+1)
+		before := other.burst()
+		other.expectSameRate(before, other.burstWith(named.cnpsOf(ib.CNP())))
+	}),
+}, {
+	ID:    "ecn/rate/comes-back",
+	Title: "The rate of a queue pair recovers when no more CNPs arrive",
+	Cite:  annexA17("CA17-46", "roce/ecn/4"), Level: conformance.Should, Needs: verbs.CapCongestion,
+	Defects: []string{"RateNeverRecovers"},
+	Sends:   "CNPs to a queue pair that sends, and then none",
+	Expects: "bursts at twice the lowest rate or more, in time",
+	Run: onFlow(func(f *flow) {
+		before := f.burst()
+		slow := f.burstWith(f.cnpsOf(ib.CNP()))
+		if slow < 2*max(before, flowQuick) {
+			rig.Abort(fmt.Errorf("the device does not reduce its rate, which another case checks: %w", conformance.ErrBenchCannot))
+		}
+		now := slow
+		for until := f.Now() + f.ResponseTimeout(); now > slow/2; now = f.burst() {
+			f.Check(f.Now() < until, fmt.Sprintf("a rate that rises: %v or less for %d packets", slow/2, flowPackets), "%v, after %v", now, f.ResponseTimeout())
+			f.Sleep(maxCNPInterval)
+		}
+	}),
+}, {
+	ID:    "ecn/drop/cnp-takes-no-psn",
+	Title: "A CNP does not use a PSN and gets no response, whatever its PSN is",
+	Cite:  ibta("", "roce/ecn/5"), Defects: []string{"CNPTakesPSN"},
+	Sends:   "CNPs, with PSN 0, to connections on which a PSN above 0 is due, PSN 0 itself, and one shortly before it",
+	Expects: "no response, no effect, and the expected PSN unchanged",
+	Run: onPort(func(p *port) {
+		for _, due := range []uint32{firstPeerPSN, 0, 0xffff00} {
+			c := p.connect(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.RQPSN = due }})
+			c.expectDropped(ib.CNP())
+			c.expectAccepted(0)
+		}
+	}),
+}, {
+	ID:    "ecn/drop/cnp-for-nobody-slows-nobody",
+	Title: "A CNP for a queue pair that does not exist is dropped without effect",
+	Cite:  ibta("", "roce/ecn/5"), Needs: verbs.CapCongestion, Defects: []string{"QPNLoose"},
+	Sends:   "CNPs for the number of no queue pair",
+	Expects: "no answer, and a queue pair that sends at its rate",
+	Run: onFlow(func(f *flow) {
+		before := f.burst()
+		f.expectSameRate(before, f.burstWith(f.cnpsOf(ib.CNP().To(0xabcdef))))
+		f.expectSilence(shortWait)
+	}),
+}, {
+	ID:    "ecn/drop/cnp-with-wrong-icrc-slows-nobody",
+	Title: "A CNP with a wrong ICRC is dropped without effect",
+	Cite:  ibta("", "roce/ecn/5"), Needs: verbs.CapCongestion, Defects: []string{"ICRCIgnored"},
+	Sends:   "CNPs with one bit of their ICRC turned",
+	Expects: "no answer, and a queue pair that sends at its rate",
+	Run: onFlow(func(f *flow) {
+		before := f.burst()
+		f.expectSameRate(before, f.burstWith(f.cnpsOf(ib.CNP().BadICRC())))
+		f.expectSilence(shortWait)
+	}),
+}, {
+	ID:    "ecn/count/cnps-sent-agree-with-the-wire",
+	Title: "The counters of CE marks, CNPs sent and CNPs handled agree with the wire",
+	Cite:  conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should,
+	Needs: verbs.CapCongestion, Defects: []string{"CNPCounterStuck"},
+	Sends:   "three marked WRITEs, at intervals longer than that of CNPs; four CNPs",
+	Expects: "increases by 3 marks, by the number of CNPs received, and by 4 CNPs handled; the counter of CNPs sent is required",
+	Run: onConn(setup{}, func(c *conn) {
+		sent, marked, handled := c.watchCounter(countCNPsSent), c.watchCounter(countMarks), c.watchCounter(countCNPsHandled)
+		cnps := 0
+		for i := range 3 {
+			c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).AckReq().CE())
 			cnps += c.countCNPs()
-			sent.expectIncrease(c.port, cnps, true)
-			marked.expectIncrease(c.port, 3, false)
-			handled.expectIncrease(c.port, 4, false)
-		}),
-	},
-	{
-		ID:    "ecn/count/implied-naks-agree-with-the-wire",
-		Title: "The counter of implied NAKs agrees with the wire",
-		Cite:  conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "twice, an ACK for a SEND after a READ that was not answered; then the answer",
-		Expects: "a count of 2",
-		Defects: []string{"ImpliedNAKCounterStuck"},
-		Run: onConn(setup{signalAll: true}, func(c *conn) {
-			implied := c.watchCounter(countImpliedNAKs)
-			for i := range 2 {
-				c.PostSend(c.qp,
-					verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
-					verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(64, 8)},
-				)
-				c.nextPackets(2)
-				c.send(ib.Ack(c.devicePSN(2*i+1), uint32(2*i+2)))
-				c.Sync()
-				c.send(ib.ReadResponseOnly(c.devicePSN(2*i), uint32(2*i+1), data(16)), ib.Ack(c.devicePSN(2*i+1), uint32(2*i+2)))
-				c.ExpectCompletion(1, verbs.WCSuccess)
-				c.ExpectCompletion(2, verbs.WCSuccess)
-				c.Sync()
-				c.DiscardSkipped() // the device may have retransmitted the READ and later requests
-			}
-			implied.expectIncrease(c.port, 2, true)
-		}),
-	},
-}
+			c.Sleep(maxCNPInterval)
+		}
+		for range 4 {
+			c.send(ib.CNP())
+		}
+		cnps += c.countCNPs()
+		sent.expectIncrease(c.port, cnps, true)
+		marked.expectIncrease(c.port, 3, false)
+		handled.expectIncrease(c.port, 4, false)
+	}),
+}, {
+	ID:    "ecn/count/implied-naks-agree-with-the-wire",
+	Title: "The counter of implied NAKs agrees with the wire",
+	Cite:  conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}, Level: conformance.Should,
+	Defects: []string{"ImpliedNAKCounterStuck"},
+	Sends:   "twice, an ACK for a SEND after a READ that was not answered; then the answer",
+	Expects: "a count of 2",
+	Run: onConn(setup{signalAll: true}, func(c *conn) {
+		implied := c.watchCounter(countImpliedNAKs)
+		for i := range 2 {
+			c.PostSend(c.qp,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(64, 8)},
+			)
+			c.nextPackets(2)
+			c.send(ib.Ack(c.devicePSN(2*i+1), uint32(2*i+2)))
+			c.Sync()
+			c.send(ib.ReadResponseOnly(c.devicePSN(2*i), uint32(2*i+1), data(16)), ib.Ack(c.devicePSN(2*i+1), uint32(2*i+2)))
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
+			c.Sync()
+			c.DiscardSkipped() // the device may have retransmitted the READ and later requests
+		}
+		implied.expectIncrease(c.port, 2, true)
+	}),
+}})
 
 // Counters, by the names of the emulator, mlx5 and irdma.
 var (

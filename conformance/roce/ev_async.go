@@ -10,191 +10,160 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var eventCases = []conformance.Case{
-	{
-		ID:    "ev/qp/access-error-reported",
-		Title: "A request that is refused for its key raises QP_ACCESS_ERR at the responder",
-		Cite:  ibta("C9-222.1.1", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE with the key of a deregistered region; the same with a READ to another queue pair",
-		Expects: "a NAK for the access, and the event of that queue pair, once",
-		Defects: []string{"NoQPEvents"},
-		Run: onPort(func(p *port) {
-			c := p.connect(setup{})
-			c.send(ib.WriteOnly(c.peerPSN(0), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16), data(16)).AckReq())
-			c.expect(ib.Nak(c.peerPSN(0), ib.NakRemoteAccess, 0))
-			c.expectQPEvent(verbs.EventQPAccessErr)
-			c = p.connect(setup{})
-			c.send(ib.ReadRequest(c.peerPSN(0), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16)))
-			c.expect(ib.Nak(c.peerPSN(0), ib.NakRemoteAccess, 0))
-			c.expectQPEvent(verbs.EventQPAccessErr)
-			c.Sync()
-			c.expectNoMoreEvents()
-		}),
-	},
-	{
-		ID:    "ev/qp/request-error-reported",
-		Title: "A request that is refused as invalid raises QP_REQ_ERR at the responder",
-		Cite:  ibta("C9-222.1.1", "roce/async/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE_MIDDLE without a FIRST",
-		Expects: "a NAK for an invalid request, and the event of the queue pair, once",
-		Defects: []string{"NoQPEvents"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.send(ib.WriteMiddle(c.peerPSN(0), data(pathMTU.Bytes())).AckReq())
-			c.expect(ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0))
-			c.expectQPEvent(verbs.EventQPReqErr)
-			c.Sync()
-			c.expectNoMoreEvents()
-		}),
-	},
-	{
-		ID:    "ev/qp/communication-established-reported",
-		Title: "The first packet that a queue pair receives in RTR raises COMM_EST",
-		Cite:  ibta("", "roce/async/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
-		Expects: "the event of the first queue pair",
-		Defects: []string{"NoQPEvents"},
-		Run: onPort(func(p *port) {
-			rtr, rts := p.connect(setup{state: verbs.QPStateRTR, receives: 1}), p.connect(setup{receives: 1})
-			p.ExpectNoEvent()
-			rts.expectAccepted(0)
-			p.ExpectNoEvent()
-			rtr.expectAccepted(0)
-			rtr.expectQPEvent(verbs.EventCommEst)
-			p.ExpectNoEvent()
-		}),
-	},
-	{
-		ID:    "ev/port/link-change-reported",
-		Title: "The port raises PORT_ERR when its link goes down and PORT_ACTIVE when it comes up",
-		Cite:  ibta("", "roce/async/3"), Level: conformance.Must, Needs: verbs.CapRC,
-		// Over IPv4: some hosts remove IPv6 addresses from a port whose link is down,
-		// which breaks the connection.
-		Setup:   conformance.Setup{Family: 4},
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing: the link goes down and up; then a SEND",
-		Expects: "both events, a matching port state, and a connection that continues",
-		Defects: []string{"PortEventsMissing"},
-		Run: onRC(func(c *conn) {
-			c.awaitPortActive(true)
-			c.Must("a link that can be set down", c.SetLink(false))
-			c.expectPortEvent(verbs.EventPortErr)
-			c.awaitPortActive(false)
-			c.Must("a link that can be set up", c.SetLink(true))
-			c.expectPortEvent(verbs.EventPortActive)
-			c.awaitPortActive(true)
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "ev/gid/removed-address-receives-nothing",
-		Title: "After an address is removed from the port, packets to it are dropped, and its connections send nothing from another address",
-		Cite:  ibta("", "roce/async/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{TwoAddresses: true},
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs to a connection of the second address before and after that is removed, then one to a connection of the first",
-		Expects: "an ACK, nothing at all, and an ACK; and nothing for the request that the device posts on the connection that is cut off",
-		Defects: []string{"RemovedAddressUsed"},
-		Run: onPort(func(p *port) {
-			second := newPort(p.Rig)
-			second.deviceAddr = p.Local[1]
-			index := p.gidIndex(second.deviceAddr)
-			gone := second.connect(setup{receives: 2, modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
-			stays := p.connect(setup{receives: 1})
-			gone.expectAccepted(0)
-			p.setAddress(second.deviceAddr, false)
-			gone.send(ib.SendOnly(gone.peerPSN(1), data(16)).AckReq())
-			p.expectSilence(silencePeriod)
-			// The result of this request is unspecified, but it must not succeed or send
-			// anything.
-			_, _ = gone.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.localMem.SGL(0, 8)}})
-			p.expectSilence(silencePeriod)
-			for wc, ok := p.PollCompletion(0); ok; wc, ok = p.PollCompletion(0) {
-				p.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
-			}
-			stays.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "ev/gid/only-address-goes-and-comes",
-		Title: "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv6",
-		Cite:  ibta("", "roce/async/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 6},
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
-		Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
-		Defects: []string{"RemovedAddressUsed"},
-		Run:     onRC(removeAndRestoreAddress),
-	},
-	{
-		ID:    "ev/gid/only-ipv4-address-goes-and-comes",
-		Title: "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv4",
-		Cite:  ibta("", "roce/async/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 4},
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
-		Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
-		Defects: []string{"RemovedAddressUsed"},
-		Run:     onRC(removeAndRestoreAddress),
-	},
-	{
-		ID:    "ev/mig/migrated-sender-says-so",
-		Title: "A queue pair sends MigReq 1 in state MIGRATED, and 0 in state ARMED",
-		Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapRC | verbs.CapAutoMigration,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND and ACKs, with MigReq 0 once an alternate path is set",
-		Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 on the alternate path after the application requests migration",
-		Defects: []string{"MigReqZero"},
-		Run: onRC(func(c *conn) {
-			c.expectMigReq(0, true)
-			c.armAltPath()
-			c.expectMigReq(1, false)
-			c.expectMigState(verbs.MigArmed)
-			c.Must("a path migration", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
-			c.peerAddr = c.PeerAddr(1)
-			c.expectMigReq(2, true)
-		}),
-	},
-	{
-		ID:    "ev/mig/migreq-moves-an-armed-qp",
-		Title: "A queue pair with an armed alternate path migrates when its peer sends MigReq 1, and raises PATH_MIG",
-		Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapRC | verbs.CapAutoMigration,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
-		Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
-		Defects: []string{"MigrationIgnored"},
-		Run: onRC(func(c *conn) {
-			c.armAltPath()
-			c.expectMigReq(0, false)
-			c.expectMigState(verbs.MigArmed)
-			c.ExpectNoEvent()
-			c.peerAddr = c.PeerAddr(1)
-			c.expectAccepted(1, ib.Packet.MigReq)
-			c.expectQPEvent(verbs.EventPathMig)
-			c.expectMigState(verbs.MigMigrated)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
-			c.expect(ib.SendOnly(ib.AnyPSN, nil))
-		}),
-	},
-	{
-		ID:    "ev/mig/migreq-means-nothing-unarmed",
-		Title: "MigReq is ignored by a queue pair without an armed alternate path",
-		Cite:  ibta("", "roce/mig/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with MigReq 0, 1, 0 and 1",
-		Expects: "an ACK on the same path and a completion for each, and no event",
-		Defects: []string{"DropMigReqZero"},
-		Run: onRC(func(c *conn) {
-			for i := range 4 {
-				c.expectAccepted(i, func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(i%2 == 1); return p })
-			}
-			c.Sync()
-			c.expectNoMoreEvents()
-		}),
-	},
-}
+var eventCases = overRC.Cases([]conformance.Case{{
+	ID:    "ev/qp/access-error-reported",
+	Title: "A request that is refused for its key raises QP_ACCESS_ERR at the responder",
+	Cite:  ibta("C9-222.1.1", "roce/async/1"), Defects: []string{"NoQPEvents"},
+	Sends:   "a WRITE with the key of a deregistered region; the same with a READ to another queue pair",
+	Expects: "a NAK for the access, and the event of that queue pair, once",
+	Run: onPort(func(p *port) {
+		c := p.connect(setup{})
+		c.send(ib.WriteOnly(c.peerPSN(0), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16), data(16)).AckReq())
+		c.expect(ib.Nak(c.peerPSN(0), ib.NakRemoteAccess, 0))
+		c.expectQPEvent(verbs.EventQPAccessErr)
+		c = p.connect(setup{})
+		c.send(ib.ReadRequest(c.peerPSN(0), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16)))
+		c.expect(ib.Nak(c.peerPSN(0), ib.NakRemoteAccess, 0))
+		c.expectQPEvent(verbs.EventQPAccessErr)
+		c.Sync()
+		c.expectNoMoreEvents()
+	}),
+}, {
+	ID:    "ev/qp/request-error-reported",
+	Title: "A request that is refused as invalid raises QP_REQ_ERR at the responder",
+	Cite:  ibta("C9-222.1.1", "roce/async/1"), Defects: []string{"NoQPEvents"},
+	Sends:   "a WRITE_MIDDLE without a FIRST",
+	Expects: "a NAK for an invalid request, and the event of the queue pair, once",
+	Run: onConn(setup{}, func(c *conn) {
+		c.send(ib.WriteMiddle(c.peerPSN(0), data(pathMTU.Bytes())).AckReq())
+		c.expect(ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0))
+		c.expectQPEvent(verbs.EventQPReqErr)
+		c.Sync()
+		c.expectNoMoreEvents()
+	}),
+}, {
+	ID:    "ev/qp/communication-established-reported",
+	Title: "The first packet that a queue pair receives in RTR raises COMM_EST",
+	Cite:  ibta("", "roce/async/2"), Defects: []string{"NoQPEvents"},
+	Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
+	Expects: "the event of the first queue pair",
+	Run: onPort(func(p *port) {
+		rtr, rts := p.connect(setup{state: verbs.QPStateRTR, receives: 1}), p.connect(setup{receives: 1})
+		p.ExpectNoEvent()
+		rts.expectAccepted(0)
+		p.ExpectNoEvent()
+		rtr.expectAccepted(0)
+		rtr.expectQPEvent(verbs.EventCommEst)
+		p.ExpectNoEvent()
+	}),
+}, {
+	ID:    "ev/port/link-change-reported",
+	Title: "The port raises PORT_ERR when its link goes down and PORT_ACTIVE when it comes up",
+	Cite:  ibta("", "roce/async/3"),
+	// Over IPv4: some hosts remove IPv6 addresses from a port whose link is down,
+	// which breaks the connection.
+	Setup: conformance.Setup{Family: 4},
+
+	Sends:   "nothing: the link goes down and up; then a SEND",
+	Expects: "both events, a matching port state, and a connection that continues",
+	Defects: []string{"PortEventsMissing"},
+	Run: onRC(func(c *conn) {
+		c.awaitPortActive(true)
+		c.Must("a link that can be set down", c.SetLink(false))
+		c.expectPortEvent(verbs.EventPortErr)
+		c.awaitPortActive(false)
+		c.Must("a link that can be set up", c.SetLink(true))
+		c.expectPortEvent(verbs.EventPortActive)
+		c.awaitPortActive(true)
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "ev/gid/removed-address-receives-nothing",
+	Title: "After an address is removed from the port, packets to it are dropped, and its connections send nothing from another address",
+	Cite:  ibta("", "roce/async/4"), Setup: conformance.Setup{TwoAddresses: true}, Defects: []string{"RemovedAddressUsed"},
+	Sends:   "SENDs to a connection of the second address before and after that is removed, then one to a connection of the first",
+	Expects: "an ACK, nothing at all, and an ACK; and nothing for the request that the device posts on the connection that is cut off",
+	Run: onPort(func(p *port) {
+		second := newPort(p.Rig)
+		second.deviceAddr = p.Local[1]
+		index := p.gidIndex(second.deviceAddr)
+		gone := second.connect(setup{receives: 2, modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
+		stays := p.connect(setup{receives: 1})
+		gone.expectAccepted(0)
+		p.setAddress(second.deviceAddr, false)
+		gone.send(ib.SendOnly(gone.peerPSN(1), data(16)).AckReq())
+		p.expectSilence(silencePeriod)
+		// The result of this request is unspecified, but it must not succeed or send
+		// anything.
+		_, _ = gone.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.localMem.SGL(0, 8)}})
+		p.expectSilence(silencePeriod)
+		for wc, ok := p.PollCompletion(0); ok; wc, ok = p.PollCompletion(0) {
+			p.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
+		}
+		stays.expectAccepted(0)
+	}),
+}, {
+	ID:    "ev/gid/only-address-goes-and-comes",
+	Title: "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv6",
+	Cite:  ibta("", "roce/async/4"), Setup: conformance.Setup{Family: 6}, Defects: []string{"RemovedAddressUsed"},
+	Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
+	Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
+	Run:     onRC(removeAndRestoreAddress),
+}, {
+	ID:    "ev/gid/only-ipv4-address-goes-and-comes",
+	Title: "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv4",
+	Cite:  ibta("", "roce/async/4"), Setup: conformance.Setup{Family: 4}, Defects: []string{"RemovedAddressUsed"},
+	Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
+	Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
+	Run:     onRC(removeAndRestoreAddress),
+}, {
+	ID:    "ev/mig/migrated-sender-says-so",
+	Title: "A queue pair sends MigReq 1 in state MIGRATED, and 0 in state ARMED",
+	Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration, Defects: []string{"MigReqZero"},
+	Sends:   "a SEND and ACKs, with MigReq 0 once an alternate path is set",
+	Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 on the alternate path after the application requests migration",
+	Run: onRC(func(c *conn) {
+		c.expectMigReq(0, true)
+		c.armAltPath()
+		c.expectMigReq(1, false)
+		c.expectMigState(verbs.MigArmed)
+		c.Must("a path migration", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
+		c.peerAddr = c.PeerAddr(1)
+		c.expectMigReq(2, true)
+	}),
+}, {
+	ID:    "ev/mig/migreq-moves-an-armed-qp",
+	Title: "A queue pair with an armed alternate path migrates when its peer sends MigReq 1, and raises PATH_MIG",
+	Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
+	Defects: []string{"MigrationIgnored"},
+	Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
+	Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
+	Run: onRC(func(c *conn) {
+		c.armAltPath()
+		c.expectMigReq(0, false)
+		c.expectMigState(verbs.MigArmed)
+		c.ExpectNoEvent()
+		c.peerAddr = c.PeerAddr(1)
+		c.expectAccepted(1, ib.Packet.MigReq)
+		c.expectQPEvent(verbs.EventPathMig)
+		c.expectMigState(verbs.MigMigrated)
+		c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(ib.AnyPSN, nil))
+	}),
+}, {
+	ID:    "ev/mig/migreq-means-nothing-unarmed",
+	Title: "MigReq is ignored by a queue pair without an armed alternate path",
+	Cite:  ibta("", "roce/mig/2"), Defects: []string{"DropMigReqZero"},
+	Sends:   "SENDs with MigReq 0, 1, 0 and 1",
+	Expects: "an ACK on the same path and a completion for each, and no event",
+	Run: onRC(func(c *conn) {
+		for i := range 4 {
+			c.expectAccepted(i, func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(i%2 == 1); return p })
+		}
+		c.Sync()
+		c.expectNoMoreEvents()
+	}),
+}})
 
 // expectQPEvent fails the case unless the next event has this type and is of the
 // connection's queue pair.

@@ -8,123 +8,103 @@ import (
 
 // rcpeer checks the ICRC of every packet in all cases. These cases make the device send
 // packets of all kinds.
-var icrcCases = []conformance.Case{
-	{
-		ID:    "icrc/sent/requests-of-every-opcode-and-pad",
-		Title: "Requests of every kind and of every padding have a correct ICRC",
-		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 4},
-		Labels:  []string{"service:rc"},
-		Sends:   "ACKs for the device's requests",
-		Expects: "the ICRC by the specification in SENDs, WRITEs, READs and atomics of one and of several packets, with 0 to 3 pad bytes",
-		Defects: []string{"ICRCWrong"},
-		Run:     onConn(setup{}, exchangeAllRequests),
-	},
-	{
-		ID:    "icrc/sent/answers-of-every-kind",
-		Title: "ACK, NAKs, READ responses and atomic acknowledgements have a correct ICRC",
-		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
-		Setup:   conformance.Setup{Family: 4},
-		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused",
-		Expects: "the ICRC by the specification in every answer",
-		Defects: []string{"ICRCWrong"},
-		Run:     onConn(setup{receives: 1}, exchangeAllResponses),
-	},
-	{
-		ID:    "icrc/sent/ipv6-packets",
-		Title: "Over IPv6, requests and answers have a correct ICRC",
-		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
-		Setup:   conformance.Setup{Family: 6},
-		Labels:  []string{"service:rc"},
-		Sends:   "ACKs for the device's requests, then requests that are acknowledged, answered and refused",
-		Expects: "the ICRC by the specification, which leaves out traffic class, flow label and hop limit",
-		Defects: []string{"ICRCWrong"},
-		Run: onConn(setup{receives: 1, modify: func(a *verbs.QPAttr) {
-			a.AH.GRH.TrafficClass, a.AH.GRH.FlowLabel, a.AH.GRH.HopLimit = 0x28, 0xabcde, 9
-		}}, func(c *conn) {
-			exchangeAllRequests(c)
-			exchangeAllResponses(c)
-		}),
-	},
-	{
-		ID:    "icrc/sent/datagrams-and-mads",
-		Title: "Datagrams and MADs of the communication manager have a correct ICRC",
-		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC | verbs.CapCM,
-		Labels:  []string{"service:ud", "service:cm"},
-		Sends:   "a REQ for a service without a listener",
-		Expects: "the ICRC by the specification in the REJ, and in datagrams of 0 to 5 bytes with and without immediate data",
-		Defects: []string{"ICRCWrong"},
-		Run: onPort(func(p *port) {
-			p.RequireICRCFields()
-			p.sendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
-			p.cmExpect(ib.REJ{})
-			d := p.newUDConn(0)
-			for n := range 6 {
-				d.post(verbs.OpSend, n)
-				d.expectPacket(ib.Op(ib.OpUDSendOnly))
-				d.post(verbs.OpSendImm, n)
-				d.expectPacket(ib.Op(ib.OpUDSendOnlyImm))
-			}
-		}),
-	},
-	{
-		ID:    "icrc/sent/flush-counts-each-byte-once",
-		Title: "A FLUSH has a correct ICRC, which covers its headers once",
-		Cite:  annexA17("CA17-22", "roce/icrc/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapFlush,
-		Labels:  []string{"service:rc"},
-		Sends:   "answers to the device's FLUSH and to its WRITE; a FLUSH",
-		Expects: "the ICRC by the specification, and an answer to the FLUSH that has it",
-		Defects: []string{"FlushICRCDoubled"},
-		Run: onConn(setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *conn) {
-			c.RequireICRCFields()
-			c.PostSend(c.qp, verbs.SendWR{
-				WRID: 1, Opcode: verbs.OpFlush, Flags: verbs.SendSignaled, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55},
-				Flush: verbs.Flush{Length: 64, Type: verbs.FlushGlobal},
-			})
-			c.expect(ib.Flush(c.devicePSN(0), ib.FlushGlobal, ib.FlushRange, ib.At(0x1000, 0x55, 64)))
-			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, nil))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.send(ib.Flush(c.peerPSN(0), ib.FlushGlobal, ib.FlushRange, c.reth(0, 64)))
-			c.expect(ib.ReadResponseOnly(c.peerPSN(0), 1, []byte{}))
-		}),
-	},
-	{
-		ID:    "icrc/received/wrong-icrc-changes-nothing",
-		Title: "A packet with a wrong ICRC is dropped: no NAK, no effect, and the expected PSN unchanged",
-		Cite:  annexA17("CA17-24", "roce/icrc/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, a WRITE, a READ and an ACK with one bit wrong in ICRC or payload, then a good SEND with the same PSN",
-		Expects: "a response to the last only",
-		Defects: []string{"ICRCIgnored"},
-		Run: onRC(func(c *conn) {
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().BadICRC())
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
-			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().BadICRC())
-			c.expectDropped(ib.ReadRequest(c.peerPSN(0), c.reth(0, 16)).BadICRC())
-			c.expectDropped(ib.SendOnly(c.peerPSN(3), data(16)).AckReq().BadICRC()) // its PSN would be after a gap
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-			c.expect(ib.SendOnly(c.devicePSN(0), nil))
-			c.expectDropped(ib.Ack(c.devicePSN(0), 1).BadICRC())
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "icrc/order/byte-reversed-icrc-dropped",
-		Title: "The ICRC is sent least significant byte first, and a reversed ICRC is wrong",
-		Cite:  ibta("7.8.1", "roce/icrc/6"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with the bytes of the ICRC reversed, then a correct one",
-		Expects: "a response to the last only",
-		Defects: []string{"ICRCUnchecked"},
-		Run: onRC(func(c *conn) {
-			for n := range 4 {
-				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16+n)).AckReq().SwappedICRC())
-			}
-			c.expectAccepted(0)
-		}),
-	},
-}
+var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
+	ID:    "icrc/sent/requests-of-every-opcode-and-pad",
+	Title: "Requests of every kind and of every padding have a correct ICRC",
+	Cite:  annexA17("CA17-22", "roce/icrc/1"), Setup: conformance.Setup{Family: 4}, Labels: []string{"service:rc"},
+	Defects: []string{"ICRCWrong"},
+	Sends:   "ACKs for the device's requests",
+	Expects: "the ICRC by the specification in SENDs, WRITEs, READs and atomics of one and of several packets, with 0 to 3 pad bytes",
+	Run:     onConn(setup{}, exchangeAllRequests),
+}, {
+	ID:    "icrc/sent/answers-of-every-kind",
+	Title: "ACK, NAKs, READ responses and atomic acknowledgements have a correct ICRC",
+	Cite:  annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: conformance.Setup{Family: 4},
+	Labels: []string{"service:rc"}, Defects: []string{"ICRCWrong"},
+	Sends:   "requests that are acknowledged, answered and refused",
+	Expects: "the ICRC by the specification in every answer",
+	Run:     onConn(setup{receives: 1}, exchangeAllResponses),
+}, {
+	ID:    "icrc/sent/ipv6-packets",
+	Title: "Over IPv6, requests and answers have a correct ICRC",
+	Cite:  annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: conformance.Setup{Family: 6},
+	Labels: []string{"service:rc"}, Defects: []string{"ICRCWrong"},
+	Sends:   "ACKs for the device's requests, then requests that are acknowledged, answered and refused",
+	Expects: "the ICRC by the specification, which leaves out traffic class, flow label and hop limit",
+	Run: onConn(setup{receives: 1, modify: func(a *verbs.QPAttr) {
+		a.AH.GRH.TrafficClass, a.AH.GRH.FlowLabel, a.AH.GRH.HopLimit = 0x28, 0xabcde, 9
+	}}, func(c *conn) {
+		exchangeAllRequests(c)
+		exchangeAllResponses(c)
+	}),
+}, {
+	ID:    "icrc/sent/datagrams-and-mads",
+	Title: "Datagrams and MADs of the communication manager have a correct ICRC",
+	Cite:  annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapUD | verbs.CapCM, Labels: []string{"service:ud", "service:cm"},
+	Defects: []string{"ICRCWrong"},
+	Sends:   "a REQ for a service without a listener",
+	Expects: "the ICRC by the specification in the REJ, and in datagrams of 0 to 5 bytes with and without immediate data",
+	Run: onPort(func(p *port) {
+		p.RequireICRCFields()
+		p.sendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
+		p.cmExpect(ib.REJ{})
+		d := p.newUDConn(0)
+		for n := range 6 {
+			d.post(verbs.OpSend, n)
+			d.expectPacket(ib.Op(ib.OpUDSendOnly))
+			d.post(verbs.OpSendImm, n)
+			d.expectPacket(ib.Op(ib.OpUDSendOnlyImm))
+		}
+	}),
+}, {
+	ID:    "icrc/sent/flush-counts-each-byte-once",
+	Title: "A FLUSH has a correct ICRC, which covers its headers once",
+	Cite:  annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapFlush, Labels: []string{"service:rc"},
+	Defects: []string{"FlushICRCDoubled"},
+	Sends:   "answers to the device's FLUSH and to its WRITE; a FLUSH",
+	Expects: "the ICRC by the specification, and an answer to the FLUSH that has it",
+	Run: onConn(setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *conn) {
+		c.RequireICRCFields()
+		c.PostSend(c.qp, verbs.SendWR{
+			WRID: 1, Opcode: verbs.OpFlush, Flags: verbs.SendSignaled, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55},
+			Flush: verbs.Flush{Length: 64, Type: verbs.FlushGlobal},
+		})
+		c.expect(ib.Flush(c.devicePSN(0), ib.FlushGlobal, ib.FlushRange, ib.At(0x1000, 0x55, 64)))
+		c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, nil))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.send(ib.Flush(c.peerPSN(0), ib.FlushGlobal, ib.FlushRange, c.reth(0, 64)))
+		c.expect(ib.ReadResponseOnly(c.peerPSN(0), 1, []byte{}))
+	}),
+}, {
+	ID:    "icrc/received/wrong-icrc-changes-nothing",
+	Title: "A packet with a wrong ICRC is dropped: no NAK, no effect, and the expected PSN unchanged",
+	Cite:  annexA17("CA17-24", "roce/icrc/2"), Labels: []string{"service:rc"}, Defects: []string{"ICRCIgnored"},
+	Sends:   "a SEND, a WRITE, a READ and an ACK with one bit wrong in ICRC or payload, then a good SEND with the same PSN",
+	Expects: "a response to the last only",
+	Run: onRC(func(c *conn) {
+		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().BadICRC())
+		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
+		c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().BadICRC())
+		c.expectDropped(ib.ReadRequest(c.peerPSN(0), c.reth(0, 16)).BadICRC())
+		c.expectDropped(ib.SendOnly(c.peerPSN(3), data(16)).AckReq().BadICRC()) // its PSN would be after a gap
+		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(c.devicePSN(0), nil))
+		c.expectDropped(ib.Ack(c.devicePSN(0), 1).BadICRC())
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "icrc/order/byte-reversed-icrc-dropped",
+	Title: "The ICRC is sent least significant byte first, and a reversed ICRC is wrong",
+	Cite:  ibta("7.8.1", "roce/icrc/6"), Labels: []string{"service:rc"}, Defects: []string{"ICRCUnchecked"},
+	Sends:   "SENDs with the bytes of the ICRC reversed, then a correct one",
+	Expects: "a response to the last only",
+	Run: onRC(func(c *conn) {
+		for n := range 4 {
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16+n)).AckReq().SwappedICRC())
+		}
+		c.expectAccepted(0)
+	}),
+}})
 
 // exchangeAllRequests has the device send requests of every kind that it supports, and
 // answers them.

@@ -6,19 +6,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const (
-	needsMW1 = verbs.CapRC | verbs.CapMWType1
-	needsMW2 = verbs.CapRC | verbs.CapMWType2
-)
-
-var bindCases = []conformance.Case{
+var bindCases = overRC.Cases([]conformance.Case{
 	{
 		ID:    "mw/bind/type-2-opens-its-range",
 		Title: "A bound type 2 window grants its access rights on its range",
-		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
+		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Needs: verbs.CapMWType2, Defects: []string{"MW2Refused"},
 		Sends:   "binds a window to 256 bytes inside a region; a READ and a WRITE of all of them by its key",
 		Expects: "SUCCESS for the bind, the bytes for the READ, an ACK for the WRITE and its bytes in place",
-		Defects: []string{"MW2Refused"},
 		Run: onConn(setup{}, func(c *conn) {
 			m := c.bindableMemory()
 			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
@@ -36,10 +30,9 @@ var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/type-1-refused-likewise",
 		Title: "Binds that fail for type 2 windows fail for type 1 windows, whose keys then grant no access",
-		Cite:  ibta("C10-72..75", "roce/mw/1", "roce/mw/2", "roce/mw/3", "roce/mw/4"), Level: conformance.Must, Needs: needsMW1, Labels: labelRC,
+		Cite:  ibta("C10-72..75", "roce/mw/1", "roce/mw/2", "roce/mw/3", "roce/mw/4"), Needs: verbs.CapMWType1, Defects: []string{"BindUnchecked"},
 		Sends:   "binds type 1 windows beyond a region, without the required rights, and across PDs; then READs with their keys",
 		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs",
-		Defects: []string{"BindUnchecked"},
 		Run: onPort(func(p *port) {
 			for _, binds := range [][]badBind{outOfRangeBinds, noMWBindBinds, readOnlyBinds, otherPDBinds} {
 				onEachConn(setup{}, binds, func(c *conn, b badBind) {
@@ -53,10 +46,9 @@ var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/bound-type-2-window-refused",
 		Title: "A bind of a type 2 window that is already bound completes with MW_BIND_ERR",
-		Cite:  ibta("o10-37.2.30", "roce/mw/8"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
+		Cite:  ibta("o10-37.2.30", "roce/mw/8"), Needs: verbs.CapMWType2, Defects: []string{"RebindBound"},
 		Sends:   "binds a window to one range of a region, then to another",
 		Expects: "SUCCESS, then MW_BIND_ERR",
-		Defects: []string{"RebindBound"},
 		Run: onConn(setup{}, func(c *conn) {
 			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
 			c.bind(mw, bindRange(m, 0, 256, verbs.AccessRemoteRead))
@@ -70,10 +62,9 @@ var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/invalidated-type-2-window-bound-again",
 		Title: "An invalidated type 2 window can be bound again, and its old key is invalid",
-		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/rc/inv/1"), Level: conformance.Must, Needs: needsMW2 | verbs.CapSendInv, Labels: labelRC,
+		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/rc/inv/1"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"InvalidateLate"},
 		Sends:   "binds a window, invalidates it by a SEND, binds it with another key; READs by the new and the old key",
 		Expects: "SUCCESS for both binds; the bytes for the new key, a NAK for a remote access error for the old one",
-		Defects: []string{"InvalidateLate"},
 		Run: onConn(setup{receives: 1}, func(c *conn) {
 			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
 			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
@@ -88,10 +79,9 @@ var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/empty-type-2-window-refused",
 		Title: "A bind of a type 2 window to no bytes fails",
-		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
+		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Needs: verbs.CapMWType2, Defects: []string{"BindDefects"},
 		Sends:   "binds a type 2 window to 0 bytes of a region",
 		Expects: "an error at the post, or MW_BIND_ERR",
-		Defects: []string{"BindDefects"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(c.bindableMemory(), 0, 0, verbs.AccessRemoteRead))
 		}),
@@ -99,10 +89,9 @@ var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/empty-bind-closes-a-type-1-window",
 		Title: "A bind of a type 1 window to no bytes invalidates it",
-		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Level: conformance.Must, Needs: needsMW1, Labels: labelRC,
+		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Needs: verbs.CapMWType1, Defects: []string{"BindDefects"},
 		Sends:   "binds a type 1 window to 256 bytes and READs by its key; binds it to none; READs by the old and the new key",
 		Expects: "the bytes for the first READ, a NAK for a remote access error for the others",
-		Defects: []string{"BindDefects"},
 		Run: onConn(setup{}, func(c *conn) {
 			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType1)
 			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
@@ -116,10 +105,9 @@ var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/zero-based-type-1-window-refused",
 		Title: "A type 1 window cannot be zero-based",
-		Cite:  ibta("o10-36.2.2", "roce/mw/10"), Level: conformance.Must, Needs: needsMW1 | verbs.CapZeroBased, Labels: labelRC,
+		Cite:  ibta("o10-36.2.2", "roce/mw/10"), Needs: verbs.CapMWType1 | verbs.CapZeroBased, Defects: []string{"BindDefects"},
 		Sends:   "binds a type 1 window with the flag for addresses from zero on, and READs byte 0 by its key",
 		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error",
-		Defects: []string{"BindDefects"},
 		Run: onConn(setup{}, func(c *conn) {
 			mw := c.newWindow(verbs.MWType1)
 			c.expectBindFails(mw, verbs.SendSignaled, bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased))
@@ -129,22 +117,23 @@ var bindCases = []conformance.Case{
 	{
 		ID:    "mw/bind/unsignaled-failure-completes",
 		Title: "An unsignaled bind that fails completes with an error",
-		Cite:  ibta("", "roce/mw/13", "roce/err/1"), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
+		Cite:  ibta("", "roce/mw/13", "roce/err/1"), Needs: verbs.CapMWType2, Defects: []string{"UnsignaledBindSilent"},
 		Sends:   "an unsignaled bind that exceeds its region",
 		Expects: "MW_BIND_ERR, unless the post is refused",
-		Defects: []string{"UnsignaledBindSilent"},
 		Run: onConn(setup{}, func(c *conn) {
 			c.expectBindFails(c.newWindow(verbs.MWType2), 0, bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead))
 		}),
 	},
-}
+})
 
 // badBindCase returns a case of binds of a type 2 window that must fail.
 func badBindCase(id, title, section, row string, binds []badBind, extraDefects ...string) conformance.Case {
 	return conformance.Case{
-		ID: id, Title: title, Cite: ibta(section, row), Level: conformance.Must, Needs: needsMW2, Labels: labelRC,
-		Sends: "binds a type 2 window to " + joinNames(binds), Expects: "an error at the post, or MW_BIND_ERR",
-		Defects: append([]string{"BindUnchecked"}, extraDefects...),
+		ID:    id,
+		Title: title,
+		Cite:  ibta(section, row), Needs: verbs.CapMWType2, Defects: append([]string{"BindUnchecked"}, extraDefects...),
+		Sends:   "binds a type 2 window to " + joinNames(binds),
+		Expects: "an error at the post, or MW_BIND_ERR",
 		Run: onPort(onEachConn(setup{}, binds, func(c *conn, b badBind) {
 			mw, info := b.bind(c, verbs.MWType2)
 			c.expectBindFails(mw, verbs.SendSignaled, info)

@@ -11,111 +11,95 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var addressCases = []conformance.Case{
-	{
-		ID:    "pkt/ip/source-address-is-that-of-the-chosen-gid",
-		Title: "Packets have the address of the connection's GID as source and the peer's address as destination",
-		Cite:  annexA17("CA17-11, CA17-12, CA17-18, CA17-19", "roce/pkt/ip/9"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{TwoAddresses: true},
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND to the device's second address, and an ACK for the device's SEND",
-		Expects: "an ACK and a SEND from the second address to the peer's",
-		Defects: []string{"PrimaryAddressUsed"},
-		Run: onPort(func(p *port) {
-			p.deviceAddr = p.Local[1]
-			index := p.gidIndex(p.deviceAddr)
-			c := p.connect(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
-			c.expectAccepted(0)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-			c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:8]))
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			c.ExpectCompletion(100, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "pkt/addr/packet-from-another-host-dropped",
-		Title: "A packet from another address than the peer's is dropped",
-		Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND and a WRITE from another source address; an ACK for the device's SEND from another source address",
-		Expects: "no response, no completion, and memory and the expected PSN unchanged",
-		Defects: []string{"SourceUnchecked"},
-		Run: onRC(func(c *conn) {
-			other := c.PeerAddr(1)
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().From(other))
-			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().From(other))
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-			c.expect(ib.SendOnly(c.devicePSN(0), nil))
-			c.expectDropped(ib.Ack(c.devicePSN(0), 1).From(other))
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "pkt/addr/uc-packet-from-another-host-dropped",
-		Title: "A UC packet from another address than the peer's is dropped",
-		Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/2"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapRC,
-		Labels:  []string{"service:uc"},
-		Sends:   "a SEND and a UC WRITE from another address, then a SEND from the peer's",
-		Expects: "a completion of the last only",
-		Defects: []string{"SourceUnchecked"},
-		Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
-			other := c.PeerAddr(1)
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).On(ib.UC).From(other))
-			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).On(ib.UC).From(other))
-			c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
-			c.ExpectRecv(1, 24)
-		}),
-	},
-	{
-		ID:    "pkt/addr/packet-to-another-local-address-dropped",
-		Title: "A packet to another address of the device than the connection's is dropped",
-		Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/3"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{TwoAddresses: true},
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND and a WRITE for a connection at the device's first address, sent to its second",
-		Expects: "no response, no completion, and memory and the expected PSN unchanged",
-		Defects: []string{"IPUnchecked"},
-		Run: onRC(func(c *conn) {
-			second := c.Local[1]
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().Via(c.peerAddr, second))
-			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().Via(c.peerAddr, second))
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "pkt/addr/gid-of-rocev1-only-receives-nothing",
-		Title: "A packet to an address that the GID table has for RoCEv1 only is dropped",
-		Cite:  annexA17("CA17-41", "roce/pkt/addr/4"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "a datagram to the address of a GID of RoCEv1, then one to an address of RoCEv2",
-		Expects: "a completion of the second only",
-		Defects: []string{"IPUnchecked"},
-		Run: onPort(func(p *port) {
-			v1 := p.rocev1OnlyAddr()
-			d := p.newUDConn(2)
-			d.expectDropped(d.datagram(data(16)).Via(p.peerAddr, v1))
-			d.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "pkt/addr/mad-to-qp0-dropped",
-		Title: "A MAD for QP 0 is dropped, and does not reach QP 1",
-		Cite:  annexA17("CA17-33", "roce/pkt/addr/5"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ for a service without a listener, to QP 0, with the Q_Keys of QP 1 and of none; then to QP 1",
-		Expects: "nothing, nothing, and a REJ",
-		Defects: []string{"QPNLoose"},
-		Run: onPort(func(p *port) {
-			req := ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001))
-			p.sendPacket(req.To(0))
-			p.expectSilence(silencePeriod)
-			p.sendPacket(req.WithDETH(0, 0).To(0))
-			p.expectSilence(silencePeriod)
-			p.sendPacket(req)
-			p.cmExpect(ib.REJ{RemoteCommID: new(uint32(0x1001))})
-		}),
-	},
-}
+var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
+	ID:    "pkt/ip/source-address-is-that-of-the-chosen-gid",
+	Title: "Packets have the address of the connection's GID as source and the peer's address as destination",
+	Cite:  annexA17("CA17-11, CA17-12, CA17-18, CA17-19", "roce/pkt/ip/9"), Setup: conformance.Setup{TwoAddresses: true},
+	Labels: []string{"service:rc"}, Defects: []string{"PrimaryAddressUsed"},
+	Sends:   "a SEND to the device's second address, and an ACK for the device's SEND",
+	Expects: "an ACK and a SEND from the second address to the peer's",
+	Run: onPort(func(p *port) {
+		p.deviceAddr = p.Local[1]
+		index := p.gidIndex(p.deviceAddr)
+		c := p.connect(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
+		c.expectAccepted(0)
+		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:8]))
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectCompletion(100, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "pkt/addr/packet-from-another-host-dropped",
+	Title: "A packet from another address than the peer's is dropped",
+	Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/2"), Labels: []string{"service:rc"}, Defects: []string{"SourceUnchecked"},
+	Sends:   "a SEND and a WRITE from another source address; an ACK for the device's SEND from another source address",
+	Expects: "no response, no completion, and memory and the expected PSN unchanged",
+	Run: onRC(func(c *conn) {
+		other := c.PeerAddr(1)
+		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().From(other))
+		c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().From(other))
+		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(c.devicePSN(0), nil))
+		c.expectDropped(ib.Ack(c.devicePSN(0), 1).From(other))
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "pkt/addr/uc-packet-from-another-host-dropped",
+	Title: "A UC packet from another address than the peer's is dropped",
+	Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/2"), Needs: verbs.CapUC, Labels: []string{"service:uc"},
+	Defects: []string{"SourceUnchecked"},
+	Sends:   "a SEND and a UC WRITE from another address, then a SEND from the peer's",
+	Expects: "a completion of the last only",
+	Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+		other := c.PeerAddr(1)
+		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).On(ib.UC).From(other))
+		c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).On(ib.UC).From(other))
+		c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
+		c.ExpectRecv(1, 24)
+	}),
+}, {
+	ID:    "pkt/addr/packet-to-another-local-address-dropped",
+	Title: "A packet to another address of the device than the connection's is dropped",
+	Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/3"), Setup: conformance.Setup{TwoAddresses: true}, Labels: []string{"service:rc"},
+	Defects: []string{"IPUnchecked"},
+	Sends:   "a SEND and a WRITE for a connection at the device's first address, sent to its second",
+	Expects: "no response, no completion, and memory and the expected PSN unchanged",
+	Run: onRC(func(c *conn) {
+		second := c.Local[1]
+		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().Via(c.peerAddr, second))
+		c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().Via(c.peerAddr, second))
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "pkt/addr/gid-of-rocev1-only-receives-nothing",
+	Title: "A packet to an address that the GID table has for RoCEv1 only is dropped",
+	Cite:  annexA17("CA17-41", "roce/pkt/addr/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"IPUnchecked"},
+	Sends:   "a datagram to the address of a GID of RoCEv1, then one to an address of RoCEv2",
+	Expects: "a completion of the second only",
+	Run: onPort(func(p *port) {
+		v1 := p.rocev1OnlyAddr()
+		d := p.newUDConn(2)
+		d.expectDropped(d.datagram(data(16)).Via(p.peerAddr, v1))
+		d.expectAccepted(0)
+	}),
+}, {
+	ID:    "pkt/addr/mad-to-qp0-dropped",
+	Title: "A MAD for QP 0 is dropped, and does not reach QP 1",
+	Cite:  annexA17("CA17-33", "roce/pkt/addr/5"), Needs: verbs.CapCM, Labels: []string{"service:cm"},
+	Defects: []string{"QPNLoose"},
+	Sends:   "a REQ for a service without a listener, to QP 0, with the Q_Keys of QP 1 and of none; then to QP 1",
+	Expects: "nothing, nothing, and a REJ",
+	Run: onPort(func(p *port) {
+		req := ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001))
+		p.sendPacket(req.To(0))
+		p.expectSilence(silencePeriod)
+		p.sendPacket(req.WithDETH(0, 0).To(0))
+		p.expectSilence(silencePeriod)
+		p.sendPacket(req)
+		p.cmExpect(ib.REJ{RemoteCommID: new(uint32(0x1001))})
+	}),
+}})
 
 // gidTable returns the GID table of port 1.
 func (p *port) gidTable() (table []verbs.GIDEntry) {

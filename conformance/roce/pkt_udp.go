@@ -10,167 +10,133 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var udpCases = []conformance.Case{
-	{
-		ID:    "pkt/udp/destination-port-is-4791",
-		Title: "RoCEv2 uses UDP port 4791, and no other",
-		Cite:  annexA17("CA17-20", "roce/pkt/udp/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "valid SENDs to ports 4790, 4792 and 49152, then one to 4791",
-		Expects: "a response to the last only, which is sent to port 4791",
-		Defects: []string{"IPUnchecked"},
-		Run: onRC(func(c *conn) {
-			for _, port := range []uint16{4790, 4792, 0xc000} {
-				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithDstPort(port))
+var udpCases = overRC.Cases([]conformance.Case{{
+	ID:    "pkt/udp/destination-port-is-4791",
+	Title: "RoCEv2 uses UDP port 4791, and no other",
+	Cite:  annexA17("CA17-20", "roce/pkt/udp/1"), Defects: []string{"IPUnchecked"},
+	Sends:   "valid SENDs to ports 4790, 4792 and 49152, then one to 4791",
+	Expects: "a response to the last only, which is sent to port 4791",
+	Run: onRC(func(c *conn) {
+		for _, port := range []uint16{4790, 4792, 0xc000} {
+			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithDstPort(port))
+		}
+		// The response must go to the RoCEv2 port, whatever the source port of the
+		// request: packets to other ports are not parsed as RoCEv2.
+		c.expectAccepted(0, func(p ib.Packet) ib.Packet { return p.WithSrcPort(5000) })
+	}),
+}, {
+	ID:    "pkt/udp/requests-and-resends-keep-one-source-port",
+	Title: "Requests and retransmissions of a queue pair have one UDP source port",
+	Cite:  annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should,
+	Defects: []string{"SourcePortPerPacket"},
+	Sends:   "NAKs that cause some of 120 requests to be retransmitted, ACKs for the rest",
+	Expects: "one source port in all packets",
+	Run: onConn(setup{signalAll: true}, func(c *conn) {
+		var ports sourcePorts
+		for i := range 30 {
+			var wrs []verbs.SendWR
+			for k := range 4 {
+				wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.localMem.SGL(k, 32+k)})
 			}
-			// The response must go to the RoCEv2 port, whatever the source port of the
-			// request: packets to other ports are not parsed as RoCEv2.
-			c.expectAccepted(0, func(p ib.Packet) ib.Packet { return p.WithSrcPort(5000) })
-		}),
-	},
-	{
-		ID:    "pkt/udp/requests-and-resends-keep-one-source-port",
-		Title: "Requests and retransmissions of a queue pair have one UDP source port",
-		Cite:  annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "NAKs that cause some of 120 requests to be retransmitted, ACKs for the rest",
-		Expects: "one source port in all packets",
-		Defects: []string{"SourcePortPerPacket"},
-		Run: onConn(setup{signalAll: true}, func(c *conn) {
-			var ports sourcePorts
-			for i := range 30 {
-				var wrs []verbs.SendWR
-				for k := range 4 {
-					wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.localMem.SGL(k, 32+k)})
-				}
-				c.PostSend(c.qp, wrs...)
-				ports.add(c.port, c.nextPackets(4))
-				if i%3 == 0 {
-					c.send(ib.Nak(c.devicePSN(4*i+2), ib.NakSequence, uint32(4*i+2)))
-					ports.add(c.port, c.nextPackets(2))
-				}
-				c.send(ib.Ack(c.devicePSN(4*i+3), uint32(4*i+4)))
-				for k := range 4 {
-					c.ExpectCompletion(uint64(4*i+k), verbs.WCSuccess)
-				}
+			c.PostSend(c.qp, wrs...)
+			ports.add(c.port, c.nextPackets(4))
+			if i%3 == 0 {
+				c.send(ib.Nak(c.devicePSN(4*i+2), ib.NakSequence, uint32(4*i+2)))
+				ports.add(c.port, c.nextPackets(2))
 			}
-		}),
-	},
-	{
-		ID:    "pkt/udp/answers-keep-one-source-port",
-		Title: "Responses of a queue pair have the UDP source port of its requests, whatever the source port of the peer's requests",
-		Cite:  annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "WRITEs, READs and duplicates from changing source ports, and responses to a request of the device",
-		Expects: "one source port in all packets of the device",
-		Defects: []string{"SourcePortPerPacket"},
-		Run: onRC(func(c *conn) {
-			var ports sourcePorts
-			for i := range 50 {
-				from := uint16(0xc000 + 37*i)
-				write := ib.WriteOnly(c.peerPSN(2*i), c.reth(0, 8), data(8)).AckReq().WithSrcPort(from)
-				c.send(write)
-				ports.add(c.port, c.nextPackets(1))
-				c.send(ib.ReadRequest(c.peerPSN(2*i+1), c.reth(0, 8)).WithSrcPort(from + 1))
-				ports.add(c.port, c.nextPackets(1))
-				if i%10 == 0 {
-					c.send(write.WithSrcPort(from + 2))
-					ports.add(c.port, c.nextPackets(1))
-				}
+			c.send(ib.Ack(c.devicePSN(4*i+3), uint32(4*i+4)))
+			for k := range 4 {
+				c.ExpectCompletion(uint64(4*i+k), verbs.WCSuccess)
 			}
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+		}
+	}),
+}, {
+	ID:    "pkt/udp/answers-keep-one-source-port",
+	Title: "Responses of a queue pair have the UDP source port of its requests, whatever the source port of the peer's requests",
+	Cite:  annexA17("A17.3.2.1, A17.9.4", "roce/pkt/udp/2"), Level: conformance.Should,
+	Defects: []string{"SourcePortPerPacket"},
+	Sends:   "WRITEs, READs and duplicates from changing source ports, and responses to a request of the device",
+	Expects: "one source port in all packets of the device",
+	Run: onRC(func(c *conn) {
+		var ports sourcePorts
+		for i := range 50 {
+			from := uint16(0xc000 + 37*i)
+			write := ib.WriteOnly(c.peerPSN(2*i), c.reth(0, 8), data(8)).AckReq().WithSrcPort(from)
+			c.send(write)
 			ports.add(c.port, c.nextPackets(1))
-		}),
-	},
-	{
-		ID:    "pkt/udp/checksum-is-left-out",
-		Title: "The UDP checksum is sent as 0, over IPv4",
-		Cite:  annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 4},
-		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
-		Expects: "a UDP checksum of 0 in every packet",
-		Defects: []string{"PlainSocket"},
-		Run:     onConn(setup{receives: 1}, expectNoChecksum),
-	},
-	{
-		ID:    "pkt/udp/ipv6-checksum-is-left-out",
-		Title: "The UDP checksum is sent as 0, over IPv6",
-		Cite:  annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 6},
-		Labels:  []string{"service:rc"},
-		Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
-		Expects: "a UDP checksum of 0 in every packet",
-		Defects: []string{"PlainSocket"},
-		Run:     onConn(setup{receives: 1}, expectNoChecksum),
-	},
-	{
-		ID:    "pkt/udp/packet-with-checksum-accepted",
-		Title: "A packet with a correct UDP checksum is accepted, over IPv4",
-		Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 4},
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with a UDP checksum",
-		Expects: "an ACK and a completion for each",
-		Defects: []string{"ICRCCheckUnmasked"},
-		Run:     onRC(expectChecksumAccepted),
-	},
-	{
-		ID:    "pkt/udp/ipv6-packet-with-checksum-accepted",
-		Title: "A packet with a correct UDP checksum is accepted, over IPv6",
-		Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 6},
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with a UDP checksum",
-		Expects: "an ACK and a completion for each",
-		Defects: []string{"ICRCCheckUnmasked"},
-		Run:     onRC(expectChecksumAccepted),
-	},
-	{
-		ID:    "pkt/udp/packet-without-checksum-accepted",
-		Title: "A packet without UDP checksum is accepted, over IPv4",
-		Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 4},
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with a UDP checksum of 0",
-		Expects: "an ACK and a completion for each",
-		Defects: []string{"UDPChecksumRequired"},
-		Run:     onRC(expectZeroChecksumAccepted),
-	},
-	{
-		ID:    "pkt/udp/ipv6-packet-without-checksum-accepted",
-		Title: "A packet without UDP checksum is accepted, over IPv6",
-		Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 6},
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs with a UDP checksum of 0",
-		Expects: "an ACK and a completion for each",
-		Defects: []string{"UDPChecksumRequired"},
-		Run:     onRC(expectZeroChecksumAccepted),
-	},
-	{
-		ID:    "pkt/udp/padding-of-the-frame-ignored",
-		Title: "Bytes after the end of the IP packet in a frame are ignored",
-		Cite:  annexA17("CA17-24", "roce/pkt/udp/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 4},
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND without payload, 44 bytes of IPv4, in a frame of the least length; SENDs in frames with 6 and 20 bytes too many",
-		Expects: "an ACK and a completion for each, and no byte of the padding in memory",
-		Defects: []string{"FrameEndICRC"},
-		Run:     onRC(func(c *conn) { c.expectPaddingIgnored(46-44, 6, 20) }),
-	},
-	{
-		ID:    "pkt/udp/ipv6-padding-of-the-frame-ignored",
-		Title: "Bytes after the end of the IP packet in a frame are ignored, over IPv6",
-		Cite:  annexA17("CA17-24", "roce/pkt/udp/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{Family: 6},
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND without payload and SENDs with some, in frames with 2, 6 and 20 bytes too many, as switches that cut off a tag leave them",
-		Expects: "an ACK and a completion for each, and no byte of the padding in memory",
-		Defects: []string{"FrameEndICRC"},
-		Run:     onRC(func(c *conn) { c.expectPaddingIgnored(2, 6, 20) }),
-	},
-}
+			c.send(ib.ReadRequest(c.peerPSN(2*i+1), c.reth(0, 8)).WithSrcPort(from + 1))
+			ports.add(c.port, c.nextPackets(1))
+			if i%10 == 0 {
+				c.send(write.WithSrcPort(from + 2))
+				ports.add(c.port, c.nextPackets(1))
+			}
+		}
+		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+		ports.add(c.port, c.nextPackets(1))
+	}),
+}, {
+	ID:    "pkt/udp/checksum-is-left-out",
+	Title: "The UDP checksum is sent as 0, over IPv4",
+	Cite:  annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Setup: conformance.Setup{Family: 4},
+	Defects: []string{"PlainSocket"},
+	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
+	Expects: "a UDP checksum of 0 in every packet",
+	Run:     onConn(setup{receives: 1}, expectNoChecksum),
+}, {
+	ID:    "pkt/udp/ipv6-checksum-is-left-out",
+	Title: "The UDP checksum is sent as 0, over IPv6",
+	Cite:  annexA17("A17.3.2.4", "roce/pkt/udp/3"), Level: conformance.Should, Setup: conformance.Setup{Family: 6},
+	Defects: []string{"PlainSocket"},
+	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
+	Expects: "a UDP checksum of 0 in every packet",
+	Run:     onConn(setup{receives: 1}, expectNoChecksum),
+}, {
+	ID:    "pkt/udp/packet-with-checksum-accepted",
+	Title: "A packet with a correct UDP checksum is accepted, over IPv4",
+	Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: conformance.Setup{Family: 4},
+	Defects: []string{"ICRCCheckUnmasked"},
+	Sends:   "SENDs with a UDP checksum",
+	Expects: "an ACK and a completion for each",
+	Run:     onRC(expectChecksumAccepted),
+}, {
+	ID:    "pkt/udp/ipv6-packet-with-checksum-accepted",
+	Title: "A packet with a correct UDP checksum is accepted, over IPv6",
+	Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: conformance.Setup{Family: 6},
+	Defects: []string{"ICRCCheckUnmasked"},
+	Sends:   "SENDs with a UDP checksum",
+	Expects: "an ACK and a completion for each",
+	Run:     onRC(expectChecksumAccepted),
+}, {
+	ID:    "pkt/udp/packet-without-checksum-accepted",
+	Title: "A packet without UDP checksum is accepted, over IPv4",
+	Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: conformance.Setup{Family: 4},
+	Defects: []string{"UDPChecksumRequired"},
+	Sends:   "SENDs with a UDP checksum of 0",
+	Expects: "an ACK and a completion for each",
+	Run:     onRC(expectZeroChecksumAccepted),
+}, {
+	ID:    "pkt/udp/ipv6-packet-without-checksum-accepted",
+	Title: "A packet without UDP checksum is accepted, over IPv6",
+	Cite:  annexA17("CA17-22(d)", "roce/pkt/udp/4"), Setup: conformance.Setup{Family: 6},
+	Defects: []string{"UDPChecksumRequired"},
+	Sends:   "SENDs with a UDP checksum of 0",
+	Expects: "an ACK and a completion for each",
+	Run:     onRC(expectZeroChecksumAccepted),
+}, {
+	ID:    "pkt/udp/padding-of-the-frame-ignored",
+	Title: "Bytes after the end of the IP packet in a frame are ignored",
+	Cite:  annexA17("CA17-24", "roce/pkt/udp/5"), Setup: conformance.Setup{Family: 4}, Defects: []string{"FrameEndICRC"},
+	Sends:   "a SEND without payload, 44 bytes of IPv4, in a frame of the least length; SENDs in frames with 6 and 20 bytes too many",
+	Expects: "an ACK and a completion for each, and no byte of the padding in memory",
+	Run:     onRC(func(c *conn) { c.expectPaddingIgnored(46-44, 6, 20) }),
+}, {
+	ID:    "pkt/udp/ipv6-padding-of-the-frame-ignored",
+	Title: "Bytes after the end of the IP packet in a frame are ignored, over IPv6",
+	Cite:  annexA17("CA17-24", "roce/pkt/udp/5"), Setup: conformance.Setup{Family: 6}, Defects: []string{"FrameEndICRC"},
+	Sends:   "a SEND without payload and SENDs with some, in frames with 2, 6 and 20 bytes too many, as switches that cut off a tag leave them",
+	Expects: "an ACK and a completion for each, and no byte of the padding in memory",
+	Run:     onRC(func(c *conn) { c.expectPaddingIgnored(2, 6, 20) }),
+}})
 
 // expectPaddingIgnored sends SENDs with these numbers of bytes after the packet, the
 // first without payload, and fails the case unless they are accepted.

@@ -9,77 +9,68 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var qpCreateCases = []conformance.Case{
-	{
-		ID:    "qp/create/unknown-type-refused",
-		Title: "A queue pair of an unknown type is refused",
-		Cite:  ibta("", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "a refusal of types 0, 5, 11 and 77",
-		Defects: []string{"AnyQPType"},
-		Run: rig.Body(func(r *rig.Rig) {
-			for _, kind := range []verbs.QPType{0, 5, 11, 77} {
-				_, err := r.Device.CreateQP(qpInit(r, kind, minQPCaps))
-				r.MustFail(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
-			}
-		}),
-	},
-	{
-		ID:    "qp/create/deeper-than-the-device-refused",
-		Title: "A queue pair with longer queues or scatter/gather lists than the device supports is refused",
-		Cite:  ibta("", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "one send, receive or list entry more than the device claims is refused; a queue pair with as many as it claims is created, if there is memory for it",
-		Defects: []string{"CapsUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			attr, err := r.Device.QueryDevice()
-			r.Must("a device that can be queried", err)
-			for _, more := range []struct {
-				what string
-				caps verbs.QPCaps
-			}{
-				{"sends", verbs.QPCaps{MaxSendWR: attr.MaxQPWR + 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}},
-				{"receives", verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: attr.MaxQPWR + 1, MaxSendSGE: 1, MaxRecvSGE: 1}},
-				{"entries a send", verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: attr.MaxSGE + 1, MaxRecvSGE: 1}},
-				{"entries a receive", verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: attr.MaxSGE + 1}},
-			} {
-				_, err := r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, more.caps))
-				r.MustFail("a queue pair with more "+more.what+" than the device claims", err, nil)
-			}
-			_, err = r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, verbs.QPCaps{MaxSendWR: attr.MaxQPWR, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}))
-			if errors.Is(err, verbs.ErrNoMemory) {
-				// The host may have less memory than the device's limits need.
-				r.Note("the device's host has no memory for a queue pair with %d sends", attr.MaxQPWR)
-				return
-			}
-			r.Must("a queue pair with as many sends as the device claims", err)
-		}),
-	},
-	{
-		ID:    "qp/create/as-many-as-claimed",
-		Title: "A device supports as many address handles as it claims",
-		Cite:  ibta("", "roce/qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
-		Labels:  []string{"service:ud", conformance.Slow},
-		Sends:   "nothing",
-		Expects: "that many handles",
-		Defects: []string{"LimitsOverstated"},
-		Run: onPort(func(p *port) {
-			attr, err := p.Device.QueryDevice()
-			p.Must("a device that can be queried", err)
-			const patience = 1 << 17
-			if attr.MaxAH <= 0 || attr.MaxAH > patience {
-				rig.Abort(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, patience, conformance.ErrBenchCannot))
-			}
-			path := p.peerAttr(p.peerAddr).AH
-			for i := range attr.MaxAH {
-				_, err := p.PD.CreateAH(path)
-				p.Must(fmt.Sprintf("address handle %d of %d", i+1, attr.MaxAH), err)
-			}
-		}),
-	},
-}
+var qpCreateCases = []conformance.Case{{
+	ID:    "qp/create/unknown-type-refused",
+	Title: "A queue pair of an unknown type is refused",
+	Cite:  ibta("", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"AnyQPType"},
+	Sends:   "nothing",
+	Expects: "a refusal of types 0, 5, 11 and 77",
+	Run: rig.Body(func(r *rig.Rig) {
+		for _, kind := range []verbs.QPType{0, 5, 11, 77} {
+			_, err := r.Device.CreateQP(qpInit(r, kind, minQPCaps))
+			r.MustFail(fmt.Sprintf("a queue pair of type %d", kind), err, nil)
+		}
+	}),
+}, {
+	ID:    "qp/create/deeper-than-the-device-refused",
+	Title: "A queue pair with longer queues or scatter/gather lists than the device supports is refused",
+	Cite:  ibta("", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"CapsUnchecked"},
+	Sends:   "nothing",
+	Expects: "one send, receive or list entry more than the device claims is refused; a queue pair with as many as it claims is created, if there is memory for it",
+	Run: rig.Body(func(r *rig.Rig) {
+		attr, err := r.Device.QueryDevice()
+		r.Must("a device that can be queried", err)
+		for _, more := range []struct {
+			what string
+			caps verbs.QPCaps
+		}{
+			{"sends", verbs.QPCaps{MaxSendWR: attr.MaxQPWR + 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}},
+			{"receives", verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: attr.MaxQPWR + 1, MaxSendSGE: 1, MaxRecvSGE: 1}},
+			{"entries a send", verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: attr.MaxSGE + 1, MaxRecvSGE: 1}},
+			{"entries a receive", verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: attr.MaxSGE + 1}},
+		} {
+			_, err := r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, more.caps))
+			r.MustFail("a queue pair with more "+more.what+" than the device claims", err, nil)
+		}
+		_, err = r.Device.CreateQP(qpInit(r, verbs.QPTypeRC, verbs.QPCaps{MaxSendWR: attr.MaxQPWR, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}))
+		if errors.Is(err, verbs.ErrNoMemory) {
+			// The host may have less memory than the device's limits need.
+			r.Note("the device's host has no memory for a queue pair with %d sends", attr.MaxQPWR)
+			return
+		}
+		r.Must("a queue pair with as many sends as the device claims", err)
+	}),
+}, {
+	ID:    "qp/create/as-many-as-claimed",
+	Title: "A device supports as many address handles as it claims",
+	Cite:  ibta("", "roce/qp/1"), Level: conformance.Should, Needs: verbs.CapUD,
+	Labels: []string{"service:ud", conformance.Slow}, Defects: []string{"LimitsOverstated"},
+	Sends:   "nothing",
+	Expects: "that many handles",
+	Run: onPort(func(p *port) {
+		attr, err := p.Device.QueryDevice()
+		p.Must("a device that can be queried", err)
+		const patience = 1 << 17
+		if attr.MaxAH <= 0 || attr.MaxAH > patience {
+			rig.Abort(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, patience, conformance.ErrBenchCannot))
+		}
+		path := p.peerAttr(p.peerAddr).AH
+		for i := range attr.MaxAH {
+			_, err := p.PD.CreateAH(path)
+			p.Must(fmt.Sprintf("address handle %d of %d", i+1, attr.MaxAH), err)
+		}
+	}),
+}}
 
 // minQPCaps are capacities that every device supports.
 var minQPCaps = verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}

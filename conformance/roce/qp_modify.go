@@ -9,171 +9,148 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var modifyCases = []conformance.Case{
-	{
-		ID:    "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
-		Title: "Each transition of an RC queue pair requires its attributes, accepts the optional ones and refuses all others",
-		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "each transition succeeds with its required attributes, also with each and all optional ones but an alternate path; it is refused without a required one, and with any other",
-		Defects: []string{"ModifyUnchecked"},
-		Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
-	},
-	{
-		ID:    "qp/modify/rc-refuses-other-transitions",
-		Title: "An RC queue pair refuses every state transition that is not in the table",
-		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "a refusal of each pair of states that is no transition, with the state alone and with all that the target state otherwise demands",
-		Defects: []string{"ModifyUnchecked"},
-		Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
-	},
-	{
-		ID:    "qp/modify/uc-table",
-		Title: "A UC queue pair accepts the transitions and attributes of the UC table, and no others",
-		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapUC,
-		Labels:  []string{"service:uc"},
-		Sends:   "nothing",
-		Expects: "every transition succeeds with its required attributes and each optional one but an alternate path; everything else is refused",
-		Defects: []string{"ModifyUnchecked"},
-		Run: onTransitions(verbs.QPTypeUC, func(m *qpMover) {
-			m.checkMasks()
-			m.checkOtherTransitions()
-		}),
-	},
-	{
-		ID:    "qp/modify/ud-table",
-		Title: "A UD queue pair accepts the transitions and attributes of the UD table, and no others",
-		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapUD,
-		Labels:  []string{"service:ud"},
-		Sends:   "nothing",
-		Expects: "every transition succeeds with its required attributes and each optional one; everything else is refused",
-		Defects: []string{"ModifyUnchecked"},
-		Run: onTransitions(verbs.QPTypeUD, func(m *qpMover) {
-			m.checkMasks()
-			m.checkOtherTransitions()
-		}),
-	},
-	{
-		ID:    "qp/modify/rc-alternate-path",
-		Title: "Each transition of an RC queue pair with an optional alternate path accepts one",
-		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAutoMigration,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
-		Defects: []string{"OptionalAttrsRefused"},
-		Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
-	},
-	{
-		ID:    "qp/modify/uc-alternate-path",
-		Title: "Each transition of a UC queue pair with an optional alternate path accepts one",
-		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Level: conformance.Must, Needs: verbs.CapUC | verbs.CapAutoMigration,
-		Labels:  []string{"service:uc"},
-		Sends:   "nothing",
-		Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
-		Defects: []string{"OptionalAttrsRefused"},
-		Run:     onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
-	},
-	{
-		ID:    "qp/modify/reset-does-not-lead-to-error",
-		Title: "A queue pair cannot go from RESET to ERR",
-		Cite:  ibta("11.2.4.2, Table 91", "roce/qp/9"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "a new queue pair and one that was reset refuse it and stay in RESET",
-		Defects: []string{"ModifyUnchecked"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.toReset()
-			m := &qpMover{port: c.port, kind: verbs.QPTypeRC}
-			fresh, _ := m.newQP(verbs.QPStateReset)
-			for _, qp := range []verbs.QP{fresh, c.qp} {
-				c.MustFail("RESET to ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), nil)
-				c.ExpectState(qp, verbs.QPStateReset)
+var modifyCases = []conformance.Case{{
+	ID:    "qp/modify/rc-takes-what-it-must-and-may-and-nothing-else",
+	Title: "Each transition of an RC queue pair requires its attributes, accepts the optional ones and refuses all others",
+	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"ModifyUnchecked"},
+	Sends:   "nothing",
+	Expects: "each transition succeeds with its required attributes, also with each and all optional ones but an alternate path; it is refused without a required one, and with any other",
+	Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkMasks),
+}, {
+	ID:    "qp/modify/rc-refuses-other-transitions",
+	Title: "An RC queue pair refuses every state transition that is not in the table",
+	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"ModifyUnchecked"},
+	Sends:   "nothing",
+	Expects: "a refusal of each pair of states that is no transition, with the state alone and with all that the target state otherwise demands",
+	Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkOtherTransitions),
+}, {
+	ID:    "qp/modify/uc-table",
+	Title: "A UC queue pair accepts the transitions and attributes of the UC table, and no others",
+	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC, Labels: []string{"service:uc"},
+	Defects: []string{"ModifyUnchecked"},
+	Sends:   "nothing",
+	Expects: "every transition succeeds with its required attributes and each optional one but an alternate path; everything else is refused",
+	Run: onTransitions(verbs.QPTypeUC, func(m *qpMover) {
+		m.checkMasks()
+		m.checkOtherTransitions()
+	}),
+}, {
+	ID:    "qp/modify/ud-table",
+	Title: "A UD queue pair accepts the transitions and attributes of the UD table, and no others",
+	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"ModifyUnchecked"},
+	Sends:   "nothing",
+	Expects: "every transition succeeds with its required attributes and each optional one; everything else is refused",
+	Run: onTransitions(verbs.QPTypeUD, func(m *qpMover) {
+		m.checkMasks()
+		m.checkOtherTransitions()
+	}),
+}, {
+	ID:    "qp/modify/rc-alternate-path",
+	Title: "Each transition of an RC queue pair with an optional alternate path accepts one",
+	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapRC | verbs.CapAutoMigration,
+	Labels: []string{"service:rc"}, Defects: []string{"OptionalAttrsRefused"},
+	Sends:   "nothing",
+	Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
+	Run:     onTransitions(verbs.QPTypeRC, (*qpMover).checkAltPaths),
+}, {
+	ID:    "qp/modify/uc-alternate-path",
+	Title: "Each transition of a UC queue pair with an optional alternate path accepts one",
+	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/1"), Needs: verbs.CapUC | verbs.CapAutoMigration,
+	Labels: []string{"service:uc"}, Defects: []string{"OptionalAttrsRefused"},
+	Sends:   "nothing",
+	Expects: "for each transition that has them as optional: success with an alternate path, with one that is armed, and with that and all other optional attributes",
+	Run:     onTransitions(verbs.QPTypeUC, (*qpMover).checkAltPaths),
+}, {
+	ID:    "qp/modify/reset-does-not-lead-to-error",
+	Title: "A queue pair cannot go from RESET to ERR",
+	Cite:  ibta("11.2.4.2, Table 91", "roce/qp/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"ModifyUnchecked"},
+	Sends:   "nothing",
+	Expects: "a new queue pair and one that was reset refuse it and stay in RESET",
+	Run: onConn(setup{}, func(c *conn) {
+		c.toReset()
+		m := &qpMover{port: c.port, kind: verbs.QPTypeRC}
+		fresh, _ := m.newQP(verbs.QPStateReset)
+		for _, qp := range []verbs.QP{fresh, c.qp} {
+			c.MustFail("RESET to ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), nil)
+			c.ExpectState(qp, verbs.QPStateReset)
+		}
+	}),
+}, {
+	ID:    "qp/modify/refused-change-changes-nothing",
+	Title: "A refused modify changes neither the state nor any attribute",
+	Cite:  conformance.Cite{Doc: "ibv_modify_qp(3)", Rows: []string{"roce/qp/2"}}, Needs: verbs.CapRC,
+	Labels: []string{"service:rc"}, Defects: []string{"ModifyHalfway"},
+	Sends:   "a SEND, when the queue pair is in RTS",
+	Expects: "the same attributes before and after a transition to RTR with a bad MTU, a missing attribute, an excess attribute, or a P_Key that does not exist; then an ACK",
+	Run: onConn(setup{state: verbs.QPStateInit, receives: 1}, func(c *conn) {
+		m := &qpMover{port: c.port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
+		toRTR := m.find(verbs.QPStateInit, verbs.QPStateRTR)
+		good := m.attr(*toRTR)
+		for _, bad := range []struct {
+			what  string
+			mask  verbs.QPAttrMask
+			wrong func(*verbs.QPAttr)
+		}{
+			{"a path MTU of 77", toRTR.required, func(a *verbs.QPAttr) { a.PathMTU = 77 }},
+			{"a path MTU of 0", toRTR.required, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
+			{"a P_Key that there is not", toRTR.required | verbs.QPAttrPKeyIndex, func(a *verbs.QPAttr) { a.PKeyIndex = 0xffff }},
+			{"no path", toRTR.required &^ verbs.QPAttrAV, nil},
+			{"a timeout", toRTR.required | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
+		} {
+			a, before := good, c.query()
+			a.DestQPN, a.RQPSN, a.MaxDestRdAtomic, a.Access = 0x777, 0x888, 2, verbs.AccessRemoteRead
+			if bad.wrong != nil {
+				bad.wrong(&a)
 			}
-		}),
-	},
-	{
-		ID:    "qp/modify/refused-change-changes-nothing",
-		Title: "A refused modify changes neither the state nor any attribute",
-		Cite:  conformance.Cite{Doc: "ibv_modify_qp(3)", Rows: []string{"roce/qp/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, when the queue pair is in RTS",
-		Expects: "the same attributes before and after a transition to RTR with a bad MTU, a missing attribute, an excess attribute, or a P_Key that does not exist; then an ACK",
-		Defects: []string{"ModifyHalfway"},
-		Run: onConn(setup{state: verbs.QPStateInit, receives: 1}, func(c *conn) {
-			m := &qpMover{port: c.port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
-			toRTR := m.find(verbs.QPStateInit, verbs.QPStateRTR)
-			good := m.attr(*toRTR)
-			for _, bad := range []struct {
-				what  string
-				mask  verbs.QPAttrMask
-				wrong func(*verbs.QPAttr)
-			}{
-				{"a path MTU of 77", toRTR.required, func(a *verbs.QPAttr) { a.PathMTU = 77 }},
-				{"a path MTU of 0", toRTR.required, func(a *verbs.QPAttr) { a.PathMTU = 0 }},
-				{"a P_Key that there is not", toRTR.required | verbs.QPAttrPKeyIndex, func(a *verbs.QPAttr) { a.PKeyIndex = 0xffff }},
-				{"no path", toRTR.required &^ verbs.QPAttrAV, nil},
-				{"a timeout", toRTR.required | verbs.QPAttrTimeout, func(a *verbs.QPAttr) { a.Timeout = 9 }},
-			} {
-				a, before := good, c.query()
-				a.DestQPN, a.RQPSN, a.MaxDestRdAtomic, a.Access = 0x777, 0x888, 2, verbs.AccessRemoteRead
-				if bad.wrong != nil {
-					bad.wrong(&a)
-				}
-				c.MustFail("INIT to RTR with "+bad.what, c.qp.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
-				after := c.query()
-				c.Check(after == before, fmt.Sprintf("attributes as before: %+v", before), "%+v", after)
-			}
-			c.toRTR(c.qp, c.attr)
-			c.toRTS(c.qp, c.attr)
-			c.expectAccepted(0)
-		}),
-	},
-	{
-		ID:    "qp/query/state-and-psns-are-the-present-ones",
-		Title: "A query returns the next PSNs to send and to expect, and the current state",
-		Cite:  ibta("", "roce/qp/10"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND of three packets and a READ; an ACK for the device's SEND; finally a NAK",
-		Expects: "the PSNs after the packets sent and received; and ERR after the NAK",
-		Defects: []string{"QueryStale"},
-		Run: onConn(setup{receives: 1, recvLen: 3 << 10}, func(c *conn) {
-			c.expectPSNs(0, 0)
-			c.send(ib.Send(c.peerPSN(0), data(2*pathMTU.Bytes()+1), pathMTU.Bytes())...)
-			c.expect(ib.Ack(c.peerPSN(2), 1))
-			c.send(ib.ReadRequest(c.peerPSN(3), c.reth(0, 16)))
-			c.expect(ib.ReadResponseOnly(c.peerPSN(3), 2, nil))
-			c.expectPSNs(0, 4)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 2*pathMTU.Bytes())})
-			c.expect(ib.SendFirst(c.devicePSN(0), nil))
-			c.expect(ib.SendLast(c.devicePSN(1), nil))
-			c.expectPSNs(2, 4)
-			c.send(ib.Nak(c.devicePSN(1), ib.NakRemoteOp, 0))
-			c.ExpectRecv(1, 2*pathMTU.Bytes()+1)
-			c.ExpectCompletion(9, verbs.WCRemOpErr)
-			c.AwaitState(c.qp, verbs.QPStateErr)
-		}),
-	},
-	{
-		ID:    "qp/query/read-depths-are-as-set",
-		Title: "A query returns max_rd_atomic and max_dest_rd_atomic as they were set",
-		Cite:  ibta("", "roce/qp/11"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "1, 3, 5 and 7 as 1, 3, 5 and 7",
-		Defects: []string{"RdAtomicRoundsUp"},
-		Run: onPort(func(p *port) {
-			for _, depth := range []uint8{1, 3, 5, 7} {
-				c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})
-				a := c.query()
-				c.Check(a.MaxRdAtomic == depth && a.MaxDestRdAtomic == 8-depth,
-					fmt.Sprintf("max_rd_atomic %d, max_dest_rd_atomic %d", depth, 8-depth), "%d, %d", a.MaxRdAtomic, a.MaxDestRdAtomic)
-			}
-		}),
-	},
-}
+			c.MustFail("INIT to RTR with "+bad.what, c.qp.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
+			after := c.query()
+			c.Check(after == before, fmt.Sprintf("attributes as before: %+v", before), "%+v", after)
+		}
+		c.toRTR(c.qp, c.attr)
+		c.toRTS(c.qp, c.attr)
+		c.expectAccepted(0)
+	}),
+}, {
+	ID:    "qp/query/state-and-psns-are-the-present-ones",
+	Title: "A query returns the next PSNs to send and to expect, and the current state",
+	Cite:  ibta("", "roce/qp/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"QueryStale"},
+	Sends:   "a SEND of three packets and a READ; an ACK for the device's SEND; finally a NAK",
+	Expects: "the PSNs after the packets sent and received; and ERR after the NAK",
+	Run: onConn(setup{receives: 1, recvLen: 3 << 10}, func(c *conn) {
+		c.expectPSNs(0, 0)
+		c.send(ib.Send(c.peerPSN(0), data(2*pathMTU.Bytes()+1), pathMTU.Bytes())...)
+		c.expect(ib.Ack(c.peerPSN(2), 1))
+		c.send(ib.ReadRequest(c.peerPSN(3), c.reth(0, 16)))
+		c.expect(ib.ReadResponseOnly(c.peerPSN(3), 2, nil))
+		c.expectPSNs(0, 4)
+		c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 2*pathMTU.Bytes())})
+		c.expect(ib.SendFirst(c.devicePSN(0), nil))
+		c.expect(ib.SendLast(c.devicePSN(1), nil))
+		c.expectPSNs(2, 4)
+		c.send(ib.Nak(c.devicePSN(1), ib.NakRemoteOp, 0))
+		c.ExpectRecv(1, 2*pathMTU.Bytes()+1)
+		c.ExpectCompletion(9, verbs.WCRemOpErr)
+		c.AwaitState(c.qp, verbs.QPStateErr)
+	}),
+}, {
+	ID:    "qp/query/read-depths-are-as-set",
+	Title: "A query returns max_rd_atomic and max_dest_rd_atomic as they were set",
+	Cite:  ibta("", "roce/qp/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"RdAtomicRoundsUp"},
+	Sends:   "nothing",
+	Expects: "1, 3, 5 and 7 as 1, 3, 5 and 7",
+	Run: onPort(func(p *port) {
+		for _, depth := range []uint8{1, 3, 5, 7} {
+			c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})
+			a := c.query()
+			c.Check(a.MaxRdAtomic == depth && a.MaxDestRdAtomic == 8-depth,
+				fmt.Sprintf("max_rd_atomic %d, max_dest_rd_atomic %d", depth, 8-depth), "%d, %d", a.MaxRdAtomic, a.MaxDestRdAtomic)
+		}
+	}),
+}}
 
 // checkMasks fails the case unless every transition succeeds with its required and
 // optional attributes, and fails without a required one or with any other.

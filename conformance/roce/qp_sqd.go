@@ -6,132 +6,116 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var sqdCases = []conformance.Case{
-	{
-		ID:    "qp/sqd/nothing-new-begins",
-		Title: "In SQD the current message is finished, and no other is started",
-		Cite:  ibta("", "roce/sqd/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "ACKs for a long SEND of the device, whose queue pair is moved to SQD after the first packet",
-		Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
-		Defects: []string{"SQDIgnored"},
-		Run: onConn(setup{signalAll: true, modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
-			long := c.Memory(1<<17, verbs.AccessLocalWrite) // probably more packets than the device's window
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
-			pkt := c.expect(ib.SendFirst(c.devicePSN(0), nil))
-			c.toSQD(false)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
-			for n := 1; pkt.Opcode() != ib.OpSendLast; n++ {
-				if pkt.HasAckReq() {
-					c.send(ib.Ack(pkt.PSN(), 0))
-				}
-				pkt = c.expect(ib.Packet{}.WithPSN(c.devicePSN(n)))
+var sqdCases = overRC.Cases([]conformance.Case{{
+	ID:    "qp/sqd/nothing-new-begins",
+	Title: "In SQD the current message is finished, and no other is started",
+	Cite:  ibta("", "roce/sqd/1"), Defects: []string{"SQDIgnored"},
+	Sends:   "ACKs for a long SEND of the device, whose queue pair is moved to SQD after the first packet",
+	Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
+	Run: onConn(setup{signalAll: true, modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
+		long := c.Memory(1<<17, verbs.AccessLocalWrite) // probably more packets than the device's window
+		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
+		pkt := c.expect(ib.SendFirst(c.devicePSN(0), nil))
+		c.toSQD(false)
+		c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+		for n := 1; pkt.Opcode() != ib.OpSendLast; n++ {
+			if pkt.HasAckReq() {
+				c.send(ib.Ack(pkt.PSN(), 0))
 			}
-			c.send(ib.Ack(pkt.PSN(), 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.expectSilence(silencePeriod)
-			c.ExpectNoCompletion()
-			c.ExpectState(c.qp, verbs.QPStateSQD)
-		}),
-	},
-	{
-		ID:    "qp/sqd/drained-is-reported",
-		Title: "A queue pair in SQD raises SQ_DRAINED when its last request is acknowledged, if the event was requested",
-		Cite:  ibta("", "roce/sqd/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "ACKs for two SENDs of the device, one by one",
-		Expects: "SQ_DRAINED after the second, and not before; none if the event was not requested",
-		Defects: []string{"SQNeverDrains"},
-		Run: onPort(func(p *port) {
-			for _, asked := range []bool{true, false} {
-				c := p.connect(setup{signalAll: true})
-				c.sendUnacked(1)
-				c.sendUnacked(2)
-				c.toSQD(asked)
-				c.send(ib.Ack(c.devicePSN(0), 1))
-				c.ExpectCompletion(1, verbs.WCSuccess)
-				c.Sync()
-				c.expectNoMoreEvents()
-				c.send(ib.Ack(c.devicePSN(1), 2))
-				c.ExpectCompletion(2, verbs.WCSuccess)
-				if asked {
-					c.expectQPEvent(verbs.EventSQDrained)
-				}
-				c.Sync()
-				c.expectNoMoreEvents()
-			}
-		}),
-	},
-	{
-		ID:    "qp/sqd/cannot-be-left-while-draining",
-		Title: "A queue pair cannot go from SQD to RTS while its send queue drains",
-		Cite:  ibta("", "roce/sqd/3"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an ACK for a SEND of the device, late",
-		Expects: "that RTS is refused before the ACK and granted after it; ERR is granted at any time",
-		Defects: []string{"SQDIgnored"},
-		Run: onPort(func(p *port) {
-			toRTS := verbs.QPAttr{State: verbs.QPStateRTS}
+			pkt = c.expect(ib.Packet{}.WithPSN(c.devicePSN(n)))
+		}
+		c.send(ib.Ack(pkt.PSN(), 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.expectSilence(silencePeriod)
+		c.ExpectNoCompletion()
+		c.ExpectState(c.qp, verbs.QPStateSQD)
+	}),
+}, {
+	ID:    "qp/sqd/drained-is-reported",
+	Title: "A queue pair in SQD raises SQ_DRAINED when its last request is acknowledged, if the event was requested",
+	Cite:  ibta("", "roce/sqd/2"), Defects: []string{"SQNeverDrains"},
+	Sends:   "ACKs for two SENDs of the device, one by one",
+	Expects: "SQ_DRAINED after the second, and not before; none if the event was not requested",
+	Run: onPort(func(p *port) {
+		for _, asked := range []bool{true, false} {
 			c := p.connect(setup{signalAll: true})
 			c.sendUnacked(1)
-			c.toSQD(false)
-			c.MustFail("SQD to RTS while it drains", c.qp.Modify(toRTS, verbs.QPAttrState), nil)
-			a := c.query()
-			c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a draining queue pair in SQD", "%v, draining %v", a.State, a.SQDraining)
+			c.sendUnacked(2)
+			c.toSQD(asked)
 			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.awaitDrained()
-			c.Must("SQD to RTS when it has drained", c.qp.Modify(toRTS, verbs.QPAttrState))
-			c = p.connect(setup{signalAll: true})
-			c.sendUnacked(1)
-			c.toSQD(false)
-			c.toError(c.qp)
-			c.ExpectCompletion(1, verbs.WCWRFlushErr)
-		}),
-	},
-	{
-		ID:    "qp/sqd/rts-resumes-by-itself",
-		Title: "Requests that wait in SQD are sent when the queue pair returns to RTS, without another post",
-		Cite:  ibta("", "roce/sqd/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an ACK for the requests",
-		Expects: "the two SENDs that were posted in SQD, in their order, and their completions",
-		Defects: []string{"SQDNoResume"},
-		Run: onConn(setup{signalAll: true}, func(c *conn) {
-			c.toSQD(false)
-			c.awaitDrained()
-			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(8, 16)},
-			)
-			c.Must("SQD to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
-			c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:8]))
-			c.expect(ib.SendOnly(c.devicePSN(1), c.localMem.Buf[8:24]))
+			c.Sync()
+			c.expectNoMoreEvents()
 			c.send(ib.Ack(c.devicePSN(1), 2))
-			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectCompletion(2, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "qp/sqd/receiving-goes-on",
-		Title: "A queue pair in SQD receives and answers as in RTS",
-		Cite:  ibta("", "roce/sqd/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, a WRITE and a READ, while the send queue drains and when it has",
-		Expects: "an answer to each",
-		Defects: []string{"RTSOnly"},
-		Run: onConn(setup{signalAll: true, receives: 2}, func(c *conn) {
-			c.sendUnacked(100)
-			c.toSQD(false)
-			c.expectServed(0)
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			c.ExpectCompletion(100, verbs.WCSuccess)
-			c.awaitDrained()
-			c.expectServed(1)
-			c.ExpectState(c.qp, verbs.QPStateSQD)
-		}),
-	},
-}
+			if asked {
+				c.expectQPEvent(verbs.EventSQDrained)
+			}
+			c.Sync()
+			c.expectNoMoreEvents()
+		}
+	}),
+}, {
+	ID:    "qp/sqd/cannot-be-left-while-draining",
+	Title: "A queue pair cannot go from SQD to RTS while its send queue drains",
+	Cite:  ibta("", "roce/sqd/3"), Defects: []string{"SQDIgnored"},
+	Sends:   "an ACK for a SEND of the device, late",
+	Expects: "that RTS is refused before the ACK and granted after it; ERR is granted at any time",
+	Run: onPort(func(p *port) {
+		toRTS := verbs.QPAttr{State: verbs.QPStateRTS}
+		c := p.connect(setup{signalAll: true})
+		c.sendUnacked(1)
+		c.toSQD(false)
+		c.MustFail("SQD to RTS while it drains", c.qp.Modify(toRTS, verbs.QPAttrState), nil)
+		a := c.query()
+		c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a draining queue pair in SQD", "%v, draining %v", a.State, a.SQDraining)
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.awaitDrained()
+		c.Must("SQD to RTS when it has drained", c.qp.Modify(toRTS, verbs.QPAttrState))
+		c = p.connect(setup{signalAll: true})
+		c.sendUnacked(1)
+		c.toSQD(false)
+		c.toError(c.qp)
+		c.ExpectCompletion(1, verbs.WCWRFlushErr)
+	}),
+}, {
+	ID:    "qp/sqd/rts-resumes-by-itself",
+	Title: "Requests that wait in SQD are sent when the queue pair returns to RTS, without another post",
+	Cite:  ibta("", "roce/sqd/4"), Defects: []string{"SQDNoResume"},
+	Sends:   "an ACK for the requests",
+	Expects: "the two SENDs that were posted in SQD, in their order, and their completions",
+	Run: onConn(setup{signalAll: true}, func(c *conn) {
+		c.toSQD(false)
+		c.awaitDrained()
+		c.PostSend(c.qp,
+			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
+			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(8, 16)},
+		)
+		c.Must("SQD to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+		c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:8]))
+		c.expect(ib.SendOnly(c.devicePSN(1), c.localMem.Buf[8:24]))
+		c.send(ib.Ack(c.devicePSN(1), 2))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectCompletion(2, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "qp/sqd/receiving-goes-on",
+	Title: "A queue pair in SQD receives and answers as in RTS",
+	Cite:  ibta("", "roce/sqd/5"), Defects: []string{"RTSOnly"},
+	Sends:   "a SEND, a WRITE and a READ, while the send queue drains and when it has",
+	Expects: "an answer to each",
+	Run: onConn(setup{signalAll: true, receives: 2}, func(c *conn) {
+		c.sendUnacked(100)
+		c.toSQD(false)
+		c.expectServed(0)
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectCompletion(100, verbs.WCSuccess)
+		c.awaitDrained()
+		c.expectServed(1)
+		c.ExpectState(c.qp, verbs.QPStateSQD)
+	}),
+}})
 
 // toSQD moves the queue pair from RTS to SQD.
 func (c *conn) toSQD(notify bool) {

@@ -7,93 +7,80 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var badAnswerCases = []conformance.Case{
-	{
-		ID:    "rc/ack/reserved-syndrome-is-no-success",
-		Title: "An acknowledgement with a reserved syndrome completes no request successfully",
-		Cite:  ibta("", "roce/rc/ack/12"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a WRITE of the device: an ACK with type bits 10, or with bit 7 set",
-		Expects: "the answer is ignored, or the WRITE completes with BAD_RESP_ERR",
-		Defects: []string{"BadRespSucceeds"},
-		Run: onPort(onEachConn(setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *conn, syndrome uint8) {
-			c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s == verbs.WCBadRespErr })
-		})),
-	},
-	{
-		ID:    "rc/ack/reserved-nak-code-is-no-success",
-		Title: "A NAK with a reserved code is not treated as an ACK",
-		Cite:  ibta("", "roce/rc/ack/14"), Level: conformance.Should, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a WRITE of the device: a NAK with code 5, 16 or 31",
-		Expects: "the NAK is ignored, or the WRITE completes with an error",
-		Defects: []string{"ReservedNAKIsAck"},
-		Run: onPort(onEachConn(setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *conn, syndrome uint8) {
-			c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s != verbs.WCSuccess })
-		})),
-	},
-	{
-		ID:    "rc/ack/atomic-answer-to-a-read-is-a-bad-response",
-		Title: "An atomic acknowledge for a READ completes it with BAD_RESP_ERR and fails the QP",
-		Cite:  ibta("", "roce/rc/ack/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a READ of 8 bytes: an ATOMIC_ACKNOWLEDGE with its PSN",
-		Expects: "BAD_RESP_ERR, the QP in ERR, no byte of the buffer changed",
-		Defects: []string{"BadRespSucceeds"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.postRead(8)
-			c.expect(ib.ReadRequest(c.devicePSN(0), rdmaRemoteRETH(8)))
-			c.send(ib.AtomicAck(c.devicePSN(0), 1, 0x1122334455667788))
-			c.ExpectCompletion(1, verbs.WCBadRespErr)
-			c.AwaitState(c.qp, verbs.QPStateErr)
-			c.ExpectUnchanged(c.localMem, 0, 0)
-		}),
-	},
-	{
-		ID:    "rc/ack/middle-response-first-is-a-bad-response",
-		Title: "READ responses that begin with a MIDDLE complete the READ with BAD_RESP_ERR and fail the QP",
-		Cite:  ibta("", "roce/rc/ack/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a READ that was not repeated: a READ_RESPONSE_MIDDLE with its PSN",
-		Expects: "BAD_RESP_ERR, the QP in ERR",
-		Defects: []string{"BadRespSucceeds"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.postRead(2500)
-			c.expect(ib.ReadRequest(c.devicePSN(0), rdmaRemoteRETH(2500)))
-			c.send(ib.ReadResponseMiddle(c.devicePSN(0), data(mtuBytes)))
-			c.ExpectCompletion(1, verbs.WCBadRespErr)
-			c.AwaitState(c.qp, verbs.QPStateErr)
-		}),
-	},
-	{
-		ID:    "rc/ack/fatal-nak-codes-have-statuses-of-their-own",
-		Title: "NAK codes 1, 2 and 3 complete the refused request with REM_INV_REQ_ERR, REM_ACCESS_ERR and REM_OP_ERR",
-		Cite:  ibta("Table 63", "roce/rc/ack/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a WRITE of the device: a NAK with each code",
-		Expects: "the status of the code",
-		Defects: []string{"NAKFlushesAll"},
-		Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
-			c.postWrite(1, 16)
-			c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.devicePSN(0)))
-			c.send(ib.Nak(c.devicePSN(0), n.code, 0))
-			c.ExpectCompletion(1, n.status)
-		})),
-	},
-	{
-		ID:    "rc/ack/fatal-nak-spares-what-came-before",
-		Title: "A fatal NAK completes requests before the refused one successfully and flushes those after it",
-		Cite:  ibta("Table 63", "roce/rc/ack/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to the second of three WRITEs: a NAK for a remote access error",
-		Expects: "SUCCESS, REM_ACCESS_ERR, WR_FLUSH_ERR in this order",
-		Defects: []string{"NAKFlushesAll"},
-		Run: onConn(setup{}, func(c *conn) {
-			for i := range 3 {
-				c.postWrite(uint64(i+1), 16)
-				c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.devicePSN(i)))
-			}
-			c.send(ib.Nak(c.devicePSN(1), ib.NakRemoteAccess, 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectCompletion(2, verbs.WCRemAccessErr)
-			c.ExpectCompletion(3, verbs.WCWRFlushErr)
-		}),
-	},
-}
+var badAnswerCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/ack/reserved-syndrome-is-no-success",
+	Title: "An acknowledgement with a reserved syndrome completes no request successfully",
+	Cite:  ibta("", "roce/rc/ack/12"), Defects: []string{"BadRespSucceeds"},
+	Sends:   "to a WRITE of the device: an ACK with type bits 10, or with bit 7 set",
+	Expects: "the answer is ignored, or the WRITE completes with BAD_RESP_ERR",
+	Run: onPort(onEachConn(setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *conn, syndrome uint8) {
+		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s == verbs.WCBadRespErr })
+	})),
+}, {
+	ID:    "rc/ack/reserved-nak-code-is-no-success",
+	Title: "A NAK with a reserved code is not treated as an ACK",
+	Cite:  ibta("", "roce/rc/ack/14"), Level: conformance.Should, Defects: []string{"ReservedNAKIsAck"},
+	Sends:   "to a WRITE of the device: a NAK with code 5, 16 or 31",
+	Expects: "the NAK is ignored, or the WRITE completes with an error",
+	Run: onPort(onEachConn(setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *conn, syndrome uint8) {
+		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s != verbs.WCSuccess })
+	})),
+}, {
+	ID:    "rc/ack/atomic-answer-to-a-read-is-a-bad-response",
+	Title: "An atomic acknowledge for a READ completes it with BAD_RESP_ERR and fails the QP",
+	Cite:  ibta("", "roce/rc/ack/13"), Defects: []string{"BadRespSucceeds"},
+	Sends:   "to a READ of 8 bytes: an ATOMIC_ACKNOWLEDGE with its PSN",
+	Expects: "BAD_RESP_ERR, the QP in ERR, no byte of the buffer changed",
+	Run: onConn(setup{}, func(c *conn) {
+		c.postRead(8)
+		c.expect(ib.ReadRequest(c.devicePSN(0), rdmaRemoteRETH(8)))
+		c.send(ib.AtomicAck(c.devicePSN(0), 1, 0x1122334455667788))
+		c.ExpectCompletion(1, verbs.WCBadRespErr)
+		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.ExpectUnchanged(c.localMem, 0, 0)
+	}),
+}, {
+	ID:    "rc/ack/middle-response-first-is-a-bad-response",
+	Title: "READ responses that begin with a MIDDLE complete the READ with BAD_RESP_ERR and fail the QP",
+	Cite:  ibta("", "roce/rc/ack/13"), Defects: []string{"BadRespSucceeds"},
+	Sends:   "to a READ that was not repeated: a READ_RESPONSE_MIDDLE with its PSN",
+	Expects: "BAD_RESP_ERR, the QP in ERR",
+	Run: onConn(setup{}, func(c *conn) {
+		c.postRead(2500)
+		c.expect(ib.ReadRequest(c.devicePSN(0), rdmaRemoteRETH(2500)))
+		c.send(ib.ReadResponseMiddle(c.devicePSN(0), data(mtuBytes)))
+		c.ExpectCompletion(1, verbs.WCBadRespErr)
+		c.AwaitState(c.qp, verbs.QPStateErr)
+	}),
+}, {
+	ID:    "rc/ack/fatal-nak-codes-have-statuses-of-their-own",
+	Title: "NAK codes 1, 2 and 3 complete the refused request with REM_INV_REQ_ERR, REM_ACCESS_ERR and REM_OP_ERR",
+	Cite:  ibta("Table 63", "roce/rc/ack/15"), Defects: []string{"NAKFlushesAll"},
+	Sends:   "to a WRITE of the device: a NAK with each code",
+	Expects: "the status of the code",
+	Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
+		c.postWrite(1, 16)
+		c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.devicePSN(0)))
+		c.send(ib.Nak(c.devicePSN(0), n.code, 0))
+		c.ExpectCompletion(1, n.status)
+	})),
+}, {
+	ID:    "rc/ack/fatal-nak-spares-what-came-before",
+	Title: "A fatal NAK completes requests before the refused one successfully and flushes those after it",
+	Cite:  ibta("Table 63", "roce/rc/ack/15"), Defects: []string{"NAKFlushesAll"},
+	Sends:   "to the second of three WRITEs: a NAK for a remote access error",
+	Expects: "SUCCESS, REM_ACCESS_ERR, WR_FLUSH_ERR in this order",
+	Run: onConn(setup{}, func(c *conn) {
+		for i := range 3 {
+			c.postWrite(uint64(i+1), 16)
+			c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.devicePSN(i)))
+		}
+		c.send(ib.Nak(c.devicePSN(1), ib.NakRemoteAccess, 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectCompletion(2, verbs.WCRemAccessErr)
+		c.ExpectCompletion(3, verbs.WCWRFlushErr)
+	}),
+}})
 
 // nakStatus is a NAK code and the completion status that it causes.
 type nakStatus struct {

@@ -6,132 +6,107 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var answerCases = []conformance.Case{
-	{
-		ID:    "rc/ack/ack-past-a-read-repeats-the-read",
-		Title: "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
-		Expects: "only the first WRITE completes; all requests from the READ on are retransmitted, and complete with the READ's data",
-		Defects: []string{"AckSkipsRead"},
-		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-			ackPastUnanswered(c, c.readWR(2, 8), c.wantRead(1, 8), ib.ReadResponseOnly(c.devicePSN(1), 2, data(8)))
-		}),
-	},
-	{
-		ID:    "rc/ack/ack-past-an-atomic-repeats-the-atomic",
-		Title: "An ACK after an unanswered atomic implies that the response was lost: the atomic is retransmitted",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/5"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
-		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on",
-		Expects: "only the first WRITE completes; all requests from the atomic on are retransmitted, and complete",
-		Defects: []string{"AckSkipsRead"},
-		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-			ackPastUnanswered(c, c.fetchAddWR(2), c.wantFetchAdd(1), ib.AtomicAck(c.devicePSN(1), 2, 7))
-		}),
-	},
-	{
-		ID:    "rc/ack/read-response-acknowledges-earlier-writes",
-		Title: "The answer to a READ acknowledges the SENDs and WRITEs before it",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "READ responses, and no ACK, to a WRITE, a SEND and a READ of three responses",
-		Expects: "three completions in order",
-		Defects: []string{"ReadAckIgnored"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 8), c.sendWR(2, 2500), c.readWR(3, 2500))
-			c.expectAll(c.wantWrite(0, 8), c.wantSend(1, 2500), c.wantRead(4, 2500))
-			c.send(ib.ReadResponses(c.devicePSN(4), 3, data(2500), pathMTU.Bytes())...)
-			for id := range uint64(3) {
-				c.ExpectCompletion(id+1, verbs.WCSuccess)
-			}
-			c.ExpectBytes(c.localMem, sinkOffset, data(2500))
-		}),
-	},
-	{
-		ID:    "rc/ack/atomic-answer-acknowledges-earlier-sends",
-		Title: "The answer to an atomic acknowledges the SENDs and WRITEs before it",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/6"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
-		Labels:  []string{"service:rc"},
-		Sends:   "an atomic ACK, and no other, to a SEND, a WRITE and a FETCH_ADD",
-		Expects: "three completions in order",
-		Defects: []string{"ReadAckIgnored"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8), c.writeWR(2, 8), c.fetchAddWR(3))
-			c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 8), c.wantFetchAdd(2))
-			c.send(ib.AtomicAck(c.devicePSN(2), 3, 7))
-			for id := range uint64(3) {
-				c.ExpectCompletion(id+1, verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "rc/ack/plain-ack-completes-no-read",
-		Title: "A plain ACK with the PSN of a READ does not complete it",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
-		Expects: "the READ is retransmitted and completes with its data, or fails",
-		Defects: []string{"AckCompletesRead"},
-		Run:     plainAckToRead,
-	},
-	{
-		ID:    "rc/ack/plain-ack-completes-no-atomic",
-		Title: "A plain ACK with the PSN of an atomic does not complete it",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/9"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
-		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with the PSN of a FETCH_ADD; if that is retransmitted, the correct response",
-		Expects: "the FETCH_ADD is retransmitted and completes with its response, or fails",
-		Defects: []string{"AckCompletesRead"},
-		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-			answerWithPlainAck(c, c.fetchAddWR(1), c.wantFetchAdd(0), ib.AtomicAck(c.devicePSN(0), 1, 7))
-		}),
-	},
-	{
-		ID:    "rc/ack/old-ack-among-read-responses-ignored",
-		Title: "A duplicate ACK between the responses of a READ has no effect",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "to a WRITE and a READ of three responses: the ACK of the WRITE, and again after the first and the second response",
-		Expects: "the READ completes with all its data",
-		Defects: []string{"StaleAckBreaksRead"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 4), c.readWR(2, 2500))
-			c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
-			ack := ib.Ack(c.devicePSN(0), 1)
-			r := ib.ReadResponses(c.devicePSN(1), 2, data(2500), pathMTU.Bytes())
-			c.send(ack, r[0], ack, r[1], ack, r[2])
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.ExpectBytes(c.localMem, sinkOffset, data(2500))
-			c.ExpectUnchanged(c.localMem, sinkOffset, 2500)
-			c.ExpectState(c.qp, verbs.QPStateRTS)
-		}),
-	},
-	{
-		ID:    "rc/ack/resent-responses-with-loss-leave-no-hole",
-		Title: "Late and duplicate READ responses with a missing packet leave no gap in the data",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/ack/10", "roce/cq/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "after a WRITE and a READ of three responses have been repeated: the answers without the second response, then all of them",
-		Expects: "the READ completes with all its data",
-		Defects: []string{"StaleAckBreaksRead"},
-		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 4), c.readWR(2, 2500))
-			all := c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
-			c.expectRetransmission(all, 0) // the responses are late
-			ack := ib.Ack(c.devicePSN(0), 1)
-			r := ib.ReadResponses(c.devicePSN(1), 2, data(2500), pathMTU.Bytes())
-			c.send(ack, r[0], r[2])
-			c.send(ack, r[0], r[1], r[2])
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			answerReadUntilDone(c, data(2500))
-			c.ExpectUnchanged(c.localMem, sinkOffset, 2500)
-			c.ExpectState(c.qp, verbs.QPStateRTS)
-		}),
-	},
-}
+var answerCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/ack/ack-past-a-read-repeats-the-read",
+	Title: "An ACK after an unanswered READ implies that the response was lost: the READ is retransmitted",
+	Cite:  ibta("", "roce/rc/ack/5"), Defects: []string{"AckSkipsRead"},
+	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
+	Expects: "only the first WRITE completes; all requests from the READ on are retransmitted, and complete with the READ's data",
+	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
+		ackPastUnanswered(c, c.readWR(2, 8), c.wantRead(1, 8), ib.ReadResponseOnly(c.devicePSN(1), 2, data(8)))
+	}),
+}, {
+	ID:    "rc/ack/ack-past-an-atomic-repeats-the-atomic",
+	Title: "An ACK after an unanswered atomic implies that the response was lost: the atomic is retransmitted",
+	Cite:  ibta("", "roce/rc/ack/5"), Needs: verbs.CapAtomics, Defects: []string{"AckSkipsRead"},
+	Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on",
+	Expects: "only the first WRITE completes; all requests from the atomic on are retransmitted, and complete",
+	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
+		ackPastUnanswered(c, c.fetchAddWR(2), c.wantFetchAdd(1), ib.AtomicAck(c.devicePSN(1), 2, 7))
+	}),
+}, {
+	ID:    "rc/ack/read-response-acknowledges-earlier-writes",
+	Title: "The answer to a READ acknowledges the SENDs and WRITEs before it",
+	Cite:  ibta("", "roce/rc/ack/6"), Defects: []string{"ReadAckIgnored"},
+	Sends:   "READ responses, and no ACK, to a WRITE, a SEND and a READ of three responses",
+	Expects: "three completions in order",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 8), c.sendWR(2, 2500), c.readWR(3, 2500))
+		c.expectAll(c.wantWrite(0, 8), c.wantSend(1, 2500), c.wantRead(4, 2500))
+		c.send(ib.ReadResponses(c.devicePSN(4), 3, data(2500), pathMTU.Bytes())...)
+		for id := range uint64(3) {
+			c.ExpectCompletion(id+1, verbs.WCSuccess)
+		}
+		c.ExpectBytes(c.localMem, sinkOffset, data(2500))
+	}),
+}, {
+	ID:    "rc/ack/atomic-answer-acknowledges-earlier-sends",
+	Title: "The answer to an atomic acknowledges the SENDs and WRITEs before it",
+	Cite:  ibta("", "roce/rc/ack/6"), Needs: verbs.CapAtomics, Defects: []string{"ReadAckIgnored"},
+	Sends:   "an atomic ACK, and no other, to a SEND, a WRITE and a FETCH_ADD",
+	Expects: "three completions in order",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8), c.writeWR(2, 8), c.fetchAddWR(3))
+		c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 8), c.wantFetchAdd(2))
+		c.send(ib.AtomicAck(c.devicePSN(2), 3, 7))
+		for id := range uint64(3) {
+			c.ExpectCompletion(id+1, verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "rc/ack/plain-ack-completes-no-read",
+	Title: "A plain ACK with the PSN of a READ does not complete it",
+	Cite:  ibta("", "roce/rc/ack/9"), Defects: []string{"AckCompletesRead"},
+	Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
+	Expects: "the READ is retransmitted and completes with its data, or fails",
+	Run:     plainAckToRead,
+}, {
+	ID:    "rc/ack/plain-ack-completes-no-atomic",
+	Title: "A plain ACK with the PSN of an atomic does not complete it",
+	Cite:  ibta("", "roce/rc/ack/9"), Needs: verbs.CapAtomics, Defects: []string{"AckCompletesRead"},
+	Sends:   "an ACK with the PSN of a FETCH_ADD; if that is retransmitted, the correct response",
+	Expects: "the FETCH_ADD is retransmitted and completes with its response, or fails",
+	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
+		answerWithPlainAck(c, c.fetchAddWR(1), c.wantFetchAdd(0), ib.AtomicAck(c.devicePSN(0), 1, 7))
+	}),
+}, {
+	ID:    "rc/ack/old-ack-among-read-responses-ignored",
+	Title: "A duplicate ACK between the responses of a READ has no effect",
+	Cite:  ibta("", "roce/rc/ack/10"), Defects: []string{"StaleAckBreaksRead"},
+	Sends:   "to a WRITE and a READ of three responses: the ACK of the WRITE, and again after the first and the second response",
+	Expects: "the READ completes with all its data",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 4), c.readWR(2, 2500))
+		c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
+		ack := ib.Ack(c.devicePSN(0), 1)
+		r := ib.ReadResponses(c.devicePSN(1), 2, data(2500), pathMTU.Bytes())
+		c.send(ack, r[0], ack, r[1], ack, r[2])
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, sinkOffset, data(2500))
+		c.ExpectUnchanged(c.localMem, sinkOffset, 2500)
+		c.ExpectState(c.qp, verbs.QPStateRTS)
+	}),
+}, {
+	ID:    "rc/ack/resent-responses-with-loss-leave-no-hole",
+	Title: "Late and duplicate READ responses with a missing packet leave no gap in the data",
+	Cite:  ibta("", "roce/rc/ack/10", "roce/cq/10"), Defects: []string{"StaleAckBreaksRead"},
+	Sends:   "after a WRITE and a READ of three responses have been repeated: the answers without the second response, then all of them",
+	Expects: "the READ completes with all its data",
+	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 4), c.readWR(2, 2500))
+		all := c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
+		c.expectRetransmission(all, 0) // the responses are late
+		ack := ib.Ack(c.devicePSN(0), 1)
+		r := ib.ReadResponses(c.devicePSN(1), 2, data(2500), pathMTU.Bytes())
+		c.send(ack, r[0], r[2])
+		c.send(ack, r[0], r[1], r[2])
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		answerReadUntilDone(c, data(2500))
+		c.ExpectUnchanged(c.localMem, sinkOffset, 2500)
+		c.ExpectState(c.qp, verbs.QPStateRTS)
+	}),
+}})
 
 // ackPastUnanswered has the device post a WRITE, wr, a WRITE and a SEND, and acknowledges
 // the last, as if only the response to wr had been lost.

@@ -6,108 +6,97 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var atomicReplayCases = []conformance.Case{
-	{
-		ID:    "rc/atm/duplicate-not-executed-again",
-		Title: "A duplicate atomic is not executed again, and gets the original result",
-		Cite:  ibta("summary of duplicate requests", "roce/rc/atm/4"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "a FETCH_ADD twice, a COMPARE_SWAP twice",
-		Expects: "the same answer twice, one change of memory each",
-		Defects: []string{"DuplicatesExecuted"},
-		Run: onConn(setup{}, func(c *conn) {
-			setWord(c.targetMem, 2, 100)
-			add, swap := ib.FetchAdd(c.peerPSN(0), wordRETH(c.targetMem, 2), 5), ib.CompareSwap(c.peerPSN(1), wordRETH(c.targetMem, 2), 105, 7)
-			for range 2 {
-				c.send(add)
-				c.expect(ib.AtomicAck(c.peerPSN(0), ib.AnyMSN, 100))
-				c.expectWord(c.targetMem, 2, 105)
-			}
-			for range 2 {
-				c.send(swap)
-				c.expect(ib.AtomicAck(c.peerPSN(1), ib.AnyMSN, 105))
-				c.expectWord(c.targetMem, 2, 7)
-			}
-		}),
-	},
-	{
-		ID:    "rc/atm/every-granted-result-is-kept",
-		Title: "A responder keeps the results of max_dest_rd_atomic atomics",
-		Cite:  ibta("", "roce/rc/atm/5"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "to a QP with max_dest_rd_atomic 4: six FETCH_ADDs one after the other, then the last four again, twice over",
-		Expects: "each duplicate gets the original result, and adds nothing",
-		Defects: []string{"ReplayKeepsOne"},
-		Run: onConn(setup{modify: withResponderResources(4)}, func(c *conn) {
-			results := c.fetchAddEach(6)
-			for range 2 {
-				for i := 2; i < 6; i++ {
-					c.send(ib.FetchAdd(c.peerPSN(i), wordRETH(c.targetMem, 2), 1<<i))
-					c.expect(ib.AtomicAck(c.peerPSN(i), ib.AnyMSN, results[i]))
-				}
-			}
-			c.expectWord(c.targetMem, 2, results[6])
-		}),
-	},
-	{
-		ID:    "rc/atm/results-kept-when-resources-change",
-		Title: "Changing max_dest_rd_atomic does not discard the kept results",
-		Cite:  ibta("", "roce/rc/atm/5"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "two FETCH_ADDs, then, with max_dest_rd_atomic raised from 2 to 4 in SQD, both again",
-		Expects: "the results of the first time, and nothing added",
-		Defects: []string{"ModifyForgetsReplay"},
-		Run: onConn(setup{modify: withResponderResources(2)}, func(c *conn) {
-			results := c.fetchAddEach(2)
-			c.Must("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
-			c.Must("more responder resources in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: 4},
-				verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
-			for i := range 2 {
+var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
+	ID:    "rc/atm/duplicate-not-executed-again",
+	Title: "A duplicate atomic is not executed again, and gets the original result",
+	Cite:  ibta("summary of duplicate requests", "roce/rc/atm/4"), Defects: []string{"DuplicatesExecuted"},
+	Sends:   "a FETCH_ADD twice, a COMPARE_SWAP twice",
+	Expects: "the same answer twice, one change of memory each",
+	Run: onConn(setup{}, func(c *conn) {
+		setWord(c.targetMem, 2, 100)
+		add, swap := ib.FetchAdd(c.peerPSN(0), wordRETH(c.targetMem, 2), 5), ib.CompareSwap(c.peerPSN(1), wordRETH(c.targetMem, 2), 105, 7)
+		for range 2 {
+			c.send(add)
+			c.expect(ib.AtomicAck(c.peerPSN(0), ib.AnyMSN, 100))
+			c.expectWord(c.targetMem, 2, 105)
+		}
+		for range 2 {
+			c.send(swap)
+			c.expect(ib.AtomicAck(c.peerPSN(1), ib.AnyMSN, 105))
+			c.expectWord(c.targetMem, 2, 7)
+		}
+	}),
+}, {
+	ID:    "rc/atm/every-granted-result-is-kept",
+	Title: "A responder keeps the results of max_dest_rd_atomic atomics",
+	Cite:  ibta("", "roce/rc/atm/5"), Defects: []string{"ReplayKeepsOne"},
+	Sends:   "to a QP with max_dest_rd_atomic 4: six FETCH_ADDs one after the other, then the last four again, twice over",
+	Expects: "each duplicate gets the original result, and adds nothing",
+	Run: onConn(setup{modify: withResponderResources(4)}, func(c *conn) {
+		results := c.fetchAddEach(6)
+		for range 2 {
+			for i := 2; i < 6; i++ {
 				c.send(ib.FetchAdd(c.peerPSN(i), wordRETH(c.targetMem, 2), 1<<i))
 				c.expect(ib.AtomicAck(c.peerPSN(i), ib.AnyMSN, results[i]))
 			}
-			c.expectWord(c.targetMem, 2, results[2])
-		}),
-	},
-	{
-		ID:    "rc/atm/refused-beyond-responder-resources",
-		Title: "An atomic beyond max_dest_rd_atomic is refused as an invalid request, and not executed, while others are not answered",
-		Cite:  ibta("", "roce/rc/atm/6"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "to a QP with max_dest_rd_atomic 1: a READ of 1 MiB and at once a FETCH_ADD",
-		Expects: "a NAK for an invalid request with the PSN of the FETCH_ADD, memory unchanged",
-		Defects: []string{"NoRdAtomicLimit"},
-		Run: onConn(setup{modify: withResponderResources(1)}, func(c *conn) {
-			excess := c.sendLongReads(0)
-			c.send(ib.FetchAdd(excess, wordRETH(c.targetMem, 2), 1))
-			c.expectNakAfterReads(excess)
-			c.Sync()
-			c.ExpectUnchanged(c.targetMem, 0, 0)
-		}),
-	},
-	{
-		ID:    "rc/atm/duplicate-with-other-operands-executes-nothing",
-		Title: "A packet with the PSN of an earlier atomic but another operation or operands executes nothing",
-		Cite:  ibta("", "roce/rc/atm/7"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "a FETCH_ADD, then with its PSN another summand, another address, and a COMPARE_SWAP",
-		Expects: "the result of the first or no response; memory as the first left it, and the QP continues",
-		Defects: []string{"DuplicatesExecuted"},
-		Run: onConn(setup{}, func(c *conn) {
-			setWord(c.targetMem, 2, 100)
-			at := wordRETH(c.targetMem, 2)
-			c.send(ib.FetchAdd(c.peerPSN(0), at, 5))
-			saved := ib.AtomicAck(c.peerPSN(0), ib.AnyMSN, 100)
-			c.expect(saved)
-			for _, odd := range []ib.Packet{
-				ib.FetchAdd(c.peerPSN(0), at, 6), ib.FetchAdd(c.peerPSN(0), wordRETH(c.targetMem, 3), 5), ib.CompareSwap(c.peerPSN(0), at, 105, 1),
-			} {
-				c.send(odd)
-				if got, ok := c.packetAfterSync(shortWait); ok {
-					c.checkPacket(saved, got)
-				}
-				c.expectWord(c.targetMem, 2, 105)
+		}
+		c.expectWord(c.targetMem, 2, results[6])
+	}),
+}, {
+	ID:    "rc/atm/results-kept-when-resources-change",
+	Title: "Changing max_dest_rd_atomic does not discard the kept results",
+	Cite:  ibta("", "roce/rc/atm/5"), Defects: []string{"ModifyForgetsReplay"},
+	Sends:   "two FETCH_ADDs, then, with max_dest_rd_atomic raised from 2 to 4 in SQD, both again",
+	Expects: "the results of the first time, and nothing added",
+	Run: onConn(setup{modify: withResponderResources(2)}, func(c *conn) {
+		results := c.fetchAddEach(2)
+		c.Must("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
+		c.Must("more responder resources in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: 4},
+			verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
+		for i := range 2 {
+			c.send(ib.FetchAdd(c.peerPSN(i), wordRETH(c.targetMem, 2), 1<<i))
+			c.expect(ib.AtomicAck(c.peerPSN(i), ib.AnyMSN, results[i]))
+		}
+		c.expectWord(c.targetMem, 2, results[2])
+	}),
+}, {
+	ID:    "rc/atm/refused-beyond-responder-resources",
+	Title: "An atomic beyond max_dest_rd_atomic is refused as an invalid request, and not executed, while others are not answered",
+	Cite:  ibta("", "roce/rc/atm/6"), Defects: []string{"NoRdAtomicLimit"},
+	Sends:   "to a QP with max_dest_rd_atomic 1: a READ of 1 MiB and at once a FETCH_ADD",
+	Expects: "a NAK for an invalid request with the PSN of the FETCH_ADD, memory unchanged",
+	Run: onConn(setup{modify: withResponderResources(1)}, func(c *conn) {
+		excess := c.sendLongReads(0)
+		c.send(ib.FetchAdd(excess, wordRETH(c.targetMem, 2), 1))
+		c.expectNakAfterReads(excess)
+		c.Sync()
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	}),
+}, {
+	ID:    "rc/atm/duplicate-with-other-operands-executes-nothing",
+	Title: "A packet with the PSN of an earlier atomic but another operation or operands executes nothing",
+	Cite:  ibta("", "roce/rc/atm/7"), Defects: []string{"DuplicatesExecuted"},
+	Sends:   "a FETCH_ADD, then with its PSN another summand, another address, and a COMPARE_SWAP",
+	Expects: "the result of the first or no response; memory as the first left it, and the QP continues",
+	Run: onConn(setup{}, func(c *conn) {
+		setWord(c.targetMem, 2, 100)
+		at := wordRETH(c.targetMem, 2)
+		c.send(ib.FetchAdd(c.peerPSN(0), at, 5))
+		saved := ib.AtomicAck(c.peerPSN(0), ib.AnyMSN, 100)
+		c.expect(saved)
+		for _, odd := range []ib.Packet{
+			ib.FetchAdd(c.peerPSN(0), at, 6), ib.FetchAdd(c.peerPSN(0), wordRETH(c.targetMem, 3), 5), ib.CompareSwap(c.peerPSN(0), at, 105, 1),
+		} {
+			c.send(odd)
+			if got, ok := c.packetAfterSync(shortWait); ok {
+				c.checkPacket(saved, got)
 			}
-			c.send(ib.FetchAdd(c.peerPSN(1), at, 1))
-			c.expect(ib.AtomicAck(c.peerPSN(1), ib.AnyMSN, 105))
-		}),
-	},
-}
+			c.expectWord(c.targetMem, 2, 105)
+		}
+		c.send(ib.FetchAdd(c.peerPSN(1), at, 1))
+		c.expect(ib.AtomicAck(c.peerPSN(1), ib.AnyMSN, 105))
+	}),
+}})
 
 // fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the same word, one at a time.
 // It returns the original values and the sum.

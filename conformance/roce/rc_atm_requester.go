@@ -8,109 +8,96 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var atomicPostCases = []conformance.Case{
-	{
-		ID:    "rc/atm/late-answer-leaves-the-result-alone",
-		Title: "A duplicate response to a completed atomic changes no result and completes no request",
-		Cite:  ibta("", "roce/rc/atm/10"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "the response to an atomic; while the next one is outstanding, that response again with another value; then the correct one",
-		Expects: "each result is that of its response",
-		Defects: []string{"OldAnswerCompletes"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.postFetchAdd(1, c.localMem.SGE(0, 8))
-			c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.devicePSN(0)))
-			c.send(ib.AtomicAck(c.devicePSN(0), 1, 10))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.localMem.Snapshot()
-			c.postFetchAdd(2, c.localMem.SGE(8, 8))
-			c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.devicePSN(1)))
-			c.send(ib.AtomicAck(c.devicePSN(0), 1, 666))
-			c.expectSilence(silencePeriod)
-			c.ExpectNoCompletion()
-			c.ExpectUnchanged(c.localMem, 0, 0)
-			c.send(ib.AtomicAck(c.devicePSN(1), 2, 20))
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.ExpectBytes(c.localMem, 8, hostOrder(20))
-		}),
-	},
-	{
-		ID:    "rc/atm/result-is-in-host-order",
-		Title: "The result of an atomic is stored in the byte order of the host",
-		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "to a FETCH_ADD and a COMPARE_SWAP: an answer with 0x1122334455667788",
-		Expects: "that number in memory, and nothing around it changed",
-		Defects: []string{"ByteOrderWrong"},
-		Run: onConn(setup{}, func(c *conn) {
-			for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
-				c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(64, 8), Remote: rdmaRemote})
-				c.answerNextAtomic(i, 0x1122334455667788+uint64(i))
-				c.ExpectBytes(c.localMem, 64, hostOrder(0x1122334455667788+uint64(i)))
-				c.ExpectUnchanged(c.localMem, 64, 8)
-			}
-		}),
-	},
-	{
-		ID:    "rc/atm/result-may-be-in-two-pieces",
-		Title: "The result of an atomic may be scattered to several buffers",
-		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "posts a FETCH_ADD with pieces of three and five bytes, and answers it",
-		Expects: "the first three bytes of the result in one, the others in the other",
-		Defects: []string{"AtomicOneSGE"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.postFetchAdd(1, c.localMem.SGE(256, 3), c.localMem.SGE(64, 5))
-			c.answerNextAtomic(0, 0x1122334455667788)
-			c.ExpectBytes(c.localMem, 256, hostOrder(0x1122334455667788)[:3])
-			c.ExpectBytes(c.localMem, 64, hostOrder(0x1122334455667788)[3:])
-		}),
-	},
-	{
-		ID:    "rc/atm/result-of-another-size-refused",
-		Title: "An atomic with a local buffer of another size than eight bytes fails, and is not sent",
-		Cite:  ibta("", "roce/rc/atm/11"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
-		Expects: "an error at the post or a completion with an error, and nothing on the wire",
-		Defects: []string{"AtomicAnySize"},
-		Run: onPort(onEachConn(setup{}, []int{0, 4, 7, 16}, func(c *conn, n int) {
-			c.expectFetchAddRefused(c.localMem.SGL(0, n))
-		})),
-	},
-	{
-		ID:    "rc/atm/result-without-a-place-sends-nothing",
-		Title: "An atomic with an invalid local buffer fails, and is not sent",
-		Cite:  ibta("", "roce/rc/atm/11", "roce/rc/read/15"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
-		Expects: "an error at the post or a completion with an error, and nothing on the wire",
-		Defects: []string{"AtomicSinkUnchecked"},
-		Run: onPort(onEachConn(setup{}, []badBuffer{
-			{"memory without local write", func(c *conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
-			{"a key that does not exist", func(c *conn) verbs.SGE {
-				return verbs.SGE{Addr: c.localMem.Addr(), Length: 8, LKey: verbs.LKey(unknownKey(verbs.RKey(c.localMem.LKey())))}
-			}},
-			{"the end of a region", func(c *conn) verbs.SGE { return c.localMem.SGE(memLen-7, 8) }},
-		}, func(c *conn, buffers badBuffer) { c.expectFetchAddRefused([]verbs.SGE{buffers.buffer(c)}) })),
-	},
-	{
-		ID:    "rc/atm/unused-operand-is-zero",
-		Title: "The compare field that FETCH_ADD does not use is sent as zero",
-		Cite:  ibta("", "roce/rc/atm/12"), Level: conformance.Must, Needs: needsAtomics, Labels: labelRC,
-		Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set, sixteen times",
-		Expects: "both operands in each COMPARE_SWAP; the addend and a compare field of 0 in each FETCH_ADD",
-		Defects: []string{"FetchAddLeaks"},
-		Run: onConn(setup{}, func(c *conn) {
-			// A device that does not write the field sends old memory. Each packet is
-			// answered before the next is posted, so that the device reuses its memory.
-			operands := verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
-			for n := 0; n < 32; n += 2 {
-				c.PostSend(c.qp, atomicWR(verbs.OpAtomicCmpAndSwp, operands, c.localMem.SGL(0, 8)))
-				c.expect(ib.CompareSwap(c.devicePSN(n), rdmaRemoteRETH(8), operands.CompareAdd, operands.Swap))
-				c.answerAtomic(n, 0)
-				c.PostSend(c.qp, atomicWR(verbs.OpAtomicFetchAdd, operands, c.localMem.SGL(0, 8)))
-				c.expect(ib.FetchAdd(c.devicePSN(n+1), rdmaRemoteRETH(8), operands.CompareAdd).WithCompare(0))
-				c.answerAtomic(n+1, 0)
-			}
-		}),
-	},
-}
+var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Labels: labelRC}.Cases([]conformance.Case{{
+	ID:    "rc/atm/late-answer-leaves-the-result-alone",
+	Title: "A duplicate response to a completed atomic changes no result and completes no request",
+	Cite:  ibta("", "roce/rc/atm/10"), Defects: []string{"OldAnswerCompletes"},
+	Sends:   "the response to an atomic; while the next one is outstanding, that response again with another value; then the correct one",
+	Expects: "each result is that of its response",
+	Run: onConn(setup{}, func(c *conn) {
+		c.postFetchAdd(1, c.localMem.SGE(0, 8))
+		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.devicePSN(0)))
+		c.send(ib.AtomicAck(c.devicePSN(0), 1, 10))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.localMem.Snapshot()
+		c.postFetchAdd(2, c.localMem.SGE(8, 8))
+		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.devicePSN(1)))
+		c.send(ib.AtomicAck(c.devicePSN(0), 1, 666))
+		c.expectSilence(silencePeriod)
+		c.ExpectNoCompletion()
+		c.ExpectUnchanged(c.localMem, 0, 0)
+		c.send(ib.AtomicAck(c.devicePSN(1), 2, 20))
+		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, 8, hostOrder(20))
+	}),
+}, {
+	ID:    "rc/atm/result-is-in-host-order",
+	Title: "The result of an atomic is stored in the byte order of the host",
+	Cite:  ibta("", "roce/rc/atm/11"), Defects: []string{"ByteOrderWrong"},
+	Sends:   "to a FETCH_ADD and a COMPARE_SWAP: an answer with 0x1122334455667788",
+	Expects: "that number in memory, and nothing around it changed",
+	Run: onConn(setup{}, func(c *conn) {
+		for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
+			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(64, 8), Remote: rdmaRemote})
+			c.answerNextAtomic(i, 0x1122334455667788+uint64(i))
+			c.ExpectBytes(c.localMem, 64, hostOrder(0x1122334455667788+uint64(i)))
+			c.ExpectUnchanged(c.localMem, 64, 8)
+		}
+	}),
+}, {
+	ID:    "rc/atm/result-may-be-in-two-pieces",
+	Title: "The result of an atomic may be scattered to several buffers",
+	Cite:  ibta("", "roce/rc/atm/11"), Defects: []string{"AtomicOneSGE"},
+	Sends:   "posts a FETCH_ADD with pieces of three and five bytes, and answers it",
+	Expects: "the first three bytes of the result in one, the others in the other",
+	Run: onConn(setup{}, func(c *conn) {
+		c.postFetchAdd(1, c.localMem.SGE(256, 3), c.localMem.SGE(64, 5))
+		c.answerNextAtomic(0, 0x1122334455667788)
+		c.ExpectBytes(c.localMem, 256, hostOrder(0x1122334455667788)[:3])
+		c.ExpectBytes(c.localMem, 64, hostOrder(0x1122334455667788)[3:])
+	}),
+}, {
+	ID:    "rc/atm/result-of-another-size-refused",
+	Title: "An atomic with a local buffer of another size than eight bytes fails, and is not sent",
+	Cite:  ibta("", "roce/rc/atm/11"), Defects: []string{"AtomicAnySize"},
+	Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
+	Expects: "an error at the post or a completion with an error, and nothing on the wire",
+	Run: onPort(onEachConn(setup{}, []int{0, 4, 7, 16}, func(c *conn, n int) {
+		c.expectFetchAddRefused(c.localMem.SGL(0, n))
+	})),
+}, {
+	ID:    "rc/atm/result-without-a-place-sends-nothing",
+	Title: "An atomic with an invalid local buffer fails, and is not sent",
+	Cite:  ibta("", "roce/rc/atm/11", "roce/rc/read/15"), Defects: []string{"AtomicSinkUnchecked"},
+	Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
+	Expects: "an error at the post or a completion with an error, and nothing on the wire",
+	Run: onPort(onEachConn(setup{}, []badBuffer{
+		{"memory without local write", func(c *conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
+		{"a key that does not exist", func(c *conn) verbs.SGE {
+			return verbs.SGE{Addr: c.localMem.Addr(), Length: 8, LKey: verbs.LKey(unknownKey(verbs.RKey(c.localMem.LKey())))}
+		}},
+		{"the end of a region", func(c *conn) verbs.SGE { return c.localMem.SGE(memLen-7, 8) }},
+	}, func(c *conn, buffers badBuffer) { c.expectFetchAddRefused([]verbs.SGE{buffers.buffer(c)}) })),
+}, {
+	ID:    "rc/atm/unused-operand-is-zero",
+	Title: "The compare field that FETCH_ADD does not use is sent as zero",
+	Cite:  ibta("", "roce/rc/atm/12"), Defects: []string{"FetchAddLeaks"},
+	Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set, sixteen times",
+	Expects: "both operands in each COMPARE_SWAP; the addend and a compare field of 0 in each FETCH_ADD",
+	Run: onConn(setup{}, func(c *conn) {
+		// A device that does not write the field sends old memory. Each packet is
+		// answered before the next is posted, so that the device reuses its memory.
+		operands := verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
+		for n := 0; n < 32; n += 2 {
+			c.PostSend(c.qp, atomicWR(verbs.OpAtomicCmpAndSwp, operands, c.localMem.SGL(0, 8)))
+			c.expect(ib.CompareSwap(c.devicePSN(n), rdmaRemoteRETH(8), operands.CompareAdd, operands.Swap))
+			c.answerAtomic(n, 0)
+			c.PostSend(c.qp, atomicWR(verbs.OpAtomicFetchAdd, operands, c.localMem.SGL(0, 8)))
+			c.expect(ib.FetchAdd(c.devicePSN(n+1), rdmaRemoteRETH(8), operands.CompareAdd).WithCompare(0))
+			c.answerAtomic(n+1, 0)
+		}
+	}),
+}})
 
 // atomicWR returns an atomic request with both operands set.
 func atomicWR(op verbs.WROpcode, operands verbs.Atomic, result []verbs.SGE) verbs.SendWR {

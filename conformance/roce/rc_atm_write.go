@@ -6,57 +6,51 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const needsAtomicWrite = verbs.CapRC | verbs.CapAtomicWrite
-
-var atomicWriteCases = []conformance.Case{
-	{
-		ID:    "rc/atm/short-atomic-write-refused",
-		Title: "An ATOMIC WRITE of other than eight bytes is refused as an invalid request and stores nothing",
-		Cite:  conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}}, Level: conformance.Must, Needs: needsAtomicWrite, Labels: labelRC,
-		Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length and with 8 in the RETH",
-		Expects: "a NAK for an invalid request, memory unchanged",
-		Defects: []string{"ShortAtomicWrite"},
-		Run: onPort(onEachConn(setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *conn, w atomicWriteSize) {
-			c.expectAtomicRefused(ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2).Sized(w.length), data(w.payload)), ib.NakInvalidRequest)
-		})),
-	},
-	{
-		ID:    "rc/atm/misaligned-atomic-write-refused",
-		Title: "An ATOMIC WRITE at an address that is no multiple of 8 is refused as an invalid request and stores nothing",
-		Cite:  conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}}, Level: conformance.Must, Needs: needsAtomicWrite, Labels: labelRC,
-		Sends:   "ATOMIC WRITEs 1 and 4 bytes after a multiple of 8",
-		Expects: "a NAK for an invalid request, memory unchanged",
-		Defects: []string{"AtomicMisaligned"},
-		Run: onPort(onEachConn(setup{}, []int{1, 4}, func(c *conn, off int) {
-			c.expectAtomicRefused(ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2).Skip(off).Sized(8), data(8)), ib.NakInvalidRequest)
-		})),
-	},
-	{
-		ID:    "rc/atm/duplicate-atomic-write-stores-nothing",
-		Title: "A duplicate ATOMIC WRITE is answered and stores nothing",
-		Cite:  conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}}, Level: conformance.Must, Needs: needsAtomicWrite, Labels: labelRC,
-		Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
-		Expects: "a RESPONSE_ONLY without payload to the first and its retransmission; memory as the WRITE left it",
-		Defects: []string{"DuplicatesExecuted"},
-		Run: onConn(setup{}, func(c *conn) {
-			first := ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2), data(8))
-			done := ib.ReadResponseOnly(c.peerPSN(0), ib.AnyMSN, []byte{})
-			c.send(first)
-			c.expect(done)
-			c.ExpectBytes(c.targetMem, c.targetMem.WordOffset(2), data(8))
-			c.send(ib.WriteOnly(c.peerPSN(1), wordRETH(c.targetMem, 2), hostOrder(7)).AckReq())
-			c.expectAck(c.peerPSN(1))
-			c.send(first)
-			c.expect(done)
-			c.expectWord(c.targetMem, 2, 7)
-			c.send(first.WithPayload(hostOrder(8)))
-			if got, ok := c.packetAfterSync(shortWait); ok {
-				c.checkPacket(done, got)
-			}
-			c.expectWord(c.targetMem, 2, 7)
-		}),
-	},
-}
+var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWrite, Labels: labelRC}.Cases([]conformance.Case{{
+	ID:      "rc/atm/short-atomic-write-refused",
+	Title:   "An ATOMIC WRITE of other than eight bytes is refused as an invalid request and stores nothing",
+	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
+	Defects: []string{"ShortAtomicWrite"},
+	Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length and with 8 in the RETH",
+	Expects: "a NAK for an invalid request, memory unchanged",
+	Run: onPort(onEachConn(setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *conn, w atomicWriteSize) {
+		c.expectAtomicRefused(ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2).Sized(w.length), data(w.payload)), ib.NakInvalidRequest)
+	})),
+}, {
+	ID:      "rc/atm/misaligned-atomic-write-refused",
+	Title:   "An ATOMIC WRITE at an address that is no multiple of 8 is refused as an invalid request and stores nothing",
+	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
+	Defects: []string{"AtomicMisaligned"},
+	Sends:   "ATOMIC WRITEs 1 and 4 bytes after a multiple of 8",
+	Expects: "a NAK for an invalid request, memory unchanged",
+	Run: onPort(onEachConn(setup{}, []int{1, 4}, func(c *conn, off int) {
+		c.expectAtomicRefused(ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2).Skip(off).Sized(8), data(8)), ib.NakInvalidRequest)
+	})),
+}, {
+	ID:      "rc/atm/duplicate-atomic-write-stores-nothing",
+	Title:   "A duplicate ATOMIC WRITE is answered and stores nothing",
+	Cite:    conformance.Cite{Doc: "Annex A19", Section: "oA19-28", Rows: []string{"roce/rc/atm/14"}},
+	Defects: []string{"DuplicatesExecuted"},
+	Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
+	Expects: "a RESPONSE_ONLY without payload to the first and its retransmission; memory as the WRITE left it",
+	Run: onConn(setup{}, func(c *conn) {
+		first := ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2), data(8))
+		done := ib.ReadResponseOnly(c.peerPSN(0), ib.AnyMSN, []byte{})
+		c.send(first)
+		c.expect(done)
+		c.ExpectBytes(c.targetMem, c.targetMem.WordOffset(2), data(8))
+		c.send(ib.WriteOnly(c.peerPSN(1), wordRETH(c.targetMem, 2), hostOrder(7)).AckReq())
+		c.expectAck(c.peerPSN(1))
+		c.send(first)
+		c.expect(done)
+		c.expectWord(c.targetMem, 2, 7)
+		c.send(first.WithPayload(hostOrder(8)))
+		if got, ok := c.packetAfterSync(shortWait); ok {
+			c.checkPacket(done, got)
+		}
+		c.expectWord(c.targetMem, 2, 7)
+	}),
+}})
 
 // atomicWriteSize is the payload length of an ATOMIC WRITE, and the length in its RETH.
 type atomicWriteSize struct{ payload, length int }

@@ -8,143 +8,126 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var creditCases = []conformance.Case{
-	{
-		ID:    "rc/credit/advertised-where-claimed",
-		Title: "A responder that claims end-to-end flow control advertises credits",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/1"}}, Level: conformance.May, Needs: verbs.CapRC | verbs.CapCredits,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND to a queue pair with three receives",
-		Expects: "an ACK with a credit code",
-		Defects: []string{"NoCreditReporting"},
-		Run: onConn(setup{receives: 3}, func(c *conn) {
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
-			ack := c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
-			_, advertised := ib.Credits(ack.Syndrome())
-			c.Check(advertised, "credits in the ACK", "code %d, which means none", ack.Syndrome())
-		}),
-	},
-	{
-		ID:    "rc/credit/never-more-than-receives-posted",
-		Title: "A responder advertises no more credits than it has receives",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/1"}}, Level: conformance.May, Needs: verbs.CapRC | verbs.CapCredits,
-		Labels:  []string{"service:rc"},
-		Sends:   "WRITEs and SENDs with no, one and thirteen receives, a number without a credit code",
-		Expects: "no more credits than there are receives, in any ACK",
-		Defects: []string{"CreditsInvented"},
-		Run: onConn(setup{}, func(c *conn) {
-			k, posted := 0, 0
-			send := func(p ib.Packet) {
-				c.send(p.WithPSN(c.peerPSN(k)).AckReq())
-				ack := c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
-				for ack.PSN() == c.peerPSN(k-1) { // an unsolicited ACK with new credits
-					expectCreditsAtMost(c, posted+1, ack) // sent before this message arrived
-					ack = c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
-				}
-				c.checkPacket(ib.Ack(c.peerPSN(k), ib.AnyMSN), ack)
-				expectCreditsAtMost(c, posted, ack)
-				k++
+var creditCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/credit/advertised-where-claimed",
+	Title: "A responder that claims end-to-end flow control advertises credits",
+	Cite:  ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
+	Defects: []string{"NoCreditReporting"},
+	Sends:   "a SEND to a queue pair with three receives",
+	Expects: "an ACK with a credit code",
+	Run: onConn(setup{receives: 3}, func(c *conn) {
+		c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+		ack := c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
+		_, advertised := ib.Credits(ack.Syndrome())
+		c.Check(advertised, "credits in the ACK", "code %d, which means none", ack.Syndrome())
+	}),
+}, {
+	ID:    "rc/credit/never-more-than-receives-posted",
+	Title: "A responder advertises no more credits than it has receives",
+	Cite:  ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
+	Defects: []string{"CreditsInvented"},
+	Sends:   "WRITEs and SENDs with no, one and thirteen receives, a number without a credit code",
+	Expects: "no more credits than there are receives, in any ACK",
+	Run: onConn(setup{}, func(c *conn) {
+		k, posted := 0, 0
+		send := func(p ib.Packet) {
+			c.send(p.WithPSN(c.peerPSN(k)).AckReq())
+			ack := c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
+			for ack.PSN() == c.peerPSN(k-1) { // an unsolicited ACK with new credits
+				expectCreditsAtMost(c, posted+1, ack) // sent before this message arrived
+				ack = c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
 			}
-			for _, more := range []int{0, 1, 12} {
-				for range more {
-					c.PostRecv(c.qp, uint64(k), c.localMem.SGE(0, 64))
-					posted++
-				}
-				send(ib.WriteOnly(0, c.reth(0, 0), nil))
+			c.checkPacket(ib.Ack(c.peerPSN(k), ib.AnyMSN), ack)
+			expectCreditsAtMost(c, posted, ack)
+			k++
+		}
+		for _, more := range []int{0, 1, 12} {
+			for range more {
+				c.PostRecv(c.qp, uint64(k), c.localMem.SGE(0, 64))
+				posted++
 			}
-			for posted > 0 {
-				posted--
-				send(ib.SendOnly(0, data(8)))
-			}
-		}),
-	},
-	{
-		ID:    "rc/credit/none-advertised-with-an-srq",
-		Title: "A queue pair with a shared receive queue advertises no credits",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/1"}}, Level: conformance.May, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, a WRITE and a READ to a queue pair on an SRQ with four receives",
-		Expects: "credit code 31 in all answers",
-		Defects: []string{"CreditsInvented"},
-		Run: onPort(func(p *port) {
-			srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 4, MaxSGE: 1})
-			p.Must("a shared receive queue", err)
-			c := p.connect(setup{srq: srq})
-			for id := range 4 {
-				c.PostRecv(srq, uint64(id+1), c.localMem.SGE(64*id, 64))
-			}
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
-			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN).WithCredits(ib.NoCredits))
-			c.send(ib.WriteOnly(c.peerPSN(1), c.reth(0, 8), data(8)).AckReq())
-			c.expect(ib.Ack(c.peerPSN(1), ib.AnyMSN).WithCredits(ib.NoCredits))
-			c.send(ib.ReadRequest(c.peerPSN(2), c.reth(0, 8)).AckReq())
-			c.expect(ib.ReadResponseOnly(c.peerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
-		}),
-	},
-	{
-		ID:    "rc/credit/requester-stops-where-they-end",
-		Title: "A requester with flow control sends at most one SEND without a credit",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/2"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCredits,
-		Labels:  []string{"service:rc"},
-		Sends:   "to a SEND an ACK with 0 credits, with three more SENDs to follow; later an ACK with 8",
-		Expects: "at most one packet before the second ACK, and all after it",
-		Defects: []string{"NoCreditHeeding"},
-		Run: onConn(setup{}, func(c *conn) {
-			exhaustCredits(c)
-			c.PostSend(c.qp, c.sendWR(2, 8), c.sendWR(3, 8), c.sendWR(4, 8))
-			early := c.drain()
-			c.Check(len(early) <= 1, "at most one packet without credits", "%d", len(early))
-			c.expectSilence(creditsQuiet)
-			// Acknowledge the probe, if the device sent one; otherwise repeat the last
-			// ACK with new credits.
-			n := len(early)
-			c.send(ib.Ack(c.devicePSN(n), uint32(n+1)).WithCredits(creditCode8))
-			for k := n + 1; k <= 3; k++ {
-				c.expectAll(c.wantSend(k, 8))
-			}
-			c.send(ib.Ack(c.devicePSN(3), 4).WithCredits(creditCode8))
-			for id := uint64(2); id <= 4; id++ {
-				c.ExpectCompletion(id, verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "rc/credit/requester-probes-where-they-end",
-		Title: "A requester without credits sends one SEND as a probe",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/2"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCredits,
-		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with 0 credits to each of four SENDs",
-		Expects: "the next SEND, one at a time",
-		Defects: []string{"CreditsBlockAll"},
-		Run: onConn(setup{}, func(c *conn) {
-			exhaustCredits(c)
-			c.PostSend(c.qp, c.sendWR(2, 8), c.sendWR(3, 8), c.sendWR(4, 8))
-			for k := 1; k <= 3; k++ {
-				c.expectAll(c.wantSend(k, 8))
-				c.send(ib.Ack(c.devicePSN(k), uint32(k+1)).WithCredits(0))
-				c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "rc/credit/writes-and-reads-need-none",
-		Title: "Requests that use no receive are sent without credits",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/credit/3"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCredits,
-		Labels:  []string{"service:rc"},
-		Sends:   "an ACK with 0 credits, before two WRITEs, a READ and, if supported, a FETCH_ADD",
-		Expects: "all of them at once",
-		Defects: []string{"CreditsBlockAll"},
-		Run: onConn(setup{}, func(c *conn) {
-			exhaustCredits(c)
-			c.PostSend(c.qp, c.writeWR(2, 2500), c.writeWR(3, 8), c.readWR(4, 8))
-			c.expectAll(c.wantWrite(1, 2500), c.wantWrite(4, 8), c.wantRead(5, 8))
-			if c.Caps.Has(verbs.CapAtomics) {
-				c.PostSend(c.qp, c.fetchAddWR(5))
-				c.expectAll(c.wantFetchAdd(6))
-			}
-		}),
-	},
-}
+			send(ib.WriteOnly(0, c.reth(0, 0), nil))
+		}
+		for posted > 0 {
+			posted--
+			send(ib.SendOnly(0, data(8)))
+		}
+	}),
+}, {
+	ID:    "rc/credit/none-advertised-with-an-srq",
+	Title: "A queue pair with a shared receive queue advertises no credits",
+	Cite:  ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapSRQ, Defects: []string{"CreditsInvented"},
+	Sends:   "a SEND, a WRITE and a READ to a queue pair on an SRQ with four receives",
+	Expects: "credit code 31 in all answers",
+	Run: onPort(func(p *port) {
+		srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 4, MaxSGE: 1})
+		p.Must("a shared receive queue", err)
+		c := p.connect(setup{srq: srq})
+		for id := range 4 {
+			c.PostRecv(srq, uint64(id+1), c.localMem.SGE(64*id, 64))
+		}
+		c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+		c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN).WithCredits(ib.NoCredits))
+		c.send(ib.WriteOnly(c.peerPSN(1), c.reth(0, 8), data(8)).AckReq())
+		c.expect(ib.Ack(c.peerPSN(1), ib.AnyMSN).WithCredits(ib.NoCredits))
+		c.send(ib.ReadRequest(c.peerPSN(2), c.reth(0, 8)).AckReq())
+		c.expect(ib.ReadResponseOnly(c.peerPSN(2), ib.AnyMSN, nil).WithCredits(ib.NoCredits))
+	}),
+}, {
+	ID:    "rc/credit/requester-stops-where-they-end",
+	Title: "A requester with flow control sends at most one SEND without a credit",
+	Cite:  ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits, Defects: []string{"NoCreditHeeding"},
+	Sends:   "to a SEND an ACK with 0 credits, with three more SENDs to follow; later an ACK with 8",
+	Expects: "at most one packet before the second ACK, and all after it",
+	Run: onConn(setup{}, func(c *conn) {
+		exhaustCredits(c)
+		c.PostSend(c.qp, c.sendWR(2, 8), c.sendWR(3, 8), c.sendWR(4, 8))
+		early := c.drain()
+		c.Check(len(early) <= 1, "at most one packet without credits", "%d", len(early))
+		c.expectSilence(creditsQuiet)
+		// Acknowledge the probe, if the device sent one; otherwise repeat the last
+		// ACK with new credits.
+		n := len(early)
+		c.send(ib.Ack(c.devicePSN(n), uint32(n+1)).WithCredits(creditCode8))
+		for k := n + 1; k <= 3; k++ {
+			c.expectAll(c.wantSend(k, 8))
+		}
+		c.send(ib.Ack(c.devicePSN(3), 4).WithCredits(creditCode8))
+		for id := uint64(2); id <= 4; id++ {
+			c.ExpectCompletion(id, verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "rc/credit/requester-probes-where-they-end",
+	Title: "A requester without credits sends one SEND as a probe",
+	Cite:  ibta("", "roce/rc/credit/2"), Needs: verbs.CapCredits, Defects: []string{"CreditsBlockAll"},
+	Sends:   "an ACK with 0 credits to each of four SENDs",
+	Expects: "the next SEND, one at a time",
+	Run: onConn(setup{}, func(c *conn) {
+		exhaustCredits(c)
+		c.PostSend(c.qp, c.sendWR(2, 8), c.sendWR(3, 8), c.sendWR(4, 8))
+		for k := 1; k <= 3; k++ {
+			c.expectAll(c.wantSend(k, 8))
+			c.send(ib.Ack(c.devicePSN(k), uint32(k+1)).WithCredits(0))
+			c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "rc/credit/writes-and-reads-need-none",
+	Title: "Requests that use no receive are sent without credits",
+	Cite:  ibta("", "roce/rc/credit/3"), Needs: verbs.CapCredits, Defects: []string{"CreditsBlockAll"},
+	Sends:   "an ACK with 0 credits, before two WRITEs, a READ and, if supported, a FETCH_ADD",
+	Expects: "all of them at once",
+	Run: onConn(setup{}, func(c *conn) {
+		exhaustCredits(c)
+		c.PostSend(c.qp, c.writeWR(2, 2500), c.writeWR(3, 8), c.readWR(4, 8))
+		c.expectAll(c.wantWrite(1, 2500), c.wantWrite(4, 8), c.wantRead(5, 8))
+		if c.Caps.Has(verbs.CapAtomics) {
+			c.PostSend(c.qp, c.fetchAddWR(5))
+			c.expectAll(c.wantFetchAdd(6))
+		}
+	}),
+}})
 
 // expectCreditsAtMost fails the case if an ACK grants more credits.
 func expectCreditsAtMost(c *conn, most int, ack ib.Packet) {

@@ -9,68 +9,59 @@ import (
 // rdmaImm is immediate data that differs in every byte order.
 const rdmaImm = 0x0a0b0c0d
 
-var immediateCases = []conformance.Case{
-	{
-		ID:    "rc/imm/send-carries-it-as-posted",
-		Title: "The immediate data of a SEND follow the BTH of its last packet, in the byte order posted",
-		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "posts SENDs of 16 and of 2500 bytes with immediate data 0x0a0b0c0d",
-		Expects: "0a 0b 0c 0d after the BTH in SEND_ONLY_IMM and SEND_LAST_IMM, then the payload",
-		Defects: []string{"ByteOrderWrong"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.postImm(verbs.OpSendImm, 16)
-			c.expect(ib.SendOnlyImm(c.devicePSN(0), rdmaImm, c.localMem.Buf[:16]))
-			c.send(ib.Ack(c.devicePSN(0), 1)) // the next SEND may need the credit
-			c.postImm(verbs.OpSendImm, 2500)
-			c.expect(ib.SendFirst(c.devicePSN(1), c.localMem.Buf[:mtuBytes]))
-			c.expect(ib.SendMiddle(c.devicePSN(2), c.localMem.Buf[mtuBytes:2*mtuBytes]))
-			c.expect(ib.SendLastImm(c.devicePSN(3), rdmaImm, c.localMem.Buf[2*mtuBytes:2500]))
-		}),
-	},
-	{
-		ID:    "rc/imm/write-carries-it-behind-the-reth",
-		Title: "The immediate data of a WRITE are in its last packet, after the RETH if there is one, in the byte order posted",
-		Cite:  ibta("", "roce/rc/imm/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "posts WRITEs of 16 and of 1500 bytes with immediate data 0x0a0b0c0d",
-		Expects: "RETH and 0a 0b 0c 0d in WRITE_ONLY_IMM; 0a 0b 0c 0d after the BTH in WRITE_LAST_IMM",
-		Defects: []string{"ByteOrderWrong"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.postImm(verbs.OpRDMAWriteImm, 16)
-			c.expect(ib.WriteOnlyImm(c.devicePSN(0), rdmaRemoteRETH(16), rdmaImm, c.localMem.Buf[:16]))
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			c.postImm(verbs.OpRDMAWriteImm, 1500)
-			c.expect(ib.WriteFirst(c.devicePSN(1), rdmaRemoteRETH(1500), c.localMem.Buf[:mtuBytes]))
-			c.expect(ib.WriteLastImm(c.devicePSN(2), rdmaImm, c.localMem.Buf[mtuBytes:1500]))
-		}),
-	},
-	{
-		ID:    "rc/imm/receiver-gets-it-as-sent",
-		Title: "The completion of a receive has the immediate data in the byte order sent",
-		Cite:  ibta("", "roce/rc/imm/1", "roce/rc/wr/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a SEND and a WRITE with immediate data 0x0a0b0c0d",
-		Expects: "completions with the flag for immediate data, and 0x0a0b0c0d",
-		Defects: []string{"ByteOrderWrong"},
-		Run: onConn(setup{receives: 2}, func(c *conn) {
-			c.send(ib.SendOnlyImm(c.peerPSN(0), rdmaImm, data(16)), ib.WriteOnlyImm(c.peerPSN(1), c.reth(0, 16), rdmaImm, data(16)))
-			c.expectRecvImm(1, 16)
-			c.expectRecvImm(2, 16)
-		}),
-	},
-	{
-		ID:    "rc/imm/empty-message-completes-a-receive",
-		Title: "A SEND or WRITE with immediate data and no payload completes a receive",
-		Cite:  ibta("", "roce/rc/imm/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a SEND and a WRITE with immediate data and no payload",
-		Expects: "two completions of no bytes, with the immediate data",
-		Defects: []string{"EmptyMessagesIgnored"},
-		Run: onConn(setup{receives: 2}, func(c *conn) {
-			c.send(ib.SendOnlyImm(c.peerPSN(0), rdmaImm, nil), ib.WriteOnlyImm(c.peerPSN(1), ib.At(0, 0, 0), rdmaImm, nil).AckReq())
-			c.expectAck(c.peerPSN(1))
-			c.expectRecvImm(1, 0)
-			c.expectRecvImm(2, 0)
-		}),
-	},
-}
+var immediateCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/imm/send-carries-it-as-posted",
+	Title: "The immediate data of a SEND follow the BTH of its last packet, in the byte order posted",
+	Cite:  ibta("", "roce/rc/imm/1"), Defects: []string{"ByteOrderWrong"},
+	Sends:   "posts SENDs of 16 and of 2500 bytes with immediate data 0x0a0b0c0d",
+	Expects: "0a 0b 0c 0d after the BTH in SEND_ONLY_IMM and SEND_LAST_IMM, then the payload",
+	Run: onConn(setup{}, func(c *conn) {
+		c.postImm(verbs.OpSendImm, 16)
+		c.expect(ib.SendOnlyImm(c.devicePSN(0), rdmaImm, c.localMem.Buf[:16]))
+		c.send(ib.Ack(c.devicePSN(0), 1)) // the next SEND may need the credit
+		c.postImm(verbs.OpSendImm, 2500)
+		c.expect(ib.SendFirst(c.devicePSN(1), c.localMem.Buf[:mtuBytes]))
+		c.expect(ib.SendMiddle(c.devicePSN(2), c.localMem.Buf[mtuBytes:2*mtuBytes]))
+		c.expect(ib.SendLastImm(c.devicePSN(3), rdmaImm, c.localMem.Buf[2*mtuBytes:2500]))
+	}),
+}, {
+	ID:    "rc/imm/write-carries-it-behind-the-reth",
+	Title: "The immediate data of a WRITE are in its last packet, after the RETH if there is one, in the byte order posted",
+	Cite:  ibta("", "roce/rc/imm/1"), Defects: []string{"ByteOrderWrong"},
+	Sends:   "posts WRITEs of 16 and of 1500 bytes with immediate data 0x0a0b0c0d",
+	Expects: "RETH and 0a 0b 0c 0d in WRITE_ONLY_IMM; 0a 0b 0c 0d after the BTH in WRITE_LAST_IMM",
+	Run: onConn(setup{}, func(c *conn) {
+		c.postImm(verbs.OpRDMAWriteImm, 16)
+		c.expect(ib.WriteOnlyImm(c.devicePSN(0), rdmaRemoteRETH(16), rdmaImm, c.localMem.Buf[:16]))
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.postImm(verbs.OpRDMAWriteImm, 1500)
+		c.expect(ib.WriteFirst(c.devicePSN(1), rdmaRemoteRETH(1500), c.localMem.Buf[:mtuBytes]))
+		c.expect(ib.WriteLastImm(c.devicePSN(2), rdmaImm, c.localMem.Buf[mtuBytes:1500]))
+	}),
+}, {
+	ID:    "rc/imm/receiver-gets-it-as-sent",
+	Title: "The completion of a receive has the immediate data in the byte order sent",
+	Cite:  ibta("", "roce/rc/imm/1", "roce/rc/wr/5"), Defects: []string{"ByteOrderWrong"},
+	Sends:   "a SEND and a WRITE with immediate data 0x0a0b0c0d",
+	Expects: "completions with the flag for immediate data, and 0x0a0b0c0d",
+	Run: onConn(setup{receives: 2}, func(c *conn) {
+		c.send(ib.SendOnlyImm(c.peerPSN(0), rdmaImm, data(16)), ib.WriteOnlyImm(c.peerPSN(1), c.reth(0, 16), rdmaImm, data(16)))
+		c.expectRecvImm(1, 16)
+		c.expectRecvImm(2, 16)
+	}),
+}, {
+	ID:    "rc/imm/empty-message-completes-a-receive",
+	Title: "A SEND or WRITE with immediate data and no payload completes a receive",
+	Cite:  ibta("", "roce/rc/imm/2"), Defects: []string{"EmptyMessagesIgnored"},
+	Sends:   "a SEND and a WRITE with immediate data and no payload",
+	Expects: "two completions of no bytes, with the immediate data",
+	Run: onConn(setup{receives: 2}, func(c *conn) {
+		c.send(ib.SendOnlyImm(c.peerPSN(0), rdmaImm, nil), ib.WriteOnlyImm(c.peerPSN(1), ib.At(0, 0, 0), rdmaImm, nil).AckReq())
+		c.expectAck(c.peerPSN(1))
+		c.expectRecvImm(1, 0)
+		c.expectRecvImm(2, 0)
+	}),
+}})
 
 // postImm makes the device send or write n bytes with immediate data.
 func (c *conn) postImm(op verbs.WROpcode, n int) {

@@ -6,145 +6,125 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const needsSendInv = verbs.CapRC | verbs.CapSendInv
-
-// labelCrash labels cases that have crashed kernels.
-var labelCrash = append([]string{conformance.Dangerous}, labelRC...)
-
-var invalidateCases = []conformance.Case{
-	{
-		ID:    "rc/inv/key-dead-before-the-receive-completes",
-		Title: "The key that a SEND invalidates is invalid when the receive completes",
-		Cite:  ibta("", "roce/rc/inv/1"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelRC,
-		Sends:   "a READ through a window, a SEND that invalidates it, and after that has been received the READ again",
-		Expects: "the bytes, an ACK and a completion, then a NAK for a remote access error",
-		Defects: []string{"InvalidateLate"},
-		Run: onConn(setup{receives: 1}, func(c *conn) {
-			m := c.bindableMemory()
-			info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-			key := c.bind(c.newWindow(verbs.MWType2), info)
-			c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
-			c.send(ib.SendOnlyInv(c.peerPSN(1), key, data(8)).AckReq())
-			c.expectAck(c.peerPSN(1))
-			c.ExpectRecv(1, 8)
-			c.expectReadRefused(2, windowRETH(info, key, 0, 8))
-		}),
-	},
-	{
-		ID:    "rc/inv/completion-names-the-key",
-		Title: "The completion of a receive whose message invalidated a key has the flag and the key",
-		Cite:  ibta("", "roce/rc/inv/2"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelRC,
-		Sends:   "SENDs that invalidate a window, of one packet and of two, then one that does not",
-		Expects: "completions with the flag and the key, then one without the flag",
-		Defects: []string{"SparseCompletions"},
-		Run: onConn(setup{receives: 3, recvLen: 2048}, func(c *conn) {
-			m := c.bindableMemory()
-			info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-			one, two := c.bind(c.newWindow(verbs.MWType2), info), c.bind(c.newWindow(verbs.MWType2), info)
-			c.send(ib.SendOnlyInv(c.peerPSN(0), one, data(8)),
-				ib.SendFirst(c.peerPSN(1), data(mtuBytes)), ib.SendLastInv(c.peerPSN(2), two, data(8)),
-				ib.SendOnly(c.peerPSN(3), data(8)))
-			for i, key := range []verbs.RKey{one, two} {
-				wc := c.ExpectRecv(uint64(i+1), 8+i*mtuBytes)
-				c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
-			}
-			wc := c.ExpectRecv(3, 8)
-			c.Check(wc.Flags&verbs.WCWithInv == 0, "no key that was invalidated", "flags %#x", wc.Flags)
-		}),
-	},
-	{
-		ID:    "rc/inv/unknown-key-fails-without-an-answer",
-		Title: "A SEND whose key cannot be invalidated fails the receive and the QP, and gets neither ACK nor NAK",
-		Cite:  ibta("9.9.6.3, error class J", "roce/rc/inv/3"), Level: conformance.Must, Needs: needsSendInv, Labels: labelRC,
-		Sends:   "a SEND that invalidates a key that does not exist, in one packet or in two",
-		Expects: "no answer to it, a receive that completes with an error, the QP in ERR",
-		Defects: []string{"InvalidateAcked", "InvalidateNAKed"},
-		Run: onPort(onEachConn(setup{receives: 1, recvLen: 2048}, []int{8, mtuBytes + 8}, func(c *conn, n int) {
-			packets := ib.Send(c.peerPSN(0), data(n), mtuBytes)
-			last := &packets[len(packets)-1]
-			*last = ib.SendOnlyInv(last.PSN(), unknownKey(c.targetMem.RKey()), last.Payload).AckReq()
-			if len(packets) > 1 {
-				*last = last.WithOpcode(ib.OpSendLastInv)
-			}
-			c.send(packets...)
-			c.expectSilentFailure(last.PSN())
-		})),
-	},
-	{
-		ID:    "rc/inv/key-of-a-region-fails",
-		Title: "The key of an ordinary region cannot be invalidated by a peer, and stays valid",
-		Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Level: conformance.Must, Needs: needsSendInv, Labels: labelRC,
-		Sends:   "a SEND that invalidates the key of a region, then a READ of the region on another QP",
-		Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
-		Defects: []string{"InvalidateAnything"},
-		Run: onConn(setup{receives: 1}, func(c *conn) {
-			c.expectInvalidateFails(c.targetMem.RKey())
-			c.secondConn(setup{}).expectRead(0, c.reth(0, 8), c.targetMem.Buf[:8])
-		}),
-	},
-	{
-		ID:    "rc/inv/key-of-a-type-1-window-fails",
-		Title: "The key of a type 1 window cannot be invalidated by a peer, and stays valid",
-		Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType1, Labels: labelRC,
-		Sends:   "a SEND that invalidates the key of a bound type 1 window, then a READ through it on another QP",
-		Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
-		Defects: []string{"InvalidateAnything"},
-		Run: onConn(setup{receives: 1}, func(c *conn) {
-			m := c.bindableMemory()
-			info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-			key := c.bind(c.newWindow(verbs.MWType1), info)
-			c.expectInvalidateFails(key)
-			c.secondConn(setup{}).expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
-		}),
-	},
-	{
-		ID:    "rc/inv/window-of-another-qp-fails",
-		Title: "A type 2 window can be invalidated only on the QP that it is bound to",
-		Cite:  ibta("", "roce/rc/inv/5"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelRC,
-		Sends:   "a SEND that invalidates a window on another QP, then a READ through the window on its QP",
-		Expects: "no answer to the SEND, a receive that completes with an error, that QP in ERR; the bytes for the READ",
-		Defects: []string{"ForeignInvalidate"},
-		Run: onConn(setup{}, func(c *conn) {
-			m := c.bindableMemory()
-			info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-			key := c.bind(c.newWindow(verbs.MWType2), info)
-			c.secondConn(setup{receives: 1}).expectInvalidateFails(key)
-			c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
-		}),
-	},
-	{
-		ID:    "rc/inv/free-window-fails",
-		Title: "A type 2 window that is not bound cannot be invalidated",
-		Cite:  ibta("", "roce/rc/inv/6"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelCrash,
-		Sends:   "a SEND that invalidates a window which was never bound",
-		Expects: "no answer, a receive that completes with an error, the QP in ERR",
-		Defects: []string{"UnboundInvalidate"},
-		Run: onConn(setup{receives: 1}, func(c *conn) {
-			c.expectInvalidateFails(c.newWindow(verbs.MWType2).RKey())
-		}),
-	},
-	{
-		ID:    "rc/inv/free-window-leaves-the-device-alive",
-		Title: "A SEND that invalidates an unbound type 2 window does not affect other QPs",
-		Cite:  ibta("", "roce/rc/inv/6"), Level: conformance.Must, Needs: needsSendInv | verbs.CapMWType2, Labels: labelCrash,
-		Sends:   "a SEND that invalidates a window which was never bound, then a WRITE and a READ on another QP, and a bind there",
-		Expects: "the WRITE and the READ are executed, the window can be bound and grants access to its range",
-		Defects: []string{"InvalidatePanics"},
-		Run: onConn(setup{receives: 1}, func(c *conn) {
-			mw := c.newWindow(verbs.MWType2)
-			c.send(ib.SendOnlyInv(c.peerPSN(0), mw.RKey(), data(8)).AckReq())
-			other := c.secondConn(setup{})
-			c.packetAfterSync(shortWait) // another case checks the response to the SEND
-			c.DiscardSkipped()
-			c.NextCompletion()
-			other.expectOpExecutedAt(0, writeOp, other.reth(0, 8))
-			other.expectOpExecutedAt(1, readOp, other.reth(0, 8))
-			m := other.bindableMemory()
-			info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
-			other.expectRead(2, windowRETH(info, other.bind(mw, info), 0, 8), m.Buf[:8])
-		}),
-	},
-}
+var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, Labels: labelRC}.Cases([]conformance.Case{{
+	ID:    "rc/inv/key-dead-before-the-receive-completes",
+	Title: "The key that a SEND invalidates is invalid when the receive completes",
+	Cite:  ibta("", "roce/rc/inv/1"), Needs: verbs.CapMWType2, Defects: []string{"InvalidateLate"},
+	Sends:   "a READ through a window, a SEND that invalidates it, and after that has been received the READ again",
+	Expects: "the bytes, an ACK and a completion, then a NAK for a remote access error",
+	Run: onConn(setup{receives: 1}, func(c *conn) {
+		m := c.bindableMemory()
+		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
+		key := c.bind(c.newWindow(verbs.MWType2), info)
+		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
+		c.send(ib.SendOnlyInv(c.peerPSN(1), key, data(8)).AckReq())
+		c.expectAck(c.peerPSN(1))
+		c.ExpectRecv(1, 8)
+		c.expectReadRefused(2, windowRETH(info, key, 0, 8))
+	}),
+}, {
+	ID:    "rc/inv/completion-names-the-key",
+	Title: "The completion of a receive whose message invalidated a key has the flag and the key",
+	Cite:  ibta("", "roce/rc/inv/2"), Needs: verbs.CapMWType2, Defects: []string{"SparseCompletions"},
+	Sends:   "SENDs that invalidate a window, of one packet and of two, then one that does not",
+	Expects: "completions with the flag and the key, then one without the flag",
+	Run: onConn(setup{receives: 3, recvLen: 2048}, func(c *conn) {
+		m := c.bindableMemory()
+		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
+		one, two := c.bind(c.newWindow(verbs.MWType2), info), c.bind(c.newWindow(verbs.MWType2), info)
+		c.send(ib.SendOnlyInv(c.peerPSN(0), one, data(8)),
+			ib.SendFirst(c.peerPSN(1), data(mtuBytes)), ib.SendLastInv(c.peerPSN(2), two, data(8)),
+			ib.SendOnly(c.peerPSN(3), data(8)))
+		for i, key := range []verbs.RKey{one, two} {
+			wc := c.ExpectRecv(uint64(i+1), 8+i*mtuBytes)
+			c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
+		}
+		wc := c.ExpectRecv(3, 8)
+		c.Check(wc.Flags&verbs.WCWithInv == 0, "no key that was invalidated", "flags %#x", wc.Flags)
+	}),
+}, {
+	ID:    "rc/inv/unknown-key-fails-without-an-answer",
+	Title: "A SEND whose key cannot be invalidated fails the receive and the QP, and gets neither ACK nor NAK",
+	Cite:  ibta("9.9.6.3, error class J", "roce/rc/inv/3"), Defects: []string{"InvalidateAcked", "InvalidateNAKed"},
+	Sends:   "a SEND that invalidates a key that does not exist, in one packet or in two",
+	Expects: "no answer to it, a receive that completes with an error, the QP in ERR",
+	Run: onPort(onEachConn(setup{receives: 1, recvLen: 2048}, []int{8, mtuBytes + 8}, func(c *conn, n int) {
+		packets := ib.Send(c.peerPSN(0), data(n), mtuBytes)
+		last := &packets[len(packets)-1]
+		*last = ib.SendOnlyInv(last.PSN(), unknownKey(c.targetMem.RKey()), last.Payload).AckReq()
+		if len(packets) > 1 {
+			*last = last.WithOpcode(ib.OpSendLastInv)
+		}
+		c.send(packets...)
+		c.expectSilentFailure(last.PSN())
+	})),
+}, {
+	ID:    "rc/inv/key-of-a-region-fails",
+	Title: "The key of an ordinary region cannot be invalidated by a peer, and stays valid",
+	Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Defects: []string{"InvalidateAnything"},
+	Sends:   "a SEND that invalidates the key of a region, then a READ of the region on another QP",
+	Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
+	Run: onConn(setup{receives: 1}, func(c *conn) {
+		c.expectInvalidateFails(c.targetMem.RKey())
+		c.secondConn(setup{}).expectRead(0, c.reth(0, 8), c.targetMem.Buf[:8])
+	}),
+}, {
+	ID:    "rc/inv/key-of-a-type-1-window-fails",
+	Title: "The key of a type 1 window cannot be invalidated by a peer, and stays valid",
+	Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Needs: verbs.CapMWType1, Defects: []string{"InvalidateAnything"},
+	Sends:   "a SEND that invalidates the key of a bound type 1 window, then a READ through it on another QP",
+	Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
+	Run: onConn(setup{receives: 1}, func(c *conn) {
+		m := c.bindableMemory()
+		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
+		key := c.bind(c.newWindow(verbs.MWType1), info)
+		c.expectInvalidateFails(key)
+		c.secondConn(setup{}).expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
+	}),
+}, {
+	ID:    "rc/inv/window-of-another-qp-fails",
+	Title: "A type 2 window can be invalidated only on the QP that it is bound to",
+	Cite:  ibta("", "roce/rc/inv/5"), Needs: verbs.CapMWType2, Defects: []string{"ForeignInvalidate"},
+	Sends:   "a SEND that invalidates a window on another QP, then a READ through the window on its QP",
+	Expects: "no answer to the SEND, a receive that completes with an error, that QP in ERR; the bytes for the READ",
+	Run: onConn(setup{}, func(c *conn) {
+		m := c.bindableMemory()
+		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
+		key := c.bind(c.newWindow(verbs.MWType2), info)
+		c.secondConn(setup{receives: 1}).expectInvalidateFails(key)
+		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
+	}),
+}, {
+	ID:    "rc/inv/free-window-fails",
+	Title: "A type 2 window that is not bound cannot be invalidated",
+	Cite:  ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
+	Defects: []string{"UnboundInvalidate"},
+	Sends:   "a SEND that invalidates a window which was never bound",
+	Expects: "no answer, a receive that completes with an error, the QP in ERR",
+	Run: onConn(setup{receives: 1}, func(c *conn) {
+		c.expectInvalidateFails(c.newWindow(verbs.MWType2).RKey())
+	}),
+}, {
+	ID:    "rc/inv/free-window-leaves-the-device-alive",
+	Title: "A SEND that invalidates an unbound type 2 window does not affect other QPs",
+	Cite:  ibta("", "roce/rc/inv/6"), Needs: verbs.CapMWType2, Labels: []string{conformance.Dangerous},
+	Defects: []string{"InvalidatePanics"},
+	Sends:   "a SEND that invalidates a window which was never bound, then a WRITE and a READ on another QP, and a bind there",
+	Expects: "the WRITE and the READ are executed, the window can be bound and grants access to its range",
+	Run: onConn(setup{receives: 1}, func(c *conn) {
+		mw := c.newWindow(verbs.MWType2)
+		c.send(ib.SendOnlyInv(c.peerPSN(0), mw.RKey(), data(8)).AckReq())
+		other := c.secondConn(setup{})
+		c.packetAfterSync(shortWait) // another case checks the response to the SEND
+		c.DiscardSkipped()
+		c.NextCompletion()
+		other.expectOpExecutedAt(0, writeOp, other.reth(0, 8))
+		other.expectOpExecutedAt(1, readOp, other.reth(0, 8))
+		m := other.bindableMemory()
+		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
+		other.expectRead(2, windowRETH(info, other.bind(mw, info), 0, 8), m.Buf[:8])
+	}),
+}})
 
 // expectInvalidateFails sends a SEND that invalidates a key with the first PSN, and fails
 // the case unless it fails without a response.

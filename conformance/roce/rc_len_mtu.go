@@ -8,203 +8,173 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var lengthCases = []conformance.Case{
-	{
-		ID:    "rc/len/only-beyond-the-mtu-refused",
-		Title: "An ONLY packet with more than the path MTU is refused as invalid",
-		Cite:  ibta("C9-92", "roce/rc/len/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND and a WRITE of one packet with 1028 bytes where the path MTU is 1024",
-		Expects: "a NAK for an invalid request, no message, no byte in memory",
-		Defects: []string{"NoLengthChecks"},
-		Run: expectEachRefused(
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnly(c.peerPSN(0), data(1028))} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnlyImm(c.peerPSN(0), 5, data(2048))} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 1028), data(1028))} },
-		),
-	},
-	{
-		ID:    "rc/len/first-and-middle-are-full",
-		Title: "A FIRST or MIDDLE packet of another length than the path MTU is refused as invalid",
-		Cite:  ibta("C9-92", "roce/rc/len/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "FIRST and MIDDLE packets of SENDs and WRITEs with 0, 512, 1020 and 1028 bytes where the path MTU is 1024",
-		Expects: "a NAK for an invalid request with the packet's PSN",
-		Defects: []string{"NoLengthChecks"},
-		Run: expectEachRefused(
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(512))} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), nil)} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1028))} },
-			func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendMiddle(c.peerPSN(1), data(1020))}
-			},
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 4000), data(512))} },
-			func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 4000), data(1024)), ib.WriteMiddle(c.peerPSN(1), data(1028))}
-			},
-		),
-	},
-	{
-		ID:    "rc/len/last-has-one-byte-to-the-mtu",
-		Title: "A LAST packet without payload, or with more than the path MTU, is refused as invalid",
-		Cite:  ibta("C9-92", "roce/rc/len/3"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "LAST packets of SENDs and WRITEs with 0 and 1028 bytes; LAST packets with 1 and 1024",
-		Expects: "a NAK for an invalid request for the former, an ACK for the latter",
-		Defects: []string{"NoLengthChecks"},
-		Run: onPort(func(p *port) {
-			for _, n := range []int{1, 1024} {
-				c := p.connect(setup{receives: 1, recvLen: 4096})
-				c.send(ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendLast(c.peerPSN(1), data(n)).AckReq())
-				c.expect(ib.Ack(c.peerPSN(1), 1))
-				c.ExpectRecv(1, 1024+n)
-			}
-			for _, n := range []int{0, 1028} {
-				p.expectRefused(func(c *conn) []ib.Packet {
-					return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendLast(c.peerPSN(1), data(n))}
-				})
-				p.expectRefused(func(c *conn) []ib.Packet {
-					return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1024+max(n, 1)), data(1024)), ib.WriteLast(c.peerPSN(1), data(n))}
-				})
-			}
-		}),
-	},
-	{
-		ID:    "rc/len/announced-beyond-two-gib-refused",
-		Title: "A RETH that announces more than 2 GiB is refused as invalid, whatever its key",
-		Cite:  ibta("C9-94", "roce/rc/len/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one",
-		Expects: "a NAK for an invalid request",
-		Defects: []string{"HugeLengthIsAccess"},
-		Run: onPort(func(p *port) {
-			for _, n := range []int{0x8000_0001, 0xffff_ffff} {
-				p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, n), data(1024))} })
-				p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.peerPSN(0), c.reth(0, n))} })
-				p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.peerPSN(0), ib.At(0x1000, 0x7f00, n))} })
-			}
-		}),
-	},
-	{
-		ID:    "rc/len/write-of-another-sum-refused",
-		Title: "A WRITE with more or less payload than the RETH announced is refused as invalid",
-		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and after the announced length, and a MIDDLE that does",
-		Expects: "a NAK for an invalid request with the PSN of the packet that does not fit",
-		Defects: []string{"WriteSumUnchecked"},
-		Run: expectEachRefused(
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 8), data(4))} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 4), data(8))} },
-			func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1100), data(1024)), ib.WriteLast(c.peerPSN(1), data(72))}
-			},
-			func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1100), data(1024)), ib.WriteLast(c.peerPSN(1), data(80))}
-			},
-			func(c *conn) []ib.Packet {
-				return []ib.Packet{
-					ib.WriteFirst(c.peerPSN(0), c.reth(0, 3000), data(1024)), ib.WriteMiddle(c.peerPSN(1), data(1024)),
-					ib.WriteMiddle(c.peerPSN(2), data(1024)),
-				}
-			},
-		),
-	},
-	{
-		ID:    "rc/len/write-first-announcing-less-refused",
-		Title: "A WRITE whose RETH announces less than the FIRST packet carries, or only that packet, is refused as invalid",
-		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; and one that announces 1024, with a LAST after it",
-		Expects: "a NAK for an invalid request, and no byte in memory; for the second, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
-		Defects: []string{"WriteSumUnchecked"},
-		Run: onPort(func(p *port) {
+var lengthCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/len/only-beyond-the-mtu-refused",
+	Title: "An ONLY packet with more than the path MTU is refused as invalid",
+	Cite:  ibta("C9-92", "roce/rc/len/1"), Defects: []string{"NoLengthChecks"},
+	Sends:   "a SEND and a WRITE of one packet with 1028 bytes where the path MTU is 1024",
+	Expects: "a NAK for an invalid request, no message, no byte in memory",
+	Run: expectEachRefused(
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnly(c.peerPSN(0), data(1028))} },
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnlyImm(c.peerPSN(0), 5, data(2048))} },
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 1028), data(1028))} },
+	),
+}, {
+	ID:    "rc/len/first-and-middle-are-full",
+	Title: "A FIRST or MIDDLE packet of another length than the path MTU is refused as invalid",
+	Cite:  ibta("C9-92", "roce/rc/len/2"), Defects: []string{"NoLengthChecks"},
+	Sends:   "FIRST and MIDDLE packets of SENDs and WRITEs with 0, 512, 1020 and 1028 bytes where the path MTU is 1024",
+	Expects: "a NAK for an invalid request with the packet's PSN",
+	Run: expectEachRefused(
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(512))} },
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), nil)} },
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1028))} },
+		func(c *conn) []ib.Packet {
+			return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendMiddle(c.peerPSN(1), data(1020))}
+		},
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 4000), data(512))} },
+		func(c *conn) []ib.Packet {
+			return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 4000), data(1024)), ib.WriteMiddle(c.peerPSN(1), data(1028))}
+		},
+	),
+}, {
+	ID:    "rc/len/last-has-one-byte-to-the-mtu",
+	Title: "A LAST packet without payload, or with more than the path MTU, is refused as invalid",
+	Cite:  ibta("C9-92", "roce/rc/len/3"), Defects: []string{"NoLengthChecks"},
+	Sends:   "LAST packets of SENDs and WRITEs with 0 and 1028 bytes; LAST packets with 1 and 1024",
+	Expects: "a NAK for an invalid request for the former, an ACK for the latter",
+	Run: onPort(func(p *port) {
+		for _, n := range []int{1, 1024} {
+			c := p.connect(setup{receives: 1, recvLen: 4096})
+			c.send(ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendLast(c.peerPSN(1), data(n)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(1), 1))
+			c.ExpectRecv(1, 1024+n)
+		}
+		for _, n := range []int{0, 1028} {
 			p.expectRefused(func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1000), data(1024))}
+				return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendLast(c.peerPSN(1), data(n))}
 			})
-			p.expectExcessRefused()
-		}),
-	},
-	{
-		ID:    "rc/len/write-announcing-nothing-refused",
-		Title: "A WRITE with payload whose RETH announces no bytes is refused as invalid",
-		Cite:  ibta("", "roce/rc/len/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		// A zero-length WRITE needs no valid key, therefore a device may have no region
-		// when the bytes arrive. Linux 6.1 crashes.
-		Labels:  []string{"service:rc", conformance.Dangerous},
-		Sends:   "a FIRST packet of 1024 bytes, where that is the path MTU, and an ONLY packet of 16, which announce 0",
-		Expects: "a NAK for an invalid request, and no byte in memory",
-		Defects: []string{"WriteSumUnchecked"},
-		Run: expectEachRefused(
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 0), data(1024))} },
-			func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), data(16))} },
-		),
-	},
-	{
-		ID:    "rc/len/pad-of-a-write-agrees-with-its-length",
-		Title: "A WRITE whose padding does not agree with the announced length is refused",
-		Cite:  ibta("", "roce/rc/len/6"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "WRITEs of 4 bytes that announce 4 with PadCnt 1 to 3, or announce 3 with PadCnt 0",
-		Expects: "a NAK for an invalid request, and no byte in memory",
-		Defects: []string{"WriteSumUnchecked"},
-		Run: onPort(func(p *port) {
-			for pad := range uint8(3) {
-				p.expectRefused(func(c *conn) []ib.Packet {
-					return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 4), data(4)).WithPadCnt(pad + 1)}
-				})
-			}
 			p.expectRefused(func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 3), data(4))}
+				return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1024+max(n, 1)), data(1024)), ib.WriteLast(c.peerPSN(1), data(n))}
 			})
-		}),
-	},
-	{
-		ID:    "rc/mtu/path-beyond-the-port-refused",
-		Title: "A path MTU above that of the port is refused",
-		Cite:  ibta("11.2.4.2", "roce/rc/mtu/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Setup:   conformance.Setup{MTU: 1500},
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing: the application sets every path MTU, on a link with an MTU of 1500 bytes",
-		Expects: "path MTUs above that of the port are refused, and others are not",
-		Defects: []string{"PathMTUUnchecked"},
-		Run: onPort(func(p *port) {
-			attr, err := p.Device.QueryPort(1)
-			p.Must("a port that can be queried", err)
-			if attr.ActiveMTU.Bytes() > p.MTU {
-				p.Fail(fmt.Sprintf("an active MTU that fits into packets of %d bytes", p.MTU), "%v", attr.ActiveMTU)
+		}
+	}),
+}, {
+	ID:    "rc/len/announced-beyond-two-gib-refused",
+	Title: "A RETH that announces more than 2 GiB is refused as invalid, whatever its key",
+	Cite:  ibta("C9-94", "roce/rc/len/4"), Defects: []string{"HugeLengthIsAccess"},
+	Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one",
+	Expects: "a NAK for an invalid request",
+	Run: onPort(func(p *port) {
+		for _, n := range []int{0x8000_0001, 0xffff_ffff} {
+			p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, n), data(1024))} })
+			p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.peerPSN(0), c.reth(0, n))} })
+			p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.peerPSN(0), ib.At(0x1000, 0x7f00, n))} })
+		}
+	}),
+}, {
+	ID:    "rc/len/write-of-another-sum-refused",
+	Title: "A WRITE with more or less payload than the RETH announced is refused as invalid",
+	Cite:  ibta("", "roce/rc/len/5"), Defects: []string{"WriteSumUnchecked"},
+	Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and after the announced length, and a MIDDLE that does",
+	Expects: "a NAK for an invalid request with the PSN of the packet that does not fit",
+	Run: expectEachRefused(
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 8), data(4))} },
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 4), data(8))} },
+		func(c *conn) []ib.Packet {
+			return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1100), data(1024)), ib.WriteLast(c.peerPSN(1), data(72))}
+		},
+		func(c *conn) []ib.Packet {
+			return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1100), data(1024)), ib.WriteLast(c.peerPSN(1), data(80))}
+		},
+		func(c *conn) []ib.Packet {
+			return []ib.Packet{
+				ib.WriteFirst(c.peerPSN(0), c.reth(0, 3000), data(1024)), ib.WriteMiddle(c.peerPSN(1), data(1024)),
+				ib.WriteMiddle(c.peerPSN(2), data(1024)),
 			}
-			for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
-				c := p.connect(setup{state: verbs.QPStateInit})
-				c.attr.PathMTU, c.attr.State = mtu, verbs.QPStateRTR
-				err := c.qp.Modify(c.attr, toRTRMask|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer)
-				if mtu <= attr.ActiveMTU {
-					p.Must(fmt.Sprintf("a path MTU of %v, where the port has %v", mtu, attr.ActiveMTU), err)
-					continue
-				}
-				p.MustFail(fmt.Sprintf("a path MTU of %v, where the port has %v,", mtu, attr.ActiveMTU), err, nil)
-				c.ExpectState(c.qp, verbs.QPStateInit)
+		},
+	),
+}, {
+	ID:    "rc/len/write-first-announcing-less-refused",
+	Title: "A WRITE whose RETH announces less than the FIRST packet carries, or only that packet, is refused as invalid",
+	Cite:  ibta("", "roce/rc/len/5"), Defects: []string{"WriteSumUnchecked"},
+	Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; and one that announces 1024, with a LAST after it",
+	Expects: "a NAK for an invalid request, and no byte in memory; for the second, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
+	Run: onPort(func(p *port) {
+		p.expectRefused(func(c *conn) []ib.Packet {
+			return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1000), data(1024))}
+		})
+		p.expectExcessRefused()
+	}),
+}, {
+	ID:    "rc/len/write-announcing-nothing-refused",
+	Title: "A WRITE with payload whose RETH announces no bytes is refused as invalid",
+	Cite:  ibta("", "roce/rc/len/5"),
+	// A zero-length WRITE needs no valid key, therefore a device may have no region
+	// when the bytes arrive. Linux 6.1 crashes.
+	Labels:  []string{conformance.Dangerous},
+	Sends:   "a FIRST packet of 1024 bytes, where that is the path MTU, and an ONLY packet of 16, which announce 0",
+	Expects: "a NAK for an invalid request, and no byte in memory",
+	Defects: []string{"WriteSumUnchecked"},
+	Run: expectEachRefused(
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 0), data(1024))} },
+		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), data(16))} },
+	),
+}, {
+	ID:    "rc/len/pad-of-a-write-agrees-with-its-length",
+	Title: "A WRITE whose padding does not agree with the announced length is refused",
+	Cite:  ibta("", "roce/rc/len/6"), Defects: []string{"WriteSumUnchecked"},
+	Sends:   "WRITEs of 4 bytes that announce 4 with PadCnt 1 to 3, or announce 3 with PadCnt 0",
+	Expects: "a NAK for an invalid request, and no byte in memory",
+	Run: onPort(func(p *port) {
+		for pad := range uint8(3) {
+			p.expectRefused(func(c *conn) []ib.Packet {
+				return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 4), data(4)).WithPadCnt(pad + 1)}
+			})
+		}
+		p.expectRefused(func(c *conn) []ib.Packet {
+			return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 3), data(4))}
+		})
+	}),
+}, {
+	ID:    "rc/mtu/path-beyond-the-port-refused",
+	Title: "A path MTU above that of the port is refused",
+	Cite:  ibta("11.2.4.2", "roce/rc/mtu/1"), Setup: conformance.Setup{MTU: 1500}, Defects: []string{"PathMTUUnchecked"},
+	Sends:   "nothing: the application sets every path MTU, on a link with an MTU of 1500 bytes",
+	Expects: "path MTUs above that of the port are refused, and others are not",
+	Run: onPort(func(p *port) {
+		attr, err := p.Device.QueryPort(1)
+		p.Must("a port that can be queried", err)
+		if attr.ActiveMTU.Bytes() > p.MTU {
+			p.Fail(fmt.Sprintf("an active MTU that fits into packets of %d bytes", p.MTU), "%v", attr.ActiveMTU)
+		}
+		for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
+			c := p.connect(setup{state: verbs.QPStateInit})
+			c.attr.PathMTU, c.attr.State = mtu, verbs.QPStateRTR
+			err := c.qp.Modify(c.attr, toRTRMask|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer)
+			if mtu <= attr.ActiveMTU {
+				p.Must(fmt.Sprintf("a path MTU of %v, where the port has %v", mtu, attr.ActiveMTU), err)
+				continue
 			}
-		}),
-	},
-	{
-		ID:    "rc/mtu/messages-are-cut-at-the-path-mtu",
-		Title: "Messages are segmented at the path MTU: every packet but the last is full",
-		Cite:  ibta("", "roce/rc/mtu/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "ACKs for SENDs and WRITEs around the bounds of one and two packets, and of many, at path MTUs of 256, 1024 and the port's",
-		Expects: "packets of the path MTU, and the rest in the last",
-		Defects: []string{"SegmentsShort"},
-		Run: onPort(func(p *port) {
-			attr, err := p.Device.QueryPort(1)
-			p.Must("a port that can be queried", err)
-			for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, attr.ActiveMTU} {
-				c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.PathMTU = mtu }})
-				c.expectSegmentation(mtu.Bytes())
-			}
-		}),
-	},
-}
+			p.MustFail(fmt.Sprintf("a path MTU of %v, where the port has %v,", mtu, attr.ActiveMTU), err, nil)
+			c.ExpectState(c.qp, verbs.QPStateInit)
+		}
+	}),
+}, {
+	ID:    "rc/mtu/messages-are-cut-at-the-path-mtu",
+	Title: "Messages are segmented at the path MTU: every packet but the last is full",
+	Cite:  ibta("", "roce/rc/mtu/2"), Defects: []string{"SegmentsShort"},
+	Sends:   "ACKs for SENDs and WRITEs around the bounds of one and two packets, and of many, at path MTUs of 256, 1024 and the port's",
+	Expects: "packets of the path MTU, and the rest in the last",
+	Run: onPort(func(p *port) {
+		attr, err := p.Device.QueryPort(1)
+		p.Must("a port that can be queried", err)
+		for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, attr.ActiveMTU} {
+			c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.PathMTU = mtu }})
+			c.expectSegmentation(mtu.Bytes())
+		}
+	}),
+}})
 
 // expectRefused sends packets on a new connection, and fails the case unless the last is
 // answered by a NAK for an invalid request, no message is received, and the last packet

@@ -9,159 +9,140 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var duplicateCases = []conformance.Case{
-	{
-		ID:    "rc/psn/duplicate-send-delivered-once",
-		Title: "A duplicate SEND is delivered once",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, the same packet again, and another SEND",
-		Expects: "one completion for the first, and the next receive for the other",
-		Defects: []string{"DuplicatesExecuted"},
-		Run: onRC(func(c *conn) {
-			send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
-			c.send(send)
-			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
-			c.send(send)
-			c.Sync()
-			c.ExpectRecv(1, 16)
-			c.ExpectBytes(c.localMem, 0, data(16))
-			c.ExpectNoCompletion()
-			c.send(ib.SendOnly(c.peerPSN(1), data(8)).AckReq())
-			c.ExpectRecv(2, 8)
-		}),
-	},
-	{
-		ID:    "rc/psn/duplicate-with-immediate-delivered-once",
-		Title: "A message with immediate data is delivered once if it, or its last packet, is duplicated",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs and WRITEs with immediate data, of one packet and of two; the last packet of each again, and all of it again; another SEND",
-		Expects: "an ACK for each duplicate, one completion for each message, and the next receive for the other",
-		Defects: []string{"DuplicateImmReceives"},
-		Run: onPort(onEachConn(setup{receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *conn, op ib.Opcode) {
-			mtu := pathMTU.Bytes()
-			var all []ib.Packet
-			switch op {
-			case ib.OpSendOnlyImm:
-				all = []ib.Packet{ib.SendOnlyImm(c.peerPSN(0), 7, data(16))}
-			case ib.OpWriteOnlyImm:
-				all = []ib.Packet{ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 16), 7, data(16))}
-			case ib.OpSendLastImm:
-				all = []ib.Packet{ib.SendFirst(c.peerPSN(0), data(mtu)), ib.SendLastImm(c.peerPSN(1), 7, data(16))}
-			case ib.OpWriteLastImm:
-				all = []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, mtu+16), data(mtu)), ib.WriteLastImm(c.peerPSN(1), 7, data(16))}
-			}
-			last := len(all) - 1
-			all[last] = all[last].AckReq()
-			c.send(all...)
+var duplicateCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/psn/duplicate-send-delivered-once",
+	Title: "A duplicate SEND is delivered once",
+	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
+	Sends:   "a SEND, the same packet again, and another SEND",
+	Expects: "one completion for the first, and the next receive for the other",
+	Run: onRC(func(c *conn) {
+		send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
+		c.send(send)
+		c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
+		c.send(send)
+		c.Sync()
+		c.ExpectRecv(1, 16)
+		c.ExpectBytes(c.localMem, 0, data(16))
+		c.ExpectNoCompletion()
+		c.send(ib.SendOnly(c.peerPSN(1), data(8)).AckReq())
+		c.ExpectRecv(2, 8)
+	}),
+}, {
+	ID:    "rc/psn/duplicate-with-immediate-delivered-once",
+	Title: "A message with immediate data is delivered once if it, or its last packet, is duplicated",
+	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicateImmReceives"},
+	Sends:   "SENDs and WRITEs with immediate data, of one packet and of two; the last packet of each again, and all of it again; another SEND",
+	Expects: "an ACK for each duplicate, one completion for each message, and the next receive for the other",
+	Run: onPort(onEachConn(setup{receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *conn, op ib.Opcode) {
+		mtu := pathMTU.Bytes()
+		var all []ib.Packet
+		switch op {
+		case ib.OpSendOnlyImm:
+			all = []ib.Packet{ib.SendOnlyImm(c.peerPSN(0), 7, data(16))}
+		case ib.OpWriteOnlyImm:
+			all = []ib.Packet{ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 16), 7, data(16))}
+		case ib.OpSendLastImm:
+			all = []ib.Packet{ib.SendFirst(c.peerPSN(0), data(mtu)), ib.SendLastImm(c.peerPSN(1), 7, data(16))}
+		case ib.OpWriteLastImm:
+			all = []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, mtu+16), data(mtu)), ib.WriteLastImm(c.peerPSN(1), 7, data(16))}
+		}
+		last := len(all) - 1
+		all[last] = all[last].AckReq()
+		c.send(all...)
+		c.expectAck(c.peerPSN(last))
+		for _, again := range [][]ib.Packet{all[last:], all} {
+			c.send(again...)
 			c.expectAck(c.peerPSN(last))
-			for _, again := range [][]ib.Packet{all[last:], all} {
-				c.send(again...)
-				c.expectAck(c.peerPSN(last))
-				c.drain()
-			}
-			wc := c.ExpectRecv(1, last*mtu+16)
-			c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 7, "immediate data 7", "%s", rig.Describe(&wc))
-			c.ExpectNoCompletion()
-			c.send(ib.SendOnly(c.peerPSN(last+1), data(8)).AckReq())
-			c.ExpectRecv(2, 8)
-		})),
-	},
-	{
-		ID:    "rc/psn/duplicate-write-not-placed-again",
-		Title: "A duplicate WRITE does not overwrite later data",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "two WRITEs to the same address, of one packet each and then of three, and a duplicate of the first",
-		Expects: "the data of the second in memory",
-		Defects: []string{"DuplicatesExecuted"},
-		Run: onPort(func(p *port) {
-			for _, n := range []int{64, 2500} {
-				c := p.connect(setup{})
-				k := ib.Packets(n, pathMTU.Bytes())
-				old, young := data(n), make([]byte, n)
-				first := ib.Write(c.peerPSN(0), c.reth(0, n), old, pathMTU.Bytes())
-				c.send(first...)
-				c.send(ib.Write(c.peerPSN(k), c.reth(0, n), young, pathMTU.Bytes())...)
-				c.Sync()
-				c.ExpectBytes(c.targetMem, 0, young)
-				c.send(first...)
-				c.Sync()
-				c.ExpectBytes(c.targetMem, 0, young)
-				c.ExpectUnchanged(c.targetMem, 0, n)
-				c.DiscardSkipped()
-			}
-		}),
-	},
-	{
-		ID:    "rc/psn/duplicate-acknowledged",
-		Title: "A duplicate SEND or WRITE is acknowledged",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/9", "roce/rc/psn/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND of one packet and a WRITE of three without AckReq, then each packet again with it",
-		Expects: "each time an ACK with the PSN of the last packet executed",
-		Defects: []string{"NoAcks"},
-		Run: onRC(func(c *conn) {
-			all := []ib.Packet{ib.SendOnly(c.peerPSN(0), data(16))}
-			for _, part := range ib.Write(c.peerPSN(1), c.reth(0, 0), data(2500), pathMTU.Bytes()) {
-				part.BTH.AckReq = nil
-				all = append(all, part)
-			}
-			c.send(all...)
-			c.drain() // the device may have acknowledged packets without AckReq
-			for _, again := range all {
-				c.send(again.AckReq())
-				c.expect(ib.Ack(c.peerPSN(3), ib.AnyMSN))
-			}
-			c.expectSilence(silencePeriod)
-		}),
-	},
-	{
-		ID:    "rc/psn/duplicate-ack-never-has-the-psn-of-a-read",
-		Title: "The ACK of a duplicate WRITE does not acknowledge a later READ",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-105", Rows: []string{"roce/rc/psn/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE, a READ of one response, one of three, and the WRITE again",
-		Expects: "an ACK with the PSN of the WRITE, which is that of the last request that is acknowledged so",
-		Defects: []string{"DupAckTakesReadPSN"},
-		Run: onRC(func(c *conn) {
-			write := ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq()
-			c.send(write)
-			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
-			c.send(ib.ReadRequest(c.peerPSN(1), c.reth(0, 8)).AckReq(), ib.ReadRequest(c.peerPSN(2), c.reth(0, 2500)).AckReq())
-			c.nextPackets(4)
-			c.send(write)
-			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
-		}),
-	},
-	{
-		ID:    "rc/psn/earlier-duplicate-read-answered-first",
-		Title: "A duplicate READ is answered before the remaining responses of a later, longer READ",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-110", Rows: []string{"roce/rc/psn/12"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels: []string{"service:rc"},
-		Sends: "a READ of one response; then a READ of 4096 responses at full speed, and a duplicate of the first: " +
-			"right after it, and after its first response",
-		Expects: "the response to the first READ before the last one to the second",
-		Defects: []string{"DupReadWaits"},
-		Run: onRC(func(c *conn) {
-			long := c.Memory(longRead*pathMTU.Bytes(), allAccess)
-			tries, asked := 0, false
-			for _, started := range []bool{false, true} {
-				for range 3 {
-					seen := c.expectDuplicateReadFirst(tries*(longRead+1), long, started)
-					tries++
-					if asked = asked || seen; seen {
-						break
-					}
+			c.drain()
+		}
+		wc := c.ExpectRecv(1, last*mtu+16)
+		c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 7, "immediate data 7", "%s", rig.Describe(&wc))
+		c.ExpectNoCompletion()
+		c.send(ib.SendOnly(c.peerPSN(last+1), data(8)).AckReq())
+		c.ExpectRecv(2, 8)
+	})),
+}, {
+	ID:    "rc/psn/duplicate-write-not-placed-again",
+	Title: "A duplicate WRITE does not overwrite later data",
+	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
+	Sends:   "two WRITEs to the same address, of one packet each and then of three, and a duplicate of the first",
+	Expects: "the data of the second in memory",
+	Run: onPort(func(p *port) {
+		for _, n := range []int{64, 2500} {
+			c := p.connect(setup{})
+			k := ib.Packets(n, pathMTU.Bytes())
+			old, young := data(n), make([]byte, n)
+			first := ib.Write(c.peerPSN(0), c.reth(0, n), old, pathMTU.Bytes())
+			c.send(first...)
+			c.send(ib.Write(c.peerPSN(k), c.reth(0, n), young, pathMTU.Bytes())...)
+			c.Sync()
+			c.ExpectBytes(c.targetMem, 0, young)
+			c.send(first...)
+			c.Sync()
+			c.ExpectBytes(c.targetMem, 0, young)
+			c.ExpectUnchanged(c.targetMem, 0, n)
+			c.DiscardSkipped()
+		}
+	}),
+}, {
+	ID:    "rc/psn/duplicate-acknowledged",
+	Title: "A duplicate SEND or WRITE is acknowledged",
+	Cite:  ibta("C9-105", "roce/rc/psn/9", "roce/rc/psn/10"), Defects: []string{"NoAcks"},
+	Sends:   "a SEND of one packet and a WRITE of three without AckReq, then each packet again with it",
+	Expects: "each time an ACK with the PSN of the last packet executed",
+	Run: onRC(func(c *conn) {
+		all := []ib.Packet{ib.SendOnly(c.peerPSN(0), data(16))}
+		for _, part := range ib.Write(c.peerPSN(1), c.reth(0, 0), data(2500), pathMTU.Bytes()) {
+			part.BTH.AckReq = nil
+			all = append(all, part)
+		}
+		c.send(all...)
+		c.drain() // the device may have acknowledged packets without AckReq
+		for _, again := range all {
+			c.send(again.AckReq())
+			c.expect(ib.Ack(c.peerPSN(3), ib.AnyMSN))
+		}
+		c.expectSilence(silencePeriod)
+	}),
+}, {
+	ID:    "rc/psn/duplicate-ack-never-has-the-psn-of-a-read",
+	Title: "The ACK of a duplicate WRITE does not acknowledge a later READ",
+	Cite:  ibta("C9-105", "roce/rc/psn/10"), Defects: []string{"DupAckTakesReadPSN"},
+	Sends:   "a WRITE, a READ of one response, one of three, and the WRITE again",
+	Expects: "an ACK with the PSN of the WRITE, which is that of the last request that is acknowledged so",
+	Run: onRC(func(c *conn) {
+		write := ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq()
+		c.send(write)
+		c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
+		c.send(ib.ReadRequest(c.peerPSN(1), c.reth(0, 8)).AckReq(), ib.ReadRequest(c.peerPSN(2), c.reth(0, 2500)).AckReq())
+		c.nextPackets(4)
+		c.send(write)
+		c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
+	}),
+}, {
+	ID:    "rc/psn/earlier-duplicate-read-answered-first",
+	Title: "A duplicate READ is answered before the remaining responses of a later, longer READ",
+	Cite:  ibta("C9-110", "roce/rc/psn/12"), Defects: []string{"DupReadWaits"},
+	Sends: "a READ of one response; then a READ of 4096 responses at full speed, and a duplicate of the first: " +
+		"right after it, and after its first response",
+	Expects: "the response to the first READ before the last one to the second",
+	Run: onRC(func(c *conn) {
+		long := c.Memory(longRead*pathMTU.Bytes(), allAccess)
+		tries, asked := 0, false
+		for _, started := range []bool{false, true} {
+			for range 3 {
+				seen := c.expectDuplicateReadFirst(tries*(longRead+1), long, started)
+				tries++
+				if asked = asked || seen; seen {
+					break
 				}
 			}
-			if !asked {
-				rig.Abort(fmt.Errorf("the long READ was answered before the duplicate was sent: %w", conformance.ErrBenchCannot))
-			}
-		}),
-	},
-}
+		}
+		if !asked {
+			rig.Abort(fmt.Errorf("the long READ was answered before the duplicate was sent: %w", conformance.ErrBenchCannot))
+		}
+	}),
+}})
 
 // longRead is the number of responses to a READ that takes a while on any device.
 const longRead = 4096

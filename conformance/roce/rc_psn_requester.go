@@ -8,210 +8,176 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var psnRequesterCases = []conformance.Case{
-	{
-		ID:    "rc/psn/requests-count-by-one",
-		Title: "The PSN increases by one with every packet of SENDs, WRITEs and atomics",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/1"}}, Level: conformance.Must, Needs: verbs.CapRC | verbs.CapAtomics,
-		Labels:  []string{"service:rc"},
-		Sends:   "answers to a SEND of 3 packets, a WRITE of 1, a FETCH_ADD, and a WRITE of 2, which begin at 0xFFFFFD",
-		Expects: "PSNs 0xFFFFFD to 3 in order, and completions",
-		Defects: []string{"PSNUnsigned"},
-		Run: onConn(setup{modify: withSQPSN(0xfffffd)}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 2500), c.writeWR(2, 16), c.fetchAddWR(3), c.writeWR(4, 1500))
-			c.expectAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantFetchAdd(4), c.wantWrite(5, 1500))
-			c.send(ib.Ack(c.devicePSN(3), 2), ib.AtomicAck(c.devicePSN(4), 3, 7), ib.Ack(c.devicePSN(6), 4))
-			for id := range uint64(4) {
-				c.ExpectCompletion(id+1, verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "rc/psn/read-takes-one-for-each-response",
-		Title: "A READ uses as many PSNs as it has response packets, and at least one",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing: the device sends READs of 2500, 1024, 1025 and 0 bytes, and a SEND",
-		Expects: "the requests 3, 1, 2 and 1 PSNs after one another",
-		Defects: []string{"ReadTakesOnePSN"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.readWR(1, 2500), c.readWR(2, 1024), c.readWR(3, 1025), c.readWR(4, 0), c.sendWR(5, 8))
-			c.expectAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
-		}),
-	},
-	{
-		ID:    "rc/psn/requester-passes-the-wrap",
-		Title: "The PSNs of a requester wrap from 0xFFFFFF to 0, and ACKs and NAKs are handled across the wrap",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "to SENDs with PSNs 0xFFFFFE to 1: an ACK for the first, a NAK for a sequence error with 0, an ACK for 1",
-		Expects: "one completion; another, and the SENDs with PSNs 0 and 1 are retransmitted; two more completions",
-		Defects: []string{"PSNUnsigned"},
-		Run: onConn(setup{modify: func(a *verbs.QPAttr) {
-			a.SQPSN, a.Timeout = 0xfffffe, timeout67ms
-		}}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24), c.sendWR(4, 32))
-			all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
-			c.send(ib.Ack(0xfffffe, 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.send(ib.Nak(0, ib.NakSequence, 2))
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.expectRetransmission(all, 2)
-			c.send(ib.Ack(1, 4))
-			c.ExpectCompletion(3, verbs.WCSuccess)
-			c.ExpectCompletion(4, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/psn/first-sent-is-sq-psn",
-		Title: "The first PSN that a queue pair sends is sq_psn",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "11.2.4.2", Rows: []string{"roce/rc/psn/16"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing: queue pairs with several values of sq_psn send",
-		Expects: "that PSN in the first packet",
-		Defects: []string{"PSNStartsAtZero"},
-		Run: onPort(func(p *port) {
-			for _, first := range firstPSNs(p) {
-				c := p.connect(setup{modify: withSQPSN(first)})
-				c.PostSend(c.qp, c.sendWR(1, 8))
-				c.expect(ib.SendOnly(ib.PSN(first), c.localMem.Buf[:8]))
-			}
-		}),
-	},
-	{
-		ID:    "rc/psn/ack-of-what-was-never-sent-ignored",
-		Title: "An ACK with a PSN that was never sent completes nothing",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "while one SEND is outstanding, ACKs with PSNs 1, 100 and 2^22 after it, then its ACK",
-		Expects: "no completion before its ACK",
-		Defects: []string{"GhostAckCompletes"},
-		Run:     onConn(setup{}, func(c *conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
-	},
-	{
-		ID:    "rc/psn/fatal-nak-of-what-was-never-sent-ignored",
-		Title: "A NAK with a PSN that was never sent is ignored",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.2", Rows: []string{"roce/rc/psn/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "while one SEND is outstanding, NAKs for an invalid request with PSNs 1, 100 and 2^22 beyond it, then its ACK",
-		Expects: "no completion before its ACK, and success then",
-		Defects: []string{"GhostAckCompletes"},
-		Run: onConn(setup{}, func(c *conn) {
-			expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakInvalidRequest, 0) })
-		}),
-	},
-	{
-		ID:    "rc/psn/read-response-before-the-oldest-ignored",
-		Title: "Responses with a PSN before the oldest outstanding one are ignored",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "while a READ is outstanding, a READ response and an ACK with the PSN before, then the correct response",
-		Expects: "no completion and memory unchanged, then the correct data",
-		Defects: []string{"OldAnswerCompletes"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8), c.readWR(2, 8))
-			c.expectAll(c.wantSend(0, 8), c.wantRead(1, 8))
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, make([]byte, 8)), ib.Ack(c.devicePSN(0), 1))
-			c.Sync()
-			c.ExpectNoCompletion()
-			c.ExpectUnchanged(c.localMem, 0, 0)
-			c.send(ib.ReadResponseOnly(c.devicePSN(1), 2, data(8)))
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.ExpectBytes(c.localMem, sinkOffset, data(8))
-			c.ExpectState(c.qp, verbs.QPStateRTS)
-		}),
-	},
-	{
-		ID:    "rc/psn/fatal-nak-before-the-oldest-ignored",
-		Title: "A fatal NAK with a PSN before the oldest outstanding one is ignored",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "while the second of two SENDs is outstanding, a NAK for an invalid request with the PSN of the first, then the ACK",
-		Expects: "no completion before the ACK, and success then",
-		Defects: []string{"OldNAKFatal"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.sendTwoAckFirst()
-			c.send(ib.Nak(c.devicePSN(0), ib.NakInvalidRequest, 1))
-			c.Sync()
-			c.ExpectNoCompletion()
-			c.send(ib.Ack(c.devicePSN(1), 2))
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.ExpectState(c.qp, verbs.QPStateRTS)
-		}),
-	},
-	{
-		ID:    "rc/psn/sequence-nak-before-the-oldest-ignored",
-		Title: "A sequence NAK with a PSN before the oldest outstanding one causes no retransmission",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "while the second of two SENDs is outstanding, a NAK for a sequence error with the PSN of the first, then the ACK",
-		Expects: "nothing, then success",
-		Defects: []string{"StaleNAKRepeats"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.sendTwoAckFirst()
-			c.send(ib.Nak(c.devicePSN(0), ib.NakSequence, 1))
-			c.expectSilence(silencePeriod)
-			c.ExpectNoCompletion()
-			c.send(ib.Ack(c.devicePSN(1), 2))
-			c.ExpectCompletion(2, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/psn/rnr-nak-before-the-oldest-ignored",
-		Title: "An RNR NAK with a PSN before the oldest outstanding one causes no wait and no retransmission",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "while the second of two SENDs is outstanding, an RNR NAK of 655.36 ms with the PSN of the first; when a third has arrived, the ACK",
-		Expects: "the third SEND long before that time, and nothing else; then success",
-		Defects: []string{"StaleRNRWaits"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.sendTwoAckFirst()
-			c.send(ib.RNR(c.devicePSN(0), 0, 1))
-			c.Sync()
-			posted := c.Now()
-			c.PostSend(c.qp, c.sendWR(3, 16))
-			c.expectAll(c.wantSend(2, 16))
-			took, most := c.Now()-posted, ib.RNRTimer(0)/2
-			c.Check(took < most, fmt.Sprintf("a SEND within %v, without waiting for a timer", most), "after %v", took)
-			c.expectSilence(silencePeriod)
-			c.send(ib.Ack(c.devicePSN(2), 3))
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.ExpectCompletion(3, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/psn/no-more-than-half-the-space-open",
-		Title: "At most 2^23 PSNs are outstanding",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/psn/15"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing: the device is to READ five times 2^29 bytes with a path MTU of 256, 2^21 PSNs each",
-		Expects: "at most four of them on the wire",
-		Defects: []string{"PSNWindowUnlimited"},
-		Run: onConn(setup{
-			caps:   verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 4, MaxRecvSGE: 1},
-			modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },
-		}, func(c *conn) {
-			const size = 1 << 29
-			// The memory is never touched and therefore not allocated.
-			m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, size/4), Access: verbs.AccessLocalWrite})
-			c.Must("a large memory region", err)
-			part := verbs.SGEOf(m, 0, size/4)
-			for id := range uint64(5) {
-				wr := c.readWR(id+1, 0)
-				wr.SGL = []verbs.SGE{part, part, part, part}
-				c.PostSend(c.qp, wr)
-			}
-			sent := c.drain()
-			c.Check(len(sent) > 0, "a READ that fits", "no packet")
-			for i, p := range sent {
-				c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(i<<21)).WithRETH(ib.RETH{Len: new(uint32(size))}), p)
-			}
-			c.Check(len(sent) <= 4, "at most 2^23 PSNs outstanding", "%d READs of 2^21 PSNs each", len(sent))
-		}),
-	},
-}
+var psnRequesterCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/psn/requests-count-by-one",
+	Title: "The PSN increases by one with every packet of SENDs, WRITEs and atomics",
+	Cite:  ibta("9.7.2", "roce/rc/psn/1"), Needs: verbs.CapAtomics, Defects: []string{"PSNUnsigned"},
+	Sends:   "answers to a SEND of 3 packets, a WRITE of 1, a FETCH_ADD, and a WRITE of 2, which begin at 0xFFFFFD",
+	Expects: "PSNs 0xFFFFFD to 3 in order, and completions",
+	Run: onConn(setup{modify: withSQPSN(0xfffffd)}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 2500), c.writeWR(2, 16), c.fetchAddWR(3), c.writeWR(4, 1500))
+		c.expectAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantFetchAdd(4), c.wantWrite(5, 1500))
+		c.send(ib.Ack(c.devicePSN(3), 2), ib.AtomicAck(c.devicePSN(4), 3, 7), ib.Ack(c.devicePSN(6), 4))
+		for id := range uint64(4) {
+			c.ExpectCompletion(id+1, verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "rc/psn/read-takes-one-for-each-response",
+	Title: "A READ uses as many PSNs as it has response packets, and at least one",
+	Cite:  ibta("9.7.2", "roce/rc/psn/2"), Defects: []string{"ReadTakesOnePSN"},
+	Sends:   "nothing: the device sends READs of 2500, 1024, 1025 and 0 bytes, and a SEND",
+	Expects: "the requests 3, 1, 2 and 1 PSNs after one another",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.readWR(1, 2500), c.readWR(2, 1024), c.readWR(3, 1025), c.readWR(4, 0), c.sendWR(5, 8))
+		c.expectAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
+	}),
+}, {
+	ID:    "rc/psn/requester-passes-the-wrap",
+	Title: "The PSNs of a requester wrap from 0xFFFFFF to 0, and ACKs and NAKs are handled across the wrap",
+	Cite:  ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
+	Sends:   "to SENDs with PSNs 0xFFFFFE to 1: an ACK for the first, a NAK for a sequence error with 0, an ACK for 1",
+	Expects: "one completion; another, and the SENDs with PSNs 0 and 1 are retransmitted; two more completions",
+	Run: onConn(setup{modify: func(a *verbs.QPAttr) {
+		a.SQPSN, a.Timeout = 0xfffffe, timeout67ms
+	}}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24), c.sendWR(4, 32))
+		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
+		c.send(ib.Ack(0xfffffe, 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.send(ib.Nak(0, ib.NakSequence, 2))
+		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.expectRetransmission(all, 2)
+		c.send(ib.Ack(1, 4))
+		c.ExpectCompletion(3, verbs.WCSuccess)
+		c.ExpectCompletion(4, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/psn/first-sent-is-sq-psn",
+	Title: "The first PSN that a queue pair sends is sq_psn",
+	Cite:  ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
+	Sends:   "nothing: queue pairs with several values of sq_psn send",
+	Expects: "that PSN in the first packet",
+	Run: onPort(func(p *port) {
+		for _, first := range firstPSNs(p) {
+			c := p.connect(setup{modify: withSQPSN(first)})
+			c.PostSend(c.qp, c.sendWR(1, 8))
+			c.expect(ib.SendOnly(ib.PSN(first), c.localMem.Buf[:8]))
+		}
+	}),
+}, {
+	ID:    "rc/psn/ack-of-what-was-never-sent-ignored",
+	Title: "An ACK with a PSN that was never sent completes nothing",
+	Cite:  ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
+	Sends:   "while one SEND is outstanding, ACKs with PSNs 1, 100 and 2^22 after it, then its ACK",
+	Expects: "no completion before its ACK",
+	Run:     onConn(setup{}, func(c *conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
+}, {
+	ID:    "rc/psn/fatal-nak-of-what-was-never-sent-ignored",
+	Title: "A NAK with a PSN that was never sent is ignored",
+	Cite:  ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
+	Sends:   "while one SEND is outstanding, NAKs for an invalid request with PSNs 1, 100 and 2^22 beyond it, then its ACK",
+	Expects: "no completion before its ACK, and success then",
+	Run: onConn(setup{}, func(c *conn) {
+		expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakInvalidRequest, 0) })
+	}),
+}, {
+	ID:    "rc/psn/read-response-before-the-oldest-ignored",
+	Title: "Responses with a PSN before the oldest outstanding one are ignored",
+	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"OldAnswerCompletes"},
+	Sends:   "while a READ is outstanding, a READ response and an ACK with the PSN before, then the correct response",
+	Expects: "no completion and memory unchanged, then the correct data",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8), c.readWR(2, 8))
+		c.expectAll(c.wantSend(0, 8), c.wantRead(1, 8))
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, make([]byte, 8)), ib.Ack(c.devicePSN(0), 1))
+		c.Sync()
+		c.ExpectNoCompletion()
+		c.ExpectUnchanged(c.localMem, 0, 0)
+		c.send(ib.ReadResponseOnly(c.devicePSN(1), 2, data(8)))
+		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, sinkOffset, data(8))
+		c.ExpectState(c.qp, verbs.QPStateRTS)
+	}),
+}, {
+	ID:    "rc/psn/fatal-nak-before-the-oldest-ignored",
+	Title: "A fatal NAK with a PSN before the oldest outstanding one is ignored",
+	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"OldNAKFatal"},
+	Sends:   "while the second of two SENDs is outstanding, a NAK for an invalid request with the PSN of the first, then the ACK",
+	Expects: "no completion before the ACK, and success then",
+	Run: onConn(setup{}, func(c *conn) {
+		c.sendTwoAckFirst()
+		c.send(ib.Nak(c.devicePSN(0), ib.NakInvalidRequest, 1))
+		c.Sync()
+		c.ExpectNoCompletion()
+		c.send(ib.Ack(c.devicePSN(1), 2))
+		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.ExpectState(c.qp, verbs.QPStateRTS)
+	}),
+}, {
+	ID:    "rc/psn/sequence-nak-before-the-oldest-ignored",
+	Title: "A sequence NAK with a PSN before the oldest outstanding one causes no retransmission",
+	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"StaleNAKRepeats"},
+	Sends:   "while the second of two SENDs is outstanding, a NAK for a sequence error with the PSN of the first, then the ACK",
+	Expects: "nothing, then success",
+	Run: onConn(setup{}, func(c *conn) {
+		c.sendTwoAckFirst()
+		c.send(ib.Nak(c.devicePSN(0), ib.NakSequence, 1))
+		c.expectSilence(silencePeriod)
+		c.ExpectNoCompletion()
+		c.send(ib.Ack(c.devicePSN(1), 2))
+		c.ExpectCompletion(2, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/psn/rnr-nak-before-the-oldest-ignored",
+	Title: "An RNR NAK with a PSN before the oldest outstanding one causes no wait and no retransmission",
+	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"StaleRNRWaits"},
+	Sends:   "while the second of two SENDs is outstanding, an RNR NAK of 655.36 ms with the PSN of the first; when a third has arrived, the ACK",
+	Expects: "the third SEND long before that time, and nothing else; then success",
+	Run: onConn(setup{}, func(c *conn) {
+		c.sendTwoAckFirst()
+		c.send(ib.RNR(c.devicePSN(0), 0, 1))
+		c.Sync()
+		posted := c.Now()
+		c.PostSend(c.qp, c.sendWR(3, 16))
+		c.expectAll(c.wantSend(2, 16))
+		took, most := c.Now()-posted, ib.RNRTimer(0)/2
+		c.Check(took < most, fmt.Sprintf("a SEND within %v, without waiting for a timer", most), "after %v", took)
+		c.expectSilence(silencePeriod)
+		c.send(ib.Ack(c.devicePSN(2), 3))
+		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.ExpectCompletion(3, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/psn/no-more-than-half-the-space-open",
+	Title: "At most 2^23 PSNs are outstanding",
+	Cite:  ibta("", "roce/rc/psn/15"), Defects: []string{"PSNWindowUnlimited"},
+	Sends:   "nothing: the device is to READ five times 2^29 bytes with a path MTU of 256, 2^21 PSNs each",
+	Expects: "at most four of them on the wire",
+	Run: onConn(setup{
+		caps:   verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 4, MaxRecvSGE: 1},
+		modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },
+	}, func(c *conn) {
+		const size = 1 << 29
+		// The memory is never touched and therefore not allocated.
+		m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, size/4), Access: verbs.AccessLocalWrite})
+		c.Must("a large memory region", err)
+		part := verbs.SGEOf(m, 0, size/4)
+		for id := range uint64(5) {
+			wr := c.readWR(id+1, 0)
+			wr.SGL = []verbs.SGE{part, part, part, part}
+			c.PostSend(c.qp, wr)
+		}
+		sent := c.drain()
+		c.Check(len(sent) > 0, "a READ that fits", "no packet")
+		for i, p := range sent {
+			c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(i<<21)).WithRETH(ib.RETH{Len: new(uint32(size))}), p)
+		}
+		c.Check(len(sent) <= 4, "at most 2^23 PSNs outstanding", "%d READs of 2^21 PSNs each", len(sent))
+	}),
+}})
 
 // withSQPSN returns a modify function that sets the first PSN of the device.
 func withSQPSN(first uint32) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) { a.SQPSN = first } }

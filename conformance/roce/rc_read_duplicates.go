@@ -6,124 +6,109 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var readAgainCases = []conformance.Case{
-	{
-		ID:    "rc/read/duplicate-read-again",
-		Title: "A duplicate READ is executed again and answered in full",
-		Cite:  ibta("summary of duplicate requests", "roce/rc/read/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
-		Expects: "the same responses to both",
-		Defects: []string{"DupReadDropped"},
-		Run: onConn(setup{}, func(c *conn) {
-			read := c.readOnce(2500)
-			c.send(ib.WriteOnly(c.peerPSN(3), c.reth(0, 0), nil).AckReq())
-			c.expectAck(c.peerPSN(3))
-			c.send(read)
-			c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[:2500])
-		}),
-	},
-	{
-		ID:    "rc/read/part-read-again-keeps-psns-and-bytes",
-		Title: "A duplicate of the last part of a READ is answered with the original PSNs and bytes",
-		Cite:  ibta("9.4.4", "roce/rc/read/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of three packets, then one with the second PSN for the data after the first packet",
-		Expects: "responses with the second and third PSN and the bytes that belong to them",
-		Defects: []string{"SubReadWhole"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.readOnce(2500)
-			c.readTail(1, 2500)
-		}),
-	},
-	{
-		ID:    "rc/read/earlier-part-still-answered-after-a-later-one",
-		Title: "Duplicates of earlier parts of a READ are answered after duplicates of later parts",
-		Cite:  ibta("9.4.4", "roce/rc/read/6"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
-		Expects: "each is answered with the PSNs and bytes that belong to it",
-		Defects: []string{"SubReadContinues"},
-		Run: onConn(setup{}, func(c *conn) {
-			const n = 4000
-			c.readOnce(n)
-			for k := 3; k >= 0; k-- {
-				c.readTail(k, n)
-			}
-		}),
-	},
-	{
-		ID:    "rc/read/part-read-again-is-a-message-of-its-own",
-		Title: "The responses to a partial duplicate READ begin with FIRST or ONLY",
-		Cite:  ibta("", "roce/rc/read/7"), Level: conformance.Should, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of three packets, then its last two, then its last one",
-		Expects: "FIRST and LAST, then ONLY",
-		Defects: []string{"SubReadContinues"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.readOnce(2500)
-			for k := 1; k < 3; k++ {
-				c.send(ib.ReadRequest(c.peerPSN(k), c.reth(0, 2500).Skip(k*mtuBytes)))
-				c.expectReadResponses(c.peerPSN(k), c.targetMem.Buf[k*mtuBytes:2500])
-			}
-		}),
-	},
-	{
-		ID:    "rc/read/duplicate-beyond-the-original-dropped",
-		Title: "A duplicate READ that reaches beyond the range of the original is dropped",
-		Cite:  ibta("", "roce/rc/read/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of 1000 bytes; with the same PSN, READs that are one byte longer, a packet longer, and start earlier; the original again",
-		Expects: "a response to the first and the last only",
-		Defects: []string{"DupReadUnchecked"},
-		Run: onConn(setup{}, func(c *conn) {
-			original := ib.ReadRequest(c.peerPSN(0), c.reth(256, 1000))
-			c.send(original)
-			c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[256:1256])
-			for _, beyond := range []ib.RETH{c.reth(256, 1001), c.reth(256, 2*mtuBytes), c.reth(255, 1000)} {
-				c.send(ib.ReadRequest(c.peerPSN(0), beyond))
-				c.expectSilence(silencePeriod)
-			}
-			c.send(original)
-			c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[256:1256])
-		}),
-	},
-	{
-		ID:    "rc/read/duplicate-with-another-key-dropped",
-		Title: "A duplicate READ with another key is dropped, even if the key is valid for the same addresses",
-		Cite:  ibta("", "roce/rc/read/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
-		Expects: "a response to the first and the last only",
-		Defects: []string{"DupReadUnchecked"},
-		Run: onConn(setup{}, func(c *conn) {
-			twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.targetMem.Addr(), Access: allAccess})
-			c.Must("a region at chosen addresses", err)
-			original := c.readOnce(1000)
-			for _, key := range []verbs.RKey{twin.RKey(), unknownKey(c.targetMem.RKey())} {
-				c.send(ib.ReadRequest(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(key), 1000)))
-				c.expectSilence(silencePeriod)
-			}
-			c.send(original)
-			c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[:1000])
-		}),
-	},
-	{
-		ID:    "rc/read/duplicate-of-a-closed-region-refused",
-		Title: "A duplicate READ is refused after its region was deregistered",
-		Cite:  ibta("", "roce/rc/read/21"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ, and a duplicate after its region was deregistered; the same with a window, if supported, and its invalidation",
-		Expects: "the data, then a NAK for a remote access error",
-		Defects: []string{"StaleKeys"},
-		Run: onConn(setup{}, func(c *conn) {
-			m := c.Memory(64, allAccess)
-			read := ib.ReadRequest(c.peerPSN(0), rethFor(m, 0, 64))
-			c.send(read)
-			c.expectReadResponses(c.peerPSN(0), m.Buf)
-			c.Must("a region that can be deregistered", m.Close())
-			c.send(read)
-			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+var readAgainCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/read/duplicate-read-again",
+	Title: "A duplicate READ is executed again and answered in full",
+	Cite:  ibta("summary of duplicate requests", "roce/rc/read/5"), Defects: []string{"DupReadDropped"},
+	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
+	Expects: "the same responses to both",
+	Run: onConn(setup{}, func(c *conn) {
+		read := c.readOnce(2500)
+		c.send(ib.WriteOnly(c.peerPSN(3), c.reth(0, 0), nil).AckReq())
+		c.expectAck(c.peerPSN(3))
+		c.send(read)
+		c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[:2500])
+	}),
+}, {
+	ID:    "rc/read/part-read-again-keeps-psns-and-bytes",
+	Title: "A duplicate of the last part of a READ is answered with the original PSNs and bytes",
+	Cite:  ibta("9.4.4", "roce/rc/read/6"), Defects: []string{"SubReadWhole"},
+	Sends:   "a READ of three packets, then one with the second PSN for the data after the first packet",
+	Expects: "responses with the second and third PSN and the bytes that belong to them",
+	Run: onConn(setup{}, func(c *conn) {
+		c.readOnce(2500)
+		c.readTail(1, 2500)
+	}),
+}, {
+	ID:    "rc/read/earlier-part-still-answered-after-a-later-one",
+	Title: "Duplicates of earlier parts of a READ are answered after duplicates of later parts",
+	Cite:  ibta("9.4.4", "roce/rc/read/6"), Defects: []string{"SubReadContinues"},
+	Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
+	Expects: "each is answered with the PSNs and bytes that belong to it",
+	Run: onConn(setup{}, func(c *conn) {
+		const n = 4000
+		c.readOnce(n)
+		for k := 3; k >= 0; k-- {
+			c.readTail(k, n)
+		}
+	}),
+}, {
+	ID:    "rc/read/part-read-again-is-a-message-of-its-own",
+	Title: "The responses to a partial duplicate READ begin with FIRST or ONLY",
+	Cite:  ibta("", "roce/rc/read/7"), Level: conformance.Should, Defects: []string{"SubReadContinues"},
+	Sends:   "a READ of three packets, then its last two, then its last one",
+	Expects: "FIRST and LAST, then ONLY",
+	Run: onConn(setup{}, func(c *conn) {
+		c.readOnce(2500)
+		for k := 1; k < 3; k++ {
+			c.send(ib.ReadRequest(c.peerPSN(k), c.reth(0, 2500).Skip(k*mtuBytes)))
+			c.expectReadResponses(c.peerPSN(k), c.targetMem.Buf[k*mtuBytes:2500])
+		}
+	}),
+}, {
+	ID:    "rc/read/duplicate-beyond-the-original-dropped",
+	Title: "A duplicate READ that reaches beyond the range of the original is dropped",
+	Cite:  ibta("", "roce/rc/read/9"), Defects: []string{"DupReadUnchecked"},
+	Sends:   "a READ of 1000 bytes; with the same PSN, READs that are one byte longer, a packet longer, and start earlier; the original again",
+	Expects: "a response to the first and the last only",
+	Run: onConn(setup{}, func(c *conn) {
+		original := ib.ReadRequest(c.peerPSN(0), c.reth(256, 1000))
+		c.send(original)
+		c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[256:1256])
+		for _, beyond := range []ib.RETH{c.reth(256, 1001), c.reth(256, 2*mtuBytes), c.reth(255, 1000)} {
+			c.send(ib.ReadRequest(c.peerPSN(0), beyond))
 			c.expectSilence(silencePeriod)
-			if c.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
-				c.secondConn(setup{}).readInvalidatedWindow()
-			}
-		}),
-	},
-}
+		}
+		c.send(original)
+		c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[256:1256])
+	}),
+}, {
+	ID:    "rc/read/duplicate-with-another-key-dropped",
+	Title: "A duplicate READ with another key is dropped, even if the key is valid for the same addresses",
+	Cite:  ibta("", "roce/rc/read/9"), Defects: []string{"DupReadUnchecked"},
+	Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
+	Expects: "a response to the first and the last only",
+	Run: onConn(setup{}, func(c *conn) {
+		twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.targetMem.Addr(), Access: allAccess})
+		c.Must("a region at chosen addresses", err)
+		original := c.readOnce(1000)
+		for _, key := range []verbs.RKey{twin.RKey(), unknownKey(c.targetMem.RKey())} {
+			c.send(ib.ReadRequest(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(key), 1000)))
+			c.expectSilence(silencePeriod)
+		}
+		c.send(original)
+		c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[:1000])
+	}),
+}, {
+	ID:    "rc/read/duplicate-of-a-closed-region-refused",
+	Title: "A duplicate READ is refused after its region was deregistered",
+	Cite:  ibta("", "roce/rc/read/21"), Defects: []string{"StaleKeys"},
+	Sends:   "a READ, and a duplicate after its region was deregistered; the same with a window, if supported, and its invalidation",
+	Expects: "the data, then a NAK for a remote access error",
+	Run: onConn(setup{}, func(c *conn) {
+		m := c.Memory(64, allAccess)
+		read := ib.ReadRequest(c.peerPSN(0), rethFor(m, 0, 64))
+		c.send(read)
+		c.expectReadResponses(c.peerPSN(0), m.Buf)
+		c.Must("a region that can be deregistered", m.Close())
+		c.send(read)
+		c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+		c.expectSilence(silencePeriod)
+		if c.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
+			c.secondConn(setup{}).readInvalidatedWindow()
+		}
+	}),
+}})
 
 // readInvalidatedWindow reads through a window, and fails the case unless a duplicate of
 // the READ is refused after the window was invalidated.

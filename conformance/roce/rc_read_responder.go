@@ -9,159 +9,140 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var readCases = []conformance.Case{
-	{
-		ID:    "rc/read/response-is-cut-at-the-path-mtu",
-		Title: "A READ up to the path MTU is answered by RESPONSE_ONLY, a longer one by FIRST, MIDDLEs and LAST, all full but the last",
-		Cite:  ibta("9.4.4", "roce/rc/read/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "READs of 1 byte, of one and two path MTUs, of one byte more, and of 2500 bytes",
-		Expects: "packets of these kinds, full but for the last",
-		Defects: []string{"AETHInMiddle"},
-		Run: onConn(setup{}, func(c *conn) {
-			psn := c.peerPSN(0)
-			for _, n := range []int{1, mtuBytes, mtuBytes + 1, 2 * mtuBytes, 2*mtuBytes + 1, 2500} {
-				c.send(ib.ReadRequest(psn, c.reth(3, n)))
-				for _, want := range ib.ReadResponses(psn, ib.AnyMSN, c.targetMem.Buf[3:][:n], mtuBytes) {
-					got := c.expect(ib.Op(want.Opcode()))
-					c.Check(len(got.Payload) == len(want.Payload), fmt.Sprintf("%d bytes of %d in it", len(want.Payload), n), "%v", got)
-				}
-				psn = psn.Add(ib.Packets(n, mtuBytes))
+var readCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/read/response-is-cut-at-the-path-mtu",
+	Title: "A READ up to the path MTU is answered by RESPONSE_ONLY, a longer one by FIRST, MIDDLEs and LAST, all full but the last",
+	Cite:  ibta("9.4.4", "roce/rc/read/1"), Defects: []string{"AETHInMiddle"},
+	Sends:   "READs of 1 byte, of one and two path MTUs, of one byte more, and of 2500 bytes",
+	Expects: "packets of these kinds, full but for the last",
+	Run: onConn(setup{}, func(c *conn) {
+		psn := c.peerPSN(0)
+		for _, n := range []int{1, mtuBytes, mtuBytes + 1, 2 * mtuBytes, 2*mtuBytes + 1, 2500} {
+			c.send(ib.ReadRequest(psn, c.reth(3, n)))
+			for _, want := range ib.ReadResponses(psn, ib.AnyMSN, c.targetMem.Buf[3:][:n], mtuBytes) {
+				got := c.expect(ib.Op(want.Opcode()))
+				c.Check(len(got.Payload) == len(want.Payload), fmt.Sprintf("%d bytes of %d in it", len(want.Payload), n), "%v", got)
 			}
-		}),
-	},
-	{
-		ID:    "rc/read/aeth-in-all-but-middle",
-		Title: "READ responses FIRST, LAST and ONLY carry an AETH, MIDDLE carries none",
-		Cite:  ibta("9.4.4", "roce/rc/read/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of four packets, and one of a single packet",
-		Expects: "the data of MIDDLEs begin after the BTH, those of the others after an AETH that acknowledges",
-		Defects: []string{"AETHInMiddle"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 4*mtuBytes)), ib.ReadRequest(c.peerPSN(4), c.reth(0, 4)))
-			for i, want := range append(ib.ReadResponses(c.peerPSN(0), ib.AnyMSN, c.targetMem.Buf[:4*mtuBytes], mtuBytes),
-				ib.ReadResponseOnly(c.peerPSN(4), ib.AnyMSN, c.targetMem.Buf[:4])) {
-				got := c.expect(want)
-				// If the payload was parsed as an AETH, the MSN would be too large.
-				c.Check(got.AETH == nil || got.MSN() <= 2, "an AETH", "packet %d: %v", i, got)
+			psn = psn.Add(ib.Packets(n, mtuBytes))
+		}
+	}),
+}, {
+	ID:    "rc/read/aeth-in-all-but-middle",
+	Title: "READ responses FIRST, LAST and ONLY carry an AETH, MIDDLE carries none",
+	Cite:  ibta("9.4.4", "roce/rc/read/2"), Defects: []string{"AETHInMiddle"},
+	Sends:   "a READ of four packets, and one of a single packet",
+	Expects: "the data of MIDDLEs begin after the BTH, those of the others after an AETH that acknowledges",
+	Run: onConn(setup{}, func(c *conn) {
+		c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 4*mtuBytes)), ib.ReadRequest(c.peerPSN(4), c.reth(0, 4)))
+		for i, want := range append(ib.ReadResponses(c.peerPSN(0), ib.AnyMSN, c.targetMem.Buf[:4*mtuBytes], mtuBytes),
+			ib.ReadResponseOnly(c.peerPSN(4), ib.AnyMSN, c.targetMem.Buf[:4])) {
+			got := c.expect(want)
+			// If the payload was parsed as an AETH, the MSN would be too large.
+			c.Check(got.AETH == nil || got.MSN() <= 2, "an AETH", "packet %d: %v", i, got)
+		}
+	}),
+}, {
+	ID:    "rc/read/response-psns-count-up-from-the-request",
+	Title: "The PSNs of READ responses increase by one from that of the request",
+	Cite:  ibta("", "roce/rc/read/3"), Defects: []string{"ReadPSNStuck"},
+	Sends:   "a READ of four packets whose PSNs wrap around 2^24",
+	Expects: "responses with PSNs 16777214, 16777215, 0 and 1",
+	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *conn) {
+		c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 4*mtuBytes)))
+		for i := range 4 {
+			c.expect(ib.Packet{}.WithPSN(c.peerPSN(i)))
+		}
+	}),
+}, {
+	ID:    "rc/read/of-nothing-looks-at-no-key",
+	Title: "A READ of no bytes is answered without checking its key and address",
+	Cite:  ibta("C9-88", "roce/rc/read/4"), Defects: []string{"ZeroLengthChecksKey"},
+	Sends:   "a READ of no bytes with a key that does not exist, and an invalid address",
+	Expects: "a RESPONSE_ONLY without payload",
+	Run: onConn(setup{}, func(c *conn) {
+		c.send(ib.ReadRequest(c.peerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.targetMem.RKey())), 0)))
+		c.expect(ib.ReadResponseOnly(c.peerPSN(0), ib.AnyMSN, []byte{}))
+	}),
+}, {
+	ID:    "rc/read/of-nothing-can-be-posted",
+	Title: "A READ of no bytes can be posted, is sent and succeeds",
+	Cite:  ibta("C9-88", "roce/rc/read/4"), Defects: []string{"ZeroReadFails"},
+	Sends:   "posts a READ without local memory, and answers it with a RESPONSE_ONLY without payload",
+	Expects: "a READ_REQUEST of length 0, and SUCCESS",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: rdmaRemote})
+		c.expect(ib.ReadRequest(c.devicePSN(0), ib.RETH{Len: new(uint32(0))}))
+		c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, nil))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/read/needs-the-right-of-qp-and-region",
+	Title: "A READ needs the remote read right from the QP and from the region",
+	Cite:  ibta("", "roce/rc/read/22"), Defects: []string{"RightsIgnored"},
+	Sends:   "a READ to a QP without the right, and one of a region without it",
+	Expects: "a NAK for an invalid request, a NAK for a remote access error, and no data",
+	Run: onPort(func(p *port) {
+		const noRead = allAccess &^ verbs.AccessRemoteRead
+		c := p.connect(setup{access: noRead})
+		c.send(ib.ReadRequest(c.peerPSN(0), rethFor(c.Memory(64, allAccess), 0, 8)))
+		c.expectNak(c.peerPSN(0), ib.NakInvalidRequest)
+		c = c.secondConn(setup{})
+		c.send(ib.ReadRequest(c.peerPSN(0), rethFor(c.Memory(64, noRead), 0, 8)))
+		c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+		c.expectSilence(silencePeriod)
+	}),
+}, {
+	ID:    "rc/read/refused-without-responder-resources",
+	Title: "A responder with max_dest_rd_atomic 0 refuses READs as invalid requests",
+	Cite:  ibta("", "roce/rc/read/17"), Defects: []string{"ZeroDepthIsOne"},
+	Sends:   "a READ to a QP with max_dest_rd_atomic 0",
+	Expects: "a NAK for an invalid request, and no data",
+	Run: onConn(setup{modify: withResponderResources(0)}, func(c *conn) {
+		c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 8)))
+		c.expectNak(c.peerPSN(0), ib.NakInvalidRequest)
+		c.expectSilence(silencePeriod)
+	}),
+}, {
+	ID:    "rc/read/refused-beyond-responder-resources",
+	Title: "A READ beyond max_dest_rd_atomic is refused as an invalid request while the others are not answered",
+	Cite:  ibta("", "roce/rc/read/18"), Defects: []string{"NoRdAtomicLimit"},
+	Sends:   "to a QP with max_dest_rd_atomic 4: a READ of 1 MiB and at once four more of 8 bytes",
+	Expects: "a NAK for an invalid request with the PSN of the fifth, and no response to it",
+	Run: onConn(setup{modify: withResponderResources(4)}, func(c *conn) {
+		fifth := c.sendLongReads(3)
+		c.send(ib.ReadRequest(fifth, c.reth(0, 8)))
+		c.expectNakAfterReads(fifth)
+	}),
+}, {
+	ID:    "rc/read/requester-keeps-to-max-rd-atomic",
+	Title: "A requester has at most max_rd_atomic READs and atomics outstanding",
+	Cite:  ibta("11.2.4.2", "roce/rc/read/16"), Defects: []string{"RdAtomicRoundsUp"},
+	Sends:   "posts six READs (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
+	Expects: "three requests at first, and one more for each answer",
+	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *conn) {
+		const all, most = 6, 3
+		for i := range all {
+			wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(8*i, 8), Remote: rdmaRemote}
+			if i%2 == 1 && c.Caps.Has(verbs.CapAtomics) {
+				wr.Opcode = verbs.OpAtomicFetchAdd
 			}
-		}),
-	},
-	{
-		ID:    "rc/read/response-psns-count-up-from-the-request",
-		Title: "The PSNs of READ responses increase by one from that of the request",
-		Cite:  ibta("", "roce/rc/read/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of four packets whose PSNs wrap around 2^24",
-		Expects: "responses with PSNs 16777214, 16777215, 0 and 1",
-		Defects: []string{"ReadPSNStuck"},
-		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *conn) {
-			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 4*mtuBytes)))
-			for i := range 4 {
-				c.expect(ib.Packet{}.WithPSN(c.peerPSN(i)))
-			}
-		}),
-	},
-	{
-		ID:    "rc/read/of-nothing-looks-at-no-key",
-		Title: "A READ of no bytes is answered without checking its key and address",
-		Cite:  ibta("C9-88", "roce/rc/read/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ of no bytes with a key that does not exist, and an invalid address",
-		Expects: "a RESPONSE_ONLY without payload",
-		Defects: []string{"ZeroLengthChecksKey"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.send(ib.ReadRequest(c.peerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.targetMem.RKey())), 0)))
-			c.expect(ib.ReadResponseOnly(c.peerPSN(0), ib.AnyMSN, []byte{}))
-		}),
-	},
-	{
-		ID:    "rc/read/of-nothing-can-be-posted",
-		Title: "A READ of no bytes can be posted, is sent and succeeds",
-		Cite:  ibta("C9-88", "roce/rc/read/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "posts a READ without local memory, and answers it with a RESPONSE_ONLY without payload",
-		Expects: "a READ_REQUEST of length 0, and SUCCESS",
-		Defects: []string{"ZeroReadFails"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: rdmaRemote})
-			c.expect(ib.ReadRequest(c.devicePSN(0), ib.RETH{Len: new(uint32(0))}))
-			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, nil))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/read/needs-the-right-of-qp-and-region",
-		Title: "A READ needs the remote read right from the QP and from the region",
-		Cite:  ibta("", "roce/rc/read/22"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ to a QP without the right, and one of a region without it",
-		Expects: "a NAK for an invalid request, a NAK for a remote access error, and no data",
-		Defects: []string{"RightsIgnored"},
-		Run: onPort(func(p *port) {
-			const noRead = allAccess &^ verbs.AccessRemoteRead
-			c := p.connect(setup{access: noRead})
-			c.send(ib.ReadRequest(c.peerPSN(0), rethFor(c.Memory(64, allAccess), 0, 8)))
-			c.expectNak(c.peerPSN(0), ib.NakInvalidRequest)
-			c = c.secondConn(setup{})
-			c.send(ib.ReadRequest(c.peerPSN(0), rethFor(c.Memory(64, noRead), 0, 8)))
-			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+			c.PostSend(c.qp, wr)
+		}
+		asked := c.nextPackets(most)
+		for i := range all {
 			c.expectSilence(silencePeriod)
-		}),
-	},
-	{
-		ID:    "rc/read/refused-without-responder-resources",
-		Title: "A responder with max_dest_rd_atomic 0 refuses READs as invalid requests",
-		Cite:  ibta("", "roce/rc/read/17"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a READ to a QP with max_dest_rd_atomic 0",
-		Expects: "a NAK for an invalid request, and no data",
-		Defects: []string{"ZeroDepthIsOne"},
-		Run: onConn(setup{modify: withResponderResources(0)}, func(c *conn) {
-			c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 8)))
-			c.expectNak(c.peerPSN(0), ib.NakInvalidRequest)
-			c.expectSilence(silencePeriod)
-		}),
-	},
-	{
-		ID:    "rc/read/refused-beyond-responder-resources",
-		Title: "A READ beyond max_dest_rd_atomic is refused as an invalid request while the others are not answered",
-		Cite:  ibta("", "roce/rc/read/18"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a QP with max_dest_rd_atomic 4: a READ of 1 MiB and at once four more of 8 bytes",
-		Expects: "a NAK for an invalid request with the PSN of the fifth, and no response to it",
-		Defects: []string{"NoRdAtomicLimit"},
-		Run: onConn(setup{modify: withResponderResources(4)}, func(c *conn) {
-			fifth := c.sendLongReads(3)
-			c.send(ib.ReadRequest(fifth, c.reth(0, 8)))
-			c.expectNakAfterReads(fifth)
-		}),
-	},
-	{
-		ID:    "rc/read/requester-keeps-to-max-rd-atomic",
-		Title: "A requester has at most max_rd_atomic READs and atomics outstanding",
-		Cite:  ibta("11.2.4.2", "roce/rc/read/16"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "posts six READs (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
-		Expects: "three requests at first, and one more for each answer",
-		Defects: []string{"RdAtomicRoundsUp"},
-		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *conn) {
-			const all, most = 6, 3
-			for i := range all {
-				wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(8*i, 8), Remote: rdmaRemote}
-				if i%2 == 1 && c.Caps.Has(verbs.CapAtomics) {
-					wr.Opcode = verbs.OpAtomicFetchAdd
-				}
-				c.PostSend(c.qp, wr)
+			if asked[i].Opcode() == ib.OpFetchAdd {
+				c.send(ib.AtomicAck(c.devicePSN(i), uint32(i+1), 7))
+			} else {
+				c.send(ib.ReadResponseOnly(c.devicePSN(i), uint32(i+1), data(8)))
 			}
-			asked := c.nextPackets(most)
-			for i := range all {
-				c.expectSilence(silencePeriod)
-				if asked[i].Opcode() == ib.OpFetchAdd {
-					c.send(ib.AtomicAck(c.devicePSN(i), uint32(i+1), 7))
-				} else {
-					c.send(ib.ReadResponseOnly(c.devicePSN(i), uint32(i+1), data(8)))
-				}
-				c.ExpectCompletion(uint64(i), verbs.WCSuccess)
-				if i+most < all {
-					asked = append(asked, c.expect(ib.Packet{}.WithPSN(c.devicePSN(i+most))))
-				}
+			c.ExpectCompletion(uint64(i), verbs.WCSuccess)
+			if i+most < all {
+				asked = append(asked, c.expect(ib.Packet{}.WithPSN(c.devicePSN(i+most))))
 			}
-		}),
-	},
-}
+		}
+	}),
+}})
 
 // withResponderResources returns a modify function that sets max_dest_rd_atomic.
 func withResponderResources(n uint8) func(*verbs.QPAttr) {

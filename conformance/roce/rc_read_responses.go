@@ -7,105 +7,93 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var readAnswerCases = []conformance.Case{
-	{
-		ID:    "rc/read/short-response-ends-or-is-retried",
-		Title: "A READ with a short response fails or is retried",
-		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
-		Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
-		Defects: []string{"ShortReadHangs"},
-		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{8, 2500}, func(c *conn, n int) {
-			bytes := data(n)
-			c.send(truncateLast(c.startRead(bytes), 4)...)
-			c.expectErrorOrRetry(bytes)
-		})),
-	},
-	{
-		ID:    "rc/read/response-inside-is-as-long-as-the-mtu",
-		Title: "A READ with a FIRST or MIDDLE response shorter than the path MTU fails or is retried, even if the LAST has the missing bytes",
-		Cite:  ibta("", "roce/rc/read/13"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a READ of 2500 bytes a FIRST, MIDDLE and LAST of 1000, 1024 and 452 bytes, of 1024, 1000 and 452, of 1021, 1024 and 452; and with a LAST that has the missing bytes",
-		Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
-		Defects: []string{"ResponseLengthUnchecked"},
-		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *conn, s shortResponse) {
-			bytes := data(2500)
-			c.startRead(bytes)
-			second, third := mtuBytes, 2*mtuBytes // offsets of their payload
-			if s.lastCompensates {
-				second, third = s.first, s.first+s.middle
-			}
-			c.send(
-				ib.ReadResponseFirst(c.devicePSN(0), 1, bytes[:s.first]),
-				ib.ReadResponseMiddle(c.devicePSN(1), bytes[second:][:s.middle]),
-				ib.ReadResponseLast(c.devicePSN(2), 1, bytes[third:]),
-			)
-			c.expectErrorOrRetry(bytes)
-		})),
-	},
-	{
-		ID:    "rc/read/long-response-stays-in-its-buffers",
-		Title: "A READ with a long response fails and changes no byte outside its buffers",
-		Cite:  ibta("", "roce/rc/read/14"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 16; to one of 1028 bytes a LAST of 12; to one of 8 bytes a FIRST",
-		Expects: "a completion with an error, and no byte changed after the buffer",
-		Defects: []string{"LongReadOverflows"},
-		Run: onPort(onEachConn(setup{}, []longResponse{
-			{8, []int{16}}, {1028, []int{mtuBytes, 12}}, {8, []int{mtuBytes, 4}},
-		}, func(c *conn, t longResponse) {
-			c.startRead(data(t.asked))
-			c.send(t.responses(c.devicePSN(0))...)
-			c.expectRequestFails()
-			c.Sync()
-			c.ExpectUnchanged(c.localMem, 0, t.asked)
-		})),
-	},
-	{
-		ID:    "rc/read/sink-must-be-writable",
-		Title: "A READ into memory without local write completes with LOC_PROT_ERR and writes nothing",
-		Cite:  ibta("", "roce/rc/read/15"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "posts a READ into a region without local write, and answers it if it is sent",
-		Expects: "LOC_PROT_ERR, the memory unchanged",
-		Defects: []string{"SinkUnchecked"},
-		Run: onConn(setup{}, func(c *conn) {
-			m := c.Memory(64, 0)
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: rdmaRemote})
-			if _, sent := c.packetAfterSync(shortWait); sent {
-				c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(64)))
-			}
-			c.ExpectCompletion(1, verbs.WCLocProtErr)
-			c.ExpectUnchanged(m, 0, 0)
-		}),
-	},
-	{
-		ID:    "rc/read/nak-among-responses-ends-the-read",
-		Title: "A fatal NAK after some responses completes the READ with the status of its code",
-		Cite:  ibta("", "roce/rc/read/19"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to READs of three packets: a FIRST, then a NAK with the second PSN, with codes 1, 2 and 3",
-		Expects: "REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR",
-		Defects: []string{"NAKInReadSucceeds"},
-		Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
-			c.send(c.startRead(data(2500))[0], ib.Nak(c.devicePSN(1), n.code, 0))
-			c.ExpectCompletion(1, n.status)
-		})),
-	},
-	{
-		ID:    "rc/read/nak-in-a-response-is-a-bad-response",
-		Title: "A READ response whose AETH has the syndrome of a NAK is a bad response",
-		Cite:  ibta("", "roce/rc/read/20"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to READs of one and of three packets: the correct responses, with syndrome 0x62 in the first or in the last",
-		Expects: "a completion with an error",
-		Defects: []string{"BadRespSucceeds"},
-		// The timeout is for devices that drop the response, and fail the READ only when
-		// their retries are exhausted.
-		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *conn, b badSyndrome) {
-			responses := c.startRead(data(b.n))
-			responses[b.at] = responses[b.at].WithSyndrome(0x62)
-			c.send(responses...)
-			c.expectRequestFails()
-		})),
-	},
-}
+var readAnswerCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/read/short-response-ends-or-is-retried",
+	Title: "A READ with a short response fails or is retried",
+	Cite:  ibta("", "roce/rc/read/13"), Defects: []string{"ShortReadHangs"},
+	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
+	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
+	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{8, 2500}, func(c *conn, n int) {
+		bytes := data(n)
+		c.send(truncateLast(c.startRead(bytes), 4)...)
+		c.expectErrorOrRetry(bytes)
+	})),
+}, {
+	ID:    "rc/read/response-inside-is-as-long-as-the-mtu",
+	Title: "A READ with a FIRST or MIDDLE response shorter than the path MTU fails or is retried, even if the LAST has the missing bytes",
+	Cite:  ibta("", "roce/rc/read/13"), Defects: []string{"ResponseLengthUnchecked"},
+	Sends:   "to a READ of 2500 bytes a FIRST, MIDDLE and LAST of 1000, 1024 and 452 bytes, of 1024, 1000 and 452, of 1021, 1024 and 452; and with a LAST that has the missing bytes",
+	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
+	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *conn, s shortResponse) {
+		bytes := data(2500)
+		c.startRead(bytes)
+		second, third := mtuBytes, 2*mtuBytes // offsets of their payload
+		if s.lastCompensates {
+			second, third = s.first, s.first+s.middle
+		}
+		c.send(
+			ib.ReadResponseFirst(c.devicePSN(0), 1, bytes[:s.first]),
+			ib.ReadResponseMiddle(c.devicePSN(1), bytes[second:][:s.middle]),
+			ib.ReadResponseLast(c.devicePSN(2), 1, bytes[third:]),
+		)
+		c.expectErrorOrRetry(bytes)
+	})),
+}, {
+	ID:    "rc/read/long-response-stays-in-its-buffers",
+	Title: "A READ with a long response fails and changes no byte outside its buffers",
+	Cite:  ibta("", "roce/rc/read/14"), Defects: []string{"LongReadOverflows"},
+	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 16; to one of 1028 bytes a LAST of 12; to one of 8 bytes a FIRST",
+	Expects: "a completion with an error, and no byte changed after the buffer",
+	Run: onPort(onEachConn(setup{}, []longResponse{
+		{8, []int{16}}, {1028, []int{mtuBytes, 12}}, {8, []int{mtuBytes, 4}},
+	}, func(c *conn, t longResponse) {
+		c.startRead(data(t.asked))
+		c.send(t.responses(c.devicePSN(0))...)
+		c.expectRequestFails()
+		c.Sync()
+		c.ExpectUnchanged(c.localMem, 0, t.asked)
+	})),
+}, {
+	ID:    "rc/read/sink-must-be-writable",
+	Title: "A READ into memory without local write completes with LOC_PROT_ERR and writes nothing",
+	Cite:  ibta("", "roce/rc/read/15"), Defects: []string{"SinkUnchecked"},
+	Sends:   "posts a READ into a region without local write, and answers it if it is sent",
+	Expects: "LOC_PROT_ERR, the memory unchanged",
+	Run: onConn(setup{}, func(c *conn) {
+		m := c.Memory(64, 0)
+		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: rdmaRemote})
+		if _, sent := c.packetAfterSync(shortWait); sent {
+			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(64)))
+		}
+		c.ExpectCompletion(1, verbs.WCLocProtErr)
+		c.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID:    "rc/read/nak-among-responses-ends-the-read",
+	Title: "A fatal NAK after some responses completes the READ with the status of its code",
+	Cite:  ibta("", "roce/rc/read/19"), Defects: []string{"NAKInReadSucceeds"},
+	Sends:   "to READs of three packets: a FIRST, then a NAK with the second PSN, with codes 1, 2 and 3",
+	Expects: "REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR",
+	Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
+		c.send(c.startRead(data(2500))[0], ib.Nak(c.devicePSN(1), n.code, 0))
+		c.ExpectCompletion(1, n.status)
+	})),
+}, {
+	ID:      "rc/read/nak-in-a-response-is-a-bad-response",
+	Title:   "A READ response whose AETH has the syndrome of a NAK is a bad response",
+	Cite:    ibta("", "roce/rc/read/20"),
+	Sends:   "to READs of one and of three packets: the correct responses, with syndrome 0x62 in the first or in the last",
+	Expects: "a completion with an error",
+	Defects: []string{"BadRespSucceeds"},
+	// The timeout is for devices that drop the response, and fail the READ only when
+	// their retries are exhausted.
+	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *conn, b badSyndrome) {
+		responses := c.startRead(data(b.n))
+		responses[b.at] = responses[b.at].WithSyndrome(0x62)
+		c.send(responses...)
+		c.expectRequestFails()
+	})),
+}})
 
 // expectErrorOrRetry fails the case unless the READ, which got a bad response, completes
 // with an error, or is retransmitted and succeeds with a correct response.

@@ -11,85 +11,74 @@ import (
 // The cases below accept a requester that retransmits the READ when its timer expires,
 // and one that does when it detects the gap.
 
-var readRetryCases = []conformance.Case{
-	{
-		ID:    "rc/read/retry-asks-for-the-missing-tail",
-		Title: "A READ is retried from the first lost response on",
-		Cite:  ibta("", "roce/rc/read/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to READs of three packets: all responses but the first, the second or the last",
-		Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
-		Defects: []string{"ReadRetryFromStart"},
-		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{0, 1, 2}, func(c *conn, lost int) {
-			bytes := data(2500)
-			responses := c.startRead(bytes)
-			c.send(slices.Delete(responses, lost, lost+1)...)
-			c.expect(ib.ReadRequest(c.devicePSN(lost), rdmaRemoteRETH(len(bytes)).Skip(lost*mtuBytes)))
-			c.send(ib.ReadResponses(c.devicePSN(lost), 1, bytes[lost*mtuBytes:], mtuBytes)...)
-			c.expectReadDone(bytes)
-		})),
-	},
-	{
-		ID:    "rc/read/retry-answered-as-new-message-accepted",
-		Title: "A READ that was retried in part accepts responses that begin with FIRST or ONLY",
-		Cite:  ibta("9.4.4", "roce/rc/read/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
-		Expects: "SUCCESS, and all bytes in place",
-		Defects: []string{"ReadRestartRefused"},
-		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *conn, got int) {
-			bytes := data(2500)
-			c.awaitRetryFrom(got, bytes)
-			c.send(ib.ReadResponses(c.devicePSN(got), 1, bytes[got*mtuBytes:], mtuBytes)...)
-			c.expectReadDone(bytes)
-		})),
-	},
-	{
-		ID:    "rc/read/retry-answered-as-continuation-accepted",
-		Title: "A READ that was retried in part accepts responses that continue the first ones",
-		Cite:  ibta("9.4.4", "roce/rc/read/8"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
-		Expects: "SUCCESS, and all bytes in place",
-		Defects: []string{"ReadRestartRefused"},
-		Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *conn, got int) {
-			bytes := data(2500)
-			c.awaitRetryFrom(got, bytes)
-			c.send(ib.ReadResponses(c.devicePSN(0), 1, bytes, mtuBytes)[got:]...)
-			c.expectReadDone(bytes)
-		})),
-	},
-	{
-		ID:    "rc/read/last-behind-a-gap-completes-nothing",
-		Title: "A LAST response after a gap does not complete a READ",
-		Cite:  ibta("", "roce/rc/read/11"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
-		Expects: "no completion before, SUCCESS and all bytes in place after",
-		Defects: []string{"LastCompletesRead"},
-		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-			bytes := data(2500)
-			responses := c.startRead(bytes)
-			c.send(responses[0], responses[2])
-			c.Sync()
-			c.ExpectNoCompletion()
-			c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(1)))
-			c.ExpectNoCompletion()
-			c.send(ib.ReadResponses(c.devicePSN(1), 1, bytes[mtuBytes:], mtuBytes)...)
-			c.expectReadDone(bytes)
-		}),
-	},
-	{
-		ID:    "rc/read/gap-retried-from-the-gap",
-		Title: "A READ with a gap in its responses is retried from the gap on, at once or when the timer expires",
-		Cite:  ibta("", "roce/rc/read/12"), Level: conformance.May, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a READ of six packets: all responses but the third and fourth",
-		Expects: "a READ_REQUEST for the last four packets",
-		Defects: []string{"ReadRetryFromStart"},
-		Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-			bytes := data(6 * mtuBytes)
-			responses := c.startRead(bytes)
-			c.send(slices.Delete(responses, 2, 4)...)
-			c.expect(ib.ReadRequest(c.devicePSN(2), rdmaRemoteRETH(len(bytes)).Skip(2*mtuBytes)))
-		}),
-	},
-}
+var readRetryCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/read/retry-asks-for-the-missing-tail",
+	Title: "A READ is retried from the first lost response on",
+	Cite:  ibta("", "roce/rc/read/10"), Defects: []string{"ReadRetryFromStart"},
+	Sends:   "to READs of three packets: all responses but the first, the second or the last",
+	Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
+	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{0, 1, 2}, func(c *conn, lost int) {
+		bytes := data(2500)
+		responses := c.startRead(bytes)
+		c.send(slices.Delete(responses, lost, lost+1)...)
+		c.expect(ib.ReadRequest(c.devicePSN(lost), rdmaRemoteRETH(len(bytes)).Skip(lost*mtuBytes)))
+		c.send(ib.ReadResponses(c.devicePSN(lost), 1, bytes[lost*mtuBytes:], mtuBytes)...)
+		c.expectReadDone(bytes)
+	})),
+}, {
+	ID:    "rc/read/retry-answered-as-new-message-accepted",
+	Title: "A READ that was retried in part accepts responses that begin with FIRST or ONLY",
+	Cite:  ibta("9.4.4", "roce/rc/read/8"), Defects: []string{"ReadRestartRefused"},
+	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
+	Expects: "SUCCESS, and all bytes in place",
+	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *conn, got int) {
+		bytes := data(2500)
+		c.awaitRetryFrom(got, bytes)
+		c.send(ib.ReadResponses(c.devicePSN(got), 1, bytes[got*mtuBytes:], mtuBytes)...)
+		c.expectReadDone(bytes)
+	})),
+}, {
+	ID:    "rc/read/retry-answered-as-continuation-accepted",
+	Title: "A READ that was retried in part accepts responses that continue the first ones",
+	Cite:  ibta("9.4.4", "roce/rc/read/8"), Defects: []string{"ReadRestartRefused"},
+	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
+	Expects: "SUCCESS, and all bytes in place",
+	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *conn, got int) {
+		bytes := data(2500)
+		c.awaitRetryFrom(got, bytes)
+		c.send(ib.ReadResponses(c.devicePSN(0), 1, bytes, mtuBytes)[got:]...)
+		c.expectReadDone(bytes)
+	})),
+}, {
+	ID:    "rc/read/last-behind-a-gap-completes-nothing",
+	Title: "A LAST response after a gap does not complete a READ",
+	Cite:  ibta("", "roce/rc/read/11"), Defects: []string{"LastCompletesRead"},
+	Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
+	Expects: "no completion before, SUCCESS and all bytes in place after",
+	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
+		bytes := data(2500)
+		responses := c.startRead(bytes)
+		c.send(responses[0], responses[2])
+		c.Sync()
+		c.ExpectNoCompletion()
+		c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(1)))
+		c.ExpectNoCompletion()
+		c.send(ib.ReadResponses(c.devicePSN(1), 1, bytes[mtuBytes:], mtuBytes)...)
+		c.expectReadDone(bytes)
+	}),
+}, {
+	ID:    "rc/read/gap-retried-from-the-gap",
+	Title: "A READ with a gap in its responses is retried from the gap on, at once or when the timer expires",
+	Cite:  ibta("", "roce/rc/read/12"), Level: conformance.May, Defects: []string{"ReadRetryFromStart"},
+	Sends:   "to a READ of six packets: all responses but the third and fourth",
+	Expects: "a READ_REQUEST for the last four packets",
+	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
+		bytes := data(6 * mtuBytes)
+		responses := c.startRead(bytes)
+		c.send(slices.Delete(responses, 2, 4)...)
+		c.expect(ib.ReadRequest(c.devicePSN(2), rdmaRemoteRETH(len(bytes)).Skip(2*mtuBytes)))
+	}),
+}})
 
 // startRead has the device read these bytes. It returns the responses without sending
 // them.

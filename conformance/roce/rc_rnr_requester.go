@@ -9,209 +9,175 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var rnrWaitCases = []conformance.Case{
-	{
-		ID:    "rc/rnr/requester-waits-as-long-as-told",
-		Title: "After an RNR NAK nothing is sent before its timer has expired",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "Table 45", Rows: []string{"roce/rc/rnr/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an RNR NAK of 10.24 ms to the first of three SENDs, later ACKs",
-		Expects: "all three are retransmitted, and not before that time",
-		Defects: []string{"RNRNoWait"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24))
-			all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
-			expectRNRWait(c, all, 20)
-			c.send(ib.Ack(c.devicePSN(2), 3))
-			for id := range uint64(3) {
-				c.ExpectCompletion(id+1, verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "rc/rnr/timer-table-is-exact-for-every-code",
-		Title: "The requester waits for the time of the RNR timer code, for each of the 32 codes",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "Table 45", Rows: []string{"roce/rc/rnr/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "to one SEND an RNR NAK with each timer code, then an ACK",
-		Expects: "the SEND is retransmitted after each, and not before the time of the code, to the microsecond",
-		Defects: []string{"RNRTimerTypo"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8))
-			all := c.expectAll(c.wantSend(0, 8))
-			for code := range uint8(32) {
-				expectRNRWait(c, all, code)
-			}
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/rnr/code-zero-is-the-longest-wait",
-		Title: "RNR timer code 0 means 655.36 ms",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an RNR NAK with timer code 0 to a WRITE with immediate",
-		Expects: "the WRITE is retransmitted, not before 655.36 ms",
-		Defects: []string{"RNRNoWait"},
-		Run: onConn(setup{}, func(c *conn) {
-			wr := c.writeWR(1, 8)
-			wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 7
-			c.PostSend(c.qp, wr)
-			all := c.expectAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.devicePSN(0))})
-			expectRNRWait(c, all, 0)
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/rnr/gives-up-after-rnr-retry",
-		Title: "A request is retried rnr_retry times after RNR NAKs, and no more",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an RNR NAK to each transmission of a SEND, with rnr_retry 0, 1, 3 and 6",
-		Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
-		Defects: []string{"RetryOffByOne"},
-		Run: onPort(func(p *port) {
-			for _, n := range []uint8{0, 1, 3, 6} {
-				c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = n }})
-				exhaustRNRRetries(c)
-				c.expectSilence(silencePeriod)
-				wc := c.NextCompletion()
-				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d retransmissions", n), "success")
-			}
-		}),
-	},
-	{
-		ID:    "rc/rnr/giving-up-has-a-status-of-its-own",
-		Title: "A request that exhausts its RNR retries completes with RNR_RETRY_EXC_ERR, and the queue pair goes to ERR",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "two RNR NAKs to a SEND with rnr_retry 1",
-		Expects: "RNR_RETRY_EXC_ERR, and the queue pair in ERR",
-		Defects: []string{"RNRExcIsRetryExc"},
-		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
+var rnrWaitCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/rnr/requester-waits-as-long-as-told",
+	Title: "After an RNR NAK nothing is sent before its timer has expired",
+	Cite:  ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRNoWait"},
+	Sends:   "an RNR NAK of 10.24 ms to the first of three SENDs, later ACKs",
+	Expects: "all three are retransmitted, and not before that time",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24))
+		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
+		expectRNRWait(c, all, 20)
+		c.send(ib.Ack(c.devicePSN(2), 3))
+		for id := range uint64(3) {
+			c.ExpectCompletion(id+1, verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "rc/rnr/timer-table-is-exact-for-every-code",
+	Title: "The requester waits for the time of the RNR timer code, for each of the 32 codes",
+	Cite:  ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRTimerTypo"},
+	Sends:   "to one SEND an RNR NAK with each timer code, then an ACK",
+	Expects: "the SEND is retransmitted after each, and not before the time of the code, to the microsecond",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8))
+		all := c.expectAll(c.wantSend(0, 8))
+		for code := range uint8(32) {
+			expectRNRWait(c, all, code)
+		}
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/rnr/code-zero-is-the-longest-wait",
+	Title: "RNR timer code 0 means 655.36 ms",
+	Cite:  ibta("", "roce/rc/rnr/11"), Defects: []string{"RNRNoWait"},
+	Sends:   "an RNR NAK with timer code 0 to a WRITE with immediate",
+	Expects: "the WRITE is retransmitted, not before 655.36 ms",
+	Run: onConn(setup{}, func(c *conn) {
+		wr := c.writeWR(1, 8)
+		wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 7
+		c.PostSend(c.qp, wr)
+		all := c.expectAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.devicePSN(0))})
+		expectRNRWait(c, all, 0)
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/rnr/gives-up-after-rnr-retry",
+	Title: "A request is retried rnr_retry times after RNR NAKs, and no more",
+	Cite:  ibta("", "roce/rc/rnr/6"), Defects: []string{"RetryOffByOne"},
+	Sends:   "an RNR NAK to each transmission of a SEND, with rnr_retry 0, 1, 3 and 6",
+	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
+	Run: onPort(func(p *port) {
+		for _, n := range []uint8{0, 1, 3, 6} {
+			c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = n }})
 			exhaustRNRRetries(c)
-			c.ExpectCompletion(1, verbs.WCRNRRetryExcErr)
-			c.AwaitState(c.qp, verbs.QPStateErr)
-		}),
-	},
-	{
-		ID:    "rc/rnr/seven-means-forever",
-		Title: "With rnr_retry 7 the number of RNR retries is unlimited",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "11.2.4.2", Rows: []string{"roce/rc/rnr/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "20 RNR NAKs to a SEND, then an ACK",
-		Expects: "the SEND is retransmitted after each, and succeeds",
-		Defects: []string{"RNRRetry7IsSeven"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8))
-			all := c.expectAll(c.wantSend(0, 8))
-			for range 20 {
-				expectRetryAfterRNR(c, all, 1)
-			}
-			c.ExpectState(c.qp, verbs.QPStateRTS)
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/rnr/counted-apart-from-losses",
-		Title: "RNR retries and transport retries are counted separately",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK",
-		Expects: "the SEND is retransmitted each time, and succeeds",
-		Defects: []string{"RetryCountShared"},
-		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 }}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8))
-			all := c.expectAll(c.wantSend(0, 8))
-			for range 2 {
-				expectRetryAfterRNR(c, all, 1)
-				c.expectRetransmission(all, 0) // by the transport timer
-			}
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectState(c.qp, verbs.QPStateRTS)
-		}),
-	},
-	{
-		ID:    "rc/rnr/progress-reloads-the-count",
-		Title: "Progress resets the RNR retry counter",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "with rnr_retry 1, to each of six SENDs first an RNR NAK and then an ACK",
-		Expects: "success for each",
-		Defects: []string{"RetryCountShared"},
-		Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
-			all := c.sendEach(6)
-			for k := range all {
-				expectRetryAfterRNR(c, all[k:], 1)
-				c.send(ib.Ack(c.devicePSN(k), uint32(k+1)))
-				c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "rc/rnr/acknowledges-what-came-before",
-		Title: "An RNR NAK acknowledges earlier requests, and the retransmission starts at its PSN",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an RNR NAK to the third of four SENDs, then an ACK for the last",
-		Expects: "two completions, then the third and fourth SEND are retransmitted, and two more completions",
-		Defects: []string{"NAKAcksNothing"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24), c.sendWR(4, 32))
-			all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
-			expectRetryAfterRNR(c, all[2:], 12)
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.ExpectNoCompletion()
-			c.send(ib.Ack(c.devicePSN(3), 4))
-			c.ExpectCompletion(3, verbs.WCSuccess)
-			c.ExpectCompletion(4, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/rnr/repetition-begins-inside-the-message",
-		Title: "After an RNR NAK inside a message the retransmission starts with the refused packet",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/9"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an RNR NAK to the last packet of a WRITE with immediate data of three, with a SEND after it; then an ACK for both",
-		Expects: "only that packet and the SEND are retransmitted; then success",
-		Defects: []string{"RNRInsideRestarts"},
-		Run: onConn(setup{}, func(c *conn) {
-			n := 2*pathMTU.Bytes() + 16
-			write := c.writeWR(1, n)
-			write.Opcode, write.Imm = verbs.OpRDMAWriteImm, 7
-			c.PostSend(c.qp, write, c.sendWR(2, 8))
-			message := c.wantWrite(0, n)
-			message[2] = ib.WriteLastImm(c.devicePSN(2), 7, message[2].Payload)
-			all := c.expectAll(message, c.wantSend(3, 8))
-			expectRetryAfterRNR(c, all[2:], 12)
-			c.ExpectNoCompletion()
-			c.send(ib.Ack(c.devicePSN(3), 2))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectCompletion(2, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/rnr/transport-timer-rests-meanwhile",
-		Title: "While a requester waits for an RNR timer, its transport timer causes no retransmission",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/10"}}, Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
-		Expects: "the SEND is retransmitted, not before 655.36 ms, and succeeds",
-		Defects: []string{"TimerRunsInRNR"},
-		Run: onConn(setup{modify: withTimeout(timeout67ms, 3)}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8))
-			all := c.expectAll(c.wantSend(0, 8))
-			expectRNRWait(c, all, 0)
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-		}),
-	},
-}
+			c.expectSilence(silencePeriod)
+			wc := c.NextCompletion()
+			c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d retransmissions", n), "success")
+		}
+	}),
+}, {
+	ID:    "rc/rnr/giving-up-has-a-status-of-its-own",
+	Title: "A request that exhausts its RNR retries completes with RNR_RETRY_EXC_ERR, and the queue pair goes to ERR",
+	Cite:  ibta("", "roce/rc/rnr/6"), Defects: []string{"RNRExcIsRetryExc"},
+	Sends:   "two RNR NAKs to a SEND with rnr_retry 1",
+	Expects: "RNR_RETRY_EXC_ERR, and the queue pair in ERR",
+	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
+		exhaustRNRRetries(c)
+		c.ExpectCompletion(1, verbs.WCRNRRetryExcErr)
+		c.AwaitState(c.qp, verbs.QPStateErr)
+	}),
+}, {
+	ID:    "rc/rnr/seven-means-forever",
+	Title: "With rnr_retry 7 the number of RNR retries is unlimited",
+	Cite:  ibta("11.2.4.2", "roce/rc/rnr/7"), Defects: []string{"RNRRetry7IsSeven"},
+	Sends:   "20 RNR NAKs to a SEND, then an ACK",
+	Expects: "the SEND is retransmitted after each, and succeeds",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8))
+		all := c.expectAll(c.wantSend(0, 8))
+		for range 20 {
+			expectRetryAfterRNR(c, all, 1)
+		}
+		c.ExpectState(c.qp, verbs.QPStateRTS)
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/rnr/counted-apart-from-losses",
+	Title: "RNR retries and transport retries are counted separately",
+	Cite:  ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
+	Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK",
+	Expects: "the SEND is retransmitted each time, and succeeds",
+	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 }}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8))
+		all := c.expectAll(c.wantSend(0, 8))
+		for range 2 {
+			expectRetryAfterRNR(c, all, 1)
+			c.expectRetransmission(all, 0) // by the transport timer
+		}
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectState(c.qp, verbs.QPStateRTS)
+	}),
+}, {
+	ID:    "rc/rnr/progress-reloads-the-count",
+	Title: "Progress resets the RNR retry counter",
+	Cite:  ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
+	Sends:   "with rnr_retry 1, to each of six SENDs first an RNR NAK and then an ACK",
+	Expects: "success for each",
+	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
+		all := c.sendEach(6)
+		for k := range all {
+			expectRetryAfterRNR(c, all[k:], 1)
+			c.send(ib.Ack(c.devicePSN(k), uint32(k+1)))
+			c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "rc/rnr/acknowledges-what-came-before",
+	Title: "An RNR NAK acknowledges earlier requests, and the retransmission starts at its PSN",
+	Cite:  ibta("", "roce/rc/rnr/9"), Defects: []string{"NAKAcksNothing"},
+	Sends:   "an RNR NAK to the third of four SENDs, then an ACK for the last",
+	Expects: "two completions, then the third and fourth SEND are retransmitted, and two more completions",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24), c.sendWR(4, 32))
+		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
+		expectRetryAfterRNR(c, all[2:], 12)
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.ExpectNoCompletion()
+		c.send(ib.Ack(c.devicePSN(3), 4))
+		c.ExpectCompletion(3, verbs.WCSuccess)
+		c.ExpectCompletion(4, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/rnr/repetition-begins-inside-the-message",
+	Title: "After an RNR NAK inside a message the retransmission starts with the refused packet",
+	Cite:  ibta("", "roce/rc/rnr/9"), Defects: []string{"RNRInsideRestarts"},
+	Sends:   "an RNR NAK to the last packet of a WRITE with immediate data of three, with a SEND after it; then an ACK for both",
+	Expects: "only that packet and the SEND are retransmitted; then success",
+	Run: onConn(setup{}, func(c *conn) {
+		n := 2*pathMTU.Bytes() + 16
+		write := c.writeWR(1, n)
+		write.Opcode, write.Imm = verbs.OpRDMAWriteImm, 7
+		c.PostSend(c.qp, write, c.sendWR(2, 8))
+		message := c.wantWrite(0, n)
+		message[2] = ib.WriteLastImm(c.devicePSN(2), 7, message[2].Payload)
+		all := c.expectAll(message, c.wantSend(3, 8))
+		expectRetryAfterRNR(c, all[2:], 12)
+		c.ExpectNoCompletion()
+		c.send(ib.Ack(c.devicePSN(3), 2))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectCompletion(2, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/rnr/transport-timer-rests-meanwhile",
+	Title: "While a requester waits for an RNR timer, its transport timer causes no retransmission",
+	Cite:  ibta("", "roce/rc/rnr/10"), Level: conformance.Should, Defects: []string{"TimerRunsInRNR"},
+	Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
+	Expects: "the SEND is retransmitted, not before 655.36 ms, and succeeds",
+	Run: onConn(setup{modify: withTimeout(timeout67ms, 3)}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8))
+		all := c.expectAll(c.wantSend(0, 8))
+		expectRNRWait(c, all, 0)
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}})
 
 // expectRetryAfterRNR sends an RNR NAK to the first of the packets, and fails the case
 // unless all are retransmitted. It returns how long that took; the bench can only add to

@@ -6,104 +6,85 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var rnrCases = []conformance.Case{
-	{
-		ID:    "rc/rnr/send-without-receive-refused",
-		Title: "A SEND without a posted receive is answered by an RNR NAK with its PSN",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/1", "roce/rc/psn/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE and SEND_ONLY, with immediate or without, or SEND_FIRST",
-		Expects: "an RNR NAK with the PSN of the SEND",
-		Defects: []string{"RNRSilent"},
-		Run:     rnrNakBody(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
-	},
-	{
-		ID:    "rc/rnr/write-with-immediate-without-receive-refused",
-		Title: "A WRITE with immediate data without a posted receive is answered by an RNR NAK with its PSN",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/1", "roce/rc/psn/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE and WRITE_ONLY with immediate",
-		Expects: "an RNR NAK with the PSN of the second",
-		Defects: []string{"RNRSilent"},
-		Run:     rnrNakBody(ib.OpWriteOnlyImm),
-	},
-	{
-		ID:    "rc/rnr/nak-carries-the-configured-timer",
-		Title: "An RNR NAK carries min_rnr_timer of the queue pair",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/1", "roce/rc/rnr/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND without a receive, to queue pairs with timer codes 0, 1, 12, 25 and 31",
-		Expects: "that code in the RNR NAK",
-		Defects: []string{"RNRTimerIgnored"},
-		Run: onPort(func(p *port) {
-			for _, code := range []uint8{0, 1, 12, 25, 31} {
-				c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
-				c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
-				c.expect(ib.RNR(c.peerPSN(0), code, ib.AnyMSN))
-			}
-		}),
-	},
-	{
-		ID:    "rc/rnr/refused-write-leaves-no-trace",
-		Title: "A request refused by an RNR NAK has no effect, and is accepted when a receive is posted",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "error class B", Rows: []string{"roce/rc/rnr/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a WRITE with immediate data without a posted receive, and the same again when there is one",
-		Expects: "an RNR NAK with memory unchanged, then an ACK with MSN 1, the data and one completion",
-		Defects: []string{"RNRLeavesTraces"},
-		Run: onConn(setup{}, func(c *conn) {
-			write := ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 64), 7, data(64)).AckReq()
-			c.send(write)
-			c.expect(anyRNRNak(c.peerPSN(0)).WithMSN(0))
-			c.Sync()
-			c.ExpectUnchanged(c.targetMem, 0, 0)
-			c.ExpectNoCompletion()
-			c.PostRecv(c.qp, 1)
-			c.send(write)
-			c.expect(ib.Ack(c.peerPSN(0), 1))
-			c.ExpectRecv(1, 64)
-			c.ExpectBytes(c.targetMem, 0, data(64))
-		}),
-	},
-	{
-		ID:    "rc/rnr/long-write-goes-on-at-the-refused-packet",
-		Title: "A WRITE of several packets whose last packet gets an RNR NAK continues with that packet",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
-		Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
-		Defects: []string{"RNRRestartsMessage"},
-		Run: onConn(setup{}, func(c *conn) {
-			parts := ib.Write(c.peerPSN(0), c.reth(0, 0), data(2500), pathMTU.Bytes())
-			last := ib.WriteLastImm(c.peerPSN(2), 7, parts[2].Payload).AckReq()
-			c.send(parts[:2]...)
-			c.drain()
-			c.send(last)
-			c.expect(anyRNRNak(c.peerPSN(2)))
-			c.PostRecv(c.qp, 1)
-			c.send(last)
-			c.expect(ib.Ack(c.peerPSN(2), ib.AnyMSN))
-			c.ExpectRecv(1, 2500)
-			c.ExpectBytes(c.targetMem, 0, data(2500))
-		}),
-	},
-	{
-		ID:    "rc/rnr/no-sequence-nak-behind-it",
-		Title: "Packets after one that got an RNR NAK are dropped without a NAK",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/rnr/4"}}, Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "three SENDs without a posted receive",
-		Expects: "one RNR NAK, with the PSN of the first, and nothing else",
-		Defects: []string{"SeqNAKAfterRNR"},
-		Run: onConn(setup{}, func(c *conn) {
-			for k := range 3 {
-				c.send(ib.SendOnly(c.peerPSN(k), data(16)).AckReq())
-			}
-			c.expect(anyRNRNak(c.peerPSN(0)))
-			c.expectSilence(silencePeriod)
-		}),
-	},
-}
+var rnrCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/rnr/send-without-receive-refused",
+	Title: "A SEND without a posted receive is answered by an RNR NAK with its PSN",
+	Cite:  ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"), Defects: []string{"RNRSilent"},
+	Sends:   "a WRITE and SEND_ONLY, with immediate or without, or SEND_FIRST",
+	Expects: "an RNR NAK with the PSN of the SEND",
+	Run:     rnrNakBody(ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst),
+}, {
+	ID:    "rc/rnr/write-with-immediate-without-receive-refused",
+	Title: "A WRITE with immediate data without a posted receive is answered by an RNR NAK with its PSN",
+	Cite:  ibta("error class B", "roce/rc/rnr/1", "roce/rc/psn/11"), Defects: []string{"RNRSilent"},
+	Sends:   "a WRITE and WRITE_ONLY with immediate",
+	Expects: "an RNR NAK with the PSN of the second",
+	Run:     rnrNakBody(ib.OpWriteOnlyImm),
+}, {
+	ID:    "rc/rnr/nak-carries-the-configured-timer",
+	Title: "An RNR NAK carries min_rnr_timer of the queue pair",
+	Cite:  ibta("error class B", "roce/rc/rnr/1", "roce/rc/rnr/11"), Defects: []string{"RNRTimerIgnored"},
+	Sends:   "a SEND without a receive, to queue pairs with timer codes 0, 1, 12, 25 and 31",
+	Expects: "that code in the RNR NAK",
+	Run: onPort(func(p *port) {
+		for _, code := range []uint8{0, 1, 12, 25, 31} {
+			c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
+			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+			c.expect(ib.RNR(c.peerPSN(0), code, ib.AnyMSN))
+		}
+	}),
+}, {
+	ID:    "rc/rnr/refused-write-leaves-no-trace",
+	Title: "A request refused by an RNR NAK has no effect, and is accepted when a receive is posted",
+	Cite:  ibta("error class B", "roce/rc/rnr/2"), Defects: []string{"RNRLeavesTraces"},
+	Sends:   "a WRITE with immediate data without a posted receive, and the same again when there is one",
+	Expects: "an RNR NAK with memory unchanged, then an ACK with MSN 1, the data and one completion",
+	Run: onConn(setup{}, func(c *conn) {
+		write := ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 64), 7, data(64)).AckReq()
+		c.send(write)
+		c.expect(anyRNRNak(c.peerPSN(0)).WithMSN(0))
+		c.Sync()
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectNoCompletion()
+		c.PostRecv(c.qp, 1)
+		c.send(write)
+		c.expect(ib.Ack(c.peerPSN(0), 1))
+		c.ExpectRecv(1, 64)
+		c.ExpectBytes(c.targetMem, 0, data(64))
+	}),
+}, {
+	ID:    "rc/rnr/long-write-goes-on-at-the-refused-packet",
+	Title: "A WRITE of several packets whose last packet gets an RNR NAK continues with that packet",
+	Cite:  ibta("", "roce/rc/rnr/3"), Defects: []string{"RNRRestartsMessage"},
+	Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
+	Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
+	Run: onConn(setup{}, func(c *conn) {
+		parts := ib.Write(c.peerPSN(0), c.reth(0, 0), data(2500), pathMTU.Bytes())
+		last := ib.WriteLastImm(c.peerPSN(2), 7, parts[2].Payload).AckReq()
+		c.send(parts[:2]...)
+		c.drain()
+		c.send(last)
+		c.expect(anyRNRNak(c.peerPSN(2)))
+		c.PostRecv(c.qp, 1)
+		c.send(last)
+		c.expect(ib.Ack(c.peerPSN(2), ib.AnyMSN))
+		c.ExpectRecv(1, 2500)
+		c.ExpectBytes(c.targetMem, 0, data(2500))
+	}),
+}, {
+	ID:    "rc/rnr/no-sequence-nak-behind-it",
+	Title: "Packets after one that got an RNR NAK are dropped without a NAK",
+	Cite:  ibta("", "roce/rc/rnr/4"), Level: conformance.Should, Defects: []string{"SeqNAKAfterRNR"},
+	Sends:   "three SENDs without a posted receive",
+	Expects: "one RNR NAK, with the PSN of the first, and nothing else",
+	Run: onConn(setup{}, func(c *conn) {
+		for k := range 3 {
+			c.send(ib.SendOnly(c.peerPSN(k), data(16)).AckReq())
+		}
+		c.expect(anyRNRNak(c.peerPSN(0)))
+		c.expectSilence(silencePeriod)
+	}),
+}})
 
 // anyRNRNak matches an RNR NAK with any timer code.
 func anyRNRNak(psn ib.PSN) ib.Packet {

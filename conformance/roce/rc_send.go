@@ -6,106 +6,93 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var sendCases = []conformance.Case{
-	{
-		ID:    "rc/send/too-long-for-the-receive-refused",
-		Title: "A SEND longer than its receive is refused as an invalid request, and the receive completes with LOC_LEN_ERR",
-		Cite:  ibta("C10-87", "roce/rc/send/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "8 bytes into a receive of 4; 2048 bytes in two packets into one of 1500",
-		Expects: "a NAK for an invalid request with the PSN that did not fit; LOC_LEN_ERR; nothing after the buffer changed",
-		Defects: []string{"LongSendIsOpError"},
-		Run: onPort(func(p *port) {
-			for _, t := range []struct{ room, length int }{{4, 8}, {1500, 2 * mtuBytes}} {
-				c := p.connect(setup{receives: 1, recvLen: t.room})
-				packets := ib.Send(c.peerPSN(0), data(t.length), mtuBytes)
-				c.send(packets...)
-				c.expectNak(c.peerPSN(len(packets)-1), ib.NakInvalidRequest)
-				c.ExpectCompletion(1, verbs.WCLocLenErr)
-				c.ExpectUnchanged(c.localMem, 0, t.room)
-			}
-		}),
-	},
-	{
-		ID:    "rc/send/bad-key-of-a-receive-is-an-operational-error",
-		Title: "A SEND into a receive with a bad key is refused with a NAK for a remote operational error",
-		Cite:  ibta("error class A", "roce/rc/send/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
-		Expects: "a NAK for a remote operational error",
-		Defects: []string{"BadRecvKeyIsAccess"},
-		Run: onPort(onEachConn(setup{}, badReceives, func(c *conn, r badBuffer) {
-			c.sendInto(r)
-			c.expectNak(c.peerPSN(0), ib.NakRemoteOp)
-		})),
-	},
-	{
-		ID:    "rc/send/bad-key-of-a-receive-is-a-protection-error-here",
-		Title: "A receive with a bad key completes with LOC_PROT_ERR, and nothing is written",
-		Cite:  ibta("error class A", "roce/rc/send/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
-		Expects: "the receive completes with LOC_PROT_ERR",
-		Defects: []string{"RecvErrorIsQPOp"},
-		Run: onPort(onEachConn(setup{}, badReceives, func(c *conn, r badBuffer) {
-			c.sendInto(r)
-			c.ExpectCompletion(1, verbs.WCLocProtErr)
-			c.ExpectUnchanged(c.localMem, 0, 0)
-		})),
-	},
-	{
-		ID:    "rc/send/srq-receive-of-another-domain-refused",
-		Title: "A SEND into a receive of an SRQ whose memory is of another protection domain is refused",
-		Cite:  ibta("error class A", "roce/rc/send/2"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ, Labels: labelRC,
-		Sends:   "a SEND to a QP with an SRQ of the same PD, whose receive has memory of another PD",
-		Expects: "a NAK for a remote operational error, LOC_PROT_ERR, memory unchanged",
-		Defects: []string{"SRQReceiveAnyPD"},
-		Run: onPort(func(p *port) {
-			srq := p.newSRQ(p.PD)
-			c := p.connect(setup{srq: srq})
-			foreign := c.otherPDMemory(verbs.AccessLocalWrite)
-			c.PostRecv(srq, 1, foreign.SGE(0, 64))
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
-			c.expectNak(c.peerPSN(0), ib.NakRemoteOp)
-			c.ExpectCompletion(1, verbs.WCLocProtErr)
-			c.ExpectUnchanged(foreign, 0, 0)
-		}),
-	},
-	{
-		ID:    "rc/send/shorter-message-leaves-the-rest-alone",
-		Title: "A SEND shorter than its receive completes it with the length sent and leaves the rest of the buffer alone",
-		Cite:  ibta("", "roce/rc/send/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "SENDs of 1, 2, 3, 4 and 1029 bytes, those of odd lengths with pad bytes, into larger receives",
-		Expects: "these lengths, the bytes sent, and the rest of the buffers unchanged",
-		Defects: []string{"PadDelivered"},
-		Run: onConn(setup{receives: 5, recvLen: 1500}, func(c *conn) {
-			next := 0
-			for i, n := range []int{1, 2, 3, 4, mtuBytes + 5} {
-				packets := ib.Send(c.peerPSN(next), data(n), mtuBytes)
-				next += len(packets)
-				c.send(packets...)
-				c.ExpectRecv(uint64(i+1), n)
-				c.ExpectBytes(c.localMem, 1500*i, data(n))
-				c.ExpectUnchanged(c.localMem, 1500*i, n)
-				c.localMem.Snapshot()
-			}
-		}),
-	},
-	{
-		ID:    "rc/send/empty-message-completes-a-receive",
-		Title: "A SEND of no bytes completes a receive with length 0",
-		Cite:  ibta("", "roce/rc/send/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a SEND of no bytes to a QP with one receive, and again with a receive that has no memory",
-		Expects: "ACKs, completions with length 0, the buffer unchanged",
-		Defects: []string{"EmptyMessagesIgnored"},
-		Run: onConn(setup{receives: 1}, func(c *conn) {
-			c.PostRecv(c.qp, 2)
-			for i := range 2 {
-				c.send(ib.SendOnly(c.peerPSN(i), nil).AckReq())
-				c.expectAck(c.peerPSN(i))
-				c.ExpectRecv(uint64(i+1), 0)
-			}
-			c.ExpectUnchanged(c.localMem, 0, 0)
-		}),
-	},
-}
+var sendCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/send/too-long-for-the-receive-refused",
+	Title: "A SEND longer than its receive is refused as an invalid request, and the receive completes with LOC_LEN_ERR",
+	Cite:  ibta("C10-87", "roce/rc/send/1"), Defects: []string{"LongSendIsOpError"},
+	Sends:   "8 bytes into a receive of 4; 2048 bytes in two packets into one of 1500",
+	Expects: "a NAK for an invalid request with the PSN that did not fit; LOC_LEN_ERR; nothing after the buffer changed",
+	Run: onPort(func(p *port) {
+		for _, t := range []struct{ room, length int }{{4, 8}, {1500, 2 * mtuBytes}} {
+			c := p.connect(setup{receives: 1, recvLen: t.room})
+			packets := ib.Send(c.peerPSN(0), data(t.length), mtuBytes)
+			c.send(packets...)
+			c.expectNak(c.peerPSN(len(packets)-1), ib.NakInvalidRequest)
+			c.ExpectCompletion(1, verbs.WCLocLenErr)
+			c.ExpectUnchanged(c.localMem, 0, t.room)
+		}
+	}),
+}, {
+	ID:    "rc/send/bad-key-of-a-receive-is-an-operational-error",
+	Title: "A SEND into a receive with a bad key is refused with a NAK for a remote operational error",
+	Cite:  ibta("error class A", "roce/rc/send/2"), Defects: []string{"BadRecvKeyIsAccess"},
+	Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
+	Expects: "a NAK for a remote operational error",
+	Run: onPort(onEachConn(setup{}, badReceives, func(c *conn, r badBuffer) {
+		c.sendInto(r)
+		c.expectNak(c.peerPSN(0), ib.NakRemoteOp)
+	})),
+}, {
+	ID:    "rc/send/bad-key-of-a-receive-is-a-protection-error-here",
+	Title: "A receive with a bad key completes with LOC_PROT_ERR, and nothing is written",
+	Cite:  ibta("error class A", "roce/rc/send/2"), Defects: []string{"RecvErrorIsQPOp"},
+	Sends:   "SENDs into receives with a key that does not exist, and with memory of another protection domain",
+	Expects: "the receive completes with LOC_PROT_ERR",
+	Run: onPort(onEachConn(setup{}, badReceives, func(c *conn, r badBuffer) {
+		c.sendInto(r)
+		c.ExpectCompletion(1, verbs.WCLocProtErr)
+		c.ExpectUnchanged(c.localMem, 0, 0)
+	})),
+}, {
+	ID:    "rc/send/srq-receive-of-another-domain-refused",
+	Title: "A SEND into a receive of an SRQ whose memory is of another protection domain is refused",
+	Cite:  ibta("error class A", "roce/rc/send/2"), Needs: verbs.CapSRQ, Defects: []string{"SRQReceiveAnyPD"},
+	Sends:   "a SEND to a QP with an SRQ of the same PD, whose receive has memory of another PD",
+	Expects: "a NAK for a remote operational error, LOC_PROT_ERR, memory unchanged",
+	Run: onPort(func(p *port) {
+		srq := p.newSRQ(p.PD)
+		c := p.connect(setup{srq: srq})
+		foreign := c.otherPDMemory(verbs.AccessLocalWrite)
+		c.PostRecv(srq, 1, foreign.SGE(0, 64))
+		c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+		c.expectNak(c.peerPSN(0), ib.NakRemoteOp)
+		c.ExpectCompletion(1, verbs.WCLocProtErr)
+		c.ExpectUnchanged(foreign, 0, 0)
+	}),
+}, {
+	ID:    "rc/send/shorter-message-leaves-the-rest-alone",
+	Title: "A SEND shorter than its receive completes it with the length sent and leaves the rest of the buffer alone",
+	Cite:  ibta("", "roce/rc/send/3"), Defects: []string{"PadDelivered"},
+	Sends:   "SENDs of 1, 2, 3, 4 and 1029 bytes, those of odd lengths with pad bytes, into larger receives",
+	Expects: "these lengths, the bytes sent, and the rest of the buffers unchanged",
+	Run: onConn(setup{receives: 5, recvLen: 1500}, func(c *conn) {
+		next := 0
+		for i, n := range []int{1, 2, 3, 4, mtuBytes + 5} {
+			packets := ib.Send(c.peerPSN(next), data(n), mtuBytes)
+			next += len(packets)
+			c.send(packets...)
+			c.ExpectRecv(uint64(i+1), n)
+			c.ExpectBytes(c.localMem, 1500*i, data(n))
+			c.ExpectUnchanged(c.localMem, 1500*i, n)
+			c.localMem.Snapshot()
+		}
+	}),
+}, {
+	ID:    "rc/send/empty-message-completes-a-receive",
+	Title: "A SEND of no bytes completes a receive with length 0",
+	Cite:  ibta("", "roce/rc/send/4"), Defects: []string{"EmptyMessagesIgnored"},
+	Sends:   "a SEND of no bytes to a QP with one receive, and again with a receive that has no memory",
+	Expects: "ACKs, completions with length 0, the buffer unchanged",
+	Run: onConn(setup{receives: 1}, func(c *conn) {
+		c.PostRecv(c.qp, 2)
+		for i := range 2 {
+			c.send(ib.SendOnly(c.peerPSN(i), nil).AckReq())
+			c.expectAck(c.peerPSN(i))
+			c.ExpectRecv(uint64(i+1), 0)
+		}
+		c.ExpectUnchanged(c.localMem, 0, 0)
+	}),
+}})
 
 // badReceives are receive buffers that the device must not write to.
 var badReceives = []badBuffer{

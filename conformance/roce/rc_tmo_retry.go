@@ -9,220 +9,189 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var retryCases = []conformance.Case{
-	{
-		ID:    "rc/tmo/nak-resends-from-inside-the-message",
-		Title: "After a NAK inside a message its packets are retransmitted unchanged from there on",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
-		Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the retransmission may begin earlier",
-		Defects: []string{"RetryRestartsMessage"},
-		Run: onPort(func(p *port) {
-			c := p.connect(setup{modify: withTimeout(timeout67ms, 7)})
-			expectRetryFromNak(c, c.writeWR(1, 5000), c.wantWrite(0, 5000))
-			c = p.connect(setup{modify: withTimeout(timeout67ms, 7)})
-			expectRetryFromNak(c, c.sendWR(1, 5000), c.wantSend(0, 5000))
-		}),
-	},
-	{
-		ID:    "rc/tmo/timer-resends-from-the-oldest-unacknowledged",
-		Title: "When the timer expires, packets are retransmitted unchanged from the oldest unacknowledged one on",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/7"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an ACK to the second packet of a WRITE of five, with a SEND after it; after a while an ACK to the SEND",
-		Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the retransmission may begin earlier",
-		Defects: []string{"RetryRestartsMessage"},
-		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 5000), c.sendWR(2, 8))
-			all := c.expectAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
-			c.send(ib.Ack(c.devicePSN(1), 0))
-			c.expectRetransmission(all, 2)
-			c.send(ib.Ack(c.devicePSN(5), 2))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectCompletion(2, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/tmo/nak-acted-on-at-once",
-		Title: "A NAK for a sequence error starts the retransmission without waiting for the timer",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "9.7.5", Rows: []string{"roce/rc/tmo/8"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
-		Expects: "two SENDs are retransmitted within a tenth of the timeout",
-		Defects: []string{"NAKWaitsForTimer"},
-		Run: onConn(setup{modify: withTimeout(18, 7)}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24))
-			all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
-			begun := c.Now()
+var retryCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/tmo/nak-resends-from-inside-the-message",
+	Title: "After a NAK inside a message its packets are retransmitted unchanged from there on",
+	Cite:  ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
+	Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
+	Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the retransmission may begin earlier",
+	Run: onPort(func(p *port) {
+		c := p.connect(setup{modify: withTimeout(timeout67ms, 7)})
+		expectRetryFromNak(c, c.writeWR(1, 5000), c.wantWrite(0, 5000))
+		c = p.connect(setup{modify: withTimeout(timeout67ms, 7)})
+		expectRetryFromNak(c, c.sendWR(1, 5000), c.wantSend(0, 5000))
+	}),
+}, {
+	ID:    "rc/tmo/timer-resends-from-the-oldest-unacknowledged",
+	Title: "When the timer expires, packets are retransmitted unchanged from the oldest unacknowledged one on",
+	Cite:  ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
+	Sends:   "an ACK to the second packet of a WRITE of five, with a SEND after it; after a while an ACK to the SEND",
+	Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the retransmission may begin earlier",
+	Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 5000), c.sendWR(2, 8))
+		all := c.expectAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
+		c.send(ib.Ack(c.devicePSN(1), 0))
+		c.expectRetransmission(all, 2)
+		c.send(ib.Ack(c.devicePSN(5), 2))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectCompletion(2, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/tmo/nak-acted-on-at-once",
+	Title: "A NAK for a sequence error starts the retransmission without waiting for the timer",
+	Cite:  ibta("9.7.5", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer"},
+	Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
+	Expects: "two SENDs are retransmitted within a tenth of the timeout",
+	Run: onConn(setup{modify: withTimeout(18, 7)}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24))
+		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
+		begun := c.Now()
+		c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
+		c.expectRetransmission(all, 1)
+		took, most := c.Now()-begun, ib.AckTimeout(c.attr.Timeout)/10
+		c.Check(took <= most, fmt.Sprintf("the retransmission within %v of the NAK", most), "after %v", took)
+		c.send(ib.Ack(c.devicePSN(2), 3))
+		for id := range uint64(3) {
+			c.ExpectCompletion(id+1, verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "rc/tmo/second-nak-of-a-window-acted-on",
+	Title: "A second NAK, for a later retransmitted packet, causes another retransmission",
+	Cite:  ibta("", "roce/rc/tmo/9"), Level: conformance.Should, Defects: []string{"IgnoreSecondNAK"},
+	Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have been retransmitted, one for the fourth",
+	Expects: "retransmissions from the second, then from the fourth",
+	Run: onConn(setup{}, func(c *conn) {
+		all := c.sendEach(5)
+		c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
+		c.expectRetransmission(all, 1)
+		c.send(ib.Nak(c.devicePSN(3), ib.NakSequence, 3))
+		c.expectRetransmission(all, 3)
+		c.send(ib.Ack(c.devicePSN(4), 5))
+		for id := range uint64(5) {
+			c.ExpectCompletion(id+1, verbs.WCSuccess)
+		}
+	}),
+}, {
+	ID:    "rc/tmo/nak-acknowledges-what-came-before",
+	Title: "A NAK for a sequence error acknowledges earlier requests",
+	Cite:  ibta("", "roce/rc/tmo/10"), Defects: []string{"NAKAcksNothing"},
+	Sends:   "a NAK for a sequence error to the third of five SENDs",
+	Expects: "two completions, and no more",
+	Run: onConn(setup{}, func(c *conn) {
+		c.sendEach(5)
+		c.send(ib.Nak(c.devicePSN(2), ib.NakSequence, 2))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectCompletion(2, verbs.WCSuccess)
+		c.Sync()
+		c.ExpectNoCompletion()
+	}),
+}, {
+	ID:    "rc/tmo/copies-of-a-nak-cause-one-resend",
+	Title: "Several copies of a NAK cause one retransmission",
+	Cite:  ibta("", "roce/rc/tmo/11"), Defects: []string{"DuplicateNAKsResend"},
+	Sends:   "eight copies of a NAK for a sequence error to the second of five SENDs, all at once",
+	Expects: "four SENDs are retransmitted once",
+	Run: onConn(setup{}, func(c *conn) {
+		all := c.sendEach(5)
+		for range 8 {
 			c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
-			c.expectRetransmission(all, 1)
-			took, most := c.Now()-begun, ib.AckTimeout(c.attr.Timeout)/10
-			c.Check(took <= most, fmt.Sprintf("the retransmission within %v of the NAK", most), "after %v", took)
-			c.send(ib.Ack(c.devicePSN(2), 3))
-			for id := range uint64(3) {
-				c.ExpectCompletion(id+1, verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "rc/tmo/second-nak-of-a-window-acted-on",
-		Title: "A second NAK, for a later retransmitted packet, causes another retransmission",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/9"}}, Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have been retransmitted, one for the fourth",
-		Expects: "retransmissions from the second, then from the fourth",
-		Defects: []string{"IgnoreSecondNAK"},
-		Run: onConn(setup{}, func(c *conn) {
-			all := c.sendEach(5)
-			c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
-			c.expectRetransmission(all, 1)
-			c.send(ib.Nak(c.devicePSN(3), ib.NakSequence, 3))
-			c.expectRetransmission(all, 3)
-			c.send(ib.Ack(c.devicePSN(4), 5))
-			for id := range uint64(5) {
-				c.ExpectCompletion(id+1, verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "rc/tmo/nak-acknowledges-what-came-before",
-		Title: "A NAK for a sequence error acknowledges earlier requests",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/10"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a NAK for a sequence error to the third of five SENDs",
-		Expects: "two completions, and no more",
-		Defects: []string{"NAKAcksNothing"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.sendEach(5)
-			c.send(ib.Nak(c.devicePSN(2), ib.NakSequence, 2))
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.Sync()
-			c.ExpectNoCompletion()
-		}),
-	},
-	{
-		ID:    "rc/tmo/copies-of-a-nak-cause-one-resend",
-		Title: "Several copies of a NAK cause one retransmission",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/11"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "eight copies of a NAK for a sequence error to the second of five SENDs, all at once",
-		Expects: "four SENDs are retransmitted once",
-		Defects: []string{"DuplicateNAKsResend"},
-		Run: onConn(setup{}, func(c *conn) {
-			all := c.sendEach(5)
-			for range 8 {
-				c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
-			}
-			c.expectRetransmission(all, 1)
-			c.expectSilence(silencePeriod)
-		}),
-	},
-	{
-		ID:    "rc/tmo/resent-bytes-are-the-same",
-		Title: "A retransmitted packet has the original headers and data",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/12"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
-		Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
-		Defects: []string{"RetryRestartsMessage"},
-		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
-			send, write, imm := c.sendWR(1, 2501), c.writeWR(2, 0), c.writeWR(3, 2503)
-			send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
-			write.SGL = []verbs.SGE{c.localMem.SGE(3000, 1501), c.localMem.SGE(100, 1001)}
-			imm.Opcode, imm.Imm = verbs.OpRDMAWriteImm, 0x05060708
-			c.PostSend(c.qp, send, write, imm)
-			first := c.nextPackets(9)
-			for i, p := range first {
-				first[i] = retransmissionOf(p)
-			}
-			for _, k := range []int{1, 4, 8} {
-				c.send(ib.Nak(c.devicePSN(k), ib.NakSequence, uint32(k/3)))
-				c.expectRetransmission(first, k)
-			}
-			c.expectRetransmission(first, 8) // by the timer
-		}),
-	},
-	{
-		ID:    "rc/tmo/destroyed-qp-sends-nothing",
-		Title: "A queue pair that is destroyed while a timer runs sends nothing",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
-		Expects: "nothing on the wire though the time for retransmissions passes, and no completion",
-		Defects: []string{"SendAfterDestroy"},
-		Run: onPort(func(p *port) {
-			for _, refused := range []bool{false, true} {
-				c := p.connect(setup{modify: withTimeout(timeout4ms, 7)})
-				c.PostSend(c.qp, c.sendWR(1, 8))
-				c.expectAll(c.wantSend(0, 8))
-				if refused {
-					c.send(ib.RNR(c.devicePSN(0), rnrTimer5ms, 0))
-					c.Sync()
-				}
-				qpn := uint32(c.qp.QPN())
-				c.Must("a queue pair that can be destroyed", c.qp.Close())
-				c.drain() // a timer may have expired before
-				c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
-				c.sendPacket(ib.Ack(c.devicePSN(0), 1).To(qpn))
-				c.expectSilence(silencePeriod)
-				c.ExpectNoCompletion()
-			}
-		}),
-	},
-	{
-		ID:    "rc/tmo/reset-qp-sends-nothing",
-		Title: "A queue pair that is reset discards pending requests and responses",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/13"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "CNPs, which slow the responses down; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is then reset",
-		Expects: "nothing more on the wire, though the answer is not at its end and the time for retransmissions passes, and no completion",
-		Defects: []string{"AnswerAfterReset"},
-		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
-			long := c.Memory(1<<20, allAccess)
-			c.throttle()
+		}
+		c.expectRetransmission(all, 1)
+		c.expectSilence(silencePeriod)
+	}),
+}, {
+	ID:    "rc/tmo/resent-bytes-are-the-same",
+	Title: "A retransmitted packet has the original headers and data",
+	Cite:  ibta("", "roce/rc/tmo/12"), Defects: []string{"RetryRestartsMessage"},
+	Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
+	Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
+	Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
+		send, write, imm := c.sendWR(1, 2501), c.writeWR(2, 0), c.writeWR(3, 2503)
+		send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
+		write.SGL = []verbs.SGE{c.localMem.SGE(3000, 1501), c.localMem.SGE(100, 1001)}
+		imm.Opcode, imm.Imm = verbs.OpRDMAWriteImm, 0x05060708
+		c.PostSend(c.qp, send, write, imm)
+		first := c.nextPackets(9)
+		for i, p := range first {
+			first[i] = retransmissionOf(p)
+		}
+		for _, k := range []int{1, 4, 8} {
+			c.send(ib.Nak(c.devicePSN(k), ib.NakSequence, uint32(k/3)))
+			c.expectRetransmission(first, k)
+		}
+		c.expectRetransmission(first, 8) // by the timer
+	}),
+}, {
+	ID:    "rc/tmo/destroyed-qp-sends-nothing",
+	Title: "A queue pair that is destroyed while a timer runs sends nothing",
+	Cite:  ibta("", "roce/rc/tmo/13"), Defects: []string{"SendAfterDestroy"},
+	Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
+	Expects: "nothing on the wire though the time for retransmissions passes, and no completion",
+	Run: onPort(func(p *port) {
+		for _, refused := range []bool{false, true} {
+			c := p.connect(setup{modify: withTimeout(timeout4ms, 7)})
 			c.PostSend(c.qp, c.sendWR(1, 8))
 			c.expectAll(c.wantSend(0, 8))
-			c.send(
-				ib.ReadRequest(c.peerPSN(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
-				ib.WriteOnly(c.peerPSN(1024), c.reth(0, 8), data(8)).AckReq(),
-			)
-			first, ok := c.nextPacket(c.ResponseTimeout())
-			for ok && first.Opcode() == ib.OpSendOnly { // retransmissions
-				first, ok = c.nextPacket(c.ResponseTimeout())
+			if refused {
+				c.send(ib.RNR(c.devicePSN(0), rnrTimer5ms, 0))
+				c.Sync()
 			}
-			c.Check(ok, "a response to the READ", "nothing in %v", c.ResponseTimeout())
-			c.checkPacket(ib.ReadResponseFirst(c.peerPSN(0), ib.AnyMSN, nil), first)
-			c.Must("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
-			answered := checkSentBeforeReset(c, c.drain())
+			qpn := uint32(c.qp.QPN())
+			c.Must("a queue pair that can be destroyed", c.qp.Close())
+			c.drain() // a timer may have expired before
 			c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
+			c.sendPacket(ib.Ack(c.devicePSN(0), 1).To(qpn))
 			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
-			if answered {
-				rig.Abort(fmt.Errorf("the device had answered everything before the reset: %w", conformance.ErrBenchCannot))
-			}
-		}),
-	},
-	{
-		ID:    "rc/tmo/number-of-a-destroyed-qp-rests",
-		Title: "The QPN of a destroyed queue pair is not reused for the next one",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/13"}}, Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing: queue pairs are made and destroyed",
-		Expects: "each has another QPN than the one before, so that late packets are dropped",
-		Defects: []string{"QPNReusedAtOnce"},
-		Run: onPort(func(p *port) {
-			last := verbs.QPN(0)
-			for range 8 {
-				qp := p.connect(setup{}).qp
-				p.Check(qp.QPN() != last, "another QPN than that of the last queue pair", "%#x again", last)
-				last = qp.QPN()
-				p.Must("a queue pair that can be destroyed", qp.Close())
-			}
-		}),
-	},
-}
+		}
+	}),
+}, {
+	ID:    "rc/tmo/reset-qp-sends-nothing",
+	Title: "A queue pair that is reset discards pending requests and responses",
+	Cite:  ibta("", "roce/rc/tmo/13"), Defects: []string{"AnswerAfterReset"},
+	Sends:   "CNPs, which slow the responses down; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is then reset",
+	Expects: "nothing more on the wire, though the answer is not at its end and the time for retransmissions passes, and no completion",
+	Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
+		long := c.Memory(1<<20, allAccess)
+		c.throttle()
+		c.PostSend(c.qp, c.sendWR(1, 8))
+		c.expectAll(c.wantSend(0, 8))
+		c.send(
+			ib.ReadRequest(c.peerPSN(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
+			ib.WriteOnly(c.peerPSN(1024), c.reth(0, 8), data(8)).AckReq(),
+		)
+		first, ok := c.nextPacket(c.ResponseTimeout())
+		for ok && first.Opcode() == ib.OpSendOnly { // retransmissions
+			first, ok = c.nextPacket(c.ResponseTimeout())
+		}
+		c.Check(ok, "a response to the READ", "nothing in %v", c.ResponseTimeout())
+		c.checkPacket(ib.ReadResponseFirst(c.peerPSN(0), ib.AnyMSN, nil), first)
+		c.Must("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+		answered := checkSentBeforeReset(c, c.drain())
+		c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
+		c.expectSilence(silencePeriod)
+		c.ExpectNoCompletion()
+		if answered {
+			rig.Abort(fmt.Errorf("the device had answered everything before the reset: %w", conformance.ErrBenchCannot))
+		}
+	}),
+}, {
+	ID:    "rc/tmo/number-of-a-destroyed-qp-rests",
+	Title: "The QPN of a destroyed queue pair is not reused for the next one",
+	Cite:  ibta("", "roce/rc/tmo/13"), Level: conformance.Should, Defects: []string{"QPNReusedAtOnce"},
+	Sends:   "nothing: queue pairs are made and destroyed",
+	Expects: "each has another QPN than the one before, so that late packets are dropped",
+	Run: onPort(func(p *port) {
+		last := verbs.QPN(0)
+		for range 8 {
+			qp := p.connect(setup{}).qp
+			p.Check(qp.QPN() != last, "another QPN than that of the last queue pair", "%#x again", last)
+			last = qp.QPN()
+			p.Must("a queue pair that can be destroyed", qp.Close())
+		}
+	}),
+}})
 
 // rnrTimer5ms is the RNR timer code of 5.12 ms.
 const rnrTimer5ms = 18

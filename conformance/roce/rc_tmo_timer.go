@@ -19,176 +19,148 @@ func withTimeout(code, retries uint8) func(*verbs.QPAttr) {
 	return func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = code, retries }
 }
 
-var timeoutCases = []conformance.Case{
-	{
-		ID:    "rc/tmo/unanswered-request-is-repeated",
-		Title: "An unanswered request is retransmitted",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-139", Rows: []string{"roce/rc/tmo/1"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "no response to a SEND, a WRITE and a READ on separate connections; the correct response to the retransmission",
-		Expects: "the request is retransmitted, and succeeds",
-		Defects: []string{"NoTransportTimer"},
-		Run: onPort(func(p *port) {
-			connect := func() *conn { return p.connect(setup{modify: withTimeout(timeout4ms, 7)}) }
-			c := connect()
-			expectRetransmittedRequest(c, c.sendWR(1, 8), c.wantSend(0, 8), ib.Ack(c.devicePSN(0), 1))
-			c = connect()
-			expectRetransmittedRequest(c, c.writeWR(1, 2500), c.wantWrite(0, 2500), ib.Ack(c.devicePSN(2), 1))
-			c = connect()
-			expectRetransmittedRequest(c, c.readWR(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.devicePSN(0), 1, data(8)))
-		}),
-	},
-	{
-		ID:    "rc/tmo/not-before-the-timeout",
-		Title: "Nothing is retransmitted before the timeout",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-140", Rows: []string{"roce/rc/tmo/2"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing to a SEND, with timeout codes 8, 12 and 15",
-		Expects: "its n-th retransmission not before n times 4.096 us * 2^code",
-		Defects: []string{"AdaptiveTimeout"},
-		Run: onPort(func(p *port) {
-			for _, code := range []uint8{8, 12, 15} {
-				c := p.connect(setup{modify: withTimeout(code, 7), exactTimeout: true})
-				begun := c.Now() // before the post: the bench can only add to the measured time
-				c.PostSend(c.qp, c.sendWR(1, 8))
-				c.expectAll(c.wantSend(0, 8))
-				for n := range 4 {
-					c.expectAll(c.wantSend(0, 8))
-					took, least := c.Now()-begun, time.Duration(n+1)*ib.AckTimeout(code)
-					c.Check(took >= least, fmt.Sprintf("retransmission %d not before %v with timeout code %d", n+1, least, code), "after %v", took)
-				}
-				c.send(ib.Ack(c.devicePSN(0), 1))
-				c.ExpectCompletion(1, verbs.WCSuccess)
-			}
-		}),
-	},
-	{
-		ID:    "rc/tmo/not-after-four-timeouts",
-		Title: "An unanswered request is retransmitted within four timeouts",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-140", Rows: []string{"roce/rc/tmo/2"}}, Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing to a SEND, with timeout codes 7 and 12",
-		Expects: "retransmissions no more than four timeouts apart: 2.1 ms and 67 ms",
-		Defects: []string{"JiffyTimers", "TimeoutBacksOff"},
-		Run: onPort(func(p *port) {
-			for _, code := range []uint8{7, 12} {
-				c := p.connect(setup{modify: withTimeout(code, 7), exactTimeout: true})
-				c.PostSend(c.qp, c.sendWR(1, 8))
-				c.expectAll(c.wantSend(0, 8))
-				var apart []time.Duration
-				for last := c.Now(); len(apart) < 7; last = c.Now() {
-					c.expectAll(c.wantSend(0, 8))
-					apart = append(apart, c.Now()-last)
-				}
-				c.send(ib.Ack(c.devicePSN(0), 1))
-				most, longest := 4*ib.AckTimeout(code), slices.Max(apart)
-				if !c.Virtual {
-					// A busy bench delays single intervals, rarely two in a row. The
-					// shortest of the first four and of the last three are those of the
-					// device.
-					longest = max(slices.Min(apart[:4]), slices.Min(apart[4:]))
-				}
-				c.Check(longest <= most, fmt.Sprintf("retransmissions at most %v apart with timeout code %d", most, code), "%v", longest)
-			}
-		}),
-	},
-	{
-		ID:    "rc/tmo/zero-switches-the-timer-off",
-		Title: "With timeout 0 nothing is retransmitted",
-		Cite:  conformance.Cite{Doc: "IBTA", Section: "C9-140", Rows: []string{"roce/rc/tmo/3"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing to a SEND for a long time, then its ACK",
-		Expects: "nothing, then success",
-		Defects: []string{"TimeoutZeroFires"},
-		Run: onConn(setup{}, func(c *conn) {
+var timeoutCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/tmo/unanswered-request-is-repeated",
+	Title: "An unanswered request is retransmitted",
+	Cite:  ibta("C9-139", "roce/rc/tmo/1"), Defects: []string{"NoTransportTimer"},
+	Sends:   "no response to a SEND, a WRITE and a READ on separate connections; the correct response to the retransmission",
+	Expects: "the request is retransmitted, and succeeds",
+	Run: onPort(func(p *port) {
+		connect := func() *conn { return p.connect(setup{modify: withTimeout(timeout4ms, 7)}) }
+		c := connect()
+		expectRetransmittedRequest(c, c.sendWR(1, 8), c.wantSend(0, 8), ib.Ack(c.devicePSN(0), 1))
+		c = connect()
+		expectRetransmittedRequest(c, c.writeWR(1, 2500), c.wantWrite(0, 2500), ib.Ack(c.devicePSN(2), 1))
+		c = connect()
+		expectRetransmittedRequest(c, c.readWR(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.devicePSN(0), 1, data(8)))
+	}),
+}, {
+	ID:    "rc/tmo/not-before-the-timeout",
+	Title: "Nothing is retransmitted before the timeout",
+	Cite:  ibta("C9-140", "roce/rc/tmo/2"), Defects: []string{"AdaptiveTimeout"},
+	Sends:   "nothing to a SEND, with timeout codes 8, 12 and 15",
+	Expects: "its n-th retransmission not before n times 4.096 us * 2^code",
+	Run: onPort(func(p *port) {
+		for _, code := range []uint8{8, 12, 15} {
+			c := p.connect(setup{modify: withTimeout(code, 7), exactTimeout: true})
+			begun := c.Now() // before the post: the bench can only add to the measured time
 			c.PostSend(c.qp, c.sendWR(1, 8))
 			c.expectAll(c.wantSend(0, 8))
-			c.Sleep(50 * time.Millisecond) // in real time, expectSilence does not wait this long
-			c.expectSilence(time.Minute)
+			for n := range 4 {
+				c.expectAll(c.wantSend(0, 8))
+				took, least := c.Now()-begun, time.Duration(n+1)*ib.AckTimeout(code)
+				c.Check(took >= least, fmt.Sprintf("retransmission %d not before %v with timeout code %d", n+1, least, code), "after %v", took)
+			}
 			c.send(ib.Ack(c.devicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "rc/tmo/retry-count-is-exact",
-		Title: "An unanswered request is retransmitted retry_cnt times, and no more",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing to a SEND, with retry_cnt 0, 1, 2, 3 and 6",
-		Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
-		Defects: []string{"RetryOffByOne"},
-		Run: onPort(func(p *port) {
-			for _, n := range []uint8{0, 1, 2, 3, 6} {
-				c := p.connect(setup{modify: withTimeout(timeout4ms, n)})
-				exhaustRetries(c)
-				wc := c.NextCompletion()
-				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d retransmissions", n), "success")
+		}
+	}),
+}, {
+	ID:    "rc/tmo/not-after-four-timeouts",
+	Title: "An unanswered request is retransmitted within four timeouts",
+	Cite:  ibta("C9-140", "roce/rc/tmo/2"), Level: conformance.Should, Defects: []string{"JiffyTimers", "TimeoutBacksOff"},
+	Sends:   "nothing to a SEND, with timeout codes 7 and 12",
+	Expects: "retransmissions no more than four timeouts apart: 2.1 ms and 67 ms",
+	Run: onPort(func(p *port) {
+		for _, code := range []uint8{7, 12} {
+			c := p.connect(setup{modify: withTimeout(code, 7), exactTimeout: true})
+			c.PostSend(c.qp, c.sendWR(1, 8))
+			c.expectAll(c.wantSend(0, 8))
+			var apart []time.Duration
+			for last := c.Now(); len(apart) < 7; last = c.Now() {
+				c.expectAll(c.wantSend(0, 8))
+				apart = append(apart, c.Now()-last)
 			}
-		}),
-	},
-	{
-		ID:    "rc/tmo/exhausted-retries-end-the-request-and-the-qp",
-		Title: "A request that exhausts its retries completes with RETRY_EXC_ERR, later ones are flushed, and the queue pair goes to ERR",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/4"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing to a SEND, a READ and a WRITE, with retry_cnt 1",
-		Expects: "RETRY_EXC_ERR for the first, WR_FLUSH_ERR for the others, and the queue pair in ERR",
-		Defects: []string{"RetryExcHangs"},
-		Run: onConn(setup{modify: withTimeout(timeout4ms, 1)}, func(c *conn) {
-			c.PostSend(c.qp, c.sendWR(1, 8), c.readWR(2, 8), c.writeWR(3, 8))
-			c.ExpectCompletion(1, verbs.WCRetryExcErr)
-			c.ExpectCompletion(2, verbs.WCWRFlushErr)
-			c.ExpectCompletion(3, verbs.WCWRFlushErr)
-			c.AwaitState(c.qp, verbs.QPStateErr)
-		}),
-	},
-	{
-		ID:    "rc/tmo/seven-retries-are-seven",
-		Title: "A retry_cnt of 7 means seven retries, not infinitely many",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/5"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing to a SEND, with retry_cnt 7",
-		Expects: "seven retransmissions of the SEND and no more, then RETRY_EXC_ERR",
-		Defects: []string{"RetryCount7Forever"},
-		Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
+			c.send(ib.Ack(c.devicePSN(0), 1))
+			most, longest := 4*ib.AckTimeout(code), slices.Max(apart)
+			if !c.Virtual {
+				// A busy bench delays single intervals, rarely two in a row. The
+				// shortest of the first four and of the last three are those of the
+				// device.
+				longest = max(slices.Min(apart[:4]), slices.Min(apart[4:]))
+			}
+			c.Check(longest <= most, fmt.Sprintf("retransmissions at most %v apart with timeout code %d", most, code), "%v", longest)
+		}
+	}),
+}, {
+	ID:    "rc/tmo/zero-switches-the-timer-off",
+	Title: "With timeout 0 nothing is retransmitted",
+	Cite:  ibta("C9-140", "roce/rc/tmo/3"), Defects: []string{"TimeoutZeroFires"},
+	Sends:   "nothing to a SEND for a long time, then its ACK",
+	Expects: "nothing, then success",
+	Run: onConn(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8))
+		c.expectAll(c.wantSend(0, 8))
+		c.Sleep(50 * time.Millisecond) // in real time, expectSilence does not wait this long
+		c.expectSilence(time.Minute)
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "rc/tmo/retry-count-is-exact",
+	Title: "An unanswered request is retransmitted retry_cnt times, and no more",
+	Cite:  ibta("", "roce/rc/tmo/4"), Defects: []string{"RetryOffByOne"},
+	Sends:   "nothing to a SEND, with retry_cnt 0, 1, 2, 3 and 6",
+	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
+	Run: onPort(func(p *port) {
+		for _, n := range []uint8{0, 1, 2, 3, 6} {
+			c := p.connect(setup{modify: withTimeout(timeout4ms, n)})
 			exhaustRetries(c)
-			c.ExpectCompletion(1, verbs.WCRetryExcErr)
-		}),
-	},
-	{
-		ID:    "rc/tmo/progress-reloads-the-count",
-		Title: "Progress resets the retry counter",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/6"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each retransmission",
-		Expects: "five retransmissions, and success",
-		Defects: []string{"RetryCountShared"},
-		Run: onConn(setup{modify: withTimeout(timeout4ms, 1)}, func(c *conn) {
-			c.PostSend(c.qp, c.writeWR(1, 5000))
-			all := c.expectAll(c.wantWrite(0, 5000))
-			for k := range all {
-				c.expectRetransmission(all, k)
-				c.send(ib.Ack(c.devicePSN(k), uint32(k/4)))
-			}
-			c.ExpectCompletion(1, verbs.WCSuccess)
-			c.ExpectState(c.qp, verbs.QPStateRTS)
-		}),
-	},
-	{
-		ID:    "rc/tmo/every-request-ends-on-a-lossy-link",
-		Title: "On a lossy link every request completes",
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/tmo/14"}}, Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "responses to 120 requests of several kinds; 1, 5 and 15 % of the packets are lost in both directions",
-		Expects: "a completion for every request, in order, and correct data where they succeed; they do at 1 and at 5 %",
-		Defects: []string{"NoTransportTimer", "RetryCountShared"},
-		Run: onPort(func(p *port) {
-			for _, percent := range []int{1, 5, 15} {
-				newLossyLink(p.connect(setup{modify: withTimeout(timeout4ms, 7)}), percent).run()
-			}
-		}),
-	},
-}
+			wc := c.NextCompletion()
+			c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d retransmissions", n), "success")
+		}
+	}),
+}, {
+	ID:    "rc/tmo/exhausted-retries-end-the-request-and-the-qp",
+	Title: "A request that exhausts its retries completes with RETRY_EXC_ERR, later ones are flushed, and the queue pair goes to ERR",
+	Cite:  ibta("", "roce/rc/tmo/4"), Defects: []string{"RetryExcHangs"},
+	Sends:   "nothing to a SEND, a READ and a WRITE, with retry_cnt 1",
+	Expects: "RETRY_EXC_ERR for the first, WR_FLUSH_ERR for the others, and the queue pair in ERR",
+	Run: onConn(setup{modify: withTimeout(timeout4ms, 1)}, func(c *conn) {
+		c.PostSend(c.qp, c.sendWR(1, 8), c.readWR(2, 8), c.writeWR(3, 8))
+		c.ExpectCompletion(1, verbs.WCRetryExcErr)
+		c.ExpectCompletion(2, verbs.WCWRFlushErr)
+		c.ExpectCompletion(3, verbs.WCWRFlushErr)
+		c.AwaitState(c.qp, verbs.QPStateErr)
+	}),
+}, {
+	ID:    "rc/tmo/seven-retries-are-seven",
+	Title: "A retry_cnt of 7 means seven retries, not infinitely many",
+	Cite:  ibta("", "roce/rc/tmo/5"), Defects: []string{"RetryCount7Forever"},
+	Sends:   "nothing to a SEND, with retry_cnt 7",
+	Expects: "seven retransmissions of the SEND and no more, then RETRY_EXC_ERR",
+	Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
+		exhaustRetries(c)
+		c.ExpectCompletion(1, verbs.WCRetryExcErr)
+	}),
+}, {
+	ID:    "rc/tmo/progress-reloads-the-count",
+	Title: "Progress resets the retry counter",
+	Cite:  ibta("", "roce/rc/tmo/6"), Defects: []string{"RetryCountShared"},
+	Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each retransmission",
+	Expects: "five retransmissions, and success",
+	Run: onConn(setup{modify: withTimeout(timeout4ms, 1)}, func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 5000))
+		all := c.expectAll(c.wantWrite(0, 5000))
+		for k := range all {
+			c.expectRetransmission(all, k)
+			c.send(ib.Ack(c.devicePSN(k), uint32(k/4)))
+		}
+		c.ExpectCompletion(1, verbs.WCSuccess)
+		c.ExpectState(c.qp, verbs.QPStateRTS)
+	}),
+}, {
+	ID:    "rc/tmo/every-request-ends-on-a-lossy-link",
+	Title: "On a lossy link every request completes",
+	Cite:  ibta("", "roce/rc/tmo/14"), Defects: []string{"NoTransportTimer", "RetryCountShared"},
+	Sends:   "responses to 120 requests of several kinds; 1, 5 and 15 % of the packets are lost in both directions",
+	Expects: "a completion for every request, in order, and correct data where they succeed; they do at 1 and at 5 %",
+	Run: onPort(func(p *port) {
+		for _, percent := range []int{1, 5, 15} {
+			newLossyLink(p.connect(setup{modify: withTimeout(timeout4ms, 7)}), percent).run()
+		}
+	}),
+}})
 
 // expectRetransmittedRequest answers a request only when the device has retransmitted it,
 // and fails the case unless it succeeds.

@@ -8,124 +8,109 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var writeCases = []conformance.Case{
-	{
-		ID:    "rc/wr/one-reth-with-the-length-of-the-message",
-		Title: "A WRITE has one RETH, in its first packet, with the length of the whole message",
-		Cite:  ibta("9.4.3", "roce/rc/wr/1"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "posts WRITEs of 2500 and of 100 bytes",
-		Expects: "FIRST with a RETH for 2500 bytes, MIDDLE and LAST with nothing but data; ONLY with a RETH for 100",
-		Defects: []string{"RETHPerPacket"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.postWrite(1, 2500)
-			c.postWrite(2, 100)
-			for _, want := range ib.Write(c.devicePSN(0), rdmaRemoteRETH(2500), c.localMem.Buf[:2500], mtuBytes) {
-				want.BTH.AckReq = nil // the requester may set it in any packet
-				c.expect(want)
+var writeCases = overRC.Cases([]conformance.Case{{
+	ID:    "rc/wr/one-reth-with-the-length-of-the-message",
+	Title: "A WRITE has one RETH, in its first packet, with the length of the whole message",
+	Cite:  ibta("9.4.3", "roce/rc/wr/1"), Defects: []string{"RETHPerPacket"},
+	Sends:   "posts WRITEs of 2500 and of 100 bytes",
+	Expects: "FIRST with a RETH for 2500 bytes, MIDDLE and LAST with nothing but data; ONLY with a RETH for 100",
+	Run: onConn(setup{}, func(c *conn) {
+		c.postWrite(1, 2500)
+		c.postWrite(2, 100)
+		for _, want := range ib.Write(c.devicePSN(0), rdmaRemoteRETH(2500), c.localMem.Buf[:2500], mtuBytes) {
+			want.BTH.AckReq = nil // the requester may set it in any packet
+			c.expect(want)
+		}
+		c.expect(ib.WriteOnly(c.devicePSN(3), rdmaRemoteRETH(100), c.localMem.Buf[:100]))
+	}),
+}, {
+	ID:    "rc/wr/of-nothing-looks-at-no-key",
+	Title: "A WRITE of no bytes is acknowledged without checking its key and address",
+	Cite:  ibta("C9-88", "roce/rc/wr/2"), Defects: []string{"ZeroLengthChecksKey"},
+	Sends:   "a WRITE of no bytes with a key that does not exist, and an invalid address",
+	Expects: "an ACK",
+	Run: onConn(setup{}, func(c *conn) {
+		c.send(ib.WriteOnly(c.peerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.targetMem.RKey())), 0), nil).AckReq())
+		c.expectAck(c.peerPSN(0))
+	}),
+}, {
+	ID:    "rc/wr/plain-write-uses-no-receive",
+	Title: "A WRITE without immediate data uses no receive",
+	Cite:  ibta("C10-87", "roce/rc/wr/3"), Defects: []string{"WriteConsumes"},
+	Sends:   "to a QP with one receive: WRITEs of one and of three packets, then a SEND",
+	Expects: "no completion for the WRITEs; the SEND finds the receive",
+	Run: onConn(setup{receives: 1}, func(c *conn) {
+		c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)))
+		c.send(ib.Write(c.peerPSN(1), c.reth(0, 0), data(2500), mtuBytes)...)
+		c.expectAck(c.peerPSN(3))
+		c.ExpectNoCompletion()
+		c.send(ib.SendOnly(c.peerPSN(4), data(8)).AckReq())
+		c.expectAck(c.peerPSN(4))
+		c.ExpectRecv(1, 8)
+	}),
+}, {
+	ID:    "rc/wr/refused-write-with-immediate-uses-no-receive",
+	Title: "A refused WRITE with immediate data uses no receive: receives are flushed",
+	Cite:  ibta("C10-87", "roce/rc/wr/4"), Defects: []string{"FailedImmConsumes"},
+	Sends:   "to a QP with two receives: a WRITE with immediate data and a key that does not exist",
+	Expects: "a NAK for a remote access error; both receives complete with WR_FLUSH_ERR",
+	Run: onConn(setup{receives: 2}, func(c *conn) {
+		c.send(ib.WriteOnlyImm(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(unknownKey(c.targetMem.RKey())), 8), 7, data(8)).AckReq())
+		c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+		c.ExpectCompletion(1, verbs.WCWRFlushErr)
+		c.ExpectCompletion(2, verbs.WCWRFlushErr)
+	}),
+}, {
+	ID:    "rc/wr/completion-of-immediate-has-the-bytes-written",
+	Title: "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the number of bytes written",
+	Cite:  ibta("", "roce/rc/wr/5", "roce/cq/9"), Defects: []string{"SparseCompletions"},
+	Sends:   "WRITEs with immediate data of 1028 bytes in two packets, and of 12 bytes",
+	Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
+	Run: onConn(setup{receives: 2}, func(c *conn) {
+		bytes := data(1028)
+		c.send(ib.WriteFirst(c.peerPSN(0), c.reth(0, 1028), bytes[:mtuBytes]), ib.WriteLastImm(c.peerPSN(1), 7, bytes[mtuBytes:]),
+			ib.WriteOnlyImm(c.peerPSN(2), c.reth(2048, 12), 8, bytes[:12]))
+		for i, n := range []int{1028, 12} {
+			wc := c.ExpectRecv(uint64(i+1), n)
+			c.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, "the opcode of a WRITE with immediate data", "%v", wc.Opcode)
+			c.ExpectBytes(c.targetMem, 2048*i, bytes[:n])
+		}
+		c.ExpectUnchanged(c.localMem, 0, 0)
+	}),
+}, {
+	ID:    "rc/wr/data-visible-before-a-later-send-completes",
+	Title: "When a SEND completes, its data and those of all earlier WRITEs are in memory",
+	Cite:  ibta("", "roce/rc/wr/6", "roce/cq/10"), Defects: []string{"LatePlacement"},
+	Sends:   "eight times a WRITE of three packets and a SEND, the completion of which is looked for all the time",
+	Expects: "at the completion: the bytes of the WRITE and those of the SEND",
+	Run: onConn(setup{receives: 8}, func(c *conn) {
+		for i := range 8 {
+			bytes := data(2500 + i)[i:] // different bytes each time
+			c.send(ib.Write(c.peerPSN(4*i), c.reth(0, 0), bytes, mtuBytes)...)
+			c.send(ib.SendOnly(c.peerPSN(4*i+3), bytes[:60]))
+			c.pollRecv(uint64(i+1), 60)
+			c.ExpectBytes(c.targetMem, 0, bytes)
+			c.ExpectBytes(c.localMem, 64*i, bytes[:60])
+		}
+	}),
+}, {
+	ID:    "rc/wr/more-than-two-gib-refused-when-posted",
+	Title: "A message of more than 2^31 bytes is refused and not sent",
+	Cite:  ibta("9.4.3", "roce/rc/wr/7"), Defects: []string{"LongMessagesTaken"},
+	Sends:   "posts a WRITE, a SEND and a READ of 2^31+1 bytes, in many pieces of one region",
+	Expects: "an error at the post or a completion with an error; nothing on the wire",
+	Run: onPort(func(p *port) {
+		sgl := p.longSGL()
+		caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: len(sgl), MaxRecvSGE: 1}
+		onEachConn(setup{caps: caps}, []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead}, func(c *conn, op verbs.WROpcode) {
+			_, err := c.qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: sgl, Remote: rdmaRemote}})
+			c.expectSilence(shortWait)
+			if err == nil {
+				c.expectRequestFails()
 			}
-			c.expect(ib.WriteOnly(c.devicePSN(3), rdmaRemoteRETH(100), c.localMem.Buf[:100]))
-		}),
-	},
-	{
-		ID:    "rc/wr/of-nothing-looks-at-no-key",
-		Title: "A WRITE of no bytes is acknowledged without checking its key and address",
-		Cite:  ibta("C9-88", "roce/rc/wr/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "a WRITE of no bytes with a key that does not exist, and an invalid address",
-		Expects: "an ACK",
-		Defects: []string{"ZeroLengthChecksKey"},
-		Run: onConn(setup{}, func(c *conn) {
-			c.send(ib.WriteOnly(c.peerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.targetMem.RKey())), 0), nil).AckReq())
-			c.expectAck(c.peerPSN(0))
-		}),
-	},
-	{
-		ID:    "rc/wr/plain-write-uses-no-receive",
-		Title: "A WRITE without immediate data uses no receive",
-		Cite:  ibta("C10-87", "roce/rc/wr/3"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a QP with one receive: WRITEs of one and of three packets, then a SEND",
-		Expects: "no completion for the WRITEs; the SEND finds the receive",
-		Defects: []string{"WriteConsumes"},
-		Run: onConn(setup{receives: 1}, func(c *conn) {
-			c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)))
-			c.send(ib.Write(c.peerPSN(1), c.reth(0, 0), data(2500), mtuBytes)...)
-			c.expectAck(c.peerPSN(3))
-			c.ExpectNoCompletion()
-			c.send(ib.SendOnly(c.peerPSN(4), data(8)).AckReq())
-			c.expectAck(c.peerPSN(4))
-			c.ExpectRecv(1, 8)
-		}),
-	},
-	{
-		ID:    "rc/wr/refused-write-with-immediate-uses-no-receive",
-		Title: "A refused WRITE with immediate data uses no receive: receives are flushed",
-		Cite:  ibta("C10-87", "roce/rc/wr/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "to a QP with two receives: a WRITE with immediate data and a key that does not exist",
-		Expects: "a NAK for a remote access error; both receives complete with WR_FLUSH_ERR",
-		Defects: []string{"FailedImmConsumes"},
-		Run: onConn(setup{receives: 2}, func(c *conn) {
-			c.send(ib.WriteOnlyImm(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(unknownKey(c.targetMem.RKey())), 8), 7, data(8)).AckReq())
-			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
-			c.ExpectCompletion(1, verbs.WCWRFlushErr)
-			c.ExpectCompletion(2, verbs.WCWRFlushErr)
-		}),
-	},
-	{
-		ID:    "rc/wr/completion-of-immediate-has-the-bytes-written",
-		Title: "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the number of bytes written",
-		Cite:  ibta("", "roce/rc/wr/5", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "WRITEs with immediate data of 1028 bytes in two packets, and of 12 bytes",
-		Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
-		Defects: []string{"SparseCompletions"},
-		Run: onConn(setup{receives: 2}, func(c *conn) {
-			bytes := data(1028)
-			c.send(ib.WriteFirst(c.peerPSN(0), c.reth(0, 1028), bytes[:mtuBytes]), ib.WriteLastImm(c.peerPSN(1), 7, bytes[mtuBytes:]),
-				ib.WriteOnlyImm(c.peerPSN(2), c.reth(2048, 12), 8, bytes[:12]))
-			for i, n := range []int{1028, 12} {
-				wc := c.ExpectRecv(uint64(i+1), n)
-				c.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, "the opcode of a WRITE with immediate data", "%v", wc.Opcode)
-				c.ExpectBytes(c.targetMem, 2048*i, bytes[:n])
-			}
-			c.ExpectUnchanged(c.localMem, 0, 0)
-		}),
-	},
-	{
-		ID:    "rc/wr/data-visible-before-a-later-send-completes",
-		Title: "When a SEND completes, its data and those of all earlier WRITEs are in memory",
-		Cite:  ibta("", "roce/rc/wr/6", "roce/cq/10"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "eight times a WRITE of three packets and a SEND, the completion of which is looked for all the time",
-		Expects: "at the completion: the bytes of the WRITE and those of the SEND",
-		Defects: []string{"LatePlacement"},
-		Run: onConn(setup{receives: 8}, func(c *conn) {
-			for i := range 8 {
-				bytes := data(2500 + i)[i:] // different bytes each time
-				c.send(ib.Write(c.peerPSN(4*i), c.reth(0, 0), bytes, mtuBytes)...)
-				c.send(ib.SendOnly(c.peerPSN(4*i+3), bytes[:60]))
-				c.pollRecv(uint64(i+1), 60)
-				c.ExpectBytes(c.targetMem, 0, bytes)
-				c.ExpectBytes(c.localMem, 64*i, bytes[:60])
-			}
-		}),
-	},
-	{
-		ID:    "rc/wr/more-than-two-gib-refused-when-posted",
-		Title: "A message of more than 2^31 bytes is refused and not sent",
-		Cite:  ibta("9.4.3", "roce/rc/wr/7"), Level: conformance.Must, Needs: verbs.CapRC, Labels: labelRC,
-		Sends:   "posts a WRITE, a SEND and a READ of 2^31+1 bytes, in many pieces of one region",
-		Expects: "an error at the post or a completion with an error; nothing on the wire",
-		Defects: []string{"LongMessagesTaken"},
-		Run: onPort(func(p *port) {
-			sgl := p.longSGL()
-			caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: len(sgl), MaxRecvSGE: 1}
-			onEachConn(setup{caps: caps}, []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead}, func(c *conn, op verbs.WROpcode) {
-				_, err := c.qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: sgl, Remote: rdmaRemote}})
-				c.expectSilence(shortWait)
-				if err == nil {
-					c.expectRequestFails()
-				}
-			})(p)
-		}),
-	},
-}
+		})(p)
+	}),
+}})
 
 // pollRecv is ExpectRecv that polls every 100 ns, to see the completion as early as
 // possible.

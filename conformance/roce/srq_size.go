@@ -8,99 +8,88 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var srqSizeCases = []conformance.Case{
-	{
-		ID:    "srq/limit/beyond-the-size-refused",
-		Title: "A limit that is larger than the SRQ is refused, and changes nothing",
-		Cite:  ibta("", "roce/srq/8"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "a limit of the size plus one is refused and not set, and a limit of the size is accepted",
-		Defects: []string{"SRQUnchecked"},
-		Run: onPort(func(p *port) {
-			srq := p.newSharedQueue(4).srq
-			was := p.srqAttr(srq)
-			p.MustFail("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
-			now := p.srqAttr(srq)
-			p.Check(now == was, fmt.Sprintf("the attributes %+v as before", was), "%+v", now)
-			p.Must("a limit of the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR}, verbs.SRQLimit))
-		}),
-	},
-	{
-		ID:    "srq/size/below-what-is-queued-refused",
-		Title: "An SRQ cannot be resized below its posted receives, and a refused resize loses none",
-		Cite:  ibta("", "roce/srq/8"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc", conformance.Dangerous}, // Linux 6.1 loses its rxe device
-		Sends:   "SENDs, after a resize below the number of posted receives",
-		Expects: "the resize is refused, and every receive is used",
-		Defects: []string{"SRQUnchecked"},
-		Run: onPort(func(p *port) {
-			q := p.newSharedQueue(4)
-			for _, size := range []int{3, 1, 0} {
-				p.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
-			}
-			c := q.connect(1)[0]
-			for i := range 4 {
-				c.send(ib.SendOnly(c.peerPSN(i), data(16)).AckReq())
-				c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
-				q.expectDelivered(c, data(16))
-			}
-		}),
-	},
-	{
-		ID:    "srq/size/beyond-the-device-refused",
-		Title: "An SRQ with more receives or longer scatter lists than the device claims is refused",
-		Cite:  ibta("", "roce/srq/8"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "SRQs with one receive or one list entry more than claimed are refused, and one with as many as claimed is created",
-		Defects: []string{"CapsUnchecked"},
-		Run: onPort(func(p *port) {
-			attr, err := p.Device.QueryDevice()
-			p.Must("a device that can be queried", err)
-			_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR + 1, MaxSGE: 1})
-			p.MustFail("an SRQ of more receives than claimed", err, nil)
-			_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 1, MaxSGE: attr.MaxSRQSGE + 1})
-			p.MustFail("an SRQ of longer lists than claimed", err, nil)
-			_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR, MaxSGE: 1})
-			p.Must("an SRQ of as many receives as claimed", err)
-		}),
-	},
-	{
-		ID:    "srq/size/excess-receive-refused",
-		Title: "Receives that exceed the size of an SRQ are refused, and no other is lost",
-		Cite:  ibta("", "roce/srq/9"), Level: conformance.Must, Needs: verbs.CapSRQ | verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs, when two receives too many were posted",
-		Expects: "as many receives are posted as there is room for, and each is used for one SEND",
-		Defects: []string{"OverflowSRQ"},
-		Run: onPort(func(p *port) {
-			q := p.newSharedQueue(0)
-			room := p.srqAttr(q.srq).MaxWR
-			// The device may have rounded the size up.
-			var wrs []verbs.RecvWR
-			for i := range room + 2 {
-				wrs = append(wrs, verbs.RecvWR{WRID: uint64(i + 1), SGL: q.mem.SGL(i%srqMaxWR*srqRecvLen, srqRecvLen)})
-			}
-			n, err := q.srq.PostRecv(wrs)
-			p.MustFail("one receive too many", err, nil)
-			p.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
-			n, err = q.srq.PostRecv(wrs[room:])
-			p.MustFail("another receive too many", err, nil)
-			p.Check(n == 0, "none posted", "%d", n)
-			for i := range room {
-				q.free[uint64(i+1)] = true
-			}
-			c := q.connect(1)[0]
-			for i := range room {
-				c.send(ib.SendOnly(c.peerPSN(i), data(16+i%32)).AckReq())
-				c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
-				q.expectDelivered(c, data(16+i%32))
-			}
-			q.expectUsedUp()
-		}),
-	},
-}
+var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases([]conformance.Case{{
+	ID:    "srq/limit/beyond-the-size-refused",
+	Title: "A limit that is larger than the SRQ is refused, and changes nothing",
+	Cite:  ibta("", "roce/srq/8"), Needs: verbs.CapRC, Defects: []string{"SRQUnchecked"},
+	Sends:   "nothing",
+	Expects: "a limit of the size plus one is refused and not set, and a limit of the size is accepted",
+	Run: onPort(func(p *port) {
+		srq := p.newSharedQueue(4).srq
+		was := p.srqAttr(srq)
+		p.MustFail("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
+		now := p.srqAttr(srq)
+		p.Check(now == was, fmt.Sprintf("the attributes %+v as before", was), "%+v", now)
+		p.Must("a limit of the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR}, verbs.SRQLimit))
+	}),
+}, {
+	ID:    "srq/size/below-what-is-queued-refused",
+	Title: "An SRQ cannot be resized below its posted receives, and a refused resize loses none",
+	Cite:  ibta("", "roce/srq/8"), Needs: verbs.CapRC,
+	Labels:  []string{conformance.Dangerous}, // Linux 6.1 loses its rxe device
+	Sends:   "SENDs, after a resize below the number of posted receives",
+	Expects: "the resize is refused, and every receive is used",
+	Defects: []string{"SRQUnchecked"},
+	Run: onPort(func(p *port) {
+		q := p.newSharedQueue(4)
+		for _, size := range []int{3, 1, 0} {
+			p.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
+		}
+		c := q.connect(1)[0]
+		for i := range 4 {
+			c.send(ib.SendOnly(c.peerPSN(i), data(16)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
+			q.expectDelivered(c, data(16))
+		}
+	}),
+}, {
+	ID:    "srq/size/beyond-the-device-refused",
+	Title: "An SRQ with more receives or longer scatter lists than the device claims is refused",
+	Cite:  ibta("", "roce/srq/8"), Defects: []string{"CapsUnchecked"},
+	Sends:   "nothing",
+	Expects: "SRQs with one receive or one list entry more than claimed are refused, and one with as many as claimed is created",
+	Run: onPort(func(p *port) {
+		attr, err := p.Device.QueryDevice()
+		p.Must("a device that can be queried", err)
+		_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR + 1, MaxSGE: 1})
+		p.MustFail("an SRQ of more receives than claimed", err, nil)
+		_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: 1, MaxSGE: attr.MaxSRQSGE + 1})
+		p.MustFail("an SRQ of longer lists than claimed", err, nil)
+		_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR, MaxSGE: 1})
+		p.Must("an SRQ of as many receives as claimed", err)
+	}),
+}, {
+	ID:    "srq/size/excess-receive-refused",
+	Title: "Receives that exceed the size of an SRQ are refused, and no other is lost",
+	Cite:  ibta("", "roce/srq/9"), Needs: verbs.CapRC, Defects: []string{"OverflowSRQ"},
+	Sends:   "SENDs, when two receives too many were posted",
+	Expects: "as many receives are posted as there is room for, and each is used for one SEND",
+	Run: onPort(func(p *port) {
+		q := p.newSharedQueue(0)
+		room := p.srqAttr(q.srq).MaxWR
+		// The device may have rounded the size up.
+		var wrs []verbs.RecvWR
+		for i := range room + 2 {
+			wrs = append(wrs, verbs.RecvWR{WRID: uint64(i + 1), SGL: q.mem.SGL(i%srqMaxWR*srqRecvLen, srqRecvLen)})
+		}
+		n, err := q.srq.PostRecv(wrs)
+		p.MustFail("one receive too many", err, nil)
+		p.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
+		n, err = q.srq.PostRecv(wrs[room:])
+		p.MustFail("another receive too many", err, nil)
+		p.Check(n == 0, "none posted", "%d", n)
+		for i := range room {
+			q.free[uint64(i+1)] = true
+		}
+		c := q.connect(1)[0]
+		for i := range room {
+			c.send(ib.SendOnly(c.peerPSN(i), data(16+i%32)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
+			q.expectDelivered(c, data(16+i%32))
+		}
+		q.expectUsedUp()
+	}),
+}})
 
 // srqAttr returns the attributes of a shared receive queue.
 func (p *port) srqAttr(srq verbs.SRQ) verbs.SRQAttr {

@@ -9,192 +9,167 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var srqCases = []conformance.Case{
-	{
-		ID:    "srq/use/qps-share-its-receives",
-		Title: "Queue pairs on one SRQ share its receives, and each message uses one of them",
-		Cite:  ibta("", "roce/srq/1"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs to two queue pairs in turn, as many as there are receives",
-		Expects: "each message in a different receive, completed with the QPN of its queue pair",
-		Defects: []string{"SRQDoubleUse"},
-		Run: onPort(func(p *port) {
-			q := p.newSharedQueue(4)
-			pair := q.connect(2)
-			for i := range 4 {
-				c := pair[i%2]
-				c.send(ib.SendOnly(c.peerPSN(i/2), data(10+i)).AckReq())
-				c.expect(ib.Ack(c.peerPSN(i/2), uint32(i/2+1)))
-				q.expectDelivered(c, data(10+i))
-			}
-			q.expectUsedUp()
-		}),
-	},
-	{
-		ID:    "srq/use/each-receive-serves-one-message",
-		Title: "Two interleaved messages use different receives, whichever ends first",
-		Cite:  ibta("10.8.3.2", "roce/srq/6"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs of three packets to two queue pairs, packet by packet in turn, and single ones to a third in between",
-		Expects: "each message complete in a different receive",
-		Defects: []string{"SRQDoubleUse"},
-		Run: onPort(func(p *port) {
-			q := p.newSharedQueue(4)
-			all := q.connect(3)
-			n := 2*pathMTU.Bytes() + 8
-			one, two := rig.Pattern(n, 0x11), rig.Pattern(n, 0x77)
-			first, second := ib.Send(firstPeerPSN, one, pathMTU.Bytes()), ib.Send(firstPeerPSN, two, pathMTU.Bytes())
-			for i := range 2 {
-				all[0].send(first[i])
-				all[1].send(second[i])
-				all[2].send(ib.SendOnly(all[2].peerPSN(i), data(20+i)).AckReq())
-				all[2].expect(ib.Ack(all[2].peerPSN(i), uint32(i+1)))
-				q.expectDelivered(all[2], data(20+i))
-			}
-			all[1].send(second[2])
-			q.expectDelivered(all[1], two)
-			all[0].send(first[2])
-			q.expectDelivered(all[0], one)
-			q.expectUsedUp()
-		}),
-	},
-	{
-		ID:    "srq/use/own-receives-refused",
-		Title: "Posting a receive to a queue pair with an SRQ fails",
-		Cite:  ibta("", "roce/srq/3"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "that posting a receive to the queue pair is refused",
-		Defects: []string{"SRQUnchecked"},
-		Run: onPort(func(p *port) {
-			c := p.newSharedQueue(1).connect(1)[0]
-			n, err := c.qp.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.localMem.SGL(0, 64)}})
-			c.MustFail("a receive of a queue pair on an SRQ", err, nil)
-			c.Check(n == 0, "no receive posted", "%d", n)
-		}),
-	},
-	{
-		ID:    "srq/empty/rc-gets-an-rnr-nak",
-		Title: "An RC SEND to an empty SRQ is answered by an RNR NAK, and delivered when it is retransmitted",
-		Cite:  ibta("", "roce/srq/4"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc"},
-		Sends:   "two SENDs to a queue pair on an SRQ with one receive; the second again when there is another",
-		Expects: "an ACK, an RNR NAK, then an ACK",
-		Defects: []string{"RNRSilent"},
-		Run: onPort(func(p *port) {
-			q := p.newSharedQueue(1)
-			c := q.connect(1)[0]
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
-			c.expect(ib.Ack(c.peerPSN(0), 1))
-			q.expectDelivered(c, data(16))
-			c.send(ib.SendOnly(c.peerPSN(1), data(20)).AckReq())
-			c.expect(ib.RNR(c.peerPSN(1), c.attr.MinRNRTimer, 1))
-			q.post(1)
-			c.send(ib.SendOnly(c.peerPSN(1), data(20)).AckReq())
-			c.expect(ib.Ack(c.peerPSN(1), 2))
-			q.expectDelivered(c, data(20))
-		}),
-	},
-	{
-		ID:    "srq/empty/datagram-vanishes",
-		Title: "A datagram or UC message to an empty SRQ is dropped silently",
-		Cite:  ibta("", "roce/srq/4"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapSRQ | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to a UC queue pair, if supported; another of each when there is a receive",
-		Expects: "nothing for the first ones, a completion for each of the others",
-		Defects: []string{"UDWaitsForReceive"},
-		Run: onPort(func(p *port) {
-			q := p.newSharedQueue(0)
-			d := p.newUDPort(0, q.srq)
-			d.sendPacket(d.datagram(data(16)))
-			d.expectSilence(silencePeriod)
-			q.post(1)
-			d.Sync()
-			d.ExpectNoCompletion()
-			d.sendPacket(d.datagram(data(24)))
-			d.ExpectRecv(1, ib.GRHLen+24)
-			if !p.Caps.Has(verbs.CapUC) {
-				return
-			}
-			c := p.connect(setup{qpType: verbs.QPTypeUC, srq: q.srq})
-			c.send(ucSendOnly(c.peerPSN(0), 16))
-			c.expectSilence(silencePeriod)
-			q.post(1)
-			c.Sync()
-			c.ExpectNoCompletion()
-			c.send(ucSendOnly(c.peerPSN(1), 24))
-			c.ExpectRecv(2, 24)
-		}),
-	},
-	{
-		ID:    "srq/limit/event-comes-once",
-		Title: "SRQ_LIMIT_REACHED is raised once when the receives fall below the limit, which is then disarmed",
-		Cite:  ibta("", "roce/srq/2"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc"},
-		Sends:   "five SENDs to a queue pair on an SRQ with six receives and a limit of five; more when the limit is armed again",
-		Expects: "no event at five, one at four, none after it; and one more when it is armed again",
-		Defects: []string{"SRQLimitRepeats"},
-		Run: onPort(func(p *port) {
-			q := p.newSharedQueue(6)
-			c := q.connect(1)[0]
-			for round, sent := 0, 0; round < 2; round++ {
-				p.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
-				for left := 5; left >= 2; left-- {
-					c.send(ib.SendOnly(c.peerPSN(sent), data(16)).AckReq())
-					sent++
-					c.expect(ib.Ack(c.peerPSN(sent-1), uint32(sent)))
-					q.expectDelivered(c, data(16))
-					if left == 4 {
-						e := p.ExpectEvent(verbs.EventSRQLimitReached)
-						p.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
-					}
-					p.ExpectNoEvent()
+var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conformance.Case{{
+	ID:    "srq/use/qps-share-its-receives",
+	Title: "Queue pairs on one SRQ share its receives, and each message uses one of them",
+	Cite:  ibta("", "roce/srq/1"), Labels: []string{"service:rc"}, Defects: []string{"SRQDoubleUse"},
+	Sends:   "SENDs to two queue pairs in turn, as many as there are receives",
+	Expects: "each message in a different receive, completed with the QPN of its queue pair",
+	Run: onPort(func(p *port) {
+		q := p.newSharedQueue(4)
+		pair := q.connect(2)
+		for i := range 4 {
+			c := pair[i%2]
+			c.send(ib.SendOnly(c.peerPSN(i/2), data(10+i)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(i/2), uint32(i/2+1)))
+			q.expectDelivered(c, data(10+i))
+		}
+		q.expectUsedUp()
+	}),
+}, {
+	ID:    "srq/use/each-receive-serves-one-message",
+	Title: "Two interleaved messages use different receives, whichever ends first",
+	Cite:  ibta("10.8.3.2", "roce/srq/6"), Labels: []string{"service:rc"}, Defects: []string{"SRQDoubleUse"},
+	Sends:   "SENDs of three packets to two queue pairs, packet by packet in turn, and single ones to a third in between",
+	Expects: "each message complete in a different receive",
+	Run: onPort(func(p *port) {
+		q := p.newSharedQueue(4)
+		all := q.connect(3)
+		n := 2*pathMTU.Bytes() + 8
+		one, two := rig.Pattern(n, 0x11), rig.Pattern(n, 0x77)
+		first, second := ib.Send(firstPeerPSN, one, pathMTU.Bytes()), ib.Send(firstPeerPSN, two, pathMTU.Bytes())
+		for i := range 2 {
+			all[0].send(first[i])
+			all[1].send(second[i])
+			all[2].send(ib.SendOnly(all[2].peerPSN(i), data(20+i)).AckReq())
+			all[2].expect(ib.Ack(all[2].peerPSN(i), uint32(i+1)))
+			q.expectDelivered(all[2], data(20+i))
+		}
+		all[1].send(second[2])
+		q.expectDelivered(all[1], two)
+		all[0].send(first[2])
+		q.expectDelivered(all[0], one)
+		q.expectUsedUp()
+	}),
+}, {
+	ID:    "srq/use/own-receives-refused",
+	Title: "Posting a receive to a queue pair with an SRQ fails",
+	Cite:  ibta("", "roce/srq/3"), Labels: []string{"service:rc"}, Defects: []string{"SRQUnchecked"},
+	Sends:   "nothing",
+	Expects: "that posting a receive to the queue pair is refused",
+	Run: onPort(func(p *port) {
+		c := p.newSharedQueue(1).connect(1)[0]
+		n, err := c.qp.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.localMem.SGL(0, 64)}})
+		c.MustFail("a receive of a queue pair on an SRQ", err, nil)
+		c.Check(n == 0, "no receive posted", "%d", n)
+	}),
+}, {
+	ID:    "srq/empty/rc-gets-an-rnr-nak",
+	Title: "An RC SEND to an empty SRQ is answered by an RNR NAK, and delivered when it is retransmitted",
+	Cite:  ibta("", "roce/srq/4"), Labels: []string{"service:rc"}, Defects: []string{"RNRSilent"},
+	Sends:   "two SENDs to a queue pair on an SRQ with one receive; the second again when there is another",
+	Expects: "an ACK, an RNR NAK, then an ACK",
+	Run: onPort(func(p *port) {
+		q := p.newSharedQueue(1)
+		c := q.connect(1)[0]
+		c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+		c.expect(ib.Ack(c.peerPSN(0), 1))
+		q.expectDelivered(c, data(16))
+		c.send(ib.SendOnly(c.peerPSN(1), data(20)).AckReq())
+		c.expect(ib.RNR(c.peerPSN(1), c.attr.MinRNRTimer, 1))
+		q.post(1)
+		c.send(ib.SendOnly(c.peerPSN(1), data(20)).AckReq())
+		c.expect(ib.Ack(c.peerPSN(1), 2))
+		q.expectDelivered(c, data(20))
+	}),
+}, {
+	ID:    "srq/empty/datagram-vanishes",
+	Title: "A datagram or UC message to an empty SRQ is dropped silently",
+	Cite:  ibta("", "roce/srq/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UDWaitsForReceive"},
+	Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to a UC queue pair, if supported; another of each when there is a receive",
+	Expects: "nothing for the first ones, a completion for each of the others",
+	Run: onPort(func(p *port) {
+		q := p.newSharedQueue(0)
+		d := p.newUDPort(0, q.srq)
+		d.sendPacket(d.datagram(data(16)))
+		d.expectSilence(silencePeriod)
+		q.post(1)
+		d.Sync()
+		d.ExpectNoCompletion()
+		d.sendPacket(d.datagram(data(24)))
+		d.ExpectRecv(1, ib.GRHLen+24)
+		if !p.Caps.Has(verbs.CapUC) {
+			return
+		}
+		c := p.connect(setup{qpType: verbs.QPTypeUC, srq: q.srq})
+		c.send(ucSendOnly(c.peerPSN(0), 16))
+		c.expectSilence(silencePeriod)
+		q.post(1)
+		c.Sync()
+		c.ExpectNoCompletion()
+		c.send(ucSendOnly(c.peerPSN(1), 24))
+		c.ExpectRecv(2, 24)
+	}),
+}, {
+	ID:    "srq/limit/event-comes-once",
+	Title: "SRQ_LIMIT_REACHED is raised once when the receives fall below the limit, which is then disarmed",
+	Cite:  ibta("", "roce/srq/2"), Labels: []string{"service:rc"}, Defects: []string{"SRQLimitRepeats"},
+	Sends:   "five SENDs to a queue pair on an SRQ with six receives and a limit of five; more when the limit is armed again",
+	Expects: "no event at five, one at four, none after it; and one more when it is armed again",
+	Run: onPort(func(p *port) {
+		q := p.newSharedQueue(6)
+		c := q.connect(1)[0]
+		for round, sent := 0, 0; round < 2; round++ {
+			p.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
+			for left := 5; left >= 2; left-- {
+				c.send(ib.SendOnly(c.peerPSN(sent), data(16)).AckReq())
+				sent++
+				c.expect(ib.Ack(c.peerPSN(sent-1), uint32(sent)))
+				q.expectDelivered(c, data(16))
+				if left == 4 {
+					e := p.ExpectEvent(verbs.EventSRQLimitReached)
+					p.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
 				}
-				q.post(4)
+				p.ExpectNoEvent()
 			}
-		}),
-	},
-	{
-		ID:    "srq/error/failed-qp-leaves-the-receives",
-		Title: "The receives of an SRQ are not flushed when a queue pair on it fails, and remain for the others",
-		Cite:  ibta("", "roce/srq/5"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs to another queue pair on the SRQ when one has gone to ERR",
-		Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
-		Defects: []string{"SRQFlushed"},
-		Run: onPort(func(p *port) {
-			q := p.newSharedQueue(2)
-			pair := q.connect(2)
-			p.toError(pair[0].qp)
-			p.Sync()
-			p.ExpectNoCompletion()
-			c := pair[1]
-			for i := range 2 {
-				c.send(ib.SendOnly(c.peerPSN(i), data(16+i)).AckReq())
-				c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
-				q.expectDelivered(c, data(16+i))
-			}
-		}),
-	},
-	{
-		ID:    "srq/error/last-wqe-reached-reported",
-		Title: "A failed queue pair on an SRQ raises LAST_WQE_REACHED",
-		Cite:  ibta("", "roce/srq/5"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapSRQ,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "one LAST_WQE_REACHED of the queue pair that was moved to ERR",
-		Defects: []string{"NoLastWQEEvent"},
-		Run: onPort(func(p *port) {
-			pair := p.newSharedQueue(2).connect(2)
-			p.ExpectNoEvent()
-			p.toError(pair[1].qp)
-			e := p.ExpectEvent(verbs.EventQPLastWQEReached)
-			p.Check(e.QP == pair[1].qp, fmt.Sprintf("an event of queue pair %#x", uint32(pair[1].qp.QPN())), "%v", e.QP)
-			p.Sync()
-			p.expectNoMoreEvents()
-		}),
-	},
-}
+			q.post(4)
+		}
+	}),
+}, {
+	ID:    "srq/error/failed-qp-leaves-the-receives",
+	Title: "The receives of an SRQ are not flushed when a queue pair on it fails, and remain for the others",
+	Cite:  ibta("", "roce/srq/5"), Labels: []string{"service:rc"}, Defects: []string{"SRQFlushed"},
+	Sends:   "SENDs to another queue pair on the SRQ when one has gone to ERR",
+	Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
+	Run: onPort(func(p *port) {
+		q := p.newSharedQueue(2)
+		pair := q.connect(2)
+		p.toError(pair[0].qp)
+		p.Sync()
+		p.ExpectNoCompletion()
+		c := pair[1]
+		for i := range 2 {
+			c.send(ib.SendOnly(c.peerPSN(i), data(16+i)).AckReq())
+			c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
+			q.expectDelivered(c, data(16+i))
+		}
+	}),
+}, {
+	ID:    "srq/error/last-wqe-reached-reported",
+	Title: "A failed queue pair on an SRQ raises LAST_WQE_REACHED",
+	Cite:  ibta("", "roce/srq/5"), Labels: []string{"service:rc"}, Defects: []string{"NoLastWQEEvent"},
+	Sends:   "nothing",
+	Expects: "one LAST_WQE_REACHED of the queue pair that was moved to ERR",
+	Run: onPort(func(p *port) {
+		pair := p.newSharedQueue(2).connect(2)
+		p.ExpectNoEvent()
+		p.toError(pair[1].qp)
+		e := p.ExpectEvent(verbs.EventQPLastWQEReached)
+		p.Check(e.QP == pair[1].qp, fmt.Sprintf("an event of queue pair %#x", uint32(pair[1].qp.QPN())), "%v", e.QP)
+		p.Sync()
+		p.expectNoMoreEvents()
+	}),
+}})
 
 // sharedQueue is a shared receive queue. Its receives may complete in any order, each
 // once.

@@ -6,121 +6,107 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var udDropCases = []conformance.Case{
-	{
-		ID:    "ud/qkey/other-key-dropped",
-		Title: "A datagram with another Q_Key than the queue pair's is dropped silently",
-		Cite:  ibta("9.6.1.4.1", "roce/ud/2"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "datagrams with Q_Keys that differ in one bit, are 0 or that of QP 1; then one with the correct Q_Key",
-		Expects: "a completion of the last only, in the first receive",
-		Defects: []string{"KeysIgnored"},
-		Run: onUD(2, func(d *udPort) {
-			for _, key := range udWrongKeys {
-				d.expectDropped(d.datagram(data(16)).WithDETH(key, udPeerQPN))
-			}
-			d.sendPacket(d.datagram(data(24)))
-			d.ExpectRecv(1, ib.GRHLen+24)
-		}),
-	},
-	{
-		ID:    "ud/qkey/other-key-counted",
-		Title: "The port counts the datagrams that were dropped for their Q_Key",
-		Cite:  ibta("9.6.1.4.1", "roce/ud/2"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "datagrams with wrong Q_Keys, and one with the correct one",
-		Expects: "the counter of Q_Key violations increases by one for each wrong datagram",
-		Defects: []string{"KeyViolationsUncounted"},
-		Run: onUD(1, func(d *udPort) {
-			before := d.qkeyViolations()
-			for _, key := range udWrongKeys {
-				d.sendPacket(d.datagram(data(16)).WithDETH(key, udPeerQPN))
-			}
-			d.sendPacket(d.datagram(data(24)))
-			d.Sync()
-			got := d.qkeyViolations() - before
-			d.Check(int(got) == len(udWrongKeys), "one more Q_Key violation for each wrong datagram", "%d for %d", got, len(udWrongKeys))
-		}),
-	},
-	{
-		ID:    "ud/qkey/mad-with-another-key-dropped",
-		Title: "QP 1 drops datagrams with another Q_Key than 0x80010000",
-		Cite:  ibta("", "roce/ud/4"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapRC,
-		Labels:  []string{"service:cm"},
-		Sends:   "a REQ for a service without a listener, with Q_Keys that are 0 and differ in one bit; then with the correct one",
-		Expects: "a response to the last only",
-		Defects: []string{"KeysIgnored"},
-		Run: onPort(func(p *port) {
-			for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
-				p.sendPacket(p.unknownServiceREQ().WithDETH(key, ib.GSIQPN))
-				p.expectSilence(silencePeriod)
-			}
-			p.sendPacket(p.unknownServiceREQ())
-			p.expectPacket(ib.Op(ib.OpUDSendOnly).To(ib.GSIQPN))
-		}),
-	},
-	{
-		ID:    "ud/drop/too-long-for-the-receive-leaves-the-qp-alive",
-		Title: "A datagram that is too long for its receive does not fail the queue pair",
-		Cite:  ibta("error class D", "roce/ud/6"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "datagrams that are longer than a receive by one byte and by many, then one that fits",
-		Expects: "no answer, the state RTS, and the last is delivered",
-		Defects: []string{"UDLongKillsQP"},
-		Run: onUD(0, func(d *udPort) {
-			for id := range uint64(3) {
-				d.PostRecv(d.qp, id+1, d.localMem.SGE(int(id)*200, 200))
-			}
-			d.sendPacket(d.datagram(data(161)))
-			d.sendPacket(d.datagram(data(1000)))
-			d.expectSilence(silencePeriod)
-			d.ExpectState(d.qp, verbs.QPStateRTS)
-			d.sendPacket(d.datagram(data(160)))
-			// Another case checks that no receive is consumed.
-			for wc := d.NextCompletion(); wc.Status != verbs.WCSuccess || wc.ByteLen != 200; wc = d.NextCompletion() {
-				d.Check(wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr, "the datagram that fits", "a completion with %v, %d bytes", wc.Status, wc.ByteLen)
-			}
-			d.ExpectState(d.qp, verbs.QPStateRTS)
-		}),
-	},
-	{
-		ID:    "ud/drop/too-long-for-the-receive-uses-no-receive",
-		Title: "A datagram that is too long for its receive does not use it",
-		Cite:  ibta("error class D", "roce/ud/6"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "a datagram that is longer, with its header area, than the only receive; then one that fills it",
-		Expects: "no completion, then one with the second datagram",
-		Defects: []string{"UDLongConsumes"},
-		Run: onUD(0, func(d *udPort) {
-			d.PostRecv(d.qp, 1, d.localMem.SGE(0, 200))
-			d.sendPacket(d.datagram(data(164)))
-			d.Sync()
-			d.ExpectNoCompletion()
-			d.ExpectUnchanged(d.localMem, 0, 200)
-			d.sendPacket(d.datagram(data(160)))
-			d.ExpectRecv(1, 200)
-			d.ExpectBytes(d.localMem, ib.GRHLen, data(160))
-		}),
-	},
-	{
-		ID:    "ud/drop/without-receive-vanishes",
-		Title: "A datagram without a posted receive is dropped silently, and not delivered later",
-		Cite:  ibta("error class D", "roce/ud/7"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "a datagram to a queue pair without receives; when one is posted, another",
-		Expects: "no answer; a completion with the second datagram only",
-		Defects: []string{"UDWaitsForReceive"},
-		Run: onUD(0, func(d *udPort) {
-			d.sendPacket(d.datagram(data(16)))
-			d.expectSilence(silencePeriod)
-			d.PostRecv(d.qp, 1, d.localMem.SGE(0, udRecvLen))
-			d.Sync()
-			d.ExpectNoCompletion()
-			d.sendPacket(d.datagram(data(24)))
-			d.ExpectRecv(1, ib.GRHLen+24)
-		}),
-	},
-}
+var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
+	ID:    "ud/qkey/other-key-dropped",
+	Title: "A datagram with another Q_Key than the queue pair's is dropped silently",
+	Cite:  ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"KeysIgnored"},
+	Sends:   "datagrams with Q_Keys that differ in one bit, are 0 or that of QP 1; then one with the correct Q_Key",
+	Expects: "a completion of the last only, in the first receive",
+	Run: onUD(2, func(d *udPort) {
+		for _, key := range udWrongKeys {
+			d.expectDropped(d.datagram(data(16)).WithDETH(key, udPeerQPN))
+		}
+		d.sendPacket(d.datagram(data(24)))
+		d.ExpectRecv(1, ib.GRHLen+24)
+	}),
+}, {
+	ID:    "ud/qkey/other-key-counted",
+	Title: "The port counts the datagrams that were dropped for their Q_Key",
+	Cite:  ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"KeyViolationsUncounted"},
+	Sends:   "datagrams with wrong Q_Keys, and one with the correct one",
+	Expects: "the counter of Q_Key violations increases by one for each wrong datagram",
+	Run: onUD(1, func(d *udPort) {
+		before := d.qkeyViolations()
+		for _, key := range udWrongKeys {
+			d.sendPacket(d.datagram(data(16)).WithDETH(key, udPeerQPN))
+		}
+		d.sendPacket(d.datagram(data(24)))
+		d.Sync()
+		got := d.qkeyViolations() - before
+		d.Check(int(got) == len(udWrongKeys), "one more Q_Key violation for each wrong datagram", "%d for %d", got, len(udWrongKeys))
+	}),
+}, {
+	ID:    "ud/qkey/mad-with-another-key-dropped",
+	Title: "QP 1 drops datagrams with another Q_Key than 0x80010000",
+	Cite:  ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"KeysIgnored"},
+	Sends:   "a REQ for a service without a listener, with Q_Keys that are 0 and differ in one bit; then with the correct one",
+	Expects: "a response to the last only",
+	Run: onPort(func(p *port) {
+		for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
+			p.sendPacket(p.unknownServiceREQ().WithDETH(key, ib.GSIQPN))
+			p.expectSilence(silencePeriod)
+		}
+		p.sendPacket(p.unknownServiceREQ())
+		p.expectPacket(ib.Op(ib.OpUDSendOnly).To(ib.GSIQPN))
+	}),
+}, {
+	ID:    "ud/drop/too-long-for-the-receive-leaves-the-qp-alive",
+	Title: "A datagram that is too long for its receive does not fail the queue pair",
+	Cite:  ibta("error class D", "roce/ud/6"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"UDLongKillsQP"},
+	Sends:   "datagrams that are longer than a receive by one byte and by many, then one that fits",
+	Expects: "no answer, the state RTS, and the last is delivered",
+	Run: onUD(0, func(d *udPort) {
+		for id := range uint64(3) {
+			d.PostRecv(d.qp, id+1, d.localMem.SGE(int(id)*200, 200))
+		}
+		d.sendPacket(d.datagram(data(161)))
+		d.sendPacket(d.datagram(data(1000)))
+		d.expectSilence(silencePeriod)
+		d.ExpectState(d.qp, verbs.QPStateRTS)
+		d.sendPacket(d.datagram(data(160)))
+		// Another case checks that no receive is consumed.
+		for wc := d.NextCompletion(); wc.Status != verbs.WCSuccess || wc.ByteLen != 200; wc = d.NextCompletion() {
+			d.Check(wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr, "the datagram that fits", "a completion with %v, %d bytes", wc.Status, wc.ByteLen)
+		}
+		d.ExpectState(d.qp, verbs.QPStateRTS)
+	}),
+}, {
+	ID:    "ud/drop/too-long-for-the-receive-uses-no-receive",
+	Title: "A datagram that is too long for its receive does not use it",
+	Cite:  ibta("error class D", "roce/ud/6"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"UDLongConsumes"},
+	Sends:   "a datagram that is longer, with its header area, than the only receive; then one that fills it",
+	Expects: "no completion, then one with the second datagram",
+	Run: onUD(0, func(d *udPort) {
+		d.PostRecv(d.qp, 1, d.localMem.SGE(0, 200))
+		d.sendPacket(d.datagram(data(164)))
+		d.Sync()
+		d.ExpectNoCompletion()
+		d.ExpectUnchanged(d.localMem, 0, 200)
+		d.sendPacket(d.datagram(data(160)))
+		d.ExpectRecv(1, 200)
+		d.ExpectBytes(d.localMem, ib.GRHLen, data(160))
+	}),
+}, {
+	ID:    "ud/drop/without-receive-vanishes",
+	Title: "A datagram without a posted receive is dropped silently, and not delivered later",
+	Cite:  ibta("error class D", "roce/ud/7"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"UDWaitsForReceive"},
+	Sends:   "a datagram to a queue pair without receives; when one is posted, another",
+	Expects: "no answer; a completion with the second datagram only",
+	Run: onUD(0, func(d *udPort) {
+		d.sendPacket(d.datagram(data(16)))
+		d.expectSilence(silencePeriod)
+		d.PostRecv(d.qp, 1, d.localMem.SGE(0, udRecvLen))
+		d.Sync()
+		d.ExpectNoCompletion()
+		d.sendPacket(d.datagram(data(24)))
+		d.ExpectRecv(1, ib.GRHLen+24)
+	}),
+}})
 
 // udWrongKeys are Q_Keys that differ from udQKey.
 var udWrongKeys = []uint32{udQKey ^ 1, udQKey ^ 1<<31, 0, ib.GSIQKey}

@@ -9,53 +9,46 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var multicastCases = []conformance.Case{
-	{
-		ID:    "ud/mcast/each-attached-qp-gets-a-copy",
-		Title: "A datagram to a multicast group is delivered once to each queue pair that is attached to it, and to no other",
-		Cite:  ibta("", "roce/ud/13"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapMulticast | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "a datagram for QP 0xFFFFFF to a group of which two of four queue pairs are members; another when one of them has left",
-		Expects: "one completion for each member",
-		Defects: []string{"MulticastOneCopy"},
-		Run: onPort(func(p *port) {
-			group, other := multicastGroup(p.deviceAddr, 1), multicastGroup(p.deviceAddr, 2)
-			var all []*udPort
-			for range 4 {
-				all = append(all, p.newUDPort(3, nil))
-			}
-			a, b := all[0], all[1]
-			for _, member := range []*udPort{a, b} {
-				p.Must("a queue pair that joins a group", member.qp.AttachMulticast(verbs.GIDFrom(group)))
-			}
-			p.Must("a queue pair that joins a group", all[2].qp.AttachMulticast(verbs.GIDFrom(other)))
-			pkt := ib.Datagram(0, udQKey, udPeerQPN, data(32)).To(uint32(verbs.MulticastQPN)).Via(p.peerAddr, group)
-			p.sendPacket(pkt)
-			p.expectCopies(a, b)
-			p.Must("a queue pair that leaves a group", a.qp.DetachMulticast(verbs.GIDFrom(group)))
-			p.sendPacket(pkt)
-			p.expectCopies(b)
-			p.Must("a queue pair that leaves a group", b.qp.DetachMulticast(verbs.GIDFrom(group)))
-			p.Must("a queue pair that leaves a group", all[2].qp.DetachMulticast(verbs.GIDFrom(other)))
-		}),
-	},
-	{
-		ID:    "ud/mcast/attached-qp-not-destroyed",
-		Title: "A queue pair that is attached to a multicast group cannot be destroyed",
-		Cite:  ibta("o10-2.2.3", "roce/ud/14"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapMulticast,
-		Labels:  []string{"service:ud"},
-		Sends:   "nothing",
-		Expects: "that closing the queue pair is refused until it has left the group",
-		Defects: []string{"InUseDestroyed"},
-		Run: onUD(0, func(d *udPort) {
-			group := verbs.GIDFrom(multicastGroup(d.deviceAddr, 1))
-			d.Must("a queue pair that joins a group", d.qp.AttachMulticast(group))
-			d.MustFail("destroying a queue pair in a group", d.qp.Close(), nil)
-			d.Must("a queue pair that leaves a group", d.qp.DetachMulticast(group))
-			d.Must("a queue pair in no group that can be destroyed", d.qp.Close())
-		}),
-	},
-}
+var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
+	ID:    "ud/mcast/each-attached-qp-gets-a-copy",
+	Title: "A datagram to a multicast group is delivered once to each queue pair that is attached to it, and to no other",
+	Cite:  ibta("", "roce/ud/13"), Needs: verbs.CapRC, Defects: []string{"MulticastOneCopy"},
+	Sends:   "a datagram for QP 0xFFFFFF to a group of which two of four queue pairs are members; another when one of them has left",
+	Expects: "one completion for each member",
+	Run: onPort(func(p *port) {
+		group, other := multicastGroup(p.deviceAddr, 1), multicastGroup(p.deviceAddr, 2)
+		var all []*udPort
+		for range 4 {
+			all = append(all, p.newUDPort(3, nil))
+		}
+		a, b := all[0], all[1]
+		for _, member := range []*udPort{a, b} {
+			p.Must("a queue pair that joins a group", member.qp.AttachMulticast(verbs.GIDFrom(group)))
+		}
+		p.Must("a queue pair that joins a group", all[2].qp.AttachMulticast(verbs.GIDFrom(other)))
+		pkt := ib.Datagram(0, udQKey, udPeerQPN, data(32)).To(uint32(verbs.MulticastQPN)).Via(p.peerAddr, group)
+		p.sendPacket(pkt)
+		p.expectCopies(a, b)
+		p.Must("a queue pair that leaves a group", a.qp.DetachMulticast(verbs.GIDFrom(group)))
+		p.sendPacket(pkt)
+		p.expectCopies(b)
+		p.Must("a queue pair that leaves a group", b.qp.DetachMulticast(verbs.GIDFrom(group)))
+		p.Must("a queue pair that leaves a group", all[2].qp.DetachMulticast(verbs.GIDFrom(other)))
+	}),
+}, {
+	ID:    "ud/mcast/attached-qp-not-destroyed",
+	Title: "A queue pair that is attached to a multicast group cannot be destroyed",
+	Cite:  ibta("o10-2.2.3", "roce/ud/14"), Defects: []string{"InUseDestroyed"},
+	Sends:   "nothing",
+	Expects: "that closing the queue pair is refused until it has left the group",
+	Run: onUD(0, func(d *udPort) {
+		group := verbs.GIDFrom(multicastGroup(d.deviceAddr, 1))
+		d.Must("a queue pair that joins a group", d.qp.AttachMulticast(group))
+		d.MustFail("destroying a queue pair in a group", d.qp.Close(), nil)
+		d.Must("a queue pair that leaves a group", d.qp.DetachMulticast(group))
+		d.Must("a queue pair in no group that can be destroyed", d.qp.Close())
+	}),
+}})
 
 // multicastGroup returns the n-th multicast group of an address family.
 func multicastGroup(family netip.Addr, n byte) netip.Addr {

@@ -9,105 +9,89 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var udPostCases = []conformance.Case{
-	{
-		ID:    "ud/post/beyond-the-mtu-not-sent",
-		Title: "A datagram longer than the port's MTU is not sent, neither whole nor segmented, and the queue pair continues",
-		Cite:  ibta("C10-93.1.1", "roce/ud/5"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "nothing",
-		Expects: "no packet for requests of 1, 4 and 2000 bytes too many; then a datagram that fills the MTU",
-		Defects: []string{"UDOversizeCut"},
-		Run: onUD(0, func(d *udPort) {
-			attr, err := d.Device.QueryPort(1)
-			d.Must("a port that can be queried", err)
-			mtu, ah := attr.ActiveMTU.Bytes(), d.newAH(d.PD)
-			for _, more := range []int{1, 4, 2000} {
-				d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, mtu+more)}),
-					// The clause wants the datagram dropped without an error. Other test
-					// suites expect LOC_LEN_ERR, and a device may reject the post.
-					verbs.WCSuccess, verbs.WCLocLenErr)
-				d.recoverFromSQE()
-			}
-			d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, mtu)}))
-			d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.localMem.Buf[:mtu]))
-			d.ExpectCompletion(2, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "ud/post/handle-of-another-domain-refused",
-		Title: "A datagram with an address handle of another protection domain fails, and is not sent",
-		Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "nothing",
-		Expects: "that the post is refused, or a completion with an error; and no packet",
-		Defects: []string{"AHOtherPD"},
-		Run: onUD(0, func(d *udPort) {
-			other, err := d.Device.AllocPD()
-			d.Must("another protection domain", err)
-			d.expectNotSent(d.sendTo(d.newAH(other), verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 16)}),
-				verbs.WCLocQPOpErr, verbs.WCLocProtErr)
-		}),
-	},
-	{
-		ID:    "ud/post/other-operations-refused",
-		Title: "Operations that UD does not support are refused when they are posted, and the queue pair stays in RTS",
-		Cite:  ibta("", "roce/ud/12"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "nothing",
-		Expects: "that WRITEs, READs and atomics are refused, no packet, and the state RTS; then a datagram",
-		Defects: []string{"WrongOpKillsQP"},
-		Run: onUD(0, func(d *udPort) {
-			ah := d.newAH(d.PD)
-			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite} {
-				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-				wr.Opcode = op
-				n, err := d.qp.PostSend([]verbs.SendWR{wr})
-				d.MustFail(fmt.Sprintf("%v on UD", op), err, nil)
-				d.Check(n == 0, "no request posted", "%d", n)
-			}
-			d.expectSilence(silencePeriod)
-			d.ExpectNoCompletion()
-			d.ExpectState(d.qp, verbs.QPStateRTS)
-			d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 8)}))
-			d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.localMem.Buf[:8]))
-			d.ExpectCompletion(2, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "ud/post/handle-keeps-its-domain",
-		Title: "A protection domain with address handles cannot be freed",
-		Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Needs: verbs.CapUD,
-		Labels:  []string{"service:ud"},
-		Sends:   "nothing",
-		Expects: "that closing the domain is refused until the handle is closed",
-		Defects: []string{"AHsUncounted"},
-		Run: onUD(0, func(d *udPort) {
-			other, err := d.Device.AllocPD()
-			d.Must("another protection domain", err)
-			ah := d.newAH(other)
-			d.MustFail("freeing the protection domain of an address handle", other.Close(), nil)
-			d.Must("an address handle that can be closed", ah.Close())
-			d.Must("a protection domain without address handles that can be freed", other.Close())
-		}),
-	},
-	{
-		ID:    "ud/post/closed-handle-is-closed",
-		Title: "An address handle can be destroyed once, and not used afterwards",
-		Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRC,
-		Labels:  []string{"service:ud"},
-		Sends:   "nothing",
-		Expects: "that a second close is refused, and a datagram with the closed handle is an error and not sent",
-		Defects: []string{"AHClosesTwice"},
-		Run: onUD(0, func(d *udPort) {
-			ah := d.newAH(d.PD)
-			d.Must("an address handle that can be closed", ah.Close())
-			d.MustFail("destroying an address handle twice", ah.Close(), nil)
-			d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 16)}),
-				verbs.WCLocQPOpErr, verbs.WCLocProtErr)
-		}),
-	},
-}
+var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
+	ID:    "ud/post/beyond-the-mtu-not-sent",
+	Title: "A datagram longer than the port's MTU is not sent, neither whole nor segmented, and the queue pair continues",
+	Cite:  ibta("C10-93.1.1", "roce/ud/5"), Needs: verbs.CapRC, Defects: []string{"UDOversizeCut"},
+	Sends:   "nothing",
+	Expects: "no packet for requests of 1, 4 and 2000 bytes too many; then a datagram that fills the MTU",
+	Run: onUD(0, func(d *udPort) {
+		attr, err := d.Device.QueryPort(1)
+		d.Must("a port that can be queried", err)
+		mtu, ah := attr.ActiveMTU.Bytes(), d.newAH(d.PD)
+		for _, more := range []int{1, 4, 2000} {
+			d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, mtu+more)}),
+				// The clause wants the datagram dropped without an error. Other test
+				// suites expect LOC_LEN_ERR, and a device may reject the post.
+				verbs.WCSuccess, verbs.WCLocLenErr)
+			d.recoverFromSQE()
+		}
+		d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, mtu)}))
+		d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.localMem.Buf[:mtu]))
+		d.ExpectCompletion(2, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "ud/post/handle-of-another-domain-refused",
+	Title: "A datagram with an address handle of another protection domain fails, and is not sent",
+	Cite:  ibta("C10-10", "roce/ud/11"), Needs: verbs.CapRC, Defects: []string{"AHOtherPD"},
+	Sends:   "nothing",
+	Expects: "that the post is refused, or a completion with an error; and no packet",
+	Run: onUD(0, func(d *udPort) {
+		other, err := d.Device.AllocPD()
+		d.Must("another protection domain", err)
+		d.expectNotSent(d.sendTo(d.newAH(other), verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 16)}),
+			verbs.WCLocQPOpErr, verbs.WCLocProtErr)
+	}),
+}, {
+	ID:    "ud/post/other-operations-refused",
+	Title: "Operations that UD does not support are refused when they are posted, and the queue pair stays in RTS",
+	Cite:  ibta("", "roce/ud/12"), Needs: verbs.CapRC, Defects: []string{"WrongOpKillsQP"},
+	Sends:   "nothing",
+	Expects: "that WRITEs, READs and atomics are refused, no packet, and the state RTS; then a datagram",
+	Run: onUD(0, func(d *udPort) {
+		ah := d.newAH(d.PD)
+		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite} {
+			wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			wr.Opcode = op
+			n, err := d.qp.PostSend([]verbs.SendWR{wr})
+			d.MustFail(fmt.Sprintf("%v on UD", op), err, nil)
+			d.Check(n == 0, "no request posted", "%d", n)
+		}
+		d.expectSilence(silencePeriod)
+		d.ExpectNoCompletion()
+		d.ExpectState(d.qp, verbs.QPStateRTS)
+		d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 8)}))
+		d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.localMem.Buf[:8]))
+		d.ExpectCompletion(2, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "ud/post/handle-keeps-its-domain",
+	Title: "A protection domain with address handles cannot be freed",
+	Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Defects: []string{"AHsUncounted"},
+	Sends:   "nothing",
+	Expects: "that closing the domain is refused until the handle is closed",
+	Run: onUD(0, func(d *udPort) {
+		other, err := d.Device.AllocPD()
+		d.Must("another protection domain", err)
+		ah := d.newAH(other)
+		d.MustFail("freeing the protection domain of an address handle", other.Close(), nil)
+		d.Must("an address handle that can be closed", ah.Close())
+		d.Must("a protection domain without address handles that can be freed", other.Close())
+	}),
+}, {
+	ID:    "ud/post/closed-handle-is-closed",
+	Title: "An address handle can be destroyed once, and not used afterwards",
+	Cite:  ibta("C10-10", "roce/ud/11"), Level: conformance.Should, Needs: verbs.CapRC, Defects: []string{"AHClosesTwice"},
+	Sends:   "nothing",
+	Expects: "that a second close is refused, and a datagram with the closed handle is an error and not sent",
+	Run: onUD(0, func(d *udPort) {
+		ah := d.newAH(d.PD)
+		d.Must("an address handle that can be closed", ah.Close())
+		d.MustFail("destroying an address handle twice", ah.Close(), nil)
+		d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 16)}),
+			verbs.WCLocQPOpErr, verbs.WCLocProtErr)
+	}),
+}})
 
 // recoverFromSQE moves the queue pair from SQE to RTS; it does nothing in other states.
 func (d *udPort) recoverFromSQE() {

@@ -16,11 +16,10 @@ var udCases = []conformance.Case{
 	{
 		ID:    "ud/area/traffic-class-arrives",
 		Title: "The GRH area of a receive has the traffic class of the datagram",
-		Cite:  annexA17("A17.9.2", "roce/ud/15"), Level: conformance.Should, Needs: verbs.CapUD,
-		Labels:  []string{"service:ud"},
+		Cite:  annexA17("A17.9.2", "roce/ud/15"), Level: conformance.Should, Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Defects: []string{"NoTClassInArea"},
 		Sends:   "datagrams with traffic classes 0, 0x68 and 0xfc",
 		Expects: "these in the headers of the receives",
-		Defects: []string{"NoTClassInArea"},
 		Run: onUD(3, func(d *udPort) {
 			// The ECN bits are 0: the network may change them, and the device answers a
 			// CE mark.
@@ -34,11 +33,9 @@ var udCases = []conformance.Case{
 	{
 		ID:    "ud/wc/names-the-sending-qp",
 		Title: "The completion of a datagram has the source QPN, the local QPN and the GRH flag",
-		Cite:  ibta("", "roce/ud/9"), Level: conformance.Must, Needs: verbs.CapUD,
-		Labels:  []string{"service:ud"},
+		Cite:  ibta("", "roce/ud/9"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"SparseCompletions"},
 		Sends:   "datagrams from several queue pairs",
 		Expects: "their numbers as the source in the completions, and the flag of the header area",
-		Defects: []string{"SparseCompletions"},
 		Run: onUD(3, func(d *udPort) {
 			for i, from := range []uint32{udPeerQPN, 1, 0xfffffe} {
 				d.sendPacket(d.datagram(data(16)).WithDETH(udQKey, from))
@@ -52,11 +49,9 @@ var udCases = []conformance.Case{
 	{
 		ID:    "ud/wc/has-the-immediate",
 		Title: "Immediate data of datagrams keep their byte order in both directions",
-		Cite:  ibta("", "roce/ud/9"), Level: conformance.Must, Needs: verbs.CapUD,
-		Labels:  []string{"service:ud"},
+		Cite:  ibta("", "roce/ud/9"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"ByteOrderWrong"},
 		Sends:   "datagrams with and without immediate data",
 		Expects: "the immediate data in the completion of the datagram that has them; in the device's datagram, the posted number in network byte order",
-		Defects: []string{"ByteOrderWrong"},
 		Run: onUD(2, func(d *udPort) {
 			const imm = 0x01020304
 			d.sendPacket(ib.DatagramImm(0, udQKey, udPeerQPN, imm, data(8)).To(uint32(d.qp.QPN())))
@@ -72,11 +67,9 @@ var udCases = []conformance.Case{
 	{
 		ID:    "ud/psn/means-nothing",
 		Title: "Datagrams are delivered whatever their PSNs are",
-		Cite:  ibta("", "roce/ud/8"), Level: conformance.Must, Needs: verbs.CapUD,
-		Labels:  []string{"service:ud"},
+		Cite:  ibta("", "roce/ud/8"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UDPSNChecked"},
 		Sends:   "datagrams of one sender with PSNs that repeat, go back and jump",
 		Expects: "all of them, in order",
-		Defects: []string{"UDPSNChecked"},
 		Run: onUD(7, func(d *udPort) {
 			for i, psn := range []ib.PSN{5, 5, 3, 0x800003, 0xffffff, 0, 5} {
 				d.sendPacket(d.datagram(data(10 + i)).WithPSN(psn))
@@ -87,11 +80,10 @@ var udCases = []conformance.Case{
 	{
 		ID:    "ud/qkey/high-bit-stands-for-the-own-key",
 		Title: "A request whose Q_Key has the highest bit set is sent with the Q_Key of the queue pair",
-		Cite:  ibta("C10-15", "roce/ud/3"), Level: conformance.Must, Needs: verbs.CapUD,
-		Labels:  []string{"service:ud"},
+		Cite:  ibta("C10-15", "roce/ud/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Defects: []string{"PrivilegedQKey"},
 		Sends:   "nothing",
 		Expects: "the queue pair's Q_Key in datagrams posted with Q_Keys 0x80000005 and 0xffffffff, and the posted Q_Key without the bit",
-		Defects: []string{"PrivilegedQKey"},
 		Run: onUD(0, func(d *udPort) {
 			ah := d.newAH(d.PD)
 			for _, key := range []struct{ posted, sent uint32 }{{0x80000005, udQKey}, {0xffffffff, udQKey}, {0x7654321, 0x7654321}} {
@@ -105,11 +97,9 @@ var udCases = []conformance.Case{
 	{
 		ID:    "ud/qkey/mads-are-sent-with-the-well-known-key",
 		Title: "MADs are sent from QP 1 to QP 1 with Q_Key 0x80010000",
-		Cite:  ibta("", "roce/ud/4"), Level: conformance.Must, Needs: verbs.CapCM,
-		Labels:  []string{"service:cm"},
+		Cite:  ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"GSIQKeyZero"},
 		Sends:   "a REQ for a service without a listener",
 		Expects: "an answer with that Q_Key, from QP 1 to QP 1",
-		Defects: []string{"GSIQKeyZero"},
 		Run: onPort(func(p *port) {
 			p.sendPacket(p.unknownServiceREQ())
 			p.expectPacket(ib.Op(ib.OpUDSendOnly).WithDETH(ib.GSIQKey, ib.GSIQPN).To(ib.GSIQPN))
@@ -120,13 +110,12 @@ var udCases = []conformance.Case{
 // udAreaCase returns the case about the GRH area of receives for an IP version.
 func udAreaCase(family int, id, title string) conformance.Case {
 	return conformance.Case{
-		ID: id, Title: title,
-		Cite: annexA17("A17.4.5.1, A17.4.5.2", "roce/ud/1", "roce/ud/10"), Level: conformance.Must, Needs: verbs.CapUD,
-		Setup:   conformance.Setup{Family: family},
-		Labels:  []string{"service:ud"},
+		ID:    id,
+		Title: title,
+		Cite:  annexA17("A17.4.5.1, A17.4.5.2", "roce/ud/1", "roce/ud/10"), Needs: verbs.CapUD,
+		Setup: conformance.Setup{Family: family}, Labels: []string{"service:ud"}, Defects: []string{"AreaMissing"},
 		Sends:   "datagrams of 4, 0 and 1000 bytes with hop limit 37",
 		Expects: "completions of 40 bytes more each; an area with the header that was sent: version, addresses, length, hop limit; and the payload after it",
-		Defects: []string{"AreaMissing"},
 		Run: onUD(3, func(d *udPort) {
 			for i, n := range []int{4, 0, 1000} {
 				pkt := d.datagram(data(n)).Via(d.peerAddr, d.deviceAddr).WithHopLimit(37)

@@ -14,11 +14,10 @@ var completionCases = []conformance.Case{
 	{
 		ID:    "wc/order/sends-complete-as-posted",
 		Title: "Requests complete in the order of posting, whatever their opcodes and the order of the responses",
-		Cite:  ibta("", "roce/cq/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
+		Cite:  ibta("", "roce/cq/1"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		Defects: []string{"CompletionsOvertake"},
 		Sends:   "an ACK for the requests after a READ, then the READ's response and the ACK again",
 		Expects: "no completion before the READ's; then those of the signaled requests, in order",
-		Defects: []string{"CompletionsOvertake"},
 		Run: onConn(setup{}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.qp,
@@ -42,11 +41,9 @@ var completionCases = []conformance.Case{
 	{
 		ID:    "wc/order/receives-complete-as-messages-came",
 		Title: "Receives complete in the order in which the messages were sent",
-		Cite:  ibta("", "roce/cq/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
+		Cite:  ibta("", "roce/cq/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"ReceivesSwapped"},
 		Sends:   "SENDs of one packet and of several, WRITEs with immediate data between them",
 		Expects: "their completions in this order",
-		Defects: []string{"ReceivesSwapped"},
 		Run: onConn(setup{receives: 6, recvLen: 2 << 10}, func(c *conn) {
 			long := ib.Send(c.peerPSN(2), data(pathMTU.Bytes()+9), pathMTU.Bytes())
 			c.send(ib.SendOnly(c.peerPSN(0), data(11)), ib.WriteOnlyImm(c.peerPSN(1), c.reth(0, 12), 1, data(12)))
@@ -66,11 +63,9 @@ var completionCases = []conformance.Case{
 	{
 		ID:    "wc/fence/unfenced-send-passes-a-read",
 		Title: "A request without a fence does not wait for responses to earlier READs",
-		Cite:  ibta("", "roce/cq/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
+		Cite:  ibta("", "roce/cq/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"AlwaysFenced"},
 		Sends:   "no response until a READ, a SEND and a WRITE have arrived; then their responses",
 		Expects: "all three before any answer",
-		Defects: []string{"AlwaysFenced"},
 		Run: onConn(setup{signalAll: true}, func(c *conn) {
 			to := verbs.Remote{Addr: 0x1000, RKey: 7}
 			c.PostSend(c.qp,
@@ -90,11 +85,9 @@ var completionCases = []conformance.Case{
 	{
 		ID:    "wc/signal/all-signaled-all-complete",
 		Title: "On a queue pair with sq_sig_all every request completes",
-		Cite:  ibta("", "roce/cq/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
+		Cite:  ibta("", "roce/cq/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"SignalAllIgnored"},
 		Sends:   "answers to a SEND, a WRITE and a READ that are not marked as signaled; on another queue pair the same",
 		Expects: "three completions; on a queue pair that does not signal all, none",
-		Defects: []string{"SignalAllIgnored"},
 		Run: onPort(func(p *port) {
 			for _, all := range []bool{true, false} {
 				c := p.connect(setup{signalAll: all})
@@ -117,11 +110,9 @@ var completionCases = []conformance.Case{
 	{
 		ID:    "wc/len/read-has-its-length",
 		Title: "The completion of a READ has the length read, that of a WRITE with immediate data the length written",
-		Cite:  ibta("", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
+		Cite:  ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"SparseCompletions"},
 		Sends:   "responses to READs of 5 bytes and of three packets into two pieces of memory; a WRITE with immediate data of 100 bytes",
 		Expects: "these lengths in the completions",
-		Defects: []string{"SparseCompletions"},
 		Run: onConn(setup{receives: 1, signalAll: true}, func(c *conn) {
 			psn := 0
 			for i, n := range []int{5, 2*pathMTU.Bytes() + 1} {
@@ -144,11 +135,9 @@ var completionCases = []conformance.Case{
 	{
 		ID:    "wc/flags/connected-receives-claim-no-header-area",
 		Title: "The completion of a receive of a connected queue pair has no GRH flag, and its data start at the first byte",
-		Cite:  ibta("", "roce/cq/9"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
+		Cite:  ibta("", "roce/cq/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"GRHFlagOnConnected"},
 		Sends:   "a SEND and a WRITE with immediate data",
 		Expects: "completions without the flag of the header area",
-		Defects: []string{"GRHFlagOnConnected"},
 		Run: onRC(func(c *conn) {
 			c.send(ib.SendOnly(c.peerPSN(0), data(16)), ib.WriteOnlyImm(c.peerPSN(1), c.reth(0, 8), 1, data(8)).AckReq())
 			for i, n := range []int{16, 8} {
@@ -161,11 +150,10 @@ var completionCases = []conformance.Case{
 	{
 		ID:    "wc/data/none-before-its-data",
 		Title: "When a completion is polled, the data of its message are in memory",
-		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
+		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		Defects: []string{"LatePlacement"},
 		Sends:   "SENDs and WRITEs with immediate data of one and of three packets, and responses to READs",
 		Expects: "the data in memory at the very moment of the completion event",
-		Defects: []string{"LatePlacement"},
 		Run: onPort(func(p *port) {
 			events := p.useCompChannel(64)
 			c := p.connect(setup{receives: 4, recvLen: 3 << 10, signalAll: true})
@@ -194,11 +182,10 @@ var completionCases = []conformance.Case{
 	{
 		ID:    "wc/data/read-completes-with-its-data-only",
 		Title: "An ACK does not complete a READ",
-		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
+		Cite:  ibta("", "roce/cq/10"), Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
+		Defects: []string{"AckCompletesRead"},
 		Sends:   "an ACK with the PSN of a READ; if the READ is retransmitted, the correct response",
 		Expects: "no success before the answer; and success only with its data",
-		Defects: []string{"AckCompletesRead"},
 		Run:     plainAckToRead,
 	},
 }
@@ -208,11 +195,9 @@ func fenceCase(what string, op verbs.WROpcode, needs verbs.Caps, answer func(ib.
 	return conformance.Case{
 		ID:    "wc/fence/waits-for-earlier-" + what,
 		Title: fmt.Sprintf("A request with a fence is not sent before all earlier %s are answered", what),
-		Cite:  ibta("10.8.3.3", "roce/cq/3"), Level: conformance.Must, Needs: needs,
-		Labels:  []string{"service:rc"},
+		Cite:  ibta("10.8.3.3", "roce/cq/3"), Needs: needs, Labels: []string{"service:rc"}, Defects: []string{"FenceIgnored"},
 		Sends:   "the answers to two requests, late",
 		Expects: "the fenced SEND after the second answer, and not before",
-		Defects: []string{"FenceIgnored"},
 		Run: onConn(setup{signalAll: true}, func(c *conn) {
 			for id := range uint64(2) {
 				c.PostSend(c.qp, verbs.SendWR{WRID: 1 + id, Opcode: op, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})

@@ -9,142 +9,120 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var cqCases = []conformance.Case{
-	{
-		ID:    "wc/overrun/reported-and-fatal",
-		Title: "A CQ overrun raises CQ_ERR, and the queue pair goes to ERR",
-		Cite:  ibta("error class G", "roce/cq/6"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "one SEND more than the CQ has room for, of which nothing is polled",
-		Expects: "CQ_ERR of that CQ, and the state ERR",
-		Defects: []string{"CQOverrunSilent"},
-		Run: onPort(func(p *port) {
-			c := p.overrunCQ(0)
-			c.expectCQError()
-			c.AwaitState(c.qp, verbs.QPStateErr)
-		}),
-	},
-	{
-		ID:    "wc/overrun/reported-once",
-		Title: "A CQ overrun raises one CQ_ERR, however many completions are lost",
-		Cite:  ibta("error class G", "roce/cq/6"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "one SEND more than the CQ has room for; the queue pair has three more receives to flush",
-		Expects: "CQ_ERR, once",
-		Defects: []string{"CQErrRepeats"},
-		Run: onPort(func(p *port) {
-			c := p.overrunCQ(3)
-			c.expectCQError()
-			c.AwaitState(c.qp, verbs.QPStateErr)
-			c.Sync()
-			for {
-				e, err := p.Device.WaitAsync(0)
-				if errors.Is(err, verbs.ErrTimeout) {
-					return
-				}
-				p.Must("events", err)
-				p.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "another")
+var cqCases = overRC.Cases([]conformance.Case{{
+	ID:    "wc/overrun/reported-and-fatal",
+	Title: "A CQ overrun raises CQ_ERR, and the queue pair goes to ERR",
+	Cite:  ibta("error class G", "roce/cq/6"), Defects: []string{"CQOverrunSilent"},
+	Sends:   "one SEND more than the CQ has room for, of which nothing is polled",
+	Expects: "CQ_ERR of that CQ, and the state ERR",
+	Run: onPort(func(p *port) {
+		c := p.overrunCQ(0)
+		c.expectCQError()
+		c.AwaitState(c.qp, verbs.QPStateErr)
+	}),
+}, {
+	ID:    "wc/overrun/reported-once",
+	Title: "A CQ overrun raises one CQ_ERR, however many completions are lost",
+	Cite:  ibta("error class G", "roce/cq/6"), Defects: []string{"CQErrRepeats"},
+	Sends:   "one SEND more than the CQ has room for; the queue pair has three more receives to flush",
+	Expects: "CQ_ERR, once",
+	Run: onPort(func(p *port) {
+		c := p.overrunCQ(3)
+		c.expectCQError()
+		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.Sync()
+		for {
+			e, err := p.Device.WaitAsync(0)
+			if errors.Is(err, verbs.ErrTimeout) {
+				return
 			}
-		}),
-	},
-	{
-		ID:    "wc/overrun/message-not-acknowledged",
-		Title: "A message whose completion was lost in a CQ overrun is not acknowledged",
-		Cite:  ibta("error class G", "roce/cq/6"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "one SEND more than the CQ has room for",
-		Expects: "ACKs for all of them but the last",
-		Defects: []string{"OverrunAcked"},
-		Run: onPort(func(p *port) {
-			c := p.overrunCQ(0)
-			for {
-				pkt, more := c.packetAfterSync(silencePeriod)
-				if !more {
-					return
-				}
-				c.Check(!pkt.IsAck(ib.AckPositive), "no ACK for the message whose completion was lost", "%v", pkt)
+			p.Must("events", err)
+			p.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "another")
+		}
+	}),
+}, {
+	ID:    "wc/overrun/message-not-acknowledged",
+	Title: "A message whose completion was lost in a CQ overrun is not acknowledged",
+	Cite:  ibta("error class G", "roce/cq/6"), Defects: []string{"OverrunAcked"},
+	Sends:   "one SEND more than the CQ has room for",
+	Expects: "ACKs for all of them but the last",
+	Run: onPort(func(p *port) {
+		c := p.overrunCQ(0)
+		for {
+			pkt, more := c.packetAfterSync(silencePeriod)
+			if !more {
+				return
 			}
-		}),
-	},
-	{
-		ID:    "wc/arm/any-overrides-solicited",
-		Title: "A CQ that is armed for any completion and for solicited ones raises an event for the next of any kind",
-		Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "SENDs that are not solicited, when the CQ was armed for solicited completions and for any, in either order",
-		Expects: "an event for each",
-		Defects: []string{"ArmLost"},
-		Run: onPort(func(p *port) {
-			events := p.useCompChannel(16)
-			c := p.connect(setup{receives: 3})
-			c.armCQ(true)
-			c.expectAccepted(0)
+			c.Check(!pkt.IsAck(ib.AckPositive), "no ACK for the message whose completion was lost", "%v", pkt)
+		}
+	}),
+}, {
+	ID:    "wc/arm/any-overrides-solicited",
+	Title: "A CQ that is armed for any completion and for solicited ones raises an event for the next of any kind",
+	Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Defects: []string{"ArmLost"},
+	Sends:   "SENDs that are not solicited, when the CQ was armed for solicited completions and for any, in either order",
+	Expects: "an event for each",
+	Run: onPort(func(p *port) {
+		events := p.useCompChannel(16)
+		c := p.connect(setup{receives: 3})
+		c.armCQ(true)
+		c.expectAccepted(0)
+		c.expectNoCQEvent(events)
+		c.armCQ(false)
+		c.expectAccepted(1)
+		c.expectCQEvent(events)
+		c.armCQ(false)
+		c.armCQ(true)
+		c.expectAccepted(2)
+		c.expectCQEvent(events)
+	}),
+}, {
+	ID:    "wc/arm/one-event-for-one-arm",
+	Title: "An armed CQ raises one event until it is armed again",
+	Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Defects: []string{"ArmStays"},
+	Sends:   "two SENDs, and another two when the CQ is armed again",
+	Expects: "one event for each pair, at its first",
+	Run: onPort(func(p *port) {
+		events := p.useCompChannel(16)
+		c := p.connect(setup{receives: 4})
+		for i := range 2 {
+			c.armCQ(false)
+			c.expectAccepted(2 * i)
+			c.expectCQEvent(events)
+			c.expectAccepted(2*i + 1)
 			c.expectNoCQEvent(events)
-			c.armCQ(false)
-			c.expectAccepted(1)
-			c.expectCQEvent(events)
-			c.armCQ(false)
-			c.armCQ(true)
-			c.expectAccepted(2)
-			c.expectCQEvent(events)
-		}),
-	},
-	{
-		ID:    "wc/arm/one-event-for-one-arm",
-		Title: "An armed CQ raises one event until it is armed again",
-		Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "two SENDs, and another two when the CQ is armed again",
-		Expects: "one event for each pair, at its first",
-		Defects: []string{"ArmStays"},
-		Run: onPort(func(p *port) {
-			events := p.useCompChannel(16)
-			c := p.connect(setup{receives: 4})
-			for i := range 2 {
-				c.armCQ(false)
-				c.expectAccepted(2 * i)
-				c.expectCQEvent(events)
-				c.expectAccepted(2*i + 1)
-				c.expectNoCQEvent(events)
-			}
-		}),
-	},
-	{
-		ID:    "wc/arm/without-a-channel-refused",
-		Title: "A CQ without a channel cannot be armed",
-		Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Should, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "a refusal",
-		Defects: []string{"ArmsWithoutChannel"},
-		Run: onPort(func(p *port) {
-			p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(false), nil)
-			p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
-		}),
-	},
-	{
-		ID:    "wc/cq/in-use-not-destroyed",
-		Title: "A CQ that a queue pair uses for sends or receives cannot be destroyed",
-		Cite:  ibta("C11-17", "roce/cq/8"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a SEND, when closing the CQ was refused",
-		Expects: "the CQ cannot be destroyed while queue pairs use it, and the SEND completes; it can be destroyed afterwards",
-		Defects: []string{"InUseDestroyed"},
-		Run: onPort(func(p *port) {
-			rest := p.CQ
-			p.useCompChannel(16)
-			c := p.connect(setup{receives: 1})
-			sender, err := p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
-			p.Must("a queue pair", err)
-			p.MustFail("destroying a CQ of two queue pairs", p.CQ.Close(), nil)
-			c.expectAccepted(0)
-			p.Must("a queue pair that can be destroyed", c.qp.Close())
-			p.MustFail("destroying a CQ of a send queue", p.CQ.Close(), nil)
-			p.Must("a queue pair that can be destroyed", sender.Close())
-			p.Must("an unused CQ that can be destroyed", p.CQ.Close())
-		}),
-	},
-}
+		}
+	}),
+}, {
+	ID:    "wc/arm/without-a-channel-refused",
+	Title: "A CQ without a channel cannot be armed",
+	Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Should, Defects: []string{"ArmsWithoutChannel"},
+	Sends:   "nothing",
+	Expects: "a refusal",
+	Run: onPort(func(p *port) {
+		p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(false), nil)
+		p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
+	}),
+}, {
+	ID:    "wc/cq/in-use-not-destroyed",
+	Title: "A CQ that a queue pair uses for sends or receives cannot be destroyed",
+	Cite:  ibta("C11-17", "roce/cq/8"), Defects: []string{"InUseDestroyed"},
+	Sends:   "a SEND, when closing the CQ was refused",
+	Expects: "the CQ cannot be destroyed while queue pairs use it, and the SEND completes; it can be destroyed afterwards",
+	Run: onPort(func(p *port) {
+		rest := p.CQ
+		p.useCompChannel(16)
+		c := p.connect(setup{receives: 1})
+		sender, err := p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
+		p.Must("a queue pair", err)
+		p.MustFail("destroying a CQ of two queue pairs", p.CQ.Close(), nil)
+		c.expectAccepted(0)
+		p.Must("a queue pair that can be destroyed", c.qp.Close())
+		p.MustFail("destroying a CQ of a send queue", p.CQ.Close(), nil)
+		p.Must("a queue pair that can be destroyed", sender.Close())
+		p.Must("an unused CQ that can be destroyed", p.CQ.Close())
+	}),
+}})
 
 // useCompChannel replaces the default CQ by one with a completion channel, and returns
 // the channel.

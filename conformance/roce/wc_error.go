@@ -9,122 +9,106 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var errorCases = []conformance.Case{
-	{
-		ID:    "wc/error/unsignaled-failure-completes",
-		Title: "A failed request completes, signaled or not",
-		Cite:  ibta("10.7.3.1", "roce/err/1"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "nothing for an unsignaled SEND with a bad L_Key; a NAK for an unsignaled WRITE",
-		Expects: "a completion with an error for each",
-		Defects: []string{"UnsignaledErrorSilent"},
-		Run: onPort(func(p *port) {
+var errorCases = overRC.Cases([]conformance.Case{{
+	ID:    "wc/error/unsignaled-failure-completes",
+	Title: "A failed request completes, signaled or not",
+	Cite:  ibta("10.7.3.1", "roce/err/1"), Defects: []string{"UnsignaledErrorSilent"},
+	Sends:   "nothing for an unsignaled SEND with a bad L_Key; a NAK for an unsignaled WRITE",
+	Expects: "a completion with an error for each",
+	Run: onPort(func(p *port) {
+		c := p.connect(setup{})
+		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
+		c.expectErrorCompletion(1)
+		c = p.connect(setup{})
+		c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+		c.expect(ib.WriteOnly(c.devicePSN(0), ib.At(0x1000, 7, 8), nil))
+		c.send(ib.Nak(c.devicePSN(0), ib.NakRemoteAccess, 0))
+		c.expectErrorCompletion(2)
+	}),
+}, {
+	ID:    "wc/error/first-names-the-cause",
+	Title: "The first completion with an error has the status of the cause, and later requests are flushed",
+	Cite:  ibta("", "roce/err/2"), Defects: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
+	Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
+	Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
+	Run: onConn(setup{receives: 1}, func(c *conn) {
+		c.PostSend(c.qp,
+			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
+			verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
+			verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
+		)
+		c.expect(ib.SendOnly(c.devicePSN(0), nil))
+		c.send(ib.Ack(c.devicePSN(0), 1))
+		// The first request is unsignaled and completes only if it fails.
+		c.ExpectCompletion(102, verbs.WCLocProtErr)
+		for range 2 {
+			wc := c.NextCompletion()
+			c.Check(wc.Status == verbs.WCWRFlushErr && (wc.WRID == 103 || wc.WRID == 1), "send 103 and receive 1 flushed", "%s", rig.Describe(&wc))
+		}
+	}),
+}, {
+	ID:    "wc/error/earlier-requests-still-succeed",
+	Title: "Requests before a failed one complete with success when they are answered, even if the failure was detected before",
+	Cite:  ibta("", "roce/err/3"), Defects: []string{"LocalErrFlushesAll"},
+	Sends:   "responses to a SEND, a WRITE and a READ, after the device has processed a later request with a bad L_Key",
+	Expects: "success for the three, LOC_PROT_ERR for the fourth",
+	Run: onConn(setup{signalAll: true}, func(c *conn) {
+		to := verbs.Remote{Addr: 0x1000, RKey: 7}
+		c.PostSend(c.qp,
+			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
+			verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 8), Remote: to},
+			verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(64, 8), Remote: to},
+			verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
+		)
+		c.nextPackets(3)
+		c.Sync() // the device has processed the fourth request
+		c.send(ib.Ack(c.devicePSN(1), 2), ib.ReadResponseOnly(c.devicePSN(2), 3, data(8)))
+		for id := uint64(1); id <= 3; id++ {
+			c.ExpectCompletion(id, verbs.WCSuccess)
+		}
+		c.ExpectBytes(c.localMem, 64, data(8))
+		c.ExpectCompletion(4, verbs.WCLocProtErr)
+	}),
+}, {
+	ID:    "wc/error/names-request-and-qp",
+	Title: "A completion with an error has the WR ID and the QPN",
+	Cite:  ibta("", "roce/err/4"), Defects: []string{"SparseCompletions"},
+	Sends:   "a NAK for the first of two SENDs; to another queue pair nothing, for its request fails by itself",
+	Expects: "the numbers of the requests, receives and queue pairs in all completions, be they of causes or of flushes",
+	Run: onPort(func(p *port) {
+		c := p.connect(setup{receives: 1})
+		c.sendUnacked(101)
+		c.sendUnacked(102)
+		c.send(ib.Nak(c.devicePSN(0), ib.NakInvalidRequest, 0))
+		c.expectErrorCompletions(101, 102, 1)
+		c = p.connect(setup{receives: 2})
+		c.PostSend(c.qp, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
+		c.expectErrorCompletions(103, 1, 2)
+	}),
+}, {
+	ID:    "wc/error/fatal-nak-takes-the-qp-to-error",
+	Title: "A fatal NAK moves the requester's queue pair to ERR",
+	Cite:  ibta("", "roce/err/5"), Defects: []string{"NAKKeepsRTS"},
+	Sends:   "NAKs of codes 1, 2 and 3 for WRITEs, each on its own connection",
+	Expects: "the status of the code, state ERR, and later requests flushed and not retransmitted",
+	Run: onPort(func(p *port) {
+		for _, nak := range []struct {
+			code   ib.NakCode
+			status verbs.WCStatus
+		}{
+			{ib.NakInvalidRequest, verbs.WCRemInvReqErr}, {ib.NakRemoteAccess, verbs.WCRemAccessErr}, {ib.NakRemoteOp, verbs.WCRemOpErr},
+		} {
 			c := p.connect(setup{})
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
-			c.expectErrorCompletion(1)
-			c = p.connect(setup{})
-			c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-			c.expect(ib.WriteOnly(c.devicePSN(0), ib.At(0x1000, 7, 8), nil))
-			c.send(ib.Nak(c.devicePSN(0), ib.NakRemoteAccess, 0))
-			c.expectErrorCompletion(2)
-		}),
-	},
-	{
-		ID:    "wc/error/first-names-the-cause",
-		Title: "The first completion with an error has the status of the cause, and later requests are flushed",
-		Cite:  ibta("", "roce/err/2"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
-		Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
-		Defects: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
-		Run: onConn(setup{receives: 1}, func(c *conn) {
-			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
-				verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
-				verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
-			)
-			c.expect(ib.SendOnly(c.devicePSN(0), nil))
-			c.send(ib.Ack(c.devicePSN(0), 1))
-			// The first request is unsignaled and completes only if it fails.
-			c.ExpectCompletion(102, verbs.WCLocProtErr)
-			for range 2 {
-				wc := c.NextCompletion()
-				c.Check(wc.Status == verbs.WCWRFlushErr && (wc.WRID == 103 || wc.WRID == 1), "send 103 and receive 1 flushed", "%s", rig.Describe(&wc))
-			}
-		}),
-	},
-	{
-		ID:    "wc/error/earlier-requests-still-succeed",
-		Title: "Requests before a failed one complete with success when they are answered, even if the failure was detected before",
-		Cite:  ibta("", "roce/err/3"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "responses to a SEND, a WRITE and a READ, after the device has processed a later request with a bad L_Key",
-		Expects: "success for the three, LOC_PROT_ERR for the fourth",
-		Defects: []string{"LocalErrFlushesAll"},
-		Run: onConn(setup{signalAll: true}, func(c *conn) {
-			to := verbs.Remote{Addr: 0x1000, RKey: 7}
-			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 8), Remote: to},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(64, 8), Remote: to},
-				verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
-			)
-			c.nextPackets(3)
-			c.Sync() // the device has processed the fourth request
-			c.send(ib.Ack(c.devicePSN(1), 2), ib.ReadResponseOnly(c.devicePSN(2), 3, data(8)))
-			for id := uint64(1); id <= 3; id++ {
-				c.ExpectCompletion(id, verbs.WCSuccess)
-			}
-			c.ExpectBytes(c.localMem, 64, data(8))
-			c.ExpectCompletion(4, verbs.WCLocProtErr)
-		}),
-	},
-	{
-		ID:    "wc/error/names-request-and-qp",
-		Title: "A completion with an error has the WR ID and the QPN",
-		Cite:  ibta("", "roce/err/4"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "a NAK for the first of two SENDs; to another queue pair nothing, for its request fails by itself",
-		Expects: "the numbers of the requests, receives and queue pairs in all completions, be they of causes or of flushes",
-		Defects: []string{"SparseCompletions"},
-		Run: onPort(func(p *port) {
-			c := p.connect(setup{receives: 1})
-			c.sendUnacked(101)
-			c.sendUnacked(102)
-			c.send(ib.Nak(c.devicePSN(0), ib.NakInvalidRequest, 0))
-			c.expectErrorCompletions(101, 102, 1)
-			c = p.connect(setup{receives: 2})
-			c.PostSend(c.qp, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
-			c.expectErrorCompletions(103, 1, 2)
-		}),
-	},
-	{
-		ID:    "wc/error/fatal-nak-takes-the-qp-to-error",
-		Title: "A fatal NAK moves the requester's queue pair to ERR",
-		Cite:  ibta("", "roce/err/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		Labels:  []string{"service:rc"},
-		Sends:   "NAKs of codes 1, 2 and 3 for WRITEs, each on its own connection",
-		Expects: "the status of the code, state ERR, and later requests flushed and not retransmitted",
-		Defects: []string{"NAKKeepsRTS"},
-		Run: onPort(func(p *port) {
-			for _, nak := range []struct {
-				code   ib.NakCode
-				status verbs.WCStatus
-			}{
-				{ib.NakInvalidRequest, verbs.WCRemInvReqErr}, {ib.NakRemoteAccess, verbs.WCRemAccessErr}, {ib.NakRemoteOp, verbs.WCRemOpErr},
-			} {
-				c := p.connect(setup{})
-				c.sendUnacked(1)
-				c.sendUnacked(2)
-				c.send(ib.Nak(c.devicePSN(0), nak.code, 0))
-				c.ExpectCompletion(1, nak.status)
-				c.AwaitState(c.qp, verbs.QPStateErr)
-				c.ExpectCompletion(2, verbs.WCWRFlushErr)
-				c.expectSilence(silencePeriod)
-			}
-		}),
-	},
-}
+			c.sendUnacked(1)
+			c.sendUnacked(2)
+			c.send(ib.Nak(c.devicePSN(0), nak.code, 0))
+			c.ExpectCompletion(1, nak.status)
+			c.AwaitState(c.qp, verbs.QPStateErr)
+			c.ExpectCompletion(2, verbs.WCWRFlushErr)
+			c.expectSilence(silencePeriod)
+		}
+	}),
+}})
 
 // expectErrorCompletion fails the case unless the next completion is that of this
 // request, with an error.

@@ -9,123 +9,104 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var xrcCases = []conformance.Case{
-	{
-		ID:    "xrc/pkt/requests-carry-the-srq-number",
-		Title: "XRC requests have XRC opcodes and the SRQ number after the BTH",
-		Cite:  ibta("", "roce/xrc/1"), Level: conformance.Must, Needs: verbs.CapXRC,
-		Labels:  []string{"service:xrc"},
-		Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
-		Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
-		Defects: []string{"XRCETHMisplaced"},
-		Run: onConn(setup{qpType: verbs.QPTypeXRCSend, signalAll: true}, func(c *conn) {
-			n := 2*pathMTU.Bytes() + 4
-			xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
-			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 24), XRC: xrc},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, n), XRC: xrc},
-				verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 24), XRC: xrc, Remote: to},
-				verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 24), XRC: xrc, Remote: to},
-			)
-			for i, want := range []ib.Packet{
-				ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:24]), ib.SendFirst(c.devicePSN(1), nil), ib.SendMiddle(c.devicePSN(2), nil), ib.SendLast(c.devicePSN(3), nil),
-				ib.WriteOnly(c.devicePSN(4), ib.At(0x1000, 7, 24), c.localMem.Buf[:24]), ib.ReadRequest(c.devicePSN(5), ib.At(0x1000, 7, 24)),
-			} {
-				c.expect(want.OnXRC(xrc.SRQN))
-				if i == 4 {
-					c.send(ib.Ack(c.devicePSN(4), 3).On(ib.XRC))
-				}
+var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
+	ID:    "xrc/pkt/requests-carry-the-srq-number",
+	Title: "XRC requests have XRC opcodes and the SRQ number after the BTH",
+	Cite:  ibta("", "roce/xrc/1"), Defects: []string{"XRCETHMisplaced"},
+	Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
+	Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
+	Run: onConn(setup{qpType: verbs.QPTypeXRCSend, signalAll: true}, func(c *conn) {
+		n := 2*pathMTU.Bytes() + 4
+		xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
+		c.PostSend(c.qp,
+			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 24), XRC: xrc},
+			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, n), XRC: xrc},
+			verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 24), XRC: xrc, Remote: to},
+			verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 24), XRC: xrc, Remote: to},
+		)
+		for i, want := range []ib.Packet{
+			ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:24]), ib.SendFirst(c.devicePSN(1), nil), ib.SendMiddle(c.devicePSN(2), nil), ib.SendLast(c.devicePSN(3), nil),
+			ib.WriteOnly(c.devicePSN(4), ib.At(0x1000, 7, 24), c.localMem.Buf[:24]), ib.ReadRequest(c.devicePSN(5), ib.At(0x1000, 7, 24)),
+		} {
+			c.expect(want.OnXRC(xrc.SRQN))
+			if i == 4 {
+				c.send(ib.Ack(c.devicePSN(4), 3).On(ib.XRC))
 			}
-			c.send(ib.ReadResponseOnly(c.devicePSN(5), 4, data(24)).On(ib.XRC))
-			for id := uint64(1); id <= 4; id++ {
-				c.ExpectCompletion(id, verbs.WCSuccess)
-			}
-			c.ExpectBytes(c.localMem, 0, data(24))
-		}),
-	},
-	{
-		ID:    "xrc/pkt/answers-carry-none",
-		Title: "XRC responses have XRC opcodes, and no SRQ number",
-		Cite:  ibta("", "roce/xrc/1"), Level: conformance.Must, Needs: verbs.CapXRC,
-		Labels:  []string{"service:xrc"},
-		Sends:   "a SEND, a WRITE and a READ of XRC",
-		Expects: "two ACKs and a READ response of XRC, with an AETH directly after the BTH and the data read only",
-		Defects: []string{"XRCETHMisplaced"},
-		Run: onXRC(func(x *xrcTarget) {
-			x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-			x.expect(ib.Ack(x.peerPSN(0), 1).On(ib.XRC).WithPayload([]byte{}))
-			x.send(ib.WriteOnly(x.peerPSN(1), x.reth(0, 16), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-			x.expect(ib.Ack(x.peerPSN(1), 2).On(ib.XRC).WithPayload([]byte{}))
-			x.send(ib.ReadRequest(x.peerPSN(2), x.reth(0, 16)).OnXRC(x.srqs[0].Number()))
-			x.expect(ib.ReadResponseOnly(x.peerPSN(2), 3, data(16)).On(ib.XRC))
-			x.expectDelivered(0, 16)
-		}),
-	},
-	{
-		ID:    "xrc/srq/unknown-number-refused",
-		Title: "An XRC message for an SRQ that does not exist is refused as an invalid request",
-		Cite:  ibta("", "roce/xrc/2"), Level: conformance.Must, Needs: verbs.CapXRC,
-		Labels:  []string{"service:xrc"},
-		Sends:   "a SEND for an SRQ of a number that none has",
-		Expects: "a NAK for an invalid request, and no completion",
-		Defects: []string{"XRCAnySRQ"},
-		Run:     onXRC(func(x *xrcTarget) { x.expectRefused(0xfffff0) }),
-	},
-	{
-		ID:    "xrc/srq/number-of-another-domain-refused",
-		Title: "An XRC message for an SRQ of another domain than the target's is refused as an invalid request",
-		Cite:  ibta("", "roce/xrc/2"), Level: conformance.Must, Needs: verbs.CapXRC,
-		Labels:  []string{"service:xrc"},
-		Sends:   "a SEND for an SRQ of another XRC domain",
-		Expects: "a NAK for an invalid request, and no completion",
-		Defects: []string{"XRCAnySRQ"},
-		Run: onXRC(func(x *xrcTarget) {
-			domain, err := x.Device.OpenXRCD()
-			x.Must("another XRC domain", err)
-			x.expectRefused(x.newSRQ(domain, 3).Number())
-		}),
-	},
-	{
-		ID:    "xrc/srq/one-initiator-reaches-many",
-		Title: "One XRC connection reaches every SRQ of the target's domain by its number",
-		Cite:  ibta("", "roce/xrc/3"), Level: conformance.Must, Needs: verbs.CapXRC,
-		Labels:  []string{"service:xrc"},
-		Sends:   "SENDs of one connection, in turn for two SRQs",
-		Expects: "each in a receive of the SRQ that it names",
-		Defects: []string{"XRCAnySRQ"},
-		Run: onXRC(func(x *xrcTarget) {
-			for i := range 4 {
-				which := (i + 1) % 2
-				x.send(ib.SendOnly(x.peerPSN(i), data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
-				x.expect(ib.Ack(x.peerPSN(i), uint32(i+1)).On(ib.XRC))
-				x.expectDelivered(which, 16+i)
-			}
-		}),
-	},
-	{
-		ID:    "xrc/qp/target-survives-its-creator",
-		Title: "An XRC target remains when the handle that created it is closed and another is open",
-		Cite:  ibta("", "roce/xrc/3"), Level: conformance.Must, Needs: verbs.CapXRC,
-		Labels:  []string{"service:xrc"},
-		Sends:   "a SEND before and one after the first handle is closed",
-		Expects: "both acknowledged and delivered",
-		Defects: []string{"XRCTargetDies"},
-		Run: onXRC(func(x *xrcTarget) {
-			number := x.srqs[0].Number()
-			x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(number).AckReq())
-			x.expect(ib.Ack(x.peerPSN(0), 1).On(ib.XRC))
-			x.expectDelivered(0, 16)
-			second, err := x.Device.OpenQP(x.domain, x.qp.QPN())
-			x.Must("a second handle of the target", err)
-			qpn := uint32(x.qp.QPN())
-			x.Must("a first handle that can be closed", x.qp.Close())
-			x.sendPacket(ib.SendOnly(x.peerPSN(1), data(24)).OnXRC(number).AckReq().To(qpn))
-			x.expect(ib.Ack(x.peerPSN(1), 2).On(ib.XRC))
-			x.expectDelivered(0, 24)
-			x.ExpectState(second, verbs.QPStateRTR)
-		}),
-	},
-}
+		}
+		c.send(ib.ReadResponseOnly(c.devicePSN(5), 4, data(24)).On(ib.XRC))
+		for id := uint64(1); id <= 4; id++ {
+			c.ExpectCompletion(id, verbs.WCSuccess)
+		}
+		c.ExpectBytes(c.localMem, 0, data(24))
+	}),
+}, {
+	ID:    "xrc/pkt/answers-carry-none",
+	Title: "XRC responses have XRC opcodes, and no SRQ number",
+	Cite:  ibta("", "roce/xrc/1"), Defects: []string{"XRCETHMisplaced"},
+	Sends:   "a SEND, a WRITE and a READ of XRC",
+	Expects: "two ACKs and a READ response of XRC, with an AETH directly after the BTH and the data read only",
+	Run: onXRC(func(x *xrcTarget) {
+		x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
+		x.expect(ib.Ack(x.peerPSN(0), 1).On(ib.XRC).WithPayload([]byte{}))
+		x.send(ib.WriteOnly(x.peerPSN(1), x.reth(0, 16), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
+		x.expect(ib.Ack(x.peerPSN(1), 2).On(ib.XRC).WithPayload([]byte{}))
+		x.send(ib.ReadRequest(x.peerPSN(2), x.reth(0, 16)).OnXRC(x.srqs[0].Number()))
+		x.expect(ib.ReadResponseOnly(x.peerPSN(2), 3, data(16)).On(ib.XRC))
+		x.expectDelivered(0, 16)
+	}),
+}, {
+	ID:    "xrc/srq/unknown-number-refused",
+	Title: "An XRC message for an SRQ that does not exist is refused as an invalid request",
+	Cite:  ibta("", "roce/xrc/2"), Defects: []string{"XRCAnySRQ"},
+	Sends:   "a SEND for an SRQ of a number that none has",
+	Expects: "a NAK for an invalid request, and no completion",
+	Run:     onXRC(func(x *xrcTarget) { x.expectRefused(0xfffff0) }),
+}, {
+	ID:    "xrc/srq/number-of-another-domain-refused",
+	Title: "An XRC message for an SRQ of another domain than the target's is refused as an invalid request",
+	Cite:  ibta("", "roce/xrc/2"), Defects: []string{"XRCAnySRQ"},
+	Sends:   "a SEND for an SRQ of another XRC domain",
+	Expects: "a NAK for an invalid request, and no completion",
+	Run: onXRC(func(x *xrcTarget) {
+		domain, err := x.Device.OpenXRCD()
+		x.Must("another XRC domain", err)
+		x.expectRefused(x.newSRQ(domain, 3).Number())
+	}),
+}, {
+	ID:    "xrc/srq/one-initiator-reaches-many",
+	Title: "One XRC connection reaches every SRQ of the target's domain by its number",
+	Cite:  ibta("", "roce/xrc/3"), Defects: []string{"XRCAnySRQ"},
+	Sends:   "SENDs of one connection, in turn for two SRQs",
+	Expects: "each in a receive of the SRQ that it names",
+	Run: onXRC(func(x *xrcTarget) {
+		for i := range 4 {
+			which := (i + 1) % 2
+			x.send(ib.SendOnly(x.peerPSN(i), data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
+			x.expect(ib.Ack(x.peerPSN(i), uint32(i+1)).On(ib.XRC))
+			x.expectDelivered(which, 16+i)
+		}
+	}),
+}, {
+	ID:    "xrc/qp/target-survives-its-creator",
+	Title: "An XRC target remains when the handle that created it is closed and another is open",
+	Cite:  ibta("", "roce/xrc/3"), Defects: []string{"XRCTargetDies"},
+	Sends:   "a SEND before and one after the first handle is closed",
+	Expects: "both acknowledged and delivered",
+	Run: onXRC(func(x *xrcTarget) {
+		number := x.srqs[0].Number()
+		x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(number).AckReq())
+		x.expect(ib.Ack(x.peerPSN(0), 1).On(ib.XRC))
+		x.expectDelivered(0, 16)
+		second, err := x.Device.OpenQP(x.domain, x.qp.QPN())
+		x.Must("a second handle of the target", err)
+		qpn := uint32(x.qp.QPN())
+		x.Must("a first handle that can be closed", x.qp.Close())
+		x.sendPacket(ib.SendOnly(x.peerPSN(1), data(24)).OnXRC(number).AckReq().To(qpn))
+		x.expect(ib.Ack(x.peerPSN(1), 2).On(ib.XRC))
+		x.expectDelivered(0, 24)
+		x.ExpectState(second, verbs.QPStateRTR)
+	}),
+}})
 
 // xrcTarget is an XRC target queue pair of the device, with a scripted initiator.
 type xrcTarget struct {

@@ -10,110 +10,102 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var asyncCases = []conformance.Case{
-	{
-		ID:    "verbs/async/wait-waits",
-		Title: "A wait for an asynchronous event ends at its timeout, or as soon as there is an event",
-		Cite:  manual("ibv_get_async_event(3)", "verbs/async/1"), Level: conformance.Must,
-		Sends:   "a wait without an event; a wait for a CQ overrun 30 ms later",
-		Expects: "a timeout, not before its time; then the event, not before the overrun and within a second of it",
-		Defects: []string{"WaitImpatient", "AsyncEventsLost"},
-		Run: rig.Body(func(r *rig.Rig) {
-			const while = 30 * time.Millisecond
-			began := r.Now()
-			_, err := r.Device.WaitAsync(while)
-			r.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
-			r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
-			cq := newCQ(r, 1, nil)
-			s := newFlushSource(r, cq)
-			s.postReceives(cq.Depth() + 2)
-			began = r.Now()
-			later := r.Go("an overrun", func() error {
-				return rig.Catch(func() { r.Sleep(while); s.flush() })
-			})
-			r.ExpectEvent(verbs.EventCQErr)
-			took := r.Now() - began
-			r.Check(took >= while && took < while+time.Second, fmt.Sprintf("the event of an overrun after %v, at once", while), "after %v", took)
-			r.Must("an overrun", later.Wait(r.ResponseTimeout()))
-		}),
-	},
-	{
-		ID:    "verbs/async/communication-established",
-		Title: "A queue pair in RTR raises COMM_EST when its peer sends",
-		Cite:  manual("ibv_get_async_event(3)", "verbs/async/2"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Sends:   "a message of the peer to a queue pair in RTR",
-		Expects: "COMM_EST that names the queue pair, and the message",
-		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-		Run: rig.Body(func(r *rig.Rig) {
-			requireModifyConnect(r)
-			d := openPartner(r)
-			s := setup{qpType: verbs.QPTypeRC}
-			l := &qpPair{dut: newEndpoint(d.dut, &s), partner: newEndpoint(d.partner, &s)}
-			attr := linkAttrs()
-			attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.pathTo(l.partner)
-			toRTR(r, l.dut.qp, attr)
-			l.partner.connectTo(l.dut, linkAttrs())
-			l.dut.postRecv(1, recvOffset, 64)
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
-			l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:16])
-			e := r.ExpectEvent(verbs.EventCommEst)
-			r.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
-		}),
-	},
-	{
-		ID:    "verbs/async/port-goes-and-comes",
-		Title: "A port raises events when its link goes down and up, and its state agrees",
-		Cite:  manual("ibv_get_async_event(3)", "verbs/async/4"), Level: conformance.Must,
-		Sends:   "nothing: the link goes down and up",
-		Expects: "PORT_ERR of port 1 and another state than ACTIVE; PORT_ACTIVE of port 1 and ACTIVE",
-		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-		Run: rig.Body(func(r *rig.Rig) {
-			for _, step := range []struct {
-				up   bool
-				want verbs.AsyncEventType
-			}{{false, verbs.EventPortErr}, {true, verbs.EventPortActive}} {
-				if err := r.SetLink(step.up); err != nil {
-					rig.Abort(err)
-				}
-				e := r.ExpectEvent(step.want, verbs.EventGIDChange) // a host may remove addresses while the link is down
-				r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
-				p := queryPort(r)
-				r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("port active: %v", step.up), "%v", p.State)
+var asyncCases = []conformance.Case{{
+	ID:    "verbs/async/wait-waits",
+	Title: "A wait for an asynchronous event ends at its timeout, or as soon as there is an event",
+	Cite:  manual("ibv_get_async_event(3)", "verbs/async/1"), Defects: []string{"WaitImpatient", "AsyncEventsLost"},
+	Sends:   "a wait without an event; a wait for a CQ overrun 30 ms later",
+	Expects: "a timeout, not before its time; then the event, not before the overrun and within a second of it",
+	Run: rig.Body(func(r *rig.Rig) {
+		const while = 30 * time.Millisecond
+		began := r.Now()
+		_, err := r.Device.WaitAsync(while)
+		r.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
+		r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
+		cq := newCQ(r, 1, nil)
+		s := newFlushSource(r, cq)
+		s.postReceives(cq.Depth() + 2)
+		began = r.Now()
+		later := r.Go("an overrun", func() error {
+			return rig.Catch(func() { r.Sleep(while); s.flush() })
+		})
+		r.ExpectEvent(verbs.EventCQErr)
+		took := r.Now() - began
+		r.Check(took >= while && took < while+time.Second, fmt.Sprintf("the event of an overrun after %v, at once", while), "after %v", took)
+		r.Must("an overrun", later.Wait(r.ResponseTimeout()))
+	}),
+}, {
+	ID:    "verbs/async/communication-established",
+	Title: "A queue pair in RTR raises COMM_EST when its peer sends",
+	Cite:  manual("ibv_get_async_event(3)", "verbs/async/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	Sends:   "a message of the peer to a queue pair in RTR",
+	Expects: "COMM_EST that names the queue pair, and the message",
+	Run: rig.Body(func(r *rig.Rig) {
+		requireModifyConnect(r)
+		d := openPartner(r)
+		s := setup{qpType: verbs.QPTypeRC}
+		l := &qpPair{dut: newEndpoint(d.dut, &s), partner: newEndpoint(d.partner, &s)}
+		attr := linkAttrs()
+		attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.pathTo(l.partner)
+		toRTR(r, l.dut.qp, attr)
+		l.partner.connectTo(l.dut, linkAttrs())
+		l.dut.postRecv(1, recvOffset, 64)
+		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
+		l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:16])
+		e := r.ExpectEvent(verbs.EventCommEst)
+		r.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
+	}),
+}, {
+	ID:    "verbs/async/port-goes-and-comes",
+	Title: "A port raises events when its link goes down and up, and its state agrees",
+	Cite:  manual("ibv_get_async_event(3)", "verbs/async/4"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	Sends:   "nothing: the link goes down and up",
+	Expects: "PORT_ERR of port 1 and another state than ACTIVE; PORT_ACTIVE of port 1 and ACTIVE",
+	Run: rig.Body(func(r *rig.Rig) {
+		for _, step := range []struct {
+			up   bool
+			want verbs.AsyncEventType
+		}{{false, verbs.EventPortErr}, {true, verbs.EventPortActive}} {
+			if err := r.SetLink(step.up); err != nil {
+				rig.Abort(err)
 			}
-		}),
-	},
-}
+			e := r.ExpectEvent(step.want, verbs.EventGIDChange) // a host may remove addresses while the link is down
+			r.Check(e.Port == 1, "an event of port 1", "of port %d", e.Port)
+			p := queryPort(r)
+			r.Check((p.State == verbs.PortActive) == step.up, fmt.Sprintf("port active: %v", step.up), "%v", p.State)
+		}
+	}),
+}}
 
-var asyncPeerCases = alsoOverRD([]conformance.Case{
-	{
-		ID:    "verbs/async/access-error",
-		Title: "A queue pair that fails because of an access error of its peer raises an event",
-		Cite:  manual("ibv_get_async_event(3)", "verbs/async/3"), Level: conformance.Must,
-		Sends:   "a READ of the partner with an invalid key",
-		Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
-		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"},
-		Run: onReliable(func(l *qpPair) {
-			// The event depends on the transport: InfiniBand has one for access errors
-			// and one for requests, iWARP providers also use QP_FATAL.
-			m := l.dut.Memory(64, verbs.AccessRemoteRead)
-			at := m.Remote(0)
-			l.dut.Must("a region that can be closed", m.Close())
-			l.expectRefused("read a closed region", l.partner.readWR(1, recvOffset, 16, at))
-			for {
-				e, err := l.dut.Device.WaitAsync(l.dut.ResponseTimeout())
-				l.dut.Must("an event of the failed queue pair", err)
-				if e.Type == verbs.EventCommEst { // from the connection setup
-					continue
-				}
-				l.dut.Check(e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal,
-					"QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL", "%v", e.Type)
-				l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
-				break
+var asyncPeerCases = alsoOverRD([]conformance.Case{{
+	ID:      "verbs/async/access-error",
+	Title:   "A queue pair that fails because of an access error of its peer raises an event",
+	Cite:    manual("ibv_get_async_event(3)", "verbs/async/3"),
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"},
+	Sends:   "a READ of the partner with an invalid key",
+	Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
+	Run: onReliable(func(l *qpPair) {
+		// The event depends on the transport: InfiniBand has one for access errors
+		// and one for requests, iWARP providers also use QP_FATAL.
+		m := l.dut.Memory(64, verbs.AccessRemoteRead)
+		at := m.Remote(0)
+		l.dut.Must("a region that can be closed", m.Close())
+		l.expectRefused("read a closed region", l.partner.readWR(1, recvOffset, 16, at))
+		for {
+			e, err := l.dut.Device.WaitAsync(l.dut.ResponseTimeout())
+			l.dut.Must("an event of the failed queue pair", err)
+			if e.Type == verbs.EventCommEst { // from the connection setup
+				continue
 			}
-			l.dut.AwaitState(l.dut.qp, errState)
-		}),
-	},
-})
+			l.dut.Check(e.Type == verbs.EventQPAccessErr || e.Type == verbs.EventQPReqErr || e.Type == verbs.EventQPFatal,
+				"QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL", "%v", e.Type)
+			l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
+			break
+		}
+		l.dut.AwaitState(l.dut.qp, errState)
+	}),
+}})
 
 // expectEvent fails the case unless the next asynchronous event has this type. It skips
 // COMM_EST, which some queue pairs raise.

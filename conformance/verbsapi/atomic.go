@@ -9,83 +9,74 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var atomicCases = alsoOverRD([]conformance.Case{
-	{
-		ID:    "verbs/atomic/compare-and-swap",
-		Title: "A compare-and-swap stores its operand if the word is as expected, and returns the original word in any case",
-		Cite:  manual("9.4.5", "verbs/atomic/1"), Level: conformance.Must, Needs: verbs.CapAtomics,
-		Sends:   "one with the current value, and one with another",
-		Expects: "the first is swapped, the second is not; both return the original word in host byte order",
-		Defects: []string{"AtomicOperandsSwapped"},
-		Run: onReliable(func(l *qpPair) {
-			at := l.partner.wordRemote()
-			l.partner.setWord(100)
-			l.dut.expectAtomic(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 100, Swap: 1<<40 + 7}, 100)
-			l.dut.expectAtomic(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 100, Swap: 5}, 1<<40+7)
-			l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 1<<40+7)
-		}),
-	},
-	{
-		ID:    "verbs/atomic/fetch-and-add",
-		Title: "A fetch-and-add adds its operand modulo 2^64, and returns the original word",
-		Cite:  manual("9.4.5", "verbs/atomic/1"), Level: conformance.Must, Needs: verbs.CapAtomics,
-		Sends:   "additions of 1, of 2^40 and of the complement to 0",
-		Expects: "the sums, and the original word as each result",
-		Defects: []string{"AtomicAddendCut"},
-		Run: onReliable(func(l *qpPair) {
-			at := l.partner.wordRemote()
-			l.partner.setWord(41)
-			l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}, 41)
-			l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1 << 40}, 42)
-			sum := uint64(42 + 1<<40)
-			l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: -sum}, sum)
-			l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 0)
-		}),
-	},
-	{
-		ID:    "verbs/atomic/result-is-eight-bytes",
-		Title: "The local buffer of an atomic is eight bytes, in any number of entries",
-		Cite:  manual("ibv_post_send(3)", "verbs/atomic/2"), Level: conformance.Must, Needs: verbs.CapAtomics,
-		Sends:   "fetch-and-adds with local memory of 4 and 16 bytes; and of 3 and 5 bytes",
-		Expects: "the former are refused or fail, and the word is unchanged; the result is in both entries of the latter",
-		Defects: []string{"AtomicSinkCut"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := openPartner(r)
-			for _, size := range []int{4, 16} {
-				l := d.newPair(setup{})
-				l.partner.setWord(7)
-				wr := l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{CompareAdd: 1})
-				wr.SGL = l.dut.mem.SGL(recvOffset, size)
-				l.dut.expectFailure(fmt.Sprintf("an atomic with local memory of %d bytes", size), wr)
-				r.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
-			}
+var atomicCases = alsoOverRD([]conformance.Case{{
+	ID:    "verbs/atomic/compare-and-swap",
+	Title: "A compare-and-swap stores its operand if the word is as expected, and returns the original word in any case",
+	Cite:  manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics, Defects: []string{"AtomicOperandsSwapped"},
+	Sends:   "one with the current value, and one with another",
+	Expects: "the first is swapped, the second is not; both return the original word in host byte order",
+	Run: onReliable(func(l *qpPair) {
+		at := l.partner.wordRemote()
+		l.partner.setWord(100)
+		l.dut.expectAtomic(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 100, Swap: 1<<40 + 7}, 100)
+		l.dut.expectAtomic(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 100, Swap: 5}, 1<<40+7)
+		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 1<<40+7)
+	}),
+}, {
+	ID:    "verbs/atomic/fetch-and-add",
+	Title: "A fetch-and-add adds its operand modulo 2^64, and returns the original word",
+	Cite:  manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics, Defects: []string{"AtomicAddendCut"},
+	Sends:   "additions of 1, of 2^40 and of the complement to 0",
+	Expects: "the sums, and the original word as each result",
+	Run: onReliable(func(l *qpPair) {
+		at := l.partner.wordRemote()
+		l.partner.setWord(41)
+		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}, 41)
+		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1 << 40}, 42)
+		sum := uint64(42 + 1<<40)
+		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: -sum}, sum)
+		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 0)
+	}),
+}, {
+	ID:    "verbs/atomic/result-is-eight-bytes",
+	Title: "The local buffer of an atomic is eight bytes, in any number of entries",
+	Cite:  manual("ibv_post_send(3)", "verbs/atomic/2"), Needs: verbs.CapAtomics, Defects: []string{"AtomicSinkCut"},
+	Sends:   "fetch-and-adds with local memory of 4 and 16 bytes; and of 3 and 5 bytes",
+	Expects: "the former are refused or fail, and the word is unchanged; the result is in both entries of the latter",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := openPartner(r)
+		for _, size := range []int{4, 16} {
 			l := d.newPair(setup{})
-			l.partner.setWord(0x1122334455667788)
-			wr := l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{CompareAdd: 1})
-			wr.SGL = []verbs.SGE{l.dut.mem.SGE(recvOffset, 3), l.dut.mem.SGE(recvOffset+64, 5)}
-			l.dut.PostSend(l.dut.qp, wr)
-			l.dut.ExpectCompletion(1, verbs.WCSuccess)
-			want := binary.NativeEndian.AppendUint64(nil, 0x1122334455667788)
-			l.dut.ExpectBytes(l.dut.mem, recvOffset, want[:3])
-			l.dut.ExpectBytes(l.dut.mem, recvOffset+64, want[3:])
-		}),
-	},
-	{
-		ID:    "verbs/atomic/aligned-only",
-		Title: "An atomic on a word that is not aligned to eight bytes fails, and changes nothing",
-		Cite:  manual("9.4.5", "verbs/atomic/3"), Level: conformance.Must, Needs: verbs.CapAtomics,
-		Sends:   "a fetch-and-add four bytes into a word",
-		Expects: "it is refused or fails; the word and the next are unchanged",
-		Defects: []string{"AtomicAligned"},
-		Run: onReliable(func(l *qpPair) {
 			l.partner.setWord(7)
-			at := l.partner.wordRemote()
-			at.Addr += 4
-			l.dut.expectFailure("an atomic at an address that is not aligned", l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}))
-			l.dut.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
-		}),
-	},
-})
+			wr := l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{CompareAdd: 1})
+			wr.SGL = l.dut.mem.SGL(recvOffset, size)
+			l.dut.expectFailure(fmt.Sprintf("an atomic with local memory of %d bytes", size), wr)
+			r.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
+		}
+		l := d.newPair(setup{})
+		l.partner.setWord(0x1122334455667788)
+		wr := l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{CompareAdd: 1})
+		wr.SGL = []verbs.SGE{l.dut.mem.SGE(recvOffset, 3), l.dut.mem.SGE(recvOffset+64, 5)}
+		l.dut.PostSend(l.dut.qp, wr)
+		l.dut.ExpectCompletion(1, verbs.WCSuccess)
+		want := binary.NativeEndian.AppendUint64(nil, 0x1122334455667788)
+		l.dut.ExpectBytes(l.dut.mem, recvOffset, want[:3])
+		l.dut.ExpectBytes(l.dut.mem, recvOffset+64, want[3:])
+	}),
+}, {
+	ID:    "verbs/atomic/aligned-only",
+	Title: "An atomic on a word that is not aligned to eight bytes fails, and changes nothing",
+	Cite:  manual("9.4.5", "verbs/atomic/3"), Needs: verbs.CapAtomics, Defects: []string{"AtomicAligned"},
+	Sends:   "a fetch-and-add four bytes into a word",
+	Expects: "it is refused or fails; the word and the next are unchanged",
+	Run: onReliable(func(l *qpPair) {
+		l.partner.setWord(7)
+		at := l.partner.wordRemote()
+		at.Addr += 4
+		l.dut.expectFailure("an atomic at an address that is not aligned", l.dut.atomicWR(1, verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}))
+		l.dut.Check(l.partner.readWord() == 7, "the word unchanged, 7", "%d", l.partner.readWord())
+	}),
+}})
 
 // wordRemote returns the remote address of the endpoint's first word.
 func (e *endpoint) wordRemote() verbs.Remote { return e.mem.Remote(e.mem.WordOffset(0)) }

@@ -92,10 +92,9 @@ var closingCases = []conformance.Case{
 	{
 		ID:    "verbs/close/device-closes-everything",
 		Title: "Closing a device closes all its objects: every verb returns ErrClosed",
-		Cite:  manual(packageVerbs, "verbs/close/2"), Level: conformance.Must,
+		Cite:  manual(packageVerbs, "verbs/close/2"), Defects: []string{"DeviceCloseShallow"},
 		Sends:   "nothing",
 		Expects: "ErrClosed from the verbs of the device, and of its protection domain, completion queue, channel and queue pair",
-		Defects: []string{"DeviceCloseShallow"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ch, qp := newChannel(r), newDefaultQP(r)
 			r.Must("a device that can be closed", r.Device.Close())
@@ -118,10 +117,9 @@ var closingCases = []conformance.Case{
 	{
 		ID:    "verbs/close/device-answers-no-queries",
 		Title: "A closed device answers no queries",
-		Cite:  manual(packageVerbs, "verbs/close/2"), Level: conformance.Must,
+		Cite:  manual(packageVerbs, "verbs/close/2"), Defects: []string{"DeviceCloseShallow"},
 		Sends:   "nothing",
 		Expects: "ErrClosed from every query",
-		Defects: []string{"DeviceCloseShallow"},
 		Run: rig.Body(func(r *rig.Rig) {
 			r.Must("a device that can be closed", r.Device.Close())
 			for _, v := range []verbCall{
@@ -137,10 +135,9 @@ var closingCases = []conformance.Case{
 	{
 		ID:    "verbs/close/device-ends-waits",
 		Title: "Closing a device ends the waits for its events",
-		Cite:  manual(packageVerbs, "verbs/close/3"), Level: conformance.Must,
+		Cite:  manual(packageVerbs, "verbs/close/3"), Defects: []string{"CloseLeavesWaiting"},
 		Sends:   "tasks that wait for ever, for an asynchronous event and for a completion event; the device is closed meanwhile",
 		Expects: "both waits end with ErrClosed",
-		Defects: []string{"CloseLeavesWaiting"},
 		Run: rig.Body(func(r *rig.Rig) {
 			ch := newChannel(r)
 			waits := []conformance.Task{
@@ -158,10 +155,9 @@ var closingCases = []conformance.Case{
 	{
 		ID:    "verbs/close/closed-objects-do-not-count",
 		Title: "Closed objects do not count: a device creates objects again, however many there were before",
-		Cite:  manual(packageVerbs, "verbs/close/4"), Level: conformance.Must,
+		Cite:  manual(packageVerbs, "verbs/close/4"), Defects: []string{"ClosedCount"},
 		Sends:   "600 rounds: create and close a protection domain, region, channel, completion queue and queue pair",
 		Expects: "all of them",
-		Defects: []string{"ClosedCount"},
 		Run: rig.Body(func(r *rig.Rig) {
 			for i := range 600 {
 				pd, ch := otherPD(r), newChannel(r)
@@ -188,10 +184,9 @@ func closedObjectCase(name, what string, needs verbs.Caps, create func(*rig.Rig)
 	return conformance.Case{
 		ID:    "verbs/close/" + name,
 		Title: fmt.Sprintf("All verbs of a closed %s return ErrClosed", what),
-		Cite:  manual(packageVerbs, "verbs/close/1"), Level: conformance.Must, Needs: needs,
+		Cite:  manual(packageVerbs, "verbs/close/1"), Needs: needs, Defects: defects,
 		Sends:   "nothing",
 		Expects: expects,
-		Defects: defects,
 		Run: rig.Body(func(r *rig.Rig) {
 			object, verbsOf := create(r)
 			r.Must("a "+what+" that can be closed", object.Close())

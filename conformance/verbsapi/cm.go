@@ -10,158 +10,143 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const cmNeeds = verbs.CapCM | verbs.CapRC
-
-var cmLabels = []string{"service:rc"}
-
-var cmCases = []conformance.Case{
-	{
-		ID:    "verbs/cm/listen-at-any-port",
-		Title: "A listener at port 0 gets a free port, and returns it",
-		Cite:  manual("rdma_bind_addr(3)", "verbs/cm/1"), Level: conformance.Must, Needs: verbs.CapCM,
-		Sends:   "nothing",
-		Expects: "three listeners with the requested address, at three different ports",
-		Defects: []string{"ListenAddrZero"},
-		Run: rig.Body(func(r *rig.Rig) {
-			ports := make(map[uint16]bool)
-			for range 3 {
-				at := listen(r).Addr()
-				r.Check(at.Addr() == r.Local[0] && at.Port() != 0 && !ports[at.Port()], fmt.Sprintf("another port at %v", r.Local[0]), "%v", at)
-				ports[at.Port()] = true
-			}
-		}),
-	},
-	{
-		ID:    "verbs/cm/port-in-use",
-		Title: "A port in use cannot be listened to again until its listener is closed",
-		Cite:  manual("rdma_bind_addr(3)", "verbs/cm/2"), Level: conformance.Must, Needs: verbs.CapCM,
-		Sends:   "nothing",
-		Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
-		Defects: []string{"PortsShared"},
-		Run: rig.Body(func(r *rig.Rig) {
-			first := listen(r)
-			_, err := r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
-			r.MustFail("a second listener at a port", err, nil)
-			at := first.Addr()
-			r.Must("a listener that can be closed", first.Close())
-			again, err := r.CM().Listen(at, verbs.PortSpaceTCP, 1)
-			r.Must("a listener at a port that is free again", err)
-			r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
-		}),
-	},
-	{
-		ID:    "verbs/cm/connects",
-		Title: "An accepted connection leaves both queue pairs in RTS, and each side has the other's address",
-		Cite:  manual("rdma_accept(3)", "verbs/cm/3"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a request and its acceptance, in each direction; messages both ways",
-		Expects: "RTS on both sides, the messages, and the peer's address",
-		Defects: []string{"RemoteUnknown"},
-		Run: onHandshake(func(d *handshake) {
-			d.startConnect(connParam, d.dut.ResponseTimeout())
-			req := d.nextRequest()
-			d.dut.Check(d.dutIsActive() || req.Remote().Addr() == d.partner.GIDEntry().GID.Addr(), "the requester's address", "%v", req.Remote())
-			d.accept(req, connParam)
-			d.dut.ExpectState(d.active.qp, rts)
-			d.dut.AwaitState(d.passive.qp, rts)
-			if d.dutIsActive() {
-				d.dut.Check(d.conn.Remote() == d.listener.Addr(), fmt.Sprintf("a peer at %v", d.listener.Addr()), "%v", d.conn.Remote())
-			}
-			l := d.pair()
-			// Over iWARP the active side may have to send first.
-			l.expectDelivery(d.active, d.passive, 24)
-			l.expectDelivery(d.passive, d.active, 40)
-		}),
-	},
-	{
-		ID:    "verbs/cm/what-was-asked-for",
-		Title: "A connection request carries responder resources and initiator depth of its sender",
-		Cite:  manual("rdma_connect(3)", "verbs/cm/4"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a request of the peer for depths of 3 and 5",
-		Expects: "these in the request",
-		Defects: []string{"ConnParamLost"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := newHandshake(r, false)
-			d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
-			req := d.nextRequest()
-			p := req.Param()
-			r.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
-			d.accept(req, connParam)
-		}),
-	},
-	{
-		ID:    "verbs/cm/private-data",
-		Title: "A request and its reply carry private data, up to the limits of rdma_cm and the transport",
-		Cite:  manual("rdma_connect(3)", "verbs/cm/5"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "private data of the maximum length with a request and its reply, in each direction",
-		Expects: "the same at the other side; zeros may follow if the transport's messages have a fixed size",
-		Defects: []string{"PrivateDataLost"},
-		Run: onHandshake(func(d *handshake) {
-			most := privateLimits(d.dut)
-			ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
-			param := connParam
-			param.PrivateData = ask
-			d.startConnect(param, d.dut.ResponseTimeout())
-			req := d.nextRequest()
-			param.PrivateData = answer
-			d.accept(req, param)
-			checkPrivateData(d.dut, "the request", req.Param().PrivateData, ask)
-			checkPrivateData(d.dut, "the answer", d.conn.Param().PrivateData, answer)
-		}),
-	},
-	{
-		ID:    "verbs/cm/private-data-too-long",
-		Title: "Too much private data is refused, and the queue pair is unchanged",
-		Cite:  manual("rdma_connect(3)", "verbs/cm/6"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "nothing: the device connects with one byte too much",
-		Expects: "EINVAL; then a connection without private data",
-		Defects: []string{"PrivateDataUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := newHandshake(r, true)
-			param := connParam
-			param.PrivateData = make([]byte, privateLimits(r).tooLong)
-			_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, r.ResponseTimeout())
-			r.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
-			d.startConnect(connParam, r.ResponseTimeout())
-			d.accept(d.nextRequest(), connParam)
-		}),
-	},
-	{
-		ID:    "verbs/cm/rejected",
-		Title: "A rejected connection returns an error with the private data of the rejecting side",
-		Cite:  manual("rdma_reject(3)", "verbs/cm/7"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a request of the device that the partner rejects, and the reverse",
-		Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
-		Defects: []string{"RejectIsTimeout", "PrivateDataLost"},
-		Run: onHandshake(func(d *handshake) {
-			why := rig.Pattern(20, 5)
-			d.startConnect(connParam, d.dut.ResponseTimeout())
-			d.dut.Must("a request that can be rejected", d.nextRequest().Reject(why))
-			err := d.task.Wait(d.dut.ResponseTimeout())
-			var rejected *verbs.RejectError
-			d.dut.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
-			checkPrivateData(d.dut, "the refusal", rejected.PrivateData, why)
-			again := newHandshake(d.dut, d.dutIsActive())
-			again.startConnect(connParam, d.dut.ResponseTimeout())
-			again.accept(again.nextRequest(), connParam)
-		}),
-	},
-	{
-		ID:    "verbs/cm/nobody-listens",
-		Title: "A connection to a port without a listener is rejected",
-		Cite:  manual("rdma_connect(3)", "verbs/cm/8"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a request of the device to a closed port of the partner",
-		Expects: "ErrRejected, and the queue pair not in RTS",
-		Defects: []string{"RejectIsTimeout"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := newHandshake(r, true)
-			at := d.listener.Addr()
-			r.Must("a listener that can be closed", d.listener.Close())
-			_, err := d.active.CM().Connect(d.active.qp, at, connParam, r.ResponseTimeout())
-			r.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
-			r.Check(queryQP(r, d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
-		}),
-	},
-}
+var cmCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
+	ID:    "verbs/cm/listen-at-any-port",
+	Title: "A listener at port 0 gets a free port, and returns it",
+	Cite:  manual("rdma_bind_addr(3)", "verbs/cm/1"), Defects: []string{"ListenAddrZero"},
+	Sends:   "nothing",
+	Expects: "three listeners with the requested address, at three different ports",
+	Run: rig.Body(func(r *rig.Rig) {
+		ports := make(map[uint16]bool)
+		for range 3 {
+			at := listen(r).Addr()
+			r.Check(at.Addr() == r.Local[0] && at.Port() != 0 && !ports[at.Port()], fmt.Sprintf("another port at %v", r.Local[0]), "%v", at)
+			ports[at.Port()] = true
+		}
+	}),
+}, {
+	ID:    "verbs/cm/port-in-use",
+	Title: "A port in use cannot be listened to again until its listener is closed",
+	Cite:  manual("rdma_bind_addr(3)", "verbs/cm/2"), Defects: []string{"PortsShared"},
+	Sends:   "nothing",
+	Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
+	Run: rig.Body(func(r *rig.Rig) {
+		first := listen(r)
+		_, err := r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)
+		r.MustFail("a second listener at a port", err, nil)
+		at := first.Addr()
+		r.Must("a listener that can be closed", first.Close())
+		again, err := r.CM().Listen(at, verbs.PortSpaceTCP, 1)
+		r.Must("a listener at a port that is free again", err)
+		r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
+	}),
+}, {
+	ID:    "verbs/cm/connects",
+	Title: "An accepted connection leaves both queue pairs in RTS, and each side has the other's address",
+	Cite:  manual("rdma_accept(3)", "verbs/cm/3"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"RemoteUnknown"},
+	Sends:   "a request and its acceptance, in each direction; messages both ways",
+	Expects: "RTS on both sides, the messages, and the peer's address",
+	Run: onHandshake(func(d *handshake) {
+		d.startConnect(connParam, d.dut.ResponseTimeout())
+		req := d.nextRequest()
+		d.dut.Check(d.dutIsActive() || req.Remote().Addr() == d.partner.GIDEntry().GID.Addr(), "the requester's address", "%v", req.Remote())
+		d.accept(req, connParam)
+		d.dut.ExpectState(d.active.qp, rts)
+		d.dut.AwaitState(d.passive.qp, rts)
+		if d.dutIsActive() {
+			d.dut.Check(d.conn.Remote() == d.listener.Addr(), fmt.Sprintf("a peer at %v", d.listener.Addr()), "%v", d.conn.Remote())
+		}
+		l := d.pair()
+		// Over iWARP the active side may have to send first.
+		l.expectDelivery(d.active, d.passive, 24)
+		l.expectDelivery(d.passive, d.active, 40)
+	}),
+}, {
+	ID:    "verbs/cm/what-was-asked-for",
+	Title: "A connection request carries responder resources and initiator depth of its sender",
+	Cite:  manual("rdma_connect(3)", "verbs/cm/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"ConnParamLost"},
+	Sends:   "a request of the peer for depths of 3 and 5",
+	Expects: "these in the request",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, false)
+		d.startConnect(verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 6, RNRRetryCount: 5}, r.ResponseTimeout())
+		req := d.nextRequest()
+		p := req.Param()
+		r.Check(p.ResponderResources == 3 && p.InitiatorDepth == 5, "responder resources 3, initiator depth 5", "%d, %d", p.ResponderResources, p.InitiatorDepth)
+		d.accept(req, connParam)
+	}),
+}, {
+	ID:    "verbs/cm/private-data",
+	Title: "A request and its reply carry private data, up to the limits of rdma_cm and the transport",
+	Cite:  manual("rdma_connect(3)", "verbs/cm/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"PrivateDataLost"},
+	Sends:   "private data of the maximum length with a request and its reply, in each direction",
+	Expects: "the same at the other side; zeros may follow if the transport's messages have a fixed size",
+	Run: onHandshake(func(d *handshake) {
+		most := privateLimits(d.dut)
+		ask, answer := rig.Pattern(most.request, 1), rig.Pattern(most.reply, 7)
+		param := connParam
+		param.PrivateData = ask
+		d.startConnect(param, d.dut.ResponseTimeout())
+		req := d.nextRequest()
+		param.PrivateData = answer
+		d.accept(req, param)
+		checkPrivateData(d.dut, "the request", req.Param().PrivateData, ask)
+		checkPrivateData(d.dut, "the answer", d.conn.Param().PrivateData, answer)
+	}),
+}, {
+	ID:    "verbs/cm/private-data-too-long",
+	Title: "Too much private data is refused, and the queue pair is unchanged",
+	Cite:  manual("rdma_connect(3)", "verbs/cm/6"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"PrivateDataUnchecked"},
+	Sends:   "nothing: the device connects with one byte too much",
+	Expects: "EINVAL; then a connection without private data",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, true)
+		param := connParam
+		param.PrivateData = make([]byte, privateLimits(r).tooLong)
+		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), param, r.ResponseTimeout())
+		r.MustFail("a connection with too much private data", err, verbs.ErrInvalid)
+		d.startConnect(connParam, r.ResponseTimeout())
+		d.accept(d.nextRequest(), connParam)
+	}),
+}, {
+	ID:    "verbs/cm/rejected",
+	Title: "A rejected connection returns an error with the private data of the rejecting side",
+	Cite:  manual("rdma_reject(3)", "verbs/cm/7"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"RejectIsTimeout", "PrivateDataLost"},
+	Sends:   "a request of the device that the partner rejects, and the reverse",
+	Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
+	Run: onHandshake(func(d *handshake) {
+		why := rig.Pattern(20, 5)
+		d.startConnect(connParam, d.dut.ResponseTimeout())
+		d.dut.Must("a request that can be rejected", d.nextRequest().Reject(why))
+		err := d.task.Wait(d.dut.ResponseTimeout())
+		var rejected *verbs.RejectError
+		d.dut.Check(errors.Is(err, verbs.ErrRejected) && errors.As(err, &rejected), "a RejectError", "%v", err)
+		checkPrivateData(d.dut, "the refusal", rejected.PrivateData, why)
+		again := newHandshake(d.dut, d.dutIsActive())
+		again.startConnect(connParam, d.dut.ResponseTimeout())
+		again.accept(again.nextRequest(), connParam)
+	}),
+}, {
+	ID:    "verbs/cm/nobody-listens",
+	Title: "A connection to a port without a listener is rejected",
+	Cite:  manual("rdma_connect(3)", "verbs/cm/8"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"RejectIsTimeout"},
+	Sends:   "a request of the device to a closed port of the partner",
+	Expects: "ErrRejected, and the queue pair not in RTS",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, true)
+		at := d.listener.Addr()
+		r.Must("a listener that can be closed", d.listener.Close())
+		_, err := d.active.CM().Connect(d.active.qp, at, connParam, r.ResponseTimeout())
+		r.MustFail("a connection to a port without a listener", err, verbs.ErrRejected)
+		r.Check(queryQP(r, d.active.qp).State != rts, "a queue pair that is not in RTS", "RTS")
+	}),
+}})
 
 // checkPrivateData fails the case unless got is want, with or without zeros after it.
 func checkPrivateData(r *rig.Rig, what string, got, want []byte) {

@@ -12,202 +12,191 @@ import (
 )
 
 // cmLifeCases test pending requests and the end of connections.
-var cmLifeCases = []conformance.Case{
-	{
-		ID:    "verbs/cm/patience",
-		Title: "Connect and GetRequest end at their timeouts",
-		Cite:  manual(packageVerbs, "verbs/cm/9"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
-		Expects: "ErrTimeout, not before its time and not long after",
-		Defects: []string{"CMTimeoutsTenfold"},
-		Run: rig.Body(func(r *rig.Rig) {
-			// The upper limit is generous for a busy machine.
-			takes := func(what string, limit time.Duration, call func() error) {
-				began := r.Now()
-				err := call()
-				took := r.Now() - began
-				r.MustFail(what, err, verbs.ErrTimeout)
-				r.Check(took >= limit && took < 5*limit, fmt.Sprintf("%s to end after %v", what, limit), "after %v", took)
-			}
-			d := newHandshake(r, true)
-			takes("a request that is not answered", 300*time.Millisecond, func() error {
-				_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, 300*time.Millisecond)
-				return err
-			})
-			takes("a wait for a request", 100*time.Millisecond, func() error {
-				_, err := listen(r).GetRequest(100 * time.Millisecond)
-				return err
-			})
-		}),
-	},
-	{
-		ID:    "verbs/cm/several-requests",
-		Title: "A listener returns every request, also those that arrived while it was busy with another",
-		Cite:  manual("rdma_listen(3)", "verbs/cm/10"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
-		Expects: "three requests, told apart by their private data, and three connections",
-		Defects: []string{"ListenerServesOne"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := newHandshake(r, false)
-			s := setup{qpType: verbs.QPTypeRC}
-			tasks, callers := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
-			for i := range 3 {
-				caller := newEndpoint(d.partner, &s)
-				callers[i] = caller
-				param := connParam
-				param.PrivateData = []byte{byte(i + 1)}
-				tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
-					_, err := caller.CM().Connect(caller.qp, d.listener.Addr(), param, r.ResponseTimeout())
-					return err
-				}))
-			}
-			r.Sleep(shortWait)
-			seen := make(map[byte]bool)
-			for range 3 {
-				req := d.nextRequest()
-				who := req.Param().PrivateData
-				r.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
-				seen[who[0]] = true
-				newEndpoint(r, &s).accept(req, connParam, callers[who[0]-1])
-			}
-			for _, t := range tasks {
-				r.Must("a connection", t.Wait(r.ResponseTimeout()))
-			}
-		}),
-	},
-	{
-		ID:    "verbs/cm/answered-once",
-		Title: "A request is answered once",
-		Cite:  manual("rdma_reject(3)", "verbs/cm/11"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
-		Expects: "the second answers are refused, and the connection continues",
-		Defects: []string{"AnswersTwice"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := newHandshake(r, false)
-			d.startConnect(connParam, r.ResponseTimeout())
-			req := d.nextRequest()
-			d.accept(req, connParam)
-			r.MustFail("refusing a request that was accepted", req.Reject(nil), nil)
-			d.pair().expectBothDeliver()
-			d = newHandshake(r, false)
-			d.startConnect(connParam, r.ResponseTimeout())
-			req = d.nextRequest()
-			r.Must("a request that can be rejected", req.Reject(nil))
-			err := d.task.Wait(r.ResponseTimeout())
-			r.Check(errors.Is(err, verbs.ErrRejected), "a request that was refused", "%v", err)
-			_, err = req.Accept(d.passive.qp, connParam, r.ResponseTimeout())
-			r.MustFail("accepting a request that was refused", err, nil)
-		}),
-	},
-	{
-		ID:    "verbs/cm/queue-pair-in-use",
-		Title: "A connected queue pair cannot be connected again, and its connection continues",
-		Cite:  manual(packageVerbs, "verbs/cm/12"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a second connect of a connected queue pair; then messages over the first",
-		Expects: "a refusal, and the messages",
-		Defects: []string{"CMTakesAnyQP"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := newHandshake(r, true)
-			d.startConnect(connParam, r.ResponseTimeout())
-			d.accept(d.nextRequest(), connParam)
-			_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, shortWait)
-			r.MustFail("connecting a connected queue pair", err, nil)
-			r.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
-			d.pair().expectBothDeliver()
-		}),
-	},
-	{
-		ID:    "verbs/cm/disconnect",
-		Title: "A disconnect ends the connection on both sides: both queue pairs go to ERR, and posted work is flushed",
-		Cite:  manual("rdma_disconnect(3)", "verbs/cm/13"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a disconnect of the device",
-		Expects: "the disconnect at the partner; ERR and flushed receives on both sides",
-		Defects: []string{"DisconnectSilent"},
-		Run: onHandshake(func(d *handshake) {
-			l := d.establish(2)
-			l.dut.Must("a connection that can be ended", l.dut.conn.Disconnect())
-			l.dut.Must("the end of the connection at the partner", l.partner.conn.WaitDisconnect(l.dut.ResponseTimeout()))
-			l.expectFlushed(2)
-		}),
-	},
-	{
-		ID:    "verbs/cm/disconnected-by-the-peer",
-		Title: "A disconnect of the peer is reported, and the queue pair goes to ERR",
-		Cite:  manual("rdma_disconnect(3)", "verbs/cm/14"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a disconnect of the partner",
-		Expects: "the disconnect; ERR and flushed receives on both sides",
-		Defects: []string{"EndUnnoticed"},
-		Run: onHandshake(func(d *handshake) {
-			l := d.establish(2)
-			l.partner.Must("a connection that can be ended", l.partner.conn.Disconnect())
-			l.dut.Must("the end of the connection", l.dut.conn.WaitDisconnect(l.dut.ResponseTimeout()))
-			l.expectFlushed(2)
-		}),
-	},
-	{
-		ID:    "verbs/cm/no-end-before-the-end",
-		Title: "Waiting for a disconnect of an established connection times out",
-		Cite:  manual(packageVerbs, "verbs/cm/15"), Level: conformance.Must, Needs: cmNeeds, Labels: cmLabels,
-		Sends:   "a wait of 100 ms on a connection in use",
-		Expects: "ErrTimeout, not before its time, and a connection that works",
-		Defects: []string{"WaitImpatient"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := newHandshake(r, true)
-			d.startConnect(connParam, r.ResponseTimeout())
-			d.accept(d.nextRequest(), connParam)
-			const while = 100 * time.Millisecond
+var cmLifeCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
+	ID:    "verbs/cm/patience",
+	Title: "Connect and GetRequest end at their timeouts",
+	Cite:  manual(packageVerbs, "verbs/cm/9"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"CMTimeoutsTenfold"},
+	Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
+	Expects: "ErrTimeout, not before its time and not long after",
+	Run: rig.Body(func(r *rig.Rig) {
+		// The upper limit is generous for a busy machine.
+		takes := func(what string, limit time.Duration, call func() error) {
 			began := r.Now()
-			r.MustFail("waiting for the end", d.conn.WaitDisconnect(while), verbs.ErrTimeout)
-			r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
-			d.pair().expectBothDeliver()
-		}),
-	},
-	{
-		ID:    "verbs/cm/close-ends-listening",
-		Title: "Closing a listener ends a wait on it",
-		Cite:  manual(packageVerbs, "verbs/cm/16"), Level: conformance.Must, Needs: verbs.CapCM,
-		Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
-		Expects: "the wait ends with ErrClosed",
-		Defects: []string{"CloseLeavesWaiting"},
-		Run: rig.Body(func(r *rig.Rig) {
-			l := listen(r)
-			waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
-			r.Sleep(shortWait)
-			r.Must("a listener that can be closed", l.Close())
-			err := waiter.Wait(r.ResponseTimeout())
-			r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
-		}),
-	},
-	{
-		ID:    "verbs/cm/datagram-service",
-		Title: "A datagram service can be resolved by its address, and datagrams reach it",
-		Cite:  manual("rdma_connect(3)", "verbs/cm/17"), Level: conformance.Must, Needs: verbs.CapCM | verbs.CapUD, Labels: []string{"service:ud"},
-		Sends:   "a SIDR request of the device for a service of the partner, and a datagram to the result",
-		Expects: "number, key and private data of the service; the datagram",
-		Defects: []string{"ResolvedKeyLost", "PrivateDataLost"},
-		Run: rig.Body(func(r *rig.Rig) {
-			l := newPair(r, setup{qpType: verbs.QPTypeUD})
-			listener, err := l.partner.CM().Listen(netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
-			r.Must("a datagram service", err)
-			service := r.Go("service", func() error {
-				req, err := listener.GetRequest(r.ResponseTimeout())
-				if err != nil {
-					return err
-				}
-				_, err = req.Accept(l.partner.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout())
+			err := call()
+			took := r.Now() - began
+			r.MustFail(what, err, verbs.ErrTimeout)
+			r.Check(took >= limit && took < 5*limit, fmt.Sprintf("%s to end after %v", what, limit), "after %v", took)
+		}
+		d := newHandshake(r, true)
+		takes("a request that is not answered", 300*time.Millisecond, func() error {
+			_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, 300*time.Millisecond)
+			return err
+		})
+		takes("a wait for a request", 100*time.Millisecond, func() error {
+			_, err := listen(r).GetRequest(100 * time.Millisecond)
+			return err
+		})
+	}),
+}, {
+	ID:    "verbs/cm/several-requests",
+	Title: "A listener returns every request, also those that arrived while it was busy with another",
+	Cite:  manual("rdma_listen(3)", "verbs/cm/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"ListenerServesOne"},
+	Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
+	Expects: "three requests, told apart by their private data, and three connections",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, false)
+		s := setup{qpType: verbs.QPTypeRC}
+		tasks, callers := make([]conformance.Task, 0, 3), make([]*endpoint, 3)
+		for i := range 3 {
+			caller := newEndpoint(d.partner, &s)
+			callers[i] = caller
+			param := connParam
+			param.PrivateData = []byte{byte(i + 1)}
+			tasks = append(tasks, r.Go(fmt.Sprintf("caller %d", i), func() error {
+				_, err := caller.CM().Connect(caller.qp, d.listener.Addr(), param, r.ResponseTimeout())
 				return err
-			})
-			peer, err := l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout())
-			r.Must("a service that is found", err)
-			r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
-			checkPrivateData(r, "the answer", peer.PrivateData, []byte("here"))
-			ah, err := r.PD.CreateAH(peer.AH)
-			r.Must("a handle of the service's address", err)
-			l.partner.postRecv(1, recvOffset, 64)
-			wr := l.dut.sendWR(2, 0, 24)
-			wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
-			l.dut.PostSend(l.dut.qp, wr)
-			l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
-		}),
-	},
-}
+			}))
+		}
+		r.Sleep(shortWait)
+		seen := make(map[byte]bool)
+		for range 3 {
+			req := d.nextRequest()
+			who := req.Param().PrivateData
+			r.Check(len(who) > 0 && !seen[who[0]] && who[0] >= 1 && who[0] <= 3, "a request of another caller", "private data % x", who)
+			seen[who[0]] = true
+			newEndpoint(r, &s).accept(req, connParam, callers[who[0]-1])
+		}
+		for _, t := range tasks {
+			r.Must("a connection", t.Wait(r.ResponseTimeout()))
+		}
+	}),
+}, {
+	ID:    "verbs/cm/answered-once",
+	Title: "A request is answered once",
+	Cite:  manual("rdma_reject(3)", "verbs/cm/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"AnswersTwice"},
+	Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
+	Expects: "the second answers are refused, and the connection continues",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, false)
+		d.startConnect(connParam, r.ResponseTimeout())
+		req := d.nextRequest()
+		d.accept(req, connParam)
+		r.MustFail("refusing a request that was accepted", req.Reject(nil), nil)
+		d.pair().expectBothDeliver()
+		d = newHandshake(r, false)
+		d.startConnect(connParam, r.ResponseTimeout())
+		req = d.nextRequest()
+		r.Must("a request that can be rejected", req.Reject(nil))
+		err := d.task.Wait(r.ResponseTimeout())
+		r.Check(errors.Is(err, verbs.ErrRejected), "a request that was refused", "%v", err)
+		_, err = req.Accept(d.passive.qp, connParam, r.ResponseTimeout())
+		r.MustFail("accepting a request that was refused", err, nil)
+	}),
+}, {
+	ID:    "verbs/cm/queue-pair-in-use",
+	Title: "A connected queue pair cannot be connected again, and its connection continues",
+	Cite:  manual(packageVerbs, "verbs/cm/12"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"CMTakesAnyQP"},
+	Sends:   "a second connect of a connected queue pair; then messages over the first",
+	Expects: "a refusal, and the messages",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, true)
+		d.startConnect(connParam, r.ResponseTimeout())
+		d.accept(d.nextRequest(), connParam)
+		_, err := d.active.CM().Connect(d.active.qp, d.listener.Addr(), connParam, shortWait)
+		r.MustFail("connecting a connected queue pair", err, nil)
+		r.Check(!errors.Is(err, verbs.ErrTimeout), "a refusal at once", "%v", err)
+		d.pair().expectBothDeliver()
+	}),
+}, {
+	ID:    "verbs/cm/disconnect",
+	Title: "A disconnect ends the connection on both sides: both queue pairs go to ERR, and posted work is flushed",
+	Cite:  manual("rdma_disconnect(3)", "verbs/cm/13"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"DisconnectSilent"},
+	Sends:   "a disconnect of the device",
+	Expects: "the disconnect at the partner; ERR and flushed receives on both sides",
+	Run: onHandshake(func(d *handshake) {
+		l := d.establish(2)
+		l.dut.Must("a connection that can be ended", l.dut.conn.Disconnect())
+		l.dut.Must("the end of the connection at the partner", l.partner.conn.WaitDisconnect(l.dut.ResponseTimeout()))
+		l.expectFlushed(2)
+	}),
+}, {
+	ID:    "verbs/cm/disconnected-by-the-peer",
+	Title: "A disconnect of the peer is reported, and the queue pair goes to ERR",
+	Cite:  manual("rdma_disconnect(3)", "verbs/cm/14"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"EndUnnoticed"},
+	Sends:   "a disconnect of the partner",
+	Expects: "the disconnect; ERR and flushed receives on both sides",
+	Run: onHandshake(func(d *handshake) {
+		l := d.establish(2)
+		l.partner.Must("a connection that can be ended", l.partner.conn.Disconnect())
+		l.dut.Must("the end of the connection", l.dut.conn.WaitDisconnect(l.dut.ResponseTimeout()))
+		l.expectFlushed(2)
+	}),
+}, {
+	ID:    "verbs/cm/no-end-before-the-end",
+	Title: "Waiting for a disconnect of an established connection times out",
+	Cite:  manual(packageVerbs, "verbs/cm/15"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"WaitImpatient"},
+	Sends:   "a wait of 100 ms on a connection in use",
+	Expects: "ErrTimeout, not before its time, and a connection that works",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := newHandshake(r, true)
+		d.startConnect(connParam, r.ResponseTimeout())
+		d.accept(d.nextRequest(), connParam)
+		const while = 100 * time.Millisecond
+		began := r.Now()
+		r.MustFail("waiting for the end", d.conn.WaitDisconnect(while), verbs.ErrTimeout)
+		r.Check(r.Now()-began >= while, fmt.Sprintf("a timeout after %v", while), "after %v", r.Now()-began)
+		d.pair().expectBothDeliver()
+	}),
+}, {
+	ID:    "verbs/cm/close-ends-listening",
+	Title: "Closing a listener ends a wait on it",
+	Cite:  manual(packageVerbs, "verbs/cm/16"), Defects: []string{"CloseLeavesWaiting"},
+	Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
+	Expects: "the wait ends with ErrClosed",
+	Run: rig.Body(func(r *rig.Rig) {
+		l := listen(r)
+		waiter := r.Go("wait", func() error { _, err := l.GetRequest(verbs.Forever); return err })
+		r.Sleep(shortWait)
+		r.Must("a listener that can be closed", l.Close())
+		err := waiter.Wait(r.ResponseTimeout())
+		r.Check(errors.Is(err, verbs.ErrClosed), "a wait that ends with ErrClosed", "%v", err)
+	}),
+}, {
+	ID:    "verbs/cm/datagram-service",
+	Title: "A datagram service can be resolved by its address, and datagrams reach it",
+	Cite:  manual("rdma_connect(3)", "verbs/cm/17"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"ResolvedKeyLost", "PrivateDataLost"},
+	Sends:   "a SIDR request of the device for a service of the partner, and a datagram to the result",
+	Expects: "number, key and private data of the service; the datagram",
+	Run: rig.Body(func(r *rig.Rig) {
+		l := newPair(r, setup{qpType: verbs.QPTypeUD})
+		listener, err := l.partner.CM().Listen(netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
+		r.Must("a datagram service", err)
+		service := r.Go("service", func() error {
+			req, err := listener.GetRequest(r.ResponseTimeout())
+			if err != nil {
+				return err
+			}
+			_, err = req.Accept(l.partner.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout())
+			return err
+		})
+		peer, err := l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout())
+		r.Must("a service that is found", err)
+		r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
+		checkPrivateData(r, "the answer", peer.PrivateData, []byte("here"))
+		ah, err := r.PD.CreateAH(peer.AH)
+		r.Must("a handle of the service's address", err)
+		l.partner.postRecv(1, recvOffset, 64)
+		wr := l.dut.sendWR(2, 0, 24)
+		wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
+		l.dut.PostSend(l.dut.qp, wr)
+		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
+	}),
+}})

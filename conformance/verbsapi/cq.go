@@ -9,235 +9,210 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var cqCases = []conformance.Case{
-	{
-		ID:    "verbs/cq/depth-within-the-limits",
-		Title: "A completion queue of no entries, or of more than the device claims, is refused",
-		Cite:  manual("ibv_create_cq(3)", "verbs/cq/1"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "a refusal of depths 0, -1 and one above the limit; a queue of depth 1",
-		Defects: []string{"CQDepthUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			for _, depth := range []int{0, -1, queryDevice(r).MaxCQE + 1} {
-				_, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth})
-				r.MustFail(fmt.Sprintf("a completion queue of depth %d", depth), err, nil)
-			}
-			newCQ(r, 1, nil)
-		}),
-	},
-	{
-		ID:    "verbs/cq/depth-at-least-as-asked",
-		Title: "A completion queue is at least as deep as requested, and holds as many completions as it claims",
-		Cite:  manual("ibv_create_cq(3)", "verbs/cq/2"), Level: conformance.Must,
-		Sends:   "as many completions as fit",
-		Expects: "all of them, and no overrun",
-		Defects: []string{"CQDepthShort"},
-		Run: rig.Body(func(r *rig.Rig) {
-			for _, asked := range []int{1, 5, 12} {
-				cq := newCQ(r, asked, nil)
-				r.Check(cq.Depth() >= asked, fmt.Sprintf("a depth of %d or more", asked), "%d", cq.Depth())
-				newFlushSource(r, cq).complete(cq.Depth())
-				checkOrder(r, pollCompletions(r, cq, cq.Depth(), 64), 1, verbs.WCWRFlushErr)
-			}
-			r.ExpectNoEvent()
-		}),
-	},
-	{
-		ID:    "verbs/cq/empty-poll",
-		Title: "Polling an empty completion queue finds nothing, and is no error",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/3"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "0 and no error for a new queue, for an emptied one, and for a poll of 0 entries",
-		Defects: []string{"PollEmptyFails"},
-		Run: rig.Body(func(r *rig.Rig) {
-			cq := newCQ(r, 8, nil)
-			empty := func(into []verbs.WC) {
-				n, err := cq.Poll(into)
-				r.Check(n == 0 && err == nil, "0 completions and no error", "%d, %v", n, err)
-			}
-			empty(make([]verbs.WC, 4))
-			newFlushSource(r, cq).complete(1)
-			empty(nil) // the completion must not be lost
-			pollCompletions(r, cq, 1, 1)
-			empty(make([]verbs.WC, 4))
-		}),
-	},
-	{
-		ID:    "verbs/cq/partial-polls",
-		Title: "A poll returns as many completions as fit; the others stay, and each is returned once",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/4"), Level: conformance.Must,
-		Sends:   "ten completions, polled by three",
-		Expects: "all ten, once each",
-		Defects: []string{"PollDiscards"},
-		Run: rig.Body(func(r *rig.Rig) {
-			cq := newCQ(r, 16, nil)
-			newFlushSource(r, cq).complete(10)
-			checkOrder(r, pollCompletions(r, cq, 10, 3), 1, verbs.WCWRFlushErr)
-			expectEmptyCQ(r, cq)
-		}),
-	},
-	{
-		ID:    "verbs/cq/oldest-first",
-		Title: "Completions are returned oldest first, also by one poll",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/5"), Level: conformance.Must,
-		Sends:   "ten completions, polled together",
-		Expects: "them in the order of posting",
-		Defects: []string{"PollReversed"},
-		Run: rig.Body(func(r *rig.Rig) {
-			cq := newCQ(r, 16, nil)
-			newFlushSource(r, cq).complete(10)
-			r.Sleep(shortWait)
-			checkOrder(r, pollCompletions(r, cq, 10, 10), 1, verbs.WCWRFlushErr)
-		}),
-	},
-	{
-		ID:    "verbs/cq/one-for-each-direction",
-		Title: "Sends complete on the send queue's completion queue, and receives on the receive queue's",
-		Cite:  manual("ibv_create_qp(3)", "verbs/cq/6"), Level: conformance.Must,
-		Sends:   "a message in each direction, over a queue pair with two completion queues",
-		Expects: "a completion on each, of its kind",
-		Defects: []string{"CQsSwapped"},
-		Run: rig.Body(func(r *rig.Rig) {
-			sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
-			l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
-			l.partner.postRecv(1, recvOffset, 64)
-			l.dut.postRecv(2, recvOffset, 64)
-			l.dut.PostSend(l.dut.qp, l.dut.sendWR(3, 0, 16))
-			l.partner.ExpectCompletion(1, verbs.WCSuccess)
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(4, 0, 16))
-			for _, on := range []struct {
-				what string
-				cq   verbs.CQ
-				id   uint64
-			}{{"the send's completion on the send queue's CQ", sends, 3}, {"the receive's completion on the receive queue's CQ", recvs, 2}} {
-				wc, ok := r.PollCQ(on.cq, r.ResponseTimeout())
-				r.Check(ok && wc.WRID == on.id && wc.Status == verbs.WCSuccess, on.what, "%s", rig.Describe(&wc))
-				expectEmptyCQ(r, on.cq)
-			}
-		}),
-	},
-	{
-		ID:    "verbs/cq/shared-by-queue-pairs",
-		Title: "Completions on a shared completion queue have the QPN of their queue pair",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/7"), Level: conformance.Must,
-		Sends:   "completions of four queue pairs on one completion queue",
-		Expects: "the number of its queue pair in each",
-		Defects: []string{"WCQPNWrong", "SparseCompletions"},
-		Run: rig.Body(func(r *rig.Rig) {
-			cq := newCQ(r, 64, nil)
-			left := make(map[verbs.QPN]int)
-			for i := range 4 {
-				s := newFlushSource(r, cq)
-				s.complete(i + 1)
-				left[s.qp.QPN()] = i + 1
-			}
-			for _, wc := range pollCompletions(r, cq, 10, 4) {
-				r.Check(left[wc.QPN] > 0, fmt.Sprintf("a completion of one of %v", left), "of %#x", uint32(wc.QPN))
-				left[wc.QPN]--
-			}
-		}),
-	},
-	{
-		ID:    "verbs/cq/overrun-is-reported",
-		Title: "A completion queue overrun is reported once, and the queue cannot be used any more",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/cq/8"), Level: conformance.Must,
-		Sends:   "more completions than a queue has room for",
-		Expects: "one CQ_ERR that names the queue; then polls that fail",
-		Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
-		Run: rig.Body(func(r *rig.Rig) {
-			cq := newCQ(r, 4, nil)
-			newFlushSource(r, cq).complete(cq.Depth() + 3)
-			e := r.ExpectEvent(verbs.EventCQErr)
-			r.Check(e.CQ == cq, "an event that names the queue", "%v", e.CQ)
-			// Events of the queue pair may follow, but no second one of the CQ.
-			for {
-				e, err := r.Device.WaitAsync(shortWait)
-				if errors.Is(err, verbs.ErrTimeout) {
-					break
-				}
-				r.Must("events", err)
-				r.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "a second one")
-			}
-			// Completions from before the overrun may still be polled.
-			n, err := 1, error(nil)
-			for n > 0 && err == nil {
-				n, err = cq.Poll(make([]verbs.WC, 64))
-			}
-			r.MustFail("polling a queue that has lost completions", err, verbs.ErrOverrun)
-		}),
-	},
-	{
-		ID:    "verbs/cq/busy-with-a-queue-pair",
-		Title: "A completion queue cannot be closed while a queue pair uses it, for either direction",
-		Cite:  manual("ibv_destroy_cq(3)", "verbs/cq/9"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "EBUSY, until the queue pair is closed",
-		Defects: []string{"BusyClosed", "InUseDestroyed"},
-		Run: rig.Body(func(r *rig.Rig) {
-			sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
-			qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: smallCaps})
-			r.MustFail("closing the send queue's CQ", sends.Close(), verbs.ErrBusy)
-			r.MustFail("closing the receive queue's CQ", recvs.Close(), verbs.ErrBusy)
-			r.Must("a queue pair that can be closed", qp.Close())
-			r.Must("a CQ that can be closed", sends.Close())
-			r.Must("a CQ that can be closed", recvs.Close())
-		}),
-	},
-	{
-		ID:    "verbs/cq/resize-keeps-completions",
-		Title: "Resizing a completion queue keeps its completions in order",
-		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/10"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
-		Sends:   "five completions before a queue grows, and five before it shrinks",
-		Expects: "all of them, in order",
-		Defects: []string{"ResizeLoses"},
-		Run: rig.Body(func(r *rig.Rig) {
-			cq := newCQ(r, 16, nil)
+var cqCases = []conformance.Case{{
+	ID:    "verbs/cq/depth-within-the-limits",
+	Title: "A completion queue of no entries, or of more than the device claims, is refused",
+	Cite:  manual("ibv_create_cq(3)", "verbs/cq/1"), Defects: []string{"CQDepthUnchecked"},
+	Sends:   "nothing",
+	Expects: "a refusal of depths 0, -1 and one above the limit; a queue of depth 1",
+	Run: rig.Body(func(r *rig.Rig) {
+		for _, depth := range []int{0, -1, queryDevice(r).MaxCQE + 1} {
+			_, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth})
+			r.MustFail(fmt.Sprintf("a completion queue of depth %d", depth), err, nil)
+		}
+		newCQ(r, 1, nil)
+	}),
+}, {
+	ID:    "verbs/cq/depth-at-least-as-asked",
+	Title: "A completion queue is at least as deep as requested, and holds as many completions as it claims",
+	Cite:  manual("ibv_create_cq(3)", "verbs/cq/2"), Defects: []string{"CQDepthShort"},
+	Sends:   "as many completions as fit",
+	Expects: "all of them, and no overrun",
+	Run: rig.Body(func(r *rig.Rig) {
+		for _, asked := range []int{1, 5, 12} {
+			cq := newCQ(r, asked, nil)
+			r.Check(cq.Depth() >= asked, fmt.Sprintf("a depth of %d or more", asked), "%d", cq.Depth())
+			newFlushSource(r, cq).complete(cq.Depth())
+			checkOrder(r, pollCompletions(r, cq, cq.Depth(), 64), 1, verbs.WCWRFlushErr)
+		}
+		r.ExpectNoEvent()
+	}),
+}, {
+	ID:    "verbs/cq/empty-poll",
+	Title: "Polling an empty completion queue finds nothing, and is no error",
+	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/3"), Defects: []string{"PollEmptyFails"},
+	Sends:   "nothing",
+	Expects: "0 and no error for a new queue, for an emptied one, and for a poll of 0 entries",
+	Run: rig.Body(func(r *rig.Rig) {
+		cq := newCQ(r, 8, nil)
+		empty := func(into []verbs.WC) {
+			n, err := cq.Poll(into)
+			r.Check(n == 0 && err == nil, "0 completions and no error", "%d, %v", n, err)
+		}
+		empty(make([]verbs.WC, 4))
+		newFlushSource(r, cq).complete(1)
+		empty(nil) // the completion must not be lost
+		pollCompletions(r, cq, 1, 1)
+		empty(make([]verbs.WC, 4))
+	}),
+}, {
+	ID:    "verbs/cq/partial-polls",
+	Title: "A poll returns as many completions as fit; the others stay, and each is returned once",
+	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/4"), Defects: []string{"PollDiscards"},
+	Sends:   "ten completions, polled by three",
+	Expects: "all ten, once each",
+	Run: rig.Body(func(r *rig.Rig) {
+		cq := newCQ(r, 16, nil)
+		newFlushSource(r, cq).complete(10)
+		checkOrder(r, pollCompletions(r, cq, 10, 3), 1, verbs.WCWRFlushErr)
+		expectEmptyCQ(r, cq)
+	}),
+}, {
+	ID:    "verbs/cq/oldest-first",
+	Title: "Completions are returned oldest first, also by one poll",
+	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/5"), Defects: []string{"PollReversed"},
+	Sends:   "ten completions, polled together",
+	Expects: "them in the order of posting",
+	Run: rig.Body(func(r *rig.Rig) {
+		cq := newCQ(r, 16, nil)
+		newFlushSource(r, cq).complete(10)
+		r.Sleep(shortWait)
+		checkOrder(r, pollCompletions(r, cq, 10, 10), 1, verbs.WCWRFlushErr)
+	}),
+}, {
+	ID:    "verbs/cq/one-for-each-direction",
+	Title: "Sends complete on the send queue's completion queue, and receives on the receive queue's",
+	Cite:  manual("ibv_create_qp(3)", "verbs/cq/6"), Defects: []string{"CQsSwapped"},
+	Sends:   "a message in each direction, over a queue pair with two completion queues",
+	Expects: "a completion on each, of its kind",
+	Run: rig.Body(func(r *rig.Rig) {
+		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
+		l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = sends, recvs }})
+		l.partner.postRecv(1, recvOffset, 64)
+		l.dut.postRecv(2, recvOffset, 64)
+		l.dut.PostSend(l.dut.qp, l.dut.sendWR(3, 0, 16))
+		l.partner.ExpectCompletion(1, verbs.WCSuccess)
+		l.partner.PostSend(l.partner.qp, l.partner.sendWR(4, 0, 16))
+		for _, on := range []struct {
+			what string
+			cq   verbs.CQ
+			id   uint64
+		}{{"the send's completion on the send queue's CQ", sends, 3}, {"the receive's completion on the receive queue's CQ", recvs, 2}} {
+			wc, ok := r.PollCQ(on.cq, r.ResponseTimeout())
+			r.Check(ok && wc.WRID == on.id && wc.Status == verbs.WCSuccess, on.what, "%s", rig.Describe(&wc))
+			expectEmptyCQ(r, on.cq)
+		}
+	}),
+}, {
+	ID:    "verbs/cq/shared-by-queue-pairs",
+	Title: "Completions on a shared completion queue have the QPN of their queue pair",
+	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/7"), Defects: []string{"WCQPNWrong", "SparseCompletions"},
+	Sends:   "completions of four queue pairs on one completion queue",
+	Expects: "the number of its queue pair in each",
+	Run: rig.Body(func(r *rig.Rig) {
+		cq := newCQ(r, 64, nil)
+		left := make(map[verbs.QPN]int)
+		for i := range 4 {
 			s := newFlushSource(r, cq)
-			s.complete(5)
-			r.Sleep(shortWait)
-			r.Must("a queue that can grow", cq.Resize(64))
-			s.complete(5)
-			r.Sleep(shortWait)
-			r.Must("a queue that can shrink to what is in it", cq.Resize(10))
-			checkOrder(r, pollCompletions(r, cq, 10, 64), 1, verbs.WCWRFlushErr)
-		}),
-	},
-	{
-		ID:    "verbs/cq/resize-below-what-is-there-refused",
-		Title: "A completion queue cannot be resized below its completions or above the device's limit",
-		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/11"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
-		Sends:   "six completions, then sizes of 5, 0 and one above the limit",
-		Expects: "each is refused, the depth is unchanged, and the completions are kept",
-		Defects: []string{"ResizeUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			cq := newCQ(r, 16, nil)
-			was := cq.Depth()
-			newFlushSource(r, cq).complete(6)
-			r.Sleep(shortWait)
-			for _, depth := range []int{5, 0, queryDevice(r).MaxCQE + 1} {
-				r.MustFail(fmt.Sprintf("a size of %d for a queue with 6 completions", depth), cq.Resize(depth), nil)
-				r.Check(cq.Depth() == was, fmt.Sprintf("a depth of %d still", was), "%d", cq.Depth())
+			s.complete(i + 1)
+			left[s.qp.QPN()] = i + 1
+		}
+		for _, wc := range pollCompletions(r, cq, 10, 4) {
+			r.Check(left[wc.QPN] > 0, fmt.Sprintf("a completion of one of %v", left), "of %#x", uint32(wc.QPN))
+			left[wc.QPN]--
+		}
+	}),
+}, {
+	ID:    "verbs/cq/overrun-is-reported",
+	Title: "A completion queue overrun is reported once, and the queue cannot be used any more",
+	Cite:  manual("ibv_poll_cq(3)", "verbs/cq/8"), Defects: []string{"CQOverrunSilent", "CQErrRepeats", "AsyncNamesNothing"},
+	Sends:   "more completions than a queue has room for",
+	Expects: "one CQ_ERR that names the queue; then polls that fail",
+	Run: rig.Body(func(r *rig.Rig) {
+		cq := newCQ(r, 4, nil)
+		newFlushSource(r, cq).complete(cq.Depth() + 3)
+		e := r.ExpectEvent(verbs.EventCQErr)
+		r.Check(e.CQ == cq, "an event that names the queue", "%v", e.CQ)
+		// Events of the queue pair may follow, but no second one of the CQ.
+		for {
+			e, err := r.Device.WaitAsync(shortWait)
+			if errors.Is(err, verbs.ErrTimeout) {
+				break
 			}
-			checkOrder(r, pollCompletions(r, cq, 6, 64), 1, verbs.WCWRFlushErr)
-		}),
-	},
-	{
-		ID:    "verbs/cq/resize-makes-room",
-		Title: "An enlarged completion queue has the requested room",
-		Cite:  manual("ibv_resize_cq(3)", "verbs/cq/12"), Level: conformance.Must, Needs: verbs.CapResizeCQ,
-		Sends:   "as many completions as the queue has room for now",
-		Expects: "at least the requested depth, all of the completions, and no overrun",
-		Defects: []string{"ResizeNoop"},
-		Run: rig.Body(func(r *rig.Rig) {
-			cq := newCQ(r, 2, nil)
-			r.Must("a queue that can grow", cq.Resize(40))
-			r.Check(cq.Depth() >= 40, "a depth of 40 or more", "%d", cq.Depth())
-			newFlushSource(r, cq).complete(40)
-			checkOrder(r, pollCompletions(r, cq, 40, 64), 1, verbs.WCWRFlushErr)
-			r.ExpectNoEvent()
-		}),
-	},
-}
+			r.Must("events", err)
+			r.Check(e.Type != verbs.EventCQErr, "one CQ_ERR", "a second one")
+		}
+		// Completions from before the overrun may still be polled.
+		n, err := 1, error(nil)
+		for n > 0 && err == nil {
+			n, err = cq.Poll(make([]verbs.WC, 64))
+		}
+		r.MustFail("polling a queue that has lost completions", err, verbs.ErrOverrun)
+	}),
+}, {
+	ID:    "verbs/cq/busy-with-a-queue-pair",
+	Title: "A completion queue cannot be closed while a queue pair uses it, for either direction",
+	Cite:  manual("ibv_destroy_cq(3)", "verbs/cq/9"), Defects: []string{"BusyClosed", "InUseDestroyed"},
+	Sends:   "nothing",
+	Expects: "EBUSY, until the queue pair is closed",
+	Run: rig.Body(func(r *rig.Rig) {
+		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
+		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: smallCaps})
+		r.MustFail("closing the send queue's CQ", sends.Close(), verbs.ErrBusy)
+		r.MustFail("closing the receive queue's CQ", recvs.Close(), verbs.ErrBusy)
+		r.Must("a queue pair that can be closed", qp.Close())
+		r.Must("a CQ that can be closed", sends.Close())
+		r.Must("a CQ that can be closed", recvs.Close())
+	}),
+}, {
+	ID:    "verbs/cq/resize-keeps-completions",
+	Title: "Resizing a completion queue keeps its completions in order",
+	Cite:  manual("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeLoses"},
+	Sends:   "five completions before a queue grows, and five before it shrinks",
+	Expects: "all of them, in order",
+	Run: rig.Body(func(r *rig.Rig) {
+		cq := newCQ(r, 16, nil)
+		s := newFlushSource(r, cq)
+		s.complete(5)
+		r.Sleep(shortWait)
+		r.Must("a queue that can grow", cq.Resize(64))
+		s.complete(5)
+		r.Sleep(shortWait)
+		r.Must("a queue that can shrink to what is in it", cq.Resize(10))
+		checkOrder(r, pollCompletions(r, cq, 10, 64), 1, verbs.WCWRFlushErr)
+	}),
+}, {
+	ID:    "verbs/cq/resize-below-what-is-there-refused",
+	Title: "A completion queue cannot be resized below its completions or above the device's limit",
+	Cite:  manual("ibv_resize_cq(3)", "verbs/cq/11"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeUnchecked"},
+	Sends:   "six completions, then sizes of 5, 0 and one above the limit",
+	Expects: "each is refused, the depth is unchanged, and the completions are kept",
+	Run: rig.Body(func(r *rig.Rig) {
+		cq := newCQ(r, 16, nil)
+		was := cq.Depth()
+		newFlushSource(r, cq).complete(6)
+		r.Sleep(shortWait)
+		for _, depth := range []int{5, 0, queryDevice(r).MaxCQE + 1} {
+			r.MustFail(fmt.Sprintf("a size of %d for a queue with 6 completions", depth), cq.Resize(depth), nil)
+			r.Check(cq.Depth() == was, fmt.Sprintf("a depth of %d still", was), "%d", cq.Depth())
+		}
+		checkOrder(r, pollCompletions(r, cq, 6, 64), 1, verbs.WCWRFlushErr)
+	}),
+}, {
+	ID:    "verbs/cq/resize-makes-room",
+	Title: "An enlarged completion queue has the requested room",
+	Cite:  manual("ibv_resize_cq(3)", "verbs/cq/12"), Needs: verbs.CapResizeCQ, Defects: []string{"ResizeNoop"},
+	Sends:   "as many completions as the queue has room for now",
+	Expects: "at least the requested depth, all of the completions, and no overrun",
+	Run: rig.Body(func(r *rig.Rig) {
+		cq := newCQ(r, 2, nil)
+		r.Must("a queue that can grow", cq.Resize(40))
+		r.Check(cq.Depth() >= 40, "a depth of 40 or more", "%d", cq.Depth())
+		newFlushSource(r, cq).complete(40)
+		checkOrder(r, pollCompletions(r, cq, 40, 64), 1, verbs.WCWRFlushErr)
+		r.ExpectNoEvent()
+	}),
+}}
 
 func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
 	cq, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel})

@@ -23,12 +23,12 @@ import (
 func Suite() *conformance.Suite {
 	return &conformance.Suite{
 		Name: "verbs", Title: "The verbs API", DescribeEvent: describeEvent,
-		Cases: slices.Concat(
+		Cases: conformance.Group{}.Cases(slices.Concat(
 			deviceCases, limitCases, domainCases, regionCases, regionPeerCases, windowCases, windowPeerCases,
 			invalidateCases, cqCases, channelCases, qpCases, transitionCases, postCases, signalCases, wcCases, atomicCases,
 			sharedCases, sharedPeerCases, addressCases, xrcCases, asyncCases, asyncPeerCases, cmCases, cmLifeCases,
 			closingCases, taskCases,
-		),
+		)),
 	}
 }
 

@@ -8,252 +8,230 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var postCases = []conformance.Case{
-	{
-		ID:    "verbs/post/send-before-ready-refused",
-		Title: "Posting a send in RESET or INIT fails, and the send is not flushed later",
-		Cite:  manual("C10-96", "verbs/post/1"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "an error from the post in both states; no completion when the queue pair then fails",
-		Defects: []string{"BadPostsSwallowed"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			e := &endpoint{Rig: l.dut.Rig, qp: newDefaultQP(l.dut.Rig), mem: l.dut.mem, udDest: l.dut.udDest}
-			e.expectPostRefused("a send in RESET", e.sendWR(1, 0, 16), nil)
-			toInit(e.Rig, e.qp, 0)
-			e.expectPostRefused("a send in INIT", e.sendWR(2, 0, 16), nil)
-			e.toState(errState)
-			expectEmptyCQ(e.Rig, e.CQ)
-		}),
-	},
-	{
-		ID:    "verbs/post/receive-from-init-on",
-		Title: "A receive can be posted in INIT, and is used when the queue pair is connected",
-		Cite:  manual("C10-97.2.1", "verbs/post/2"), Level: conformance.Must,
-		Sends:   "a message of the peer for a receive that was posted in INIT",
-		Expects: "the message in that receive",
-		Defects: []string{"RecvNeedsReady"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := openPartner(r)
-			l := &qpPair{dut: newEndpoint(d.dut, &setup{qpType: defaultQPType(r)}), partner: newEndpoint(d.partner, &setup{qpType: defaultQPType(r)})}
-			l.dut.postRecv(7, recvOffset, 64)
-			l.connect(&setup{qpType: defaultQPType(r)})
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 16))
-			l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
-		}),
-	},
-	{
-		ID:    "verbs/post/receive-in-reset-refused",
-		Title: "A receive that is posted in RESET is refused",
-		Cite:  manual("C10-97.2.1", "verbs/post/3"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "an error from the post, and no receive posted",
-		Defects: []string{"BadPostsSwallowed"},
-		Run: rig.Body(func(r *rig.Rig) {
-			requireIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
-			qp := newDefaultQP(r)
-			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
-			r.MustFail("a receive in RESET", err, nil)
-			r.Check(n == 0, "no receive posted", "%d", n)
-		}),
-	},
-	{
-		ID:    "verbs/post/full-receive-queue",
-		Title: "Posting to a full receive queue fails, and returns how many receives were posted",
-		Cite:  manual("ibv_post_recv(3)", "verbs/post/4"), Level: conformance.Must,
-		Sends:   "two receives more than there is room for, in one call and then alone",
-		Expects: "as many posted as there is room, and ENOMEM; none afterwards; those posted, and no others, are flushed",
-		Defects: []string{"PostCountWrong", "FullIsInvalid"},
-		Run: rig.Body(func(r *rig.Rig) {
-			qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
-			toInit(r, qp, 0)
-			room := queryQP(r, qp).Caps.MaxRecvWR
-			wrs := make([]verbs.RecvWR, room+2)
-			for i := range wrs {
-				wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: m.SGL(0, 64)}
-			}
-			n, err := qp.PostRecv(wrs)
-			r.MustFail("one receive too many", err, verbs.ErrNoMemory)
-			r.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
-			n, err = qp.PostRecv(wrs[room:])
-			r.MustFail("another receive too many", err, verbs.ErrNoMemory)
-			r.Check(n == 0, "none posted", "%d", n)
-			toState(r, qp, errState)
-			checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1, verbs.WCWRFlushErr)
-			expectEmptyCQ(r, r.CQ)
-		}),
-	},
-	{
-		ID:    "verbs/post/full-send-queue",
-		Title: "Posting to a full send queue fails, returns how many requests were posted, and succeeds again when they are complete",
-		Cite:  manual("ibv_post_send(3)", "verbs/post/5"), Level: conformance.Must, Needs: verbs.CapRC,
-		Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
-		Expects: "as many posted as there is room, and ENOMEM; those and no others arrive; then one more",
-		Defects: []string{"PostCountWrong", "FullIsInvalid"},
-		Run: onReliable(func(l *qpPair) {
-			requireIB(l.dut.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
-			room := queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendWR
-			wrs := make([]verbs.SendWR, room+2)
-			for i := range wrs {
-				wrs[i] = l.dut.sendWR(uint64(i+1), 0, 16)
-			}
-			n, err := l.dut.qp.PostSend(wrs)
-			l.dut.MustFail("one request too many", err, verbs.ErrNoMemory)
-			l.dut.Check(n == room, fmt.Sprintf("%d requests posted", room), "%d", n)
-			for i := range room {
-				l.partner.postRecv(uint64(i+1), recvOffset, 64)
-				l.dut.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
-				l.partner.ExpectRecv(uint64(i+1), 16)
-			}
-			l.expectDelivery(l.dut, l.partner, 16)
-		}),
-	},
-	{
-		ID:    "verbs/post/stops-at-the-first-bad-request",
-		Title: "Posting a list with a bad request posts those before it only",
-		Cite:  manual("ibv_post_send(3)", "verbs/post/6"), Level: conformance.Must,
-		Sends:   "three sends in one call, of which the second has a list that is too long",
-		Expects: "one posted, and EINVAL; the first completes, and nothing else",
-		Defects: []string{"PostCountWrong", "BadPostsSwallowed"},
-		Run: onPair(setup{}, func(l *qpPair) {
+var postCases = []conformance.Case{{
+	ID:    "verbs/post/send-before-ready-refused",
+	Title: "Posting a send in RESET or INIT fails, and the send is not flushed later",
+	Cite:  manual("C10-96", "verbs/post/1"), Defects: []string{"BadPostsSwallowed"},
+	Sends:   "nothing",
+	Expects: "an error from the post in both states; no completion when the queue pair then fails",
+	Run: onPair(setup{}, func(l *qpPair) {
+		e := &endpoint{Rig: l.dut.Rig, qp: newDefaultQP(l.dut.Rig), mem: l.dut.mem, udDest: l.dut.udDest}
+		e.expectPostRefused("a send in RESET", e.sendWR(1, 0, 16), nil)
+		toInit(e.Rig, e.qp, 0)
+		e.expectPostRefused("a send in INIT", e.sendWR(2, 0, 16), nil)
+		e.toState(errState)
+		expectEmptyCQ(e.Rig, e.CQ)
+	}),
+}, {
+	ID:    "verbs/post/receive-from-init-on",
+	Title: "A receive can be posted in INIT, and is used when the queue pair is connected",
+	Cite:  manual("C10-97.2.1", "verbs/post/2"), Defects: []string{"RecvNeedsReady"},
+	Sends:   "a message of the peer for a receive that was posted in INIT",
+	Expects: "the message in that receive",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := openPartner(r)
+		l := &qpPair{dut: newEndpoint(d.dut, &setup{qpType: defaultQPType(r)}), partner: newEndpoint(d.partner, &setup{qpType: defaultQPType(r)})}
+		l.dut.postRecv(7, recvOffset, 64)
+		l.connect(&setup{qpType: defaultQPType(r)})
+		l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 16))
+		l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
+	}),
+}, {
+	ID:    "verbs/post/receive-in-reset-refused",
+	Title: "A receive that is posted in RESET is refused",
+	Cite:  manual("C10-97.2.1", "verbs/post/3"), Defects: []string{"BadPostsSwallowed"},
+	Sends:   "nothing",
+	Expects: "an error from the post, and no receive posted",
+	Run: rig.Body(func(r *rig.Rig) {
+		requireIB(r, "iWARP has one state, Idle, for RESET and INIT, and takes receives in it")
+		qp := newDefaultQP(r)
+		n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
+		r.MustFail("a receive in RESET", err, nil)
+		r.Check(n == 0, "no receive posted", "%d", n)
+	}),
+}, {
+	ID:    "verbs/post/full-receive-queue",
+	Title: "Posting to a full receive queue fails, and returns how many receives were posted",
+	Cite:  manual("ibv_post_recv(3)", "verbs/post/4"), Defects: []string{"PostCountWrong", "FullIsInvalid"},
+	Sends:   "two receives more than there is room for, in one call and then alone",
+	Expects: "as many posted as there is room, and ENOMEM; none afterwards; those posted, and no others, are flushed",
+	Run: rig.Body(func(r *rig.Rig) {
+		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
+		toInit(r, qp, 0)
+		room := queryQP(r, qp).Caps.MaxRecvWR
+		wrs := make([]verbs.RecvWR, room+2)
+		for i := range wrs {
+			wrs[i] = verbs.RecvWR{WRID: uint64(i + 1), SGL: m.SGL(0, 64)}
+		}
+		n, err := qp.PostRecv(wrs)
+		r.MustFail("one receive too many", err, verbs.ErrNoMemory)
+		r.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
+		n, err = qp.PostRecv(wrs[room:])
+		r.MustFail("another receive too many", err, verbs.ErrNoMemory)
+		r.Check(n == 0, "none posted", "%d", n)
+		toState(r, qp, errState)
+		checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1, verbs.WCWRFlushErr)
+		expectEmptyCQ(r, r.CQ)
+	}),
+}, {
+	ID:    "verbs/post/full-send-queue",
+	Title: "Posting to a full send queue fails, returns how many requests were posted, and succeeds again when they are complete",
+	Cite:  manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC,
+	Defects: []string{"PostCountWrong", "FullIsInvalid"},
+	Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
+	Expects: "as many posted as there is room, and ENOMEM; those and no others arrive; then one more",
+	Run: onReliable(func(l *qpPair) {
+		requireIB(l.dut.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
+		room := queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendWR
+		wrs := make([]verbs.SendWR, room+2)
+		for i := range wrs {
+			wrs[i] = l.dut.sendWR(uint64(i+1), 0, 16)
+		}
+		n, err := l.dut.qp.PostSend(wrs)
+		l.dut.MustFail("one request too many", err, verbs.ErrNoMemory)
+		l.dut.Check(n == room, fmt.Sprintf("%d requests posted", room), "%d", n)
+		for i := range room {
+			l.partner.postRecv(uint64(i+1), recvOffset, 64)
+			l.dut.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
+			l.partner.ExpectRecv(uint64(i+1), 16)
+		}
+		l.expectDelivery(l.dut, l.partner, 16)
+	}),
+}, {
+	ID:    "verbs/post/stops-at-the-first-bad-request",
+	Title: "Posting a list with a bad request posts those before it only",
+	Cite:  manual("ibv_post_send(3)", "verbs/post/6"), Defects: []string{"PostCountWrong", "BadPostsSwallowed"},
+	Sends:   "three sends in one call, of which the second has a list that is too long",
+	Expects: "one posted, and EINVAL; the first completes, and nothing else",
+	Run: onPair(setup{}, func(l *qpPair) {
+		l.partner.postRecv(1, recvOffset, 64)
+		l.partner.postRecv(2, recvOffset+1024, 64)
+		bad := l.dut.sendWR(2, 0, 16)
+		bad.SGL = sgeList(l.dut.mem, queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendSGE+1, 4)
+		n, err := l.dut.qp.PostSend([]verbs.SendWR{l.dut.sendWR(1, 0, 16), bad, l.dut.sendWR(3, 0, 16)})
+		l.dut.MustFail("a request with too long a list", err, verbs.ErrInvalid)
+		l.dut.Check(n == 1, "one request posted", "%d", n)
+		l.dut.ExpectCompletion(1, verbs.WCSuccess)
+		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:16])
+		l.dut.PostSend(l.dut.qp, l.dut.sendWR(4, 32, 8)) // no other message was sent in between
+		l.dut.ExpectCompletion(4, verbs.WCSuccess)
+		l.partner.expectMessage(2, recvOffset+1024, l.dut.mem.Buf[32:40])
+	}),
+}, {
+	ID:    "verbs/post/lists-that-are-too-long-refused",
+	Title: "A request or a receive with more list entries than the queue pair has is refused",
+	Cite:  manual("ibv_post_send(3)", "verbs/post/7"), Defects: []string{"SGECut"},
+	Sends:   "a send and a receive with one entry too many, and with as many as there are",
+	Expects: "the former are refused and the latter accepted",
+	Run: onPair(setup{}, func(l *qpPair) {
+		caps := queryQP(l.dut.Rig, l.dut.qp).Caps
+		long := l.dut.sendWR(1, 0, 0)
+		long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE+1, 4)
+		l.dut.expectPostRefused("a send with too long a list", long, verbs.ErrInvalid)
+		n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: sgeList(l.dut.mem, caps.MaxRecvSGE+1, 64)}})
+		l.dut.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
+		l.dut.Check(n == 0, "no receive posted", "%d", n)
+		l.dut.PostRecv(l.dut.qp, 3, sgeList(l.dut.mem, caps.MaxRecvSGE, 64)...)
+		l.partner.postRecv(4, recvOffset, 64)
+		long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE, 4)
+		l.dut.PostSend(l.dut.qp, long)
+		l.dut.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "verbs/post/lists-are-taken-in-order",
+	Title: "A message is gathered from its list in order, and scattered over the receive's in order",
+	Cite:  manual("ibv_post_send(3)", "verbs/post/8"), Defects: []string{"SGEsReversed"},
+	Sends:   "a message of two pieces, in each direction",
+	Expects: "the pieces one after the other, split where the receive's first entry ends",
+	Run: onPair(setup{}, func(l *qpPair) {
+		for _, way := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
+			first := way.to.grhLen() + 10
+			way.to.PostRecv(way.to.qp, 1, way.to.mem.SGE(recvOffset, first), way.to.mem.SGE(recvOffset+1024, 64))
+			wr := way.from.sendWR(2, 0, 0)
+			wr.SGL = []verbs.SGE{way.from.mem.SGE(100, 7), way.from.mem.SGE(40, 20)}
+			way.from.PostSend(way.from.qp, wr)
+			way.from.ExpectCompletion(2, verbs.WCSuccess)
+			way.to.ExpectRecv(1, way.to.grhLen()+27)
+			buf := way.from.mem.Buf
+			way.to.ExpectBytes(way.to.mem, recvOffset+way.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
+			way.to.ExpectBytes(way.to.mem, recvOffset+1024, buf[43:60])
+		}
+	}),
+}, {
+	ID:    "verbs/post/empty-message",
+	Title: "A message of no bytes is sent and uses a receive",
+	Cite:  manual("ibv_post_send(3)", "verbs/post/9"), Defects: []string{"EmptySendRefused"},
+	Sends:   "sends without a list, and with an entry of no bytes",
+	Expects: "a receive of no bytes for each",
+	Run: onPair(setup{}, func(l *qpPair) {
+		for i, sgl := range [][]verbs.SGE{nil, l.dut.mem.SGL(0, 0)} {
+			l.partner.postRecv(uint64(i+1), recvOffset, 64)
+			wr := l.dut.sendWR(9, 0, 0)
+			wr.SGL = sgl
+			l.dut.PostSend(l.dut.qp, wr)
+			l.dut.ExpectCompletion(9, verbs.WCSuccess)
+			l.partner.expectMessage(uint64(i+1), recvOffset, nil)
+		}
+	}),
+}, {
+	ID:    "verbs/post/order-of-completions",
+	Title: "Sends complete in the order of posting, whatever kinds they are of",
+	Cite:  manual("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC,
+	Defects: []string{"PollReversed", "SendsOvertake"},
+	Sends:   "writes, reads and sends in turn, in one call",
+	Expects: "their completions in order, polled together",
+	Run: onReliable(func(l *qpPair) {
+		wrs := make([]verbs.SendWR, 0, 12)
+		for i := range 4 {
+			l.partner.postRecv(uint64(i+1), recvOffset, 64)
+			id := uint64(3*i + 1)
+			wrs = append(wrs, l.dut.readWR(id, recvOffset, 2000, l.partner.remote(0)), l.dut.sendWR(id+1, 0, 16), l.dut.writeWR(id+2, 0, 16, l.partner.remote(4096)))
+		}
+		l.dut.PostSend(l.dut.qp, wrs...)
+		for range 4 {
+			l.partner.NextCompletion()
+		}
+		l.dut.Sleep(shortWait)
+		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 12, 64), 1, verbs.WCSuccess)
+	}),
+}, {
+	ID:    "verbs/post/unknown-operation-refused",
+	Title: "An unknown opcode is refused, and the queue pair continues",
+	Cite:  manual("ibv_post_send(3)", "verbs/post/11"), Defects: []string{"BadPostsSwallowed", "OpsDowngraded"},
+	Sends:   "requests with opcodes 13 and 200",
+	Expects: "each is refused; then a message arrives",
+	Run: onPair(setup{}, func(l *qpPair) {
+		for _, op := range []verbs.WROpcode{13, 200} {
+			wr := l.dut.sendWR(1, 0, 8)
+			wr.Opcode = op
+			l.dut.expectPostRefused(fmt.Sprintf("operation %d", op), wr, nil)
+		}
+		l.expectDelivery(l.dut, l.partner, 16)
+	}),
+}, {
+	ID:    "verbs/post/operations-of-other-services",
+	Title: "READs and atomics fail on a UD queue pair, and nothing is sent",
+	Cite:  manual("ibv_post_send(3)", "verbs/post/12"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"OpsDowngraded"},
+	Sends:   "a READ, a compare-and-swap and a fetch-and-add on a UD queue pair",
+	Expects: "each is refused or completes with an error, and the partner's receive is not used",
+	Run: rig.Body(func(r *rig.Rig) {
+		if r.Caps.Has(verbs.CapRD) {
+			rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))
+		}
+		d := openPartner(r)
+		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
+			l := d.newPair(setup{qpType: verbs.QPTypeUD})
 			l.partner.postRecv(1, recvOffset, 64)
-			l.partner.postRecv(2, recvOffset+1024, 64)
-			bad := l.dut.sendWR(2, 0, 16)
-			bad.SGL = sgeList(l.dut.mem, queryQP(l.dut.Rig, l.dut.qp).Caps.MaxSendSGE+1, 4)
-			n, err := l.dut.qp.PostSend([]verbs.SendWR{l.dut.sendWR(1, 0, 16), bad, l.dut.sendWR(3, 0, 16)})
-			l.dut.MustFail("a request with too long a list", err, verbs.ErrInvalid)
-			l.dut.Check(n == 1, "one request posted", "%d", n)
-			l.dut.ExpectCompletion(1, verbs.WCSuccess)
-			l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:16])
-			l.dut.PostSend(l.dut.qp, l.dut.sendWR(4, 32, 8)) // no other message was sent in between
-			l.dut.ExpectCompletion(4, verbs.WCSuccess)
-			l.partner.expectMessage(2, recvOffset+1024, l.dut.mem.Buf[32:40])
-		}),
-	},
-	{
-		ID:    "verbs/post/lists-that-are-too-long-refused",
-		Title: "A request or a receive with more list entries than the queue pair has is refused",
-		Cite:  manual("ibv_post_send(3)", "verbs/post/7"), Level: conformance.Must,
-		Sends:   "a send and a receive with one entry too many, and with as many as there are",
-		Expects: "the former are refused and the latter accepted",
-		Defects: []string{"SGECut"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			caps := queryQP(l.dut.Rig, l.dut.qp).Caps
-			long := l.dut.sendWR(1, 0, 0)
-			long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE+1, 4)
-			l.dut.expectPostRefused("a send with too long a list", long, verbs.ErrInvalid)
-			n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: sgeList(l.dut.mem, caps.MaxRecvSGE+1, 64)}})
-			l.dut.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
-			l.dut.Check(n == 0, "no receive posted", "%d", n)
-			l.dut.PostRecv(l.dut.qp, 3, sgeList(l.dut.mem, caps.MaxRecvSGE, 64)...)
-			l.partner.postRecv(4, recvOffset, 64)
-			long.SGL = sgeList(l.dut.mem, caps.MaxSendSGE, 4)
-			l.dut.PostSend(l.dut.qp, long)
-			l.dut.ExpectCompletion(1, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "verbs/post/lists-are-taken-in-order",
-		Title: "A message is gathered from its list in order, and scattered over the receive's in order",
-		Cite:  manual("ibv_post_send(3)", "verbs/post/8"), Level: conformance.Must,
-		Sends:   "a message of two pieces, in each direction",
-		Expects: "the pieces one after the other, split where the receive's first entry ends",
-		Defects: []string{"SGEsReversed"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			for _, way := range []struct{ from, to *endpoint }{{l.dut, l.partner}, {l.partner, l.dut}} {
-				first := way.to.grhLen() + 10
-				way.to.PostRecv(way.to.qp, 1, way.to.mem.SGE(recvOffset, first), way.to.mem.SGE(recvOffset+1024, 64))
-				wr := way.from.sendWR(2, 0, 0)
-				wr.SGL = []verbs.SGE{way.from.mem.SGE(100, 7), way.from.mem.SGE(40, 20)}
-				way.from.PostSend(way.from.qp, wr)
-				way.from.ExpectCompletion(2, verbs.WCSuccess)
-				way.to.ExpectRecv(1, way.to.grhLen()+27)
-				buf := way.from.mem.Buf
-				way.to.ExpectBytes(way.to.mem, recvOffset+way.to.grhLen(), append(append([]byte{}, buf[100:107]...), buf[40:43]...))
-				way.to.ExpectBytes(way.to.mem, recvOffset+1024, buf[43:60])
+			wr := l.dut.sendWR(2, 0, 8)
+			wr.Opcode, wr.Remote = op, l.partner.remote(0)
+			l.dut.expectFailure(fmt.Sprintf("%v on UD", op), wr)
+			if wc, ok := l.partner.PollCompletion(shortWait); ok {
+				r.Fail("nothing sent", "%s", rig.Describe(&wc))
 			}
-		}),
-	},
-	{
-		ID:    "verbs/post/empty-message",
-		Title: "A message of no bytes is sent and uses a receive",
-		Cite:  manual("ibv_post_send(3)", "verbs/post/9"), Level: conformance.Must,
-		Sends:   "sends without a list, and with an entry of no bytes",
-		Expects: "a receive of no bytes for each",
-		Defects: []string{"EmptySendRefused"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			for i, sgl := range [][]verbs.SGE{nil, l.dut.mem.SGL(0, 0)} {
-				l.partner.postRecv(uint64(i+1), recvOffset, 64)
-				wr := l.dut.sendWR(9, 0, 0)
-				wr.SGL = sgl
-				l.dut.PostSend(l.dut.qp, wr)
-				l.dut.ExpectCompletion(9, verbs.WCSuccess)
-				l.partner.expectMessage(uint64(i+1), recvOffset, nil)
-			}
-		}),
-	},
-	{
-		ID:    "verbs/post/order-of-completions",
-		Title: "Sends complete in the order of posting, whatever kinds they are of",
-		Cite:  manual("ibv_post_send(3)", "verbs/post/10"), Level: conformance.Must, Needs: verbs.CapRC,
-		Sends:   "writes, reads and sends in turn, in one call",
-		Expects: "their completions in order, polled together",
-		Defects: []string{"PollReversed", "SendsOvertake"},
-		Run: onReliable(func(l *qpPair) {
-			wrs := make([]verbs.SendWR, 0, 12)
-			for i := range 4 {
-				l.partner.postRecv(uint64(i+1), recvOffset, 64)
-				id := uint64(3*i + 1)
-				wrs = append(wrs, l.dut.readWR(id, recvOffset, 2000, l.partner.remote(0)), l.dut.sendWR(id+1, 0, 16), l.dut.writeWR(id+2, 0, 16, l.partner.remote(4096)))
-			}
-			l.dut.PostSend(l.dut.qp, wrs...)
-			for range 4 {
-				l.partner.NextCompletion()
-			}
-			l.dut.Sleep(shortWait)
-			checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 12, 64), 1, verbs.WCSuccess)
-		}),
-	},
-	{
-		ID:    "verbs/post/unknown-operation-refused",
-		Title: "An unknown opcode is refused, and the queue pair continues",
-		Cite:  manual("ibv_post_send(3)", "verbs/post/11"), Level: conformance.Must,
-		Sends:   "requests with opcodes 13 and 200",
-		Expects: "each is refused; then a message arrives",
-		Defects: []string{"BadPostsSwallowed", "OpsDowngraded"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			for _, op := range []verbs.WROpcode{13, 200} {
-				wr := l.dut.sendWR(1, 0, 8)
-				wr.Opcode = op
-				l.dut.expectPostRefused(fmt.Sprintf("operation %d", op), wr, nil)
-			}
-			l.expectDelivery(l.dut, l.partner, 16)
-		}),
-	},
-	{
-		ID:    "verbs/post/operations-of-other-services",
-		Title: "READs and atomics fail on a UD queue pair, and nothing is sent",
-		Cite:  manual("ibv_post_send(3)", "verbs/post/12"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Sends:   "a READ, a compare-and-swap and a fetch-and-add on a UD queue pair",
-		Expects: "each is refused or completes with an error, and the partner's receive is not used",
-		Defects: []string{"OpsDowngraded"},
-		Run: rig.Body(func(r *rig.Rig) {
-			if r.Caps.Has(verbs.CapRD) {
-				rig.Abort(fmt.Errorf("datagrams of this device are reliable, and have these operations: %w", conformance.ErrBenchCannot))
-			}
-			d := openPartner(r)
-			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-				l := d.newPair(setup{qpType: verbs.QPTypeUD})
-				l.partner.postRecv(1, recvOffset, 64)
-				wr := l.dut.sendWR(2, 0, 8)
-				wr.Opcode, wr.Remote = op, l.partner.remote(0)
-				l.dut.expectFailure(fmt.Sprintf("%v on UD", op), wr)
-				if wc, ok := l.partner.PollCompletion(shortWait); ok {
-					r.Fail("nothing sent", "%s", rig.Describe(&wc))
-				}
-			}
-		}),
-	},
-}
+		}
+	}),
+}}
 
 // sgeList returns a list of n entries of size bytes each.
 func sgeList(m *rig.Memory, n, size int) (sgl []verbs.SGE) {

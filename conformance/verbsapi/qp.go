@@ -9,214 +9,196 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var qpCases = []conformance.Case{
-	{
-		ID:    "verbs/qp/sizes-at-least-as-asked",
-		Title: "A new queue pair has at least the requested capacities, the requested type, and state RESET",
-		Cite:  manual("ibv_create_qp(3)", "verbs/qp/1"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "at least the requested sends, receives, list entries and inline bytes",
-		Defects: []string{"CapsShort", "ResetReadsInit"},
-		Run: rig.Body(func(r *rig.Rig) {
-			limit := queryDevice(r)
-			asked := verbs.QPCaps{
-				MaxSendWR: min(33, limit.MaxQPWR), MaxRecvWR: min(21, limit.MaxQPWR),
-				MaxSendSGE: min(3, limit.MaxSGE), MaxRecvSGE: min(2, limit.MaxSGE), MaxInline: min(28, limit.MaxInline),
+var qpCases = []conformance.Case{{
+	ID:    "verbs/qp/sizes-at-least-as-asked",
+	Title: "A new queue pair has at least the requested capacities, the requested type, and state RESET",
+	Cite:  manual("ibv_create_qp(3)", "verbs/qp/1"), Defects: []string{"CapsShort", "ResetReadsInit"},
+	Sends:   "nothing",
+	Expects: "at least the requested sends, receives, list entries and inline bytes",
+	Run: rig.Body(func(r *rig.Rig) {
+		limit := queryDevice(r)
+		asked := verbs.QPCaps{
+			MaxSendWR: min(33, limit.MaxQPWR), MaxRecvWR: min(21, limit.MaxQPWR),
+			MaxSendSGE: min(3, limit.MaxSGE), MaxRecvSGE: min(2, limit.MaxSGE), MaxInline: min(28, limit.MaxInline),
+		}
+		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: asked})
+		a := queryQP(r, qp)
+		got := a.Caps
+		r.Check(got.MaxSendWR >= asked.MaxSendWR && got.MaxRecvWR >= asked.MaxRecvWR && got.MaxSendSGE >= asked.MaxSendSGE &&
+			got.MaxRecvSGE >= asked.MaxRecvSGE && got.MaxInline >= asked.MaxInline, fmt.Sprintf("%+v or more", asked), "%+v", got)
+		r.Check(qp.Type() == defaultQPType(r), defaultQPType(r).String(), "%v", qp.Type())
+		r.Check(a.State == verbs.QPStateReset, "a new queue pair in RESET", "%v", a.State)
+	}),
+}, {
+	ID:    "verbs/qp/sizes-within-the-limits",
+	Title: "A queue pair with capacities beyond the device's limits is refused, and one at the limits is not",
+	Cite:  manual("ibv_create_qp(3)", "verbs/qp/2"), Defects: []string{"CapsUnchecked"},
+	Sends:   "nothing",
+	Expects: "queue pairs with as many requests, receives and list entries as the device claims, if there is memory for them; a refusal of one more",
+	Run: rig.Body(func(r *rig.Rig) {
+		limit := queryDevice(r)
+		try := func(change func(*verbs.QPCaps)) error {
+			caps := verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
+			change(&caps)
+			qp, err := r.Device.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps})
+			if err == nil {
+				r.Must("a queue pair that can be closed", qp.Close())
 			}
-			qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: asked})
-			a := queryQP(r, qp)
-			got := a.Caps
-			r.Check(got.MaxSendWR >= asked.MaxSendWR && got.MaxRecvWR >= asked.MaxRecvWR && got.MaxSendSGE >= asked.MaxSendSGE &&
-				got.MaxRecvSGE >= asked.MaxRecvSGE && got.MaxInline >= asked.MaxInline, fmt.Sprintf("%+v or more", asked), "%+v", got)
-			r.Check(qp.Type() == defaultQPType(r), defaultQPType(r).String(), "%v", qp.Type())
-			r.Check(a.State == verbs.QPStateReset, "a new queue pair in RESET", "%v", a.State)
-		}),
-	},
-	{
-		ID:    "verbs/qp/sizes-within-the-limits",
-		Title: "A queue pair with capacities beyond the device's limits is refused, and one at the limits is not",
-		Cite:  manual("ibv_create_qp(3)", "verbs/qp/2"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "queue pairs with as many requests, receives and list entries as the device claims, if there is memory for them; a refusal of one more",
-		Defects: []string{"CapsUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			limit := queryDevice(r)
-			try := func(change func(*verbs.QPCaps)) error {
-				caps := verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
-				change(&caps)
-				qp, err := r.Device.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps})
-				if err == nil {
-					r.Must("a queue pair that can be closed", qp.Close())
-				}
-				return err
+			return err
+		}
+		for _, f := range []struct {
+			what  string
+			limit int
+			field func(*verbs.QPCaps) *int
+		}{
+			{"sends", limit.MaxQPWR, func(c *verbs.QPCaps) *int { return &c.MaxSendWR }},
+			{"receives", limit.MaxQPWR, func(c *verbs.QPCaps) *int { return &c.MaxRecvWR }},
+			{"entries a send", limit.MaxSGE, func(c *verbs.QPCaps) *int { return &c.MaxSendSGE }},
+			{"entries a receive", limit.MaxSGE, func(c *verbs.QPCaps) *int { return &c.MaxRecvSGE }},
+		} {
+			err := try(func(c *verbs.QPCaps) { *f.field(c) = f.limit })
+			if errors.Is(err, verbs.ErrNoMemory) {
+				// ibv_query_device(3) allows it: the host may have less memory than
+				// the device's limits need.
+				r.Note("the device's host has no memory for a queue pair with %d %s", f.limit, f.what)
+				err = nil
 			}
-			for _, f := range []struct {
-				what  string
-				limit int
-				field func(*verbs.QPCaps) *int
-			}{
-				{"sends", limit.MaxQPWR, func(c *verbs.QPCaps) *int { return &c.MaxSendWR }},
-				{"receives", limit.MaxQPWR, func(c *verbs.QPCaps) *int { return &c.MaxRecvWR }},
-				{"entries a send", limit.MaxSGE, func(c *verbs.QPCaps) *int { return &c.MaxSendSGE }},
-				{"entries a receive", limit.MaxSGE, func(c *verbs.QPCaps) *int { return &c.MaxRecvSGE }},
-			} {
-				err := try(func(c *verbs.QPCaps) { *f.field(c) = f.limit })
-				if errors.Is(err, verbs.ErrNoMemory) {
-					// ibv_query_device(3) allows it: the host may have less memory than
-					// the device's limits need.
-					r.Note("the device's host has no memory for a queue pair with %d %s", f.limit, f.what)
-					err = nil
-				}
-				r.Must(fmt.Sprintf("a queue pair with %d %s", f.limit, f.what), err)
-				r.MustFail(fmt.Sprintf("a queue pair with %d %s", f.limit+1, f.what), try(func(c *verbs.QPCaps) { *f.field(c) = f.limit + 1 }), nil)
-			}
-		}),
-	},
-	{
-		ID:    "verbs/qp/needs-domain-and-queues",
-		Title: "A queue pair without a domain or without a completion queue is refused",
-		Cite:  manual("ibv_create_qp(3)", "verbs/qp/3"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "a refusal of a queue pair without each of them",
-		Defects: []string{"ObjectsUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
-			for _, k := range []struct {
-				what    string
-				without func(*verbs.QPInit)
-			}{
-				{"a domain", func(i *verbs.QPInit) { i.PD = nil }},
-				{"a CQ to send", func(i *verbs.QPInit) { i.SendCQ = nil }},
-				{"a CQ to receive", func(i *verbs.QPInit) { i.RecvCQ = nil }},
-			} {
-				init := good
-				k.without(&init)
-				_, err := r.Device.CreateQP(init)
-				r.MustFail("a queue pair without "+k.what, err, nil)
-			}
-		}),
-	},
-	{
-		ID:    "verbs/qp/objects-of-its-own-device",
-		Title: "A queue pair cannot use objects of another device",
-		Cite:  manual("ibv_create_qp(3)", "verbs/qp/4"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
-		Defects: []string{"ObjectsUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			partner := openPartner(r).partner
-			good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
-			try := func(what string, foreign func(*verbs.QPInit)) {
-				init := good
-				foreign(&init)
-				_, err := r.Device.CreateQP(init)
-				r.MustFail("a queue pair with "+what+" of another device", err, nil)
-			}
-			try("a domain", func(i *verbs.QPInit) { i.PD = partner.PD })
-			try("a CQ to send", func(i *verbs.QPInit) { i.SendCQ = partner.CQ })
-			try("a CQ to receive", func(i *verbs.QPInit) { i.RecvCQ = partner.CQ })
-			if r.Caps.Has(verbs.CapSRQ) {
-				srq := newSRQ(partner, srqInit(partner))
-				try("a shared receive queue", func(i *verbs.QPInit) { i.SRQ = srq })
-			}
-		}),
-	},
-	{
-		ID:    "verbs/qp/numbers-of-their-own",
-		Title: "Every queue pair has a different QPN of 24 bits",
-		Cite:  manual("ibv_create_qp(3)", "verbs/qp/5"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "64 different QPNs, none of them 0, 1 or 0xffffff over InfiniBand",
-		Defects: []string{"QPNsRepeat"},
-		Run: rig.Body(func(r *rig.Rig) {
-			seen, least, most := make(map[verbs.QPN]bool), verbs.QPN(0), verbs.MulticastQPN
-			if isIB(r) {
-				least, most = 2, verbs.MulticastQPN-1
-			}
-			for range 64 {
-				n := newDefaultQP(r).QPN()
-				r.Check(!seen[n] && n >= least && n <= most, fmt.Sprintf("another QPN between %d and %#x", least, uint32(most)), "%#x", uint32(n))
-				seen[n] = true
-			}
-		}),
-	},
-	{
-		ID:    "verbs/qp/receives-of-a-shared-queue-are-posted-there",
-		Title: "Posting a receive to a queue pair with a shared receive queue fails",
-		Cite:  manual("ibv_post_recv(3)", "verbs/qp/6"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "nothing",
-		Expects: "a receive posted to the queue pair is refused",
-		Defects: []string{"SRQBypassed", "SRQUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: newSRQ(r, srqInit(r))})
+			r.Must(fmt.Sprintf("a queue pair with %d %s", f.limit, f.what), err)
+			r.MustFail(fmt.Sprintf("a queue pair with %d %s", f.limit+1, f.what), try(func(c *verbs.QPCaps) { *f.field(c) = f.limit + 1 }), nil)
+		}
+	}),
+}, {
+	ID:    "verbs/qp/needs-domain-and-queues",
+	Title: "A queue pair without a domain or without a completion queue is refused",
+	Cite:  manual("ibv_create_qp(3)", "verbs/qp/3"), Defects: []string{"ObjectsUnchecked"},
+	Sends:   "nothing",
+	Expects: "a refusal of a queue pair without each of them",
+	Run: rig.Body(func(r *rig.Rig) {
+		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
+		for _, k := range []struct {
+			what    string
+			without func(*verbs.QPInit)
+		}{
+			{"a domain", func(i *verbs.QPInit) { i.PD = nil }},
+			{"a CQ to send", func(i *verbs.QPInit) { i.SendCQ = nil }},
+			{"a CQ to receive", func(i *verbs.QPInit) { i.RecvCQ = nil }},
+		} {
+			init := good
+			k.without(&init)
+			_, err := r.Device.CreateQP(init)
+			r.MustFail("a queue pair without "+k.what, err, nil)
+		}
+	}),
+}, {
+	ID:    "verbs/qp/objects-of-its-own-device",
+	Title: "A queue pair cannot use objects of another device",
+	Cite:  manual("ibv_create_qp(3)", "verbs/qp/4"), Defects: []string{"ObjectsUnchecked"},
+	Sends:   "nothing",
+	Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
+	Run: rig.Body(func(r *rig.Rig) {
+		partner := openPartner(r).partner
+		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
+		try := func(what string, foreign func(*verbs.QPInit)) {
+			init := good
+			foreign(&init)
+			_, err := r.Device.CreateQP(init)
+			r.MustFail("a queue pair with "+what+" of another device", err, nil)
+		}
+		try("a domain", func(i *verbs.QPInit) { i.PD = partner.PD })
+		try("a CQ to send", func(i *verbs.QPInit) { i.SendCQ = partner.CQ })
+		try("a CQ to receive", func(i *verbs.QPInit) { i.RecvCQ = partner.CQ })
+		if r.Caps.Has(verbs.CapSRQ) {
+			srq := newSRQ(partner, srqInit(partner))
+			try("a shared receive queue", func(i *verbs.QPInit) { i.SRQ = srq })
+		}
+	}),
+}, {
+	ID:    "verbs/qp/numbers-of-their-own",
+	Title: "Every queue pair has a different QPN of 24 bits",
+	Cite:  manual("ibv_create_qp(3)", "verbs/qp/5"), Defects: []string{"QPNsRepeat"},
+	Sends:   "nothing",
+	Expects: "64 different QPNs, none of them 0, 1 or 0xffffff over InfiniBand",
+	Run: rig.Body(func(r *rig.Rig) {
+		seen, least, most := make(map[verbs.QPN]bool), verbs.QPN(0), verbs.MulticastQPN
+		if isIB(r) {
+			least, most = 2, verbs.MulticastQPN-1
+		}
+		for range 64 {
+			n := newDefaultQP(r).QPN()
+			r.Check(!seen[n] && n >= least && n <= most, fmt.Sprintf("another QPN between %d and %#x", least, uint32(most)), "%#x", uint32(n))
+			seen[n] = true
+		}
+	}),
+}, {
+	ID:    "verbs/qp/receives-of-a-shared-queue-are-posted-there",
+	Title: "Posting a receive to a queue pair with a shared receive queue fails",
+	Cite:  manual("ibv_post_recv(3)", "verbs/qp/6"), Needs: verbs.CapSRQ, Defects: []string{"SRQBypassed", "SRQUnchecked"},
+	Sends:   "nothing",
+	Expects: "a receive posted to the queue pair is refused",
+	Run: rig.Body(func(r *rig.Rig) {
+		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: newSRQ(r, srqInit(r))})
+		toInit(r, qp, 0)
+		n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
+		r.MustFail("a receive to a queue pair on a shared receive queue", err, nil)
+		r.Check(n == 0, "no receive posted", "%d", n)
+	}),
+}, {
+	ID:    "verbs/qp/busy-in-a-multicast-group",
+	Title: "A queue pair cannot be closed while it is in a multicast group",
+	Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/7"), Needs: verbs.CapUD | verbs.CapMulticast,
+	Defects: []string{"BusyClosed", "InUseDestroyed"},
+	Sends:   "nothing",
+	Expects: "EBUSY, until it has left the group; a group that it is not in cannot be left",
+	Run: rig.Body(func(r *rig.Rig) {
+		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
+		toInit(r, qp, 0)
+		udToRTS(r, qp)
+		group := multicastGroup(r)
+		r.Must("a queue pair that can join a group", qp.AttachMulticast(group))
+		r.MustFail("closing a queue pair in a group", qp.Close(), verbs.ErrBusy)
+		r.Must("a queue pair that can leave the group", qp.DetachMulticast(group))
+		r.MustFail("leaving a group twice", qp.DetachMulticast(group), nil)
+		r.Must("a queue pair in no group that can be closed", qp.Close())
+	}),
+}, {
+	ID:    "verbs/qp/closed-with-work-outstanding",
+	Title: "A queue pair can be closed with work outstanding, and its memory and CQ afterwards",
+	Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/8"), Defects: []string{"BusyQPStays"},
+	Sends:   "receives without messages",
+	Expects: "the queue pair, then its memory and its completion queue can be closed",
+	Run: rig.Body(func(r *rig.Rig) {
+		cq := newCQ(r, 16, nil)
+		l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
+		m := r.Memory(64, verbs.AccessLocalWrite)
+		r.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
+		r.PostRecv(l.dut.qp, 2, m.SGE(0, 64))
+		r.Must("a queue pair with receives outstanding that can be closed", l.dut.qp.Close())
+		r.Must("memory that can be closed", m.Close())
+		r.Must("a completion queue that can be closed", cq.Close())
+	}),
+}, {
+	ID:    "verbs/qp/reset-empties-the-queues",
+	Title: "RESET discards posted work without a completion, and the queues are empty afterwards",
+	Cite:  manual("ibv_modify_qp(3)", "verbs/qp/9"), Defects: []string{"ResetFlushes"},
+	Sends:   "as many receives as fit, RESET, INIT, and as many again",
+	Expects: "no completion for those before; room for all of those after, and only these are flushed",
+	Run: rig.Body(func(r *rig.Rig) {
+		qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
+		room := queryQP(r, qp).Caps.MaxRecvWR
+		for round := range 2 {
 			toInit(r, qp, 0)
-			n, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64)}})
-			r.MustFail("a receive to a queue pair on a shared receive queue", err, nil)
-			r.Check(n == 0, "no receive posted", "%d", n)
-		}),
-	},
-	{
-		ID:    "verbs/qp/busy-in-a-multicast-group",
-		Title: "A queue pair cannot be closed while it is in a multicast group",
-		Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/7"), Level: conformance.Must, Needs: verbs.CapUD | verbs.CapMulticast,
-		Sends:   "nothing",
-		Expects: "EBUSY, until it has left the group; a group that it is not in cannot be left",
-		Defects: []string{"BusyClosed", "InUseDestroyed"},
-		Run: rig.Body(func(r *rig.Rig) {
-			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
-			toInit(r, qp, 0)
-			udToRTS(r, qp)
-			group := multicastGroup(r)
-			r.Must("a queue pair that can join a group", qp.AttachMulticast(group))
-			r.MustFail("closing a queue pair in a group", qp.Close(), verbs.ErrBusy)
-			r.Must("a queue pair that can leave the group", qp.DetachMulticast(group))
-			r.MustFail("leaving a group twice", qp.DetachMulticast(group), nil)
-			r.Must("a queue pair in no group that can be closed", qp.Close())
-		}),
-	},
-	{
-		ID:    "verbs/qp/closed-with-work-outstanding",
-		Title: "A queue pair can be closed with work outstanding, and its memory and CQ afterwards",
-		Cite:  manual("ibv_destroy_qp(3)", "verbs/qp/8"), Level: conformance.Must,
-		Sends:   "receives without messages",
-		Expects: "the queue pair, then its memory and its completion queue can be closed",
-		Defects: []string{"BusyQPStays"},
-		Run: rig.Body(func(r *rig.Rig) {
-			cq := newCQ(r, 16, nil)
-			l := newPair(r, setup{modifyInit: func(init *verbs.QPInit) { init.SendCQ, init.RecvCQ = cq, cq }})
-			m := r.Memory(64, verbs.AccessLocalWrite)
-			r.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
-			r.PostRecv(l.dut.qp, 2, m.SGE(0, 64))
-			r.Must("a queue pair with receives outstanding that can be closed", l.dut.qp.Close())
-			r.Must("memory that can be closed", m.Close())
-			r.Must("a completion queue that can be closed", cq.Close())
-		}),
-	},
-	{
-		ID:    "verbs/qp/reset-empties-the-queues",
-		Title: "RESET discards posted work without a completion, and the queues are empty afterwards",
-		Cite:  manual("ibv_modify_qp(3)", "verbs/qp/9"), Level: conformance.Must,
-		Sends:   "as many receives as fit, RESET, INIT, and as many again",
-		Expects: "no completion for those before; room for all of those after, and only these are flushed",
-		Defects: []string{"ResetFlushes"},
-		Run: rig.Body(func(r *rig.Rig) {
-			qp, m := newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite)
-			room := queryQP(r, qp).Caps.MaxRecvWR
-			for round := range 2 {
-				toInit(r, qp, 0)
-				for i := range room {
-					r.PostRecv(qp, uint64(1+1000*round+i), m.SGE(0, 64))
-				}
-				if round == 0 {
-					toState(r, qp, verbs.QPStateReset)
-				}
+			for i := range room {
+				r.PostRecv(qp, uint64(1+1000*round+i), m.SGE(0, 64))
 			}
-			toState(r, qp, verbs.QPStateErr)
-			checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1001, verbs.WCWRFlushErr)
-			expectEmptyCQ(r, r.CQ)
-		}),
-	},
-}
+			if round == 0 {
+				toState(r, qp, verbs.QPStateReset)
+			}
+		}
+		toState(r, qp, verbs.QPStateErr)
+		checkOrder(r, pollCompletions(r, r.CQ, room, 64), 1001, verbs.WCWRFlushErr)
+		expectEmptyCQ(r, r.CQ)
+	}),
+}}
 
 // multicastGroup returns a multicast group of the device's address family.
 func multicastGroup(r *rig.Rig) verbs.GID {

@@ -8,196 +8,176 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var regionCases = []conformance.Case{
-	{
-		ID:    "verbs/mr/address-as-asked",
-		Title: "A region has the length of its memory and the requested address, and can be used at it",
-		Cite:  manual("ibv_reg_mr_iova(3)", "verbs/mr/1"), Level: conformance.Must,
-		Sends:   "a message from a region that was registered at a chosen address",
-		Expects: "that address, that length, and the bytes at the peer",
-		Defects: []string{"MRAddrIgnored"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			const at = 0x7_0000_1000
-			buf := rig.Pattern(100, 3)
-			mr, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at})
-			l.dut.Must("a region at a chosen address", err)
-			l.dut.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
-			l.partner.postRecv(1, recvOffset, 64)
+var regionCases = []conformance.Case{{
+	ID:    "verbs/mr/address-as-asked",
+	Title: "A region has the length of its memory and the requested address, and can be used at it",
+	Cite:  manual("ibv_reg_mr_iova(3)", "verbs/mr/1"), Defects: []string{"MRAddrIgnored"},
+	Sends:   "a message from a region that was registered at a chosen address",
+	Expects: "that address, that length, and the bytes at the peer",
+	Run: onPair(setup{}, func(l *qpPair) {
+		const at = 0x7_0000_1000
+		buf := rig.Pattern(100, 3)
+		mr, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at})
+		l.dut.Must("a region at a chosen address", err)
+		l.dut.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
+		l.partner.postRecv(1, recvOffset, 64)
+		wr := l.dut.sendWR(2, 0, 0)
+		wr.SGL = []verbs.SGE{{Addr: at + 10, Length: 50, LKey: mr.LKey()}}
+		l.dut.PostSend(l.dut.qp, wr)
+		l.dut.ExpectCompletion(2, verbs.WCSuccess)
+		l.partner.expectMessage(1, recvOffset, buf[10:60])
+	}),
+}, {
+	ID:    "verbs/mr/keys-of-their-own",
+	Title: "No two existing regions have the same L_Key or R_Key",
+	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/2"), Defects: []string{"MRKeysRepeat"},
+	Sends:   "nothing",
+	Expects: "200 different L_Keys and 200 different R_Keys",
+	Run: rig.Body(func(r *rig.Rig) {
+		// L_Key and R_Key of a region may be equal.
+		lkeys, rkeys := make(map[verbs.LKey]bool), make(map[verbs.RKey]bool)
+		for i := range 200 {
+			m := r.Memory(16, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+			r.Check(!lkeys[m.LKey()] && !rkeys[m.RKey()], fmt.Sprintf("new keys for region %d", i+1), "L_Key %#x, R_Key %#x of an earlier one", m.LKey(), m.RKey())
+			lkeys[m.LKey()], rkeys[m.RKey()] = true, true
+		}
+	}),
+}, {
+	ID:    "verbs/mr/remote-write-needs-local-write",
+	Title: "Remote write and remote atomic need local write",
+	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/3"), Defects: []string{"MRAccessUnchecked"},
+	Sends:   "nothing",
+	Expects: "remote write and remote atomic without local write are refused as invalid; remote read alone, and no right at all, are accepted",
+	Run: rig.Body(func(r *rig.Rig) {
+		buf := make([]byte, 64)
+		for _, access := range []verbs.Access{verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic, verbs.AccessRemoteWrite | verbs.AccessRemoteRead} {
+			_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
+			r.MustFail(fmt.Sprintf("a region with rights %#x and no local write", uint32(access)), err, verbs.ErrInvalid)
+		}
+		for _, access := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessLocalWrite, verbs.AccessLocalWrite | remoteAccess(r)} {
+			_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
+			r.Must(fmt.Sprintf("a region with rights %#x", uint32(access)), err)
+		}
+	}),
+}, {
+	ID:    "verbs/mr/hints-are-no-rights",
+	Title: "Optional access flags do not make a registration fail",
+	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/4"), Defects: []string{"HintsRefused"},
+	Sends:   "nothing",
+	Expects: "a region with relaxed ordering and with the other flags of the optional range",
+	Run: rig.Body(func(r *rig.Rig) {
+		r.Memory(64, verbs.AccessLocalWrite|verbs.AccessRelaxedOrdering)
+		r.Memory(64, verbs.AccessLocalWrite|verbs.AccessOptionalMask)
+	}),
+}, {
+	ID:    "verbs/mr/empty-region",
+	Title: "A region of no bytes can be registered, and gives access to no memory",
+	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should, Defects: []string{"NoEmptyMR"},
+	Sends:   "a message of no bytes from it, and one of a byte",
+	Expects: "a region of length 0; a message of no bytes at the partner; a message of one byte is refused or fails",
+	Run: onPair(setup{}, func(l *qpPair) {
+		m := l.dut.Memory(0, verbs.AccessLocalWrite)
+		l.dut.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
+		l.partner.postRecv(1, recvOffset, 64)
+		wr := l.dut.sendWR(2, 0, 0)
+		wr.SGL = m.SGL(0, 0)
+		l.dut.PostSend(l.dut.qp, wr)
+		l.dut.ExpectCompletion(2, verbs.WCSuccess)
+		l.partner.expectMessage(1, recvOffset, nil)
+		wr.SGL = m.SGL(0, 1)
+		l.dut.expectFailure("a byte of an empty region", wr)
+	}),
+}, {
+	ID:    "verbs/mr/overlapping-regions-stand-alone",
+	Title: "The same memory can be registered several times, and the regions are independent",
+	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Defects: []string{"DeregOverlapping"},
+	Sends:   "messages from a region when another one over the same memory has been closed",
+	Expects: "the message at the peer",
+	Run: onPair(setup{}, func(l *qpPair) {
+		buf := rig.Pattern(128, 9)
+		var regions [3]verbs.MR
+		for i := range regions {
+			var err error
+			regions[i], err = l.dut.PD.RegMR(verbs.MRInit{Buf: buf[16*i:]})
+			l.dut.Must(fmt.Sprintf("region %d over the same memory", i+1), err)
+		}
+		l.dut.Must("a region that can be closed", regions[0].Close())
+		l.partner.postRecv(1, recvOffset, 64)
+		wr := l.dut.sendWR(2, 0, 0)
+		wr.SGL = []verbs.SGE{verbs.SGEOf(regions[1], 4, 60)}
+		l.dut.PostSend(l.dut.qp, wr)
+		l.dut.ExpectCompletion(2, verbs.WCSuccess)
+		l.partner.expectMessage(1, recvOffset, buf[20:80])
+	}),
+}, {
+	ID:    "verbs/mr/beyond-its-end",
+	Title: "A list entry that exceeds its region by a byte at either end fails",
+	Cite:  manual("ibv_post_send(3)", "verbs/mr/8"),
+	Sends: "requests that begin a byte before a region, or end a byte after it",
+	// verbs/flush/behind-the-cause checks the status.
+	Expects: "each is refused or completes with an error",
+	Defects: []string{"SGEClamped"},
+	Run: rig.Body(func(r *rig.Rig) {
+		d := openPartner(r)
+		for _, off := range []int{-1, 1} {
+			l := d.newPair(setup{})
+			m := r.Memory(64, verbs.AccessLocalWrite)
+			l.partner.postRecv(1, recvOffset, 128)
 			wr := l.dut.sendWR(2, 0, 0)
-			wr.SGL = []verbs.SGE{{Addr: at + 10, Length: 50, LKey: mr.LKey()}}
-			l.dut.PostSend(l.dut.qp, wr)
-			l.dut.ExpectCompletion(2, verbs.WCSuccess)
-			l.partner.expectMessage(1, recvOffset, buf[10:60])
-		}),
-	},
-	{
-		ID:    "verbs/mr/keys-of-their-own",
-		Title: "No two existing regions have the same L_Key or R_Key",
-		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/2"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "200 different L_Keys and 200 different R_Keys",
-		Defects: []string{"MRKeysRepeat"},
-		Run: rig.Body(func(r *rig.Rig) {
-			// L_Key and R_Key of a region may be equal.
-			lkeys, rkeys := make(map[verbs.LKey]bool), make(map[verbs.RKey]bool)
-			for i := range 200 {
-				m := r.Memory(16, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
-				r.Check(!lkeys[m.LKey()] && !rkeys[m.RKey()], fmt.Sprintf("new keys for region %d", i+1), "L_Key %#x, R_Key %#x of an earlier one", m.LKey(), m.RKey())
-				lkeys[m.LKey()], rkeys[m.RKey()] = true, true
-			}
-		}),
-	},
-	{
-		ID:    "verbs/mr/remote-write-needs-local-write",
-		Title: "Remote write and remote atomic need local write",
-		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/3"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "remote write and remote atomic without local write are refused as invalid; remote read alone, and no right at all, are accepted",
-		Defects: []string{"MRAccessUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			buf := make([]byte, 64)
-			for _, access := range []verbs.Access{verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic, verbs.AccessRemoteWrite | verbs.AccessRemoteRead} {
-				_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
-				r.MustFail(fmt.Sprintf("a region with rights %#x and no local write", uint32(access)), err, verbs.ErrInvalid)
-			}
-			for _, access := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessLocalWrite, verbs.AccessLocalWrite | remoteAccess(r)} {
-				_, err := r.PD.RegMR(verbs.MRInit{Buf: buf, Access: access})
-				r.Must(fmt.Sprintf("a region with rights %#x", uint32(access)), err)
-			}
-		}),
-	},
-	{
-		ID:    "verbs/mr/hints-are-no-rights",
-		Title: "Optional access flags do not make a registration fail",
-		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/4"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "a region with relaxed ordering and with the other flags of the optional range",
-		Defects: []string{"HintsRefused"},
-		Run: rig.Body(func(r *rig.Rig) {
-			r.Memory(64, verbs.AccessLocalWrite|verbs.AccessRelaxedOrdering)
-			r.Memory(64, verbs.AccessLocalWrite|verbs.AccessOptionalMask)
-		}),
-	},
-	{
-		ID:    "verbs/mr/empty-region",
-		Title: "A region of no bytes can be registered, and gives access to no memory",
-		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should,
-		Sends:   "a message of no bytes from it, and one of a byte",
-		Expects: "a region of length 0; a message of no bytes at the partner; a message of one byte is refused or fails",
-		Defects: []string{"NoEmptyMR"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			m := l.dut.Memory(0, verbs.AccessLocalWrite)
-			l.dut.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
-			l.partner.postRecv(1, recvOffset, 64)
-			wr := l.dut.sendWR(2, 0, 0)
-			wr.SGL = m.SGL(0, 0)
-			l.dut.PostSend(l.dut.qp, wr)
-			l.dut.ExpectCompletion(2, verbs.WCSuccess)
-			l.partner.expectMessage(1, recvOffset, nil)
-			wr.SGL = m.SGL(0, 1)
-			l.dut.expectFailure("a byte of an empty region", wr)
-		}),
-	},
-	{
-		ID:    "verbs/mr/overlapping-regions-stand-alone",
-		Title: "The same memory can be registered several times, and the regions are independent",
-		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Level: conformance.Must,
-		Sends:   "messages from a region when another one over the same memory has been closed",
-		Expects: "the message at the peer",
-		Defects: []string{"DeregOverlapping"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			buf := rig.Pattern(128, 9)
-			var regions [3]verbs.MR
-			for i := range regions {
-				var err error
-				regions[i], err = l.dut.PD.RegMR(verbs.MRInit{Buf: buf[16*i:]})
-				l.dut.Must(fmt.Sprintf("region %d over the same memory", i+1), err)
-			}
-			l.dut.Must("a region that can be closed", regions[0].Close())
-			l.partner.postRecv(1, recvOffset, 64)
-			wr := l.dut.sendWR(2, 0, 0)
-			wr.SGL = []verbs.SGE{verbs.SGEOf(regions[1], 4, 60)}
-			l.dut.PostSend(l.dut.qp, wr)
-			l.dut.ExpectCompletion(2, verbs.WCSuccess)
-			l.partner.expectMessage(1, recvOffset, buf[20:80])
-		}),
-	},
-	{
-		ID:    "verbs/mr/beyond-its-end",
-		Title: "A list entry that exceeds its region by a byte at either end fails",
-		Cite:  manual("ibv_post_send(3)", "verbs/mr/8"), Level: conformance.Must,
-		Sends: "requests that begin a byte before a region, or end a byte after it",
-		// verbs/flush/behind-the-cause checks the status.
-		Expects: "each is refused or completes with an error",
-		Defects: []string{"SGEClamped"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := openPartner(r)
-			for _, off := range []int{-1, 1} {
-				l := d.newPair(setup{})
-				m := r.Memory(64, verbs.AccessLocalWrite)
-				l.partner.postRecv(1, recvOffset, 128)
-				wr := l.dut.sendWR(2, 0, 0)
-				wr.SGL = []verbs.SGE{{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}}
-				l.dut.expectFailure(fmt.Sprintf("64 bytes from %d on of 64", off), wr)
-			}
-		}),
-	},
-	{
-		ID:    "verbs/mr/closed-local-key",
-		Title: "The L_Key of a deregistered region is invalid",
-		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Must,
-		Sends:   "a request with the L_Key of a closed region",
-		Expects: "it is refused or completes with an error",
-		Defects: []string{"StaleKeys"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			m := l.dut.Memory(64, verbs.AccessLocalWrite)
-			wr := l.dut.sendWR(2, 0, 0)
-			wr.SGL = m.SGL(0, 64)
-			l.partner.postRecv(1, recvOffset, 64)
-			l.dut.Must("a region that can be closed", m.Close())
-			l.dut.expectFailure("a request from a closed region", wr)
-		}),
-	},
-	{
-		ID:    "verbs/mr/old-keys-open-nothing-new",
-		Title: "The keys of a deregistered region are not valid for a new region of the same memory",
-		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Should,
-		Sends:   "a request with address and L_Key of a closed region, whose memory has been registered again",
-		Expects: "other keys for the new region, and the request is refused or fails",
-		Defects: []string{"StaleKeys"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			// Keys may be reused later. If the next registration had them, a late request
-			// would access the new region.
-			buf := make([]byte, 64)
-			// With remote read: a device need not allocate an R_Key without remote
-			// access.
-			old, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead})
-			l.dut.Must("a region", err)
-			was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
-			l.dut.Must("a region that can be closed", old.Close())
-			again, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead})
-			l.dut.Must("the region again", err)
-			l.dut.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
-			wr := l.dut.sendWR(2, 0, 0)
-			wr.SGL = []verbs.SGE{was}
-			l.partner.postRecv(1, recvOffset, 64)
-			l.dut.expectFailure("a request with the old key", wr)
-		}),
-	},
-	{
-		ID:    "verbs/mr/busy-with-a-window",
-		Title: "A region cannot be closed while a window is bound to it",
-		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/10"), Level: conformance.Must, Needs: verbs.CapMWType2,
-		Sends:   "nothing",
-		Expects: "a refusal with any error until the window is freed",
-		Defects: []string{"BusyClosed", "DeregBound"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
-			mw := l.dut.newWindow(verbs.MWType2)
-			l.dut.bind(mw, bindAll(m, verbs.AccessRemoteRead))
-			l.dut.MustFail("closing a region with a bound window", m.Close(), nil) // the manual page names no error
-			l.dut.Must("a window that can be freed", mw.Close())
-			l.dut.Must("a region without windows that can be closed", m.Close())
-		}),
-	},
-}
+			wr.SGL = []verbs.SGE{{Addr: m.Addr() + uint64(off), Length: 64, LKey: m.LKey()}}
+			l.dut.expectFailure(fmt.Sprintf("64 bytes from %d on of 64", off), wr)
+		}
+	}),
+}, {
+	ID:    "verbs/mr/closed-local-key",
+	Title: "The L_Key of a deregistered region is invalid",
+	Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Defects: []string{"StaleKeys"},
+	Sends:   "a request with the L_Key of a closed region",
+	Expects: "it is refused or completes with an error",
+	Run: onPair(setup{}, func(l *qpPair) {
+		m := l.dut.Memory(64, verbs.AccessLocalWrite)
+		wr := l.dut.sendWR(2, 0, 0)
+		wr.SGL = m.SGL(0, 64)
+		l.partner.postRecv(1, recvOffset, 64)
+		l.dut.Must("a region that can be closed", m.Close())
+		l.dut.expectFailure("a request from a closed region", wr)
+	}),
+}, {
+	ID:    "verbs/mr/old-keys-open-nothing-new",
+	Title: "The keys of a deregistered region are not valid for a new region of the same memory",
+	Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Should, Defects: []string{"StaleKeys"},
+	Sends:   "a request with address and L_Key of a closed region, whose memory has been registered again",
+	Expects: "other keys for the new region, and the request is refused or fails",
+	Run: onPair(setup{}, func(l *qpPair) {
+		// Keys may be reused later. If the next registration had them, a late request
+		// would access the new region.
+		buf := make([]byte, 64)
+		// With remote read: a device need not allocate an R_Key without remote
+		// access.
+		old, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead})
+		l.dut.Must("a region", err)
+		was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
+		l.dut.Must("a region that can be closed", old.Close())
+		again, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead})
+		l.dut.Must("the region again", err)
+		l.dut.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
+		wr := l.dut.sendWR(2, 0, 0)
+		wr.SGL = []verbs.SGE{was}
+		l.partner.postRecv(1, recvOffset, 64)
+		l.dut.expectFailure("a request with the old key", wr)
+	}),
+}, {
+	ID:    "verbs/mr/busy-with-a-window",
+	Title: "A region cannot be closed while a window is bound to it",
+	Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/10"), Needs: verbs.CapMWType2, Defects: []string{"BusyClosed", "DeregBound"},
+	Sends:   "nothing",
+	Expects: "a refusal with any error until the window is freed",
+	Run: onPair(setup{}, func(l *qpPair) {
+		m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+		mw := l.dut.newWindow(verbs.MWType2)
+		l.dut.bind(mw, bindAll(m, verbs.AccessRemoteRead))
+		l.dut.MustFail("closing a region with a bound window", m.Close(), nil) // the manual page names no error
+		l.dut.Must("a window that can be freed", mw.Close())
+		l.dut.Must("a region without windows that can be closed", m.Close())
+	}),
+}}

@@ -10,181 +10,162 @@ import (
 )
 
 // regionPeerCases test remote access to regions.
-var regionPeerCases = alsoOverRD([]conformance.Case{
-	{
-		ID:    "verbs/mr/peers-stay-within",
-		Title: "A peer can access every byte of a region by its key, and none before or after it",
-		Cite:  manual("Table 63", "verbs/mr/11"), Level: conformance.Must,
-		Sends:   "READs and WRITEs of the peer: of the first and of the last eight bytes of a region, then of eight that begin a byte before it, or end a byte after it",
-		Expects: "the bytes for the former; the latter fail, with memory unchanged",
-		Defects: []string{"RangeSlack"},
-		Run: onDevices(func(d *devices) {
-			m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
-			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
-				for _, off := range []int{-1, 57} {
-					l := d.newPair(setup{})
-					l.expectExecuted(op, m, m.Remote(0), 0)
-					l.expectExecuted(op, m, m.Remote(56), 56)
-					l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on of 64", op, off), l.partner.rdmaWR(op, 9, 8, m.Remote(off)))
-				}
-			}
-			d.dut.ExpectUnchanged(m, 0, 0)
-		}),
-	},
-	{
-		ID:    "verbs/mr/peers-do-not-wrap-around",
-		Title: "A remote access whose address and length wrap around 2^64 fails",
-		Cite:  manual("Table 63", "verbs/mr/11"), Level: conformance.Must,
-		Sends:   "READs and WRITEs of the peer by the key of a region: of 8 bytes at 2^64-4 and at 2^64-8",
-		Expects: "they fail, with memory unchanged",
-		Defects: []string{"WrappingRange"},
-		Run: onDevices(func(d *devices) {
-			m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
-			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
-				for _, at := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
-					l := d.newPair(setup{})
-					l.expectRefused(fmt.Sprintf("%v 8 bytes at %#x", op, at), l.partner.rdmaWR(op, 9, 8, verbs.Remote{Addr: at, RKey: m.RKey()}))
-				}
-			}
-			d.dut.ExpectUnchanged(m, 0, 0)
-		}),
-	},
-	{
-		ID:    "verbs/mr/peers-have-the-rights-given",
-		Title: "A remote READ needs remote read, and a remote WRITE remote write",
-		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/12"), Level: conformance.Must,
-		Sends:   "READs and WRITEs of the peer: on memory that may be read, on memory that may be written, and on memory that may be neither",
-		Expects: "the permitted ones are executed; the others fail, with memory unchanged",
-		Defects: []string{"RightsIgnored"},
-		Run: onDevices(func(d *devices) {
-			ops := map[verbs.WROpcode]verbs.Access{verbs.OpRDMARead: verbs.AccessRemoteRead, verbs.OpRDMAWrite: verbs.AccessRemoteWrite}
-			for _, has := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite} {
-				m := d.dut.Memory(64, has|verbs.AccessLocalWrite)
-				for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
-					l := d.newPair(setup{})
-					if has&ops[op] != 0 {
-						l.expectExecuted(op, m, m.Remote(0), 0)
-						continue
-					}
-					l.expectRefused(fmt.Sprintf("%v memory with rights %#x", op, uint32(has)), l.partner.rdmaWR(op, 9, 8, m.Remote(0)))
-				}
-				d.dut.ExpectUnchanged(m, 0, 0)
-			}
-		}),
-	},
-	{
-		ID:    "verbs/mr/overlapping-regions-rights",
-		Title: "Regions of the same memory have independent access rights",
-		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Level: conformance.Must,
-		Sends:   "WRITEs of the peer to the same bytes by the keys of three regions: one without rights between two that may be written",
-		Expects: "the first and the last are executed; the one between fails, with memory unchanged",
-		Defects: []string{"RightsIgnored"},
-		Run: onDevices(func(d *devices) {
-			const local = verbs.AccessLocalWrite
-			m := d.dut.Memory(64, local|verbs.AccessRemoteWrite)
-			places := []verbs.Remote{m.Remote(0)}
-			for i, rights := range []verbs.Access{local, local | verbs.AccessRemoteWrite} {
-				mr, err := d.dut.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
-				d.dut.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
-				places = append(places, verbs.Remote{Addr: mr.Addr(), RKey: mr.RKey()})
-			}
-			for i, at := range places {
+var regionPeerCases = alsoOverRD([]conformance.Case{{
+	ID:    "verbs/mr/peers-stay-within",
+	Title: "A peer can access every byte of a region by its key, and none before or after it",
+	Cite:  manual("Table 63", "verbs/mr/11"), Defects: []string{"RangeSlack"},
+	Sends:   "READs and WRITEs of the peer: of the first and of the last eight bytes of a region, then of eight that begin a byte before it, or end a byte after it",
+	Expects: "the bytes for the former; the latter fail, with memory unchanged",
+	Run: onDevices(func(d *devices) {
+		m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
+		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
+			for _, off := range []int{-1, 57} {
 				l := d.newPair(setup{})
-				if i == 1 {
-					l.expectRefused("write memory by a key without rights", l.partner.rdmaWR(verbs.OpRDMAWrite, 9, 8, at))
-					d.dut.ExpectUnchanged(m, 0, 0)
+				l.expectExecuted(op, m, m.Remote(0), 0)
+				l.expectExecuted(op, m, m.Remote(56), 56)
+				l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on of 64", op, off), l.partner.rdmaWR(op, 9, 8, m.Remote(off)))
+			}
+		}
+		d.dut.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID:    "verbs/mr/peers-do-not-wrap-around",
+	Title: "A remote access whose address and length wrap around 2^64 fails",
+	Cite:  manual("Table 63", "verbs/mr/11"), Defects: []string{"WrappingRange"},
+	Sends:   "READs and WRITEs of the peer by the key of a region: of 8 bytes at 2^64-4 and at 2^64-8",
+	Expects: "they fail, with memory unchanged",
+	Run: onDevices(func(d *devices) {
+		m := d.dut.Memory(64, regionAccess(d.dut, remoteAccess(d.dut)))
+		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
+			for _, at := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
+				l := d.newPair(setup{})
+				l.expectRefused(fmt.Sprintf("%v 8 bytes at %#x", op, at), l.partner.rdmaWR(op, 9, 8, verbs.Remote{Addr: at, RKey: m.RKey()}))
+			}
+		}
+		d.dut.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID:    "verbs/mr/peers-have-the-rights-given",
+	Title: "A remote READ needs remote read, and a remote WRITE remote write",
+	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/12"), Defects: []string{"RightsIgnored"},
+	Sends:   "READs and WRITEs of the peer: on memory that may be read, on memory that may be written, and on memory that may be neither",
+	Expects: "the permitted ones are executed; the others fail, with memory unchanged",
+	Run: onDevices(func(d *devices) {
+		ops := map[verbs.WROpcode]verbs.Access{verbs.OpRDMARead: verbs.AccessRemoteRead, verbs.OpRDMAWrite: verbs.AccessRemoteWrite}
+		for _, has := range []verbs.Access{0, verbs.AccessRemoteRead, verbs.AccessRemoteWrite} {
+			m := d.dut.Memory(64, has|verbs.AccessLocalWrite)
+			for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
+				l := d.newPair(setup{})
+				if has&ops[op] != 0 {
+					l.expectExecuted(op, m, m.Remote(0), 0)
 					continue
 				}
-				l.expectExecuted(verbs.OpRDMAWrite, m, at, 0)
+				l.expectRefused(fmt.Sprintf("%v memory with rights %#x", op, uint32(has)), l.partner.rdmaWR(op, 9, 8, m.Remote(0)))
 			}
-		}),
-	},
-	{
-		ID:    "verbs/mr/zero-based",
-		Title: "The addresses of a zero-based region begin at 0",
-		Cite:  manual("o10-36.2.2", "verbs/mr/13"), Level: conformance.Must, Needs: verbs.CapZeroBased,
-		Sends:   "READs of the peer at 0 and at 56 of a zero-based region of 64 bytes, then at 57",
-		Expects: "a region with address 0; its first and its last bytes; the last READ fails",
-		Defects: []string{"ZeroBasedIgnored"},
-		Run: onReliable(func(l *qpPair) {
-			m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig))|verbs.AccessZeroBased)
-			l.dut.Check(m.Addr() == 0, "a region at address 0", "%#x", m.Addr())
-			at := func(addr uint64) verbs.Remote { return verbs.Remote{Addr: addr, RKey: m.RKey()} }
-			l.partner.expectRead(at(0), m.Buf[:8])
-			l.partner.expectRead(at(56), m.Buf[56:])
-			l.expectRefused("read beyond a zero-based region", l.partner.readWR(9, recvOffset, 8, at(57)))
-		}),
-	},
-	{
-		ID:    "verbs/pd/remote-key-of-another-domain",
-		Title: "A peer can access only memory in the protection domain of the queue pair",
-		Cite:  manual("ibv_alloc_pd(3)", "verbs/pd/3"), Level: conformance.Must,
-		Sends:   "a WRITE of the partner to a region of another domain, with the correct key",
-		Expects: "it fails, and memory is unchanged",
-		Defects: []string{"IgnorePD"},
-		Run: onReliable(func(l *qpPair) {
-			other := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
-			l.expectRefused("write to memory of another domain", l.partner.writeWR(1, 0, 16, other.Remote(0)))
-			l.dut.ExpectUnchanged(other, 0, 0)
-		}),
-	},
-	{
-		ID:    "verbs/mr/read-only-is-not-written",
-		Title: "A receive into memory without local write fails, and the memory is unchanged",
-		Cite:  manual("ibv_reg_mr(3)", "verbs/mr/5"), Level: conformance.Must,
-		Sends:   "a message of the peer for a receive in such memory",
-		Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory is unchanged",
-		Defects: []string{"LocalWriteUnchecked"},
-		Run: onReliable(func(l *qpPair) {
-			m := l.dut.Memory(128, verbs.AccessRemoteRead)
-			if n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, 128)}}); err != nil {
-				l.dut.Check(n == 0, "no receive posted if it is refused", "%d", n)
-				return
+			d.dut.ExpectUnchanged(m, 0, 0)
+		}
+	}),
+}, {
+	ID:    "verbs/mr/overlapping-regions-rights",
+	Title: "Regions of the same memory have independent access rights",
+	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/7"), Defects: []string{"RightsIgnored"},
+	Sends:   "WRITEs of the peer to the same bytes by the keys of three regions: one without rights between two that may be written",
+	Expects: "the first and the last are executed; the one between fails, with memory unchanged",
+	Run: onDevices(func(d *devices) {
+		const local = verbs.AccessLocalWrite
+		m := d.dut.Memory(64, local|verbs.AccessRemoteWrite)
+		places := []verbs.Remote{m.Remote(0)}
+		for i, rights := range []verbs.Access{local, local | verbs.AccessRemoteWrite} {
+			mr, err := d.dut.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
+			d.dut.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
+			places = append(places, verbs.Remote{Addr: mr.Addr(), RKey: mr.RKey()})
+		}
+		for i, at := range places {
+			l := d.newPair(setup{})
+			if i == 1 {
+				l.expectRefused("write memory by a key without rights", l.partner.rdmaWR(verbs.OpRDMAWrite, 9, 8, at))
+				d.dut.ExpectUnchanged(m, 0, 0)
+				continue
 			}
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 32))
-			wc := l.dut.NextCompletion()
-			l.dut.Check(wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr,
-				"a receive that fails without local write", "%s", rig.Describe(&wc))
-			l.dut.ExpectUnchanged(m, 0, 0)
-		}),
-	},
-	{
-		ID:    "verbs/mr/closed-remote-key",
-		Title: "The R_Key of a deregistered region is invalid",
-		Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Must,
-		Sends:   "a WRITE of the peer before the region is closed, and one afterwards",
-		Expects: "the first is executed and the second fails, with memory unchanged",
-		Defects: []string{"StaleKeys"},
-		Run: onReliable(func(l *qpPair) {
-			m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
-			at := m.Remote(0)
-			l.partner.PostSend(l.partner.qp, l.partner.writeWR(1, 0, 16, at), l.partner.readWR(2, recvOffset, 16, at))
-			l.partner.ExpectCompletion(1, verbs.WCSuccess)
-			l.partner.ExpectCompletion(2, verbs.WCSuccess) // the WRITE is in memory now, on any transport
-			l.dut.ExpectBytes(m, 0, l.partner.mem.Buf[:16])
-			l.dut.Must("a region that can be closed", m.Close())
-			m.Snapshot()
-			l.expectRefused("write to a closed region", l.partner.writeWR(3, 32, 16, at))
-			l.dut.ExpectUnchanged(m, 0, 0)
-		}),
-	},
-	{
-		ID:    "verbs/flush/too-long-for-the-receive",
-		Title: "A message that is too long for its receive completes it with an error, and writes nothing beyond it",
-		Cite:  manual("ibv_poll_cq(3)", "verbs/flush/4"), Level: conformance.Must,
-		Sends:   "a message of 65 bytes of the peer for a receive of 64",
-		Expects: "LOC_LEN_ERR, and nothing after the receive changed",
-		Defects: []string{"LengthErrorsHidden", "QueryStale"},
-		Run: onReliable(func(l *qpPair) {
-			m := l.dut.Memory(128, verbs.AccessLocalWrite)
-			l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64+l.dut.grhLen()))
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 65))
-			l.dut.ExpectCompletion(1, verbs.WCLocLenErr)
-			l.dut.ExpectUnchanged(m, 0, 64+l.dut.grhLen())
-			l.dut.AwaitState(l.dut.qp, errState)
-		}),
-	},
-})
+			l.expectExecuted(verbs.OpRDMAWrite, m, at, 0)
+		}
+	}),
+}, {
+	ID:    "verbs/mr/zero-based",
+	Title: "The addresses of a zero-based region begin at 0",
+	Cite:  manual("o10-36.2.2", "verbs/mr/13"), Needs: verbs.CapZeroBased, Defects: []string{"ZeroBasedIgnored"},
+	Sends:   "READs of the peer at 0 and at 56 of a zero-based region of 64 bytes, then at 57",
+	Expects: "a region with address 0; its first and its last bytes; the last READ fails",
+	Run: onReliable(func(l *qpPair) {
+		m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig))|verbs.AccessZeroBased)
+		l.dut.Check(m.Addr() == 0, "a region at address 0", "%#x", m.Addr())
+		at := func(addr uint64) verbs.Remote { return verbs.Remote{Addr: addr, RKey: m.RKey()} }
+		l.partner.expectRead(at(0), m.Buf[:8])
+		l.partner.expectRead(at(56), m.Buf[56:])
+		l.expectRefused("read beyond a zero-based region", l.partner.readWR(9, recvOffset, 8, at(57)))
+	}),
+}, {
+	ID:    "verbs/pd/remote-key-of-another-domain",
+	Title: "A peer can access only memory in the protection domain of the queue pair",
+	Cite:  manual("ibv_alloc_pd(3)", "verbs/pd/3"), Defects: []string{"IgnorePD"},
+	Sends:   "a WRITE of the partner to a region of another domain, with the correct key",
+	Expects: "it fails, and memory is unchanged",
+	Run: onReliable(func(l *qpPair) {
+		other := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+		l.expectRefused("write to memory of another domain", l.partner.writeWR(1, 0, 16, other.Remote(0)))
+		l.dut.ExpectUnchanged(other, 0, 0)
+	}),
+}, {
+	ID:    "verbs/mr/read-only-is-not-written",
+	Title: "A receive into memory without local write fails, and the memory is unchanged",
+	Cite:  manual("ibv_reg_mr(3)", "verbs/mr/5"), Defects: []string{"LocalWriteUnchecked"},
+	Sends:   "a message of the peer for a receive in such memory",
+	Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory is unchanged",
+	Run: onReliable(func(l *qpPair) {
+		m := l.dut.Memory(128, verbs.AccessRemoteRead)
+		if n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, 128)}}); err != nil {
+			l.dut.Check(n == 0, "no receive posted if it is refused", "%d", n)
+			return
+		}
+		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 32))
+		wc := l.dut.NextCompletion()
+		l.dut.Check(wc.Status == verbs.WCLocProtErr || wc.Status == verbs.WCLocAccessErr,
+			"a receive that fails without local write", "%s", rig.Describe(&wc))
+		l.dut.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID:    "verbs/mr/closed-remote-key",
+	Title: "The R_Key of a deregistered region is invalid",
+	Cite:  manual("ibv_dereg_mr(3)", "verbs/mr/9"), Defects: []string{"StaleKeys"},
+	Sends:   "a WRITE of the peer before the region is closed, and one afterwards",
+	Expects: "the first is executed and the second fails, with memory unchanged",
+	Run: onReliable(func(l *qpPair) {
+		m := l.dut.Memory(64, regionAccess(l.dut.Rig, remoteAccess(l.dut.Rig)))
+		at := m.Remote(0)
+		l.partner.PostSend(l.partner.qp, l.partner.writeWR(1, 0, 16, at), l.partner.readWR(2, recvOffset, 16, at))
+		l.partner.ExpectCompletion(1, verbs.WCSuccess)
+		l.partner.ExpectCompletion(2, verbs.WCSuccess) // the WRITE is in memory now, on any transport
+		l.dut.ExpectBytes(m, 0, l.partner.mem.Buf[:16])
+		l.dut.Must("a region that can be closed", m.Close())
+		m.Snapshot()
+		l.expectRefused("write to a closed region", l.partner.writeWR(3, 32, 16, at))
+		l.dut.ExpectUnchanged(m, 0, 0)
+	}),
+}, {
+	ID:    "verbs/flush/too-long-for-the-receive",
+	Title: "A message that is too long for its receive completes it with an error, and writes nothing beyond it",
+	Cite:  manual("ibv_poll_cq(3)", "verbs/flush/4"), Defects: []string{"LengthErrorsHidden", "QueryStale"},
+	Sends:   "a message of 65 bytes of the peer for a receive of 64",
+	Expects: "LOC_LEN_ERR, and nothing after the receive changed",
+	Run: onReliable(func(l *qpPair) {
+		m := l.dut.Memory(128, verbs.AccessLocalWrite)
+		l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64+l.dut.grhLen()))
+		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 65))
+		l.dut.ExpectCompletion(1, verbs.WCLocLenErr)
+		l.dut.ExpectUnchanged(m, 0, 64+l.dut.grhLen())
+		l.dut.AwaitState(l.dut.qp, errState)
+	}),
+}})
 
 // rdmaWR returns a READ or WRITE of n bytes of the peer's memory.
 func (e *endpoint) rdmaWR(op verbs.WROpcode, id uint64, n int, at verbs.Remote) verbs.SendWR {

@@ -9,195 +9,183 @@ import (
 )
 
 // settingCases test attributes that are set and queried.
-var settingCases = []conformance.Case{
-	{
-		ID:    "verbs/modify/rc-query-tells-what-was-set",
-		Title: "A query returns every attribute of a connection as it was set",
-		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "path, MTU, numbers, PSNs, timers, counts, depths, rights, port and P_Key as they were set",
-		Defects: []string{"QueryForgets"},
-		Run: rig.Body(func(r *rig.Rig) {
-			m := newQPMover(r, verbs.QPTypeRC)
-			want, got := m.attr(rtr, rts), queryQP(r, m.newQPIn(rts))
-			for _, f := range []struct {
-				what      string
-				want, got any
-			}{
-				{"state", want.State, got.State},
-				{"path_mtu", want.PathMTU, got.PathMTU},
-				{"dest_qp_num", want.DestQPN, got.DestQPN},
-				{"rq_psn", want.RQPSN, got.RQPSN},
-				{"sq_psn", want.SQPSN, got.SQPSN},
-				{"max_dest_rd_atomic", want.MaxDestRdAtomic, got.MaxDestRdAtomic},
-				{"max_rd_atomic", want.MaxRdAtomic, got.MaxRdAtomic},
-				{"min_rnr_timer", want.MinRNRTimer, got.MinRNRTimer},
-				{"timeout", want.Timeout, got.Timeout},
-				{"retry_cnt", want.RetryCnt, got.RetryCnt},
-				{"rnr_retry", want.RNRRetry, got.RNRRetry},
-				{"qp_access_flags", want.Access, got.Access},
-				{"port_num", want.Port, got.Port},
-				{"pkey_index", want.PKeyIndex, got.PKeyIndex},
-				{"ah_attr", want.AH, got.AH},
-			} {
-				r.Check(f.want == f.got, fmt.Sprintf("%s %v", f.what, f.want), "%v", f.got)
-			}
-		}),
-	},
-	{
-		ID:    "verbs/modify/ud-query-tells-what-was-set",
-		Title: "A query returns the Q_Key and the PSN of a UD queue pair as set, and the Q_Key after a change",
-		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapUD, Labels: []string{"service:ud"},
-		Sends:   "nothing",
-		Expects: "Q_Key, port and PSN as they were set",
-		Defects: []string{"QueryForgets"},
-		Run: rig.Body(func(r *rig.Rig) {
-			m := newQPMover(r, verbs.QPTypeUD)
-			qp := m.newQPIn(rts)
+var settingCases = []conformance.Case{{
+	ID:    "verbs/modify/rc-query-tells-what-was-set",
+	Title: "A query returns every attribute of a connection as it was set",
+	Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"QueryForgets"},
+	Sends:   "nothing",
+	Expects: "path, MTU, numbers, PSNs, timers, counts, depths, rights, port and P_Key as they were set",
+	Run: rig.Body(func(r *rig.Rig) {
+		m := newQPMover(r, verbs.QPTypeRC)
+		want, got := m.attr(rtr, rts), queryQP(r, m.newQPIn(rts))
+		for _, f := range []struct {
+			what      string
+			want, got any
+		}{
+			{"state", want.State, got.State},
+			{"path_mtu", want.PathMTU, got.PathMTU},
+			{"dest_qp_num", want.DestQPN, got.DestQPN},
+			{"rq_psn", want.RQPSN, got.RQPSN},
+			{"sq_psn", want.SQPSN, got.SQPSN},
+			{"max_dest_rd_atomic", want.MaxDestRdAtomic, got.MaxDestRdAtomic},
+			{"max_rd_atomic", want.MaxRdAtomic, got.MaxRdAtomic},
+			{"min_rnr_timer", want.MinRNRTimer, got.MinRNRTimer},
+			{"timeout", want.Timeout, got.Timeout},
+			{"retry_cnt", want.RetryCnt, got.RetryCnt},
+			{"rnr_retry", want.RNRRetry, got.RNRRetry},
+			{"qp_access_flags", want.Access, got.Access},
+			{"port_num", want.Port, got.Port},
+			{"pkey_index", want.PKeyIndex, got.PKeyIndex},
+			{"ah_attr", want.AH, got.AH},
+		} {
+			r.Check(f.want == f.got, fmt.Sprintf("%s %v", f.what, f.want), "%v", f.got)
+		}
+	}),
+}, {
+	ID:    "verbs/modify/ud-query-tells-what-was-set",
+	Title: "A query returns the Q_Key and the PSN of a UD queue pair as set, and the Q_Key after a change",
+	Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Defects: []string{"QueryForgets"},
+	Sends:   "nothing",
+	Expects: "Q_Key, port and PSN as they were set",
+	Run: rig.Body(func(r *rig.Rig) {
+		m := newQPMover(r, verbs.QPTypeUD)
+		qp := m.newQPIn(rts)
+		got := queryQP(r, qp)
+		r.Check(got.QKey == qKey && got.Port == 1, fmt.Sprintf("Q_Key %#x, port 1", qKey), "%#x, %d", got.QKey, got.Port)
+		r.Must("a key that can be changed", qp.Modify(verbs.QPAttr{State: rts, QKey: 0x777}, verbs.QPAttrState|verbs.QPAttrQKey))
+		got = queryQP(r, qp)
+		r.Check(got.QKey == 0x777, "Q_Key 0x777", "%#x", got.QKey)
+	}),
+}, {
+	ID:    "verbs/modify/rights-can-be-changed",
+	Title: "The access flags of a queue pair can be changed before it is connected, and a query returns them",
+	Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"QueryForgets", "OptionalAttrsRefused"},
+	Sends:   "nothing",
+	Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
+	Run: rig.Body(func(r *rig.Rig) {
+		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
+		tells := func(want verbs.Access) {
 			got := queryQP(r, qp)
-			r.Check(got.QKey == qKey && got.Port == 1, fmt.Sprintf("Q_Key %#x, port 1", qKey), "%#x, %d", got.QKey, got.Port)
-			r.Must("a key that can be changed", qp.Modify(verbs.QPAttr{State: rts, QKey: 0x777}, verbs.QPAttrState|verbs.QPAttrQKey))
-			got = queryQP(r, qp)
-			r.Check(got.QKey == 0x777, "Q_Key 0x777", "%#x", got.QKey)
-		}),
-	},
-	{
-		ID:    "verbs/modify/rights-can-be-changed",
-		Title: "The access flags of a queue pair can be changed before it is connected, and a query returns them",
-		Cite:  manual("ibv_query_qp(3)", "verbs/modify/4"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
-		Defects: []string{"QueryForgets", "OptionalAttrsRefused"},
-		Run: rig.Body(func(r *rig.Rig) {
-			qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
-			tells := func(want verbs.Access) {
-				got := queryQP(r, qp)
-				r.Check(got.Access == want && got.Port == 1, fmt.Sprintf("rights %#x, port 1", uint32(want)), "%#x, port %d", uint32(got.Access), got.Port)
-			}
-			toInit(r, qp, verbs.AccessRemoteRead)
-			tells(verbs.AccessRemoteRead)
-			attr := verbs.QPAttr{State: initState, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
-			r.Must("rights that can be changed", qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAccessFlags))
-			tells(attr.Access)
-		}),
-	},
-	{
-		ID:    "verbs/modify/failed-can-be-reset",
-		Title: "A failed queue pair can be reset, and accepts work again",
-		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Level: conformance.Must,
-		Sends:   "nothing: INIT, ERR, RESET, INIT, a receive, and ERR",
-		Expects: "each of the states; the receive flushed in the end",
-		Defects: []string{"ErrorIsFinal"},
-		Run: rig.Body(func(r *rig.Rig) {
-			qp := newDefaultQP(r)
-			toInit(r, qp, 0)
-			toState(r, qp, errState)
-			toState(r, qp, reset)
+			r.Check(got.Access == want && got.Port == 1, fmt.Sprintf("rights %#x, port 1", uint32(want)), "%#x, port %d", uint32(got.Access), got.Port)
+		}
+		toInit(r, qp, verbs.AccessRemoteRead)
+		tells(verbs.AccessRemoteRead)
+		attr := verbs.QPAttr{State: initState, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
+		r.Must("rights that can be changed", qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAccessFlags))
+		tells(attr.Access)
+	}),
+}, {
+	ID:    "verbs/modify/failed-can-be-reset",
+	Title: "A failed queue pair can be reset, and accepts work again",
+	Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Defects: []string{"ErrorIsFinal"},
+	Sends:   "nothing: INIT, ERR, RESET, INIT, a receive, and ERR",
+	Expects: "each of the states; the receive flushed in the end",
+	Run: rig.Body(func(r *rig.Rig) {
+		qp := newDefaultQP(r)
+		toInit(r, qp, 0)
+		toState(r, qp, errState)
+		toState(r, qp, reset)
+		r.ExpectState(qp, reset)
+		toInit(r, qp, 0)
+		r.PostRecv(qp, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
+		toState(r, qp, errState)
+		r.ExpectCompletion(1, verbs.WCWRFlushErr)
+	}),
+}, {
+	ID:    "verbs/modify/values-out-of-range-refused",
+	Title: "Invalid attributes are refused, and change nothing",
+	Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
+	Sends:   "nothing",
+	Expects: "port 0, a port that does not exist and a P_Key that does not exist are refused in RESET to INIT; the state stays RESET",
+	Run: rig.Body(func(r *rig.Rig) {
+		qp := newDefaultQP(r)
+		mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
+		if qp.Type() == verbs.QPTypeUD {
+			mask = verbs.QPAttrState | initAttrs | verbs.QPAttrQKey
+		}
+		port := queryPort(r)
+		for _, bad := range []struct {
+			what string
+			attr verbs.QPAttr
+		}{
+			{"port 0", verbs.QPAttr{Port: 0}},
+			{"a port after the last", verbs.QPAttr{Port: queryDevice(r).Ports + 1}},
+			{"a P_Key after the last", verbs.QPAttr{Port: 1, PKeyIndex: uint16(port.PKeys)}},
+		} {
+			bad.attr.State = initState
+			r.MustFail("RESET to INIT with "+bad.what, qp.Modify(bad.attr, mask), verbs.ErrInvalid)
 			r.ExpectState(qp, reset)
-			toInit(r, qp, 0)
-			r.PostRecv(qp, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
-			toState(r, qp, errState)
-			r.ExpectCompletion(1, verbs.WCWRFlushErr)
-		}),
-	},
-	{
-		ID:    "verbs/modify/values-out-of-range-refused",
-		Title: "Invalid attributes are refused, and change nothing",
-		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Level: conformance.Must,
-		Sends:   "nothing",
-		Expects: "port 0, a port that does not exist and a P_Key that does not exist are refused in RESET to INIT; the state stays RESET",
-		Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			qp := newDefaultQP(r)
-			mask := verbs.QPAttrState | initAttrs | verbs.QPAttrAccessFlags
-			if qp.Type() == verbs.QPTypeUD {
-				mask = verbs.QPAttrState | initAttrs | verbs.QPAttrQKey
+		}
+		toInit(r, qp, 0)
+	}),
+}, {
+	ID:    "verbs/modify/path-out-of-range-refused",
+	Title: "An invalid MTU, depth, timer or source index of a connection is refused, and changes nothing",
+	Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
+	Sends:   "nothing",
+	Expects: "MTUs 0 and 6, more reads than the device supports, RNR timer 32 and a source index without an address are refused in INIT to RTR; the state stays INIT",
+	Run: rig.Body(func(r *rig.Rig) {
+		m := newQPMover(r, verbs.QPTypeRC)
+		qp := m.newQPIn(initState)
+		nowhere := unusedGIDIndex(r)
+		for _, bad := range []struct {
+			what  string
+			wrong func(*verbs.QPAttr)
+		}{
+			{"an MTU of 0", func(a *verbs.QPAttr) { a.PathMTU = 0 }},
+			{"an MTU of 6", func(a *verbs.QPAttr) { a.PathMTU = 6 }},
+			{"more reads than the device supports", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = queryDevice(r).MaxQPRdAtomic + 1 }},
+			{"an RNR timer of 32", func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
+			{"a source index without an address", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = nowhere }},
+		} {
+			attr := m.attr(initState, rtr)
+			bad.wrong(&attr)
+			reason := verbs.ErrInvalid
+			if attr.AH.GRH.SGIDIndex == nowhere {
+				reason = nil // the error may also be "not found"
 			}
-			port := queryPort(r)
-			for _, bad := range []struct {
-				what string
-				attr verbs.QPAttr
-			}{
-				{"port 0", verbs.QPAttr{Port: 0}},
-				{"a port after the last", verbs.QPAttr{Port: queryDevice(r).Ports + 1}},
-				{"a P_Key after the last", verbs.QPAttr{Port: 1, PKeyIndex: uint16(port.PKeys)}},
-			} {
-				bad.attr.State = initState
-				r.MustFail("RESET to INIT with "+bad.what, qp.Modify(bad.attr, mask), verbs.ErrInvalid)
-				r.ExpectState(qp, reset)
-			}
-			toInit(r, qp, 0)
-		}),
-	},
-	{
-		ID:    "verbs/modify/path-out-of-range-refused",
-		Title: "An invalid MTU, depth, timer or source index of a connection is refused, and changes nothing",
-		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/5"), Level: conformance.Must, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Sends:   "nothing",
-		Expects: "MTUs 0 and 6, more reads than the device supports, RNR timer 32 and a source index without an address are refused in INIT to RTR; the state stays INIT",
-		Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			m := newQPMover(r, verbs.QPTypeRC)
-			qp := m.newQPIn(initState)
-			nowhere := unusedGIDIndex(r)
-			for _, bad := range []struct {
-				what  string
-				wrong func(*verbs.QPAttr)
-			}{
-				{"an MTU of 0", func(a *verbs.QPAttr) { a.PathMTU = 0 }},
-				{"an MTU of 6", func(a *verbs.QPAttr) { a.PathMTU = 6 }},
-				{"more reads than the device supports", func(a *verbs.QPAttr) { a.MaxDestRdAtomic = queryDevice(r).MaxQPRdAtomic + 1 }},
-				{"an RNR timer of 32", func(a *verbs.QPAttr) { a.MinRNRTimer = 32 }},
-				{"a source index without an address", func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = nowhere }},
-			} {
-				attr := m.attr(initState, rtr)
-				bad.wrong(&attr)
-				reason := verbs.ErrInvalid
-				if attr.AH.GRH.SGIDIndex == nowhere {
-					reason = nil // the error may also be "not found"
-				}
-				r.MustFail("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), reason)
-				r.ExpectState(qp, initState)
-			}
-			r.Must("INIT to RTR", m.modify(qp, initState, rtr, rtrAttrs|responderSide))
-		}),
-	},
-	{
-		ID:    "verbs/modify/drained-is-reported",
-		Title: "A queue pair in SQD raises SQ_DRAINED if the event was requested",
-		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/6"), Level: conformance.Must,
-		Sends:   "a message; then RTS to SQD with the event requested, and SQD without it",
-		Expects: "SQ_DRAINED that names the queue pair for the first, and nothing for the second",
-		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-		Run: onPair(setup{}, func(l *qpPair) {
-			if l.dut.qp.Type() != verbs.QPTypeUD {
-				requireIB(l.dut.Rig, "SQD closes a connection of iWARP")
-			}
-			l.expectDelivery(l.dut, l.partner, 16)
-			l.dut.Must("RTS to SQD", l.dut.qp.Modify(verbs.QPAttr{State: sqd, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
-			e := l.dut.ExpectEvent(verbs.EventSQDrained)
-			l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
-			l.dut.Must("SQD to RTS", l.dut.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
-			l.dut.toState(sqd)
-			l.dut.Sleep(shortWait)
-			l.dut.ExpectNoEvent()
-		}),
-	},
-	{
-		ID:    "verbs/modify/connection-makes-ready",
-		Title: "A queue pair cannot go to RTS before it is connected",
-		Cite:  manual("rdma_connect(3)", "verbs/modify/7"), Level: conformance.Must, Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
-		Sends:   "nothing: INIT to RTS by modify",
-		Expects: "a refusal, and the state unchanged",
-		Defects: []string{"ModifyLies"},
-		Run: rig.Body(func(r *rig.Rig) {
-			// InfiniBand has no such transition; over iWARP there is no connection yet.
-			qp := newDefaultQP(r)
-			toInit(r, qp, 0)
-			r.MustFail("INIT to RTS", qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState), nil)
+			r.MustFail("INIT to RTR with "+bad.what, qp.Modify(attr, verbs.QPAttrState|rtrAttrs|responderSide), reason)
 			r.ExpectState(qp, initState)
-			toState(r, qp, errState)
-			r.ExpectState(qp, errState)
-		}),
-	},
-}
+		}
+		r.Must("INIT to RTR", m.modify(qp, initState, rtr, rtrAttrs|responderSide))
+	}),
+}, {
+	ID:    "verbs/modify/drained-is-reported",
+	Title: "A queue pair in SQD raises SQ_DRAINED if the event was requested",
+	Cite:  manual("ibv_modify_qp(3)", "verbs/modify/6"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	Sends:   "a message; then RTS to SQD with the event requested, and SQD without it",
+	Expects: "SQ_DRAINED that names the queue pair for the first, and nothing for the second",
+	Run: onPair(setup{}, func(l *qpPair) {
+		if l.dut.qp.Type() != verbs.QPTypeUD {
+			requireIB(l.dut.Rig, "SQD closes a connection of iWARP")
+		}
+		l.expectDelivery(l.dut, l.partner, 16)
+		l.dut.Must("RTS to SQD", l.dut.qp.Modify(verbs.QPAttr{State: sqd, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+		e := l.dut.ExpectEvent(verbs.EventSQDrained)
+		l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
+		l.dut.Must("SQD to RTS", l.dut.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
+		l.dut.toState(sqd)
+		l.dut.Sleep(shortWait)
+		l.dut.ExpectNoEvent()
+	}),
+}, {
+	ID:    "verbs/modify/connection-makes-ready",
+	Title: "A queue pair cannot go to RTS before it is connected",
+	Cite:  manual("rdma_connect(3)", "verbs/modify/7"), Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
+	Defects: []string{"ModifyLies"},
+	Sends:   "nothing: INIT to RTS by modify",
+	Expects: "a refusal, and the state unchanged",
+	Run: rig.Body(func(r *rig.Rig) {
+		// InfiniBand has no such transition; over iWARP there is no connection yet.
+		qp := newDefaultQP(r)
+		toInit(r, qp, 0)
+		r.MustFail("INIT to RTS", qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState), nil)
+		r.ExpectState(qp, initState)
+		toState(r, qp, errState)
+		r.ExpectState(qp, errState)
+	}),
+}}

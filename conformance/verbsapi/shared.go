@@ -9,268 +9,246 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var sharedCases = []conformance.Case{
-	{
-		ID:    "verbs/srq/sizes-at-least-as-asked",
-		Title: "A shared receive queue has at least the requested capacities",
-		Cite:  manual("ibv_create_srq(3)", "verbs/srq/1"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "nothing",
-		Expects: "at least the requested receives and list entries",
-		Defects: []string{"CapsShort"},
-		Run: rig.Body(func(r *rig.Rig) {
-			limit := queryDevice(r)
-			init := srqInit(r)
-			init.MaxWR, init.MaxSGE = min(13, limit.MaxSRQWR), min(3, limit.MaxSRQSGE)
-			a := srqAttr(r, newSRQ(r, init))
-			r.Check(a.MaxWR >= init.MaxWR && a.MaxSGE >= init.MaxSGE, fmt.Sprintf("%d receives of %d entries or more", init.MaxWR, init.MaxSGE), "%d of %d", a.MaxWR, a.MaxSGE)
-		}),
-	},
-	{
-		ID:    "verbs/srq/sizes-within-the-limits",
-		Title: "A shared receive queue beyond the device's limits is refused",
-		Cite:  manual("ibv_create_srq(3)", "verbs/srq/2"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "nothing",
-		Expects: "a refusal of one receive and of one list entry more than the device claims",
-		Defects: []string{"CapsUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			limit := queryDevice(r)
-			deep, wide := srqInit(r), srqInit(r)
-			deep.MaxWR, wide.MaxSGE = limit.MaxSRQWR+1, limit.MaxSRQSGE+1
-			_, err := r.Device.CreateSRQ(deep)
-			r.MustFail("a shared receive queue with more receives than the device claims", err, nil)
-			_, err = r.Device.CreateSRQ(wide)
-			r.MustFail("a shared receive queue with longer lists than the device claims", err, nil)
-		}),
-	},
-	{
-		ID:    "verbs/srq/each-receive-serves-once",
-		Title: "Queue pairs share the receives of a queue: each receive is used for one message",
-		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/3"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
-		Expects: "each message in a different receive, whose completion has the QPN of its queue pair",
-		Defects: []string{"SRQDoubleUse"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := openPartner(r)
-			srq := newSRQ(r, srqInit(r))
-			links := [2]*qpPair{newSRQPair(d, srq), newSRQPair(d, srq)}
-			mem := links[0].dut.mem
-			used := make(map[uint64]bool)
-			for i := range 6 {
-				r.PostRecv(srq, uint64(i), mem.SGE(512*i, 512))
-			}
-			for i := range 6 {
-				l := links[i%2]
-				l.partner.PostSend(l.partner.qp, l.partner.sendWR(9, 16*i, 100+i))
-				l.partner.ExpectCompletion(9, verbs.WCSuccess)
-				wc := r.NextCompletion()
-				r.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
-				r.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
-				r.ExpectBytes(mem, 512*int(wc.WRID)+l.dut.grhLen(), l.partner.mem.Buf[16*i:][:100+i])
-				used[wc.WRID] = true
-			}
-		}),
-	},
-	{
-		ID:    "verbs/srq/full",
-		Title: "Posting to a full shared receive queue fails, and returns how many receives were posted",
-		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/4"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "two receives more than there is room for, in one call and then alone",
-		Expects: "as many posted as there is room, and ENOMEM; none afterwards",
-		Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
-		Run: rig.Body(func(r *rig.Rig) {
-			srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
-			room := srqSizes(r, srq).MaxWR
-			wrs := make([]verbs.RecvWR, room+2)
-			for i := range wrs {
-				wrs[i] = verbs.RecvWR{WRID: uint64(i), SGL: m.SGL(0, 64)}
-			}
-			n, err := srq.PostRecv(wrs)
-			r.MustFail("one receive too many", err, verbs.ErrNoMemory)
-			r.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
-			n, err = srq.PostRecv(wrs[room:])
-			r.MustFail("another receive too many", err, verbs.ErrNoMemory)
-			r.Check(n == 0, "none posted", "%d", n)
-		}),
-	},
-	{
-		ID:    "verbs/srq/lists-that-are-too-long-refused",
-		Title: "A receive with more list entries than the shared receive queue has is refused",
-		Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/5"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "a receive with one entry too many, and one with as many as there are",
-		Expects: "EINVAL for the former; the latter is accepted",
-		Defects: []string{"SGECut"},
-		Run: rig.Body(func(r *rig.Rig) {
-			srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
-			most := srqSizes(r, srq).MaxSGE
-			n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgeList(m, most+1, 8)}})
-			r.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
-			r.Check(n == 0, "no receive posted", "%d", n)
-			r.PostRecv(srq, 2, sgeList(m, most, 8)...)
-		}),
-	},
-	{
-		ID:    "verbs/srq/limit-reported-once",
-		Title: "A shared receive queue raises SRQ_LIMIT_REACHED once when its receives fall below the limit, and again after a new limit is set",
-		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/6"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
-		Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
-		Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"},
-		Run: rig.Body(func(r *rig.Rig) {
-			srq := newSRQ(r, srqInit(r))
-			l := newSRQPair(openPartner(r), srq)
-			use := func() {
-				l.partner.PostSend(l.partner.qp, l.partner.sendWR(9, 0, 16))
-				l.partner.ExpectCompletion(9, verbs.WCSuccess)
-				wc := r.NextCompletion()
-				r.Check(wc.Status == verbs.WCSuccess, "a receive", "%s", rig.Describe(&wc))
-			}
-			reached := func() {
-				e := l.expectEvent(verbs.EventSRQLimitReached)
-				r.Check(e.SRQ == srq, "an event that names the queue", "%v", e.SRQ)
-			}
-			for i := range 4 {
-				r.PostRecv(srq, uint64(i), l.dut.mem.SGE(recvOffset, 512))
-			}
-			r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 3}, verbs.SRQLimit))
-			use() // 3 receives remain
-			l.expectNoEvent()
-			use()
-			reached()
-			use()
-			use()
-			l.expectNoEvent()
-			r.PostRecv(srq, 5, l.dut.mem.SGE(recvOffset, 512))
-			r.PostRecv(srq, 6, l.dut.mem.SGE(recvOffset, 512))
-			r.Must("a limit again", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
-			use()
-			reached()
-		}),
-	},
-	{
-		ID:    "verbs/srq/limit-beyond-the-size-refused",
-		Title: "A limit that is larger than the shared receive queue is refused, and changes nothing",
-		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/7"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "nothing",
-		Expects: "a limit of the size plus one is refused, and the limit is unchanged",
-		Defects: []string{"SRQModifyLies", "SRQUnchecked"},
-		Run: rig.Body(func(r *rig.Rig) {
-			srq := newSRQ(r, srqInit(r))
-			r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
-			was := srqAttr(r, srq)
-			r.MustFail("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
-			now := srqAttr(r, srq)
-			r.Check(now == was, fmt.Sprintf("%+v still", was), "%+v", now)
-		}),
-	},
-	{
-		ID:    "verbs/srq/resize",
-		Title: "A resized shared receive queue has the requested room, keeps its receives, and cannot become smaller than these",
-		Cite:  manual("ibv_modify_srq(3)", "verbs/srq/8"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Labels:  []string{conformance.Dangerous}, // Linux 6.1 crashes at a size below the posted receives
-		Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
-		Expects: "at least the requested size, room for that many, a refusal of the last, and a completion of each receive; or resizing is not supported",
-		Defects: []string{"SRQResizeNoop", "SRQModifyLies"},
-		Run: onDevices(func(d *devices) {
-			r := d.dut
-			srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
-			was := srqSizes(r, srq).MaxWR
-			waiting := make(map[uint64]bool)
-			fill := func(n int) {
-				for range n {
-					id := uint64(len(waiting) + 1)
-					waiting[id] = true
-					r.PostRecv(srq, id, m.SGE(0, 64))
-				}
-			}
-			fill(was)
-			err := srq.Modify(verbs.SRQAttr{MaxWR: was + 8}, verbs.SRQMaxWR)
-			if errors.Is(err, verbs.ErrNotSupported) {
-				rig.Abort(fmt.Errorf("the device cannot resize shared receive queues, as it may: %w", conformance.ErrBenchCannot))
-			}
-			r.Must("a larger size", err)
-			if now, err := srq.Query(); !errors.Is(err, verbs.ErrNotSupported) {
-				r.Must("a shared receive queue that can be queried", err)
-				r.Check(now.MaxWR >= was+8, fmt.Sprintf("%d receives or more", was+8), "%d", now.MaxWR)
-			}
-			fill(8)
-			r.MustFail("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
-			l := newSRQPair(d, srq)
-			for range was + 8 {
-				l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 8))
-				l.partner.ExpectCompletion(1, verbs.WCSuccess)
-				wc := l.dut.NextCompletion()
-				r.Check(wc.Status == verbs.WCSuccess && waiting[wc.WRID], "a receive that was posted and has not completed yet", "%s", rig.Describe(&wc))
-				delete(waiting, wc.WRID)
-			}
-		}),
-	},
-	{
-		ID:    "verbs/srq/busy-with-a-queue-pair",
-		Title: "A shared receive queue cannot be closed while a queue pair uses it",
-		Cite:  manual("ibv_destroy_srq(3)", "verbs/srq/9"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "nothing",
-		Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
-		Defects: []string{"BusyClosed"},
-		Run: rig.Body(func(r *rig.Rig) {
-			srq := newSRQ(r, srqInit(r))
-			r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
-			qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: srq})
-			r.MustFail("closing a shared receive queue in use", srq.Close(), verbs.ErrBusy)
-			r.Must("a queue pair that can be closed", qp.Close())
-			r.Must("a shared receive queue that can be closed", srq.Close())
-		}),
-	},
-	{
-		ID:    "verbs/srq/survives-its-queue-pairs",
-		Title: "A failed queue pair leaves the receives of its shared queue to the others, and raises LAST_WQE_REACHED",
-		Cite:  manual("ibv_get_async_event(3)", "verbs/srq/10"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
-		Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
-		Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
-		Run: rig.Body(func(r *rig.Rig) {
-			d := openPartner(r)
-			srq := newSRQ(r, srqInit(r))
-			goes, stays := newSRQPair(d, srq), newSRQPair(d, srq)
-			r.PostRecv(srq, 1, stays.dut.mem.SGE(recvOffset, 512))
-			goes.dut.toState(errState)
-			e := stays.expectEvent(verbs.EventQPLastWQEReached)
-			r.Check(e.QP == goes.dut.qp, "an event that names the failed queue pair", "%v", e.QP)
-			expectEmptyCQ(r, r.CQ)
-			stays.partner.PostSend(stays.partner.qp, stays.partner.sendWR(2, 0, 16))
-			stays.dut.expectMessage(1, recvOffset, stays.partner.mem.Buf[:16])
-		}),
-	},
-}
-
-var sharedPeerCases = alsoOverRD([]conformance.Case{
-	{
-		ID:    "verbs/srq/memory-of-its-own-domain",
-		Title: "Receives of a shared queue need memory of the queue's protection domain, whatever that of the queue pair",
-		Cite:  manual("ibv_create_srq(3)", "verbs/srq/11"), Level: conformance.Must, Needs: verbs.CapSRQ,
-		Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
-		Expects: "the first in its receive; the second is refused or completes with an error",
-		Defects: []string{"SRQReceiveAnyPD"},
-		Run: onDevices(func(d *devices) {
-			r := d.dut
-			init := srqInit(r)
-			init.PD = otherPD(r)
-			srq := newSRQ(r, init)
-			l := newSRQPair(d, srq)
-			m := r.MemoryIn(init.PD, 64, verbs.AccessLocalWrite)
-			r.PostRecv(srq, 1, m.SGE(0, 64))
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
-			r.ExpectRecv(1, l.dut.grhLen()+16)
-			r.ExpectBytes(m, l.dut.grhLen(), l.partner.mem.Buf[:16])
-			if n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 3, SGL: l.dut.mem.SGL(recvOffset, 64)}}); err != nil {
-				r.Check(n == 0, "no receive posted if it is refused", "%d", n)
-				return
-			}
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(4, 0, 16))
+var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Case{{
+	ID:    "verbs/srq/sizes-at-least-as-asked",
+	Title: "A shared receive queue has at least the requested capacities",
+	Cite:  manual("ibv_create_srq(3)", "verbs/srq/1"), Defects: []string{"CapsShort"},
+	Sends:   "nothing",
+	Expects: "at least the requested receives and list entries",
+	Run: rig.Body(func(r *rig.Rig) {
+		limit := queryDevice(r)
+		init := srqInit(r)
+		init.MaxWR, init.MaxSGE = min(13, limit.MaxSRQWR), min(3, limit.MaxSRQSGE)
+		a := srqAttr(r, newSRQ(r, init))
+		r.Check(a.MaxWR >= init.MaxWR && a.MaxSGE >= init.MaxSGE, fmt.Sprintf("%d receives of %d entries or more", init.MaxWR, init.MaxSGE), "%d of %d", a.MaxWR, a.MaxSGE)
+	}),
+}, {
+	ID:    "verbs/srq/sizes-within-the-limits",
+	Title: "A shared receive queue beyond the device's limits is refused",
+	Cite:  manual("ibv_create_srq(3)", "verbs/srq/2"), Defects: []string{"CapsUnchecked"},
+	Sends:   "nothing",
+	Expects: "a refusal of one receive and of one list entry more than the device claims",
+	Run: rig.Body(func(r *rig.Rig) {
+		limit := queryDevice(r)
+		deep, wide := srqInit(r), srqInit(r)
+		deep.MaxWR, wide.MaxSGE = limit.MaxSRQWR+1, limit.MaxSRQSGE+1
+		_, err := r.Device.CreateSRQ(deep)
+		r.MustFail("a shared receive queue with more receives than the device claims", err, nil)
+		_, err = r.Device.CreateSRQ(wide)
+		r.MustFail("a shared receive queue with longer lists than the device claims", err, nil)
+	}),
+}, {
+	ID:    "verbs/srq/each-receive-serves-once",
+	Title: "Queue pairs share the receives of a queue: each receive is used for one message",
+	Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/3"), Defects: []string{"SRQDoubleUse"},
+	Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
+	Expects: "each message in a different receive, whose completion has the QPN of its queue pair",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := openPartner(r)
+		srq := newSRQ(r, srqInit(r))
+		links := [2]*qpPair{newSRQPair(d, srq), newSRQPair(d, srq)}
+		mem := links[0].dut.mem
+		used := make(map[uint64]bool)
+		for i := range 6 {
+			r.PostRecv(srq, uint64(i), mem.SGE(512*i, 512))
+		}
+		for i := range 6 {
+			l := links[i%2]
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(9, 16*i, 100+i))
+			l.partner.ExpectCompletion(9, verbs.WCSuccess)
 			wc := r.NextCompletion()
-			r.Check(wc.WRID == 3 && wc.Status != verbs.WCSuccess, "a receive in memory of another domain that fails", "%s", rig.Describe(&wc))
-		}),
-	},
-})
+			r.Check(wc.Status == verbs.WCSuccess && !used[wc.WRID] && wc.WRID < 6, "a receive that was not used", "%s", rig.Describe(&wc))
+			r.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
+			r.ExpectBytes(mem, 512*int(wc.WRID)+l.dut.grhLen(), l.partner.mem.Buf[16*i:][:100+i])
+			used[wc.WRID] = true
+		}
+	}),
+}, {
+	ID:    "verbs/srq/full",
+	Title: "Posting to a full shared receive queue fails, and returns how many receives were posted",
+	Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/4"), Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"},
+	Sends:   "two receives more than there is room for, in one call and then alone",
+	Expects: "as many posted as there is room, and ENOMEM; none afterwards",
+	Run: rig.Body(func(r *rig.Rig) {
+		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
+		room := srqSizes(r, srq).MaxWR
+		wrs := make([]verbs.RecvWR, room+2)
+		for i := range wrs {
+			wrs[i] = verbs.RecvWR{WRID: uint64(i), SGL: m.SGL(0, 64)}
+		}
+		n, err := srq.PostRecv(wrs)
+		r.MustFail("one receive too many", err, verbs.ErrNoMemory)
+		r.Check(n == room, fmt.Sprintf("%d receives posted", room), "%d", n)
+		n, err = srq.PostRecv(wrs[room:])
+		r.MustFail("another receive too many", err, verbs.ErrNoMemory)
+		r.Check(n == 0, "none posted", "%d", n)
+	}),
+}, {
+	ID:    "verbs/srq/lists-that-are-too-long-refused",
+	Title: "A receive with more list entries than the shared receive queue has is refused",
+	Cite:  manual("ibv_post_srq_recv(3)", "verbs/srq/5"), Defects: []string{"SGECut"},
+	Sends:   "a receive with one entry too many, and one with as many as there are",
+	Expects: "EINVAL for the former; the latter is accepted",
+	Run: rig.Body(func(r *rig.Rig) {
+		srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
+		most := srqSizes(r, srq).MaxSGE
+		n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgeList(m, most+1, 8)}})
+		r.MustFail("a receive with too long a list", err, verbs.ErrInvalid)
+		r.Check(n == 0, "no receive posted", "%d", n)
+		r.PostRecv(srq, 2, sgeList(m, most, 8)...)
+	}),
+}, {
+	ID:      "verbs/srq/limit-reported-once",
+	Title:   "A shared receive queue raises SRQ_LIMIT_REACHED once when its receives fall below the limit, and again after a new limit is set",
+	Cite:    manual("ibv_modify_srq(3)", "verbs/srq/6"),
+	Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"},
+	Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
+	Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
+	Run: rig.Body(func(r *rig.Rig) {
+		srq := newSRQ(r, srqInit(r))
+		l := newSRQPair(openPartner(r), srq)
+		use := func() {
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(9, 0, 16))
+			l.partner.ExpectCompletion(9, verbs.WCSuccess)
+			wc := r.NextCompletion()
+			r.Check(wc.Status == verbs.WCSuccess, "a receive", "%s", rig.Describe(&wc))
+		}
+		reached := func() {
+			e := l.expectEvent(verbs.EventSRQLimitReached)
+			r.Check(e.SRQ == srq, "an event that names the queue", "%v", e.SRQ)
+		}
+		for i := range 4 {
+			r.PostRecv(srq, uint64(i), l.dut.mem.SGE(recvOffset, 512))
+		}
+		r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 3}, verbs.SRQLimit))
+		use() // 3 receives remain
+		l.expectNoEvent()
+		use()
+		reached()
+		use()
+		use()
+		l.expectNoEvent()
+		r.PostRecv(srq, 5, l.dut.mem.SGE(recvOffset, 512))
+		r.PostRecv(srq, 6, l.dut.mem.SGE(recvOffset, 512))
+		r.Must("a limit again", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
+		use()
+		reached()
+	}),
+}, {
+	ID:    "verbs/srq/limit-beyond-the-size-refused",
+	Title: "A limit that is larger than the shared receive queue is refused, and changes nothing",
+	Cite:  manual("ibv_modify_srq(3)", "verbs/srq/7"), Defects: []string{"SRQModifyLies", "SRQUnchecked"},
+	Sends:   "nothing",
+	Expects: "a limit of the size plus one is refused, and the limit is unchanged",
+	Run: rig.Body(func(r *rig.Rig) {
+		srq := newSRQ(r, srqInit(r))
+		r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
+		was := srqAttr(r, srq)
+		r.MustFail("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
+		now := srqAttr(r, srq)
+		r.Check(now == was, fmt.Sprintf("%+v still", was), "%+v", now)
+	}),
+}, {
+	ID:      "verbs/srq/resize",
+	Title:   "A resized shared receive queue has the requested room, keeps its receives, and cannot become smaller than these",
+	Cite:    manual("ibv_modify_srq(3)", "verbs/srq/8"),
+	Labels:  []string{conformance.Dangerous}, // Linux 6.1 crashes at a size below the posted receives
+	Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
+	Expects: "at least the requested size, room for that many, a refusal of the last, and a completion of each receive; or resizing is not supported",
+	Defects: []string{"SRQResizeNoop", "SRQModifyLies"},
+	Run: onDevices(func(d *devices) {
+		r := d.dut
+		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
+		was := srqSizes(r, srq).MaxWR
+		waiting := make(map[uint64]bool)
+		fill := func(n int) {
+			for range n {
+				id := uint64(len(waiting) + 1)
+				waiting[id] = true
+				r.PostRecv(srq, id, m.SGE(0, 64))
+			}
+		}
+		fill(was)
+		err := srq.Modify(verbs.SRQAttr{MaxWR: was + 8}, verbs.SRQMaxWR)
+		if errors.Is(err, verbs.ErrNotSupported) {
+			rig.Abort(fmt.Errorf("the device cannot resize shared receive queues, as it may: %w", conformance.ErrBenchCannot))
+		}
+		r.Must("a larger size", err)
+		if now, err := srq.Query(); !errors.Is(err, verbs.ErrNotSupported) {
+			r.Must("a shared receive queue that can be queried", err)
+			r.Check(now.MaxWR >= was+8, fmt.Sprintf("%d receives or more", was+8), "%d", now.MaxWR)
+		}
+		fill(8)
+		r.MustFail("a size below what is posted", srq.Modify(verbs.SRQAttr{MaxWR: was}, verbs.SRQMaxWR), nil)
+		l := newSRQPair(d, srq)
+		for range was + 8 {
+			l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 8))
+			l.partner.ExpectCompletion(1, verbs.WCSuccess)
+			wc := l.dut.NextCompletion()
+			r.Check(wc.Status == verbs.WCSuccess && waiting[wc.WRID], "a receive that was posted and has not completed yet", "%s", rig.Describe(&wc))
+			delete(waiting, wc.WRID)
+		}
+	}),
+}, {
+	ID:    "verbs/srq/busy-with-a-queue-pair",
+	Title: "A shared receive queue cannot be closed while a queue pair uses it",
+	Cite:  manual("ibv_destroy_srq(3)", "verbs/srq/9"), Defects: []string{"BusyClosed"},
+	Sends:   "nothing",
+	Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
+	Run: rig.Body(func(r *rig.Rig) {
+		srq := newSRQ(r, srqInit(r))
+		r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
+		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: srq})
+		r.MustFail("closing a shared receive queue in use", srq.Close(), verbs.ErrBusy)
+		r.Must("a queue pair that can be closed", qp.Close())
+		r.Must("a shared receive queue that can be closed", srq.Close())
+	}),
+}, {
+	ID:    "verbs/srq/survives-its-queue-pairs",
+	Title: "A failed queue pair leaves the receives of its shared queue to the others, and raises LAST_WQE_REACHED",
+	Cite:  manual("ibv_get_async_event(3)", "verbs/srq/10"), Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"},
+	Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
+	Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
+	Run: rig.Body(func(r *rig.Rig) {
+		d := openPartner(r)
+		srq := newSRQ(r, srqInit(r))
+		goes, stays := newSRQPair(d, srq), newSRQPair(d, srq)
+		r.PostRecv(srq, 1, stays.dut.mem.SGE(recvOffset, 512))
+		goes.dut.toState(errState)
+		e := stays.expectEvent(verbs.EventQPLastWQEReached)
+		r.Check(e.QP == goes.dut.qp, "an event that names the failed queue pair", "%v", e.QP)
+		expectEmptyCQ(r, r.CQ)
+		stays.partner.PostSend(stays.partner.qp, stays.partner.sendWR(2, 0, 16))
+		stays.dut.expectMessage(1, recvOffset, stays.partner.mem.Buf[:16])
+	}),
+}})
+
+var sharedPeerCases = alsoOverRD([]conformance.Case{{
+	ID:    "verbs/srq/memory-of-its-own-domain",
+	Title: "Receives of a shared queue need memory of the queue's protection domain, whatever that of the queue pair",
+	Cite:  manual("ibv_create_srq(3)", "verbs/srq/11"), Needs: verbs.CapSRQ, Defects: []string{"SRQReceiveAnyPD"},
+	Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
+	Expects: "the first in its receive; the second is refused or completes with an error",
+	Run: onDevices(func(d *devices) {
+		r := d.dut
+		init := srqInit(r)
+		init.PD = otherPD(r)
+		srq := newSRQ(r, init)
+		l := newSRQPair(d, srq)
+		m := r.MemoryIn(init.PD, 64, verbs.AccessLocalWrite)
+		r.PostRecv(srq, 1, m.SGE(0, 64))
+		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
+		r.ExpectRecv(1, l.dut.grhLen()+16)
+		r.ExpectBytes(m, l.dut.grhLen(), l.partner.mem.Buf[:16])
+		if n, err := srq.PostRecv([]verbs.RecvWR{{WRID: 3, SGL: l.dut.mem.SGL(recvOffset, 64)}}); err != nil {
+			r.Check(n == 0, "no receive posted if it is refused", "%d", n)
+			return
+		}
+		l.partner.PostSend(l.partner.qp, l.partner.sendWR(4, 0, 16))
+		wc := r.NextCompletion()
+		r.Check(wc.WRID == 3 && wc.Status != verbs.WCSuccess, "a receive in memory of another domain that fails", "%s", rig.Describe(&wc))
+	}),
+}})
 
 // srqInit returns the attributes of a small SRQ.
 func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1} }

@@ -10,139 +10,132 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var taskCases = []conformance.Case{
-	{
-		ID:    "verbs/tasks/one-queue-pair",
-		Title: "Several tasks may post to one queue pair: every request is executed once, and in each task's order",
-		Cite:  manual(packageVerbs, "verbs/tasks/1"), Level: conformance.Must,
-		Sends:   "four concurrent tasks with eight messages each",
-		Expects: "32 completions, one for each request, and 32 messages, those of a task in its order",
-		Defects: []string{"WCDoubled", "WCLost"},
-		Run: onPair(setup{caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(l *qpPair) {
-			const tasks, each = 4, 8
-			for i := range tasks * each {
-				l.partner.postRecv(uint64(i), recvOffset+i*64, 8)
-			}
-			running := make([]conformance.Task, 0, tasks)
-			for t := range tasks {
-				running = append(running, l.dut.Go(fmt.Sprintf("poster %d", t), func() error {
-					return rig.Catch(func() {
-						for i := range each {
-							l.dut.PostSend(l.dut.qp, l.dut.sendWR(uint64(100*t+i), 16*t+i, 1))
-						}
-					})
-				}))
-			}
-			next := make([]int, tasks)
-			for range tasks * each {
-				wc := l.partner.NextCompletion()
-				l.partner.Check(wc.Status == verbs.WCSuccess, "a message", "%s", rig.Describe(&wc))
-				got := l.partner.mem.Buf[recvOffset+int(wc.WRID)*64+l.partner.grhLen()]
-				l.dut.checkTaskOrder(got, next)
-			}
-			for _, task := range running {
-				l.dut.Must("successful posts", task.Wait(l.dut.ResponseTimeout()))
-			}
-			left := make(map[uint64]bool)
-			for t := range tasks {
-				for i := range each {
-					left[uint64(100*t+i)] = true
-				}
-			}
-			for _, wc := range pollCompletions(l.dut.Rig, l.dut.CQ, tasks*each, 5) {
-				l.dut.Check(wc.Status == verbs.WCSuccess && left[wc.WRID], "the completion of a request that has not completed yet", "%s", rig.Describe(&wc))
-				delete(left, wc.WRID)
-			}
-			expectEmptyCQ(l.dut.Rig, l.dut.CQ)
-		}),
-	},
-	{
-		ID:    "verbs/tasks/one-completion-queue",
-		Title: "Several tasks may poll one completion queue: every completion is returned once",
-		Cite:  manual(packageVerbs, "verbs/tasks/2"), Level: conformance.Must,
-		Sends:   "64 completions, and four tasks that poll",
-		Expects: "each of them once",
-		Defects: []string{"WCDoubled", "WCLost"},
-		Run: rig.Body(func(r *rig.Rig) {
-			const all = 64
-			cq := newCQ(r, 2*all, nil)
-			s := newFlushSource(r, cq)
-			counts := make([][all + 1]int, 4)
-			running := make([]conformance.Task, 0, len(counts))
-			until := r.Now() + taskTimeoutFactor*r.ResponseTimeout()
-			var seen atomic.Int64
-			for t := range counts {
-				running = append(running, r.Go(fmt.Sprintf("poller %d", t), func() error {
-					into := make([]verbs.WC, 3)
-					// Poll on for a while: a completion may arrive twice.
-					for idle := 0; idle < 5 && r.Now() < until; {
-						n, err := cq.Poll(into)
-						if err != nil {
-							return err
-						}
-						seen.Add(int64(n))
-						for _, wc := range into[:n] {
-							counts[t][min(wc.WRID, all)]++
-						}
-						if n > 0 || seen.Load() < all-1 {
-							idle = 0
-						} else {
-							idle++
-						}
-						r.Sleep(shortWait / 10)
+var taskCases = []conformance.Case{{
+	ID:    "verbs/tasks/one-queue-pair",
+	Title: "Several tasks may post to one queue pair: every request is executed once, and in each task's order",
+	Cite:  manual(packageVerbs, "verbs/tasks/1"), Defects: []string{"WCDoubled", "WCLost"},
+	Sends:   "four concurrent tasks with eight messages each",
+	Expects: "32 completions, one for each request, and 32 messages, those of a task in its order",
+	Run: onPair(setup{caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1}}, func(l *qpPair) {
+		const tasks, each = 4, 8
+		for i := range tasks * each {
+			l.partner.postRecv(uint64(i), recvOffset+i*64, 8)
+		}
+		running := make([]conformance.Task, 0, tasks)
+		for t := range tasks {
+			running = append(running, l.dut.Go(fmt.Sprintf("poster %d", t), func() error {
+				return rig.Catch(func() {
+					for i := range each {
+						l.dut.PostSend(l.dut.qp, l.dut.sendWR(uint64(100*t+i), 16*t+i, 1))
 					}
-					return nil
-				}))
+				})
+			}))
+		}
+		next := make([]int, tasks)
+		for range tasks * each {
+			wc := l.partner.NextCompletion()
+			l.partner.Check(wc.Status == verbs.WCSuccess, "a message", "%s", rig.Describe(&wc))
+			got := l.partner.mem.Buf[recvOffset+int(wc.WRID)*64+l.partner.grhLen()]
+			l.dut.checkTaskOrder(got, next)
+		}
+		for _, task := range running {
+			l.dut.Must("successful posts", task.Wait(l.dut.ResponseTimeout()))
+		}
+		left := make(map[uint64]bool)
+		for t := range tasks {
+			for i := range each {
+				left[uint64(100*t+i)] = true
 			}
-			for range 9 {
-				s.complete((all - 1) / 9)
-			}
-			for _, task := range running {
-				r.Must("polls", task.Wait(2*taskTimeoutFactor*r.ResponseTimeout()))
-			}
-			for id := 1; id < all; id++ {
-				times := 0
-				for t := range counts {
-					times += counts[t][id]
+		}
+		for _, wc := range pollCompletions(l.dut.Rig, l.dut.CQ, tasks*each, 5) {
+			l.dut.Check(wc.Status == verbs.WCSuccess && left[wc.WRID], "the completion of a request that has not completed yet", "%s", rig.Describe(&wc))
+			delete(left, wc.WRID)
+		}
+		expectEmptyCQ(l.dut.Rig, l.dut.CQ)
+	}),
+}, {
+	ID:    "verbs/tasks/one-completion-queue",
+	Title: "Several tasks may poll one completion queue: every completion is returned once",
+	Cite:  manual(packageVerbs, "verbs/tasks/2"), Defects: []string{"WCDoubled", "WCLost"},
+	Sends:   "64 completions, and four tasks that poll",
+	Expects: "each of them once",
+	Run: rig.Body(func(r *rig.Rig) {
+		const all = 64
+		cq := newCQ(r, 2*all, nil)
+		s := newFlushSource(r, cq)
+		counts := make([][all + 1]int, 4)
+		running := make([]conformance.Task, 0, len(counts))
+		until := r.Now() + taskTimeoutFactor*r.ResponseTimeout()
+		var seen atomic.Int64
+		for t := range counts {
+			running = append(running, r.Go(fmt.Sprintf("poller %d", t), func() error {
+				into := make([]verbs.WC, 3)
+				// Poll on for a while: a completion may arrive twice.
+				for idle := 0; idle < 5 && r.Now() < until; {
+					n, err := cq.Poll(into)
+					if err != nil {
+						return err
+					}
+					seen.Add(int64(n))
+					for _, wc := range into[:n] {
+						counts[t][min(wc.WRID, all)]++
+					}
+					if n > 0 || seen.Load() < all-1 {
+						idle = 0
+					} else {
+						idle++
+					}
+					r.Sleep(shortWait / 10)
 				}
-				r.Check(times == 1, fmt.Sprintf("completion %d once", id), "%d times", times)
+				return nil
+			}))
+		}
+		for range 9 {
+			s.complete((all - 1) / 9)
+		}
+		for _, task := range running {
+			r.Must("polls", task.Wait(2*taskTimeoutFactor*r.ResponseTimeout()))
+		}
+		for id := 1; id < all; id++ {
+			times := 0
+			for t := range counts {
+				times += counts[t][id]
 			}
-		}),
-	},
-	{
-		ID:    "verbs/tasks/objects-beside-each-other",
-		Title: "Several tasks may create, use and close objects of a device concurrently",
-		Cite:  manual(packageVerbs, "verbs/tasks/3"), Level: conformance.Must,
-		Sends:   "four tasks that create queue pairs, move them to ERR, and poll their flushed receives, forty times each",
-		Expects: "in every round the completions of the task's own requests, and no others",
-		Defects: []string{"WCLost", "WCQPNWrong"},
-		Run: rig.Body(func(r *rig.Rig) {
-			running := make([]conformance.Task, 0, 4)
-			for t := range cap(running) {
-				r := forTask(r)
-				running = append(running, r.Go(fmt.Sprintf("maker %d", t), func() error {
-					return rig.Catch(func() {
-						for range 40 {
-							cq := newCQ(r, 8, nil)
-							s := newFlushSource(r, cq)
-							s.complete(5)
-							for _, wc := range pollCompletions(r, cq, 5, 2) {
-								r.Check(wc.QPN == s.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(s.qp.QPN())), "%#x", uint32(wc.QPN))
-							}
-							r.Must("a queue pair that can be closed", s.qp.Close())
-							r.Must("a completion queue that can be closed", cq.Close())
+			r.Check(times == 1, fmt.Sprintf("completion %d once", id), "%d times", times)
+		}
+	}),
+}, {
+	ID:    "verbs/tasks/objects-beside-each-other",
+	Title: "Several tasks may create, use and close objects of a device concurrently",
+	Cite:  manual(packageVerbs, "verbs/tasks/3"), Defects: []string{"WCLost", "WCQPNWrong"},
+	Sends:   "four tasks that create queue pairs, move them to ERR, and poll their flushed receives, forty times each",
+	Expects: "in every round the completions of the task's own requests, and no others",
+	Run: rig.Body(func(r *rig.Rig) {
+		running := make([]conformance.Task, 0, 4)
+		for t := range cap(running) {
+			r := forTask(r)
+			running = append(running, r.Go(fmt.Sprintf("maker %d", t), func() error {
+				return rig.Catch(func() {
+					for range 40 {
+						cq := newCQ(r, 8, nil)
+						s := newFlushSource(r, cq)
+						s.complete(5)
+						for _, wc := range pollCompletions(r, cq, 5, 2) {
+							r.Check(wc.QPN == s.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(s.qp.QPN())), "%#x", uint32(wc.QPN))
 						}
-					})
-				}))
+						r.Must("a queue pair that can be closed", s.qp.Close())
+						r.Must("a completion queue that can be closed", cq.Close())
+					}
+				})
+			}))
+		}
+		for _, task := range running {
+			if err := task.Wait(taskTimeoutFactor * r.ResponseTimeout()); err != nil {
+				rig.Abort(err)
 			}
-			for _, task := range running {
-				if err := task.Wait(taskTimeoutFactor * r.ResponseTimeout()); err != nil {
-					rig.Abort(err)
-				}
-			}
-		}),
-	},
-}
+		}
+	}),
+}}
 
 // taskTimeoutFactor is how many response timeouts several tasks may take: the device's
 // host may have one, emulated, processor.

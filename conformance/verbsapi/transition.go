@@ -34,10 +34,9 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 		cases = append(cases, conformance.Case{
 			ID:    "verbs/modify/" + s.name + "-" + stateID(t.from) + "-to-" + stateID(t.to),
 			Title: fmt.Sprintf("%s: %v to %v accepts its required and optional attributes, and refuses everything else", strings.ToUpper(s.name), t.from, t.to),
-			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Level: conformance.Must, Needs: s.needs, Labels: label,
+			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs, Labels: label, Defects: defectsOf(t),
 			Sends:   "nothing",
 			Expects: "a refusal without each required attribute and with each that is neither required nor optional, with the state unchanged; success with the required ones, alone and with each optional one but those of an alternate path",
-			Defects: defectsOf(t),
 			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkTransition(t) }),
 		})
 	}
@@ -45,28 +44,26 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 		cases = append(cases, conformance.Case{
 			ID:    "verbs/modify/" + s.name + "-alternate-path",
 			Title: strings.ToUpper(s.name) + ": every transition with an optional alternate path accepts one",
-			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Level: conformance.Must, Needs: s.needs | verbs.CapAutoMigration, Labels: label,
+			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs | verbs.CapAutoMigration, Labels: label,
+			Defects: []string{"OptionalAttrsRefused"},
 			Sends:   "nothing",
 			Expects: "for each such transition: success with an alternate path, with an armed one, and with all other optional attributes; the requested state",
-			Defects: []string{"OptionalAttrsRefused"},
 			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkAltPaths() }),
 		})
 	}
 	return append(cases, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-no-other-ways",
 		Title: strings.ToUpper(s.name) + ": every transition that is not in the table is refused",
-		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/2"), Level: conformance.Must, Needs: s.needs, Labels: label,
+		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/2"), Needs: s.needs, Labels: label, Defects: []string{"ModifyLies"},
 		Sends:   "nothing",
 		Expects: "a refusal of each pair of states that is no transition, and the state unchanged",
-		Defects: []string{"ModifyLies"},
 		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkOtherTransitions() }),
 	}, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-to-error-and-back",
 		Title: strings.ToUpper(s.name) + ": a queue pair can go from every state to RESET and, except from RESET, to ERR",
-		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Level: conformance.Must, Needs: s.needs, Labels: label,
+		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Needs: s.needs, Labels: label, Defects: []string{"ErrorIsFinal"},
 		Sends:   "nothing",
 		Expects: "the requested state; then RESET to INIT succeeds",
-		Defects: []string{"ErrorIsFinal"},
 		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkErrAndReset() }),
 	})
 }

@@ -8,86 +8,73 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const xrcNeeds = verbs.CapXRC | verbs.CapSRQ
-
-var xrcLabels = []string{"service:xrc"}
-
-var xrcCases = []conformance.Case{
-	{
-		ID:    "verbs/xrc/delivers-to-the-queue-that-is-named",
-		Title: "An XRC message is delivered to the shared receive queue with its number, and completes on that queue's CQ",
-		Cite:  manual("ibv_create_srq_ex(3)", "verbs/xrc/1"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
-		Sends:   "messages of the peer for each of two queues of a domain, over one target",
-		Expects: "each in a receive of its queue",
-		Defects: []string{"SRQNumberWrong"},
-		Run: onXRC(func(x *xrcPair) {
-			for _, which := range []int{1, 0, 1} {
-				wr := x.partner.sendWR(9, 0, 24)
-				wr.XRC.SRQN = x.srqs[which].Number()
-				x.partner.PostSend(x.partner.qp, wr)
-				x.partner.ExpectCompletion(9, verbs.WCSuccess)
-				wc := x.dut.ExpectRecv(uint64(which), 24)
-				x.dut.Check(wc.QPN == x.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(x.dut.qp.QPN())), "%#x", uint32(wc.QPN))
-			}
-		}),
-	},
-	{
-		ID:    "verbs/xrc/domain-in-use",
-		Title: "An XRC domain cannot be closed while a target or a shared receive queue is in it",
-		Cite:  manual("ibv_close_xrcd(3)", "verbs/xrc/2"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
-		Sends:   "nothing",
-		Expects: "EBUSY, until both are closed",
-		Defects: []string{"BusyClosed"},
-		Run: rig.Body(func(r *rig.Rig) {
-			domain := xrcDomain(r)
-			target := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
-			srq := xrcSRQ(r, domain)
-			r.MustFail("closing a domain in use", domain.Close(), verbs.ErrBusy)
-			r.Must("a target that can be closed", target.Close())
-			r.MustFail("closing a domain with a shared receive queue", domain.Close(), verbs.ErrBusy)
-			r.Must("a shared receive queue that can be closed", srq.Close())
-			r.Must("an empty domain that can be closed", domain.Close())
-		}),
-	},
-	{
-		ID:    "verbs/xrc/target-opened-by-number",
-		Title: "A target can be opened by its QPN in its domain, and exists until its last handle is closed",
-		Cite:  manual("ibv_open_qp(3)", "verbs/xrc/3"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
-		Sends:   "nothing",
-		Expects: "a second handle with the same QPN; a refusal in another domain, and of an unknown QPN; a handle that works when the first is closed",
-		Defects: []string{"OpenQPAny"},
-		Run: rig.Body(func(r *rig.Rig) {
-			domain, other := xrcDomain(r), xrcDomain(r)
-			first := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
-			toInit(r, first, 0)
-			second, err := r.Device.OpenQP(domain, first.QPN())
-			r.Must("a second handle", err)
-			r.Check(second.QPN() == first.QPN(), fmt.Sprintf("queue pair %#x", uint32(first.QPN())), "%#x", uint32(second.QPN()))
-			_, err = r.Device.OpenQP(other, first.QPN())
-			r.MustFail("a target of another domain", err, nil)
-			_, err = r.Device.OpenQP(domain, first.QPN()+77)
-			r.MustFail("an unknown target", err, nil)
-			r.Must("a first handle that can be closed", first.Close())
-			r.ExpectState(second, initState)
-			r.Must("a second handle that can be closed", second.Close())
-			r.Must("an empty domain that can be closed", domain.Close())
-		}),
-	},
-	{
-		ID:    "verbs/xrc/target-takes-no-work",
-		Title: "Posting sends or receives to a target fails",
-		Cite:  manual("ibv_create_qp_ex(3)", "verbs/xrc/4"), Level: conformance.Must, Needs: xrcNeeds, Labels: xrcLabels,
-		Sends:   "nothing",
-		Expects: "a send and a receive posted to a target are refused",
-		Defects: []string{"BadPostsSwallowed"},
-		Run: onXRC(func(x *xrcPair) {
-			x.dut.expectPostRefused("a send on a target", x.dut.sendWR(1, 0, 8), nil)
-			n, err := x.dut.qp.PostRecv([]verbs.RecvWR{x.dut.recvWR(2, 0, 64)})
-			x.dut.MustFail("a receive on a target", err, nil)
-			x.dut.Check(n == 0, "no receive posted", "%d", n)
-		}),
-	},
-}
+var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
+	ID:    "verbs/xrc/delivers-to-the-queue-that-is-named",
+	Title: "An XRC message is delivered to the shared receive queue with its number, and completes on that queue's CQ",
+	Cite:  manual("ibv_create_srq_ex(3)", "verbs/xrc/1"), Defects: []string{"SRQNumberWrong"},
+	Sends:   "messages of the peer for each of two queues of a domain, over one target",
+	Expects: "each in a receive of its queue",
+	Run: onXRC(func(x *xrcPair) {
+		for _, which := range []int{1, 0, 1} {
+			wr := x.partner.sendWR(9, 0, 24)
+			wr.XRC.SRQN = x.srqs[which].Number()
+			x.partner.PostSend(x.partner.qp, wr)
+			x.partner.ExpectCompletion(9, verbs.WCSuccess)
+			wc := x.dut.ExpectRecv(uint64(which), 24)
+			x.dut.Check(wc.QPN == x.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(x.dut.qp.QPN())), "%#x", uint32(wc.QPN))
+		}
+	}),
+}, {
+	ID:    "verbs/xrc/domain-in-use",
+	Title: "An XRC domain cannot be closed while a target or a shared receive queue is in it",
+	Cite:  manual("ibv_close_xrcd(3)", "verbs/xrc/2"), Defects: []string{"BusyClosed"},
+	Sends:   "nothing",
+	Expects: "EBUSY, until both are closed",
+	Run: rig.Body(func(r *rig.Rig) {
+		domain := xrcDomain(r)
+		target := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
+		srq := xrcSRQ(r, domain)
+		r.MustFail("closing a domain in use", domain.Close(), verbs.ErrBusy)
+		r.Must("a target that can be closed", target.Close())
+		r.MustFail("closing a domain with a shared receive queue", domain.Close(), verbs.ErrBusy)
+		r.Must("a shared receive queue that can be closed", srq.Close())
+		r.Must("an empty domain that can be closed", domain.Close())
+	}),
+}, {
+	ID:    "verbs/xrc/target-opened-by-number",
+	Title: "A target can be opened by its QPN in its domain, and exists until its last handle is closed",
+	Cite:  manual("ibv_open_qp(3)", "verbs/xrc/3"), Defects: []string{"OpenQPAny"},
+	Sends:   "nothing",
+	Expects: "a second handle with the same QPN; a refusal in another domain, and of an unknown QPN; a handle that works when the first is closed",
+	Run: rig.Body(func(r *rig.Rig) {
+		domain, other := xrcDomain(r), xrcDomain(r)
+		first := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
+		toInit(r, first, 0)
+		second, err := r.Device.OpenQP(domain, first.QPN())
+		r.Must("a second handle", err)
+		r.Check(second.QPN() == first.QPN(), fmt.Sprintf("queue pair %#x", uint32(first.QPN())), "%#x", uint32(second.QPN()))
+		_, err = r.Device.OpenQP(other, first.QPN())
+		r.MustFail("a target of another domain", err, nil)
+		_, err = r.Device.OpenQP(domain, first.QPN()+77)
+		r.MustFail("an unknown target", err, nil)
+		r.Must("a first handle that can be closed", first.Close())
+		r.ExpectState(second, initState)
+		r.Must("a second handle that can be closed", second.Close())
+		r.Must("an empty domain that can be closed", domain.Close())
+	}),
+}, {
+	ID:    "verbs/xrc/target-takes-no-work",
+	Title: "Posting sends or receives to a target fails",
+	Cite:  manual("ibv_create_qp_ex(3)", "verbs/xrc/4"), Defects: []string{"BadPostsSwallowed"},
+	Sends:   "nothing",
+	Expects: "a send and a receive posted to a target are refused",
+	Run: onXRC(func(x *xrcPair) {
+		x.dut.expectPostRefused("a send on a target", x.dut.sendWR(1, 0, 8), nil)
+		n, err := x.dut.qp.PostRecv([]verbs.RecvWR{x.dut.recvWR(2, 0, 64)})
+		x.dut.MustFail("a receive on a target", err, nil)
+		x.dut.Check(n == 0, "no receive posted", "%d", n)
+	}),
+}})
 
 // xrcPair is an XRC target of the device with two SRQs, and an initiator of the partner.
 // Each SRQ has two receives, whose ID is its index.

@@ -1,0 +1,33 @@
+package conformance
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Group is the metadata that the cases of a file or of a suite have in common.
+type Group struct {
+	// Needs and Labels are added to those of each case.
+	Needs  verbs.Caps
+	Labels []string
+	// Setup is the configuration of cases that require none.
+	Setup Setup
+}
+
+// Cases returns the cases with the metadata of the group. The level of a case is Must
+// unless it has another.
+func (g Group) Cases(cases []Case) []Case {
+	all := slices.Clone(cases)
+	for i := range all {
+		c := &all[i]
+		c.Needs |= g.Needs
+		c.Labels = slices.Concat(g.Labels, c.Labels)
+		c.Level = cmp.Or(c.Level, Must)
+		if c.Setup == (Setup{}) {
+			c.Setup = g.Setup
+		}
+	}
+	return all
+}
