@@ -2,14 +2,20 @@ package conformance
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Case checks one requirement of a specification.
-type Case struct {
+// Case checks one requirement of a specification on a device. Its body returns nil if the
+// requirement is met, a [*Violation] if it is not, and any other error if the case could
+// not be run.
+type Case = CaseOf[func(*Bench) error]
+
+// CaseOf checks one requirement of a specification. Body is the type of its program.
+type CaseOf[Body any] struct {
 	// ID is stable and never reused: area/topic/behaviour, as in
 	// "rc/psn/duplicate-send-delivered-once".
 	ID string
@@ -29,9 +35,8 @@ type Case struct {
 	// Defects are defects of an emulated device. Each makes the case fail, which proves
 	// that the case can fail.
 	Defects []string
-	// Run is the body. It returns nil if the requirement is met, a [*Violation] if it
-	// is not, and any other error if the case could not be run.
-	Run func(*Bench) error
+	// Run is the body.
+	Run Body
 }
 
 // Dangerous labels cases that can crash or hang a real device. They run only on request.
@@ -42,10 +47,10 @@ const Dangerous = "dangerous"
 const Slow = "slow"
 
 // Dangerous reports whether the case may harm a real device.
-func (c *Case) Dangerous() bool { return slices.Contains(c.Labels, Dangerous) }
+func (c *CaseOf[Body]) Dangerous() bool { return slices.Contains(c.Labels, Dangerous) }
 
 // Area is the first element of the case's ID.
-func (c *Case) Area() string {
+func (c *CaseOf[Body]) Area() string {
 	area, _, _ := strings.Cut(c.ID, "/")
 	return area
 }
@@ -78,7 +83,7 @@ const (
 	May    Level = "MAY"
 )
 
-// Setup is a device configuration. The zero value is the default configuration.
+// Setup is the configuration of a device, or of an MPI job. The zero value is the default configuration.
 type Setup struct {
 	// Family is the IP version of the bench, 4 or 6; 0 lets the lab choose.
 	Family int
@@ -92,6 +97,9 @@ type Setup struct {
 	Reliable bool
 	// Isolate: the queue pairs of a datagram-iWARP device survive errors of a peer.
 	Isolate bool
+	// Ranks is the number of MPI processes, and PerNode how many of them share a host, 1 if
+	// it is 0.
+	Ranks, PerNode int
 	// MTU is the largest IP packet of the link; 0 for the lab's default, which fits a
 	// path MTU of 4096.
 	MTU int
@@ -108,10 +116,13 @@ type Suite struct {
 }
 
 // Check returns an error for every malformed case.
-func (s *Suite) Check() (errs []error) {
+func (s *Suite) Check() []error { return CheckCases(s.Cases) }
+
+// CheckCases returns an error for every malformed case.
+func CheckCases[Body any](cases []CaseOf[Body]) (errs []error) {
 	seen := make(map[string]bool)
-	for i := range s.Cases {
-		c := &s.Cases[i]
+	for i := range cases {
+		c := &cases[i]
 		bad := func(format string, args ...any) {
 			errs = append(errs, fmt.Errorf("case %s: "+format, append([]any{c.ID}, args...)...))
 		}
@@ -134,7 +145,7 @@ func (s *Suite) Check() (errs []error) {
 		if len(c.Defects) == 0 {
 			bad("it names no defect, so nothing proves that it can fail")
 		}
-		if c.Run == nil {
+		if reflect.ValueOf(c.Run).IsNil() {
 			bad("it has no body")
 		}
 	}

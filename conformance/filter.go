@@ -87,7 +87,7 @@ func matchesPattern(pattern, id string) bool {
 func rank(l Level) int { return slices.Index([]Level{Must, Should, May}, l) }
 
 // AllLabels returns the labels of the case with those for its level, document and area.
-func (c *Case) AllLabels() []string {
+func (c *CaseOf[Body]) AllLabels() []string {
 	doc, _, _ := strings.Cut(strings.ToLower(c.Cite.Doc), "(") // the section of a manual page
 	doc = strings.ReplaceAll(doc, " ", "")
 	return append([]string{"level:" + strings.ToLower(string(c.Level)), "spec:" + doc, "area:" + c.Area()}, c.Labels...)

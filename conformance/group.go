@@ -18,7 +18,10 @@ type Group struct {
 
 // Cases returns the cases with the metadata of the group. The level of a case is Must
 // unless it has another.
-func (g Group) Cases(cases []Case) []Case {
+func (g Group) Cases(cases []Case) []Case { return WithGroup(g, cases) }
+
+// WithGroup is [Group.Cases] for cases of any kind.
+func WithGroup[Body any](g Group, cases []CaseOf[Body]) []CaseOf[Body] {
 	all := slices.Clone(cases)
 	for i := range all {
 		c := &all[i]

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/deviations"
+	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
@@ -99,13 +99,13 @@ func (o *certifyOptions) knownDeviations(all []*conformance.Suite) (map[string]c
 	}
 	b, err := regularfile.ReadFile(o.deviations, maxDeviations)
 	if err != nil {
-		known, ofErr := deviations.Of(o.deviations, wireTier)
+		known, ofErr := ledger.DeviationsOf(o.deviations, wireTier)
 		if ofErr != nil || known == nil {
 			return nil, usagef("--deviations %s: it is neither a file (%w) nor the name of deviations that come with fabrictest", o.deviations, err)
 		}
 		return known, nil
 	}
-	known, err := deviations.Parse(b)
+	known, err := ledger.ParseDeviations(b)
 	if err != nil {
 		return nil, usagef("--deviations %s: %w", o.deviations, err)
 	}

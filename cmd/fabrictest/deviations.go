@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/deviations"
+	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -21,7 +21,7 @@ func readDeviations(file, tier string, p *nics.Provider) (map[string]conformance
 	if err != nil {
 		return nil, usagef("--deviations: %w", err)
 	}
-	known, err := deviations.Parse(b)
+	known, err := ledger.ParseDeviations(b)
 	if err != nil {
 		return nil, usagef("--deviations %s: %w", file, err)
 	}
@@ -44,5 +44,5 @@ func (o *conformOptions) knownOf(s *subject) (map[string]conformance.Deviation, 
 	if len(s.defects) > 0 || o.profile != "" {
 		return nil, nil
 	}
-	return deviations.Of(s.provider.Name, o.on)
+	return ledger.DeviationsOf(s.provider.Name, o.on)
 }

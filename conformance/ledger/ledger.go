@@ -1,10 +1,12 @@
 // Package ledger lists the requirements of the specifications: one row for every requirement
 // that is visible from outside a device, paraphrased, with the cases that check it or the
-// reason why none can.
+// reason why none can. It also lists the known violations of devices, with reasons
+// ([DeviationsOf]).
 //
-// The rows are in the YAML files of this directory, one for each document. Cases cite the rows
-// that they cover ([conformance.Cite].Rows); the files repeat the cases for readers, and a test
-// of package suites compares the two.
+// The rows are in the YAML files of this directory, one for each document, and in
+// conformance/mpi. Cases cite the rows that they cover ([conformance.Cite].Rows); the files
+// repeat the cases for readers, and tests of packages suites and mpi compare the two. The
+// deviations are in a file for each device.
 package ledger
 
 import (

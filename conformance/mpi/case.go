@@ -1,44 +1,42 @@
 package mpi
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// Case is one thing that MPI promises to programs.
-type Case struct {
-	// ID never changes and is never used again: mpi/topic/behaviour.
-	ID string
-	// Title is what the runtime must do, in a sentence.
-	Title string
-	Cite  conformance.Cite
-	// Ranks is how many it takes; PerNode how many of them are to be on one host, 1 if 0.
-	Ranks, PerNode int
-	// Does and Expects tell people what the ranks do and what they want to see.
-	Does, Expects string
-	// Alone says that the runtime has to progress while the program is busy: the
-	// standard demands it, and a runtime in mode Polling gives it up for speed.
-	Alone bool
-	// Defects are defects of the ideal runtime, each of which makes the case fail. A case
-	// without one is unproven.
-	Defects []string
-	// Run is the program of every rank. It ends by itself where what it sees is not
-	// what it must be.
-	Run func(*T)
+// Case is one rule of MPI. Its body is the program of every rank, and stops the rank if the
+// rule is violated. Its defects are those of the ideal runtime.
+type Case = conformance.CaseOf[func(*T)]
+
+// background labels cases in which the runtime must make progress while the program
+// computes. The standard requires that; a runtime in mode Polling does not do it.
+var background = []string{Background}
+
+// Background is the label of cases that a runtime in mode Polling need not pass.
+const Background = "progress:background"
+
+// ranks is the setup of a case with n ranks, each on a host of its own.
+func ranks(n int) conformance.Setup { return conformance.Setup{Ranks: n} }
+
+// inPairs is the setup of a case with n ranks, two on each host.
+func inPairs(n int) conformance.Setup { return conformance.Setup{Ranks: n, PerNode: 2} }
+
+// NeedsBackground reports whether a case requires progress in the background.
+func NeedsBackground(c *Case) bool { return slices.Contains(c.Labels, Background) }
+
+// Body returns the function that runs a case as one of its ranks; see [RunOn].
+func Body(c *Case) func(World) error {
+	return func(w World) error { return RunOn(c, w) }
 }
 
-// Topic is the second part of the ID.
-func (c *Case) Topic() string { return strings.Split(c.ID, "/")[1] }
-
-// RunOn runs the case as one of its ranks. It returns nil if this rank saw nothing
-// wrong, and a [*conformance.Violation] otherwise. Anything else: the world does not fit.
-func (c *Case) RunOn(w World) (err error) {
-	if w.Size() != c.Ranks {
-		return fmt.Errorf("case %s is for %d ranks, and there are %d", c.ID, c.Ranks, w.Size())
+// RunOn runs a case as one of its ranks. It returns nil if this rank saw no violation, a
+// [*conformance.Violation] if it did, and another error if the world has the wrong size.
+func RunOn(c *Case, w World) (err error) {
+	if w.Size() != c.Setup.Ranks {
+		return fmt.Errorf("case %s is for %d ranks, and there are %d", c.ID, c.Setup.Ranks, w.Size())
 	}
 	defer func() {
 		switch p := recover().(type) {
@@ -53,12 +51,12 @@ func (c *Case) RunOn(w World) (err error) {
 	return nil
 }
 
-// ended unwinds a rank that saw something wrong.
+// ended is the panic of a rank that saw a violation.
 type ended struct{ violation error }
 
-// Cases returns all of them, by section.
+// Cases returns all cases, by section. They have two ranks unless their setup says otherwise.
 func Cases() []Case {
-	return slices.Concat(
+	return conformance.WithGroup(conformance.Group{Setup: ranks(2)}, slices.Concat(
 		orderCases, wildcardCases, modeCases, bufferedCases, truncateCases, emptyCases, nullCases, selfCases,
 		probeCases, matchedCases, cancelCases, persistentCases, waitCases, testCases, requestCases,
 		sizeCases, floodCases, exchangeCases, progressCases,
@@ -66,50 +64,7 @@ func Cases() []Case {
 		barrierCases, collectiveCases,
 		windowCases, fenceCases, pscwCases, lockCases, flushCases, rmaRequestCases, assertCases,
 		accumulateCases, atomicCases, rmaErrorCases,
-	)
-}
-
-// Find returns the case with an ID.
-func Find(id string) (Case, error) {
-	for _, c := range Cases() {
-		if c.ID == id {
-			return c, nil
-		}
-	}
-	return Case{}, fmt.Errorf("there is no case %q", id)
-}
-
-// Check looks for cases that are not well formed.
-func Check(cases []Case) error {
-	var errs []error
-	seen := make(map[string]bool)
-	for i := range cases {
-		c := &cases[i]
-		bad := func(why string) { errs = append(errs, fmt.Errorf("case %s: %s", c.ID, why)) }
-		if parts := strings.Split(c.ID, "/"); len(parts) != 3 || parts[0] != "mpi" || c.ID != strings.ToLower(c.ID) || strings.ContainsAny(c.ID, " _*") {
-			bad("the ID must be mpi/topic/behaviour, in lower case with hyphens")
-		}
-		if seen[c.ID] {
-			bad("the ID is taken")
-		}
-		seen[c.ID] = true
-		if c.Title == "" || c.Does == "" || c.Expects == "" {
-			bad("Title, Does and Expects tell people what it does")
-		}
-		if c.Cite.Section == "" || len(c.Cite.Rows) == 0 {
-			bad("it cites no section, or no row of the ledger")
-		}
-		if c.Ranks < 1 || c.PerNode < 0 {
-			bad("it needs a number of ranks")
-		}
-		if len(c.Defects) == 0 {
-			bad("it names no defect: a case that nothing can make fail proves nothing")
-		}
-		if c.Run == nil {
-			bad("it has no body")
-		}
-	}
-	return errors.Join(errs...)
+	))
 }
 
 // rule cites MPI 3.1: a section, and rows of the ledger.

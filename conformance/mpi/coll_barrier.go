@@ -2,177 +2,170 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var barrierCases = []Case{
-	{
-		ID: "mpi/barrier/nobody-leaves-early", Title: "Nobody leaves a barrier before all have come",
-		Cite: rule("5.3", "mpi/5.3/1"), Ranks: 4, Defects: []string{"BarrierEarly", "BarrierMissesOne"},
-		Does:    "in turn each rank comes last: before it does, it looks for words that the others send it behind the barrier",
-		Expects: "no such word before, all of them after",
-		Run: func(t *T) {
-			n := t.Size()
-			for last := range n {
-				if t.Rank() != last {
-					t.barrier()
-					t.send(data(last, 8), last, 3)
-					continue
+var barrierCases = []Case{{
+	ID: "mpi/barrier/nobody-leaves-early", Title: "Nobody leaves a barrier before all have come",
+	Cite: rule("5.3", "mpi/5.3/1"), Setup: ranks(4), Defects: []string{"BarrierEarly", "BarrierMissesOne"},
+	Sends:   "in turn each rank comes last: before it does, it looks for words that the others send it behind the barrier",
+	Expects: "no such word before, all of them after",
+	Run: func(t *T) {
+		n := t.Size()
+		for last := range n {
+			if t.Rank() != last {
+				t.barrier()
+				t.send(data(last, 8), last, 3)
+				continue
+			}
+			t.linger()
+			_, there, err := t.Iprobe(mpi.AnySource, 3)
+			t.ok("Iprobe", err)
+			t.check(!there, "nobody to leave the barrier before all have come", "a word from behind it")
+			t.barrier()
+			for from := range n {
+				if from != last {
+					t.gets(data(last, 8), from, 3)
 				}
+			}
+		}
+	},
+}, {
+	ID: "mpi/barrier/again-and-again", Title: "Barriers follow each other without mixing",
+	Cite: rule("5.3", "mpi/5.3/1"), Setup: ranks(5), Defects: []string{"BarrierEarly"},
+	Sends: "30 barriers; before each every rank sends a word to the next, which must find it behind the barrier without waiting for long", Expects: "the word of this round",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		ahead := 0
+		for i := range 30 {
+			// A word that was received before the barrier of its round shows who runs ahead.
+			r := t.isend(data(i, 8), (me+1)%n, i)
+			p := t.irecv(8, (me+n-1)%n, i)
+			t.arrives(p, data(i, 8))
+			t.wait(r)
+			if me == i%n {
 				t.linger()
-				_, there, err := t.Iprobe(mpi.AnySource, 3)
-				t.ok("Iprobe", err)
-				t.check(!there, "nobody to leave the barrier before all have come", "a word from behind it")
-				t.barrier()
-				for from := range n {
-					if from != last {
-						t.gets(data(last, 8), from, 3)
-					}
-				}
 			}
-		},
-	},
-	{
-		ID: "mpi/barrier/again-and-again", Title: "Barriers follow each other without mixing",
-		Cite: rule("5.3", "mpi/5.3/1"), Ranks: 5, Defects: []string{"BarrierEarly"},
-		Does: "30 barriers; before each every rank sends a word to the next, which must find it behind the barrier without waiting for long", Expects: "the word of this round",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			ahead := 0
-			for i := range 30 {
-				// A word that was received before the barrier of its round shows who runs ahead.
-				r := t.isend(data(i, 8), (me+1)%n, i)
-				p := t.irecv(8, (me+n-1)%n, i)
-				t.arrives(p, data(i, 8))
-				t.wait(r)
-				if me == i%n {
-					t.linger()
-				}
-				if _, found, err := t.Iprobe(mpi.AnySource, mpi.AnyTag); err == nil && found {
-					ahead++
-				}
-				t.barrier()
+			if _, found, err := t.Iprobe(mpi.AnySource, mpi.AnyTag); err == nil && found {
+				ahead++
 			}
-			t.check(ahead == 0, "nobody in a round before all have left the one before", "a word of a later round, %d times", ahead)
-		},
+			t.barrier()
+		}
+		t.check(ahead == 0, "nobody in a round before all have left the one before", "a word of a later round, %d times", ahead)
 	},
-	{
-		ID: "mpi/barrier/alone", Title: "A barrier of one rank does not wait",
-		Cite: rule("5.3", "mpi/5.3/1"), Ranks: 2, Defects: []string{"InactiveHangs", "IndexOff"},
-		Does: "barriers in Self while the other rank waits for a word; an Ibarrier in Self by WaitAny", Expects: "that they return",
-		Run: func(t *T) {
-			self := t.on(t.w.Self())
-			t.only(0, func() {
-				for range 3 {
-					self.barrier()
-				}
-				r, err := self.Ibarrier()
-				t.begin("Ibarrier", r, err)
-				i, _, err := t.w.WaitAny([]Request{nil, r, nil})
-				t.ok("WaitAny", err)
-				t.check(i == 1, "the index 1", "%d", i)
-				i, _, err = t.w.WaitAny([]Request{nil, r, nil})
-				t.ok("WaitAny", err)
-				t.check(i == mpi.Undefined, "Undefined", "%d", i)
-				t.tell(1)
-			})
-			t.only(1, func() { t.hear(0) })
-		},
-	},
-	{
-		ID: "mpi/ibarrier/waits-for-all", Title: "An Ibarrier is complete when all have begun theirs, and not before",
-		Cite: rule("5.12.1", "mpi/5.12.1/1"), Ranks: 3, Defects: []string{"IbarrierEarly", "BarrierMissesOne"},
-		Does: "two ranks begin, and talk with the third, which has not; then it begins", Expects: "Test false until then, completion after",
-		Run: func(t *T) {
-			if t.Rank() < 2 {
-				r, err := t.Ibarrier()
-				t.begin("Ibarrier", r, err)
-				for range 4 {
-					t.tell(2)
-					t.hear(2)
-					t.pendingYet("a barrier that a rank has not come to", r)
-				}
-				t.tell(2)
-				t.wait(r)
-				return
+}, {
+	ID: "mpi/barrier/alone", Title: "A barrier of one rank does not wait",
+	Cite: rule("5.3", "mpi/5.3/1"), Defects: []string{"InactiveHangs", "IndexOff"},
+	Sends: "barriers in Self while the other rank waits for a word; an Ibarrier in Self by WaitAny", Expects: "that they return",
+	Run: func(t *T) {
+		self := t.on(t.w.Self())
+		t.only(0, func() {
+			for range 3 {
+				self.barrier()
 			}
+			r, err := self.Ibarrier()
+			t.begin("Ibarrier", r, err)
+			i, _, err := t.w.WaitAny([]Request{nil, r, nil})
+			t.ok("WaitAny", err)
+			t.check(i == 1, "the index 1", "%d", i)
+			i, _, err = t.w.WaitAny([]Request{nil, r, nil})
+			t.ok("WaitAny", err)
+			t.check(i == mpi.Undefined, "Undefined", "%d", i)
+			t.tell(1)
+		})
+		t.only(1, func() { t.hear(0) })
+	},
+}, {
+	ID: "mpi/ibarrier/waits-for-all", Title: "An Ibarrier is complete when all have begun theirs, and not before",
+	Cite: rule("5.12.1", "mpi/5.12.1/1"), Setup: ranks(3), Defects: []string{"IbarrierEarly", "BarrierMissesOne"},
+	Sends: "two ranks begin, and talk with the third, which has not; then it begins", Expects: "Test false until then, completion after",
+	Run: func(t *T) {
+		if t.Rank() < 2 {
+			r, err := t.Ibarrier()
+			t.begin("Ibarrier", r, err)
 			for range 4 {
-				t.hear(0, 1)
-				t.linger()
-				t.tell(0, 1)
-			}
-			t.hear(0, 1)
-			r, err := t.Ibarrier()
-			t.wait(t.begin("Ibarrier", r, err))
-		},
-	},
-	{
-		ID: "mpi/ibarrier/with-messages", Title: "Messages come and go while an Ibarrier is under way",
-		Cite: rule("5.12", "mpi/5.12/1"), Ranks: 4, Defects: []string{"IbarrierEarly", "LargeDamaged"},
-		Does: "an Ibarrier begun, an exchange around the ring, the wait", Expects: "the contents, and the barrier",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			for i, size := range []int{64, large} {
-				if me == 3 { // comes late
-					t.linger()
-				}
-				r, err := t.Ibarrier()
-				t.begin("Ibarrier", r, err)
-				s := t.isend(data(10*i+me, size), (me+1)%n, 1)
-				t.gets(data(10*i+(me+n-1)%n, size), (me+n-1)%n, 1)
-				if me != 3 { // what comes behind must not be there before
-					t.wait(r)
-					t.send(data(i, 8), 3, 9)
-				} else {
-					t.wait(r)
-					for from := range 3 {
-						t.gets(data(i, 8), from, 9)
-					}
-				}
-				t.wait(s)
-			}
-			// the late one again, with nothing else to do
-			if me == 3 {
-				t.linger()
-				t.seesNothing(mpi.AnySource, 10)
-			}
-			r, err := t.Ibarrier()
-			t.wait(t.begin("Ibarrier", r, err))
-			if me != 3 {
-				t.send(nil, 3, 10)
-				return
-			}
-			for from := range 3 {
-				t.gets(nil, from, 10)
-			}
-		},
-	},
-	{
-		ID: "mpi/ibarrier/several", Title: "Several Ibarriers can be under way, and complete in their order",
-		Cite: rule("5.12", "mpi/5.12/2"), Ranks: 3, Defects: []string{"IbarrierEarly", "BarrierMissesOne"},
-		Does: "all but one rank begin three; the last begins one at a time", Expects: "the first complete after its first, and no other; and so on",
-		Run: func(t *T) {
-			const n = 3
-			if t.Rank() == 2 {
-				for range n {
-					t.hear(0, 1)
-					r, err := t.Ibarrier()
-					t.wait(t.begin("Ibarrier", r, err))
-					t.tell(0, 1)
-				}
-				return
-			}
-			var rs [n]Request
-			for i := range rs {
-				r, err := t.Ibarrier()
-				rs[i] = t.begin("Ibarrier", r, err)
-			}
-			for i := range rs {
-				t.linger()
-				for _, r := range rs[i:] {
-					t.pendingYet("a barrier that a rank has not come to", r)
-				}
 				t.tell(2)
 				t.hear(2)
-				t.wait(rs[i])
+				t.pendingYet("a barrier that a rank has not come to", r)
 			}
-		},
+			t.tell(2)
+			t.wait(r)
+			return
+		}
+		for range 4 {
+			t.hear(0, 1)
+			t.linger()
+			t.tell(0, 1)
+		}
+		t.hear(0, 1)
+		r, err := t.Ibarrier()
+		t.wait(t.begin("Ibarrier", r, err))
 	},
-}
+}, {
+	ID: "mpi/ibarrier/with-messages", Title: "Messages come and go while an Ibarrier is under way",
+	Cite: rule("5.12", "mpi/5.12/1"), Setup: ranks(4), Defects: []string{"IbarrierEarly", "LargeDamaged"},
+	Sends: "an Ibarrier begun, an exchange around the ring, the wait", Expects: "the contents, and the barrier",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		for i, size := range []int{64, large} {
+			if me == 3 { // comes late
+				t.linger()
+			}
+			r, err := t.Ibarrier()
+			t.begin("Ibarrier", r, err)
+			s := t.isend(data(10*i+me, size), (me+1)%n, 1)
+			t.gets(data(10*i+(me+n-1)%n, size), (me+n-1)%n, 1)
+			if me != 3 { // what comes behind must not be there before
+				t.wait(r)
+				t.send(data(i, 8), 3, 9)
+			} else {
+				t.wait(r)
+				for from := range 3 {
+					t.gets(data(i, 8), from, 9)
+				}
+			}
+			t.wait(s)
+		}
+		// the late one again, with nothing else to do
+		if me == 3 {
+			t.linger()
+			t.seesNothing(mpi.AnySource, 10)
+		}
+		r, err := t.Ibarrier()
+		t.wait(t.begin("Ibarrier", r, err))
+		if me != 3 {
+			t.send(nil, 3, 10)
+			return
+		}
+		for from := range 3 {
+			t.gets(nil, from, 10)
+		}
+	},
+}, {
+	ID: "mpi/ibarrier/several", Title: "Several Ibarriers can be under way, and complete in their order",
+	Cite: rule("5.12", "mpi/5.12/2"), Setup: ranks(3), Defects: []string{"IbarrierEarly", "BarrierMissesOne"},
+	Sends: "all but one rank begin three; the last begins one at a time", Expects: "the first complete after its first, and no other; and so on",
+	Run: func(t *T) {
+		const n = 3
+		if t.Rank() == 2 {
+			for range n {
+				t.hear(0, 1)
+				r, err := t.Ibarrier()
+				t.wait(t.begin("Ibarrier", r, err))
+				t.tell(0, 1)
+			}
+			return
+		}
+		var rs [n]Request
+		for i := range rs {
+			r, err := t.Ibarrier()
+			rs[i] = t.begin("Ibarrier", r, err)
+		}
+		for i := range rs {
+			t.linger()
+			for _, r := range rs[i:] {
+				t.pendingYet("a barrier that a rank has not come to", r)
+			}
+			t.tell(2)
+			t.hear(2)
+			t.wait(rs[i])
+		}
+	},
+}}

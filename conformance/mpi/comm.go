@@ -17,150 +17,142 @@ func (t *T) at(rank, size int) {
 	t.check(t.Rank() == rank && t.Size() == size, "another place in the communicator", "rank %d of %d, not %d of %d", t.Rank(), t.Size(), rank, size)
 }
 
-var commCases = []Case{
-	{
-		ID: "mpi/comm/contexts-apart", Title: "A message is received only in the communicator in which it was sent",
-		Cite: rule("3.2.3", "mpi/3.2.3/1", "mpi/6.2/1"), Ranks: 2, Defects: []string{"DupSharesContext", "WorldMatches"},
-		Does: "the same tag in three communicators of the same ranks, received in another order", Expects: "each its own content, small and large",
-		Run: func(t *T) {
-			cs := []*T{t, t.dup(), t.dup()}
-			for _, n := range []int{20, large} {
-				t.only(0, func() {
-					var rs []Request
-					for i, c := range cs {
-						rs = append(rs, c.isend(data(i, n), 1, 5))
-					}
-					t.waitAll(rs...)
-				})
-				t.only(1, func() {
-					t.linger()
-					for _, i := range []int{2, 0, 1} {
-						cs[i].gets(data(i, n), 0, 5)
-					}
-				})
-			}
-		},
-	},
-	{
-		ID: "mpi/comm/posted-in-one-only", Title: "A receive that is posted in one communicator takes nothing of another",
-		Cite: rule("3.2.3", "mpi/3.2.3/1"), Ranks: 2, Defects: []string{"DupSharesContext", "WorldMatches"},
-		Does: "a receive of anything posted in a duplicate, then a message in the original, then one in the duplicate", Expects: "each where it belongs",
-		Run: func(t *T) {
-			other := t.dup()
-			t.only(1, func() {
-				p := other.irecv(30, mpi.AnySource, mpi.AnyTag)
-				t.tell(0)
-				t.gets(data(1, 30), 0, 7)
-				t.pendingYet("the receive in the duplicate", p)
-				t.tell(0)
-				t.is("the receive", t.arrives(p, data(2, 30)), 0, 7, 30)
-			})
+var commCases = []Case{{
+	ID: "mpi/comm/contexts-apart", Title: "A message is received only in the communicator in which it was sent",
+	Cite: rule("3.2.3", "mpi/3.2.3/1", "mpi/6.2/1"), Defects: []string{"DupSharesContext", "WorldMatches"},
+	Sends: "the same tag in three communicators of the same ranks, received in another order", Expects: "each its own content, small and large",
+	Run: func(t *T) {
+		cs := []*T{t, t.dup(), t.dup()}
+		for _, n := range []int{20, large} {
 			t.only(0, func() {
-				t.hear(1)
-				t.send(data(1, 30), 1, 7)
-				t.hear(1)
-				other.send(data(2, 30), 1, 7)
-			})
-		},
-	},
-	{
-		ID: "mpi/comm/dup-is-alike", Title: "A duplicate has the same ranks in the same order",
-		Cite: rule("6.4.2", "mpi/6.4.2/1"), Ranks: 4, Defects: []string{"DupReverses"},
-		Does: "a duplicate and its duplicate; in both everybody talks to everybody", Expects: "rank and size of the original, and the right partners",
-		Run: func(t *T) {
-			a := t.dup()
-			b := a.dup()
-			for _, c := range []*T{a, b} {
-				c.at(t.Rank(), t.Size())
-				for k := range t.Size() {
-					r := c.isend(data(10*t.Rank()+k, 40), k, 1)
-					c.gets(data(10*k+t.Rank(), 40), k, 1)
-					t.wait(r)
+				var rs []Request
+				for i, c := range cs {
+					rs = append(rs, c.isend(data(i, n), 1, 5))
 				}
-			}
-			a.stillWorks()
-		},
+				t.waitAll(rs...)
+			})
+			t.only(1, func() {
+				t.linger()
+				for _, i := range []int{2, 0, 1} {
+					cs[i].gets(data(i, n), 0, 5)
+				}
+			})
+		}
 	},
-	{
-		ID: "mpi/comm/dup-during-traffic", Title: "Communicators can be made while messages are under way",
-		Cite: rule("6.4.2", "mpi/6.4.2/2"), Ranks: 3, Defects: []string{"SplitDropsReceives"},
-		Does: "receives posted and sends begun, then Dup and Split, then the messages in all three", Expects: "each content in its communicator",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			next, last := (me+1)%n, (me+n-1)%n
-			p := t.irecv(large, last, 1)
-			early := t.irecv(50, last, 2)
-			r := t.isend(data(me, large), next, 1)
-			a := t.dup()
-			b := t.split(0, 0)
-			ra, rb := a.isend(data(10+me, 50), next, 1), b.isend(data(20+me, 50), next, 1)
-			t.send(data(30+me, 50), next, 2)
-			b.gets(data(20+last, 50), last, 1)
-			a.gets(data(10+last, 50), last, 1)
-			t.arrives(early, data(30+last, 50))
-			t.arrives(p, data(last, large))
-			t.waitAll(r, ra, rb)
-		},
+}, {
+	ID: "mpi/comm/posted-in-one-only", Title: "A receive that is posted in one communicator takes nothing of another",
+	Cite: rule("3.2.3", "mpi/3.2.3/1"), Defects: []string{"DupSharesContext", "WorldMatches"},
+	Sends: "a receive of anything posted in a duplicate, then a message in the original, then one in the duplicate", Expects: "each where it belongs",
+	Run: func(t *T) {
+		other := t.dup()
+		t.only(1, func() {
+			p := other.irecv(30, mpi.AnySource, mpi.AnyTag)
+			t.tell(0)
+			t.gets(data(1, 30), 0, 7)
+			t.pendingYet("the receive in the duplicate", p)
+			t.tell(0)
+			t.is("the receive", t.arrives(p, data(2, 30)), 0, 7, 30)
+		})
+		t.only(0, func() {
+			t.hear(1)
+			t.send(data(1, 30), 1, 7)
+			t.hear(1)
+			other.send(data(2, 30), 1, 7)
+		})
 	},
-	{
-		ID: "mpi/comm/many", Title: "Dozens of communicators keep their messages apart",
-		Cite: rule("6.2", "mpi/6.2/1"), Ranks: 2, Defects: []string{"DupSharesContext"},
-		Does: "30 duplicates, a message in each, received from the last to the first", Expects: "each its own; then all are freed",
-		Run: func(t *T) {
-			cs := make([]*T, 30)
-			for i := range cs {
-				cs[i] = t.dup()
+}, {
+	ID: "mpi/comm/dup-is-alike", Title: "A duplicate has the same ranks in the same order",
+	Cite: rule("6.4.2", "mpi/6.4.2/1"), Setup: ranks(4), Defects: []string{"DupReverses"},
+	Sends: "a duplicate and its duplicate; in both everybody talks to everybody", Expects: "rank and size of the original, and the right partners",
+	Run: func(t *T) {
+		a := t.dup()
+		b := a.dup()
+		for _, c := range []*T{a, b} {
+			c.at(t.Rank(), t.Size())
+			for k := range t.Size() {
+				r := c.isend(data(10*t.Rank()+k, 40), k, 1)
+				c.gets(data(10*k+t.Rank(), 40), k, 1)
+				t.wait(r)
 			}
-			other := 1 - t.Rank()
-			var rs []Request
-			for i, c := range cs {
-				rs = append(rs, c.isend(data(100*t.Rank()+i, 16), other, 1))
-			}
-			for i := len(cs) - 1; i >= 0; i-- {
-				cs[i].gets(data(100*other+i, 16), other, 1)
-			}
-			t.waitAll(rs...)
-			for _, c := range cs {
-				t.ok("Free", c.Free())
-			}
-			t.stillWorks()
-		},
+		}
+		a.stillWorks()
 	},
-	{
-		ID: "mpi/comm/freed", Title: "A communicator that was freed cannot be used, and its relatives can",
-		Cite: rule("6.4.3", "mpi/6.4.3/1"), Ranks: 2, Defects: []string{"FreedIsUsable", "FreeBreaksParent"},
-		Does: "a duplicate freed; sends, receives and a barrier in it, then in the original and another duplicate", Expects: "ErrComm in it; no harm elsewhere",
-		Run: func(t *T) {
-			a := t.dup()
-			b := t.dup()
-			t.ok("Free", a.Free())
-			other := 1 - t.Rank()
-			t.fails("Send", a.Send(nil, other, 1), mpi.ErrComm)
-			_, err := a.Irecv(nil, other, 1)
-			t.fails("Irecv", err, mpi.ErrComm)
-			_, err = a.Dup()
-			t.fails("Dup", err, mpi.ErrComm)
-			t.stillWorks()
-			b.stillWorks()
-		},
+}, {
+	ID: "mpi/comm/dup-during-traffic", Title: "Communicators can be made while messages are under way",
+	Cite: rule("6.4.2", "mpi/6.4.2/2"), Setup: ranks(3), Defects: []string{"SplitDropsReceives"},
+	Sends: "receives posted and sends begun, then Dup and Split, then the messages in all three", Expects: "each content in its communicator",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		next, last := (me+1)%n, (me+n-1)%n
+		p := t.irecv(large, last, 1)
+		early := t.irecv(50, last, 2)
+		r := t.isend(data(me, large), next, 1)
+		a := t.dup()
+		b := t.split(0, 0)
+		ra, rb := a.isend(data(10+me, 50), next, 1), b.isend(data(20+me, 50), next, 1)
+		t.send(data(30+me, 50), next, 2)
+		b.gets(data(20+last, 50), last, 1)
+		a.gets(data(10+last, 50), last, 1)
+		t.arrives(early, data(30+last, 50))
+		t.arrives(p, data(last, large))
+		t.waitAll(r, ra, rb)
 	},
-	{
-		ID: "mpi/comm/freed-during-traffic", Title: "What is under way in a communicator that is freed completes",
-		Cite: rule("6.4.3", "mpi/6.4.3/2"), Ranks: 2, Defects: []string{"FreeDrops"},
-		Does: "receives posted and sends begun, small and large, Free, then the waits", Expects: "the contents",
-		Run: func(t *T) {
-			c := t.dup()
-			other := 1 - t.Rank()
-			p, q := c.irecv(64, other, 1), c.irecv(large, other, 2)
-			r, s := c.isend(data(t.Rank(), 64), other, 1), c.isend(data(10+t.Rank(), large), other, 2)
+}, {
+	ID: "mpi/comm/many", Title: "Dozens of communicators keep their messages apart",
+	Cite: rule("6.2", "mpi/6.2/1"), Defects: []string{"DupSharesContext"},
+	Sends: "30 duplicates, a message in each, received from the last to the first", Expects: "each its own; then all are freed",
+	Run: func(t *T) {
+		cs := make([]*T, 30)
+		for i := range cs {
+			cs[i] = t.dup()
+		}
+		other := 1 - t.Rank()
+		var rs []Request
+		for i, c := range cs {
+			rs = append(rs, c.isend(data(100*t.Rank()+i, 16), other, 1))
+		}
+		for i := len(cs) - 1; i >= 0; i-- {
+			cs[i].gets(data(100*other+i, 16), other, 1)
+		}
+		t.waitAll(rs...)
+		for _, c := range cs {
 			t.ok("Free", c.Free())
-			t.arrives(p, data(other, 64))
-			t.arrives(q, data(10+other, large))
-			t.waitAll(r, s)
-			t.stillWorks()
-		},
+		}
+		t.stillWorks()
 	},
-}
+}, {
+	ID: "mpi/comm/freed", Title: "A communicator that was freed cannot be used, and its relatives can",
+	Cite: rule("6.4.3", "mpi/6.4.3/1"), Defects: []string{"FreedIsUsable", "FreeBreaksParent"},
+	Sends: "a duplicate freed; sends, receives and a barrier in it, then in the original and another duplicate", Expects: "ErrComm in it; no harm elsewhere",
+	Run: func(t *T) {
+		a := t.dup()
+		b := t.dup()
+		t.ok("Free", a.Free())
+		other := 1 - t.Rank()
+		t.fails("Send", a.Send(nil, other, 1), mpi.ErrComm)
+		_, err := a.Irecv(nil, other, 1)
+		t.fails("Irecv", err, mpi.ErrComm)
+		_, err = a.Dup()
+		t.fails("Dup", err, mpi.ErrComm)
+		t.stillWorks()
+		b.stillWorks()
+	},
+}, {
+	ID: "mpi/comm/freed-during-traffic", Title: "What is under way in a communicator that is freed completes",
+	Cite: rule("6.4.3", "mpi/6.4.3/2"), Defects: []string{"FreeDrops"},
+	Sends: "receives posted and sends begun, small and large, Free, then the waits", Expects: "the contents",
+	Run: func(t *T) {
+		c := t.dup()
+		other := 1 - t.Rank()
+		p, q := c.irecv(64, other, 1), c.irecv(large, other, 2)
+		r, s := c.isend(data(t.Rank(), 64), other, 1), c.isend(data(10+t.Rank(), large), other, 2)
+		t.ok("Free", c.Free())
+		t.arrives(p, data(other, 64))
+		t.arrives(q, data(10+other, large))
+		t.waitAll(r, s)
+		t.stillWorks()
+	},
+}}
 
 func size(t *T) int {
 	if t == nil {

@@ -53,125 +53,116 @@ func (t *T) refused(what string, calls map[string]error, class error) {
 	}
 }
 
-var argumentCases = []Case{
-	{
-		ID: "mpi/error/send-to-no-rank", Title: "Sends to what is no rank are errors, and send nothing",
-		Cite: rule("8.4", "mpi/8.4/1"), Ranks: 2, Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-		Does: "every kind of send to a rank beyond the last, to a negative one, and to anybody", Expects: "ErrRank of all; everything goes on",
-		Run: func(t *T) {
-			for _, dest := range []int{2, 1 << 20, mpi.AnySource, -17} {
-				t.refused(fmt.Sprintf("the rank %d", dest), sendCalls(t, dest, 1), mpi.ErrRank)
+var argumentCases = []Case{{
+	ID: "mpi/error/send-to-no-rank", Title: "Sends to what is no rank are errors, and send nothing",
+	Cite: rule("8.4", "mpi/8.4/1"), Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
+	Sends: "every kind of send to a rank beyond the last, to a negative one, and to anybody", Expects: "ErrRank of all; everything goes on",
+	Run: func(t *T) {
+		for _, dest := range []int{2, 1 << 20, mpi.AnySource, -17} {
+			t.refused(fmt.Sprintf("the rank %d", dest), sendCalls(t, dest, 1), mpi.ErrRank)
+		}
+		t.seesNothing(mpi.AnySource, mpi.AnyTag)
+		t.stillWorks()
+	},
+}, {
+	ID: "mpi/error/receive-from-no-rank", Title: "Receives and probes from what is no rank are errors",
+	Cite: rule("8.4", "mpi/8.4/1"), Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
+	Sends: "every kind of receive and probe from a rank beyond the last, and from a negative one", Expects: "ErrRank of all; everything goes on",
+	Run: func(t *T) {
+		for _, source := range []int{2, 1 << 20, -17} {
+			t.refused(fmt.Sprintf("the rank %d", source), recvCalls(t, source, 1), mpi.ErrRank)
+		}
+		t.stillWorks()
+	},
+}, {
+	ID: "mpi/error/send-with-no-tag", Title: "Sends with what is no tag are errors, and send nothing",
+	Cite: rule("8.4", "mpi/8.4/2"), Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
+	Sends: "every kind of send with a negative tag, any tag, and one above the largest", Expects: "ErrTag of all; everything goes on",
+	Run: func(t *T) {
+		for _, tag := range []int{-2, mpi.AnyTag, mpi.TagMax + 1} {
+			t.refused(fmt.Sprintf("the tag %d", tag), sendCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
+		}
+		t.seesNothing(mpi.AnySource, mpi.AnyTag)
+		t.stillWorks()
+	},
+}, {
+	ID: "mpi/error/receive-with-no-tag", Title: "Receives and probes with what is no tag are errors",
+	Cite: rule("8.4", "mpi/8.4/2"), Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
+	Sends: "every kind of receive and probe with a negative tag and one above the largest", Expects: "ErrTag of all; everything goes on",
+	Run: func(t *T) {
+		for _, tag := range []int{-2, mpi.TagMax + 1} {
+			t.refused(fmt.Sprintf("the tag %d", tag), recvCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
+		}
+		t.stillWorks()
+	},
+}, {
+	ID: "mpi/error/largest-tag", Title: "The tags from 0 to the largest are good, and told apart",
+	Cite: rule("8.1.2", "mpi/8.1.2/1"), Defects: []string{"TagMaxRefused", "TagCut"},
+	Sends: "messages with the tags 0, 1, 32767, 32768, 65536 and the largest two, received in another order", Expects: "each by its tag",
+	Run: func(t *T) {
+		t.check(mpi.TagMax >= 32767, "32767 to be a tag at least", "%d", mpi.TagMax)
+		tags := []int{0, 1, 32767, 32768, 65536, mpi.TagMax - 1, mpi.TagMax}
+		t.only(0, func() {
+			var rs []Request
+			for i, tag := range tags {
+				rs = append(rs, t.isend(data(i, 32), 1, tag))
 			}
-			t.seesNothing(mpi.AnySource, mpi.AnyTag)
-			t.stillWorks()
-		},
-	},
-	{
-		ID: "mpi/error/receive-from-no-rank", Title: "Receives and probes from what is no rank are errors",
-		Cite: rule("8.4", "mpi/8.4/1"), Ranks: 2, Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-		Does: "every kind of receive and probe from a rank beyond the last, and from a negative one", Expects: "ErrRank of all; everything goes on",
-		Run: func(t *T) {
-			for _, source := range []int{2, 1 << 20, -17} {
-				t.refused(fmt.Sprintf("the rank %d", source), recvCalls(t, source, 1), mpi.ErrRank)
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			for i := len(tags) - 1; i >= 0; i-- {
+				t.is("the receive", t.gets(data(i, 32), 0, tags[i]), 0, tags[i], 32)
 			}
-			t.stillWorks()
-		},
+		})
 	},
-	{
-		ID: "mpi/error/send-with-no-tag", Title: "Sends with what is no tag are errors, and send nothing",
-		Cite: rule("8.4", "mpi/8.4/2"), Ranks: 2, Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-		Does: "every kind of send with a negative tag, any tag, and one above the largest", Expects: "ErrTag of all; everything goes on",
-		Run: func(t *T) {
-			for _, tag := range []int{-2, mpi.AnyTag, mpi.TagMax + 1} {
-				t.refused(fmt.Sprintf("the tag %d", tag), sendCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
+}, {
+	ID: "mpi/error/collective-arguments", Title: "Collective calls with arguments that do not fit are errors on every rank",
+	Cite: rule("8.4", "mpi/8.4/3"), Defects: []string{"RanksUnchecked", "ReductionsUnchecked", "ErrorWedges"},
+	Sends: "a root that is no rank, types and operations that are none or do not fit, lengths that do not", Expects: "ErrRank, ErrType, ErrOp, ErrArg; everything goes on",
+	Run: func(t *T) {
+		b := make([]byte, 16)
+		t.fails("Bcast from rank 2", t.Bcast(b, 2), mpi.ErrRank)
+		t.fails("Bcast from rank -1", t.Bcast(b, -1), mpi.ErrRank)
+		t.fails("Allreduce of a type that is none", t.Allreduce(b, mpi.Type(99), mpi.Sum), mpi.ErrType)
+		t.fails("Allreduce by an operation that is none", t.Allreduce(b, mpi.Uint64, mpi.Op(99)), mpi.ErrOp)
+		t.fails("Allreduce by Replace", t.Allreduce(b, mpi.Uint64, mpi.Replace), mpi.ErrOp)
+		t.fails("Allreduce by NoOp", t.Allreduce(b, mpi.Uint64, mpi.NoOp), mpi.ErrOp)
+		t.fails("Allreduce of the bits of floats", t.Allreduce(b, mpi.Float64, mpi.BXor), mpi.ErrOp)
+		t.fails("Allreduce of one and a half elements", t.Allreduce(b[:12], mpi.Uint64, mpi.Sum), mpi.ErrArg)
+		t.fails("Allgather without room", t.Allgather(b, make([]byte, 31)), mpi.ErrArg)
+		t.fails("Alltoall with uneven parts", t.Alltoall(b[:15], b[:15]), mpi.ErrArg)
+		t.fails("Alltoall with less room", t.Alltoall(b, make([]byte, 8)), mpi.ErrArg)
+		t.stillWorks()
+	},
+}, {
+	ID: "mpi/error/says-what", Title: "An error names the call and the rank",
+	Cite: rule("8.3", "mpi/8.3/3"), Defects: []string{"ErrorsWithoutCall"},
+	Sends: "a wrong Send and a wrong Irecv, here and in a communicator of another order", Expects: "*Error with the call and the rank in that communicator",
+	Run: func(t *T) {
+		back := t.split(0, -t.Rank())
+		for _, c := range []*T{t, back} {
+			_, irecv := c.Irecv(nil, 0, -9)
+			for call, err := range map[string]error{"Send": c.Send(nil, 99, 1), "Irecv": irecv} {
+				var e *mpi.Error
+				t.check(errors.As(err, &e), "an *Error", "%v", err)
+				t.check(e.Op == call && e.Rank == c.Rank(), fmt.Sprintf("%s of rank %d", call, c.Rank()), "%s of rank %d", e.Op, e.Rank)
 			}
-			t.seesNothing(mpi.AnySource, mpi.AnyTag)
-			t.stillWorks()
-		},
+		}
 	},
-	{
-		ID: "mpi/error/receive-with-no-tag", Title: "Receives and probes with what is no tag are errors",
-		Cite: rule("8.4", "mpi/8.4/2"), Ranks: 2, Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"},
-		Does: "every kind of receive and probe with a negative tag and one above the largest", Expects: "ErrTag of all; everything goes on",
-		Run: func(t *T) {
-			for _, tag := range []int{-2, mpi.TagMax + 1} {
-				t.refused(fmt.Sprintf("the tag %d", tag), recvCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
-			}
-			t.stillWorks()
-		},
+}, {
+	ID: "mpi/error/during-traffic", Title: "An erroneous call harms nothing that is under way",
+	Cite: rule("8.3", "mpi/8.3/2"), Defects: []string{"ErrorWedges"},
+	Sends: "large exchanges under way, erroneous calls in between, then the waits", Expects: "the contents",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		p, r := t.irecv(large, other, 1), t.isend(data(t.Rank(), large), other, 1)
+		q, s := t.irecv(64, other, 2), t.isend(data(10+t.Rank(), 64), other, 2)
+		t.fails("Send", t.Send(nil, 99, 1), mpi.ErrRank)
+		_, err := t.Irecv(nil, 0, -5)
+		t.fails("Irecv", err, mpi.ErrTag)
+		t.arrives(p, data(other, large))
+		t.arrives(q, data(10+other, 64))
+		t.waitAll(r, s)
+		t.stillWorks()
 	},
-	{
-		ID: "mpi/error/largest-tag", Title: "The tags from 0 to the largest are good, and told apart",
-		Cite: rule("8.1.2", "mpi/8.1.2/1"), Ranks: 2, Defects: []string{"TagMaxRefused", "TagCut"},
-		Does: "messages with the tags 0, 1, 32767, 32768, 65536 and the largest two, received in another order", Expects: "each by its tag",
-		Run: func(t *T) {
-			t.check(mpi.TagMax >= 32767, "32767 to be a tag at least", "%d", mpi.TagMax)
-			tags := []int{0, 1, 32767, 32768, 65536, mpi.TagMax - 1, mpi.TagMax}
-			t.only(0, func() {
-				var rs []Request
-				for i, tag := range tags {
-					rs = append(rs, t.isend(data(i, 32), 1, tag))
-				}
-				t.waitAll(rs...)
-			})
-			t.only(1, func() {
-				for i := len(tags) - 1; i >= 0; i-- {
-					t.is("the receive", t.gets(data(i, 32), 0, tags[i]), 0, tags[i], 32)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/error/collective-arguments", Title: "Collective calls with arguments that do not fit are errors on every rank",
-		Cite: rule("8.4", "mpi/8.4/3"), Ranks: 2, Defects: []string{"RanksUnchecked", "ReductionsUnchecked", "ErrorWedges"},
-		Does: "a root that is no rank, types and operations that are none or do not fit, lengths that do not", Expects: "ErrRank, ErrType, ErrOp, ErrArg; everything goes on",
-		Run: func(t *T) {
-			b := make([]byte, 16)
-			t.fails("Bcast from rank 2", t.Bcast(b, 2), mpi.ErrRank)
-			t.fails("Bcast from rank -1", t.Bcast(b, -1), mpi.ErrRank)
-			t.fails("Allreduce of a type that is none", t.Allreduce(b, mpi.Type(99), mpi.Sum), mpi.ErrType)
-			t.fails("Allreduce by an operation that is none", t.Allreduce(b, mpi.Uint64, mpi.Op(99)), mpi.ErrOp)
-			t.fails("Allreduce by Replace", t.Allreduce(b, mpi.Uint64, mpi.Replace), mpi.ErrOp)
-			t.fails("Allreduce by NoOp", t.Allreduce(b, mpi.Uint64, mpi.NoOp), mpi.ErrOp)
-			t.fails("Allreduce of the bits of floats", t.Allreduce(b, mpi.Float64, mpi.BXor), mpi.ErrOp)
-			t.fails("Allreduce of one and a half elements", t.Allreduce(b[:12], mpi.Uint64, mpi.Sum), mpi.ErrArg)
-			t.fails("Allgather without room", t.Allgather(b, make([]byte, 31)), mpi.ErrArg)
-			t.fails("Alltoall with uneven parts", t.Alltoall(b[:15], b[:15]), mpi.ErrArg)
-			t.fails("Alltoall with less room", t.Alltoall(b, make([]byte, 8)), mpi.ErrArg)
-			t.stillWorks()
-		},
-	},
-	{
-		ID: "mpi/error/says-what", Title: "An error names the call and the rank",
-		Cite: rule("8.3", "mpi/8.3/3"), Ranks: 2, Defects: []string{"ErrorsWithoutCall"},
-		Does: "a wrong Send and a wrong Irecv, here and in a communicator of another order", Expects: "*Error with the call and the rank in that communicator",
-		Run: func(t *T) {
-			back := t.split(0, -t.Rank())
-			for _, c := range []*T{t, back} {
-				_, irecv := c.Irecv(nil, 0, -9)
-				for call, err := range map[string]error{"Send": c.Send(nil, 99, 1), "Irecv": irecv} {
-					var e *mpi.Error
-					t.check(errors.As(err, &e), "an *Error", "%v", err)
-					t.check(e.Op == call && e.Rank == c.Rank(), fmt.Sprintf("%s of rank %d", call, c.Rank()), "%s of rank %d", e.Op, e.Rank)
-				}
-			}
-		},
-	},
-	{
-		ID: "mpi/error/during-traffic", Title: "An erroneous call harms nothing that is under way",
-		Cite: rule("8.3", "mpi/8.3/2"), Ranks: 2, Defects: []string{"ErrorWedges"},
-		Does: "large exchanges under way, erroneous calls in between, then the waits", Expects: "the contents",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			p, r := t.irecv(large, other, 1), t.isend(data(t.Rank(), large), other, 1)
-			q, s := t.irecv(64, other, 2), t.isend(data(10+t.Rank(), 64), other, 2)
-			t.fails("Send", t.Send(nil, 99, 1), mpi.ErrRank)
-			_, err := t.Irecv(nil, 0, -5)
-			t.fails("Irecv", err, mpi.ErrTag)
-			t.arrives(p, data(other, large))
-			t.arrives(q, data(10+other, 64))
-			t.waitAll(r, s)
-			t.stillWorks()
-		},
-	},
-}
+}}

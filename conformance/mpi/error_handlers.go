@@ -6,81 +6,76 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var handlerCases = []Case{
-	{
-		ID: "mpi/handler/is-called", Title: "An error handler is called with the error, and decides what the call returns",
-		Cite: rule("8.3", "mpi/8.3/1"), Ranks: 2, Defects: []string{"HandlerIgnored", "ErrorsWithoutClass"},
-		Does: "a handler that returns an error of its own, then one that returns none", Expects: "one call of it for each error, with class and communicator; what it returns, of the call",
-		Run: func(t *T) {
-			mine := errors.New("mine")
-			var seen []error
-			t.SetErrorHandler(func(rank, size int, err error) error {
-				t.check(rank == t.Rank() && size == t.Size(), "the communicator whose call it was", "rank %d of %d", rank, size)
-				seen = append(seen, err)
-				return mine
-			})
-			err := t.Send(nil, 99, 1)
-			t.check(errors.Is(err, mine), "the handler's error of Send", "%v", err)
-			t.check(len(seen) == 1 && errors.Is(seen[0], mpi.ErrRank), "one ErrRank for the handler", "%v", seen)
-			t.SetErrorHandler(func(int, int, error) error { return nil })
-			t.ok("Send, by a handler that forgives", t.Send(nil, 1-t.Rank(), -3))
-			t.stillWorks()
-			t.check(len(seen) == 1, "no call of the first handler any more", "%d", len(seen))
-		},
+var handlerCases = []Case{{
+	ID: "mpi/handler/is-called", Title: "An error handler is called with the error, and decides what the call returns",
+	Cite: rule("8.3", "mpi/8.3/1"), Defects: []string{"HandlerIgnored", "ErrorsWithoutClass"},
+	Sends: "a handler that returns an error of its own, then one that returns none", Expects: "one call of it for each error, with class and communicator; what it returns, of the call",
+	Run: func(t *T) {
+		mine := errors.New("mine")
+		var seen []error
+		t.SetErrorHandler(func(rank, size int, err error) error {
+			t.check(rank == t.Rank() && size == t.Size(), "the communicator whose call it was", "rank %d of %d", rank, size)
+			seen = append(seen, err)
+			return mine
+		})
+		err := t.Send(nil, 99, 1)
+		t.check(errors.Is(err, mine), "the handler's error of Send", "%v", err)
+		t.check(len(seen) == 1 && errors.Is(seen[0], mpi.ErrRank), "one ErrRank for the handler", "%v", seen)
+		t.SetErrorHandler(func(int, int, error) error { return nil })
+		t.ok("Send, by a handler that forgives", t.Send(nil, 1-t.Rank(), -3))
+		t.stillWorks()
+		t.check(len(seen) == 1, "no call of the first handler any more", "%d", len(seen))
 	},
-	{
-		ID: "mpi/handler/inherited", Title: "Communicators inherit the handler of what they are made of, and keep it",
-		Cite: rule("8.3", "mpi/8.3/4"), Ranks: 2, Defects: []string{"HandlerNotInherited", "HandlerOfParent"},
-		Does: "a handler set, a duplicate and a part made, another handler set in the duplicate", Expects: "each error at the right handler",
-		Run: func(t *T) {
-			var calls [2]int
-			t.SetErrorHandler(func(_, _ int, err error) error { calls[0]++; return err })
-			a, b := t.dup(), t.split(0, 0)
-			t.fails("Send", a.Send(nil, 99, 1), mpi.ErrRank)
-			t.fails("Send", b.Send(nil, 99, 1), mpi.ErrRank)
-			t.check(calls == [2]int{2, 0}, "the inherited handler called twice", "%v", calls)
-			a.SetErrorHandler(func(_, _ int, err error) error { calls[1]++; return err })
-			t.fails("Send", a.Send(nil, 99, 1), mpi.ErrRank)
-			t.fails("Send", t.Send(nil, 99, 1), mpi.ErrRank)
-			t.fails("Send", b.Send(nil, 99, 1), mpi.ErrRank)
-			t.check(calls == [2]int{4, 1}, "each handler called for its own communicators", "%v", calls)
-		},
+}, {
+	ID: "mpi/handler/inherited", Title: "Communicators inherit the handler of what they are made of, and keep it",
+	Cite: rule("8.3", "mpi/8.3/4"), Defects: []string{"HandlerNotInherited", "HandlerOfParent"},
+	Sends: "a handler set, a duplicate and a part made, another handler set in the duplicate", Expects: "each error at the right handler",
+	Run: func(t *T) {
+		var calls [2]int
+		t.SetErrorHandler(func(_, _ int, err error) error { calls[0]++; return err })
+		a, b := t.dup(), t.split(0, 0)
+		t.fails("Send", a.Send(nil, 99, 1), mpi.ErrRank)
+		t.fails("Send", b.Send(nil, 99, 1), mpi.ErrRank)
+		t.check(calls == [2]int{2, 0}, "the inherited handler called twice", "%v", calls)
+		a.SetErrorHandler(func(_, _ int, err error) error { calls[1]++; return err })
+		t.fails("Send", a.Send(nil, 99, 1), mpi.ErrRank)
+		t.fails("Send", t.Send(nil, 99, 1), mpi.ErrRank)
+		t.fails("Send", b.Send(nil, 99, 1), mpi.ErrRank)
+		t.check(calls == [2]int{4, 1}, "each handler called for its own communicators", "%v", calls)
 	},
-	{
-		ID: "mpi/handler/of-requests", Title: "Errors of requests go to the handler of their communicator",
-		Cite: rule("8.3", "mpi/8.3/1"), Ranks: 2, Defects: []string{"HandlerIgnored", "TruncatesSilently"},
-		Does: "in a duplicate with a handler, a receive that is too short", Expects: "the handler called with ErrTruncate by Wait, and its error of Wait",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			c := t.dup()
-			mine := errors.New("mine")
-			var seen []error
-			c.SetErrorHandler(func(_, _ int, err error) error { seen = append(seen, err); return mine })
-			p := c.irecv(10, other, 1)
-			c.send(data(1, 20), other, 1)
-			_, err := p.Wait()
-			t.check(errors.Is(err, mine), "the handler's error of Wait", "%v", err)
-			t.check(len(seen) == 1 && errors.Is(seen[0], mpi.ErrTruncate), "one ErrTruncate for the handler", "%v", seen)
-			c.stillWorks()
-		},
+}, {
+	ID: "mpi/handler/of-requests", Title: "Errors of requests go to the handler of their communicator",
+	Cite: rule("8.3", "mpi/8.3/1"), Defects: []string{"HandlerIgnored", "TruncatesSilently"},
+	Sends: "in a duplicate with a handler, a receive that is too short", Expects: "the handler called with ErrTruncate by Wait, and its error of Wait",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		c := t.dup()
+		mine := errors.New("mine")
+		var seen []error
+		c.SetErrorHandler(func(_, _ int, err error) error { seen = append(seen, err); return mine })
+		p := c.irecv(10, other, 1)
+		c.send(data(1, 20), other, 1)
+		_, err := p.Wait()
+		t.check(errors.Is(err, mine), "the handler's error of Wait", "%v", err)
+		t.check(len(seen) == 1 && errors.Is(seen[0], mpi.ErrTruncate), "one ErrTruncate for the handler", "%v", seen)
+		c.stillWorks()
 	},
-	{
-		ID: "mpi/handler/of-windows", Title: "Windows inherit the handler of their communicator",
-		Cite: rule("8.3", "mpi/8.3/4"), Ranks: 2, Defects: []string{"HandlerIgnored", "HandlerNotInherited"},
-		Does: "a handler set in a duplicate, a window made of it, an operation beyond its end", Expects: "the handler called with ErrRMARange",
-		Run: func(t *T) {
-			mine := errors.New("mine")
-			var seen []error
-			c := t.dup()
-			c.SetErrorHandler(func(_, _ int, err error) error { seen = append(seen, err); return mine })
-			d := c.dup()
-			w := d.window(16)
-			w.lockAll()
-			err := w.Put(data(1, 8), 0, 16)
-			t.check(errors.Is(err, mine), "the handler's error of Put", "%v", err)
-			t.check(len(seen) == 1 && errors.Is(seen[0], mpi.ErrRMARange), "one ErrRMARange for the handler", "%v", seen)
-			w.unlockAll()
-			w.free()
-		},
+}, {
+	ID: "mpi/handler/of-windows", Title: "Windows inherit the handler of their communicator",
+	Cite: rule("8.3", "mpi/8.3/4"), Defects: []string{"HandlerIgnored", "HandlerNotInherited"},
+	Sends: "a handler set in a duplicate, a window made of it, an operation beyond its end", Expects: "the handler called with ErrRMARange",
+	Run: func(t *T) {
+		mine := errors.New("mine")
+		var seen []error
+		c := t.dup()
+		c.SetErrorHandler(func(_, _ int, err error) error { seen = append(seen, err); return mine })
+		d := c.dup()
+		w := d.window(16)
+		w.lockAll()
+		err := w.Put(data(1, 8), 0, 16)
+		t.check(errors.Is(err, mine), "the handler's error of Put", "%v", err)
+		t.check(len(seen) == 1 && errors.Is(seen[0], mpi.ErrRMARange), "one ErrRMARange for the handler", "%v", seen)
+		w.unlockAll()
+		w.free()
 	},
-}
+}}

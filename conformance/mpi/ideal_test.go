@@ -12,17 +12,11 @@ import (
 
 func TestCasesAreWellFormed(t *testing.T) {
 	all := cases.Cases()
-	if err := cases.Check(all); err != nil {
+	for _, err := range conformance.CheckCases(all) {
 		t.Error(err)
 	}
 	if len(all) < 150 {
 		t.Errorf("%d cases", len(all))
-	}
-	if _, err := cases.Find(all[3].ID); err != nil {
-		t.Error(err)
-	}
-	if _, err := cases.Find("mpi/no/such"); err == nil {
-		t.Error("a case that is none was found")
 	}
 }
 
@@ -45,12 +39,12 @@ func TestCasesPassOnEveryLegalRuntime(t *testing.T) {
 		t.Run(c.ID, func(t *testing.T) {
 			t.Parallel()
 			for i, o := range legal {
-				if c.Alone && o.Polling {
+				if cases.NeedsBackground(&c) && o.Polling {
 					continue
 				}
 				for seed := range *seeds {
-					o.Ranks, o.PerNode, o.Seed = c.Ranks, c.PerNode, uint64(i)+seed*100
-					if err := ideal.Run(o, c.RunOn); err != nil {
+					o.Ranks, o.PerNode, o.Seed = c.Setup.Ranks, c.Setup.PerNode, uint64(i)+seed*100
+					if err := ideal.Run(o, cases.Body(&c)); err != nil {
 						t.Fatalf("eager %d, polling %v, seed %d: %v", o.Eager, o.Polling, o.Seed, err)
 					}
 				}
@@ -82,8 +76,8 @@ func TestEveryCaseFailsOnItsDefects(t *testing.T) {
 // whether some defects show.
 func caught(c cases.Case, defects ideal.Defects) error {
 	for seed := range uint64(12) {
-		o := ideal.Options{Ranks: c.Ranks, PerNode: c.PerNode, Seed: seed, Eager: 4096, Steps: 400_000, Defects: defects}
-		err := ideal.Run(o, c.RunOn)
+		o := ideal.Options{Ranks: c.Setup.Ranks, PerNode: c.Setup.PerNode, Seed: seed, Eager: 4096, Steps: 400_000, Defects: defects}
+		err := ideal.Run(o, cases.Body(&c))
 		var hung *ideal.HungError
 		switch {
 		case err == nil:

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		case rankCommand:
 			which := regexp.MustCompile(os.Args[2])
 			// How long a busy rank keeps others waiting is not asked in real time.
-			pick := func(c *cases.Case) bool { return !c.Alone && which.MatchString(c.ID) }
+			pick := func(c *cases.Case) bool { return !cases.NeedsBackground(c) && which.MatchString(c.ID) }
 			mpi.Main(func(w *mpi.World) error { return cases.InTurn(cases.On(w), pick) })
 		}
 	}

@@ -2,191 +2,183 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var exchangeCases = []Case{
-	{
-		ID: "mpi/exchange/ring", Title: "Sendrecv around a ring does not wait for itself",
-		Cite: rule("3.10", "mpi/3.10/1"), Ranks: 5, Defects: []string{"SendrecvInTurn"},
-		Does: "every rank sends right and receives from the left, small and large", Expects: "the neighbour's data",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			left, right := (me+n-1)%n, (me+1)%n
-			for i, size := range []int{0, 64, 5000, large} {
-				r := newRoom(size)
-				st, err := t.Sendrecv(data(10*i+me, size), right, i, r.buf, left, i)
-				t.ok("Sendrecv", err)
-				t.is("Sendrecv", st, left, i, size)
-				t.holds("the message", r, data(10*i+left, size))
-			}
-		},
+var exchangeCases = []Case{{
+	ID: "mpi/exchange/ring", Title: "Sendrecv around a ring does not wait for itself",
+	Cite: rule("3.10", "mpi/3.10/1"), Setup: ranks(5), Defects: []string{"SendrecvInTurn"},
+	Sends: "every rank sends right and receives from the left, small and large", Expects: "the neighbour's data",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		left, right := (me+n-1)%n, (me+1)%n
+		for i, size := range []int{0, 64, 5000, large} {
+			r := newRoom(size)
+			st, err := t.Sendrecv(data(10*i+me, size), right, i, r.buf, left, i)
+			t.ok("Sendrecv", err)
+			t.is("Sendrecv", st, left, i, size)
+			t.holds("the message", r, data(10*i+left, size))
+		}
 	},
-	{
-		ID: "mpi/exchange/replace", Title: "SendrecvReplace sends what was in the buffer, and leaves what came",
-		Cite: rule("3.10", "mpi/3.10/2"), Ranks: 4, Defects: []string{"ReplaceSendsLate", "SendrecvInTurn"},
-		Does: "a buffer goes once around the ring", Expects: "after each step the data of one rank further, in the end its own",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			for _, size := range []int{8, 5000, large} {
-				b := data(me, size)
-				for step := 1; step <= n; step++ {
-					st, err := t.SendrecvReplace(b, (me+1)%n, 1, (me+n-1)%n, 1)
-					t.ok("SendrecvReplace", err)
-					t.is("SendrecvReplace", st, (me+n-1)%n, 1, size)
-					t.same("the buffer", b, data((me+n-step%n)%n, size))
-				}
+}, {
+	ID: "mpi/exchange/replace", Title: "SendrecvReplace sends what was in the buffer, and leaves what came",
+	Cite: rule("3.10", "mpi/3.10/2"), Setup: ranks(4), Defects: []string{"ReplaceSendsLate", "SendrecvInTurn"},
+	Sends: "a buffer goes once around the ring", Expects: "after each step the data of one rank further, in the end its own",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		for _, size := range []int{8, 5000, large} {
+			b := data(me, size)
+			for step := 1; step <= n; step++ {
+				st, err := t.SendrecvReplace(b, (me+1)%n, 1, (me+n-1)%n, 1)
+				t.ok("SendrecvReplace", err)
+				t.is("SendrecvReplace", st, (me+n-1)%n, 1, size)
+				t.same("the buffer", b, data((me+n-step%n)%n, size))
 			}
-		},
+		}
 	},
-	{
-		ID: "mpi/exchange/sendrecv-and-others", Title: "The parts of Sendrecv match ordinary sends and receives",
-		Cite: rule("3.10", "mpi/3.10/3"), Ranks: 3, Defects: []string{"SendrecvInTurn", "MiddleDamaged"},
-		Does: "rank 0 sends to 1 and receives from 2 in one call, which use Recv and Send; rank 2 sends only when 1 has received", Expects: "the contents",
-		Run: func(t *T) {
-			switch t.Rank() {
-			case 0:
-				r := newRoom(2000)
-				st, err := t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5)
-				t.ok("Sendrecv", err)
-				t.is("Sendrecv", st, 2, 5, 2000)
-				t.holds("the message", r, data(2, 2000))
-				// and the other way round: the receive can only be satisfied first
-				r = newRoom(2000)
-				_, err = t.Sendrecv(data(3, 1000), 1, 4, r.buf, 2, 5)
-				t.ok("Sendrecv", err)
-				t.holds("the message", r, data(4, 2000))
-			case 1:
-				t.gets(data(1, 1000), 0, 4)
-				t.tell(2)
-				t.hear(2)
-				t.gets(data(3, 1000), 0, 4)
-			case 2:
-				t.hear(1)
-				t.send(data(2, 2000), 0, 5)
-				t.ok("Ssend", t.Ssend(data(4, 2000), 0, 5))
-				t.tell(1)
-			}
-		},
+}, {
+	ID: "mpi/exchange/sendrecv-and-others", Title: "The parts of Sendrecv match ordinary sends and receives",
+	Cite: rule("3.10", "mpi/3.10/3"), Setup: ranks(3), Defects: []string{"SendrecvInTurn", "MiddleDamaged"},
+	Sends: "rank 0 sends to 1 and receives from 2 in one call, which use Recv and Send; rank 2 sends only when 1 has received", Expects: "the contents",
+	Run: func(t *T) {
+		switch t.Rank() {
+		case 0:
+			r := newRoom(2000)
+			st, err := t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5)
+			t.ok("Sendrecv", err)
+			t.is("Sendrecv", st, 2, 5, 2000)
+			t.holds("the message", r, data(2, 2000))
+			// and the other way round: the receive can only be satisfied first
+			r = newRoom(2000)
+			_, err = t.Sendrecv(data(3, 1000), 1, 4, r.buf, 2, 5)
+			t.ok("Sendrecv", err)
+			t.holds("the message", r, data(4, 2000))
+		case 1:
+			t.gets(data(1, 1000), 0, 4)
+			t.tell(2)
+			t.hear(2)
+			t.gets(data(3, 1000), 0, 4)
+		case 2:
+			t.hear(1)
+			t.send(data(2, 2000), 0, 5)
+			t.ok("Ssend", t.Ssend(data(4, 2000), 0, 5))
+			t.tell(1)
+		}
 	},
-	{
-		ID: "mpi/exchange/halo", Title: "Ranks on a grid exchange borders with four neighbours, all at once",
-		Cite: rule("3.7.4", "mpi/3.7.4/2", "mpi/3.5/3"), Ranks: 6, Defects: []string{"IsendWaits", "LastByteLost"},
-		Does: "a torus of 2 by 3: receives and sends to the neighbours for ten steps, with other contents and sizes each", Expects: "the borders of each step",
-		Run: func(t *T) {
-			const wide, high = 3, 2
-			x, y := t.Rank()%wide, t.Rank()/wide
-			at := func(x, y int) int { return (y+high)%high*wide + (x+wide)%wide }
-			to := []int{at(x+1, y), at(x-1, y), at(x, y+1), at(x, y-1)}
-			from := []int{at(x-1, y), at(x+1, y), at(x, y-1), at(x, y+1)}
-			for step := range 10 {
-				size := []int{64, 3000, 20_000}[step%3]
-				var rs []Request
-				var ps []*pending
-				for side := range 4 {
-					rs = append(rs, t.isend(data(1000*step+10*t.Rank()+side, size), to[side], side))
-				}
-				for side := range 4 {
-					ps = append(ps, t.irecv(size, from[side], side))
-				}
-				for side, p := range ps {
-					t.arrives(p, data(1000*step+10*from[side]+side, size))
-				}
-				t.waitAll(rs...)
+}, {
+	ID: "mpi/exchange/halo", Title: "Ranks on a grid exchange borders with four neighbours, all at once",
+	Cite: rule("3.7.4", "mpi/3.7.4/2", "mpi/3.5/3"), Setup: ranks(6), Defects: []string{"IsendWaits", "LastByteLost"},
+	Sends: "a torus of 2 by 3: receives and sends to the neighbours for ten steps, with other contents and sizes each", Expects: "the borders of each step",
+	Run: func(t *T) {
+		const wide, high = 3, 2
+		x, y := t.Rank()%wide, t.Rank()/wide
+		at := func(x, y int) int { return (y+high)%high*wide + (x+wide)%wide }
+		to := []int{at(x+1, y), at(x-1, y), at(x, y+1), at(x, y-1)}
+		from := []int{at(x-1, y), at(x+1, y), at(x, y-1), at(x, y+1)}
+		for step := range 10 {
+			size := []int{64, 3000, 20_000}[step%3]
+			var rs []Request
+			var ps []*pending
+			for side := range 4 {
+				rs = append(rs, t.isend(data(1000*step+10*t.Rank()+side, size), to[side], side))
 			}
-		},
+			for side := range 4 {
+				ps = append(ps, t.irecv(size, from[side], side))
+			}
+			for side, p := range ps {
+				t.arrives(p, data(1000*step+10*from[side]+side, size))
+			}
+			t.waitAll(rs...)
+		}
 	},
-	{
-		ID: "mpi/exchange/master-and-workers", Title: "A master that hands out work to whoever is idle gets every result once",
-		Cite: rule("3.5", "mpi/3.5/3", "mpi/3.2.4/2"), Ranks: 5, Defects: []string{"WildSourceUntold", "WildTagUntold"},
-		Does: "60 pieces of work to four workers by AnySource and the status, an end by tag", Expects: "the result of every piece once",
-		Run: func(t *T) {
-			const pieces, stop = 60, 9
-			if t.Rank() > 0 {
-				t.send(nil, 0, 0)
-				for {
-					b := make([]byte, 8)
-					st, err := t.Recv(b, 0, mpi.AnyTag)
-					t.ok("Recv", err)
-					if st.Tag == stop {
-						t.check(st.Count == 0, "an empty message as the end", "%+v", st)
-						return
-					}
-					t.w.Compute(1000)
-					t.send(words(number(b), number(b)*number(b)+uint64(t.Rank())), 0, 1)
-				}
-			}
-			var seen [pieces]bool
-			given, running := 0, 4
-			for running > 0 {
-				b := make([]byte, 16)
-				st, err := t.Recv(b, mpi.AnySource, mpi.AnyTag)
+}, {
+	ID: "mpi/exchange/master-and-workers", Title: "A master that hands out work to whoever is idle gets every result once",
+	Cite: rule("3.5", "mpi/3.5/3", "mpi/3.2.4/2"), Setup: ranks(5), Defects: []string{"WildSourceUntold", "WildTagUntold"},
+	Sends: "60 pieces of work to four workers by AnySource and the status, an end by tag", Expects: "the result of every piece once",
+	Run: func(t *T) {
+		const pieces, stop = 60, 9
+		if t.Rank() > 0 {
+			t.send(nil, 0, 0)
+			for {
+				b := make([]byte, 8)
+				st, err := t.Recv(b, 0, mpi.AnyTag)
 				t.ok("Recv", err)
-				if st.Tag == 1 {
-					x, y := number(b), number(b[8:])
-					t.check(st.Count == 16 && x < pieces && y == x*x+uint64(st.Source) && !seen[x], "the result of a piece of work, once, by the worker that the status names", "%d, %d of %+v", x, y, st)
-					seen[x] = true
+				if st.Tag == stop {
+					t.check(st.Count == 0, "an empty message as the end", "%+v", st)
+					return
 				}
-				if given < pieces {
-					t.send(word(uint64(given)), st.Source, 1)
-					given++
-					continue
-				}
-				t.send(nil, st.Source, stop)
-				running--
+				t.w.Compute(1000)
+				t.send(words(number(b), number(b)*number(b)+uint64(t.Rank())), 0, 1)
 			}
-			for x, is := range seen {
-				t.check(is, "a result of every piece", "none of %d", x)
+		}
+		var seen [pieces]bool
+		given, running := 0, 4
+		for running > 0 {
+			b := make([]byte, 16)
+			st, err := t.Recv(b, mpi.AnySource, mpi.AnyTag)
+			t.ok("Recv", err)
+			if st.Tag == 1 {
+				x, y := number(b), number(b[8:])
+				t.check(st.Count == 16 && x < pieces && y == x*x+uint64(st.Source) && !seen[x], "the result of a piece of work, once, by the worker that the status names", "%d, %d of %+v", x, y, st)
+				seen[x] = true
 			}
-		},
+			if given < pieces {
+				t.send(word(uint64(given)), st.Source, 1)
+				given++
+				continue
+			}
+			t.send(nil, st.Source, stop)
+			running--
+		}
+		for x, is := range seen {
+			t.check(is, "a result of every piece", "none of %d", x)
+		}
 	},
-	{
-		ID: "mpi/exchange/buffer-reused", Title: "One pair of buffers carries message after message",
-		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Defects: []string{"LateCopy", "MiddleDamaged"},
-		Does: "200 rounds of ping-pong from the same buffers, sizes by turns, each filled and cleared at once", Expects: "the contents of each round",
-		Run: func(t *T) {
-			sizes := []int{8, 1024, 10_000, 80_000}
-			out, in := make([]byte, 80_000), newRoom(80_000)
-			other := 1 - t.Rank()
-			for i := range 200 {
-				n := sizes[i%4]
-				send := func() {
-					copy(out, data(2*i+t.Rank(), n))
-					t.send(out[:n], other, 1)
-					clear(out[:n])
-				}
-				recv := func() {
-					st, err := t.Recv(in.buf, other, 1)
-					t.ok("Recv", err)
-					t.is("Recv", st, other, 1, n)
-					t.same("the message", in.buf[:n], data(2*i+other, n))
-				}
-				if t.Rank() == 0 {
-					send()
-					recv()
-				} else {
-					recv()
-					send()
-				}
+}, {
+	ID: "mpi/exchange/buffer-reused", Title: "One pair of buffers carries message after message",
+	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"LateCopy", "MiddleDamaged"},
+	Sends: "200 rounds of ping-pong from the same buffers, sizes by turns, each filled and cleared at once", Expects: "the contents of each round",
+	Run: func(t *T) {
+		sizes := []int{8, 1024, 10_000, 80_000}
+		out, in := make([]byte, 80_000), newRoom(80_000)
+		other := 1 - t.Rank()
+		for i := range 200 {
+			n := sizes[i%4]
+			send := func() {
+				copy(out, data(2*i+t.Rank(), n))
+				t.send(out[:n], other, 1)
+				clear(out[:n])
 			}
-		},
-	},
-	{
-		ID: "mpi/exchange/memory-forgotten", Title: "Memory that was forgotten can be used for other messages",
-		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Defects: []string{"ForgetWipes", "LargeDamaged"},
-		Does: "large messages from and to parts of one piece of memory, which Forget is told of in between", Expects: "the contents, and memory that Forget left alone",
-		Run: func(t *T) {
-			mem := make([]byte, 2*large)
-			other := 1 - t.Rank()
-			for i := range 6 {
-				at := i * 1000
-				copy(mem[at:], data(2*i+t.Rank(), large))
-				r := newRoom(large)
-				st, err := t.Sendrecv(mem[at:at+large], other, 1, r.buf, other, 1)
-				t.ok("Sendrecv", err)
-				t.is("Sendrecv", st, other, 1, large)
-				t.holds("the message", r, data(2*i+other, large))
-				t.ok("Forget", t.w.Invalidate(mem))
-				t.same("memory that was forgotten", mem[at:at+large], data(2*i+t.Rank(), large))
-				clear(mem)
+			recv := func() {
+				st, err := t.Recv(in.buf, other, 1)
+				t.ok("Recv", err)
+				t.is("Recv", st, other, 1, n)
+				t.same("the message", in.buf[:n], data(2*i+other, n))
 			}
-		},
+			if t.Rank() == 0 {
+				send()
+				recv()
+			} else {
+				recv()
+				send()
+			}
+		}
 	},
-}
+}, {
+	ID: "mpi/exchange/memory-forgotten", Title: "Memory that was forgotten can be used for other messages",
+	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"ForgetWipes", "LargeDamaged"},
+	Sends: "large messages from and to parts of one piece of memory, which Forget is told of in between", Expects: "the contents, and memory that Forget left alone",
+	Run: func(t *T) {
+		mem := make([]byte, 2*large)
+		other := 1 - t.Rank()
+		for i := range 6 {
+			at := i * 1000
+			copy(mem[at:], data(2*i+t.Rank(), large))
+			r := newRoom(large)
+			st, err := t.Sendrecv(mem[at:at+large], other, 1, r.buf, other, 1)
+			t.ok("Sendrecv", err)
+			t.is("Sendrecv", st, other, 1, large)
+			t.holds("the message", r, data(2*i+other, large))
+			t.ok("Forget", t.w.Invalidate(mem))
+			t.same("memory that was forgotten", mem[at:at+large], data(2*i+t.Rank(), large))
+			clear(mem)
+		}
+	},
+}}

@@ -2,174 +2,166 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var floodCases = []Case{
-	{
-		ID: "mpi/flood/unexpected", Title: "Thousands of messages that nobody receives yet are kept",
-		Cite: rule("3.5", "mpi/3.5/4"), Ranks: 2, Defects: []string{"FloodLost", "OvertakesRarely"},
-		Does: "2000 sends begun before the first receive", Expects: "all of them, in order, whole",
-		Run: func(t *T) {
-			const n = 2000
-			side := t.dup()
-			t.only(0, func() {
-				rs := make([]Request, n)
-				for i := range rs {
-					rs[i] = t.isend(data(i, 40), 1, 1)
-				}
-				side.tell(1)
-				t.waitAll(rs...)
-			})
-			t.only(1, func() {
-				side.hear(0)
-				t.linger()
-				for i := range n {
-					t.gets(data(i, 40), 0, 1)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/flood/from-all", Title: "One rank can be sent to by all at once, more than it has asked for",
-		Cite: rule("3.5", "mpi/3.5/4"), Ranks: 5, Defects: []string{"FloodLost", "Overtakes"},
-		Does: "four ranks send 300 messages each of all sizes; the fifth receives them late, rank by rank", Expects: "all, in order, whole",
-		Run: func(t *T) {
-			const n = 300
-			size := func(i int) int { return []int{0, 8, 64, 200, 1500, 9000}[i%6] }
-			if t.Rank() > 0 {
-				rs := make([]Request, n)
-				for i := range rs {
-					rs[i] = t.isend(data(1000*t.Rank()+i, size(i)), 0, 1)
-				}
-				t.waitAll(rs...)
-				return
-			}
-			for range 20 {
-				t.linger()
-			}
-			for from := 4; from > 0; from-- {
-				for i := range n {
-					t.gets(data(1000*from+i, size(i)), from, 1)
-				}
-			}
-		},
-	},
-	{
-		ID: "mpi/flood/tags-against-the-order", Title: "A thousand receives with tags of their own are found whatever order messages come in",
-		Cite: rule("3.2.4", "mpi/3.2.4/1"), Ranks: 2, Defects: []string{"TagIgnored", "TagCut"},
-		Does: "1000 tags posted, messages sent from the last to the first, some tags far apart", Expects: "each in its receive",
-		Run: func(t *T) {
-			const n = 1000
-			tag := func(i int) int { return i%2*(1<<20) + i/2 }
-			t.only(1, func() {
-				ps := make([]*pending, n)
-				for i := range ps {
-					ps[i] = t.irecv(24, 0, tag(i))
-				}
-				t.send(nil, 0, mpi.TagMax)
-				for i, p := range ps {
-					t.is("the receive", t.arrives(p, data(i, 24)), 0, tag(i), 24)
-				}
-			})
-			t.only(0, func() {
-				t.gets(nil, 1, mpi.TagMax)
-				for i := n - 1; i >= 0; i-- {
-					t.send(data(i, 24), 1, tag(i))
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/flood/tags-of-what-waits", Title: "Of many messages that wait a receive finds the one with its tag",
-		Cite: rule("3.2.4", "mpi/3.2.4/1"), Ranks: 2, Defects: []string{"TagIgnored", "TagCut", "UnexpectedByTag"},
-		Does: "600 messages with tags of their own that wait, received from the last to the first; then some of any tag", Expects: "each by its tag; the rest in the order of sending",
-		Run: func(t *T) {
-			const n, rest = 600, 10
-			side := t.dup()
-			tag := func(i int) int { return 70_000 + i%2<<16 - 7*(i/2) }
-			t.only(0, func() {
-				rs := make([]Request, n+rest)
-				for i := range rs {
-					rs[i] = t.isend(data(i, 24), 1, tag(i))
-				}
-				side.tell(1)
-				t.waitAll(rs...)
-			})
-			t.only(1, func() {
-				side.hear(0)
-				t.linger()
-				for i := n - 1; i >= 0; i-- {
-					t.gets(data(i, 24), 0, tag(i))
-				}
-				for i := n; i < n+rest; i++ {
-					t.is("the receive", t.gets(data(i, 24), 0, mpi.AnyTag), 0, tag(i), 24)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/flood/many-large", Title: "Many large messages can be under way at the same time",
-		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 2, Defects: []string{"LargeDamaged", "IsendWaits"},
-		Does: "40 messages of 100 kB each way at once, receives posted in another order", Expects: "every byte",
-		Run: func(t *T) {
-			const n, size = 40, 100_000
-			other := 1 - t.Rank()
-			var rs []Request
-			ps := make([]*pending, n)
-			for i := range n {
-				k := i * 7 % n
-				ps[k] = t.irecv(size, other, k)
-				rs = append(rs, ps[k].Request, t.isend(data(100*t.Rank()+i, size), other, i))
-			}
-			t.waitAll(rs...)
-			for i, p := range ps {
-				t.holds("the message", p.room, data(100*other+i, size))
-			}
-		},
-	},
-	{
-		ID: "mpi/flood/both-ways", Title: "Two ranks can flood each other",
-		Cite: rule("3.5", "mpi/3.5/3", "mpi/3.5/4"), Ranks: 2, Defects: []string{"Overtakes"},
-		Does: "600 sends of all sizes in each direction, begun before the first receive on either side", Expects: "all, in order, whole",
-		Run: func(t *T) {
-			const n = 600
-			other := 1 - t.Rank()
-			size := func(i int) int { return []int{16, 0, 700, 64, 5000, 20_000}[i%6] }
+var floodCases = []Case{{
+	ID: "mpi/flood/unexpected", Title: "Thousands of messages that nobody receives yet are kept",
+	Cite: rule("3.5", "mpi/3.5/4"), Defects: []string{"FloodLost", "OvertakesRarely"},
+	Sends: "2000 sends begun before the first receive", Expects: "all of them, in order, whole",
+	Run: func(t *T) {
+		const n = 2000
+		side := t.dup()
+		t.only(0, func() {
 			rs := make([]Request, n)
 			for i := range rs {
-				rs[i] = t.isend(data(1000*t.Rank()+i, size(i)), other, 1)
+				rs[i] = t.isend(data(i, 40), 1, 1)
 			}
+			side.tell(1)
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			side.hear(0)
+			t.linger()
 			for i := range n {
-				t.gets(data(1000*other+i, size(i)), other, 1)
+				t.gets(data(i, 40), 0, 1)
+			}
+		})
+	},
+}, {
+	ID: "mpi/flood/from-all", Title: "One rank can be sent to by all at once, more than it has asked for",
+	Cite: rule("3.5", "mpi/3.5/4"), Setup: ranks(5), Defects: []string{"FloodLost", "Overtakes"},
+	Sends: "four ranks send 300 messages each of all sizes; the fifth receives them late, rank by rank", Expects: "all, in order, whole",
+	Run: func(t *T) {
+		const n = 300
+		size := func(i int) int { return []int{0, 8, 64, 200, 1500, 9000}[i%6] }
+		if t.Rank() > 0 {
+			rs := make([]Request, n)
+			for i := range rs {
+				rs[i] = t.isend(data(1000*t.Rank()+i, size(i)), 0, 1)
 			}
 			t.waitAll(rs...)
-		},
+			return
+		}
+		for range 20 {
+			t.linger()
+		}
+		for from := 4; from > 0; from-- {
+			for i := range n {
+				t.gets(data(1000*from+i, size(i)), from, 1)
+			}
+		}
 	},
-	{
-		ID: "mpi/flood/two-communicators", Title: "A flood in one communicator does not keep another's messages",
-		Cite: rule("6.2", "mpi/6.2/1", "mpi/3.5/3"), Ranks: 2, Defects: []string{"DupSharesContext"},
-		Does: "500 messages that wait in one communicator, a conversation in a second, then the flood is received", Expects: "both",
-		Run: func(t *T) {
-			other := t.dup()
-			const n = 500
-			t.only(0, func() {
-				rs := make([]Request, n)
-				for i := range rs {
-					rs[i] = t.isend(data(i, 100), 1, 5)
-				}
-				for i := range 10 {
-					other.send(data(5000+i, 3000), 1, 5)
-					other.gets(data(6000+i, 3000), 1, 5)
-				}
-				t.waitAll(rs...)
-			})
-			t.only(1, func() {
-				for i := range 10 {
-					other.gets(data(5000+i, 3000), 0, 5)
-					other.send(data(6000+i, 3000), 0, 5)
-				}
-				for i := range n {
-					t.gets(data(i, 100), 0, 5)
-				}
-			})
-		},
+}, {
+	ID: "mpi/flood/tags-against-the-order", Title: "A thousand receives with tags of their own are found whatever order messages come in",
+	Cite: rule("3.2.4", "mpi/3.2.4/1"), Defects: []string{"TagIgnored", "TagCut"},
+	Sends: "1000 tags posted, messages sent from the last to the first, some tags far apart", Expects: "each in its receive",
+	Run: func(t *T) {
+		const n = 1000
+		tag := func(i int) int { return i%2*(1<<20) + i/2 }
+		t.only(1, func() {
+			ps := make([]*pending, n)
+			for i := range ps {
+				ps[i] = t.irecv(24, 0, tag(i))
+			}
+			t.send(nil, 0, mpi.TagMax)
+			for i, p := range ps {
+				t.is("the receive", t.arrives(p, data(i, 24)), 0, tag(i), 24)
+			}
+		})
+		t.only(0, func() {
+			t.gets(nil, 1, mpi.TagMax)
+			for i := n - 1; i >= 0; i-- {
+				t.send(data(i, 24), 1, tag(i))
+			}
+		})
 	},
-}
+}, {
+	ID: "mpi/flood/tags-of-what-waits", Title: "Of many messages that wait a receive finds the one with its tag",
+	Cite: rule("3.2.4", "mpi/3.2.4/1"), Defects: []string{"TagIgnored", "TagCut", "UnexpectedByTag"},
+	Sends: "600 messages with tags of their own that wait, received from the last to the first; then some of any tag", Expects: "each by its tag; the rest in the order of sending",
+	Run: func(t *T) {
+		const n, rest = 600, 10
+		side := t.dup()
+		tag := func(i int) int { return 70_000 + i%2<<16 - 7*(i/2) }
+		t.only(0, func() {
+			rs := make([]Request, n+rest)
+			for i := range rs {
+				rs[i] = t.isend(data(i, 24), 1, tag(i))
+			}
+			side.tell(1)
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			side.hear(0)
+			t.linger()
+			for i := n - 1; i >= 0; i-- {
+				t.gets(data(i, 24), 0, tag(i))
+			}
+			for i := n; i < n+rest; i++ {
+				t.is("the receive", t.gets(data(i, 24), 0, mpi.AnyTag), 0, tag(i), 24)
+			}
+		})
+	},
+}, {
+	ID: "mpi/flood/many-large", Title: "Many large messages can be under way at the same time",
+	Cite: rule("3.7.4", "mpi/3.7.4/2"), Defects: []string{"LargeDamaged", "IsendWaits"},
+	Sends: "40 messages of 100 kB each way at once, receives posted in another order", Expects: "every byte",
+	Run: func(t *T) {
+		const n, size = 40, 100_000
+		other := 1 - t.Rank()
+		var rs []Request
+		ps := make([]*pending, n)
+		for i := range n {
+			k := i * 7 % n
+			ps[k] = t.irecv(size, other, k)
+			rs = append(rs, ps[k].Request, t.isend(data(100*t.Rank()+i, size), other, i))
+		}
+		t.waitAll(rs...)
+		for i, p := range ps {
+			t.holds("the message", p.room, data(100*other+i, size))
+		}
+	},
+}, {
+	ID: "mpi/flood/both-ways", Title: "Two ranks can flood each other",
+	Cite: rule("3.5", "mpi/3.5/3", "mpi/3.5/4"), Defects: []string{"Overtakes"},
+	Sends: "600 sends of all sizes in each direction, begun before the first receive on either side", Expects: "all, in order, whole",
+	Run: func(t *T) {
+		const n = 600
+		other := 1 - t.Rank()
+		size := func(i int) int { return []int{16, 0, 700, 64, 5000, 20_000}[i%6] }
+		rs := make([]Request, n)
+		for i := range rs {
+			rs[i] = t.isend(data(1000*t.Rank()+i, size(i)), other, 1)
+		}
+		for i := range n {
+			t.gets(data(1000*other+i, size(i)), other, 1)
+		}
+		t.waitAll(rs...)
+	},
+}, {
+	ID: "mpi/flood/two-communicators", Title: "A flood in one communicator does not keep another's messages",
+	Cite: rule("6.2", "mpi/6.2/1", "mpi/3.5/3"), Defects: []string{"DupSharesContext"},
+	Sends: "500 messages that wait in one communicator, a conversation in a second, then the flood is received", Expects: "both",
+	Run: func(t *T) {
+		other := t.dup()
+		const n = 500
+		t.only(0, func() {
+			rs := make([]Request, n)
+			for i := range rs {
+				rs[i] = t.isend(data(i, 100), 1, 5)
+			}
+			for i := range 10 {
+				other.send(data(5000+i, 3000), 1, 5)
+				other.gets(data(6000+i, 3000), 1, 5)
+			}
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			for i := range 10 {
+				other.gets(data(5000+i, 3000), 0, 5)
+				other.send(data(6000+i, 3000), 0, 5)
+			}
+			for i := range n {
+				t.gets(data(i, 100), 0, 5)
+			}
+		})
+	},
+}}

@@ -6,179 +6,171 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var matchedCases = []Case{
-	{
-		ID: "mpi/mprobe/takes-out", Title: "A message that a matched probe has found is seen by nobody else",
-		Cite: rule("3.8.2", "mpi/3.8.2/1"), Ranks: 2, Defects: []string{"MprobeLeaves"},
-		Does: "a matched probe of the only message, then probes of everything", Expects: "nothing; then the message by its handle",
-		Run: func(t *T) {
-			for i, n := range []int{9, large} {
-				t.only(0, func() {
-					r := t.isend(data(i, n), 1, 5)
-					t.wait(r)
-				})
-				t.only(1, func() {
-					m, st, err := t.Mprobe(0, 5)
-					t.ok("Mprobe", err)
-					t.is("Mprobe", st, 0, 5, n)
-					t.seesNothing(mpi.AnySource, mpi.AnyTag)
-					again, _, found, err := t.Improbe(0, 5)
-					t.ok("Improbe", err)
-					t.check(!found && again == nil, "nothing for Improbe", "%v, %v", again, found)
-					t.is("the receive", t.takes(m, data(i, n)), 0, 5, n)
-				})
-				t.barrier()
-			}
-		},
-	},
-	{
-		ID: "mpi/mprobe/later-ones-pass", Title: "Messages behind one that was taken out can be received before it",
-		Cite: rule("3.8.2", "mpi/3.8.2/1", "mpi/3.8.3/1"), Ranks: 2, Defects: []string{"MprobeLeaves", "MprobeGetsNext"},
-		Does: "three messages of one envelope; the first is taken out, the others received, then the first", Expects: "each the right content",
-		Run: func(t *T) {
+var matchedCases = []Case{{
+	ID: "mpi/mprobe/takes-out", Title: "A message that a matched probe has found is seen by nobody else",
+	Cite: rule("3.8.2", "mpi/3.8.2/1"), Defects: []string{"MprobeLeaves"},
+	Sends: "a matched probe of the only message, then probes of everything", Expects: "nothing; then the message by its handle",
+	Run: func(t *T) {
+		for i, n := range []int{9, large} {
 			t.only(0, func() {
-				var rs []Request
-				for i, n := range []int{large, 30, 40} {
-					rs = append(rs, t.isend(data(i, n), 1, 5))
-				}
-				t.waitAll(rs...)
+				r := t.isend(data(i, n), 1, 5)
+				t.wait(r)
 			})
 			t.only(1, func() {
-				t.linger()
 				m, st, err := t.Mprobe(0, 5)
 				t.ok("Mprobe", err)
-				t.is("Mprobe", st, 0, 5, large)
-				t.gets(data(1, 30), 0, 5)
-				t.gets(data(2, 40), 0, 5)
-				t.takes(m, data(0, large))
-			})
-		},
-	},
-	{
-		ID: "mpi/mprobe/right-one-by-each-handle", Title: "Each of several messages that were taken out is received by its own handle",
-		Cite: rule("3.8.3", "mpi/3.8.3/1"), Ranks: 3, Defects: []string{"MprobeGetsNext", "MprobeLeaves"},
-		Does: "messages of two ranks, all taken out with wildcards, received from the last to the first", Expects: "what each probe told",
-		Run: func(t *T) {
-			const n = 8
-			if t.Rank() > 0 {
-				var rs []Request
-				for i := range n {
-					rs = append(rs, t.isend(data(100*t.Rank()+i, 20+i), 0, i))
-				}
-				t.waitAll(rs...)
-				return
-			}
-			t.linger()
-			var ms []Message
-			var sts []Status
-			seen := make(map[Status]bool)
-			for range 2 * n {
-				m, st, err := t.Mprobe(mpi.AnySource, mpi.AnyTag)
-				t.ok("Mprobe", err)
-				t.check(!seen[st], "each message once", "%+v again", st)
-				seen[st] = true
-				ms, sts = append(ms, m), append(sts, st)
-			}
-			for i := 2*n - 1; i >= 0; i-- {
-				st := sts[i]
-				t.check(st.Count == 20+st.Tag, "the count of its message", "%+v", st)
-				got := t.takes(ms[i], data(100*st.Source+st.Tag, st.Count))
-				t.check(got == st, fmt.Sprintf("the status of the probe, %+v", st), "%+v", got)
-			}
-		},
-	},
-	{
-		ID: "mpi/mprobe/improbe", Title: "Improbe finds nothing where nothing is, and the message in the end",
-		Cite: rule("3.8.2", "mpi/3.8.2/2"), Ranks: 2, Defects: []string{"IprobeNever", "MprobeLeaves"},
-		Does: "Improbe before and after a send", Expects: "no message and false, then the message once",
-		Run: func(t *T) {
-			t.only(1, func() {
-				m, _, found, err := t.Improbe(mpi.AnySource, mpi.AnyTag)
+				t.is("Mprobe", st, 0, 5, n)
+				t.seesNothing(mpi.AnySource, mpi.AnyTag)
+				again, _, found, err := t.Improbe(0, 5)
 				t.ok("Improbe", err)
-				t.check(!found && m == nil, "nothing", "%v", m)
+				t.check(!found && again == nil, "nothing for Improbe", "%v, %v", again, found)
+				t.is("the receive", t.takes(m, data(i, n)), 0, 5, n)
 			})
 			t.barrier()
-			t.only(0, func() { t.send(data(2, 50), 1, 3) })
-			t.only(1, func() {
-				var m Message
-				var st Status
-				t.until("Improbe finds the message", func() bool {
-					var found bool
-					var err error
-					m, st, found, err = t.Improbe(0, mpi.AnyTag)
-					t.ok("Improbe", err)
-					return found
-				})
-				t.is("Improbe", st, 0, 3, 50)
-				t.seesNothing(0, 3)
-				t.takes(m, data(2, 50))
-			})
-		},
+		}
 	},
-	{
-		ID: "mpi/mprobe/irecv", Title: "A message that was taken out can be received without waiting",
-		Cite: rule("3.8.3", "mpi/3.8.3/2"), Ranks: 2, Defects: []string{"MiddleDamaged", "CountIsRoom"},
-		Does: "small and large messages, taken out, their receives begun, waited for together", Expects: "the contents and statuses",
-		Run: func(t *T) {
-			t.only(0, func() {
-				var rs []Request
-				for i, n := range few {
-					rs = append(rs, t.isend(data(i, n), 1, i))
-				}
-				t.waitAll(rs...)
-			})
-			t.only(1, func() {
-				var rs []Request
-				var rooms []*room
-				for i, n := range few {
-					m, st, err := t.Mprobe(0, i)
-					t.ok("Mprobe", err)
-					t.is("Mprobe", st, 0, i, n)
-					rooms = append(rooms, newRoom(n+4))
-					r, err := m.Irecv(rooms[i].buf)
-					rs = append(rs, t.begin("Message.Irecv", r, err))
-				}
-				for i, st := range t.waitAll(rs...) {
-					t.is("the receive", st, 0, i, few[i])
-					t.holds("the message", rooms[i], data(i, few[i]))
-				}
-			})
-		},
+}, {
+	ID: "mpi/mprobe/later-ones-pass", Title: "Messages behind one that was taken out can be received before it",
+	Cite: rule("3.8.2", "mpi/3.8.2/1", "mpi/3.8.3/1"), Defects: []string{"MprobeLeaves", "MprobeGetsNext"},
+	Sends: "three messages of one envelope; the first is taken out, the others received, then the first", Expects: "each the right content",
+	Run: func(t *T) {
+		t.only(0, func() {
+			var rs []Request
+			for i, n := range []int{large, 30, 40} {
+				rs = append(rs, t.isend(data(i, n), 1, 5))
+			}
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			t.linger()
+			m, st, err := t.Mprobe(0, 5)
+			t.ok("Mprobe", err)
+			t.is("Mprobe", st, 0, 5, large)
+			t.gets(data(1, 30), 0, 5)
+			t.gets(data(2, 40), 0, 5)
+			t.takes(m, data(0, large))
+		})
 	},
-	{
-		ID: "mpi/mprobe/once", Title: "A message can be received once",
-		Cite: rule("3.8.3", "mpi/3.8.3/3"), Ranks: 2, Defects: []string{"MessageTwice"},
-		Does: "a second receive by the same handle", Expects: "an error, and nothing else harmed",
-		Run: func(t *T) {
-			t.only(0, func() { t.send(data(2, 50), 1, 3) })
-			t.only(1, func() {
-				m, _, err := t.Mprobe(0, 3)
+}, {
+	ID: "mpi/mprobe/right-one-by-each-handle", Title: "Each of several messages that were taken out is received by its own handle",
+	Cite: rule("3.8.3", "mpi/3.8.3/1"), Setup: ranks(3), Defects: []string{"MprobeGetsNext", "MprobeLeaves"},
+	Sends: "messages of two ranks, all taken out with wildcards, received from the last to the first", Expects: "what each probe told",
+	Run: func(t *T) {
+		const n = 8
+		if t.Rank() > 0 {
+			var rs []Request
+			for i := range n {
+				rs = append(rs, t.isend(data(100*t.Rank()+i, 20+i), 0, i))
+			}
+			t.waitAll(rs...)
+			return
+		}
+		t.linger()
+		var ms []Message
+		var sts []Status
+		seen := make(map[Status]bool)
+		for range 2 * n {
+			m, st, err := t.Mprobe(mpi.AnySource, mpi.AnyTag)
+			t.ok("Mprobe", err)
+			t.check(!seen[st], "each message once", "%+v again", st)
+			seen[st] = true
+			ms, sts = append(ms, m), append(sts, st)
+		}
+		for i := 2*n - 1; i >= 0; i-- {
+			st := sts[i]
+			t.check(st.Count == 20+st.Tag, "the count of its message", "%+v", st)
+			got := t.takes(ms[i], data(100*st.Source+st.Tag, st.Count))
+			t.check(got == st, fmt.Sprintf("the status of the probe, %+v", st), "%+v", got)
+		}
+	},
+}, {
+	ID: "mpi/mprobe/improbe", Title: "Improbe finds nothing where nothing is, and the message in the end",
+	Cite: rule("3.8.2", "mpi/3.8.2/2"), Defects: []string{"IprobeNever", "MprobeLeaves"},
+	Sends: "Improbe before and after a send", Expects: "no message and false, then the message once",
+	Run: func(t *T) {
+		t.only(1, func() {
+			m, _, found, err := t.Improbe(mpi.AnySource, mpi.AnyTag)
+			t.ok("Improbe", err)
+			t.check(!found && m == nil, "nothing", "%v", m)
+		})
+		t.barrier()
+		t.only(0, func() { t.send(data(2, 50), 1, 3) })
+		t.only(1, func() {
+			var m Message
+			var st Status
+			t.until("Improbe finds the message", func() bool {
+				var found bool
+				var err error
+				m, st, found, err = t.Improbe(0, mpi.AnyTag)
+				t.ok("Improbe", err)
+				return found
+			})
+			t.is("Improbe", st, 0, 3, 50)
+			t.seesNothing(0, 3)
+			t.takes(m, data(2, 50))
+		})
+	},
+}, {
+	ID: "mpi/mprobe/irecv", Title: "A message that was taken out can be received without waiting",
+	Cite: rule("3.8.3", "mpi/3.8.3/2"), Defects: []string{"MiddleDamaged", "CountIsRoom"},
+	Sends: "small and large messages, taken out, their receives begun, waited for together", Expects: "the contents and statuses",
+	Run: func(t *T) {
+		t.only(0, func() {
+			var rs []Request
+			for i, n := range few {
+				rs = append(rs, t.isend(data(i, n), 1, i))
+			}
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			var rs []Request
+			var rooms []*room
+			for i, n := range few {
+				m, st, err := t.Mprobe(0, i)
 				t.ok("Mprobe", err)
-				t.takes(m, data(2, 50))
-				_, err = m.Recv(make([]byte, 50))
-				t.check(err != nil, "an error of a second receive", "none")
-			})
-			t.stillWorks()
-		},
+				t.is("Mprobe", st, 0, i, n)
+				rooms = append(rooms, newRoom(n+4))
+				r, err := m.Irecv(rooms[i].buf)
+				rs = append(rs, t.begin("Message.Irecv", r, err))
+			}
+			for i, st := range t.waitAll(rs...) {
+				t.is("the receive", st, 0, i, few[i])
+				t.holds("the message", rooms[i], data(i, few[i]))
+			}
+		})
 	},
-	{
-		ID: "mpi/mprobe/synchronous", Title: "A synchronous send completes when the message that was taken out is received",
-		Cite: rule("3.8.3", "mpi/3.8.3/1", "mpi/3.4/1"), Ranks: 2, Defects: []string{"TestNever"},
-		Does: "an Issend, taken out and received by its handle", Expects: "the content; then that the send is complete",
-		Run: func(t *T) {
-			t.only(0, func() {
-				r := t.issend(data(1, 200), 1, 1)
-				t.until("the send is complete", func() bool {
-					_, done, err := r.Test()
-					t.ok("Test", err)
-					return done
-				})
-			})
-			t.only(1, func() {
-				m, _, err := t.Mprobe(0, 1)
-				t.ok("Mprobe", err)
-				t.takes(m, data(1, 200))
-			})
-		},
+}, {
+	ID: "mpi/mprobe/once", Title: "A message can be received once",
+	Cite: rule("3.8.3", "mpi/3.8.3/3"), Defects: []string{"MessageTwice"},
+	Sends: "a second receive by the same handle", Expects: "an error, and nothing else harmed",
+	Run: func(t *T) {
+		t.only(0, func() { t.send(data(2, 50), 1, 3) })
+		t.only(1, func() {
+			m, _, err := t.Mprobe(0, 3)
+			t.ok("Mprobe", err)
+			t.takes(m, data(2, 50))
+			_, err = m.Recv(make([]byte, 50))
+			t.check(err != nil, "an error of a second receive", "none")
+		})
+		t.stillWorks()
 	},
-}
+}, {
+	ID: "mpi/mprobe/synchronous", Title: "A synchronous send completes when the message that was taken out is received",
+	Cite: rule("3.8.3", "mpi/3.8.3/1", "mpi/3.4/1"), Defects: []string{"TestNever"},
+	Sends: "an Issend, taken out and received by its handle", Expects: "the content; then that the send is complete",
+	Run: func(t *T) {
+		t.only(0, func() {
+			r := t.issend(data(1, 200), 1, 1)
+			t.until("the send is complete", func() bool {
+				_, done, err := r.Test()
+				t.ok("Test", err)
+				return done
+			})
+		})
+		t.only(1, func() {
+			m, _, err := t.Mprobe(0, 1)
+			t.ok("Mprobe", err)
+			t.takes(m, data(1, 200))
+		})
+	},
+}}

@@ -5,121 +5,114 @@ import "github.com/fabrictest/fabrictest/mpi"
 // null is the status of a receive or probe from nobody.
 var null = Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
-var nullCases = []Case{
-	{
-		ID: "mpi/null/sends", Title: "Sends of all modes to nobody are complete at once",
-		Cite: rule("3.11", "mpi/3.11/1"), Ranks: 1, Defects: []string{"NullBlocks", "NullRefused"},
-		Does: "every kind of send to ProcNull, synchronous ones too", Expects: "that all return and complete",
-		Run: func(t *T) {
-			d := data(1, large)
-			t.ok("Send", t.Send(d, mpi.ProcNull, 1))
-			t.ok("Ssend", t.Ssend(d, mpi.ProcNull, 1))
-			t.ok("Rsend", t.Rsend(d, mpi.ProcNull, 1))
-			t.wait(t.isend(d, mpi.ProcNull, 1))
-			t.wait(t.issend(d, mpi.ProcNull, 1))
-			t.stillWorks()
-		},
+var nullCases = []Case{{
+	ID: "mpi/null/sends", Title: "Sends of all modes to nobody are complete at once",
+	Cite: rule("3.11", "mpi/3.11/1"), Setup: ranks(1), Defects: []string{"NullBlocks", "NullRefused"},
+	Sends: "every kind of send to ProcNull, synchronous ones too", Expects: "that all return and complete",
+	Run: func(t *T) {
+		d := data(1, large)
+		t.ok("Send", t.Send(d, mpi.ProcNull, 1))
+		t.ok("Ssend", t.Ssend(d, mpi.ProcNull, 1))
+		t.ok("Rsend", t.Rsend(d, mpi.ProcNull, 1))
+		t.wait(t.isend(d, mpi.ProcNull, 1))
+		t.wait(t.issend(d, mpi.ProcNull, 1))
+		t.stillWorks()
 	},
-	{
-		ID: "mpi/null/receive", Title: "A receive from nobody is complete at once, and writes nothing",
-		Cite: rule("3.11", "mpi/3.11/2"), Ranks: 1, Defects: []string{"NullBlocks", "NullIsAnySource", "NullWipes"},
-		Does: "Recv and Irecv from ProcNull", Expects: "source ProcNull, any tag, count 0; the buffer as it was",
-		Run: func(t *T) {
-			r := newRoom(64)
-			st, err := t.Recv(r.buf, mpi.ProcNull, 3)
+}, {
+	ID: "mpi/null/receive", Title: "A receive from nobody is complete at once, and writes nothing",
+	Cite: rule("3.11", "mpi/3.11/2"), Setup: ranks(1), Defects: []string{"NullBlocks", "NullIsAnySource", "NullWipes"},
+	Sends: "Recv and Irecv from ProcNull", Expects: "source ProcNull, any tag, count 0; the buffer as it was",
+	Run: func(t *T) {
+		r := newRoom(64)
+		st, err := t.Recv(r.buf, mpi.ProcNull, 3)
+		t.ok("Recv", err)
+		t.check(st == null, "a status of nobody", "%+v", st)
+		t.holds("the buffer", r, nil)
+		p := t.irecv(64, mpi.ProcNull, mpi.AnyTag)
+		st = t.wait(p)
+		t.check(st == null, "a status of nobody", "%+v", st)
+		t.holds("the buffer", p.room, nil)
+	},
+}, {
+	ID: "mpi/null/probe", Title: "Probes of nobody succeed at once",
+	Cite: rule("3.11", "mpi/3.11/3"), Setup: ranks(1), Defects: []string{"NullBlocks"},
+	Sends: "Probe, Iprobe, Mprobe and Improbe from ProcNull, and receives of what they took out", Expects: "the status of nobody every time",
+	Run: func(t *T) {
+		st, err := t.Probe(mpi.ProcNull, 1)
+		t.ok("Probe", err)
+		t.check(st == null, "a status of nobody of Probe", "%+v", st)
+		st, found, err := t.Iprobe(mpi.ProcNull, 1)
+		t.ok("Iprobe", err)
+		t.check(found && st == null, "Iprobe to find nobody", "%v %+v", found, st)
+		m, st, err := t.Mprobe(mpi.ProcNull, mpi.AnyTag)
+		t.ok("Mprobe", err)
+		t.check(st == null, "the status of ProcNull of Mprobe", "%+v", st)
+		t.recvNoProc(m)
+		m, st, found, err = t.Improbe(mpi.ProcNull, 1)
+		t.ok("Improbe", err)
+		t.check(found && st == null, "Improbe to find nobody", "%v %+v", found, st)
+		t.recvNoProc(m)
+	},
+}, {
+	ID: "mpi/null/ends-of-a-chain", Title: "Sendrecv along a chain needs no exception at its ends",
+	Cite: rule("3.11", "mpi/3.11/1", "mpi/3.11/2", "mpi/3.10/1"), Setup: ranks(4), Defects: []string{"NullWipes", "NullRefused", "NullIsAnySource"},
+	Sends: "a shift by one with ProcNull beyond both ends", Expects: "the neighbour's data, and at the end a buffer as it was",
+	Run: func(t *T) {
+		left, right := t.Rank()-1, t.Rank()+1
+		if left < 0 {
+			left = mpi.ProcNull
+		}
+		if right == t.Size() {
+			right = mpi.ProcNull
+		}
+		for i, n := range few {
+			r := newRoom(n)
+			st, err := t.Sendrecv(data(10*i+t.Rank(), n), right, i, r.buf, left, i)
+			t.ok("Sendrecv", err)
+			if left == mpi.ProcNull {
+				t.check(st == null, "a status of nobody", "%+v", st)
+				t.holds("the buffer", r, nil)
+				continue
+			}
+			t.is("the receive", st, left, i, n)
+			t.holds("the message", r, data(10*i+left, n))
+		}
+	},
+}, {
+	ID: "mpi/null/persistent", Title: "Persistent requests with nobody can be started again and again",
+	Cite: rule("3.11", "mpi/3.11/1", "mpi/3.9/1"), Setup: ranks(1), Defects: []string{"NullBlocks", "PersistentOnce"},
+	Sends: "a persistent send and receive with ProcNull, three rounds", Expects: "that all complete, with the status of nobody",
+	Run: func(t *T) {
+		r := newRoom(16)
+		send, err := t.SsendInit(data(1, 16), mpi.ProcNull, 1)
+		t.begin("SsendInit", send, err)
+		recv, err := t.RecvInit(r.buf, mpi.ProcNull, 1)
+		t.begin("RecvInit", recv, err)
+		for range 3 {
+			t.ok("StartAll", t.w.StartAll([]Request{send, recv}))
+			sts := t.waitAll(send, recv)
+			t.check(sts[1] == null, "a status of nobody", "%+v", sts[1])
+		}
+		t.holds("the buffer", r, nil)
+	},
+}, {
+	ID: "mpi/null/not-a-wildcard", Title: "A receive from nobody takes no message of anybody",
+	Cite: rule("3.11", "mpi/3.11/2"), Defects: []string{"NullBlocks", "NullIsAnySource"},
+	Sends: "a message that is there, a receive from ProcNull of its tag, then one from its source", Expects: "the message in the second",
+	Run: func(t *T) {
+		t.only(0, func() { t.send(data(1, 32), 1, 2) })
+		t.only(1, func() {
+			_, err := t.Probe(0, 2)
+			t.ok("Probe", err)
+			r := newRoom(32)
+			st, err := t.Recv(r.buf, mpi.ProcNull, 2)
 			t.ok("Recv", err)
 			t.check(st == null, "a status of nobody", "%+v", st)
 			t.holds("the buffer", r, nil)
-			p := t.irecv(64, mpi.ProcNull, mpi.AnyTag)
-			st = t.wait(p)
-			t.check(st == null, "a status of nobody", "%+v", st)
-			t.holds("the buffer", p.room, nil)
-		},
+			t.gets(data(1, 32), 0, 2)
+		})
 	},
-	{
-		ID: "mpi/null/probe", Title: "Probes of nobody succeed at once",
-		Cite: rule("3.11", "mpi/3.11/3"), Ranks: 1, Defects: []string{"NullBlocks"},
-		Does: "Probe, Iprobe, Mprobe and Improbe from ProcNull, and receives of what they took out", Expects: "the status of nobody every time",
-		Run: func(t *T) {
-			st, err := t.Probe(mpi.ProcNull, 1)
-			t.ok("Probe", err)
-			t.check(st == null, "a status of nobody of Probe", "%+v", st)
-			st, found, err := t.Iprobe(mpi.ProcNull, 1)
-			t.ok("Iprobe", err)
-			t.check(found && st == null, "Iprobe to find nobody", "%v %+v", found, st)
-			m, st, err := t.Mprobe(mpi.ProcNull, mpi.AnyTag)
-			t.ok("Mprobe", err)
-			t.check(st == null, "the status of ProcNull of Mprobe", "%+v", st)
-			t.recvNoProc(m)
-			m, st, found, err = t.Improbe(mpi.ProcNull, 1)
-			t.ok("Improbe", err)
-			t.check(found && st == null, "Improbe to find nobody", "%v %+v", found, st)
-			t.recvNoProc(m)
-		},
-	},
-	{
-		ID: "mpi/null/ends-of-a-chain", Title: "Sendrecv along a chain needs no exception at its ends",
-		Cite: rule("3.11", "mpi/3.11/1", "mpi/3.11/2", "mpi/3.10/1"), Ranks: 4, Defects: []string{"NullWipes", "NullRefused", "NullIsAnySource"},
-		Does: "a shift by one with ProcNull beyond both ends", Expects: "the neighbour's data, and at the end a buffer as it was",
-		Run: func(t *T) {
-			left, right := t.Rank()-1, t.Rank()+1
-			if left < 0 {
-				left = mpi.ProcNull
-			}
-			if right == t.Size() {
-				right = mpi.ProcNull
-			}
-			for i, n := range few {
-				r := newRoom(n)
-				st, err := t.Sendrecv(data(10*i+t.Rank(), n), right, i, r.buf, left, i)
-				t.ok("Sendrecv", err)
-				if left == mpi.ProcNull {
-					t.check(st == null, "a status of nobody", "%+v", st)
-					t.holds("the buffer", r, nil)
-					continue
-				}
-				t.is("the receive", st, left, i, n)
-				t.holds("the message", r, data(10*i+left, n))
-			}
-		},
-	},
-	{
-		ID: "mpi/null/persistent", Title: "Persistent requests with nobody can be started again and again",
-		Cite: rule("3.11", "mpi/3.11/1", "mpi/3.9/1"), Ranks: 1, Defects: []string{"NullBlocks", "PersistentOnce"},
-		Does: "a persistent send and receive with ProcNull, three rounds", Expects: "that all complete, with the status of nobody",
-		Run: func(t *T) {
-			r := newRoom(16)
-			send, err := t.SsendInit(data(1, 16), mpi.ProcNull, 1)
-			t.begin("SsendInit", send, err)
-			recv, err := t.RecvInit(r.buf, mpi.ProcNull, 1)
-			t.begin("RecvInit", recv, err)
-			for range 3 {
-				t.ok("StartAll", t.w.StartAll([]Request{send, recv}))
-				sts := t.waitAll(send, recv)
-				t.check(sts[1] == null, "a status of nobody", "%+v", sts[1])
-			}
-			t.holds("the buffer", r, nil)
-		},
-	},
-	{
-		ID: "mpi/null/not-a-wildcard", Title: "A receive from nobody takes no message of anybody",
-		Cite: rule("3.11", "mpi/3.11/2"), Ranks: 2, Defects: []string{"NullBlocks", "NullIsAnySource"},
-		Does: "a message that is there, a receive from ProcNull of its tag, then one from its source", Expects: "the message in the second",
-		Run: func(t *T) {
-			t.only(0, func() { t.send(data(1, 32), 1, 2) })
-			t.only(1, func() {
-				_, err := t.Probe(0, 2)
-				t.ok("Probe", err)
-				r := newRoom(32)
-				st, err := t.Recv(r.buf, mpi.ProcNull, 2)
-				t.ok("Recv", err)
-				t.check(st == null, "a status of nobody", "%+v", st)
-				t.holds("the buffer", r, nil)
-				t.gets(data(1, 32), 0, 2)
-			})
-		},
-	},
-}
+}}
 
 // recvNoProc receives the message of a matched probe of ProcNull (MPI_MESSAGE_NO_PROC), and
 // checks that the buffer is unchanged.

@@ -6,397 +6,380 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var orderCases = []Case{
-	{
-		ID: "mpi/order/same-envelope", Title: "Messages of one envelope are received in the order in which they were sent",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"Overtakes"},
-		Does: "100 sends of 64 bytes with one tag", Expects: "the contents in that order",
-		Run: func(t *T) {
-			for i := range 100 {
-				t.only(0, func() { t.send(data(i, 64), 1, 7) })
-				t.only(1, func() { t.gets(data(i, 64), 0, 7) })
+var orderCases = []Case{{
+	ID: "mpi/order/same-envelope", Title: "Messages of one envelope are received in the order in which they were sent",
+	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"Overtakes"},
+	Sends: "100 sends of 64 bytes with one tag", Expects: "the contents in that order",
+	Run: func(t *T) {
+		for i := range 100 {
+			t.only(0, func() { t.send(data(i, 64), 1, 7) })
+			t.only(1, func() { t.gets(data(i, 64), 0, 7) })
+		}
+	},
+}, {
+	ID: "mpi/order/small-behind-large", Title: "A small message does not overtake a large one",
+	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"SmallOvertakes"},
+	Sends: "pairs of a large and a small message, both under way when the first is received", Expects: "the large one first",
+	Run: func(t *T) {
+		t.only(0, func() {
+			var rs []Request
+			for i := range 4 {
+				rs = append(rs, t.isend(data(2*i, large), 1, 3), t.isend(data(2*i+1, 16), 1, 3))
 			}
-		},
-	},
-	{
-		ID: "mpi/order/small-behind-large", Title: "A small message does not overtake a large one",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"SmallOvertakes"},
-		Does: "pairs of a large and a small message, both under way when the first is received", Expects: "the large one first",
-		Run: func(t *T) {
-			t.only(0, func() {
-				var rs []Request
-				for i := range 4 {
-					rs = append(rs, t.isend(data(2*i, large), 1, 3), t.isend(data(2*i+1, 16), 1, 3))
-				}
-				t.waitAll(rs...)
-			})
-			t.only(1, func() {
-				t.linger()
-				for i := range 4 {
-					t.gets(data(2*i, large), 0, 3)
-					t.gets(data(2*i+1, 16), 0, 3)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/order/large-behind-small", Title: "A large message does not overtake a small one",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"LargeOvertakes"},
-		Does: "receives posted, then pairs of a small and a large message", Expects: "each in the receive whose turn it is",
-		Run: func(t *T) {
-			t.only(0, func() {
-				t.hear(1)
-				for i := range 4 {
-					a, b := t.isend(data(2*i, 16), 1, 3), t.isend(data(2*i+1, large), 1, 3)
-					t.waitAll(b, a)
-				}
-			})
-			t.only(1, func() {
-				var ps []*pending
-				for range 8 {
-					ps = append(ps, t.irecv(large, 0, 3))
-				}
-				t.tell(0)
-				for i, p := range ps {
-					n := 16
-					if i%2 == 1 {
-						n = large
-					}
-					t.arrives(p, data(i, n))
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/order/sizes-mixed", Title: "Order holds whatever the sizes of messages are",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"SmallOvertakes", "LargeOvertakes"},
-		Does: "sends of 0 bytes to 128 KiB, in an order without order, all begun at once", Expects: "the contents in the order of the sends",
-		Run: func(t *T) {
-			sizes := make([]int, 48)
-			for i := range sizes {
-				sizes[i] = []int{0, 8, 100, 1024, 5000, 8192, 16_384, 40_000, 131_072}[i*i%9]
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			t.linger()
+			for i := range 4 {
+				t.gets(data(2*i, large), 0, 3)
+				t.gets(data(2*i+1, 16), 0, 3)
 			}
-			t.only(0, func() {
-				rs := make([]Request, len(sizes))
-				for i, n := range sizes {
-					rs[i] = t.isend(data(i, n), 1, 1)
-				}
-				t.waitAll(rs...)
-			})
-			t.only(1, func() {
-				for i, n := range sizes {
-					t.gets(data(i, n), 0, 1)
-				}
-			})
-		},
+		})
 	},
-	{
-		ID: "mpi/order/modes-mixed", Title: "Order holds between sends of all modes",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"SyncOvertaken"},
-		Does: "standard, synchronous and buffered sends by turns, none waited for", Expects: "the contents in the order of the sends",
-		Run: func(t *T) {
-			const n = 24
-			t.only(0, func() {
-				t.ok("AttachBuffer", t.w.AttachBuffer(n*1000))
-				var rs []Request
-				for i := range n {
-					d := data(i, 100)
-					var r Request
-					var err error
-					switch i % 3 {
-					case 0:
-						r, err = t.Issend(d, 1, 5)
-					case 1:
-						r, err = t.Isend(d, 1, 5)
-					case 2:
-						r, err = t.Ibsend(d, 1, 5)
-					}
-					rs = append(rs, t.begin("a send", r, err))
-				}
-				t.waitAll(rs...)
-				t.ok("DetachBuffer", t.w.DetachBuffer())
-			})
-			t.only(1, func() {
-				for i := range n {
-					t.gets(data(i, 100), 0, 5)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/order/posted-receives", Title: "Receives of one envelope are satisfied in the order in which they were posted",
-		Cite: rule("3.5", "mpi/3.5/2"), Ranks: 2, Defects: []string{"PostedLastFirst"},
-		Does: "20 receives posted, then 20 messages", Expects: "the i-th message in the i-th receive",
-		Run: func(t *T) {
-			t.only(1, func() {
-				var ps []*pending
-				for range 20 {
-					ps = append(ps, t.irecv(32, 0, 9))
-				}
-				t.tell(0)
-				for i := range ps {
-					i = len(ps) - 1 - i // waiting does not decide
-					t.arrives(ps[i], data(i, 32))
-				}
-			})
-			t.only(0, func() {
-				t.hear(1)
-				for i := range 20 {
-					t.send(data(i, 32), 1, 9)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/order/wildcard-posted-first", Title: "A receive with wildcards that was posted first gets the message, not an exact one behind it",
-		Cite: rule("3.5", "mpi/3.5/2"), Ranks: 2, Defects: []string{"ExactFirst", "PostedLastFirst"},
-		Does: "a receive from anybody of any tag, then an exact one; two messages", Expects: "the first message in the first receive",
-		Run: func(t *T) {
-			t.only(1, func() {
-				side := t.irecv(8, mpi.AnySource, mpi.AnyTag)
-				exact := t.irecv(8, 0, 7)
-				t.send(nil, 0, sign)
-				st := t.arrives(side, data(1, 8))
-				t.is("the wildcard's", st, 0, 7, 8)
-				t.arrives(exact, data(2, 8))
-			})
-			t.only(0, func() {
-				t.gets(nil, 1, sign)
-				t.send(data(1, 8), 1, 7)
-				t.send(data(2, 8), 1, 7)
-			})
-		},
-	},
-	{
-		ID: "mpi/order/exact-posted-first", Title: "An exact receive that was posted first gets the message, not one with wildcards behind it",
-		Cite: rule("3.5", "mpi/3.5/2"), Ranks: 2, Defects: []string{"WildFirst", "PostedLastFirst"},
-		Does: "an exact receive, then ones with either wildcard; three messages", Expects: "each in its turn",
-		Run: func(t *T) {
-			t.only(1, func() {
-				ps := []*pending{t.irecv(8, 0, 7), t.irecv(8, mpi.AnySource, 7), t.irecv(8, 0, mpi.AnyTag)}
-				t.send(nil, 0, sign)
-				for i, p := range ps {
-					t.is("the receive", t.arrives(p, data(i, 8)), 0, 7, 8)
-				}
-			})
-			t.only(0, func() {
-				t.gets(nil, 1, sign)
-				for i := range 3 {
-					t.send(data(i, 8), 1, 7)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/order/unexpected-by-any-tag", Title: "Receives of any tag get what came unexpected in the order of sending, not of tags",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"UnexpectedByTag", "UnexpectedLastFirst"},
-		Does: "messages with falling tags, all there before the first receive", Expects: "falling tags",
-		Run: func(t *T) {
-			side := t.dup()
-			t.only(0, func() {
-				var rs []Request
-				for i := range 20 {
-					rs = append(rs, t.isend(data(i, 24), 1, 100-i))
-				}
-				side.tell(1)
-				t.waitAll(rs...)
-			})
-			t.only(1, func() {
-				side.hear(0)
-				t.linger()
-				for i := range 20 {
-					st := t.gets(data(i, 24), 0, mpi.AnyTag)
-					t.is("a receive of any tag", st, 0, 100-i, 24)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/order/tags-choose", Title: "A receive takes the message with its tag, over others that came before",
-		Cite: rule("3.2.4", "mpi/3.2.4/1"), Ranks: 2, Defects: []string{"TagIgnored"},
-		Does: "sends with tags 0 to 9, receives from 9 to 0", Expects: "each message by its tag",
-		Run: func(t *T) {
-			t.only(0, func() {
-				var rs []Request
-				for i := range 10 {
-					rs = append(rs, t.isend(data(i, 48), 1, i))
-				}
-				t.waitAll(rs...)
-			})
-			t.only(1, func() {
-				for i := 9; i >= 0; i-- {
-					t.gets(data(i, 48), 0, i)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/order/posted-and-unexpected", Title: "Order holds between messages that find a receive and those that do not",
-		Cite: rule("3.5", "mpi/3.5/1", "mpi/3.5/2"), Ranks: 2, Defects: []string{"Overtakes", "UnexpectedLastFirst"},
-		Does: "three receives posted, eight messages, five more receives", Expects: "the contents in order",
-		Run: func(t *T) {
-			side := t.dup()
-			t.only(1, func() {
-				ps := []*pending{t.irecv(64, 0, 2), t.irecv(64, 0, 2), t.irecv(64, 0, 2)}
-				side.tell(0)
-				side.hear(0)
-				t.linger()
-				for range 5 {
-					ps = append(ps, t.irecv(64, 0, 2))
-				}
-				for i, p := range ps {
-					t.arrives(p, data(i, 60))
-				}
-			})
-			t.only(0, func() {
-				side.hear(1)
-				var rs []Request
-				for i := range 8 {
-					rs = append(rs, t.isend(data(i, 60), 1, 2))
-				}
-				side.tell(1)
-				t.waitAll(rs...)
-			})
-		},
-	},
-	{
-		ID: "mpi/order/of-each-sender", Title: "Receives from anybody get the messages of each sender in its order",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 4, Defects: []string{"Overtakes"},
-		Does: "three ranks send 40 messages each to one, which receives from anybody", Expects: "the next of its sender, every time, and all in the end",
-		Run: func(t *T) {
-			const n = 40
-			if t.Rank() > 0 {
-				for i := range n {
-					t.send(data(t.Rank()*1000+i, 30), 0, 6)
-				}
-				return
+}, {
+	ID: "mpi/order/large-behind-small", Title: "A large message does not overtake a small one",
+	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"LargeOvertakes"},
+	Sends: "receives posted, then pairs of a small and a large message", Expects: "each in the receive whose turn it is",
+	Run: func(t *T) {
+		t.only(0, func() {
+			t.hear(1)
+			for i := range 4 {
+				a, b := t.isend(data(2*i, 16), 1, 3), t.isend(data(2*i+1, large), 1, 3)
+				t.waitAll(b, a)
 			}
-			var next [4]int
-			for range 3 * n {
-				r := newRoom(30)
-				st, err := t.Recv(r.buf, mpi.AnySource, 6)
-				t.ok("Recv", err)
-				t.check(st.Source > 0 && st.Source < 4, "a source from 1 to 3", "%+v", st)
-				t.holds(fmt.Sprintf("message %d of rank %d", next[st.Source], st.Source), r, data(st.Source*1000+next[st.Source], 30))
-				next[st.Source]++
+		})
+		t.only(1, func() {
+			var ps []*pending
+			for range 8 {
+				ps = append(ps, t.irecv(large, 0, 3))
 			}
-			t.check(next == [4]int{0, n, n, n}, "40 messages of each", "%v", next)
-		},
+			t.tell(0)
+			for i, p := range ps {
+				n := 16
+				if i%2 == 1 {
+					n = large
+				}
+				t.arrives(p, data(i, n))
+			}
+		})
 	},
-	{
-		ID: "mpi/order/kinds-of-receives", Title: "Order holds between receives of all kinds",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"Overtakes", "UnexpectedLastFirst"},
-		Does:    "messages of one envelope, received by Recv, Irecv, after a probe, by a matched probe and by a persistent request in turn",
-		Expects: "the contents in order",
-		Run: func(t *T) {
-			const n = 20
-			t.only(0, func() {
-				var rs []Request
-				for i := range n {
-					rs = append(rs, t.isend(data(i, 50), 1, 2))
-				}
-				t.waitAll(rs...)
-			})
-			t.only(1, func() {
-				keep := newRoom(50)
-				persistent, err := t.RecvInit(keep.buf, 0, 2)
-				t.begin("RecvInit", persistent, err)
-				for i := range n {
-					want := data(i, 50)
-					switch i % 5 {
-					case 0:
-						t.gets(want, 0, 2)
-					case 1:
-						t.arrives(t.irecv(50, 0, 2), want)
-					case 2:
-						_, err := t.Probe(0, 2)
-						t.ok("Probe", err)
-						t.gets(want, 0, 2)
-					case 3:
-						m, _, err := t.Mprobe(0, 2)
-						t.ok("Mprobe", err)
-						t.takes(m, want)
-					case 4:
-						t.ok("Start", persistent.Start())
-						t.arrives(&pending{persistent, keep}, want)
-					}
-				}
-			})
-		},
+}, {
+	ID: "mpi/order/sizes-mixed", Title: "Order holds whatever the sizes of messages are",
+	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"SmallOvertakes", "LargeOvertakes"},
+	Sends: "sends of 0 bytes to 128 KiB, in an order without order, all begun at once", Expects: "the contents in the order of the sends",
+	Run: func(t *T) {
+		sizes := make([]int, 48)
+		for i := range sizes {
+			sizes[i] = []int{0, 8, 100, 1024, 5000, 8192, 16_384, 40_000, 131_072}[i*i%9]
+		}
+		t.only(0, func() {
+			rs := make([]Request, len(sizes))
+			for i, n := range sizes {
+				rs[i] = t.isend(data(i, n), 1, 1)
+			}
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			for i, n := range sizes {
+				t.gets(data(i, n), 0, 1)
+			}
+		})
 	},
-	{
-		ID: "mpi/order/waits-do-not-decide", Title: "Non-blocking sends are ordered by their beginnings, not by the waits for them",
-		Cite: rule("3.7.4", "mpi/3.7.4/1"), Ranks: 2, Defects: []string{"Overtakes", "LargeOvertakes"},
-		Does: "sends of small and large messages, waited for from last to first", Expects: "the contents in the order of the beginnings",
-		Run: func(t *T) {
-			const n = 12
-			size := func(i int) int { return 64 + i%2*large }
-			t.only(0, func() {
-				var rs [n]Request
-				for i := range n {
-					rs[i] = t.isend(data(i, size(i)), 1, 2)
+}, {
+	ID: "mpi/order/modes-mixed", Title: "Order holds between sends of all modes",
+	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"SyncOvertaken"},
+	Sends: "standard, synchronous and buffered sends by turns, none waited for", Expects: "the contents in the order of the sends",
+	Run: func(t *T) {
+		const n = 24
+		t.only(0, func() {
+			t.ok("AttachBuffer", t.w.AttachBuffer(n*1000))
+			var rs []Request
+			for i := range n {
+				d := data(i, 100)
+				var r Request
+				var err error
+				switch i % 3 {
+				case 0:
+					r, err = t.Issend(d, 1, 5)
+				case 1:
+					r, err = t.Isend(d, 1, 5)
+				case 2:
+					r, err = t.Ibsend(d, 1, 5)
 				}
-				for i := n - 1; i >= 0; i-- {
-					t.wait(rs[i])
-				}
-			})
-			t.only(1, func() {
-				var ps [n]*pending
-				for i := range n {
-					ps[i] = t.irecv(large+64, 0, 2)
-				}
-				for i := n - 1; i >= 0; i-- {
-					t.arrives(ps[i], data(i, size(i)))
-				}
-			})
-		},
+				rs = append(rs, t.begin("a send", r, err))
+			}
+			t.waitAll(rs...)
+			t.ok("DetachBuffer", t.w.DetachBuffer())
+		})
+		t.only(1, func() {
+			for i := range n {
+				t.gets(data(i, 100), 0, 5)
+			}
+		})
 	},
-	{
-		ID: "mpi/order/thousands", Title: "Order holds over thousands of messages",
-		Cite: rule("3.5", "mpi/3.5/1"), Ranks: 2, Defects: []string{"OvertakesRarely"},
-		Does: "3000 small messages, in windows of 100", Expects: "each with the next number",
-		Run: func(t *T) {
-			const n, window = 3000, 100
-			for at := 0; at < n; at += window {
-				var rs []Request
-				var ps []*pending
-				for i := range window {
-					t.only(0, func() { rs = append(rs, t.isend(data(at+i, 16), 1, 2)) })
-					t.only(1, func() { ps = append(ps, t.irecv(16, 0, 2)) })
-				}
-				t.waitAll(rs...)
-				for i, p := range ps {
-					t.arrives(p, data(at+i, 16))
+}, {
+	ID: "mpi/order/posted-receives", Title: "Receives of one envelope are satisfied in the order in which they were posted",
+	Cite: rule("3.5", "mpi/3.5/2"), Defects: []string{"PostedLastFirst"},
+	Sends: "20 receives posted, then 20 messages", Expects: "the i-th message in the i-th receive",
+	Run: func(t *T) {
+		t.only(1, func() {
+			var ps []*pending
+			for range 20 {
+				ps = append(ps, t.irecv(32, 0, 9))
+			}
+			t.tell(0)
+			for i := range ps {
+				i = len(ps) - 1 - i // waiting does not decide
+				t.arrives(ps[i], data(i, 32))
+			}
+		})
+		t.only(0, func() {
+			t.hear(1)
+			for i := range 20 {
+				t.send(data(i, 32), 1, 9)
+			}
+		})
+	},
+}, {
+	ID: "mpi/order/wildcard-posted-first", Title: "A receive with wildcards that was posted first gets the message, not an exact one behind it",
+	Cite: rule("3.5", "mpi/3.5/2"), Defects: []string{"ExactFirst", "PostedLastFirst"},
+	Sends: "a receive from anybody of any tag, then an exact one; two messages", Expects: "the first message in the first receive",
+	Run: func(t *T) {
+		t.only(1, func() {
+			side := t.irecv(8, mpi.AnySource, mpi.AnyTag)
+			exact := t.irecv(8, 0, 7)
+			t.send(nil, 0, sign)
+			st := t.arrives(side, data(1, 8))
+			t.is("the wildcard's", st, 0, 7, 8)
+			t.arrives(exact, data(2, 8))
+		})
+		t.only(0, func() {
+			t.gets(nil, 1, sign)
+			t.send(data(1, 8), 1, 7)
+			t.send(data(2, 8), 1, 7)
+		})
+	},
+}, {
+	ID: "mpi/order/exact-posted-first", Title: "An exact receive that was posted first gets the message, not one with wildcards behind it",
+	Cite: rule("3.5", "mpi/3.5/2"), Defects: []string{"WildFirst", "PostedLastFirst"},
+	Sends: "an exact receive, then ones with either wildcard; three messages", Expects: "each in its turn",
+	Run: func(t *T) {
+		t.only(1, func() {
+			ps := []*pending{t.irecv(8, 0, 7), t.irecv(8, mpi.AnySource, 7), t.irecv(8, 0, mpi.AnyTag)}
+			t.send(nil, 0, sign)
+			for i, p := range ps {
+				t.is("the receive", t.arrives(p, data(i, 8)), 0, 7, 8)
+			}
+		})
+		t.only(0, func() {
+			t.gets(nil, 1, sign)
+			for i := range 3 {
+				t.send(data(i, 8), 1, 7)
+			}
+		})
+	},
+}, {
+	ID: "mpi/order/unexpected-by-any-tag", Title: "Receives of any tag get what came unexpected in the order of sending, not of tags",
+	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"UnexpectedByTag", "UnexpectedLastFirst"},
+	Sends: "messages with falling tags, all there before the first receive", Expects: "falling tags",
+	Run: func(t *T) {
+		side := t.dup()
+		t.only(0, func() {
+			var rs []Request
+			for i := range 20 {
+				rs = append(rs, t.isend(data(i, 24), 1, 100-i))
+			}
+			side.tell(1)
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			side.hear(0)
+			t.linger()
+			for i := range 20 {
+				st := t.gets(data(i, 24), 0, mpi.AnyTag)
+				t.is("a receive of any tag", st, 0, 100-i, 24)
+			}
+		})
+	},
+}, {
+	ID: "mpi/order/tags-choose", Title: "A receive takes the message with its tag, over others that came before",
+	Cite: rule("3.2.4", "mpi/3.2.4/1"), Defects: []string{"TagIgnored"},
+	Sends: "sends with tags 0 to 9, receives from 9 to 0", Expects: "each message by its tag",
+	Run: func(t *T) {
+		t.only(0, func() {
+			var rs []Request
+			for i := range 10 {
+				rs = append(rs, t.isend(data(i, 48), 1, i))
+			}
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			for i := 9; i >= 0; i-- {
+				t.gets(data(i, 48), 0, i)
+			}
+		})
+	},
+}, {
+	ID: "mpi/order/posted-and-unexpected", Title: "Order holds between messages that find a receive and those that do not",
+	Cite: rule("3.5", "mpi/3.5/1", "mpi/3.5/2"), Defects: []string{"Overtakes", "UnexpectedLastFirst"},
+	Sends: "three receives posted, eight messages, five more receives", Expects: "the contents in order",
+	Run: func(t *T) {
+		side := t.dup()
+		t.only(1, func() {
+			ps := []*pending{t.irecv(64, 0, 2), t.irecv(64, 0, 2), t.irecv(64, 0, 2)}
+			side.tell(0)
+			side.hear(0)
+			t.linger()
+			for range 5 {
+				ps = append(ps, t.irecv(64, 0, 2))
+			}
+			for i, p := range ps {
+				t.arrives(p, data(i, 60))
+			}
+		})
+		t.only(0, func() {
+			side.hear(1)
+			var rs []Request
+			for i := range 8 {
+				rs = append(rs, t.isend(data(i, 60), 1, 2))
+			}
+			side.tell(1)
+			t.waitAll(rs...)
+		})
+	},
+}, {
+	ID: "mpi/order/of-each-sender", Title: "Receives from anybody get the messages of each sender in its order",
+	Cite: rule("3.5", "mpi/3.5/1"), Setup: ranks(4), Defects: []string{"Overtakes"},
+	Sends: "three ranks send 40 messages each to one, which receives from anybody", Expects: "the next of its sender, every time, and all in the end",
+	Run: func(t *T) {
+		const n = 40
+		if t.Rank() > 0 {
+			for i := range n {
+				t.send(data(t.Rank()*1000+i, 30), 0, 6)
+			}
+			return
+		}
+		var next [4]int
+		for range 3 * n {
+			r := newRoom(30)
+			st, err := t.Recv(r.buf, mpi.AnySource, 6)
+			t.ok("Recv", err)
+			t.check(st.Source > 0 && st.Source < 4, "a source from 1 to 3", "%+v", st)
+			t.holds(fmt.Sprintf("message %d of rank %d", next[st.Source], st.Source), r, data(st.Source*1000+next[st.Source], 30))
+			next[st.Source]++
+		}
+		t.check(next == [4]int{0, n, n, n}, "40 messages of each", "%v", next)
+	},
+}, {
+	ID: "mpi/order/kinds-of-receives", Title: "Order holds between receives of all kinds",
+	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"Overtakes", "UnexpectedLastFirst"},
+	Sends:   "messages of one envelope, received by Recv, Irecv, after a probe, by a matched probe and by a persistent request in turn",
+	Expects: "the contents in order",
+	Run: func(t *T) {
+		const n = 20
+		t.only(0, func() {
+			var rs []Request
+			for i := range n {
+				rs = append(rs, t.isend(data(i, 50), 1, 2))
+			}
+			t.waitAll(rs...)
+		})
+		t.only(1, func() {
+			keep := newRoom(50)
+			persistent, err := t.RecvInit(keep.buf, 0, 2)
+			t.begin("RecvInit", persistent, err)
+			for i := range n {
+				want := data(i, 50)
+				switch i % 5 {
+				case 0:
+					t.gets(want, 0, 2)
+				case 1:
+					t.arrives(t.irecv(50, 0, 2), want)
+				case 2:
+					_, err := t.Probe(0, 2)
+					t.ok("Probe", err)
+					t.gets(want, 0, 2)
+				case 3:
+					m, _, err := t.Mprobe(0, 2)
+					t.ok("Mprobe", err)
+					t.takes(m, want)
+				case 4:
+					t.ok("Start", persistent.Start())
+					t.arrives(&pending{persistent, keep}, want)
 				}
 			}
-		},
+		})
 	},
-	{
-		ID: "mpi/order/persistent-sends", Title: "Started persistent sends are ordered as others are",
-		Cite: rule("3.9", "mpi/3.9/1", "mpi/3.5/1"), Ranks: 2, Defects: []string{"Overtakes"},
-		Does: "two persistent sends and an Isend, begun by turns", Expects: "the contents in the order of the beginnings",
-		Run: func(t *T) {
-			t.only(0, func() {
-				a, b := make([]byte, 40), make([]byte, 40)
-				pa, err := t.SendInit(a, 1, 2)
-				t.begin("SendInit", pa, err)
-				pb, err := t.SendInit(b, 1, 2)
-				t.begin("SendInit", pb, err)
-				for i := range 10 {
-					copy(a, data(3*i, 40))
-					copy(b, data(3*i+2, 40))
-					t.ok("Start", pa.Start())
-					c := t.isend(data(3*i+1, 40), 1, 2)
-					t.ok("Start", pb.Start())
-					t.waitAll(pb, c, pa)
-				}
-			})
-			t.only(1, func() {
-				t.linger()
-				for i := range 30 {
-					t.gets(data(i, 40), 0, 2)
-				}
-			})
-		},
+}, {
+	ID: "mpi/order/waits-do-not-decide", Title: "Non-blocking sends are ordered by their beginnings, not by the waits for them",
+	Cite: rule("3.7.4", "mpi/3.7.4/1"), Defects: []string{"Overtakes", "LargeOvertakes"},
+	Sends: "sends of small and large messages, waited for from last to first", Expects: "the contents in the order of the beginnings",
+	Run: func(t *T) {
+		const n = 12
+		size := func(i int) int { return 64 + i%2*large }
+		t.only(0, func() {
+			var rs [n]Request
+			for i := range n {
+				rs[i] = t.isend(data(i, size(i)), 1, 2)
+			}
+			for i := n - 1; i >= 0; i-- {
+				t.wait(rs[i])
+			}
+		})
+		t.only(1, func() {
+			var ps [n]*pending
+			for i := range n {
+				ps[i] = t.irecv(large+64, 0, 2)
+			}
+			for i := n - 1; i >= 0; i-- {
+				t.arrives(ps[i], data(i, size(i)))
+			}
+		})
 	},
-}
+}, {
+	ID: "mpi/order/thousands", Title: "Order holds over thousands of messages",
+	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"OvertakesRarely"},
+	Sends: "3000 small messages, in windows of 100", Expects: "each with the next number",
+	Run: func(t *T) {
+		const n, window = 3000, 100
+		for at := 0; at < n; at += window {
+			var rs []Request
+			var ps []*pending
+			for i := range window {
+				t.only(0, func() { rs = append(rs, t.isend(data(at+i, 16), 1, 2)) })
+				t.only(1, func() { ps = append(ps, t.irecv(16, 0, 2)) })
+			}
+			t.waitAll(rs...)
+			for i, p := range ps {
+				t.arrives(p, data(at+i, 16))
+			}
+		}
+	},
+}, {
+	ID: "mpi/order/persistent-sends", Title: "Started persistent sends are ordered as others are",
+	Cite: rule("3.9", "mpi/3.9/1", "mpi/3.5/1"), Defects: []string{"Overtakes"},
+	Sends: "two persistent sends and an Isend, begun by turns", Expects: "the contents in the order of the beginnings",
+	Run: func(t *T) {
+		t.only(0, func() {
+			a, b := make([]byte, 40), make([]byte, 40)
+			pa, err := t.SendInit(a, 1, 2)
+			t.begin("SendInit", pa, err)
+			pb, err := t.SendInit(b, 1, 2)
+			t.begin("SendInit", pb, err)
+			for i := range 10 {
+				copy(a, data(3*i, 40))
+				copy(b, data(3*i+2, 40))
+				t.ok("Start", pa.Start())
+				c := t.isend(data(3*i+1, 40), 1, 2)
+				t.ok("Start", pb.Start())
+				t.waitAll(pb, c, pa)
+			}
+		})
+		t.only(1, func() {
+			t.linger()
+			for i := range 30 {
+				t.gets(data(i, 40), 0, 2)
+			}
+		})
+	},
+}}

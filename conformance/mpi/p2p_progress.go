@@ -9,159 +9,151 @@ import (
 // spins is how often a rank may ask without a pause before something must have come.
 const spins = 2_000_000
 
-var progressCases = []Case{
-	{
-		ID: "mpi/progress/test-alone", Title: "A rank that does nothing but Test completes its request",
-		Cite: rule("3.7.3", "mpi/3.7.3/5"), Ranks: 2, Defects: []string{"TestNever"},
-		Does: "Test in a loop without a pause, for messages of all sizes", Expects: "true",
-		Run: func(t *T) {
-			for i, n := range few {
-				t.only(0, func() { t.send(data(i, n), 1, 1) })
-				t.only(1, func() {
-					p := t.irecv(n, 0, 1)
-					for range spins {
-						st, done, err := p.Test()
-						t.ok("Test", err)
-						if done {
-							t.is("the receive", st, 0, 1, n)
-							t.holds("the message", p.room, data(i, n))
-							return
-						}
+var progressCases = []Case{{
+	ID: "mpi/progress/test-alone", Title: "A rank that does nothing but Test completes its request",
+	Cite: rule("3.7.3", "mpi/3.7.3/5"), Defects: []string{"TestNever"},
+	Sends: "Test in a loop without a pause, for messages of all sizes", Expects: "true",
+	Run: func(t *T) {
+		for i, n := range few {
+			t.only(0, func() { t.send(data(i, n), 1, 1) })
+			t.only(1, func() {
+				p := t.irecv(n, 0, 1)
+				for range spins {
+					st, done, err := p.Test()
+					t.ok("Test", err)
+					if done {
+						t.is("the receive", st, 0, 1, n)
+						t.holds("the message", p.room, data(i, n))
+						return
 					}
-					t.check(false, "Test to be true in the end", "false %d times", spins)
-				})
-			}
-		},
+				}
+				t.check(false, "Test to be true in the end", "false %d times", spins)
+			})
+		}
 	},
-	{
-		ID: "mpi/progress/iprobe-alone", Title: "A rank that does nothing but Iprobe finds its message",
-		Cite: rule("3.8.1", "mpi/3.8.1/4"), Ranks: 2, Defects: []string{"IprobeNever"},
-		Does: "Iprobe in a loop without a pause, for messages of all sizes", Expects: "true",
-		Run: func(t *T) {
-			for i, n := range few {
-				t.only(0, func() { t.send(data(i, n), 1, 1) })
-				t.only(1, func() {
-					for k := 0; ; k++ {
-						st, found, err := t.Iprobe(mpi.AnySource, mpi.AnyTag)
-						t.ok("Iprobe", err)
-						if found {
-							t.is("the probe", st, 0, 1, n)
-							break
-						}
-						t.check(k < spins, "Iprobe to find the message", "nothing, %d times", k)
+}, {
+	ID: "mpi/progress/iprobe-alone", Title: "A rank that does nothing but Iprobe finds its message",
+	Cite: rule("3.8.1", "mpi/3.8.1/4"), Defects: []string{"IprobeNever"},
+	Sends: "Iprobe in a loop without a pause, for messages of all sizes", Expects: "true",
+	Run: func(t *T) {
+		for i, n := range few {
+			t.only(0, func() { t.send(data(i, n), 1, 1) })
+			t.only(1, func() {
+				for k := 0; ; k++ {
+					st, found, err := t.Iprobe(mpi.AnySource, mpi.AnyTag)
+					t.ok("Iprobe", err)
+					if found {
+						t.is("the probe", st, 0, 1, n)
+						break
 					}
-					t.gets(data(i, n), 0, 1)
-				})
-			}
-		},
-	},
-	{
-		ID: "mpi/progress/send-while-in-barrier", Title: "A send that was begun goes on while its rank waits for something else",
-		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 2, Defects: []string{"FreeCancels", "LargeNeedsWait"},
-		Does: "a large Isend, then a Barrier; the other rank receives before it comes to the barrier", Expects: "the message, then the barrier",
-		Run: func(t *T) {
-			t.only(0, func() {
-				r := t.isend(data(1, large), 1, 1)
-				f := t.isend(data(2, large), 1, 2)
-				t.ok("Free", f.Free())
-				t.barrier()
-				t.barrier()
-				t.wait(r)
-			})
-			t.only(1, func() {
-				t.gets(data(1, large), 0, 1)
-				t.barrier()
-				t.gets(data(2, large), 0, 2)
-				t.barrier()
-			})
-		},
-	},
-	{
-		ID: "mpi/progress/receive-while-in-receive", Title: "Requests go on while their rank waits in a receive for another rank",
-		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 3, Defects: []string{"LargeNeedsWait"},
-		Does: "rank 0 has a large send to and a large receive from 1 under way, and waits for 2, which 1 tells when both are through", Expects: "that all ends",
-		Run: func(t *T) {
-			switch t.Rank() {
-			case 0:
-				r := t.isend(data(1, large), 1, 1)
-				p := t.irecv(large, 1, 2)
-				t.hear(2)
-				t.arrives(p, data(2, large))
-				t.wait(r)
-			case 1:
-				t.gets(data(1, large), 0, 1)
-				t.ok("Ssend", t.Ssend(data(2, large), 0, 2))
-				t.tell(2)
-			case 2:
-				t.hear(1)
-				t.tell(0)
-			}
-		},
-	},
-	{
-		ID: "mpi/progress/send-then-end", Title: "Messages that were sent arrive though their sender has ended its program",
-		Cite: rule("8.7", "mpi/8.7/1"), Ranks: 2, Defects: []string{"FreeCancels"},
-		Does: "sends of several sizes, freed or buffered, and then nothing more", Expects: "the contents",
-		Run: func(t *T) {
-			t.only(0, func() {
-				t.ok("AttachBuffer", t.w.AttachBuffer(20_000))
-				t.ok("Bsend", t.Bsend(data(9, 3000), 1, 9))
-				for i, n := range few {
-					t.ok("Free", t.isend(data(i, n), 1, i).Free())
+					t.check(k < spins, "Iprobe to find the message", "nothing, %d times", k)
 				}
-				t.ok("DetachBuffer", t.w.DetachBuffer())
+				t.gets(data(i, n), 0, 1)
 			})
-			t.only(1, func() {
-				t.gets(data(9, 3000), 0, 9)
-				t.linger()
-				for i, n := range few {
-					t.gets(data(i, n), 0, i)
-				}
-			})
-		},
+		}
 	},
-	{
-		ID: "mpi/progress/computing-ranks", Title: "Requests that were begun before a computation are complete some time after it",
-		Cite: rule("3.7.4", "mpi/3.7.4/2"), Ranks: 2, Defects: []string{"LargeDamaged"},
-		Does: "exchanges with a computation between beginning and wait, of another length on each rank", Expects: "the contents",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			for i, n := range []int{64, 9000, large, 64, large} {
-				r := t.isend(data(2*i+t.Rank(), n), other, 1)
-				p := t.irecv(n, other, 1)
-				t.w.Compute(time.Duration(1+(i+t.Rank())%3) * 100 * time.Microsecond)
-				t.waitAll(r, p.Request)
-				t.holds("the message", p.room, data(2*i+other, n))
+}, {
+	ID: "mpi/progress/send-while-in-barrier", Title: "A send that was begun goes on while its rank waits for something else",
+	Cite: rule("3.7.4", "mpi/3.7.4/2"), Defects: []string{"FreeCancels", "LargeNeedsWait"},
+	Sends: "a large Isend, then a Barrier; the other rank receives before it comes to the barrier", Expects: "the message, then the barrier",
+	Run: func(t *T) {
+		t.only(0, func() {
+			r := t.isend(data(1, large), 1, 1)
+			f := t.isend(data(2, large), 1, 2)
+			t.ok("Free", f.Free())
+			t.barrier()
+			t.barrier()
+			t.wait(r)
+		})
+		t.only(1, func() {
+			t.gets(data(1, large), 0, 1)
+			t.barrier()
+			t.gets(data(2, large), 0, 2)
+			t.barrier()
+		})
+	},
+}, {
+	ID: "mpi/progress/receive-while-in-receive", Title: "Requests go on while their rank waits in a receive for another rank",
+	Cite: rule("3.7.4", "mpi/3.7.4/2"), Setup: ranks(3), Defects: []string{"LargeNeedsWait"},
+	Sends: "rank 0 has a large send to and a large receive from 1 under way, and waits for 2, which 1 tells when both are through", Expects: "that all ends",
+	Run: func(t *T) {
+		switch t.Rank() {
+		case 0:
+			r := t.isend(data(1, large), 1, 1)
+			p := t.irecv(large, 1, 2)
+			t.hear(2)
+			t.arrives(p, data(2, large))
+			t.wait(r)
+		case 1:
+			t.gets(data(1, large), 0, 1)
+			t.ok("Ssend", t.Ssend(data(2, large), 0, 2))
+			t.tell(2)
+		case 2:
+			t.hear(1)
+			t.tell(0)
+		}
+	},
+}, {
+	ID: "mpi/progress/send-then-end", Title: "Messages that were sent arrive though their sender has ended its program",
+	Cite: rule("8.7", "mpi/8.7/1"), Defects: []string{"FreeCancels"},
+	Sends: "sends of several sizes, freed or buffered, and then nothing more", Expects: "the contents",
+	Run: func(t *T) {
+		t.only(0, func() {
+			t.ok("AttachBuffer", t.w.AttachBuffer(20_000))
+			t.ok("Bsend", t.Bsend(data(9, 3000), 1, 9))
+			for i, n := range few {
+				t.ok("Free", t.isend(data(i, n), 1, i).Free())
 			}
-		},
+			t.ok("DetachBuffer", t.w.DetachBuffer())
+		})
+		t.only(1, func() {
+			t.gets(data(9, 3000), 0, 9)
+			t.linger()
+			for i, n := range few {
+				t.gets(data(i, n), 0, i)
+			}
+		})
 	},
-	{
-		ID: "mpi/progress/no-starving-by-polling", Title: "A rank that polls one request does not keep its others from completing",
-		Cite: rule("3.5", "mpi/3.5/3"), Ranks: 2, Defects: []string{"LargeNeedsWait", "SyncOnArrival"},
-		Does:    "rank 0 tests a receive whose message comes only after a large send of its own was received",
-		Expects: "both complete",
-		Run: func(t *T) {
-			t.only(0, func() {
-				p := t.irecv(16, 1, 2)
-				r := t.isend(data(1, large), 1, 1)
-				s := t.issend(data(3, 16), 1, 3)
-				t.until("the answer has come", func() bool {
-					_, done, err := p.GetStatus()
-					t.ok("GetStatus", err)
-					return done
-				})
-				t.arrives(p, data(2, 16))
-				t.linger()
-				t.pendingYet("a synchronous send that nobody has received", s)
-				t.tell(1)
-				t.waitAll(r, s)
-			})
-			t.only(1, func() {
-				t.gets(data(1, large), 0, 1)
-				t.send(data(2, 16), 0, 2)
-				t.hear(0)
-				t.gets(data(3, 16), 0, 3)
-			})
-		},
+}, {
+	ID: "mpi/progress/computing-ranks", Title: "Requests that were begun before a computation are complete some time after it",
+	Cite: rule("3.7.4", "mpi/3.7.4/2"), Defects: []string{"LargeDamaged"},
+	Sends: "exchanges with a computation between beginning and wait, of another length on each rank", Expects: "the contents",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		for i, n := range []int{64, 9000, large, 64, large} {
+			r := t.isend(data(2*i+t.Rank(), n), other, 1)
+			p := t.irecv(n, other, 1)
+			t.w.Compute(time.Duration(1+(i+t.Rank())%3) * 100 * time.Microsecond)
+			t.waitAll(r, p.Request)
+			t.holds("the message", p.room, data(2*i+other, n))
+		}
 	},
-}
+}, {
+	ID: "mpi/progress/no-starving-by-polling", Title: "A rank that polls one request does not keep its others from completing",
+	Cite: rule("3.5", "mpi/3.5/3"), Defects: []string{"LargeNeedsWait", "SyncOnArrival"},
+	Sends:   "rank 0 tests a receive whose message comes only after a large send of its own was received",
+	Expects: "both complete",
+	Run: func(t *T) {
+		t.only(0, func() {
+			p := t.irecv(16, 1, 2)
+			r := t.isend(data(1, large), 1, 1)
+			s := t.issend(data(3, 16), 1, 3)
+			t.until("the answer has come", func() bool {
+				_, done, err := p.GetStatus()
+				t.ok("GetStatus", err)
+				return done
+			})
+			t.arrives(p, data(2, 16))
+			t.linger()
+			t.pendingYet("a synchronous send that nobody has received", s)
+			t.tell(1)
+			t.waitAll(r, s)
+		})
+		t.only(1, func() {
+			t.gets(data(1, large), 0, 1)
+			t.send(data(2, 16), 0, 2)
+			t.hear(0)
+			t.gets(data(3, 16), 0, 3)
+		})
+	},
+}}

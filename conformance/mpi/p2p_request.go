@@ -6,93 +6,88 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var requestCases = []Case{
-	{
-		ID: "mpi/request/freed-send", Title: "A send whose request was freed arrives all the same",
-		Cite: rule("3.7.3", "mpi/3.7.3/4"), Ranks: 2, Defects: []string{"FreeCancels"},
-		Does: "sends of several sizes whose requests are freed at once; an answer when they have arrived", Expects: "the contents",
-		Run: func(t *T) {
-			t.only(0, func() {
-				for i, n := range few {
-					t.ok("Free", t.isend(data(i, n), 1, i).Free())
-				}
-				t.ok("Free", t.issend(data(9, 100), 1, 9).Free())
-				t.hear(1)
-			})
-			t.only(1, func() {
-				t.linger()
-				for i, n := range few {
-					t.gets(data(i, n), 0, i)
-				}
-				t.gets(data(9, 100), 0, 9)
-				t.tell(0)
-			})
-		},
-	},
-	{
-		ID: "mpi/request/freed-receive", Title: "A receive whose request was freed takes its message all the same",
-		Cite: rule("3.7.3", "mpi/3.7.3/4"), Ranks: 2, Defects: []string{"FreeUnposts"},
-		Does: "a receive freed, then two messages of its envelope, one more receive", Expects: "the first message in the freed one's buffer, the second in the other",
-		Run: func(t *T) {
-			t.only(1, func() {
-				p := t.irecv(40, 0, 2)
-				t.ok("Free", p.Free())
-				q := t.irecv(40, 0, 2)
-				t.tell(0)
-				t.arrives(q, data(2, 40))
-				// Nothing says when a receive is complete whose request is gone.
-				t.until("the freed receive has its message", func() bool {
-					_, _, err := t.Iprobe(0, 99)
-					t.ok("Iprobe", err)
-					return bytes.Equal(p.room.buf, data(1, 40))
-				})
-				t.holds("the buffer of the receive that was freed", p.room, data(1, 40))
-			})
-			t.only(0, func() {
-				t.hear(1)
-				t.send(data(1, 40), 1, 2)
-				t.send(data(2, 40), 1, 2)
-			})
-		},
-	},
-	{
-		ID: "mpi/request/active", Title: "A request is active from its beginning until it was waited for",
-		Cite: rule("3.7.3", "mpi/3.7.3/2"), Ranks: 2, Defects: []string{"CompleteStaysActive", "GetStatusFrees"},
-		Does: "a receive looked at when it is begun, complete, and waited for", Expects: "active, active, not active",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			p := t.irecv(10, other, 1)
-			t.check(p.Active(), "a new receive to be active", "inactive")
-			t.send(data(t.Rank(), 10), other, 1)
-			t.until("the receive is complete", func() bool {
-				_, done, err := p.GetStatus()
-				t.ok("GetStatus", err)
-				return done
-			})
-			t.check(p.Active(), "a complete receive to be active until it is waited for", "inactive")
-			t.arrives(p, data(other, 10))
-			t.check(!p.Active(), "the receive not to be active any more", "active")
-		},
-	},
-	{
-		ID: "mpi/request/status-is-of-its-own", Title: "The status of each request is that of its own message",
-		Cite: rule("3.2.5", "mpi/3.2.5/1"), Ranks: 4, Defects: []string{"CountIsRoom", "StatusesReversed", "WildTagUntold"},
-		Does: "receives of any tag from each rank, messages with tags and lengths of their own", Expects: "source, tag and count of each",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			var rs []Request
-			var ps []*pending
-			for from := range n {
-				ps = append(ps, t.irecv(100, from, mpi.AnyTag))
-				rs = append(rs, ps[from].Request)
+var requestCases = []Case{{
+	ID: "mpi/request/freed-send", Title: "A send whose request was freed arrives all the same",
+	Cite: rule("3.7.3", "mpi/3.7.3/4"), Defects: []string{"FreeCancels"},
+	Sends: "sends of several sizes whose requests are freed at once; an answer when they have arrived", Expects: "the contents",
+	Run: func(t *T) {
+		t.only(0, func() {
+			for i, n := range few {
+				t.ok("Free", t.isend(data(i, n), 1, i).Free())
 			}
-			for to := range n {
-				rs = append(rs, t.isend(data(10*me+to, 20+10*me+to), to, 7*me+to))
+			t.ok("Free", t.issend(data(9, 100), 1, 9).Free())
+			t.hear(1)
+		})
+		t.only(1, func() {
+			t.linger()
+			for i, n := range few {
+				t.gets(data(i, n), 0, i)
 			}
-			for from, st := range t.waitAll(rs...)[:n] {
-				t.is("the receive", st, from, 7*from+me, 20+10*from+me)
-				t.holds("the message", ps[from].room, data(10*from+me, 20+10*from+me))
-			}
-		},
+			t.gets(data(9, 100), 0, 9)
+			t.tell(0)
+		})
 	},
-}
+}, {
+	ID: "mpi/request/freed-receive", Title: "A receive whose request was freed takes its message all the same",
+	Cite: rule("3.7.3", "mpi/3.7.3/4"), Defects: []string{"FreeUnposts"},
+	Sends: "a receive freed, then two messages of its envelope, one more receive", Expects: "the first message in the freed one's buffer, the second in the other",
+	Run: func(t *T) {
+		t.only(1, func() {
+			p := t.irecv(40, 0, 2)
+			t.ok("Free", p.Free())
+			q := t.irecv(40, 0, 2)
+			t.tell(0)
+			t.arrives(q, data(2, 40))
+			// Nothing says when a receive is complete whose request is gone.
+			t.until("the freed receive has its message", func() bool {
+				_, _, err := t.Iprobe(0, 99)
+				t.ok("Iprobe", err)
+				return bytes.Equal(p.room.buf, data(1, 40))
+			})
+			t.holds("the buffer of the receive that was freed", p.room, data(1, 40))
+		})
+		t.only(0, func() {
+			t.hear(1)
+			t.send(data(1, 40), 1, 2)
+			t.send(data(2, 40), 1, 2)
+		})
+	},
+}, {
+	ID: "mpi/request/active", Title: "A request is active from its beginning until it was waited for",
+	Cite: rule("3.7.3", "mpi/3.7.3/2"), Defects: []string{"CompleteStaysActive", "GetStatusFrees"},
+	Sends: "a receive looked at when it is begun, complete, and waited for", Expects: "active, active, not active",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		p := t.irecv(10, other, 1)
+		t.check(p.Active(), "a new receive to be active", "inactive")
+		t.send(data(t.Rank(), 10), other, 1)
+		t.until("the receive is complete", func() bool {
+			_, done, err := p.GetStatus()
+			t.ok("GetStatus", err)
+			return done
+		})
+		t.check(p.Active(), "a complete receive to be active until it is waited for", "inactive")
+		t.arrives(p, data(other, 10))
+		t.check(!p.Active(), "the receive not to be active any more", "active")
+	},
+}, {
+	ID: "mpi/request/status-is-of-its-own", Title: "The status of each request is that of its own message",
+	Cite: rule("3.2.5", "mpi/3.2.5/1"), Setup: ranks(4), Defects: []string{"CountIsRoom", "StatusesReversed", "WildTagUntold"},
+	Sends: "receives of any tag from each rank, messages with tags and lengths of their own", Expects: "source, tag and count of each",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		var rs []Request
+		var ps []*pending
+		for from := range n {
+			ps = append(ps, t.irecv(100, from, mpi.AnyTag))
+			rs = append(rs, ps[from].Request)
+		}
+		for to := range n {
+			rs = append(rs, t.isend(data(10*me+to, 20+10*me+to), to, 7*me+to))
+		}
+		for from, st := range t.waitAll(rs...)[:n] {
+			t.is("the receive", st, from, 7*from+me, 20+10*from+me)
+			t.holds("the message", ps[from].room, data(10*from+me, 20+10*from+me))
+		}
+	},
+}}

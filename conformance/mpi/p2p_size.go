@@ -1,81 +1,76 @@
 package mpi
 
-var sizeCases = []Case{
-	{
-		ID: "mpi/size/unexpected", Title: "Messages of all sizes arrive whole that come before their receive",
-		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 2, Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
-		Does: "for sizes from 0 to 1 MiB around all powers of two: a send, then the receive", Expects: "every byte",
-		Run: func(t *T) {
-			for i, n := range every() {
-				t.only(0, func() {
-					r := t.isend(data(i, n), 1, 1)
-					t.tell(1)
-					t.wait(r)
-				})
-				t.only(1, func() {
-					t.hear(0)
-					t.gets(data(i, n), 0, 1)
-				})
-			}
-		},
+var sizeCases = []Case{{
+	ID: "mpi/size/unexpected", Title: "Messages of all sizes arrive whole that come before their receive",
+	Cite: rule("3.2.2", "mpi/3.2.2/2"), Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
+	Sends: "for sizes from 0 to 1 MiB around all powers of two: a send, then the receive", Expects: "every byte",
+	Run: func(t *T) {
+		for i, n := range every() {
+			t.only(0, func() {
+				r := t.isend(data(i, n), 1, 1)
+				t.tell(1)
+				t.wait(r)
+			})
+			t.only(1, func() {
+				t.hear(0)
+				t.gets(data(i, n), 0, 1)
+			})
+		}
 	},
-	{
-		ID: "mpi/size/posted", Title: "Messages of all sizes arrive whole whose receive waits for them",
-		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 2, Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
-		Does: "the same with the receive first", Expects: "every byte",
-		Run: func(t *T) {
-			for i, n := range every() {
-				t.only(0, func() {
-					t.hear(1)
-					t.send(data(i, n), 1, 1)
-				})
-				t.only(1, func() {
-					p := t.irecv(n, 0, 1)
-					t.tell(0)
-					t.arrives(p, data(i, n))
-				})
-			}
-		},
+}, {
+	ID: "mpi/size/posted", Title: "Messages of all sizes arrive whole whose receive waits for them",
+	Cite: rule("3.2.2", "mpi/3.2.2/2"), Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
+	Sends: "the same with the receive first", Expects: "every byte",
+	Run: func(t *T) {
+		for i, n := range every() {
+			t.only(0, func() {
+				t.hear(1)
+				t.send(data(i, n), 1, 1)
+			})
+			t.only(1, func() {
+				p := t.irecv(n, 0, 1)
+				t.tell(0)
+				t.arrives(p, data(i, n))
+			})
+		}
 	},
-	{
-		ID: "mpi/size/synchronous", Title: "Synchronous messages of all sizes arrive whole",
-		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 2, Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
-		Does: "the same with Ssend, receives of both kinds by turns", Expects: "every byte",
-		Run: func(t *T) {
-			for i, n := range every() {
-				if n > 1<<18 {
-					break
-				}
-				t.only(0, func() { t.ok("Ssend", t.Ssend(data(i, n), 1, 1)) })
-				t.only(1, func() {
-					if i%2 == 0 {
-						t.linger()
-					}
-					t.gets(data(i, n), 0, 1)
-				})
+}, {
+	ID: "mpi/size/synchronous", Title: "Synchronous messages of all sizes arrive whole",
+	Cite: rule("3.2.2", "mpi/3.2.2/2"), Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
+	Sends: "the same with Ssend, receives of both kinds by turns", Expects: "every byte",
+	Run: func(t *T) {
+		for i, n := range every() {
+			if n > 1<<18 {
+				break
 			}
-		},
+			t.only(0, func() { t.ok("Ssend", t.Ssend(data(i, n), 1, 1)) })
+			t.only(1, func() {
+				if i%2 == 0 {
+					t.linger()
+				}
+				t.gets(data(i, n), 0, 1)
+			})
+		}
 	},
-	{
-		ID: "mpi/size/near-neighbours", Title: "Ranks of one host and of others exchange messages of all sizes",
-		Cite: rule("3.2.2", "mpi/3.2.2/2"), Ranks: 4, PerNode: 2, Defects: []string{"LastByteLost", "LargeDamaged"},
-		Does: "everybody with everybody, two ranks a host, sizes up to large ones", Expects: "every byte",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			for i, size := range []int{0, 1, 100, 2048, 10_000, 66_000, large} {
-				var ps []*pending
-				var rs []Request
-				for k := range n {
-					ps = append(ps, t.irecv(size, k, i))
-				}
-				for k := range n {
-					rs = append(rs, t.isend(data(10*me+k, size), k, i))
-				}
-				for k, p := range ps {
-					t.arrives(p, data(10*k+me, size))
-				}
-				t.waitAll(rs...)
+}, {
+	ID: "mpi/size/near-neighbours", Title: "Ranks of one host and of others exchange messages of all sizes",
+	Cite: rule("3.2.2", "mpi/3.2.2/2"), Setup: inPairs(4), Defects: []string{"LastByteLost", "LargeDamaged"},
+	Sends: "everybody with everybody, two ranks a host, sizes up to large ones", Expects: "every byte",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		for i, size := range []int{0, 1, 100, 2048, 10_000, 66_000, large} {
+			var ps []*pending
+			var rs []Request
+			for k := range n {
+				ps = append(ps, t.irecv(size, k, i))
 			}
-		},
+			for k := range n {
+				rs = append(rs, t.isend(data(10*me+k, size), k, i))
+			}
+			for k, p := range ps {
+				t.arrives(p, data(10*k+me, size))
+			}
+			t.waitAll(rs...)
+		}
 	},
-}
+}}

@@ -2,169 +2,163 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var testCases = []Case{
-	{
-		ID: "mpi/test/single", Title: "Test is false while the request is not complete, and true in the end",
-		Cite: rule("3.7.3", "mpi/3.7.3/3"), Ranks: 2, Defects: []string{"TestNever", "CompleteStaysActive"},
-		Does: "Test of a receive before its message was sent, and then until it is true", Expects: "false, then true once with the status; an empty one after that",
-		Run: func(t *T) {
-			for i, n := range few {
-				t.only(0, func() {
-					t.hear(1)
-					t.send(data(i, n), 1, i)
-				})
-				t.only(1, func() {
-					p := t.irecv(n, 0, i)
-					t.pendingYet("a receive whose message was not sent", p)
-					t.tell(0)
-					var st Status
-					t.until("the receive is complete", func() bool {
-						var done bool
-						var err error
-						st, done, err = p.Test()
-						t.ok("Test", err)
-						return done
-					})
-					t.is("the receive", st, 0, i, n)
-					t.holds("the message", p.room, data(i, n))
-					t.check(!p.Active(), "the request not to be active", "active")
-				})
-			}
-		},
-	},
-	{
-		ID: "mpi/test/all-or-nothing", Title: "TestAll that is false has ended none of the requests",
-		Cite: rule("3.7.5", "mpi/3.7.5/7"), Ranks: 2, Defects: []string{"TestAllTakesSome", "TestAllNever"},
-		Does: "TestAll over five receives while four have their messages, then the fifth", Expects: "false and all requests active; then true with all statuses",
-		Run: func(t *T) {
+var testCases = []Case{{
+	ID: "mpi/test/single", Title: "Test is false while the request is not complete, and true in the end",
+	Cite: rule("3.7.3", "mpi/3.7.3/3"), Defects: []string{"TestNever", "CompleteStaysActive"},
+	Sends: "Test of a receive before its message was sent, and then until it is true", Expects: "false, then true once with the status; an empty one after that",
+	Run: func(t *T) {
+		for i, n := range few {
 			t.only(0, func() {
 				t.hear(1)
-				for i := range 4 {
-					t.send(data(i, 30+i), 1, i)
-				}
-				t.hear(1)
-				t.send(data(4, 34), 1, 4)
+				t.send(data(i, n), 1, i)
 			})
 			t.only(1, func() {
-				var ps []*pending
-				var rs []Request
-				for i := range 5 {
-					ps = append(ps, t.irecv(64, 0, i))
-					rs = append(rs, ps[i].Request)
-				}
-				t.tell(0)
-				for i := range 4 {
-					t.until("the first four are complete", func() bool {
-						_, done, err := rs[i].GetStatus()
-						t.ok("GetStatus", err)
-						return done
-					})
-				}
-				_, done, err := t.w.TestAll(rs)
-				t.ok("TestAll", err)
-				t.check(!done, "TestAll to be false", "true")
-				for _, r := range rs {
-					t.check(r.Active(), "requests to be active after a TestAll that is false", "an inactive one")
-				}
-				t.tell(0)
-				var sts []Status
-				t.until("TestAll is true", func() bool {
-					var done bool
-					sts, done, err = t.w.TestAll(rs)
-					t.ok("TestAll", err)
-					return done
-				})
-				for i, st := range sts {
-					t.got(ps, i, st)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/test/any", Title: "TestAny finds each request once, and then none",
-		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"},
-		Does: "TestAny over five receives until it says that there is none", Expects: "five indices, each with its message, then true with Undefined",
-		Run: func(t *T) {
-			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-				seen := make([]bool, 5)
-				n := 0
-				t.until("TestAny has found all", func() bool {
-					i, st, done, err := t.w.TestAny(rs)
-					t.ok("TestAny", err)
-					if !done {
-						t.check(i == mpi.Undefined, "Undefined where none is complete", "%d", i)
-						return false
-					}
-					if i == mpi.Undefined {
-						t.check(n == 5, "all requests before Undefined", "%d", n)
-						return true
-					}
-					t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
-					seen[i] = true
-					n++
-					t.got(ps, i, st)
-					return false
-				})
-			})
-		},
-	},
-	{
-		ID: "mpi/test/some", Title: "TestSome finds each request once",
-		Cite: rule("3.7.5", "mpi/3.7.5/6"), Ranks: 2, Defects: []string{"TestNever", "SomeTwice", "IndexOff"},
-		Does: "TestSome over five receives and two null requests until all are through", Expects: "each index once, with its message",
-		Run: func(t *T) {
-			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-				all := append(append([]Request{nil}, rs...), nil)
-				seen := make([]bool, 5)
-				n := 0
-				t.until("TestSome has found all", func() bool {
-					is, sts, err := t.w.TestSome(all)
-					t.ok("TestSome", err)
-					t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)
-					for k, i := range is {
-						t.check(i >= 1 && i <= 5 && !seen[i-1], "an index that was not there before", "%d, after %v", i, seen)
-						seen[i-1] = true
-						n++
-						t.got(ps, i-1, sts[k])
-					}
-					return n == 5
-				})
-			})
-		},
-	},
-	{
-		ID: "mpi/test/get-status", Title: "GetStatus tells that a request is complete, and leaves it so",
-		Cite: rule("3.7.6", "mpi/3.7.6/1"), Ranks: 2, Defects: []string{"GetStatusFrees"},
-		Does: "GetStatus before and after the message, several times, then Wait", Expects: "false; the same status every time; the status again of Wait",
-		Run: func(t *T) {
-			t.only(0, func() {
-				t.hear(1)
-				t.send(data(1, 40), 1, 5)
-			})
-			t.only(1, func() {
-				p := t.irecv(40, mpi.AnySource, mpi.AnyTag)
-				_, done, err := p.GetStatus()
-				t.ok("GetStatus", err)
-				t.check(!done, "GetStatus to be false", "true")
+				p := t.irecv(n, 0, i)
+				t.pendingYet("a receive whose message was not sent", p)
 				t.tell(0)
 				var st Status
-				t.until("GetStatus is true", func() bool {
-					st, done, err = p.GetStatus()
+				t.until("the receive is complete", func() bool {
+					var done bool
+					var err error
+					st, done, err = p.Test()
+					t.ok("Test", err)
+					return done
+				})
+				t.is("the receive", st, 0, i, n)
+				t.holds("the message", p.room, data(i, n))
+				t.check(!p.Active(), "the request not to be active", "active")
+			})
+		}
+	},
+}, {
+	ID: "mpi/test/all-or-nothing", Title: "TestAll that is false has ended none of the requests",
+	Cite: rule("3.7.5", "mpi/3.7.5/7"), Defects: []string{"TestAllTakesSome", "TestAllNever"},
+	Sends: "TestAll over five receives while four have their messages, then the fifth", Expects: "false and all requests active; then true with all statuses",
+	Run: func(t *T) {
+		t.only(0, func() {
+			t.hear(1)
+			for i := range 4 {
+				t.send(data(i, 30+i), 1, i)
+			}
+			t.hear(1)
+			t.send(data(4, 34), 1, 4)
+		})
+		t.only(1, func() {
+			var ps []*pending
+			var rs []Request
+			for i := range 5 {
+				ps = append(ps, t.irecv(64, 0, i))
+				rs = append(rs, ps[i].Request)
+			}
+			t.tell(0)
+			for i := range 4 {
+				t.until("the first four are complete", func() bool {
+					_, done, err := rs[i].GetStatus()
 					t.ok("GetStatus", err)
 					return done
 				})
-				for range 3 {
-					t.is("GetStatus", st, 0, 5, 40)
-					t.check(p.Active(), "the request to be active", "inactive")
-					st, done, err = p.GetStatus()
-					t.ok("GetStatus", err)
-					t.check(done, "GetStatus to stay true", "false")
+			}
+			_, done, err := t.w.TestAll(rs)
+			t.ok("TestAll", err)
+			t.check(!done, "TestAll to be false", "true")
+			for _, r := range rs {
+				t.check(r.Active(), "requests to be active after a TestAll that is false", "an inactive one")
+			}
+			t.tell(0)
+			var sts []Status
+			t.until("TestAll is true", func() bool {
+				var done bool
+				sts, done, err = t.w.TestAll(rs)
+				t.ok("TestAll", err)
+				return done
+			})
+			for i, st := range sts {
+				t.got(ps, i, st)
+			}
+		})
+	},
+}, {
+	ID: "mpi/test/any", Title: "TestAny finds each request once, and then none",
+	Cite: rule("3.7.5", "mpi/3.7.5/1"), Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"},
+	Sends: "TestAny over five receives until it says that there is none", Expects: "five indices, each with its message, then true with Undefined",
+	Run: func(t *T) {
+		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
+			seen := make([]bool, 5)
+			n := 0
+			t.until("TestAny has found all", func() bool {
+				i, st, done, err := t.w.TestAny(rs)
+				t.ok("TestAny", err)
+				if !done {
+					t.check(i == mpi.Undefined, "Undefined where none is complete", "%d", i)
+					return false
 				}
-				t.is("Wait", t.arrives(p, data(1, 40)), 0, 5, 40)
+				if i == mpi.Undefined {
+					t.check(n == 5, "all requests before Undefined", "%d", n)
+					return true
+				}
+				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
+				seen[i] = true
+				n++
+				t.got(ps, i, st)
+				return false
+			})
+		})
+	},
+}, {
+	ID: "mpi/test/some", Title: "TestSome finds each request once",
+	Cite: rule("3.7.5", "mpi/3.7.5/6"), Defects: []string{"TestNever", "SomeTwice", "IndexOff"},
+	Sends: "TestSome over five receives and two null requests until all are through", Expects: "each index once, with its message",
+	Run: func(t *T) {
+		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
+			all := append(append([]Request{nil}, rs...), nil)
+			seen := make([]bool, 5)
+			n := 0
+			t.until("TestSome has found all", func() bool {
+				is, sts, err := t.w.TestSome(all)
+				t.ok("TestSome", err)
+				t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)
+				for k, i := range is {
+					t.check(i >= 1 && i <= 5 && !seen[i-1], "an index that was not there before", "%d, after %v", i, seen)
+					seen[i-1] = true
+					n++
+					t.got(ps, i-1, sts[k])
+				}
+				return n == 5
+			})
+		})
+	},
+}, {
+	ID: "mpi/test/get-status", Title: "GetStatus tells that a request is complete, and leaves it so",
+	Cite: rule("3.7.6", "mpi/3.7.6/1"), Defects: []string{"GetStatusFrees"},
+	Sends: "GetStatus before and after the message, several times, then Wait", Expects: "false; the same status every time; the status again of Wait",
+	Run: func(t *T) {
+		t.only(0, func() {
+			t.hear(1)
+			t.send(data(1, 40), 1, 5)
+		})
+		t.only(1, func() {
+			p := t.irecv(40, mpi.AnySource, mpi.AnyTag)
+			_, done, err := p.GetStatus()
+			t.ok("GetStatus", err)
+			t.check(!done, "GetStatus to be false", "true")
+			t.tell(0)
+			var st Status
+			t.until("GetStatus is true", func() bool {
 				st, done, err = p.GetStatus()
 				t.ok("GetStatus", err)
-				t.check(done && st == empty, "true and an empty status of what is through", "%v %+v", done, st)
+				return done
 			})
-		},
+			for range 3 {
+				t.is("GetStatus", st, 0, 5, 40)
+				t.check(p.Active(), "the request to be active", "inactive")
+				st, done, err = p.GetStatus()
+				t.ok("GetStatus", err)
+				t.check(done, "GetStatus to stay true", "false")
+			}
+			t.is("Wait", t.arrives(p, data(1, 40)), 0, 5, 40)
+			st, done, err = p.GetStatus()
+			t.ok("GetStatus", err)
+			t.check(done && st == empty, "true and an empty status of what is through", "%v %+v", done, st)
+		})
 	},
-}
+}}

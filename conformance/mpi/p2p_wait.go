@@ -41,175 +41,166 @@ func (t *T) got(ps []*pending, i int, st Status) {
 // shuffled is an order of the five.
 var shuffled = []int{3, 0, 4, 2, 1}
 
-var waitCases = []Case{
-	{
-		ID: "mpi/wait/all", Title: "WaitAll returns when all are complete, with their statuses in the order of the requests",
-		Cite: rule("3.7.5", "mpi/3.7.5/3"), Ranks: 2, Defects: []string{"StatusesReversed", "WaitAllMissesLast"},
-		Does: "five receives, messages in another order", Expects: "each status where its request is",
-		Run: func(t *T) {
-			withFiveReceives(t, []int{3, 0, 2, 1, 4}, func(ps []*pending, rs []Request) {
-				for i, st := range t.waitAll(rs...) {
-					t.got(ps, i, st)
-				}
-			})
-		},
+var waitCases = []Case{{
+	ID: "mpi/wait/all", Title: "WaitAll returns when all are complete, with their statuses in the order of the requests",
+	Cite: rule("3.7.5", "mpi/3.7.5/3"), Defects: []string{"StatusesReversed", "WaitAllMissesLast"},
+	Sends: "five receives, messages in another order", Expects: "each status where its request is",
+	Run: func(t *T) {
+		withFiveReceives(t, []int{3, 0, 2, 1, 4}, func(ps []*pending, rs []Request) {
+			for i, st := range t.waitAll(rs...) {
+				t.got(ps, i, st)
+			}
+		})
 	},
-	{
-		ID: "mpi/wait/all-with-nothing-among-them", Title: "WaitAll passes over null and inactive requests, with an empty status for each",
-		Cite: rule("3.7.5", "mpi/3.7.5/4"), Ranks: 2, Defects: []string{"NilIsRankZero", "InactiveHangs"},
-		Does: "null requests, a persistent one that was not started and one that is through between receives", Expects: "empty statuses of those, messages of the others",
-		Run: func(t *T) {
-			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-				idle, err := t.RecvInit(make([]byte, 8), 0, 77)
-				t.begin("RecvInit", idle, err)
-				sts := t.waitAll(rs[0], nil, rs[1], idle, rs[2])
-				t.got(ps, 0, sts[0])
-				t.got(ps, 1, sts[2])
-				t.got(ps, 2, sts[4])
-				t.check(sts[1] == empty && sts[3] == empty, "empty statuses of a null and an inactive request", "%+v, %+v", sts[1], sts[3])
-				sts = t.waitAll(rs[0], rs[3], rs[4], nil)
-				t.check(sts[0] == empty && sts[3] == empty, "empty statuses of one that is through and a null one", "%+v, %+v", sts[0], sts[3])
-				t.got(ps, 3, sts[1])
-				t.got(ps, 4, sts[2])
-				t.waitAll(nil, nil)
-				t.waitAll()
-				t.ok("Free", idle.Free())
-			})
-		},
-	},
-	{
-		ID: "mpi/wait/any", Title: "WaitAny returns one that is complete, each once, and Undefined when none is left",
-		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"},
-		Does: "WaitAny over five receives, six times", Expects: "five different indices, each with its message; then Undefined and an empty status",
-		Run: func(t *T) {
-			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-				seen := make([]bool, 5)
-				for range 5 {
-					i, st, err := t.w.WaitAny(rs)
-					t.ok("WaitAny", err)
-					t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
-					seen[i] = true
-					t.got(ps, i, st)
-				}
-				i, st, err := t.w.WaitAny(rs)
-				t.ok("WaitAny", err)
-				t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status", "%d, %+v", i, st)
-			})
-		},
-	},
-	{
-		ID: "mpi/wait/any-of-those-that-can", Title: "WaitAny returns when one can complete, though the others cannot",
-		Cite: rule("3.7.5", "mpi/3.7.5/1"), Ranks: 2, Defects: []string{"IndexOff", "TagIgnored"},
-		Does: "WaitAny over five receives, of which one has a message; the rest is sent after an answer", Expects: "that one, then the others",
-		Run: func(t *T) {
-			t.only(0, func() {
-				t.hear(1)
-				for _, i := range shuffled {
-					t.send(data(i, 30+i), 1, i)
-					t.hear(1)
-				}
-			})
-			t.only(1, func() {
-				var ps []*pending
-				var rs []Request
-				for i := range 5 {
-					ps = append(ps, t.irecv(64, 0, i))
-					rs = append(rs, ps[i].Request)
-				}
-				t.tell(0)
-				for _, want := range shuffled {
-					i, st, err := t.w.WaitAny(rs)
-					t.ok("WaitAny", err)
-					t.check(i == want, fmt.Sprintf("index %d", want), "%d", i)
-					t.got(ps, i, st)
-					t.tell(0)
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/wait/any-of-none", Title: "WaitAny, WaitSome and their tests know that there is nothing to wait for",
-		Cite: rule("3.7.5", "mpi/3.7.5/2"), Ranks: 1, Defects: []string{"NoneIsFirst", "InactiveHangs", "InactiveTestsFalse"},
-		Does: "each of them on no request, on null ones, and on one that is inactive", Expects: "Undefined or no indices, at once; TestAny and TestAll true",
-		Run: func(t *T) {
+}, {
+	ID: "mpi/wait/all-with-nothing-among-them", Title: "WaitAll passes over null and inactive requests, with an empty status for each",
+	Cite: rule("3.7.5", "mpi/3.7.5/4"), Defects: []string{"NilIsRankZero", "InactiveHangs"},
+	Sends: "null requests, a persistent one that was not started and one that is through between receives", Expects: "empty statuses of those, messages of the others",
+	Run: func(t *T) {
+		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			idle, err := t.RecvInit(make([]byte, 8), 0, 77)
 			t.begin("RecvInit", idle, err)
-			for _, rs := range [][]Request{nil, {nil, nil}, {idle}, {nil, idle}} {
+			sts := t.waitAll(rs[0], nil, rs[1], idle, rs[2])
+			t.got(ps, 0, sts[0])
+			t.got(ps, 1, sts[2])
+			t.got(ps, 2, sts[4])
+			t.check(sts[1] == empty && sts[3] == empty, "empty statuses of a null and an inactive request", "%+v, %+v", sts[1], sts[3])
+			sts = t.waitAll(rs[0], rs[3], rs[4], nil)
+			t.check(sts[0] == empty && sts[3] == empty, "empty statuses of one that is through and a null one", "%+v, %+v", sts[0], sts[3])
+			t.got(ps, 3, sts[1])
+			t.got(ps, 4, sts[2])
+			t.waitAll(nil, nil)
+			t.waitAll()
+			t.ok("Free", idle.Free())
+		})
+	},
+}, {
+	ID: "mpi/wait/any", Title: "WaitAny returns one that is complete, each once, and Undefined when none is left",
+	Cite: rule("3.7.5", "mpi/3.7.5/1"), Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"},
+	Sends: "WaitAny over five receives, six times", Expects: "five different indices, each with its message; then Undefined and an empty status",
+	Run: func(t *T) {
+		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
+			seen := make([]bool, 5)
+			for range 5 {
 				i, st, err := t.w.WaitAny(rs)
 				t.ok("WaitAny", err)
-				t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status of WaitAny", "%d %+v", i, st)
+				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
+				seen[i] = true
+				t.got(ps, i, st)
+			}
+			i, st, err := t.w.WaitAny(rs)
+			t.ok("WaitAny", err)
+			t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status", "%d, %+v", i, st)
+		})
+	},
+}, {
+	ID: "mpi/wait/any-of-those-that-can", Title: "WaitAny returns when one can complete, though the others cannot",
+	Cite: rule("3.7.5", "mpi/3.7.5/1"), Defects: []string{"IndexOff", "TagIgnored"},
+	Sends: "WaitAny over five receives, of which one has a message; the rest is sent after an answer", Expects: "that one, then the others",
+	Run: func(t *T) {
+		t.only(0, func() {
+			t.hear(1)
+			for _, i := range shuffled {
+				t.send(data(i, 30+i), 1, i)
+				t.hear(1)
+			}
+		})
+		t.only(1, func() {
+			var ps []*pending
+			var rs []Request
+			for i := range 5 {
+				ps = append(ps, t.irecv(64, 0, i))
+				rs = append(rs, ps[i].Request)
+			}
+			t.tell(0)
+			for _, want := range shuffled {
+				i, st, err := t.w.WaitAny(rs)
+				t.ok("WaitAny", err)
+				t.check(i == want, fmt.Sprintf("index %d", want), "%d", i)
+				t.got(ps, i, st)
+				t.tell(0)
+			}
+		})
+	},
+}, {
+	ID: "mpi/wait/any-of-none", Title: "WaitAny, WaitSome and their tests know that there is nothing to wait for",
+	Cite: rule("3.7.5", "mpi/3.7.5/2"), Setup: ranks(1), Defects: []string{"NoneIsFirst", "InactiveHangs", "InactiveTestsFalse"},
+	Sends: "each of them on no request, on null ones, and on one that is inactive", Expects: "Undefined or no indices, at once; TestAny and TestAll true",
+	Run: func(t *T) {
+		idle, err := t.RecvInit(make([]byte, 8), 0, 77)
+		t.begin("RecvInit", idle, err)
+		for _, rs := range [][]Request{nil, {nil, nil}, {idle}, {nil, idle}} {
+			i, st, err := t.w.WaitAny(rs)
+			t.ok("WaitAny", err)
+			t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status of WaitAny", "%d %+v", i, st)
+			is, sts, err := t.w.WaitSome(rs)
+			t.ok("WaitSome", err)
+			t.check(len(is) == 0 && len(sts) == 0, "no index of WaitSome", "%v %v", is, sts)
+			i, st, done, err := t.w.TestAny(rs)
+			t.ok("TestAny", err)
+			t.check(done && i == mpi.Undefined && st == empty, "true with Undefined of TestAny", "%v %d %+v", done, i, st)
+			is, sts, err = t.w.TestSome(rs)
+			t.ok("TestSome", err)
+			t.check(len(is) == 0 && len(sts) == 0, "no index of TestSome", "%v %v", is, sts)
+			sts, done, err = t.w.TestAll(rs)
+			t.ok("TestAll", err)
+			t.check(done && len(sts) == len(rs), "true of TestAll", "%v %v", done, sts)
+		}
+	},
+}, {
+	ID: "mpi/wait/some", Title: "WaitSome returns at least one, every request once, with its own status",
+	Cite: rule("3.7.5", "mpi/3.7.5/6"), Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"},
+	Sends: "WaitSome over five receives until there is none", Expects: "each index once, with its message",
+	Run: func(t *T) {
+		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
+			seen := make([]bool, 5)
+			for left := 5; left > 0; {
 				is, sts, err := t.w.WaitSome(rs)
 				t.ok("WaitSome", err)
-				t.check(len(is) == 0 && len(sts) == 0, "no index of WaitSome", "%v %v", is, sts)
-				i, st, done, err := t.w.TestAny(rs)
-				t.ok("TestAny", err)
-				t.check(done && i == mpi.Undefined && st == empty, "true with Undefined of TestAny", "%v %d %+v", done, i, st)
-				is, sts, err = t.w.TestSome(rs)
-				t.ok("TestSome", err)
-				t.check(len(is) == 0 && len(sts) == 0, "no index of TestSome", "%v %v", is, sts)
-				sts, done, err = t.w.TestAll(rs)
-				t.ok("TestAll", err)
-				t.check(done && len(sts) == len(rs), "true of TestAll", "%v %v", done, sts)
-			}
-		},
-	},
-	{
-		ID: "mpi/wait/some", Title: "WaitSome returns at least one, every request once, with its own status",
-		Cite: rule("3.7.5", "mpi/3.7.5/6"), Ranks: 2, Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"},
-		Does: "WaitSome over five receives until there is none", Expects: "each index once, with its message",
-		Run: func(t *T) {
-			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-				seen := make([]bool, 5)
-				for left := 5; left > 0; {
-					is, sts, err := t.w.WaitSome(rs)
-					t.ok("WaitSome", err)
-					t.check(len(is) > 0 && len(is) == len(sts), "indices, and as many statuses", "%v, %v", is, sts)
-					for k, i := range is {
-						t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d of %v, after %v", i, is, seen)
-						seen[i] = true
-						t.got(ps, i, sts[k])
-						left--
-					}
+				t.check(len(is) > 0 && len(is) == len(sts), "indices, and as many statuses", "%v, %v", is, sts)
+				for k, i := range is {
+					t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d of %v, after %v", i, is, seen)
+					seen[i] = true
+					t.got(ps, i, sts[k])
+					left--
 				}
-			})
-		},
-	},
-	{
-		ID: "mpi/wait/against-the-order", Title: "Requests can be waited for in any order",
-		Cite: rule("3.7.3", "mpi/3.7.3/1"), Ranks: 2, Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"},
-		Does: "five receives waited for from the one whose message comes last", Expects: "the messages",
-		Run: func(t *T) {
-			withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
-				turn := slices.Clone(shuffled)
-				slices.Reverse(turn)
-				for _, i := range turn {
-					t.got(ps, i, t.wait(rs[i]))
-				}
-				for _, r := range rs {
-					t.check(t.wait(r) == empty, "an empty status the second time", "another")
-				}
-			})
-		},
-	},
-	{
-		ID: "mpi/wait/sends-and-receives", Title: "Sends and receives can be waited for together",
-		Cite: rule("3.7.5", "mpi/3.7.5/3"), Ranks: 4, Defects: []string{"StatusesReversed"},
-		Does: "all sends to and receives from all ranks in one WaitAll, small and large", Expects: "all contents",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			var rs []Request
-			var ps []*pending
-			for k := range n {
-				rs = append(rs, t.isend(data(10*me+k, few[2+(me+k)%3]), k, 1))
 			}
-			for k := range n {
-				ps = append(ps, t.irecv(few[2+(me+k)%3], k, 1))
-				rs = append(rs, ps[k].Request)
-			}
-			for i, st := range t.waitAll(rs...)[n:] {
-				t.is("the receive", st, i, 1, few[2+(me+i)%3])
-				t.holds("the message", ps[i].room, data(10*i+me, few[2+(me+i)%3]))
-			}
-		},
+		})
 	},
-}
+}, {
+	ID: "mpi/wait/against-the-order", Title: "Requests can be waited for in any order",
+	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"},
+	Sends: "five receives waited for from the one whose message comes last", Expects: "the messages",
+	Run: func(t *T) {
+		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
+			turn := slices.Clone(shuffled)
+			slices.Reverse(turn)
+			for _, i := range turn {
+				t.got(ps, i, t.wait(rs[i]))
+			}
+			for _, r := range rs {
+				t.check(t.wait(r) == empty, "an empty status the second time", "another")
+			}
+		})
+	},
+}, {
+	ID: "mpi/wait/sends-and-receives", Title: "Sends and receives can be waited for together",
+	Cite: rule("3.7.5", "mpi/3.7.5/3"), Setup: ranks(4), Defects: []string{"StatusesReversed"},
+	Sends: "all sends to and receives from all ranks in one WaitAll, small and large", Expects: "all contents",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		var rs []Request
+		var ps []*pending
+		for k := range n {
+			rs = append(rs, t.isend(data(10*me+k, few[2+(me+k)%3]), k, 1))
+		}
+		for k := range n {
+			ps = append(ps, t.irecv(few[2+(me+k)%3], k, 1))
+			rs = append(rs, ps[k].Request)
+		}
+		for i, st := range t.waitAll(rs...)[n:] {
+			t.is("the receive", st, i, 1, few[2+(me+i)%3])
+			t.holds("the message", ps[i].room, data(10*i+me, few[2+(me+i)%3]))
+		}
+	},
+}}

@@ -34,7 +34,7 @@ var _ = Describe("in simulation", func() {
 				}
 			}
 			for i, c := range cases.Cases() {
-				It(c.ID+": "+c.Title, Label("topic:"+c.Topic()), func() {
+				It(c.ID+": "+c.Title, Label("topic:"+strings.Split(c.ID, "/")[1]), func() {
 					for _, s := range chosen(c, i, of) {
 						if err := on(c, s, *worldSeed); err != nil {
 							Fail(fmt.Sprintf("%s on %v: %v", c.ID, s, err))
@@ -80,7 +80,7 @@ var _ = Describe("in simulation", func() {
 // for each case, so that all are met.
 func chosen(c cases.Case, i int, all []setup) (some []setup) {
 	for _, s := range all {
-		if (!c.Alone || s.progress == mpi.Background) && strings.Contains(s.String(), *only) {
+		if (!cases.NeedsBackground(&c) || s.progress == mpi.Background) && strings.Contains(s.String(), *only) {
 			some = append(some, s)
 		}
 	}
@@ -107,7 +107,9 @@ func chosen(c cases.Case, i int, all []setup) (some []setup) {
 func everyCase(mode mpi.ProgressMode) func(cases.World) error {
 	which := regexp.MustCompile(*match)
 	return func(w cases.World) error {
-		return cases.InTurn(w, func(c *cases.Case) bool { return (!c.Alone || mode == mpi.Background) && which.MatchString(c.ID) })
+		return cases.InTurn(w, func(c *cases.Case) bool {
+			return (!cases.NeedsBackground(c) || mode == mpi.Background) && which.MatchString(c.ID)
+		})
 	}
 }
 

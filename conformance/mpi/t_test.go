@@ -91,28 +91,3 @@ func TestWordsNotice(t *testing.T) {
 		}
 	}
 }
-
-func TestMalformedCasesAreNoticed(t *testing.T) {
-	good := Cases()[0]
-	if err := Check([]Case{good}); err != nil {
-		t.Fatal(err)
-	}
-	for what, change := range map[string]func(*Case){
-		"id":          func(c *Case) { c.ID = "mpi/Order/x y" },
-		"parts":       func(c *Case) { c.ID = "mpi/order" },
-		"title":       func(c *Case) { c.Title = "" },
-		"rows":        func(c *Case) { c.Cite.Rows = nil },
-		"ranks":       func(c *Case) { c.Ranks = 0 },
-		"check-cases": func(c *Case) { c.Defects = nil },
-		"body":        func(c *Case) { c.Run = nil },
-	} {
-		c := good
-		change(&c)
-		if Check([]Case{c}) == nil {
-			t.Errorf("%s is not noticed", what)
-		}
-	}
-	if Check([]Case{good, good}) == nil {
-		t.Error("two cases with one ID are not noticed")
-	}
-}

@@ -7,220 +7,210 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var accumulateCases = []Case{
-	{
-		ID: "mpi/accumulate/operations", Title: "Accumulate combines by each operation, Replace included",
-		Cite: rule("11.3.4", "mpi/11.3.4/1"), Ranks: 2, Defects: []string{"AccumulatesReplace", "ReducesBySum"},
-		Does: "every operation of integers on a vector of the other rank", Expects: "what the operation gives by hand",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			there, with := []uint64{12, 0, 7, 1 << 40}, []uint64{10, 5, 0, 3}
-			w := t.window(8 * len(there))
-			ops := []mpi.Op{mpi.Sum, mpi.Prod, mpi.Min, mpi.Max, mpi.BAnd, mpi.BOr, mpi.BXor, mpi.LAnd, mpi.LOr, mpi.LXor, mpi.Replace}
-			for _, op := range ops {
-				copy(w.Memory(), words(there...))
-				w.fence(0)
-				w.accumulate(words(with...), other, 0, mpi.Uint64, op)
-				w.fence(0)
-				want := with
-				if f := operations[op]; f != nil {
-					want = nil
-					for i := range there {
-						want = append(want, f(there[i], with[i]))
-					}
+var accumulateCases = []Case{{
+	ID: "mpi/accumulate/operations", Title: "Accumulate combines by each operation, Replace included",
+	Cite: rule("11.3.4", "mpi/11.3.4/1"), Defects: []string{"AccumulatesReplace", "ReducesBySum"},
+	Sends: "every operation of integers on a vector of the other rank", Expects: "what the operation gives by hand",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		there, with := []uint64{12, 0, 7, 1 << 40}, []uint64{10, 5, 0, 3}
+		w := t.window(8 * len(there))
+		ops := []mpi.Op{mpi.Sum, mpi.Prod, mpi.Min, mpi.Max, mpi.BAnd, mpi.BOr, mpi.BXor, mpi.LAnd, mpi.LOr, mpi.LXor, mpi.Replace}
+		for _, op := range ops {
+			copy(w.Memory(), words(there...))
+			w.fence(0)
+			w.accumulate(words(with...), other, 0, mpi.Uint64, op)
+			w.fence(0)
+			want := with
+			if f := operations[op]; f != nil {
+				want = nil
+				for i := range there {
+					want = append(want, f(there[i], with[i]))
 				}
-				t.same(fmt.Sprintf("the window after operation %v", op), w.Memory(), words(want...))
-				w.fence(0)
 			}
-			w.free()
-		},
+			t.same(fmt.Sprintf("the window after operation %v", op), w.Memory(), words(want...))
+			w.fence(0)
+		}
+		w.free()
 	},
-	{
-		ID: "mpi/accumulate/types", Title: "Accumulate knows the types: widths, signs and floats",
-		Cite: rule("11.3.4", "mpi/11.3.4/1"), Ranks: 3, Defects: []string{"TypesIgnored", "ReducesBySum", "AccumulatesReplace"},
-		Does: "sums, minima and maxima of each type onto the window of rank 0", Expects: "what the type gives by hand",
-		Run: func(t *T) {
-			w := t.window(16)
-			for _, c := range typed {
-				b := c.in(t.Rank())
-				t.only(0, func() { copy(w.Memory(), b) })
-				w.fence(0)
-				if t.Rank() > 0 {
-					w.accumulate(b, 0, 0, c.t, c.op)
-				}
-				w.fence(0)
-				t.only(0, func() {
-					t.same(fmt.Sprintf("the result of %v by %v", c.t, c.op), w.Memory()[:len(c.want)], c.want)
-				})
-				w.fence(0)
+}, {
+	ID: "mpi/accumulate/types", Title: "Accumulate knows the types: widths, signs and floats",
+	Cite: rule("11.3.4", "mpi/11.3.4/1"), Setup: ranks(3), Defects: []string{"TypesIgnored", "ReducesBySum", "AccumulatesReplace"},
+	Sends: "sums, minima and maxima of each type onto the window of rank 0", Expects: "what the type gives by hand",
+	Run: func(t *T) {
+		w := t.window(16)
+		for _, c := range typed {
+			b := c.in(t.Rank())
+			t.only(0, func() { copy(w.Memory(), b) })
+			w.fence(0)
+			if t.Rank() > 0 {
+				w.accumulate(b, 0, 0, c.t, c.op)
 			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/accumulate/concurrent", Title: "Accumulates of many ranks at the same place all count",
-		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 5, Defects: []string{"AccumulatesRace"},
-		Does: "all ranks add to the same numbers of rank 0 under shared locks, 30 times", Expects: "the sums",
-		Run: func(t *T) {
-			w := t.window(64)
-			w.lock(mpi.Shared, 0)
-			v := uint64(t.Rank() + 1)
-			for range 30 {
-				w.accumulate(words(1, v, v*v, 1, 1, 1, 1, 100), 0, 0, mpi.Uint64, mpi.Sum)
-			}
-			w.unlock(0)
-			t.barrier()
-			t.only(0, func() { w.shows("the sums", 0, words(150, 450, 1650, 150, 150, 150, 150, 15_000)) })
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/accumulate/concurrent-narrow", Title: "Accumulates of narrow types beside each other do not harm their neighbours",
-		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 4, Defects: []string{"NeighboursRace"},
-		Does: "each rank adds to its own 4 bytes, and to its own byte, of two words of rank 0", Expects: "all sums",
-		Run: func(t *T) {
-			w := t.window(24)
-			w.lock(mpi.Shared, 0)
-			for range 30 {
-				w.accumulate(le32(uint32(t.Rank()+1)), 0, 4*t.Rank(), mpi.Uint32, mpi.Sum)
-				w.accumulate([]byte{byte(t.Rank() + 1)}, 0, 16+t.Rank(), mpi.Byte, mpi.Sum)
-			}
-			w.unlock(0)
-			t.barrier()
+			w.fence(0)
 			t.only(0, func() {
-				want := bytes.Join([][]byte{le32(30), le32(60), le32(90), le32(120), {30, 60, 90, 120, 0, 0, 0, 0}}, nil)
-				w.shows("the sums", 0, want)
+				t.same(fmt.Sprintf("the result of %v by %v", c.t, c.op), w.Memory()[:len(c.want)], c.want)
 			})
-			w.free()
-		},
+			w.fence(0)
+		}
+		w.free()
 	},
-	{
-		ID: "mpi/accumulate/in-order", Title: "Accumulates of one rank at one place are done in its order",
-		Cite: rule("11.7.2", "mpi/11.7.2/1"), Ranks: 3, Defects: []string{"AccumulatesUnordered"},
-		Does: "Replace by 1 to 40 without a flush, by each rank at its own place; Replace and Sum by turns", Expects: "the last number; the result of doing one after the other",
-		Run: func(t *T) {
-			w := t.window(48)
-			w.lock(mpi.Shared, 0)
-			at := 16 * t.Rank()
-			want := uint64(0)
-			for i := range 40 {
-				w.accumulate(word(uint64(i+1)), 0, at, mpi.Uint64, mpi.Replace)
-				op, v := mpi.Sum, uint64(i)
-				if i%3 == 0 {
-					op = mpi.Replace
-					want = 0
-				}
-				want += v
-				w.accumulate(word(v), 0, at+8, mpi.Uint64, op)
+}, {
+	ID: "mpi/accumulate/concurrent", Title: "Accumulates of many ranks at the same place all count",
+	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(5), Defects: []string{"AccumulatesRace"},
+	Sends: "all ranks add to the same numbers of rank 0 under shared locks, 30 times", Expects: "the sums",
+	Run: func(t *T) {
+		w := t.window(64)
+		w.lock(mpi.Shared, 0)
+		v := uint64(t.Rank() + 1)
+		for range 30 {
+			w.accumulate(words(1, v, v*v, 1, 1, 1, 1, 100), 0, 0, mpi.Uint64, mpi.Sum)
+		}
+		w.unlock(0)
+		t.barrier()
+		t.only(0, func() { w.shows("the sums", 0, words(150, 450, 1650, 150, 150, 150, 150, 15_000)) })
+		w.free()
+	},
+}, {
+	ID: "mpi/accumulate/concurrent-narrow", Title: "Accumulates of narrow types beside each other do not harm their neighbours",
+	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(4), Defects: []string{"NeighboursRace"},
+	Sends: "each rank adds to its own 4 bytes, and to its own byte, of two words of rank 0", Expects: "all sums",
+	Run: func(t *T) {
+		w := t.window(24)
+		w.lock(mpi.Shared, 0)
+		for range 30 {
+			w.accumulate(le32(uint32(t.Rank()+1)), 0, 4*t.Rank(), mpi.Uint32, mpi.Sum)
+			w.accumulate([]byte{byte(t.Rank() + 1)}, 0, 16+t.Rank(), mpi.Byte, mpi.Sum)
+		}
+		w.unlock(0)
+		t.barrier()
+		t.only(0, func() {
+			want := bytes.Join([][]byte{le32(30), le32(60), le32(90), le32(120), {30, 60, 90, 120, 0, 0, 0, 0}}, nil)
+			w.shows("the sums", 0, want)
+		})
+		w.free()
+	},
+}, {
+	ID: "mpi/accumulate/in-order", Title: "Accumulates of one rank at one place are done in its order",
+	Cite: rule("11.7.2", "mpi/11.7.2/1"), Setup: ranks(3), Defects: []string{"AccumulatesUnordered"},
+	Sends: "Replace by 1 to 40 without a flush, by each rank at its own place; Replace and Sum by turns", Expects: "the last number; the result of doing one after the other",
+	Run: func(t *T) {
+		w := t.window(48)
+		w.lock(mpi.Shared, 0)
+		at := 16 * t.Rank()
+		want := uint64(0)
+		for i := range 40 {
+			w.accumulate(word(uint64(i+1)), 0, at, mpi.Uint64, mpi.Replace)
+			op, v := mpi.Sum, uint64(i)
+			if i%3 == 0 {
+				op = mpi.Replace
+				want = 0
 			}
-			w.unlock(0)
-			t.barrier()
-			got := make([]byte, 16)
-			w.lock(mpi.Shared, 0)
-			w.get(got, 0, at)
-			w.unlock(0)
-			t.same("the numbers", got, words(40, want))
-			t.barrier()
-			w.free()
-		},
+			want += v
+			w.accumulate(word(v), 0, at+8, mpi.Uint64, op)
+		}
+		w.unlock(0)
+		t.barrier()
+		got := make([]byte, 16)
+		w.lock(mpi.Shared, 0)
+		w.get(got, 0, at)
+		w.unlock(0)
+		t.same("the numbers", got, words(40, want))
+		t.barrier()
+		w.free()
 	},
-	{
-		ID: "mpi/accumulate/elements-whole", Title: "Elements are replaced whole: each is of one writer or of another",
-		Cite: rule("11.7.1", "mpi/11.7.1/1"), Ranks: 4, Defects: []string{"ElementsTorn"},
-		Does: "three ranks replace eight numbers by ones with equal halves, at the same time; the fourth reads atomically", Expects: "halves that are always equal",
-		Run: func(t *T) {
-			w := t.window(64)
-			w.lock(mpi.Shared, 0)
-			for i := range 25 {
-				v := uint64(t.Rank()*100 + i)
-				mine := words(v<<32|v, v<<32|v, v<<32|v, v<<32|v, v<<32|v, v<<32|v, v<<32|v, v<<32|v)
-				if t.Rank() < 3 {
-					w.accumulate(mine, 0, 0, mpi.Uint64, mpi.Replace)
-					w.flush(0)
-					continue
-				}
-				got := make([]byte, 64)
-				t.ok("GetAccumulate", w.GetAccumulate(nil, got, 0, 0, mpi.Uint64, mpi.NoOp))
+}, {
+	ID: "mpi/accumulate/elements-whole", Title: "Elements are replaced whole: each is of one writer or of another",
+	Cite: rule("11.7.1", "mpi/11.7.1/1"), Setup: ranks(4), Defects: []string{"ElementsTorn"},
+	Sends: "three ranks replace eight numbers by ones with equal halves, at the same time; the fourth reads atomically", Expects: "halves that are always equal",
+	Run: func(t *T) {
+		w := t.window(64)
+		w.lock(mpi.Shared, 0)
+		for i := range 25 {
+			v := uint64(t.Rank()*100 + i)
+			mine := words(v<<32|v, v<<32|v, v<<32|v, v<<32|v, v<<32|v, v<<32|v, v<<32|v, v<<32|v)
+			if t.Rank() < 3 {
+				w.accumulate(mine, 0, 0, mpi.Uint64, mpi.Replace)
 				w.flush(0)
-				for at := 0; at < 64; at += 8 {
-					v := number(got[at:])
-					t.check(v>>32 == v&0xffffffff, "numbers that were written whole", "%#x", v)
-				}
+				continue
 			}
-			w.unlock(0)
-			t.barrier()
-			w.free()
-		},
+			got := make([]byte, 64)
+			t.ok("GetAccumulate", w.GetAccumulate(nil, got, 0, 0, mpi.Uint64, mpi.NoOp))
+			w.flush(0)
+			for at := 0; at < 64; at += 8 {
+				v := number(got[at:])
+				t.check(v>>32 == v&0xffffffff, "numbers that were written whole", "%#x", v)
+			}
+		}
+		w.unlock(0)
+		t.barrier()
+		w.free()
 	},
-	{
-		ID: "mpi/accumulate/fetches", Title: "GetAccumulate brings what was there before, of every element",
-		Cite: rule("11.3.4", "mpi/11.3.4/2"), Ranks: 2, Defects: []string{"FetchesNew", "AccumulatesReplace"},
-		Does: "sums, Replace and Max on a vector, one after the other", Expects: "before and after, by hand",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			w := t.window(24)
-			w.fill(0, words(1, 2, 3))
-			t.barrier()
-			do := func(op mpi.Op, with, before []uint64) {
-				r := newRoom(24)
-				w.lock(mpi.Exclusive, other)
-				t.ok("GetAccumulate", w.GetAccumulate(words(with...), r.buf, other, 0, mpi.Uint64, op))
-				w.unlock(other)
-				t.holds(fmt.Sprintf("what was there before operation %v", op), r, words(before...))
-			}
-			do(mpi.Sum, []uint64{10, 20, 30}, []uint64{1, 2, 3})
-			do(mpi.Replace, []uint64{7, 50, 9}, []uint64{11, 22, 33})
-			do(mpi.Max, []uint64{8, 8, 8}, []uint64{7, 50, 9})
-			do(mpi.Sum, []uint64{0, 0, 0}, []uint64{8, 50, 9})
-			t.barrier()
-			w.shows("the window", 0, words(8, 50, 9))
-			t.barrier()
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/accumulate/reads-only", Title: "GetAccumulate by NoOp reads, and changes nothing",
-		Cite: rule("11.3.4", "mpi/11.3.4/3"), Ranks: 2, Defects: []string{"NoOpWrites", "FlushEarly"},
-		Does: "NoOp with an operand that must not count", Expects: "the content, twice",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			w := t.window(32)
-			w.fill(0, data(t.Rank(), 32))
-			t.barrier()
-			w.lock(mpi.Shared, other)
-			for range 2 {
-				r := newRoom(32)
-				t.ok("GetAccumulate", w.GetAccumulate(data(77, 32), r.buf, other, 0, mpi.Uint64, mpi.NoOp))
-				w.flush(other)
-				t.holds("what was read", r, data(other, 32))
-			}
+}, {
+	ID: "mpi/accumulate/fetches", Title: "GetAccumulate brings what was there before, of every element",
+	Cite: rule("11.3.4", "mpi/11.3.4/2"), Defects: []string{"FetchesNew", "AccumulatesReplace"},
+	Sends: "sums, Replace and Max on a vector, one after the other", Expects: "before and after, by hand",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		w := t.window(24)
+		w.fill(0, words(1, 2, 3))
+		t.barrier()
+		do := func(op mpi.Op, with, before []uint64) {
+			r := newRoom(24)
+			w.lock(mpi.Exclusive, other)
+			t.ok("GetAccumulate", w.GetAccumulate(words(with...), r.buf, other, 0, mpi.Uint64, op))
 			w.unlock(other)
-			t.barrier()
-			w.shows("the window", 0, data(t.Rank(), 32))
-			t.barrier()
-			w.free()
-		},
+			t.holds(fmt.Sprintf("what was there before operation %v", op), r, words(before...))
+		}
+		do(mpi.Sum, []uint64{10, 20, 30}, []uint64{1, 2, 3})
+		do(mpi.Replace, []uint64{7, 50, 9}, []uint64{11, 22, 33})
+		do(mpi.Max, []uint64{8, 8, 8}, []uint64{7, 50, 9})
+		do(mpi.Sum, []uint64{0, 0, 0}, []uint64{8, 50, 9})
+		t.barrier()
+		w.shows("the window", 0, words(8, 50, 9))
+		t.barrier()
+		w.free()
 	},
-	{
-		ID: "mpi/accumulate/long", Title: "Accumulates of many elements are done to all of them",
-		Cite: rule("11.3.4", "mpi/11.3.4/1"), Ranks: 3, Defects: []string{"AccumulatesReplace", "TypesIgnored", "FenceEarly"},
-		Does: "all ranks add 3000 numbers each to each rank, between fences", Expects: "every sum",
-		Run: func(t *T) {
-			const n = 3000
-			w := t.window(8 * n)
-			mine := make([]byte, 0, 8*n)
-			want := make([]byte, 0, 8*n)
-			for i := range n {
-				mine = append(mine, word(uint64(i*(t.Rank()+1)+200))...)
-				want = append(want, word(uint64(6*i+600))...)
-			}
-			w.fence(0)
-			for k := range 3 {
-				w.accumulate(mine, k, 0, mpi.Uint64, mpi.Sum)
-			}
-			w.fence(0)
-			t.same("the sums", w.Memory(), want)
-			w.free()
-		},
+}, {
+	ID: "mpi/accumulate/reads-only", Title: "GetAccumulate by NoOp reads, and changes nothing",
+	Cite: rule("11.3.4", "mpi/11.3.4/3"), Defects: []string{"NoOpWrites", "FlushEarly"},
+	Sends: "NoOp with an operand that must not count", Expects: "the content, twice",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		w := t.window(32)
+		w.fill(0, data(t.Rank(), 32))
+		t.barrier()
+		w.lock(mpi.Shared, other)
+		for range 2 {
+			r := newRoom(32)
+			t.ok("GetAccumulate", w.GetAccumulate(data(77, 32), r.buf, other, 0, mpi.Uint64, mpi.NoOp))
+			w.flush(other)
+			t.holds("what was read", r, data(other, 32))
+		}
+		w.unlock(other)
+		t.barrier()
+		w.shows("the window", 0, data(t.Rank(), 32))
+		t.barrier()
+		w.free()
 	},
-}
+}, {
+	ID: "mpi/accumulate/long", Title: "Accumulates of many elements are done to all of them",
+	Cite: rule("11.3.4", "mpi/11.3.4/1"), Setup: ranks(3), Defects: []string{"AccumulatesReplace", "TypesIgnored", "FenceEarly"},
+	Sends: "all ranks add 3000 numbers each to each rank, between fences", Expects: "every sum",
+	Run: func(t *T) {
+		const n = 3000
+		w := t.window(8 * n)
+		mine := make([]byte, 0, 8*n)
+		want := make([]byte, 0, 8*n)
+		for i := range n {
+			mine = append(mine, word(uint64(i*(t.Rank()+1)+200))...)
+			want = append(want, word(uint64(6*i+600))...)
+		}
+		w.fence(0)
+		for k := range 3 {
+			w.accumulate(mine, k, 0, mpi.Uint64, mpi.Sum)
+		}
+		w.fence(0)
+		t.same("the sums", w.Memory(), want)
+		w.free()
+	},
+}}

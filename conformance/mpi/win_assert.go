@@ -2,133 +2,127 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var assertCases = []Case{
-	{
-		ID: "mpi/assert/fence", Title: "Fences with promises that are kept mean what fences mean",
-		Cite: rule("11.5.5", "mpi/11.5.5/1"), Ranks: 3, Defects: []string{"FenceEarly", "FenceAlone", "PutsCut"},
-		Does: "epochs of puts, of gets and of nothing, with every promise that is true of each", Expects: "the data behind each",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			next, last := (me+1)%n, (me+n-1)%n
-			w := t.window(200)
-			copy(w.Memory()[100:], data(me, 100))
-			w.fence(mpi.NoPrecede)
-			for i := range 6 {
-				if me == i%n {
+var assertCases = []Case{{
+	ID: "mpi/assert/fence", Title: "Fences with promises that are kept mean what fences mean",
+	Cite: rule("11.5.5", "mpi/11.5.5/1"), Setup: ranks(3), Defects: []string{"FenceEarly", "FenceAlone", "PutsCut"},
+	Sends: "epochs of puts, of gets and of nothing, with every promise that is true of each", Expects: "the data behind each",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		next, last := (me+1)%n, (me+n-1)%n
+		w := t.window(200)
+		copy(w.Memory()[100:], data(me, 100))
+		w.fence(mpi.NoPrecede)
+		for i := range 6 {
+			if me == i%n {
+				t.linger()
+			}
+			w.put(data(10*i+me, 100), next, 0)
+			w.fence(mpi.NoStore | mpi.NoPut)
+			t.same("what was put", w.Memory()[:100], data(10*i+last, 100))
+			r := newRoom(100)
+			w.get(r.buf, last, 100)
+			w.fence(mpi.NoStore)
+			t.holds("what was got", r, data(last, 100))
+		}
+		w.fence(mpi.NoPrecede | mpi.NoSucceed)
+		w.free()
+	},
+}, {
+	ID: "mpi/assert/lock", Title: "A lock that nobody else asks for need not be checked, and is an epoch all the same",
+	Cite: rule("11.5.5", "mpi/11.5.5/1"), Setup: ranks(3), Defects: []string{"UnlockEarly", "PutsCut"},
+	Sends: "by turns, which they tell each other, ranks lock with NoCheck, put and get", Expects: "what was put in the turn before",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		w := t.window(300)
+		for i := range 5 * n {
+			if i%n != me {
+				continue
+			}
+			if i > 0 {
+				t.hear((me + n - 1) % n)
+			}
+			t.ok("Lock", w.Lock(mpi.Exclusive, 1, mpi.NoCheck))
+			r := newRoom(300)
+			w.get(r.buf, 1, 0)
+			w.flush(1)
+			if i > 0 {
+				t.holds("what was put in the turn before", r, data(i-1, 300))
+			}
+			w.put(data(i, 300), 1, 0)
+			w.unlock(1)
+			if i < 5*n-1 {
+				t.tell((me + 1) % n)
+			}
+		}
+		t.barrier()
+		w.free()
+	},
+}, {
+	ID: "mpi/assert/post", Title: "Start need not check for posts that are known to be there",
+	Cite: rule("11.5.5", "mpi/11.5.5/1"), Setup: ranks(3), Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly"},
+	Sends: "the target posts with NoCheck, a barrier, the origins start with NoCheck", Expects: "the data behind Wait",
+	Run: func(t *T) {
+		w := t.window(2000)
+		for i := range 4 {
+			t.only(0, func() { t.ok("Post", w.Post([]int{1, 2}, mpi.NoCheck)) })
+			t.barrier()
+			if t.Rank() > 0 {
+				t.ok("Start", w.Start([]int{0}, mpi.NoCheck))
+				if t.Rank() == 2 {
 					t.linger()
 				}
-				w.put(data(10*i+me, 100), next, 0)
-				w.fence(mpi.NoStore | mpi.NoPut)
-				t.same("what was put", w.Memory()[:100], data(10*i+last, 100))
-				r := newRoom(100)
-				w.get(r.buf, last, 100)
-				w.fence(mpi.NoStore)
-				t.holds("what was got", r, data(last, 100))
+				w.put(data(10*i+t.Rank(), 1000), 0, 1000*(t.Rank()-1))
+				w.complete()
+				continue
 			}
-			w.fence(mpi.NoPrecede | mpi.NoSucceed)
-			w.free()
-		},
+			w.waits()
+			t.same("what rank 1 put", w.Memory()[:1000], data(10*i+1, 1000))
+			t.same("what rank 2 put", w.Memory()[1000:], data(10*i+2, 1000))
+		}
+		w.free()
 	},
-	{
-		ID: "mpi/assert/lock", Title: "A lock that nobody else asks for need not be checked, and is an epoch all the same",
-		Cite: rule("11.5.5", "mpi/11.5.5/1"), Ranks: 3, Defects: []string{"UnlockEarly", "PutsCut"},
-		Does: "by turns, which they tell each other, ranks lock with NoCheck, put and get", Expects: "what was put in the turn before",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			w := t.window(300)
-			for i := range 5 * n {
-				if i%n != me {
-					continue
-				}
-				if i > 0 {
-					t.hear((me + n - 1) % n)
-				}
-				t.ok("Lock", w.Lock(mpi.Exclusive, 1, mpi.NoCheck))
-				r := newRoom(300)
-				w.get(r.buf, 1, 0)
-				w.flush(1)
-				if i > 0 {
-					t.holds("what was put in the turn before", r, data(i-1, 300))
-				}
-				w.put(data(i, 300), 1, 0)
-				w.unlock(1)
-				if i < 5*n-1 {
-					t.tell((me + 1) % n)
-				}
+}, {
+	ID: "mpi/lock/shared-puts", Title: "Puts of many ranks beside each other, under shared locks, do not harm each other",
+	Cite: rule("11.7", "mpi/11.7/2"), Setup: ranks(4), Defects: []string{"PutsCut", "PutsOff"},
+	Sends: "all ranks put pieces of 7 bytes, every fourth their own, to all windows at the same time", Expects: "every piece",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		const pieces, size = 50, 7
+		w := t.window(n * pieces * size)
+		for k := range n {
+			w.lock(mpi.Shared, k)
+			for i := range pieces {
+				w.put(data(100*me+i+k, size), k, (i*n+me)*size)
 			}
-			t.barrier()
-			w.free()
-		},
+			w.unlock(k)
+		}
+		t.barrier()
+		for k := range n {
+			for i := range pieces {
+				w.shows("a piece", (i*n+k)*size, data(100*k+i+me, size))
+			}
+		}
+		t.barrier()
+		w.free()
 	},
-	{
-		ID: "mpi/assert/post", Title: "Start need not check for posts that are known to be there",
-		Cite: rule("11.5.5", "mpi/11.5.5/1"), Ranks: 3, Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly"},
-		Does: "the target posts with NoCheck, a barrier, the origins start with NoCheck", Expects: "the data behind Wait",
-		Run: func(t *T) {
-			w := t.window(2000)
-			for i := range 4 {
-				t.only(0, func() { t.ok("Post", w.Post([]int{1, 2}, mpi.NoCheck)) })
-				t.barrier()
-				if t.Rank() > 0 {
-					t.ok("Start", w.Start([]int{0}, mpi.NoCheck))
-					if t.Rank() == 2 {
-						t.linger()
-					}
-					w.put(data(10*i+t.Rank(), 1000), 0, 1000*(t.Rank()-1))
-					w.complete()
-					continue
-				}
-				w.waits()
-				t.same("what rank 1 put", w.Memory()[:1000], data(10*i+1, 1000))
-				t.same("what rank 2 put", w.Memory()[1000:], data(10*i+2, 1000))
-			}
-			w.free()
-		},
+}, {
+	ID: "mpi/flush/own-puts-are-seen", Title: "A get behind a flush sees what the same rank has put before it",
+	Cite: rule("11.5.4", "mpi/11.5.4/1"), Defects: []string{"FlushEarly", "GetsNothing"},
+	Sends: "put, flush, get, flush on one place, 30 times, small and large", Expects: "what was put",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		w := t.window(40_000)
+		w.lockAll()
+		for i := range 30 {
+			n := []int{8, 600, 40_000}[i%3]
+			w.put(data(2*i+t.Rank(), n), other, 0)
+			w.flush(other)
+			r := newRoom(n)
+			w.get(r.buf, other, 0)
+			w.flush(other)
+			t.holds("what was put", r, data(2*i+t.Rank(), n))
+		}
+		w.unlockAll()
+		w.free()
 	},
-	{
-		ID: "mpi/lock/shared-puts", Title: "Puts of many ranks beside each other, under shared locks, do not harm each other",
-		Cite: rule("11.7", "mpi/11.7/2"), Ranks: 4, Defects: []string{"PutsCut", "PutsOff"},
-		Does: "all ranks put pieces of 7 bytes, every fourth their own, to all windows at the same time", Expects: "every piece",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			const pieces, size = 50, 7
-			w := t.window(n * pieces * size)
-			for k := range n {
-				w.lock(mpi.Shared, k)
-				for i := range pieces {
-					w.put(data(100*me+i+k, size), k, (i*n+me)*size)
-				}
-				w.unlock(k)
-			}
-			t.barrier()
-			for k := range n {
-				for i := range pieces {
-					w.shows("a piece", (i*n+k)*size, data(100*k+i+me, size))
-				}
-			}
-			t.barrier()
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/flush/own-puts-are-seen", Title: "A get behind a flush sees what the same rank has put before it",
-		Cite: rule("11.5.4", "mpi/11.5.4/1"), Ranks: 2, Defects: []string{"FlushEarly", "GetsNothing"},
-		Does: "put, flush, get, flush on one place, 30 times, small and large", Expects: "what was put",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			w := t.window(40_000)
-			w.lockAll()
-			for i := range 30 {
-				n := []int{8, 600, 40_000}[i%3]
-				w.put(data(2*i+t.Rank(), n), other, 0)
-				w.flush(other)
-				r := newRoom(n)
-				w.get(r.buf, other, 0)
-				w.flush(other)
-				t.holds("what was put", r, data(2*i+t.Rank(), n))
-			}
-			w.unlockAll()
-			w.free()
-		},
-	},
-}
+}}

@@ -2,148 +2,140 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var windowCases = []Case{
-	{
-		ID: "mpi/win/over-a-buffer", Title: "A window that is made of a buffer is that buffer",
-		Cite: rule("11.2.1", "mpi/11.2.1/1"), Ranks: 2, Defects: []string{"WinCopies"},
-		Does: "WinCreate over a part of a buffer, a put from the other rank", Expects: "the data in the buffer itself, nothing beside it; Memory is the same memory",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			r := newRoom(100)
-			win, err := t.WinCreate(r.buf)
-			t.ok("WinCreate", err)
-			w := &W{win, t}
-			w.fence(0)
-			w.put(data(t.Rank(), 60), other, 0)
-			w.fence(0)
-			t.holds("the buffer", r, data(other, 60))
-			r.buf[0] ^= 0xff
-			t.check(w.Memory()[0] == r.buf[0] && len(w.Memory()) == 100, "Memory to be the buffer", "other memory")
-			w.free()
-		},
+var windowCases = []Case{{
+	ID: "mpi/win/over-a-buffer", Title: "A window that is made of a buffer is that buffer",
+	Cite: rule("11.2.1", "mpi/11.2.1/1"), Defects: []string{"WinCopies"},
+	Sends: "WinCreate over a part of a buffer, a put from the other rank", Expects: "the data in the buffer itself, nothing beside it; Memory is the same memory",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		r := newRoom(100)
+		win, err := t.WinCreate(r.buf)
+		t.ok("WinCreate", err)
+		w := &W{win, t}
+		w.fence(0)
+		w.put(data(t.Rank(), 60), other, 0)
+		w.fence(0)
+		t.holds("the buffer", r, data(other, 60))
+		r.buf[0] ^= 0xff
+		t.check(w.Memory()[0] == r.buf[0] && len(w.Memory()) == 100, "Memory to be the buffer", "other memory")
+		w.free()
 	},
-	{
-		ID: "mpi/win/sizes-differ", Title: "Windows may have another size on every rank, none at all too",
-		Cite: rule("11.2.1", "mpi/11.2.1/2"), Ranks: 4, Defects: []string{"SizesAlike", "RangesUnchecked"},
-		Does: "sizes 0, 64, 128 and 5000; puts to the last byte of each, and one beyond it", Expects: "Size of each; the former arrive, the latter are ErrRMARange",
-		Run: func(t *T) {
-			sizes := []int{0, 64, 128, 5000}
-			w := t.window(sizes[t.Rank()])
-			for k, n := range sizes {
-				t.check(w.Size(k) == n, "the size of each rank's window", "%d of rank %d, not %d", w.Size(k), k, n)
+}, {
+	ID: "mpi/win/sizes-differ", Title: "Windows may have another size on every rank, none at all too",
+	Cite: rule("11.2.1", "mpi/11.2.1/2"), Setup: ranks(4), Defects: []string{"SizesAlike", "RangesUnchecked"},
+	Sends: "sizes 0, 64, 128 and 5000; puts to the last byte of each, and one beyond it", Expects: "Size of each; the former arrive, the latter are ErrRMARange",
+	Run: func(t *T) {
+		sizes := []int{0, 64, 128, 5000}
+		w := t.window(sizes[t.Rank()])
+		for k, n := range sizes {
+			t.check(w.Size(k) == n, "the size of each rank's window", "%d of rank %d, not %d", w.Size(k), k, n)
+		}
+		w.lockAll()
+		for k, n := range sizes {
+			if n > 0 && t.Rank() == (k+1)%4 {
+				w.put([]byte{byte(10 + k)}, k, n-1)
 			}
-			w.lockAll()
-			for k, n := range sizes {
-				if n > 0 && t.Rank() == (k+1)%4 {
-					w.put([]byte{byte(10 + k)}, k, n-1)
-				}
-				t.fails("Put behind the end", w.Put([]byte{9}, k, n), mpi.ErrRMARange)
-			}
-			w.unlockAll()
-			t.barrier()
-			if n := sizes[t.Rank()]; n > 0 {
-				w.shows("the last byte", n-1, []byte{byte(10 + t.Rank())})
-			}
-			w.free()
-		},
+			t.fails("Put behind the end", w.Put([]byte{9}, k, n), mpi.ErrRMARange)
+		}
+		w.unlockAll()
+		t.barrier()
+		if n := sizes[t.Rank()]; n > 0 {
+			w.shows("the last byte", n-1, []byte{byte(10 + t.Rank())})
+		}
+		w.free()
 	},
-	{
-		ID: "mpi/win/apart", Title: "Several windows of the same ranks are apart",
-		Cite: rule("11.2", "mpi/11.2/1"), Ranks: 2, Defects: []string{"WindowsMixed"},
-		Does: "two windows, puts of different data to the same place of each", Expects: "each its own data",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			a, b := t.window(64), t.window(64)
-			a.fence(0)
-			b.fence(0)
-			a.put(data(1+t.Rank(), 32), other, 8)
-			b.put(data(11+t.Rank(), 32), other, 8)
-			a.fence(0)
-			b.fence(0)
-			t.same("the first window", a.Memory()[8:40], data(1+other, 32))
-			t.same("the second window", b.Memory()[8:40], data(11+other, 32))
-			a.free()
-			b.free()
-		},
+}, {
+	ID: "mpi/win/apart", Title: "Several windows of the same ranks are apart",
+	Cite: rule("11.2", "mpi/11.2/1"), Defects: []string{"WindowsMixed"},
+	Sends: "two windows, puts of different data to the same place of each", Expects: "each its own data",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		a, b := t.window(64), t.window(64)
+		a.fence(0)
+		b.fence(0)
+		a.put(data(1+t.Rank(), 32), other, 8)
+		b.put(data(11+t.Rank(), 32), other, 8)
+		a.fence(0)
+		b.fence(0)
+		t.same("the first window", a.Memory()[8:40], data(1+other, 32))
+		t.same("the second window", b.Memory()[8:40], data(11+other, 32))
+		a.free()
+		b.free()
 	},
-	{
-		ID: "mpi/win/ranks-of-its-communicator", Title: "Targets are ranks of the communicator that the window was made of",
-		Cite: rule("11.2.1", "mpi/11.2.1/3"), Ranks: 4, Defects: []string{"WindowRanksOfWorld", "KeysIgnored"},
-		Does: "a window in a communicator with the ranks turned round, a put to the next rank there", Expects: "the data where that rank is",
-		Run: func(t *T) {
-			c := t.split(0, -t.Rank())
-			w := c.window(32)
-			w.fence(0)
-			w.put(data(t.Rank(), 16), (c.Rank()+1)%4, 0)
-			w.fence(0)
-			from := (c.Rank() + 3) % 4
-			t.same("the window", w.Memory()[:16], data(3-from, 16))
-			t.at(3-c.Rank(), 4)
-			w.free()
-		},
+}, {
+	ID: "mpi/win/ranks-of-its-communicator", Title: "Targets are ranks of the communicator that the window was made of",
+	Cite: rule("11.2.1", "mpi/11.2.1/3"), Setup: ranks(4), Defects: []string{"WindowRanksOfWorld", "KeysIgnored"},
+	Sends: "a window in a communicator with the ranks turned round, a put to the next rank there", Expects: "the data where that rank is",
+	Run: func(t *T) {
+		c := t.split(0, -t.Rank())
+		w := c.window(32)
+		w.fence(0)
+		w.put(data(t.Rank(), 16), (c.Rank()+1)%4, 0)
+		w.fence(0)
+		from := (c.Rank() + 3) % 4
+		t.same("the window", w.Memory()[:16], data(3-from, 16))
+		t.at(3-c.Rank(), 4)
+		w.free()
 	},
-	{
-		ID: "mpi/win/freed", Title: "A window that was freed cannot be used, and another can",
-		Cite: rule("11.2.5", "mpi/11.2.5/1"), Ranks: 2, Defects: []string{"FreedWindowIsUsable"},
-		Does: "Free, then Put, Fence and Lock; another window", Expects: "ErrWin; the other one works",
-		Run: func(t *T) {
-			a, b := t.window(16), t.window(16)
-			a.free()
-			t.fails("Fence", a.Fence(0), mpi.ErrWin)
-			t.fails("Lock", a.Lock(mpi.Shared, 0, 0), mpi.ErrWin)
-			t.fails("Put", a.Put([]byte{1}, 0, 0), mpi.ErrWin)
-			b.fence(0)
-			b.put(data(t.Rank(), 16), 1-t.Rank(), 0)
-			b.fence(0)
-			t.same("the other window", b.Memory(), data(1-t.Rank(), 16))
-			b.free()
-			t.stillWorks()
-		},
+}, {
+	ID: "mpi/win/freed", Title: "A window that was freed cannot be used, and another can",
+	Cite: rule("11.2.5", "mpi/11.2.5/1"), Defects: []string{"FreedWindowIsUsable"},
+	Sends: "Free, then Put, Fence and Lock; another window", Expects: "ErrWin; the other one works",
+	Run: func(t *T) {
+		a, b := t.window(16), t.window(16)
+		a.free()
+		t.fails("Fence", a.Fence(0), mpi.ErrWin)
+		t.fails("Lock", a.Lock(mpi.Shared, 0, 0), mpi.ErrWin)
+		t.fails("Put", a.Put([]byte{1}, 0, 0), mpi.ErrWin)
+		b.fence(0)
+		b.put(data(t.Rank(), 16), 1-t.Rank(), 0)
+		b.fence(0)
+		t.same("the other window", b.Memory(), data(1-t.Rank(), 16))
+		b.free()
+		t.stillWorks()
 	},
-	{
-		ID: "mpi/win/nobody", Title: "Operations on nobody's window do nothing",
-		Cite: rule("11.3", "mpi/11.3/1"), Ranks: 2, Defects: []string{"NullRefused"},
-		Does: "Put, Get and Accumulate with ProcNull between fences and under LockAll", Expects: "no error, no effect",
-		Run: func(t *T) {
-			w := t.window(16)
-			all := func() {
-				b := data(3, 16)
-				t.ok("Put", w.Put(b, mpi.ProcNull, 0))
-				t.ok("Get", w.Get(b, mpi.ProcNull, 0))
-				t.ok("Accumulate", w.Accumulate(b, mpi.ProcNull, 0, mpi.Uint64, mpi.Sum))
-				t.same("the buffer of a Get from nobody", b, data(3, 16))
-			}
-			w.fence(0)
-			all()
-			w.fence(mpi.NoSucceed)
-			w.lockAll()
-			all()
-			w.unlockAll()
-			w.shows("the window", 0, make([]byte, 16))
-			w.free()
-		},
+}, {
+	ID: "mpi/win/nobody", Title: "Operations on nobody's window do nothing",
+	Cite: rule("11.3", "mpi/11.3/1"), Defects: []string{"NullRefused"},
+	Sends: "Put, Get and Accumulate with ProcNull between fences and under LockAll", Expects: "no error, no effect",
+	Run: func(t *T) {
+		w := t.window(16)
+		all := func() {
+			b := data(3, 16)
+			t.ok("Put", w.Put(b, mpi.ProcNull, 0))
+			t.ok("Get", w.Get(b, mpi.ProcNull, 0))
+			t.ok("Accumulate", w.Accumulate(b, mpi.ProcNull, 0, mpi.Uint64, mpi.Sum))
+			t.same("the buffer of a Get from nobody", b, data(3, 16))
+		}
+		w.fence(0)
+		all()
+		w.fence(mpi.NoSucceed)
+		w.lockAll()
+		all()
+		w.unlockAll()
+		w.shows("the window", 0, make([]byte, 16))
+		w.free()
 	},
-	{
-		ID: "mpi/win/beside-messages", Title: "Messages and operations on windows do not disturb each other",
-		Cite: rule("11.7", "mpi/11.7/1"), Ranks: 3, Defects: []string{"PutsCut", "LargeDamaged"},
-		Does: "between fences, puts and large messages to the same ranks, all at once", Expects: "both, whole",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			next, last := (me+1)%n, (me+n-1)%n
-			w := t.window(n * 50_000)
-			w.fence(0)
-			p := t.irecv(large, last, 1)
-			for k := range n {
-				w.put(data(10*me+k, 50_000), k, me*50_000)
-			}
-			r := t.isend(data(me, large), next, 1)
-			t.arrives(p, data(last, large))
-			t.wait(r)
-			w.fence(0)
-			for k := range n {
-				t.same("the window", w.Memory()[k*50_000:(k+1)*50_000], data(10*k+me, 50_000))
-			}
-			w.free()
-		},
+}, {
+	ID: "mpi/win/beside-messages", Title: "Messages and operations on windows do not disturb each other",
+	Cite: rule("11.7", "mpi/11.7/1"), Setup: ranks(3), Defects: []string{"PutsCut", "LargeDamaged"},
+	Sends: "between fences, puts and large messages to the same ranks, all at once", Expects: "both, whole",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		next, last := (me+1)%n, (me+n-1)%n
+		w := t.window(n * 50_000)
+		w.fence(0)
+		p := t.irecv(large, last, 1)
+		for k := range n {
+			w.put(data(10*me+k, 50_000), k, me*50_000)
+		}
+		r := t.isend(data(me, large), next, 1)
+		t.arrives(p, data(last, large))
+		t.wait(r)
+		w.fence(0)
+		for k := range n {
+			t.same("the window", w.Memory()[k*50_000:(k+1)*50_000], data(10*k+me, 50_000))
+		}
+		w.free()
 	},
-}
+}}

@@ -6,178 +6,170 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var fenceCases = []Case{
-	{
-		ID: "mpi/fence/puts", Title: "Puts are in the target's memory behind the fence that ends their epoch, at any size",
-		Cite: rule("11.5.1", "mpi/11.5.1/1"), Ranks: 3, Defects: []string{"PutsCut", "PutsCutLarge", "PutsOff", "FenceEarly"},
-		Does: "for sizes up to 1 MiB, a put to each rank at an odd offset, a fence", Expects: "every byte, and nothing beside it",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			sizes := []int{1, 7, 8, 1000, 4096, 9001, 65_537, 1 << 20}
-			const room = 1<<20 + 64
-			w := t.window(n * room)
-			w.fence(mpi.NoPrecede)
-			for i, size := range sizes {
-				for k := range n {
-					w.put(data(100*i+10*me+k, size), k, me*room+9+i)
-				}
-				w.fence(0)
-				for k := range n {
-					at := k*room + 9 + i
-					t.same("what was put", w.Memory()[at:at+size], data(100*i+10*k+me, size))
-					t.check(w.Memory()[at+size] == 0 && w.Memory()[at-1] == 0, "nothing written beside it", "%#x and %#x", w.Memory()[at-1], w.Memory()[at+size])
-				}
-				clear(w.Memory())
-				w.fence(0)
-			}
-			w.fence(mpi.NoSucceed)
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/fence/gets", Title: "Gets have brought the data behind the fence that ends their epoch, at any size",
-		Cite: rule("11.5.1", "mpi/11.5.1/1", "mpi/11.3.2/1"), Ranks: 3, Defects: []string{"GetsCut", "GetsNothing", "FenceEarly"},
-		Does: "each rank fills its window; gets from all ranks of sizes up to 256 KiB", Expects: "every byte, and nothing beside it",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			const room = 1 << 18
-			w := t.window(room)
-			copy(w.Memory(), data(me, room))
-			w.fence(0)
-			for i, size := range []int{1, 8, 1000, 4096, 9001, 65_537, room - 20} {
-				rooms := make([]*area, n)
-				for k := range n {
-					rooms[k] = newRoom(size)
-					w.get(rooms[k].buf, k, i)
-				}
-				w.fence(0)
-				for k := range n {
-					t.holds("what was got", rooms[k], data(k, room)[i:i+size])
-				}
-			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/fence/closes-for-all", Title: "No rank leaves a fence before all operations of the epoch are done, on any rank",
-		Cite: rule("11.5.1", "mpi/11.5.1/2"), Ranks: 3, Defects: []string{"FenceAlone", "FenceEarly"},
-		Does: "ranks that put late, and a fence at which the others wait; a chain of puts and gets over several fences", Expects: "each step sees the one before",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			w := t.window(8)
-			w.fence(0)
-			for i := range 12 {
-				if i%n == me {
-					t.linger()
-					for k := range n {
-						w.put(word(uint64(100+i)), k, 0)
-					}
-				}
-				w.fence(0)
-				t.same("the window behind the fence", w.Memory(), word(uint64(100+i)))
-				w.fence(0)
-			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/fence/local-stores", Title: "What a rank stores in its own window before a fence, others get behind it",
-		Cite: rule("11.5.1", "mpi/11.5.1/3"), Ranks: 3, Defects: []string{"FenceAlone", "GetsNothing"},
-		Does: "five rounds: stores, fence, gets from all, fence", Expects: "the stores of the round",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			w := t.window(32)
-			for i := range 5 {
-				if me == i%n {
-					t.linger()
-				}
-				copy(w.Memory(), data(10*i+me, 32))
-				w.fence(mpi.NoPut)
-				rooms := make([]*area, n)
-				for k := range n {
-					rooms[k] = newRoom(32)
-					w.get(rooms[k].buf, k, 0)
-				}
-				w.fence(0)
-				for k := range n {
-					t.holds("what was got", rooms[k], data(10*i+k, 32))
-				}
-			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/fence/to-oneself", Title: "A rank can put to and get from its own window",
-		Cite: rule("11.3", "mpi/11.3/2"), Ranks: 2, Defects: []string{"SelfPutsLost", "GetsNothing"},
-		Does: "a put to oneself, a fence, a get of it", Expects: "the data",
-		Run: func(t *T) {
-			w := t.window(100)
-			w.fence(0)
-			w.put(data(t.Rank(), 60), t.Rank(), 20)
-			w.fence(0)
-			t.same("the window", w.Memory()[20:80], data(t.Rank(), 60))
-			r := newRoom(60)
-			w.get(r.buf, t.Rank(), 20)
-			w.fence(0)
-			t.holds("what was got", r, data(t.Rank(), 60))
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/fence/many-small", Title: "Many operations in one epoch are all carried out",
-		Cite: rule("11.5.1", "mpi/11.5.1/1"), Ranks: 3, Defects: []string{"FenceEarly", "PutsCut"},
-		Does: "400 puts of 6 bytes by each rank to each, then as many gets", Expects: "all of them",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			const ops = 400
-			w := t.window(n * ops * 6)
-			w.fence(0)
-			for i := range ops {
-				for k := range n {
-					w.put(data(i+ops*(me*n+k), 6), k, (me*ops+i)*6)
-				}
+var fenceCases = []Case{{
+	ID: "mpi/fence/puts", Title: "Puts are in the target's memory behind the fence that ends their epoch, at any size",
+	Cite: rule("11.5.1", "mpi/11.5.1/1"), Setup: ranks(3), Defects: []string{"PutsCut", "PutsCutLarge", "PutsOff", "FenceEarly"},
+	Sends: "for sizes up to 1 MiB, a put to each rank at an odd offset, a fence", Expects: "every byte, and nothing beside it",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		sizes := []int{1, 7, 8, 1000, 4096, 9001, 65_537, 1 << 20}
+		const room = 1<<20 + 64
+		w := t.window(n * room)
+		w.fence(mpi.NoPrecede)
+		for i, size := range sizes {
+			for k := range n {
+				w.put(data(100*i+10*me+k, size), k, me*room+9+i)
 			}
 			w.fence(0)
 			for k := range n {
-				for i := range ops {
-					at := (k*ops + i) * 6
-					t.same("what was put", w.Memory()[at:at+6], data(i+ops*(k*n+me), 6))
+				at := k*room + 9 + i
+				t.same("what was put", w.Memory()[at:at+size], data(100*i+10*k+me, size))
+				t.check(w.Memory()[at+size] == 0 && w.Memory()[at-1] == 0, "nothing written beside it", "%#x and %#x", w.Memory()[at-1], w.Memory()[at+size])
+			}
+			clear(w.Memory())
+			w.fence(0)
+		}
+		w.fence(mpi.NoSucceed)
+		w.free()
+	},
+}, {
+	ID: "mpi/fence/gets", Title: "Gets have brought the data behind the fence that ends their epoch, at any size",
+	Cite: rule("11.5.1", "mpi/11.5.1/1", "mpi/11.3.2/1"), Setup: ranks(3), Defects: []string{"GetsCut", "GetsNothing", "FenceEarly"},
+	Sends: "each rank fills its window; gets from all ranks of sizes up to 256 KiB", Expects: "every byte, and nothing beside it",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		const room = 1 << 18
+		w := t.window(room)
+		copy(w.Memory(), data(me, room))
+		w.fence(0)
+		for i, size := range []int{1, 8, 1000, 4096, 9001, 65_537, room - 20} {
+			rooms := make([]*area, n)
+			for k := range n {
+				rooms[k] = newRoom(size)
+				w.get(rooms[k].buf, k, i)
+			}
+			w.fence(0)
+			for k := range n {
+				t.holds("what was got", rooms[k], data(k, room)[i:i+size])
+			}
+		}
+		w.free()
+	},
+}, {
+	ID: "mpi/fence/closes-for-all", Title: "No rank leaves a fence before all operations of the epoch are done, on any rank",
+	Cite: rule("11.5.1", "mpi/11.5.1/2"), Setup: ranks(3), Defects: []string{"FenceAlone", "FenceEarly"},
+	Sends: "ranks that put late, and a fence at which the others wait; a chain of puts and gets over several fences", Expects: "each step sees the one before",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		w := t.window(8)
+		w.fence(0)
+		for i := range 12 {
+			if i%n == me {
+				t.linger()
+				for k := range n {
+					w.put(word(uint64(100+i)), k, 0)
 				}
 			}
-			got := make([]byte, ops*6)
-			for i := range ops {
-				w.get(got[i*6:i*6+6], (me+1)%n, (me*ops+i)*6)
-			}
 			w.fence(0)
-			for i := range ops {
-				t.same("what was got", got[i*6:i*6+6], data(i+ops*(me*n+(me+1)%n), 6))
-			}
-			w.free()
-		},
+			t.same("the window behind the fence", w.Memory(), word(uint64(100+i)))
+			w.fence(0)
+		}
+		w.free()
 	},
-	{
-		ID: "mpi/fence/buffers-behind-it", Title: "The buffers of puts are the program's again behind the fence",
-		Cite: rule("11.5.1", "mpi/11.5.1/1"), Ranks: 2, Defects: []string{"FenceEarly"},
-		Does: "one buffer for the puts of 20 epochs, overwritten behind each fence", Expects: "the data of each epoch",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			w := t.window(20 * 3000)
-			b := make([]byte, 3000)
-			w.fence(0)
-			for i := range 20 {
-				copy(b, data(2*i+t.Rank(), 3000))
-				w.put(b, other, i*3000)
-				w.fence(0)
-				copy(b, bytes.Repeat([]byte{0xcc}, 3000))
+}, {
+	ID: "mpi/fence/local-stores", Title: "What a rank stores in its own window before a fence, others get behind it",
+	Cite: rule("11.5.1", "mpi/11.5.1/3"), Setup: ranks(3), Defects: []string{"FenceAlone", "GetsNothing"},
+	Sends: "five rounds: stores, fence, gets from all, fence", Expects: "the stores of the round",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		w := t.window(32)
+		for i := range 5 {
+			if me == i%n {
+				t.linger()
+			}
+			copy(w.Memory(), data(10*i+me, 32))
+			w.fence(mpi.NoPut)
+			rooms := make([]*area, n)
+			for k := range n {
+				rooms[k] = newRoom(32)
+				w.get(rooms[k].buf, k, 0)
 			}
 			w.fence(0)
-			for i := range 20 {
-				t.same("the window", w.Memory()[i*3000:(i+1)*3000], data(2*i+other, 3000))
+			for k := range n {
+				t.holds("what was got", rooms[k], data(10*i+k, 32))
 			}
-			w.free()
-		},
+		}
+		w.free()
 	},
-}
+}, {
+	ID: "mpi/fence/to-oneself", Title: "A rank can put to and get from its own window",
+	Cite: rule("11.3", "mpi/11.3/2"), Defects: []string{"SelfPutsLost", "GetsNothing"},
+	Sends: "a put to oneself, a fence, a get of it", Expects: "the data",
+	Run: func(t *T) {
+		w := t.window(100)
+		w.fence(0)
+		w.put(data(t.Rank(), 60), t.Rank(), 20)
+		w.fence(0)
+		t.same("the window", w.Memory()[20:80], data(t.Rank(), 60))
+		r := newRoom(60)
+		w.get(r.buf, t.Rank(), 20)
+		w.fence(0)
+		t.holds("what was got", r, data(t.Rank(), 60))
+		w.free()
+	},
+}, {
+	ID: "mpi/fence/many-small", Title: "Many operations in one epoch are all carried out",
+	Cite: rule("11.5.1", "mpi/11.5.1/1"), Setup: ranks(3), Defects: []string{"FenceEarly", "PutsCut"},
+	Sends: "400 puts of 6 bytes by each rank to each, then as many gets", Expects: "all of them",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		const ops = 400
+		w := t.window(n * ops * 6)
+		w.fence(0)
+		for i := range ops {
+			for k := range n {
+				w.put(data(i+ops*(me*n+k), 6), k, (me*ops+i)*6)
+			}
+		}
+		w.fence(0)
+		for k := range n {
+			for i := range ops {
+				at := (k*ops + i) * 6
+				t.same("what was put", w.Memory()[at:at+6], data(i+ops*(k*n+me), 6))
+			}
+		}
+		got := make([]byte, ops*6)
+		for i := range ops {
+			w.get(got[i*6:i*6+6], (me+1)%n, (me*ops+i)*6)
+		}
+		w.fence(0)
+		for i := range ops {
+			t.same("what was got", got[i*6:i*6+6], data(i+ops*(me*n+(me+1)%n), 6))
+		}
+		w.free()
+	},
+}, {
+	ID: "mpi/fence/buffers-behind-it", Title: "The buffers of puts are the program's again behind the fence",
+	Cite: rule("11.5.1", "mpi/11.5.1/1"), Defects: []string{"FenceEarly"},
+	Sends: "one buffer for the puts of 20 epochs, overwritten behind each fence", Expects: "the data of each epoch",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		w := t.window(20 * 3000)
+		b := make([]byte, 3000)
+		w.fence(0)
+		for i := range 20 {
+			copy(b, data(2*i+t.Rank(), 3000))
+			w.put(b, other, i*3000)
+			w.fence(0)
+			copy(b, bytes.Repeat([]byte{0xcc}, 3000))
+		}
+		w.fence(0)
+		for i := range 20 {
+			t.same("the window", w.Memory()[i*3000:(i+1)*3000], data(2*i+other, 3000))
+		}
+		w.free()
+	},
+}}
 
 // area is a room, where a case has a constant of that name.
 type area = room

@@ -6,182 +6,175 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var flushCases = []Case{
-	{
-		ID: "mpi/flush/completes-at-the-target", Title: "When Flush returns, what was put is in the target's memory, though the lock is still held",
-		Cite: rule("11.5.4", "mpi/11.5.4/1"), Ranks: 3, Defects: []string{"FlushEarly", "PutsCut"},
-		Does: "a put, Flush, a word to a third rank, which gets it from the target; all hold shared locks", Expects: "the data",
-		Run: func(t *T) {
-			w := t.window(5000)
-			w.lockAll()
-			for i := range 10 {
-				switch t.Rank() {
-				case 0:
-					w.put(data(i, 5000), 1, 0)
-					w.flush(1)
-					t.tell(2)
-					t.hear(2)
-				case 2:
-					t.hear(0)
-					r := newRoom(5000)
-					w.get(r.buf, 1, 0)
-					w.flush(1)
-					t.holds("what was put", r, data(i, 5000))
-					t.tell(0)
-				}
-			}
-			w.unlockAll()
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/flush/all", Title: "FlushAll completes the operations on all targets",
-		Cite: rule("11.5.4", "mpi/11.5.4/1"), Ranks: 4, Defects: []string{"FlushAllMisses", "FlushEarly"},
-		Does: "puts to all ranks, FlushAll, words to all, which look; and gets from all, FlushAll", Expects: "the data everywhere",
-		Run: func(t *T) {
-			w := t.window(1000)
-			w.lockAll()
-			for i := range 8 {
-				if t.Rank() == 0 {
-					for k := range 4 {
-						w.put(data(10*i+k, 1000), k, 0)
-					}
-					t.ok("FlushAll", w.FlushAll())
-					t.tell(1, 2, 3)
-					t.hear(1, 2, 3)
-					rooms := make([]*room, 4)
-					for k := range rooms {
-						rooms[k] = newRoom(1000)
-						w.get(rooms[k].buf, k, 0)
-					}
-					t.ok("FlushAll", w.FlushAll())
-					for k, r := range rooms {
-						t.holds("what was got", r, data(10*i+k, 1000))
-					}
-					continue
-				}
+var flushCases = []Case{{
+	ID: "mpi/flush/completes-at-the-target", Title: "When Flush returns, what was put is in the target's memory, though the lock is still held",
+	Cite: rule("11.5.4", "mpi/11.5.4/1"), Setup: ranks(3), Defects: []string{"FlushEarly", "PutsCut"},
+	Sends: "a put, Flush, a word to a third rank, which gets it from the target; all hold shared locks", Expects: "the data",
+	Run: func(t *T) {
+		w := t.window(5000)
+		w.lockAll()
+		for i := range 10 {
+			switch t.Rank() {
+			case 0:
+				w.put(data(i, 5000), 1, 0)
+				w.flush(1)
+				t.tell(2)
+				t.hear(2)
+			case 2:
 				t.hear(0)
-				w.sync()
-				t.same("the window", w.Memory(), data(10*i+t.Rank(), 1000))
+				r := newRoom(5000)
+				w.get(r.buf, 1, 0)
+				w.flush(1)
+				t.holds("what was put", r, data(i, 5000))
 				t.tell(0)
 			}
-			w.unlockAll()
-			w.free()
-		},
+		}
+		w.unlockAll()
+		w.free()
 	},
-	{
-		ID: "mpi/flush/local", Title: "When FlushLocal returns, the buffers are the program's again",
-		Cite: rule("11.5.4", "mpi/11.5.4/2"), Ranks: 2, Defects: []string{"FlushLocalEarly"},
-		Does: "puts and accumulates from one buffer, FlushLocal or FlushLocalAll, and another content at once", Expects: "the contents of the time of the calls",
-		Run: func(t *T) {
-			const n = 12
-			w := t.window(n * 2000)
-			t.only(0, func() {
-				b := make([]byte, 2000)
-				w.lock(mpi.Shared, 1)
-				for i := range n {
-					copy(b, data(i, 2000))
-					if i%3 == 2 {
-						w.accumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum)
-					} else {
-						w.put(b, 1, i*2000)
-					}
-					if i%2 == 0 {
-						t.ok("FlushLocal", w.FlushLocal(1))
-					} else {
-						t.ok("FlushLocalAll", w.FlushLocalAll())
-					}
-					copy(b, bytes.Repeat([]byte{0xdd}, 2000))
+}, {
+	ID: "mpi/flush/all", Title: "FlushAll completes the operations on all targets",
+	Cite: rule("11.5.4", "mpi/11.5.4/1"), Setup: ranks(4), Defects: []string{"FlushAllMisses", "FlushEarly"},
+	Sends: "puts to all ranks, FlushAll, words to all, which look; and gets from all, FlushAll", Expects: "the data everywhere",
+	Run: func(t *T) {
+		w := t.window(1000)
+		w.lockAll()
+		for i := range 8 {
+			if t.Rank() == 0 {
+				for k := range 4 {
+					w.put(data(10*i+k, 1000), k, 0)
 				}
-				w.unlock(1)
-				t.tell(1)
+				t.ok("FlushAll", w.FlushAll())
+				t.tell(1, 2, 3)
+				t.hear(1, 2, 3)
+				rooms := make([]*room, 4)
+				for k := range rooms {
+					rooms[k] = newRoom(1000)
+					w.get(rooms[k].buf, k, 0)
+				}
+				t.ok("FlushAll", w.FlushAll())
+				for k, r := range rooms {
+					t.holds("what was got", r, data(10*i+k, 1000))
+				}
+				continue
+			}
+			t.hear(0)
+			w.sync()
+			t.same("the window", w.Memory(), data(10*i+t.Rank(), 1000))
+			t.tell(0)
+		}
+		w.unlockAll()
+		w.free()
+	},
+}, {
+	ID: "mpi/flush/local", Title: "When FlushLocal returns, the buffers are the program's again",
+	Cite: rule("11.5.4", "mpi/11.5.4/2"), Defects: []string{"FlushLocalEarly"},
+	Sends: "puts and accumulates from one buffer, FlushLocal or FlushLocalAll, and another content at once", Expects: "the contents of the time of the calls",
+	Run: func(t *T) {
+		const n = 12
+		w := t.window(n * 2000)
+		t.only(0, func() {
+			b := make([]byte, 2000)
+			w.lock(mpi.Shared, 1)
+			for i := range n {
+				copy(b, data(i, 2000))
+				if i%3 == 2 {
+					w.accumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum)
+				} else {
+					w.put(b, 1, i*2000)
+				}
+				if i%2 == 0 {
+					t.ok("FlushLocal", w.FlushLocal(1))
+				} else {
+					t.ok("FlushLocalAll", w.FlushLocalAll())
+				}
+				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
+			}
+			w.unlock(1)
+			t.tell(1)
+		})
+		t.only(1, func() {
+			t.hear(0)
+			for i := range n {
+				w.shows("what was put", i*2000, data(i, 2000))
+			}
+		})
+		w.free()
+	},
+}, {
+	ID: "mpi/flush/local-gets", Title: "When FlushLocal returns, what was got is there",
+	Cite: rule("11.5.4", "mpi/11.5.4/2"), Defects: []string{"FlushLocalEarly", "GetsNothing"},
+	Sends: "gets of several sizes with FlushLocal and FlushLocalAll", Expects: "the data",
+	Run: func(t *T) {
+		const room = 100_000
+		other := 1 - t.Rank()
+		w := t.window(room)
+		w.fill(0, data(t.Rank(), room))
+		t.barrier()
+		w.lockAll()
+		for i, n := range []int{8, 3000, room - 50} {
+			a, b := newRoom(n), newRoom(n)
+			w.get(a.buf, other, i)
+			t.ok("FlushLocal", w.FlushLocal(other))
+			t.holds("what was got", a, data(other, room)[i:i+n])
+			w.get(b.buf, other, i+1)
+			t.ok("FlushLocalAll", w.FlushLocalAll())
+			t.holds("what was got", b, data(other, room)[i+1:i+1+n])
+		}
+		w.unlockAll()
+		t.barrier()
+		w.free()
+	},
+}, {
+	ID: "mpi/flush/message-passing", Title: "Put, Flush, a flag and Sync make a channel of shared memory",
+	Cite: rule("11.5.4", "mpi/11.5.4/1", "mpi/11.4/1"), Defects: []string{"FlushEarly", "FetchesNew"},
+	Sends: "under LockAll, rank 0 puts data, flushes, and raises a flag by an accumulate; rank 1 polls its own flag by an atomic read", Expects: "the data of the round when the flag is up",
+	Run: func(t *T) {
+		w := t.window(512)
+		w.lockAll()
+		for i := range 15 {
+			round := uint64(i + 1)
+			t.only(0, func() {
+				w.put(data(i, 500), 1, 8)
+				w.flush(1)
+				was := w.fetch(round, 1, 0, mpi.Replace)
+				t.check(was == round-1, "the flag of the round before", "%d in round %d", was, round)
+				t.hear(1)
 			})
 			t.only(1, func() {
-				t.hear(0)
-				for i := range n {
-					w.shows("what was put", i*2000, data(i, 2000))
-				}
+				t.until("the flag is up", func() bool { return w.fetch(0, 1, 0, mpi.NoOp) == round })
+				w.sync()
+				t.same("the data behind the flag", w.Memory()[8:508], data(i, 500))
+				t.tell(0)
 			})
-			w.free()
-		},
+		}
+		w.unlockAll()
+		w.free()
 	},
-	{
-		ID: "mpi/flush/local-gets", Title: "When FlushLocal returns, what was got is there",
-		Cite: rule("11.5.4", "mpi/11.5.4/2"), Ranks: 2, Defects: []string{"FlushLocalEarly", "GetsNothing"},
-		Does: "gets of several sizes with FlushLocal and FlushLocalAll", Expects: "the data",
-		Run: func(t *T) {
-			const room = 100_000
-			other := 1 - t.Rank()
-			w := t.window(room)
-			w.fill(0, data(t.Rank(), room))
-			t.barrier()
-			w.lockAll()
-			for i, n := range []int{8, 3000, room - 50} {
-				a, b := newRoom(n), newRoom(n)
-				w.get(a.buf, other, i)
-				t.ok("FlushLocal", w.FlushLocal(other))
-				t.holds("what was got", a, data(other, room)[i:i+n])
-				w.get(b.buf, other, i+1)
-				t.ok("FlushLocalAll", w.FlushLocalAll())
-				t.holds("what was got", b, data(other, room)[i+1:i+1+n])
-			}
-			w.unlockAll()
-			t.barrier()
-			w.free()
-		},
+}, {
+	ID: "mpi/flush/of-nothing", Title: "Flushes and Sync with nothing to do return",
+	Cite: rule("11.5.4", "mpi/11.5.4/3"), Defects: []string{"NullRefused", "GetsNothing"},
+	Sends: "every flush under a lock before any operation, after one and twice; an operation on nobody among them", Expects: "no error, and the data that was got",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		w := t.window(8)
+		w.fill(0, word(uint64(50+t.Rank())))
+		t.barrier()
+		w.lockAll()
+		b := make([]byte, 8)
+		for range 2 {
+			t.ok("Flush", w.Flush(other))
+			t.ok("FlushLocal", w.FlushLocal(other))
+			t.ok("FlushAll", w.FlushAll())
+			t.ok("FlushLocalAll", w.FlushLocalAll())
+			t.ok("Sync", w.Sync())
+			t.ok("Put", w.Put(b, mpi.ProcNull, 0))
+			w.get(b, other, 0)
+			t.ok("FlushAll", w.FlushAll())
+			t.same("what was got", b, word(uint64(50+other)))
+		}
+		w.unlockAll()
+		t.barrier()
+		w.free()
 	},
-	{
-		ID: "mpi/flush/message-passing", Title: "Put, Flush, a flag and Sync make a channel of shared memory",
-		Cite: rule("11.5.4", "mpi/11.5.4/1", "mpi/11.4/1"), Ranks: 2, Defects: []string{"FlushEarly", "FetchesNew"},
-		Does: "under LockAll, rank 0 puts data, flushes, and raises a flag by an accumulate; rank 1 polls its own flag by an atomic read", Expects: "the data of the round when the flag is up",
-		Run: func(t *T) {
-			w := t.window(512)
-			w.lockAll()
-			for i := range 15 {
-				round := uint64(i + 1)
-				t.only(0, func() {
-					w.put(data(i, 500), 1, 8)
-					w.flush(1)
-					was := w.fetch(round, 1, 0, mpi.Replace)
-					t.check(was == round-1, "the flag of the round before", "%d in round %d", was, round)
-					t.hear(1)
-				})
-				t.only(1, func() {
-					t.until("the flag is up", func() bool { return w.fetch(0, 1, 0, mpi.NoOp) == round })
-					w.sync()
-					t.same("the data behind the flag", w.Memory()[8:508], data(i, 500))
-					t.tell(0)
-				})
-			}
-			w.unlockAll()
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/flush/of-nothing", Title: "Flushes and Sync with nothing to do return",
-		Cite: rule("11.5.4", "mpi/11.5.4/3"), Ranks: 2, Defects: []string{"NullRefused", "GetsNothing"},
-		Does: "every flush under a lock before any operation, after one and twice; an operation on nobody among them", Expects: "no error, and the data that was got",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			w := t.window(8)
-			w.fill(0, word(uint64(50+t.Rank())))
-			t.barrier()
-			w.lockAll()
-			b := make([]byte, 8)
-			for range 2 {
-				t.ok("Flush", w.Flush(other))
-				t.ok("FlushLocal", w.FlushLocal(other))
-				t.ok("FlushAll", w.FlushAll())
-				t.ok("FlushLocalAll", w.FlushLocalAll())
-				t.ok("Sync", w.Sync())
-				t.ok("Put", w.Put(b, mpi.ProcNull, 0))
-				w.get(b, other, 0)
-				t.ok("FlushAll", w.FlushAll())
-				t.same("what was got", b, word(uint64(50+other)))
-			}
-			w.unlockAll()
-			t.barrier()
-			w.free()
-		},
-	},
-}
+}}

@@ -6,230 +6,220 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var lockCases = []Case{
-	{
-		ID: "mpi/lock/exclusive-counts", Title: "Read, add and write back under an exclusive lock lose nothing",
-		Cite: rule("11.5.3", "mpi/11.5.3/1"), Ranks: 4, Defects: []string{"LocksAlike", "UnlockEarly"},
-		Does: "every rank adds 1 to a number of rank 0 by Get, Flush and Put, 15 times", Expects: "60",
-		Run: func(t *T) {
-			w := t.window(8)
-			for range 15 {
-				w.lock(mpi.Exclusive, 0)
+var lockCases = []Case{{
+	ID: "mpi/lock/exclusive-counts", Title: "Read, add and write back under an exclusive lock lose nothing",
+	Cite: rule("11.5.3", "mpi/11.5.3/1"), Setup: ranks(4), Defects: []string{"LocksAlike", "UnlockEarly"},
+	Sends: "every rank adds 1 to a number of rank 0 by Get, Flush and Put, 15 times", Expects: "60",
+	Run: func(t *T) {
+		w := t.window(8)
+		for range 15 {
+			w.lock(mpi.Exclusive, 0)
+			b := make([]byte, 8)
+			w.get(b, 0, 0)
+			w.flush(0)
+			t.w.Compute(3 * time.Microsecond)
+			w.put(word(number(b)+1), 0, 0)
+			w.unlock(0)
+		}
+		t.barrier()
+		t.only(0, func() { w.shows("the number", 0, word(60)) })
+		w.free()
+	},
+}, {
+	ID: "mpi/lock/exclusive-is-whole", Title: "Nobody sees what is done under an exclusive lock half done",
+	Cite: rule("11.5.3", "mpi/11.5.3/1"), Setup: ranks(3), Defects: []string{"LocksAlike", "ExclusiveLetsShared"},
+	Sends: "two ranks write two distant words under exclusive locks, a third reads both under shared ones", Expects: "that both words are always of one writer",
+	Run: func(t *T) {
+		w := t.window(2048)
+		for i := range 15 {
+			if t.Rank() == 2 {
+				w.lock(mpi.Shared, 0)
+				a, b := make([]byte, 8), make([]byte, 8)
+				w.get(a, 0, 0)
+				w.flush(0)
+				t.w.Compute(5 * time.Microsecond)
+				w.get(b, 0, 2040)
+				w.unlock(0)
+				t.check(number(a) == number(b), "two words that are always written together to be the same", "%d and %d", number(a), number(b))
+				continue
+			}
+			v := word(uint64(100*t.Rank() + i))
+			w.lock(mpi.Exclusive, 0)
+			w.put(v, 0, 0)
+			w.flush(0)
+			t.w.Compute(5 * time.Microsecond)
+			w.put(v, 0, 2040)
+			w.unlock(0)
+		}
+		t.barrier()
+		w.free()
+	},
+}, {
+	ID: "mpi/lock/unlock-completes", Title: "When Unlock returns, what was put is in the target's memory",
+	Cite: rule("11.5.3", "mpi/11.5.3/2"), Defects: []string{"UnlockEarly", "PutsCutLarge", "PutsCut"},
+	Sends: "puts of several sizes under a lock, Unlock, a message to the target, which looks", Expects: "the data",
+	Run: func(t *T) {
+		w := t.window(1 << 19)
+		for i, n := range []int{1, 64, 5000, 100_000, 1 << 19} {
+			t.only(0, func() {
+				w.lock(mpi.Exclusive, 1)
+				w.put(data(i, n), 1, 0)
+				w.unlock(1)
+				t.tell(1)
+				t.hear(1)
+			})
+			t.only(1, func() {
+				t.hear(0)
+				w.shows("what was put", 0, data(i, n))
+				t.tell(0)
+			})
+		}
+		w.free()
+	},
+}, {
+	ID: "mpi/lock/get", Title: "When Unlock returns, what was got is in the origin's buffer",
+	Cite: rule("11.5.3", "mpi/11.5.3/2", "mpi/11.3.2/1"), Defects: []string{"UnlockEarly", "GetsCut", "GetsNothing"},
+	Sends: "a window that its rank has filled under a lock; gets of several sizes from the other", Expects: "the data",
+	Run: func(t *T) {
+		const room = 300_000
+		w := t.window(room)
+		w.fill(0, data(t.Rank(), room))
+		t.barrier()
+		other := 1 - t.Rank()
+		for i, n := range []int{1, 64, 5000, 100_000, room - 10} {
+			r := newRoom(n)
+			w.lock(mpi.Shared, other)
+			w.get(r.buf, other, i)
+			w.unlock(other)
+			t.holds("what was got", r, data(other, room)[i:i+n])
+		}
+		w.free()
+	},
+}, {
+	ID: "mpi/lock/several-targets", Title: "A rank can hold locks of several targets at once",
+	Cite: rule("11.5.3", "mpi/11.5.3/3"), Setup: ranks(4), Defects: []string{"PutsOff"},
+	Sends: "rank 0 locks all others, puts to each, and unlocks in another order; then rank 1", Expects: "the data on each",
+	Run: func(t *T) {
+		w := t.window(64)
+		for origin := range 2 {
+			t.only(origin, func() {
+				for k := range 4 {
+					w.lock(mpi.Exclusive, k)
+				}
+				for k := range 4 {
+					w.put(data(10*origin+k, 32), k, 32*origin)
+				}
+				for _, k := range []int{2, 0, 3, 1} {
+					w.unlock(k)
+				}
+			})
+			t.barrier()
+		}
+		for origin := range 2 {
+			w.shows("what was put", 32*origin, data(10*origin+t.Rank(), 32))
+		}
+		w.free()
+	},
+}, {
+	ID: "mpi/lock/own-window", Title: "A rank can lock its own window, for loads and stores as for operations",
+	Cite: rule("11.5.3", "mpi/11.5.3/4"), Setup: ranks(3), Defects: []string{"LocksAlike", "SelfPutsLost"},
+	Sends: "all ranks add to a number of rank 0 under exclusive locks; rank 0 by loads and stores, with a pause between them", Expects: "the sum; a put to oneself under a lock as well",
+	Run: func(t *T) {
+		w := t.window(16)
+		for range 15 {
+			w.lock(mpi.Exclusive, 0)
+			if t.Rank() == 0 {
+				v := number(w.Memory())
+				t.w.Compute(10 * time.Microsecond)
+				t.linger()
+				copy(w.Memory(), word(v+1))
+			} else {
 				b := make([]byte, 8)
 				w.get(b, 0, 0)
 				w.flush(0)
-				t.w.Compute(3 * time.Microsecond)
 				w.put(word(number(b)+1), 0, 0)
-				w.unlock(0)
 			}
-			t.barrier()
-			t.only(0, func() { w.shows("the number", 0, word(60)) })
-			w.free()
-		},
+			w.unlock(0)
+		}
+		t.barrier()
+		t.only(0, func() { w.shows("the number", 0, word(45)) })
+		w.lock(mpi.Exclusive, t.Rank())
+		w.put(data(t.Rank(), 8), t.Rank(), 8)
+		w.unlock(t.Rank())
+		w.shows("what was put to oneself", 8, data(t.Rank(), 8))
+		t.barrier()
+		w.free()
 	},
-	{
-		ID: "mpi/lock/exclusive-is-whole", Title: "Nobody sees what is done under an exclusive lock half done",
-		Cite: rule("11.5.3", "mpi/11.5.3/1"), Ranks: 3, Defects: []string{"LocksAlike", "ExclusiveLetsShared"},
-		Does: "two ranks write two distant words under exclusive locks, a third reads both under shared ones", Expects: "that both words are always of one writer",
-		Run: func(t *T) {
-			w := t.window(2048)
-			for i := range 15 {
-				if t.Rank() == 2 {
-					w.lock(mpi.Shared, 0)
-					a, b := make([]byte, 8), make([]byte, 8)
-					w.get(a, 0, 0)
-					w.flush(0)
-					t.w.Compute(5 * time.Microsecond)
-					w.get(b, 0, 2040)
-					w.unlock(0)
-					t.check(number(a) == number(b), "two words that are always written together to be the same", "%d and %d", number(a), number(b))
-					continue
-				}
-				v := word(uint64(100*t.Rank() + i))
-				w.lock(mpi.Exclusive, 0)
-				w.put(v, 0, 0)
-				w.flush(0)
-				t.w.Compute(5 * time.Microsecond)
-				w.put(v, 0, 2040)
-				w.unlock(0)
-			}
-			t.barrier()
-			w.free()
-		},
+}, {
+	ID: "mpi/lock/all-by-all", Title: "All ranks can have all windows locked shared at the same time",
+	Cite: rule("11.5.3", "mpi/11.5.3/5"), Setup: ranks(4), Defects: []string{"SharedExcludes", "FlushEarly"},
+	Sends: "LockAll on all ranks, puts to all, FlushAll, a barrier while all hold their locks, gets of everything", Expects: "the data; no waiting for each other's locks",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		w := t.window(n * 100)
+		w.lockAll()
+		for k := range n {
+			w.put(data(10*me+k, 100), k, me*100)
+		}
+		t.ok("FlushAll", w.FlushAll())
+		t.barrier()
+		got := newRoom(n * 100)
+		next := (me + 1) % n
+		w.get(got.buf, next, 0)
+		w.flush(next)
+		var want []byte
+		for k := range n {
+			want = append(want, data(10*k+next, 100)...)
+		}
+		t.holds("what all have put", got, want)
+		t.barrier()
+		w.unlockAll()
+		w.free()
 	},
-	{
-		ID: "mpi/lock/unlock-completes", Title: "When Unlock returns, what was put is in the target's memory",
-		Cite: rule("11.5.3", "mpi/11.5.3/2"), Ranks: 2, Defects: []string{"UnlockEarly", "PutsCutLarge", "PutsCut"},
-		Does: "puts of several sizes under a lock, Unlock, a message to the target, which looks", Expects: "the data",
-		Run: func(t *T) {
-			w := t.window(1 << 19)
-			for i, n := range []int{1, 64, 5000, 100_000, 1 << 19} {
-				t.only(0, func() {
-					w.lock(mpi.Exclusive, 1)
-					w.put(data(i, n), 1, 0)
-					w.unlock(1)
-					t.tell(1)
-					t.hear(1)
-				})
-				t.only(1, func() {
-					t.hear(0)
-					w.shows("what was put", 0, data(i, n))
-					t.tell(0)
-				})
-			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/lock/get", Title: "When Unlock returns, what was got is in the origin's buffer",
-		Cite: rule("11.5.3", "mpi/11.5.3/2", "mpi/11.3.2/1"), Ranks: 2, Defects: []string{"UnlockEarly", "GetsCut", "GetsNothing"},
-		Does: "a window that its rank has filled under a lock; gets of several sizes from the other", Expects: "the data",
-		Run: func(t *T) {
-			const room = 300_000
-			w := t.window(room)
-			w.fill(0, data(t.Rank(), room))
-			t.barrier()
-			other := 1 - t.Rank()
-			for i, n := range []int{1, 64, 5000, 100_000, room - 10} {
-				r := newRoom(n)
-				w.lock(mpi.Shared, other)
-				w.get(r.buf, other, i)
-				w.unlock(other)
-				t.holds("what was got", r, data(other, room)[i:i+n])
-			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/lock/several-targets", Title: "A rank can hold locks of several targets at once",
-		Cite: rule("11.5.3", "mpi/11.5.3/3"), Ranks: 4, Defects: []string{"PutsOff"},
-		Does: "rank 0 locks all others, puts to each, and unlocks in another order; then rank 1", Expects: "the data on each",
-		Run: func(t *T) {
-			w := t.window(64)
-			for origin := range 2 {
-				t.only(origin, func() {
-					for k := range 4 {
-						w.lock(mpi.Exclusive, k)
-					}
-					for k := range 4 {
-						w.put(data(10*origin+k, 32), k, 32*origin)
-					}
-					for _, k := range []int{2, 0, 3, 1} {
-						w.unlock(k)
-					}
-				})
-				t.barrier()
-			}
-			for origin := range 2 {
-				w.shows("what was put", 32*origin, data(10*origin+t.Rank(), 32))
-			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/lock/own-window", Title: "A rank can lock its own window, for loads and stores as for operations",
-		Cite: rule("11.5.3", "mpi/11.5.3/4"), Ranks: 3, Defects: []string{"LocksAlike", "SelfPutsLost"},
-		Does: "all ranks add to a number of rank 0 under exclusive locks; rank 0 by loads and stores, with a pause between them", Expects: "the sum; a put to oneself under a lock as well",
-		Run: func(t *T) {
-			w := t.window(16)
-			for range 15 {
-				w.lock(mpi.Exclusive, 0)
-				if t.Rank() == 0 {
-					v := number(w.Memory())
-					t.w.Compute(10 * time.Microsecond)
-					t.linger()
-					copy(w.Memory(), word(v+1))
-				} else {
-					b := make([]byte, 8)
-					w.get(b, 0, 0)
-					w.flush(0)
-					w.put(word(number(b)+1), 0, 0)
-				}
-				w.unlock(0)
-			}
-			t.barrier()
-			t.only(0, func() { w.shows("the number", 0, word(45)) })
-			w.lock(mpi.Exclusive, t.Rank())
-			w.put(data(t.Rank(), 8), t.Rank(), 8)
-			w.unlock(t.Rank())
-			w.shows("what was put to oneself", 8, data(t.Rank(), 8))
-			t.barrier()
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/lock/all-by-all", Title: "All ranks can have all windows locked shared at the same time",
-		Cite: rule("11.5.3", "mpi/11.5.3/5"), Ranks: 4, Defects: []string{"SharedExcludes", "FlushEarly"},
-		Does: "LockAll on all ranks, puts to all, FlushAll, a barrier while all hold their locks, gets of everything", Expects: "the data; no waiting for each other's locks",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			w := t.window(n * 100)
-			w.lockAll()
-			for k := range n {
-				w.put(data(10*me+k, 100), k, me*100)
-			}
-			t.ok("FlushAll", w.FlushAll())
-			t.barrier()
-			got := newRoom(n * 100)
-			next := (me + 1) % n
-			w.get(got.buf, next, 0)
-			w.flush(next)
-			var want []byte
-			for k := range n {
-				want = append(want, data(10*k+next, 100)...)
-			}
-			t.holds("what all have put", got, want)
-			t.barrier()
-			w.unlockAll()
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/lock/again-and-again", Title: "Epochs of locks follow each other, each sees what came before",
-		Cite: rule("11.5.3", "mpi/11.5.3/2"), Ranks: 2, Defects: []string{"UnlockEarly", "GetsNothing"},
-		Does: "100 epochs by turns of put and get on one place", Expects: "always what was put last",
-		Run: func(t *T) {
-			w := t.window(24)
-			t.only(0, func() {
-				for i := range 50 {
-					w.lock(mpi.Exclusive, 1)
-					w.put(data(i, 24), 1, 0)
-					w.unlock(1)
-					r := newRoom(24)
-					w.lock(mpi.Shared, 1)
-					w.get(r.buf, 1, 0)
-					w.unlock(1)
-					t.holds("what was put last", r, data(i, 24))
-				}
-			})
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/lock/busy-target", Title: "A lock and what is done under it do not need the target to call anything",
-		Cite: rule("11.7.3", "mpi/11.7.3/1"), Ranks: 2, Alone: true, Defects: []string{"NothingWhileBusy"},
-		Does:    "the target computes for long and looks at no window; the origin puts, gets and unlocks, and looks at the time",
-		Expects: "that it is through long before the target",
-		Run: func(t *T) {
-			const busy = time.Second // much longer than a NIC takes to repeat what was lost on the way
-			w := t.window(64)
-			t.barrier()
-			t.only(1, func() { t.w.Compute(busy) })
-			t.only(0, func() {
-				began := t.w.Wtime()
+}, {
+	ID: "mpi/lock/again-and-again", Title: "Epochs of locks follow each other, each sees what came before",
+	Cite: rule("11.5.3", "mpi/11.5.3/2"), Defects: []string{"UnlockEarly", "GetsNothing"},
+	Sends: "100 epochs by turns of put and get on one place", Expects: "always what was put last",
+	Run: func(t *T) {
+		w := t.window(24)
+		t.only(0, func() {
+			for i := range 50 {
 				w.lock(mpi.Exclusive, 1)
-				w.put(data(1, 64), 1, 0)
+				w.put(data(i, 24), 1, 0)
 				w.unlock(1)
-				r := newRoom(64)
+				r := newRoom(24)
 				w.lock(mpi.Shared, 1)
 				w.get(r.buf, 1, 0)
 				w.unlock(1)
-				t.holds("what was put", r, data(1, 64))
-				took := t.w.Wtime() - began
-				t.check(took < busy/2, "the epochs to end while the target computes", "%v, of %v", took, busy)
-			})
-			t.barrier()
-			w.free()
-		},
+				t.holds("what was put last", r, data(i, 24))
+			}
+		})
+		w.free()
 	},
-}
+}, {
+	ID: "mpi/lock/busy-target", Title: "A lock and what is done under it do not need the target to call anything",
+	Cite: rule("11.7.3", "mpi/11.7.3/1"), Labels: background, Defects: []string{"NothingWhileBusy"},
+	Sends:   "the target computes for long and looks at no window; the origin puts, gets and unlocks, and looks at the time",
+	Expects: "that it is through long before the target",
+	Run: func(t *T) {
+		const busy = time.Second // much longer than a NIC takes to repeat what was lost on the way
+		w := t.window(64)
+		t.barrier()
+		t.only(1, func() { t.w.Compute(busy) })
+		t.only(0, func() {
+			began := t.w.Wtime()
+			w.lock(mpi.Exclusive, 1)
+			w.put(data(1, 64), 1, 0)
+			w.unlock(1)
+			r := newRoom(64)
+			w.lock(mpi.Shared, 1)
+			w.get(r.buf, 1, 0)
+			w.unlock(1)
+			t.holds("what was put", r, data(1, 64))
+			took := t.w.Wtime() - began
+			t.check(took < busy/2, "the epochs to end while the target computes", "%v, of %v", took, busy)
+		})
+		t.barrier()
+		w.free()
+	},
+}}

@@ -2,196 +2,188 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-var pscwCases = []Case{
-	{
-		ID: "mpi/pscw/put", Title: "What origins have put is in the target's memory when Wait returns",
-		Cite: rule("11.5.2", "mpi/11.5.2/1"), Ranks: 3, Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly", "PutsCut"},
-		Does: "two origins put to one target, small and large, one of them late", Expects: "both, whole, behind Wait",
-		Run: func(t *T) {
-			for i, n := range []int{16, 100_000} {
-				w := t.window(2 * n)
-				if t.Rank() == 0 {
-					w.post(1, 2)
-					w.waits()
-					t.same("what rank 1 put", w.Memory()[:n], data(10*i+1, n))
-					t.same("what rank 2 put", w.Memory()[n:], data(10*i+2, n))
-				} else {
-					w.start(0)
-					if t.Rank() == 1+i {
-						t.linger()
-					}
-					w.put(data(10*i+t.Rank(), n), 0, (t.Rank()-1)*n)
-					w.complete()
-				}
-				w.free()
-			}
-		},
-	},
-	{
-		ID: "mpi/pscw/not-before-post", Title: "Nothing of an origin is done to a window before it is posted",
-		Cite: rule("11.5.2", "mpi/11.5.2/2"), Ranks: 2, Defects: []string{"StartIgnoresPost"},
-		Does: "the origin starts and puts while the target works on its memory and posts late", Expects: "the memory as the target left it until it posts, then the put",
-		Run: func(t *T) {
-			w := t.window(64)
-			for i := range 3 {
-				t.only(1, func() {
-					w.start(0)
-					w.put(data(i, 64), 0, 0)
-					w.complete()
-				})
-				t.only(0, func() {
-					mine := data(100+i, 64)
-					copy(w.Memory(), mine)
-					t.linger()
-					t.same("the memory before Post", w.Memory(), mine)
-					w.post(1)
-					w.waits()
-					t.same("the memory behind Wait", w.Memory(), data(i, 64))
-				})
-			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/pscw/test", Title: "Win.Test is false until all origins are through, and then does what Wait does",
-		Cite: rule("11.5.2", "mpi/11.5.2/3"), Ranks: 3, Defects: []string{"WaitEarly", "WaitsForFirst"},
-		Does: "two origins; the second completes only after the target has looked", Expects: "false, then true with all data; a new Post after that",
-		Run: func(t *T) {
-			w := t.window(32)
-			for i := range 2 {
-				switch t.Rank() {
-				case 0:
-					w.post(1, 2)
-					t.hear(1)
-					t.linger()
-					done, err := w.Test()
-					t.ok("Win.Test", err)
-					t.check(!done, "Test to be false while an origin is not through", "true")
-					t.tell(2)
-					t.until("Win.Test is true", func() bool {
-						done, err := w.Test()
-						t.ok("Win.Test", err)
-						return done
-					})
-					t.same("the window", w.Memory(), append(data(10*i+1, 16), data(10*i+2, 16)...))
-				case 1:
-					w.start(0)
-					w.put(data(10*i+1, 16), 0, 0)
-					w.complete()
-					t.tell(0)
-				case 2:
-					w.start(0)
-					w.put(data(10*i+2, 16), 0, 16)
-					t.hear(0)
-					w.complete()
-				}
-			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/pscw/complete", Title: "Complete returns when the origin's buffers are free and its gets have come",
-		Cite: rule("11.5.2", "mpi/11.5.2/4"), Ranks: 2, Defects: []string{"CompleteEarly", "GetsNothing"},
-		Does: "rounds of a get and a put from one pair of buffers, overwritten behind Complete", Expects: "what was got, behind Complete; what was put, behind Wait",
-		Run: func(t *T) {
-			w := t.window(2 * 4000)
-			out := make([]byte, 4000)
-			for i := range 6 {
-				t.only(0, func() {
-					copy(w.Memory()[:4000], data(10*i, 4000))
-					w.post(1)
-					w.waits()
-					t.same("what was put", w.Memory()[4000:], data(10*i+1, 4000))
-				})
-				t.only(1, func() {
-					copy(out, data(10*i+1, 4000))
-					w.start(0)
-					r := newRoom(4000)
-					w.get(r.buf, 0, 0)
-					w.put(out, 0, 4000)
-					w.complete()
-					t.holds("what was got", r, data(10*i, 4000))
-					clear(out)
-				})
-			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/pscw/groups", Title: "Only the groups that are named take part",
-		Cite: rule("11.5.2", "mpi/11.5.2/1"), Ranks: 4, Defects: []string{"WaitEarly", "PutsOff", "CompleteEarly"},
-		Does: "each rank is posted to its right and starts to its left, all at once; a fourth pair of calls with empty groups", Expects: "the neighbour's data; that empty epochs end at once",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			left, right := (me+n-1)%n, (me+1)%n
-			w := t.window(40)
-			for i := range 4 {
-				w.post(right)
-				w.start(left)
-				w.put(data(10*i+me, 32), left, 4)
-				w.complete()
-				w.waits()
-				t.same("the neighbour's data", w.Memory()[4:36], data(10*i+right, 32))
-				t.check(w.Memory()[3] == 0 && w.Memory()[36] == 0, "nothing beside it", "%x", w.Memory())
-			}
-			w.post()
-			w.start()
-			w.complete()
-			w.waits()
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/pscw/both-at-once", Title: "A rank can be origin and target of the same others at the same time",
-		Cite: rule("11.5.2", "mpi/11.5.2/5"), Ranks: 3, Defects: []string{"WaitsForFirst", "PutsCutLarge"},
-		Does: "all ranks post to and start to all others, with large puts, five rounds", Expects: "all data",
-		Run: func(t *T) {
-			n, me := t.Size(), t.Rank()
-			const size = 70_000
-			var others []int
-			for k := range n {
-				if k != me {
-					others = append(others, k)
-				}
-			}
-			w := t.window(n * size)
-			for i := range 5 {
-				w.post(others...)
-				w.start(others...)
-				for _, k := range others {
-					w.put(data(100*i+10*me+k, size), k, me*size)
-				}
-				if me == i%n {
-					t.linger()
-				}
-				w.complete()
-				w.waits()
-				for _, k := range others {
-					t.same("what was put", w.Memory()[k*size:(k+1)*size], data(100*i+10*k+me, size))
-				}
-			}
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/pscw/accumulate", Title: "Accumulates of several origins in one epoch all count",
-		Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.5.2/1"), Ranks: 4, Defects: []string{"AccumulatesRace", "AccumulatesReplace", "CompleteEarly", "WaitEarly"},
-		Does: "three origins add to the same numbers of one target", Expects: "the sums behind Wait",
-		Run: func(t *T) {
-			w := t.window(24)
+var pscwCases = []Case{{
+	ID: "mpi/pscw/put", Title: "What origins have put is in the target's memory when Wait returns",
+	Cite: rule("11.5.2", "mpi/11.5.2/1"), Setup: ranks(3), Defects: []string{"WaitEarly", "WaitsForFirst", "CompleteEarly", "PutsCut"},
+	Sends: "two origins put to one target, small and large, one of them late", Expects: "both, whole, behind Wait",
+	Run: func(t *T) {
+		for i, n := range []int{16, 100_000} {
+			w := t.window(2 * n)
 			if t.Rank() == 0 {
-				w.post(1, 2, 3)
+				w.post(1, 2)
 				w.waits()
-				t.same("the sums", w.Memory(), words(6*20, 60*20, 60))
+				t.same("what rank 1 put", w.Memory()[:n], data(10*i+1, n))
+				t.same("what rank 2 put", w.Memory()[n:], data(10*i+2, n))
 			} else {
 				w.start(0)
-				v := uint64(t.Rank())
-				for range 20 {
-					w.accumulate(words(v, 10*v, 1), 0, 0, mpi.Uint64, mpi.Sum)
+				if t.Rank() == 1+i {
+					t.linger()
 				}
+				w.put(data(10*i+t.Rank(), n), 0, (t.Rank()-1)*n)
 				w.complete()
 			}
 			w.free()
-		},
+		}
 	},
-}
+}, {
+	ID: "mpi/pscw/not-before-post", Title: "Nothing of an origin is done to a window before it is posted",
+	Cite: rule("11.5.2", "mpi/11.5.2/2"), Defects: []string{"StartIgnoresPost"},
+	Sends: "the origin starts and puts while the target works on its memory and posts late", Expects: "the memory as the target left it until it posts, then the put",
+	Run: func(t *T) {
+		w := t.window(64)
+		for i := range 3 {
+			t.only(1, func() {
+				w.start(0)
+				w.put(data(i, 64), 0, 0)
+				w.complete()
+			})
+			t.only(0, func() {
+				mine := data(100+i, 64)
+				copy(w.Memory(), mine)
+				t.linger()
+				t.same("the memory before Post", w.Memory(), mine)
+				w.post(1)
+				w.waits()
+				t.same("the memory behind Wait", w.Memory(), data(i, 64))
+			})
+		}
+		w.free()
+	},
+}, {
+	ID: "mpi/pscw/test", Title: "Win.Test is false until all origins are through, and then does what Wait does",
+	Cite: rule("11.5.2", "mpi/11.5.2/3"), Setup: ranks(3), Defects: []string{"WaitEarly", "WaitsForFirst"},
+	Sends: "two origins; the second completes only after the target has looked", Expects: "false, then true with all data; a new Post after that",
+	Run: func(t *T) {
+		w := t.window(32)
+		for i := range 2 {
+			switch t.Rank() {
+			case 0:
+				w.post(1, 2)
+				t.hear(1)
+				t.linger()
+				done, err := w.Test()
+				t.ok("Win.Test", err)
+				t.check(!done, "Test to be false while an origin is not through", "true")
+				t.tell(2)
+				t.until("Win.Test is true", func() bool {
+					done, err := w.Test()
+					t.ok("Win.Test", err)
+					return done
+				})
+				t.same("the window", w.Memory(), append(data(10*i+1, 16), data(10*i+2, 16)...))
+			case 1:
+				w.start(0)
+				w.put(data(10*i+1, 16), 0, 0)
+				w.complete()
+				t.tell(0)
+			case 2:
+				w.start(0)
+				w.put(data(10*i+2, 16), 0, 16)
+				t.hear(0)
+				w.complete()
+			}
+		}
+		w.free()
+	},
+}, {
+	ID: "mpi/pscw/complete", Title: "Complete returns when the origin's buffers are free and its gets have come",
+	Cite: rule("11.5.2", "mpi/11.5.2/4"), Defects: []string{"CompleteEarly", "GetsNothing"},
+	Sends: "rounds of a get and a put from one pair of buffers, overwritten behind Complete", Expects: "what was got, behind Complete; what was put, behind Wait",
+	Run: func(t *T) {
+		w := t.window(2 * 4000)
+		out := make([]byte, 4000)
+		for i := range 6 {
+			t.only(0, func() {
+				copy(w.Memory()[:4000], data(10*i, 4000))
+				w.post(1)
+				w.waits()
+				t.same("what was put", w.Memory()[4000:], data(10*i+1, 4000))
+			})
+			t.only(1, func() {
+				copy(out, data(10*i+1, 4000))
+				w.start(0)
+				r := newRoom(4000)
+				w.get(r.buf, 0, 0)
+				w.put(out, 0, 4000)
+				w.complete()
+				t.holds("what was got", r, data(10*i, 4000))
+				clear(out)
+			})
+		}
+		w.free()
+	},
+}, {
+	ID: "mpi/pscw/groups", Title: "Only the groups that are named take part",
+	Cite: rule("11.5.2", "mpi/11.5.2/1"), Setup: ranks(4), Defects: []string{"WaitEarly", "PutsOff", "CompleteEarly"},
+	Sends: "each rank is posted to its right and starts to its left, all at once; a fourth pair of calls with empty groups", Expects: "the neighbour's data; that empty epochs end at once",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		left, right := (me+n-1)%n, (me+1)%n
+		w := t.window(40)
+		for i := range 4 {
+			w.post(right)
+			w.start(left)
+			w.put(data(10*i+me, 32), left, 4)
+			w.complete()
+			w.waits()
+			t.same("the neighbour's data", w.Memory()[4:36], data(10*i+right, 32))
+			t.check(w.Memory()[3] == 0 && w.Memory()[36] == 0, "nothing beside it", "%x", w.Memory())
+		}
+		w.post()
+		w.start()
+		w.complete()
+		w.waits()
+		w.free()
+	},
+}, {
+	ID: "mpi/pscw/both-at-once", Title: "A rank can be origin and target of the same others at the same time",
+	Cite: rule("11.5.2", "mpi/11.5.2/5"), Setup: ranks(3), Defects: []string{"WaitsForFirst", "PutsCutLarge"},
+	Sends: "all ranks post to and start to all others, with large puts, five rounds", Expects: "all data",
+	Run: func(t *T) {
+		n, me := t.Size(), t.Rank()
+		const size = 70_000
+		var others []int
+		for k := range n {
+			if k != me {
+				others = append(others, k)
+			}
+		}
+		w := t.window(n * size)
+		for i := range 5 {
+			w.post(others...)
+			w.start(others...)
+			for _, k := range others {
+				w.put(data(100*i+10*me+k, size), k, me*size)
+			}
+			if me == i%n {
+				t.linger()
+			}
+			w.complete()
+			w.waits()
+			for _, k := range others {
+				t.same("what was put", w.Memory()[k*size:(k+1)*size], data(100*i+10*k+me, size))
+			}
+		}
+		w.free()
+	},
+}, {
+	ID: "mpi/pscw/accumulate", Title: "Accumulates of several origins in one epoch all count",
+	Cite: rule("11.7.1", "mpi/11.7.1/1", "mpi/11.5.2/1"), Setup: ranks(4), Defects: []string{"AccumulatesRace", "AccumulatesReplace", "CompleteEarly", "WaitEarly"},
+	Sends: "three origins add to the same numbers of one target", Expects: "the sums behind Wait",
+	Run: func(t *T) {
+		w := t.window(24)
+		if t.Rank() == 0 {
+			w.post(1, 2, 3)
+			w.waits()
+			t.same("the sums", w.Memory(), words(6*20, 60*20, 60))
+		} else {
+			w.start(0)
+			v := uint64(t.Rank())
+			for range 20 {
+				w.accumulate(words(v, 10*v, 1), 0, 0, mpi.Uint64, mpi.Sum)
+			}
+			w.complete()
+		}
+		w.free()
+	},
+}}

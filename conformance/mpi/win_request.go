@@ -6,118 +6,113 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-var rmaRequestCases = []Case{
-	{
-		ID: "mpi/rput/buffer-is-free", Title: "When the request of an Rput is complete, its buffer is the program's again",
-		Cite: rule("11.3.5", "mpi/11.3.5/1"), Ranks: 2, Defects: []string{"RequestsEarly"},
-		Does: "Rputs and Raccumulates from one buffer, overwritten behind each wait", Expects: "the contents of the time of the calls, behind Unlock",
-		Run: func(t *T) {
-			const n = 12
-			w := t.window(n * 2000)
-			t.only(0, func() {
-				b := make([]byte, 2000)
-				w.lock(mpi.Exclusive, 1)
-				for i := range n {
-					copy(b, data(i, 2000))
-					var r Request
-					var err error
-					if i%3 == 2 {
-						r, err = w.Raccumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum)
-					} else {
-						r, err = w.Rput(b, 1, i*2000)
-					}
-					t.wait(t.begin("a request", r, err))
-					copy(b, bytes.Repeat([]byte{0xdd}, 2000))
+var rmaRequestCases = []Case{{
+	ID: "mpi/rput/buffer-is-free", Title: "When the request of an Rput is complete, its buffer is the program's again",
+	Cite: rule("11.3.5", "mpi/11.3.5/1"), Defects: []string{"RequestsEarly"},
+	Sends: "Rputs and Raccumulates from one buffer, overwritten behind each wait", Expects: "the contents of the time of the calls, behind Unlock",
+	Run: func(t *T) {
+		const n = 12
+		w := t.window(n * 2000)
+		t.only(0, func() {
+			b := make([]byte, 2000)
+			w.lock(mpi.Exclusive, 1)
+			for i := range n {
+				copy(b, data(i, 2000))
+				var r Request
+				var err error
+				if i%3 == 2 {
+					r, err = w.Raccumulate(b, 1, i*2000, mpi.Uint64, mpi.Sum)
+				} else {
+					r, err = w.Rput(b, 1, i*2000)
 				}
-				w.unlock(1)
-				t.tell(1)
-			})
-			t.only(1, func() {
-				t.hear(0)
-				for i := range n {
-					w.shows("what was put", i*2000, data(i, 2000))
-				}
-			})
-			w.free()
-		},
-	},
-	{
-		ID: "mpi/rget/data-is-there", Title: "When the request of an Rget is complete, the data is there",
-		Cite: rule("11.3.5", "mpi/11.3.5/2"), Ranks: 3, Defects: []string{"RequestsEarly", "GetsNothing", "GetsCut"},
-		Does: "Rgets of several sizes from all ranks, waited for in any order", Expects: "the data at each wait",
-		Run: func(t *T) {
-			const room = 60_000
-			w := t.window(room)
-			w.fill(0, data(t.Rank(), room))
-			t.barrier()
-			w.lockAll()
-			sizes := []int{8, 5000, room}
-			var rs []Request
-			var rooms []*area
-			for _, n := range sizes {
-				for k := range 3 {
-					r := newRoom(n)
-					req, err := w.Rget(r.buf, k, 0)
-					rs, rooms = append(rs, t.begin("Rget", req, err)), append(rooms, r)
-				}
+				t.wait(t.begin("a request", r, err))
+				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
 			}
-			for range rs {
-				i, _, err := t.w.WaitAny(rs)
-				t.ok("WaitAny", err)
-				t.check(i >= 0 && i < len(rs), "an index", "%d", i)
-				n := sizes[i/3]
-				t.holds("what was got", rooms[i], data(i%3, room)[:n])
+			w.unlock(1)
+			t.tell(1)
+		})
+		t.only(1, func() {
+			t.hear(0)
+			for i := range n {
+				w.shows("what was put", i*2000, data(i, 2000))
 			}
-			w.unlockAll()
-			t.barrier()
-			w.free()
-		},
+		})
+		w.free()
 	},
-	{
-		ID: "mpi/rget-accumulate/result-is-there", Title: "When the request of an RgetAccumulate is complete, what was there before is in the result",
-		Cite: rule("11.3.5", "mpi/11.3.5/2"), Ranks: 3, Defects: []string{"RequestsEarly", "FetchesNew", "AccumulatesRace"},
-		Does: "all ranks add 1 to a number of rank 0, 20 times each, by RgetAccumulate and Wait", Expects: "results that rise, and a sum of 60",
-		Run: func(t *T) {
-			w := t.window(8)
-			w.lock(mpi.Shared, 0)
-			last := int64(-1)
-			for range 20 {
-				old := bytes.Repeat([]byte{0xff}, 8)
-				r, err := w.RgetAccumulate(word(1), old, 0, 0, mpi.Uint64, mpi.Sum)
-				t.wait(t.begin("RgetAccumulate", r, err))
-				t.check(int64(number(old)) > last && number(old) < 60, "a number above the last and below 60", "%d after %d", int64(number(old)), last)
-				last = int64(number(old))
+}, {
+	ID: "mpi/rget/data-is-there", Title: "When the request of an Rget is complete, the data is there",
+	Cite: rule("11.3.5", "mpi/11.3.5/2"), Setup: ranks(3), Defects: []string{"RequestsEarly", "GetsNothing", "GetsCut"},
+	Sends: "Rgets of several sizes from all ranks, waited for in any order", Expects: "the data at each wait",
+	Run: func(t *T) {
+		const room = 60_000
+		w := t.window(room)
+		w.fill(0, data(t.Rank(), room))
+		t.barrier()
+		w.lockAll()
+		sizes := []int{8, 5000, room}
+		var rs []Request
+		var rooms []*area
+		for _, n := range sizes {
+			for k := range 3 {
+				r := newRoom(n)
+				req, err := w.Rget(r.buf, k, 0)
+				rs, rooms = append(rs, t.begin("Rget", req, err)), append(rooms, r)
 			}
-			w.unlock(0)
-			t.barrier()
-			t.only(0, func() { w.shows("the sum", 0, word(60)) })
-			w.free()
-		},
+		}
+		for range rs {
+			i, _, err := t.w.WaitAny(rs)
+			t.ok("WaitAny", err)
+			t.check(i >= 0 && i < len(rs), "an index", "%d", i)
+			n := sizes[i/3]
+			t.holds("what was got", rooms[i], data(i%3, room)[:n])
+		}
+		w.unlockAll()
+		t.barrier()
+		w.free()
 	},
-	{
-		ID: "mpi/rput/in-lists", Title: "Requests of windows can be waited for and tested with others",
-		Cite: rule("11.3.5", "mpi/11.3.5/3"), Ranks: 2, Defects: []string{"GetsNothing", "WaitAllMissesLast", "LargeDamaged"},
-		Does: "an Rput, an Rget, an Isend and an Irecv in one WaitAll", Expects: "all data",
-		Run: func(t *T) {
-			other := 1 - t.Rank()
-			w := t.window(2000)
-			w.fill(0, data(10+t.Rank(), 1000))
-			t.barrier()
-			w.lock(mpi.Shared, other)
-			put, err := w.Rput(data(t.Rank(), 1000), other, 1000)
-			t.begin("Rput", put, err)
-			r := newRoom(1000)
-			get, err := w.Rget(r.buf, other, 0)
-			t.begin("Rget", get, err)
-			p, s := t.irecv(large, other, 1), t.isend(data(20+t.Rank(), large), other, 1)
-			t.waitAll(put, s, get, p.Request)
-			t.holds("what was got", r, data(10+other, 1000))
-			t.holds("the message", p.room, data(20+other, large))
-			w.unlock(other)
-			t.barrier()
-			w.shows("what was put", 1000, data(other, 1000))
-			t.barrier()
-			w.free()
-		},
+}, {
+	ID: "mpi/rget-accumulate/result-is-there", Title: "When the request of an RgetAccumulate is complete, what was there before is in the result",
+	Cite: rule("11.3.5", "mpi/11.3.5/2"), Setup: ranks(3), Defects: []string{"RequestsEarly", "FetchesNew", "AccumulatesRace"},
+	Sends: "all ranks add 1 to a number of rank 0, 20 times each, by RgetAccumulate and Wait", Expects: "results that rise, and a sum of 60",
+	Run: func(t *T) {
+		w := t.window(8)
+		w.lock(mpi.Shared, 0)
+		last := int64(-1)
+		for range 20 {
+			old := bytes.Repeat([]byte{0xff}, 8)
+			r, err := w.RgetAccumulate(word(1), old, 0, 0, mpi.Uint64, mpi.Sum)
+			t.wait(t.begin("RgetAccumulate", r, err))
+			t.check(int64(number(old)) > last && number(old) < 60, "a number above the last and below 60", "%d after %d", int64(number(old)), last)
+			last = int64(number(old))
+		}
+		w.unlock(0)
+		t.barrier()
+		t.only(0, func() { w.shows("the sum", 0, word(60)) })
+		w.free()
 	},
-}
+}, {
+	ID: "mpi/rput/in-lists", Title: "Requests of windows can be waited for and tested with others",
+	Cite: rule("11.3.5", "mpi/11.3.5/3"), Defects: []string{"GetsNothing", "WaitAllMissesLast", "LargeDamaged"},
+	Sends: "an Rput, an Rget, an Isend and an Irecv in one WaitAll", Expects: "all data",
+	Run: func(t *T) {
+		other := 1 - t.Rank()
+		w := t.window(2000)
+		w.fill(0, data(10+t.Rank(), 1000))
+		t.barrier()
+		w.lock(mpi.Shared, other)
+		put, err := w.Rput(data(t.Rank(), 1000), other, 1000)
+		t.begin("Rput", put, err)
+		r := newRoom(1000)
+		get, err := w.Rget(r.buf, other, 0)
+		t.begin("Rget", get, err)
+		p, s := t.irecv(large, other, 1), t.isend(data(20+t.Rank(), large), other, 1)
+		t.waitAll(put, s, get, p.Request)
+		t.holds("what was got", r, data(10+other, 1000))
+		t.holds("the message", p.room, data(20+other, large))
+		w.unlock(other)
+		t.barrier()
+		w.shows("what was put", 1000, data(other, 1000))
+		t.barrier()
+		w.free()
+	},
+}}

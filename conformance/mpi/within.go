@@ -11,9 +11,9 @@ import (
 // communicator that is made for it and freed behind it. All ranks of the world call it;
 // it returns when all are through. So cases follow each other in one world, and must
 // leave nothing behind.
-func (c *Case) RunWithin(w World) error {
+func RunWithin(c *Case, w World) error {
 	color := 0
-	if w.Rank() >= c.Ranks {
+	if w.Rank() >= c.Setup.Ranks {
 		color = mpi.Undefined
 	}
 	some, err := w.Split(color, 0)
@@ -21,7 +21,7 @@ func (c *Case) RunWithin(w World) error {
 		return fmt.Errorf("%s: making a communicator for it: %w", c.ID, err)
 	}
 	if some != nil {
-		if err := c.RunOn(&part{some, w}); err != nil {
+		if err := RunOn(c, &part{some, w}); err != nil {
 			return err
 		}
 		if st, found, err := some.Iprobe(mpi.AnySource, mpi.AnyTag); err != nil || found {
@@ -44,7 +44,7 @@ func InTurn(w World, which func(*Case) bool) error {
 		if !which(&c) {
 			continue
 		}
-		if err := c.RunWithin(w); err != nil {
+		if err := RunWithin(&c, w); err != nil {
 			return err
 		}
 	}

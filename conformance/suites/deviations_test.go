@@ -3,7 +3,7 @@ package suites_test
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/conformance/deviations"
+	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 )
 
@@ -15,13 +15,13 @@ func TestDeviationsNameCases(t *testing.T) {
 			known[s.Cases[i].ID] = true
 		}
 	}
-	devices := deviations.Devices()
+	devices := ledger.DeviatingDevices()
 	if len(devices) < 4 {
 		t.Errorf("deviations of %v only", devices)
 	}
 	for _, device := range devices {
-		for _, tier := range deviations.Tiers() {
-			of, err := deviations.Of(device, tier)
+		for _, tier := range ledger.Tiers() {
+			of, err := ledger.DeviationsOf(device, tier)
 			if err != nil {
 				t.Error(err)
 			}

@@ -3,10 +3,10 @@ package suites_test
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 )
@@ -17,29 +17,17 @@ const (
 	coverageFile = ledgerDir + "/coverage.txt"
 )
 
-// casesByRow returns the cases that cite each row.
-func casesByRow() map[string][]string {
-	rows := make(map[string][]string)
-	for _, s := range suites.All() {
-		for _, c := range s.Cases {
-			for _, r := range c.Cite.Rows {
-				rows[r] = append(rows[r], c.ID)
-			}
-		}
-	}
-	for _, ids := range rows {
-		slices.Sort(ids)
-	}
-	return rows
-}
-
 func TestLedgerAgreesWithTheCases(t *testing.T) {
-	covered := casesByRow()
+	var cases []conformance.Case
+	for _, s := range suites.All() {
+		cases = append(cases, s.Cases...)
+	}
+	covered := ledger.CasesByRow(cases)
 	docs, err := ledger.Documents()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, wrong := range misplaced(docs, covered) {
+	for _, wrong := range ledger.WrongCitations(docs, covered) {
 		t.Error(wrong)
 	}
 	if t.Failed() {
@@ -49,33 +37,9 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 		writeDown(t, docs, covered)
 		return
 	}
-	for _, d := range docs {
-		for row := range d.Rows() {
-			if want := covered[row.ID]; !slices.Equal(row.Cases, want) {
-				t.Errorf("%s lists the cases %v, and %v cite it: run go test ./conformance/suites -update", row.ID, row.Cases, want)
-			}
-		}
+	for _, outdated := range ledger.OutdatedRows(docs, covered) {
+		t.Errorf("%s: run go test ./conformance/suites -update", outdated)
 	}
-}
-
-// misplaced lists citations of unknown and of untestable rows.
-func misplaced(docs []*ledger.Document, covered map[string][]string) (wrong []string) {
-	known := make(map[string]bool)
-	for _, d := range docs {
-		for row := range d.Rows() {
-			known[row.ID] = true
-			if row.Untestable != "" && len(covered[row.ID]) > 0 {
-				wrong = append(wrong, fmt.Sprintf("%s is untestable, and %v cite it", row.ID, covered[row.ID]))
-			}
-		}
-	}
-	for row, ids := range covered {
-		if !known[row] {
-			wrong = append(wrong, fmt.Sprintf("unknown row %s, which %v cite", row, ids))
-		}
-	}
-	slices.Sort(wrong)
-	return wrong
 }
 
 func TestCoverageDoesNotFall(t *testing.T) {

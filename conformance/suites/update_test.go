@@ -1,7 +1,6 @@
 package suites_test
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -61,7 +60,9 @@ func writeDown(t *testing.T, docs []*ledger.Document, covered map[string][]strin
 		t.Fatalf("nothing is written, since the coverage would decrease:\n  %s\nA case or a row is missing, or cites another row than before. If that is intended: -update=less", strings.Join(fallen, "\n  "))
 	}
 	for _, d := range docs {
-		writeCases(t, filepath.Join(ledgerDir, d.Key+".yaml"), covered)
+		if err := ledger.WriteCases(filepath.Join(ledgerDir, d.Key+".yaml"), covered); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.WriteFile(coverageFile, []byte(now), 0o644); err != nil {
 		t.Fatal(err)
@@ -115,52 +116,6 @@ func fewer(was, now string) (fallen []string, err error) {
 	return fallen, nil
 }
 
-// writeCases writes the cases of each row after its text, and keeps the rest of the file.
-func writeCases(t *testing.T, file string, covered map[string][]string) {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const (
-		rowMark  = "      - id: "
-		caseMark = "        cases:"
-		itemMark = "          - "
-	)
-	var out bytes.Buffer
-	var pending []string
-	flush := func() {
-		if len(pending) > 0 {
-			fmt.Fprintln(&out, caseMark)
-		}
-		for _, id := range pending {
-			fmt.Fprintln(&out, itemMark+id)
-		}
-		pending = nil
-	}
-	inCases := false
-	for line := range strings.Lines(string(b)) {
-		line = strings.TrimRight(line, "\n")
-		id, isRow := strings.CutPrefix(line, rowMark)
-		switch {
-		case isRow, strings.HasPrefix(line, "  - title:"):
-			flush()
-			inCases, pending = false, covered[strings.Trim(id, `"`)]
-		case line == caseMark:
-			inCases = true
-		}
-		if inCases && (line == caseMark || strings.HasPrefix(line, itemMark)) {
-			continue
-		}
-		inCases = false
-		fmt.Fprintln(&out, line)
-	}
-	flush()
-	if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestUpdateRefusesLess(t *testing.T) {
 	const was = `document          rows  covered  untestable  open    MUSTs
 rfc5040             82       81           1     0   69/69
@@ -200,7 +155,7 @@ func TestUpdateChecksRowsFirst(t *testing.T) {
 		{map[string][]string{"a/1": {"x"}, "a/99": {"y"}}, []string{"unknown row a/99, which [y] cite"}},
 		{map[string][]string{"a/2": {"z"}}, []string{"a/2 is untestable, and [z] cite it"}},
 	} {
-		if got := misplaced(docs, test.covered); !slices.Equal(got, test.want) {
+		if got := ledger.WrongCitations(docs, test.covered); !slices.Equal(got, test.want) {
 			t.Errorf("%v: %q, want %q", test.covered, got, test.want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/deviations"
+	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 )
 
@@ -16,7 +16,7 @@ func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 		if p.protocol == suites.DatagramIWARP {
 			continue
 		}
-		known, err := deviations.Of(p.provider, "wire")
+		known, err := ledger.DeviationsOf(p.provider, "wire")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,4 @@
-// Package deviations lists the known violations of devices, with reasons. Each device has a
-// file with the cases that it fails. A deviation whose case passes is stale and must be
-// removed, unless it is intermittent. Some deviations hold on one tier only, since tiers differ
-// in what a device can see.
-package deviations
+package ledger
 
 import (
 	"bytes"
@@ -11,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -19,22 +16,23 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-//go:embed *.yaml
-var files embed.FS
+//go:embed deviations/*.yaml
+var deviationFiles embed.FS
 
 // Tiers returns the tiers that a deviation can be limited to.
 func Tiers() []string { return []string{"sim", "netns", "wire"} }
 
-// Devices returns the names of the devices with a file of deviations, NAME.yaml.
-func Devices() []string {
-	names, _ := fs.Glob(files, "*.yaml") // it fails only on a malformed pattern
+// DeviatingDevices returns the names of the devices with a file of deviations.
+func DeviatingDevices() []string {
+	names, _ := fs.Glob(deviationFiles, "deviations/*.yaml") // it fails only on a malformed pattern
 	for i := range names {
-		names[i] = strings.TrimSuffix(names[i], ".yaml")
+		names[i] = strings.TrimSuffix(path.Base(names[i]), ".yaml")
 	}
 	return names
 }
 
-// Deviation describes why a device fails a case.
+// Deviation is a known violation: why a device fails a case. It is stale, and must be
+// removed, when the case passes.
 type Deviation struct {
 	Reason string `yaml:"reason"`
 	// On is the tier on which the device deviates; empty for all. It must pass on others.
@@ -46,30 +44,30 @@ type Deviation struct {
 	Link      string `yaml:"link,omitempty"`
 }
 
-// Of returns the deviations of a device on a tier, by case ID; none for a device without a
-// file.
-func Of(device, tier string) (map[string]conformance.Deviation, error) {
-	b, err := files.ReadFile(device + ".yaml")
+// DeviationsOf returns the deviations of a device on a tier, by case ID; none for a device
+// without a file.
+func DeviationsOf(device, tier string) (map[string]conformance.Deviation, error) {
+	b, err := deviationFiles.ReadFile("deviations/" + device + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	known, err := Parse(b)
+	known, err := ParseDeviations(b)
 	if err != nil {
 		return nil, fmt.Errorf("deviations/%s.yaml: %w", device, err)
 	}
 	return known.On(tier), nil
 }
 
-// Known has deviations by case ID.
-type Known map[string]Deviation
+// Deviations are the known deviations of a device, by case ID.
+type Deviations map[string]Deviation
 
-// Parse reads a file of known deviations. Each key is the ID of a case, and each entry has
+// ParseDeviations reads a file of known deviations. Each key is the ID of a case, and each entry has
 // a reason.
-func Parse(b []byte) (Known, error) {
-	known := make(Known)
+func ParseDeviations(b []byte) (Deviations, error) {
+	known := make(Deviations)
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	if err := dec.Decode(&known); err != nil && !errors.Is(err, io.EOF) {
@@ -87,7 +85,7 @@ func Parse(b []byte) (Known, error) {
 }
 
 // On returns the deviations that hold on a tier.
-func (k Known) On(tier string) map[string]conformance.Deviation {
+func (k Deviations) On(tier string) map[string]conformance.Deviation {
 	on := make(map[string]conformance.Deviation, len(k))
 	for id, d := range k {
 		if d.On != "" && d.On != tier {
