@@ -7,8 +7,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rcpeer"
 	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -24,7 +24,7 @@ func roceCase(name, title, sends string, checked []quantity, body func(*rocePort
 		ID:    "counters/roce/" + name,
 		Title: title,
 		Cite:  countersCite, Level: conformance.Should, Needs: verbs.CapRC, Labels: []string{"service:rc"},
-		Defects: roce.stuckDefects(checked...),
+		Defects: roceNames.stuckDefects(checked...),
 		Sends:   sends,
 		Expects: "counters that agree with the recorded packets, and no other counter changed",
 		Run:     onRoCE(checked, body),
@@ -42,13 +42,13 @@ func withLumina(c conformance.Case, defects ...string) conformance.Case {
 }
 
 // writePacket returns the peer's n-th packet: a WRITE with AckReq.
-func writePacket(c *rcpeer.Conn, n int) ib.Packet {
-	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), rcpeer.Data(8)).AckReq()
+func writePacket(c *roce.Conn, n int) ib.Packet {
+	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), roce.Data(8)).AckReq()
 }
 
 // awaitPSN waits for a response with this PSN.
-func awaitPSN(c *rcpeer.Conn, psn ib.PSN) {
-	c.Await("a response", func(a *rcpeer.Arrival) bool { return a.PSN() == psn })
+func awaitPSN(c *roce.Conn, psn ib.PSN) {
+	c.Await("a response", func(a *roce.Arrival) bool { return a.PSN() == psn })
 }
 
 var roceTraffic = []conformance.Case{
@@ -76,9 +76,9 @@ var roceTraffic = []conformance.Case{
 
 // serveRequests sends requests of several kinds, and returns how many use a receive.
 func serveRequests(w *rocePort) (taken int) {
-	c := w.Connect(rcpeer.Setup{Receives: 3})
+	c := w.Connect(roce.Setup{Receives: 3})
 	for ; taken < 3; taken++ {
-		c.Send(ib.SendOnly(c.PeerPSN(taken), rcpeer.Data(16)).AckReq())
+		c.Send(ib.SendOnly(c.PeerPSN(taken), roce.Data(16)).AckReq())
 		c.ExpectRecv(uint64(taken+1), 16)
 	}
 	c.Send(writePacket(c, 3), writePacket(c, 4), ib.ReadRequest(c.PeerPSN(5), c.RETH(0, 2500)))
@@ -89,9 +89,9 @@ func serveRequests(w *rocePort) (taken int) {
 // sendRequests has the device send requests of several kinds, and returns the number of
 // SENDs.
 func sendRequests(w *rocePort) (sent int) {
-	c := w.Connect(rcpeer.Setup{})
-	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8), c.SendWR(3, 8), c.WriteWR(4, 4))
-	c.NextPackets(7)
+	c := w.Connect(roce.Setup{})
+	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8), c.SendWR(3, 8), c.WriteWR(4, 4*roce.MTU))
+	c.AwaitPackets(7)
 	for ; sent < 3; sent++ {
 		c.Send(ib.Ack(c.DevicePSN(sent), uint32(sent+1)))
 		c.ExpectCompletion(uint64(sent+1), verbs.WCSuccess)
@@ -105,9 +105,9 @@ var roceResponses = []conformance.Case{
 	roceCase("stale-answers", "Duplicate ACKs are counted",
 		"an ACK for the second of two SENDs, then three for the first", []quantity{staleResponses},
 		func(w *rocePort) counts {
-			c := w.Connect(rcpeer.Setup{})
+			c := w.Connect(roce.Setup{})
 			c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
-			c.NextPackets(2)
+			c.AwaitPackets(2)
 			c.Send(ib.Ack(c.DevicePSN(1), 2))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectCompletion(2, verbs.WCSuccess)
@@ -120,9 +120,9 @@ var roceResponses = []conformance.Case{
 		"on each of three connections, an ACK for a PSN far ahead of a SEND", []quantity{unsentResponses},
 		func(w *rocePort) counts {
 			for i := range 3 {
-				c := w.Connect(rcpeer.Setup{})
+				c := w.Connect(roce.Setup{})
 				c.PostSend(c.QP, c.SendWR(1, 8))
-				c.NextPackets(1)
+				c.AwaitPackets(1)
 				c.Send(ib.Ack(c.DevicePSN(100+i), 1))
 			}
 			return counts{unsentResponses: exactly(3)}
@@ -131,9 +131,9 @@ var roceResponses = []conformance.Case{
 		"on each of two connections, an atomic acknowledge to a READ", []quantity{badResponses},
 		func(w *rocePort) counts {
 			for range 2 {
-				c := w.Connect(rcpeer.Setup{})
-				c.PostSend(c.QP, c.ReadWR(1, 1))
-				c.NextPackets(1)
+				c := w.Connect(roce.Setup{})
+				c.PostSend(c.QP, c.ReadWR(1, roce.MTU))
+				c.AwaitPackets(1)
 				c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 7))
 				c.NextCompletion() // the status is not checked here
 			}
@@ -145,7 +145,7 @@ var roceOthers = []conformance.Case{
 	needsCongestion(roceCase("congestion", "Received CE marks, and CNPs sent and received, are counted",
 		"three marked WRITEs, at intervals longer than that of CNPs, and four CNPs", []quantity{marksSeen, cnpsSent, cnpsHandled},
 		func(w *rocePort) counts {
-			c := w.Connect(rcpeer.Setup{})
+			c := w.Connect(roce.Setup{})
 			for i := range 3 {
 				c.Send(writePacket(c, i).CE())
 				c.Sleep(20 * time.Millisecond) // longer than the CNP interval of any device
@@ -162,13 +162,13 @@ var roceOthers = []conformance.Case{
 				w.Must("a connection manager", err)
 			}
 			for i := range 3 {
-				w.Send(ib.CM(uint64(i+1), ib.REQ{
+				w.SendPacket(ib.CM(uint64(i+1), ib.REQ{
 					LocalCommID: new(uint32(i + 1)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 7175)), LocalCAGUID: new(uint64(0x02005efffe000001)),
 					QPN: new(uint32(0x777)), StartingPSN: new(ib.PSN(1)), LocalGID: w.Peer, RemoteGID: w.Local[0],
 					RespResources: new(uint8(4)), InitiatorDepth: new(uint8(4)),
 					Private: ib.AddrHeader{SrcPort: 40000, Src: w.Peer, Dst: w.Local[0]}.Append(nil),
 				}))
-				_, ok := w.NextMatching(func(a *rcpeer.Arrival) bool { return a.DestQP() == ib.GSIQPN }, w.ResponseTimeout())
+				_, ok := w.NextMatching(func(a *roce.Arrival) bool { return a.DestQP() == ib.GSIQPN }, w.ResponseTimeout())
 				w.Check(ok, "a REJ", "nothing in %v", w.ResponseTimeout())
 			}
 			return counts{cmRequests: exactly(3), cmRejects: exactly(3)}
@@ -184,10 +184,10 @@ var roceOthers = []conformance.Case{
 			}
 			cq := w.CQ
 			w.CQ = full
-			c := w.Connect(rcpeer.Setup{Receives: n + 2})
+			c := w.Connect(roce.Setup{Receives: n + 2})
 			w.CQ = cq
 			for i := range n + 1 {
-				c.Send(ib.SendOnly(c.PeerPSN(i), rcpeer.Data(8)).AckReq())
+				c.Send(ib.SendOnly(c.PeerPSN(i), roce.Data(8)).AckReq())
 			}
 			// The queue pair fails, and the flushed receive overruns the CQ too.
 			return counts{overruns: between(1, 2)}

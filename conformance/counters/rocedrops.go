@@ -5,7 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rcpeer"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -14,23 +14,23 @@ type drop struct {
 	name        string
 	quantity    quantity
 	description string
-	modify      func(*rcpeer.Conn, ib.Packet) ib.Packet
+	modify      func(*roce.Conn, ib.Packet) ib.Packet
 }
 
 // dropsPerCase is how many packets of each kind are sent.
 const dropsPerCase = 3
 
 var dropKinds = []drop{
-	{"wrong-icrc", badICRC, "a wrong ICRC", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.BadICRC() }},
-	{"other-partition", badPKey, "the P_Key of a partition that the device is not in", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.WithPKey(0x9234) }},
-	{"other-version", badVersion, "transport version 3", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.WithTVer(3) }},
-	{"more-pad-than-payload", badPad, "no payload and three pad bytes", func(c *rcpeer.Conn, _ ib.Packet) ib.Packet {
+	{"wrong-icrc", badICRC, "a wrong ICRC", func(_ *roce.Conn, p ib.Packet) ib.Packet { return p.BadICRC() }},
+	{"other-partition", badPKey, "the P_Key of a partition that the device is not in", func(_ *roce.Conn, p ib.Packet) ib.Packet { return p.WithPKey(0x9234) }},
+	{"other-version", badVersion, "transport version 3", func(_ *roce.Conn, p ib.Packet) ib.Packet { return p.WithTVer(3) }},
+	{"more-pad-than-payload", badPad, "no payload and three pad bytes", func(c *roce.Conn, _ ib.Packet) ib.Packet {
 		return ib.SendOnly(c.PeerPSN(0), nil).WithPad([]byte{}).WithPadCnt(3)
 	}},
-	{"ends-in-its-headers", tooShort, "half of its RETH", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.WithBody(make([]byte, 8)) }},
-	{"other-address", badAddress, "another source address than the peer's", func(c *rcpeer.Conn, p ib.Packet) ib.Packet { return p.From(c.PeerAddr(2)) }},
-	{"no-queue-pair", badQPN, "an unknown QPN", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.To(0xfedcba) }},
-	{"other-service", badService, "an opcode of UC", func(_ *rcpeer.Conn, p ib.Packet) ib.Packet { return p.On(ib.UC).NoAckReq() }},
+	{"ends-in-its-headers", tooShort, "half of its RETH", func(_ *roce.Conn, p ib.Packet) ib.Packet { return p.WithBody(make([]byte, 8)) }},
+	{"other-address", badAddress, "another source address than the peer's", func(c *roce.Conn, p ib.Packet) ib.Packet { return p.From(c.PeerAddr(2)) }},
+	{"no-queue-pair", badQPN, "an unknown QPN", func(_ *roce.Conn, p ib.Packet) ib.Packet { return p.To(0xfedcba) }},
+	{"other-service", badService, "an opcode of UC", func(_ *roce.Conn, p ib.Packet) ib.Packet { return p.On(ib.UC).NoAckReq() }},
 }
 
 // roceDrops returns the cases about packets that are dropped and counted.
@@ -39,7 +39,7 @@ func roceDrops() (all []conformance.Case) {
 		c := roceCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.description),
 			fmt.Sprintf("%d WRITEs with %s, then a valid one", dropsPerCase, d.description), []quantity{d.quantity},
 			func(w *rocePort) counts {
-				conn := w.Connect(rcpeer.Setup{})
+				conn := w.Connect(roce.Setup{})
 				before := keyViolations(w)
 				for range dropsPerCase {
 					conn.Send(d.modify(conn, writePacket(conn, 0)))
@@ -68,25 +68,25 @@ func roceDrops() (all []conformance.Case) {
 				w.Must("a queue pair in INIT", idle.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite},
 					verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 				for i := range dropsPerCase {
-					w.Send(ib.WriteOnly(ib.PSN(i), ib.At(0x1000, 7, 0), nil).To(uint32(idle.QPN())))
+					w.SendPacket(ib.WriteOnly(ib.PSN(i), ib.At(0x1000, 7, 0), nil).To(uint32(idle.QPN())))
 				}
 				return counts{badState: exactly(dropsPerCase)}
 			}),
 		udDropCase("drop-wrong-q-key", "Datagrams with a wrong Q_Key are dropped, and counted", badQKey, func(u *datagramQP) {
 			before := keyViolations(u.rocePort)
-			u.Send(u.datagram().WithDETH(qKey^1, 0x77))
+			u.SendPacket(u.datagram().WithDETH(qKey^1, 0x77))
 			u.Sync()
 			u.Check(keyViolations(u.rocePort).qkeys-before.qkeys == 1, "the port's counter of wrong Q_Keys increased by 1", "%d", keyViolations(u.rocePort).qkeys-before.qkeys)
 		}, "KeyViolationsUncounted"),
 		udDropCase("drop-opcode-of-nobody", "Datagrams with an opcode that UD does not have are dropped, and counted", badOpcode, func(u *datagramQP) {
-			u.Send(u.datagram().WithOpcode(ib.UD.Op(0x1f)))
+			u.SendPacket(u.datagram().WithOpcode(ib.UD.Op(0x1f)))
 		}),
 		udDropCase("drop-no-receive", "Datagrams without a posted receive are dropped, and counted", noReceive, func(u *datagramQP) {
-			u.Send(u.datagram())
+			u.SendPacket(u.datagram())
 		}),
 		udDropCase("drop-too-long", "Datagrams that are longer than their receive are dropped, and counted", tooLong, func(u *datagramQP) {
 			u.PostRecv(u.qp, 1, u.Memory(verbs.GRHLen+4, verbs.AccessLocalWrite).SGE(0, verbs.GRHLen+4))
-			u.Send(u.datagram())
+			u.SendPacket(u.datagram())
 		}),
 	)
 }
@@ -110,7 +110,7 @@ type datagramQP struct {
 
 // datagram returns a datagram of eight bytes to the queue pair.
 func (u *datagramQP) datagram() ib.Packet {
-	return ib.Datagram(1, qKey, 0x77, rcpeer.Data(8)).To(uint32(u.qp.QPN()))
+	return ib.Datagram(1, qKey, 0x77, roce.Data(8)).To(uint32(u.qp.QPN()))
 }
 
 // udDropCase returns a case about dropped datagrams. Each is sent to a new queue pair,

@@ -51,7 +51,7 @@ const (
 
 // roce are the counter names of the emulator, rxe, and mlx5 and irdma where they count
 // the same.
-var roce = table{
+var roceNames = table{
 	sentPackets:     {"sent_pkts"},
 	rcvdPackets:     {"rcvd_pkts"},
 	sentBytes:       {"sent_bytes"},

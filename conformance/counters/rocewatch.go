@@ -6,13 +6,13 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rcpeer"
 	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 )
 
 // rocePort is a port whose packets are counted.
 type rocePort struct {
-	*rcpeer.Port
+	*roce.Port
 	about      []quantity
 	before     values
 	firstEvent int // index of the first recorded event that counts
@@ -21,8 +21,8 @@ type rocePort struct {
 // onRoCE makes the body of a case about these quantities. body returns the counts that
 // the record does not show.
 func onRoCE(about []quantity, body func(*rocePort) counts) func(*conformance.Bench) error {
-	return rcpeer.Body(func(p *rcpeer.Port) {
-		roce.requireAny(p.Rig, about...)
+	return roce.OnPort(func(p *roce.Port) {
+		roceNames.requireAny(p.Rig, about...)
 		p.Sync() // the first Sync makes a connection
 		events, _ := p.Record.Events()
 		w := &rocePort{p, about, readCounters(p.Rig), len(events)}
@@ -46,7 +46,7 @@ func (w *rocePort) checkCounters(extra counts) {
 	}
 	custom := map[quantity]func(uint64) bool{sentBytes: t.out.oneOf, rcvdBytes: t.in.oneOf}
 	judged := func(q quantity) bool { return !ambiguous[q] || slices.Contains(w.about, q) }
-	roce.expectIncreases(w.Rig, judged, w.before, readCounters(w.Rig), t.counts, custom)
+	roceNames.expectIncreases(w.Rig, judged, w.before, readCounters(w.Rig), t.counts, custom)
 }
 
 // ambiguous are quantities that grow with all traffic and whose names leave a choice:
@@ -152,7 +152,7 @@ func (t *tally) addResponse(p *ib.Packet, q quantity) {
 func (t *tally) addRequest(p *ib.Packet, info ib.OpInfo) {
 	n := 1
 	if info.Kind == ib.KindReadRequest {
-		n = ib.Packets(int(*p.RETH.Len), rcpeer.MTU)
+		n = ib.Packets(int(*p.RETH.Len), roce.MTU)
 	}
 	next, begun := t.next[p.DestQP()]
 	if begun && p.PSN().Less(next) {

@@ -5,24 +5,24 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rcpeer"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // cnpPause is longer than any device's minimum time between CNPs.
 const cnpPause = 20 * time.Millisecond
 
-func isCNP(a *rcpeer.Arrival) bool { return a.Opcode() == ib.OpCNP }
+func isCNP(a *roce.Arrival) bool { return a.Opcode() == ib.OpCNP }
 
 // markedWrite is the peer's n-th request packet, with a CE mark.
-func markedWrite(c *rcpeer.Conn, n int) ib.Packet {
-	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), rcpeer.Data(8)).CE()
+func markedWrite(c *roce.Conn, n int) ib.Packet {
+	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), roce.Data(8)).CE()
 }
 
 // cnpGeneration measures the time from a marked packet to the CNP, and the number of CNPs
 // for a single mark.
-func cnpGeneration(p *rcpeer.Port) []Measurement {
-	c := p.Connect(rcpeer.Setup{})
+func cnpGeneration(p *roce.Port) []Measurement {
+	c := p.Connect(roce.Setup{})
 	times, cnps := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
 	for i := range sampleCount(p) / 2 {
 		sent := c.Send(markedWrite(c, i))
@@ -45,8 +45,8 @@ const marks = 500
 
 // cnpPacing measures the time between CNPs for a queue pair that receives only marked
 // packets.
-func cnpPacing(p *rcpeer.Port) []Measurement {
-	c := p.Connect(rcpeer.Setup{})
+func cnpPacing(p *roce.Port) []Measurement {
+	c := p.Connect(roce.Setup{})
 	start := p.Now()
 	for i := range marks {
 		c.Send(markedWrite(c, i))
@@ -78,8 +78,8 @@ func cnpPacing(p *rcpeer.Port) []Measurement {
 
 // cnpScope measures whether a device paces CNPs per port, peer or queue pair: three queue
 // pairs, two of them with the same peer, receive a marked packet at the same time.
-func cnpScope(p *rcpeer.Port) []Measurement {
-	conns := []*rcpeer.Conn{p.Connect(rcpeer.Setup{}), p.Connect(rcpeer.Setup{}), p.Connect(rcpeer.Setup{PeerIndex: 1})}
+func cnpScope(p *roce.Port) []Measurement {
+	conns := []*roce.Conn{p.Connect(roce.Setup{}), p.Connect(roce.Setup{}), p.Connect(roce.Setup{PeerIndex: 1})}
 	for _, c := range conns {
 		c.Send(markedWrite(c, 0))
 	}
@@ -90,7 +90,7 @@ func cnpScope(p *rcpeer.Port) []Measurement {
 			cnps[a.DestQP()]++
 		}
 	}
-	count := func(cs ...*rcpeer.Conn) (n float64) {
+	count := func(cs ...*roce.Conn) (n float64) {
 		for _, c := range cs {
 			n += cnps[uint32(c.Attr.DestQPN)]
 		}
@@ -107,14 +107,14 @@ const burstPackets = 60
 
 // flow is a connection on which the device sends at its full rate.
 type flow struct {
-	*rcpeer.Conn
+	*roce.Conn
 	sent, messages int
 }
 
 // burst returns the time from the first packet of a burst to the last.
 func (f *flow) burst() time.Duration {
-	f.PostSend(f.QP, f.WriteWR(1, burstPackets))
-	all := f.NextPackets(burstPackets)
+	f.PostSend(f.QP, f.WriteWR(1, burstPackets*roce.MTU))
+	all := f.AwaitPackets(burstPackets)
 	f.sent, f.messages = f.sent+burstPackets, f.messages+1
 	f.Send(ib.Ack(f.DevicePSN(f.sent-1), uint32(f.messages)))
 	f.ExpectCompletion(1, verbs.WCSuccess)
@@ -142,8 +142,8 @@ func (f *flow) notify(n int) {
 
 // rates measures the duration of a burst before a CNP, after one and after ten, and the
 // time until bursts are nearly as short as at first.
-func rates(p *rcpeer.Port) []Measurement {
-	f := &flow{Conn: p.Connect(rcpeer.Setup{})}
+func rates(p *roce.Port) []Measurement {
+	f := &flow{Conn: p.Connect(roce.Setup{})}
 	before := []time.Duration{f.burst(), f.burst(), f.burst()}
 	f.Send(ib.CNP())
 	f.Sync()

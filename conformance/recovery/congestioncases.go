@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/rcpeer"
 	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -17,7 +17,7 @@ var congestionCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conf
 	Defects: []string{"NoCongestion", "CNPLate"},
 	Sends:   "marked packets at long intervals",
 	Expects: "one CNP for each, within 6.7 ms typically",
-	Run: body(cnpGeneration, func(p *rcpeer.Port, all []Measurement) {
+	Run: body(cnpGeneration, func(p *roce.Port, all []Measurement) {
 		checkReaction(p, byName(all, "cnp/generation"), promptLimit(p), "a CNP at once")
 		checkAtMost(p, byName(all, "cnp/for-a-mark"), 1, "one CNP for a mark")
 	}),
@@ -36,7 +36,7 @@ var congestionCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conf
 	Defects: []string{"CNPPerPort", "CNPPerPeer"},
 	Sends:   "at once, a marked packet to each of three queue pairs, of which two have the same peer",
 	Expects: "a CNP for each",
-	Run: body(cnpScope, func(p *rcpeer.Port, all []Measurement) {
+	Run: body(cnpScope, func(p *roce.Port, all []Measurement) {
 		checkAtLeast(p, byName(all, "cnp/two-qps-of-a-peer"), 2, "a CNP for each queue pair")
 		checkAtLeast(p, byName(all, "cnp/qp-of-another-peer"), 1, "a CNP for each queue pair")
 	}),
@@ -47,8 +47,8 @@ var congestionCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conf
 	Defects: []string{"CNPOnNAK"},
 	Sends:   "ten gaps, one after the other, each followed by the missing packet; no packet is marked",
 	Expects: "NAKs and ACKs, and no CNP",
-	Run: rcpeer.Body(func(p *rcpeer.Port) {
-		c := p.Connect(rcpeer.Setup{})
+	Run: roce.OnPort(func(p *roce.Port) {
+		c := p.Connect(roce.Setup{})
 		for i := range 10 {
 			c.Send(writeWithAckReq(c, i+1))
 			c.Await("a sequence NAK", isSequenceNAK)
@@ -71,7 +71,7 @@ var congestionCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conf
 
 // judgePacing counts CNPs. It checks their intervals in virtual time only: on a real
 // network, queues change the intervals.
-func judgePacing(p *rcpeer.Port, all []Measurement) {
+func judgePacing(p *roce.Port, all []Measurement) {
 	const dense = 10 // us: shorter than any device's CNP interval
 	apart, cnps := byName(all, "cnp/marks-apart"), byName(all, fmt.Sprintf("cnp/for-%d-marks", marks))
 	if apart.Value > dense && cnps.Value > marks/2 {
@@ -86,7 +86,7 @@ func judgePacing(p *rcpeer.Port, all []Measurement) {
 
 // judgeRates reports unsupported for a device that is slow without CNPs, or runs on a busy
 // host: the effect of CNPs cannot be measured then.
-func judgeRates(p *rcpeer.Port, all []Measurement) {
+func judgeRates(p *roce.Port, all []Measurement) {
 	before, ten := byName(all, "rate/burst/before"), byName(all, "rate/burst/behind-ten")
 	if before.Value > us(time.Millisecond) && ten.Value < 2*before.Value {
 		rig.Abort(fmt.Errorf("the device takes %.4g us for %d packets without CNPs, which hides their effect: %w", before.Value, burstPackets, conformance.ErrBenchCannot))

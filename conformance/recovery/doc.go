@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/rcpeer"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -70,7 +70,7 @@ func newTiming(name string, times []time.Duration) Measurement {
 // probe returns one or more measurements. It runs if the device has the capabilities.
 type probe struct {
 	needs verbs.Caps
-	run   func(*rcpeer.Port) []Measurement
+	run   func(*roce.Port) []Measurement
 }
 
 // probes are in the order of the printed table.
@@ -94,7 +94,7 @@ var probes = []probe{
 // Measure runs all probes that the device supports. After an error it returns the
 // measurements made before.
 func Measure(b *conformance.Bench) (all []Measurement, err error) {
-	err = rcpeer.Body(func(p *rcpeer.Port) {
+	err = roce.OnPort(func(p *roce.Port) {
 		for _, probe := range probes {
 			if p.Caps.Has(probe.needs) {
 				all = append(all, probe.run(p)...)
@@ -123,7 +123,7 @@ func WriteText(w io.Writer, all []Measurement) error {
 }
 
 // noteAll adds measurements to the record of the case.
-func noteAll(p *rcpeer.Port, all []Measurement) []Measurement {
+func noteAll(p *roce.Port, all []Measurement) []Measurement {
 	for _, m := range all {
 		p.Note("%s: %.4g %s (%.4g to %.4g, %d samples)", m.Name, m.Value, m.Unit, m.Min(), m.Max(), len(m.Samples))
 	}
@@ -137,7 +137,7 @@ func byName(all []Measurement, name string) *Measurement {
 }
 
 // sampleCount is the number of samples of measurements that take only a round trip.
-func sampleCount(p *rcpeer.Port) int {
+func sampleCount(p *roce.Port) int {
 	if p.Virtual {
 		return 20
 	}

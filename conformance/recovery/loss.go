@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rcpeer"
 	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // lossTimeoutCode is the timeout code of connections that lose a packet: 4.2 ms in virtual
 // time, and at least 268 ms in real time, since a busy host delays packets by tens of ms.
-func lossTimeoutCode(p *rcpeer.Port) uint8 {
+func lossTimeoutCode(p *roce.Port) uint8 {
 	if p.Virtual {
 		return 10
 	}
@@ -26,7 +26,7 @@ const timeoutSamples = 4
 // lossRecovery measures the time from a lost packet of a window to its retransmission, and
 // the number of retransmitted packets. The peer sends a NAK as soon as it sees the gap.
 // The loss of the last packet leaves no gap and is recovered by the timer.
-func lossRecovery(p *rcpeer.Port) (all []Measurement) {
+func lossRecovery(p *roce.Port) (all []Measurement) {
 	var last lossTimes
 	for _, place := range lossPositions {
 		last = lossAt(p, place.at)
@@ -37,7 +37,7 @@ func lossRecovery(p *rcpeer.Port) (all []Measurement) {
 
 // lossByPosition measures the loss of each packet of the window. No case judges it;
 // comparing the positions shows where a device is slow.
-func lossByPosition(p *rcpeer.Port) []Measurement {
+func lossByPosition(p *roce.Port) []Measurement {
 	all := []Measurement{newTiming("loss/timer", []time.Duration{ib.AckTimeout(lossTimeoutCode(p))})}
 	for at := range window {
 		all = append(all, newTiming(fmt.Sprintf("loss/at-%d/retransmission", at+1), lossAt(p, at).sinceLoss).atPosition(at))
@@ -55,14 +55,14 @@ type lossTimes struct {
 }
 
 // lossAt measures the loss of packet number at of a window.
-func lossAt(p *rcpeer.Port, at int) (t lossTimes) {
-	c := p.Connect(rcpeer.Setup{Modify: rcpeer.WithTimeout(lossTimeoutCode(p))})
+func lossAt(p *roce.Port, at int) (t lossTimes) {
+	c := p.Connect(roce.Setup{Modify: roce.WithTimeout(lossTimeoutCode(p))})
 	for i := range timeoutSamples {
 		posted := c.Now()
-		c.PostSend(c.QP, c.WriteWR(1, window))
+		c.PostSend(c.QP, c.WriteWR(1, window*roce.MTU))
 		var lost, nakSent time.Duration
 		for k := range window {
-			a := c.NextPackets(1)[0]
+			a := c.AwaitPackets(1)[0]
 			switch k {
 			case at:
 				lost = a.At
@@ -87,8 +87,8 @@ func (m Measurement) atPosition(at int) Measurement {
 
 // checkSamePayload fails the case unless a retransmitted packet has the payload of the k-th
 // packet of the window.
-func checkSamePayload(c *rcpeer.Conn, a rcpeer.Arrival, k int) {
-	c.Check(bytes.Equal(a.Payload, c.LocalMem.Buf[k*rcpeer.MTU:][:rcpeer.MTU]), fmt.Sprintf("the payload of packet %d of the window", k), "another payload in %v", a.Packet)
+func checkSamePayload(c *roce.Conn, a roce.Arrival, k int) {
+	c.Check(bytes.Equal(a.Payload, c.LocalMem.Buf[k*roce.MTU:][:roce.MTU]), fmt.Sprintf("the payload of packet %d of the window", k), "another payload in %v", a.Packet)
 }
 
 // multiples returns times as multiples of a nominal value.
@@ -105,15 +105,15 @@ var timeoutCodes = []uint8{7, 10, 12}
 
 // timeouts measures the times between retransmissions of an unacknowledged request, as
 // multiples of the timeout. The first sample begins when the request is posted.
-func timeouts(p *rcpeer.Port) (all []Measurement) {
+func timeouts(p *roce.Port) (all []Measurement) {
 	for _, code := range timeoutCodes {
-		c := p.Connect(rcpeer.Setup{Modify: rcpeer.WithTimeout(code)})
+		c := p.Connect(roce.Setup{Modify: roce.WithTimeout(code)})
 		last := c.Now() // before posting: reception is later than the send
 		c.PostSend(c.QP, c.SendWR(1, 8))
-		c.NextPackets(1)
+		c.AwaitPackets(1)
 		between := make([]float64, 0, c.Attr.RetryCnt)
 		for range c.Attr.RetryCnt {
-			a := c.NextPackets(1)[0]
+			a := c.AwaitPackets(1)[0]
 			between = append(between, float64(a.At-last)/float64(ib.AckTimeout(code)))
 			last = a.At
 		}
@@ -131,15 +131,15 @@ var rnrCodes = []uint8{1, 12, 20, 25}
 
 // rnrWaits measures the time from an RNR NAK to the retransmission, as multiples of the
 // RNR timer.
-func rnrWaits(p *rcpeer.Port) (all []Measurement) {
+func rnrWaits(p *roce.Port) (all []Measurement) {
 	for _, code := range rnrCodes {
-		c := p.Connect(rcpeer.Setup{})
+		c := p.Connect(roce.Setup{})
 		c.PostSend(c.QP, c.SendWR(1, 8))
-		c.NextPackets(1)
+		c.AwaitPackets(1)
 		waits := make([]float64, 0, timeoutSamples)
 		for range timeoutSamples {
 			nakSent := c.Send(ib.RNR(c.DevicePSN(0), code, 0))
-			waits = append(waits, float64(c.NextPackets(1)[0].At-nakSent)/float64(ib.RNRTimer(code)))
+			waits = append(waits, float64(c.AwaitPackets(1)[0].At-nakSent)/float64(ib.RNRTimer(code)))
 		}
 		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)

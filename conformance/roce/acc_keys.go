@@ -14,11 +14,11 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("Table 63, error class C", "roce/acc/1"), Defects: []string{"AccessNAKsSwapped"},
 	Sends:   "WRITEs with keys that differ in some low bits, or some high bits, from one that exists",
 	Expects: "a NAK for a remote access error, the QP in ERR",
-	Run: onPort(onEachConn(setup{}, []uint32{0x55, 0x55000000}, func(c *conn, turned uint32) {
-		c.send(ib.WriteOnly(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(c.targetMem.RKey())^turned, 8), data(8)).AckReq())
-		c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
-		c.AwaitState(c.qp, verbs.QPStateErr)
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+	Run: OnPort(onEachConn(Setup{}, []uint32{0x55, 0x55000000}, func(c *Conn, turned uint32) {
+		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(c.TargetMem.RKey())^turned, 8), Data(8)).AckReq())
+		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
+		c.AwaitState(c.QP, verbs.QPStateErr)
+		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	})),
 }, {
 	ID:    "acc/key/unknown-key-refused-to-reads-and-atomics",
@@ -26,11 +26,11 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("Table 63, error class C", "roce/acc/1"), Needs: verbs.CapAtomics, Defects: []string{"AccessNAKsSwapped"},
 	Sends:   "a READ, a FETCH_ADD and a COMPARE_SWAP with a key that does not exist",
 	Expects: "a NAK for a remote access error for each, the QPs in ERR",
-	Run: onPort(onEachConn(setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *conn, op remoteOp) {
-		at := wordRETH(c.targetMem, 2)
-		at.RKey = new(uint32(unknownKey(c.targetMem.RKey())))
+	Run: OnPort(onEachConn(Setup{}, []remoteOp{readOp, addOp, swapOp}, func(c *Conn, op remoteOp) {
+		at := wordRETH(c.TargetMem, 2)
+		at.RKey = new(uint32(unknownKey(c.TargetMem.RKey())))
 		c.expectOpRefused(op, at, ib.NakRemoteAccess)
-		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.AwaitState(c.QP, verbs.QPStateErr)
 	})),
 }, {
 	ID:    "acc/key/closed-region-refused",
@@ -38,15 +38,15 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/acc/6"), Defects: []string{"StaleKeys"},
 	Sends:   "a WRITE or a READ to a region, and another after it was deregistered",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
-	Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
+	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		m := c.Memory(64, allAccess)
-		c.send(ib.WriteOnly(c.peerPSN(0), rethFor(m, 0, 8), data(8)).AckReq())
-		c.expectAck(c.peerPSN(0))
+		c.Send(ib.WriteOnly(c.PeerPSN(0), rethFor(m, 0, 8), Data(8)).AckReq())
+		c.expectAck(c.PeerPSN(0))
 		m.Snapshot()
 		at := rethFor(m, 0, 8)
 		c.Must("a region that can be deregistered", m.Close())
-		c.send(op.packet(c.peerPSN(1), at))
-		c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+		c.Send(op.packet(c.PeerPSN(1), at))
+		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
@@ -55,24 +55,24 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"RangeSlack"},
 	Sends:   "a WRITE and a READ of the last eight bytes of a region, then of eight bytes from one byte later",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-	Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })),
+	Run:     OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 56, 57) })),
 }, {
 	ID:    "acc/range/one-byte-before-refused",
 	Title: "An access that begins one byte before its region is refused with a remote access NAK",
 	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"RangeSlack"},
 	Sends:   "a WRITE and a READ of the first eight bytes of a region, then of eight bytes from one byte before",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and no byte changed",
-	Run:     onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) })),
+	Run:     OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) { c.expectBoundsChecked(op, 0, -1) })),
 }, {
 	ID:    "acc/range/address-that-wraps-refused",
 	Title: "An access whose address and length wrap around 2^64 is refused with a remote access NAK",
 	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"WrappingRange"},
 	Sends:   "WRITEs and READs of 8 bytes at 2^64-4 and at 2^64-8",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, va := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
-			onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
-				c.expectOpRefused(op, ib.At(va, uint32(c.targetMem.RKey()), 8), ib.NakRemoteAccess)
+			onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
+				c.expectOpRefused(op, ib.At(va, uint32(c.TargetMem.RKey()), 8), ib.NakRemoteAccess)
 			})(p)
 		}
 	}),
@@ -82,15 +82,15 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("Table 63", "roce/acc/2"), Defects: []string{"NoEmptyMR"},
 	Sends:   "with the key of a region of no bytes: a WRITE of nothing, then a WRITE and a READ of one byte",
 	Expects: "an ACK for nothing; a NAK for a remote access error for a byte",
-	Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
-		mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.targetMem.Buf[:0], Access: allAccess})
+	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
+		mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.TargetMem.Buf[:0], Access: allAccess})
 		c.Must("a region of no bytes", err)
 		at := ib.At(mr.Addr(), uint32(mr.RKey()), 0)
-		c.send(ib.WriteOnly(c.peerPSN(0), at, nil).AckReq())
-		c.expectAck(c.peerPSN(0))
-		c.send(op.packet(c.peerPSN(1), at.Sized(1)))
-		c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.Send(ib.WriteOnly(c.PeerPSN(0), at, nil).AckReq())
+		c.expectAck(c.PeerPSN(0))
+		c.Send(op.packet(c.PeerPSN(1), at.Sized(1)))
+		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
+		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	})),
 }, {
 	ID:    "acc/pd/region-of-another-domain-refused",
@@ -98,7 +98,7 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/acc/5"), Defects: []string{"IgnorePD"},
 	Sends:   "a WRITE and a READ to a region in another domain than that of the QP",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Run: onPort(onEachConn(setup{}, []remoteOp{writeOp, readOp}, func(c *conn, op remoteOp) {
+	Run: OnPort(onEachConn(Setup{}, []remoteOp{writeOp, readOp}, func(c *Conn, op remoteOp) {
 		m := c.otherPDMemory(allAccess)
 		c.expectOpRefused(op, rethFor(m, 0, 8), ib.NakRemoteAccess)
 		c.ExpectUnchanged(m, 0, 0)
@@ -109,28 +109,28 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/acc/5", "roce/srq/1"), Needs: verbs.CapSRQ, Defects: []string{"SRQDomainForWrites"},
 	Sends:   "a WRITE with immediate data to a region of the QP's domain, then one to a region of the SRQ's",
 	Expects: "the first is executed and completes a receive; to the second a NAK for a remote access error",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		pd := p.otherPD()
 		srq, foreign := p.newSRQ(pd), p.MemoryIn(pd, 64, allAccess)
-		c := p.connect(setup{srq: srq})
+		c := p.connect(Setup{srq: srq})
 		c.PostRecv(srq, 1, foreign.SGE(32, 8))
-		c.send(ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 8), 7, data(8)).AckReq())
-		c.expectAck(c.peerPSN(0))
+		c.Send(ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 8), 7, Data(8)).AckReq())
+		c.expectAck(c.PeerPSN(0))
 		c.ExpectRecv(1, 8)
-		c.send(ib.WriteOnly(c.peerPSN(1), rethFor(foreign, 0, 8), data(8)).AckReq())
-		c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+		c.Send(ib.WriteOnly(c.PeerPSN(1), rethFor(foreign, 0, 8), Data(8)).AckReq())
+		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
 		c.ExpectUnchanged(foreign, 0, 0)
 	}),
 }})
 
 // expectBoundsChecked registers 64 bytes, and fails the case unless the operation is
 // executed on the eight bytes at offset inside and refused at offset outside.
-func (c *conn) expectBoundsChecked(op remoteOp, inside, outside int) {
+func (c *Conn) expectBoundsChecked(op remoteOp, inside, outside int) {
 	m := c.Memory(64, allAccess)
 	c.expectOpExecuted(op, rethFor(m, inside, 8))
 	m.Snapshot()
-	c.send(op.packet(c.peerPSN(1), rethFor(m, outside, 8)))
-	c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+	c.Send(op.packet(c.PeerPSN(1), rethFor(m, outside, 8)))
+	c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
 	c.Sync()
 	c.ExpectUnchanged(m, 0, 0)
 }

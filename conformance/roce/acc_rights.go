@@ -14,7 +14,7 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/acc/3"), Defects: []string{"RightsIgnored"},
 	Sends:   "WRITEs to a region that grants everything else, and to one that grants nothing",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Run: onPort(onEachConn(setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *conn, access verbs.Access) {
+	Run: OnPort(onEachConn(Setup{}, []verbs.Access{noRemoteWrite, verbs.AccessLocalWrite}, func(c *Conn, access verbs.Access) {
 		m := c.Memory(64, access)
 		c.expectOpRefused(writeOp, rethFor(m, 0, 8), ib.NakRemoteAccess)
 		c.ExpectUnchanged(m, 0, 0)
@@ -25,10 +25,10 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/acc/4"), Defects: []string{"RightsIgnored"},
 	Sends:   "a WRITE of one packet and one of three to a region that grants everything, on a QP that does not",
 	Expects: "a NAK, and memory unchanged",
-	Run: onPort(onEachConn(setup{access: noRemoteWrite}, []int{8, 2500}, func(c *conn, n int) {
+	Run: OnPort(onEachConn(Setup{access: noRemoteWrite}, []int{8, 2500}, func(c *Conn, n int) {
 		m := c.Memory(memLen, allAccess)
-		c.send(ib.Write(c.peerPSN(0), rethFor(m, 0, n), data(n), mtuBytes)...)
-		got := c.expect(ib.Op(ib.OpAcknowledge).WithPSN(c.peerPSN(0)))
+		c.Send(ib.Write(c.PeerPSN(0), rethFor(m, 0, n), Data(n), MTU)...)
+		got := c.expect(ib.Op(ib.OpAcknowledge).WithPSN(c.PeerPSN(0)))
 		// Another case checks the NAK code.
 		c.Check(got.IsAck(ib.AckNegative) && !got.IsNak(ib.NakSequence), "a fatal NAK", "%v", got)
 		c.Sync()
@@ -42,7 +42,7 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 	Expects: "a NAK for an invalid request for each",
 	Defects: []string{"AccessNAKsSwapped"},
 	// A QP has no local write right, so this grants nothing.
-	Run: onPort(onEachConn(setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *conn, op remoteOp) {
+	Run: OnPort(onEachConn(Setup{access: verbs.AccessLocalWrite}, []remoteOp{writeOp, readOp, addOp}, func(c *Conn, op remoteOp) {
 		m := c.Memory(64, allAccess)
 		c.expectOpRefused(op, wordRETH(m, 2), ib.NakInvalidRequest)
 		c.ExpectUnchanged(m, 0, 0)
@@ -53,14 +53,14 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-222.1.1", "roce/acc/7", "roce/async/1"), Defects: []string{"NoQPEvents"},
 	Sends:   "a WRITE, and to another QP a READ, with a key that does not exist",
 	Expects: "the event QP_ACCESS_ERR with each QP",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		// Do not synchronize here: the synchronization QP causes events too.
 		for _, op := range []remoteOp{writeOp, readOp} {
-			c := p.connect(setup{})
-			c.send(op.packet(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(unknownKey(c.targetMem.RKey())), 8)))
-			c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+			c := p.connect(Setup{})
+			c.Send(op.packet(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(unknownKey(c.TargetMem.RKey())), 8)))
+			c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
 			e := c.ExpectEvent(verbs.EventQPAccessErr)
-			c.Check(e.QP != nil && e.QP.QPN() == c.qp.QPN(), "the event of the QP that refused it", "%+v", e)
+			c.Check(e.QP != nil && e.QP.QPN() == c.QP.QPN(), "the event of the QP that refused it", "%+v", e)
 		}
 	}),
 }, {
@@ -72,10 +72,10 @@ var rightsCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"PlacedBeforeCheck"},
 	// A WRITE of several packets of which only the last is out of bounds is not
 	// tested: the device may place the packets before the refused one.
-	Run: onPort(onEachConn(setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *conn, w refusedWrite) {
+	Run: OnPort(onEachConn(Setup{}, []refusedWrite{{noRemoteWrite, 0, 16}, {noRemoteWrite, 0, 2500}, {allAccess, memLen - 15, 16}}, func(c *Conn, w refusedWrite) {
 		m := c.Memory(memLen, w.access)
-		c.send(ib.Write(c.peerPSN(0), rethFor(m, w.off, w.n), data(w.n), mtuBytes)...)
-		c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+		c.Send(ib.Write(c.PeerPSN(0), rethFor(m, w.off, w.n), Data(w.n), MTU)...)
+		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
 		c.Sync()
 		c.ExpectUnchanged(m, 0, 0)
 	})),

@@ -15,7 +15,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("", "roce/bth/resv/1"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsSent"},
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "thirteen bits of 0 in every packet",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{}.WithReserved(0, 0), pkt)
 		}
@@ -26,13 +26,13 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("", "roce/bth/resv/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedBitsChecked"},
 	Sends:   "SENDs, and an ACK, with the reserved bits of byte 4, of byte 8, and of both set",
 	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		for n, bits := range [][2]uint8{{0x3f, 0}, {0, 0x7f}, {0x3f, 0x7f}} {
 			c.expectAccepted(n, func(p ib.Packet) ib.Packet { return p.WithReserved(bits[0], bits[1]) })
 		}
-		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-		c.expect(ib.SendOnly(c.devicePSN(0), nil))
-		c.send(ib.Ack(c.devicePSN(0), 1).WithReserved(0x3f, 0x7f))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
+		c.Send(ib.Ack(c.DevicePSN(0), 1).WithReserved(0x3f, 0x7f))
 		c.ExpectCompletion(100, verbs.WCSuccess)
 	}),
 }, {
@@ -41,15 +41,15 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("", "roce/bth/mig/1"), Labels: []string{"service:rc"}, Defects: []string{"DropMigReqZero"},
 	Sends:   "SENDs with MigReq 0, 1, 0 and 1, and ACKs with either",
 	Expects: "an ACK and a completion for each SEND, and the completion of the acknowledged request",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		for n := range 4 {
 			mig := n%2 == 1
 			c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.BTH.MigReq = &mig; return p })
-			c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-			c.expect(ib.SendOnly(c.devicePSN(n), nil))
-			ack := ib.Ack(c.devicePSN(n), uint32(n+1))
+			c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+			c.expect(ib.SendOnly(c.DevicePSN(n), nil))
+			ack := ib.Ack(c.DevicePSN(n), uint32(n+1))
 			ack.BTH.MigReq = &mig
-			c.send(ack)
+			c.Send(ack)
 			c.ExpectCompletion(100, verbs.WCSuccess)
 		}
 	}),
@@ -59,7 +59,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
 	Sends:   "ACKs for SENDs and a WRITE with immediate data of three packets and of one, solicited and not",
 	Expects: "SE on the LAST or ONLY packet of the solicited ones only",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
 			for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
 				c.expectSE(op, flags, flags != 0)
@@ -72,16 +72,16 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("", "roce/bth/se/1"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedEverywhere"},
 	Sends:   "ACKs for WRITEs of three packets and of one that were posted as solicited",
 	Expects: "no packet with SE; the post may be refused",
-	Run: onConn(setup{}, func(c *conn) {
-		wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
+	Run: onConn(Setup{}, func(c *Conn) {
+		wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSolicited, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}}
 		// A device may reject the flag here: it is defined for SENDs and WRITEs with
 		// immediate data only.
-		if _, err := c.qp.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) {
+		if _, err := c.QP.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) {
 			c.expectSilence(silencePeriod)
 			return
 		}
-		c.expect(ib.WriteOnly(c.devicePSN(0), ib.At(0x1000, 0x55, 8), nil).NoSE())
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.expect(ib.WriteOnly(c.DevicePSN(0), ib.At(0x1000, 0x55, 8), nil).NoSE())
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.expectSE(verbs.OpRDMAWrite, verbs.SendSolicited, false)
 	}),
 }, {
@@ -90,19 +90,19 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
 	Sends:   "a SEND with SE, a SEND of two packets with SE on the last, a WRITE with immediate data and SE",
 	Expects: "a completion and an event for each",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		channel := p.useCompChannel(64)
-		c := p.connect(setup{receives: 3, recvLen: 2048})
+		c := p.connect(Setup{Receives: 3, recvLen: 2048})
 		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-		c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().SE())
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().SE())
 		c.expectSolicitedEvent(channel)
 		c.ExpectRecv(1, 16)
 		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-		c.send(ib.SendFirst(c.peerPSN(1), data(1024)), ib.SendLast(c.peerPSN(2), data(16)).AckReq().SE())
+		c.Send(ib.SendFirst(c.PeerPSN(1), Data(1024)), ib.SendLast(c.PeerPSN(2), Data(16)).AckReq().SE())
 		c.expectSolicitedEvent(channel)
 		c.ExpectRecv(2, 1040)
 		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
-		c.send(ib.WriteOnlyImm(c.peerPSN(3), c.reth(0, 16), 7, data(16)).AckReq().SE())
+		c.Send(ib.WriteOnlyImm(c.PeerPSN(3), c.RETH(0, 16), 7, Data(16)).AckReq().SE())
 		c.expectSolicitedEvent(channel)
 		c.ExpectRecv(3, 16)
 	}),
@@ -112,9 +112,9 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("C11-31, C11-32", "roce/bth/se/2"), Labels: []string{"service:rc"}, Defects: []string{"SolicitedInverted"},
 	Sends:   "a SEND without SE, then one with it",
 	Expects: "two completions, one event after the second",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		channel := p.useCompChannel(64)
-		c := p.connect(setup{receives: 2})
+		c := p.connect(Setup{Receives: 2})
 		p.Must("a queue that is armed", p.CQ.ReqNotify(true))
 		c.expectAccepted(0)
 		c.Sync()
@@ -132,10 +132,10 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Defects: []string{"AckReqOnResponses"},
 	Sends:   "requests that are acknowledged, answered and refused, an atomic among them",
 	Expects: "AckReq 0 in every answer",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
-		c.send(ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1).AckReq())
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).AckReq())
 		c.expect(ib.Op(ib.OpAtomicAcknowledge).NoAckReq())
-		c.attr.RQPSN = uint32(c.peerPSN(1)) // continue after the atomic
+		c.Attr.RQPSN = uint32(c.PeerPSN(1)) // continue after the atomic
 		for _, pkt := range c.variedPackets() {
 			if info, _ := pkt.Info(); info.Response {
 				c.checkPacket(ib.Packet{}.NoAckReq(), pkt)
@@ -149,7 +149,7 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Defects: []string{"UnreliableAckReq"},
 	Sends:   "nothing",
 	Expects: "AckReq 0 in datagrams with and without immediate data",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		d := p.newUDConn(0)
 		d.post(verbs.OpSend, 16)
 		d.expectPacket(ib.Op(ib.OpUDSendOnly).NoAckReq())
@@ -163,8 +163,8 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Defects: []string{"GSIAckReq"},
 	Sends:   "a REQ for a service without a listener",
 	Expects: "AckReq 0 in the REJ",
-	Run: onPort(func(p *port) {
-		p.sendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
+	Run: OnPort(func(p *Port) {
+		p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 		pkt, _ := p.cmExpect(ib.REJ{})
 		p.checkPacket(ib.Packet{}.NoAckReq(), pkt)
 	}),
@@ -172,21 +172,21 @@ var bthBitCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 
 // expectSE has the device send messages of three packets and of one, and fails the case
 // unless the last packet of each has SE as wanted and no other packet has it.
-func (c *conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
+func (c *Conn) expectSE(op verbs.WROpcode, flags verbs.SendFlags, want bool) {
 	for _, n := range []int{2500, 16} {
-		c.PostSend(c.qp, verbs.SendWR{WRID: 7, Opcode: op, Flags: flags | verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Imm: 5, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
-		all := c.nextPackets(ib.Packets(n, pathMTU.Bytes()))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 7, Opcode: op, Flags: flags | verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Imm: 5, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
+		all := c.nextPackets(ib.Packets(n, MTU))
 		for i, pkt := range all {
 			se := want && i == len(all)-1
 			c.Check(pkt.HasSE() == se, fmt.Sprintf("%v with SE %v", pkt.Opcode(), se), "%v", pkt)
 		}
-		c.send(ib.Ack(all[len(all)-1].PSN(), 1))
+		c.Send(ib.Ack(all[len(all)-1].PSN(), 1))
 		c.ExpectCompletion(7, verbs.WCSuccess)
 	}
 }
 
 // expectSolicitedEvent fails the case unless the channel has a completion event.
-func (c *conn) expectSolicitedEvent(channel verbs.CompChannel) {
+func (c *Conn) expectSolicitedEvent(channel verbs.CompChannel) {
 	_, err := channel.Wait(c.ResponseTimeout())
 	if errors.Is(err, verbs.ErrTimeout) {
 		c.Fail("an event for a message with SE", "none in %v", c.ResponseTimeout())

@@ -12,9 +12,9 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/tver/1"), Labels: []string{"service:rc"}, Defects: []string{"BTHUnchecked"},
 	Sends:   "SENDs with TVer 1 to 15, then one with 0",
 	Expects: "a response to the last only",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		for v := range uint8(15) {
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithTVer(v + 1))
+			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithTVer(v + 1))
 		}
 		c.expectAccepted(0)
 	}),
@@ -24,11 +24,11 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/op/1"), Labels: []string{"service:rc"}, Defects: []string{"BTHUnchecked"},
 	Sends:   "SENDs and WRITEs of UC, RD, UD, XRC and of services that do not exist",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		for _, service := range []ib.Transport{ib.UC, ib.RD, ib.UD, ib.Congestion, ib.XRC, 0xc0, 0xe0} {
 			// Send each packet with the headers of RC, which a device that ignores
 			// the service would execute, and with those of the service.
-			for _, pkt := range []ib.Packet{ib.SendOnly(c.peerPSN(0), data(16)), ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16))} {
+			for _, pkt := range []ib.Packet{ib.SendOnly(c.PeerPSN(0), Data(16)), ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16))} {
 				c.expectDropped(pkt.On(service).WithBody(pkt.BodyBytes()).AckReq())
 				c.expectDropped(pkt.On(service).AckReq())
 			}
@@ -41,12 +41,12 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/op/1"), Needs: verbs.CapUC, Labels: []string{"service:uc"}, Defects: []string{"BTHUnchecked"},
 	Sends:   "SENDs and WRITEs of RC, RD, UD and XRC, then a UC SEND",
 	Expects: "a completion of the last only",
-	Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		for _, service := range []ib.Transport{ib.RC, ib.RD, ib.UD, ib.XRC} {
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).On(service))
-			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).On(service))
+			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).On(service))
+			c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).On(service))
 		}
-		c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(24)).On(ib.UC))
 		c.ExpectRecv(1, 24)
 	}),
 }, {
@@ -55,11 +55,11 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/op/1"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"BTHUnchecked"},
 	Sends:   "SENDs of RC, UC, RD and XRC with a DETH, then a datagram",
 	Expects: "a completion of the last only",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		d := p.newUDConn(2)
 		for _, service := range []ib.Transport{ib.RC, ib.UC, ib.RD, ib.XRC} {
-			d.expectDropped(d.datagram(data(16)).On(service))
-			d.expectDropped(d.datagram(data(16)).On(service).AckReq())
+			d.expectDropped(d.datagram(Data(16)).On(service))
+			d.expectDropped(d.datagram(Data(16)).On(service).AckReq())
 		}
 		d.expectAccepted(0)
 	}),
@@ -69,7 +69,7 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/op/2"), Labels: []string{"service:rc"}, Defects: []string{"ReservedOpSilent"},
 	Sends:   "opcodes 0x15, 0x18 to 0x1b, 0x1e and 0x1f, 0x1c and 0x1d where the device does not claim them, each on a separate connection with the expected PSN",
 	Expects: "a NAK for an invalid request with that PSN, and a queue pair in the error state",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		reserved := []ib.Opcode{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
 		if !p.Caps.Has(verbs.CapFlush) {
 			reserved = append(reserved, ib.OpFlush)
@@ -78,10 +78,10 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 			reserved = append(reserved, ib.OpAtomicWrite)
 		}
 		for _, op := range reserved {
-			c := p.connect(setup{receives: 1})
-			c.send(ib.Op(op).WithPSN(c.peerPSN(0)).WithPayload(data(16)).AckReq())
-			c.expect(ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0))
-			c.AwaitState(c.qp, verbs.QPStateErr)
+			c := p.connect(Setup{Receives: 1})
+			c.Send(ib.Op(op).WithPSN(c.PeerPSN(0)).WithPayload(Data(16)).AckReq())
+			c.expect(ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0))
+			c.AwaitState(c.QP, verbs.QPStateErr)
 		}
 	}),
 }, {
@@ -90,12 +90,12 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/op/3"), Needs: verbs.CapUC, Labels: []string{"service:uc"}, Defects: []string{"UnknownOpFatal"},
 	Sends:   "opcodes 0x2c to 0x3f with the expected PSN, then a SEND",
 	Expects: "a completion of the last only",
-	Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		for op := ib.UC.Op(ib.OpReadRequest); op <= 0x3f; op++ {
-			c.expectDropped(ib.Op(op).WithPSN(c.peerPSN(0)).WithPayload(data(16)))
+			c.expectDropped(ib.Op(op).WithPSN(c.PeerPSN(0)).WithPayload(Data(16)))
 		}
-		c.ExpectState(c.qp, verbs.QPStateRTS)
-		c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
+		c.ExpectState(c.QP, verbs.QPStateRTS)
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(24)).On(ib.UC))
 		c.ExpectRecv(1, 24)
 	}),
 }, {
@@ -104,14 +104,14 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/op/3"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UnknownOpFatal"},
 	Sends:   "all opcodes of UD but 0x64 and 0x65, with the header of a datagram, then a datagram",
 	Expects: "a completion of the last only",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		d := p.newUDConn(2)
 		for op := ib.Opcode(ib.UD); op < 0x80; op++ {
 			if op != ib.OpUDSendOnly && op != ib.OpUDSendOnlyImm {
-				d.expectDropped(d.datagram(data(16)).WithOpcode(op))
+				d.expectDropped(d.datagram(Data(16)).WithOpcode(op))
 			}
 		}
-		d.ExpectState(d.qp, verbs.QPStateRTS)
+		d.ExpectState(d.QP, verbs.QPStateRTS)
 		d.expectAccepted(0)
 	}),
 }, {
@@ -120,15 +120,15 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/qpn/1"), Labels: []string{"service:rc"}, Defects: []string{"QPNLoose"},
 	Sends:   "valid SENDs for the device's only connection with other QPNs, among them that of a destroyed queue pair",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
-		gone := c.connect(setup{})
-		number := uint32(gone.qp.QPN())
-		c.Must("a queue pair that is destroyed", gone.qp.Close())
+	Run: onRC(func(c *Conn) {
+		gone := c.connect(Setup{})
+		number := uint32(gone.QP.QPN())
+		c.Must("a queue pair that is destroyed", gone.QP.Close())
 		c.Sync() // creates the synchronization queue pair
-		used := []uint32{uint32(c.qp.QPN()), uint32(c.SyncQP().QPN())}
+		used := []uint32{uint32(c.QP.QPN()), uint32(c.SyncQP().QPN())}
 		for _, qpn := range []uint32{number, 0xabcdef, used[0] ^ 0x800000, used[0] ^ 0x10000, 0x7fffff} {
 			if qpn != used[0] && qpn != used[1] {
-				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().To(qpn))
+				c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().To(qpn))
 			}
 		}
 		c.expectAccepted(0)
@@ -139,9 +139,9 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/qpn/2"), Labels: []string{"service:rc"}, Defects: []string{"QPNLoose"},
 	Sends:   "a SEND and a WRITE for queue pair 0xffffff",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
-		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
-		c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
+	Run: onRC(func(c *Conn) {
+		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
+		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().To(uint32(verbs.MulticastQPN)))
 		c.expectAccepted(0)
 	}),
 }, {
@@ -150,9 +150,9 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/qpn/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"QPNLoose"},
 	Sends:   "a datagram for queue pair 0xffffff at the device's address, then one for its only datagram queue pair",
 	Expects: "a completion of the second only",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		d := p.newUDConn(2)
-		d.expectDropped(d.datagram(data(16)).To(uint32(verbs.MulticastQPN)))
+		d.expectDropped(d.datagram(Data(16)).To(uint32(verbs.MulticastQPN)))
 		d.expectAccepted(0)
 	}),
 }, {
@@ -161,20 +161,20 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/len/1"), Labels: []string{"service:rc"}, Defects: []string{"MissingHeadersZero"},
 	Sends:   "requests of all kinds that have extension headers, cut off within these after every fourth byte",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		requests := []ib.Packet{
-			ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil),
-			ib.WriteFirst(c.peerPSN(0), c.reth(0, 2048), nil),
-			ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 0), 7, nil),
-			ib.ReadRequest(c.peerPSN(0), c.reth(0, 8)),
-			ib.SendOnlyImm(c.peerPSN(0), 7, nil),
+			ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), nil),
+			ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2048), nil),
+			ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 0), 7, nil),
+			ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 8)),
+			ib.SendOnlyImm(c.PeerPSN(0), 7, nil),
 		}
 		// A device may refuse requests that it does not support.
 		if c.Caps.Has(verbs.CapAtomics) {
-			requests = append(requests, ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1), ib.CompareSwap(c.peerPSN(0), c.reth(0, 8), 1, 2))
+			requests = append(requests, ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1), ib.CompareSwap(c.PeerPSN(0), c.RETH(0, 8), 1, 2))
 		}
 		if c.Caps.Has(verbs.CapSendInv) {
-			requests = append(requests, ib.SendOnlyInv(c.peerPSN(0), 7, nil))
+			requests = append(requests, ib.SendOnlyInv(c.PeerPSN(0), 7, nil))
 		}
 		for _, whole := range requests {
 			body := whole.BodyBytes()
@@ -188,27 +188,27 @@ var bthCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 
 // udConn is a UD queue pair of the device in RTS, with a scripted peer.
 type udConn struct {
-	*conn // for qp, localMem and targetMem; it is not connected
+	*Conn // for qp, localMem and targetMem; it is not connected
 }
 
 const bthQKey = 0x11223344
 
 // newUDConn makes a UD queue pair with receives of 128 bytes, with IDs from 1 on.
-func (p *port) newUDConn(receives int) *udConn {
-	d := &udConn{&conn{port: p, targetMem: p.Memory(memLen, allAccess), localMem: p.Memory(memLen, verbs.AccessLocalWrite)}}
+func (p *Port) newUDConn(receives int) *udConn {
+	d := &udConn{&Conn{Port: p, TargetMem: p.Memory(memLen, allAccess), LocalMem: p.Memory(memLen, verbs.AccessLocalWrite)}}
 	var err error
-	d.qp, err = p.Device.CreateQP(verbs.QPInit{
+	d.QP, err = p.Device.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ,
 		Caps: verbs.QPCaps{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	p.Must("a UD queue pair", err)
-	p.Must("a UD queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
+	p.Must("a UD queue pair in INIT", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: bthQKey},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	for i := range receives {
-		d.PostRecv(d.qp, uint64(i+1), d.localMem.SGE(128*i, 128))
+		d.PostRecv(d.QP, uint64(i+1), d.LocalMem.SGE(128*i, 128))
 	}
-	p.Must("a UD queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	p.Must("a UD queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	p.Must("a UD queue pair in RTR", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	p.Must("a UD queue pair in RTS", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN))
 	return d
 }
 
@@ -219,18 +219,18 @@ func (d *udConn) datagram(payload []byte) ib.Packet {
 
 // expectAccepted fails the case unless a datagram completes receive n+1.
 func (d *udConn) expectAccepted(n int) {
-	d.send(d.datagram(data(16)))
+	d.Send(d.datagram(Data(16)))
 	d.ExpectRecv(uint64(n+1), verbs.GRHLen+16)
-	d.ExpectBytes(d.localMem, 128*n+verbs.GRHLen, data(16))
-	d.localMem.Snapshot()
+	d.ExpectBytes(d.LocalMem, 128*n+verbs.GRHLen, Data(16))
+	d.LocalMem.Snapshot()
 }
 
 // post makes the device send a datagram of n bytes to the peer.
 func (d *udConn) post(op verbs.WROpcode, n int) {
-	ah, err := d.PD.CreateAH(d.peerAttr(d.peerAddr).AH)
+	ah, err := d.PD.CreateAH(d.peerAttr(d.Peer).AH)
 	d.Must("an address handle", err)
-	d.PostSend(d.qp, verbs.SendWR{
-		WRID: 900, Opcode: op, SGL: d.localMem.SGL(4096, n), Imm: 0x1234,
+	d.PostSend(d.QP, verbs.SendWR{
+		WRID: 900, Opcode: op, SGL: d.LocalMem.SGL(4096, n), Imm: 0x1234,
 		UD: verbs.UD{AH: ah, QPN: peerQPN, QKey: bthQKey},
 	})
 }

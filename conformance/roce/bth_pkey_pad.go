@@ -16,14 +16,14 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("C9-43", "roce/bth/pkey/1"), Labels: []string{"service:rc"}, Defects: []string{"KeysIgnored"},
 	Sends:   "SENDs and an ACK whose P_Keys differ from the connection's in other bits than that of membership",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		own := c.pkey(0)
 		for _, pkey := range []uint16{own ^ 0x6dcb, own ^ 1, own ^ 0x4000, own & 0x8000, 0} {
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(pkey))
+			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(pkey))
 		}
-		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-		c.expect(ib.SendOnly(c.devicePSN(0), nil).WithPKey(own))
-		c.expectDropped(ib.Ack(c.devicePSN(0), 1).WithPKey(own ^ 0x6dcb))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(c.DevicePSN(0), nil).WithPKey(own))
+		c.expectDropped(ib.Ack(c.DevicePSN(0), 1).WithPKey(own ^ 0x6dcb))
 		c.expectAccepted(0)
 	}),
 }, {
@@ -32,13 +32,13 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("C9-43", "roce/bth/pkey/1"), Labels: []string{"service:rc"}, Defects: []string{"KeyViolationsUncounted"},
 	Sends:   "three SENDs of another partition, with a valid one in between",
 	Expects: "the counter of bad P_Keys increases by three",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		before := c.badPKeyCount()
 		for n := range 3 {
 			if n == 2 {
 				c.expectAccepted(0)
 			}
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(c.pkey(0) ^ 0x6dcb))
+			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(c.pkey(0) ^ 0x6dcb))
 		}
 		if got := c.badPKeyCount() - before; got != 3 {
 			c.Fail("3 bad P_Keys counted", "%d", got)
@@ -50,7 +50,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("C9-43", "roce/bth/pkey/2"), Labels: []string{"service:rc"}, Defects: []string{"PKeyExact"},
 	Sends:   "SENDs with the P_Key of the connection, and with that of a limited member",
 	Expects: "an ACK and a completion for each",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		own := c.pkey(0)
 		if own&pkeyFullMember == 0 {
 			rig.Abort(fmt.Errorf("the first P_Key of the port, %#04x, is of a limited member: %w", own, conformance.ErrBenchCannot))
@@ -65,10 +65,10 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("C9-43", "roce/bth/pkey/2"), Labels: []string{"service:rc"}, Defects: []string{"KeysIgnored"},
 	Sends:   "a SEND of a limited member to a connection of a limited member, then one of a full member",
 	Expects: "an answer to the second only",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		index, pkey := p.limitedPKey()
-		c := p.connectWithPKey(setup{receives: 2}, index, pkey)
-		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(pkey))
+		c := p.connectWithPKey(Setup{Receives: 2}, index, pkey)
+		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(pkey))
 		c.expectAccepted(0, func(p ib.Packet) ib.Packet { return p.WithPKey(pkey | pkeyFullMember) })
 	}),
 }, {
@@ -78,7 +78,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Defects: []string{"PKeyExact"},
 	Sends:   "REQs for a service without a listener, with each P_Key of the table, as full and as limited member, and with one that is not in it",
 	Expects: "a REJ for each that matches, nothing for the last",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		comm := uint32(0x2000)
 		foreign := uint16(0x9234)
 		for _, own := range p.pkeyTable() {
@@ -88,7 +88,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 					continue // two limited members, or an empty entry
 				}
 				comm++
-				p.sendPacket(ib.CM(uint64(comm), p.cmRequest(cmClosedPort, comm)).WithPKey(pkey))
+				p.SendPacket(ib.CM(uint64(comm), p.cmRequest(cmClosedPort, comm)).WithPKey(pkey))
 				p.cmExpect(ib.REJ{RemoteCommID: &comm})
 			}
 		}
@@ -100,7 +100,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 				rig.Abort(fmt.Errorf("the P_Key table of the port has %#04x, which the case uses as a foreign P_Key: %w", foreign, conformance.ErrBenchCannot))
 			}
 		}
-		p.sendPacket(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
+		p.SendPacket(ib.CM(1, p.cmRequest(cmClosedPort, comm+1)).WithPKey(foreign))
 		p.expectSilence(silencePeriod)
 	}),
 }, {
@@ -109,7 +109,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("", "roce/bth/pad/1"), Labels: []string{"service:rc"}, Defects: []string{"PadSloppy"},
 	Sends:   "READs of 0 to 8 bytes, and ACKs for SENDs of as many",
 	Expects: "PadCnt 0, 3, 2, 1, 0 and so on, and packets of whole words",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		c.checkPadding(func(pkt ib.Packet, n int) {
 			pad := uint8(-n & 3)
 			c.checkPacket(ib.Packet{BTH: ib.BTH{PadCnt: &pad}}, pkt)
@@ -125,8 +125,8 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Defects: []string{"PadSloppy"},
 	Sends:   "READs of 0 to 8 bytes out of memory full of ones, and ACKs for SENDs of as many",
 	Expects: "pad bytes of 0",
-	Run: onRC(func(c *conn) {
-		for _, m := range []*rig.Memory{c.targetMem, c.localMem} {
+	Run: onRC(func(c *Conn) {
+		for _, m := range []*rig.Memory{c.TargetMem, c.LocalMem} {
 			copy(m.Buf, bytes.Repeat([]byte{0xff}, len(m.Buf)))
 		}
 		c.checkPadding(func(pkt ib.Packet, n int) {
@@ -144,11 +144,11 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("", "roce/bth/pad/3"), Labels: []string{"service:rc"}, Defects: []string{"PadUnderflow"},
 	Sends:   "SENDs without payload, and WRITEs and READ requests without, with PadCnt 1 to 3",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		for pad := range uint8(3) {
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), nil).AckReq().WithPadCnt(pad + 1))
-			c.expectDropped(ib.SendOnlyImm(c.peerPSN(0), 7, nil).AckReq().WithPadCnt(pad + 1))
-			c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil).AckReq().WithPadCnt(pad + 1))
+			c.expectDropped(ib.SendOnly(c.PeerPSN(0), nil).AckReq().WithPadCnt(pad + 1))
+			c.expectDropped(ib.SendOnlyImm(c.PeerPSN(0), 7, nil).AckReq().WithPadCnt(pad + 1))
+			c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), nil).AckReq().WithPadCnt(pad + 1))
 		}
 		c.expectAccepted(0)
 	}),
@@ -159,30 +159,30 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Defects: []string{"RaggedAccepted"},
 	Sends:   "SENDs of 5, 6 and 7 bytes with PadCnt 0 and no padding, each on a separate connection",
 	Expects: "nothing, or a NAK for an invalid request; no message received",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for n := 5; n < 8; n++ {
-			c := p.connect(setup{receives: 1})
-			c.send(ib.SendOnly(c.peerPSN(0), data(n)).AckReq().WithPad([]byte{}))
-			if got, ok := c.packetAfterSync(silencePeriod); ok && !ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0).Matches(got) {
+			c := p.connect(Setup{Receives: 1})
+			c.Send(ib.SendOnly(c.PeerPSN(0), Data(n)).AckReq().WithPad([]byte{}))
+			if got, ok := c.packetAfterSync(silencePeriod); ok && !ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0).Matches(got) {
 				c.Fail("nothing, or a NAK for an invalid request", "%v", got)
 			}
 			if wc, ok := c.PollCompletion(0); ok && wc.Status == verbs.WCSuccess {
 				c.Fail("no message received", "%s", rig.Describe(&wc))
 			}
-			c.ExpectUnchanged(c.localMem, 0, 0)
+			c.ExpectUnchanged(c.LocalMem, 0, 0)
 		}
 	}),
 }})
 
 // checkPadding has the device send requests and responses with 0 to 8 bytes of payload,
 // and calls look for each packet.
-func (c *conn) checkPadding(look func(pkt ib.Packet, n int)) {
+func (c *Conn) checkPadding(look func(pkt ib.Packet, n int)) {
 	for n := range 9 {
-		c.send(ib.ReadRequest(c.peerPSN(n), c.reth(0, n)))
+		c.Send(ib.ReadRequest(c.PeerPSN(n), c.RETH(0, n)))
 		look(c.nextPackets(1)[0], n)
-		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, n)})
+		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, n)})
 		look(c.nextPackets(1)[0], n)
-		c.send(ib.Ack(c.devicePSN(n), uint32(n+1)))
+		c.Send(ib.Ack(c.DevicePSN(n), uint32(n+1)))
 	}
 }
 
@@ -190,7 +190,7 @@ func (c *conn) checkPadding(look func(pkt ib.Packet, n int)) {
 const pkeyFullMember = 0x8000
 
 // pkeyTable returns the P_Key table of the port.
-func (p *port) pkeyTable() (table []uint16) {
+func (p *Port) pkeyTable() (table []uint16) {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)
 	for i := range attr.PKeys {
@@ -199,7 +199,7 @@ func (p *port) pkeyTable() (table []uint16) {
 	return table
 }
 
-func (p *port) pkey(index int) uint16 {
+func (p *Port) pkey(index int) uint16 {
 	pkey, err := p.Device.QueryPKey(1, index)
 	p.Must("a P_Key table that can be read", err)
 	return pkey
@@ -207,7 +207,7 @@ func (p *port) pkey(index int) uint16 {
 
 // limitedPKey returns a table entry of a limited member. The case ends as unsupported if
 // there is none.
-func (p *port) limitedPKey() (index, pkey uint16) {
+func (p *Port) limitedPKey() (index, pkey uint16) {
 	for i, k := range p.pkeyTable() {
 		if k != 0 && k&pkeyFullMember == 0 {
 			return uint16(i), k
@@ -218,7 +218,7 @@ func (p *port) limitedPKey() (index, pkey uint16) {
 }
 
 // badPKeyCount returns the port's counter of packets with bad P_Keys.
-func (p *port) badPKeyCount() uint32 {
+func (p *Port) badPKeyCount() uint32 {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)
 	return attr.BadPKeys

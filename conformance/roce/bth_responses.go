@@ -13,18 +13,18 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/tver/1"), Defects: []string{"ResponseTVerUnchecked"},
 	Sends:   "to a WRITE and a READ ACKs and READ responses with TVer 1 to 15, then with 0",
 	Expects: "no completion, and memory unchanged, before the last",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.writeWR(1, 8), c.readWR(2, 8))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.WriteWR(1, 8), c.ReadWR(2, 8))
 		c.expectAll(c.wantWrite(0, 8), c.wantRead(1, 8))
-		answers := []ib.Packet{ib.Ack(c.devicePSN(0), 1), ib.ReadResponseOnly(c.devicePSN(1), 2, data(8))}
+		answers := []ib.Packet{ib.Ack(c.DevicePSN(0), 1), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8))}
 		for i, answer := range answers {
 			for v := range uint8(15) {
 				c.expectDropped(answer.WithTVer(v + 1))
 			}
-			c.send(answer)
+			c.Send(answer)
 			c.ExpectCompletion(uint64(i+1), verbs.WCSuccess)
 		}
-		c.ExpectBytes(c.localMem, sinkOffset, data(8))
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 	}),
 }, {
 	ID:    "bth/pad/ragged-response-not-taken",
@@ -32,9 +32,9 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/pad/4"), Level: conformance.Should, Defects: []string{"RaggedAccepted"},
 	Sends:   "to READs of 5, 6 and 7 bytes, each on a separate connection, a response with PadCnt 0 and no padding; if the READ is retransmitted, a correct one",
 	Expects: "an error; or nothing, and success with the correct response",
-	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{5, 6, 7}, func(c *conn, n int) {
-		bytes := data(n)
-		c.send(c.startRead(bytes)[0].WithPad([]byte{}))
+	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{5, 6, 7}, func(c *Conn, n int) {
+		bytes := Data(n)
+		c.Send(c.startRead(bytes)[0].WithPad([]byte{}))
 		c.expectErrorOrRetry(bytes)
 	})),
 }, {
@@ -43,13 +43,13 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/pkey/5"), Defects: []string{"AckPKeyLimited"},
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device, some of limited members; the same with a P_Key of a limited member, if the port has one",
 	Expects: "in every packet the P_Key that the queue pair was set up with",
-	Run: onPort(func(p *port) {
-		c := p.connect(setup{receives: 2})
+	Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{Receives: 2})
 		if own := p.pkey(0); own&pkeyFullMember != 0 {
 			// The device must answer a limited member with its own P_Key.
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(own &^ pkeyFullMember))
-			c.expect(ib.Ack(c.peerPSN(0), 1).WithPKey(own))
-			c.attr.RQPSN = uint32(c.peerPSN(1))
+			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(own &^ pkeyFullMember))
+			c.expect(ib.Ack(c.PeerPSN(0), 1).WithPKey(own))
+			c.Attr.RQPSN = uint32(c.PeerPSN(1))
 		}
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{}.WithPKey(p.pkey(0)), pkt)
@@ -58,11 +58,11 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 			if pkey == 0 || pkey&pkeyFullMember != 0 {
 				continue
 			}
-			c := p.connectWithPKey(setup{receives: 1}, uint16(i), pkey)
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithPKey(pkey | pkeyFullMember))
-			c.expect(ib.Ack(c.peerPSN(0), 1).WithPKey(pkey))
-			c.PostSend(c.qp, c.sendWR(1, 8))
-			c.expect(ib.SendOnly(c.devicePSN(0), nil).WithPKey(pkey))
+			c := p.connectWithPKey(Setup{Receives: 1}, uint16(i), pkey)
+			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithPKey(pkey | pkeyFullMember))
+			c.expect(ib.Ack(c.PeerPSN(0), 1).WithPKey(pkey))
+			c.PostSend(c.QP, c.SendWR(1, 8))
+			c.expect(ib.SendOnly(c.DevicePSN(0), nil).WithPKey(pkey))
 		}
 	}),
 }, {
@@ -71,12 +71,12 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/bth/se/1"), Defects: []string{"AckSolicited"},
 	Sends:   "a SEND and a WRITE with immediate data with SE; requests that are acknowledged, answered and refused without",
 	Expects: "SE 0 in every answer",
-	Run: onConn(setup{receives: 3}, func(c *conn) {
-		c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().SE())
-		c.expect(ib.Ack(c.peerPSN(0), 1).NoSE())
-		c.send(ib.WriteOnlyImm(c.peerPSN(1), c.reth(0, 16), 7, data(16)).AckReq().SE())
-		c.expect(ib.Ack(c.peerPSN(1), 2).NoSE())
-		c.attr.RQPSN = uint32(c.peerPSN(2))
+	Run: onConn(Setup{Receives: 3}, func(c *Conn) {
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().SE())
+		c.expect(ib.Ack(c.PeerPSN(0), 1).NoSE())
+		c.Send(ib.WriteOnlyImm(c.PeerPSN(1), c.RETH(0, 16), 7, Data(16)).AckReq().SE())
+		c.expect(ib.Ack(c.PeerPSN(1), 2).NoSE())
+		c.Attr.RQPSN = uint32(c.PeerPSN(2))
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{}.NoSE(), pkt)
 		}
@@ -87,7 +87,7 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/ecn/8"), Defects: []string{"AckBECN"},
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device, all without a CE mark",
 	Expects: "both bits 0 in every packet",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{BTH: ib.BTH{FECN: new(false), BECN: new(false)}}, pkt)
 		}
@@ -98,33 +98,33 @@ var bthResponseCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/16"), Defects: []string{"AckPayload"},
 	Sends:   "a SEND, one after a gap, one without a receive, a WRITE with an invalid key and, if the device supports them, an atomic",
 	Expects: "an ACK, a sequence NAK, an RNR NAK, a NAK for a remote access error and an atomic acknowledge, all without a payload and with PadCnt 0",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		bare := func(want ib.Packet) { c.expectIgnoringCNPs(want.WithPayload([]byte{}).WithPadCnt(0)) }
-		c.send(ib.SendOnly(c.peerPSN(0), data(5)).AckReq())
-		bare(ib.Ack(c.peerPSN(0), 1))
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(5)).AckReq())
+		bare(ib.Ack(c.PeerPSN(0), 1))
 		n := 1
 		if c.Caps.Has(verbs.CapAtomics) {
-			setWord(c.targetMem, 0, 0x0102030405060708)
-			c.send(ib.FetchAdd(c.peerPSN(n), wordRETH(c.targetMem, 0), 1).AckReq())
-			bare(ib.AtomicAck(c.peerPSN(n), 2, 0x0102030405060708))
+			setWord(c.TargetMem, 0, 0x0102030405060708)
+			c.Send(ib.FetchAdd(c.PeerPSN(n), wordRETH(c.TargetMem, 0), 1).AckReq())
+			bare(ib.AtomicAck(c.PeerPSN(n), 2, 0x0102030405060708))
 			n++
 		}
-		c.send(ib.SendOnly(c.peerPSN(n+1), data(5)).AckReq())
-		bare(ib.Nak(c.peerPSN(n), ib.NakSequence, uint32(n)))
-		c.send(ib.SendOnly(c.peerPSN(n), data(5)).AckReq())
-		bare(anyRNRNak(c.peerPSN(n)))
-		c.send(ib.WriteOnly(c.peerPSN(n), ib.At(c.targetMem.Addr(), unknownKey(c.targetMem.RKey()), 5), data(5)).AckReq())
-		bare(ib.Nak(c.peerPSN(n), ib.NakRemoteAccess, uint32(n)))
+		c.Send(ib.SendOnly(c.PeerPSN(n+1), Data(5)).AckReq())
+		bare(ib.Nak(c.PeerPSN(n), ib.NakSequence, uint32(n)))
+		c.Send(ib.SendOnly(c.PeerPSN(n), Data(5)).AckReq())
+		bare(anyRNRNak(c.PeerPSN(n)))
+		c.Send(ib.WriteOnly(c.PeerPSN(n), ib.At(c.TargetMem.Addr(), unknownKey(c.TargetMem.RKey()), 5), Data(5)).AckReq())
+		bare(ib.Nak(c.PeerPSN(n), ib.NakRemoteAccess, uint32(n)))
 	}),
 }})
 
 // connectWithPKey makes a connection that uses another entry of the P_Key table.
-func (p *port) connectWithPKey(s setup, index, pkey uint16) *conn {
+func (p *Port) connectWithPKey(s Setup, index, pkey uint16) *Conn {
 	s.state = verbs.QPStateInit
 	c := p.connect(s)
-	p.Must("a queue pair with another P_Key", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
-	p.toRTR(c.qp, c.attr)
-	p.toRTS(c.qp, c.attr)
-	p.Checker.ExpectPKey(uint32(c.attr.DestQPN), pkey)
+	p.Must("a queue pair with another P_Key", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
+	p.toRTR(c.QP, c.Attr)
+	p.toRTS(c.QP, c.Attr)
+	p.Checker.ExpectPKey(uint32(c.Attr.DestQPN), pkey)
 	return c
 }

@@ -22,24 +22,24 @@ const (
 )
 
 // cmRequest returns a REQ for a service of the device. A case with several connections
-// must give each its own QPN; see [port.cmOpen].
-func (p *port) cmRequest(port uint16, comm uint32) ib.REQ {
+// must give each its own QPN; see [Port.cmOpen].
+func (p *Port) cmRequest(tcpPort uint16, comm uint32) ib.REQ {
 	return ib.REQ{
-		LocalCommID: &comm, ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, port)), LocalCAGUID: new(uint64(0x02005efffe000001)),
-		QPN: new(uint32(peerQPN)), StartingPSN: new(ib.PSN(firstPeerPSN)), LocalGID: p.peerAddr, RemoteGID: p.deviceAddr,
+		LocalCommID: &comm, ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, tcpPort)), LocalCAGUID: new(uint64(0x02005efffe000001)),
+		QPN: new(uint32(peerQPN)), StartingPSN: new(ib.PSN(firstPeerPSN)), LocalGID: p.Peer, RemoteGID: p.deviceAddr,
 		RespResources: new(uint8(4)), InitiatorDepth: new(uint8(4)),
-		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.peerAddr, Dst: p.deviceAddr}.Append(nil),
+		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.Peer, Dst: p.deviceAddr}.Append(nil),
 	}
 }
 
 // cmExpect fails the case unless the next packet carries a message that matches want. It
 // returns both.
-func (p *port) cmExpect(want ib.Message) (ib.Packet, ib.Message) {
+func (p *Port) cmExpect(want ib.Message) (ib.Packet, ib.Message) {
 	return p.cmExpectWithin(p.ResponseTimeout(), want)
 }
 
 // cmExpectWithin is cmExpect with another timeout.
-func (p *port) cmExpectWithin(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
+func (p *Port) cmExpectWithin(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
 	pkt, m := p.cmNext(timeout, want)
 	p.cmCheck(want, pkt, m)
 	return pkt, m
@@ -47,16 +47,16 @@ func (p *port) cmExpectWithin(timeout time.Duration, want ib.Message) (ib.Packet
 
 // cmCheck fails the case unless a message matches want and was sent from the device to
 // the peer's QP 1.
-func (p *port) cmCheck(want ib.Message, pkt ib.Packet, m ib.Message) {
+func (p *Port) cmCheck(want ib.Message, pkt ib.Packet, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
 		p.Fail(fmt.Sprintf("a %v with %s", want.Attr(), d.Want()), "%v with %s", pkt, d.Got())
 	}
-	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.peerAddr), pkt)
+	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.Peer), pkt)
 }
 
 // cmNext returns the next message. It skips MRAs unless want is an MRA: a device may send
 // them while its application is busy.
-func (p *port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
+func (p *Port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Message) {
 	for {
 		pkt, ok := p.nextPacket(timeout)
 		if !ok {
@@ -73,18 +73,18 @@ func (p *port) cmNext(timeout time.Duration, want ib.Message) (ib.Packet, ib.Mes
 }
 
 // cmListen makes the application on the device listen.
-func (p *port) cmListen(space verbs.PortSpace) verbs.Listener {
+func (p *Port) cmListen(space verbs.PortSpace) verbs.Listener {
 	l, err := p.CM().Listen(netip.AddrPortFrom(p.deviceAddr, cmPort), space, 16)
 	p.Must("a listener", err)
 	return l
 }
 
 // cmQP returns a queue pair in INIT with one receive, for a connection.
-func (p *port) cmQP() *conn { return p.connect(setup{state: verbs.QPStateInit, receives: 1}) }
+func (p *Port) cmQP() *Conn { return p.connect(Setup{state: verbs.QPStateInit, Receives: 1}) }
 
 // cmAcceptor is an application on the device that accepts one connection request.
 type cmAcceptor struct {
-	*conn
+	*Conn
 	task        conformance.Task
 	done        atomic.Bool // Accept has returned
 	established verbs.Conn
@@ -96,15 +96,15 @@ func cmParam() verbs.ConnParam {
 }
 
 // cmAccept starts an application that accepts the next request of the listener.
-func (p *port) cmAccept(l verbs.Listener) *cmAcceptor {
-	a := &cmAcceptor{conn: p.cmQP()}
+func (p *Port) cmAccept(l verbs.Listener) *cmAcceptor {
+	a := &cmAcceptor{Conn: p.cmQP()}
 	a.task = p.Go("accept", func() error {
 		defer a.done.Store(true)
 		req, err := l.GetRequest(verbs.Forever)
 		if err != nil {
 			return err
 		}
-		a.established, err = req.Accept(a.qp, cmParam(), verbs.Forever)
+		a.established, err = req.Accept(a.QP, cmParam(), verbs.Forever)
 		return err
 	})
 	return a
@@ -114,7 +114,7 @@ func (p *port) cmAccept(l verbs.Listener) *cmAcceptor {
 // what establishes it.
 func (a *cmAcceptor) expectEstablished(by string) {
 	a.Must("a connection established by "+by, a.task.Wait(a.ResponseTimeout()))
-	a.AwaitState(a.qp, verbs.QPStateRTS)
+	a.AwaitState(a.QP, verbs.QPStateRTS)
 }
 
 // cmSession is a connection that the peer requests.
@@ -125,23 +125,23 @@ type cmSession struct {
 }
 
 // cmOpen sends the REQ of the n-th connection of a case and waits for the REP.
-func (p *port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSession {
+func (p *Port) cmOpen(l verbs.Listener, n uint32, modify ...func(*ib.REQ)) *cmSession {
 	k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: 0x4000_0000 + n}
 	req := p.cmRequest(cmPort, k.peerID)
 	req.QPN = new(peerQPN + n)
 	for _, f := range modify {
 		f(&req)
 	}
-	p.sendPacket(ib.CM(uint64(k.peerID), req))
+	p.SendPacket(ib.CM(uint64(k.peerID), req))
 	k.expectREP(p.ResponseTimeout())
 	// The starting PSN in a REQ or REP is the first PSN that its sender expects.
-	k.attr.RQPSN, k.attr.SQPSN = uint32(*k.rep.StartingPSN), uint32(*req.StartingPSN)
+	k.Attr.RQPSN, k.Attr.SQPSN = uint32(*k.rep.StartingPSN), uint32(*req.StartingPSN)
 	return k
 }
 
 // expectREP waits for the REP and stores it.
 func (k *cmSession) expectREP(timeout time.Duration) {
-	_, m := k.cmExpectWithin(timeout, ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.qp.QPN()))})
+	_, m := k.cmExpectWithin(timeout, ib.REP{RemoteCommID: &k.peerID, QPN: new(uint32(k.QP.QPN()))})
 	rep, ok := m.(ib.REP)
 	if !ok {
 		rig.Abort(fmt.Errorf("not a REP: %v", m))
@@ -150,11 +150,11 @@ func (k *cmSession) expectREP(timeout time.Duration) {
 }
 
 func (k *cmSession) sendRTU() {
-	k.sendPacket(ib.CM(uint64(k.peerID), ib.RTU{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
+	k.SendPacket(ib.CM(uint64(k.peerID), ib.RTU{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 }
 
 func (k *cmSession) sendDREQ() {
-	k.sendPacket(ib.CM(uint64(k.peerID)|1<<32, ib.DREQ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, RemoteQPN: new(uint32(k.qp.QPN()))}))
+	k.SendPacket(ib.CM(uint64(k.peerID)|1<<32, ib.DREQ{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID, RemoteQPN: new(uint32(k.QP.QPN()))}))
 }
 
 func (k *cmSession) expectDREP() {
@@ -164,7 +164,7 @@ func (k *cmSession) expectDREP() {
 // expectDelivery fails the case unless a SEND of the peer on the n-th connection is
 // acknowledged and completes the receive.
 func (k *cmSession) expectDelivery(n uint32) {
-	k.send(ib.SendOnly(k.peerPSN(0), data(16)).AckReq())
-	k.expectPacket(ib.Ack(k.peerPSN(0), 1).To(peerQPN+n).Via(k.deviceAddr, k.peerAddr))
+	k.Send(ib.SendOnly(k.PeerPSN(0), Data(16)).AckReq())
+	k.expectPacket(ib.Ack(k.PeerPSN(0), 1).To(peerQPN+n).Via(k.deviceAddr, k.Peer))
 	k.ExpectRecv(1, 16)
 }

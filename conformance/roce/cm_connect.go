@@ -17,7 +17,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("Table 106", "roce/cm/1"), Defects: []string{"cm.IgnoreREQ"},
 	Sends:   "a REQ that gives the device 1.07 s, and an RTU",
 	Expects: "a REP within that time, and a connection that carries a message",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		const code = 18
 		l := p.cmListen(verbs.PortSpaceTCP)
 		asked := p.Now()
@@ -35,19 +35,19 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("chapter 12", "roce/cm/4"), Defects: []string{"cm.DuplicateREQSecondConn"},
 	Sends:   "a REQ twice before the application accepts, twice before the RTU, and once after it",
 	Expects: "REPs, if any, with the same communication ID and queue pair number; one request for the application",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		req := ib.CM(0x40000000, p.cmRequest(cmPort, 0x40000000))
-		p.sendPacket(req)
-		p.sendPacket(req)
+		p.SendPacket(req)
+		p.SendPacket(req)
 		p.Sync()
 		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: 0x40000000}
 		k.expectREP(p.ResponseTimeout())
-		p.sendPacket(req)
+		p.SendPacket(req)
 		k.expectSameREPs()
 		k.sendRTU()
 		k.expectEstablished("an RTU")
-		p.sendPacket(req)
+		p.SendPacket(req)
 		k.expectSameREPs()
 		if second, err := l.GetRequest(cmDeliveryTime(p)); err == nil {
 			p.Fail("one request for the application", "a second one from %v", second.Remote())
@@ -61,7 +61,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-34", "roce/cm/5"), Defects: []string{"cm.RejectZeroLID"},
 	Sends:   "REQs whose LIDs are 0xffff, 0 and something else",
 	Expects: "a REP for each",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n, lids := range [][2]uint16{{0xffff, 0xffff}, {0, 0}, {0x1234, 0x5678}, {0xc000, 0}} {
 			k := p.cmOpen(l, uint32(n), func(r *ib.REQ) { r.LocalLID, r.RemoteLID = &lids[0], &lids[1] })
@@ -75,13 +75,13 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("chapter 12", "roce/cm/10"), Level: conformance.Should, Defects: []string{"cm.NoMRA"},
 	Sends:   "a REQ, and the same again while the application waits; then an RTU for its REP",
 	Expects: "an MRA for the REQ, then a REP",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		const comm = 0x40000000
 		req := ib.CM(comm, p.cmRequest(cmPort, comm))
-		p.sendPacket(req)
+		p.SendPacket(req)
 		p.Sync() // the device may send an MRA at once
-		p.sendPacket(req)
+		p.SendPacket(req)
 		p.cmExpect(ib.MRA{RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ))})
 		k := &cmSession{cmAcceptor: p.cmAccept(l), peerID: comm}
 		k.expectREP(p.ResponseTimeout())
@@ -94,7 +94,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
 	Sends:   "a REQ with a timeout of 134 ms; the RTU after three REPs",
 	Expects: "REPs with the same numbers at least 134 ms apart, and none after the RTU",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		const code = 15
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(15)) })
@@ -112,7 +112,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("chapter 12", "roce/cm/3"), Defects: []string{"cm.NoRetransmitREP"},
 	Sends:   "a REQ with a timeout of 67 ms and three retries, and no RTU",
 	Expects: "four REPs, no fifth, and no connection",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		const code = 14
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0, func(r *ib.REQ) { r.LocalTimeout, r.MaxCMRetries = new(uint8(code)), new(uint8(3)) })
@@ -139,7 +139,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("chapter 12", "roce/cm/8", "roce/qp/12"), Defects: []string{"cm.IgnoreCommEst"},
 	Sends:   "a REQ, no RTU, and a SEND",
 	Expects: "an ACK, a connection, and no more REPs",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		const code = 15
 		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0, func(r *ib.REQ) { r.LocalTimeout = new(uint8(code)) })
 		k.expectDelivery(0)
@@ -153,7 +153,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("chapter 12", "roce/qp/12", "roce/async/2"), Defects: []string{"NoQPEvents"},
 	Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
 	Expects: "an ACK for each message, and three connections",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmOpen(l, 0)
 		k.sendRTU()
@@ -165,11 +165,11 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		k.expectEstablished("the first message")
 		k.sendRTU() // a late RTU has no effect
 		p.expectSilence(shortWait)
-		k.ExpectState(k.qp, verbs.QPStateRTS)
+		k.ExpectState(k.QP, verbs.QPStateRTS)
 
 		k = p.cmOpen(l, 2)
-		k.send(ib.WriteOnly(k.peerPSN(0), k.reth(0, 0), nil).AckReq())
-		k.expectPacket(ib.Ack(k.peerPSN(0), 1).To(peerQPN + 2))
+		k.Send(ib.WriteOnly(k.PeerPSN(0), k.RETH(0, 0), nil).AckReq())
+		k.expectPacket(ib.Ack(k.PeerPSN(0), 1).To(peerQPN + 2))
 		k.expectEstablished("a WRITE")
 	}),
 }, {
@@ -178,7 +178,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 	Cite:  annexA17("A17.6.1", "roce/cm/12"), Setup: conformance.Setup{Family: 6}, Defects: []string{"cm.OverIPv4"},
 	Sends:   "a REQ, and a REP for the device's REQ",
 	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		k := p.cmOpen(p.cmListen(verbs.PortSpaceTCP), 0)
 		k.sendRTU()
 		k.expectEstablished("an RTU")
@@ -188,10 +188,10 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		gids := p.gidTable()
 		c := p.cmQP()
 		dial := p.Go("connect", func() error {
-			_, err := p.CM().Connect(c.qp, netip.AddrPortFrom(p.peerAddr, 9000), cmParam(), p.ResponseTimeout())
+			_, err := p.CM().Connect(c.QP, netip.AddrPortFrom(p.Peer, 9000), cmParam(), p.ResponseTimeout())
 			return err
 		})
-		want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.peerAddr}
+		want := ib.REQ{ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 9000)), RemoteGID: p.Peer}
 		pkt, m := p.cmNext(p.ResponseTimeout(), want)
 		// The device may choose any of its addresses.
 		if from := pkt.IP.Src; from.Is6() && hasRoCEv2GID(gids, from) {
@@ -201,11 +201,11 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 		p.cmCheck(want, pkt, m)
 		req, _ := m.(ib.REQ)
 		h, _, err := ib.ParseAddrHeader(req.Private)
-		if err != nil || h.Src != p.deviceAddr || h.Dst != p.peerAddr {
-			p.Fail(fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.peerAddr), "%v and %v (%v)", h.Src, h.Dst, err)
+		if err != nil || h.Src != p.deviceAddr || h.Dst != p.Peer {
+			p.Fail(fmt.Sprintf("private data with %v and %v", p.deviceAddr, p.Peer), "%v and %v (%v)", h.Src, h.Dst, err)
 		}
 		mad, _, _ := pkt.CM()
-		p.sendPacket(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
+		p.SendPacket(ib.CM(*mad.TID, ib.REP{LocalCommID: new(uint32(0x77)), RemoteCommID: req.LocalCommID, QPN: new(uint32(0x12345)), StartingPSN: new(ib.PSN(5))}))
 		p.cmExpect(ib.RTU{LocalCommID: req.LocalCommID, RemoteCommID: new(uint32(0x77))})
 		p.Must("a connection", dial.Wait(p.ResponseTimeout()))
 	}),
@@ -244,7 +244,7 @@ func (k *cmSession) expectREPRetransmission(code uint8) {
 
 // cmDeliveryTime is how long to wait for a request to reach the application. In virtual
 // time a long wait costs nothing.
-func cmDeliveryTime(p *port) time.Duration {
+func cmDeliveryTime(p *Port) time.Duration {
 	if p.Virtual {
 		return time.Second
 	}

@@ -15,13 +15,13 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("chapter 12", "roce/cm/7"), Defects: []string{"cm.NoDREPWhenDisconnected"},
 	Sends:   "a DREQ, and the same again; on another connection, which the device ends, a DREP and then a DREQ",
 	Expects: "a DREP for each DREQ, and both connections ended",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		k := p.cmEstablish(l, 0)
 		k.sendDREQ()
 		k.expectDREP()
 		p.Must("a connection that has been disconnected", k.established.WaitDisconnect(p.ResponseTimeout()))
-		k.AwaitState(k.qp, verbs.QPStateErr)
+		k.AwaitState(k.QP, verbs.QPStateErr)
 		k.sendDREQ()
 		k.expectDREP()
 
@@ -29,7 +29,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 		closing := p.Go("disconnect", k.established.Disconnect)
 		pkt, _ := p.cmExpect(ib.DREQ{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, RemoteQPN: new(uint32(peerQPN + 1))})
 		mad, _, _ := pkt.CM()
-		p.sendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
+		p.SendPacket(ib.CM(*mad.TID, ib.DREP{LocalCommID: &k.peerID, RemoteCommID: &k.deviceID}))
 		p.Must("a connection that has been disconnected", closing.Wait(p.ResponseTimeout()))
 		p.Sync()
 		k.sendDREQ()
@@ -41,7 +41,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/cm/13"), Labels: []string{conformance.Slow}, Defects: []string{"cm.StopAfterConns"},
 	Sends:   "REQ, RTU and DREQ for one connection after the other: 10,000 in virtual time, 1,200 in real time",
 	Expects: "a REP and a DREP for each",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		conns := 1200
 		if p.Virtual {
 			conns = 10_000
@@ -57,7 +57,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/cm/13"), Defects: []string{"cm.LeakTimeWait"},
 	Sends:   "REQ, RTU and DREQ; the same again, with the same IDs, after time wait",
 	Expects: "a connection both times",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		p.cmOpenAndClose(l, 0)
 		p.sleepTimeWait()
@@ -66,7 +66,7 @@ var cmEndCases = overCM.Cases([]conformance.Case{{
 }})
 
 // cmEstablish establishes the n-th connection of a case.
-func (p *port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
+func (p *Port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 	k := p.cmOpen(l, n, func(r *ib.REQ) { r.AckTimeout = new(uint8(timeout67ms)) })
 	k.sendRTU()
 	k.expectEstablished("an RTU")
@@ -74,14 +74,14 @@ func (p *port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 }
 
 // cmOpenAndClose establishes a connection, disconnects it, and frees its resources.
-func (p *port) cmOpenAndClose(l verbs.Listener, n uint32) {
+func (p *Port) cmOpenAndClose(l verbs.Listener, n uint32) {
 	k := p.cmEstablish(l, n)
 	k.sendDREQ()
 	k.expectDREP()
 	p.Must(fmt.Sprintf("connection %d that has been disconnected", n), k.established.WaitDisconnect(p.ResponseTimeout()))
-	p.Must("a queue pair that is destroyed", k.qp.Close())
-	p.Must("memory that is deregistered", k.targetMem.Close())
-	p.Must("memory that is deregistered", k.localMem.Close())
+	p.Must("a queue pair that is destroyed", k.QP.Close())
+	p.Must("memory that is deregistered", k.TargetMem.Close())
+	p.Must("memory that is deregistered", k.LocalMem.Close())
 	for _, ok := p.PollCompletion(0); ok; _, ok = p.PollCompletion(0) {
 		continue // flushed receives
 	}
@@ -89,7 +89,7 @@ func (p *port) cmOpenAndClose(l verbs.Listener, n uint32) {
 
 // sleepTimeWait sleeps longer than the time-wait state lasts: twice the packet lifetime
 // that follows from the timeouts in the REQ.
-func (p *port) sleepTimeWait() {
+func (p *Port) sleepTimeWait() {
 	if p.Virtual {
 		p.Sleep(10 * time.Minute)
 		return

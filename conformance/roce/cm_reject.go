@@ -15,12 +15,12 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("chapter 12", "roce/cm/2"), Defects: []string{"cm.IgnoreUnknownService"},
 	Sends:   "REQs for a port without listener, for the same port of another port space, and for a listener that was closed",
 	Expects: "a REJ of the REQ with reason 8 for each",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		refused := func(comm uint32, service uint64) {
 			req := p.cmRequest(cmPort, comm)
 			req.ServiceID = &service
-			p.sendPacket(ib.CM(uint64(comm), req))
+			p.SendPacket(ib.CM(uint64(comm), req))
 			p.cmExpect(ib.REJ{Reason: new(ib.RejInvalidServiceID), About: new(uint8(ib.AboutREQ))})
 		}
 		refused(1, ib.ServiceID(ib.PortSpaceTCP, cmClosedPort))
@@ -34,9 +34,9 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("chapter 12", "roce/cm/2"), Defects: []string{"cm.RejectWithoutCommID"},
 	Sends:   "REQs with different communication IDs for a service without a listener",
 	Expects: "REJs with the ID of the REQ as the remote one, and 0 as the local one",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, comm := range []uint32{0x01020304, 0xfffffffe, p.Rand.Uint32()} {
-			p.sendPacket(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
+			p.SendPacket(ib.CM(0x1122, p.cmRequest(cmClosedPort, comm)))
 			p.cmExpect(ib.REJ{RemoteCommID: &comm, LocalCommID: new(uint32(0))})
 		}
 	}),
@@ -46,7 +46,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("Table 106", "roce/cm/1"), Defects: []string{"cm.IgnoreREQ"},
 	Sends:   "a REQ that an application on the device refuses with private data",
 	Expects: "a REJ of the REQ with reason 28, that the consumer refuses, and these data",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		const comm = 0x0a0b0c0d
 		l := p.cmListen(verbs.PortSpaceTCP)
 		program := p.Go("refuse", func() error {
@@ -56,7 +56,7 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 			}
 			return err
 		})
-		p.sendPacket(ib.CM(comm, p.cmRequest(cmPort, comm)))
+		p.SendPacket(ib.CM(comm, p.cmRequest(cmPort, comm)))
 		p.cmExpect(ib.REJ{
 			RemoteCommID: new(uint32(comm)), About: new(uint8(ib.AboutREQ)), Reason: new(ib.RejConsumer), Private: []byte("not today"),
 		})
@@ -68,11 +68,11 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-35", "roce/cm/6"), Defects: []string{"cm.RejectZeroLID"},
 	Sends:   "200 REQs with random LIDs, paths, limits and keys, for services with and without a listener",
 	Expects: "no REJ with reason 13 or 19",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n := range uint32(200) {
 			req := p.cmRandomRequest(n)
-			p.sendPacket(ib.CM(uint64(n), req))
+			p.SendPacket(ib.CM(uint64(n), req))
 			if n%16 == 0 { // keep the backlog short, so that it causes no REJ
 				p.cmRejectAll(l)
 			}
@@ -93,14 +93,14 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Cite:  ibta("Annex A11", "roce/cm/9"), Defects: []string{"cm.AcceptAnyPrivateVersion"},
 	Sends:   "REQs with version 1 and 255 of the header, and with IP version 0, 5 and 15; then a correct one",
 	Expects: "a REJ for each of the REQ, which the application never sees; then a REP",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceTCP)
 		for n, h := range []ib.AddrHeader{{Version: 1}, {Version: 255}, {IPVersion: 5}, {IPVersion: 15}, {IPVersion: 16}} {
 			comm := uint32(0x100 + n)
-			h.SrcPort, h.Src, h.Dst = cmSourcePort, p.peerAddr, p.deviceAddr
+			h.SrcPort, h.Src, h.Dst = cmSourcePort, p.Peer, p.deviceAddr
 			req := p.cmRequest(cmPort, comm)
 			req.Private = h.Append(nil) // IP version 16 is 0 in its four bits
-			p.sendPacket(ib.CM(uint64(comm), req))
+			p.SendPacket(ib.CM(uint64(comm), req))
 			p.cmExpect(ib.REJ{RemoteCommID: &comm, About: new(uint8(ib.AboutREQ))})
 		}
 		if req, err := l.GetRequest(cmDeliveryTime(p)); !errors.Is(err, verbs.ErrTimeout) {
@@ -118,26 +118,26 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Defects: []string{"cm.SIDRZeroQKey"},
 	Sends:   "a SIDR_REQ, then a datagram with the number and the key of the answer",
 	Expects: "a SIDR_REP with status 0, the queue pair's number and its Q_Key; the datagram received",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		l := p.cmListen(verbs.PortSpaceUDP)
 		d := p.newUDConn(1)
-		p.Must("the Q_Key of rdma_cm", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
+		p.Must("the Q_Key of rdma_cm", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, QKey: ib.UDQKey}, verbs.QPAttrState|verbs.QPAttrQKey))
 		accept := p.Go("accept", func() error {
 			req, err := l.GetRequest(verbs.Forever)
 			if err == nil {
-				_, err = req.Accept(d.qp, verbs.ConnParam{}, p.ResponseTimeout())
+				_, err = req.Accept(d.QP, verbs.ConnParam{}, p.ResponseTimeout())
 			}
 			return err
 		})
 		service := ib.ServiceID(ib.PortSpaceUDP, cmPort)
-		p.sendPacket(ib.CM(5, p.cmSIDRRequest(service, 0x0a0b0c0d)))
+		p.SendPacket(ib.CM(5, p.cmSIDRRequest(service, 0x0a0b0c0d)))
 		_, m := p.cmExpect(ib.SIDRREP{
 			RequestID: new(uint32(0x0a0b0c0d)), Status: new(uint8(ib.SIDRValid)), ServiceID: &service,
-			QPN: new(uint32(d.qp.QPN())), QKey: new(uint32(ib.UDQKey)),
+			QPN: new(uint32(d.QP.QPN())), QKey: new(uint32(ib.UDQKey)),
 		})
 		p.Must("a request that is accepted", accept.Wait(p.ResponseTimeout()))
 		rep, _ := m.(ib.SIDRREP)
-		p.sendPacket(ib.Datagram(9, *rep.QKey, peerQPN, data(16)).To(*rep.QPN))
+		p.SendPacket(ib.Datagram(9, *rep.QKey, peerQPN, Data(16)).To(*rep.QPN))
 		p.ExpectRecv(1, verbs.GRHLen+16)
 	}),
 }, {
@@ -147,31 +147,31 @@ var cmRefuseCases = overCM.Cases([]conformance.Case{{
 	Defects: []string{"cm.IgnoreUnknownService"},
 	Sends:   "SIDR_REQs for a port without listener, and for one where a connected service listens",
 	Expects: "SIDR_REPs with the IDs of the requests and status 1, that the service is not supported",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		p.cmListen(verbs.PortSpaceTCP)
-		for n, port := range []uint16{cmClosedPort, cmPort} {
+		for n, tcpPort := range []uint16{cmClosedPort, cmPort} {
 			id := uint32(0x500 + n)
-			p.sendPacket(ib.CM(uint64(id), p.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, port), id)))
+			p.SendPacket(ib.CM(uint64(id), p.cmSIDRRequest(ib.ServiceID(ib.PortSpaceUDP, tcpPort), id)))
 			p.cmExpect(ib.SIDRREP{RequestID: &id, Status: new(uint8(ib.SIDRUnsupported))})
 		}
 	}),
 }})
 
 // cmSIDRRequest returns a SIDR_REQ.
-func (p *port) cmSIDRRequest(service uint64, id uint32) ib.SIDRREQ {
+func (p *Port) cmSIDRRequest(service uint64, id uint32) ib.SIDRREQ {
 	return ib.SIDRREQ{
 		RequestID: &id, ServiceID: &service,
-		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.peerAddr, Dst: p.deviceAddr}.Append(nil),
+		Private: ib.AddrHeader{SrcPort: cmSourcePort, Src: p.Peer, Dst: p.deviceAddr}.Append(nil),
 	}
 }
 
 // cmRandomRequest returns a REQ with random LIDs and some other random fields.
-func (p *port) cmRandomRequest(n uint32) ib.REQ {
-	port := uint16(cmPort)
+func (p *Port) cmRandomRequest(n uint32) ib.REQ {
+	tcpPort := uint16(cmPort)
 	if n%3 == 0 {
-		port = cmClosedPort
+		tcpPort = cmClosedPort
 	}
-	req := p.cmRequest(port, 0x70000000+n)
+	req := p.cmRequest(tcpPort, 0x70000000+n)
 	req.QPN = new(peerQPN + n)
 	lid := func() *uint16 { return new([]uint16{0, 0xffff, uint16(p.Rand.Uint32())}[p.Rand.IntN(3)]) }
 	small := func(bits int) *uint8 { return new(uint8(p.Rand.IntN(1 << bits))) }
@@ -180,7 +180,7 @@ func (p *port) cmRandomRequest(n uint32) ib.REQ {
 		func() { req.PathMTU = small(4) },
 		func() { req.Transport = small(2) },
 		func() { req.HopLimit, req.TrafficClass, req.SL = small(8), small(8), small(4) },
-		func() { req.AltLocalGID, req.AltRemoteGID = p.deviceAddr, p.peerAddr },
+		func() { req.AltLocalGID, req.AltRemoteGID = p.deviceAddr, p.Peer },
 		func() { req.RespResources, req.InitiatorDepth = small(8), small(8) },
 		func() { req.RetryCount, req.RNRRetryCount, req.AckTimeout = small(3), small(3), small(5) },
 		func() { req.PKey = new(uint16(p.Rand.Uint32())) },
@@ -194,7 +194,7 @@ func (p *port) cmRandomRequest(n uint32) ib.REQ {
 }
 
 // cmRejectAll makes the application reject all pending requests.
-func (p *port) cmRejectAll(l verbs.Listener) {
+func (p *Port) cmRejectAll(l verbs.Listener) {
 	for {
 		req, err := l.GetRequest(0)
 		if errors.Is(err, verbs.ErrTimeout) {

@@ -1,23 +1,29 @@
 package roce
 
 import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"time"
+
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/rcpeer"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// conn is a connected queue pair of the device, with a scripted peer. The peer is
+// Conn is a connected queue pair of the device, with a scripted peer. The peer is
 // stateless: it never acknowledges or retransmits by itself.
-type conn struct {
-	*port
-	qp verbs.QP
-	// attr are the attributes of the connection.
-	attr verbs.QPAttr
-	// targetMem is the target of the peer's requests; localMem is for requests and
+type Conn struct {
+	*Port
+	QP verbs.QP
+	// Attr are the attributes of the queue pair; Attr.DestQPN is the peer's QPN.
+	Attr verbs.QPAttr
+	// TargetMem is the target of the peer's requests; LocalMem is for requests and
 	// receives of the device.
-	targetMem, localMem *rig.Memory
+	TargetMem, LocalMem *rig.Memory
+	// from is the source address of the peer's packets; the port's Peer if it is unset.
+	from netip.Addr
 }
 
 // Initial numbers of a connection, distinct from each other.
@@ -26,23 +32,31 @@ const (
 	firstPeerPSN   = 0x0000100 // of the peer's requests
 	firstDevicePSN = 0x0700000 // of the device's requests
 	memLen         = 16 << 10  // of each memory
+
+	// MTU is the default path MTU in bytes.
+	MTU = 1024
 )
 
-// setup describes a connection. The zero value is an RC connection in RTS.
-type setup struct {
+// Setup describes a connection. The zero value is an RC connection in RTS without ACK
+// timeout.
+type Setup struct {
 	qpType verbs.QPType
 	// state is the last state that the queue pair is moved to; RTS if zero.
 	state verbs.QPState
 	caps  verbs.QPCaps
-	// receives is how many receives are posted, with IDs from 1 on and recvLen bytes
-	// each (64 if zero), one after the other in localMem.
-	receives, recvLen int
-	// access are the rights of the peer on targetMem and on the queue pair; all if zero.
+	// Receives is how many receives are posted, with IDs from 1 on and recvLen bytes
+	// each (64 if zero), one after the other in LocalMem.
+	Receives, recvLen int
+	// memLen is the size of TargetMem and of LocalMem; 16 KiB if zero.
+	memLen int
+	// access are the rights of the peer on TargetMem and on the queue pair; all if zero.
 	access verbs.Access
 	srq    verbs.SRQ
-	// modify changes the attributes of the connection before it is made.
-	modify func(*verbs.QPAttr)
-	// exactTimeout keeps the local ACK timeout that modify sets, even if it is short for a
+	// PeerIndex is the index of the peer's address in Peers, for [Port.Connect].
+	PeerIndex int
+	// Modify changes the attributes of the connection before it is made.
+	Modify func(*verbs.QPAttr)
+	// exactTimeout keeps the local ACK timeout that Modify sets, even if it is short for a
 	// slow bench.
 	exactTimeout bool
 	// signalAll makes every send request complete.
@@ -52,90 +66,146 @@ type setup struct {
 const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
 // onConn makes the body of a case from a function that uses a connection.
-func onConn(s setup, body func(*conn)) func(*conformance.Bench) error {
-	return onPort(func(p *port) { body(p.connect(s)) })
+func onConn(s Setup, body func(*Conn)) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) { body(p.connect(s)) })
 }
 
 // onRC makes the body of a case from a function that uses an RC connection with four
 // receives.
-func onRC(body func(*conn)) func(*conformance.Bench) error { return onConn(setup{receives: 4}, body) }
+func onRC(body func(*Conn)) func(*conformance.Bench) error { return onConn(Setup{Receives: 4}, body) }
+
+// Connect makes an RC connection for cases that measure or count packets. Each has a QPN
+// of the peer of its own. All requests complete, and the ACK timeout is as Modify sets it.
+func (p *Port) Connect(s Setup) *Conn {
+	from, qpn, modify := p.PeerAddr(s.PeerIndex), verbs.QPN(0x0a0000+0x111*p.conns), s.Modify
+	p.conns++
+	s.memLen, s.signalAll, s.exactTimeout = 64<<10, true, true
+	if !p.Caps.Has(verbs.CapAtomics) {
+		s.access = allAccess &^ verbs.AccessRemoteAtomic
+	}
+	s.Modify = func(a *verbs.QPAttr) {
+		a.DestQPN, a.AH.GRH.DGID = qpn, verbs.GIDFrom(from)
+		if modify != nil {
+			modify(a)
+		}
+	}
+	c := p.connect(s)
+	c.from = from
+	return c
+}
 
 // connect makes a connection.
-func (p *port) connect(s setup) *conn {
-	c := &conn{port: p}
-	if s.qpType == 0 {
-		s.qpType = verbs.QPTypeRC
-	}
-	if s.state == 0 {
-		s.state = verbs.QPStateRTS
-	}
-	if s.access == 0 {
-		s.access = allAccess
-	}
-	if s.recvLen == 0 {
-		s.recvLen = 64
-	}
-	if s.caps == (verbs.QPCaps{}) {
-		s.caps = verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2}
-	}
-	c.targetMem, c.localMem = p.Memory(memLen, s.access|verbs.AccessLocalWrite), p.Memory(memLen, verbs.AccessLocalWrite)
+func (p *Port) connect(s Setup) *Conn {
+	c := &Conn{Port: p}
+	s.qpType = cmp.Or(s.qpType, verbs.QPTypeRC)
+	s.state = cmp.Or(s.state, verbs.QPStateRTS)
+	s.access = cmp.Or(s.access, allAccess)
+	s.recvLen, s.memLen = cmp.Or(s.recvLen, 64), cmp.Or(s.memLen, memLen)
+	s.caps = cmp.Or(s.caps, verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2})
+	c.TargetMem, c.LocalMem = p.Memory(s.memLen, s.access|verbs.AccessLocalWrite), p.Memory(s.memLen, verbs.AccessLocalWrite)
 	var err error
-	c.qp, err = p.Device.CreateQP(verbs.QPInit{
+	c.QP, err = p.Device.CreateQP(verbs.QPInit{
 		Type: s.qpType, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
 	p.Must("a queue pair", err)
-	p.toInit(c.qp, s.access&^verbs.AccessLocalWrite)
-	for i := range s.receives {
-		c.PostRecv(c.qp, uint64(i+1), c.localMem.SGE(i*s.recvLen, s.recvLen))
+	p.toInit(c.QP, s.access&^verbs.AccessLocalWrite)
+	for i := range s.Receives {
+		c.PostRecv(c.QP, uint64(i+1), c.LocalMem.SGE(i*s.recvLen, s.recvLen))
 	}
-	c.attr = p.peerAttr(p.peerAddr)
-	c.attr.DestQPN, c.attr.RQPSN, c.attr.SQPSN = peerQPN, firstPeerPSN, firstDevicePSN
-	if s.modify != nil {
-		s.modify(&c.attr)
-		if c.attr.Timeout > 0 && !s.exactTimeout {
-			c.attr.Timeout = p.LongTimeout(c.attr.Timeout)
+	c.Attr = p.peerAttr(p.Peer)
+	c.Attr.DestQPN, c.Attr.RQPSN, c.Attr.SQPSN = peerQPN, firstPeerPSN, firstDevicePSN
+	if s.Modify != nil {
+		s.Modify(&c.Attr)
+		if c.Attr.Timeout > 0 && !s.exactTimeout {
+			c.Attr.Timeout = p.LongTimeout(c.Attr.Timeout)
 		}
 	}
 	if s.state >= verbs.QPStateRTR {
-		p.toRTR(c.qp, c.attr)
+		p.toRTR(c.QP, c.Attr)
 	}
 	if s.state >= verbs.QPStateRTS {
-		p.toRTS(c.qp, c.attr)
+		p.toRTS(c.QP, c.Attr)
 	}
 	return c
 }
 
-// peerPSN is the PSN of the peer's n-th request packet, counting from 0.
-func (c *conn) peerPSN(n int) ib.PSN { return ib.PSN(c.attr.RQPSN).Add(n) }
+// PeerPSN is the PSN of the peer's n-th request packet, counting from 0.
+func (c *Conn) PeerPSN(n int) ib.PSN { return ib.PSN(c.Attr.RQPSN).Add(n) }
 
-// devicePSN is the PSN of the device's n-th request packet, counting from 0.
-func (c *conn) devicePSN(n int) ib.PSN { return ib.PSN(c.attr.SQPSN).Add(n) }
+// DevicePSN is the PSN of the device's n-th request packet, counting from 0.
+func (c *Conn) DevicePSN(n int) ib.PSN { return ib.PSN(c.Attr.SQPSN).Add(n) }
 
-// send sends packets to the connection's queue pair.
-func (c *conn) send(pkts ...ib.Packet) {
-	for _, pkt := range pkts {
-		c.sendPacket(pkt.Or(ib.Packet{}.To(uint32(c.qp.QPN()))))
+// Send sends packets to the connection's queue pair, and returns the time just before the
+// last send.
+func (c *Conn) Send(pkts ...ib.Packet) (at time.Duration) {
+	to := ib.Packet{}.To(uint32(c.QP.QPN()))
+	if c.from.IsValid() {
+		to = to.From(c.from)
 	}
+	for _, pkt := range pkts {
+		at = c.SendPacket(pkt.Or(to))
+	}
+	return at
 }
 
 // expect fails the case unless the next packet is of this connection and matches want. It
 // returns the packet.
-func (c *conn) expect(want ib.Packet) ib.Packet { return c.expectPacket(c.fromDevice(want)) }
+func (c *Conn) expect(want ib.Packet) ib.Packet { return c.expectPacket(c.fromDevice(want)) }
 
 // fromDevice adds the addresses and the destination QPN of the connection to an expected
 // packet.
-func (c *conn) fromDevice(want ib.Packet) ib.Packet {
-	return want.Or(ib.Packet{}.To(uint32(c.attr.DestQPN)).Via(c.deviceAddr, c.peerAddr))
+func (c *Conn) fromDevice(want ib.Packet) ib.Packet {
+	return want.Or(ib.Packet{}.To(uint32(c.Attr.DestQPN)).Via(c.deviceAddr, c.Peer))
 }
 
-// reth returns the RETH for n bytes of targetMem from off on.
-func (c *conn) reth(off, n int) ib.RETH {
-	return ib.At(c.targetMem.Addr()+uint64(off), uint32(c.targetMem.RKey()), n)
+// isForPeer reports whether a packet is for the peer's queue pair of this connection.
+func (c *Conn) isForPeer(a *Arrival) bool { return a.DestQP() == uint32(c.Attr.DestQPN) }
+
+// Await returns the next packet of this connection that matches. The case fails if none
+// arrives in time.
+func (c *Conn) Await(want string, matches func(*Arrival) bool) Arrival {
+	a, ok := c.NextMatching(func(a *Arrival) bool { return c.isForPeer(a) && matches(a) }, c.ResponseTimeout())
+	if !ok {
+		c.Fail(want, "nothing in %v", c.ResponseTimeout())
+	}
+	return a
+}
+
+// AwaitPackets returns the next n packets of this connection, or fails the case.
+func (c *Conn) AwaitPackets(n int) []Arrival {
+	all := make([]Arrival, n)
+	for i := range all {
+		var ok bool
+		if all[i], ok = c.NextMatching(c.isForPeer, c.ResponseTimeout()); !ok {
+			c.Fail(fmt.Sprintf("%d packets", n), "%d", i)
+		}
+	}
+	return all
+}
+
+// RETH returns the RETH for n bytes of TargetMem from off on.
+func (c *Conn) RETH(off, n int) ib.RETH {
+	return ib.At(c.TargetMem.Addr()+uint64(off), uint32(c.TargetMem.RKey()), n)
 }
 
 // timeout67ms is the code of a local ACK timeout of 67 ms, which does not expire while a
 // case reacts.
 const timeout67ms = 14
 
-// data returns n bytes of payload.
-func data(n int) []byte { return rcpeer.Data(n) }
+// WithTimeout returns a Modify function that sets the local ACK timeout to a code.
+func WithTimeout(code uint8) func(*verbs.QPAttr) {
+	return func(a *verbs.QPAttr) { a.Timeout = code }
+}
+
+// LongTimeout returns the code of a local ACK timeout that is not shorter than that of
+// code, and long enough for a case to react before it expires.
+func (p *Port) LongTimeout(code uint8) uint8 {
+	const longest = 19 // 2.1 s
+	for code < longest && ib.AckTimeout(code) < p.ReactionTime() {
+		code++
+	}
+	return code
+}
+
+// Data returns n bytes of payload.
+func Data(n int) []byte { return rig.Pattern(n, 0x5a) }

@@ -2,8 +2,10 @@
 // that it carries. Files are named after the section of the ledger (../ledger/roce.yaml):
 // rc_psn_responder.go has cases rc/psn/... about responders.
 //
-// A case scripts the peer of a queue pair packet by packet: see [conn] for connections
-// and [port] for everything else. Helpers whose names begin with expect or check fail the
+// A case scripts the peer of a queue pair packet by packet: see [Conn] for connections
+// and [Port] for everything else. It imitates loss by not sending a packet or ignoring a
+// received one, and congestion by sending packets with a CE mark. Packages recovery and
+// counters use the same peer. Helpers whose names begin with expect or check fail the
 // case. The package is written from the specification and shares no code with the
 // emulated devices.
 package roce

@@ -15,25 +15,25 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 	Cite:  annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"NoCongestion", "MarkedDropped"},
 	Sends:   "on separate connections, a WRITE, a SEND and a READ response with ECN 11",
 	Expects: "a CNP for each, and the usual responses",
-	Run: onPort(func(p *port) {
-		c := p.connect(setup{})
-		c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().CE())
-		c.expectCNPAnd(ib.Ack(c.peerPSN(0), 1))
-		c.ExpectBytes(c.targetMem, 0, data(16))
+	Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{})
+		c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().CE())
+		c.expectCNPAnd(ib.Ack(c.PeerPSN(0), 1))
+		c.ExpectBytes(c.TargetMem, 0, Data(16))
 		c.Sleep(maxCNPInterval)
-		c = p.connect(setup{receives: 1})
-		c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().CE())
-		c.expectCNPAnd(ib.Ack(c.peerPSN(0), 1))
+		c = p.connect(Setup{Receives: 1})
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().CE())
+		c.expectCNPAnd(ib.Ack(c.PeerPSN(0), 1))
 		c.ExpectRecv(1, 16)
-		c.ExpectBytes(c.localMem, 0, data(16))
+		c.ExpectBytes(c.LocalMem, 0, Data(16))
 		c.Sleep(maxCNPInterval)
-		c = p.connect(setup{signalAll: true})
-		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+		c = p.connect(Setup{signalAll: true})
+		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 		c.expectReadRequest()
-		c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(16)).CE())
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(16)).CE())
 		c.expectCNP()
 		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectBytes(c.localMem, 0, data(16))
+		c.ExpectBytes(c.LocalMem, 0, Data(16))
 	}),
 }, {
 	ID:    "ecn/cnp/names-the-senders-qp",
@@ -41,9 +41,9 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 	Cite:  annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPMisaddressed"},
 	Sends:   "a SEND with ECN 11",
 	Expects: "a CNP from the device's address to the peer's, for the peer's queue pair",
-	Run: onRC(func(c *conn) {
-		c.send(ib.SendOnly(c.peerPSN(0), data(16)).CE())
-		c.checkPacket(ib.CNP().To(peerQPN).Via(c.deviceAddr, c.peerAddr), c.expectCNP())
+	Run: onRC(func(c *Conn) {
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).CE())
+		c.checkPacket(ib.CNP().To(peerQPN).Via(c.deviceAddr, c.Peer), c.expectCNP())
 	}),
 }, {
 	ID:    "ecn/cnp/copies-the-partition",
@@ -51,8 +51,8 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 	Cite:  annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPMisaddressed"},
 	Sends:   "a SEND with ECN 11 of a limited member, with P_Key 0x7fff",
 	Expects: "a CNP with P_Key 0x7fff",
-	Run: onRC(func(c *conn) {
-		c.send(ib.SendOnly(c.peerPSN(0), data(16)).WithPKey(0x7fff).CE())
+	Run: onRC(func(c *Conn) {
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).WithPKey(0x7fff).CE())
 		c.checkPacket(ib.CNP().WithPKey(0x7fff), c.expectCNP())
 	}),
 }, {
@@ -61,18 +61,18 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 	Cite:  annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPPerPort", "CNPPerPeer"},
 	Sends:   "at once, a WRITE with ECN 11 on each of three connections, two of them with the same peer address",
 	Expects: "a CNP for each of the three queue pairs",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		missing := make(map[uint32]bool)
-		var all []*conn
+		var all []*Conn
 		for i, peer := range []int{0, 0, 1} {
-			all = append(all, p.connect(setup{modify: func(a *verbs.QPAttr) {
+			all = append(all, p.connect(Setup{Modify: func(a *verbs.QPAttr) {
 				a.DestQPN = peerQPN + verbs.QPN(i)
 				a.AH.GRH.DGID = verbs.GIDFrom(p.PeerAddr(peer))
 			}}))
 			missing[peerQPN+uint32(i)] = true
 		}
 		for i, c := range all {
-			c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).CE().From(p.PeerAddr(i / 2)))
+			c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).CE().From(p.PeerAddr(i / 2)))
 		}
 		for len(missing) > 0 {
 			pkt, ok := p.nextPacket(p.ResponseTimeout())
@@ -88,15 +88,15 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 	Cite:  annexA17("CA17-44", "roce/ecn/1"), Defects: []string{"CNPOnNAK"},
 	Sends:   "WRITEs with ECN 00, 01 and 10; then one after a gap, and a duplicate",
 	Expects: "ACKs and a NAK, and no CNP",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		for i := range 3 {
-			c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).AckReq().WithTClass(uint8(i)))
-			c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
+			c.Send(ib.WriteOnly(c.PeerPSN(i), c.RETH(0, 16), Data(16)).AckReq().WithTClass(uint8(i)))
+			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
 		}
-		c.send(ib.WriteOnly(c.peerPSN(5), c.reth(0, 16), data(16)).AckReq())
-		c.expect(ib.Nak(c.peerPSN(3), ib.NakSequence, 3))
+		c.Send(ib.WriteOnly(c.PeerPSN(5), c.RETH(0, 16), Data(16)).AckReq())
+		c.expect(ib.Nak(c.PeerPSN(3), ib.NakSequence, 3))
 		c.expectSilence(silencePeriod)
-		c.send(ib.WriteOnly(c.peerPSN(2), c.reth(0, 16), data(16)).AckReq())
+		c.Send(ib.WriteOnly(c.PeerPSN(2), c.RETH(0, 16), Data(16)).AckReq())
 		c.expect(ib.Ack(ib.AnyPSN, 3))
 		c.expectSilence(silencePeriod)
 	}),
@@ -106,9 +106,9 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 	Cite:  annexA17("CA17-44", "roce/ecn/2"), Level: conformance.May, Defects: []string{"CNPBurst"},
 	Sends:   "at once, 100 WRITEs with ECN 11 on one connection",
 	Expects: "at least one CNP, and not 100",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		for i := range 100 {
-			c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).CE())
+			c.Send(ib.WriteOnly(c.PeerPSN(i), c.RETH(0, 16), Data(16)).CE())
 		}
 		n := c.countCNPs()
 		c.Check(n >= 1 && n < 100, "between 1 and 99 CNPs for 100 marks in quick succession", "%d", n)
@@ -119,8 +119,8 @@ var cnpCases = conformance.Group{Needs: verbs.CapRC | verbs.CapCongestion, Label
 	Cite:  annexA17("A17.9.3", "roce/ecn/6"), Defects: []string{"CNPReservedUsed"},
 	Sends:   "a SEND with ECN 11, SE and MigReq",
 	Expects: "a CNP with all of these 0",
-	Run: onRC(func(c *conn) {
-		c.send(ib.SendOnly(c.peerPSN(0), data(16)).CE().SE().MigReq())
+	Run: onRC(func(c *Conn) {
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).CE().SE().MigReq())
 		want := ib.CNP().NoSE().NoAckReq().WithPadCnt(0).WithTVer(0).WithPayload(make([]byte, 16))
 		want.BTH.MigReq, want.BTH.Resv6, want.BTH.Resv7 = new(false), new(uint8(0)), new(uint8(0))
 		c.checkPacket(want, c.expectCNP())
@@ -155,7 +155,7 @@ const pollLatency = 3 * time.Millisecond
 const maxCNPInterval = 20 * time.Millisecond
 
 // expectCNP waits for a CNP and returns it. It ignores other packets.
-func (c *conn) expectCNP() ib.Packet {
+func (c *Conn) expectCNP() ib.Packet {
 	for {
 		pkt, ok := c.nextPacket(c.ResponseTimeout())
 		switch {
@@ -169,7 +169,7 @@ func (c *conn) expectCNP() ib.Packet {
 
 // expectCNPAnd fails the case unless the device sends a CNP and this packet, in any
 // order, and nothing between them.
-func (c *conn) expectCNPAnd(want ib.Packet) {
+func (c *Conn) expectCNPAnd(want ib.Packet) {
 	for gotCNP, answered := false, false; !gotCNP || !answered; {
 		pkt, ok := c.nextPacket(c.ResponseTimeout())
 		switch {
@@ -187,7 +187,7 @@ func (c *conn) expectCNPAnd(want ib.Packet) {
 }
 
 // countCNPs synchronizes with the device and counts its CNPs.
-func (c *conn) countCNPs() (n int) {
+func (c *Conn) countCNPs() (n int) {
 	for {
 		pkt, more := c.packetAfterSync(maxCNPInterval)
 		if !more {

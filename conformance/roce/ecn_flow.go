@@ -13,7 +13,7 @@ import (
 
 // flow is a connection on which a case measures the sending rate of the device.
 type flow struct {
-	*conn
+	*Conn
 	sent int // packets so far
 	mtu  int
 	from *rig.Memory
@@ -25,17 +25,17 @@ const flowPackets = 64
 
 // onFlow makes the body of a case from a function that uses a flow.
 func onFlow(body func(*flow)) func(*conformance.Bench) error {
-	return onPort(func(p *port) { body(p.newFlow(peerQPN)) })
+	return OnPort(func(p *Port) { body(p.newFlow(peerQPN)) })
 }
 
 // newFlow makes a flow to a queue pair of the peer.
-func (p *port) newFlow(to verbs.QPN) *flow {
+func (p *Port) newFlow(to verbs.QPN) *flow {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)
-	c := p.connect(setup{signalAll: true, modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, attr.ActiveMTU }})
+	c := p.connect(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, attr.ActiveMTU }})
 	mtu := attr.ActiveMTU.Bytes()
 	p.Sync() // resolve the peer's address first: the host would drop most of a burst meanwhile
-	return &flow{conn: c, mtu: mtu, from: p.Memory(flowPackets*mtu, verbs.AccessLocalWrite)}
+	return &flow{Conn: c, mtu: mtu, from: p.Memory(flowPackets*mtu, verbs.AccessLocalWrite)}
 }
 
 // burst returns how long the device takes from the first packet of a burst to the last.
@@ -62,7 +62,7 @@ func (f *flow) burstWith(s cnpSource) time.Duration {
 // verb call leaves no pause in which a reduced rate rises again.
 func (f *flow) burstOnce(do func()) time.Duration {
 	post := f.Go("post", func() error {
-		_, err := f.qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: f.from.SGL(0, flowPackets*f.mtu), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}}})
+		_, err := f.QP.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: f.from.SGL(0, flowPackets*f.mtu), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}}})
 		return err
 	})
 	var first, last time.Duration
@@ -72,7 +72,7 @@ func (f *flow) burstOnce(do func()) time.Duration {
 			do()
 		}
 		f.Check(ok, fmt.Sprintf("a WRITE of %d packets", flowPackets), "%d", i)
-		f.checkPacket(ib.Packet{}.WithPSN(f.devicePSN(f.sent)), pkt)
+		f.checkPacket(ib.Packet{}.WithPSN(f.DevicePSN(f.sent)), pkt)
 		if i == 0 {
 			first = f.lastArrival
 		}
@@ -82,7 +82,7 @@ func (f *flow) burstOnce(do func()) time.Duration {
 	}
 	took := last - first
 	f.Must("a WRITE that can be posted", post.Wait(f.ResponseTimeout()))
-	f.send(ib.Ack(f.devicePSN(f.sent-1), 0))
+	f.Send(ib.Ack(f.DevicePSN(f.sent-1), 0))
 	f.ExpectCompletion(1, verbs.WCSuccess)
 	return took
 }
@@ -94,15 +94,15 @@ type cnpSource struct{ before, each func() }
 // cnpsOf returns a source of this CNP. It sends enough of them before a burst to slow
 // down even a device that is far slower than its line.
 func (f *flow) cnpsOf(cnp ib.Packet) cnpSource {
-	return cnpSource{func() { f.sendCNPs(cnp) }, func() { f.send(cnp) }}
+	return cnpSource{func() { f.sendCNPs(cnp) }, func() { f.Send(cnp) }}
 }
 
 // sendCNPs sends 20 CNPs at the published interval, and waits until the device has
 // processed them.
-func (c *conn) sendCNPs(cnp ib.Packet) {
+func (c *Conn) sendCNPs(cnp ib.Packet) {
 	c.Sleep(pollLatency)
 	for range 20 {
-		c.send(cnp)
+		c.Send(cnp)
 		c.Compute(cnpInterval)
 	}
 	c.Sync()

@@ -26,7 +26,7 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-45", "roce/ecn/3"), Needs: verbs.CapCongestion, Defects: []string{"CNPSlowsAll"},
 	Sends:   "CNPs to one of two queue pairs with the same peer",
 	Expects: "the other at its rate",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		named, other := p.newFlow(peerQPN), p.newFlow(peerQPN+1)
 		before := other.burst()
 		other.expectSameRate(before, other.burstWith(named.cnpsOf(ib.CNP())))
@@ -56,9 +56,9 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/ecn/5"), Defects: []string{"CNPTakesPSN"},
 	Sends:   "CNPs, with PSN 0, to connections on which a PSN above 0 is due, PSN 0 itself, and one shortly before it",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, due := range []uint32{firstPeerPSN, 0, 0xffff00} {
-			c := p.connect(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.RQPSN = due }})
+			c := p.connect(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.RQPSN = due }})
 			c.expectDropped(ib.CNP())
 			c.expectAccepted(0)
 		}
@@ -92,21 +92,21 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Needs: verbs.CapCongestion, Defects: []string{"CNPCounterStuck"},
 	Sends:   "three marked WRITEs, at intervals longer than that of CNPs; four CNPs",
 	Expects: "increases by 3 marks, by the number of CNPs received, and by 4 CNPs handled; the counter of CNPs sent is required",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		sent, marked, handled := c.watchCounter(countCNPsSent), c.watchCounter(countMarks), c.watchCounter(countCNPsHandled)
 		cnps := 0
 		for i := range 3 {
-			c.send(ib.WriteOnly(c.peerPSN(i), c.reth(0, 16), data(16)).AckReq().CE())
+			c.Send(ib.WriteOnly(c.PeerPSN(i), c.RETH(0, 16), Data(16)).AckReq().CE())
 			cnps += c.countCNPs()
 			c.Sleep(maxCNPInterval)
 		}
 		for range 4 {
-			c.send(ib.CNP())
+			c.Send(ib.CNP())
 		}
 		cnps += c.countCNPs()
-		sent.expectIncrease(c.port, cnps, true)
-		marked.expectIncrease(c.port, 3, false)
-		handled.expectIncrease(c.port, 4, false)
+		sent.expectIncrease(c.Port, cnps, true)
+		marked.expectIncrease(c.Port, 3, false)
+		handled.expectIncrease(c.Port, 4, false)
 	}),
 }, {
 	ID:    "ecn/count/implied-naks-agree-with-the-wire",
@@ -115,23 +115,23 @@ var congestionCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"ImpliedNAKCounterStuck"},
 	Sends:   "twice, an ACK for a SEND after a READ that was not answered; then the answer",
 	Expects: "a count of 2",
-	Run: onConn(setup{signalAll: true}, func(c *conn) {
+	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		implied := c.watchCounter(countImpliedNAKs)
 		for i := range 2 {
-			c.PostSend(c.qp,
-				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
-				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(64, 8)},
+			c.PostSend(c.QP,
+				verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 16), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
+				verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(64, 8)},
 			)
 			c.nextPackets(2)
-			c.send(ib.Ack(c.devicePSN(2*i+1), uint32(2*i+2)))
+			c.Send(ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
 			c.Sync()
-			c.send(ib.ReadResponseOnly(c.devicePSN(2*i), uint32(2*i+1), data(16)), ib.Ack(c.devicePSN(2*i+1), uint32(2*i+2)))
+			c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(16)), ib.Ack(c.DevicePSN(2*i+1), uint32(2*i+2)))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.ExpectCompletion(2, verbs.WCSuccess)
 			c.Sync()
 			c.DiscardSkipped() // the device may have retransmitted the READ and later requests
 		}
-		implied.expectIncrease(c.port, 2, true)
+		implied.expectIncrease(c.Port, 2, true)
 	}),
 }})
 
@@ -150,13 +150,13 @@ type counterWatch struct {
 }
 
 // watchCounter starts to watch a counter that has one of these names.
-func (p *port) watchCounter(names []string) counterWatch {
+func (p *Port) watchCounter(names []string) counterWatch {
 	start, _ := p.readCounter(names)
 	return counterWatch{names, start}
 }
 
 // readCounter returns the first of these counters that the device has.
-func (p *port) readCounter(names []string) (uint64, bool) {
+func (p *Port) readCounter(names []string) (uint64, bool) {
 	for _, name := range names {
 		if v, ok := p.Counter(name); ok {
 			return v, true
@@ -167,7 +167,7 @@ func (p *port) readCounter(names []string) (uint64, bool) {
 
 // expectIncrease fails the case unless the counter has increased by want. If the device
 // does not have the counter, the case ends as unsupported if needed is set.
-func (k counterWatch) expectIncrease(p *port, want int, needed bool) {
+func (k counterWatch) expectIncrease(p *Port, want int, needed bool) {
 	now, ok := p.readCounter(k.names)
 	switch {
 	case ok:

@@ -16,14 +16,14 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-222.1.1", "roce/async/1"), Defects: []string{"NoQPEvents"},
 	Sends:   "a WRITE with the key of a deregistered region; the same with a READ to another queue pair",
 	Expects: "a NAK for the access, and the event of that queue pair, once",
-	Run: onPort(func(p *port) {
-		c := p.connect(setup{})
-		c.send(ib.WriteOnly(c.peerPSN(0), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16), data(16)).AckReq())
-		c.expect(ib.Nak(c.peerPSN(0), ib.NakRemoteAccess, 0))
+	Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{})
+		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16), Data(16)).AckReq())
+		c.expect(ib.Nak(c.PeerPSN(0), ib.NakRemoteAccess, 0))
 		c.expectQPEvent(verbs.EventQPAccessErr)
-		c = p.connect(setup{})
-		c.send(ib.ReadRequest(c.peerPSN(0), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16)))
-		c.expect(ib.Nak(c.peerPSN(0), ib.NakRemoteAccess, 0))
+		c = p.connect(Setup{})
+		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16)))
+		c.expect(ib.Nak(c.PeerPSN(0), ib.NakRemoteAccess, 0))
 		c.expectQPEvent(verbs.EventQPAccessErr)
 		c.Sync()
 		c.expectNoMoreEvents()
@@ -34,9 +34,9 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-222.1.1", "roce/async/1"), Defects: []string{"NoQPEvents"},
 	Sends:   "a WRITE_MIDDLE without a FIRST",
 	Expects: "a NAK for an invalid request, and the event of the queue pair, once",
-	Run: onConn(setup{}, func(c *conn) {
-		c.send(ib.WriteMiddle(c.peerPSN(0), data(pathMTU.Bytes())).AckReq())
-		c.expect(ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.Send(ib.WriteMiddle(c.PeerPSN(0), Data(MTU)).AckReq())
+		c.expect(ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0))
 		c.expectQPEvent(verbs.EventQPReqErr)
 		c.Sync()
 		c.expectNoMoreEvents()
@@ -47,8 +47,8 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/async/2"), Defects: []string{"NoQPEvents"},
 	Sends:   "a SEND to a queue pair in RTR, and one to a queue pair in RTS",
 	Expects: "the event of the first queue pair",
-	Run: onPort(func(p *port) {
-		rtr, rts := p.connect(setup{state: verbs.QPStateRTR, receives: 1}), p.connect(setup{receives: 1})
+	Run: OnPort(func(p *Port) {
+		rtr, rts := p.connect(Setup{state: verbs.QPStateRTR, Receives: 1}), p.connect(Setup{Receives: 1})
 		p.ExpectNoEvent()
 		rts.expectAccepted(0)
 		p.ExpectNoEvent()
@@ -67,7 +67,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Sends:   "nothing: the link goes down and up; then a SEND",
 	Expects: "both events, a matching port state, and a connection that continues",
 	Defects: []string{"PortEventsMissing"},
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		c.awaitPortActive(true)
 		c.Must("a link that can be set down", c.SetLink(false))
 		c.expectPortEvent(verbs.EventPortErr)
@@ -83,19 +83,19 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/async/4"), Setup: conformance.Setup{TwoAddresses: true}, Defects: []string{"RemovedAddressUsed"},
 	Sends:   "SENDs to a connection of the second address before and after that is removed, then one to a connection of the first",
 	Expects: "an ACK, nothing at all, and an ACK; and nothing for the request that the device posts on the connection that is cut off",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		second := newPort(p.Rig)
 		second.deviceAddr = p.Local[1]
 		index := p.gidIndex(second.deviceAddr)
-		gone := second.connect(setup{receives: 2, modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
-		stays := p.connect(setup{receives: 1})
+		gone := second.connect(Setup{Receives: 2, Modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
+		stays := p.connect(Setup{Receives: 1})
 		gone.expectAccepted(0)
 		p.setAddress(second.deviceAddr, false)
-		gone.send(ib.SendOnly(gone.peerPSN(1), data(16)).AckReq())
+		gone.Send(ib.SendOnly(gone.PeerPSN(1), Data(16)).AckReq())
 		p.expectSilence(silencePeriod)
 		// The result of this request is unspecified, but it must not succeed or send
 		// anything.
-		_, _ = gone.qp.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.localMem.SGL(0, 8)}})
+		_, _ = gone.QP.PostSend([]verbs.SendWR{{WRID: 9, Opcode: verbs.OpSend, SGL: gone.LocalMem.SGL(0, 8)}})
 		p.expectSilence(silencePeriod)
 		for wc, ok := p.PollCompletion(0); ok; wc, ok = p.PollCompletion(0) {
 			p.Check(wc.Status != verbs.WCSuccess, "no success on a removed address", "%s", rig.Describe(&wc))
@@ -122,13 +122,13 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration, Defects: []string{"MigReqZero"},
 	Sends:   "a SEND and ACKs, with MigReq 0 once an alternate path is set",
 	Expects: "MigReq 1 in requests and ACKs at first, 0 when the alternate path is armed, and 1 on the alternate path after the application requests migration",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		c.expectMigReq(0, true)
 		c.armAltPath()
 		c.expectMigReq(1, false)
 		c.expectMigState(verbs.MigArmed)
-		c.Must("a path migration", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
-		c.peerAddr = c.PeerAddr(1)
+		c.Must("a path migration", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigMigrated}, verbs.QPAttrState|verbs.QPAttrPathMigState))
+		c.Peer = c.PeerAddr(1)
 		c.expectMigReq(2, true)
 	}),
 }, {
@@ -138,16 +138,16 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"MigrationIgnored"},
 	Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
 	Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		c.armAltPath()
 		c.expectMigReq(0, false)
 		c.expectMigState(verbs.MigArmed)
 		c.ExpectNoEvent()
-		c.peerAddr = c.PeerAddr(1)
+		c.Peer = c.PeerAddr(1)
 		c.expectAccepted(1, ib.Packet.MigReq)
 		c.expectQPEvent(verbs.EventPathMig)
 		c.expectMigState(verbs.MigMigrated)
-		c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+		c.PostSend(c.QP, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
 		c.expect(ib.SendOnly(ib.AnyPSN, nil))
 	}),
 }, {
@@ -156,7 +156,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/mig/2"), Defects: []string{"DropMigReqZero"},
 	Sends:   "SENDs with MigReq 0, 1, 0 and 1",
 	Expects: "an ACK on the same path and a completion for each, and no event",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		for i := range 4 {
 			c.expectAccepted(i, func(p ib.Packet) ib.Packet { p.BTH.MigReq = new(i%2 == 1); return p })
 		}
@@ -167,16 +167,16 @@ var eventCases = overRC.Cases([]conformance.Case{{
 
 // expectQPEvent fails the case unless the next event has this type and is of the
 // connection's queue pair.
-func (c *conn) expectQPEvent(want verbs.AsyncEventType) {
+func (c *Conn) expectQPEvent(want verbs.AsyncEventType) {
 	e := c.nextEvent(want.String())
-	if e.Type != want || e.QP != c.qp {
-		c.Fail(fmt.Sprintf("the event %v of queue pair %#x", want, uint32(c.qp.QPN())), "%v of %v", e.Type, e.QP)
+	if e.Type != want || e.QP != c.QP {
+		c.Fail(fmt.Sprintf("the event %v of queue pair %#x", want, uint32(c.QP.QPN())), "%v of %v", e.Type, e.QP)
 	}
 }
 
 // nextEvent waits for an event of any object but the synchronization queue pair, which is
 // in RTR and has events itself.
-func (p *port) nextEvent(want string) verbs.AsyncEvent {
+func (p *Port) nextEvent(want string) verbs.AsyncEvent {
 	for {
 		e, err := p.Device.WaitAsync(p.ResponseTimeout())
 		switch {
@@ -194,7 +194,7 @@ func (p *port) nextEvent(want string) verbs.AsyncEvent {
 
 // expectPortEvent fails the case unless the next event has this type and is of port 1. It
 // skips GID changes: a host may remove addresses from a port whose link is down.
-func (p *port) expectPortEvent(want verbs.AsyncEventType) {
+func (p *Port) expectPortEvent(want verbs.AsyncEventType) {
 	e := p.nextEvent(want.String())
 	for e.Type == verbs.EventGIDChange {
 		e = p.nextEvent(want.String())
@@ -202,13 +202,13 @@ func (p *port) expectPortEvent(want verbs.AsyncEventType) {
 	p.Check(e.Type == want && e.Port == 1, fmt.Sprintf("%v of port 1", want), "%v of port %d", e.Type, e.Port)
 }
 
-func (p *port) isSyncEvent(e verbs.AsyncEvent) bool {
+func (p *Port) isSyncEvent(e verbs.AsyncEvent) bool {
 	return p.SyncQP() != nil && e.QP == p.SyncQP()
 }
 
 // expectNoMoreEvents fails the case if an event is pending, except for events of the
 // synchronization queue pair.
-func (p *port) expectNoMoreEvents() {
+func (p *Port) expectNoMoreEvents() {
 	for {
 		e, err := p.Device.WaitAsync(0)
 		switch {
@@ -223,7 +223,7 @@ func (p *port) expectNoMoreEvents() {
 }
 
 // awaitPortActive fails the case unless the port becomes active, or inactive, in time.
-func (p *port) awaitPortActive(active bool) {
+func (p *Port) awaitPortActive(active bool) {
 	for until := p.Now() + p.ResponseTimeout(); ; p.Sleep(shortWait) {
 		a, err := p.Device.QueryPort(1)
 		p.Must("a port that can be queried", err)
@@ -238,28 +238,28 @@ func (p *port) awaitPortActive(active bool) {
 
 // armAltPath gives the connection an alternate path to the peer's second address, and
 // requests migration state REARM.
-func (c *conn) armAltPath() {
-	a := verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigRearm, AltAH: c.attr.AH, AltPort: 1}
+func (c *Conn) armAltPath() {
+	a := verbs.QPAttr{State: verbs.QPStateRTS, PathMigState: verbs.MigRearm, AltAH: c.Attr.AH, AltPort: 1}
 	a.AltAH.GRH.DGID = verbs.GIDFrom(c.PeerAddr(1))
-	c.Must("an alternate path", c.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
+	c.Must("an alternate path", c.QP.Modify(a, verbs.QPAttrState|verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 }
 
 // expectMigReq exchanges the n-th SENDs and ACKs of both ends. The peer's packets have
 // this MigReq bit, and the case fails unless those of the device have it too.
-func (c *conn) expectMigReq(n int, migrated bool) {
+func (c *Conn) expectMigReq(n int, migrated bool) {
 	mig := func(p ib.Packet) ib.Packet { p.BTH.MigReq = &migrated; return p }
-	c.send(mig(ib.SendOnly(c.peerPSN(n), data(16)).AckReq()))
-	c.expect(mig(ib.Ack(c.peerPSN(n), uint32(n+1))))
+	c.Send(mig(ib.SendOnly(c.PeerPSN(n), Data(16)).AckReq()))
+	c.expect(mig(ib.Ack(c.PeerPSN(n), uint32(n+1))))
 	c.ExpectRecv(uint64(n+1), 16)
-	c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-	c.expect(mig(ib.SendOnly(c.devicePSN(n), nil)))
-	c.send(mig(ib.Ack(c.devicePSN(n), uint32(n+1))))
+	c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+	c.expect(mig(ib.SendOnly(c.DevicePSN(n), nil)))
+	c.Send(mig(ib.Ack(c.DevicePSN(n), uint32(n+1))))
 	c.ExpectCompletion(100, verbs.WCSuccess)
 }
 
 // expectMigState fails the case unless a query returns this migration state.
-func (c *conn) expectMigState(want verbs.MigState) {
-	a, err := c.qp.Query()
+func (c *Conn) expectMigState(want verbs.MigState) {
+	a, err := c.QP.Query()
 	c.Must("a queue pair that can be queried", err)
 	c.Check(a.PathMigState == want, fmt.Sprintf("migration state %v", want), "%v", a.PathMigState)
 }

@@ -14,7 +14,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-22(c)", "roce/icrc/3"), Setup: conformance.Setup{Family: 4}, Defects: []string{"ICRCCheckUnmasked"},
 	Sends:   "SENDs whose type of service, time to live and UDP checksum change after their ICRC was computed, and the header checksum with them",
 	Expects: "an ACK and a completion for each",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		c.expectAccepted(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
 		c.expectAccepted(1, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
 		c.expectAccepted(2, ib.Packet.WithUDPChecksum)
@@ -25,7 +25,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-22(c)", "roce/icrc/3"), Setup: conformance.Setup{Family: 6}, Defects: []string{"ICRCCheckUnmasked"},
 	Sends:   "SENDs whose traffic class, flow label and hop limit change after their ICRC was computed",
 	Expects: "an ACK and a completion for each",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		c.expectAccepted(0, inFlight(func(p *ib.Packet) { p.IP.TClass = new(uint8(0x68)) }))
 		c.expectAccepted(1, inFlight(func(p *ib.Packet) { p.IP.FlowLabel = new(uint32(0xfedcb)) }))
 		c.expectAccepted(2, inFlight(func(p *ib.Packet) { p.IP.HopLimit = new(uint8(3)) }))
@@ -36,7 +36,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("7.8.1", "roce/icrc/4"), Defects: []string{"ICRCCheckUnmasked"},
 	Sends:   "SENDs with FECN, BECN, the reserved bits and all of them set after their ICRC was computed",
 	Expects: "an ACK and a completion for each",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		for n, b := range []struct {
 			fecn, becn bool
 			resv       uint8
@@ -50,9 +50,9 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-22", "roce/icrc/5"), Setup: conformance.Setup{Family: 4}, Defects: []string{"ICRCUnchecked"},
 	Sends:   "SENDs whose identification has another bit after their ICRC was computed; SENDs with identifications of all kinds that are right",
 	Expects: "nothing; an ACK and a completion for each",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		const id = 0x5a3c
-		send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
+		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		send.IP.ID = new(uint32(id))
 		for bit := range 16 {
 			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.IP.ID = new(uint32(id ^ 1<<bit)) }))
@@ -68,8 +68,8 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"ICRCIgnored"},
 	Sends:   "SENDs of which DF is cleared, or the reserved flag set, after their ICRC was computed",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
-		send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
+	Run: onRC(func(c *Conn) {
+		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		c.expectDropped(send.InFlight(func(p *ib.Packet) { p.IP.DF = new(false) }))
 		c.expectDropped(send.InFlight(func(p *ib.Packet) { p.IP.ReservedFlag = new(true) }))
 		c.expectAccepted(0)
@@ -80,13 +80,13 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-22", "roce/icrc/5"), Defects: []string{"ICRCIgnored"},
 	Sends:   "SENDs whose source address, source port or length is another after their ICRC was computed",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
-		send := ib.SendOnly(c.peerPSN(0), data(32)).AckReq()
+	Run: onRC(func(c *Conn) {
+		send := ib.SendOnly(c.PeerPSN(0), Data(32)).AckReq()
 		for bit := range 16 {
 			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.UDP.SrcPort = new(uint16(0xc000 ^ 1<<bit)) }))
 		}
 		// The ICRC is correct for another source address.
-		c.expectDropped(send.From(c.PeerAddr(1)).InFlight(func(p *ib.Packet) { p.IP.Src = c.peerAddr }))
+		c.expectDropped(send.From(c.PeerAddr(1)).InFlight(func(p *ib.Packet) { p.IP.Src = c.Peer }))
 		c.expectDropped(send.InFlight(func(p *ib.Packet) { p.Payload = p.Payload[:28] }))
 		c.expectDropped(send.InFlight(func(p *ib.Packet) { p.Payload = append(p.Payload, 0, 0, 0, 0) }))
 		c.expectAccepted(0)
@@ -97,11 +97,11 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-22", "roce/icrc/5"), Defects: []string{"ICRCUnchecked"},
 	Sends:   "88 SENDs, each with another bit of the BTH turned after its ICRC was computed",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		bth := c.bthOffset()
 		for bit := range 12 * 8 {
 			if bit/8 != 4 {
-				c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().Damaged(flipBit(8*bth + bit)))
+				c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().Damaged(flipBit(8*bth + bit)))
 			}
 		}
 		c.expectAccepted(0)
@@ -112,12 +112,12 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-22", "roce/icrc/5"), Defects: []string{"ICRCIgnored"},
 	Sends:   "a WRITE of 32 bytes with immediate data, with one bit turned in each byte after the BTH in turn",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		const reth, imm, payload, icrc = 16, 4, 32, 4
 		begin := 8 * (c.bthOffset() + 12)
 		for i := range reth + imm + payload + icrc {
 			bit := begin + 8*i + c.Rand.IntN(8)
-			c.expectDropped(ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, payload), 7, data(payload)).AckReq().Damaged(flipBit(bit)))
+			c.expectDropped(ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, payload), 7, Data(payload)).AckReq().Damaged(flipBit(bit)))
 		}
 		c.expectAccepted(0)
 	}),
@@ -127,18 +127,18 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("7.8.1", "roce/icrc/7", "roce/icrc/5"), Defects: []string{"ICRCUnchecked"},
 	Sends:   "SENDs of 13 bytes whose pad changes after their ICRC was computed, then one with a pad of ones that its ICRC covers",
 	Expects: "nothing; then an ACK, and 13 bytes received",
-	Run: onRC(func(c *conn) {
-		send := ib.SendOnly(c.peerPSN(0), data(13)).AckReq()
+	Run: onRC(func(c *Conn) {
+		send := ib.SendOnly(c.PeerPSN(0), Data(13)).AckReq()
 		for i := range 3 {
 			pad := make([]byte, 3)
 			pad[i] = 1 << c.Rand.IntN(8)
 			c.expectDropped(send.InFlight(func(p *ib.Packet) { p.Pad = pad }))
 		}
-		c.send(send.WithPad([]byte{0xff, 0xff, 0xff}))
-		c.expect(ib.Ack(c.peerPSN(0), 1))
+		c.Send(send.WithPad([]byte{0xff, 0xff, 0xff}))
+		c.expect(ib.Ack(c.PeerPSN(0), 1))
 		c.ExpectRecv(1, 13)
-		c.ExpectBytes(c.localMem, 0, data(13))
-		c.ExpectUnchanged(c.localMem, 0, 13)
+		c.ExpectBytes(c.LocalMem, 0, Data(13))
+		c.ExpectUnchanged(c.LocalMem, 0, 13)
 	}),
 }, {
 	ID:    "icrc/blind/random-icrcs-are-hardly-ever-accepted",
@@ -147,11 +147,11 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"ICRCIgnored"},
 	Sends:   "16,384 WRITEs of no bytes with random ICRCs, then a good one",
 	Expects: "at most four answers before the last",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		const batch = 64
 		for range icrcAttempts / batch {
 			for range batch {
-				c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil).AckReq().Sealed(randomICRC(c.Rand)))
+				c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), nil).AckReq().Sealed(randomICRC(c.Rand)))
 			}
 			c.Sync()
 			if n := len(c.Skipped()); n > maxAcceptedICRCs {
@@ -159,8 +159,8 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 			}
 		}
 		c.DiscardSkipped()
-		c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), nil).AckReq())
-		c.expect(ib.Ack(c.peerPSN(0), 1))
+		c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), nil).AckReq())
+		c.expect(ib.Ack(c.PeerPSN(0), 1))
 	}),
 }})
 
@@ -183,7 +183,7 @@ func inFlight(modify func(*ib.Packet)) func(ib.Packet) ib.Packet {
 }
 
 // bthOffset returns the offset of the BTH in an IP packet.
-func (c *conn) bthOffset() int {
+func (c *Conn) bthOffset() int {
 	if c.deviceAddr.Is4() {
 		return 20 + 8
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rcpeer checks the ICRC of every packet in all cases. These cases make the device send
+// [PacketChecker] checks the ICRC of every packet in all cases. These cases make the device send
 // packets of all kinds.
 var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	ID:    "icrc/sent/requests-of-every-opcode-and-pad",
@@ -15,7 +15,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Defects: []string{"ICRCWrong"},
 	Sends:   "ACKs for the device's requests",
 	Expects: "the ICRC by the specification in SENDs, WRITEs, READs and atomics of one and of several packets, with 0 to 3 pad bytes",
-	Run:     onConn(setup{}, exchangeAllRequests),
+	Run:     onConn(Setup{}, exchangeAllRequests),
 }, {
 	ID:    "icrc/sent/answers-of-every-kind",
 	Title: "ACK, NAKs, READ responses and atomic acknowledgements have a correct ICRC",
@@ -23,7 +23,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Labels: []string{"service:rc"}, Defects: []string{"ICRCWrong"},
 	Sends:   "requests that are acknowledged, answered and refused",
 	Expects: "the ICRC by the specification in every answer",
-	Run:     onConn(setup{receives: 1}, exchangeAllResponses),
+	Run:     onConn(Setup{Receives: 1}, exchangeAllResponses),
 }, {
 	ID:    "icrc/sent/ipv6-packets",
 	Title: "Over IPv6, requests and answers have a correct ICRC",
@@ -31,9 +31,9 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Labels: []string{"service:rc"}, Defects: []string{"ICRCWrong"},
 	Sends:   "ACKs for the device's requests, then requests that are acknowledged, answered and refused",
 	Expects: "the ICRC by the specification, which leaves out traffic class, flow label and hop limit",
-	Run: onConn(setup{receives: 1, modify: func(a *verbs.QPAttr) {
+	Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) {
 		a.AH.GRH.TrafficClass, a.AH.GRH.FlowLabel, a.AH.GRH.HopLimit = 0x28, 0xabcde, 9
-	}}, func(c *conn) {
+	}}, func(c *Conn) {
 		exchangeAllRequests(c)
 		exchangeAllResponses(c)
 	}),
@@ -44,9 +44,9 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Defects: []string{"ICRCWrong"},
 	Sends:   "a REQ for a service without a listener",
 	Expects: "the ICRC by the specification in the REJ, and in datagrams of 0 to 5 bytes with and without immediate data",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		p.RequireICRCFields()
-		p.sendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
+		p.SendPacket(ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001)))
 		p.cmExpect(ib.REJ{})
 		d := p.newUDConn(0)
 		for n := range 6 {
@@ -63,17 +63,17 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Defects: []string{"FlushICRCDoubled"},
 	Sends:   "answers to the device's FLUSH and to its WRITE; a FLUSH",
 	Expects: "the ICRC by the specification, and an answer to the FLUSH that has it",
-	Run: onConn(setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *conn) {
+	Run: onConn(Setup{access: allAccess | verbs.AccessFlushGlobal}, func(c *Conn) {
 		c.RequireICRCFields()
-		c.PostSend(c.qp, verbs.SendWR{
+		c.PostSend(c.QP, verbs.SendWR{
 			WRID: 1, Opcode: verbs.OpFlush, Flags: verbs.SendSignaled, Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55},
 			Flush: verbs.Flush{Length: 64, Type: verbs.FlushGlobal},
 		})
-		c.expect(ib.Flush(c.devicePSN(0), ib.FlushGlobal, ib.FlushRange, ib.At(0x1000, 0x55, 64)))
-		c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, nil))
+		c.expect(ib.Flush(c.DevicePSN(0), ib.FlushGlobal, ib.FlushRange, ib.At(0x1000, 0x55, 64)))
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil))
 		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.send(ib.Flush(c.peerPSN(0), ib.FlushGlobal, ib.FlushRange, c.reth(0, 64)))
-		c.expect(ib.ReadResponseOnly(c.peerPSN(0), 1, []byte{}))
+		c.Send(ib.Flush(c.PeerPSN(0), ib.FlushGlobal, ib.FlushRange, c.RETH(0, 64)))
+		c.expect(ib.ReadResponseOnly(c.PeerPSN(0), 1, []byte{}))
 	}),
 }, {
 	ID:    "icrc/received/wrong-icrc-changes-nothing",
@@ -81,15 +81,15 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-24", "roce/icrc/2"), Labels: []string{"service:rc"}, Defects: []string{"ICRCIgnored"},
 	Sends:   "a SEND, a WRITE, a READ and an ACK with one bit wrong in ICRC or payload, then a good SEND with the same PSN",
 	Expects: "a response to the last only",
-	Run: onRC(func(c *conn) {
-		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().BadICRC())
-		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
-		c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().BadICRC())
-		c.expectDropped(ib.ReadRequest(c.peerPSN(0), c.reth(0, 16)).BadICRC())
-		c.expectDropped(ib.SendOnly(c.peerPSN(3), data(16)).AckReq().BadICRC()) // its PSN would be after a gap
-		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-		c.expect(ib.SendOnly(c.devicePSN(0), nil))
-		c.expectDropped(ib.Ack(c.devicePSN(0), 1).BadICRC())
+	Run: onRC(func(c *Conn) {
+		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().BadICRC())
+		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().InFlight(func(p *ib.Packet) { p.Payload[5] ^= 0x10 }))
+		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().BadICRC())
+		c.expectDropped(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 16)).BadICRC())
+		c.expectDropped(ib.SendOnly(c.PeerPSN(3), Data(16)).AckReq().BadICRC()) // its PSN would be after a gap
+		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
+		c.expectDropped(ib.Ack(c.DevicePSN(0), 1).BadICRC())
 		c.expectAccepted(0)
 	}),
 }, {
@@ -98,9 +98,9 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	Cite:  ibta("7.8.1", "roce/icrc/6"), Labels: []string{"service:rc"}, Defects: []string{"ICRCUnchecked"},
 	Sends:   "SENDs with the bytes of the ICRC reversed, then a correct one",
 	Expects: "a response to the last only",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		for n := range 4 {
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16+n)).AckReq().SwappedICRC())
+			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16+n)).AckReq().SwappedICRC())
 		}
 		c.expectAccepted(0)
 	}),
@@ -108,79 +108,79 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 
 // exchangeAllRequests has the device send requests of every kind that it supports, and
 // answers them.
-func exchangeAllRequests(c *conn) {
+func exchangeAllRequests(c *Conn) {
 	c.RequireICRCFields()
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
 	var wrs []verbs.SendWR
 	for n := range 4 {
 		for _, size := range []int{n, 2048 + n} {
 			wrs = append(wrs,
-				verbs.SendWR{Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, size)},
-				verbs.SendWR{Opcode: verbs.OpSendImm, SGL: c.localMem.SGL(0, size), Imm: 0x1234},
-				verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, size), Remote: at},
-				verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.localMem.SGL(0, size), Remote: at, Imm: 0x1234})
+				verbs.SendWR{Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, size)},
+				verbs.SendWR{Opcode: verbs.OpSendImm, SGL: c.LocalMem.SGL(0, size), Imm: 0x1234},
+				verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, size), Remote: at},
+				verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.LocalMem.SGL(0, size), Remote: at, Imm: 0x1234})
 			if c.Caps.Has(verbs.CapSendInv) {
-				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.localMem.SGL(0, size), InvalidateRKey: 0x77})
+				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.LocalMem.SGL(0, size), InvalidateRKey: 0x77})
 			}
 		}
 	}
 	psn := 0
 	for i, wr := range wrs {
 		wr.WRID, wr.Flags = uint64(1000+i), verbs.SendSignaled
-		c.PostSend(c.qp, wr)
-		n := ib.Packets(int(wr.SGL[0].Length), pathMTU.Bytes())
+		c.PostSend(c.QP, wr)
+		n := ib.Packets(int(wr.SGL[0].Length), MTU)
 		c.nextPackets(n)
 		psn += n
-		c.send(ib.Ack(c.devicePSN(psn-1), uint32(i+1)))
+		c.Send(ib.Ack(c.DevicePSN(psn-1), uint32(i+1)))
 		c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 	}
-	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8), Remote: at})
-	c.expect(ib.ReadRequest(c.devicePSN(psn), ib.At(at.Addr, at.RKey, 8)))
-	c.send(ib.ReadResponseOnly(c.devicePSN(psn), uint32(len(wrs)+1), data(8)))
+	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8), Remote: at})
+	c.expect(ib.ReadRequest(c.DevicePSN(psn), ib.At(at.Addr, at.RKey, 8)))
+	c.Send(ib.ReadResponseOnly(c.DevicePSN(psn), uint32(len(wrs)+1), Data(8)))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 	if !c.Caps.Has(verbs.CapAtomics) {
 		return
 	}
 	for i, op := range []verbs.WROpcode{verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
-		c.PostSend(c.qp, verbs.SendWR{
-			WRID: uint64(i), Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8), Remote: at,
+		c.PostSend(c.QP, verbs.SendWR{
+			WRID: uint64(i), Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8), Remote: at,
 			Atomic: verbs.Atomic{CompareAdd: 5, Swap: 6},
 		})
 		c.nextPackets(1)
-		c.send(ib.AtomicAck(c.devicePSN(psn+1+i), uint32(len(wrs)+2+i), 7))
+		c.Send(ib.AtomicAck(c.DevicePSN(psn+1+i), uint32(len(wrs)+2+i), 7))
 		c.ExpectCompletion(uint64(i), verbs.WCSuccess)
 	}
 }
 
 // exchangeAllResponses has the device send responses of every kind, on a connection with
 // one receive. The last response is a fatal NAK.
-func exchangeAllResponses(c *conn) {
+func exchangeAllResponses(c *Conn) {
 	c.RequireICRCFields()
 	const anyMSN = ib.AnyMSN
-	c.send(ib.SendOnly(c.peerPSN(0), data(8)).AckReq())
-	c.expect(ib.Ack(c.peerPSN(0), anyMSN))
+	c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
+	c.expect(ib.Ack(c.PeerPSN(0), anyMSN))
 	psn := 1
 	for n := range 4 {
-		c.send(ib.ReadRequest(c.peerPSN(psn), c.reth(0, n)))
-		c.expect(ib.ReadResponseOnly(c.peerPSN(psn), anyMSN, c.targetMem.Buf[:n]))
-		c.send(ib.ReadRequest(c.peerPSN(psn+1), c.reth(0, 2048+n)))
-		answers := ib.ReadResponses(c.peerPSN(psn+1), anyMSN, c.targetMem.Buf[:2048+n], pathMTU.Bytes())
+		c.Send(ib.ReadRequest(c.PeerPSN(psn), c.RETH(0, n)))
+		c.expect(ib.ReadResponseOnly(c.PeerPSN(psn), anyMSN, c.TargetMem.Buf[:n]))
+		c.Send(ib.ReadRequest(c.PeerPSN(psn+1), c.RETH(0, 2048+n)))
+		answers := ib.ReadResponses(c.PeerPSN(psn+1), anyMSN, c.TargetMem.Buf[:2048+n], MTU)
 		for _, pkt := range answers {
 			c.expect(pkt)
 		}
 		psn += 1 + len(answers)
 	}
 	if c.Caps.Has(verbs.CapAtomics) {
-		c.send(ib.FetchAdd(c.peerPSN(psn), c.reth(0, 8), 1))
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.peerPSN(psn)))
-		c.send(ib.CompareSwap(c.peerPSN(psn+1), c.reth(0, 8), 1, 2))
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.peerPSN(psn + 1)))
+		c.Send(ib.FetchAdd(c.PeerPSN(psn), c.RETH(0, 8), 1))
+		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(psn)))
+		c.Send(ib.CompareSwap(c.PeerPSN(psn+1), c.RETH(0, 8), 1, 2))
+		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(psn + 1)))
 		psn += 2
 	}
-	c.send(ib.WriteOnly(c.peerPSN(psn+1), c.reth(0, 0), nil).AckReq())
-	c.expect(ib.Nak(c.peerPSN(psn), ib.NakSequence, anyMSN))
-	c.send(ib.SendOnly(c.peerPSN(psn), data(8)).AckReq())
-	c.expect(ib.RNR(c.peerPSN(psn), c.attr.MinRNRTimer, anyMSN))
-	c.send(ib.WriteOnly(c.peerPSN(psn), c.reth(0, 4).Skip(-1<<40), data(4)).AckReq())
-	c.expectPacket(ib.Op(ib.OpAcknowledge).WithPSN(c.peerPSN(psn)))
+	c.Send(ib.WriteOnly(c.PeerPSN(psn+1), c.RETH(0, 0), nil).AckReq())
+	c.expect(ib.Nak(c.PeerPSN(psn), ib.NakSequence, anyMSN))
+	c.Send(ib.SendOnly(c.PeerPSN(psn), Data(8)).AckReq())
+	c.expect(ib.RNR(c.PeerPSN(psn), c.Attr.MinRNRTimer, anyMSN))
+	c.Send(ib.WriteOnly(c.PeerPSN(psn), c.RETH(0, 4).Skip(-1<<40), Data(4)).AckReq())
+	c.expectPacket(ib.Op(ib.OpAcknowledge).WithPSN(c.PeerPSN(psn)))
 }

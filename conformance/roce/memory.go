@@ -14,22 +14,19 @@ import (
 // labelRC is the label of RC cases.
 var labelRC = []string{"service:rc"}
 
-// mtuBytes is the default path MTU in bytes.
-var mtuBytes = pathMTU.Bytes()
-
 // otherPeerQPN is the peer's queue pair of a second connection.
 const otherPeerQPN = 0x0fedcb
 
 // secondConn makes a second connection between the peer and the device.
-func (c *conn) secondConn(s setup) *conn {
-	s.modify = func(a *verbs.QPAttr) { a.DestQPN = otherPeerQPN }
+func (c *Conn) secondConn(s Setup) *Conn {
+	s.Modify = func(a *verbs.QPAttr) { a.DestQPN = otherPeerQPN }
 	return c.connect(s)
 }
 
 // onEachConn calls body for each of the things, each time with a new connection: most
 // refusals move the queue pair to ERR.
-func onEachConn[T any](s setup, things []T, body func(*conn, T)) func(*port) {
-	return func(p *port) {
+func onEachConn[T any](s Setup, things []T, body func(*Conn, T)) func(*Port) {
+	return func(p *Port) {
 		for _, thing := range things {
 			p.Note("now %+v", thing)
 			body(p.connect(s), thing)
@@ -42,7 +39,7 @@ func onEachConn[T any](s setup, things []T, body func(*conn, T)) func(*port) {
 
 // expectAck fails the case unless the device acknowledges the peer's requests up to this
 // PSN, at once or in several ACKs.
-func (c *conn) expectAck(psn ib.PSN) {
+func (c *Conn) expectAck(psn ib.PSN) {
 	for {
 		got := c.expect(ib.Ack(ib.AnyPSN, ib.AnyMSN))
 		switch d := got.PSN().Sub(psn); {
@@ -56,7 +53,7 @@ func (c *conn) expectAck(psn ib.PSN) {
 
 // expectNak fails the case unless the device sends a NAK with this PSN and code. ACKs of
 // earlier requests may come before.
-func (c *conn) expectNak(psn ib.PSN, code ib.NakCode) {
+func (c *Conn) expectNak(psn ib.PSN, code ib.NakCode) {
 	for {
 		got := c.expect(ib.Packet{})
 		if !got.IsAck(ib.AckPositive) || !got.PSN().Less(psn) {
@@ -67,8 +64,8 @@ func (c *conn) expectNak(psn ib.PSN, code ib.NakCode) {
 }
 
 // expectReadResponses fails the case unless the device answers a READ with these bytes.
-func (c *conn) expectReadResponses(psn ib.PSN, bytes []byte) {
-	for _, want := range ib.ReadResponses(psn, ib.AnyMSN, bytes, mtuBytes) {
+func (c *Conn) expectReadResponses(psn ib.PSN, bytes []byte) {
+	for _, want := range ib.ReadResponses(psn, ib.AnyMSN, bytes, MTU) {
 		c.expect(want)
 	}
 }
@@ -86,13 +83,13 @@ var rdmaRemote = verbs.Remote{Addr: 0x7f11_2233_4455_6600, RKey: 0xa1b2c3d4}
 func rdmaRemoteRETH(n int) ib.RETH { return ib.At(rdmaRemote.Addr, uint32(rdmaRemote.RKey), n) }
 
 // postRead makes the device read n bytes from the peer into the start of localMem.
-func (c *conn) postRead(n int) {
-	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Remote: rdmaRemote})
+func (c *Conn) postRead(n int) {
+	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Remote: rdmaRemote})
 }
 
 // postWrite makes the device write n bytes from the start of localMem to the peer.
-func (c *conn) postWrite(id uint64, n int) {
-	c.PostSend(c.qp, verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Remote: rdmaRemote})
+func (c *Conn) postWrite(id uint64, n int) {
+	c.PostSend(c.QP, verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Remote: rdmaRemote})
 }
 
 // unknownKey returns a key that no region has. Both its index and its low byte differ
@@ -110,7 +107,7 @@ func setWord(m *rig.Memory, n int, v uint64) {
 
 // expectWord fails the case unless the n-th word has this value and the rest of the
 // region is unchanged.
-func (c *conn) expectWord(m *rig.Memory, n int, v uint64) {
+func (c *Conn) expectWord(m *rig.Memory, n int, v uint64) {
 	c.Sync()
 	c.ExpectBytes(m, m.WordOffset(n), binary.NativeEndian.AppendUint64(nil, v))
 	c.ExpectUnchanged(m, m.WordOffset(n), 8)
@@ -118,25 +115,25 @@ func (c *conn) expectWord(m *rig.Memory, n int, v uint64) {
 
 // expectRequestFails fails the case unless the next completion is that of request 1, with
 // an error.
-func (c *conn) expectRequestFails() {
+func (c *Conn) expectRequestFails() {
 	wc := c.NextCompletion()
 	c.Check(wc.WRID == 1 && wc.Status != verbs.WCSuccess, "the request to complete with an error", "%s", rig.Describe(&wc))
 }
 
 // otherPDMemory registers 64 bytes in another protection domain.
-func (c *conn) otherPDMemory(access verbs.Access) *rig.Memory {
+func (c *Conn) otherPDMemory(access verbs.Access) *rig.Memory {
 	return c.MemoryIn(c.otherPD(), 64, access)
 }
 
 // otherPD allocates another protection domain.
-func (p *port) otherPD() verbs.PD {
+func (p *Port) otherPD() verbs.PD {
 	pd, err := p.Device.AllocPD()
 	p.Must("another protection domain", err)
 	return pd
 }
 
 // newSRQ returns a shared receive queue for four receives.
-func (p *port) newSRQ(pd verbs.PD) verbs.SRQ {
+func (p *Port) newSRQ(pd verbs.PD) verbs.SRQ {
 	srq, err := p.Device.CreateSRQ(verbs.SRQInit{PD: pd, MaxWR: 4, MaxSGE: 1})
 	p.Must("a shared receive queue", err)
 	return srq

@@ -14,30 +14,30 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/mw/5"), Needs: verbs.CapMWType2, Defects: []string{"WindowBounds"},
 	Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
 	Expects: "the first is executed; to the second a NAK for a remote access error",
-	Run:     onPort(windowRange(verbs.MWType2)),
+	Run:     OnPort(windowRange(verbs.MWType2)),
 }, {
 	ID:    "mw/access/range-of-a-type-1-window-only",
 	Title: "A type 1 window grants access to its range and no other bytes of its region",
 	Cite:  ibta("", "roce/mw/5"), Needs: verbs.CapMWType1, Defects: []string{"WindowBounds"},
 	Sends:   "READs and WRITEs by the key of a window of 256 bytes: of its last eight, then of bytes 252 to 259, or -4 to 3",
 	Expects: "the first is executed; to the second a NAK for a remote access error",
-	Run:     onPort(windowRange(verbs.MWType1)),
+	Run:     OnPort(windowRange(verbs.MWType1)),
 }, {
 	ID:    "mw/access/rights-of-the-window-only",
 	Title: "An access through a window has the rights of the window, whatever the region grants",
 	Cite:  ibta("", "roce/mw/6"), Needs: verbs.CapMWType2, Defects: []string{"WindowRights"},
 	Sends:   "a READ and then a WRITE through a window that may be read; a WRITE and then a READ through one that may be written",
 	Expects: "the first is executed; to the second a NAK for a remote access error, and memory unchanged",
-	Run: onPort(onEachConn(setup{}, []windowAccess{
+	Run: OnPort(onEachConn(Setup{}, []windowAccess{
 		{verbs.AccessRemoteRead, readOp, writeOp}, {verbs.AccessRemoteWrite, writeOp, readOp},
-	}, func(c *conn, w windowAccess) {
+	}, func(c *Conn, w windowAccess) {
 		m := c.bindableMemory()
 		info := bindRange(m, 1024, 256, w.access)
 		key := c.bind(c.newWindow(verbs.MWType2), info)
 		c.expectOpExecuted(w.granted, windowRETH(info, key, 0, 8))
 		m.Snapshot()
-		c.send(w.refused.packet(c.peerPSN(1), windowRETH(info, key, 0, 8)))
-		c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+		c.Send(w.refused.packet(c.PeerPSN(1), windowRETH(info, key, 0, 8)))
+		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
 		c.Sync()
 		c.ExpectUnchanged(m, 0, 0)
 	})),
@@ -47,19 +47,19 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/mw/6"), Needs: verbs.CapMWType2 | verbs.CapAtomics, Defects: []string{"NoWindowAtomics"},
 	Sends:   "a FETCH_ADD through a window with remote atomic, and one through a window with everything else",
 	Expects: "the first is executed; to the second a NAK for a remote access error",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		at := m.WordOffset(128)
 		setWord(m, 128, 41)
 		granting := bindRange(m, at, 64, verbs.AccessRemoteAtomic)
 		key := c.bind(c.newWindow(verbs.MWType2), granting)
-		c.send(ib.FetchAdd(c.peerPSN(0), windowRETH(granting, key, 0, 8), 1))
-		c.expect(ib.AtomicAck(c.peerPSN(0), ib.AnyMSN, 41))
+		c.Send(ib.FetchAdd(c.PeerPSN(0), windowRETH(granting, key, 0, 8), 1))
+		c.expect(ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 41))
 		c.expectWord(m, 128, 42)
 		other := bindRange(m, at, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 		key = c.bind(c.newWindow(verbs.MWType2), other)
-		c.send(ib.FetchAdd(c.peerPSN(1), windowRETH(other, key, 0, 8), 1))
-		c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+		c.Send(ib.FetchAdd(c.PeerPSN(1), windowRETH(other, key, 0, 8), 1))
+		c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
 		c.expectWord(m, 128, 42)
 	}),
 }, {
@@ -68,12 +68,12 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/mw/7"), Needs: verbs.CapMWType2, Defects: []string{"WindowOwner"},
 	Sends:   "a READ through a window on its own QP, and one on another QP of the same domain",
 	Expects: "the bytes for the first, a NAK for a remote access error for the second",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
 		key := c.bind(c.newWindow(verbs.MWType2), info)
 		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
-		c.secondConn(setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
+		c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
 	}),
 }, {
 	ID:    "mw/access/zero-based-window-begins-at-zero",
@@ -82,7 +82,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"ZeroBasedIgnored"},
 	Sends:   "READs through a zero-based window of 256 bytes: at 0, at 248, then at the address in the region",
 	Expects: "the first and the last bytes of the window, then a NAK for a remote access error",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased)
 		key := c.bind(c.newWindow(verbs.MWType2), info)
@@ -96,7 +96,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("o10-36.2.2", "roce/mw/10", "roce/acc/2"), Needs: verbs.CapZeroBased, Defects: []string{"ZeroBasedIgnored"},
 	Sends:   "READs of a zero-based region of 64 bytes at 0, at 56 and at 57",
 	Expects: "its first and last eight bytes, then a NAK for a remote access error",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, allAccess|verbs.AccessZeroBased)
 		c.expectRead(0, ib.At(0, m.RKey(), 8), m.Buf[:8])
 		c.expectRead(1, ib.At(56, m.RKey(), 8), m.Buf[56:])
@@ -108,7 +108,7 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("10.6.7.2.6", "roce/mw/11"), Needs: verbs.CapMWType2, Defects: []string{"DeregBound"},
 	Sends:   "binds a window, deregisters its region, then READs by the key of the window",
 	Expects: "an error and a window that works, or success and a NAK for a remote access error",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
 		key := c.bind(c.newWindow(verbs.MWType2), info)
@@ -128,14 +128,14 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Sends:   "binds a window, destroys the QP, then a READ by the key of the window on another QP",
 	Expects: "the QP can be destroyed, at once; a NAK for a remote access error; the window can be freed",
 	Defects: []string{"BoundQPBusy"},
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		info, mw := bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead), c.newWindow(verbs.MWType2)
 		key := c.bind(mw, info)
 		began := c.Now()
-		c.Must("a QP with a bound window that can be destroyed", c.qp.Close())
+		c.Must("a QP with a bound window that can be destroyed", c.QP.Close())
 		took := c.Now() - began
 		c.Check(took < c.ResponseTimeout(), fmt.Sprintf("a QP with a bound window that is destroyed within %v", c.ResponseTimeout()), "after %v", took)
-		c.secondConn(setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
+		c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
 		c.Must("a window that can be freed", mw.Close())
 	}),
 }, {
@@ -144,16 +144,16 @@ var windowCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("10.6.5.1", "roce/mw/14"), Needs: verbs.CapMWType2 | verbs.CapLocalInv, Defects: []string{"LocalInvEarly"},
 	Sends:   "posts a READ, which is not answered yet, and a local invalidate of a window; a READ through the window; the answer; another READ through the window",
 	Expects: "the bytes of the window; completions of READ and invalidate; a NAK for a remote access error",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
 		key := c.bind(c.newWindow(verbs.MWType2), info)
 		c.postRead(8)
-		c.expect(ib.ReadRequest(c.devicePSN(0), rdmaRemoteRETH(8)))
-		c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
+		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(8)))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
 		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
 		c.ExpectNoCompletion()
-		c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(8)))
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectCompletion(2, verbs.WCSuccess)
 		c.expectReadRefused(1, windowRETH(info, key, 0, 8))
@@ -168,17 +168,17 @@ type windowAccess struct {
 }
 
 // windowRange is the body of the cases about the range of a window.
-func windowRange(kind verbs.MWType) func(*port) {
-	return func(p *port) {
+func windowRange(kind verbs.MWType) func(*Port) {
+	return func(p *Port) {
 		for _, outside := range []int{252, -4} {
-			onEachConn(setup{}, []remoteOp{readOp, writeOp}, func(c *conn, op remoteOp) {
+			onEachConn(Setup{}, []remoteOp{readOp, writeOp}, func(c *Conn, op remoteOp) {
 				m := c.bindableMemory()
 				info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 				key := c.bind(c.newWindow(kind), info)
 				c.expectOpExecuted(op, windowRETH(info, key, 248, 8))
 				m.Snapshot()
-				c.send(op.packet(c.peerPSN(1), windowRETH(info, key, outside, 8)))
-				c.expectNak(c.peerPSN(1), ib.NakRemoteAccess)
+				c.Send(op.packet(c.PeerPSN(1), windowRETH(info, key, outside, 8)))
+				c.expectNak(c.PeerPSN(1), ib.NakRemoteAccess)
 				c.Sync()
 				c.ExpectUnchanged(m, 0, 0)
 			})(p)

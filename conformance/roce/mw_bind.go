@@ -13,13 +13,13 @@ var bindCases = overRC.Cases([]conformance.Case{
 		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/mw/5"), Needs: verbs.CapMWType2, Defects: []string{"MW2Refused"},
 		Sends:   "binds a window to 256 bytes inside a region; a READ and a WRITE of all of them by its key",
 		Expects: "SUCCESS for the bind, the bytes for the READ, an ACK for the WRITE and its bytes in place",
-		Run: onConn(setup{}, func(c *conn) {
+		Run: onConn(Setup{}, func(c *Conn) {
 			m := c.bindableMemory()
 			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 			key := c.bind(c.newWindow(verbs.MWType2), info)
 			c.expectRead(0, windowRETH(info, key, 0, 256), m.Buf[1024:1280])
 			c.expectOpExecutedAt(1, writeOp, windowRETH(info, key, 0, 256))
-			c.ExpectBytes(m, 1024, data(256))
+			c.ExpectBytes(m, 1024, Data(256))
 			c.ExpectUnchanged(m, 1024, 256)
 		}),
 	},
@@ -33,12 +33,12 @@ var bindCases = overRC.Cases([]conformance.Case{
 		Cite:  ibta("C10-72..75", "roce/mw/1", "roce/mw/2", "roce/mw/3", "roce/mw/4"), Needs: verbs.CapMWType1, Defects: []string{"BindUnchecked"},
 		Sends:   "binds type 1 windows beyond a region, without the required rights, and across PDs; then READs with their keys",
 		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error for the READs",
-		Run: onPort(func(p *port) {
+		Run: OnPort(func(p *Port) {
 			for _, binds := range [][]badBind{outOfRangeBinds, noMWBindBinds, readOnlyBinds, otherPDBinds} {
-				onEachConn(setup{}, binds, func(c *conn, b badBind) {
+				onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
 					mw, info := b.bind(c, verbs.MWType1)
 					c.expectBindFails(mw, verbs.SendSignaled, info)
-					c.secondConn(setup{}).expectOpRefused(readOp, windowRETH(info, mw.RKey(), 0, 8), ib.NakRemoteAccess)
+					c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, mw.RKey(), 0, 8), ib.NakRemoteAccess)
 				})(p)
 			}
 		}),
@@ -49,7 +49,7 @@ var bindCases = overRC.Cases([]conformance.Case{
 		Cite:  ibta("o10-37.2.30", "roce/mw/8"), Needs: verbs.CapMWType2, Defects: []string{"RebindBound"},
 		Sends:   "binds a window to one range of a region, then to another",
 		Expects: "SUCCESS, then MW_BIND_ERR",
-		Run: onConn(setup{}, func(c *conn) {
+		Run: onConn(Setup{}, func(c *Conn) {
 			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
 			c.bind(mw, bindRange(m, 0, 256, verbs.AccessRemoteRead))
 			// The post must succeed: an earlier request in the queue might have
@@ -65,11 +65,11 @@ var bindCases = overRC.Cases([]conformance.Case{
 		Cite:  ibta("o10-37.2.30", "roce/mw/8", "roce/rc/inv/1"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"InvalidateLate"},
 		Sends:   "binds a window, invalidates it by a SEND, binds it with another key; READs by the new and the old key",
 		Expects: "SUCCESS for both binds; the bytes for the new key, a NAK for a remote access error for the old one",
-		Run: onConn(setup{receives: 1}, func(c *conn) {
+		Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType2)
 			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
 			old := c.bind(mw, info)
-			c.send(ib.SendOnlyInv(c.peerPSN(0), old, nil))
+			c.Send(ib.SendOnlyInv(c.PeerPSN(0), old, nil))
 			c.ExpectRecv(1, 0)
 			key := c.bind(mw, info)
 			c.expectRead(1, windowRETH(info, key, 0, 8), m.Buf[1024:1032])
@@ -82,7 +82,7 @@ var bindCases = overRC.Cases([]conformance.Case{
 		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Needs: verbs.CapMWType2, Defects: []string{"BindDefects"},
 		Sends:   "binds a type 2 window to 0 bytes of a region",
 		Expects: "an error at the post, or MW_BIND_ERR",
-		Run: onConn(setup{}, func(c *conn) {
+		Run: onConn(Setup{}, func(c *Conn) {
 			c.expectBindFails(c.newWindow(verbs.MWType2), verbs.SendSignaled, bindRange(c.bindableMemory(), 0, 0, verbs.AccessRemoteRead))
 		}),
 	},
@@ -92,14 +92,14 @@ var bindCases = overRC.Cases([]conformance.Case{
 		Cite:  ibta("o10-37.2.40", "roce/mw/9"), Needs: verbs.CapMWType1, Defects: []string{"BindDefects"},
 		Sends:   "binds a type 1 window to 256 bytes and READs by its key; binds it to none; READs by the old and the new key",
 		Expects: "the bytes for the first READ, a NAK for a remote access error for the others",
-		Run: onConn(setup{}, func(c *conn) {
+		Run: onConn(Setup{}, func(c *Conn) {
 			m, mw := c.bindableMemory(), c.newWindow(verbs.MWType1)
 			info := bindRange(m, 1024, 256, verbs.AccessRemoteRead)
 			old := c.bind(mw, info)
 			c.expectRead(0, windowRETH(info, old, 0, 8), m.Buf[1024:1032])
 			key := c.bind(mw, bindRange(m, 1024, 0, verbs.AccessRemoteRead))
 			c.expectReadRefused(1, windowRETH(info, old, 0, 8))
-			c.secondConn(setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
+			c.secondConn(Setup{}).expectOpRefused(readOp, windowRETH(info, key, 0, 8), ib.NakRemoteAccess)
 		}),
 	},
 	{
@@ -108,10 +108,10 @@ var bindCases = overRC.Cases([]conformance.Case{
 		Cite:  ibta("o10-36.2.2", "roce/mw/10"), Needs: verbs.CapMWType1 | verbs.CapZeroBased, Defects: []string{"BindDefects"},
 		Sends:   "binds a type 1 window with the flag for addresses from zero on, and READs byte 0 by its key",
 		Expects: "an error at the bind or MW_BIND_ERR; a NAK for a remote access error",
-		Run: onConn(setup{}, func(c *conn) {
+		Run: onConn(Setup{}, func(c *Conn) {
 			mw := c.newWindow(verbs.MWType1)
 			c.expectBindFails(mw, verbs.SendSignaled, bindRange(c.bindableMemory(), 1024, 256, verbs.AccessRemoteRead|verbs.AccessZeroBased))
-			c.secondConn(setup{}).expectOpRefused(readOp, ib.At(0, mw.RKey(), 8), ib.NakRemoteAccess)
+			c.secondConn(Setup{}).expectOpRefused(readOp, ib.At(0, mw.RKey(), 8), ib.NakRemoteAccess)
 		}),
 	},
 	{
@@ -120,7 +120,7 @@ var bindCases = overRC.Cases([]conformance.Case{
 		Cite:  ibta("", "roce/mw/13", "roce/err/1"), Needs: verbs.CapMWType2, Defects: []string{"UnsignaledBindSilent"},
 		Sends:   "an unsignaled bind that exceeds its region",
 		Expects: "MW_BIND_ERR, unless the post is refused",
-		Run: onConn(setup{}, func(c *conn) {
+		Run: onConn(Setup{}, func(c *Conn) {
 			c.expectBindFails(c.newWindow(verbs.MWType2), 0, bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead))
 		}),
 	},
@@ -134,7 +134,7 @@ func badBindCase(id, title, section, row string, binds []badBind, extraDefects .
 		Cite:  ibta(section, row), Needs: verbs.CapMWType2, Defects: append([]string{"BindUnchecked"}, extraDefects...),
 		Sends:   "binds a type 2 window to " + joinNames(binds),
 		Expects: "an error at the post, or MW_BIND_ERR",
-		Run: onPort(onEachConn(setup{}, binds, func(c *conn, b badBind) {
+		Run: OnPort(onEachConn(Setup{}, binds, func(c *Conn, b badBind) {
 			mw, info := b.bind(c, verbs.MWType2)
 			c.expectBindFails(mw, verbs.SendSignaled, info)
 		})),
@@ -144,7 +144,7 @@ func badBindCase(id, title, section, row string, binds []badBind, extraDefects .
 // badBind is a bind that must fail.
 type badBind struct {
 	name string
-	bind func(*conn, verbs.MWType) (verbs.MW, verbs.BindInfo)
+	bind func(*Conn, verbs.MWType) (verbs.MW, verbs.BindInfo)
 }
 
 func (b badBind) String() string { return b.name }
@@ -160,47 +160,47 @@ func joinNames(binds []badBind) string {
 
 // badBindTo returns a bind that must fail because of its BindInfo, with an ordinary
 // window.
-func badBindTo(name string, info func(*conn) verbs.BindInfo) badBind {
-	return badBind{name, func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) { return c.newWindow(kind), info(c) }}
+func badBindTo(name string, info func(*Conn) verbs.BindInfo) badBind {
+	return badBind{name, func(c *Conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) { return c.newWindow(kind), info(c) }}
 }
 
 var (
 	outOfRangeBinds = []badBind{
-		badBindTo("a range that starts one byte before the region", func(c *conn) verbs.BindInfo {
+		badBindTo("a range that starts one byte before the region", func(c *Conn) verbs.BindInfo {
 			return bindRange(c.bindableMemory(), -1, 64, verbs.AccessRemoteRead)
 		}),
-		badBindTo("a range that ends one byte after the region", func(c *conn) verbs.BindInfo {
+		badBindTo("a range that ends one byte after the region", func(c *Conn) verbs.BindInfo {
 			return bindRange(c.bindableMemory(), 1, 4096, verbs.AccessRemoteRead)
 		}),
-		badBindTo("a range that wraps around 2^64", func(c *conn) verbs.BindInfo {
+		badBindTo("a range that wraps around 2^64", func(c *Conn) verbs.BindInfo {
 			info := bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)
 			info.Length = -info.Addr + 64
 			return info
 		}),
 	}
 	noMWBindBinds = []badBind{
-		badBindTo("a region that grants everything but MW_BIND", func(c *conn) verbs.BindInfo {
-			return bindRange(c.targetMem, 0, 64, verbs.AccessRemoteRead)
+		badBindTo("a region that grants everything but MW_BIND", func(c *Conn) verbs.BindInfo {
+			return bindRange(c.TargetMem, 0, 64, verbs.AccessRemoteRead)
 		}),
 	}
 	readOnlyBinds = []badBind{
-		badBindTo("a region without local write, with remote write", func(c *conn) verbs.BindInfo {
+		badBindTo("a region without local write, with remote write", func(c *Conn) verbs.BindInfo {
 			return bindRange(c.Memory(64, verbs.AccessRemoteRead|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 		}),
-		badBindTo("a region without local write, with remote atomic", func(c *conn) verbs.BindInfo {
+		badBindTo("a region without local write, with remote atomic", func(c *Conn) verbs.BindInfo {
 			return bindRange(c.Memory(64, verbs.AccessRemoteRead|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
 		}),
 	}
 	otherPDBinds = []badBind{
-		badBindTo("a region of another PD", func(c *conn) verbs.BindInfo {
+		badBindTo("a region of another PD", func(c *Conn) verbs.BindInfo {
 			return bindRange(c.otherPDMemory(allAccess|verbs.AccessMWBind), 0, 64, verbs.AccessRemoteRead)
 		}),
-		{"a region of the QP's PD, with a window of another PD", func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
+		{"a region of the QP's PD, with a window of another PD", func(c *Conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
 			mw, err := c.otherPD().AllocMW(kind)
 			c.Must("a memory window", err)
 			return mw, bindRange(c.bindableMemory(), 0, 64, verbs.AccessRemoteRead)
 		}},
-		{"a region of the window's PD, which is not the QP's", func(c *conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
+		{"a region of the window's PD, which is not the QP's", func(c *Conn, kind verbs.MWType) (verbs.MW, verbs.BindInfo) {
 			pd := c.otherPD()
 			mw, err := pd.AllocMW(kind)
 			c.Must("a memory window", err)

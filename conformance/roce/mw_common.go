@@ -10,10 +10,10 @@ import (
 const bindID = 1000
 
 // bindableMemory registers memory that windows may be bound to.
-func (c *conn) bindableMemory() *rig.Memory { return c.Memory(4096, allAccess|verbs.AccessMWBind) }
+func (c *Conn) bindableMemory() *rig.Memory { return c.Memory(4096, allAccess|verbs.AccessMWBind) }
 
 // newWindow allocates a window.
-func (c *conn) newWindow(kind verbs.MWType) verbs.MW {
+func (c *Conn) newWindow(kind verbs.MWType) verbs.MW {
 	mw, err := c.PD.AllocMW(kind)
 	c.Must("a memory window", err)
 	return mw
@@ -26,20 +26,20 @@ func bindRange(m *rig.Memory, off, n int, access verbs.Access) verbs.BindInfo {
 
 // postBind posts a bind: by ibv_bind_mw for type 1, by a work request for type 2. It
 // returns the R_Key that the window gets.
-func (c *conn) postBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
+func (c *Conn) postBind(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	c.Note("bind a window of %v to %d bytes at %#x", mw.Type(), info.Length, info.Addr)
 	if mw.Type() == verbs.MWType1 {
-		return c.qp.BindMW(mw, bindID, flags, info)
+		return c.QP.BindMW(mw, bindID, flags, info)
 	}
 	key := verbs.NextRKey(mw.RKey())
-	_, err := c.qp.PostSend([]verbs.SendWR{{
+	_, err := c.QP.PostSend([]verbs.SendWR{{
 		WRID: bindID, Opcode: verbs.OpBindMW, Flags: flags, Bind: verbs.Bind{MW: mw, RKey: key, Info: info},
 	}})
 	return key, err
 }
 
 // bind binds a window and returns its key.
-func (c *conn) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
+func (c *Conn) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 	key, err := c.postBind(mw, verbs.SendSignaled, info)
 	c.Must("a window that can be bound", err)
 	c.ExpectCompletion(bindID, verbs.WCSuccess)
@@ -48,7 +48,7 @@ func (c *conn) bind(mw verbs.MW, info verbs.BindInfo) verbs.RKey {
 
 // expectBindFails fails the case if a bind succeeds. The device may reject the post, or
 // complete the request with an error.
-func (c *conn) expectBindFails(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) {
+func (c *Conn) expectBindFails(mw verbs.MW, flags verbs.SendFlags, info verbs.BindInfo) {
 	if _, err := c.postBind(mw, flags, info); err == nil {
 		c.ExpectCompletion(bindID, verbs.WCMWBindErr)
 	}
@@ -61,14 +61,14 @@ func windowRETH(info verbs.BindInfo, key verbs.RKey, off, n int) ib.RETH {
 
 // expectRead sends a READ with the peer's n-th PSN, and fails the case unless the device
 // returns these bytes.
-func (c *conn) expectRead(n int, at ib.RETH, want []byte) {
-	c.send(ib.ReadRequest(c.peerPSN(n), at))
-	c.expect(ib.ReadResponseOnly(c.peerPSN(n), ib.AnyMSN, want))
+func (c *Conn) expectRead(n int, at ib.RETH, want []byte) {
+	c.Send(ib.ReadRequest(c.PeerPSN(n), at))
+	c.expect(ib.ReadResponseOnly(c.PeerPSN(n), ib.AnyMSN, want))
 }
 
 // expectReadRefused sends a READ with the peer's n-th PSN, and fails the case unless the
 // device refuses it with a remote access NAK.
-func (c *conn) expectReadRefused(n int, at ib.RETH) {
-	c.send(ib.ReadRequest(c.peerPSN(n), at))
-	c.expectNak(c.peerPSN(n), ib.NakRemoteAccess)
+func (c *Conn) expectReadRefused(n int, at ib.RETH) {
+	c.Send(ib.ReadRequest(c.PeerPSN(n), at))
+	c.expectNak(c.PeerPSN(n), ib.NakRemoteAccess)
 }

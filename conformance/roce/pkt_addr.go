@@ -18,14 +18,14 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	Labels: []string{"service:rc"}, Defects: []string{"PrimaryAddressUsed"},
 	Sends:   "a SEND to the device's second address, and an ACK for the device's SEND",
 	Expects: "an ACK and a SEND from the second address to the peer's",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		p.deviceAddr = p.Local[1]
 		index := p.gidIndex(p.deviceAddr)
-		c := p.connect(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
+		c := p.connect(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.SGIDIndex = index }})
 		c.expectAccepted(0)
-		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-		c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:8]))
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:8]))
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(100, verbs.WCSuccess)
 	}),
 }, {
@@ -34,13 +34,13 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	Cite:  ibta("9.6.1.2.3", "roce/pkt/addr/2"), Labels: []string{"service:rc"}, Defects: []string{"SourceUnchecked"},
 	Sends:   "a SEND and a WRITE from another source address; an ACK for the device's SEND from another source address",
 	Expects: "no response, no completion, and memory and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		other := c.PeerAddr(1)
-		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().From(other))
-		c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().From(other))
-		c.PostSend(c.qp, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-		c.expect(ib.SendOnly(c.devicePSN(0), nil))
-		c.expectDropped(ib.Ack(c.devicePSN(0), 1).From(other))
+		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().From(other))
+		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().From(other))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
+		c.expectDropped(ib.Ack(c.DevicePSN(0), 1).From(other))
 		c.expectAccepted(0)
 	}),
 }, {
@@ -50,11 +50,11 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	Defects: []string{"SourceUnchecked"},
 	Sends:   "a SEND and a UC WRITE from another address, then a SEND from the peer's",
 	Expects: "a completion of the last only",
-	Run: onConn(setup{qpType: verbs.QPTypeUC, receives: 2}, func(c *conn) {
+	Run: onConn(Setup{qpType: verbs.QPTypeUC, Receives: 2}, func(c *Conn) {
 		other := c.PeerAddr(1)
-		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).On(ib.UC).From(other))
-		c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).On(ib.UC).From(other))
-		c.send(ib.SendOnly(c.peerPSN(0), data(24)).On(ib.UC))
+		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).On(ib.UC).From(other))
+		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).On(ib.UC).From(other))
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(24)).On(ib.UC))
 		c.ExpectRecv(1, 24)
 	}),
 }, {
@@ -64,10 +64,10 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	Defects: []string{"IPUnchecked"},
 	Sends:   "a SEND and a WRITE for a connection at the device's first address, sent to its second",
 	Expects: "no response, no completion, and memory and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		second := c.Local[1]
-		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().Via(c.peerAddr, second))
-		c.expectDropped(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq().Via(c.peerAddr, second))
+		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().Via(c.Peer, second))
+		c.expectDropped(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq().Via(c.Peer, second))
 		c.expectAccepted(0)
 	}),
 }, {
@@ -77,10 +77,10 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	Defects: []string{"IPUnchecked"},
 	Sends:   "a datagram to the address of a GID of RoCEv1, then one to an address of RoCEv2",
 	Expects: "a completion of the second only",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		v1 := p.rocev1OnlyAddr()
 		d := p.newUDConn(2)
-		d.expectDropped(d.datagram(data(16)).Via(p.peerAddr, v1))
+		d.expectDropped(d.datagram(Data(16)).Via(p.Peer, v1))
 		d.expectAccepted(0)
 	}),
 }, {
@@ -90,19 +90,19 @@ var addressCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Cas
 	Defects: []string{"QPNLoose"},
 	Sends:   "a REQ for a service without a listener, to QP 0, with the Q_Keys of QP 1 and of none; then to QP 1",
 	Expects: "nothing, nothing, and a REJ",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		req := ib.CM(0x11, p.cmRequest(cmClosedPort, 0x1001))
-		p.sendPacket(req.To(0))
+		p.SendPacket(req.To(0))
 		p.expectSilence(silencePeriod)
-		p.sendPacket(req.WithDETH(0, 0).To(0))
+		p.SendPacket(req.WithDETH(0, 0).To(0))
 		p.expectSilence(silencePeriod)
-		p.sendPacket(req)
+		p.SendPacket(req)
 		p.cmExpect(ib.REJ{RemoteCommID: new(uint32(0x1001))})
 	}),
 }})
 
 // gidTable returns the GID table of port 1.
-func (p *port) gidTable() (table []verbs.GIDEntry) {
+func (p *Port) gidTable() (table []verbs.GIDEntry) {
 	attr, err := p.Device.QueryPort(1)
 	p.Must("a port that can be queried", err)
 	for i := range attr.GIDs {
@@ -117,7 +117,7 @@ func (p *port) gidTable() (table []verbs.GIDEntry) {
 }
 
 // gidIndex returns the index of an address's RoCEv2 entry in the GID table.
-func (p *port) gidIndex(a netip.Addr) uint8 {
+func (p *Port) gidIndex(a netip.Addr) uint8 {
 	for _, e := range p.gidTable() {
 		if e.GID.Addr() == a && e.Type == verbs.GIDTypeRoCEv2 {
 			return uint8(e.Index)
@@ -129,7 +129,7 @@ func (p *port) gidIndex(a netip.Addr) uint8 {
 
 // rocev1OnlyAddr returns an address that the GID table has for RoCEv1 and not for RoCEv2.
 // The case ends as unsupported if there is none.
-func (p *port) rocev1OnlyAddr() netip.Addr {
+func (p *Port) rocev1OnlyAddr() netip.Addr {
 	two := make(map[netip.Addr]bool)
 	for _, e := range p.gidTable() {
 		if e.Type == verbs.GIDTypeRoCEv2 {

@@ -31,8 +31,8 @@ var ipCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"ICRCIgnored"},
 	Sends:   "a SEND after four options that do nothing, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
-		send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
+	Run: onRC(func(c *Conn) {
+		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		send.IP.Options = ipOptionNOPs
 		c.expectDropped(send)
 		c.expectAccepted(0)
@@ -44,8 +44,8 @@ var ipCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"ICRCIgnored"},
 	Sends:   "a SEND with an ICRC for the packet without options, after four options that do nothing",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
-		c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().InFlight(func(p *ib.Packet) { p.IP.Options = ipOptionNOPs }))
+	Run: onRC(func(c *Conn) {
+		c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().InFlight(func(p *ib.Packet) { p.IP.Options = ipOptionNOPs }))
 		c.expectAccepted(0)
 	}),
 }, {
@@ -54,7 +54,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-4, CA17-13", "roce/pkt/ip/3"), Defects: []string{"AnswersNoDSCP"},
 	Sends:   "requests of DSCP 0 that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "DSCP 26 in every packet",
-	Run: onConn(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 }}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 }}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			tc := *pkt.IP.TClass
 			c.Check(tc>>2 == 0x68>>2, fmt.Sprintf("%v with DSCP 26", pkt), "DSCP %d", tc>>2)
@@ -66,10 +66,10 @@ var ipCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-5, CA17-14", "roce/pkt/ip/4"), Defects: []string{"ECNFromTClass"},
 	Sends:   "requests, and responses to requests of the device, on four connections whose traffic classes end in 00, 01, 10 and 11",
 	Expects: "the same ECN bits on all four: 00, or an ECN-capable transport if the device manages congestion",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		ecn := make(map[ib.Opcode]uint8)
 		for low := range uint8(4) {
-			c := p.connect(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 | low }})
+			c := p.connect(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.TrafficClass = 0x68 | low }})
 			for _, pkt := range c.variedPackets() {
 				bits := *pkt.IP.TClass & 3
 				was, seen := ecn[pkt.Opcode()]
@@ -103,7 +103,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"PlainSocket"},
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "DF, no MF, offset 0 and IHL 5 in every packet",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		whole := ib.Packet{IP: packet.IP{DF: new(true), MF: new(false), FragOff: new(uint16(0)), ReservedFlag: new(false), IHL: new(uint8(5))}}
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(whole, pkt)
@@ -115,15 +115,15 @@ var ipCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Setup: conformance.Setup{Family: 4}, Defects: []string{"ICRCIgnored"},
 	Sends:   "a SEND with MF set; SENDs in two fragments with the ICRC of the whole packet",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
-		send := ib.SendOnly(c.peerPSN(0), data(64)).AckReq()
+	Run: onRC(func(c *Conn) {
+		send := ib.SendOnly(c.PeerPSN(0), Data(64)).AckReq()
 		more := send
 		more.IP.MF, more.IP.ID = new(true), new(uint32(0x1100))
 		c.expectDropped(more)
 		// Fragments have DF clear. The ICRC covers the DF bit of the whole packet;
 		// both values are tried.
 		for id, df := range []bool{true, false} {
-			whole := send.Or(ib.Packet{}.To(uint32(c.qp.QPN())).Via(c.peerAddr, c.deviceAddr))
+			whole := send.Or(ib.Packet{}.To(uint32(c.QP.QPN())).Via(c.Peer, c.deviceAddr))
 			whole.IP.DF, whole.IP.ID = &df, new(uint32(0x1101+id))
 			parts, err := packet.Fragments(whole.Build(), 48)
 			if err != nil {
@@ -145,8 +145,8 @@ var ipCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Setup: conformance.Setup{Family: 4}, Defects: []string{"DFUnchecked"},
 	Sends:   "a SEND with DF clear, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
-	Run: onRC(func(c *conn) {
-		send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
+	Run: onRC(func(c *Conn) {
+		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
 		send.IP.DF = new(false)
 		c.expectDropped(send)
 		c.expectAccepted(0)
@@ -157,7 +157,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-9, CA17-17", "roce/pkt/ip/8"), Defects: []string{"FixedHopLimit"},
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "a hop limit of 7 in every packet",
-	Run: onConn(setup{receives: 1, modify: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1, Modify: func(a *verbs.QPAttr) { a.AH.GRH.HopLimit = 7 }}, func(c *Conn) {
 		for _, pkt := range c.variedPackets() {
 			c.checkPacket(ib.Packet{IP: packet.IP{HopLimit: new(uint8(7))}}, pkt)
 		}
@@ -168,57 +168,57 @@ var ipCases = overRC.Cases([]conformance.Case{{
 var ipOptionNOPs = []byte{1, 1, 1, 1}
 
 // exchangeBothWays has the peer and the device each send, write and read.
-func exchangeBothWays(c *conn) {
+func exchangeBothWays(c *Conn) {
 	c.expectAccepted(0)
-	c.send(ib.WriteOnly(c.peerPSN(1), c.reth(0, 100), data(100)).AckReq())
-	c.expect(ib.Ack(c.peerPSN(1), 2))
-	c.ExpectBytes(c.targetMem, 0, data(100))
-	c.send(ib.ReadRequest(c.peerPSN(2), c.reth(0, 50)))
-	c.expect(ib.ReadResponseOnly(c.peerPSN(2), 3, data(100)[:50]))
+	c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 100), Data(100)).AckReq())
+	c.expect(ib.Ack(c.PeerPSN(1), 2))
+	c.ExpectBytes(c.TargetMem, 0, Data(100))
+	c.Send(ib.ReadRequest(c.PeerPSN(2), c.RETH(0, 50)))
+	c.expect(ib.ReadResponseOnly(c.PeerPSN(2), 3, Data(100)[:50]))
 
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
-	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(1024, 33)},
-		verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(2048, 5), Remote: at},
-		verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(4096, 10), Remote: at})
-	c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[1024:][:33]))
-	c.expect(ib.WriteOnly(c.devicePSN(1), ib.At(at.Addr, at.RKey, 5), c.localMem.Buf[2048:][:5]))
-	c.expect(ib.ReadRequest(c.devicePSN(2), ib.At(at.Addr, at.RKey, 10)))
-	c.send(ib.Ack(c.devicePSN(1), 2), ib.ReadResponseOnly(c.devicePSN(2), 3, data(10)))
+	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(1024, 33)},
+		verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(2048, 5), Remote: at},
+		verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(4096, 10), Remote: at})
+	c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[1024:][:33]))
+	c.expect(ib.WriteOnly(c.DevicePSN(1), ib.At(at.Addr, at.RKey, 5), c.LocalMem.Buf[2048:][:5]))
+	c.expect(ib.ReadRequest(c.DevicePSN(2), ib.At(at.Addr, at.RKey, 10)))
+	c.Send(ib.Ack(c.DevicePSN(1), 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(10)))
 	for id := range uint64(3) {
 		c.ExpectCompletion(id+1, verbs.WCSuccess)
 	}
-	c.ExpectBytes(c.localMem, 4096, data(10))
+	c.ExpectBytes(c.LocalMem, 4096, Data(10))
 }
 
 // variedPackets has the device send packets of many kinds on a connection with one
 // receive, and returns them: requests of one and several packets, a retransmission, ACK,
 // READ responses, sequence NAK, RNR NAK, and a fatal NAK.
-func (c *conn) variedPackets() []ib.Packet {
-	c.PostSend(c.qp,
-		verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 1)},
-		verbs.SendWR{WRID: 102, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 2500), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}},
-		verbs.SendWR{WRID: 103, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(8192, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
+func (c *Conn) variedPackets() []ib.Packet {
+	c.PostSend(c.QP,
+		verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 1)},
+		verbs.SendWR{WRID: 102, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, 2500), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}},
+		verbs.SendWR{WRID: 103, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(8192, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 0x55}})
 	all := c.nextPackets(5)
-	c.send(ib.Nak(c.devicePSN(4), ib.NakSequence, 2)) // makes the device retransmit the READ
+	c.Send(ib.Nak(c.DevicePSN(4), ib.NakSequence, 2)) // makes the device retransmit the READ
 	all = append(all, c.nextPackets(1)...)
-	c.send(ib.ReadResponseOnly(c.devicePSN(4), 3, data(8)))
+	c.Send(ib.ReadResponseOnly(c.DevicePSN(4), 3, Data(8)))
 
 	one := func(pkt ib.Packet) {
-		c.send(pkt)
+		c.Send(pkt)
 		all = append(all, c.nextPackets(1)...)
 	}
-	one(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
-	c.send(ib.ReadRequest(c.peerPSN(1), c.reth(0, 2500)))
+	one(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
+	c.Send(ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 2500)))
 	all = append(all, c.nextPackets(3)...)
-	one(ib.WriteOnly(c.peerPSN(9), c.reth(0, 0), nil).AckReq()) // after a gap
-	one(ib.SendOnly(c.peerPSN(4), data(16)).AckReq())           // no receive is left
-	one(ib.WriteOnly(c.peerPSN(4), c.reth(0, 4).Skip(-1<<40), data(4)).AckReq())
+	one(ib.WriteOnly(c.PeerPSN(9), c.RETH(0, 0), nil).AckReq()) // after a gap
+	one(ib.SendOnly(c.PeerPSN(4), Data(16)).AckReq())           // no receive is left
+	one(ib.WriteOnly(c.PeerPSN(4), c.RETH(0, 4).Skip(-1<<40), Data(4)).AckReq())
 	return all
 }
 
 // checkLengths fails the case unless the lengths in the IP and UDP headers end with the
 // ICRC.
-func checkLengths(c *conn) {
+func checkLengths(c *Conn) {
 	if c.UDPSockets {
 		rig.Abort(fmt.Errorf("%w: sockets do not show the lengths in the headers", conformance.ErrBenchCannot))
 	}
@@ -239,11 +239,11 @@ func checkLengths(c *conn) {
 			c.Fail("the ICRC at the end given by the lengths", "%v", err)
 		}
 	}
-	c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
+	c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
 	check(aeth)
-	for i, n := range []int{0, 1, 2, 3, 4, pathMTU.Bytes()} {
-		c.PostSend(c.qp, verbs.SendWR{WRID: uint64(100 + i), Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, n)})
+	for i, n := range []int{0, 1, 2, 3, 4, MTU} {
+		c.PostSend(c.QP, verbs.SendWR{WRID: uint64(100 + i), Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, n)})
 		check((n + 3) &^ 3)
-		c.send(ib.Ack(c.devicePSN(i), uint32(i+1)))
+		c.Send(ib.Ack(c.DevicePSN(i), uint32(i+1)))
 	}
 }

@@ -16,9 +16,9 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-20", "roce/pkt/udp/1"), Defects: []string{"IPUnchecked"},
 	Sends:   "valid SENDs to ports 4790, 4792 and 49152, then one to 4791",
 	Expects: "a response to the last only, which is sent to port 4791",
-	Run: onRC(func(c *conn) {
-		for _, port := range []uint16{4790, 4792, 0xc000} {
-			c.expectDropped(ib.SendOnly(c.peerPSN(0), data(16)).AckReq().WithDstPort(port))
+	Run: onRC(func(c *Conn) {
+		for _, Port := range []uint16{4790, 4792, 0xc000} {
+			c.expectDropped(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq().WithDstPort(Port))
 		}
 		// The response must go to the RoCEv2 port, whatever the source port of the
 		// request: packets to other ports are not parsed as RoCEv2.
@@ -31,20 +31,20 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"SourcePortPerPacket"},
 	Sends:   "NAKs that cause some of 120 requests to be retransmitted, ACKs for the rest",
 	Expects: "one source port in all packets",
-	Run: onConn(setup{signalAll: true}, func(c *conn) {
+	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		var ports sourcePorts
 		for i := range 30 {
 			var wrs []verbs.SendWR
 			for k := range 4 {
-				wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.localMem.SGL(k, 32+k)})
+				wrs = append(wrs, verbs.SendWR{WRID: uint64(4*i + k), Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(k, 32+k)})
 			}
-			c.PostSend(c.qp, wrs...)
-			ports.add(c.port, c.nextPackets(4))
+			c.PostSend(c.QP, wrs...)
+			ports.add(c.Port, c.nextPackets(4))
 			if i%3 == 0 {
-				c.send(ib.Nak(c.devicePSN(4*i+2), ib.NakSequence, uint32(4*i+2)))
-				ports.add(c.port, c.nextPackets(2))
+				c.Send(ib.Nak(c.DevicePSN(4*i+2), ib.NakSequence, uint32(4*i+2)))
+				ports.add(c.Port, c.nextPackets(2))
 			}
-			c.send(ib.Ack(c.devicePSN(4*i+3), uint32(4*i+4)))
+			c.Send(ib.Ack(c.DevicePSN(4*i+3), uint32(4*i+4)))
 			for k := range 4 {
 				c.ExpectCompletion(uint64(4*i+k), verbs.WCSuccess)
 			}
@@ -57,22 +57,22 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"SourcePortPerPacket"},
 	Sends:   "WRITEs, READs and duplicates from changing source ports, and responses to a request of the device",
 	Expects: "one source port in all packets of the device",
-	Run: onRC(func(c *conn) {
+	Run: onRC(func(c *Conn) {
 		var ports sourcePorts
 		for i := range 50 {
 			from := uint16(0xc000 + 37*i)
-			write := ib.WriteOnly(c.peerPSN(2*i), c.reth(0, 8), data(8)).AckReq().WithSrcPort(from)
-			c.send(write)
-			ports.add(c.port, c.nextPackets(1))
-			c.send(ib.ReadRequest(c.peerPSN(2*i+1), c.reth(0, 8)).WithSrcPort(from + 1))
-			ports.add(c.port, c.nextPackets(1))
+			write := ib.WriteOnly(c.PeerPSN(2*i), c.RETH(0, 8), Data(8)).AckReq().WithSrcPort(from)
+			c.Send(write)
+			ports.add(c.Port, c.nextPackets(1))
+			c.Send(ib.ReadRequest(c.PeerPSN(2*i+1), c.RETH(0, 8)).WithSrcPort(from + 1))
+			ports.add(c.Port, c.nextPackets(1))
 			if i%10 == 0 {
-				c.send(write.WithSrcPort(from + 2))
-				ports.add(c.port, c.nextPackets(1))
+				c.Send(write.WithSrcPort(from + 2))
+				ports.add(c.Port, c.nextPackets(1))
 			}
 		}
-		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
-		ports.add(c.port, c.nextPackets(1))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
+		ports.add(c.Port, c.nextPackets(1))
 	}),
 }, {
 	ID:    "pkt/udp/checksum-is-left-out",
@@ -81,7 +81,7 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"PlainSocket"},
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "a UDP checksum of 0 in every packet",
-	Run:     onConn(setup{receives: 1}, expectNoChecksum),
+	Run:     onConn(Setup{Receives: 1}, expectNoChecksum),
 }, {
 	ID:    "pkt/udp/ipv6-checksum-is-left-out",
 	Title: "The UDP checksum is sent as 0, over IPv6",
@@ -89,7 +89,7 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"PlainSocket"},
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "a UDP checksum of 0 in every packet",
-	Run:     onConn(setup{receives: 1}, expectNoChecksum),
+	Run:     onConn(Setup{Receives: 1}, expectNoChecksum),
 }, {
 	ID:    "pkt/udp/packet-with-checksum-accepted",
 	Title: "A packet with a correct UDP checksum is accepted, over IPv4",
@@ -128,39 +128,39 @@ var udpCases = overRC.Cases([]conformance.Case{{
 	Cite:  annexA17("CA17-24", "roce/pkt/udp/5"), Setup: conformance.Setup{Family: 4}, Defects: []string{"FrameEndICRC"},
 	Sends:   "a SEND without payload, 44 bytes of IPv4, in a frame of the least length; SENDs in frames with 6 and 20 bytes too many",
 	Expects: "an ACK and a completion for each, and no byte of the padding in memory",
-	Run:     onRC(func(c *conn) { c.expectPaddingIgnored(46-44, 6, 20) }),
+	Run:     onRC(func(c *Conn) { c.expectPaddingIgnored(46-44, 6, 20) }),
 }, {
 	ID:    "pkt/udp/ipv6-padding-of-the-frame-ignored",
 	Title: "Bytes after the end of the IP packet in a frame are ignored, over IPv6",
 	Cite:  annexA17("CA17-24", "roce/pkt/udp/5"), Setup: conformance.Setup{Family: 6}, Defects: []string{"FrameEndICRC"},
 	Sends:   "a SEND without payload and SENDs with some, in frames with 2, 6 and 20 bytes too many, as switches that cut off a tag leave them",
 	Expects: "an ACK and a completion for each, and no byte of the padding in memory",
-	Run:     onRC(func(c *conn) { c.expectPaddingIgnored(2, 6, 20) }),
+	Run:     onRC(func(c *Conn) { c.expectPaddingIgnored(2, 6, 20) }),
 }})
 
 // expectPaddingIgnored sends SENDs with these numbers of bytes after the packet, the
 // first without payload, and fails the case unless they are accepted.
-func (c *conn) expectPaddingIgnored(paddings ...int) {
+func (c *Conn) expectPaddingIgnored(paddings ...int) {
 	for i, padding := range paddings {
-		payload := data(16 * min(i, 1))
-		c.send(ib.SendOnly(c.peerPSN(i), payload).AckReq().WithTrailer(bytes.Repeat([]byte{0xee}, padding)))
-		c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
+		payload := Data(16 * min(i, 1))
+		c.Send(ib.SendOnly(c.PeerPSN(i), payload).AckReq().WithTrailer(bytes.Repeat([]byte{0xee}, padding)))
+		c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
 		c.ExpectRecv(uint64(i+1), len(payload))
-		c.ExpectBytes(c.localMem, 64*i, payload)
-		c.ExpectUnchanged(c.localMem, 64*i, len(payload))
-		c.localMem.Snapshot()
+		c.ExpectBytes(c.LocalMem, 64*i, payload)
+		c.ExpectUnchanged(c.LocalMem, 64*i, len(payload))
+		c.LocalMem.Snapshot()
 	}
 }
 
 // expectNoChecksum fails the case unless packets of many kinds have UDP checksum 0.
-func expectNoChecksum(c *conn) {
+func expectNoChecksum(c *Conn) {
 	for _, pkt := range c.variedPackets() {
 		c.checkPacket(ib.Packet{UDP: packet.UDP{Checksum: new(uint16(0))}}, pkt)
 	}
 }
 
 // expectChecksumAccepted fails the case unless SENDs with a UDP checksum are accepted.
-func expectChecksumAccepted(c *conn) {
+func expectChecksumAccepted(c *Conn) {
 	for n := range 3 {
 		c.expectAccepted(n, ib.Packet.WithUDPChecksum)
 	}
@@ -168,7 +168,7 @@ func expectChecksumAccepted(c *conn) {
 
 // expectZeroChecksumAccepted fails the case unless SENDs with UDP checksum 0 are
 // accepted.
-func expectZeroChecksumAccepted(c *conn) {
+func expectZeroChecksumAccepted(c *Conn) {
 	for n := range 3 {
 		c.expectAccepted(n, func(p ib.Packet) ib.Packet { p.UDP.Checksum = new(uint16(0)); return p })
 	}
@@ -176,18 +176,18 @@ func expectZeroChecksumAccepted(c *conn) {
 
 // sourcePorts checks that all packets have the same source port.
 type sourcePorts struct {
-	port uint16
+	Port uint16
 	seen int
 }
 
-func (s *sourcePorts) add(p *port, pkts []ib.Packet) {
+func (s *sourcePorts) add(p *Port, pkts []ib.Packet) {
 	for _, pkt := range pkts {
 		if s.seen == 0 {
-			s.port = *pkt.UDP.SrcPort
+			s.Port = *pkt.UDP.SrcPort
 		}
 		s.seen++
-		if got := *pkt.UDP.SrcPort; got != s.port {
-			p.Fail(fmt.Sprintf("source port %d in all packets", s.port), "%d in packet %d, %v", got, s.seen, pkt)
+		if got := *pkt.UDP.SrcPort; got != s.Port {
+			p.Fail(fmt.Sprintf("source port %d in all packets", s.Port), "%d in packet %d, %v", got, s.seen, pkt)
 		}
 	}
 }

@@ -57,14 +57,14 @@ var qpCreateCases = []conformance.Case{{
 	Labels: []string{"service:ud", conformance.Slow}, Defects: []string{"LimitsOverstated"},
 	Sends:   "nothing",
 	Expects: "that many handles",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		attr, err := p.Device.QueryDevice()
 		p.Must("a device that can be queried", err)
 		const patience = 1 << 17
 		if attr.MaxAH <= 0 || attr.MaxAH > patience {
 			rig.Abort(fmt.Errorf("the device claims %d address handles, and at most %d are tried: %w", attr.MaxAH, patience, conformance.ErrBenchCannot))
 		}
-		path := p.peerAttr(p.peerAddr).AH
+		path := p.peerAttr(p.Peer).AH
 		for i := range attr.MaxAH {
 			_, err := p.PD.CreateAH(path)
 			p.Must(fmt.Sprintf("address handle %d of %d", i+1, attr.MaxAH), err)

@@ -70,11 +70,11 @@ var modifyCases = []conformance.Case{{
 	Defects: []string{"ModifyUnchecked"},
 	Sends:   "nothing",
 	Expects: "a new queue pair and one that was reset refuse it and stay in RESET",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		c.toReset()
-		m := &qpMover{port: c.port, kind: verbs.QPTypeRC}
+		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC}
 		fresh, _ := m.newQP(verbs.QPStateReset)
-		for _, qp := range []verbs.QP{fresh, c.qp} {
+		for _, qp := range []verbs.QP{fresh, c.QP} {
 			c.MustFail("RESET to ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), nil)
 			c.ExpectState(qp, verbs.QPStateReset)
 		}
@@ -86,10 +86,10 @@ var modifyCases = []conformance.Case{{
 	Labels: []string{"service:rc"}, Defects: []string{"ModifyHalfway"},
 	Sends:   "a SEND, when the queue pair is in RTS",
 	Expects: "the same attributes before and after a transition to RTR with a bad MTU, a missing attribute, an excess attribute, or a P_Key that does not exist; then an ACK",
-	Run: onConn(setup{state: verbs.QPStateInit, receives: 1}, func(c *conn) {
-		m := &qpMover{port: c.port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
+	Run: onConn(Setup{state: verbs.QPStateInit, Receives: 1}, func(c *Conn) {
+		m := &qpMover{Port: c.Port, kind: verbs.QPTypeRC, table: transitions(verbs.QPTypeRC)}
 		toRTR := m.find(verbs.QPStateInit, verbs.QPStateRTR)
-		good := m.attr(*toRTR)
+		good := m.Attr(*toRTR)
 		for _, bad := range []struct {
 			what  string
 			mask  verbs.QPAttrMask
@@ -106,12 +106,12 @@ var modifyCases = []conformance.Case{{
 			if bad.wrong != nil {
 				bad.wrong(&a)
 			}
-			c.MustFail("INIT to RTR with "+bad.what, c.qp.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
+			c.MustFail("INIT to RTR with "+bad.what, c.QP.Modify(a, bad.mask|verbs.QPAttrState|verbs.QPAttrAccessFlags), nil)
 			after := c.query()
 			c.Check(after == before, fmt.Sprintf("attributes as before: %+v", before), "%+v", after)
 		}
-		c.toRTR(c.qp, c.attr)
-		c.toRTS(c.qp, c.attr)
+		c.toRTR(c.QP, c.Attr)
+		c.toRTS(c.QP, c.Attr)
 		c.expectAccepted(0)
 	}),
 }, {
@@ -120,21 +120,21 @@ var modifyCases = []conformance.Case{{
 	Cite:  ibta("", "roce/qp/10"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"QueryStale"},
 	Sends:   "a SEND of three packets and a READ; an ACK for the device's SEND; finally a NAK",
 	Expects: "the PSNs after the packets sent and received; and ERR after the NAK",
-	Run: onConn(setup{receives: 1, recvLen: 3 << 10}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1, recvLen: 3 << 10}, func(c *Conn) {
 		c.expectPSNs(0, 0)
-		c.send(ib.Send(c.peerPSN(0), data(2*pathMTU.Bytes()+1), pathMTU.Bytes())...)
-		c.expect(ib.Ack(c.peerPSN(2), 1))
-		c.send(ib.ReadRequest(c.peerPSN(3), c.reth(0, 16)))
-		c.expect(ib.ReadResponseOnly(c.peerPSN(3), 2, nil))
+		c.Send(ib.Send(c.PeerPSN(0), Data(2*MTU+1), MTU)...)
+		c.expect(ib.Ack(c.PeerPSN(2), 1))
+		c.Send(ib.ReadRequest(c.PeerPSN(3), c.RETH(0, 16)))
+		c.expect(ib.ReadResponseOnly(c.PeerPSN(3), 2, nil))
 		c.expectPSNs(0, 4)
-		c.PostSend(c.qp, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 2*pathMTU.Bytes())})
-		c.expect(ib.SendFirst(c.devicePSN(0), nil))
-		c.expect(ib.SendLast(c.devicePSN(1), nil))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 2*MTU)})
+		c.expect(ib.SendFirst(c.DevicePSN(0), nil))
+		c.expect(ib.SendLast(c.DevicePSN(1), nil))
 		c.expectPSNs(2, 4)
-		c.send(ib.Nak(c.devicePSN(1), ib.NakRemoteOp, 0))
-		c.ExpectRecv(1, 2*pathMTU.Bytes()+1)
+		c.Send(ib.Nak(c.DevicePSN(1), ib.NakRemoteOp, 0))
+		c.ExpectRecv(1, 2*MTU+1)
 		c.ExpectCompletion(9, verbs.WCRemOpErr)
-		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
 	ID:    "qp/query/read-depths-are-as-set",
@@ -142,9 +142,9 @@ var modifyCases = []conformance.Case{{
 	Cite:  ibta("", "roce/qp/11"), Needs: verbs.CapRC, Labels: []string{"service:rc"}, Defects: []string{"RdAtomicRoundsUp"},
 	Sends:   "nothing",
 	Expects: "1, 3, 5 and 7 as 1, 3, 5 and 7",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, depth := range []uint8{1, 3, 5, 7} {
-			c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})
+			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = depth, 8-depth }})
 			a := c.query()
 			c.Check(a.MaxRdAtomic == depth && a.MaxDestRdAtomic == 8-depth,
 				fmt.Sprintf("max_rd_atomic %d, max_dest_rd_atomic %d", depth, 8-depth), "%d, %d", a.MaxRdAtomic, a.MaxDestRdAtomic)
@@ -162,14 +162,14 @@ func (m *qpMover) checkMasks() {
 		}
 		what := fmt.Sprintf("%v to %v", t.from, t.to)
 		eachAttr(t.required, func(missing verbs.QPAttrMask) {
-			m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.modify(qp, t, t.required&^missing), nil)
+			m.MustFail(fmt.Sprintf("%s without %v", what, missing), m.Modify(qp, t, t.required&^missing), nil)
 			m.ExpectState(qp, t.from)
 		})
 		eachAttr(everyAttr&^(t.required|t.optional|m.unspecified), func(extra verbs.QPAttrMask) {
-			m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.modify(qp, t, t.required|extra), nil)
+			m.MustFail(fmt.Sprintf("%s with %v", what, extra), m.Modify(qp, t, t.required|extra), nil)
 			m.ExpectState(qp, t.from)
 		})
-		m.Must(what, m.modify(qp, t, t.required))
+		m.Must(what, m.Modify(qp, t, t.required))
 		m.ExpectState(qp, t.to)
 		optional := t.optional &^ migAttrs
 		eachAttr(optional, func(extra verbs.QPAttrMask) { m.expectTransition(t, t.required|extra) })
@@ -197,7 +197,7 @@ func (m *qpMover) checkAltPaths() {
 // attributes.
 func (m *qpMover) expectTransition(t transition, mask verbs.QPAttrMask) {
 	qp, _ := m.newQP(t.from)
-	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, mask), m.modify(qp, t, mask))
+	m.Must(fmt.Sprintf("%v to %v with %v", t.from, t.to, mask), m.Modify(qp, t, mask))
 	m.ExpectState(qp, t.to)
 }
 
@@ -215,7 +215,7 @@ func (m *qpMover) checkOtherTransitions() {
 			}
 			t := transition{from: from, to: to}
 			for _, mask := range append(m.requiredMasks(to), 0) {
-				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), m.modify(qp, t, mask), nil)
+				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), m.Modify(qp, t, mask), nil)
 				m.ExpectState(qp, from)
 			}
 		}
@@ -234,8 +234,8 @@ func (m *qpMover) requiredMasks(to verbs.QPState) (sets []verbs.QPAttrMask) {
 
 // expectPSNs fails the case unless a query returns the PSNs after this many packets were
 // sent and received.
-func (c *conn) expectPSNs(sent, received int) {
+func (c *Conn) expectPSNs(sent, received int) {
 	a := c.query()
-	c.Check(ib.PSN(a.SQPSN) == c.devicePSN(sent) && ib.PSN(a.RQPSN) == c.peerPSN(received),
-		fmt.Sprintf("sq_psn %d, rq_psn %d", c.devicePSN(sent), c.peerPSN(received)), "%d, %d", a.SQPSN, a.RQPSN)
+	c.Check(ib.PSN(a.SQPSN) == c.DevicePSN(sent) && ib.PSN(a.RQPSN) == c.PeerPSN(received),
+		fmt.Sprintf("sq_psn %d, rq_psn %d", c.DevicePSN(sent), c.PeerPSN(received)), "%d, %d", a.SQPSN, a.RQPSN)
 }

@@ -12,23 +12,23 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/sqd/1"), Defects: []string{"SQDIgnored"},
 	Sends:   "ACKs for a long SEND of the device, whose queue pair is moved to SQD after the first packet",
 	Expects: "the rest of the SEND and its completion; nothing for the request that is posted in SQD",
-	Run: onConn(setup{signalAll: true, modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
+	Run: onConn(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
 		long := c.Memory(1<<17, verbs.AccessLocalWrite) // probably more packets than the device's window
-		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
-		pkt := c.expect(ib.SendFirst(c.devicePSN(0), nil))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: long.SGL(0, 1<<17)})
+		pkt := c.expect(ib.SendFirst(c.DevicePSN(0), nil))
 		c.toSQD(false)
-		c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
 		for n := 1; pkt.Opcode() != ib.OpSendLast; n++ {
 			if pkt.HasAckReq() {
-				c.send(ib.Ack(pkt.PSN(), 0))
+				c.Send(ib.Ack(pkt.PSN(), 0))
 			}
-			pkt = c.expect(ib.Packet{}.WithPSN(c.devicePSN(n)))
+			pkt = c.expect(ib.Packet{}.WithPSN(c.DevicePSN(n)))
 		}
-		c.send(ib.Ack(pkt.PSN(), 1))
+		c.Send(ib.Ack(pkt.PSN(), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.ExpectState(c.qp, verbs.QPStateSQD)
+		c.ExpectState(c.QP, verbs.QPStateSQD)
 	}),
 }, {
 	ID:    "qp/sqd/drained-is-reported",
@@ -36,17 +36,17 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/sqd/2"), Defects: []string{"SQNeverDrains"},
 	Sends:   "ACKs for two SENDs of the device, one by one",
 	Expects: "SQ_DRAINED after the second, and not before; none if the event was not requested",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, asked := range []bool{true, false} {
-			c := p.connect(setup{signalAll: true})
+			c := p.connect(Setup{signalAll: true})
 			c.sendUnacked(1)
 			c.sendUnacked(2)
 			c.toSQD(asked)
-			c.send(ib.Ack(c.devicePSN(0), 1))
+			c.Send(ib.Ack(c.DevicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 			c.Sync()
 			c.expectNoMoreEvents()
-			c.send(ib.Ack(c.devicePSN(1), 2))
+			c.Send(ib.Ack(c.DevicePSN(1), 2))
 			c.ExpectCompletion(2, verbs.WCSuccess)
 			if asked {
 				c.expectQPEvent(verbs.EventSQDrained)
@@ -61,22 +61,22 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/sqd/3"), Defects: []string{"SQDIgnored"},
 	Sends:   "an ACK for a SEND of the device, late",
 	Expects: "that RTS is refused before the ACK and granted after it; ERR is granted at any time",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		toRTS := verbs.QPAttr{State: verbs.QPStateRTS}
-		c := p.connect(setup{signalAll: true})
+		c := p.connect(Setup{signalAll: true})
 		c.sendUnacked(1)
 		c.toSQD(false)
-		c.MustFail("SQD to RTS while it drains", c.qp.Modify(toRTS, verbs.QPAttrState), nil)
+		c.MustFail("SQD to RTS while it drains", c.QP.Modify(toRTS, verbs.QPAttrState), nil)
 		a := c.query()
 		c.Check(a.State == verbs.QPStateSQD && a.SQDraining, "a draining queue pair in SQD", "%v, draining %v", a.State, a.SQDraining)
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.awaitDrained()
-		c.Must("SQD to RTS when it has drained", c.qp.Modify(toRTS, verbs.QPAttrState))
-		c = p.connect(setup{signalAll: true})
+		c.Must("SQD to RTS when it has drained", c.QP.Modify(toRTS, verbs.QPAttrState))
+		c = p.connect(Setup{signalAll: true})
 		c.sendUnacked(1)
 		c.toSQD(false)
-		c.toError(c.qp)
+		c.toError(c.QP)
 		c.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
@@ -85,17 +85,17 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/sqd/4"), Defects: []string{"SQDNoResume"},
 	Sends:   "an ACK for the requests",
 	Expects: "the two SENDs that were posted in SQD, in their order, and their completions",
-	Run: onConn(setup{signalAll: true}, func(c *conn) {
+	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		c.toSQD(false)
 		c.awaitDrained()
-		c.PostSend(c.qp,
-			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(8, 16)},
+		c.PostSend(c.QP,
+			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
+			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(8, 16)},
 		)
-		c.Must("SQD to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
-		c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:8]))
-		c.expect(ib.SendOnly(c.devicePSN(1), c.localMem.Buf[8:24]))
-		c.send(ib.Ack(c.devicePSN(1), 2))
+		c.Must("SQD to RTS", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:8]))
+		c.expect(ib.SendOnly(c.DevicePSN(1), c.LocalMem.Buf[8:24]))
+		c.Send(ib.Ack(c.DevicePSN(1), 2))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectCompletion(2, verbs.WCSuccess)
 	}),
@@ -105,52 +105,52 @@ var sqdCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/sqd/5"), Defects: []string{"RTSOnly"},
 	Sends:   "a SEND, a WRITE and a READ, while the send queue drains and when it has",
 	Expects: "an answer to each",
-	Run: onConn(setup{signalAll: true, receives: 2}, func(c *conn) {
+	Run: onConn(Setup{signalAll: true, Receives: 2}, func(c *Conn) {
 		c.sendUnacked(100)
 		c.toSQD(false)
 		c.expectServed(0)
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(100, verbs.WCSuccess)
 		c.awaitDrained()
 		c.expectServed(1)
-		c.ExpectState(c.qp, verbs.QPStateSQD)
+		c.ExpectState(c.QP, verbs.QPStateSQD)
 	}),
 }})
 
 // toSQD moves the queue pair from RTS to SQD.
-func (c *conn) toSQD(notify bool) {
-	c.Must("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: notify}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+func (c *Conn) toSQD(notify bool) {
+	c.Must("a queue pair in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: notify}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
 }
 
 // awaitDrained waits until the send queue is drained.
-func (c *conn) awaitDrained() {
+func (c *Conn) awaitDrained() {
 	for until := c.Now() + c.ResponseTimeout(); c.query().SQDraining; c.Sleep(shortWait) {
 		c.Check(c.Now() < until, "a send queue that has drained", "it still drains after %v", c.ResponseTimeout())
 	}
 }
 
 // query returns the attributes of the queue pair.
-func (c *conn) query() verbs.QPAttr {
-	a, err := c.qp.Query()
+func (c *Conn) query() verbs.QPAttr {
+	a, err := c.QP.Query()
 	c.Must("a queue pair that can be queried", err)
 	return a
 }
 
 // sendUnacked posts a SEND and waits for its packet, without acknowledging it.
-func (c *conn) sendUnacked(id uint64) {
-	c.PostSend(c.qp, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)})
+func (c *Conn) sendUnacked(id uint64) {
+	c.PostSend(c.QP, verbs.SendWR{WRID: id, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)})
 	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 
 // expectServed fails the case unless the device answers the peer's n-th SEND, WRITE and
 // READ.
-func (c *conn) expectServed(n int) {
+func (c *Conn) expectServed(n int) {
 	msn := uint32(3 * n)
-	c.send(ib.SendOnly(c.peerPSN(3*n), data(16)).AckReq())
-	c.expect(ib.Ack(c.peerPSN(3*n), msn+1))
+	c.Send(ib.SendOnly(c.PeerPSN(3*n), Data(16)).AckReq())
+	c.expect(ib.Ack(c.PeerPSN(3*n), msn+1))
 	c.ExpectRecv(uint64(n+1), 16)
-	c.send(ib.WriteOnly(c.peerPSN(3*n+1), c.reth(64*n, 24), data(24)).AckReq())
-	c.expect(ib.Ack(c.peerPSN(3*n+1), msn+2))
-	c.send(ib.ReadRequest(c.peerPSN(3*n+2), c.reth(64*n, 24)))
-	c.expect(ib.ReadResponseOnly(c.peerPSN(3*n+2), msn+3, data(24)))
+	c.Send(ib.WriteOnly(c.PeerPSN(3*n+1), c.RETH(64*n, 24), Data(24)).AckReq())
+	c.expect(ib.Ack(c.PeerPSN(3*n+1), msn+2))
+	c.Send(ib.ReadRequest(c.PeerPSN(3*n+2), c.RETH(64*n, 24)))
+	c.expect(ib.ReadResponseOnly(c.PeerPSN(3*n+2), msn+3, Data(24)))
 }

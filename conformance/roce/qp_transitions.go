@@ -95,7 +95,7 @@ func eachAttr(mask verbs.QPAttrMask, f func(verbs.QPAttrMask)) {
 
 // qpMover tests the state transitions of a queue pair type.
 type qpMover struct {
-	*port
+	*Port
 	kind  verbs.QPType
 	table []transition
 	// unspecified are attributes that a device may accept or reject.
@@ -104,8 +104,8 @@ type qpMover struct {
 
 // onTransitions makes the body of a case from a function that uses a qpMover.
 func onTransitions(kind verbs.QPType, body func(*qpMover)) func(*conformance.Bench) error {
-	return onPort(func(p *port) {
-		m := &qpMover{port: p, kind: kind, table: transitions(kind)}
+	return OnPort(func(p *Port) {
+		m := &qpMover{Port: p, kind: kind, table: transitions(kind)}
 		if !p.Caps.Has(verbs.CapAutoMigration) {
 			m.unspecified = migAttrs
 		}
@@ -114,8 +114,8 @@ func onTransitions(kind verbs.QPType, body func(*qpMover)) func(*conformance.Ben
 }
 
 // attr returns valid values of all attributes for a transition.
-func (m *qpMover) attr(t transition) verbs.QPAttr {
-	a := m.peerAttr(m.peerAddr)
+func (m *qpMover) Attr(t transition) verbs.QPAttr {
+	a := m.peerAttr(m.Peer)
 	a.State, a.CurState = t.to, t.from
 	a.DestQPN, a.RQPSN, a.SQPSN, a.Port, a.QKey = peerQPN, firstPeerPSN, firstDevicePSN, 1, udQKey
 	a.Access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
@@ -126,8 +126,8 @@ func (m *qpMover) attr(t transition) verbs.QPAttr {
 }
 
 // modify tries a transition with these attributes and the state.
-func (m *qpMover) modify(qp verbs.QP, t transition, mask verbs.QPAttrMask) error {
-	return qp.Modify(m.attr(t), mask|verbs.QPAttrState)
+func (m *qpMover) Modify(qp verbs.QP, t transition, mask verbs.QPAttrMask) error {
+	return qp.Modify(m.Attr(t), mask|verbs.QPAttrState)
 }
 
 // newQP returns a new queue pair in a state. It returns false for SQE if the device moves
@@ -150,7 +150,7 @@ func (m *qpMover) newQP(state verbs.QPState) (verbs.QP, bool) {
 			return qp, m.failSend(qp)
 		}
 		t := m.find(at, next)
-		m.Must(fmt.Sprintf("%v to %v", at, next), m.modify(qp, *t, t.required))
+		m.Must(fmt.Sprintf("%v to %v", at, next), m.Modify(qp, *t, t.required))
 		at = next
 	}
 	return qp, true
@@ -174,7 +174,7 @@ func (m *qpMover) failSend(qp verbs.QP) bool {
 	m.Must("a region that can be deregistered", mem.Close())
 	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{sge}}
 	if m.kind == verbs.QPTypeUD {
-		ah, err := m.PD.CreateAH(m.peerAttr(m.peerAddr).AH)
+		ah, err := m.PD.CreateAH(m.peerAttr(m.Peer).AH)
 		m.Must("an address handle", err)
 		wr.UD = verbs.UD{AH: ah, QPN: udPeerQPN, QKey: udQKey}
 	}

@@ -12,20 +12,20 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.7.5", "roce/rc/ack/1"), Defects: []string{"NoAcks"},
 	Sends:   "packets of every kind of SEND and WRITE, one at a time and all with AckReq, among them messages of no bytes",
 	Expects: "an ACK with the PSN of each",
-	Run: onConn(setup{receives: 7, recvLen: 2048}, func(c *conn) {
+	Run: onConn(Setup{Receives: 7, recvLen: 2048}, func(c *Conn) {
 		ops := []ib.Opcode{
 			ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendFirst, ib.OpSendLast, ib.OpSendFirst, ib.OpSendLastImm,
 			ib.OpWriteOnly, ib.OpWriteOnlyImm, ib.OpWriteFirst, ib.OpWriteLast, ib.OpWriteFirst, ib.OpWriteLastImm,
 		}
 		for k, op := range ops {
-			c.send(packetOf(c, op, k))
-			c.expect(ib.Ack(c.peerPSN(k), ib.AnyMSN))
+			c.Send(packetOf(c, op, k))
+			c.expect(ib.Ack(c.PeerPSN(k), ib.AnyMSN))
 		}
 		k := len(ops)
-		c.send(ib.SendOnly(c.peerPSN(k), nil).AckReq())
-		c.expect(ib.Ack(c.peerPSN(k), ib.AnyMSN))
-		c.send(ib.WriteOnly(c.peerPSN(k+1), c.reth(0, 0), nil).AckReq())
-		c.expect(ib.Ack(c.peerPSN(k+1), ib.AnyMSN))
+		c.Send(ib.SendOnly(c.PeerPSN(k), nil).AckReq())
+		c.expect(ib.Ack(c.PeerPSN(k), ib.AnyMSN))
+		c.Send(ib.WriteOnly(c.PeerPSN(k+1), c.RETH(0, 0), nil).AckReq())
+		c.expect(ib.Ack(c.PeerPSN(k+1), ib.AnyMSN))
 	}),
 }, {
 	ID:    "rc/ack/not-asked-for-may-be-left-out",
@@ -33,16 +33,16 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.7.5", "roce/rc/ack/2"), Level: conformance.May, Defects: []string{"AckPSNOff"},
 	Sends:   "a SEND and a WRITE without AckReq, and a SEND with it",
 	Expects: "nothing, or correct ACKs, for the first two; an ACK for the last, which counts all",
-	Run: onRC(func(c *conn) {
-		c.send(ib.SendOnly(c.peerPSN(0), data(16)))
+	Run: onRC(func(c *Conn) {
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)))
 		c.expectOptionalAcks(0, 1)
-		c.send(ib.WriteOnly(c.peerPSN(1), c.reth(0, 16), data(16)))
+		c.Send(ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 16), Data(16)))
 		c.expectOptionalAcks(1, 2)
-		c.send(ib.SendOnly(c.peerPSN(2), data(16)).AckReq())
-		c.expect(ib.Ack(c.peerPSN(2), 3))
+		c.Send(ib.SendOnly(c.PeerPSN(2), Data(16)).AckReq())
+		c.expect(ib.Ack(c.PeerPSN(2), 3))
 		c.ExpectRecv(1, 16)
 		c.ExpectRecv(2, 16)
-		c.ExpectBytes(c.targetMem, 0, data(16))
+		c.ExpectBytes(c.TargetMem, 0, Data(16))
 	}),
 }, {
 	ID:    "rc/ack/read-answered-unasked",
@@ -50,11 +50,11 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.7.5", "roce/rc/ack/3"), Defects: []string{"ReadNeedsAckReq"},
 	Sends:   "a READ without AckReq and one with it",
 	Expects: "the same kind of answer to both, and no ACK besides",
-	Run: onRC(func(c *conn) {
-		c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 2500)).NoAckReq())
-		c.expectAll(ib.ReadResponses(c.peerPSN(0), ib.AnyMSN, c.targetMem.Buf[:2500], pathMTU.Bytes()))
-		c.send(ib.ReadRequest(c.peerPSN(3), c.reth(0, 64)).AckReq())
-		c.expect(ib.ReadResponseOnly(c.peerPSN(3), ib.AnyMSN, c.targetMem.Buf[:64]))
+	Run: onRC(func(c *Conn) {
+		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).NoAckReq())
+		c.expectAll(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU))
+		c.Send(ib.ReadRequest(c.PeerPSN(3), c.RETH(0, 64)).AckReq())
+		c.expect(ib.ReadResponseOnly(c.PeerPSN(3), ib.AnyMSN, c.TargetMem.Buf[:64]))
 		c.expectSilence(silencePeriod)
 	}),
 }, {
@@ -63,13 +63,13 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.7.5", "roce/rc/ack/3"), Needs: verbs.CapAtomics, Defects: []string{"ReadNeedsAckReq"},
 	Sends:   "a FETCH_ADD and a COMPARE_SWAP without AckReq, and a FETCH_ADD with it",
 	Expects: "an atomic ACK for each, and no other",
-	Run: onRC(func(c *conn) {
-		c.send(ib.FetchAdd(c.peerPSN(0), c.reth(0, 8), 1).NoAckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.peerPSN(0)))
-		c.send(ib.CompareSwap(c.peerPSN(1), c.reth(0, 8), 1, 2).NoAckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.peerPSN(1)))
-		c.send(ib.FetchAdd(c.peerPSN(2), c.reth(0, 8), 1).AckReq())
-		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.peerPSN(2)))
+	Run: onRC(func(c *Conn) {
+		c.Send(ib.FetchAdd(c.PeerPSN(0), c.RETH(0, 8), 1).NoAckReq())
+		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(0)))
+		c.Send(ib.CompareSwap(c.PeerPSN(1), c.RETH(0, 8), 1, 2).NoAckReq())
+		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(1)))
+		c.Send(ib.FetchAdd(c.PeerPSN(2), c.RETH(0, 8), 1).AckReq())
+		c.expect(ib.Op(ib.OpAtomicAcknowledge).WithPSN(c.PeerPSN(2)))
 		c.expectSilence(silencePeriod)
 	}),
 }, {
@@ -78,14 +78,14 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/11"), Defects: []string{"AckOvertakesRead"},
 	Sends:   "a READ of 64 responses with a WRITE right after it, first at full speed, then slowed down by CNPs",
 	Expects: "64 responses in order, then the ACK",
-	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *conn) {
+	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }}, func(c *Conn) {
 		for i := range 2 {
-			first := c.peerPSN(65 * i)
-			c.send(
-				ib.ReadRequest(first, c.reth(0, memLen)).AckReq(),
-				ib.WriteOnly(first.Add(64), c.reth(0, 0), nil).AckReq(),
+			first := c.PeerPSN(65 * i)
+			c.Send(
+				ib.ReadRequest(first, c.RETH(0, memLen)).AckReq(),
+				ib.WriteOnly(first.Add(64), c.RETH(0, 0), nil).AckReq(),
 			)
-			c.expectAll(ib.ReadResponses(first, ib.AnyMSN, c.targetMem.Buf, 256))
+			c.expectAll(ib.ReadResponses(first, ib.AnyMSN, c.TargetMem.Buf, 256))
 			c.expect(ib.Ack(first.Add(64), ib.AnyMSN))
 			c.throttle()
 		}
@@ -96,20 +96,20 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/8"), Defects: []string{"AckReqNever"},
 	Sends:   "an ACK to each message of the device: SENDs and WRITEs of one packet and of three, with and without immediate",
 	Expects: "AckReq in LAST and ONLY; it may be set in others too",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		k := 0
 		for i, n := range []int{16, 2500, 0} {
 			for j, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpSendImm, verbs.OpRDMAWriteImm} {
 				// Post one message at a time: the last of several may request the ACK
 				// for all.
-				wr := c.writeWR(1, n)
+				wr := c.WriteWR(1, n)
 				wr.Opcode = op
-				c.PostSend(c.qp, wr)
-				k += ib.Packets(n, pathMTU.Bytes())
-				all := c.nextPackets(ib.Packets(n, pathMTU.Bytes()))
+				c.PostSend(c.QP, wr)
+				k += ib.Packets(n, MTU)
+				all := c.nextPackets(ib.Packets(n, MTU))
 				last := all[len(all)-1]
 				c.Check(last.HasAckReq(), "AckReq in the last packet of the message", "%v", last)
-				c.send(ib.Ack(c.devicePSN(k-1), uint32(4*i+j+1)))
+				c.Send(ib.Ack(c.DevicePSN(k-1), uint32(4*i+j+1)))
 				c.ExpectCompletion(1, verbs.WCSuccess)
 			}
 		}
@@ -120,10 +120,10 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.7.5.1.2", "roce/rc/ack/4"), Defects: []string{"AckCoversOne"},
 	Sends:   "one ACK, with the PSN of the last of two SENDs and two WRITEs, one of them of three packets",
 	Expects: "four completions in order",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8), c.writeWR(2, 2500), c.sendWR(3, 0), c.writeWR(4, 8))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8), c.WriteWR(2, 2500), c.SendWR(3, 0), c.WriteWR(4, 8))
 		c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 2500), c.wantSend(4, 0), c.wantWrite(5, 8))
-		c.send(ib.Ack(c.devicePSN(5), 4))
+		c.Send(ib.Ack(c.DevicePSN(5), 4))
 		for id := range uint64(4) {
 			c.ExpectCompletion(id+1, verbs.WCSuccess)
 		}
@@ -134,27 +134,27 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/7"), Defects: []string{"AckInsideCompletes"},
 	Sends:   "ACKs with the PSN of each packet of a WRITE of five that follows a SEND",
 	Expects: "the SEND completes at the first, the WRITE at the last",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8), c.writeWR(2, 5000))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8), c.WriteWR(2, 5000))
 		c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 5000))
-		c.send(ib.Ack(c.devicePSN(1), 1))
+		c.Send(ib.Ack(c.DevicePSN(1), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		for k := 2; k <= 4; k++ {
-			c.send(ib.Ack(c.devicePSN(k), 1))
+			c.Send(ib.Ack(c.DevicePSN(k), 1))
 			c.Sync()
 			c.ExpectNoCompletion()
 		}
-		c.send(ib.Ack(c.devicePSN(5), 2))
+		c.Send(ib.Ack(c.DevicePSN(5), 2))
 		c.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }})
 
 // expectOptionalAcks fails the case if the device answers packets without AckReq, the
 // last of which is the peer's k-th, by anything but correct ACKs.
-func (c *conn) expectOptionalAcks(k int, msn uint32) {
+func (c *Conn) expectOptionalAcks(k int, msn uint32) {
 	for _, p := range c.drain() {
 		if p.DestQP() == peerQPN {
-			c.checkPacket(ib.Ack(c.peerPSN(k), msn), p)
+			c.checkPacket(ib.Ack(c.PeerPSN(k), msn), p)
 		}
 	}
 }

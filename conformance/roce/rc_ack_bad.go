@@ -13,7 +13,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/12"), Defects: []string{"BadRespSucceeds"},
 	Sends:   "to a WRITE of the device: an ACK with type bits 10, or with bit 7 set",
 	Expects: "the answer is ignored, or the WRITE completes with BAD_RESP_ERR",
-	Run: onPort(onEachConn(setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *conn, syndrome uint8) {
+	Run: OnPort(onEachConn(Setup{}, []uint8{0x40, 0x5f, 0x80, 0x9f}, func(c *Conn, syndrome uint8) {
 		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s == verbs.WCBadRespErr })
 	})),
 }, {
@@ -22,7 +22,7 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/14"), Level: conformance.Should, Defects: []string{"ReservedNAKIsAck"},
 	Sends:   "to a WRITE of the device: a NAK with code 5, 16 or 31",
 	Expects: "the NAK is ignored, or the WRITE completes with an error",
-	Run: onPort(onEachConn(setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *conn, syndrome uint8) {
+	Run: OnPort(onEachConn(Setup{}, []uint8{0x65, 0x70, 0x7f}, func(c *Conn, syndrome uint8) {
 		c.expectNotSuccess(syndrome, func(s verbs.WCStatus) bool { return s != verbs.WCSuccess })
 	})),
 }, {
@@ -31,13 +31,13 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/13"), Defects: []string{"BadRespSucceeds"},
 	Sends:   "to a READ of 8 bytes: an ATOMIC_ACKNOWLEDGE with its PSN",
 	Expects: "BAD_RESP_ERR, the QP in ERR, no byte of the buffer changed",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		c.postRead(8)
-		c.expect(ib.ReadRequest(c.devicePSN(0), rdmaRemoteRETH(8)))
-		c.send(ib.AtomicAck(c.devicePSN(0), 1, 0x1122334455667788))
+		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(8)))
+		c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 0x1122334455667788))
 		c.ExpectCompletion(1, verbs.WCBadRespErr)
-		c.AwaitState(c.qp, verbs.QPStateErr)
-		c.ExpectUnchanged(c.localMem, 0, 0)
+		c.AwaitState(c.QP, verbs.QPStateErr)
+		c.ExpectUnchanged(c.LocalMem, 0, 0)
 	}),
 }, {
 	ID:    "rc/ack/middle-response-first-is-a-bad-response",
@@ -45,12 +45,12 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/13"), Defects: []string{"BadRespSucceeds"},
 	Sends:   "to a READ that was not repeated: a READ_RESPONSE_MIDDLE with its PSN",
 	Expects: "BAD_RESP_ERR, the QP in ERR",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		c.postRead(2500)
-		c.expect(ib.ReadRequest(c.devicePSN(0), rdmaRemoteRETH(2500)))
-		c.send(ib.ReadResponseMiddle(c.devicePSN(0), data(mtuBytes)))
+		c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(2500)))
+		c.Send(ib.ReadResponseMiddle(c.DevicePSN(0), Data(MTU)))
 		c.ExpectCompletion(1, verbs.WCBadRespErr)
-		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
 	ID:    "rc/ack/fatal-nak-codes-have-statuses-of-their-own",
@@ -58,10 +58,10 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("Table 63", "roce/rc/ack/15"), Defects: []string{"NAKFlushesAll"},
 	Sends:   "to a WRITE of the device: a NAK with each code",
 	Expects: "the status of the code",
-	Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
+	Run: OnPort(onEachConn(Setup{}, fatalNAKs, func(c *Conn, n nakStatus) {
 		c.postWrite(1, 16)
-		c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.devicePSN(0)))
-		c.send(ib.Nak(c.devicePSN(0), n.code, 0))
+		c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(0)))
+		c.Send(ib.Nak(c.DevicePSN(0), n.code, 0))
 		c.ExpectCompletion(1, n.status)
 	})),
 }, {
@@ -70,12 +70,12 @@ var badAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("Table 63", "roce/rc/ack/15"), Defects: []string{"NAKFlushesAll"},
 	Sends:   "to the second of three WRITEs: a NAK for a remote access error",
 	Expects: "SUCCESS, REM_ACCESS_ERR, WR_FLUSH_ERR in this order",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		for i := range 3 {
 			c.postWrite(uint64(i+1), 16)
-			c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.devicePSN(i)))
+			c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(i)))
 		}
-		c.send(ib.Nak(c.devicePSN(1), ib.NakRemoteAccess, 1))
+		c.Send(ib.Nak(c.DevicePSN(1), ib.NakRemoteAccess, 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectCompletion(2, verbs.WCRemAccessErr)
 		c.ExpectCompletion(3, verbs.WCWRFlushErr)
@@ -97,15 +97,15 @@ var fatalNAKs = []nakStatus{
 // expectNotSuccess answers a WRITE of the device with this syndrome. The device may
 // complete the WRITE with a status that fits, or ignore the packet; then an ACK must
 // complete it.
-func (c *conn) expectNotSuccess(syndrome uint8, fits func(verbs.WCStatus) bool) {
+func (c *Conn) expectNotSuccess(syndrome uint8, fits func(verbs.WCStatus) bool) {
 	c.postWrite(1, 16)
-	c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.devicePSN(0)))
-	c.send(ib.Ack(c.devicePSN(0), 1).WithSyndrome(syndrome))
+	c.expect(ib.Op(ib.OpWriteOnly).WithPSN(c.DevicePSN(0)))
+	c.Send(ib.Ack(c.DevicePSN(0), 1).WithSyndrome(syndrome))
 	c.Sync()
 	if wc, ok := c.PollCompletion(0); ok {
 		c.Check(fits(wc.Status), "a response that is ignored, or an error", "%s", rig.Describe(&wc))
 		return
 	}
-	c.send(ib.Ack(c.devicePSN(0), 1))
+	c.Send(ib.Ack(c.DevicePSN(0), 1))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 }

@@ -12,8 +12,8 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/5"), Defects: []string{"AckSkipsRead"},
 	Sends:   "an ACK with the PSN of the last of WRITE, READ, WRITE, SEND; then correct responses from the READ on",
 	Expects: "only the first WRITE completes; all requests from the READ on are retransmitted, and complete with the READ's data",
-	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-		ackPastUnanswered(c, c.readWR(2, 8), c.wantRead(1, 8), ib.ReadResponseOnly(c.devicePSN(1), 2, data(8)))
+	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+		ackPastUnanswered(c, c.ReadWR(2, 8), c.wantRead(1, 8), ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
 	}),
 }, {
 	ID:    "rc/ack/ack-past-an-atomic-repeats-the-atomic",
@@ -21,8 +21,8 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/5"), Needs: verbs.CapAtomics, Defects: []string{"AckSkipsRead"},
 	Sends:   "an ACK with the PSN of the last of WRITE, FETCH_ADD, WRITE, SEND; then correct responses from the atomic on",
 	Expects: "only the first WRITE completes; all requests from the atomic on are retransmitted, and complete",
-	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-		ackPastUnanswered(c, c.fetchAddWR(2), c.wantFetchAdd(1), ib.AtomicAck(c.devicePSN(1), 2, 7))
+	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+		ackPastUnanswered(c, c.fetchAddWR(2), c.wantFetchAdd(1), ib.AtomicAck(c.DevicePSN(1), 2, 7))
 	}),
 }, {
 	ID:    "rc/ack/read-response-acknowledges-earlier-writes",
@@ -30,14 +30,14 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/6"), Defects: []string{"ReadAckIgnored"},
 	Sends:   "READ responses, and no ACK, to a WRITE, a SEND and a READ of three responses",
 	Expects: "three completions in order",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.writeWR(1, 8), c.sendWR(2, 2500), c.readWR(3, 2500))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.WriteWR(1, 8), c.SendWR(2, 2500), c.ReadWR(3, 2500))
 		c.expectAll(c.wantWrite(0, 8), c.wantSend(1, 2500), c.wantRead(4, 2500))
-		c.send(ib.ReadResponses(c.devicePSN(4), 3, data(2500), pathMTU.Bytes())...)
+		c.Send(ib.ReadResponses(c.DevicePSN(4), 3, Data(2500), MTU)...)
 		for id := range uint64(3) {
 			c.ExpectCompletion(id+1, verbs.WCSuccess)
 		}
-		c.ExpectBytes(c.localMem, sinkOffset, data(2500))
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(2500))
 	}),
 }, {
 	ID:    "rc/ack/atomic-answer-acknowledges-earlier-sends",
@@ -45,10 +45,10 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/6"), Needs: verbs.CapAtomics, Defects: []string{"ReadAckIgnored"},
 	Sends:   "an atomic ACK, and no other, to a SEND, a WRITE and a FETCH_ADD",
 	Expects: "three completions in order",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8), c.writeWR(2, 8), c.fetchAddWR(3))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8), c.WriteWR(2, 8), c.fetchAddWR(3))
 		c.expectAll(c.wantSend(0, 8), c.wantWrite(1, 8), c.wantFetchAdd(2))
-		c.send(ib.AtomicAck(c.devicePSN(2), 3, 7))
+		c.Send(ib.AtomicAck(c.DevicePSN(2), 3, 7))
 		for id := range uint64(3) {
 			c.ExpectCompletion(id+1, verbs.WCSuccess)
 		}
@@ -66,8 +66,8 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/9"), Needs: verbs.CapAtomics, Defects: []string{"AckCompletesRead"},
 	Sends:   "an ACK with the PSN of a FETCH_ADD; if that is retransmitted, the correct response",
 	Expects: "the FETCH_ADD is retransmitted and completes with its response, or fails",
-	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-		answerWithPlainAck(c, c.fetchAddWR(1), c.wantFetchAdd(0), ib.AtomicAck(c.devicePSN(0), 1, 7))
+	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+		answerWithPlainAck(c, c.fetchAddWR(1), c.wantFetchAdd(0), ib.AtomicAck(c.DevicePSN(0), 1, 7))
 	}),
 }, {
 	ID:    "rc/ack/old-ack-among-read-responses-ignored",
@@ -75,17 +75,17 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/10"), Defects: []string{"StaleAckBreaksRead"},
 	Sends:   "to a WRITE and a READ of three responses: the ACK of the WRITE, and again after the first and the second response",
 	Expects: "the READ completes with all its data",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.writeWR(1, 4), c.readWR(2, 2500))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
-		ack := ib.Ack(c.devicePSN(0), 1)
-		r := ib.ReadResponses(c.devicePSN(1), 2, data(2500), pathMTU.Bytes())
-		c.send(ack, r[0], ack, r[1], ack, r[2])
+		ack := ib.Ack(c.DevicePSN(0), 1)
+		r := ib.ReadResponses(c.DevicePSN(1), 2, Data(2500), MTU)
+		c.Send(ack, r[0], ack, r[1], ack, r[2])
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectCompletion(2, verbs.WCSuccess)
-		c.ExpectBytes(c.localMem, sinkOffset, data(2500))
-		c.ExpectUnchanged(c.localMem, sinkOffset, 2500)
-		c.ExpectState(c.qp, verbs.QPStateRTS)
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(2500))
+		c.ExpectUnchanged(c.LocalMem, SinkOffset, 2500)
+		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
 	ID:    "rc/ack/resent-responses-with-loss-leave-no-hole",
@@ -93,47 +93,47 @@ var answerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/ack/10", "roce/cq/10"), Defects: []string{"StaleAckBreaksRead"},
 	Sends:   "after a WRITE and a READ of three responses have been repeated: the answers without the second response, then all of them",
 	Expects: "the READ completes with all its data",
-	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-		c.PostSend(c.qp, c.writeWR(1, 4), c.readWR(2, 2500))
+	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+		c.PostSend(c.QP, c.WriteWR(1, 4), c.ReadWR(2, 2500))
 		all := c.expectAll(c.wantWrite(0, 4), c.wantRead(1, 2500))
 		c.expectRetransmission(all, 0) // the responses are late
-		ack := ib.Ack(c.devicePSN(0), 1)
-		r := ib.ReadResponses(c.devicePSN(1), 2, data(2500), pathMTU.Bytes())
-		c.send(ack, r[0], r[2])
-		c.send(ack, r[0], r[1], r[2])
+		ack := ib.Ack(c.DevicePSN(0), 1)
+		r := ib.ReadResponses(c.DevicePSN(1), 2, Data(2500), MTU)
+		c.Send(ack, r[0], r[2])
+		c.Send(ack, r[0], r[1], r[2])
 		c.ExpectCompletion(1, verbs.WCSuccess)
-		answerReadUntilDone(c, data(2500))
-		c.ExpectUnchanged(c.localMem, sinkOffset, 2500)
-		c.ExpectState(c.qp, verbs.QPStateRTS)
+		answerReadUntilDone(c, Data(2500))
+		c.ExpectUnchanged(c.LocalMem, SinkOffset, 2500)
+		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }})
 
 // ackPastUnanswered has the device post a WRITE, wr, a WRITE and a SEND, and acknowledges
 // the last, as if only the response to wr had been lost.
-func ackPastUnanswered(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
-	c.PostSend(c.qp, c.writeWR(1, 8), wr, c.writeWR(3, 16), c.sendWR(4, 24))
+func ackPastUnanswered(c *Conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
+	c.PostSend(c.QP, c.WriteWR(1, 8), wr, c.WriteWR(3, 16), c.SendWR(4, 24))
 	all := c.expectAll(c.wantWrite(0, 8), request, c.wantWrite(2, 16), c.wantSend(3, 24))
-	c.send(ib.Ack(c.devicePSN(3), 4))
+	c.Send(ib.Ack(c.DevicePSN(3), 4))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 	c.Sync()
 	c.ExpectNoCompletion()
 	c.expectAll(all[1:])
-	c.send(answer, ib.Ack(c.devicePSN(3), 4))
+	c.Send(answer, ib.Ack(c.DevicePSN(3), 4))
 	for id := range uint64(3) {
 		c.ExpectCompletion(id+2, verbs.WCSuccess)
 	}
 	if len(answer.Payload) > 0 {
-		c.ExpectBytes(c.localMem, sinkOffset, answer.Payload)
+		c.ExpectBytes(c.LocalMem, SinkOffset, answer.Payload)
 	}
 }
 
 // answerWithPlainAck answers a READ or atomic of the device with an ACK. The device may
 // conclude that the response was lost, at once or when its timer expires, or report a bad
 // response.
-func answerWithPlainAck(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) (succeeded bool) {
-	c.PostSend(c.qp, wr)
+func answerWithPlainAck(c *Conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) (succeeded bool) {
+	c.PostSend(c.QP, wr)
 	c.expectAll(request)
-	c.send(ib.Ack(c.devicePSN(0), 1))
+	c.Send(ib.Ack(c.DevicePSN(0), 1))
 	again, ok := c.nextPacket(c.ResponseTimeout())
 	if !ok {
 		wc := c.NextCompletion()
@@ -142,7 +142,7 @@ func answerWithPlainAck(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib
 	}
 	c.checkPacket(request[0], again)
 	c.ExpectNoCompletion()
-	c.send(answer)
+	c.Send(answer)
 	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 	return true
 }
@@ -150,23 +150,23 @@ func answerWithPlainAck(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib
 // answerReadUntilDone answers the outstanding READ, which has WR ID 2 and starts at the
 // device's second PSN, whenever the device retransmits it. The case fails unless the READ
 // completes with these bytes.
-func answerReadUntilDone(c *conn, all []byte) {
+func answerReadUntilDone(c *Conn, all []byte) {
 	for tries := 0; ; tries++ {
 		if wc, ok := c.PollCompletion(shortWait); ok {
 			c.Check(wc.WRID == 2 && wc.Status == verbs.WCSuccess, "the READ to complete", "request %d: %v", wc.WRID, wc.Status)
-			c.ExpectBytes(c.localMem, sinkOffset, all)
+			c.ExpectBytes(c.LocalMem, SinkOffset, all)
 			return
 		}
 		p := c.expect(ib.Op(ib.OpReadRequest))
 		c.Check(tries < 8, "a READ that completes when it is answered", "%v retransmitted repeatedly", p)
-		skip := p.PSN().Sub(c.devicePSN(1)) * pathMTU.Bytes()
-		c.send(ib.ReadResponses(p.PSN(), 2, all[skip:], pathMTU.Bytes())...)
+		skip := p.PSN().Sub(c.DevicePSN(1)) * MTU
+		c.Send(ib.ReadResponses(p.PSN(), 2, all[skip:], MTU)...)
 	}
 }
 
 // plainAckToRead is the body of two cases about an ACK with the PSN of a READ.
-var plainAckToRead = onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-	if answerWithPlainAck(c, c.readWR(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.devicePSN(0), 1, data(8))) {
-		c.ExpectBytes(c.localMem, sinkOffset, data(8))
+var plainAckToRead = onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+	if answerWithPlainAck(c, c.ReadWR(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8))) {
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
 	}
 })

@@ -12,18 +12,18 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 	Cite:  ibta("summary of duplicate requests", "roce/rc/atm/4"), Defects: []string{"DuplicatesExecuted"},
 	Sends:   "a FETCH_ADD twice, a COMPARE_SWAP twice",
 	Expects: "the same answer twice, one change of memory each",
-	Run: onConn(setup{}, func(c *conn) {
-		setWord(c.targetMem, 2, 100)
-		add, swap := ib.FetchAdd(c.peerPSN(0), wordRETH(c.targetMem, 2), 5), ib.CompareSwap(c.peerPSN(1), wordRETH(c.targetMem, 2), 105, 7)
+	Run: onConn(Setup{}, func(c *Conn) {
+		setWord(c.TargetMem, 2, 100)
+		add, swap := ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 2), 5), ib.CompareSwap(c.PeerPSN(1), wordRETH(c.TargetMem, 2), 105, 7)
 		for range 2 {
-			c.send(add)
-			c.expect(ib.AtomicAck(c.peerPSN(0), ib.AnyMSN, 100))
-			c.expectWord(c.targetMem, 2, 105)
+			c.Send(add)
+			c.expect(ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 100))
+			c.expectWord(c.TargetMem, 2, 105)
 		}
 		for range 2 {
-			c.send(swap)
-			c.expect(ib.AtomicAck(c.peerPSN(1), ib.AnyMSN, 105))
-			c.expectWord(c.targetMem, 2, 7)
+			c.Send(swap)
+			c.expect(ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
+			c.expectWord(c.TargetMem, 2, 7)
 		}
 	}),
 }, {
@@ -32,15 +32,15 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 	Cite:  ibta("", "roce/rc/atm/5"), Defects: []string{"ReplayKeepsOne"},
 	Sends:   "to a QP with max_dest_rd_atomic 4: six FETCH_ADDs one after the other, then the last four again, twice over",
 	Expects: "each duplicate gets the original result, and adds nothing",
-	Run: onConn(setup{modify: withResponderResources(4)}, func(c *conn) {
+	Run: onConn(Setup{Modify: withResponderResources(4)}, func(c *Conn) {
 		results := c.fetchAddEach(6)
 		for range 2 {
 			for i := 2; i < 6; i++ {
-				c.send(ib.FetchAdd(c.peerPSN(i), wordRETH(c.targetMem, 2), 1<<i))
-				c.expect(ib.AtomicAck(c.peerPSN(i), ib.AnyMSN, results[i]))
+				c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), 1<<i))
+				c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, results[i]))
 			}
 		}
-		c.expectWord(c.targetMem, 2, results[6])
+		c.expectWord(c.TargetMem, 2, results[6])
 	}),
 }, {
 	ID:    "rc/atm/results-kept-when-resources-change",
@@ -48,16 +48,16 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 	Cite:  ibta("", "roce/rc/atm/5"), Defects: []string{"ModifyForgetsReplay"},
 	Sends:   "two FETCH_ADDs, then, with max_dest_rd_atomic raised from 2 to 4 in SQD, both again",
 	Expects: "the results of the first time, and nothing added",
-	Run: onConn(setup{modify: withResponderResources(2)}, func(c *conn) {
+	Run: onConn(Setup{Modify: withResponderResources(2)}, func(c *Conn) {
 		results := c.fetchAddEach(2)
-		c.Must("a queue pair in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
-		c.Must("more responder resources in SQD", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: 4},
+		c.Must("a queue pair in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
+		c.Must("more responder resources in SQD", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateSQD, MaxDestRdAtomic: 4},
 			verbs.QPAttrState|verbs.QPAttrMaxDestRdAtomic))
 		for i := range 2 {
-			c.send(ib.FetchAdd(c.peerPSN(i), wordRETH(c.targetMem, 2), 1<<i))
-			c.expect(ib.AtomicAck(c.peerPSN(i), ib.AnyMSN, results[i]))
+			c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), 1<<i))
+			c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, results[i]))
 		}
-		c.expectWord(c.targetMem, 2, results[2])
+		c.expectWord(c.TargetMem, 2, results[2])
 	}),
 }, {
 	ID:    "rc/atm/refused-beyond-responder-resources",
@@ -65,12 +65,12 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 	Cite:  ibta("", "roce/rc/atm/6"), Defects: []string{"NoRdAtomicLimit"},
 	Sends:   "to a QP with max_dest_rd_atomic 1: a READ of 1 MiB and at once a FETCH_ADD",
 	Expects: "a NAK for an invalid request with the PSN of the FETCH_ADD, memory unchanged",
-	Run: onConn(setup{modify: withResponderResources(1)}, func(c *conn) {
+	Run: onConn(Setup{Modify: withResponderResources(1)}, func(c *Conn) {
 		excess := c.sendLongReads(0)
-		c.send(ib.FetchAdd(excess, wordRETH(c.targetMem, 2), 1))
+		c.Send(ib.FetchAdd(excess, wordRETH(c.TargetMem, 2), 1))
 		c.expectNakAfterReads(excess)
 		c.Sync()
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	}),
 }, {
 	ID:    "rc/atm/duplicate-with-other-operands-executes-nothing",
@@ -78,35 +78,35 @@ var atomicReplayCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics,
 	Cite:  ibta("", "roce/rc/atm/7"), Defects: []string{"DuplicatesExecuted"},
 	Sends:   "a FETCH_ADD, then with its PSN another summand, another address, and a COMPARE_SWAP",
 	Expects: "the result of the first or no response; memory as the first left it, and the QP continues",
-	Run: onConn(setup{}, func(c *conn) {
-		setWord(c.targetMem, 2, 100)
-		at := wordRETH(c.targetMem, 2)
-		c.send(ib.FetchAdd(c.peerPSN(0), at, 5))
-		saved := ib.AtomicAck(c.peerPSN(0), ib.AnyMSN, 100)
+	Run: onConn(Setup{}, func(c *Conn) {
+		setWord(c.TargetMem, 2, 100)
+		at := wordRETH(c.TargetMem, 2)
+		c.Send(ib.FetchAdd(c.PeerPSN(0), at, 5))
+		saved := ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, 100)
 		c.expect(saved)
 		for _, odd := range []ib.Packet{
-			ib.FetchAdd(c.peerPSN(0), at, 6), ib.FetchAdd(c.peerPSN(0), wordRETH(c.targetMem, 3), 5), ib.CompareSwap(c.peerPSN(0), at, 105, 1),
+			ib.FetchAdd(c.PeerPSN(0), at, 6), ib.FetchAdd(c.PeerPSN(0), wordRETH(c.TargetMem, 3), 5), ib.CompareSwap(c.PeerPSN(0), at, 105, 1),
 		} {
-			c.send(odd)
+			c.Send(odd)
 			if got, ok := c.packetAfterSync(shortWait); ok {
 				c.checkPacket(saved, got)
 			}
-			c.expectWord(c.targetMem, 2, 105)
+			c.expectWord(c.TargetMem, 2, 105)
 		}
-		c.send(ib.FetchAdd(c.peerPSN(1), at, 1))
-		c.expect(ib.AtomicAck(c.peerPSN(1), ib.AnyMSN, 105))
+		c.Send(ib.FetchAdd(c.PeerPSN(1), at, 1))
+		c.expect(ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, 105))
 	}),
 }})
 
 // fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the same word, one at a time.
 // It returns the original values and the sum.
-func (c *conn) fetchAddEach(n int) []uint64 {
+func (c *Conn) fetchAddEach(n int) []uint64 {
 	results := make([]uint64, 1, n+1)
 	results[0] = 1000
-	setWord(c.targetMem, 2, results[0])
+	setWord(c.TargetMem, 2, results[0])
 	for i := range n {
-		c.send(ib.FetchAdd(c.peerPSN(i), wordRETH(c.targetMem, 2), 1<<i))
-		c.expect(ib.AtomicAck(c.peerPSN(i), ib.AnyMSN, results[i]))
+		c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), 1<<i))
+		c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, results[i]))
 		results = append(results, results[i]+1<<i)
 	}
 	return results

@@ -14,21 +14,21 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Cite:  ibta("", "roce/rc/atm/10"), Defects: []string{"OldAnswerCompletes"},
 	Sends:   "the response to an atomic; while the next one is outstanding, that response again with another value; then the correct one",
 	Expects: "each result is that of its response",
-	Run: onConn(setup{}, func(c *conn) {
-		c.postFetchAdd(1, c.localMem.SGE(0, 8))
-		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.devicePSN(0)))
-		c.send(ib.AtomicAck(c.devicePSN(0), 1, 10))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.postFetchAdd(1, c.LocalMem.SGE(0, 8))
+		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.DevicePSN(0)))
+		c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 10))
 		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.localMem.Snapshot()
-		c.postFetchAdd(2, c.localMem.SGE(8, 8))
-		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.devicePSN(1)))
-		c.send(ib.AtomicAck(c.devicePSN(0), 1, 666))
+		c.LocalMem.Snapshot()
+		c.postFetchAdd(2, c.LocalMem.SGE(8, 8))
+		c.expect(ib.Op(ib.OpFetchAdd).WithPSN(c.DevicePSN(1)))
+		c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 666))
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.ExpectUnchanged(c.localMem, 0, 0)
-		c.send(ib.AtomicAck(c.devicePSN(1), 2, 20))
+		c.ExpectUnchanged(c.LocalMem, 0, 0)
+		c.Send(ib.AtomicAck(c.DevicePSN(1), 2, 20))
 		c.ExpectCompletion(2, verbs.WCSuccess)
-		c.ExpectBytes(c.localMem, 8, hostOrder(20))
+		c.ExpectBytes(c.LocalMem, 8, hostOrder(20))
 	}),
 }, {
 	ID:    "rc/atm/result-is-in-host-order",
@@ -36,12 +36,12 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Cite:  ibta("", "roce/rc/atm/11"), Defects: []string{"ByteOrderWrong"},
 	Sends:   "to a FETCH_ADD and a COMPARE_SWAP: an answer with 0x1122334455667788",
 	Expects: "that number in memory, and nothing around it changed",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		for i, op := range []verbs.WROpcode{verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(64, 8), Remote: rdmaRemote})
+			c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(64, 8), Remote: rdmaRemote})
 			c.answerNextAtomic(i, 0x1122334455667788+uint64(i))
-			c.ExpectBytes(c.localMem, 64, hostOrder(0x1122334455667788+uint64(i)))
-			c.ExpectUnchanged(c.localMem, 64, 8)
+			c.ExpectBytes(c.LocalMem, 64, hostOrder(0x1122334455667788+uint64(i)))
+			c.ExpectUnchanged(c.LocalMem, 64, 8)
 		}
 	}),
 }, {
@@ -50,11 +50,11 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Cite:  ibta("", "roce/rc/atm/11"), Defects: []string{"AtomicOneSGE"},
 	Sends:   "posts a FETCH_ADD with pieces of three and five bytes, and answers it",
 	Expects: "the first three bytes of the result in one, the others in the other",
-	Run: onConn(setup{}, func(c *conn) {
-		c.postFetchAdd(1, c.localMem.SGE(256, 3), c.localMem.SGE(64, 5))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.postFetchAdd(1, c.LocalMem.SGE(256, 3), c.LocalMem.SGE(64, 5))
 		c.answerNextAtomic(0, 0x1122334455667788)
-		c.ExpectBytes(c.localMem, 256, hostOrder(0x1122334455667788)[:3])
-		c.ExpectBytes(c.localMem, 64, hostOrder(0x1122334455667788)[3:])
+		c.ExpectBytes(c.LocalMem, 256, hostOrder(0x1122334455667788)[:3])
+		c.ExpectBytes(c.LocalMem, 64, hostOrder(0x1122334455667788)[3:])
 	}),
 }, {
 	ID:    "rc/atm/result-of-another-size-refused",
@@ -62,8 +62,8 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Cite:  ibta("", "roce/rc/atm/11"), Defects: []string{"AtomicAnySize"},
 	Sends:   "posts FETCH_ADDs with 0, 4, 7 and 16 bytes of local memory",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
-	Run: onPort(onEachConn(setup{}, []int{0, 4, 7, 16}, func(c *conn, n int) {
-		c.expectFetchAddRefused(c.localMem.SGL(0, n))
+	Run: OnPort(onEachConn(Setup{}, []int{0, 4, 7, 16}, func(c *Conn, n int) {
+		c.expectFetchAddRefused(c.LocalMem.SGL(0, n))
 	})),
 }, {
 	ID:    "rc/atm/result-without-a-place-sends-nothing",
@@ -71,29 +71,29 @@ var atomicPostCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, L
 	Cite:  ibta("", "roce/rc/atm/11", "roce/rc/read/15"), Defects: []string{"AtomicSinkUnchecked"},
 	Sends:   "posts FETCH_ADDs whose local memory may not be written, has a key that does not exist, or ends before them",
 	Expects: "an error at the post or a completion with an error, and nothing on the wire",
-	Run: onPort(onEachConn(setup{}, []badBuffer{
-		{"memory without local write", func(c *conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
-		{"a key that does not exist", func(c *conn) verbs.SGE {
-			return verbs.SGE{Addr: c.localMem.Addr(), Length: 8, LKey: verbs.LKey(unknownKey(verbs.RKey(c.localMem.LKey())))}
+	Run: OnPort(onEachConn(Setup{}, []badBuffer{
+		{"memory without local write", func(c *Conn) verbs.SGE { return c.Memory(64, 0).SGE(0, 8) }},
+		{"a key that does not exist", func(c *Conn) verbs.SGE {
+			return verbs.SGE{Addr: c.LocalMem.Addr(), Length: 8, LKey: verbs.LKey(unknownKey(verbs.RKey(c.LocalMem.LKey())))}
 		}},
-		{"the end of a region", func(c *conn) verbs.SGE { return c.localMem.SGE(memLen-7, 8) }},
-	}, func(c *conn, buffers badBuffer) { c.expectFetchAddRefused([]verbs.SGE{buffers.buffer(c)}) })),
+		{"the end of a region", func(c *Conn) verbs.SGE { return c.LocalMem.SGE(memLen-7, 8) }},
+	}, func(c *Conn, buffers badBuffer) { c.expectFetchAddRefused([]verbs.SGE{buffers.buffer(c)}) })),
 }, {
 	ID:    "rc/atm/unused-operand-is-zero",
 	Title: "The compare field that FETCH_ADD does not use is sent as zero",
 	Cite:  ibta("", "roce/rc/atm/12"), Defects: []string{"FetchAddLeaks"},
 	Sends:   "posts a COMPARE_SWAP and then a FETCH_ADD, with both operands of each set, sixteen times",
 	Expects: "both operands in each COMPARE_SWAP; the addend and a compare field of 0 in each FETCH_ADD",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		// A device that does not write the field sends old memory. Each packet is
 		// answered before the next is posted, so that the device reuses its memory.
 		operands := verbs.Atomic{CompareAdd: 0x1111222233334444, Swap: 0x5555666677778888}
 		for n := 0; n < 32; n += 2 {
-			c.PostSend(c.qp, atomicWR(verbs.OpAtomicCmpAndSwp, operands, c.localMem.SGL(0, 8)))
-			c.expect(ib.CompareSwap(c.devicePSN(n), rdmaRemoteRETH(8), operands.CompareAdd, operands.Swap))
+			c.PostSend(c.QP, atomicWR(verbs.OpAtomicCmpAndSwp, operands, c.LocalMem.SGL(0, 8)))
+			c.expect(ib.CompareSwap(c.DevicePSN(n), rdmaRemoteRETH(8), operands.CompareAdd, operands.Swap))
 			c.answerAtomic(n, 0)
-			c.PostSend(c.qp, atomicWR(verbs.OpAtomicFetchAdd, operands, c.localMem.SGL(0, 8)))
-			c.expect(ib.FetchAdd(c.devicePSN(n+1), rdmaRemoteRETH(8), operands.CompareAdd).WithCompare(0))
+			c.PostSend(c.QP, atomicWR(verbs.OpAtomicFetchAdd, operands, c.LocalMem.SGL(0, 8)))
+			c.expect(ib.FetchAdd(c.DevicePSN(n+1), rdmaRemoteRETH(8), operands.CompareAdd).WithCompare(0))
 			c.answerAtomic(n+1, 0)
 		}
 	}),
@@ -108,8 +108,8 @@ func atomicWR(op verbs.WROpcode, operands verbs.Atomic, result []verbs.SGE) verb
 func hostOrder(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 
 // postFetchAdd makes the device add 1 to the peer's memory.
-func (c *conn) postFetchAdd(id uint64, result ...verbs.SGE) {
-	c.PostSend(c.qp, fetchAddInto(id, result))
+func (c *Conn) postFetchAdd(id uint64, result ...verbs.SGE) {
+	c.PostSend(c.QP, fetchAddInto(id, result))
 }
 
 // fetchAddInto returns a FETCH_ADD of 1 whose result is stored in these buffers.
@@ -121,21 +121,21 @@ func fetchAddInto(id uint64, result []verbs.SGE) verbs.SendWR {
 }
 
 // answerNextAtomic waits for the device's n-th packet, an atomic, and answers it.
-func (c *conn) answerNextAtomic(n int, original uint64) {
-	c.expect(ib.Packet{}.WithPSN(c.devicePSN(n)))
+func (c *Conn) answerNextAtomic(n int, original uint64) {
+	c.expect(ib.Packet{}.WithPSN(c.DevicePSN(n)))
 	c.answerAtomic(n, original)
 }
 
 // answerAtomic answers the device's n-th packet, an atomic, and waits for its completion.
-func (c *conn) answerAtomic(n int, original uint64) {
-	c.send(ib.AtomicAck(c.devicePSN(n), uint32(n+1), original))
+func (c *Conn) answerAtomic(n int, original uint64) {
+	c.Send(ib.AtomicAck(c.DevicePSN(n), uint32(n+1), original))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 }
 
 // expectFetchAddRefused fails the case unless the device refuses a FETCH_ADD with these
 // buffers, at the post or by a completion with an error, and sends nothing.
-func (c *conn) expectFetchAddRefused(buffers []verbs.SGE) {
-	_, err := c.qp.PostSend([]verbs.SendWR{fetchAddInto(1, buffers)})
+func (c *Conn) expectFetchAddRefused(buffers []verbs.SGE) {
+	_, err := c.QP.PostSend([]verbs.SendWR{fetchAddInto(1, buffers)})
 	c.expectSilence(shortWait)
 	if err == nil {
 		c.expectRequestFails()
@@ -145,7 +145,7 @@ func (c *conn) expectFetchAddRefused(buffers []verbs.SGE) {
 // badBuffer is local memory that the device must not write to.
 type badBuffer struct {
 	name   string
-	buffer func(*conn) verbs.SGE
+	buffer func(*Conn) verbs.SGE
 }
 
 func (p badBuffer) String() string { return p.name }

@@ -14,15 +14,15 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Cite:  ibta("", "roce/rc/atm/1"), Defects: []string{"AtomicsWrong"},
 	Sends:   "a COMPARE_SWAP that differs from memory in one bit, then one that is equal",
 	Expects: "the original value in both answers; memory changed by the second only",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		const was, swap = 0x0123456789abcdef, 0xfedcba9876543210
-		setWord(c.targetMem, 2, was)
-		c.send(ib.CompareSwap(c.peerPSN(0), wordRETH(c.targetMem, 2), was^1<<40, swap))
-		c.expect(ib.AtomicAck(c.peerPSN(0), ib.AnyMSN, was))
-		c.expectWord(c.targetMem, 2, was)
-		c.send(ib.CompareSwap(c.peerPSN(1), wordRETH(c.targetMem, 2), was, swap))
-		c.expect(ib.AtomicAck(c.peerPSN(1), ib.AnyMSN, was))
-		c.expectWord(c.targetMem, 2, swap)
+		setWord(c.TargetMem, 2, was)
+		c.Send(ib.CompareSwap(c.PeerPSN(0), wordRETH(c.TargetMem, 2), was^1<<40, swap))
+		c.expect(ib.AtomicAck(c.PeerPSN(0), ib.AnyMSN, was))
+		c.expectWord(c.TargetMem, 2, was)
+		c.Send(ib.CompareSwap(c.PeerPSN(1), wordRETH(c.TargetMem, 2), was, swap))
+		c.expect(ib.AtomicAck(c.PeerPSN(1), ib.AnyMSN, was))
+		c.expectWord(c.TargetMem, 2, swap)
 	}),
 }, {
 	ID:    "rc/atm/fetch-add-wraps",
@@ -30,14 +30,14 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Cite:  ibta("", "roce/rc/atm/2"), Defects: []string{"AtomicsWrong"},
 	Sends:   "FETCH_ADDs of 5, of 2^64-1, of the difference to 2^64-1, and of 1",
 	Expects: "the original values, and sums modulo 2^64",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		value := uint64(1) << 60
-		setWord(c.targetMem, 2, value)
+		setWord(c.TargetMem, 2, value)
 		for i, add := range []uint64{5, math.MaxUint64, math.MaxUint64 - value - 4, 1} {
-			c.send(ib.FetchAdd(c.peerPSN(i), wordRETH(c.targetMem, 2), add))
-			c.expect(ib.AtomicAck(c.peerPSN(i), ib.AnyMSN, value))
+			c.Send(ib.FetchAdd(c.PeerPSN(i), wordRETH(c.TargetMem, 2), add))
+			c.expect(ib.AtomicAck(c.PeerPSN(i), ib.AnyMSN, value))
 			value += add
-			c.expectWord(c.targetMem, 2, value)
+			c.expectWord(c.TargetMem, 2, value)
 		}
 	}),
 }, {
@@ -46,11 +46,11 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Cite:  ibta("9.4.5", "roce/rc/atm/3"), Defects: []string{"AtomicMisaligned"},
 	Sends:   "FETCH_ADD and COMPARE_SWAP 1, 2 and 4 bytes after a multiple of 8",
 	Expects: "a NAK for an invalid request, memory unchanged",
-	Run: onPort(onEachConn(setup{}, []int{1, 2, 4}, func(c *conn, off int) {
-		at := wordRETH(c.targetMem, 2).Skip(off)
-		c.expectAtomicRefused(ib.FetchAdd(c.peerPSN(0), at, 1), ib.NakInvalidRequest)
-		c = c.secondConn(setup{})
-		c.expectAtomicRefused(ib.CompareSwap(c.peerPSN(0), at, 0, 1), ib.NakInvalidRequest)
+	Run: OnPort(onEachConn(Setup{}, []int{1, 2, 4}, func(c *Conn, off int) {
+		at := wordRETH(c.TargetMem, 2).Skip(off)
+		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1), ib.NakInvalidRequest)
+		c = c.secondConn(Setup{})
+		c.expectAtomicRefused(ib.CompareSwap(c.PeerPSN(0), at, 0, 1), ib.NakInvalidRequest)
 	})),
 }, {
 	ID:    "rc/atm/qp-without-the-right-refuses",
@@ -58,9 +58,9 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Cite:  ibta("", "roce/rc/atm/8"), Defects: []string{"RightsIgnored"},
 	Sends:   "a FETCH_ADD to a region that grants atomics on a QP that does not",
 	Expects: "a NAK for an invalid request, memory unchanged",
-	Run: onConn(setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *conn) {
+	Run: onConn(Setup{access: allAccess &^ verbs.AccessRemoteAtomic}, func(c *Conn) {
 		m := c.Memory(64, allAccess)
-		c.expectAtomicRefused(ib.FetchAdd(c.peerPSN(0), wordRETH(m, 2), 1), ib.NakInvalidRequest)
+		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakInvalidRequest)
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
@@ -69,11 +69,11 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Cite:  ibta("", "roce/rc/atm/8", "roce/rc/atm/13"), Defects: []string{"RightsIgnored"},
 	Sends:   "a FETCH_ADD to a region that may be read and written but grants no atomics, and one to a region that may only be read",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Run: onPort(onEachConn(setup{}, []verbs.Access{
+	Run: OnPort(onEachConn(Setup{}, []verbs.Access{
 		allAccess &^ verbs.AccessRemoteAtomic, verbs.AccessRemoteRead,
-	}, func(c *conn, access verbs.Access) {
+	}, func(c *Conn, access verbs.Access) {
 		m := c.Memory(64, access)
-		c.expectAtomicRefused(ib.FetchAdd(c.peerPSN(0), wordRETH(m, 2), 1), ib.NakRemoteAccess)
+		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), wordRETH(m, 2), 1), ib.NakRemoteAccess)
 		c.ExpectUnchanged(m, 0, 0)
 	})),
 }, {
@@ -82,15 +82,15 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Cite:  ibta("", "roce/rc/atm/13"), Defects: []string{"RangeSlack"},
 	Sends:   "FETCH_ADDs to the last four bytes of a region, and to the eight after it",
 	Expects: "a NAK for a remote access error, memory unchanged",
-	Run: onPort(onEachConn(setup{}, []int{4, 0}, func(c *conn, inside int) {
+	Run: OnPort(onEachConn(Setup{}, []int{4, 0}, func(c *Conn, inside int) {
 		// Register a part of the memory again, so that the case sees changes after
 		// its end.
-		n := c.targetMem.WordOffset(2) + inside
-		mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.targetMem.Buf[:n:n], Addr: c.targetMem.Addr(), Access: allAccess})
+		n := c.TargetMem.WordOffset(2) + inside
+		mr, err := c.PD.RegMR(verbs.MRInit{Buf: c.TargetMem.Buf[:n:n], Addr: c.TargetMem.Addr(), Access: allAccess})
 		c.Must("a region at chosen addresses", err)
-		at := wordRETH(c.targetMem, 2)
+		at := wordRETH(c.TargetMem, 2)
 		at.RKey = new(uint32(mr.RKey()))
-		c.expectAtomicRefused(ib.FetchAdd(c.peerPSN(0), at, 1<<33+1), ib.NakRemoteAccess)
+		c.expectAtomicRefused(ib.FetchAdd(c.PeerPSN(0), at, 1<<33+1), ib.NakRemoteAccess)
 	})),
 }, {
 	ID:    "rc/atm/qps-do-not-lose-updates",
@@ -98,14 +98,14 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 	Cite:  ibta("", "roce/rc/atm/9"), Defects: []string{"AtomicsPerQP"},
 	Sends:   "400 FETCH_ADDs of 1, four at a time on each of two QPs in turn",
 	Expects: "400 different original values, one after the other, and their number added to memory",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		const rounds, atATime, start = 50, 4, 1 << 40
-		setWord(c.targetMem, 2, start)
-		other, seen := c.secondConn(setup{}), make(map[uint64]bool)
+		setWord(c.TargetMem, 2, start)
+		other, seen := c.secondConn(Setup{}), make(map[uint64]bool)
 		for n := 0; n < rounds*atATime; n += atATime {
 			for i := range atATime {
-				c.send(ib.FetchAdd(c.peerPSN(n+i), wordRETH(c.targetMem, 2), 1))
-				other.send(ib.FetchAdd(other.peerPSN(n+i), wordRETH(c.targetMem, 2), 1))
+				c.Send(ib.FetchAdd(c.PeerPSN(n+i), wordRETH(c.TargetMem, 2), 1))
+				other.Send(ib.FetchAdd(other.PeerPSN(n+i), wordRETH(c.TargetMem, 2), 1))
 			}
 			for _, p := range c.nextPackets(2 * atATime) {
 				c.checkPacket(ib.Op(ib.OpAtomicAcknowledge), p)
@@ -114,15 +114,15 @@ var atomicCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomics, Label
 				seen[was] = true
 			}
 		}
-		c.expectWord(c.targetMem, 2, start+2*rounds*atATime)
+		c.expectWord(c.TargetMem, 2, start+2*rounds*atATime)
 	}),
 }})
 
 // expectAtomicRefused sends an atomic with the first PSN, and fails the case unless the
 // device sends a NAK with this code and leaves memory unchanged.
-func (c *conn) expectAtomicRefused(atomic ib.Packet, code ib.NakCode) {
-	c.send(atomic)
-	c.expectNak(c.peerPSN(0), code)
+func (c *Conn) expectAtomicRefused(atomic ib.Packet, code ib.NakCode) {
+	c.Send(atomic)
+	c.expectNak(c.PeerPSN(0), code)
 	c.Sync()
-	c.ExpectUnchanged(c.targetMem, 0, 0)
+	c.ExpectUnchanged(c.TargetMem, 0, 0)
 }

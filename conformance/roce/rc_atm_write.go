@@ -13,8 +13,8 @@ var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWri
 	Defects: []string{"ShortAtomicWrite"},
 	Sends:   "ATOMIC WRITEs with 0, 4 and 16 bytes, each with that length and with 8 in the RETH",
 	Expects: "a NAK for an invalid request, memory unchanged",
-	Run: onPort(onEachConn(setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *conn, w atomicWriteSize) {
-		c.expectAtomicRefused(ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2).Sized(w.length), data(w.payload)), ib.NakInvalidRequest)
+	Run: OnPort(onEachConn(Setup{}, []atomicWriteSize{{4, 8}, {4, 4}, {0, 8}, {0, 0}, {16, 8}, {16, 16}}, func(c *Conn, w atomicWriteSize) {
+		c.expectAtomicRefused(ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Sized(w.length), Data(w.payload)), ib.NakInvalidRequest)
 	})),
 }, {
 	ID:      "rc/atm/misaligned-atomic-write-refused",
@@ -23,8 +23,8 @@ var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWri
 	Defects: []string{"AtomicMisaligned"},
 	Sends:   "ATOMIC WRITEs 1 and 4 bytes after a multiple of 8",
 	Expects: "a NAK for an invalid request, memory unchanged",
-	Run: onPort(onEachConn(setup{}, []int{1, 4}, func(c *conn, off int) {
-		c.expectAtomicRefused(ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2).Skip(off).Sized(8), data(8)), ib.NakInvalidRequest)
+	Run: OnPort(onEachConn(Setup{}, []int{1, 4}, func(c *Conn, off int) {
+		c.expectAtomicRefused(ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2).Skip(off).Sized(8), Data(8)), ib.NakInvalidRequest)
 	})),
 }, {
 	ID:      "rc/atm/duplicate-atomic-write-stores-nothing",
@@ -33,22 +33,22 @@ var atomicWriteCases = conformance.Group{Needs: verbs.CapRC | verbs.CapAtomicWri
 	Defects: []string{"DuplicatesExecuted"},
 	Sends:   "an ATOMIC WRITE, a WRITE to the same address, then the ATOMIC WRITE again, and once more with other data",
 	Expects: "a RESPONSE_ONLY without payload to the first and its retransmission; memory as the WRITE left it",
-	Run: onConn(setup{}, func(c *conn) {
-		first := ib.AtomicWrite(c.peerPSN(0), wordRETH(c.targetMem, 2), data(8))
-		done := ib.ReadResponseOnly(c.peerPSN(0), ib.AnyMSN, []byte{})
-		c.send(first)
+	Run: onConn(Setup{}, func(c *Conn) {
+		first := ib.AtomicWrite(c.PeerPSN(0), wordRETH(c.TargetMem, 2), Data(8))
+		done := ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{})
+		c.Send(first)
 		c.expect(done)
-		c.ExpectBytes(c.targetMem, c.targetMem.WordOffset(2), data(8))
-		c.send(ib.WriteOnly(c.peerPSN(1), wordRETH(c.targetMem, 2), hostOrder(7)).AckReq())
-		c.expectAck(c.peerPSN(1))
-		c.send(first)
+		c.ExpectBytes(c.TargetMem, c.TargetMem.WordOffset(2), Data(8))
+		c.Send(ib.WriteOnly(c.PeerPSN(1), wordRETH(c.TargetMem, 2), hostOrder(7)).AckReq())
+		c.expectAck(c.PeerPSN(1))
+		c.Send(first)
 		c.expect(done)
-		c.expectWord(c.targetMem, 2, 7)
-		c.send(first.WithPayload(hostOrder(8)))
+		c.expectWord(c.TargetMem, 2, 7)
+		c.Send(first.WithPayload(hostOrder(8)))
 		if got, ok := c.packetAfterSync(shortWait); ok {
 			c.checkPacket(done, got)
 		}
-		c.expectWord(c.targetMem, 2, 7)
+		c.expectWord(c.TargetMem, 2, 7)
 	}),
 }})
 

@@ -12,13 +12,13 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Cite:  ibta("", "roce/rc/inv/1"), Needs: verbs.CapMWType2, Defects: []string{"InvalidateLate"},
 	Sends:   "a READ through a window, a SEND that invalidates it, and after that has been received the READ again",
 	Expects: "the bytes, an ACK and a completion, then a NAK for a remote access error",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 		key := c.bind(c.newWindow(verbs.MWType2), info)
 		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
-		c.send(ib.SendOnlyInv(c.peerPSN(1), key, data(8)).AckReq())
-		c.expectAck(c.peerPSN(1))
+		c.Send(ib.SendOnlyInv(c.PeerPSN(1), key, Data(8)).AckReq())
+		c.expectAck(c.PeerPSN(1))
 		c.ExpectRecv(1, 8)
 		c.expectReadRefused(2, windowRETH(info, key, 0, 8))
 	}),
@@ -28,15 +28,15 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Cite:  ibta("", "roce/rc/inv/2"), Needs: verbs.CapMWType2, Defects: []string{"SparseCompletions"},
 	Sends:   "SENDs that invalidate a window, of one packet and of two, then one that does not",
 	Expects: "completions with the flag and the key, then one without the flag",
-	Run: onConn(setup{receives: 3, recvLen: 2048}, func(c *conn) {
+	Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 		one, two := c.bind(c.newWindow(verbs.MWType2), info), c.bind(c.newWindow(verbs.MWType2), info)
-		c.send(ib.SendOnlyInv(c.peerPSN(0), one, data(8)),
-			ib.SendFirst(c.peerPSN(1), data(mtuBytes)), ib.SendLastInv(c.peerPSN(2), two, data(8)),
-			ib.SendOnly(c.peerPSN(3), data(8)))
+		c.Send(ib.SendOnlyInv(c.PeerPSN(0), one, Data(8)),
+			ib.SendFirst(c.PeerPSN(1), Data(MTU)), ib.SendLastInv(c.PeerPSN(2), two, Data(8)),
+			ib.SendOnly(c.PeerPSN(3), Data(8)))
 		for i, key := range []verbs.RKey{one, two} {
-			wc := c.ExpectRecv(uint64(i+1), 8+i*mtuBytes)
+			wc := c.ExpectRecv(uint64(i+1), 8+i*MTU)
 			c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 		}
 		wc := c.ExpectRecv(3, 8)
@@ -48,14 +48,14 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Cite:  ibta("9.9.6.3, error class J", "roce/rc/inv/3"), Defects: []string{"InvalidateAcked", "InvalidateNAKed"},
 	Sends:   "a SEND that invalidates a key that does not exist, in one packet or in two",
 	Expects: "no answer to it, a receive that completes with an error, the QP in ERR",
-	Run: onPort(onEachConn(setup{receives: 1, recvLen: 2048}, []int{8, mtuBytes + 8}, func(c *conn, n int) {
-		packets := ib.Send(c.peerPSN(0), data(n), mtuBytes)
+	Run: OnPort(onEachConn(Setup{Receives: 1, recvLen: 2048}, []int{8, MTU + 8}, func(c *Conn, n int) {
+		packets := ib.Send(c.PeerPSN(0), Data(n), MTU)
 		last := &packets[len(packets)-1]
-		*last = ib.SendOnlyInv(last.PSN(), unknownKey(c.targetMem.RKey()), last.Payload).AckReq()
+		*last = ib.SendOnlyInv(last.PSN(), unknownKey(c.TargetMem.RKey()), last.Payload).AckReq()
 		if len(packets) > 1 {
 			*last = last.WithOpcode(ib.OpSendLastInv)
 		}
-		c.send(packets...)
+		c.Send(packets...)
 		c.expectSilentFailure(last.PSN())
 	})),
 }, {
@@ -64,9 +64,9 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Defects: []string{"InvalidateAnything"},
 	Sends:   "a SEND that invalidates the key of a region, then a READ of the region on another QP",
 	Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
-		c.expectInvalidateFails(c.targetMem.RKey())
-		c.secondConn(setup{}).expectRead(0, c.reth(0, 8), c.targetMem.Buf[:8])
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		c.expectInvalidateFails(c.TargetMem.RKey())
+		c.secondConn(Setup{}).expectRead(0, c.RETH(0, 8), c.TargetMem.Buf[:8])
 	}),
 }, {
 	ID:    "rc/inv/key-of-a-type-1-window-fails",
@@ -74,12 +74,12 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Cite:  ibta("o10-37.2.26", "roce/rc/inv/4"), Needs: verbs.CapMWType1, Defects: []string{"InvalidateAnything"},
 	Sends:   "a SEND that invalidates the key of a bound type 1 window, then a READ through it on another QP",
 	Expects: "no answer to the SEND, a receive that completes with an error, the QP in ERR; the bytes for the READ",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 		key := c.bind(c.newWindow(verbs.MWType1), info)
 		c.expectInvalidateFails(key)
-		c.secondConn(setup{}).expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
+		c.secondConn(Setup{}).expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
 	}),
 }, {
 	ID:    "rc/inv/window-of-another-qp-fails",
@@ -87,11 +87,11 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Cite:  ibta("", "roce/rc/inv/5"), Needs: verbs.CapMWType2, Defects: []string{"ForeignInvalidate"},
 	Sends:   "a SEND that invalidates a window on another QP, then a READ through the window on its QP",
 	Expects: "no answer to the SEND, a receive that completes with an error, that QP in ERR; the bytes for the READ",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 		key := c.bind(c.newWindow(verbs.MWType2), info)
-		c.secondConn(setup{receives: 1}).expectInvalidateFails(key)
+		c.secondConn(Setup{Receives: 1}).expectInvalidateFails(key)
 		c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
 	}),
 }, {
@@ -101,7 +101,7 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Defects: []string{"UnboundInvalidate"},
 	Sends:   "a SEND that invalidates a window which was never bound",
 	Expects: "no answer, a receive that completes with an error, the QP in ERR",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		c.expectInvalidateFails(c.newWindow(verbs.MWType2).RKey())
 	}),
 }, {
@@ -111,15 +111,15 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 	Defects: []string{"InvalidatePanics"},
 	Sends:   "a SEND that invalidates a window which was never bound, then a WRITE and a READ on another QP, and a bind there",
 	Expects: "the WRITE and the READ are executed, the window can be bound and grants access to its range",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
 		mw := c.newWindow(verbs.MWType2)
-		c.send(ib.SendOnlyInv(c.peerPSN(0), mw.RKey(), data(8)).AckReq())
-		other := c.secondConn(setup{})
+		c.Send(ib.SendOnlyInv(c.PeerPSN(0), mw.RKey(), Data(8)).AckReq())
+		other := c.secondConn(Setup{})
 		c.packetAfterSync(shortWait) // another case checks the response to the SEND
 		c.DiscardSkipped()
 		c.NextCompletion()
-		other.expectOpExecutedAt(0, writeOp, other.reth(0, 8))
-		other.expectOpExecutedAt(1, readOp, other.reth(0, 8))
+		other.expectOpExecutedAt(0, writeOp, other.RETH(0, 8))
+		other.expectOpExecutedAt(1, readOp, other.RETH(0, 8))
 		m := other.bindableMemory()
 		info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 		other.expectRead(2, windowRETH(info, other.bind(mw, info), 0, 8), m.Buf[:8])
@@ -128,17 +128,17 @@ var invalidateCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSendInv, L
 
 // expectInvalidateFails sends a SEND that invalidates a key with the first PSN, and fails
 // the case unless it fails without a response.
-func (c *conn) expectInvalidateFails(key verbs.RKey) {
-	c.send(ib.SendOnlyInv(c.peerPSN(0), key, data(8)).AckReq())
-	c.expectSilentFailure(c.peerPSN(0))
+func (c *Conn) expectInvalidateFails(key verbs.RKey) {
+	c.Send(ib.SendOnlyInv(c.PeerPSN(0), key, Data(8)).AckReq())
+	c.expectSilentFailure(c.PeerPSN(0))
 }
 
 // expectSilentFailure fails the case unless receive 1 completes with an error, the queue
 // pair goes to ERR, and the message that ends with this PSN gets no response. Earlier
 // packets may have been acknowledged.
-func (c *conn) expectSilentFailure(psn ib.PSN) {
+func (c *Conn) expectSilentFailure(psn ib.PSN) {
 	c.expectRequestFails()
-	c.AwaitState(c.qp, verbs.QPStateErr)
+	c.AwaitState(c.QP, verbs.QPStateErr)
 	for {
 		pkt, ok := c.packetAfterSync(silencePeriod)
 		if !ok {

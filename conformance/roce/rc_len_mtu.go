@@ -15,9 +15,9 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Sends:   "a SEND and a WRITE of one packet with 1028 bytes where the path MTU is 1024",
 	Expects: "a NAK for an invalid request, no message, no byte in memory",
 	Run: expectEachRefused(
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnly(c.peerPSN(0), data(1028))} },
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.SendOnlyImm(c.peerPSN(0), 5, data(2048))} },
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 1028), data(1028))} },
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendOnly(c.PeerPSN(0), Data(1028))} },
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendOnlyImm(c.PeerPSN(0), 5, Data(2048))} },
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 1028), Data(1028))} },
 	),
 }, {
 	ID:    "rc/len/first-and-middle-are-full",
@@ -26,15 +26,15 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Sends:   "FIRST and MIDDLE packets of SENDs and WRITEs with 0, 512, 1020 and 1028 bytes where the path MTU is 1024",
 	Expects: "a NAK for an invalid request with the packet's PSN",
 	Run: expectEachRefused(
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(512))} },
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), nil)} },
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1028))} },
-		func(c *conn) []ib.Packet {
-			return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendMiddle(c.peerPSN(1), data(1020))}
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(512))} },
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.PeerPSN(0), nil)} },
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(1028))} },
+		func(c *Conn) []ib.Packet {
+			return []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(1024)), ib.SendMiddle(c.PeerPSN(1), Data(1020))}
 		},
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 4000), data(512))} },
-		func(c *conn) []ib.Packet {
-			return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 4000), data(1024)), ib.WriteMiddle(c.peerPSN(1), data(1028))}
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 4000), Data(512))} },
+		func(c *Conn) []ib.Packet {
+			return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 4000), Data(1024)), ib.WriteMiddle(c.PeerPSN(1), Data(1028))}
 		},
 	),
 }, {
@@ -43,19 +43,19 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-92", "roce/rc/len/3"), Defects: []string{"NoLengthChecks"},
 	Sends:   "LAST packets of SENDs and WRITEs with 0 and 1028 bytes; LAST packets with 1 and 1024",
 	Expects: "a NAK for an invalid request for the former, an ACK for the latter",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, n := range []int{1, 1024} {
-			c := p.connect(setup{receives: 1, recvLen: 4096})
-			c.send(ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendLast(c.peerPSN(1), data(n)).AckReq())
-			c.expect(ib.Ack(c.peerPSN(1), 1))
+			c := p.connect(Setup{Receives: 1, recvLen: 4096})
+			c.Send(ib.SendFirst(c.PeerPSN(0), Data(1024)), ib.SendLast(c.PeerPSN(1), Data(n)).AckReq())
+			c.expect(ib.Ack(c.PeerPSN(1), 1))
 			c.ExpectRecv(1, 1024+n)
 		}
 		for _, n := range []int{0, 1028} {
-			p.expectRefused(func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.SendFirst(c.peerPSN(0), data(1024)), ib.SendLast(c.peerPSN(1), data(n))}
+			p.expectRefused(func(c *Conn) []ib.Packet {
+				return []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(1024)), ib.SendLast(c.PeerPSN(1), Data(n))}
 			})
-			p.expectRefused(func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1024+max(n, 1)), data(1024)), ib.WriteLast(c.peerPSN(1), data(n))}
+			p.expectRefused(func(c *Conn) []ib.Packet {
+				return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1024+max(n, 1)), Data(1024)), ib.WriteLast(c.PeerPSN(1), Data(n))}
 			})
 		}
 	}),
@@ -65,11 +65,11 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-94", "roce/rc/len/4"), Defects: []string{"HugeLengthIsAccess"},
 	Sends:   "WRITEs and READs that announce 0x80000001 and 0xffffffff bytes, with a good key and a bad one",
 	Expects: "a NAK for an invalid request",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, n := range []int{0x8000_0001, 0xffff_ffff} {
-			p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, n), data(1024))} })
-			p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.peerPSN(0), c.reth(0, n))} })
-			p.expectRefused(func(c *conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.peerPSN(0), ib.At(0x1000, 0x7f00, n))} })
+			p.expectRefused(func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, n), Data(1024))} })
+			p.expectRefused(func(c *Conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.PeerPSN(0), c.RETH(0, n))} })
+			p.expectRefused(func(c *Conn) []ib.Packet { return []ib.Packet{ib.ReadRequest(c.PeerPSN(0), ib.At(0x1000, 0x7f00, n))} })
 		}
 	}),
 }, {
@@ -79,18 +79,18 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Sends:   "ONLY packets of 4 bytes that announce 8, and of 8 that announce 4; LAST packets that end before and after the announced length, and a MIDDLE that does",
 	Expects: "a NAK for an invalid request with the PSN of the packet that does not fit",
 	Run: expectEachRefused(
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 8), data(4))} },
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 4), data(8))} },
-		func(c *conn) []ib.Packet {
-			return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1100), data(1024)), ib.WriteLast(c.peerPSN(1), data(72))}
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 8), Data(4))} },
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 4), Data(8))} },
+		func(c *Conn) []ib.Packet {
+			return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1100), Data(1024)), ib.WriteLast(c.PeerPSN(1), Data(72))}
 		},
-		func(c *conn) []ib.Packet {
-			return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1100), data(1024)), ib.WriteLast(c.peerPSN(1), data(80))}
+		func(c *Conn) []ib.Packet {
+			return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1100), Data(1024)), ib.WriteLast(c.PeerPSN(1), Data(80))}
 		},
-		func(c *conn) []ib.Packet {
+		func(c *Conn) []ib.Packet {
 			return []ib.Packet{
-				ib.WriteFirst(c.peerPSN(0), c.reth(0, 3000), data(1024)), ib.WriteMiddle(c.peerPSN(1), data(1024)),
-				ib.WriteMiddle(c.peerPSN(2), data(1024)),
+				ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 3000), Data(1024)), ib.WriteMiddle(c.PeerPSN(1), Data(1024)),
+				ib.WriteMiddle(c.PeerPSN(2), Data(1024)),
 			}
 		},
 	),
@@ -100,9 +100,9 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/len/5"), Defects: []string{"WriteSumUnchecked"},
 	Sends:   "where the path MTU is 1024: a FIRST packet of 1024 bytes that announces 1000; and one that announces 1024, with a LAST after it",
 	Expects: "a NAK for an invalid request, and no byte in memory; for the second, to its FIRST or, from devices that count when the message ends, to its LAST, of which no byte is in memory",
-	Run: onPort(func(p *port) {
-		p.expectRefused(func(c *conn) []ib.Packet {
-			return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 1000), data(1024))}
+	Run: OnPort(func(p *Port) {
+		p.expectRefused(func(c *Conn) []ib.Packet {
+			return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1000), Data(1024))}
 		})
 		p.expectExcessRefused()
 	}),
@@ -117,8 +117,8 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Expects: "a NAK for an invalid request, and no byte in memory",
 	Defects: []string{"WriteSumUnchecked"},
 	Run: expectEachRefused(
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, 0), data(1024))} },
-		func(c *conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 0), data(16))} },
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 0), Data(1024))} },
+		func(c *Conn) []ib.Packet { return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 0), Data(16))} },
 	),
 }, {
 	ID:    "rc/len/pad-of-a-write-agrees-with-its-length",
@@ -126,14 +126,14 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/len/6"), Defects: []string{"WriteSumUnchecked"},
 	Sends:   "WRITEs of 4 bytes that announce 4 with PadCnt 1 to 3, or announce 3 with PadCnt 0",
 	Expects: "a NAK for an invalid request, and no byte in memory",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for pad := range uint8(3) {
-			p.expectRefused(func(c *conn) []ib.Packet {
-				return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 4), data(4)).WithPadCnt(pad + 1)}
+			p.expectRefused(func(c *Conn) []ib.Packet {
+				return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 4), Data(4)).WithPadCnt(pad + 1)}
 			})
 		}
-		p.expectRefused(func(c *conn) []ib.Packet {
-			return []ib.Packet{ib.WriteOnly(c.peerPSN(0), c.reth(0, 3), data(4))}
+		p.expectRefused(func(c *Conn) []ib.Packet {
+			return []ib.Packet{ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 3), Data(4))}
 		})
 	}),
 }, {
@@ -142,22 +142,22 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("11.2.4.2", "roce/rc/mtu/1"), Setup: conformance.Setup{MTU: 1500}, Defects: []string{"PathMTUUnchecked"},
 	Sends:   "nothing: the application sets every path MTU, on a link with an MTU of 1500 bytes",
 	Expects: "path MTUs above that of the port are refused, and others are not",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		attr, err := p.Device.QueryPort(1)
 		p.Must("a port that can be queried", err)
 		if attr.ActiveMTU.Bytes() > p.MTU {
 			p.Fail(fmt.Sprintf("an active MTU that fits into packets of %d bytes", p.MTU), "%v", attr.ActiveMTU)
 		}
 		for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
-			c := p.connect(setup{state: verbs.QPStateInit})
-			c.attr.PathMTU, c.attr.State = mtu, verbs.QPStateRTR
-			err := c.qp.Modify(c.attr, toRTRMask|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer)
+			c := p.connect(Setup{state: verbs.QPStateInit})
+			c.Attr.PathMTU, c.Attr.State = mtu, verbs.QPStateRTR
+			err := c.QP.Modify(c.Attr, toRTRMask|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer)
 			if mtu <= attr.ActiveMTU {
 				p.Must(fmt.Sprintf("a path MTU of %v, where the port has %v", mtu, attr.ActiveMTU), err)
 				continue
 			}
 			p.MustFail(fmt.Sprintf("a path MTU of %v, where the port has %v,", mtu, attr.ActiveMTU), err, nil)
-			c.ExpectState(c.qp, verbs.QPStateInit)
+			c.ExpectState(c.QP, verbs.QPStateInit)
 		}
 	}),
 }, {
@@ -166,11 +166,11 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/mtu/2"), Defects: []string{"SegmentsShort"},
 	Sends:   "ACKs for SENDs and WRITEs around the bounds of one and two packets, and of many, at path MTUs of 256, 1024 and the port's",
 	Expects: "packets of the path MTU, and the rest in the last",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		attr, err := p.Device.QueryPort(1)
 		p.Must("a port that can be queried", err)
 		for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, attr.ActiveMTU} {
-			c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.PathMTU = mtu }})
+			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.PathMTU = mtu }})
 			c.expectSegmentation(mtu.Bytes())
 		}
 	}),
@@ -179,22 +179,22 @@ var lengthCases = overRC.Cases([]conformance.Case{{
 // expectRefused sends packets on a new connection, and fails the case unless the last is
 // answered by a NAK for an invalid request, no message is received, and the last packet
 // changes no memory.
-func (p *port) expectRefused(packets func(*conn) []ib.Packet) {
-	c := p.connect(setup{receives: 1, recvLen: 4096})
+func (p *Port) expectRefused(packets func(*Conn) []ib.Packet) {
+	c := p.connect(Setup{Receives: 1, recvLen: 4096})
 	pkts := packets(c)
 	last := len(pkts) - 1
-	c.send(pkts[:last]...)
+	c.Send(pkts[:last]...)
 	if last > 0 {
 		c.Sync()
 		c.DiscardSkipped() // earlier packets may be acknowledged
-		c.targetMem.Snapshot()
-		c.localMem.Snapshot()
+		c.TargetMem.Snapshot()
+		c.LocalMem.Snapshot()
 	}
-	c.send(pkts[last].AckReq())
-	c.expect(ib.Nak(c.peerPSN(last), ib.NakInvalidRequest, 0))
-	c.AwaitState(c.qp, verbs.QPStateErr)
-	c.ExpectUnchanged(c.targetMem, 0, 0)
-	c.ExpectUnchanged(c.localMem, 0, 0)
+	c.Send(pkts[last].AckReq())
+	c.expect(ib.Nak(c.PeerPSN(last), ib.NakInvalidRequest, 0))
+	c.AwaitState(c.QP, verbs.QPStateErr)
+	c.ExpectUnchanged(c.TargetMem, 0, 0)
+	c.ExpectUnchanged(c.LocalMem, 0, 0)
 	for {
 		wc, ok := c.PollCompletion(0)
 		switch {
@@ -208,25 +208,25 @@ func (p *port) expectRefused(packets func(*conn) []ib.Packet) {
 
 // expectExcessRefused fails the case unless a WRITE that continues after its announced
 // length is refused, at the latest when the excess packet arrives.
-func (p *port) expectExcessRefused() {
-	c := p.connect(setup{})
-	c.send(ib.WriteFirst(c.peerPSN(0), c.reth(0, 1024), data(1024)).AckReq())
+func (p *Port) expectExcessRefused() {
+	c := p.connect(Setup{})
+	c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1024), Data(1024)).AckReq())
 	got, ok := c.nextPacket(c.ResponseTimeout())
 	c.Check(ok, "a response to the FIRST packet", "nothing in %v", c.ResponseTimeout())
-	if ib.Ack(c.peerPSN(0), 0).Diff(got) == nil {
-		c.send(ib.WriteLast(c.peerPSN(1), data(16)).AckReq())
-		c.expect(ib.Nak(c.peerPSN(1), ib.NakInvalidRequest, 0))
-		c.ExpectUnchanged(c.targetMem, 0, 1024)
+	if ib.Ack(c.PeerPSN(0), 0).Diff(got) == nil {
+		c.Send(ib.WriteLast(c.PeerPSN(1), Data(16)).AckReq())
+		c.expect(ib.Nak(c.PeerPSN(1), ib.NakInvalidRequest, 0))
+		c.ExpectUnchanged(c.TargetMem, 0, 1024)
 	} else {
-		c.checkPacket(ib.Nak(c.peerPSN(0), ib.NakInvalidRequest, 0), got)
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.checkPacket(ib.Nak(c.PeerPSN(0), ib.NakInvalidRequest, 0), got)
+		c.ExpectUnchanged(c.TargetMem, 0, 0)
 	}
-	c.AwaitState(c.qp, verbs.QPStateErr)
+	c.AwaitState(c.QP, verbs.QPStateErr)
 }
 
 // expectEachRefused makes the body of a case that calls expectRefused for each of these.
-func expectEachRefused(all ...func(*conn) []ib.Packet) func(*conformance.Bench) error {
-	return onPort(func(p *port) {
+func expectEachRefused(all ...func(*Conn) []ib.Packet) func(*conformance.Bench) error {
+	return OnPort(func(p *Port) {
 		for _, packets := range all {
 			p.expectRefused(packets)
 		}
@@ -235,25 +235,25 @@ func expectEachRefused(all ...func(*conn) []ib.Packet) func(*conformance.Bench) 
 
 // expectSegmentation has the device send SENDs and WRITEs of many lengths, and fails the
 // case unless they are segmented at the MTU.
-func (c *conn) expectSegmentation(mtu int) {
+func (c *Conn) expectSegmentation(mtu int) {
 	at := verbs.Remote{Addr: 0x1000, RKey: 0x55}
 	psn, msn := 0, uint32(0)
 	for _, n := range []int{0, mtu - 1, mtu, mtu + 1, 2 * mtu, 2*mtu + 3, min(40*mtu, memLen) - 5} {
 		for _, want := range [][]ib.Packet{
-			ib.Send(c.devicePSN(psn), c.localMem.Buf[:n], mtu),
-			ib.Write(c.devicePSN(psn+ib.Packets(n, mtu)), ib.At(at.Addr, at.RKey, n), c.localMem.Buf[:n], mtu),
+			ib.Send(c.DevicePSN(psn), c.LocalMem.Buf[:n], mtu),
+			ib.Write(c.DevicePSN(psn+ib.Packets(n, mtu)), ib.At(at.Addr, at.RKey, n), c.LocalMem.Buf[:n], mtu),
 		} {
 			op := verbs.OpSend
 			if want[0].RETH != nil {
 				op = verbs.OpRDMAWrite
 			}
-			c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Remote: at})
+			c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Remote: at})
 			for _, pkt := range want {
 				pkt.BTH.AckReq = nil // the device may set it in other packets too
 				c.expect(pkt)
 			}
 			psn, msn = psn+len(want), msn+1
-			c.send(ib.Ack(c.devicePSN(psn-1), msn))
+			c.Send(ib.Ack(c.DevicePSN(psn-1), msn))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}
 	}

@@ -11,13 +11,13 @@ var msnCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-148", "roce/rc/msn/1"), Defects: []string{"MSNLate"},
 	Sends:   "SENDs and WRITEs by turns, on a connection that begins with each",
 	Expects: "MSN 1 in the first ACK, and one more in each further",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		ops := []ib.Opcode{ib.OpSendOnly, ib.OpWriteOnly, ib.OpSendOnlyImm, ib.OpWriteOnlyImm}
 		for i := range ops {
-			c := p.connect(setup{receives: 4})
+			c := p.connect(Setup{Receives: 4})
 			for k := range ops {
-				c.send(packetOf(c, ops[(i+k)%len(ops)], k))
-				c.expect(ib.Ack(c.peerPSN(k), uint32(k+1)))
+				c.Send(packetOf(c, ops[(i+k)%len(ops)], k))
+				c.expect(ib.Ack(c.PeerPSN(k), uint32(k+1)))
 			}
 		}
 	}),
@@ -27,19 +27,19 @@ var msnCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-148", "roce/rc/msn/2"), Defects: []string{"MSNCountsPackets"},
 	Sends:   "a SEND and a READ, both again, and another SEND",
 	Expects: "the same MSN for the duplicates, and one more for the new SEND",
-	Run: onRC(func(c *conn) {
-		send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
-		read := ib.ReadRequest(c.peerPSN(1), c.reth(0, 16)).AckReq()
-		c.send(send)
-		c.expect(ib.Ack(c.peerPSN(0), 1))
-		c.send(read)
-		c.expect(ib.ReadResponseOnly(c.peerPSN(1), 2, nil))
-		c.send(send)
+	Run: onRC(func(c *Conn) {
+		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
+		read := ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 16)).AckReq()
+		c.Send(send)
+		c.expect(ib.Ack(c.PeerPSN(0), 1))
+		c.Send(read)
+		c.expect(ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
+		c.Send(send)
 		c.expect(ib.Ack(ib.AnyPSN, 2))
-		c.send(read)
-		c.expect(ib.ReadResponseOnly(c.peerPSN(1), 2, nil))
-		c.send(ib.SendOnly(c.peerPSN(2), data(16)).AckReq())
-		c.expect(ib.Ack(c.peerPSN(2), 3))
+		c.Send(read)
+		c.expect(ib.ReadResponseOnly(c.PeerPSN(1), 2, nil))
+		c.Send(ib.SendOnly(c.PeerPSN(2), Data(16)).AckReq())
+		c.expect(ib.Ack(c.PeerPSN(2), 3))
 	}),
 }, {
 	ID:    "rc/msn/read-counted-by-its-last-response",
@@ -47,16 +47,16 @@ var msnCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-148", "roce/rc/msn/3"), Defects: []string{"MSNLate"},
 	Sends:   "a SEND, a READ of three responses and one of one",
 	Expects: "MSN 1; 1 or 2 in the first response of the READ and 2 in its last; 3 in the only one of the other",
-	Run: onRC(func(c *conn) {
-		c.send(ib.SendOnly(c.peerPSN(0), data(16)))
+	Run: onRC(func(c *Conn) {
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)))
 		c.drain()
-		c.send(ib.ReadRequest(c.peerPSN(1), c.reth(0, 2500)).AckReq())
-		first := c.expect(ib.ReadResponseFirst(c.peerPSN(1), ib.AnyMSN, nil))
+		c.Send(ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 2500)).AckReq())
+		first := c.expect(ib.ReadResponseFirst(c.PeerPSN(1), ib.AnyMSN, nil))
 		c.Check(first.MSN() == 1 || first.MSN() == 2, "MSN 1 or 2 in the first response", "%d", first.MSN())
-		c.expect(ib.ReadResponseMiddle(c.peerPSN(2), nil))
-		c.expect(ib.ReadResponseLast(c.peerPSN(3), 2, nil))
-		c.send(ib.ReadRequest(c.peerPSN(4), c.reth(0, 16)).AckReq())
-		c.expect(ib.ReadResponseOnly(c.peerPSN(4), 3, nil))
+		c.expect(ib.ReadResponseMiddle(c.PeerPSN(2), nil))
+		c.expect(ib.ReadResponseLast(c.PeerPSN(3), 2, nil))
+		c.Send(ib.ReadRequest(c.PeerPSN(4), c.RETH(0, 16)).AckReq())
+		c.expect(ib.ReadResponseOnly(c.PeerPSN(4), 3, nil))
 	}),
 }, {
 	ID:    "rc/msn/message-of-many-packets-counts-once",
@@ -64,14 +64,14 @@ var msnCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-148", "roce/rc/msn/4"), Defects: []string{"MSNCountsPackets"},
 	Sends:   "a SEND of three packets and a WRITE of three, all with AckReq, one at a time",
 	Expects: "MSN 0, 0, 1 and 1, 1, 2",
-	Run: onConn(setup{receives: 1, recvLen: 4096}, func(c *conn) {
+	Run: onConn(Setup{Receives: 1, recvLen: 4096}, func(c *Conn) {
 		messages := [][]ib.Packet{
-			ib.Send(c.peerPSN(0), data(2500), pathMTU.Bytes()),
-			ib.Write(c.peerPSN(3), c.reth(0, 0), data(2500), pathMTU.Bytes()),
+			ib.Send(c.PeerPSN(0), Data(2500), MTU),
+			ib.Write(c.PeerPSN(3), c.RETH(0, 0), Data(2500), MTU),
 		}
 		for done, parts := range messages {
 			for i, part := range parts {
-				c.send(part.AckReq())
+				c.Send(part.AckReq())
 				c.expect(ib.Ack(part.PSN(), uint32(done+i/2)))
 			}
 		}
@@ -82,18 +82,18 @@ var msnCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/msn/5"), Defects: []string{"MSNCountsPackets"},
 	Sends:   "after two SENDs, one after a gap, one without a receive, twice, and a WRITE with an invalid key",
 	Expects: "MSN 2 in the NAK for a sequence error, in both RNR NAKs, and in the NAK of the WRITE",
-	Run: onConn(setup{receives: 2}, func(c *conn) {
-		c.send(ib.SendOnly(c.peerPSN(0), data(8)).AckReq())
-		c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
-		c.send(ib.SendOnly(c.peerPSN(1), data(8)).AckReq())
-		c.expect(ib.Ack(c.peerPSN(1), ib.AnyMSN))
-		c.send(ib.SendOnly(c.peerPSN(4), data(8)).AckReq())
-		c.expectIgnoringCNPs(ib.Nak(c.peerPSN(2), ib.NakSequence, 2))
+	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)).AckReq())
+		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.Send(ib.SendOnly(c.PeerPSN(1), Data(8)).AckReq())
+		c.expect(ib.Ack(c.PeerPSN(1), ib.AnyMSN))
+		c.Send(ib.SendOnly(c.PeerPSN(4), Data(8)).AckReq())
+		c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(2), ib.NakSequence, 2))
 		for range 2 {
-			c.send(ib.SendOnly(c.peerPSN(2), data(8)).AckReq())
-			c.expectIgnoringCNPs(anyRNRNak(c.peerPSN(2)).WithMSN(2))
+			c.Send(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq())
+			c.expectIgnoringCNPs(anyRNRNak(c.PeerPSN(2)).WithMSN(2))
 		}
-		c.send(ib.WriteOnly(c.peerPSN(2), ib.At(c.targetMem.Addr(), ^uint32(c.targetMem.RKey()), 8), data(8)).AckReq())
-		c.expect(anyNak(c.peerPSN(2), 2))
+		c.Send(ib.WriteOnly(c.PeerPSN(2), ib.At(c.TargetMem.Addr(), ^uint32(c.TargetMem.RKey()), 8), Data(8)).AckReq())
+		c.expect(anyNak(c.PeerPSN(2), 2))
 	}),
 }})

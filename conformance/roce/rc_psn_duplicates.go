@@ -15,16 +15,16 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
 	Sends:   "a SEND, the same packet again, and another SEND",
 	Expects: "one completion for the first, and the next receive for the other",
-	Run: onRC(func(c *conn) {
-		send := ib.SendOnly(c.peerPSN(0), data(16)).AckReq()
-		c.send(send)
-		c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
-		c.send(send)
+	Run: onRC(func(c *Conn) {
+		send := ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq()
+		c.Send(send)
+		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.Send(send)
 		c.Sync()
 		c.ExpectRecv(1, 16)
-		c.ExpectBytes(c.localMem, 0, data(16))
+		c.ExpectBytes(c.LocalMem, 0, Data(16))
 		c.ExpectNoCompletion()
-		c.send(ib.SendOnly(c.peerPSN(1), data(8)).AckReq())
+		c.Send(ib.SendOnly(c.PeerPSN(1), Data(8)).AckReq())
 		c.ExpectRecv(2, 8)
 	}),
 }, {
@@ -33,32 +33,32 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicateImmReceives"},
 	Sends:   "SENDs and WRITEs with immediate data, of one packet and of two; the last packet of each again, and all of it again; another SEND",
 	Expects: "an ACK for each duplicate, one completion for each message, and the next receive for the other",
-	Run: onPort(onEachConn(setup{receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *conn, op ib.Opcode) {
-		mtu := pathMTU.Bytes()
+	Run: OnPort(onEachConn(Setup{Receives: 2, recvLen: 2048}, []ib.Opcode{ib.OpSendOnlyImm, ib.OpWriteOnlyImm, ib.OpSendLastImm, ib.OpWriteLastImm}, func(c *Conn, op ib.Opcode) {
+		mtu := MTU
 		var all []ib.Packet
 		switch op {
 		case ib.OpSendOnlyImm:
-			all = []ib.Packet{ib.SendOnlyImm(c.peerPSN(0), 7, data(16))}
+			all = []ib.Packet{ib.SendOnlyImm(c.PeerPSN(0), 7, Data(16))}
 		case ib.OpWriteOnlyImm:
-			all = []ib.Packet{ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 16), 7, data(16))}
+			all = []ib.Packet{ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 16), 7, Data(16))}
 		case ib.OpSendLastImm:
-			all = []ib.Packet{ib.SendFirst(c.peerPSN(0), data(mtu)), ib.SendLastImm(c.peerPSN(1), 7, data(16))}
+			all = []ib.Packet{ib.SendFirst(c.PeerPSN(0), Data(mtu)), ib.SendLastImm(c.PeerPSN(1), 7, Data(16))}
 		case ib.OpWriteLastImm:
-			all = []ib.Packet{ib.WriteFirst(c.peerPSN(0), c.reth(0, mtu+16), data(mtu)), ib.WriteLastImm(c.peerPSN(1), 7, data(16))}
+			all = []ib.Packet{ib.WriteFirst(c.PeerPSN(0), c.RETH(0, mtu+16), Data(mtu)), ib.WriteLastImm(c.PeerPSN(1), 7, Data(16))}
 		}
 		last := len(all) - 1
 		all[last] = all[last].AckReq()
-		c.send(all...)
-		c.expectAck(c.peerPSN(last))
+		c.Send(all...)
+		c.expectAck(c.PeerPSN(last))
 		for _, again := range [][]ib.Packet{all[last:], all} {
-			c.send(again...)
-			c.expectAck(c.peerPSN(last))
+			c.Send(again...)
+			c.expectAck(c.PeerPSN(last))
 			c.drain()
 		}
 		wc := c.ExpectRecv(1, last*mtu+16)
 		c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 7, "immediate data 7", "%s", rig.Describe(&wc))
 		c.ExpectNoCompletion()
-		c.send(ib.SendOnly(c.peerPSN(last+1), data(8)).AckReq())
+		c.Send(ib.SendOnly(c.PeerPSN(last+1), Data(8)).AckReq())
 		c.ExpectRecv(2, 8)
 	})),
 }, {
@@ -67,20 +67,20 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-105", "roce/rc/psn/9"), Defects: []string{"DuplicatesExecuted"},
 	Sends:   "two WRITEs to the same address, of one packet each and then of three, and a duplicate of the first",
 	Expects: "the data of the second in memory",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, n := range []int{64, 2500} {
-			c := p.connect(setup{})
-			k := ib.Packets(n, pathMTU.Bytes())
-			old, young := data(n), make([]byte, n)
-			first := ib.Write(c.peerPSN(0), c.reth(0, n), old, pathMTU.Bytes())
-			c.send(first...)
-			c.send(ib.Write(c.peerPSN(k), c.reth(0, n), young, pathMTU.Bytes())...)
+			c := p.connect(Setup{})
+			k := ib.Packets(n, MTU)
+			old, young := Data(n), make([]byte, n)
+			first := ib.Write(c.PeerPSN(0), c.RETH(0, n), old, MTU)
+			c.Send(first...)
+			c.Send(ib.Write(c.PeerPSN(k), c.RETH(0, n), young, MTU)...)
 			c.Sync()
-			c.ExpectBytes(c.targetMem, 0, young)
-			c.send(first...)
+			c.ExpectBytes(c.TargetMem, 0, young)
+			c.Send(first...)
 			c.Sync()
-			c.ExpectBytes(c.targetMem, 0, young)
-			c.ExpectUnchanged(c.targetMem, 0, n)
+			c.ExpectBytes(c.TargetMem, 0, young)
+			c.ExpectUnchanged(c.TargetMem, 0, n)
 			c.DiscardSkipped()
 		}
 	}),
@@ -90,17 +90,17 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-105", "roce/rc/psn/9", "roce/rc/psn/10"), Defects: []string{"NoAcks"},
 	Sends:   "a SEND of one packet and a WRITE of three without AckReq, then each packet again with it",
 	Expects: "each time an ACK with the PSN of the last packet executed",
-	Run: onRC(func(c *conn) {
-		all := []ib.Packet{ib.SendOnly(c.peerPSN(0), data(16))}
-		for _, part := range ib.Write(c.peerPSN(1), c.reth(0, 0), data(2500), pathMTU.Bytes()) {
+	Run: onRC(func(c *Conn) {
+		all := []ib.Packet{ib.SendOnly(c.PeerPSN(0), Data(16))}
+		for _, part := range ib.Write(c.PeerPSN(1), c.RETH(0, 0), Data(2500), MTU) {
 			part.BTH.AckReq = nil
 			all = append(all, part)
 		}
-		c.send(all...)
+		c.Send(all...)
 		c.drain() // the device may have acknowledged packets without AckReq
 		for _, again := range all {
-			c.send(again.AckReq())
-			c.expect(ib.Ack(c.peerPSN(3), ib.AnyMSN))
+			c.Send(again.AckReq())
+			c.expect(ib.Ack(c.PeerPSN(3), ib.AnyMSN))
 		}
 		c.expectSilence(silencePeriod)
 	}),
@@ -110,14 +110,14 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-105", "roce/rc/psn/10"), Defects: []string{"DupAckTakesReadPSN"},
 	Sends:   "a WRITE, a READ of one response, one of three, and the WRITE again",
 	Expects: "an ACK with the PSN of the WRITE, which is that of the last request that is acknowledged so",
-	Run: onRC(func(c *conn) {
-		write := ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)).AckReq()
-		c.send(write)
-		c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
-		c.send(ib.ReadRequest(c.peerPSN(1), c.reth(0, 8)).AckReq(), ib.ReadRequest(c.peerPSN(2), c.reth(0, 2500)).AckReq())
+	Run: onRC(func(c *Conn) {
+		write := ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)).AckReq()
+		c.Send(write)
+		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.Send(ib.ReadRequest(c.PeerPSN(1), c.RETH(0, 8)).AckReq(), ib.ReadRequest(c.PeerPSN(2), c.RETH(0, 2500)).AckReq())
 		c.nextPackets(4)
-		c.send(write)
-		c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
+		c.Send(write)
+		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
 	}),
 }, {
 	ID:    "rc/psn/earlier-duplicate-read-answered-first",
@@ -126,8 +126,8 @@ var duplicateCases = overRC.Cases([]conformance.Case{{
 	Sends: "a READ of one response; then a READ of 4096 responses at full speed, and a duplicate of the first: " +
 		"right after it, and after its first response",
 	Expects: "the response to the first READ before the last one to the second",
-	Run: onRC(func(c *conn) {
-		long := c.Memory(longRead*pathMTU.Bytes(), allAccess)
+	Run: onRC(func(c *Conn) {
+		long := c.Memory(longRead*MTU, allAccess)
 		tries, asked := 0, false
 		for _, started := range []bool{false, true} {
 			for range 3 {
@@ -152,40 +152,40 @@ const longRead = 4096
 // arrived. The case fails if the duplicate is answered after the long READ although it
 // was sent during its first half. It returns false if the duplicate was sent too late to
 // tell.
-func (c *conn) expectDuplicateReadFirst(k int, long *rig.Memory, started bool) bool {
-	short := ib.ReadRequest(c.peerPSN(k), c.reth(0, 8)).AckReq()
-	answer := ib.ReadResponseOnly(c.peerPSN(k), ib.AnyMSN, c.targetMem.Buf[:8])
-	c.send(short)
+func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, started bool) bool {
+	short := ib.ReadRequest(c.PeerPSN(k), c.RETH(0, 8)).AckReq()
+	answer := ib.ReadResponseOnly(c.PeerPSN(k), ib.AnyMSN, c.TargetMem.Buf[:8])
+	c.Send(short)
 	c.expect(answer)
-	c.send(ib.ReadRequest(c.peerPSN(k+1), rethFor(long, 0, len(long.Buf))).AckReq())
+	c.Send(ib.ReadRequest(c.PeerPSN(k+1), rethFor(long, 0, len(long.Buf))).AckReq())
 	if started {
-		c.expect(ib.ReadResponseFirst(c.peerPSN(k+1), ib.AnyMSN, nil))
+		c.expect(ib.ReadResponseFirst(c.PeerPSN(k+1), ib.AnyMSN, nil))
 	}
-	c.send(short)
+	c.Send(short)
 	sent, after := c.Now(), 0 // after counts the responses to the long READ since the duplicate was sent
 	for over := false; ; {
 		p, ok := c.nextPacket(c.ResponseTimeout())
 		switch {
-		case !ok || over && p.PSN() == c.peerPSN(k):
+		case !ok || over && p.PSN() == c.PeerPSN(k):
 			c.Check(after < longRead/2, "the response to the duplicate before the last one to the later READ",
 				"%d of %d came after the duplicate was sent, and before its response", after, longRead)
 			return false
-		case p.PSN() == c.peerPSN(k):
+		case p.PSN() == c.PeerPSN(k):
 			c.checkPacket(c.fromDevice(answer), p)
 			c.discardUntil(k + longRead)
 			return true
 		case c.lastArrival > sent:
 			after++
 		}
-		over = over || p.PSN() == c.peerPSN(k+longRead)
+		over = over || p.PSN() == c.PeerPSN(k+longRead)
 	}
 }
 
 // discardUntil discards packets up to the k-th PSN, or until the device is silent. The
 // rest of an interrupted answer need not be sent.
-func (c *conn) discardUntil(k int) {
+func (c *Conn) discardUntil(k int) {
 	for {
-		if p, ok := c.nextPacket(c.ResponseTimeout()); !ok || p.PSN() == c.peerPSN(k) {
+		if p, ok := c.nextPacket(c.ResponseTimeout()); !ok || p.PSN() == c.PeerPSN(k) {
 			return
 		}
 	}
@@ -193,4 +193,4 @@ func (c *conn) discardUntil(k int) {
 
 // throttle makes a device with congestion control send slowly, so that a long READ
 // response takes a while on any link.
-func (c *conn) throttle() { c.sendCNPs(ib.CNP()) }
+func (c *Conn) throttle() { c.sendCNPs(ib.CNP()) }

@@ -14,10 +14,10 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.7.2", "roce/rc/psn/1"), Needs: verbs.CapAtomics, Defects: []string{"PSNUnsigned"},
 	Sends:   "answers to a SEND of 3 packets, a WRITE of 1, a FETCH_ADD, and a WRITE of 2, which begin at 0xFFFFFD",
 	Expects: "PSNs 0xFFFFFD to 3 in order, and completions",
-	Run: onConn(setup{modify: withSQPSN(0xfffffd)}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 2500), c.writeWR(2, 16), c.fetchAddWR(3), c.writeWR(4, 1500))
+	Run: onConn(Setup{Modify: withSQPSN(0xfffffd)}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 2500), c.WriteWR(2, 16), c.fetchAddWR(3), c.WriteWR(4, 1500))
 		c.expectAll(c.wantSend(0, 2500), c.wantWrite(3, 16), c.wantFetchAdd(4), c.wantWrite(5, 1500))
-		c.send(ib.Ack(c.devicePSN(3), 2), ib.AtomicAck(c.devicePSN(4), 3, 7), ib.Ack(c.devicePSN(6), 4))
+		c.Send(ib.Ack(c.DevicePSN(3), 2), ib.AtomicAck(c.DevicePSN(4), 3, 7), ib.Ack(c.DevicePSN(6), 4))
 		for id := range uint64(4) {
 			c.ExpectCompletion(id+1, verbs.WCSuccess)
 		}
@@ -28,8 +28,8 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.7.2", "roce/rc/psn/2"), Defects: []string{"ReadTakesOnePSN"},
 	Sends:   "nothing: the device sends READs of 2500, 1024, 1025 and 0 bytes, and a SEND",
 	Expects: "the requests 3, 1, 2 and 1 PSNs after one another",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.readWR(1, 2500), c.readWR(2, 1024), c.readWR(3, 1025), c.readWR(4, 0), c.sendWR(5, 8))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.ReadWR(1, 2500), c.ReadWR(2, 1024), c.ReadWR(3, 1025), c.ReadWR(4, 0), c.SendWR(5, 8))
 		c.expectAll(c.wantRead(0, 2500), c.wantRead(3, 1024), c.wantRead(4, 1025), c.wantRead(6, 0), c.wantSend(7, 8))
 	}),
 }, {
@@ -38,17 +38,17 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/psn/3"), Defects: []string{"PSNUnsigned"},
 	Sends:   "to SENDs with PSNs 0xFFFFFE to 1: an ACK for the first, a NAK for a sequence error with 0, an ACK for 1",
 	Expects: "one completion; another, and the SENDs with PSNs 0 and 1 are retransmitted; two more completions",
-	Run: onConn(setup{modify: func(a *verbs.QPAttr) {
+	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) {
 		a.SQPSN, a.Timeout = 0xfffffe, timeout67ms
-	}}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24), c.sendWR(4, 32))
+	}}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24), c.SendWR(4, 32))
 		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
-		c.send(ib.Ack(0xfffffe, 1))
+		c.Send(ib.Ack(0xfffffe, 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.send(ib.Nak(0, ib.NakSequence, 2))
+		c.Send(ib.Nak(0, ib.NakSequence, 2))
 		c.ExpectCompletion(2, verbs.WCSuccess)
 		c.expectRetransmission(all, 2)
-		c.send(ib.Ack(1, 4))
+		c.Send(ib.Ack(1, 4))
 		c.ExpectCompletion(3, verbs.WCSuccess)
 		c.ExpectCompletion(4, verbs.WCSuccess)
 	}),
@@ -58,11 +58,11 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("11.2.4.2", "roce/rc/psn/16"), Defects: []string{"PSNStartsAtZero"},
 	Sends:   "nothing: queue pairs with several values of sq_psn send",
 	Expects: "that PSN in the first packet",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, first := range firstPSNs(p) {
-			c := p.connect(setup{modify: withSQPSN(first)})
-			c.PostSend(c.qp, c.sendWR(1, 8))
-			c.expect(ib.SendOnly(ib.PSN(first), c.localMem.Buf[:8]))
+			c := p.connect(Setup{Modify: withSQPSN(first)})
+			c.PostSend(c.QP, c.SendWR(1, 8))
+			c.expect(ib.SendOnly(ib.PSN(first), c.LocalMem.Buf[:8]))
 		}
 	}),
 }, {
@@ -71,14 +71,14 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
 	Sends:   "while one SEND is outstanding, ACKs with PSNs 1, 100 and 2^22 after it, then its ACK",
 	Expects: "no completion before its ACK",
-	Run:     onConn(setup{}, func(c *conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
+	Run:     onConn(Setup{}, func(c *Conn) { expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Ack(psn, 1) }) }),
 }, {
 	ID:    "rc/psn/fatal-nak-of-what-was-never-sent-ignored",
 	Title: "A NAK with a PSN that was never sent is ignored",
 	Cite:  ibta("9.7.2", "roce/rc/psn/13"), Defects: []string{"GhostAckCompletes"},
 	Sends:   "while one SEND is outstanding, NAKs for an invalid request with PSNs 1, 100 and 2^22 beyond it, then its ACK",
 	Expects: "no completion before its ACK, and success then",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		expectUnsentPSNsIgnored(c, func(psn ib.PSN) ib.Packet { return ib.Nak(psn, ib.NakInvalidRequest, 0) })
 	}),
 }, {
@@ -87,19 +87,19 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"OldAnswerCompletes"},
 	Sends:   "while a READ is outstanding, a READ response and an ACK with the PSN before, then the correct response",
 	Expects: "no completion and memory unchanged, then the correct data",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8), c.readWR(2, 8))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8), c.ReadWR(2, 8))
 		c.expectAll(c.wantSend(0, 8), c.wantRead(1, 8))
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, make([]byte, 8)), ib.Ack(c.devicePSN(0), 1))
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, make([]byte, 8)), ib.Ack(c.DevicePSN(0), 1))
 		c.Sync()
 		c.ExpectNoCompletion()
-		c.ExpectUnchanged(c.localMem, 0, 0)
-		c.send(ib.ReadResponseOnly(c.devicePSN(1), 2, data(8)))
+		c.ExpectUnchanged(c.LocalMem, 0, 0)
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(1), 2, Data(8)))
 		c.ExpectCompletion(2, verbs.WCSuccess)
-		c.ExpectBytes(c.localMem, sinkOffset, data(8))
-		c.ExpectState(c.qp, verbs.QPStateRTS)
+		c.ExpectBytes(c.LocalMem, SinkOffset, Data(8))
+		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
 	ID:    "rc/psn/fatal-nak-before-the-oldest-ignored",
@@ -107,14 +107,14 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"OldNAKFatal"},
 	Sends:   "while the second of two SENDs is outstanding, a NAK for an invalid request with the PSN of the first, then the ACK",
 	Expects: "no completion before the ACK, and success then",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
-		c.send(ib.Nak(c.devicePSN(0), ib.NakInvalidRequest, 1))
+		c.Send(ib.Nak(c.DevicePSN(0), ib.NakInvalidRequest, 1))
 		c.Sync()
 		c.ExpectNoCompletion()
-		c.send(ib.Ack(c.devicePSN(1), 2))
+		c.Send(ib.Ack(c.DevicePSN(1), 2))
 		c.ExpectCompletion(2, verbs.WCSuccess)
-		c.ExpectState(c.qp, verbs.QPStateRTS)
+		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
 	ID:    "rc/psn/sequence-nak-before-the-oldest-ignored",
@@ -122,12 +122,12 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"StaleNAKRepeats"},
 	Sends:   "while the second of two SENDs is outstanding, a NAK for a sequence error with the PSN of the first, then the ACK",
 	Expects: "nothing, then success",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
-		c.send(ib.Nak(c.devicePSN(0), ib.NakSequence, 1))
+		c.Send(ib.Nak(c.DevicePSN(0), ib.NakSequence, 1))
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
-		c.send(ib.Ack(c.devicePSN(1), 2))
+		c.Send(ib.Ack(c.DevicePSN(1), 2))
 		c.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }, {
@@ -136,17 +136,17 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/psn/14"), Defects: []string{"StaleRNRWaits"},
 	Sends:   "while the second of two SENDs is outstanding, an RNR NAK of 655.36 ms with the PSN of the first; when a third has arrived, the ACK",
 	Expects: "the third SEND long before that time, and nothing else; then success",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendTwoAckFirst()
-		c.send(ib.RNR(c.devicePSN(0), 0, 1))
+		c.Send(ib.RNR(c.DevicePSN(0), 0, 1))
 		c.Sync()
 		posted := c.Now()
-		c.PostSend(c.qp, c.sendWR(3, 16))
+		c.PostSend(c.QP, c.SendWR(3, 16))
 		c.expectAll(c.wantSend(2, 16))
 		took, most := c.Now()-posted, ib.RNRTimer(0)/2
 		c.Check(took < most, fmt.Sprintf("a SEND within %v, without waiting for a timer", most), "after %v", took)
 		c.expectSilence(silencePeriod)
-		c.send(ib.Ack(c.devicePSN(2), 3))
+		c.Send(ib.Ack(c.DevicePSN(2), 3))
 		c.ExpectCompletion(2, verbs.WCSuccess)
 		c.ExpectCompletion(3, verbs.WCSuccess)
 	}),
@@ -156,24 +156,24 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/psn/15"), Defects: []string{"PSNWindowUnlimited"},
 	Sends:   "nothing: the device is to READ five times 2^29 bytes with a path MTU of 256, 2^21 PSNs each",
 	Expects: "at most four of them on the wire",
-	Run: onConn(setup{
+	Run: onConn(Setup{
 		caps:   verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 4, MaxRecvSGE: 1},
-		modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },
-	}, func(c *conn) {
+		Modify: func(a *verbs.QPAttr) { a.PathMTU, a.MaxRdAtomic = verbs.MTU256, 8 },
+	}, func(c *Conn) {
 		const size = 1 << 29
 		// The memory is never touched and therefore not allocated.
 		m, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, size/4), Access: verbs.AccessLocalWrite})
 		c.Must("a large memory region", err)
 		part := verbs.SGEOf(m, 0, size/4)
 		for id := range uint64(5) {
-			wr := c.readWR(id+1, 0)
+			wr := c.ReadWR(id+1, 0)
 			wr.SGL = []verbs.SGE{part, part, part, part}
-			c.PostSend(c.qp, wr)
+			c.PostSend(c.QP, wr)
 		}
 		sent := c.drain()
 		c.Check(len(sent) > 0, "a READ that fits", "no packet")
 		for i, p := range sent {
-			c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(i<<21)).WithRETH(ib.RETH{Len: new(uint32(size))}), p)
+			c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(i<<21)).WithRETH(ib.RETH{Len: new(uint32(size))}), p)
 		}
 		c.Check(len(sent) <= 4, "at most 2^23 PSNs outstanding", "%d READs of 2^21 PSNs each", len(sent))
 	}),
@@ -184,24 +184,24 @@ func withSQPSN(first uint32) func(*verbs.QPAttr) { return func(a *verbs.QPAttr) 
 
 // expectUnsentPSNsIgnored sends responses with PSNs that the device has not sent while a
 // SEND is outstanding, and fails the case unless only the ACK of the SEND completes it.
-func expectUnsentPSNsIgnored(c *conn, response func(ib.PSN) ib.Packet) {
-	c.PostSend(c.qp, c.sendWR(1, 8))
+func expectUnsentPSNsIgnored(c *Conn, response func(ib.PSN) ib.Packet) {
+	c.PostSend(c.QP, c.SendWR(1, 8))
 	c.expectAll(c.wantSend(0, 8))
 	for _, beyond := range []int{1, 100, halfPSNs / 2} {
-		c.send(response(c.devicePSN(beyond)))
+		c.Send(response(c.DevicePSN(beyond)))
 		c.Sync()
 		c.ExpectNoCompletion()
 	}
-	c.send(ib.Ack(c.devicePSN(0), 1))
+	c.Send(ib.Ack(c.DevicePSN(0), 1))
 	c.ExpectCompletion(1, verbs.WCSuccess)
-	c.ExpectState(c.qp, verbs.QPStateRTS)
+	c.ExpectState(c.QP, verbs.QPStateRTS)
 }
 
 // sendTwoAckFirst has the device send two SENDs and acknowledges the first. A second
 // response to the first is then stale.
-func (c *conn) sendTwoAckFirst() {
-	c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 8))
+func (c *Conn) sendTwoAckFirst() {
+	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
 	c.expectAll(c.wantSend(0, 8), c.wantSend(1, 8))
-	c.send(ib.Ack(c.devicePSN(0), 1))
+	c.Send(ib.Ack(c.DevicePSN(0), 1))
 	c.ExpectCompletion(1, verbs.WCSuccess)
 }

@@ -12,12 +12,12 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("summary of duplicate requests", "roce/rc/read/5"), Defects: []string{"DupReadDropped"},
 	Sends:   "a READ of three packets and a WRITE of no bytes, then the READ again",
 	Expects: "the same responses to both",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		read := c.readOnce(2500)
-		c.send(ib.WriteOnly(c.peerPSN(3), c.reth(0, 0), nil).AckReq())
-		c.expectAck(c.peerPSN(3))
-		c.send(read)
-		c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[:2500])
+		c.Send(ib.WriteOnly(c.PeerPSN(3), c.RETH(0, 0), nil).AckReq())
+		c.expectAck(c.PeerPSN(3))
+		c.Send(read)
+		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:2500])
 	}),
 }, {
 	ID:    "rc/read/part-read-again-keeps-psns-and-bytes",
@@ -25,7 +25,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.4.4", "roce/rc/read/6"), Defects: []string{"SubReadWhole"},
 	Sends:   "a READ of three packets, then one with the second PSN for the data after the first packet",
 	Expects: "responses with the second and third PSN and the bytes that belong to them",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		c.readOnce(2500)
 		c.readTail(1, 2500)
 	}),
@@ -35,7 +35,7 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.4.4", "roce/rc/read/6"), Defects: []string{"SubReadContinues"},
 	Sends:   "a READ of four packets, then its tails from the last, the third and the second packet on, and all of it",
 	Expects: "each is answered with the PSNs and bytes that belong to it",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		const n = 4000
 		c.readOnce(n)
 		for k := 3; k >= 0; k-- {
@@ -48,11 +48,11 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/7"), Level: conformance.Should, Defects: []string{"SubReadContinues"},
 	Sends:   "a READ of three packets, then its last two, then its last one",
 	Expects: "FIRST and LAST, then ONLY",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		c.readOnce(2500)
 		for k := 1; k < 3; k++ {
-			c.send(ib.ReadRequest(c.peerPSN(k), c.reth(0, 2500).Skip(k*mtuBytes)))
-			c.expectReadResponses(c.peerPSN(k), c.targetMem.Buf[k*mtuBytes:2500])
+			c.Send(ib.ReadRequest(c.PeerPSN(k), c.RETH(0, 2500).Skip(k*MTU)))
+			c.expectReadResponses(c.PeerPSN(k), c.TargetMem.Buf[k*MTU:2500])
 		}
 	}),
 }, {
@@ -61,16 +61,16 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/9"), Defects: []string{"DupReadUnchecked"},
 	Sends:   "a READ of 1000 bytes; with the same PSN, READs that are one byte longer, a packet longer, and start earlier; the original again",
 	Expects: "a response to the first and the last only",
-	Run: onConn(setup{}, func(c *conn) {
-		original := ib.ReadRequest(c.peerPSN(0), c.reth(256, 1000))
-		c.send(original)
-		c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[256:1256])
-		for _, beyond := range []ib.RETH{c.reth(256, 1001), c.reth(256, 2*mtuBytes), c.reth(255, 1000)} {
-			c.send(ib.ReadRequest(c.peerPSN(0), beyond))
+	Run: onConn(Setup{}, func(c *Conn) {
+		original := ib.ReadRequest(c.PeerPSN(0), c.RETH(256, 1000))
+		c.Send(original)
+		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[256:1256])
+		for _, beyond := range []ib.RETH{c.RETH(256, 1001), c.RETH(256, 2*MTU), c.RETH(255, 1000)} {
+			c.Send(ib.ReadRequest(c.PeerPSN(0), beyond))
 			c.expectSilence(silencePeriod)
 		}
-		c.send(original)
-		c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[256:1256])
+		c.Send(original)
+		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[256:1256])
 	}),
 }, {
 	ID:    "rc/read/duplicate-with-another-key-dropped",
@@ -78,16 +78,16 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/9"), Defects: []string{"DupReadUnchecked"},
 	Sends:   "a READ, then the same with the key of another region at the same addresses, and with a key that does not exist; then the original again",
 	Expects: "a response to the first and the last only",
-	Run: onConn(setup{}, func(c *conn) {
-		twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.targetMem.Addr(), Access: allAccess})
+	Run: onConn(Setup{}, func(c *Conn) {
+		twin, err := c.PD.RegMR(verbs.MRInit{Buf: make([]byte, memLen), Addr: c.TargetMem.Addr(), Access: allAccess})
 		c.Must("a region at chosen addresses", err)
 		original := c.readOnce(1000)
-		for _, key := range []verbs.RKey{twin.RKey(), unknownKey(c.targetMem.RKey())} {
-			c.send(ib.ReadRequest(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(key), 1000)))
+		for _, key := range []verbs.RKey{twin.RKey(), unknownKey(c.TargetMem.RKey())} {
+			c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(key), 1000)))
 			c.expectSilence(silencePeriod)
 		}
-		c.send(original)
-		c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[:1000])
+		c.Send(original)
+		c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:1000])
 	}),
 }, {
 	ID:    "rc/read/duplicate-of-a-closed-region-refused",
@@ -95,48 +95,48 @@ var readAgainCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/21"), Defects: []string{"StaleKeys"},
 	Sends:   "a READ, and a duplicate after its region was deregistered; the same with a window, if supported, and its invalidation",
 	Expects: "the data, then a NAK for a remote access error",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, allAccess)
-		read := ib.ReadRequest(c.peerPSN(0), rethFor(m, 0, 64))
-		c.send(read)
-		c.expectReadResponses(c.peerPSN(0), m.Buf)
+		read := ib.ReadRequest(c.PeerPSN(0), rethFor(m, 0, 64))
+		c.Send(read)
+		c.expectReadResponses(c.PeerPSN(0), m.Buf)
 		c.Must("a region that can be deregistered", m.Close())
-		c.send(read)
-		c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+		c.Send(read)
+		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
 		c.expectSilence(silencePeriod)
 		if c.Caps.Has(verbs.CapMWType2 | verbs.CapLocalInv) {
-			c.secondConn(setup{}).readInvalidatedWindow()
+			c.secondConn(Setup{}).readInvalidatedWindow()
 		}
 	}),
 }})
 
 // readInvalidatedWindow reads through a window, and fails the case unless a duplicate of
 // the READ is refused after the window was invalidated.
-func (c *conn) readInvalidatedWindow() {
+func (c *Conn) readInvalidatedWindow() {
 	m := c.bindableMemory()
 	info := bindRange(m, 0, 64, verbs.AccessRemoteRead)
 	key := c.bind(c.newWindow(verbs.MWType2), info)
 	c.expectRead(0, windowRETH(info, key, 0, 8), m.Buf[:8])
-	c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
+	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
 	c.ExpectCompletion(1, verbs.WCSuccess)
 	c.expectReadRefused(0, windowRETH(info, key, 0, 8))
 }
 
 // readOnce reads n bytes from the start of targetMem with the first PSN, and returns the
 // request.
-func (c *conn) readOnce(n int) ib.Packet {
-	read := ib.ReadRequest(c.peerPSN(0), c.reth(0, n))
-	c.send(read)
-	c.expectReadResponses(c.peerPSN(0), c.targetMem.Buf[:n])
+func (c *Conn) readOnce(n int) ib.Packet {
+	read := ib.ReadRequest(c.PeerPSN(0), c.RETH(0, n))
+	c.Send(read)
+	c.expectReadResponses(c.PeerPSN(0), c.TargetMem.Buf[:n])
 	return read
 }
 
 // readTail requests the responses to a READ of n bytes again, from the k-th on. The
 // opcodes of the responses may be those of a new message or of the original one.
-func (c *conn) readTail(k, n int) {
-	c.send(ib.ReadRequest(c.peerPSN(k), c.reth(0, n).Skip(k*mtuBytes)))
-	for ; k < ib.Packets(n, mtuBytes); k++ {
-		got := c.expect(ib.Packet{}.WithPSN(c.peerPSN(k)).WithPayload(c.targetMem.Buf[k*mtuBytes : min((k+1)*mtuBytes, n)]))
+func (c *Conn) readTail(k, n int) {
+	c.Send(ib.ReadRequest(c.PeerPSN(k), c.RETH(0, n).Skip(k*MTU)))
+	for ; k < ib.Packets(n, MTU); k++ {
+		got := c.expect(ib.Packet{}.WithPSN(c.PeerPSN(k)).WithPayload(c.TargetMem.Buf[k*MTU : min((k+1)*MTU, n)]))
 		info, _ := got.Info()
 		c.Check(info.Kind == ib.KindReadResponse, "a READ response", "%v", got)
 	}

@@ -15,15 +15,15 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.4.4", "roce/rc/read/1"), Defects: []string{"AETHInMiddle"},
 	Sends:   "READs of 1 byte, of one and two path MTUs, of one byte more, and of 2500 bytes",
 	Expects: "packets of these kinds, full but for the last",
-	Run: onConn(setup{}, func(c *conn) {
-		psn := c.peerPSN(0)
-		for _, n := range []int{1, mtuBytes, mtuBytes + 1, 2 * mtuBytes, 2*mtuBytes + 1, 2500} {
-			c.send(ib.ReadRequest(psn, c.reth(3, n)))
-			for _, want := range ib.ReadResponses(psn, ib.AnyMSN, c.targetMem.Buf[3:][:n], mtuBytes) {
+	Run: onConn(Setup{}, func(c *Conn) {
+		psn := c.PeerPSN(0)
+		for _, n := range []int{1, MTU, MTU + 1, 2 * MTU, 2*MTU + 1, 2500} {
+			c.Send(ib.ReadRequest(psn, c.RETH(3, n)))
+			for _, want := range ib.ReadResponses(psn, ib.AnyMSN, c.TargetMem.Buf[3:][:n], MTU) {
 				got := c.expect(ib.Op(want.Opcode()))
 				c.Check(len(got.Payload) == len(want.Payload), fmt.Sprintf("%d bytes of %d in it", len(want.Payload), n), "%v", got)
 			}
-			psn = psn.Add(ib.Packets(n, mtuBytes))
+			psn = psn.Add(ib.Packets(n, MTU))
 		}
 	}),
 }, {
@@ -32,10 +32,10 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.4.4", "roce/rc/read/2"), Defects: []string{"AETHInMiddle"},
 	Sends:   "a READ of four packets, and one of a single packet",
 	Expects: "the data of MIDDLEs begin after the BTH, those of the others after an AETH that acknowledges",
-	Run: onConn(setup{}, func(c *conn) {
-		c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 4*mtuBytes)), ib.ReadRequest(c.peerPSN(4), c.reth(0, 4)))
-		for i, want := range append(ib.ReadResponses(c.peerPSN(0), ib.AnyMSN, c.targetMem.Buf[:4*mtuBytes], mtuBytes),
-			ib.ReadResponseOnly(c.peerPSN(4), ib.AnyMSN, c.targetMem.Buf[:4])) {
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 4*MTU)), ib.ReadRequest(c.PeerPSN(4), c.RETH(0, 4)))
+		for i, want := range append(ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:4*MTU], MTU),
+			ib.ReadResponseOnly(c.PeerPSN(4), ib.AnyMSN, c.TargetMem.Buf[:4])) {
 			got := c.expect(want)
 			// If the payload was parsed as an AETH, the MSN would be too large.
 			c.Check(got.AETH == nil || got.MSN() <= 2, "an AETH", "packet %d: %v", i, got)
@@ -47,10 +47,10 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/3"), Defects: []string{"ReadPSNStuck"},
 	Sends:   "a READ of four packets whose PSNs wrap around 2^24",
 	Expects: "responses with PSNs 16777214, 16777215, 0 and 1",
-	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *conn) {
-		c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 4*mtuBytes)))
+	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RQPSN = 0xfffffe }}, func(c *Conn) {
+		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 4*MTU)))
 		for i := range 4 {
-			c.expect(ib.Packet{}.WithPSN(c.peerPSN(i)))
+			c.expect(ib.Packet{}.WithPSN(c.PeerPSN(i)))
 		}
 	}),
 }, {
@@ -59,9 +59,9 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-88", "roce/rc/read/4"), Defects: []string{"ZeroLengthChecksKey"},
 	Sends:   "a READ of no bytes with a key that does not exist, and an invalid address",
 	Expects: "a RESPONSE_ONLY without payload",
-	Run: onConn(setup{}, func(c *conn) {
-		c.send(ib.ReadRequest(c.peerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.targetMem.RKey())), 0)))
-		c.expect(ib.ReadResponseOnly(c.peerPSN(0), ib.AnyMSN, []byte{}))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.Send(ib.ReadRequest(c.PeerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.TargetMem.RKey())), 0)))
+		c.expect(ib.ReadResponseOnly(c.PeerPSN(0), ib.AnyMSN, []byte{}))
 	}),
 }, {
 	ID:    "rc/read/of-nothing-can-be-posted",
@@ -69,10 +69,10 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-88", "roce/rc/read/4"), Defects: []string{"ZeroReadFails"},
 	Sends:   "posts a READ without local memory, and answers it with a RESPONSE_ONLY without payload",
 	Expects: "a READ_REQUEST of length 0, and SUCCESS",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: rdmaRemote})
-		c.expect(ib.ReadRequest(c.devicePSN(0), ib.RETH{Len: new(uint32(0))}))
-		c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, nil))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, Remote: rdmaRemote})
+		c.expect(ib.ReadRequest(c.DevicePSN(0), ib.RETH{Len: new(uint32(0))}))
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, nil))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
@@ -81,14 +81,14 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/22"), Defects: []string{"RightsIgnored"},
 	Sends:   "a READ to a QP without the right, and one of a region without it",
 	Expects: "a NAK for an invalid request, a NAK for a remote access error, and no data",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		const noRead = allAccess &^ verbs.AccessRemoteRead
-		c := p.connect(setup{access: noRead})
-		c.send(ib.ReadRequest(c.peerPSN(0), rethFor(c.Memory(64, allAccess), 0, 8)))
-		c.expectNak(c.peerPSN(0), ib.NakInvalidRequest)
-		c = c.secondConn(setup{})
-		c.send(ib.ReadRequest(c.peerPSN(0), rethFor(c.Memory(64, noRead), 0, 8)))
-		c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+		c := p.connect(Setup{access: noRead})
+		c.Send(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, allAccess), 0, 8)))
+		c.expectNak(c.PeerPSN(0), ib.NakInvalidRequest)
+		c = c.secondConn(Setup{})
+		c.Send(ib.ReadRequest(c.PeerPSN(0), rethFor(c.Memory(64, noRead), 0, 8)))
+		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
 		c.expectSilence(silencePeriod)
 	}),
 }, {
@@ -97,9 +97,9 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/17"), Defects: []string{"ZeroDepthIsOne"},
 	Sends:   "a READ to a QP with max_dest_rd_atomic 0",
 	Expects: "a NAK for an invalid request, and no data",
-	Run: onConn(setup{modify: withResponderResources(0)}, func(c *conn) {
-		c.send(ib.ReadRequest(c.peerPSN(0), c.reth(0, 8)))
-		c.expectNak(c.peerPSN(0), ib.NakInvalidRequest)
+	Run: onConn(Setup{Modify: withResponderResources(0)}, func(c *Conn) {
+		c.Send(ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 8)))
+		c.expectNak(c.PeerPSN(0), ib.NakInvalidRequest)
 		c.expectSilence(silencePeriod)
 	}),
 }, {
@@ -108,9 +108,9 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/18"), Defects: []string{"NoRdAtomicLimit"},
 	Sends:   "to a QP with max_dest_rd_atomic 4: a READ of 1 MiB and at once four more of 8 bytes",
 	Expects: "a NAK for an invalid request with the PSN of the fifth, and no response to it",
-	Run: onConn(setup{modify: withResponderResources(4)}, func(c *conn) {
+	Run: onConn(Setup{Modify: withResponderResources(4)}, func(c *Conn) {
 		fifth := c.sendLongReads(3)
-		c.send(ib.ReadRequest(fifth, c.reth(0, 8)))
+		c.Send(ib.ReadRequest(fifth, c.RETH(0, 8)))
 		c.expectNakAfterReads(fifth)
 	}),
 }, {
@@ -119,26 +119,26 @@ var readCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("11.2.4.2", "roce/rc/read/16"), Defects: []string{"RdAtomicRoundsUp"},
 	Sends:   "posts six READs (every second an atomic, if the device has them) with max_rd_atomic 3, and answers one after the other",
 	Expects: "three requests at first, and one more for each answer",
-	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *conn) {
+	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.MaxRdAtomic = 3 }}, func(c *Conn) {
 		const all, most = 6, 3
 		for i := range all {
-			wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(8*i, 8), Remote: rdmaRemote}
+			wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(8*i, 8), Remote: rdmaRemote}
 			if i%2 == 1 && c.Caps.Has(verbs.CapAtomics) {
 				wr.Opcode = verbs.OpAtomicFetchAdd
 			}
-			c.PostSend(c.qp, wr)
+			c.PostSend(c.QP, wr)
 		}
 		asked := c.nextPackets(most)
 		for i := range all {
 			c.expectSilence(silencePeriod)
 			if asked[i].Opcode() == ib.OpFetchAdd {
-				c.send(ib.AtomicAck(c.devicePSN(i), uint32(i+1), 7))
+				c.Send(ib.AtomicAck(c.DevicePSN(i), uint32(i+1), 7))
 			} else {
-				c.send(ib.ReadResponseOnly(c.devicePSN(i), uint32(i+1), data(8)))
+				c.Send(ib.ReadResponseOnly(c.DevicePSN(i), uint32(i+1), Data(8)))
 			}
 			c.ExpectCompletion(uint64(i), verbs.WCSuccess)
 			if i+most < all {
-				asked = append(asked, c.expect(ib.Packet{}.WithPSN(c.devicePSN(i+most))))
+				asked = append(asked, c.expect(ib.Packet{}.WithPSN(c.DevicePSN(i+most))))
 			}
 		}
 	}),
@@ -156,23 +156,23 @@ const longReadLen = 1 << 20
 // sendLongReads sends a long READ and n short ones after it, and returns the next PSN.
 // CNPs slow the device down: in the simulator the long READ would take no time. Devices
 // without congestion control ignore them.
-func (c *conn) sendLongReads(n int) ib.PSN {
+func (c *Conn) sendLongReads(n int) ib.PSN {
 	long := c.Memory(longReadLen, allAccess)
 	c.throttle()
 	// Another CNP directly before the READ, because the rate may have risen during a
 	// pause of the bench.
-	c.send(ib.CNP(), ib.ReadRequest(c.peerPSN(0), rethFor(long, 0, longReadLen)))
-	next := ib.Packets(longReadLen, mtuBytes)
+	c.Send(ib.CNP(), ib.ReadRequest(c.PeerPSN(0), rethFor(long, 0, longReadLen)))
+	next := ib.Packets(longReadLen, MTU)
 	for range n {
-		c.send(ib.ReadRequest(c.peerPSN(next), c.reth(0, 8)))
+		c.Send(ib.ReadRequest(c.PeerPSN(next), c.RETH(0, 8)))
 		next++
 	}
-	return c.peerPSN(next)
+	return c.PeerPSN(next)
 }
 
 // expectNakAfterReads waits for a NAK for an invalid request with this PSN, which was
 // just sent. Earlier READs need not be answered, because the queue pair fails.
-func (c *conn) expectNakAfterReads(psn ib.PSN) {
+func (c *Conn) expectNakAfterReads(psn ib.PSN) {
 	sent := c.Now()
 	for {
 		got := c.expect(ib.Packet{})

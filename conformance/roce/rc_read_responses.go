@@ -13,9 +13,9 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/13"), Defects: []string{"ShortReadHangs"},
 	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 4; to one of 2500 a LAST that is 4 bytes short",
 	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
-	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{8, 2500}, func(c *conn, n int) {
-		bytes := data(n)
-		c.send(truncateLast(c.startRead(bytes), 4)...)
+	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{8, 2500}, func(c *Conn, n int) {
+		bytes := Data(n)
+		c.Send(truncateLast(c.startRead(bytes), 4)...)
 		c.expectErrorOrRetry(bytes)
 	})),
 }, {
@@ -24,17 +24,17 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/13"), Defects: []string{"ResponseLengthUnchecked"},
 	Sends:   "to a READ of 2500 bytes a FIRST, MIDDLE and LAST of 1000, 1024 and 452 bytes, of 1024, 1000 and 452, of 1021, 1024 and 452; and with a LAST that has the missing bytes",
 	Expects: "a completion with an error, or a retransmission of the READ and, after a correct answer, SUCCESS",
-	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *conn, s shortResponse) {
-		bytes := data(2500)
+	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []shortResponse{{1000, 1024, false}, {1024, 1000, false}, {1021, 1024, false}, {1000, 1024, true}, {1024, 1000, true}}, func(c *Conn, s shortResponse) {
+		bytes := Data(2500)
 		c.startRead(bytes)
-		second, third := mtuBytes, 2*mtuBytes // offsets of their payload
+		second, third := MTU, 2*MTU // offsets of their payload
 		if s.lastCompensates {
 			second, third = s.first, s.first+s.middle
 		}
-		c.send(
-			ib.ReadResponseFirst(c.devicePSN(0), 1, bytes[:s.first]),
-			ib.ReadResponseMiddle(c.devicePSN(1), bytes[second:][:s.middle]),
-			ib.ReadResponseLast(c.devicePSN(2), 1, bytes[third:]),
+		c.Send(
+			ib.ReadResponseFirst(c.DevicePSN(0), 1, bytes[:s.first]),
+			ib.ReadResponseMiddle(c.DevicePSN(1), bytes[second:][:s.middle]),
+			ib.ReadResponseLast(c.DevicePSN(2), 1, bytes[third:]),
 		)
 		c.expectErrorOrRetry(bytes)
 	})),
@@ -44,14 +44,14 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/14"), Defects: []string{"LongReadOverflows"},
 	Sends:   "to a READ of 8 bytes a RESPONSE_ONLY of 16; to one of 1028 bytes a LAST of 12; to one of 8 bytes a FIRST",
 	Expects: "a completion with an error, and no byte changed after the buffer",
-	Run: onPort(onEachConn(setup{}, []longResponse{
-		{8, []int{16}}, {1028, []int{mtuBytes, 12}}, {8, []int{mtuBytes, 4}},
-	}, func(c *conn, t longResponse) {
-		c.startRead(data(t.asked))
-		c.send(t.responses(c.devicePSN(0))...)
+	Run: OnPort(onEachConn(Setup{}, []longResponse{
+		{8, []int{16}}, {1028, []int{MTU, 12}}, {8, []int{MTU, 4}},
+	}, func(c *Conn, t longResponse) {
+		c.startRead(Data(t.asked))
+		c.Send(t.responses(c.DevicePSN(0))...)
 		c.expectRequestFails()
 		c.Sync()
-		c.ExpectUnchanged(c.localMem, 0, t.asked)
+		c.ExpectUnchanged(c.LocalMem, 0, t.asked)
 	})),
 }, {
 	ID:    "rc/read/sink-must-be-writable",
@@ -59,11 +59,11 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/15"), Defects: []string{"SinkUnchecked"},
 	Sends:   "posts a READ into a region without local write, and answers it if it is sent",
 	Expects: "LOC_PROT_ERR, the memory unchanged",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		m := c.Memory(64, 0)
-		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: rdmaRemote})
+		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: m.SGL(0, 64), Remote: rdmaRemote})
 		if _, sent := c.packetAfterSync(shortWait); sent {
-			c.send(ib.ReadResponseOnly(c.devicePSN(0), 1, data(64)))
+			c.Send(ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(64)))
 		}
 		c.ExpectCompletion(1, verbs.WCLocProtErr)
 		c.ExpectUnchanged(m, 0, 0)
@@ -74,8 +74,8 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/19"), Defects: []string{"NAKInReadSucceeds"},
 	Sends:   "to READs of three packets: a FIRST, then a NAK with the second PSN, with codes 1, 2 and 3",
 	Expects: "REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR",
-	Run: onPort(onEachConn(setup{}, fatalNAKs, func(c *conn, n nakStatus) {
-		c.send(c.startRead(data(2500))[0], ib.Nak(c.devicePSN(1), n.code, 0))
+	Run: OnPort(onEachConn(Setup{}, fatalNAKs, func(c *Conn, n nakStatus) {
+		c.Send(c.startRead(Data(2500))[0], ib.Nak(c.DevicePSN(1), n.code, 0))
 		c.ExpectCompletion(1, n.status)
 	})),
 }, {
@@ -87,17 +87,17 @@ var readAnswerCases = overRC.Cases([]conformance.Case{{
 	Defects: []string{"BadRespSucceeds"},
 	// The timeout is for devices that drop the response, and fail the READ only when
 	// their retries are exhausted.
-	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *conn, b badSyndrome) {
-		responses := c.startRead(data(b.n))
+	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 1)}, []badSyndrome{{8, 0}, {2500, 0}, {2500, 2}}, func(c *Conn, b badSyndrome) {
+		responses := c.startRead(Data(b.n))
 		responses[b.at] = responses[b.at].WithSyndrome(0x62)
-		c.send(responses...)
+		c.Send(responses...)
 		c.expectRequestFails()
 	})),
 }})
 
 // expectErrorOrRetry fails the case unless the READ, which got a bad response, completes
 // with an error, or is retransmitted and succeeds with a correct response.
-func (c *conn) expectErrorOrRetry(bytes []byte) {
+func (c *Conn) expectErrorOrRetry(bytes []byte) {
 	c.Sync()
 	if wc, ok := c.PollCompletion(0); ok {
 		c.Check(wc.Status != verbs.WCSuccess, "an error, or a retry", "%s", rig.Describe(&wc))
@@ -107,7 +107,7 @@ func (c *conn) expectErrorOrRetry(bytes []byte) {
 	again := c.expect(ib.Op(ib.OpReadRequest))
 	from := int(*again.RETH.VA - rdmaRemote.Addr)
 	c.Check(from >= 0 && from+int(*again.RETH.Len) == len(bytes), "a READ_REQUEST up to the end of the original READ", "%v", again)
-	c.send(ib.ReadResponses(again.PSN(), 1, bytes[from:], mtuBytes)...)
+	c.Send(ib.ReadResponses(again.PSN(), 1, bytes[from:], MTU)...)
 	c.expectReadDone(bytes)
 }
 
@@ -124,7 +124,7 @@ func (t longResponse) responses(psn ib.PSN) []ib.Packet {
 	for _, n := range t.got {
 		total += n
 	}
-	return ib.ReadResponses(psn, 1, data(total), mtuBytes)
+	return ib.ReadResponses(psn, 1, Data(total), MTU)
 }
 
 // shortResponse are the payload lengths of the first two of three READ responses, and

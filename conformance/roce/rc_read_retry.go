@@ -17,12 +17,12 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/10"), Defects: []string{"ReadRetryFromStart"},
 	Sends:   "to READs of three packets: all responses but the first, the second or the last",
 	Expects: "a READ_REQUEST with PSN, address and length from the lost response on",
-	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{0, 1, 2}, func(c *conn, lost int) {
-		bytes := data(2500)
+	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{0, 1, 2}, func(c *Conn, lost int) {
+		bytes := Data(2500)
 		responses := c.startRead(bytes)
-		c.send(slices.Delete(responses, lost, lost+1)...)
-		c.expect(ib.ReadRequest(c.devicePSN(lost), rdmaRemoteRETH(len(bytes)).Skip(lost*mtuBytes)))
-		c.send(ib.ReadResponses(c.devicePSN(lost), 1, bytes[lost*mtuBytes:], mtuBytes)...)
+		c.Send(slices.Delete(responses, lost, lost+1)...)
+		c.expect(ib.ReadRequest(c.DevicePSN(lost), rdmaRemoteRETH(len(bytes)).Skip(lost*MTU)))
+		c.Send(ib.ReadResponses(c.DevicePSN(lost), 1, bytes[lost*MTU:], MTU)...)
 		c.expectReadDone(bytes)
 	})),
 }, {
@@ -31,10 +31,10 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.4.4", "roce/rc/read/8"), Defects: []string{"ReadRestartRefused"},
 	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: FIRST and LAST, or ONLY",
 	Expects: "SUCCESS, and all bytes in place",
-	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *conn, got int) {
-		bytes := data(2500)
+	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
+		bytes := Data(2500)
 		c.awaitRetryFrom(got, bytes)
-		c.send(ib.ReadResponses(c.devicePSN(got), 1, bytes[got*mtuBytes:], mtuBytes)...)
+		c.Send(ib.ReadResponses(c.DevicePSN(got), 1, bytes[got*MTU:], MTU)...)
 		c.expectReadDone(bytes)
 	})),
 }, {
@@ -43,10 +43,10 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.4.4", "roce/rc/read/8"), Defects: []string{"ReadRestartRefused"},
 	Sends:   "to the retransmission of a READ from its second, or its third and last packet on: MIDDLE and LAST, or LAST",
 	Expects: "SUCCESS, and all bytes in place",
-	Run: onPort(onEachConn(setup{modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *conn, got int) {
-		bytes := data(2500)
+	Run: OnPort(onEachConn(Setup{Modify: withTimeout(timeout67ms, 7)}, []int{1, 2}, func(c *Conn, got int) {
+		bytes := Data(2500)
 		c.awaitRetryFrom(got, bytes)
-		c.send(ib.ReadResponses(c.devicePSN(0), 1, bytes, mtuBytes)[got:]...)
+		c.Send(ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)[got:]...)
 		c.expectReadDone(bytes)
 	})),
 }, {
@@ -55,15 +55,15 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/11"), Defects: []string{"LastCompletesRead"},
 	Sends:   "to a READ of three packets: FIRST and LAST; when it is retried, the missing responses",
 	Expects: "no completion before, SUCCESS and all bytes in place after",
-	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-		bytes := data(2500)
+	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+		bytes := Data(2500)
 		responses := c.startRead(bytes)
-		c.send(responses[0], responses[2])
+		c.Send(responses[0], responses[2])
 		c.Sync()
 		c.ExpectNoCompletion()
-		c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(1)))
+		c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(1)))
 		c.ExpectNoCompletion()
-		c.send(ib.ReadResponses(c.devicePSN(1), 1, bytes[mtuBytes:], mtuBytes)...)
+		c.Send(ib.ReadResponses(c.DevicePSN(1), 1, bytes[MTU:], MTU)...)
 		c.expectReadDone(bytes)
 	}),
 }, {
@@ -72,32 +72,32 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/read/12"), Level: conformance.May, Defects: []string{"ReadRetryFromStart"},
 	Sends:   "to a READ of six packets: all responses but the third and fourth",
 	Expects: "a READ_REQUEST for the last four packets",
-	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-		bytes := data(6 * mtuBytes)
+	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+		bytes := Data(6 * MTU)
 		responses := c.startRead(bytes)
-		c.send(slices.Delete(responses, 2, 4)...)
-		c.expect(ib.ReadRequest(c.devicePSN(2), rdmaRemoteRETH(len(bytes)).Skip(2*mtuBytes)))
+		c.Send(slices.Delete(responses, 2, 4)...)
+		c.expect(ib.ReadRequest(c.DevicePSN(2), rdmaRemoteRETH(len(bytes)).Skip(2*MTU)))
 	}),
 }})
 
 // startRead has the device read these bytes. It returns the responses without sending
 // them.
-func (c *conn) startRead(bytes []byte) []ib.Packet {
+func (c *Conn) startRead(bytes []byte) []ib.Packet {
 	c.postRead(len(bytes))
-	c.expect(ib.ReadRequest(c.devicePSN(0), rdmaRemoteRETH(len(bytes))))
-	return ib.ReadResponses(c.devicePSN(0), 1, bytes, mtuBytes)
+	c.expect(ib.ReadRequest(c.DevicePSN(0), rdmaRemoteRETH(len(bytes))))
+	return ib.ReadResponses(c.DevicePSN(0), 1, bytes, MTU)
 }
 
 // awaitRetryFrom has the device read these bytes, sends the first got responses only, and
 // waits until the device requests the rest.
-func (c *conn) awaitRetryFrom(got int, bytes []byte) {
-	c.send(c.startRead(bytes)[:got]...)
-	c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.devicePSN(got)))
+func (c *Conn) awaitRetryFrom(got int, bytes []byte) {
+	c.Send(c.startRead(bytes)[:got]...)
+	c.expect(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(got)))
 }
 
 // expectReadDone fails the case unless the device's READ succeeds with these bytes.
-func (c *conn) expectReadDone(bytes []byte) {
+func (c *Conn) expectReadDone(bytes []byte) {
 	c.ExpectCompletion(1, verbs.WCSuccess)
-	c.ExpectBytes(c.localMem, 0, bytes)
-	c.ExpectUnchanged(c.localMem, 0, len(bytes))
+	c.ExpectBytes(c.LocalMem, 0, bytes)
+	c.ExpectUnchanged(c.LocalMem, 0, len(bytes))
 }

@@ -15,11 +15,11 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRNoWait"},
 	Sends:   "an RNR NAK of 10.24 ms to the first of three SENDs, later ACKs",
 	Expects: "all three are retransmitted, and not before that time",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
 		expectRNRWait(c, all, 20)
-		c.send(ib.Ack(c.devicePSN(2), 3))
+		c.Send(ib.Ack(c.DevicePSN(2), 3))
 		for id := range uint64(3) {
 			c.ExpectCompletion(id+1, verbs.WCSuccess)
 		}
@@ -30,13 +30,13 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("Table 45", "roce/rc/rnr/5"), Defects: []string{"RNRTimerTypo"},
 	Sends:   "to one SEND an RNR NAK with each timer code, then an ACK",
 	Expects: "the SEND is retransmitted after each, and not before the time of the code, to the microsecond",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8))
 		all := c.expectAll(c.wantSend(0, 8))
 		for code := range uint8(32) {
 			expectRNRWait(c, all, code)
 		}
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
@@ -45,13 +45,13 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/rnr/11"), Defects: []string{"RNRNoWait"},
 	Sends:   "an RNR NAK with timer code 0 to a WRITE with immediate",
 	Expects: "the WRITE is retransmitted, not before 655.36 ms",
-	Run: onConn(setup{}, func(c *conn) {
-		wr := c.writeWR(1, 8)
+	Run: onConn(Setup{}, func(c *Conn) {
+		wr := c.WriteWR(1, 8)
 		wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 7
-		c.PostSend(c.qp, wr)
-		all := c.expectAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.devicePSN(0))})
+		c.PostSend(c.QP, wr)
+		all := c.expectAll([]ib.Packet{ib.Op(ib.OpWriteOnlyImm).WithPSN(c.DevicePSN(0))})
 		expectRNRWait(c, all, 0)
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
@@ -60,9 +60,9 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/rnr/6"), Defects: []string{"RetryOffByOne"},
 	Sends:   "an RNR NAK to each transmission of a SEND, with rnr_retry 0, 1, 3 and 6",
 	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, n := range []uint8{0, 1, 3, 6} {
-			c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = n }})
+			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = n }})
 			exhaustRNRRetries(c)
 			c.expectSilence(silencePeriod)
 			wc := c.NextCompletion()
@@ -75,10 +75,10 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/rnr/6"), Defects: []string{"RNRExcIsRetryExc"},
 	Sends:   "two RNR NAKs to a SEND with rnr_retry 1",
 	Expects: "RNR_RETRY_EXC_ERR, and the queue pair in ERR",
-	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
+	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *Conn) {
 		exhaustRNRRetries(c)
 		c.ExpectCompletion(1, verbs.WCRNRRetryExcErr)
-		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
 	ID:    "rc/rnr/seven-means-forever",
@@ -86,14 +86,14 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("11.2.4.2", "roce/rc/rnr/7"), Defects: []string{"RNRRetry7IsSeven"},
 	Sends:   "20 RNR NAKs to a SEND, then an ACK",
 	Expects: "the SEND is retransmitted after each, and succeeds",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8))
 		all := c.expectAll(c.wantSend(0, 8))
 		for range 20 {
 			expectRetryAfterRNR(c, all, 1)
 		}
-		c.ExpectState(c.qp, verbs.QPStateRTS)
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.ExpectState(c.QP, verbs.QPStateRTS)
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
@@ -102,16 +102,16 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
 	Sends:   "with retry_cnt 2 and rnr_retry 2, to one SEND: an RNR NAK and nothing, by turns, twice each; then an ACK",
 	Expects: "the SEND is retransmitted each time, and succeeds",
-	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 }}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8))
+	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt, a.RNRRetry = timeout4ms, 2, 2 }}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8))
 		all := c.expectAll(c.wantSend(0, 8))
 		for range 2 {
 			expectRetryAfterRNR(c, all, 1)
 			c.expectRetransmission(all, 0) // by the transport timer
 		}
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectState(c.qp, verbs.QPStateRTS)
+		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
 	ID:    "rc/rnr/progress-reloads-the-count",
@@ -119,11 +119,11 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/rnr/8"), Defects: []string{"RetryCountShared"},
 	Sends:   "with rnr_retry 1, to each of six SENDs first an RNR NAK and then an ACK",
 	Expects: "success for each",
-	Run: onConn(setup{modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *conn) {
+	Run: onConn(Setup{Modify: func(a *verbs.QPAttr) { a.RNRRetry = 1 }}, func(c *Conn) {
 		all := c.sendEach(6)
 		for k := range all {
 			expectRetryAfterRNR(c, all[k:], 1)
-			c.send(ib.Ack(c.devicePSN(k), uint32(k+1)))
+			c.Send(ib.Ack(c.DevicePSN(k), uint32(k+1)))
 			c.ExpectCompletion(uint64(k+1), verbs.WCSuccess)
 		}
 	}),
@@ -133,14 +133,14 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/rnr/9"), Defects: []string{"NAKAcksNothing"},
 	Sends:   "an RNR NAK to the third of four SENDs, then an ACK for the last",
 	Expects: "two completions, then the third and fourth SEND are retransmitted, and two more completions",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24), c.sendWR(4, 32))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24), c.SendWR(4, 32))
 		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24), c.wantSend(3, 32))
 		expectRetryAfterRNR(c, all[2:], 12)
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectCompletion(2, verbs.WCSuccess)
 		c.ExpectNoCompletion()
-		c.send(ib.Ack(c.devicePSN(3), 4))
+		c.Send(ib.Ack(c.DevicePSN(3), 4))
 		c.ExpectCompletion(3, verbs.WCSuccess)
 		c.ExpectCompletion(4, verbs.WCSuccess)
 	}),
@@ -150,17 +150,17 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/rnr/9"), Defects: []string{"RNRInsideRestarts"},
 	Sends:   "an RNR NAK to the last packet of a WRITE with immediate data of three, with a SEND after it; then an ACK for both",
 	Expects: "only that packet and the SEND are retransmitted; then success",
-	Run: onConn(setup{}, func(c *conn) {
-		n := 2*pathMTU.Bytes() + 16
-		write := c.writeWR(1, n)
+	Run: onConn(Setup{}, func(c *Conn) {
+		n := 2*MTU + 16
+		write := c.WriteWR(1, n)
 		write.Opcode, write.Imm = verbs.OpRDMAWriteImm, 7
-		c.PostSend(c.qp, write, c.sendWR(2, 8))
+		c.PostSend(c.QP, write, c.SendWR(2, 8))
 		message := c.wantWrite(0, n)
-		message[2] = ib.WriteLastImm(c.devicePSN(2), 7, message[2].Payload)
+		message[2] = ib.WriteLastImm(c.DevicePSN(2), 7, message[2].Payload)
 		all := c.expectAll(message, c.wantSend(3, 8))
 		expectRetryAfterRNR(c, all[2:], 12)
 		c.ExpectNoCompletion()
-		c.send(ib.Ack(c.devicePSN(3), 2))
+		c.Send(ib.Ack(c.DevicePSN(3), 2))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectCompletion(2, verbs.WCSuccess)
 	}),
@@ -170,11 +170,11 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/rnr/10"), Level: conformance.Should, Defects: []string{"TimerRunsInRNR"},
 	Sends:   "an RNR NAK of 655.36 ms to a SEND of a queue pair with a timeout of 67 ms and retry_cnt 3, then an ACK",
 	Expects: "the SEND is retransmitted, not before 655.36 ms, and succeeds",
-	Run: onConn(setup{modify: withTimeout(timeout67ms, 3)}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8))
+	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 3)}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8))
 		all := c.expectAll(c.wantSend(0, 8))
 		expectRNRWait(c, all, 0)
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }})
@@ -182,9 +182,9 @@ var rnrWaitCases = overRC.Cases([]conformance.Case{{
 // expectRetryAfterRNR sends an RNR NAK to the first of the packets, and fails the case
 // unless all are retransmitted. It returns how long that took; the bench can only add to
 // it.
-func expectRetryAfterRNR(c *conn, again []ib.Packet, code uint8) time.Duration {
+func expectRetryAfterRNR(c *Conn, again []ib.Packet, code uint8) time.Duration {
 	begun := c.Now()
-	c.send(ib.RNR(again[0].PSN(), code, 0))
+	c.Send(ib.RNR(again[0].PSN(), code, 0))
 	c.expect(again[0])
 	took := c.Now() - begun
 	c.expectAll(again[1:])
@@ -193,18 +193,18 @@ func expectRetryAfterRNR(c *conn, again []ib.Packet, code uint8) time.Duration {
 
 // expectRNRWait is expectRetryAfterRNR that also fails the case if the device retransmits
 // before the RNR timer expires.
-func expectRNRWait(c *conn, again []ib.Packet, code uint8) {
+func expectRNRWait(c *Conn, again []ib.Packet, code uint8) {
 	took, least := expectRetryAfterRNR(c, again, code), ib.RNRTimer(code)
 	c.Check(took >= least, fmt.Sprintf("a wait of at least %v for timer code %d", least, code), "%v", took)
 }
 
 // exhaustRNRRetries has the device send a SEND, and sends one RNR NAK more than rnr_retry
 // allows.
-func exhaustRNRRetries(c *conn) {
-	c.PostSend(c.qp, c.sendWR(1, 8))
+func exhaustRNRRetries(c *Conn) {
+	c.PostSend(c.QP, c.SendWR(1, 8))
 	all := c.expectAll(c.wantSend(0, 8))
-	for range c.attr.RNRRetry {
+	for range c.Attr.RNRRetry {
 		expectRetryAfterRNR(c, all, 1)
 	}
-	c.send(ib.RNR(c.devicePSN(0), 1, 0))
+	c.Send(ib.RNR(c.DevicePSN(0), 1, 0))
 }

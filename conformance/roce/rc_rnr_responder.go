@@ -26,11 +26,11 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("error class B", "roce/rc/rnr/1", "roce/rc/rnr/11"), Defects: []string{"RNRTimerIgnored"},
 	Sends:   "a SEND without a receive, to queue pairs with timer codes 0, 1, 12, 25 and 31",
 	Expects: "that code in the RNR NAK",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{0, 1, 12, 25, 31} {
-			c := p.connect(setup{modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
-			c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
-			c.expect(ib.RNR(c.peerPSN(0), code, ib.AnyMSN))
+			c := p.connect(Setup{Modify: func(a *verbs.QPAttr) { a.MinRNRTimer = code }})
+			c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
+			c.expect(ib.RNR(c.PeerPSN(0), code, ib.AnyMSN))
 		}
 	}),
 }, {
@@ -39,18 +39,18 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("error class B", "roce/rc/rnr/2"), Defects: []string{"RNRLeavesTraces"},
 	Sends:   "a WRITE with immediate data without a posted receive, and the same again when there is one",
 	Expects: "an RNR NAK with memory unchanged, then an ACK with MSN 1, the data and one completion",
-	Run: onConn(setup{}, func(c *conn) {
-		write := ib.WriteOnlyImm(c.peerPSN(0), c.reth(0, 64), 7, data(64)).AckReq()
-		c.send(write)
-		c.expect(anyRNRNak(c.peerPSN(0)).WithMSN(0))
+	Run: onConn(Setup{}, func(c *Conn) {
+		write := ib.WriteOnlyImm(c.PeerPSN(0), c.RETH(0, 64), 7, Data(64)).AckReq()
+		c.Send(write)
+		c.expect(anyRNRNak(c.PeerPSN(0)).WithMSN(0))
 		c.Sync()
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectUnchanged(c.TargetMem, 0, 0)
 		c.ExpectNoCompletion()
-		c.PostRecv(c.qp, 1)
-		c.send(write)
-		c.expect(ib.Ack(c.peerPSN(0), 1))
+		c.PostRecv(c.QP, 1)
+		c.Send(write)
+		c.expect(ib.Ack(c.PeerPSN(0), 1))
 		c.ExpectRecv(1, 64)
-		c.ExpectBytes(c.targetMem, 0, data(64))
+		c.ExpectBytes(c.TargetMem, 0, Data(64))
 	}),
 }, {
 	ID:    "rc/rnr/long-write-goes-on-at-the-refused-packet",
@@ -58,18 +58,18 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/rnr/3"), Defects: []string{"RNRRestartsMessage"},
 	Sends:   "WRITE_FIRST, WRITE_MIDDLE and WRITE_LAST with immediate, the last again when there is a receive",
 	Expects: "an RNR NAK with the PSN of the last, then an ACK, all the data and one completion",
-	Run: onConn(setup{}, func(c *conn) {
-		parts := ib.Write(c.peerPSN(0), c.reth(0, 0), data(2500), pathMTU.Bytes())
-		last := ib.WriteLastImm(c.peerPSN(2), 7, parts[2].Payload).AckReq()
-		c.send(parts[:2]...)
+	Run: onConn(Setup{}, func(c *Conn) {
+		parts := ib.Write(c.PeerPSN(0), c.RETH(0, 0), Data(2500), MTU)
+		last := ib.WriteLastImm(c.PeerPSN(2), 7, parts[2].Payload).AckReq()
+		c.Send(parts[:2]...)
 		c.drain()
-		c.send(last)
-		c.expect(anyRNRNak(c.peerPSN(2)))
-		c.PostRecv(c.qp, 1)
-		c.send(last)
-		c.expect(ib.Ack(c.peerPSN(2), ib.AnyMSN))
+		c.Send(last)
+		c.expect(anyRNRNak(c.PeerPSN(2)))
+		c.PostRecv(c.QP, 1)
+		c.Send(last)
+		c.expect(ib.Ack(c.PeerPSN(2), ib.AnyMSN))
 		c.ExpectRecv(1, 2500)
-		c.ExpectBytes(c.targetMem, 0, data(2500))
+		c.ExpectBytes(c.TargetMem, 0, Data(2500))
 	}),
 }, {
 	ID:    "rc/rnr/no-sequence-nak-behind-it",
@@ -77,11 +77,11 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/rnr/4"), Level: conformance.Should, Defects: []string{"SeqNAKAfterRNR"},
 	Sends:   "three SENDs without a posted receive",
 	Expects: "one RNR NAK, with the PSN of the first, and nothing else",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		for k := range 3 {
-			c.send(ib.SendOnly(c.peerPSN(k), data(16)).AckReq())
+			c.Send(ib.SendOnly(c.PeerPSN(k), Data(16)).AckReq())
 		}
-		c.expect(anyRNRNak(c.peerPSN(0)))
+		c.expect(anyRNRNak(c.PeerPSN(0)))
 		c.expectSilence(silencePeriod)
 	}),
 }})
@@ -96,14 +96,14 @@ func anyRNRNak(psn ib.PSN) ib.Packet {
 // rnrNakBody makes the body of a case that sends each opcode after a WRITE to a queue
 // pair without receives, and expects an RNR NAK.
 func rnrNakBody(ops ...ib.Opcode) func(*conformance.Bench) error {
-	return onPort(func(p *port) {
+	return OnPort(func(p *Port) {
 		for _, op := range ops {
-			c := p.connect(setup{})
-			c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 8), data(8)).AckReq())
-			c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
-			c.send(packetOf(c, op, 1))
-			c.expect(anyRNRNak(c.peerPSN(1)))
-			c.ExpectState(c.qp, verbs.QPStateRTS)
+			c := p.connect(Setup{})
+			c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 8), Data(8)).AckReq())
+			c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+			c.Send(packetOf(c, op, 1))
+			c.expect(anyRNRNak(c.PeerPSN(1)))
+			c.ExpectState(c.QP, verbs.QPStateRTS)
 		}
 	})
 }

@@ -62,16 +62,16 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.4.1/9.4.3", "roce/rc/seq/5"), Defects: []string{"Interleaves"},
 	Sends:   "a NAK during a SEND of 3 packets, a WRITE of 1, one of 3 and a SEND of 1 of the device",
 	Expects: "no packet of another message between FIRST and LAST of one, neither before the NAK nor after it",
-	Run: onConn(setup{modify: withTimeout(timeout67ms, 7)}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 2500), c.writeWR(2, 16), c.writeWR(3, 2500), c.sendWR(4, 16))
+	Run: onConn(Setup{Modify: withTimeout(timeout67ms, 7)}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 2500), c.WriteWR(2, 16), c.WriteWR(3, 2500), c.SendWR(4, 16))
 		checkNotInterleaved(c, c.nextPackets(8))
-		c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 0))
+		c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 0))
 		var again []ib.Packet
-		for len(again) == 0 || again[len(again)-1].PSN() != c.devicePSN(7) {
+		for len(again) == 0 || again[len(again)-1].PSN() != c.DevicePSN(7) {
 			again = append(again, c.nextPackets(1)...)
 		}
 		checkNotInterleaved(c, again)
-		c.send(ib.Ack(c.devicePSN(7), 4))
+		c.Send(ib.Ack(c.DevicePSN(7), 4))
 		for id := range uint64(4) {
 			c.ExpectCompletion(id+1, verbs.WCSuccess)
 		}
@@ -82,23 +82,23 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/seq/6"), Defects: []string{"DupReadResetsMessage"},
 	Sends:   "a READ of 3 responses and WRITE_FIRST, both of them again, and the rest of the WRITE",
 	Expects: "responses for both READs, an ACK for every packet of the WRITE, and its data in memory",
-	Run: onRC(func(c *conn) {
-		read := ib.ReadRequest(c.peerPSN(0), c.reth(0, 2500)).AckReq()
-		write := ib.Write(c.peerPSN(3), c.reth(8<<10, 0), data(2500), pathMTU.Bytes())
-		answers := ib.ReadResponses(c.peerPSN(0), ib.AnyMSN, c.targetMem.Buf[:2500], pathMTU.Bytes())
+	Run: onRC(func(c *Conn) {
+		read := ib.ReadRequest(c.PeerPSN(0), c.RETH(0, 2500)).AckReq()
+		write := ib.Write(c.PeerPSN(3), c.RETH(8<<10, 0), Data(2500), MTU)
+		answers := ib.ReadResponses(c.PeerPSN(0), ib.AnyMSN, c.TargetMem.Buf[:2500], MTU)
 		for range 2 {
-			c.send(read)
+			c.Send(read)
 			c.expectAll(answers)
-			c.send(write[0].AckReq())
-			c.expect(ib.Ack(c.peerPSN(3), ib.AnyMSN))
+			c.Send(write[0].AckReq())
+			c.expect(ib.Ack(c.PeerPSN(3), ib.AnyMSN))
 		}
-		c.send(read)
+		c.Send(read)
 		c.expectAll(answers)
 		for _, part := range write[1:] {
-			c.send(part.AckReq())
+			c.Send(part.AckReq())
 			c.expect(ib.Ack(part.PSN(), ib.AnyMSN))
 		}
-		c.ExpectBytes(c.targetMem, 8<<10, data(2500))
+		c.ExpectBytes(c.TargetMem, 8<<10, Data(2500))
 	}),
 }, {
 	ID:    "rc/seq/order-is-judged-at-the-expected-psn-only",
@@ -106,7 +106,7 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/seq/7"), Defects: []string{"OrderBeforePSN"},
 	Sends:   "MIDDLE or LAST five PSNs ahead outside a message, FIRST or ONLY five ahead inside one; then the expected packet",
 	Expects: "a NAK for a sequence error with the expected PSN, then an ACK of the expected packet",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, early := range []ib.Opcode{ib.OpSendMiddle, ib.OpSendLast, ib.OpWriteMiddle, ib.OpWriteLast} {
 			expectEarlyIsGap(p, nil, early, ib.OpSendOnly)
 		}
@@ -120,8 +120,8 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/seq/8"), Defects: []string{"LastCompletesTwice"},
 	Sends:   "SEND_FIRST, SEND_LAST with immediate data, then a SEND of one packet",
 	Expects: "one completion with the immediate data, and the next receive for the next message",
-	Run: onConn(setup{receives: 3, recvLen: 2048}, func(c *conn) {
-		wc := sendTwoPacketSend(c, ib.SendLastImm(c.peerPSN(1), 0x01020304, data(16)))
+	Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
+		wc := sendTwoPacketSend(c, ib.SendLastImm(c.PeerPSN(1), 0x01020304, Data(16)))
 		c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 0x01020304, "the immediate data 0x1020304", "flags %#x, %#x", wc.Flags, wc.Imm)
 	}),
 }, {
@@ -130,9 +130,9 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/seq/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"LastCompletesTwice"},
 	Sends:   "SEND_FIRST, SEND_LAST with the key of a window, then a SEND of one packet",
 	Expects: "one completion with the key, and the next receive for the next message",
-	Run: onConn(setup{receives: 3, recvLen: 2048}, func(c *conn) {
+	Run: onConn(Setup{Receives: 3, recvLen: 2048}, func(c *Conn) {
 		key := boundWindowKey(c)
-		wc := sendTwoPacketSend(c, ib.SendLastInv(c.peerPSN(1), key, data(16)))
+		wc := sendTwoPacketSend(c, ib.SendLastInv(c.PeerPSN(1), key, Data(16)))
 		c.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == key, "the key that was invalidated", "flags %#x, %#x", wc.Flags, wc.InvalidatedRKey)
 	}),
 }, {
@@ -141,10 +141,10 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/seq/9"), Defects: []string{"FlushReversed"},
 	Sends:   "SEND_FIRST, then SEND_ONLY, with four receives posted",
 	Expects: "the first receive completes with an error that names the cause, then the others with WR_FLUSH_ERR in the order of posting",
-	Run: onConn(setup{receives: 4, recvLen: 2048}, func(c *conn) {
-		c.send(ib.SendFirst(c.peerPSN(0), data(pathMTU.Bytes())).AckReq())
-		c.expect(ib.Ack(c.peerPSN(0), ib.AnyMSN))
-		c.send(ib.SendOnly(c.peerPSN(1), data(16)).AckReq())
+	Run: onConn(Setup{Receives: 4, recvLen: 2048}, func(c *Conn) {
+		c.Send(ib.SendFirst(c.PeerPSN(0), Data(MTU)).AckReq())
+		c.expect(ib.Ack(c.PeerPSN(0), ib.AnyMSN))
+		c.Send(ib.SendOnly(c.PeerPSN(1), Data(16)).AckReq())
 		// The status is not specified. Most devices report the one that the requester
 		// would see.
 		wc := c.NextCompletion()
@@ -158,54 +158,54 @@ var sequenceCases = overRC.Cases([]conformance.Case{{
 
 // packetOf returns the peer's k-th packet with this opcode. READs, WRITEs and atomics
 // access the second half of targetMem.
-func packetOf(c *conn, op ib.Opcode, k int) ib.Packet {
+func packetOf(c *Conn, op ib.Opcode, k int) ib.Packet {
 	info, _ := op.Info()
-	p := ib.Op(op).WithPSN(c.peerPSN(k)).AckReq()
+	p := ib.Op(op).WithPSN(c.PeerPSN(k)).AckReq()
 	switch info.Payload {
 	case ib.PayloadFull:
-		p = p.WithPayload(data(pathMTU.Bytes()))
+		p = p.WithPayload(Data(MTU))
 	case ib.PayloadSome, ib.PayloadAny:
-		p = p.WithPayload(data(16))
+		p = p.WithPayload(Data(16))
 	}
 	switch {
 	case info.Kind == ib.KindAtomic:
-		at := c.reth(8<<10, 8)
+		at := c.RETH(8<<10, 8)
 		p.AtomicETH = &ib.AtomicETH{VA: at.VA, RKey: at.RKey, SwapAdd: new(uint64(1)), Compare: new(uint64(0))}
 	case info.Has(ib.HdrRETH) && info.Position == ib.First:
-		p = p.WithRETH(c.reth(8<<10, pathMTU.Bytes()+16))
+		p = p.WithRETH(c.RETH(8<<10, MTU+16))
 	case info.Has(ib.HdrRETH):
-		p = p.WithRETH(c.reth(8<<10, 16))
+		p = p.WithRETH(c.RETH(8<<10, 16))
 	}
 	return p
 }
 
 // sendEachAcked sends a packet of each opcode and waits for its ACK.
-func sendEachAcked(c *conn, ops []ib.Opcode) {
+func sendEachAcked(c *Conn, ops []ib.Opcode) {
 	for k, op := range ops {
 		p := packetOf(c, op, k)
 		if op == ib.OpWriteFirst && len(ops) > 1 {
-			p = p.WithRETH(c.reth(8<<10, len(ops)*pathMTU.Bytes()+16))
+			p = p.WithRETH(c.RETH(8<<10, len(ops)*MTU+16))
 		}
-		c.send(p)
-		c.expect(ib.Ack(c.peerPSN(k), ib.AnyMSN))
+		c.Send(p)
+		c.expect(ib.Ack(c.PeerPSN(k), ib.AnyMSN))
 	}
 }
 
 // orderRefusedBody makes the body of a case that sends each of the opcodes in then after
 // each sequence in begun, on a new connection, and expects a NAK for an invalid request.
 func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.Bench) error {
-	return onPort(func(p *port) {
+	return OnPort(func(p *Port) {
 		for _, before := range begun {
 			for _, op := range then {
 				p.Note("%v after %v", op, before)
-				c := p.connect(setup{receives: 2, recvLen: 4096})
+				c := p.connect(Setup{Receives: 2, recvLen: 4096})
 				sendEachAcked(c, before)
-				c.targetMem.Snapshot()
-				c.send(packetOf(c, op, len(before)))
-				c.expect(ib.Nak(c.peerPSN(len(before)), ib.NakInvalidRequest, ib.AnyMSN))
-				c.AwaitState(c.qp, verbs.QPStateErr)
+				c.TargetMem.Snapshot()
+				c.Send(packetOf(c, op, len(before)))
+				c.expect(ib.Nak(c.PeerPSN(len(before)), ib.NakInvalidRequest, ib.AnyMSN))
+				c.AwaitState(c.QP, verbs.QPStateErr)
 				c.expectSilence(shortWait)
-				c.ExpectUnchanged(c.targetMem, 0, 0)
+				c.ExpectUnchanged(c.TargetMem, 0, 0)
 			}
 		}
 	})
@@ -214,25 +214,25 @@ func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.
 // expectEarlyIsGap sends an opcode that must not follow the ones before, with a PSN after
 // a gap, and fails the case unless the device sends a sequence NAK and then accepts the
 // expected packet.
-func expectEarlyIsGap(p *port, before []ib.Opcode, early, due ib.Opcode) {
+func expectEarlyIsGap(p *Port, before []ib.Opcode, early, due ib.Opcode) {
 	p.Note("%v early after %v", early, before)
-	c := p.connect(setup{receives: 2, recvLen: 2048})
+	c := p.connect(Setup{Receives: 2, recvLen: 2048})
 	sendEachAcked(c, before)
-	c.send(packetOf(c, early, len(before)+5))
-	c.expectIgnoringCNPs(ib.Nak(c.peerPSN(len(before)), ib.NakSequence, ib.AnyMSN))
-	c.send(packetOf(c, due, len(before)))
-	c.expectIgnoringCNPs(ib.Ack(c.peerPSN(len(before)), ib.AnyMSN))
-	c.ExpectState(c.qp, verbs.QPStateRTS)
+	c.Send(packetOf(c, early, len(before)+5))
+	c.expectIgnoringCNPs(ib.Nak(c.PeerPSN(len(before)), ib.NakSequence, ib.AnyMSN))
+	c.Send(packetOf(c, due, len(before)))
+	c.expectIgnoringCNPs(ib.Ack(c.PeerPSN(len(before)), ib.AnyMSN))
+	c.ExpectState(c.QP, verbs.QPStateRTS)
 }
 
 // sendTwoPacketSend sends a SEND of two packets, the second of which is end, and a SEND
 // of one packet. It returns the completion of the first.
-func sendTwoPacketSend(c *conn, end ib.Packet) verbs.WC {
-	c.send(ib.SendFirst(c.peerPSN(0), data(pathMTU.Bytes())), end.AckReq())
-	wc := c.ExpectRecv(1, pathMTU.Bytes()+16)
+func sendTwoPacketSend(c *Conn, end ib.Packet) verbs.WC {
+	c.Send(ib.SendFirst(c.PeerPSN(0), Data(MTU)), end.AckReq())
+	wc := c.ExpectRecv(1, MTU+16)
 	c.Sync()
 	c.ExpectNoCompletion()
-	c.send(ib.SendOnly(c.peerPSN(2), data(8)).AckReq())
+	c.Send(ib.SendOnly(c.PeerPSN(2), Data(8)).AckReq())
 	c.ExpectRecv(2, 8)
 	c.Sync()
 	c.ExpectNoCompletion()
@@ -240,12 +240,12 @@ func sendTwoPacketSend(c *conn, end ib.Packet) verbs.WC {
 }
 
 // boundWindowKey binds a type 2 window and returns its key.
-func boundWindowKey(c *conn) verbs.RKey {
+func boundWindowKey(c *Conn) verbs.RKey {
 	m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
 	mw, err := c.PD.AllocMW(verbs.MWType2)
 	c.Must("a memory window", err)
 	key := verbs.NextRKey(mw.RKey())
-	c.PostSend(c.qp, verbs.SendWR{WRID: 99, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
+	c.PostSend(c.QP, verbs.SendWR{WRID: 99, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
 		MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr(), Length: 64, Access: verbs.AccessRemoteRead},
 	}})
 	c.ExpectCompletion(99, verbs.WCSuccess)
@@ -254,7 +254,7 @@ func boundWindowKey(c *conn) verbs.RKey {
 
 // checkNotInterleaved fails the case if a packet is between those of another message. The
 // first packet may continue a message.
-func checkNotInterleaved(c *conn, all []ib.Packet) {
+func checkNotInterleaved(c *Conn, all []ib.Packet) {
 	open, kind := false, ib.KindSend
 	for i, p := range all {
 		info, _ := p.Info()

@@ -3,7 +3,6 @@ package roce
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/conformance/rcpeer"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -11,8 +10,8 @@ import (
 // lossyLink is a connection to a correct responder over a link that drops packets in both
 // directions.
 type lossyLink struct {
-	*conn
-	peer    *rcpeer.Responder
+	*Conn
+	peer    *Responder
 	percent int
 	// mayFail is set if so many packets are dropped that the retries of a request may be
 	// exhausted.
@@ -29,8 +28,8 @@ const (
 	lossyWindow  = 8
 )
 
-func newLossyLink(c *conn, percent int) *lossyLink {
-	return &lossyLink{c, rcpeer.NewResponder(c.devicePSN(0), c.attr.PathMTU.Bytes(), peerRemote.Addr), percent, percent > 5, make(map[uint64]int)}
+func newLossyLink(c *Conn, percent int) *lossyLink {
+	return &lossyLink{c, NewResponder(c.DevicePSN(0), c.Attr.PathMTU.Bytes(), PeerMemory.Addr), percent, percent > 5, make(map[uint64]int)}
 }
 
 func (l *lossyLink) drops() bool { return l.Rand.IntN(100) < l.percent }
@@ -41,7 +40,7 @@ func (l *lossyLink) run() {
 	progress := l.Now()
 	for done, posted := 0, 0; done < requests; {
 		for ; posted < requests && posted-done < lossyWindow; posted++ {
-			l.PostSend(l.qp, l.newRequest(posted))
+			l.PostSend(l.QP, l.newRequest(posted))
 		}
 		// Serve several packets for each poll: polling may take so long that the device
 		// times out.
@@ -60,8 +59,8 @@ func (l *lossyLink) run() {
 			l.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
 			l.Check(wc.Status == verbs.WCSuccess || l.mayFail, fmt.Sprintf("success on a link that loses %d %%", l.percent), "%s", rig.Describe(&wc))
 			if at, ok := l.reads[wc.WRID]; ok && wc.Status == verbs.WCSuccess {
-				l.ExpectBytes(l.localMem, at, l.peer.Memory[:lossyReadLen])
-				clear(l.localMem.Buf[at:][:lossyReadLen])
+				l.ExpectBytes(l.LocalMem, at, l.peer.Memory[:lossyReadLen])
+				clear(l.LocalMem.Buf[at:][:lossyReadLen])
 			}
 			done++
 			progress = l.Now()
@@ -79,7 +78,7 @@ func (l *lossyLink) serveNext() bool {
 	}
 	for _, a := range l.peer.Respond(p) {
 		if !l.drops() {
-			l.send(a)
+			l.Send(a)
 		}
 	}
 	return true
@@ -90,18 +89,18 @@ func (l *lossyLink) newRequest(i int) verbs.SendWR {
 	id := uint64(i)
 	switch i % 4 {
 	case 0:
-		return l.sendWR(id, 16)
+		return l.SendWR(id, 16)
 	case 1:
-		return l.writeWR(id, 2500)
+		return l.WriteWR(id, 2500)
 	case 2:
 		if l.Caps.Has(verbs.CapAtomics) {
 			wr := l.fetchAddWR(id)
-			wr.SGL = l.localSGL(sinkOffset-8, 8)
+			wr.SGL = l.localSGL(SinkOffset-8, 8)
 			return wr
 		}
 	}
-	l.reads[id] = sinkOffset + len(l.reads)%lossySlots*lossyReadLen
-	wr := l.readWR(id, lossyReadLen)
+	l.reads[id] = SinkOffset + len(l.reads)%lossySlots*lossyReadLen
+	wr := l.ReadWR(id, lossyReadLen)
 	wr.SGL = l.localSGL(l.reads[id], lossyReadLen)
 	return wr
 }

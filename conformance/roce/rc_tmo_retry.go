@@ -15,11 +15,11 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
 	Sends:   "a NAK for a sequence error to the third packet of a WRITE, or SEND, of five, then an ACK",
 	Expects: "MIDDLE, MIDDLE, LAST with the PSNs and data that they had, and success; the retransmission may begin earlier",
-	Run: onPort(func(p *port) {
-		c := p.connect(setup{modify: withTimeout(timeout67ms, 7)})
-		expectRetryFromNak(c, c.writeWR(1, 5000), c.wantWrite(0, 5000))
-		c = p.connect(setup{modify: withTimeout(timeout67ms, 7)})
-		expectRetryFromNak(c, c.sendWR(1, 5000), c.wantSend(0, 5000))
+	Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{Modify: withTimeout(timeout67ms, 7)})
+		expectRetryFromNak(c, c.WriteWR(1, 5000), c.wantWrite(0, 5000))
+		c = p.connect(Setup{Modify: withTimeout(timeout67ms, 7)})
+		expectRetryFromNak(c, c.SendWR(1, 5000), c.wantSend(0, 5000))
 	}),
 }, {
 	ID:    "rc/tmo/timer-resends-from-the-oldest-unacknowledged",
@@ -27,12 +27,12 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/7"), Defects: []string{"RetryRestartsMessage"},
 	Sends:   "an ACK to the second packet of a WRITE of five, with a SEND after it; after a while an ACK to the SEND",
 	Expects: "MIDDLE, MIDDLE, LAST and the SEND with the PSNs and data that they had, and success; the retransmission may begin earlier",
-	Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
-		c.PostSend(c.qp, c.writeWR(1, 5000), c.sendWR(2, 8))
+	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
+		c.PostSend(c.QP, c.WriteWR(1, 5000), c.SendWR(2, 8))
 		all := c.expectAll(c.wantWrite(0, 5000), c.wantSend(5, 8))
-		c.send(ib.Ack(c.devicePSN(1), 0))
+		c.Send(ib.Ack(c.DevicePSN(1), 0))
 		c.expectRetransmission(all, 2)
-		c.send(ib.Ack(c.devicePSN(5), 2))
+		c.Send(ib.Ack(c.DevicePSN(5), 2))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectCompletion(2, verbs.WCSuccess)
 	}),
@@ -42,15 +42,15 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.7.5", "roce/rc/tmo/8"), Defects: []string{"NAKWaitsForTimer"},
 	Sends:   "a NAK for a sequence error to the second of three SENDs of a queue pair with a timeout of 1.07 s",
 	Expects: "two SENDs are retransmitted within a tenth of the timeout",
-	Run: onConn(setup{modify: withTimeout(18, 7)}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8), c.sendWR(2, 16), c.sendWR(3, 24))
+	Run: onConn(Setup{Modify: withTimeout(18, 7)}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 16), c.SendWR(3, 24))
 		all := c.expectAll(c.wantSend(0, 8), c.wantSend(1, 16), c.wantSend(2, 24))
 		begun := c.Now()
-		c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
+		c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 1))
 		c.expectRetransmission(all, 1)
-		took, most := c.Now()-begun, ib.AckTimeout(c.attr.Timeout)/10
+		took, most := c.Now()-begun, ib.AckTimeout(c.Attr.Timeout)/10
 		c.Check(took <= most, fmt.Sprintf("the retransmission within %v of the NAK", most), "after %v", took)
-		c.send(ib.Ack(c.devicePSN(2), 3))
+		c.Send(ib.Ack(c.DevicePSN(2), 3))
 		for id := range uint64(3) {
 			c.ExpectCompletion(id+1, verbs.WCSuccess)
 		}
@@ -61,13 +61,13 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/9"), Level: conformance.Should, Defects: []string{"IgnoreSecondNAK"},
 	Sends:   "to five SENDs of a queue pair without timer: a NAK for the second; when they have been retransmitted, one for the fourth",
 	Expects: "retransmissions from the second, then from the fourth",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		all := c.sendEach(5)
-		c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
+		c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 1))
 		c.expectRetransmission(all, 1)
-		c.send(ib.Nak(c.devicePSN(3), ib.NakSequence, 3))
+		c.Send(ib.Nak(c.DevicePSN(3), ib.NakSequence, 3))
 		c.expectRetransmission(all, 3)
-		c.send(ib.Ack(c.devicePSN(4), 5))
+		c.Send(ib.Ack(c.DevicePSN(4), 5))
 		for id := range uint64(5) {
 			c.ExpectCompletion(id+1, verbs.WCSuccess)
 		}
@@ -78,9 +78,9 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/10"), Defects: []string{"NAKAcksNothing"},
 	Sends:   "a NAK for a sequence error to the third of five SENDs",
 	Expects: "two completions, and no more",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		c.sendEach(5)
-		c.send(ib.Nak(c.devicePSN(2), ib.NakSequence, 2))
+		c.Send(ib.Nak(c.DevicePSN(2), ib.NakSequence, 2))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectCompletion(2, verbs.WCSuccess)
 		c.Sync()
@@ -92,10 +92,10 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/11"), Defects: []string{"DuplicateNAKsResend"},
 	Sends:   "eight copies of a NAK for a sequence error to the second of five SENDs, all at once",
 	Expects: "four SENDs are retransmitted once",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		all := c.sendEach(5)
 		for range 8 {
-			c.send(ib.Nak(c.devicePSN(1), ib.NakSequence, 1))
+			c.Send(ib.Nak(c.DevicePSN(1), ib.NakSequence, 1))
 		}
 		c.expectRetransmission(all, 1)
 		c.expectSilence(silencePeriod)
@@ -106,18 +106,18 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/12"), Defects: []string{"RetryRestartsMessage"},
 	Sends:   "NAKs for a sequence error in the middle of a SEND with immediate, a WRITE of two pieces of memory and one with immediate, and nothing",
 	Expects: "every packet byte by byte as it was, from the BTH to the last byte of the padding; AckReq may differ",
-	Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
-		send, write, imm := c.sendWR(1, 2501), c.writeWR(2, 0), c.writeWR(3, 2503)
+	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
+		send, write, imm := c.SendWR(1, 2501), c.WriteWR(2, 0), c.WriteWR(3, 2503)
 		send.Opcode, send.Imm, send.Flags = verbs.OpSendImm, 0x01020304, verbs.SendSignaled|verbs.SendSolicited
-		write.SGL = []verbs.SGE{c.localMem.SGE(3000, 1501), c.localMem.SGE(100, 1001)}
+		write.SGL = []verbs.SGE{c.LocalMem.SGE(3000, 1501), c.LocalMem.SGE(100, 1001)}
 		imm.Opcode, imm.Imm = verbs.OpRDMAWriteImm, 0x05060708
-		c.PostSend(c.qp, send, write, imm)
+		c.PostSend(c.QP, send, write, imm)
 		first := c.nextPackets(9)
 		for i, p := range first {
 			first[i] = retransmissionOf(p)
 		}
 		for _, k := range []int{1, 4, 8} {
-			c.send(ib.Nak(c.devicePSN(k), ib.NakSequence, uint32(k/3)))
+			c.Send(ib.Nak(c.DevicePSN(k), ib.NakSequence, uint32(k/3)))
 			c.expectRetransmission(first, k)
 		}
 		c.expectRetransmission(first, 8) // by the timer
@@ -128,20 +128,20 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/13"), Defects: []string{"SendAfterDestroy"},
 	Sends:   "nothing, or an RNR NAK, to a SEND, whose queue pair is destroyed then; a late ACK",
 	Expects: "nothing on the wire though the time for retransmissions passes, and no completion",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, refused := range []bool{false, true} {
-			c := p.connect(setup{modify: withTimeout(timeout4ms, 7)})
-			c.PostSend(c.qp, c.sendWR(1, 8))
+			c := p.connect(Setup{Modify: withTimeout(timeout4ms, 7)})
+			c.PostSend(c.QP, c.SendWR(1, 8))
 			c.expectAll(c.wantSend(0, 8))
 			if refused {
-				c.send(ib.RNR(c.devicePSN(0), rnrTimer5ms, 0))
+				c.Send(ib.RNR(c.DevicePSN(0), rnrTimer5ms, 0))
 				c.Sync()
 			}
-			qpn := uint32(c.qp.QPN())
-			c.Must("a queue pair that can be destroyed", c.qp.Close())
+			qpn := uint32(c.QP.QPN())
+			c.Must("a queue pair that can be destroyed", c.QP.Close())
 			c.drain() // a timer may have expired before
-			c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
-			c.sendPacket(ib.Ack(c.devicePSN(0), 1).To(qpn))
+			c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))
+			c.SendPacket(ib.Ack(c.DevicePSN(0), 1).To(qpn))
 			c.expectSilence(silencePeriod)
 			c.ExpectNoCompletion()
 		}
@@ -152,24 +152,24 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/13"), Defects: []string{"AnswerAfterReset"},
 	Sends:   "CNPs, which slow the responses down; a READ of 1024 responses and a WRITE to a queue pair with an unanswered SEND, which is then reset",
 	Expects: "nothing more on the wire, though the answer is not at its end and the time for retransmissions passes, and no completion",
-	Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
+	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		long := c.Memory(1<<20, allAccess)
 		c.throttle()
-		c.PostSend(c.qp, c.sendWR(1, 8))
+		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.expectAll(c.wantSend(0, 8))
-		c.send(
-			ib.ReadRequest(c.peerPSN(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
-			ib.WriteOnly(c.peerPSN(1024), c.reth(0, 8), data(8)).AckReq(),
+		c.Send(
+			ib.ReadRequest(c.PeerPSN(0), ib.At(long.Addr(), long.RKey(), len(long.Buf))).AckReq(),
+			ib.WriteOnly(c.PeerPSN(1024), c.RETH(0, 8), Data(8)).AckReq(),
 		)
 		first, ok := c.nextPacket(c.ResponseTimeout())
 		for ok && first.Opcode() == ib.OpSendOnly { // retransmissions
 			first, ok = c.nextPacket(c.ResponseTimeout())
 		}
 		c.Check(ok, "a response to the READ", "nothing in %v", c.ResponseTimeout())
-		c.checkPacket(ib.ReadResponseFirst(c.peerPSN(0), ib.AnyMSN, nil), first)
-		c.Must("a queue pair in RESET", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+		c.checkPacket(ib.ReadResponseFirst(c.PeerPSN(0), ib.AnyMSN, nil), first)
+		c.Must("a queue pair in RESET", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 		answered := checkSentBeforeReset(c, c.drain())
-		c.Sleep(4 * ib.AckTimeout(c.attr.Timeout))
+		c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))
 		c.expectSilence(silencePeriod)
 		c.ExpectNoCompletion()
 		if answered {
@@ -182,10 +182,10 @@ var retryCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/13"), Level: conformance.Should, Defects: []string{"QPNReusedAtOnce"},
 	Sends:   "nothing: queue pairs are made and destroyed",
 	Expects: "each has another QPN than the one before, so that late packets are dropped",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		last := verbs.QPN(0)
 		for range 8 {
-			qp := p.connect(setup{}).qp
+			qp := p.connect(Setup{}).QP
 			p.Check(qp.QPN() != last, "another QPN than that of the last queue pair", "%#x again", last)
 			last = qp.QPN()
 			p.Must("a queue pair that can be destroyed", qp.Close())
@@ -198,21 +198,21 @@ const rnrTimer5ms = 18
 
 // expectRetryFromNak has the device send a message of five packets, and sends a NAK to
 // the third.
-func expectRetryFromNak(c *conn, wr verbs.SendWR, message []ib.Packet) {
-	c.PostSend(c.qp, wr)
+func expectRetryFromNak(c *Conn, wr verbs.SendWR, message []ib.Packet) {
+	c.PostSend(c.QP, wr)
 	all := c.expectAll(message)
-	c.send(ib.Nak(c.devicePSN(2), ib.NakSequence, 0))
+	c.Send(ib.Nak(c.DevicePSN(2), ib.NakSequence, 0))
 	c.expectRetransmission(all, 2)
-	c.send(ib.Ack(c.devicePSN(4), 1))
+	c.Send(ib.Ack(c.DevicePSN(4), 1))
 	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
 // sendEach has the device send n SENDs of different lengths, one at a time, and returns
 // their packets.
-func (c *conn) sendEach(n int) []ib.Packet {
+func (c *Conn) sendEach(n int) []ib.Packet {
 	all := make([]ib.Packet, 0, n)
 	for k := range n {
-		c.PostSend(c.qp, c.sendWR(uint64(k+1), 8*(k+1)))
+		c.PostSend(c.QP, c.SendWR(uint64(k+1), 8*(k+1)))
 		all = append(all, c.expectAll(c.wantSend(k, 8*(k+1)))...)
 	}
 	return all
@@ -222,7 +222,7 @@ func (c *conn) sendEach(n int) []ib.Packet {
 // have been sent before it. READ responses and a retransmitted SEND can; the ACK of a
 // WRITE after an unfinished READ cannot. It reports whether the READ was answered
 // completely, which leaves nothing to test.
-func checkSentBeforeReset(c *conn, received []ib.Packet) (answered bool) {
+func checkSentBeforeReset(c *Conn, received []ib.Packet) (answered bool) {
 	for _, p := range received {
 		if p.Opcode() == ib.OpReadResponseLast {
 			return true

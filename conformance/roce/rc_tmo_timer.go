@@ -25,14 +25,14 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-139", "roce/rc/tmo/1"), Defects: []string{"NoTransportTimer"},
 	Sends:   "no response to a SEND, a WRITE and a READ on separate connections; the correct response to the retransmission",
 	Expects: "the request is retransmitted, and succeeds",
-	Run: onPort(func(p *port) {
-		connect := func() *conn { return p.connect(setup{modify: withTimeout(timeout4ms, 7)}) }
+	Run: OnPort(func(p *Port) {
+		connect := func() *Conn { return p.connect(Setup{Modify: withTimeout(timeout4ms, 7)}) }
 		c := connect()
-		expectRetransmittedRequest(c, c.sendWR(1, 8), c.wantSend(0, 8), ib.Ack(c.devicePSN(0), 1))
+		expectRetransmittedRequest(c, c.SendWR(1, 8), c.wantSend(0, 8), ib.Ack(c.DevicePSN(0), 1))
 		c = connect()
-		expectRetransmittedRequest(c, c.writeWR(1, 2500), c.wantWrite(0, 2500), ib.Ack(c.devicePSN(2), 1))
+		expectRetransmittedRequest(c, c.WriteWR(1, 2500), c.wantWrite(0, 2500), ib.Ack(c.DevicePSN(2), 1))
 		c = connect()
-		expectRetransmittedRequest(c, c.readWR(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.devicePSN(0), 1, data(8)))
+		expectRetransmittedRequest(c, c.ReadWR(1, 8), c.wantRead(0, 8), ib.ReadResponseOnly(c.DevicePSN(0), 1, Data(8)))
 	}),
 }, {
 	ID:    "rc/tmo/not-before-the-timeout",
@@ -40,18 +40,18 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-140", "roce/rc/tmo/2"), Defects: []string{"AdaptiveTimeout"},
 	Sends:   "nothing to a SEND, with timeout codes 8, 12 and 15",
 	Expects: "its n-th retransmission not before n times 4.096 us * 2^code",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{8, 12, 15} {
-			c := p.connect(setup{modify: withTimeout(code, 7), exactTimeout: true})
+			c := p.connect(Setup{Modify: withTimeout(code, 7), exactTimeout: true})
 			begun := c.Now() // before the post: the bench can only add to the measured time
-			c.PostSend(c.qp, c.sendWR(1, 8))
+			c.PostSend(c.QP, c.SendWR(1, 8))
 			c.expectAll(c.wantSend(0, 8))
 			for n := range 4 {
 				c.expectAll(c.wantSend(0, 8))
 				took, least := c.Now()-begun, time.Duration(n+1)*ib.AckTimeout(code)
 				c.Check(took >= least, fmt.Sprintf("retransmission %d not before %v with timeout code %d", n+1, least, code), "after %v", took)
 			}
-			c.send(ib.Ack(c.devicePSN(0), 1))
+			c.Send(ib.Ack(c.DevicePSN(0), 1))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}
 	}),
@@ -61,17 +61,17 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-140", "roce/rc/tmo/2"), Level: conformance.Should, Defects: []string{"JiffyTimers", "TimeoutBacksOff"},
 	Sends:   "nothing to a SEND, with timeout codes 7 and 12",
 	Expects: "retransmissions no more than four timeouts apart: 2.1 ms and 67 ms",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, code := range []uint8{7, 12} {
-			c := p.connect(setup{modify: withTimeout(code, 7), exactTimeout: true})
-			c.PostSend(c.qp, c.sendWR(1, 8))
+			c := p.connect(Setup{Modify: withTimeout(code, 7), exactTimeout: true})
+			c.PostSend(c.QP, c.SendWR(1, 8))
 			c.expectAll(c.wantSend(0, 8))
 			var apart []time.Duration
 			for last := c.Now(); len(apart) < 7; last = c.Now() {
 				c.expectAll(c.wantSend(0, 8))
 				apart = append(apart, c.Now()-last)
 			}
-			c.send(ib.Ack(c.devicePSN(0), 1))
+			c.Send(ib.Ack(c.DevicePSN(0), 1))
 			most, longest := 4*ib.AckTimeout(code), slices.Max(apart)
 			if !c.Virtual {
 				// A busy bench delays single intervals, rarely two in a row. The
@@ -88,12 +88,12 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-140", "roce/rc/tmo/3"), Defects: []string{"TimeoutZeroFires"},
 	Sends:   "nothing to a SEND for a long time, then its ACK",
 	Expects: "nothing, then success",
-	Run: onConn(setup{}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.expectAll(c.wantSend(0, 8))
 		c.Sleep(50 * time.Millisecond) // in real time, expectSilence does not wait this long
 		c.expectSilence(time.Minute)
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
@@ -102,9 +102,9 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/4"), Defects: []string{"RetryOffByOne"},
 	Sends:   "nothing to a SEND, with retry_cnt 0, 1, 2, 3 and 6",
 	Expects: "the SEND is retransmitted as many times, then fails, and nothing more is sent",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, n := range []uint8{0, 1, 2, 3, 6} {
-			c := p.connect(setup{modify: withTimeout(timeout4ms, n)})
+			c := p.connect(Setup{Modify: withTimeout(timeout4ms, n)})
 			exhaustRetries(c)
 			wc := c.NextCompletion()
 			c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("an error after %d retransmissions", n), "success")
@@ -116,12 +116,12 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/4"), Defects: []string{"RetryExcHangs"},
 	Sends:   "nothing to a SEND, a READ and a WRITE, with retry_cnt 1",
 	Expects: "RETRY_EXC_ERR for the first, WR_FLUSH_ERR for the others, and the queue pair in ERR",
-	Run: onConn(setup{modify: withTimeout(timeout4ms, 1)}, func(c *conn) {
-		c.PostSend(c.qp, c.sendWR(1, 8), c.readWR(2, 8), c.writeWR(3, 8))
+	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 1)}, func(c *Conn) {
+		c.PostSend(c.QP, c.SendWR(1, 8), c.ReadWR(2, 8), c.WriteWR(3, 8))
 		c.ExpectCompletion(1, verbs.WCRetryExcErr)
 		c.ExpectCompletion(2, verbs.WCWRFlushErr)
 		c.ExpectCompletion(3, verbs.WCWRFlushErr)
-		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
 	ID:    "rc/tmo/seven-retries-are-seven",
@@ -129,7 +129,7 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/5"), Defects: []string{"RetryCount7Forever"},
 	Sends:   "nothing to a SEND, with retry_cnt 7",
 	Expects: "seven retransmissions of the SEND and no more, then RETRY_EXC_ERR",
-	Run: onConn(setup{modify: withTimeout(timeout4ms, 7)}, func(c *conn) {
+	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 7)}, func(c *Conn) {
 		exhaustRetries(c)
 		c.ExpectCompletion(1, verbs.WCRetryExcErr)
 	}),
@@ -139,15 +139,15 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/6"), Defects: []string{"RetryCountShared"},
 	Sends:   "with retry_cnt 1, to a WRITE of five packets, an ACK for one packet more after each retransmission",
 	Expects: "five retransmissions, and success",
-	Run: onConn(setup{modify: withTimeout(timeout4ms, 1)}, func(c *conn) {
-		c.PostSend(c.qp, c.writeWR(1, 5000))
+	Run: onConn(Setup{Modify: withTimeout(timeout4ms, 1)}, func(c *Conn) {
+		c.PostSend(c.QP, c.WriteWR(1, 5000))
 		all := c.expectAll(c.wantWrite(0, 5000))
 		for k := range all {
 			c.expectRetransmission(all, k)
-			c.send(ib.Ack(c.devicePSN(k), uint32(k/4)))
+			c.Send(ib.Ack(c.DevicePSN(k), uint32(k/4)))
 		}
 		c.ExpectCompletion(1, verbs.WCSuccess)
-		c.ExpectState(c.qp, verbs.QPStateRTS)
+		c.ExpectState(c.QP, verbs.QPStateRTS)
 	}),
 }, {
 	ID:    "rc/tmo/every-request-ends-on-a-lossy-link",
@@ -155,31 +155,31 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/tmo/14"), Defects: []string{"NoTransportTimer", "RetryCountShared"},
 	Sends:   "responses to 120 requests of several kinds; 1, 5 and 15 % of the packets are lost in both directions",
 	Expects: "a completion for every request, in order, and correct data where they succeed; they do at 1 and at 5 %",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, percent := range []int{1, 5, 15} {
-			newLossyLink(p.connect(setup{modify: withTimeout(timeout4ms, 7)}), percent).run()
+			newLossyLink(p.connect(Setup{Modify: withTimeout(timeout4ms, 7)}), percent).run()
 		}
 	}),
 }})
 
 // expectRetransmittedRequest answers a request only when the device has retransmitted it,
 // and fails the case unless it succeeds.
-func expectRetransmittedRequest(c *conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
-	c.PostSend(c.qp, wr)
+func expectRetransmittedRequest(c *Conn, wr verbs.SendWR, request []ib.Packet, answer ib.Packet) {
+	c.PostSend(c.QP, wr)
 	c.expectAll(request)
 	c.expectRetransmission(request, 0)
-	c.send(answer)
+	c.Send(answer)
 	c.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
 // exhaustRetries has the device send a SEND that is not answered, and fails the case
 // unless it is retransmitted exactly retry_cnt times.
-func exhaustRetries(c *conn) {
-	c.PostSend(c.qp, c.sendWR(1, 8))
-	for range int(c.attr.RetryCnt) + 1 {
+func exhaustRetries(c *Conn) {
+	c.PostSend(c.QP, c.SendWR(1, 8))
+	for range int(c.Attr.RetryCnt) + 1 {
 		c.expectAll(c.wantSend(0, 8))
 	}
-	if more, ok := c.nextPacket(8 * ib.AckTimeout(c.attr.Timeout)); ok {
-		c.Fail(fmt.Sprintf("no more than %d retransmissions", c.attr.RetryCnt), "another %v", more)
+	if more, ok := c.nextPacket(8 * ib.AckTimeout(c.Attr.Timeout)); ok {
+		c.Fail(fmt.Sprintf("no more than %d retransmissions", c.Attr.RetryCnt), "another %v", more)
 	}
 }

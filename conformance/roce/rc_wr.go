@@ -14,14 +14,14 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.4.3", "roce/rc/wr/1"), Defects: []string{"RETHPerPacket"},
 	Sends:   "posts WRITEs of 2500 and of 100 bytes",
 	Expects: "FIRST with a RETH for 2500 bytes, MIDDLE and LAST with nothing but data; ONLY with a RETH for 100",
-	Run: onConn(setup{}, func(c *conn) {
+	Run: onConn(Setup{}, func(c *Conn) {
 		c.postWrite(1, 2500)
 		c.postWrite(2, 100)
-		for _, want := range ib.Write(c.devicePSN(0), rdmaRemoteRETH(2500), c.localMem.Buf[:2500], mtuBytes) {
+		for _, want := range ib.Write(c.DevicePSN(0), rdmaRemoteRETH(2500), c.LocalMem.Buf[:2500], MTU) {
 			want.BTH.AckReq = nil // the requester may set it in any packet
 			c.expect(want)
 		}
-		c.expect(ib.WriteOnly(c.devicePSN(3), rdmaRemoteRETH(100), c.localMem.Buf[:100]))
+		c.expect(ib.WriteOnly(c.DevicePSN(3), rdmaRemoteRETH(100), c.LocalMem.Buf[:100]))
 	}),
 }, {
 	ID:    "rc/wr/of-nothing-looks-at-no-key",
@@ -29,9 +29,9 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C9-88", "roce/rc/wr/2"), Defects: []string{"ZeroLengthChecksKey"},
 	Sends:   "a WRITE of no bytes with a key that does not exist, and an invalid address",
 	Expects: "an ACK",
-	Run: onConn(setup{}, func(c *conn) {
-		c.send(ib.WriteOnly(c.peerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.targetMem.RKey())), 0), nil).AckReq())
-		c.expectAck(c.peerPSN(0))
+	Run: onConn(Setup{}, func(c *Conn) {
+		c.Send(ib.WriteOnly(c.PeerPSN(0), ib.At(uint64(3), uint32(unknownKey(c.TargetMem.RKey())), 0), nil).AckReq())
+		c.expectAck(c.PeerPSN(0))
 	}),
 }, {
 	ID:    "rc/wr/plain-write-uses-no-receive",
@@ -39,13 +39,13 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C10-87", "roce/rc/wr/3"), Defects: []string{"WriteConsumes"},
 	Sends:   "to a QP with one receive: WRITEs of one and of three packets, then a SEND",
 	Expects: "no completion for the WRITEs; the SEND finds the receive",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
-		c.send(ib.WriteOnly(c.peerPSN(0), c.reth(0, 16), data(16)))
-		c.send(ib.Write(c.peerPSN(1), c.reth(0, 0), data(2500), mtuBytes)...)
-		c.expectAck(c.peerPSN(3))
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		c.Send(ib.WriteOnly(c.PeerPSN(0), c.RETH(0, 16), Data(16)))
+		c.Send(ib.Write(c.PeerPSN(1), c.RETH(0, 0), Data(2500), MTU)...)
+		c.expectAck(c.PeerPSN(3))
 		c.ExpectNoCompletion()
-		c.send(ib.SendOnly(c.peerPSN(4), data(8)).AckReq())
-		c.expectAck(c.peerPSN(4))
+		c.Send(ib.SendOnly(c.PeerPSN(4), Data(8)).AckReq())
+		c.expectAck(c.PeerPSN(4))
 		c.ExpectRecv(1, 8)
 	}),
 }, {
@@ -54,9 +54,9 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C10-87", "roce/rc/wr/4"), Defects: []string{"FailedImmConsumes"},
 	Sends:   "to a QP with two receives: a WRITE with immediate data and a key that does not exist",
 	Expects: "a NAK for a remote access error; both receives complete with WR_FLUSH_ERR",
-	Run: onConn(setup{receives: 2}, func(c *conn) {
-		c.send(ib.WriteOnlyImm(c.peerPSN(0), ib.At(c.targetMem.Addr(), uint32(unknownKey(c.targetMem.RKey())), 8), 7, data(8)).AckReq())
-		c.expectNak(c.peerPSN(0), ib.NakRemoteAccess)
+	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
+		c.Send(ib.WriteOnlyImm(c.PeerPSN(0), ib.At(c.TargetMem.Addr(), uint32(unknownKey(c.TargetMem.RKey())), 8), 7, Data(8)).AckReq())
+		c.expectNak(c.PeerPSN(0), ib.NakRemoteAccess)
 		c.ExpectCompletion(1, verbs.WCWRFlushErr)
 		c.ExpectCompletion(2, verbs.WCWRFlushErr)
 	}),
@@ -66,16 +66,16 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/wr/5", "roce/cq/9"), Defects: []string{"SparseCompletions"},
 	Sends:   "WRITEs with immediate data of 1028 bytes in two packets, and of 12 bytes",
 	Expects: "RECV_RDMA_WITH_IMM with 1028 and 12 bytes; the bytes in the region, and none in the receive's buffer",
-	Run: onConn(setup{receives: 2}, func(c *conn) {
-		bytes := data(1028)
-		c.send(ib.WriteFirst(c.peerPSN(0), c.reth(0, 1028), bytes[:mtuBytes]), ib.WriteLastImm(c.peerPSN(1), 7, bytes[mtuBytes:]),
-			ib.WriteOnlyImm(c.peerPSN(2), c.reth(2048, 12), 8, bytes[:12]))
+	Run: onConn(Setup{Receives: 2}, func(c *Conn) {
+		bytes := Data(1028)
+		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 1028), bytes[:MTU]), ib.WriteLastImm(c.PeerPSN(1), 7, bytes[MTU:]),
+			ib.WriteOnlyImm(c.PeerPSN(2), c.RETH(2048, 12), 8, bytes[:12]))
 		for i, n := range []int{1028, 12} {
 			wc := c.ExpectRecv(uint64(i+1), n)
 			c.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm, "the opcode of a WRITE with immediate data", "%v", wc.Opcode)
-			c.ExpectBytes(c.targetMem, 2048*i, bytes[:n])
+			c.ExpectBytes(c.TargetMem, 2048*i, bytes[:n])
 		}
-		c.ExpectUnchanged(c.localMem, 0, 0)
+		c.ExpectUnchanged(c.LocalMem, 0, 0)
 	}),
 }, {
 	ID:    "rc/wr/data-visible-before-a-later-send-completes",
@@ -83,14 +83,14 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/rc/wr/6", "roce/cq/10"), Defects: []string{"LatePlacement"},
 	Sends:   "eight times a WRITE of three packets and a SEND, the completion of which is looked for all the time",
 	Expects: "at the completion: the bytes of the WRITE and those of the SEND",
-	Run: onConn(setup{receives: 8}, func(c *conn) {
+	Run: onConn(Setup{Receives: 8}, func(c *Conn) {
 		for i := range 8 {
-			bytes := data(2500 + i)[i:] // different bytes each time
-			c.send(ib.Write(c.peerPSN(4*i), c.reth(0, 0), bytes, mtuBytes)...)
-			c.send(ib.SendOnly(c.peerPSN(4*i+3), bytes[:60]))
+			bytes := Data(2500 + i)[i:] // different bytes each time
+			c.Send(ib.Write(c.PeerPSN(4*i), c.RETH(0, 0), bytes, MTU)...)
+			c.Send(ib.SendOnly(c.PeerPSN(4*i+3), bytes[:60]))
 			c.pollRecv(uint64(i+1), 60)
-			c.ExpectBytes(c.targetMem, 0, bytes)
-			c.ExpectBytes(c.localMem, 64*i, bytes[:60])
+			c.ExpectBytes(c.TargetMem, 0, bytes)
+			c.ExpectBytes(c.LocalMem, 64*i, bytes[:60])
 		}
 	}),
 }, {
@@ -99,11 +99,11 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("9.4.3", "roce/rc/wr/7"), Defects: []string{"LongMessagesTaken"},
 	Sends:   "posts a WRITE, a SEND and a READ of 2^31+1 bytes, in many pieces of one region",
 	Expects: "an error at the post or a completion with an error; nothing on the wire",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		sgl := p.longSGL()
 		caps := verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: len(sgl), MaxRecvSGE: 1}
-		onEachConn(setup{caps: caps}, []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead}, func(c *conn, op verbs.WROpcode) {
-			_, err := c.qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: sgl, Remote: rdmaRemote}})
+		onEachConn(Setup{caps: caps}, []verbs.WROpcode{verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead}, func(c *Conn, op verbs.WROpcode) {
+			_, err := c.QP.PostSend([]verbs.SendWR{{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: sgl, Remote: rdmaRemote}})
 			c.expectSilence(shortWait)
 			if err == nil {
 				c.expectRequestFails()
@@ -114,7 +114,7 @@ var writeCases = overRC.Cases([]conformance.Case{{
 
 // pollRecv is ExpectRecv that polls every 100 ns, to see the completion as early as
 // possible.
-func (c *conn) pollRecv(id uint64, n int) {
+func (c *Conn) pollRecv(id uint64, n int) {
 	const step, looks = 100 * time.Nanosecond, 1000
 	var wcs [1]verbs.WC
 	for range looks {
@@ -131,7 +131,7 @@ func (c *conn) pollRecv(id uint64, n int) {
 
 // longSGL returns a list of 2^31+1 bytes. It uses as many entries as the device supports
 // for the same region, to register less memory.
-func (p *port) longSGL() (sgl []verbs.SGE) {
+func (p *Port) longSGL() (sgl []verbs.SGE) {
 	attr, err := p.Device.QueryDevice()
 	p.Must("a device that can be queried", err)
 	pieces := 1

@@ -15,7 +15,7 @@ func (op remoteOp) String() string { return op.name }
 
 var (
 	writeOp = remoteOp{"WRITE", func(psn ib.PSN, at ib.RETH) ib.Packet {
-		return ib.WriteOnly(psn, at, data(int(*at.Len))).AckReq()
+		return ib.WriteOnly(psn, at, Data(int(*at.Len))).AckReq()
 	}, ib.OpAcknowledge}
 	readOp = remoteOp{"READ", ib.ReadRequest, ib.OpReadResponseOnly}
 	addOp  = remoteOp{"FETCH_ADD", func(psn ib.PSN, at ib.RETH) ib.Packet {
@@ -28,20 +28,20 @@ var (
 
 // expectOpRefused requests an operation with the first PSN, and fails the case unless the
 // device sends a NAK with this code and leaves targetMem unchanged.
-func (c *conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
-	c.send(op.packet(c.peerPSN(0), at))
-	c.expectNak(c.peerPSN(0), code)
+func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH, code ib.NakCode) {
+	c.Send(op.packet(c.PeerPSN(0), at))
+	c.expectNak(c.PeerPSN(0), code)
 	c.Sync()
-	c.ExpectUnchanged(c.targetMem, 0, 0)
+	c.ExpectUnchanged(c.TargetMem, 0, 0)
 }
 
 // expectOpExecuted requests an operation with the first PSN, and fails the case unless it
 // is executed.
-func (c *conn) expectOpExecuted(op remoteOp, at ib.RETH) { c.expectOpExecutedAt(0, op, at) }
+func (c *Conn) expectOpExecuted(op remoteOp, at ib.RETH) { c.expectOpExecutedAt(0, op, at) }
 
 // expectOpExecutedAt is expectOpExecuted with the n-th PSN.
-func (c *conn) expectOpExecutedAt(n int, op remoteOp, at ib.RETH) {
-	c.send(op.packet(c.peerPSN(n), at))
-	got := c.expect(ib.Op(op.answer).WithPSN(c.peerPSN(n)))
+func (c *Conn) expectOpExecutedAt(n int, op remoteOp, at ib.RETH) {
+	c.Send(op.packet(c.PeerPSN(n), at))
+	got := c.expect(ib.Op(op.answer).WithPSN(c.PeerPSN(n)))
 	c.Check(got.Syndrome()>>5 == uint8(ib.AckPositive), "a response to a "+op.name+" without a NAK", "%v", got)
 }

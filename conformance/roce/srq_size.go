@@ -14,7 +14,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 	Cite:  ibta("", "roce/srq/8"), Needs: verbs.CapRC, Defects: []string{"SRQUnchecked"},
 	Sends:   "nothing",
 	Expects: "a limit of the size plus one is refused and not set, and a limit of the size is accepted",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		srq := p.newSharedQueue(4).srq
 		was := p.srqAttr(srq)
 		p.MustFail("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
@@ -30,16 +30,16 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 	Sends:   "SENDs, after a resize below the number of posted receives",
 	Expects: "the resize is refused, and every receive is used",
 	Defects: []string{"SRQUnchecked"},
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(4)
 		for _, size := range []int{3, 1, 0} {
 			p.MustFail(fmt.Sprintf("a size of %d for an SRQ with 4 receives", size), q.srq.Modify(verbs.SRQAttr{MaxWR: size}, verbs.SRQMaxWR), nil)
 		}
 		c := q.connect(1)[0]
 		for i := range 4 {
-			c.send(ib.SendOnly(c.peerPSN(i), data(16)).AckReq())
-			c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
-			q.expectDelivered(c, data(16))
+			c.Send(ib.SendOnly(c.PeerPSN(i), Data(16)).AckReq())
+			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			q.expectDelivered(c, Data(16))
 		}
 	}),
 }, {
@@ -48,7 +48,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 	Cite:  ibta("", "roce/srq/8"), Defects: []string{"CapsUnchecked"},
 	Sends:   "nothing",
 	Expects: "SRQs with one receive or one list entry more than claimed are refused, and one with as many as claimed is created",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		attr, err := p.Device.QueryDevice()
 		p.Must("a device that can be queried", err)
 		_, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: attr.MaxSRQWR + 1, MaxSGE: 1})
@@ -64,7 +64,7 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 	Cite:  ibta("", "roce/srq/9"), Needs: verbs.CapRC, Defects: []string{"OverflowSRQ"},
 	Sends:   "SENDs, when two receives too many were posted",
 	Expects: "as many receives are posted as there is room for, and each is used for one SEND",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(0)
 		room := p.srqAttr(q.srq).MaxWR
 		// The device may have rounded the size up.
@@ -83,16 +83,16 @@ var srqSizeCases = conformance.Group{Needs: verbs.CapSRQ, Labels: labelRC}.Cases
 		}
 		c := q.connect(1)[0]
 		for i := range room {
-			c.send(ib.SendOnly(c.peerPSN(i), data(16+i%32)).AckReq())
-			c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
-			q.expectDelivered(c, data(16+i%32))
+			c.Send(ib.SendOnly(c.PeerPSN(i), Data(16+i%32)).AckReq())
+			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			q.expectDelivered(c, Data(16+i%32))
 		}
 		q.expectUsedUp()
 	}),
 }})
 
 // srqAttr returns the attributes of a shared receive queue.
-func (p *port) srqAttr(srq verbs.SRQ) verbs.SRQAttr {
+func (p *Port) srqAttr(srq verbs.SRQ) verbs.SRQAttr {
 	a, err := srq.Query()
 	p.Must("an SRQ that can be queried", err)
 	return a

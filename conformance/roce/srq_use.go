@@ -15,14 +15,14 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Cite:  ibta("", "roce/srq/1"), Labels: []string{"service:rc"}, Defects: []string{"SRQDoubleUse"},
 	Sends:   "SENDs to two queue pairs in turn, as many as there are receives",
 	Expects: "each message in a different receive, completed with the QPN of its queue pair",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(4)
 		pair := q.connect(2)
 		for i := range 4 {
 			c := pair[i%2]
-			c.send(ib.SendOnly(c.peerPSN(i/2), data(10+i)).AckReq())
-			c.expect(ib.Ack(c.peerPSN(i/2), uint32(i/2+1)))
-			q.expectDelivered(c, data(10+i))
+			c.Send(ib.SendOnly(c.PeerPSN(i/2), Data(10+i)).AckReq())
+			c.expect(ib.Ack(c.PeerPSN(i/2), uint32(i/2+1)))
+			q.expectDelivered(c, Data(10+i))
 		}
 		q.expectUsedUp()
 	}),
@@ -32,22 +32,22 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Cite:  ibta("10.8.3.2", "roce/srq/6"), Labels: []string{"service:rc"}, Defects: []string{"SRQDoubleUse"},
 	Sends:   "SENDs of three packets to two queue pairs, packet by packet in turn, and single ones to a third in between",
 	Expects: "each message complete in a different receive",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(4)
 		all := q.connect(3)
-		n := 2*pathMTU.Bytes() + 8
+		n := 2*MTU + 8
 		one, two := rig.Pattern(n, 0x11), rig.Pattern(n, 0x77)
-		first, second := ib.Send(firstPeerPSN, one, pathMTU.Bytes()), ib.Send(firstPeerPSN, two, pathMTU.Bytes())
+		first, second := ib.Send(firstPeerPSN, one, MTU), ib.Send(firstPeerPSN, two, MTU)
 		for i := range 2 {
-			all[0].send(first[i])
-			all[1].send(second[i])
-			all[2].send(ib.SendOnly(all[2].peerPSN(i), data(20+i)).AckReq())
-			all[2].expect(ib.Ack(all[2].peerPSN(i), uint32(i+1)))
-			q.expectDelivered(all[2], data(20+i))
+			all[0].Send(first[i])
+			all[1].Send(second[i])
+			all[2].Send(ib.SendOnly(all[2].PeerPSN(i), Data(20+i)).AckReq())
+			all[2].expect(ib.Ack(all[2].PeerPSN(i), uint32(i+1)))
+			q.expectDelivered(all[2], Data(20+i))
 		}
-		all[1].send(second[2])
+		all[1].Send(second[2])
 		q.expectDelivered(all[1], two)
-		all[0].send(first[2])
+		all[0].Send(first[2])
 		q.expectDelivered(all[0], one)
 		q.expectUsedUp()
 	}),
@@ -57,9 +57,9 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Cite:  ibta("", "roce/srq/3"), Labels: []string{"service:rc"}, Defects: []string{"SRQUnchecked"},
 	Sends:   "nothing",
 	Expects: "that posting a receive to the queue pair is refused",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		c := p.newSharedQueue(1).connect(1)[0]
-		n, err := c.qp.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.localMem.SGL(0, 64)}})
+		n, err := c.QP.PostRecv([]verbs.RecvWR{{WRID: 99, SGL: c.LocalMem.SGL(0, 64)}})
 		c.MustFail("a receive of a queue pair on an SRQ", err, nil)
 		c.Check(n == 0, "no receive posted", "%d", n)
 	}),
@@ -69,18 +69,18 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Cite:  ibta("", "roce/srq/4"), Labels: []string{"service:rc"}, Defects: []string{"RNRSilent"},
 	Sends:   "two SENDs to a queue pair on an SRQ with one receive; the second again when there is another",
 	Expects: "an ACK, an RNR NAK, then an ACK",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(1)
 		c := q.connect(1)[0]
-		c.send(ib.SendOnly(c.peerPSN(0), data(16)).AckReq())
-		c.expect(ib.Ack(c.peerPSN(0), 1))
-		q.expectDelivered(c, data(16))
-		c.send(ib.SendOnly(c.peerPSN(1), data(20)).AckReq())
-		c.expect(ib.RNR(c.peerPSN(1), c.attr.MinRNRTimer, 1))
+		c.Send(ib.SendOnly(c.PeerPSN(0), Data(16)).AckReq())
+		c.expect(ib.Ack(c.PeerPSN(0), 1))
+		q.expectDelivered(c, Data(16))
+		c.Send(ib.SendOnly(c.PeerPSN(1), Data(20)).AckReq())
+		c.expect(ib.RNR(c.PeerPSN(1), c.Attr.MinRNRTimer, 1))
 		q.post(1)
-		c.send(ib.SendOnly(c.peerPSN(1), data(20)).AckReq())
-		c.expect(ib.Ack(c.peerPSN(1), 2))
-		q.expectDelivered(c, data(20))
+		c.Send(ib.SendOnly(c.PeerPSN(1), Data(20)).AckReq())
+		c.expect(ib.Ack(c.PeerPSN(1), 2))
+		q.expectDelivered(c, Data(20))
 	}),
 }, {
 	ID:    "srq/empty/datagram-vanishes",
@@ -88,26 +88,26 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Cite:  ibta("", "roce/srq/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"UDWaitsForReceive"},
 	Sends:   "a datagram to a queue pair on an empty SRQ, and a SEND to a UC queue pair, if supported; another of each when there is a receive",
 	Expects: "nothing for the first ones, a completion for each of the others",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(0)
 		d := p.newUDPort(0, q.srq)
-		d.sendPacket(d.datagram(data(16)))
+		d.SendPacket(d.datagram(Data(16)))
 		d.expectSilence(silencePeriod)
 		q.post(1)
 		d.Sync()
 		d.ExpectNoCompletion()
-		d.sendPacket(d.datagram(data(24)))
+		d.SendPacket(d.datagram(Data(24)))
 		d.ExpectRecv(1, ib.GRHLen+24)
 		if !p.Caps.Has(verbs.CapUC) {
 			return
 		}
-		c := p.connect(setup{qpType: verbs.QPTypeUC, srq: q.srq})
-		c.send(ucSendOnly(c.peerPSN(0), 16))
+		c := p.connect(Setup{qpType: verbs.QPTypeUC, srq: q.srq})
+		c.Send(ucSendOnly(c.PeerPSN(0), 16))
 		c.expectSilence(silencePeriod)
 		q.post(1)
 		c.Sync()
 		c.ExpectNoCompletion()
-		c.send(ucSendOnly(c.peerPSN(1), 24))
+		c.Send(ucSendOnly(c.PeerPSN(1), 24))
 		c.ExpectRecv(2, 24)
 	}),
 }, {
@@ -116,16 +116,16 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Cite:  ibta("", "roce/srq/2"), Labels: []string{"service:rc"}, Defects: []string{"SRQLimitRepeats"},
 	Sends:   "five SENDs to a queue pair on an SRQ with six receives and a limit of five; more when the limit is armed again",
 	Expects: "no event at five, one at four, none after it; and one more when it is armed again",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(6)
 		c := q.connect(1)[0]
 		for round, sent := 0, 0; round < 2; round++ {
 			p.Must("an SRQ with a limit", q.srq.Modify(verbs.SRQAttr{Limit: 5}, verbs.SRQLimit))
 			for left := 5; left >= 2; left-- {
-				c.send(ib.SendOnly(c.peerPSN(sent), data(16)).AckReq())
+				c.Send(ib.SendOnly(c.PeerPSN(sent), Data(16)).AckReq())
 				sent++
-				c.expect(ib.Ack(c.peerPSN(sent-1), uint32(sent)))
-				q.expectDelivered(c, data(16))
+				c.expect(ib.Ack(c.PeerPSN(sent-1), uint32(sent)))
+				q.expectDelivered(c, Data(16))
 				if left == 4 {
 					e := p.ExpectEvent(verbs.EventSRQLimitReached)
 					p.Check(e.SRQ == q.srq, "the SRQ in its event", "%v", e.SRQ)
@@ -141,17 +141,17 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Cite:  ibta("", "roce/srq/5"), Labels: []string{"service:rc"}, Defects: []string{"SRQFlushed"},
 	Sends:   "SENDs to another queue pair on the SRQ when one has gone to ERR",
 	Expects: "no completion of a receive for the failed queue pair, and both receives used by the other",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		q := p.newSharedQueue(2)
 		pair := q.connect(2)
-		p.toError(pair[0].qp)
+		p.toError(pair[0].QP)
 		p.Sync()
 		p.ExpectNoCompletion()
 		c := pair[1]
 		for i := range 2 {
-			c.send(ib.SendOnly(c.peerPSN(i), data(16+i)).AckReq())
-			c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
-			q.expectDelivered(c, data(16+i))
+			c.Send(ib.SendOnly(c.PeerPSN(i), Data(16+i)).AckReq())
+			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
+			q.expectDelivered(c, Data(16+i))
 		}
 	}),
 }, {
@@ -160,12 +160,12 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 	Cite:  ibta("", "roce/srq/5"), Labels: []string{"service:rc"}, Defects: []string{"NoLastWQEEvent"},
 	Sends:   "nothing",
 	Expects: "one LAST_WQE_REACHED of the queue pair that was moved to ERR",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		pair := p.newSharedQueue(2).connect(2)
 		p.ExpectNoEvent()
-		p.toError(pair[1].qp)
+		p.toError(pair[1].QP)
 		e := p.ExpectEvent(verbs.EventQPLastWQEReached)
-		p.Check(e.QP == pair[1].qp, fmt.Sprintf("an event of queue pair %#x", uint32(pair[1].qp.QPN())), "%v", e.QP)
+		p.Check(e.QP == pair[1].QP, fmt.Sprintf("an event of queue pair %#x", uint32(pair[1].QP.QPN())), "%v", e.QP)
 		p.Sync()
 		p.expectNoMoreEvents()
 	}),
@@ -174,7 +174,7 @@ var srqCases = conformance.Group{Needs: verbs.CapRC | verbs.CapSRQ}.Cases([]conf
 // sharedQueue is a shared receive queue. Its receives may complete in any order, each
 // once.
 type sharedQueue struct {
-	p    *port
+	p    *Port
 	srq  verbs.SRQ
 	mem  *rig.Memory
 	free map[uint64]bool // posted receives, by ID
@@ -187,7 +187,7 @@ const (
 )
 
 // newSharedQueue returns a queue with posted receives, with IDs from 1 on.
-func (p *port) newSharedQueue(receives int) *sharedQueue {
+func (p *Port) newSharedQueue(receives int) *sharedQueue {
 	q := &sharedQueue{p: p, mem: p.Memory(srqMaxWR*srqRecvLen, verbs.AccessLocalWrite), free: make(map[uint64]bool), next: 1}
 	var err error
 	q.srq, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.PD, MaxWR: srqMaxWR, MaxSGE: 1})
@@ -211,21 +211,21 @@ func (q *sharedQueue) offset(id uint64) int { return int(id-1) % srqMaxWR * srqR
 
 // connect makes n RC connections on the queue. The peer has the same QPN in all of them:
 // a case must read the responses of one before it uses another.
-func (q *sharedQueue) connect(n int) []*conn {
-	all := make([]*conn, n)
+func (q *sharedQueue) connect(n int) []*Conn {
+	all := make([]*Conn, n)
 	for i := range all {
-		all[i] = q.p.connect(setup{srq: q.srq})
+		all[i] = q.p.connect(Setup{srq: q.srq})
 	}
 	return all
 }
 
 // expectDelivered fails the case unless the next completion is that of a message to this
 // connection, in a receive that was not used before.
-func (q *sharedQueue) expectDelivered(c *conn, want []byte) {
+func (q *sharedQueue) expectDelivered(c *Conn, want []byte) {
 	wc := c.NextCompletion()
 	switch {
-	case wc.Status != verbs.WCSuccess || int(wc.ByteLen) != len(want) || wc.QPN != c.qp.QPN():
-		c.Fail(fmt.Sprintf("%d bytes of queue pair %#x", len(want), uint32(c.qp.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
+	case wc.Status != verbs.WCSuccess || int(wc.ByteLen) != len(want) || wc.QPN != c.QP.QPN():
+		c.Fail(fmt.Sprintf("%d bytes of queue pair %#x", len(want), uint32(c.QP.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
 	case !q.free[wc.WRID]:
 		c.Fail("a receive that no other message has used", "receive %d", wc.WRID)
 	}

@@ -15,21 +15,21 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("error class D1", "roce/uc/2"), Needs: verbs.CapRC, Defects: []string{"UCPartialDelivered"},
 	Sends:   "messages of three packets, of which the first, the one in the middle or the last is missing; then whole ones",
 	Expects: "no completion for an incomplete message; the first receive completes with a complete one",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for lost := range 3 {
 			c := p.connect(ucSetup(3))
-			c.send(ucSendWithout(c.peerPSN(0), lost)...)
+			c.Send(ucSendWithout(c.PeerPSN(0), lost)...)
 			c.Sync()
 			c.ExpectNoCompletion()
 			// Another case checks that the next message is delivered. Here one of two
 			// must be, in the first receive.
-			c.send(ucSendOnly(c.peerPSN(3), 48), ucSendOnly(c.peerPSN(4), 48))
+			c.Send(ucSendOnly(c.PeerPSN(3), 48), ucSendOnly(c.PeerPSN(4), 48))
 			c.ExpectRecv(1, 48)
-			c.ExpectBytes(c.localMem, 0, data(48))
+			c.ExpectBytes(c.LocalMem, 0, Data(48))
 			c.Sync()
 			for _, more := c.PollCompletion(0); more; _, more = c.PollCompletion(0) {
 			}
-			c.Must("a queue pair that can be destroyed", c.qp.Close())
+			c.Must("a queue pair that can be destroyed", c.QP.Close())
 		}
 	}),
 }, {
@@ -38,16 +38,16 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Defects: []string{"UCLosesNext"},
 	Sends:   "FIRST, LAST without the MIDDLE, then ONLY; and the same with a message of two packets after",
 	Expects: "a completion for the message after each damaged one",
-	Run: onUC(2, func(c *conn) {
-		c.send(ucSendWithout(c.peerPSN(0), 1)...)
-		c.send(ucSendOnly(c.peerPSN(3), 48))
+	Run: onUC(2, func(c *Conn) {
+		c.Send(ucSendWithout(c.PeerPSN(0), 1)...)
+		c.Send(ucSendOnly(c.PeerPSN(3), 48))
 		c.ExpectRecv(1, 48)
-		c.ExpectBytes(c.localMem, 0, data(48))
-		c.send(ucSendWithout(c.peerPSN(4), 1)...)
+		c.ExpectBytes(c.LocalMem, 0, Data(48))
+		c.Send(ucSendWithout(c.PeerPSN(4), 1)...)
 		n := ucMTU + 20
-		c.send(ucSend(c.peerPSN(7), n)...)
+		c.Send(ucSend(c.PeerPSN(7), n)...)
 		c.ExpectRecv(2, n)
-		c.ExpectBytes(c.localMem, ucRecvLen, data(n))
+		c.ExpectBytes(c.LocalMem, ucRecvLen, Data(n))
 	}),
 }, {
 	ID:    "uc/loss/queue-goes-on-after-a-lost-packet",
@@ -55,21 +55,21 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("9.9.3.1.5, error class D1", "roce/uc/3"), Defects: []string{"UCLossLocksUp"},
 	Sends:   "damaged messages, SENDs and WRITEs, each followed by whole ones; single packets of which every second is lost",
 	Expects: "messages that are completed, to the last one",
-	Run: onUC(20, func(c *conn) {
+	Run: onUC(20, func(c *Conn) {
 		psn := 0
 		for range 3 {
-			c.send(ucSendWithout(c.peerPSN(psn), 1)...)
-			write := ib.Write(c.peerPSN(psn+3), c.reth(0, 0), data(3*ucMTU), ucMTU)
-			c.send(write[0].On(ib.UC), write[2].On(ib.UC))
+			c.Send(ucSendWithout(c.PeerPSN(psn), 1)...)
+			write := ib.Write(c.PeerPSN(psn+3), c.RETH(0, 0), Data(3*ucMTU), ucMTU)
+			c.Send(write[0].On(ib.UC), write[2].On(ib.UC))
 			psn += 6
 			for i := range 3 {
-				c.send(ucSendOnly(c.peerPSN(psn+2*i), 8+i))
+				c.Send(ucSendOnly(c.PeerPSN(psn+2*i), 8+i))
 			}
 			psn += 7
 		}
 		// Another case checks that no message is lost unnecessarily. Here the last
 		// one must arrive.
-		c.send(ucSendOnly(c.peerPSN(psn), 60))
+		c.Send(ucSendOnly(c.PeerPSN(psn), 60))
 		for wc := c.NextCompletion(); wc.ByteLen != 60; wc = c.NextCompletion() {
 			c.Check(wc.Status == verbs.WCSuccess, "receives that complete with success", "%s", rig.Describe(&wc))
 		}
@@ -80,25 +80,25 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/uc/4"), Defects: []string{"UCStrictPSN"},
 	Sends:   "SENDs of one and of three packets, and a WRITE, that begin 10, 1000 and 2^22 PSNs ahead, also across the end of the PSNs; each is followed by a SEND at the next PSN",
 	Expects: "all of them delivered, in order",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		s := ucSetup(8)
-		s.modify = func(a *verbs.QPAttr) { a.PathMTU, a.RQPSN = verbs.MTU256, 0xfffffa }
+		s.Modify = func(a *verbs.QPAttr) { a.PathMTU, a.RQPSN = verbs.MTU256, 0xfffffa }
 		c := p.connect(s)
 		id, psn := uint64(0), 10
 		for i, n := range []int{30, 2*ucMTU + 7, 31} {
-			msg := ucSend(c.peerPSN(psn), n)
-			c.send(msg...)
+			msg := ucSend(c.PeerPSN(psn), n)
+			c.Send(msg...)
 			id++
 			c.ExpectRecv(id, n)
 			psn += len(msg)
-			c.send(ucSendOnly(c.peerPSN(psn), 5+i))
+			c.Send(ucSendOnly(c.PeerPSN(psn), 5+i))
 			id++
 			c.ExpectRecv(id, 5+i)
 			psn += []int{1000, 1 << 22, 5}[i]
 		}
-		c.send(ib.WriteOnly(c.peerPSN(psn), c.reth(0, 16), data(16)).On(ib.UC), ucSendOnly(c.peerPSN(psn+1), 9))
+		c.Send(ib.WriteOnly(c.PeerPSN(psn), c.RETH(0, 16), Data(16)).On(ib.UC), ucSendOnly(c.PeerPSN(psn+1), 9))
 		c.ExpectRecv(id+1, 9)
-		c.ExpectBytes(c.targetMem, 0, data(16))
+		c.ExpectBytes(c.TargetMem, 0, Data(16))
 	}),
 }, {
 	ID:    "uc/psn/copied-message-does-no-harm",
@@ -106,22 +106,22 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/uc/10"), Level: conformance.May, Needs: verbs.CapRC, Defects: []string{"UCDropsFatal"},
 	Sends:   "a SEND of one packet and one of two, each twice; then a SEND at the next PSN",
 	Expects: "each whole message once or twice, then the last; the state RTS",
-	Run: onUC(4, func(c *conn) {
-		one, two := ucSendOnly(c.peerPSN(0), 32), ucSend(c.peerPSN(1), ucMTU+8)
+	Run: onUC(4, func(c *Conn) {
+		one, two := ucSendOnly(c.PeerPSN(0), 32), ucSend(c.PeerPSN(1), ucMTU+8)
 		for _, msg := range [][]ib.Packet{{one}, two} {
-			c.send(msg...)
+			c.Send(msg...)
 			first := c.NextCompletion()
 			c.Check(first.Status == verbs.WCSuccess, "the message is delivered", "%s", rig.Describe(&first))
-			c.send(msg...)
+			c.Send(msg...)
 			c.Sync()
 			if again, ok := c.PollCompletion(0); ok {
 				c.Check(again.Status == verbs.WCSuccess && again.ByteLen == first.ByteLen,
 					fmt.Sprintf("the same %d bytes again", first.ByteLen), "%s", rig.Describe(&again))
 			}
 		}
-		c.ExpectState(c.qp, verbs.QPStateRTS)
-		c.PostRecv(c.qp, 5, c.localMem.SGE(3*ucRecvLen, ucRecvLen))
-		c.send(ucSendOnly(c.peerPSN(3), 33))
+		c.ExpectState(c.QP, verbs.QPStateRTS)
+		c.PostRecv(c.QP, 5, c.LocalMem.SGE(3*ucRecvLen, ucRecvLen))
+		c.Send(ucSendOnly(c.PeerPSN(3), 33))
 		wc := c.NextCompletion()
 		c.Check(wc.Status == verbs.WCSuccess && wc.ByteLen == 33, "the next message is delivered", "%s", rig.Describe(&wc))
 	}),
@@ -129,7 +129,7 @@ var ucLossCases = overUC.Cases([]conformance.Case{{
 
 // ucSend returns the packets of a UC SEND of n bytes.
 func ucSend(psn ib.PSN, n int) []ib.Packet {
-	all := ib.Send(psn, data(n), ucMTU)
+	all := ib.Send(psn, Data(n), ucMTU)
 	for i := range all {
 		all[i] = all[i].NoAckReq().On(ib.UC)
 	}

@@ -15,23 +15,23 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/uc/1"), Needs: verbs.CapRC, Defects: []string{"UCLikeRC"},
 	Sends:   "SENDs and WRITEs with AckReq, a duplicate, a PSN gap, an opcode out of order, a WRITE with a bad key and a message without a posted receive",
 	Expects: "no packet at all, and the completions of the valid messages",
-	Run: onUC(3, func(c *conn) {
-		good := ucSendOnly(c.peerPSN(0), 16).AckReq()
-		c.send(good)
+	Run: onUC(3, func(c *Conn) {
+		good := ucSendOnly(c.PeerPSN(0), 16).AckReq()
+		c.Send(good)
 		c.ExpectRecv(1, 16)
 		c.expectSilence(silencePeriod)
-		c.send(
-			ib.WriteOnly(c.peerPSN(1), c.reth(0, 16), data(16)).On(ib.UC).AckReq(),
-			ib.WriteOnlyImm(c.peerPSN(2), c.reth(0, 16), 0x1234, data(16)).On(ib.UC).AckReq(),
+		c.Send(
+			ib.WriteOnly(c.PeerPSN(1), c.RETH(0, 16), Data(16)).On(ib.UC).AckReq(),
+			ib.WriteOnlyImm(c.PeerPSN(2), c.RETH(0, 16), 0x1234, Data(16)).On(ib.UC).AckReq(),
 		)
 		c.ExpectRecv(2, 16)
-		c.send(
-			ib.SendMiddle(c.peerPSN(3), data(ucMTU)).On(ib.UC).AckReq(),
-			ib.WriteOnly(c.peerPSN(4), ib.At(c.targetMem.Addr(), c.deregisteredRKey(), 16), data(16)).On(ib.UC).AckReq(),
+		c.Send(
+			ib.SendMiddle(c.PeerPSN(3), Data(ucMTU)).On(ib.UC).AckReq(),
+			ib.WriteOnly(c.PeerPSN(4), ib.At(c.TargetMem.Addr(), c.deregisteredRKey(), 16), Data(16)).On(ib.UC).AckReq(),
 			good,
-			ucSendOnly(c.peerPSN(20), 16).AckReq(),
-			ucSendOnly(c.peerPSN(21), 16).AckReq(),
-			ucSendOnly(c.peerPSN(22), 16).AckReq(),
+			ucSendOnly(c.PeerPSN(20), 16).AckReq(),
+			ucSendOnly(c.PeerPSN(21), 16).AckReq(),
+			ucSendOnly(c.PeerPSN(22), 16).AckReq(),
 		)
 		c.expectSilence(silencePeriod)
 	}),
@@ -41,18 +41,18 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/uc/7"), Defects: []string{"UCLikeRC"},
 	Sends:   "nothing",
 	Expects: "the packets of a SEND, of a WRITE and of a SEND of three packets, and a completion with success for each",
-	Run: onUC(0, func(c *conn) {
+	Run: onUC(0, func(c *Conn) {
 		n := 2*ucMTU + 100
-		c.PostSend(c.qp,
-			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 32)},
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
-			verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, n)},
+		c.PostSend(c.QP,
+			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 32)},
+			verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 32), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}},
+			verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n)},
 		)
-		c.expect(ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:32]).On(ib.UC))
-		c.expect(ib.WriteOnly(c.devicePSN(1), ib.At(0x1000, 7, 32), c.localMem.Buf[:32]).On(ib.UC))
-		c.expect(ib.SendFirst(c.devicePSN(2), nil).On(ib.UC))
-		c.expect(ib.SendMiddle(c.devicePSN(3), nil).On(ib.UC))
-		c.expect(ib.SendLast(c.devicePSN(4), c.localMem.Buf[n-100:n]).On(ib.UC))
+		c.expect(ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:32]).On(ib.UC))
+		c.expect(ib.WriteOnly(c.DevicePSN(1), ib.At(0x1000, 7, 32), c.LocalMem.Buf[:32]).On(ib.UC))
+		c.expect(ib.SendFirst(c.DevicePSN(2), nil).On(ib.UC))
+		c.expect(ib.SendMiddle(c.DevicePSN(3), nil).On(ib.UC))
+		c.expect(ib.SendLast(c.DevicePSN(4), c.LocalMem.Buf[n-100:n]).On(ib.UC))
 		for id := uint64(1); id <= 3; id++ {
 			c.ExpectCompletion(id, verbs.WCSuccess)
 		}
@@ -63,13 +63,13 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/uc/8"), Defects: []string{"UnreliableAckReq"},
 	Sends:   "nothing",
 	Expects: "AckReq 0 in every packet of SENDs and WRITEs, with and without immediate data, of one packet and of three",
-	Run: onUC(0, func(c *conn) {
+	Run: onUC(0, func(c *Conn) {
 		psn := 0
 		for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
 			for _, n := range []int{0, 40, 2*ucMTU + 8} {
-				c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+				c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, n), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 				for _, pkt := range c.nextPackets(ib.Packets(n, ucMTU)) {
-					c.checkPacket(ib.Packet{}.WithPSN(c.devicePSN(psn)).NoAckReq(), pkt)
+					c.checkPacket(ib.Packet{}.WithPSN(c.DevicePSN(psn)).NoAckReq(), pkt)
 					c.Check(pkt.Opcode().Transport() == ib.UC, "a UC packet", "%v", pkt)
 					psn++
 				}
@@ -83,18 +83,18 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/uc/8"), Needs: verbs.CapRC, Defects: []string{"UCReadsSent"},
 	Sends:   "nothing",
 	Expects: "that the post is refused, or that the request completes with an error; and no packet",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd} {
 			c := p.connect(ucSetup(0))
-			_, err := c.qp.PostSend([]verbs.SendWR{{
-				WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
+			_, err := c.QP.PostSend([]verbs.SendWR{{
+				WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7},
 			}})
 			c.expectSilence(silencePeriod)
 			if err == nil {
 				wc := c.NextCompletion()
 				c.Check(wc.Status != verbs.WCSuccess, fmt.Sprintf("%v on UC is an error", op), "%s", rig.Describe(&wc))
 			}
-			c.Must("a queue pair that can be destroyed", c.qp.Close())
+			c.Must("a queue pair that can be destroyed", c.QP.Close())
 		}
 	}),
 }, {
@@ -103,21 +103,21 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/uc/9"), Defects: []string{"UCErrorIsFatal"},
 	Sends:   "a SEND after the device's send has failed, and another when the queue pair is in RTS again",
 	Expects: "LOC_PROT_ERR for the bad request, WR_FLUSH_ERR for the next one, state SQE, a completion for the received SEND; requests are sent again in RTS",
-	Run: onUC(2, func(c *conn) {
-		c.PostSend(c.qp,
+	Run: onUC(2, func(c *Conn) {
+		c.PostSend(c.QP,
 			verbs.SendWR{WRID: 100, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
-			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
+			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
 		)
 		c.ExpectCompletion(100, verbs.WCLocProtErr)
 		c.ExpectCompletion(101, verbs.WCWRFlushErr)
-		c.AwaitState(c.qp, verbs.QPStateSQE)
-		c.send(ucSendOnly(c.peerPSN(0), 24))
+		c.AwaitState(c.QP, verbs.QPStateSQE)
+		c.Send(ucSendOnly(c.PeerPSN(0), 24))
 		c.ExpectRecv(1, 24)
-		c.Must("SQE to RTS", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
-		c.PostSend(c.qp, verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localMem.SGL(0, 8)})
-		c.expect(ib.SendOnly(ib.AnyPSN, c.localMem.Buf[:8]).On(ib.UC))
+		c.Must("SQE to RTS", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+		c.PostSend(c.QP, verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.LocalMem.SGL(0, 8)})
+		c.expect(ib.SendOnly(ib.AnyPSN, c.LocalMem.Buf[:8]).On(ib.UC))
 		c.ExpectCompletion(102, verbs.WCSuccess)
-		c.send(ucSendOnly(c.peerPSN(1), 32))
+		c.Send(ucSendOnly(c.PeerPSN(1), 32))
 		c.ExpectRecv(2, 32)
 	}),
 }, {
@@ -126,18 +126,18 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/uc/5"), Needs: verbs.CapRC, Defects: []string{"UCDropsFatal"},
 	Sends:   "WRITEs with the key of a deregistered region, to memory that may not be written, and beyond a region; each followed by a SEND",
 	Expects: "no answer, no byte in memory, the state RTS, and a completion for each SEND",
-	Run: onUC(3, func(c *conn) {
+	Run: onUC(3, func(c *Conn) {
 		closed, guarded := c.deregisteredRKey(), c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 		for i, to := range []ib.RETH{
-			ib.At(c.targetMem.Addr(), closed, 16), ib.At(guarded.Addr(), guarded.RKey(), 16), c.reth(memLen-8, 16),
+			ib.At(c.TargetMem.Addr(), closed, 16), ib.At(guarded.Addr(), guarded.RKey(), 16), c.RETH(memLen-8, 16),
 		} {
-			c.send(ib.WriteOnly(c.peerPSN(2*i), to, data(16)).On(ib.UC))
+			c.Send(ib.WriteOnly(c.PeerPSN(2*i), to, Data(16)).On(ib.UC))
 			c.expectSilence(silencePeriod)
-			c.ExpectState(c.qp, verbs.QPStateRTS)
-			c.send(ucSendOnly(c.peerPSN(2*i+1), 20+i))
+			c.ExpectState(c.QP, verbs.QPStateRTS)
+			c.Send(ucSendOnly(c.PeerPSN(2*i+1), 20+i))
 			c.ExpectRecv(uint64(i+1), 20+i)
 		}
-		c.ExpectUnchanged(c.targetMem, 0, 0)
+		c.ExpectUnchanged(c.TargetMem, 0, 0)
 		c.ExpectUnchanged(guarded, 0, 0)
 	}),
 }, {
@@ -146,15 +146,15 @@ var ucCases = overUC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/uc/6"), Needs: verbs.CapRC, Defects: []string{"UCLikeRC"},
 	Sends:   "a SEND to a queue pair without receives; when one is posted, another SEND",
 	Expects: "nothing for the first, a completion with the bytes of the second",
-	Run: onUC(0, func(c *conn) {
-		c.send(ucSendOnly(c.peerPSN(0), 16))
+	Run: onUC(0, func(c *Conn) {
+		c.Send(ucSendOnly(c.PeerPSN(0), 16))
 		c.expectSilence(silencePeriod)
-		c.PostRecv(c.qp, 1, c.localMem.SGE(0, 64))
+		c.PostRecv(c.QP, 1, c.LocalMem.SGE(0, 64))
 		c.Sync()
 		c.ExpectNoCompletion()
-		c.send(ucSendOnly(c.peerPSN(1), 24))
+		c.Send(ucSendOnly(c.PeerPSN(1), 24))
 		c.ExpectRecv(1, 24)
-		c.ExpectBytes(c.localMem, 0, data(24))
+		c.ExpectBytes(c.LocalMem, 0, Data(24))
 	}),
 }})
 
@@ -167,16 +167,16 @@ const (
 
 // onUC makes the body of a case from a function that uses a UC connection with this many
 // receives.
-func onUC(receives int, body func(*conn)) func(*conformance.Bench) error {
+func onUC(receives int, body func(*Conn)) func(*conformance.Bench) error {
 	return onConn(ucSetup(receives), body)
 }
 
-func ucSetup(receives int) setup {
-	return setup{
-		qpType: verbs.QPTypeUC, receives: receives, recvLen: ucRecvLen,
-		modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 },
+func ucSetup(receives int) Setup {
+	return Setup{
+		qpType: verbs.QPTypeUC, Receives: receives, recvLen: ucRecvLen,
+		Modify: func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 },
 	}
 }
 
 // ucSendOnly returns a UC SEND of one packet with n bytes.
-func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, data(n)).On(ib.UC) }
+func ucSendOnly(psn ib.PSN, n int) ib.Packet { return ib.SendOnly(psn, Data(n)).On(ib.UC) }

@@ -15,9 +15,9 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Expects: "a completion of the last only, in the first receive",
 	Run: onUD(2, func(d *udPort) {
 		for _, key := range udWrongKeys {
-			d.expectDropped(d.datagram(data(16)).WithDETH(key, udPeerQPN))
+			d.expectDropped(d.datagram(Data(16)).WithDETH(key, udPeerQPN))
 		}
-		d.sendPacket(d.datagram(data(24)))
+		d.SendPacket(d.datagram(Data(24)))
 		d.ExpectRecv(1, ib.GRHLen+24)
 	}),
 }, {
@@ -30,9 +30,9 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Run: onUD(1, func(d *udPort) {
 		before := d.qkeyViolations()
 		for _, key := range udWrongKeys {
-			d.sendPacket(d.datagram(data(16)).WithDETH(key, udPeerQPN))
+			d.SendPacket(d.datagram(Data(16)).WithDETH(key, udPeerQPN))
 		}
-		d.sendPacket(d.datagram(data(24)))
+		d.SendPacket(d.datagram(Data(24)))
 		d.Sync()
 		got := d.qkeyViolations() - before
 		d.Check(int(got) == len(udWrongKeys), "one more Q_Key violation for each wrong datagram", "%d for %d", got, len(udWrongKeys))
@@ -43,12 +43,12 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Cite:  ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"KeysIgnored"},
 	Sends:   "a REQ for a service without a listener, with Q_Keys that are 0 and differ in one bit; then with the correct one",
 	Expects: "a response to the last only",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, key := range []uint32{0, 0x80010001, 0x00010000, ib.UDQKey} {
-			p.sendPacket(p.unknownServiceREQ().WithDETH(key, ib.GSIQPN))
+			p.SendPacket(p.unknownServiceREQ().WithDETH(key, ib.GSIQPN))
 			p.expectSilence(silencePeriod)
 		}
-		p.sendPacket(p.unknownServiceREQ())
+		p.SendPacket(p.unknownServiceREQ())
 		p.expectPacket(ib.Op(ib.OpUDSendOnly).To(ib.GSIQPN))
 	}),
 }, {
@@ -60,18 +60,18 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Expects: "no answer, the state RTS, and the last is delivered",
 	Run: onUD(0, func(d *udPort) {
 		for id := range uint64(3) {
-			d.PostRecv(d.qp, id+1, d.localMem.SGE(int(id)*200, 200))
+			d.PostRecv(d.QP, id+1, d.LocalMem.SGE(int(id)*200, 200))
 		}
-		d.sendPacket(d.datagram(data(161)))
-		d.sendPacket(d.datagram(data(1000)))
+		d.SendPacket(d.datagram(Data(161)))
+		d.SendPacket(d.datagram(Data(1000)))
 		d.expectSilence(silencePeriod)
-		d.ExpectState(d.qp, verbs.QPStateRTS)
-		d.sendPacket(d.datagram(data(160)))
+		d.ExpectState(d.QP, verbs.QPStateRTS)
+		d.SendPacket(d.datagram(Data(160)))
 		// Another case checks that no receive is consumed.
 		for wc := d.NextCompletion(); wc.Status != verbs.WCSuccess || wc.ByteLen != 200; wc = d.NextCompletion() {
 			d.Check(wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr, "the datagram that fits", "a completion with %v, %d bytes", wc.Status, wc.ByteLen)
 		}
-		d.ExpectState(d.qp, verbs.QPStateRTS)
+		d.ExpectState(d.QP, verbs.QPStateRTS)
 	}),
 }, {
 	ID:    "ud/drop/too-long-for-the-receive-uses-no-receive",
@@ -81,14 +81,14 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Sends:   "a datagram that is longer, with its header area, than the only receive; then one that fills it",
 	Expects: "no completion, then one with the second datagram",
 	Run: onUD(0, func(d *udPort) {
-		d.PostRecv(d.qp, 1, d.localMem.SGE(0, 200))
-		d.sendPacket(d.datagram(data(164)))
+		d.PostRecv(d.QP, 1, d.LocalMem.SGE(0, 200))
+		d.SendPacket(d.datagram(Data(164)))
 		d.Sync()
 		d.ExpectNoCompletion()
-		d.ExpectUnchanged(d.localMem, 0, 200)
-		d.sendPacket(d.datagram(data(160)))
+		d.ExpectUnchanged(d.LocalMem, 0, 200)
+		d.SendPacket(d.datagram(Data(160)))
 		d.ExpectRecv(1, 200)
-		d.ExpectBytes(d.localMem, ib.GRHLen, data(160))
+		d.ExpectBytes(d.LocalMem, ib.GRHLen, Data(160))
 	}),
 }, {
 	ID:    "ud/drop/without-receive-vanishes",
@@ -98,12 +98,12 @@ var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 	Sends:   "a datagram to a queue pair without receives; when one is posted, another",
 	Expects: "no answer; a completion with the second datagram only",
 	Run: onUD(0, func(d *udPort) {
-		d.sendPacket(d.datagram(data(16)))
+		d.SendPacket(d.datagram(Data(16)))
 		d.expectSilence(silencePeriod)
-		d.PostRecv(d.qp, 1, d.localMem.SGE(0, udRecvLen))
+		d.PostRecv(d.QP, 1, d.LocalMem.SGE(0, udRecvLen))
 		d.Sync()
 		d.ExpectNoCompletion()
-		d.sendPacket(d.datagram(data(24)))
+		d.SendPacket(d.datagram(Data(24)))
 		d.ExpectRecv(1, ib.GRHLen+24)
 	}),
 }})
@@ -113,10 +113,10 @@ var udWrongKeys = []uint32{udQKey ^ 1, udQKey ^ 1<<31, 0, ib.GSIQKey}
 
 // expectDropped fails the case if a datagram has any effect.
 func (d *udPort) expectDropped(pkt ib.Packet) {
-	d.sendPacket(pkt)
+	d.SendPacket(pkt)
 	d.expectSilence(silencePeriod)
 	d.ExpectNoCompletion()
-	d.ExpectUnchanged(d.localMem, 0, 0)
+	d.ExpectUnchanged(d.LocalMem, 0, 0)
 }
 
 // qkeyViolations returns the port's counter of Q_Key violations.

@@ -15,7 +15,7 @@ var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, 
 	Cite:  ibta("", "roce/ud/13"), Needs: verbs.CapRC, Defects: []string{"MulticastOneCopy"},
 	Sends:   "a datagram for QP 0xFFFFFF to a group of which two of four queue pairs are members; another when one of them has left",
 	Expects: "one completion for each member",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		group, other := multicastGroup(p.deviceAddr, 1), multicastGroup(p.deviceAddr, 2)
 		var all []*udPort
 		for range 4 {
@@ -23,17 +23,17 @@ var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, 
 		}
 		a, b := all[0], all[1]
 		for _, member := range []*udPort{a, b} {
-			p.Must("a queue pair that joins a group", member.qp.AttachMulticast(verbs.GIDFrom(group)))
+			p.Must("a queue pair that joins a group", member.QP.AttachMulticast(verbs.GIDFrom(group)))
 		}
-		p.Must("a queue pair that joins a group", all[2].qp.AttachMulticast(verbs.GIDFrom(other)))
-		pkt := ib.Datagram(0, udQKey, udPeerQPN, data(32)).To(uint32(verbs.MulticastQPN)).Via(p.peerAddr, group)
-		p.sendPacket(pkt)
+		p.Must("a queue pair that joins a group", all[2].QP.AttachMulticast(verbs.GIDFrom(other)))
+		pkt := ib.Datagram(0, udQKey, udPeerQPN, Data(32)).To(uint32(verbs.MulticastQPN)).Via(p.Peer, group)
+		p.SendPacket(pkt)
 		p.expectCopies(a, b)
-		p.Must("a queue pair that leaves a group", a.qp.DetachMulticast(verbs.GIDFrom(group)))
-		p.sendPacket(pkt)
+		p.Must("a queue pair that leaves a group", a.QP.DetachMulticast(verbs.GIDFrom(group)))
+		p.SendPacket(pkt)
 		p.expectCopies(b)
-		p.Must("a queue pair that leaves a group", b.qp.DetachMulticast(verbs.GIDFrom(group)))
-		p.Must("a queue pair that leaves a group", all[2].qp.DetachMulticast(verbs.GIDFrom(other)))
+		p.Must("a queue pair that leaves a group", b.QP.DetachMulticast(verbs.GIDFrom(group)))
+		p.Must("a queue pair that leaves a group", all[2].QP.DetachMulticast(verbs.GIDFrom(other)))
 	}),
 }, {
 	ID:    "ud/mcast/attached-qp-not-destroyed",
@@ -43,10 +43,10 @@ var multicastCases = conformance.Group{Needs: verbs.CapUD | verbs.CapMulticast, 
 	Expects: "that closing the queue pair is refused until it has left the group",
 	Run: onUD(0, func(d *udPort) {
 		group := verbs.GIDFrom(multicastGroup(d.deviceAddr, 1))
-		d.Must("a queue pair that joins a group", d.qp.AttachMulticast(group))
-		d.MustFail("destroying a queue pair in a group", d.qp.Close(), nil)
-		d.Must("a queue pair that leaves a group", d.qp.DetachMulticast(group))
-		d.Must("a queue pair in no group that can be destroyed", d.qp.Close())
+		d.Must("a queue pair that joins a group", d.QP.AttachMulticast(group))
+		d.MustFail("destroying a queue pair in a group", d.QP.Close(), nil)
+		d.Must("a queue pair that leaves a group", d.QP.DetachMulticast(group))
+		d.Must("a queue pair in no group that can be destroyed", d.QP.Close())
 	}),
 }})
 
@@ -60,10 +60,10 @@ func multicastGroup(family netip.Addr, n byte) netip.Addr {
 
 // expectCopies fails the case unless each of these queue pairs receives one datagram, and
 // no other does.
-func (p *port) expectCopies(members ...*udPort) {
+func (p *Port) expectCopies(members ...*udPort) {
 	missing := make(map[verbs.QPN]bool)
 	for _, m := range members {
-		missing[m.qp.QPN()] = true
+		missing[m.QP.QPN()] = true
 	}
 	for len(missing) > 0 {
 		wc, ok := p.PollCompletion(p.ResponseTimeout())

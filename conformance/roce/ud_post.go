@@ -20,14 +20,14 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servic
 		d.Must("a port that can be queried", err)
 		mtu, ah := attr.ActiveMTU.Bytes(), d.newAH(d.PD)
 		for _, more := range []int{1, 4, 2000} {
-			d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, mtu+more)}),
+			d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.LocalMem.SGL(0, mtu+more)}),
 				// The clause wants the datagram dropped without an error. Other test
 				// suites expect LOC_LEN_ERR, and a device may reject the post.
 				verbs.WCSuccess, verbs.WCLocLenErr)
 			d.recoverFromSQE()
 		}
-		d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, mtu)}))
-		d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.localMem.Buf[:mtu]))
+		d.PostSend(d.QP, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.LocalMem.SGL(0, mtu)}))
+		d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.QP.QPN()), d.LocalMem.Buf[:mtu]))
 		d.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }, {
@@ -39,7 +39,7 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servic
 	Run: onUD(0, func(d *udPort) {
 		other, err := d.Device.AllocPD()
 		d.Must("another protection domain", err)
-		d.expectNotSent(d.sendTo(d.newAH(other), verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 16)}),
+		d.expectNotSent(d.sendTo(d.newAH(other), verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.LocalMem.SGL(0, 16)}),
 			verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 	}),
 }, {
@@ -51,17 +51,17 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servic
 	Run: onUD(0, func(d *udPort) {
 		ah := d.newAH(d.PD)
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpRDMAWrite} {
-			wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+			wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
 			wr.Opcode = op
-			n, err := d.qp.PostSend([]verbs.SendWR{wr})
+			n, err := d.QP.PostSend([]verbs.SendWR{wr})
 			d.MustFail(fmt.Sprintf("%v on UD", op), err, nil)
 			d.Check(n == 0, "no request posted", "%d", n)
 		}
 		d.expectSilence(silencePeriod)
 		d.ExpectNoCompletion()
-		d.ExpectState(d.qp, verbs.QPStateRTS)
-		d.PostSend(d.qp, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 8)}))
-		d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), d.localMem.Buf[:8]))
+		d.ExpectState(d.QP, verbs.QPStateRTS)
+		d.PostSend(d.QP, d.sendTo(ah, verbs.SendWR{WRID: 2, Flags: verbs.SendSignaled, SGL: d.LocalMem.SGL(0, 8)}))
+		d.expectPacket(ib.Datagram(ib.AnyPSN, udQKey, uint32(d.QP.QPN()), d.LocalMem.Buf[:8]))
 		d.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }, {
@@ -88,24 +88,24 @@ var udPostCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servic
 		ah := d.newAH(d.PD)
 		d.Must("an address handle that can be closed", ah.Close())
 		d.MustFail("destroying an address handle twice", ah.Close(), nil)
-		d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.localMem.SGL(0, 16)}),
+		d.expectNotSent(d.sendTo(ah, verbs.SendWR{WRID: 1, Flags: verbs.SendSignaled, SGL: d.LocalMem.SGL(0, 16)}),
 			verbs.WCLocQPOpErr, verbs.WCLocProtErr)
 	}),
 }})
 
 // recoverFromSQE moves the queue pair from SQE to RTS; it does nothing in other states.
 func (d *udPort) recoverFromSQE() {
-	a, err := d.qp.Query()
+	a, err := d.QP.Query()
 	d.Must("a queue pair that can be queried", err)
 	if a.State == verbs.QPStateSQE {
-		d.Must("SQE to RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
+		d.Must("SQE to RTS", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState))
 	}
 }
 
 // expectNotSent fails the case if a request sends a packet. The device must reject the
 // post, or complete the request with one of these statuses.
 func (d *udPort) expectNotSent(wr verbs.SendWR, statuses ...verbs.WCStatus) {
-	_, err := d.qp.PostSend([]verbs.SendWR{wr})
+	_, err := d.QP.PostSend([]verbs.SendWR{wr})
 	d.expectSilence(silencePeriod)
 	if err != nil {
 		return

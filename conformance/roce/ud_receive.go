@@ -24,7 +24,7 @@ var udCases = []conformance.Case{
 			// The ECN bits are 0: the network may change them, and the device answers a
 			// CE mark.
 			for i, tclass := range []uint8{0, 0x68, 0xfc} {
-				d.sendPacket(d.datagram(data(16)).WithTClass(tclass))
+				d.SendPacket(d.datagram(Data(16)).WithTClass(tclass))
 				d.ExpectRecv(uint64(i+1), ib.GRHLen+16)
 				d.expectHeader(i, packet.IP{TClass: &tclass})
 			}
@@ -38,11 +38,11 @@ var udCases = []conformance.Case{
 		Expects: "their numbers as the source in the completions, and the flag of the header area",
 		Run: onUD(3, func(d *udPort) {
 			for i, from := range []uint32{udPeerQPN, 1, 0xfffffe} {
-				d.sendPacket(d.datagram(data(16)).WithDETH(udQKey, from))
+				d.SendPacket(d.datagram(Data(16)).WithDETH(udQKey, from))
 				wc := d.ExpectRecv(uint64(i+1), ib.GRHLen+16)
 				d.Check(uint32(wc.SrcQP) == from, fmt.Sprintf("source queue pair %#x", from), "%#x", uint32(wc.SrcQP))
 				d.Check(wc.Flags&verbs.WCWithGRH != 0, "the GRH flag", "flags %#x", uint32(wc.Flags))
-				d.Check(wc.QPN == d.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(d.qp.QPN())), "%#x", uint32(wc.QPN))
+				d.Check(wc.QPN == d.QP.QPN(), fmt.Sprintf("queue pair %#x", uint32(d.QP.QPN())), "%#x", uint32(wc.QPN))
 			}
 		}),
 	},
@@ -54,14 +54,14 @@ var udCases = []conformance.Case{
 		Expects: "the immediate data in the completion of the datagram that has them; in the device's datagram, the posted number in network byte order",
 		Run: onUD(2, func(d *udPort) {
 			const imm = 0x01020304
-			d.sendPacket(ib.DatagramImm(0, udQKey, udPeerQPN, imm, data(8)).To(uint32(d.qp.QPN())))
+			d.SendPacket(ib.DatagramImm(0, udQKey, udPeerQPN, imm, Data(8)).To(uint32(d.QP.QPN())))
 			wc := d.ExpectRecv(1, ib.GRHLen+8)
 			d.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == imm, fmt.Sprintf("immediate %#x", imm), "flags %#x, immediate %#x", uint32(wc.Flags), wc.Imm)
-			d.sendPacket(d.datagram(data(8)))
+			d.SendPacket(d.datagram(Data(8)))
 			wc = d.ExpectRecv(2, ib.GRHLen+8)
 			d.Check(wc.Flags&verbs.WCWithImm == 0, "no immediate data", "flags %#x", uint32(wc.Flags))
-			d.PostSend(d.qp, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.localMem.SGL(0, 8)}))
-			d.expectPacket(ib.DatagramImm(ib.AnyPSN, udQKey, uint32(d.qp.QPN()), imm, d.localMem.Buf[:8]).To(udPeerQPN))
+			d.PostSend(d.QP, d.sendTo(d.newAH(d.PD), verbs.SendWR{WRID: 9, Opcode: verbs.OpSendImm, Imm: imm, SGL: d.LocalMem.SGL(0, 8)}))
+			d.expectPacket(ib.DatagramImm(ib.AnyPSN, udQKey, uint32(d.QP.QPN()), imm, d.LocalMem.Buf[:8]).To(udPeerQPN))
 		}),
 	},
 	{
@@ -72,7 +72,7 @@ var udCases = []conformance.Case{
 		Expects: "all of them, in order",
 		Run: onUD(7, func(d *udPort) {
 			for i, psn := range []ib.PSN{5, 5, 3, 0x800003, 0xffffff, 0, 5} {
-				d.sendPacket(d.datagram(data(10 + i)).WithPSN(psn))
+				d.SendPacket(d.datagram(Data(10 + i)).WithPSN(psn))
 				d.ExpectRecv(uint64(i+1), ib.GRHLen+10+i)
 			}
 		}),
@@ -87,10 +87,10 @@ var udCases = []conformance.Case{
 		Run: onUD(0, func(d *udPort) {
 			ah := d.newAH(d.PD)
 			for _, key := range []struct{ posted, sent uint32 }{{0x80000005, udQKey}, {0xffffffff, udQKey}, {0x7654321, 0x7654321}} {
-				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.localMem.SGL(0, 8)})
+				wr := d.sendTo(ah, verbs.SendWR{WRID: 1, SGL: d.LocalMem.SGL(0, 8)})
 				wr.UD.QKey = key.posted
-				d.PostSend(d.qp, wr)
-				d.expectPacket(ib.Datagram(ib.AnyPSN, key.sent, uint32(d.qp.QPN()), nil))
+				d.PostSend(d.QP, wr)
+				d.expectPacket(ib.Datagram(ib.AnyPSN, key.sent, uint32(d.QP.QPN()), nil))
 			}
 		}),
 	},
@@ -100,8 +100,8 @@ var udCases = []conformance.Case{
 		Cite:  ibta("", "roce/ud/4"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"GSIQKeyZero"},
 		Sends:   "a REQ for a service without a listener",
 		Expects: "an answer with that Q_Key, from QP 1 to QP 1",
-		Run: onPort(func(p *port) {
-			p.sendPacket(p.unknownServiceREQ())
+		Run: OnPort(func(p *Port) {
+			p.SendPacket(p.unknownServiceREQ())
 			p.expectPacket(ib.Op(ib.OpUDSendOnly).WithDETH(ib.GSIQKey, ib.GSIQPN).To(ib.GSIQPN))
 		}),
 	},
@@ -118,10 +118,10 @@ func udAreaCase(family int, id, title string) conformance.Case {
 		Expects: "completions of 40 bytes more each; an area with the header that was sent: version, addresses, length, hop limit; and the payload after it",
 		Run: onUD(3, func(d *udPort) {
 			for i, n := range []int{4, 0, 1000} {
-				pkt := d.datagram(data(n)).Via(d.peerAddr, d.deviceAddr).WithHopLimit(37)
-				d.sendPacket(pkt)
+				pkt := d.datagram(Data(n)).Via(d.Peer, d.deviceAddr).WithHopLimit(37)
+				d.SendPacket(pkt)
 				d.ExpectRecv(uint64(i+1), ib.GRHLen+n)
-				d.ExpectBytes(d.localMem, i*udRecvLen+ib.GRHLen, data(n))
+				d.ExpectBytes(d.LocalMem, i*udRecvLen+ib.GRHLen, Data(n))
 				sent, _, err := packet.ParseIPHeader(pkt.Build())
 				d.Must("a packet that can be parsed", err)
 				d.expectHeader(i, packet.IP{
@@ -134,10 +134,10 @@ func udAreaCase(family int, id, title string) conformance.Case {
 
 // udPort is a UD queue pair of the device, with a scripted peer.
 type udPort struct {
-	*port
-	qp verbs.QP
-	// localMem is for sends and receives of the queue pair.
-	localMem *rig.Memory
+	*Port
+	QP verbs.QP
+	// LocalMem is for sends and receives of the queue pair.
+	LocalMem *rig.Memory
 }
 
 const (
@@ -150,36 +150,36 @@ const (
 // onUD makes the body of a case from a function that uses a UD queue pair with this many
 // receives. They have IDs from 1 on and lie one after the other in localMem.
 func onUD(receives int, body func(*udPort)) func(*conformance.Bench) error {
-	return onPort(func(p *port) { body(p.newUDPort(receives, nil)) })
+	return OnPort(func(p *Port) { body(p.newUDPort(receives, nil)) })
 }
 
 // newUDPort makes a UD queue pair, on a shared receive queue unless srq is nil.
-func (p *port) newUDPort(receives int, srq verbs.SRQ) *udPort {
-	d := &udPort{port: p, localMem: p.Memory(udMemLen, verbs.AccessLocalWrite)}
+func (p *Port) newUDPort(receives int, srq verbs.SRQ) *udPort {
+	d := &udPort{Port: p, LocalMem: p.Memory(udMemLen, verbs.AccessLocalWrite)}
 	var err error
-	d.qp, err = p.Device.CreateQP(verbs.QPInit{
+	d.QP, err = p.Device.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: p.PD, SendCQ: p.CQ, RecvCQ: p.CQ, SRQ: srq,
 		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2},
 	})
 	p.Must("a queue pair", err)
-	p.Must("a queue pair in INIT", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey},
+	p.Must("a queue pair in INIT", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	for i := range receives {
-		d.PostRecv(d.qp, uint64(i+1), d.localMem.SGE(i*udRecvLen, udRecvLen))
+		d.PostRecv(d.QP, uint64(i+1), d.LocalMem.SGE(i*udRecvLen, udRecvLen))
 	}
-	p.Must("a queue pair in RTR", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
-	p.Must("a queue pair in RTS", d.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: firstDevicePSN}, toRTSMask))
+	p.Must("a queue pair in RTR", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
+	p.Must("a queue pair in RTS", d.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: firstDevicePSN}, toRTSMask))
 	return d
 }
 
 // datagram returns a datagram to the queue pair.
 func (d *udPort) datagram(payload []byte) ib.Packet {
-	return ib.Datagram(0, udQKey, udPeerQPN, payload).To(uint32(d.qp.QPN()))
+	return ib.Datagram(0, udQKey, udPeerQPN, payload).To(uint32(d.QP.QPN()))
 }
 
 // newAH returns an address handle for the peer.
 func (d *udPort) newAH(pd verbs.PD) verbs.AH {
-	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.peerAddr), SGIDIndex: d.GIDIndex(), HopLimit: 64}})
+	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(d.Peer), SGIDIndex: d.GIDIndex(), HopLimit: 64}})
 	d.Must("an address handle", err)
 	return ah
 }
@@ -201,7 +201,7 @@ func (d *udPort) expectHeader(receive int, want packet.IP) {
 	if d.deviceAddr.Is4() {
 		family = 4
 	}
-	got, err := ib.ParseGRH(d.localMem.Buf[receive*udRecvLen:], family)
+	got, err := ib.ParseGRH(d.LocalMem.Buf[receive*udRecvLen:], family)
 	if err != nil {
 		d.Fail("the IP header of the datagram", "%v", err)
 	}
@@ -213,11 +213,11 @@ func (d *udPort) expectHeader(receive int, want packet.IP) {
 
 // unknownServiceREQ returns a REQ for a service without a listener, which every device
 // answers.
-func (p *port) unknownServiceREQ() ib.Packet {
+func (p *Port) unknownServiceREQ() ib.Packet {
 	const unusedPort = 9
-	header := ib.AddrHeader{SrcPort: 40000, Src: p.peerAddr, Dst: p.deviceAddr}
+	header := ib.AddrHeader{SrcPort: 40000, Src: p.Peer, Dst: p.deviceAddr}
 	return ib.CM(0x77, ib.REQ{
 		LocalCommID: new(uint32(0x4711)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, unusedPort)), LocalCAGUID: new(uint64(0x1234)),
-		QPN: new(uint32(peerQPN)), LocalGID: p.peerAddr, RemoteGID: p.deviceAddr, Private: header.Append(nil),
+		QPN: new(uint32(peerQPN)), LocalGID: p.Peer, RemoteGID: p.deviceAddr, Private: header.Append(nil),
 	})
 }

@@ -15,10 +15,10 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("error class G", "roce/cq/6"), Defects: []string{"CQOverrunSilent"},
 	Sends:   "one SEND more than the CQ has room for, of which nothing is polled",
 	Expects: "CQ_ERR of that CQ, and the state ERR",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		c := p.overrunCQ(0)
 		c.expectCQError()
-		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.AwaitState(c.QP, verbs.QPStateErr)
 	}),
 }, {
 	ID:    "wc/overrun/reported-once",
@@ -26,10 +26,10 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("error class G", "roce/cq/6"), Defects: []string{"CQErrRepeats"},
 	Sends:   "one SEND more than the CQ has room for; the queue pair has three more receives to flush",
 	Expects: "CQ_ERR, once",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		c := p.overrunCQ(3)
 		c.expectCQError()
-		c.AwaitState(c.qp, verbs.QPStateErr)
+		c.AwaitState(c.QP, verbs.QPStateErr)
 		c.Sync()
 		for {
 			e, err := p.Device.WaitAsync(0)
@@ -46,7 +46,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("error class G", "roce/cq/6"), Defects: []string{"OverrunAcked"},
 	Sends:   "one SEND more than the CQ has room for",
 	Expects: "ACKs for all of them but the last",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		c := p.overrunCQ(0)
 		for {
 			pkt, more := c.packetAfterSync(silencePeriod)
@@ -62,9 +62,9 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Defects: []string{"ArmLost"},
 	Sends:   "SENDs that are not solicited, when the CQ was armed for solicited completions and for any, in either order",
 	Expects: "an event for each",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		events := p.useCompChannel(16)
-		c := p.connect(setup{receives: 3})
+		c := p.connect(Setup{Receives: 3})
 		c.armCQ(true)
 		c.expectAccepted(0)
 		c.expectNoCQEvent(events)
@@ -82,9 +82,9 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Defects: []string{"ArmStays"},
 	Sends:   "two SENDs, and another two when the CQ is armed again",
 	Expects: "one event for each pair, at its first",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		events := p.useCompChannel(16)
-		c := p.connect(setup{receives: 4})
+		c := p.connect(Setup{Receives: 4})
 		for i := range 2 {
 			c.armCQ(false)
 			c.expectAccepted(2 * i)
@@ -99,7 +99,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C11-31, C11-32", "roce/cq/7"), Level: conformance.Should, Defects: []string{"ArmsWithoutChannel"},
 	Sends:   "nothing",
 	Expects: "a refusal",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(false), nil)
 		p.MustFail("arming a CQ without a channel", p.CQ.ReqNotify(true), nil)
 	}),
@@ -109,15 +109,15 @@ var cqCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("C11-17", "roce/cq/8"), Defects: []string{"InUseDestroyed"},
 	Sends:   "a SEND, when closing the CQ was refused",
 	Expects: "the CQ cannot be destroyed while queue pairs use it, and the SEND completes; it can be destroyed afterwards",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		rest := p.CQ
 		p.useCompChannel(16)
-		c := p.connect(setup{receives: 1})
+		c := p.connect(Setup{Receives: 1})
 		sender, err := p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: p.PD, SendCQ: p.CQ, RecvCQ: rest, Caps: minQPCaps})
 		p.Must("a queue pair", err)
 		p.MustFail("destroying a CQ of two queue pairs", p.CQ.Close(), nil)
 		c.expectAccepted(0)
-		p.Must("a queue pair that can be destroyed", c.qp.Close())
+		p.Must("a queue pair that can be destroyed", c.QP.Close())
 		p.MustFail("destroying a CQ of a send queue", p.CQ.Close(), nil)
 		p.Must("a queue pair that can be destroyed", sender.Close())
 		p.Must("an unused CQ that can be destroyed", p.CQ.Close())
@@ -126,7 +126,7 @@ var cqCases = overRC.Cases([]conformance.Case{{
 
 // useCompChannel replaces the default CQ by one with a completion channel, and returns
 // the channel.
-func (p *port) useCompChannel(depth int) verbs.CompChannel {
+func (p *Port) useCompChannel(depth int) verbs.CompChannel {
 	events, err := p.Device.CreateCompChannel()
 	p.Must("a completion channel", err)
 	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: events})
@@ -134,12 +134,12 @@ func (p *port) useCompChannel(depth int) verbs.CompChannel {
 	return events
 }
 
-func (p *port) armCQ(solicitedOnly bool) {
+func (p *Port) armCQ(solicitedOnly bool) {
 	p.Must("a CQ that can be armed", p.CQ.ReqNotify(solicitedOnly))
 }
 
 // expectCQEvent fails the case unless the channel has an event of the CQ.
-func (p *port) expectCQEvent(events verbs.CompChannel) {
+func (p *Port) expectCQEvent(events verbs.CompChannel) {
 	cq, err := events.Wait(p.ResponseTimeout())
 	switch {
 	case errors.Is(err, verbs.ErrTimeout):
@@ -152,30 +152,30 @@ func (p *port) expectCQEvent(events verbs.CompChannel) {
 
 // expectNoCQEvent fails the case if the channel has an event. Synchronize with the device
 // first.
-func (p *port) expectNoCQEvent(events verbs.CompChannel) {
+func (p *Port) expectNoCQEvent(events verbs.CompChannel) {
 	_, err := events.Wait(0)
 	p.Check(errors.Is(err, verbs.ErrTimeout), "no event of the CQ", "one (%v)", err)
 }
 
 // overrunCQ connects a queue pair to a small CQ, and sends one SEND more than the CQ has
 // entries. left receives remain posted.
-func (p *port) overrunCQ(left int) *conn {
+func (p *Port) overrunCQ(left int) *Conn {
 	var err error
 	p.CQ, err = p.Device.CreateCQ(verbs.CQInit{Depth: 1})
 	p.Must("a completion queue", err)
 	room := p.CQ.Depth()
-	c := p.connect(setup{receives: room + 1 + left, caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: room + 1 + left, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	c := p.connect(Setup{Receives: room + 1 + left, caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: room + 1 + left, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	for i := range room + 1 {
-		c.send(ib.SendOnly(c.peerPSN(i), data(16)).AckReq())
+		c.Send(ib.SendOnly(c.PeerPSN(i), Data(16)).AckReq())
 		if i < room {
-			c.expect(ib.Ack(c.peerPSN(i), uint32(i+1)))
+			c.expect(ib.Ack(c.PeerPSN(i), uint32(i+1)))
 		}
 	}
 	return c
 }
 
 // expectCQError fails the case unless the next event is CQ_ERR of the CQ.
-func (c *conn) expectCQError() {
+func (c *Conn) expectCQError() {
 	e := c.nextEvent(verbs.EventCQErr.String())
 	if e.Type != verbs.EventCQErr || e.CQ != c.CQ {
 		c.Fail(fmt.Sprintf("the event %v of the CQ", verbs.EventCQErr), "%v of %v", e.Type, e.CQ)

@@ -15,14 +15,14 @@ var errorCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("10.7.3.1", "roce/err/1"), Defects: []string{"UnsignaledErrorSilent"},
 	Sends:   "nothing for an unsignaled SEND with a bad L_Key; a NAK for an unsignaled WRITE",
 	Expects: "a completion with an error for each",
-	Run: onPort(func(p *port) {
-		c := p.connect(setup{})
-		c.PostSend(c.qp, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
+	Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{})
+		c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
 		c.expectErrorCompletion(1)
-		c = p.connect(setup{})
-		c.PostSend(c.qp, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
-		c.expect(ib.WriteOnly(c.devicePSN(0), ib.At(0x1000, 7, 8), nil))
-		c.send(ib.Nak(c.devicePSN(0), ib.NakRemoteAccess, 0))
+		c = p.connect(Setup{})
+		c.PostSend(c.QP, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, 8), Remote: verbs.Remote{Addr: 0x1000, RKey: 7}})
+		c.expect(ib.WriteOnly(c.DevicePSN(0), ib.At(0x1000, 7, 8), nil))
+		c.Send(ib.Nak(c.DevicePSN(0), ib.NakRemoteAccess, 0))
 		c.expectErrorCompletion(2)
 	}),
 }, {
@@ -31,14 +31,14 @@ var errorCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/err/2"), Defects: []string{"LocalErrFlushesAll", "LocalErrIsQPOp"},
 	Sends:   "an ACK for the first of three SENDs, of which the second has a bad L_Key",
 	Expects: "LOC_PROT_ERR for the second, WR_FLUSH_ERR for the third and for a receive",
-	Run: onConn(setup{receives: 1}, func(c *conn) {
-		c.PostSend(c.qp,
-			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
+	Run: onConn(Setup{Receives: 1}, func(c *Conn) {
+		c.PostSend(c.QP,
+			verbs.SendWR{WRID: 101, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
 			verbs.SendWR{WRID: 102, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
-			verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
+			verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
 		)
-		c.expect(ib.SendOnly(c.devicePSN(0), nil))
-		c.send(ib.Ack(c.devicePSN(0), 1))
+		c.expect(ib.SendOnly(c.DevicePSN(0), nil))
+		c.Send(ib.Ack(c.DevicePSN(0), 1))
 		// The first request is unsignaled and completes only if it fails.
 		c.ExpectCompletion(102, verbs.WCLocProtErr)
 		for range 2 {
@@ -52,21 +52,21 @@ var errorCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/err/3"), Defects: []string{"LocalErrFlushesAll"},
 	Sends:   "responses to a SEND, a WRITE and a READ, after the device has processed a later request with a bad L_Key",
 	Expects: "success for the three, LOC_PROT_ERR for the fourth",
-	Run: onConn(setup{signalAll: true}, func(c *conn) {
+	Run: onConn(Setup{signalAll: true}, func(c *Conn) {
 		to := verbs.Remote{Addr: 0x1000, RKey: 7}
-		c.PostSend(c.qp,
-			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 8)},
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 8), Remote: to},
-			verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(64, 8), Remote: to},
+		c.PostSend(c.QP,
+			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 8)},
+			verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, 8), Remote: to},
+			verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(64, 8), Remote: to},
 			verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}},
 		)
 		c.nextPackets(3)
 		c.Sync() // the device has processed the fourth request
-		c.send(ib.Ack(c.devicePSN(1), 2), ib.ReadResponseOnly(c.devicePSN(2), 3, data(8)))
+		c.Send(ib.Ack(c.DevicePSN(1), 2), ib.ReadResponseOnly(c.DevicePSN(2), 3, Data(8)))
 		for id := uint64(1); id <= 3; id++ {
 			c.ExpectCompletion(id, verbs.WCSuccess)
 		}
-		c.ExpectBytes(c.localMem, 64, data(8))
+		c.ExpectBytes(c.LocalMem, 64, Data(8))
 		c.ExpectCompletion(4, verbs.WCLocProtErr)
 	}),
 }, {
@@ -75,14 +75,14 @@ var errorCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/err/4"), Defects: []string{"SparseCompletions"},
 	Sends:   "a NAK for the first of two SENDs; to another queue pair nothing, for its request fails by itself",
 	Expects: "the numbers of the requests, receives and queue pairs in all completions, be they of causes or of flushes",
-	Run: onPort(func(p *port) {
-		c := p.connect(setup{receives: 1})
+	Run: OnPort(func(p *Port) {
+		c := p.connect(Setup{Receives: 1})
 		c.sendUnacked(101)
 		c.sendUnacked(102)
-		c.send(ib.Nak(c.devicePSN(0), ib.NakInvalidRequest, 0))
+		c.Send(ib.Nak(c.DevicePSN(0), ib.NakInvalidRequest, 0))
 		c.expectErrorCompletions(101, 102, 1)
-		c = p.connect(setup{receives: 2})
-		c.PostSend(c.qp, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
+		c = p.connect(Setup{Receives: 2})
+		c.PostSend(c.QP, verbs.SendWR{WRID: 103, Opcode: verbs.OpSend, SGL: []verbs.SGE{c.deregisteredSGE(8)}})
 		c.expectErrorCompletions(103, 1, 2)
 	}),
 }, {
@@ -91,19 +91,19 @@ var errorCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/err/5"), Defects: []string{"NAKKeepsRTS"},
 	Sends:   "NAKs of codes 1, 2 and 3 for WRITEs, each on its own connection",
 	Expects: "the status of the code, state ERR, and later requests flushed and not retransmitted",
-	Run: onPort(func(p *port) {
+	Run: OnPort(func(p *Port) {
 		for _, nak := range []struct {
 			code   ib.NakCode
 			status verbs.WCStatus
 		}{
 			{ib.NakInvalidRequest, verbs.WCRemInvReqErr}, {ib.NakRemoteAccess, verbs.WCRemAccessErr}, {ib.NakRemoteOp, verbs.WCRemOpErr},
 		} {
-			c := p.connect(setup{})
+			c := p.connect(Setup{})
 			c.sendUnacked(1)
 			c.sendUnacked(2)
-			c.send(ib.Nak(c.devicePSN(0), nak.code, 0))
+			c.Send(ib.Nak(c.DevicePSN(0), nak.code, 0))
 			c.ExpectCompletion(1, nak.status)
-			c.AwaitState(c.qp, verbs.QPStateErr)
+			c.AwaitState(c.QP, verbs.QPStateErr)
 			c.ExpectCompletion(2, verbs.WCWRFlushErr)
 			c.expectSilence(silencePeriod)
 		}
@@ -112,7 +112,7 @@ var errorCases = overRC.Cases([]conformance.Case{{
 
 // expectErrorCompletion fails the case unless the next completion is that of this
 // request, with an error.
-func (c *conn) expectErrorCompletion(id uint64) {
+func (c *Conn) expectErrorCompletion(id uint64) {
 	wc, ok := c.PollCompletion(c.ResponseTimeout())
 	switch {
 	case !ok:
@@ -124,22 +124,22 @@ func (c *conn) expectErrorCompletion(id uint64) {
 
 // expectErrorCompletions fails the case unless the next completions are those of these
 // requests, in any order, each with an error and the QPN.
-func (c *conn) expectErrorCompletions(ids ...uint64) {
+func (c *Conn) expectErrorCompletions(ids ...uint64) {
 	missing := make(map[uint64]bool)
 	for _, id := range ids {
 		missing[id] = true
 	}
 	for range ids {
 		wc := c.NextCompletion()
-		if wc.Status == verbs.WCSuccess || wc.QPN != c.qp.QPN() || !missing[wc.WRID] {
-			c.Fail(fmt.Sprintf("error completions of %v, queue pair %#x", ids, uint32(c.qp.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
+		if wc.Status == verbs.WCSuccess || wc.QPN != c.QP.QPN() || !missing[wc.WRID] {
+			c.Fail(fmt.Sprintf("error completions of %v, queue pair %#x", ids, uint32(c.QP.QPN())), "%s, queue pair %#x", rig.Describe(&wc), uint32(wc.QPN))
 		}
 		delete(missing, wc.WRID)
 	}
 }
 
 // deregisteredRKey returns the R_Key of a deregistered region.
-func (c *conn) deregisteredRKey() verbs.RKey {
+func (c *Conn) deregisteredRKey() verbs.RKey {
 	m := c.Memory(64, allAccess)
 	key := m.RKey()
 	c.Must("a region that can be deregistered", m.Close())
@@ -147,7 +147,7 @@ func (c *conn) deregisteredRKey() verbs.RKey {
 }
 
 // deregisteredSGE returns n bytes of a deregistered region.
-func (c *conn) deregisteredSGE(n int) verbs.SGE {
+func (c *Conn) deregisteredSGE(n int) verbs.SGE {
 	m := c.Memory(n, verbs.AccessLocalWrite)
 	sge := m.SGE(0, n)
 	c.Must("a region that can be deregistered", m.Close())

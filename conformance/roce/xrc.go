@@ -15,29 +15,29 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	Cite:  ibta("", "roce/xrc/1"), Defects: []string{"XRCETHMisplaced"},
 	Sends:   "ACKs and a READ response to the device's SENDs, WRITE and READ",
 	Expects: "opcode 0xA0 and the operation, and the number of the SRQ in every packet; completions with success",
-	Run: onConn(setup{qpType: verbs.QPTypeXRCSend, signalAll: true}, func(c *conn) {
-		n := 2*pathMTU.Bytes() + 4
+	Run: onConn(Setup{qpType: verbs.QPTypeXRCSend, signalAll: true}, func(c *Conn) {
+		n := 2*MTU + 4
 		xrc, to := verbs.XRC{SRQN: 0xabc123}, verbs.Remote{Addr: 0x1000, RKey: 7}
-		c.PostSend(c.qp,
-			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, 24), XRC: xrc},
-			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.localMem.SGL(0, n), XRC: xrc},
-			verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.localMem.SGL(0, 24), XRC: xrc, Remote: to},
-			verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.localMem.SGL(0, 24), XRC: xrc, Remote: to},
+		c.PostSend(c.QP,
+			verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, 24), XRC: xrc},
+			verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: c.LocalMem.SGL(0, n), XRC: xrc},
+			verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: c.LocalMem.SGL(0, 24), XRC: xrc, Remote: to},
+			verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, SGL: c.LocalMem.SGL(0, 24), XRC: xrc, Remote: to},
 		)
 		for i, want := range []ib.Packet{
-			ib.SendOnly(c.devicePSN(0), c.localMem.Buf[:24]), ib.SendFirst(c.devicePSN(1), nil), ib.SendMiddle(c.devicePSN(2), nil), ib.SendLast(c.devicePSN(3), nil),
-			ib.WriteOnly(c.devicePSN(4), ib.At(0x1000, 7, 24), c.localMem.Buf[:24]), ib.ReadRequest(c.devicePSN(5), ib.At(0x1000, 7, 24)),
+			ib.SendOnly(c.DevicePSN(0), c.LocalMem.Buf[:24]), ib.SendFirst(c.DevicePSN(1), nil), ib.SendMiddle(c.DevicePSN(2), nil), ib.SendLast(c.DevicePSN(3), nil),
+			ib.WriteOnly(c.DevicePSN(4), ib.At(0x1000, 7, 24), c.LocalMem.Buf[:24]), ib.ReadRequest(c.DevicePSN(5), ib.At(0x1000, 7, 24)),
 		} {
 			c.expect(want.OnXRC(xrc.SRQN))
 			if i == 4 {
-				c.send(ib.Ack(c.devicePSN(4), 3).On(ib.XRC))
+				c.Send(ib.Ack(c.DevicePSN(4), 3).On(ib.XRC))
 			}
 		}
-		c.send(ib.ReadResponseOnly(c.devicePSN(5), 4, data(24)).On(ib.XRC))
+		c.Send(ib.ReadResponseOnly(c.DevicePSN(5), 4, Data(24)).On(ib.XRC))
 		for id := uint64(1); id <= 4; id++ {
 			c.ExpectCompletion(id, verbs.WCSuccess)
 		}
-		c.ExpectBytes(c.localMem, 0, data(24))
+		c.ExpectBytes(c.LocalMem, 0, Data(24))
 	}),
 }, {
 	ID:    "xrc/pkt/answers-carry-none",
@@ -46,12 +46,12 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	Sends:   "a SEND, a WRITE and a READ of XRC",
 	Expects: "two ACKs and a READ response of XRC, with an AETH directly after the BTH and the data read only",
 	Run: onXRC(func(x *xrcTarget) {
-		x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-		x.expect(ib.Ack(x.peerPSN(0), 1).On(ib.XRC).WithPayload([]byte{}))
-		x.send(ib.WriteOnly(x.peerPSN(1), x.reth(0, 16), data(16)).OnXRC(x.srqs[0].Number()).AckReq())
-		x.expect(ib.Ack(x.peerPSN(1), 2).On(ib.XRC).WithPayload([]byte{}))
-		x.send(ib.ReadRequest(x.peerPSN(2), x.reth(0, 16)).OnXRC(x.srqs[0].Number()))
-		x.expect(ib.ReadResponseOnly(x.peerPSN(2), 3, data(16)).On(ib.XRC))
+		x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
+		x.expect(ib.Ack(x.PeerPSN(0), 1).On(ib.XRC).WithPayload([]byte{}))
+		x.Send(ib.WriteOnly(x.PeerPSN(1), x.RETH(0, 16), Data(16)).OnXRC(x.srqs[0].Number()).AckReq())
+		x.expect(ib.Ack(x.PeerPSN(1), 2).On(ib.XRC).WithPayload([]byte{}))
+		x.Send(ib.ReadRequest(x.PeerPSN(2), x.RETH(0, 16)).OnXRC(x.srqs[0].Number()))
+		x.expect(ib.ReadResponseOnly(x.PeerPSN(2), 3, Data(16)).On(ib.XRC))
 		x.expectDelivered(0, 16)
 	}),
 }, {
@@ -81,8 +81,8 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	Run: onXRC(func(x *xrcTarget) {
 		for i := range 4 {
 			which := (i + 1) % 2
-			x.send(ib.SendOnly(x.peerPSN(i), data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
-			x.expect(ib.Ack(x.peerPSN(i), uint32(i+1)).On(ib.XRC))
+			x.Send(ib.SendOnly(x.PeerPSN(i), Data(16+i)).OnXRC(x.srqs[which].Number()).AckReq())
+			x.expect(ib.Ack(x.PeerPSN(i), uint32(i+1)).On(ib.XRC))
 			x.expectDelivered(which, 16+i)
 		}
 	}),
@@ -94,15 +94,15 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 	Expects: "both acknowledged and delivered",
 	Run: onXRC(func(x *xrcTarget) {
 		number := x.srqs[0].Number()
-		x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(number).AckReq())
-		x.expect(ib.Ack(x.peerPSN(0), 1).On(ib.XRC))
+		x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(number).AckReq())
+		x.expect(ib.Ack(x.PeerPSN(0), 1).On(ib.XRC))
 		x.expectDelivered(0, 16)
-		second, err := x.Device.OpenQP(x.domain, x.qp.QPN())
+		second, err := x.Device.OpenQP(x.domain, x.QP.QPN())
 		x.Must("a second handle of the target", err)
-		qpn := uint32(x.qp.QPN())
-		x.Must("a first handle that can be closed", x.qp.Close())
-		x.sendPacket(ib.SendOnly(x.peerPSN(1), data(24)).OnXRC(number).AckReq().To(qpn))
-		x.expect(ib.Ack(x.peerPSN(1), 2).On(ib.XRC))
+		qpn := uint32(x.QP.QPN())
+		x.Must("a first handle that can be closed", x.QP.Close())
+		x.SendPacket(ib.SendOnly(x.PeerPSN(1), Data(24)).OnXRC(number).AckReq().To(qpn))
+		x.expect(ib.Ack(x.PeerPSN(1), 2).On(ib.XRC))
 		x.expectDelivered(0, 24)
 		x.ExpectState(second, verbs.QPStateRTR)
 	}),
@@ -110,7 +110,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC, Labels: []string{"service:
 
 // xrcTarget is an XRC target queue pair of the device, with a scripted initiator.
 type xrcTarget struct {
-	*conn
+	*Conn
 	domain verbs.XRCD
 	// srqs are two shared receive queues of the domain with four receives each. The IDs
 	// are 100 to 103 and 200 to 203.
@@ -122,20 +122,20 @@ const xrcRecvLen = 64
 
 // onXRC makes the body of a case from a function that uses an XRC target.
 func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
-	return onPort(func(p *port) {
-		x := &xrcTarget{conn: &conn{port: p, targetMem: p.Memory(memLen, allAccess)}}
+	return OnPort(func(p *Port) {
+		x := &xrcTarget{Conn: &Conn{Port: p, TargetMem: p.Memory(memLen, allAccess)}}
 		var err error
 		x.domain, err = p.Device.OpenXRCD()
 		p.Must("an XRC domain", err)
 		for i := range x.srqs {
 			x.srqs[i] = x.newSRQ(x.domain, i+1)
 		}
-		x.qp, err = p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
+		x.QP, err = p.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x.domain})
 		p.Must("a target", err)
-		p.toInit(x.qp, allAccess&^verbs.AccessLocalWrite)
-		x.attr = p.peerAttr(p.peerAddr)
-		x.attr.DestQPN, x.attr.RQPSN = peerQPN, firstPeerPSN
-		p.toRTR(x.qp, x.attr)
+		p.toInit(x.QP, allAccess&^verbs.AccessLocalWrite)
+		x.Attr = p.peerAttr(p.Peer)
+		x.Attr.DestQPN, x.Attr.RQPSN = peerQPN, firstPeerPSN
+		p.toRTR(x.QP, x.Attr)
 		body(x)
 	})
 }
@@ -159,14 +159,14 @@ func (x *xrcTarget) expectDelivered(which, n int) {
 	if got := int(wc.WRID)/100 - 1; wc.Status != verbs.WCSuccess || int(wc.ByteLen) != n || got != which {
 		x.Fail(fmt.Sprintf("%d bytes in a receive of SRQ %d", n, which), "%s", rig.Describe(&wc))
 	}
-	x.ExpectBytes(x.mems[which], int(wc.WRID)%100*xrcRecvLen, data(n))
+	x.ExpectBytes(x.mems[which], int(wc.WRID)%100*xrcRecvLen, Data(n))
 }
 
 // expectRefused fails the case unless a SEND to this SRQ is refused as an invalid request
 // and uses no receive.
 func (x *xrcTarget) expectRefused(srq uint32) {
-	x.send(ib.SendOnly(x.peerPSN(0), data(16)).OnXRC(srq).AckReq())
-	x.expect(ib.Nak(x.peerPSN(0), ib.NakInvalidRequest, 0).On(ib.XRC))
+	x.Send(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq())
+	x.expect(ib.Nak(x.PeerPSN(0), ib.NakInvalidRequest, 0).On(ib.XRC))
 	x.Sync()
 	x.ExpectNoCompletion()
 	for _, m := range x.mems {

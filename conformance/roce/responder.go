@@ -1,4 +1,4 @@
-package rcpeer
+package roce
 
 import (
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"

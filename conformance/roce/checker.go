@@ -1,4 +1,4 @@
-package rcpeer
+package roce
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package rcpeer
+package roce
 
 import (
 	"time"
@@ -32,17 +32,17 @@ func newSyncConn(p *Port) *syncConn {
 		Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	p.Must("another queue pair", err)
-	p.Must("another queue pair in INIT", c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite}, toInit))
-	p.Must("another queue pair in RTR", c.qp.Modify(verbs.QPAttr{
-		State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: syncQPN, RQPSN: syncPSN, MaxDestRdAtomic: 4, MinRNRTimer: 12,
-		AH: verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(p.Peer), SGIDIndex: p.GIDIndex(), HopLimit: 64}},
-	}, toRTR))
+	p.toInit(c.qp, verbs.AccessRemoteWrite)
+	a := p.peerAttr(p.Peers[0])
+	a.DestQPN, a.RQPSN = syncQPN, syncPSN
+	p.toRTR(c.qp, a)
 	return c
 }
 
 // sendRequest sends a WRITE that the device must acknowledge.
 func (c *syncConn) sendRequest() {
-	c.p.Send(ib.WriteOnly(c.psn, ib.At(c.mem.Addr(), c.mem.RKey(), 0), nil).AckReq().To(uint32(c.qp.QPN())))
+	write := ib.WriteOnly(c.psn, ib.At(c.mem.Addr(), c.mem.RKey(), 0), nil).AckReq()
+	c.p.SendPacket(write.To(uint32(c.qp.QPN())).Via(c.p.Peers[0], c.p.Local[0]))
 	c.psn = c.psn.Add(1)
 }
 
