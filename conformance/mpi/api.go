@@ -6,10 +6,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// Status is what a receive or a probe found.
+// Status is the result of a receive or a probe.
 type Status = mpi.Status
 
-// World is what cases know of a rank's world.
+// World is the part of mpi.World that cases use.
 type World interface {
 	Comm
 	Self() Comm
@@ -28,7 +28,7 @@ type World interface {
 	TestSome(rs []Request) ([]int, []Status, error)
 }
 
-// Comm is what they know of a communicator.
+// Comm is the part of a communicator that cases use.
 type Comm interface {
 	Rank() int
 	Size() int
@@ -37,8 +37,8 @@ type Comm interface {
 	SplitNode(key int) (Comm, error)
 	Dup() (Comm, error)
 	Free() error
-	// SetErrorHandler takes a handler that is told the communicator's rank and size in
-	// the place of the communicator itself.
+	// SetErrorHandler sets a handler that gets the communicator's rank and size instead
+	// of the communicator.
 	SetErrorHandler(h func(rank, size int, err error) error)
 
 	Send(buf []byte, dest, tag int) error
@@ -74,7 +74,7 @@ type Comm interface {
 	WinAllocate(size int) (Win, error)
 }
 
-// Request is what they know of one.
+// Request is the part of a request that cases use.
 type Request interface {
 	Start() error
 	Wait() (Status, error)
@@ -85,13 +85,13 @@ type Request interface {
 	Active() bool
 }
 
-// Message is one that a probe has taken out.
+// Message is a message that Mprobe or Improbe returned.
 type Message interface {
 	Recv(buf []byte) (Status, error)
 	Irecv(buf []byte) (Request, error)
 }
 
-// Win is what they know of a window.
+// Win is the part of a window that cases use.
 type Win interface {
 	Memory() []byte
 	Size(rank int) int

@@ -41,7 +41,7 @@ func RunOn(c *Case, w World) (err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
-		case ended:
+		case rankFailed:
 			err = fmt.Errorf("%s, rank %d: %w", c.ID, w.Rank(), p.violation)
 		default:
 			panic(p)
@@ -51,8 +51,8 @@ func RunOn(c *Case, w World) (err error) {
 	return nil
 }
 
-// ended is the panic of a rank that saw a violation.
-type ended struct{ violation error }
+// rankFailed is the panic of a rank that saw a violation.
+type rankFailed struct{ violation error }
 
 // Cases returns all cases, by section. They have two ranks unless their setup says otherwise.
 func Cases() []Case {

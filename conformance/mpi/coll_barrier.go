@@ -15,14 +15,14 @@ var barrierCases = []Case{{
 				t.send(data(last, 8), last, 3)
 				continue
 			}
-			t.linger()
+			t.idle()
 			_, there, err := t.Iprobe(mpi.AnySource, 3)
-			t.ok("Iprobe", err)
+			t.must("Iprobe", err)
 			t.check(!there, "nobody to leave the barrier before all have come", "a word from behind it")
 			t.barrier()
 			for from := range n {
 				if from != last {
-					t.gets(data(last, 8), from, 3)
+					t.expectRecv(data(last, 8), from, 3)
 				}
 			}
 		}
@@ -35,13 +35,13 @@ var barrierCases = []Case{{
 		n, me := t.Size(), t.Rank()
 		ahead := 0
 		for i := range 30 {
-			// A word that was received before the barrier of its round shows who runs ahead.
+			// A signal that arrives before the barrier of its round shows a rank that did not wait.
 			r := t.isend(data(i, 8), (me+1)%n, i)
 			p := t.irecv(8, (me+n-1)%n, i)
-			t.arrives(p, data(i, 8))
+			t.expectWait(p, data(i, 8))
 			t.wait(r)
 			if me == i%n {
-				t.linger()
+				t.idle()
 			}
 			if _, found, err := t.Iprobe(mpi.AnySource, mpi.AnyTag); err == nil && found {
 				ahead++
@@ -55,22 +55,22 @@ var barrierCases = []Case{{
 	Cite: rule("5.3", "mpi/5.3/1"), Defects: []string{"InactiveHangs", "IndexOff"},
 	Sends: "barriers in Self while the other rank waits for a word; an Ibarrier in Self by WaitAny", Expects: "that they return",
 	Run: func(t *T) {
-		self := t.on(t.w.Self())
-		t.only(0, func() {
+		self := t.inComm(t.w.Self())
+		t.onRank(0, func() {
 			for range 3 {
 				self.barrier()
 			}
 			r, err := self.Ibarrier()
-			t.begin("Ibarrier", r, err)
+			t.mustStart("Ibarrier", r, err)
 			i, _, err := t.w.WaitAny([]Request{nil, r, nil})
-			t.ok("WaitAny", err)
+			t.must("WaitAny", err)
 			t.check(i == 1, "the index 1", "%d", i)
 			i, _, err = t.w.WaitAny([]Request{nil, r, nil})
-			t.ok("WaitAny", err)
+			t.must("WaitAny", err)
 			t.check(i == mpi.Undefined, "Undefined", "%d", i)
-			t.tell(1)
+			t.signal(1)
 		})
-		t.only(1, func() { t.hear(0) })
+		t.onRank(1, func() { t.awaitSignal(0) })
 	},
 }, {
 	ID: "mpi/ibarrier/waits-for-all", Title: "An Ibarrier is complete when all have begun theirs, and not before",
@@ -79,24 +79,24 @@ var barrierCases = []Case{{
 	Run: func(t *T) {
 		if t.Rank() < 2 {
 			r, err := t.Ibarrier()
-			t.begin("Ibarrier", r, err)
+			t.mustStart("Ibarrier", r, err)
 			for range 4 {
-				t.tell(2)
-				t.hear(2)
-				t.pendingYet("a barrier that a rank has not come to", r)
+				t.signal(2)
+				t.awaitSignal(2)
+				t.expectPending("a barrier that a rank has not come to", r)
 			}
-			t.tell(2)
+			t.signal(2)
 			t.wait(r)
 			return
 		}
 		for range 4 {
-			t.hear(0, 1)
-			t.linger()
-			t.tell(0, 1)
+			t.awaitSignal(0, 1)
+			t.idle()
+			t.signal(0, 1)
 		}
-		t.hear(0, 1)
+		t.awaitSignal(0, 1)
 		r, err := t.Ibarrier()
-		t.wait(t.begin("Ibarrier", r, err))
+		t.wait(t.mustStart("Ibarrier", r, err))
 	},
 }, {
 	ID: "mpi/ibarrier/with-messages", Title: "Messages come and go while an Ibarrier is under way",
@@ -104,38 +104,38 @@ var barrierCases = []Case{{
 	Sends: "an Ibarrier begun, an exchange around the ring, the wait", Expects: "the contents, and the barrier",
 	Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
-		for i, size := range []int{64, large} {
+		for i, size := range []int{64, largeSize} {
 			if me == 3 { // comes late
-				t.linger()
+				t.idle()
 			}
 			r, err := t.Ibarrier()
-			t.begin("Ibarrier", r, err)
+			t.mustStart("Ibarrier", r, err)
 			s := t.isend(data(10*i+me, size), (me+1)%n, 1)
-			t.gets(data(10*i+(me+n-1)%n, size), (me+n-1)%n, 1)
+			t.expectRecv(data(10*i+(me+n-1)%n, size), (me+n-1)%n, 1)
 			if me != 3 { // what comes behind must not be there before
 				t.wait(r)
 				t.send(data(i, 8), 3, 9)
 			} else {
 				t.wait(r)
 				for from := range 3 {
-					t.gets(data(i, 8), from, 9)
+					t.expectRecv(data(i, 8), from, 9)
 				}
 			}
 			t.wait(s)
 		}
 		// the late one again, with nothing else to do
 		if me == 3 {
-			t.linger()
-			t.seesNothing(mpi.AnySource, 10)
+			t.idle()
+			t.expectNoMessage(mpi.AnySource, 10)
 		}
 		r, err := t.Ibarrier()
-		t.wait(t.begin("Ibarrier", r, err))
+		t.wait(t.mustStart("Ibarrier", r, err))
 		if me != 3 {
 			t.send(nil, 3, 10)
 			return
 		}
 		for from := range 3 {
-			t.gets(nil, from, 10)
+			t.expectRecv(nil, from, 10)
 		}
 	},
 }, {
@@ -146,25 +146,25 @@ var barrierCases = []Case{{
 		const n = 3
 		if t.Rank() == 2 {
 			for range n {
-				t.hear(0, 1)
+				t.awaitSignal(0, 1)
 				r, err := t.Ibarrier()
-				t.wait(t.begin("Ibarrier", r, err))
-				t.tell(0, 1)
+				t.wait(t.mustStart("Ibarrier", r, err))
+				t.signal(0, 1)
 			}
 			return
 		}
 		var rs [n]Request
 		for i := range rs {
 			r, err := t.Ibarrier()
-			rs[i] = t.begin("Ibarrier", r, err)
+			rs[i] = t.mustStart("Ibarrier", r, err)
 		}
 		for i := range rs {
-			t.linger()
+			t.idle()
 			for _, r := range rs[i:] {
-				t.pendingYet("a barrier that a rank has not come to", r)
+				t.expectPending("a barrier that a rank has not come to", r)
 			}
-			t.tell(2)
-			t.hear(2)
+			t.signal(2)
+			t.awaitSignal(2)
 			t.wait(rs[i])
 		}
 	},

@@ -15,13 +15,13 @@ var collectiveCases = []Case{{
 	Sends: "each rank as the root, sizes from 0 to large", Expects: "the root's data on all ranks",
 	Run: func(t *T) {
 		for root := range t.Size() {
-			for i, n := range []int{0, 1, 8, 1000, 9000, large} {
-				b := newRoom(n)
+			for i, n := range []int{0, 1, 8, 1000, 9000, largeSize} {
+				b := newGuardedBuf(n)
 				if t.Rank() == root {
 					copy(b.buf, data(10*root+i, n))
 				}
-				t.ok("Bcast", t.Bcast(b.buf, root))
-				t.holds("the data of the root", b, data(10*root+i, n))
+				t.must("Bcast", t.Bcast(b.buf, root))
+				t.expectBuffer("the data of the root", b, data(10*root+i, n))
 			}
 		}
 	},
@@ -36,8 +36,8 @@ var collectiveCases = []Case{{
 			if t.Rank() == root {
 				b = data(i, 40)
 			}
-			t.ok("Bcast", t.Bcast(b, root))
-			t.same("the data of the root", b, data(i, 40))
+			t.must("Bcast", t.Bcast(b, root))
+			t.expectEqual("the data of the root", b, data(i, 40))
 		}
 	},
 }, {
@@ -50,13 +50,13 @@ var collectiveCases = []Case{{
 		case 0:
 			t.send(data(5, 16), 1, 1)
 		case 1:
-			t.linger()
+			t.idle()
 			b = make([]byte, 16)
 			_, err := t.Recv(b, 0, 1)
-			t.ok("Recv", err)
+			t.must("Recv", err)
 		}
-		t.ok("Bcast", t.Bcast(b, 1))
-		t.same("the data of the root", b, data(5, 16))
+		t.must("Bcast", t.Bcast(b, 1))
+		t.expectEqual("the data of the root", b, data(5, 16))
 	},
 }, {
 	ID: "mpi/allreduce/operations", Title: "Allreduce combines integers by each operation",
@@ -73,8 +73,8 @@ var collectiveCases = []Case{{
 				}
 			}
 			b := words(in(t.Rank())...)
-			t.ok("Allreduce", t.Allreduce(b, mpi.Uint64, op))
-			t.same(fmt.Sprintf("the result of operation %v", op), b, words(want...))
+			t.must("Allreduce", t.Allreduce(b, mpi.Uint64, op))
+			t.expectEqual(fmt.Sprintf("the result of operation %v", op), b, words(want...))
 		}
 	},
 }, {
@@ -85,8 +85,8 @@ var collectiveCases = []Case{{
 		r := t.Rank()
 		for _, c := range typed {
 			b := c.in(r)
-			t.ok("Allreduce", t.Allreduce(b, c.t, c.op))
-			t.same(fmt.Sprintf("the result of %v by %v", c.t, c.op), b, c.want)
+			t.must("Allreduce", t.Allreduce(b, c.t, c.op))
+			t.expectEqual(fmt.Sprintf("the result of %v by %v", c.t, c.op), b, c.want)
 		}
 	},
 }, {
@@ -101,8 +101,8 @@ var collectiveCases = []Case{{
 				b = append(b, word(uint64(i*(t.Rank()+1)))...)
 				want = append(want, word(uint64(10*i))...)
 			}
-			t.ok("Allreduce", t.Allreduce(b, mpi.Uint64, mpi.Sum))
-			t.same("the sums", b, want)
+			t.must("Allreduce", t.Allreduce(b, mpi.Uint64, mpi.Sum))
+			t.expectEqual("the sums", b, want)
 		}
 	},
 }, {
@@ -112,11 +112,11 @@ var collectiveCases = []Case{{
 	Run: func(t *T) {
 		for i := range 10 {
 			b := word(math.Float64bits(math.Pow(10, float64(t.Rank()*5-i)) / 3))
-			t.ok("Allreduce", t.Allreduce(b, mpi.Float64, mpi.Sum))
+			t.must("Allreduce", t.Allreduce(b, mpi.Float64, mpi.Sum))
 			all := make([]byte, 8*t.Size())
-			t.ok("Allgather", t.Allgather(b, all))
+			t.must("Allgather", t.Allgather(b, all))
 			for k := range t.Size() {
-				t.same("the result of another rank", all[8*k:8*k+8], b)
+				t.expectEqual("the result of another rank", all[8*k:8*k+8], b)
 			}
 		}
 	},
@@ -126,13 +126,13 @@ var collectiveCases = []Case{{
 	Sends: "sizes from 0 to large", Expects: "each rank's data at its place",
 	Run: func(t *T) {
 		for i, n := range []int{0, 1, 8, 500, 9000, 70_000} {
-			r := newRoom(n * t.Size())
-			t.ok("Allgather", t.Allgather(data(10*i+t.Rank(), n), r.buf))
+			r := newGuardedBuf(n * t.Size())
+			t.must("Allgather", t.Allgather(data(10*i+t.Rank(), n), r.buf))
 			var want []byte
 			for k := range t.Size() {
 				want = append(want, data(10*i+k, n)...)
 			}
-			t.holds("what was gathered", r, want)
+			t.expectBuffer("what was gathered", r, want)
 		}
 	},
 }, {
@@ -169,15 +169,15 @@ var collectiveCases = []Case{{
 			if me == i%n {
 				b = data(i, 24)
 			}
-			t.ok("Bcast", t.Bcast(b, i%n))
-			t.same("the broadcast", b, data(i, 24))
+			t.must("Bcast", t.Bcast(b, i%n))
+			t.expectEqual("the broadcast", b, data(i, 24))
 			v := word(uint64(i*10 + me))
-			t.ok("Allreduce", t.Allreduce(v, mpi.Uint64, mpi.Max))
-			t.same("the maximum", v, word(uint64(i*10+n-1)))
+			t.must("Allreduce", t.Allreduce(v, mpi.Uint64, mpi.Max))
+			t.expectEqual("the maximum", v, word(uint64(i*10+n-1)))
 			all := make([]byte, 8*n)
-			t.ok("Allgather", t.Allgather(word(uint64(i*100+me)), all))
+			t.must("Allgather", t.Allgather(word(uint64(i*100+me)), all))
 			for k := range n {
-				t.same("what was gathered", all[8*k:8*k+8], word(uint64(i*100+k)))
+				t.expectEqual("what was gathered", all[8*k:8*k+8], word(uint64(i*100+k)))
 			}
 			alltoall(t, []int{16})
 		}
@@ -188,20 +188,20 @@ var collectiveCases = []Case{{
 	Sends: "receives with wildcards and large sends under way while all ranks do barriers, reductions and broadcasts", Expects: "the results, and the messages",
 	Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
-		p, q := t.irecv(large, (me+1)%n, 3), t.irecv(8, mpi.AnySource, mpi.AnyTag)
-		r := t.isend(data(me, large), (me+n-1)%n, 3)
+		p, q := t.irecv(largeSize, (me+1)%n, 3), t.irecv(8, mpi.AnySource, mpi.AnyTag)
+		r := t.isend(data(me, largeSize), (me+n-1)%n, 3)
 		for i := range 5 {
 			v := word(uint64(me + i))
-			t.ok("Allreduce", t.Allreduce(v, mpi.Uint64, mpi.Sum))
-			t.same("the sum", v, word(uint64(6+4*i)))
+			t.must("Allreduce", t.Allreduce(v, mpi.Uint64, mpi.Sum))
+			t.expectEqual("the sum", v, word(uint64(6+4*i)))
 			t.barrier()
 			b := data(me, 9000)
-			t.ok("Bcast", t.Bcast(b, 2))
-			t.same("the broadcast", b, data(2, 9000))
+			t.must("Bcast", t.Bcast(b, 2))
+			t.expectEqual("the broadcast", b, data(2, 9000))
 		}
 		s := t.isend(data(20+me, 8), (me+1)%n, 5)
-		t.is("the receive of anything", t.arrives(q, data(20+(me+n-1)%n, 8)), (me+n-1)%n, 5, 8)
-		t.arrives(p, data((me+1)%n, large))
+		t.expectStatus("the receive of anything", t.expectWait(q, data(20+(me+n-1)%n, 8)), (me+n-1)%n, 5, 8)
+		t.expectWait(p, data((me+1)%n, largeSize))
 		t.waitAll(r, s)
 	},
 }}
@@ -215,13 +215,13 @@ func alltoall(t *T, sizes []int) {
 			out = append(out, data(1000*i+10*me+k, size)...)
 			want = append(want, data(1000*i+10*k+me, size)...)
 		}
-		r := newRoom(size * n)
-		t.ok("Alltoall", t.Alltoall(out, r.buf))
-		t.holds("what came", r, want)
+		r := newGuardedBuf(size * n)
+		t.must("Alltoall", t.Alltoall(out, r.buf))
+		t.expectBuffer("what came", r, want)
 	}
 }
 
-func truth(is bool) uint64 {
+func boolWord(is bool) uint64 {
 	if is {
 		return 1
 	}
@@ -237,9 +237,9 @@ var operations = map[mpi.Op]func(a, b uint64) uint64{
 	mpi.BAnd: func(a, b uint64) uint64 { return a & b },
 	mpi.BOr:  func(a, b uint64) uint64 { return a | b },
 	mpi.BXor: func(a, b uint64) uint64 { return a ^ b },
-	mpi.LAnd: func(a, b uint64) uint64 { return truth(a != 0 && b != 0) },
-	mpi.LOr:  func(a, b uint64) uint64 { return truth(a != 0 || b != 0) },
-	mpi.LXor: func(a, b uint64) uint64 { return truth((a != 0) != (b != 0)) },
+	mpi.LAnd: func(a, b uint64) uint64 { return boolWord(a != 0 && b != 0) },
+	mpi.LOr:  func(a, b uint64) uint64 { return boolWord(a != 0 || b != 0) },
+	mpi.LXor: func(a, b uint64) uint64 { return boolWord((a != 0) != (b != 0)) },
 }
 
 // typed are reductions of three ranks whose result shows the type.

@@ -5,15 +5,15 @@ import "github.com/fabrictest/fabrictest/mpi"
 // split is Split that must not fail.
 func (t *T) split(color, key int) *T {
 	c, err := t.Split(color, key)
-	t.ok("Split", err)
+	t.must("Split", err)
 	if c == nil {
 		return nil
 	}
-	return t.on(c)
+	return t.inComm(c)
 }
 
-// at ends the rank unless it is this rank of as many.
-func (t *T) at(rank, size int) {
+// expectPlace ends the rank unless it has this rank in a communicator of this size.
+func (t *T) expectPlace(rank, size int) {
 	t.check(t.Rank() == rank && t.Size() == size, "another place in the communicator", "rank %d of %d, not %d of %d", t.Rank(), t.Size(), rank, size)
 }
 
@@ -23,18 +23,18 @@ var commCases = []Case{{
 	Sends: "the same tag in three communicators of the same ranks, received in another order", Expects: "each its own content, small and large",
 	Run: func(t *T) {
 		cs := []*T{t, t.dup(), t.dup()}
-		for _, n := range []int{20, large} {
-			t.only(0, func() {
+		for _, n := range []int{20, largeSize} {
+			t.onRank(0, func() {
 				var rs []Request
 				for i, c := range cs {
 					rs = append(rs, c.isend(data(i, n), 1, 5))
 				}
 				t.waitAll(rs...)
 			})
-			t.only(1, func() {
-				t.linger()
+			t.onRank(1, func() {
+				t.idle()
 				for _, i := range []int{2, 0, 1} {
-					cs[i].gets(data(i, n), 0, 5)
+					cs[i].expectRecv(data(i, n), 0, 5)
 				}
 			})
 		}
@@ -45,18 +45,18 @@ var commCases = []Case{{
 	Sends: "a receive of anything posted in a duplicate, then a message in the original, then one in the duplicate", Expects: "each where it belongs",
 	Run: func(t *T) {
 		other := t.dup()
-		t.only(1, func() {
+		t.onRank(1, func() {
 			p := other.irecv(30, mpi.AnySource, mpi.AnyTag)
-			t.tell(0)
-			t.gets(data(1, 30), 0, 7)
-			t.pendingYet("the receive in the duplicate", p)
-			t.tell(0)
-			t.is("the receive", t.arrives(p, data(2, 30)), 0, 7, 30)
+			t.signal(0)
+			t.expectRecv(data(1, 30), 0, 7)
+			t.expectPending("the receive in the duplicate", p)
+			t.signal(0)
+			t.expectStatus("the receive", t.expectWait(p, data(2, 30)), 0, 7, 30)
 		})
-		t.only(0, func() {
-			t.hear(1)
+		t.onRank(0, func() {
+			t.awaitSignal(1)
 			t.send(data(1, 30), 1, 7)
-			t.hear(1)
+			t.awaitSignal(1)
 			other.send(data(2, 30), 1, 7)
 		})
 	},
@@ -68,14 +68,14 @@ var commCases = []Case{{
 		a := t.dup()
 		b := a.dup()
 		for _, c := range []*T{a, b} {
-			c.at(t.Rank(), t.Size())
+			c.expectPlace(t.Rank(), t.Size())
 			for k := range t.Size() {
 				r := c.isend(data(10*t.Rank()+k, 40), k, 1)
-				c.gets(data(10*k+t.Rank(), 40), k, 1)
+				c.expectRecv(data(10*k+t.Rank(), 40), k, 1)
 				t.wait(r)
 			}
 		}
-		a.stillWorks()
+		a.expectUsable()
 	},
 }, {
 	ID: "mpi/comm/dup-during-traffic", Title: "Communicators can be made while messages are under way",
@@ -84,17 +84,17 @@ var commCases = []Case{{
 	Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		next, last := (me+1)%n, (me+n-1)%n
-		p := t.irecv(large, last, 1)
+		p := t.irecv(largeSize, last, 1)
 		early := t.irecv(50, last, 2)
-		r := t.isend(data(me, large), next, 1)
+		r := t.isend(data(me, largeSize), next, 1)
 		a := t.dup()
 		b := t.split(0, 0)
 		ra, rb := a.isend(data(10+me, 50), next, 1), b.isend(data(20+me, 50), next, 1)
 		t.send(data(30+me, 50), next, 2)
-		b.gets(data(20+last, 50), last, 1)
-		a.gets(data(10+last, 50), last, 1)
-		t.arrives(early, data(30+last, 50))
-		t.arrives(p, data(last, large))
+		b.expectRecv(data(20+last, 50), last, 1)
+		a.expectRecv(data(10+last, 50), last, 1)
+		t.expectWait(early, data(30+last, 50))
+		t.expectWait(p, data(last, largeSize))
 		t.waitAll(r, ra, rb)
 	},
 }, {
@@ -112,13 +112,13 @@ var commCases = []Case{{
 			rs = append(rs, c.isend(data(100*t.Rank()+i, 16), other, 1))
 		}
 		for i := len(cs) - 1; i >= 0; i-- {
-			cs[i].gets(data(100*other+i, 16), other, 1)
+			cs[i].expectRecv(data(100*other+i, 16), other, 1)
 		}
 		t.waitAll(rs...)
 		for _, c := range cs {
-			t.ok("Free", c.Free())
+			t.must("Free", c.Free())
 		}
-		t.stillWorks()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/comm/freed", Title: "A communicator that was freed cannot be used, and its relatives can",
@@ -127,15 +127,15 @@ var commCases = []Case{{
 	Run: func(t *T) {
 		a := t.dup()
 		b := t.dup()
-		t.ok("Free", a.Free())
+		t.must("Free", a.Free())
 		other := 1 - t.Rank()
-		t.fails("Send", a.Send(nil, other, 1), mpi.ErrComm)
+		t.mustFail("Send", a.Send(nil, other, 1), mpi.ErrComm)
 		_, err := a.Irecv(nil, other, 1)
-		t.fails("Irecv", err, mpi.ErrComm)
+		t.mustFail("Irecv", err, mpi.ErrComm)
 		_, err = a.Dup()
-		t.fails("Dup", err, mpi.ErrComm)
-		t.stillWorks()
-		b.stillWorks()
+		t.mustFail("Dup", err, mpi.ErrComm)
+		t.expectUsable()
+		b.expectUsable()
 	},
 }, {
 	ID: "mpi/comm/freed-during-traffic", Title: "What is under way in a communicator that is freed completes",
@@ -144,13 +144,13 @@ var commCases = []Case{{
 	Run: func(t *T) {
 		c := t.dup()
 		other := 1 - t.Rank()
-		p, q := c.irecv(64, other, 1), c.irecv(large, other, 2)
-		r, s := c.isend(data(t.Rank(), 64), other, 1), c.isend(data(10+t.Rank(), large), other, 2)
-		t.ok("Free", c.Free())
-		t.arrives(p, data(other, 64))
-		t.arrives(q, data(10+other, large))
+		p, q := c.irecv(64, other, 1), c.irecv(largeSize, other, 2)
+		r, s := c.isend(data(t.Rank(), 64), other, 1), c.isend(data(10+t.Rank(), largeSize), other, 2)
+		t.must("Free", c.Free())
+		t.expectWait(p, data(other, 64))
+		t.expectWait(q, data(10+other, largeSize))
 		t.waitAll(r, s)
-		t.stillWorks()
+		t.expectUsable()
 	},
 }}
 

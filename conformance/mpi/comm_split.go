@@ -9,13 +9,13 @@ var splitCases = []Case{{
 	Run: func(t *T) {
 		c := t.split(t.Rank()%2, 0)
 		t.check(c != nil, "a communicator", "nil")
-		c.at(t.Rank()/2, 3-t.Rank()%2)
+		c.expectPlace(t.Rank()/2, 3-t.Rank()%2)
 		for k := range c.Size() {
 			r := c.isend(data(t.Rank(), 30), k, 1)
-			c.gets(data(2*k+t.Rank()%2, 30), k, 1)
+			c.expectRecv(data(2*k+t.Rank()%2, 30), k, 1)
 			t.wait(r)
 		}
-		c.stillWorks()
+		c.expectUsable()
 	},
 }, {
 	ID: "mpi/split/keys", Title: "Keys decide the order of ranks",
@@ -23,9 +23,9 @@ var splitCases = []Case{{
 	Sends: "keys that fall with the rank; a message to rank 0 of the new communicator", Expects: "the order turned round, the message at the old last rank",
 	Run: func(t *T) {
 		c := t.split(7, 100-10*t.Rank())
-		c.at(3-t.Rank(), 4)
+		c.expectPlace(3-t.Rank(), 4)
 		r := c.isend(data(c.Rank(), 20), (c.Rank()+1)%4, 1)
-		c.gets(data((c.Rank()+3)%4, 20), (c.Rank()+3)%4, 1)
+		c.expectRecv(data((c.Rank()+3)%4, 20), (c.Rank()+3)%4, 1)
 		t.wait(r)
 	},
 }, {
@@ -34,8 +34,8 @@ var splitCases = []Case{{
 	Sends: "keys 1, 0, 1, 0, 1", Expects: "the order 1, 3, 0, 2, 4",
 	Run: func(t *T) {
 		c := t.split(0, 1-t.Rank()%2)
-		c.at([]int{2, 0, 3, 1, 4}[t.Rank()], 5)
-		c.stillWorks()
+		c.expectPlace([]int{2, 0, 3, 1, 4}[t.Rank()], 5)
+		c.expectUsable()
 	},
 }, {
 	ID: "mpi/split/negative-keys", Title: "Keys may be negative",
@@ -43,8 +43,8 @@ var splitCases = []Case{{
 	Sends: "keys 5, -1, 0, -1000", Expects: "the order 3, 1, 2, 0",
 	Run: func(t *T) {
 		c := t.split(1, []int{5, -1, 0, -1000}[t.Rank()])
-		c.at([]int{3, 1, 2, 0}[t.Rank()], 4)
-		c.stillWorks()
+		c.expectPlace([]int{3, 1, 2, 0}[t.Rank()], 4)
+		c.expectUsable()
 	},
 }, {
 	ID: "mpi/split/undefined", Title: "A rank without a colour gets no communicator",
@@ -60,10 +60,10 @@ var splitCases = []Case{{
 			t.check(c == nil, "no communicator", "one of %d ranks", size(c))
 		} else {
 			t.check(c != nil, "a communicator", "nil")
-			c.at([]int{0, -1, 1, 2}[t.Rank()], 3)
-			c.stillWorks()
+			c.expectPlace([]int{0, -1, 1, 2}[t.Rank()], 3)
+			c.expectUsable()
 		}
-		t.stillWorks()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/split/nested", Title: "Communicators can be split further, and ranks are those of the communicator at hand",
@@ -71,20 +71,20 @@ var splitCases = []Case{{
 	Sends: "six ranks into halves, each half into single ranks and a pair; messages from anybody in the halves", Expects: "ranks, sizes, and sources by the half's numbers",
 	Run: func(t *T) {
 		half := t.split(t.Rank()/3, 0)
-		half.at(t.Rank()%3, 3)
+		half.expectPlace(t.Rank()%3, 3)
 		k := half.Rank()
 		r := half.isend(data(t.Rank(), 25), (k+1)%3, 4)
-		st := half.gets(data(t.Rank()/3*3+(k+2)%3, 25), mpi.AnySource, 4)
-		half.is("the receive", st, (k+2)%3, 4, 25)
+		st := half.expectRecv(data(t.Rank()/3*3+(k+2)%3, 25), mpi.AnySource, 4)
+		half.expectStatus("the receive", st, (k+2)%3, 4, 25)
 		t.wait(r)
 		part := half.split(min(k, 1), -k)
 		if k == 0 {
-			part.at(0, 1)
+			part.expectPlace(0, 1)
 		} else {
-			part.at(2-k, 2)
+			part.expectPlace(2-k, 2)
 		}
-		part.stillWorks()
-		half.stillWorks()
+		part.expectUsable()
+		half.expectUsable()
 	},
 }, {
 	ID: "mpi/split/ranks-of-the-new", Title: "Ranks beyond a communicator's size are no ranks in it, though they are in its parent",
@@ -92,11 +92,11 @@ var splitCases = []Case{{
 	Sends: "in a communicator of two ranks a send to rank 2", Expects: "ErrRank",
 	Run: func(t *T) {
 		c := t.split(t.Rank()/2, 0)
-		t.fails("Send", c.Send(nil, 2, 1), mpi.ErrRank)
+		t.mustFail("Send", c.Send(nil, 2, 1), mpi.ErrRank)
 		_, err := c.Irecv(nil, 3, 1)
-		t.fails("Irecv", err, mpi.ErrRank)
-		c.stillWorks()
-		t.stillWorks()
+		t.mustFail("Irecv", err, mpi.ErrRank)
+		c.expectUsable()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/split/by-host", Title: "SplitNode puts ranks of one host together, and Node tells hosts apart",
@@ -110,19 +110,19 @@ var splitCases = []Case{{
 			}
 		}
 		c, err := t.SplitNode(-t.Rank())
-		t.ok("SplitNode", err)
+		t.must("SplitNode", err)
 		t.check(c != nil, "a communicator", "nil")
-		n := t.on(c)
+		n := t.inComm(c)
 		want := 2
 		if t.Rank() == 4 {
 			want = 1
 		}
 		t.check(len(mates) == want, "two ranks on each host but the last", "%v", mates)
-		n.at(want-1-t.Rank()%2*(want-1), want)
+		n.expectPlace(want-1-t.Rank()%2*(want-1), want)
 		for k := range n.Size() {
 			t.check(n.Node(k) == t.Node(t.Rank()), "all on one host", "rank %d on %d", k, n.Node(k))
 		}
-		n.stillWorks()
+		n.expectUsable()
 	},
 }, {
 	ID: "mpi/split/collectives-apart", Title: "Collective operations of different communicators do not mix",
@@ -136,11 +136,11 @@ var splitCases = []Case{{
 		}
 		for i := range 3 + 4*(t.Rank()%2) {
 			b := word(uint64(t.Rank() + i))
-			half.ok("Allreduce", half.Allreduce(b, mpi.Uint64, mpi.Sum))
+			half.must("Allreduce", half.Allreduce(b, mpi.Uint64, mpi.Sum))
 			half.check(number(b) == base+uint64(3*i), "the sum of the half", "%d, not %d", number(b), base+uint64(3*i))
 		}
 		b := word(uint64(t.Rank()))
-		t.ok("Allreduce", t.Allreduce(b, mpi.Uint64, mpi.Sum))
+		t.must("Allreduce", t.Allreduce(b, mpi.Uint64, mpi.Sum))
 		t.check(number(b) == 15, "15 as the sum of all", "%d", number(b))
 	},
 }, {
@@ -149,7 +149,7 @@ var splitCases = []Case{{
 	Sends: "Split with the colour -7 on all ranks", Expects: "ErrArg on all, and that everything goes on",
 	Run: func(t *T) {
 		_, err := t.Split(-7, 0)
-		t.fails("Split", err, mpi.ErrArg)
-		t.stillWorks()
+		t.mustFail("Split", err, mpi.ErrArg)
+		t.expectUsable()
 	},
 }}

@@ -9,8 +9,8 @@ var worldCases = []Case{{
 	Run: func(t *T) {
 		for _, c := range []*T{t, t.dup()} {
 			all := make([]byte, 8*5)
-			t.ok("Allgather", c.Allgather(word(uint64(10*t.Rank()+c.Rank())), all))
-			t.same("the ranks", all, words(0, 11, 22, 33, 44))
+			t.must("Allgather", c.Allgather(word(uint64(10*t.Rank()+c.Rank())), all))
+			t.expectEqual("the ranks", all, words(0, 11, 22, 33, 44))
 		}
 	},
 }, {
@@ -24,7 +24,7 @@ var worldCases = []Case{{
 			t.w.Compute(d)
 			now := t.w.Wtime()
 			t.check(now-last >= d, "the time to go on by what was computed", "%v after %v, computing for %v", now, last, d)
-			t.stillWorks()
+			t.expectUsable()
 			last = t.w.Wtime()
 			t.check(last >= now, "the time not to go back", "%v after %v", last, now)
 		}

@@ -1,33 +1,30 @@
-// Package mpi judges the multi-rank runtime by the rules of the MPI standard. A [Case]
-// is a program that every rank runs: it sends, receives, synchronizes and shares memory
-// through the API alone, and looks at what arrives, byte by byte, at what calls return,
-// and at what has or has not happened before them.
+// Package mpi contains the conformance cases of the multi-rank runtime, by the rules of the
+// MPI standard. A [Case] is a program that every rank runs: it sends, receives, synchronizes
+// and shares memory through the API alone, and checks every received byte, the results of
+// calls, and their order.
 //
-// The judge knows nothing of how the runtime works. Cases see it through small
-// interfaces ([World], [Comm], [Request], [Win]), which [On] puts around the runtime of
-// package mpi, and which the package ideal, beside this one, implements for itself: an
-// ideal MPI of a few hundred lines, in one process. It has two uses. It does, at random,
-// all that the standard allows (buffers every message or none, delivers late, lets locks
-// be granted late), so that a case which passes on it asks for nothing that MPI does not
-// promise. And it can be given one defect at a time, so that every case is shown to fail
-// on a runtime that breaks its rule ([Case].Defects).
+// Cases use the runtime through interfaces ([World], [Comm], [Request], [Win]). [On] adapts
+// the runtime of package mpi to them. Package ideal implements them with a reference runtime
+// in one process. It does at random what the standard allows (buffers every message or none,
+// delivers late, grants locks late), so that a case which passes on it requires nothing that
+// MPI does not promise. It can also have one defect at a time, which shows that every case
+// fails on a runtime that breaks its rule ([Case].Defects).
 //
-// "Nothing happens yet" is shown by a conversation: a rank that must still be waiting is
-// looked at while the one that it waits for provably has not moved. No case sleeps and
-// hopes.
+// To show that a call must still block, a case checks it while the rank that it waits for
+// provably has not moved. No case sleeps.
 //
 // # Adding a case
 //
-// Find or add the rule's row in ledger.yaml, in words of one's own. Write the case into
-// the file of its topic, with the words of [T]; name a defect of package ideal that breaks
-// the rule, or add one. Then
+// Find or add the row of the rule in ledger.yaml, paraphrased. Write the case into the file
+// of its topic with the helpers of [T]. Name a defect of package ideal that breaks the rule,
+// or add one. Then run
 //
 //	go test ./conformance/mpi -run Ledger -update
 //	go test ./conformance/mpi -run 'Legal|Defects' -seeds 20
 //	go test ./conformance/mpi -run TestRuntime -ginkgo.focus mpi/topic/behaviour -often 20
 //
-// say whether it asks for more than MPI promises, whether it can fail, and whether the
-// runtime keeps the rule.
+// The second command shows whether the case requires more than MPI promises and whether it
+// can fail, the third whether the runtime follows the rule.
 //
-// A case is run by one goroutine a rank. Cases share nothing.
+// One goroutine runs each rank of a case. Cases share no state.
 package mpi

@@ -46,10 +46,10 @@ func recvCalls(t *T, source, tag int) map[string]error {
 	}
 }
 
-// refused ends the rank unless all calls failed with a class.
-func (t *T) refused(what string, calls map[string]error, class error) {
+// mustRefuse ends the rank unless all calls failed with an error of a class.
+func (t *T) mustRefuse(what string, calls map[string]error, class error) {
 	for call, err := range calls {
-		t.fails(call+" with "+what, err, class)
+		t.mustFail(call+" with "+what, err, class)
 	}
 }
 
@@ -59,10 +59,10 @@ var argumentCases = []Case{{
 	Sends: "every kind of send to a rank beyond the last, to a negative one, and to anybody", Expects: "ErrRank of all; everything goes on",
 	Run: func(t *T) {
 		for _, dest := range []int{2, 1 << 20, mpi.AnySource, -17} {
-			t.refused(fmt.Sprintf("the rank %d", dest), sendCalls(t, dest, 1), mpi.ErrRank)
+			t.mustRefuse(fmt.Sprintf("the rank %d", dest), sendCalls(t, dest, 1), mpi.ErrRank)
 		}
-		t.seesNothing(mpi.AnySource, mpi.AnyTag)
-		t.stillWorks()
+		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/error/receive-from-no-rank", Title: "Receives and probes from what is no rank are errors",
@@ -70,9 +70,9 @@ var argumentCases = []Case{{
 	Sends: "every kind of receive and probe from a rank beyond the last, and from a negative one", Expects: "ErrRank of all; everything goes on",
 	Run: func(t *T) {
 		for _, source := range []int{2, 1 << 20, -17} {
-			t.refused(fmt.Sprintf("the rank %d", source), recvCalls(t, source, 1), mpi.ErrRank)
+			t.mustRefuse(fmt.Sprintf("the rank %d", source), recvCalls(t, source, 1), mpi.ErrRank)
 		}
-		t.stillWorks()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/error/send-with-no-tag", Title: "Sends with what is no tag are errors, and send nothing",
@@ -80,10 +80,10 @@ var argumentCases = []Case{{
 	Sends: "every kind of send with a negative tag, any tag, and one above the largest", Expects: "ErrTag of all; everything goes on",
 	Run: func(t *T) {
 		for _, tag := range []int{-2, mpi.AnyTag, mpi.TagMax + 1} {
-			t.refused(fmt.Sprintf("the tag %d", tag), sendCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
+			t.mustRefuse(fmt.Sprintf("the tag %d", tag), sendCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
 		}
-		t.seesNothing(mpi.AnySource, mpi.AnyTag)
-		t.stillWorks()
+		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/error/receive-with-no-tag", Title: "Receives and probes with what is no tag are errors",
@@ -91,9 +91,9 @@ var argumentCases = []Case{{
 	Sends: "every kind of receive and probe with a negative tag and one above the largest", Expects: "ErrTag of all; everything goes on",
 	Run: func(t *T) {
 		for _, tag := range []int{-2, mpi.TagMax + 1} {
-			t.refused(fmt.Sprintf("the tag %d", tag), recvCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
+			t.mustRefuse(fmt.Sprintf("the tag %d", tag), recvCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
 		}
-		t.stillWorks()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/error/largest-tag", Title: "The tags from 0 to the largest are good, and told apart",
@@ -102,16 +102,16 @@ var argumentCases = []Case{{
 	Run: func(t *T) {
 		t.check(mpi.TagMax >= 32767, "32767 to be a tag at least", "%d", mpi.TagMax)
 		tags := []int{0, 1, 32767, 32768, 65536, mpi.TagMax - 1, mpi.TagMax}
-		t.only(0, func() {
+		t.onRank(0, func() {
 			var rs []Request
 			for i, tag := range tags {
 				rs = append(rs, t.isend(data(i, 32), 1, tag))
 			}
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i := len(tags) - 1; i >= 0; i-- {
-				t.is("the receive", t.gets(data(i, 32), 0, tags[i]), 0, tags[i], 32)
+				t.expectStatus("the receive", t.expectRecv(data(i, 32), 0, tags[i]), 0, tags[i], 32)
 			}
 		})
 	},
@@ -121,18 +121,18 @@ var argumentCases = []Case{{
 	Sends: "a root that is no rank, types and operations that are none or do not fit, lengths that do not", Expects: "ErrRank, ErrType, ErrOp, ErrArg; everything goes on",
 	Run: func(t *T) {
 		b := make([]byte, 16)
-		t.fails("Bcast from rank 2", t.Bcast(b, 2), mpi.ErrRank)
-		t.fails("Bcast from rank -1", t.Bcast(b, -1), mpi.ErrRank)
-		t.fails("Allreduce of a type that is none", t.Allreduce(b, mpi.Type(99), mpi.Sum), mpi.ErrType)
-		t.fails("Allreduce by an operation that is none", t.Allreduce(b, mpi.Uint64, mpi.Op(99)), mpi.ErrOp)
-		t.fails("Allreduce by Replace", t.Allreduce(b, mpi.Uint64, mpi.Replace), mpi.ErrOp)
-		t.fails("Allreduce by NoOp", t.Allreduce(b, mpi.Uint64, mpi.NoOp), mpi.ErrOp)
-		t.fails("Allreduce of the bits of floats", t.Allreduce(b, mpi.Float64, mpi.BXor), mpi.ErrOp)
-		t.fails("Allreduce of one and a half elements", t.Allreduce(b[:12], mpi.Uint64, mpi.Sum), mpi.ErrArg)
-		t.fails("Allgather without room", t.Allgather(b, make([]byte, 31)), mpi.ErrArg)
-		t.fails("Alltoall with uneven parts", t.Alltoall(b[:15], b[:15]), mpi.ErrArg)
-		t.fails("Alltoall with less room", t.Alltoall(b, make([]byte, 8)), mpi.ErrArg)
-		t.stillWorks()
+		t.mustFail("Bcast from rank 2", t.Bcast(b, 2), mpi.ErrRank)
+		t.mustFail("Bcast from rank -1", t.Bcast(b, -1), mpi.ErrRank)
+		t.mustFail("Allreduce of a type that is none", t.Allreduce(b, mpi.Type(99), mpi.Sum), mpi.ErrType)
+		t.mustFail("Allreduce by an operation that is none", t.Allreduce(b, mpi.Uint64, mpi.Op(99)), mpi.ErrOp)
+		t.mustFail("Allreduce by Replace", t.Allreduce(b, mpi.Uint64, mpi.Replace), mpi.ErrOp)
+		t.mustFail("Allreduce by NoOp", t.Allreduce(b, mpi.Uint64, mpi.NoOp), mpi.ErrOp)
+		t.mustFail("Allreduce of the bits of floats", t.Allreduce(b, mpi.Float64, mpi.BXor), mpi.ErrOp)
+		t.mustFail("Allreduce of one and a half elements", t.Allreduce(b[:12], mpi.Uint64, mpi.Sum), mpi.ErrArg)
+		t.mustFail("Allgather without room", t.Allgather(b, make([]byte, 31)), mpi.ErrArg)
+		t.mustFail("Alltoall with uneven parts", t.Alltoall(b[:15], b[:15]), mpi.ErrArg)
+		t.mustFail("Alltoall with less room", t.Alltoall(b, make([]byte, 8)), mpi.ErrArg)
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/error/says-what", Title: "An error names the call and the rank",
@@ -155,14 +155,14 @@ var argumentCases = []Case{{
 	Sends: "large exchanges under way, erroneous calls in between, then the waits", Expects: "the contents",
 	Run: func(t *T) {
 		other := 1 - t.Rank()
-		p, r := t.irecv(large, other, 1), t.isend(data(t.Rank(), large), other, 1)
+		p, r := t.irecv(largeSize, other, 1), t.isend(data(t.Rank(), largeSize), other, 1)
 		q, s := t.irecv(64, other, 2), t.isend(data(10+t.Rank(), 64), other, 2)
-		t.fails("Send", t.Send(nil, 99, 1), mpi.ErrRank)
+		t.mustFail("Send", t.Send(nil, 99, 1), mpi.ErrRank)
 		_, err := t.Irecv(nil, 0, -5)
-		t.fails("Irecv", err, mpi.ErrTag)
-		t.arrives(p, data(other, large))
-		t.arrives(q, data(10+other, 64))
+		t.mustFail("Irecv", err, mpi.ErrTag)
+		t.expectWait(p, data(other, largeSize))
+		t.expectWait(q, data(10+other, 64))
 		t.waitAll(r, s)
-		t.stillWorks()
+		t.expectUsable()
 	},
 }}

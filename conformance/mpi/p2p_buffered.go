@@ -8,41 +8,41 @@ var bufferedCases = []Case{{
 	Sends: "both ranks send buffered messages up to large ones to each other, then receive", Expects: "the contents",
 	Run: func(t *T) {
 		other := 1 - t.Rank()
-		t.ok("AttachBuffer", t.w.AttachBuffer(2*large+8192))
-		sizes := []int{0, 10, 3000, large}
+		t.must("AttachBuffer", t.w.AttachBuffer(2*largeSize+8192))
+		sizes := []int{0, 10, 3000, largeSize}
 		for i, n := range sizes {
-			t.ok("Bsend", t.Bsend(data(10*t.Rank()+i, n), other, i))
+			t.must("Bsend", t.Bsend(data(10*t.Rank()+i, n), other, i))
 		}
 		for i, n := range sizes {
-			t.gets(data(10*other+i, n), other, i)
+			t.expectRecv(data(10*other+i, n), other, i)
 		}
-		t.ok("DetachBuffer", t.w.DetachBuffer())
+		t.must("DetachBuffer", t.w.DetachBuffer())
 	},
 }, {
 	ID: "mpi/buffered/takes-a-copy", Title: "A buffered message is what was in the buffer when it was sent",
 	Cite: rule("3.4", "mpi/3.4/5"), Defects: []string{"LateCopy"},
 	Sends: "Bsends and an Ibsend from one buffer, overwritten each time", Expects: "the contents of the time of the sends",
 	Run: func(t *T) {
-		t.only(0, func() {
-			t.ok("AttachBuffer", t.w.AttachBuffer(4*large))
-			buf := make([]byte, large)
-			for i, n := range []int{50, 9000, large} {
+		t.onRank(0, func() {
+			t.must("AttachBuffer", t.w.AttachBuffer(4*largeSize))
+			buf := make([]byte, largeSize)
+			for i, n := range []int{50, 9000, largeSize} {
 				copy(buf, data(i, n))
 				if i == 1 {
 					r, err := t.Ibsend(buf[:n], 1, i)
-					t.wait(t.begin("Ibsend", r, err))
+					t.wait(t.mustStart("Ibsend", r, err))
 				} else {
-					t.ok("Bsend", t.Bsend(buf[:n], 1, i))
+					t.must("Bsend", t.Bsend(buf[:n], 1, i))
 				}
 				clear(buf)
 			}
-			t.tell(1)
-			t.ok("DetachBuffer", t.w.DetachBuffer())
+			t.signal(1)
+			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
-		t.only(1, func() {
-			t.hear(0)
-			for i, n := range []int{50, 9000, large} {
-				t.gets(data(i, n), 0, i)
+		t.onRank(1, func() {
+			t.awaitSignal(0)
+			for i, n := range []int{50, 9000, largeSize} {
+				t.expectRecv(data(i, n), 0, i)
 			}
 		})
 	},
@@ -51,11 +51,11 @@ var bufferedCases = []Case{{
 	Cite: rule("3.6", "mpi/3.6/1"), Defects: []string{"BufferUnbounded"},
 	Sends: "with 4 KiB attached, messages of 1 KiB that nobody receives yet, and more of them than fit", Expects: "ErrBuffer at the latest for the fifth; all that were taken arrive",
 	Run: func(t *T) {
-		t.only(0, func() {
-			t.ok("AttachBuffer", t.w.AttachBuffer(4096))
+		t.onRank(0, func() {
+			t.must("AttachBuffer", t.w.AttachBuffer(4096))
 			n := 0
 			var err error
-			// Messages that have left may give their room back; large ones to a rank
+			// Messages that were sent may free their buffer space; large ones to a rank
 			// that takes part in nothing cannot all leave.
 			for ; n < 5; n++ {
 				if err = t.Bsend(data(n, 1024), 1, n); err != nil {
@@ -65,22 +65,22 @@ var bufferedCases = []Case{{
 			if err == nil { // the runtime has buffers of its own: ask for what can never fit
 				err = t.Bsend(data(9, 5000), 1, 99)
 			}
-			t.fails("Bsend", err, mpi.ErrBuffer)
+			t.mustFail("Bsend", err, mpi.ErrBuffer)
 			t.send(word(uint64(n)), 1, 1000)
-			t.ok("DetachBuffer", t.w.DetachBuffer())
+			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			b := make([]byte, 8)
 			_, err := t.Recv(b, 0, 1000)
-			t.ok("Recv", err)
+			t.must("Recv", err)
 			for i := range int(number(b)) {
-				t.gets(data(i, 1024), 0, i)
+				t.expectRecv(data(i, 1024), 0, i)
 			}
 			_, found, err := t.Iprobe(0, mpi.AnyTag)
-			t.ok("Iprobe", err)
+			t.must("Iprobe", err)
 			t.check(!found, "nothing of a send that failed", "a message")
 		})
-		t.stillWorks()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/buffered/needs-a-buffer", Title: "A buffered send without an attached buffer is an error",
@@ -89,13 +89,13 @@ var bufferedCases = []Case{{
 	Run: func(t *T) {
 		other := 1 - t.Rank()
 		for range 2 {
-			t.fails("Bsend", t.Bsend(data(1, 100), other, 1), mpi.ErrBuffer)
+			t.mustFail("Bsend", t.Bsend(data(1, 100), other, 1), mpi.ErrBuffer)
 			_, err := t.Ibsend(data(1, 100), other, 1)
-			t.fails("Ibsend", err, mpi.ErrBuffer)
-			t.ok("AttachBuffer", t.w.AttachBuffer(1000))
-			t.ok("DetachBuffer", t.w.DetachBuffer())
+			t.mustFail("Ibsend", err, mpi.ErrBuffer)
+			t.must("AttachBuffer", t.w.AttachBuffer(1000))
+			t.must("DetachBuffer", t.w.DetachBuffer())
 		}
-		t.stillWorks()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/buffered/room-comes-back", Title: "Room of messages that were received can be used again",
@@ -103,18 +103,18 @@ var bufferedCases = []Case{{
 	Sends: "20 times as much as fits, an answer after each message", Expects: "that all of it is taken and arrives",
 	Run: func(t *T) {
 		const rounds, n = 40, 3000
-		t.only(0, func() {
-			t.ok("AttachBuffer", t.w.AttachBuffer(2*n+2048))
+		t.onRank(0, func() {
+			t.must("AttachBuffer", t.w.AttachBuffer(2*n+2048))
 			for i := range rounds {
-				t.ok("Bsend", t.Bsend(data(i, n), 1, 1))
-				t.hear(1)
+				t.must("Bsend", t.Bsend(data(i, n), 1, 1))
+				t.awaitSignal(1)
 			}
-			t.ok("DetachBuffer", t.w.DetachBuffer())
+			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i := range rounds {
-				t.gets(data(i, n), 0, 1)
-				t.tell(0)
+				t.expectRecv(data(i, n), 0, 1)
+				t.signal(0)
 			}
 		})
 	},
@@ -123,20 +123,20 @@ var bufferedCases = []Case{{
 	Cite: rule("3.6", "mpi/3.6/3"), Defects: []string{"DetachDrops"},
 	Sends: "buffered messages, DetachBuffer, then another buffer and another message", Expects: "all of them",
 	Run: func(t *T) {
-		t.only(0, func() {
-			t.ok("AttachBuffer", t.w.AttachBuffer(50_000))
+		t.onRank(0, func() {
+			t.must("AttachBuffer", t.w.AttachBuffer(50_000))
 			for i := range 8 {
-				t.ok("Bsend", t.Bsend(data(i, 4000), 1, i))
+				t.must("Bsend", t.Bsend(data(i, 4000), 1, i))
 			}
-			t.ok("DetachBuffer", t.w.DetachBuffer())
-			t.ok("AttachBuffer", t.w.AttachBuffer(10_000))
-			t.ok("Bsend", t.Bsend(data(8, 4000), 1, 8))
-			t.ok("DetachBuffer", t.w.DetachBuffer())
+			t.must("DetachBuffer", t.w.DetachBuffer())
+			t.must("AttachBuffer", t.w.AttachBuffer(10_000))
+			t.must("Bsend", t.Bsend(data(8, 4000), 1, 8))
+			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
-		t.only(1, func() {
-			t.linger()
+		t.onRank(1, func() {
+			t.idle()
 			for i := range 9 {
-				t.gets(data(i, 4000), 0, i)
+				t.expectRecv(data(i, 4000), 0, i)
 			}
 		})
 	},
@@ -145,25 +145,25 @@ var bufferedCases = []Case{{
 	Cite: rule("3.6", "mpi/3.6/4"), Setup: ranks(1), Defects: []string{"AttachesTwice"},
 	Sends: "AttachBuffer twice, DetachBuffer twice", Expects: "ErrBuffer the second time",
 	Run: func(t *T) {
-		t.fails("DetachBuffer", t.w.DetachBuffer(), mpi.ErrBuffer)
-		t.ok("AttachBuffer", t.w.AttachBuffer(1000))
-		t.fails("AttachBuffer", t.w.AttachBuffer(1000), mpi.ErrBuffer)
-		t.ok("DetachBuffer", t.w.DetachBuffer())
-		t.fails("DetachBuffer", t.w.DetachBuffer(), mpi.ErrBuffer)
-		t.stillWorks()
+		t.mustFail("DetachBuffer", t.w.DetachBuffer(), mpi.ErrBuffer)
+		t.must("AttachBuffer", t.w.AttachBuffer(1000))
+		t.mustFail("AttachBuffer", t.w.AttachBuffer(1000), mpi.ErrBuffer)
+		t.must("DetachBuffer", t.w.DetachBuffer())
+		t.mustFail("DetachBuffer", t.w.DetachBuffer(), mpi.ErrBuffer)
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/buffered/many-pairs", Title: "Buffered messages to several ranks arrive, whoever receives first",
 	Cite: rule("3.4", "mpi/3.4/5"), Setup: ranks(4), Defects: []string{"BufferedWaits", "MiddleDamaged"},
 	Sends: "everybody sends buffered to everybody, then receives from the last to the first", Expects: "the contents",
 	Run: func(t *T) {
-		t.ok("AttachBuffer", t.w.AttachBuffer(100_000))
+		t.must("AttachBuffer", t.w.AttachBuffer(100_000))
 		for to := range t.Size() {
-			t.ok("Bsend", t.Bsend(data(10*t.Rank()+to, 5000), to, 1))
+			t.must("Bsend", t.Bsend(data(10*t.Rank()+to, 5000), to, 1))
 		}
 		for from := t.Size() - 1; from >= 0; from-- {
-			t.gets(data(10*from+t.Rank(), 5000), from, 1)
+			t.expectRecv(data(10*from+t.Rank(), 5000), from, 1)
 		}
-		t.ok("DetachBuffer", t.w.DetachBuffer())
+		t.must("DetachBuffer", t.w.DetachBuffer())
 	},
 }}

@@ -5,23 +5,23 @@ var emptyCases = []Case{{
 	Cite: rule("3.2.2", "mpi/3.2.2/1"), Defects: []string{"EmptyDropped"},
 	Sends: "empty messages in all modes, from nil and from an empty slice", Expects: "receives with count 0",
 	Run: func(t *T) {
-		t.only(1, func() {
+		t.onRank(1, func() {
 			p := t.irecv(8, 0, 4)
-			t.tell(0)
+			t.signal(0)
 			for i := range 4 {
-				t.is("the receive", t.gets(nil, 0, i), 0, i, 0)
+				t.expectStatus("the receive", t.expectRecv(nil, 0, i), 0, i, 0)
 			}
-			t.is("the receive", t.arrives(p, nil), 0, 4, 0)
+			t.expectStatus("the receive", t.expectWait(p, nil), 0, 4, 0)
 		})
-		t.only(0, func() {
-			t.ok("AttachBuffer", t.w.AttachBuffer(1000))
-			t.hear(1)
-			t.ok("Send", t.Send(nil, 1, 0))
-			t.ok("Ssend", t.Ssend([]byte{}, 1, 1))
-			t.ok("Bsend", t.Bsend(nil, 1, 2))
+		t.onRank(0, func() {
+			t.must("AttachBuffer", t.w.AttachBuffer(1000))
+			t.awaitSignal(1)
+			t.must("Send", t.Send(nil, 1, 0))
+			t.must("Ssend", t.Ssend([]byte{}, 1, 1))
+			t.must("Bsend", t.Bsend(nil, 1, 2))
 			t.wait(t.isend([]byte{}, 1, 3))
-			t.ok("Rsend", t.Rsend(nil, 1, 4))
-			t.ok("DetachBuffer", t.w.DetachBuffer())
+			t.must("Rsend", t.Rsend(nil, 1, 4))
+			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
 	},
 }, {
@@ -29,17 +29,17 @@ var emptyCases = []Case{{
 	Cite: rule("3.5", "mpi/3.5/1", "mpi/3.2.2/1"), Defects: []string{"EmptyOvertakes", "EmptyDropped"},
 	Sends: "messages of 0, 10, 0, large, 0 … bytes with one tag", Expects: "the counts and contents in that order",
 	Run: func(t *T) {
-		sizes := []int{0, 10, 0, large, 0, 0, 5000, 0}
-		t.only(0, func() {
+		sizes := []int{0, 10, 0, largeSize, 0, 0, 5000, 0}
+		t.onRank(0, func() {
 			var rs []Request
 			for i, n := range sizes {
 				rs = append(rs, t.isend(data(i, n), 1, 1))
 			}
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i, n := range sizes {
-				t.gets(data(i, n), 0, 1)
+				t.expectRecv(data(i, n), 0, 1)
 			}
 		})
 	},
@@ -50,9 +50,9 @@ var emptyCases = []Case{{
 	Run: func(t *T) {
 		other := 1 - t.Rank()
 		r, err := t.Irecv(nil, other, 1)
-		t.begin("Irecv", r, err)
+		t.mustStart("Irecv", r, err)
 		t.send(nil, other, 1)
-		t.is("the receive", t.wait(r), other, 1, 0)
+		t.expectStatus("the receive", t.wait(r), other, 1, 0)
 		t.check(!r.Active(), "a request that was waited for not to be active", "active")
 	},
 }, {
@@ -60,17 +60,17 @@ var emptyCases = []Case{{
 	Cite: rule("3.8.1", "mpi/3.8.1/1"), Defects: []string{"EmptyDropped", "IprobeNever"},
 	Sends: "an empty message, probed until it is there", Expects: "count 0, and the message",
 	Run: func(t *T) {
-		t.only(0, func() { t.send(nil, 1, 6) })
-		t.only(1, func() {
-			t.until("an empty message is probed", func() bool {
+		t.onRank(0, func() { t.send(nil, 1, 6) })
+		t.onRank(1, func() {
+			t.waitUntil("an empty message is probed", func() bool {
 				st, found, err := t.Iprobe(0, 6)
-				t.ok("Iprobe", err)
+				t.must("Iprobe", err)
 				if found {
-					t.is("the probe", st, 0, 6, 0)
+					t.expectStatus("the probe", st, 0, 6, 0)
 				}
 				return found
 			})
-			t.gets(nil, 0, 6)
+			t.expectRecv(nil, 0, 6)
 		})
 	},
 }}

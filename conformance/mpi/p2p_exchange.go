@@ -9,12 +9,12 @@ var exchangeCases = []Case{{
 	Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
 		left, right := (me+n-1)%n, (me+1)%n
-		for i, size := range []int{0, 64, 5000, large} {
-			r := newRoom(size)
+		for i, size := range []int{0, 64, 5000, largeSize} {
+			r := newGuardedBuf(size)
 			st, err := t.Sendrecv(data(10*i+me, size), right, i, r.buf, left, i)
-			t.ok("Sendrecv", err)
-			t.is("Sendrecv", st, left, i, size)
-			t.holds("the message", r, data(10*i+left, size))
+			t.must("Sendrecv", err)
+			t.expectStatus("Sendrecv", st, left, i, size)
+			t.expectBuffer("the message", r, data(10*i+left, size))
 		}
 	},
 }, {
@@ -23,13 +23,13 @@ var exchangeCases = []Case{{
 	Sends: "a buffer goes once around the ring", Expects: "after each step the data of one rank further, in the end its own",
 	Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
-		for _, size := range []int{8, 5000, large} {
+		for _, size := range []int{8, 5000, largeSize} {
 			b := data(me, size)
 			for step := 1; step <= n; step++ {
 				st, err := t.SendrecvReplace(b, (me+1)%n, 1, (me+n-1)%n, 1)
-				t.ok("SendrecvReplace", err)
-				t.is("SendrecvReplace", st, (me+n-1)%n, 1, size)
-				t.same("the buffer", b, data((me+n-step%n)%n, size))
+				t.must("SendrecvReplace", err)
+				t.expectStatus("SendrecvReplace", st, (me+n-1)%n, 1, size)
+				t.expectEqual("the buffer", b, data((me+n-step%n)%n, size))
 			}
 		}
 	},
@@ -40,26 +40,26 @@ var exchangeCases = []Case{{
 	Run: func(t *T) {
 		switch t.Rank() {
 		case 0:
-			r := newRoom(2000)
+			r := newGuardedBuf(2000)
 			st, err := t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5)
-			t.ok("Sendrecv", err)
-			t.is("Sendrecv", st, 2, 5, 2000)
-			t.holds("the message", r, data(2, 2000))
-			// and the other way round: the receive can only be satisfied first
-			r = newRoom(2000)
+			t.must("Sendrecv", err)
+			t.expectStatus("Sendrecv", st, 2, 5, 2000)
+			t.expectBuffer("the message", r, data(2, 2000))
+			// and in the reverse order: the receive must complete first
+			r = newGuardedBuf(2000)
 			_, err = t.Sendrecv(data(3, 1000), 1, 4, r.buf, 2, 5)
-			t.ok("Sendrecv", err)
-			t.holds("the message", r, data(4, 2000))
+			t.must("Sendrecv", err)
+			t.expectBuffer("the message", r, data(4, 2000))
 		case 1:
-			t.gets(data(1, 1000), 0, 4)
-			t.tell(2)
-			t.hear(2)
-			t.gets(data(3, 1000), 0, 4)
+			t.expectRecv(data(1, 1000), 0, 4)
+			t.signal(2)
+			t.awaitSignal(2)
+			t.expectRecv(data(3, 1000), 0, 4)
 		case 2:
-			t.hear(1)
+			t.awaitSignal(1)
 			t.send(data(2, 2000), 0, 5)
-			t.ok("Ssend", t.Ssend(data(4, 2000), 0, 5))
-			t.tell(1)
+			t.must("Ssend", t.Ssend(data(4, 2000), 0, 5))
+			t.signal(1)
 		}
 	},
 }, {
@@ -83,7 +83,7 @@ var exchangeCases = []Case{{
 				ps = append(ps, t.irecv(size, from[side], side))
 			}
 			for side, p := range ps {
-				t.arrives(p, data(1000*step+10*from[side]+side, size))
+				t.expectWait(p, data(1000*step+10*from[side]+side, size))
 			}
 			t.waitAll(rs...)
 		}
@@ -99,7 +99,7 @@ var exchangeCases = []Case{{
 			for {
 				b := make([]byte, 8)
 				st, err := t.Recv(b, 0, mpi.AnyTag)
-				t.ok("Recv", err)
+				t.must("Recv", err)
 				if st.Tag == stop {
 					t.check(st.Count == 0, "an empty message as the end", "%+v", st)
 					return
@@ -113,7 +113,7 @@ var exchangeCases = []Case{{
 		for running > 0 {
 			b := make([]byte, 16)
 			st, err := t.Recv(b, mpi.AnySource, mpi.AnyTag)
-			t.ok("Recv", err)
+			t.must("Recv", err)
 			if st.Tag == 1 {
 				x, y := number(b), number(b[8:])
 				t.check(st.Count == 16 && x < pieces && y == x*x+uint64(st.Source) && !seen[x], "the result of a piece of work, once, by the worker that the status names", "%d, %d of %+v", x, y, st)
@@ -137,7 +137,7 @@ var exchangeCases = []Case{{
 	Sends: "200 rounds of ping-pong from the same buffers, sizes by turns, each filled and cleared at once", Expects: "the contents of each round",
 	Run: func(t *T) {
 		sizes := []int{8, 1024, 10_000, 80_000}
-		out, in := make([]byte, 80_000), newRoom(80_000)
+		out, in := make([]byte, 80_000), newGuardedBuf(80_000)
 		other := 1 - t.Rank()
 		for i := range 200 {
 			n := sizes[i%4]
@@ -148,9 +148,9 @@ var exchangeCases = []Case{{
 			}
 			recv := func() {
 				st, err := t.Recv(in.buf, other, 1)
-				t.ok("Recv", err)
-				t.is("Recv", st, other, 1, n)
-				t.same("the message", in.buf[:n], data(2*i+other, n))
+				t.must("Recv", err)
+				t.expectStatus("Recv", st, other, 1, n)
+				t.expectEqual("the message", in.buf[:n], data(2*i+other, n))
 			}
 			if t.Rank() == 0 {
 				send()
@@ -166,18 +166,18 @@ var exchangeCases = []Case{{
 	Cite: rule("3.7.3", "mpi/3.7.3/1"), Defects: []string{"ForgetWipes", "LargeDamaged"},
 	Sends: "large messages from and to parts of one piece of memory, which Forget is told of in between", Expects: "the contents, and memory that Forget left alone",
 	Run: func(t *T) {
-		mem := make([]byte, 2*large)
+		mem := make([]byte, 2*largeSize)
 		other := 1 - t.Rank()
 		for i := range 6 {
 			at := i * 1000
-			copy(mem[at:], data(2*i+t.Rank(), large))
-			r := newRoom(large)
-			st, err := t.Sendrecv(mem[at:at+large], other, 1, r.buf, other, 1)
-			t.ok("Sendrecv", err)
-			t.is("Sendrecv", st, other, 1, large)
-			t.holds("the message", r, data(2*i+other, large))
-			t.ok("Forget", t.w.Invalidate(mem))
-			t.same("memory that was forgotten", mem[at:at+large], data(2*i+t.Rank(), large))
+			copy(mem[at:], data(2*i+t.Rank(), largeSize))
+			r := newGuardedBuf(largeSize)
+			st, err := t.Sendrecv(mem[at:at+largeSize], other, 1, r.buf, other, 1)
+			t.must("Sendrecv", err)
+			t.expectStatus("Sendrecv", st, other, 1, largeSize)
+			t.expectBuffer("the message", r, data(2*i+other, largeSize))
+			t.must("Forget", t.w.Invalidate(mem))
+			t.expectEqual("memory that was forgotten", mem[at:at+largeSize], data(2*i+t.Rank(), largeSize))
 			clear(mem)
 		}
 	},

@@ -9,19 +9,19 @@ var floodCases = []Case{{
 	Run: func(t *T) {
 		const n = 2000
 		side := t.dup()
-		t.only(0, func() {
+		t.onRank(0, func() {
 			rs := make([]Request, n)
 			for i := range rs {
 				rs[i] = t.isend(data(i, 40), 1, 1)
 			}
-			side.tell(1)
+			side.signal(1)
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
-			side.hear(0)
-			t.linger()
+		t.onRank(1, func() {
+			side.awaitSignal(0)
+			t.idle()
 			for i := range n {
-				t.gets(data(i, 40), 0, 1)
+				t.expectRecv(data(i, 40), 0, 1)
 			}
 		})
 	},
@@ -41,11 +41,11 @@ var floodCases = []Case{{
 			return
 		}
 		for range 20 {
-			t.linger()
+			t.idle()
 		}
 		for from := 4; from > 0; from-- {
 			for i := range n {
-				t.gets(data(1000*from+i, size(i)), from, 1)
+				t.expectRecv(data(1000*from+i, size(i)), from, 1)
 			}
 		}
 	},
@@ -56,18 +56,18 @@ var floodCases = []Case{{
 	Run: func(t *T) {
 		const n = 1000
 		tag := func(i int) int { return i%2*(1<<20) + i/2 }
-		t.only(1, func() {
+		t.onRank(1, func() {
 			ps := make([]*pending, n)
 			for i := range ps {
 				ps[i] = t.irecv(24, 0, tag(i))
 			}
 			t.send(nil, 0, mpi.TagMax)
 			for i, p := range ps {
-				t.is("the receive", t.arrives(p, data(i, 24)), 0, tag(i), 24)
+				t.expectStatus("the receive", t.expectWait(p, data(i, 24)), 0, tag(i), 24)
 			}
 		})
-		t.only(0, func() {
-			t.gets(nil, 1, mpi.TagMax)
+		t.onRank(0, func() {
+			t.expectRecv(nil, 1, mpi.TagMax)
 			for i := n - 1; i >= 0; i-- {
 				t.send(data(i, 24), 1, tag(i))
 			}
@@ -81,22 +81,22 @@ var floodCases = []Case{{
 		const n, rest = 600, 10
 		side := t.dup()
 		tag := func(i int) int { return 70_000 + i%2<<16 - 7*(i/2) }
-		t.only(0, func() {
+		t.onRank(0, func() {
 			rs := make([]Request, n+rest)
 			for i := range rs {
 				rs[i] = t.isend(data(i, 24), 1, tag(i))
 			}
-			side.tell(1)
+			side.signal(1)
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
-			side.hear(0)
-			t.linger()
+		t.onRank(1, func() {
+			side.awaitSignal(0)
+			t.idle()
 			for i := n - 1; i >= 0; i-- {
-				t.gets(data(i, 24), 0, tag(i))
+				t.expectRecv(data(i, 24), 0, tag(i))
 			}
 			for i := n; i < n+rest; i++ {
-				t.is("the receive", t.gets(data(i, 24), 0, mpi.AnyTag), 0, tag(i), 24)
+				t.expectStatus("the receive", t.expectRecv(data(i, 24), 0, mpi.AnyTag), 0, tag(i), 24)
 			}
 		})
 	},
@@ -116,7 +116,7 @@ var floodCases = []Case{{
 		}
 		t.waitAll(rs...)
 		for i, p := range ps {
-			t.holds("the message", p.room, data(100*other+i, size))
+			t.expectBuffer("the message", p.recvBuf, data(100*other+i, size))
 		}
 	},
 }, {
@@ -132,7 +132,7 @@ var floodCases = []Case{{
 			rs[i] = t.isend(data(1000*t.Rank()+i, size(i)), other, 1)
 		}
 		for i := range n {
-			t.gets(data(1000*other+i, size(i)), other, 1)
+			t.expectRecv(data(1000*other+i, size(i)), other, 1)
 		}
 		t.waitAll(rs...)
 	},
@@ -143,24 +143,24 @@ var floodCases = []Case{{
 	Run: func(t *T) {
 		other := t.dup()
 		const n = 500
-		t.only(0, func() {
+		t.onRank(0, func() {
 			rs := make([]Request, n)
 			for i := range rs {
 				rs[i] = t.isend(data(i, 100), 1, 5)
 			}
 			for i := range 10 {
 				other.send(data(5000+i, 3000), 1, 5)
-				other.gets(data(6000+i, 3000), 1, 5)
+				other.expectRecv(data(6000+i, 3000), 1, 5)
 			}
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i := range 10 {
-				other.gets(data(5000+i, 3000), 0, 5)
+				other.expectRecv(data(5000+i, 3000), 0, 5)
 				other.send(data(6000+i, 3000), 0, 5)
 			}
 			for i := range n {
-				t.gets(data(i, 100), 0, 5)
+				t.expectRecv(data(i, 100), 0, 5)
 			}
 		})
 	},

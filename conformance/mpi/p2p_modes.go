@@ -10,27 +10,27 @@ import (
 // provably has not begun.
 func syncWaits(n int) func(*T) {
 	return func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			r := t.issend(data(1, n), 1, 4)
 			for range 5 { // the other rank runs, and looks at what has come
-				t.tell(1)
-				t.hear(1)
-				t.pendingYet("a synchronous send without a receive", r)
+				t.signal(1)
+				t.awaitSignal(1)
+				t.expectPending("a synchronous send without a receive", r)
 			}
-			t.tell(1)
+			t.signal(1)
 			t.wait(r)
-			t.tell(1)
+			t.signal(1)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for range 5 {
-				t.hear(0)
-				t.linger()
-				t.tell(0)
+				t.awaitSignal(0)
+				t.idle()
+				t.signal(0)
 			}
-			t.hear(0)
+			t.awaitSignal(0)
 			p := t.irecv(n, 0, 4)
-			t.hear(0)
-			t.arrives(p, data(1, n))
+			t.awaitSignal(0)
+			t.expectWait(p, data(1, n))
 		})
 	}
 }
@@ -44,7 +44,7 @@ var modeCases = []Case{{
 	ID: "mpi/mode/synchronous-waits-when-large", Title: "A synchronous send of a large message is not complete before its receive has begun",
 	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncOnArrival"},
 	Sends: "the same with a large message", Expects: "the same",
-	Run: syncWaits(large),
+	Run: syncWaits(largeSize),
 }, {
 	ID: "mpi/mode/synchronous-waits-when-empty", Title: "A synchronous send without data is not complete before its receive has begun",
 	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncSmallEarly"},
@@ -58,18 +58,18 @@ var modeCases = []Case{{
 	Run: func(t *T) {
 		switch t.Rank() {
 		case 0:
-			t.ok("Ssend", t.Ssend(data(1, 100), 1, 4))
+			t.must("Ssend", t.Ssend(data(1, 100), 1, 4))
 			t.send(nil, 2, 5)
 		case 1:
-			t.hear(2)
-			t.gets(data(1, 100), 0, 4)
+			t.awaitSignal(2)
+			t.expectRecv(data(1, 100), 0, 4)
 		case 2:
-			t.linger()
+			t.idle()
 			_, there, err := t.Iprobe(0, 5)
-			t.ok("Iprobe", err)
+			t.must("Iprobe", err)
 			t.check(!there, "Ssend not to return before its receive", "what was sent behind it")
-			t.tell(1)
-			t.gets(nil, 0, 5)
+			t.signal(1)
+			t.expectRecv(nil, 0, 5)
 		}
 	},
 }, {
@@ -77,20 +77,20 @@ var modeCases = []Case{{
 	Cite: rule("3.8.1", "mpi/3.8.1/2", "mpi/3.4/1"), Defects: []string{"ProbeCompletesSync"},
 	Sends: "an Issend that the other rank probes, and receives later", Expects: "Test false in between",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			r := t.issend(data(3, 64), 1, 4)
-			t.hear(1)
-			t.pendingYet("a send that was probed only", r)
-			t.tell(1)
+			t.awaitSignal(1)
+			t.expectPending("a send that was probed only", r)
+			t.signal(1)
 			t.wait(r)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			st, err := t.Probe(0, 4)
-			t.ok("Probe", err)
-			t.is("the probe", st, 0, 4, 64)
-			t.tell(0)
-			t.hear(0)
-			t.gets(data(3, 64), 0, 4)
+			t.must("Probe", err)
+			t.expectStatus("the probe", st, 0, 4, 64)
+			t.signal(0)
+			t.awaitSignal(0)
+			t.expectRecv(data(3, 64), 0, 4)
 		})
 	},
 }, {
@@ -98,11 +98,11 @@ var modeCases = []Case{{
 	Cite: rule("3.4", "mpi/3.4/1"), Setup: ranks(1), Defects: []string{"SyncEarly", "SyncOnArrival"},
 	Sends: "an Issend of a rank to itself, looked at before and after its receive", Expects: "that it is complete only then",
 	Run: func(t *T) {
-		for _, n := range []int{8, large} {
+		for _, n := range []int{8, largeSize} {
 			r := t.issend(data(n, n), 0, 1)
-			t.linger()
-			t.pendingYet("a synchronous send without a receive", r)
-			t.gets(data(n, n), 0, 1)
+			t.idle()
+			t.expectPending("a synchronous send without a receive", r)
+			t.expectRecv(data(n, n), 0, 1)
 			t.wait(r)
 		}
 	},
@@ -111,39 +111,39 @@ var modeCases = []Case{{
 	Cite: rule("3.4", "mpi/3.4/1"), Defects: []string{"TestNever", "EmptyDropped"},
 	Sends: "receives that are posted and not waited for until the sender says that its sends are complete", Expects: "that it says so",
 	Run: func(t *T) {
-		t.only(0, func() {
-			t.hear(1)
+		t.onRank(0, func() {
+			t.awaitSignal(1)
 			var rs []Request
-			for i, n := range few {
+			for i, n := range someSizes {
 				rs = append(rs, t.issend(data(i, n), 1, i))
 			}
-			t.until("synchronous sends complete", func() bool {
+			t.waitUntil("synchronous sends complete", func() bool {
 				_, done, err := t.w.TestAll(rs)
-				t.ok("TestAll", err)
+				t.must("TestAll", err)
 				return done
 			})
-			t.only(0, func() { // a request of a kind of its own: Test alone
+			t.onRank(0, func() { // a request of a kind of its own: Test alone
 				r := t.issend(nil, 1, 99)
-				t.until("an empty synchronous send is complete", func() bool {
+				t.waitUntil("an empty synchronous send is complete", func() bool {
 					_, done, err := r.Test()
-					t.ok("Test", err)
+					t.must("Test", err)
 					return done
 				})
 			})
-			t.tell(1)
+			t.signal(1)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			var ps []*pending
-			for i, n := range few {
+			for i, n := range someSizes {
 				ps = append(ps, t.irecv(n, 0, i))
 			}
 			last := t.irecv(0, 0, 99)
-			t.tell(0)
-			t.hear(0)
+			t.signal(0)
+			t.awaitSignal(0)
 			for i, p := range ps {
-				t.arrives(p, data(i, few[i]))
+				t.expectWait(p, data(i, someSizes[i]))
 			}
-			t.arrives(last, nil)
+			t.expectWait(last, nil)
 		})
 	},
 }, {
@@ -151,25 +151,25 @@ var modeCases = []Case{{
 	Cite: rule("3.4", "mpi/3.4/2"), Defects: []string{"ReadyLost", "ReadyEmpty"},
 	Sends: "receives of several sizes, then an Rsend or Irsend for each", Expects: "the contents",
 	Run: func(t *T) {
-		t.only(1, func() {
+		t.onRank(1, func() {
 			var ps []*pending
-			for i, n := range few {
+			for i, n := range someSizes {
 				ps = append(ps, t.irecv(n, 0, i))
 			}
-			t.tell(0)
+			t.signal(0)
 			for i, p := range ps {
-				t.is("the receive", t.arrives(p, data(i, few[i])), 0, i, few[i])
+				t.expectStatus("the receive", t.expectWait(p, data(i, someSizes[i])), 0, i, someSizes[i])
 			}
 		})
-		t.only(0, func() {
-			t.hear(1)
-			for i, n := range few {
+		t.onRank(0, func() {
+			t.awaitSignal(1)
+			for i, n := range someSizes {
 				if i%2 == 0 {
-					t.ok("Rsend", t.Rsend(data(i, n), 1, i))
+					t.must("Rsend", t.Rsend(data(i, n), 1, i))
 					continue
 				}
 				r, err := t.Irsend(data(i, n), 1, i)
-				t.wait(t.begin("Irsend", r, err))
+				t.wait(t.mustStart("Irsend", r, err))
 			}
 		})
 	},
@@ -178,22 +178,22 @@ var modeCases = []Case{{
 	Cite: rule("3.4", "mpi/3.4/3"), Defects: []string{"ReadyEmpty", "MiddleDamaged"},
 	Sends: "one Send, Ssend, Bsend and Rsend to receives that are all alike", Expects: "the contents",
 	Run: func(t *T) {
-		t.only(1, func() {
+		t.onRank(1, func() {
 			ready := t.irecv(100, 0, 4)
-			t.tell(0)
+			t.signal(0)
 			for i := range 3 {
-				t.gets(data(i, 100), 0, i)
+				t.expectRecv(data(i, 100), 0, i)
 			}
-			t.arrives(ready, data(3, 100))
+			t.expectWait(ready, data(3, 100))
 		})
-		t.only(0, func() {
-			t.ok("AttachBuffer", t.w.AttachBuffer(4096))
-			t.hear(1)
-			t.ok("Send", t.Send(data(0, 100), 1, 0))
-			t.ok("Ssend", t.Ssend(data(1, 100), 1, 1))
-			t.ok("Bsend", t.Bsend(data(2, 100), 1, 2))
-			t.ok("Rsend", t.Rsend(data(3, 100), 1, 4))
-			t.ok("DetachBuffer", t.w.DetachBuffer())
+		t.onRank(0, func() {
+			t.must("AttachBuffer", t.w.AttachBuffer(4096))
+			t.awaitSignal(1)
+			t.must("Send", t.Send(data(0, 100), 1, 0))
+			t.must("Ssend", t.Ssend(data(1, 100), 1, 1))
+			t.must("Bsend", t.Bsend(data(2, 100), 1, 2))
+			t.must("Rsend", t.Rsend(data(3, 100), 1, 4))
+			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
 	},
 }, {
@@ -204,10 +204,10 @@ var modeCases = []Case{{
 		other := 1 - t.Rank()
 		var rs []Request
 		for i := range 4 {
-			rs = append(rs, t.isend(data(10*t.Rank()+i, large), other, i))
+			rs = append(rs, t.isend(data(10*t.Rank()+i, largeSize), other, i))
 		}
 		for i := range 4 {
-			t.gets(data(10*other+i, large), other, i)
+			t.expectRecv(data(10*other+i, largeSize), other, i)
 		}
 		t.waitAll(rs...)
 	},
@@ -216,15 +216,15 @@ var modeCases = []Case{{
 	Cite: rule("3.4", "mpi/3.4/4"), Defects: []string{"LateCopy"},
 	Sends: "sends from one buffer that is overwritten at once, of all sizes", Expects: "the contents of the time of the sends",
 	Run: func(t *T) {
-		sizes := every()
+		sizes := allSizes()
 		buf := make([]byte, sizes[len(sizes)-1])
 		for i, n := range sizes {
-			t.only(0, func() {
+			t.onRank(0, func() {
 				copy(buf, data(i, n))
 				t.send(buf[:n], 1, 1)
 				clear(buf[:n])
 			})
-			t.only(1, func() { t.gets(data(i, n), 0, 1) })
+			t.onRank(1, func() { t.expectRecv(data(i, n), 0, 1) })
 		}
 	},
 }, {
@@ -234,7 +234,7 @@ var modeCases = []Case{{
 	Expects: "the contents of the time of the sends",
 	Run: func(t *T) {
 		sizes := []int{1, 64, 900, 1024, 4000, 9000, 20_000, 66_000}
-		t.only(0, func() {
+		t.onRank(0, func() {
 			var rs []Request
 			var bufs [][]byte
 			for i, n := range sizes {
@@ -243,15 +243,15 @@ var modeCases = []Case{{
 			}
 			for range rs {
 				i, _, err := t.w.WaitAny(rs)
-				t.ok("WaitAny", err)
+				t.must("WaitAny", err)
 				t.check(i >= 0 && i < len(bufs), "an index", "%d", i)
 				copy(bufs[i], bytes.Repeat([]byte{0xee}, len(bufs[i])))
 			}
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i := len(sizes) - 1; i >= 0; i-- {
-				t.linger()
-				t.gets(data(i, sizes[i]), 0, i)
+				t.idle()
+				t.expectRecv(data(i, sizes[i]), 0, i)
 			}
 		})
 	},
@@ -260,8 +260,8 @@ var modeCases = []Case{{
 	Cite: rule("3.7.2", "mpi/3.7.2/1"), Setup: ranks(3), Defects: []string{"LastByteLost", "MiddleDamaged"},
 	Sends: "overlapping parts of one buffer in sends to two ranks at once", Expects: "all contents",
 	Run: func(t *T) {
-		d := data(5, large)
-		t.only(0, func() {
+		d := data(5, largeSize)
+		t.onRank(0, func() {
 			var rs []Request
 			for to := 1; to <= 2; to++ {
 				rs = append(rs, t.isend(d, to, 1), t.isend(d[3:1000], to, 2), t.isend(d[1000:100_000], to, 3))
@@ -269,9 +269,9 @@ var modeCases = []Case{{
 			t.waitAll(rs...)
 		})
 		if t.Rank() > 0 {
-			t.gets(d, 0, 1)
-			t.gets(d[3:1000], 0, 2)
-			t.gets(d[1000:100_000], 0, mpi.AnyTag)
+			t.expectRecv(d, 0, 1)
+			t.expectRecv(d[3:1000], 0, 2)
+			t.expectRecv(d[1000:100_000], 0, mpi.AnyTag)
 		}
 	},
 }}

@@ -11,20 +11,20 @@ var matchedCases = []Case{{
 	Cite: rule("3.8.2", "mpi/3.8.2/1"), Defects: []string{"MprobeLeaves"},
 	Sends: "a matched probe of the only message, then probes of everything", Expects: "nothing; then the message by its handle",
 	Run: func(t *T) {
-		for i, n := range []int{9, large} {
-			t.only(0, func() {
+		for i, n := range []int{9, largeSize} {
+			t.onRank(0, func() {
 				r := t.isend(data(i, n), 1, 5)
 				t.wait(r)
 			})
-			t.only(1, func() {
+			t.onRank(1, func() {
 				m, st, err := t.Mprobe(0, 5)
-				t.ok("Mprobe", err)
-				t.is("Mprobe", st, 0, 5, n)
-				t.seesNothing(mpi.AnySource, mpi.AnyTag)
+				t.must("Mprobe", err)
+				t.expectStatus("Mprobe", st, 0, 5, n)
+				t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 				again, _, found, err := t.Improbe(0, 5)
-				t.ok("Improbe", err)
+				t.must("Improbe", err)
 				t.check(!found && again == nil, "nothing for Improbe", "%v, %v", again, found)
-				t.is("the receive", t.takes(m, data(i, n)), 0, 5, n)
+				t.expectStatus("the receive", t.expectMessage(m, data(i, n)), 0, 5, n)
 			})
 			t.barrier()
 		}
@@ -34,21 +34,21 @@ var matchedCases = []Case{{
 	Cite: rule("3.8.2", "mpi/3.8.2/1", "mpi/3.8.3/1"), Defects: []string{"MprobeLeaves", "MprobeGetsNext"},
 	Sends: "three messages of one envelope; the first is taken out, the others received, then the first", Expects: "each the right content",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			var rs []Request
-			for i, n := range []int{large, 30, 40} {
+			for i, n := range []int{largeSize, 30, 40} {
 				rs = append(rs, t.isend(data(i, n), 1, 5))
 			}
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
-			t.linger()
+		t.onRank(1, func() {
+			t.idle()
 			m, st, err := t.Mprobe(0, 5)
-			t.ok("Mprobe", err)
-			t.is("Mprobe", st, 0, 5, large)
-			t.gets(data(1, 30), 0, 5)
-			t.gets(data(2, 40), 0, 5)
-			t.takes(m, data(0, large))
+			t.must("Mprobe", err)
+			t.expectStatus("Mprobe", st, 0, 5, largeSize)
+			t.expectRecv(data(1, 30), 0, 5)
+			t.expectRecv(data(2, 40), 0, 5)
+			t.expectMessage(m, data(0, largeSize))
 		})
 	},
 }, {
@@ -65,13 +65,13 @@ var matchedCases = []Case{{
 			t.waitAll(rs...)
 			return
 		}
-		t.linger()
+		t.idle()
 		var ms []Message
 		var sts []Status
 		seen := make(map[Status]bool)
 		for range 2 * n {
 			m, st, err := t.Mprobe(mpi.AnySource, mpi.AnyTag)
-			t.ok("Mprobe", err)
+			t.must("Mprobe", err)
 			t.check(!seen[st], "each message once", "%+v again", st)
 			seen[st] = true
 			ms, sts = append(ms, m), append(sts, st)
@@ -79,7 +79,7 @@ var matchedCases = []Case{{
 		for i := 2*n - 1; i >= 0; i-- {
 			st := sts[i]
 			t.check(st.Count == 20+st.Tag, "the count of its message", "%+v", st)
-			got := t.takes(ms[i], data(100*st.Source+st.Tag, st.Count))
+			got := t.expectMessage(ms[i], data(100*st.Source+st.Tag, st.Count))
 			t.check(got == st, fmt.Sprintf("the status of the probe, %+v", st), "%+v", got)
 		}
 	},
@@ -88,26 +88,26 @@ var matchedCases = []Case{{
 	Cite: rule("3.8.2", "mpi/3.8.2/2"), Defects: []string{"IprobeNever", "MprobeLeaves"},
 	Sends: "Improbe before and after a send", Expects: "no message and false, then the message once",
 	Run: func(t *T) {
-		t.only(1, func() {
+		t.onRank(1, func() {
 			m, _, found, err := t.Improbe(mpi.AnySource, mpi.AnyTag)
-			t.ok("Improbe", err)
+			t.must("Improbe", err)
 			t.check(!found && m == nil, "nothing", "%v", m)
 		})
 		t.barrier()
-		t.only(0, func() { t.send(data(2, 50), 1, 3) })
-		t.only(1, func() {
+		t.onRank(0, func() { t.send(data(2, 50), 1, 3) })
+		t.onRank(1, func() {
 			var m Message
 			var st Status
-			t.until("Improbe finds the message", func() bool {
+			t.waitUntil("Improbe finds the message", func() bool {
 				var found bool
 				var err error
 				m, st, found, err = t.Improbe(0, mpi.AnyTag)
-				t.ok("Improbe", err)
+				t.must("Improbe", err)
 				return found
 			})
-			t.is("Improbe", st, 0, 3, 50)
-			t.seesNothing(0, 3)
-			t.takes(m, data(2, 50))
+			t.expectStatus("Improbe", st, 0, 3, 50)
+			t.expectNoMessage(0, 3)
+			t.expectMessage(m, data(2, 50))
 		})
 	},
 }, {
@@ -115,27 +115,27 @@ var matchedCases = []Case{{
 	Cite: rule("3.8.3", "mpi/3.8.3/2"), Defects: []string{"MiddleDamaged", "CountIsRoom"},
 	Sends: "small and large messages, taken out, their receives begun, waited for together", Expects: "the contents and statuses",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			var rs []Request
-			for i, n := range few {
+			for i, n := range someSizes {
 				rs = append(rs, t.isend(data(i, n), 1, i))
 			}
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			var rs []Request
-			var rooms []*room
-			for i, n := range few {
+			var rooms []*guardedBuf
+			for i, n := range someSizes {
 				m, st, err := t.Mprobe(0, i)
-				t.ok("Mprobe", err)
-				t.is("Mprobe", st, 0, i, n)
-				rooms = append(rooms, newRoom(n+4))
+				t.must("Mprobe", err)
+				t.expectStatus("Mprobe", st, 0, i, n)
+				rooms = append(rooms, newGuardedBuf(n+4))
 				r, err := m.Irecv(rooms[i].buf)
-				rs = append(rs, t.begin("Message.Irecv", r, err))
+				rs = append(rs, t.mustStart("Message.Irecv", r, err))
 			}
 			for i, st := range t.waitAll(rs...) {
-				t.is("the receive", st, 0, i, few[i])
-				t.holds("the message", rooms[i], data(i, few[i]))
+				t.expectStatus("the receive", st, 0, i, someSizes[i])
+				t.expectBuffer("the message", rooms[i], data(i, someSizes[i]))
 			}
 		})
 	},
@@ -144,33 +144,33 @@ var matchedCases = []Case{{
 	Cite: rule("3.8.3", "mpi/3.8.3/3"), Defects: []string{"MessageTwice"},
 	Sends: "a second receive by the same handle", Expects: "an error, and nothing else harmed",
 	Run: func(t *T) {
-		t.only(0, func() { t.send(data(2, 50), 1, 3) })
-		t.only(1, func() {
+		t.onRank(0, func() { t.send(data(2, 50), 1, 3) })
+		t.onRank(1, func() {
 			m, _, err := t.Mprobe(0, 3)
-			t.ok("Mprobe", err)
-			t.takes(m, data(2, 50))
+			t.must("Mprobe", err)
+			t.expectMessage(m, data(2, 50))
 			_, err = m.Recv(make([]byte, 50))
 			t.check(err != nil, "an error of a second receive", "none")
 		})
-		t.stillWorks()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/mprobe/synchronous", Title: "A synchronous send completes when the message that was taken out is received",
 	Cite: rule("3.8.3", "mpi/3.8.3/1", "mpi/3.4/1"), Defects: []string{"TestNever"},
 	Sends: "an Issend, taken out and received by its handle", Expects: "the content; then that the send is complete",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			r := t.issend(data(1, 200), 1, 1)
-			t.until("the send is complete", func() bool {
+			t.waitUntil("the send is complete", func() bool {
 				_, done, err := r.Test()
-				t.ok("Test", err)
+				t.must("Test", err)
 				return done
 			})
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			m, _, err := t.Mprobe(0, 1)
-			t.ok("Mprobe", err)
-			t.takes(m, data(1, 200))
+			t.must("Mprobe", err)
+			t.expectMessage(m, data(1, 200))
 		})
 	},
 }}

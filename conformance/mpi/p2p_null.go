@@ -10,28 +10,28 @@ var nullCases = []Case{{
 	Cite: rule("3.11", "mpi/3.11/1"), Setup: ranks(1), Defects: []string{"NullBlocks", "NullRefused"},
 	Sends: "every kind of send to ProcNull, synchronous ones too", Expects: "that all return and complete",
 	Run: func(t *T) {
-		d := data(1, large)
-		t.ok("Send", t.Send(d, mpi.ProcNull, 1))
-		t.ok("Ssend", t.Ssend(d, mpi.ProcNull, 1))
-		t.ok("Rsend", t.Rsend(d, mpi.ProcNull, 1))
+		d := data(1, largeSize)
+		t.must("Send", t.Send(d, mpi.ProcNull, 1))
+		t.must("Ssend", t.Ssend(d, mpi.ProcNull, 1))
+		t.must("Rsend", t.Rsend(d, mpi.ProcNull, 1))
 		t.wait(t.isend(d, mpi.ProcNull, 1))
 		t.wait(t.issend(d, mpi.ProcNull, 1))
-		t.stillWorks()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/null/receive", Title: "A receive from nobody is complete at once, and writes nothing",
 	Cite: rule("3.11", "mpi/3.11/2"), Setup: ranks(1), Defects: []string{"NullBlocks", "NullIsAnySource", "NullWipes"},
 	Sends: "Recv and Irecv from ProcNull", Expects: "source ProcNull, any tag, count 0; the buffer as it was",
 	Run: func(t *T) {
-		r := newRoom(64)
+		r := newGuardedBuf(64)
 		st, err := t.Recv(r.buf, mpi.ProcNull, 3)
-		t.ok("Recv", err)
+		t.must("Recv", err)
 		t.check(st == null, "a status of nobody", "%+v", st)
-		t.holds("the buffer", r, nil)
+		t.expectBuffer("the buffer", r, nil)
 		p := t.irecv(64, mpi.ProcNull, mpi.AnyTag)
 		st = t.wait(p)
 		t.check(st == null, "a status of nobody", "%+v", st)
-		t.holds("the buffer", p.room, nil)
+		t.expectBuffer("the buffer", p.recvBuf, nil)
 	},
 }, {
 	ID: "mpi/null/probe", Title: "Probes of nobody succeed at once",
@@ -39,17 +39,17 @@ var nullCases = []Case{{
 	Sends: "Probe, Iprobe, Mprobe and Improbe from ProcNull, and receives of what they took out", Expects: "the status of nobody every time",
 	Run: func(t *T) {
 		st, err := t.Probe(mpi.ProcNull, 1)
-		t.ok("Probe", err)
+		t.must("Probe", err)
 		t.check(st == null, "a status of nobody of Probe", "%+v", st)
 		st, found, err := t.Iprobe(mpi.ProcNull, 1)
-		t.ok("Iprobe", err)
+		t.must("Iprobe", err)
 		t.check(found && st == null, "Iprobe to find nobody", "%v %+v", found, st)
 		m, st, err := t.Mprobe(mpi.ProcNull, mpi.AnyTag)
-		t.ok("Mprobe", err)
+		t.must("Mprobe", err)
 		t.check(st == null, "the status of ProcNull of Mprobe", "%+v", st)
 		t.recvNoProc(m)
 		m, st, found, err = t.Improbe(mpi.ProcNull, 1)
-		t.ok("Improbe", err)
+		t.must("Improbe", err)
 		t.check(found && st == null, "Improbe to find nobody", "%v %+v", found, st)
 		t.recvNoProc(m)
 	},
@@ -65,17 +65,17 @@ var nullCases = []Case{{
 		if right == t.Size() {
 			right = mpi.ProcNull
 		}
-		for i, n := range few {
-			r := newRoom(n)
+		for i, n := range someSizes {
+			r := newGuardedBuf(n)
 			st, err := t.Sendrecv(data(10*i+t.Rank(), n), right, i, r.buf, left, i)
-			t.ok("Sendrecv", err)
+			t.must("Sendrecv", err)
 			if left == mpi.ProcNull {
 				t.check(st == null, "a status of nobody", "%+v", st)
-				t.holds("the buffer", r, nil)
+				t.expectBuffer("the buffer", r, nil)
 				continue
 			}
-			t.is("the receive", st, left, i, n)
-			t.holds("the message", r, data(10*i+left, n))
+			t.expectStatus("the receive", st, left, i, n)
+			t.expectBuffer("the message", r, data(10*i+left, n))
 		}
 	},
 }, {
@@ -83,33 +83,33 @@ var nullCases = []Case{{
 	Cite: rule("3.11", "mpi/3.11/1", "mpi/3.9/1"), Setup: ranks(1), Defects: []string{"NullBlocks", "PersistentOnce"},
 	Sends: "a persistent send and receive with ProcNull, three rounds", Expects: "that all complete, with the status of nobody",
 	Run: func(t *T) {
-		r := newRoom(16)
+		r := newGuardedBuf(16)
 		send, err := t.SsendInit(data(1, 16), mpi.ProcNull, 1)
-		t.begin("SsendInit", send, err)
+		t.mustStart("SsendInit", send, err)
 		recv, err := t.RecvInit(r.buf, mpi.ProcNull, 1)
-		t.begin("RecvInit", recv, err)
+		t.mustStart("RecvInit", recv, err)
 		for range 3 {
-			t.ok("StartAll", t.w.StartAll([]Request{send, recv}))
+			t.must("StartAll", t.w.StartAll([]Request{send, recv}))
 			sts := t.waitAll(send, recv)
 			t.check(sts[1] == null, "a status of nobody", "%+v", sts[1])
 		}
-		t.holds("the buffer", r, nil)
+		t.expectBuffer("the buffer", r, nil)
 	},
 }, {
 	ID: "mpi/null/not-a-wildcard", Title: "A receive from nobody takes no message of anybody",
 	Cite: rule("3.11", "mpi/3.11/2"), Defects: []string{"NullBlocks", "NullIsAnySource"},
 	Sends: "a message that is there, a receive from ProcNull of its tag, then one from its source", Expects: "the message in the second",
 	Run: func(t *T) {
-		t.only(0, func() { t.send(data(1, 32), 1, 2) })
-		t.only(1, func() {
+		t.onRank(0, func() { t.send(data(1, 32), 1, 2) })
+		t.onRank(1, func() {
 			_, err := t.Probe(0, 2)
-			t.ok("Probe", err)
-			r := newRoom(32)
+			t.must("Probe", err)
+			r := newGuardedBuf(32)
 			st, err := t.Recv(r.buf, mpi.ProcNull, 2)
-			t.ok("Recv", err)
+			t.must("Recv", err)
 			t.check(st == null, "a status of nobody", "%+v", st)
-			t.holds("the buffer", r, nil)
-			t.gets(data(1, 32), 0, 2)
+			t.expectBuffer("the buffer", r, nil)
+			t.expectRecv(data(1, 32), 0, 2)
 		})
 	},
 }}
@@ -118,9 +118,9 @@ var nullCases = []Case{{
 // checks that the buffer is unchanged.
 func (t *T) recvNoProc(m Message) {
 	t.check(m != nil, "MPI_MESSAGE_NO_PROC", "nil")
-	r := newRoom(16)
+	r := newGuardedBuf(16)
 	st, err := m.Recv(r.buf)
-	t.ok("Message.Recv", err)
+	t.must("Message.Recv", err)
 	t.check(st == null, "the status of ProcNull of Message.Recv", "%+v", st)
-	t.holds("the buffer", r, nil)
+	t.expectBuffer("the buffer", r, nil)
 }

@@ -12,8 +12,8 @@ var orderCases = []Case{{
 	Sends: "100 sends of 64 bytes with one tag", Expects: "the contents in that order",
 	Run: func(t *T) {
 		for i := range 100 {
-			t.only(0, func() { t.send(data(i, 64), 1, 7) })
-			t.only(1, func() { t.gets(data(i, 64), 0, 7) })
+			t.onRank(0, func() { t.send(data(i, 64), 1, 7) })
+			t.onRank(1, func() { t.expectRecv(data(i, 64), 0, 7) })
 		}
 	},
 }, {
@@ -21,18 +21,18 @@ var orderCases = []Case{{
 	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"SmallOvertakes"},
 	Sends: "pairs of a large and a small message, both under way when the first is received", Expects: "the large one first",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			var rs []Request
 			for i := range 4 {
-				rs = append(rs, t.isend(data(2*i, large), 1, 3), t.isend(data(2*i+1, 16), 1, 3))
+				rs = append(rs, t.isend(data(2*i, largeSize), 1, 3), t.isend(data(2*i+1, 16), 1, 3))
 			}
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
-			t.linger()
+		t.onRank(1, func() {
+			t.idle()
 			for i := range 4 {
-				t.gets(data(2*i, large), 0, 3)
-				t.gets(data(2*i+1, 16), 0, 3)
+				t.expectRecv(data(2*i, largeSize), 0, 3)
+				t.expectRecv(data(2*i+1, 16), 0, 3)
 			}
 		})
 	},
@@ -41,25 +41,25 @@ var orderCases = []Case{{
 	Cite: rule("3.5", "mpi/3.5/1"), Defects: []string{"LargeOvertakes"},
 	Sends: "receives posted, then pairs of a small and a large message", Expects: "each in the receive whose turn it is",
 	Run: func(t *T) {
-		t.only(0, func() {
-			t.hear(1)
+		t.onRank(0, func() {
+			t.awaitSignal(1)
 			for i := range 4 {
-				a, b := t.isend(data(2*i, 16), 1, 3), t.isend(data(2*i+1, large), 1, 3)
+				a, b := t.isend(data(2*i, 16), 1, 3), t.isend(data(2*i+1, largeSize), 1, 3)
 				t.waitAll(b, a)
 			}
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			var ps []*pending
 			for range 8 {
-				ps = append(ps, t.irecv(large, 0, 3))
+				ps = append(ps, t.irecv(largeSize, 0, 3))
 			}
-			t.tell(0)
+			t.signal(0)
 			for i, p := range ps {
 				n := 16
 				if i%2 == 1 {
-					n = large
+					n = largeSize
 				}
-				t.arrives(p, data(i, n))
+				t.expectWait(p, data(i, n))
 			}
 		})
 	},
@@ -72,16 +72,16 @@ var orderCases = []Case{{
 		for i := range sizes {
 			sizes[i] = []int{0, 8, 100, 1024, 5000, 8192, 16_384, 40_000, 131_072}[i*i%9]
 		}
-		t.only(0, func() {
+		t.onRank(0, func() {
 			rs := make([]Request, len(sizes))
 			for i, n := range sizes {
 				rs[i] = t.isend(data(i, n), 1, 1)
 			}
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i, n := range sizes {
-				t.gets(data(i, n), 0, 1)
+				t.expectRecv(data(i, n), 0, 1)
 			}
 		})
 	},
@@ -91,8 +91,8 @@ var orderCases = []Case{{
 	Sends: "standard, synchronous and buffered sends by turns, none waited for", Expects: "the contents in the order of the sends",
 	Run: func(t *T) {
 		const n = 24
-		t.only(0, func() {
-			t.ok("AttachBuffer", t.w.AttachBuffer(n*1000))
+		t.onRank(0, func() {
+			t.must("AttachBuffer", t.w.AttachBuffer(n*1000))
 			var rs []Request
 			for i := range n {
 				d := data(i, 100)
@@ -106,14 +106,14 @@ var orderCases = []Case{{
 				case 2:
 					r, err = t.Ibsend(d, 1, 5)
 				}
-				rs = append(rs, t.begin("a send", r, err))
+				rs = append(rs, t.mustStart("a send", r, err))
 			}
 			t.waitAll(rs...)
-			t.ok("DetachBuffer", t.w.DetachBuffer())
+			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i := range n {
-				t.gets(data(i, 100), 0, 5)
+				t.expectRecv(data(i, 100), 0, 5)
 			}
 		})
 	},
@@ -122,19 +122,19 @@ var orderCases = []Case{{
 	Cite: rule("3.5", "mpi/3.5/2"), Defects: []string{"PostedLastFirst"},
 	Sends: "20 receives posted, then 20 messages", Expects: "the i-th message in the i-th receive",
 	Run: func(t *T) {
-		t.only(1, func() {
+		t.onRank(1, func() {
 			var ps []*pending
 			for range 20 {
 				ps = append(ps, t.irecv(32, 0, 9))
 			}
-			t.tell(0)
+			t.signal(0)
 			for i := range ps {
 				i = len(ps) - 1 - i // waiting does not decide
-				t.arrives(ps[i], data(i, 32))
+				t.expectWait(ps[i], data(i, 32))
 			}
 		})
-		t.only(0, func() {
-			t.hear(1)
+		t.onRank(0, func() {
+			t.awaitSignal(1)
 			for i := range 20 {
 				t.send(data(i, 32), 1, 9)
 			}
@@ -145,16 +145,16 @@ var orderCases = []Case{{
 	Cite: rule("3.5", "mpi/3.5/2"), Defects: []string{"ExactFirst", "PostedLastFirst"},
 	Sends: "a receive from anybody of any tag, then an exact one; two messages", Expects: "the first message in the first receive",
 	Run: func(t *T) {
-		t.only(1, func() {
+		t.onRank(1, func() {
 			side := t.irecv(8, mpi.AnySource, mpi.AnyTag)
 			exact := t.irecv(8, 0, 7)
-			t.send(nil, 0, sign)
-			st := t.arrives(side, data(1, 8))
-			t.is("the wildcard's", st, 0, 7, 8)
-			t.arrives(exact, data(2, 8))
+			t.send(nil, 0, signalTag)
+			st := t.expectWait(side, data(1, 8))
+			t.expectStatus("the wildcard's", st, 0, 7, 8)
+			t.expectWait(exact, data(2, 8))
 		})
-		t.only(0, func() {
-			t.gets(nil, 1, sign)
+		t.onRank(0, func() {
+			t.expectRecv(nil, 1, signalTag)
 			t.send(data(1, 8), 1, 7)
 			t.send(data(2, 8), 1, 7)
 		})
@@ -164,15 +164,15 @@ var orderCases = []Case{{
 	Cite: rule("3.5", "mpi/3.5/2"), Defects: []string{"WildFirst", "PostedLastFirst"},
 	Sends: "an exact receive, then ones with either wildcard; three messages", Expects: "each in its turn",
 	Run: func(t *T) {
-		t.only(1, func() {
+		t.onRank(1, func() {
 			ps := []*pending{t.irecv(8, 0, 7), t.irecv(8, mpi.AnySource, 7), t.irecv(8, 0, mpi.AnyTag)}
-			t.send(nil, 0, sign)
+			t.send(nil, 0, signalTag)
 			for i, p := range ps {
-				t.is("the receive", t.arrives(p, data(i, 8)), 0, 7, 8)
+				t.expectStatus("the receive", t.expectWait(p, data(i, 8)), 0, 7, 8)
 			}
 		})
-		t.only(0, func() {
-			t.gets(nil, 1, sign)
+		t.onRank(0, func() {
+			t.expectRecv(nil, 1, signalTag)
 			for i := range 3 {
 				t.send(data(i, 8), 1, 7)
 			}
@@ -184,20 +184,20 @@ var orderCases = []Case{{
 	Sends: "messages with falling tags, all there before the first receive", Expects: "falling tags",
 	Run: func(t *T) {
 		side := t.dup()
-		t.only(0, func() {
+		t.onRank(0, func() {
 			var rs []Request
 			for i := range 20 {
 				rs = append(rs, t.isend(data(i, 24), 1, 100-i))
 			}
-			side.tell(1)
+			side.signal(1)
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
-			side.hear(0)
-			t.linger()
+		t.onRank(1, func() {
+			side.awaitSignal(0)
+			t.idle()
 			for i := range 20 {
-				st := t.gets(data(i, 24), 0, mpi.AnyTag)
-				t.is("a receive of any tag", st, 0, 100-i, 24)
+				st := t.expectRecv(data(i, 24), 0, mpi.AnyTag)
+				t.expectStatus("a receive of any tag", st, 0, 100-i, 24)
 			}
 		})
 	},
@@ -206,16 +206,16 @@ var orderCases = []Case{{
 	Cite: rule("3.2.4", "mpi/3.2.4/1"), Defects: []string{"TagIgnored"},
 	Sends: "sends with tags 0 to 9, receives from 9 to 0", Expects: "each message by its tag",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			var rs []Request
 			for i := range 10 {
 				rs = append(rs, t.isend(data(i, 48), 1, i))
 			}
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i := 9; i >= 0; i-- {
-				t.gets(data(i, 48), 0, i)
+				t.expectRecv(data(i, 48), 0, i)
 			}
 		})
 	},
@@ -225,25 +225,25 @@ var orderCases = []Case{{
 	Sends: "three receives posted, eight messages, five more receives", Expects: "the contents in order",
 	Run: func(t *T) {
 		side := t.dup()
-		t.only(1, func() {
+		t.onRank(1, func() {
 			ps := []*pending{t.irecv(64, 0, 2), t.irecv(64, 0, 2), t.irecv(64, 0, 2)}
-			side.tell(0)
-			side.hear(0)
-			t.linger()
+			side.signal(0)
+			side.awaitSignal(0)
+			t.idle()
 			for range 5 {
 				ps = append(ps, t.irecv(64, 0, 2))
 			}
 			for i, p := range ps {
-				t.arrives(p, data(i, 60))
+				t.expectWait(p, data(i, 60))
 			}
 		})
-		t.only(0, func() {
-			side.hear(1)
+		t.onRank(0, func() {
+			side.awaitSignal(1)
 			var rs []Request
 			for i := range 8 {
 				rs = append(rs, t.isend(data(i, 60), 1, 2))
 			}
-			side.tell(1)
+			side.signal(1)
 			t.waitAll(rs...)
 		})
 	},
@@ -261,11 +261,11 @@ var orderCases = []Case{{
 		}
 		var next [4]int
 		for range 3 * n {
-			r := newRoom(30)
+			r := newGuardedBuf(30)
 			st, err := t.Recv(r.buf, mpi.AnySource, 6)
-			t.ok("Recv", err)
+			t.must("Recv", err)
 			t.check(st.Source > 0 && st.Source < 4, "a source from 1 to 3", "%+v", st)
-			t.holds(fmt.Sprintf("message %d of rank %d", next[st.Source], st.Source), r, data(st.Source*1000+next[st.Source], 30))
+			t.expectBuffer(fmt.Sprintf("message %d of rank %d", next[st.Source], st.Source), r, data(st.Source*1000+next[st.Source], 30))
 			next[st.Source]++
 		}
 		t.check(next == [4]int{0, n, n, n}, "40 messages of each", "%v", next)
@@ -277,35 +277,35 @@ var orderCases = []Case{{
 	Expects: "the contents in order",
 	Run: func(t *T) {
 		const n = 20
-		t.only(0, func() {
+		t.onRank(0, func() {
 			var rs []Request
 			for i := range n {
 				rs = append(rs, t.isend(data(i, 50), 1, 2))
 			}
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
-			keep := newRoom(50)
+		t.onRank(1, func() {
+			keep := newGuardedBuf(50)
 			persistent, err := t.RecvInit(keep.buf, 0, 2)
-			t.begin("RecvInit", persistent, err)
+			t.mustStart("RecvInit", persistent, err)
 			for i := range n {
 				want := data(i, 50)
 				switch i % 5 {
 				case 0:
-					t.gets(want, 0, 2)
+					t.expectRecv(want, 0, 2)
 				case 1:
-					t.arrives(t.irecv(50, 0, 2), want)
+					t.expectWait(t.irecv(50, 0, 2), want)
 				case 2:
 					_, err := t.Probe(0, 2)
-					t.ok("Probe", err)
-					t.gets(want, 0, 2)
+					t.must("Probe", err)
+					t.expectRecv(want, 0, 2)
 				case 3:
 					m, _, err := t.Mprobe(0, 2)
-					t.ok("Mprobe", err)
-					t.takes(m, want)
+					t.must("Mprobe", err)
+					t.expectMessage(m, want)
 				case 4:
-					t.ok("Start", persistent.Start())
-					t.arrives(&pending{persistent, keep}, want)
+					t.must("Start", persistent.Start())
+					t.expectWait(&pending{persistent, keep}, want)
 				}
 			}
 		})
@@ -316,8 +316,8 @@ var orderCases = []Case{{
 	Sends: "sends of small and large messages, waited for from last to first", Expects: "the contents in the order of the beginnings",
 	Run: func(t *T) {
 		const n = 12
-		size := func(i int) int { return 64 + i%2*large }
-		t.only(0, func() {
+		size := func(i int) int { return 64 + i%2*largeSize }
+		t.onRank(0, func() {
 			var rs [n]Request
 			for i := range n {
 				rs[i] = t.isend(data(i, size(i)), 1, 2)
@@ -326,13 +326,13 @@ var orderCases = []Case{{
 				t.wait(rs[i])
 			}
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			var ps [n]*pending
 			for i := range n {
-				ps[i] = t.irecv(large+64, 0, 2)
+				ps[i] = t.irecv(largeSize+64, 0, 2)
 			}
 			for i := n - 1; i >= 0; i-- {
-				t.arrives(ps[i], data(i, size(i)))
+				t.expectWait(ps[i], data(i, size(i)))
 			}
 		})
 	},
@@ -346,12 +346,12 @@ var orderCases = []Case{{
 			var rs []Request
 			var ps []*pending
 			for i := range window {
-				t.only(0, func() { rs = append(rs, t.isend(data(at+i, 16), 1, 2)) })
-				t.only(1, func() { ps = append(ps, t.irecv(16, 0, 2)) })
+				t.onRank(0, func() { rs = append(rs, t.isend(data(at+i, 16), 1, 2)) })
+				t.onRank(1, func() { ps = append(ps, t.irecv(16, 0, 2)) })
 			}
 			t.waitAll(rs...)
 			for i, p := range ps {
-				t.arrives(p, data(at+i, 16))
+				t.expectWait(p, data(at+i, 16))
 			}
 		}
 	},
@@ -360,25 +360,25 @@ var orderCases = []Case{{
 	Cite: rule("3.9", "mpi/3.9/1", "mpi/3.5/1"), Defects: []string{"Overtakes"},
 	Sends: "two persistent sends and an Isend, begun by turns", Expects: "the contents in the order of the beginnings",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			a, b := make([]byte, 40), make([]byte, 40)
 			pa, err := t.SendInit(a, 1, 2)
-			t.begin("SendInit", pa, err)
+			t.mustStart("SendInit", pa, err)
 			pb, err := t.SendInit(b, 1, 2)
-			t.begin("SendInit", pb, err)
+			t.mustStart("SendInit", pb, err)
 			for i := range 10 {
 				copy(a, data(3*i, 40))
 				copy(b, data(3*i+2, 40))
-				t.ok("Start", pa.Start())
+				t.must("Start", pa.Start())
 				c := t.isend(data(3*i+1, 40), 1, 2)
-				t.ok("Start", pb.Start())
+				t.must("Start", pb.Start())
 				t.waitAll(pb, c, pa)
 			}
 		})
-		t.only(1, func() {
-			t.linger()
+		t.onRank(1, func() {
+			t.idle()
 			for i := range 30 {
-				t.gets(data(i, 40), 0, 2)
+				t.expectRecv(data(i, 40), 0, 2)
 			}
 		})
 	},

@@ -11,8 +11,8 @@ var persistentCases = []Case{{
 	Cite: rule("3.9", "mpi/3.9/1"), Defects: []string{"PersistentOnce"},
 	Sends: "for each size, ten rounds with other contents", Expects: "the contents of each round",
 	Run: func(t *T) {
-		for k, n := range few {
-			buf := newRoom(n)
+		for k, n := range someSizes {
+			buf := newGuardedBuf(n)
 			var r Request
 			var err error
 			if t.Rank() == 0 {
@@ -20,19 +20,19 @@ var persistentCases = []Case{{
 			} else {
 				r, err = t.RecvInit(buf.buf, 0, k)
 			}
-			t.begin("an Init", r, err)
+			t.mustStart("an Init", r, err)
 			for i := range 10 {
 				if t.Rank() == 0 {
 					copy(buf.buf, data(100*k+i, n))
-					t.ok("Start", r.Start())
+					t.must("Start", r.Start())
 					t.wait(r)
 					clear(buf.buf)
 					continue
 				}
-				t.ok("Start", r.Start())
-				t.is("the receive", t.arrives(&pending{r, buf}, data(100*k+i, n)), 0, k, n)
+				t.must("Start", r.Start())
+				t.expectStatus("the receive", t.expectWait(&pending{r, buf}, data(100*k+i, n)), 0, k, n)
 			}
-			t.ok("Free", r.Free())
+			t.must("Free", r.Free())
 		}
 	},
 }, {
@@ -40,25 +40,25 @@ var persistentCases = []Case{{
 	Cite: rule("3.9", "mpi/3.9/2"), Defects: []string{"InitStarts"},
 	Sends: "a send and a receive made and not started; the receiver looks for a message, the sender sends another", Expects: "no message of the former; the latter in another receive",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			r, err := t.SendInit(data(1, 30), 1, 5)
-			t.begin("SendInit", r, err)
+			t.mustStart("SendInit", r, err)
 			t.check(!r.Active(), "a new persistent request not to be active", "active")
-			t.tell(1)
-			t.hear(1)
+			t.signal(1)
+			t.awaitSignal(1)
 			t.send(data(2, 30), 1, 6)
-			t.ok("Free", r.Free())
+			t.must("Free", r.Free())
 		})
-		t.only(1, func() {
-			t.hear(0)
-			t.seesNothing(0, 5)
-			room := newRoom(30)
+		t.onRank(1, func() {
+			t.awaitSignal(0)
+			t.expectNoMessage(0, 5)
+			room := newGuardedBuf(30)
 			r, err := t.RecvInit(room.buf, 0, 6)
-			t.begin("RecvInit", r, err)
-			t.tell(0)
-			t.gets(data(2, 30), 0, 6)
-			t.holds("the buffer of a receive that was not started", room, nil)
-			t.ok("Free", r.Free())
+			t.mustStart("RecvInit", r, err)
+			t.signal(0)
+			t.expectRecv(data(2, 30), 0, 6)
+			t.expectBuffer("the buffer of a receive that was not started", room, nil)
+			t.must("Free", r.Free())
 		})
 	},
 }, {
@@ -69,27 +69,27 @@ var persistentCases = []Case{{
 		nothing := func(r Request) {
 			t.check(!r.Active(), "an inactive request", "active")
 			st, err := r.Wait()
-			t.ok("Wait", err)
+			t.must("Wait", err)
 			t.check(st == empty, "an empty status of Wait", "%+v", st)
 			st, done, err := r.Test()
-			t.ok("Test", err)
+			t.must("Test", err)
 			t.check(done && st == empty, "true and an empty status of Test", "%v %+v", done, st)
 		}
-		room := newRoom(20)
+		room := newGuardedBuf(20)
 		r, err := t.RecvInit(room.buf, 0, 5)
-		t.begin("RecvInit", r, err)
+		t.mustStart("RecvInit", r, err)
 		nothing(r)
 		for i := range 2 {
-			t.ok("Start", r.Start())
+			t.must("Start", r.Start())
 			s := t.isend(data(i, 20), 0, 5)
-			t.arrives(&pending{r, room}, data(i, 20))
+			t.expectWait(&pending{r, room}, data(i, 20))
 			nothing(r)
 			t.wait(s)
 			nothing(s)
 		}
 		p := t.irecv(4, 0, 1)
 		s := t.isend(data(9, 4), 0, 1)
-		t.arrives(p, data(9, 4))
+		t.expectWait(p, data(9, 4))
 		nothing(p)
 		t.wait(s)
 	},
@@ -98,19 +98,19 @@ var persistentCases = []Case{{
 	Cite: rule("3.9", "mpi/3.9/3"), Defects: []string{"InitCopies"},
 	Sends: "a buffer filled after the request was made, and before each start", Expects: "the contents of the starts",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			b := data(99, 500)
 			r, err := t.SendInit(b, 1, 1)
-			t.begin("SendInit", r, err)
+			t.mustStart("SendInit", r, err)
 			for i := range 4 {
 				copy(b, data(i, 500))
-				t.ok("Start", r.Start())
+				t.must("Start", r.Start())
 				t.wait(r)
 			}
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i := range 4 {
-				t.gets(data(i, 500), 0, 1)
+				t.expectRecv(data(i, 500), 0, 1)
 			}
 		})
 	},
@@ -119,27 +119,27 @@ var persistentCases = []Case{{
 	Cite: rule("3.9", "mpi/3.9/4", "mpi/3.4/1"), Defects: []string{"SyncEarly", "SyncOnArrival"},
 	Sends: "two rounds: start, a conversation, the receive", Expects: "not complete before the receive",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			b := make([]byte, 100)
 			r, err := t.SsendInit(b, 1, 1)
-			t.begin("SsendInit", r, err)
+			t.mustStart("SsendInit", r, err)
 			for i := range 2 {
 				copy(b, data(i, 100))
-				t.ok("Start", r.Start())
-				t.tell(1)
-				t.hear(1)
-				t.pendingYet("a synchronous send without a receive", r)
-				t.tell(1)
+				t.must("Start", r.Start())
+				t.signal(1)
+				t.awaitSignal(1)
+				t.expectPending("a synchronous send without a receive", r)
+				t.signal(1)
 				t.wait(r)
 			}
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i := range 2 {
-				t.hear(0)
-				t.linger()
-				t.tell(0)
-				t.hear(0)
-				t.gets(data(i, 100), 0, 1)
+				t.awaitSignal(0)
+				t.idle()
+				t.signal(0)
+				t.awaitSignal(0)
+				t.expectRecv(data(i, 100), 0, 1)
 			}
 		})
 	},
@@ -149,33 +149,33 @@ var persistentCases = []Case{{
 	Sends:   "a buffered send that is complete before its receive is posted, then a ready one whose receive is posted, three rounds",
 	Expects: "that the former does not wait, and both contents",
 	Run: func(t *T) {
-		t.only(0, func() {
-			t.ok("AttachBuffer", t.w.AttachBuffer(8192))
+		t.onRank(0, func() {
+			t.must("AttachBuffer", t.w.AttachBuffer(8192))
 			b, d := make([]byte, 700), make([]byte, 700)
 			buffered, err := t.BsendInit(b, 1, 1)
-			t.begin("BsendInit", buffered, err)
+			t.mustStart("BsendInit", buffered, err)
 			ready, err := t.RsendInit(d, 1, 2)
-			t.begin("RsendInit", ready, err)
+			t.mustStart("RsendInit", ready, err)
 			for i := range 3 {
 				copy(b, data(i, 700))
 				copy(d, data(10+i, 700))
-				t.ok("Start", buffered.Start())
+				t.must("Start", buffered.Start())
 				t.wait(buffered)
 				clear(b)
-				t.tell(1)
-				t.hear(1)
-				t.ok("Start", ready.Start())
+				t.signal(1)
+				t.awaitSignal(1)
+				t.must("Start", ready.Start())
 				t.wait(ready)
 			}
-			t.ok("DetachBuffer", t.w.DetachBuffer())
+			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			for i := range 3 {
-				t.hear(0)
+				t.awaitSignal(0)
 				p := t.irecv(700, 0, 2)
-				t.gets(data(i, 700), 0, 1)
-				t.tell(0)
-				t.arrives(p, data(10+i, 700))
+				t.expectRecv(data(i, 700), 0, 1)
+				t.signal(0)
+				t.expectWait(p, data(10+i, 700))
 			}
 		})
 	},
@@ -187,24 +187,24 @@ var persistentCases = []Case{{
 		n, me := t.Size(), t.Rank()
 		size := 3000
 		var rs []Request
-		out, in := make([][]byte, n), make([]*room, n)
+		out, in := make([][]byte, n), make([]*guardedBuf, n)
 		for k := range n {
-			in[k], out[k] = newRoom(size), make([]byte, size)
+			in[k], out[k] = newGuardedBuf(size), make([]byte, size)
 			r, err := t.RecvInit(in[k].buf, k, 1)
-			rs = append(rs, t.begin("RecvInit", r, err))
+			rs = append(rs, t.mustStart("RecvInit", r, err))
 		}
 		for k := range n {
 			r, err := t.SendInit(out[k], k, 1)
-			rs = append(rs, t.begin("SendInit", r, err))
+			rs = append(rs, t.mustStart("SendInit", r, err))
 		}
 		for round := range 5 {
 			for k := range n {
 				copy(out[k], data(100*round+10*me+k, size))
 			}
-			t.ok("StartAll", t.w.StartAll(rs))
+			t.must("StartAll", t.w.StartAll(rs))
 			t.waitAll(rs...)
 			for k := range n {
-				t.holds("the message", in[k], data(100*round+10*k+me, size))
+				t.expectBuffer("the message", in[k], data(100*round+10*k+me, size))
 			}
 		}
 	},
@@ -214,19 +214,19 @@ var persistentCases = []Case{{
 	Sends: "a persistent send to Recv, and Send to a persistent receive, both ways", Expects: "the contents",
 	Run: func(t *T) {
 		other := 1 - t.Rank()
-		b, in := make([]byte, 200), newRoom(200)
+		b, in := make([]byte, 200), newGuardedBuf(200)
 		send, err := t.SendInit(b, other, 1)
-		t.begin("SendInit", send, err)
+		t.mustStart("SendInit", send, err)
 		recv, err := t.RecvInit(in.buf, other, 2)
-		t.begin("RecvInit", recv, err)
+		t.mustStart("RecvInit", recv, err)
 		for i := range 4 {
 			copy(b, data(10*i+t.Rank(), 200))
-			t.ok("Start", send.Start())
-			t.gets(data(10*i+other, 200), other, 1)
+			t.must("Start", send.Start())
+			t.expectRecv(data(10*i+other, 200), other, 1)
 			t.wait(send)
-			t.ok("Start", recv.Start())
+			t.must("Start", recv.Start())
 			t.send(data(100+10*i+t.Rank(), 200), other, 2)
-			t.arrives(&pending{recv, in}, data(100+10*i+other, 200))
+			t.expectWait(&pending{recv, in}, data(100+10*i+other, 200))
 		}
 	},
 }, {
@@ -235,16 +235,16 @@ var persistentCases = []Case{{
 	Sends: "Start of a persistent receive that is under way", Expects: "ErrRequest; the receive goes on",
 	Run: func(t *T) {
 		other := 1 - t.Rank()
-		room := newRoom(50)
+		room := newGuardedBuf(50)
 		r, err := t.RecvInit(room.buf, other, 1)
-		t.begin("RecvInit", r, err)
-		t.ok("Start", r.Start())
-		t.fails("Start of what is active", r.Start(), mpi.ErrRequest)
+		t.mustStart("RecvInit", r, err)
+		t.must("Start", r.Start())
+		t.mustFail("Start of what is active", r.Start(), mpi.ErrRequest)
 		t.send(data(t.Rank(), 50), other, 1)
-		t.arrives(&pending{r, room}, data(other, 50))
-		t.ok("Start", r.Start())
+		t.expectWait(&pending{r, room}, data(other, 50))
+		t.must("Start", r.Start())
 		t.send(data(10+t.Rank(), 50), other, 1)
-		t.arrives(&pending{r, room}, data(10+other, 50))
+		t.expectWait(&pending{r, room}, data(10+other, 50))
 	},
 }, {
 	ID: "mpi/persistent/start-of-others", Title: "A request that is not persistent cannot be started",
@@ -252,12 +252,12 @@ var persistentCases = []Case{{
 	Sends: "Start of an Irecv before and after its message", Expects: "ErrRequest",
 	Run: func(t *T) {
 		p := t.irecv(10, 0, 1)
-		t.fails("Start", p.Start(), mpi.ErrRequest)
+		t.mustFail("Start", p.Start(), mpi.ErrRequest)
 		r := t.isend(data(1, 10), 0, 1)
-		t.arrives(p, data(1, 10))
+		t.expectWait(p, data(1, 10))
 		t.wait(r)
-		t.fails("Start", p.Start(), mpi.ErrRequest)
-		t.stillWorks()
+		t.mustFail("Start", p.Start(), mpi.ErrRequest)
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/persistent/wildcards", Title: "Each round of a persistent receive with wildcards tells of its own message",
@@ -266,21 +266,21 @@ var persistentCases = []Case{{
 	Run: func(t *T) {
 		if t.Rank() > 0 {
 			for i := range 4 {
-				t.hear(0)
+				t.awaitSignal(0)
 				t.send(data(10*t.Rank()+i, 5*t.Rank()+i), 0, 100*t.Rank()+i)
 			}
 			return
 		}
-		room := newRoom(100)
+		room := newGuardedBuf(100)
 		r, err := t.RecvInit(room.buf, mpi.AnySource, mpi.AnyTag)
-		t.begin("RecvInit", r, err)
+		t.mustStart("RecvInit", r, err)
 		for i := range 4 {
 			for from := 1; from <= 2; from++ {
-				t.ok("Start", r.Start())
-				t.tell(from)
+				t.must("Start", r.Start())
+				t.signal(from)
 				st := t.wait(r)
-				t.is("the receive", st, from, 100*from+i, 5*from+i)
-				t.same("the message", room.buf[:st.Count], data(10*from+i, st.Count))
+				t.expectStatus("the receive", st, from, 100*from+i, 5*from+i)
+				t.expectEqual("the message", room.buf[:st.Count], data(10*from+i, st.Count))
 			}
 		}
 	},
@@ -290,11 +290,11 @@ var persistentCases = []Case{{
 	Sends: "Free of an inactive request, then Start", Expects: "an error, and everything else goes on",
 	Run: func(t *T) {
 		r, err := t.SendInit(data(1, 8), 0, 1)
-		t.begin("SendInit", r, err)
-		t.ok("Free", r.Free())
+		t.mustStart("SendInit", r, err)
+		t.must("Free", r.Free())
 		err = r.Start()
 		t.check(errors.Is(err, mpi.ErrRequest), "ErrRequest of Start", "%v", err)
-		t.seesNothing(mpi.AnySource, mpi.AnyTag)
-		t.stillWorks()
+		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
+		t.expectUsable()
 	},
 }}

@@ -6,24 +6,24 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// sees probes until a message is there.
-func (t *T) sees(source, tag int) Status {
+// expectProbe probes until a message arrives.
+func (t *T) expectProbe(source, tag int) Status {
 	var st Status
-	t.until("a message is probed", func() bool {
+	t.waitUntil("a message is probed", func() bool {
 		var found bool
 		var err error
 		st, found, err = t.Iprobe(source, tag)
-		t.ok("Iprobe", err)
+		t.must("Iprobe", err)
 		return found
 	})
 	return st
 }
 
-// seesNothing ends the rank if a probe finds something.
-func (t *T) seesNothing(source, tag int) {
-	t.linger()
+// expectNoMessage ends the rank if a probe finds a message.
+func (t *T) expectNoMessage(source, tag int) {
+	t.idle()
 	st, found, err := t.Iprobe(source, tag)
-	t.ok("Iprobe", err)
+	t.must("Iprobe", err)
 	t.check(!found, "no message to be probed", "%+v", st)
 }
 
@@ -33,7 +33,7 @@ var probeCases = []Case{{
 	Sends: "messages of unknown size and tag from two ranks, each probed, then received into a buffer made for it", Expects: "the contents",
 	Run: func(t *T) {
 		const n = 12
-		size := func(from, i int) int { return few[(i+from)%len(few)] + 3*i + from }
+		size := func(from, i int) int { return someSizes[(i+from)%len(someSizes)] + 3*i + from }
 		if t.Rank() > 0 {
 			var rs []Request
 			for i := range n {
@@ -43,19 +43,19 @@ var probeCases = []Case{{
 			return
 		}
 		var next [3]int
-		t.linger()
+		t.idle()
 		for range 2 * n {
 			st, err := t.Probe(mpi.AnySource, mpi.AnyTag)
-			t.ok("Probe", err)
+			t.must("Probe", err)
 			t.check(st.Source == 1 || st.Source == 2, "a source", "%+v", st)
 			i := next[st.Source]
 			next[st.Source]++
-			t.is("the probe", st, st.Source, i, size(st.Source, i))
-			r := newRoom(st.Count)
+			t.expectStatus("the probe", st, st.Source, i, size(st.Source, i))
+			r := newGuardedBuf(st.Count)
 			got, err := t.Recv(r.buf, st.Source, st.Tag)
-			t.ok("Recv", err)
+			t.must("Recv", err)
 			t.check(got == st, fmt.Sprintf("the status of the probe, %+v, of the receive", st), "%+v", got)
-			t.holds("the message", r, data(100*st.Source+i, st.Count))
+			t.expectBuffer("the message", r, data(100*st.Source+i, st.Count))
 		}
 	},
 }, {
@@ -64,22 +64,22 @@ var probeCases = []Case{{
 	Sends: "Iprobe of everything before anything is sent", Expects: "false; later the message",
 	Run: func(t *T) {
 		other := 1 - t.Rank()
-		t.seesNothing(mpi.AnySource, mpi.AnyTag)
+		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 		t.barrier()
-		t.seesNothing(other, 1)
+		t.expectNoMessage(other, 1)
 		t.barrier()
-		t.stillWorks()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/probe/found-in-the-end", Title: "A rank that asks again and again finds the message in the end",
 	Cite: rule("3.8.1", "mpi/3.8.1/4"), Defects: []string{"IprobeNever"},
 	Sends: "Iprobe in a loop for messages of several sizes", Expects: "true, with the count",
 	Run: func(t *T) {
-		for i, n := range few {
-			t.only(0, func() { t.send(data(i, n), 1, i) })
-			t.only(1, func() {
-				t.is("the probe", t.sees(0, i), 0, i, n)
-				t.gets(data(i, n), 0, i)
+		for i, n := range someSizes {
+			t.onRank(0, func() { t.send(data(i, n), 1, i) })
+			t.onRank(1, func() {
+				t.expectStatus("the probe", t.expectProbe(0, i), 0, i, n)
+				t.expectRecv(data(i, n), 0, i)
 			})
 		}
 	},
@@ -88,15 +88,15 @@ var probeCases = []Case{{
 	Cite: rule("3.8.1", "mpi/3.8.1/2"), Defects: []string{"ProbeConsumes"},
 	Sends: "ten probes of one message, blocking and not, then a receive", Expects: "the same status every time, then the content",
 	Run: func(t *T) {
-		t.only(0, func() { t.send(data(1, 77), 1, 5) })
-		t.only(1, func() {
+		t.onRank(0, func() { t.send(data(1, 77), 1, 5) })
+		t.onRank(1, func() {
 			for range 5 {
 				st, err := t.Probe(mpi.AnySource, 5)
-				t.ok("Probe", err)
-				t.is("Probe", st, 0, 5, 77)
-				t.is("Iprobe", t.sees(0, mpi.AnyTag), 0, 5, 77)
+				t.must("Probe", err)
+				t.expectStatus("Probe", st, 0, 5, 77)
+				t.expectStatus("Iprobe", t.expectProbe(0, mpi.AnyTag), 0, 5, 77)
 			}
-			t.gets(data(1, 77), 0, 5)
+			t.expectRecv(data(1, 77), 0, 5)
 		})
 	},
 }, {
@@ -105,20 +105,20 @@ var probeCases = []Case{{
 	Sends: "three messages of different lengths and one tag, all there", Expects: "the length of the first",
 	Run: func(t *T) {
 		side := t.dup()
-		t.only(0, func() {
+		t.onRank(0, func() {
 			var rs []Request
 			for i := range 3 {
 				rs = append(rs, t.isend(data(i, 10+i), 1, 5))
 			}
-			side.tell(1)
+			side.signal(1)
 			t.waitAll(rs...)
 		})
-		t.only(1, func() {
-			side.hear(0)
-			t.linger()
+		t.onRank(1, func() {
+			side.awaitSignal(0)
+			t.idle()
 			for i := range 3 {
-				t.is("the probe", t.sees(0, 5), 0, 5, 10+i)
-				t.gets(data(i, 10+i), 0, 5)
+				t.expectStatus("the probe", t.expectProbe(0, 5), 0, 5, 10+i)
+				t.expectRecv(data(i, 10+i), 0, 5)
 			}
 		})
 	},
@@ -128,15 +128,15 @@ var probeCases = []Case{{
 	Sends: "a message of rank 1, tag 5, and probes for others", Expects: "that only those find it that match",
 	Run: func(t *T) {
 		other := t.dup()
-		t.only(1, func() { t.send(data(1, 10), 0, 5) })
-		t.only(0, func() {
-			t.is("the probe", t.sees(mpi.AnySource, mpi.AnyTag), 1, 5, 10)
-			t.seesNothing(1, 6)
-			t.seesNothing(2, 5)
-			t.seesNothing(2, mpi.AnyTag)
-			other.seesNothing(mpi.AnySource, mpi.AnyTag)
-			t.is("the probe", t.sees(1, mpi.AnyTag), 1, 5, 10)
-			t.gets(data(1, 10), 1, 5)
+		t.onRank(1, func() { t.send(data(1, 10), 0, 5) })
+		t.onRank(0, func() {
+			t.expectStatus("the probe", t.expectProbe(mpi.AnySource, mpi.AnyTag), 1, 5, 10)
+			t.expectNoMessage(1, 6)
+			t.expectNoMessage(2, 5)
+			t.expectNoMessage(2, mpi.AnyTag)
+			other.expectNoMessage(mpi.AnySource, mpi.AnyTag)
+			t.expectStatus("the probe", t.expectProbe(1, mpi.AnyTag), 1, 5, 10)
+			t.expectRecv(data(1, 10), 1, 5)
 		})
 		t.barrier()
 	},
@@ -146,16 +146,16 @@ var probeCases = []Case{{
 	Sends: "a posted receive, its message, then probes of everything", Expects: "nothing, though the receive was not waited for",
 	Run: func(t *T) {
 		side := t.dup()
-		for i, n := range []int{16, large} {
-			t.only(1, func() {
+		for i, n := range []int{16, largeSize} {
+			t.onRank(1, func() {
 				p := t.irecv(n, 0, 5)
-				side.tell(0)
-				t.seesNothing(mpi.AnySource, mpi.AnyTag)
-				t.arrives(p, data(i, n))
-				t.seesNothing(mpi.AnySource, mpi.AnyTag)
+				side.signal(0)
+				t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
+				t.expectWait(p, data(i, n))
+				t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
 			})
-			t.only(0, func() {
-				side.hear(1)
+			t.onRank(0, func() {
+				side.awaitSignal(1)
 				t.send(data(i, n), 1, 5)
 			})
 			side.barrier()

@@ -14,16 +14,16 @@ var progressCases = []Case{{
 	Cite: rule("3.7.3", "mpi/3.7.3/5"), Defects: []string{"TestNever"},
 	Sends: "Test in a loop without a pause, for messages of all sizes", Expects: "true",
 	Run: func(t *T) {
-		for i, n := range few {
-			t.only(0, func() { t.send(data(i, n), 1, 1) })
-			t.only(1, func() {
+		for i, n := range someSizes {
+			t.onRank(0, func() { t.send(data(i, n), 1, 1) })
+			t.onRank(1, func() {
 				p := t.irecv(n, 0, 1)
 				for range spins {
 					st, done, err := p.Test()
-					t.ok("Test", err)
+					t.must("Test", err)
 					if done {
-						t.is("the receive", st, 0, 1, n)
-						t.holds("the message", p.room, data(i, n))
+						t.expectStatus("the receive", st, 0, 1, n)
+						t.expectBuffer("the message", p.recvBuf, data(i, n))
 						return
 					}
 				}
@@ -36,19 +36,19 @@ var progressCases = []Case{{
 	Cite: rule("3.8.1", "mpi/3.8.1/4"), Defects: []string{"IprobeNever"},
 	Sends: "Iprobe in a loop without a pause, for messages of all sizes", Expects: "true",
 	Run: func(t *T) {
-		for i, n := range few {
-			t.only(0, func() { t.send(data(i, n), 1, 1) })
-			t.only(1, func() {
+		for i, n := range someSizes {
+			t.onRank(0, func() { t.send(data(i, n), 1, 1) })
+			t.onRank(1, func() {
 				for k := 0; ; k++ {
 					st, found, err := t.Iprobe(mpi.AnySource, mpi.AnyTag)
-					t.ok("Iprobe", err)
+					t.must("Iprobe", err)
 					if found {
-						t.is("the probe", st, 0, 1, n)
+						t.expectStatus("the probe", st, 0, 1, n)
 						break
 					}
 					t.check(k < spins, "Iprobe to find the message", "nothing, %d times", k)
 				}
-				t.gets(data(i, n), 0, 1)
+				t.expectRecv(data(i, n), 0, 1)
 			})
 		}
 	},
@@ -57,18 +57,18 @@ var progressCases = []Case{{
 	Cite: rule("3.7.4", "mpi/3.7.4/2"), Defects: []string{"FreeCancels", "LargeNeedsWait"},
 	Sends: "a large Isend, then a Barrier; the other rank receives before it comes to the barrier", Expects: "the message, then the barrier",
 	Run: func(t *T) {
-		t.only(0, func() {
-			r := t.isend(data(1, large), 1, 1)
-			f := t.isend(data(2, large), 1, 2)
-			t.ok("Free", f.Free())
+		t.onRank(0, func() {
+			r := t.isend(data(1, largeSize), 1, 1)
+			f := t.isend(data(2, largeSize), 1, 2)
+			t.must("Free", f.Free())
 			t.barrier()
 			t.barrier()
 			t.wait(r)
 		})
-		t.only(1, func() {
-			t.gets(data(1, large), 0, 1)
+		t.onRank(1, func() {
+			t.expectRecv(data(1, largeSize), 0, 1)
 			t.barrier()
-			t.gets(data(2, large), 0, 2)
+			t.expectRecv(data(2, largeSize), 0, 2)
 			t.barrier()
 		})
 	},
@@ -79,18 +79,18 @@ var progressCases = []Case{{
 	Run: func(t *T) {
 		switch t.Rank() {
 		case 0:
-			r := t.isend(data(1, large), 1, 1)
-			p := t.irecv(large, 1, 2)
-			t.hear(2)
-			t.arrives(p, data(2, large))
+			r := t.isend(data(1, largeSize), 1, 1)
+			p := t.irecv(largeSize, 1, 2)
+			t.awaitSignal(2)
+			t.expectWait(p, data(2, largeSize))
 			t.wait(r)
 		case 1:
-			t.gets(data(1, large), 0, 1)
-			t.ok("Ssend", t.Ssend(data(2, large), 0, 2))
-			t.tell(2)
+			t.expectRecv(data(1, largeSize), 0, 1)
+			t.must("Ssend", t.Ssend(data(2, largeSize), 0, 2))
+			t.signal(2)
 		case 2:
-			t.hear(1)
-			t.tell(0)
+			t.awaitSignal(1)
+			t.signal(0)
 		}
 	},
 }, {
@@ -98,19 +98,19 @@ var progressCases = []Case{{
 	Cite: rule("8.7", "mpi/8.7/1"), Defects: []string{"FreeCancels"},
 	Sends: "sends of several sizes, freed or buffered, and then nothing more", Expects: "the contents",
 	Run: func(t *T) {
-		t.only(0, func() {
-			t.ok("AttachBuffer", t.w.AttachBuffer(20_000))
-			t.ok("Bsend", t.Bsend(data(9, 3000), 1, 9))
-			for i, n := range few {
-				t.ok("Free", t.isend(data(i, n), 1, i).Free())
+		t.onRank(0, func() {
+			t.must("AttachBuffer", t.w.AttachBuffer(20_000))
+			t.must("Bsend", t.Bsend(data(9, 3000), 1, 9))
+			for i, n := range someSizes {
+				t.must("Free", t.isend(data(i, n), 1, i).Free())
 			}
-			t.ok("DetachBuffer", t.w.DetachBuffer())
+			t.must("DetachBuffer", t.w.DetachBuffer())
 		})
-		t.only(1, func() {
-			t.gets(data(9, 3000), 0, 9)
-			t.linger()
-			for i, n := range few {
-				t.gets(data(i, n), 0, i)
+		t.onRank(1, func() {
+			t.expectRecv(data(9, 3000), 0, 9)
+			t.idle()
+			for i, n := range someSizes {
+				t.expectRecv(data(i, n), 0, i)
 			}
 		})
 	},
@@ -120,12 +120,12 @@ var progressCases = []Case{{
 	Sends: "exchanges with a computation between beginning and wait, of another length on each rank", Expects: "the contents",
 	Run: func(t *T) {
 		other := 1 - t.Rank()
-		for i, n := range []int{64, 9000, large, 64, large} {
+		for i, n := range []int{64, 9000, largeSize, 64, largeSize} {
 			r := t.isend(data(2*i+t.Rank(), n), other, 1)
 			p := t.irecv(n, other, 1)
 			t.w.Compute(time.Duration(1+(i+t.Rank())%3) * 100 * time.Microsecond)
 			t.waitAll(r, p.Request)
-			t.holds("the message", p.room, data(2*i+other, n))
+			t.expectBuffer("the message", p.recvBuf, data(2*i+other, n))
 		}
 	},
 }, {
@@ -134,26 +134,26 @@ var progressCases = []Case{{
 	Sends:   "rank 0 tests a receive whose message comes only after a large send of its own was received",
 	Expects: "both complete",
 	Run: func(t *T) {
-		t.only(0, func() {
+		t.onRank(0, func() {
 			p := t.irecv(16, 1, 2)
-			r := t.isend(data(1, large), 1, 1)
+			r := t.isend(data(1, largeSize), 1, 1)
 			s := t.issend(data(3, 16), 1, 3)
-			t.until("the answer has come", func() bool {
+			t.waitUntil("the answer has come", func() bool {
 				_, done, err := p.GetStatus()
-				t.ok("GetStatus", err)
+				t.must("GetStatus", err)
 				return done
 			})
-			t.arrives(p, data(2, 16))
-			t.linger()
-			t.pendingYet("a synchronous send that nobody has received", s)
-			t.tell(1)
+			t.expectWait(p, data(2, 16))
+			t.idle()
+			t.expectPending("a synchronous send that nobody has received", s)
+			t.signal(1)
 			t.waitAll(r, s)
 		})
-		t.only(1, func() {
-			t.gets(data(1, large), 0, 1)
+		t.onRank(1, func() {
+			t.expectRecv(data(1, largeSize), 0, 1)
 			t.send(data(2, 16), 0, 2)
-			t.hear(0)
-			t.gets(data(3, 16), 0, 3)
+			t.awaitSignal(0)
+			t.expectRecv(data(3, 16), 0, 3)
 		})
 	},
 }}

@@ -11,20 +11,20 @@ var requestCases = []Case{{
 	Cite: rule("3.7.3", "mpi/3.7.3/4"), Defects: []string{"FreeCancels"},
 	Sends: "sends of several sizes whose requests are freed at once; an answer when they have arrived", Expects: "the contents",
 	Run: func(t *T) {
-		t.only(0, func() {
-			for i, n := range few {
-				t.ok("Free", t.isend(data(i, n), 1, i).Free())
+		t.onRank(0, func() {
+			for i, n := range someSizes {
+				t.must("Free", t.isend(data(i, n), 1, i).Free())
 			}
-			t.ok("Free", t.issend(data(9, 100), 1, 9).Free())
-			t.hear(1)
+			t.must("Free", t.issend(data(9, 100), 1, 9).Free())
+			t.awaitSignal(1)
 		})
-		t.only(1, func() {
-			t.linger()
-			for i, n := range few {
-				t.gets(data(i, n), 0, i)
+		t.onRank(1, func() {
+			t.idle()
+			for i, n := range someSizes {
+				t.expectRecv(data(i, n), 0, i)
 			}
-			t.gets(data(9, 100), 0, 9)
-			t.tell(0)
+			t.expectRecv(data(9, 100), 0, 9)
+			t.signal(0)
 		})
 	},
 }, {
@@ -32,22 +32,22 @@ var requestCases = []Case{{
 	Cite: rule("3.7.3", "mpi/3.7.3/4"), Defects: []string{"FreeUnposts"},
 	Sends: "a receive freed, then two messages of its envelope, one more receive", Expects: "the first message in the freed one's buffer, the second in the other",
 	Run: func(t *T) {
-		t.only(1, func() {
+		t.onRank(1, func() {
 			p := t.irecv(40, 0, 2)
-			t.ok("Free", p.Free())
+			t.must("Free", p.Free())
 			q := t.irecv(40, 0, 2)
-			t.tell(0)
-			t.arrives(q, data(2, 40))
+			t.signal(0)
+			t.expectWait(q, data(2, 40))
 			// Nothing says when a receive is complete whose request is gone.
-			t.until("the freed receive has its message", func() bool {
+			t.waitUntil("the freed receive has its message", func() bool {
 				_, _, err := t.Iprobe(0, 99)
-				t.ok("Iprobe", err)
-				return bytes.Equal(p.room.buf, data(1, 40))
+				t.must("Iprobe", err)
+				return bytes.Equal(p.recvBuf.buf, data(1, 40))
 			})
-			t.holds("the buffer of the receive that was freed", p.room, data(1, 40))
+			t.expectBuffer("the buffer of the receive that was freed", p.recvBuf, data(1, 40))
 		})
-		t.only(0, func() {
-			t.hear(1)
+		t.onRank(0, func() {
+			t.awaitSignal(1)
 			t.send(data(1, 40), 1, 2)
 			t.send(data(2, 40), 1, 2)
 		})
@@ -61,13 +61,13 @@ var requestCases = []Case{{
 		p := t.irecv(10, other, 1)
 		t.check(p.Active(), "a new receive to be active", "inactive")
 		t.send(data(t.Rank(), 10), other, 1)
-		t.until("the receive is complete", func() bool {
+		t.waitUntil("the receive is complete", func() bool {
 			_, done, err := p.GetStatus()
-			t.ok("GetStatus", err)
+			t.must("GetStatus", err)
 			return done
 		})
 		t.check(p.Active(), "a complete receive to be active until it is waited for", "inactive")
-		t.arrives(p, data(other, 10))
+		t.expectWait(p, data(other, 10))
 		t.check(!p.Active(), "the receive not to be active any more", "active")
 	},
 }, {
@@ -86,8 +86,8 @@ var requestCases = []Case{{
 			rs = append(rs, t.isend(data(10*me+to, 20+10*me+to), to, 7*me+to))
 		}
 		for from, st := range t.waitAll(rs...)[:n] {
-			t.is("the receive", st, from, 7*from+me, 20+10*from+me)
-			t.holds("the message", ps[from].room, data(10*from+me, 20+10*from+me))
+			t.expectStatus("the receive", st, from, 7*from+me, 20+10*from+me)
+			t.expectBuffer("the message", ps[from].recvBuf, data(10*from+me, 20+10*from+me))
 		}
 	},
 }}

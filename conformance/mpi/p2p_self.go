@@ -12,17 +12,17 @@ var selfCases = []Case{{
 	Sends: "Isend to oneself before the receive, and behind it", Expects: "the contents",
 	Run: func(t *T) {
 		me := t.Rank()
-		for i, n := range every() {
+		for i, n := range allSizes() {
 			d := data(i, n)
 			if i%2 == 0 {
 				r := t.isend(d, me, 1)
-				t.gets(d, me, 1)
+				t.expectRecv(d, me, 1)
 				t.wait(r)
 				continue
 			}
 			p := t.irecv(n, me, 1)
 			r := t.isend(d, me, 1)
-			t.arrives(p, d)
+			t.expectWait(p, d)
 			t.wait(r)
 		}
 	},
@@ -33,11 +33,11 @@ var selfCases = []Case{{
 	Run: func(t *T) {
 		var rs []Request
 		for i := range 20 {
-			rs = append(rs, t.isend(data(i, few[i%4]), 0, i%2))
+			rs = append(rs, t.isend(data(i, someSizes[i%4]), 0, i%2))
 		}
 		for tag := 1; tag >= 0; tag-- {
 			for i := tag; i < 20; i += 2 {
-				t.gets(data(i, few[i%4]), 0, tag)
+				t.expectRecv(data(i, someSizes[i%4]), 0, tag)
 			}
 		}
 		t.waitAll(rs...)
@@ -47,17 +47,17 @@ var selfCases = []Case{{
 	Cite: rule("3.10", "mpi/3.10/1"), Setup: ranks(1), Defects: []string{"SendrecvInTurn", "ReplaceSendsLate"},
 	Sends: "Sendrecv and SendrecvReplace of a rank with itself, small and large", Expects: "the contents",
 	Run: func(t *T) {
-		for i, n := range few {
-			r := newRoom(n)
+		for i, n := range someSizes {
+			r := newGuardedBuf(n)
 			st, err := t.Sendrecv(data(i, n), 0, i, r.buf, 0, i)
-			t.ok("Sendrecv", err)
-			t.is("Sendrecv", st, 0, i, n)
-			t.holds("the message", r, data(i, n))
+			t.must("Sendrecv", err)
+			t.expectStatus("Sendrecv", st, 0, i, n)
+			t.expectBuffer("the message", r, data(i, n))
 			b := data(i, n)
 			st, err = t.SendrecvReplace(b, 0, i, 0, i)
-			t.ok("SendrecvReplace", err)
-			t.is("SendrecvReplace", st, 0, i, n)
-			t.same("the buffer", b, data(i, n))
+			t.must("SendrecvReplace", err)
+			t.expectStatus("SendrecvReplace", st, 0, i, n)
+			t.expectEqual("the buffer", b, data(i, n))
 		}
 	},
 }, {
@@ -65,12 +65,12 @@ var selfCases = []Case{{
 	Cite: rule("3.8.1", "mpi/3.8.1/1"), Setup: ranks(1), Defects: []string{"SelfLost", "ProbeCutsCount"},
 	Sends: "a message of each size, probed before it is received", Expects: "its envelope and count, then its content",
 	Run: func(t *T) {
-		for i, n := range few {
+		for i, n := range someSizes {
 			r := t.isend(data(i, n), 0, i)
 			st, err := t.Probe(mpi.AnySource, mpi.AnyTag)
-			t.ok("Probe", err)
-			t.is("the probe", st, 0, i, n)
-			t.gets(data(i, n), 0, i)
+			t.must("Probe", err)
+			t.expectStatus("the probe", st, 0, i, n)
+			t.expectRecv(data(i, n), 0, i)
 			t.wait(r)
 		}
 	},
@@ -79,14 +79,14 @@ var selfCases = []Case{{
 	Cite: rule("6.2.4", "mpi/6.2.4/1"), Defects: []string{"SelfIsWorld"},
 	Sends: "messages to oneself in the world and in Self, received the other way round", Expects: "each in its communicator",
 	Run: func(t *T) {
-		self := t.on(t.w.Self())
+		self := t.inComm(t.w.Self())
 		t.check(self.Rank() == 0 && self.Size() == 1, "rank 0 of 1", "%d of %d", self.Rank(), self.Size())
 		a := t.isend(data(1, 20), t.Rank(), 1)
 		b := self.isend(data(2, 20), 0, 1)
 		t.w.Compute(time.Millisecond)
-		self.gets(data(2, 20), mpi.AnySource, mpi.AnyTag)
-		t.gets(data(1, 20), t.Rank(), 1)
+		self.expectRecv(data(2, 20), mpi.AnySource, mpi.AnyTag)
+		t.expectRecv(data(1, 20), t.Rank(), 1)
 		t.waitAll(a, b)
-		self.stillWorks()
+		self.expectUsable()
 	},
 }}

@@ -5,15 +5,15 @@ var sizeCases = []Case{{
 	Cite: rule("3.2.2", "mpi/3.2.2/2"), Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
 	Sends: "for sizes from 0 to 1 MiB around all powers of two: a send, then the receive", Expects: "every byte",
 	Run: func(t *T) {
-		for i, n := range every() {
-			t.only(0, func() {
+		for i, n := range allSizes() {
+			t.onRank(0, func() {
 				r := t.isend(data(i, n), 1, 1)
-				t.tell(1)
+				t.signal(1)
 				t.wait(r)
 			})
-			t.only(1, func() {
-				t.hear(0)
-				t.gets(data(i, n), 0, 1)
+			t.onRank(1, func() {
+				t.awaitSignal(0)
+				t.expectRecv(data(i, n), 0, 1)
 			})
 		}
 	},
@@ -22,15 +22,15 @@ var sizeCases = []Case{{
 	Cite: rule("3.2.2", "mpi/3.2.2/2"), Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
 	Sends: "the same with the receive first", Expects: "every byte",
 	Run: func(t *T) {
-		for i, n := range every() {
-			t.only(0, func() {
-				t.hear(1)
+		for i, n := range allSizes() {
+			t.onRank(0, func() {
+				t.awaitSignal(1)
 				t.send(data(i, n), 1, 1)
 			})
-			t.only(1, func() {
+			t.onRank(1, func() {
 				p := t.irecv(n, 0, 1)
-				t.tell(0)
-				t.arrives(p, data(i, n))
+				t.signal(0)
+				t.expectWait(p, data(i, n))
 			})
 		}
 	},
@@ -39,16 +39,16 @@ var sizeCases = []Case{{
 	Cite: rule("3.2.2", "mpi/3.2.2/2"), Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"},
 	Sends: "the same with Ssend, receives of both kinds by turns", Expects: "every byte",
 	Run: func(t *T) {
-		for i, n := range every() {
+		for i, n := range allSizes() {
 			if n > 1<<18 {
 				break
 			}
-			t.only(0, func() { t.ok("Ssend", t.Ssend(data(i, n), 1, 1)) })
-			t.only(1, func() {
+			t.onRank(0, func() { t.must("Ssend", t.Ssend(data(i, n), 1, 1)) })
+			t.onRank(1, func() {
 				if i%2 == 0 {
-					t.linger()
+					t.idle()
 				}
-				t.gets(data(i, n), 0, 1)
+				t.expectRecv(data(i, n), 0, 1)
 			})
 		}
 	},
@@ -58,7 +58,7 @@ var sizeCases = []Case{{
 	Sends: "everybody with everybody, two ranks a host, sizes up to large ones", Expects: "every byte",
 	Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
-		for i, size := range []int{0, 1, 100, 2048, 10_000, 66_000, large} {
+		for i, size := range []int{0, 1, 100, 2048, 10_000, 66_000, largeSize} {
 			var ps []*pending
 			var rs []Request
 			for k := range n {
@@ -68,7 +68,7 @@ var sizeCases = []Case{{
 				rs = append(rs, t.isend(data(10*me+k, size), k, i))
 			}
 			for k, p := range ps {
-				t.arrives(p, data(10*k+me, size))
+				t.expectWait(p, data(10*k+me, size))
 			}
 			t.waitAll(rs...)
 		}

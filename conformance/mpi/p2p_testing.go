@@ -7,25 +7,25 @@ var testCases = []Case{{
 	Cite: rule("3.7.3", "mpi/3.7.3/3"), Defects: []string{"TestNever", "CompleteStaysActive"},
 	Sends: "Test of a receive before its message was sent, and then until it is true", Expects: "false, then true once with the status; an empty one after that",
 	Run: func(t *T) {
-		for i, n := range few {
-			t.only(0, func() {
-				t.hear(1)
+		for i, n := range someSizes {
+			t.onRank(0, func() {
+				t.awaitSignal(1)
 				t.send(data(i, n), 1, i)
 			})
-			t.only(1, func() {
+			t.onRank(1, func() {
 				p := t.irecv(n, 0, i)
-				t.pendingYet("a receive whose message was not sent", p)
-				t.tell(0)
+				t.expectPending("a receive whose message was not sent", p)
+				t.signal(0)
 				var st Status
-				t.until("the receive is complete", func() bool {
+				t.waitUntil("the receive is complete", func() bool {
 					var done bool
 					var err error
 					st, done, err = p.Test()
-					t.ok("Test", err)
+					t.must("Test", err)
 					return done
 				})
-				t.is("the receive", st, 0, i, n)
-				t.holds("the message", p.room, data(i, n))
+				t.expectStatus("the receive", st, 0, i, n)
+				t.expectBuffer("the message", p.recvBuf, data(i, n))
 				t.check(!p.Active(), "the request not to be active", "active")
 			})
 		}
@@ -35,45 +35,45 @@ var testCases = []Case{{
 	Cite: rule("3.7.5", "mpi/3.7.5/7"), Defects: []string{"TestAllTakesSome", "TestAllNever"},
 	Sends: "TestAll over five receives while four have their messages, then the fifth", Expects: "false and all requests active; then true with all statuses",
 	Run: func(t *T) {
-		t.only(0, func() {
-			t.hear(1)
+		t.onRank(0, func() {
+			t.awaitSignal(1)
 			for i := range 4 {
 				t.send(data(i, 30+i), 1, i)
 			}
-			t.hear(1)
+			t.awaitSignal(1)
 			t.send(data(4, 34), 1, 4)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			var ps []*pending
 			var rs []Request
 			for i := range 5 {
 				ps = append(ps, t.irecv(64, 0, i))
 				rs = append(rs, ps[i].Request)
 			}
-			t.tell(0)
+			t.signal(0)
 			for i := range 4 {
-				t.until("the first four are complete", func() bool {
+				t.waitUntil("the first four are complete", func() bool {
 					_, done, err := rs[i].GetStatus()
-					t.ok("GetStatus", err)
+					t.must("GetStatus", err)
 					return done
 				})
 			}
 			_, done, err := t.w.TestAll(rs)
-			t.ok("TestAll", err)
+			t.must("TestAll", err)
 			t.check(!done, "TestAll to be false", "true")
 			for _, r := range rs {
 				t.check(r.Active(), "requests to be active after a TestAll that is false", "an inactive one")
 			}
-			t.tell(0)
+			t.signal(0)
 			var sts []Status
-			t.until("TestAll is true", func() bool {
+			t.waitUntil("TestAll is true", func() bool {
 				var done bool
 				sts, done, err = t.w.TestAll(rs)
-				t.ok("TestAll", err)
+				t.must("TestAll", err)
 				return done
 			})
 			for i, st := range sts {
-				t.got(ps, i, st)
+				t.expectReceive(ps, i, st)
 			}
 		})
 	},
@@ -85,9 +85,9 @@ var testCases = []Case{{
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			seen := make([]bool, 5)
 			n := 0
-			t.until("TestAny has found all", func() bool {
+			t.waitUntil("TestAny has found all", func() bool {
 				i, st, done, err := t.w.TestAny(rs)
-				t.ok("TestAny", err)
+				t.must("TestAny", err)
 				if !done {
 					t.check(i == mpi.Undefined, "Undefined where none is complete", "%d", i)
 					return false
@@ -99,7 +99,7 @@ var testCases = []Case{{
 				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
 				seen[i] = true
 				n++
-				t.got(ps, i, st)
+				t.expectReceive(ps, i, st)
 				return false
 			})
 		})
@@ -113,15 +113,15 @@ var testCases = []Case{{
 			all := append(append([]Request{nil}, rs...), nil)
 			seen := make([]bool, 5)
 			n := 0
-			t.until("TestSome has found all", func() bool {
+			t.waitUntil("TestSome has found all", func() bool {
 				is, sts, err := t.w.TestSome(all)
-				t.ok("TestSome", err)
+				t.must("TestSome", err)
 				t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)
 				for k, i := range is {
 					t.check(i >= 1 && i <= 5 && !seen[i-1], "an index that was not there before", "%d, after %v", i, seen)
 					seen[i-1] = true
 					n++
-					t.got(ps, i-1, sts[k])
+					t.expectReceive(ps, i-1, sts[k])
 				}
 				return n == 5
 			})
@@ -132,32 +132,32 @@ var testCases = []Case{{
 	Cite: rule("3.7.6", "mpi/3.7.6/1"), Defects: []string{"GetStatusFrees"},
 	Sends: "GetStatus before and after the message, several times, then Wait", Expects: "false; the same status every time; the status again of Wait",
 	Run: func(t *T) {
-		t.only(0, func() {
-			t.hear(1)
+		t.onRank(0, func() {
+			t.awaitSignal(1)
 			t.send(data(1, 40), 1, 5)
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			p := t.irecv(40, mpi.AnySource, mpi.AnyTag)
 			_, done, err := p.GetStatus()
-			t.ok("GetStatus", err)
+			t.must("GetStatus", err)
 			t.check(!done, "GetStatus to be false", "true")
-			t.tell(0)
+			t.signal(0)
 			var st Status
-			t.until("GetStatus is true", func() bool {
+			t.waitUntil("GetStatus is true", func() bool {
 				st, done, err = p.GetStatus()
-				t.ok("GetStatus", err)
+				t.must("GetStatus", err)
 				return done
 			})
 			for range 3 {
-				t.is("GetStatus", st, 0, 5, 40)
+				t.expectStatus("GetStatus", st, 0, 5, 40)
 				t.check(p.Active(), "the request to be active", "inactive")
 				st, done, err = p.GetStatus()
-				t.ok("GetStatus", err)
+				t.must("GetStatus", err)
 				t.check(done, "GetStatus to stay true", "false")
 			}
-			t.is("Wait", t.arrives(p, data(1, 40)), 0, 5, 40)
+			t.expectStatus("Wait", t.expectWait(p, data(1, 40)), 0, 5, 40)
 			st, done, err = p.GetStatus()
-			t.ok("GetStatus", err)
+			t.must("GetStatus", err)
 			t.check(done && st == empty, "true and an empty status of what is through", "%v %+v", done, st)
 		})
 	},

@@ -10,31 +10,31 @@ import (
 // withFiveReceives posts receives with tags 0 to 4 on rank 1. Rank 0 sends a message to each
 // tag in order, the last one after a pause, when the others have arrived. f runs on rank 1.
 func withFiveReceives(t *T, order []int, f func(ps []*pending, rs []Request)) {
-	t.only(0, func() {
-		t.hear(1)
+	t.onRank(0, func() {
+		t.awaitSignal(1)
 		for k, i := range order {
 			if k == len(order)-1 {
-				t.linger()
+				t.idle()
 			}
 			t.send(data(i, 30+i), 1, i)
 		}
 	})
-	t.only(1, func() {
+	t.onRank(1, func() {
 		var ps []*pending
 		var rs []Request
 		for i := range 5 {
 			ps = append(ps, t.irecv(64, 0, i))
 			rs = append(rs, ps[i].Request)
 		}
-		t.tell(0)
+		t.signal(0)
 		f(ps, rs)
 	})
 }
 
-// got checks one of the five messages.
-func (t *T) got(ps []*pending, i int, st Status) {
-	t.is(fmt.Sprintf("receive %d", i), st, 0, i, 30+i)
-	t.holds("the message", ps[i].room, data(i, 30+i))
+// expectReceive checks one of the five messages.
+func (t *T) expectReceive(ps []*pending, i int, st Status) {
+	t.expectStatus(fmt.Sprintf("receive %d", i), st, 0, i, 30+i)
+	t.expectBuffer("the message", ps[i].recvBuf, data(i, 30+i))
 	t.check(!ps[i].Active(), "a request that is through not to be active", "active")
 }
 
@@ -48,7 +48,7 @@ var waitCases = []Case{{
 	Run: func(t *T) {
 		withFiveReceives(t, []int{3, 0, 2, 1, 4}, func(ps []*pending, rs []Request) {
 			for i, st := range t.waitAll(rs...) {
-				t.got(ps, i, st)
+				t.expectReceive(ps, i, st)
 			}
 		})
 	},
@@ -59,19 +59,19 @@ var waitCases = []Case{{
 	Run: func(t *T) {
 		withFiveReceives(t, shuffled, func(ps []*pending, rs []Request) {
 			idle, err := t.RecvInit(make([]byte, 8), 0, 77)
-			t.begin("RecvInit", idle, err)
+			t.mustStart("RecvInit", idle, err)
 			sts := t.waitAll(rs[0], nil, rs[1], idle, rs[2])
-			t.got(ps, 0, sts[0])
-			t.got(ps, 1, sts[2])
-			t.got(ps, 2, sts[4])
+			t.expectReceive(ps, 0, sts[0])
+			t.expectReceive(ps, 1, sts[2])
+			t.expectReceive(ps, 2, sts[4])
 			t.check(sts[1] == empty && sts[3] == empty, "empty statuses of a null and an inactive request", "%+v, %+v", sts[1], sts[3])
 			sts = t.waitAll(rs[0], rs[3], rs[4], nil)
 			t.check(sts[0] == empty && sts[3] == empty, "empty statuses of one that is through and a null one", "%+v, %+v", sts[0], sts[3])
-			t.got(ps, 3, sts[1])
-			t.got(ps, 4, sts[2])
+			t.expectReceive(ps, 3, sts[1])
+			t.expectReceive(ps, 4, sts[2])
 			t.waitAll(nil, nil)
 			t.waitAll()
-			t.ok("Free", idle.Free())
+			t.must("Free", idle.Free())
 		})
 	},
 }, {
@@ -83,13 +83,13 @@ var waitCases = []Case{{
 			seen := make([]bool, 5)
 			for range 5 {
 				i, st, err := t.w.WaitAny(rs)
-				t.ok("WaitAny", err)
+				t.must("WaitAny", err)
 				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
 				seen[i] = true
-				t.got(ps, i, st)
+				t.expectReceive(ps, i, st)
 			}
 			i, st, err := t.w.WaitAny(rs)
-			t.ok("WaitAny", err)
+			t.must("WaitAny", err)
 			t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status", "%d, %+v", i, st)
 		})
 	},
@@ -98,27 +98,27 @@ var waitCases = []Case{{
 	Cite: rule("3.7.5", "mpi/3.7.5/1"), Defects: []string{"IndexOff", "TagIgnored"},
 	Sends: "WaitAny over five receives, of which one has a message; the rest is sent after an answer", Expects: "that one, then the others",
 	Run: func(t *T) {
-		t.only(0, func() {
-			t.hear(1)
+		t.onRank(0, func() {
+			t.awaitSignal(1)
 			for _, i := range shuffled {
 				t.send(data(i, 30+i), 1, i)
-				t.hear(1)
+				t.awaitSignal(1)
 			}
 		})
-		t.only(1, func() {
+		t.onRank(1, func() {
 			var ps []*pending
 			var rs []Request
 			for i := range 5 {
 				ps = append(ps, t.irecv(64, 0, i))
 				rs = append(rs, ps[i].Request)
 			}
-			t.tell(0)
+			t.signal(0)
 			for _, want := range shuffled {
 				i, st, err := t.w.WaitAny(rs)
-				t.ok("WaitAny", err)
+				t.must("WaitAny", err)
 				t.check(i == want, fmt.Sprintf("index %d", want), "%d", i)
-				t.got(ps, i, st)
-				t.tell(0)
+				t.expectReceive(ps, i, st)
+				t.signal(0)
 			}
 		})
 	},
@@ -128,22 +128,22 @@ var waitCases = []Case{{
 	Sends: "each of them on no request, on null ones, and on one that is inactive", Expects: "Undefined or no indices, at once; TestAny and TestAll true",
 	Run: func(t *T) {
 		idle, err := t.RecvInit(make([]byte, 8), 0, 77)
-		t.begin("RecvInit", idle, err)
+		t.mustStart("RecvInit", idle, err)
 		for _, rs := range [][]Request{nil, {nil, nil}, {idle}, {nil, idle}} {
 			i, st, err := t.w.WaitAny(rs)
-			t.ok("WaitAny", err)
+			t.must("WaitAny", err)
 			t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status of WaitAny", "%d %+v", i, st)
 			is, sts, err := t.w.WaitSome(rs)
-			t.ok("WaitSome", err)
+			t.must("WaitSome", err)
 			t.check(len(is) == 0 && len(sts) == 0, "no index of WaitSome", "%v %v", is, sts)
 			i, st, done, err := t.w.TestAny(rs)
-			t.ok("TestAny", err)
+			t.must("TestAny", err)
 			t.check(done && i == mpi.Undefined && st == empty, "true with Undefined of TestAny", "%v %d %+v", done, i, st)
 			is, sts, err = t.w.TestSome(rs)
-			t.ok("TestSome", err)
+			t.must("TestSome", err)
 			t.check(len(is) == 0 && len(sts) == 0, "no index of TestSome", "%v %v", is, sts)
 			sts, done, err = t.w.TestAll(rs)
-			t.ok("TestAll", err)
+			t.must("TestAll", err)
 			t.check(done && len(sts) == len(rs), "true of TestAll", "%v %v", done, sts)
 		}
 	},
@@ -156,12 +156,12 @@ var waitCases = []Case{{
 			seen := make([]bool, 5)
 			for left := 5; left > 0; {
 				is, sts, err := t.w.WaitSome(rs)
-				t.ok("WaitSome", err)
+				t.must("WaitSome", err)
 				t.check(len(is) > 0 && len(is) == len(sts), "indices, and as many statuses", "%v, %v", is, sts)
 				for k, i := range is {
 					t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d of %v, after %v", i, is, seen)
 					seen[i] = true
-					t.got(ps, i, sts[k])
+					t.expectReceive(ps, i, sts[k])
 					left--
 				}
 			}
@@ -176,7 +176,7 @@ var waitCases = []Case{{
 			turn := slices.Clone(shuffled)
 			slices.Reverse(turn)
 			for _, i := range turn {
-				t.got(ps, i, t.wait(rs[i]))
+				t.expectReceive(ps, i, t.wait(rs[i]))
 			}
 			for _, r := range rs {
 				t.check(t.wait(r) == empty, "an empty status the second time", "another")
@@ -192,15 +192,15 @@ var waitCases = []Case{{
 		var rs []Request
 		var ps []*pending
 		for k := range n {
-			rs = append(rs, t.isend(data(10*me+k, few[2+(me+k)%3]), k, 1))
+			rs = append(rs, t.isend(data(10*me+k, someSizes[2+(me+k)%3]), k, 1))
 		}
 		for k := range n {
-			ps = append(ps, t.irecv(few[2+(me+k)%3], k, 1))
+			ps = append(ps, t.irecv(someSizes[2+(me+k)%3], k, 1))
 			rs = append(rs, ps[k].Request)
 		}
 		for i, st := range t.waitAll(rs...)[n:] {
-			t.is("the receive", st, i, 1, few[2+(me+i)%3])
-			t.holds("the message", ps[i].room, data(10*i+me, few[2+(me+i)%3]))
+			t.expectStatus("the receive", st, i, 1, someSizes[2+(me+i)%3])
+			t.expectBuffer("the message", ps[i].recvBuf, data(10*i+me, someSizes[2+(me+i)%3]))
 		}
 	},
 }}

@@ -13,13 +13,13 @@ var wildcardCases = []Case{{
 		}
 		var seen [3]bool
 		for range 2 {
-			r := newRoom(100)
+			r := newGuardedBuf(100)
 			st, err := t.Recv(r.buf, mpi.AnySource, 4)
-			t.ok("Recv", err)
+			t.must("Recv", err)
 			t.check((st.Source == 1 || st.Source == 2) && !seen[st.Source], "each of the sources 1 and 2 once", "%+v", st)
 			seen[st.Source] = true
-			t.is("the receive", st, st.Source, 4, 20*st.Source)
-			t.holds("the message", r, data(st.Source, 20*st.Source))
+			t.expectStatus("the receive", st, st.Source, 4, 20*st.Source)
+			t.expectBuffer("the message", r, data(st.Source, 20*st.Source))
 		}
 	},
 }, {
@@ -28,8 +28,8 @@ var wildcardCases = []Case{{
 	Sends: "messages with tags 0, 5, 32767 and the largest", Expects: "each tag in the status",
 	Run: func(t *T) {
 		for i, tag := range []int{0, 5, 32767, mpi.TagMax} {
-			t.only(0, func() { t.send(data(i, 10), 1, tag) })
-			t.only(1, func() { t.is("the receive", t.gets(data(i, 10), 0, mpi.AnyTag), 0, tag, 10) })
+			t.onRank(0, func() { t.send(data(i, 10), 1, tag) })
+			t.onRank(1, func() { t.expectStatus("the receive", t.expectRecv(data(i, 10), 0, mpi.AnyTag), 0, tag, 10) })
 		}
 	},
 }, {
@@ -37,7 +37,7 @@ var wildcardCases = []Case{{
 	Cite: rule("3.2.4", "mpi/3.2.4/2"), Setup: ranks(3), Defects: []string{"WildSourceUntold", "WildTagUntold", "LargeDamaged"},
 	Sends: "two ranks send a small and a large message each", Expects: "four messages, whole, as their statuses say",
 	Run: func(t *T) {
-		size := func(tag int) int { return 8 + tag*large }
+		size := func(tag int) int { return 8 + tag*largeSize }
 		if t.Rank() > 0 {
 			a, b := t.isend(data(t.Rank(), size(0)), 0, 0), t.isend(data(t.Rank()+10, size(1)), 0, 1)
 			t.waitAll(a, b)
@@ -45,12 +45,12 @@ var wildcardCases = []Case{{
 		}
 		seen := make(map[Status]bool)
 		for range 4 {
-			r := newRoom(large + 8)
+			r := newGuardedBuf(largeSize + 8)
 			st, err := t.Recv(r.buf, mpi.AnySource, mpi.AnyTag)
-			t.ok("Recv", err)
+			t.must("Recv", err)
 			t.check(st.Source > 0 && st.Source < 3 && (st.Tag == 0 || st.Tag == 1) && !seen[st], "each of four messages once", "%+v after %v", st, seen)
 			seen[st] = true
-			t.holds("the message", r, data(st.Source+10*st.Tag, size(st.Tag)))
+			t.expectBuffer("the message", r, data(st.Source+10*st.Tag, size(st.Tag)))
 		}
 	},
 }, {
@@ -59,20 +59,20 @@ var wildcardCases = []Case{{
 	Sends: "receives from anybody of two tags, posted; both ranks send both tags", Expects: "each receive gets its tag",
 	Run: func(t *T) {
 		if t.Rank() > 0 {
-			t.hear(0)
+			t.awaitSignal(0)
 			a := t.isend(data(20+t.Rank(), 8), 0, 2)
 			b := t.isend(data(10+t.Rank(), 8), 0, 1)
 			t.waitAll(a, b)
 			return
 		}
 		ps := []*pending{t.irecv(8, mpi.AnySource, 1), t.irecv(8, mpi.AnySource, 2), t.irecv(8, mpi.AnySource, 1), t.irecv(8, mpi.AnySource, 2)}
-		t.tell(1, 2)
+		t.signal(1, 2)
 		var from [4]int
 		for i, p := range ps {
 			tag := 1 + i%2
 			st := t.wait(p)
-			t.is("the receive", st, st.Source, tag, 8)
-			t.holds("the message", p.room, data(10*tag+st.Source, 8))
+			t.expectStatus("the receive", st, st.Source, tag, 8)
+			t.expectBuffer("the message", p.recvBuf, data(10*tag+st.Source, 8))
 			from[i] = st.Source
 		}
 		t.check(from[0]+from[2] == 3 && from[1]+from[3] == 3, "each tag from both ranks", "%v", from)
@@ -86,18 +86,18 @@ var wildcardCases = []Case{{
 		switch t.Rank() {
 		case 1:
 			r := t.isend(data(1, 8), 0, 11)
-			side.tell(2)
+			side.signal(2)
 			t.wait(r)
 		case 2:
-			side.hear(1)
+			side.awaitSignal(1)
 			r := t.isend(data(2, 8), 0, 12)
-			side.tell(0)
+			side.signal(0)
 			t.wait(r)
 		case 0:
-			side.hear(2)
-			t.linger()
-			t.is("the receive", t.gets(data(2, 8), 2, mpi.AnyTag), 2, 12, 8)
-			t.is("the receive", t.gets(data(1, 8), 1, mpi.AnyTag), 1, 11, 8)
+			side.awaitSignal(2)
+			t.idle()
+			t.expectStatus("the receive", t.expectRecv(data(2, 8), 2, mpi.AnyTag), 2, 12, 8)
+			t.expectStatus("the receive", t.expectRecv(data(1, 8), 1, mpi.AnyTag), 1, 11, 8)
 		}
 	},
 }, {
@@ -106,15 +106,15 @@ var wildcardCases = []Case{{
 	Sends: "a message in a duplicate, then one in the original; receives of anything in the original first", Expects: "each in its own",
 	Run: func(t *T) {
 		other := t.dup()
-		t.only(0, func() {
+		t.onRank(0, func() {
 			a := other.isend(data(1, 16), 1, 3)
 			b := t.isend(data(2, 16), 1, 3)
 			t.waitAll(a, b)
 		})
-		t.only(1, func() {
-			t.linger()
-			t.gets(data(2, 16), mpi.AnySource, mpi.AnyTag)
-			other.gets(data(1, 16), mpi.AnySource, mpi.AnyTag)
+		t.onRank(1, func() {
+			t.idle()
+			t.expectRecv(data(2, 16), mpi.AnySource, mpi.AnyTag)
+			other.expectRecv(data(1, 16), mpi.AnySource, mpi.AnyTag)
 		})
 	},
 }, {
@@ -123,9 +123,9 @@ var wildcardCases = []Case{{
 	Sends: "30 receives posted; three ranks send 10 each, of all sizes", Expects: "every message once, whole",
 	Run: func(t *T) {
 		const n = 10
-		size := func(from, i int) int { return few[(from+i)%len(few)] }
+		size := func(from, i int) int { return someSizes[(from+i)%len(someSizes)] }
 		if t.Rank() > 0 {
-			t.hear(0)
+			t.awaitSignal(0)
 			var rs []Request
 			for i := range n {
 				rs = append(rs, t.isend(data(100*t.Rank()+i, size(t.Rank(), i)), 0, 8))
@@ -137,15 +137,15 @@ var wildcardCases = []Case{{
 		for range 3 * n {
 			ps = append(ps, t.irecv(70_000, mpi.AnySource, 8))
 		}
-		t.tell(1, 2, 3)
+		t.signal(1, 2, 3)
 		var next [4]int
 		for _, p := range ps {
 			st := t.wait(p)
 			t.check(st.Source > 0 && st.Source < 4, "a source", "%+v", st)
 			i := next[st.Source]
 			next[st.Source]++
-			t.is("the receive", st, st.Source, 8, size(st.Source, i))
-			t.holds("the message", p.room, data(100*st.Source+i, size(st.Source, i)))
+			t.expectStatus("the receive", st, st.Source, 8, size(st.Source, i))
+			t.expectBuffer("the message", p.recvBuf, data(100*st.Source+i, size(st.Source, i)))
 		}
 		t.check(next == [4]int{0, n, n, n}, "ten messages of each rank", "%v", next)
 	},
@@ -159,22 +159,22 @@ var wildcardCases = []Case{{
 			color = mpi.Undefined
 		}
 		c, err := t.Split(color, -t.Rank())
-		t.ok("Split", err)
+		t.must("Split", err)
 		if c == nil {
 			return
 		}
-		s := t.on(c)
+		s := t.inComm(c)
 		if s.Rank() > 0 {
 			for i := range 10 {
 				s.send(word(uint64(100*s.Rank()+i)), 0, i)
-				s.gets(word(uint64(200*s.Rank()+2*i)), 0, i)
+				s.expectRecv(word(uint64(200*s.Rank()+2*i)), 0, i)
 			}
 			return
 		}
 		for range 20 {
 			b := make([]byte, 8)
 			st, err := s.Recv(b, mpi.AnySource, mpi.AnyTag)
-			s.ok("Recv", err)
+			s.must("Recv", err)
 			s.check(st.Source > 0 && st.Source < 3, "a rank of the communicator", "%+v", st)
 			s.send(word(2*number(b)), st.Source, st.Tag)
 		}
@@ -188,17 +188,17 @@ var wildcardCases = []Case{{
 		b := data(t.Rank(), 8)
 		for range 3 {
 			t.barrier()
-			t.ok("Bcast", t.Bcast(b, 1))
-			t.ok("Allreduce", t.Allreduce(b, mpi.Uint64, mpi.Max))
+			t.must("Bcast", t.Bcast(b, 1))
+			t.must("Allreduce", t.Allreduce(b, mpi.Uint64, mpi.Max))
 		}
 		_, found, err := t.Iprobe(mpi.AnySource, mpi.AnyTag)
-		t.ok("Iprobe", err)
+		t.must("Iprobe", err)
 		t.check(!found, "nothing to be probed", "a message")
-		t.pendingYet("a receive of anything", p)
+		t.expectPending("a receive of anything", p)
 		t.barrier()
 		next, last := (t.Rank()+1)%3, (t.Rank()+2)%3
 		r := t.isend(data(50+t.Rank(), 8), next, 9)
-		t.is("the receive", t.arrives(p, data(50+last, 8)), last, 9, 8)
+		t.expectStatus("the receive", t.expectWait(p, data(50+last, 8)), last, 9, 8)
 		t.wait(r)
 	},
 }, {
@@ -210,11 +210,11 @@ var wildcardCases = []Case{{
 		rs := []Request{t.isend(data(t.Rank(), 12), t.Rank(), 2), t.isend(data(t.Rank(), 12), other, 2)}
 		sum := 0
 		for range 2 {
-			r := newRoom(12)
+			r := newGuardedBuf(12)
 			st, err := t.Recv(r.buf, mpi.AnySource, 2)
-			t.ok("Recv", err)
+			t.must("Recv", err)
 			t.check(st.Source == 0 || st.Source == 1, "a rank", "%+v", st)
-			t.holds("the message", r, data(st.Source, 12))
+			t.expectBuffer("the message", r, data(st.Source, 12))
 			sum += st.Source
 		}
 		t.check(sum == 1, "one message of each", "sources that add up to %d", sum)

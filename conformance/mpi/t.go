@@ -11,42 +11,43 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// T is what a case does as one rank: the calls of a communicator, and words that make
-// calls and look at what came of them. What is not as it must be ends the rank.
+// T runs a case as one rank. It has the calls of a communicator, and helpers that call
+// and check results. Helpers whose names begin with expect or must end the rank on a
+// violation.
 type T struct {
 	Comm
 	w World
 }
 
-// on is the same rank in another communicator.
-func (t *T) on(c Comm) *T { return &T{c, t.w} }
+// inComm returns the same rank in another communicator.
+func (t *T) inComm(c Comm) *T { return &T{c, t.w} }
 
-// only runs f on one rank.
-func (t *T) only(rank int, f func()) {
+// onRank runs f on one rank.
+func (t *T) onRank(rank int, f func()) {
 	if t.Rank() == rank {
 		f()
 	}
 }
 
-// check ends the rank unless something is so.
+// check ends the rank with a violation unless the condition holds.
 func (t *T) check(is bool, want, format string, args ...any) {
 	if !is {
-		panic(ended{conformance.Violatedf(want, format, args...)})
+		panic(rankFailed{conformance.Violatedf(want, format, args...)})
 	}
 }
 
-// ok ends the rank if a call failed.
-func (t *T) ok(call string, err error) {
+// must ends the rank if a call failed.
+func (t *T) must(call string, err error) {
 	t.check(err == nil, call+" without an error", "%v", err)
 }
 
-// fails ends the rank unless a call failed with an error of a class.
-func (t *T) fails(call string, err, class error) {
+// mustFail ends the rank unless a call failed with an error of a class.
+func (t *T) mustFail(call string, err, class error) {
 	t.check(errors.Is(err, class), fmt.Sprintf("an error of class %q of %s", class, call), "%v", err)
 }
 
-// data is n bytes that belong to an id: all of them differ from those of other ids, in
-// nearly every place.
+// data returns n bytes of payload for an id. Payloads of different ids differ in nearly
+// every byte.
 func data(id, n int) []byte {
 	b := make([]byte, (n+7)&^7)
 	x := uint64(id)*0x9e3779b97f4a7c15 + 1
@@ -57,13 +58,13 @@ func data(id, n int) []byte {
 		binary.LittleEndian.PutUint64(b[i:], x)
 	}
 	if len(b) > 0 {
-		b[0] = byte(id) // so that even one byte tells ids apart
+		b[0] = byte(id) // a payload of one byte also differs
 	}
 	return b[:n]
 }
 
-// same ends the rank unless two contents are the same.
-func (t *T) same(what string, got, want []byte) {
+// expectEqual ends the rank unless two contents are equal.
+func (t *T) expectEqual(what string, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
 	}
@@ -75,52 +76,53 @@ func (t *T) same(what string, got, want []byte) {
 		len(got), at, got[at:min(at+8, len(got))], want[at:min(at+8, len(want))])
 }
 
-// guard is how many bytes beside a buffer are watched, blank what they are; it is odd, so
-// that buffers are not aligned.
+// guardLen is the number of guard bytes before and after a buffer. It is odd, so that
+// buffers are not aligned. guardByte is their value.
 const (
-	guard = 37
-	blank = 0xb5
+	guardLen  = 37
+	guardByte = 0xb5
 )
 
-// room is a buffer with a guard on both sides.
-type room struct {
+// guardedBuf is a buffer with guard bytes on both sides.
+type guardedBuf struct {
 	all []byte
 	buf []byte
 }
 
-func newRoom(n int) *room {
-	all := bytes.Repeat([]byte{blank}, n+2*guard)
-	return &room{all, all[guard : guard+n : guard+n]}
+func newGuardedBuf(n int) *guardedBuf {
+	all := bytes.Repeat([]byte{guardByte}, n+2*guardLen)
+	return &guardedBuf{all, all[guardLen : guardLen+n : guardLen+n]}
 }
 
-// holds ends the rank unless the room holds exactly this, and nothing else was written.
-func (t *T) holds(what string, r *room, want []byte) {
-	t.same(what, r.buf[:len(want)], want)
+// expectBuffer ends the rank unless the buffer begins with want, and nothing else was
+// written.
+func (t *T) expectBuffer(what string, r *guardedBuf, want []byte) {
+	t.expectEqual(what, r.buf[:len(want)], want)
 	for i, b := range r.all {
-		if in := i - guard; (in < 0 || in >= len(want)) && b != blank {
+		if in := i - guardLen; (in < 0 || in >= len(want)) && b != guardByte {
 			t.check(false, "nothing written outside of "+what, "byte %d written to %#x, of a buffer of %d with %d received", in, b, len(r.buf), len(want))
 		}
 	}
 }
 
-// is ends the rank unless a status says this.
-func (t *T) is(what string, st Status, source, tag, count int) {
+// expectStatus ends the rank unless a status has these fields.
+func (t *T) expectStatus(what string, st Status, source, tag, count int) {
 	want := Status{Source: source, Tag: tag, Count: count}
 	t.check(st == want, fmt.Sprintf("%s with the status %+v", what, want), "%+v", st)
 }
 
-// empty is the status of what was not under way.
+// empty is the status of an inactive request.
 var empty = Status{Source: mpi.AnySource, Tag: mpi.AnyTag}
 
-// send sends, in standard mode.
-func (t *T) send(d []byte, dest, tag int) { t.ok("Send", t.Send(d, dest, tag)) }
+// send sends in standard mode.
+func (t *T) send(d []byte, dest, tag int) { t.must("Send", t.Send(d, dest, tag)) }
 
-// gets receives a message into more room than it needs, and looks at all of it.
-func (t *T) gets(want []byte, source, tag int) Status {
-	r := newRoom(len(want) + 16)
+// expectRecv receives a message into a larger buffer, and ends the rank unless it is want.
+func (t *T) expectRecv(want []byte, source, tag int) Status {
+	r := newGuardedBuf(len(want) + 16)
 	st, err := t.Recv(r.buf, source, tag)
-	t.ok("Recv", err)
-	t.holds("the message", r, want)
+	t.must("Recv", err)
+	t.expectBuffer("the message", r, want)
 	t.check(st.Count == len(want), fmt.Sprintf("a count of %d", len(want)), "%+v", st)
 	if source != mpi.AnySource {
 		t.check(st.Source == source, fmt.Sprintf("the source %d", source), "%+v", st)
@@ -134,131 +136,131 @@ func (t *T) gets(want []byte, source, tag int) Status {
 // pending is a request with its buffer.
 type pending struct {
 	Request
-	room *room
+	recvBuf *guardedBuf
 }
 
-// begin is what a call that begins something returns.
-func (t *T) begin(call string, r Request, err error) Request {
-	t.ok(call, err)
+// mustStart returns the request of a nonblocking call, and ends the rank if it failed.
+func (t *T) mustStart(call string, r Request, err error) Request {
+	t.must(call, err)
 	t.check(r != nil, call+" with a request", "nil")
 	return r
 }
 
 func (t *T) isend(d []byte, dest, tag int) Request {
 	r, err := t.Isend(d, dest, tag)
-	return t.begin("Isend", r, err)
+	return t.mustStart("Isend", r, err)
 }
 
 func (t *T) issend(d []byte, dest, tag int) Request {
 	r, err := t.Issend(d, dest, tag)
-	return t.begin("Issend", r, err)
+	return t.mustStart("Issend", r, err)
 }
 
-// irecv begins a receive of at most n bytes.
+// irecv starts a receive of at most n bytes.
 func (t *T) irecv(n, source, tag int) *pending {
-	room := newRoom(n)
+	room := newGuardedBuf(n)
 	r, err := t.Irecv(room.buf, source, tag)
-	return &pending{t.begin("Irecv", r, err), room}
+	return &pending{t.mustStart("Irecv", r, err), room}
 }
 
-// wait waits for what must not fail.
+// wait waits for a request that must not fail.
 func (t *T) wait(r Request) Status {
 	st, err := r.Wait()
-	t.ok("Wait", err)
+	t.must("Wait", err)
 	return st
 }
 
-// arrives waits for a receive, and looks at what it got.
-func (t *T) arrives(p *pending, want []byte) Status {
+// expectWait waits for a receive, and ends the rank unless the message is want.
+func (t *T) expectWait(p *pending, want []byte) Status {
 	st := t.wait(p.Request)
 	t.check(!st.Cancelled && st.Count == len(want), fmt.Sprintf("a receive of %d bytes", len(want)), "%+v", st)
-	t.holds("the received message", p.room, want)
+	t.expectBuffer("the received message", p.recvBuf, want)
 	return st
 }
 
 func (t *T) waitAll(rs ...Request) []Status {
 	sts, err := t.w.WaitAll(rs)
-	t.ok("WaitAll", err)
+	t.must("WaitAll", err)
 	t.check(len(sts) == len(rs), fmt.Sprintf("%d statuses of WaitAll", len(rs)), "%d", len(sts))
 	return sts
 }
 
-// pendingYet ends the rank if a request is complete.
-func (t *T) pendingYet(what string, r Request) {
+// expectPending ends the rank if a request is complete.
+func (t *T) expectPending(what string, r Request) {
 	_, done, err := r.Test()
-	t.ok("Test", err)
+	t.must("Test", err)
 	t.check(!done, what+" not to be complete yet", "complete")
 }
 
-// sign is the tag of words between ranks that say no more than that something has
-// happened.
-const sign = 31000
+// signalTag is the tag of messages that only tell another rank to continue.
+const signalTag = 31000
 
-// tell and hear are such a word.
-func (t *T) tell(ranks ...int) {
+// signal sends such a message to each of the ranks.
+func (t *T) signal(ranks ...int) {
 	for _, rank := range ranks {
-		t.ok("Send of a word", t.Send([]byte{sign & 0xff}, rank, sign))
+		t.must("Send of a signal", t.Send([]byte{signalTag & 0xff}, rank, signalTag))
 	}
 }
 
-func (t *T) hear(ranks ...int) {
+// awaitSignal receives one from each of the ranks.
+func (t *T) awaitSignal(ranks ...int) {
 	for _, rank := range ranks {
 		var b [1]byte
-		_, err := t.Recv(b[:], rank, sign)
-		t.ok("Recv of a word", err)
+		_, err := t.Recv(b[:], rank, signalTag)
+		t.must("Recv of a signal", err)
 	}
 }
 
-// dup is a communicator beside this one.
+// dup returns a duplicate of the communicator.
 func (t *T) dup() *T {
 	c, err := t.Dup()
-	t.ok("Dup", err)
+	t.must("Dup", err)
 	t.check(c != nil, "a communicator of Dup", "nil")
-	return t.on(c)
+	return t.inComm(c)
 }
 
-func (t *T) barrier() { t.ok("Barrier", t.Barrier()) }
+func (t *T) barrier() { t.must("Barrier", t.Barrier()) }
 
-// linger lets time pass, inside the runtime and outside of it, so that what could happen
-// wrongly has the time to. Nothing may depend on how long it is.
-func (t *T) linger() {
+// idle lets time pass inside and outside of the runtime, so that a defect can show. No
+// result may depend on its duration.
+func (t *T) idle() {
 	for range 20 {
 		_, _, err := t.Iprobe(mpi.AnySource, mpi.TagMax-1)
-		t.ok("Iprobe", err)
+		t.must("Iprobe", err)
 		t.w.Compute(20 * time.Microsecond)
 	}
 }
 
-// patience is after how long something that must happen has not.
-const patience = 10 * time.Second
+// waitLimit is how long waitUntil waits.
+const waitLimit = 10 * time.Second
 
-// until asks again and again, as a program that has other things to do as well.
-func (t *T) until(what string, is func() bool) {
+// waitUntil polls a condition, and ends the rank if it does not hold in time.
+func (t *T) waitUntil(what string, is func() bool) {
 	pause := time.Microsecond
 	for began := t.w.Wtime(); !is(); t.w.Compute(pause) {
-		t.check(t.w.Wtime()-began < patience, what+" in the end", "not within %v", patience)
+		t.check(t.w.Wtime()-began < waitLimit, what+" in the end", "not within %v", waitLimit)
 		pause = min(2*pause, time.Millisecond)
 	}
 }
 
-// stillWorks shows that a communicator can be used: everybody sends to everybody. It
-// begins with a barrier, so that nothing of it is seen by those who still look around.
-func (t *T) stillWorks() {
+// expectUsable checks that a communicator can be used: every rank sends to every rank. A
+// barrier before keeps these messages from ranks that still probe.
+func (t *T) expectUsable() {
 	t.barrier()
 	n := t.Size()
 	for k := range n {
 		to, from := (t.Rank()+k)%n, (t.Rank()+n-k)%n
 		mine, theirs := data(t.Rank()*n+to, 40), data(from*n+t.Rank(), 40)
-		r := t.irecv(len(theirs), from, sign-1)
-		t.send(mine, to, sign-1)
-		t.arrives(r, theirs)
+		r := t.irecv(len(theirs), from, signalTag-1)
+		t.send(mine, to, signalTag-1)
+		t.expectWait(r, theirs)
 	}
 	t.barrier()
 }
 
-// every are the sizes about which protocols change their minds: small ones, those around
-// powers of two, and large ones.
-func every() []int {
+// allSizes returns message sizes at which runtimes change protocols: small ones, those
+// around powers of two, and large ones.
+func allSizes() []int {
 	sizes := []int{0, 1, 7, 8, 9, 31, 63, 64, 65}
 	for n := 128; n <= 1<<20; n *= 2 {
 		sizes = append(sizes, n-1, n, n+1)
@@ -266,19 +268,20 @@ func every() []int {
 	return sizes
 }
 
-// few are some of them, for cases that need only small and large.
-var few = []int{0, 8, 1000, 5000, 70_000}
+// someSizes are a few of them, for cases that need small and large messages.
+var someSizes = []int{0, 8, 1000, 5000, 70_000}
 
-// large is more than any runtime sends without asking.
-const large = 300_000
+// largeSize is above the eager limit of every runtime.
+const largeSize = 300_000
 
-// takes receives a message that a probe has taken out.
-func (t *T) takes(m Message, want []byte) Status {
+// expectMessage receives a message that Mprobe returned, and ends the rank unless it is
+// want.
+func (t *T) expectMessage(m Message, want []byte) Status {
 	t.check(m != nil, "a message", "nil")
-	r := newRoom(len(want))
+	r := newGuardedBuf(len(want))
 	st, err := m.Recv(r.buf)
-	t.ok("Message.Recv", err)
+	t.must("Message.Recv", err)
 	t.check(st.Count == len(want), fmt.Sprintf("a count of %d", len(want)), "%+v", st)
-	t.holds("the message", r, want)
+	t.expectBuffer("the message", r, want)
 	return st
 }

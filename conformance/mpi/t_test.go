@@ -13,7 +13,7 @@ import (
 func ends(f func(t *T)) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = p.(ended).violation
+			err = p.(rankFailed).violation
 		}
 	}()
 	f(&T{})
@@ -46,45 +46,47 @@ func TestContentsTellMessagesApart(t *testing.T) {
 // Every word that looks at something ends the rank when it is wrong, and only then.
 func TestWordsNotice(t *testing.T) {
 	want := data(3, 20)
-	fill := func(change func(*room)) *room {
-		r := newRoom(30)
+	fill := func(change func(*guardedBuf)) *guardedBuf {
+		r := newGuardedBuf(30)
 		copy(r.buf, want)
 		change(r)
 		return r
 	}
 	for what, f := range map[string]func(*T){
-		"content":       func(t *T) { t.holds("it", fill(func(r *room) { r.buf[19] ^= 1 }), want) },
-		"before it":     func(t *T) { t.holds("it", fill(func(r *room) { r.all[guard-1] = 0 }), want) },
-		"behind it":     func(t *T) { t.holds("it", fill(func(r *room) { r.all[guard+30] = 0 }), want) },
-		"rest of it":    func(t *T) { t.holds("it", fill(func(r *room) { r.buf[20] = 0 }), want) },
-		"shorter":       func(t *T) { t.same("it", want[:19], want) },
-		"longer":        func(t *T) { t.same("it", want, want[:19]) },
-		"error":         func(t *T) { t.ok("it", mpi.ErrArg) },
-		"no error":      func(t *T) { t.fails("it", nil, mpi.ErrArg) },
-		"another class": func(t *T) { t.fails("it", mpi.ErrRank, mpi.ErrTag) },
-		"source":        func(t *T) { t.is("it", Status{Source: 1, Tag: 2, Count: 3}, 2, 2, 3) },
-		"tag":           func(t *T) { t.is("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 3, 3) },
-		"count":         func(t *T) { t.is("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 2, 4) },
-		"cancelled":     func(t *T) { t.is("it", Status{Source: 1, Tag: 2, Count: 3, Cancelled: true}, 1, 2, 3) },
-		"no request":    func(t *T) { t.begin("it", nil, nil) },
+		"content":       func(t *T) { t.expectBuffer("it", fill(func(r *guardedBuf) { r.buf[19] ^= 1 }), want) },
+		"before it":     func(t *T) { t.expectBuffer("it", fill(func(r *guardedBuf) { r.all[guardLen-1] = 0 }), want) },
+		"behind it":     func(t *T) { t.expectBuffer("it", fill(func(r *guardedBuf) { r.all[guardLen+30] = 0 }), want) },
+		"rest of it":    func(t *T) { t.expectBuffer("it", fill(func(r *guardedBuf) { r.buf[20] = 0 }), want) },
+		"shorter":       func(t *T) { t.expectEqual("it", want[:19], want) },
+		"longer":        func(t *T) { t.expectEqual("it", want, want[:19]) },
+		"error":         func(t *T) { t.must("it", mpi.ErrArg) },
+		"no error":      func(t *T) { t.mustFail("it", nil, mpi.ErrArg) },
+		"another class": func(t *T) { t.mustFail("it", mpi.ErrRank, mpi.ErrTag) },
+		"source":        func(t *T) { t.expectStatus("it", Status{Source: 1, Tag: 2, Count: 3}, 2, 2, 3) },
+		"tag":           func(t *T) { t.expectStatus("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 3, 3) },
+		"count":         func(t *T) { t.expectStatus("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 2, 4) },
+		"cancelled":     func(t *T) { t.expectStatus("it", Status{Source: 1, Tag: 2, Count: 3, Cancelled: true}, 1, 2, 3) },
+		"no request":    func(t *T) { t.mustStart("it", nil, nil) },
 		"truncation": func(t *T) {
-			t.cut("it", fill(func(*room) {}), Status{Count: 31}, mpi.ErrTruncate, data(3, 40))
+			t.expectTruncated("it", fill(func(*guardedBuf) {}), Status{Count: 31}, mpi.ErrTruncate, data(3, 40))
 		},
 		"truncation written behind": func(t *T) {
-			t.cut("it", fill(func(r *room) { r.all[guard+30] = 0 }), Status{Count: 20}, mpi.ErrTruncate, data(3, 40))
+			t.expectTruncated("it", fill(func(r *guardedBuf) { r.all[guardLen+30] = 0 }), Status{Count: 20}, mpi.ErrTruncate, data(3, 40))
 		},
-		"truncation without an error": func(t *T) { t.cut("it", fill(func(*room) {}), Status{Count: 20}, nil, data(3, 40)) },
+		"truncation without an error": func(t *T) { t.expectTruncated("it", fill(func(*guardedBuf) {}), Status{Count: 20}, nil, data(3, 40)) },
 	} {
 		if err := ends(f); !conformance.IsViolation(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for what, f := range map[string]func(*T){
-		"content":    func(t *T) { t.holds("it", fill(func(*room) {}), want) },
-		"error":      func(t *T) { t.ok("it", nil) },
-		"class":      func(t *T) { t.fails("it", errors.Join(mpi.ErrTag), mpi.ErrTag) },
-		"status":     func(t *T) { t.is("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 2, 3) },
-		"truncation": func(t *T) { t.cut("it", fill(func(*room) {}), Status{Count: 20}, mpi.ErrTruncate, data(3, 40)) },
+		"content": func(t *T) { t.expectBuffer("it", fill(func(*guardedBuf) {}), want) },
+		"error":   func(t *T) { t.must("it", nil) },
+		"class":   func(t *T) { t.mustFail("it", errors.Join(mpi.ErrTag), mpi.ErrTag) },
+		"status":  func(t *T) { t.expectStatus("it", Status{Source: 1, Tag: 2, Count: 3}, 1, 2, 3) },
+		"truncation": func(t *T) {
+			t.expectTruncated("it", fill(func(*guardedBuf) {}), Status{Count: 20}, mpi.ErrTruncate, data(3, 40))
+		},
 	} {
 		if err := ends(f); err != nil {
 			t.Errorf("%s: %v", what, err)

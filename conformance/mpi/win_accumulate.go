@@ -28,7 +28,7 @@ var accumulateCases = []Case{{
 					want = append(want, f(there[i], with[i]))
 				}
 			}
-			t.same(fmt.Sprintf("the window after operation %v", op), w.Memory(), words(want...))
+			t.expectEqual(fmt.Sprintf("the window after operation %v", op), w.Memory(), words(want...))
 			w.fence(0)
 		}
 		w.free()
@@ -41,14 +41,14 @@ var accumulateCases = []Case{{
 		w := t.window(16)
 		for _, c := range typed {
 			b := c.in(t.Rank())
-			t.only(0, func() { copy(w.Memory(), b) })
+			t.onRank(0, func() { copy(w.Memory(), b) })
 			w.fence(0)
 			if t.Rank() > 0 {
 				w.accumulate(b, 0, 0, c.t, c.op)
 			}
 			w.fence(0)
-			t.only(0, func() {
-				t.same(fmt.Sprintf("the result of %v by %v", c.t, c.op), w.Memory()[:len(c.want)], c.want)
+			t.onRank(0, func() {
+				t.expectEqual(fmt.Sprintf("the result of %v by %v", c.t, c.op), w.Memory()[:len(c.want)], c.want)
 			})
 			w.fence(0)
 		}
@@ -67,7 +67,7 @@ var accumulateCases = []Case{{
 		}
 		w.unlock(0)
 		t.barrier()
-		t.only(0, func() { w.shows("the sums", 0, words(150, 450, 1650, 150, 150, 150, 150, 15_000)) })
+		t.onRank(0, func() { w.expectOwn("the sums", 0, words(150, 450, 1650, 150, 150, 150, 150, 15_000)) })
 		w.free()
 	},
 }, {
@@ -83,9 +83,9 @@ var accumulateCases = []Case{{
 		}
 		w.unlock(0)
 		t.barrier()
-		t.only(0, func() {
+		t.onRank(0, func() {
 			want := bytes.Join([][]byte{le32(30), le32(60), le32(90), le32(120), {30, 60, 90, 120, 0, 0, 0, 0}}, nil)
-			w.shows("the sums", 0, want)
+			w.expectOwn("the sums", 0, want)
 		})
 		w.free()
 	},
@@ -114,7 +114,7 @@ var accumulateCases = []Case{{
 		w.lock(mpi.Shared, 0)
 		w.get(got, 0, at)
 		w.unlock(0)
-		t.same("the numbers", got, words(40, want))
+		t.expectEqual("the numbers", got, words(40, want))
 		t.barrier()
 		w.free()
 	},
@@ -134,7 +134,7 @@ var accumulateCases = []Case{{
 				continue
 			}
 			got := make([]byte, 64)
-			t.ok("GetAccumulate", w.GetAccumulate(nil, got, 0, 0, mpi.Uint64, mpi.NoOp))
+			t.must("GetAccumulate", w.GetAccumulate(nil, got, 0, 0, mpi.Uint64, mpi.NoOp))
 			w.flush(0)
 			for at := 0; at < 64; at += 8 {
 				v := number(got[at:])
@@ -152,21 +152,21 @@ var accumulateCases = []Case{{
 	Run: func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(24)
-		w.fill(0, words(1, 2, 3))
+		w.writeOwn(0, words(1, 2, 3))
 		t.barrier()
 		do := func(op mpi.Op, with, before []uint64) {
-			r := newRoom(24)
+			r := newGuardedBuf(24)
 			w.lock(mpi.Exclusive, other)
-			t.ok("GetAccumulate", w.GetAccumulate(words(with...), r.buf, other, 0, mpi.Uint64, op))
+			t.must("GetAccumulate", w.GetAccumulate(words(with...), r.buf, other, 0, mpi.Uint64, op))
 			w.unlock(other)
-			t.holds(fmt.Sprintf("what was there before operation %v", op), r, words(before...))
+			t.expectBuffer(fmt.Sprintf("what was there before operation %v", op), r, words(before...))
 		}
 		do(mpi.Sum, []uint64{10, 20, 30}, []uint64{1, 2, 3})
 		do(mpi.Replace, []uint64{7, 50, 9}, []uint64{11, 22, 33})
 		do(mpi.Max, []uint64{8, 8, 8}, []uint64{7, 50, 9})
 		do(mpi.Sum, []uint64{0, 0, 0}, []uint64{8, 50, 9})
 		t.barrier()
-		w.shows("the window", 0, words(8, 50, 9))
+		w.expectOwn("the window", 0, words(8, 50, 9))
 		t.barrier()
 		w.free()
 	},
@@ -177,18 +177,18 @@ var accumulateCases = []Case{{
 	Run: func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(32)
-		w.fill(0, data(t.Rank(), 32))
+		w.writeOwn(0, data(t.Rank(), 32))
 		t.barrier()
 		w.lock(mpi.Shared, other)
 		for range 2 {
-			r := newRoom(32)
-			t.ok("GetAccumulate", w.GetAccumulate(data(77, 32), r.buf, other, 0, mpi.Uint64, mpi.NoOp))
+			r := newGuardedBuf(32)
+			t.must("GetAccumulate", w.GetAccumulate(data(77, 32), r.buf, other, 0, mpi.Uint64, mpi.NoOp))
 			w.flush(other)
-			t.holds("what was read", r, data(other, 32))
+			t.expectBuffer("what was read", r, data(other, 32))
 		}
 		w.unlock(other)
 		t.barrier()
-		w.shows("the window", 0, data(t.Rank(), 32))
+		w.expectOwn("the window", 0, data(t.Rank(), 32))
 		t.barrier()
 		w.free()
 	},
@@ -210,7 +210,7 @@ var accumulateCases = []Case{{
 			w.accumulate(mine, k, 0, mpi.Uint64, mpi.Sum)
 		}
 		w.fence(0)
-		t.same("the sums", w.Memory(), want)
+		t.expectEqual("the sums", w.Memory(), want)
 		w.free()
 	},
 }}

@@ -14,15 +14,15 @@ var assertCases = []Case{{
 		w.fence(mpi.NoPrecede)
 		for i := range 6 {
 			if me == i%n {
-				t.linger()
+				t.idle()
 			}
 			w.put(data(10*i+me, 100), next, 0)
 			w.fence(mpi.NoStore | mpi.NoPut)
-			t.same("what was put", w.Memory()[:100], data(10*i+last, 100))
-			r := newRoom(100)
+			t.expectEqual("what was put", w.Memory()[:100], data(10*i+last, 100))
+			r := newGuardedBuf(100)
 			w.get(r.buf, last, 100)
 			w.fence(mpi.NoStore)
-			t.holds("what was got", r, data(last, 100))
+			t.expectBuffer("what was got", r, data(last, 100))
 		}
 		w.fence(mpi.NoPrecede | mpi.NoSucceed)
 		w.free()
@@ -39,19 +39,19 @@ var assertCases = []Case{{
 				continue
 			}
 			if i > 0 {
-				t.hear((me + n - 1) % n)
+				t.awaitSignal((me + n - 1) % n)
 			}
-			t.ok("Lock", w.Lock(mpi.Exclusive, 1, mpi.NoCheck))
-			r := newRoom(300)
+			t.must("Lock", w.Lock(mpi.Exclusive, 1, mpi.NoCheck))
+			r := newGuardedBuf(300)
 			w.get(r.buf, 1, 0)
 			w.flush(1)
 			if i > 0 {
-				t.holds("what was put in the turn before", r, data(i-1, 300))
+				t.expectBuffer("what was put in the turn before", r, data(i-1, 300))
 			}
 			w.put(data(i, 300), 1, 0)
 			w.unlock(1)
 			if i < 5*n-1 {
-				t.tell((me + 1) % n)
+				t.signal((me + 1) % n)
 			}
 		}
 		t.barrier()
@@ -64,20 +64,20 @@ var assertCases = []Case{{
 	Run: func(t *T) {
 		w := t.window(2000)
 		for i := range 4 {
-			t.only(0, func() { t.ok("Post", w.Post([]int{1, 2}, mpi.NoCheck)) })
+			t.onRank(0, func() { t.must("Post", w.Post([]int{1, 2}, mpi.NoCheck)) })
 			t.barrier()
 			if t.Rank() > 0 {
-				t.ok("Start", w.Start([]int{0}, mpi.NoCheck))
+				t.must("Start", w.Start([]int{0}, mpi.NoCheck))
 				if t.Rank() == 2 {
-					t.linger()
+					t.idle()
 				}
 				w.put(data(10*i+t.Rank(), 1000), 0, 1000*(t.Rank()-1))
 				w.complete()
 				continue
 			}
-			w.waits()
-			t.same("what rank 1 put", w.Memory()[:1000], data(10*i+1, 1000))
-			t.same("what rank 2 put", w.Memory()[1000:], data(10*i+2, 1000))
+			w.wait()
+			t.expectEqual("what rank 1 put", w.Memory()[:1000], data(10*i+1, 1000))
+			t.expectEqual("what rank 2 put", w.Memory()[1000:], data(10*i+2, 1000))
 		}
 		w.free()
 	},
@@ -99,7 +99,7 @@ var assertCases = []Case{{
 		t.barrier()
 		for k := range n {
 			for i := range pieces {
-				w.shows("a piece", (i*n+k)*size, data(100*k+i+me, size))
+				w.expectOwn("a piece", (i*n+k)*size, data(100*k+i+me, size))
 			}
 		}
 		t.barrier()
@@ -117,10 +117,10 @@ var assertCases = []Case{{
 			n := []int{8, 600, 40_000}[i%3]
 			w.put(data(2*i+t.Rank(), n), other, 0)
 			w.flush(other)
-			r := newRoom(n)
+			r := newGuardedBuf(n)
 			w.get(r.buf, other, 0)
 			w.flush(other)
-			t.holds("what was put", r, data(2*i+t.Rank(), n))
+			t.expectBuffer("what was put", r, data(2*i+t.Rank(), n))
 		}
 		w.unlockAll()
 		w.free()

@@ -25,7 +25,7 @@ var atomicCases = []Case{{
 		}
 		w.unlockAll()
 		all := make([]byte, len(mine)*4)
-		t.ok("Allgather", t.Allgather(mine, all))
+		t.must("Allgather", t.Allgather(mine, all))
 		seen := make([]bool, 4*each)
 		for at := 0; at < len(all); at += 8 {
 			v := number(all[at:])
@@ -67,7 +67,7 @@ var atomicCases = []Case{{
 	Run: func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(24)
-		w.fill(8, word(50))
+		w.writeOwn(8, word(50))
 		t.barrier()
 		w.lock(mpi.Shared, other)
 		for i, s := range []struct{ compare, with, before uint64 }{
@@ -78,7 +78,7 @@ var atomicCases = []Case{{
 		}
 		w.unlock(other)
 		t.barrier()
-		w.shows("the words", 0, words(0, 9, 0))
+		w.expectOwn("the words", 0, words(0, 9, 0))
 		t.barrier()
 		w.free()
 	},
@@ -89,22 +89,22 @@ var atomicCases = []Case{{
 	Run: func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(16)
-		w.fill(0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
+		w.writeOwn(0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
 		t.barrier()
 		w.lock(mpi.Exclusive, other)
 		old := make([]byte, 4)
-		t.ok("CompareAndSwap", w.CompareAndSwap([]byte{0xa, 0xb, 0xc, 0xd}, []byte{5, 6, 7, 8}, old, other, 4, mpi.Uint32))
+		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xa, 0xb, 0xc, 0xd}, []byte{5, 6, 7, 8}, old, other, 4, mpi.Uint32))
 		w.flush(other)
-		t.same("what was there", old, []byte{5, 6, 7, 8})
-		t.ok("CompareAndSwap", w.CompareAndSwap([]byte{1, 1, 1, 1}, []byte{9, 9, 9, 9}, old, other, 8, mpi.Int32))
+		t.expectEqual("what was there", old, []byte{5, 6, 7, 8})
+		t.must("CompareAndSwap", w.CompareAndSwap([]byte{1, 1, 1, 1}, []byte{9, 9, 9, 9}, old, other, 8, mpi.Int32))
 		w.flush(other)
-		t.same("what was there", old, []byte{9, 10, 11, 12})
-		t.ok("CompareAndSwap", w.CompareAndSwap([]byte{0xee}, []byte{14}, old[:1], other, 13, mpi.Byte))
+		t.expectEqual("what was there", old, []byte{9, 10, 11, 12})
+		t.must("CompareAndSwap", w.CompareAndSwap([]byte{0xee}, []byte{14}, old[:1], other, 13, mpi.Byte))
 		w.flush(other)
-		t.same("what was there", old[:1], []byte{14})
+		t.expectEqual("what was there", old[:1], []byte{14})
 		w.unlock(other)
 		t.barrier()
-		w.shows("the window", 0, []byte{1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd, 9, 10, 11, 12, 13, 0xee, 15, 16})
+		w.expectOwn("the window", 0, []byte{1, 2, 3, 4, 0xa, 0xb, 0xc, 0xd, 9, 10, 11, 12, 13, 0xee, 15, 16})
 		t.barrier()
 		w.free()
 	},
@@ -118,7 +118,7 @@ var atomicCases = []Case{{
 		w := t.window(16)
 		w.lockAll()
 		for range each {
-			t.until("the lock word is free", func() bool { return w.swap(0, me, 0, 0) == 0 })
+			t.waitUntil("the lock word is free", func() bool { return w.swap(0, me, 0, 0) == 0 })
 			b := make([]byte, 8)
 			w.get(b, 0, 8)
 			w.flush(0)
@@ -130,7 +130,7 @@ var atomicCases = []Case{{
 		}
 		w.unlockAll()
 		t.barrier()
-		t.only(0, func() { w.shows("the number", 8, word(3*each)) })
+		t.onRank(0, func() { w.expectOwn("the number", 8, word(3*each)) })
 		w.free()
 	},
 }, {
@@ -150,7 +150,7 @@ var atomicCases = []Case{{
 				w.flush(0)
 			case 3:
 				seen := w.fetch(0, 0, 0, mpi.NoOp)
-				t.until("a swap succeeds", func() bool {
+				t.waitUntil("a swap succeeds", func() bool {
 					was := w.swap(seen, seen+1, 0, 0)
 					done := was == seen
 					seen = was
@@ -160,7 +160,7 @@ var atomicCases = []Case{{
 		}
 		w.unlock(0)
 		t.barrier()
-		t.only(0, func() { w.shows("the sum", 0, word(4*each)) })
+		t.onRank(0, func() { w.expectOwn("the sum", 0, word(4*each)) })
 		w.free()
 	},
 }, {
@@ -179,7 +179,7 @@ var atomicCases = []Case{{
 		}
 		w.unlockAll()
 		t.barrier()
-		w.shows("the sums", 0, words(2*3*each, 3*3*each))
+		w.expectOwn("the sums", 0, words(2*3*each, 3*3*each))
 		t.barrier()
 		w.free()
 	},

@@ -8,14 +8,14 @@ var windowCases = []Case{{
 	Sends: "WinCreate over a part of a buffer, a put from the other rank", Expects: "the data in the buffer itself, nothing beside it; Memory is the same memory",
 	Run: func(t *T) {
 		other := 1 - t.Rank()
-		r := newRoom(100)
+		r := newGuardedBuf(100)
 		win, err := t.WinCreate(r.buf)
-		t.ok("WinCreate", err)
+		t.must("WinCreate", err)
 		w := &W{win, t}
 		w.fence(0)
 		w.put(data(t.Rank(), 60), other, 0)
 		w.fence(0)
-		t.holds("the buffer", r, data(other, 60))
+		t.expectBuffer("the buffer", r, data(other, 60))
 		r.buf[0] ^= 0xff
 		t.check(w.Memory()[0] == r.buf[0] && len(w.Memory()) == 100, "Memory to be the buffer", "other memory")
 		w.free()
@@ -35,12 +35,12 @@ var windowCases = []Case{{
 			if n > 0 && t.Rank() == (k+1)%4 {
 				w.put([]byte{byte(10 + k)}, k, n-1)
 			}
-			t.fails("Put behind the end", w.Put([]byte{9}, k, n), mpi.ErrRMARange)
+			t.mustFail("Put behind the end", w.Put([]byte{9}, k, n), mpi.ErrRMARange)
 		}
 		w.unlockAll()
 		t.barrier()
 		if n := sizes[t.Rank()]; n > 0 {
-			w.shows("the last byte", n-1, []byte{byte(10 + t.Rank())})
+			w.expectOwn("the last byte", n-1, []byte{byte(10 + t.Rank())})
 		}
 		w.free()
 	},
@@ -57,8 +57,8 @@ var windowCases = []Case{{
 		b.put(data(11+t.Rank(), 32), other, 8)
 		a.fence(0)
 		b.fence(0)
-		t.same("the first window", a.Memory()[8:40], data(1+other, 32))
-		t.same("the second window", b.Memory()[8:40], data(11+other, 32))
+		t.expectEqual("the first window", a.Memory()[8:40], data(1+other, 32))
+		t.expectEqual("the second window", b.Memory()[8:40], data(11+other, 32))
 		a.free()
 		b.free()
 	},
@@ -73,8 +73,8 @@ var windowCases = []Case{{
 		w.put(data(t.Rank(), 16), (c.Rank()+1)%4, 0)
 		w.fence(0)
 		from := (c.Rank() + 3) % 4
-		t.same("the window", w.Memory()[:16], data(3-from, 16))
-		t.at(3-c.Rank(), 4)
+		t.expectEqual("the window", w.Memory()[:16], data(3-from, 16))
+		t.expectPlace(3-c.Rank(), 4)
 		w.free()
 	},
 }, {
@@ -84,15 +84,15 @@ var windowCases = []Case{{
 	Run: func(t *T) {
 		a, b := t.window(16), t.window(16)
 		a.free()
-		t.fails("Fence", a.Fence(0), mpi.ErrWin)
-		t.fails("Lock", a.Lock(mpi.Shared, 0, 0), mpi.ErrWin)
-		t.fails("Put", a.Put([]byte{1}, 0, 0), mpi.ErrWin)
+		t.mustFail("Fence", a.Fence(0), mpi.ErrWin)
+		t.mustFail("Lock", a.Lock(mpi.Shared, 0, 0), mpi.ErrWin)
+		t.mustFail("Put", a.Put([]byte{1}, 0, 0), mpi.ErrWin)
 		b.fence(0)
 		b.put(data(t.Rank(), 16), 1-t.Rank(), 0)
 		b.fence(0)
-		t.same("the other window", b.Memory(), data(1-t.Rank(), 16))
+		t.expectEqual("the other window", b.Memory(), data(1-t.Rank(), 16))
 		b.free()
-		t.stillWorks()
+		t.expectUsable()
 	},
 }, {
 	ID: "mpi/win/nobody", Title: "Operations on nobody's window do nothing",
@@ -102,10 +102,10 @@ var windowCases = []Case{{
 		w := t.window(16)
 		all := func() {
 			b := data(3, 16)
-			t.ok("Put", w.Put(b, mpi.ProcNull, 0))
-			t.ok("Get", w.Get(b, mpi.ProcNull, 0))
-			t.ok("Accumulate", w.Accumulate(b, mpi.ProcNull, 0, mpi.Uint64, mpi.Sum))
-			t.same("the buffer of a Get from nobody", b, data(3, 16))
+			t.must("Put", w.Put(b, mpi.ProcNull, 0))
+			t.must("Get", w.Get(b, mpi.ProcNull, 0))
+			t.must("Accumulate", w.Accumulate(b, mpi.ProcNull, 0, mpi.Uint64, mpi.Sum))
+			t.expectEqual("the buffer of a Get from nobody", b, data(3, 16))
 		}
 		w.fence(0)
 		all()
@@ -113,7 +113,7 @@ var windowCases = []Case{{
 		w.lockAll()
 		all()
 		w.unlockAll()
-		w.shows("the window", 0, make([]byte, 16))
+		w.expectOwn("the window", 0, make([]byte, 16))
 		w.free()
 	},
 }, {
@@ -125,16 +125,16 @@ var windowCases = []Case{{
 		next, last := (me+1)%n, (me+n-1)%n
 		w := t.window(n * 50_000)
 		w.fence(0)
-		p := t.irecv(large, last, 1)
+		p := t.irecv(largeSize, last, 1)
 		for k := range n {
 			w.put(data(10*me+k, 50_000), k, me*50_000)
 		}
-		r := t.isend(data(me, large), next, 1)
-		t.arrives(p, data(last, large))
+		r := t.isend(data(me, largeSize), next, 1)
+		t.expectWait(p, data(last, largeSize))
 		t.wait(r)
 		w.fence(0)
 		for k := range n {
-			t.same("the window", w.Memory()[k*50_000:(k+1)*50_000], data(10*k+me, 50_000))
+			t.expectEqual("the window", w.Memory()[k*50_000:(k+1)*50_000], data(10*k+me, 50_000))
 		}
 		w.free()
 	},

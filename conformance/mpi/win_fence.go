@@ -23,7 +23,7 @@ var fenceCases = []Case{{
 			w.fence(0)
 			for k := range n {
 				at := k*room + 9 + i
-				t.same("what was put", w.Memory()[at:at+size], data(100*i+10*k+me, size))
+				t.expectEqual("what was put", w.Memory()[at:at+size], data(100*i+10*k+me, size))
 				t.check(w.Memory()[at+size] == 0 && w.Memory()[at-1] == 0, "nothing written beside it", "%#x and %#x", w.Memory()[at-1], w.Memory()[at+size])
 			}
 			clear(w.Memory())
@@ -43,14 +43,14 @@ var fenceCases = []Case{{
 		copy(w.Memory(), data(me, room))
 		w.fence(0)
 		for i, size := range []int{1, 8, 1000, 4096, 9001, 65_537, room - 20} {
-			rooms := make([]*area, n)
+			rooms := make([]*guardedBuf, n)
 			for k := range n {
-				rooms[k] = newRoom(size)
+				rooms[k] = newGuardedBuf(size)
 				w.get(rooms[k].buf, k, i)
 			}
 			w.fence(0)
 			for k := range n {
-				t.holds("what was got", rooms[k], data(k, room)[i:i+size])
+				t.expectBuffer("what was got", rooms[k], data(k, room)[i:i+size])
 			}
 		}
 		w.free()
@@ -65,13 +65,13 @@ var fenceCases = []Case{{
 		w.fence(0)
 		for i := range 12 {
 			if i%n == me {
-				t.linger()
+				t.idle()
 				for k := range n {
 					w.put(word(uint64(100+i)), k, 0)
 				}
 			}
 			w.fence(0)
-			t.same("the window behind the fence", w.Memory(), word(uint64(100+i)))
+			t.expectEqual("the window behind the fence", w.Memory(), word(uint64(100+i)))
 			w.fence(0)
 		}
 		w.free()
@@ -85,18 +85,18 @@ var fenceCases = []Case{{
 		w := t.window(32)
 		for i := range 5 {
 			if me == i%n {
-				t.linger()
+				t.idle()
 			}
 			copy(w.Memory(), data(10*i+me, 32))
 			w.fence(mpi.NoPut)
-			rooms := make([]*area, n)
+			rooms := make([]*guardedBuf, n)
 			for k := range n {
-				rooms[k] = newRoom(32)
+				rooms[k] = newGuardedBuf(32)
 				w.get(rooms[k].buf, k, 0)
 			}
 			w.fence(0)
 			for k := range n {
-				t.holds("what was got", rooms[k], data(10*i+k, 32))
+				t.expectBuffer("what was got", rooms[k], data(10*i+k, 32))
 			}
 		}
 		w.free()
@@ -110,11 +110,11 @@ var fenceCases = []Case{{
 		w.fence(0)
 		w.put(data(t.Rank(), 60), t.Rank(), 20)
 		w.fence(0)
-		t.same("the window", w.Memory()[20:80], data(t.Rank(), 60))
-		r := newRoom(60)
+		t.expectEqual("the window", w.Memory()[20:80], data(t.Rank(), 60))
+		r := newGuardedBuf(60)
 		w.get(r.buf, t.Rank(), 20)
 		w.fence(0)
-		t.holds("what was got", r, data(t.Rank(), 60))
+		t.expectBuffer("what was got", r, data(t.Rank(), 60))
 		w.free()
 	},
 }, {
@@ -135,7 +135,7 @@ var fenceCases = []Case{{
 		for k := range n {
 			for i := range ops {
 				at := (k*ops + i) * 6
-				t.same("what was put", w.Memory()[at:at+6], data(i+ops*(k*n+me), 6))
+				t.expectEqual("what was put", w.Memory()[at:at+6], data(i+ops*(k*n+me), 6))
 			}
 		}
 		got := make([]byte, ops*6)
@@ -144,7 +144,7 @@ var fenceCases = []Case{{
 		}
 		w.fence(0)
 		for i := range ops {
-			t.same("what was got", got[i*6:i*6+6], data(i+ops*(me*n+(me+1)%n), 6))
+			t.expectEqual("what was got", got[i*6:i*6+6], data(i+ops*(me*n+(me+1)%n), 6))
 		}
 		w.free()
 	},
@@ -165,11 +165,8 @@ var fenceCases = []Case{{
 		}
 		w.fence(0)
 		for i := range 20 {
-			t.same("the window", w.Memory()[i*3000:(i+1)*3000], data(2*i+other, 3000))
+			t.expectEqual("the window", w.Memory()[i*3000:(i+1)*3000], data(2*i+other, 3000))
 		}
 		w.free()
 	},
 }}
-
-// area is a room, where a case has a constant of that name.
-type area = room

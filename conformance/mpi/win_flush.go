@@ -18,15 +18,15 @@ var flushCases = []Case{{
 			case 0:
 				w.put(data(i, 5000), 1, 0)
 				w.flush(1)
-				t.tell(2)
-				t.hear(2)
+				t.signal(2)
+				t.awaitSignal(2)
 			case 2:
-				t.hear(0)
-				r := newRoom(5000)
+				t.awaitSignal(0)
+				r := newGuardedBuf(5000)
 				w.get(r.buf, 1, 0)
 				w.flush(1)
-				t.holds("what was put", r, data(i, 5000))
-				t.tell(0)
+				t.expectBuffer("what was put", r, data(i, 5000))
+				t.signal(0)
 			}
 		}
 		w.unlockAll()
@@ -44,24 +44,24 @@ var flushCases = []Case{{
 				for k := range 4 {
 					w.put(data(10*i+k, 1000), k, 0)
 				}
-				t.ok("FlushAll", w.FlushAll())
-				t.tell(1, 2, 3)
-				t.hear(1, 2, 3)
-				rooms := make([]*room, 4)
+				t.must("FlushAll", w.FlushAll())
+				t.signal(1, 2, 3)
+				t.awaitSignal(1, 2, 3)
+				rooms := make([]*guardedBuf, 4)
 				for k := range rooms {
-					rooms[k] = newRoom(1000)
+					rooms[k] = newGuardedBuf(1000)
 					w.get(rooms[k].buf, k, 0)
 				}
-				t.ok("FlushAll", w.FlushAll())
+				t.must("FlushAll", w.FlushAll())
 				for k, r := range rooms {
-					t.holds("what was got", r, data(10*i+k, 1000))
+					t.expectBuffer("what was got", r, data(10*i+k, 1000))
 				}
 				continue
 			}
-			t.hear(0)
+			t.awaitSignal(0)
 			w.sync()
-			t.same("the window", w.Memory(), data(10*i+t.Rank(), 1000))
-			t.tell(0)
+			t.expectEqual("the window", w.Memory(), data(10*i+t.Rank(), 1000))
+			t.signal(0)
 		}
 		w.unlockAll()
 		w.free()
@@ -73,7 +73,7 @@ var flushCases = []Case{{
 	Run: func(t *T) {
 		const n = 12
 		w := t.window(n * 2000)
-		t.only(0, func() {
+		t.onRank(0, func() {
 			b := make([]byte, 2000)
 			w.lock(mpi.Shared, 1)
 			for i := range n {
@@ -84,19 +84,19 @@ var flushCases = []Case{{
 					w.put(b, 1, i*2000)
 				}
 				if i%2 == 0 {
-					t.ok("FlushLocal", w.FlushLocal(1))
+					t.must("FlushLocal", w.FlushLocal(1))
 				} else {
-					t.ok("FlushLocalAll", w.FlushLocalAll())
+					t.must("FlushLocalAll", w.FlushLocalAll())
 				}
 				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
 			}
 			w.unlock(1)
-			t.tell(1)
+			t.signal(1)
 		})
-		t.only(1, func() {
-			t.hear(0)
+		t.onRank(1, func() {
+			t.awaitSignal(0)
 			for i := range n {
-				w.shows("what was put", i*2000, data(i, 2000))
+				w.expectOwn("what was put", i*2000, data(i, 2000))
 			}
 		})
 		w.free()
@@ -109,17 +109,17 @@ var flushCases = []Case{{
 		const room = 100_000
 		other := 1 - t.Rank()
 		w := t.window(room)
-		w.fill(0, data(t.Rank(), room))
+		w.writeOwn(0, data(t.Rank(), room))
 		t.barrier()
 		w.lockAll()
 		for i, n := range []int{8, 3000, room - 50} {
-			a, b := newRoom(n), newRoom(n)
+			a, b := newGuardedBuf(n), newGuardedBuf(n)
 			w.get(a.buf, other, i)
-			t.ok("FlushLocal", w.FlushLocal(other))
-			t.holds("what was got", a, data(other, room)[i:i+n])
+			t.must("FlushLocal", w.FlushLocal(other))
+			t.expectBuffer("what was got", a, data(other, room)[i:i+n])
 			w.get(b.buf, other, i+1)
-			t.ok("FlushLocalAll", w.FlushLocalAll())
-			t.holds("what was got", b, data(other, room)[i+1:i+1+n])
+			t.must("FlushLocalAll", w.FlushLocalAll())
+			t.expectBuffer("what was got", b, data(other, room)[i+1:i+1+n])
 		}
 		w.unlockAll()
 		t.barrier()
@@ -134,18 +134,18 @@ var flushCases = []Case{{
 		w.lockAll()
 		for i := range 15 {
 			round := uint64(i + 1)
-			t.only(0, func() {
+			t.onRank(0, func() {
 				w.put(data(i, 500), 1, 8)
 				w.flush(1)
 				was := w.fetch(round, 1, 0, mpi.Replace)
 				t.check(was == round-1, "the flag of the round before", "%d in round %d", was, round)
-				t.hear(1)
+				t.awaitSignal(1)
 			})
-			t.only(1, func() {
-				t.until("the flag is up", func() bool { return w.fetch(0, 1, 0, mpi.NoOp) == round })
+			t.onRank(1, func() {
+				t.waitUntil("the flag is up", func() bool { return w.fetch(0, 1, 0, mpi.NoOp) == round })
 				w.sync()
-				t.same("the data behind the flag", w.Memory()[8:508], data(i, 500))
-				t.tell(0)
+				t.expectEqual("the data behind the flag", w.Memory()[8:508], data(i, 500))
+				t.signal(0)
 			})
 		}
 		w.unlockAll()
@@ -158,20 +158,20 @@ var flushCases = []Case{{
 	Run: func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(8)
-		w.fill(0, word(uint64(50+t.Rank())))
+		w.writeOwn(0, word(uint64(50+t.Rank())))
 		t.barrier()
 		w.lockAll()
 		b := make([]byte, 8)
 		for range 2 {
-			t.ok("Flush", w.Flush(other))
-			t.ok("FlushLocal", w.FlushLocal(other))
-			t.ok("FlushAll", w.FlushAll())
-			t.ok("FlushLocalAll", w.FlushLocalAll())
-			t.ok("Sync", w.Sync())
-			t.ok("Put", w.Put(b, mpi.ProcNull, 0))
+			t.must("Flush", w.Flush(other))
+			t.must("FlushLocal", w.FlushLocal(other))
+			t.must("FlushAll", w.FlushAll())
+			t.must("FlushLocalAll", w.FlushLocalAll())
+			t.must("Sync", w.Sync())
+			t.must("Put", w.Put(b, mpi.ProcNull, 0))
 			w.get(b, other, 0)
-			t.ok("FlushAll", w.FlushAll())
-			t.same("what was got", b, word(uint64(50+other)))
+			t.must("FlushAll", w.FlushAll())
+			t.expectEqual("what was got", b, word(uint64(50+other)))
 		}
 		w.unlockAll()
 		t.barrier()

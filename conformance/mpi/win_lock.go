@@ -22,7 +22,7 @@ var lockCases = []Case{{
 			w.unlock(0)
 		}
 		t.barrier()
-		t.only(0, func() { w.shows("the number", 0, word(60)) })
+		t.onRank(0, func() { w.expectOwn("the number", 0, word(60)) })
 		w.free()
 	},
 }, {
@@ -61,17 +61,17 @@ var lockCases = []Case{{
 	Run: func(t *T) {
 		w := t.window(1 << 19)
 		for i, n := range []int{1, 64, 5000, 100_000, 1 << 19} {
-			t.only(0, func() {
+			t.onRank(0, func() {
 				w.lock(mpi.Exclusive, 1)
 				w.put(data(i, n), 1, 0)
 				w.unlock(1)
-				t.tell(1)
-				t.hear(1)
+				t.signal(1)
+				t.awaitSignal(1)
 			})
-			t.only(1, func() {
-				t.hear(0)
-				w.shows("what was put", 0, data(i, n))
-				t.tell(0)
+			t.onRank(1, func() {
+				t.awaitSignal(0)
+				w.expectOwn("what was put", 0, data(i, n))
+				t.signal(0)
 			})
 		}
 		w.free()
@@ -83,15 +83,15 @@ var lockCases = []Case{{
 	Run: func(t *T) {
 		const room = 300_000
 		w := t.window(room)
-		w.fill(0, data(t.Rank(), room))
+		w.writeOwn(0, data(t.Rank(), room))
 		t.barrier()
 		other := 1 - t.Rank()
 		for i, n := range []int{1, 64, 5000, 100_000, room - 10} {
-			r := newRoom(n)
+			r := newGuardedBuf(n)
 			w.lock(mpi.Shared, other)
 			w.get(r.buf, other, i)
 			w.unlock(other)
-			t.holds("what was got", r, data(other, room)[i:i+n])
+			t.expectBuffer("what was got", r, data(other, room)[i:i+n])
 		}
 		w.free()
 	},
@@ -102,7 +102,7 @@ var lockCases = []Case{{
 	Run: func(t *T) {
 		w := t.window(64)
 		for origin := range 2 {
-			t.only(origin, func() {
+			t.onRank(origin, func() {
 				for k := range 4 {
 					w.lock(mpi.Exclusive, k)
 				}
@@ -116,7 +116,7 @@ var lockCases = []Case{{
 			t.barrier()
 		}
 		for origin := range 2 {
-			w.shows("what was put", 32*origin, data(10*origin+t.Rank(), 32))
+			w.expectOwn("what was put", 32*origin, data(10*origin+t.Rank(), 32))
 		}
 		w.free()
 	},
@@ -131,7 +131,7 @@ var lockCases = []Case{{
 			if t.Rank() == 0 {
 				v := number(w.Memory())
 				t.w.Compute(10 * time.Microsecond)
-				t.linger()
+				t.idle()
 				copy(w.Memory(), word(v+1))
 			} else {
 				b := make([]byte, 8)
@@ -142,11 +142,11 @@ var lockCases = []Case{{
 			w.unlock(0)
 		}
 		t.barrier()
-		t.only(0, func() { w.shows("the number", 0, word(45)) })
+		t.onRank(0, func() { w.expectOwn("the number", 0, word(45)) })
 		w.lock(mpi.Exclusive, t.Rank())
 		w.put(data(t.Rank(), 8), t.Rank(), 8)
 		w.unlock(t.Rank())
-		w.shows("what was put to oneself", 8, data(t.Rank(), 8))
+		w.expectOwn("what was put to oneself", 8, data(t.Rank(), 8))
 		t.barrier()
 		w.free()
 	},
@@ -161,9 +161,9 @@ var lockCases = []Case{{
 		for k := range n {
 			w.put(data(10*me+k, 100), k, me*100)
 		}
-		t.ok("FlushAll", w.FlushAll())
+		t.must("FlushAll", w.FlushAll())
 		t.barrier()
-		got := newRoom(n * 100)
+		got := newGuardedBuf(n * 100)
 		next := (me + 1) % n
 		w.get(got.buf, next, 0)
 		w.flush(next)
@@ -171,7 +171,7 @@ var lockCases = []Case{{
 		for k := range n {
 			want = append(want, data(10*k+next, 100)...)
 		}
-		t.holds("what all have put", got, want)
+		t.expectBuffer("what all have put", got, want)
 		t.barrier()
 		w.unlockAll()
 		w.free()
@@ -182,16 +182,16 @@ var lockCases = []Case{{
 	Sends: "100 epochs by turns of put and get on one place", Expects: "always what was put last",
 	Run: func(t *T) {
 		w := t.window(24)
-		t.only(0, func() {
+		t.onRank(0, func() {
 			for i := range 50 {
 				w.lock(mpi.Exclusive, 1)
 				w.put(data(i, 24), 1, 0)
 				w.unlock(1)
-				r := newRoom(24)
+				r := newGuardedBuf(24)
 				w.lock(mpi.Shared, 1)
 				w.get(r.buf, 1, 0)
 				w.unlock(1)
-				t.holds("what was put last", r, data(i, 24))
+				t.expectBuffer("what was put last", r, data(i, 24))
 			}
 		})
 		w.free()
@@ -205,17 +205,17 @@ var lockCases = []Case{{
 		const busy = time.Second // much longer than a NIC takes to repeat what was lost on the way
 		w := t.window(64)
 		t.barrier()
-		t.only(1, func() { t.w.Compute(busy) })
-		t.only(0, func() {
+		t.onRank(1, func() { t.w.Compute(busy) })
+		t.onRank(0, func() {
 			began := t.w.Wtime()
 			w.lock(mpi.Exclusive, 1)
 			w.put(data(1, 64), 1, 0)
 			w.unlock(1)
-			r := newRoom(64)
+			r := newGuardedBuf(64)
 			w.lock(mpi.Shared, 1)
 			w.get(r.buf, 1, 0)
 			w.unlock(1)
-			t.holds("what was put", r, data(1, 64))
+			t.expectBuffer("what was put", r, data(1, 64))
 			took := t.w.Wtime() - began
 			t.check(took < busy/2, "the epochs to end while the target computes", "%v, of %v", took, busy)
 		})

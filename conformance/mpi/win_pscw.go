@@ -11,13 +11,13 @@ var pscwCases = []Case{{
 			w := t.window(2 * n)
 			if t.Rank() == 0 {
 				w.post(1, 2)
-				w.waits()
-				t.same("what rank 1 put", w.Memory()[:n], data(10*i+1, n))
-				t.same("what rank 2 put", w.Memory()[n:], data(10*i+2, n))
+				w.wait()
+				t.expectEqual("what rank 1 put", w.Memory()[:n], data(10*i+1, n))
+				t.expectEqual("what rank 2 put", w.Memory()[n:], data(10*i+2, n))
 			} else {
 				w.start(0)
 				if t.Rank() == 1+i {
-					t.linger()
+					t.idle()
 				}
 				w.put(data(10*i+t.Rank(), n), 0, (t.Rank()-1)*n)
 				w.complete()
@@ -32,19 +32,19 @@ var pscwCases = []Case{{
 	Run: func(t *T) {
 		w := t.window(64)
 		for i := range 3 {
-			t.only(1, func() {
+			t.onRank(1, func() {
 				w.start(0)
 				w.put(data(i, 64), 0, 0)
 				w.complete()
 			})
-			t.only(0, func() {
+			t.onRank(0, func() {
 				mine := data(100+i, 64)
 				copy(w.Memory(), mine)
-				t.linger()
-				t.same("the memory before Post", w.Memory(), mine)
+				t.idle()
+				t.expectEqual("the memory before Post", w.Memory(), mine)
 				w.post(1)
-				w.waits()
-				t.same("the memory behind Wait", w.Memory(), data(i, 64))
+				w.wait()
+				t.expectEqual("the memory behind Wait", w.Memory(), data(i, 64))
 			})
 		}
 		w.free()
@@ -59,27 +59,27 @@ var pscwCases = []Case{{
 			switch t.Rank() {
 			case 0:
 				w.post(1, 2)
-				t.hear(1)
-				t.linger()
+				t.awaitSignal(1)
+				t.idle()
 				done, err := w.Test()
-				t.ok("Win.Test", err)
+				t.must("Win.Test", err)
 				t.check(!done, "Test to be false while an origin is not through", "true")
-				t.tell(2)
-				t.until("Win.Test is true", func() bool {
+				t.signal(2)
+				t.waitUntil("Win.Test is true", func() bool {
 					done, err := w.Test()
-					t.ok("Win.Test", err)
+					t.must("Win.Test", err)
 					return done
 				})
-				t.same("the window", w.Memory(), append(data(10*i+1, 16), data(10*i+2, 16)...))
+				t.expectEqual("the window", w.Memory(), append(data(10*i+1, 16), data(10*i+2, 16)...))
 			case 1:
 				w.start(0)
 				w.put(data(10*i+1, 16), 0, 0)
 				w.complete()
-				t.tell(0)
+				t.signal(0)
 			case 2:
 				w.start(0)
 				w.put(data(10*i+2, 16), 0, 16)
-				t.hear(0)
+				t.awaitSignal(0)
 				w.complete()
 			}
 		}
@@ -93,20 +93,20 @@ var pscwCases = []Case{{
 		w := t.window(2 * 4000)
 		out := make([]byte, 4000)
 		for i := range 6 {
-			t.only(0, func() {
+			t.onRank(0, func() {
 				copy(w.Memory()[:4000], data(10*i, 4000))
 				w.post(1)
-				w.waits()
-				t.same("what was put", w.Memory()[4000:], data(10*i+1, 4000))
+				w.wait()
+				t.expectEqual("what was put", w.Memory()[4000:], data(10*i+1, 4000))
 			})
-			t.only(1, func() {
+			t.onRank(1, func() {
 				copy(out, data(10*i+1, 4000))
 				w.start(0)
-				r := newRoom(4000)
+				r := newGuardedBuf(4000)
 				w.get(r.buf, 0, 0)
 				w.put(out, 0, 4000)
 				w.complete()
-				t.holds("what was got", r, data(10*i, 4000))
+				t.expectBuffer("what was got", r, data(10*i, 4000))
 				clear(out)
 			})
 		}
@@ -125,14 +125,14 @@ var pscwCases = []Case{{
 			w.start(left)
 			w.put(data(10*i+me, 32), left, 4)
 			w.complete()
-			w.waits()
-			t.same("the neighbour's data", w.Memory()[4:36], data(10*i+right, 32))
+			w.wait()
+			t.expectEqual("the neighbour's data", w.Memory()[4:36], data(10*i+right, 32))
 			t.check(w.Memory()[3] == 0 && w.Memory()[36] == 0, "nothing beside it", "%x", w.Memory())
 		}
 		w.post()
 		w.start()
 		w.complete()
-		w.waits()
+		w.wait()
 		w.free()
 	},
 }, {
@@ -156,12 +156,12 @@ var pscwCases = []Case{{
 				w.put(data(100*i+10*me+k, size), k, me*size)
 			}
 			if me == i%n {
-				t.linger()
+				t.idle()
 			}
 			w.complete()
-			w.waits()
+			w.wait()
 			for _, k := range others {
-				t.same("what was put", w.Memory()[k*size:(k+1)*size], data(100*i+10*k+me, size))
+				t.expectEqual("what was put", w.Memory()[k*size:(k+1)*size], data(100*i+10*k+me, size))
 			}
 		}
 		w.free()
@@ -174,8 +174,8 @@ var pscwCases = []Case{{
 		w := t.window(24)
 		if t.Rank() == 0 {
 			w.post(1, 2, 3)
-			w.waits()
-			t.same("the sums", w.Memory(), words(6*20, 60*20, 60))
+			w.wait()
+			t.expectEqual("the sums", w.Memory(), words(6*20, 60*20, 60))
 		} else {
 			w.start(0)
 			v := uint64(t.Rank())

@@ -13,7 +13,7 @@ var rmaRequestCases = []Case{{
 	Run: func(t *T) {
 		const n = 12
 		w := t.window(n * 2000)
-		t.only(0, func() {
+		t.onRank(0, func() {
 			b := make([]byte, 2000)
 			w.lock(mpi.Exclusive, 1)
 			for i := range n {
@@ -25,16 +25,16 @@ var rmaRequestCases = []Case{{
 				} else {
 					r, err = w.Rput(b, 1, i*2000)
 				}
-				t.wait(t.begin("a request", r, err))
+				t.wait(t.mustStart("a request", r, err))
 				copy(b, bytes.Repeat([]byte{0xdd}, 2000))
 			}
 			w.unlock(1)
-			t.tell(1)
+			t.signal(1)
 		})
-		t.only(1, func() {
-			t.hear(0)
+		t.onRank(1, func() {
+			t.awaitSignal(0)
 			for i := range n {
-				w.shows("what was put", i*2000, data(i, 2000))
+				w.expectOwn("what was put", i*2000, data(i, 2000))
 			}
 		})
 		w.free()
@@ -46,25 +46,25 @@ var rmaRequestCases = []Case{{
 	Run: func(t *T) {
 		const room = 60_000
 		w := t.window(room)
-		w.fill(0, data(t.Rank(), room))
+		w.writeOwn(0, data(t.Rank(), room))
 		t.barrier()
 		w.lockAll()
 		sizes := []int{8, 5000, room}
 		var rs []Request
-		var rooms []*area
+		var rooms []*guardedBuf
 		for _, n := range sizes {
 			for k := range 3 {
-				r := newRoom(n)
+				r := newGuardedBuf(n)
 				req, err := w.Rget(r.buf, k, 0)
-				rs, rooms = append(rs, t.begin("Rget", req, err)), append(rooms, r)
+				rs, rooms = append(rs, t.mustStart("Rget", req, err)), append(rooms, r)
 			}
 		}
 		for range rs {
 			i, _, err := t.w.WaitAny(rs)
-			t.ok("WaitAny", err)
+			t.must("WaitAny", err)
 			t.check(i >= 0 && i < len(rs), "an index", "%d", i)
 			n := sizes[i/3]
-			t.holds("what was got", rooms[i], data(i%3, room)[:n])
+			t.expectBuffer("what was got", rooms[i], data(i%3, room)[:n])
 		}
 		w.unlockAll()
 		t.barrier()
@@ -81,13 +81,13 @@ var rmaRequestCases = []Case{{
 		for range 20 {
 			old := bytes.Repeat([]byte{0xff}, 8)
 			r, err := w.RgetAccumulate(word(1), old, 0, 0, mpi.Uint64, mpi.Sum)
-			t.wait(t.begin("RgetAccumulate", r, err))
+			t.wait(t.mustStart("RgetAccumulate", r, err))
 			t.check(int64(number(old)) > last && number(old) < 60, "a number above the last and below 60", "%d after %d", int64(number(old)), last)
 			last = int64(number(old))
 		}
 		w.unlock(0)
 		t.barrier()
-		t.only(0, func() { w.shows("the sum", 0, word(60)) })
+		t.onRank(0, func() { w.expectOwn("the sum", 0, word(60)) })
 		w.free()
 	},
 }, {
@@ -97,21 +97,21 @@ var rmaRequestCases = []Case{{
 	Run: func(t *T) {
 		other := 1 - t.Rank()
 		w := t.window(2000)
-		w.fill(0, data(10+t.Rank(), 1000))
+		w.writeOwn(0, data(10+t.Rank(), 1000))
 		t.barrier()
 		w.lock(mpi.Shared, other)
 		put, err := w.Rput(data(t.Rank(), 1000), other, 1000)
-		t.begin("Rput", put, err)
-		r := newRoom(1000)
+		t.mustStart("Rput", put, err)
+		r := newGuardedBuf(1000)
 		get, err := w.Rget(r.buf, other, 0)
-		t.begin("Rget", get, err)
-		p, s := t.irecv(large, other, 1), t.isend(data(20+t.Rank(), large), other, 1)
+		t.mustStart("Rget", get, err)
+		p, s := t.irecv(largeSize, other, 1), t.isend(data(20+t.Rank(), largeSize), other, 1)
 		t.waitAll(put, s, get, p.Request)
-		t.holds("what was got", r, data(10+other, 1000))
-		t.holds("the message", p.room, data(20+other, large))
+		t.expectBuffer("what was got", r, data(10+other, 1000))
+		t.expectBuffer("the message", p.recvBuf, data(20+other, largeSize))
 		w.unlock(other)
 		t.barrier()
-		w.shows("what was put", 1000, data(other, 1000))
+		w.expectOwn("what was put", 1000, data(other, 1000))
 		t.barrier()
 		w.free()
 	},

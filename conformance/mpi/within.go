@@ -7,10 +7,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// RunWithin runs the case on the first ranks of a world that may have more, in a
-// communicator that is made for it and freed behind it. All ranks of the world call it;
-// it returns when all are through. So cases follow each other in one world, and must
-// leave nothing behind.
+// RunWithin runs a case on the first ranks of a world that may have more, in a communicator
+// of its own. All ranks of the world call it, and it returns when all have finished. The
+// case must leave no message behind.
 func RunWithin(c *Case, w World) error {
 	color := 0
 	if w.Rank() >= c.Setup.Ranks {
@@ -37,11 +36,11 @@ func RunWithin(c *Case, w World) error {
 	return nil
 }
 
-// InTurn runs one case after the other in a world of at least seven ranks, two a host:
-// those that which picks.
-func InTurn(w World, which func(*Case) bool) error {
+// InTurn runs the selected cases one after the other in a world of at least seven ranks, two
+// on each host.
+func InTurn(w World, selected func(*Case) bool) error {
 	for _, c := range Cases() {
-		if !which(&c) {
+		if !selected(&c) {
 			continue
 		}
 		if err := RunWithin(&c, w); err != nil {
@@ -51,7 +50,7 @@ func InTurn(w World, which func(*Case) bool) error {
 	return nil
 }
 
-// part is a communicator that is all the world to a case.
+// part is a World whose ranks are those of a communicator.
 type part struct {
 	Comm
 	w World

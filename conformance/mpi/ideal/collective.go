@@ -8,19 +8,19 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// meet is one collective call of all ranks.
+// meet is one collective call, with the contributions of all ranks.
 type meet struct {
 	in   []any
 	n    int
 	made map[int]*group
 	win  *window
-	kind mpi.Type // of a reduction: all ranks must say the same
+	kind mpi.Type // of a reduction, the same on all ranks
 	op   mpi.Op
 }
 
 func (m *meet) complete() bool { return m.n == len(m.in) }
 
-// meet brings a rank's part to the next collective call.
+// meet adds a rank's contribution to the next collective call.
 func (c *comm) meet(part any) *meet {
 	g := c.g
 	call := c.calls
@@ -39,15 +39,15 @@ func (c *comm) Barrier() error {
 	if err := c.usable(); err != nil {
 		return c.fail("Barrier", err)
 	}
-	fl := c.p.w.fl
+	defects := c.p.w.defects
 	m := c.meet(nil)
-	if fl.CollectivesShow {
+	if defects.CollectivesShow {
 		for to := range c.g.ranks {
 			c.p.w.launch(c.p.rank, c.g.ranks[to], c.g.boxes[to], &msg{source: c.rank, sender: c.p})
 		}
 	}
-	c.p.park("the others at a barrier", func() bool {
-		return m.complete() || fl.BarrierEarly || fl.BarrierMissesOne && m.n >= len(m.in)-1
+	c.p.blockUntil("the others at a barrier", func() bool {
+		return m.complete() || defects.BarrierEarly || defects.BarrierMissesOne && m.n >= len(m.in)-1
 	})
 	return nil
 }
@@ -56,10 +56,12 @@ func (c *comm) Ibarrier() (cases.Request, error) {
 	if err := c.usable(); err != nil {
 		return nil, c.fail("Ibarrier", err)
 	}
-	fl := c.p.w.fl
+	defects := c.p.w.defects
 	m := c.meet(nil)
-	r := &request{p: c.p, c: c, active: true, st: nothingToSay}
-	r.poll = func() bool { return m.complete() || fl.IbarrierEarly || fl.BarrierMissesOne && m.n >= len(m.in)-1 }
+	r := &request{p: c.p, c: c, active: true, st: undefinedStatus}
+	r.poll = func() bool {
+		return m.complete() || defects.IbarrierEarly || defects.BarrierMissesOne && m.n >= len(m.in)-1
+	}
 	return r, nil
 }
 
@@ -67,27 +69,27 @@ func (c *comm) Bcast(buf []byte, root int) error {
 	if err := c.usable(); err != nil {
 		return c.fail("Bcast", err)
 	}
-	fl := c.p.w.fl
+	defects := c.p.w.defects
 	if root < 0 || root >= c.Size() {
-		if !fl.RanksUnchecked {
+		if !defects.RanksUnchecked {
 			return c.fail("Bcast", mpi.ErrRank)
 		}
 		return nil
 	}
-	if fl.RootIsZero {
+	if defects.RootIsZero {
 		root = 0
 	}
 	m := c.meet(bytes.Clone(buf))
 	if c.rank == root {
 		return nil
 	}
-	if fl.BcastGuesses {
+	if defects.BcastGuesses {
 		return nil
 	}
-	c.p.park("what the root has", func() bool { return m.in[root] != nil || len(buf) == 0 })
+	c.p.blockUntil("what the root has", func() bool { return m.in[root] != nil || len(buf) == 0 })
 	if in, ok := m.in[root].([]byte); ok {
 		n := copy(buf, in)
-		if fl.CollectivesCut && n > 1 {
+		if defects.CollectivesCut && n > 1 {
 			buf[n-1] = 0
 		}
 	}
@@ -101,8 +103,8 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	if err := c.badReduction(buf, t, op); err != nil {
 		return c.fail("Allreduce", err)
 	}
-	fl := c.p.w.fl
-	if fl.ReducesBySum {
+	defects := c.p.w.defects
+	if defects.ReducesBySum {
 		op = mpi.Sum
 	}
 	m := c.meet(bytes.Clone(buf))
@@ -111,18 +113,18 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	} else if m.kind != t || m.op != op {
 		panic(fmt.Sprintf("the ranks reduce by different operations: %v of %v, and %v of %v", m.op, m.kind, op, t))
 	}
-	c.p.park("the others at Allreduce", m.complete)
+	c.p.blockUntil("the others at Allreduce", m.complete)
 	result := bytes.Clone(m.in[0].([]byte))
 	for i, in := range m.in[1:] {
-		if fl.ReduceMissesLast && i == len(m.in)-2 {
+		if defects.ReduceMissesLast && i == len(m.in)-2 {
 			break
 		}
-		combine(result, in.([]byte), t, op, fl)
+		combine(result, in.([]byte), t, op, defects)
 	}
-	if fl.ReduceDiffers && c.rank == 1 {
+	if defects.ReduceDiffers && c.rank == 1 {
 		result[0] ^= 1
 	}
-	if fl.CollectivesCut && len(result) > 8 {
+	if defects.CollectivesCut && len(result) > 8 {
 		copy(result[len(result)-8:], buf[len(result)-8:])
 	}
 	copy(buf, result)
@@ -130,9 +132,9 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 }
 
 func (c *comm) badReduction(buf []byte, t mpi.Type, op mpi.Op) error {
-	fl := c.p.w.fl
+	defects := c.p.w.defects
 	switch {
-	case fl.ReductionsUnchecked:
+	case defects.ReductionsUnchecked:
 		return nil
 	case int(t) > int(mpi.Float64):
 		return mpi.ErrType
@@ -148,23 +150,23 @@ func (c *comm) Allgather(mine, all []byte) error {
 	if err := c.usable(); err != nil {
 		return c.fail("Allgather", err)
 	}
-	fl := c.p.w.fl
+	defects := c.p.w.defects
 	if len(all) != len(mine)*c.Size() {
-		if !fl.ReductionsUnchecked {
+		if !defects.ReductionsUnchecked {
 			return c.fail("Allgather", mpi.ErrArg)
 		}
 		return nil
 	}
 	m := c.meet(bytes.Clone(mine))
-	c.p.park("the others at Allgather", m.complete)
+	c.p.blockUntil("the others at Allgather", m.complete)
 	n := len(mine)
 	for i := range c.Size() {
 		from := i
-		if fl.GatherReversed {
+		if defects.GatherReversed {
 			from = c.Size() - 1 - i
 		}
 		k := copy(all[i*n:], m.in[from].([]byte))
-		if fl.CollectivesCut && k > 1 {
+		if defects.CollectivesCut && k > 1 {
 			all[i*n+k-1] = 0
 		}
 	}
@@ -175,23 +177,23 @@ func (c *comm) Alltoall(send, recv []byte) error {
 	if err := c.usable(); err != nil {
 		return c.fail("Alltoall", err)
 	}
-	fl := c.p.w.fl
+	defects := c.p.w.defects
 	if len(send) != len(recv) || len(send)%c.Size() != 0 {
-		if !fl.ReductionsUnchecked {
+		if !defects.ReductionsUnchecked {
 			return c.fail("Alltoall", mpi.ErrArg)
 		}
 		return nil
 	}
 	m := c.meet(bytes.Clone(send))
-	c.p.park("the others at Alltoall", m.complete)
+	c.p.blockUntil("the others at Alltoall", m.complete)
 	n := len(send) / c.Size()
 	for i := range c.Size() {
 		part := c.rank
-		if fl.NotTransposed {
+		if defects.NotTransposed {
 			part = i
 		}
 		k := copy(recv[i*n:i*n+n], m.in[i].([]byte)[part*n:])
-		if fl.CollectivesCut && k > 1 {
+		if defects.CollectivesCut && k > 1 {
 			recv[i*n+k-1] = 0
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// group is what the ranks of a communicator have in common.
+// group is the state that the ranks of a communicator share.
 type group struct {
 	id    int
 	ranks []int // of the world
@@ -25,7 +25,7 @@ func (w *world) group(ranks []int) *group {
 	return g
 }
 
-// comm is a communicator as one rank has it.
+// comm is a communicator of one rank.
 type comm struct {
 	p       *proc
 	g       *group
@@ -40,7 +40,7 @@ func (c *comm) Rank() int { return c.rank }
 func (c *comm) Size() int { return len(c.g.ranks) }
 
 func (c *comm) Node(rank int) int {
-	if c.p.w.fl.NodeIsRank {
+	if c.p.w.defects.NodeIsRank {
 		return rank
 	}
 	return c.g.ranks[rank] / c.p.w.PerNode
@@ -48,49 +48,49 @@ func (c *comm) Node(rank int) int {
 
 func (c *comm) SetErrorHandler(h func(rank, size int, err error) error) {
 	c.handler = h
-	if c.p.w.fl.HandlerOfParent && c.parent != nil {
+	if c.p.w.defects.HandlerOfParent && c.parent != nil {
 		c.parent.handler = h
 	}
 }
 
-// fail is what a call returns.
+// fail returns the error of a call, after the error handler.
 func (c *comm) fail(call string, err error) error {
 	if err == nil {
 		return nil
 	}
-	fl := c.p.w.fl
-	if fl.ErrorWedges {
+	defects := c.p.w.defects
+	if defects.ErrorWedges {
 		c.p.shut = err
 	}
-	if fl.ErrorsWithoutClass {
+	if defects.ErrorsWithoutClass {
 		err = mpi.ErrFinalized
 	}
-	if !fl.ErrorsWithoutCall {
+	if !defects.ErrorsWithoutCall {
 		err = &mpi.Error{Op: call, Rank: c.rank, Comm: "c", Err: err}
 	}
-	if c.handler != nil && !fl.HandlerIgnored {
+	if c.handler != nil && !defects.HandlerIgnored {
 		return c.handler(c.rank, c.Size(), err)
 	}
 	return err
 }
 
-// usable begins a call.
+// usable begins a call on the communicator, and fails if it was freed.
 func (c *comm) usable() error {
 	c.p.enter()
-	if c.freed && !c.p.w.fl.FreedIsUsable {
+	if c.freed && !c.p.w.defects.FreedIsUsable {
 		return mpi.ErrComm
 	}
 	return c.p.shut
 }
 
-// part is what a rank brings to the making of communicators.
+// part is a rank's argument of a call that creates communicators.
 type part struct{ color, key, rank int }
 
 func (c *comm) Split(color, key int) (cases.Comm, error) {
 	if err := c.usable(); err != nil {
 		return nil, c.fail("Split", err)
 	}
-	if color < 0 && color != mpi.Undefined && !c.p.w.fl.ColorsUnchecked {
+	if color < 0 && color != mpi.Undefined && !c.p.w.defects.ColorsUnchecked {
 		return nil, c.fail("Split", mpi.ErrArg)
 	}
 	return c.split(color, key)
@@ -101,31 +101,31 @@ func (c *comm) SplitNode(key int) (cases.Comm, error) {
 		return nil, c.fail("SplitNode", err)
 	}
 	node := c.Node(c.rank)
-	if c.p.w.fl.NodesMixed {
+	if c.p.w.defects.NodesMixed {
 		node = 0
 	}
 	return c.split(node, key)
 }
 
 func (c *comm) split(color, key int) (cases.Comm, error) {
-	fl := c.p.w.fl
-	if fl.SplitDropsReceives {
+	defects := c.p.w.defects
+	if defects.SplitDropsReceives {
 		c.g.boxes[c.rank].posted = nil
 	}
-	if fl.UndefinedJoins && color == mpi.Undefined {
+	if defects.UndefinedJoins && color == mpi.Undefined {
 		color = 0
 	}
-	if fl.ColorsMixed && color >= 0 {
+	if defects.ColorsMixed && color >= 0 {
 		color = 0
 	}
-	if fl.KeysIgnored {
+	if defects.KeysIgnored {
 		key = 0
 	}
-	if fl.NegativeKeysLast && key < 0 {
+	if defects.NegativeKeysLast && key < 0 {
 		key = 1000 - key
 	}
 	m := c.meet(part{color, key, c.rank})
-	c.p.park("the others at Split", m.complete)
+	c.p.blockUntil("the others at Split", m.complete)
 	if color == mpi.Undefined {
 		return nil, nil
 	}
@@ -136,7 +136,7 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 		}
 	}
 	slices.SortStableFunc(members, func(a, b part) int {
-		if fl.TiesReversed && a.key == b.key {
+		if defects.TiesReversed && a.key == b.key {
 			return b.rank - a.rank
 		}
 		return cmp.Compare(a.key, b.key)
@@ -158,7 +158,7 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 
 func (c *comm) child(g *group, rank int) *comm {
 	child := &comm{p: c.p, g: g, rank: rank, handler: c.handler, parent: c}
-	if c.p.w.fl.HandlerNotInherited {
+	if c.p.w.defects.HandlerNotInherited {
 		child.handler = nil
 	}
 	return child
@@ -168,16 +168,16 @@ func (c *comm) Dup() (cases.Comm, error) {
 	if err := c.usable(); err != nil {
 		return nil, c.fail("Dup", err)
 	}
-	fl := c.p.w.fl
+	defects := c.p.w.defects
 	m := c.meet(nil)
-	c.p.park("the others at Dup", m.complete)
+	c.p.blockUntil("the others at Dup", m.complete)
 	if m.made == nil {
 		ranks := slices.Clone(c.g.ranks)
-		if fl.DupReverses {
+		if defects.DupReverses {
 			slices.Reverse(ranks)
 		}
 		g := c.p.w.group(ranks)
-		if fl.DupSharesContext {
+		if defects.DupSharesContext {
 			g.boxes, g.id = c.g.boxes, c.g.id
 		}
 		m.made = map[int]*group{0: g}
@@ -190,11 +190,11 @@ func (c *comm) Free() error {
 	if err := c.usable(); err != nil {
 		return c.fail("Free", err)
 	}
-	fl := c.p.w.fl
-	if fl.FreeDrops {
+	defects := c.p.w.defects
+	if defects.FreeDrops {
 		c.g.boxes[c.rank].posted = nil
 	}
-	if fl.FreeBreaksParent && c.parent != nil {
+	if defects.FreeBreaksParent && c.parent != nil {
 		c.parent.freed = true
 	}
 	c.freed = true

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// Defects are rules that the runtime breaks, one a field. Each is what a case, or several,
-// must notice.
+// Defects are the defects of a runtime, each of which breaks a rule. At least one case must
+// fail on each.
 type Defects struct {
 	// Order and matching.
 	Overtakes           bool `does:"messages of one sender overtake each other"`
@@ -28,7 +28,7 @@ type Defects struct {
 	SelfIsWorld         bool `does:"Self shares its messages with the world"`
 	CollectivesShow     bool `does:"messages of barriers are seen by receives of any tag"`
 
-	// What arrives.
+	// Content of messages.
 	EmptyDropped  bool `does:"messages without data are lost"`
 	SelfLost      bool `does:"messages to oneself are lost"`
 	ReadyLost     bool `does:"ready messages are lost"`
@@ -69,7 +69,7 @@ type Defects struct {
 	TruncateWedges      bool `does:"after a message that was too long nothing works"`
 	TruncateKeepsRest   bool `does:"the rest of a message that was too long is received as another"`
 
-	// Nobody.
+	// MPI_PROC_NULL.
 	NullBlocks      bool `does:"communication with nobody waits for somebody"`
 	NullRefused     bool `does:"nobody is no rank"`
 	NullIsAnySource bool `does:"a receive from nobody tells of anybody"`

@@ -1,15 +1,14 @@
-// Package ideal is an MPI to hold cases against: all ranks are in one process, nothing
-// is fast, and everything that the standard leaves open is left to chance.
+// Package ideal is a reference implementation of MPI for the cases of conformance/mpi. All
+// ranks are in one process, and chance decides everything that the standard leaves open.
 //
-// [Run] runs a program on a number of ranks, one at a time, each until it waits. What
-// goes on between them (a message that arrives, an operation on a window that takes
-// effect) happens at some later moment that the seed decides. [Options] say what the
-// runtime may take for itself: to buffer standard sends or not, to do nothing for a rank
-// that does not call it. A program that is right on all of these asks for nothing that
-// MPI does not promise.
+// [Run] runs a program on a number of ranks, one at a time, each until it blocks. The seed
+// decides when messages arrive and operations on windows are applied. [Options] choose what
+// a runtime may do: buffer standard sends or not, and make no progress for a rank outside of
+// calls. A program that is correct with all of them requires nothing that MPI does not
+// promise.
 //
-// One [Defects] field at a time makes it break one rule, to prove that a case notices.
+// A field of [Defects] makes it break one rule, to prove that a case fails.
 //
-// It shares nothing with the runtime that it stands for but names and error classes. All
-// of a world belongs to the goroutine that called Run.
+// It shares only names and error classes with package mpi. All state of a world belongs to
+// the goroutine that called Run.
 package ideal

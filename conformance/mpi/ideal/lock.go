@@ -6,13 +6,13 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// guard is the lock of a target. Claims are granted in the order in which they came.
+// guard is the lock of a target. It grants claims in their order.
 type guard struct {
 	granted []*claim
 	waiting []*claim
 }
 
-// claim is a lock that a rank has, or wants.
+// claim is a lock that a rank holds or waits for.
 type claim struct {
 	kind    mpi.LockKind
 	granted bool
@@ -22,14 +22,14 @@ func (g *guard) ask(c *claim) {
 	g.waiting = append(g.waiting, c)
 }
 
-// grant gives the lock to those whose turn it is.
-func (g *guard) grant(fl *Defects) {
+// grant grants the next claims that are compatible.
+func (g *guard) grant(defects *Defects) {
 	for len(g.waiting) > 0 {
 		next := g.waiting[0]
 		for _, c := range g.granted {
 			shared := c.kind == mpi.Shared && next.kind == mpi.Shared
 			mixed := c.kind != next.kind
-			if !(shared && !fl.SharedExcludes || fl.LocksAlike || fl.ExclusiveLetsShared && mixed) {
+			if !(shared && !defects.SharedExcludes || defects.LocksAlike || defects.ExclusiveLetsShared && mixed) {
 				return
 			}
 		}
@@ -44,7 +44,7 @@ func (g *guard) release(c *claim) {
 }
 
 func (w *win) badTarget(target int) error {
-	if (target < 0 || target >= w.c.Size()) && !w.c.p.w.fl.RanksUnchecked {
+	if (target < 0 || target >= w.c.Size()) && !w.c.p.w.defects.RanksUnchecked {
 		return mpi.ErrRank
 	}
 	return nil
@@ -61,9 +61,9 @@ func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 		return w.fail("Lock", err)
 	}
 	c := w.claim(kind, target)
-	// A lock need not be there when Lock returns, but for that of one's own memory.
+	// Lock may return before it is granted, except for the rank's own memory.
 	if target == w.c.rank || w.c.p.w.rng.IntN(2) == 0 {
-		w.c.p.park("a lock", func() bool { return c.granted })
+		w.c.p.blockUntil("a lock", func() bool { return c.granted })
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (w *win) claim(kind mpi.LockKind, target int) *claim {
 	c := &claim{kind: kind}
 	w.held[target] = c
 	w.all.locks[target].ask(c)
-	w.all.locks[target].grant(w.c.p.w.fl)
+	w.all.locks[target].grant(w.c.p.w.defects)
 	return c
 }
 
@@ -88,12 +88,12 @@ func (w *win) Unlock(target int) error {
 
 func (w *win) release(target int) {
 	c := w.held[target]
-	w.c.p.park("a lock", func() bool { return c.granted })
-	if !w.c.p.w.fl.UnlockEarly {
+	w.c.p.blockUntil("a lock", func() bool { return c.granted })
+	if !w.c.p.w.defects.UnlockEarly {
 		w.settle("Unlock", func(t int) bool { return t == target })
 	}
 	w.all.locks[target].release(c)
-	w.all.locks[target].grant(w.c.p.w.fl)
+	w.all.locks[target].grant(w.c.p.w.defects)
 	delete(w.held, target)
 }
 
@@ -104,7 +104,7 @@ func (w *win) LockAll(mpi.Assert) error {
 	w.every = true
 	for t := range w.c.Size() {
 		if c := w.claim(mpi.Shared, t); t == w.c.rank {
-			w.c.p.park("a lock", func() bool { return c.granted })
+			w.c.p.blockUntil("a lock", func() bool { return c.granted })
 		}
 	}
 	return nil
@@ -127,7 +127,7 @@ func (w *win) Flush(target int) error {
 	if err := w.begin(w.held[target] == nil); err != nil {
 		return w.fail("Flush", err)
 	}
-	if !w.c.p.w.fl.FlushEarly {
+	if !w.c.p.w.defects.FlushEarly {
 		w.settle("Flush", func(t int) bool { return t == target })
 	}
 	return nil
@@ -137,25 +137,25 @@ func (w *win) FlushAll() error {
 	if err := w.begin(len(w.held) == 0); err != nil {
 		return w.fail("FlushAll", err)
 	}
-	fl := w.c.p.w.fl
-	if !fl.FlushEarly {
-		w.settle("FlushAll", func(t int) bool { return t == 0 || !fl.FlushAllMisses })
+	defects := w.c.p.w.defects
+	if !defects.FlushEarly {
+		w.settle("FlushAll", func(t int) bool { return t == 0 || !defects.FlushAllMisses })
 	}
 	return nil
 }
 
-// local gives the program its buffers back, of the operations on some targets.
+// local completes operations on some targets at the origin: their buffers can be reused.
 func (w *win) local(of func(int) bool) {
-	if w.c.p.w.fl.FlushLocalEarly {
+	if w.c.p.w.defects.FlushLocalEarly {
 		return
 	}
 	for _, o := range w.ops {
-		if of(o.target) && !o.brings() {
+		if of(o.target) && !o.hasResult() {
 			o.keep()
 		}
 	}
-	w.c.p.park("results", func() bool {
-		return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && o.brings() && of(o.target) })
+	w.c.p.blockUntil("results", func() bool {
+		return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && o.hasResult() && of(o.target) })
 	})
 }
 
@@ -171,6 +171,6 @@ func (w *win) FlushLocalAll() error {
 	if err := w.begin(len(w.held) == 0); err != nil {
 		return w.fail("FlushLocalAll", err)
 	}
-	w.local(func(t int) bool { return t == 0 || !w.c.p.w.fl.FlushAllMisses })
+	w.local(func(t int) bool { return t == 0 || !w.c.p.w.defects.FlushAllMisses })
 	return nil
 }

@@ -14,26 +14,26 @@ type op struct {
 	win        *win
 	origin     int
 	target, at int
-	put, get   bool // neither: it combines
+	put, get   bool // neither: an accumulate
 	data       []byte
 	compare    []byte
 	result     []byte
 	t          mpi.Type
 	op         mpi.Op
 	ready      func() bool
-	half       []byte // by a defect, what the first half of it saw
+	half       []byte // with a defect, the result of the first half
 	done       bool
 }
 
-// brings reports whether the operation has a result.
-func (o *op) brings() bool { return o.get || o.result != nil }
+// hasResult reports whether the operation returns a result.
+func (o *op) hasResult() bool { return o.get || o.result != nil }
 
-// keep takes a copy of what the operation needs of the program's.
+// keep copies the origin buffers that the operation still needs.
 func (o *op) keep() {
 	o.data, o.compare = bytes.Clone(o.data), bytes.Clone(o.compare)
 }
 
-// size is how many bytes of the window it is about.
+// size returns the number of bytes of the window that it accesses.
 func (o *op) size() int {
 	if o.data == nil || o.get {
 		return len(o.result)
@@ -41,13 +41,13 @@ func (o *op) size() int {
 	return len(o.data)
 }
 
-// try carries it out, if it can be at the moment.
+// try applies the operation if its epoch allows it now.
 func (o *op) try() bool {
-	if !o.ready() || !o.w.attends(o.win.c.g.ranks[o.target]) {
+	if !o.ready() || !o.w.canReceive(o.win.c.g.ranks[o.target]) {
 		return false
 	}
-	fl := o.w.fl
-	if !o.put && !o.get && !fl.AccumulatesUnordered {
+	defects := o.w.defects
+	if !o.put && !o.get && !defects.AccumulatesUnordered {
 		first := slices.IndexFunc(o.w.ops, func(x *op) bool {
 			return x.win == o.win && x.target == o.target && !x.put && !x.get
 		})
@@ -56,11 +56,11 @@ func (o *op) try() bool {
 		}
 	}
 	mem := o.win.all.mem[o.target]
-	if !o.put && !o.get && fl.AccumulatesRace && o.half == nil {
+	if !o.put && !o.get && defects.AccumulatesRace && o.half == nil {
 		o.half = bytes.Clone(mem)
 		return true
 	}
-	if fl.NeighboursRace && o.t.Size() < 8 && !o.put && !o.get {
+	if defects.NeighboursRace && o.t.Size() < 8 && !o.put && !o.get {
 		word := o.at &^ 7
 		if o.half == nil {
 			o.half = bytes.Clone(mem)
@@ -76,24 +76,24 @@ func (o *op) try() bool {
 	return true
 }
 
-// apply does what the operation is, and reports whether it is through.
+// apply applies the operation, and reports whether it is finished.
 func (o *op) apply(mem []byte) bool {
-	fl := o.w.fl
+	defects := o.w.defects
 	at := mem[o.at : o.at+o.size()]
 	switch {
-	case fl.SelfPutsLost && o.origin == o.target && o.put:
-	case fl.PutsCut && o.put && len(o.data) > 1:
+	case defects.SelfPutsLost && o.origin == o.target && o.put:
+	case defects.PutsCut && o.put && len(o.data) > 1:
 		copy(at, o.data[:len(o.data)-1])
-	case fl.PutsCutLarge && o.put && len(o.data) > 65536:
+	case defects.PutsCutLarge && o.put && len(o.data) > 65536:
 		copy(at, o.data[:65536])
-	case fl.PutsOff && o.put && o.at+o.size() < len(mem):
+	case defects.PutsOff && o.put && o.at+o.size() < len(mem):
 		copy(mem[o.at+1:], o.data)
 	case o.put:
 		copy(at, o.data)
-	case o.get && fl.GetsNothing:
+	case o.get && defects.GetsNothing:
 	case o.get:
 		n := copy(o.result, at)
-		if fl.GetsCut && n > 1 {
+		if defects.GetsCut && n > 1 {
 			o.result[n-1] = 0
 		}
 	default:
@@ -103,15 +103,15 @@ func (o *op) apply(mem []byte) bool {
 }
 
 func (o *op) combine(at []byte) bool {
-	fl := o.w.fl
+	defects := o.w.defects
 	old := bytes.Clone(at)
 	if o.half != nil {
-		if fl.AccumulatesRace {
+		if defects.AccumulatesRace {
 			copy(at, o.half[o.at:])
 			old = bytes.Clone(at)
 		}
 	}
-	if fl.ElementsTorn && o.op == mpi.Replace && o.half == nil {
+	if defects.ElementsTorn && o.op == mpi.Replace && o.half == nil {
 		for i := 0; i+8 <= len(at); i += 8 {
 			copy(at[i:i+4], o.data[i:])
 		}
@@ -121,20 +121,20 @@ func (o *op) combine(at []byte) bool {
 	kind := o.op
 	switch {
 	case o.compare != nil:
-		if bytes.Equal(at, o.compare) != fl.SwapsUnequal && !fl.NeverSwaps || fl.AlwaysSwaps {
+		if bytes.Equal(at, o.compare) != defects.SwapsUnequal && !defects.NeverSwaps || defects.AlwaysSwaps {
 			copy(at, o.data)
 		}
-	case fl.AccumulatesReplace && kind != mpi.NoOp:
+	case defects.AccumulatesReplace && kind != mpi.NoOp:
 		copy(at, o.data)
-	case fl.ReducesBySum && kind != mpi.NoOp && kind != mpi.Replace:
-		combine(at, o.data, o.t, mpi.Sum, fl)
-	case fl.NoOpWrites && kind == mpi.NoOp && o.data != nil:
+	case defects.ReducesBySum && kind != mpi.NoOp && kind != mpi.Replace:
+		combine(at, o.data, o.t, mpi.Sum, defects)
+	case defects.NoOpWrites && kind == mpi.NoOp && o.data != nil:
 		copy(at, o.data)
 	case kind != mpi.NoOp:
-		combine(at, o.data, o.t, kind, fl)
+		combine(at, o.data, o.t, kind, defects)
 	}
 	if o.result != nil {
-		if fl.FetchesNew {
+		if defects.FetchesNew {
 			copy(o.result, at)
 		} else {
 			copy(o.result, old)
@@ -143,35 +143,35 @@ func (o *op) combine(at []byte) bool {
 	return true
 }
 
-// epoch is when an operation on a target can be carried out, or that there is none
-// that allows it.
+// epoch returns a function that reports when an operation on a target can be applied, or an
+// error if there is no epoch that allows it.
 func (w *win) epoch(target int, locked bool) (func() bool, error) {
-	fl := w.c.p.w.fl
+	defects := w.c.p.w.defects
 	if c := w.held[target]; c != nil {
 		return func() bool { return c.granted }, nil
 	}
 	switch {
-	case locked && !fl.EpochsUnchecked:
+	case locked && !defects.EpochsUnchecked:
 		return nil, mpi.ErrRMASync
 	case slices.Contains(w.access, target):
 		n := w.starts[target]
 		return func() bool { return w.posted(target, n) }, nil
 	case w.open && w.access == nil:
 		n := w.all.fences[w.c.rank]
-		return func() bool { return w.all.fences[target] >= n || fl.FenceAlone }, nil
-	case fl.EpochsUnchecked:
+		return func() bool { return w.all.fences[target] >= n || defects.FenceAlone }, nil
+	case defects.EpochsUnchecked:
 		return func() bool { return true }, nil
 	}
 	return nil, mpi.ErrRMASync
 }
 
-// issue begins an operation, or says why not.
+// issue starts an operation, or returns why it is invalid.
 func (w *win) issue(o *op, locked bool) error {
 	if err := w.usable(); err != nil {
 		return err
 	}
-	fl := w.c.p.w.fl
-	if o.target == mpi.ProcNull && !fl.NullRefused {
+	defects := w.c.p.w.defects
+	if o.target == mpi.ProcNull && !defects.NullRefused {
 		o.done = true
 		return nil
 	}
@@ -184,10 +184,10 @@ func (w *win) issue(o *op, locked bool) error {
 	}
 	size := len(w.all.mem[o.target])
 	if o.at < 0 || o.at+o.size() > size {
-		if fl.RangeErrorWrites && o.put && o.at >= 0 && o.at < size {
+		if defects.RangeErrorWrites && o.put && o.at >= 0 && o.at < size {
 			copy(w.all.mem[o.target][o.at:], o.data)
 		}
-		if fl.RangesUnchecked {
+		if defects.RangesUnchecked {
 			o.done = true
 			return nil
 		}
@@ -197,7 +197,7 @@ func (w *win) issue(o *op, locked bool) error {
 	if err != nil {
 		return err
 	}
-	if fl.WindowRanksOfWorld {
+	if defects.WindowRanksOfWorld {
 		o.target = min(w.c.rank, len(w.c.g.ranks)-1)
 	}
 	o.w, o.win, o.origin, o.ready = w.c.p.w, w, w.c.rank, ready
@@ -206,10 +206,10 @@ func (w *win) issue(o *op, locked bool) error {
 	return nil
 }
 
-// badOperation is what is wrong with a type, an operation, or their operands.
+// badOperation returns the error of an invalid type, operation or operand.
 func (w *win) badOperation(o *op) error {
 	switch {
-	case o.put || o.get || w.c.p.w.fl.ReductionsUnchecked:
+	case o.put || o.get || w.c.p.w.defects.ReductionsUnchecked:
 		return nil
 	case int(o.t) > int(mpi.Float64):
 		return mpi.ErrType
@@ -233,8 +233,8 @@ func (w *win) Accumulate(d []byte, target, at int, t mpi.Type, kind mpi.Op) erro
 	return w.fail("Accumulate", w.issue(&op{data: d, target: target, at: at, t: t, op: kind}, false))
 }
 
-// reading is what an operation that fetches does with its operand.
-func reading(d []byte, kind mpi.Op) []byte {
+// operand returns the origin data of a fetching operation; none for NoOp.
+func operand(d []byte, kind mpi.Op) []byte {
 	if kind == mpi.NoOp {
 		return nil
 	}
@@ -242,10 +242,10 @@ func reading(d []byte, kind mpi.Op) []byte {
 }
 
 func (w *win) getAccumulate(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) *op {
-	if w.c.p.w.fl.NoOpWrites {
+	if w.c.p.w.defects.NoOpWrites {
 		return &op{data: d, result: result, target: target, at: at, t: t, op: kind}
 	}
-	return &op{data: reading(d, kind), result: result, target: target, at: at, t: t, op: kind}
+	return &op{data: operand(d, kind), result: result, target: target, at: at, t: t, op: kind}
 }
 
 func (w *win) GetAccumulate(d, result []byte, target, at int, t mpi.Type, kind mpi.Op) error {
@@ -260,21 +260,21 @@ func (w *win) CompareAndSwap(d, compare, result []byte, target, at int, t mpi.Ty
 	return w.fail("CompareAndSwap", w.issue(&op{data: d, compare: compare, result: result, target: target, at: at, t: t, op: mpi.Replace}, false))
 }
 
-// request begins an operation that has one.
+// request starts an operation with a request.
 func (w *win) request(call string, o *op) (cases.Request, error) {
 	if err := w.issue(o, true); err != nil {
 		return nil, w.fail(call, err)
 	}
-	r := &request{p: w.c.p, c: w.c, active: true, st: nothingToSay}
-	fl := w.c.p.w.fl
+	r := &request{p: w.c.p, c: w.c, active: true, st: undefinedStatus}
+	defects := w.c.p.w.defects
 	r.poll = func() bool {
-		if o.done || fl.RequestsEarly {
+		if o.done || defects.RequestsEarly {
 			return true
 		}
-		if o.brings() {
+		if o.hasResult() {
 			return false
 		}
-		o.keep() // the request is of the origin's buffer, which is free now
+		o.keep() // the request is complete: the origin buffer can be reused
 		return true
 	}
 	return r, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// mode is how a send is meant.
+// mode is the mode of a send.
 type mode int
 
 const (
@@ -18,19 +18,19 @@ const (
 	ready
 )
 
-// badTarget is what is wrong with a rank and a tag to send to.
+// badTarget returns the error of an invalid destination or tag.
 func (c *comm) badTarget(dest, tag int) error {
-	fl := c.p.w.fl
+	defects := c.p.w.defects
 	switch {
-	case dest == mpi.ProcNull && fl.NullRefused:
+	case dest == mpi.ProcNull && defects.NullRefused:
 		return mpi.ErrRank
 	case dest == mpi.ProcNull:
 		return nil
-	case (dest < 0 || dest >= c.Size()) && !fl.RanksUnchecked:
+	case (dest < 0 || dest >= c.Size()) && !defects.RanksUnchecked:
 		return mpi.ErrRank
-	case tag == mpi.TagMax && fl.TagMaxRefused:
+	case tag == mpi.TagMax && defects.TagMaxRefused:
 		return mpi.ErrTag
-	case (tag < 0 || tag > mpi.TagMax) && !fl.TagsUnchecked:
+	case (tag < 0 || tag > mpi.TagMax) && !defects.TagsUnchecked:
 		return mpi.ErrTag
 	}
 	return nil
@@ -46,7 +46,7 @@ func (c *comm) badSource(source, tag int) error {
 	return c.badTarget(source, tag)
 }
 
-// sending makes a request for a send.
+// sending returns a request for a send.
 func (c *comm) sending(m mode, buf []byte, dest, tag int) (*request, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
@@ -54,24 +54,24 @@ func (c *comm) sending(m mode, buf []byte, dest, tag int) (*request, error) {
 	if err := c.badTarget(dest, tag); err != nil {
 		return nil, err
 	}
-	fl := c.p.w.fl
+	defects := c.p.w.defects
 	from := buf
-	if fl.InitCopies {
+	if defects.InitCopies {
 		from = bytes.Clone(buf)
 	}
 	start := func(r *request) error {
 		if dest == mpi.ProcNull {
-			if fl.NullBlocks {
+			if defects.NullBlocks {
 				return nil
 			}
 			r.finish(nil)
 			return nil
 		}
-		if dest < 0 || dest >= c.Size() { // let through by a defect
+		if dest < 0 || dest >= c.Size() { // accepted by a defect
 			r.finish(nil)
 			return nil
 		}
-		if fl.InitCopies && r.persistent {
+		if defects.InitCopies && r.persistent {
 			r.buf = from
 		}
 		return c.leave(r, m)
@@ -79,42 +79,42 @@ func (c *comm) sending(m mode, buf []byte, dest, tag int) (*request, error) {
 	return &request{p: c.p, c: c, buf: buf, source: dest, tag: tag, start: start}, nil
 }
 
-// leave sends a message.
+// leave sends the message of a send request.
 func (c *comm) leave(r *request, m mode) error {
-	fl := c.p.w.fl
+	defects := c.p.w.defects
 	x := &msg{source: c.rank, tag: r.tag, data: r.buf, of: r, sender: c.p, sync: m == synchronous, ready: m == ready}
-	free := func() { // the sender needs nothing more
+	free := func() { // the send is complete
 		x.of = nil
 		r.finish(nil)
-		if !fl.LateCopy {
+		if !defects.LateCopy {
 			x.data = bytes.Clone(r.buf)
 		}
 	}
 	switch {
-	case m == buffered && fl.BufferedWaits:
+	case m == buffered && defects.BufferedWaits:
 	case m == buffered:
-		if need := len(r.buf) + overhead; c.p.used+need > c.p.attached && !fl.BufferUnbounded {
+		if need := len(r.buf) + overhead; c.p.used+need > c.p.attached && !defects.BufferUnbounded {
 			return mpi.ErrBuffer
 		}
 		c.p.used += len(r.buf) + overhead
 		x.buffered = true
 		free()
-	case m == synchronous && fl.SyncEarly,
-		m == synchronous && fl.SyncSmallEarly && len(r.buf) < 1000,
+	case m == synchronous && defects.SyncEarly,
+		m == synchronous && defects.SyncSmallEarly && len(r.buf) < 1000,
 		m != synchronous && len(r.buf) <= c.p.w.Eager,
-		m != synchronous && fl.LateCopy:
+		m != synchronous && defects.LateCopy:
 		free()
 	}
 	to := c.g.ranks[r.source]
 	into := c.g.boxes[r.source]
-	if fl.WorldMatches {
+	if defects.WorldMatches {
 		to, into = c.p.w.all.ranks[c.g.ranks[r.source]], c.p.w.all.boxes[c.g.ranks[r.source]]
 	}
 	c.p.w.launch(c.p.rank, to, into, x)
 	return nil
 }
 
-// isend begins a send; the name is that of the call.
+// isend starts a send; name is the name of the call.
 func (c *comm) isend(call string, m mode, buf []byte, dest, tag int) (cases.Request, error) {
 	r, err := c.sending(m, buf, dest, tag)
 	if err == nil {
@@ -123,8 +123,8 @@ func (c *comm) isend(call string, m mode, buf []byte, dest, tag int) (cases.Requ
 	if err != nil {
 		return nil, c.fail(call, err)
 	}
-	if c.p.w.fl.IsendWaits {
-		c.p.park("an Isend to be received", r.complete)
+	if c.p.w.defects.IsendWaits {
+		c.p.blockUntil("an Isend to be received", r.complete)
 	}
 	return r, nil
 }
@@ -135,7 +135,7 @@ func (c *comm) send(call string, m mode, buf []byte, dest, tag int) error {
 		err = r.begin()
 	}
 	if err == nil {
-		c.p.park(call+" to be complete", r.complete)
+		c.p.blockUntil(call+" to be complete", r.complete)
 		_, err = r.take()
 	}
 	return c.fail(call, err)
@@ -147,7 +147,7 @@ func (c *comm) sendInit(call string, m mode, buf []byte, dest, tag int) (cases.R
 		return nil, c.fail(call, err)
 	}
 	r.persistent = true
-	if c.p.w.fl.InitStarts {
+	if c.p.w.defects.InitStarts {
 		_ = r.begin()
 	}
 	return r, nil
@@ -192,7 +192,7 @@ func (c *comm) RsendInit(b []byte, dest, tag int) (cases.Request, error) {
 	return c.sendInit("RsendInit", ready, b, dest, tag)
 }
 
-// receiving makes a request for a receive.
+// receiving returns a request for a receive.
 func (c *comm) receiving(buf []byte, source, tag int) (*request, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (c *comm) receiving(buf []byte, source, tag int) (*request, error) {
 			return nil
 		}
 		box := r.box
-		if c.p.w.fl.WorldMatches {
+		if c.p.w.defects.WorldMatches {
 			box = c.p.w.all.boxes[c.p.rank]
 		}
 		c.p.w.post(box, r)
@@ -219,15 +219,15 @@ func (c *comm) receiving(buf []byte, source, tag int) (*request, error) {
 var nobody = mpi.Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 
 func (c *comm) fromNobody(r *request) {
-	fl := c.p.w.fl
-	if fl.NullBlocks {
+	defects := c.p.w.defects
+	if defects.NullBlocks {
 		return
 	}
-	if fl.NullWipes {
+	if defects.NullWipes {
 		clear(r.buf)
 	}
 	r.st = nobody
-	if fl.NullIsAnySource {
+	if defects.NullIsAnySource {
 		r.st = empty
 	}
 	r.finish(nil)
@@ -250,7 +250,7 @@ func (c *comm) RecvInit(buf []byte, source, tag int) (cases.Request, error) {
 		return nil, c.fail("RecvInit", err)
 	}
 	r.persistent = true
-	if c.p.w.fl.InitStarts {
+	if c.p.w.defects.InitStarts {
 		_ = r.begin()
 	}
 	return r, nil
@@ -264,7 +264,7 @@ func (c *comm) recv(call string, buf []byte, source, tag int) (mpi.Status, error
 	if err != nil {
 		return mpi.Status{}, c.fail(call, err)
 	}
-	c.p.park("a message", r.complete)
+	c.p.blockUntil("a message", r.complete)
 	st, err := r.take()
 	return st, c.fail(call, err)
 }
@@ -274,7 +274,7 @@ func (c *comm) Recv(buf []byte, source, tag int) (mpi.Status, error) {
 }
 
 func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag int) (mpi.Status, error) {
-	if c.p.w.fl.SendrecvInTurn {
+	if c.p.w.defects.SendrecvInTurn {
 		if err := c.send("Sendrecv", synchronous, out, dest, outTag); err != nil {
 			return mpi.Status{}, err
 		}
@@ -290,14 +290,14 @@ func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag i
 	}
 	_ = r.begin()
 	_ = s.begin()
-	c.p.park("both parts of Sendrecv", func() bool { return r.complete() && s.complete() })
+	c.p.blockUntil("both parts of Sendrecv", func() bool { return r.complete() && s.complete() })
 	st, err := r.take()
 	return st, c.fail("Sendrecv", err)
 }
 
 func (c *comm) SendrecvReplace(buf []byte, dest, outTag, source, inTag int) (mpi.Status, error) {
 	out := slices.Clone(buf)
-	if c.p.w.fl.ReplaceSendsLate {
+	if c.p.w.defects.ReplaceSendsLate {
 		clear(out)
 	}
 	return c.Sendrecv(out, dest, outTag, buf, source, inTag)

@@ -7,24 +7,24 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// seen is what a probe says of a message.
+// seen returns the status of a probed message.
 func (c *comm) seen(b *box, k int) mpi.Status {
-	fl := c.p.w.fl
-	if fl.ProbeLatest {
+	defects := c.p.w.defects
+	if defects.ProbeLatest {
 		k = len(b.unexpected) - 1
 	}
 	m := b.unexpected[k]
-	if fl.ProbeCompletesSync && m.of != nil {
+	if defects.ProbeCompletesSync && m.of != nil {
 		m.of.finish(nil)
 	}
 	st := mpi.Status{Source: m.source, Tag: m.tag, Count: len(m.data)}
-	if fl.ProbeCutsCount && st.Count > 4096 {
+	if defects.ProbeCutsCount && st.Count > 4096 {
 		st.Count = 4096
 	}
-	if fl.SourceIsOfWorld {
+	if defects.SourceIsOfWorld {
 		st.Source = m.sender.rank
 	}
-	if fl.ProbeConsumes {
+	if defects.ProbeConsumes {
 		b.unexpected = slices.Delete(b.unexpected, k, k+1)
 		m.left()
 	}
@@ -40,16 +40,16 @@ func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
 	if err := c.badSource(source, tag); err != nil {
 		return mpi.Status{}, false, c.fail("Iprobe", err)
 	}
-	c.p.look()
-	fl := c.p.w.fl
-	if source == mpi.ProcNull && !fl.NullBlocks {
+	c.p.letOthersRun()
+	defects := c.p.w.defects
+	if source == mpi.ProcNull && !defects.NullBlocks {
 		return nobody, true, nil
 	}
 	k := c.p.w.find(c.box(), source, tag)
 	switch {
-	case k >= 0 && !fl.IprobeNever:
+	case k >= 0 && !defects.IprobeNever:
 		return c.seen(c.box(), k), true, nil
-	case fl.IprobeAlways:
+	case defects.IprobeAlways:
 		return mpi.Status{Source: 0, Tag: max(tag, 0)}, true, nil
 	}
 	return mpi.Status{}, false, nil
@@ -62,35 +62,35 @@ func (c *comm) Probe(source, tag int) (mpi.Status, error) {
 	if err := c.badSource(source, tag); err != nil {
 		return mpi.Status{}, c.fail("Probe", err)
 	}
-	if source == mpi.ProcNull && !c.p.w.fl.NullBlocks {
+	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
 		return nobody, nil
 	}
 	k := -1
-	c.p.park("a message to probe", func() bool {
+	c.p.blockUntil("a message to probe", func() bool {
 		k = c.p.w.find(c.box(), source, tag)
 		return k >= 0
 	})
 	return c.seen(c.box(), k), nil
 }
 
-// message is one that was taken out. That of nobody has none.
+// message is a message that Mprobe returned. It is empty for MPI_PROC_NULL.
 type message struct {
 	c    *comm
 	m    *msg
 	gone bool
 }
 
-// take takes a message out.
+// take removes a message from the unexpected ones.
 func (c *comm) take(source, tag, k int) (cases.Message, mpi.Status) {
-	fl, b := c.p.w.fl, c.box()
+	defects, b := c.p.w.defects, c.box()
 	m := b.unexpected[k]
 	st := mpi.Status{Source: m.source, Tag: m.tag, Count: len(m.data)}
 	switch {
-	case fl.MprobeLeaves:
+	case defects.MprobeLeaves:
 	default:
 		b.unexpected = slices.Delete(b.unexpected, k, k+1)
 	}
-	if fl.MprobeGetsNext {
+	if defects.MprobeGetsNext {
 		if k := c.p.w.find(b, source, tag); k >= 0 {
 			m, b.unexpected[k] = b.unexpected[k], m
 		}
@@ -102,12 +102,12 @@ func (c *comm) Improbe(source, tag int) (cases.Message, mpi.Status, bool, error)
 	if err := c.badSource(source, tag); err != nil {
 		return nil, mpi.Status{}, false, c.fail("Improbe", err)
 	}
-	c.p.look()
-	if source == mpi.ProcNull && !c.p.w.fl.NullBlocks {
+	c.p.letOthersRun()
+	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
 		return &message{c: c}, nobody, true, nil
 	}
 	k := c.p.w.find(c.box(), source, tag)
-	if k < 0 || c.p.w.fl.IprobeNever {
+	if k < 0 || c.p.w.defects.IprobeNever {
 		return nil, mpi.Status{}, false, nil
 	}
 	m, st := c.take(source, tag, k)
@@ -121,11 +121,11 @@ func (c *comm) Mprobe(source, tag int) (cases.Message, mpi.Status, error) {
 	if err := c.badSource(source, tag); err != nil {
 		return nil, mpi.Status{}, c.fail("Mprobe", err)
 	}
-	if source == mpi.ProcNull && !c.p.w.fl.NullBlocks {
+	if source == mpi.ProcNull && !c.p.w.defects.NullBlocks {
 		return &message{c: c}, nobody, nil
 	}
 	k := -1
-	c.p.park("a message to take", func() bool {
+	c.p.blockUntil("a message to take", func() bool {
 		k = c.p.w.find(c.box(), source, tag)
 		return k >= 0
 	})
@@ -138,7 +138,7 @@ func (x *message) Irecv(buf []byte) (cases.Request, error) {
 	switch {
 	case x.m == nil:
 		x.c.fromNobody(r)
-	case x.gone && !x.c.p.w.fl.MessageTwice:
+	case x.gone && !x.c.p.w.defects.MessageTwice:
 		return nil, x.c.fail("Message.Irecv", mpi.ErrRequest)
 	default:
 		x.gone = true

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// rank is the world as one rank has it.
+// rank is the world of one rank.
 type rank struct {
 	*comm
 	self *comm
@@ -16,7 +16,7 @@ type rank struct {
 func (p *proc) world() cases.World {
 	all := &comm{p: p, g: p.w.all, rank: p.rank}
 	own := p.w.group([]int{p.rank})
-	if p.w.fl.SelfIsWorld {
+	if p.w.defects.SelfIsWorld {
 		own.boxes = []*box{p.w.all.boxes[p.rank]}
 		own.id = p.w.all.id
 	}
@@ -26,7 +26,7 @@ func (p *proc) world() cases.World {
 func (r *rank) Self() cases.Comm { return r.self }
 
 func (r *rank) Wtime() time.Duration {
-	if r.p.w.fl.ClockRunsBack {
+	if r.p.w.defects.ClockRunsBack {
 		return time.Hour - r.p.w.now
 	}
 	return r.p.w.now
@@ -36,7 +36,7 @@ const computing = "its computing to end"
 
 func (r *rank) Compute(d time.Duration) {
 	p := r.p
-	if p.w.fl.ComputesNothing {
+	if p.w.defects.ComputesNothing {
 		d = 0
 	}
 	p.until = p.w.now + d
@@ -44,7 +44,7 @@ func (r *rank) Compute(d time.Duration) {
 }
 
 func (r *rank) Invalidate(buf []byte) error {
-	if r.p.w.fl.ForgetWipes {
+	if r.p.w.defects.ForgetWipes {
 		clear(buf)
 	}
 	return nil
@@ -52,7 +52,7 @@ func (r *rank) Invalidate(buf []byte) error {
 
 func (r *rank) AttachBuffer(n int) error {
 	p := r.p
-	if p.hasBuffer && !p.w.fl.AttachesTwice || n < 0 {
+	if p.hasBuffer && !p.w.defects.AttachesTwice || n < 0 {
 		return r.fail("AttachBuffer", mpi.ErrBuffer)
 	}
 	p.attached, p.hasBuffer = n, true
@@ -64,14 +64,14 @@ func (r *rank) DetachBuffer() error {
 	if !p.hasBuffer {
 		return r.fail("DetachBuffer", mpi.ErrBuffer)
 	}
-	if p.w.fl.DetachDrops {
+	if p.w.defects.DetachDrops {
 		for _, x := range p.w.wires {
 			for _, m := range x.queue {
 				m.dropped = m.dropped || m.buffered && x.src == p.rank
 			}
 		}
 	} else {
-		p.park("buffered messages to leave", func() bool { return p.used == 0 })
+		p.blockUntil("buffered messages to leave", func() bool { return p.used == 0 })
 	}
 	p.hasBuffer, p.attached = false, 0
 	return nil

@@ -15,9 +15,9 @@ type addable interface {
 	~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
-// combine does into = into op with, element by element.
-func combine(into, with []byte, t mpi.Type, op mpi.Op, fl *Defects) {
-	if fl.TypesIgnored {
+// combine computes into = into op with, element by element.
+func combine(into, with []byte, t mpi.Type, op mpi.Op, defects *Defects) {
+	if defects.TypesIgnored {
 		t = mpi.Byte
 	}
 	for i := 0; t.Size() > 0 && i+t.Size() <= len(into); i += t.Size() {
@@ -43,7 +43,7 @@ func combine(into, with []byte, t mpi.Type, op mpi.Op, fl *Defects) {
 	}
 }
 
-// whole is for integers.
+// whole combines integers.
 func whole[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.Op) N {
 	switch op {
 	case mpi.BAnd:
@@ -56,7 +56,7 @@ func whole[N uint8 | int32 | uint32 | int64 | uint64](a, b N, op mpi.Op) N {
 	return number(a, b, op)
 }
 
-// number is for all that can be added.
+// number combines numbers.
 func number[N addable](a, b N, op mpi.Op) N {
 	truth := func(is bool) N {
 		if is {

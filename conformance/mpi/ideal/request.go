@@ -7,12 +7,12 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// request is what was begun. The zero value of what it is about is never used.
+// request is a nonblocking operation.
 type request struct {
 	p          *proc
 	c          *comm
 	buf        []byte
-	source     int // or where to
+	source     int // or destination
 	tag        int
 	box        *box // of receives
 	st         mpi.Status
@@ -21,17 +21,17 @@ type request struct {
 	done       bool
 	persistent bool
 	freed      bool
-	awaited    bool // somebody waits for it
+	awaited    bool // a rank waits for it
 	cancelling bool // Cancel was called, and has had no effect yet
 	starts     int
 	start      func(*request) error
-	poll       func() bool // asks whether it is complete, where nobody says so
+	poll       func() bool // reports whether it is complete, if no event does
 }
 
 var empty = mpi.Status{Source: mpi.AnySource, Tag: mpi.AnyTag}
 
-// nothingToSay is the status of a send: nobody may look at it.
-var nothingToSay = mpi.Status{Source: 4711, Tag: 4712, Count: 4713}
+// undefinedStatus is the status of a send, which is undefined.
+var undefinedStatus = mpi.Status{Source: 4711, Tag: 4712, Count: 4713}
 
 func (r *request) finish(err error) { r.done, r.err = true, err }
 
@@ -46,9 +46,9 @@ func (r *request) complete() bool {
 	return r.done
 }
 
-// begin starts it.
+// begin starts the operation.
 func (r *request) begin() error {
-	r.active, r.done, r.err, r.st, r.awaited, r.cancelling = true, false, nil, nothingToSay, false, false
+	r.active, r.done, r.err, r.st, r.awaited, r.cancelling = true, false, nil, undefinedStatus, false, false
 	r.starts++
 	err := r.start(r)
 	if err != nil {
@@ -58,14 +58,14 @@ func (r *request) begin() error {
 }
 
 func (r *request) Start() error {
-	fl := r.p.w.fl
+	defects := r.p.w.defects
 	r.p.enter()
 	switch {
-	case !r.persistent && fl.PlainStarts:
+	case !r.persistent && defects.PlainStarts:
 		return nil
-	case !r.persistent, r.freed, fl.PersistentOnce && r.starts > 0:
+	case !r.persistent, r.freed, defects.PersistentOnce && r.starts > 0:
 		return r.c.fail("Start", mpi.ErrRequest)
-	case r.active && fl.ActiveStarts:
+	case r.active && defects.ActiveStarts:
 		return nil
 	case r.active:
 		return r.c.fail("Start", mpi.ErrRequest)
@@ -75,9 +75,9 @@ func (r *request) Start() error {
 
 func (r *request) Active() bool { return r.active }
 
-// take ends a request that is complete.
+// take returns the result of a complete request and ends it.
 func (r *request) take() (mpi.Status, error) {
-	if !r.p.w.fl.CompleteStaysActive {
+	if !r.p.w.defects.CompleteStaysActive {
 		r.active = false
 	}
 	return r.st, r.err
@@ -85,27 +85,27 @@ func (r *request) take() (mpi.Status, error) {
 
 func (r *request) Wait() (mpi.Status, error) {
 	r.p.enter()
-	fl := r.p.w.fl
+	defects := r.p.w.defects
 	if !r.active {
 		switch {
-		case fl.InactiveHangs:
-			r.p.park("a request that is not active", func() bool { return false })
-		case fl.InactiveKeepsStatus:
+		case defects.InactiveHangs:
+			r.p.blockUntil("a request that is not active", func() bool { return false })
+		case defects.InactiveKeepsStatus:
 			return r.st, nil
 		}
 		return empty, nil
 	}
-	r.p.park("a request", r.complete)
+	r.p.blockUntil("a request", r.complete)
 	st, err := r.take()
 	return st, r.c.fail("Wait", err)
 }
 
 func (r *request) Test() (mpi.Status, bool, error) {
-	r.p.look()
+	r.p.letOthersRun()
 	if !r.active {
-		return empty, !r.p.w.fl.InactiveTestsFalse, nil
+		return empty, !r.p.w.defects.InactiveTestsFalse, nil
 	}
-	if !r.complete() || r.p.w.fl.TestNever {
+	if !r.complete() || r.p.w.defects.TestNever {
 		return mpi.Status{}, false, nil
 	}
 	st, err := r.take()
@@ -113,33 +113,33 @@ func (r *request) Test() (mpi.Status, bool, error) {
 }
 
 func (r *request) GetStatus() (mpi.Status, bool, error) {
-	r.p.look()
+	r.p.letOthersRun()
 	if !r.active {
 		return empty, true, nil
 	}
 	if !r.complete() {
 		return mpi.Status{}, false, nil
 	}
-	if r.p.w.fl.GetStatusFrees {
+	if r.p.w.defects.GetStatusFrees {
 		r.active = false
 	}
 	return r.st, true, nil
 }
 
 func (r *request) Cancel() error {
-	fl := r.p.w.fl
+	defects := r.p.w.defects
 	r.p.enter()
-	if fl.CancelIgnored || r.box == nil {
+	if defects.CancelIgnored || r.box == nil {
 		return nil
 	}
-	if r.done && fl.CancelsWhatArrived {
+	if r.done && defects.CancelsWhatArrived {
 		clear(r.buf)
 		r.st.Cancelled = true
 	}
 	if r.done {
 		return nil
 	}
-	// It may take effect at once, or when somebody looks whether it has.
+	// It may take effect now, or when a rank tests the request.
 	if r.p.w.rng.IntN(2) == 0 {
 		r.cancelling = true
 		return nil
@@ -148,37 +148,37 @@ func (r *request) Cancel() error {
 	return nil
 }
 
-// cancel gives a receive up that has no message yet.
+// cancel cancels a receive that has no message yet.
 func (r *request) cancel() {
-	fl := r.p.w.fl
+	defects := r.p.w.defects
 	r.cancelling = false
 	victim := r
-	if fl.CancelsFirst && len(r.box.posted) > 0 {
+	if defects.CancelsFirst && len(r.box.posted) > 0 {
 		victim = r.box.posted[0]
 	}
-	if !fl.CancelKeepsPosted {
+	if !defects.CancelKeepsPosted {
 		r.box.posted = slices.DeleteFunc(r.box.posted, func(o *request) bool { return o == victim })
 	}
-	victim.st = mpi.Status{Source: 4714, Tag: 4715, Cancelled: !fl.CancelUntold}
+	victim.st = mpi.Status{Source: 4714, Tag: 4715, Cancelled: !defects.CancelUntold}
 	victim.finish(nil)
-	if fl.CancelFails {
+	if defects.CancelFails {
 		victim.err = mpi.ErrRequest
 	}
-	if fl.CancelBlanksBuffer {
+	if defects.CancelBlanksBuffer {
 		clear(r.buf)
 	}
 }
 
 func (r *request) Free() error {
 	r.p.enter()
-	if r.p.w.fl.FreeCancels && r.active && r.box == nil {
+	if r.p.w.defects.FreeCancels && r.active && r.box == nil {
 		for _, x := range r.p.w.wires {
 			for _, m := range x.queue {
 				m.dropped = m.dropped || m.of == r || x.src == r.p.rank
 			}
 		}
 	}
-	if r.p.w.fl.FreeUnposts && r.box != nil {
+	if r.p.w.defects.FreeUnposts && r.box != nil {
 		r.box.posted = slices.DeleteFunc(r.box.posted, func(o *request) bool { return o == r })
 	}
 	r.freed = true
@@ -186,7 +186,7 @@ func (r *request) Free() error {
 	return nil
 }
 
-// own are the requests of a slice that are not nil.
+// own returns the requests of a slice that are not nil.
 func own(rs []cases.Request) []*request {
 	all := make([]*request, len(rs))
 	for i, r := range rs {

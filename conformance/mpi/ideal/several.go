@@ -8,7 +8,7 @@ import (
 )
 
 func (r *rank) StartAll(rs []cases.Request) error {
-	if r.p.w.fl.StartAllMissesLast && len(rs) > 1 {
+	if r.p.w.defects.StartAllMissesLast && len(rs) > 1 {
 		rs = rs[:len(rs)-1]
 	}
 	for _, q := range rs {
@@ -19,15 +19,15 @@ func (r *rank) StartAll(rs []cases.Request) error {
 	return nil
 }
 
-// takeAll ends requests that are complete, and says how they ended.
+// takeAll ends complete requests, and returns their statuses and errors.
 func (r *rank) takeAll(rs []*request) ([]mpi.Status, error) {
-	fl := r.p.w.fl
+	defects := r.p.w.defects
 	sts := make([]mpi.Status, len(rs))
 	errs := make([]error, len(rs))
 	failed := false
 	for i, q := range rs {
 		sts[i] = empty
-		if fl.NilIsRankZero && q == nil {
+		if defects.NilIsRankZero && q == nil {
 			sts[i] = mpi.Status{}
 		}
 		if active(q) {
@@ -35,13 +35,13 @@ func (r *rank) takeAll(rs []*request) ([]mpi.Status, error) {
 			failed = failed || errs[i] != nil
 		}
 	}
-	if fl.StatusesReversed {
+	if defects.StatusesReversed {
 		slices.Reverse(sts)
 	}
-	if fl.ErrorOfTheWrong {
+	if defects.ErrorOfTheWrong {
 		slices.Reverse(errs)
 	}
-	if failed && !fl.SeveralSwallowErrors {
+	if failed && !defects.SeveralSwallowErrors {
 		return sts, &mpi.RequestsError{Errs: errs}
 	}
 	return sts, nil
@@ -50,16 +50,16 @@ func (r *rank) takeAll(rs []*request) ([]mpi.Status, error) {
 func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
 	r.p.enter()
 	qs := own(rs)
-	fl := r.p.w.fl
-	if fl.InactiveHangs && slices.ContainsFunc(qs, func(q *request) bool { return !active(q) }) {
-		r.p.park("what is not active", func() bool { return false })
+	defects := r.p.w.defects
+	if defects.InactiveHangs && slices.ContainsFunc(qs, func(q *request) bool { return !active(q) }) {
+		r.p.blockUntil("what is not active", func() bool { return false })
 	}
-	r.p.park("all requests", func() bool {
+	r.p.blockUntil("all requests", func() bool {
 		for i, q := range qs {
 			if active(q) && !q.complete() {
-				return fl.WaitAllMissesLast && i == len(qs)-1
+				return defects.WaitAllMissesLast && i == len(qs)-1
 			}
-			if fl.WaitAllEndsAtError && active(q) && q.err != nil {
+			if defects.WaitAllEndsAtError && active(q) && q.err != nil {
 				return true
 			}
 		}
@@ -69,11 +69,11 @@ func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
 }
 
 func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
-	r.p.look()
+	r.p.letOthersRun()
 	qs := own(rs)
 	for _, q := range qs {
 		if active(q) && !q.complete() {
-			if r.p.w.fl.TestAllTakesSome {
+			if r.p.w.defects.TestAllTakesSome {
 				for _, q := range qs {
 					if active(q) && q.done {
 						q.active = false
@@ -84,11 +84,11 @@ func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
 		}
 	}
 	sts, err := r.takeAll(qs)
-	return sts, !r.p.w.fl.TestAllNever, err
+	return sts, !r.p.w.defects.TestAllNever, err
 }
 
-// completeOnes are the indices of those that are active and complete, in random order;
-// none is true if no one is active.
+// completeOnes returns the indices of the active requests that are complete, in random
+// order; none is true if no request is active.
 func (r *rank) completeOnes(qs []*request) (which []int, none bool) {
 	none = true
 	for i, q := range qs {
@@ -103,31 +103,31 @@ func (r *rank) completeOnes(qs []*request) (which []int, none bool) {
 	return which, none
 }
 
-// someOf waits for at least one, or for what is to be seen at once.
+// someOf waits for at least one request, or tests all.
 func (r *rank) someOf(qs []*request, wait bool) (which []int, none bool) {
 	if wait {
-		r.p.park("some request", func() bool {
+		r.p.blockUntil("some request", func() bool {
 			which, none = r.completeOnes(qs)
-			return none && !r.p.w.fl.InactiveHangs || len(which) > 0
+			return none && !r.p.w.defects.InactiveHangs || len(which) > 0
 		})
 		return which, none
 	}
-	r.p.look()
+	r.p.letOthersRun()
 	return r.completeOnes(qs)
 }
 
-// takeAny ends one of them.
+// takeAny ends one of the complete requests.
 func (r *rank) takeAny(qs []*request, which []int, none bool) (int, mpi.Status, error) {
-	fl := r.p.w.fl
+	defects := r.p.w.defects
 	if none || len(which) == 0 {
-		if fl.NoneIsFirst {
+		if defects.NoneIsFirst {
 			return 0, empty, nil
 		}
 		return mpi.Undefined, empty, nil
 	}
 	i := which[0]
 	st, err := qs[i].take()
-	if fl.IndexOff {
+	if defects.IndexOff {
 		i = (i + 1) % len(qs)
 	}
 	return i, st, err
@@ -145,23 +145,23 @@ func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
 	qs := own(rs)
 	which, none := r.someOf(qs, false)
 	i, st, err := r.takeAny(qs, which, none)
-	is := none && !r.p.w.fl.InactiveTestsFalse || len(which) > 0 && !r.p.w.fl.TestNever
+	is := none && !r.p.w.defects.InactiveTestsFalse || len(which) > 0 && !r.p.w.defects.TestNever
 	return i, st, is, r.fail("TestAny", err)
 }
 
 func (r *rank) takeSome(qs []*request, which []int) ([]int, []mpi.Status, error) {
-	fl := r.p.w.fl
+	defects := r.p.w.defects
 	some := make([]*request, 0, len(which))
 	for _, i := range which {
 		some = append(some, qs[i])
 	}
 	sts, err := r.takeAll(some)
-	if fl.IndexOff {
+	if defects.IndexOff {
 		for k := range which {
 			which[k] = (which[k] + 1) % len(qs)
 		}
 	}
-	if fl.SomeTwice && len(which) > 0 {
+	if defects.SomeTwice && len(which) > 0 {
 		which, sts = append(which, which[0]), append(sts, sts[0])
 	}
 	return which, sts, err
@@ -171,7 +171,7 @@ func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	r.p.enter()
 	qs := own(rs)
 	which, none := r.someOf(qs, true)
-	if none && r.p.w.fl.NoneIsFirst {
+	if none && r.p.w.defects.NoneIsFirst {
 		return []int{0}, []mpi.Status{empty}, nil
 	}
 	return r.takeSome(qs, which)
@@ -180,7 +180,7 @@ func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 func (r *rank) TestSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	qs := own(rs)
 	which, _ := r.someOf(qs, false)
-	if r.p.w.fl.TestNever {
+	if r.p.w.defects.TestNever {
 		which = nil
 	}
 	return r.takeSome(qs, which)

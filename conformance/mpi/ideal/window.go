@@ -7,22 +7,22 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// window is what all ranks have of one.
+// window is the state that the ranks of a window share.
 type window struct {
 	mem    [][]byte
 	locks  []guard
 	fences []int
-	posts  [][]int // of a target, for each origin, so far
-	dones  [][]int // and how often the origin has completed
+	posts  [][]int // count by target and origin
+	dones  [][]int // count of completed epochs, likewise
 }
 
-// win is a window as one rank has it.
+// win is a window of one rank.
 type win struct {
 	c      *comm
 	all    *window
 	freed  bool
 	open   bool        // between fences
-	starts map[int]int // how often it has started, by target
+	starts map[int]int // count of Starts by target
 	access []int       // of Start; nil if there is no such epoch
 	expose []int       // of Post
 	held   map[int]*claim
@@ -31,7 +31,7 @@ type win struct {
 }
 
 func (c *comm) WinCreate(buf []byte) (cases.Win, error) {
-	if c.p.w.fl.WinCopies {
+	if c.p.w.defects.WinCopies {
 		buf = slices.Clone(buf)
 	}
 	return c.window(buf)
@@ -44,8 +44,8 @@ func (c *comm) window(buf []byte) (cases.Win, error) {
 		return nil, c.fail("WinCreate", err)
 	}
 	m := c.meet(buf)
-	c.p.park("the others at WinCreate", m.complete)
-	fl, n := c.p.w.fl, c.Size()
+	c.p.blockUntil("the others at WinCreate", m.complete)
+	defects, n := c.p.w.defects, c.Size()
 	if m.win == nil {
 		m.win = &window{locks: make([]guard, n), fences: make([]int, n)}
 		for _, b := range m.in {
@@ -55,7 +55,7 @@ func (c *comm) window(buf []byte) (cases.Win, error) {
 		}
 	}
 	all := m.win
-	if fl.WindowsMixed {
+	if defects.WindowsMixed {
 		if c.g.meets[-1] == nil {
 			c.g.meets[-1] = m
 		}
@@ -67,7 +67,7 @@ func (c *comm) window(buf []byte) (cases.Win, error) {
 func (w *win) Memory() []byte { return w.all.mem[w.c.rank] }
 
 func (w *win) Size(rank int) int {
-	if w.c.p.w.fl.SizesAlike {
+	if w.c.p.w.defects.SizesAlike {
 		rank = w.c.rank
 	}
 	return len(w.all.mem[rank])
@@ -75,24 +75,24 @@ func (w *win) Size(rank int) int {
 
 func (w *win) fail(call string, err error) error { return w.c.fail("Win."+call, err) }
 
-// usable begins a call.
+// usable begins a call on the window, and fails if it was freed.
 func (w *win) usable() error {
 	w.c.p.enter()
-	if w.freed && !w.c.p.w.fl.FreedWindowIsUsable {
+	if w.freed && !w.c.p.w.defects.FreedWindowIsUsable {
 		return mpi.ErrWin
 	}
 	return w.c.p.shut
 }
 
-// misuse is what a call gets that does not fit the epoch.
+// misuse returns the error of a call that does not fit the epoch.
 func (w *win) misuse(is bool) error {
-	if is && !w.c.p.w.fl.EpochsUnchecked {
+	if is && !w.c.p.w.defects.EpochsUnchecked {
 		return mpi.ErrRMASync
 	}
 	return nil
 }
 
-// begin begins a call that must not be made in some state.
+// begin begins a call that is invalid in some states.
 func (w *win) begin(wrong bool) error {
 	if err := w.usable(); err != nil {
 		return err
@@ -105,14 +105,14 @@ func (w *win) Free() error {
 		return w.fail("Free", err)
 	}
 	m := w.c.meet(nil)
-	w.c.p.park("the others at Win.Free", m.complete)
+	w.c.p.blockUntil("the others at Win.Free", m.complete)
 	w.freed = true
 	return nil
 }
 
-// settle waits until the operations on a target, or all, have been carried out.
+// settle waits until the operations on a target, or on all, have been applied.
 func (w *win) settle(what string, of func(target int) bool) {
-	w.c.p.park("operations before "+what, func() bool {
+	w.c.p.blockUntil("operations before "+what, func() bool {
 		return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && of(o.target) })
 	})
 	w.ops = slices.DeleteFunc(w.ops, func(o *op) bool { return o.done })
@@ -124,13 +124,13 @@ func (w *win) Fence(a mpi.Assert) error {
 	if err := w.begin(len(w.held) > 0 || w.access != nil); err != nil {
 		return w.fail("Fence", err)
 	}
-	fl := w.c.p.w.fl
-	if !fl.FenceEarly {
+	defects := w.c.p.w.defects
+	if !defects.FenceEarly {
 		w.settle("Fence", everyone)
 	}
-	if a&mpi.NoPrecede == 0 && !fl.FenceAlone {
+	if a&mpi.NoPrecede == 0 && !defects.FenceAlone {
 		m := w.c.meet(nil)
-		w.c.p.park("the others at Fence", m.complete)
+		w.c.p.blockUntil("the others at Fence", m.complete)
 	}
 	w.all.fences[w.c.rank]++
 	w.open = a&mpi.NoSucceed == 0
@@ -162,8 +162,8 @@ func (w *win) Start(group []int, _ mpi.Assert) error {
 	for _, t := range group {
 		w.starts[t]++
 	}
-	if w.c.p.w.rng.IntN(2) == 0 { // it may wait for the posts, or leave that to others
-		w.c.p.park("posts", func() bool {
+	if w.c.p.w.rng.IntN(2) == 0 { // Start may wait for the posts, or later calls may
+		w.c.p.blockUntil("posts", func() bool {
 			return !slices.ContainsFunc(group, func(t int) bool { return !w.posted(t, w.starts[t]) })
 		})
 	}
@@ -172,14 +172,14 @@ func (w *win) Start(group []int, _ mpi.Assert) error {
 
 // posted reports whether a target has posted its window to this rank for the n-th time.
 func (w *win) posted(target, n int) bool {
-	return w.all.posts[target][w.c.rank] >= n || w.c.p.w.fl.StartIgnoresPost
+	return w.all.posts[target][w.c.rank] >= n || w.c.p.w.defects.StartIgnoresPost
 }
 
 func (w *win) Complete() error {
 	if err := w.begin(w.access == nil); err != nil {
 		return w.fail("Complete", err)
 	}
-	if !w.c.p.w.fl.CompleteEarly {
+	if !w.c.p.w.defects.CompleteEarly {
 		w.settle("Complete", everyone)
 	}
 	for _, t := range w.access {
@@ -189,12 +189,12 @@ func (w *win) Complete() error {
 	return nil
 }
 
-// exposed reports whether the group of Post is not through yet.
+// exposed reports whether an origin of the exposure epoch has not completed.
 func (w *win) exposed() bool {
-	fl := w.c.p.w.fl
+	defects := w.c.p.w.defects
 	for i, o := range w.expose {
 		if w.all.dones[w.c.rank][o] < w.all.posts[w.c.rank][o] {
-			return !(fl.WaitEarly || fl.WaitsForFirst && i > 0)
+			return !(defects.WaitEarly || defects.WaitsForFirst && i > 0)
 		}
 	}
 	return false
@@ -204,13 +204,13 @@ func (w *win) Wait() error {
 	if err := w.begin(w.expose == nil); err != nil {
 		return w.fail("Wait", err)
 	}
-	w.c.p.park("origins to complete", func() bool { return !w.exposed() })
+	w.c.p.blockUntil("origins to complete", func() bool { return !w.exposed() })
 	w.expose = nil
 	return nil
 }
 
 func (w *win) Test() (bool, error) {
-	w.c.p.look()
+	w.c.p.letOthersRun()
 	if err := w.begin(w.expose == nil); err != nil {
 		return false, w.fail("Test", err)
 	}

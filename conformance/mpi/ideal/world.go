@@ -12,24 +12,24 @@ import (
 	cases "github.com/fabrictest/fabrictest/conformance/mpi"
 )
 
-// Options are what the ideal runtime may do as it likes.
+// Options are choices that the standard leaves to the runtime.
 type Options struct {
 	Ranks, PerNode int
 	Seed           uint64
 	// Eager is the size of the largest message whose standard send need not wait for
 	// its receive; negative: all wait.
 	Eager int
-	// Polling: nothing arrives at a rank that is not inside of a call.
+	// Polling: messages arrive at a rank only during calls.
 	Polling bool
-	// Steps is how much may happen before a run counts as endless; five million if 0.
+	// Steps limits the events of a run; five million if 0.
 	Steps   int
 	Defects Defects
 }
 
-// HungError says that the ranks would never have ended.
+// HungError is the error of a run that does not end.
 type HungError struct {
 	Waiting []string
-	// Steps is how much has happened, if that was too much.
+	// Steps is the number of events, if it reached the limit.
 	Steps int
 }
 
@@ -42,40 +42,40 @@ func (e *HungError) Error() string {
 
 type world struct {
 	Options
-	fl    *Defects
-	rng   *rand.Rand
-	now   time.Duration
-	procs []*proc
-	wires []*wire // those with something on them
-	ops   []*op   // of windows, not yet carried out
-	ids   int
-	all   *group
+	defects *Defects
+	rng     *rand.Rand
+	now     time.Duration
+	procs   []*proc
+	wires   []*wire // those with messages
+	ops     []*op   // operations on windows, not yet applied
+	ids     int
+	all     *group
 }
 
-// proc is a rank that runs.
+// proc is a running rank.
 type proc struct {
 	w      *world
 	rank   int
 	resume func() (struct{}, bool)
 	stop   func()
 	yield  func(struct{}) bool
-	ready  func() bool // nil: it can go on
+	ready  func() bool // nil: it can continue
 	what   string
-	inside bool // of a call
+	inside bool // in a call
 	done   bool
 	err    error
 	// of buffered sends
 	attached, used int
 	hasBuffer      bool
-	until          time.Duration // what it computes
-	shut           error         // after a defect that wedges
+	until          time.Duration // end of Compute
+	shut           error         // set by a defect that blocks the rank
 }
 
-// Run runs f once for each rank and returns when all have ended: with what the first
-// rank that failed returned, or a *HungError.
+// Run runs f for each rank and returns when all have ended. It returns the error of the first
+// rank that failed, or a *HungError.
 func Run(o Options, f func(cases.World) error) error {
 	w := &world{Options: o, rng: rand.New(rand.NewPCG(o.Seed, 17))}
-	w.fl = &w.Defects
+	w.defects = &w.Defects
 	w.PerNode = max(w.PerNode, 1)
 	if w.Steps == 0 {
 		w.Steps = 5_000_000
@@ -109,13 +109,13 @@ func (w *world) start(rank int, f func(cases.World) error) *proc {
 		}()
 		p.err = f(p.world())
 		if p.err == nil {
-			p.park("all to end", func() bool { return true })
+			p.blockUntil("all to end", func() bool { return true })
 		}
 	})
 	return p
 }
 
-// run lets one thing happen at a time, until all ranks have ended.
+// run runs one rank or event at a time, until all ranks have ended.
 func (w *world) run() error {
 	runnable := make([]*proc, 0, len(w.procs))
 	for range w.Steps {
@@ -136,9 +136,9 @@ func (w *world) run() error {
 			return nil
 		}
 		n := len(runnable)
-		events := n + w.pendings()
+		events := n + w.eventCount()
 		if events == 0 {
-			if !w.skip() {
+			if !w.advanceClock() {
 				return w.hung()
 			}
 			continue
@@ -151,7 +151,7 @@ func (w *world) run() error {
 		case w.event(k - n):
 		case n > 0:
 			runnable[w.rng.IntN(n)].resume()
-		case !w.anyEvent() && !w.skip():
+		case !w.anyEvent() && !w.advanceClock():
 			return w.hung()
 		}
 	}
@@ -160,8 +160,8 @@ func (w *world) run() error {
 	return e
 }
 
-// skip lets the time pass until the next rank has done its computing.
-func (w *world) skip() bool {
+// advanceClock advances the time until the next rank has finished computing.
+func (w *world) advanceClock() bool {
 	next := time.Duration(-1)
 	for _, p := range w.procs {
 		if !p.done && p.what == computing && (next < 0 || p.until < next) {
@@ -185,10 +185,10 @@ func (w *world) hung() *HungError {
 	return e
 }
 
-// pendings is how many things may happen besides ranks that run.
-func (w *world) pendings() int { return len(w.wires) + len(w.ops) }
+// eventCount returns the number of events that can happen besides running a rank.
+func (w *world) eventCount() int { return len(w.wires) + len(w.ops) }
 
-// event has one of them happen, if it can at the moment.
+// event executes one of these events, if it can happen now.
 func (w *world) event(k int) bool {
 	if k < len(w.wires) {
 		return w.deliver(w.wires[k])
@@ -196,9 +196,9 @@ func (w *world) event(k int) bool {
 	return w.ops[k-len(w.wires)].try()
 }
 
-// anyEvent has the first happen that can.
+// anyEvent executes the first event that can happen.
 func (w *world) anyEvent() bool {
-	for k := range w.pendings() {
+	for k := range w.eventCount() {
 		if w.event(k) {
 			return true
 		}
@@ -206,8 +206,8 @@ func (w *world) anyEvent() bool {
 	return false
 }
 
-// park waits inside of a call.
-func (p *proc) park(what string, ready func() bool) {
+// blockUntil blocks the rank in a call until ready.
+func (p *proc) blockUntil(what string, ready func() bool) {
 	p.inside = true
 	p.hold(what, ready)
 	p.inside = false
@@ -221,18 +221,18 @@ func (p *proc) hold(what string, ready func() bool) {
 	p.ready, p.what = nil, ""
 }
 
-// enter begins a call: others may go on first.
+// enter begins a call: other ranks may run first.
 func (p *proc) enter() {
 	if p.w.rng.IntN(2) == 0 {
-		p.look()
+		p.letOthersRun()
 	}
 }
 
-// look lets others go on, as every call does that asks whether something has happened.
-func (p *proc) look() { p.park("its turn", func() bool { return true }) }
+// letOthersRun lets other ranks run, as every call does that tests for completion.
+func (p *proc) letOthersRun() { p.blockUntil("its turn", func() bool { return true }) }
 
-// attends reports whether something can arrive at a rank.
-func (w *world) attends(rank int) bool {
+// canReceive reports whether messages can arrive at a rank now.
+func (w *world) canReceive(rank int) bool {
 	p := w.procs[rank]
-	return !(w.Polling || w.fl.NothingWhileBusy) || p.inside || p.done
+	return !(w.Polling || w.defects.NothingWhileBusy) || p.inside || p.done
 }
