@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/suggest"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // Error is an error in a scenario and its position.
@@ -114,7 +114,7 @@ func (s *Scenario) Errorf(key, format string, args ...any) error {
 // suggestion ends the error about an unknown word: with a similar word, or with all known
 // words.
 func suggestion(word string, known []string) string {
-	if words := suggest.Similar(word, known); len(words) > 0 {
+	if words := cmdline.Similar(word, known); len(words) > 0 {
 		return "; did you mean " + words[0] + "?"
 	}
 	return "; there are " + strings.Join(known, ", ")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/agent/host"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/verbs"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
@@ -133,19 +134,19 @@ func (o *agentOptions) check() error {
 	at, _, err := net.SplitHostPort(o.listen)
 	switch {
 	case o.listen == "":
-		return usagef("--listen: say at which address of this host callers are to come: --listen 192.0.2.7:7471")
+		return cmdline.Errorf("--listen: say at which address of this host callers are to come: --listen 192.0.2.7:7471")
 	case err != nil:
-		return usagef("--listen %s: %w", o.listen, err)
+		return cmdline.Errorf("--listen %s: %w", o.listen, err)
 	case at == "":
-		return usagef("--listen %s: it names no address; 0.0.0.0 or [::] is all of this host's", o.listen)
+		return cmdline.Errorf("--listen %s: it names no address; 0.0.0.0 or [::] is all of this host's", o.listen)
 	case o.key == "":
-		return usagef("--key: name the file with the key; 'agent key FILE' makes one")
+		return cmdline.Errorf("--key: name the file with the key; 'agent key FILE' makes one")
 	case o.emulate != "" && !slices.Contains(emulable, o.emulate):
-		return usagef("--emulate %s: give %s", o.emulate, eitherOf(emulable))
+		return cmdline.Errorf("--emulate %s: give %s", o.emulate, cmdline.Choices(emulable))
 	case (o.emulate == "") != (o.intf == ""):
-		return usagef("--emulate and --interface go together: the one says what, the other where")
+		return cmdline.Errorf("--emulate and --interface go together: the one says what, the other where")
 	case o.emulate == "" && !ibv.Linked:
-		return usagef("this program was built without libibverbs, and has no devices but emulated ones (--emulate). On Linux: apt install libibverbs-dev librdmacm-dev, then build it with go build -tags ibverbs ./cmd/fabrictest")
+		return cmdline.Errorf("this program was built without libibverbs, and has no devices but emulated ones (--emulate). On Linux: apt install libibverbs-dev librdmacm-dev, then build it with go build -tags ibverbs ./cmd/fabrictest")
 	}
 	return nil
 }

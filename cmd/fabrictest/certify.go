@@ -17,6 +17,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/report/certificate"
@@ -142,13 +143,13 @@ func (o *certifyOptions) check(cmd *cobra.Command) error {
 		{o.out, "--out", "the folder for the certificate"},
 	} {
 		if need.value == "" && (o.guest.kind == "" || need.flag == "--out") {
-			return usagef("%s: name %s", need.flag, need.what)
+			return cmdline.Errorf("%s: name %s", need.flag, need.what)
 		}
 	}
 	for _, text := range o.peers {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			return usagef("--peer %s: give an address and the length of its network's prefix, as in 198.51.100.20/24", text)
+			return cmdline.Errorf("--peer %s: give an address and the length of its network's prefix, as in 198.51.100.20/24", text)
 		}
 		o.networks = append(o.networks, p)
 	}
@@ -156,11 +157,11 @@ func (o *certifyOptions) check(cmd *cobra.Command) error {
 		return err
 	}
 	if known := slices.Concat(bench.DeviceWires(false), bench.DeviceWires(true)); o.wire != "" && !slices.Contains(known, bench.DeviceWire(o.wire)) {
-		return usagef("--wire %s: give packet or udp for RoCEv2, tcp or segments for iWARP", o.wire)
+		return cmdline.Errorf("--wire %s: give packet or udp for RoCEv2, tcp or segments for iWARP", o.wire)
 	}
 	o.Level = conformance.Level(strings.ToUpper(o.level))
 	if o.level != "" && !slices.Contains([]conformance.Level{conformance.Must, conformance.Should, conformance.May}, o.Level) {
-		return usagef("--level %s: give must, should or may", o.level)
+		return cmdline.Errorf("--level %s: give must, should or may", o.level)
 	}
 	return nil
 }
@@ -171,10 +172,10 @@ func (o *certifyOptions) checkKey() error {
 		return nil
 	}
 	if err := regularfile.Check(o.sign); err != nil {
-		return usagef("--sign: %w", err)
+		return cmdline.Errorf("--sign: %w", err)
 	}
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		return usagef("--sign: %w; install OpenSSH (Debian: apt install openssh-client)", err)
+		return cmdline.Errorf("--sign: %w; install OpenSSH (Debian: apt install openssh-client)", err)
 	}
 	return nil
 }

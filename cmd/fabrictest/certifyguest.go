@@ -17,6 +17,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/lab/bench"
@@ -81,16 +82,16 @@ func (g *guestSubject) check(cmd *cobra.Command) error {
 		switch {
 		case !cmd.Flags().Changed(name):
 		case g.kind == "":
-			return usagef("--%s is about a guest: name the device that it is to have, as in --guest rxe", name)
+			return cmdline.Errorf("--%s is about a guest: name the device that it is to have, as in --guest rxe", name)
 		default:
-			return usagef("--%s is about a device that is there already, and --guest boots one that needs nothing else", name)
+			return cmdline.Errorf("--%s is about a device that is there already, and --guest boots one that needs nothing else", name)
 		}
 	}
 	if g.kind == "" {
 		return nil
 	}
 	if !slices.Contains(guestKinds, g.kind) {
-		return usagef("--guest %s: a kernel has %s", g.kind, eitherOf(guestKinds))
+		return cmdline.Errorf("--guest %s: a kernel has %s", g.kind, cmdline.Choices(guestKinds))
 	}
 	if g.cfg.Accel = kernel.Accel(g.accel); g.accel == "auto" {
 		g.cfg.Accel = kernel.Auto
@@ -115,7 +116,7 @@ func givenFlags(cmd *cobra.Command, names []string) (words []string) {
 			if f.Value.Type() == "bool" {
 				words = append(words, "--"+name+"="+v)
 			} else {
-				words = append(words, "--"+name+" "+quote(v))
+				words = append(words, "--"+name+" "+cmdline.Quote(v))
 			}
 		}
 	}
@@ -137,21 +138,21 @@ func (g *guestSubject) checkProgram() error {
 		if ibv.Linked {
 			return nil
 		}
-		return usagef("this program was built without libibverbs, and cannot drive the device in the guest. Build one that can, %s", howToBuildAgent)
+		return cmdline.Errorf("this program was built without libibverbs, and cannot drive the device in the guest. Build one that can, %s", howToBuildAgent)
 	}
 	if err := regularfile.Check(g.program); err != nil {
-		return usagef("--agent-program: %w", err)
+		return cmdline.Errorf("--agent-program: %w", err)
 	}
 	info, err := buildinfo.ReadFile(g.program)
 	if err != nil {
-		return usagef("--agent-program %s: it is no program that Go has built: %w", g.program, err)
+		return cmdline.Errorf("--agent-program %s: it is no program that Go has built: %w", g.program, err)
 	}
 	for _, s := range info.Settings {
 		if s.Key == "-tags" && slices.Contains(strings.FieldsFunc(s.Value, func(r rune) bool { return r == ',' || r == ' ' }), ibverbsTag) {
 			return nil
 		}
 	}
-	return usagef("--agent-program %s was built without libibverbs. Build one with it, %s", g.program, howToBuildAgent)
+	return cmdline.Errorf("--agent-program %s was built without libibverbs. Build one with it, %s", g.program, howToBuildAgent)
 }
 
 // protocol is what the device will talk.
@@ -178,7 +179,7 @@ func (g *guestSubject) config(cmd *cobra.Command) (kernel.Config, error) {
 		return cfg, err
 	}
 	if err := cfg.Check(); err != nil {
-		return cfg, usagef("--guest %s: %w", g.kind, err)
+		return cfg, cmdline.Errorf("--guest %s: %w", g.kind, err)
 	}
 	return cfg, nil
 }

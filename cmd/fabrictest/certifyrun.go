@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -58,7 +59,7 @@ func (c *certification) plan(protocol suites.Protocol) error {
 	all := suites.Of(protocol)
 	for _, l := range o.Labels {
 		if known := labelsOf(all); !slices.Contains(known, l) {
-			return usagef("--label %s: no case has it; %s", l, didYouMean(l, known, "fabrictest conform list --json"))
+			return cmdline.Errorf("--label %s: no case has it; %s", l, cmdline.DidYouMean(l, known, "fabrictest conform list --json"))
 		}
 	}
 	var none *conformance.NoCaseError
@@ -76,7 +77,7 @@ func (c *certification) plan(protocol suites.Protocol) error {
 		}
 	}
 	if len(c.subject.asked) == 0 {
-		return usagef("no case has all that is asked for by name, --level and --label, without --dangerous: 'fabrictest conform list' shows all")
+		return cmdline.Errorf("no case has all that is asked for by name, --level and --label, without --dangerous: 'fabrictest conform list' shows all")
 	}
 	var err error
 	if c.subject.deviations, err = o.knownDeviations(all); err != nil {
@@ -101,13 +102,13 @@ func (o *certifyOptions) knownDeviations(all []*conformance.Suite) (map[string]c
 	if err != nil {
 		known, ofErr := ledger.DeviationsOf(o.deviations, wireTier)
 		if ofErr != nil || known == nil {
-			return nil, usagef("--deviations %s: it is neither a file (%w) nor the name of deviations that come with fabrictest", o.deviations, err)
+			return nil, cmdline.Errorf("--deviations %s: it is neither a file (%w) nor the name of deviations that come with fabrictest", o.deviations, err)
 		}
 		return known, nil
 	}
 	known, err := ledger.ParseDeviations(b)
 	if err != nil {
-		return nil, usagef("--deviations %s: %w", o.deviations, err)
+		return nil, cmdline.Errorf("--deviations %s: %w", o.deviations, err)
 	}
 	var ids []string
 	for _, s := range all {
@@ -117,7 +118,7 @@ func (o *certifyOptions) knownDeviations(all []*conformance.Suite) (map[string]c
 	}
 	for id := range known {
 		if !slices.Contains(ids, id) {
-			return nil, usagef("--deviations %s: the device is judged by no case %q%s", o.deviations, id, guess(id, ids))
+			return nil, cmdline.Errorf("--deviations %s: the device is judged by no case %q%s", o.deviations, id, cmdline.Guess(id, ids))
 		}
 	}
 	return known.On(wireTier), nil
@@ -174,9 +175,9 @@ func (o *certifyOptions) where() []string {
 	if o.guest.kind != "" {
 		return o.guest.words()
 	}
-	words := []string{"--agent " + quote(o.agent), "--key " + quote(o.key), "--device " + quote(o.device), "--interface " + quote(o.intf)}
+	words := []string{"--agent " + cmdline.Quote(o.agent), "--key " + cmdline.Quote(o.key), "--device " + cmdline.Quote(o.device), "--interface " + cmdline.Quote(o.intf)}
 	for _, p := range o.peers {
-		words = append(words, "--peer "+quote(p))
+		words = append(words, "--peer "+cmdline.Quote(p))
 	}
 	return words
 }
@@ -185,17 +186,17 @@ func (o *certifyOptions) where() []string {
 func (o *certifyOptions) command(ids []string, seed uint64) string {
 	words := []string{o.guest.calledAs(o.program) + " certify"}
 	for _, id := range ids {
-		words = append(words, quote(id))
+		words = append(words, cmdline.Quote(id))
 	}
 	words = append(words, o.where()...)
 	if o.wire != "" {
-		words = append(words, "--wire "+quote(o.wire))
+		words = append(words, "--wire "+cmdline.Quote(o.wire))
 	}
 	if o.level != "" {
 		words = append(words, "--level "+strings.ToLower(o.level))
 	}
 	for _, l := range o.Labels {
-		words = append(words, "--label "+quote(l))
+		words = append(words, "--label "+cmdline.Quote(l))
 	}
 	if o.IncludeDangerous {
 		words = append(words, "--dangerous")
@@ -204,7 +205,7 @@ func (o *certifyOptions) command(ids []string, seed uint64) string {
 		words = append(words, "--case-time "+o.caseTime.String())
 	}
 	if o.deviations != "" {
-		words = append(words, "--deviations "+quote(o.deviations))
+		words = append(words, "--deviations "+cmdline.Quote(o.deviations))
 	}
 	return strings.Join(append(words, fmt.Sprintf("--seed %d --out FOLDER", seed)), " ")
 }

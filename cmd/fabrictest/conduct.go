@@ -5,9 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -127,15 +125,4 @@ func (t *task) save() error {
 		return errors.Join(err, os.Remove(name)) // half of it is worse than none
 	}
 	return nil
-}
-
-// plainWord matches what no shell changes.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// quote is a word as a shell wants it.
-func quote(s string) string {
-	if plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

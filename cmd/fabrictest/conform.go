@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/mutate"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -90,7 +91,7 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
 	}
 	f := cmd.Flags()
 	o.given = f.Changed
-	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to judge: "+eitherOf(nics.Names())+"; may be repeated (default: all)")
+	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to judge: "+cmdline.Choices(nics.Names())+"; may be repeated (default: all)")
 	f.StringVar(&o.level, "level", "", "only requirements of this `LEVEL` or stronger: must, should or may")
 	f.StringSliceVar(&o.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
 	f.StringSliceVar(&o.ExcludeLabels, "without", nil, "no cases with this `LABEL`, as in slow; may be repeated")
@@ -98,7 +99,7 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
 	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that cases choose by chance; \"random\" draws one (default 1)")
 	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest defects'); may be repeated")
-	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+eitherOf(nics.ProfileNames()))
+	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()))
 	f.BoolVar(&o.checkCases, "check-cases", false, "check the cases: on a device without defects, and on one with each defect that they name")
 	f.BoolVar(&o.matrix, "matrix", false, "with --check-cases, run every case on devices with every defect")
 	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, and their reasons (default: those that are known of emulated devices)")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 func newConformCoverageCommand() *cobra.Command {
@@ -43,7 +44,7 @@ func showCoverage(w io.Writer, only []string) error {
 	}
 	for _, name := range only {
 		if !slices.Contains(documentKeys(), name) {
-			return usagef("the ledger has no document %q%s: it has %s", name, guess(name, documentKeys()), strings.Join(documentKeys(), ", "))
+			return cmdline.Errorf("the ledger has no document %q%s: it has %s", name, cmdline.Guess(name, documentKeys()), strings.Join(documentKeys(), ", "))
 		}
 	}
 	cases := casesByRow(suites.All())

@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/recovery"
 	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/console"
@@ -47,11 +48,11 @@ Every run leaves a folder with conformance.json and report.html, which has the c
 	}
 	f := cmd.Flags()
 	o.given = f.Changed
-	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to measure: "+eitherOf(measurable())+"; may be repeated (default: all)")
+	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to measure: "+cmdline.Choices(measurable())+"; may be repeated (default: all)")
 	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that is chosen by chance; \"random\" draws one (default 1)")
 	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest defects'); may be repeated")
-	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+eitherOf(nics.ProfileNames()))
+	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()))
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print conformance.json instead of a table")
 	_ = cmd.RegisterFlagCompletionFunc("device", fixed(measurable()...))
@@ -90,7 +91,7 @@ func (o *conformOptions) planMeasure() (*judgement, error) {
 	}
 	for _, s := range subjects {
 		if suites.ProtocolOf(s.provider.Name) != suites.RoCE {
-			return nil, usagef("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", s.provider.Name, strings.Join(measurable(), ", "))
+			return nil, cmdline.Errorf("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", s.provider.Name, strings.Join(measurable(), ", "))
 		}
 	}
 	return &judgement{opts: o, seed: seed, subjects: subjects}, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/emu/defects/mutants"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/internal/mutate"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -68,7 +69,7 @@ func selectMutant(defects []string) (func(), error) {
 	case i < 0:
 		return func() {}, nil
 	case slices.ContainsFunc(defects[i+1:], nics.IsMutant):
-		return nil, usagef("--defect: %s is built into the device, and so is another: give one of them", defects[i])
+		return nil, cmdline.Errorf("--defect: %s is built into the device, and so is another: give one of them", defects[i])
 	case !mutant.Select(defects[i]):
 		return nil, fmt.Errorf("this program was built without the defect %s", defects[i])
 	}

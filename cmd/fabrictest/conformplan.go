@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -68,7 +69,7 @@ func (o *conformOptions) plan() (*judgement, error) {
 	}
 	if o.deviations != "" {
 		if len(j.subjects) > 1 {
-			return nil, usagef("--deviations: a file is about one device: name it with --device")
+			return nil, cmdline.Errorf("--deviations: a file is about one device: name it with --device")
 		}
 		j.subjects[0].deviations, err = readDeviations(o.deviations, o.on, j.subjects[0].provider)
 		return j, err
@@ -86,19 +87,19 @@ func (o *conformOptions) check() error {
 	o.Level = conformance.Level(strings.ToUpper(o.level))
 	switch {
 	case o.level != "" && !slices.Contains([]conformance.Level{conformance.Must, conformance.Should, conformance.May}, o.Level):
-		return usagef("--level %s: give must, should or may", o.level)
+		return cmdline.Errorf("--level %s: give must, should or may", o.level)
 	case o.on != string(scenarios.Sim) && o.on != string(scenarios.NetNS):
-		return usagef("--on %s: give sim or netns", o.on)
+		return cmdline.Errorf("--on %s: give sim or netns", o.on)
 	case o.given("workers") && o.workers < 1:
-		return usagef("--workers %d: give a number from 1 on", o.workers)
+		return cmdline.Errorf("--workers %d: give a number from 1 on", o.workers)
 	case o.given("schedules") && o.schedules < 1:
-		return usagef("--schedules %d: give a number from 1 on", o.schedules)
+		return cmdline.Errorf("--schedules %d: give a number from 1 on", o.schedules)
 	case o.matrix && !o.checkCases:
-		return usagef("--matrix: it is about --check-cases: give both")
+		return cmdline.Errorf("--matrix: it is about --check-cases: give both")
 	case o.checkCases && (len(o.defects) > 0 || o.profile != ""):
-		return usagef("--check-cases: the cases are judged on devices that have one defect at a time: leave out --defect and --as")
+		return cmdline.Errorf("--check-cases: the cases are judged on devices that have one defect at a time: leave out --defect and --as")
 	case o.checkCases && o.deviations != "":
-		return usagef("--check-cases: the cases are judged on a device that has no known deviations: leave out --deviations")
+		return cmdline.Errorf("--check-cases: the cases are judged on a device that has no known deviations: leave out --deviations")
 	}
 	return nil
 }
@@ -109,7 +110,7 @@ func (o *conformOptions) subjects() (all []*subject, err error) {
 	var profile *nics.Profile
 	if o.profile != "" {
 		if profile, err = nics.FindProfile(o.profile); err != nil {
-			return nil, usagef("--as: %w%s", err, guess(o.profile, nics.ProfileNames()))
+			return nil, cmdline.Errorf("--as: %w%s", err, cmdline.Guess(o.profile, nics.ProfileNames()))
 		}
 	}
 	names := o.devices
@@ -123,7 +124,7 @@ func (o *conformOptions) subjects() (all []*subject, err error) {
 	for _, name := range names {
 		p, err := nics.Find(name)
 		if err != nil {
-			return nil, usagef("--device: %w%s", err, guess(name, nics.Names()))
+			return nil, cmdline.Errorf("--device: %w%s", err, cmdline.Guess(name, nics.Names()))
 		}
 		if slices.ContainsFunc(all, func(s *subject) bool { return s.provider.Name == p.Name }) {
 			continue
@@ -131,7 +132,7 @@ func (o *conformOptions) subjects() (all []*subject, err error) {
 		s := &subject{provider: p, profile: profile, defects: o.defects}
 		if profile != nil {
 			if profile.Provider != p.Name {
-				return nil, usagef("--as %s: that is a %s, and --device says %s", profile.Name, profile.Provider, p.Name)
+				return nil, cmdline.Errorf("--as %s: that is a %s, and --device says %s", profile.Name, profile.Provider, p.Name)
 			}
 			s.defects = slices.Concat(profile.Defects, o.defects)
 		}
@@ -172,7 +173,7 @@ func (o *conformOptions) unknown(subjects []*subject) error {
 	}{{"--label", o.Labels}, {"--without", o.ExcludeLabels}} {
 		for _, l := range named.labels {
 			if known := labelsOf(all); !slices.Contains(known, l) {
-				return usagef("%s %s: no case has it; %s", named.flag, l, didYouMean(l, known, "fabrictest conform list --json"))
+				return cmdline.Errorf("%s %s: no case has it; %s", named.flag, l, cmdline.DidYouMean(l, known, "fabrictest conform list --json"))
 			}
 		}
 	}
@@ -181,7 +182,7 @@ func (o *conformOptions) unknown(subjects []*subject) error {
 		return err
 	}
 	if err := o.CheckPatterns(suites.All()...); err == nil {
-		return usagef("%s is no case for %s: ask for devices that it is for, or for none by name", none.Pattern, strings.Join(deviceNames(subjects), " or "))
+		return cmdline.Errorf("%s is no case for %s: ask for devices that it is for, or for none by name", none.Pattern, strings.Join(deviceNames(subjects), " or "))
 	}
 	return noSuchCase(none.Pattern)
 }
@@ -195,7 +196,7 @@ func deviceNames(subjects []*subject) (names []string) {
 
 // noSuchCase says that there is no such case, and what may have been meant.
 func noSuchCase(pattern string) error {
-	return usagef("no case is called %q; %s", pattern, didYouMean(pattern, append(caseAreas(), caseIDs()...), "fabrictest conform list"))
+	return cmdline.Errorf("no case is called %q; %s", pattern, cmdline.DidYouMean(pattern, append(caseAreas(), caseIDs()...), "fabrictest conform list"))
 }
 
 // nothing says why no case is left.
@@ -205,11 +206,11 @@ func (o *conformOptions) nothing(subjects []*subject) error {
 	for _, s := range subjects {
 		for _, suite := range suites.Of(suites.ProtocolOf(s.provider.Name)) {
 			if n := len(risky.Select(suite)); n > 0 {
-				return usagef("what is asked for can crash or wedge a real device: add --dangerous")
+				return cmdline.Errorf("what is asked for can crash or wedge a real device: add --dangerous")
 			}
 		}
 	}
-	return usagef("no case has all that is asked for by name, --level, --label and --without: 'fabrictest conform list' shows all")
+	return cmdline.Errorf("no case has all that is asked for by name, --level, --label and --without: 'fabrictest conform list' shows all")
 }
 
 // part reports whether some of the cases are left out.
@@ -221,7 +222,7 @@ func (o *conformOptions) part() bool {
 func (o *conformOptions) command(seed uint64) string {
 	words := []string{o.program + " conform"}
 	for _, id := range o.IDs {
-		words = append(words, quote(id))
+		words = append(words, cmdline.Quote(id))
 	}
 	for _, d := range o.devices {
 		words = append(words, "--device "+d)
@@ -230,10 +231,10 @@ func (o *conformOptions) command(seed uint64) string {
 		words = append(words, "--level "+strings.ToLower(o.level))
 	}
 	for _, l := range o.Labels {
-		words = append(words, "--label "+quote(l))
+		words = append(words, "--label "+cmdline.Quote(l))
 	}
 	for _, l := range o.ExcludeLabels {
-		words = append(words, "--without "+quote(l))
+		words = append(words, "--without "+cmdline.Quote(l))
 	}
 	words = append(words, o.conditions(seed))
 	if o.checkCases {
@@ -257,7 +258,7 @@ func (o *conformOptions) conditions(seed uint64) string {
 		words = append(words, "--as "+o.profile)
 	}
 	for _, q := range o.defects {
-		words = append(words, "--defect "+quote(q))
+		words = append(words, "--defect "+cmdline.Quote(q))
 	}
 	if o.IncludeDangerous {
 		words = append(words, "--dangerous")
@@ -266,7 +267,7 @@ func (o *conformOptions) conditions(seed uint64) string {
 		words = append(words, fmt.Sprintf("--schedules %d", o.schedules))
 	}
 	if o.deviations != "" {
-		words = append(words, "--deviations "+quote(o.deviations))
+		words = append(words, "--deviations "+cmdline.Quote(o.deviations))
 	}
 	return strings.Join(words, " ")
 }

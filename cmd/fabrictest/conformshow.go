@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
@@ -71,7 +71,7 @@ func findCases(choice *conformance.Filter) (found []question, err error) {
 	}
 	for _, l := range slices.Concat(choice.Labels, choice.ExcludeLabels) {
 		if known := labelsOf(suites.All()); !slices.Contains(known, l) {
-			return nil, usagef("no case has the label %s%s", l, guess(l, known))
+			return nil, cmdline.Errorf("no case has the label %s%s", l, cmdline.Guess(l, known))
 		}
 	}
 	for _, s := range suites.All() {
@@ -80,7 +80,7 @@ func findCases(choice *conformance.Filter) (found []question, err error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, usagef("no case has all that is asked for")
+		return nil, cmdline.Errorf("no case has all that is asked for")
 	}
 	return found, nil
 }
@@ -97,10 +97,7 @@ func catalogue(w io.Writer, found []question) error {
 			Labels: q.AllLabels(), Sends: q.Sends, Expects: q.Expects, Defects: q.Defects, Devices: devices[q.suite],
 		})
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(all)
+	return printJSON(w, all)
 }
 
 // devicesOf are those that a suite is for.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,10 +31,7 @@ scenarios use.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				e.SetEscapeHTML(false)
-				return e.Encode(nics.AllDefects())
+				return printJSON(cmd.OutOrStdout(), nics.AllDefects())
 			}
 			return listDefects(cmd.OutOrStdout())
 		},

@@ -6,6 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
@@ -19,11 +20,11 @@ const maxDeviations = 4 << 20
 func readDeviations(file, tier string, p *nics.Provider) (map[string]conformance.Deviation, error) {
 	b, err := regularfile.ReadFile(file, maxDeviations)
 	if err != nil {
-		return nil, usagef("--deviations: %w", err)
+		return nil, cmdline.Errorf("--deviations: %w", err)
 	}
 	known, err := ledger.ParseDeviations(b)
 	if err != nil {
-		return nil, usagef("--deviations %s: %w", file, err)
+		return nil, cmdline.Errorf("--deviations %s: %w", file, err)
 	}
 	var ids []string
 	for _, s := range suites.Of(suites.ProtocolOf(p.Name)) {
@@ -33,7 +34,7 @@ func readDeviations(file, tier string, p *nics.Provider) (map[string]conformance
 	}
 	for id := range known {
 		if !slices.Contains(ids, id) {
-			return nil, usagef("--deviations %s: %s is judged by no case %q%s", file, p.Name, id, guess(id, ids))
+			return nil, cmdline.Errorf("--deviations %s: %s is judged by no case %q%s", file, p.Name, id, cmdline.Guess(id, ids))
 		}
 	}
 	return known.On(tier), nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -31,10 +30,7 @@ Exit codes: 0 namespaces work, 1 they do not.`,
 			found := append(append(netns.Probe(), kernels()...), programs()...)
 			var err error
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				e.SetEscapeHTML(false)
-				err = e.Encode(found)
+				err = printJSON(cmd.OutOrStdout(), found)
 			} else {
 				err = diagnose(cmd.OutOrStdout(), found)
 			}

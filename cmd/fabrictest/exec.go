@@ -1,11 +1,11 @@
 package main
 
 import (
-	"errors"
 	"os/exec"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/live"
 )
 
@@ -40,31 +40,24 @@ ended counts as 128 plus the number of the signal.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
 			if dash < 0 || dash == len(args) {
-				return usagef("put the program to run behind --, as in 'fabrictest exec -n 2 -- ip address'")
+				return cmdline.Errorf("put the program to run behind --, as in 'fabrictest exec -n 2 -- ip address'")
 			}
 			hosts, program := args[:dash], args[dash:]
 			if o.given("hosts") || o.like != "" {
 				if len(hosts) > 0 {
-					return usagef("-n makes a fabric of its own: leave out %s, or -n", hosts[0])
+					return cmdline.Errorf("-n makes a fabric of its own: leave out %s, or -n", hosts[0])
 				}
 				return execOnce(cmd, calledAs, &o, once, program)
 			}
 			if len(hosts) != 1 {
 				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
-				return usagef("name one host of the lab, as in 'fabrictest exec host0 -- %[1]s', or give -n for a fabric of its own, as in 'fabrictest exec -n 2 -- %[1]s'", program[0])
+				return cmdline.Errorf("name one host of the lab, as in 'fabrictest exec host0 -- %[1]s', or give -n for a fabric of its own, as in 'fabrictest exec -n 2 -- %[1]s'", program[0])
 			}
 			if info, err := live.Query(cmd.Context(), lab); err == nil && info.RDMA == "" {
 				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
 			}
 			code, err := live.Exec(cmd.Context(), lab, hosts[0], program)
-			var missing *exec.Error
-			switch {
-			case errors.As(err, &missing):
-				return &usageError{err}
-			case err == nil && code != 0:
-				return exitError(code)
-			}
-			return err
+			return programResult(code, err)
 		},
 	}
 	f := cmd.Flags()
@@ -81,7 +74,7 @@ ended counts as 128 plus the number of the signal.`,
 func execOnce(cmd *cobra.Command, calledAs string, o *fabricFlags, once live.Program, program []string) error {
 	path, err := exec.LookPath(program[0])
 	if err != nil {
-		return usagef("%w", err)
+		return cmdline.Errorf("%w", err)
 	}
 	s, err := o.scenario()
 	if err != nil {
@@ -90,8 +83,5 @@ func execOnce(cmd *cobra.Command, calledAs string, o *fabricFlags, once live.Pro
 	warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, path)
 	once.Args = append([]string{path}, program[1:]...)
 	code, err := live.RunProgram(cmd.Context(), s, once)
-	if err == nil && code != 0 {
-		return exitError(code)
-	}
-	return err
+	return programResult(code, err)
 }

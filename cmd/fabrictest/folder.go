@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
@@ -45,12 +46,12 @@ func (c cache) newFolder(out string, now time.Time) (dir string, err error) {
 	entries, err := os.ReadDir(out)
 	switch {
 	case err == nil && len(entries) > 0:
-		return "", usagef("--out %s: the folder holds something already: name another, or remove it", out)
+		return "", cmdline.Errorf("--out %s: the folder holds something already: name another, or remove it", out)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return "", usagef("--out %s: %w", out, err)
+		return "", cmdline.Errorf("--out %s: %w", out, err)
 	}
 	if err := os.MkdirAll(out, 0o777); err != nil {
-		return "", usagef("--out: %w: name a folder that can be made", err)
+		return "", cmdline.Errorf("--out: %w: name a folder that can be made", err)
 	}
 	return out, nil
 }

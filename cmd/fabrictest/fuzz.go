@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path"
@@ -12,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/fuzz"
-	"github.com/fabrictest/fabrictest/internal/suggest"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // newFuzzCommand is `fabrictest fuzz`.
@@ -64,7 +63,7 @@ type fuzzOptions struct {
 
 func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.Writer) error {
 	if o.total <= 0 || o.each < 0 {
-		return usagef("a time to fuzz must be more than nothing")
+		return cmdline.Errorf("a time to fuzz must be more than nothing")
 	}
 	tree, err := findFuzzTree()
 	if err != nil {
@@ -98,9 +97,7 @@ func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.
 	}
 	table.finish()
 	if o.json {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		if err := e.Encode(table.result()); err != nil {
+		if err := printJSON(out, table.result()); err != nil {
 			return err
 		}
 	}
@@ -161,10 +158,10 @@ func selectTargets(all []fuzz.Target, args []string) (some []fuzz.Target, err er
 				names = append(names, t.String(), t.Name)
 			}
 			hint := "'fabrictest fuzz --list' shows them"
-			if like := suggest.Similar(arg, names); len(like) > 0 {
+			if like := cmdline.Similar(arg, names); len(like) > 0 {
 				hint = fmt.Sprintf("did you mean %s?", strings.Join(like, " or "))
 			}
-			return nil, usagef("no fuzz target %q: %s", arg, hint)
+			return nil, cmdline.Errorf("no fuzz target %q: %s", arg, hint)
 		}
 	}
 	return some, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -77,7 +78,7 @@ with * for any part and the rest left out: rc, 'ud/*/ipv6', srq/server/ipv4/even
 			}
 			cases, err := kernel.Matching(kernel.Cases(*provider), pattern)
 			if err != nil {
-				return &usageError{err}
+				return &cmdline.Error{Err: err}
 			}
 			if list {
 				for _, c := range cases {
@@ -116,7 +117,7 @@ func roceOnly(provider *kernel.Provider, why string) error {
 	if *provider == kernel.SoftRoCE {
 		return nil
 	}
-	return &usageError{fmt.Errorf("%s has %s", *provider, why)}
+	return &cmdline.Error{Err: fmt.Errorf("%s has %s", *provider, why)}
 }
 
 func newInteropPingPongCommand(provider *kernel.Provider) *cobra.Command {

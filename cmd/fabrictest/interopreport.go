@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 )
 
@@ -67,12 +68,12 @@ func (r *interopReport) command(name string) string {
 
 // command is the command line that runs an exchange alone.
 func (o *interopVerbs) command(name string) string {
-	words := append([]string{o.guest.calledAs(o.program) + " interop verbs " + quote(name)}, o.guest.words()...)
+	words := append([]string{o.guest.calledAs(o.program) + " interop verbs " + cmdline.Quote(name)}, o.guest.words()...)
 	if o.loss != "" {
-		words = append(words, "--loss "+quote(o.loss))
+		words = append(words, "--loss "+cmdline.Quote(o.loss))
 	}
 	if o.impair != "" {
-		words = append(words, "--impair "+quote(o.impair))
+		words = append(words, "--impair "+cmdline.Quote(o.impair))
 	}
 	if o.patience != 0 {
 		words = append(words, "--timeout "+o.patience.String())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
 	iwarpprograms "github.com/fabrictest/fabrictest/conformance/kernel"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -124,11 +125,11 @@ func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 func (o *interopVerbs) check() error {
 	switch {
 	case o.guest.kind == "":
-		return usagef("--guest: name the device that the guest is to have: %s", eitherOf(guestKinds))
+		return cmdline.Errorf("--guest: name the device that the guest is to have: %s", cmdline.Choices(guestKinds))
 	case !slices.Contains(guestKinds, o.guest.kind):
-		return usagef("--guest %s: a kernel has %s", o.guest.kind, eitherOf(guestKinds))
+		return cmdline.Errorf("--guest %s: a kernel has %s", o.guest.kind, cmdline.Choices(guestKinds))
 	case o.connections < 0:
-		return usagef("--connections %d: give how many", o.connections)
+		return cmdline.Errorf("--connections %d: give how many", o.connections)
 	}
 	words := o.impair
 	if o.loss != "" {
@@ -141,7 +142,7 @@ func (o *interopVerbs) check() error {
 	o.guest.cfg.Seed = o.seed
 	// As they would be; the packets' size is known when the devices are.
 	if _, err := o.chosen(verbs.MTU4096.Bytes()); err != nil {
-		return &usageError{err}
+		return &cmdline.Error{Err: err}
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os/signal"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -21,26 +20,6 @@ func newLabCommand(program string) *cobra.Command {
 	}
 	cmd.AddCommand(newLabKernelCommand(program))
 	return cmd
-}
-
-// kernelProcessCommands are what fabrictest starts itself as.
-func kernelProcessCommands() []*cobra.Command {
-	hidden := func(name string, main func() (int, error)) *cobra.Command {
-		return &cobra.Command{
-			Use: name, Hidden: true, Args: cobra.NoArgs,
-			RunE: func(*cobra.Command, []string) error {
-				signal.Reset() // each knows best what to do on which
-				code, err := main()
-				if err == nil && code != 0 {
-					return exitError(code)
-				}
-				return err
-			},
-		}
-	}
-	return []*cobra.Command{
-		hidden(kernel.ServeCommand, func() (int, error) { return 0, kernel.ServeMain() }), hidden(kernel.ProgramCommand, kernel.ProgramMain),
-	}
 }
 
 func newLabKernelCommand(program string) *cobra.Command {

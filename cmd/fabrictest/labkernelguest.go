@@ -1,12 +1,9 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path"
 	"strconv"
@@ -15,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
@@ -26,7 +24,7 @@ const hostWord = "host"
 func guestNumber(word string) (int, error) {
 	id, err := strconv.Atoi(word)
 	if err != nil || id < 1 || id > guest.MaxGuests {
-		return 0, usagef("%q is no guest: give its number, 1 for the first", word)
+		return 0, cmdline.Errorf("%q is no guest: give its number, 1 for the first", word)
 	}
 	return id, nil
 }
@@ -45,7 +43,7 @@ rdma-core and perftest.`,
 		ValidArgsFunction: fixed("1", "2", hostWord),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return usagef("name one guest, or %s, and put the program behind --, as in 'fabrictest lab kernel exec 1 -- ibv_devinfo'", hostWord)
+				return cmdline.Errorf("name one guest, or %s, and put the program behind --, as in 'fabrictest lab kernel exec 1 -- ibv_devinfo'", hostWord)
 			}
 			remote, err := kernel.Connect(*lab)
 			if err != nil {
@@ -66,14 +64,7 @@ rdma-core and perftest.`,
 					Args: args[1:], Stdin: os.Stdin, Stdout: ofProgram(cmd.OutOrStdout()), Stderr: ofProgram(cmd.ErrOrStderr()), Signals: signals,
 				})
 			}
-			var missing *exec.Error
-			switch {
-			case errors.As(err, &missing):
-				return &usageError{err}
-			case err == nil && code != 0:
-				return exitError(code)
-			}
-			return err
+			return programResult(code, err)
 		},
 	}
 	return cmd
@@ -95,7 +86,7 @@ gone when the guest is.`,
 			}
 			f, err := regularfile.Open(args[1])
 			if err != nil {
-				return usagef("%w", err)
+				return cmdline.Errorf("%w", err)
 			}
 			defer f.Close()
 			info, err := f.Stat()
@@ -129,7 +120,7 @@ func newLabKernelDevicesCommand(lab *string) *cobra.Command {
 			}
 			devices, err := guest.ParseDevices(args[1])
 			if err != nil {
-				return &usageError{err}
+				return &cmdline.Error{Err: err}
 			}
 			remote, err := kernel.Connect(*lab)
 			if err != nil {
@@ -200,9 +191,7 @@ func newLabKernelStatusCommand(lab *string) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				err = e.Encode(info)
+				err = printJSON(cmd.OutOrStdout(), info)
 			} else {
 				err = tellKernelLab(cmd.OutOrStdout(), info)
 			}

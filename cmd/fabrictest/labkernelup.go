@@ -1,13 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
@@ -31,7 +30,7 @@ func (o *imageFlags) flags(cmd *cobra.Command) {
 // prepare checks the flags, and has what takes time told.
 func (o *imageFlags) prepare(cmd *cobra.Command) (err error) {
 	if err := image.Series(o.series).Check(); err != nil {
-		return usagef("--kernel: %w", err)
+		return cmdline.Errorf("--kernel: %w", err)
 	}
 	if o.cache.Dir == "" {
 		o.cache.Dir, err = image.DefaultDir()
@@ -104,7 +103,7 @@ func (o *guestFlags) flags(cmd *cobra.Command) {
 func (o *guestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
 	cfg = o.cfg
 	if cfg.Devices, err = guest.ParseDevices(o.devices); err != nil {
-		return cfg, usagef("--devices: %w", err)
+		return cfg, cmdline.Errorf("--devices: %w", err)
 	}
 	if cfg.Devices == nil {
 		cfg.Devices = []guest.Device{} // none, not the default
@@ -142,7 +141,7 @@ connect by it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := kernel.CheckName(*lab); err != nil {
-				return usagef("--lab: %w", err)
+				return cmdline.Errorf("--lab: %w", err)
 			}
 			cfg, err := o.config(cmd)
 			if err != nil {
@@ -188,21 +187,14 @@ The exit code is the program's.`,
   fabrictest lab kernel run -- fabrictest interop matrix rc`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
-				return usagef("put the program to run behind --, as in 'fabrictest lab kernel run -- bash'")
+				return cmdline.Errorf("put the program to run behind --, as in 'fabrictest lab kernel run -- bash'")
 			}
 			cfg, err := o.config(cmd)
 			if err != nil {
 				return err
 			}
 			code, err := kernel.RunProgram(cmd.Context(), cfg, args)
-			var missing *exec.Error
-			switch {
-			case errors.As(err, &missing):
-				return &usageError{err}
-			case err == nil && code != 0:
-				return exitError(code)
-			}
-			return err
+			return programResult(code, err)
 		},
 	}
 	o.flags(cmd)

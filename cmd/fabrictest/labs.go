@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -62,9 +61,7 @@ func newLabsCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(found)
+				return printJSON(cmd.OutOrStdout(), found)
 			}
 			return listLabs(cmd.OutOrStdout(), found)
 		},

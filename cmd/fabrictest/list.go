@@ -2,12 +2,12 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -55,7 +55,7 @@ format, for whoever writes one: editors complete and check with it.`,
 			}
 			if provider != "" {
 				if _, err := nics.Find(provider); err != nil {
-					return usagef("--provider: %w", err)
+					return cmdline.Errorf("--provider: %w", err)
 				}
 				for i := range chosen {
 					chosen[i].Scenario = lab.WithProvider(chosen[i].Scenario, provider)
@@ -70,7 +70,7 @@ format, for whoever writes one: editors complete and check with it.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&sel.tags, "tag", nil, "only scenarios with this `TAG`; may be repeated")
-	f.StringVar(&provider, "provider", "", "with the NICs of `NAME`: "+eitherOf(nics.Names()))
+	f.StringVar(&provider, "provider", "", "with the NICs of `NAME`: "+cmdline.Choices(nics.Names()))
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&schema, "schema", false, "print the JSON schema of scenario files")
 	_ = cmd.RegisterFlagCompletionFunc("tag", completeTags)
@@ -104,10 +104,7 @@ func listJSON(cmd *cobra.Command, chosen []choice) error {
 			Provider: cmp.Or(s.NIC.Provider, nics.Default), Unfit: unfit(s.Scenario),
 		})
 	}
-	e := json.NewEncoder(cmd.OutOrStdout())
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(all)
+	return printJSON(cmd.OutOrStdout(), all)
 }
 
 func listText(cmd *cobra.Command, chosen []choice) error {

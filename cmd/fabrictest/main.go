@@ -18,16 +18,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/lab/live"
-	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -70,14 +68,6 @@ func interruptible() context.Context {
 	return ctx
 }
 
-// usageError is a complaint about how the program was called.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
-
 // exitError is the exit code of a program that was run for the user: it becomes
 // ours, and the program has said why.
 type exitError int
@@ -105,7 +95,7 @@ func invocation(arg0 string) string {
 	if base == arg0 || sameFile(arg0, base) {
 		return base
 	}
-	return quote(arg0)
+	return cmdline.Quote(arg0)
 }
 
 // sameFile reports whether the shell finds a program under a name.
@@ -131,7 +121,7 @@ func execute(ctx context.Context, program string, args []string, stdout, stderr 
 	started := false
 	onRun(root, func() { started = true })
 	cmd, err := root.ExecuteContextC(ctx)
-	var usage *usageError
+	var usage *cmdline.Error
 	var exit exitError
 	var interrupted interruptedError
 	var inFile *scenarios.Error
@@ -215,7 +205,7 @@ iWARP, datagram-iWARP or the verbs API.`,
 	add(groupLab, newUpCommand(program), newExecCommand(program), newMPIRunCommand(program), newSetCommand(), newLabsCommand(), newDownCommand(), newLabCommand(program))
 	add(groupDevices, newConformCommand(program), newAgentCommand(program), newCertifyCommand(program), newInteropCommand(program), newDefectsCommand())
 	add(groupOther, newDoctorCommand(), newPerfCommand(program), newPcapCommand(), newWiresharkCommand(), newFuzzCommand(), newVersionCommand())
-	root.AddCommand(slices.Concat(processCommands(), kernelProcessCommands(), mpiProcessCommands())...)
+	root.AddCommand(processCommands()...)
 	return root
 }
 
@@ -226,28 +216,3 @@ const (
 	groupDevices   = "devices"
 	groupOther     = "other"
 )
-
-// processCommands are what fabrictest starts itself as: processes of a lab. They
-// are of no use to anybody else.
-func processCommands() []*cobra.Command {
-	hidden := func(name string, main func() error) *cobra.Command {
-		return &cobra.Command{
-			Use: name, Hidden: true, Args: cobra.NoArgs,
-			RunE: func(*cobra.Command, []string) error {
-				signal.Reset() // each knows best what to do on which
-				return main()
-			},
-		}
-	}
-	once := func() error {
-		code, err := live.ProgramMain()
-		if err == nil && code != 0 {
-			return exitError(code)
-		}
-		return err
-	}
-	return []*cobra.Command{
-		hidden(nslab.LabCommand, nslab.LabMain), hidden(nslab.RankCommand, nslab.RankMain),
-		hidden(live.ServeCommand, live.ServeMain), hidden(live.ProgramCommand, once),
-	}
-}

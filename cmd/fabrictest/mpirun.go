@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"
@@ -81,14 +82,14 @@ the others in namespaces, and they are told in simulation.`,
 	f.IntVar(&o.run.PerHost, "per-host", 1, "ranks on each host")
 	f.IntVar(&o.run.Rails, "rails", 1, "NICs of each host, each on a subnet of its own")
 	f.StringVar(&o.on, "on", "", "`TIER`: sim or netns (default: netns where it works)")
-	f.StringVar(&o.run.Provider, "provider", nics.Default, "the NICs are those of `NAME`: "+eitherOf(nics.Names()))
+	f.StringVar(&o.run.Provider, "provider", nics.Default, "the NICs are those of `NAME`: "+cmdline.Choices(nics.Names()))
 	f.BoolVar(&o.run.ICRCOffloaded, "no-icrc", false, "RoCE packets have no ICRC computed or checked, as if the cable did")
 	f.IntVar(&o.run.MTU, "mtu", 0, "largest IP packet, in `BYTES` (default: 9000, in simulation 4200)")
 	f.StringVar(&o.loss, "loss", "0%", "`SHARE` of packets that are lost, each by itself")
 	f.StringVar(&o.seed, "seed", "1", "`N` decides all that happens by chance; \"random\" draws one")
-	f.StringVar(&o.design, "design", "", "`NAME`: "+eitherOf(designNames())+" (default: what suits the NICs)")
-	f.StringVar(&o.protocol, "protocol", "", "of large messages, `NAME`: "+eitherOf(protocolNames())+" (default: "+p2p.RGET.String()+")")
-	f.StringVar(&o.progress, "progress", "", "`MODE`: "+eitherOf(progressNames())+" (default: "+mpi.Polling.String()+")")
+	f.StringVar(&o.design, "design", "", "`NAME`: "+cmdline.Choices(designNames())+" (default: what suits the NICs)")
+	f.StringVar(&o.protocol, "protocol", "", "of large messages, `NAME`: "+cmdline.Choices(protocolNames())+" (default: "+p2p.RGET.String()+")")
+	f.StringVar(&o.progress, "progress", "", "`MODE`: "+cmdline.Choices(progressNames())+" (default: "+mpi.Polling.String()+")")
 	f.IntVar(&o.eager, "eager", 0, "`BYTES` of the largest message that is sent without asking (default: 4096)")
 	f.DurationVar(&o.run.Limit, "limit", 0, "`TIME` after which it counts as hung: on the clock (default: never), or in simulation its own (default: 1h)")
 	f.BoolVar(&o.run.KeepGoing, "keep-going", false, "let the others go on when a rank fails")
@@ -106,7 +107,7 @@ the others in namespaces, and they are told in simulation.`,
 
 func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usagef("name a program or a workload to run, as in 'fabrictest mpirun -n 4 ./my-ranks'")
+		return cmdline.Errorf("name a program or a workload to run, as in 'fabrictest mpirun -n 4 ./my-ranks'")
 	}
 	if err := o.check(); err != nil {
 		return err
@@ -154,7 +155,7 @@ func (o *mpirunOptions) tier() (start func(context.Context, mpirun.Config) (mpir
 		o.on = onNetNS
 		return mpirun.InNamespaces, "", nil
 	}
-	return nil, "", usagef("--on %s: give sim or netns", o.on)
+	return nil, "", cmdline.Errorf("--on %s: give sim or netns", o.on)
 }
 
 // check makes a job of the flags, and refuses what makes no sense by their names.
@@ -172,7 +173,7 @@ func (o *mpirunOptions) check() (err error) {
 		{"eager", o.eager, 0, 1 << 30},
 	} {
 		if n.value < n.least || n.value > n.most {
-			return usagef("--%s %d: give %d to %d", n.flag, n.value, n.least, n.most)
+			return cmdline.Errorf("--%s %d: give %d to %d", n.flag, n.value, n.least, n.most)
 		}
 	}
 	if r.Seed, err = parseSeed(o.seed, 1); err != nil {
@@ -180,7 +181,7 @@ func (o *mpirunOptions) check() (err error) {
 	}
 	var loss scenarios.Percent
 	if err := loss.UnmarshalText([]byte(o.loss)); err != nil {
-		return usagef("--loss %s: %w", o.loss, err)
+		return cmdline.Errorf("--loss %s: %w", o.loss, err)
 	}
 	r.LossPPM, r.Reports = loss.PPM(), o.stats || o.out != ""
 	if o.options, err = o.runtime(); err != nil {
@@ -190,7 +191,7 @@ func (o *mpirunOptions) check() (err error) {
 		return err
 	}
 	if err := r.Check(); err != nil {
-		return &usageError{err}
+		return &cmdline.Error{Err: err}
 	}
 	return nil
 }
@@ -224,7 +225,7 @@ func oneOf(flag, name string, names []string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, usagef("--%s %s: give %s", flag, name, eitherOf(names))
+	return 0, cmdline.Errorf("--%s %s: give %s", flag, name, cmdline.Choices(names))
 }
 
 func designNames() (names []string) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/report/ranks"
@@ -103,11 +104,11 @@ func (o *mpirunOptions) command(args []string) string {
 		{"bind", fmt.Sprint(o.run.Bind), "false"},
 	} {
 		if f.value != f.usual {
-			words = append(words, "--"+f.name+"="+quote(f.value))
+			words = append(words, "--"+f.name+"="+cmdline.Quote(f.value))
 		}
 	}
 	for _, a := range args {
-		words = append(words, quote(a))
+		words = append(words, cmdline.Quote(a))
 	}
 	return strings.Join(words, " ")
 }

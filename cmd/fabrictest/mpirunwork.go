@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/units"
 	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // so that it can be a rank itself
 	"github.com/fabrictest/fabrictest/mpi"
@@ -26,7 +27,7 @@ func rankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	if strings.ContainsRune(name, '/') {
 		path, err := exec.LookPath(name)
 		if err != nil {
-			return nil, &usageError{err}
+			return nil, &cmdline.Error{Err: err}
 		}
 		return append([]string{path}, words[1:]...), nil
 	}
@@ -37,7 +38,7 @@ func rankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 			err = wl.Check(ranks, p)
 		}
 		if err != nil {
-			return nil, &usageError{err}
+			return nil, &cmdline.Error{Err: err}
 		}
 		self, err := os.Executable()
 		all := append([]string{self, workloadCommand}, words...)
@@ -45,7 +46,7 @@ func rankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return nil, usagef("there is no program %s, and %w", name, unknown)
+		return nil, cmdline.Errorf("there is no program %s, and %w", name, unknown)
 	}
 	return append([]string{path}, words[1:]...), nil
 }

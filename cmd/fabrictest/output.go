@@ -1,9 +1,13 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"io"
 	"os"
+	"os/exec"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/printable"
 )
 
@@ -39,4 +43,25 @@ func ofProgram(w io.Writer) io.Writer {
 		return f
 	}
 	return w
+}
+
+// printJSON prints a value as indented JSON.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// programResult makes the exit code of a program that was run for the user the exit
+// code of this one. A program that is not there is a mistake of the caller.
+func programResult(code int, err error) error {
+	var missing *exec.Error
+	switch {
+	case errors.As(err, &missing):
+		return &cmdline.Error{Err: err}
+	case err == nil && code != 0:
+		return exitError(code)
+	}
+	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -26,17 +27,11 @@ type overrides struct {
 
 const maxMessages = 1_000_000
 
-// eitherOf lists names to choose from: a, b or c.
-func eitherOf(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
-}
-
 func (o *overrides) flags(f *pflag.FlagSet) {
 	o.given = f.Changed
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that happens by chance; \"random\" draws one (default: each scenario's own)")
 	f.IntVar(&o.messages, "messages", 0, "messages of each flow (default: as the scenario says)")
-	f.StringVar(&o.provider, "provider", "", "run every scenario with the NICs of `NAME`: "+eitherOf(nics.Names())+" (default: each scenario's own)")
+	f.StringVar(&o.provider, "provider", "", "run every scenario with the NICs of `NAME`: "+cmdline.Choices(nics.Names())+" (default: each scenario's own)")
 	f.StringArrayVar(&o.defects, "defect", nil, "give every NIC the defect `NAME` (see 'fabrictest defects'); may be repeated")
 }
 
@@ -51,7 +46,7 @@ func parseSeed(text string, unsaid uint64) (seed uint64, err error) {
 		return uint64(binary.LittleEndian.Uint32(b[:])) | 1, nil
 	}
 	if seed, err = strconv.ParseUint(text, 0, 64); err != nil || seed == 0 {
-		return 0, usagef("--seed %s: give a number from 1 on, or \"random\"", text)
+		return 0, cmdline.Errorf("--seed %s: give a number from 1 on, or \"random\"", text)
 	}
 	return seed, nil
 }
@@ -62,13 +57,13 @@ func (o *overrides) check() (seed uint64, err error) {
 		return 0, err
 	}
 	if o.given("messages") && o.messages < 1 || o.messages > maxMessages {
-		return 0, usagef("--messages %d: give a number in 1..%d", o.messages, maxMessages)
+		return 0, cmdline.Errorf("--messages %d: give a number in 1..%d", o.messages, maxMessages)
 	}
 	check := nics.CheckRuntimeDefect
 	if o.provider != "" {
 		p, err := nics.Find(o.provider)
 		if err != nil {
-			return 0, usagef("--provider: %w", err)
+			return 0, cmdline.Errorf("--provider: %w", err)
 		}
 		check = p.CheckRuntimeDefect
 	}
@@ -84,9 +79,9 @@ func (o *overrides) check() (seed uint64, err error) {
 func defectMistake(err error) error {
 	var unknown *nics.UnknownDefectError
 	if errors.As(err, &unknown) {
-		return usagef("--defect: no defect %q; %s", unknown.Name, didYouMean(unknown.Name, nics.DefectNames(), "fabrictest defects"))
+		return cmdline.Errorf("--defect: no defect %q; %s", unknown.Name, cmdline.DidYouMean(unknown.Name, nics.DefectNames(), "fabrictest defects"))
 	}
-	return usagef("--defect: %w", err)
+	return cmdline.Errorf("--defect: %w", err)
 }
 
 // apply is a scenario with what is changed about it.
@@ -113,7 +108,7 @@ func (o *overrides) words(seed uint64) string {
 		b.WriteString(" --provider " + o.provider)
 	}
 	for _, q := range o.defects {
-		b.WriteString(" --defect " + quote(q))
+		b.WriteString(" --defect " + cmdline.Quote(q))
 	}
 	return b.String()
 }

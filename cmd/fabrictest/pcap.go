@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/capture/show"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
@@ -60,7 +61,7 @@ cannot be read, 2 it was called wrongly.`,
 				return err
 			}
 			if opts.Limit < 0 {
-				return usagef("-n %d: a number of packets is not negative", opts.Limit)
+				return cmdline.Errorf("-n %d: a number of packets is not negative", opts.Limit)
 			}
 			opts.Width, opts.Colour = show.TerminalProperties(uncleaned(cmd.OutOrStdout()))
 			return decode(cmd, args, opts)
@@ -87,20 +88,20 @@ func selectPackets(f *show.Filter, qps, psns []string) error {
 	for _, s := range qps {
 		qp, err := show.ParseQP(s)
 		if err != nil {
-			return usagef("--qp: %w", err)
+			return cmdline.Errorf("--qp: %w", err)
 		}
 		f.QPs = append(f.QPs, qp)
 	}
 	for _, s := range psns {
 		r, err := show.ParseRange(s)
 		if err != nil {
-			return usagef("--psn: %w", err)
+			return cmdline.Errorf("--psn: %w", err)
 		}
 		f.PSNs = append(f.PSNs, r)
 	}
 	for _, s := range f.Ops {
 		if err := show.ValidateOpPattern(s); err != nil {
-			return usagef("--op: %w", err)
+			return cmdline.Errorf("--op: %w", err)
 		}
 	}
 	return nil
@@ -152,7 +153,7 @@ func decodeFile(cmd *cobra.Command, p *show.Printer, name string) error {
 				err = path.Err
 			}
 			if errors.Is(err, regularfile.ErrNotRegular) {
-				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest pcap - < %s'", err, quote(name))
+				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest pcap - < %s'", err, cmdline.Quote(name))
 			}
 			return err
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -87,9 +86,7 @@ func newMeasureCommand(measure func(context.Context, perflab.Options) (*perf.Res
 			return err
 		}
 		if asJSON {
-			e := json.NewEncoder(out)
-			e.SetIndent("", "  ")
-			err = e.Encode(q)
+			err = printJSON(out, q)
 		} else {
 			err = q.WriteTable(out)
 		}

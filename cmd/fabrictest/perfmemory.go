@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/work"
@@ -59,8 +60,8 @@ seconds. It leaves a folder with ranks.json and report.html, which has the chart
 	}
 	f := cmd.Flags()
 	f.IntSliceVar(&o.ranks, "ranks", []int{4, 8, 16, 32, 64, 128, 256, 512, 1024}, "numbers of ranks")
-	f.StringSliceVar(&o.only, "only", nil, "measure `WHAT` only: "+eitherOf(memoryExperiments())+"; may be repeated")
-	f.StringSliceVar(&o.designs, "design", nil, "with the design `NAME` only: "+eitherOf(designNames())+"; may be repeated")
+	f.StringSliceVar(&o.only, "only", nil, "measure `WHAT` only: "+cmdline.Choices(memoryExperiments())+"; may be repeated")
+	f.StringSliceVar(&o.designs, "design", nil, "with the design `NAME` only: "+cmdline.Choices(designNames())+"; may be repeated")
 	f.StringSliceVar(&o.works, "workload", nil, "with the workload `NAME` only, of those above; may be repeated")
 	f.StringVar(&o.seed, "seed", "1", "`N` decides all that happens by chance; \"random\" draws one")
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
@@ -87,7 +88,7 @@ type plannedMemory struct {
 func (o *perfMemory) plan() (all []plannedMemory, runs int, err error) {
 	for _, n := range o.ranks {
 		if n < 2 || n > maxRanks {
-			return nil, 0, usagef("--ranks %d: give 2 to %d", n, maxRanks)
+			return nil, 0, cmdline.Errorf("--ranks %d: give 2 to %d", n, maxRanks)
 		}
 	}
 	slices.Sort(o.ranks)
@@ -99,7 +100,7 @@ func (o *perfMemory) plan() (all []plannedMemory, runs int, err error) {
 	}
 	for _, name := range o.works {
 		if _, err := work.Find(name); err != nil {
-			return nil, 0, usagef("--workload %s: %w", name, err)
+			return nil, 0, cmdline.Errorf("--workload %s: %w", name, err)
 		}
 	}
 	for _, name := range o.designs {
@@ -126,7 +127,7 @@ func (o *perfMemory) plan() (all []plannedMemory, runs int, err error) {
 		}
 	}
 	if runs == 0 {
-		return nil, 0, usagef("nothing to measure with --ranks %s: thesis is about 4, 16 and 64 ranks, survey about 64, and each has workloads and designs of its own", rankList(o.ranks))
+		return nil, 0, cmdline.Errorf("nothing to measure with --ranks %s: thesis is about 4, 16 and 64 ranks, survey about 64, and each has workloads and designs of its own", rankList(o.ranks))
 	}
 	return all, runs, nil
 }

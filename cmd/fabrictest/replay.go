@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
@@ -113,9 +114,9 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 
 // command is the command line that repeats it.
 func (o *replayOptions) command(from string, only []string) string {
-	words := []string{o.program + " replay", quote(from)}
+	words := []string{o.program + " replay", cmdline.Quote(from)}
 	for _, name := range only {
-		words = append(words, quote(name))
+		words = append(words, cmdline.Quote(name))
 	}
 	if len(o.on) > 0 {
 		words = append(words, "--on "+strings.Join(o.on, ","))
@@ -135,7 +136,7 @@ func savedRun(from string) (*report.Run, string, error) {
 		}
 		dirs := runs.ended(folder)
 		if len(dirs) == 0 {
-			return nil, "", usagef("there is no run in %s", folder)
+			return nil, "", cmdline.Errorf("there is no run in %s", folder)
 		}
 		from = filepath.Join(folder, dirs[len(dirs)-1])
 	}
@@ -144,7 +145,7 @@ func savedRun(from string) (*report.Run, string, error) {
 	}
 	run, err := report.ReadFile(from)
 	if err != nil {
-		return nil, "", usagef("%w: name the folder of a run, or its %s", err, resultFile)
+		return nil, "", cmdline.Errorf("%w: name the folder of a run, or its %s", err, resultFile)
 	}
 	return run, filepath.Dir(from), nil
 }
@@ -167,7 +168,7 @@ func (o *replayOptions) pick(saved *report.Run, only []string) (picked []*report
 		picked = append(picked, r)
 	}
 	if len(picked) == 0 && len(only) > 0 {
-		return nil, usagef("the run has no scenario like that; it has %d results", len(saved.Scenarios))
+		return nil, cmdline.Errorf("the run has no scenario like that; it has %d results", len(saved.Scenarios))
 	}
 	return picked, nil
 }

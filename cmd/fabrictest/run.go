@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
@@ -213,24 +214,24 @@ func (o *runOptions) tasks(chosen []choice, tiers []scenarios.Tier, dir string, 
 		}
 	}
 	if len(tasks) == 0 {
-		return nil, usagef("none of the scenarios chosen runs on %s: 'fabrictest list' says where each does", strings.Join(o.on, " or "))
+		return nil, cmdline.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list' says where each does", strings.Join(o.on, " or "))
 	}
 	return tasks, nil
 }
 
 // replay is the command line that repeats a scenario on a tier.
 func (o *runOptions) replay(given string, tier scenarios.Tier, seed uint64) string {
-	return fmt.Sprintf("%s run %s --on %s%s", o.program, quote(given), tier, o.words(seed)+o.kernel(tier))
+	return fmt.Sprintf("%s run %s --on %s%s", o.program, cmdline.Quote(given), tier, o.words(seed)+o.kernel(tier))
 }
 
 // command is the command line that repeats the run.
 func (o *runOptions) command(seed uint64) string {
 	words := []string{o.program + " run"}
 	for _, p := range o.patterns {
-		words = append(words, quote(p))
+		words = append(words, cmdline.Quote(p))
 	}
 	for _, t := range o.tags {
-		words = append(words, "--tag "+quote(t))
+		words = append(words, "--tag "+cmdline.Quote(t))
 	}
 	if len(o.on) > 0 {
 		words = append(words, "--on "+strings.Join(o.on, ","))

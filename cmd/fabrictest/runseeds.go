@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
@@ -29,16 +30,16 @@ const (
 func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []choice, first uint64) error {
 	for _, flag := range []string{"out", "json", "capture", "netem"} {
 		if o.given(flag) {
-			return usagef("--seeds keeps no files: leave out --%s, and run the command that is printed for a failure with it", flag)
+			return cmdline.Errorf("--seeds keeps no files: leave out --%s, and run the command that is printed for a failure with it", flag)
 		}
 	}
 	if o.seeds < 1 || o.seeds > maxSeeds {
-		return usagef("--seeds %d: give a number in 1..%d", o.seeds, maxSeeds)
+		return cmdline.Errorf("--seeds %d: give a number in 1..%d", o.seeds, maxSeeds)
 	}
 	if tiers, err := parseTiers(o.on); err != nil {
 		return err
 	} else if tiers != nil && !slices.Equal(tiers, []scenarios.Tier{scenarios.Sim}) {
-		return usagef("--seeds is for the simulation, where a seed decides all that happens: leave out --on, or give --on sim")
+		return cmdline.Errorf("--seeds is for the simulation, where a seed decides all that happens: leave out --on, or give --on sim")
 	}
 	c := &campaign{first: max(first, 1), seeds: o.seeds, out: cmd.OutOrStdout(), status: cmd.ErrOrStderr(), began: time.Now()}
 	for _, s := range chosen {
@@ -48,11 +49,11 @@ func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []choice, first uint64)
 		}
 		c.tasks = append(c.tasks, t)
 		c.replay = append(c.replay, func(seed uint64) string {
-			return fmt.Sprintf("%s run %s --on sim%s", o.program, quote(s.given), o.words(seed))
+			return fmt.Sprintf("%s run %s --on sim%s", o.program, cmdline.Quote(s.given), o.words(seed))
 		})
 	}
 	if len(c.tasks) == 0 {
-		return usagef("none of the scenarios chosen runs in simulation: 'fabrictest list' says where each does")
+		return cmdline.Errorf("none of the scenarios chosen runs in simulation: 'fabrictest list' says where each does")
 	}
 	c.run(cmd.Context())
 	return c.finish(cmd.Context())

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -38,7 +39,7 @@ func (s *selection) find() ([]choice, error) {
 	}
 	for _, tag := range tags {
 		if !slices.Contains(allTags(shipped), tag) {
-			return nil, usagef("--tag %s: no scenario has it; %s", tag, didYouMean(tag, allTags(shipped), "fabrictest list"))
+			return nil, cmdline.Errorf("--tag %s: no scenario has it; %s", tag, cmdline.DidYouMean(tag, allTags(shipped), "fabrictest list"))
 		}
 	}
 	names, files, err := s.split(shipped)
@@ -55,16 +56,16 @@ func (s *selection) find() ([]choice, error) {
 	for _, file := range files {
 		sc, err := scenarios.Load(regularfile.DirFS(filepath.Dir(file)), filepath.Base(file))
 		if err != nil {
-			return nil, &usageError{err}
+			return nil, &cmdline.Error{Err: err}
 		}
 		// The folder of a run has one place for each name.
 		if i := slices.IndexFunc(chosen, func(c choice) bool { return c.Name == sc.Name }); i >= 0 {
-			return nil, usagef("%s and %s are both called %s: change the name in one of them, or run them apart", chosen[i].given, file, sc.Name)
+			return nil, cmdline.Errorf("%s and %s are both called %s: change the name in one of them, or run them apart", chosen[i].given, file, sc.Name)
 		}
 		chosen = append(chosen, choice{sc, file})
 	}
 	if len(chosen) == 0 {
-		return nil, usagef("no scenario has all of the tags %s and a name that fits: 'fabrictest list' shows all", strings.Join(tags, ", "))
+		return nil, cmdline.Errorf("no scenario has all of the tags %s and a name that fits: 'fabrictest list' shows all", strings.Join(tags, ", "))
 	}
 	return chosen, nil
 }
@@ -81,13 +82,13 @@ func (s *selection) split(shipped []*scenarios.Scenario) (names, files []string,
 			continue
 		}
 		if info, err := os.Stat(p); err == nil && info.IsDir() && !isShipped(p, shipped) {
-			return nil, nil, usagef("%s is a folder: name the files in it, %s", p, filepath.Join(p, "*.yaml"))
+			return nil, nil, cmdline.Errorf("%s is a folder: name the files in it, %s", p, filepath.Join(p, "*.yaml"))
 		}
 		if _, err := path.Match(p, ""); err != nil {
-			return nil, nil, usagef("pattern %q: %w", p, err)
+			return nil, nil, cmdline.Errorf("pattern %q: %w", p, err)
 		}
 		if !isShipped(p, shipped) {
-			return nil, nil, usagef("no scenario is called %q; %s", p, didYouMean(p, scenarioNames(shipped), "fabrictest list"))
+			return nil, nil, cmdline.Errorf("no scenario is called %q; %s", p, cmdline.DidYouMean(p, scenarioNames(shipped), "fabrictest list"))
 		}
 		names = append(names, p)
 	}
@@ -106,10 +107,10 @@ func matching(name string) ([]string, error) {
 	}
 	files, err := filepath.Glob(name)
 	if err != nil {
-		return nil, usagef("pattern %q: %w", name, err)
+		return nil, cmdline.Errorf("pattern %q: %w", name, err)
 	}
 	if len(files) == 0 {
-		return nil, usagef("no file matches %s; the scenarios that ship with fabrictest are called without .yaml", name)
+		return nil, cmdline.Errorf("no file matches %s; the scenarios that ship with fabrictest are called without .yaml", name)
 	}
 	return files, nil
 }
@@ -170,7 +171,7 @@ func parseTiers(on []string) (tiers []scenarios.Tier, err error) {
 				tiers = append(tiers, t)
 			}
 		default:
-			return nil, usagef("--on %s: give sim, netns, or both with a comma between", name)
+			return nil, cmdline.Errorf("--on %s: give sim, netns, or both with a comma between", name)
 		}
 	}
 	return tiers, nil

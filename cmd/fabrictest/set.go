@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
@@ -76,7 +77,7 @@ func impairText(fabric scenarios.Fabric, port, known string, words []string) (st
 	for _, w := range words {
 		key, value, ok := strings.Cut(w, "=")
 		if !ok {
-			return "", usagef("%q: give up, down, clean, or KEY=VALUE such as loss=1%%", w)
+			return "", cmdline.Errorf("%q: give up, down, clean, or KEY=VALUE such as loss=1%%", w)
 		}
 		way = way || key == "way"
 		fmt.Fprintf(&b, "    %s: %s\n", key, value)

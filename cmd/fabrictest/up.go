@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -58,7 +59,7 @@ func (o *fabricFlags) scenario() (*scenarios.Scenario, error) {
 			return nil, err
 		}
 		if len(found) != 1 {
-			return nil, usagef("--like %s: %d scenarios match, name one", o.like, len(found))
+			return nil, cmdline.Errorf("--like %s: %d scenarios match, name one", o.like, len(found))
 		}
 		s.Fabric, s.Impair, s.Seed = found[0].Fabric, found[0].Impair, found[0].Seed
 		return s, nil
@@ -79,7 +80,7 @@ func (o *fabricFlags) scenario() (*scenarios.Scenario, error) {
 	}
 	text, err := s.Marshal()
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, &cmdline.Error{Err: err}
 	}
 	if s, err = scenarios.Parse("lab.yaml", text); err != nil {
 		return nil, translate(err, o.flagFor)
@@ -112,7 +113,7 @@ func (o *fabricFlags) check() error {
 			return fmt.Errorf("the range of --%s: %w", n.flag, err)
 		}
 		if n.value < least || n.value > most {
-			return usagef("--%s %d: give %d to %d", n.flag, n.value, least, most)
+			return cmdline.Errorf("--%s %d: give %d to %d", n.flag, n.value, least, most)
 		}
 	}
 	return nil
@@ -136,13 +137,13 @@ func (o *fabricFlags) flagFor(key string) string {
 func translate(err error, name func(key string) string) error {
 	var all scenarios.Errors
 	if !errors.As(err, &all) {
-		return &usageError{err}
+		return &cmdline.Error{Err: err}
 	}
 	lines := make([]string, 0, len(all))
 	for _, e := range all {
 		lines = append(lines, name(e.Key)+": "+e.Err.Error())
 	}
-	return usagef("%s", strings.Join(slices.Compact(lines), "\n"))
+	return cmdline.Errorf("%s", strings.Join(slices.Compact(lines), "\n"))
 }
 
 func newUpCommand(program string) *cobra.Command {
@@ -168,7 +169,7 @@ Run programs in its hosts with 'fabrictest exec', and impair or cut its links wi
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := live.CheckName(name); err != nil {
-				return usagef("--name: %w", err)
+				return cmdline.Errorf("--name: %w", err)
 			}
 			s, err := o.scenario()
 			if err != nil {
@@ -176,7 +177,7 @@ Run programs in its hosts with 'fabrictest exec', and impair or cut its links wi
 			}
 			cfg := live.Config{Name: name, Scenario: s, Direct: direct, RDMA: rdma}
 			if rdma != "" && rdma != "rxe" && rdma != "siw" {
-				return usagef("--rdma %s: the kernel has rxe (RoCE) and siw (iWARP)", rdma)
+				return cmdline.Errorf("--rdma %s: the kernel has rxe (RoCE) and siw (iWARP)", rdma)
 			}
 			if cfg.Capture, err = captureFile(capture, direct); err != nil {
 				return err
@@ -209,13 +210,13 @@ func captureFile(file string, direct bool) (string, error) {
 		return "", nil
 	}
 	if direct {
-		return "", usagef("--capture: what the kernel carries is not seen; leave out --direct")
+		return "", cmdline.Errorf("--capture: what the kernel carries is not seen; leave out --direct")
 	}
 	if _, err := os.Lstat(file); err == nil {
-		return "", usagef("--capture %s: the file is there already: name another, or remove it", file)
+		return "", cmdline.Errorf("--capture %s: the file is there already: name another, or remove it", file)
 	}
 	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
-		return "", usagef("--capture %s: there is no folder %s", file, filepath.Dir(file))
+		return "", cmdline.Errorf("--capture %s: there is no folder %s", file, filepath.Dir(file))
 	}
 	return filepath.Abs(file)
 }

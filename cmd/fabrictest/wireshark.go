@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // wiresharkOptions are those of `fabrictest wireshark`.
@@ -64,7 +65,7 @@ func (o *wiresharkOptions) run(cmd *cobra.Command, args, more []string) error {
 		return err
 	}
 	if len(files) > 1 {
-		return usagef("%d captures: add words to select one of them:\n  %s", len(files), strings.Join(files, "\n  "))
+		return cmdline.Errorf("%d captures: add words to select one of them:\n  %s", len(files), strings.Join(files, "\n  "))
 	}
 	command, err := o.command(cmd.Context(), files[0])
 	if err != nil {
@@ -73,7 +74,7 @@ func (o *wiresharkOptions) run(cmd *cobra.Command, args, more []string) error {
 	command = append(command, more...)
 	words := make([]string, len(command))
 	for i, w := range command {
-		words[i] = quote(w)
+		words[i] = cmdline.Quote(w)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(words, " "))
 	viewer := exec.CommandContext(cmd.Context(), command[0], command[1:]...)

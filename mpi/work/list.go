@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/suggest"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // All returns every workload, simple patterns first.
@@ -27,7 +27,7 @@ func Find(name string) (*Workload, error) {
 		}
 		names = append(names, w.Name)
 	}
-	if guesses := suggest.Similar(name, names); len(guesses) > 0 {
+	if guesses := cmdline.Similar(name, names); len(guesses) > 0 {
 		return nil, fmt.Errorf("no workload %q; is it %s?", name, strings.Join(guesses, " or "))
 	}
 	return nil, fmt.Errorf("no workload %q; there are %s", name, strings.Join(names, ", "))

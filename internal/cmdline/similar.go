@@ -1,6 +1,4 @@
-// Package suggest finds known words that are similar to an unknown word, for error
-// messages such as "unknown command rnu: did you mean run?".
-package suggest
+package cmdline
 
 import (
 	"cmp"

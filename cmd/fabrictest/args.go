@@ -2,29 +2,12 @@ package main
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fabrictest/fabrictest/internal/suggest"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
-
-// guess is the end of a complaint about an unknown word: what may have been meant.
-func guess(word string, known []string) string {
-	if words := suggest.Similar(word, known); len(words) > 0 {
-		return "; did you mean " + strings.Join(words, ", ") + "?"
-	}
-	return ""
-}
-
-// didYouMean is guess and the command that lists all that is known.
-func didYouMean(word string, known []string, list string) string {
-	if g := guess(word, known); g != "" {
-		return strings.TrimPrefix(g, "; ") + " '" + list + "' lists all"
-	}
-	return "'" + list + "' lists all"
-}
 
 // noSuchCommand refuses arguments of a command that has only subcommands.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
@@ -37,7 +20,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 			known = append(known, c.Name())
 		}
 	}
-	return usagef("unknown command %q%s", args[0], guess(args[0], known))
+	return cmdline.Errorf("unknown command %q%s", args[0], cmdline.Guess(args[0], known))
 }
 
 // flagMistake says what flag may have been meant.
@@ -53,14 +36,14 @@ func flagMistake(cmd *cobra.Command, err error) error {
 			known = append(known, "--"+f.Name)
 		}
 	})
-	return usagef("unknown flag --%s%s", word, guess("--"+word, known))
+	return cmdline.Errorf("unknown flag --%s%s", word, cmdline.Guess("--"+word, known))
 }
 
 // atLeast is cobra.MinimumNArgs with words of our own.
 func atLeast(n int, complaint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < n {
-			return usagef("%s", complaint)
+			return cmdline.Errorf("%s", complaint)
 		}
 		return nil
 	}
