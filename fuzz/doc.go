@@ -14,6 +14,6 @@
 //   - FuzzVerbs: any sequence of verbs on every device, against a model of them.
 //   - FuzzScenario: any file as a scenario.
 //
-// The package itself is only the list: it opens nothing and imports no stack, so
-// that the command which runs the targets can have it.
+// The package itself has the list and what runs the targets, for cmd/fabrictest: it
+// builds test programs with the go command and reads their output. It imports no stack.
 package fuzz

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,11 +63,11 @@ func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.
 	if o.total <= 0 || o.each < 0 {
 		return cmdline.Errorf("a time to fuzz must be more than nothing")
 	}
-	tree, err := findFuzzTree()
+	tree, err := fuzz.FindTree()
 	if err != nil {
 		return err
 	}
-	targets, err := selectTargets(tree.targets, args)
+	targets, err := fuzz.Select(tree.Targets, args)
 	if err != nil {
 		return err
 	}
@@ -79,106 +77,37 @@ func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.
 		}
 		return nil
 	}
-	if err := tree.findGo(ctx); err != nil {
+	if err := tree.Prepare(ctx); err != nil {
 		return err
 	}
-	defer tree.clean()
-	times := fuzzTimes(o, targets)
+	defer tree.Close()
 	shown := out
 	if o.json {
 		shown = io.Discard
 	}
-	table := newFuzzTable(shown, status, targets)
+	terminal := terminalOf(status)
+	if terminal != nil {
+		status = terminal
+	}
+	table := fuzz.NewTable(shown, status, terminal != nil, targets)
+	times := fuzz.Times(o.total, o.each, targets)
 	for i, t := range targets {
 		if ctx.Err() != nil {
 			break
 		}
-		table.done(tree.fuzz(ctx, t, times[i], table.progress))
+		table.Add(tree.Run(ctx, t, times[i], table.Progress))
 	}
-	table.finish()
+	table.Finish()
 	if o.json {
-		if err := printJSON(out, table.result()); err != nil {
+		if err := printJSON(out, table.Summary()); err != nil {
 			return err
 		}
 	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case table.failed():
+	case table.Failed():
 		return errFailed
 	}
 	return nil
-}
-
-// wholeStackShares is how much more of the time a target of whole stacks gets: each
-// of its inputs takes that much longer than a codec's.
-const wholeStackShares = 4
-
-// fuzzTimes is how long each target is fuzzed.
-func fuzzTimes(o *fuzzOptions, targets []fuzz.Target) []time.Duration {
-	shares := make([]int, len(targets))
-	sum := 0
-	for i, t := range targets {
-		if shares[i] = 1; t.Package == "./fuzz" {
-			shares[i] = wholeStackShares
-		}
-		sum += shares[i]
-	}
-	times := make([]time.Duration, len(targets))
-	for i := range times {
-		if times[i] = o.each; o.each == 0 {
-			times[i] = max(o.total*time.Duration(shares[i])/time.Duration(sum), time.Second).Round(time.Millisecond)
-		}
-	}
-	return times
-}
-
-// selectTargets returns those that are named, in the order of the list; all if
-// none are.
-func selectTargets(all []fuzz.Target, args []string) (some []fuzz.Target, err error) {
-	if len(args) == 0 {
-		return all, nil
-	}
-	used := make([]bool, len(args))
-	for _, t := range all {
-		wanted := false
-		for i, arg := range args {
-			if matchTarget(t, arg) {
-				wanted, used[i] = true, true
-			}
-		}
-		if wanted {
-			some = append(some, t)
-		}
-	}
-	for i, arg := range args {
-		if !used[i] {
-			var names []string
-			for _, t := range all {
-				names = append(names, t.String(), t.Name)
-			}
-			hint := "'fabrictest fuzz --list' shows them"
-			if like := cmdline.Similar(arg, names); len(like) > 0 {
-				hint = fmt.Sprintf("did you mean %s?", strings.Join(like, " or "))
-			}
-			return nil, cmdline.Errorf("no fuzz target %q: %s", arg, hint)
-		}
-	}
-	return some, nil
-}
-
-// matchTarget reports whether a target is meant: by its package, its function or
-// both, or by a pattern of either. A pattern that ends in a star is of all below.
-func matchTarget(t fuzz.Target, arg string) bool {
-	arg = strings.TrimSuffix(strings.TrimPrefix(arg, "./"), "/...")
-	pkg := strings.TrimPrefix(t.Package, "./")
-	if below, ok := strings.CutSuffix(arg, "/*"); ok && strings.HasPrefix(pkg, below+"/") {
-		return true
-	}
-	for _, name := range []string{pkg, t.Name, t.String()} {
-		if ok, err := path.Match(arg, name); ok && err == nil {
-			return true
-		}
-	}
-	return strings.HasPrefix(pkg, arg+"/")
 }

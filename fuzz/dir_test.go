@@ -1,4 +1,4 @@
-package main
+package fuzz
 
 import (
 	"errors"
@@ -7,20 +7,20 @@ import (
 	"testing"
 )
 
-// What a run that was killed has left, the next one removes; what another holds, not.
-func TestFuzzDirsAreSwept(t *testing.T) {
+// A new run removes the folders of killed processes, and keeps those in use.
+func TestTempDirsOfKilledProcessesAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	killed, err := newFuzzDir()
+	killed, err := newTempDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := newFuzzDir()
+	held, err := newTempDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer held.close()
 	_ = killed.lock.Close() // as the kernel does for the dead
-	next, err := newFuzzDir()
+	next, err := newTempDir()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,39 +1,36 @@
-package main
+package fuzz
 
 import (
 	"fmt"
 	"io"
 	"strings"
 	"time"
-
-	"github.com/fabrictest/fabrictest/fuzz"
 )
 
-// fuzzTable shows how targets are getting on: a line for each that is done, and on
-// a terminal one that changes.
-type fuzzTable struct {
+// Table prints a line for each target that has ended and, on a terminal, a line with
+// the counters of the target that runs.
+type Table struct {
 	out, status io.Writer
 	terminal    bool
 	count       int
 	width       int
-	results     []*fuzzResult
+	results     []*Result
 	began       time.Time
-	said        bool // the header has been printed
+	hasHeader   bool // it has been printed
 }
 
-func newFuzzTable(out, status io.Writer, targets []fuzz.Target) *fuzzTable {
-	t := &fuzzTable{out: out, status: status, count: len(targets), began: time.Now(), width: len("target")}
+// NewTable makes a table of results that are printed to out, and counters to status if
+// that is a terminal.
+func NewTable(out, status io.Writer, terminal bool, targets []Target) *Table {
+	t := &Table{out: out, status: status, terminal: terminal, count: len(targets), began: time.Now(), width: len("target")}
 	for _, x := range targets {
 		t.width = max(t.width, len(x.String()))
-	}
-	if f := terminalOf(status); f != nil {
-		t.status, t.terminal = f, true
 	}
 	return t
 }
 
-// progress shows the target that runs, and all so far.
-func (t *fuzzTable) progress(r *fuzzResult) {
+// Progress shows the counters of the target that runs, and the executions of all.
+func (t *Table) Progress(r *Result) {
 	if !t.terminal {
 		return
 	}
@@ -45,31 +42,31 @@ func (t *fuzzTable) progress(r *fuzzResult) {
 		len(t.results)+1, t.count, r, thousands(r.Executions), thousands(uint64(r.PerSecond)), r.New, r.Corpus, thousands(all))
 }
 
-func (t *fuzzTable) clear() {
+func (t *Table) clear() {
 	if t.terminal {
 		fmt.Fprint(t.status, "\r\x1b[K")
 	}
 }
 
-// done shows what came of a target.
-func (t *fuzzTable) done(r *fuzzResult) {
+// Add prints the result of a target.
+func (t *Table) Add(r *Result) {
 	t.clear()
 	t.results = append(t.results, r)
 	if r.Seconds > 0 {
 		r.PerSecond = float64(r.Executions) / r.Seconds
 	}
-	if !t.said {
-		t.said = true
+	if !t.hasHeader {
+		t.hasHeader = true
 		fmt.Fprintf(t.out, "%-11s  %-*s  %12s  %9s  %5s  %6s  %6s\n", "", t.width, "target", "executions", "/s", "new", "corpus", "time")
 	}
 	verdict := r.Verdict
-	if verdict == fuzzPassed {
+	if verdict == Passed {
 		verdict = "ok"
 	}
 	fmt.Fprintf(t.out, "%-11s  %-*s  %12s  %9s  %5d  %6d  %6s\n", verdict, t.width, r, thousands(r.Executions), thousands(uint64(r.PerSecond)),
 		r.New, r.Corpus, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond))
 	if r.Output != "" {
-		fmt.Fprintln(t.out, complaint(strings.TrimSpace(r.Output)))
+		fmt.Fprintln(t.out, outputLines(strings.TrimSpace(r.Output)))
 	}
 	for _, in := range r.Failures {
 		if in.File != "" {
@@ -79,10 +76,10 @@ func (t *fuzzTable) done(r *fuzzResult) {
 	}
 }
 
-// maxOutput is how much of a target's complaint is shown: its trace may be long.
+// maxOutput is how many lines of a failed target's output are shown.
 const maxOutput = 40
 
-func complaint(text string) string {
+func outputLines(text string) string {
 	lines := strings.Split(text, "\n")
 	if len(lines) > maxOutput {
 		lines = append(lines[:maxOutput], fmt.Sprintf("(%d more lines)", len(lines)-maxOutput))
@@ -90,16 +87,16 @@ func complaint(text string) string {
 	return "    " + strings.Join(lines, "\n    ")
 }
 
-// finish shows the sum.
-func (t *fuzzTable) finish() {
+// Finish prints the totals.
+func (t *Table) Finish() {
 	t.clear()
-	r := t.result()
+	r := t.Summary()
 	counts := map[string]int{}
 	for _, x := range t.results {
 		counts[x.Verdict]++
 	}
 	words := []string{}
-	for _, v := range []string{fuzzPassed, fuzzFailed, fuzzBroken, fuzzAbsent, fuzzInterrupted} {
+	for _, v := range []string{Passed, Failed, Broken, Absent, Interrupted} {
 		if counts[v] > 0 {
 			words = append(words, fmt.Sprintf("%d %s", counts[v], v))
 		}
@@ -111,24 +108,26 @@ func (t *fuzzTable) finish() {
 		time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
 }
 
-// fuzzRun is what came of all.
-type fuzzRun struct {
-	Seconds    float64       `json:"seconds"`
-	Executions uint64        `json:"executions"`
-	Targets    []*fuzzResult `json:"targets"`
+// Summary has the results of all targets.
+type Summary struct {
+	Seconds    float64   `json:"seconds"`
+	Executions uint64    `json:"executions"`
+	Targets    []*Result `json:"targets"`
 }
 
-func (t *fuzzTable) result() fuzzRun {
-	r := fuzzRun{Seconds: time.Since(t.began).Seconds(), Targets: t.results}
+// Summary returns the results of the targets that have ended.
+func (t *Table) Summary() Summary {
+	r := Summary{Seconds: time.Since(t.began).Seconds(), Targets: t.results}
 	for _, x := range t.results {
 		r.Executions += x.Executions
 	}
 	return r
 }
 
-func (t *fuzzTable) failed() bool {
+// Failed reports whether a target failed or could not be built.
+func (t *Table) Failed() bool {
 	for _, r := range t.results {
-		if r.Verdict == fuzzFailed || r.Verdict == fuzzBroken {
+		if r.Verdict == Failed || r.Verdict == Broken {
 			return true
 		}
 	}

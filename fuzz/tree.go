@@ -1,0 +1,256 @@
+package fuzz
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/regularfile"
+)
+
+// maxListed bounds the size of go.mod and of the list of targets, in bytes.
+const maxListed = 1 << 20
+
+// Module is the module whose targets are run.
+const Module = "github.com/fabrictest/fabrictest"
+
+// Tree is a source tree whose targets can be run.
+type Tree struct {
+	Targets []Target // listed in the tree
+
+	root  string
+	goCmd string
+	cache string   // the go command's folder of generated inputs
+	dir   *tempDir // of test programs
+	built map[string]string
+}
+
+// FindTree looks for the module in the current folder and its parents.
+func FindTree() (*Tree, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if isModule(filepath.Join(at, "go.mod")) {
+			text, err := regularfile.ReadFile(filepath.Join(at, filepath.FromSlash(ListFile)), maxListed)
+			if err != nil {
+				return nil, fmt.Errorf("the source tree at %s has no list of fuzz targets: %w", at, err)
+			}
+			targets, err := ParseList(string(text))
+			if err == nil && len(targets) == 0 {
+				err = fmt.Errorf("%s lists no target", filepath.Join(at, ListFile))
+			}
+			return &Tree{root: at, Targets: targets, built: map[string]string{}}, err
+		}
+		if at == filepath.Dir(at) {
+			return nil, fmt.Errorf("fuzzing needs the source tree of fabrictest, and there is none in or around %s: run it in a clone of the repository", dir)
+		}
+	}
+}
+
+func isModule(file string) bool {
+	b, err := regularfile.ReadFile(file, maxListed)
+	return err == nil && regexp.MustCompile(`(?m)^module\s+`+regexp.QuoteMeta(Module)+`\s*$`).Match(b)
+}
+
+// Prepare finds the go command and makes a folder for test programs. Close removes it.
+func (f *Tree) Prepare(ctx context.Context) (err error) {
+	if f.goCmd, err = exec.LookPath("go"); err != nil {
+		return errors.New("fuzzing needs the go command, which is not on PATH: install Go from https://go.dev/dl")
+	}
+	out, err := f.goCommand(ctx, "env", "GOCACHE").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOCACHE: %w", err)
+	}
+	f.cache = filepath.Join(strings.TrimSpace(string(out)), "fuzz")
+	f.dir, err = newTempDir()
+	return err
+}
+
+// Close removes the test programs.
+func (f *Tree) Close() {
+	if f.dir != nil {
+		f.dir.close()
+	}
+}
+
+func (f *Tree) goCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, f.goCmd, args...)
+	cmd.Dir = f.root
+	return cmd
+}
+
+// build builds the test program of a package, once.
+func (f *Tree) build(ctx context.Context, pkg string) (program string, output []byte, err error) {
+	if program, ok := f.built[pkg]; ok {
+		return program, nil, nil
+	}
+	program = filepath.Join(f.dir.path, fmt.Sprintf("%d.test", len(f.built)))
+	// With -fuzz the go command instruments the code.
+	output, err = f.goCommand(ctx, "test", "-c", "-fuzz=^Fuzz", "-o", program, pkg).CombinedOutput()
+	if err != nil {
+		return "", output, err
+	}
+	f.built[pkg] = program
+	return program, nil, nil
+}
+
+// The verdicts of a target.
+const (
+	Passed      = "passed"
+	Failed      = "failed"      // an input fails, or a worker process crashed
+	Broken      = "broken"      // the test program could not be built or started
+	Absent      = "absent"      // this system has no such target
+	Interrupted = "interrupted" // by Ctrl-C
+)
+
+// Result is the outcome of one target.
+type Result struct {
+	Package    string  `json:"package"`
+	Name       string  `json:"name"`
+	Verdict    string  `json:"verdict"`
+	Seconds    float64 `json:"seconds"`
+	Executions uint64  `json:"executions"`
+	PerSecond  float64 `json:"per_second"`
+	New        int     `json:"new_inputs"` // that reached new code
+	Corpus     int     `json:"corpus"`     // size of the corpus
+	Failures   []Input `json:"failures,omitempty"`
+	Output     string  `json:"output,omitempty"` // of the test program, if it failed
+}
+
+func (r *Result) String() string { return Target{Package: r.Package, Name: r.Name}.String() }
+
+// Input is an input that fails.
+type Input struct {
+	File   string `json:"file,omitempty"` // in the source tree; empty for a seed in the code
+	Replay string `json:"replay"`
+}
+
+// attempts is how often a target is run. Up to Go 1.26 the fuzzer sometimes reports the
+// end of its own time as a failure without an input (golang.org/issue/75804). Only that
+// failure is retried.
+const attempts = 3
+
+// Run fuzzes a target, and calls progress whenever the fuzzer reports its counters.
+func (f *Tree) Run(ctx context.Context, t Target, each time.Duration, progress func(*Result)) *Result {
+	r := &Result{Package: t.Package, Name: t.Name, Verdict: Passed}
+	began := time.Now()
+	defer func() { r.Seconds = time.Since(began).Seconds() }()
+	progress(r)
+	program, output, err := f.build(ctx, t.Package)
+	if err != nil {
+		r.Verdict, r.Output = Broken, string(output)+err.Error()
+		if ctx.Err() != nil {
+			r.Verdict, r.Output = Interrupted, ""
+		}
+		return r
+	}
+	for range attempts {
+		log, err := f.run(ctx, program, t, each, r, progress)
+		switch {
+		case ctx.Err() != nil:
+			r.Verdict = Interrupted
+			return r
+		case err == nil && strings.Contains(log, "no fuzz tests to fuzz"):
+			r.Verdict = Absent
+			return r
+		case err == nil:
+			return r
+		}
+		r.Failures = f.failures(t, log)
+		if len(r.Failures) == 0 && deadlineMistaken.MatchString(log) {
+			continue
+		}
+		r.Verdict, r.Output = Failed, log
+		return r
+	}
+	return r
+}
+
+// run runs the test program of a target and returns its output without progress lines.
+func (f *Tree) run(ctx context.Context, program string, t Target, each time.Duration, r *Result, progress func(*Result)) (string, error) {
+	cmd := exec.CommandContext(ctx, program, "-test.run=^$", "-test.fuzz=^"+t.Name+"$", "-test.fuzztime="+each.String(),
+		// The default, a minute for each new input, is more than most targets run.
+		"-test.fuzzminimizetime=20x", "-test.fuzzcachedir="+filepath.Join(f.cache, Module, filepath.FromSlash(t.Package)))
+	cmd.Dir = filepath.Join(f.root, filepath.FromSlash(t.Package)) // the folder with the corpus
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	cmd.Stderr = cmd.Stdout // progress is printed to both
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	var said strings.Builder
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		if r.parse(line) {
+			progress(r)
+		} else {
+			said.WriteString(line)
+		}
+		if err != nil {
+			break
+		}
+	}
+	err = cmd.Wait()
+	return said.String(), err
+}
+
+var (
+	// fuzz: elapsed: 3s, execs: 552 (184/sec), new interesting: 3 (total: 251)
+	progressLine     = regexp.MustCompile(`^fuzz: elapsed: \S+, execs: (\d+) \((\d+)/sec\)(?:, new interesting: (\d+) \(total: (\d+)\))?`)
+	busyLine         = regexp.MustCompile(`^fuzz: (elapsed: \S+, (gathering baseline coverage|minimizing)|minimizing )`)
+	inputWritten     = regexp.MustCompile(`Failing input written to (\S+)`)
+	seedFailed       = regexp.MustCompile(`failure while testing seed corpus entry: (\S+)`)
+	deadlineMistaken = regexp.MustCompile(`(?m)^ *context deadline exceeded`)
+)
+
+// parse reads a progress line of the fuzzer, and reports whether it is one.
+func (r *Result) parse(line string) bool {
+	m := progressLine.FindStringSubmatch(line)
+	if m == nil {
+		return busyLine.MatchString(line)
+	}
+	r.Executions, _ = strconv.ParseUint(m[1], 10, 64) // digits
+	r.PerSecond, _ = strconv.ParseFloat(m[2], 64)
+	if m[3] != "" {
+		r.New, _ = strconv.Atoi(m[3])
+		r.Corpus, _ = strconv.Atoi(m[4])
+	}
+	return true
+}
+
+// failures returns the inputs on which a target failed.
+func (f *Tree) failures(t Target, log string) (all []Input) {
+	replay := func(entry string) string { return fmt.Sprintf("go test %s -run '^%s$'", t.Package, entry) }
+	for _, m := range inputWritten.FindAllStringSubmatch(log, -1) {
+		file := filepath.ToSlash(filepath.Join(t.Package, m[1]))
+		all = append(all, Input{File: file, Replay: replay(t.Name + "/" + filepath.Base(m[1]))})
+	}
+	for _, m := range seedFailed.FindAllStringSubmatch(log, -1) {
+		in := Input{Replay: replay(m[1])}
+		if file := t.Package + "/testdata/fuzz/" + m[1]; exists(filepath.Join(f.root, file)) {
+			in.File = strings.TrimPrefix(file, "./")
+		}
+		all = append(all, in)
+	}
+	return all
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
