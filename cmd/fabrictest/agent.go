@@ -15,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/agent/host"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/verbs"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
@@ -115,7 +116,7 @@ func (o *agentOptions) run(cmd *cobra.Command, program string) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %v. On the other host, with a copy of the key:\n  %s certify --agent %v --key FILE --device %s --interface IF%s --out FOLDER\n",
 		strings.Join(names, ", "), ln.Addr(), program, ln.Addr(), names[0], peer)
-	s := &agent.Server{Key: key, Host: shown, Program: "fabrictest " + toolVersion()}
+	s := &agent.Server{Key: key, Host: shown, Program: "fabrictest " + report.ToolVersion()}
 	if free, err := host.AvailableMemory(); err == nil { // a caller gets ENOMEM, rather than us killed
 		s.MaxMemory = free * 2 / 5
 	}
@@ -161,7 +162,7 @@ func (o *agentOptions) host() (closable, error) {
 	if o.emulate != "" {
 		return newEmulatedHost(o.emulate, o.intf)
 	}
-	return host.New(ibv.Provider{}, host.Options{Program: "fabrictest " + toolVersion()})
+	return host.New(ibv.Provider{}, host.Options{Program: "fabrictest " + report.ToolVersion()})
 }
 
 // chosenDevices is a host of which only some devices are to be had; all if none is named.

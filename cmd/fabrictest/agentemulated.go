@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance/etherwire"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -91,10 +92,10 @@ func (h *emulatedHost) Identity() (agent.Identity, error) {
 	}
 	name, err := os.Hostname()
 	return agent.Identity{
-		Hostname: name, OS: runtime.GOOS, Kernel: kernelRelease(), Arch: runtime.GOARCH, Program: "fabrictest " + toolVersion(),
+		Hostname: name, OS: runtime.GOOS, Kernel: report.ThisMachine().Kernel, Arch: runtime.GOARCH, Program: "fabrictest " + report.ToolVersion(),
 		Devices: []agent.DeviceIdentity{{
 			Info:   verbs.DeviceInfo{Name: emulatedDevice, Provider: h.provider.Name, Transport: h.provider.Transport},
-			Driver: "fabrictest " + h.provider.Name, DriverVersion: toolVersion(),
+			Driver: "fabrictest " + h.provider.Name, DriverVersion: report.ToolVersion(),
 			NetDevice: intf.Name, MAC: intf.HardwareAddr.String(), MTU: intf.MTU, Addrs: addrs,
 		}},
 	}, err

@@ -226,7 +226,7 @@ func (c *certification) judged(cmd *cobra.Command, client *agent.Client, opt ben
 		if err := c.plan(c.protocol()); err != nil {
 			return nil, err
 		}
-		if c.judgement.dir, err = judgements.newFolder(c.opts.out, c.began); err != nil {
+		if c.judgement.dir, err = conformRuns.NewFolder(c.opts.out, c.began); err != nil {
 			return nil, err
 		}
 	}

@@ -230,7 +230,7 @@ func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 // checkOut says that the folder cannot be one for a certificate, before a guest is booted.
 func (o *certifyOptions) checkOut() error {
 	_, before := os.Stat(o.out)
-	if _, err := judgements.newFolder(o.out, time.Now()); err != nil {
+	if _, err := conformRuns.NewFolder(o.out, time.Now()); err != nil {
 		return err
 	}
 	if errors.Is(before, os.ErrNotExist) {
@@ -243,7 +243,7 @@ func (o *certifyOptions) checkOut() error {
 // of which what it has printed is a part.
 func (c *certification) inGuest(cmd *cobra.Command, cfg kernel.Config) error {
 	var err error
-	if c.judgement.dir, err = judgements.newFolder(c.opts.out, time.Now()); err != nil {
+	if c.judgement.dir, err = conformRuns.NewFolder(c.opts.out, time.Now()); err != nil {
 		return err
 	}
 	run, err := c.judgeGuest(cmd, cfg)

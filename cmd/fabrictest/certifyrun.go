@@ -18,6 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/evidence"
@@ -127,8 +128,8 @@ func (o *certifyOptions) knownDeviations(all []*conformance.Suite) (map[string]c
 // judge runs the cases. When the agent is gone for good, nothing more can be asked.
 func (c *certification) judge(ctx context.Context) (*conform.Run, error) {
 	run := &conform.Run{
-		Version: conform.Version, Tool: toolVersion(), Command: c.opts.command(c.opts.IDs, c.judgement.seed), Seed: c.judgement.seed,
-		Started: c.began, Machine: thisMachine(), Tier: wireTier, Part: len(c.opts.IDs) > 0 || c.opts.level != "" || len(c.opts.Labels) > 0,
+		Version: conform.Version, Tool: report.ToolVersion(), Command: c.opts.command(c.opts.IDs, c.judgement.seed), Seed: c.judgement.seed,
+		Started: c.began, Machine: report.ThisMachine(), Tier: wireTier, Part: len(c.opts.IDs) > 0 || c.opts.level != "" || len(c.opts.Labels) > 0,
 	}
 	var err error
 	if run.Documents, err = ledgerDocuments(); err != nil {
@@ -245,7 +246,7 @@ func (c *certification) judgeIdentity() certificate.Judge {
 		Wire: wire.Description() + " on " + c.opts.intf, Blind: wire.Limitations(), Addresses: texts(own), Agent: c.opts.agent, Started: c.began, Ended: time.Now(),
 	}
 	if wire == bench.WireTCP || wire == bench.WireUDP {
-		j.Wire += ", Linux " + kernelRelease()
+		j.Wire += ", Linux " + report.ThisMachine().Kernel
 	}
 	j.Wire += fmt.Sprintf(", MTU %d", c.lab.MTU())
 	return j

@@ -49,7 +49,7 @@ func completeTags(_ *cobra.Command, _ []string, typed string) ([]cobra.Completio
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	return beginning(typed, allTags(shipped)), cobra.ShellCompDirectiveNoFileComp
+	return beginning(typed, scenarios.Tags(shipped)), cobra.ShellCompDirectiveNoFileComp
 }
 
 func completeDefects(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -74,8 +74,8 @@ func completeRuns(cmd *cobra.Command, args []string, typed string) ([]cobra.Comp
 		return completeScenarios(cmd, args, typed)
 	}
 	words := []cobra.Completion{cobra.CompletionWithDesc("last", "the latest run")}
-	if folder, err := runs.root(); err == nil {
-		ended := runs.ended(folder)
+	if folder, err := runs.Root(); err == nil {
+		ended := runs.Ended(folder)
 		slices.Reverse(ended)
 		for _, r := range ended {
 			words = append(words, folder+"/"+r)

@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/mutate"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -70,7 +71,7 @@ twice at most.
 
 Every run leaves a folder with conformance.json, junit.xml, report.html and, for
 requirements that are not met, captures for Wireshark. --out says where; otherwise it is one of the
-last ` + fmt.Sprint(runsKept) + ` in the user's cache.
+last ` + fmt.Sprint(report.RunsKept) + ` in the user's cache.
 
 Exit codes: 0 all requirements are met, 1 some are not, 2 wrong arguments; 130 ended by
 Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
@@ -127,7 +128,7 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := judgements.newFolder(o.out, began)
+	dir, err := conformRuns.NewFolder(o.out, began)
 	if err != nil {
 		return err
 	}
@@ -152,8 +153,8 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	j.show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: j.trials()}, o.packets)
 	defer j.show.Close()
 	run := &conform.Run{
-		Version: conform.Version, Tool: toolVersion(), Command: o.command(j.seed), Seed: j.seed,
-		Started: began, Machine: thisMachine(), Tier: o.on, Part: o.part(),
+		Version: conform.Version, Tool: report.ToolVersion(), Command: o.command(j.seed), Seed: j.seed,
+		Started: began, Machine: report.ThisMachine(), Tier: o.on, Part: o.part(),
 	}
 	if run.Documents, err = ledgerDocuments(); err != nil {
 		return err

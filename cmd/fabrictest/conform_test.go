@@ -62,7 +62,7 @@ func TestConformFindsADefectOut(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	run, err := conform.ReadFile(filepath.Join(dir, verdictFile))
+	run, err := conform.ReadFile(filepath.Join(dir, conform.ResultFile))
 	if err != nil || len(run.Bad()) == 0 {
 		t.Fatalf("%+v, %v", run, err)
 	}
@@ -341,7 +341,7 @@ func TestConformInNamespaces(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "All 2 cases pass") {
 		t.Errorf("exit code %d, %q, %q", code, out, stderr)
 	}
-	if run, err := conform.ReadFile(filepath.Join(dir, verdictFile)); err != nil || run.Tier != "netns" || strings.Contains(run.Command, "--out") {
+	if run, err := conform.ReadFile(filepath.Join(dir, conform.ResultFile)); err != nil || run.Tier != "netns" || strings.Contains(run.Command, "--out") {
 		t.Errorf("%+v, %v", run, err)
 	}
 	if code, out, stderr = call(t, "conform", "rc/psn/gap-naked-once", "--on", "netns", "--defect", "AckPSNOff"); code != exitFailed || !strings.Contains(out, "--on netns") {
@@ -366,7 +366,7 @@ func TestMeasure(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "nak/generation") || !strings.Contains(out, "from the packet after a gap to the NAK") {
 		t.Fatalf("exit code %d, %q, %q", code, out, stderr)
 	}
-	sound, err := conform.ReadFile(filepath.Join(dir, verdictFile))
+	sound, err := conform.ReadFile(filepath.Join(dir, conform.ResultFile))
 	if err != nil || len(sound.Devices) != 1 || !strings.HasPrefix(sound.Command, goRun+" conform measure --device softroce") {
 		t.Fatalf("%+v, %v", sound, err)
 	}

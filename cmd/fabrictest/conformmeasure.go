@@ -15,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -103,7 +104,7 @@ func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := judgements.newFolder(o.out, began)
+	dir, err := conformRuns.NewFolder(o.out, began)
 	if err != nil {
 		return err
 	}
@@ -118,8 +119,8 @@ func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 	j.show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(j.subjects)}, false)
 	defer j.show.Close()
 	run := &conform.Run{
-		Version: conform.Version, Tool: toolVersion(), Command: o.measureCommand(j.seed), Seed: j.seed,
-		Started: began, Machine: thisMachine(), Tier: o.on, Part: true,
+		Version: conform.Version, Tool: report.ToolVersion(), Command: o.measureCommand(j.seed), Seed: j.seed,
+		Started: began, Machine: report.ThisMachine(), Tier: o.on, Part: true,
 	}
 	var failed error
 	for _, s := range j.subjects {

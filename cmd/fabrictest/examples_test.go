@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,7 +39,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	program, dir := testProgram(t), t.TempDir()
 	env := append(os.Environ(), "XDG_CACHE_HOME="+t.TempDir())
 	mine := "version: 1\nname: mine\ntitle: Mine\nfabric: {kind: pair}\nworkload: {kind: all-to-all, messages: 10}\n"
-	if err := firstError(os.WriteFile(filepath.Join(dir, "mine.yaml"), []byte(mine), 0o666), os.WriteFile(filepath.Join(dir, "my-program"), []byte("#!/bin/sh\n"), 0o755)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "mine.yaml"), []byte(mine), 0o666), os.WriteFile(filepath.Join(dir, "my-program"), []byte("#!/bin/sh\n"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	run := func(args ...string) (int, string) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -41,7 +42,7 @@ esac
 		files[filepath.Join(root, pkg, "script")] = script
 	}
 	for name, text := range files {
-		if err := firstError(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, []byte(text), 0o755)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, []byte(text), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}

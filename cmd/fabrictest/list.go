@@ -25,7 +25,7 @@ type listed struct {
 }
 
 func newListCommand() *cobra.Command {
-	var sel selection
+	var sel scenarios.Selection
 	var provider string
 	var asJSON, schema bool
 	cmd := &cobra.Command{
@@ -45,11 +45,11 @@ format, for whoever writes one: editors complete and check with it.`,
 				_, err := cmd.OutOrStdout().Write(scenarios.Schema())
 				return err
 			}
-			sel.patterns = args
-			if len(args) == 0 && len(sel.tags) == 0 {
-				sel.patterns = []string{"*"}
+			sel.Patterns = args
+			if len(args) == 0 && len(sel.Tags) == 0 {
+				sel.Patterns = []string{"*"}
 			}
-			chosen, err := sel.find()
+			chosen, err := sel.Find()
 			if err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ format, for whoever writes one: editors complete and check with it.`,
 		ValidArgsFunction: completeScenarios,
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&sel.tags, "tag", nil, "only scenarios with this `TAG`; may be repeated")
+	f.StringSliceVar(&sel.Tags, "tag", nil, "only scenarios with this `TAG`; may be repeated")
 	f.StringVar(&provider, "provider", "", "with the NICs of `NAME`: "+cmdline.Choices(nics.Names()))
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&schema, "schema", false, "print the JSON schema of scenario files")
@@ -96,7 +96,7 @@ func unfit(s *scenarios.Scenario) (why string) {
 	return why
 }
 
-func listJSON(cmd *cobra.Command, chosen []choice) error {
+func listJSON(cmd *cobra.Command, chosen []scenarios.Selected) error {
 	all := make([]listed, 0, len(chosen))
 	for _, s := range chosen {
 		all = append(all, listed{
@@ -107,7 +107,7 @@ func listJSON(cmd *cobra.Command, chosen []choice) error {
 	return printJSON(cmd.OutOrStdout(), all)
 }
 
-func listText(cmd *cobra.Command, chosen []choice) error {
+func listText(cmd *cobra.Command, chosen []scenarios.Selected) error {
 	width := 0
 	for _, s := range chosen {
 		width = max(width, len(s.Name))
@@ -134,10 +134,10 @@ func listText(cmd *cobra.Command, chosen []choice) error {
 	return err
 }
 
-func tagsOf(chosen []choice) []string {
+func tagsOf(chosen []scenarios.Selected) []string {
 	all := make([]*scenarios.Scenario, 0, len(chosen))
 	for _, c := range chosen {
 		all = append(all, c.Scenario)
 	}
-	return allTags(all)
+	return scenarios.Tags(all)
 }

@@ -125,7 +125,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	}
 	began := time.Now()
 	if o.out != "" {
-		if o.out, err = rankRuns.newFolder(o.out, began); err != nil {
+		if o.out, err = rankRuns.NewFolder(o.out, began); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
@@ -68,7 +69,7 @@ func (o *mpirunOptions) account(cmd *cobra.Command, args []string, result mpirun
 		return nil
 	}
 	run := &ranks.Run{
-		Tool: toolVersion(), Command: o.command(args), Seed: o.run.Seed, Started: began, Wall: time.Since(began), Machine: thisMachine(),
+		Tool: report.ToolVersion(), Command: o.command(args), Seed: o.run.Seed, Started: began, Wall: time.Since(began), Machine: report.ThisMachine(),
 		Job: &ranks.Job{
 			Program: strings.Join(args, " "), Ranks: o.run.Ranks, PerHost: o.run.PerHost, Rails: o.run.Rails, Tier: o.on, Provider: o.run.Provider,
 			Design: o.design, Protocol: protocolNames()[o.options.P2P.Protocol], Progress: o.options.Progress.String(), LossPPM: o.run.LossPPM,

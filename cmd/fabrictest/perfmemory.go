@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
@@ -142,11 +143,11 @@ func (o *perfMemory) main(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	dir, err := rankRuns.newFolder(o.out, began)
+	dir, err := rankRuns.NewFolder(o.out, began)
 	if err != nil {
 		return err
 	}
-	run := &ranks.Run{Tool: toolVersion(), Command: o.command(seed), Seed: seed, Started: began, Machine: thisMachine()}
+	run := &ranks.Run{Tool: report.ToolVersion(), Command: o.command(seed), Seed: seed, Started: began, Machine: report.ThisMachine()}
 	progress := newPerfProgress(cmd.ErrOrStderr())
 	done := 0
 	var failed error

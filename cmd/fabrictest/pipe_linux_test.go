@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
@@ -20,7 +21,7 @@ func certifiedFolder(t *testing.T, change func(*conform.Run, *certificate.Subjec
 	t.Helper()
 	dir := t.TempDir()
 	run := &conform.Run{
-		Version: conform.Version, Tool: toolVersion(), Seed: 1, Tier: wireTier,
+		Version: conform.Version, Tool: report.ToolVersion(), Seed: 1, Tier: wireTier,
 		Documents: []conform.Document{{Key: "roce", Title: "RoCEv2", Sections: []conform.Section{{Title: "PSNs", Rows: []conform.Row{{ID: "roce/psn/1", Level: "MUST", Text: "One."}}}}}},
 		Devices: []conform.Device{{Name: "rxe0", Title: "RoCEv2", Results: []conform.Result{
 			{ID: "rc/psn/one", Suite: "roce", Title: "It works", Level: "MUST", Rows: []string{"roce/psn/1"}, Verdict: conform.Pass},
@@ -73,7 +74,7 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 		"scenario":              {"run", pipe, "--on", "sim"},
 		"listed scenario":       {"list", pipe},
 		"fabric of a scenario":  {"exec", "--like", pipe, "--", "true"},
-		"result":                {"replay", replaced(t.TempDir(), resultFile)},
+		"result":                {"replay", replaced(t.TempDir(), report.ResultFile)},
 		"scenario of a run":     {"replay", replaced(filepath.Join(saved, "scenarios"), "pingpong.yaml") + "/..", "--all"},
 		"key of an agent":       {"agent", "--listen", "127.0.0.1:0", "--key", pipe, "--emulate", "softiwarp", "--interface", "lo"},
 		"key of a caller":       append(device, "--key", pipe),

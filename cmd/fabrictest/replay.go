@@ -1,21 +1,15 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
-	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -67,11 +61,22 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.`,
 
 func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) error {
 	began := time.Now()
-	saved, folder, err := savedRun(from)
+	replay := runner.Replay{Scenarios: only, Passed: o.all}
+	var err error
+	if replay.Tiers, err = scenarios.ParseTiers(o.on); err != nil {
+		return err
+	}
+	folder := from
+	if from == "last" {
+		if folder, err = runs.Last(); err != nil {
+			return err
+		}
+	}
+	saved, folder, err := runner.ReadRun(folder)
 	if err != nil {
 		return err
 	}
-	picked, err := o.pick(saved, only)
+	picked, err := replay.Select(saved)
 	if err != nil {
 		return err
 	}
@@ -79,28 +84,26 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "Everything passed in that run: --all runs it again all the same.")
 		return err
 	}
-	dir, err := runs.newFolder(o.out, began)
+	dir, err := runs.NewFolder(o.out, began)
 	if err != nil {
 		return err
 	}
-	var tasks []task
+	var tasks []runner.Task
 	for _, r := range picked {
-		s, err := scenarios.Load(regularfile.DirFS(folder), savedScenario("", r.Name))
+		t, err := runner.ReplayTask(folder, r, dir, o.capture == captureFull)
 		if err != nil {
-			return fmt.Errorf("the run's own copy of %s: %w", r.Name, err)
+			return err
 		}
-		t := task{scenario: s, tier: scenarios.Tier(r.Tier), opts: lab.Options{Seed: r.Seed, Dir: dir, Defects: r.Defects, Netem: r.Netem, Replay: r.Replay}}
-		t.opts.Capture = o.capture == captureFull
 		tasks = append(tasks, t)
 	}
-	show := console.New(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: names(tasks)})
+	show := console.New(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: runner.Names(tasks)})
 	defer show.Close()
 	run := &report.Run{
-		Version: report.Version, Tool: toolVersion(), Command: o.command(from, only), Seed: saved.Seed,
-		Started: began, Machine: thisMachine(),
+		Version: report.Version, Tool: report.ToolVersion(), Command: o.command(from, only), Seed: saved.Seed,
+		Started: began, Machine: report.ThisMachine(),
 	}
 	var ended int
-	run.Scenarios, ended = conduct(cmd.Context(), tasks, show)
+	run.Scenarios, ended = runner.Run(cmd.Context(), tasks, show)
 	run.Wall = time.Since(began)
 	paths, err := report.WriteFolder(dir, run)
 	if err := errors.Join(err, show.Finish(run, paths)); err != nil {
@@ -109,7 +112,11 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 	if cmd.Context().Err() != nil {
 		return fmt.Errorf("interrupted: %d of %d had ended", ended, len(tasks))
 	}
-	return compare(cmd.OutOrStdout(), picked, run.Scenarios)
+	same, err := runner.Compare(cmd.OutOrStdout(), picked, run.Scenarios)
+	if err == nil && !same {
+		return errFailed
+	}
+	return err
 }
 
 // command is the command line that repeats it.
@@ -125,95 +132,4 @@ func (o *replayOptions) command(from string, only []string) string {
 		words = append(words, "--all")
 	}
 	return strings.Join(words, " ")
-}
-
-// savedRun reads the result of a run, and says in which folder it lies.
-func savedRun(from string) (*report.Run, string, error) {
-	if from == "last" {
-		folder, err := runs.root()
-		if err != nil {
-			return nil, "", err
-		}
-		dirs := runs.ended(folder)
-		if len(dirs) == 0 {
-			return nil, "", cmdline.Errorf("there is no run in %s", folder)
-		}
-		from = filepath.Join(folder, dirs[len(dirs)-1])
-	}
-	if info, err := os.Stat(from); err == nil && info.IsDir() {
-		from = filepath.Join(from, resultFile)
-	}
-	run, err := report.ReadFile(from)
-	if err != nil {
-		return nil, "", cmdline.Errorf("%w: name the folder of a run, or its %s", err, resultFile)
-	}
-	return run, filepath.Dir(from), nil
-}
-
-// pick chooses what to run again.
-func (o *replayOptions) pick(saved *report.Run, only []string) (picked []*report.Result, err error) {
-	tiers, err := parseTiers(o.on)
-	if err != nil {
-		return nil, err
-	}
-	for i := range saved.Scenarios {
-		r := &saved.Scenarios[i]
-		switch {
-		case r.Verdict == report.Skipped,
-			tiers != nil && !slices.Contains(tiers, scenarios.Tier(r.Tier)),
-			len(only) > 0 && !matchesAny(only, r.Name),
-			len(only) == 0 && !o.all && r.Verdict == report.Passed:
-			continue
-		}
-		picked = append(picked, r)
-	}
-	if len(picked) == 0 && len(only) > 0 {
-		return nil, cmdline.Errorf("the run has no scenario like that; it has %d results", len(saved.Scenarios))
-	}
-	return picked, nil
-}
-
-// compare holds results against those of the saved run.
-func compare(w io.Writer, then []*report.Result, now []report.Result) error {
-	differ := 0
-	for i := range now {
-		same, what := sameOutcome(then[i], &now[i])
-		if !same {
-			differ++
-		}
-		if _, err := fmt.Fprintf(w, "%s on %s: %s\n", now[i].Name, now[i].Tier, what); err != nil {
-			return err
-		}
-	}
-	if differ > 0 {
-		return errFailed
-	}
-	return nil
-}
-
-// sameOutcome compares two runs of the same: all of them in simulation, the
-// verdict elsewhere.
-func sameOutcome(then, now *report.Result) (same bool, what string) {
-	if then.Verdict == report.Starved && now.Verdict == report.Passed {
-		return true, "the machine was too busy then, and it passed now"
-	}
-	if then.Verdict != now.Verdict {
-		return false, fmt.Sprintf("%s then, %s now", then.Verdict, now.Verdict)
-	}
-	if then.Tier != string(scenarios.Sim) {
-		return true, fmt.Sprintf("%s again", now.Verdict)
-	}
-	a, b := essence(then), essence(now)
-	if a == b {
-		return true, fmt.Sprintf("%s again, the same in every figure", now.Verdict)
-	}
-	return false, fmt.Sprintf("%s again, but figures differ: the run is not reproducible, which is a defect of fabrictest's: please report it with both result.json", now.Verdict)
-}
-
-// essence is what must be the same in every run of one seed.
-func essence(r *report.Result) string {
-	e := *r
-	e.Wall, e.Files, e.Replay = 0, nil, ""
-	text, _ := json.Marshal(e)
-	return string(text)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/console"
@@ -22,7 +23,7 @@ import (
 
 // runOptions are those of `fabrictest run`.
 type runOptions struct {
-	selection
+	scenarios.Selection
 	overrides
 	program string // how we were called
 	on      []string
@@ -51,7 +52,7 @@ byte, then in network namespaces with a process per host, where the machine allo
 them. No privileges are needed: see 'fabrictest doctor'.
 
 Every run leaves a folder with result.json, junit.xml, report.html, captures for
-Wireshark, and logs. --out says where; otherwise it is one of the last ` + strconv.Itoa(runsKept) + ` in the
+Wireshark, and logs. --out says where; otherwise it is one of the last ` + strconv.Itoa(report.RunsKept) + ` in the
 user's cache.
 
 --provider runs scenarios with NICs of another kind, for example those of soft-RoCE
@@ -80,14 +81,14 @@ a report of the results so far.`,
   fabrictest run --provider dgiwarp                    and over iWARP in datagrams
   fabrictest run --json | jq '.scenarios[] | select(.verdict != "passed") | .replay'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.patterns = args
+			o.Patterns = args
 			return o.run(cmd)
 		},
 		ValidArgsFunction: completeScenarios,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.on, "on", nil, "`TIER`s to run on: sim, netns, or sim,netns (default: sim, and netns where it works)")
-	f.StringSliceVar(&o.tags, "tag", nil, "only scenarios with this `TAG`; may be repeated")
+	f.StringSliceVar(&o.Tags, "tag", nil, "only scenarios with this `TAG`; may be repeated")
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print result.json instead of a table")
 	f.Var(&o.capture, "capture", "capture packets: full or none")
@@ -108,7 +109,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := o.find()
+	chosen, err := o.Find()
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	dir, err := runs.newFolder(o.out, began)
+	dir, err := runs.NewFolder(o.out, began)
 	if err != nil {
 		return err
 	}
@@ -134,32 +135,32 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if o.json {
 		out = io.Discard
 	}
-	show := console.New(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: names(tasks)})
+	show := console.New(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: runner.Names(tasks)})
 	defer show.Close()
-	ask, stopAsking := askedBySignal()
-	defer stopAsking()
+	requests, stop := stateRequests()
+	defer stop()
 	for i := range tasks {
-		tasks[i].opts.StateRequests = ask
-		tasks[i].opts.OnState = func(all []lab.RankState) { tellState(show, &tasks[i], all) }
+		tasks[i].Options.StateRequests = requests
+		tasks[i].Options.OnState = func(all []lab.RankState) { printState(show, &tasks[i], all) }
 	}
 	if why != "" {
 		show.Note("In simulation only: " + why)
 	}
 	run := &report.Run{
-		Version: report.Version, Tool: toolVersion(), Command: o.command(seed), Seed: seed,
-		Started: began, Machine: thisMachine(),
+		Version: report.Version, Tool: report.ToolVersion(), Command: o.command(seed), Seed: seed,
+		Started: began, Machine: report.ThisMachine(),
 	}
 	var ended int
-	run.Scenarios, ended = conduct(cmd.Context(), tasks, show)
+	run.Scenarios, ended = runner.Run(cmd.Context(), tasks, show)
 	run.Wall = time.Since(began)
 	if err := o.finish(cmd, run, dir, show); err != nil {
 		return err
 	}
-	return o.verdict(cmd.Context(), run, ended, len(tasks), unfitting(tasks))
+	return o.verdict(cmd.Context(), run, ended, len(tasks), incompatible(tasks))
 }
 
-// finish leaves the results behind and says what they are. What cannot be written
-// does not keep what was found out from being shown.
+// finish writes the result files and prints the results. Results are printed even if a
+// file cannot be written.
 func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, show *console.Display) error {
 	paths, err := report.WriteFolder(dir, run)
 	if o.json {
@@ -168,7 +169,7 @@ func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, sho
 	return errors.Join(err, show.Finish(run, paths))
 }
 
-// verdict is what the exit code says of a run.
+// verdict returns the error that sets the exit code of a run.
 func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total, unfit int) error {
 	skipped := run.Counts()[report.Skipped] - unfit
 	switch {
@@ -179,16 +180,15 @@ func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total,
 	case len(run.Bad()) > 0:
 		return errFailed
 	case skipped > 0 && len(o.on) > 0:
-		// Whoever names a tier wants to know what comes of it there.
 		return fmt.Errorf("%d of %d could not be run on what --on asks for; 'fabrictest doctor' says how to get it", skipped, total)
 	}
 	return nil
 }
 
-// tiers are those to run on. One that was not asked for by name is left out
-// where the machine cannot have it, and why says so.
+// tiers returns the tiers to run on. Without --on, namespaces are left out where they do
+// not work, for the reason why.
 func (o *runOptions) tiers() (tiers []scenarios.Tier, why string, err error) {
-	if tiers, err = parseTiers(o.on); err != nil || tiers != nil {
+	if tiers, err = scenarios.ParseTiers(o.on); err != nil || tiers != nil {
 		return tiers, "", err
 	}
 	if cannot := netns.Available(); cannot != nil {
@@ -197,19 +197,19 @@ func (o *runOptions) tiers() (tiers []scenarios.Tier, why string, err error) {
 	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}, "", nil
 }
 
-// tasks lists what is to run, tier by tier.
-func (o *runOptions) tasks(chosen []choice, tiers []scenarios.Tier, dir string, seed uint64) (tasks []task, err error) {
+// tasks returns the scenarios to run, tier by tier.
+func (o *runOptions) tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, dir string, seed uint64) (tasks []runner.Task, err error) {
 	for _, tier := range tiers {
 		for _, c := range chosen {
 			if !c.RunsOn(tier) {
 				continue
 			}
-			t := task{scenario: c.Scenario, tier: tier, opts: lab.Options{Seed: seed, Dir: dir, Defects: o.defects, Netem: o.netem && tier == scenarios.NetNS}}
-			if o.provider != "" || len(o.defects) > 0 { // else it is a mistake in the file
-				t.unfit = lab.Incompatibility(c.Scenario, tier, o.defects...)
+			t := runner.Task{Scenario: c.Scenario, Tier: tier, Options: lab.Options{Seed: seed, Dir: dir, Defects: o.defects, Netem: o.netem && tier == scenarios.NetNS}}
+			if o.provider != "" || len(o.defects) > 0 { // otherwise the lab reports a mistake in the file
+				t.Incompatible = lab.Incompatibility(c.Scenario, tier, o.defects...)
 			}
-			t.opts.Replay = o.replay(c.given, tier, t.opts.SeedFor(c.Scenario))
-			t.opts.Capture = o.capture == captureFull
+			t.Options.Replay = o.replay(c.Given, tier, t.Options.SeedFor(c.Scenario))
+			t.Options.Capture = o.capture == captureFull
 			tasks = append(tasks, t)
 		}
 	}
@@ -227,10 +227,10 @@ func (o *runOptions) replay(given string, tier scenarios.Tier, seed uint64) stri
 // command is the command line that repeats the run.
 func (o *runOptions) command(seed uint64) string {
 	words := []string{o.program + " run"}
-	for _, p := range o.patterns {
+	for _, p := range o.Patterns {
 		words = append(words, cmdline.Quote(p))
 	}
-	for _, t := range o.tags {
+	for _, t := range o.Tags {
 		words = append(words, "--tag "+cmdline.Quote(t))
 	}
 	if len(o.on) > 0 {
@@ -239,7 +239,7 @@ func (o *runOptions) command(seed uint64) string {
 	return strings.Join(words, " ") + o.words(seed) + o.kernel(scenarios.NetNS)
 }
 
-// kernel is the choice of netem as it stands on a command line.
+// kernel returns --netem for the command line, if it was given and applies to the tier.
 func (o *runOptions) kernel(tier scenarios.Tier) string {
 	if !o.netem || tier != scenarios.NetNS {
 		return ""
@@ -247,19 +247,12 @@ func (o *runOptions) kernel(tier scenarios.Tier) string {
 	return " --netem"
 }
 
-// unfitting counts the tasks that make no sense with the NICs that they were given.
-func unfitting(tasks []task) (n int) {
+// incompatible counts the tasks that cannot run with their NICs.
+func incompatible(tasks []runner.Task) (n int) {
 	for i := range tasks {
-		if tasks[i].unfit != "" {
+		if tasks[i].Incompatible != "" {
 			n++
 		}
 	}
 	return n
-}
-
-func names(tasks []task) (all []string) {
-	for _, t := range tasks {
-		all = append(all, t.scenario.Name)
-	}
-	return all
 }

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
@@ -143,35 +142,5 @@ func TestReplayKeepsTheKernelsNetem(t *testing.T) {
 		if dir != again && !strings.HasSuffix(run.Command, " --netem") {
 			t.Errorf("the run is repeated by %s", run.Command)
 		}
-	}
-}
-
-// Of many runs in the cache the latest stay.
-func TestOldRunsGo(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	var first, last string
-	for i := range runsKept + 5 {
-		dir, err := runs.newFolder("", now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, resultFile), []byte("{}"), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 {
-			first = dir
-		}
-		last = dir
-		if i > runsKept {
-			now = now.Add(time.Hour)
-		}
-	}
-	left, _ := filepath.Glob(filepath.Join(filepath.Dir(last), "*"))
-	if _, err := os.Stat(first); len(left) != runsKept || err == nil {
-		t.Errorf("%d runs are left, and the first: %v", len(left), err)
-	}
-	if _, err := os.Stat(last); err != nil {
-		t.Error(err)
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"syscall"
 
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report/console"
 )
 
-// askedBySignal asks for the state of ranks whenever somebody sends SIGUSR1.
-func askedBySignal() (ask <-chan struct{}, stop func()) {
-	signals, asked := make(chan os.Signal, 1), make(chan struct{})
+// stateRequests asks for the state of the ranks at each SIGUSR1.
+func stateRequests() (requests <-chan struct{}, stop func()) {
+	signals, all := make(chan os.Signal, 1), make(chan struct{})
 	done := make(chan struct{})
 	signal.Notify(signals, syscall.SIGUSR1)
 	go func() {
@@ -26,20 +27,20 @@ func askedBySignal() (ask <-chan struct{}, stop func()) {
 			select {
 			case <-done:
 				return
-			case asked <- struct{}{}:
+			case all <- struct{}{}:
 			}
 		}
 	}()
-	return asked, func() {
+	return all, func() {
 		signal.Stop(signals)
 		close(done)
 	}
 }
 
-// tellState prints what each rank is at.
-func tellState(show *console.Display, t *task, all []lab.RankState) {
+// printState prints the state of each rank.
+func printState(show *console.Display, t *runner.Task, all []lab.RankState) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s:", t.scenario.Name, t.tier)
+	fmt.Fprintf(&b, "%s on %s:", t.Scenario.Name, t.Tier)
 	for _, r := range all {
 		fmt.Fprintf(&b, "\n  rank %d on %s: %s", r.Rank, r.Host, strings.ReplaceAll(strings.TrimSpace(r.State), "\n", "\n    "))
 	}

@@ -53,8 +53,8 @@ func (o *fabricFlags) scenario() (*scenarios.Scenario, error) {
 		},
 	}
 	if o.like != "" {
-		sel := selection{patterns: []string{o.like}}
-		found, err := sel.find()
+		sel := scenarios.Selection{Patterns: []string{o.like}}
+		found, err := sel.Find()
 		if err != nil {
 			return nil, err
 		}

@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/report"
 )
 
 func newVersionCommand() *cobra.Command {
@@ -23,20 +24,5 @@ func newVersionCommand() *cobra.Command {
 
 // versionLine says what this binary was built from, as far as the build tells.
 func versionLine() string {
-	return fmt.Sprintf("fabrictest %s %s %s/%s", toolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// toolVersion is the version and the commit.
-func toolVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown) commit unknown"
-	}
-	version, commit := info.Main.Version, "unknown"
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			commit = s.Value
-		}
-	}
-	return version + " commit " + commit
+	return fmt.Sprintf("fabrictest %s %s %s/%s", report.ToolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

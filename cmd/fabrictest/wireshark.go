@@ -153,11 +153,11 @@ func findCaptures(args []string) ([]string, error) {
 
 // lastRun is the folder of the last run of scenarios in the user's cache.
 func lastRun() (string, error) {
-	root, err := runs.root()
+	root, err := runs.Root()
 	if err != nil {
 		return "", err
 	}
-	ended := runs.ended(root)
+	ended := runs.Ended(root)
 	if len(ended) == 0 {
 		return "", fmt.Errorf("no run in %s: name the folder of one", root)
 	}

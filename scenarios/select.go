@@ -1,4 +1,4 @@
-package main
+package scenarios
 
 import (
 	"os"
@@ -9,60 +9,59 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
-	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// selection is which scenarios a command is about.
-type selection struct {
-	patterns []string // names, patterns of names, or files
-	tags     []string
+// Selection selects scenarios by the words of a command line.
+type Selection struct {
+	Patterns []string // names, patterns of names, or files
+	Tags     []string
 }
 
-// standardTag marks what runs when nothing else is asked for.
-const standardTag = "standard"
+// StandardTag marks the scenarios that an empty Selection selects.
+const StandardTag = "standard"
 
-// choice is a scenario that was selected, and how: a name, or a file.
-type choice struct {
-	*scenarios.Scenario
-	given string
+// Selected is a selected scenario, and the name or the file that selected it.
+type Selected struct {
+	*Scenario
+	Given string
 }
 
-// find returns the scenarios selected, in the order of their names, files last.
-func (s *selection) find() ([]choice, error) {
-	shipped, err := scenarios.Builtin()
+// Find returns the selected scenarios, in the order of their names, files last.
+func (s *Selection) Find() ([]Selected, error) {
+	shipped, err := Builtin()
 	if err != nil {
 		return nil, err
 	}
-	tags := s.tags
-	if len(tags) == 0 && len(s.patterns) == 0 {
-		tags = []string{standardTag}
+	tags := s.Tags
+	if len(tags) == 0 && len(s.Patterns) == 0 {
+		tags = []string{StandardTag}
 	}
 	for _, tag := range tags {
-		if !slices.Contains(allTags(shipped), tag) {
-			return nil, cmdline.Errorf("--tag %s: no scenario has it; %s", tag, cmdline.DidYouMean(tag, allTags(shipped), "fabrictest list"))
+		if !slices.Contains(Tags(shipped), tag) {
+			return nil, cmdline.Errorf("--tag %s: no scenario has it; %s", tag, cmdline.DidYouMean(tag, Tags(shipped), "fabrictest list"))
 		}
 	}
 	names, files, err := s.split(shipped)
 	if err != nil {
 		return nil, err
 	}
-	var chosen []choice
+	var chosen []Selected
 	for _, sc := range shipped {
-		if len(s.patterns) > 0 && !matchesAny(names, sc.Name) || !hasAll(sc.Tags, tags) {
+		if len(s.Patterns) > 0 && !MatchesAny(names, sc.Name) || !hasAll(sc.Tags, tags) {
 			continue
 		}
-		chosen = append(chosen, choice{sc, sc.Name})
+		chosen = append(chosen, Selected{sc, sc.Name})
 	}
 	for _, file := range files {
-		sc, err := scenarios.Load(regularfile.DirFS(filepath.Dir(file)), filepath.Base(file))
+		sc, err := Load(regularfile.DirFS(filepath.Dir(file)), filepath.Base(file))
 		if err != nil {
 			return nil, &cmdline.Error{Err: err}
 		}
 		// The folder of a run has one place for each name.
-		if i := slices.IndexFunc(chosen, func(c choice) bool { return c.Name == sc.Name }); i >= 0 {
-			return nil, cmdline.Errorf("%s and %s are both called %s: change the name in one of them, or run them apart", chosen[i].given, file, sc.Name)
+		if i := slices.IndexFunc(chosen, func(c Selected) bool { return c.Name == sc.Name }); i >= 0 {
+			return nil, cmdline.Errorf("%s and %s are both called %s: change the name in one of them, or run them apart", chosen[i].Given, file, sc.Name)
 		}
-		chosen = append(chosen, choice{sc, file})
+		chosen = append(chosen, Selected{sc, file})
 	}
 	if len(chosen) == 0 {
 		return nil, cmdline.Errorf("no scenario has all of the tags %s and a name that fits: 'fabrictest list' shows all", strings.Join(tags, ", "))
@@ -70,9 +69,9 @@ func (s *selection) find() ([]choice, error) {
 	return chosen, nil
 }
 
-// split tells patterns of names from files, and refuses what is neither.
-func (s *selection) split(shipped []*scenarios.Scenario) (names, files []string, err error) {
-	for _, p := range s.patterns {
+// split separates patterns of names from files. Any other word is an error.
+func (s *Selection) split(shipped []*Scenario) (names, files []string, err error) {
+	for _, p := range s.Patterns {
 		if strings.HasSuffix(p, ".yaml") || strings.HasSuffix(p, ".yml") {
 			more, err := matching(p)
 			if err != nil {
@@ -95,12 +94,12 @@ func (s *selection) split(shipped []*scenarios.Scenario) (names, files []string,
 	return names, withoutTwins(files), nil
 }
 
-func isShipped(pattern string, shipped []*scenarios.Scenario) bool {
-	return slices.ContainsFunc(shipped, func(sc *scenarios.Scenario) bool { return matchesAny([]string{pattern}, sc.Name) })
+func isShipped(pattern string, shipped []*Scenario) bool {
+	return slices.ContainsFunc(shipped, func(sc *Scenario) bool { return MatchesAny([]string{pattern}, sc.Name) })
 }
 
-// matching are the files that a name stands for: itself, unless it is a pattern
-// that the shell left alone.
+// matching returns the files that a word names: itself, or the matches of a pattern
+// that the shell did not expand.
 func matching(name string) ([]string, error) {
 	if _, err := os.Lstat(name); err == nil || !strings.ContainsAny(name, `*?[`) {
 		return []string{name}, nil
@@ -115,7 +114,7 @@ func matching(name string) ([]string, error) {
 	return files, nil
 }
 
-// withoutTwins leaves out files that were named before, by another path perhaps.
+// withoutTwins removes files that were named before, even by another path.
 func withoutTwins(files []string) (once []string) {
 	var seen []os.FileInfo
 	for _, f := range files {
@@ -126,12 +125,13 @@ func withoutTwins(files []string) (once []string) {
 		if err == nil {
 			seen = append(seen, info)
 		}
-		once = append(once, f) // one that is not there is for the loader to complain of
+		once = append(once, f) // the loader reports a missing file
 	}
 	return once
 }
 
-func matchesAny(patterns []string, name string) bool {
+// MatchesAny reports whether a name matches one of the patterns.
+func MatchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, _ := path.Match(p, name)
 		return ok
@@ -147,7 +147,8 @@ func hasAll(tags, wanted []string) bool {
 	return true
 }
 
-func allTags(all []*scenarios.Scenario) (tags []string) {
+// Tags returns the tags of scenarios, sorted.
+func Tags(all []*Scenario) (tags []string) {
 	for _, sc := range all {
 		tags = append(tags, sc.Tags...)
 	}
@@ -155,18 +156,18 @@ func allTags(all []*scenarios.Scenario) (tags []string) {
 	return slices.Compact(tags)
 }
 
-func scenarioNames(all []*scenarios.Scenario) (names []string) {
+func scenarioNames(all []*Scenario) (names []string) {
 	for _, sc := range all {
 		names = append(names, sc.Name)
 	}
 	return names
 }
 
-// parseTiers reads the value of --on; nil for "whatever works".
-func parseTiers(on []string) (tiers []scenarios.Tier, err error) {
+// ParseTiers reads the value of --on; nil if it is empty.
+func ParseTiers(on []string) (tiers []Tier, err error) {
 	for _, name := range on {
-		switch t := scenarios.Tier(name); t {
-		case scenarios.Sim, scenarios.NetNS:
+		switch t := Tier(name); t {
+		case Sim, NetNS:
 			if !slices.Contains(tiers, t) {
 				tiers = append(tiers, t)
 			}

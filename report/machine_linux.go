@@ -1,8 +1,8 @@
-package main
+package report
 
 import "golang.org/x/sys/unix"
 
-// kernelRelease is what uname -r prints.
+// kernelRelease returns what uname -r prints.
 func kernelRelease() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {

@@ -1,4 +1,4 @@
-package main
+package scenarios
 
 import (
 	"errors"
@@ -7,32 +7,30 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 func TestPatternsAndTagsSelect(t *testing.T) {
 	mine := filepath.Join(t.TempDir(), "mine.yaml")
-	all, err := scenarios.Builtin()
+	all, err := Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	standard := func(s *scenarios.Scenario) bool { return slices.Contains(s.Tags, standardTag) }
+	standard := func(s *Scenario) bool { return slices.Contains(s.Tags, StandardTag) }
 	for _, c := range []struct {
-		selection
-		want func(*scenarios.Scenario) bool
+		Selection
+		want func(*Scenario) bool
 	}{
-		{selection{}, standard},
-		{selection{patterns: []string{"*"}}, func(*scenarios.Scenario) bool { return true }},
-		{selection{patterns: []string{"loss-*", "pingpong"}}, func(s *scenarios.Scenario) bool {
+		{Selection{}, standard},
+		{Selection{Patterns: []string{"*"}}, func(*Scenario) bool { return true }},
+		{Selection{Patterns: []string{"loss-*", "pingpong"}}, func(s *Scenario) bool {
 			return strings.HasPrefix(s.Name, "loss-") || s.Name == "pingpong"
 		}},
-		{selection{tags: []string{"loss", "standard"}}, func(s *scenarios.Scenario) bool {
+		{Selection{Tags: []string{"loss", "standard"}}, func(s *Scenario) bool {
 			return slices.Contains(s.Tags, "loss") && standard(s)
 		}},
-		{selection{patterns: []string{"*"}, tags: []string{"quick"}}, func(s *scenarios.Scenario) bool { return slices.Contains(s.Tags, "quick") }},
+		{Selection{Patterns: []string{"*"}, Tags: []string{"quick"}}, func(s *Scenario) bool { return slices.Contains(s.Tags, "quick") }},
 	} {
-		got, err := c.find()
+		got, err := c.Find()
 		want := 0
 		for _, s := range all {
 			if c.want(s) {
@@ -40,17 +38,17 @@ func TestPatternsAndTagsSelect(t *testing.T) {
 			}
 		}
 		if err != nil || len(got) != want || want == 0 {
-			t.Errorf("%+v: %d scenarios, %v; want %d", c.selection, len(got), err, want)
+			t.Errorf("%+v: %d scenarios, %v; want %d", c.Selection, len(got), err, want)
 			continue
 		}
 		for _, s := range got {
-			if !c.want(s.Scenario) || s.given != s.Name {
-				t.Errorf("%+v selects %s, given as %s", c.selection, s.Name, s.given)
+			if !c.want(s.Scenario) || s.Given != s.Name {
+				t.Errorf("%+v selects %s, given as %s", c.Selection, s.Name, s.Given)
 			}
 		}
 	}
-	missing := selection{patterns: []string{mine}}
-	if _, err := missing.find(); err == nil || !strings.Contains(err.Error(), "mine.yaml") {
+	missing := Selection{Patterns: []string{mine}}
+	if _, err := missing.Find(); err == nil || !strings.Contains(err.Error(), "mine.yaml") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
@@ -77,8 +75,8 @@ func TestScenariosOfOneNameAreRefused(t *testing.T) {
 		"*.yaml":                         "",
 		"my.yaml *.yaml":                 "",
 	} {
-		sel := selection{patterns: strings.Fields(patterns)}
-		chosen, err := sel.find()
+		sel := Selection{Patterns: strings.Fields(patterns)}
+		chosen, err := sel.Find()
 		if want == "" {
 			n := map[string]int{"my.yaml ./my.yaml d/../my.yaml": 1}[patterns]
 			if err != nil || n == 0 && len(chosen) != 3 || n > 0 && len(chosen) != n {

@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"errors"
@@ -13,33 +13,22 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-// runsKept is how many runs of each kind stay in the user's cache.
-const runsKept = 20
+// RunsKept is how many runs of each kind are kept in the user's cache.
+const RunsKept = 20
 
-// resultFile is what makes a folder one of a run of scenarios that ended, and
-// verdictFile one of a judgement of devices.
-const (
-	resultFile  = "result.json"
-	verdictFile = "conformance.json"
-)
+// ResultFile is the name of the result in the folder of a run.
+const ResultFile = "result.json"
 
-// cache is where runs of a kind go that were not told where to.
-type cache struct {
-	folder string // in the user's cache
-	result string // the file that makes a folder one of a run that ended
+// Cache is a folder of the user's cache with the latest runs of one kind.
+type Cache struct {
+	Folder string // its name in the user's cache
+	Result string // the file that a run writes at its end
 }
 
-var (
-	runs       = cache{"runs", resultFile}
-	judgements = cache{"conform", verdictFile}
-	rankRuns   = cache{"ranks", ranks.ResultFile}
-)
-
-// newFolder makes the folder of a run: out, or a new one in the user's cache.
-func (c cache) newFolder(out string, now time.Time) (dir string, err error) {
+// NewFolder makes the folder of a run: out, or a new one in the user's cache.
+func (c Cache) NewFolder(out string, now time.Time) (dir string, err error) {
 	if out == "" {
 		return c.newCached(now)
 	}
@@ -56,18 +45,18 @@ func (c cache) newFolder(out string, now time.Time) (dir string, err error) {
 	return out, nil
 }
 
-// root is the folder of all of them.
-func (c cache) root() (string, error) {
+// Root makes the folder of the cached runs, if there is none, and returns it.
+func (c Cache) Root() (string, error) {
 	user, err := os.UserCacheDir()
 	if err == nil {
-		dir := filepath.Join(user, "fabrictest", c.folder)
+		dir := filepath.Join(user, "fabrictest", c.Folder)
 		if os.MkdirAll(dir, 0o777) == nil {
 			return dir, nil
 		}
 	}
-	// No home, or none that can be written to: a system user's, in a container.
+	// A system user in a container may have no home that can be written to.
 	base := filepath.Join(os.TempDir(), fmt.Sprintf("fabrictest-%d", os.Getuid()))
-	all := filepath.Join(base, c.folder)
+	all := filepath.Join(base, c.Folder)
 	for _, dir := range []string{base, all} {
 		if err := ownFolder(dir); err != nil {
 			return "", fmt.Errorf("%w: say with --out where results go, or set XDG_CACHE_HOME", err)
@@ -76,8 +65,21 @@ func (c cache) root() (string, error) {
 	return all, nil
 }
 
-// ownFolder makes a folder where anybody may make one, or sees to it that the one
-// there is ours and nobody else's: old runs are removed from it.
+// Last returns the folder of the latest run in the cache.
+func (c Cache) Last() (string, error) {
+	root, err := c.Root()
+	if err != nil {
+		return "", err
+	}
+	ended := c.Ended(root)
+	if len(ended) == 0 {
+		return "", cmdline.Errorf("there is no run in %s", root)
+	}
+	return filepath.Join(root, ended[len(ended)-1]), nil
+}
+
+// ownFolder makes a folder in a place that all users can write to. If there is one, it
+// must belong to this user alone, because old runs are removed from it.
 func ownFolder(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -98,12 +100,12 @@ func ownFolder(dir string) error {
 	return nil
 }
 
-// newCached makes a folder named by the time; of several runs that begin in the
-// same second each gets its own.
-func (c cache) newCached(now time.Time) (string, error) {
-	root, err := c.root()
+// newCached makes a folder named by the time, with a number for later runs of the same
+// second.
+func (c Cache) newCached(now time.Time) (string, error) {
+	root, err := c.Root()
 	if err != nil {
-		// Somebody took the name before us, but nobody can take this one.
+		// Another user has a file of that name; a random name is free.
 		if root, err = os.MkdirTemp("", "fabrictest-"); err != nil {
 			return "", fmt.Errorf("%w: say with --out where results go", err)
 		}
@@ -122,17 +124,17 @@ func (c cache) newCached(now time.Time) (string, error) {
 	}
 }
 
-// runName is what newCached calls folders: nothing else in there is ours.
+// runName matches the names that newCached gives. Others are left alone.
 var runName = regexp.MustCompile(`^\d{8}-\d{6}(-\d+)?$`)
 
-// ended are the runs in a folder that have a result, the oldest first.
-func (c cache) ended(folder string) (names []string) {
+// Ended returns the names of the runs in a folder that have a result, the oldest first.
+func (c Cache) Ended(folder string) (names []string) {
 	entries, _ := os.ReadDir(folder) // sorted by name; no folder, no runs
 	for _, e := range entries {
 		if !e.IsDir() || !runName.MatchString(e.Name()) {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(folder, e.Name(), c.result)); err == nil {
+		if _, err := os.Stat(filepath.Join(folder, e.Name(), c.Result)); err == nil {
 			names = append(names, e.Name())
 		}
 	}
@@ -140,7 +142,7 @@ func (c cache) ended(folder string) (names []string) {
 	return names
 }
 
-// byTime orders the names of runs: the tenth of a second is after its ninth.
+// byTime compares names of runs: run 10 of a second is later than run 9.
 func byTime(a, b string) int {
 	const stamp = len("20060102-150405")
 	if a[:stamp] == b[:stamp] && len(a) != len(b) {
@@ -149,15 +151,15 @@ func byTime(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// prune removes the oldest runs. A folder without a result is one of a run that
-// still goes on, or that was killed: it goes after a day.
-func (c cache) prune(folder string) {
-	root, err := os.OpenRoot(folder) // so that no link leads out of it
+// prune removes the oldest runs. A folder without a result belongs to a run that has
+// not ended or was killed; it is removed after a day.
+func (c Cache) prune(folder string) {
+	root, err := os.OpenRoot(folder) // symbolic links must not lead out of it
 	if err != nil {
 		return
 	}
 	defer root.Close()
-	ended := c.ended(folder)
+	ended := c.Ended(folder)
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
 		if !runName.MatchString(e.Name()) || slices.Contains(ended, e.Name()) {
@@ -167,7 +169,7 @@ func (c cache) prune(folder string) {
 			_ = root.RemoveAll(e.Name()) // the next run tries again
 		}
 	}
-	for len(ended) >= runsKept {
+	for len(ended) >= RunsKept {
 		_ = root.RemoveAll(ended[0])
 		ended = ended[1:]
 	}

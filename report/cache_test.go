@@ -1,6 +1,7 @@
-package main
+package report
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"time"
 )
+
+var runs = Cache{Folder: "runs", Result: ResultFile}
 
 // Where anybody may make folders, one that is not ours alone is not used: others
 // would choose what is removed.
@@ -19,15 +22,15 @@ func TestRunsDoNotGoWhereOthersWrite(t *testing.T) {
 		"nothing there": func(string, string) error { return nil },
 		"a link":        func(base, elsewhere string) error { return os.Symlink(elsewhere, base) },
 		"a link in it": func(base, elsewhere string) error {
-			return firstError(os.Mkdir(base, 0o700), os.Symlink(elsewhere, base+"/runs"))
+			return errors.Join(os.Mkdir(base, 0o700), os.Symlink(elsewhere, base+"/runs"))
 		},
 		"a file":         func(base, _ string) error { return os.WriteFile(base, nil, 0o600) },
-		"open to others": func(base, _ string) error { return firstError(os.Mkdir(base, 0o700), os.Chmod(base, 0o777)) },
+		"open to others": func(base, _ string) error { return errors.Join(os.Mkdir(base, 0o700), os.Chmod(base, 0o777)) },
 		"another user's": func(base, _ string) error {
 			if os.Getuid() != 0 {
 				return os.Symlink("/", base) // what only root can prepare
 			}
-			return firstError(os.Mkdir(base, 0o700), os.Chown(base, 65534, 65534))
+			return errors.Join(os.Mkdir(base, 0o700), os.Chown(base, 65534, 65534))
 		},
 	} {
 		tmp, elsewhere := t.TempDir(), t.TempDir()
@@ -36,7 +39,7 @@ func TestRunsDoNotGoWhereOthersWrite(t *testing.T) {
 		if err := prepare(base, elsewhere); err != nil {
 			t.Fatal(err)
 		}
-		dir, err := runs.newFolder("", now)
+		dir, err := runs.NewFolder("", now)
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
@@ -47,19 +50,10 @@ func TestRunsDoNotGoWhereOthersWrite(t *testing.T) {
 		if left, _ := os.ReadDir(elsewhere); len(left) > 0 {
 			t.Errorf("%s: %v was made elsewhere", what, left)
 		}
-		if _, _, err := savedRun("last"); what != "nothing there" && (err == nil || !strings.Contains(err.Error(), base)) {
-			t.Errorf("%s: replay last: %v", what, err)
+		if _, err := runs.Last(); what != "nothing there" && (err == nil || !strings.Contains(err.Error(), base)) {
+			t.Errorf("%s: the last run: %v", what, err)
 		}
 	}
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Only what a run was called is removed, and nothing through a link.
@@ -98,11 +92,41 @@ func TestPruneLeavesAllElseAlone(t *testing.T) {
 func TestRunsAreOrderedByTime(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"20300102-030405", "20300102-030405-2", "20300102-030405-10", "20300102-030406", "notes"} {
-		if err := firstError(os.Mkdir(filepath.Join(root, name), 0o777), os.WriteFile(filepath.Join(root, name, resultFile), nil, 0o666)); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Join(root, name), 0o777), os.WriteFile(filepath.Join(root, name, ResultFile), nil, 0o666)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := strings.Join(runs.ended(root), " "); got != "20300102-030405 20300102-030405-2 20300102-030405-10 20300102-030406" {
+	if got := strings.Join(runs.Ended(root), " "); got != "20300102-030405 20300102-030405-2 20300102-030405-10 20300102-030406" {
 		t.Error(got)
+	}
+}
+
+// Of many runs in the cache the latest stay.
+func TestOldRunsGo(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	var first, last string
+	for i := range RunsKept + 5 {
+		dir, err := runs.NewFolder("", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, ResultFile), []byte("{}"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = dir
+		}
+		last = dir
+		if i > RunsKept {
+			now = now.Add(time.Hour)
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(last), "*"))
+	if _, err := os.Stat(first); len(left) != RunsKept || err == nil {
+		t.Errorf("%d runs are left, and the first: %v", len(left), err)
+	}
+	if _, err := os.Stat(last); err != nil {
+		t.Error(err)
 	}
 }

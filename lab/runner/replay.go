@@ -1,0 +1,108 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// ReadRun reads the result of a run from its folder or its result.json. It returns the
+// folder, too.
+func ReadRun(from string) (*report.Run, string, error) {
+	if info, err := os.Stat(from); err == nil && info.IsDir() {
+		from = filepath.Join(from, report.ResultFile)
+	}
+	run, err := report.ReadFile(from)
+	if err != nil {
+		return nil, "", cmdline.Errorf("%w: name the folder of a run, or its %s", err, report.ResultFile)
+	}
+	return run, filepath.Dir(from), nil
+}
+
+// Replay selects results of a saved run to be repeated.
+type Replay struct {
+	Scenarios []string         // patterns of names; empty for all
+	Tiers     []scenarios.Tier // empty for all
+	Passed    bool             // repeat scenarios that passed, too, if none is named
+}
+
+// Select returns the results that match. Skipped scenarios are never repeated.
+func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error) {
+	for i := range saved.Scenarios {
+		res := &saved.Scenarios[i]
+		switch {
+		case res.Verdict == report.Skipped,
+			r.Tiers != nil && !slices.Contains(r.Tiers, scenarios.Tier(res.Tier)),
+			len(r.Scenarios) > 0 && !scenarios.MatchesAny(r.Scenarios, res.Name),
+			len(r.Scenarios) == 0 && !r.Passed && res.Verdict == report.Passed:
+			continue
+		}
+		selected = append(selected, res)
+	}
+	if len(selected) == 0 && len(r.Scenarios) > 0 {
+		return nil, cmdline.Errorf("the run has no scenario like that; it has %d results", len(saved.Scenarios))
+	}
+	return selected, nil
+}
+
+// ReplayTask returns a task that repeats a result, with the copy of the scenario in the
+// run's folder. Its own folder is dir.
+func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task, error) {
+	s, err := scenarios.Load(regularfile.DirFS(folder), scenarioFile("", r.Name))
+	if err != nil {
+		return Task{}, fmt.Errorf("the run's own copy of %s: %w", r.Name, err)
+	}
+	return Task{Scenario: s, Tier: scenarios.Tier(r.Tier), Options: lab.Options{
+		Seed: r.Seed, Dir: dir, Defects: r.Defects, Netem: r.Netem, Replay: r.Replay, Capture: capture,
+	}}, nil
+}
+
+// Compare prints for each result whether it is the same as in the saved run, and reports
+// whether all are.
+func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool, err error) {
+	same = true
+	for i := range now {
+		equal, what := sameOutcome(then[i], &now[i])
+		same = same && equal
+		if _, err := fmt.Fprintf(w, "%s on %s: %s\n", now[i].Name, now[i].Tier, what); err != nil {
+			return false, err
+		}
+	}
+	return same, nil
+}
+
+// sameOutcome compares two runs of a scenario: in simulation every figure, in namespaces
+// the verdict.
+func sameOutcome(then, now *report.Result) (same bool, what string) {
+	if then.Verdict == report.Starved && now.Verdict == report.Passed {
+		return true, "the machine was too busy then, and it passed now"
+	}
+	if then.Verdict != now.Verdict {
+		return false, fmt.Sprintf("%s then, %s now", then.Verdict, now.Verdict)
+	}
+	if then.Tier != string(scenarios.Sim) {
+		return true, fmt.Sprintf("%s again", now.Verdict)
+	}
+	a, b := reproducible(then), reproducible(now)
+	if a == b {
+		return true, fmt.Sprintf("%s again, the same in every figure", now.Verdict)
+	}
+	return false, fmt.Sprintf("%s again, but figures differ: the run is not reproducible, which is a defect of fabrictest's: please report it with both result.json", now.Verdict)
+}
+
+// reproducible returns the part of a result that depends on the seed alone, as text.
+func reproducible(r *report.Result) string {
+	e := *r
+	e.Wall, e.Files, e.Replay = 0, nil, ""
+	text, _ := json.Marshal(e)
+	return string(text)
+}

@@ -1,0 +1,139 @@
+// Package runner runs lists of scenarios: on several tiers, with many seeds, or again from
+// the folder of an earlier run. It calls lab/simlab and lab/nslab for each scenario and
+// collects their results. cmd/fabrictest calls it, prints the results and writes them.
+package runner
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nslab"
+	"github.com/fabrictest/fabrictest/lab/simlab"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// Task is one scenario on one tier.
+type Task struct {
+	Scenario     *scenarios.Scenario
+	Tier         scenarios.Tier
+	Options      lab.Options
+	Incompatible string // why it cannot run with its NICs; it is skipped
+}
+
+// Progress is called when a task starts and ends, by several goroutines. A
+// console.Display is one.
+type Progress interface {
+	Start(name, tier string)
+	Done(*report.Result)
+}
+
+// maxFabrics is how many scenarios run in namespaces at a time. Each has many
+// processes, which mostly wait for timers.
+const maxFabrics = 4
+
+// Run runs tasks in order, one per processor at a time; in namespaces at most
+// maxFabrics. When ctx is cancelled it returns the results so far, including those of
+// interrupted tasks, which ended does not count.
+func Run(ctx context.Context, tasks []Task, show Progress) (results []report.Result, ended int) {
+	for len(tasks) > 0 && ctx.Err() == nil {
+		n := 1
+		for n < len(tasks) && tasks[n].Tier == tasks[0].Tier {
+			n++
+		}
+		width := runtime.GOMAXPROCS(0)
+		if tasks[0].Tier == scenarios.NetNS {
+			width = min(width, maxFabrics)
+		}
+		more, whole := inParallel(ctx, width, tasks[:n], show)
+		results, ended = append(results, more...), ended+whole
+		tasks = tasks[n:]
+	}
+	return results, ended
+}
+
+// inParallel runs tasks, width of them at a time, and returns when all have ended.
+func inParallel(ctx context.Context, width int, tasks []Task, show Progress) (results []report.Result, ended int) {
+	var taken, whole atomic.Int64
+	var workers sync.WaitGroup
+	done := make([]*report.Result, len(tasks))
+	for range min(width, len(tasks)) {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				i := int(taken.Add(1)) - 1
+				if i >= len(tasks) {
+					return
+				}
+				show.Start(tasks[i].Scenario.Name, string(tasks[i].Tier))
+				done[i] = tasks[i].Run(ctx)
+				if ctx.Err() == nil { // before Done, which may cancel ctx
+					whole.Add(1)
+				}
+				show.Done(done[i])
+			}
+		})
+	}
+	workers.Wait()
+	for _, r := range done {
+		if r != nil {
+			results = append(results, *r)
+		}
+	}
+	return results, int(whole.Load())
+}
+
+// Run runs the task.
+func (t *Task) Run(ctx context.Context) *report.Result {
+	if t.Incompatible != "" {
+		r := lab.NewResult(t.Scenario, t.Tier, &t.Options)
+		r.Verdict, r.Reason = report.Skipped, t.Incompatible
+		return r
+	}
+	if t.Options.Dir != "" {
+		if err := t.save(); err != nil {
+			r := lab.NewResult(t.Scenario, t.Tier, &t.Options)
+			lab.MarkBroken(r, err)
+			return r
+		}
+	}
+	if t.Tier == scenarios.NetNS {
+		return nslab.Run(ctx, t.Scenario, t.Options)
+	}
+	return simlab.Run(ctx, t.Scenario, t.Options)
+}
+
+// scenarioFile returns where the folder of a run has a copy of a scenario.
+func scenarioFile(dir, name string) string {
+	return filepath.Join(dir, "scenarios", name+".yaml")
+}
+
+// save writes the scenario to the run's folder, so that the run can be repeated even if
+// the original file changes.
+func (t *Task) save() error {
+	text, err := t.Scenario.Marshal()
+	if err != nil {
+		return err
+	}
+	name := scenarioFile(t.Options.Dir, t.Scenario.Name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		return err
+	}
+	if err := os.WriteFile(name, text, 0o666); err != nil {
+		return errors.Join(err, os.Remove(name)) // no truncated file
+	}
+	return nil
+}
+
+// Names returns the names of the tasks' scenarios.
+func Names(tasks []Task) (names []string) {
+	for i := range tasks {
+		names = append(names, tasks[i].Scenario.Name)
+	}
+	return names
+}
