@@ -1,21 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
-
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/capture/show"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
-
-// stdinName is how the standard input is called on the command line.
-const stdinName = "-"
 
 // newPcapCommand is `fabrictest pcap`: what a capture says, in the terminal.
 func newPcapCommand() *cobra.Command {
@@ -50,12 +40,7 @@ cannot be read, 2 it was called wrongly.`,
   fabrictest pcap -q --stats a.pcap                  counts by message and flow
   tcpdump -w - port 4791 | fabrictest pcap -         as it happens
   fabrictest pcap --json a.pcap | jq 'select(.marks)'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("name a capture to decode, or - for the standard input")
-			}
-			return nil
-		},
+		Args: atLeast(1, "name a capture to decode, or - for the standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := selectPackets(&opts.Filter, qps, psns); err != nil {
 				return err
@@ -64,7 +49,15 @@ cannot be read, 2 it was called wrongly.`,
 				return cmdline.Errorf("-n %d: a number of packets is not negative", opts.Limit)
 			}
 			opts.Width, opts.Colour = show.TerminalProperties(uncleaned(cmd.OutOrStdout()))
-			return decode(cmd, args, opts)
+			out := cmd.OutOrStdout()
+			if opts.Colour {
+				out = uncleaned(out)
+			}
+			ok, err := show.PrintFiles(cmd.Context(), show.Streams{In: cmd.InOrStdin(), Out: out, Err: cmd.ErrOrStderr()}, args, opts)
+			if err == nil && !ok {
+				return errFailed
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -105,64 +98,4 @@ func selectPackets(f *show.Filter, qps, psns []string) error {
 		}
 	}
 	return nil
-}
-
-// decode prints the files one after the other. One that is damaged does not
-// keep the others from being shown.
-func decode(cmd *cobra.Command, files []string, opts show.Options) error {
-	for _, name := range files {
-		opts.Live = opts.Live || name == stdinName
-	}
-	out := cmd.OutOrStdout()
-	if opts.Colour {
-		out = uncleaned(out)
-	}
-	p := show.NewPrinter(out, opts)
-	failed := false
-	for _, name := range files {
-		if len(files) > 1 {
-			if err := p.Heading(name); err != nil {
-				return err
-			}
-		}
-		err := decodeFile(cmd, p, name)
-		if errors.Is(err, context.Canceled) { // Ctrl-C: the counts are still wanted
-			break
-		}
-		if err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "fabrictest: %s: %v\n", name, err)
-			failed = true
-		}
-	}
-	if err := p.Finish(); err != nil {
-		return err
-	}
-	if failed {
-		return errFailed
-	}
-	return nil
-}
-
-func decodeFile(cmd *cobra.Command, p *show.Printer, name string) error {
-	r := cmd.InOrStdin()
-	if name != stdinName {
-		f, err := regularfile.Open(name)
-		if err != nil {
-			var path *os.PathError
-			if errors.As(err, &path) { // it repeats the name
-				err = path.Err
-			}
-			if errors.Is(err, regularfile.ErrNotRegular) {
-				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest pcap - < %s'", err, cmdline.Quote(name))
-			}
-			return err
-		}
-		defer f.Close()
-		r = f
-	}
-	s, err := capture.Open(r)
-	if err != nil {
-		return err
-	}
-	return p.Show(cmd.Context(), s)
 }

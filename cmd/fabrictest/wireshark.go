@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,23 +56,23 @@ wrongly; otherwise that of Wireshark.`,
 }
 
 func (o *wiresharkOptions) run(cmd *cobra.Command, args, more []string) error {
-	files, err := findCaptures(args)
+	run, words, err := splitRun(args)
+	if err != nil {
+		return err
+	}
+	files, err := capture.Find(run, words)
 	if err != nil {
 		return err
 	}
 	if len(files) > 1 {
 		return cmdline.Errorf("%d captures: add words to select one of them:\n  %s", len(files), strings.Join(files, "\n  "))
 	}
-	command, err := o.command(cmd.Context(), files[0])
+	command, err := capture.ViewerCommand(cmd.Context(), files[0], o.print)
 	if err != nil {
 		return err
 	}
 	command = append(command, more...)
-	words := make([]string, len(command))
-	for i, w := range command {
-		words[i] = cmdline.Quote(w)
-	}
-	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(words, " "))
+	fmt.Fprintln(cmd.ErrOrStderr(), cmdline.Join(command))
 	viewer := exec.CommandContext(cmd.Context(), command[0], command[1:]...)
 	viewer.Stdin, viewer.Stdout, viewer.Stderr = os.Stdin, cmd.OutOrStdout(), cmd.ErrOrStderr()
 	err = viewer.Run()
@@ -87,96 +83,16 @@ func (o *wiresharkOptions) run(cmd *cobra.Command, args, more []string) error {
 	return err
 }
 
-// command is the command line that shows a capture.
-func (o *wiresharkOptions) command(ctx context.Context, file string) ([]string, error) {
-	tool, noTshark := exec.LookPath("tshark")
-	gui, noGUI := exec.LookPath("wireshark")
-	if noGUI != nil && noTshark != nil {
-		return nil, capture.ErrNotInstalled
-	}
-	var options []string
-	if noTshark == nil {
-		options = capture.TsharkOptions(ctx, tool, file)
-	} else {
-		options = capture.DefaultTsharkOptions()
-	}
-	if o.print || noGUI != nil || !hasDisplay() {
-		if noTshark != nil {
-			return nil, fmt.Errorf("there is no display for %s, and tshark is not on PATH: install it (apt install tshark), or open %s elsewhere", gui, file)
-		}
-		return append([]string{tool, "-r", file}, options...), nil
-	}
-	return append(append([]string{gui}, options...), "-r", file), nil
-}
-
-// hasDisplay reports whether a window can be opened.
-func hasDisplay() bool {
-	return os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" || runtime.GOOS == "darwin"
-}
-
-// findCaptures returns the captures that the arguments of the command name.
-func findCaptures(args []string) ([]string, error) {
-	run, words := "", args
+// splitRun separates the folder or capture at the beginning of the arguments from the
+// words after it. Without one, it is the last run of scenarios in the user's cache.
+func splitRun(args []string) (run string, words []string, err error) {
 	if len(args) > 0 {
 		if _, err := os.Stat(args[0]); err == nil {
-			run, words = args[0], args[1:]
+			return args[0], args[1:], nil
 		} else if len(args) == 1 && strings.ContainsRune(args[0], os.PathSeparator) && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return "", nil, err
 		}
 	}
-	if run == "" {
-		var err error
-		if run, err = lastRun(); err != nil {
-			return nil, err
-		}
-	}
-	if info, err := os.Stat(run); err != nil {
-		return nil, err
-	} else if !info.IsDir() {
-		return []string{run}, nil
-	}
-	all, err := capturesIn(run)
-	if err != nil {
-		return nil, err
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s has no capture: was it run with --capture none?", run)
-	}
-	chosen := slices.DeleteFunc(slices.Clone(all), func(file string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(file[len(run):], w) })
-	})
-	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no capture in %s has %s in its path; there are:\n  %s", run, strings.Join(words, " and "), strings.Join(all, "\n  "))
-	}
-	return chosen, nil
-}
-
-// lastRun is the folder of the last run of scenarios in the user's cache.
-func lastRun() (string, error) {
-	root, err := runs.Root()
-	if err != nil {
-		return "", err
-	}
-	ended := runs.Ended(root)
-	if len(ended) == 0 {
-		return "", fmt.Errorf("no run in %s: name the folder of one", root)
-	}
-	return filepath.Join(root, ended[len(ended)-1]), nil
-}
-
-// capturesIn lists the captures below a folder.
-func capturesIn(dir string) (files []string, err error) {
-	err = filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() && isCapture(name) {
-			files = append(files, name)
-		}
-		return err
-	})
-	return files, err
-}
-
-// isCapture reports whether a file is a capture, by its name.
-func isCapture(name string) bool {
-	name = strings.TrimSuffix(name, ".gz")
-	return strings.HasSuffix(name, ".pcapng") || strings.HasSuffix(name, ".pcap")
+	run, err = runs.Last()
+	return run, args, err
 }

@@ -49,7 +49,7 @@ func TestCapturesOpenInWireshark(t *testing.T) {
 	}
 	run(t, append([]string{"conform", "--capture", "all", "--out", filepath.Join(dir, "cases")}, cases...)...)
 
-	files, err := capturesIn(dir)
+	files, err := capture.Find(dir, nil)
 	if err != nil || len(files) < 7 {
 		t.Fatalf("%d captures, %v", len(files), err)
 	}
