@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/agent/host"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/verbs"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
@@ -60,7 +60,7 @@ out without RDMA hardware; for soft-RoCE the interface's offloads are switched o
 	f.StringVar(&o.emulate, "emulate", "", "have an emulated device instead of the kernel's: softroce or softiwarp")
 	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` of the emulated device")
 	f.BoolVar(&o.invisible, "quiet", false, "do not tell who comes and goes")
-	_ = cmd.RegisterFlagCompletionFunc("emulate", fixed(emulable...))
+	_ = cmd.RegisterFlagCompletionFunc("emulate", fixed(bench.EmulatedHostProviders...))
 	cmd.AddCommand(newAgentKeyCommand())
 	return cmd
 }
@@ -94,7 +94,7 @@ func (o *agentOptions) run(cmd *cobra.Command, program string) error {
 		return err
 	}
 	defer h.Close()
-	shown := &chosenDevices{h, o.devices}
+	shown := agent.SomeDevices(h, o.devices)
 	id, err := shown.Identity()
 	if err != nil {
 		return err
@@ -142,8 +142,8 @@ func (o *agentOptions) check() error {
 		return cmdline.Errorf("--listen %s: it names no address; 0.0.0.0 or [::] is all of this host's", o.listen)
 	case o.key == "":
 		return cmdline.Errorf("--key: name the file with the key; 'agent key FILE' makes one")
-	case o.emulate != "" && !slices.Contains(emulable, o.emulate):
-		return cmdline.Errorf("--emulate %s: give %s", o.emulate, cmdline.Choices(emulable))
+	case o.emulate != "" && !slices.Contains(bench.EmulatedHostProviders, o.emulate):
+		return cmdline.Errorf("--emulate %s: give %s", o.emulate, cmdline.Choices(bench.EmulatedHostProviders))
 	case (o.emulate == "") != (o.intf == ""):
 		return cmdline.Errorf("--emulate and --interface go together: the one says what, the other where")
 	case o.emulate == "" && !ibv.Linked:
@@ -160,63 +160,7 @@ type closable interface {
 
 func (o *agentOptions) host() (closable, error) {
 	if o.emulate != "" {
-		return newEmulatedHost(o.emulate, o.intf)
+		return bench.NewEmulatedHost(o.emulate, o.intf)
 	}
 	return host.New(ibv.Provider{}, host.Options{Program: "fabrictest " + report.ToolVersion()})
-}
-
-// chosenDevices is a host of which only some devices are to be had; all if none is named.
-type chosenDevices struct {
-	agent.Host
-	names []string
-}
-
-func (c *chosenDevices) has(name string) bool {
-	return len(c.names) == 0 || slices.Contains(c.names, name)
-}
-
-func (c *chosenDevices) check(name string) error {
-	if !c.has(name) {
-		return fmt.Errorf("device %s: the agent was told to serve %s only: %w", name, strings.Join(c.names, ", "), verbs.ErrNotFound)
-	}
-	return nil
-}
-
-// Identity implements agent.Host.
-func (c *chosenDevices) Identity() (agent.Identity, error) {
-	id, err := c.Host.Identity()
-	id.Devices = slices.DeleteFunc(id.Devices, func(d agent.DeviceIdentity) bool { return !c.has(d.Info.Name) })
-	return id, err
-}
-
-// Open implements agent.Host.
-func (c *chosenDevices) Open(device string) (verbs.Context, error) {
-	if err := c.check(device); err != nil {
-		return nil, err
-	}
-	return c.Host.Open(device)
-}
-
-// SetLink implements agent.Host.
-func (c *chosenDevices) SetLink(device string, up bool) error {
-	if err := c.check(device); err != nil {
-		return err
-	}
-	return c.Host.SetLink(device, up)
-}
-
-// SetAddress implements agent.Host.
-func (c *chosenDevices) SetAddress(device string, addr netip.Prefix, present bool) error {
-	if err := c.check(device); err != nil {
-		return err
-	}
-	return c.Host.SetAddress(device, addr, present)
-}
-
-// Restart implements agent.Host.
-func (c *chosenDevices) Restart(device string) error {
-	if err := c.check(device); err != nil {
-		return err
-	}
-	return c.Host.Restart(device)
 }

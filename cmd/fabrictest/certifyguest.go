@@ -249,7 +249,7 @@ func (c *certification) inGuest(cmd *cobra.Command, cfg kernel.Config) error {
 	run, err := c.judgeGuest(cmd, cfg)
 	if err != nil {
 		// Nobody looks for anything in the folder of what came to nothing.
-		_ = os.Remove(filepath.Join(c.judgement.dir, kernel.ConsoleName(onlyGuest)))
+		_ = os.Remove(filepath.Join(c.judgement.dir, kernel.ConsoleName(1)))
 		_ = os.Remove(c.judgement.dir)
 		return err
 	}
@@ -268,17 +268,17 @@ func (c *certification) judgeGuest(cmd *cobra.Command, cfg kernel.Config) (run *
 	}
 	defer func() { err = errors.Join(err, lab.Down()) }()
 	tell("The guest is ready after %.1f s.", lab.Status()[0].BootSecs)
-	g := newGuestHost(lab)
+	g := kernel.NewAgentHost(lab)
 	if o.guest.protocol() == suites.RoCE {
-		g.addresses = secondAddresses
+		g.Addresses = secondAddresses
 	}
-	client, err := g.start(cmd.Context())
+	client, err := g.Start(cmd.Context())
 	if err != nil {
 		return nil, err
 	}
-	defer g.stop()
+	defer g.Stop()
 	c.machine = "a QEMU guest with " + howMade(cfg, lab.Accel())
-	o.agent, o.intf = g.addr, kernel.WireDevice
+	o.agent, o.intf = g.Addr, kernel.WireDevice
 	if o.guest.rawWire(o.wire) {
 		o.intf, o.networks = kernel.JudgeDevice, judgeNetworks
 	}

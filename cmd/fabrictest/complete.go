@@ -61,12 +61,6 @@ func completeDefects(_ *cobra.Command, _ []string, typed string) ([]cobra.Comple
 	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeFabric completes the flags that describe a fabric.
-func completeFabric(cmd *cobra.Command) {
-	_ = cmd.RegisterFlagCompletionFunc("fabric", fixed("pair", "star", "fat-tree"))
-	_ = cmd.RegisterFlagCompletionFunc("like", completeScenarios)
-}
-
 // completeRuns offers the runs in the user's cache, the latest first, and folders;
 // after that the scenarios.
 func completeRuns(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -131,7 +125,7 @@ func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 // completeSet offers hosts and their ports, and then what can become of them.
 func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
-		keys := impairKeys()
+		keys := scenarios.ImpairKeys()
 		words := make([]cobra.Completion, 0, len(keys)+3)
 		if len(args) == 1 {
 			words = append(words, "up", "down", "clean")

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -27,7 +28,7 @@ Exit codes: 0 namespaces work, 1 they do not.`,
   fabrictest doctor --json | jq '.[] | select(.state != "yes")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := append(append(netns.Probe(), kernels()...), programs()...)
+			found := append(append(netns.Probe(), kernel.Capabilities()...), programs()...)
 			var err error
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), found)

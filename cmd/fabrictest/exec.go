@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"os/exec"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -10,7 +13,7 @@ import (
 )
 
 func newExecCommand(calledAs string) *cobra.Command {
-	var o fabricFlags
+	var o live.FabricOptions
 	var once live.Program
 	lab := live.DefaultName
 	cmd := &cobra.Command{
@@ -43,7 +46,7 @@ ended counts as 128 plus the number of the signal.`,
 				return cmdline.Errorf("put the program to run behind --, as in 'fabrictest exec -n 2 -- ip address'")
 			}
 			hosts, program := args[:dash], args[dash:]
-			if o.given("hosts") || o.like != "" {
+			if o.Given("hosts") || o.Like != "" {
 				if len(hosts) > 0 {
 					return cmdline.Errorf("-n makes a fabric of its own: leave out %s, or -n", hosts[0])
 				}
@@ -62,21 +65,20 @@ ended counts as 128 plus the number of the signal.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&lab, "lab", lab, "the lab called `LAB`")
-	f.IntVarP(&o.hosts, "hosts", "n", 0, "make a fabric of so many hosts and run the program in each")
+	f.IntVarP(&o.Hosts, "hosts", "n", 0, "make a fabric of so many hosts and run the program in each")
 	f.BoolVar(&once.Plain, "plain", false, "print lines without the host's name before them")
 	f.BoolVar(&once.KeepGoing, "keep-going", false, "let the others go on when one fails")
-	o.flags(f)
+	fabricFlags(cmd, &o)
 	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs)
-	completeFabric(cmd)
 	return cmd
 }
 
-func execOnce(cmd *cobra.Command, calledAs string, o *fabricFlags, once live.Program, program []string) error {
+func execOnce(cmd *cobra.Command, calledAs string, o *live.FabricOptions, once live.Program, program []string) error {
 	path, err := exec.LookPath(program[0])
 	if err != nil {
 		return cmdline.Errorf("%w", err)
 	}
-	s, err := o.scenario()
+	s, err := o.Scenario()
 	if err != nil {
 		return err
 	}
@@ -84,4 +86,25 @@ func execOnce(cmd *cobra.Command, calledAs string, o *fabricFlags, once live.Pro
 	once.Args = append([]string{path}, program[1:]...)
 	code, err := live.RunProgram(cmd.Context(), s, once)
 	return programResult(code, err)
+}
+
+// warnOfKernelRDMA warns that a program is linked for RDMA devices of the kernel, which
+// the hosts of a fabric do not have, and prints the alternatives.
+func warnOfKernelRDMA(w io.Writer, calledAs, program string) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return // starting the program reports it
+	}
+	library := live.KernelRDMALibrary(path)
+	if library == "" {
+		return
+	}
+	name := filepath.Base(program)
+	fmt.Fprintf(w, `fabrictest: %[1]s is linked with %[2]s, which needs RDMA devices of the kernel. The hosts of this fabric
+have none: their NICs are emulated in user space, for programs over package verbs, as examples/hello.
+To run %[1]s on RDMA devices in software:
+  %[3]s up --rdma rxe          a fabric with the kernel's soft-RoCE (as root, where the kernel has rdma_rxe)
+  %[3]s lab kernel up          guests with a kernel that has it, then '%[3]s lab kernel exec 1 -- %[1]s'
+To measure emulated NICs: %[3]s perf quick
+`, name, library, calledAs)
 }

@@ -136,7 +136,7 @@ func (o *interopVerbs) check() error {
 		words += " loss=" + o.loss
 	}
 	var err error
-	if o.guest.cfg.Impair, err = impairFlag(words); err != nil {
+	if o.guest.cfg.Impair, err = kernel.ParseImpairFlag(words); err != nil {
 		return err
 	}
 	o.guest.cfg.Seed = o.seed
@@ -191,12 +191,12 @@ func (o *interopVerbs) inside(cmd *cobra.Command, cfg kernel.Config) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, lab.Down()) }()
-	g := newGuestHost(lab)
-	client, err := g.start(cmd.Context())
+	g := kernel.NewAgentHost(lab)
+	client, err := g.Start(cmd.Context())
 	if err != nil {
 		return err
 	}
-	defer g.stop()
+	defer g.Stop()
 	defer client.Close()
 	name := cfg.Devices[0].Name()
 	theirs, err := client.Open(name)

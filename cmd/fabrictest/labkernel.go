@@ -80,7 +80,7 @@ func tellKernelLab(w io.Writer, info *kernel.Info) error {
 		if !g.Up {
 			state = g.DownReason
 		}
-		if link := tellLink(&g.Link); link != "" {
+		if link := g.Link.String(); link != "" {
 			state += "; " + link
 		}
 		fmt.Fprintf(t, "  guest %d\t%v\t%v\t%s\n", g.ID, g.IPv4, g.IPv6, state)

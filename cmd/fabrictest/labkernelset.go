@@ -2,13 +2,10 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // allGuests is every guest, where one is asked for.
@@ -52,7 +49,7 @@ instant, and where it stays; 'status' tells what it has done.`,
 			var m kernel.Impairment
 			if !link {
 				var err error
-				if m, err = impairmentOf("guest "+who, how); err != nil {
+				if m, err = kernel.ParseImpairment("guest "+who, how); err != nil {
 					return err
 				}
 			}
@@ -86,30 +83,6 @@ instant, and where it stays; 'status' tells what it has done.`,
 	}
 }
 
-// impairmentOf is what the words of 'set' say of a guest's link. They are read as
-// those of a scenario are, of a port that the user never sees.
-func impairmentOf(known string, words []string) (m kernel.Impairment, err error) {
-	const port = "host0"
-	text, err := impairText(scenarios.Fabric{Kind: scenarios.Star, Hosts: 2}, port, known, words)
-	if err != nil {
-		return m, err
-	}
-	sc, err := scenarios.Parse("set.yaml", []byte(text))
-	if err != nil {
-		return m, err
-	}
-	plan, err := lab.NewPlan(sc, lab.Options{})
-	if err != nil {
-		return m, setMistake(err, known, words)
-	}
-	for i := range plan.Ports {
-		if p := &plan.Ports[i]; p.Node == port {
-			return kernel.Impairment{Out: p.Out.Specs, In: p.In.Specs}, nil
-		}
-	}
-	return m, fmt.Errorf("%s: a fabric without a port", known)
-}
-
 // completeKernelSet offers guests, and then what can become of their links.
 func completeKernelSet(name *string) completer {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -126,37 +99,4 @@ func completeKernelSet(name *string) completer {
 		}
 		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-// impairFlag is --impair: the words of 'set', in one.
-func impairFlag(text string) (kernel.Impairment, error) {
-	words := strings.Fields(text)
-	if len(words) == 0 {
-		return kernel.Impairment{}, nil
-	}
-	return impairmentOf("--impair", words)
-}
-
-// tellLink says what is to be known of a guest's link; nothing of one that is as it
-// should be.
-func tellLink(l *kernel.Link) string {
-	var said []string
-	if l.Down {
-		said = append(said, "link down")
-	}
-	if l.Broken != "" {
-		said = append(said, l.Broken)
-	}
-	if !l.Empty() {
-		said = append(said, "link impaired")
-	}
-	for _, way := range []struct {
-		name string
-		c    *kernel.LinkCounters
-	}{{"out", &l.Sent}, {"in", &l.Received}} {
-		if lost := way.c.Lost + way.c.Dropped; lost > 0 {
-			said = append(said, fmt.Sprintf("%d of %d packets lost %s", lost, way.c.Packets, way.name))
-		}
-	}
-	return strings.Join(said, ", ")
 }

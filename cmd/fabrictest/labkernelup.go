@@ -111,7 +111,7 @@ func (o *guestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
 	if cfg.Accel = kernel.Accel(o.accel); o.accel == "auto" {
 		cfg.Accel = kernel.Auto
 	}
-	if cfg.Impair, err = impairFlag(o.impair); err != nil {
+	if cfg.Impair, err = kernel.ParseImpairFlag(o.impair); err != nil {
 		return cfg, err
 	}
 	if err := o.prepare(cmd); err != nil {

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +53,7 @@ func newLabsCommand() *cobra.Command {
 		Example: "  fabrictest labs\n  fabrictest labs --json | jq -r '.[].topology.hosts[]?.name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := allLabs(cmd.Context())
+			found, err := live.QueryAll(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -70,53 +67,7 @@ func newLabsCommand() *cobra.Command {
 	return cmd
 }
 
-// labState is a lab, and whether it says what it is like.
-type labState struct {
-	live.Info
-	Silent bool `json:"silent,omitempty"`
-}
-
-// labsWait is how long `labs` waits for those that do not answer.
-const labsWait = 4 * time.Second
-
-// allLabs asks all labs at once: those that do not answer keep nobody waiting for
-// the others.
-func allLabs(ctx context.Context) ([]labState, error) {
-	names, err := live.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	asked := make([]*labState, len(names))
-	var wg sync.WaitGroup
-	for i, name := range names {
-		wg.Go(func() { asked[i] = askLab(ctx, name) })
-	}
-	wg.Wait()
-	found := make([]labState, 0, len(names))
-	for _, s := range asked {
-		if s != nil {
-			found = append(found, *s)
-		}
-	}
-	return found, ctx.Err()
-}
-
-// askLab returns nil for a lab that went down meanwhile.
-func askLab(ctx context.Context, name string) *labState {
-	soon, cancel := context.WithTimeout(ctx, labsWait)
-	defer cancel()
-	info, err := live.Query(soon, name)
-	var silent *live.NotRespondingError
-	switch {
-	case err == nil:
-		return &labState{Info: *info}
-	case errors.As(err, &silent):
-		return &labState{Info: live.Info{Name: name, PID: silent.PID}, Silent: true}
-	}
-	return nil
-}
-
-func listLabs(w io.Writer, found []labState) error {
+func listLabs(w io.Writer, found []live.State) error {
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, "No lab is up: start one with 'fabrictest up'.")
 		return err

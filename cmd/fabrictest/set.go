@@ -1,16 +1,10 @@
 package main
 
 import (
-	"fmt"
-	"reflect"
-	"strings"
-
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/scenarios"
-	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
 func newSetCommand() *cobra.Command {
@@ -45,7 +39,7 @@ port sends or receives.`,
 			if err != nil {
 				return err
 			}
-			text, err := impairText(info.Fabric, port, port, how)
+			text, err := scenarios.ImpairText(info.Fabric, port, port, how)
 			if err != nil {
 				return err
 			}
@@ -55,72 +49,4 @@ port sends or receives.`,
 	cmd.Flags().StringVar(&name, "lab", name, "the lab called `LAB`")
 	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs)
 	return cmd
-}
-
-// impairText is a scenario that says of a port what the words do. The user knows the
-// port by another name, maybe.
-func impairText(fabric scenarios.Fabric, port, known string, words []string) (string, error) {
-	s := &scenarios.Scenario{
-		Version: scenarios.FormatVersion, Name: "set", Title: "What packets meet", Workload: workload.Config{Kind: workload.AllToAll},
-		Fabric: fabric,
-	}
-	text, err := s.Marshal()
-	if err != nil {
-		return "", err
-	}
-	if len(words) == 1 && words[0] == "clean" {
-		return string(text), nil
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nimpair:\n  - on: [%q]\n", text, port)
-	way := false
-	for _, w := range words {
-		key, value, ok := strings.Cut(w, "=")
-		if !ok {
-			return "", cmdline.Errorf("%q: give up, down, clean, or KEY=VALUE such as loss=1%%", w)
-		}
-		way = way || key == "way"
-		fmt.Fprintf(&b, "    %s: %s\n", key, value)
-	}
-	if !way { // whoever breaks a link by hand means the link
-		b.WriteString("    way: " + scenarios.Both + "\n")
-	}
-	// Whatever is wrong with it is found here, where it can be said best.
-	if _, err := scenarios.Parse("set.yaml", []byte(b.String())); err != nil {
-		return "", setMistake(err, known, words)
-	}
-	return b.String(), nil
-}
-
-// setMistake is what is wrong with a section that the user never saw, in the words
-// that he wrote.
-func setMistake(err error, port string, words []string) error {
-	return translate(err, func(key string) string {
-		name, ok := strings.CutPrefix(key, "impair[0].")
-		if ok && strings.HasPrefix(name, "on") {
-			return port
-		}
-		for _, w := range words {
-			if k, _, _ := strings.Cut(w, "="); k == name {
-				return w
-			}
-		}
-		if ok && name != "" { // a key that is missing
-			return port + " " + strings.Join(words, " ") + ": " + name
-		}
-		return port + " " + strings.Join(words, " ")
-	})
-}
-
-// impairKeys are those that KEY=VALUE takes.
-func impairKeys() (keys []string) {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[scenarios.Impairment]()) {
-		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		switch name {
-		case "", "on", "from", "until": // PORT says where, and the time is now
-		default:
-			keys = append(keys, name)
-		}
-	}
-	return keys
 }

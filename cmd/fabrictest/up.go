@@ -1,153 +1,36 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/netns/topology"
-	"github.com/fabrictest/fabrictest/scenarios"
-	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// fabricFlags describe a fabric on the command line.
-type fabricFlags struct {
-	kind                         string
-	hosts, rails, leaves, spines int
-	mtu                          int
-	like                         string
-	given                        func(flag string) bool // on the command line
-}
-
-func (o *fabricFlags) flags(f *pflag.FlagSet) {
-	o.given = f.Changed
-	f.StringVar(&o.kind, "fabric", "", "`SHAPE`: pair, star or fat-tree (default: a star, a pair if there are two hosts)")
-	f.IntVar(&o.rails, "rails", 1, "NICs of each host, each on a subnet of its own")
-	f.IntVar(&o.leaves, "leaves", 0, "leaf switches of a fat tree (default: one for every two hosts)")
-	f.IntVar(&o.spines, "spines", 0, "spine switches of a fat tree (default: 2)")
-	f.IntVar(&o.mtu, "mtu", 9000, "largest IP packet")
-	f.StringVar(&o.like, "like", "", "take the fabric, and what packets meet on it, from `SCENARIO` instead")
-}
-
-// scenario is what a lab is built from.
-func (o *fabricFlags) scenario() (*scenarios.Scenario, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	s := &scenarios.Scenario{
-		Version: scenarios.FormatVersion, Name: "lab", Title: "A lab", Workload: workload.Config{Kind: workload.AllToAll},
-		Fabric: scenarios.Fabric{
-			Kind: scenarios.Kind(o.kind), Hosts: o.hosts, Rails: o.rails, Leaves: o.leaves, Spines: o.spines,
-			Link: scenarios.Link{MTU: scenarios.Bytes(o.mtu)},
-		},
-	}
-	if o.like != "" {
-		sel := scenarios.Selection{Patterns: []string{o.like}}
-		found, err := sel.Find()
-		if err != nil {
-			return nil, err
-		}
-		if len(found) != 1 {
-			return nil, cmdline.Errorf("--like %s: %d scenarios match, name one", o.like, len(found))
-		}
-		s.Fabric, s.Impair, s.Seed = found[0].Fabric, found[0].Impair, found[0].Seed
-		return s, nil
-	}
-	switch {
-	case o.kind == "" && o.hosts == 2:
-		s.Fabric.Kind = scenarios.Pair
-	case o.kind == "":
-		s.Fabric.Kind = scenarios.Star
-	case s.Fabric.Kind == scenarios.FatTree:
-		s.Fabric.Leaves, s.Fabric.Spines = max(o.leaves, 0), max(o.spines, 0)
-		if o.leaves == 0 {
-			s.Fabric.Leaves = max(2, (o.hosts+1)/2)
-		}
-		if o.spines == 0 {
-			s.Fabric.Spines = 2
-		}
-	}
-	text, err := s.Marshal()
-	if err != nil {
-		return nil, &cmdline.Error{Err: err}
-	}
-	if s, err = scenarios.Parse("lab.yaml", text); err != nil {
-		return nil, translate(err, o.flagFor)
-	}
-	return s, nil
-}
-
-// check refuses numbers out of range by the names of their flags. Where a number
-// is not given something else is made of it than of a 0 that is.
-func (o *fabricFlags) check() error {
-	fabric, link := reflect.TypeFor[scenarios.Fabric](), reflect.TypeFor[scenarios.Link]()
-	for _, n := range []struct {
-		flag  string
-		value int
-		in    reflect.Type
-		field string
-	}{
-		{"hosts", o.hosts, fabric, "Hosts"},
-		{"rails", o.rails, fabric, "Rails"},
-		{"leaves", o.leaves, fabric, "Leaves"},
-		{"spines", o.spines, fabric, "Spines"},
-		{"mtu", o.mtu, link, "MTU"},
-	} {
-		if !o.given(n.flag) {
-			continue
-		}
-		field, _ := n.in.FieldByName(n.field)
-		var least, most int
-		if _, err := fmt.Sscanf(field.Tag.Get("range"), "%d..%d", &least, &most); err != nil {
-			return fmt.Errorf("the range of --%s: %w", n.flag, err)
-		}
-		if n.value < least || n.value > most {
-			return cmdline.Errorf("--%s %d: give %d to %d", n.flag, n.value, least, most)
-		}
-	}
-	return nil
-}
-
-// flagFor is the flag behind a key of the scenario that flags are made into.
-func (o *fabricFlags) flagFor(key string) string {
-	switch name := strings.TrimPrefix(key, "fabric."); name {
-	case "kind":
-		return "--fabric " + o.kind
-	case "link.mtu":
-		return "--mtu"
-	case "hosts", "rails", "leaves", "spines":
-		return "--" + name
-	}
-	return "the fabric"
-}
-
-// translate says of each mistake in a scenario that was made of the command line
-// what it is there: the user has no such file.
-func translate(err error, name func(key string) string) error {
-	var all scenarios.Errors
-	if !errors.As(err, &all) {
-		return &cmdline.Error{Err: err}
-	}
-	lines := make([]string, 0, len(all))
-	for _, e := range all {
-		lines = append(lines, name(e.Key)+": "+e.Err.Error())
-	}
-	return cmdline.Errorf("%s", strings.Join(slices.Compact(lines), "\n"))
+// fabricFlags adds the flags that describe a fabric, but for the number of hosts.
+func fabricFlags(cmd *cobra.Command, o *live.FabricOptions) {
+	f := cmd.Flags()
+	o.Given = f.Changed
+	f.StringVar(&o.Kind, "fabric", "", "`SHAPE`: pair, star or fat-tree (default: a star, a pair if there are two hosts)")
+	f.IntVar(&o.Rails, "rails", 1, "NICs of each host, each on a subnet of its own")
+	f.IntVar(&o.Leaves, "leaves", 0, "leaf switches of a fat tree (default: one for every two hosts)")
+	f.IntVar(&o.Spines, "spines", 0, "spine switches of a fat tree (default: 2)")
+	f.IntVar(&o.MTU, "mtu", 9000, "largest IP packet")
+	f.StringVar(&o.Like, "like", "", "take the fabric, and what packets meet on it, from `SCENARIO` instead")
+	_ = cmd.RegisterFlagCompletionFunc("fabric", fixed("pair", "star", "fat-tree"))
+	_ = cmd.RegisterFlagCompletionFunc("like", completeScenarios)
 }
 
 func newUpCommand(program string) *cobra.Command {
-	var o fabricFlags
+	var o live.FabricOptions
 	name, direct, capture, rdma := live.DefaultName, false, "", ""
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -171,7 +54,7 @@ Run programs in its hosts with 'fabrictest exec', and impair or cut its links wi
 			if err := live.CheckName(name); err != nil {
 				return cmdline.Errorf("--name: %w", err)
 			}
-			s, err := o.scenario()
+			s, err := o.Scenario()
 			if err != nil {
 				return err
 			}
@@ -194,12 +77,11 @@ Run programs in its hosts with 'fabrictest exec', and impair or cut its links wi
 	}
 	f := cmd.Flags()
 	f.StringVar(&name, "name", name, "what to call the lab")
-	f.IntVar(&o.hosts, "hosts", 2, "how many hosts")
+	f.IntVar(&o.Hosts, "hosts", 2, "how many hosts")
 	f.BoolVar(&direct, "direct", false, "cables of the kernel: faster, but they can only be cut, not impaired")
 	f.StringVar(&capture, "capture", "", "`FILE` (pcapng) for all that passes the cables; it is complete when the lab is down")
 	f.StringVar(&rdma, "rdma", "", "give every NIC the kernel's own RDMA in software too: `KIND` is rxe or siw (as root, where the kernel has it)")
-	o.flags(f)
-	completeFabric(cmd)
+	fabricFlags(cmd, &o)
 	_ = cmd.RegisterFlagCompletionFunc("rdma", fixed("rxe", "siw"))
 	return cmd
 }

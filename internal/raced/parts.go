@@ -19,7 +19,7 @@ const (
 
 var parts = []part{
 	{
-		"cmd/fabrictest", "TestCertifyOverAnAgent|TestAgentThatDoesNotStart|TestGuestThatPanics|TestInterruptedRun|TestInterruptedConform|" +
+		"cmd/fabrictest", "TestCertifyOverAnAgent|TestInterruptedRun|TestInterruptedConform|" +
 			"TestConformPasses|TestRunIsGolden|TestLabsListsTheSilent|TestFuzzEndsWhenItIsInterrupted",
 		"the others call code that the tests of its packages race",
 	},

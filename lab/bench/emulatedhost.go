@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -15,20 +15,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// emulable are the providers whose devices an agent can have on an interface.
-var emulable = []string{"softroce", "softiwarp"}
+// EmulatedHostProviders are the providers of NewEmulatedHost.
+var EmulatedHostProviders = []string{"softroce", "softiwarp"}
 
-// emulatedDevice is what the device of an emulatedHost is called.
+// emulatedDevice is the name of the device of an EmulatedHost.
 const emulatedDevice = "emu0"
 
-// emulatedHost is this host with an emulated device on one of its interfaces.
-type emulatedHost struct {
+// EmulatedHost is an agent.Host with one emulated device, on an interface of this host.
+type EmulatedHost struct {
 	provider *nics.Provider
 	opener   nics.Opener
 	intf     string
 }
 
-func newEmulatedHost(provider, intf string) (*emulatedHost, error) {
+var _ agent.Host = (*EmulatedHost)(nil)
+
+// NewEmulatedHost makes a host with a device of a provider on an interface. For soft-RoCE
+// it switches off the interface's offloads.
+func NewEmulatedHost(provider, intf string) (*EmulatedHost, error) {
 	p, err := nics.Find(provider)
 	if err != nil {
 		return nil, err
@@ -37,7 +41,7 @@ func newEmulatedHost(provider, intf string) (*emulatedHost, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &emulatedHost{p, o, intf}
+	h := &EmulatedHost{p, o, intf}
 	_, addrs, err := h.look()
 	if err == nil && len(addrs) == 0 {
 		err = fmt.Errorf("interface %s has no address that a device could have: give it one (ip address add)", intf)
@@ -46,18 +50,18 @@ func newEmulatedHost(provider, intf string) (*emulatedHost, error) {
 		return nil, fmt.Errorf("--interface: %w", err)
 	}
 	if p.OverTCP {
-		return h, nil // the judge's kernel makes segments whole again
+		return h, nil // the peer's kernel handles offloads of TCP
 	}
-	// On a virtual cable they would leave checksums and packets for nobody to make.
+	// With offloads a virtual cable carries packets without checksums, or larger than the MTU.
 	if err := etherwire.DisableOffloads(intf); err != nil {
 		return nil, fmt.Errorf("--interface %s: switch off its offloads: %w", intf, err)
 	}
 	return h, nil
 }
 
-// look returns the interface and its addresses, those of IPv6 first. Link-local ones are
-// none for the device, which has no scopes.
-func (h *emulatedHost) look() (*net.Interface, []netip.Prefix, error) {
+// look returns the interface and its addresses, IPv6 first. It leaves out link-local
+// addresses: the device has no scopes.
+func (h *EmulatedHost) look() (*net.Interface, []netip.Prefix, error) {
 	intf, err := net.InterfaceByName(h.intf)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", h.intf, err)
@@ -81,11 +85,11 @@ func (h *emulatedHost) look() (*net.Interface, []netip.Prefix, error) {
 	return intf, addrs, nil
 }
 
-// Close has nothing to do: who opened a device closes it.
-func (h *emulatedHost) Close() {}
+// Close does nothing: clients close the devices that they open.
+func (h *EmulatedHost) Close() {}
 
 // Identity implements agent.Host.
-func (h *emulatedHost) Identity() (agent.Identity, error) {
+func (h *EmulatedHost) Identity() (agent.Identity, error) {
 	intf, addrs, err := h.look()
 	if err != nil {
 		return agent.Identity{}, err
@@ -102,7 +106,7 @@ func (h *emulatedHost) Identity() (agent.Identity, error) {
 }
 
 // Open implements agent.Host.
-func (h *emulatedHost) Open(device string) (verbs.Context, error) {
+func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if device != emulatedDevice {
 		return nil, fmt.Errorf("device %s: %w: there is %s", device, verbs.ErrNotFound, emulatedDevice)
 	}
@@ -118,10 +122,10 @@ func (h *emulatedHost) Open(device string) (verbs.Context, error) {
 }
 
 // SetLink implements agent.Host.
-func (h *emulatedHost) SetLink(string, bool) error { return agent.ErrHostCannot }
+func (h *EmulatedHost) SetLink(string, bool) error { return agent.ErrHostCannot }
 
 // SetAddress implements agent.Host.
-func (h *emulatedHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrHostCannot }
+func (h *EmulatedHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrHostCannot }
 
-// Restart implements agent.Host: a device that is opened is a new one.
-func (h *emulatedHost) Restart(string) error { return nil }
+// Restart implements agent.Host. Every Open makes a new device.
+func (h *EmulatedHost) Restart(string) error { return nil }

@@ -1,4 +1,4 @@
-package main
+package kernel
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -60,7 +60,7 @@ func (f *fakeGuest) Exec(ctx context.Context, _ int, c guest.Command) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	h, err := newEmulatedHost("softiwarp", "lo")
+	h, err := bench.NewEmulatedHost("softiwarp", "lo")
 	if err != nil {
 		return 0, err
 	}
@@ -104,7 +104,7 @@ func (f *fakeGuest) print(text string) {
 }
 
 // startedGuest is one with its agent, and a connection to that.
-func startedGuest(t *testing.T) (*fakeGuest, *guestHost, *agent.Client) {
+func startedGuest(t *testing.T) (*fakeGuest, *AgentHost, *agent.Client) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.83.0.1:0") // where nobody else is
 	if err != nil {
@@ -113,20 +113,20 @@ func startedGuest(t *testing.T) (*fakeGuest, *guestHost, *agent.Client) {
 	ln.Close() // its port is free
 	f := newFakeGuest()
 	f.print("[    0.1] BUG: of no interest, at boot\n")
-	g := newGuestHost(f)
-	g.addr, g.patience, g.news = ln.Addr().String(), time.Minute, 30*time.Second
-	g.addresses = []netip.Prefix{netip.MustParsePrefix("fd77::2:11/64")}
-	client, err := g.start(t.Context())
+	g := NewAgentHost(f)
+	g.Addr, g.startWait, g.endWait = ln.Addr().String(), time.Minute, 30*time.Second
+	g.Addresses = []netip.Prefix{netip.MustParsePrefix("fd77::2:11/64")}
+	client, err := g.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.stop)
+	t.Cleanup(g.Stop)
 	return f, g, client
 }
 
 const oops = "[   12.3] BUG: kernel NULL pointer dereference, address: 0000000000000008\n[   12.3] RIP: 0010:rxe_completer+0x1\n[   12.4] Kernel panic - not syncing: Fatal exception\n"
 
-func TestGuestThatPanicsIsFoundOutAndRestarted(t *testing.T) {
+func TestAgentHostReportsPanicAndRestarts(t *testing.T) {
 	f, g, client := startedGuest(t)
 	if want := "ip address replace fd77::2:11/64 dev eth0 nodad"; len(f.told) != 1 || strings.Join(f.told[0], " ") != want {
 		t.Errorf("it was told %q", f.told)
@@ -135,7 +135,7 @@ func TestGuestThatPanicsIsFoundOutAndRestarted(t *testing.T) {
 		t.Errorf("of a guest that is well: %v", err)
 	}
 	f.print(oops)
-	f.off <- &kernel.GuestError{ID: 1, Reason: "panicked: Kernel panic - not syncing: Fatal exception", Panic: true}
+	f.off <- &GuestError{ID: 1, Reason: "panicked: Kernel panic - not syncing: Fatal exception", Panic: true}
 	select {
 	case <-client.Lost(): // at once, and not when it has been silent for long
 	case <-time.After(10 * time.Second): // 15 s is long
@@ -159,7 +159,7 @@ func TestGuestThatPanicsIsFoundOutAndRestarted(t *testing.T) {
 	}
 }
 
-func TestTroubleOfAGuest(t *testing.T) {
+func TestAgentHostReportsProblems(t *testing.T) {
 	hang := &conformance.HangError{Waiting: "it waits"}
 	for _, c := range []struct {
 		name  string
@@ -178,15 +178,15 @@ func TestTroubleOfAGuest(t *testing.T) {
 		},
 		{"a word of no alarm", nil, func(f *fakeGuest) { f.print("[    9.9] siw: something\n") }, nil},
 		{"a machine that was killed", agent.ErrLost, func(f *fakeGuest) {
-			f.off <- &kernel.GuestError{ID: 1, Reason: "is off (signal: killed)", Console: "the last of it"}
+			f.off <- &GuestError{ID: 1, Reason: "is off (signal: killed)", Console: "the last of it"}
 		}, []string{"guest 1 is off (signal: killed)\n", "the last of it"}},
 		{"an agent that ended", agent.ErrLost, func(f *fakeGuest) { f.off <- errors.New("ended with code 2") }, []string{"ended with code 2"}},
 		{"an agent that says nothing", agent.ErrLost, func(f *fakeGuest) { f.print("[    9.9] siw: something\n") }, []string{"lost", "siw: something"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, g, _ := startedGuest(t)
-			if g.news = 30 * time.Second; c.name == "an agent that says nothing" {
-				g.news = 10 * time.Millisecond
+			if g.endWait = 30 * time.Second; c.name == "an agent that says nothing" {
+				g.endWait = 10 * time.Millisecond
 			}
 			c.spoil(f)
 			err := g.Problem(c.sign)
@@ -202,21 +202,21 @@ func TestTroubleOfAGuest(t *testing.T) {
 	}
 }
 
-func TestAgentThatDoesNotStartSaysWhy(t *testing.T) {
+func TestAgentHostReportsWhyAgentEnded(t *testing.T) {
 	f := newFakeGuest()
 	f.dumb = true
-	if _, err := newGuestHost(f).start(t.Context()); err == nil || !strings.Contains(err.Error(), "ended with code 1: no such device") {
+	if _, err := NewAgentHost(f).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "ended with code 1: no such device") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestSayingKeepsBeginningAndEnd(t *testing.T) {
-	w := new(saying)
+func TestHeadTailKeepsBeginningAndEnd(t *testing.T) {
+	w := new(headTail)
 	for range 10_000 {
 		_, _ = io.WriteString(w, "x")
 	}
 	_, _ = io.WriteString(w, "end")
-	short := new(saying)
+	short := new(headTail)
 	for _, s := range []string{"fatal: ", "no memory\n"} {
 		_, _ = io.WriteString(short, s)
 		_, _ = io.WriteString(w, s)

@@ -1,28 +1,27 @@
-package main
+package kernel
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
-// kernels says whether Linux's own devices can be judged here: guests that have them, and
-// an agent for them.
-func kernels() []netns.Capability {
+// Capabilities reports whether this machine can boot guests, and whether this program can
+// be the agent in them.
+func Capabilities() []netns.Capability {
 	dir, err := image.DefaultDir()
 	if err == nil {
-		err = kernel.Check()
+		err = Check()
 	}
 	return []netns.Capability{kernelGuests(image.Cache{Dir: dir}, err), agentLibrary(ibv.Linked)}
 }
 
-// kernelGuests says which kernels can be booted, and why not, or how, the others. why is
-// what keeps guests from running at all.
+// kernelGuests reports which kernels can be booted, and how to get the others. why is the
+// reason if no guest can run.
 func kernelGuests(cache image.Cache, why error) netns.Capability {
 	c := netns.Capability{
 		Name: "kernel guests", State: netns.Yes,
@@ -61,7 +60,7 @@ func kernelGuests(cache image.Cache, why error) netns.Capability {
 	return c
 }
 
-// reasonAndCure takes apart what knows its cure.
+// reasonAndCure splits an error into its reason and the command that helps.
 func reasonAndCure(err error) (reason, cure string) {
 	var missing *image.MissingError
 	var none *netns.UnavailableError
@@ -74,7 +73,7 @@ func reasonAndCure(err error) (reason, cure string) {
 	return err.Error(), ""
 }
 
-// agentLibrary says whether this program can be the agent beside a device.
+// agentLibrary reports whether this program can be the agent of a real device.
 func agentLibrary(linked bool) netns.Capability {
 	c := netns.Capability{Name: "libibverbs", For: "this program as the agent on the host of a real device (agent)", State: netns.Yes}
 	if !linked {

@@ -1,0 +1,279 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+)
+
+// agentLab is the part of a Lab that an AgentHost uses.
+type agentLab interface {
+	Exec(ctx context.Context, id int, c guest.Command) (code int, err error)
+	Put(ctx context.Context, id int, path string, mode os.FileMode, size int64, from io.Reader) error
+	Restart(ctx context.Context, id int) error
+	ConsoleSince(id int, after int64) (text string, upTo int64, err error)
+}
+
+// AgentHost runs an agent in the only guest of a lab. It implements bench.DeviceHost, and
+// is used by one goroutine at a time.
+type AgentHost struct {
+	lab  agentLab
+	key  agent.Key
+	Addr string // host and port of the agent
+	// Addresses are added to the guest's interface on the wire.
+	Addresses []netip.Prefix
+	// startWait is how long the agent may take to accept a connection, endWait how long
+	// its exit may be reported after the connection is lost.
+	startWait, endWait time.Duration
+
+	running *guestAgent
+	printed int64 // bytes of the console that were read
+}
+
+// guestAgent is an agent that runs in a guest.
+type guestAgent struct {
+	kill  context.CancelFunc
+	ended chan struct{}
+	why   error // it ended; valid after ended is closed
+}
+
+const (
+	// agentProgram is the program of the guest's first process: Config.Program, or this one.
+	agentProgram = "/proc/1/exe"
+	agentPort    = 7471
+	keyPath      = "/run/agent.key"
+	// The guest may be emulated on a busy machine.
+	agentStartWait = time.Minute
+	agentEndWait   = 10 * time.Second
+	stuckWait      = 15 * time.Second
+)
+
+// onlyGuest is the number of the only guest.
+const onlyGuest = 1
+
+// guestTiming has longer timeouts than the default: a guest that is emulated on a busy
+// machine may not answer for long, and its exit is reported otherwise.
+var guestTiming = agent.Timing{HandshakeTimeout: 20 * time.Second, IdleTimeout: 45 * time.Second}
+
+// NewAgentHost makes an AgentHost for the only guest of a lab.
+func NewAgentHost(lab agentLab) *AgentHost {
+	return &AgentHost{
+		lab: lab, key: agent.NewKey(), Addr: netip.AddrPortFrom(guest.Control(onlyGuest).Addr(), agentPort).String(),
+		startWait: agentStartWait, endWait: agentEndWait,
+	}
+}
+
+// Start starts the agent and connects to it. The connection is closed when the agent ends,
+// because TCP does not notice that a guest is off.
+func (g *AgentHost) Start(ctx context.Context) (*agent.Client, error) {
+	key := g.key.Text() + "\n"
+	if err := g.lab.Put(ctx, onlyGuest, keyPath, 0o600, int64(len(key)), strings.NewReader(key)); err != nil {
+		return nil, fmt.Errorf("give the guest the agent's key: %w", err)
+	}
+	for _, p := range g.Addresses {
+		if err := g.addAddress(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	a := g.launch(ctx)
+	client, err := g.dial(ctx, a)
+	if err != nil {
+		a.stop()
+		return nil, err
+	}
+	g.running = a
+	if _, g.printed, err = g.lab.ConsoleSince(onlyGuest, 0); err != nil { // skip the messages of the boot
+		return nil, errors.Join(err, client.Close())
+	}
+	go func() {
+		<-a.ended
+		client.Close()
+	}()
+	return client, nil
+}
+
+// addAddress adds an address to the guest's interface on the wire.
+func (g *AgentHost) addAddress(ctx context.Context, p netip.Prefix) error {
+	output := new(headTail)
+	args := []string{"ip", "address", "replace", p.String(), "dev", "eth0"}
+	if p.Addr().Is6() {
+		args = append(args, "nodad") // it is unique
+	}
+	code, err := g.lab.Exec(ctx, onlyGuest, guest.Command{Args: args, Stdout: output, Stderr: output})
+	if err == nil && code != 0 {
+		err = fmt.Errorf("%s: exit code %d: %s", strings.Join(args, " "), code, output)
+	}
+	return err
+}
+
+// launch starts the agent in the guest. It does not end with ctx, so that a case can
+// clean up.
+func (g *AgentHost) launch(ctx context.Context) *guestAgent {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	a := &guestAgent{kill: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(a.ended)
+		output := new(headTail)
+		code, err := g.lab.Exec(ctx, onlyGuest, guest.Command{
+			Args: []string{agentProgram, "agent", "--listen", g.Addr, "--key", keyPath, "--quiet"}, Stderr: output,
+		})
+		if a.why = err; err == nil {
+			a.why = fmt.Errorf("the agent in the guest ended with code %d: %s", code, output)
+		}
+	}()
+	return a
+}
+
+// dial connects to the agent, and retries until it listens.
+func (g *AgentHost) dial(ctx context.Context, a *guestAgent) (*agent.Client, error) {
+	ctx, stop := context.WithTimeout(ctx, g.startWait)
+	defer stop()
+	go func() {
+		select {
+		case <-a.ended:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", g.Addr)
+		if err == nil {
+			var client *agent.Client
+			if client, err = agent.NewClient(ctx, conn, g.key, guestTiming); err == nil {
+				return client, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+			continue
+		}
+		select {
+		case <-a.ended:
+			return nil, a.why
+		default:
+			return nil, fmt.Errorf("the agent in the guest is not reached: %w", err)
+		}
+	}
+}
+
+// stop kills the agent and waits for its end.
+func (a *guestAgent) stop() {
+	a.kill()
+	<-a.ended
+}
+
+// Stop ends the agent.
+func (g *AgentHost) Stop() {
+	if g.running != nil {
+		g.running.stop()
+	}
+}
+
+// Restart implements bench.DeviceHost: it reboots the guest.
+func (g *AgentHost) Restart(ctx context.Context) (*agent.Client, error) {
+	g.Stop()
+	if err := g.lab.Restart(ctx, onlyGuest); err != nil {
+		return nil, err
+	}
+	return g.Start(ctx)
+}
+
+// reportLines is how many lines of the console a result has: enough for the registers and
+// stacks of a crash.
+const reportLines = 80
+
+// Problem implements bench.DeviceHost: it looks for kernel errors on the console and for
+// tasks that hang.
+func (g *AgentHost) Problem(sign error) error {
+	lost := errors.Is(sign, agent.ErrLost)
+	if lost {
+		sign = g.endReason(sign)
+	}
+	text, upTo, err := g.lab.ConsoleSince(onlyGuest, g.printed)
+	if err != nil {
+		return errors.Join(sign, err)
+	}
+	g.printed = upTo
+	text = strings.TrimSpace(text)
+	if errs := Errors(text); len(errs) > 0 {
+		return fmt.Errorf("%s\nThe guest's console:\n%s", summary(errs), ErrorReport(text, reportLines))
+	}
+	var off *GuestError
+	switch {
+	case sign == nil:
+		return nil
+	case errors.As(sign, &off):
+		return fmt.Errorf("guest %d %s\nThe guest's console:\n%s", off.ID, off.Reason, off.Console)
+	}
+	switch stuck := g.stuck(); {
+	case stuck != "":
+		return fmt.Errorf("its kernel does not come back from what the agent asked for\n%s", stuck)
+	case lost && text != "":
+		return fmt.Errorf("%w\nThe guest's console:\n%s", sign, ErrorReport(text, reportLines))
+	case lost:
+		return sign
+	}
+	return nil
+}
+
+// summary returns the first kernel error, and the panic that followed.
+func summary(errs []string) string {
+	if last := errs[len(errs)-1]; len(errs) > 1 && strings.HasPrefix(last, "Kernel panic") {
+		return fmt.Sprintf("its kernel crashed: %s (%s)", errs[0], last)
+	}
+	return "its kernel says: " + errs[0]
+}
+
+// endReason returns why the agent ended, or lost if that is not reported in time.
+func (g *AgentHost) endReason(lost error) error {
+	select {
+	case <-g.running.ended:
+		return g.running.why
+	case <-time.After(g.endWait):
+		return lost
+	}
+}
+
+// stuckScript prints the kernel stack of each task in uninterruptible sleep.
+const stuckScript = `for t in /proc/[0-9]*/task/[0-9]*; do
+	if grep -q '^State:.D' $t/status; then echo "task ${t##*/}, $(cat $t/comm), waits in the kernel:"; cat $t/stack; fi
+done 2>/dev/null`
+
+// stuck returns the kernel stacks of tasks in uninterruptible sleep; empty if there is
+// none, or the guest does not answer.
+func (g *AgentHost) stuck() string {
+	ctx, stop := context.WithTimeout(context.Background(), stuckWait)
+	defer stop()
+	output := new(headTail)
+	c := guest.Shell(stuckScript)
+	c.Stdout = output
+	if _, err := g.lab.Exec(ctx, onlyGuest, c); err != nil {
+		return ""
+	}
+	return output.String()
+}
+
+// headTail keeps the beginning and the end of a program's output.
+type headTail struct{ head, tail []byte }
+
+func (w *headTail) Write(b []byte) (n int, err error) {
+	const most = 4 << 10 // of each
+	n = len(b)
+	room := min(most-len(w.head), len(b))
+	w.head = append(w.head, b[:room]...)
+	w.tail = append(w.tail, b[room:]...)
+	w.tail = w.tail[max(0, len(w.tail)-most):]
+	return n, nil
+}
+
+func (w *headTail) String() string { return strings.TrimSpace(string(w.head) + string(w.tail)) }

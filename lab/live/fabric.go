@@ -1,0 +1,112 @@
+package live
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
+)
+
+// FabricOptions describe the fabric of a lab. The fields are flags of the command line.
+type FabricOptions struct {
+	Kind                         string // pair, star or fat-tree; empty for the default
+	Hosts, Rails, Leaves, Spines int
+	MTU                          int
+	Like                         string                 // the scenario to take the fabric from
+	Given                        func(flag string) bool // whether a flag was given
+}
+
+// Scenario returns a scenario with the fabric.
+func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s := &scenarios.Scenario{
+		Version: scenarios.FormatVersion, Name: "lab", Title: "A lab", Workload: workload.Config{Kind: workload.AllToAll},
+		Fabric: scenarios.Fabric{
+			Kind: scenarios.Kind(o.Kind), Hosts: o.Hosts, Rails: o.Rails, Leaves: o.Leaves, Spines: o.Spines,
+			Link: scenarios.Link{MTU: scenarios.Bytes(o.MTU)},
+		},
+	}
+	if o.Like != "" {
+		sel := scenarios.Selection{Patterns: []string{o.Like}}
+		found, err := sel.Find()
+		if err != nil {
+			return nil, err
+		}
+		if len(found) != 1 {
+			return nil, cmdline.Errorf("--like %s: %d scenarios match, name one", o.Like, len(found))
+		}
+		s.Fabric, s.Impair, s.Seed = found[0].Fabric, found[0].Impair, found[0].Seed
+		return s, nil
+	}
+	switch {
+	case o.Kind == "" && o.Hosts == 2:
+		s.Fabric.Kind = scenarios.Pair
+	case o.Kind == "":
+		s.Fabric.Kind = scenarios.Star
+	case s.Fabric.Kind == scenarios.FatTree:
+		s.Fabric.Leaves, s.Fabric.Spines = max(o.Leaves, 0), max(o.Spines, 0)
+		if o.Leaves == 0 {
+			s.Fabric.Leaves = max(2, (o.Hosts+1)/2)
+		}
+		if o.Spines == 0 {
+			s.Fabric.Spines = 2
+		}
+	}
+	text, err := s.Marshal()
+	if err != nil {
+		return nil, &cmdline.Error{Err: err}
+	}
+	if s, err = scenarios.Parse("lab.yaml", text); err != nil {
+		return nil, scenarios.TranslateErrors(err, o.flagFor)
+	}
+	return s, nil
+}
+
+// check returns an error for a number out of range, by its flag. Numbers that were not
+// given have defaults.
+func (o *FabricOptions) check() error {
+	fabric, link := reflect.TypeFor[scenarios.Fabric](), reflect.TypeFor[scenarios.Link]()
+	for _, n := range []struct {
+		flag  string
+		value int
+		in    reflect.Type
+		field string
+	}{
+		{"hosts", o.Hosts, fabric, "Hosts"},
+		{"rails", o.Rails, fabric, "Rails"},
+		{"leaves", o.Leaves, fabric, "Leaves"},
+		{"spines", o.Spines, fabric, "Spines"},
+		{"mtu", o.MTU, link, "MTU"},
+	} {
+		if !o.Given(n.flag) {
+			continue
+		}
+		field, _ := n.in.FieldByName(n.field)
+		var least, most int
+		if _, err := fmt.Sscanf(field.Tag.Get("range"), "%d..%d", &least, &most); err != nil {
+			return fmt.Errorf("the range of --%s: %w", n.flag, err)
+		}
+		if n.value < least || n.value > most {
+			return cmdline.Errorf("--%s %d: give %d to %d", n.flag, n.value, least, most)
+		}
+	}
+	return nil
+}
+
+// flagFor returns the flag that sets a key of the scenario.
+func (o *FabricOptions) flagFor(key string) string {
+	switch name := strings.TrimPrefix(key, "fabric."); name {
+	case "kind":
+		return "--fabric " + o.Kind
+	case "link.mtu":
+		return "--mtu"
+	case "hosts", "rails", "leaves", "spines":
+		return "--" + name
+	}
+	return "the fabric"
+}
