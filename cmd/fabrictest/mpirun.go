@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -113,7 +115,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	var err error
-	if o.run.Args, err = rankArgs(args, o.run.Ranks, o.run.Seed); err != nil {
+	if o.run.Args, err = mpirun.RankArgs(args, o.run.Ranks, o.run.Seed); err != nil {
 		return err
 	}
 	start, why, err := o.tier()
@@ -133,7 +135,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	err = o.account(cmd, args, result, began)
+	err = o.writeStats(cmd, args, result, began)
 	if err == nil && result.Code != 0 {
 		return exitError(result.Code)
 	}
@@ -241,3 +243,25 @@ func protocolNames() []string {
 }
 
 func progressNames() []string { return []string{mpi.Polling.String(), mpi.Background.String()} }
+
+// workloadTable lists the workloads, for the help.
+func workloadTable() string {
+	var b strings.Builder
+	for _, wl := range work.All() {
+		fmt.Fprintf(&b, "  %-12s %s\n", wl.Name, wl.Title)
+	}
+	return b.String()
+}
+
+// completeWorkloads offers workloads with what they do, and programs.
+func completeWorkloads(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	all := work.All()
+	words := make([]cobra.Completion, 0, len(all))
+	for _, wl := range all {
+		words = append(words, cobra.CompletionWithDesc(wl.Name, wl.Title))
+	}
+	return beginning(typed, words), cobra.ShellCompDirectiveDefault
+}

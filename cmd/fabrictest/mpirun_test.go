@@ -24,7 +24,7 @@ func init() {
 	if len(os.Args) > 2 && os.Args[1] == testRanks {
 		mpi.Main(rankPrograms[os.Args[2]])
 	}
-	if len(os.Args) > 1 && (os.Args[1] == mpirun.ProcessCommand || os.Args[1] == workloadCommand || os.Args[1] == memoryCommand) {
+	if len(os.Args) > 1 && (os.Args[1] == mpirun.ProcessCommand || os.Args[1] == mpirun.WorkloadCommand || os.Args[1] == mpirun.MemoryCommand) {
 		main()
 	}
 }

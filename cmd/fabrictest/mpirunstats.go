@@ -1,67 +1,30 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-// decodeStats reads what the ranks reported; nil for one that reported nothing.
-func decodeStats(reports []json.RawMessage) ([]*ranks.Stats, error) {
-	all := make([]*ranks.Stats, len(reports))
-	for rank, text := range reports {
-		if text == nil {
-			continue
-		}
-		all[rank] = new(ranks.Stats)
-		if err := json.Unmarshal(text, all[rank]); err != nil {
-			return nil, fmt.Errorf("statistics of rank %d: %w", rank, err)
-		}
-	}
-	return all, nil
-}
-
-// printRankStats prints what the ranks reported: of each figure the sum, the least and
-// the most. Figures that are zero everywhere are left out.
-func printRankStats(w io.Writer, all []*ranks.Stats) error {
-	var there []*ranks.Stats
-	for _, s := range all {
-		if s != nil {
-			there = append(there, s)
-		}
-	}
-	const line = "%-34s %12s %12s %12s\n"
-	fmt.Fprintf(w, line, fmt.Sprintf("%d of %s", len(there), units.Plural(len(all), "rank")), "all", "least", "most")
-	for _, t := range ranks.Totals(there) {
-		if _, err := fmt.Fprintf(w, line, t.Name, t.Shown(), t.Show(t.Least), t.Show(t.Most)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// account shows what the ranks did, as it was asked for: as a table, and as a folder with
-// a page.
-func (o *mpirunOptions) account(cmd *cobra.Command, args []string, result mpirun.Result, began time.Time) error {
+// writeStats prints the statistics of the ranks (--stats) and writes them to a folder
+// (--out).
+func (o *mpirunOptions) writeStats(cmd *cobra.Command, args []string, result mpirun.Result, began time.Time) error {
 	if !o.stats && o.out == "" {
 		return nil
 	}
-	all, err := decodeStats(result.Reports)
+	all, err := ranks.ParseStats(result.Reports)
 	if err != nil {
 		return err
 	}
 	if o.stats {
-		if err := printRankStats(cmd.ErrOrStderr(), all); err != nil {
+		if err := ranks.WriteStats(cmd.ErrOrStderr(), all); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -11,8 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/ranks"
@@ -79,14 +77,8 @@ func memoryExperiments() (names []string) {
 	return names
 }
 
-// plannedMemory is an experiment and the runs that it takes.
-type plannedMemory struct {
-	work.MemoryExperiment
-	runs []work.MemoryRun
-}
-
-// plan works out what to run, or says what is wrong with how it was asked.
-func (o *perfMemory) plan() (all []plannedMemory, runs int, err error) {
+// plan checks the flags, and returns the experiments with the number of all runs.
+func (o *perfMemory) plan() (all []work.PlannedMemory, runs int, err error) {
 	for _, n := range o.ranks {
 		if n < 2 || n > maxRanks {
 			return nil, 0, cmdline.Errorf("--ranks %d: give 2 to %d", n, maxRanks)
@@ -109,28 +101,14 @@ func (o *perfMemory) plan() (all []plannedMemory, runs int, err error) {
 			return nil, 0, err
 		}
 	}
-	for _, e := range work.MemoryExperiments() {
-		if len(o.only) > 0 && !slices.Contains(o.only, e.Name) {
-			continue
-		}
-		if len(o.designs) > 0 {
-			e.Designs = slices.DeleteFunc(e.Designs, func(d carrier.Design) bool { return !slices.Contains(o.designs, string(d)) })
-		}
-		if len(o.works) > 0 {
-			e.Patterns = slices.DeleteFunc(e.Patterns, func(p work.MemoryPattern) bool { return !slices.Contains(o.works, p.Workload) })
-		}
-		p := plannedMemory{MemoryExperiment: e}
-		if p.runs, err = e.Runs(o.ranks); err != nil {
-			return nil, 0, err
-		}
-		if len(p.runs) > 0 {
-			all, runs = append(all, p), runs+len(p.runs)
-		}
+	all, err = work.MemorySelection{Experiments: o.only, Designs: o.designs, Workloads: o.works}.Plan(o.ranks)
+	for i := range all {
+		runs += len(all[i].Runs)
 	}
-	if runs == 0 {
-		return nil, 0, cmdline.Errorf("nothing to measure with --ranks %s: thesis is about 4, 16 and 64 ranks, survey about 64, and each has workloads and designs of its own", rankList(o.ranks))
+	if err == nil && runs == 0 {
+		err = cmdline.Errorf("nothing to measure with --ranks %s: thesis is about 4, 16 and 64 ranks, survey about 64, and each has workloads and designs of its own", rankList(o.ranks))
 	}
-	return all, runs, nil
+	return all, runs, err
 }
 
 func (o *perfMemory) main(cmd *cobra.Command) error {
@@ -153,12 +131,12 @@ func (o *perfMemory) main(cmd *cobra.Command) error {
 	var failed error
 	for i := range plan {
 		e := ranks.Experiment{Name: plan[i].Name, Config: plan[i].Config}
-		for k := range plan[i].runs {
+		for k := range plan[i].Runs {
 			if failed == nil {
-				r := &plan[i].runs[k]
+				r := &plan[i].Runs[k]
 				progress.report(r.String(), float64(done)/float64(total))
 				var p work.MemoryPoint
-				if p, failed = measureApart(cmd.Context(), memoryJob{*r, plan[i].Config, seed}); failed == nil {
+				if p, failed = mpirun.MeasureMemory(cmd.Context(), mpirun.MemoryJob{Run: *r, Config: plan[i].Config, Seed: seed}); failed == nil {
 					e.Points = append(e.Points, p)
 				}
 				done++
@@ -173,7 +151,7 @@ func (o *perfMemory) main(cmd *cobra.Command) error {
 	return errors.Join(failed, o.finish(cmd, run, dir))
 }
 
-// finish leaves behind what there is, and shows it.
+// finish writes the result files and prints the results.
 func (o *perfMemory) finish(cmd *cobra.Command, run *ranks.Run, dir string) error {
 	paths, err := ranks.WriteFolder(dir, run)
 	if o.json {
@@ -181,56 +159,12 @@ func (o *perfMemory) finish(cmd *cobra.Command, run *ranks.Run, dir string) erro
 	}
 	out := cmd.OutOrStdout()
 	for i := range run.Memory {
-		printMemory(out, &run.Memory[i])
+		run.Memory[i].WriteTable(out)
 	}
 	if paths.HTML != "" {
 		fmt.Fprintln(out, "report:", paths.HTML)
 	}
 	return err
-}
-
-// printMemory prints the bytes a rank of an experiment: a line for each pattern and
-// design, a column for each number of ranks.
-func printMemory(w io.Writer, e *ranks.Experiment) {
-	type line struct {
-		pattern string
-		design  carrier.Design
-	}
-	var lines []line
-	var counts []int
-	cells := map[line]map[int]string{}
-	for i := range e.Points {
-		p := &e.Points[i]
-		l := line{p.Workload, p.Design}
-		if cells[l] == nil {
-			cells[l] = map[int]string{}
-			lines = append(lines, l)
-		}
-		if !slices.Contains(counts, p.Ranks) {
-			counts = append(counts, p.Ranks)
-		}
-		cells[l][p.Ranks] = units.Bytes(uint64(p.Bytes.Mean))
-	}
-	slices.Sort(counts)
-	fmt.Fprintf(w, "%-26s", e.Name+": a rank, on average")
-	for _, n := range counts {
-		fmt.Fprintf(w, " %9d", n)
-	}
-	fmt.Fprintln(w)
-	last := ""
-	for _, l := range lines {
-		name := l.pattern
-		if name == last {
-			name = ""
-		}
-		last = l.pattern
-		fmt.Fprintf(w, "  %-10s %-13s", name, l.design)
-		for _, n := range counts {
-			fmt.Fprintf(w, " %9s", cells[l][n])
-		}
-		fmt.Fprintln(w)
-	}
-	fmt.Fprintln(w)
 }
 
 // command is the command line that repeats it.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/live"
+	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // lets this program be a rank
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 )
@@ -22,7 +23,16 @@ func processCommands() []*cobra.Command {
 		newProcessCommand(live.ServeCommand, withoutCode(live.ServeMain)), newProcessCommand(live.ProgramCommand, live.ProgramMain),
 		newProcessCommand(kernel.ServeCommand, withoutCode(kernel.ServeMain)), newProcessCommand(kernel.ProgramCommand, kernel.ProgramMain),
 		newProcessCommand(mpirun.ProcessCommand, mpirun.ProcessMain),
-		newWorkloadCommand(), newMemoryPointCommand(),
+		{
+			Use: mpirun.WorkloadCommand, Hidden: true, DisableFlagParsing: true,
+			RunE: func(_ *cobra.Command, args []string) error { return mpirun.WorkloadMain(args) },
+		},
+		{
+			Use: mpirun.MemoryCommand, Hidden: true, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return mpirun.MemoryMain(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+			},
+		},
 	}
 }
 

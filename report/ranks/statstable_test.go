@@ -1,4 +1,4 @@
-package main
+package ranks
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// Statistics come to the table as the runtime hands them in, by way of JSON.
-func TestRankStats(t *testing.T) {
+// WriteStats prints the figures of mpi.Stats, which ranks report as JSON.
+func TestWriteStats(t *testing.T) {
 	var reports []json.RawMessage
 	for _, n := range []uint64{3, 5} {
 		var s mpi.Stats
@@ -26,12 +26,12 @@ func TestRankStats(t *testing.T) {
 		}
 		reports = append(reports, text)
 	}
-	all, err := decodeStats(append(reports, nil))
+	all, err := ParseStats(append(reports, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := printRankStats(&b, all); err != nil {
+	if err := WriteStats(&b, all); err != nil {
 		t.Fatal(err)
 	}
 	want := `2 of 3 ranks all least most
@@ -48,7 +48,7 @@ memory of rings 8.0 KiB 3.0 KiB 5.0 KiB
 	if got.String() != want {
 		t.Errorf("%s\nwant\n%s", got.String(), want)
 	}
-	if _, err := decodeStats([]json.RawMessage{[]byte("[]")}); err == nil || !strings.Contains(err.Error(), "rank 0") {
+	if _, err := ParseStats([]json.RawMessage{[]byte("[]")}); err == nil || !strings.Contains(err.Error(), "rank 0") {
 		t.Error(err)
 	}
 }

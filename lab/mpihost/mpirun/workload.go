@@ -1,4 +1,4 @@
-package main
+package mpirun
 
 import (
 	"fmt"
@@ -7,22 +7,21 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/units"
-	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // so that it can be a rank itself
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// workloadCommand is what fabrictest starts itself as, to be a rank of a workload.
-const workloadCommand = "mpi-rank"
+// WorkloadCommand is the first argument of a process that runs a built-in workload. Its
+// program must call WorkloadMain.
+const WorkloadCommand = "mpi-rank"
 
-// rankArgs is what to run as a rank: this program itself for a workload that is built
-// in, else the program that the words name.
-func rankArgs(words []string, ranks int, seed uint64) ([]string, error) {
+// RankArgs returns the command line of a rank: this program for a built-in workload, else
+// the program that the words name.
+func RankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	name := words[0]
 	if strings.ContainsRune(name, '/') {
 		path, err := exec.LookPath(name)
@@ -41,7 +40,7 @@ func rankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 			return nil, &cmdline.Error{Err: err}
 		}
 		self, err := os.Executable()
-		all := append([]string{self, workloadCommand}, words...)
+		all := append([]string{self, WorkloadCommand}, words...)
 		return append(all, "--seed", strconv.FormatUint(seed, 10)), err
 	}
 	path, err := exec.LookPath(name)
@@ -51,7 +50,7 @@ func rankArgs(words []string, ranks int, seed uint64) ([]string, error) {
 	return append([]string{path}, words[1:]...), nil
 }
 
-// workParams reads the flags of a workload.
+// workParams parses the flags of a workload.
 func workParams(wl *work.Workload, words []string) (p work.Params, err error) {
 	f := pflag.NewFlagSet(wl.Name, pflag.ContinueOnError)
 	f.Usage = func() {}
@@ -69,26 +68,22 @@ func workParams(wl *work.Workload, words []string) (p work.Params, err error) {
 	return p, nil
 }
 
-// newWorkloadCommand is a rank of a workload, or a world of them.
-func newWorkloadCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: workloadCommand, Hidden: true, DisableFlagParsing: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			wl, err := work.Find(args[0])
-			if err != nil {
-				return err
-			}
-			p, err := workParams(wl, args[1:])
-			if err != nil {
-				return err
-			}
-			mpi.Main(func(w *mpi.World) error { return runWork(wl, w, p) })
-			return nil
-		},
+// WorkloadMain runs a built-in workload as a rank, or as a world of ranks. The arguments
+// are those that RankArgs made after WorkloadCommand.
+func WorkloadMain(args []string) error {
+	wl, err := work.Find(args[0])
+	if err != nil {
+		return err
 	}
+	p, err := workParams(wl, args[1:])
+	if err != nil {
+		return err
+	}
+	mpi.Main(func(w *mpi.World) error { return runWork(wl, w, p) })
+	return nil
 }
 
-// runWork runs a workload as a rank; the first one says what came of it.
+// runWork runs a workload as a rank. Rank 0 prints the result.
 func runWork(wl *work.Workload, w *mpi.World, p work.Params) error {
 	r, err := wl.Run(w, p)
 	if err != nil || w.Rank() > 0 {
@@ -101,26 +96,4 @@ func runWork(wl *work.Workload, w *mpi.World, p work.Params) error {
 		fmt.Println(strings.TrimRight(fmt.Sprintf("  %v", f), " "))
 	}
 	return nil
-}
-
-// workloadTable shows what there is, for the help.
-func workloadTable() string {
-	var b strings.Builder
-	for _, wl := range work.All() {
-		fmt.Fprintf(&b, "  %-12s %s\n", wl.Name, wl.Title)
-	}
-	return b.String()
-}
-
-// completeWorkloads offers workloads with what they do, and programs.
-func completeWorkloads(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	all := work.All()
-	words := make([]cobra.Completion, 0, len(all))
-	for _, wl := range all {
-		words = append(words, cobra.CompletionWithDesc(wl.Name, wl.Title))
-	}
-	return beginning(typed, words), cobra.ShellCompDirectiveDefault
 }

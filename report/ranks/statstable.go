@@ -1,0 +1,89 @@
+package ranks
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+)
+
+// ParseStats reads the statistics that ranks reported; nil for a rank without a report.
+func ParseStats(reports []json.RawMessage) ([]*Stats, error) {
+	all := make([]*Stats, len(reports))
+	for rank, text := range reports {
+		if text == nil {
+			continue
+		}
+		all[rank] = new(Stats)
+		if err := json.Unmarshal(text, all[rank]); err != nil {
+			return nil, fmt.Errorf("statistics of rank %d: %w", rank, err)
+		}
+	}
+	return all, nil
+}
+
+// WriteStats prints the sum, the least and the most of each figure of the ranks, without
+// figures that are zero everywhere.
+func WriteStats(w io.Writer, all []*Stats) error {
+	var present []*Stats
+	for _, s := range all {
+		if s != nil {
+			present = append(present, s)
+		}
+	}
+	const line = "%-34s %12s %12s %12s\n"
+	fmt.Fprintf(w, line, fmt.Sprintf("%d of %s", len(present), units.Plural(len(all), "rank")), "all", "least", "most")
+	for _, t := range Totals(present) {
+		if _, err := fmt.Fprintf(w, line, t.Name, t.Shown(), t.Show(t.Least), t.Show(t.Most)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteTable prints the bytes per rank of an experiment: a line for each pattern and
+// design, a column for each number of ranks.
+func (e *Experiment) WriteTable(w io.Writer) {
+	type line struct {
+		pattern string
+		design  carrier.Design
+	}
+	var lines []line
+	var counts []int
+	cells := map[line]map[int]string{}
+	for i := range e.Points {
+		p := &e.Points[i]
+		l := line{p.Workload, p.Design}
+		if cells[l] == nil {
+			cells[l] = map[int]string{}
+			lines = append(lines, l)
+		}
+		if !slices.Contains(counts, p.Ranks) {
+			counts = append(counts, p.Ranks)
+		}
+		cells[l][p.Ranks] = units.Bytes(uint64(p.Bytes.Mean))
+	}
+	slices.Sort(counts)
+	fmt.Fprintf(w, "%-26s", e.Name+": a rank, on average")
+	for _, n := range counts {
+		fmt.Fprintf(w, " %9d", n)
+	}
+	fmt.Fprintln(w)
+	last := ""
+	for _, l := range lines {
+		name := l.pattern
+		if name == last {
+			name = ""
+		}
+		last = l.pattern
+		fmt.Fprintf(w, "  %-10s %-13s", name, l.design)
+		for _, n := range counts {
+			fmt.Fprintf(w, " %9s", cells[l][n])
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w)
+}
