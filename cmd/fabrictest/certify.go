@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -17,16 +15,15 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/console"
 )
-
-// wireTier is where certification takes place: on the device's own wire.
-const wireTier = "wire"
 
 // certifyOptions are those of `fabrictest certify`.
 type certifyOptions struct {
@@ -44,7 +41,7 @@ type certifyOptions struct {
 	sign       string
 	out        string
 	caseTime   time.Duration
-	guest      guestSubject
+	guest      guestFlagSet
 
 	networks []netip.Prefix // of peers
 }
@@ -130,7 +127,7 @@ of what there was.`,
 	return cmd
 }
 
-// check refuses what makes no sense by itself.
+// check returns an error for flags that are wrong or contradict each other.
 func (o *certifyOptions) check(cmd *cobra.Command) error {
 	if err := o.guest.check(cmd); err != nil {
 		return err
@@ -159,14 +156,12 @@ func (o *certifyOptions) check(cmd *cobra.Command) error {
 	if known := slices.Concat(bench.DeviceWires(false), bench.DeviceWires(true)); o.wire != "" && !slices.Contains(known, bench.DeviceWire(o.wire)) {
 		return cmdline.Errorf("--wire %s: give packet or udp for RoCEv2, tcp or segments for iWARP", o.wire)
 	}
-	o.Level = conformance.Level(strings.ToUpper(o.level))
-	if o.level != "" && !slices.Contains([]conformance.Level{conformance.Must, conformance.Should, conformance.May}, o.Level) {
-		return cmdline.Errorf("--level %s: give must, should or may", o.level)
-	}
-	return nil
+	var err error
+	o.Level, err = judge.ParseLevel(o.level)
+	return err
 }
 
-// checkKey says that nothing can be signed, before there is anything to sign.
+// checkKey returns an error if the certificate cannot be signed.
 func (o *certifyOptions) checkKey() error {
 	if o.sign == "" {
 		return nil
@@ -200,52 +195,30 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c := &certification{opts: o, seed: seed}
-	run, err := c.judged(cmd, client, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, Agent: o.agentAddr(), Redial: dial})
+	c, err := certify.New(o.options(cmd, seed), "")
 	if err != nil {
 		return err
 	}
-	return c.finish(cmd, run)
-}
-
-// judged judges a device through its agent. What was planned already, and the folder that
-// is there, it leaves as it is.
-func (c *certification) judged(cmd *cobra.Command, client *agent.Client, opt bench.DeviceOptions) (*conform.Run, error) {
-	c.began, c.library = time.Now(), client.Agent()
-	var err error
-	if c.host, err = client.Identity(); err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	opt.Wire, opt.MaxTime, opt.RestartAfter = bench.DeviceWire(c.opts.wire), c.opts.caseTime, c.dangerous
-	opt.OnNote = func(text string) { c.judgement.show.Note(text) }
-	if c.lab, err = bench.OnDevice(client, c.opts.device, opt); err != nil {
-		return nil, c.opts.refused(err)
-	}
-	defer c.lab.Close()
-	if c.judgement == nil {
-		if err := c.plan(c.protocol()); err != nil {
-			return nil, err
-		}
-		if c.judgement.dir, err = conformRuns.NewFolder(c.opts.out, c.began); err != nil {
-			return nil, err
-		}
-	}
-	c.judgement.began = c.began
-	c.judgement.show = console.NewVerdicts(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(c.subject.asked)}, false)
-	defer c.judgement.show.Close()
-	return c.judge(cmd.Context())
-}
-
-// refused says what to do about a wire that is not permitted.
-func (o *certifyOptions) refused(err error) error {
-	if !errors.Is(err, fs.ErrPermission) {
+	run, err := c.Judge(cmd.Context(), client, o.agent, bench.DeviceOptions{Interface: o.intf, Peers: o.networks, Agent: o.agentAddr(), Redial: dial})
+	if err != nil {
 		return err
 	}
-	streams := bench.DeviceWire(o.wire) == bench.WireSegments
-	return fmt.Errorf("%w; --wire %s takes no permission, and sees less", err, bench.UnprivilegedWire(streams))
+	return o.finish(cmd, c, run)
 }
 
-// agentAddr is where the agent is reached, if that is known.
+// options returns the flags for package certify.
+func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) certify.Options {
+	return certify.Options{
+		Filter: o.Filter, Seed: seed, Deviations: o.deviations, CaseTime: o.caseTime, Wire: bench.DeviceWire(o.wire), Device: o.device,
+		Command: func(ids []string) string { return o.command(ids, seed) },
+		Folder:  func() (string, error) { return conformRuns.NewFolder(o.out, time.Now()) },
+		Show: func(total int) *console.Verdicts {
+			return console.NewVerdicts(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: total}, false)
+		},
+	}
+}
+
+// agentAddr returns the IP address of the agent; the zero address if it is unknown.
 func (o *certifyOptions) agentAddr() netip.Addr {
 	a, err := net.ResolveTCPAddr("tcp", o.agent)
 	if err != nil {
@@ -254,43 +227,77 @@ func (o *certifyOptions) agentAddr() netip.Addr {
 	return a.AddrPort().Addr().Unmap()
 }
 
-// finish leaves the certificate behind and says what it is.
-func (c *certification) finish(cmd *cobra.Command, run *conform.Run) error {
-	dir := c.judgement.dir
-	cert, err := certificate.Draw(run, c.identity(), c.judgeIdentity())
+// finish writes the certificate, signs it and prints the results.
+func (o *certifyOptions) finish(cmd *cobra.Command, c *certify.Certification, run *conform.Run) error {
+	cert, dir, err := c.Certificate(run)
 	if err != nil {
 		return err
 	}
-	if err := cert.WriteFolder(dir); err != nil {
-		return err
-	}
 	paths := conform.Paths{HTML: filepath.Join(dir, certificate.PageFile), Result: filepath.Join(dir, certificate.File)}
-	if err := c.judgement.show.Finish(run, paths); err != nil {
+	if err := c.Finish(run, paths); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "Certificate: %s: %s\n", cert.Outcome, cert.Why)
-	if err := c.opts.signIn(cmd, dir); err != nil {
+	if err := o.signIn(cmd, dir); err != nil {
 		return err
 	}
-	switch {
-	case c.lab.Err() != nil:
-		return c.lab.Err()
-	case cmd.Context().Err() != nil:
-		return fmt.Errorf("interrupted: %d of %d had ended", c.judgement.ended, len(c.subject.asked))
-	case !run.Good():
+	if err := c.Err(cmd.Context()); err != nil {
+		return err
+	}
+	if !run.Good() {
 		return errFailed
 	}
 	return nil
 }
 
-// signIn signs the certificate in a folder, if that was asked for.
+// signIn signs the certificate in a folder, with --sign.
 func (o *certifyOptions) signIn(cmd *cobra.Command, dir string) error {
 	if o.sign == "" {
 		return nil
 	}
-	// Not the context of the run: what was interrupted is signed as it is.
+	// An interrupted run is signed, too.
 	if err := certificate.Sign(context.WithoutCancel(cmd.Context()), dir, o.sign); err != nil {
 		return fmt.Errorf("the certificate is written, and not signed: %w", err)
 	}
 	return nil
+}
+
+// where returns the flags of a command line that select the device.
+func (o *certifyOptions) where() []string {
+	if o.guest.kind != "" {
+		return o.guest.words()
+	}
+	words := []string{"--agent " + cmdline.Quote(o.agent), "--key " + cmdline.Quote(o.key), "--device " + cmdline.Quote(o.device), "--interface " + cmdline.Quote(o.intf)}
+	for _, p := range o.peers {
+		words = append(words, "--peer "+cmdline.Quote(p))
+	}
+	return words
+}
+
+// command is the command line that runs these cases again.
+func (o *certifyOptions) command(ids []string, seed uint64) string {
+	words := []string{o.guest.calledAs(o.program) + " certify"}
+	for _, id := range ids {
+		words = append(words, cmdline.Quote(id))
+	}
+	words = append(words, o.where()...)
+	if o.wire != "" {
+		words = append(words, "--wire "+cmdline.Quote(o.wire))
+	}
+	if o.level != "" {
+		words = append(words, "--level "+strings.ToLower(o.level))
+	}
+	for _, l := range o.Labels {
+		words = append(words, "--label "+cmdline.Quote(l))
+	}
+	if o.IncludeDangerous {
+		words = append(words, "--dangerous")
+	}
+	if o.caseTime != 0 {
+		words = append(words, "--case-time "+o.caseTime.String())
+	}
+	if o.deviations != "" {
+		words = append(words, "--deviations "+cmdline.Quote(o.deviations))
+	}
+	return strings.Join(append(words, fmt.Sprintf("--seed %d --out FOLDER", seed)), " ")
 }

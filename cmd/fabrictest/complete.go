@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -161,5 +162,5 @@ func completeCases(_ *cobra.Command, _ []string, typed string) ([]cobra.Completi
 }
 
 func completeLabels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return beginning(typed, labelsOf(suites.All())), cobra.ShellCompDirectiveNoFileComp
+	return beginning(typed, judge.Labels(suites.All())), cobra.ShellCompDirectiveNoFileComp
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/mutate"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -33,7 +34,7 @@ type conformOptions struct {
 	checkCases bool
 	matrix     bool
 	deviations string
-	capture    evidenceMode
+	capture    judge.Captures
 	out        string
 	json       bool
 	packets    bool
@@ -43,7 +44,7 @@ type conformOptions struct {
 }
 
 func newConformCommand(program string) *cobra.Command {
-	return newConformCommandOf(&conformOptions{program: program, capture: evidenceFailing})
+	return newConformCommandOf(&conformOptions{program: program, capture: judge.CaptureFailing})
 }
 
 func newConformCommandOf(o *conformOptions) *cobra.Command {
@@ -117,7 +118,7 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed(string(scenarios.Sim), string(scenarios.NetNS)))
 	_ = cmd.RegisterFlagCompletionFunc("defect", completeDefects)
 	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
-	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(evidenceFailing), string(evidenceAll), string(evidenceNone)))
+	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(judge.CaptureFailing), string(judge.CaptureAll), string(judge.CaptureNone)))
 	cmd.AddCommand(newConformListCommand(), newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(o.program))
 	return cmd
 }
@@ -132,34 +133,34 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if j.needsMutants() {
+	if needsMutants(j) {
 		why := mutate.Possible()
 		if why == nil {
 			return runWithMutants(cmd, args, dir)
 		}
-		if err := j.dropMutants(why); err != nil {
+		if err := dropMutants(j, why); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "Defects that are built into devices are left out: %v\n", why)
 	}
-	if o.mustEnclose() {
-		return enclosed(cmd, args, dir)
+	if o.mustUnshare() {
+		return runUnshared(cmd, args, dir)
 	}
 	out := cmd.OutOrStdout()
 	if o.json {
 		out = io.Discard
 	}
-	j.dir, j.began = dir, began
-	j.show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: j.trials()}, o.packets)
-	defer j.show.Close()
+	j.Dir, j.Started = dir, began
+	j.Show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: j.Trials()}, o.packets)
+	defer j.Show.Close()
 	run := &conform.Run{
-		Version: conform.Version, Tool: report.ToolVersion(), Command: o.command(j.seed), Seed: j.seed,
+		Version: conform.Version, Tool: report.ToolVersion(), Command: o.command(j.Seed), Seed: j.Seed,
 		Started: began, Machine: report.ThisMachine(), Tier: o.on, Part: o.part(),
 	}
-	if run.Documents, err = ledgerDocuments(); err != nil {
+	if run.Documents, err = judge.Documents(); err != nil {
 		return err
 	}
-	if err := j.judge(cmd.Context(), run); err != nil && cmd.Context().Err() == nil {
+	if err := j.Run(cmd.Context(), run); err != nil && cmd.Context().Err() == nil {
 		return err
 	}
 	run.Wall = time.Since(began)
@@ -169,21 +170,21 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	return o.verdict(cmd.Context(), run, j)
 }
 
-// finish leaves the results behind and says what they are. What cannot be written
-// does not keep what was found out from being shown.
-func (o *conformOptions) finish(cmd *cobra.Command, run *conform.Run, j *judgement) error {
-	paths, err := conform.WriteFolder(j.dir, run)
+// finish writes the result files and prints the results. Results are printed even if a
+// file cannot be written.
+func (o *conformOptions) finish(cmd *cobra.Command, run *conform.Run, j *judge.Judge) error {
+	paths, err := conform.WriteFolder(j.Dir, run)
 	if o.json {
 		return errors.Join(err, conform.Write(cmd.OutOrStdout(), run))
 	}
-	return errors.Join(err, j.show.Finish(run, paths))
+	return errors.Join(err, j.Show.Finish(run, paths))
 }
 
-// verdict is what the exit code says.
-func (o *conformOptions) verdict(ctx context.Context, run *conform.Run, j *judgement) error {
+// verdict returns the error that sets the exit code.
+func (o *conformOptions) verdict(ctx context.Context, run *conform.Run, j *judge.Judge) error {
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted: %d of %d had ended", j.ended, j.trials())
+		return fmt.Errorf("interrupted: %d of %d had ended", j.Ended, j.Trials())
 	case !run.Good():
 		return errFailed
 	}
@@ -200,33 +201,4 @@ func (o *conformOptions) caseWorkers() int {
 		return 1
 	}
 	return runtime.GOMAXPROCS(0)
-}
-
-// evidenceMode is whose packets are kept.
-type evidenceMode string
-
-const (
-	evidenceFailing evidenceMode = "failing"
-	evidenceAll     evidenceMode = "all"
-	evidenceNone    evidenceMode = "none"
-)
-
-func (m *evidenceMode) String() string { return string(*m) }
-
-// Type names the flag's value.
-func (m *evidenceMode) Type() string { return "WHICH" }
-
-// Set reads the flag's value.
-func (m *evidenceMode) Set(s string) error {
-	switch v := evidenceMode(s); v {
-	case evidenceFailing, evidenceAll, evidenceNone:
-		*m = v
-		return nil
-	}
-	return fmt.Errorf("give failing, all or none")
-}
-
-// keeps reports whether the packets of a case are kept that ended like that.
-func (m evidenceMode) keeps(v conform.Verdict) bool {
-	return m == evidenceAll || m == evidenceFailing && v.Bad()
 }

@@ -4,22 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
 )
 
 // judged calls the command with --json and returns what came of it.
@@ -242,77 +238,13 @@ func TestMatrixTriesAllWithAll(t *testing.T) {
 	}
 }
 
-func TestFaultsOfCases(t *testing.T) {
-	d := &conform.Device{Name: "x"}
-	r := &conform.Result{ID: "a/b/c", Verdict: conform.Broken, Defective: []conform.Defective{{Defect: "Q", Verdict: conform.Pass}, {Defect: "R", Verdict: conform.Fail}, {Defect: "S", Verdict: conform.Broken, Reason: "panic"}}}
-	faults := unproven(d, r)
-	if len(faults) != 3 || faults[0].Kind != conform.Unsound || faults[1].Defect != "Q" || faults[2].What != "a/b/c: broken with S, which it is to catch: panic" {
-		t.Errorf("%+v", faults)
-	}
-	if r.Verdict = conform.Unsupported; len(unproven(d, r)) != 0 {
-		t.Error("a case that is not supported has something to prove")
-	}
-}
-
-// A defect that nobody notices is red, unless nobody could: only cases are to notice it
-// that were not run, or that could not be asked.
-func TestUncaughtDefectsAreRed(t *testing.T) {
-	p, err := nics.Find("softroce")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dangerous := ""
-	for _, suite := range suites.Of(suites.RoCE) {
-		for i := range suite.Cases {
-			if c := &suite.Cases[i]; c.Dangerous() && dangerous == "" {
-				dangerous = plainDefect(c.Defects[0])
-			}
-		}
-	}
-	device := func() *conform.Device {
-		return &conform.Device{
-			Name:    "softroce",
-			Results: []conform.Result{{ID: "a/b/asked", Verdict: conform.Pass}, {ID: "a/b/unasked", Verdict: conform.Unsupported}},
-			DefectChecks: []conform.DefectCheck{
-				{Defect: "Noticed", Expects: []string{"a/b/asked"}, Caught: []string{"a/b/asked"}},
-				{Defect: "Unnoticed", Expects: []string{"a/b/asked"}, Does: "wrong"},
-				{Defect: "Nobodys", Does: "wrong"},
-				{Defect: "Unasked", Expects: []string{"a/b/unasked"}},
-				{Defect: dangerous},
-			},
-		}
-	}
-	show := console.NewVerdicts(console.Config{Out: io.Discard, Status: io.Discard}, false)
-	defer show.Close()
-	for _, everything := range []bool{false, true} {
-		j := &judgement{opts: &conformOptions{}, show: show}
-		j.opts.IncludeDangerous = everything
-		d := device()
-		run := &conform.Run{Devices: []conform.Device{*d}, Faults: j.uncaught(&subject{provider: p}, d)}
-		var red []string
-		for _, f := range run.Faults {
-			red = append(red, f.Defect)
-		}
-		want := []string{"Unnoticed", "Nobodys"}
-		if everything {
-			want = append(want, dangerous)
-		}
-		if !slices.Equal(red, want) || d.DefectChecks[3].Excused == "" || (d.DefectChecks[4].Excused == "") != everything {
-			t.Errorf("dangerous cases %v: %q are red, want %q; %+v", everything, red, want, d.DefectChecks)
-		}
-		if err := j.opts.verdict(t.Context(), run, j); !errors.Is(err, errFailed) {
-			t.Errorf("the exit code says %v", err)
-		}
-	}
-}
-
 func TestListShowAndCoverage(t *testing.T) {
 	_, out, _ := call(t, "conform", "list", "rc/psn")
 	if !strings.Contains(out, "rc/psn/gap-naked-once ") || strings.Contains(out, "mpa/") {
 		t.Error(out)
 	}
 	_, out, _ = call(t, "conform", "list", "--json")
-	var all []catalogued
+	var all []judge.ListedCase
 	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) < 500 {
 		t.Fatalf("%d cases, %v", len(all), err)
 	}

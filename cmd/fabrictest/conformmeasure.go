@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/recovery"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -22,7 +20,7 @@ import (
 )
 
 func newConformMeasureCommand(program string) *cobra.Command {
-	return newConformMeasureCommandOf(&conformOptions{program: program, capture: evidenceNone})
+	return newConformMeasureCommandOf(&conformOptions{program: program, capture: judge.CaptureNone})
 }
 
 func newConformMeasureCommandOf(o *conformOptions) *cobra.Command {
@@ -63,7 +61,7 @@ Every run leaves a folder with conformance.json and report.html, which has the c
 	return cmd
 }
 
-// measurable are the providers of devices that can be measured.
+// measurable returns the providers whose devices can be measured.
 func measurable() (names []string) {
 	for _, n := range nics.Names() {
 		if suites.ProtocolOf(n) == suites.RoCE {
@@ -73,29 +71,25 @@ func measurable() (names []string) {
 	return names
 }
 
-// planMeasure works out what is to be measured, or says what is wrong with how it was
-// asked.
-func (o *conformOptions) planMeasure() (*judgement, error) {
-	seed, err := parseSeed(o.seed, 1)
+// planMeasure checks the flags, and returns the devices to measure.
+func (o *conformOptions) planMeasure() (*judge.Judge, error) {
+	j, err := o.judge()
 	if err != nil {
-		return nil, err
-	}
-	if err := o.check(); err != nil {
 		return nil, err
 	}
 	if len(o.devices) == 0 && o.profile == "" {
 		o.devices = measurable()
 	}
-	subjects, err := o.subjects()
+	j.Devices, err = o.judgedDevices()
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range subjects {
-		if suites.ProtocolOf(s.provider.Name) != suites.RoCE {
-			return nil, cmdline.Errorf("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", s.provider.Name, strings.Join(measurable(), ", "))
+	for _, d := range j.Devices {
+		if suites.ProtocolOf(d.Name) != suites.RoCE {
+			return nil, cmdline.Errorf("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", d.Name, strings.Join(measurable(), ", "))
 		}
 	}
-	return &judgement{opts: o, seed: seed, subjects: subjects}, nil
+	return j, nil
 }
 
 func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
@@ -108,55 +102,34 @@ func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.mustEnclose() {
-		return enclosed(cmd, args, dir)
+	if o.mustUnshare() {
+		return runUnshared(cmd, args, dir)
 	}
 	out := cmd.OutOrStdout()
 	if o.json {
 		out = io.Discard
 	}
-	j.dir, j.began = dir, began
-	j.show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(j.subjects)}, false)
-	defer j.show.Close()
+	j.Dir, j.Started = dir, began
+	j.Show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(j.Devices)}, false)
+	defer j.Show.Close()
 	run := &conform.Run{
-		Version: conform.Version, Tool: report.ToolVersion(), Command: o.measureCommand(j.seed), Seed: j.seed,
+		Version: conform.Version, Tool: report.ToolVersion(), Command: o.measureCommand(j.Seed), Seed: j.Seed,
 		Started: began, Machine: report.ThisMachine(), Tier: o.on, Part: true,
 	}
 	var failed error
-	for _, s := range j.subjects {
-		d := j.newDevice(s)
-		j.show.Start(s.provider.Name)
+	for _, d := range j.Devices {
+		r := d.Report()
+		j.Show.Start(d.Name)
 		var err error
-		d.Measured, err = j.measure(cmd.Context(), s)
-		j.show.End(s.provider.Name)
+		r.Measured, err = j.Measure(cmd.Context(), d)
+		j.Show.End(d.Name)
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("measure %s: %w", d.Label(), err))
+			failed = errors.Join(failed, fmt.Errorf("measure %s: %w", r.Label(), err))
 		}
-		run.Devices = append(run.Devices, d)
+		run.Devices = append(run.Devices, r)
 	}
 	run.Wall = time.Since(began)
 	return errors.Join(o.finish(cmd, run, j), failed)
-}
-
-// measure measures a device, and returns what there is until something goes wrong.
-func (j *judgement) measure(ctx context.Context, s *subject) (all []conform.Measured, err error) {
-	lab, err := j.opts.open(s)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, lab.Close()) }()
-	var found []recovery.Measurement
-	err = lab.WithBench(ctx, conformance.BenchSpec{Case: "measure", Defects: s.defects, Seed: j.seed}, func(b *conformance.Bench) (err error) {
-		found, err = recovery.Measure(b)
-		return err
-	})
-	for i := range found {
-		m := &found[i]
-		all = append(all, conform.Measured{
-			Name: m.Name, About: m.About(), Unit: m.Unit, Median: m.Value, Least: m.Min(), Most: m.Max(), Samples: m.Samples, Position: m.Position,
-		})
-	}
-	return all, err
 }
 
 // measureCommand is the command line that repeats the run.

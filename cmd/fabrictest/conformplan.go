@@ -1,44 +1,63 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// subject is a device that is to be judged, and by what.
-type subject struct {
-	provider *nics.Provider
-	profile  *nics.Profile // that it behaves like; nil for itself
-	defects  []string      // all that it has, the profile's too
-	asked    []question
-	// deviations are known, by case, with their reasons.
-	deviations map[string]conformance.Deviation
-}
-
-// question is a case and the suite that it is of.
-type question struct {
-	suite *conformance.Suite
-	*conformance.Case
-}
-
-// claims are what the subject has less of than others of its provider.
-func (s *subject) claims() nics.Restrictions {
-	if s.profile == nil {
-		return nics.Restrictions{}
+// plan checks the flags, and returns the devices with the cases to run.
+func (o *conformOptions) plan() (*judge.Judge, error) {
+	j, err := o.judge()
+	if err != nil {
+		return nil, err
 	}
-	return s.profile.Restrictions
+	devices, err := o.judgedDevices()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.checkCaseNames(devices); err != nil {
+		return nil, err
+	}
+	for _, d := range devices {
+		if d.Cases = judge.Select(&o.Filter, suitesFor(d)); len(d.Cases) > 0 {
+			j.Devices = append(j.Devices, d)
+		}
+	}
+	if len(j.Devices) == 0 {
+		return nil, o.noCases(devices)
+	}
+	if o.deviations != "" {
+		if len(j.Devices) > 1 {
+			return nil, cmdline.Errorf("--deviations: a file is about one device: name it with --device")
+		}
+		j.Devices[0].Deviations, err = judge.ReadDeviations(o.deviations, o.on, suitesFor(j.Devices[0]))
+		return j, err
+	}
+	for _, d := range j.Devices {
+		if len(d.Defects) > 0 || o.profile != "" {
+			continue // the known deviations are those of the device as it comes
+		}
+		if d.Deviations, err = ledger.DeviationsOf(d.Name, o.on); err != nil {
+			return nil, err
+		}
+	}
+	return j, nil
 }
 
-// plan works out what is to be judged, or says what is wrong with how it was asked.
-func (o *conformOptions) plan() (*judgement, error) {
+// judge checks the flags but for those that select devices and cases.
+func (o *conformOptions) judge() (*judge.Judge, error) {
 	seed, err := parseSeed(o.seed, 1)
 	if err != nil {
 		return nil, err
@@ -46,48 +65,28 @@ func (o *conformOptions) plan() (*judgement, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	subjects, err := o.subjects()
-	if err != nil {
-		return nil, err
-	}
-	if err := o.unknown(subjects); err != nil {
-		return nil, err
-	}
-	j := &judgement{opts: o, seed: seed}
-	for _, s := range subjects {
-		for _, suite := range suites.Of(suites.ProtocolOf(s.provider.Name)) {
-			for _, c := range o.Select(suite) {
-				s.asked = append(s.asked, question{suite, c})
-			}
-		}
-		if len(s.asked) > 0 {
-			j.subjects = append(j.subjects, s)
-		}
-	}
-	if len(j.subjects) == 0 {
-		return nil, o.nothing(subjects)
-	}
-	if o.deviations != "" {
-		if len(j.subjects) > 1 {
-			return nil, cmdline.Errorf("--deviations: a file is about one device: name it with --device")
-		}
-		j.subjects[0].deviations, err = readDeviations(o.deviations, o.on, j.subjects[0].provider)
-		return j, err
-	}
-	for _, s := range j.subjects {
-		if s.deviations, err = o.knownOf(s); err != nil {
-			return nil, err
-		}
-	}
-	return j, nil
+	return &judge.Judge{
+		Options: judge.Options{
+			Seed: seed, RealTime: o.on != string(scenarios.Sim), Workers: o.caseWorkers(), Schedules: o.schedules, Dangerous: o.IncludeDangerous,
+			Part: o.part(), CheckCases: o.checkCases, Matrix: o.matrix, Ladders: o.packets, Capture: o.capture,
+		},
+		Hooks: judge.Hooks{
+			Open: o.open, SelectMutant: bench.SelectMutant, CheckDefect: nics.CheckDefect,
+			Replay: func(d *judge.Device, id string) string { return o.replay(d.Name, id, seed) },
+		},
+	}, nil
 }
 
-// check refuses what makes no sense by itself.
+// suitesFor returns the suites of an emulated device.
+func suitesFor(d *judge.Device) []*conformance.Suite { return suites.Of(suites.ProtocolOf(d.Name)) }
+
+// check returns an error for flags that are wrong or contradict each other.
 func (o *conformOptions) check() error {
-	o.Level = conformance.Level(strings.ToUpper(o.level))
+	var err error
+	if o.Level, err = judge.ParseLevel(o.level); err != nil {
+		return err
+	}
 	switch {
-	case o.level != "" && !slices.Contains([]conformance.Level{conformance.Must, conformance.Should, conformance.May}, o.Level):
-		return cmdline.Errorf("--level %s: give must, should or may", o.level)
 	case o.on != string(scenarios.Sim) && o.on != string(scenarios.NetNS):
 		return cmdline.Errorf("--on %s: give sim or netns", o.on)
 	case o.given("workers") && o.workers < 1:
@@ -104,9 +103,9 @@ func (o *conformOptions) check() error {
 	return nil
 }
 
-// subjects are the devices that are asked for; without --device those that can have
-// the defects which are.
-func (o *conformOptions) subjects() (all []*subject, err error) {
+// judgedDevices returns the devices of --device; without it, those that can have the
+// defects of --defect.
+func (o *conformOptions) judgedDevices() (all []*judge.Device, err error) {
 	var profile *nics.Profile
 	if o.profile != "" {
 		if profile, err = nics.FindProfile(o.profile); err != nil {
@@ -126,17 +125,17 @@ func (o *conformOptions) subjects() (all []*subject, err error) {
 		if err != nil {
 			return nil, cmdline.Errorf("--device: %w%s", err, cmdline.Guess(name, nics.Names()))
 		}
-		if slices.ContainsFunc(all, func(s *subject) bool { return s.provider.Name == p.Name }) {
+		if slices.ContainsFunc(all, func(d *judge.Device) bool { return d.Name == p.Name }) {
 			continue
 		}
-		s := &subject{provider: p, profile: profile, defects: o.defects}
+		d := &judge.Device{Name: p.Name, Title: p.Title, Defects: o.defects, Known: knownDefects(p)}
 		if profile != nil {
 			if profile.Provider != p.Name {
 				return nil, cmdline.Errorf("--as %s: that is a %s, and --device says %s", profile.Name, profile.Provider, p.Name)
 			}
-			s.defects = slices.Concat(profile.Defects, o.defects)
+			d.Profile, d.Defects = profile.Name, slices.Concat(profile.Defects, o.defects)
 		}
-		if err := checkDefects(p, s.defects); err != nil {
+		if err := checkDefects(p, d.Defects); err != nil {
 			mistake = err
 			var foreign *nics.ForeignDefectError
 			if len(o.devices) > 0 || !errors.As(err, &foreign) {
@@ -144,7 +143,7 @@ func (o *conformOptions) subjects() (all []*subject, err error) {
 			}
 			continue
 		}
-		all = append(all, s)
+		all = append(all, d)
 	}
 	if len(all) == 0 {
 		return nil, mistake
@@ -161,59 +160,50 @@ func checkDefects(p *nics.Provider, defects []string) error {
 	return nil
 }
 
-// unknown says which of the cases and labels that were named there are not.
-func (o *conformOptions) unknown(subjects []*subject) error {
-	all := make([]*conformance.Suite, 0, 2*len(subjects))
-	for _, s := range subjects {
-		all = append(all, suites.Of(suites.ProtocolOf(s.provider.Name))...)
+// knownDefects returns the defects that a provider's devices can have.
+func knownDefects(p *nics.Provider) (all []judge.Defect) {
+	for _, q := range p.Defects {
+		all = append(all, judge.Defect{
+			Name: q.Name, Imitates: q.Imitates, Does: q.Does, Mutant: q.Mutant, NeedsNumber: p.CheckDefect(q.Name) != nil,
+		})
 	}
-	for _, named := range []struct {
-		flag   string
-		labels []string
-	}{{"--label", o.Labels}, {"--without", o.ExcludeLabels}} {
-		for _, l := range named.labels {
-			if known := labelsOf(all); !slices.Contains(known, l) {
-				return cmdline.Errorf("%s %s: no case has it; %s", named.flag, l, cmdline.DidYouMean(l, known, "fabrictest conform list --json"))
-			}
-		}
+	return all
+}
+
+// checkCaseNames returns an error for a case or a label that the devices do not have.
+func (o *conformOptions) checkCaseNames(devices []*judge.Device) error {
+	var all []*conformance.Suite
+	var names []string
+	for _, d := range devices {
+		all = append(all, suitesFor(d)...)
+		names = append(names, d.Name)
+	}
+	if err := cmp.Or(judge.CheckLabels("--label", o.Labels, all), judge.CheckLabels("--without", o.ExcludeLabels, all)); err != nil {
+		return err
 	}
 	var none *conformance.NoCaseError
 	if err := o.CheckPatterns(all...); !errors.As(err, &none) {
 		return err
 	}
 	if err := o.CheckPatterns(suites.All()...); err == nil {
-		return cmdline.Errorf("%s is no case for %s: ask for devices that it is for, or for none by name", none.Pattern, strings.Join(deviceNames(subjects), " or "))
+		return cmdline.Errorf("%s is no case for %s: ask for devices that it is for, or for none by name", none.Pattern, strings.Join(names, " or "))
 	}
-	return noSuchCase(none.Pattern)
+	return judge.NoSuchCase(none.Pattern)
 }
 
-func deviceNames(subjects []*subject) (names []string) {
-	for _, s := range subjects {
-		names = append(names, s.provider.Name)
-	}
-	return names
-}
-
-// noSuchCase says that there is no such case, and what may have been meant.
-func noSuchCase(pattern string) error {
-	return cmdline.Errorf("no case is called %q; %s", pattern, cmdline.DidYouMean(pattern, append(caseAreas(), caseIDs()...), "fabrictest conform list"))
-}
-
-// nothing says why no case is left.
-func (o *conformOptions) nothing(subjects []*subject) error {
-	risky := o.Filter
-	risky.IncludeDangerous = true
-	for _, s := range subjects {
-		for _, suite := range suites.Of(suites.ProtocolOf(s.provider.Name)) {
-			if n := len(risky.Select(suite)); n > 0 {
-				return cmdline.Errorf("what is asked for can crash or wedge a real device: add --dangerous")
-			}
+// noCases returns the error for flags that select no case.
+func (o *conformOptions) noCases(devices []*judge.Device) error {
+	dangerous := o.Filter
+	dangerous.IncludeDangerous = true
+	for _, d := range devices {
+		if len(judge.Select(&dangerous, suitesFor(d))) > 0 {
+			return cmdline.Errorf("what is asked for can crash or wedge a real device: add --dangerous")
 		}
 	}
 	return cmdline.Errorf("no case has all that is asked for by name, --level, --label and --without: 'fabrictest conform list' shows all")
 }
 
-// part reports whether some of the cases are left out.
+// part reports whether some cases are left out.
 func (o *conformOptions) part() bool {
 	return len(o.IDs) > 0 || o.level != "" || len(o.Labels) > 0 || len(o.ExcludeLabels) > 0
 }
@@ -247,11 +237,11 @@ func (o *conformOptions) command(seed uint64) string {
 }
 
 // replay is the command line that repeats one case.
-func (o *conformOptions) replay(s *subject, id string, seed uint64) string {
-	return fmt.Sprintf("%s conform %s --device %s %s", o.program, id, s.provider.Name, o.conditions(seed))
+func (o *conformOptions) replay(device, id string, seed uint64) string {
+	return fmt.Sprintf("%s conform %s --device %s %s", o.program, id, device, o.conditions(seed))
 }
 
-// conditions are under which cases were run.
+// conditions returns the flags of a command line that affect verdicts.
 func (o *conformOptions) conditions(seed uint64) string {
 	words := []string{fmt.Sprintf("--on %s --seed %d", o.on, seed)}
 	if o.profile != "" {
@@ -270,35 +260,4 @@ func (o *conformOptions) conditions(seed uint64) string {
 		words = append(words, "--deviations "+cmdline.Quote(o.deviations))
 	}
 	return strings.Join(words, " ")
-}
-
-// caseIDs lists those of all suites.
-func caseIDs() (ids []string) {
-	for _, s := range suites.All() {
-		for i := range s.Cases {
-			ids = append(ids, s.Cases[i].ID)
-		}
-	}
-	return ids
-}
-
-// caseAreas lists the beginnings that IDs have in common.
-func caseAreas() (areas []string) {
-	for _, id := range caseIDs() {
-		parts := strings.SplitN(id, "/", 3)
-		areas = append(areas, parts[0], parts[0]+"/"+parts[1])
-	}
-	slices.Sort(areas)
-	return slices.Compact(areas)
-}
-
-// labelsOf lists the labels of suites, each once.
-func labelsOf(all []*conformance.Suite) (labels []string) {
-	for _, s := range all {
-		for i := range s.Cases {
-			labels = append(labels, s.Cases[i].AllLabels()...)
-		}
-	}
-	slices.Sort(labels)
-	return slices.Compact(labels)
 }

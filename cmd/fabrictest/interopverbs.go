@@ -20,7 +20,7 @@ import (
 
 // interopVerbs is `fabrictest interop verbs`.
 type interopVerbs struct {
-	guest       guestSubject
+	guest       guestFlagSet
 	loss        string
 	impair      string
 	seed        uint64
@@ -118,7 +118,7 @@ func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	case inside:
 		return o.inside(cmd, cfg)
 	}
-	return enclosed(cmd, args, o.out)
+	return runUnshared(cmd, args, o.out)
 }
 
 // check refuses what makes no sense, before anything is booted.

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -96,12 +95,11 @@ func repeatables() []repeatable {
 				"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "one case runs alone",
 			},
 			func() string {
-				p, _ := nics.Find("softroce")
-				return conformOne.replay(&subject{provider: p}, "rc/psn/one", 7)
+				return conformOne.replay("softroce", "rc/psn/one", 7)
 			},
 		},
 		{
-			"a judgement", newConformCommandOf(conformAll),
+			"all cases", newConformCommandOf(conformAll),
 			map[string]string{
 				"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3",
 				"level": "must", "label": "psn", "without": "slow", "check-cases": "true", "matrix": "true",

@@ -1,4 +1,4 @@
-package main
+package judge
 
 import (
 	"slices"
@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// ledgerDocuments is the ledger for reports, with the cases that there are now.
-func ledgerDocuments() (docs []conform.Document, err error) {
+// Documents returns the ledger for reports, with the cases that cover each row.
+func Documents() (docs []conform.Document, err error) {
 	all, err := ledger.Documents()
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func ledgerDocuments() (docs []conform.Document, err error) {
 	return docs, nil
 }
 
-// casesByRow is which cases cover each row of the ledger.
+// casesByRow returns the cases that cover each row of the ledger.
 func casesByRow(all []*conformance.Suite) map[string][]string {
 	rows := make(map[string][]string)
 	for _, s := range all {
@@ -46,7 +46,7 @@ func casesByRow(all []*conformance.Suite) map[string][]string {
 	return rows
 }
 
-// rowsByID is the ledger by the names of its rows.
+// rowsByID returns the rows of the ledger by their IDs.
 func rowsByID() (map[string]ledger.Row, error) {
 	docs, err := ledger.Documents()
 	if err != nil {

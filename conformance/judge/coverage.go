@@ -1,4 +1,4 @@
-package main
+package judge
 
 import (
 	"fmt"
@@ -6,30 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
-func newConformCoverageCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "coverage [DOCUMENT...]",
-		Short: "Show how much of the specifications the cases cover",
-		Long: `Show how much of the specifications the cases cover, by document; with DOCUMENT, by
-section. A requirement is covered by a case, untestable for a reason that the ledger
-tells, or open.`,
-		Example: `  fabrictest conform coverage
-  fabrictest conform coverage roce rfc5044`,
-		RunE: func(cmd *cobra.Command, args []string) error { return showCoverage(cmd.OutOrStdout(), args) },
-		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return beginning(typed, documentKeys()), cobra.ShellCompDirectiveNoFileComp
-		},
-	}
-}
-
-func documentKeys() (keys []string) {
+// DocumentKeys returns the keys of the ledger's documents.
+func DocumentKeys() (keys []string) {
 	docs, _ := ledger.Documents()
 	for _, d := range docs {
 		keys = append(keys, d.Key)
@@ -37,14 +20,16 @@ func documentKeys() (keys []string) {
 	return keys
 }
 
-func showCoverage(w io.Writer, only []string) error {
+// WriteCoverage prints how many rows of the ledger the cases cover, by document; of the
+// named documents by section.
+func WriteCoverage(w io.Writer, only []string) error {
 	docs, err := ledger.Documents()
 	if err != nil {
 		return err
 	}
 	for _, name := range only {
-		if !slices.Contains(documentKeys(), name) {
-			return cmdline.Errorf("the ledger has no document %q%s: it has %s", name, cmdline.Guess(name, documentKeys()), strings.Join(documentKeys(), ", "))
+		if !slices.Contains(DocumentKeys(), name) {
+			return cmdline.Errorf("the ledger has no document %q%s: it has %s", name, cmdline.Guess(name, DocumentKeys()), strings.Join(DocumentKeys(), ", "))
 		}
 	}
 	cases := casesByRow(suites.All())
@@ -59,7 +44,7 @@ func showCoverage(w io.Writer, only []string) error {
 			continue
 		}
 		for row := range d.Rows() {
-			row.Cases = cases[row.ID] // as they are now
+			row.Cases = cases[row.ID] // not those of the ledger file
 		}
 		all = all.Add(d.Coverage())
 		line(d.Key+"  "+d.Title, d.Coverage())
@@ -77,7 +62,7 @@ func showCoverage(w io.Writer, only []string) error {
 	return err
 }
 
-// cutTo shortens a text to a number of characters.
+// cutTo shortens a text to n characters.
 func cutTo(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/lab/nics"
+)
+
+func newConformListCommand() *cobra.Command {
+	var choice conformance.Filter
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list [CASE...]",
+		Short: "List the cases, and what each checks",
+		Example: `  fabrictest conform list
+  fabrictest conform list rc/psn
+  fabrictest conform list 'mpa/*' --json | jq -r '.[].id'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			choice.IDs, choice.IncludeDangerous = args, true
+			found, err := judge.FindCases(&choice)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), catalog().ListCases(found))
+			}
+			return judge.WriteCases(cmd.OutOrStdout(), found)
+		},
+		ValidArgsFunction: completeCases,
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&choice.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
+	f.StringSliceVar(&choice.ExcludeLabels, "without", nil, "no cases with this `LABEL`; may be repeated")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
+	_ = cmd.RegisterFlagCompletionFunc("without", completeLabels)
+	return cmd
+}
+
+// catalog returns what lists of cases tell about the emulated devices.
+func catalog() *judge.Catalog {
+	return &judge.Catalog{Devices: nics.Names(), DescribeDefect: describeDefect, CheckDefect: nics.CheckDefect}
+}
+
+// describeDefect returns what a defect does and imitates.
+func describeDefect(spec string) string {
+	for _, q := range nics.AllDefects() {
+		if judge.DefectName(q.Name) == judge.DefectName(spec) {
+			imitates := ""
+			if q.Imitates != "" {
+				imitates = "; as " + q.Imitates
+			}
+			return fmt.Sprintf("%s%s (%s)", q.Does, imitates, strings.Join(q.Of, ", "))
+		}
+	}
+	return "no device can have it yet"
+}
+
+func newConformShowCommand(program string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show CASE...",
+		Short: "Show what cases check, send and expect, and which defects they detect",
+		Example: `  fabrictest conform show rc/psn/gap-naked-once
+  fabrictest conform show 'mpa/fpdu/*'`,
+		Args: atLeast(1, "name a case: 'fabrictest conform list' lists all"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, err := judge.FindCases(&conformance.Filter{IDs: args, IncludeDangerous: true})
+			if err != nil {
+				return err
+			}
+			return catalog().Describe(cmd.OutOrStdout(), found, program)
+		},
+		ValidArgsFunction: completeCases,
+	}
+}
+
+func newConformCoverageCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "coverage [DOCUMENT...]",
+		Short: "Show how much of the specifications the cases cover",
+		Long: `Show how much of the specifications the cases cover, by document; with DOCUMENT, by
+section. A requirement is covered by a case, untestable for a reason that the ledger
+tells, or open.`,
+		Example: `  fabrictest conform coverage
+  fabrictest conform coverage roce rfc5044`,
+		RunE: func(cmd *cobra.Command, args []string) error { return judge.WriteCoverage(cmd.OutOrStdout(), args) },
+		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return beginning(typed, judge.DocumentKeys()), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}

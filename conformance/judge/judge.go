@@ -1,0 +1,289 @@
+// Package judge judges devices by conformance cases and makes results for a report: it runs
+// the cases of one or more devices in their labs, checks the cases on devices with defects,
+// measures recovery times, and lists cases and their coverage of the specifications.
+//
+// It opens no device: its caller, cmd/fabrictest or lab/certify, passes labs and the
+// functions in [Hooks].
+package judge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/console"
+	"github.com/fabrictest/fabrictest/report/evidence"
+)
+
+// Device is a device to be judged by some cases.
+type Device struct {
+	Name, Title string
+	Profile     string   // that it imitates; empty for none
+	Defects     []string // that it has, with those of the profile
+	Cases       []Case
+	Deviations  map[string]conformance.Deviation // known ones, by case
+	Known       []Defect                         // all that a device of this kind can have, for CheckCases
+}
+
+// Defect is a defect that a device can have.
+type Defect struct {
+	Name, Imitates, Does string
+	Mutant               bool // it is built into the program
+	NeedsNumber          bool // NAME=NUMBER; the name alone is not enough
+}
+
+// Case is a case and its suite.
+type Case struct {
+	Suite *conformance.Suite
+	*conformance.Case
+}
+
+// Lab is a lab that is closed at the end.
+type Lab interface {
+	conformance.Lab
+	io.Closer
+}
+
+// Options are how devices are judged.
+type Options struct {
+	Seed     uint64
+	RealTime bool // cases that fail while the machine is busy are repeated
+	Workers  int  // cases at a time
+	// Schedules is how many schedules a case explores; 0 for the case's own number.
+	Schedules int
+	Dangerous bool // dangerous cases were selected, too
+	Part      bool // some cases were left out
+	// CheckCases also runs each case on devices with the defects that it names; Matrix on
+	// devices with every defect. WithoutMutants leaves out defects that are mutants.
+	CheckCases, Matrix, WithoutMutants bool
+	Ladders                            bool // of packets in every result, not in those of failed cases alone
+	Capture                            Captures
+}
+
+// Hooks are the functions of the program that runs a Judge.
+type Hooks struct {
+	// Open opens the lab for a device.
+	Open func(*Device) (Lab, error)
+	// SelectMutant makes devices have the mutant among some defects, until restore is called.
+	SelectMutant func(defects []string) (restore func(), err error)
+	// CheckDefect returns an error for a defect that no device can have.
+	CheckDefect func(spec string) error
+	// Replay returns the command line that repeats a case.
+	Replay func(d *Device, id string) string
+	// AfterCase, if not nil, is called before the result of a case is shown.
+	AfterCase func()
+}
+
+// Judge judges devices, one after the other.
+type Judge struct {
+	Options
+	Hooks
+	Devices []*Device
+	Dir     string // of captures
+	Started time.Time
+	Show    *console.Verdicts
+	Ended   int // cases that have a result
+}
+
+// Trials returns the number of cases to run, on all devices with all defects.
+func (j *Judge) Trials() (n int) {
+	for _, d := range j.Devices {
+		n += len(d.Cases)
+		if j.CheckCases {
+			for _, m := range j.defects(d) {
+				n += len(m.tried)
+			}
+		}
+	}
+	return n
+}
+
+// Run judges all devices and adds their results to the run. If a device cannot be judged
+// to its end, the run has the results so far.
+func (j *Judge) Run(ctx context.Context, run *conform.Run) error {
+	for _, d := range j.Devices {
+		r := d.Report()
+		err := j.device(ctx, d, &r)
+		run.Devices = append(run.Devices, r)
+		if err != nil {
+			return err
+		}
+	}
+	if j.CheckCases {
+		j.addFaults(run)
+	}
+	return nil
+}
+
+// Report returns the device for a report, without results.
+func (d *Device) Report() conform.Device {
+	return conform.Device{Name: d.Name, Title: d.Title, As: d.Profile, Defects: d.Defects, Results: []conform.Result{}}
+}
+
+func (j *Judge) device(ctx context.Context, d *Device, r *conform.Device) (err error) {
+	lab, err := j.Open(d)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	r.Results, err = j.RunCases(ctx, lab, d)
+	if err == nil && j.CheckCases {
+		err = j.checkCases(ctx, lab, d, r)
+	}
+	return err
+}
+
+// RunCases runs the cases of a device in a lab, and returns their results with evidence.
+func (j *Judge) RunCases(ctx context.Context, lab conformance.Lab, d *Device) ([]conform.Result, error) {
+	return j.run(ctx, lab, d, trial{d.Cases, d.Defects}, j.keep)
+}
+
+// trial is some cases on a device with some defects.
+type trial struct {
+	cases   []Case
+	defects []string
+}
+
+// run runs a trial. keep makes a result for the report and shows it; it is called by one
+// goroutine at a time.
+func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial, keep func(*Device, Case, *conformance.Result) conform.Result) ([]conform.Result, error) {
+	restore, err := j.SelectMutant(t.defects)
+	if err != nil {
+		return nil, err
+	}
+	defer restore()
+	cases := make([]*conformance.Case, len(t.cases))
+	at := make(map[*conformance.Case]int, len(t.cases))
+	for i, q := range t.cases {
+		cases[i], at[q.Case] = q.Case, i
+	}
+	kept := make([]*conform.Result, len(t.cases))
+	r := conformance.Runner{
+		Lab: &watched{lab, j, d, t.defects}, Workers: j.Workers,
+		Options: conformance.Options{
+			Defects: t.defects, Seed: j.Seed, Deviations: d.Deviations, Schedules: j.Schedules,
+			Progress: func(c *conformance.Case, done, total int) { j.Show.Part(j.label(d, c.ID, t.defects), done, total) },
+		},
+		Done: func(res conformance.Result) {
+			if j.AfterCase != nil {
+				j.AfterCase()
+			}
+			i := at[res.Case]
+			one := keep(d, t.cases[i], &res)
+			kept[i] = &one
+			j.Ended++
+		},
+	}
+	if j.RealTime && len(t.defects) == 0 {
+		r.Repeat = func(first conformance.Result, others float64) {
+			j.Show.Note(fmt.Sprintf("%s is repeated: other processes used %.0f %% of the CPU time, and %v", first.Case.ID, 100*others, first.Err))
+		}
+	}
+	_, err = r.Run(ctx, cases)
+	var results []conform.Result
+	for _, k := range kept {
+		if k != nil {
+			results = append(results, *k)
+		}
+	}
+	return results, err
+}
+
+// watched is a lab that shows which cases run in it.
+type watched struct {
+	conformance.Lab
+	j       *Judge
+	d       *Device
+	defects []string
+}
+
+// WithBench implements conformance.Lab.
+func (w *watched) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
+	w.j.Show.Start(w.j.label(w.d, job.Case, w.defects))
+	return w.Lab.WithBench(ctx, job, body)
+}
+
+// label returns the name under which a running case is shown.
+func (j *Judge) label(d *Device, id string, defects []string) string {
+	if j.CheckCases && len(defects) > 0 {
+		return fmt.Sprintf("%s with %s", id, defects[0])
+	}
+	if len(j.Devices) > 1 {
+		return id + " on " + d.Name
+	}
+	return id
+}
+
+// keep makes a result for the report, with its evidence, and shows it.
+func (j *Judge) keep(d *Device, q Case, res *conformance.Result) conform.Result {
+	r := j.result(d, q, res)
+	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == CaptureAll {
+		r.Ladder = evidence.Ladder(res.Record, q.Suite.DescribeEvent)
+	}
+	if j.Capture.keeps(r.Verdict) {
+		name, err := j.saveCapture(d, q.ID, res.Record)
+		if err != nil {
+			j.Show.Note(fmt.Sprintf("The packets of %s are not kept: %v", q.ID, err))
+		}
+		r.Capture = name
+	}
+	j.Show.Done(j.label(d, q.ID, d.Defects), &r)
+	return r
+}
+
+// result makes a result for the report, without evidence.
+func (j *Judge) result(d *Device, q Case, res *conformance.Result) conform.Result {
+	r := conform.Result{
+		ID: q.ID, Suite: q.Suite.Name, Title: q.Title, Cite: q.Cite.String(), Rows: q.Cite.Rows, Level: string(q.Level), Labels: q.Labels,
+		Sends: q.Sends, Expects: q.Expects, Verdict: conform.Verdict(res.Verdict), Took: res.Took, Replay: j.Replay(d, q.ID),
+		Deviation: res.Deviation,
+	}
+	if res.Err == nil {
+		return r
+	}
+	// The first line says what happened; a stack may follow.
+	r.Reason, r.Detail, _ = strings.Cut(res.Err.Error(), "\n")
+	r.Detail = strings.TrimSpace(r.Detail)
+	if res.Verdict == conformance.VerdictUnsupported {
+		r.Reason = conformance.UnsupportedReason(res.Err)
+	}
+	var v *conformance.Violation
+	if errors.As(res.Err, &v) {
+		r.Want, r.Got = v.Want, v.Got
+	}
+	return r
+}
+
+// saveCapture writes the packets of a case, if there were any, and returns the file.
+func (j *Judge) saveCapture(d *Device, id string, record *conformance.Record) (string, error) {
+	events, _ := record.Events()
+	if !slices.ContainsFunc(events, func(e conformance.Event) bool { return e.Kind != conformance.EventNote }) {
+		return "", nil
+	}
+	name := path.Join("captures", id+".pcapng")
+	if len(j.Devices) > 1 {
+		name = path.Join("captures", d.Name, id+".pcapng")
+	}
+	file := filepath.Join(j.Dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return "", err
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return "", err
+	}
+	err = errors.Join(evidence.WriteCapture(f, record, j.Started), f.Close())
+	if err != nil {
+		return "", errors.Join(err, os.Remove(file)) // no truncated file
+	}
+	return name, nil
+}

@@ -1,0 +1,32 @@
+package judge
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/recovery"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// Measure measures how a device recovers from loss and congestion. With an error it
+// returns the measurements before it.
+func (j *Judge) Measure(ctx context.Context, d *Device) (all []conform.Measured, err error) {
+	lab, err := j.Open(d)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	var found []recovery.Measurement
+	err = lab.WithBench(ctx, conformance.BenchSpec{Case: "measure", Defects: d.Defects, Seed: j.Seed}, func(b *conformance.Bench) (err error) {
+		found, err = recovery.Measure(b)
+		return err
+	})
+	for i := range found {
+		m := &found[i]
+		all = append(all, conform.Measured{
+			Name: m.Name, About: m.About(), Unit: m.Unit, Median: m.Value, Least: m.Min(), Most: m.Max(), Samples: m.Samples, Position: m.Position,
+		})
+	}
+	return all, err
+}
