@@ -10,7 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/netns/topology"
-	"github.com/fabrictest/fabrictest/report/internal/files"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 //go:embed schema.json
@@ -23,10 +23,10 @@ func Schema() []byte { return slices.Clone(schema) }
 const MaxSize = 1 << 30
 
 // ErrVersion is wrapped by the error of Read for an unknown version.
-var ErrVersion = files.ErrVersion
+var ErrVersion = kit.ErrVersion
 
 // KeyError is the error for a key of a file.
-type KeyError = files.KeyError
+type KeyError = kit.KeyError
 
 // Write writes a run as JSON. A version of 0 is written as Version.
 func Write(w io.Writer, r *Run) error {
@@ -74,11 +74,11 @@ func Read(r io.Reader) (*Run, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("longer than %d bytes", MaxSize)
 	}
-	if err := files.Version(text, Version, "the result of a run"); err != nil {
+	if err := kit.Version(text, Version, "the result of a run"); err != nil {
 		return nil, err
 	}
 	var run Run
-	if err := files.Decode(text, &run); err != nil {
+	if err := kit.Decode(text, &run); err != nil {
 		return nil, err
 	}
 	for i := range run.Scenarios {

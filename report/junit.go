@@ -8,28 +8,28 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/report/internal/files"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // WriteJUnit writes a run as JUnit XML: a suite for each tier, a case for each scenario. A
 // failed scenario is a failure; a broken or starved one is an error. Times are wall-clock
 // times.
 func WriteJUnit(w io.Writer, r *Run) error {
-	all := files.Suites{Name: "fabrictest", Time: files.Seconds(r.Wall)}
+	all := kit.Suites{Name: "fabrictest", Time: kit.Seconds(r.Wall)}
 	for _, tier := range r.tiers() {
 		all.Add(r.junitSuite(tier))
 	}
 	return all.Write(w)
 }
 
-func (r *Run) junitSuite(tier string) files.Suite {
-	s := files.Suite{
+func (r *Run) junitSuite(tier string) kit.Suite {
+	s := kit.Suite{
 		Name: "fabrictest." + printable.Text(tier), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
-		Properties: []files.Property{
-			files.Fact("fabrictest.version", printable.Text(r.Tool)),
-			files.Fact("seed", strconv.FormatUint(r.Seed, 10)),
-			files.Fact("command", printable.Text(r.Command)),
-			files.Fact("machine", printable.Text(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
+		Properties: []kit.Property{
+			kit.Fact("fabrictest.version", printable.Text(r.Tool)),
+			kit.Fact("seed", strconv.FormatUint(r.Seed, 10)),
+			kit.Fact("command", printable.Text(r.Command)),
+			kit.Fact("machine", printable.Text(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
 		},
 	}
 	wall := time.Duration(0)
@@ -41,39 +41,39 @@ func (r *Run) junitSuite(tier string) files.Suite {
 		wall += res.Wall
 		s.Add(res.junitCase(s.Name))
 	}
-	s.Time = files.Seconds(wall)
+	s.Time = kit.Seconds(wall)
 	return s
 }
 
-func (r *Result) junitCase(class string) files.Case {
-	c := files.Case{
-		Name: printable.Text(r.Name), Class: class, Time: files.Seconds(r.Wall),
-		Properties: []files.Property{files.Fact("seed", strconv.FormatUint(r.Seed, 10)), files.Fact("elapsed", r.Elapsed.String())},
-		SystemOut:  files.Text{Text: r.junitOutput()},
+func (r *Result) junitCase(class string) kit.Case {
+	c := kit.Case{
+		Name: printable.Text(r.Name), Class: class, Time: kit.Seconds(r.Wall),
+		Properties: []kit.Property{kit.Fact("seed", strconv.FormatUint(r.Seed, 10)), kit.Fact("elapsed", r.Elapsed.String())},
+		SystemOut:  kit.Text{Text: r.junitOutput()},
 	}
 	if r.Title != "" {
-		c.Properties = append(c.Properties, files.Fact("title", printable.Text(r.Title)))
+		c.Properties = append(c.Properties, kit.Fact("title", printable.Text(r.Title)))
 	}
 	if len(r.Tags) > 0 {
-		c.Properties = append(c.Properties, files.Fact("tags", printable.Text(strings.Join(r.Tags, " "))))
+		c.Properties = append(c.Properties, kit.Fact("tags", printable.Text(strings.Join(r.Tags, " "))))
 	}
 	if r.Provider != "" {
-		c.Properties = append(c.Properties, files.Fact("provider", printable.Text(r.Provider)))
+		c.Properties = append(c.Properties, kit.Fact("provider", printable.Text(r.Provider)))
 	}
 	if len(r.Defects) > 0 {
-		c.Properties = append(c.Properties, files.Fact("defects", printable.Text(strings.Join(r.Defects, " "))))
+		c.Properties = append(c.Properties, kit.Fact("defects", printable.Text(strings.Join(r.Defects, " "))))
 	}
 	if r.Netem {
-		c.Properties = append(c.Properties, files.Fact("impaired by", "netem"))
+		c.Properties = append(c.Properties, kit.Fact("impaired by", "netem"))
 	}
 	if r.First != nil {
-		c.Properties = append(c.Properties, files.Fact("first attempt", printable.Line(r.First.Reason)))
+		c.Properties = append(c.Properties, kit.Fact("first attempt", printable.Line(r.First.Reason)))
 	}
-	problem := &files.Problem{Message: printable.Line(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
+	problem := &kit.Problem{Message: printable.Line(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
 	switch r.Verdict {
 	case Passed:
 	case Skipped:
-		c.Skipped = &files.Problem{Message: printable.Line(r.Reason)}
+		c.Skipped = &kit.Problem{Message: printable.Line(r.Reason)}
 	case Failed:
 		c.Failure = problem
 	case Starved:

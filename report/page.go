@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // The page is one file with inline style, script and drawings.
@@ -41,7 +41,7 @@ func WriteHTML(w io.Writer, r *Run) error {
 
 // htmlPage is the template's data for a run.
 type htmlPage struct {
-	page.Style
+	kit.Style
 	Title    string
 	Headline string
 	Good     bool
@@ -76,7 +76,7 @@ type matrixRow struct {
 
 func newPage(r *Run) *htmlPage {
 	p := &htmlPage{
-		Style: page.NewStyle(pageCSS, pageJS),
+		Style: kit.NewStyle(pageCSS, pageJS),
 		Good:  len(r.Bad()) == 0, Headline: headline(r), Tiers: r.tiers(), Facts: runFacts(r),
 	}
 	p.Title = "fabrictest: " + p.Headline

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // Maximum lengths of texts on the page; result.json has the full text.
@@ -75,7 +75,7 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 	}
 	if r.Fabric != nil && len(r.Fabric.Hosts) > 0 {
 		looks := newLooks(r)
-		d := page.Draw(r.Fabric, looks)
+		d := kit.Draw(r.Fabric, looks)
 		v.Fabric, v.FabricWide, v.FabricText, v.Legend = d.SVG, d.Width > 600, fabricText(r.Fabric), looks.legend()
 	}
 	return v

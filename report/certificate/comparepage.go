@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 var (
@@ -30,7 +30,7 @@ var (
 
 // comparedPage is the template's data for a comparison.
 type comparedPage struct {
-	page.Style
+	kit.Style
 	Headline  string
 	Devices   []*deviceLine
 	Signs     []sign  // states that occur
@@ -91,7 +91,7 @@ var barOrder = []State{Broken, Fail, Stale, Deviates, Pass, Unsupported, NotAske
 // WriteHTML writes the comparison as one self-contained page. Links to the pages of the
 // devices are relative to dir; without dir there are none.
 func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
-	p := &comparedPage{Style: page.NewStyle(page.VerdictCSS()+compareCSS, compareJS)}
+	p := &comparedPage{Style: kit.NewStyle(kit.VerdictCSS()+compareCSS, compareJS)}
 	hrefs := c.pages(dir)
 	for i := range c.Columns {
 		p.Devices = append(p.Devices, newDeviceLine(&c.Columns[i], hrefs[i]))

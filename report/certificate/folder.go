@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/files"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // Files of a certificate, in addition to the captures.
@@ -35,11 +35,11 @@ func (c *Certificate) WriteFolder(dir string) error {
 		return fmt.Errorf("%s: %w", filepath.Join(dir, File), err)
 	}
 	var path string
-	all := []files.File{{Name: File, Write: read.write, Path: &path}}
+	all := []kit.File{{Name: File, Write: read.write, Path: &path}}
 	for _, p := range read.pages() {
-		all = append(all, files.File{Name: p.name, Write: p.write, Path: &path})
+		all = append(all, kit.File{Name: p.name, Write: p.write, Path: &path})
 	}
-	if err := files.WriteAll(dir, all); err != nil {
+	if err := kit.WriteAll(dir, all); err != nil {
 		return err
 	}
 	// Remove the signature of an earlier certificate.
@@ -50,7 +50,7 @@ func (c *Certificate) WriteFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	return files.Write(dir, ManifestFile, sums)
+	return kit.Write(dir, ManifestFile, sums)
 }
 
 // drawnFile is a file that is generated from the certificate.
@@ -102,11 +102,11 @@ func Read(dir string) (*Certificate, error) {
 }
 
 func parse(text []byte) (*Certificate, error) {
-	if err := files.Version(text, Version, "a certificate"); err != nil {
+	if err := kit.Version(text, Version, "a certificate"); err != nil {
 		return nil, err
 	}
 	c := new(Certificate)
-	if err := files.Decode(text, c); err != nil {
+	if err := kit.Decode(text, c); err != nil {
 		return nil, err
 	}
 	if n := len(c.Run.Devices); n != 1 {

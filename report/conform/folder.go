@@ -3,7 +3,7 @@ package conform
 import (
 	"io"
 
-	"github.com/fabrictest/fabrictest/report/internal/files"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // Files of a result folder.
@@ -23,7 +23,7 @@ type Paths struct {
 // creates if needed. Each file is replaced atomically, and an error in one does not prevent
 // the others. The error is a *report.FolderError; paths has the files that were written.
 func WriteFolder(dir string, r *Run) (paths Paths, err error) {
-	err = files.WriteAll(dir, []files.File{
+	err = kit.WriteAll(dir, []kit.File{
 		{Name: ResultFile, Write: func(w io.Writer) error { return Write(w, r) }, Path: &paths.Result},
 		{Name: "junit.xml", Write: func(w io.Writer) error { return WriteJUnit(w, r) }, Path: &paths.JUnit},
 		{Name: PageFile, Write: func(w io.Writer) error { return WriteHTML(w, r) }, Path: &paths.HTML},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/files"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 //go:embed schema.json
@@ -68,11 +68,11 @@ func Read(r io.Reader) (*Run, error) {
 	if len(text) > report.MaxSize {
 		return nil, fmt.Errorf("longer than %d bytes", report.MaxSize)
 	}
-	if err := files.Version(text, Version, "the result of fabrictest conform"); err != nil {
+	if err := kit.Version(text, Version, "the result of fabrictest conform"); err != nil {
 		return nil, err
 	}
 	var run Run
-	if err := files.Decode(text, &run); err != nil {
+	if err := kit.Decode(text, &run); err != nil {
 		return nil, err
 	}
 	if err := run.Check(); err != nil {

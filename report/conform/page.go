@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // The page is one file with inline style, script and drawings.
@@ -44,7 +44,7 @@ func WriteHTML(w io.Writer, r *Run) error { return WriteHTMLBehind(w, r, Cover{R
 // WriteHTMLBehind writes the same page after a cover.
 func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 	p := newPage(r)
-	p.Style, p.Cover, p.Results = page.NewStyle(page.VerdictCSS()+pageCSS+c.CSS, pageJS), c.HTML, c.Results
+	p.Style, p.Cover, p.Results = kit.NewStyle(kit.VerdictCSS()+pageCSS+c.CSS, pageJS), c.HTML, c.Results
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, p); err != nil {
 		return fmt.Errorf("the page of results: %w", err)
@@ -57,7 +57,7 @@ func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 
 // htmlPage is the template's data for a run.
 type htmlPage struct {
-	page.Style
+	kit.Style
 	Cover    template.HTML
 	Results  string
 	Title    string

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/files"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // Files of a result folder.
@@ -37,7 +37,7 @@ func Read(r io.Reader) (*Run, error) {
 	if len(text) > report.MaxSize {
 		return nil, fmt.Errorf("longer than %d bytes", report.MaxSize)
 	}
-	if err := files.Version(text, Version, "the result of fabrictest mpirun or perf memory"); err != nil {
+	if err := kit.Version(text, Version, "the result of fabrictest mpirun or perf memory"); err != nil {
 		return nil, err
 	}
 	run := new(Run)
@@ -73,7 +73,7 @@ type Paths struct {
 // Each file is replaced atomically. The error is a *report.FolderError; paths has the files
 // that were written.
 func WriteFolder(dir string, r *Run) (paths Paths, err error) {
-	err = files.WriteAll(dir, []files.File{
+	err = kit.WriteAll(dir, []kit.File{
 		{Name: ResultFile, Write: func(w io.Writer) error { return Write(w, r) }, Path: &paths.Result},
 		{Name: PageFile, Write: func(w io.Writer) error { return WriteHTML(w, r) }, Path: &paths.HTML},
 	})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // The page is one file with inline style, script and drawings.
@@ -26,7 +26,7 @@ var (
 
 // htmlPage is the template's data.
 type htmlPage struct {
-	page.Style
+	kit.Style
 	Title, Headline, About string
 	Facts                  []fact
 	Job                    *jobView
@@ -42,7 +42,7 @@ type fact struct {
 
 // WriteHTML writes a run as one self-contained page.
 func WriteHTML(w io.Writer, r *Run) error {
-	p := &htmlPage{Style: page.NewStyle(pageCSS, ""), Facts: facts(r), Results: ResultFile, Headline: "Nothing was run"}
+	p := &htmlPage{Style: kit.NewStyle(pageCSS, ""), Facts: facts(r), Results: ResultFile, Headline: "Nothing was run"}
 	if r.Job != nil {
 		p.Job = newJobView(r.Job)
 		p.Headline, p.About = p.Job.Headline, "ranks, and what they did"

@@ -3,7 +3,7 @@
 //
 // A page is one self-contained file, and its content security policy allows only the
 // script of this package. The package reads no results: callers pass what to draw.
-package page
+package kit
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package files
+package kit
 
 import (
 	"bytes"

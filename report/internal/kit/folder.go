@@ -2,7 +2,7 @@
 //
 // Each file is replaced atomically, and an error in one does not prevent the others.
 // [Decode] is strict: every key must be known, present and unique, and errors name the key.
-package files
+package kit
 
 import (
 	"bytes"
