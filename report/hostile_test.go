@@ -4,7 +4,6 @@ import (
 	"reflect"
 
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 // hostile is what someone might call a scenario who wishes the reader ill.
@@ -13,7 +12,7 @@ const hostile = `</script></style></pre></title>--><script>alert(1)</script><img
 
 // hostileRun is a run whose every string is hostile.
 func hostileRun() *report.Run {
-	run := reporttest.Run()
+	run := sampleRun()
 	poison(reflect.ValueOf(run).Elem())
 	for i := range run.Scenarios {
 		run.Scenarios[i].Verdict = report.Verdicts()[i%4]

@@ -11,8 +11,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/fabrics"
-	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 func html(t testing.TB, run *report.Run) string {
@@ -25,7 +23,7 @@ func html(t testing.TB, run *report.Run) string {
 }
 
 func TestPageShowsAllResults(t *testing.T) {
-	page := html(t, reporttest.Run())
+	page := html(t, sampleRun())
 	for _, want := range []string{
 		"3 of 14 did not pass", "fabrictest run --seed 7", "linux/amd64, 6.18.2, 2 CPUs", "15 Nov 2025, 09:30:12 UTC",
 		"no user namespaces: run as root", "errors: none may occur, but rank 0 had 3 (retry exceeded)",
@@ -46,7 +44,7 @@ func TestPageShowsAllResults(t *testing.T) {
 // page's own.
 func TestPageIsSelfContained(t *testing.T) {
 	t.Parallel()
-	for name, run := range map[string]*report.Run{"sample": reporttest.Run(), "hostile": hostileRun()} {
+	for name, run := range map[string]*report.Run{"sample": sampleRun(), "hostile": hostileRun()} {
 		page := html(t, run)
 		if n := strings.Count(page, "<script"); n != 1 {
 			t.Errorf("%s: %d scripts", name, n)
@@ -65,7 +63,7 @@ func TestPageIsSelfContained(t *testing.T) {
 }
 
 func TestAnchorsAreUniqueAndLinked(t *testing.T) {
-	run := reporttest.Run()
+	run := sampleRun()
 	run.Scenarios = append(run.Scenarios, run.Scenarios[0], run.Scenarios[0])
 	page := html(t, run)
 	ids := map[string]bool{}
@@ -100,7 +98,7 @@ func TestPageLinksOnlyIntoFolder(t *testing.T) {
 // htmlPage is made for.
 func TestPageOfLargeRunIsSmall(t *testing.T) {
 	t.Parallel()
-	run := reporttest.Large(1, 300)
+	run := largeRun(1, 300)
 	for len(run.Scenarios) < 70 {
 		run.Scenarios = append(run.Scenarios, run.Scenarios[0])
 	}
@@ -134,9 +132,9 @@ func TestPageShowsUnusualResults(t *testing.T) {
 		"switches without hosts": {Fabric: &topology.Topology{
 			Hosts: []topology.Host{{Name: "a"}}, Switches: []topology.Switch{{Name: "s"}, {Name: "t", Tier: 9}, {Name: "u", Rail: -3, Tier: 2}},
 		}},
-		"a thousand hosts":                 {Fabric: fabrics.FatTree(1000, 10, 4)},
-		"a star of two hundred, two rails": {Fabric: fabrics.Star(200, 2)},
-		"four rails":                       {Fabric: fabrics.Star(6, 4)},
+		"a thousand hosts":                 {Fabric: fatTreeOf(1000, 10, 4)},
+		"a star of two hundred, two rails": {Fabric: starOf(200, 2)},
+		"four rails":                       {Fabric: starOf(6, 4)},
 		"a thousand faults": {
 			Elapsed: second, Ranks: []report.Rank{{Samples: []report.Sample{{At: second, Bytes: 5}}}},
 			Faults: func() (f []report.Fault) {
@@ -189,7 +187,7 @@ func TestHeadlines(t *testing.T) {
 }
 
 func BenchmarkWriteHTML(b *testing.B) {
-	run := reporttest.Large(4, 1000)
+	run := largeRun(4, 1000)
 	for b.Loop() {
 		html(b, run)
 	}
@@ -198,7 +196,7 @@ func BenchmarkWriteHTML(b *testing.B) {
 // wordyRun is a failure that takes many words.
 func wordyRun() *report.Run {
 	what := "host0 with host1: lane 3 (XRC), A to B, request 26 (IBV_WR_RDMA_READ, 8192 bytes): " + strings.Repeat("byte 4096 is 0xa5, not 0xc2; ", 12)
-	fabric := fabrics.Star(4, 1)
+	fabric := starOf(4, 1)
 	return &report.Run{Scenarios: []report.Result{{
 		Name: "wordy", Tier: "sim", Verdict: report.Failed, Reason: "memory: want identical, got rank 0 on host0: " + what, Fabric: fabric,
 		Checks: []report.Check{

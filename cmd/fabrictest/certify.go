@@ -19,9 +19,9 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
 )
 
 // wireTier is where certification takes place: on the device's own wire.
@@ -230,7 +230,7 @@ func (c *certification) judged(cmd *cobra.Command, client *agent.Client, opt ben
 		}
 	}
 	c.judgement.began = c.began
-	c.judgement.show = console.NewVerdicts(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(c.subject.asked)}, false)
+	c.judgement.show = conform.NewDisplay(report.DisplayConfig{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(c.subject.asked)}, false)
 	defer c.judgement.show.Close()
 	return c.judge(cmd.Context())
 }
@@ -263,7 +263,7 @@ func (c *certification) finish(cmd *cobra.Command, run *conform.Run) error {
 	if err := cert.WriteFolder(dir); err != nil {
 		return err
 	}
-	paths := conform.Paths{HTML: filepath.Join(dir, certificate.PageFile), Result: filepath.Join(dir, certificate.File)}
+	paths := report.Paths{HTML: filepath.Join(dir, certificate.PageFile), Result: filepath.Join(dir, certificate.File)}
 	if err := c.judgement.show.Finish(run, paths); err != nil {
 		return err
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/evidence"
 )
 
 // certification is the judging of a device of another host.
@@ -159,7 +158,7 @@ func (c *certification) keep(s *subject, q question, res *conformance.Result) co
 	j := c.judgement
 	r := j.result(s, q, res)
 	r.Replay = c.opts.command([]string{q.ID}, j.seed)
-	r.Ladder = evidence.Ladder(res.Record, q.suite.DescribeEvent)
+	r.Ladder = conform.NewLadder(res.Record, q.suite.DescribeEvent)
 	name, err := j.saveCapture(s, q.ID, res.Record)
 	if err != nil {
 		j.show.Note(fmt.Sprintf("The packets of %s are not kept: %v", q.ID, err))

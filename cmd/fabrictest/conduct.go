@@ -27,7 +27,7 @@ type task struct {
 }
 
 // audience is told how tasks are getting on, by several goroutines; a
-// console.Display is one.
+// report.Display is one.
 type audience interface {
 	Start(name, tier string)
 	Done(*report.Result)

@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/mutate"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -148,7 +148,7 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 		out = io.Discard
 	}
 	j.dir, j.began = dir, began
-	j.show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: j.trials()}, o.packets)
+	j.show = conform.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: j.trials()}, o.packets)
 	defer j.show.Close()
 	run := &conform.Run{
 		Version: conform.Version, Tool: toolVersion(), Command: o.command(j.seed), Seed: j.seed,

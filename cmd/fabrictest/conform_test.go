@@ -18,8 +18,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
 )
 
 // judged calls the command with --json and returns what came of it.
@@ -282,7 +282,7 @@ func TestUncaughtDefectsAreRed(t *testing.T) {
 			},
 		}
 	}
-	show := console.NewVerdicts(console.Config{Out: io.Discard, Status: io.Discard}, false)
+	show := conform.NewDisplay(report.DisplayConfig{Out: io.Discard, Status: io.Discard}, false)
 	defer show.Close()
 	for _, everything := range []bool{false, true} {
 		j := &judgement{opts: &conformOptions{}, show: show}

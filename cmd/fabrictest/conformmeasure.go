@@ -14,8 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/recovery"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -114,7 +114,7 @@ func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 		out = io.Discard
 	}
 	j.dir, j.began = dir, began
-	j.show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(j.subjects)}, false)
+	j.show = conform.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(j.subjects)}, false)
 	defer j.show.Close()
 	run := &conform.Run{
 		Version: conform.Version, Tool: toolVersion(), Command: o.measureCommand(j.seed), Seed: j.seed,

@@ -13,8 +13,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
-	"github.com/fabrictest/fabrictest/report/evidence"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -25,7 +23,7 @@ type judgement struct {
 	subjects []*subject
 	dir      string // for what it leaves behind
 	began    time.Time
-	show     *console.Verdicts
+	show     *conform.Display
 	ended    int
 	// withoutMutants leaves out the defects that this program was built without.
 	withoutMutants bool
@@ -155,7 +153,7 @@ func (j *judgement) label(s *subject, id string, defects []string) string {
 func (j *judgement) keep(s *subject, q question, res *conformance.Result) conform.Result {
 	r := j.result(s, q, res)
 	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.opts.packets || j.opts.capture == evidenceAll {
-		r.Ladder = evidence.Ladder(res.Record, q.suite.DescribeEvent)
+		r.Ladder = conform.NewLadder(res.Record, q.suite.DescribeEvent)
 	}
 	if j.opts.capture.keeps(r.Verdict) {
 		name, err := j.saveCapture(s, q.ID, res.Record)
@@ -209,7 +207,7 @@ func (j *judgement) saveCapture(s *subject, id string, record *conformance.Recor
 	if err != nil {
 		return "", err
 	}
-	err = errors.Join(evidence.WriteCapture(f, record, j.began), f.Close())
+	err = errors.Join(conform.WriteCapture(f, record, j.began), f.Close())
 	if err != nil {
 		return "", errors.Join(err, os.Remove(file)) // half of it is worse than none
 	}

@@ -15,14 +15,13 @@ import (
 )
 
 // decodeStats reads what the ranks reported; nil for one that reported nothing.
-func decodeStats(reports []json.RawMessage) ([]*ranks.Stats, error) {
-	all := make([]*ranks.Stats, len(reports))
+func decodeStats(reports []json.RawMessage) ([]ranks.Values, error) {
+	all := make([]ranks.Values, len(reports))
 	for rank, text := range reports {
 		if text == nil {
 			continue
 		}
-		all[rank] = new(ranks.Stats)
-		if err := json.Unmarshal(text, all[rank]); err != nil {
+		if err := json.Unmarshal(text, &all[rank]); err != nil {
 			return nil, fmt.Errorf("statistics of rank %d: %w", rank, err)
 		}
 	}
@@ -31,8 +30,8 @@ func decodeStats(reports []json.RawMessage) ([]*ranks.Stats, error) {
 
 // printRankStats prints what the ranks reported: of each figure the sum, the least and
 // the most. Figures that are zero everywhere are left out.
-func printRankStats(w io.Writer, all []*ranks.Stats) error {
-	var there []*ranks.Stats
+func printRankStats(w io.Writer, all []ranks.Values) error {
+	var there []ranks.Values
 	for _, s := range all {
 		if s != nil {
 			there = append(there, s)

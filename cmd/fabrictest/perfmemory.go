@@ -150,12 +150,16 @@ func (o *perfMemory) main(cmd *cobra.Command) error {
 	done := 0
 	var failed error
 	for i := range plan {
-		e := ranks.Experiment{Name: plan[i].Name, Config: plan[i].Config}
+		config, err := ranks.ValuesOf(plan[i].Config)
+		if err != nil {
+			return err
+		}
+		e := ranks.Experiment{Name: plan[i].Name, Config: config}
 		for k := range plan[i].runs {
 			if failed == nil {
 				r := &plan[i].runs[k]
 				progress.report(r.String(), float64(done)/float64(total))
-				var p work.MemoryPoint
+				var p ranks.Point
 				if p, failed = measureApart(cmd.Context(), memoryJob{*r, plan[i].Config, seed}); failed == nil {
 					e.Points = append(e.Points, p)
 				}
@@ -190,10 +194,7 @@ func (o *perfMemory) finish(cmd *cobra.Command, run *ranks.Run, dir string) erro
 // printMemory prints the bytes a rank of an experiment: a line for each pattern and
 // design, a column for each number of ranks.
 func printMemory(w io.Writer, e *ranks.Experiment) {
-	type line struct {
-		pattern string
-		design  carrier.Design
-	}
+	type line struct{ pattern, design string }
 	var lines []line
 	var counts []int
 	cells := map[line]map[int]string{}

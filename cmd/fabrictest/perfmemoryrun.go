@@ -16,6 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
 // memoryCommand is what fabrictest starts itself as, to measure one point. A process that
@@ -32,7 +33,7 @@ type memoryJob struct {
 }
 
 // measureApart measures a point in a process of its own.
-func measureApart(ctx context.Context, j memoryJob) (p work.MemoryPoint, err error) {
+func measureApart(ctx context.Context, j memoryJob) (p ranks.Point, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return p, err

@@ -16,7 +16,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -92,7 +91,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 		t.opts.Capture = o.capture == captureFull
 		tasks = append(tasks, t)
 	}
-	show := console.New(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: names(tasks)})
+	show := report.NewDisplay(report.DisplayConfig{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks)}, names(tasks))
 	defer show.Close()
 	run := &report.Run{
 		Version: report.Version, Tool: toolVersion(), Command: o.command(from, only), Seed: saved.Seed,

@@ -15,7 +15,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -133,7 +132,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if o.json {
 		out = io.Discard
 	}
-	show := console.New(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: names(tasks)})
+	show := report.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks)}, names(tasks))
 	defer show.Close()
 	ask, stopAsking := askedBySignal()
 	defer stopAsking()
@@ -159,7 +158,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 
 // finish leaves the results behind and says what they are. What cannot be written
 // does not keep what was found out from being shown.
-func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, show *console.Display) error {
+func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, show *report.Display) error {
 	paths, err := report.WriteFolder(dir, run)
 	if o.json {
 		return errors.Join(err, report.Write(cmd.OutOrStdout(), run))

@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/fabrictest/fabrictest/lab"
-	"github.com/fabrictest/fabrictest/report/console"
+	"github.com/fabrictest/fabrictest/report"
 )
 
 // askedBySignal asks for the state of ranks whenever somebody sends SIGUSR1.
@@ -37,7 +37,7 @@ func askedBySignal() (ask <-chan struct{}, stop func()) {
 }
 
 // tellState prints what each rank is at.
-func tellState(show *console.Display, t *task, all []lab.RankState) {
+func tellState(show *report.Display, t *task, all []lab.RankState) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s:", t.scenario.Name, t.tier)
 	for _, r := range all {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/netns/topology"
-	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 )
 
 // looks colours one host's cables.
@@ -55,13 +54,13 @@ func TestEveryPartIsDrawn(t *testing.T) {
 		hosts, switches, cables  int
 		troubled, labels, widest int
 	}{
-		{"pair", fabrics.Pair(1), 2, 0, 1, 1, 1, 560},
-		{"pair with two rails", fabrics.Pair(2), 2, 0, 2, 2, 2, 560},
-		{"star", fabrics.Star(6, 1), 6, 1, 6, 1, 1, 560},
-		{"star of 64", fabrics.Star(64, 1), 64, 1, 64, 1, 0, 560},
-		{"two rails", fabrics.Star(8, 2), 8, 2, 16, 2, 2, 560},
-		{"fat tree", fabrics.FatTree(16, 4, 2), 16, 6, 24, 1, 0, 1040},
-		{"fat tree of 64", fabrics.FatTree(64, 8, 4), 64, 12, 96, 1, 0, 1040},
+		{"pair", pairOf(1), 2, 0, 1, 1, 1, 560},
+		{"pair with two rails", pairOf(2), 2, 0, 2, 2, 2, 560},
+		{"star", starOf(6, 1), 6, 1, 6, 1, 1, 560},
+		{"star of 64", starOf(64, 1), 64, 1, 64, 1, 0, 560},
+		{"two rails", starOf(8, 2), 8, 2, 16, 2, 2, 560},
+		{"fat tree", fatTreeOf(16, 4, 2), 16, 6, 24, 1, 0, 1040},
+		{"fat tree of 64", fatTreeOf(64, 8, 4), 64, 12, 96, 1, 0, 1040},
 	} {
 		d := Draw(c.t, looks{"host0"})
 		n := count(t, d)
@@ -76,7 +75,7 @@ func TestEveryPartIsDrawn(t *testing.T) {
 
 // TestManyHostsAreFolded: those to which something happened stay.
 func TestManyHostsAreFolded(t *testing.T) {
-	for _, fabric := range []*topology.Topology{fabrics.FatTree(1000, 10, 4), fabrics.Star(300, 1)} {
+	for _, fabric := range []*topology.Topology{fatTreeOf(1000, 10, 4), starOf(300, 1)} {
 		g := newGraph(fabric, looks{"host123"})
 		g.fold(MaxHosts)
 		folded, named := 0, []string{}
@@ -94,7 +93,7 @@ func TestManyHostsAreFolded(t *testing.T) {
 		}
 	}
 	// And where something happened to all of them, there is a limit.
-	if n := count(t, Draw(fabrics.Star(300, 1), allBad{})); n["h down"] > MaxHosts+1 {
+	if n := count(t, Draw(starOf(300, 1), allBad{})); n["h down"] > MaxHosts+1 {
 		t.Errorf("%v", n)
 	}
 }
@@ -106,8 +105,8 @@ func (allBad) Host(*topology.Host) Part   { return Part{State: Down} }
 
 func TestNodesStayApartAndInside(t *testing.T) {
 	for name, f := range map[string]*topology.Topology{
-		"star 3": fabrics.Star(3, 1), "star 16": fabrics.Star(16, 1), "star 64": fabrics.Star(64, 1), "star 96": fabrics.Star(96, 1),
-		"tree 64": fabrics.FatTree(64, 8, 4), "tree 96": fabrics.FatTree(96, 12, 8), "rails": fabrics.Star(8, 4), "rails 64": fabrics.Star(64, 2),
+		"star 3": starOf(3, 1), "star 16": starOf(16, 1), "star 64": starOf(64, 1), "star 96": starOf(96, 1),
+		"tree 64": fatTreeOf(64, 8, 4), "tree 96": fatTreeOf(96, 12, 8), "rails": starOf(8, 4), "rails 64": starOf(64, 2),
 	} {
 		g := newGraph(f, looks{})
 		g.fold(MaxHosts)
@@ -132,7 +131,7 @@ func TestNodesStayApartAndInside(t *testing.T) {
 
 func TestHostileNamesStayText(t *testing.T) {
 	evil := `</svg><script>alert(1)</script>"'&` + strings.Repeat("long", 50)
-	f := fabrics.Star(2, 1)
+	f := starOf(2, 1)
 	f.Hosts[0].Name, f.Switches[0].Name = evil, evil+"2"
 	f.Cables[0].A.Node, f.Cables[0].B.Node, f.Cables[1].B.Node = evil, evil+"2", evil+"2"
 	d := Draw(f, hostileLooks{evil})
@@ -148,3 +147,23 @@ func (l hostileLooks) Cable(*topology.Cable) Part {
 	return Part{State: Down, Label: "x<", Title: l.text}
 }
 func (l hostileLooks) Host(*topology.Host) Part { return Part{Title: l.text} }
+
+func must(t topology.Topology, err error) *topology.Topology {
+	if err != nil {
+		panic(err)
+	}
+	return &t
+}
+
+// pairOf is two hosts back to back.
+func pairOf(rails int) *topology.Topology { return must(topology.Pair(topology.Options{Rails: rails})) }
+
+// starOf is hosts around a switch per rail.
+func starOf(hosts, rails int) *topology.Topology {
+	return must(topology.Star(hosts, topology.Options{Rails: rails}))
+}
+
+// fatTreeOf is hosts on leaves, and every leaf on every spine.
+func fatTreeOf(hosts, leaves, spines int) *topology.Topology {
+	return must(topology.FatTree(leaves, spines, hosts, topology.Options{}))
+}

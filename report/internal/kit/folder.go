@@ -1,7 +1,3 @@
-// Package files writes and reads the files of a run's folder: JSON and JUnit XML.
-//
-// Each file is replaced atomically, and an error in one does not prevent the others.
-// [Decode] is strict: every key must be known, present and unique, and errors name the key.
 package kit
 
 import (
@@ -38,13 +34,39 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() []error { return e.Errs }
 
+// Paths are the files of a result folder.
+type Paths struct {
+	Result string // results as JSON
+	JUnit  string // junit.xml; empty if the kind of result has none
+	HTML   string // the page
+}
+
 // File is a file to be written.
 type File struct {
 	Name  string
 	Write func(io.Writer) error
-	// Path is set to the path of the written file.
+	// Path, if not nil, is set to the path of the written file.
 	Path *string
 }
+
+// Results returns the files of a result folder that has results, a page and, unless junit is
+// nil, junit.xml. Writing them sets paths.
+func Results[T any](v T, paths *Paths, name string, result, junit, page func(io.Writer, T) error) []File {
+	with := func(write func(io.Writer, T) error) func(io.Writer) error {
+		return func(w io.Writer) error { return write(w, v) }
+	}
+	all := []File{{name, with(result), &paths.Result}}
+	if junit != nil {
+		all = append(all, File{JUnitFile, with(junit), &paths.JUnit})
+	}
+	return append(all, File{PageFile, with(page), &paths.HTML})
+}
+
+// Names of files in result folders.
+const (
+	JUnitFile = "junit.xml"
+	PageFile  = "report.html"
+)
 
 // WriteAll writes files into a folder, which it creates if needed. It replaces existing
 // files. The error is an *Error.
@@ -63,7 +85,9 @@ func WriteAll(dir string, all []File) error {
 			fail.Failed, fail.Errs = append(fail.Failed, f.Name), append(fail.Errs, reason(err))
 			continue
 		}
-		*f.Path = filepath.Join(dir, f.Name)
+		if f.Path != nil {
+			*f.Path = filepath.Join(dir, f.Name)
+		}
 		fail.Written = append(fail.Written, f.Name)
 	}
 	if len(fail.Failed) > 0 {
@@ -88,16 +112,9 @@ func Write(dir, name string, text []byte) error {
 		err = os.Rename(f.Name(), filepath.Join(dir, name))
 	}
 	if err != nil {
-		err = errors.Join(err, removeTemp(f.Name()))
+		_ = os.Remove(f.Name()) // it may be gone already
 	}
 	return err
-}
-
-func removeTemp(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // reason returns an error without the name of the temporary file.

@@ -170,18 +170,10 @@ func (g *graph) labels(short bool) map[*node]string {
 		if n.folded == 0 && len(name) > len(prefix) {
 			name = name[len(prefix):]
 		}
-		labels[n] = cut(name, 16)
+		labels[n] = Cut(name, 16)
 	}
 	for _, n := range g.switches {
-		labels[n] = cut(n.name, 16)
+		labels[n] = Cut(n.name, 16)
 	}
 	return labels
-}
-
-// cut truncates a long name.
-func cut(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
 }

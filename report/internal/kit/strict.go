@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"strconv"
 	"strings"
 )
 
@@ -22,12 +21,11 @@ func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
 
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// Decode parses a JSON document into the value that into points to. Unlike encoding/json
-// it rejects missing keys, keys in other case and null, and names the element of a list
-// in errors.
-func Decode(text []byte, into any) error {
+// decode parses a JSON document into the value that into points to. Unlike encoding/json
+// it rejects unknown, missing and duplicate keys, keys in other case and null, and names
+// the element of a list in errors.
+func decode(text []byte, into any) error {
 	d := decoder{json.NewDecoder(bytes.NewReader(text)), map[reflect.Type][]field{}}
-	d.UseNumber()
 	if err := d.value(reflect.ValueOf(into).Elem(), ""); err != nil {
 		return err
 	}
@@ -43,92 +41,53 @@ type decoder struct {
 }
 
 func (d decoder) value(v reflect.Value, path string) error {
-	if v.Kind() == reflect.Pointer {
-		v.Set(reflect.New(v.Type().Elem()))
-		return d.value(v.Elem(), path)
-	}
-	tok, err := d.Token()
-	if err != nil {
-		return &KeyError{path, err}
-	}
 	_, isText := v.Addr().Interface().(encoding.TextUnmarshaler)
+	own, isOwn := v.Addr().Interface().(json.Unmarshaler)
 	switch {
 	case isText:
-		return d.scalar(v, tok, path)
+		return d.scalar(v, path)
+	case isOwn:
+		if err := d.Decode(own); err != nil {
+			return &KeyError{path, err}
+		}
+		return nil
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return d.value(v.Elem(), path)
 	case v.Kind() == reflect.Struct:
-		return d.object(v, tok, path)
+		return d.object(v, path)
 	case v.Kind() == reflect.Slice:
-		return d.list(v, tok, path)
+		return d.list(v, path)
 	case v.Kind() == reflect.Map:
-		return d.table(v, tok, path)
-	default:
-		return d.scalar(v, tok, path)
+		return d.table(v, path)
 	}
+	return d.scalar(v, path)
 }
 
 // scalar decodes a string, number or boolean.
-func (d decoder) scalar(v reflect.Value, tok json.Token, path string) error {
-	ok := false
-	switch tok := tok.(type) {
-	case string:
-		if u, is := v.Addr().Interface().(encoding.TextUnmarshaler); is {
-			if err := u.UnmarshalText([]byte(tok)); err != nil {
-				return &KeyError{path, err}
-			}
-			return nil
-		}
-		if ok = v.Kind() == reflect.String; ok {
-			v.SetString(tok)
-		}
-	case bool:
-		if ok = v.Kind() == reflect.Bool; ok {
-			v.SetBool(tok)
-		}
-	case json.Number:
-		ok = setNumber(v, tok.String())
+func (d decoder) scalar(v reflect.Value, path string) error {
+	var text json.RawMessage
+	err := d.Decode(&text)
+	if err == nil && string(text) == "null" {
+		err = fmt.Errorf("is null, not a %v", v.Type())
 	}
-	if !ok {
-		return wrongKind(path, tok, expectedKind(v))
+	if err == nil {
+		err = json.Unmarshal(text, v.Addr().Interface())
+	}
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		err = fmt.Errorf("is %s, not a %v", text, kind.Type)
+	}
+	if err != nil {
+		return &KeyError{path, err}
 	}
 	return nil
 }
 
-// setNumber sets v to a number; false if it does not fit.
-func setNumber(v reflect.Value, text string) bool {
-	switch {
-	case v.CanInt():
-		n, err := strconv.ParseInt(text, 10, v.Type().Bits())
-		if err == nil {
-			v.SetInt(n)
-		}
-		return err == nil
-	case v.CanUint():
-		n, err := strconv.ParseUint(text, 10, v.Type().Bits())
-		if err == nil {
-			v.SetUint(n)
-		}
-		return err == nil
-	case v.CanFloat():
-		n, err := strconv.ParseFloat(text, v.Type().Bits())
-		if err == nil {
-			v.SetFloat(n)
-		}
-		return err == nil
-	}
-	return false
-}
-
-func (d decoder) object(v reflect.Value, tok json.Token, path string) error {
-	if tok != json.Delim('{') {
-		return wrongKind(path, tok, "an object")
-	}
+func (d decoder) object(v reflect.Value, path string) error {
 	fields := d.fields(v.Type())
 	seen := make([]bool, len(fields))
-	for d.More() {
-		name, err := d.key(path)
-		if err != nil {
-			return err
-		}
+	err := d.each(path, '{', func(name string) error {
 		at := 0
 		for at < len(fields) && fields[at].name != name {
 			at++
@@ -141,68 +100,64 @@ func (d decoder) object(v reflect.Value, tok json.Token, path string) error {
 			return &KeyError{key, errors.New("duplicate key")}
 		}
 		seen[at] = true
-		if err := d.value(v.Field(fields[at].index), key); err != nil {
-			return err
-		}
-	}
+		return d.value(v.Field(fields[at].index), key)
+	})
 	for i, f := range fields {
-		if !seen[i] && !f.optional {
-			return &KeyError{join(path, f.name), errors.New("missing")}
+		if err == nil && !seen[i] && !f.optional {
+			err = &KeyError{join(path, f.name), errors.New("missing")}
 		}
 	}
-	return d.close(path)
+	return err
 }
 
-func (d decoder) list(v reflect.Value, tok json.Token, path string) error {
-	if tok != json.Delim('[') {
-		return wrongKind(path, tok, "a list")
-	}
-	// An empty list is decoded as nil.
-	for i := 0; d.More(); i++ {
+// list decodes a list; an empty one is decoded as nil.
+func (d decoder) list(v reflect.Value, path string) error {
+	i := -1
+	return d.each(path, '[', func(string) error {
+		i++
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
-		if err := d.value(v.Index(i), fmt.Sprintf("%s[%d]", path, i)); err != nil {
-			return err
-		}
-	}
-	return d.close(path)
+		return d.value(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+	})
 }
 
-func (d decoder) table(v reflect.Value, tok json.Token, path string) error {
-	if tok != json.Delim('{') {
-		return wrongKind(path, tok, "an object")
-	}
-	for d.More() {
+func (d decoder) table(v reflect.Value, path string) error {
+	return d.each(path, '{', func(name string) error {
 		if v.IsNil() {
 			v.Set(reflect.MakeMap(v.Type()))
-		}
-		name, err := d.key(path)
-		if err != nil {
-			return err
 		}
 		key := reflect.ValueOf(name)
 		if v.MapIndex(key).IsValid() {
 			return &KeyError{join(path, name), errors.New("duplicate key")}
 		}
 		elem := reflect.New(v.Type().Elem()).Elem()
-		if err := d.value(elem, join(path, name)); err != nil {
+		err := d.value(elem, join(path, name))
+		v.SetMapIndex(key, elem)
+		return err
+	})
+}
+
+// each calls do for every key of an object, or for every element of a list with an empty
+// name.
+func (d decoder) each(path string, open json.Delim, do func(name string) error) error {
+	tok, err := d.Token()
+	if err == nil && tok != open {
+		err = fmt.Errorf("is %v, not %s", tok, map[json.Delim]string{'{': "an object", '[': "a list"}[open])
+	}
+	if err != nil {
+		return &KeyError{join("", path), err}
+	}
+	for d.More() {
+		name := ""
+		if open == '{' {
+			if tok, err = d.Token(); err != nil {
+				return &KeyError{path, err}
+			}
+			name, _ = tok.(string)
+		}
+		if err := do(name); err != nil {
 			return err
 		}
-		v.SetMapIndex(key, elem)
 	}
-	return d.close(path)
-}
-
-func (d decoder) key(path string) (string, error) {
-	tok, err := d.Token()
-	if err != nil {
-		return "", &KeyError{path, err}
-	}
-	name, _ := tok.(string)
-	return name, nil
-}
-
-// close reads the closing bracket.
-func (d decoder) close(path string) error {
 	if _, err := d.Token(); err != nil {
 		return &KeyError{path, err}
 	}
@@ -240,41 +195,13 @@ func names(fields []field) string {
 	return strings.Join(all, ", ")
 }
 
+// join returns the path of a key; the document itself has an empty path.
 func join(path, name string) string {
-	if path == "" {
-		return name
+	switch {
+	case path != "":
+		return path + "." + name
+	case name == "":
+		return "the document"
 	}
-	return path + "." + name
-}
-
-func wrongKind(path string, tok json.Token, want string) error {
-	got := fmt.Sprint(tok)
-	switch tok := tok.(type) {
-	case nil:
-		got = "null"
-	case string:
-		got = strconv.Quote(tok)
-	case json.Delim:
-		got = map[json.Delim]string{'{': "an object", '[': "a list"}[tok]
-	}
-	if path == "" {
-		path = "the document"
-	}
-	return &KeyError{path, fmt.Errorf("is %s, not %s", got, want)}
-}
-
-// expectedKind describes the JSON values that a field accepts.
-func expectedKind(v reflect.Value) string {
-	switch v.Kind() {
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int, reflect.Int64:
-		return "a whole number"
-	case reflect.Float64:
-		return "a number"
-	case reflect.Uint32, reflect.Uint64:
-		return "a whole number, 0 or more"
-	default:
-		return "a string"
-	}
+	return name
 }

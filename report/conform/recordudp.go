@@ -1,4 +1,4 @@
-package evidence
+package conform
 
 import (
 	"encoding/binary"

@@ -1,8 +1,4 @@
-// Package evidence converts the record of a conformance case for readers: to a ladder
-// diagram, and to a capture for Wireshark. It knows no protocol; the suite formats events.
-//
-// The record must be complete.
-package evidence
+package conform
 
 import (
 	"cmp"
@@ -10,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/report/conform"
 )
 
 // A ladder is limited in length. Steps in the middle are omitted, since the setup is at the
@@ -21,8 +16,8 @@ const (
 )
 
 var kinds = map[conformance.EventKind]string{
-	conformance.EventNote: conform.Note, conformance.EventSent: conform.Sent, conformance.EventReceived: conform.Came,
-	conformance.EventSentFIN: conform.FinSent, conformance.EventReceivedFIN: conform.FinCame, conformance.EventReset: conform.Reset,
+	conformance.EventNote: Note, conformance.EventSent: Sent, conformance.EventReceived: Came,
+	conformance.EventSentFIN: FinSent, conformance.EventReceivedFIN: FinCame, conformance.EventReset: Reset,
 }
 
 // inOrder returns the events of a record by time. The record has packets in the order in
@@ -36,21 +31,21 @@ func inOrder(r *conformance.Record) (events []conformance.Event, beyond int) {
 	return events, beyond
 }
 
-// Ladder returns the ladder diagram of a case; line formats an event. A long record is
+// NewLadder returns the ladder diagram of a case; line formats an event. A long record is
 // shortened, with the number of omitted events.
-func Ladder(r *conformance.Record, line func(*conformance.Event) string) *conform.Ladder {
+func NewLadder(r *conformance.Record, line func(*conformance.Event) string) *Ladder {
 	events, beyond := inOrder(r)
-	l := &conform.Ladder{Beyond: beyond, Steps: []conform.Step{}}
+	l := &Ladder{Beyond: beyond, Steps: []Step{}}
 	if n := len(events) - firstSteps - lastSteps; n > 1 {
 		l.Beyond += n
 		events = slices.Delete(events, firstSteps, firstSteps+n)
 	}
 	for i := range events {
 		if l.Beyond > 0 && i == firstSteps {
-			l.Steps = append(l.Steps, conform.Step{At: events[i].At, Kind: conform.Gap, Text: fmt.Sprintf("%d more", l.Beyond)})
+			l.Steps = append(l.Steps, Step{At: events[i].At, Kind: Gap, Text: fmt.Sprintf("%d more", l.Beyond)})
 		}
 		e := &events[i]
-		l.Steps = append(l.Steps, conform.Step{At: e.At, Kind: kinds[e.Kind], Text: line(e), Stream: e.Stream})
+		l.Steps = append(l.Steps, Step{At: e.At, Kind: kinds[e.Kind], Text: line(e), Stream: e.Stream})
 	}
 	return l
 }

@@ -1,4 +1,4 @@
-package evidence_test
+package conform_test
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/evidence"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -61,7 +60,7 @@ func TestLadderIsInOrderOfTime(t *testing.T) {
 	if _, err := w.Recv(0); err != nil {
 		t.Fatal(err)
 	}
-	l := evidence.Ladder(r, words)
+	l := conform.NewLadder(r, words)
 	if len(l.Steps) != 2 || l.Steps[0].Kind != conform.Came || l.Steps[0].At != 5 || l.Steps[1].Kind != conform.Sent || l.Beyond != 0 {
 		t.Errorf("%+v", l)
 	}
@@ -74,7 +73,7 @@ func TestLongLadderOmitsMiddle(t *testing.T) {
 		c.now = time.Duration(i)
 		_ = w.Send(udp(1))
 	}
-	l := evidence.Ladder(r, words)
+	l := conform.NewLadder(r, words)
 	last := l.Steps[len(l.Steps)-1]
 	if len(l.Steps) != 201 || l.Beyond != 800 || l.Steps[60].Kind != conform.Gap || l.Steps[60].Text != "800 more" || last.At != 999 {
 		t.Errorf("%d steps, %d beyond, %+v, %+v", len(l.Steps), l.Beyond, l.Steps[60], last)
@@ -145,7 +144,7 @@ func talk(t *testing.T, family int, deviceDials bool) *conformance.Record {
 func TestStreamsAreWrittenAsTCP(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		var b bytes.Buffer
-		if err := evidence.WriteCapture(&b, talk(t, family, false), time.Unix(1000, 0)); err != nil {
+		if err := conform.WriteCapture(&b, talk(t, family, false), time.Unix(1000, 0)); err != nil {
 			t.Fatal(err)
 		}
 		all, err := packet.ReadCapture(&b)
@@ -174,7 +173,7 @@ func TestTsharkAcceptsCapture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(evidence.WriteCapture(f, talk(t, c.family, c.deviceDials), time.Unix(1000, 0)), f.Close()); err != nil {
+		if err := errors.Join(conform.WriteCapture(f, talk(t, c.family, c.deviceDials), time.Unix(1000, 0)), f.Close()); err != nil {
 			t.Fatal(err)
 		}
 		out, err := exec.Command(tshark, "-r", file, "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
@@ -200,7 +199,7 @@ func TestNotesBecomeCommentsOfNextPacket(t *testing.T) {
 	b.Note("post %s", "a SEND")
 	_ = r.RecordWire(c, &wire{}).Send(udp(3))
 	var out bytes.Buffer
-	if err := evidence.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
+	if err := conform.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
 		t.Fatal(err)
 	}
 	all, err := packet.ReadCapture(&out)
@@ -231,11 +230,11 @@ func TestRawTCPIsShownByItsPackets(t *testing.T) {
 	}
 	_ = s.Write([]byte(mpaRequest))
 	_ = r.RecordWire(c, &wire{}).Send(udp(3))
-	if l := evidence.Ladder(r, words); len(l.Steps) != 1 || l.Steps[0].Stream != 0 {
+	if l := conform.NewLadder(r, words); len(l.Steps) != 1 || l.Steps[0].Stream != 0 {
 		t.Errorf("%+v", l)
 	}
 	var out bytes.Buffer
-	if err := evidence.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
+	if err := conform.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := packet.ReadCapture(&out); err != nil || len(all) != 1 || len(all[0].Data) != len(udp(3)) {
@@ -257,7 +256,7 @@ func TestUDPChecksumsAreFilledInIfAllAreZero(t *testing.T) {
 			_ = r.RecordWire(clock, &wire{}).Send(p)
 		}
 		var out bytes.Buffer
-		if err := evidence.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
+		if err := conform.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
 			t.Fatal(err)
 		}
 		if says := bytes.Contains(out.Bytes(), []byte("filled in")); says != c.filled {

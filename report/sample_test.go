@@ -1,7 +1,4 @@
-// Package reporttest has helpers for the tests of reports: invented results ([Run],
-// [Large]) and a browser that loads pages ([StartBrowser]). The same seed yields the same
-// results.
-package reporttest
+package report_test
 
 import (
 	"fmt"
@@ -11,7 +8,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 )
 
 // traffic describes the ranks of an invented scenario.
@@ -46,7 +42,7 @@ func (t *traffic) fill(r *report.Result, rng *rand.Rand) {
 	}
 	share := total / uint64(max(1, len(t.fabric.Hosts)))
 	for _, c := range t.fabric.Cables {
-		a, b := fabrics.End(c.A), fabrics.End(c.B)
+		a, b := endName(c.A), endName(c.B)
 		r.Links = append(r.Links, t.link(a, b, share, rng), t.link(b, a, share, rng))
 	}
 }
@@ -138,7 +134,7 @@ func (t *traffic) faulty(rank int, at time.Duration) (down, recovering bool) {
 	return down, recovering
 }
 
-// named returns a result with the common fields.
+// newResult returns a result with the common fields.
 func newResult(name, title, tier string, seed uint64, tags ...string) report.Result {
 	return report.Result{
 		Name: name, Title: title, Tier: tier, Seed: seed, Provider: "softroce", Tags: tags, Verdict: report.Passed,
@@ -166,14 +162,14 @@ func total(run *report.Run) *report.Run {
 	return run
 }
 
-// Large is a run of n results of 64 ranks, with this many samples per rank.
-func Large(n, samples int) *report.Run {
+// largeRun is a run of n results of 64 ranks, with this many samples per rank.
+func largeRun(n, samples int) *report.Run {
 	run := newRun(11)
 	for i := range n {
 		rng := rand.New(rand.NewPCG(uint64(i), 1))
 		r := newResult(fmt.Sprintf("scale-%02d", i), "64 hosts, all to all", "sim", 11, "scale")
 		t := traffic{
-			fabric: fabrics.FatTree(64, 8, 4), end: 400 * time.Millisecond, steps: samples, bps: 9e9, loss: 0.01,
+			fabric: fatTreeOf(64, 8, 4), end: 400 * time.Millisecond, steps: samples, bps: 9e9, loss: 0.01,
 			on: func(from, _ string) bool { return from == "host3/rdma0" || from == "leaf2" }, memory: true, latency: true,
 		}
 		t.fill(&r, rng)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package reporttest
+package testutil
 
 import (
 	"bufio"
@@ -27,8 +27,8 @@ type Browser struct {
 	from    *bufio.Reader
 	session string
 	last    int
-	// Problems are console messages and network requests of the pages.
-	Problems []string
+	// problems are console messages and network requests of the pages. They fail the test.
+	problems []string
 }
 
 // message is a reply, or an event if it has a Method.
@@ -79,6 +79,9 @@ func StartBrowser(t *testing.T) *Browser {
 	// Kill the process group of a hanging browser at the end of the test.
 	deadline := time.AfterFunc(5*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	t.Cleanup(func() {
+		for _, p := range b.problems {
+			t.Errorf("the console, or the network: %s", p)
+		}
 		to.Close()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
@@ -158,11 +161,11 @@ func (b *Browser) until(wanted func(*message) bool) *message {
 func (b *Browser) watch(m *message) {
 	switch m.Method {
 	case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded", "Page.javascriptDialogOpening":
-		b.Problems = append(b.Problems, m.Method+": "+string(m.Params))
+		b.problems = append(b.problems, m.Method+": "+string(m.Params))
 	case "Network.requestWillBeSent":
 		var p struct{ Request struct{ URL string } }
 		if json.Unmarshal(m.Params, &p) == nil && !strings.HasSuffix(p.Request.URL, ".html") && p.Request.URL != "about:blank" {
-			b.Problems = append(b.Problems, "asked for "+p.Request.URL)
+			b.problems = append(b.problems, "asked for "+p.Request.URL)
 		}
 	}
 }
@@ -204,15 +207,35 @@ func (b *Browser) Eval(expression string, into any) {
 	}
 }
 
-// Screenshot returns the page as PNG, limited to maxHeight.
-func (b *Browser) Screenshot(l Look, y, maxHeight int) []byte {
+// Inspect loads a page bright and dark, on a telephone and on paper. It fails the test if the
+// brightness of a picture is wrong, or if the audit finds something. FABRICTEST_SHOTS names
+// a folder for the pictures, which are height pixels high.
+func (b *Browser) Inspect(name, path string, height int) {
+	b.t.Helper()
+	for _, l := range []Look{
+		{Name: name + " light", Width: 1280, Scheme: "light"},
+		{Name: name + " dark", Width: 1280, Scheme: "dark"},
+		{Name: name + " phone", Width: 390, Scheme: "dark"},
+		{Name: name + " paper", Width: 718, Scheme: "dark", Media: "print"}, // A4 less its margins
+	} {
+		b.Open(path, l)
+		bright := b.Shoot(l, height)
+		if light := l.Scheme == "light" || l.Media == "print"; light && bright < 0.8 || !light && bright > 0.4 {
+			b.t.Errorf("%s: the brightness is %v", l.Name, bright)
+		}
+		b.Audit(l.Name)
+	}
+}
+
+// screenshot returns the page as PNG, limited to maxHeight.
+func (b *Browser) screenshot(l Look, maxHeight int) []byte {
 	b.t.Helper()
 	height := 0
 	b.Eval("Math.ceil(document.documentElement.scrollHeight)", &height)
 	var r struct{ Data string }
 	b.Call("Page.captureScreenshot", map[string]any{
 		"captureBeyondViewport": true,
-		"clip":                  map[string]any{"x": 0, "y": y, "width": l.Width, "height": min(height-y, maxHeight), "scale": 1},
+		"clip":                  map[string]any{"x": 0, "y": 0, "width": l.Width, "height": min(height, maxHeight), "scale": 1},
 	}, &r)
 	png, err := base64.StdEncoding.DecodeString(r.Data)
 	if err != nil {
@@ -225,7 +248,7 @@ func (b *Browser) Screenshot(l Look, y, maxHeight int) []byte {
 // picture if FABRICTEST_SHOTS names a folder.
 func (b *Browser) Shoot(l Look, height int) float64 {
 	b.t.Helper()
-	data := b.Screenshot(l, 0, height)
+	data := b.screenshot(l, height)
 	if dir := os.Getenv("FABRICTEST_SHOTS"); dir != "" {
 		if err := os.WriteFile(filepath.Join(dir, l.Name+".png"), data, 0o666); err != nil {
 			b.t.Fatal(err)
@@ -254,9 +277,12 @@ func (b *Browser) Shoot(l Look, height int) float64 {
 //go:embed audit.js
 var audit string
 
-// Audit runs audit.js in the page and returns the problems that it finds.
-func (b *Browser) Audit() (wrong []string) {
+// Audit runs audit.js in the page. The problems that it finds fail the test.
+func (b *Browser) Audit(name string) {
 	b.t.Helper()
+	var wrong []string
 	b.Eval(audit, &wrong)
-	return wrong
+	for _, w := range wrong {
+		b.t.Errorf("%s: %s", name, w)
+	}
 }

@@ -1,11 +1,11 @@
-package console
+package conform
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // Columns of the table of measurements.
@@ -15,14 +15,14 @@ const (
 )
 
 // measured prints a line per measurement with its description.
-func (d *Verdicts) measured(b *strings.Builder, run *conform.Run) {
+func (d *Display) measured(b *strings.Builder, run *Run) {
 	for i := range run.Devices {
 		dev := &run.Devices[i]
 		if len(dev.Measured) == 0 {
 			continue
 		}
 		name := printable.Line(dev.Label())
-		fmt.Fprintf(b, "%s%*s%*s%*s%9s\n", d.bold(name)+strings.Repeat(" ", max(0, nameRoom-width(name))), valueRoom, "median", valueRoom, "least", valueRoom, "most", "samples")
+		fmt.Fprintf(b, "%s%*s%*s%*s%9s\n", d.bold(name)+kit.Pad("", nameRoom-kit.TextWidth(name)), valueRoom, "median", valueRoom, "least", valueRoom, "most", "samples")
 		group := ""
 		for k := range dev.Measured {
 			m := &dev.Measured[k]
@@ -31,9 +31,9 @@ func (d *Verdicts) measured(b *strings.Builder, run *conform.Run) {
 				b.WriteString("\n")
 			}
 			group = of
-			line := pad(cut("  "+printable.Line(m.Name), nameRoom), nameRoom)
+			line := kit.Pad(kit.Cut("  "+printable.Line(m.Name), nameRoom), nameRoom)
 			for _, v := range []float64{m.Median, m.Least, m.Most} {
-				line += strings.Repeat(" ", max(1, valueRoom-width(m.In(v)))) + m.In(v)
+				line += " " + kit.PadLeft(m.In(v), valueRoom-1)
 			}
 			about := "  " + printable.Line(m.About)
 			if m.Position > 1 {

@@ -1,4 +1,4 @@
-package reporttest
+package report_test
 
 import (
 	"math/rand/v2"
@@ -6,11 +6,10 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/fabrics"
 )
 
-// Run is a run with all verdicts and all shapes of fabric.
-func Run() *report.Run {
+// sampleRun is a run with all verdicts and all shapes of fabric.
+func sampleRun() *report.Run {
 	run := newRun(7)
 	for i, make := range []func(*rand.Rand) report.Result{
 		clean, cleanNetNS, loss, lossNetNS, flap, flapNetNS, incast, fatTree, rails, killed, hung, broken, skipped, sparse,
@@ -24,7 +23,7 @@ var exactlyOnce = report.Check{Name: "delivered", Want: "exactly-once", Got: "ex
 
 func clean(rng *rand.Rand) report.Result {
 	r := newResult("rc-clean", "Reliable connection, nothing in its way", "sim", 7, "standard", "rc")
-	(&traffic{fabric: fabrics.Pair(1), end: 416 * time.Microsecond, steps: 40, bps: 92e9, sink: func(k int) bool { return k == 1 }}).fill(&r, rng)
+	(&traffic{fabric: pairOf(1), end: 416 * time.Microsecond, steps: 40, bps: 92e9, sink: func(k int) bool { return k == 1 }}).fill(&r, rng)
 	r.Checks = []report.Check{exactlyOnce, {Name: "retransmits", Want: "at most 0", Got: "0", OK: true}}
 	return r
 }
@@ -32,7 +31,7 @@ func clean(rng *rand.Rand) report.Result {
 func cleanNetNS(rng *rand.Rand) report.Result {
 	r := newResult("rc-clean", "Reliable connection, nothing in its way", "netns", 7, "standard", "rc")
 	(&traffic{
-		fabric: fabrics.Pair(1), end: 812 * time.Millisecond, steps: 16, bps: 21e9, sink: func(k int) bool { return k == 1 }, memory: true, latency: true,
+		fabric: pairOf(1), end: 812 * time.Millisecond, steps: 16, bps: 21e9, sink: func(k int) bool { return k == 1 }, memory: true, latency: true,
 	}).fill(&r, rng)
 	r.Checks = []report.Check{exactlyOnce, {Name: "max_memory", Want: "at most 40.0 MiB", Got: "34.1 MiB", OK: true}}
 	r.Files = []report.File{
@@ -47,7 +46,7 @@ func loss(rng *rand.Rand) report.Result {
 	r := newResult("rc-loss-5pct", "Five packets in a hundred are lost, and every byte arrives", "sim", 7, "standard", "rc", "loss")
 	r.Description = "Both directions lose 5 % of all packets, acknowledgements too. The requester must find each gap by timeout or NAK, send again from there, and deliver every message once and in order."
 	(&traffic{
-		fabric: fabrics.Pair(1), end: 3551 * time.Microsecond, steps: 180, bps: 30e9, loss: 0.05,
+		fabric: pairOf(1), end: 3551 * time.Microsecond, steps: 180, bps: 30e9, loss: 0.05,
 		on: func(_, _ string) bool { return true }, sink: func(k int) bool { return k == 1 },
 	}).fill(&r, rng)
 	r.Checks = []report.Check{exactlyOnce, {Name: "retransmits", Want: "at least 1, at most 2000", Got: "468", OK: true}}
@@ -66,7 +65,7 @@ func flap(rng *rand.Rand) report.Result {
 	r := newResult("rc-flap-short", "A link is down for less than the retry budget", "sim", 7, "standard", "rc", "fault")
 	recovered := 1800 * time.Microsecond
 	(&traffic{
-		fabric: fabrics.Star(6, 1), end: 40 * time.Millisecond, steps: 400, bps: 11e9,
+		fabric: starOf(6, 1), end: 40 * time.Millisecond, steps: 400, bps: 11e9,
 		faults: []report.Fault{
 			{At: 12 * time.Millisecond, Until: 17 * time.Millisecond, What: "host1/rdma0 down", On: []string{"host1/rdma0"}, Recovered: &recovered},
 			{At: 26 * time.Millisecond, Until: 28 * time.Millisecond, What: "host1/rdma0 down", On: []string{"host1/rdma0"}, Recovered: &recovered},
@@ -81,7 +80,7 @@ func flapNetNS(rng *rand.Rand) report.Result {
 	r := newResult("rc-flap-short", "A link is down for less than the retry budget", "netns", 7, "standard", "rc", "fault")
 	recovered := 48 * time.Millisecond
 	(&traffic{
-		fabric: fabrics.Star(6, 1), end: 1200 * time.Millisecond, steps: 24, bps: 3e9, errors: true,
+		fabric: starOf(6, 1), end: 1200 * time.Millisecond, steps: 24, bps: 3e9, errors: true,
 		faults: []report.Fault{{
 			At: 400 * time.Millisecond, Until: 655 * time.Millisecond, What: "host1/rdma0 down", On: []string{"host1/rdma0"}, Recovered: &recovered,
 		}},
@@ -104,7 +103,7 @@ func flapNetNS(rng *rand.Rand) report.Result {
 func incast(rng *rand.Rand) report.Result {
 	r := newResult("incast-64", "63 senders, one receiver, and a queue that fills", "sim", 7, "standard", "scale", "congestion")
 	(&traffic{
-		fabric: fabrics.Star(64, 1), end: 22 * time.Millisecond, steps: 300, bps: 96e9, sink: func(k int) bool { return k == 0 },
+		fabric: starOf(64, 1), end: 22 * time.Millisecond, steps: 300, bps: 96e9, sink: func(k int) bool { return k == 0 },
 		loss: 0.002, on: func(from, to string) bool { return from == "switch0" && to == "host0/rdma0" },
 	}).fill(&r, rng)
 	for i := range r.Links {
@@ -119,7 +118,7 @@ func incast(rng *rand.Rand) report.Result {
 func fatTree(rng *rand.Rand) report.Result {
 	r := newResult("fat-tree-64", "All to all on 64 hosts, while a leaf loses packets", "sim", 7, "scale", "fat-tree")
 	(&traffic{
-		fabric: fabrics.FatTree(64, 8, 4), end: 180 * time.Millisecond, steps: 300, bps: 9.5e9, loss: 0.01,
+		fabric: fatTreeOf(64, 8, 4), end: 180 * time.Millisecond, steps: 300, bps: 9.5e9, loss: 0.01,
 		on:     func(from, to string) bool { return from == "leaf3" || to == "leaf3" },
 		faults: []report.Fault{{At: 60 * time.Millisecond, Until: 95 * time.Millisecond, What: "host17/rdma0 down", On: []string{"host17/rdma0"}}},
 		hit:    func(k int) bool { return k == 17 },
@@ -131,7 +130,7 @@ func fatTree(rng *rand.Rand) report.Result {
 func rails(rng *rand.Rand) report.Result {
 	r := newResult("rails-one-cut", "Two rails, one is cut, traffic moves to the other", "sim", 7, "standard", "multi-rail", "fault")
 	(&traffic{
-		fabric: fabrics.Star(8, 2), end: 30 * time.Millisecond, steps: 300, bps: 40e9,
+		fabric: starOf(8, 2), end: 30 * time.Millisecond, steps: 300, bps: 40e9,
 		faults: []report.Fault{{At: 11 * time.Millisecond, What: "rail 1 cut at host2 and host5", On: []string{"host2/rdma1", "host5/rdma1"}}},
 		hit:    func(k int) bool { return false },
 	}).fill(&r, rng)
@@ -142,7 +141,7 @@ func rails(rng *rand.Rand) report.Result {
 func killed(rng *rand.Rand) report.Result {
 	r := newResult("peer-killed", "A host dies without a word; the others notice and go on", "netns", 7, "fault")
 	(&traffic{
-		fabric: fabrics.Star(4, 1), end: 2 * time.Second, steps: 40, bps: 2.4e9, memory: true, errors: true,
+		fabric: starOf(4, 1), end: 2 * time.Second, steps: 40, bps: 2.4e9, memory: true, errors: true,
 		faults: []report.Fault{{At: 900 * time.Millisecond, What: "host2 killed", On: []string{"host2"}}},
 		hit:    func(k int) bool { return k == 2 },
 	}).fill(&r, rng)
@@ -154,7 +153,7 @@ func killed(rng *rand.Rand) report.Result {
 func hung(rng *rand.Rand) report.Result {
 	r := newResult("halo-16", "Neighbours on a ring write into each other's borders", "sim", 7, "one-sided")
 	(&traffic{
-		fabric: fabrics.FatTree(16, 4, 2), end: 50 * time.Millisecond, steps: 250, bps: 6e9,
+		fabric: fatTreeOf(16, 4, 2), end: 50 * time.Millisecond, steps: 250, bps: 6e9,
 		faults: []report.Fault{{At: 20 * time.Millisecond, What: "partition: host0…host7 | host8…host15"}},
 		hit:    everyone,
 	}).fill(&r, rng)
@@ -181,7 +180,7 @@ func broken(*rand.Rand) report.Result {
 		{Rank: 0, Host: "host0", State: "hung", Waiting: "start-up exchange: waits for rank 1"},
 		{Rank: 1, Host: "host1", State: "exited", Signal: "SIGSEGV", ExitCode: &code, Error: "signal: segmentation fault"},
 	}
-	r.Fabric = fabrics.Pair(1)
+	r.Fabric = pairOf(1)
 	r.Files = []report.File{{Kind: "log", Path: "logs/mtu-mismatch-netns/rank1.log", Size: 18_004}}
 	return r
 }
@@ -195,7 +194,7 @@ func skipped(*rand.Rand) report.Result {
 // sparse has very few samples.
 func sparse(rng *rand.Rand) report.Result {
 	r := newResult("ud-pingpong", "Datagrams to and fro", "sim", 7, "standard", "ud")
-	(&traffic{fabric: fabrics.Pair(2), end: 74 * time.Microsecond, steps: 3, bps: 1.2e9, latency: true}).fill(&r, rng)
+	(&traffic{fabric: pairOf(2), end: 74 * time.Microsecond, steps: 3, bps: 1.2e9, latency: true}).fill(&r, rng)
 	r.Checks = []report.Check{{Name: "delivered", Want: "at-most-once", Got: "exactly-once", OK: true}}
 	r.Defects = []string{"ack.Late", "cm.NoMRA"}
 	return r

@@ -1,4 +1,4 @@
-package console
+package conform_test
 
 import (
 	"bytes"
@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -43,9 +45,9 @@ func judged() *conform.Run {
 	return run
 }
 
-func judge(t *testing.T, cfg Config, ladders bool, run *conform.Run) {
+func judge(t *testing.T, cfg report.DisplayConfig, ladders bool, run *conform.Run) {
 	t.Helper()
-	d := NewVerdicts(cfg, ladders)
+	d := conform.NewDisplay(cfg, ladders)
 	for i := range run.Devices {
 		for j := range run.Devices[i].Results {
 			r := &run.Devices[i].Results[j]
@@ -55,15 +57,15 @@ func judge(t *testing.T, cfg Config, ladders bool, run *conform.Run) {
 	}
 	d.Start("rc/psn/a with B")
 	d.End("rc/psn/a with B")
-	if err := d.Finish(run, conform.Paths{HTML: "runs/7/report.html", Result: "runs/7/conformance.json"}); err != nil {
+	if err := d.Finish(run, report.Paths{HTML: "runs/7/report.html", Result: "runs/7/conformance.json"}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestVerdictsAreGolden(t *testing.T) {
 	var out, status bytes.Buffer
-	judge(t, Config{Out: &out, Status: &status}, false, judged())
-	golden(t, "verdicts.golden", out.String())
+	judge(t, report.DisplayConfig{Out: &out, Status: &status}, false, judged())
+	golden(t, "testdata/verdicts.golden", out.Bytes())
 	if status.Len() > 0 || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("progress or colours where there is no terminal: %q", status.String())
 	}
@@ -73,31 +75,16 @@ func TestVerdictsAreGolden(t *testing.T) {
 	run.Devices[0].Results = run.Devices[0].Results[:1]
 	run.Devices[0].DefectChecks = nil
 	out.Reset()
-	judge(t, Config{Out: &out, Status: &status}, true, run)
-	golden(t, "verdicts-passing.golden", out.String())
+	judge(t, report.DisplayConfig{Out: &out, Status: &status}, true, run)
+	golden(t, "testdata/verdicts-passing.golden", out.Bytes())
 }
 
-func TestVerdictsOnATerminal(t *testing.T) {
-	s := &screen{cols: 90}
-	d := NewVerdicts(Config{Out: s, Status: s, Total: 7, Getenv: func(string) string { return "" }}, false)
-	d.More(3)
-	d.Start("rc/psn/a")
-	d.Start("rc/psn/b")
-	if got := s.last(); got != "0 of 10 done, 0:00: rc/psn/a, rc/psn/b" {
-		t.Errorf("%q", got)
-	}
-	d.Part("rc/psn/a", 3, 1000)
-	d.Start("rc/psn/c")
-	if got := s.last(); got != "0 of 10 done, 0:00: rc/psn/a (3 of 1000), rc/psn/b, rc/psn/c" {
-		t.Errorf("%q", got)
-	}
-	d.End("rc/psn/c")
-	r := judged().Devices[0].Results[1]
-	d.Done("rc/psn/b", &r)
-	if got := s.last(); got != "2 of 10 done, 0:00: rc/psn/a (3 of 1000)" {
-		t.Errorf("%q", got)
-	}
-	if err := d.Finish(judged(), conform.Paths{}); err != nil || len(s.bad) > 0 {
-		t.Errorf("%v, %q", err, s.bad)
+func TestTextsAreEscapedForTerminal(t *testing.T) {
+	var out bytes.Buffer
+	judge(t, report.DisplayConfig{Out: &out}, true, hostileRun())
+	if i := strings.IndexFunc(out.String(), func(r rune) bool {
+		return r != '\n' && (r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf))
+	}); i >= 0 {
+		t.Errorf("%q", out.String()[max(0, i-80):i+20])
 	}
 }

@@ -1,17 +1,17 @@
-package console
+package conform
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // part is a row of the table of verdicts: a document or a section.
 type part struct {
 	title  string
-	counts conform.Counts
+	counts Counts
 	parts  []*part
 }
 
@@ -27,19 +27,19 @@ func (p *part) countBad() (n int) {
 
 // verdictTable counts verdicts by document and section. A case counts in the section of its
 // first row. With several devices, it shows only sections with an unmet requirement.
-func (d *Verdicts) verdictTable(b *strings.Builder, run *conform.Run) {
+func (d *Display) verdictTable(b *strings.Builder, run *Run) {
 	shown := shownVerdicts(run.Counts())
 	if len(shown) == 0 {
 		return
 	}
 	const room = 52
-	head := pad("", room) + fmt.Sprintf("%7s", "cases")
+	head := kit.Pad("", room) + fmt.Sprintf("%7s", "cases")
 	for _, v := range shown {
 		head += fmt.Sprintf("  %11s", v)
 	}
 	b.WriteString(strings.TrimRight(head, " ") + "\n")
 	line := func(indent int, p *part) {
-		text := pad(cut(strings.Repeat(" ", indent)+printable.Line(p.title), room), room) + fmt.Sprintf("%7d", p.counts.Total())
+		text := kit.Pad(kit.Cut(strings.Repeat(" ", indent)+printable.Line(p.title), room), room) + fmt.Sprintf("%7d", p.counts.Total())
 		for _, v := range shown {
 			cell := fmt.Sprintf("  %11d", p.counts[v])
 			switch {
@@ -67,8 +67,8 @@ func (d *Verdicts) verdictTable(b *strings.Builder, run *conform.Run) {
 }
 
 // shownVerdicts returns the verdicts that occur, the best first.
-func shownVerdicts(c conform.Counts) (shown []conform.Verdict) {
-	all := conform.Verdicts()
+func shownVerdicts(c Counts) (shown []Verdict) {
+	all := Verdicts()
 	for i := len(all) - 1; i >= 0; i-- {
 		if c[all[i]] > 0 {
 			shown = append(shown, all[i])
@@ -78,16 +78,16 @@ func shownVerdicts(c conform.Counts) (shown []conform.Verdict) {
 }
 
 // partsOf groups a device's results by document and section, in the order of the ledger.
-func partsOf(run *conform.Run, dev *conform.Device) (docs []*part) {
+func partsOf(run *Run, dev *Device) (docs []*part) {
 	at := make(map[string]*part) // parts by row
 	under := make(map[*part]*part)
 	all := make([]*part, 0, len(run.Documents))
 	for i := range run.Documents {
-		doc := &part{title: run.Documents[i].Title, counts: conform.Counts{}}
+		doc := &part{title: run.Documents[i].Title, counts: Counts{}}
 		all = append(all, doc)
 		for j := range run.Documents[i].Sections {
 			s := &run.Documents[i].Sections[j]
-			p := &part{title: s.Title, counts: conform.Counts{}}
+			p := &part{title: s.Title, counts: Counts{}}
 			doc.parts = append(doc.parts, p)
 			under[p] = doc
 			for k := range s.Rows {
@@ -95,7 +95,7 @@ func partsOf(run *conform.Run, dev *conform.Device) (docs []*part) {
 			}
 		}
 	}
-	elsewhere := &part{title: "not in the ledger", counts: conform.Counts{}}
+	elsewhere := &part{title: "not in the ledger", counts: Counts{}}
 	for i := range dev.Results {
 		r := &dev.Results[i]
 		p := elsewhere

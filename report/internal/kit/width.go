@@ -1,4 +1,4 @@
-package console
+package kit
 
 import (
 	"io"
@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// width returns the number of columns of a text.
-func width(s string) int {
+// TextWidth returns the number of columns of a text.
+func TextWidth(s string) int {
 	n := 0
 	for _, r := range s {
 		n += runeWidth(r)
@@ -25,9 +25,9 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// cut truncates a text to n columns.
-func cut(s string, n int) string {
-	if width(s) <= n {
+// Cut truncates a text to n columns.
+func Cut(s string, n int) string {
+	if TextWidth(s) <= n {
 		return s
 	}
 	w := 0
@@ -38,6 +38,13 @@ func cut(s string, n int) string {
 		}
 	}
 	return s
+}
+
+// Terminal is a terminal.
+type Terminal interface {
+	io.Writer
+	// Columns is the current width in characters; 0 if it is no terminal.
+	Columns() int
 }
 
 // columns returns the width of a terminal, 0 if w is none.

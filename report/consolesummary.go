@@ -1,4 +1,4 @@
-package console
+package report
 
 import (
 	"fmt"
@@ -7,15 +7,14 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report"
 )
 
 // maxBad limits the described bad results; the report has all.
 const maxBad = 20
 
 // summary prints the bad results with replay commands, then the figures, then the paths of
-// the report.
-func (d *Display) summary(run *report.Run, paths report.Paths) string {
+// the
+func (d *Display) summary(run *Run) string {
 	var b strings.Builder
 	bad := run.Bad()
 	for i, r := range bad {
@@ -36,22 +35,14 @@ func (d *Display) summary(run *report.Run, paths report.Paths) string {
 		}
 		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", printable.Line(run.Command))
 	}
-	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
-		if p.path != "" {
-			fmt.Fprintf(&b, "%s: %s\n", p.name, printable.Line(p.path))
-			if p.name == "Report" {
-				break // the page links to the other files
-			}
-		}
-	}
 	return b.String()
 }
 
 // describe prints the reason of a bad result and its replay command. If checks failed, the
 // heading only names them.
-func (d *Display) describe(b *strings.Builder, r *report.Result) {
+func (d *Display) describe(b *strings.Builder, r *Result) {
 	why := r.Reason
-	if names := r.FailedChecks(); r.Verdict == report.Failed && len(names) > 0 {
+	if names := r.FailedChecks(); r.Verdict == Failed && len(names) > 0 {
 		why = strings.Join(names, ", ")
 	}
 	if r.First != nil && r.First.Reason != r.Reason {
@@ -68,20 +59,20 @@ func (d *Display) describe(b *strings.Builder, r *report.Result) {
 	}
 }
 
-func (d *Display) counts(run *report.Run) string {
+func (d *Display) counts(run *Run) string {
 	n := run.Counts()
 	wall := units.Duration(run.Wall.Round(time.Millisecond))
 	total := len(run.Scenarios)
 	switch {
 	case total == 0:
 		return "Nothing was run."
-	case n[report.Passed] == total && total == 1:
-		return fmt.Sprintf("It %s, in %s.", d.paint(report.Passed, "passed"), wall)
-	case n[report.Passed] == total:
-		return fmt.Sprintf("All %d %s, in %s.", total, d.paint(report.Passed, "passed"), wall)
+	case n[Passed] == total && total == 1:
+		return fmt.Sprintf("It %s, in %s.", d.paint(Passed, "passed"), wall)
+	case n[Passed] == total:
+		return fmt.Sprintf("All %d %s, in %s.", total, d.paint(Passed, "passed"), wall)
 	}
 	var parts []string
-	for _, v := range report.Verdicts() {
+	for _, v := range Verdicts() {
 		if n[v] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n[v], d.paint(v, string(v))))
 		}
@@ -90,23 +81,23 @@ func (d *Display) counts(run *report.Run) string {
 }
 
 // starved prints the starved results, and what to do about them.
-func starved(run *report.Run) (text string) {
+func starved(run *Run) (text string) {
 	if n := run.Repeated(); n > 0 {
 		text = fmt.Sprintf("%d passed only when repeated: the machine was too busy the first time.\n", n)
 	}
-	if n := run.Counts()[report.Starved]; n > 0 {
+	if n := run.Counts()[Starved]; n > 0 {
 		text += fmt.Sprintf("Starved %d: other processes kept the processors busy, twice. Repeat with fewer of them running, or on more processors.\n", n)
 	}
 	return text
 }
 
 // skips returns the distinct reasons of skipped results.
-func skips(run *report.Run) []string {
+func skips(run *Run) []string {
 	var order []string
 	by := map[string]int{}
 	for i := range run.Scenarios {
 		r := &run.Scenarios[i]
-		if r.Verdict != report.Skipped {
+		if r.Verdict != Skipped {
 			continue
 		}
 		reason := printable.Line(r.Reason)
