@@ -47,6 +47,9 @@ func Read(r io.Reader) (*Run, error) {
 // ReadFile reads the result.json of a run.
 func ReadFile(path string) (*Run, error) { return kit.ReadFile(path, Read) }
 
+// resultFile is the name of the results in the folder of a run.
+const resultFile = "result.json"
+
 // Paths are the files that WriteFolder wrote.
 type Paths = kit.Paths
 
@@ -57,6 +60,6 @@ type FolderError = kit.Error
 // creates if needed. Each file is replaced atomically, and an error in one does not
 // prevent the others. The error is a *FolderError; paths has the files that were written.
 func WriteFolder(dir string, r *Run) (paths Paths, err error) {
-	err = kit.WriteAll(dir, kit.Results(r, &paths, "result.json", Write, WriteJUnit, WriteHTML))
+	err = kit.WriteAll(dir, kit.Results(r, &paths, resultFile, Write, WriteJUnit, WriteHTML))
 	return paths, err
 }

@@ -5,9 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -15,72 +13,47 @@ import (
 // failed scenario is a failure; a broken or starved one is an error. Times are wall-clock
 // times.
 func WriteJUnit(w io.Writer, r *Run) error {
-	all := kit.Suites{Name: "fabrictest", Time: kit.Seconds(r.Wall)}
+	all := kit.Suites{Name: "fabrictest"}
 	for _, tier := range r.tiers() {
-		all.Add(r.junitSuite(tier))
-	}
-	return all.Write(w)
-}
-
-func (r *Run) junitSuite(tier string) kit.Suite {
-	s := kit.Suite{
-		Name: "fabrictest." + printable.Text(tier), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
-		Properties: []kit.Property{
-			kit.Fact("fabrictest.version", printable.Text(r.Tool)),
-			kit.Fact("seed", strconv.FormatUint(r.Seed, 10)),
-			kit.Fact("command", printable.Text(r.Command)),
-			kit.Fact("machine", printable.Text(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
-		},
-	}
-	wall := time.Duration(0)
-	for i := range r.Scenarios {
-		res := &r.Scenarios[i]
-		if res.Tier != tier {
-			continue
+		s := kit.NewSuite("fabrictest."+tier, r.Started)
+		s.Properties.Add("fabrictest.version", r.Tool)
+		s.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
+		s.Properties.Add("command", r.Command)
+		s.Properties.Add("machine", fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))
+		for i := range r.Scenarios {
+			if res := &r.Scenarios[i]; res.Tier == tier {
+				s.Add(res.junitCase(), "", res.Wall)
+			}
 		}
-		wall += res.Wall
-		s.Add(res.junitCase(s.Name))
+		all.Add(s)
 	}
-	s.Time = kit.Seconds(wall)
-	return s
+	return all.Write(w, r.Wall)
 }
 
-func (r *Result) junitCase(class string) kit.Case {
-	c := kit.Case{
-		Name: printable.Text(r.Name), Class: class, Time: kit.Seconds(r.Wall),
-		Properties: []kit.Property{kit.Fact("seed", strconv.FormatUint(r.Seed, 10)), kit.Fact("elapsed", r.Elapsed.String())},
-		SystemOut:  kit.Text{Text: r.junitOutput()},
-	}
-	if r.Title != "" {
-		c.Properties = append(c.Properties, kit.Fact("title", printable.Text(r.Title)))
-	}
-	if len(r.Tags) > 0 {
-		c.Properties = append(c.Properties, kit.Fact("tags", printable.Text(strings.Join(r.Tags, " "))))
-	}
-	if r.Provider != "" {
-		c.Properties = append(c.Properties, kit.Fact("provider", printable.Text(r.Provider)))
-	}
-	if len(r.Defects) > 0 {
-		c.Properties = append(c.Properties, kit.Fact("defects", printable.Text(strings.Join(r.Defects, " "))))
-	}
+func (r *Result) junitCase() kit.Case {
+	c := kit.Case{Name: r.Name, SystemOut: kit.Text{Text: r.junitOutput()}}
+	c.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
+	c.Properties.Add("elapsed", r.Elapsed.String())
+	c.Properties.Add("title", r.Title)
+	c.Properties.Add("tags", strings.Join(r.Tags, " "))
+	c.Properties.Add("provider", r.Provider)
+	c.Properties.Add("defects", strings.Join(r.Defects, " "))
 	if r.Netem {
-		c.Properties = append(c.Properties, kit.Fact("impaired by", "netem"))
+		c.Properties.Add("impaired by", "netem")
 	}
 	if r.First != nil {
-		c.Properties = append(c.Properties, kit.Fact("first attempt", printable.Line(r.First.Reason)))
+		c.Properties.Add("first attempt", r.First.Reason)
 	}
-	problem := &kit.Problem{Message: printable.Line(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
 	switch r.Verdict {
 	case Passed:
 	case Skipped:
-		c.Skipped = &kit.Problem{Message: printable.Line(r.Reason)}
+		c.Skipped = kit.NewProblem(r.Reason, "", "")
 	case Failed:
-		c.Failure = problem
+		c.Failure = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
 	case Starved:
-		c.Error = problem
+		c.Error = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
 	default:
-		problem.Type = string(Broken)
-		c.Error = problem
+		c.Error = kit.NewProblem(r.Reason, string(Broken), "\n"+r.explanation()+"\n")
 	}
 	return c
 }
@@ -100,7 +73,7 @@ func (r *Result) explanation() string {
 	if r.Replay != "" {
 		b.WriteString("\n\nTo repeat it alone: " + r.Replay)
 	}
-	return printable.Text(b.String())
+	return b.String()
 }
 
 func (r *Result) junitOutput() string {
@@ -109,5 +82,5 @@ func (r *Result) junitOutput() string {
 	for _, f := range r.Files {
 		fmt.Fprintf(&b, "%s: %s (%d bytes)\n", f.Kind, f.Path, f.Size)
 	}
-	return printable.Text(b.String())
+	return b.String()
 }

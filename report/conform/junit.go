@@ -5,9 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -15,75 +13,58 @@ import (
 // A failed or stale case is a failure, a broken one an error; an unsupported or deviating
 // one is skipped, with a message. Faults of the cases themselves have a separate suite.
 func WriteJUnit(w io.Writer, r *Run) error {
-	all := kit.Suites{Name: "fabrictest conform", Time: kit.Seconds(r.Wall)}
+	all := kit.Suites{Name: "fabrictest conform"}
 	for i := range r.Devices {
 		all.Add(r.junitSuite(&r.Devices[i]))
 	}
 	if len(r.Faults) > 0 {
 		all.Add(r.junitFaults())
 	}
-	return all.Write(w)
+	return all.Write(w, r.Wall)
 }
 
 func (r *Run) newSuite(name string) kit.Suite {
-	return kit.Suite{
-		Name: "fabrictest.conform." + printable.Line(name), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
-		Properties: []kit.Property{
-			kit.Fact("fabrictest.version", printable.Line(r.Tool)),
-			kit.Fact("seed", strconv.FormatUint(r.Seed, 10)),
-			kit.Fact("tier", printable.Line(r.Tier)),
-			kit.Fact("command", printable.Line(r.Command)),
-			kit.Fact("machine", printable.Line(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
-		},
-	}
+	s := kit.NewSuite("fabrictest.conform."+name, r.Started)
+	s.Properties.Add("fabrictest.version", r.Tool)
+	s.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
+	s.Properties.Add("tier", r.Tier)
+	s.Properties.Add("command", r.Command)
+	s.Properties.Add("machine", fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))
+	return s
 }
 
 func (r *Run) junitSuite(d *Device) kit.Suite {
 	s := r.newSuite(d.Label())
-	if len(d.Defects) > 0 {
-		s.Properties = append(s.Properties, kit.Fact("defects", printable.Line(strings.Join(d.Defects, " "))))
-	}
-	if words := (&Run{Devices: []Device{*d}}).DeviationWords(); words != "" {
-		s.Properties = append(s.Properties, kit.Fact("deviates", words))
-	}
-	took := time.Duration(0)
+	s.Properties.Add("defects", strings.Join(d.Defects, " "))
+	s.Properties.Add("deviates", (&Run{Devices: []Device{*d}}).DeviationWords())
 	for i := range d.Results {
-		took += d.Results[i].Took
-		s.Add(d.Results[i].junitCase(s.Name))
+		area, _, _ := strings.Cut(d.Results[i].ID, "/")
+		s.Add(d.Results[i].junitCase(), "."+area, d.Results[i].Took)
 	}
-	s.Time = kit.Seconds(took)
 	return s
 }
 
-func (r *Result) junitCase(class string) kit.Case {
-	area, _, _ := strings.Cut(r.ID, "/")
-	c := kit.Case{
-		Name: printable.Line(r.ID), Class: class + "." + printable.Line(area), Time: kit.Seconds(r.Took),
-		Properties: []kit.Property{
-			kit.Fact("title", printable.Line(r.Title)),
-			kit.Fact("clause", printable.Line(r.Cite)),
-			kit.Fact("level", printable.Line(r.Level)),
-			kit.Fact("rows", printable.Line(strings.Join(r.Rows, " "))),
-			kit.Fact("verdict", string(r.Verdict)),
-		},
-		SystemOut: kit.Text{Text: printable.Text("replay: " + r.Replay + "\n")},
-	}
+func (r *Result) junitCase() kit.Case {
+	c := kit.Case{Name: r.ID, SystemOut: kit.Text{Text: "replay: " + r.Replay + "\n"}}
+	c.Properties.Add("title", r.Title)
+	c.Properties.Add("clause", r.Cite)
+	c.Properties.Add("level", r.Level)
+	c.Properties.Add("rows", strings.Join(r.Rows, " "))
+	c.Properties.Add("verdict", string(r.Verdict))
 	if r.Capture != "" {
-		c.SystemOut.Text += printable.Text("capture: " + r.Capture + "\n")
+		c.SystemOut.Text += "capture: " + r.Capture + "\n"
 	}
-	problem := &kit.Problem{Message: printable.Line(r.Reason), Type: printable.Line(string(r.Verdict)), Text: "\n" + printable.Text(r.explanation()) + "\n"}
 	switch r.Verdict {
 	case Pass:
 	case Unsupported:
-		c.Skipped = &kit.Problem{Message: printable.Line(r.Reason)}
+		c.Skipped = kit.NewProblem(r.Reason, "", "")
 	case Deviates:
-		c.Skipped = &kit.Problem{Message: printable.Line(r.deviation())}
-		c.Properties = append(c.Properties, kit.Fact("deviation", printable.Line(r.Deviation)))
+		c.Skipped = kit.NewProblem(r.deviation(), "", "")
+		c.Properties.Add("deviation", r.Deviation)
 	case Fail, Stale:
-		c.Failure = problem
+		c.Failure = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
 	default:
-		problem.Type = string(Broken)
-		c.Error = problem
+		c.Error = kit.NewProblem(r.Reason, string(Broken), "\n"+r.explanation()+"\n")
 	}
 	return c
 }
@@ -112,13 +93,11 @@ func (r *Result) explanation() string {
 func (r *Run) junitFaults() kit.Suite {
 	s := r.newSuite("check-cases")
 	for _, f := range r.Faults {
-		name := printable.Line(strings.TrimSpace(f.Case + " " + f.Defect))
 		s.Add(kit.Case{
-			Name: name, Class: s.Name + "." + printable.Line(f.Kind), Time: kit.Seconds(0),
-			Failure:   &kit.Problem{Message: printable.Line(f.What), Type: printable.Line(f.Kind), Text: printable.Text(f.What)},
-			SystemOut: kit.Text{Text: printable.Text("device: " + f.Device + "\n")},
-		})
+			Name:      strings.TrimSpace(f.Case + " " + f.Defect),
+			Failure:   kit.NewProblem(f.What, f.Kind, f.What),
+			SystemOut: kit.Text{Text: "device: " + f.Device + "\n"},
+		}, "."+f.Kind, 0)
 	}
-	s.Time = kit.Seconds(0)
 	return s
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/printable"
 )
 
 // The JUnit dialect understood by Jenkins, GitLab and GitHub actions.
@@ -29,15 +31,16 @@ type (
 		Skipped    int        `xml:"skipped,attr"`
 		Time       string     `xml:"time,attr"`
 		Timestamp  string     `xml:"timestamp,attr"`
-		Properties []Property `xml:"properties>property"`
+		Properties Properties `xml:"properties>property"`
 		Cases      []Case     `xml:"testcase"`
+		took       time.Duration
 	}
 	// Case is a test case.
 	Case struct {
 		Name       string     `xml:"name,attr"`
 		Class      string     `xml:"classname,attr"`
 		Time       string     `xml:"time,attr"`
-		Properties []Property `xml:"properties>property"`
+		Properties Properties `xml:"properties>property"`
 		Skipped    *Problem   `xml:"skipped"`
 		Error      *Problem   `xml:"error"`
 		Failure    *Problem   `xml:"failure"`
@@ -60,11 +63,29 @@ type (
 	}
 )
 
-// Fact returns a property.
-func Fact(name, value string) Property { return Property{name, value} }
+// Properties are names and values.
+type Properties []Property
+
+// Add adds a property, in one line, unless its value is empty.
+func (p *Properties) Add(name, value string) {
+	if value != "" {
+		*p = append(*p, Property{name, printable.Line(value)})
+	}
+}
+
+// NewProblem returns a problem with a message in one line and a text.
+func NewProblem(message, kind, text string) *Problem {
+	return &Problem{printable.Line(message), printable.Line(kind), printable.Text(text)}
+}
+
+// NewSuite returns an empty suite of a run.
+func NewSuite(name string, started time.Time) Suite {
+	return Suite{Name: printable.Line(name), Timestamp: started.UTC().Format(time.DateOnly + "T15:04:05")}
+}
 
 // Add adds a suite, and its counts to those of the file.
 func (all *Suites) Add(s Suite) {
+	s.Time = seconds(s.took)
 	all.Tests += s.Tests
 	all.Failures += s.Failures
 	all.Errors += s.Errors
@@ -72,9 +93,12 @@ func (all *Suites) Add(s Suite) {
 	all.Suites = append(all.Suites, s)
 }
 
-// Add adds a case, and counts it.
-func (s *Suite) Add(c Case) {
+// Add adds a case that took a time, and counts it. area is appended to the suite's name.
+func (s *Suite) Add(c Case, area string, took time.Duration) {
+	c.Name, c.Class, c.Time = printable.Line(c.Name), s.Name+printable.Line(area), seconds(took)
+	c.SystemOut.Text = printable.Text(c.SystemOut.Text)
 	s.Tests++
+	s.took += took
 	switch {
 	case c.Failure != nil:
 		s.Failures++
@@ -86,8 +110,9 @@ func (s *Suite) Add(c Case) {
 	s.Cases = append(s.Cases, c)
 }
 
-// Write writes the file.
-func (all *Suites) Write(w io.Writer) error {
+// Write writes the file of a run that took a time.
+func (all *Suites) Write(w io.Writer, took time.Duration) error {
+	all.Time = seconds(took)
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
 	}
@@ -100,5 +125,4 @@ func (all *Suites) Write(w io.Writer) error {
 	return err
 }
 
-// Seconds formats a time in seconds.
-func Seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
