@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -42,7 +43,7 @@ func show(t *testing.T, cfg report.DisplayConfig, run *report.Run) {
 func TestPlainOutputIsGolden(t *testing.T) {
 	var out, status bytes.Buffer
 	show(t, report.DisplayConfig{Out: &out, Status: &status}, sampleRun())
-	golden(t, "testdata/plain.golden", out.Bytes())
+	testutil.Golden(t, "testdata/plain.golden", out.Bytes(), *update)
 	if status.Len() > 0 {
 		t.Errorf("progress where there is no terminal: %q", status.String())
 	}
@@ -58,7 +59,7 @@ func TestPassingRunIsGolden(t *testing.T) {
 	run.Scenarios = []report.Result{run.Scenarios[0], run.Scenarios[2], run.Scenarios[6]}
 	var out bytes.Buffer
 	show(t, report.DisplayConfig{Out: &out, Status: &out}, run)
-	golden(t, "testdata/passing.golden", out.Bytes())
+	testutil.Golden(t, "testdata/passing.golden", out.Bytes(), *update)
 }
 
 func TestColumnsLineUp(t *testing.T) {

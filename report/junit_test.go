@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -19,7 +20,7 @@ func junit(t *testing.T, run *report.Run) []byte {
 }
 
 func TestJUnitIsGolden(t *testing.T) {
-	golden(t, "testdata/junit.golden.xml", junit(t, sampleRun()))
+	testutil.Golden(t, "testdata/junit.golden.xml", junit(t, sampleRun()), *update)
 }
 
 // parsedJUnit is what a CI server reads of it.

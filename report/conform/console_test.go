@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
@@ -65,7 +66,7 @@ func judge(t *testing.T, cfg report.DisplayConfig, ladders bool, run *conform.Ru
 func TestVerdictsAreGolden(t *testing.T) {
 	var out, status bytes.Buffer
 	judge(t, report.DisplayConfig{Out: &out, Status: &status}, false, judged())
-	golden(t, "testdata/verdicts.golden", out.Bytes())
+	testutil.Golden(t, "testdata/verdicts.golden", out.Bytes(), *update)
 	if status.Len() > 0 || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("progress or colours where there is no terminal: %q", status.String())
 	}
@@ -76,7 +77,7 @@ func TestVerdictsAreGolden(t *testing.T) {
 	run.Devices[0].DefectChecks = nil
 	out.Reset()
 	judge(t, report.DisplayConfig{Out: &out, Status: &status}, true, run)
-	golden(t, "testdata/verdicts-passing.golden", out.Bytes())
+	testutil.Golden(t, "testdata/verdicts-passing.golden", out.Bytes(), *update)
 }
 
 func TestTextsAreEscapedForTerminal(t *testing.T) {

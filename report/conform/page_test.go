@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -187,7 +188,7 @@ func TestJUnitIsGolden(t *testing.T) {
 	if err := conform.WriteJUnit(&b, run); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/junit.golden.xml", b.Bytes())
+	testutil.Golden(t, "testdata/junit.golden.xml", b.Bytes(), *update)
 	for _, run := range []*conform.Run{sample(), hostileRun(), {}} {
 		b.Reset()
 		if err := conform.WriteJUnit(&b, run); err != nil {
