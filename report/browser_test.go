@@ -149,8 +149,8 @@ func hostilePage(t *testing.T, b *testutil.Browser) {
 // scriptless opens the page in a browser that runs no scripts.
 func scriptless(t *testing.T, b *testutil.Browser, page string) {
 	t.Helper()
-	b.Call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
-	defer b.Call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
+	b.RunScripts(false)
+	defer b.RunScripts(true)
 	b.Open(page, testutil.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Buttons int

@@ -1,45 +1,30 @@
-//go:build unix
-
 package testutil
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	_ "embed"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"image/png"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
-	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
 )
 
-// Browser is a headless Chromium controlled by the DevTools protocol over two pipes.
+// Browser is a headless Chromium with one tab. A message on the console of a page and a
+// request to the network fail the test.
 type Browser struct {
-	t       *testing.T
-	to      *os.File
-	from    *bufio.Reader
-	session string
-	last    int
-	// problems are console messages and network requests of the pages. They fail the test.
-	problems []string
-}
-
-// message is a reply, or an event if it has a Method.
-type message struct {
-	ID     int             `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct {
-		Message string `json:"message"`
-	} `json:"error"`
+	t   *testing.T
+	ctx context.Context
 }
 
 // StartBrowser starts Chromium, or skips the test if there is none.
@@ -58,116 +43,49 @@ func StartBrowser(t *testing.T) *Browser {
 	if path == "" {
 		t.Skip("no chromium, chromium-browser or google-chrome on PATH: install one (apt install chromium) to look at the page")
 	}
-	in, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	from, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
-	cmd.ExtraFiles = []*os.File{in, out} // descriptors 3 and 4
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	in.Close()
-	out.Close()
-	b := &Browser{t: t, to: to, from: bufio.NewReaderSize(from, 1<<20)}
-	// Kill the process group of a hanging browser at the end of the test.
-	deadline := time.AfterFunc(5*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-	t.Cleanup(func() {
-		for _, p := range b.problems {
-			t.Errorf("the console, or the network: %s", p)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	b := &Browser{t, ctx}
+	console, requests := chromedp.Console(ctx), chromedp.Events(ctx, network.RequestWillBeSent)
+	var watchers sync.WaitGroup
+	watchers.Go(func() {
+		for m, err := range console {
+			if err == nil {
+				t.Errorf("on the console of a page: %v", m)
+			}
 		}
-		to.Close()
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
-		from.Close()
-		deadline.Stop()
 	})
-	b.attach()
+	watchers.Go(func() {
+		for r, err := range requests {
+			if err == nil && !strings.HasSuffix(r.Request.URL, ".html") && r.Request.URL != "about:blank" {
+				t.Errorf("a page asks for %s", r.Request.URL)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		closeTab()
+		stop()
+		watchers.Wait()
+	})
+	call(b, network.Enable, network.EnableParams{})
 	return b
 }
 
-// attach opens the tab for all pages.
-func (b *Browser) attach() {
+// call sends a command to the tab and returns its result.
+func call[P, R any](b *Browser, command cdp.Command[P, R], params P) R {
 	b.t.Helper()
-	var target struct{ TargetID string }
-	b.Call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
-	var session struct{ SessionID string }
-	b.Call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &session)
-	b.session = session.SessionID
-	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		b.Call(domain+".enable", nil, nil)
-	}
-}
-
-// Call sends a command and waits for its response.
-func (b *Browser) Call(method string, params, result any) {
-	b.t.Helper()
-	b.last++
-	id := b.last
-	request := map[string]any{"id": id, "method": method}
-	if params != nil {
-		request["params"] = params
-	}
-	if b.session != "" {
-		request["sessionId"] = b.session
-	}
-	text, err := json.Marshal(request)
+	r, err := chromedp.Call(b.ctx, command, params)
 	if err != nil {
-		b.t.Fatal(err)
+		b.t.Fatalf("%s: %v", command.Method, err)
 	}
-	if _, err := b.to.Write(append(text, 0)); err != nil {
-		b.t.Fatalf("%s: %v", method, err)
-	}
-	m := b.until(func(m *message) bool { return m.ID == id })
-	if m.Error != nil {
-		b.t.Fatalf("%s: %s", method, m.Error.Message)
-	}
-	if result != nil {
-		if err := json.Unmarshal(m.Result, result); err != nil {
-			b.t.Fatalf("%s: %v", method, err)
-		}
-	}
+	return r
 }
 
-// until reads messages, passes each to watch, and returns the first that is wanted.
-func (b *Browser) until(wanted func(*message) bool) *message {
+// RunScripts says whether pages that are opened from now on run scripts.
+func (b *Browser) RunScripts(on bool) {
 	b.t.Helper()
-	for {
-		text, err := b.from.ReadBytes(0)
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = errors.New("the browser ended, or took longer than two minutes")
-			}
-			b.t.Fatalf("the browser does not answer: %v", err)
-		}
-		var m message
-		if err := json.Unmarshal(text[:len(text)-1], &m); err != nil {
-			b.t.Fatal(err)
-		}
-		b.watch(&m)
-		if wanted(&m) {
-			return &m
-		}
-	}
-}
-
-// watch records console messages and network requests.
-func (b *Browser) watch(m *message) {
-	switch m.Method {
-	case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded", "Page.javascriptDialogOpening":
-		b.problems = append(b.problems, m.Method+": "+string(m.Params))
-	case "Network.requestWillBeSent":
-		var p struct{ Request struct{ URL string } }
-		if json.Unmarshal(m.Params, &p) == nil && !strings.HasSuffix(p.Request.URL, ".html") && p.Request.URL != "about:blank" {
-			b.problems = append(b.problems, "asked for "+p.Request.URL)
-		}
-	}
+	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
 }
 
 // Look is the configuration of a page view: size, colour scheme and medium.
@@ -181,29 +99,26 @@ type Look struct {
 // Open loads a file.
 func (b *Browser) Open(path string, l Look) {
 	b.t.Helper()
-	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": l.Width, "height": 900, "deviceScaleFactor": 1, "mobile": l.Width < 600}, nil)
-	b.Call("Emulation.setEmulatedMedia", map[string]any{
-		"media": l.Media, "features": []map[string]string{{"name": "prefers-color-scheme", "value": l.Scheme}},
-	}, nil)
-	b.Call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
-	b.until(func(m *message) bool { return m.Method == "Page.loadEventFired" })
+	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: int64(l.Width), Height: 900, DeviceScaleFactor: 1, Mobile: l.Width < 600,
+	})
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Media: l.Media, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Scheme}},
+	})
+	if err := chromedp.Do(b.ctx, chromedp.Navigate("file://"+path)); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // Eval evaluates an expression in the page and decodes its value.
 func (b *Browser) Eval(expression string, into any) {
 	b.t.Helper()
-	var r struct {
-		Result           struct{ Value json.RawMessage }
-		ExceptionDetails *struct{ Exception struct{ Description string } }
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]byte](expression))
+	if err == nil {
+		err = json.Unmarshal(text, into)
 	}
-	b.Call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
-	if r.ExceptionDetails != nil {
-		b.t.Fatalf("in the page: %s", r.ExceptionDetails.Exception.Description)
-	}
-	if into != nil {
-		if err := json.Unmarshal(r.Result.Value, into); err != nil {
-			b.t.Fatalf("in the page: %v of %s", err, r.Result.Value)
-		}
+	if err != nil {
+		b.t.Fatalf("in the page: %v", err)
 	}
 }
 
@@ -232,16 +147,8 @@ func (b *Browser) screenshot(l Look, maxHeight int) []byte {
 	b.t.Helper()
 	height := 0
 	b.Eval("Math.ceil(document.documentElement.scrollHeight)", &height)
-	var r struct{ Data string }
-	b.Call("Page.captureScreenshot", map[string]any{
-		"captureBeyondViewport": true,
-		"clip":                  map[string]any{"x": 0, "y": 0, "width": l.Width, "height": min(height, maxHeight), "scale": 1},
-	}, &r)
-	png, err := base64.StdEncoding.DecodeString(r.Data)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return png
+	clip := &page.Viewport{Width: float64(l.Width), Height: float64(min(height, maxHeight)), Scale: 1}
+	return call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(true), Clip: clip}).Data
 }
 
 // Shoot takes a screenshot and returns its mean brightness, from 0 to 1. It saves the
