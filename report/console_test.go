@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/fabrictest/fabrictest/internal/testutil"
@@ -154,9 +153,5 @@ func TestStarvedResultsSayWhatToDo(t *testing.T) {
 func TestTextsAreEscapedForTerminal(t *testing.T) {
 	var out bytes.Buffer
 	show(t, report.DisplayConfig{Out: &out}, hostileRun())
-	if i := strings.IndexFunc(out.String(), func(r rune) bool {
-		return r != '\n' && (r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf))
-	}); i >= 0 {
-		t.Errorf("%q", out.String()[max(0, i-80):i+20])
-	}
+	testutil.CheckTerminal(t, out.String())
 }

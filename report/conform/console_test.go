@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
@@ -83,9 +82,5 @@ func TestVerdictsAreGolden(t *testing.T) {
 func TestTextsAreEscapedForTerminal(t *testing.T) {
 	var out bytes.Buffer
 	judge(t, report.DisplayConfig{Out: &out}, true, hostileRun())
-	if i := strings.IndexFunc(out.String(), func(r rune) bool {
-		return r != '\n' && (r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf))
-	}); i >= 0 {
-		t.Errorf("%q", out.String()[max(0, i-80):i+20])
-	}
+	testutil.CheckTerminal(t, out.String())
 }

@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 	"unicode"
+
+	"github.com/fabrictest/fabrictest/internal/printable"
 )
 
 // TextWidth returns the number of columns of a text.
@@ -70,4 +72,4 @@ func terminal(w io.Writer) Terminal {
 // fileTerminal queries the width each time, since windows are resized.
 type fileTerminal struct{ *os.File }
 
-func (f fileTerminal) Columns() int { return fileColumns(f.File) }
+func (f fileTerminal) Columns() int { return printable.Columns(f.File) }
