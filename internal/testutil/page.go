@@ -13,8 +13,8 @@ import (
 const Hostile = `</script></style></pre></title>--><script>alert(1)</script><img src=x onerror=alert(2)>` +
 	"\"'`{{.}}${1}]]>&amp; javascript:alert(3) \x1b[2J\x1b]0;x\x07\x00\xff\u009b31m\x7f\r\u202egnp.exe\u2028"
 
-// Poison sets every string that can be reached from a pointer to text, except those of the
-// types in keep. Keys of maps get it as a prefix.
+// Poison appends a text to every string that can be reached from a pointer, and to keys of
+// maps, except to those of the types in keep.
 func Poison(pointer any, text string, keep ...reflect.Type) {
 	poison(reflect.ValueOf(pointer).Elem(), text, keep)
 }
@@ -23,7 +23,7 @@ func poison(v reflect.Value, text string, keep []reflect.Type) {
 	switch {
 	case slices.Contains(keep, v.Type()):
 	case v.Kind() == reflect.String:
-		v.SetString(text)
+		v.SetString(v.String() + text)
 	case v.Kind() == reflect.Pointer && !v.IsNil():
 		poison(v.Elem(), text, keep)
 	case v.Kind() == reflect.Slice:
@@ -33,7 +33,7 @@ func poison(v reflect.Value, text string, keep []reflect.Type) {
 	case v.Kind() == reflect.Map && v.Len() > 0:
 		m := reflect.MakeMap(v.Type())
 		for it := v.MapRange(); it.Next(); {
-			m.SetMapIndex(reflect.ValueOf(text+it.Key().String()), it.Value())
+			m.SetMapIndex(reflect.ValueOf(it.Key().String()+text), it.Value())
 		}
 		v.Set(m)
 	case v.Kind() == reflect.Struct:
