@@ -8,7 +8,9 @@ import (
 	"io"
 )
 
-// Limits on sizes in a file, against corrupt values.
+// Limits on sizes in a file, against corrupt values. pcapgo does not read such files safely:
+// as of v1.7.4 its reader panics on a resolution of 10^-64 and on packet flags of one octet,
+// and allocates what a packet claims to have.
 const (
 	maxPacketLen  = 1 << 18 // MAXIMUM_SNAPLEN of libpcap
 	maxBlockLen   = 1 << 20 // of decoded pcapng blocks

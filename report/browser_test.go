@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/fabrics"
-	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 // pageFile writes a run's page into a folder.
@@ -29,53 +28,28 @@ func pageFile(t *testing.T, name string, run *report.Run) string {
 	return path
 }
 
-// TestPageInABrowser looks at pages in Chromium: bright and dark, wide and on a
-// telephone, on paper, with and without scripts. FABRICTEST_SHOTS names a folder
-// for pictures of what it saw.
+// TestPageInABrowser looks at pages in Chromium, with and without scripts.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
-	b := reporttest.StartBrowser(t)
-	page := pageFile(t, "sample", reporttest.Run())
-	looks := []reporttest.Look{
-		{Name: "light", Width: 1280, Scheme: "light"},
-		{Name: "dark", Width: 1280, Scheme: "dark"},
-		{Name: "phone", Width: 390, Scheme: "dark"},
-		{Name: "paper", Width: 718, Scheme: "dark", Media: "print"}, // A4 less its margins,
-	}
-	shade := map[string]float64{}
-	for _, l := range looks {
-		b.Open(page, l)
-		shade[l.Name] = b.Shoot(l, 1400)
-		for _, w := range b.Audit() {
-			t.Errorf("%s: %s", l.Name, w)
-		}
-	}
-	if shade["light"] < 0.8 || shade["dark"] > 0.3 || shade["paper"] < 0.8 {
-		t.Errorf("how bright the pages are: %v", shade)
-	}
-
-	shapes := reporttest.Look{Name: "shapes", Width: 1280, Scheme: "light"}
+	b := testutil.StartBrowser(t)
+	page := pageFile(t, "sample", sampleRun())
+	b.Inspect("run", page, 1400)
+	shapes := testutil.Look{Name: "shapes", Width: 1280, Scheme: "light"}
 	b.Open(pageFile(t, "shapes", shapesRun()), shapes)
-	for _, w := range b.Audit() {
-		t.Errorf("shapes: %s", w)
-	}
+	b.Audit("shapes")
 	b.Shoot(shapes, 1400)
-
 	t.Run("wordy", func(t *testing.T) { wordy(t, b) })
 	t.Run("comfort", func(t *testing.T) { comfort(t, b, page) })
 	t.Run("hostile", func(t *testing.T) { hostilePage(t, b) })
 	t.Run("without scripts", func(t *testing.T) { scriptless(t, b, page) })
-	for _, p := range b.Problems {
-		t.Errorf("the console, or the network: %s", p)
-	}
 }
 
 // shapesRun is fabrics of many shapes and sizes, and nothing else.
 func shapesRun() *report.Run {
 	run := &report.Run{}
 	for _, f := range []*topology.Topology{
-		fabrics.Pair(4), fabrics.Star(2, 1), fabrics.Star(3, 1), fabrics.Star(16, 1), fabrics.Star(17, 1), fabrics.Star(96, 1), fabrics.Star(6, 4), fabrics.Star(64, 2),
-		fabrics.FatTree(8, 2, 2), fabrics.FatTree(96, 12, 8), fabrics.FatTree(1000, 10, 4), fabrics.Star(300, 1),
+		pairOf(4), starOf(2, 1), starOf(3, 1), starOf(16, 1), starOf(17, 1), starOf(96, 1), starOf(6, 4), starOf(64, 2),
+		fatTreeOf(8, 2, 2), fatTreeOf(96, 12, 8), fatTreeOf(1000, 10, 4), starOf(300, 1),
 	} {
 		run.Scenarios = append(run.Scenarios, report.Result{
 			Verdict: report.Failed, Fabric: f,
@@ -86,10 +60,10 @@ func shapesRun() *report.Run {
 }
 
 // wordy shows a check with much to say: it must leave room for what was wanted.
-func wordy(t *testing.T, b *reporttest.Browser) {
+func wordy(t *testing.T, b *testutil.Browser) {
 	t.Helper()
 	page := pageFile(t, "wordy", wordyRun())
-	for _, l := range []reporttest.Look{{Name: "wordy", Width: 1280, Scheme: "light"}, {Name: "wordy phone", Width: 390, Scheme: "light"}} {
+	for _, l := range []testutil.Look{{Name: "wordy", Width: 1280, Scheme: "light"}, {Name: "wordy phone", Width: 390, Scheme: "light"}} {
 		b.Open(page, l)
 		b.Shoot(l, 1400)
 		var seen struct{ Want, Got, Em float64 }
@@ -107,9 +81,9 @@ func wordy(t *testing.T, b *reporttest.Browser) {
 }
 
 // comfort tries what the script is for.
-func comfort(t *testing.T, b *reporttest.Browser, page string) {
+func comfort(t *testing.T, b *testutil.Browser, page string) {
 	t.Helper()
-	b.Open(page, reporttest.Look{Width: 1280, Scheme: "light"})
+	b.Open(page, testutil.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Open, All, Loss, Broken, None, Nothing int
 		Opened                                 bool
@@ -146,10 +120,10 @@ func comfort(t *testing.T, b *reporttest.Browser, page string) {
 }
 
 // hostilePage shows a page whose every text is an attack.
-func hostilePage(t *testing.T, b *reporttest.Browser) {
+func hostilePage(t *testing.T, b *testutil.Browser) {
 	t.Helper()
 	page := pageFile(t, "hostile", hostileRun())
-	for _, l := range []reporttest.Look{{Name: "hostile", Width: 1280, Scheme: "light"}, {Name: "hostile phone", Width: 390, Scheme: "light"}} {
+	for _, l := range []testutil.Look{{Name: "hostile", Width: 1280, Scheme: "light"}, {Name: "hostile phone", Width: 390, Scheme: "light"}} {
 		b.Open(page, l)
 		var seen struct {
 			Scripts, Images, Handlers, Links, Wide int
@@ -173,11 +147,11 @@ func hostilePage(t *testing.T, b *reporttest.Browser) {
 }
 
 // scriptless opens the page in a browser that runs no scripts.
-func scriptless(t *testing.T, b *reporttest.Browser, page string) {
+func scriptless(t *testing.T, b *testutil.Browser, page string) {
 	t.Helper()
-	b.Call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
-	defer b.Call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
-	b.Open(page, reporttest.Look{Width: 1280, Scheme: "light"})
+	b.RunScripts(false)
+	defer b.RunScripts(true)
+	b.Open(page, testutil.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Buttons int
 		Text    string

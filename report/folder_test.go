@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 // list names what is in a folder.
@@ -30,7 +29,7 @@ func TestWriteFolderWritesThreeFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "runs", "1")
 	for range 2 { // the second time over the first
-		paths, err := report.WriteFolder(dir, reporttest.Run())
+		paths, err := report.WriteFolder(dir, sampleRun())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +42,7 @@ func TestWriteFolderWritesThreeFiles(t *testing.T) {
 			}
 		}
 	}
-	if run, err := report.ReadFile(filepath.Join(dir, "result.json")); err != nil || len(run.Scenarios) != len(reporttest.Run().Scenarios) {
+	if run, err := report.ReadFile(filepath.Join(dir, "result.json")); err != nil || len(run.Scenarios) != len(sampleRun().Scenarios) {
 		t.Error(err)
 	}
 }
@@ -51,7 +50,7 @@ func TestWriteFolderWritesThreeFiles(t *testing.T) {
 func TestWriteFolderConcurrently(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	run := reporttest.Run()
+	run := sampleRun()
 	run.Scenarios = run.Scenarios[:2]
 	var wg sync.WaitGroup
 	for range 8 {
@@ -73,7 +72,7 @@ func TestFolderErrorNamesFailedFiles(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "report.html", "x"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	paths, err := report.WriteFolder(dir, reporttest.Run())
+	paths, err := report.WriteFolder(dir, sampleRun())
 	var fe *report.FolderError
 	if !errors.As(err, &fe) || strings.Join(fe.Failed, " ") != "report.html" || strings.Join(fe.Written, " ") != "result.json junit.xml" {
 		t.Fatalf("%v", err)
@@ -94,7 +93,7 @@ func TestWriteFolderFailsWithoutFolder(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	_, err := report.WriteFolder(filepath.Join(file, "run"), reporttest.Run())
+	_, err := report.WriteFolder(filepath.Join(file, "run"), sampleRun())
 	var fe *report.FolderError
 	if !errors.As(err, &fe) || len(fe.Failed) != 3 || len(fe.Written) != 0 {
 		t.Error(err)

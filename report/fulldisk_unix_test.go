@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 // TestFullDiskLeavesNoPartialFiles writes where files may not grow beyond a size
@@ -28,7 +27,7 @@ func TestFullDiskLeavesNoPartialFiles(t *testing.T) {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
 			t.Fatal(err)
 		}
-		paths, err := report.WriteFolder(dir, reporttest.Run())
+		paths, err := report.WriteFolder(dir, sampleRun())
 		var fe *report.FolderError
 		if !errors.As(err, &fe) || !errors.Is(err, syscall.EFBIG) {
 			t.Fatalf("%v", err)

@@ -12,12 +12,11 @@ import (
 
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 func TestWriteReadRoundTrip(t *testing.T) {
 	t.Parallel()
-	run := reporttest.Run()
+	run := sampleRun()
 	got, err := report.Read(bytes.NewReader(written(t, run)))
 	if err != nil {
 		t.Fatal(err)

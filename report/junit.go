@@ -5,82 +5,55 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/report/internal/files"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // WriteJUnit writes a run as JUnit XML: a suite for each tier, a case for each scenario. A
 // failed scenario is a failure; a broken or starved one is an error. Times are wall-clock
 // times.
 func WriteJUnit(w io.Writer, r *Run) error {
-	all := files.Suites{Name: "fabrictest", Time: files.Seconds(r.Wall)}
+	all := kit.Suites{Name: "fabrictest"}
 	for _, tier := range r.tiers() {
-		all.Add(r.junitSuite(tier))
-	}
-	return all.Write(w)
-}
-
-func (r *Run) junitSuite(tier string) files.Suite {
-	s := files.Suite{
-		Name: "fabrictest." + printable.Text(tier), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
-		Properties: []files.Property{
-			files.Fact("fabrictest.version", printable.Text(r.Tool)),
-			files.Fact("seed", strconv.FormatUint(r.Seed, 10)),
-			files.Fact("command", printable.Text(r.Command)),
-			files.Fact("machine", printable.Text(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
-		},
-	}
-	wall := time.Duration(0)
-	for i := range r.Scenarios {
-		res := &r.Scenarios[i]
-		if res.Tier != tier {
-			continue
+		s := kit.NewSuite("fabrictest."+tier, r.Started)
+		s.Properties.Add("fabrictest.version", r.Tool)
+		s.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
+		s.Properties.Add("command", r.Command)
+		s.Properties.Add("machine", fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))
+		for i := range r.Scenarios {
+			if res := &r.Scenarios[i]; res.Tier == tier {
+				s.Add(res.junitCase(), "", res.Wall)
+			}
 		}
-		wall += res.Wall
-		s.Add(res.junitCase(s.Name))
+		all.Add(s)
 	}
-	s.Time = files.Seconds(wall)
-	return s
+	return all.Write(w, r.Wall)
 }
 
-func (r *Result) junitCase(class string) files.Case {
-	c := files.Case{
-		Name: printable.Text(r.Name), Class: class, Time: files.Seconds(r.Wall),
-		Properties: []files.Property{files.Fact("seed", strconv.FormatUint(r.Seed, 10)), files.Fact("elapsed", r.Elapsed.String())},
-		SystemOut:  files.Text{Text: r.junitOutput()},
-	}
-	if r.Title != "" {
-		c.Properties = append(c.Properties, files.Fact("title", printable.Text(r.Title)))
-	}
-	if len(r.Tags) > 0 {
-		c.Properties = append(c.Properties, files.Fact("tags", printable.Text(strings.Join(r.Tags, " "))))
-	}
-	if r.Provider != "" {
-		c.Properties = append(c.Properties, files.Fact("provider", printable.Text(r.Provider)))
-	}
-	if len(r.Defects) > 0 {
-		c.Properties = append(c.Properties, files.Fact("defects", printable.Text(strings.Join(r.Defects, " "))))
-	}
+func (r *Result) junitCase() kit.Case {
+	c := kit.Case{Name: r.Name, SystemOut: kit.Text{Text: r.junitOutput()}}
+	c.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
+	c.Properties.Add("elapsed", r.Elapsed.String())
+	c.Properties.Add("title", r.Title)
+	c.Properties.Add("tags", strings.Join(r.Tags, " "))
+	c.Properties.Add("provider", r.Provider)
+	c.Properties.Add("defects", strings.Join(r.Defects, " "))
 	if r.Netem {
-		c.Properties = append(c.Properties, files.Fact("impaired by", "netem"))
+		c.Properties.Add("impaired by", "netem")
 	}
 	if r.First != nil {
-		c.Properties = append(c.Properties, files.Fact("first attempt", printable.Line(r.First.Reason)))
+		c.Properties.Add("first attempt", r.First.Reason)
 	}
-	problem := &files.Problem{Message: printable.Line(r.Reason), Type: string(r.Verdict), Text: "\n" + r.explanation() + "\n"}
 	switch r.Verdict {
 	case Passed:
 	case Skipped:
-		c.Skipped = &files.Problem{Message: printable.Line(r.Reason)}
+		c.Skipped = kit.NewProblem(r.Reason, "", "")
 	case Failed:
-		c.Failure = problem
+		c.Failure = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
 	case Starved:
-		c.Error = problem
+		c.Error = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
 	default:
-		problem.Type = string(Broken)
-		c.Error = problem
+		c.Error = kit.NewProblem(r.Reason, string(Broken), "\n"+r.explanation()+"\n")
 	}
 	return c
 }
@@ -100,7 +73,7 @@ func (r *Result) explanation() string {
 	if r.Replay != "" {
 		b.WriteString("\n\nTo repeat it alone: " + r.Replay)
 	}
-	return printable.Text(b.String())
+	return b.String()
 }
 
 func (r *Result) junitOutput() string {
@@ -109,5 +82,5 @@ func (r *Result) junitOutput() string {
 	for _, f := range r.Files {
 		fmt.Fprintf(&b, "%s: %s (%d bytes)\n", f.Kind, f.Path, f.Size)
 	}
-	return printable.Text(b.String())
+	return b.String()
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 func junit(t *testing.T, run *report.Run) []byte {
@@ -20,7 +20,7 @@ func junit(t *testing.T, run *report.Run) []byte {
 }
 
 func TestJUnitIsGolden(t *testing.T) {
-	golden(t, "testdata/junit.golden.xml", junit(t, reporttest.Run()))
+	testutil.Golden(t, "testdata/junit.golden.xml", junit(t, sampleRun()), *update)
 }
 
 // parsedJUnit is what a CI server reads of it.
@@ -47,7 +47,7 @@ type parsedJUnit struct {
 }
 
 func TestJUnitCountsAgree(t *testing.T) {
-	for name, run := range map[string]*report.Run{"sample": reporttest.Run(), "hostile": hostileRun(), "empty": {}} {
+	for name, run := range map[string]*report.Run{"sample": sampleRun(), "hostile": hostileRun(), "empty": {}} {
 		var p parsedJUnit
 		if err := xml.Unmarshal(junit(t, run), &p); err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -1,15 +1,10 @@
 package report
 
 import (
-	"bytes"
 	_ "embed"
-	"fmt"
-	"html/template"
 	"io"
-	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // The page is one file with inline style, script and drawings.
@@ -23,47 +18,20 @@ var (
 	//go:embed page/page.js
 	pageJS string
 
-	pageTemplate = template.Must(template.Must(template.New("page").Parse(pageText)).Parse(resultText))
+	layout = kit.NewLayout(pageCSS, pageJS, nil, pageText, resultText)
 )
 
 // WriteHTML writes a run as one self-contained page. It loads nothing from the network,
 // and works without its script.
-func WriteHTML(w io.Writer, r *Run) error {
-	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, newPage(r)); err != nil {
-		return fmt.Errorf("report.html: %w", err)
-	}
-	// The template escapes HTML. Control and invisible characters are made visible at the
-	// end, wherever they came from.
-	_, err := io.WriteString(w, printable.Text(b.String()))
-	return err
-}
+func WriteHTML(w io.Writer, r *Run) error { return layout.Write(w, newPage(r), "") }
 
 // htmlPage is the template's data for a run.
 type htmlPage struct {
-	page.Style
-	Title    string
-	Headline string
-	Good     bool
-	Counts   []countView
-	Facts    []fact
-	Tiers    []string
-	Rows     []matrixRow
-	Bad      []*resultView
-	Results  []*resultView
-}
-
-// countView is a segment of the bar of verdicts.
-type countView struct {
-	Verdict Verdict
-	N       int
-	Percent float64
-}
-
-// fact is a name and a value.
-type fact struct {
-	Name, Value string
-	Code        bool // shown as code
+	kit.Page
+	Tiers []string
+	Rows  []matrixRow
+	Bad   []*resultView
+	Shown []*resultView
 }
 
 // matrixRow is a scenario; its cells are its results by tier, nil where it was not run.
@@ -75,17 +43,12 @@ type matrixRow struct {
 }
 
 func newPage(r *Run) *htmlPage {
-	p := &htmlPage{
-		Style: page.NewStyle(pageCSS, pageJS),
-		Good:  len(r.Bad()) == 0, Headline: headline(r), Tiers: r.tiers(), Facts: runFacts(r),
+	p := &htmlPage{Tiers: r.tiers()}
+	p.Page = kit.Page{
+		About: "report of a run", Headline: headline(r), Counts: kit.CountsOf(r.Counts(), Verdicts()), Facts: runFacts(r),
+		Filter: "Filter by name, title or tag", Results: resultFile,
 	}
 	p.Title = "fabrictest: " + p.Headline
-	counts := r.Counts()
-	for _, v := range Verdicts() {
-		if n := counts[v]; n > 0 {
-			p.Counts = append(p.Counts, countView{v, n, 100 * float64(n) / float64(len(r.Scenarios))})
-		}
-	}
 	p.addResults(r)
 	return p
 }
@@ -97,12 +60,12 @@ func (p *htmlPage) addResults(r *Run) {
 	// The more results there are, the fewer rows of each are shown, to keep the page
 	// small. All rows are in result.json.
 	maxRows := min(256, max(24, 4800/max(1, len(r.Scenarios))))
-	ids := map[string]int{}
+	ids := kit.Anchors{}
 	rows := map[string]int{}
 	for i := range r.Scenarios {
 		res := &r.Scenarios[i]
-		v := newResultView(res, anchor(res, ids), maxRows)
-		p.Results = append(p.Results, v)
+		v := newResultView(res, ids.Of("r", res.Tier, res.Name), maxRows)
+		p.Shown = append(p.Shown, v)
 		if res.Verdict.Bad() {
 			p.Bad = append(p.Bad, v)
 			v.Open = len(p.Bad) <= maxOpen
@@ -120,26 +83,7 @@ func (p *htmlPage) addResults(r *Run) {
 		}
 		p.Rows[at].Verdicts += string(res.Verdict) + " "
 	}
-	if len(p.Results) == 1 {
-		p.Results[0].Open = true
+	if len(p.Shown) == 1 {
+		p.Shown[0].Open = true
 	}
-}
-
-// anchor returns a unique HTML ID for a result.
-func anchor(r *Result, taken map[string]int) string {
-	id := strings.Map(func(c rune) rune {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
-			return c
-		}
-		return '-'
-	}, r.Tier+"."+r.Name)
-	if len(id) > 80 {
-		id = id[:80]
-	}
-	taken[id]++
-	if n := taken[id]; n > 1 {
-		return fmt.Sprintf("r.%s.%d", id, n)
-	}
-	return "r." + id
 }

@@ -1,6 +1,6 @@
-// Package report holds the results of a run, and writes them as JSON with a schema, as
-// JUnit XML and as one HTML page; report/console prints them on a terminal. The commands
-// that run scenarios fill in a Run; this package neither runs nor judges anything.
+// Package report holds the results of a run, writes them as JSON with a schema, as JUnit
+// XML and as one HTML page, and prints them on a terminal. The commands that run scenarios
+// fill in a Run; this package neither runs nor judges anything.
 //
 // A Run is plain data. Functions do not modify their arguments, and may be called
 // concurrently.

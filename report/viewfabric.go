@@ -6,43 +6,43 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/netns/topology"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // linkState returns the drawing state of one direction of a cable.
-func linkState(l *Link) page.State {
+func linkState(l *Link) kit.State {
 	switch {
 	case l.Lost["link_down"] > 0 || l.Lost["partition"] > 0:
-		return page.Down
+		return kit.Down
 	case l.LostPackets() > 0:
-		return page.Lossy
+		return kit.Lossy
 	case l.Impaired || l.Duplicated+l.Reordered+l.Marked > 0:
-		return page.Impaired
+		return kit.Impaired
 	default:
-		return page.Fine
+		return kit.Fine
 	}
 }
 
 // faultState returns the drawing state of the targets of a fault. A link that was down is
 // drawn as down even if no packet was lost.
-func faultState(f *Fault) page.State {
+func faultState(f *Fault) kit.State {
 	if strings.HasSuffix(f.What, " down") {
-		return page.Down
+		return kit.Down
 	}
-	return page.Impaired
+	return kit.Impaired
 }
 
-// looks implements page.Looks by the counters of a result.
+// looks implements kit.Looks by the counters of a result.
 type looks struct {
 	links       map[[2]string][]*Link // by their ends
 	ranks       map[string][]*Rank    // by host
-	faultStates map[string]page.State // the worst state that a fault caused, by host or link
-	used        [page.Down + 1]bool
+	faultStates map[string]kit.State  // the worst state that a fault caused, by host or link
+	used        [kit.Down + 1]bool
 	fewLabels   bool // omit labels of hosts without events
 }
 
 func newLooks(r *Result) *looks {
-	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]page.State{}, fewLabels: len(r.Ranks) > 24}
+	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]kit.State{}, fewLabels: len(r.Ranks) > 24}
 	for i := range r.Links {
 		k := &r.Links[i]
 		l.links[[2]string{k.From, k.To}] = append(l.links[[2]string{k.From, k.To}], k)
@@ -67,9 +67,9 @@ func portName(p topology.Port) string {
 }
 
 // Cable draws both directions of a cable as one line.
-func (l *looks) Cable(c *topology.Cable) page.Part {
+func (l *looks) Cable(c *topology.Cable) kit.Part {
 	a, b := portName(c.A), portName(c.B)
-	var p page.Part
+	var p kit.Part
 	text := []string{a + " – " + b}
 	lost := uint64(0)
 	for _, way := range [][2]string{{a, b}, {b, a}} {
@@ -89,7 +89,7 @@ func (l *looks) Cable(c *topology.Cable) page.Part {
 		p.Label = units.SI(float64(lost), "") + " lost"
 	}
 	l.used[p.State] = true
-	if !l.fewLabels || p.State != page.Fine {
+	if !l.fewLabels || p.State != kit.Fine {
 		p.Title = strings.Join(text, "\n")
 	}
 	return p
@@ -107,16 +107,16 @@ func wayTitle(k *Link) string {
 }
 
 // Host draws a host as down if a rank on it did not finish.
-func (l *looks) Host(h *topology.Host) page.Part {
-	p := page.Part{State: l.faultStates[h.Name]}
+func (l *looks) Host(h *topology.Host) kit.Part {
+	p := kit.Part{State: l.faultStates[h.Name]}
 	title := h.Name
 	for _, k := range l.ranks[h.Name] {
 		if k.State != stateFinished {
-			p.State = page.Down
+			p.State = kit.Down
 		}
 		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", k.Rank, rankState(k), units.Bytes(k.Bytes), count(k.Messages))
 	}
-	if !l.fewLabels || p.State != page.Fine {
+	if !l.fewLabels || p.State != kit.Fine {
 		p.Title = title
 	}
 	l.used[p.State] = true
@@ -126,7 +126,7 @@ func (l *looks) Host(h *topology.Host) page.Part {
 // legend explains the states that occur in the drawing.
 func (l *looks) legend() []legendView {
 	var out []legendView
-	for s := page.Impaired; s <= page.Down; s++ {
+	for s := kit.Impaired; s <= kit.Down; s++ {
 		if l.used[s] {
 			out = append(out, legendView{s.String(), [...]string{"", "disturbed, nothing lost", "lost packets", "cut off, or did not finish"}[s]})
 		}

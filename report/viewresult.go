@@ -3,14 +3,12 @@ package report
 import (
 	"fmt"
 	"html/template"
-	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // Maximum lengths of texts on the page; result.json has the full text.
@@ -29,7 +27,7 @@ type resultView struct {
 	Bad, Open                          bool
 	Reason, Why, Detail, Replay        string // Why is the reason if the checks do not show it
 	Elapsed                            string
-	Figures                            []fact
+	Figures                            kit.Facts
 	Checks                             []Check
 	Wordy                              bool // a check has a long text and needs the full width
 	Fabric                             template.HTML
@@ -75,17 +73,17 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 	}
 	if r.Fabric != nil && len(r.Fabric.Hosts) > 0 {
 		looks := newLooks(r)
-		d := page.Draw(r.Fabric, looks)
+		d := kit.Draw(r.Fabric, looks)
 		v.Fabric, v.FabricWide, v.FabricText, v.Legend = d.SVG, d.Width > 600, fabricText(r.Fabric), looks.legend()
 	}
 	return v
 }
 
 // figures are the main numbers of a result.
-func figures(r *Result) []fact {
+func figures(r *Result) kit.Facts {
 	t := r.Totals()
-	var f []fact
-	add := func(name, value string) { f = append(f, fact{Name: name, Value: value}) }
+	var f kit.Facts
+	add := f.Add
 	if len(r.Ranks) > 0 {
 		add("Ranks", fmt.Sprint(len(r.Ranks)))
 	}
@@ -206,8 +204,8 @@ func problems(r *Result) []problemView {
 	left := 0
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
-		for _, text := range append(nonEmpty(k.Error), k.Violations...) {
-			if strings.Contains(said, text) {
+		for _, text := range append([]string{k.Error}, k.Violations...) {
+			if strings.Contains(said, text) { // also if it is empty
 				continue
 			}
 			if len(out) == maxWaits {
@@ -233,12 +231,7 @@ func fileViews(all []File) []fileView {
 			out = append(out, fileView{Kind: "more", Path: fmt.Sprintf("%d others, in result.json", len(all)-maxFiles)})
 			break
 		}
-		v := fileView{Kind: f.Kind, Path: f.Path, Size: units.Bytes(f.Size)}
-		// Link only files inside the run's folder.
-		if filepath.IsLocal(filepath.FromSlash(f.Path)) {
-			v.Href = (&url.URL{Path: f.Path}).String()
-		}
-		out = append(out, v)
+		out = append(out, fileView{Kind: f.Kind, Path: f.Path, Size: units.Bytes(f.Size), Href: kit.Href(f.Path)})
 	}
 	return out
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // table is the template's data for a table. It collapses rows after the first few, and
@@ -126,7 +126,7 @@ func linkTable(r *Result, maxRows int) *table {
 			share = units.Percent(lost, l.Packets)
 		}
 		class := ""
-		if s := linkState(l); s != page.Fine {
+		if s := linkState(l); s != kit.Fine {
 			class = s.String()
 		}
 		t.add(class, l.From, l.To, count(l.Packets), units.Bytes(l.Bytes), count(lost), share, strings.Join(causes, ", "),

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // timeView is the template's data for a timeline: panels over one time axis.
@@ -64,7 +64,7 @@ type tickView struct {
 const byRank = 6
 
 func newTimeView(r *Result) *timeView {
-	var bytes, resent, errs []page.Track
+	var bytes, resent, errs []kit.Track
 	var names []string
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
@@ -79,7 +79,7 @@ func newTimeView(r *Result) *timeView {
 	if len(bytes) == 0 {
 		return nil
 	}
-	grid := page.NewGrid(r.Elapsed, bytes)
+	grid := kit.NewGrid(r.Elapsed, bytes)
 	v := &timeView{End: int64(grid.End)}
 	v.throughput(grid, bytes, names)
 	var quiet []string
@@ -96,7 +96,7 @@ func newTimeView(r *Result) *timeView {
 	v.addFaults(grid, r.Faults)
 	v.addMarks(grid, r.Ranks)
 	for _, t := range grid.Ticks() {
-		v.Ticks = append(v.Ticks, tickView{X: t.X, Left: percent(t.X), Text: t.Text, End: t.X > 0.93*page.Width})
+		v.Ticks = append(v.Ticks, tickView{X: t.X, Left: percent(t.X), Text: t.Text, End: t.X > 0.93*kit.Width})
 	}
 	return v
 }
@@ -114,7 +114,7 @@ func (r *Result) carries(host string) (sum float64) {
 	return sum
 }
 
-func tracks(samples []Sample) (bytes, resent, errs page.Track) {
+func tracks(samples []Sample) (bytes, resent, errs kit.Track) {
 	for _, s := range samples {
 		bytes.At = append(bytes.At, s.At)
 		bytes.Count = append(bytes.Count, s.Bytes)
@@ -125,7 +125,7 @@ func tracks(samples []Sample) (bytes, resent, errs page.Track) {
 	return bytes, resent, errs
 }
 
-func each(all []page.Track, f func(page.Track) []float64) [][]float64 {
+func each(all []kit.Track, f func(kit.Track) []float64) [][]float64 {
 	out := make([][]float64, len(all))
 	for i := range all {
 		out[i] = f(all[i])
@@ -134,7 +134,7 @@ func each(all []page.Track, f func(page.Track) []float64) [][]float64 {
 }
 
 // throughput draws a line per rank if there are few, else the sum and a band.
-func (v *timeView) throughput(g page.Grid, bytes []page.Track, names []string) {
+func (v *timeView) throughput(g kit.Grid, bytes []kit.Track, names []string) {
 	rates := each(bytes, g.Rate)
 	for _, r := range rates {
 		for i := range r {
@@ -142,7 +142,7 @@ func (v *timeView) throughput(g page.Grid, bytes []page.Track, names []string) {
 		}
 	}
 	if len(rates) <= byRank {
-		top := page.Top(rates...)
+		top := kit.Top(rates...)
 		p := panelView{Title: "Throughput by rank", Kind: "bits", Max: top, Top: units.BitRate(top)}
 		for i, r := range rates {
 			p.Lines = append(p.Lines, lineView{names[i], fmt.Sprintf("k%d", i), g.Path(r, top)})
@@ -151,8 +151,8 @@ func (v *timeView) throughput(g page.Grid, bytes []page.Track, names []string) {
 		return
 	}
 	v.total(g, "Throughput, all", "bits", "sum", rates)
-	low, mid, high := page.Band(rates)
-	if top := page.Top(high); top > 0 {
+	low, mid, high := kit.Band(rates)
+	if top := kit.Top(high); top > 0 {
 		v.Panels = append(v.Panels, panelView{
 			Title: "Throughput, a rank", Kind: "bits", Max: top, Top: units.BitRate(top),
 			Band:  g.Between(low, high, top),
@@ -162,9 +162,9 @@ func (v *timeView) throughput(g page.Grid, bytes []page.Track, names []string) {
 }
 
 // total adds a panel with a sum, unless it is always zero.
-func (v *timeView) total(g page.Grid, title, kind, class string, all [][]float64) bool {
-	sum := page.Sum(all)
-	top := page.Top(sum)
+func (v *timeView) total(g kit.Grid, title, kind, class string, all [][]float64) bool {
+	sum := kit.Sum(all)
+	top := kit.Top(sum)
 	if top == 0 {
 		return false
 	}
@@ -189,14 +189,14 @@ const (
 	maxShades   = 200
 )
 
-func (v *timeView) addFaults(g page.Grid, faults []Fault) {
-	spans := make([]page.Span, len(faults))
+func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
+	spans := make([]kit.Span, len(faults))
 	for i, f := range faults {
 		until := f.Until
 		if until <= f.At {
 			until = g.End
 		}
-		spans[i] = page.Span{From: f.At, Until: until, Label: utf8.RuneCountInString(f.What) + 3}
+		spans[i] = kit.Span{From: f.At, Until: until, Label: utf8.RuneCountInString(f.What) + 3}
 	}
 	rows, room := g.Lanes(spans, laneRows, laneColumns)
 	for i, s := range spans {
@@ -218,7 +218,7 @@ func (v *timeView) addFaults(g page.Grid, faults []Fault) {
 // maxMarks limits the kinds of marks.
 const maxMarks = 6
 
-func (v *timeView) addMarks(g page.Grid, ranks []Rank) {
+func (v *timeView) addMarks(g kit.Grid, ranks []Rank) {
 	var marks []Mark
 	for i := range ranks {
 		marks = append(marks, ranks[i].Marks...)
@@ -247,4 +247,4 @@ func ticks(at []int) string {
 }
 
 // percent converts a position on the time axis to a CSS percentage.
-func percent(x float64) float64 { return math.Round(x/page.Width*1e4) / 100 }
+func percent(x float64) float64 { return math.Round(x/kit.Width*1e4) / 100 }

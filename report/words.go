@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // thin is the digit group separator on the page, a thin space.
@@ -34,39 +35,29 @@ func headline(r *Run) string {
 	}
 }
 
-func runFacts(r *Run) []fact {
-	m := r.Machine
+func runFacts(r *Run) (facts kit.Facts) {
+	facts.AddCommand("Command", r.Command)
 	seed := "each scenario's own"
 	if r.Seed != 0 {
 		seed = fmt.Sprint(r.Seed)
 	}
-	facts := []fact{
-		{"Command", r.Command, true},
-		{"Seed", seed, false},
-		{"Started", r.Started.UTC().Format("2 Jan 2006, 15:04:05 UTC"), false},
-		{"Took", units.Duration(r.Wall.Round(time.Millisecond)), false},
-		{"Machine", strings.Join(nonEmpty(m.OS+"/"+m.Arch, m.Kernel, units.Plural(m.CPUs, "CPU")), ", "), false},
-		{"fabrictest", r.Tool, false},
-	}
-	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
+	facts.Add("Seed", seed)
+	facts.Add("Started", kit.Stamp(r.Started))
+	facts.Add("Took", units.Duration(r.Wall.Round(time.Millisecond)))
+	facts.Add("Machine", r.Machine.String())
+	facts.Add("fabrictest", r.Tool)
+	return facts
 }
 
-func nonEmpty(all ...string) []string {
-	var kept []string
-	for _, s := range all {
-		if s != "" {
-			kept = append(kept, s)
-		}
-	}
-	return kept
+// String describes the machine in a few words.
+func (m Machine) String() string {
+	parts := []string{m.OS + "/" + m.Arch, m.Kernel, units.Plural(m.CPUs, "CPU")}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" || s == "/" }), ", ")
 }
 
 // clip truncates a text from outside for the page.
 func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + fmt.Sprintf("\n… %s more in result.json", units.Bytes(len(s)-n))
+	return kit.Clip(s, n, fmt.Sprintf("\n… %s more in result.json", units.Bytes(len(s)-n)))
 }
 
 // cut truncates a text to one line of a list.

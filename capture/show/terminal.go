@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 	"strconv"
+
+	"github.com/fabrictest/fabrictest/internal/printable"
 )
 
 // TerminalProperties returns the line width of w, 0 if it is not a terminal, and whether
@@ -16,7 +18,7 @@ func TerminalProperties(w io.Writer) (width int, colour bool) {
 	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return 0, false
 	}
-	width = windowWidth(f)
+	width = printable.Columns(f)
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		width = n
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/certify"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
 )
 
 // certifyOptions are those of `fabrictest certify`.
@@ -212,8 +212,8 @@ func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) certify.Option
 		Filter: o.Filter, Seed: seed, Deviations: o.deviations, CaseTime: o.caseTime, Wire: bench.DeviceWire(o.wire), Device: o.device,
 		Command: func(ids []string) string { return o.command(ids, seed) },
 		Folder:  func() (string, error) { return conformRuns.NewFolder(o.out, time.Now()) },
-		Show: func(total int) *console.Verdicts {
-			return console.NewVerdicts(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: total}, false)
+		Show: func(total int) *conform.Display {
+			return conform.NewDisplay(report.DisplayConfig{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: total}, false)
 		},
 	}
 }
@@ -233,7 +233,7 @@ func (o *certifyOptions) finish(cmd *cobra.Command, c *certify.Certification, ru
 	if err != nil {
 		return err
 	}
-	paths := conform.Paths{HTML: filepath.Join(dir, certificate.PageFile), Result: filepath.Join(dir, certificate.File)}
+	paths := report.Paths{HTML: filepath.Join(dir, certificate.PageFile), Result: filepath.Join(dir, certificate.File)}
 	if err := c.Finish(run, paths); err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -151,7 +150,7 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 		out = io.Discard
 	}
 	j.Dir, j.Started = dir, began
-	j.Show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: j.Trials()}, o.packets)
+	j.Show = conform.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: j.Trials()}, o.packets)
 	defer j.Show.Close()
 	run := &conform.Run{
 		Version: conform.Version, Tool: report.ToolVersion(), Command: o.command(j.Seed), Seed: j.Seed,

@@ -15,7 +15,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -110,7 +109,7 @@ func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 		out = io.Discard
 	}
 	j.Dir, j.Started = dir, began
-	j.Show = console.NewVerdicts(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(j.Devices)}, false)
+	j.Show = conform.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(j.Devices)}, false)
 	defer j.Show.Close()
 	run := &conform.Run{
 		Version: conform.Version, Tool: report.ToolVersion(), Command: o.measureCommand(j.Seed), Seed: j.Seed,

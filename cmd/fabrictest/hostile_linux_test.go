@@ -3,12 +3,12 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
@@ -17,34 +17,12 @@ import (
 // turn text round, as seven and as eight bit controls.
 const escapes = "\x1b[2J\x1b]0;t\x07\x1b[6n\u009b31m\x7f\x00\r\u202eevil\u2066\xff\x9b2J\b\b\b"
 
-// poison puts escapes into every string that can be reached.
-func poison(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(v.String() + escapes + "\nforged line")
-	case reflect.Pointer:
-		if !v.IsNil() {
-			poison(v.Elem())
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			poison(v.Index(i))
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				poison(v.Field(i))
-			}
-		}
-	}
-}
-
 // hostileFolder is a certificate with escapes in every text, whole and well-formed.
 func hostileFolder(t *testing.T, verdict conform.Verdict) string {
 	return certifiedFolder(t, func(run *conform.Run, s *certificate.Subject) {
 		run.Devices[0].Results[0].Ladder = &conform.Ladder{Steps: []conform.Step{{Kind: "note", Text: "n"}}}
-		poison(reflect.ValueOf(run).Elem())
-		poison(reflect.ValueOf(s).Elem())
+		testutil.Poison(run, escapes+"\nforged line")
+		testutil.Poison(s, escapes+"\nforged line")
 		run.Devices[0].Results[0].Verdict, run.Devices[0].Results[0].Capture = verdict, ""
 		run.Devices[0].Defects = nil
 		run.Documents[0].Sections[0].Rows[0].Level = "MUST"

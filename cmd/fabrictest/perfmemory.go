@@ -130,12 +130,16 @@ func (o *perfMemory) main(cmd *cobra.Command) error {
 	done := 0
 	var failed error
 	for i := range plan {
-		e := ranks.Experiment{Name: plan[i].Name, Config: plan[i].Config}
+		config, err := ranks.ValuesOf(plan[i].Config)
+		if err != nil {
+			return err
+		}
+		e := ranks.Experiment{Name: plan[i].Name, Config: config}
 		for k := range plan[i].Runs {
 			if failed == nil {
 				r := &plan[i].Runs[k]
 				progress.report(r.String(), float64(done)/float64(total))
-				var p work.MemoryPoint
+				var p ranks.Point
 				if p, failed = mpirun.MeasureMemory(cmd.Context(), mpirun.MemoryJob{Run: *r, Config: plan[i].Config, Seed: seed}); failed == nil {
 					e.Points = append(e.Points, p)
 				}

@@ -11,7 +11,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -96,7 +95,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 		}
 		tasks = append(tasks, t)
 	}
-	show := console.New(console.Config{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: runner.Names(tasks)})
+	show := report.NewDisplay(report.DisplayConfig{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
 	run := &report.Run{
 		Version: report.Version, Tool: report.ToolVersion(), Command: o.command(from, only), Seed: saved.Seed,

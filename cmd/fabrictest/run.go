@@ -17,7 +17,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/console"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -135,7 +134,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if o.json {
 		out = io.Discard
 	}
-	show := console.New(console.Config{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks), Names: runner.Names(tasks)})
+	show := report.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
 	requests, stop := stateRequests()
 	defer stop()
@@ -161,7 +160,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 
 // finish writes the result files and prints the results. Results are printed even if a
 // file cannot be written.
-func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, show *console.Display) error {
+func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, show *report.Display) error {
 	paths, err := report.WriteFolder(dir, run)
 	if o.json {
 		return errors.Join(err, report.Write(cmd.OutOrStdout(), run))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/runner"
-	"github.com/fabrictest/fabrictest/report/console"
+	"github.com/fabrictest/fabrictest/report"
 )
 
 // stateRequests asks for the state of the ranks at each SIGUSR1.
@@ -38,7 +38,7 @@ func stateRequests() (requests <-chan struct{}, stop func()) {
 }
 
 // printState prints the state of each rank.
-func printState(show *console.Display, t *runner.Task, all []lab.RankState) {
+func printState(show *report.Display, t *runner.Task, all []lab.RankState) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s:", t.Scenario.Name, t.Tier)
 	for _, r := range all {

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
 )
 
 func TestFaultsOfACase(t *testing.T) {
@@ -46,7 +46,7 @@ func TestUndetectedDefectIsAFault(t *testing.T) {
 			},
 		}
 	}
-	show := console.NewVerdicts(console.Config{Out: io.Discard, Status: io.Discard}, false)
+	show := conform.NewDisplay(report.DisplayConfig{Out: io.Discard, Status: io.Discard}, false)
 	defer show.Close()
 	for _, everything := range []bool{false, true} {
 		j := &Judge{Options: Options{Dangerous: everything}, Show: show}

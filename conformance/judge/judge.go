@@ -20,8 +20,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
-	"github.com/fabrictest/fabrictest/report/evidence"
 )
 
 // Device is a device to be judged by some cases.
@@ -90,7 +88,7 @@ type Judge struct {
 	Devices []*Device
 	Dir     string // of captures
 	Started time.Time
-	Show    *console.Verdicts
+	Show    *conform.Display
 	Ended   int // cases that have a result
 }
 
@@ -227,7 +225,7 @@ func (j *Judge) label(d *Device, id string, defects []string) string {
 func (j *Judge) keep(d *Device, q Case, res *conformance.Result) conform.Result {
 	r := j.result(d, q, res)
 	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == CaptureAll {
-		r.Ladder = evidence.Ladder(res.Record, q.Suite.DescribeEvent)
+		r.Ladder = conform.NewLadder(res.Record, q.Suite.DescribeEvent)
 	}
 	if j.Capture.keeps(r.Verdict) {
 		name, err := j.saveCapture(d, q.ID, res.Record)
@@ -281,7 +279,7 @@ func (j *Judge) saveCapture(d *Device, id string, record *conformance.Record) (s
 	if err != nil {
 		return "", err
 	}
-	err = errors.Join(evidence.WriteCapture(f, record, j.Started), f.Close())
+	err = errors.Join(conform.WriteCapture(f, record, j.Started), f.Close())
 	if err != nil {
 		return "", errors.Join(err, os.Remove(file)) // no truncated file
 	}

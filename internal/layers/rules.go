@@ -147,7 +147,7 @@ func boundaries() []Boundary {
 		},
 		{
 			Name: "a report is only told", From: []string{"./report/..."}, Through: true,
-			Never: []string{"./emu/...", "./lab/...", "./scenarios/...", "./launch/...", "./netns"},
+			Never: []string{"./emu/...", "./lab/...", "./scenarios/...", "./launch/...", "./mpi/...", "./netns"},
 			Why:   "reports are read on machines that cannot run scenarios; labs fill in the results (of netns only ./netns/topology is used, for drawings)",
 		},
 		{

@@ -1,5 +1,6 @@
 // Package printable escapes control characters in untrusted text, such as names and
-// messages of peers, guests and files, before a command prints it.
+// messages of peers, guests and files, before a command prints it. [Columns] is the width
+// of the terminal.
 package printable
 
 import (

@@ -26,7 +26,6 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/console"
 )
 
 // Options are what is judged, and how.
@@ -42,7 +41,7 @@ type Options struct {
 	// Folder makes the folder of the certificate. It is called once, before the first case.
 	Folder func() (string, error)
 	// Show makes the display of a number of cases.
-	Show func(total int) *console.Verdicts
+	Show func(total int) *conform.Display
 }
 
 // Certification judges a device of another host on its own wire.
@@ -273,7 +272,7 @@ func (c *Certification) Certificate(run *conform.Run) (cert *certificate.Certifi
 }
 
 // Finish prints the summary of a run.
-func (c *Certification) Finish(run *conform.Run, paths conform.Paths) error {
+func (c *Certification) Finish(run *conform.Run, paths report.Paths) error {
 	return c.judge.Show.Finish(run, paths)
 }
 

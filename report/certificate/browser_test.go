@@ -7,15 +7,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
-// TestPagesInABrowser looks at a certificate and at a comparison in Chromium: bright and
-// dark, wide and on a telephone, on paper. FABRICTEST_SHOTS names a folder for
-// pictures of what it saw.
+// TestPagesInABrowser looks at a certificate and at a comparison in Chromium.
 func TestPagesInABrowser(t *testing.T) {
-	b := reporttest.StartBrowser(t)
+	b := testutil.StartBrowser(t)
 	_, dir := written(t, conform.Pass, conform.Fail, conform.Deviates, conform.Unsupported, conform.Broken, conform.Stale)
 	c, _, _ := compared(t)
 	matrix := filepath.Join(t.TempDir(), "matrix.html")
@@ -29,32 +27,14 @@ func TestPagesInABrowser(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for name, page := range map[string]string{"certificate": filepath.Join(dir, PageFile), "matrix": matrix} {
-		for _, l := range []reporttest.Look{
-			{Name: name + " light", Width: 1280, Scheme: "light"},
-			{Name: name + " dark", Width: 1280, Scheme: "dark"},
-			{Name: name + " phone", Width: 390, Scheme: "dark"},
-			{Name: name + " paper", Width: 718, Scheme: "dark", Media: "print"},
-		} {
-			b.Open(page, l)
-			bright := b.Shoot(l, 2600)
-			if dark := l.Scheme == "dark" && l.Media == ""; dark != (bright < 0.5) {
-				t.Errorf("%s: how bright it is: %v", l.Name, bright)
-			}
-			for _, w := range b.Audit() {
-				t.Errorf("%s: %s", l.Name, w)
-			}
-		}
-	}
+	b.Inspect("certificate", filepath.Join(dir, PageFile), 2600)
+	b.Inspect("matrix", matrix, 2600)
 	t.Run("filter", func(t *testing.T) { filter(t, b, matrix) })
-	for _, p := range b.Problems {
-		t.Errorf("the console, or the network: %s", p)
-	}
 }
 
 // filter sifts the clauses of a comparison by words, states and devices.
-func filter(t *testing.T, b *reporttest.Browser, page string) {
-	b.Open(page, reporttest.Look{Width: 1280, Scheme: "light"})
+func filter(t *testing.T, b *testutil.Browser, page string) {
+	b.Open(page, testutil.Look{Width: 1280, Scheme: "light"})
 	var seen struct{ All, Word, None, Fail, FailThere, FailElsewhere, Titles int }
 	b.Eval(`(() => {
 		const shown = () => [...document.querySelectorAll("#clauses tr[data-v]")].filter((e) => !e.hidden && !e.closest("[hidden]")).length;

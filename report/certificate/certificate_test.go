@@ -150,10 +150,10 @@ func TestVerifyDetectsTampering(t *testing.T) {
 			again(t, dir)
 		}, PageFile + " is not what certificate.json says"},
 		"the JUnit results are changed and the manifest rewritten": {func(t *testing.T, dir string) {
-			replace(t, dir, JUnitFile, "<failure", "<skipped")
+			replace(t, dir, "junit.xml", "<failure", "<skipped")
 			again(t, dir)
-		}, JUnitFile + " is not what certificate.json says"},
-		"the JUnit results are taken away and the manifest rewritten": {func(t *testing.T, dir string) { remove(t, dir, JUnitFile); again(t, dir) }, JUnitFile},
+		}, "junit.xml" + " is not what certificate.json says"},
+		"the JUnit results are taken away and the manifest rewritten": {func(t *testing.T, dir string) { remove(t, dir, "junit.xml"); again(t, dir) }, "junit.xml"},
 		"a proof is taken away": {func(t *testing.T, dir string) { remove(t, dir, "captures/rc/psn/c1.pcapng"); again(t, dir) }, "the capture of rc/psn/c1"},
 		"the outcome is better than the results": {func(t *testing.T, dir string) {
 			c, err := Read(dir)

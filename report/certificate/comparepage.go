@@ -1,20 +1,19 @@
 package certificate
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 var (
@@ -25,13 +24,12 @@ var (
 	//go:embed page/compare.js
 	compareJS string
 
-	compareTemplate = template.Must(template.New("compare").Funcs(template.FuncMap{"short": func(s State) string { return shortWords[s] }}).Parse(compareText))
+	compareLayout = kit.NewLayout(compareCSS, compareJS, template.FuncMap{"short": func(s State) string { return shortWords[s] }}, compareText)
 )
 
 // comparedPage is the template's data for a comparison.
 type comparedPage struct {
-	page.Style
-	Headline  string
+	kit.Page
 	Devices   []*deviceLine
 	Signs     []sign  // states that occur
 	Picks     []State // states of the filter
@@ -43,7 +41,7 @@ type comparedPage struct {
 // documentLine has the bar of each device for a document; empty if it does not apply.
 type documentLine struct {
 	Title, Anchor string
-	Shares        [][]share
+	Shares        [][]kit.Share
 }
 
 // deviceLine is a row of the table of devices.
@@ -58,13 +56,8 @@ type deviceLine struct {
 // levelLine has the counts of the clauses of a level.
 type levelLine struct {
 	Level  string
-	Shares []share
+	Shares []kit.Share
 	Words  string
-}
-
-type share struct {
-	State State
-	N     int
 }
 
 // sign is a state with its name.
@@ -91,7 +84,7 @@ var barOrder = []State{Broken, Fail, Stale, Deviates, Pass, Unsupported, NotAske
 // WriteHTML writes the comparison as one self-contained page. Links to the pages of the
 // devices are relative to dir; without dir there are none.
 func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
-	p := &comparedPage{Style: page.NewStyle(page.VerdictCSS()+compareCSS, compareJS)}
+	p := &comparedPage{Page: kit.Page{Title: "fabrictest: devices compared", About: "devices compared, clause by clause"}}
 	hrefs := c.pages(dir)
 	for i := range c.Columns {
 		p.Devices = append(p.Devices, newDeviceLine(&c.Columns[i], hrefs[i]))
@@ -105,19 +98,14 @@ func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
 	}
 	p.Headline = fmt.Sprintf("%s, and %s that some meet and others do not", units.Plural(len(c.Columns), "device"), units.Plural(differ, "clause"))
 	p.signs(c)
-	var b bytes.Buffer
-	if err := compareTemplate.Execute(&b, p); err != nil {
-		return fmt.Errorf("compare: %w", err)
-	}
-	_, err := io.WriteString(w, printable.Text(b.String()))
-	return err
+	return compareLayout.Write(w, p, "")
 }
 
 // overview adds the bars of the documents.
 func (p *comparedPage) overview(columns int) {
 	for i, d := range p.Documents {
 		d.Anchor = fmt.Sprintf("d%d", i+1)
-		line := &documentLine{Title: d.Title, Anchor: d.Anchor, Shares: make([][]share, columns)}
+		line := &documentLine{Title: d.Title, Anchor: d.Anchor, Shares: make([][]kit.Share, columns)}
 		for at, k := range d.Columns {
 			n := make(map[State]int)
 			for _, s := range d.Sections {
@@ -180,13 +168,12 @@ func newDeviceLine(col *Column, href string) *deviceLine {
 	}
 	for _, l := range levels {
 		line := levelLine{Level: l}
-		var said []string
+		n := make(map[State]int)
 		for _, s := range barOrder {
-			if n := col.count(l, s); n > 0 {
-				line.Shares = append(line.Shares, share{s, n})
-				said = append(said, fmt.Sprintf("%d %s", n, stateWords[s]))
-			}
+			n[s] = col.count(l, s)
 		}
+		var said []string
+		line.Shares, said = kit.Bar(n, barOrder, stateWords)
 		if line.Words = strings.Join(said, " · "); line.Words != "" {
 			d.Levels = append(d.Levels, line)
 		}
@@ -206,8 +193,8 @@ type comparedDocument struct {
 
 type comparedSection struct {
 	Title   string
-	Names   []string  // names of the devices
-	Shares  [][]share // bar of each device
+	Names   []string      // names of the devices
+	Shares  [][]kit.Share // bar of each device
 	Clauses []*clauseLine
 }
 
@@ -271,12 +258,7 @@ func (d *comparedDocument) add(e *Compared, c *Comparison, hrefs []string) {
 	if e.Differs() {
 		found["differs"] = true
 	}
-	keys := make([]string, 0, len(found))
-	for k := range found {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	line.Sifted = strings.Join(keys, " ")
+	line.Sifted = strings.Join(slices.Sorted(maps.Keys(found)), " ")
 	for _, r := range e.Remarks {
 		n := &noteLine{Remark: r, Device: c.Columns[r.Column].Name}
 		if hrefs[r.Column] != "" && r.Verdict != conform.Unsupported {
@@ -299,11 +281,7 @@ func (s *comparedSection) count(columns int) {
 }
 
 // shares returns the segments of a bar.
-func shares(n map[State]int) (all []share) {
-	for _, st := range append(slices.Clone(barOrder), Untestable) {
-		if n[st] > 0 {
-			all = append(all, share{st, n[st]})
-		}
-	}
+func shares(n map[State]int) []kit.Share {
+	all, _ := kit.Bar(n, append(slices.Clone(barOrder), Untestable), stateWords)
 	return all
 }

@@ -6,9 +6,9 @@ import (
 	"html/template"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 var (
@@ -44,7 +44,7 @@ type fact struct {
 // levelView is a row of the table of clauses.
 type levelView struct {
 	Level string
-	N     []share // in the order of the states
+	N     []kit.Share // in the order of the states
 }
 
 // words are the names of outcomes.
@@ -61,7 +61,7 @@ func newCover(c *Certificate) *cover {
 		said("Host", s.Host), said("Kernel", s.Kernel), said("Driven by", s.Library), said("Claims", strings.Join(s.Claims, ", ")))
 	v.table("The judge",
 		said("fabrictest", c.Run.Tool), said("Wire", j.Wire), said("Addresses", j.Addresses...), said("Agent", j.Agent),
-		said("Seed", fmt.Sprint(c.Run.Seed)), said("Started", stamp(j.Started)), said("Ended", stamp(j.Ended)))
+		said("Seed", fmt.Sprint(c.Run.Seed)), said("Started", kit.Stamp(j.Started)), said("Ended", kit.Stamp(j.Ended)))
 	for _, st := range states {
 		if st != Untestable {
 			v.States = append(v.States, sign{st, shortWords[st]})
@@ -70,7 +70,7 @@ func newCover(c *Certificate) *cover {
 	for _, l := range levels {
 		line := levelView{Level: l}
 		for _, st := range v.States {
-			line.N = append(line.N, share{st.State, (&Column{Counts: c.Counts}).count(l, st.State)})
+			line.N = append(line.N, kit.Share{State: string(st.State), N: (&Column{Counts: c.Counts}).count(l, st.State)})
 		}
 		v.Counts = append(v.Counts, line)
 	}
@@ -88,8 +88,6 @@ func (v *cover) table(title string, facts ...fact) {
 }
 
 func said(name string, values ...string) fact { return fact{name, values} }
-
-func stamp(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") }
 
 // writePage writes the page of the results with the certificate as its cover.
 func (c *Certificate) writePage(w io.Writer) error {

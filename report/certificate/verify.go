@@ -60,16 +60,16 @@ func (c *Certificate) checkPages(dir string) error {
 	var errs []error
 	for _, p := range c.pages() {
 		var want bytes.Buffer
-		if err := p.write(&want); err != nil {
+		if err := p.Write(&want); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		// Reading one more byte detects a longer file.
-		got, err := regularfile.ReadFile(filepath.Join(dir, p.name), int64(want.Len()))
+		got, err := regularfile.ReadFile(filepath.Join(dir, p.Name), int64(want.Len()))
 		switch {
 		case errors.Is(err, regularfile.ErrTooLong), err == nil && !bytes.Equal(got, want.Bytes()):
 			errs = append(errs, fmt.Errorf("%s is not what %s says: it was changed, or written by another version of fabrictest "+
-				"(the certificate is of %q, and only that version can check it)", p.name, File, c.Run.Tool))
+				"(the certificate is of %q, and only that version can check it)", p.Name, File, c.Run.Tool))
 		case err != nil:
 			errs = append(errs, err)
 		}
@@ -84,7 +84,7 @@ var consoleFile = regexp.MustCompile(`^guest[0-9]+\.console$`)
 func (c *Certificate) checkFiles(have map[string]string) error {
 	known := map[string]bool{File: true}
 	for _, p := range c.pages() {
-		known[p.name] = true
+		known[p.Name] = true
 	}
 	for i := range c.Run.Devices[0].Results {
 		known[c.Run.Devices[0].Results[i].Capture] = true

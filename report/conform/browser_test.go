@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/report/internal/reporttest"
 )
 
 func pageFile(t *testing.T, name string, run *conform.Run) string {
@@ -21,29 +21,12 @@ func pageFile(t *testing.T, name string, run *conform.Run) string {
 	return path
 }
 
-// TestPageInABrowser looks at the page in Chromium: bright and dark, wide and on a
-// telephone, on paper. FABRICTEST_SHOTS names a folder for pictures of what it saw.
 func TestPageInABrowser(t *testing.T) {
-	b := reporttest.StartBrowser(t)
+	b := testutil.StartBrowser(t)
 	page := pageFile(t, "conform", sample())
-	shade := map[string]float64{}
-	for _, l := range []reporttest.Look{
-		{Name: "conform light", Width: 1280, Scheme: "light"},
-		{Name: "conform dark", Width: 1280, Scheme: "dark"},
-		{Name: "conform phone", Width: 390, Scheme: "dark"},
-		{Name: "conform paper", Width: 718, Scheme: "dark", Media: "print"},
-	} {
-		b.Open(page, l)
-		shade[l.Name] = b.Shoot(l, 2600)
-		for _, w := range b.Audit() {
-			t.Errorf("%s: %s", l.Name, w)
-		}
-	}
-	if shade["conform light"] < 0.8 || shade["conform dark"] > 0.3 || shade["conform paper"] < 0.8 {
-		t.Errorf("how bright the pages are: %v", shade)
-	}
+	b.Inspect("conform", page, 2600)
 	t.Run("comfort", func(t *testing.T) { comfort(t, b, page) })
-	b.Open(pageFile(t, "hostile", hostileRun()), reporttest.Look{Name: "hostile", Width: 1280, Scheme: "light"})
+	b.Open(pageFile(t, "hostile", hostileRun()), testutil.Look{Name: "hostile", Width: 1280, Scheme: "light"})
 	var seen struct{ Scripts, Images, Handlers, Wide int }
 	b.Eval(`({
 		scripts: document.scripts.length, images: document.images.length, wide: Math.max(0, document.documentElement.scrollWidth - innerWidth),
@@ -52,14 +35,11 @@ func TestPageInABrowser(t *testing.T) {
 	if seen.Scripts != 1 || seen.Images != 0 || seen.Handlers != 0 || seen.Wide != 0 {
 		t.Errorf("a page full of attacks: %+v", seen)
 	}
-	for _, p := range b.Problems {
-		t.Errorf("the console, or the network: %s", p)
-	}
 }
 
 // comfort uses what the script adds.
-func comfort(t *testing.T, b *reporttest.Browser, page string) {
-	b.Open(page, reporttest.Look{Width: 1280, Scheme: "light"})
+func comfort(t *testing.T, b *testutil.Browser, page string) {
+	b.Open(page, testutil.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Cases, Found, Failing, None, Nothing int
 		Opened                               bool

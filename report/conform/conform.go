@@ -1,7 +1,8 @@
 // Package conform holds the results of a conformance run: which cases were run for which
-// clauses, with their verdicts, as a value, as JSON with a schema, as JUnit XML and as one
-// HTML page. The command that runs the cases fills in a Run; this package neither runs nor
-// judges anything.
+// clauses, with their verdicts. It writes them as JSON with a schema, as JUnit XML and as
+// one HTML page, and prints them on a terminal. It also converts the record of a case for
+// readers: to a ladder diagram and to a capture for Wireshark. The command that runs the
+// cases fills in a Run; this package neither runs nor judges anything.
 //
 // A Run is plain data. Functions do not modify their arguments, and may be called
 // concurrently.

@@ -1,15 +1,14 @@
 package conform
 
 import (
+	"cmp"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/internal/files"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 //go:embed schema.json
@@ -18,67 +17,41 @@ var schema []byte
 // Schema returns the JSON schema (draft 2020-12) of conformance.json.
 func Schema() []byte { return slices.Clone(schema) }
 
+// Files of a result folder.
+const (
+	ResultFile = "conformance.json"
+	PageFile   = kit.PageFile
+)
+
 // Write writes a run as JSON. A version of 0 is written as Version.
 func Write(w io.Writer, r *Run) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(Filled(r))
-}
-
-// Filled returns a run as it is written: Version set, and empty lists instead of nil. It
-// shares unchanged data with r.
-func Filled(r *Run) *Run {
 	out := *r
-	if out.Version == 0 {
-		out.Version = Version
-	}
-	out.Devices = append([]Device{}, r.Devices...)
-	for i := range out.Devices {
-		d := &out.Devices[i]
-		d.Results = append([]Result{}, d.Results...)
-		for j := range d.Results {
-			d.Results[j].Rows = append([]string{}, d.Results[j].Rows...)
-			if l := d.Results[j].Ladder; l != nil && l.Steps == nil {
-				d.Results[j].Ladder = &Ladder{[]Step{}, l.Beyond}
-			}
-		}
-		d.Measured = slices.Clone(d.Measured)
-		for j := range d.Measured {
-			d.Measured[j].Samples = append([]float64{}, d.Measured[j].Samples...)
-		}
-	}
-	out.Documents = append([]Document{}, r.Documents...)
-	for i := range out.Documents {
-		d := &out.Documents[i]
-		d.Sections = append([]Section{}, d.Sections...)
-		for j := range d.Sections {
-			d.Sections[j].Rows = append([]Row{}, d.Sections[j].Rows...)
-		}
-	}
-	return &out
+	out.Version = cmp.Or(r.Version, Version)
+	return kit.WriteJSON(w, &out)
 }
 
 // Read reads a run that Write wrote. An unknown version, and an unknown, missing or
 // duplicate key are errors; a *report.KeyError names the key.
 func Read(r io.Reader) (*Run, error) {
-	text, err := io.ReadAll(io.LimitReader(r, report.MaxSize+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > report.MaxSize {
-		return nil, fmt.Errorf("longer than %d bytes", report.MaxSize)
-	}
-	if err := files.Version(text, Version, "the result of fabrictest conform"); err != nil {
-		return nil, err
-	}
 	var run Run
-	if err := files.Decode(text, &run); err != nil {
+	if err := (kit.Format{Version: Version, Name: "the result of fabrictest conform"}).Read(r, &run); err != nil {
 		return nil, err
 	}
 	if err := run.Check(); err != nil {
 		return nil, err
 	}
 	return &run, nil
+}
+
+// ReadFile reads the conformance.json of a run.
+func ReadFile(path string) (*Run, error) { return kit.ReadFile(path, Read) }
+
+// WriteFolder writes conformance.json, junit.xml and report.html into a folder, which it
+// creates if needed. Each file is replaced atomically, and an error in one does not prevent
+// the others. The error is a *report.FolderError; paths has the files that were written.
+func WriteFolder(dir string, r *Run) (paths report.Paths, err error) {
+	err = kit.WriteAll(dir, kit.Results(r, &paths, ResultFile, Write, WriteJUnit, WriteHTML))
+	return paths, err
 }
 
 // Check returns a *report.KeyError for an unknown verdict.
@@ -108,18 +81,4 @@ func (r *Result) check() *report.KeyError {
 		}
 	}
 	return nil
-}
-
-// ReadFile reads the conformance.json of a run.
-func ReadFile(path string) (*Run, error) {
-	f, err := regularfile.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	run, err := Read(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return run, nil
 }

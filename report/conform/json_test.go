@@ -5,38 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/fabrictest/fabrictest/internal/jsonschema"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
 var update = flag.Bool("update", false, "rewrite schema.json and the golden files in testdata")
-
-// golden compares with a file, or writes it.
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, got, 0o666)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; it would be\n%s\nIf it should: go test ./report/conform -update", file, got)
-	}
-}
 
 func written(t *testing.T, run *conform.Run) []byte {
 	t.Helper()
@@ -47,64 +27,25 @@ func written(t *testing.T, run *conform.Run) []byte {
 	return b.Bytes()
 }
 
-func generateSchema(t *testing.T) *jsonschema.Schema {
-	t.Helper()
-	src, err := jsonschema.ReadSource(".", "..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := jsonschema.Generator{
-		Tag: "json", Source: src,
-		Types: map[reflect.Type]jsonschema.Schema{reflect.TypeFor[time.Duration](): {Type: "integer", Description: "Nanoseconds."}},
-		Refine: func(path string, s *jsonschema.Schema) {
-			switch path {
-			case "conform.Run.Version":
-				s.Const = conform.Version
-			case "conform.Run.Wall", "conform.Result.Took", "conform.Step.At":
-				s.Description += " In nanoseconds."
-			}
-		},
-	}
-	s, err := g.Generate(reflect.TypeFor[conform.Run]())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.ID = "https://github.com/fabrictest/fabrictest/report/conform/schema.json"
-	s.Title = "conformance.json: what a judgement of devices leaves behind"
-	return s
-}
-
 func TestSchemaMatchesTypes(t *testing.T) {
-	text, err := generateSchema(t).Text()
+	text, err := json.MarshalIndent(testutil.Document{
+		Value: &conform.Run{}, Version: conform.Version, ID: "https://github.com/fabrictest/fabrictest/report/conform/schema.json",
+		Title:    "conformance.json: what a judgement of devices leaves behind",
+		Enums:    map[reflect.Type]any{reflect.TypeFor[conform.Verdict](): conform.Verdicts()},
+		Packages: []string{".", ".."},
+	}.Schema(t), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "schema.json", text)
+	text = append(text, '\n')
+	testutil.Golden(t, "schema.json", text, *update)
 	if !*update && !bytes.Equal(conform.Schema(), text) {
 		t.Error("Schema() is not the file")
 	}
 }
 
-func compileSchema(t *testing.T) *validator.Schema {
-	t.Helper()
-	doc, err := validator.UnmarshalJSON(bytes.NewReader(conform.Schema()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := validator.NewCompiler()
-	c.AssertFormat()
-	if err := c.AddResource("conformance.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("conformance.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 func TestWriteReadRoundTrip(t *testing.T) {
-	s := compileSchema(t)
+	s := testutil.CompileSchema(t, conform.Schema())
 	for name, run := range map[string]*conform.Run{"everything": sample(), "empty": {}, "bare": {Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass, Ladder: &conform.Ladder{}}}}}, Documents: []conform.Document{{Sections: []conform.Section{{}}}}}} {
 		text := written(t, run)
 		doc, err := validator.UnmarshalJSON(bytes.NewReader(text))
@@ -127,7 +68,7 @@ func TestWriteReadRoundTrip(t *testing.T) {
 
 // What a reader refuses it names, and the schema refuses it as well.
 func TestReadErrorNamesKey(t *testing.T) {
-	s := compileSchema(t)
+	s := testutil.CompileSchema(t, conform.Schema())
 	good := string(written(t, sample()))
 	for _, c := range []struct{ key, old, new string }{
 		{"version", `"version":1`, `"version":2`},

@@ -5,85 +5,66 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/report/internal/files"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // WriteJUnit writes a run as JUnit XML: a suite per device, with cases in classes by area.
 // A failed or stale case is a failure, a broken one an error; an unsupported or deviating
 // one is skipped, with a message. Faults of the cases themselves have a separate suite.
 func WriteJUnit(w io.Writer, r *Run) error {
-	all := files.Suites{Name: "fabrictest conform", Time: files.Seconds(r.Wall)}
+	all := kit.Suites{Name: "fabrictest conform"}
 	for i := range r.Devices {
 		all.Add(r.junitSuite(&r.Devices[i]))
 	}
 	if len(r.Faults) > 0 {
 		all.Add(r.junitFaults())
 	}
-	return all.Write(w)
+	return all.Write(w, r.Wall)
 }
 
-func (r *Run) newSuite(name string) files.Suite {
-	return files.Suite{
-		Name: "fabrictest.conform." + printable.Line(name), Timestamp: r.Started.UTC().Format(time.DateOnly + "T15:04:05"),
-		Properties: []files.Property{
-			files.Fact("fabrictest.version", printable.Line(r.Tool)),
-			files.Fact("seed", strconv.FormatUint(r.Seed, 10)),
-			files.Fact("tier", printable.Line(r.Tier)),
-			files.Fact("command", printable.Line(r.Command)),
-			files.Fact("machine", printable.Line(fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))),
-		},
-	}
-}
-
-func (r *Run) junitSuite(d *Device) files.Suite {
-	s := r.newSuite(d.Label())
-	if len(d.Defects) > 0 {
-		s.Properties = append(s.Properties, files.Fact("defects", printable.Line(strings.Join(d.Defects, " "))))
-	}
-	if words := (&Run{Devices: []Device{*d}}).DeviationWords(); words != "" {
-		s.Properties = append(s.Properties, files.Fact("deviates", words))
-	}
-	took := time.Duration(0)
-	for i := range d.Results {
-		took += d.Results[i].Took
-		s.Add(d.Results[i].junitCase(s.Name))
-	}
-	s.Time = files.Seconds(took)
+func (r *Run) newSuite(name string) kit.Suite {
+	s := kit.NewSuite("fabrictest.conform."+name, r.Started)
+	s.Properties.Add("fabrictest.version", r.Tool)
+	s.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
+	s.Properties.Add("tier", r.Tier)
+	s.Properties.Add("command", r.Command)
+	s.Properties.Add("machine", fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))
 	return s
 }
 
-func (r *Result) junitCase(class string) files.Case {
-	area, _, _ := strings.Cut(r.ID, "/")
-	c := files.Case{
-		Name: printable.Line(r.ID), Class: class + "." + printable.Line(area), Time: files.Seconds(r.Took),
-		Properties: []files.Property{
-			files.Fact("title", printable.Line(r.Title)),
-			files.Fact("clause", printable.Line(r.Cite)),
-			files.Fact("level", printable.Line(r.Level)),
-			files.Fact("rows", printable.Line(strings.Join(r.Rows, " "))),
-			files.Fact("verdict", string(r.Verdict)),
-		},
-		SystemOut: files.Text{Text: printable.Text("replay: " + r.Replay + "\n")},
+func (r *Run) junitSuite(d *Device) kit.Suite {
+	s := r.newSuite(d.Label())
+	s.Properties.Add("defects", strings.Join(d.Defects, " "))
+	s.Properties.Add("deviates", (&Run{Devices: []Device{*d}}).DeviationWords())
+	for i := range d.Results {
+		area, _, _ := strings.Cut(d.Results[i].ID, "/")
+		s.Add(d.Results[i].junitCase(), "."+area, d.Results[i].Took)
 	}
+	return s
+}
+
+func (r *Result) junitCase() kit.Case {
+	c := kit.Case{Name: r.ID, SystemOut: kit.Text{Text: "replay: " + r.Replay + "\n"}}
+	c.Properties.Add("title", r.Title)
+	c.Properties.Add("clause", r.Cite)
+	c.Properties.Add("level", r.Level)
+	c.Properties.Add("rows", strings.Join(r.Rows, " "))
+	c.Properties.Add("verdict", string(r.Verdict))
 	if r.Capture != "" {
-		c.SystemOut.Text += printable.Text("capture: " + r.Capture + "\n")
+		c.SystemOut.Text += "capture: " + r.Capture + "\n"
 	}
-	problem := &files.Problem{Message: printable.Line(r.Reason), Type: printable.Line(string(r.Verdict)), Text: "\n" + printable.Text(r.explanation()) + "\n"}
 	switch r.Verdict {
 	case Pass:
 	case Unsupported:
-		c.Skipped = &files.Problem{Message: printable.Line(r.Reason)}
+		c.Skipped = kit.NewProblem(r.Reason, "", "")
 	case Deviates:
-		c.Skipped = &files.Problem{Message: printable.Line(r.deviation())}
-		c.Properties = append(c.Properties, files.Fact("deviation", printable.Line(r.Deviation)))
+		c.Skipped = kit.NewProblem(r.deviation(), "", "")
+		c.Properties.Add("deviation", r.Deviation)
 	case Fail, Stale:
-		c.Failure = problem
+		c.Failure = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
 	default:
-		problem.Type = string(Broken)
-		c.Error = problem
+		c.Error = kit.NewProblem(r.Reason, string(Broken), "\n"+r.explanation()+"\n")
 	}
 	return c
 }
@@ -109,16 +90,14 @@ func (r *Result) explanation() string {
 	return b.String()
 }
 
-func (r *Run) junitFaults() files.Suite {
+func (r *Run) junitFaults() kit.Suite {
 	s := r.newSuite("check-cases")
 	for _, f := range r.Faults {
-		name := printable.Line(strings.TrimSpace(f.Case + " " + f.Defect))
-		s.Add(files.Case{
-			Name: name, Class: s.Name + "." + printable.Line(f.Kind), Time: files.Seconds(0),
-			Failure:   &files.Problem{Message: printable.Line(f.What), Type: printable.Line(f.Kind), Text: printable.Text(f.What)},
-			SystemOut: files.Text{Text: printable.Text("device: " + f.Device + "\n")},
-		})
+		s.Add(kit.Case{
+			Name:      strings.TrimSpace(f.Case + " " + f.Defect),
+			Failure:   kit.NewProblem(f.What, f.Kind, f.What),
+			SystemOut: kit.Text{Text: "device: " + f.Device + "\n"},
+		}, "."+f.Kind, 0)
 	}
-	s.Time = files.Seconds(0)
 	return s
 }

@@ -1,7 +1,6 @@
 package conform
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -9,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // The page is one file with inline style, script and drawings.
@@ -25,7 +23,7 @@ var (
 	//go:embed page/page.js
 	pageJS string
 
-	pageTemplate = template.Must(template.Must(template.New("page").Parse(pageText)).Parse(partsText))
+	layout = kit.NewLayout(pageCSS, pageJS, nil, pageText, partsText)
 )
 
 // Cover is the content before the results on the page, for example of a certificate.
@@ -44,26 +42,13 @@ func WriteHTML(w io.Writer, r *Run) error { return WriteHTMLBehind(w, r, Cover{R
 // WriteHTMLBehind writes the same page after a cover.
 func WriteHTMLBehind(w io.Writer, r *Run, c Cover) error {
 	p := newPage(r)
-	p.Style, p.Cover, p.Results = page.NewStyle(page.VerdictCSS()+pageCSS+c.CSS, pageJS), c.HTML, c.Results
-	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, p); err != nil {
-		return fmt.Errorf("the page of results: %w", err)
-	}
-	// The template escapes HTML. Control and invisible characters are made visible at the
-	// end, wherever they came from.
-	_, err := io.WriteString(w, printable.Text(b.String()))
-	return err
+	p.Cover, p.Results = c.HTML, c.Results
+	return layout.Write(w, p, c.CSS)
 }
 
 // htmlPage is the template's data for a run.
 type htmlPage struct {
-	page.Style
-	Cover    template.HTML
-	Results  string
-	Title    string
-	Headline string
-	Counts   []countView
-	Facts    []fact
+	kit.Page
 	Bad      []*caseView
 	MoreBad  []*caseView // collapsed at first
 	Known    []*caseView // deviations on record
@@ -91,27 +76,13 @@ type unaskedView struct {
 	More   int
 }
 
-// countView is a segment of the bar of verdicts.
-type countView struct {
-	Verdict Verdict
-	N       int
-}
-
-// fact is a name and a value.
-type fact struct {
-	Name, Value string
-	Code        bool // shown as code
-}
-
 func newPage(r *Run) *htmlPage {
-	p := &htmlPage{Headline: headline(r), Facts: facts(r), Several: len(r.Devices) > 1, placed: map[string]bool{}}
-	p.Title = "fabrictest conform: " + p.Headline
-	counts := r.Counts()
-	for _, v := range Verdicts() {
-		if counts[v] > 0 {
-			p.Counts = append(p.Counts, countView{v, counts[v]})
-		}
+	p := &htmlPage{Several: len(r.Devices) > 1, placed: map[string]bool{}}
+	p.Page = kit.Page{
+		About: "conformance, clause by clause", Headline: headline(r), Counts: kit.CountsOf(r.Counts(), Verdicts()), Facts: facts(r),
+		Filter: "Filter: words, an ID, a row, a label",
 	}
+	p.Title = "fabrictest conform: " + p.Headline
 	cases := p.addDevices(r)
 	p.addDocs(r, cases)
 	p.Levels = r.DeviationWords()
@@ -168,13 +139,8 @@ func headline(r *Run) string {
 	}
 }
 
-func facts(r *Run) (all []fact) {
-	add := func(name, value string, code bool) {
-		if value != "" {
-			all = append(all, fact{name, value, code})
-		}
-	}
-	add("Command", r.Command, true)
+func facts(r *Run) (all kit.Facts) {
+	all.AddCommand("Command", r.Command)
 	var defects []string
 	devices := make([]string, 0, len(r.Devices))
 	for i := range r.Devices {
@@ -188,21 +154,14 @@ func facts(r *Run) (all []fact) {
 	if len(devices) != 1 {
 		name = "Devices"
 	}
-	add(name, strings.Join(devices, ", "), false)
-	add("Defects", strings.Join(defects, ", "), false)
-	add("Bench", map[string]string{"sim": "simulation, virtual time", "netns": "network namespaces, real time", "wire": "the wire of the device, real time"}[r.Tier], false)
-	add("Seed", fmt.Sprint(r.Seed), false)
-	add("Started", r.Started.UTC().Format("2 Jan 2006, 15:04:05 UTC"), false)
-	add("Took", units.Duration(r.Wall.Round(time.Millisecond)), false)
-	m := r.Machine
-	var machine []string
-	for _, s := range []string{m.OS + "/" + m.Arch, m.Kernel, units.Plural(m.CPUs, "CPU")} {
-		if s != "" && s != "/" {
-			machine = append(machine, s)
-		}
-	}
-	add("Machine", strings.Join(machine, ", "), false)
-	add("fabrictest", r.Tool, false)
+	all.Add(name, strings.Join(devices, ", "))
+	all.Add("Defects", strings.Join(defects, ", "))
+	all.Add("Bench", map[string]string{"sim": "simulation, virtual time", "netns": "network namespaces, real time", "wire": "the wire of the device, real time"}[r.Tier])
+	all.Add("Seed", fmt.Sprint(r.Seed))
+	all.Add("Started", kit.Stamp(r.Started))
+	all.Add("Took", units.Duration(r.Wall.Round(time.Millisecond)))
+	all.Add("Machine", r.Machine.String())
+	all.Add("fabrictest", r.Tool)
 	return all
 }
 
@@ -245,25 +204,4 @@ func faultGroups(faults []Fault) (groups []faultGroup) {
 }
 
 // CaseAnchor returns the HTML ID of a failed case of a device.
-func CaseAnchor(device, id string) string { return anchors{}.of("c", device, id) }
-
-// anchors makes unique HTML IDs.
-type anchors map[string]int
-
-func (a anchors) of(parts ...string) string {
-	id := strings.Map(func(c rune) rune {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
-			return c
-		}
-		return '-'
-	}, strings.Join(parts, "."))
-	if len(id) > 100 {
-		id = id[:100]
-	}
-	a[id]++
-	if n := a[id]; n > 1 {
-		return fmt.Sprintf("%s.%d", id, n)
-	}
-	return id
-}
+func CaseAnchor(device, id string) string { return kit.Anchors{}.Of("c", device, id) }

@@ -2,13 +2,12 @@ package conform
 
 import (
 	"html/template"
-	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // areaView lists the cases of an area.
@@ -79,7 +78,7 @@ const (
 // addDevices makes views of all results, and returns them by case ID.
 func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	byID := make(map[string][]*caseView)
-	rows, ids := p.rowTexts(r), anchors{}
+	rows, ids := p.rowTexts(r), kit.Anchors{}
 	ladders := 0
 	for i := range r.Devices {
 		d := &r.Devices[i]
@@ -125,12 +124,12 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 
 // rowTexts returns the requirements of the ledger by ID.
 func (p *htmlPage) rowTexts(r *Run) map[string]rowText {
-	texts, ids := make(map[string]rowText), anchors{}
+	texts, ids := make(map[string]rowText), kit.Anchors{}
 	for i := range r.Documents {
 		for j := range r.Documents[i].Sections {
 			for _, row := range r.Documents[i].Sections[j].Rows {
 				if _, twice := texts[row.ID]; !twice {
-					texts[row.ID] = rowText{row.ID, ids.of("r", row.ID), row.Level, row.Text}
+					texts[row.ID] = rowText{row.ID, ids.Of("r", row.ID), row.Level, row.Text}
 				}
 			}
 		}
@@ -151,28 +150,21 @@ func (p *htmlPage) addToArea(c *caseView) {
 }
 
 // Counts counts the results of the area by verdict.
-func (a *areaView) Counts() (all []countView) {
-	for _, v := range Verdicts() {
-		n := 0
-		for _, c := range a.Cases {
-			for _, o := range c.On {
-				if o.Verdict == v {
-					n++
-				}
-			}
-		}
-		if n > 0 {
-			all = append(all, countView{v, n})
+func (a *areaView) Counts() []kit.Count {
+	n := Counts{}
+	for _, c := range a.Cases {
+		for _, o := range c.On {
+			n[o.Verdict]++
 		}
 	}
-	return all
+	return kit.CountsOf(n, Verdicts())
 }
 
-func newCaseView(d *Device, r *Result, ids anchors, rows map[string]rowText) *caseView {
+func newCaseView(d *Device, r *Result, ids kit.Anchors, rows map[string]rowText) *caseView {
 	c := &caseView{
-		ID: ids.of("c", d.Name, r.ID), Name: r.ID, Title: r.Title, Level: r.Level, Cite: r.Cite, Labels: r.Labels, Sends: r.Sends, Expects: r.Expects,
+		ID: ids.Of("c", d.Name, r.ID), Name: r.ID, Title: r.Title, Level: r.Level, Cite: r.Cite, Labels: r.Labels, Sends: r.Sends, Expects: r.Expects,
 		Reason: clip(r.Reason), Detail: clip(r.Detail), Deviation: clip(r.Deviation),
-		Took: units.Duration(r.Took.Round(10 * time.Microsecond)), Replay: r.Replay, Capture: r.Capture,
+		Took: units.Duration(r.Took.Round(10 * time.Microsecond)), Replay: r.Replay, Capture: r.Capture, Href: kit.Href(r.Capture),
 	}
 	c.add(d, r)
 	if r.Want != "" || r.Got != "" {
@@ -184,10 +176,6 @@ func newCaseView(d *Device, r *Result, ids anchors, rows map[string]rowText) *ca
 			t = rowText{ID: id}
 		}
 		c.Rows = append(c.Rows, t)
-	}
-	// Link only files inside the run's folder.
-	if filepath.IsLocal(filepath.FromSlash(r.Capture)) {
-		c.Href = (&url.URL{Path: r.Capture}).String()
 	}
 	return c
 }
@@ -223,8 +211,5 @@ func (c *caseView) add(d *Device, r *Result) {
 
 // clip truncates a text from outside for the page.
 func clip(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxText], "") + " … and more, which is in the results for programs"
+	return kit.Clip(s, maxText, " … and more, which is in the results for programs")
 }

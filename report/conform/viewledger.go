@@ -1,10 +1,10 @@
 package conform
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // States of a requirement without a verdict.
@@ -19,7 +19,7 @@ type docView struct {
 	ID, Key, Title string
 	Name, Rest     string // the title before and after its colon
 	Revision       string
-	Bar            []share
+	Bar            []kit.Share
 	Words          string
 	Sections       []*sectionView
 }
@@ -27,17 +27,11 @@ type docView struct {
 // sectionView is a section of a document.
 type sectionView struct {
 	ID, Title string
-	Bar       []share
+	Bar       []kit.Share
 	Words     string
 	Rows      []*rowView
 	Open      bool
 	Verdicts  string
-}
-
-// share is a segment of a bar.
-type share struct {
-	State string
-	N     int
 }
 
 // rowView is a requirement with its state.
@@ -69,28 +63,22 @@ var stateWords = map[string]string{
 	string(Broken): "broken", notAsked: "not asked", untestable: "untestable", open: "without a case",
 }
 
-func bar(n map[string]int) (shares []share, words string) {
-	var parts []string
-	for _, s := range barOrder {
-		if n[s] > 0 {
-			shares = append(shares, share{s, n[s]})
-			parts = append(parts, fmt.Sprintf("%d %s", n[s], stateWords[s]))
-		}
-	}
-	return shares, strings.Join(parts, ", ")
+func bar(n map[string]int) (shares []kit.Share, words string) {
+	shares, text := kit.Bar(n, barOrder, stateWords)
+	return shares, strings.Join(text, ", ")
 }
 
 func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
-	ids := anchors{}
+	ids := kit.Anchors{}
 	for i := range r.Documents {
 		d := &r.Documents[i]
-		doc := &docView{ID: ids.of("d", d.Key), Key: d.Key, Title: d.Title, Revision: d.Revision}
+		doc := &docView{ID: ids.Of("d", d.Key), Key: d.Key, Title: d.Title, Revision: d.Revision}
 		doc.Name, doc.Rest, _ = strings.Cut(d.Title, ": ")
 		all := make(map[string]int)
 		asked := false
 		for j := range d.Sections {
 			s := &d.Sections[j]
-			sec := &sectionView{ID: ids.of("s", d.Key, s.Title), Title: s.Title}
+			sec := &sectionView{ID: ids.Of("s", d.Key, s.Title), Title: s.Title}
 			n := make(map[string]int)
 			for k := range s.Rows {
 				row := p.newRowView(&s.Rows[k], cases)

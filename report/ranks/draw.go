@@ -90,28 +90,24 @@ func shortBytes(v float64) string {
 
 // drawByRank draws the memory of each rank by kind. With many ranks, several share a column,
 // which shows the largest of them; share is their number.
-func drawByRank(all []*Stats) (drawing template.HTML, share int) {
-	const most = 128
+func drawByRank(all []Values) (drawing template.HTML, share int) {
+	const maxColumns = 128
 	if len(all) < 2 {
 		return "", 0
 	}
-	share = (len(all) + most - 1) / most
+	share = (len(all) + maxColumns - 1) / maxColumns
 	var columns []column
 	for at := 0; at < len(all); at += share {
 		group := all[at:min(at+share, len(all))]
-		k, sum := column{}, -1
+		k, most := column{}, -1
 		for i, s := range group {
 			if s == nil {
 				continue
 			}
-			n := 0
-			for _, m := range s.Carrier.Memory.Max {
-				n += m
-			}
-			if n > sum {
-				sum = n
+			if kinds, n := memory(s); int(n) > most {
+				most = int(n)
 				k = column{title: fmt.Sprintf("rank %d: %s", at+i, units.Bytes(n))}
-				for kind, m := range s.Carrier.Memory.Max {
+				for kind, m := range kinds {
 					k.parts = append(k.parts, part{kindClass(kind), float64(m)})
 				}
 			}

@@ -7,17 +7,12 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
 // series is the curve of a design.
 type series struct {
 	class, name string
-	points      []*work.MemoryPoint
-}
-
-func newSeries(class, name string, points []*work.MemoryPoint) series {
-	return series{class, name, points}
+	points      []*Point
 }
 
 // sharedReceiveLimit is the published number of bytes per rank with shared receives (Survey).

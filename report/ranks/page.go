@@ -1,48 +1,36 @@
 package ranks
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"html"
-	"html/template"
 	"io"
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/report/internal/page"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
-// The page is one file with inline style, script and drawings.
 var (
 	//go:embed page/page.gohtml
 	pageText string
 	//go:embed page/page.css
 	pageCSS string
 
-	pageTemplate = template.Must(template.New("page").Parse(pageText))
+	layout = kit.NewLayout(pageCSS, "", nil, pageText)
 )
 
 // htmlPage is the template's data.
 type htmlPage struct {
-	page.Style
-	Title, Headline, About string
-	Facts                  []fact
-	Job                    *jobView
-	Memory                 *memoryView
-	Results                string
-}
-
-// fact is a name and a value.
-type fact struct {
-	Name, Value string
-	Code        bool // shown as code
+	kit.Page
+	Job    *jobView
+	Memory *memoryView
 }
 
 // WriteHTML writes a run as one self-contained page.
 func WriteHTML(w io.Writer, r *Run) error {
-	p := &htmlPage{Style: page.NewStyle(pageCSS, ""), Facts: facts(r), Results: ResultFile, Headline: "Nothing was run"}
+	p := &htmlPage{Page: kit.Page{Facts: facts(r), Results: ResultFile, Headline: "Nothing was run"}}
 	if r.Job != nil {
 		p.Job = newJobView(r.Job)
 		p.Headline, p.About = p.Job.Headline, "ranks, and what they did"
@@ -52,41 +40,27 @@ func WriteHTML(w io.Writer, r *Run) error {
 		p.Headline, p.About = p.Memory.Headline, "communication memory of ranks"
 	}
 	p.Title = "fabrictest: " + p.Headline
-	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, p); err != nil {
-		return fmt.Errorf("%s: %w", PageFile, err)
-	}
-	// The template escapes HTML. Control and invisible characters are made visible at the
-	// end, wherever they came from.
-	_, err := io.WriteString(w, printable.Text(b.String()))
-	return err
+	return layout.Write(w, p, "")
 }
 
-func facts(r *Run) []fact {
-	all := []fact{
-		{Name: "Started", Value: r.Started.UTC().Format("2 Jan 2006, 15:04:05 UTC")},
-		{Name: "Took", Value: units.Duration(r.Wall.Round(time.Millisecond))},
-		{Name: "Machine", Value: fmt.Sprintf("%s/%s, %s", r.Machine.OS, r.Machine.Arch, units.Plural(r.Machine.CPUs, "processor"))},
-		{Name: "fabrictest", Value: r.Tool},
-		{Name: "Seed", Value: fmt.Sprint(r.Seed)},
-	}
+func facts(r *Run) (all kit.Facts) {
+	all.Add("Started", kit.Stamp(r.Started))
+	all.Add("Took", units.Duration(r.Wall.Round(time.Millisecond)))
+	all.Add("Machine", r.Machine.String())
+	all.Add("fabrictest", r.Tool)
+	all.Add("Seed", fmt.Sprint(r.Seed))
 	if j := r.Job; j != nil {
-		for _, f := range []fact{
-			{Name: "Tier", Value: j.Tier},
-			{Name: "NICs", Value: j.Provider},
-			{Name: "Design", Value: j.Design},
-			{Name: "Large messages", Value: j.Protocol},
-			{Name: "Progress", Value: j.Progress},
-		} {
-			if f.Value != "" {
-				all = append(all, f)
-			}
-		}
+		all.Add("Tier", j.Tier)
+		all.Add("NICs", j.Provider)
+		all.Add("Design", j.Design)
+		all.Add("Large messages", j.Protocol)
+		all.Add("Progress", j.Progress)
 		if j.LossPPM > 0 {
-			all = append(all, fact{Name: "Loss", Value: fmt.Sprintf("%g %%", float64(j.LossPPM)/1e4)})
+			all.Add("Loss", fmt.Sprintf("%g %%", float64(j.LossPPM)/1e4))
 		}
 	}
-	return append(all, fact{"Again", r.Command, true})
+	all.AddCommand("Again", r.Command)
+	return all
 }
 
 func esc(s string) string { return html.EscapeString(printable.Text(s)) }

@@ -1,7 +1,5 @@
 package ranks
 
-import "github.com/fabrictest/fabrictest/mpi/work"
-
 // pagesOf is a row of Thesis Table 6.1: the memory of an application in 4 KB pages of all
 // its processes, with datagrams and with connections.
 type pagesOf struct {
@@ -74,9 +72,9 @@ const (
 // patternOrder is the order on the page.
 var patternOrder = []string{"neighbours", "cg", everybody, "radix", "smg"}
 
-// Positions of the curves.
+// Names of the experiments.
 const (
-	curves = work.MemoryByRanks
-	thesis = work.MemoryOfThesis
-	survey = work.MemoryOfSurvey
+	curves = "curves" // all designs against the number of ranks
+	thesis = "thesis" // connections and datagrams (Thesis Table 6.1)
+	survey = "survey" // rings, and shared receives (Survey Table 1 and Fig. 4)
 )

@@ -7,12 +7,13 @@
 package ranks
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/window"
-	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -47,39 +48,112 @@ type Job struct {
 	Progress string `json:"progress"`
 	LossPPM  uint32 `json:"loss_ppm,omitempty"`
 	Code     int    `json:"code"` // exit code
-	// Stats are by rank; nil for a rank without statistics.
-	Stats []*Stats `json:"stats"`
+	// Stats are the statistics by rank, mpi.Stats in JSON; nil for a rank without.
+	Stats []Values `json:"stats"`
 }
 
-// Stats are the statistics of a rank: mpi.Stats, decoded from JSON.
-type Stats struct {
-	P2P           p2p.Stats
-	Window        window.Stats
-	NeverReceived uint64
-	Carrier       carrier.Stats
+// Values are numbers by name, as a component of the MPI runtime writes them in JSON: objects,
+// lists and numbers. This package does not link the runtime; it knows the names only.
+type Values map[string]any
+
+// UnmarshalJSON implements json.Unmarshaler. null is accepted.
+func (v *Values) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, (*map[string]any)(v)) }
+
+// ValuesOf returns the values of a struct by its JSON encoding.
+func ValuesOf(from any) (v Values, err error) {
+	text, err := json.Marshal(from)
+	if err != nil {
+		return nil, err
+	}
+	return v, json.Unmarshal(text, &v)
+}
+
+// Count returns the number at a path of keys and indexes such as "P2P.Sent.0.Messages"; 0 if
+// there is none.
+func (v Values) Count(path string) uint64 {
+	var at any = map[string]any(v)
+	for key := range strings.SplitSeq(path, ".") {
+		switch in := at.(type) {
+		case map[string]any:
+			at = in[key]
+		case []any:
+			if i, err := strconv.Atoi(key); err == nil && i < len(in) {
+				at = in[i]
+			}
+		}
+	}
+	n, _ := at.(float64)
+	return uint64(max(n, 0))
 }
 
 // Experiment has memory by design, pattern and number of ranks, for one configuration.
 type Experiment struct {
-	Name   string             `json:"name"` // name in package work
-	Config carrier.Config     `json:"config"`
-	Points []work.MemoryPoint `json:"points"`
+	Name   string  `json:"name"`   // curves, thesis or survey
+	Config Values  `json:"config"` // configuration of the carriers
+	Points []Point `json:"points"`
+}
+
+// Point is the communication memory of the ranks that run a workload with a design.
+type Point struct {
+	Workload string `json:"workload"`
+	Design   string `json:"design"`
+	// Rank0Only means that the values are those of rank 0 alone.
+	Rank0Only bool   `json:"one,omitempty"`
+	Ranks     int    `json:"ranks"`
+	Kinds     []Kind `json:"kinds"`
+	Bytes     Spread `json:"bytes"` // sum of all kinds
+	// Connections is the largest number of connections of a rank, and Rings the number of
+	// rings that peers write to.
+	Connections Spread `json:"connections"`
+	Rings       Spread `json:"rings"`
+	// LowWatermarks is how often shared receives reached the low watermark.
+	LowWatermarks Spread `json:"low_watermarks"`
+	// Messages is the number of messages sent, and Unexpected the share of them that
+	// arrived before their receives.
+	Messages   uint64  `json:"messages"`
+	Unexpected float64 `json:"unexpected"`
+}
+
+// Kind is the largest size of a kind of memory.
+type Kind struct {
+	Name  string `json:"name"`
+	Bytes Spread `json:"bytes"`
+}
+
+// Spread is the mean and the maximum over ranks.
+type Spread struct {
+	Mean float64 `json:"mean"`
+	Most float64 `json:"most"`
+}
+
+// Names in the order of the runtime's numbers.
+var (
+	designs     = []string{"sendrecv", "srq", "ring-sendrecv", "ring-srq", "ud", "hybrid"}
+	transports  = []string{"connection", "ring", "datagrams", "shared memory", "itself"}
+	memoryKinds = []string{"send buffers", "receives of connections", "shared receives", "receives of datagrams", "rings", "shared segments"}
+)
+
+// maxRails is the largest number of rails of a rank.
+const maxRails = 4
+
+// memory returns the largest size of each kind of memory of a rank, and their sum.
+func memory(s Values) (kinds []uint64, sum uint64) {
+	for k := range memoryKinds {
+		n := s.Count(fmt.Sprint("Carrier.memory.max.", k))
+		kinds, sum = append(kinds, n), sum+n
+	}
+	return kinds, sum
 }
 
 // reported returns the statistics that are not nil.
-func (j *Job) reported() (all []*Stats) {
-	for _, s := range j.Stats {
-		if s != nil {
-			all = append(all, s)
-		}
-	}
-	return all
+func (j *Job) reported() []Values {
+	return slices.DeleteFunc(slices.Clone(j.Stats), func(s Values) bool { return s == nil })
 }
 
 // point returns a measurement; nil if there is none.
-func (e *Experiment) point(workload string, d carrier.Design, ranks int) *work.MemoryPoint {
+func (e *Experiment) point(workload, design string, ranks int) *Point {
 	for i := range e.Points {
-		if p := &e.Points[i]; p.Workload == workload && p.Design == d && p.Ranks == ranks {
+		if p := &e.Points[i]; p.Workload == workload && p.Design == design && p.Ranks == ranks {
 			return p
 		}
 	}

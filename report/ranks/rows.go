@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
 // Row is a statistic of each rank.
@@ -13,7 +11,7 @@ type Row struct {
 	Group string // heading
 	Name  string // indented by two spaces: a part of the row above
 	Kind  RowKind
-	Of    func(*Stats) uint64
+	Path  string // of the value in the statistics of a rank
 }
 
 // RowKind is the kind of a statistic.
@@ -48,67 +46,67 @@ const (
 // Rows returns the statistics in the order of the tables.
 func Rows() []Row {
 	rows := []Row{
-		{ofMessages, "messages sent eagerly", Count, func(s *Stats) uint64 { return s.P2P.Sent[p2p.Eager].Messages }},
-		{ofMessages, "  their data", Bytes, func(s *Stats) uint64 { return s.P2P.Sent[p2p.Eager].Bytes }},
-		{ofMessages, "messages sent by rendezvous", Count, func(s *Stats) uint64 { return s.P2P.Sent[p2p.Rendezvous].Messages }},
-		{ofMessages, "  their data", Bytes, func(s *Stats) uint64 { return s.P2P.Sent[p2p.Rendezvous].Bytes }},
-		{ofMessages, "  small, for want of room", Count, func(s *Stats) uint64 { return s.P2P.FellBack }},
-		{ofMessages, "came unexpectedly", Count, func(s *Stats) uint64 { return s.P2P.Unexpected }},
-		{ofMessages, "  their data", Bytes, func(s *Stats) uint64 { return s.P2P.UnexpectedBytes }},
-		{ofMessages, "  most at once", Peak, func(s *Stats) uint64 { return uint64(s.P2P.MaxUnexpected) }},
-		{ofMessages, "receives posted, most at once", Peak, func(s *Stats) uint64 { return uint64(s.P2P.MaxPosted) }},
-		{ofMessages, "ready sends without a receive", Count, func(s *Stats) uint64 { return s.P2P.NotReady }},
-		{ofMessages, "never received", Count, func(s *Stats) uint64 { return s.NeverReceived }},
-		{ofSpeculation, "RTRs that came", Count, func(s *Stats) uint64 { return s.P2P.RTRsCame }},
-		{ofSpeculation, "  were used", Count, func(s *Stats) uint64 { return s.P2P.RTRsUsed }},
-		{ofSpeculation, "  were dropped", Count, func(s *Stats) uint64 { return s.P2P.RTRsDropped }},
-		{ofSpeculation, "    an RTS had crossed them", Count, func(s *Stats) uint64 { return s.P2P.Crossed }},
-		{ofSpeculation, "  were mispredicted", Count, func(s *Stats) uint64 { return s.P2P.Mispredicted }},
-		{ofSpeculation, "early calls of progress", Count, func(s *Stats) uint64 { return s.P2P.EarlyProgress }},
-		{ofSpeculation, "speculation stopped", Count, func(s *Stats) uint64 { return s.P2P.SpeculationStopped }},
-		{ofSpeculation, "  resumed", Count, func(s *Stats) uint64 { return s.P2P.SpeculationResumed }},
-		{ofWindows, "puts", Count, func(s *Stats) uint64 { return s.Window.Puts }},
-		{ofWindows, "  their data", Bytes, func(s *Stats) uint64 { return s.Window.PutBytes }},
-		{ofWindows, "gets", Count, func(s *Stats) uint64 { return s.Window.Gets }},
-		{ofWindows, "  their data", Bytes, func(s *Stats) uint64 { return s.Window.GetBytes }},
-		{ofWindows, "accumulates", Count, func(s *Stats) uint64 { return s.Window.Accumulates }},
-		{ofWindows, "atomics of NICs", Count, func(s *Stats) uint64 { return s.Window.Atomics }},
-		{ofWindows, "locks that others waited for", Count, func(s *Stats) uint64 { return s.Window.LocksWaited }},
+		{ofMessages, "messages sent eagerly", Count, "P2P.Sent.0.Messages"},
+		{ofMessages, "  their data", Bytes, "P2P.Sent.0.Bytes"},
+		{ofMessages, "messages sent by rendezvous", Count, "P2P.Sent.1.Messages"},
+		{ofMessages, "  their data", Bytes, "P2P.Sent.1.Bytes"},
+		{ofMessages, "  small, for want of room", Count, "P2P.FellBack"},
+		{ofMessages, "came unexpectedly", Count, "P2P.Unexpected"},
+		{ofMessages, "  their data", Bytes, "P2P.UnexpectedBytes"},
+		{ofMessages, "  most at once", Peak, "P2P.MaxUnexpected"},
+		{ofMessages, "receives posted, most at once", Peak, "P2P.MaxPosted"},
+		{ofMessages, "ready sends without a receive", Count, "P2P.NotReady"},
+		{ofMessages, "never received", Count, "NeverReceived"},
+		{ofSpeculation, "RTRs that came", Count, "P2P.RTRsCame"},
+		{ofSpeculation, "  were used", Count, "P2P.RTRsUsed"},
+		{ofSpeculation, "  were dropped", Count, "P2P.RTRsDropped"},
+		{ofSpeculation, "    an RTS had crossed them", Count, "P2P.Crossed"},
+		{ofSpeculation, "  were mispredicted", Count, "P2P.Mispredicted"},
+		{ofSpeculation, "early calls of progress", Count, "P2P.EarlyProgress"},
+		{ofSpeculation, "speculation stopped", Count, "P2P.SpeculationStopped"},
+		{ofSpeculation, "  resumed", Count, "P2P.SpeculationResumed"},
+		{ofWindows, "puts", Count, "Window.Puts"},
+		{ofWindows, "  their data", Bytes, "Window.PutBytes"},
+		{ofWindows, "gets", Count, "Window.Gets"},
+		{ofWindows, "  their data", Bytes, "Window.GetBytes"},
+		{ofWindows, "accumulates", Count, "Window.Accumulates"},
+		{ofWindows, "atomics of NICs", Count, "Window.Atomics"},
+		{ofWindows, "locks that others waited for", Count, "Window.LocksWaited"},
 	}
-	for w := range len(carrier.Stats{}.Packets) {
-		rows = append(rows, Row{ofPackets, "packets by " + carrier.Transport(w).String(), Count, func(s *Stats) uint64 { return s.Carrier.Packets[w] }})
+	for i, name := range transports {
+		rows = append(rows, Row{ofPackets, "packets by " + name, Count, fmt.Sprint("Carrier.packets.", i)})
 	}
-	for r := range len(carrier.Stats{}.ByRail) {
-		rows = append(rows, Row{ofPackets, fmt.Sprintf("data by rail %d", r), Bytes, func(s *Stats) uint64 { return s.Carrier.ByRail[r] }})
+	for i := range maxRails {
+		rows = append(rows, Row{ofPackets, fmt.Sprintf("data by rail %d", i), Bytes, fmt.Sprint("Carrier.by_rail.", i)})
 	}
 	rows = append(rows,
-		Row{ofPackets, "words that shared a packet", Count, func(s *Stats) uint64 { return s.Carrier.Coalesced }},
-		Row{ofPackets, "packets of data alone", Count, func(s *Stats) uint64 { return s.Carrier.Headerless }},
-		Row{ofPackets, "packets that only acknowledge", Count, func(s *Stats) uint64 { return s.Carrier.AckOnly }},
-		Row{ofPackets, "packets sent again", Count, func(s *Stats) uint64 { return s.Carrier.Retransmitted }},
-		Row{ofPackets, "packets that came again", Count, func(s *Stats) uint64 { return s.Carrier.Duplicates }},
-		Row{ofPackets, "packets before their turn", Count, func(s *Stats) uint64 { return s.Carrier.OutOfOrder }},
-		Row{ofPackets, "waited for room", Count, func(s *Stats) uint64 { return s.Carrier.Queued }},
-		Row{ofPackets, "data written", Bytes, func(s *Stats) uint64 { return s.Carrier.WrittenBytes }},
-		Row{ofPackets, "data read", Bytes, func(s *Stats) uint64 { return s.Carrier.ReadBytes }},
-		Row{ofConnections, "connections, at most", Peak, func(s *Stats) uint64 { return uint64(s.Carrier.MaxConnections) }},
-		Row{ofConnections, "  made", Count, func(s *Stats) uint64 { return s.Carrier.ConnectionsOpened }},
-		Row{ofConnections, "  given back", Count, func(s *Stats) uint64 { return s.Carrier.ConnectionsClosed }},
-		Row{ofConnections, "  refused by peers", Count, func(s *Stats) uint64 { return s.Carrier.ConnectionsRefused }},
-		Row{ofConnections, "rings that peers write to", Peak, func(s *Stats) uint64 { return uint64(s.Carrier.Rings) }},
-		Row{ofConnections, "shared receives ran low", Count, func(s *Stats) uint64 { return s.Carrier.LowWatermark }},
-		Row{ofConnections, "rails lost", Count, func(s *Stats) uint64 { return uint64(s.Carrier.RailsLost) }},
-		Row{ofRegistration, "registrations", Count, func(s *Stats) uint64 { return s.Carrier.Registrations.Misses }},
-		Row{ofRegistration, "  found again", Count, func(s *Stats) uint64 { return s.Carrier.Registrations.Hits }},
-		Row{ofRegistration, "  given up for others", Count, func(s *Stats) uint64 { return s.Carrier.Registrations.Evictions }},
-		Row{ofRegistration, "  bytes, at most", Bytes, func(s *Stats) uint64 { return uint64(s.Carrier.Registrations.MaxBytes) }},
-		Row{ofRegistration, "small buffers looked up", Count, func(s *Stats) uint64 { return s.Carrier.Reuse.Uses }},
-		Row{ofRegistration, "  used often: not copied", Count, func(s *Stats) uint64 { return s.Carrier.Reuse.Frequent }},
-		Row{ofRegistration, "packets gathered from there", Count, func(s *Stats) uint64 { return s.Carrier.Gathered }},
-		Row{ofRegistration, "puts and gets from there", Count, func(s *Stats) uint64 { return s.Carrier.ZeroCopy }},
+		Row{ofPackets, "words that shared a packet", Count, "Carrier.bundled"},
+		Row{ofPackets, "packets of data alone", Count, "Carrier.naked"},
+		Row{ofPackets, "packets that only acknowledge", Count, "Carrier.bare"},
+		Row{ofPackets, "packets sent again", Count, "Carrier.resent"},
+		Row{ofPackets, "packets that came again", Count, "Carrier.repeated"},
+		Row{ofPackets, "packets before their turn", Count, "Carrier.early"},
+		Row{ofPackets, "waited for room", Count, "Carrier.waited"},
+		Row{ofPackets, "data written", Bytes, "Carrier.WrittenBytes"},
+		Row{ofPackets, "data read", Bytes, "Carrier.ReadBytes"},
+		Row{ofConnections, "connections, at most", Peak, "Carrier.max_connections"},
+		Row{ofConnections, "  made", Count, "Carrier.connected"},
+		Row{ofConnections, "  given back", Count, "Carrier.given_back"},
+		Row{ofConnections, "  refused by peers", Count, "Carrier.refused"},
+		Row{ofConnections, "rings that peers write to", Peak, "Carrier.rings"},
+		Row{ofConnections, "shared receives ran low", Count, "Carrier.low_watermark"},
+		Row{ofConnections, "rails lost", Count, "Carrier.rails_lost"},
+		Row{ofRegistration, "registrations", Count, "Carrier.registrations.Misses"},
+		Row{ofRegistration, "  found again", Count, "Carrier.registrations.Hits"},
+		Row{ofRegistration, "  given up for others", Count, "Carrier.registrations.Evictions"},
+		Row{ofRegistration, "  bytes, at most", Bytes, "Carrier.registrations.MaxBytes"},
+		Row{ofRegistration, "small buffers looked up", Count, "Carrier.reuse.Uses"},
+		Row{ofRegistration, "  used often: not copied", Count, "Carrier.reuse.Frequent"},
+		Row{ofRegistration, "packets gathered from there", Count, "Carrier.gathered"},
+		Row{ofRegistration, "puts and gets from there", Count, "Carrier.direct"},
 	)
-	for m := range len(carrier.MemoryUsage{}.Max) {
-		rows = append(rows, Row{ofMemory, "memory of " + carrier.MemoryKind(m).String(), Bytes, func(s *Stats) uint64 { return uint64(s.Carrier.Memory.Max[m]) }})
+	for i, name := range memoryKinds {
+		rows = append(rows, Row{ofMemory, "memory of " + name, Bytes, fmt.Sprint("Carrier.memory.max.", i)})
 	}
 	return rows
 }
@@ -128,11 +126,11 @@ func (t *Total) Shown() string {
 }
 
 // Totals returns the totals of the rows. It omits rows that are zero for all ranks.
-func Totals(all []*Stats) (totals []Total) {
+func Totals(all []Values) (totals []Total) {
 	for _, row := range Rows() {
 		t := Total{Row: row, Least: ^uint64(0)}
 		for _, s := range all {
-			v := row.Of(s)
+			v := s.Count(row.Path)
 			t.Sum, t.Least, t.Most = t.Sum+v, min(t.Least, v), max(t.Most, v)
 		}
 		if t.Sum > 0 {

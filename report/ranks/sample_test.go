@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/window"
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/ranks"
@@ -25,7 +26,11 @@ func sampleJob(n int) *ranks.Run {
 	r := sampleRun()
 	r.Job = &ranks.Job{Program: "bt --class S", Ranks: n, PerHost: 1, Rails: 1, Tier: "sim", Provider: "softroce", Protocol: "speculative", Progress: "polling", LossPPM: 5000}
 	for rank := range n {
-		s := new(ranks.Stats)
+		var s struct {
+			P2P     p2p.Stats
+			Window  window.Stats
+			Carrier carrier.Stats
+		}
 		for size := 1; size < 1<<17; size *= 2 {
 			way := p2p.Eager
 			if size > 4096 {
@@ -48,7 +53,7 @@ func sampleJob(n int) *ranks.Run {
 			c.Memory.Max[k] = (k + 1) << 18
 		}
 		c.Memory.Max[carrier.RingBuffers] += rank << 17
-		r.Job.Stats = append(r.Job.Stats, s)
+		r.Job.Stats = append(r.Job.Stats, values(s))
 	}
 	r.Job.Stats[1] = nil
 	return r
@@ -63,7 +68,7 @@ func sampleMemory(t testing.TB) *ranks.Run {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := ranks.Experiment{Name: e.Name, Config: e.Config}
+		x := ranks.Experiment{Name: e.Name, Config: values(e.Config)}
 		for i := range runs {
 			x.Points = append(x.Points, samplePoint(&runs[i]))
 		}
@@ -72,8 +77,8 @@ func sampleMemory(t testing.TB) *ranks.Run {
 	return r
 }
 
-func samplePoint(r *work.MemoryRun) work.MemoryPoint {
-	p := work.MemoryPoint{Workload: r.Workload, Design: r.Design, Rank0Only: r.Rank0Only}
+func samplePoint(r *work.MemoryRun) ranks.Point {
+	p := ranks.Point{Workload: r.Workload, Design: string(r.Design), Rank0Only: r.Rank0Only}
 	p.Ranks, p.Messages, p.Unexpected = r.Ranks, 1000, 0.125
 	partners := float64(bits.Len(uint(r.Ranks)))
 	if r.Rank0Only || r.MaxRanks > 0 || r.Workload == "smg" || r.Workload == "radix" {
@@ -92,13 +97,22 @@ func samplePoint(r *work.MemoryRun) work.MemoryPoint {
 		kinds[carrier.RingBuffers] = p.Rings.Mean * 500e3
 	}
 	if r.Design != carrier.UD {
-		p.Connections = work.Spread{Mean: partners, Most: partners}
+		p.Connections = ranks.Spread{Mean: partners, Most: partners}
 	}
 	for k, n := range kinds {
-		p.Kinds = append(p.Kinds, work.Kind{Name: carrier.MemoryKind(k).String(), Bytes: work.Spread{Mean: n, Most: n}})
+		p.Kinds = append(p.Kinds, ranks.Kind{Name: carrier.MemoryKind(k).String(), Bytes: ranks.Spread{Mean: n, Most: n}})
 		p.Bytes.Mean, p.Bytes.Most = p.Bytes.Mean+n, p.Bytes.Most+n
 	}
 	return p
+}
+
+// values are the values of what the runtime counts.
+func values(from any) ranks.Values {
+	v, err := ranks.ValuesOf(from)
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 func html(t testing.TB, r *ranks.Run) string {

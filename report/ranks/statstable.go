@@ -7,18 +7,16 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/mpi/carrier"
 )
 
 // ParseStats reads the statistics that ranks reported; nil for a rank without a report.
-func ParseStats(reports []json.RawMessage) ([]*Stats, error) {
-	all := make([]*Stats, len(reports))
+func ParseStats(reports []json.RawMessage) ([]Values, error) {
+	all := make([]Values, len(reports))
 	for rank, text := range reports {
 		if text == nil {
 			continue
 		}
-		all[rank] = new(Stats)
-		if err := json.Unmarshal(text, all[rank]); err != nil {
+		if err := json.Unmarshal(text, &all[rank]); err != nil {
 			return nil, fmt.Errorf("statistics of rank %d: %w", rank, err)
 		}
 	}
@@ -27,8 +25,8 @@ func ParseStats(reports []json.RawMessage) ([]*Stats, error) {
 
 // WriteStats prints the sum, the least and the most of each figure of the ranks, without
 // figures that are zero everywhere.
-func WriteStats(w io.Writer, all []*Stats) error {
-	var present []*Stats
+func WriteStats(w io.Writer, all []Values) error {
+	var present []Values
 	for _, s := range all {
 		if s != nil {
 			present = append(present, s)
@@ -47,10 +45,7 @@ func WriteStats(w io.Writer, all []*Stats) error {
 // WriteTable prints the bytes per rank of an experiment: a line for each pattern and
 // design, a column for each number of ranks.
 func (e *Experiment) WriteTable(w io.Writer) {
-	type line struct {
-		pattern string
-		design  carrier.Design
-	}
+	type line struct{ pattern, design string }
 	var lines []line
 	var counts []int
 	cells := map[line]map[int]string{}

@@ -3,12 +3,11 @@ package ranks
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"math/bits"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
 // jobView is the template's data for a job.
@@ -56,73 +55,53 @@ func newJobView(j *Job) *jobView {
 	if len(all) == 0 {
 		return v
 	}
-	sum := added(all)
-	v.tiles(all, sum)
-	v.Sizes, v.Ways, v.RTRs, v.Found = sizeBars(sum), wayBars(sum), rtrBars(sum), foundBars(sum)
-	v.Kinds = kindBars(all)
+	v.tiles(all)
+	v.Sizes, v.Ways, v.RTRs, v.Found, v.Kinds = sizeBars(all), wayBars(all), rtrBars(all), foundBars(all), kindBars(all)
 	v.ByRank, v.Coarse = drawByRank(j.Stats)
 	v.tables(all)
 	return v
 }
 
-// added returns the sums that the charts need.
-func added(all []*Stats) *Stats {
-	t := new(Stats)
+// sum adds a value of all ranks.
+func sum(all []Values, path string) (n uint64) {
 	for _, s := range all {
-		for w := range s.P2P.Sent {
-			from, to := &s.P2P.Sent[w], &t.P2P.Sent[w]
-			to.Messages, to.Bytes = to.Messages+from.Messages, to.Bytes+from.Bytes
-			for i, n := range from.BySize {
-				to.BySize[i] += n
-			}
-		}
-		for i, n := range s.Carrier.Packets {
-			t.Carrier.Packets[i] += n
-		}
-		t.P2P.Unexpected += s.P2P.Unexpected
-		t.P2P.RTRsCame += s.P2P.RTRsCame
-		t.P2P.RTRsUsed += s.P2P.RTRsUsed
-		t.P2P.RTRsDropped += s.P2P.RTRsDropped
-		t.P2P.Crossed += s.P2P.Crossed
-		t.P2P.Mispredicted += s.P2P.Mispredicted
-		t.Carrier.LowWatermark += s.Carrier.LowWatermark
-		t.Carrier.Registrations.Hits += s.Carrier.Registrations.Hits
-		t.Carrier.Registrations.Misses += s.Carrier.Registrations.Misses
-		t.Carrier.Reuse.Uses += s.Carrier.Reuse.Uses
-		t.Carrier.Reuse.Frequent += s.Carrier.Reuse.Frequent
+		n += s.Count(path)
 	}
-	return t
+	return n
 }
 
-func (v *jobView) tiles(all []*Stats, sum *Stats) {
-	eager, large := &sum.P2P.Sent[p2p.Eager], &sum.P2P.Sent[p2p.Rendezvous]
-	messages := eager.Messages + large.Messages
-	memory, most, connections := 0, 0, 0
+func (v *jobView) tiles(all []Values) {
+	large := sum(all, "P2P.Sent.1.Messages")
+	messages := sum(all, "P2P.Sent.0.Messages") + large
+	var total, most, connections uint64
 	for _, s := range all {
-		n := 0
-		for _, k := range s.Carrier.Memory.Max {
-			n += k
-		}
-		memory, most, connections = memory+n, max(most, n), max(connections, s.Carrier.MaxConnections)
+		_, n := memory(s)
+		total, most, connections = total+n, max(most, n), max(connections, s.Count("Carrier.max_connections"))
 	}
 	add := func(value, name, note string) { v.Tiles = append(v.Tiles, tile{value, name, note}) }
-	add(units.Count(messages, ","), "messages", units.Bytes(eager.Bytes+large.Bytes))
-	add(units.Percent(large.Messages, messages), "by rendezvous", "the rest eagerly")
-	add(units.Percent(sum.P2P.Unexpected, messages), "unexpected", "came before their receives")
-	add(units.Count(uint64(connections), ","), "connections", "of a rank, at most")
-	add(units.Bytes(memory/len(all)), "communication memory", "a rank; at most "+units.Bytes(most))
-	if sum.P2P.RTRsCame > 0 {
-		add(units.Percent(sum.P2P.RTRsUsed, sum.P2P.RTRsCame), "of RTRs used", units.Count(sum.P2P.RTRsCame, ",")+" came")
+	add(units.Count(messages, ","), "messages", units.Bytes(sum(all, "P2P.Sent.0.Bytes")+sum(all, "P2P.Sent.1.Bytes")))
+	add(units.Percent(large, messages), "by rendezvous", "the rest eagerly")
+	add(units.Percent(sum(all, "P2P.Unexpected"), messages), "unexpected", "came before their receives")
+	add(units.Count(connections, ","), "connections", "of a rank, at most")
+	add(units.Bytes(total/uint64(len(all))), "communication memory", "a rank; at most "+units.Bytes(most))
+	if came := sum(all, "P2P.RTRsCame"); came > 0 {
+		add(units.Percent(sum(all, "P2P.RTRsUsed"), came), "of RTRs used", units.Count(came, ",")+" came")
 	}
-	if r := &sum.Carrier.Registrations; r.Hits+r.Misses > 0 {
-		add(units.Percent(r.Hits, r.Hits+r.Misses), "registrations found", units.Count(r.Misses, ",")+" were made")
+	if hits, misses := sum(all, hitsPath), sum(all, missesPath); hits+misses > 0 {
+		add(units.Percent(hits, hits+misses), "registrations found", units.Count(misses, ",")+" were made")
 	}
-	if sum.Carrier.LowWatermark > 0 {
-		add(units.Count(sum.Carrier.LowWatermark, ","), "low watermarks", "of shared receives")
+	if n := sum(all, "Carrier.low_watermark"); n > 0 {
+		add(units.Count(n, ","), "low watermarks", "of shared receives")
 	}
 }
 
-func (v *jobView) tables(all []*Stats) {
+// Paths of the counters of the registration cache.
+const (
+	hitsPath   = "Carrier.registrations.Hits"
+	missesPath = "Carrier.registrations.Misses"
+)
+
+func (v *jobView) tables(all []Values) {
 	for _, t := range Totals(all) {
 		if n := len(v.Groups); n == 0 || v.Groups[n-1].Name != t.Group {
 			v.Groups = append(v.Groups, groupView{Name: t.Group})
@@ -133,21 +112,23 @@ func (v *jobView) tables(all []*Stats) {
 	}
 }
 
-// sizeBars shows messages by powers of two.
-func sizeBars(sum *Stats) *barsView {
+// sizeBars shows messages by powers of two, from the smallest to the largest.
+func sizeBars(all []Values) *barsView {
 	b := &barsView{Keys: []key{{"k0", "eagerly"}, {"k1", "by rendezvous"}}}
-	sent := &sum.P2P.Sent
-	first, last := -1, -1
-	for i := range sent[0].BySize {
-		if sent[p2p.Eager].BySize[i]+sent[p2p.Rendezvous].BySize[i] > 0 {
-			if last = i; first < 0 {
-				first = i
-			}
-		}
+	var eager, large []uint64
+	for i := range 64 {
+		eager = append(eager, sum(all, fmt.Sprint("P2P.Sent.0.BySize.", i)))
+		large = append(large, sum(all, fmt.Sprint("P2P.Sent.1.BySize.", i)))
 	}
-	for i := first; i >= 0 && i <= last; i++ {
-		e, r := sent[p2p.Eager].BySize[i], sent[p2p.Rendezvous].BySize[i]
-		b.add(sizeClass(i), units.Count(e+r, ","), part{"k0", float64(e)}, part{"k1", float64(r)})
+	last := len(eager) - 1
+	for last >= 0 && eager[last]+large[last] == 0 {
+		last--
+	}
+	for i := range last + 1 {
+		e, r := eager[i], large[i]
+		if e+r > 0 || len(b.Bars) > 0 {
+			b.add(sizeClass(i), units.Count(e+r, ","), part{"k0", float64(e)}, part{"k1", float64(r)})
+		}
 	}
 	return b.scaled()
 }
@@ -167,66 +148,61 @@ func sizeClass(i int) string {
 	return "from " + strings.Replace(units.Bytes(from), ".0 ", " ", 1)
 }
 
-func wayBars(sum *Stats) *barsView {
+func wayBars(all []Values) *barsView {
 	b := &barsView{}
-	for w, n := range sum.Carrier.Packets {
-		if n > 0 {
-			b.add(carrier.Transport(w).String(), units.Count(n, ","), part{"k2", float64(n)})
+	for i, name := range transports {
+		if n := sum(all, fmt.Sprint("Carrier.packets.", i)); n > 0 {
+			b.add(name, units.Count(n, ","), part{"k2", float64(n)})
 		}
 	}
 	return b.scaled()
 }
 
-func rtrBars(sum *Stats) *barsView {
-	p := &sum.P2P
-	if p.RTRsCame+p.Mispredicted == 0 {
-		return nil
-	}
+func rtrBars(all []Values) *barsView {
 	b := &barsView{}
-	for _, r := range []struct {
-		name, class string
-		n           uint64
-	}{
-		{"came", "k0", p.RTRsCame},
-		{"were used", "k2", p.RTRsUsed},
-		{"were dropped", "k1", p.RTRsDropped},
-		{"an RTS had crossed", "k1", p.Crossed},
-		{"were for eager data", "k5", p.Mispredicted},
+	for _, r := range []struct{ name, class, path string }{
+		{"came", "k0", "P2P.RTRsCame"},
+		{"were used", "k2", "P2P.RTRsUsed"},
+		{"were dropped", "k1", "P2P.RTRsDropped"},
+		{"an RTS had crossed", "k1", "P2P.Crossed"},
+		{"were for eager data", "k5", "P2P.Mispredicted"},
 	} {
-		b.add(r.name, units.Count(r.n, ","), part{r.class, float64(r.n)})
+		n := sum(all, r.path)
+		b.add(r.name, units.Count(n, ","), part{r.class, float64(n)})
 	}
 	return b.scaled()
 }
 
-func foundBars(sum *Stats) *barsView {
-	r, u := &sum.Carrier.Registrations, &sum.Carrier.Reuse
+func foundBars(all []Values) *barsView {
 	b := &barsView{Keys: []key{{"k2", "found, or not copied"}, {"k1", "made, or copied"}}}
-	if r.Hits+r.Misses > 0 {
-		b.add("registrations", units.Count(r.Hits, ",")+" of "+units.Count(r.Hits+r.Misses, ","), part{"k2", float64(r.Hits)}, part{"k1", float64(r.Misses)})
+	add := func(name string, found, of uint64) {
+		if of > 0 {
+			b.add(name, units.Count(found, ",")+" of "+units.Count(of, ","), part{"k2", float64(found)}, part{"k1", float64(of - found)})
+		}
 	}
-	if u.Uses > 0 {
-		b.add("small buffers", units.Count(u.Frequent, ",")+" of "+units.Count(u.Uses, ","), part{"k2", float64(u.Frequent)}, part{"k1", float64(u.Uses - u.Frequent)})
-	}
+	hits := sum(all, hitsPath)
+	add("registrations", hits, hits+sum(all, missesPath))
+	add("small buffers", sum(all, "Carrier.reuse.Frequent"), sum(all, "Carrier.reuse.Uses"))
 	return b.scaled()
 }
 
 // kindBars shows the average memory of a rank by kind.
-func kindBars(all []*Stats) *barsView {
+func kindBars(all []Values) *barsView {
 	b := &barsView{}
-	for k := range (carrier.MemoryUsage{}).Max {
-		sum, least, most := 0, all[0].Carrier.Memory.Max[k], 0
+	for k, name := range memoryKinds {
+		total, least, most := uint64(0), uint64(math.MaxUint64), uint64(0)
 		for _, s := range all {
-			n := s.Carrier.Memory.Max[k]
-			sum, least, most = sum+n, min(least, n), max(most, n)
+			n := s.Count(fmt.Sprint("Carrier.memory.max.", k))
+			total, least, most = total+n, min(least, n), max(most, n)
 		}
-		if sum == 0 {
+		if total == 0 {
 			continue
 		}
-		text := units.Bytes(sum / len(all))
+		text := units.Bytes(total / uint64(len(all)))
 		if least != most {
 			text += fmt.Sprintf(" (%s to %s)", units.Bytes(least), units.Bytes(most))
 		}
-		b.add(carrier.MemoryKind(k).String(), text, part{kindClass(k), float64(sum) / float64(len(all))})
+		b.add(name, text, part{kindClass(k), float64(total) / float64(len(all))})
 	}
 	return b.scaled()
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/internal/units"
-	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
 // memoryView is the template's data for memory measurements.
@@ -50,11 +48,11 @@ type designCell struct {
 
 func newMemoryView(r *Run) *memoryView {
 	v := &memoryView{Headline: "Communication memory of ranks"}
-	for i, d := range carrier.Designs() {
-		v.Designs = append(v.Designs, key{designClass(i), string(d)})
+	for i, d := range designs {
+		v.Designs = append(v.Designs, key{designClass(i), d})
 	}
-	for k := range (carrier.MemoryUsage{}).Max {
-		v.Kinds = append(v.Kinds, key{kindClass(k), carrier.MemoryKind(k).String()})
+	for k, name := range memoryKinds {
+		v.Kinds = append(v.Kinds, key{kindClass(k), name})
 	}
 	if e := r.experiment(curves); e != nil {
 		least, most := 0, 0
@@ -65,7 +63,7 @@ func newMemoryView(r *Run) *memoryView {
 			most = max(most, p.Ranks)
 		}
 		v.Headline = fmt.Sprintf("Communication memory of a rank, with %d to %d ranks", least, most)
-		v.Config = equipment(&e.Config)
+		v.Config = equipment(e.Config)
 		for _, name := range patternOrder {
 			if p := newPattern(e, name); p != nil {
 				v.Patterns = append(v.Patterns, *p)
@@ -77,13 +75,13 @@ func newMemoryView(r *Run) *memoryView {
 }
 
 // equipment describes the configuration of the ranks.
-func equipment(c *carrier.Config) string {
-	text := fmt.Sprintf("Packets of %s; %d receives of each connection that has its own", units.Bytes(c.PacketSize), c.Receives)
-	if c.SharedReceives > 0 {
-		text += fmt.Sprintf(", or %d that all share", c.SharedReceives)
+func equipment(c Values) string {
+	text := fmt.Sprintf("Packets of %s; %d receives of each connection that has its own", units.Bytes(c.Count("packet")), c.Count("receives"))
+	if n := c.Count("shared_receives"); n > 0 {
+		text += fmt.Sprintf(", or %d that all share", n)
 	}
-	if c.Ring.Slots > 0 {
-		text += fmt.Sprintf("; rings of %d packets of %s, for peers that %d packets have come from", c.Ring.Slots, units.Bytes(c.Ring.SlotSize), c.Ring.After)
+	if n := c.Count("ring.slots"); n > 0 {
+		text += fmt.Sprintf("; rings of %d packets of %s, for peers that %d packets have come from", n, units.Bytes(c.Count("ring.slot")), c.Count("ring.after"))
 	}
 	return text + "."
 }
@@ -92,18 +90,18 @@ func designClass(i int) string { return fmt.Sprintf("k%d", i) }
 
 // curve returns the points of a design, by number of ranks. All-to-all continues with one
 // measured rank where a host cannot run all of them.
-func (e *Experiment) curve(pattern string, d carrier.Design) (points []*work.MemoryPoint) {
+func (e *Experiment) curve(pattern string, design string) (points []*Point) {
 	last := 0
 	for _, name := range []string{pattern, continued} {
 		if name == continued && pattern != everybody {
 			break
 		}
 		for i := range e.Points {
-			if p := &e.Points[i]; p.Workload == name && p.Design == d && p.Ranks > last {
+			if p := &e.Points[i]; p.Workload == name && p.Design == design && p.Ranks > last {
 				points = append(points, p)
 			}
 		}
-		slices.SortFunc(points, func(a, b *work.MemoryPoint) int { return a.Ranks - b.Ranks })
+		slices.SortFunc(points, func(a, b *Point) int { return a.Ranks - b.Ranks })
 		if len(points) > 0 {
 			last = points[len(points)-1].Ranks
 		}
@@ -113,16 +111,16 @@ func (e *Experiment) curve(pattern string, d carrier.Design) (points []*work.Mem
 
 func newPattern(e *Experiment, name string) *patternView {
 	v := &patternView{Title: patternTitles[name][0], About: patternTitles[name][1]}
-	var series []series
-	for i, d := range carrier.Designs() {
+	var lines []series
+	for i, d := range designs {
 		points := e.curve(name, d)
 		if len(points) == 0 {
 			continue
 		}
-		series = append(series, newSeries(designClass(i), string(d), points))
+		lines = append(lines, series{designClass(i), d, points})
 		last := points[len(points)-1]
 		v.Minis = append(v.Minis, miniView{
-			Design: string(d), Last: fmt.Sprintf("%s at %d", units.Bytes(uint64(last.Bytes.Mean)), last.Ranks), Drawing: drawKinds(string(d), points),
+			Design: d, Last: fmt.Sprintf("%s at %d", units.Bytes(uint64(last.Bytes.Mean)), last.Ranks), Drawing: drawKinds(d, points),
 		})
 		for _, p := range points {
 			if !slices.Contains(v.Ranks, p.Ranks) {
@@ -133,12 +131,12 @@ func newPattern(e *Experiment, name string) *patternView {
 			}
 		}
 	}
-	if len(series) == 0 {
+	if len(lines) == 0 {
 		return nil
 	}
 	slices.Sort(v.Ranks)
-	v.Lines = drawLines(series, v.Ranks)
-	for _, s := range series {
+	v.Lines = drawLines(lines, v.Ranks)
+	for _, s := range lines {
 		row := designRow{Design: s.name}
 		for _, n := range v.Ranks {
 			c := designCell{}
@@ -155,7 +153,7 @@ func newPattern(e *Experiment, name string) *patternView {
 }
 
 // drawKinds draws the memory of a design by kind, a column per number of ranks.
-func drawKinds(design string, points []*work.MemoryPoint) template.HTML {
+func drawKinds(design string, points []*Point) template.HTML {
 	columns := make([]column, 0, len(points))
 	every := (len(points) + 4) / 5 // show every n-th label
 	for i, p := range points {

@@ -1,11 +1,6 @@
 package ranks
 
-import (
-	"fmt"
-
-	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/work"
-)
+import "fmt"
 
 // thesisView compares the memory of connections with Thesis Table 6.1.
 type thesisView struct {
@@ -40,12 +35,12 @@ func newThesis(e *Experiment) *thesisView {
 	if e == nil {
 		return nil
 	}
-	v := &thesisView{Config: equipment(&e.Config), Keys: []key{{"k3", "published"}, {"k0", "measured here"}}}
+	v := &thesisView{Config: equipment(e.Config), Keys: []key{{"k3", "published"}, {"k0", "measured here"}}}
 	for column, ranks := range thesisRanks {
 		bars := &barsView{}
 		for i := range thesisPages {
 			t := &thesisPages[i]
-			rc, ud := e.point(t.workload, carrier.SendRecv, ranks), e.point(t.workload, carrier.UD, ranks)
+			rc, ud := e.point(t.workload, "sendrecv", ranks), e.point(t.workload, "ud", ranks)
 			if rc == nil || ud == nil {
 				continue
 			}
@@ -94,27 +89,27 @@ func newSurvey(e *Experiment) *surveyView {
 	if e == nil {
 		return nil
 	}
-	designs := []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ, carrier.SRQ}
-	v := &surveyView{Config: equipment(&e.Config), Bars: &barsView{}}
-	classes := map[carrier.Design]string{}
-	for i, d := range carrier.Designs() {
+	compared := []string{"ring-sendrecv", "ring-srq", "srq"}
+	v := &surveyView{Config: equipment(e.Config), Bars: &barsView{}}
+	classes := map[string]string{}
+	for i, d := range designs {
 		classes[d] = designClass(i)
 	}
-	for _, d := range designs {
-		v.Keys = append(v.Keys, key{classes[d], string(d)})
+	for _, d := range compared {
+		v.Keys = append(v.Keys, key{classes[d], d})
 	}
 	for i := range surveyTable {
 		t := &surveyTable[i]
-		var p [3]*work.MemoryPoint
+		var p [3]*Point
 		whole := true
-		for k, d := range designs {
+		for k, d := range compared {
 			p[k] = e.point(t.workload, d, surveyRanks)
 			whole = whole && p[k] != nil
 		}
 		if !whole {
 			continue
 		}
-		for k, d := range designs {
+		for k, d := range compared {
 			name := ""
 			if k == 0 {
 				name = t.name
@@ -129,7 +124,7 @@ func newSurvey(e *Experiment) *surveyView {
 	return v
 }
 
-func newSurveyRow(t *surveyed, own, rings, shared *work.MemoryPoint) surveyRow {
+func newSurveyRow(t *surveyed, own, rings, shared *Point) surveyRow {
 	r := surveyRow{
 		Name: t.name,
 		Own:  megabytes(own.Bytes.Mean), Rings: megabytes(rings.Bytes.Mean), Shared: megabytes(shared.Bytes.Mean),

@@ -3,26 +3,36 @@ package mad
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/gopacket/gopacket/pcapgo"
 )
 
 // readMADs returns the 256 bytes of every MAD to QP 1 in a capture.
 func readMADs(t *testing.T, file string) [][]byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", file))
+	f, err := os.Open(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(b) < 24 || binary.LittleEndian.Uint32(b) != 0xa1b2c3d4 {
-		t.Fatalf("%s: not a little-endian microsecond pcap", file)
+	defer f.Close()
+	r, err := pcapgo.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
 	}
 	var mads [][]byte
-	for b = b[24:]; len(b) >= 16; {
-		n := int(binary.LittleEndian.Uint32(b[8:]))
-		frame := b[16 : 16+n]
-		b = b[16+n:]
+	for {
+		frame, _, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return mads
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		if len(frame) < 14+20+8+12+8+Len || frame[12] != 0x08 || frame[13] != 0 {
 			continue
 		}
@@ -33,7 +43,6 @@ func readMADs(t *testing.T, file string) [][]byte {
 		}
 		mads = append(mads, frame[bth+12+8:bth+12+8+Len])
 	}
-	return mads
 }
 
 func TestCapturedMADsRoundTrip(t *testing.T) {

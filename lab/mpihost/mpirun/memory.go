@@ -15,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
 // MemoryCommand is the first argument of a process that measures the memory of one point.
@@ -31,7 +32,7 @@ type MemoryJob struct {
 }
 
 // MeasureMemory measures a point in a new process.
-func MeasureMemory(ctx context.Context, j MemoryJob) (p work.MemoryPoint, err error) {
+func MeasureMemory(ctx context.Context, j MemoryJob) (p ranks.Point, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return p, err

@@ -2,34 +2,6 @@
   const all = (q, in_ = document) => [...in_.querySelectorAll(q)];
   const one = (q, in_ = document) => in_.querySelector(q);
 
-  // What a link leads to may lie in something that is folded.
-  const unfold = () => {
-    const e = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    for (let d = e && e.closest("details"); d; d = d.parentElement.closest("details")) d.open = true;
-    if (e) e.scrollIntoView();
-  };
-  addEventListener("hashchange", unfold);
-  unfold();
-
-  // Groups of which the filter leaves nothing go, and the others unfold.
-  const find = one("#find"), picks = all("[data-pick]"), groups = all(".group");
-  const was = new Map(groups.map((g) => [g, g.open]));
-  const tidy = () => {
-    const sifting = find.value.trim() !== "" || picks.some((p) => p.getAttribute("aria-pressed") === "true");
-    for (const g of groups) {
-      const left = all("[data-v]", g).some((e) => !e.hidden);
-      g.hidden = !left;
-      g.open = sifting ? left : was.get(g);
-    }
-  };
-  if (find) {
-    find.addEventListener("input", tidy);
-    for (const p of picks) p.addEventListener("click", tidy);
-    const fold = (open) => { for (const g of groups) if (!g.hidden) g.open = open; };
-    one("#open").addEventListener("click", () => fold(true));
-    one("#shut").addEventListener("click", () => fold(false));
-  }
-
   // The grid names the case and the defect under the pointer.
   for (const box of all(".grid-box")) {
     const svg = one("svg", box), read = one(".read", box), { cell, left, top, row, cases } = svg.dataset;

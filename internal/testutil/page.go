@@ -1,0 +1,92 @@
+package testutil
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// Hostile is a text of a peer or a file that attacks a reader in a browser or a terminal.
+const Hostile = `</script></style></pre></title>--><script>alert(1)</script><img src=x onerror=alert(2)>` +
+	"\"'`{{.}}${1}]]>&amp; javascript:alert(3) \x1b[2J\x1b]0;x\x07\x00\xff\u009b31m\x7f\r\u202egnp.exe\u2028"
+
+// Poison appends a text to every string that can be reached from a pointer, and to keys of
+// maps, except to those of the types in keep.
+func Poison(pointer any, text string, keep ...reflect.Type) {
+	poison(reflect.ValueOf(pointer).Elem(), text, keep)
+}
+
+func poison(v reflect.Value, text string, keep []reflect.Type) {
+	switch {
+	case slices.Contains(keep, v.Type()):
+	case v.Kind() == reflect.String:
+		v.SetString(v.String() + text)
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		poison(v.Elem(), text, keep)
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			poison(v.Index(i), text, keep)
+		}
+	case v.Kind() == reflect.Map && v.Len() > 0:
+		m := reflect.MakeMap(v.Type())
+		for it := v.MapRange(); it.Next(); {
+			m.SetMapIndex(reflect.ValueOf(it.Key().String()+text), it.Value())
+		}
+		v.Set(m)
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				poison(v.Field(i), text, keep)
+			}
+		}
+	}
+}
+
+// CheckTerminal fails the test if a text has characters that control a terminal.
+func CheckTerminal(t *testing.T, text string) {
+	t.Helper()
+	if i := strings.IndexFunc(text, func(r rune) bool {
+		return r != '\n' && (r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf))
+	}); i >= 0 {
+		t.Errorf("%q", text[max(0, i-80):min(i+20, len(text))])
+	}
+}
+
+var (
+	ids   = regexp.MustCompile(` id="([^"]*)"`)
+	links = regexp.MustCompile(`href="#([^"]*)"`)
+)
+
+// CheckPage fails the test if a page loads something, has a script other than its own,
+// control characters, an ID twice, or a link to an ID that it does not have.
+func CheckPage(t *testing.T, name, page string) {
+	t.Helper()
+	if n := strings.Count(page, "<script"); n != 1 {
+		t.Errorf("%s: %d scripts", name, n)
+	}
+	for _, bad := range []string{"<link", "<img", "<iframe", "<object", "@import", "url(", "http://", "https://", `src="`, "ZgotmplZ", "%!"} {
+		if i := strings.Index(page, bad); i >= 0 {
+			t.Errorf("%s: %s in …%s…", name, bad, page[max(0, i-80):i+40])
+		}
+	}
+	if i := strings.IndexFunc(page, func(r rune) bool {
+		return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.In(r, unicode.Bidi_Control)
+	}); i >= 0 {
+		t.Errorf("%s: control characters in %q", name, page[max(0, i-80):i+20])
+	}
+	has := map[string]bool{}
+	for _, m := range ids.FindAllStringSubmatch(page, -1) {
+		if has[m[1]] {
+			t.Errorf("%s: two elements have the ID %s", name, m[1])
+		}
+		has[m[1]] = true
+	}
+	for _, m := range links.FindAllStringSubmatch(page, -1) {
+		if !has[m[1]] {
+			t.Errorf("%s: a link leads to %s, which is not there", name, m[1])
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package testutil
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"math"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/invopop/jsonschema"
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Golden compares a text with a file. With update it writes the file first.
+func Golden(t *testing.T, file string, got []byte, update bool) {
+	t.Helper()
+	if update {
+		if err := os.WriteFile(file, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; it would be\n%s\nIf it should, repeat the test with -update", file, got)
+	}
+}
+
+// Document is a kind of JSON document whose schema is generated from a Go type.
+type Document struct {
+	Value    any // a value of the type
+	ID       string
+	Title    string
+	Version  int                  // the value of the key version
+	Enums    map[reflect.Type]any // values of string types, as slices
+	Packages []string             // folders with the sources of the types
+}
+
+// Schema generates the schema. Descriptions are the comments of types and fields.
+func (d Document) Schema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	own := reflect.TypeOf(d.Value).Elem().PkgPath()
+	r := jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, Mapper: d.scalar}
+	r.Namer = func(in reflect.Type) string {
+		if in.PkgPath() == own {
+			return strings.ToLower(in.Name())
+		}
+		return strings.ToLower(strings.ReplaceAll(in.String(), ".", "_"))
+	}
+	for _, dir := range d.Packages {
+		if err := r.AddGoComments(own, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.LookupComment = func(in reflect.Type, field string) string {
+		if field == "" {
+			return "" // the first sentence of the type's comment
+		}
+		text := strings.Join(strings.Fields(r.CommentMap[in.PkgPath()+"."+in.Name()+"."+field]), " ")
+		switch f, _ := in.FieldByName(field); {
+		case f.Type == duration || f.Type == reflect.PointerTo(duration):
+			text = strings.TrimSpace(text + " (in nanoseconds)")
+		case text == "" && d.Enums[f.Type] != nil:
+			text = r.CommentMap[f.Type.PkgPath()+"."+f.Type.Name()]
+		}
+		return text
+	}
+	s := r.Reflect(d.Value)
+	s.ID, s.Title = jsonschema.ID(d.ID), d.Title
+	if v, ok := s.Properties.Get("version"); ok {
+		v.Const = d.Version
+	}
+	return s
+}
+
+var duration = reflect.TypeFor[time.Duration]()
+
+// scalar returns the schemas of types that are encoded as numbers or strings.
+func (d Document) scalar(t reflect.Type) *jsonschema.Schema {
+	switch values := reflect.ValueOf(d.Enums[t]); {
+	case values.IsValid():
+		s := &jsonschema.Schema{Type: "string"}
+		for i := range values.Len() {
+			s.Enum = append(s.Enum, values.Index(i).Interface())
+		}
+		return s
+	case t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) && t != reflect.TypeFor[time.Time]():
+		return &jsonschema.Schema{Type: "string"}
+	case t.Kind() >= reflect.Uint && t.Kind() <= reflect.Uint64:
+		return &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: json.Number(strconv.FormatUint(math.MaxUint64>>(64-t.Bits()), 10))}
+	}
+	return nil
+}
+
+// CompileSchema returns a validator of a schema.
+func CompileSchema(t *testing.T, text []byte) *validator.Schema {
+	t.Helper()
+	doc, err := validator.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := validator.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

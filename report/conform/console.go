@@ -1,0 +1,215 @@
+package conform
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
+)
+
+// Display prints the progress and the verdicts of a conformance run on a terminal. Call
+// Close or Finish at the end.
+type Display struct {
+	kit.Panel
+	// all prints the ladder of every case, not only of failed ones.
+	all   bool
+	lines bool // lines were printed above the table
+}
+
+// NewDisplay starts the display; ladders prints the ladder of every case.
+func NewDisplay(cfg report.DisplayConfig, ladders bool) *Display {
+	d := &Display{all: ladders}
+	d.Open(cfg)
+	return d
+}
+
+// Done prints a result unless it is a pass without details.
+func (d *Display) Done(what string, r *Result) {
+	d.EndWith(what, func() string {
+		switch {
+		case d.all:
+			d.lines = true
+			return d.verdictLine(r, what) + ladderText(r.Ladder, 0)
+		case r.Verdict.Bad():
+			d.lines = true
+			return d.verdictLine(r, what)
+		}
+		return ""
+	})
+}
+
+// verdictWords are the printed verdicts. Bad ones are in capitals, visible without colours.
+var verdictWords = map[Verdict]string{
+	Pass: "ok", Fail: "FAIL", Broken: "BROKEN", Stale: "STALE", Deviates: "deviates", Unsupported: "skip",
+}
+
+func (d *Display) verdictLine(r *Result, what string) string {
+	s := d.tint(r.Verdict, verdictWords[r.Verdict]) + kit.Pad("", 6-len(verdictWords[r.Verdict])) + "  " + printable.Line(what)
+	if r.Verdict.Bad() {
+		return s + "\n"
+	}
+	return s + "  " + printable.Line(r.Title) + "\n"
+}
+
+// colours are the ANSI codes of verdicts.
+var colours = map[Verdict]string{Pass: "32", Fail: "1;31", Broken: "1;35", Stale: "1;33", Deviates: "33", Unsupported: "2"}
+
+// tint colours a text by a verdict.
+func (d *Display) tint(v Verdict, s string) string { return d.Paint(colours[v], s) }
+
+func (d *Display) bold(s string) string { return d.Paint(kit.Bold, s) }
+
+// Finish prints the summary and the paths of the report, and closes the display. It returns
+// the first write error.
+func (d *Display) Finish(run *Run, paths report.Paths) error {
+	var b strings.Builder
+	if d.lines {
+		b.WriteString("\n")
+	}
+	d.measured(&b, run)
+	d.verdictTable(&b, run)
+	d.unasked(&b, run)
+	d.deviations(&b, run)
+	bad := run.Bad()
+	for i, r := range bad {
+		if i == maxPrinted {
+			fmt.Fprintf(&b, "\nand %d more that are not met.\n", len(bad)-maxPrinted)
+			break
+		}
+		d.explain(&b, r)
+	}
+	d.faults(&b, run)
+	fmt.Fprintf(&b, "\n%s\n", d.tally(run))
+	return d.Panel.Finish(b.String(), paths)
+}
+
+// explain prints a violation with its citation, its ladder and the replay command.
+func (d *Display) explain(b *strings.Builder, r Judged) {
+	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(printable.Line(r.ID)), printable.Line(r.Device.Label()))
+	fmt.Fprintf(b, "    %s\n", printable.Line(r.Title))
+	fmt.Fprintf(b, "    %s, %s", printable.Line(r.Level), printable.Line(r.Cite))
+	if len(r.Rows) > 0 {
+		fmt.Fprintf(b, " (%s)", printable.Line(strings.Join(r.Rows, ", ")))
+	}
+	b.WriteString("\n")
+	if r.Want != "" || r.Got != "" {
+		fmt.Fprintf(b, "    want  %s\n    got   %s\n", printable.Line(r.Want), d.tint(Fail, printable.Line(r.Got)))
+	} else {
+		fmt.Fprintf(b, "    %s\n", printable.Line(r.Reason))
+	}
+	if !d.all { // otherwise printed before
+		b.WriteString(ladderText(r.Ladder, maxLadder))
+	}
+	if r.Capture != "" {
+		fmt.Fprintf(b, "    Packets: %s in the folder of the report\n", printable.Line(r.Capture))
+	}
+	if r.Replay != "" {
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", printable.Line(r.Replay))
+	}
+}
+
+// maxPrinted limits the described results; the report has all.
+const maxPrinted = 20
+
+// maxLadder is the number of steps printed by default, the last ones.
+const maxLadder = 16
+
+// ladderText formats the ladder, limited to the last steps.
+func ladderText(l *Ladder, limit int) string {
+	if l == nil || len(l.Steps) == 0 {
+		return ""
+	}
+	shown := *l
+	before := ""
+	if n := len(l.Steps) - limit; limit > 0 && n > 1 {
+		shown.Steps = l.Steps[n:]
+		before = fmt.Sprintf("%18s  %d steps before are in the report\n", "", n)
+	}
+	text := fmt.Sprintf("\n%18s  %s\n%s", "", "device    peer", before)
+	for line := range strings.Lines(shown.Text()) {
+		text += "    " + line
+	}
+	return text + "\n"
+}
+
+// tally prints counts of verdicts, and of faults of the cases.
+func (d *Display) tally(run *Run) string {
+	if n := len(run.Faults); n > 0 {
+		return d.tallyDevices(run) + fmt.Sprintf(" The cases have %s.", d.tint(Fail, units.Plural(n, "fault")))
+	}
+	return d.tallyDevices(run)
+}
+
+func (d *Display) tallyDevices(run *Run) string {
+	c := run.Counts()
+	wall := units.Duration(run.Wall.Round(time.Millisecond))
+	total := c.Total()
+	measured := run.measured()
+	switch {
+	case total == 0 && measured > 0:
+		return fmt.Sprintf("%s, in %s.", units.Plural(measured, "measurement"), wall)
+	case total == 0:
+		return "Nothing was judged."
+	case c[Pass] == total && total == 1:
+		return fmt.Sprintf("The case %s, in %s.", d.tint(Pass, "passes"), wall)
+	case c[Pass] == total:
+		return fmt.Sprintf("All %d cases %s, in %s.", total, d.tint(Pass, "pass"), wall)
+	}
+	var parts []string
+	for _, v := range Verdicts() {
+		if c[v] == 0 {
+			continue
+		}
+		part := fmt.Sprintf("%d %s", c[v], d.tint(v, string(v)))
+		if v == Deviates {
+			part += " (" + printable.Line(run.DeviationWords()) + ")"
+		}
+		parts = append(parts, part)
+	}
+	return fmt.Sprintf("%s: %s, in %s.", units.Plural(total, "case"), strings.Join(parts, ", "), wall)
+}
+
+// maxPrintedFaults limits the printed faults of cases; the report has all.
+const maxPrintedFaults = 40
+
+// faults prints the faults of the cases, and how many defects the cases detect.
+func (d *Display) faults(b *strings.Builder, run *Run) {
+	for i := range run.Devices {
+		dev := &run.Devices[i]
+		if len(dev.DefectChecks) == 0 {
+			continue
+		}
+		caught, excused := 0, 0
+		for _, m := range dev.DefectChecks {
+			switch {
+			case len(m.Caught) > 0:
+				caught++
+			case m.Excused != "":
+				excused++
+			}
+		}
+		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", printable.Line(dev.Name), caught, len(dev.DefectChecks))
+		if excused > 0 {
+			fmt.Fprintf(b, "; of %d they could not be asked here", excused)
+		}
+		b.WriteString(".\n")
+	}
+	for i, f := range run.Faults {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		if i == maxPrintedFaults {
+			fmt.Fprintf(b, "and %d more.\n", len(run.Faults)-maxPrintedFaults)
+			return
+		}
+		where := ""
+		if f.Device != "" {
+			where = printable.Line(f.Device) + ": "
+		}
+		fmt.Fprintf(b, "%s %s%s\n", d.tint(Fail, strings.ToUpper(printable.Line(f.Kind))), where, printable.Line(f.What))
+	}
+}

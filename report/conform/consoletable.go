@@ -1,0 +1,122 @@
+package conform
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
+)
+
+// part is a row of the table of verdicts: a document or a section.
+type part struct {
+	title  string
+	counts Counts
+	parts  []*part
+}
+
+// countBad returns the number of cases with a bad verdict.
+func (p *part) countBad() (n int) {
+	for verdict, count := range p.counts {
+		if verdict.Bad() {
+			n += count
+		}
+	}
+	return n
+}
+
+// verdictTable counts verdicts by document and section. A case counts in the section of its
+// first row. With several devices, it shows only sections with an unmet requirement.
+func (d *Display) verdictTable(b *strings.Builder, run *Run) {
+	shown := shownVerdicts(run.Counts())
+	if len(shown) == 0 {
+		return
+	}
+	const room = 52
+	head := kit.Pad("", room) + fmt.Sprintf("%7s", "cases")
+	for _, v := range shown {
+		head += fmt.Sprintf("  %11s", v)
+	}
+	b.WriteString(strings.TrimRight(head, " ") + "\n")
+	line := func(indent int, p *part) {
+		text := kit.Pad(kit.Cut(strings.Repeat(" ", indent)+printable.Line(p.title), room), room) + fmt.Sprintf("%7d", p.counts.Total())
+		for _, v := range shown {
+			cell := fmt.Sprintf("  %11d", p.counts[v])
+			switch {
+			case p.counts[v] == 0:
+				cell = fmt.Sprintf("  %11s", "·")
+			case v.Bad():
+				cell = d.tint(v, cell)
+			}
+			text += cell
+		}
+		b.WriteString(text + "\n")
+	}
+	for i := range run.Devices {
+		dev := &run.Devices[i]
+		fmt.Fprintln(b, d.bold(printable.Line(dev.Label())))
+		for _, doc := range partsOf(run, dev) {
+			line(2, doc)
+			for _, s := range doc.parts {
+				if len(run.Devices) == 1 || s.countBad() > 0 {
+					line(4, s)
+				}
+			}
+		}
+	}
+}
+
+// shownVerdicts returns the verdicts that occur, the best first.
+func shownVerdicts(c Counts) (shown []Verdict) {
+	all := Verdicts()
+	for i := len(all) - 1; i >= 0; i-- {
+		if c[all[i]] > 0 {
+			shown = append(shown, all[i])
+		}
+	}
+	return shown
+}
+
+// partsOf groups a device's results by document and section, in the order of the ledger.
+func partsOf(run *Run, dev *Device) (docs []*part) {
+	at := make(map[string]*part) // parts by row
+	under := make(map[*part]*part)
+	all := make([]*part, 0, len(run.Documents))
+	for i := range run.Documents {
+		doc := &part{title: run.Documents[i].Title, counts: Counts{}}
+		all = append(all, doc)
+		for j := range run.Documents[i].Sections {
+			s := &run.Documents[i].Sections[j]
+			p := &part{title: s.Title, counts: Counts{}}
+			doc.parts = append(doc.parts, p)
+			under[p] = doc
+			for k := range s.Rows {
+				at[s.Rows[k].ID] = p
+			}
+		}
+	}
+	elsewhere := &part{title: "not in the ledger", counts: Counts{}}
+	for i := range dev.Results {
+		r := &dev.Results[i]
+		p := elsewhere
+		if len(r.Rows) > 0 && at[r.Rows[0]] != nil {
+			p = at[r.Rows[0]]
+			under[p].counts[r.Verdict]++
+		}
+		p.counts[r.Verdict]++
+	}
+	for _, doc := range append(all, elsewhere) {
+		if doc.counts.Total() == 0 {
+			continue
+		}
+		kept := doc.parts[:0]
+		for _, s := range doc.parts {
+			if s.counts.Total() > 0 {
+				kept = append(kept, s)
+			}
+		}
+		doc.parts = kept
+		docs = append(docs, doc)
+	}
+	return docs
+}

@@ -1,0 +1,123 @@
+package conform
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
+
+// Flags of a TCP segment.
+const (
+	tcpFIN = 1 << iota
+	tcpSYN
+	tcpRST
+	tcpPSH
+	tcpACK
+)
+
+const (
+	tcpHeader = 20
+	tcpWindow = 0xffff
+	// largest is the payload of a segment, which fits a jumbo frame.
+	largest = 8192
+)
+
+// flow is an invented TCP connection.
+type flow struct {
+	peer, device end
+	peerDialled  bool
+}
+
+// end is one end of a flow.
+type end struct {
+	addr netip.AddrPort
+	next uint32 // next sequence number
+	gone bool   // FIN sent
+}
+
+// Initial sequence numbers, easy to distinguish in a capture.
+const (
+	peerFirst   = 1_000_000
+	deviceFirst = 5_000_000
+)
+
+func newFlow(e conformance.StreamInfo, peerDialled bool) *flow {
+	return &flow{peer: end{addr: e.Peer, next: peerFirst}, device: end{addr: e.Device, next: deviceFirst}, peerDialled: peerDialled}
+}
+
+// segment is a segment of the handshake.
+type segment struct {
+	data []byte
+	out  bool // sent by the peer
+}
+
+// handshake returns the segments of the handshake.
+func (f *flow) handshake() []segment {
+	dialler, listener := &f.peer, &f.device
+	if !f.peerDialled {
+		dialler, listener = listener, dialler
+	}
+	syn := segment{build(dialler, listener, tcpSYN, 0, nil), f.peerDialled}
+	dialler.next++
+	synAck := segment{build(listener, dialler, tcpSYN|tcpACK, dialler.next, nil), !f.peerDialled}
+	listener.next++
+	return []segment{syn, synAck, {build(dialler, listener, tcpACK, listener.next, nil), f.peerDialled}}
+}
+
+// segments returns the segments of an event.
+func (f *flow) segments(e *conformance.Event) (all [][]byte) {
+	from, to := &f.device, &f.peer
+	if e.Kind == conformance.EventSent || e.Kind == conformance.EventSentFIN {
+		from, to = to, from
+	}
+	switch e.Kind {
+	case conformance.EventSent, conformance.EventReceived:
+		for rest := e.Data; len(rest) > 0; {
+			n := min(len(rest), largest)
+			flags := byte(tcpACK)
+			if n == len(rest) {
+				flags |= tcpPSH
+			}
+			all = append(all, build(from, to, flags, to.next, rest[:n]))
+			from.next += uint32(n)
+			rest = rest[n:]
+		}
+	case conformance.EventSentFIN, conformance.EventReceivedFIN:
+		if from.gone {
+			return nil // EOF may be read repeatedly
+		}
+		all = append(all, build(from, to, tcpFIN|tcpACK, to.next, nil))
+		from.next++
+		from.gone = true
+	case conformance.EventReset:
+		all = append(all, build(from, to, tcpRST|tcpACK, to.next, nil))
+	}
+	return all
+}
+
+// build returns the IP packet of a segment.
+func build(from, to *end, flags byte, ack uint32, payload []byte) []byte {
+	b := make([]byte, 0, tcpHeader+len(payload))
+	b = binary.BigEndian.AppendUint16(b, from.addr.Port())
+	b = binary.BigEndian.AppendUint16(b, to.addr.Port())
+	b = binary.BigEndian.AppendUint32(b, from.next)
+	b = binary.BigEndian.AppendUint32(b, ack)
+	b = append(b, tcpHeader/4<<4, flags)
+	b = binary.BigEndian.AppendUint16(b, tcpWindow)
+	b = append(b, 0, 0, 0, 0)
+	b = append(b, payload...)
+	src, dst := from.addr.Addr().Unmap(), to.addr.Addr().Unmap()
+	binary.BigEndian.PutUint16(b[16:], packet.Checksum(pseudoHeader(src, dst, len(b)), b))
+	return packet.IP{Src: src, Dst: dst, Protocol: new(uint8(packet.ProtocolTCP))}.Append(nil, b)
+}
+
+// pseudoHeader returns the pseudo-header of the TCP checksum.
+func pseudoHeader(src, dst netip.Addr, length int) []byte {
+	b := append(src.AsSlice(), dst.AsSlice()...)
+	if src.Is4() {
+		return append(b, 0, packet.ProtocolTCP, byte(length>>8), byte(length))
+	}
+	return append(binary.BigEndian.AppendUint32(b, uint32(length)), 0, 0, 0, packet.ProtocolTCP)
+}

@@ -1,0 +1,169 @@
+package kit
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/netns/topology"
+)
+
+// looks colours one host's cables.
+type looks struct{ bad string }
+
+func (l looks) Cable(c *topology.Cable) Part {
+	if c.A.Node == l.bad {
+		return Part{State: Lossy, Label: "5 lost", Title: "a\nb"}
+	}
+	return Part{}
+}
+
+func (l looks) Host(h *topology.Host) Part { return Part{Title: h.Name} }
+
+// count counts the elements of a well-formed drawing by class.
+func count(t *testing.T, d Drawing) map[string]int {
+	t.Helper()
+	n := map[string]int{}
+	dec := xml.NewDecoder(strings.NewReader(string(d.SVG)))
+	for {
+		tok, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			return n
+		}
+		if err != nil {
+			t.Fatalf("%v in %s", err, d.SVG)
+		}
+		if e, ok := tok.(xml.StartElement); ok {
+			for _, a := range e.Attr {
+				if a.Name.Local == "class" {
+					n[a.Value]++
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPartIsDrawn(t *testing.T) {
+	for _, c := range []struct {
+		name                     string
+		t                        *topology.Topology
+		hosts, switches, cables  int
+		troubled, labels, widest int
+	}{
+		{"pair", pairOf(1), 2, 0, 1, 1, 1, 560},
+		{"pair with two rails", pairOf(2), 2, 0, 2, 2, 2, 560},
+		{"star", starOf(6, 1), 6, 1, 6, 1, 1, 560},
+		{"star of 64", starOf(64, 1), 64, 1, 64, 1, 0, 560},
+		{"two rails", starOf(8, 2), 8, 2, 16, 2, 2, 560},
+		{"fat tree", fatTreeOf(16, 4, 2), 16, 6, 24, 1, 0, 1040},
+		{"fat tree of 64", fatTreeOf(64, 8, 4), 64, 12, 96, 1, 0, 1040},
+	} {
+		d := Draw(c.t, looks{"host0"})
+		n := count(t, d)
+		if n["h fine"] != c.hosts || n["sw"] != c.switches || n["e fine"]+n["e lossy"] != c.cables || n["e lossy"] != c.troubled || n["el lossy"] != c.labels {
+			t.Errorf("%s: %v", c.name, n)
+		}
+		if d.Width > c.widest || d.Height > 420 {
+			t.Errorf("%s: %d by %d", c.name, d.Width, d.Height)
+		}
+	}
+}
+
+// TestManyHostsAreFolded: those to which something happened stay.
+func TestManyHostsAreFolded(t *testing.T) {
+	for _, fabric := range []*topology.Topology{fatTreeOf(1000, 10, 4), starOf(300, 1)} {
+		g := newGraph(fabric, looks{"host123"})
+		g.fold(MaxHosts)
+		folded, named := 0, []string{}
+		for _, h := range g.hosts {
+			folded += h.folded
+			if h.folded == 0 {
+				named = append(named, h.name)
+			}
+		}
+		if folded != len(fabric.Hosts)-1 || fmt.Sprint(named) != "[host123]" {
+			t.Errorf("%d hosts folded, %v drawn", folded, named)
+		}
+		if d := Draw(fabric, looks{"host123"}); len(d.SVG) > 40_000 || count(t, d)["e lossy"] != 1 {
+			t.Errorf("%d bytes, %v", len(d.SVG), count(t, d))
+		}
+	}
+	// And where something happened to all of them, there is a limit.
+	if n := count(t, Draw(starOf(300, 1), allBad{})); n["h down"] > MaxHosts+1 {
+		t.Errorf("%v", n)
+	}
+}
+
+type allBad struct{}
+
+func (allBad) Cable(*topology.Cable) Part { return Part{State: Down} }
+func (allBad) Host(*topology.Host) Part   { return Part{State: Down} }
+
+func TestNodesStayApartAndInside(t *testing.T) {
+	for name, f := range map[string]*topology.Topology{
+		"star 3": starOf(3, 1), "star 16": starOf(16, 1), "star 64": starOf(64, 1), "star 96": starOf(96, 1),
+		"tree 64": fatTreeOf(64, 8, 4), "tree 96": fatTreeOf(96, 12, 8), "rails": starOf(8, 4), "rails 64": starOf(64, 2),
+	} {
+		g := newGraph(f, looks{})
+		g.fold(MaxHosts)
+		if len(g.switches) == 1 {
+			g.layRing()
+		} else {
+			g.layRows()
+		}
+		all := append(append([]*node{}, g.hosts...), g.switches...)
+		for i, a := range all {
+			if a.x < 8 || a.x > g.w-8 || a.y < 8 || a.y > g.h-8 {
+				t.Errorf("%s: %s at %.0f, %.0f of %.0f, %.0f", name, a.name, a.x, a.y, g.w, g.h)
+			}
+			for _, b := range all[i+1:] {
+				if math.Abs(a.x-b.x) < 10.5 && math.Abs(a.y-b.y) < 10.5 {
+					t.Errorf("%s: %s and %s lie on each other", name, a.name, b.name)
+				}
+			}
+		}
+	}
+}
+
+func TestHostileNamesStayText(t *testing.T) {
+	evil := `</svg><script>alert(1)</script>"'&` + strings.Repeat("long", 50)
+	f := starOf(2, 1)
+	f.Hosts[0].Name, f.Switches[0].Name = evil, evil+"2"
+	f.Cables[0].A.Node, f.Cables[0].B.Node, f.Cables[1].B.Node = evil, evil+"2", evil+"2"
+	d := Draw(f, hostileLooks{evil})
+	count(t, d) // it is well-formed
+	if strings.Contains(string(d.SVG), "<script") || strings.Contains(string(d.SVG), "longlonglonglonglong</text>") {
+		t.Errorf("%s", d.SVG)
+	}
+}
+
+type hostileLooks struct{ text string }
+
+func (l hostileLooks) Cable(*topology.Cable) Part {
+	return Part{State: Down, Label: "x<", Title: l.text}
+}
+func (l hostileLooks) Host(*topology.Host) Part { return Part{Title: l.text} }
+
+func must(t topology.Topology, err error) *topology.Topology {
+	if err != nil {
+		panic(err)
+	}
+	return &t
+}
+
+// pairOf is two hosts back to back.
+func pairOf(rails int) *topology.Topology { return must(topology.Pair(topology.Options{Rails: rails})) }
+
+// starOf is hosts around a switch per rail.
+func starOf(hosts, rails int) *topology.Topology {
+	return must(topology.Star(hosts, topology.Options{Rails: rails}))
+}
+
+// fatTreeOf is hosts on leaves, and every leaf on every spine.
+func fatTreeOf(hosts, leaves, spines int) *topology.Topology {
+	return must(topology.FatTree(leaves, spines, hosts, topology.Options{}))
+}

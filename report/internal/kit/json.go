@@ -1,0 +1,130 @@
+package kit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+
+	"github.com/fabrictest/fabrictest/internal/regularfile"
+)
+
+// MaxSize is the largest document that is read, in bytes.
+const MaxSize = 1 << 30
+
+// ErrVersion is the error for an unknown version.
+var ErrVersion = errors.New("unknown version")
+
+// Format is a kind of JSON document whose first key is its version.
+type Format struct {
+	Version int
+	Name    string // as in "the result of a run"
+}
+
+// WriteJSON writes a document. Unlike encoding/json it writes empty lists instead of null.
+func WriteJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(withLists(reflect.ValueOf(v)).Interface())
+}
+
+// withLists returns a copy of a value with empty slices instead of nil, except for fields
+// that are omitted if they are empty. It shares data without such slices.
+func withLists(v reflect.Value) reflect.Value {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() && hasLists(v.Type().Elem()) {
+			out := reflect.New(v.Type().Elem())
+			out.Elem().Set(withLists(v.Elem()))
+			return out
+		}
+	case reflect.Struct:
+		if hasLists(v.Type()) {
+			out := reflect.New(v.Type()).Elem()
+			out.Set(v)
+			for i := range v.NumField() {
+				if f := out.Field(i); f.CanSet() {
+					f.Set(withLists(v.Field(i)))
+				}
+			}
+			return out
+		}
+	case reflect.Slice:
+		if v.IsNil() || hasLists(v.Type().Elem()) {
+			out := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+			for i := range v.Len() {
+				out.Index(i).Set(withLists(v.Index(i)))
+			}
+			return out
+		}
+	}
+	return v
+}
+
+// hasLists reports whether values of a type contain slices.
+func hasLists(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Slice:
+		return true
+	case reflect.Pointer:
+		return hasLists(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.IsExported() && hasLists(f.Type) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Read reads a document into the value that into points to. It checks the version first;
+// unknown, missing and duplicate keys are errors. A *KeyError names the key.
+func (f Format) Read(r io.Reader, into any) error {
+	text, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	switch {
+	case err != nil:
+		return err
+	case len(text) > MaxSize:
+		return fmt.Errorf("longer than %d bytes", MaxSize)
+	}
+	if err := f.checkVersion(text); err != nil {
+		return err
+	}
+	return decode(text, into)
+}
+
+// checkVersion checks only the version of a document, before its keys are parsed.
+func (f Format) checkVersion(text []byte) error {
+	var head struct {
+		Version *json.Number `json:"version"`
+	}
+	err := json.Unmarshal(text, &head)
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("not JSON after %d of %d bytes: %w", syntax.Offset, len(text), err)
+	case err != nil:
+		return &KeyError{"version", fmt.Errorf("want the number %d: %w", f.Version, err)}
+	case head.Version == nil:
+		return &KeyError{"version", fmt.Errorf("missing: this is not %s", f.Name)}
+	case head.Version.String() != fmt.Sprint(f.Version):
+		return &KeyError{"version", fmt.Errorf("%w %v: this fabrictest reads version %d", ErrVersion, *head.Version, f.Version)}
+	}
+	return nil
+}
+
+// ReadFile reads a file with a function that reads a document. Errors name the file.
+func ReadFile[T any](path string, read func(io.Reader) (*T, error)) (*T, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	v, err := read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,128 @@
+package kit
+
+import (
+	"encoding/xml"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/printable"
+)
+
+// The JUnit dialect understood by Jenkins, GitLab and GitHub actions.
+type (
+	// Suites is the root element of a file.
+	Suites struct {
+		XMLName  xml.Name `xml:"testsuites"`
+		Name     string   `xml:"name,attr"`
+		Tests    int      `xml:"tests,attr"`
+		Failures int      `xml:"failures,attr"`
+		Errors   int      `xml:"errors,attr"`
+		Skipped  int      `xml:"skipped,attr"`
+		Time     string   `xml:"time,attr"`
+		Suites   []Suite  `xml:"testsuite"`
+	}
+	// Suite is a test suite.
+	Suite struct {
+		Name       string     `xml:"name,attr"`
+		Tests      int        `xml:"tests,attr"`
+		Failures   int        `xml:"failures,attr"`
+		Errors     int        `xml:"errors,attr"`
+		Skipped    int        `xml:"skipped,attr"`
+		Time       string     `xml:"time,attr"`
+		Timestamp  string     `xml:"timestamp,attr"`
+		Properties Properties `xml:"properties>property"`
+		Cases      []Case     `xml:"testcase"`
+		took       time.Duration
+	}
+	// Case is a test case.
+	Case struct {
+		Name       string     `xml:"name,attr"`
+		Class      string     `xml:"classname,attr"`
+		Time       string     `xml:"time,attr"`
+		Properties Properties `xml:"properties>property"`
+		Skipped    *Problem   `xml:"skipped"`
+		Error      *Problem   `xml:"error"`
+		Failure    *Problem   `xml:"failure"`
+		SystemOut  Text       `xml:"system-out"`
+	}
+	// Problem is a failure, error or skip.
+	Problem struct {
+		Message string `xml:"message,attr"`
+		Type    string `xml:"type,attr,omitempty"`
+		Text    string `xml:",cdata"`
+	}
+	// Text is character data.
+	Text struct {
+		Text string `xml:",cdata"`
+	}
+	// Property is a name and a value.
+	Property struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
+	}
+)
+
+// Properties are names and values.
+type Properties []Property
+
+// Add adds a property, in one line, unless its value is empty.
+func (p *Properties) Add(name, value string) {
+	if value != "" {
+		*p = append(*p, Property{name, printable.Line(value)})
+	}
+}
+
+// NewProblem returns a problem with a message in one line and a text.
+func NewProblem(message, kind, text string) *Problem {
+	return &Problem{printable.Line(message), printable.Line(kind), printable.Text(text)}
+}
+
+// NewSuite returns an empty suite of a run.
+func NewSuite(name string, started time.Time) Suite {
+	return Suite{Name: printable.Line(name), Timestamp: started.UTC().Format(time.DateOnly + "T15:04:05")}
+}
+
+// Add adds a suite, and its counts to those of the file.
+func (all *Suites) Add(s Suite) {
+	s.Time = seconds(s.took)
+	all.Tests += s.Tests
+	all.Failures += s.Failures
+	all.Errors += s.Errors
+	all.Skipped += s.Skipped
+	all.Suites = append(all.Suites, s)
+}
+
+// Add adds a case that took a time, and counts it. area is appended to the suite's name.
+func (s *Suite) Add(c Case, area string, took time.Duration) {
+	c.Name, c.Class, c.Time = printable.Line(c.Name), s.Name+printable.Line(area), seconds(took)
+	c.SystemOut.Text = printable.Text(c.SystemOut.Text)
+	s.Tests++
+	s.took += took
+	switch {
+	case c.Failure != nil:
+		s.Failures++
+	case c.Error != nil:
+		s.Errors++
+	case c.Skipped != nil:
+		s.Skipped++
+	}
+	s.Cases = append(s.Cases, c)
+}
+
+// Write writes the file of a run that took a time.
+func (all *Suites) Write(w io.Writer, took time.Duration) error {
+	all.Time = seconds(took)
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	e := xml.NewEncoder(w)
+	e.Indent("", "  ")
+	if err := e.Encode(all); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }

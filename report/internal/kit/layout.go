@@ -1,0 +1,200 @@
+package kit
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// narrow is the width of a drawing beside a table, wide that of a full-width drawing.
+const (
+	narrow = 560
+	wide   = 1040
+)
+
+// layPair places hosts without a switch side by side.
+func (g *graph) layPair() {
+	rails := 1
+	for i := range g.edges {
+		rails = max(rails, g.edges[i].of)
+	}
+	g.w, g.h = narrow, 60+26*float64(rails)
+	for i, n := range g.hosts {
+		n.x = g.w * (float64(i) + 0.5) / float64(len(g.hosts))
+		if len(g.hosts) == 2 {
+			n.x = []float64{84, g.w - 84}[i]
+		}
+		n.y = g.h / 2
+		n.more = 26 * float64(rails-1)
+	}
+}
+
+// layRing places the switch in the centre and the hosts around it on an ellipse, at equal
+// distances.
+func (g *graph) layRing() {
+	n := len(g.hosts)
+	g.w = narrow
+	rx, ry := 196.0, 80.0
+	switch {
+	case n > 64:
+		g.w, rx, ry = wide, 450, 150
+	case n > 40:
+		rx, ry = 236, 138
+	case n > 16:
+		rx, ry = 226, 112
+	}
+	if n == 2 {
+		ry = 10
+	}
+	g.h = 2*ry + 60
+	cx, cy := g.w/2, g.h/2
+	g.switches[0].x, g.switches[0].y = cx, cy
+	turn := 0.0
+	if n == 2 {
+		turn = -math.Pi / 2 // two hosts: side by side
+	}
+	for i, a := range ringAngles(n, rx, ry) {
+		h := g.hosts[i]
+		a += turn
+		sin, cos := math.Sincos(a)
+		h.x, h.y = cx+rx*cos, cy+ry*sin
+		// The normal of an ellipse is not the direction from its centre.
+		nx, ny := cos/rx, sin/ry
+		l := math.Hypot(nx, ny)
+		h.dx, h.dy = nx/l, ny/l
+		h.small = n > 16
+	}
+}
+
+// ringAngles returns n angles that divide an ellipse into arcs of equal length, the first
+// at the top.
+func ringAngles(n int, rx, ry float64) []float64 {
+	const fine = 2048
+	length := make([]float64, fine+1)
+	angle := func(k int) float64 { return -math.Pi/2 + 2*math.Pi*float64(k)/fine }
+	for k := 1; k <= fine; k++ {
+		s0, c0 := math.Sincos(angle(k - 1))
+		s1, c1 := math.Sincos(angle(k))
+		length[k] = length[k-1] + math.Hypot(rx*(c1-c0), ry*(s1-s0))
+	}
+	angles := make([]float64, n)
+	k := 0
+	for i := range angles {
+		for length[k] < length[fine]*float64(i)/float64(n) {
+			k++
+		}
+		angles[i] = angle(k)
+	}
+	return angles
+}
+
+// layRows places the hosts in a row, the switches of even rails above and those of odd
+// rails below, by tier.
+func (g *graph) layRows() {
+	g.sortHosts()
+	n := float64(len(g.hosts))
+	pitch := 64.0
+	switch {
+	case n > 32:
+		pitch = 15.5
+	case n > 16:
+		pitch = 28
+	case n > 8:
+		pitch = 46
+	}
+	if slices.ContainsFunc(g.hosts, func(h *node) bool { return h.folded > 0 }) {
+		pitch = max(pitch, 88) // fits "100 hosts"
+	}
+	g.w = narrow
+	if n*pitch > narrow-30 {
+		g.w = max(wide, n*pitch+30)
+		pitch = (g.w - 30) / n
+	}
+	left := (g.w - n*pitch) / 2
+	for i, h := range g.hosts {
+		h.x = left + pitch*(float64(i)+0.5)
+		h.small = pitch < 40
+		h.dy = 1
+	}
+	rows := map[int][]*node{} // switches by tier, negative below the hosts
+	top, bottom := 0, 0
+	for _, s := range g.switches {
+		row := s.tier
+		if s.rail%2 != 0 {
+			row = -s.tier
+		}
+		rows[row] = append(rows[row], s)
+		top, bottom = max(top, row), min(bottom, row)
+	}
+	rowHeight, edge := 88.0, 34.0
+	if n > 40 {
+		rowHeight = 116 // else the outer lines are too flat
+	}
+	y := func(row int) float64 { return edge + float64(top-row)*rowHeight }
+	g.h = y(bottom) + edge + 14
+	for _, h := range g.hosts {
+		h.y = y(0)
+	}
+	for row := 1; row <= max(top, -bottom); row++ {
+		g.spread(rows[row], y(row))
+		g.spread(rows[-row], y(-row))
+	}
+}
+
+// sortHosts orders hosts by their switch.
+func (g *graph) sortHosts() {
+	index := map[*node]int{}
+	for i, s := range g.switches {
+		index[s] = i
+	}
+	home := map[*node]int{}
+	for i := range g.edges {
+		e := &g.edges[i]
+		for _, h := range []*node{e.a, e.b} {
+			if at, ok := index[e.other(h)]; ok && h.host && e.other(h).rail == 0 {
+				if old, ok := home[h]; !ok || at < old {
+					home[h] = at
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(g.hosts, func(a, b *node) int { return cmp.Compare(home[a], home[b]) })
+}
+
+// spread places the switches of a row at the mean position of their neighbours in the row
+// below, at a minimum distance.
+func (g *graph) spread(row []*node, y float64) {
+	if len(row) == 0 {
+		return
+	}
+	middle := map[*node]float64{}
+	for _, s := range row {
+		sum, n := 0.0, 0.0
+		for i := range g.edges {
+			e := &g.edges[i]
+			if e.a != s && e.b != s {
+				continue
+			}
+			if o := e.other(s); o.host || o.tier < s.tier {
+				sum, n = sum+o.x, n+1
+			}
+		}
+		middle[s] = g.w / 2
+		if n > 0 {
+			middle[s] = sum / n
+		}
+	}
+	slices.SortStableFunc(row, func(a, b *node) int { return cmp.Compare(math.Round(middle[a]), math.Round(middle[b])) })
+	gap := min(96, (g.w-60)/float64(len(row)))
+	apart := true
+	for i := 1; i < len(row); i++ {
+		apart = apart && middle[row[i]]-middle[row[i-1]] >= min(gap, 64)
+	}
+	for i, s := range row {
+		s.x, s.y = middle[s], y
+		if !apart {
+			// All spines have the same mean position: distribute them over the width.
+			s.x = g.w * (float64(i) + 0.5) / float64(len(row))
+		}
+	}
+}

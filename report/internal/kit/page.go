@@ -1,0 +1,170 @@
+package kit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/printable"
+)
+
+var (
+	//go:embed shell.gohtml
+	shellText string
+	//go:embed base.css
+	baseCSS string
+	//go:embed base.js
+	baseJS string
+)
+
+// Page is the data of the shell of a page: its header and footer. The data of a page embeds
+// it.
+type Page struct {
+	Title    string
+	About    string // the kind of page
+	Headline string
+	Counts   []Count // the bar of verdicts
+	Facts    Facts
+	Filter   string        // placeholder of the filter
+	Results  string        // the JSON file next to the page
+	Cover    template.HTML // the part before the header, escaped by html/template
+
+	CSS    template.CSS
+	JS     template.JS
+	JSHash string // SHA-256 of JS in base64, for the content security policy
+}
+
+func (p *Page) shell() *Page { return p }
+
+// Count is a verdict and its number of results.
+type Count struct {
+	Verdict string
+	N       int
+}
+
+// CountsOf returns the verdicts that occur, in the given order.
+func CountsOf[V ~string](n map[V]int, order []V) (all []Count) {
+	for _, v := range order {
+		if n[v] > 0 {
+			all = append(all, Count{string(v), n[v]})
+		}
+	}
+	return all
+}
+
+// Share is a segment of a bar.
+type Share struct {
+	State string
+	N     int
+}
+
+// Bar returns the segments of the states that occur, in the given order, and their words.
+func Bar[S ~string](n map[S]int, order []S, words map[S]string) (shares []Share, text []string) {
+	for _, s := range order {
+		if n[s] > 0 {
+			shares, text = append(shares, Share{string(s), n[s]}), append(text, fmt.Sprintf("%d %s", n[s], words[s]))
+		}
+	}
+	return shares, text
+}
+
+// Facts are names and values below the headline.
+type Facts []Fact
+
+// Fact is a name and a value.
+type Fact struct {
+	Name, Value string
+	Code        bool // shown as code
+}
+
+// Add adds a fact unless its value is empty.
+func (f *Facts) Add(name, value string) {
+	if value != "" {
+		*f = append(*f, Fact{Name: name, Value: value})
+	}
+}
+
+// AddCommand adds a command unless it is empty.
+func (f *Facts) AddCommand(name, value string) {
+	if value != "" {
+		*f = append(*f, Fact{name, value, true})
+	}
+}
+
+// Stamp formats a time of day.
+func Stamp(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") }
+
+// Layout is a kind of page: the shell with a template "content", a style and a script. A page
+// is one file with inline style, script and drawings, which loads nothing from the network.
+type Layout struct {
+	template *template.Template
+	css, js  string
+}
+
+// NewLayout returns a layout of templates, css and js, which follow those of the shell.
+func NewLayout(css, js string, funcs template.FuncMap, texts ...string) *Layout {
+	t := template.Must(template.New("page").Funcs(funcs).Parse(shellText))
+	for _, text := range texts {
+		template.Must(t.Parse(text))
+	}
+	return &Layout{t, baseCSS + css, baseJS + js}
+}
+
+// Write writes a page. The data embeds a Page; css follows the style of the layout.
+func (l *Layout) Write(w io.Writer, data interface{ shell() *Page }, css string) error {
+	p := data.shell()
+	hash := sha256.Sum256([]byte(l.js))
+	p.CSS, p.JS, p.JSHash = template.CSS(l.css+css), template.JS(l.js), base64.StdEncoding.EncodeToString(hash[:])
+	var b bytes.Buffer
+	if err := l.template.Execute(&b, data); err != nil {
+		return fmt.Errorf("the page: %w", err)
+	}
+	// The template escapes HTML. Control and invisible characters are made visible at the
+	// end, wherever they came from.
+	_, err := io.WriteString(w, printable.Text(b.String()))
+	return err
+}
+
+// Anchors makes unique HTML IDs.
+type Anchors map[string]int
+
+// Of returns the ID of an element that is known by some names.
+func (a Anchors) Of(names ...string) string {
+	id := strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+			return c
+		}
+		return '-'
+	}, strings.Join(names, "."))
+	id = id[:min(len(id), 100)]
+	a[id]++
+	if n := a[id]; n > 1 {
+		return fmt.Sprintf("%s.%d", id, n)
+	}
+	return id
+}
+
+// Href returns a link to a file of the folder of the page; empty if it is outside.
+func Href(path string) string {
+	if !filepath.IsLocal(filepath.FromSlash(path)) {
+		return ""
+	}
+	return (&url.URL{Path: path}).String()
+}
+
+// Clip truncates a text from outside to n bytes, and adds a note.
+func Clip(s string, n int, note string) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + note
+}

@@ -1,0 +1,245 @@
+package kit
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// screen is a terminal as far as the display uses one: it shows what is on it.
+type screen struct {
+	mu    sync.Mutex
+	cols  int
+	lines []string
+	at    int // column in the last line
+	bad   []string
+}
+
+func (s *screen) Columns() int { return s.cols }
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.lines) == 0 {
+		s.lines = []string{""}
+	}
+	for text := string(p); text != ""; {
+		last := &s.lines[len(s.lines)-1]
+		switch {
+		case strings.HasPrefix(text, "\x1b[K"):
+			*last = string([]rune(*last)[:s.at])
+			text = text[3:]
+		case text[0] == 0x1b:
+			end := strings.IndexByte(text, 'm')
+			if end < 0 {
+				s.bad = append(s.bad, text)
+				return len(p), nil
+			}
+			text = text[end+1:]
+		case text[0] == '\r':
+			s.at = 0
+			text = text[1:]
+		case text[0] == '\n':
+			s.lines = append(s.lines, "")
+			s.at = 0
+			text = text[1:]
+		default:
+			r := []rune(text)[0]
+			if s.at < len([]rune(*last)) {
+				s.bad = append(s.bad, "written over: "+*last)
+			}
+			*last += string(r)
+			s.at++
+			text = text[len(string(r)):]
+		}
+	}
+	return len(p), nil
+}
+
+func (s *screen) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.lines) == 0 {
+		return ""
+	}
+	return s.lines[len(s.lines)-1]
+}
+
+// openPanel opens a panel in an empty environment, unless cfg has one.
+func openPanel(cfg PanelConfig) *Panel {
+	if cfg.Getenv == nil {
+		cfg.Getenv = func(string) string { return "" }
+	}
+	d := new(Panel)
+	d.Open(cfg)
+	return d
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &screen{cols: 60}
+		d := openPanel(PanelConfig{Out: s, Status: s, Total: 2})
+		d.More(1)
+		d.Start("rc-clean on sim")
+		if got := s.last(); got != "0 of 3 done, 0:00: rc-clean on sim" {
+			t.Errorf("%q", got)
+		}
+		time.Sleep(62 * time.Second)
+		synctest.Wait()
+		if got := s.last(); got != "0 of 3 done, 1:02: rc-clean on sim" {
+			t.Errorf("a minute later: %q", got)
+		}
+		for range 9 {
+			d.Start("incast-64 on netns")
+		}
+		if got := s.last(); got != "0 of 3 done, 1:02: rc-clean on sim and 9 more" {
+			t.Errorf("%q", got)
+		}
+		d.Part("incast-64 on netns", 3, 10)
+		d.EndWith("rc-clean on sim", func() string { return "ok\n" })
+		if got := s.last(); !strings.HasPrefix(got, "1 of 3 done, 1:02: incast-64 on netns (3 of 10)") {
+			t.Errorf("%q", got)
+		}
+		d.Note("disk is filling up")
+		d.Close()
+		d.Close()
+		if got := s.last(); got != "" {
+			t.Errorf("left behind: %q", got)
+		}
+		for _, l := range s.lines {
+			if strings.Contains(l, "done, ") {
+				t.Errorf("progress among the lines: %q", l)
+			}
+		}
+		if len(s.bad) > 0 {
+			t.Errorf("%q", s.bad)
+		}
+		if all := strings.Join(s.lines, "\n"); !strings.Contains(all, "ok\ndisk is filling up\n") {
+			t.Errorf("the note is lost:\n%s", all)
+		}
+	})
+}
+
+// TestProgressFits: a line that wraps cannot be taken back.
+func TestProgressFits(t *testing.T) {
+	for cols := 1; cols < 140; cols += 3 {
+		s := &screen{cols: cols}
+		d := openPanel(PanelConfig{Out: &bytes.Buffer{}, Status: s, Total: 70})
+		for _, name := range []string{"rc-clean", "日本語の名前", "a-scenario-with-a-very-long-name-that-goes-on-and-on", "x\x1b[2J\r\n"} {
+			d.Start(name)
+			if got := TextWidth(s.last()); got >= cols {
+				t.Errorf("%d of %d columns: %q", got, cols, s.last())
+			}
+		}
+		d.Close()
+		if s.last() != "" || len(s.bad) > 0 {
+			t.Errorf("left %q, %q", s.last(), s.bad)
+		}
+	}
+}
+
+// Colours and a progress line need a terminal that has them; a quiet panel has neither.
+func TestPanelFitsTheTerminal(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		cols             int
+		env              map[string]string
+		quiet            bool
+		colour, progress bool
+	}{
+		{name: "a terminal", cols: 80, colour: true, progress: true},
+		{name: "NO_COLOR", cols: 80, env: map[string]string{"NO_COLOR": "1"}, progress: true},
+		{name: "a dumb terminal", cols: 80, env: map[string]string{"TERM": "dumb"}},
+		{name: "a file"},
+		{name: "quiet", cols: 80, quiet: true, colour: true},
+	} {
+		out, status := &screen{cols: c.cols}, &screen{cols: c.cols}
+		d := openPanel(PanelConfig{Out: out, Status: status, Quiet: c.quiet, Getenv: func(k string) string { return c.env[k] }})
+		d.Start("a\x1b[2J")
+		d.EndWith("a\x1b[2J", func() string { return "line\n" })
+		if got := d.Paint("32", "ok") == "\x1b[32mok\x1b[0m"; got != c.colour {
+			t.Errorf("%s: colours are %v", c.name, got)
+		}
+		if err := d.Finish("sum\n", Paths{HTML: "x\x1b/report.html", Result: "x/result.json"}); err != nil {
+			t.Error(err)
+		}
+		if progress := len(status.lines) > 0; progress != c.progress || len(status.bad) > 0 {
+			t.Errorf("%s: progress is %v, %q", c.name, progress, status.bad)
+		}
+		want := "line\nsum\nReport: x\\x1b/report.html\n"
+		if c.quiet {
+			want = strings.TrimPrefix(want, "line\n")
+		}
+		if got := strings.Join(out.lines, "\n"); got != want {
+			t.Errorf("%s: printed %q, want %q", c.name, got, want)
+		}
+	}
+}
+
+func TestPlainFilesAreNoTerminals(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if n := columns(f); n != 0 {
+		t.Errorf("a file has %d columns", n)
+	}
+	if n := columns((*os.File)(nil)); n != 0 {
+		t.Errorf("no file has %d columns", n)
+	}
+}
+
+// locked is a log that somebody reads while it is written.
+type locked struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *locked) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Without a terminal a long run still says, now and then, how far it is.
+func TestLogsShowProgress(t *testing.T) {
+	defer func(was time.Duration) { logTick = was }(logTick)
+	logTick = time.Millisecond
+	var log locked
+	d := openPanel(PanelConfig{Out: new(bytes.Buffer), Status: &log, Total: 7})
+	d.Start("rc/psn/one")
+	want := regexp.MustCompile(`(?m)^0 of 7 done, 0:\d\d: rc/psn/one$`)
+	for range 20_000 {
+		if want.MatchString(log.String()) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	d.Close()
+	if !want.MatchString(log.String()) {
+		t.Errorf("no progress in %q", log.String())
+	}
+	if strings.ContainsAny(log.String(), "\r\x1b") {
+		t.Errorf("a log is not a terminal: %q", log.String())
+	}
+	quiet := locked{}
+	d = openPanel(PanelConfig{Out: new(bytes.Buffer), Status: &quiet, Quiet: true})
+	time.Sleep(5 * time.Millisecond)
+	d.Close()
+	if quiet.String() != "" {
+		t.Errorf("asked to be quiet, it said %q", quiet.String())
+	}
+}

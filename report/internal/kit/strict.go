@@ -1,0 +1,207 @@
+package kit
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+)
+
+// KeyError is the error for a key of a file.
+type KeyError struct {
+	Key string // path of the key: scenarios[3].links[0].packets
+	Err error
+}
+
+func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
+
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// decode parses a JSON document into the value that into points to. Unlike encoding/json
+// it rejects unknown, missing and duplicate keys, keys in other case and null, and names
+// the element of a list in errors.
+func decode(text []byte, into any) error {
+	d := decoder{json.NewDecoder(bytes.NewReader(text)), map[reflect.Type][]field{}}
+	if err := d.value(reflect.ValueOf(into).Elem(), ""); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("unexpected data after the result, at byte %d", d.InputOffset())
+	}
+	return nil
+}
+
+type decoder struct {
+	*json.Decoder
+	known map[reflect.Type][]field
+}
+
+func (d decoder) value(v reflect.Value, path string) error {
+	_, isText := v.Addr().Interface().(encoding.TextUnmarshaler)
+	own, isOwn := v.Addr().Interface().(json.Unmarshaler)
+	switch {
+	case isText:
+		return d.scalar(v, path)
+	case isOwn:
+		if err := d.Decode(own); err != nil {
+			return &KeyError{path, err}
+		}
+		return nil
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return d.value(v.Elem(), path)
+	case v.Kind() == reflect.Struct:
+		return d.object(v, path)
+	case v.Kind() == reflect.Slice:
+		return d.list(v, path)
+	case v.Kind() == reflect.Map:
+		return d.table(v, path)
+	}
+	return d.scalar(v, path)
+}
+
+// scalar decodes a string, number or boolean.
+func (d decoder) scalar(v reflect.Value, path string) error {
+	var text json.RawMessage
+	err := d.Decode(&text)
+	if err == nil && string(text) == "null" {
+		err = fmt.Errorf("is null, not a %v", v.Type())
+	}
+	if err == nil {
+		err = json.Unmarshal(text, v.Addr().Interface())
+	}
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		err = fmt.Errorf("is %s, not a %v", text, kind.Type)
+	}
+	if err != nil {
+		return &KeyError{path, err}
+	}
+	return nil
+}
+
+func (d decoder) object(v reflect.Value, path string) error {
+	fields := d.fields(v.Type())
+	seen := make([]bool, len(fields))
+	err := d.each(path, '{', func(name string) error {
+		at := 0
+		for at < len(fields) && fields[at].name != name {
+			at++
+		}
+		key := join(path, name)
+		switch {
+		case at == len(fields):
+			return &KeyError{key, fmt.Errorf("unknown key; known here are %s", names(fields))}
+		case seen[at]:
+			return &KeyError{key, errors.New("duplicate key")}
+		}
+		seen[at] = true
+		return d.value(v.Field(fields[at].index), key)
+	})
+	for i, f := range fields {
+		if err == nil && !seen[i] && !f.optional {
+			err = &KeyError{join(path, f.name), errors.New("missing")}
+		}
+	}
+	return err
+}
+
+// list decodes a list; an empty one is decoded as nil.
+func (d decoder) list(v reflect.Value, path string) error {
+	i := -1
+	return d.each(path, '[', func(string) error {
+		i++
+		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+		return d.value(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+	})
+}
+
+func (d decoder) table(v reflect.Value, path string) error {
+	return d.each(path, '{', func(name string) error {
+		if v.IsNil() {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
+		key := reflect.ValueOf(name)
+		if v.MapIndex(key).IsValid() {
+			return &KeyError{join(path, name), errors.New("duplicate key")}
+		}
+		elem := reflect.New(v.Type().Elem()).Elem()
+		err := d.value(elem, join(path, name))
+		v.SetMapIndex(key, elem)
+		return err
+	})
+}
+
+// each calls do for every key of an object, or for every element of a list with an empty
+// name.
+func (d decoder) each(path string, open json.Delim, do func(name string) error) error {
+	tok, err := d.Token()
+	if err == nil && tok != open {
+		err = fmt.Errorf("is %v, not %s", tok, map[json.Delim]string{'{': "an object", '[': "a list"}[open])
+	}
+	if err != nil {
+		return &KeyError{join("", path), err}
+	}
+	for d.More() {
+		name := ""
+		if open == '{' {
+			if tok, err = d.Token(); err != nil {
+				return &KeyError{path, err}
+			}
+			name, _ = tok.(string)
+		}
+		if err := do(name); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return &KeyError{path, err}
+	}
+	return nil
+}
+
+type field struct {
+	name     string
+	index    int
+	optional bool
+}
+
+func (d decoder) fields(t reflect.Type) []field {
+	if f, ok := d.known[t]; ok {
+		return f
+	}
+	fields := make([]field, t.NumField())
+	for i := range fields {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			name = f.Name
+		}
+		fields[i] = field{name, i, options != ""}
+	}
+	d.known[t] = fields
+	return fields
+}
+
+func names(fields []field) string {
+	all := make([]string, len(fields))
+	for i, f := range fields {
+		all[i] = f.name
+	}
+	return strings.Join(all, ", ")
+}
+
+// join returns the path of a key; the document itself has an empty path.
+func join(path, name string) string {
+	switch {
+	case path != "":
+		return path + "." + name
+	case name == "":
+		return "the document"
+	}
+	return name
+}
