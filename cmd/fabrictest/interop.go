@@ -10,11 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/conformance/kernel"
-	"github.com/fabrictest/fabrictest/emu/link/tcplink"
-	"github.com/fabrictest/fabrictest/emu/link/udplink"
-	"github.com/fabrictest/fabrictest/emu/softiwarp"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/lab/interop"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -43,26 +40,8 @@ ucmatose and rdma.`,
 	return cmd
 }
 
-// openDevice opens a device of ours, on the sockets of its provider.
-func openDevice(p kernel.Provider, s kernel.Setup) (verbs.Context, error) {
-	switch p {
-	case kernel.SoftRoCE:
-		return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{s.Local}})
-	default:
-		cfg := softiwarp.Config{Addrs: []netip.Addr{s.Local}}
-		mpa := &cfg.NIC.MPA
-		mpa.NoCRC = !s.CRC
-		// siw takes a CRC that two TCP segments share for a wrong one, and may leave a
-		// first frame lying until another comes.
-		mpa.Align = true
-		cfg.NIC.Nudge = 50 * time.Millisecond
-		cfg.NIC.Defects.MPA.NoFence = s.SpeakFirst
-		return softiwarp.OnTCP(tcplink.Config{}, cfg)
-	}
-}
-
 func newInteropMatrixCommand(provider *kernel.Provider) *cobra.Command {
-	m := &kernel.Matrix{Open: func(s kernel.Setup) (verbs.Context, error) { return openDevice(*provider, s) }}
+	m := &kernel.Matrix{Open: func(s kernel.Setup) (verbs.Context, error) { return interop.OpenDevice(*provider, s) }}
 	list := false
 	cmd := &cobra.Command{
 		Use:   "matrix [PATTERN]",
@@ -271,7 +250,7 @@ func (e *end) addr() netip.AddrPort {
 
 // run opens a device, runs a program on it, and says how it went.
 func (e *end) run(cmd *cobra.Command, program func(context.Context, verbs.Context) (kernel.Result, error)) (err error) {
-	dev, err := openDevice(*e.provider, kernel.Setup{Local: e.local, CRC: e.crc, SpeakFirst: e.speakFirst})
+	dev, err := interop.OpenDevice(*e.provider, kernel.Setup{Local: e.local, CRC: e.crc, SpeakFirst: e.speakFirst})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package interop
 
 import (
 	"context"
@@ -14,8 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// guestObjects counts what exists on a device of a guest: what the kernel's rdma tool
-// tells.
+// guestObjects counts the objects on a device of a guest, with the rdma tool.
 func guestObjects(ctx context.Context, lab *kernel.Lab, device string) (map[string]int, error) {
 	out, code, err := lab.Output(ctx, 1, guest.Command{Args: []string{"rdma", "resource", "show", device}})
 	if err != nil || code != 0 {
@@ -41,8 +40,8 @@ func parseResources(line string) (map[string]int, error) {
 	return all, nil
 }
 
-// ownObjects counts what emulated devices are made of in this process: connections and
-// queues that were left over would have descriptors, or somebody who attends to them.
+// ownObjects counts the file descriptors and goroutines of this process: connections and
+// queues of emulated devices that leak keep some.
 func ownObjects() (map[string]int, error) {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -51,7 +50,7 @@ func ownObjects() (map[string]int, error) {
 	return map[string]int{"descriptors": len(files), "goroutines": runtime.NumGoroutine()}, nil
 }
 
-// kernelLacks is what the kernel's devices have not, and do not say so.
+// kernelLacks returns the operations that the kernel's devices lack without saying so.
 func kernelLacks(t verbs.Transport) map[string]string {
 	if t != verbs.TransportIWARP {
 		return nil
@@ -60,8 +59,8 @@ func kernelLacks(t verbs.Transport) map[string]string {
 	return map[string]string{"send-imm": imm, "write-imm": imm}
 }
 
-// kernelExceptions are failures whose cause is known to be the kernel's, or its
-// library's.
+// kernelExceptions returns the failures that are known defects of the kernel or its
+// library.
 func kernelExceptions(kind string, lossy bool) []interop.Exception {
 	const silent = "does not say that a key was invalidated"
 	if kind == string(guest.RXE) {
@@ -92,7 +91,7 @@ func kernelExceptions(kind string, lossy bool) []interop.Exception {
 	}
 }
 
-// rxeLosses are failures of rxe where packets are lost.
+// rxeLosses are known failures of rxe after packet loss.
 var rxeLosses = []interop.Exception{
 	{
 		Pattern: "uc-write-imm/ours", ErrorContains: "no completion of request", Intermittent: true,

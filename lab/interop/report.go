@@ -1,4 +1,4 @@
-package main
+package interop
 
 import (
 	"encoding/json"
@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 )
 
-// interopReport is what came of it.
-type interopReport struct {
+// report has the results of the exchanges, and prints them.
+type report struct {
 	Ours        string                     `json:"ours"`
 	Theirs      string                     `json:"theirs"`
 	Impair      kernel.Impairment          `json:"impair"`
@@ -26,9 +25,9 @@ type interopReport struct {
 	Connections *interop.ConnectionsResult `json:"connections,omitempty"`
 	Link        kernel.Link                `json:"link"`
 
-	w   io.Writer
-	o   *interopVerbs
-	row []interop.Result
+	w       io.Writer
+	command func(exchange string) string
+	row     []interop.Result // results of the row that is not yet printed
 }
 
 type exchangeReport struct {
@@ -36,19 +35,20 @@ type exchangeReport struct {
 	Verdict interop.Verdict `json:"verdict"`
 	Seconds float64         `json:"seconds"`
 	Why     string          `json:"why,omitempty"`
-	Command string          `json:"command,omitempty"` // that runs it alone
+	Command string          `json:"command,omitempty"` // runs the exchange alone
 }
 
-func newInteropReport(w io.Writer, s *interop.Suite, o *interopVerbs) *interopReport {
-	r := &interopReport{
-		Ours: s.Ours.Name, Theirs: s.Theirs.Name, Impair: o.guest.cfg.Impair, Seed: o.seed, Began: time.Now(), Counts: make(map[string]int), w: w, o: o,
+func newReport(s *interop.Suite, o *Options) *report {
+	r := &report{
+		Ours: s.Ours.Name, Theirs: s.Theirs.Name, Impair: o.Guest.Impair, Seed: o.Guest.Seed, Began: time.Now(), Counts: make(map[string]int),
+		w: o.Out, command: o.Command,
 	}
-	fmt.Fprintf(w, "%s with %s\n", r.Ours, r.Theirs)
+	fmt.Fprintf(r.w, "%s with %s\n", r.Ours, r.Theirs)
 	return r
 }
 
-// add takes a result. A row is printed when it is complete.
-func (r *interopReport) add(res interop.Result) {
+// add adds a result. It prints a row when the next one begins.
+func (r *report) add(res interop.Result) {
 	e := exchangeReport{Name: res.Case.Name(), Verdict: res.Verdict, Seconds: res.Took.Seconds(), Why: res.Why}
 	if res.Verdict == interop.Fail || res.Verdict == interop.Stale {
 		e.Command = r.command(res.Case.Name())
@@ -56,34 +56,13 @@ func (r *interopReport) add(res interop.Result) {
 	r.Exchanges = append(r.Exchanges, e)
 	r.Counts[string(res.Verdict)]++
 	if len(r.row) > 0 && r.row[0].Case.Row() != res.Case.Row() {
-		r.tellRow()
+		r.printRow()
 	}
 	r.row = append(r.row, res)
 }
 
-// command is the one that runs an exchange alone.
-func (r *interopReport) command(name string) string {
-	return r.o.command(name)
-}
-
-// command is the command line that runs an exchange alone.
-func (o *interopVerbs) command(name string) string {
-	words := append([]string{o.guest.calledAs(o.program) + " interop verbs " + cmdline.Quote(name)}, o.guest.words()...)
-	if o.loss != "" {
-		words = append(words, "--loss "+cmdline.Quote(o.loss))
-	}
-	if o.impair != "" {
-		words = append(words, "--impair "+cmdline.Quote(o.impair))
-	}
-	if o.patience != 0 {
-		words = append(words, "--timeout "+o.patience.String())
-	}
-	return strings.Join(append(words, fmt.Sprintf("--seed %d", o.seed)), " ")
-}
-
-// tellRow prints the row that has ended: its name, what became of each size, and what
-// went wrong.
-func (r *interopReport) tellRow() {
+// printRow prints the last row: its name, the verdict of each size, and the failures.
+func (r *report) printRow() {
 	if len(r.row) == 0 {
 		return
 	}
@@ -112,8 +91,8 @@ func (r *interopReport) tellRow() {
 	r.row = nil
 }
 
-func (r *interopReport) endExchanges() {
-	r.tellRow()
+func (r *report) endExchanges() {
+	r.printRow()
 	r.Seconds = time.Since(r.Began).Seconds()
 	if len(r.Exchanges) == 0 {
 		return
@@ -123,7 +102,7 @@ func (r *interopReport) endExchanges() {
 		len(r.Exchanges), r.Seconds, c(interop.Pass), c(interop.Fail), c(interop.Known), c(interop.Stale), c(interop.Unsupported))
 }
 
-func (r *interopReport) tellConnections() {
+func (r *report) printConnections() {
 	t := r.Connections
 	if t == nil {
 		return
@@ -134,18 +113,18 @@ func (r *interopReport) tellConnections() {
 	}
 }
 
-func (r *interopReport) tellLink() {
+func (r *report) printLink() {
 	if r.Link.Switched {
 		fmt.Fprintf(r.w, "the switch lost %d of %d packets from the guest, and %d of %d to it\n",
 			r.Link.Sent.Lost, r.Link.Sent.Packets, r.Link.Received.Lost, r.Link.Received.Packets)
 	}
 }
 
-func (r *interopReport) ok() bool {
+func (r *report) ok() bool {
 	return r.Counts[string(interop.Fail)] == 0 && r.Counts[string(interop.Stale)] == 0 && (r.Connections == nil || r.Connections.OK())
 }
 
-func (r *interopReport) write(path string) error {
+func (r *report) write(path string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
