@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/mutate"
+	"github.com/fabrictest/fabrictest/lab/devices"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -132,12 +132,12 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if needsMutants(j) {
+	if devices.NeedsMutants(j) {
 		why := mutate.Possible()
 		if why == nil {
 			return runWithMutants(cmd, args, dir)
 		}
-		if err := dropMutants(j, why); err != nil {
+		if err := devices.DropMutants(j, why); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "Defects that are built into devices are left out: %v\n", why)
@@ -188,16 +188,4 @@ func (o *conformOptions) verdict(ctx context.Context, run *conform.Run, j *judge
 		return errFailed
 	}
 	return nil
-}
-
-// caseWorkers returns the number of cases that run at a time. By default it is 1 in real time,
-// because other cases would disturb those that measure time.
-func (o *conformOptions) caseWorkers() int {
-	switch {
-	case o.workers > 0:
-		return o.workers
-	case o.on == string(scenarios.NetNS):
-		return 1
-	}
-	return runtime.GOMAXPROCS(0)
 }

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/lab/devices"
 )
 
 func newConformListCommand() *cobra.Command {
@@ -27,7 +24,7 @@ func newConformListCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), catalog().ListCases(found))
+				return printJSON(cmd.OutOrStdout(), devices.Catalog().ListCases(found))
 			}
 			return judge.WriteCases(cmd.OutOrStdout(), found)
 		},
@@ -42,25 +39,6 @@ func newConformListCommand() *cobra.Command {
 	return cmd
 }
 
-// catalog returns what lists of cases tell about the emulated devices.
-func catalog() *judge.Catalog {
-	return &judge.Catalog{Devices: nics.Names(), DescribeDefect: describeDefect, CheckDefect: nics.CheckDefect}
-}
-
-// describeDefect returns what a defect does and imitates.
-func describeDefect(spec string) string {
-	for _, q := range nics.AllDefects() {
-		if judge.DefectName(q.Name) == judge.DefectName(spec) {
-			imitates := ""
-			if q.Imitates != "" {
-				imitates = "; as " + q.Imitates
-			}
-			return fmt.Sprintf("%s%s (%s)", q.Does, imitates, strings.Join(q.Of, ", "))
-		}
-	}
-	return "no device can have it yet"
-}
-
 func newConformShowCommand(program string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show CASE...",
@@ -73,7 +51,7 @@ func newConformShowCommand(program string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return catalog().Describe(cmd.OutOrStdout(), found, program)
+			return devices.Catalog().Describe(cmd.OutOrStdout(), found, program)
 		},
 		ValidArgsFunction: completeCases,
 	}

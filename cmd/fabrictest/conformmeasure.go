@@ -79,7 +79,7 @@ func (o *conformOptions) planMeasure() (*judge.Judge, error) {
 	if len(o.devices) == 0 && o.profile == "" {
 		o.devices = measurable()
 	}
-	j.Devices, err = o.judgedDevices()
+	j.Devices, err = o.selection().Devices()
 	if err != nil {
 		return nil, err
 	}

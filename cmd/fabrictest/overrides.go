@@ -69,19 +69,10 @@ func (o *overrides) check() (seed uint64, err error) {
 	}
 	for _, q := range o.defects {
 		if err := check(q); err != nil {
-			return 0, defectMistake(err)
+			return 0, nics.DefectFlagError(err)
 		}
 	}
 	return seed, nil
-}
-
-// defectMistake says what is wrong with a --defect, and what may have been meant.
-func defectMistake(err error) error {
-	var unknown *nics.UnknownDefectError
-	if errors.As(err, &unknown) {
-		return cmdline.Errorf("--defect: no defect %q; %s", unknown.Name, cmdline.DidYouMean(unknown.Name, nics.DefectNames(), "fabrictest defects"))
-	}
-	return cmdline.Errorf("--defect: %w", err)
 }
 
 // apply is a scenario with what is changed about it.

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fabrictest/fabrictest/emu/defects/mutants"
+	"github.com/fabrictest/fabrictest/internal/mutate"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -75,4 +77,20 @@ func repeated(cmd *cobra.Command, args []string) []string {
 		words = append(words, "--"+f.Name+"="+f.Value.String())
 	})
 	return append(words, args...)
+}
+
+// runWithMutants runs the command again, in a build of this program with mutants.
+func runWithMutants(cmd *cobra.Command, args []string, dir string) (err error) {
+	tmp, err := os.MkdirTemp("", "fabrictest-mutants-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	all := mutants.All()
+	fmt.Fprintf(cmd.ErrOrStderr(), "Building the devices with %d mutants...\n", len(all))
+	program, err := mutate.Build(cmd.Context(), tmp, "cmd/fabrictest", all)
+	if err != nil {
+		return err
+	}
+	return runAgain(cmd, program, args, dir, (*exec.Cmd).Start)
 }

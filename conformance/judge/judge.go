@@ -154,11 +154,13 @@ type trial struct {
 // run runs a trial. keep makes a result for the report and shows it; it is called by one
 // goroutine at a time.
 func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial, keep func(*Device, Case, *conformance.Result) conform.Result) ([]conform.Result, error) {
-	restore, err := j.SelectMutant(t.defects)
-	if err != nil {
-		return nil, err
+	if len(t.defects) > 0 {
+		restore, err := j.SelectMutant(t.defects)
+		if err != nil {
+			return nil, err
+		}
+		defer restore()
 	}
-	defer restore()
 	cases := make([]*conformance.Case, len(t.cases))
 	at := make(map[*conformance.Case]int, len(t.cases))
 	for i, q := range t.cases {
@@ -186,7 +188,7 @@ func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial
 			j.Show.Note(fmt.Sprintf("%s is repeated: other processes used %.0f %% of the CPU time, and %v", first.Case.ID, 100*others, first.Err))
 		}
 	}
-	_, err = r.Run(ctx, cases)
+	_, err := r.Run(ctx, cases)
 	var results []conform.Result
 	for _, k := range kept {
 		if k != nil {

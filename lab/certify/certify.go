@@ -116,10 +116,7 @@ func (c *Certification) plan(protocol suites.Protocol) error {
 	}
 	c.judge = &judge.Judge{
 		Options: judge.Options{Seed: c.Seed, RealTime: true, Workers: 1, Capture: judge.CaptureAll},
-		Hooks: judge.Hooks{
-			SelectMutant: bench.SelectMutant,
-			Replay:       func(_ *judge.Device, id string) string { return c.Command([]string{id}) },
-		},
+		Hooks:   judge.Hooks{Replay: func(_ *judge.Device, id string) string { return c.Command([]string{id}) }},
 		Devices: []*judge.Device{c.device},
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/defects/mutants"
 	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
@@ -154,4 +155,13 @@ func takeMutants(defects []string) (others []string, err error) {
 		}
 	}
 	return others, nil
+}
+
+// DefectFlagError makes an error of CheckDefect one about --defect, with similar names.
+func DefectFlagError(err error) error {
+	var unknown *UnknownDefectError
+	if errors.As(err, &unknown) {
+		return cmdline.Errorf("--defect: no defect %q; %s", unknown.Name, cmdline.DidYouMean(unknown.Name, DefectNames(), "fabrictest defects"))
+	}
+	return cmdline.Errorf("--defect: %w", err)
 }
