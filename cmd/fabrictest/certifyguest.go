@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"debug/buildinfo"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,13 +13,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/report/certificate"
-	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
 // guestKinds are the kinds of devices of --guest.
@@ -91,7 +88,7 @@ func (g *guestFlagSet) check(cmd *cobra.Command) error {
 	}
 	g.cfg.Guests, g.cfg.Devices = 1, []guest.Device{guest.Device(g.kind)}
 	g.given = givenFlags(cmd, guestFlagNames)
-	return g.checkProgram()
+	return certify.CheckAgentProgram(g.program)
 }
 
 // givenFlags returns the named flags that were given, as words of a command line.
@@ -116,37 +113,8 @@ func givenFlags(cmd *cobra.Command, names []string) (words []string) {
 	return words
 }
 
-// ibverbsTag is the build tag of programs with libibverbs.
-const ibverbsTag = "ibverbs"
-
 // goRunIbverbs runs the program in a checkout, with libibverbs.
-const goRunIbverbs = "go run -tags " + ibverbsTag + " ./cmd/fabrictest"
-
-const howToBuildAgent = "on Linux, with gcc and the packages libibverbs-dev and librdmacm-dev: go build -tags " + ibverbsTag + " -o fabrictest-agent ./cmd/fabrictest, " +
-	"and call that program, or name it with --agent-program"
-
-// checkProgram returns an error if the agent's program was built without libibverbs.
-func (g *guestFlagSet) checkProgram() error {
-	if g.program == "" {
-		if ibv.Linked {
-			return nil
-		}
-		return cmdline.Errorf("this program was built without libibverbs, and cannot drive the device in the guest. Build one that can, %s", howToBuildAgent)
-	}
-	if err := regularfile.Check(g.program); err != nil {
-		return cmdline.Errorf("--agent-program: %w", err)
-	}
-	info, err := buildinfo.ReadFile(g.program)
-	if err != nil {
-		return cmdline.Errorf("--agent-program %s: it is no program that Go has built: %w", g.program, err)
-	}
-	for _, s := range info.Settings {
-		if s.Key == "-tags" && slices.Contains(strings.FieldsFunc(s.Value, func(r rune) bool { return r == ',' || r == ' ' }), ibverbsTag) {
-			return nil
-		}
-	}
-	return cmdline.Errorf("--agent-program %s was built without libibverbs. Build one with it, %s", g.program, howToBuildAgent)
-}
+const goRunIbverbs = "go run -tags " + certify.IbverbsTag + " ./cmd/fabrictest"
 
 // config finds or builds the image, and returns the configuration of the guest.
 func (g *guestFlagSet) config(cmd *cobra.Command) (kernel.Config, error) {

@@ -1,10 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
-	"text/tabwriter"
-
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/lab/kernel"
@@ -64,26 +60,4 @@ func completeKernelLabs(_ *cobra.Command, _ []string, typed string) ([]cobra.Com
 		return nil, cobra.ShellCompDirectiveError
 	}
 	return beginning(typed, names), cobra.ShellCompDirectiveNoFileComp
-}
-
-// tellKernelLab says what a lab is like.
-func tellKernelLab(w io.Writer, info *kernel.Info) error {
-	how := "emulated processors"
-	if info.Accel == kernel.KVM {
-		how = "KVM"
-	}
-	fmt.Fprintf(w, "Kernel lab %s is up: Linux %s, %s, process %d.\n", info.Name, info.Release, how, info.PID)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "  host\t%v\t%v\t\n", kernel.HostIPv4, kernel.HostIPv6)
-	for _, g := range info.Guests {
-		state := fmt.Sprintf("ready after %.1f s", g.BootSecs)
-		if !g.Up {
-			state = g.DownReason
-		}
-		if link := g.Link.String(); link != "" {
-			state += "; " + link
-		}
-		fmt.Fprintf(t, "  guest %d\t%v\t%v\t%s\n", g.ID, g.IPv4, g.IPv6, state)
-	}
-	return t.Flush()
 }

@@ -193,7 +193,7 @@ func newLabKernelStatusCommand(lab *string) *cobra.Command {
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), info)
 			} else {
-				err = tellKernelLab(cmd.OutOrStdout(), info)
+				err = info.WriteTable(cmd.OutOrStdout())
 			}
 			for _, g := range info.Guests {
 				if err == nil && !g.Up {

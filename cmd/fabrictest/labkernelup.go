@@ -158,7 +158,7 @@ connect by it.`,
 			if err != nil {
 				return err
 			}
-			if err := tellKernelLab(cmd.OutOrStdout(), info); err != nil {
+			if err := info.WriteTable(cmd.OutOrStdout()); err != nil {
 				return err
 			}
 			flag := ""

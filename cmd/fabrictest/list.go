@@ -1,10 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
@@ -12,17 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
-
-// listed is a scenario as --json lists it.
-type listed struct {
-	Name        string           `json:"name"`
-	Title       string           `json:"title"`
-	Description string           `json:"description,omitempty"`
-	Tags        []string         `json:"tags"`
-	Tiers       []scenarios.Tier `json:"tiers"`
-	Provider    string           `json:"provider"`        // whose NICs it has
-	Unfit       string           `json:"unfit,omitempty"` // why it makes no sense with them
-}
 
 func newListCommand() *cobra.Command {
 	var sel scenarios.Selection
@@ -62,9 +47,9 @@ format, for whoever writes one: editors complete and check with it.`,
 				}
 			}
 			if asJSON {
-				return listJSON(cmd, chosen)
+				return printJSON(cmd.OutOrStdout(), lab.ListScenarios(chosen))
 			}
-			return listText(cmd, chosen)
+			return lab.WriteScenarios(cmd.OutOrStdout(), chosen)
 		},
 		ValidArgsFunction: completeScenarios,
 	}
@@ -76,68 +61,4 @@ format, for whoever writes one: editors complete and check with it.`,
 	_ = cmd.RegisterFlagCompletionFunc("tag", completeTags)
 	_ = cmd.RegisterFlagCompletionFunc("provider", fixed(nics.Names()...))
 	return cmd
-}
-
-func tiersOf(s *scenarios.Scenario) []scenarios.Tier {
-	if len(s.Tiers) > 0 {
-		return s.Tiers
-	}
-	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}
-}
-
-// unfit is why a scenario makes no sense with its NICs: on any tier that it may run
-// on.
-func unfit(s *scenarios.Scenario) (why string) {
-	for _, tier := range tiersOf(s) {
-		if why = lab.Incompatibility(s, tier); why == "" {
-			return ""
-		}
-	}
-	return why
-}
-
-func listJSON(cmd *cobra.Command, chosen []scenarios.Selected) error {
-	all := make([]listed, 0, len(chosen))
-	for _, s := range chosen {
-		all = append(all, listed{
-			Name: s.Name, Title: s.Title, Description: s.Description, Tags: s.Tags, Tiers: tiersOf(s.Scenario),
-			Provider: cmp.Or(s.NIC.Provider, nics.Default), Unfit: unfit(s.Scenario),
-		})
-	}
-	return printJSON(cmd.OutOrStdout(), all)
-}
-
-func listText(cmd *cobra.Command, chosen []scenarios.Selected) error {
-	width := 0
-	for _, s := range chosen {
-		width = max(width, len(s.Name))
-	}
-	var b, not strings.Builder
-	fit := 0
-	for _, s := range chosen {
-		if why := unfit(s.Scenario); why != "" {
-			fmt.Fprintf(&not, "%-*s  %s\n", width, s.Name, why)
-			continue
-		}
-		fit++
-		only := ""
-		if len(s.Tiers) == 1 {
-			only = fmt.Sprintf(" (%s only)", s.Tiers[0])
-		}
-		fmt.Fprintf(&b, "%-*s  %s%s\n", width, s.Name, s.Title, only)
-	}
-	fmt.Fprintf(&b, "\n%d scenarios. Tags: %s.\n", fit, strings.Join(tagsOf(chosen), ", "))
-	if not.Len() > 0 {
-		fmt.Fprintf(&b, "\n%d make no sense with these NICs:\n%s", len(chosen)-fit, not.String())
-	}
-	_, err := cmd.OutOrStdout().Write([]byte(b.String()))
-	return err
-}
-
-func tagsOf(chosen []scenarios.Selected) []string {
-	all := make([]*scenarios.Scenario, 0, len(chosen))
-	for _, c := range chosen {
-		all = append(all, c.Scenario)
-	}
-	return scenarios.Tags(all)
 }

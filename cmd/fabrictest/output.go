@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/report"
 )
 
 // The output of every command is cleaned (printable.Writer): text of certificates, agents,
@@ -64,4 +65,12 @@ func programResult(code int, err error) error {
 		return exitError(code)
 	}
 	return err
+}
+
+// newProgressLine shows progress on the terminal that a command writes to, or as lines.
+func newProgressLine(w io.Writer) *report.ProgressLine {
+	if f := terminalOf(w); f != nil {
+		return report.NewProgressLine(f, true)
+	}
+	return report.NewProgressLine(w, false)
 }

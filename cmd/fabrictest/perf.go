@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/perf"
 )
@@ -79,9 +75,9 @@ func newMeasureCommand(measure func(context.Context, perflab.Options) (*perf.Res
 	var asJSON bool
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		out, progress := cmd.OutOrStdout(), newPerfProgress(cmd.ErrOrStderr())
-		q, err := measure(cmd.Context(), perflab.Options{Progress: progress.report})
-		progress.clear()
+		out, progress := cmd.OutOrStdout(), newProgressLine(cmd.ErrOrStderr())
+		q, err := measure(cmd.Context(), perflab.Options{Progress: progress.Report})
+		progress.Clear()
 		if err != nil {
 			return err
 		}
@@ -97,35 +93,4 @@ func newMeasureCommand(measure func(context.Context, perflab.Options) (*perf.Res
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result, with every sample, as JSON")
 	return cmd
-}
-
-// perfProgress shows what is measured: one line that changes on a terminal,
-// otherwise a line now and then.
-type perfProgress struct {
-	to       io.Writer
-	terminal bool
-	last     time.Time
-}
-
-func newPerfProgress(to io.Writer) *perfProgress {
-	if f := terminalOf(to); f != nil {
-		return &perfProgress{to: f, terminal: true}
-	}
-	return &perfProgress{to: to}
-}
-
-func (p *perfProgress) report(doing string, done float64) {
-	switch {
-	case p.terminal:
-		fmt.Fprintf(p.to, "\r\x1b[K%3.0f %%  %s", 100*done, printable.Line(doing))
-	case time.Since(p.last) >= 10*time.Second:
-		p.last = time.Now()
-		fmt.Fprintf(p.to, "%3.0f %%  %s\n", 100*done, doing)
-	}
-}
-
-func (p *perfProgress) clear() {
-	if p.terminal {
-		fmt.Fprint(p.to, "\r\x1b[K")
-	}
 }

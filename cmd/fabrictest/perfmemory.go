@@ -126,7 +126,7 @@ func (o *perfMemory) main(cmd *cobra.Command) error {
 		return err
 	}
 	run := &ranks.Run{Tool: report.ToolVersion(), Command: o.command(seed), Seed: seed, Started: began, Machine: report.ThisMachine()}
-	progress := newPerfProgress(cmd.ErrOrStderr())
+	progress := newProgressLine(cmd.ErrOrStderr())
 	done := 0
 	var failed error
 	for i := range plan {
@@ -138,7 +138,7 @@ func (o *perfMemory) main(cmd *cobra.Command) error {
 		for k := range plan[i].Runs {
 			if failed == nil {
 				r := &plan[i].Runs[k]
-				progress.report(r.String(), float64(done)/float64(total))
+				progress.Report(r.String(), float64(done)/float64(total))
 				var p ranks.Point
 				if p, failed = mpirun.MeasureMemory(cmd.Context(), mpirun.MemoryJob{Run: *r, Config: plan[i].Config, Seed: seed}); failed == nil {
 					e.Points = append(e.Points, p)
@@ -150,7 +150,7 @@ func (o *perfMemory) main(cmd *cobra.Command) error {
 			run.Memory = append(run.Memory, e)
 		}
 	}
-	progress.clear()
+	progress.Clear()
 	run.Wall = time.Since(began)
 	return errors.Join(failed, o.finish(cmd, run, dir))
 }

@@ -6,13 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/live"
-	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
 // fabricFlags adds the flags that describe a fabric, but for the number of hosts.
@@ -103,19 +101,9 @@ func captureFile(file string, direct bool) (string, error) {
 	return filepath.Abs(file)
 }
 
-// describe shows a lab.
+// describe prints a lab, and commands to use it.
 func describe(w io.Writer, program string, info *live.Info) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, h := range info.Topology.Hosts {
-		for i, n := range h.NICs {
-			name := h.Name
-			if i > 0 {
-				name = ""
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, n.Name, n.Addr(false), n.Addr(true), farEnd(info.Topology, h.Name, n.Name))
-		}
-	}
-	if err := t.Flush(); err != nil {
+	if err := info.WriteTable(w); err != nil {
 		return err
 	}
 	lab := ""
@@ -130,14 +118,4 @@ Lab %s is up, process %d.
     %s down%s
 `, info.Name, info.PID, program, lab, program, lab, program, strings.TrimPrefix(lab, " --lab"))
 	return err
-}
-
-// farEnd is what a NIC is cabled to.
-func farEnd(t *topology.Topology, host, nic string) string {
-	p := topology.Port{Node: host, NIC: nic}
-	c, ok := t.CableAt(p)
-	if !ok {
-		return ""
-	}
-	return "to " + c.Other(p).Node
 }

@@ -28,7 +28,7 @@ type Task struct {
 }
 
 // Progress is called when a task starts and ends, by several goroutines. A
-// console.Display is one.
+// report.Display is one.
 type Progress interface {
 	Start(name, tier string)
 	Done(*report.Result)
