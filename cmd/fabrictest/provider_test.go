@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -104,7 +105,7 @@ func TestListSaysWhatMakesNoSense(t *testing.T) {
 		}
 	}
 	_, out, _ = call(t, "list", "iwarp-clean", "clean-ud", "--json")
-	var all []listed
+	var all []lab.ListedScenario
 	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 2 {
 		t.Fatalf("%v\n%s", err, out)
 	}

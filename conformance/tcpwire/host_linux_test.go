@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/etherwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -67,7 +67,7 @@ func (w *lossyWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 type testLink struct {
 	kernel *nstest.Host
 	host   *Host
-	wire   *etherwire.Wire
+	wire   *wire.Ethernet
 }
 
 func newTestLink(t *testing.T, six bool, percent int) *testLink {
@@ -82,10 +82,10 @@ func newTestLink(t *testing.T, six bool, percent int) *testLink {
 			return err
 		}
 		mac = intf.HardwareAddr
-		return etherwire.DisableOffloads(nstest.Device)
+		return wire.DisableOffloads(nstest.Device)
 	}))
 	must(t, far.Do(func() (err error) {
-		c.wire, err = etherwire.Open(etherwire.Config{
+		c.wire, err = wire.OpenEthernet(wire.EthernetConfig{
 			Interface: nstest.Device, Device: mac, Addrs: []netip.Addr{ours4, ours6}, Accept: func([]byte) bool { return true },
 		})
 		return err

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/etherwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -22,8 +22,8 @@ import (
 type benchNetwork struct {
 	fabric                *netns.Fabric
 	device, peer, partner *netns.NS
-	wire                  *etherwire.Wire // nil for streams
-	segments              *etherwire.Wire // of the user-space TCP; nil until it is used
+	wire                  *wire.Ethernet // nil for streams
+	segments              *wire.Ethernet // of the user-space TCP; nil until it is used
 	mtu                   int
 	impaired              bool         // netem is configured
 	removedAddrs          []netip.Addr // of the device
@@ -75,7 +75,7 @@ func (t *benchNetwork) configureHosts(streams bool) error {
 	}
 	topo := t.fabric.Topology()
 	var err error
-	t.wire, err = t.openSwitchPort(etherwire.Config{
+	t.wire, err = t.openSwitchPort(wire.EthernetConfig{
 		Addrs:      append(hostAddrs(6, firstPeer, peers), hostAddrs(4, firstPeer, peers)...),
 		AnswersFor: freeAddrs(&topo),
 	})
@@ -84,7 +84,7 @@ func (t *benchNetwork) configureHosts(streams bool) error {
 
 // openSwitchPort opens a packet socket on the switch's port to the device, and
 // disables offloads of the device's interface.
-func (t *benchNetwork) openSwitchPort(cfg etherwire.Config) (w *etherwire.Wire, err error) {
+func (t *benchNetwork) openSwitchPort(cfg wire.EthernetConfig) (w *wire.Ethernet, err error) {
 	var far int
 	err = t.device.Do(func() error {
 		dev, err := netlink.LinkByName(nic)
@@ -92,7 +92,7 @@ func (t *benchNetwork) openSwitchPort(cfg etherwire.Config) (w *etherwire.Wire, 
 			return err
 		}
 		far = dev.Attrs().ParentIndex
-		return etherwire.DisableOffloads(nic)
+		return wire.DisableOffloads(nic)
 	})
 	if err != nil {
 		return nil, err
@@ -104,20 +104,20 @@ func (t *benchNetwork) openSwitchPort(cfg etherwire.Config) (w *etherwire.Wire, 
 			return fmt.Errorf("find the switch's port towards the device: %w", err)
 		}
 		cfg.Interface, cfg.Device = port.Name, topo.MAC(topology.Port{Node: deviceHost, NIC: nic})
-		w, err = etherwire.Open(cfg)
+		w, err = wire.OpenEthernet(cfg)
 		return err
 	})
 	return w, err
 }
 
 // segmentWire returns the wire of the user-space TCP, which it opens on first use.
-func (t *benchNetwork) segmentWire() (*etherwire.Wire, error) {
+func (t *benchNetwork) segmentWire() (*wire.Ethernet, error) {
 	if t.segments != nil {
 		return t.segments, nil
 	}
 	addrs := []netip.Addr{hostAddr(6, segmentPeer), hostAddr(4, segmentPeer)}
 	var err error
-	t.segments, err = t.openSwitchPort(etherwire.Config{Addrs: addrs, Accept: isTCPTo(addrs)})
+	t.segments, err = t.openSwitchPort(wire.EthernetConfig{Addrs: addrs, Accept: isTCPTo(addrs)})
 	return t.segments, err
 }
 
@@ -260,7 +260,7 @@ func (t *benchNetwork) setPath(p conformance.Path) error {
 
 func (t *benchNetwork) close() error {
 	var errs []error
-	for _, w := range []*etherwire.Wire{t.wire, t.segments} {
+	for _, w := range []*wire.Ethernet{t.wire, t.segments} {
 		if w != nil {
 			errs = append(errs, w.Close())
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/etherwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -139,7 +139,7 @@ func (d *Device) openWire() error {
 	if err != nil {
 		return fmt.Errorf("the agent's Ethernet address of the device's interface %q: %w", d.id.NetDevice, err)
 	}
-	w, err := etherwire.Open(etherwire.Config{Interface: d.opt.Interface, Device: mac, Addrs: addrs})
+	w, err := wire.OpenEthernet(wire.EthernetConfig{Interface: d.opt.Interface, Device: mac, Addrs: addrs})
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/etherwire"
 	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
@@ -115,7 +115,7 @@ func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) 
 		})
 		return d, err
 	}
-	if err := ns.Do(func() error { return etherwire.DisableOffloads(nic) }); err != nil {
+	if err := ns.Do(func() error { return wire.DisableOffloads(nic) }); err != nil {
 		t.Fatal(err)
 	}
 	h.serve(t)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/etherwire"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/tcpwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 )
 
 // openSegments opens the packet socket of a user-space TCP.
@@ -23,7 +23,7 @@ func (d *Device) openSegments() error {
 	if err != nil {
 		return fmt.Errorf("the agent's Ethernet address of the device's interface %q: %w", d.id.NetDevice, err)
 	}
-	w, err := etherwire.Open(etherwire.Config{Interface: d.opt.Interface, Device: mac, Addrs: addrs, Accept: isTCPTo(addrs)})
+	w, err := wire.OpenEthernet(wire.EthernetConfig{Interface: d.opt.Interface, Device: mac, Addrs: addrs, Accept: isTCPTo(addrs)})
 	if err != nil {
 		return err
 	}

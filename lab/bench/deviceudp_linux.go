@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/udpwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -26,7 +26,7 @@ func (d *Device) openSockets() error {
 		judge, device = append(judge, d.addrs[family].peers...), append(device, d.addrs[family].local...)
 	}
 	d.partnerAddrs = slices.DeleteFunc(d.partnerAddrs, func(p netip.Prefix) bool { return slices.Contains(judge, p.Addr()) })
-	w, err := udpwire.Open(udpwire.Config{
+	w, err := wire.OpenUDP(wire.UDPConfig{
 		Interface: d.opt.Interface, Port: ib.Port, Addrs: judge, Device: device, LookupIPv4ID: ib.Identify, InNamespace: d.opt.InNamespace,
 	})
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/conformance/udpwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -63,7 +63,7 @@ func (w DeviceWire) Description() string {
 func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:
-		return udpwire.Limitations()
+		return wire.UDPLimitations()
 	case WireTCP:
 		return []string{"TCP itself: segments, options and timers are between the kernels, and the judge sees what was written and read"}
 	case WirePackets, WireSegments:

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/agent"
-	"github.com/fabrictest/fabrictest/conformance/etherwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -53,7 +53,7 @@ func NewEmulatedHost(provider, intf string) (*EmulatedHost, error) {
 		return h, nil // the peer's kernel handles offloads of TCP
 	}
 	// With offloads a virtual cable carries packets without checksums, or larger than the MTU.
-	if err := etherwire.DisableOffloads(intf); err != nil {
+	if err := wire.DisableOffloads(intf); err != nil {
 		return nil, fmt.Errorf("--interface %s: switch off its offloads: %w", intf, err)
 	}
 	return h, nil

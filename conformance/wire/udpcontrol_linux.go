@@ -1,4 +1,4 @@
-package udpwire
+package wire
 
 import (
 	"encoding/binary"
@@ -63,7 +63,7 @@ func (t *ancillary) parse(level, kind int, data []byte) {
 	}
 	switch [2]int{level, kind} {
 	case [2]int{unix.SOL_SOCKET, unix.SCM_TIMESTAMPNS}:
-		t.setTimestamp(data)
+		t.seen = receiveTime(t.seen, data)
 	case [2]int{unix.SOL_SOCKET, unix.SO_RXQ_OVFL}:
 		if len(data) >= 4 {
 			t.drops = binary.NativeEndian.Uint32(data)
@@ -76,25 +76,6 @@ func (t *ancillary) parse(level, kind int, data []byte) {
 		if len(data) >= 4 {
 			t.flowInfo = new(binary.BigEndian.Uint32(data))
 		}
-	}
-}
-
-const sizeofTimespec = int(unsafe.Sizeof(unix.Timespec{}))
-
-// setTimestamp sets the receive time from the kernel's timestamp.
-func (t *ancillary) setTimestamp(data []byte) {
-	if len(data) < sizeofTimespec {
-		return
-	}
-	var at time.Time
-	if sizeofTimespec == 8 {
-		at = time.Unix(int64(int32(binary.NativeEndian.Uint32(data))), int64(int32(binary.NativeEndian.Uint32(data[4:]))))
-	} else {
-		at = time.Unix(int64(binary.NativeEndian.Uint64(data)), int64(binary.NativeEndian.Uint64(data[8:])))
-	}
-	// The age is a difference of wall clocks; the result is monotonic.
-	if age := t.seen.Round(0).Sub(at); age > 0 {
-		t.seen = t.seen.Add(-age)
 	}
 }
 

@@ -1,4 +1,4 @@
-package udpwire
+package wire
 
 import (
 	"errors"
@@ -6,55 +6,43 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Wire is an open wire.
-type Wire struct {
-	cfg   Config
-	index int // of the interface
-	mtu   int
-
-	bound         []*socket // bound to cfg.Port of each of cfg.Addrs
-	readers       sync.WaitGroup
-	closed        chan struct{}
-	arrivalSignal chan struct{} // an arrival is queued
+// UDP is a wire of UDP sockets, at IP addresses of this host. It sends a packet only if the
+// kernel would send it bit for bit, and returns an error that wraps
+// conformance.ErrBenchCannot for others. Of a received packet a socket reports the payload,
+// addresses, ports, hop limit, traffic class and flow label. The wire invents the other
+// header fields; cases must not judge them.
+//
+// It does not know RoCE. The caller may supply the identification of a received IPv4 packet
+// (UDPConfig.LookupIPv4ID).
+type UDP struct {
+	*queue
+	cfg     UDPConfig
+	index   int // of the interface
+	mtu     int
+	bound   []*socket // bound to cfg.Port of each of cfg.Addrs
+	readers sync.WaitGroup
 
 	sending     sync.Mutex
 	sendSockets map[netip.AddrPort]*socket // bound to other source ports
 	groups      []*socket                  // joined groups
-
-	mu            sync.Mutex
-	discardBefore time.Time // datagrams received before are ignored
-	queue         []arrival // by receive time
-	dropped       uint64
 }
 
-var _ conformance.Wire = (*Wire)(nil)
-
-type arrival struct {
-	conformance.Frame
-	seen time.Time
-	err  error
-}
+var _ conformance.Wire = (*UDP)(nil)
 
 const (
-	maxQueued  = 1 << 15 // datagrams
-	maxSockets = 512     // limit of sendSockets
+	maxSockets = 512 // limit of sendSockets
 	maxUDPLen  = 1<<16 - 1
 )
 
-// Open opens the wire.
-func Open(cfg Config) (*Wire, error) {
-	w := &Wire{cfg: cfg, closed: make(chan struct{}), arrivalSignal: make(chan struct{}, 1), sendSockets: make(map[netip.AddrPort]*socket), discardBefore: time.Now()}
-	if w.cfg.Epoch.IsZero() {
-		w.cfg.Epoch = w.discardBefore
-	}
+// OpenUDP opens the wire. It needs the permission to bind the port.
+func OpenUDP(cfg UDPConfig) (*UDP, error) {
+	w := &UDP{queue: newQueue("UDP sockets at "+cfg.Interface, cfg.Epoch), cfg: cfg, sendSockets: make(map[netip.AddrPort]*socket)}
 	if w.cfg.InNamespace == nil {
 		w.cfg.InNamespace = func(f func() error) error { return f() }
 	}
@@ -64,7 +52,7 @@ func Open(cfg Config) (*Wire, error) {
 	return w, nil
 }
 
-func (w *Wire) open() error {
+func (w *UDP) open() error {
 	intf, err := net.InterfaceByName(w.cfg.Interface)
 	if err != nil {
 		return err
@@ -88,7 +76,7 @@ func (w *Wire) open() error {
 }
 
 // Send implements conformance.Wire. Packets sent while the link is down are lost.
-func (w *Wire) Send(packet []byte) error {
+func (w *UDP) Send(packet []byte) error {
 	d, err := w.cfg.datagram(packet)
 	if err != nil {
 		return err
@@ -111,7 +99,7 @@ func (w *Wire) Send(packet []byte) error {
 }
 
 // sendSocket returns the socket bound to a source address, and creates it if needed.
-func (w *Wire) sendSocket(at netip.AddrPort) (*socket, error) {
+func (w *UDP) sendSocket(at netip.AddrPort) (*socket, error) {
 	for _, s := range w.bound {
 		if s.at == at {
 			return s, nil
@@ -135,7 +123,7 @@ func (w *Wire) sendSocket(at netip.AddrPort) (*socket, error) {
 }
 
 // bind creates a socket in the wire's network namespace.
-func (w *Wire) bind(at netip.AddrPort) (s *socket, err error) {
+func (w *UDP) bind(at netip.AddrPort) (s *socket, err error) {
 	err = w.cfg.InNamespace(func() error {
 		s, err = bind(at, w.index)
 		return err
@@ -150,60 +138,8 @@ func closeAll(sockets map[netip.AddrPort]*socket) {
 	}
 }
 
-// Recv implements conformance.Wire.
-func (w *Wire) Recv(timeout time.Duration) (conformance.Frame, error) {
-	var expired <-chan time.Time
-	if timeout >= 0 {
-		t := time.NewTimer(timeout)
-		defer t.Stop()
-		expired = t.C
-	}
-	for timedOut := false; ; {
-		if a, ok := w.dequeue(); ok {
-			return a.Frame, a.err
-		}
-		switch {
-		case timedOut:
-			return conformance.Frame{}, fmt.Errorf("no packet from the device: %w", verbs.ErrTimeout)
-		default:
-			select {
-			case <-w.arrivalSignal:
-			case <-w.closed:
-				return conformance.Frame{}, fmt.Errorf("UDP sockets at %s: %w", w.cfg.Interface, net.ErrClosed)
-			case <-expired:
-				timedOut = true // queued datagrams take precedence
-			}
-		}
-	}
-}
-
-// dequeue returns the first arrival, or an error if datagrams were dropped.
-func (w *Wire) dequeue() (a arrival, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.dropped > 0 {
-		a.err = fmt.Errorf("UDP sockets at %s: %d datagrams were dropped because they were not read in time", w.cfg.Interface, w.dropped)
-		return a, true
-	}
-	if len(w.queue) == 0 {
-		return a, false
-	}
-	a, w.queue = w.queue[0], w.queue[1:]
-	if len(w.queue) > 0 {
-		w.wake() // for a concurrent Recv
-	}
-	return a, true
-}
-
-func (w *Wire) wake() {
-	select {
-	case w.arrivalSignal <- struct{}{}:
-	default:
-	}
-}
-
 // Join implements conformance.Wire.
-func (w *Wire) Join(group netip.Addr) error {
+func (w *UDP) Join(group netip.Addr) error {
 	s, err := w.bind(netip.AddrPortFrom(group, w.cfg.Port))
 	if err != nil {
 		return err
@@ -218,20 +154,15 @@ func (w *Wire) Join(group netip.Addr) error {
 	return nil
 }
 
-// Epoch is time 0 of received frames.
-func (w *Wire) Epoch() time.Time { return w.cfg.Epoch }
-
 // Discard discards received datagrams and the count of dropped ones, closes sockets at
 // other ports, and leaves all groups.
-func (w *Wire) Discard() {
+func (w *UDP) Discard() {
 	w.closeExtraSockets()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.discardBefore, w.queue, w.dropped = time.Now(), nil, 0
+	w.discard()
 }
 
 // closeExtraSockets closes all sockets but those of Open.
-func (w *Wire) closeExtraSockets() {
+func (w *UDP) closeExtraSockets() {
 	w.sending.Lock()
 	defer w.sending.Unlock()
 	closeAll(w.sendSockets)
@@ -242,7 +173,7 @@ func (w *Wire) closeExtraSockets() {
 }
 
 // Close closes the wire. A blocked Recv returns.
-func (w *Wire) Close() error {
+func (w *UDP) Close() error {
 	w.closeExtraSockets()
 	errs := make([]error, 0, len(w.bound))
 	for _, s := range w.bound {

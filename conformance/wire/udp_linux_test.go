@@ -1,4 +1,4 @@
-package udpwire
+package wire
 
 import (
 	"bytes"
@@ -10,29 +10,26 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/etherwire"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
-
-const timeout = 30 * time.Second
 
 var (
 	device4 = netip.MustParseAddr("10.77.0.50")
 	device6 = netip.MustParseAddr("fd77::50")
 )
 
-// testLink has a UDP wire at one end, and an Ethernet wire at the other.
-type testLink struct {
+// udpLink has a UDP wire at one end, and an Ethernet wire at the other.
+type udpLink struct {
 	host *nstest.Host
-	wire *Wire
-	far  *etherwire.Wire
+	wire *UDP
+	far  *Ethernet
 }
 
-func newTestLink(t *testing.T) *testLink {
+func newUDPLink(t *testing.T) *udpLink {
 	t.Helper()
-	c := &testLink{}
+	c := &udpLink{}
 	var far *nstest.Host
 	c.host, far = nstest.Pair(t, 9000)
 	var mac net.HardwareAddr
@@ -42,10 +39,10 @@ func newTestLink(t *testing.T) *testLink {
 			return err
 		}
 		mac = intf.HardwareAddr
-		if err := etherwire.DisableOffloads(nstest.Device); err != nil {
+		if err := DisableOffloads(nstest.Device); err != nil {
 			return err
 		}
-		c.wire, err = Open(Config{
+		c.wire, err = OpenUDP(UDPConfig{
 			Interface: nstest.Device, Port: 4791, Addrs: []netip.Addr{c.host.V6, c.host.V4}, Device: []netip.Addr{device4, device6},
 			InNamespace:  func(f func() error) error { return c.host.Do(f) },
 			LookupIPv4ID: func(p []byte) (uint16, bool, bool) { return 0x1234, false, p[len(p)-1] == 7 },
@@ -54,18 +51,11 @@ func newTestLink(t *testing.T) *testLink {
 	}))
 	t.Cleanup(func() { must(t, c.wire.Close()) })
 	must(t, far.Do(func() (err error) {
-		c.far, err = etherwire.Open(etherwire.Config{Interface: nstest.Device, Device: mac, Addrs: []netip.Addr{device4, device6}})
+		c.far, err = OpenEthernet(EthernetConfig{Interface: nstest.Device, Device: mac, Addrs: []netip.Addr{device4, device6}})
 		return err
 	}))
 	t.Cleanup(func() { must(t, c.far.Close()) })
 	return c
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // rocePacket returns a packet with the default headers of RoCEv2.
@@ -79,7 +69,7 @@ func rocePacket(src, dst netip.Addr, payload []byte, change ...func(*packet.IP, 
 
 // A sent packet is bit for bit the requested one.
 func TestSendIsBitExact(t *testing.T) {
-	c := newTestLink(t)
+	c := newUDPLink(t)
 	changes := map[string]func(*packet.IP, *packet.UDP){
 		"usual":            func(*packet.IP, *packet.UDP) {},
 		"a checksum":       func(_ *packet.IP, u *packet.UDP) { u.Checksum = nil },
@@ -107,7 +97,7 @@ func TestSendIsBitExact(t *testing.T) {
 
 // Packets that no socket can send are rejected with a reason, and nothing is sent.
 func TestSendRejectsPacketsNoSocketCanSend(t *testing.T) {
-	c := newTestLink(t)
+	c := newUDPLink(t)
 	v4 := rocePacket(c.host.V4, device4, []byte("xy"))
 	with := func(f func(*packet.IP, *packet.UDP)) []byte { return rocePacket(c.host.V4, device4, []byte("xy"), f) }
 	six := func(f func(*packet.IP, *packet.UDP)) []byte { return rocePacket(c.host.V6, device6, []byte("xy"), f) }
@@ -147,7 +137,7 @@ func TestSendRejectsPacketsNoSocketCanSend(t *testing.T) {
 
 // Reported fields equal those of the packet; other fields have default values.
 func TestRecvReportsVisibleHeaderFields(t *testing.T) {
-	c := newTestLink(t)
+	c := newUDPLink(t)
 	must(t, c.wire.Join(netip.MustParseAddr("ff15::77")))
 	for _, x := range []struct {
 		src, dst  netip.Addr
@@ -191,7 +181,7 @@ func TestRecvReportsVisibleHeaderFields(t *testing.T) {
 // Packets with a wrong checksum, to another port, or received before Discard are not
 // returned. The others are in the order of the wire.
 func TestRecvSkipsDiscardedAndInvalidPackets(t *testing.T) {
-	c := newTestLink(t)
+	c := newUDPLink(t)
 	say := func(text string, f func(*packet.IP, *packet.UDP)) {
 		must(t, c.far.Send(rocePacket(device6, c.host.V6, []byte(text), f)))
 	}
@@ -215,17 +205,17 @@ func TestRecvSkipsDiscardedAndInvalidPackets(t *testing.T) {
 }
 
 func TestOpenErrorsAndClose(t *testing.T) {
-	c := newTestLink(t)
-	err := c.host.Do(func() error { _, err := Open(c.wire.cfg); return err })
+	c := newUDPLink(t)
+	err := c.host.Do(func() error { _, err := OpenUDP(c.wire.cfg); return err })
 	if err == nil || !strings.Contains(err.Error(), "another program has UDP port 4791") {
 		t.Errorf("a port that is taken: %v", err)
 	}
-	for want, cfg := range map[string]Config{
+	for want, cfg := range map[string]UDPConfig{
 		"no such network interface": {Interface: "nothere"},
 		"no Port":                   {Interface: nstest.Device},
 		"no Addrs":                  {Interface: nstest.Device, Port: 4791},
 	} {
-		if err := c.host.Do(func() error { _, err := Open(cfg); return err }); err == nil || !strings.Contains(err.Error(), want) {
+		if err := c.host.Do(func() error { _, err := OpenUDP(cfg); return err }); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -234,7 +224,7 @@ func TestOpenErrorsAndClose(t *testing.T) {
 	must(t, c.host.Do(func() (err error) {
 		cfg := w.cfg
 		cfg.Port = 4999
-		w, err = Open(cfg)
+		w, err = OpenUDP(cfg)
 		return err
 	}))
 	go func() {

@@ -1,4 +1,4 @@
-package etherwire
+package wire
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
@@ -25,12 +24,9 @@ type station struct {
 }
 
 // newStation checks a configuration. own is the interface's address.
-func newStation(cfg *Config, own net.HardwareAddr) (s station, err error) {
+func newStation(cfg *EthernetConfig, own net.HardwareAddr) (s station, err error) {
 	if cfg.MAC == nil {
 		cfg.MAC = own
-	}
-	if cfg.Epoch.IsZero() {
-		cfg.Epoch = time.Now()
 	}
 	var errs []error
 	for _, m := range []struct {

@@ -1,4 +1,4 @@
-package udpwire
+package wire
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func cannot(format string, args ...any) error {
 
 // datagram converts an IP packet for a socket. It returns an error unless the kernel would
 // send exactly this packet.
-func (c *Config) datagram(wanted []byte) (*datagram, error) {
+func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	ip, payload, padding, err := packet.ParseIP(wanted)
 	if err != nil {
 		return nil, cannot("%v", err)
@@ -75,7 +75,7 @@ func (c *Config) datagram(wanted []byte) (*datagram, error) {
 
 // checkSendable returns an error for source addresses that this host does not have, and
 // destinations that are not the device's.
-func (c *Config) checkSendable(d *datagram) error {
+func (c *UDPConfig) checkSendable(d *datagram) error {
 	to := d.dst.Addr()
 	switch {
 	case !slices.Contains(c.Addrs, d.src.Addr()):

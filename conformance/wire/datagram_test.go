@@ -1,4 +1,4 @@
-package udpwire
+package wire
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 
 // An accepted packet equals the packet that its datagram makes.
 func FuzzDatagram(f *testing.F) {
-	cfg := Config{
+	cfg := UDPConfig{
 		Addrs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
 		Device: []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")},
 	}

@@ -1,19 +1,17 @@
-package udpwire
+package wire
 
 import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
 // readLoop reads datagrams from a socket until it is closed.
-func (w *Wire) readLoop(s *socket) {
+func (w *UDP) readLoop(s *socket) {
 	buf, oob := make([]byte, maxUDPLen), make([]byte, 512)
 	var drops uint32
 	for {
@@ -42,34 +40,16 @@ func (w *Wire) readLoop(s *socket) {
 }
 
 // deliver queues a datagram for Recv.
-func (w *Wire) deliver(d *datagram, t *ancillary, drops uint32, err error) {
-	a := arrival{seen: t.seen, err: err, Frame: conformance.Frame{At: t.seen.Sub(w.cfg.Epoch)}}
+func (w *UDP) deliver(d *datagram, t *ancillary, drops uint32, err error) {
+	a := arrival{seen: t.seen, err: err}
 	if err == nil {
 		a.Packet = w.rebuildPacket(d)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dropped += uint64(drops)
-	if t.seen.Before(w.discardBefore) {
-		return
-	}
-	if len(w.queue) >= maxQueued {
-		w.dropped++
-		return
-	}
-	// The sockets have separate readers: insert by receive time.
-	i, _ := slices.BinarySearchFunc(w.queue, a, func(x, y arrival) int {
-		if x.seen.After(y.seen) {
-			return 1
-		}
-		return -1
-	})
-	w.queue = slices.Insert(w.queue, i, a)
-	w.wake()
+	w.add(a, true, uint64(drops)) // the sockets have separate readers
 }
 
 // rebuildPacket returns the IP packet of a datagram, as far as its fields are known.
-func (w *Wire) rebuildPacket(d *datagram) []byte {
+func (w *UDP) rebuildPacket(d *datagram) []byte {
 	p := d.packet()
 	if d.dst.Addr().Is6() || w.cfg.LookupIPv4ID == nil {
 		return p

@@ -1,4 +1,4 @@
-package etherwire
+package wire
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 
 func testStation(t *testing.T) station {
 	t.Helper()
-	s, err := newStation(&Config{
+	s, err := newStation(&EthernetConfig{
 		MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Device: net.HardwareAddr{2, 0, 0, 0, 0, 2},
 		Addrs: []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.0.0.1")},
 	}, nil)

@@ -1,4 +1,4 @@
-package etherwire
+package wire
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package udpwire
+package wire
 
 import (
 	"errors"
@@ -54,8 +54,6 @@ func options(ipv6 bool, index int) []option {
 		option{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, "IP_MTU_DISCOVER"},
 		option{unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 0, "IP_MULTICAST_LOOP"})
 }
-
-const bufferBytes = 8 << 20
 
 // bind creates a socket at an address.
 func bind(at netip.AddrPort, index int) (*socket, error) {

@@ -1,4 +1,4 @@
-package etherwire
+package wire
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ type testLink struct {
 	host *nstest.Host
 	peer *nstest.Host // its kernel does not use the link
 	mac  net.HardwareAddr
-	wire *Wire
+	wire *Ethernet
 }
 
 func newTestLink(t *testing.T, offloads bool) *testLink {
@@ -50,7 +50,7 @@ func newTestLink(t *testing.T, offloads bool) *testLink {
 		return DisableOffloads(nstest.Device)
 	}))
 	must(t, c.peer.Do(func() (err error) {
-		c.wire, err = Open(Config{
+		c.wire, err = OpenEthernet(EthernetConfig{
 			Interface: nstest.Device, MAC: ourMAC, Device: c.mac, Addrs: []netip.Addr{ours4, ours6},
 			AnswersFor: func(a netip.Addr) bool { return a == proxied },
 		})
@@ -111,7 +111,7 @@ func TestRecvReturnsPacketsOfHost(t *testing.T) {
 		if ip.Src != at.from || ip.Dst != at.to || string(text) != "hello" || *udp.SrcPort != port(s) || *udp.DstPort != 4791 {
 			t.Errorf("%v > %v, %+v, %q", ip.Src, ip.Dst, udp, text)
 		}
-		if age := time.Since(c.wire.cfg.Epoch) - f.At; age < 0 || age > timeout {
+		if age := time.Since(c.wire.Epoch()) - f.At; age < 0 || age > timeout {
 			t.Errorf("seen %v ago", age)
 		}
 	}
@@ -199,7 +199,7 @@ func TestErrorsOfLongPacketsAndClosedWire(t *testing.T) {
 	}()
 	time.Sleep(10 * time.Millisecond)
 	must(t, c.peer.Do(func() (err error) {
-		c.wire, err = Open(Config{Interface: nstest.Device, Device: c.mac, Addrs: []netip.Addr{ours6}})
+		c.wire, err = OpenEthernet(EthernetConfig{Interface: nstest.Device, Device: c.mac, Addrs: []netip.Addr{ours6}})
 		return err
 	}))
 	must(t, w.Close())
@@ -228,7 +228,7 @@ func TestOpenUpdatesNeighborTables(t *testing.T) {
 	must(t, c.wire.Close())
 	next := net.HardwareAddr{2, 0xee, 0, 0, 0, 2}
 	must(t, c.peer.Do(func() (err error) {
-		c.wire, err = Open(Config{Interface: nstest.Device, MAC: next, Device: c.mac, Addrs: []netip.Addr{ours4, ours6}})
+		c.wire, err = OpenEthernet(EthernetConfig{Interface: nstest.Device, MAC: next, Device: c.mac, Addrs: []netip.Addr{ours4, ours6}})
 		return err
 	}))
 	c.waitNeighbor(t, next)
@@ -260,13 +260,13 @@ func (c *testLink) waitNeighbor(t *testing.T, mac net.HardwareAddr) {
 
 func TestOpenRejectsInvalidConfig(t *testing.T) {
 	_, far := nstest.Pair(t, 1500)
-	for want, cfg := range map[string]Config{
+	for want, cfg := range map[string]EthernetConfig{
 		"no such network interface": {Interface: "nothere"},
 		"Device":                    {Interface: nstest.Device, Addrs: []netip.Addr{ours4}},
 		"MAC":                       {Interface: nstest.Device, Addrs: []netip.Addr{ours4}, Device: ourMAC, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 0}},
 		"Addrs is empty":            {Interface: nstest.Device, Device: ourMAC},
 	} {
-		err := far.Do(func() error { _, err := Open(cfg); return err })
+		err := far.Do(func() error { _, err := OpenEthernet(cfg); return err })
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "wire at "+cfg.Interface) {
 			t.Errorf("%v, want %q", err, want)
 		}

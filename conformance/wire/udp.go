@@ -1,26 +1,12 @@
-// Package udpwire is a [conformance.Wire] of ordinary UDP sockets, for hosts where packet
-// sockets are not permitted: the other end of a RoCE device's link, at IP addresses of
-// this host.
-//
-// It sends a packet only if the kernel would send it bit for bit, and returns an error
-// that wraps conformance.ErrBenchCannot for others. Of a received packet a socket reports
-// the payload, addresses, ports, hop limit, traffic class and flow label. The wire invents
-// the other header fields, which [Limitations] lists; cases must not judge them.
-//
-// The package does not know RoCE. The caller may supply the identification of a received
-// IPv4 packet (Config.LookupIPv4ID).
-//
-// Open needs Linux and the permission to bind the port. A Wire is safe for concurrent
-// use; Close ends its goroutines.
-package udpwire
+package wire
 
 import (
 	"net/netip"
 	"time"
 )
 
-// Config describes a wire. Interface, Port, Addrs and Device are required.
-type Config struct {
+// UDPConfig describes a [UDP] wire. Interface, Port, Addrs and Device are required.
+type UDPConfig struct {
 	// Interface is the network interface at this end of the link. It has Addrs.
 	Interface string
 	// Port is the UDP port of the wire.
@@ -39,8 +25,8 @@ type Config struct {
 	Epoch time.Time
 }
 
-// Limitations lists, for readers, the fields of packets that a UDP socket cannot report or cannot set.
-func Limitations() []string {
+// UDPLimitations lists, for readers, the fields of packets that a UDP socket cannot report or cannot set.
+func UDPLimitations() []string {
 	return []string{
 		"Ethernet: addresses, tags and padding of frames",
 		"IPv4: identification, flags, fragments (the kernel reassembles them), options, header checksum; none can be set",

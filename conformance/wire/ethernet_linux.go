@@ -1,57 +1,48 @@
-package etherwire
+package wire
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Wire is an open wire.
-type Wire struct {
+// Ethernet is a wire on an Ethernet interface. It is a station with its own MAC and IP
+// addresses. The kernel at this end must not have these addresses: it would respond to
+// packets for the scripted peer, probably with ICMP errors. The wire responds to ARP and
+// neighbour discovery for them, and announces them when it is opened.
+//
+// It has no IP stack: it neither reassembles, nor verifies, nor responds to anything else.
+// Recv must see frames as they are on the link. Switch off transmit offloads at the
+// device's end of a virtual link and receive offloads at this end of a real one
+// ([DisableOffloads]); Recv returns an error for frames that show an offload.
+type Ethernet struct {
+	*queue
 	station
-	cfg  Config
+	intf string
 	file *os.File // owns the socket
 	conn syscall.RawConn
 	mtu  int
-
-	frames     chan arrival
-	readerDone chan struct{} // closed when the reader has ended
-	dropped    atomic.Uint64 // frames dropped because the queue was full
-
-	mu            sync.Mutex
-	discardBefore time.Time // frames received before are ignored
 }
 
-var _ conformance.Wire = (*Wire)(nil)
-
-// arrival is a received packet, or the error of a frame that shows an offload.
-type arrival struct {
-	conformance.Frame
-	seen time.Time
-	err  error
-}
+var _ conformance.Wire = (*Ethernet)(nil)
 
 const (
-	maxQueued   = 1 << 15 // frames
 	bufferBytes = 8 << 20
 	maxIPLen    = 1<<16 - 1
 )
 
-// Open opens the wire in the network namespace of the calling thread.
-func Open(cfg Config) (*Wire, error) {
-	w, err := open(cfg)
+// OpenEthernet opens the wire in the network namespace of the calling thread, which needs
+// CAP_NET_RAW.
+func OpenEthernet(cfg EthernetConfig) (*Ethernet, error) {
+	w, err := openEthernet(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("wire at %s: %w", cfg.Interface, err)
 	}
@@ -64,16 +55,15 @@ func Open(cfg Config) (*Wire, error) {
 	return w, nil
 }
 
-func open(cfg Config) (*Wire, error) {
+func openEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	intf, err := net.InterfaceByName(cfg.Interface)
 	if err != nil {
 		return nil, err
 	}
-	w := &Wire{mtu: intf.MTU, frames: make(chan arrival, maxQueued), readerDone: make(chan struct{})}
+	w := &Ethernet{queue: newQueue("wire at "+cfg.Interface, cfg.Epoch), intf: cfg.Interface, mtu: intf.MTU}
 	if w.station, err = newStation(&cfg, intf.HardwareAddr); err != nil {
 		return nil, err
 	}
-	w.cfg, w.discardBefore = cfg, time.Now()
 	// Protocol 0: no frames arrive before the socket is bound to its interface.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EPERM) {
@@ -125,9 +115,9 @@ func configureSocket(fd, index int) error {
 }
 
 // Send implements conformance.Wire. Packets sent while the link is down are lost.
-func (w *Wire) Send(packet []byte) error { return w.send(w.ethernetFrame(packet)) }
+func (w *Ethernet) Send(packet []byte) error { return w.send(w.ethernetFrame(packet)) }
 
-func (w *Wire) send(frame []byte) (err error) {
+func (w *Ethernet) send(frame []byte) (err error) {
 	cerr := w.conn.Write(func(fd uintptr) bool {
 		_, err = unix.Write(int(fd), frame)
 		if errors.Is(err, unix.ENETDOWN) {
@@ -140,50 +130,23 @@ func (w *Wire) send(frame []byte) (err error) {
 	case errors.Is(err, unix.ENETDOWN):
 		return nil
 	case errors.Is(err, unix.EMSGSIZE):
-		return fmt.Errorf("packet of %d bytes exceeds the MTU of %s, %d: %w", len(frame)-headerLen, w.cfg.Interface, w.mtu, conformance.ErrBenchCannot)
+		return fmt.Errorf("packet of %d bytes exceeds the MTU of %s, %d: %w", len(frame)-headerLen, w.intf, w.mtu, conformance.ErrBenchCannot)
 	}
 	return errors.Join(cerr, os.NewSyscallError("send", err))
 }
 
-// Recv implements conformance.Wire.
-func (w *Wire) Recv(timeout time.Duration) (conformance.Frame, error) {
-	var expired <-chan time.Time
-	if timeout >= 0 {
-		t := time.NewTimer(timeout)
-		defer t.Stop()
-		expired = t.C
+// Recv implements conformance.Wire. It returns an error if frames were dropped.
+func (w *Ethernet) Recv(timeout time.Duration) (conformance.Frame, error) {
+	f, err := w.queue.Recv(timeout)
+	if n := w.overruns(); n > 0 {
+		w.lose(n)
+		return w.queue.Recv(0)
 	}
-	for {
-		var a arrival
-		select { // queued frames take precedence over the timeout
-		case a = <-w.frames:
-		default:
-			select {
-			case a = <-w.frames:
-			case <-w.readerDone:
-				return a.Frame, fmt.Errorf("wire at %s: %w", w.cfg.Interface, net.ErrClosed)
-			case <-expired:
-				return a.Frame, cmp.Or(w.dropError(), fmt.Errorf("no packet from the device: %w", verbs.ErrTimeout))
-			}
-		}
-		if a.seen.Before(w.discardTime()) {
-			continue
-		}
-		return a.Frame, cmp.Or(a.err, w.dropError())
-	}
-}
-
-// dropError returns an error if frames were dropped.
-func (w *Wire) dropError() error {
-	if n := w.dropped.Load() + w.overruns(); n > 0 {
-		w.dropped.Store(n)
-		return fmt.Errorf("wire at %s: %d frames were dropped because they were not read in time", w.cfg.Interface, n)
-	}
-	return nil
+	return f, err
 }
 
 // overruns returns the number of frames that the kernel dropped since the last call.
-func (w *Wire) overruns() (n uint64) {
+func (w *Ethernet) overruns() (n uint64) {
 	_ = w.conn.Control(func(fd uintptr) {
 		if st, err := unix.GetsockoptTpacketStats(int(fd), unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
 			n = uint64(st.Drops)
@@ -193,36 +156,24 @@ func (w *Wire) overruns() (n uint64) {
 }
 
 // Join implements conformance.Wire. The wire receives all frames anyway.
-func (w *Wire) Join(netip.Addr) error { return nil }
-
-// Epoch is time 0 of received frames.
-func (w *Wire) Epoch() time.Time { return w.cfg.Epoch }
+func (w *Ethernet) Join(netip.Addr) error { return nil }
 
 // Discard discards received frames and the count of dropped ones.
-func (w *Wire) Discard() {
-	w.mu.Lock()
-	w.discardBefore = time.Now()
-	w.mu.Unlock()
+func (w *Ethernet) Discard() {
 	w.overruns()
-	w.dropped.Store(0)
-}
-
-func (w *Wire) discardTime() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.discardBefore
+	w.discard()
 }
 
 // Close closes the wire. A blocked Recv returns.
-func (w *Wire) Close() error {
+func (w *Ethernet) Close() error {
 	err := w.file.Close()
-	<-w.readerDone
+	<-w.closed
 	return err
 }
 
 // readLoop reads frames from the socket until it is closed.
-func (w *Wire) readLoop() {
-	defer close(w.readerDone)
+func (w *Ethernet) readLoop() {
+	defer close(w.closed)
 	buf, control := make([]byte, headerLen+maxIPLen+4), make([]byte, 256)
 	for {
 		var n, oobn int
@@ -237,7 +188,7 @@ func (w *Wire) readLoop() {
 		case err != nil: // ENETDOWN: the link is down
 			continue
 		}
-		seen, partialChecksum := parseControl(control[:oobn])
+		seen, partialChecksum := parseEthernetControl(control[:oobn])
 		ip, answer := w.handleFrame(buf[:n])
 		if answer != nil {
 			_ = w.send(answer) // the host retries
@@ -248,23 +199,19 @@ func (w *Wire) readLoop() {
 	}
 }
 
-func (w *Wire) deliver(ip []byte, seen time.Time, partialChecksum bool) {
-	a := arrival{seen: seen, Frame: conformance.Frame{At: seen.Sub(w.cfg.Epoch), Packet: append([]byte(nil), ip...)}}
+func (w *Ethernet) deliver(ip []byte, seen time.Time, partialChecksum bool) {
+	a := arrival{seen: seen, Frame: conformance.Frame{Packet: append([]byte(nil), ip...)}}
 	switch {
 	case partialChecksum:
-		a.err = fmt.Errorf("wire at %s: packet with a partial checksum: switch off the offload at the device's end (ethtool -K IF tx off)", w.cfg.Interface)
+		a.err = fmt.Errorf("wire at %s: packet with a partial checksum: switch off the offload at the device's end (ethtool -K IF tx off)", w.intf)
 	case len(ip) > w.mtu:
-		a.err = fmt.Errorf("wire at %s: frame of %d bytes, coalesced from several: switch off the offload (ethtool -K IF gso off gro off lro off)", w.cfg.Interface, len(ip))
+		a.err = fmt.Errorf("wire at %s: frame of %d bytes, coalesced from several: switch off the offload (ethtool -K IF gso off gro off lro off)", w.intf, len(ip))
 	}
-	select {
-	case w.frames <- a:
-	default:
-		w.dropped.Add(1)
-	}
+	w.add(a, false, 0)
 }
 
-// parseControl returns the receive time of a frame, and whether its checksum is partial.
-func parseControl(b []byte) (seen time.Time, partialChecksum bool) {
+// parseEthernetControl returns the receive time of a frame, and whether its checksum is partial.
+func parseEthernetControl(b []byte) (seen time.Time, partialChecksum bool) {
 	seen = time.Now()
 	messages, err := unix.ParseSocketControlMessage(b)
 	if err != nil {
@@ -272,12 +219,8 @@ func parseControl(b []byte) (seen time.Time, partialChecksum bool) {
 	}
 	for _, m := range messages {
 		switch {
-		case m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= sizeofTimespec:
-			at := timespec(m.Data)
-			// The age is a difference of wall clocks; the result is monotonic.
-			if age := seen.Round(0).Sub(at); age > 0 {
-				seen = seen.Add(-age)
-			}
+		case m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS:
+			seen = receiveTime(seen, m.Data)
 		case m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && len(m.Data) >= 4:
 			partialChecksum = nativeUint32(m.Data)&unix.TP_STATUS_CSUMNOTREADY != 0
 		}

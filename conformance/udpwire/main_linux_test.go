@@ -1,9 +1,0 @@
-package udpwire
-
-import (
-	"testing"
-
-	"github.com/fabrictest/fabrictest/internal/nstest"
-)
-
-func TestMain(m *testing.M) { nstest.Main(m) }
