@@ -114,7 +114,7 @@ func (e *exitInfo) classify() (State, string) {
 	case e.joined:
 		return Exited, "exited with 0 and without a word: it must end with Close"
 	default:
-		return Exited, "exited with 0 and never joined: the program must call rank.Join"
+		return Exited, "exited with 0 and never joined: the program must call Join"
 	}
 }
 
