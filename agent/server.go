@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -160,26 +161,25 @@ func (s *Server) logUnauthenticated(raw net.Conn, err error) {
 	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in all", s.stats.unauthenticated.Load(), "displaced in all", s.stats.displaced.Load())
 }
 
-// serve serves a client, from greeting to end.
-func (s *Server) serve(ctx context.Context, conn net.Conn, log *slog.Logger) error {
-	l := newLink(conn, s.timing)
-	l.send(newGreeting(s.Program, s.timing.IdleTimeout).frame())
-	if err := l.flush(); err != nil {
+// serve serves a client, from hello to end.
+func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) error {
+	conn := newConn(raw, s.timing, control.Call)
+	if err := sendHello(conn, newHello(s.Program, s.timing.IdleTimeout)); err != nil {
 		return err
 	}
-	if _, err := l.hear(s.timing.HandshakeTimeout, "the agent", "the caller"); err != nil {
-		l.closeWithReason(err)
+	if _, err := readHello(conn, s.timing.HandshakeTimeout, "the agent", "the caller"); err != nil {
+		conn.Close(err)
 		return err
 	}
 	if !s.enter() {
 		err := fmt.Errorf("the agent has reached its limit of %d clients", maxSessions)
-		l.closeWithReason(err)
+		conn.Close(err)
 		return err
 	}
 	defer s.leave()
-	go l.write()
-	defer context.AfterFunc(ctx, func() { l.closeWithReason(errStopping) })()
-	own := newSession(s.Host, s, l)
+	go run(conn)
+	defer context.AfterFunc(ctx, func() { conn.Close(errStopping) })()
+	own := newSession(s.Host, s, func(f control.Frame) { _ = conn.QueueNow(f) }) // Serve returns the error
 	if s.MaxMemory > 0 {
 		own.memory.limit = min(s.MaxMemory, maxMemory)
 	}
@@ -187,8 +187,9 @@ func (s *Server) serve(ctx context.Context, conn net.Conn, log *slog.Logger) err
 		s.stats.crashes.Add(1)
 		log.Error("the device's software crashed", "panic", what, "stack", string(stack))
 	}
-	why := l.read(own.receive)
-	if errors.Is(why, errBadMessage) {
+	why := conn.Serve(own.receive)
+	conn.Close(why)
+	if errors.Is(why, control.ErrProtocol) {
 		log.Warn("the caller does not keep to the protocol", "why", why)
 	}
 	if err := own.end(s.timing.CloseTimeout); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -76,11 +78,11 @@ func TestWrongKeyIsRejected(t *testing.T) {
 	if err == nil {
 		t.Error("an agent is a caller")
 	}
-	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", string((&greeting{Version: Version}).frame()), strings.Repeat("\xff", 4096)} {
+	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", string(helloFrame(Version, newHello("", 0))), strings.Repeat("\xff", 4096)} {
 		raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
 		io.WriteString(raw, first) // it may have hung up already
 		answer, _ := io.ReadAll(raw)
-		if bytes.Contains(answer, greetingMark) {
+		if bytes.Contains(answer, []byte("fabrictest")) {
 			t.Errorf("%q is greeted", first)
 		}
 		raw.Close()
@@ -177,7 +179,7 @@ func TestConnectionEndClosesEverything(t *testing.T) {
 		"the caller closes":  {func(_ *testAgent, c *Client, _ net.Conn) { c.Close() }, "the client was closed"},
 		"the cable is cut":   {func(_ *testAgent, _ *Client, raw net.Conn) { raw.Close() }, ""},
 		"the agent stops":    {func(s *testAgent, _ *Client, _ net.Conn) { s.stop() }, "is stopping"},
-		"the caller babbles": {func(_ *testAgent, c *Client, _ net.Conn) { c.out.send(newFrame(99, 0)) }, "kind 99"},
+		"the caller babbles": {func(_ *testAgent, c *Client, _ net.Conn) { c.out(control.Frame{Kind: 99}) }, "kind 0x63"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
@@ -214,17 +216,33 @@ func TestConnectionEndClosesEverything(t *testing.T) {
 }
 
 // handMade is a caller that has said who it is, and says nothing that it is not told to.
-func (s *testAgent) handMade(t *testing.T) *link {
+func (s *testAgent) handMade(t *testing.T, hello []byte) (net.Conn, *control.Conn) {
 	t.Helper()
 	config := must[*tls.Config](t)(tlsConfig(s.Key, roleCaller, roleAgent))
 	conn := must[*tls.Conn](t)(tls.Dial("tcp", s.addr, config))
 	t.Cleanup(func() { conn.Close() })
-	l := newLink(conn, testTiming)
-	l.send(newGreeting("", testTiming.IdleTimeout).frame())
-	if err := l.flush(); err != nil {
+	if _, err := conn.Write(hello); err != nil {
 		t.Fatal(err)
 	}
-	return l
+	return conn, newConn(conn, testTiming, control.Reply)
+}
+
+// helloFrame is a hello of a version.
+func helloFrame(version uint64, h *hello) []byte {
+	body, _ := json.Marshal(h) // it has no channels
+	return control.Frame{Kind: control.Hello, Num: version, Body: body}.Append(nil)
+}
+
+// fakeAgent returns a connection to an agent that says hello and nothing else.
+func fakeAgent(key Key, hello []byte) net.Conn {
+	near, far := net.Pipe()
+	go func() {
+		config, _ := tlsConfig(key, roleAgent, roleCaller)
+		conn := tls.Server(far, config)
+		conn.Write(hello)         // the other end notices
+		io.Copy(io.Discard, conn) // until it hangs up
+	}()
+	return near
 }
 
 // Who says nothing is taken for dead, a caller as well as an agent.
@@ -235,9 +253,9 @@ func TestIdleTimeout(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"one that opens a device, and no more": func(t *testing.T) {
 			s := newStage(t, impatient)
-			mute := s.handMade(t)
-			mute.send(encode(append(newFrame(frameCall, 64), 0, 1, byte(callOpen.number)), &deviceNamed{"fake0"}, nil))
-			if err := mute.flush(); err != nil {
+			_, mute := s.handMade(t, helloFrame(Version, newHello("", time.Hour)))
+			call := encode([]byte{0, byte(callOpen.number)}, &deviceNamed{"fake0"}, nil)
+			if err := mute.Write(control.Frame{Kind: control.Call, Num: 1, Body: call}); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the device is opened", func() bool { return s.fakeHost.count() == 1 })
@@ -254,8 +272,9 @@ func TestIdleTimeout(t *testing.T) {
 			}
 		},
 		"one that is for ever at one frame": func(t *testing.T) {
-			slow := newStage(t, impatient).handMade(t).conn
-			for b := []byte{0, 1, 0, 0}; ; b = []byte{0} {
+			slow, _ := newStage(t, impatient).handMade(t, helloFrame(Version, newHello("", time.Hour)))
+			whole := control.Frame{Kind: control.Call, Body: make([]byte, 1<<16)}.Append(nil)
+			for b := whole[:20]; ; b = []byte{0} {
 				if _, err := slow.Write(b); err != nil {
 					break
 				}
@@ -263,17 +282,8 @@ func TestIdleTimeout(t *testing.T) {
 			}
 		},
 		"an agent": func(t *testing.T) {
-			near, far := net.Pipe()
 			key := NewKey()
-			go func() {
-				config, _ := tlsConfig(key, roleAgent, roleCaller)
-				conn := tls.Server(far, config)
-				frame := newGreeting("", testTiming.IdleTimeout).frame()
-				seal(frame)
-				conn.Write(frame)         // the other end notices
-				io.Copy(io.Discard, conn) // until it hangs up
-			}()
-			lonely := must[*Client](t)(NewClient(t.Context(), near, key, Timing{IdleTimeout: 100 * time.Millisecond}))
+			lonely := must[*Client](t)(NewClient(t.Context(), fakeAgent(key, helloFrame(Version, newHello("", time.Hour))), key, Timing{IdleTimeout: 100 * time.Millisecond}))
 			if _, err := lonely.Identity(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "no data") {
 				t.Error(err)
 			}
@@ -321,53 +331,39 @@ func TestStuckDeviceStaysHeld(t *testing.T) {
 
 func TestVersionMismatch(t *testing.T) {
 	k := NewKey()
-	meet := func(g *greeting) error {
-		near, far := net.Pipe()
-		go func() {
-			config, _ := tlsConfig(k, roleAgent, roleCaller)
-			conn := tls.Server(far, config)
-			frame := g.frame()
-			seal(frame)
-			conn.Write(frame)         // the other end notices
-			io.Copy(io.Discard, conn) // until it hangs up
-		}()
-		c, err := NewClient(t.Context(), near, k, testTiming)
+	meet := func(version uint64, h *hello) error {
+		c, err := NewClient(t.Context(), fakeAgent(k, helloFrame(version, h)), k, testTiming)
 		if err == nil {
 			c.Close()
 		}
 		return err
 	}
 	for _, c := range []struct {
-		g    *greeting
-		want string
+		version uint64
+		h       *hello
+		want    string
 	}{
-		{&greeting{Version + 1, protocolHash, "new", time.Hour}, "update this program"},
-		{&greeting{Version - 1, protocolHash, "old", time.Hour}, "update the agent"},
-		{&greeting{Version, protocolHash + 1, "other 1.7", time.Hour}, "other 1.7"},
+		{Version + 1, newHello("new", time.Hour), "update this program"},
+		{Version - 1, newHello("old", time.Hour), "update the agent"},
+		{Version, &hello{protocolHash + 1, "other 1.7", time.Hour}, "other 1.7"},
 	} {
-		if err := meet(c.g); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v", c.g, err)
+		if err := meet(c.version, c.h); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c.h, err)
 		}
 	}
-	if err := meet(newGreeting("", testTiming.IdleTimeout)); err != nil {
+	if err := meet(Version, newHello("", testTiming.IdleTimeout)); err != nil {
 		t.Error(err)
 	}
 
 	// The agent tells an old caller the same.
 	s := newStage(t)
-	config := must[*tls.Config](t)(tlsConfig(s.Key, roleCaller, roleAgent))
-	conn := must[*tls.Conn](t)(tls.Dial("tcp", s.addr, config))
-	defer conn.Close()
-	l := newLink(conn, testTiming)
-	l.send((&greeting{Version: Version - 1}).frame())
-	if err := l.flush(); err != nil {
+	_, old := s.handMade(t, helloFrame(Version-1, newHello("", time.Hour)))
+	if _, err := readHello(old, testTiming.HandshakeTimeout, "", ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.hear(testTiming.HandshakeTimeout, "", ""); err != nil {
-		t.Fatal(err)
-	}
-	if kind, body, err := l.next(); err != nil || kind != frameClose || !strings.Contains(string(body), "update the caller") {
-		t.Errorf("%d %q %v", kind, body, err)
+	var told *control.CloseError
+	if _, err := old.Read(); !errors.As(err, &told) || !strings.Contains(told.Reason, "update the caller") {
+		t.Error(err)
 	}
 }
 

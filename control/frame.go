@@ -50,7 +50,7 @@ const (
 const MaxReason = 64 << 10
 
 // ErrProtocol means that the peer violated the protocol.
-var ErrProtocol = errors.New("control channel")
+var ErrProtocol = errors.New("protocol violation")
 
 // Frame is a frame of the control channel.
 type Frame struct {
