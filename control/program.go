@@ -152,6 +152,13 @@ type ProgramClient struct {
 	SignalTimeout time.Duration
 }
 
+// OutputError is an error of Stdout or Stderr of a ProgramClient.
+type OutputError struct{ Err error }
+
+func (e *OutputError) Error() string { return "write output: " + e.Err.Error() }
+
+func (e *OutputError) Unwrap() error { return e.Err }
+
 // AwaitExit handles the frames of ServeProgram and returns the exit code.
 func (c *Conn) AwaitExit(p *ProgramClient) (code int, err error) {
 	ended := make(chan struct{})
@@ -177,7 +184,7 @@ func (c *Conn) AwaitExit(p *ProgramClient) (code int, err error) {
 		}
 		if to != nil {
 			if _, err := to.Write(f.Body); err != nil {
-				return 0, err
+				return 0, &OutputError{err}
 			}
 		}
 	}
