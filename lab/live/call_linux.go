@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // socketPrefix returns the prefix of the abstract socket names of this user's labs.
@@ -68,9 +69,12 @@ type call struct {
 	name       string
 	pid        int
 	conn       *net.UnixConn
-	dec        *json.Decoder
-	stopCancel func() bool // disconnects the context
+	frames     *control.Conn // on conn
+	stopCancel func() bool   // disconnects the context
 }
+
+// clientLimits are those of frames from a lab.
+var clientLimits = control.Limits{control.Reply: maxInfo, control.Pong: 0, control.Exit: 0, control.Close: control.MaxReason}
 
 // sendRequest sends a request with descriptors. The lab must answer within wait.
 func sendRequest(ctx context.Context, name string, wait time.Duration, r *request, files ...*os.File) (*call, error) {
@@ -79,10 +83,10 @@ func sendRequest(ctx context.Context, name string, wait time.Duration, r *reques
 		return nil, err
 	}
 	_ = conn.SetDeadline(time.Now().Add(wait))
-	c := &call{ctx: ctx, name: name, pid: pid, conn: conn, dec: json.NewDecoder(conn)}
+	c := &call{ctx: ctx, name: name, pid: pid, conn: conn, frames: control.New(conn, control.Config{Limits: clientLimits})}
 	c.stopCancel = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	if err = sendFiles(conn, files...); err == nil {
-		err = json.NewEncoder(conn).Encode(r)
+		err = c.frames.SendHello(protocol, r)
 	}
 	if err != nil {
 		c.close()
@@ -98,7 +102,10 @@ func (c *call) close() {
 
 // wrapErr converts an error of the connection.
 func (c *call) wrapErr(err error) error {
+	var failed *control.CloseError
 	switch {
+	case err == nil, errors.As(err, &failed):
+		return err
 	case errors.Is(err, os.ErrDeadlineExceeded) && errors.Is(c.ctx.Err(), context.Canceled):
 		return context.Cause(c.ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -109,24 +116,19 @@ func (c *call) wrapErr(err error) error {
 	return fmt.Errorf("lab %s: %w", c.name, err)
 }
 
-func (c *call) readResponse() (*response, error) {
-	var a response
-	if err := c.dec.Decode(&a); err != nil {
-		return nil, c.wrapErr(err)
-	}
-	if a.Error != "" {
-		return nil, errors.New(a.Error)
-	}
-	return &a, nil
+// readReply returns the body of the lab's reply.
+func (c *call) readReply() ([]byte, error) {
+	f, err := c.frames.Read()
+	return f.Body, c.wrapErr(err)
 }
 
-// roundTrip sends a request and reads one response.
-func roundTrip(ctx context.Context, name string, wait time.Duration, r *request) (*response, *call, error) {
+// roundTrip sends a request and reads the reply.
+func roundTrip(ctx context.Context, name string, wait time.Duration, r *request) (body []byte, pid int, err error) {
 	c, err := sendRequest(ctx, name, wait, r)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	defer c.close()
-	a, err := c.readResponse()
-	return a, c, err
+	body, err = c.readReply()
+	return body, c.pid, err
 }

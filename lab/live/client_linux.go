@@ -159,15 +159,16 @@ func List(ctx context.Context) (names []string, err error) {
 
 // Query returns the description of a lab.
 func Query(ctx context.Context, name string) (*Info, error) {
-	a, c, err := roundTrip(ctx, name, replyTimeout, &request{Op: opInfo})
+	body, pid, err := roundTrip(ctx, name, replyTimeout, &request{Op: opInfo})
 	if err != nil {
 		return nil, err
 	}
-	if a.Info == nil {
-		return nil, fmt.Errorf("lab %s sent no description: is it of another version?", name)
+	var info Info
+	if err := json.Unmarshal(body, &info); err != nil {
+		return nil, fmt.Errorf("lab %s sent an invalid description: %w", name, err)
 	}
-	a.Info.PID = c.pid // the lab only knows its PID in its own namespace
-	return a.Info, nil
+	info.PID = pid // the lab only knows its PID in its own namespace
+	return &info, nil
 }
 
 // downTimeout is how long a lab may take to end.
@@ -185,13 +186,13 @@ func Down(ctx context.Context, name string) error {
 	if openErr == nil {
 		defer unix.Close(pidfd)
 	}
-	if _, err := c.readResponse(); err != nil {
+	if _, err := c.readReply(); err != nil {
 		return err
 	}
 	deadline := time.Now().Add(downTimeout)
 	_ = c.conn.SetDeadline(deadline)
 	var gone *NotUpError
-	if _, err := c.readResponse(); !errors.As(err, &gone) { // the connection closes while the process exits
+	if _, err := c.readReply(); !errors.As(err, &gone) { // the connection closes while the process exits
 		return err
 	}
 	if openErr != nil {

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,13 +9,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
 // exec runs a program in a host with the client's descriptors, or on a new terminal
 // whose master the client gets. It returns when the program ends, and kills it when
 // the client disconnects.
-func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *responseWriter, r *request, files []*os.File) error {
+func (s *server) exec(conn *net.UnixConn, frames *control.Conn, r *request, files []*os.File) error {
 	cmd, master, err := s.command(r, files)
 	if err == nil {
 		err = s.testbed.Fabric.Host(r.Host).NS.Start(cmd)
@@ -34,36 +34,13 @@ func (s *server) exec(conn *net.UnixConn, in *json.Decoder, out *responseWriter,
 	closeAll(files)
 	s.programs.Add(1)
 	defer s.programs.Add(-1)
-	group := -cmd.Process.Pid
-	ended := make(chan struct{})
-	go func() {
-		for {
-			var sig signalMessage
-			if in.Decode(&sig) != nil {
-				break
-			}
-			_ = syscall.Kill(group, syscall.Signal(sig.Signal)) // it may have ended
-			if out.Encode(response{SignalReceived: true}) != nil {
-				break
-			}
-		}
-		// The client has disconnected: signal a hangup. A shell forwards it to its jobs.
-		_ = syscall.Kill(group, syscall.SIGHUP)
-		_ = syscall.Kill(group, syscall.SIGCONT)
-		select {
-		case <-ended:
-		case <-time.After(hangupTimeout):
-			_ = syscall.Kill(group, syscall.SIGKILL)
-		}
-	}()
-	_ = cmd.Wait() // ProcessState has the result
-	close(ended)
-	_ = syscall.Kill(group, syscall.SIGKILL) // remaining processes of the group
+	pid := cmd.Process.Pid
+	code, _ := frames.ServeProgram(&control.Program{PID: pid, Ended: control.Wait(cmd), HangupTimeout: hangupTimeout})
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // remaining processes of the group
 	if r.Terminal {
-		killSession(-group)
+		killSession(pid)
 	}
-	code := exitCode(cmd.ProcessState)
-	return out.Encode(response{ExitCode: &code})
+	return frames.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
 }
 
 // hangupTimeout is the time from SIGHUP to SIGKILL.
@@ -97,13 +74,4 @@ func (s *server) command(r *request, files []*os.File) (cmd *exec.Cmd, master *o
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	}
 	return cmd, master, nil
-}
-
-// exitCode returns the exit code as a shell does: 128 plus the signal number if the
-// process was killed.
-func exitCode(s *os.ProcessState) int {
-	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
-		return 128 + int(w.Signal())
-	}
-	return s.ExitCode()
 }

@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // drainTimeout is how long output may arrive after the program has ended.
@@ -71,25 +72,9 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 			return 0, err
 		}
 		defer restore()
-	} else {
-		go c.forwardSignals(signals, done)
 	}
-	return c.waitExit()
-}
-
-// waitExit waits until the program ends.
-func (c *call) waitExit() (code int, err error) {
-	for {
-		a, err := c.readResponse()
-		switch {
-		case err != nil:
-			return 0, c.labGone(err)
-		case a.ExitCode != nil:
-			return *a.ExitCode, nil
-		case a.SignalReceived:
-			_ = c.conn.SetDeadline(time.Time{})
-		}
-	}
+	code, err = c.frames.AwaitExit(&control.ProgramClient{Signals: signals, SignalTimeout: replyTimeout})
+	return code, c.labGone(c.wrapErr(err))
 }
 
 // labGone replaces a NotUpError, whose advice would mislead: the lab was up when
@@ -103,23 +88,6 @@ func (c *call) labGone(err error) error {
 		return fmt.Errorf("lab %s crashed: see %s", c.name, gone.CrashLog)
 	}
 	return fmt.Errorf("lab %s went down", c.name)
-}
-
-// forwardSignals forwards signals to the program. The lab must acknowledge each in
-// time.
-func (c *call) forwardSignals(signals <-chan os.Signal, done <-chan struct{}) {
-	to := json.NewEncoder(c.conn)
-	for {
-		select {
-		case s := <-signals:
-			_ = c.conn.SetDeadline(time.Now().Add(replyTimeout))
-			if to.Encode(signalMessage{int(s.(syscall.Signal))}) != nil {
-				return
-			}
-		case <-done:
-			return
-		}
-	}
 }
 
 // eofNotifier calls onError when a read fails.

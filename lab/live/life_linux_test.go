@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -81,7 +81,8 @@ func TestDownWaitsForTheProcess(t *testing.T) {
 		conn, err := listener.AcceptUnix()
 		if err == nil {
 			_, err = receiveFiles(conn)
-			err = errors.Join(err, json.NewDecoder(conn).Decode(new(request)), json.NewEncoder(conn).Encode(response{}), conn.Close())
+			frames := control.New(conn, control.Config{})
+			err = errors.Join(err, frames.ReadHello(protocol, new(request)), frames.Write(control.Frame{Kind: control.Reply}), conn.Close())
 		}
 		served <- errors.Join(err, listener.Close())
 	}()

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -119,9 +120,12 @@ const (
 	opDown operation = "down"
 )
 
-// request is sent by a client, after a byte that carries its descriptors.
+// request is the hello of a client, after a byte that carries its descriptors. The lab
+// answers with a Reply frame, whose body is an Info for opInfo, and empty for opSet and
+// opDown. For opExec it sends a byte that may carry a terminal, and the frames of a
+// control.Program. If the request fails, the answer is a Close frame with the error.
 type request struct {
-	Op   operation `json:"verb"`
+	Op   operation `json:"op"`
 	Host string    `json:"host,omitempty"`
 	// For opExec:
 	Path     string   `json:"path,omitempty"` // resolved by the client's PATH
@@ -136,19 +140,13 @@ type request struct {
 	Link   string `json:"link,omitempty"` // up, down
 }
 
-// response is sent by the lab.
-type response struct {
-	Error string `json:"error,omitempty"`
-	Info  *Info  `json:"info,omitempty"`
-	// SignalReceived acknowledges a signal, so that a client notices a lab that
-	// hangs.
-	SignalReceived bool `json:"heard,omitempty"`
-	// ExitCode is the exit code of the program, or 128 plus the number of the
-	// signal that killed it.
-	ExitCode *int `json:"exit,omitempty"`
-}
+const (
+	version = 1
+	// maxRequest limits a request; most of it is the environment.
+	maxRequest = 4 << 20
+	// maxInfo limits the description of a lab.
+	maxInfo = 64 << 20
+)
 
-// signalMessage is sent by a client to signal its program.
-type signalMessage struct {
-	Signal int `json:"signal"`
-}
+// protocol is that of a lab's side.
+var protocol = control.Protocol{Version: version, Us: "the lab", Them: "the client", MaxHello: maxRequest}

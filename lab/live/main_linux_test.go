@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -179,6 +180,11 @@ func within(t *testing.T, limit time.Duration, what string, f func()) {
 	}
 }
 
+// hello returns the frame of a request.
+func hello(text string) []byte {
+	return control.Frame{Kind: control.Hello, Num: version, Body: []byte(text)}.Append(nil)
+}
+
 // requestDown asks the lab of another user to go down.
 func requestDown(socket string) error {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
@@ -188,7 +194,7 @@ func requestDown(socket string) error {
 	defer conn.Close()
 	// The lab may have hung up already: that is all the answer there should be.
 	_ = sendFiles(conn)
-	fmt.Fprintf(conn, `{"verb":%q}`, opDown)
+	_, _ = conn.Write(hello(fmt.Sprintf(`{"op":%q}`, opDown)))
 	answer, _ := io.ReadAll(conn)
 	fmt.Printf("answer: %q\n", answer)
 	return nil

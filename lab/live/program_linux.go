@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab"
@@ -64,7 +65,7 @@ func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int
 	if err := errors.Join(inEnd.Close(), ignoreExit(cmd.Wait())); err != nil {
 		return 0, err
 	}
-	if code := exitCode(cmd.ProcessState); code != 0 {
+	if code := control.ExitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)); code != 0 {
 		return code, nil // the child printed the reason
 	}
 	return 0, writeErr

@@ -3,7 +3,6 @@ package live
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // rawClient connects to a lab without the protocol.
@@ -50,30 +51,30 @@ func TestLabSurvivesHostileClients(t *testing.T) {
 	}{
 		{"nothing at all", nil, "", ""},
 		{"garbage", nil, "\x00\xff{{{", "invalid request"},
-		{"half a request", nil, `{"verb":"in`, ""},
-		{"another type", nil, `{"verb":5}`, "invalid request"},
-		{"too long", nil, `{"verb":"info","env":["` + strings.Repeat("x", maxRequest) + `"]}`, "too long"},
+		{"half a request", nil, `{"op":"in`, "invalid request"},
+		{"another type", nil, `{"op":5}`, "invalid request"},
+		{"too long", nil, `{"op":"info","env":["` + strings.Repeat("x", maxRequest) + `"]}`, "the limit is"},
 		{"nested without end", nil, strings.Repeat("[", 100_000), ""},
-		{"an unknown wish", nil, `{"verb":"frobnicate"}`, "unknown operation"},
-		{"no program", some(3), `{"verb":"exec","host":"host0"}`, "no program to run"},
-		{"no path", some(3), `{"verb":"exec","host":"host0","args":["ls"]}`, "no program to run"},
-		{"no descriptors", nil, `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 0 descriptors, want 3"},
-		{"one descriptor", some(1), `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 1 descriptors"},
-		{"too many descriptors", some(100), `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"]}`, ""},
-		{"descriptors for nothing", some(3), `{"verb":"info"}`, `"name":`},
-		{"no such host", some(3), `{"verb":"exec","host":"../host0","path":"/bin/true","args":["true"]}`, "no host"},
-		{"a switch", some(3), `{"verb":"exec","host":"switch0","path":"/bin/true","args":["true"]}`, "no host"},
-		{"no such folder", some(3), `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"],"dir":"/no/such"}`, "/no/such"},
-		{"no such program", some(3), `{"verb":"exec","host":"host0","path":"/no/such","args":["such"]}`, "/no/such"},
-		{"a link that is neither", nil, `{"verb":"set","host":"host0","link":"sideways"}`, "up or down"},
-		{"no such port", nil, `{"verb":"set","host":"host7","link":"down"}`, "host7"},
-		{"a scenario that is none", nil, `{"verb":"set","host":"host0","impair":"]["}`, "set.yaml"},
-		{"another fabric", nil, `{"verb":"set","host":"host0","impair":"version: 1\nname: x\ntitle: X\nfabric: {kind: star, hosts: 9}\nworkload: {kind: all-to-all}\n"}`, "error"},
+		{"an unknown wish", nil, `{"op":"frobnicate"}`, "unknown operation"},
+		{"no program", some(3), `{"op":"exec","host":"host0"}`, "no program to run"},
+		{"no path", some(3), `{"op":"exec","host":"host0","args":["ls"]}`, "no program to run"},
+		{"no descriptors", nil, `{"op":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 0 descriptors, want 3"},
+		{"one descriptor", some(1), `{"op":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 1 descriptors"},
+		{"too many descriptors", some(100), `{"op":"exec","host":"host0","path":"/bin/true","args":["true"]}`, ""},
+		{"descriptors for nothing", some(3), `{"op":"info"}`, `"name":`},
+		{"no such host", some(3), `{"op":"exec","host":"../host0","path":"/bin/true","args":["true"]}`, "no host"},
+		{"a switch", some(3), `{"op":"exec","host":"switch0","path":"/bin/true","args":["true"]}`, "no host"},
+		{"no such folder", some(3), `{"op":"exec","host":"host0","path":"/bin/true","args":["true"],"dir":"/no/such"}`, "/no/such"},
+		{"no such program", some(3), `{"op":"exec","host":"host0","path":"/no/such","args":["such"]}`, "/no/such"},
+		{"a link that is neither", nil, `{"op":"set","host":"host0","link":"sideways"}`, "up or down"},
+		{"no such port", nil, `{"op":"set","host":"host7","link":"down"}`, "host7"},
+		{"a scenario that is none", nil, `{"op":"set","host":"host0","impair":"]["}`, "set.yaml"},
+		{"another fabric", nil, `{"op":"set","host":"host0","impair":"version: 1\nname: x\ntitle: X\nfabric: {kind: star, hosts: 9}\nworkload: {kind: all-to-all}\n"}`, "impaired"},
 	} {
 		conn := rawClient(t, name)
 		if c.text != "" {
 			_ = sendFiles(conn, c.files...)
-			_, _ = io.WriteString(conn, c.text) // it may hang up before the end
+			_, _ = conn.Write(hello(c.text)) // it may hang up before the end
 		}
 		_ = conn.CloseWrite()
 		answer, _ := io.ReadAll(conn)
@@ -109,7 +110,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 		conn := rawClient(t, name)
 		if i%2 == 0 {
 			_ = sendFiles(conn)
-			_, _ = io.WriteString(conn, `{"verb":`)
+			_, _ = conn.Write(hello(`{"op":"info"}`)[:20])
 		}
 		slow = append(slow, conn)
 	}
@@ -166,7 +167,7 @@ func echo(t *testing.T, name string, i int) error {
 	if _, err := receiveFiles(c.conn); err != nil {
 		return err
 	}
-	code, err := c.waitExit()
+	code, err := c.frames.AwaitExit(&control.ProgramClient{})
 	said, rerr := io.ReadAll(r)
 	if want := fmt.Sprintf("host%d says %d\n", i%3, i); string(said) != want || code != 0 {
 		return fmt.Errorf("%q and exit code %d, want %q", said, code, want)
@@ -250,10 +251,12 @@ func TestLabSurvivesPanicInHandler(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var a response
-		err = errors.Join(sendFiles(conn), json.NewEncoder(conn).Encode(request{Op: opInfo}), json.NewDecoder(conn).Decode(&a))
-		if err != nil || !strings.Contains(a.Error, "nil pointer") || !strings.Contains(a.Error, "/some/file") {
-			t.Errorf("%+v, %v", a, err)
+		frames := control.New(conn, control.Config{Limits: clientLimits})
+		if err := errors.Join(sendFiles(conn), frames.SendHello(protocol, request{Op: opInfo})); err != nil {
+			t.Error(err)
+		}
+		if _, err = frames.Read(); err == nil || !strings.Contains(err.Error(), "nil pointer") || !strings.Contains(err.Error(), "/some/file") {
+			t.Error(err)
 		}
 		conn.Close()
 	}

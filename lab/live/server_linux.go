@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -129,9 +130,6 @@ func (s *server) stop() { s.down.Do(func() { s.listener.Close() }) }
 // it.
 var requestTimeout = 10 * time.Second
 
-// maxRequest bounds a request; most of it is the environment.
-const maxRequest = 4 << 20
-
 // handleConn handles the request of one client.
 func (s *server) handleConn(conn *net.UnixConn) {
 	defer conn.Close()
@@ -144,56 +142,42 @@ func (s *server) handleConn(conn *net.UnixConn) {
 		return
 	}
 	defer closeAll(files)
-	out := &responseWriter{to: json.NewEncoder(conn)}
-	defer s.recoverPanic(func(err error) { _ = out.Encode(errorResponse(err)) })
+	frames := control.New(conn, control.Config{Limits: control.ProgramLimits})
+	defer s.recoverPanic(frames.Close)
 	var r request
-	in := json.NewDecoder(&limitedConn{conn, maxRequest})
-	if err := in.Decode(&r); err != nil {
-		_ = out.Encode(errorResponse(fmt.Errorf("invalid request: %w", err)))
+	if err := frames.ReadHello(protocol, &r); err != nil {
+		frames.Close(fmt.Errorf("invalid request: %w", err))
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
-	if err := s.handleRequest(conn, in, out, &r, files); err != nil {
-		_ = out.Encode(errorResponse(err)) // the client may have disconnected
+	if err := s.handleRequest(conn, frames, &r, files); err != nil {
+		frames.Close(err)
 	}
 }
 
-func (s *server) handleRequest(conn *net.UnixConn, in *json.Decoder, out *responseWriter, r *request, files []*os.File) error {
+func (s *server) handleRequest(conn *net.UnixConn, frames *control.Conn, r *request, files []*os.File) error {
+	var body []byte
+	var err error
 	switch r.Op {
 	case opInfo:
-		return out.Encode(response{Info: &Info{
+		body, err = json.Marshal(&Info{
 			Name: s.name, Topology: s.testbed.Plan.Topology, Fabric: s.testbed.Plan.Scenario.Fabric, Programs: int(s.programs.Load()), RDMA: s.rdma,
-		}})
+		})
 	case opSet:
-		return out.Encode(errorResponse(s.set(r)))
+		err = s.set(r)
 	case opExec:
-		return s.exec(conn, in, out, r, files)
+		return s.exec(conn, frames, r, files)
 	case opDown:
-		_ = out.Encode(response{}) // the client may not wait
+		_ = frames.Write(control.Frame{Kind: control.Reply}) // the client may not wait
 		s.stop()
 		select {} // the connection closes when the process exits
+	default:
+		err = fmt.Errorf("unknown operation %q", r.Op)
 	}
-	return fmt.Errorf("unknown operation %q", r.Op)
-}
-
-// responseWriter writes responses. It is safe for concurrent use.
-type responseWriter struct {
-	mu sync.Mutex
-	to *json.Encoder
-}
-
-// Encode writes one response.
-func (a *responseWriter) Encode(what response) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.to.Encode(what)
-}
-
-func errorResponse(err error) (a response) {
 	if err != nil {
-		a.Error = err.Error()
+		return err
 	}
-	return a
+	return frames.Write(control.Frame{Kind: control.Reply, Body: body})
 }
 
 // set changes links as opSet asks.
@@ -214,19 +198,4 @@ func (s *server) set(r *request) error {
 		return err
 	}
 	return s.testbed.Impair(plan, r.Host)
-}
-
-// limitedConn reads at most remaining bytes.
-type limitedConn struct {
-	*net.UnixConn
-	remaining int
-}
-
-func (l *limitedConn) Read(b []byte) (int, error) {
-	if l.remaining == 0 {
-		return 0, errors.New("the request is too long")
-	}
-	n, err := l.UnixConn.Read(b[:min(len(b), l.remaining)])
-	l.remaining -= n
-	return n, err
 }
