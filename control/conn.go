@@ -13,8 +13,13 @@ import (
 // ErrClosed is returned for a frame that is sent after the end of sending.
 var ErrClosed = errors.New("channel closed")
 
-// CloseError is the reason that the peer sent with its Close frame; empty on success.
-type CloseError struct{ Reason string }
+// CloseError is the reason that the peer sent with its Close frame; empty on success. An
+// end that closes a connection with a CloseError sends its code, whose meaning is that of
+// the protocol; the code of other errors is 0.
+type CloseError struct {
+	Reason string
+	Code   uint64
+}
 
 func (e *CloseError) Error() string { return e.Reason }
 
@@ -91,7 +96,7 @@ func (c *Conn) Read() (Frame, error) {
 	case c.IdleTimeout > 0 && errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("no data from the other end for %v: %w", c.IdleTimeout, err)
 	case err == nil && f.Kind == Close:
-		err = &CloseError{string(f.Body)}
+		err = &CloseError{string(f.Body), f.Num}
 	}
 	return f, err
 }
@@ -256,11 +261,11 @@ func (c *Conn) Close(reason error) {
 	}
 	// If another goroutine is writing, the peer may not read.
 	if c.writing.TryLock() {
-		text := reason.Error()
-		last := Frame{Kind: Close, Body: []byte(text[:min(len(text), MaxReason)])}.Append(c.takeQueue(nil))
-		if c.stream.SetWriteDeadline(time.Now().Add(closeTimeout)) == nil {
-			_, _ = c.stream.Write(last) // best effort
-		}
+		text, coded := reason.Error(), new(CloseError)
+		errors.As(reason, &coded)
+		last := Frame{Kind: Close, Num: coded.Code, Body: []byte(text[:min(len(text), MaxReason)])}.Append(c.takeQueue(nil))
+		_ = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout)) // pipes may have no deadlines
+		_, _ = c.stream.Write(last)                                 // best effort
 		c.writing.Unlock()
 	}
 	_ = c.stream.Close() // the reason is what counts

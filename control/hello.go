@@ -42,7 +42,7 @@ func (c *Conn) ReadHello(p Protocol, into any) error {
 	case err != nil:
 		return err
 	case f.Kind == Close:
-		return &CloseError{string(f.Body)}
+		return &CloseError{string(f.Body), f.Num}
 	case f.Num < p.Version:
 		return fmt.Errorf("%w: %s has version %d, %s has %d: update %[2]s", ErrVersion, p.Them, f.Num, p.Us, p.Version)
 	case f.Num > p.Version:

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -25,7 +25,7 @@ func client(t *testing.T, cmd *exec.Cmd, stdin string) (code int, out string) {
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return control.ExitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)), b.String()
+	return daemon.ExitCode(cmd.ProcessState), b.String()
 }
 
 func TestExecUsesDescriptorsEnvAndExitCode(t *testing.T) {
@@ -94,7 +94,7 @@ func TestExecForwardsSignals(t *testing.T) {
 		}
 		out, _ := io.ReadAll(r)
 		_ = cmd.Wait() // the state says how
-		if code := control.ExitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)); code != 6 || !strings.Contains(string(out), "got "+word+"\n") {
+		if code := daemon.ExitCode(cmd.ProcessState); code != 6 || !strings.Contains(string(out), "got "+word+"\n") {
 			t.Errorf("%v: exit code %d, %q", sig, code, out)
 		}
 		r.Close()
@@ -126,7 +126,7 @@ func onTerminal(t *testing.T, lab string, before func(master *os.File), args ...
 		text <- string(b)
 	}()
 	_ = cmd.Wait() // the state says how
-	return control.ExitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)), <-text
+	return daemon.ExitCode(cmd.ProcessState), <-text
 }
 
 // readReady reads a terminal until it has shown that its program is ready.

@@ -2,25 +2,20 @@ package live
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/launch"
-	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -31,14 +26,9 @@ type programJob struct {
 	Dir  string `json:"dir"`
 }
 
-const jobFD = 3
-
 // RunProgram creates a fabric, runs a program in each of its hosts, and removes the
 // fabric. It returns the first exit code that is not 0, in the order of ranks.
 func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int, err error) {
-	if err := netns.Available(); err != nil {
-		return 0, err
-	}
 	text, err := s.Marshal()
 	if err != nil {
 		return 0, err
@@ -47,37 +37,7 @@ func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int
 	if j.Dir, err = os.Getwd(); err != nil {
 		return 0, err
 	}
-	in, inEnd, err := os.Pipe()
-	if err != nil {
-		return 0, err
-	}
-	defer inEnd.Close()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", ProgramCommand)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{in}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	err = netns.StartUnshared(cmd)
-	in.Close() // otherwise the write below would block if the child dies
-	if err != nil {
-		return 0, err
-	}
-	writeErr := json.NewEncoder(inEnd).Encode(j)
-	if err := errors.Join(inEnd.Close(), ignoreExit(cmd.Wait())); err != nil {
-		return 0, err
-	}
-	if code := control.ExitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)); code != 0 {
-		return code, nil // the child printed the reason
-	}
-	return 0, writeErr
-}
-
-// ignoreExit returns nil for an *exec.ExitError.
-func ignoreExit(err error) error {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return nil
-	}
-	return err
+	return daemon.RunOnce(ctx, ProgramCommand, j)
 }
 
 // ProgramMain is the main function of the process of a fabric for one program. It
@@ -86,8 +46,8 @@ func ProgramMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
 	var j programJob
-	if err := json.NewDecoder(os.NewFile(jobFD, "job")).Decode(&j); err != nil {
-		return 0, fmt.Errorf("read the job: %w", err)
+	if err := daemon.ReadJob(&j); err != nil {
+		return 0, err
 	}
 	s, err := scenarios.Parse("exec.yaml", []byte(j.Text))
 	if err != nil {

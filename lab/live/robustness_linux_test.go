@@ -2,7 +2,6 @@ package live
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 )
 
 // rawClient connects to a lab without the protocol.
 func rawClient(t *testing.T, name string) *net.UnixConn {
 	t.Helper()
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socketPrefix() + name, Net: "unix"})
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: kind.Socket(name), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func TestLabSurvivesHostileClients(t *testing.T) {
 		{"garbage", nil, "\x00\xff{{{", "invalid request"},
 		{"half a request", nil, `{"op":"in`, "invalid request"},
 		{"another type", nil, `{"op":5}`, "invalid request"},
-		{"too long", nil, `{"op":"info","env":["` + strings.Repeat("x", maxRequest) + `"]}`, "the limit is"},
+		{"too long", nil, `{"op":"info","env":["` + strings.Repeat("x", 4<<20) + `"]}`, "the limit is"},
 		{"nested without end", nil, strings.Repeat("[", 100_000), ""},
 		{"an unknown wish", nil, `{"op":"frobnicate"}`, "unknown operation"},
 		{"no program", some(3), `{"op":"exec","host":"host0"}`, "no program to run"},
@@ -73,7 +72,7 @@ func TestLabSurvivesHostileClients(t *testing.T) {
 	} {
 		conn := rawClient(t, name)
 		if c.text != "" {
-			_ = sendFiles(conn, c.files...)
+			_ = daemon.SendFiles(conn, c.files...)
 			_, _ = conn.Write(hello(c.text)) // it may hang up before the end
 		}
 		_ = conn.CloseWrite()
@@ -109,7 +108,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 	for i := range 20 {
 		conn := rawClient(t, name)
 		if i%2 == 0 {
-			_ = sendFiles(conn)
+			_ = daemon.SendFiles(conn)
 			_, _ = conn.Write(hello(`{"op":"info"}`)[:20])
 		}
 		slow = append(slow, conn)
@@ -156,18 +155,16 @@ func echo(t *testing.T, name string, i int) error {
 		return err
 	}
 	defer r.Close()
-	c, err := sendRequest(t.Context(), name, changeTimeout, &request{
-		Op: opExec, Host: fmt.Sprint("host", i%3), Path: "/bin/sh", Args: []string{"sh", "-c", fmt.Sprintf("echo $FABRICTEST_HOST says %d", i)},
+	c, err := kind.Send(t.Context(), name, changeTimeout, &request{
+		Op: opExec, Host: fmt.Sprint("host", i%3),
+		Program: daemon.Program{Path: "/bin/sh", Args: []string{"sh", "-c", fmt.Sprintf("echo $FABRICTEST_HOST says %d", i)}},
 	}, w, w, w)
 	w.Close()
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	if _, err := receiveFiles(c.conn); err != nil {
-		return err
-	}
-	code, err := c.frames.AwaitExit(&control.ProgramClient{})
+	defer c.Close()
+	code, err := c.AwaitExit(nil)
 	said, rerr := io.ReadAll(r)
 	if want := fmt.Sprintf("host%d says %d\n", i%3, i); string(said) != want || code != 0 {
 		return fmt.Errorf("%q and exit code %d, want %q", said, code, want)
@@ -179,7 +176,7 @@ func TestOtherUsersAreRejected(t *testing.T) {
 	t.Parallel()
 	cmd := asOtherUser(t, roleDown)
 	name := up(t, 2)
-	cmd.Args = append(cmd.Args, socketPrefix()+name)
+	cmd.Args = append(cmd.Args, kind.Socket(name))
 	out, err := cmd.CombinedOutput()
 	if err != nil || string(out) != "answer: \"\"\n" {
 		t.Errorf("%v: %s", err, out)
@@ -191,7 +188,7 @@ func TestOtherUsersAreRejected(t *testing.T) {
 // environment.
 func TestClientsSendNothingToOtherUsers(t *testing.T) {
 	name := fmt.Sprintf("squatted-%d", os.Getpid())
-	cmd := asOtherUser(t, roleSquat, socketPrefix()+name)
+	cmd := asOtherUser(t, roleSquat, kind.Socket(name))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -226,41 +223,5 @@ func TestClientsSendNothingToOtherUsers(t *testing.T) {
 	names, err := List(ctx)
 	if err != nil || strings.Contains(strings.Join(names, " "), name) {
 		t.Errorf("the list has %v, %v", names, err)
-	}
-}
-
-func TestLabSurvivesPanicInHandler(t *testing.T) {
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("@live-panic-%d", os.Getpid()), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	var log bytes.Buffer
-	s := &server{crashLog: "/some/file", log: &log} // without a testbed
-	go func() {
-		for {
-			conn, err := l.AcceptUnix()
-			if err != nil {
-				return
-			}
-			go s.handleConn(conn)
-		}
-	}()
-	for range maxLoggedPanics + 2 {
-		conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
-		if err != nil {
-			t.Fatal(err)
-		}
-		frames := control.New(conn, control.Config{Limits: clientLimits})
-		if err := errors.Join(sendFiles(conn), frames.SendHello(protocol, request{Op: opInfo})); err != nil {
-			t.Error(err)
-		}
-		if _, err = frames.Read(); err == nil || !strings.Contains(err.Error(), "nil pointer") || !strings.Contains(err.Error(), "/some/file") {
-			t.Error(err)
-		}
-		conn.Close()
-	}
-	if n := strings.Count(log.String(), "panic: runtime error"); n != maxLoggedPanics {
-		t.Errorf("%d traces were written, want %d", n, maxLoggedPanics)
 	}
 }
