@@ -86,9 +86,10 @@ func (c *Call) AwaitExit(signals <-chan os.Signal) (code int, err error) {
 // jobFD is the descriptor of the job of RunOnce.
 const jobFD = 3
 
-// RunOnce runs this program in new namespaces with an argument, the standard descriptors
-// and a job, and returns its exit code.
-func RunOnce(ctx context.Context, command string, job any) (code int, err error) {
+// RunOnce runs this program in new namespaces with an argument, the standard descriptors,
+// a job, and files as descriptors 4 and later, which it closes. It returns the exit code.
+func RunOnce(ctx context.Context, command string, job any, files ...*os.File) (code int, err error) {
+	defer CloseAll(files)
 	if err := netns.Available(); err != nil {
 		return 0, err
 	}
@@ -98,11 +99,12 @@ func RunOnce(ctx context.Context, command string, job any) (code int, err error)
 	}
 	defer inEnd.Close()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", command)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{in}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, append([]*os.File{in}, files...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	err = netns.StartUnshared(cmd)
 	in.Close() // otherwise the write below would block if the child dies
+	CloseAll(files)
 	if err != nil {
 		return 0, err
 	}

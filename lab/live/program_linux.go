@@ -7,8 +7,6 @@ import (
 	"os/signal"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab"
@@ -78,7 +76,9 @@ func ProgramMain() (code int, err error) {
 		return 0, err
 	}
 	outcomes, _ := group.Wait() // the outcomes have the errors
-	return exitStatus(outcomes), nil
+	return launch.ExitStatus(outcomes, func(o *launch.Outcome) {
+		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, printable.Text(o.Error))
+	}), nil
 }
 
 func (j *programJob) specs(testbed *nslab.Testbed) (specs []launch.Spec) {
@@ -93,34 +93,4 @@ func (j *programJob) specs(testbed *nslab.Testbed) (specs []launch.Spec) {
 		})
 	}
 	return specs
-}
-
-// exitStatus returns the first exit code that is not 0 of a rank that ended by
-// itself, or else of a rank that was stopped. It prints an error for each rank that
-// failed.
-func exitStatus(outcomes []launch.Outcome) (code int) {
-	stopped := 0
-	for _, o := range outcomes {
-		if o.State.OK() {
-			continue
-		}
-		n := o.ExitCode
-		if sig := unix.SignalNum(o.Signal); sig != 0 {
-			n = 128 + int(sig)
-		} else if n <= 0 {
-			n = 1
-		}
-		if o.State == launch.Stopped {
-			stopped = n
-			continue
-		}
-		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, printable.Text(o.Error))
-		if code == 0 {
-			code = n
-		}
-	}
-	if code == 0 {
-		code = stopped
-	}
-	return code
 }
