@@ -58,7 +58,7 @@ func NewClient(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Clie
 }
 
 func greet(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, error) {
-	config, err := tlsConfig(key, roleCaller, roleAgent)
+	config, err := tlsConfig(key, roleClient, roleAgent)
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// said is all that a client says that does one of everything.
-func said(tb testing.TB) (frames [][]byte) {
+// clientFrames returns the frames of a client that uses every object once.
+func clientFrames(tb testing.TB) (frames [][]byte) {
 	tb.Helper()
 	c, _ := loopback(new(fakeHost))
 	send := c.out
@@ -56,10 +56,10 @@ func said(tb testing.TB) (frames [][]byte) {
 	return frames
 }
 
-// FuzzServer has an agent hear whatever a caller with the right key may say. It must not
-// crash, and everything must be closed when the caller is gone.
+// FuzzServer has an agent hear whatever a client with the right key may say. It must not
+// crash, and everything must be closed when client disconnected.
 func FuzzServer(f *testing.F) {
-	frames := said(f)
+	frames := clientFrames(f)
 	f.Add(bytes.Join(frames, nil))
 	for i := range frames {
 		f.Add(bytes.Join(frames[:i], nil))
@@ -74,7 +74,7 @@ func FuzzServer(f *testing.F) {
 		s.crash = func(what any, stack []byte) { t.Errorf("%v\n%s", what, stack) }
 		go run(conn)
 		go func() {
-			near.Write(b) // the agent may have had enough
+			near.Write(b) // the agent may have disconnected
 			near.Close()
 		}()
 		go func() {
@@ -103,7 +103,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzClient has a client hear whatever an agent may say.
+// FuzzClient sends any bytes to a client.
 func FuzzClient(f *testing.F) {
 	f.Add(control.Frame{Kind: control.Reply, Num: 1, Body: []byte{0}}.Append(nil))
 	f.Add(control.Frame{Kind: kindMemory, Body: []byte{0, recordChange, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'x'}}.Append(nil))
@@ -115,7 +115,7 @@ func FuzzClient(f *testing.F) {
 		}
 		near, far := net.Pipe()
 		go func() {
-			far.Write(b) // the client may have had enough
+			far.Write(b) // the client may have disconnected
 			far.Close()
 		}()
 		_ = newConn(near, Timing{}.filled(), control.Reply).Serve(c.receive)

@@ -116,7 +116,7 @@ func TestMemoryConverges(t *testing.T) {
 	}
 }
 
-// Where both wrote, the device's change stays, whoever tells first.
+// Where both wrote, the device's change wins, in any order of frames.
 func TestDeviceChangeWins(t *testing.T) {
 	for name, order := range map[string]func(*testing.T, *memoryPair){
 		"the program tells first": func(t *testing.T, e *memoryPair) {
@@ -188,7 +188,7 @@ func TestMemoryChangesArriveInOrder(t *testing.T) {
 	}
 }
 
-// A device that never rests does not keep the caller from its answer.
+// A device that changes memory all the time does not delay the reply.
 func TestReplyDespiteContinuousChanges(t *testing.T) {
 	e := newTwoEnds(t, memoryFrameLen*5/4)
 	frames := 0

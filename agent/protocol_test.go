@@ -202,7 +202,7 @@ func TestKeyTextAndFiles(t *testing.T) {
 	if _, err := ReadKey(t.TempDir()); err == nil {
 		t.Error("a folder is a key")
 	}
-	if _, err := tlsConfig(Key{}, roleAgent, roleCaller); err == nil {
+	if _, err := tlsConfig(Key{}, roleAgent, roleClient); err == nil {
 		t.Error("an agent without a key")
 	}
 }

@@ -82,7 +82,7 @@ func (s *Server) Stats() Stats {
 // Serve accepts clients until ctx ends or the listener fails. It returns after everything
 // that they opened, and the listener, are closed.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	config, err := tlsConfig(s.Key, roleAgent, roleCaller)
+	config, err := tlsConfig(s.Key, roleAgent, roleClient)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -90,8 +90,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.timing = s.Timing.filled()
-	var callers sync.WaitGroup
-	defer callers.Wait()
+	var clients sync.WaitGroup
+	defer clients.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
@@ -102,7 +102,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			return err
 		}
 		p := s.handshakes.begin(conn)
-		callers.Go(func() { s.authenticate(ctx, p, config) })
+		clients.Go(func() { s.authenticate(ctx, p, config) })
 	}
 }
 
@@ -145,10 +145,10 @@ func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Confi
 		return
 	}
 	s.stats.clients.Add(1)
-	log := s.log.With("caller", raw.RemoteAddr().String())
-	log.Info("a caller has come")
+	log := s.log.With("client", raw.RemoteAddr().String())
+	log.Info("client connected")
 	why := s.serve(ctx, conn, log)
-	log.Info("the caller is gone", "why", why)
+	log.Info("client disconnected", "why", why)
 }
 
 // logUnauthenticated logs an unauthenticated connection, at most once a second, which limits the
@@ -167,7 +167,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) erro
 	if err := sendHello(conn, newHello(s.Program, s.timing.IdleTimeout)); err != nil {
 		return err
 	}
-	if _, err := readHello(conn, s.timing.HandshakeTimeout, "the agent", "the caller"); err != nil {
+	if _, err := readHello(conn, s.timing.HandshakeTimeout, "the agent", "the client"); err != nil {
 		conn.Close(err)
 		return err
 	}
@@ -190,11 +190,11 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) erro
 	why := conn.Serve(own.receive)
 	conn.Close(why)
 	if errors.Is(why, control.ErrProtocol) {
-		log.Warn("the caller does not keep to the protocol", "why", why)
+		log.Warn("the client violates the protocol", "why", why)
 	}
 	if err := own.end(s.timing.CloseTimeout); err != nil {
 		s.stats.stuckClients.Add(1)
-		log.Error("a caller's devices stay held", "why", err)
+		log.Error("a client's devices stay held", "why", err)
 	}
 	return why
 }
