@@ -22,8 +22,8 @@ func define[In, Out any](name string, do func(*session, *In) (Out, error)) *verb
 
 // callHandler is a verb of any type.
 type callHandler interface {
-	// serve executes the call and appends the failure and the results to the reply.
-	serve(s *session, args, reply []byte) []byte
+	// serve executes the call and returns the failure and the results.
+	serve(s *session, args []byte) (reply []byte)
 	describe(*strings.Builder)
 	setNumber(int)
 }
@@ -36,7 +36,7 @@ func (v *verb[In, Out]) describe(w *strings.Builder) {
 	planOf(reflect.TypeFor[Out]()).describe(w)
 }
 
-func (v *verb[In, Out]) serve(s *session, args, reply []byte) []byte {
+func (v *verb[In, Out]) serve(s *session, args []byte) []byte {
 	var (
 		in  In
 		out Out
@@ -51,7 +51,7 @@ func (v *verb[In, Out]) serve(s *session, args, reply []byte) []byte {
 		out, err = v.do(s, &in)
 	}
 	f := failureOf(err)
-	return encode(encode(reply, &f, s), &out, s)
+	return encode(encode(nil, &f, s), &out, s)
 }
 
 // hasReceiver returns an error for arguments without the object of the call.

@@ -10,28 +10,26 @@ import (
 	"net/netip"
 	"reflect"
 	"sync"
-	"sync/atomic"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Client is the client's end of a connection to an agent. It is a verbs.Provider of the
 // devices of the agent's host.
 type Client struct {
-	out    sender
-	agent  string // version of the agent
+	out    func(control.Frame) // does not block
+	agent  string              // version of the agent
 	memory *programMemories
+	calls  control.Calls
 	lostCh chan struct{} // closed when the connection is lost
 
 	mu      sync.Mutex
 	reason  error // why it was lost
-	last    uint64
-	replies uint64
-	waiting map[uint64]func(body []byte)
 	objects map[handle]any
 	gone    []handle // handles of closed objects, oldest first
 
-	closeConn func() // closes the connection
+	closeConn func(reason error) // closes the connection
 }
 
 var _ verbs.Provider = (*Client)(nil)
@@ -60,7 +58,7 @@ func NewClient(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Clie
 }
 
 func greet(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, error) {
-	config, err := tlsConfig(key, roleCaller, roleAgent)
+	config, err := tlsConfig(key, roleClient, roleAgent)
 	if err != nil {
 		return nil, err
 	}
@@ -70,29 +68,27 @@ func greet(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, 
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
-	l := newLink(conn, timing)
-	them, err := l.hear(timing.HandshakeTimeout, "this program", "the agent")
+	frames := newConn(conn, timing, control.Reply)
+	them, err := readHello(frames, timing.HandshakeTimeout, "this program", "the agent")
 	switch {
 	case err != nil && isKeyRejection(err):
 		return nil, fmt.Errorf("%w: the agent rejected ours (%w)", ErrKey, err)
 	case err != nil:
 		return nil, err
 	}
-	c := newClient(l)
-	c.agent = them.Program
-	c.closeConn = func() { l.closeWithReason(errors.New("the client has closed the connection")) }
-	l.send(newGreeting("", timing.IdleTimeout).frame())
-	go l.write()
-	go func() { c.fail(l.read(c.receive)) }()
+	if err := sendHello(frames, newHello("", timing.IdleTimeout)); err != nil {
+		return nil, err
+	}
+	c := newClient(func(f control.Frame) { _ = frames.QueueNow(f) }) // Serve returns the error
+	c.agent, c.closeConn = them.Program, frames.Close
+	go run(frames)
+	go func() { c.fail(frames.Serve(c.receive)) }()
 	return c, nil
 }
 
-func newClient(out sender) *Client {
-	c := &Client{
-		out: out, lostCh: make(chan struct{}),
-		waiting: make(map[uint64]func([]byte)), objects: make(map[handle]any),
-	}
-	c.memory = newProgramMemories(func(frame []byte) { c.out.send(frame) })
+func newClient(out func(control.Frame)) *Client {
+	c := &Client{out: out, lostCh: make(chan struct{}), objects: make(map[handle]any)}
+	c.memory = newProgramMemories(func(body []byte) { c.out(control.Frame{Kind: kindMemory, Body: body}) })
 	return c
 }
 
@@ -152,11 +148,7 @@ func (c *Client) Close() error {
 }
 
 // Replies returns the number of answered calls.
-func (c *Client) Replies() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.replies
-}
+func (c *Client) Replies() uint64 { return c.calls.Replies() }
 
 // Lost is closed when the connection has ended; Err has the reason.
 func (c *Client) Lost() <-chan struct{} { return c.lostCh }
@@ -174,39 +166,21 @@ func (c *Client) fail(reason error) {
 	first := c.reason == nil
 	if first {
 		c.reason = &lostError{reason}
-		c.waiting = nil
 		close(c.lostCh)
 	}
 	c.mu.Unlock()
+	c.calls.Close()
 	if first && c.closeConn != nil {
-		c.closeConn()
+		c.closeConn(reason)
 	}
 }
 
 // receive processes a frame from the agent.
-func (c *Client) receive(kind byte, body []byte) error {
-	switch kind {
-	case frameMemory:
-		return c.memory.apply(body)
-	case frameReply:
-		var id uint64
-		body, err := parseUvarint(body, &id)
-		if err != nil {
-			return err
-		}
-		c.mu.Lock()
-		finish := c.waiting[id]
-		delete(c.waiting, id)
-		c.replies++
-		c.mu.Unlock()
-		if finish == nil {
-			return fmt.Errorf("%w: reply to unknown call %d", errBadMessage, id)
-		}
-		finish(body)
-		return nil
-	default:
-		return fmt.Errorf("%w: frame of unknown kind %d", errBadMessage, kind)
+func (c *Client) receive(f control.Frame) error {
+	if f.Kind == kindMemory {
+		return c.memory.apply(f.Body)
 	}
+	return c.calls.Reply(f)
 }
 
 // call makes a call and returns its results.
@@ -216,39 +190,36 @@ func (v *verb[In, Out]) call(c *Client, in In) (Out, error) {
 
 // callThen makes a call. It runs then with the results before later frames are processed.
 func (v *verb[In, Out]) callThen(c *Client, in In, then func(*Out)) (out Out, err error) {
-	done := make(chan struct{})
-	var settled atomic.Bool // by the reply, or by the loss of the connection
-	id, err := c.expect(func(body []byte) {
-		if !settled.CompareAndSwap(false, true) {
+	done := make(chan error, 1)
+	id, err := c.calls.Begin(maxCalls, func(body []byte, ok bool) {
+		if !ok {
+			done <- v.failed(c.Err())
 			return
 		}
-		defer close(done)
-		if err = v.results(c, body, &out); err == nil {
+		err := v.results(c, body, &out)
+		if err == nil {
 			then(&out)
 		}
+		done <- err
 	})
-	if err != nil {
-		return out, &verbs.OpError{Op: v.name, Err: err}
+	switch {
+	case errors.Is(err, control.ErrClosed):
+		return out, v.failed(c.Err())
+	case err != nil:
+		return out, v.failed(fmt.Errorf("%w: %w", verbs.ErrNoMemory, err))
 	}
-	got := c.memory.sendChanges()
-	frame := binary.AppendUvarint(binary.AppendUvarint(newFrame(frameCall, 128), got), id)
-	frame = encode(append(frame, byte(v.number)), &in, c)
-	if tooLong(frame) {
-		c.forget(id)
-		return out, &verbs.OpError{Op: v.name, Err: fmt.Errorf("%w: a call of %d bytes exceeds the limit of %d", verbs.ErrNoMemory, len(frame), maxFrameLen)}
+	body := binary.AppendUvarint(make([]byte, 0, 128), c.memory.sendChanges())
+	body = encode(append(body, byte(v.number)), &in, c)
+	if len(body) > maxFrameLen {
+		c.calls.Forget(id)
+		return out, v.failed(fmt.Errorf("%w: a call of %d bytes exceeds the limit of %d", verbs.ErrNoMemory, len(body), maxFrameLen))
 	}
-	c.out.send(frame)
-	select {
-	case <-done:
-		return out, err
-	case <-c.lostCh:
-	}
-	if !settled.CompareAndSwap(false, true) { // the reply came first
-		<-done
-		return out, err
-	}
-	return out, &verbs.OpError{Op: v.name, Err: c.Err()}
+	c.out(control.Frame{Kind: control.Call, Num: id, Body: body})
+	err = <-done
+	return out, err
 }
+
+func (v *verb[In, Out]) failed(err error) error { return &verbs.OpError{Op: v.name, Err: err} }
 
 // results decodes a reply: the failure, and the results, which a failed call may have too.
 func (v *verb[In, Out]) results(c *Client, body []byte, out *Out) error {
@@ -258,30 +229,9 @@ func (v *verb[In, Out]) results(c *Client, body []byte, out *Out) error {
 		err = decode(rest, out, c)
 	}
 	if err != nil {
-		return &verbs.OpError{Op: v.name, Err: fmt.Errorf("reply of the agent: %w", err)}
+		return v.failed(fmt.Errorf("reply of the agent: %w", err))
 	}
 	return f.err()
-}
-
-// expect assigns a call number, and registers finish for the reply.
-func (c *Client) expect(finish func([]byte)) (uint64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.reason != nil:
-		return 0, c.reason
-	case len(c.waiting) >= maxCalls:
-		return 0, fmt.Errorf("%w: %d calls are pending", verbs.ErrNoMemory, maxCalls)
-	}
-	c.last++
-	c.waiting[c.last] = finish
-	return c.last, nil
-}
-
-func (c *Client) forget(id uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.waiting, id)
 }
 
 // handleOf implements objects.

@@ -3,11 +3,12 @@ package agent
 import (
 	"encoding"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"sync"
+
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // handle identifies an object at the agent. 0 is nil.
@@ -28,7 +29,7 @@ type objects interface {
 // slices and strings with their length first. Types are not encoded: both ends have the
 // same, or different shapes (see protocolHash).
 
-var errBadMessage = errors.New("malformed message")
+var errBadMessage = fmt.Errorf("%w: malformed message", control.ErrProtocol)
 
 var (
 	binaryMarshaler   = reflect.TypeFor[encoding.BinaryMarshaler]()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,7 +16,7 @@ var (
 	// ErrKey: the other end does not have the key, or is no agent.
 	ErrKey = errors.New("the two ends do not have the same key")
 	// ErrVersion: the other end has another version of the protocol.
-	ErrVersion = errors.New("the two ends speak different versions")
+	ErrVersion = control.ErrVersion
 	// ErrHostCannot: the device's host cannot do this. It wraps verbs.ErrNotSupported.
 	ErrHostCannot = fmt.Errorf("this host cannot: %w", verbs.ErrNotSupported)
 )

@@ -7,22 +7,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// said is all that a client says that does one of everything.
-func said(tb testing.TB) (frames [][]byte) {
+// clientFrames returns the frames of a client that uses every object once.
+func clientFrames(tb testing.TB) (frames [][]byte) {
 	tb.Helper()
-	c := newClient(nil)
-	s := newSession(new(fakeHost), loopbackHost{}, loopbackSender{to: c.receive, c: c})
-	s.run = func(f func()) { f() }
-	s.memory.sendLock = c.memory.sendLock
-	c.out = loopbackSender{to: func(kind byte, body []byte) error {
-		frame := append(newFrame(kind, len(body)), body...)
-		seal(frame)
-		frames = append(frames, frame)
-		return s.receive(kind, body)
-	}, c: c}
+	c, _ := loopback(new(fakeHost))
+	send := c.out
+	c.out = func(f control.Frame) {
+		frames = append(frames, f.Append(nil))
+		send(f)
+	}
 	dev := must[verbs.Context](tb)(c.Open("fake0"))
 	dev.QueryDevice()   // of this and what follows only the questions count
 	dev.QueryPort(1)    // so
@@ -59,10 +56,10 @@ func said(tb testing.TB) (frames [][]byte) {
 	return frames
 }
 
-// FuzzServer has an agent hear whatever a caller with the right key may say. It must not
-// crash, and everything must be closed when the caller is gone.
+// FuzzServer has an agent hear whatever a client with the right key may say. It must not
+// crash, and everything must be closed when client disconnected.
 func FuzzServer(f *testing.F) {
-	frames := said(f)
+	frames := clientFrames(f)
 	f.Add(bytes.Join(frames, nil))
 	for i := range frames {
 		f.Add(bytes.Join(frames[:i], nil))
@@ -71,13 +68,13 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		near, far := net.Pipe()
 		host := new(fakeHost)
-		l := newLink(far, Timing{}.filled())
-		s := newSession(host, new(Server), l)
+		conn := newConn(far, Timing{}.filled(), control.Call)
+		s := newSession(host, new(Server), func(f control.Frame) { _ = conn.QueueNow(f) })
 		s.memory.limit = 1 << 20 // or all the time goes into looking at it
 		s.crash = func(what any, stack []byte) { t.Errorf("%v\n%s", what, stack) }
-		go l.write()
+		go run(conn)
 		go func() {
-			near.Write(b) // the agent may have had enough
+			near.Write(b) // the agent may have disconnected
 			near.Close()
 		}()
 		go func() {
@@ -87,9 +84,11 @@ func FuzzServer(f *testing.F) {
 				}
 			}
 		}()
-		if err := l.read(s.receive); err == nil {
+		err := conn.Serve(s.receive)
+		if err == nil {
 			t.Error("it ended without a reason")
 		}
+		conn.Close(err)
 		if err := s.end(30 * time.Second); err != nil {
 			t.Error(err)
 		}
@@ -104,23 +103,23 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzClient has a client hear whatever an agent may say.
+// FuzzClient sends any bytes to a client.
 func FuzzClient(f *testing.F) {
-	f.Add([]byte{frameReply, 1, 0})
-	f.Add([]byte{frameMemory, 0, recordChange, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'x'})
+	f.Add(control.Frame{Kind: control.Reply, Num: 1, Body: []byte{0}}.Append(nil))
+	f.Add(control.Frame{Kind: kindMemory, Body: []byte{0, recordChange, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'x'}}.Append(nil))
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		c := newClient(loopbackSender{to: func(byte, []byte) error { return nil }})
+		c := newClient(func(control.Frame) {})
 		c.memory.use(&verbs.MRInit{Buf: make([]byte, 100)})
 		for range 3 {
 			go callNext.callThen(c, waitOn[verbs.Listener]{}, func(*peered) {}) // whatever comes of it
 		}
-		for len(b) > 0 {
-			n := min(len(b), 1+int(b[0]))
-			if c.receive(b[0]%8, b[1:n]) != nil {
-				break
-			}
-			b = b[n:]
-		}
+		near, far := net.Pipe()
+		go func() {
+			far.Write(b) // the client may have disconnected
+			far.Close()
+		}()
+		_ = newConn(near, Timing{}.filled(), control.Reply).Serve(c.receive)
+		near.Close()
 		c.Close()
 	})
 }

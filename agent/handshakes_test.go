@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// Connections that do nothing are not waited for: the time of a handshake does not pass
-// in this test.
+// Idle connections are displaced at once, before the handshake timeout.
 func TestClientConnectsDespiteIdleConnections(t *testing.T) {
 	var log bytes.Buffer
 	s := newStage(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -179,9 +179,9 @@ func (m *hostMemories) sendChanges(send func([]byte)) error {
 	defer m.sendLock.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w := &recordWriter{send: func(frame []byte) {
+	w := &recordWriter{send: func(body []byte) {
 		m.sent++
-		send(frame)
+		send(body)
 	}}
 	for range maxScans {
 		found := false

@@ -3,6 +3,7 @@ package agent
 import (
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -11,28 +12,27 @@ import (
 // connection. It is for the simulator, where goroutines may not block, and for testing the
 // effect of an agent.
 func Loopback(dev verbs.Context) (verbs.Context, error) {
-	c := newClient(nil)
-	s := newSession(loopbackHost{dev}, loopbackHost{}, loopbackSender{to: c.receive, c: c})
-	s.run = func(f func()) { f() }
-	c.out = loopbackSender{to: s.receive, c: c, session: s}
-	// Each end sends changes with its own memory locked, and takes the other's lock. One
-	// common lock avoids a deadlock.
-	s.memory.sendLock = c.memory.sendLock
+	c, _ := loopback(loopbackHost{dev})
 	return c.Open(dev.Info().Name)
 }
 
-// loopbackSender passes frames to the other end.
-type loopbackSender struct {
-	to func(kind byte, body []byte) error
-	c  *Client
-	// session is the agent's end, for tests.
-	session *session
-}
-
-func (j loopbackSender) send(frame []byte) {
-	if err := j.to(frame[frameHeaderLen-1], frame[frameHeaderLen:]); err != nil {
-		j.c.fail(err)
+// loopback returns two ends without a connection.
+func loopback(h Host) (*Client, *session) {
+	c := newClient(nil)
+	passTo := func(end func(control.Frame) error) func(control.Frame) {
+		return func(f control.Frame) {
+			if err := end(f); err != nil {
+				c.fail(err)
+			}
+		}
 	}
+	s := newSession(h, loopbackHost{}, passTo(c.receive))
+	s.run = func(f func()) { f() }
+	c.out = passTo(s.receive)
+	// Each end sends changes with its own memory locked, and takes the other's lock. One
+	// common lock avoids a deadlock.
+	s.memory.sendLock = c.memory.sendLock
+	return c, s
 }
 
 // loopbackHost has one device.

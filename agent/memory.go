@@ -81,13 +81,13 @@ func parseUvarint(b []byte, into *uint64) ([]byte, error) {
 // last memory frame that its sender has received.
 type recordWriter struct {
 	got  uint64
-	send func(frame []byte)
+	send func(body []byte)
 	b    []byte
 }
 
 func (w *recordWriter) add(r *record) {
 	if w.b == nil {
-		w.b = append(newFrame(frameMemory, 4<<10), binary.AppendUvarint(nil, w.got)...)
+		w.b = binary.AppendUvarint(make([]byte, 0, 4<<10), w.got)
 	}
 	w.b = r.append(w.b)
 	if len(w.b) > memoryFrameLen-maxRecordLen {

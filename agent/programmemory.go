@@ -18,7 +18,7 @@ type programMemory struct {
 
 // programMemories are the memories of a client.
 type programMemories struct {
-	send func(frame []byte)
+	send func(body []byte)
 	// sendLock is held while sending.
 	sendLock *sync.Mutex
 

@@ -19,7 +19,7 @@ type role string
 
 const (
 	roleAgent  role = "fabrictest agent 1: agent"
-	roleCaller role = "fabrictest agent 1: caller"
+	roleClient role = "fabrictest agent 1: caller"
 )
 
 // signer returns the private key of a role, derived from the shared key.
@@ -45,8 +45,8 @@ func tlsConfig(k Key, own, other role) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	vessel := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<33, 0)}
-	cert, err := x509.CreateCertificate(rand.Reader, vessel, vessel, mine.Public(), mine)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<33, 0)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, mine.Public(), mine)
 	if err != nil {
 		return nil, fmt.Errorf("make the certificate of %s: %w", own, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -81,7 +82,7 @@ func (s *Server) Stats() Stats {
 // Serve accepts clients until ctx ends or the listener fails. It returns after everything
 // that they opened, and the listener, are closed.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	config, err := tlsConfig(s.Key, roleAgent, roleCaller)
+	config, err := tlsConfig(s.Key, roleAgent, roleClient)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -89,8 +90,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.timing = s.Timing.filled()
-	var callers sync.WaitGroup
-	defer callers.Wait()
+	var clients sync.WaitGroup
+	defer clients.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
@@ -101,7 +102,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			return err
 		}
 		p := s.handshakes.begin(conn)
-		callers.Go(func() { s.authenticate(ctx, p, config) })
+		clients.Go(func() { s.authenticate(ctx, p, config) })
 	}
 }
 
@@ -144,10 +145,10 @@ func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Confi
 		return
 	}
 	s.stats.clients.Add(1)
-	log := s.log.With("caller", raw.RemoteAddr().String())
-	log.Info("a caller has come")
+	log := s.log.With("client", raw.RemoteAddr().String())
+	log.Info("client connected")
 	why := s.serve(ctx, conn, log)
-	log.Info("the caller is gone", "why", why)
+	log.Info("client disconnected", "why", why)
 }
 
 // logUnauthenticated logs an unauthenticated connection, at most once a second, which limits the
@@ -160,26 +161,25 @@ func (s *Server) logUnauthenticated(raw net.Conn, err error) {
 	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in all", s.stats.unauthenticated.Load(), "displaced in all", s.stats.displaced.Load())
 }
 
-// serve serves a client, from greeting to end.
-func (s *Server) serve(ctx context.Context, conn net.Conn, log *slog.Logger) error {
-	l := newLink(conn, s.timing)
-	l.send(newGreeting(s.Program, s.timing.IdleTimeout).frame())
-	if err := l.flush(); err != nil {
+// serve serves a client, from hello to end.
+func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) error {
+	conn := newConn(raw, s.timing, control.Call)
+	if err := sendHello(conn, newHello(s.Program, s.timing.IdleTimeout)); err != nil {
 		return err
 	}
-	if _, err := l.hear(s.timing.HandshakeTimeout, "the agent", "the caller"); err != nil {
-		l.closeWithReason(err)
+	if _, err := readHello(conn, s.timing.HandshakeTimeout, "the agent", "the client"); err != nil {
+		conn.Close(err)
 		return err
 	}
 	if !s.enter() {
 		err := fmt.Errorf("the agent has reached its limit of %d clients", maxSessions)
-		l.closeWithReason(err)
+		conn.Close(err)
 		return err
 	}
 	defer s.leave()
-	go l.write()
-	defer context.AfterFunc(ctx, func() { l.closeWithReason(errStopping) })()
-	own := newSession(s.Host, s, l)
+	go run(conn)
+	defer context.AfterFunc(ctx, func() { conn.Close(errStopping) })()
+	own := newSession(s.Host, s, func(f control.Frame) { _ = conn.QueueNow(f) }) // Serve returns the error
 	if s.MaxMemory > 0 {
 		own.memory.limit = min(s.MaxMemory, maxMemory)
 	}
@@ -187,13 +187,14 @@ func (s *Server) serve(ctx context.Context, conn net.Conn, log *slog.Logger) err
 		s.stats.crashes.Add(1)
 		log.Error("the device's software crashed", "panic", what, "stack", string(stack))
 	}
-	why := l.read(own.receive)
-	if errors.Is(why, errBadMessage) {
-		log.Warn("the caller does not keep to the protocol", "why", why)
+	why := conn.Serve(own.receive)
+	conn.Close(why)
+	if errors.Is(why, control.ErrProtocol) {
+		log.Warn("the client violates the protocol", "why", why)
 	}
 	if err := own.end(s.timing.CloseTimeout); err != nil {
 		s.stats.stuckClients.Add(1)
-		log.Error("a caller's devices stay held", "why", err)
+		log.Error("a client's devices stay held", "why", err)
 	}
 	return why
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -56,7 +58,7 @@ func TestHostCalls(t *testing.T) {
 	}
 }
 
-// Who has another key learns nothing, and does no harm.
+// A client with another key gets no hello, and no device is opened.
 func TestWrongKeyIsRejected(t *testing.T) {
 	var log bytes.Buffer
 	s := newStage(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -65,22 +67,22 @@ func TestWrongKeyIsRejected(t *testing.T) {
 			t.Errorf("another key: %v", err)
 		}
 	}
-	// An agent must not be taken in by another agent, nor a caller by a caller: the two
+	// An agent must not accept another agent, nor a client a client: the two
 	// ends have different keys under one secret.
-	wrong := must[*tls.Config](t)(tlsConfig(s.Key, roleAgent, roleCaller))
+	wrong := must[*tls.Config](t)(tlsConfig(s.Key, roleAgent, roleClient))
 	conn, err := tls.Dial("tcp", s.addr, wrong)
 	if err == nil {
 		_, err = conn.Read(make([]byte, 1))
 		conn.Close()
 	}
 	if err == nil {
-		t.Error("an agent is a caller")
+		t.Error("an agent accepts an agent")
 	}
-	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", string((&greeting{Version: Version}).frame()), strings.Repeat("\xff", 4096)} {
+	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", string(helloFrame(Version, newHello("", 0))), strings.Repeat("\xff", 4096)} {
 		raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
 		io.WriteString(raw, first) // it may have hung up already
 		answer, _ := io.ReadAll(raw)
-		if bytes.Contains(answer, greetingMark) {
+		if bytes.Contains(answer, []byte("fabrictest")) {
 			t.Errorf("%q is greeted", first)
 		}
 		raw.Close()
@@ -96,7 +98,7 @@ func TestWrongKeyIsRejected(t *testing.T) {
 	}
 }
 
-// A handshake that is begun and not ended is given up.
+// A handshake that does not complete times out.
 func TestSlowHandshakeTimesOut(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(s *Server) { s.Timing.HandshakeTimeout = 100 * time.Millisecond })
@@ -108,7 +110,7 @@ func TestSlowHandshakeTimesOut(t *testing.T) {
 	eventually(t, "all had their time", func() bool { return s.Stats().Unauthenticated == maxHandshakesFrom })
 }
 
-// One caller has a device at a time, and keeps it as long as it is there.
+// One client holds a device at a time, until it closes the device or disconnects.
 func TestDeviceIsHeldByOneClient(t *testing.T) {
 	s := newStage(t)
 	one, two := s.client(t), s.client(t)
@@ -119,7 +121,7 @@ func TestDeviceIsHeldByOneClient(t *testing.T) {
 		two.SetLink("fake0", false), two.Restart("fake0"),
 	} {
 		if !errors.Is(err, verbs.ErrBusy) {
-			t.Errorf("a second caller: %v", err)
+			t.Errorf("a second client: %v", err)
 		}
 	}
 	if err := first.Close(); err != nil {
@@ -161,23 +163,23 @@ func populate(t *testing.T, dev verbs.Context) (waits []chan error) {
 		go func() { done <- wait() }()
 		waits = append(waits, done)
 	}
-	must[verbs.PortAttr](t)(dev.QueryPort(1)) // waiting keeps nobody
+	must[verbs.PortAttr](t)(dev.QueryPort(1)) // other calls do not wait
 	return waits
 }
 
 const populated = 11 // objects, the device among them
 
 // However a connection ends, everything that was opened over it is closed, and all
-// calls at the caller's end.
+// calls at the client's end.
 func TestConnectionEndClosesEverything(t *testing.T) {
 	for name, end := range map[string]struct {
 		do   func(*testAgent, *Client, net.Conn)
 		told string
 	}{
-		"the caller closes":  {func(_ *testAgent, c *Client, _ net.Conn) { c.Close() }, "the client was closed"},
-		"the cable is cut":   {func(_ *testAgent, _ *Client, raw net.Conn) { raw.Close() }, ""},
-		"the agent stops":    {func(s *testAgent, _ *Client, _ net.Conn) { s.stop() }, "is stopping"},
-		"the caller babbles": {func(_ *testAgent, c *Client, _ net.Conn) { c.out.send(newFrame(99, 0)) }, "kind 99"},
+		"the client closes":                {func(_ *testAgent, c *Client, _ net.Conn) { c.Close() }, "the client was closed"},
+		"the connection breaks":            {func(_ *testAgent, _ *Client, raw net.Conn) { raw.Close() }, ""},
+		"the agent stops":                  {func(s *testAgent, _ *Client, _ net.Conn) { s.stop() }, "is stopping"},
+		"the client violates the protocol": {func(_ *testAgent, c *Client, _ net.Conn) { c.out(control.Frame{Kind: 99}) }, "kind 0x63"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
@@ -213,68 +215,76 @@ func TestConnectionEndClosesEverything(t *testing.T) {
 	}
 }
 
-// handMade is a caller that has said who it is, and says nothing that it is not told to.
-func (s *testAgent) handMade(t *testing.T) *link {
+// handMade returns a connection of a client with the key, which has sent a hello.
+func (s *testAgent) handMade(t *testing.T, hello []byte) (net.Conn, *control.Conn) {
 	t.Helper()
-	config := must[*tls.Config](t)(tlsConfig(s.Key, roleCaller, roleAgent))
+	config := must[*tls.Config](t)(tlsConfig(s.Key, roleClient, roleAgent))
 	conn := must[*tls.Conn](t)(tls.Dial("tcp", s.addr, config))
 	t.Cleanup(func() { conn.Close() })
-	l := newLink(conn, testTiming)
-	l.send(newGreeting("", testTiming.IdleTimeout).frame())
-	if err := l.flush(); err != nil {
+	if _, err := conn.Write(hello); err != nil {
 		t.Fatal(err)
 	}
-	return l
+	return conn, newConn(conn, testTiming, control.Reply)
 }
 
-// Who says nothing is taken for dead, a caller as well as an agent.
+// helloFrame is a hello of a version.
+func helloFrame(version uint64, h *hello) []byte {
+	body, _ := json.Marshal(h) // it has no channels
+	return control.Frame{Kind: control.Hello, Num: version, Body: body}.Append(nil)
+}
+
+// fakeAgent returns a connection to an agent that says hello and nothing else.
+func fakeAgent(key Key, hello []byte) net.Conn {
+	near, far := net.Pipe()
+	go func() {
+		config, _ := tlsConfig(key, roleAgent, roleClient)
+		conn := tls.Server(far, config)
+		conn.Write(hello)         // the other end notices
+		io.Copy(io.Discard, conn) // until it hangs up
+	}()
+	return near
+}
+
+// An idle client is disconnected, and so is an idle agent.
 func TestIdleTimeout(t *testing.T) {
 	t.Parallel()
-	const silence = 2 * time.Second // in which somebody alive has its turn on a busy machine, too
+	const silence = 2 * time.Second // long enough for heartbeats on a busy machine
 	impatient := func(s *Server) { s.Timing.IdleTimeout = silence }
 	for name, test := range map[string]func(*testing.T){
-		"one that opens a device, and no more": func(t *testing.T) {
+		"a client without heartbeats": func(t *testing.T) {
 			s := newStage(t, impatient)
-			mute := s.handMade(t)
-			mute.send(encode(append(newFrame(frameCall, 64), 0, 1, byte(callOpen.number)), &deviceNamed{"fake0"}, nil))
-			if err := mute.flush(); err != nil {
+			_, conn := s.handMade(t, helloFrame(Version, newHello("", time.Hour)))
+			call := encode([]byte{0, byte(callOpen.number)}, &deviceNamed{"fake0"}, nil)
+			if err := conn.Write(control.Frame{Kind: control.Call, Num: 1, Body: call}); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the device is opened", func() bool { return s.fakeHost.count() == 1 })
 			eventually(t, "the device is closed", func() bool { return len(s.device(0).isOpen()) == 0 })
 		},
-		// Whatever a caller takes for often enough, it says so as often as the agent wants.
-		"one that waits for longer": func(t *testing.T) {
+		// The heartbeat interval follows the idle timeout of the agent.
+		"a client that waits longer than the timeout": func(t *testing.T) {
 			s := newStage(t, impatient)
 			alive := must[*Client](t)(NewClient(t.Context(), must[net.Conn](t)(net.Dial("tcp", s.addr)), s.Key, Timing{HeartbeatInterval: time.Hour}))
 			defer alive.Close()
 			dev := must[verbs.Context](t)(alive.Open("fake0"))
 			if _, err := dev.WaitAsync(2 * silence); !errors.Is(err, verbs.ErrTimeout) {
-				t.Errorf("who waits for longer than silence may last: %v", err)
+				t.Errorf("a call that waits longer than the idle timeout: %v", err)
 			}
 		},
-		"one that is for ever at one frame": func(t *testing.T) {
-			slow := newStage(t, impatient).handMade(t).conn
-			for b := []byte{0, 1, 0, 0}; ; b = []byte{0} {
+		"a client that never completes a frame": func(t *testing.T) {
+			slow, _ := newStage(t, impatient).handMade(t, helloFrame(Version, newHello("", time.Hour)))
+			whole := control.Frame{Kind: control.Call, Body: make([]byte, 1<<16)}.Append(nil)
+			for b := whole[:20]; ; b = []byte{0} {
 				if _, err := slow.Write(b); err != nil {
 					break
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
 		},
-		"an agent": func(t *testing.T) {
-			near, far := net.Pipe()
+		"an agent without heartbeats": func(t *testing.T) {
 			key := NewKey()
-			go func() {
-				config, _ := tlsConfig(key, roleAgent, roleCaller)
-				conn := tls.Server(far, config)
-				frame := newGreeting("", testTiming.IdleTimeout).frame()
-				seal(frame)
-				conn.Write(frame)         // the other end notices
-				io.Copy(io.Discard, conn) // until it hangs up
-			}()
-			lonely := must[*Client](t)(NewClient(t.Context(), near, key, Timing{IdleTimeout: 100 * time.Millisecond}))
-			if _, err := lonely.Identity(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "no data") {
+			client := must[*Client](t)(NewClient(t.Context(), fakeAgent(key, helloFrame(Version, newHello("", time.Hour))), key, Timing{IdleTimeout: 100 * time.Millisecond}))
+			if _, err := client.Identity(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "no data") {
 				t.Error(err)
 			}
 		},
@@ -286,7 +296,7 @@ func TestIdleTimeout(t *testing.T) {
 	}
 }
 
-// A device whose software crashes costs the caller one call, and the agent nothing.
+// A panic in a device fails one call, and neither the client nor the agent.
 func TestPanicInCallIsReported(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)
@@ -313,7 +323,7 @@ func TestStuckDeviceStaysHeld(t *testing.T) {
 	eventually(t, "it is given up", func() bool { return s.Stats().StuckClients == 1 })
 	other := s.client(t)
 	if _, err := other.Open("fake0"); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("a stuck device for another caller: %v", err)
+		t.Errorf("a stuck device for another client: %v", err)
 	}
 	close(fake.hang)
 	eventually(t, "it is free", func() bool { _, err := other.Open("fake0"); return err == nil })
@@ -321,53 +331,39 @@ func TestStuckDeviceStaysHeld(t *testing.T) {
 
 func TestVersionMismatch(t *testing.T) {
 	k := NewKey()
-	meet := func(g *greeting) error {
-		near, far := net.Pipe()
-		go func() {
-			config, _ := tlsConfig(k, roleAgent, roleCaller)
-			conn := tls.Server(far, config)
-			frame := g.frame()
-			seal(frame)
-			conn.Write(frame)         // the other end notices
-			io.Copy(io.Discard, conn) // until it hangs up
-		}()
-		c, err := NewClient(t.Context(), near, k, testTiming)
+	meet := func(version uint64, h *hello) error {
+		c, err := NewClient(t.Context(), fakeAgent(k, helloFrame(version, h)), k, testTiming)
 		if err == nil {
 			c.Close()
 		}
 		return err
 	}
 	for _, c := range []struct {
-		g    *greeting
-		want string
+		version uint64
+		h       *hello
+		want    string
 	}{
-		{&greeting{Version + 1, protocolHash, "new", time.Hour}, "update this program"},
-		{&greeting{Version - 1, protocolHash, "old", time.Hour}, "update the agent"},
-		{&greeting{Version, protocolHash + 1, "other 1.7", time.Hour}, "other 1.7"},
+		{Version + 1, newHello("new", time.Hour), "update this program"},
+		{Version - 1, newHello("old", time.Hour), "update the agent"},
+		{Version, &hello{protocolHash + 1, "other 1.7", time.Hour}, "other 1.7"},
 	} {
-		if err := meet(c.g); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v", c.g, err)
+		if err := meet(c.version, c.h); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c.h, err)
 		}
 	}
-	if err := meet(newGreeting("", testTiming.IdleTimeout)); err != nil {
+	if err := meet(Version, newHello("", testTiming.IdleTimeout)); err != nil {
 		t.Error(err)
 	}
 
-	// The agent tells an old caller the same.
+	// The agent sends the same error to an old client.
 	s := newStage(t)
-	config := must[*tls.Config](t)(tlsConfig(s.Key, roleCaller, roleAgent))
-	conn := must[*tls.Conn](t)(tls.Dial("tcp", s.addr, config))
-	defer conn.Close()
-	l := newLink(conn, testTiming)
-	l.send((&greeting{Version: Version - 1}).frame())
-	if err := l.flush(); err != nil {
+	_, old := s.handMade(t, helloFrame(Version-1, newHello("", time.Hour)))
+	if _, err := readHello(old, testTiming.HandshakeTimeout, "", ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.hear(testTiming.HandshakeTimeout, "", ""); err != nil {
-		t.Fatal(err)
-	}
-	if kind, body, err := l.next(); err != nil || kind != frameClose || !strings.Contains(string(body), "update the caller") {
-		t.Errorf("%d %q %v", kind, body, err)
+	var told *control.CloseError
+	if _, err := old.Read(); !errors.As(err, &told) || !strings.Contains(told.Reason, "update the client") {
+		t.Error(err)
 	}
 }
 
@@ -380,12 +376,11 @@ func TestDialErrors(t *testing.T) {
 		t.Errorf("a listener that never answers: %v", err)
 	}
 	if _, err := Dial(ctx, "127.0.0.1:1", Key{}); err == nil {
-		t.Error("nobody is there")
+		t.Error("there is no agent")
 	}
 }
 
-// A caller that wants more memory than an agent has for it is told so when it registers
-// it, and goes on.
+// Registration fails beyond the memory limit of the agent, and the client continues.
 func TestRegistrationBeyondMemoryLimitFails(t *testing.T) {
 	s := newStage(t, func(s *Server) { s.MaxMemory = 1 << 20 })
 	dev := must[verbs.Context](t)(s.client(t).Open("fake0"))

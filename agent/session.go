@@ -1,13 +1,13 @@
 package agent
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -19,7 +19,7 @@ type session struct {
 	*table
 	host   Host
 	holds  holder
-	out    sender
+	out    func(control.Frame) // does not block
 	memory *hostMemories
 	// run executes a call concurrently with others.
 	run func(func())
@@ -41,7 +41,7 @@ type holder interface {
 	release(device string, s *session)
 }
 
-func newSession(host Host, holds holder, out sender) *session {
+func newSession(host Host, holds holder, out func(control.Frame)) *session {
 	return &session{
 		table: newTable(), host: host, holds: holds, out: out, memory: newHostMemories(),
 		run: func(f func()) { go f() },
@@ -50,24 +50,17 @@ func newSession(host Host, holds holder, out sender) *session {
 
 // receive processes a frame from the client. It applies memory changes before it processes
 // the next frame, so that a call sees the memory as of its time.
-func (s *session) receive(kind byte, body []byte) error {
-	switch kind {
-	case frameMemory:
-		return s.memory.apply(body)
-	case frameCall:
-		return s.call(body)
-	default:
-		return fmt.Errorf("%w: frame of unknown kind %d", errBadMessage, kind)
+func (s *session) receive(f control.Frame) error {
+	if f.Kind == kindMemory {
+		return s.memory.apply(f.Body)
 	}
+	return s.call(f)
 }
 
-func (s *session) call(body []byte) error {
-	var got, id uint64
-	body, err := parseUvarint(body, &got)
+func (s *session) call(f control.Frame) error {
+	var got uint64
+	body, err := parseUvarint(f.Body, &got)
 	if err != nil {
-		return err
-	}
-	if body, err = parseUvarint(body, &id); err != nil {
 		return err
 	}
 	if len(body) == 0 || int(body[0]) >= len(calls) {
@@ -91,42 +84,41 @@ func (s *session) call(body []byte) error {
 	}
 	s.run(func() {
 		defer s.calls.Done()
-		reply := s.execute(what, id, args)
+		reply := s.execute(what, args)
 		s.state.Lock()
 		s.running--
 		s.state.Unlock()
-		s.out.send(reply)
+		s.out(control.Frame{Kind: control.Reply, Num: f.Num, Body: reply})
 	})
 	return nil
 }
 
 // execute executes a call, sends changed memory, and returns the reply.
-func (s *session) execute(what callHandler, id uint64, args []byte) (reply []byte) {
-	begin := binary.AppendUvarint(newFrame(frameReply, 64), id)
+func (s *session) execute(what callHandler, args []byte) (reply []byte) {
 	func() {
 		if s.crash != nil {
 			defer func() {
 				if v := recover(); v != nil {
 					s.crash(v, debug.Stack())
-					reply = failed(begin, fmt.Errorf("the device's software crashed: %v", v))
+					reply = failed(fmt.Errorf("the device's software crashed: %v", v))
 				}
 			}()
 		}
-		reply = what.serve(s, args, begin)
+		reply = what.serve(s, args)
 	}()
-	if tooLong(reply) {
-		reply = failed(begin, fmt.Errorf("%w: reply of %d bytes", verbs.ErrNoMemory, len(reply)))
+	if len(reply) > maxFrameLen {
+		reply = failed(fmt.Errorf("%w: reply of %d bytes", verbs.ErrNoMemory, len(reply)))
 	}
-	if err := s.memory.sendChanges(s.out.send); err != nil {
-		reply = failed(begin, err)
+	if err := s.memory.sendChanges(func(body []byte) { s.out(control.Frame{Kind: kindMemory, Body: body}) }); err != nil {
+		reply = failed(err)
 	}
 	return reply
 }
 
 // failed returns a reply without results.
-func failed(begin []byte, err error) []byte {
+func failed(err error) []byte {
 	f := failureOf(err)
-	return encode(begin[:len(begin):len(begin)], &f, nil)
+	return encode(nil, &f, nil)
 }
 
 // registerObject assigns a handle to the object that a call made, and makes the results from it.

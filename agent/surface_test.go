@@ -238,7 +238,7 @@ func (d *fakeDevice) find(tb testing.TB, names ...string) (all []any) {
 	return all
 }
 
-// Objects of somebody else's reach the device as such, for it to refuse.
+// Objects of another provider are passed on as foreign objects, which the device rejects.
 func TestForeignObjectsReachDevice(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)

@@ -99,7 +99,7 @@ func (t *table) openEntries(chosen func(*entry) bool) (all []*entry) {
 
 // markClosed marks an object as closed, and for a context all objects made from it. It keeps
 // the last keptObjects of them, which can still be called, and returns their memory for the
-// caller to free.
+// client to free.
 func (t *table) markClosed(e *entry) (free []*hostMemory) {
 	if e.root == e {
 		for _, part := range t.openEntries(func(o *entry) bool { return o.root == e && o != e }) {

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,19 +10,25 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/internal/control"
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // serveChannel handles frames of the rank until its control channel closes. Time
 // spent blocked in a queue or OnEvent does not count as silence of the rank.
 func (m *member) serveChannel() {
 	defer m.disconnect()
-	r := bufio.NewReaderSize(m.channel, 64<<10)
-	err := m.acceptJoin(r)
+	err := m.acceptJoin()
 	if err == nil {
-		err = m.readFrames(r)
+		w := m.welcome()
+		m.conn.Limits = w.rankLimits()
+		err = m.conn.Serve(m.handleFrame)
 	}
-	if !isDisconnect(err) {
+	var bye *control.CloseError
+	switch {
+	case errors.As(err, &bye):
+		m.handleBye(strings.ToValidUTF8(bye.Reason, "\uFFFD"))
+		_, _ = io.Copy(io.Discard, m.channel) // from goroutines of the rank that raced with Close
+	case !isDisconnect(err):
 		m.fail(Failed, err.Error())
 	}
 }
@@ -34,55 +39,45 @@ func isDisconnect(err error) bool {
 }
 
 // acceptJoin waits for the rank's hello and sends the welcome.
-func (m *member) acceptJoin(r io.Reader) error {
-	hello, err := control.ReadHello(r)
-	if err != nil {
-		if errors.Is(err, control.ErrProtocol) {
-			reject := control.Frame{Kind: control.Reject, Body: []byte(err.Error())}
-			_ = m.channel.SetWriteDeadline(time.Now().Add(time.Second))
-			_, _ = m.channel.Write(reject.Append(nil))
+func (m *member) acceptJoin() error {
+	var h hello
+	if err := m.conn.ReadHello(launcherProtocol, &h); err != nil {
+		if errors.Is(err, control.ErrProtocol) || errors.Is(err, control.ErrVersion) {
+			m.conn.Close(err)
 		}
 		return err
 	}
-	frames, err := control.WelcomeFrames(m.welcome(), m.spec.Job)
-	if err != nil {
-		return err
-	}
-	// Bypass the send queue: it may hold messages of other ranks already.
-	for _, f := range frames {
-		err := control.WriteAll(m.channel, f.Append(nil), m.g.opts.HangTimeout, m.isFrozen)
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return fmt.Errorf("sent hello and did not read the welcome for %v", m.g.opts.HangTimeout)
-		case err != nil:
-			return io.EOF // the rank has disconnected
-		}
+	// This overtakes the send queue: it may hold messages of other ranks already.
+	err := m.conn.SendHello(launcherProtocol, m.welcome())
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("sent hello and did not read the welcome for %v", m.g.opts.HangTimeout)
+	case err != nil:
+		return io.EOF // the rank has disconnected
 	}
 	m.g.mu.Lock()
-	m.joined, m.isGoProgram = true, hello.Go != ""
+	m.joined, m.isGoProgram = true, h.Go != ""
 	m.heartbeat.frameStarted(time.Now())
 	m.g.mu.Unlock()
 	m.goTask(m.runSendQueue)
-	m.postEvent(Joined, hello.Go)
+	m.postEvent(Joined, h.Go)
 	m.g.mu.Lock()
 	m.heartbeat.frameDone(time.Now())
 	m.g.mu.Unlock()
 	return nil
 }
 
-func (m *member) welcome() control.WelcomeBody {
-	return control.WelcomeBody{
+func (m *member) welcome() *welcome {
+	return &welcome{
 		Rank: m.spec.Rank, Size: len(m.g.members), Host: m.spec.Host,
-		MaxMessage: m.g.opts.MaxMessage, MaxReport: m.g.opts.MaxReport,
+		MaxMessage: m.g.opts.MaxMessage, MaxReport: m.g.opts.MaxReport, Job: m.spec.Job,
 	}
 }
 
 // runSendQueue sends queued frames until the rank disconnects or stops reading.
 func (m *member) runSendQueue() {
-	timeout := m.g.opts.HangTimeout
-	err := m.sendQueue.Run(m.channel, timeout, m.isFrozen)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		m.fail(Hung, fmt.Sprintf("did not read its control channel for %v", timeout))
+	if errors.Is(m.conn.Run(), os.ErrDeadlineExceeded) {
+		m.fail(Hung, fmt.Sprintf("did not read its control channel for %v", m.g.opts.HangTimeout))
 	}
 }
 
@@ -92,63 +87,41 @@ func (m *member) isFrozen() bool {
 	return m.frozen
 }
 
-// readFrames handles frames until the channel closes or the rank violates the protocol.
-func (m *member) readFrames(r io.Reader) error {
-	limits := control.RankLimits(m.welcome())
-	for {
-		f, err := control.Read(r, limits)
-		if err != nil {
-			return err
-		}
-		if err := m.handleFrame(f); err != nil {
-			return err
-		}
-	}
-}
-
 func (m *member) handleFrame(f control.Frame) error {
 	g := m.g
 	g.mu.Lock()
 	m.heartbeat.frameStarted(time.Now())
-	afterBye := m.byeReceived
 	g.mu.Unlock()
 	defer func() {
 		g.mu.Lock()
 		m.heartbeat.frameDone(time.Now())
 		g.mu.Unlock()
 	}()
-	if afterBye {
-		return nil // from a goroutine that raced with Close
-	}
 	switch f.Kind {
-	case control.Data:
+	case kindData:
 		return m.forward(f)
-	case control.Barrier:
+	case kindBarrier:
 		return m.enterBarrier(f.Num)
 	case control.Pong:
 		return m.handlePong(f.Num)
-	case control.Mark:
-		m.postEvent(Marked, validUTF8(f.Body))
-	case control.Sample:
+	case kindMark:
+		m.postEvent(Marked, strings.ToValidUTF8(string(f.Body), "\uFFFD"))
+	case kindSample:
 		if !json.Valid(f.Body) {
 			return fmt.Errorf("%w: sample is not JSON", control.ErrProtocol)
 		}
 		e := m.newEvent(Sampled)
 		e.Sample = f.Body
 		g.dispatcher.post(e)
-	case control.Report:
+	case kindReport:
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if m.report != nil {
 			return fmt.Errorf("%w: a second report", control.ErrProtocol)
 		}
 		m.report = append([]byte{}, f.Body...) // not nil even if empty
-	case control.DumpReply, control.CommandReply:
-		return m.handleReply(f)
-	case control.Bye:
-		m.handleBye(validUTF8(f.Body))
-	default:
-		return fmt.Errorf("%w: unexpected %v", control.ErrProtocol, f.Kind)
+	case control.Reply:
+		return m.calls.Reply(f)
 	}
 	return nil
 }
@@ -162,22 +135,6 @@ func (m *member) handleBye(reason string) {
 	m.peakRSS = max(m.peakRSS, peak)
 	m.g.mu.Unlock()
 	m.disconnect()
-	_ = m.sendQueue.PutUnbounded(control.Frame{Kind: control.ByeAck})
-	m.sendQueue.Close()
+	_ = m.conn.QueueNow(control.Frame{Kind: control.Close})
+	m.conn.CloseQueue()
 }
-
-// handleReply passes a reply to the waiting request. It drops a late reply.
-func (m *member) handleReply(f control.Frame) error {
-	m.g.mu.Lock()
-	defer m.g.mu.Unlock()
-	if f.Num == 0 || f.Num > m.g.lastRequestID {
-		return fmt.Errorf("%w: %v to a request that was never sent", control.ErrProtocol, f.Kind)
-	}
-	if ch, ok := m.replies[f.Num]; ok {
-		ch <- validUTF8(f.Body) // does not block: the buffer has one element
-		delete(m.replies, f.Num)
-	}
-	return nil
-}
-
-func validUTF8(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }

@@ -1,10 +1,21 @@
 // Package launch starts one process per rank, like mpiexec, and supervises them over
-// a control channel: barriers, messages between ranks, results, heartbeats, state
-// dumps, commands, output and exit codes. Package rank is the API inside the processes.
+// a control channel (package control): barriers, messages between ranks, results,
+// heartbeats, state dumps, commands, output and exit codes. A started process connects
+// to its launcher with Join:
+//
+//	conn, err := launch.Join()
+//	if errors.Is(err, launch.ErrNotLaunched) { … run alone … }
+//	conn.OnDump(program.Status)
+//	err = program.Run(conn)
+//	conn.Report(result)
+//	conn.Close(err)
+//
+// The channel is for start-up, results and supervision, not for bulk data. The launcher
+// forwards messages in order and loses none while both ranks run.
 //
 // The package does not interpret programs or jobs. To start a process in a namespace,
 // the caller passes a Start function. Packages lab/nslab, lab/mpihost and lab/live
-// use it.
+// use it; so do programs that run on a fabric.
 //
 // # Untrusted ranks
 //
@@ -26,5 +37,7 @@
 // therefore started on a separate OS thread that lives as long as the rank: see
 // Spec.Start.
 //
-// A Group may be used from several goroutines.
+// A Group and a Conn may be used from several goroutines. Background goroutines of a
+// Conn answer heartbeats and requests of the launcher, so only a process that is stopped
+// as a whole counts as hung.
 package launch

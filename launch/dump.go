@@ -9,13 +9,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/internal/control"
+	"github.com/fabrictest/fabrictest/control"
 )
+
+// maxCalls limits the dumps and commands that a rank has not answered.
+const maxCalls = 1024
 
 // sigquitTimeout limits the time a Go program takes to print its goroutines and exit.
 const sigquitTimeout = 5 * time.Second
 
-// Dump requests a state dump (see rank.Conn.OnDump) from every running rank. If a rank
+// Dump requests a state dump (see Conn.OnDump) from every running rank. If a rank
 // does not reply before ctx ends or within Options.DumpTimeout, its dump is the state
 // of its process in /proc.
 func (g *Group) Dump(ctx context.Context) map[int]string {
@@ -48,7 +51,7 @@ func (g *Group) requestDumps(ctx context.Context, members []*member) map[int]dum
 				return
 			}
 			d := dump{fromRank: true}
-			text, err := m.request(ctx, control.Frame{Kind: control.Dump})
+			text, err := m.request(ctx, control.Frame{Kind: kindDump})
 			if err != nil {
 				d = dump{text: fmt.Sprintf("no answer: %v\n%s", err, procState(m.proc.pid))}
 				d.timedOut = ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
@@ -72,10 +75,10 @@ func (g *Group) SendCommand(ctx context.Context, rank int, text string) error {
 		return fmt.Errorf("command: %w", err)
 	}
 	name := rankName(rank, m.spec.Host)
-	if len(text) > control.MaxCommand {
-		return fmt.Errorf("command to %s: %d bytes, the limit is %d", name, len(text), control.MaxCommand)
+	if len(text) > maxCommand {
+		return fmt.Errorf("command to %s: %d bytes, the limit is %d", name, len(text), maxCommand)
 	}
-	failure, err := m.request(ctx, control.Frame{Kind: control.Command, Body: []byte(text)})
+	failure, err := m.request(ctx, control.Frame{Kind: kindCommand, Body: []byte(text)})
 	if err != nil {
 		return fmt.Errorf("command %q to %s: %w", text, name, err)
 	}
@@ -85,7 +88,7 @@ func (g *Group) SendCommand(ctx context.Context, rank int, text string) error {
 	return nil
 }
 
-// request sends a frame to the rank and waits for the reply with the same number.
+// request makes a call to the rank and returns the reply.
 func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 	g := m.g
 	reply := make(chan string, 1)
@@ -96,18 +99,27 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 		err = ErrEnded
 	case !m.joined:
 		err = errors.New("the rank has not joined")
-	case f.Kind == control.Dump && m.frozen:
+	case f.Kind == kindDump && m.frozen:
 		err = errors.New("the rank is frozen")
-	case f.Kind == control.Dump && m.failState != "":
+	case f.Kind == kindDump && m.failState != "":
 		err = fmt.Errorf("the rank has failed: %s", m.failReason)
-	default:
-		g.lastRequestID++
-		f.Num = g.lastRequestID
-		m.replies[f.Num] = reply
-		err = m.sendQueue.PutUnbounded(f)
 	}
 	g.mu.Unlock()
-	if err != nil {
+	if err == nil {
+		f.Num, err = m.calls.Begin(maxCalls, func(body []byte, ok bool) {
+			if ok {
+				reply <- strings.ToValidUTF8(string(body), "\uFFFD")
+			}
+			close(reply)
+		})
+	}
+	if err == nil {
+		err = m.conn.QueueNow(f)
+	}
+	switch {
+	case errors.Is(err, control.ErrClosed):
+		return "", ErrEnded
+	case err != nil:
 		return "", err
 	}
 	select {
@@ -117,9 +129,7 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 		}
 		return text, nil
 	case <-ctx.Done():
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		delete(m.replies, f.Num)
+		m.calls.Forget(f.Num)
 		return "", fmt.Errorf("no reply: %w", context.Cause(ctx))
 	}
 }

@@ -13,7 +13,7 @@ type EventKind uint8
 // Event kinds.
 const (
 	Started  EventKind = iota // the process runs
-	Joined                    // the rank called rank.Join
+	Joined                    // the rank called Join
 	Marked                    // Text is the argument of Conn.Mark
 	Sampled                   // Sample is the argument of Conn.Sample
 	Printed                   // Text is a line of Stream, without the newline

@@ -20,11 +20,10 @@ type Group struct {
 	stopTasks  sync.WaitGroup // goroutines started by stop
 	done       chan struct{}  // closed when all ranks have ended and all events are delivered
 
-	mu            sync.Mutex
-	barriersDone  uint64
-	cause         error // why the group was stopped early
-	stopping      bool
-	lastRequestID uint64 // of dumps and commands
+	mu           sync.Mutex
+	barriersDone uint64
+	cause        error // why the group was stopped early
+	stopping     bool
 }
 
 // Start starts a process for every spec, or none if one cannot be started. The group

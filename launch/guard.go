@@ -55,7 +55,7 @@ func guardMain(groupID string, in io.Reader) {
 // guard is the launcher's handle of the guard process.
 type guard struct {
 	cmd     *exec.Cmd
-	groupID string // value of control.EnvGroup in all processes of the group
+	groupID string // value of envGroup in all processes of the group
 
 	mu   sync.Mutex
 	pipe io.WriteCloser

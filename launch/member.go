@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/internal/control"
+	"github.com/fabrictest/fabrictest/control"
 )
 
 const (
@@ -28,7 +28,8 @@ type member struct {
 	started time.Time
 
 	channel        *os.File
-	sendQueue      *control.SendQueue
+	conn           *control.Conn // on channel
+	calls          control.Calls // dumps and commands
 	stdout, stderr *outputReader
 	pipes          [2]*os.File    // read by stdout and stderr
 	tasks          sync.WaitGroup // goroutines that may post events
@@ -51,8 +52,7 @@ type member struct {
 	joinStart       time.Time // start of the join timeout
 	disconnectedAt  time.Time // start of the exit timeout
 	finishing       bool
-	peakRSS         int64 // resident memory
-	replies         map[uint64]chan string
+	peakRSS         int64  // resident memory
 	stateDump       string // taken before it was stopped
 	sigquitOffset   int64  // offset of the goroutine dump in stderr; -1 if none
 }
@@ -60,9 +60,7 @@ type member struct {
 func newMember(g *Group, s Spec) *member {
 	m := &member{
 		g: g, spec: s,
-		sendQueue:     control.NewSendQueue(sendQueueBytes),
 		sigquitOffset: -1,
-		replies:       map[uint64]chan string{},
 	}
 	m.stdout = newOutputReader(g.opts, s.Rank, Stdout, m.lineHandler(Stdout))
 	m.stderr = newOutputReader(g.opts, s.Rank, Stderr, m.lineHandler(Stderr))
@@ -105,6 +103,9 @@ func (m *member) start() error {
 	defer outW.Close()
 	defer errW.Close()
 	m.channel, m.pipes = local, [2]*os.File{outR, errR}
+	m.conn = control.New(local, control.Config{
+		Names: kindNames, QueueBytes: sendQueueBytes, WriteTimeout: m.g.opts.HangTimeout, KeepWaiting: m.isFrozen,
+	})
 	cmd := m.spec.command(len(m.g.members), m.g.guard.groupID, remote)
 	cmd.Stdout, cmd.Stderr = outW, errW
 	if m.proc, err = startProcess(cmd, m.spec.Start); err != nil {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// JoinMode tells whether ranks must call rank.Join.
+// JoinMode tells whether ranks must call Join.
 type JoinMode uint8
 
 // Join modes.
 const (
-	// JoinRequired: every rank must call rank.Join, and Close at the end.
+	// JoinRequired: every rank must call Join, and Close at the end.
 	JoinRequired JoinMode = iota
 	// JoinOptional: any program can be a rank. If it does not join, its exit code is
 	// its result, and barriers of other ranks wait until it exits.
@@ -22,7 +22,7 @@ const (
 // Options configure a group. Zero values mean the defaults in the comments.
 type Options struct {
 	Join        JoinMode
-	JoinTimeout time.Duration // from the start to rank.Join; 10 s
+	JoinTimeout time.Duration // from the start to Join; 10 s
 
 	// Heartbeat is the interval of heartbeats; 500 ms, none if negative. A rank is
 	// Hung if for HangTimeout (10 s) it sends nothing, reads nothing from its

@@ -1,9 +1,12 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // State is the final state of a rank.
@@ -79,6 +82,32 @@ func rankName(rank int, host string) string {
 	return fmt.Sprintf("rank %d (%s)", rank, host)
 }
 
+// ExitStatus returns the exit code of a group as a shell would: the first code that is not
+// 0 of a rank that ended by itself, or else of a rank that was stopped. It calls failed
+// for every rank that failed by itself.
+func ExitStatus(outcomes []Outcome, failed func(*Outcome)) (code int) {
+	stopped := 0
+	for i := range outcomes {
+		o := &outcomes[i]
+		if o.State.OK() {
+			continue
+		}
+		n := o.ExitCode
+		if sig := unix.SignalNum(o.Signal); sig != 0 {
+			n = 128 + int(sig)
+		} else if n <= 0 {
+			n = 1
+		}
+		if o.State == Stopped {
+			stopped = n
+			continue
+		}
+		failed(o)
+		code = cmp.Or(code, n)
+	}
+	return cmp.Or(code, stopped)
+}
+
 // exitInfo is the input of classify.
 type exitInfo struct {
 	failState   State // Failed or Hung if the launcher stopped the rank; else empty
@@ -114,7 +143,7 @@ func (e *exitInfo) classify() (State, string) {
 	case e.joined:
 		return Exited, "exited with 0 and without a word: it must end with Close"
 	default:
-		return Exited, "exited with 0 and never joined: the program must call rank.Join"
+		return Exited, "exited with 0 and never joined: the program must call Join"
 	}
 }
 

@@ -13,9 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrEnded is returned for a rank that has ended already.
-var ErrEnded = errors.New("the rank has ended")
-
 // process is a started process, the leader of its process group.
 type process struct {
 	cmd  *exec.Cmd

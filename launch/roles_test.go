@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/rank"
+	"github.com/fabrictest/fabrictest/launch"
 )
 
 // forever is longer than any test.
@@ -51,8 +51,8 @@ var roles = map[string]func(){
 	"brief":           func() { c := join(); time.Sleep(3 * hangTimeout); check("close", c.Close(nil)) },
 }
 
-func join() *rank.Conn {
-	c, err := rank.Join()
+func join() *launch.Conn {
+	c, err := launch.Join()
 	if err != nil {
 		fatal("join", err)
 	}
@@ -105,7 +105,7 @@ func runEcho() {
 	check("barrier", c.Barrier(-1))
 	for {
 		msg, err := c.Recv(0, -1)
-		if errors.Is(err, rank.ErrRankEnded) {
+		if errors.Is(err, launch.ErrEnded) {
 			check("close", c.Close(nil))
 			return
 		}
@@ -142,10 +142,10 @@ func runNeighbour() {
 		check("mark", c.Mark("sent"))
 		time.Sleep(forever)
 	}
-	if _, err := c.Recv(2, 0); !errors.Is(err, rank.ErrTimeout) {
+	if _, err := c.Recv(2, 0); !errors.Is(err, launch.ErrTimeout) {
 		fatal("receive at once", err)
 	}
-	if _, err := c.Recv(2, time.Millisecond); !errors.Is(err, rank.ErrTimeout) {
+	if _, err := c.Recv(2, time.Millisecond); !errors.Is(err, launch.ErrTimeout) {
 		fatal("receive in time", err)
 	}
 	check("barrier", c.Barrier(-1)) // returns when rank 0 has ended
@@ -158,10 +158,10 @@ func runNeighbour() {
 			}
 		}
 	}
-	if _, err := c.Recv(0, -1); !errors.Is(err, rank.ErrRankEnded) {
+	if _, err := c.Recv(0, -1); !errors.Is(err, launch.ErrEnded) {
 		fatal("receive from an ended rank", err)
 	}
-	if err := c.Send(0, nil); !errors.Is(err, rank.ErrRankEnded) {
+	if err := c.Send(0, nil); !errors.Is(err, launch.ErrEnded) {
 		fatal("send to an ended rank", err)
 	}
 	check("close", c.Close(nil))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/internal/control"
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // forward sends a message to another rank. While the receiver's send queue is full,
@@ -14,7 +14,7 @@ func (m *member) forward(f control.Frame) error {
 		return fmt.Errorf("%w: message to rank %d of %d", control.ErrProtocol, f.Num, len(m.g.members))
 	}
 	// Put fails if the receiver has ended; the sender gets a RankEnded frame.
-	_ = m.g.members[f.Num].sendQueue.Put(control.Frame{Kind: control.Data, Num: uint64(m.spec.Rank), Body: f.Body})
+	_ = m.g.members[f.Num].conn.Queue(control.Frame{Kind: kindData, Num: uint64(m.spec.Rank), Body: f.Body})
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (g *Group) releaseBarrier() {
 	g.barriersDone++
 	for _, m := range g.members {
 		if !m.disconnected {
-			_ = m.sendQueue.PutUnbounded(control.Frame{Kind: control.BarrierDone, Num: g.barriersDone})
+			_ = m.conn.QueueNow(control.Frame{Kind: kindBarrierDone, Num: g.barriersDone})
 		}
 	}
 }
@@ -62,19 +62,16 @@ func (m *member) disconnect() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !m.byeReceived {
-		m.sendQueue.Close()
+		m.conn.CloseQueue()
 	}
 	if m.disconnected {
 		return
 	}
 	m.disconnected, m.disconnectedAt = true, time.Now()
-	for id, ch := range m.replies {
-		close(ch)
-		delete(m.replies, id)
-	}
+	m.calls.Close()
 	for _, other := range g.members {
 		if other != m {
-			_ = other.sendQueue.PutUnbounded(control.Frame{Kind: control.RankEnded, Num: uint64(m.spec.Rank)})
+			_ = other.conn.QueueNow(control.Frame{Kind: kindRankEnded, Num: uint64(m.spec.Rank)})
 		}
 	}
 	g.releaseBarrier()

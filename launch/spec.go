@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-
-	"github.com/fabrictest/fabrictest/launch/internal/control"
 )
 
 // MaxRanks is the largest group.
@@ -15,7 +13,7 @@ const MaxRanks = 4096
 // Spec describes the process of one rank.
 type Spec struct {
 	Rank int    // the ranks of a group are 0 to n-1
-	Host string // host name, for messages and for rank.Conn.Host
+	Host string // host name, for messages and for Conn.Host
 	Cmd  Command
 	// Start starts the process; nil means cmd.Start.
 	//
@@ -37,7 +35,7 @@ type Command struct {
 	Path string
 	Args []string // without argv[0]
 	// Env is the environment; nil means os.Environ. The launcher adds the variables
-	// that rank.Join reads.
+	// that Join reads.
 	Env []string
 	Dir string // empty means the current directory
 	// Files are inherited as descriptors 4, 5, … The caller closes them.
@@ -63,8 +61,8 @@ func checkSpecs(specs []Spec) error {
 			return fmt.Errorf("spec %d is the second for rank %d", i, s.Rank)
 		case s.Cmd.Path == "":
 			return fmt.Errorf("rank %d has no program to run", s.Rank)
-		case len(s.Job) > control.MaxJob:
-			return fmt.Errorf("rank %d has a job of %d bytes, the limit is %d", s.Rank, len(s.Job), control.MaxJob)
+		case len(s.Job) > maxJob:
+			return fmt.Errorf("rank %d has a job of %d bytes, the limit is %d", s.Rank, len(s.Job), maxJob)
 		}
 		seen[s.Rank] = true
 	}
@@ -82,11 +80,11 @@ func (s *Spec) command(size int, groupID string, channel *os.File) *exec.Cmd {
 	// The last duplicate wins: these override the variables of a launcher that is
 	// itself a rank.
 	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)],
-		fmt.Sprintf("%s=%d", control.EnvControl, controlFD),
-		fmt.Sprintf("%s=%d", control.EnvRank, s.Rank),
-		fmt.Sprintf("%s=%d", control.EnvSize, size),
-		control.EnvHost+"="+s.Host,
-		control.EnvGroup+"="+groupID,
+		fmt.Sprintf("%s=%d", envControl, controlFD),
+		fmt.Sprintf("%s=%d", envRank, s.Rank),
+		fmt.Sprintf("%s=%d", envSize, size),
+		envHost+"="+s.Host,
+		envGroup+"="+groupID,
 	)
 	cmd.ExtraFiles = append([]*os.File{channel}, s.Cmd.Files...)
 	cmd.SysProcAttr = sysProcAttr()

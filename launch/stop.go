@@ -10,7 +10,7 @@ import (
 )
 
 // Kill kills the process group of a rank with SIGKILL. Its outcome is Killed, which
-// does not fail the group; other ranks get rank.ErrRankEnded. If the rank has ended,
+// does not fail the group; other ranks get ErrEnded. If the rank has ended,
 // Kill returns ErrEnded and the outcome does not change.
 func (g *Group) Kill(rank int) error {
 	m, err := g.member(rank)

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fabrictest/fabrictest/launch/internal/control"
 )
 
 func executablePath() (string, error) { return "/proc/self/exe", nil }
@@ -23,9 +21,9 @@ const maxKillRounds = 50
 // negative, in its environment. It finds processes that left the process group of
 // their rank, such as daemons. It skips processes of other users.
 func killStrays(groupID string, rank int) {
-	want := [][]byte{fmt.Appendf(nil, "\x00%s=%s\x00", control.EnvGroup, groupID)}
+	want := [][]byte{fmt.Appendf(nil, "\x00%s=%s\x00", envGroup, groupID)}
 	if rank >= 0 {
-		want = append(want, fmt.Appendf(nil, "\x00%s=%d\x00", control.EnvRank, rank))
+		want = append(want, fmt.Appendf(nil, "\x00%s=%d\x00", envRank, rank))
 	}
 	for range maxKillRounds {
 		killed := killWithEnv(want)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/internal/control"
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // heartbeat is the liveness state of a rank.
@@ -98,7 +98,7 @@ func (m *member) supervise(now time.Time, late time.Duration) {
 		}
 	case !m.joined:
 		if g.opts.Join == JoinRequired && now.Sub(m.joinStart) > g.opts.JoinTimeout {
-			state, why = Failed, fmt.Sprintf("did not join within %v: does the program call rank.Join?", g.opts.JoinTimeout)
+			state, why = Failed, fmt.Sprintf("did not join within %v: does the program call Join?", g.opts.JoinTimeout)
 		}
 	case !heartbeats || s.handlingFrame:
 	case now.Sub(s.lastHeard) > g.opts.HangTimeout:
@@ -106,7 +106,7 @@ func (m *member) supervise(now time.Time, late time.Duration) {
 	case !s.pending:
 		s.seq++
 		s.pending = true
-		_ = m.sendQueue.PutUnbounded(control.Frame{Kind: control.Ping, Num: s.seq})
+		_ = m.conn.QueueNow(control.Frame{Kind: control.Ping, Num: s.seq})
 	}
 	g.mu.Unlock()
 	if state != "" {

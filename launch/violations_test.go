@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/launch"
-	"github.com/fabrictest/fabrictest/launch/internal/control"
 )
 
 // violations are protocol violations of a rank. They happen after the handshake,
@@ -22,24 +22,24 @@ var violations = map[string]struct {
 	do   func(ch *os.File)
 	want string // part of the launcher's error
 }{
-	"!garbage": {func(ch *os.File) { _, _ = io.WriteString(ch, "GET / HTTP/1.1\r\nHost: fabric\r\n\r\n") }, "unexpected message"},
-	"!version": {func(ch *os.File) { writeFrame(ch, control.Hello, 99, `{"pid":1}`) }, "protocol version 99"},
-	"!hello":   {func(ch *os.File) { writeFrame(ch, control.Hello, control.Version, `{"pid":"me"}`) }, "hello"},
-	"!early":   {func(ch *os.File) { writeFrame(ch, control.Barrier, 1, "") }, "unexpected message of barrier"},
-	"garbage":  {func(ch *os.File) { _, _ = ch.Write(make([]byte, 1<<10)) }, "unexpected message of unknown kind 0x00"},
-	"unknown":  {func(ch *os.File) { writeFrame(ch, 200, 0, "?") }, "unknown kind 0xc8"},
-	"theirs":   {func(ch *os.File) { writeFrame(ch, control.BarrierDone, 1, "") }, "unexpected message of barrier done"},
-	"again":    {func(ch *os.File) { writeFrame(ch, control.Hello, control.Version, "{}") }, "unexpected message of hello"},
+	"!garbage": {func(ch *os.File) { _, _ = io.WriteString(ch, "GET / HTTP/1.1\r\nHost: fabric\r\n\r\n") }, "unexpected frame"},
+	"!version": {func(ch *os.File) { writeFrame(ch, control.Hello, 99, `{"pid":1}`) }, "the rank has version 99"},
+	"!hello":   {func(ch *os.File) { writeFrame(ch, control.Hello, launch.Version, `{"pid":"me"}`) }, "hello"},
+	"!early":   {func(ch *os.File) { writeFrame(ch, launch.Barrier, 1, "") }, "unexpected frame: kind 0x21"},
+	"garbage":  {func(ch *os.File) { _, _ = ch.Write(make([]byte, 1<<10)) }, "unexpected frame: kind 0x00"},
+	"unknown":  {func(ch *os.File) { writeFrame(ch, 200, 0, "?") }, "unexpected frame: kind 0xc8"},
+	"theirs":   {func(ch *os.File) { writeFrame(ch, launch.BarrierDone, 1, "") }, "unexpected frame: barrier done"},
+	"again":    {func(ch *os.File) { writeFrame(ch, control.Hello, launch.Version, "{}") }, "unexpected frame: hello"},
 	"oversize": {func(ch *os.File) {
-		_, _ = ch.Write([]byte{0xff, 0xff, 0xff, 0xff, byte(control.Data), 0, 0, 0, 0, 0, 0, 0, 0})
+		_, _ = ch.Write([]byte{0xff, 0xff, 0xff, 0xff, byte(launch.Data), 0, 0, 0, 0, 0, 0, 0, 0})
 	}, "the limit is"},
-	"short":    {func(ch *os.File) { _, _ = ch.Write([]byte{0, 0, 0, 1, byte(control.Data), 0, 0, 0, 0, 0, 0, 0, 0}) }, "shorter than a header"},
-	"report":   {func(ch *os.File) { writeFrame(ch, control.Report, 0, strings.Repeat("r", 2000)) }, "report of 2000 bytes, the limit is 1000"},
-	"twice":    {func(ch *os.File) { writeFrame(ch, control.Report, 0, ""); writeFrame(ch, control.Report, 0, "") }, "a second report"},
-	"sample":   {func(ch *os.File) { writeFrame(ch, control.Sample, 0, "{") }, "not JSON"},
-	"stranger": {func(ch *os.File) { writeFrame(ch, control.Data, 77, "hi") }, "rank 77 of 2"},
-	"barrier":  {func(ch *os.File) { writeFrame(ch, control.Barrier, 7, "") }, "entered barrier 7"},
-	"reply":    {func(ch *os.File) { writeFrame(ch, control.DumpReply, 1<<40, "") }, "never sent"},
+	"short":    {func(ch *os.File) { _, _ = ch.Write([]byte{0, 0, 0, 1, byte(launch.Data), 0, 0, 0, 0, 0, 0, 0, 0}) }, "shorter than a header"},
+	"report":   {func(ch *os.File) { writeFrame(ch, launch.Report, 0, strings.Repeat("r", 2000)) }, "report of 2000 bytes, the limit is 1000"},
+	"twice":    {func(ch *os.File) { writeFrame(ch, launch.Report, 0, ""); writeFrame(ch, launch.Report, 0, "") }, "a second report"},
+	"sample":   {func(ch *os.File) { writeFrame(ch, launch.Sample, 0, "{") }, "not JSON"},
+	"stranger": {func(ch *os.File) { writeFrame(ch, launch.Data, 77, "hi") }, "rank 77 of 2"},
+	"barrier":  {func(ch *os.File) { writeFrame(ch, launch.Barrier, 7, "") }, "entered barrier 7"},
+	"reply":    {func(ch *os.File) { writeFrame(ch, control.Reply, 1<<40, "") }, "never made"},
 	"pong":     {func(ch *os.File) { writeFrame(ch, control.Pong, 1<<40, "") }, "without a ping"},
 	"hang up":  {func(ch *os.File) { _ = ch.Close() }, "without Close"},
 }
@@ -49,10 +49,11 @@ func writeFrame(ch *os.File, k control.Kind, num uint64, body string) {
 }
 
 func runViolation() {
-	ch := os.NewFile(3, "control")
 	name := os.Args[1]
+	ch := os.NewFile(3, "control")
 	if !strings.HasPrefix(name, "!") {
-		_, _, err := control.Handshake(ch, control.HelloBody{PID: os.Getpid()})
+		var err error
+		ch, err = launch.JoinRaw()
 		check("hello", err)
 	}
 	violations[name].do(ch)
@@ -76,8 +77,7 @@ func protocolViolationFailsRank(t *testing.T) {
 
 // runUnresponsive joins and then neither reads nor writes.
 func runUnresponsive() {
-	ch := os.NewFile(3, "control")
-	_, _, err := control.Handshake(ch, control.HelloBody{PID: os.Getpid()})
+	_, err := launch.JoinRaw()
 	check("hello", err)
 	time.Sleep(forever)
 }

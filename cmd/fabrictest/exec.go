@@ -27,7 +27,7 @@ host, FABRICTEST_NICS lists its NICs, FABRICTEST_RDMA0_IPV6 and _IPV4 are the
 addresses of the first, and FABRICTEST_RDMA0_IPV6_PEERS those of all hosts in
 order. Programs over libibverbs find no device there, unless the fabric was brought
 up with --rdma. With -n there are FABRICTEST_RANK and FABRICTEST_SIZE too. Go programs
-read it with package lab/nics, and speak to each other by launch/rank.
+read it with package lab/nics, and speak to each other by package launch.
 
 On a terminal the program gets a terminal of its own, and the processes of its session are
 killed when it ends; otherwise signals are passed on to it.

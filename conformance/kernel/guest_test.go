@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
@@ -46,12 +47,7 @@ func shellServer(t *testing.T) Guest {
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
-		ended := make(chan syscall.WaitStatus, 1)
-		go func() {
-			_ = cmd.Wait() // the state says how it went
-			ended <- cmd.ProcessState.Sys().(syscall.WaitStatus)
-		}()
-		return ended, nil
+		return control.Wait(cmd), nil
 	}}
 	go func() { _ = s.Serve(listener) }() // it ends with the test
 	return Guest{Control: listener.Addr().(*net.TCPAddr).AddrPort()}

@@ -6,7 +6,7 @@
 //	go run ./cmd/fabrictest exec -n 4 -- /tmp/hello
 //
 // It finds its NIC by its environment (package lab/nics), its neighbours by its
-// launcher (package rank), and everything else by verbs.
+// launcher (package launch), and everything else by verbs.
 package main
 
 import (
@@ -17,13 +17,13 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab/nics"
-	"github.com/fabrictest/fabrictest/launch/rank"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func main() {
 	log.SetFlags(0)
-	conn, err := rank.Join()
+	conn, err := launch.Join()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -46,7 +46,7 @@ type qpAddress struct {
 
 const timeout = 10 * time.Second
 
-func greet(conn *rank.Conn) error {
+func greet(conn *launch.Conn) error {
 	host, err := nics.FromEnv()
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func boundaries() []Boundary {
 			Why: "the API must not depend on an implementation or on other modules",
 		},
 		{
-			Name: "the agent knows verbs only", From: []string{"./agent"}, Only: []string{"std", "./verbs", "./agent", "./internal/regularfile", "./internal/testutil"}, Tests: true,
+			Name: "the agent knows verbs only", From: []string{"./agent"}, Only: []string{"std", "./verbs", "./agent", "./control", "./internal/regularfile", "./internal/testutil"}, Tests: true,
 			Why: "the agent forwards verbs calls to devices of any kind",
 		},
 		{
@@ -141,8 +141,12 @@ func boundaries() []Boundary {
 			Why:  "namespaces, links and switches carry any packet; netns imports no other package of this module, except internal/testutil in its tests",
 		},
 		{
+			Name: "control carries any message", From: []string{"./control"}, Only: []string{"std"}, Tests: true,
+			Why: "the protocol between processes knows no message of its users",
+		},
+		{
 			Name: "the launcher knows no RDMA", From: []string{"./launch/..."},
-			Only: []string{"std", "./launch/...", "golang.org/..."},
+			Only: []string{"std", "./control", "./launch/...", "golang.org/..."},
 			Why:  "the launcher serves any program, on any device",
 		},
 		{

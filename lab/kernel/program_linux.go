@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/interrupt"
-	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 )
 
 // programJob is the input of the process of a lab for one program.
@@ -22,9 +21,6 @@ type programJob struct {
 	Args   []string
 	Dir    string
 }
-
-// jobFD is the descriptor of the input.
-const jobFD = 3
 
 // RunProgram boots guests, runs a program in their namespace with the descriptors
 // of this process, and stops them. It returns the exit code, or 128 plus the signal
@@ -44,41 +40,16 @@ func RunProgram(ctx context.Context, cfg Config, args []string) (code int, err e
 	if j.Dir, err = os.Getwd(); err != nil {
 		return 0, err
 	}
-	in, inEnd, err := os.Pipe()
-	if err != nil {
-		return 0, err
-	}
-	defer inEnd.Close()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", ProgramCommand)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{in}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	err = netns.StartUnshared(cmd)
-	in.Close() // otherwise the write below would block if the child dies
-	if err != nil {
-		return 0, err
-	}
-	writeErr := json.NewEncoder(inEnd).Encode(j)
-	inEnd.Close()
-	var exit *exec.ExitError
-	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
-		return 0, err
-	}
-	if code := cmd.ProcessState.ExitCode(); code != 0 {
-		return code, nil // the child printed the reason
-	}
-	return 0, writeErr
+	return daemon.RunOnce(ctx, ProgramCommand, j)
 }
 
 // ProgramMain is the main function of the process of a lab for one program. It
 // returns the exit code of the program.
 func ProgramMain() (code int, err error) {
 	var j programJob
-	in := os.NewFile(jobFD, "job")
-	if err := json.NewDecoder(in).Decode(&j); err != nil {
-		return 0, fmt.Errorf("read the job: %w", err)
+	if err := daemon.ReadJob(&j); err != nil {
+		return 0, err
 	}
-	in.Close()
 	ctx, cancel := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer cancel()
 	l, err := Up(ctx, j.Config)
@@ -123,16 +94,7 @@ func (l *Lab) runProgram(ctx context.Context, j *programJob) (code int, err erro
 			<-ended
 		}
 	}
-	return exitCode(cmd.ProcessState), nil
-}
-
-// exitCode returns the exit code as a shell does: 128 plus the signal number if the
-// process was killed.
-func exitCode(s *os.ProcessState) int {
-	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
-		return 128 + int(w.Signal())
-	}
-	return s.ExitCode()
+	return daemon.ExitCode(cmd.ProcessState), nil
 }
 
 // programEnv returns the environment of a program in the lab's namespace, where

@@ -1,12 +1,12 @@
 package kernel
 
 import (
+	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
+	"time"
 
+	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
@@ -43,36 +43,42 @@ type Info struct {
 	Consoles string `json:"consoles,omitempty"`
 }
 
-// validName matches names that are valid in a socket, a directory and a command
-// line.
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-
 // CheckName returns an error if the name of a lab is invalid.
-func CheckName(name string) error {
-	if !validName.MatchString(name) {
-		return fmt.Errorf("invalid lab name %.70q: use up to 63 letters, digits, dots, dashes and underscores, starting with a letter or digit", name)
-	}
-	return nil
-}
+func CheckName(name string) error { return daemon.CheckName(name) }
 
 // NotUpError is returned if no lab has the name.
-type NotUpError struct{ Name string }
-
-func (e *NotUpError) Error() string {
-	return "no kernel lab called " + e.Name + " is up: start one with 'fabrictest lab kernel up'"
-}
+type NotUpError = daemon.NotUpError
 
 // ErrAlreadyUp is returned by Start if a lab of that name exists.
 var ErrAlreadyUp = errors.New("a kernel lab of that name is up already: take it down with 'fabrictest lab kernel down', or give another name with --lab")
 
-// labDir returns the directory for the consoles and the log of a lab; empty for a
-// user without a cache directory.
-func labDir(name string) string {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return ""
+// kind is the kind of these labs.
+var kind = daemon.Kind{
+	What: "kernel lab", Prefix: "fabrictest-kernel", Command: ServeCommand, UpCommand: "fabrictest lab kernel up", NameFlag: "--lab", Version: 1,
+	LogFile: "kernel-%s/stderr", AlreadyUp: ErrAlreadyUp, ReplyTimeout: 10 * time.Second, RequestTimeout: 10 * time.Second,
+	EncodeError: encodeError, DecodeError: decodeError,
+}
+
+// codeGuest is the code of a GuestError in a Close frame.
+const codeGuest = 1
+
+// encodeError keeps the fields of a GuestError.
+func encodeError(err error) error {
+	var g *GuestError
+	if errors.As(err, &g) {
+		if text, jsonErr := json.Marshal(g); jsonErr == nil {
+			return &control.CloseError{Code: codeGuest, Reason: string(text)}
+		}
 	}
-	return filepath.Join(cache, "fabrictest", "labs", "kernel-"+name)
+	return err
+}
+
+func decodeError(failed *control.CloseError) error {
+	g := new(GuestError)
+	if failed.Code == codeGuest && json.Unmarshal([]byte(failed.Reason), g) == nil {
+		return g
+	}
+	return failed
 }
 
 // operation is the kind of a request.
@@ -89,9 +95,10 @@ const (
 	opDown    operation = "down"
 )
 
-// request is sent by a client, after a byte that carries its descriptors.
+// request is a request of a client. The reply to opStatus is an Info, that to opConsole
+// text, and others are empty. The answers to opGuest and opSocket have a descriptor.
 type request struct {
-	Op    operation `json:"verb"`
+	Op    operation `json:"op"`
 	Guest int       `json:"guest,omitempty"`
 	// For opSet: impairments, or else the link state.
 	Impair *Impairment `json:"impair,omitempty"`
@@ -101,48 +108,5 @@ type request struct {
 	Address string `json:"address,omitempty"`
 	Listen  bool   `json:"listen,omitempty"`
 	// For opRun:
-	Path string   `json:"path,omitempty"`
-	Args []string `json:"args,omitempty"`
-	Env  []string `json:"env,omitempty"`
-	Dir  string   `json:"dir,omitempty"`
-}
-
-// response is sent by the lab, after a byte that carries its descriptors. Some
-// requests have several.
-type response struct {
-	Error    string      `json:"error,omitempty"`
-	Guest    *GuestError `json:"guest,omitempty"` // set if the error is a GuestError
-	Info     *Info       `json:"info,omitempty"`
-	Text     string      `json:"text,omitempty"`
-	ExitCode *int        `json:"exit,omitempty"` // or 128 plus the signal number
-}
-
-// signalMessage is sent by a client to signal its program.
-type signalMessage struct {
-	Signal int `json:"signal"`
-}
-
-func errorResponse(err error) (a response) {
-	if err != nil {
-		a.Error = err.Error()
-		errors.As(err, &a.Guest)
-	}
-	return a
-}
-
-// err returns the error of a response.
-func (a response) err() error {
-	switch {
-	case a.Guest != nil:
-		return a.Guest
-	case a.Error != "":
-		return errors.New(a.Error)
-	}
-	return nil
-}
-
-// job is the input of a lab's process.
-type job struct {
-	Name   string
-	Config Config
+	daemon.Program
 }

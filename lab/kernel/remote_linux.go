@@ -8,11 +8,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strconv"
-	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -39,38 +38,32 @@ func Connect(name string) (*Remote, error) {
 	if n, err := strconv.Atoi(os.Getenv(guestsVar)); err == nil {
 		return newRemote(name, n), nil
 	}
-	conn, _, err := dial(name)
-	if err != nil {
+	if err := kind.Ping(context.Background(), name); err != nil {
 		return nil, err
 	}
-	return newRemote(name, 0), conn.Close()
+	return newRemote(name, 0), nil
 }
 
-// roundTrip sends a request and reads one response.
-func (r *Remote) roundTrip(ctx context.Context, wait time.Duration, q request) (response, []*os.File, *call, error) {
+// roundTrip sends a request and reads the reply.
+func (r *Remote) roundTrip(ctx context.Context, wait time.Duration, q *request) ([]byte, *daemon.Call, error) {
 	if r.guests != 0 {
-		return response{}, nil, nil, errInsideLab
+		return nil, nil, errInsideLab
 	}
-	c, err := sendRequest(ctx, r.name, wait, q)
-	if err != nil {
-		return response{}, nil, nil, err
-	}
-	a, files, err := c.readResponse()
-	c.close()
-	return a, files, c, err
+	return kind.RoundTrip(ctx, r.name, wait, q)
 }
 
 // Info returns the description of the lab.
 func (r *Remote) Info(ctx context.Context) (*Info, error) {
-	a, _, c, err := r.roundTrip(ctx, replyTimeout, request{Op: opStatus})
+	body, c, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opStatus})
 	if err != nil {
 		return nil, err
 	}
-	if a.Info == nil {
-		return nil, fmt.Errorf("kernel lab %s sent no description: is it of another version?", r.name)
+	var info Info
+	if err := json.Unmarshal(body, &info); err != nil {
+		return nil, fmt.Errorf("kernel lab %s sent an invalid description: %w", r.name, err)
 	}
-	a.Info.PID = c.pid // the lab only knows its PID in its own namespace
-	return a.Info, nil
+	info.PID = c.PID // the lab only knows its PID in its own namespace
+	return &info, nil
 }
 
 // dialThroughLab returns a connection to a guest, which the lab opens. The returned
@@ -79,30 +72,31 @@ func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, c
 	if r.guests != 0 {
 		return r.dialFromInside(ctx, id)
 	}
-	c, err := sendRequest(ctx, r.name, dialTimeout+replyTimeout, request{Op: opGuest, Guest: id})
+	c, err := kind.Send(ctx, r.name, dialTimeout+kind.ReplyTimeout, &request{Op: opGuest, Guest: id})
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	_, files, err := c.readResponse()
-	if err == nil && len(files) != 1 {
-		err = errors.New("the response has no connection to the guest")
+	_, err = c.ReadReply()
+	if err == nil && len(c.Files) != 1 {
+		err = errors.New("the reply has no connection to the guest")
 	}
 	var conn net.Conn
 	if err == nil {
-		conn, err = net.FileConn(files[0])
+		conn, err = net.FileConn(c.Files[0])
 	}
-	closeAll(files)
+	if err == nil {
+		err = c.WaitForever(false)
+	}
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, nil, nil, err
 	}
-	_ = c.conn.SetDeadline(time.Time{})
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
-		_, _, err := c.readResponse() // sent only if the guest ends
+		_, err := c.ReadReply() // sent only if the guest ends
 		cancel(err)
 	}()
-	return ctx, func() { cancel(nil); c.close() }, conn, nil
+	return ctx, func() { cancel(nil); c.Close() }, conn, nil
 }
 
 // dialFromInside connects to a guest from within the lab's namespace.
@@ -117,26 +111,26 @@ func (r *Remote) dialFromInside(ctx context.Context, id int) (context.Context, c
 
 // Restart is like Lab.Restart.
 func (r *Remote) Restart(ctx context.Context, id int) error {
-	_, _, _, err := r.roundTrip(ctx, 0, request{Op: opRestart, Guest: id})
+	_, _, err := r.roundTrip(ctx, 0, &request{Op: opRestart, Guest: id})
 	return err
 }
 
 // Impair is like Lab.Impair.
 func (r *Remote) Impair(ctx context.Context, id int, m Impairment) error {
-	_, _, _, err := r.roundTrip(ctx, replyTimeout, request{Op: opSet, Guest: id, Impair: &m})
+	_, _, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opSet, Guest: id, Impair: &m})
 	return err
 }
 
 // SetLink is like Lab.SetLink.
 func (r *Remote) SetLink(ctx context.Context, id int, up bool) error {
-	_, _, _, err := r.roundTrip(ctx, replyTimeout, request{Op: opSet, Guest: id, Link: up})
+	_, _, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opSet, Guest: id, Link: up})
 	return err
 }
 
 // Console is like Lab.Console.
 func (r *Remote) Console(ctx context.Context, id int) (string, error) {
-	a, _, _, err := r.roundTrip(ctx, replyTimeout, request{Op: opConsole, Guest: id})
-	return a.Text, err
+	text, _, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opConsole, Guest: id})
+	return string(text), err
 }
 
 // packetNetwork is the network name of packet sockets in requests.
@@ -144,16 +138,16 @@ const packetNetwork = "packet"
 
 // socket returns the descriptor of a new socket in the lab's namespace.
 func (r *Remote) socket(ctx context.Context, network, address string, listen bool) (*os.File, error) {
-	q := request{Op: opSocket, Network: network, Address: address, Listen: listen}
-	_, files, _, err := r.roundTrip(ctx, dialTimeout+replyTimeout, q)
+	q := &request{Op: opSocket, Network: network, Address: address, Listen: listen}
+	_, c, err := r.roundTrip(ctx, dialTimeout+kind.ReplyTimeout, q)
 	if err != nil {
 		return nil, err
 	}
-	if len(files) != 1 {
-		closeAll(files)
-		return nil, errors.New("the response has no socket")
+	if len(c.Files) != 1 {
+		daemon.CloseAll(c.Files)
+		return nil, errors.New("the reply has no socket")
 	}
-	return files[0], nil
+	return c.Files[0], nil
 }
 
 // Dial connects to an address from within the lab's namespace.
@@ -199,41 +193,16 @@ func (r *Remote) Run(ctx context.Context, args []string, signals <-chan os.Signa
 	if r.guests != 0 {
 		return 0, errInsideLab
 	}
-	q := request{Op: opRun, Args: args, Env: os.Environ()}
-	if q.Path, err = exec.LookPath(args[0]); err != nil {
+	q := &request{Op: opRun}
+	if q.Program, err = daemon.NewProgram(args); err != nil {
 		return 0, err
 	}
-	if q.Dir, err = os.Getwd(); err != nil {
-		return 0, err
-	}
-	c, err := sendRequest(ctx, r.name, 0, q, os.Stdin, os.Stdout, os.Stderr)
+	c, err := kind.Send(ctx, r.name, 0, q, os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		return 0, err
 	}
-	defer c.close()
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		to := json.NewEncoder(c.conn)
-		for {
-			select {
-			case s := <-signals:
-				if n, ok := s.(syscall.Signal); ok && to.Encode(signalMessage{int(n)}) != nil {
-					return
-				}
-			case <-ended:
-				return
-			}
-		}
-	}()
-	a, _, err := c.readResponse()
-	if err != nil {
-		return 0, err
-	}
-	if a.ExitCode == nil {
-		return 0, errors.New("the lab sent no exit code")
-	}
-	return *a.ExitCode, nil
+	defer c.Close()
+	return c.AwaitExit(signals)
 }
 
 // Down takes the lab down and returns when it has ended.
@@ -241,28 +210,5 @@ func (r *Remote) Down(ctx context.Context) error {
 	if r.guests != 0 {
 		return errInsideLab
 	}
-	c, err := sendRequest(ctx, r.name, 2*replyTimeout, request{Op: opDown})
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	if _, _, err := c.readResponse(); err != nil {
-		return err
-	}
-	// The connection closes when the lab's process ends.
-	var gone *NotUpError
-	if _, _, err := c.readResponse(); !errors.As(err, &gone) {
-		return err
-	}
-	for end := time.Now().Add(replyTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		conn, _, err := dial(r.name)
-		if errors.As(err, &gone) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		conn.Close()
-	}
-	return fmt.Errorf("kernel lab %s is still there after %v", r.name, replyTimeout)
+	return kind.Down(ctx, r.name, &request{Op: opDown})
 }

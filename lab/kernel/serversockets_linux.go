@@ -1,21 +1,19 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/lab/daemon"
 )
 
 // openSocket opens a socket in the lab's namespace and sends it to the client,
 // which may have no right to enter the namespace.
-func (s *server) openSocket(c *client, r *request) error {
+func (s *server) openSocket(c *daemon.Client, r *request) error {
 	var file *os.File
 	err := s.lab.ns.Do(func() (err error) {
 		file, err = newSocket(r)
@@ -25,8 +23,7 @@ func (s *server) openSocket(c *client, r *request) error {
 		return err
 	}
 	defer file.Close()
-	c.respond(response{}, file)
-	return nil
+	return c.Reply(nil, file)
 }
 
 // fileSocket is implemented by all sockets of package net.
@@ -84,44 +81,4 @@ func newPacketSocket(device string) (*os.File, error) {
 		return nil, fail(err)
 	}
 	return file, nil
-}
-
-// run runs a program in the lab's namespace with the client's descriptors. It
-// returns when the program ends, and kills it when the client disconnects.
-func (s *server) run(c *client, r *request) error {
-	if len(r.Args) == 0 || r.Path == "" || len(c.files) != 3 {
-		return errors.New("want a program and three descriptors")
-	}
-	if info, err := os.Stat(r.Dir); r.Dir != "" && (err != nil || !info.IsDir()) {
-		return fmt.Errorf("the lab cannot find the working directory %s", r.Dir)
-	}
-	cmd := &exec.Cmd{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: s.lab.programEnv(r.Env)}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.files[0], c.files[1], c.files[2]
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := s.lab.ns.Start(cmd); err != nil {
-		return err
-	}
-	group := -cmd.Process.Pid
-	ended := make(chan struct{})
-	go func() {
-		for {
-			var sig signalMessage
-			if c.in.Decode(&sig) != nil {
-				break // the client has disconnected
-			}
-			_ = syscall.Kill(group, syscall.Signal(sig.Signal)) // it may have ended
-		}
-		_ = syscall.Kill(group, syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(time.Second):
-			_ = syscall.Kill(group, syscall.SIGKILL)
-		}
-	}()
-	_ = cmd.Wait() // ProcessState has the result
-	close(ended)
-	_ = syscall.Kill(group, syscall.SIGKILL) // remaining processes of the group
-	code := exitCode(cmd.ProcessState)
-	c.respond(response{ExitCode: &code})
-	return nil
 }

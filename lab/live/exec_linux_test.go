@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -24,7 +25,7 @@ func client(t *testing.T, cmd *exec.Cmd, stdin string) (code int, out string) {
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return exitCode(cmd.ProcessState), b.String()
+	return daemon.ExitCode(cmd.ProcessState), b.String()
 }
 
 func TestExecUsesDescriptorsEnvAndExitCode(t *testing.T) {
@@ -93,7 +94,7 @@ func TestExecForwardsSignals(t *testing.T) {
 		}
 		out, _ := io.ReadAll(r)
 		_ = cmd.Wait() // the state says how
-		if code := exitCode(cmd.ProcessState); code != 6 || !strings.Contains(string(out), "got "+word+"\n") {
+		if code := daemon.ExitCode(cmd.ProcessState); code != 6 || !strings.Contains(string(out), "got "+word+"\n") {
 			t.Errorf("%v: exit code %d, %q", sig, code, out)
 		}
 		r.Close()
@@ -125,7 +126,7 @@ func onTerminal(t *testing.T, lab string, before func(master *os.File), args ...
 		text <- string(b)
 	}()
 	_ = cmd.Wait() // the state says how
-	return exitCode(cmd.ProcessState), <-text
+	return daemon.ExitCode(cmd.ProcessState), <-text
 }
 
 // readReady reads a terminal until it has shown that its program is ready.

@@ -2,15 +2,14 @@ package live
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/fabrictest/fabrictest/lab/daemon"
 )
 
 // drainTimeout is how long output may arrive after the program has ended.
@@ -24,16 +23,10 @@ const drainTimeout = 2 * time.Second
 // the program. Otherwise signals are forwarded to the program, and the context
 // matters only until it runs.
 func Exec(ctx context.Context, name, host string, args []string) (code int, err error) {
-	if len(args) == 0 {
-		return 0, errors.New("no program to run")
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &request{Op: opExec, Host: host, Args: args, Env: os.Environ()}
-	if r.Path, err = exec.LookPath(args[0]); err != nil {
-		return 0, err
-	}
-	if r.Dir, err = os.Getwd(); err != nil {
+	r := &request{Op: opExec, Host: host}
+	if r.Program, err = daemon.NewProgram(args); err != nil {
 		return 0, err
 	}
 	r.Rows, r.Columns, r.Terminal = terminalSize(os.Stdin)
@@ -46,80 +39,24 @@ func Exec(ctx context.Context, name, host string, args []string) (code int, err 
 		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 		defer signal.Stop(signals)
 	}
-	c, err := sendRequest(ctx, name, replyTimeout, r, os.Stdin, os.Stdout, os.Stderr)
+	c, err := kind.Send(ctx, name, kind.ReplyTimeout, r, os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		return 0, err
 	}
-	defer c.close()
-	files, err := receiveFiles(c.conn)
-	if err != nil {
-		return 0, c.labGone(c.wrapErr(err))
+	defer c.Close()
+	if err := c.WaitForever(len(c.Files) == 0); err != nil {
+		return 0, err
 	}
-	defer closeAll(files)
-	if len(files) == 0 && !c.stopCancel() {
-		return 0, context.Cause(ctx)
-	}
-	_ = c.conn.SetDeadline(time.Time{})
-	if ctx.Err() != nil { // it ended before stopCancel
-		_ = c.conn.SetDeadline(time.Unix(1, 0))
-	}
-	done := make(chan struct{})
-	defer close(done)
-	if len(files) > 0 {
-		restore, err := attachTerminal(files[0], done, func() { cancel(errors.New("the terminal was closed")) })
+	if len(c.Files) > 0 {
+		done := make(chan struct{})
+		defer close(done)
+		restore, err := attachTerminal(c.Files[0], done, func() { cancel(errors.New("the terminal was closed")) })
 		if err != nil {
 			return 0, err
 		}
 		defer restore()
-	} else {
-		go c.forwardSignals(signals, done)
 	}
-	return c.waitExit()
-}
-
-// waitExit waits until the program ends.
-func (c *call) waitExit() (code int, err error) {
-	for {
-		a, err := c.readResponse()
-		switch {
-		case err != nil:
-			return 0, c.labGone(err)
-		case a.ExitCode != nil:
-			return *a.ExitCode, nil
-		case a.SignalReceived:
-			_ = c.conn.SetDeadline(time.Time{})
-		}
-	}
-}
-
-// labGone replaces a NotUpError, whose advice would mislead: the lab was up when
-// the program started.
-func (c *call) labGone(err error) error {
-	var gone *NotUpError
-	switch {
-	case !errors.As(err, &gone):
-		return err
-	case gone.CrashLog != "":
-		return fmt.Errorf("lab %s crashed: see %s", c.name, gone.CrashLog)
-	}
-	return fmt.Errorf("lab %s went down", c.name)
-}
-
-// forwardSignals forwards signals to the program. The lab must acknowledge each in
-// time.
-func (c *call) forwardSignals(signals <-chan os.Signal, done <-chan struct{}) {
-	to := json.NewEncoder(c.conn)
-	for {
-		select {
-		case s := <-signals:
-			_ = c.conn.SetDeadline(time.Now().Add(replyTimeout))
-			if to.Encode(signalMessage{int(s.(syscall.Signal))}) != nil {
-				return
-			}
-		case <-done:
-			return
-		}
-	}
+	return c.AwaitExit(signals)
 }
 
 // eofNotifier calls onError when a read fails.

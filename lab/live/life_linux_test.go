@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -72,7 +73,7 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 // A process that has closed its sockets may still be there: this one is.
 func TestDownWaitsForTheProcess(t *testing.T) {
 	name := fmt.Sprintf("down-%d", os.Getpid())
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketPrefix() + name, Net: "unix"})
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: kind.Socket(name), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +81,10 @@ func TestDownWaitsForTheProcess(t *testing.T) {
 	go func() {
 		conn, err := listener.AcceptUnix()
 		if err == nil {
-			_, err = receiveFiles(conn)
-			err = errors.Join(err, json.NewDecoder(conn).Decode(new(request)), json.NewEncoder(conn).Encode(response{}), conn.Close())
+			_, err = daemon.ReceiveFiles(conn)
+			frames := control.New(conn, control.Config{})
+			p := control.Protocol{Version: kind.Version, MaxHello: 1000}
+			err = errors.Join(err, frames.ReadHello(p, new(request)), daemon.SendFiles(conn), frames.Write(control.Frame{Kind: control.Reply}), conn.Close())
 		}
 		served <- errors.Join(err, listener.Close())
 	}()
@@ -114,7 +117,7 @@ func TestStoppedLabIsReported(t *testing.T) {
 		"link": func(ctx context.Context) error { return SetLink(ctx, name, "host0", false) },
 	} {
 		soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		within(t, replyTimeout/2, what, func() {
+		within(t, kind.ReplyTimeout/2, what, func() {
 			var silent *NotRespondingError
 			if err := do(soon); !errors.As(err, &silent) || silent.PID != pid || !strings.Contains(err.Error(), fmt.Sprint(pid)) {
 				t.Errorf("%s: %v", what, err)
@@ -124,14 +127,14 @@ func TestStoppedLabIsReported(t *testing.T) {
 		stopped, cancelNow := context.WithCancelCause(t.Context())
 		why := errors.New("somebody pressed Ctrl-C")
 		time.AfterFunc(100*time.Millisecond, func() { cancelNow(why) })
-		within(t, replyTimeout/2, what, func() {
+		within(t, kind.ReplyTimeout/2, what, func() {
 			if err := do(stopped); !errors.Is(err, why) {
 				t.Errorf("%s: %v", what, err)
 			}
 		})
 	}
-	defer func(usual time.Duration) { replyTimeout = usual }(replyTimeout)
-	replyTimeout = 500 * time.Millisecond
+	defer func(usual time.Duration) { kind.ReplyTimeout = usual }(kind.ReplyTimeout)
+	kind.ReplyTimeout = 500 * time.Millisecond
 	within(t, 30*time.Second, "an answer that does not come", func() {
 		var silent *NotRespondingError
 		if _, err := Query(t.Context(), name); !errors.As(err, &silent) {
@@ -209,7 +212,7 @@ func TestKilledLabLeavesNoProcesses(t *testing.T) {
 	// The kernel closes them one by one, and the client hears of the first.
 	await(t, "its socket is gone", func() bool {
 		sockets, err := os.ReadFile("/proc/net/unix")
-		return err == nil && !strings.Contains(string(sockets), socketPrefix()+name)
+		return err == nil && !strings.Contains(string(sockets), kind.Socket(name))
 	})
 	var gone *NotUpError
 	if _, err := Query(t.Context(), name); !errors.As(err, &gone) || gone.CrashLog != "" {

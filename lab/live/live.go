@@ -1,12 +1,7 @@
 // Package live runs labs: fabrics in network namespaces that stay up until they are
 // taken down. Users run programs in their hosts and change their links.
 //
-// [Up] starts a lab as a detached process in new namespaces, which calls ServeMain.
-// Clients connect to it over an abstract Unix socket with the lab's name. The lab
-// serves only the user who started it, and clients connect only to labs of their
-// own user, because any user may bind an abstract name. When the process ends, the
-// kernel removes the hosts and kills their programs. Only the log of a crash
-// remains, in the user's cache directory.
+// [Up] starts a lab as a detached process, which calls ServeMain: see package lab/daemon.
 //
 // [RunProgram] creates a fabric for the duration of one program.
 //
@@ -17,9 +12,9 @@ package live
 
 import (
 	"errors"
-	"fmt"
-	"regexp"
+	"time"
 
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -68,46 +63,25 @@ type Info struct {
 	RDMA string `json:"rdma,omitempty"`
 }
 
-// validName matches names that are valid in a socket, a file and a command line.
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-
 // CheckName returns an error if the name of a lab is invalid.
-func CheckName(name string) error {
-	if !validName.MatchString(name) {
-		return fmt.Errorf("invalid lab name %.70q: use up to 63 letters, digits, dots, dashes and underscores, starting with a letter or digit", name)
-	}
-	return nil
-}
+func CheckName(name string) error { return daemon.CheckName(name) }
 
-// NotUpError is returned if no lab has the name.
-type NotUpError struct {
-	Name     string
-	CrashLog string // log of the last lab of that name, if it crashed
-}
-
-func (e *NotUpError) Error() string {
-	crashed := ""
-	if e.CrashLog != "" {
-		crashed = " (the last one crashed: see " + e.CrashLog + ")"
-	}
-	return "no lab called " + e.Name + " is up: start one with 'fabrictest up'" + crashed
-}
-
-// NotRespondingError is returned if a lab does not answer in time.
-type NotRespondingError struct {
-	Name string
-	PID  int // of its process; 0 if that is not known
-}
-
-func (e *NotRespondingError) Error() string {
-	if e.PID == 0 {
-		return fmt.Sprintf("lab %s does not answer: too many clients are waiting", e.Name)
-	}
-	return fmt.Sprintf("lab %s does not answer: its process %d is stopped or gets no CPU time; 'kill -CONT %[2]d' continues it, 'kill -9 %[2]d' ends it", e.Name, e.PID)
-}
+// Errors of clients.
+type (
+	// NotUpError is returned if no lab has the name.
+	NotUpError = daemon.NotUpError
+	// NotRespondingError is returned if a lab does not answer in time.
+	NotRespondingError = daemon.NotRespondingError
+)
 
 // ErrAlreadyUp is returned by Up if a lab of that name exists.
 var ErrAlreadyUp = errors.New("a lab of that name is up already: take it down with 'fabrictest down', or give another name with --name")
+
+// kind is the kind of these labs. Tests shorten its timeouts.
+var kind = daemon.Kind{
+	What: "lab", Prefix: "fabrictest", Command: ServeCommand, UpCommand: "fabrictest up", NameFlag: "--name", Version: 1,
+	LogFile: "%s.stderr", AlreadyUp: ErrAlreadyUp, ReplyTimeout: 10 * time.Second, RequestTimeout: 10 * time.Second,
+}
 
 // operation is the kind of a request.
 type operation string
@@ -119,36 +93,17 @@ const (
 	opDown operation = "down"
 )
 
-// request is sent by a client, after a byte that carries its descriptors.
+// request is a request of a client. The reply to opInfo is an Info; those to opSet and
+// opDown are empty. The answer to opExec has the terminal, if one was asked for.
 type request struct {
-	Op   operation `json:"verb"`
+	Op   operation `json:"op"`
 	Host string    `json:"host,omitempty"`
 	// For opExec:
-	Path     string   `json:"path,omitempty"` // resolved by the client's PATH
-	Args     []string `json:"args,omitempty"`
-	Env      []string `json:"env,omitempty"`
-	Dir      string   `json:"dir,omitempty"`
-	Terminal bool     `json:"terminal,omitempty"` // use a new terminal instead of the sent descriptors
-	Rows     uint16   `json:"rows,omitempty"`
-	Columns  uint16   `json:"columns,omitempty"`
+	daemon.Program
+	Terminal bool   `json:"terminal,omitempty"` // use a new terminal instead of the sent descriptors
+	Rows     uint16 `json:"rows,omitempty"`
+	Columns  uint16 `json:"columns,omitempty"`
 	// For opSet: the text of a scenario with impairments, or a link state.
 	Impair string `json:"impair,omitempty"`
 	Link   string `json:"link,omitempty"` // up, down
-}
-
-// response is sent by the lab.
-type response struct {
-	Error string `json:"error,omitempty"`
-	Info  *Info  `json:"info,omitempty"`
-	// SignalReceived acknowledges a signal, so that a client notices a lab that
-	// hangs.
-	SignalReceived bool `json:"heard,omitempty"`
-	// ExitCode is the exit code of the program, or 128 plus the number of the
-	// signal that killed it.
-	ExitCode *int `json:"exit,omitempty"`
-}
-
-// signalMessage is sent by a client to signal its program.
-type signalMessage struct {
-	Signal int `json:"signal"`
 }

@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/internal/testutil"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
@@ -37,7 +39,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	for name, patience := range map[string]*time.Duration{requestTimeoutVar: &requestTimeout, replyTimeoutVar: &replyTimeout} {
+	for name, patience := range map[string]*time.Duration{requestTimeoutVar: &kind.RequestTimeout, replyTimeoutVar: &kind.ReplyTimeout} {
 		if text := os.Getenv(name); text != "" {
 			var err error
 			if *patience, err = time.ParseDuration(text); err != nil {
@@ -179,6 +181,11 @@ func within(t *testing.T, limit time.Duration, what string, f func()) {
 	}
 }
 
+// hello returns the frame of a request.
+func hello(text string) []byte {
+	return control.Frame{Kind: control.Hello, Num: kind.Version, Body: []byte(text)}.Append(nil)
+}
+
 // requestDown asks the lab of another user to go down.
 func requestDown(socket string) error {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
@@ -187,8 +194,8 @@ func requestDown(socket string) error {
 	}
 	defer conn.Close()
 	// The lab may have hung up already: that is all the answer there should be.
-	_ = sendFiles(conn)
-	fmt.Fprintf(conn, `{"verb":%q}`, opDown)
+	_ = daemon.SendFiles(conn)
+	_, _ = conn.Write(hello(fmt.Sprintf(`{"op":%q}`, opDown)))
 	answer, _ := io.ReadAll(conn)
 	fmt.Printf("answer: %q\n", answer)
 	return nil

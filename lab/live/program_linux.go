@@ -2,24 +2,18 @@ package live
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/launch"
-	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -30,14 +24,9 @@ type programJob struct {
 	Dir  string `json:"dir"`
 }
 
-const jobFD = 3
-
 // RunProgram creates a fabric, runs a program in each of its hosts, and removes the
 // fabric. It returns the first exit code that is not 0, in the order of ranks.
 func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int, err error) {
-	if err := netns.Available(); err != nil {
-		return 0, err
-	}
 	text, err := s.Marshal()
 	if err != nil {
 		return 0, err
@@ -46,37 +35,7 @@ func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int
 	if j.Dir, err = os.Getwd(); err != nil {
 		return 0, err
 	}
-	in, inEnd, err := os.Pipe()
-	if err != nil {
-		return 0, err
-	}
-	defer inEnd.Close()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", ProgramCommand)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{in}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	err = netns.StartUnshared(cmd)
-	in.Close() // otherwise the write below would block if the child dies
-	if err != nil {
-		return 0, err
-	}
-	writeErr := json.NewEncoder(inEnd).Encode(j)
-	if err := errors.Join(inEnd.Close(), ignoreExit(cmd.Wait())); err != nil {
-		return 0, err
-	}
-	if code := exitCode(cmd.ProcessState); code != 0 {
-		return code, nil // the child printed the reason
-	}
-	return 0, writeErr
-}
-
-// ignoreExit returns nil for an *exec.ExitError.
-func ignoreExit(err error) error {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return nil
-	}
-	return err
+	return daemon.RunOnce(ctx, ProgramCommand, j)
 }
 
 // ProgramMain is the main function of the process of a fabric for one program. It
@@ -85,8 +44,8 @@ func ProgramMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
 	var j programJob
-	if err := json.NewDecoder(os.NewFile(jobFD, "job")).Decode(&j); err != nil {
-		return 0, fmt.Errorf("read the job: %w", err)
+	if err := daemon.ReadJob(&j); err != nil {
+		return 0, err
 	}
 	s, err := scenarios.Parse("exec.yaml", []byte(j.Text))
 	if err != nil {
@@ -117,7 +76,9 @@ func ProgramMain() (code int, err error) {
 		return 0, err
 	}
 	outcomes, _ := group.Wait() // the outcomes have the errors
-	return exitStatus(outcomes), nil
+	return launch.ExitStatus(outcomes, func(o *launch.Outcome) {
+		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, printable.Text(o.Error))
+	}), nil
 }
 
 func (j *programJob) specs(testbed *nslab.Testbed) (specs []launch.Spec) {
@@ -132,34 +93,4 @@ func (j *programJob) specs(testbed *nslab.Testbed) (specs []launch.Spec) {
 		})
 	}
 	return specs
-}
-
-// exitStatus returns the first exit code that is not 0 of a rank that ended by
-// itself, or else of a rank that was stopped. It prints an error for each rank that
-// failed.
-func exitStatus(outcomes []launch.Outcome) (code int) {
-	stopped := 0
-	for _, o := range outcomes {
-		if o.State.OK() {
-			continue
-		}
-		n := o.ExitCode
-		if sig := unix.SignalNum(o.Signal); sig != 0 {
-			n = 128 + int(sig)
-		} else if n <= 0 {
-			n = 1
-		}
-		if o.State == launch.Stopped {
-			stopped = n
-			continue
-		}
-		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, printable.Text(o.Error))
-		if code == 0 {
-			code = n
-		}
-	}
-	if code == 0 {
-		code = stopped
-	}
-	return code
 }

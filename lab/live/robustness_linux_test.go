@@ -2,8 +2,6 @@ package live
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +11,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/lab/daemon"
 )
 
 // rawClient connects to a lab without the protocol.
 func rawClient(t *testing.T, name string) *net.UnixConn {
 	t.Helper()
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socketPrefix() + name, Net: "unix"})
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: kind.Socket(name), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,30 +50,30 @@ func TestLabSurvivesHostileClients(t *testing.T) {
 	}{
 		{"nothing at all", nil, "", ""},
 		{"garbage", nil, "\x00\xff{{{", "invalid request"},
-		{"half a request", nil, `{"verb":"in`, ""},
-		{"another type", nil, `{"verb":5}`, "invalid request"},
-		{"too long", nil, `{"verb":"info","env":["` + strings.Repeat("x", maxRequest) + `"]}`, "too long"},
+		{"half a request", nil, `{"op":"in`, "invalid request"},
+		{"another type", nil, `{"op":5}`, "invalid request"},
+		{"too long", nil, `{"op":"info","env":["` + strings.Repeat("x", 4<<20) + `"]}`, "the limit is"},
 		{"nested without end", nil, strings.Repeat("[", 100_000), ""},
-		{"an unknown wish", nil, `{"verb":"frobnicate"}`, "unknown operation"},
-		{"no program", some(3), `{"verb":"exec","host":"host0"}`, "no program to run"},
-		{"no path", some(3), `{"verb":"exec","host":"host0","args":["ls"]}`, "no program to run"},
-		{"no descriptors", nil, `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 0 descriptors, want 3"},
-		{"one descriptor", some(1), `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 1 descriptors"},
-		{"too many descriptors", some(100), `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"]}`, ""},
-		{"descriptors for nothing", some(3), `{"verb":"info"}`, `"name":`},
-		{"no such host", some(3), `{"verb":"exec","host":"../host0","path":"/bin/true","args":["true"]}`, "no host"},
-		{"a switch", some(3), `{"verb":"exec","host":"switch0","path":"/bin/true","args":["true"]}`, "no host"},
-		{"no such folder", some(3), `{"verb":"exec","host":"host0","path":"/bin/true","args":["true"],"dir":"/no/such"}`, "/no/such"},
-		{"no such program", some(3), `{"verb":"exec","host":"host0","path":"/no/such","args":["such"]}`, "/no/such"},
-		{"a link that is neither", nil, `{"verb":"set","host":"host0","link":"sideways"}`, "up or down"},
-		{"no such port", nil, `{"verb":"set","host":"host7","link":"down"}`, "host7"},
-		{"a scenario that is none", nil, `{"verb":"set","host":"host0","impair":"]["}`, "set.yaml"},
-		{"another fabric", nil, `{"verb":"set","host":"host0","impair":"version: 1\nname: x\ntitle: X\nfabric: {kind: star, hosts: 9}\nworkload: {kind: all-to-all}\n"}`, "error"},
+		{"an unknown wish", nil, `{"op":"frobnicate"}`, "unknown operation"},
+		{"no program", some(3), `{"op":"exec","host":"host0"}`, "no program to run"},
+		{"no path", some(3), `{"op":"exec","host":"host0","args":["ls"]}`, "no program to run"},
+		{"no descriptors", nil, `{"op":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 0 descriptors, want 3"},
+		{"one descriptor", some(1), `{"op":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 1 descriptors"},
+		{"too many descriptors", some(100), `{"op":"exec","host":"host0","path":"/bin/true","args":["true"]}`, ""},
+		{"descriptors for nothing", some(3), `{"op":"info"}`, `"name":`},
+		{"no such host", some(3), `{"op":"exec","host":"../host0","path":"/bin/true","args":["true"]}`, "no host"},
+		{"a switch", some(3), `{"op":"exec","host":"switch0","path":"/bin/true","args":["true"]}`, "no host"},
+		{"no such folder", some(3), `{"op":"exec","host":"host0","path":"/bin/true","args":["true"],"dir":"/no/such"}`, "/no/such"},
+		{"no such program", some(3), `{"op":"exec","host":"host0","path":"/no/such","args":["such"]}`, "/no/such"},
+		{"a link that is neither", nil, `{"op":"set","host":"host0","link":"sideways"}`, "up or down"},
+		{"no such port", nil, `{"op":"set","host":"host7","link":"down"}`, "host7"},
+		{"a scenario that is none", nil, `{"op":"set","host":"host0","impair":"]["}`, "set.yaml"},
+		{"another fabric", nil, `{"op":"set","host":"host0","impair":"version: 1\nname: x\ntitle: X\nfabric: {kind: star, hosts: 9}\nworkload: {kind: all-to-all}\n"}`, "impaired"},
 	} {
 		conn := rawClient(t, name)
 		if c.text != "" {
-			_ = sendFiles(conn, c.files...)
-			_, _ = io.WriteString(conn, c.text) // it may hang up before the end
+			_ = daemon.SendFiles(conn, c.files...)
+			_, _ = conn.Write(hello(c.text)) // it may hang up before the end
 		}
 		_ = conn.CloseWrite()
 		answer, _ := io.ReadAll(conn)
@@ -108,8 +108,8 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 	for i := range 20 {
 		conn := rawClient(t, name)
 		if i%2 == 0 {
-			_ = sendFiles(conn)
-			_, _ = io.WriteString(conn, `{"verb":`)
+			_ = daemon.SendFiles(conn)
+			_, _ = conn.Write(hello(`{"op":"info"}`)[:20])
 		}
 		slow = append(slow, conn)
 	}
@@ -155,18 +155,16 @@ func echo(t *testing.T, name string, i int) error {
 		return err
 	}
 	defer r.Close()
-	c, err := sendRequest(t.Context(), name, changeTimeout, &request{
-		Op: opExec, Host: fmt.Sprint("host", i%3), Path: "/bin/sh", Args: []string{"sh", "-c", fmt.Sprintf("echo $FABRICTEST_HOST says %d", i)},
+	c, err := kind.Send(t.Context(), name, changeTimeout, &request{
+		Op: opExec, Host: fmt.Sprint("host", i%3),
+		Program: daemon.Program{Path: "/bin/sh", Args: []string{"sh", "-c", fmt.Sprintf("echo $FABRICTEST_HOST says %d", i)}},
 	}, w, w, w)
 	w.Close()
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	if _, err := receiveFiles(c.conn); err != nil {
-		return err
-	}
-	code, err := c.waitExit()
+	defer c.Close()
+	code, err := c.AwaitExit(nil)
 	said, rerr := io.ReadAll(r)
 	if want := fmt.Sprintf("host%d says %d\n", i%3, i); string(said) != want || code != 0 {
 		return fmt.Errorf("%q and exit code %d, want %q", said, code, want)
@@ -178,7 +176,7 @@ func TestOtherUsersAreRejected(t *testing.T) {
 	t.Parallel()
 	cmd := asOtherUser(t, roleDown)
 	name := up(t, 2)
-	cmd.Args = append(cmd.Args, socketPrefix()+name)
+	cmd.Args = append(cmd.Args, kind.Socket(name))
 	out, err := cmd.CombinedOutput()
 	if err != nil || string(out) != "answer: \"\"\n" {
 		t.Errorf("%v: %s", err, out)
@@ -190,7 +188,7 @@ func TestOtherUsersAreRejected(t *testing.T) {
 // environment.
 func TestClientsSendNothingToOtherUsers(t *testing.T) {
 	name := fmt.Sprintf("squatted-%d", os.Getpid())
-	cmd := asOtherUser(t, roleSquat, socketPrefix()+name)
+	cmd := asOtherUser(t, roleSquat, kind.Socket(name))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -225,39 +223,5 @@ func TestClientsSendNothingToOtherUsers(t *testing.T) {
 	names, err := List(ctx)
 	if err != nil || strings.Contains(strings.Join(names, " "), name) {
 		t.Errorf("the list has %v, %v", names, err)
-	}
-}
-
-func TestLabSurvivesPanicInHandler(t *testing.T) {
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("@live-panic-%d", os.Getpid()), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	var log bytes.Buffer
-	s := &server{crashLog: "/some/file", log: &log} // without a testbed
-	go func() {
-		for {
-			conn, err := l.AcceptUnix()
-			if err != nil {
-				return
-			}
-			go s.handleConn(conn)
-		}
-	}()
-	for range maxLoggedPanics + 2 {
-		conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var a response
-		err = errors.Join(sendFiles(conn), json.NewEncoder(conn).Encode(request{Op: opInfo}), json.NewDecoder(conn).Decode(&a))
-		if err != nil || !strings.Contains(a.Error, "nil pointer") || !strings.Contains(a.Error, "/some/file") {
-			t.Errorf("%+v, %v", a, err)
-		}
-		conn.Close()
-	}
-	if n := strings.Count(log.String(), "panic: runtime error"); n != maxLoggedPanics {
-		t.Errorf("%d traces were written, want %d", n, maxLoggedPanics)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/rank"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -60,13 +60,13 @@ func TestParseAbort(t *testing.T) {
 }
 
 func TestWrapErr(t *testing.T) {
-	if err := wrapErr(rank.ErrRankEnded); !errors.Is(err, env.ErrGone) || !errors.Is(err, rank.ErrRankEnded) {
+	if err := wrapErr(launch.ErrEnded); !errors.Is(err, env.ErrGone) || !errors.Is(err, launch.ErrEnded) {
 		t.Error(err)
 	}
-	if err := wrapErr(rank.ErrTimeout); !errors.Is(err, verbs.ErrTimeout) {
+	if err := wrapErr(launch.ErrTimeout); !errors.Is(err, verbs.ErrTimeout) {
 		t.Error(err)
 	}
-	if err := wrapErr(rank.ErrDisconnected); !errors.Is(err, rank.ErrDisconnected) || wrapErr(nil) != nil {
+	if err := wrapErr(launch.ErrDisconnected); !errors.Is(err, launch.ErrDisconnected) || wrapErr(nil) != nil {
 		t.Error(err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/fabrictest/fabrictest/launch/rank"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/mpi/env"
 )
 
@@ -15,7 +15,7 @@ import (
 // simulation.
 type Process struct {
 	job  *Job
-	conn *rank.Conn // nil in a simulation
+	conn *launch.Conn // nil in a simulation
 
 	mu        sync.Mutex
 	reportErr error
@@ -45,8 +45,8 @@ func Join() (*Process, error) {
 		}
 		return p, nil
 	}
-	conn, err := rank.Join()
-	if errors.Is(err, rank.ErrNotLaunched) {
+	conn, err := launch.Join()
+	if errors.Is(err, launch.ErrNotLaunched) {
 		return nil, ErrNotStarted
 	}
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab/nics"
-	"github.com/fabrictest/fabrictest/launch/rank"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -56,7 +56,7 @@ func (p *Process) runRank(run func(*env.Env) error) (err error) {
 }
 
 // launcherControl is env.Control over the connection to the launcher.
-type launcherControl struct{ conn *rank.Conn }
+type launcherControl struct{ conn *launch.Conn }
 
 var _ env.Control = (*launcherControl)(nil)
 
@@ -108,9 +108,9 @@ func (c *launcherControl) Abort(code int, why string) {
 // wrapErr adds the errors of package env that ranks test for.
 func wrapErr(err error) error {
 	switch {
-	case errors.Is(err, rank.ErrRankEnded):
+	case errors.Is(err, launch.ErrEnded):
 		return fmt.Errorf("%w (%w)", env.ErrGone, err)
-	case errors.Is(err, rank.ErrTimeout):
+	case errors.Is(err, launch.ErrTimeout):
 		return fmt.Errorf("%w (%w)", verbs.ErrTimeout, err)
 	}
 	return err

@@ -33,7 +33,7 @@ var ErrNoFabric = errors.New("this program does not run in a host of a fabric: s
 //	                       its own included; also _IPV4_PEERS
 //
 // A program that was started as one of several ranks also has FABRICTEST_RANK,
-// FABRICTEST_SIZE, and a channel to its launcher: see package launch/rank.
+// FABRICTEST_SIZE, and a channel to its launcher: see package launch.
 func EnvVars(t *topology.Topology, host topology.Host) []string {
 	vars := []string{hostVar + "=" + host.Name}
 	names := make([]string, 0, len(host.NICs))

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/rank"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // control is the workload.Control of a rank, over its connection to the launcher.
-type control struct{ conn *rank.Conn }
+type control struct{ conn *launch.Conn }
 
 func (c *control) Send(to int, msg []byte) error { return c.wrapErr(c.conn.Send(to, msg)) }
 
@@ -26,9 +26,9 @@ func (c *control) Sample(s workload.Sample)            { c.conn.Sample(s) }
 // wrapErr adds the errors of package workload that programs test for.
 func (c *control) wrapErr(err error) error {
 	switch {
-	case errors.Is(err, rank.ErrRankEnded):
+	case errors.Is(err, launch.ErrEnded):
 		return errors.Join(workload.ErrGone, err)
-	case errors.Is(err, rank.ErrTimeout):
+	case errors.Is(err, launch.ErrTimeout):
 		return errors.Join(verbs.ErrTimeout, err)
 	}
 	return err

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cputime"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nics"
-	"github.com/fabrictest/fabrictest/launch/rank"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
@@ -52,7 +52,7 @@ const breakCommand = "break"
 // RankMain is the main function of a rank process: it opens the NICs, runs the
 // program, and reports. It returns an error only if it cannot report.
 func RankMain() error {
-	conn, err := rank.Join()
+	conn, err := launch.Join()
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ type rankOutcome struct {
 }
 
 // runRank runs the program of a rank, and sets *captureErr if the capture fails.
-func runRank(conn *rank.Conn, captureErr *error) (rep *workload.Report, err error) {
+func runRank(conn *launch.Conn, captureErr *error) (rep *workload.Report, err error) {
 	var job rankJob
 	if err := json.Unmarshal(conn.Job(), &job); err != nil {
 		return nil, fmt.Errorf("job: %w", err)

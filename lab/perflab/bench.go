@@ -2,7 +2,6 @@ package perflab
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/netip"
 	"time"
@@ -14,33 +13,17 @@ import (
 // testbed is two hosts with a process each.
 type testbed struct {
 	hosts [2]Host
-	pair  processPair
+	pair  *processPair
 }
 
 // open starts the processes of the hosts.
 func open(hosts [2]Host, command []string, stderr io.Writer) (*testbed, error) {
-	m := &testbed{hosts: hosts}
-	for i := range hosts {
-		p, err := start(hosts[i], command, stderr)
-		if err != nil {
-			_ = m.Close() // the first error counts
-			return nil, err
-		}
-		m.pair[i] = p
-	}
-	return m, nil
+	pair, err := start(hosts, command, stderr)
+	return &testbed{hosts, pair}, err
 }
 
 // Close ends the processes of the hosts.
-func (m *testbed) Close() error {
-	var errs []error
-	for _, p := range m.pair {
-		if p != nil {
-			errs = append(errs, p.stop())
-		}
-	}
-	return errors.Join(errs...)
-}
+func (m *testbed) Close() error { return m.pair.stop() }
 
 // rawEndpoints returns the endpoints of plain sockets in the hosts.
 func (m *testbed) rawEndpoints() (a, b rawbench.Endpoint) {

@@ -2,29 +2,113 @@ package perflab
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/perf"
 )
 
 // settleTime is how long a host idles before its memory is measured.
 const settleTime = 300 * time.Millisecond
 
+// identity is the job of a host process.
+type identity struct {
+	Addr netip.Addr `json:"addr"`
+	CPU  int        `json:"cpu"` // as in Host
+}
+
+// command is sent by the parent to a host: a program, an idle measurement, or the end.
+type command struct {
+	End       bool          `json:"end,omitempty"`
+	Program   *perf.Program `json:"program,omitempty"`
+	Role      perf.Role     `json:"role,omitempty"`
+	Kind      string        `json:"kind,omitempty"`
+	Offloaded bool          `json:"offloaded,omitempty"`
+	Idle      bool          `json:"idle,omitempty"`
+}
+
+// reply is the result of a program or an idle measurement.
+type reply struct {
+	Value float64 `json:"value,omitempty"`
+	Error string  `json:"error,omitempty"`
+}
+
+// host executes commands in a host process.
+type host struct {
+	addr     netip.Addr
+	kinds    map[string]deviceKind
+	exchange perf.Exchange
+}
+
+// HostMain is the main function of a host process: it executes the commands of its
+// parent, whose rank it is.
+func HostMain() error {
+	conn, err := launch.Join()
+	if err != nil {
+		return err
+	}
+	var id identity
+	if err := json.Unmarshal(conn.Job(), &id); err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	if id.CPU > 0 {
+		if err := bindProcess(id.CPU - 1); err != nil {
+			return fmt.Errorf("bind to CPU %d: %w", id.CPU-1, err)
+		}
+	}
+	h := &host{addr: id.Addr, kinds: deviceKinds, exchange: exchange{conn}}
+	ended := make(chan struct{})
+	conn.OnCommand(func(text string) error {
+		var cmd command
+		if err := json.Unmarshal([]byte(text), &cmd); err != nil {
+			return err
+		}
+		if cmd.End {
+			close(ended)
+			return nil
+		}
+		var r reply
+		var err error
+		if r.Value, err = h.execute(context.Background(), cmd); err != nil {
+			r.Error = err.Error()
+		}
+		return conn.Sample(r)
+	})
+	if err := conn.Mark("ready"); err != nil {
+		return err
+	}
+	<-ended
+	return conn.Close(nil)
+}
+
+// exchange is a perf.Exchange with the other rank.
+type exchange struct{ conn *launch.Conn }
+
+// Swap implements perf.Exchange. It ends with the process.
+func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
+	other := 1 - e.conn.Rank()
+	if err := e.conn.Send(other, mine); err != nil {
+		return nil, err
+	}
+	return e.conn.Recv(other, -1)
+}
+
 // execute executes one command on a device that is opened for it.
-func (c *controlChannel) execute(ctx context.Context, cmd command, kinds map[string]deviceKind, addr netip.Addr) (v float64, err error) {
-	k, ok := kinds[cmd.Kind]
+func (h *host) execute(ctx context.Context, cmd command) (v float64, err error) {
+	k, ok := h.kinds[cmd.Kind]
 	if !ok {
 		return 0, fmt.Errorf("no device of kind %q", cmd.Kind)
 	}
-	dev, err := k.open(addr, cmd.Offloaded)
+	dev, err := k.open(h.addr, cmd.Offloaded)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	side := &perf.Side{Role: cmd.Role, Device: dev, Service: k.service, Addr: addr, Exchange: c}
+	side := &perf.Side{Role: cmd.Role, Device: dev, Service: k.service, Addr: h.addr, Exchange: h.exchange}
 	switch {
 	case cmd.Program != nil:
 		return cmd.Program.Run(ctx, side)

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/netip"
 	"os/exec"
+	"time"
 
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/perf"
 )
 
@@ -25,118 +27,126 @@ type Host struct {
 	Start func(*exec.Cmd) error
 }
 
-// process is the process of a host, as its parent uses it.
-type process struct {
-	host Host
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	to   *json.Encoder
-	from *json.Decoder
+// endTimeout is how long the processes may take to end.
+const endTimeout = 10 * time.Second
+
+// processPair are the processes of both hosts: the ranks of a group.
+type processPair struct {
+	group   *launch.Group
+	ready   chan int // ranks that accept commands
+	replies chan hostReply
 }
 
-// start starts the process of a host and sends its identity.
-func start(h Host, args []string, stderr io.Writer) (*process, error) {
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stderr = stderr
-	in, err := cmd.StdinPipe()
+type hostReply struct {
+	side int
+	reply
+	err error
+}
+
+// start starts the processes of the hosts.
+func start(hosts [2]Host, args []string, stderr io.Writer) (*processPair, error) {
+	p := &processPair{ready: make(chan int, 2), replies: make(chan hostReply, 4)}
+	var specs []launch.Spec
+	for i, h := range hosts {
+		job, err := json.Marshal(identity{Addr: h.Addr, CPU: h.CPU})
+		if err != nil {
+			return nil, err
+		}
+		specs = append(specs, launch.Spec{Rank: i, Host: h.Name, Cmd: launch.Command{Path: args[0], Args: args[1:]}, Start: h.Start, Job: job})
+	}
+	var err error
+	// No heartbeats, which would disturb a measurement.
+	p.group, err = launch.Start(context.Background(), specs, launch.Options{Heartbeat: -1, KeepGoing: true, Output: stderr, OnEvent: p.handle})
 	if err != nil {
 		return nil, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := h.Start(cmd); err != nil {
-		return nil, fmt.Errorf("start %s: %w", h.Name, err)
-	}
-	p := &process{host: h, cmd: cmd, in: in, to: json.NewEncoder(in), from: json.NewDecoder(out)}
-	if err := p.to.Encode(command{Identity: &identity{Addr: h.Addr, CPU: h.CPU}}); err != nil {
-		p.kill()
-		return nil, fmt.Errorf("%s: %w", h.Name, errors.Join(err, p.stop()))
+	for range hosts {
+		select {
+		case <-p.ready:
+		case <-p.group.Done():
+			_, err := p.group.Wait()
+			return nil, err
+		}
 	}
 	return p, nil
 }
 
-// stop closes the control channel, at which the process ends.
-func (p *process) stop() error {
-	_ = p.in.Close()
-	return p.cmd.Wait()
+func (p *processPair) handle(e launch.Event) {
+	switch e.Kind {
+	case launch.Marked:
+		p.ready <- e.Rank
+	case launch.Sampled:
+		r := hostReply{side: e.Rank}
+		r.err = json.Unmarshal(e.Sample, &r.reply)
+		p.replies <- r
+	}
 }
 
-func (p *process) kill() { _ = p.cmd.Process.Kill() }
-
-// processPair are the processes of both hosts.
-type processPair [2]*process
-
-// runBoth sends both processes a command, exchanges their Swap data, and returns
-// the client's value when both are done. After an error the processes cannot be
-// used again.
-func (h *processPair) runBoth(ctx context.Context, cmd command) (float64, error) {
-	stop := context.AfterFunc(ctx, h.kill)
-	defer stop()
-	type hostReply struct {
-		side int
-		r    reply
-		err  error
-	}
-	from := make(chan hostReply)
-	quit := make(chan struct{})
-	defer close(quit)
-	for i, p := range h {
-		cmd.Role = perf.Role(i)
-		if err := p.to.Encode(cmd); err != nil {
-			return 0, fmt.Errorf("%s: %w", p.host.Name, err)
+// stop ends the processes. It returns the error of one that has failed.
+func (p *processPair) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	for side := range p.group.Size() {
+		if err := p.send(ctx, side, command{End: true}); err != nil {
+			p.kill()
 		}
 	}
-	readReplies := func(i int) {
-		for {
-			t := hostReply{side: i}
-			t.err = h[i].from.Decode(&t.r)
-			select {
-			case from <- t:
-			case <-quit:
-				return
-			}
-			if t.err != nil || t.r.Done {
-				return
-			}
-		}
+	_, err := p.group.Wait()
+	return err
+}
+
+func (p *processPair) kill() {
+	for side := range p.group.Size() {
+		_ = p.group.Kill(side) // it may have ended
 	}
-	go readReplies(0)
-	go readReplies(1)
-	var swaps [2][]byte
-	var value float64
-	for running := 2; running > 0; {
-		t := <-from
+}
+
+// send sends a command, and returns when it is executed.
+func (p *processPair) send(ctx context.Context, side int, cmd command) error {
+	text, err := json.Marshal(cmd)
+	if err != nil {
+		return err
+	}
+	return p.group.SendCommand(ctx, side, string(text))
+}
+
+// runBoth sends both processes a command, and returns the client's value when both are
+// done. After an error the processes cannot be used again.
+func (p *processPair) runBoth(ctx context.Context, cmd command) (value float64, err error) {
+	for side := range p.group.Size() {
+		cmd := cmd
+		cmd.Role = perf.Role(side)
+		go func() {
+			if err := p.send(ctx, side, cmd); err != nil {
+				p.replies <- hostReply{side: side, err: err}
+			}
+		}()
+	}
+	for range p.group.Size() {
+		r := <-p.replies
+		if r.err == nil && r.Error == "" {
+			if perf.Role(r.side) == perf.Client {
+				value = r.Value
+			}
+			continue
+		}
+		p.kill()
+		outcome := p.outcome(r.side)
 		switch {
-		case t.err != nil:
-			h.kill()
-			return 0, errors.Join(ctx.Err(), fmt.Errorf("%s has ended: %w", h[t.side].host.Name, t.err))
-		case t.r.Error != "":
-			h.kill()
-			return 0, fmt.Errorf("%s: %s", h[t.side].host.Name, t.r.Error)
-		case t.r.Done:
-			if running--; perf.Role(t.side) == perf.Client {
-				value = t.r.Value
-			}
-			continue
+		case ctx.Err() != nil:
+			return 0, errors.Join(ctx.Err(), context.Cause(ctx))
+		case errors.Is(r.err, launch.ErrEnded):
+			return 0, fmt.Errorf("%s has ended: %s %s", outcome.Host, outcome.State, outcome.Error)
+		case r.err != nil:
+			return 0, r.err
 		}
-		swaps[t.side] = t.r.Swap
-		if swaps[0] == nil || swaps[1] == nil {
-			continue
-		}
-		for i, p := range h {
-			if err := p.to.Encode(command{Swapped: swaps[1-i]}); err != nil {
-				return 0, fmt.Errorf("%s: %w", p.host.Name, err)
-			}
-		}
-		swaps = [2][]byte{}
+		return 0, fmt.Errorf("%s: %s", outcome.Host, r.Error)
 	}
 	return value, nil
 }
 
-func (h *processPair) kill() {
-	for _, p := range h {
-		p.kill()
-	}
+// outcome waits until both processes have ended.
+func (p *processPair) outcome(side int) launch.Outcome {
+	outcomes, _ := p.group.Wait() // the outcomes have the errors
+	return outcomes[side]
 }

@@ -132,13 +132,11 @@ func noChildren(t *testing.T) {
 
 func TestDeadHostEndsRun(t *testing.T) {
 	b := devices{newMachine(t), roce}
-	dead := b.pair[1]
-	time.AfterFunc(100*time.Millisecond, dead.kill)
+	time.AfterFunc(100*time.Millisecond, func() { _ = b.pair.group.Kill(1) })
 	_, err := b.Run(t.Context(), perf.Program{Rate: &perf.Rate{Duration: time.Minute}}, false)
 	if err == nil || !strings.Contains(err.Error(), "host1 has ended") {
 		t.Errorf("got %v", err)
 	}
-	b.pair.reap()
 }
 
 func TestHostErrorEndsRun(t *testing.T) {
@@ -146,16 +144,6 @@ func TestHostErrorEndsRun(t *testing.T) {
 	_, err := b.pair.runBoth(t.Context(), command{Kind: roce})
 	if err == nil || !strings.Contains(err.Error(), "empty command") {
 		t.Errorf("got %v", err)
-	}
-	b.pair.reap()
-}
-
-// reap ends the processes of a pair that has failed.
-func (h *processPair) reap() {
-	for i, p := range h {
-		p.kill()
-		_ = p.stop() // killed, as it must be
-		h[i] = nil
 	}
 }
 

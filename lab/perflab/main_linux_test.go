@@ -35,7 +35,10 @@ func newMachine(tb testing.TB) *testbed {
 	for i, h := range []*nstest.Host{a, b} {
 		hosts[i] = Host{
 			Name: fmt.Sprintf("host%d", i), NetNS: h.FD(), Addr: h.V6, CPU: []int{one, two}[i],
-			Start: func(cmd *exec.Cmd) error { return h.Do(cmd.Start) },
+			Start: func(cmd *exec.Cmd) error {
+				cmd.SysProcAttr.Pdeathsig = 0 // the thread of Do ends
+				return h.Do(cmd.Start)
+			},
 		}
 	}
 	self, err := os.Executable()

@@ -9,8 +9,8 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"sync"
-	"syscall"
+
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // ErrConnectionClosed is returned if the guest closes the connection, as it does
@@ -41,35 +41,18 @@ func Exec(ctx context.Context, conn net.Conn, c Command) (code int, err error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	to := &frameWriter{w: conn}
-	if err := writeRequest(to, request{Op: opExec, Args: c.Args, Env: c.Env, Dir: c.Dir}); err != nil {
+	to, err := send(conn, request{Op: opExec, Args: c.Args, Env: c.Env, Dir: c.Dir})
+	if err != nil {
 		return 0, causeOf(ctx, err)
 	}
-	ended := make(chan struct{})
-	defer close(ended)
-	go to.sendSignals(c.Signals, ended)
-	go to.sendStdin(c.Stdin) // may continue after Exec, until its reader ends
-	for {
-		k, payload, err := readFrame(conn)
-		if err != nil {
-			return 0, causeOf(ctx, fmt.Errorf("%w while the program ran: %w", ErrConnectionClosed, err))
+	go func() { // may continue after Exec, until Stdin ends
+		if c.Stdin != nil {
+			_, _ = to.CopyFrom(control.Stdin, c.Stdin)
 		}
-		switch k {
-		case kindStdout:
-			err = write(c.Stdout, payload)
-		case kindStderr:
-			err = write(c.Stderr, payload)
-		case kindExit:
-			return exitCode(payload)
-		case kindError:
-			return 0, errors.New(string(payload))
-		default:
-			err = fmt.Errorf("unexpected frame %d: is the guest of another version?", k)
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
+		_ = to.Write(control.Frame{Kind: control.Stdin}) // the reader returns the error
+	}()
+	code, err = await(to, control.ProgramClient{Stdout: c.Stdout, Stderr: c.Stderr, Signals: c.Signals})
+	return code, causeOf(ctx, err)
 }
 
 // Output runs a program as Exec does and returns its output on both streams.
@@ -85,14 +68,17 @@ func Output(ctx context.Context, conn net.Conn, c Command) (output string, code 
 func Put(ctx context.Context, conn net.Conn, path string, mode fs.FileMode, size int64, from io.Reader) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	r := request{Op: opPut, Path: path, Mode: uint32(mode.Perm()), Size: size}
-	if err := writeRequest(conn, r); err != nil {
+	to, err := send(conn, request{Op: opPut, Path: path, Mode: uint32(mode.Perm()), Size: size})
+	if err != nil {
 		return causeOf(ctx, err)
 	}
 	// The guest may fail at once, and then stops reading.
 	result := make(chan error, 1)
-	go func() { result <- readResult(conn) }()
-	sent, err := copyFrames(conn, kindData, io.LimitReader(from, size))
+	go func() {
+		_, err := await(to, control.ProgramClient{})
+		result <- err
+	}()
+	sent, err := to.CopyFrom(control.Stdin, io.LimitReader(from, size))
 	if err == nil && sent < size {
 		conn.Close()
 		return fmt.Errorf("%s ended after %d of %d bytes", path, sent, size)
@@ -107,24 +93,23 @@ func Put(ctx context.Context, conn net.Conn, path string, mode fs.FileMode, size
 func SetDevices(ctx context.Context, conn net.Conn, devices []Device) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := writeRequest(conn, request{Op: opDevices, Devices: devices}); err != nil {
-		return causeOf(ctx, err)
+	to, err := send(conn, request{Op: opDevices, Devices: devices})
+	if err == nil {
+		_, err = await(to, control.ProgramClient{})
 	}
-	return causeOf(ctx, readResult(conn))
+	return causeOf(ctx, err)
 }
 
-// readResult reads the result of a request.
-func readResult(conn net.Conn) error {
-	k, payload, err := readFrame(conn)
+// await waits for the end of a request.
+func await(c *control.Conn, p control.ProgramClient) (code int, err error) {
+	code, err = c.AwaitExit(&p)
+	var refused *control.CloseError
+	var output *control.OutputError
 	switch {
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrConnectionClosed, err)
-	case k == kindError:
-		return errors.New(string(payload))
-	case k != kindExit:
-		return fmt.Errorf("unexpected frame %d: is the guest of another version?", k)
+	case err == nil, errors.As(err, &refused), errors.As(err, &output), errors.Is(err, control.ErrProtocol):
+		return code, err
 	}
-	return nil
+	return 0, fmt.Errorf("%w: %w", ErrConnectionClosed, err)
 }
 
 // causeOf returns why the context ended, if it has, or else err.
@@ -133,67 +118,4 @@ func causeOf(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-func write(w io.Writer, b []byte) error {
-	if w == nil {
-		return nil
-	}
-	_, err := w.Write(b)
-	return err
-}
-
-// frameWriter writes whole frames. It is safe for concurrent use.
-type frameWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (f *frameWriter) Write(b []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.w.Write(b)
-}
-
-// sendStdin sends the input of a program.
-func (f *frameWriter) sendStdin(from io.Reader) {
-	if from != nil {
-		if _, err := copyFrames(f, kindStdin, from); err != nil {
-			return // the reader of the connection returns the error
-		}
-	}
-	_ = writeFrame(f, kindStdin, nil)
-}
-
-func (f *frameWriter) sendSignals(signals <-chan os.Signal, ended <-chan struct{}) {
-	for {
-		select {
-		case s := <-signals:
-			if n, ok := s.(syscall.Signal); ok && writeFrame(f, kindSignal, []byte{byte(n)}) != nil {
-				return
-			}
-		case <-ended:
-			return
-		}
-	}
-}
-
-// copyFrames sends all data of a reader in frames.
-func copyFrames(to io.Writer, k kind, from io.Reader) (sent int64, err error) {
-	b := make([]byte, maxFrame/4)
-	for {
-		n, err := from.Read(b)
-		if n > 0 {
-			if err := writeFrame(to, k, b[:n]); err != nil {
-				return sent, err
-			}
-			sent += int64(n)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return sent, nil
-		case err != nil:
-			return sent, err
-		}
-	}
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // serving is a server, and how to reach it.
@@ -72,7 +74,7 @@ func TestExec(t *testing.T) {
 		"no program no-such: put it there": {Args: []string{"no-such"}},
 		"no folder /no/such":               {Args: []string{"true"}, Dir: "/no/such"},
 		"no program to run":                {},
-		"more than the limit of":           {Args: []string{strings.Repeat("x", 2*maxFrame)}},
+		"more than the limit of":           {Args: []string{strings.Repeat("x", 2*maxRequest)}},
 	} {
 		if _, err := Exec(t.Context(), dial(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -185,38 +187,27 @@ func TestSetDevices(t *testing.T) {
 
 func TestServerSurvivesInvalidRequests(t *testing.T) {
 	dial := serving(t, &Server{})
-	for _, said := range [][]byte{
-		{}, {1}, {1, 0, 0, 0, 2, '{'}, {1, 0xff, 0xff, 0xff, 0xff}, {1, 0, 0, 0, 2, '{', '}'}, {9, 0, 0, 0, 0}, []byte("GET / HTTP/1.0\r\n\r\n"),
+	hello := func(version uint64, text string) []byte {
+		return control.Frame{Kind: control.Hello, Num: version, Body: []byte(text)}.Append(nil)
+	}
+	for want, said := range map[string][]byte{
+		"EOF": {}, "unexpected frame": []byte("GET / HTTP/1.0\r\n\r\n"), "unexpected EOF": hello(version, "{")[:10], "invalid hello": hello(version, "{"),
+		"unknown operation": hello(version, "{}"), "the limit is": hello(version, strings.Repeat(" ", maxRequest+1)), "update the guest": hello(version+1, "{}"),
 	} {
 		conn := dial()
-		if _, err := conn.Write(said); err != nil {
-			t.Fatal(err)
-		}
-		_ = conn.(*net.TCPConn).CloseWrite()
-		k, payload, err := readFrame(conn)
-		if err != nil || k != kindError {
-			t.Errorf("%q: frame %d, %q, %v", said, k, payload, err)
+		go func() {
+			_, _ = conn.Write(said) // the server may have had enough
+			_ = conn.(*net.TCPConn).CloseWrite()
+		}()
+		_, err := control.New(conn, control.Config{Limits: control.ProgramClientLimits}).Read()
+		var refused *control.CloseError
+		if want != "the limit is" && (!errors.As(err, &refused) || !strings.Contains(refused.Reason, want)) {
+			t.Errorf("%.40q: %v, want %q", said, err, want)
 		}
 		conn.Close()
 	}
 	if _, code, err := Output(t.Context(), dial(), Shell("exit 3")); code != 3 || err != nil {
 		t.Errorf("afterwards: %d, %v", code, err)
-	}
-}
-
-func TestTruncatedFramesAreErrors(t *testing.T) {
-	var b bytes.Buffer
-	if err := writeFrame(&b, kindStdout, []byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	all := b.Bytes()
-	for n := range all {
-		if _, _, err := readFrame(bytes.NewReader(all[:n])); err == nil || (n > 0 && !errors.Is(err, io.ErrUnexpectedEOF)) {
-			t.Errorf("%d of %d octets: %v", n, len(all), err)
-		}
-	}
-	if k, payload, err := readFrame(bytes.NewReader(all)); k != kindStdout || string(payload) != "hello" || err != nil {
-		t.Errorf("got %d, %q, %v", k, payload, err)
 	}
 }
 

@@ -75,12 +75,12 @@ const WireHostMAC = "52:54:00:77:00:01"
 func ControlMAC(id int) string { return fmt.Sprintf("52:54:00:78:00:%02x", 0x10+id) }
 
 // Control returns a guest's address on its control link.
-func Control(id int) netip.Prefix { return control(id, 2) }
+func Control(id int) netip.Prefix { return controlAddr(id, 2) }
 
 // ControlHost returns the lab's address on a guest's control link.
-func ControlHost(id int) netip.Prefix { return control(id, 1) }
+func ControlHost(id int) netip.Prefix { return controlAddr(id, 1) }
 
-func control(id int, end byte) netip.Prefix {
+func controlAddr(id int, end byte) netip.Prefix {
 	const bits = 24
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 78, byte(id), end}), bits)
 }

@@ -1,11 +1,11 @@
 package guest
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"net"
+
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // Port is the TCP port of a guest's server, on its control link.
@@ -20,7 +20,9 @@ const (
 	opDevices op = "devices"
 )
 
-// request is the first frame of a connection.
+// request is the hello of a client. The guest answers with an Exit frame, or with a Close
+// frame if the request failed. Input of a program and the content of a file are Stdin
+// frames.
 type request struct {
 	Op op `json:"op"`
 	// For opExec:
@@ -35,80 +37,23 @@ type request struct {
 	Devices []Device `json:"devices,omitempty"`
 }
 
-// kind is the type of a frame.
-type kind byte
-
 const (
-	kindRequest kind = iota + 1
-	kindStdin        // empty at the end of input
-	kindStdout
-	kindStderr
-	kindSignal // number, one byte
-	kindExit   // exit code, four bytes; 0 for put and devices
-	kindError  // error text
-	kindData   // part of a file
+	version    = 1
+	maxRequest = 256 << 10
 )
 
-// maxFrame bounds the payload of a frame.
-const maxFrame = 256 << 10
+// protocol is that of the guest's side.
+var protocol = control.Protocol{Version: version, Us: "the guest", Them: "the client", MaxHello: maxRequest}
 
-// writeFrame writes a frame with a single Write, so that concurrent frames do not
-// mix.
-func writeFrame(w io.Writer, k kind, payload []byte) error {
-	b := make([]byte, 0, 5+len(payload))
-	b = append(b, byte(k))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
-	_, err := w.Write(append(b, payload...))
-	return err
-}
-
-// readFrame reads the next frame. The caller owns its payload.
-func readFrame(r io.Reader) (kind, []byte, error) {
-	var head [5]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
-	}
-	n := binary.BigEndian.Uint32(head[1:])
-	if n > maxFrame {
-		return 0, nil, fmt.Errorf("a frame of %d bytes, more than %d", n, maxFrame)
-	}
-	payload := make([]byte, n)
-	if _, err := io.ReadFull(r, payload); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return 0, nil, err
-	}
-	return kind(head[0]), payload, nil
-}
-
-func writeRequest(w io.Writer, r request) error {
+// send sends a request.
+func send(conn net.Conn, r request) (*control.Conn, error) {
 	b, err := json.Marshal(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(b) > maxFrame {
-		return fmt.Errorf("arguments and environment have %d bytes, more than the limit of %d", len(b), maxFrame)
+	if len(b) > maxRequest {
+		return nil, fmt.Errorf("arguments and environment have %d bytes, more than the limit of %d", len(b), maxRequest)
 	}
-	return writeFrame(w, kindRequest, b)
-}
-
-func readRequest(r io.Reader) (req request, err error) {
-	k, b, err := readFrame(r)
-	if err != nil {
-		return req, err
-	}
-	if k != kindRequest {
-		return req, fmt.Errorf("frame %d in place of a request", k)
-	}
-	return req, json.Unmarshal(b, &req)
-}
-
-func exitPayload(code int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(code)) }
-
-func exitCode(payload []byte) (int, error) {
-	if len(payload) != 4 {
-		return 0, fmt.Errorf("an exit code of %d bytes", len(payload))
-	}
-	return int(binary.BigEndian.Uint32(payload)), nil
+	c := control.New(conn, control.Config{Limits: control.ProgramClientLimits})
+	return c, c.SendHello(protocol, json.RawMessage(b))
 }

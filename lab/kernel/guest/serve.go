@@ -3,7 +3,6 @@ package guest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // Server runs programs and stores files.
@@ -38,32 +39,35 @@ func (s *Server) Serve(l net.Listener) error {
 		}
 		go func() {
 			defer conn.Close()
-			if err := s.serve(conn); err != nil {
-				_ = writeFrame(conn, kindError, []byte(err.Error())) // the client may have disconnected
+			c := control.New(conn, control.Config{Limits: control.ProgramLimits})
+			if err := s.serve(c); err != nil {
+				c.Close(err)
 			}
 		}()
 	}
 }
 
-func (s *Server) serve(conn net.Conn) error {
-	r, err := readRequest(conn)
+func (s *Server) serve(c *control.Conn) error {
+	var r request
+	err := c.ReadHello(protocol, &r)
 	if err != nil {
 		return err
 	}
+	code := 0
 	switch r.Op {
 	case opExec:
-		return s.exec(conn, r)
+		code, err = s.exec(c, r)
 	case opPut:
-		err = putFile(conn, r)
+		err = putFile(c, r)
 	case opDevices:
 		err = s.setDevices(r.Devices)
 	default:
-		err = fmt.Errorf("unknown operation %q: is the client of another version?", r.Op)
+		err = fmt.Errorf("unknown operation %q", r.Op)
 	}
 	if err != nil {
 		return err
 	}
-	return writeFrame(conn, kindExit, exitPayload(0))
+	return c.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
 }
 
 func (s *Server) setDevices(all []Device) error {
@@ -80,7 +84,7 @@ func (s *Server) setDevices(all []Device) error {
 
 // putFile writes a temporary file and renames it when it is complete, because a
 // program that is replaced may be running.
-func putFile(conn net.Conn, r request) (err error) {
+func putFile(c *control.Conn, r request) (err error) {
 	if !filepath.IsAbs(r.Path) {
 		return fmt.Errorf("put %s: want an absolute path in the guest", r.Path)
 	}
@@ -98,17 +102,17 @@ func putFile(conn net.Conn, r request) (err error) {
 		}
 	}()
 	for have := int64(0); have < r.Size; {
-		k, part, err := readFrame(conn)
+		part, err := c.Read()
 		if err != nil {
 			return fmt.Errorf("put %s: after %d of %d bytes: %w", r.Path, have, r.Size, err)
 		}
-		if k != kindData || have+int64(len(part)) > r.Size {
-			return fmt.Errorf("put %s: frame %d of %d bytes after %d of %d", r.Path, k, len(part), have, r.Size)
+		if part.Kind != control.Stdin || have+int64(len(part.Body)) > r.Size {
+			return fmt.Errorf("put %s: %v of %d bytes after %d of %d", r.Path, part.Kind, len(part.Body), have, r.Size)
 		}
-		if _, err := f.Write(part); err != nil {
+		if _, err := f.Write(part.Body); err != nil {
 			return err
 		}
-		have += int64(len(part))
+		have += int64(len(part.Body))
 	}
 	if err := f.Chmod(fs.FileMode(r.Mode).Perm()); err != nil {
 		return err
@@ -124,26 +128,18 @@ func startChild(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	ended := make(chan syscall.WaitStatus, 1)
-	go func() {
-		_ = cmd.Wait() // ProcessState has the result
-		ended <- cmd.ProcessState.Sys().(syscall.WaitStatus)
-	}()
-	return ended, nil
+	return control.Wait(cmd), nil
 }
 
-// outputTimeout is how long output is read after the program's end: its background
-// processes may keep it open.
-const outputTimeout = 2 * time.Second
-
-// exec runs a program. It returns an error only if the program does not start.
-func (s *Server) exec(conn net.Conn, r request) error {
+// exec runs a program and returns its exit code. It returns an error only if the program
+// does not start. Background processes of the program continue after its end.
+func (s *Server) exec(c *control.Conn, r request) (code int, err error) {
 	if len(r.Args) == 0 {
-		return errors.New("no program to run")
+		return 0, errors.New("no program to run")
 	}
 	p, err := newProgram(r)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer p.close()
 	start := s.Start
@@ -153,41 +149,12 @@ func (s *Server) exec(conn net.Conn, r request) error {
 	ended, err := start(p.cmd)
 	p.closeChildEnds()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	group := -p.cmd.Process.Pid
-	out := &frameWriter{w: conn}
-	var outputs sync.WaitGroup
-	outputs.Go(func() { _, _ = copyFrames(out, kindStdout, p.stdout) })
-	outputs.Go(func() { _, _ = copyFrames(out, kindStderr, p.stderr) })
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		p.readInput(conn, group)
-	}()
-	var status syscall.WaitStatus
-	select {
-	case status = <-ended:
-	case <-gone: // the client has disconnected
-		_ = syscall.Kill(group, syscall.SIGKILL)
-		<-ended
-		return nil
-	}
-	read := make(chan struct{})
-	go func() { outputs.Wait(); close(read) }()
-	select {
-	case <-read:
-	case <-time.After(outputTimeout):
-		p.stdout.Close()
-		p.stderr.Close()
-		<-read
-	}
-	code := status.ExitStatus()
-	if status.Signaled() {
-		code = 128 + int(status.Signal())
-	}
-	_ = writeFrame(out, kindExit, exitPayload(code))
-	return nil
+	code, _ = c.ServeProgram(&control.Program{
+		PID: p.cmd.Process.Pid, Ended: ended, Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr,
+	})
+	return code, nil
 }
 
 // program is a command with pipes.
@@ -239,23 +206,4 @@ func (p *program) close() {
 	p.stdin.Close()
 	p.stdout.Close()
 	p.stderr.Close()
-}
-
-// readInput handles frames of the client until it disconnects.
-func (p *program) readInput(conn io.Reader, group int) {
-	for {
-		k, payload, err := readFrame(conn)
-		switch {
-		case err != nil:
-			return
-		case k == kindStdin && len(payload) == 0:
-			p.stdin.Close()
-		case k == kindStdin:
-			if _, err := p.stdin.Write(payload); err != nil {
-				p.stdin.Close() // the program does not read
-			}
-		case k == kindSignal && len(payload) == 1:
-			_ = syscall.Kill(group, syscall.Signal(payload[0])) // it may have ended
-		}
-	}
 }

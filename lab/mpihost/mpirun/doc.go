@@ -15,8 +15,6 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/launch"
@@ -84,22 +82,7 @@ const notARank = "it never asked which rank it is: it must call mpi.Main, and im
 // exitStatus returns the exit code of a launch, and prints the errors of ranks to
 // w.
 func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
-	stopped := 0
-	for i := range outcomes {
-		o := &outcomes[i]
-		if o.State.OK() {
-			continue
-		}
-		n := o.ExitCode
-		if sig := unix.SignalNum(o.Signal); sig != 0 {
-			n = 128 + int(sig)
-		} else if n <= 0 {
-			n = 1
-		}
-		if o.State == launch.Stopped {
-			stopped = n
-			continue
-		}
+	return launch.ExitStatus(outcomes, func(o *launch.Outcome) {
 		switch {
 		case printedItself(o):
 		case !o.Joined && o.State == launch.Exited && o.ExitCode == 0:
@@ -107,14 +90,7 @@ func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 		default:
 			fmt.Fprintf(w, "fabrictest: %s %s: %s\n", rankName(o), o.State, printable.Text(o.Error))
 		}
-		if code == 0 {
-			code = n
-		}
-	}
-	if code == 0 {
-		code = stopped
-	}
-	return code
+	})
 }
 
 // printedItself reports whether the process has printed its error: a simulation

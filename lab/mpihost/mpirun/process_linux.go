@@ -15,6 +15,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/nslab"
@@ -36,8 +37,8 @@ func ProcessMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
 	defer stop()
 	var j fabricJob
-	if err := json.NewDecoder(os.NewFile(jobFD, "job")).Decode(&j); err != nil {
-		return 0, fmt.Errorf("read the job: %w", err)
+	if err := daemon.ReadJob(&j); err != nil {
+		return 0, err
 	}
 	reports := os.NewFile(reportsFD, "reports")
 	defer reports.Close()

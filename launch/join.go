@@ -1,4 +1,4 @@
-package rank
+package launch
 
 import (
 	"errors"
@@ -7,17 +7,16 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
-	"time"
 
-	"github.com/fabrictest/fabrictest/launch/internal/control"
+	"github.com/fabrictest/fabrictest/control"
 )
 
-// Errors that methods of Conn return; test for them with errors.Is.
+// Errors of Conn and Group; test for them with errors.Is.
 var (
 	// ErrNotLaunched: no launcher started this process.
 	ErrNotLaunched = errors.New("not started by a launcher")
-	// ErrRankEnded: the other rank has ended, and all its messages have been received.
-	ErrRankEnded = errors.New("the rank has ended")
+	// ErrEnded: the rank has ended, and all its messages have been received.
+	ErrEnded = errors.New("the rank has ended")
 	// ErrTimeout: the timeout of a blocking call has expired.
 	ErrTimeout = errors.New("timed out")
 	// ErrDisconnected: the launcher has died or has closed the connection.
@@ -31,11 +30,8 @@ var (
 // ExitDisconnected is the exit code of a process that lost its launcher.
 const ExitDisconnected = 125
 
-// joinTimeout limits the wait for the launcher's welcome.
-const joinTimeout = 30 * time.Second
-
-// Options configure JoinWith.
-type Options struct {
+// JoinOptions configure JoinWith.
+type JoinOptions struct {
 	// OnDisconnect is called once if the launcher dies or closes the connection. By
 	// default the process prints the error to stderr and exits with
 	// ExitDisconnected.
@@ -44,46 +40,56 @@ type Options struct {
 
 // Join connects to the launcher that started this process. It returns ErrNotLaunched
 // if there is none, or if it has been called before.
-func Join() (*Conn, error) { return JoinWith(Options{}) }
+func Join() (*Conn, error) { return JoinWith(JoinOptions{}) }
 
 // JoinWith is Join with options.
-func JoinWith(o Options) (*Conn, error) {
-	text, ok := os.LookupEnv(control.EnvControl)
+func JoinWith(o JoinOptions) (*Conn, error) {
+	text, ok := os.LookupEnv(envControl)
 	if !ok {
 		return nil, ErrNotLaunched
 	}
 	// Child processes do not inherit the channel and must not look for it.
-	if err := os.Unsetenv(control.EnvControl); err != nil {
+	if err := os.Unsetenv(envControl); err != nil {
 		return nil, err
 	}
 	f, err := inheritedSocket(text)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.SetReadDeadline(time.Now().Add(joinTimeout)); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("join: %w", err)
-	}
-	terms, job, err := control.Handshake(f, control.HelloBody{PID: os.Getpid(), Go: runtime.Version()})
-	if err == nil {
-		err = f.SetReadDeadline(time.Time{})
-	}
+	frames := control.New(f, control.Config{Names: kindNames, QueueBytes: rankQueueBytes})
+	w, err := handshake(frames, hello{PID: os.Getpid(), Go: runtime.Version()})
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("join: %w", err)
 	}
-	return newConn(f, terms, job, o), nil
+	return newConn(f, frames, w, o), nil
+}
+
+// handshake is the rank's side of the handshake.
+func handshake(c *control.Conn, h hello) (w welcome, err error) {
+	if err := c.SendHello(rankProtocol, h); err != nil {
+		return w, err
+	}
+	err = c.ReadHello(rankProtocol, &w)
+	var rejected *control.CloseError
+	switch {
+	case errors.As(err, &rejected):
+		err = fmt.Errorf("rejected by the launcher: %w", err)
+	case err == nil && (w.Size < 1 || w.Rank < 0 || w.Rank >= w.Size || w.MaxMessage < 0 || w.MaxReport < 0):
+		err = fmt.Errorf("%w: invalid welcome as rank %d of %d", control.ErrProtocol, w.Rank, w.Size)
+	}
+	return w, err
 }
 
 // inheritedSocket opens the descriptor whose number is in text.
 func inheritedSocket(text string) (*os.File, error) {
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd < 0 {
-		return nil, fmt.Errorf("join: %s=%q is not the number of a descriptor", control.EnvControl, text)
+		return nil, fmt.Errorf("join: %s=%q is not the number of a descriptor", envControl, text)
 	}
 	if _, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE); err != nil {
 		return nil, fmt.Errorf("join: descriptor %d, named by %s, is no socket (%w): a program between the launcher and this one closed it",
-			fd, control.EnvControl, err)
+			fd, envControl, err)
 	}
 	syscall.CloseOnExec(fd)
 	if err := syscall.SetNonblock(fd, true); err != nil {

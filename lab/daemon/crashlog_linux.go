@@ -1,4 +1,4 @@
-package live
+package daemon
 
 import (
 	"fmt"
@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crashLogPath returns the file for the standard error of a lab, which has the
-// stack trace if the lab crashes; empty if the user has no cache directory.
-func crashLogPath(name string) string {
+// CrashLog returns the file for the standard error of a lab, which has the stack trace if
+// the lab crashes; empty if the user has no cache directory.
+func (k *Kind) CrashLog(name string) string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return ""
 	}
-	return filepath.Join(cache, "fabrictest", "labs", name+".stderr")
+	return filepath.Join(cache, "fabrictest", "labs", fmt.Sprintf(k.LogFile, name))
 }
 
 // createCrashLog creates the file; nil if that fails.
@@ -38,13 +38,14 @@ func removeEmptyCrashLog(path string) {
 	}
 }
 
-// findCrashLog returns the log of the last lab of a name, if it crashed.
-func findCrashLog(name string) string {
-	path := crashLogPath(name)
-	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
-		return ""
+// notUp returns the error for a lab that is not up.
+func (k *Kind) notUp(name string) error {
+	e := &NotUpError{What: k.What, Name: name, UpCommand: k.UpCommand}
+	path := k.CrashLog(name)
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+		e.CrashLog = path
 	}
-	return path
+	return e
 }
 
 // firstLine returns the first line of a crash log.
@@ -60,7 +61,7 @@ const maxLoggedPanics = 10
 
 // recoverPanic is deferred by the handler of a client, so that a panic does not end
 // the lab for all other clients.
-func (s *server) recoverPanic(report func(error)) {
+func (s *server[R]) recoverPanic(report func(error)) {
 	p := recover()
 	if p == nil {
 		return

@@ -1,10 +1,10 @@
-package rank
+package launch
 
 import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/internal/control"
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // mailbox holds the messages of one rank that have not been received yet.
@@ -14,7 +14,7 @@ type mailbox struct {
 }
 
 // Send sends a message to a rank, which may be this one. It blocks only while the send
-// queue is full. It returns ErrRankEnded if the rank is known to have ended; a message
+// queue is full. It returns ErrEnded if the rank is known to have ended; a message
 // to a rank that ends later is lost.
 func (c *Conn) Send(to int, msg []byte) error {
 	if to < 0 || to >= c.welcome.Size {
@@ -28,13 +28,13 @@ func (c *Conn) Send(to int, msg []byte) error {
 	ended := c.mailboxes[to].ended
 	c.mu.Unlock()
 	if ended {
-		return fmt.Errorf("%s: %w", what, ErrRankEnded)
+		return fmt.Errorf("%s: %w", what, ErrEnded)
 	}
-	return c.put(what, control.Frame{Kind: control.Data, Num: uint64(to), Body: msg})
+	return c.put(what, control.Frame{Kind: kindData, Num: uint64(to), Body: msg})
 }
 
 // Recv returns the next message from a rank. After timeout (never if negative) it
-// returns ErrTimeout. It returns ErrRankEnded if the rank has ended and all its
+// returns ErrTimeout. It returns ErrEnded if the rank has ended and all its
 // messages have been received.
 func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 	if from < 0 || from >= c.welcome.Size {
@@ -53,7 +53,7 @@ func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 			c.queuedBytes -= len(msg) + messageOverhead
 			return true, nil
 		case box.ended:
-			return true, ErrRankEnded
+			return true, ErrEnded
 		default:
 			return c.endErr()
 		}
@@ -77,7 +77,7 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 	}
 	c.mu.Unlock()
 	if enter {
-		if err := c.put("barrier", control.Frame{Kind: control.Barrier, Num: n}); err != nil {
+		if err := c.put("barrier", control.Frame{Kind: kindBarrier, Num: n}); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package live
+package daemon
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendFiles sends one byte with descriptors (SCM_RIGHTS); nil files are left out.
-func sendFiles(conn *net.UnixConn, files ...*os.File) error {
+// SendFiles sends one byte with descriptors (SCM_RIGHTS); nil files are left out.
+func SendFiles(conn *net.UnixConn, files ...*os.File) error {
 	var fds []int
 	for _, f := range files {
 		if f != nil {
@@ -28,8 +28,8 @@ func sendFiles(conn *net.UnixConn, files ...*os.File) error {
 // maxFiles is the maximum number of descriptors in a message.
 const maxFiles = 8
 
-// receiveFiles receives the descriptors of sendFiles.
-func receiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
+// ReceiveFiles receives the descriptors of SendFiles.
+func ReceiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
 	var one [1]byte
 	room := make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(one[:], room)
@@ -51,14 +51,32 @@ func receiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
 		}
 	}
 	if n != 1 || flags&unix.MSG_CTRUNC != 0 {
-		closeAll(files)
+		CloseAll(files)
 		return nil, errors.New("descriptors were truncated")
 	}
 	return files, nil
 }
 
-func closeAll(files []*os.File) {
+// CloseAll closes files.
+func CloseAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
 	}
+}
+
+// peerCred returns the credentials of the other end (SO_PEERCRED): the client, or
+// the process that called listen. A user outside of this user namespace has the
+// overflow UID.
+func peerCred(conn *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var cerr error
+	err = raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err == nil {
+		err = cerr
+	}
+	return cred, err
 }

@@ -1,4 +1,4 @@
-package rank
+package launch
 
 import (
 	"errors"
@@ -10,17 +10,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/internal/control"
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // fakeLauncher is the launcher's side of a Conn.
 type fakeLauncher struct {
-	t    *testing.T
-	file *os.File
-	lost chan error
+	t      *testing.T
+	file   *os.File
+	frames *control.Conn
+	lost   chan error
 }
 
-var testWelcome = control.WelcomeBody{Rank: 1, Size: 3, Host: "host1", MaxMessage: 1 << 20, MaxReport: 100}
+var testWelcome = welcome{Rank: 1, Size: 3, Host: "host1", MaxMessage: 1 << 20, MaxReport: 100, Job: []byte("job")}
 
 // joinFake returns a Conn that has joined a fake launcher.
 func joinFake(t *testing.T) (*Conn, *fakeLauncher) {
@@ -42,18 +43,15 @@ func joinFake(t *testing.T) (*Conn, *fakeLauncher) {
 		t.Fatal(err)
 	}
 	l := &fakeLauncher{t: t, file: os.NewFile(uintptr(fds[0]), "launcher"), lost: make(chan error, 1)}
+	l.frames = control.New(l.file, control.Config{Limits: testWelcome.rankLimits()})
 	t.Cleanup(func() { l.file.Close() })
-	t.Setenv(control.EnvControl, fmt.Sprint(fds[1]))
+	t.Setenv(envControl, fmt.Sprint(fds[1]))
 	heard := make(chan error, 1)
 	go func() {
-		_, err := control.ReadHello(l.file)
-		frames, _ := control.WelcomeFrames(testWelcome, []byte("job"))
-		for _, f := range frames {
-			l.send(f)
-		}
-		heard <- err
+		var h hello
+		heard <- errors.Join(l.frames.ReadHello(launcherProtocol, &h), l.frames.SendHello(launcherProtocol, testWelcome))
 	}()
-	c, err := JoinWith(Options{OnDisconnect: func(err error) { l.lost <- err }})
+	c, err := JoinWith(JoinOptions{OnDisconnect: func(err error) { l.lost <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +62,7 @@ func joinFake(t *testing.T) (*Conn, *fakeLauncher) {
 }
 
 func (l *fakeLauncher) send(f control.Frame) {
-	if _, err := l.file.Write(f.Append(nil)); err != nil {
+	if err := l.frames.Write(f); err != nil {
 		l.t.Errorf("send %v: %v", f.Kind, err)
 	}
 }
@@ -72,24 +70,36 @@ func (l *fakeLauncher) send(f control.Frame) {
 func (l *fakeLauncher) expect(k control.Kind) control.Frame {
 	l.t.Helper()
 	_ = l.file.SetReadDeadline(time.Now().Add(30 * time.Second))
-	f, err := control.Read(l.file, control.RankLimits(testWelcome))
+	f, err := l.frames.Read()
 	if err != nil || f.Kind != k {
 		l.t.Fatalf("the rank sent %v (%v), want %v", f.Kind, err, k)
 	}
 	return f
 }
 
+// expectClose returns the reason of a Close frame.
+func (l *fakeLauncher) expectClose() string {
+	l.t.Helper()
+	_ = l.file.SetReadDeadline(time.Now().Add(30 * time.Second))
+	f, err := l.frames.Read()
+	var bye *control.CloseError
+	if !errors.As(err, &bye) {
+		l.t.Fatalf("the rank sent %v (%v), want close", f.Kind, err)
+	}
+	return bye.Reason
+}
+
 // close closes c and acknowledges it.
-func (l *fakeLauncher) close(c *Conn, reason error) control.Frame {
+func (l *fakeLauncher) close(c *Conn, reason error) string {
 	l.t.Helper()
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close(reason) }()
-	f := l.expect(control.Bye)
-	l.send(control.Frame{Kind: control.ByeAck})
+	text := l.expectClose()
+	l.send(control.Frame{Kind: control.Close})
 	if err := <-closed; err != nil {
 		l.t.Error(err)
 	}
-	return f
+	return text
 }
 
 func TestJoinWithoutALauncher(t *testing.T) {
@@ -104,7 +114,7 @@ func TestJoinWithoutALauncher(t *testing.T) {
 	for value, says := range map[string]string{
 		"three": "not the number of a descriptor", "-1": "not the number", "9999": "no socket", fmt.Sprint(file.Fd()): "no socket",
 	} {
-		t.Setenv(control.EnvControl, value)
+		t.Setenv(envControl, value)
 		if _, err := Join(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("Join with %q = %v, want %q", value, err, says)
 		}
@@ -119,8 +129,8 @@ func TestConnAttributesAndUseAfterClose(t *testing.T) {
 	if _, err := Join(); !errors.Is(err, ErrNotLaunched) {
 		t.Errorf("second Join = %v", err)
 	}
-	if f := l.close(c, errors.New("tired")); string(f.Body) != "tired" {
-		t.Errorf("bye %q", f.Body)
+	if text := l.close(c, errors.New("tired")); text != "tired" {
+		t.Errorf("bye %q", text)
 	}
 	for what, err := range map[string]error{
 		"send": c.Send(0, nil), "mark": c.Mark("x"), "sample": c.Sample(1), "report": c.Report(nil), "barrier": c.Barrier(-1),
@@ -137,23 +147,23 @@ func TestConnAttributesAndUseAfterClose(t *testing.T) {
 	}
 }
 
-func TestRecvReturnsQueuedMessagesBeforeErrRankEnded(t *testing.T) {
+func TestRecvReturnsQueuedMessagesBeforeErrEnded(t *testing.T) {
 	c, l := joinFake(t)
 	for i := range 3 {
-		l.send(control.Frame{Kind: control.Data, Num: 2, Body: []byte{byte(i)}})
+		l.send(control.Frame{Kind: kindData, Num: 2, Body: []byte{byte(i)}})
 	}
-	l.send(control.Frame{Kind: control.RankEnded, Num: 2})
+	l.send(control.Frame{Kind: kindRankEnded, Num: 2})
 	for i := range 3 {
 		if msg, err := c.Recv(2, 30*time.Second); err != nil || len(msg) != 1 || msg[0] != byte(i) {
 			t.Fatalf("Recv = %v, %v", msg, err)
 		}
 	}
 	for _, timeout := range []time.Duration{30 * time.Second, 0, -1} { // the first blocks until the frame has arrived
-		if _, err := c.Recv(2, timeout); !errors.Is(err, ErrRankEnded) || errors.Is(err, ErrTimeout) {
-			t.Errorf("Recv(%v) = %v, want ErrRankEnded", timeout, err)
+		if _, err := c.Recv(2, timeout); !errors.Is(err, ErrEnded) || errors.Is(err, ErrTimeout) {
+			t.Errorf("Recv(%v) = %v, want ErrEnded", timeout, err)
 		}
 	}
-	if err := c.Send(2, nil); !errors.Is(err, ErrRankEnded) {
+	if err := c.Send(2, nil); !errors.Is(err, ErrEnded) {
 		t.Errorf("Send = %v", err)
 	}
 	if !c.HasEnded(2) || c.HasEnded(0) || c.HasEnded(-1) || c.HasEnded(3) {
@@ -188,13 +198,13 @@ func TestConnEnforcesSizeLimits(t *testing.T) {
 	if err := c.Mark(strings.Repeat("m", 1<<20)); err != nil {
 		t.Error(err)
 	}
-	if f := l.expect(control.Mark); len(f.Body) != control.MaxMark || !strings.HasSuffix(string(f.Body), "cut") {
+	if f := l.expect(kindMark); len(f.Body) != maxMark || !strings.HasSuffix(string(f.Body), "cut") {
 		t.Errorf("mark of %d bytes", len(f.Body))
 	}
 	if err := c.Report([]byte("r")); err != nil {
 		t.Error(err)
 	}
-	l.expect(control.Report)
+	l.expect(kindReport)
 	if err := c.Report([]byte("r")); err == nil {
 		t.Error("a second report is accepted")
 	}
@@ -208,14 +218,14 @@ func TestBarrierAfterTimeoutContinuesSameBarrier(t *testing.T) {
 			t.Fatalf("Barrier = %v", err)
 		}
 	}
-	if f := l.expect(control.Barrier); f.Num != 1 {
+	if f := l.expect(kindBarrier); f.Num != 1 {
 		t.Errorf("entered barrier %d", f.Num)
 	}
 	l.send(control.Frame{Kind: control.Ping, Num: 5})
 	if f := l.expect(control.Pong); f.Num != 5 { // no second Barrier frame precedes it
 		t.Errorf("pong %d", f.Num)
 	}
-	l.send(control.Frame{Kind: control.BarrierDone, Num: 1})
+	l.send(control.Frame{Kind: kindBarrierDone, Num: 1})
 	for released := false; !released; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
 		released = c.barriersDone == 1
@@ -239,12 +249,12 @@ func TestDumpListsBlockedCalls(t *testing.T) {
 	for c.describeWaits() == "" {
 		time.Sleep(time.Millisecond)
 	}
-	l.send(control.Frame{Kind: control.Dump, Num: 9})
-	f := l.expect(control.DumpReply)
+	l.send(control.Frame{Kind: kindDump, Num: 9})
+	f := l.expect(control.Reply)
 	if s := string(f.Body); f.Num != 9 || !strings.HasPrefix(s, "waits for a message from rank 2, for ") || !strings.HasSuffix(s, "\ntwo of three") {
 		t.Errorf("dump %d: %q", f.Num, s)
 	}
-	l.send(control.Frame{Kind: control.Data, Num: 2})
+	l.send(control.Frame{Kind: kindData, Num: 2})
 	if err := <-received; err != nil {
 		t.Error(err)
 	}
@@ -255,8 +265,8 @@ func TestDisconnectUnblocksAllCalls(t *testing.T) {
 	tests := map[string]func(l *fakeLauncher){
 		"closed":       func(l *fakeLauncher) { l.file.Close() },
 		"garbage":      func(l *fakeLauncher) { _, _ = l.file.WriteString("HTTP/1.1 400 Bad Request\r\n") },
-		"rejected":     func(l *fakeLauncher) { l.send(control.Frame{Kind: control.Reject, Body: []byte("too loud")}) },
-		"invalid rank": func(l *fakeLauncher) { l.send(control.Frame{Kind: control.Data, Num: 77}) },
+		"rejected":     func(l *fakeLauncher) { l.send(control.Frame{Kind: control.Close, Body: []byte("too loud")}) },
+		"invalid rank": func(l *fakeLauncher) { l.send(control.Frame{Kind: kindData, Num: 77}) },
 	}
 	for name, end := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +274,7 @@ func TestDisconnectUnblocksAllCalls(t *testing.T) {
 			errs := make(chan error, 2)
 			go func() { _, err := c.Recv(0, -1); errs <- err }()
 			go func() { errs <- c.Barrier(-1) }()
-			l.expect(control.Barrier)
+			l.expect(kindBarrier)
 			end(l)
 			for range 2 {
 				if err := <-errs; !errors.Is(err, ErrDisconnected) {
@@ -286,7 +296,7 @@ func TestConnectionFailsIfTooManyMessagesAreQueued(t *testing.T) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		msg := control.Frame{Kind: control.Data, Num: 0, Body: make([]byte, 1<<20)}.Append(nil)
+		msg := control.Frame{Kind: kindData, Num: 0, Body: make([]byte, 1<<20)}.Append(nil)
 		for {
 			if _, err := l.file.Write(msg); err != nil {
 				return
@@ -316,12 +326,12 @@ func TestCloseLetsRunningCommandReplyFirst(t *testing.T) {
 		<-end
 		closed <- c.Close(nil)
 	}()
-	l.send(control.Frame{Kind: control.Command, Num: 4, Body: []byte("end")})
-	if f := l.expect(control.CommandReply); f.Num != 4 || string(f.Body) != "reluctantly" {
+	l.send(control.Frame{Kind: kindCommand, Num: 4, Body: []byte("end")})
+	if f := l.expect(control.Reply); f.Num != 4 || string(f.Body) != "reluctantly" {
 		t.Errorf("reply %d %q", f.Num, f.Body)
 	}
-	l.expect(control.Bye)
-	l.send(control.Frame{Kind: control.ByeAck})
+	l.expectClose()
+	l.send(control.Frame{Kind: control.Close})
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}

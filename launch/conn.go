@@ -1,7 +1,6 @@
-package rank
+package launch
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/internal/control"
+	"github.com/fabrictest/fabrictest/control"
 )
 
 const (
-	// sendQueueBytes bounds the frames queued for the launcher; senders then block.
-	sendQueueBytes = 1 << 20
+	// rankQueueBytes bounds the frames queued for the launcher; senders then block.
+	rankQueueBytes = 1 << 20
 	// maxQueuedBytes bounds the messages not yet received. Beyond it the connection
 	// fails: blocking the reader would also block heartbeats.
 	maxQueuedBytes = 64 << 20
@@ -31,13 +30,12 @@ const (
 // Conn is this process's connection to its launcher.
 type Conn struct {
 	file         *os.File
-	welcome      control.WelcomeBody
-	job          []byte
+	welcome      welcome
 	onDisconnect func(error)
 
-	sendQueue *control.SendQueue
-	flushed   chan struct{} // closed when the send queue has been written
-	commands  chan control.Frame
+	frames   *control.Conn // on file
+	flushed  chan struct{} // closed when the send queue has been written
+	commands chan control.Frame
 
 	mu              sync.Mutex
 	changed         chan struct{} // closed and replaced when anything below changes
@@ -56,14 +54,14 @@ type Conn struct {
 	running         *string // the command being run; nil if none
 }
 
-func newConn(f *os.File, t control.WelcomeBody, job []byte, o Options) *Conn {
+func newConn(f *os.File, frames *control.Conn, w welcome, o JoinOptions) *Conn {
+	frames.Limits = w.launcherLimits()
 	c := &Conn{
-		file: f, welcome: t, job: job, onDisconnect: o.OnDisconnect,
-		sendQueue: control.NewSendQueue(sendQueueBytes),
+		file: f, frames: frames, welcome: w, onDisconnect: o.OnDisconnect,
 		flushed:   make(chan struct{}),
 		commands:  make(chan control.Frame, maxCommands),
 		changed:   make(chan struct{}),
-		mailboxes: make([]mailbox, t.Size),
+		mailboxes: make([]mailbox, w.Size),
 		waits:     map[*wait]struct{}{},
 	}
 	if c.onDisconnect == nil {
@@ -72,7 +70,7 @@ func newConn(f *os.File, t control.WelcomeBody, job []byte, o Options) *Conn {
 	go func() {
 		// Ignore the error: if writing fails, reading fails too. Only Close sets a
 		// deadline.
-		_ = c.sendQueue.Run(f, 0, func() bool { return false })
+		_ = c.frames.Run()
 		close(c.flushed)
 	}()
 	go c.read()
@@ -91,30 +89,30 @@ func (c *Conn) Rank() int { return c.welcome.Rank }
 // Size returns the number of ranks.
 func (c *Conn) Size() int { return c.welcome.Size }
 
-// Host returns launch.Spec.Host of this rank.
+// Host returns Spec.Host of this rank.
 func (c *Conn) Host() string { return c.welcome.Host }
 
-// Job returns launch.Spec.Job of this rank.
-func (c *Conn) Job() []byte { return c.job }
+// Job returns Spec.Job of this rank.
+func (c *Conn) Job() []byte { return c.welcome.Job }
 
-// Mark sends a launch.Marked event. It truncates text to 4 KiB.
+// Mark sends a Marked event. It truncates text to 4 KiB.
 func (c *Conn) Mark(text string) error {
-	return c.put("mark", control.Frame{Kind: control.Mark, Body: []byte(truncate(text, control.MaxMark))})
+	return c.put("mark", control.Frame{Kind: kindMark, Body: []byte(truncate(text, maxMark))})
 }
 
-// Sample sends v as JSON of at most 64 KiB, in a launch.Sampled event.
+// Sample sends v as JSON of at most 64 KiB, in a Sampled event.
 func (c *Conn) Sample(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
-	if len(b) > control.MaxSample {
-		return fmt.Errorf("sample: %w: %d bytes, the limit is %d", ErrTooBig, len(b), control.MaxSample)
+	if len(b) > maxSample {
+		return fmt.Errorf("sample: %w: %d bytes, the limit is %d", ErrTooBig, len(b), maxSample)
 	}
-	return c.put("sample", control.Frame{Kind: control.Sample, Body: b})
+	return c.put("sample", control.Frame{Kind: kindSample, Body: b})
 }
 
-// Report sends the rank's result, launch.Outcome.Report. It can be called once.
+// Report sends the rank's result, Outcome.Report. It can be called once.
 func (c *Conn) Report(b []byte) error {
 	if len(b) > c.welcome.MaxReport {
 		return fmt.Errorf("report: %w: %d bytes, the launcher's limit is %d", ErrTooBig, len(b), c.welcome.MaxReport)
@@ -126,7 +124,7 @@ func (c *Conn) Report(b []byte) error {
 	if second {
 		return errors.New("report: there is one already")
 	}
-	return c.put("report", control.Frame{Kind: control.Report, Body: b})
+	return c.put("report", control.Frame{Kind: kindReport, Body: b})
 }
 
 // Close tells the launcher that this rank has finished (nil) or failed (reason), waits
@@ -143,15 +141,15 @@ func (c *Conn) Close(reason error) error {
 	// Let a running command reply first. It times out if the command itself calls
 	// Close.
 	_ = c.waitUntil("a command to complete", commandTimeout, func() (bool, error) { return c.running == nil, nil })
-	f := control.Frame{Kind: control.Bye}
+	f := control.Frame{Kind: control.Close}
 	if reason != nil {
 		// An empty body means success, so an error needs a text.
-		f.Body = []byte(truncate(fmt.Sprintf("%v", reason), control.MaxReason))
+		f.Body = []byte(truncate(fmt.Sprintf("%v", reason), maxReason))
 		if len(f.Body) == 0 {
 			f.Body = fmt.Appendf(nil, "%T", reason)
 		}
 	}
-	err := c.sendQueue.PutUnbounded(f)
+	err := c.frames.QueueNow(f)
 	if err == nil {
 		err = c.waitUntil("the launcher to acknowledge Close", byeTimeout, func() (bool, error) {
 			if c.byeAcked {
@@ -160,7 +158,7 @@ func (c *Conn) Close(reason error) error {
 			return c.disconnectErr != nil, c.disconnectErr
 		})
 	}
-	c.sendQueue.Close()
+	c.frames.CloseQueue()
 	close(c.commands)
 	// Unblock the writer if the launcher does not read.
 	_ = c.file.SetWriteDeadline(time.Now())
@@ -185,7 +183,7 @@ func (c *Conn) put(what string, f control.Frame) error {
 	case ended != nil:
 		return fmt.Errorf("%s: %w", what, ended)
 	}
-	if err := c.sendQueue.Put(f); err != nil {
+	if err := c.frames.Queue(f); err != nil {
 		return fmt.Errorf("%s: %w", what, ErrDisconnected)
 	}
 	return nil
@@ -193,31 +191,27 @@ func (c *Conn) put(what string, f control.Frame) error {
 
 // read handles frames of the launcher until the connection ends.
 func (c *Conn) read() {
-	r := bufio.NewReaderSize(c.file, 64<<10)
-	limits := control.LauncherLimits(c.welcome)
-	for {
-		f, err := control.Read(r, limits)
-		if err == nil {
-			err = c.handle(f)
-		}
-		if err == nil {
-			continue
-		}
-		c.mu.Lock()
-		if errors.Is(err, io.EOF) {
-			err = ErrDisconnected
-		} else {
-			err = fmt.Errorf("%w: %w", ErrDisconnected, err)
-		}
-		closing := c.closing
-		c.disconnectErr = err
-		c.notifyWaiters()
-		c.mu.Unlock()
-		c.sendQueue.Close()
-		if !closing {
-			c.onDisconnect(err)
-		}
-		return
+	err := c.frames.Serve(c.handle)
+	c.mu.Lock()
+	closing := c.closing
+	var bye *control.CloseError
+	switch {
+	case errors.As(err, &bye) && closing:
+		c.byeAcked = true
+		err = ErrDisconnected
+	case errors.As(err, &bye):
+		err = fmt.Errorf("%w: rejected by the launcher: %s", ErrDisconnected, bye.Reason)
+	case errors.Is(err, io.EOF):
+		err = ErrDisconnected
+	default:
+		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+	}
+	c.disconnectErr = err
+	c.notifyWaiters()
+	c.mu.Unlock()
+	c.frames.CloseQueue()
+	if !closing {
+		c.onDisconnect(err)
 	}
 }
 
@@ -228,23 +222,19 @@ func (c *Conn) handle(f control.Frame) error {
 	defer c.notifyWaiters()
 	switch f.Kind {
 	case control.Ping:
-		_ = c.sendQueue.PutUnbounded(control.Frame{Kind: control.Pong, Num: f.Num})
-	case control.Data:
+		_ = c.frames.QueueNow(control.Frame{Kind: control.Pong, Num: f.Num})
+	case kindData:
 		return c.deliver(f.Num, f.Body)
-	case control.RankEnded:
+	case kindRankEnded:
 		if f.Num < uint64(len(c.mailboxes)) {
 			c.mailboxes[f.Num].ended = true
 		}
-	case control.BarrierDone:
+	case kindBarrierDone:
 		c.barriersDone = f.Num
-	case control.Dump:
+	case kindDump:
 		go c.replyDump(f.Num)
-	case control.Command:
+	case kindCommand:
 		return c.queueCommand(f)
-	case control.ByeAck:
-		c.byeAcked = true
-	case control.Reject:
-		return fmt.Errorf("rejected by the launcher: %s", f.Body)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package rank
+package launch
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/launch/internal/control"
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // onDumpTimeout limits the OnDump function, which may deadlock. After it the reply
@@ -24,7 +24,7 @@ func (c *Conn) OnDump(f func() string) {
 }
 
 // OnCommand sets the function that handles commands of the launcher, one at a time and
-// in order, on a separate goroutine. Its error is returned by launch.Group.SendCommand.
+// in order, on a separate goroutine. Its error is returned by Group.SendCommand.
 func (c *Conn) OnCommand(f func(string) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *Conn) queueCommand(f control.Frame) error {
 	case c.commands <- f:
 	default:
 		full := fmt.Sprintf("%d commands are queued already", maxCommands)
-		_ = c.sendQueue.PutUnbounded(control.Frame{Kind: control.CommandReply, Num: f.Num, Body: []byte(full)})
+		_ = c.frames.QueueNow(control.Frame{Kind: control.Reply, Num: f.Num, Body: []byte(full)})
 	}
 	return nil
 }
@@ -53,16 +53,16 @@ func (c *Conn) runCommands() {
 		do := c.onCommand
 		c.running = &order
 		c.mu.Unlock()
-		reply := control.Frame{Kind: control.CommandReply, Num: f.Num}
+		reply := control.Frame{Kind: control.Reply, Num: f.Num}
 		if do == nil {
 			reply.Body = []byte("this rank accepts no commands")
 		} else if err := do(order); err != nil {
-			reply.Body = []byte(truncate(err.Error(), control.MaxReason))
+			reply.Body = []byte(truncate(err.Error(), maxReason))
 			if len(reply.Body) == 0 {
 				reply.Body = fmt.Appendf(nil, "%T", err)
 			}
 		}
-		_ = c.sendQueue.Put(reply)
+		_ = c.frames.Queue(reply)
 		c.mu.Lock()
 		c.running = nil
 		c.notifyWaiters()
@@ -87,8 +87,8 @@ func (c *Conn) replyDump(id uint64) {
 			text += fmt.Sprintf("\nOnDump did not return within %v; goroutines:\n%s", onDumpTimeout, stacks())
 		}
 	}
-	text = truncate(strings.TrimSpace(text), control.MaxDump)
-	_ = c.sendQueue.PutUnbounded(control.Frame{Kind: control.DumpReply, Num: id, Body: []byte(text)})
+	text = truncate(strings.TrimSpace(text), maxDump)
+	_ = c.frames.QueueNow(control.Frame{Kind: control.Reply, Num: id, Body: []byte(text)})
 }
 
 // describeWaits lists the blocked calls, the longest first, and the running command.
@@ -111,6 +111,6 @@ func (c *Conn) describeWaits() string {
 }
 
 func stacks() string {
-	b := make([]byte, control.MaxDump/2)
+	b := make([]byte, maxDump/2)
 	return string(b[:runtime.Stack(b, true)])
 }

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"github.com/fabrictest/fabrictest/control"
+)
+
+// Version is that of the protocol.
+const Version = 2
+
+// Besides frames of package control there are frames with changes of memory. The body of
+// a Call is the number of received memory frames, the method and its arguments; that of a
+// Reply the failure and the results.
+const kindMemory = control.Own
+
+const (
+	// maxFrameLen is the largest body.
+	maxFrameLen = 4 << 20
+	// maxQueued limits the bytes in the send queue.
+	maxQueued = 1 << 30
+	maxHello  = 4 << 10
+)
+
+// Timing has the timeouts of a connection. Zero values mean the defaults.
+type Timing struct {
+	// HandshakeTimeout limits the TLS handshake and the hellos; default 10 s.
+	HandshakeTimeout time.Duration
+	// HeartbeatInterval is the heartbeat interval; default 2 s.
+	HeartbeatInterval time.Duration
+	// IdleTimeout is the idle timeout: without data for this long, the other end is considered
+	// dead; default 15 s.
+	IdleTimeout time.Duration
+	// CloseTimeout limits closing of devices; default 10 s.
+	CloseTimeout time.Duration
+}
+
+func (t Timing) filled() Timing {
+	for _, f := range []struct {
+		d *time.Duration
+		v time.Duration
+	}{{&t.HandshakeTimeout, 10 * time.Second}, {&t.HeartbeatInterval, 2 * time.Second}, {&t.IdleTimeout, 15 * time.Second}, {&t.CloseTimeout, 10 * time.Second}} {
+		if *f.d <= 0 {
+			*f.d = f.v
+		}
+	}
+	return t
+}
+
+// newConn returns an end of a connection that receives calls or replies.
+func newConn(conn net.Conn, t Timing, receives control.Kind) *control.Conn {
+	return control.New(conn, control.Config{
+		Limits: control.Limits{control.Ping: 0, control.Close: control.MaxReason, kindMemory: maxFrameLen, receives: maxFrameLen},
+		Names:  []string{"memory"}, MaxQueueBytes: maxQueued,
+		Heartbeat: t.HeartbeatInterval, IdleTimeout: t.IdleTimeout, WriteTimeout: t.IdleTimeout,
+	})
+}
+
+// run writes the queue of a connection until it ends.
+func run(c *control.Conn) {
+	if err := c.Run(); err != nil {
+		c.Close(err)
+	}
+}
+
+// hello is the first message of each end; the agent sends first.
+type hello struct {
+	Messages    uint64 // protocolHash
+	Program     string
+	IdleTimeout time.Duration // of the sender
+}
+
+// newHello returns the hello of this end.
+func newHello(program string, idleTimeout time.Duration) *hello {
+	if program == "" {
+		program = "fabrictest"
+		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+			program += " " + info.Main.Version
+		}
+	}
+	return &hello{protocolHash, program, idleTimeout}
+}
+
+// readHello reads the other end's hello and checks that the versions agree. us and them name
+// the ends in errors.
+func readHello(c *control.Conn, limit time.Duration, us, them string) (*hello, error) {
+	h := new(hello)
+	if err := c.ReadHello(control.Protocol{Version: Version, Us: us, Them: them, MaxHello: maxHello, Timeout: limit}, h); err != nil {
+		return nil, err
+	}
+	if mine := newHello("", 0); h.Messages != mine.Messages {
+		return nil, fmt.Errorf("%w: %s is %s, and %s is %s, of the same version %d but with other messages: build both from the same sources",
+			ErrVersion, them, h.Program, us, mine.Program, Version)
+	}
+	// Send heartbeats often enough for the idle timeout of the other end.
+	c.Heartbeat = max(time.Millisecond, min(c.Heartbeat, h.IdleTimeout/4))
+	return h, nil
+}
+
+func sendHello(c *control.Conn, h *hello) error {
+	return c.SendHello(control.Protocol{Version: Version}, h)
+}

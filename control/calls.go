@@ -1,0 +1,81 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrTooManyCalls means that a call exceeds the limit of pending calls.
+var ErrTooManyCalls = errors.New("too many calls are pending")
+
+// Calls are the calls of one end that wait for replies, which come in any order. The zero
+// value is ready for use.
+type Calls struct {
+	mu      sync.Mutex
+	last    uint64 // number of the newest call
+	replies uint64
+	closed  bool
+	waiting map[uint64]func(body []byte, ok bool)
+}
+
+// Begin registers a call, of at most limit, and returns the number for its frame. done is
+// called once: with the body of the reply by Reply, or with false by Close.
+func (c *Calls) Begin(limit int, done func(body []byte, ok bool)) (num uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, ErrClosed
+	case len(c.waiting) >= limit:
+		return 0, fmt.Errorf("%w: %d", ErrTooManyCalls, limit)
+	case c.waiting == nil:
+		c.waiting = make(map[uint64]func([]byte, bool))
+	}
+	c.last++
+	c.waiting[c.last] = done
+	return c.last, nil
+}
+
+// Forget drops a call, and its reply if it comes.
+func (c *Calls) Forget(num uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, num)
+}
+
+// Reply ends a call. It drops the reply to a call that was forgotten, and returns
+// ErrProtocol for one that was never made.
+func (c *Calls) Reply(f Frame) error {
+	c.mu.Lock()
+	done := c.waiting[f.Num]
+	delete(c.waiting, f.Num)
+	unknown := f.Num == 0 || f.Num > c.last
+	c.replies++
+	c.mu.Unlock()
+	if unknown {
+		return fmt.Errorf("%w: reply to call %d, which was never made", ErrProtocol, f.Num)
+	}
+	if done != nil {
+		done(f.Body, true)
+	}
+	return nil
+}
+
+// Replies returns the number of replies.
+func (c *Calls) Replies() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replies
+}
+
+// Close ends all calls. Begin then returns ErrClosed.
+func (c *Calls) Close() {
+	c.mu.Lock()
+	waiting := c.waiting
+	c.closed, c.waiting = true, nil
+	c.mu.Unlock()
+	for _, done := range waiting {
+		done(nil, false)
+	}
+}

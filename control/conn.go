@@ -1,0 +1,272 @@
+package control
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// ErrClosed is returned for a frame that is sent after the end of sending.
+var ErrClosed = errors.New("channel closed")
+
+// CloseError is the reason that the peer sent with its Close frame; empty on success. An
+// end that closes a connection with a CloseError sends its code, whose meaning is that of
+// the protocol; the code of other errors is 0.
+type CloseError struct {
+	Reason string
+	Code   uint64
+}
+
+func (e *CloseError) Error() string { return e.Reason }
+
+const (
+	// writeLen is the most that is written with one deadline: after a deadline that
+	// expires, a TLS connection cannot be used.
+	writeLen = 256 << 10
+	// closeTimeout limits the sending of a Close frame.
+	closeTimeout = time.Second
+)
+
+// Stream is a net.Conn, or an os.File of a socket.
+type Stream interface {
+	io.ReadWriteCloser
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+// Config has the limits of a connection. A user may change it between reads.
+type Config struct {
+	// Limits are those of frames from the peer.
+	Limits Limits
+	// Names are those of the protocol's own kinds, for errors.
+	Names []string
+	// QueueBytes is the number of queued bytes from which Queue blocks.
+	QueueBytes int
+	// MaxQueueBytes is the number of queued bytes from which the peer is considered
+	// dead; 0 for no limit.
+	MaxQueueBytes int
+	// IdleTimeout limits the time until a whole frame arrives; 0 for no limit.
+	IdleTimeout time.Duration
+	// Heartbeat is the interval in which Run sends a Ping; 0 for none. Serve ignores
+	// pings if it is set.
+	Heartbeat time.Duration
+	// WriteTimeout limits the time in which the peer reads nothing; 0 for no limit.
+	WriteTimeout time.Duration
+	// KeepWaiting is called after WriteTimeout. If it returns true, another WriteTimeout
+	// starts. nil is false.
+	KeepWaiting func() bool
+}
+
+// Conn is a connection that carries frames.
+type Conn struct {
+	Config
+	stream  Stream
+	reader  *bufio.Reader
+	writing sync.Mutex // held while writing to the stream
+
+	mu      sync.Mutex
+	changed sync.Cond // something was queued, sent, or closed
+	queue   []byte    // encoded frames
+	noQueue bool      // nothing can be queued any more
+	reason  error     // why the connection was closed
+}
+
+// New returns a connection on a stream.
+func New(s Stream, c Config) *Conn {
+	conn := &Conn{Config: c, stream: s, reader: bufio.NewReaderSize(s, 64<<10)}
+	conn.changed.L = &conn.mu
+	return conn
+}
+
+// Read reads the next frame. It returns io.EOF if the peer has closed the channel,
+// io.ErrUnexpectedEOF if it has done so within a frame, ErrProtocol for a frame that
+// Limits does not allow, and a CloseError for a Close frame.
+func (c *Conn) Read() (Frame, error) {
+	if c.IdleTimeout > 0 {
+		if err := c.stream.SetReadDeadline(time.Now().Add(c.IdleTimeout)); err != nil {
+			return Frame{}, err
+		}
+	}
+	f, err := read(c.reader, c.Limits, c.Names)
+	switch {
+	case c.IdleTimeout > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("no data from the other end for %v: %w", c.IdleTimeout, err)
+	case err == nil && f.Kind == Close:
+		err = &CloseError{string(f.Body), f.Num}
+	}
+	return f, err
+}
+
+// Serve calls handle for every frame until the connection ends or handle fails, and
+// returns the reason.
+func (c *Conn) Serve(handle func(Frame) error) error {
+	for {
+		f, err := c.Read()
+		if err == nil && (f.Kind != Ping || c.Heartbeat == 0) {
+			err = handle(f)
+		}
+		if err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.reason != nil {
+				return c.reason
+			}
+			return err
+		}
+	}
+}
+
+// Write writes a frame. It overtakes queued frames.
+func (c *Conn) Write(f Frame) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.write(f.Append(nil))
+}
+
+func (c *Conn) write(b []byte) error {
+	for len(b) > 0 {
+		if c.WriteTimeout > 0 {
+			if err := c.stream.SetWriteDeadline(time.Now().Add(c.WriteTimeout)); err != nil {
+				return err
+			}
+		}
+		n, err := c.stream.Write(b[:min(len(b), writeLen)])
+		b = b[n:]
+		switch {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded) && (n > 0 || c.KeepWaiting != nil && c.KeepWaiting()):
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// Queue queues a frame for Run. It blocks while QueueBytes are queued; a larger frame is
+// queued when the queue is empty. To avoid deadlock, a goroutine that reads a connection
+// must not block on it: it replies with QueueNow.
+func (c *Conn) Queue(f Frame) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.noQueue && len(c.queue) > 0 && len(c.queue)+headerLen+len(f.Body) > c.QueueBytes {
+		c.changed.Wait()
+	}
+	return c.add(f)
+}
+
+// QueueNow queues a frame for Run without blocking. It closes the connection if the peer
+// does not read, and MaxQueueBytes are queued.
+func (c *Conn) QueueNow(f Frame) error {
+	c.mu.Lock()
+	var err error
+	full := c.MaxQueueBytes > 0 && len(c.queue)+headerLen+len(f.Body) > c.MaxQueueBytes
+	if full {
+		c.queue = nil
+		err = fmt.Errorf("the other end does not read: %d bytes are queued", c.MaxQueueBytes)
+	} else {
+		err = c.add(f)
+	}
+	c.mu.Unlock()
+	if full {
+		c.Close(err)
+	}
+	return err
+}
+
+func (c *Conn) add(f Frame) error {
+	if c.noQueue {
+		return ErrClosed
+	}
+	c.queue = f.Append(c.queue)
+	c.changed.Broadcast()
+	return nil
+}
+
+// CloseQueue makes queueing fail. Run returns when it has sent the queued frames.
+func (c *Conn) CloseQueue() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noQueue = true
+	c.changed.Broadcast()
+}
+
+// Run writes queued frames and heartbeats until CloseQueue, or until writing fails.
+func (c *Conn) Run() error {
+	if c.Heartbeat > 0 {
+		done := make(chan struct{})
+		defer close(done)
+		go c.beat(done)
+	}
+	defer c.takeQueue(nil)
+	defer c.CloseQueue()
+	var batch []byte
+	for {
+		c.mu.Lock()
+		for len(c.queue) == 0 && !c.noQueue {
+			c.changed.Wait()
+		}
+		c.mu.Unlock()
+		c.writing.Lock()
+		batch = c.takeQueue(batch[:0])
+		err := c.write(batch)
+		c.writing.Unlock()
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+		if cap(batch) > max(c.QueueBytes, writeLen) {
+			batch = nil // do not keep the memory of a large frame
+		}
+	}
+}
+
+// takeQueue returns the queued frames, and makes spare the queue.
+func (c *Conn) takeQueue(spare []byte) (batch []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	batch, c.queue = c.queue, spare
+	c.changed.Broadcast()
+	return batch
+}
+
+func (c *Conn) beat(done <-chan struct{}) {
+	t := time.NewTicker(c.Heartbeat)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			_ = c.QueueNow(Frame{Kind: Ping}) // a closed queue ends Run
+		case <-done:
+			return
+		}
+	}
+}
+
+// Close sends the queued frames and the reason, unless the peer does not read, and closes
+// the stream. The reason of the first call is returned by Serve.
+func (c *Conn) Close(reason error) {
+	c.mu.Lock()
+	first := c.reason == nil
+	if first {
+		c.reason = reason
+	}
+	c.noQueue = true
+	c.changed.Broadcast()
+	c.mu.Unlock()
+	if !first {
+		return
+	}
+	// If another goroutine is writing, the peer may not read.
+	if c.writing.TryLock() {
+		text, coded := reason.Error(), new(CloseError)
+		errors.As(reason, &coded)
+		last := Frame{Kind: Close, Num: coded.Code, Body: []byte(text[:min(len(text), MaxReason)])}.Append(c.takeQueue(nil))
+		_ = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout)) // pipes may have no deadlines
+		_, _ = c.stream.Write(last)                                 // best effort
+		c.writing.Unlock()
+	}
+	_ = c.stream.Close() // the reason is what counts
+}

@@ -1,0 +1,68 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrVersion means that the two ends have different versions of a protocol.
+var ErrVersion = errors.New("the two ends speak different versions")
+
+// Protocol is a protocol as one end sees it.
+type Protocol struct {
+	Version  uint64
+	Us, Them string        // the two ends, in errors
+	MaxHello int           // limit of the peer's hello
+	Timeout  time.Duration // limits the wait for the peer's hello; 0 for none
+}
+
+// SendHello writes the hello of this end.
+func (c *Conn) SendHello(p Protocol, body any) error {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	return c.Write(Frame{Kind: Hello, Num: p.Version, Body: b})
+}
+
+// ReadHello reads the hello of the peer. There is no negotiation: an end of another
+// version is ErrVersion.
+func (c *Conn) ReadHello(p Protocol, into any) error {
+	if p.Timeout > 0 {
+		if err := c.stream.SetReadDeadline(time.Now().Add(p.Timeout)); err != nil {
+			return err
+		}
+		defer c.stream.SetReadDeadline(time.Time{}) //nolint:errcheck // a stream with deadlines
+	}
+	f, err := read(c.reader, Limits{Hello: p.MaxHello, Close: MaxReason}, nil)
+	switch {
+	case err != nil:
+		return err
+	case f.Kind == Close:
+		return &CloseError{string(f.Body), f.Num}
+	case f.Num < p.Version:
+		return fmt.Errorf("%w: %s has version %d, %s has %d: update %[2]s", ErrVersion, p.Them, f.Num, p.Us, p.Version)
+	case f.Num > p.Version:
+		return fmt.Errorf("%w: %s has version %d, %s has %d: update %[4]s", ErrVersion, p.Them, f.Num, p.Us, p.Version)
+	}
+	if err := unmarshalStrict(f.Body, into); err != nil {
+		return fmt.Errorf("%w: invalid hello: %w", ErrProtocol, err)
+	}
+	return nil
+}
+
+// unmarshalStrict decodes one JSON value without unknown fields.
+func unmarshalStrict(b []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("more than one value")
+	}
+	return nil
+}

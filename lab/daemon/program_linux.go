@@ -1,0 +1,134 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+// hangupTimeout is the time from SIGHUP to SIGKILL.
+const hangupTimeout = time.Second
+
+// NewProgram returns a program with the environment and the working directory of this
+// process.
+func NewProgram(args []string) (p Program, err error) {
+	p = Program{Args: args, Env: os.Environ()}
+	if len(args) == 0 {
+		return p, errors.New("no program to run")
+	}
+	if p.Path, err = exec.LookPath(args[0]); err != nil {
+		return p, err
+	}
+	p.Dir, err = os.Getwd()
+	return p, err
+}
+
+// Command returns the command of a program with the client's descriptors, not started.
+func (c *Client) Command(p *Program) (*exec.Cmd, error) {
+	switch {
+	case len(p.Args) == 0 || p.Path == "":
+		return nil, errors.New("no program to run")
+	case len(c.Files) != 3:
+		return nil, fmt.Errorf("received %d descriptors, want 3", len(c.Files))
+	}
+	if info, err := os.Stat(p.Dir); p.Dir != "" && (err != nil || !info.IsDir()) {
+		return nil, fmt.Errorf("the lab cannot find the working directory %s", p.Dir)
+	}
+	return &exec.Cmd{
+		Path: p.Path, Args: p.Args, Dir: p.Dir, Env: p.Env, Stdin: c.Files[0], Stdout: c.Files[1], Stderr: c.Files[2],
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}, nil
+}
+
+// Run starts a command, answers with descriptors, and forwards signals of the client. It
+// returns when the program ends, and kills it when the client disconnects. after is called
+// when the program has ended.
+func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, after func(), answer ...*os.File) error {
+	if err := start(cmd); err != nil {
+		return err
+	}
+	if err := c.Answer(answer...); err != nil {
+		_ = cmd.Process.Kill()
+		return errors.Join(err, cmd.Wait())
+	}
+	CloseAll(append(c.Files, answer...)) // the program and the client have them
+	pid := cmd.Process.Pid
+	code, _ := c.Frames.ServeProgram(&control.Program{PID: pid, Ended: control.Wait(cmd), HangupTimeout: hangupTimeout})
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // remaining processes of the group
+	after()
+	return c.Frames.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
+}
+
+// AwaitExit waits for the end of a program, and returns its exit code. The lab must
+// answer each signal in time.
+func (c *Call) AwaitExit(signals <-chan os.Signal) (code int, err error) {
+	code, err = c.Frames.AwaitExit(&control.ProgramClient{Signals: signals, SignalTimeout: c.kind.ReplyTimeout})
+	err = c.WrapErr(err)
+	// The lab was up when the program started: the advice of a NotUpError would mislead.
+	var gone *NotUpError
+	switch {
+	case !errors.As(err, &gone):
+		return code, err
+	case gone.CrashLog != "":
+		return 0, fmt.Errorf("%s %s crashed: see %s", c.kind.What, c.name, gone.CrashLog)
+	}
+	return 0, fmt.Errorf("%s %s went down", c.kind.What, c.name)
+}
+
+// jobFD is the descriptor of the job of RunOnce.
+const jobFD = 3
+
+// RunOnce runs this program in new namespaces with an argument, the standard descriptors,
+// a job, and files as descriptors 4 and later, which it closes. It returns the exit code.
+func RunOnce(ctx context.Context, command string, job any, files ...*os.File) (code int, err error) {
+	defer CloseAll(files)
+	if err := netns.Available(); err != nil {
+		return 0, err
+	}
+	in, inEnd, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer inEnd.Close()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", command)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, append([]*os.File{in}, files...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	err = netns.StartUnshared(cmd)
+	in.Close() // otherwise the write below would block if the child dies
+	CloseAll(files)
+	if err != nil {
+		return 0, err
+	}
+	writeErr := json.NewEncoder(inEnd).Encode(job)
+	closeErr := inEnd.Close()
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		return 0, errors.Join(closeErr, err)
+	}
+	if code := ExitCode(cmd.ProcessState); code != 0 {
+		return code, nil // the child printed the reason
+	}
+	return 0, writeErr
+}
+
+// ReadJob reads the job of RunOnce in its process.
+func ReadJob(job any) error {
+	in := os.NewFile(jobFD, "job")
+	defer in.Close()
+	if err := json.NewDecoder(in).Decode(job); err != nil {
+		return fmt.Errorf("read the job: %w", err)
+	}
+	return nil
+}
+
+// ExitCode returns the exit code as a shell does.
+func ExitCode(s *os.ProcessState) int { return control.ExitCode(s.Sys().(syscall.WaitStatus)) }

@@ -1,0 +1,223 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/control"
+)
+
+// The descriptors that Start passes to a lab's process.
+const (
+	listenerFD = 3
+	readyFD    = 4
+)
+
+// backlog is the accept queue of the socket; the kernel may allow less.
+const backlog = 4096
+
+// labJob is the input of a lab's process, on its standard input.
+type labJob struct {
+	Name     string
+	CrashLog string // where standard error goes
+	Job      any
+}
+
+// Lab handles requests of type R.
+type Lab[R any] interface {
+	// Handle handles a request, and sends the answer. If it returns an error, that is the
+	// answer. Requests are handled concurrently.
+	Handle(c *Client, r *R) error
+	// Close is called at the end, when no more requests are accepted.
+	Close() error
+}
+
+// Serve is the main function of a lab's process. build makes the lab from the job of
+// Start; its context ends with the process that called Start.
+func Serve[R any](k *Kind, job any, build func(ctx context.Context, name string) (Lab[R], error)) error {
+	file := os.NewFile(readyFD, "ready")
+	ready := control.New(file, control.Config{})
+	s, err := newServer(k, file, job, build)
+	if err != nil {
+		ready.Close(k.encode(err))
+		return err
+	}
+	err = ready.Write(control.Frame{Kind: control.Reply})
+	file.Close()
+	if err != nil {
+		return errors.Join(err, s.lab.Close()) // the process that called Start is gone
+	}
+	defer removeEmptyCrashLog(s.crashLog)
+	return s.serve()
+}
+
+// encode converts an error for a Close frame.
+func (k *Kind) encode(err error) error {
+	if k.EncodeError != nil {
+		return k.EncodeError(err)
+	}
+	return err
+}
+
+type server[R any] struct {
+	kind     *Kind
+	lab      Lab[R]
+	listener *net.UnixListener
+	crashLog string // file of standard error; empty for none
+	log      io.Writer
+	panics   atomic.Int64
+	down     sync.Once
+}
+
+func newServer[R any](k *Kind, ready *os.File, job any, build func(context.Context, string) (Lab[R], error)) (*server[R], error) {
+	j := labJob{Job: job}
+	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {
+		return nil, fmt.Errorf("read the job: %w", err)
+	}
+	// Do not keep the working directory from being removed or unmounted.
+	if err := os.Chdir("/"); err != nil {
+		return nil, err
+	}
+	// SO_PEERCRED of clients has the PID of the process that called listen last.
+	if err := unix.Listen(listenerFD, backlog); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	file := os.NewFile(listenerFD, "listener")
+	defer file.Close()
+	l, err := net.FileListener(file)
+	if err != nil {
+		return nil, err
+	}
+	s := &server[R]{kind: k, listener: l.(*net.UnixListener), crashLog: j.CrashLog, log: os.Stderr}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() {
+		if pollClosed(ready) {
+			cancel(errors.New("the process that called Start has ended"))
+		}
+	}()
+	s.lab, err = build(ctx, j.Name)
+	return s, err
+}
+
+// pollClosed waits until the reader of a pipe has closed it.
+func pollClosed(pipe *os.File) bool {
+	fds := []unix.PollFd{{Fd: int32(pipe.Fd()), Events: 0}}
+	for {
+		_, err := unix.Poll(fds, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && fds[0].Revents&unix.POLLERR != 0
+		}
+	}
+}
+
+// serve accepts clients until the listener is closed.
+func (s *server[R]) serve() error {
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	// Caught, not ignored: programs would inherit ignored signals.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP)
+	go func() {
+		<-term
+		s.stop()
+	}()
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return s.lab.Close()
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // out of descriptors: retry
+			continue
+		}
+		go s.handleConn(conn)
+	}
+}
+
+func (s *server[R]) stop() { s.down.Do(func() { s.listener.Close() }) }
+
+// Client is a connected client with its request.
+type Client struct {
+	Frames *control.Conn
+	Files  []*os.File // from the client
+
+	conn     *net.UnixConn
+	stop     func() // ends the lab
+	answered bool
+}
+
+// handleConn handles the request of one client.
+func (s *server[R]) handleConn(conn *net.UnixConn) {
+	defer conn.Close()
+	if cred, err := peerCred(conn); err != nil || int(cred.Uid) != os.Getuid() {
+		return // not the user who started the lab
+	}
+	_ = conn.SetDeadline(time.Now().Add(s.kind.RequestTimeout))
+	files, err := ReceiveFiles(conn)
+	if err != nil {
+		return
+	}
+	defer CloseAll(files)
+	c := &Client{Frames: control.New(conn, control.Config{Limits: control.ProgramLimits}), Files: files, conn: conn, stop: s.stop}
+	fail := func(err error) {
+		_ = c.Answer() // the client may have disconnected
+		c.Frames.Close(s.kind.encode(err))
+	}
+	defer s.recoverPanic(fail)
+	var r R
+	if err := c.Frames.ReadHello(s.kind.protocol(), &r); err != nil {
+		fail(fmt.Errorf("invalid request: %w", err))
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	if err := s.lab.Handle(c, &r); err != nil {
+		fail(err)
+	}
+}
+
+// Answer starts the answer to a request with descriptors; nil ones are left out. Handle
+// calls it before it sends frames.
+func (c *Client) Answer(files ...*os.File) error {
+	if c.answered {
+		return nil
+	}
+	c.answered = true
+	return SendFiles(c.conn, files...)
+}
+
+// Reply answers a request with a body and descriptors.
+func (c *Client) Reply(body []byte, files ...*os.File) error {
+	if err := c.Answer(files...); err != nil {
+		return err
+	}
+	return c.Frames.Write(control.Frame{Kind: control.Reply, Body: body})
+}
+
+// ReplyJSON answers a request with a value.
+func (c *Client) ReplyJSON(v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.Reply(body)
+}
+
+// Down answers a request and ends the lab. It does not return: the connection closes when
+// the process exits.
+func (c *Client) Down() {
+	_ = c.Reply(nil) // the client may not wait
+	c.stop()
+	select {}
+}

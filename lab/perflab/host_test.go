@@ -1,0 +1,30 @@
+package perflab
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/perf"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestHostOpensTheDeviceOfACommand(t *testing.T) {
+	addr := netip.MustParseAddr("192.0.2.7")
+	failed := errors.New("no device today")
+	for _, offloaded := range []bool{false, true} {
+		h := &host{addr: addr, kinds: map[string]deviceKind{"test": {open: func(a netip.Addr, without bool) (verbs.Context, error) {
+			if a != addr || without != offloaded {
+				t.Errorf("device on %v, offloaded %v", a, without)
+			}
+			return nil, failed
+		}}}}
+		if _, err := h.execute(t.Context(), command{Program: &perf.Program{PingPong: &perf.PingPong{}}, Kind: "test", Offloaded: offloaded}); !errors.Is(err, failed) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := h.execute(t.Context(), command{Idle: true, Kind: "unheard of"}); err == nil || !strings.Contains(err.Error(), "unheard of") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
