@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
@@ -94,21 +95,21 @@ func (o *verbsCarrier) Source(buf []byte) (p2p.Region, error) { return toRegion(
 func (o *verbsCarrier) Sink(buf []byte) (p2p.Region, error) { return toRegion(o.Carrier.Sink(buf)) }
 
 // toRegion converts a region to the interface type, and a nil region to a nil interface.
-func toRegion(r *carrier.Region, err error) (p2p.Region, error) {
+func toRegion(r *memory.Region, err error) (p2p.Region, error) {
 	if err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-func (o *verbsCarrier) Release(r p2p.Region) { o.Carrier.Release(r.(*carrier.Region)) }
+func (o *verbsCarrier) Release(r p2p.Region) { o.Carrier.Release(r.(*memory.Region)) }
 
 func (o *verbsCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner any) {
-	o.Carrier.Read(peer, into.(*carrier.Region), n, from, owner)
+	o.Carrier.Read(peer, into.(*memory.Region), n, from, owner)
 }
 
 func (o *verbsCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner any) {
-	o.Carrier.Write(peer, from.(*carrier.Region), n, to, then, owner)
+	o.Carrier.Write(peer, from.(*memory.Region), n, to, then, owner)
 }
 
 func (o *verbsCarrier) Stats() any { return o.Carrier.Stats() }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
@@ -75,7 +76,7 @@ func TestMPIRunReports(t *testing.T) {
 		t.Errorf("%s, want %s", run.Command, want)
 	}
 	for rank, s := range j.Stats {
-		if s == nil || s.P2P.Sent[0].Messages == 0 || s.Carrier.Packets[carrier.OverConnection] == 0 || s.Carrier.Memory.Max[carrier.SharedReceiveBuffers] == 0 {
+		if s == nil || s.P2P.Sent[0].Messages == 0 || s.Carrier.Packets[carrier.OverConnection] == 0 || s.Carrier.Memory.Max[memory.SharedReceiveBuffers] == 0 {
 			t.Errorf("rank %d: %+v", rank, s)
 		}
 	}

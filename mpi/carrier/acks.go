@@ -129,9 +129,9 @@ func (c *Carrier) retransmitTimeout(p *peer) time.Duration {
 // returns no credits: the first transmission may have done so, or belonged to another
 // connection.
 func (c *Carrier) refreshPrefix(pkt *packet) {
-	pre, _, _ := parsePrefix(pkt.buf.b) // this rank wrote it
+	pre, _, _ := parsePrefix(pkt.buf.B) // this rank wrote it
 	pre.ack, pre.credits, pre.slots = pkt.peer.nextIn, 0, 0
-	pre.put(pkt.buf.b)
+	pre.put(pkt.buf.B)
 	pkt.peer.packetsToAck, pkt.peer.ackAt = 0, 0
 }
 

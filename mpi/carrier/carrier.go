@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/env"
-	"github.com/fabrictest/fabrictest/mpi/regcache"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -54,18 +54,8 @@ type Carrier struct {
 	endpoints endpoints
 	peers     []*peer
 
-	frequent      *regcache.ReuseTable // nil if small data is always copied
-	cache         *regcache.Cache[*registered]
-	regions       []*registered // memory of pools and rings
-	retired       []retired
-	idleRegions   []*Region
-	bounceBuffers int // in use
-	byKey         map[uint32]*registered
-	nextAddr      uint64
-	sendPool      *pool
-	smallPool     *pool // for short packets
-	connRecvPool  *pool // receive buffers of connections without SRQ
-	atomicPool    *pool // for results of atomics
+	mem          *memory.Registry
+	connRecvPool *memory.Pool // receive buffers of connections without SRQ
 
 	works     []work
 	idleWorks []uint32
@@ -110,14 +100,7 @@ func Open(e *env.Env, cfg Config, up Upper) (*Carrier, error) {
 	if len(e.NICs) == 0 || len(e.NICs) > wire.MaxRails {
 		return nil, fmt.Errorf("%d NICs: there must be 1 to %d", len(e.NICs), wire.MaxRails)
 	}
-	c := &Carrier{
-		env: e, cfg: cfg, up: up, peers: make([]*peer, e.Size),
-		byKey: make(map[uint32]*registered), nextAddr: firstAddr,
-	}
-	const maxIdle = 1024
-	c.cache = regcache.New(regcache.Config[*registered]{
-		Register: c.register, Deregister: c.retire, MaxIdle: maxIdle, MaxIdleBytes: max(cfg.CacheBytes, 0),
-	})
+	c := &Carrier{env: e, cfg: cfg, up: up, peers: make([]*peer, e.Size)}
 	if err := c.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: %w", e.Rank, err), c.Close())
 	}
@@ -135,7 +118,7 @@ func (c *Carrier) open() error {
 	if err := c.cfg.restrictTo(c.caps()); err != nil {
 		return err
 	}
-	c.openSendPools()
+	c.openMemory()
 	for _, r := range c.rails {
 		if r.attr.Caps.Has(verbs.CapUD) {
 			if err := r.openDatagrams(&c.cfg); err != nil {
@@ -150,14 +133,50 @@ func (c *Carrier) open() error {
 			}
 		}
 	}
-	if err := c.openReuse(); err != nil {
-		return err
+	if reuse := c.cfg.Reuse; !reuse.Off && (reuse.Thresholds != nil || c.env.Concurrent || c.env.Costs != nil) {
+		if err := c.mem.TrackReuse(reuse); err != nil {
+			return err
+		}
 	}
 	if err := c.openSharedMemory(); err != nil {
 		return err
 	}
 	return c.exchangeEndpoints()
 }
+
+// openMemory creates the registry of memory, with the protection domains of all rails.
+func (c *Carrier) openMemory() {
+	domains := make([]memory.Domain, len(c.rails))
+	for i, r := range c.rails {
+		domains[i] = memory.Domain{PD: r.pd, Access: r.access}
+	}
+	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.Now, Costs: c.env.Costs})
+}
+
+// Register makes a buffer accessible to peers until Release. It must not be empty.
+func (c *Carrier) Register(buf []byte) (*memory.Region, error) { return c.mem.Register(buf) }
+
+// Source returns a region to write data to a peer from, which may be a bounce buffer. The
+// caller must Release it.
+func (c *Carrier) Source(data []byte) (*memory.Region, error) { return c.mem.Source(data) }
+
+// Sink returns a region to read data of a peer into, which may be a bounce buffer. The
+// caller must Release it.
+func (c *Carrier) Sink(into []byte) (*memory.Region, error) { return c.mem.Sink(into) }
+
+// Release releases a region. Its registration may stay in the cache.
+func (c *Carrier) Release(r *memory.Region) {
+	if err := c.mem.Release(r); err != nil {
+		c.failAll(fmt.Errorf("deregister: %w", err))
+	}
+}
+
+// Invalidate starts to deregister all memory regions that overlap buf. The program may free
+// or reuse buf once Invalidated returns true.
+func (c *Carrier) Invalidate(buf []byte) error { return c.mem.Invalidate(buf) }
+
+// Invalidated reports whether all memory regions that overlap buf are deregistered.
+func (c *Carrier) Invalidated(buf []byte) bool { return c.mem.Invalidated(buf) }
 
 // caps are the capabilities that all rails have.
 func (c *Carrier) caps() verbs.Caps {
@@ -209,20 +228,14 @@ func (c *Carrier) Close() error {
 	for _, r := range c.rails {
 		errs = append(errs, r.close())
 	}
-	if c.cache != nil {
-		errs = append(errs, c.cache.Flush(), c.deregisterRetired(forever))
-	}
-	for _, m := range c.regions {
-		errs = append(errs, c.deregister(m))
-	}
-	for _, key := range sortedKeys(c.byKey) { // regions that their users have not released
-		errs = append(errs, c.deregister(c.byKey[key]))
+	if c.mem != nil {
+		errs = append(errs, c.mem.Close())
 	}
 	for _, r := range c.rails {
 		if r.pd != nil {
 			errs = append(errs, r.pd.Close())
 		}
 	}
-	c.regions, c.rails = nil, nil
+	c.rails = nil
 	return errors.Join(errs...)
 }

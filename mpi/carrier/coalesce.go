@@ -44,7 +44,7 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 	}
 	at := len(u.b)
 	b := p.enc.Append(u.b[:at+lengthLen], h)
-	c.chargeCopy(len(data))
+	c.env.Costs.ChargeCopy(len(data))
 	b = append(b, data...)
 	binary.LittleEndian.PutUint16(b[at:], uint16(len(b)-at-lengthLen))
 	u.b = b
@@ -67,12 +67,12 @@ func (c *Carrier) startCoalescing(p *peer, n int) bool {
 	default:
 		return false
 	}
-	pkt, err := c.newPacket(p)
+	pkt, err := c.newPacketOf(p, c.cfg.PacketSize)
 	if err != nil {
 		c.failAll(err)
 		return false
 	}
-	p.coalescing = coalescing{pkt: pkt, sender: via, b: pkt.buf.b[:prefixLen], maxLen: min(maxLen, len(pkt.buf.b)-tailLen)}
+	p.coalescing = coalescing{pkt: pkt, sender: via, b: pkt.buf.B[:prefixLen], maxLen: min(maxLen, len(pkt.buf.B)-tailLen)}
 	if c.coalescingPeers = append(c.coalescingPeers, p); len(c.coalescingPeers) == 1 {
 		c.up.FlushNeeded()
 	}

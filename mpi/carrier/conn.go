@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -99,7 +100,7 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	if r.srq == nil {
 		k.recv = &recvQueue{c: c, rail: r, conn: k, post: k.qp.PostRecv, size: c.cfg.PacketSize}
 		if c.connRecvPool == nil {
-			c.connRecvPool = c.newPool(ConnReceiveBuffers, c.cfg.PacketSize, count)
+			c.connRecvPool = c.mem.NewPool(memory.ConnReceiveBuffers, c.cfg.PacketSize, count)
 		}
 		if err := k.recv.fill(c.connRecvPool, count); err != nil {
 			return nil, errors.Join(err, k.qp.Close())
@@ -310,7 +311,7 @@ func (k *conn) close() error {
 		c.endWork(uint64(i))
 		switch w.task {
 		case receiving:
-			w.buf.release()
+			w.buf.Release()
 		case sending:
 			w.pkt.posted--
 			w.pkt.acked = true

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -57,7 +58,7 @@ func (r *rail) openDatagrams(cfg *Config) (err error) {
 		}
 	}
 	d.recv = recvQueue{c: r.c, rail: r, post: d.qp.PostRecv, grhLen: verbs.GRHLen, size: d.maxPacket}
-	return d.recv.fill(r.c.newPool(DatagramReceiveBuffers, verbs.GRHLen+d.maxPacket, count), count)
+	return d.recv.fill(r.c.mem.NewPool(memory.DatagramReceiveBuffers, verbs.GRHLen+d.maxPacket, count), count)
 }
 
 // destination returns the address of a peer, with an address handle that is reused.

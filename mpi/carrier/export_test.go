@@ -3,7 +3,7 @@ package carrier
 import "github.com/fabrictest/fabrictest/verbs"
 
 // Registered returns the number of registered memory regions.
-func (c *Carrier) Registered() int { return len(c.byKey) }
+func (c *Carrier) Registered() int { return c.mem.Registered() }
 
 // OverwritePosted overwrites every receive buffer as soon as it is posted, as packets that
 // follow without a pause would.
@@ -27,7 +27,7 @@ func (r *recvQueue) overwritePosted() {
 	post := r.post
 	r.post = func(wrs []verbs.RecvWR) (int, error) {
 		for i := range wrs {
-			b := r.c.works[uint32(wrs[i].WRID)].buf.b
+			b := r.c.works[uint32(wrs[i].WRID)].buf.B
 			for j := range b {
 				b[j] = 0xee
 			}

@@ -41,7 +41,7 @@ func (c *Carrier) deliverHeaderless(p *peer, data []byte) (err error) {
 	if p.header, _, err = p.dec.Next(cachedHeader[:]); err != nil {
 		return err
 	}
-	c.chargeCopy(len(data))
+	c.env.Costs.ChargeCopy(len(data))
 	return c.up.Arrived(p.rank, &p.header, data)
 }
 

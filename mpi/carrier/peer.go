@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -77,18 +78,18 @@ type bufferedPacket struct {
 type packet struct {
 	peer       *peer
 	sentOn     *conn // nil for datagrams
-	buf        *buffer
+	buf        *memory.Buffer
 	len        int
 	seq        uint32
 	numbered   bool
-	posted     int           // send requests with it that the NIC has
-	acked      bool          // the packet is freed when posted is 0
-	copiedLen  int           // length of the part in buf
-	gathered   *Region       // the rest of the packet; nil if all is in buf
-	owner      any           // of gathered
-	sentAt     time.Duration // last time
-	headerless bool          // data alone, without prefix and header
-	imm        uint32        // immediate data of a headerless packet
+	posted     int            // send requests with it that the NIC has
+	acked      bool           // the packet is freed when posted is 0
+	copiedLen  int            // length of the part in buf
+	gathered   *memory.Region // the rest of the packet; nil if all is in buf
+	owner      any            // of gathered
+	sentAt     time.Duration  // last time
+	headerless bool           // data alone, without prefix and header
+	imm        uint32         // immediate data of a headerless packet
 }
 
 func (c *Carrier) peer(rank int) *peer {
@@ -283,7 +284,7 @@ func (c *Carrier) deliverMessage(p *peer, b []byte) (err error) {
 	if p.header, data, err = p.dec.Next(b); err != nil {
 		return err
 	}
-	c.chargeCopy(len(data)) // Upper copies it out
+	c.env.Costs.ChargeCopy(len(data)) // Upper copies it out
 	return c.up.Arrived(p.rank, &p.header, data)
 }
 

@@ -106,7 +106,7 @@ func (c *Carrier) runDeferredWork() (moved bool) {
 	c.disconnectIdle()
 	moved = c.pump() || moved
 	c.closeEndedConns()
-	if err := c.deregisterRetired(c.Now()); err != nil {
+	if err := c.mem.DeregisterRetired(c.Now()); err != nil {
 		c.failAll(err)
 	}
 	for _, r := range c.rails {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -36,7 +37,7 @@ type rail struct {
 const initialCQDepth = 1024
 
 func (c *Carrier) openRail(num int, nic env.NIC) (*rail, error) {
-	r := &rail{c: c, num: num, nic: nic, dev: nic.Device, access: peerAccess, conns: make(map[verbs.QPN]*conn)}
+	r := &rail{c: c, num: num, nic: nic, dev: nic.Device, access: memory.PeerAccess, conns: make(map[verbs.QPN]*conn)}
 	if err := r.open(); err != nil {
 		return r, fmt.Errorf("rail %d (%s): %w", num, r.dev.Info().Name, err)
 	}

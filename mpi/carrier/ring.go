@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -33,25 +34,24 @@ func (c *Carrier) offerRing(p *peer) {
 	if p.ringIn != nil || p.receivedOnConn < r.After || len(c.rings) >= r.Peers {
 		return
 	}
-	mem, err := c.register(make([]byte, r.Slots*r.SlotSize))
+	block, err := c.mem.Keep(memory.RingBuffers, make([]byte, r.Slots*r.SlotSize))
 	if err != nil {
 		c.failAll(err)
 		return
 	}
-	c.regions = append(c.regions, mem)
+	mem := block.All()
 	in := &ringIn{peer: p}
-	if in.slotRing, err = newSlots(mem.buf, r.SlotSize, r.Slots); err != nil {
+	if in.slotRing, err = newSlots(mem.Bytes(), r.SlotSize, r.Slots); err != nil {
 		c.failAll(err)
 		return
 	}
-	c.stats.Memory.add(RingBuffers, len(mem.buf))
 	c.stats.Rings++
 	p.ringIn = in
 	c.rings = append(c.rings, in)
 	c.mustPoll.Store(true)
 	le := binary.LittleEndian
-	b := le.AppendUint64(nil, mem.addr)
-	b = le.AppendUint32(b, uint32(mem.mrs[0].RKey()))
+	b := le.AppendUint64(nil, mem.Memory().Addr)
+	b = le.AppendUint32(b, mem.Memory().Keys[0])
 	b = le.AppendUint32(b, uint32(r.SlotSize))
 	b = le.AppendUint16(b, uint16(r.Slots))
 	if len(p.queue) > 0 || !c.trySend(p, ringOffer, nil, b) {
@@ -92,12 +92,12 @@ func (r *ringOut) transmit(pkt *packet) error {
 	k := r.conn
 	c := k.c
 	n := slotBytes(pkt.len)
-	binary.NativeEndian.PutUint64(pkt.buf.b[pkt.copiedLen:], encodeTail(pkt.len, r.slots.lap()))
+	binary.NativeEndian.PutUint64(pkt.buf.B[pkt.copiedLen:], encodeTail(pkt.len, r.slots.lap()))
 	sges := pkt.gather(k.sges[:0], k.rail.num)
 	if pkt.gathered == nil {
 		sges[0].Length += tailLen
 	} else {
-		sges = append(sges, pkt.buf.mem.sge(k.rail.num, pkt.buf.off+pkt.copiedLen, tailLen))
+		sges = append(sges, pkt.buf.SGE(k.rail.num, pkt.copiedLen, tailLen))
 	}
 	id := c.newWork(work{task: sending, conn: k, pkt: pkt})
 	k.wr[0] = verbs.SendWR{

@@ -1,6 +1,7 @@
 package carrier
 
 import (
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -73,7 +74,7 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 
 // sendGathered sends a message without copying its data. Finished follows when no NIC needs
 // it any more.
-func (c *Carrier) sendGathered(p *peer, via sender, h *wire.Header, gathered *Region, owner any) {
+func (c *Carrier) sendGathered(p *peer, via sender, h *wire.Header, gathered *memory.Region, owner any) {
 	c.stats.Gathered++
 	c.buildAndSend(p, via, message, h, nil, gathered, owner)
 }
@@ -82,6 +83,35 @@ func (c *Carrier) finished(owner any, op Op, err error) {
 	if owner != nil {
 		c.up.Finished(owner, op, err)
 	}
+}
+
+// BlockingOwner is the owner of data that may block until it has its buffer back. Such data
+// is copied: a gathered buffer is not reusable before the peer has the data.
+type BlockingOwner interface{ IsBlocking() bool }
+
+// gatherRegion returns a region for data that the NIC should gather from the program's
+// buffer; nil if it should be copied behind its header.
+func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
+	if owner == nil || !c.mem.TracksReuse() {
+		return nil
+	}
+	if h, ok := owner.(BlockingOwner); ok && h.IsBlocking() || !c.mem.IsFrequent(data) {
+		return nil
+	}
+	r, err := c.Register(data)
+	if err != nil {
+		return nil // copy it instead
+	}
+	return r
+}
+
+// gather appends the scatter/gather list of a packet.
+func (pkt *packet) gather(sges []verbs.SGE, rail int) []verbs.SGE {
+	sges = append(sges, pkt.buf.SGE(rail, 0, pkt.copiedLen))
+	if pkt.gathered != nil {
+		sges = append(sges, pkt.gathered.SGE(rail, 0, pkt.len-pkt.copiedLen))
+	}
+	return sges
 }
 
 // sender is a transport to a peer.
@@ -137,7 +167,7 @@ func (c *Carrier) sendOn(p *peer, via sender, k kind, h *wire.Header, data []byt
 	return c.buildAndSend(p, via, k, h, data, nil, nil)
 }
 
-func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data []byte, gathered *Region, owner any) bool {
+func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data []byte, gathered *memory.Region, owner any) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first
 	}
@@ -146,7 +176,7 @@ func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data
 		c.failAll(err)
 		return false
 	}
-	b := pkt.buf.b[:prefixLen]
+	b := pkt.buf.B[:prefixLen]
 	if k == message {
 		b = p.enc.Append(b, h)
 	}
@@ -155,11 +185,11 @@ func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data
 		c.stats.Headerless++
 	}
 	b = append(b, data...)
-	c.chargeCopy(len(data))
+	c.env.Costs.ChargeCopy(len(data))
 	pkt.copiedLen, pkt.len = len(b), len(b)
 	if gathered != nil {
 		pkt.gathered, pkt.owner = gathered, owner
-		pkt.len += gathered.len
+		pkt.len += gathered.Len()
 	}
 	if pkt.numbered = k.sequenced(); pkt.numbered {
 		pkt.seq = p.nextOut
@@ -198,12 +228,12 @@ func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
 		pkt.imm = pre.immediate()
 		return // it has no acknowledgement
 	}
-	pre.put(pkt.buf.b)
+	pre.put(pkt.buf.B)
 	pkt.peer.packetsToAck, pkt.peer.ackAt = 0, 0
 }
 
 func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
-	buf, err := c.sendBuffer(n)
+	buf, err := c.mem.SendBuffer(n)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +252,7 @@ func (c *Carrier) freePacket(pkt *packet) {
 	if pkt.posted > 0 || !pkt.acked || pkt.buf == nil {
 		return
 	}
-	pkt.buf.release()
+	pkt.buf.Release()
 	pkt.buf = nil
 	if pkt.gathered != nil {
 		c.Release(pkt.gathered)

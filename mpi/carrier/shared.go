@@ -3,6 +3,7 @@ package carrier
 import (
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -13,7 +14,7 @@ type sharedReceives struct {
 	rail     *rail
 	queue    verbs.SRQ
 	recv     recvQueue
-	pool     *pool
+	pool     *memory.Pool
 	posted   int
 	capacity int // depth of the queue
 }
@@ -30,7 +31,7 @@ func (r *rail) openShared(cfg *Config) (err error) {
 	}
 	r.srq = s
 	s.recv = recvQueue{c: r.c, rail: r, post: s.queue.PostRecv, size: cfg.PacketSize}
-	s.pool = r.c.newPool(SharedReceiveBuffers, cfg.PacketSize, cfg.SharedReceives)
+	s.pool = r.c.mem.NewPool(memory.SharedReceiveBuffers, cfg.PacketSize, cfg.SharedReceives)
 	return s.add(cfg.SharedReceives)
 }
 

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/fabrictest/fabrictest/internal/racesync"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 )
 
 // Ranks of one host exchange packets through shared memory, with a ring in each direction.
@@ -49,7 +50,7 @@ func (c *Carrier) openSharedMemoryWith(rank int) error {
 	if err != nil {
 		return err
 	}
-	c.stats.Memory.add(SharedSegments, 2*ring)
+	c.mem.Usage.Add(memory.SharedSegments, 2*ring)
 	up, down := mem[:ring], mem[ring:2*ring] // from the lower rank to the higher, and back
 	if c.env.Rank == high {
 		up, down = down, up
@@ -77,9 +78,9 @@ func (n *shmPeer) hasRoom(size int) bool {
 func (n *shmPeer) transmit(pkt *packet) error {
 	racesync.Send()
 	if pkt.gathered == nil {
-		n.out.write(pkt.buf.b[:pkt.len], nil)
+		n.out.write(pkt.buf.B[:pkt.len], nil)
 	} else {
-		n.out.write(pkt.buf.b[:pkt.copiedLen], pkt.gathered.mem.buf[pkt.gathered.off:][:pkt.len-pkt.copiedLen])
+		n.out.write(pkt.buf.B[:pkt.copiedLen], pkt.gathered.Bytes())
 	}
 	n.c.stats.Packets[OverSharedMemory]++
 	pkt.acked = true

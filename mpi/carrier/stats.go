@@ -1,46 +1,9 @@
 package carrier
 
 import (
-	"github.com/fabrictest/fabrictest/mpi/regcache"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
-
-// MemoryKind is a kind of communication memory.
-type MemoryKind uint8
-
-// The kinds of communication memory.
-const (
-	SendBuffers            MemoryKind = iota // packets under way
-	ConnReceiveBuffers                       // receives of connections without SRQ
-	SharedReceiveBuffers                     // receives of SRQs
-	DatagramReceiveBuffers                   // receives of datagrams
-	RingBuffers                              // rings that peers write to
-	SharedSegments                           // shared memory with ranks of the same host
-	memoryKinds
-)
-
-var memoryKindNames = [memoryKinds]string{"send buffers", "receives of connections", "shared receives", "receives of datagrams", "rings", "shared segments"}
-
-func (m MemoryKind) String() string { return memoryKindNames[m] }
-
-// MemoryUsage is the current and the largest size of each kind of memory, in bytes.
-type MemoryUsage struct {
-	Now [memoryKinds]int `json:"now"`
-	Max [memoryKinds]int `json:"max"`
-}
-
-func (b *MemoryUsage) add(kind MemoryKind, n int) {
-	b.Now[kind] += n
-	b.Max[kind] = max(b.Max[kind], b.Now[kind])
-}
-
-// Total is the current size of all kinds.
-func (b *MemoryUsage) Total() (n int) {
-	for _, k := range b.Now {
-		n += k
-	}
-	return n
-}
 
 // Transport is how packets reach a peer.
 type Transport uint8
@@ -88,20 +51,12 @@ type Stats struct {
 	LowWatermark       uint64 `json:"low_watermark"` // how often an SRQ reached it
 	RailsLost          int    `json:"rails_lost"`
 
-	Memory        MemoryUsage    `json:"memory"`
-	Registrations regcache.Stats `json:"registrations"`
-	// Reuse counts uses of small buffers. ReuseThresholds is how many uses of a size pay
-	// for its registration.
-	Reuse           regcache.ReuseStats `json:"reuse"`
-	ReuseThresholds regcache.Thresholds `json:"reuse_pays,omitempty"`
+	memory.Stats
 }
 
 // Stats returns the counters.
 func (c *Carrier) Stats() Stats {
 	s := c.stats
-	s.Registrations = c.cache.Stats
-	if c.frequent != nil {
-		s.Reuse = c.frequent.Stats
-	}
+	s.Stats, s.ZeroCopy = c.mem.Stats(), c.mem.ZeroCopy()
 	return s
 }

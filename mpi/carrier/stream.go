@@ -20,6 +20,15 @@ type stream struct {
 	key      uint32
 }
 
+// ownMemory returns the registered memory that a peer addresses.
+func (c *Carrier) ownMemory(addr uint64, key uint32, n int) ([]byte, error) {
+	b := c.mem.Find(addr, key, n)
+	if b == nil {
+		return nil, fmt.Errorf("%w: %d bytes at %#x with key %#x are not registered here", errMalformed, n, addr, key)
+	}
+	return b, nil
+}
+
 // maxStreams limits the unanswered requests of a peer.
 const maxStreams = 4096
 
@@ -31,7 +40,7 @@ func (c *Carrier) sendInPackets(m *transfer) {
 		c.requestRead(p, m, m.n)
 		return
 	}
-	p.streams = append(p.streams, &stream{transfer: m, data: m.mem.buf[m.off : m.off+m.n], addr: m.remote.Addr, key: m.remote.Keys[0]})
+	p.streams = append(p.streams, &stream{transfer: m, data: m.local.Bytes()[:m.n], addr: m.remote.Addr, key: m.remote.Keys[0]})
 	c.markBusy(p)
 }
 
@@ -118,7 +127,7 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		if err != nil {
 			return err
 		}
-		c.chargeCopy(copy(to, data))
+		c.env.Costs.ChargeCopy(copy(to, data))
 		return nil
 	case kind == getRequest && len(b) == 24:
 		n := le.Uint64(b[16:])
@@ -137,7 +146,7 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		if m == nil || len(data) > m.pendingParts {
 			return fmt.Errorf("%w: %d bytes that were not requested", errMalformed, len(data))
 		}
-		c.chargeCopy(copy(m.mem.buf[m.off+m.n-m.pendingParts:], data))
+		c.env.Costs.ChargeCopy(copy(m.local.Bytes()[m.n-m.pendingParts:m.n], data))
 		if m.pendingParts -= len(data); m.pendingParts == 0 {
 			delete(p.pendingReads, le.Uint32(b))
 			c.finishTransfer(m, nil)

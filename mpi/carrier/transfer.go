@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -12,22 +13,21 @@ import (
 type transfer struct {
 	op           Op
 	peer         *peer
-	mem          *registered // local memory
-	off          int
+	local        memory.Span // local memory
 	n            int
 	remote       wire.Memory // memory of the peer
 	notice       wire.Header // message to the peer after a write
 	hasNotice    bool        // notice is valid
 	noticeSent   bool
 	owner        any
-	sink         []byte // destination, if mem is a bounce buffer
+	sink         []byte // destination, if local is a bounce buffer
 	pendingParts int    // posted and queued
 	lastConn     *conn  // that wrote last
 	err          error
 
 	atomic verbs.Atomic
 	opcode verbs.WROpcode
-	result *buffer
+	result *memory.Buffer
 }
 
 // transferPart is the part of a transfer on one rail.
@@ -37,30 +37,30 @@ type transferPart struct {
 	n        int
 	rail     int
 	// probeBuf receives the byte of a read probe; nil in other parts.
-	probeBuf *buffer
+	probeBuf *memory.Buffer
 }
 
 // source returns the local SGE of a part.
 func (part *transferPart) source(rail int) verbs.SGE {
 	if part.probeBuf != nil {
-		return part.probeBuf.mem.sge(rail, part.probeBuf.off, part.n)
+		return part.probeBuf.SGE(rail, 0, part.n)
 	}
-	return part.transfer.mem.sge(rail, part.transfer.off+part.off, part.n)
+	return part.transfer.local.SGE(rail, part.off, part.n)
 }
 
 // Read reads n bytes of a peer's memory; Finished follows.
-func (c *Carrier) Read(rank int, into *Region, n int, from wire.Memory, owner any) {
+func (c *Carrier) Read(rank int, into *memory.Region, n int, from wire.Memory, owner any) {
 	c.stats.Reads++
 	c.stats.ReadBytes += uint64(n)
-	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), mem: into.mem, off: into.off, n: n, remote: from, owner: owner, opcode: verbs.OpRDMARead, sink: into.sink})
+	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: n, remote: from, owner: owner, opcode: verbs.OpRDMARead, sink: into.Sink()})
 }
 
 // Write writes n bytes to a peer's memory; Finished follows. If notice is not nil, the peer
 // receives that message after the data.
-func (c *Carrier) Write(rank int, from *Region, n int, to wire.Memory, notice *wire.Header, owner any) {
+func (c *Carrier) Write(rank int, from *memory.Region, n int, to wire.Memory, notice *wire.Header, owner any) {
 	c.stats.Writes++
 	c.stats.WrittenBytes += uint64(n)
-	m := &transfer{op: OpWrite, peer: c.peerOrSelf(rank), mem: from.mem, off: from.off, n: n, remote: to, owner: owner, opcode: verbs.OpRDMAWrite}
+	m := &transfer{op: OpWrite, peer: c.peerOrSelf(rank), local: from.Span, n: n, remote: to, owner: owner, opcode: verbs.OpRDMAWrite}
 	if notice != nil {
 		m.notice, m.hasNotice = *notice, true
 	}
@@ -93,20 +93,12 @@ func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, ow
 
 func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands verbs.Atomic, owner Fetcher) {
 	c.stats.Atomics++
-	buf, err := c.takeAtomicBuffer()
+	buf, err := c.mem.WordBuffer()
 	if err != nil {
 		c.finished(owner, OpAtomic, err)
 		return
 	}
-	c.startTransfer(&transfer{op: OpAtomic, peer: c.peer(rank), mem: buf.mem, off: buf.off, n: 8, remote: at, owner: owner, opcode: op, atomic: operands, result: buf})
-}
-
-// takeAtomicBuffer returns an 8-byte buffer for the result of an atomic or a read probe.
-func (c *Carrier) takeAtomicBuffer() (*buffer, error) {
-	if c.atomicPool == nil {
-		c.atomicPool = c.newPool(SendBuffers, 8, 64)
-	}
-	return c.atomicPool.take()
+	c.startTransfer(&transfer{op: OpAtomic, peer: c.peer(rank), local: buf.Span, n: 8, remote: at, owner: owner, opcode: op, atomic: operands, result: buf})
 }
 
 func (c *Carrier) peerOrSelf(rank int) *peer {
@@ -172,7 +164,7 @@ func (c *Carrier) addPart(p *peer, part *transferPart) {
 // addReadProbe adds an RDMA read of one byte. Its response shows that the data before it
 // was placed.
 func (c *Carrier) addReadProbe(p *peer, m *transfer) {
-	buf, err := c.takeAtomicBuffer()
+	buf, err := c.mem.WordBuffer()
 	if err != nil {
 		m.err = err
 		return
@@ -184,7 +176,7 @@ func (c *Carrier) addReadProbe(p *peer, m *transfer) {
 // copyLocal executes a transfer within the memory of this rank.
 func (c *Carrier) copyLocal(m *transfer) {
 	there, err := c.ownMemory(m.remote.Addr, m.remote.Keys[0], m.n)
-	here := m.mem.buf[m.off : m.off+m.n]
+	here := m.local.Bytes()[:m.n]
 	if err == nil && m.op == OpRead {
 		copy(here, there)
 	} else if err == nil {
@@ -341,13 +333,13 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 func (c *Carrier) finishTransfer(m *transfer, err error) {
 	if m.result != nil {
 		if f, ok := m.owner.(Fetcher); ok && err == nil {
-			f.Fetched(binary.NativeEndian.Uint64(m.result.b))
+			f.Fetched(binary.NativeEndian.Uint64(m.result.B))
 		}
-		m.result.release()
+		m.result.Release()
 		m.result = nil
 	}
 	if m.sink != nil && err == nil {
-		c.chargeCopy(copy(m.sink, m.mem.buf[m.off:m.off+m.n]))
+		c.env.Costs.ChargeCopy(copy(m.sink, m.local.Bytes()[:m.n]))
 	}
 	c.finished(m.owner, m.op, err)
 }

@@ -3,6 +3,7 @@ package carrier
 import (
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -23,7 +24,7 @@ type work struct {
 	conn       *conn      // nil for datagrams
 	dg         *datagrams // nil for connections
 	from       *recvQueue
-	buf        *buffer // of a receive
+	buf        *memory.Buffer // of a receive
 	pkt        *packet
 	part       *transferPart
 }
@@ -108,9 +109,9 @@ type recvQueue struct {
 }
 
 // fill posts n new receives.
-func (r *recvQueue) fill(p *pool, n int) error {
+func (r *recvQueue) fill(p *memory.Pool, n int) error {
 	for range n {
-		buf, err := p.take()
+		buf, err := p.Take()
 		if err != nil {
 			return err
 		}
@@ -120,8 +121,8 @@ func (r *recvQueue) fill(p *pool, n int) error {
 }
 
 // stage adds a receive to those that flush posts.
-func (r *recvQueue) stage(id uint64, buf *buffer) {
-	r.sges = append(r.sges, buf.mem.sge(r.rail.num, buf.off, r.grhLen+r.size))
+func (r *recvQueue) stage(id uint64, buf *memory.Buffer) {
+	r.sges = append(r.sges, buf.SGE(r.rail.num, 0, r.grhLen+r.size))
 	r.staged = append(r.staged, verbs.RecvWR{WRID: id})
 }
 
@@ -150,7 +151,7 @@ func (r *recvQueue) completed(wc *verbs.WC, w work) {
 		}
 		if wc.Status == verbs.WCWRFlushErr {
 			c.endWork(wc.WRID)
-			w.buf.release()
+			w.buf.Release()
 			return
 		}
 		r.stage(wc.WRID, w.buf) // of a message that was cut off
@@ -169,18 +170,18 @@ func (r *recvQueue) completed(wc *verbs.WC, w work) {
 }
 
 // receive handles the packet in a receive buffer.
-func (r *recvQueue) receive(wc *verbs.WC, buf *buffer, conn *conn) {
+func (r *recvQueue) receive(wc *verbs.WC, buf *memory.Buffer, conn *conn) {
 	c := r.c
 	n := int(wc.ByteLen)
 	switch {
-	case n > len(buf.b) || n < r.grhLen:
+	case n > len(buf.B) || n < r.grhLen:
 		c.stats.Discarded++
 	case conn != nil && wc.Flags&verbs.WCWithImm != 0:
-		c.receiveHeaderless(buf.b[:n], wc.Imm, conn)
+		c.receiveHeaderless(buf.B[:n], wc.Imm, conn)
 	case r.grhLen > 0:
-		r.rail.dg.learnRail(buf.b[r.grhLen:n])
-		c.receivePacket(buf.b[r.grhLen:n], nil, OverDatagrams)
+		r.rail.dg.learnRail(buf.B[r.grhLen:n])
+		c.receivePacket(buf.B[r.grhLen:n], nil, OverDatagrams)
 	default:
-		c.receivePacket(buf.b[:n], conn, OverConnection)
+		c.receivePacket(buf.B[:n], conn, OverConnection)
 	}
 }

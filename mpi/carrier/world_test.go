@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/regcache"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -48,13 +48,13 @@ func (f fabric) Register(b []byte) (p2p.Region, error) {
 	}
 	return r, nil
 }
-func (f fabric) Release(r p2p.Region) { f.Carrier.Release(r.(*carrier.Region)) }
+func (f fabric) Release(r p2p.Region) { f.Carrier.Release(r.(*memory.Region)) }
 func (f fabric) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *p2p.Request) {
-	f.Carrier.Read(peer, into.(*carrier.Region), n, from, owner)
+	f.Carrier.Read(peer, into.(*memory.Region), n, from, owner)
 }
 
 func (f fabric) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner *p2p.Request) {
-	f.Carrier.Write(peer, from.(*carrier.Region), n, to, then, owner)
+	f.Carrier.Write(peer, from.(*memory.Region), n, to, then, owner)
 }
 func (f fabric) Progress() { f.Carrier.Progress() }
 
@@ -502,7 +502,7 @@ func TestFrequentBuffersAreGathered(t *testing.T) {
 		{"dgiwarp", carrier.UD, p2p.RGET, 0},
 	} {
 		t.Run(s.String(), func(t *testing.T) {
-			cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{8}}}
+			cfg := carrier.Config{Reuse: memory.Reuse{Thresholds: memory.Thresholds{8}}}
 			runRanks(t, 2, s, cfg, func(r *rank) error {
 				buf := make([]byte, size)
 				for i := range times {

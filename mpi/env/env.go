@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -31,17 +32,7 @@ type Env struct {
 	// one task runs at a time, until it waits.
 	Concurrent bool
 	// Costs is the CPU time of memory operations in virtual time; nil in real time.
-	Costs *Costs
-}
-
-// Costs is the CPU time of memory operations.
-type Costs struct {
-	// Copy, Register and Deregister are the times for n bytes.
-	Copy, Register, Deregister func(n int) time.Duration
-	// LookUp is the time of one lookup in a table of buffers.
-	LookUp time.Duration
-	// Spend advances the virtual time of the caller.
-	Spend func(time.Duration)
+	Costs *memory.Costs
 }
 
 // NIC is an opened device.

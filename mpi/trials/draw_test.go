@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/regcache"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
@@ -128,7 +128,7 @@ func (t *trial) drawCarrier(l lots) {
 	c.CacheBytes = pick(l, 0, 4096)
 	c.NoSharedMemory = l.IntN(3) == 2
 	c.Reuse.Off = l.IntN(4) == 3
-	c.Reuse.Thresholds = pick(l, nil, regcache.Thresholds{1}, regcache.Thresholds{4, 2})
+	c.Reuse.Thresholds = pick(l, nil, memory.Thresholds{1}, memory.Thresholds{4, 2})
 	c.IdleTimeout = pick(l, 0, 0, 0, 20*time.Microsecond, 200*time.Microsecond)
 }
 

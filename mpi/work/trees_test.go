@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 )
 
 // tree is a collective operation with data of root, whose rounds are measured.
@@ -61,7 +62,7 @@ func timeUntilAllReceived(t *testing.T, ranks, n int, off bool, operation func(*
 	t.Helper()
 	const rounds = 150
 	var total, began, had time.Duration // one world, one clock
-	o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: carrier.Reuse{Off: off}})}
+	o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: memory.Reuse{Off: off}})}
 	o.P2P.EagerLimit = eagerMax
 	_, err := mpihost.InWorld(platformFabric(ranks, fastPath()), func(e *env.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {

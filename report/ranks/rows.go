@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
@@ -107,8 +108,8 @@ func Rows() []Row {
 		Row{ofRegistration, "packets gathered from there", Count, func(s *Stats) uint64 { return s.Carrier.Gathered }},
 		Row{ofRegistration, "puts and gets from there", Count, func(s *Stats) uint64 { return s.Carrier.ZeroCopy }},
 	)
-	for m := range len(carrier.MemoryUsage{}.Max) {
-		rows = append(rows, Row{ofMemory, "memory of " + carrier.MemoryKind(m).String(), Bytes, func(s *Stats) uint64 { return uint64(s.Carrier.Memory.Max[m]) }})
+	for m := range len(memory.Usage{}.Max) {
+		rows = append(rows, Row{ofMemory, "memory of " + memory.Kind(m).String(), Bytes, func(s *Stats) uint64 { return uint64(s.Carrier.Memory.Max[m]) }})
 	}
 	return rows
 }

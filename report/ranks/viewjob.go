@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
@@ -213,7 +214,7 @@ func foundBars(sum *Stats) *barsView {
 // kindBars shows the average memory of a rank by kind.
 func kindBars(all []*Stats) *barsView {
 	b := &barsView{}
-	for k := range (carrier.MemoryUsage{}).Max {
+	for k := range (memory.Usage{}).Max {
 		sum, least, most := 0, all[0].Carrier.Memory.Max[k], 0
 		for _, s := range all {
 			n := s.Carrier.Memory.Max[k]
@@ -226,7 +227,7 @@ func kindBars(all []*Stats) *barsView {
 		if least != most {
 			text += fmt.Sprintf(" (%s to %s)", units.Bytes(least), units.Bytes(most))
 		}
-		b.add(carrier.MemoryKind(k).String(), text, part{kindClass(k), float64(sum) / float64(len(all))})
+		b.add(memory.Kind(k).String(), text, part{kindClass(k), float64(sum) / float64(len(all))})
 	}
 	return b.scaled()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
@@ -53,8 +54,8 @@ func newMemoryView(r *Run) *memoryView {
 	for i, d := range carrier.Designs() {
 		v.Designs = append(v.Designs, key{designClass(i), string(d)})
 	}
-	for k := range (carrier.MemoryUsage{}).Max {
-		v.Kinds = append(v.Kinds, key{kindClass(k), carrier.MemoryKind(k).String()})
+	for k := range (memory.Usage{}).Max {
+		v.Kinds = append(v.Kinds, key{kindClass(k), memory.Kind(k).String()})
 	}
 	if e := r.experiment(curves); e != nil {
 		least, most := 0, 0
