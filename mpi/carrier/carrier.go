@@ -62,11 +62,9 @@ type Carrier struct {
 	idlePkts  []*packet
 
 	loopback        []outgoing // messages to this rank itself
-	busyPeers       []*peer    // with queued packets or transfers
-	spareBusyPeers  []*peer    // empty slice for reuse
+	busyPeers       peerList   // with queued packets or transfers
 	endedConns      []*conn    // queue pairs to close
-	timedPeers      []*peer    // with a timer that runs
-	spareTimedPeers []*peer    // empty slice for reuse
+	timedPeers      peerList   // with a timer that runs
 	rings           []*ringIn  // to poll
 	shmPeers        []*shmPeer // to poll
 	coalescingPeers []*peer    // with coalesced messages
@@ -100,7 +98,7 @@ func Open(e *env.Env, cfg Config, up Upper) (*Carrier, error) {
 	if len(e.NICs) == 0 || len(e.NICs) > wire.MaxRails {
 		return nil, fmt.Errorf("%d NICs: there must be 1 to %d", len(e.NICs), wire.MaxRails)
 	}
-	c := &Carrier{env: e, cfg: cfg, up: up, peers: make([]*peer, e.Size)}
+	c := &Carrier{env: e, cfg: cfg, up: up, peers: make([]*peer, e.Size), busyPeers: newBusyPeers(), timedPeers: newTimedPeers()}
 	if err := c.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: %w", e.Rank, err), c.Close())
 	}

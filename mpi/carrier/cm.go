@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/reliable"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -154,7 +155,7 @@ func (l *connManager) handleRequest(req verbs.ConnRequest) {
 	}
 	p := c.peer(int(h.qpn))
 	k := p.conns[l.rail.num]
-	if k != nil && k.state != failed && k.state != requested && before(k.generation, h.psn) { // the peer has noticed its end
+	if k != nil && k.state != failed && k.state != requested && reliable.Before(k.generation, h.psn) { // the peer has noticed its end
 		c.endConn(k)
 		k = nil
 	}

@@ -102,8 +102,7 @@ func (c *Carrier) flush(p *peer) {
 		return
 	}
 	pkt.copiedLen, pkt.len = len(u.b), len(u.b)
-	pkt.numbered, pkt.seq = true, p.nextOut
-	p.nextOut++
+	pkt.numbered, pkt.seq = true, p.out.NextSeq()
 	c.writePrefix(pkt, coalesced, u.sender)
 	if err := u.sender.transmit(pkt); err != nil {
 		pkt.acked = true

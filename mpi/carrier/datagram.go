@@ -112,7 +112,7 @@ func (d *datagrams) learnRail(b []byte) {
 
 // hasRoom reports whether a packet of n bytes can be sent to a peer now.
 func (d *datagrams) hasRoom(p *peer, n int) bool {
-	return n <= d.maxPacket && d.freeWRs > 0 && (d.reliable || len(p.unacked) < d.rail.c.cfg.Datagrams.Window)
+	return n <= d.maxPacket && d.freeWRs > 0 && (d.reliable || len(p.out.Unacked()) < d.rail.c.cfg.Datagrams.Window)
 }
 
 // postDatagram posts a packet on the rail that reaches its peer, or on the next one if the

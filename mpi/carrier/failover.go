@@ -21,7 +21,7 @@ func (r *rail) completesBeforeDelivery() bool {
 func (k *conn) packetPosted(pkt *packet) {
 	if k.rail.completesBeforeDelivery() && pkt.numbered {
 		if pkt.sentOn == nil {
-			k.peer.unacked = append(k.peer.unacked, pkt)
+			k.peer.out.Keep(pkt)
 		}
 		pkt.sentAt = k.c.Now()
 	}
@@ -83,7 +83,7 @@ func (k *conn) rerouteUnacked() {
 	if !k.rail.completesBeforeDelivery() {
 		return
 	}
-	for _, pkt := range slices.Clone(k.peer.unacked) {
+	for _, pkt := range slices.Clone(k.peer.out.Unacked()) {
 		if pkt.sentOn == k && pkt.posted == 0 && !slices.Contains(k.peer.toReroute, pkt) {
 			k.c.queueReroute(pkt)
 		}
@@ -204,7 +204,7 @@ func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 	if k.outstanding > 0 {
 		return max(k.lastUsed, k.lastCompletion), true
 	}
-	if unacked := k.peer.unacked; len(unacked) > 0 && unacked[0].sentOn == k {
+	if unacked := k.peer.out.Unacked(); len(unacked) > 0 && unacked[0].sentOn == k {
 		return unacked[0].sentAt, true
 	}
 	return 0, false

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/reliable"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -60,7 +61,7 @@ func FuzzPackets(f *testing.F) {
 	seed(coalesced, 1, append(one, one...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &discardUpper{}
-		c := &Carrier{env: &env.Env{Rank: 0, Size: 3, Proc: frozenClock{}}, up: up, peers: make([]*peer, 3)}
+		c := &Carrier{env: &env.Env{Rank: 0, Size: 3, Proc: frozenClock{}}, up: up, peers: make([]*peer, 3), busyPeers: newBusyPeers(), timedPeers: newTimedPeers()}
 		c.rails = []*rail{{c: c}}
 		c.cfg.setDefaults()
 		c.mem = memory.New(memory.Config{Domains: []memory.Domain{{PD: fakePD{}}}})
@@ -77,8 +78,8 @@ func FuzzPackets(f *testing.F) {
 			t.Fatal("unregistered memory changed")
 		}
 		for _, p := range c.peers {
-			if p != nil && len(p.outOfOrder) > maxReorderDistance {
-				t.Fatalf("%d packets are buffered", len(p.outOfOrder))
+			if p != nil && p.in.Buffered() > reliable.MaxEarly {
+				t.Fatalf("%d packets are buffered", p.in.Buffered())
 			}
 		}
 	})

@@ -65,6 +65,3 @@ func parsePrefix(b []byte) (p prefix, rest []byte, err error) {
 	}
 	return p, b[prefixLen:], nil
 }
-
-// before compares sequence numbers, which wrap.
-func before(a, b uint32) bool { return int32(a-b) < 0 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/reliable"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -16,11 +17,13 @@ type peer struct {
 	dec    wire.Decoder
 	header wire.Header // of the message that is delivered
 
-	nextOut, nextIn uint32                    // sequence numbers
-	outOfOrder      map[uint32]bufferedPacket // received packets by sequence number
-	queue           []outgoing                // messages that no transport has room for
-	control         []outgoing                // connection messages that datagrams have no room for
-	busy            bool                      // in Carrier.busyPeers
+	out     reliable.Sender[*packet]
+	in      reliable.Receiver[bufferedPacket]
+	acks    reliable.AckTimer
+	queue   []outgoing // messages that no transport has room for
+	control []outgoing // connection messages that datagrams have no room for
+	busy    bool       // in Carrier.busyPeers
+	timed   bool       // in Carrier.timedPeers
 
 	coalescing coalescing // packet of small messages
 	burst      int        // packets sent since the last call of Progress
@@ -42,23 +45,11 @@ type peer struct {
 	pendingReads   map[uint32]*transfer
 	lastReadID     uint32
 
-	datagramState
-	lastHeard time.Duration // when a packet last arrived
-	probes    int           // keepalive probes since then
-	lost      error
-}
-
-// datagramState is the acknowledgement and retransmission state of a peer.
-type datagramState struct {
-	rail          int                 // that sends datagrams to the peer
-	railFailed    [wire.MaxRails]bool // rails whose NIC rejects packets to the peer
-	unacked       []*packet           // in sequence
-	retransmits   int
-	unackedFor    time.Duration // sum of timeouts since the last acknowledgement
-	retransmitAt  time.Duration // 0 without unacknowledged packets
-	packetsToAck  int           // received since this rank last acknowledged
-	ackAt         time.Duration // when an acknowledgement is due; 0 if none is
-	timersWatched bool          // in Carrier.timedPeers
+	rail       int                 // that sends datagrams to the peer
+	railFailed [wire.MaxRails]bool // rails whose NIC rejects packets to the peer
+	lastHeard  time.Duration       // when a packet last arrived
+	probes     int                 // keepalive probes since then
+	lost       error
 }
 
 // outgoing is a queued message. It gets its sequence number when it is sent.
@@ -92,10 +83,18 @@ type packet struct {
 	imm        uint32         // immediate data of a headerless packet
 }
 
+// Seq is the sequence number.
+func (pkt *packet) Seq() uint32 { return pkt.seq }
+
 func (c *Carrier) peer(rank int) *peer {
 	p := c.peers[rank]
 	if p == nil {
-		p = &peer{rank: rank, nextOut: 1, nextIn: 1, maxPacket: c.cfg.PacketSize, lastHeard: c.Now()}
+		d := &c.cfg.Datagrams
+		p = &peer{
+			rank: rank, maxPacket: c.cfg.PacketSize, lastHeard: c.Now(),
+			out: reliable.NewSender[*packet](d.Timeout), in: reliable.NewReceiver[bufferedPacket](),
+			acks: reliable.AckTimer{Every: d.AckEvery, Delay: d.AckDelay},
+		}
 		c.peers[rank] = p
 	}
 	return p
@@ -109,36 +108,17 @@ func (c *Carrier) enqueue(p *peer, o outgoing) {
 }
 
 // markBusy adds a peer to those that pump serves.
-func (c *Carrier) markBusy(p *peer) {
-	if !p.busy {
-		p.busy = true
-		c.busyPeers = append(c.busyPeers, p)
-	}
-}
+func (c *Carrier) markBusy(p *peer) { c.busyPeers.add(p) }
 
 // pump sends queued messages and data. It reports whether there was room for any.
 func (c *Carrier) pump() (moved bool) {
-	visit(&c.busyPeers, &c.spareBusyPeers, func(p *peer) {
+	c.busyPeers.visit(func(p *peer) (stays bool) {
 		if p.lost == nil {
 			moved = c.pumpPeer(p) || moved
 		}
-		if p.busy = false; p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.queuedParts) > 0 || len(p.toReroute) > 0 || p.hasPendingNotices()) {
-			c.markBusy(p)
-		}
+		return p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.queuedParts) > 0 || len(p.toReroute) > 0 || p.hasPendingNotices())
 	})
 	return moved
-}
-
-// visit takes all peers out of a list and calls look for each. Peers that look adds
-// meanwhile stay in the list.
-func visit(list, spare *[]*peer, look func(*peer)) {
-	visited := *list
-	*list, *spare = (*spare)[:0], nil
-	for _, p := range visited {
-		look(p)
-	}
-	clear(visited)
-	*spare = visited[:0]
 }
 
 func (c *Carrier) pumpPeer(p *peer) (moved bool) {
@@ -216,48 +196,31 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 	if conn != nil && conn.rail.completesBeforeDelivery() {
 		c.scheduleAck(p)
 	}
-	if pre.seq != p.nextIn {
-		c.handleOutOfOrder(p, pre, body)
-		return
-	}
-	c.deliver(p, pre.kind, body)
-	for p.lost == nil && len(p.outOfOrder) > 0 {
-		next, ok := p.outOfOrder[p.nextIn]
-		if !ok {
-			break
+	switch p.in.Receive(pre.seq) {
+	case reliable.InOrder:
+		c.deliver(p, pre.kind, body)
+		for p.lost == nil {
+			next, ok := p.in.Take()
+			if !ok {
+				break
+			}
+			c.deliver(p, next.kind, next.body)
 		}
-		delete(p.outOfOrder, p.nextIn)
-		c.deliver(p, next.kind, next.body)
-	}
-}
-
-// maxReorderDistance is how far ahead of its turn a packet is buffered.
-const maxReorderDistance = 4096
-
-func (c *Carrier) handleOutOfOrder(p *peer, pre *prefix, body []byte) {
-	switch {
-	case before(pre.seq, p.nextIn):
+	case reliable.Early:
+		c.stats.OutOfOrder++
+		if !p.in.Buffer(pre.seq, bufferedPacket{pre.kind, append([]byte(nil), body...)}) {
+			c.stats.Duplicates++
+		}
+	case reliable.Duplicate:
 		c.stats.Duplicates++
-		p.ackAt = c.Now() // our acknowledgement was lost
-		return
-	case before(p.nextIn+maxReorderDistance, pre.seq):
+		p.acks.ExpireAt(c.Now()) // our acknowledgement was lost
+	case reliable.TooEarly:
 		c.stats.Discarded++
-		return
 	}
-	c.stats.OutOfOrder++
-	if p.outOfOrder == nil {
-		p.outOfOrder = make(map[uint32]bufferedPacket)
-	}
-	if _, twice := p.outOfOrder[pre.seq]; twice {
-		c.stats.Duplicates++
-		return
-	}
-	p.outOfOrder[pre.seq] = bufferedPacket{pre.kind, append([]byte(nil), body...)}
 }
 
 // deliver handles the contents of the next packet in sequence.
 func (c *Carrier) deliver(p *peer, k kind, body []byte) {
-	p.nextIn++
 	var err error
 	switch k {
 	case message:
@@ -294,14 +257,16 @@ func (c *Carrier) losePeer(p *peer, cause error) {
 		return
 	}
 	p.lost = cause
-	p.queue, p.control, p.outOfOrder = nil, nil, nil
-	packets := p.unacked
+	p.queue, p.control = nil, nil
+	p.in.Drop()
+	packets := p.out.Stop()
 	for _, pkt := range p.toReroute {
 		if !slices.Contains(packets, pkt) {
 			packets = append(packets, pkt)
 		}
 	}
-	p.unacked, p.toReroute, p.retransmitAt, p.ackAt = nil, nil, 0, 0
+	p.toReroute = nil
+	p.acks.ExpireAt(0)
 	for _, pkt := range packets {
 		pkt.acked = true
 		c.freePacket(pkt)

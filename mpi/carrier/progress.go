@@ -59,7 +59,7 @@ func (c *Carrier) PollFast(first bool) (moved bool) {
 		return false
 	}
 	c.activity = true // the next Progress records the time
-	if len(c.busyPeers)+len(c.loopback)+len(c.timedPeers) > 0 || c.needsReceives() {
+	if len(c.busyPeers.peers)+len(c.loopback)+len(c.timedPeers.peers) > 0 || c.needsReceives() {
 		c.runDeferredWork()
 	}
 	return true
@@ -154,14 +154,14 @@ func (r *rail) repost() {
 
 // AllDelivered reports whether the peers have received everything.
 func (c *Carrier) AllDelivered() bool {
-	if len(c.loopback) > 0 || len(c.busyPeers) > 0 || len(c.coalescingPeers) > 0 {
+	if len(c.loopback) > 0 || len(c.busyPeers.peers) > 0 || len(c.coalescingPeers) > 0 {
 		return false
 	}
 	for _, p := range c.peers {
 		if p == nil || p.lost != nil {
 			continue
 		}
-		if len(p.unacked) > 0 || p.ackAt != 0 {
+		if len(p.out.Unacked()) > 0 || p.acks.Expiry() != 0 {
 			return false
 		}
 		for _, k := range p.conns {

@@ -192,8 +192,7 @@ func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data
 		pkt.len += gathered.Len()
 	}
 	if pkt.numbered = k.sequenced(); pkt.numbered {
-		pkt.seq = p.nextOut
-		p.nextOut++
+		pkt.seq = p.out.NextSeq()
 	}
 	c.writePrefix(pkt, k, via)
 	if err := via.transmit(pkt); err != nil {
@@ -217,7 +216,7 @@ func (c *Carrier) countSent(p *peer) {
 
 // writePrefix writes the prefix of a packet, or its immediate.
 func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
-	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.nextIn}
+	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.Next()}
 	switch v := v.(type) {
 	case *conn:
 		pre.credits, pre.slots = v.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
@@ -229,7 +228,7 @@ func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
 		return // it has no acknowledgement
 	}
 	pre.put(pkt.buf.B)
-	pkt.peer.packetsToAck, pkt.peer.ackAt = 0, 0
+	pkt.peer.acks.Acknowledged()
 }
 
 func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
@@ -268,11 +267,8 @@ func (d *datagrams) transmit(pkt *packet) error {
 	c.stats.Packets[OverDatagrams]++
 	c.stats.ByRail[d.rail.num] += uint64(pkt.len)
 	if pkt.acked = d.reliable || !pkt.numbered; !pkt.acked {
-		p.unacked = append(p.unacked, pkt)
-		if p.retransmitAt == 0 {
-			p.retransmitAt = c.Now() + c.cfg.Datagrams.Timeout
-			c.watchTimers(p)
-		}
+		p.out.Keep(pkt)
+		c.startRetransmitTimer(p)
 	}
 	return c.postDatagram(pkt)
 }
