@@ -15,7 +15,7 @@ func (c *Carrier) scheduleAck(p *peer) {
 	c.timedPeers.add(p)
 }
 
-func (c *Carrier) nicDeliversDatagrams() bool { return c.rails[0].dg == nil || c.rails[0].dg.reliable }
+func (c *Carrier) nicDeliversDatagrams() bool { return c.rails[0].dg == nil || c.rails[0].dg.Reliable }
 
 // handleAck frees the packets that the peer acknowledges: all before a sequence number.
 func (c *Carrier) handleAck(p *peer, number uint32) {
@@ -87,7 +87,7 @@ func (c *Carrier) retransmit(p *peer) {
 		c.switchRail(p)
 	}
 	for _, pkt := range unacked[:min(maxRetransmitBatch, len(unacked))] {
-		if pkt.posted > 0 || c.datagrams(p).freeWRs == 0 {
+		if pkt.posted > 0 || c.datagrams(p).Free() == 0 {
 			continue // the first transmission has not completed
 		}
 		c.stats.Retransmitted++
@@ -104,9 +104,9 @@ func (c *Carrier) retransmit(p *peer) {
 // returns no credits: the first transmission may have done so, or belonged to another
 // connection.
 func (c *Carrier) refreshPrefix(pkt *packet) {
-	pre, _, _ := parsePrefix(pkt.buf.B) // this rank wrote it
+	pre, _, _ := parsePrefix(pkt.Buf.B) // this rank wrote it
 	pre.ack, pre.credits, pre.slots = pkt.peer.in.Next(), 0, 0
-	pre.put(pkt.buf.B)
+	pre.put(pkt.Buf.B)
 	pkt.peer.acks.Acknowledged()
 }
 
@@ -117,9 +117,9 @@ func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 		conn = p.anyOpen()
 	}
 	switch dg := c.datagrams(p); {
-	case conn != nil && (conn.state == open || conn.state == closing && !conn.disconnecting) && conn.freeWRs > 0 && conn.canSendAck():
+	case conn != nil && (conn.state == open || conn.state == closing && !conn.disconnection.lastPacket) && conn.Free() > 0 && conn.canSendAck():
 		via = conn
-	case dg != nil && dg.freeWRs > 0:
+	case dg != nil && dg.Free() > 0:
 		via = dg
 	default:
 		return // the next packet carries them

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -51,15 +52,14 @@ type Carrier struct {
 	cfg       Config
 	up        Upper
 	rails     []*rail
-	endpoints endpoints
+	endpoints transport.Endpoints
 	peers     []*peer
 
 	mem          *memory.Registry
 	connRecvPool *memory.Pool // receive buffers of connections without SRQ
 
-	works     []work
-	idleWorks []uint32
-	idlePkts  []*packet
+	requests transport.Requests[work]
+	idlePkts []*packet
 
 	loopback        []outgoing // messages to this rank itself
 	busyPeers       peerList   // with queued packets or transfers
@@ -118,14 +118,14 @@ func (c *Carrier) open() error {
 	}
 	c.openMemory()
 	for _, r := range c.rails {
-		if r.attr.Caps.Has(verbs.CapUD) {
+		if r.Attr.Caps.Has(verbs.CapUD) {
 			if err := r.openDatagrams(&c.cfg); err != nil {
 				return err
 			}
 		} else if err := r.listenCM(); err != nil {
 			return err
 		}
-		if c.cfg.Design.hasSRQ() && r.attr.Caps.Has(verbs.CapSRQ) {
+		if c.cfg.Design.hasSRQ() && r.Attr.Caps.Has(verbs.CapSRQ) {
 			if err := r.openShared(&c.cfg); err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func (c *Carrier) open() error {
 func (c *Carrier) openMemory() {
 	domains := make([]memory.Domain, len(c.rails))
 	for i, r := range c.rails {
-		domains[i] = memory.Domain{PD: r.pd, Access: r.access}
+		domains[i] = r.Domain
 	}
 	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.Now, Costs: c.env.Costs})
 }
@@ -176,11 +176,27 @@ func (c *Carrier) Invalidate(buf []byte) error { return c.mem.Invalidate(buf) }
 // Invalidated reports whether all memory regions that overlap buf are deregistered.
 func (c *Carrier) Invalidated(buf []byte) bool { return c.mem.Invalidated(buf) }
 
+// exchangeEndpoints sends the endpoints of this rank to all ranks and receives theirs.
+func (c *Carrier) exchangeEndpoints() (err error) {
+	mine := make([]transport.Endpoint, len(c.rails))
+	for i, r := range c.rails {
+		mine[i].GID = r.GID
+		if r.dg != nil {
+			mine[i].QPN = r.dg.QP.QPN()
+		}
+		if r.cm != nil {
+			mine[i].Port = r.cm.port()
+		}
+	}
+	c.endpoints, err = transport.ExchangeEndpoints(c.env, mine)
+	return err
+}
+
 // caps are the capabilities that all rails have.
 func (c *Carrier) caps() verbs.Caps {
 	all := ^verbs.Caps(0)
 	for _, r := range c.rails {
-		all &= r.attr.Caps
+		all &= r.Attr.Caps
 	}
 	return all
 }
@@ -230,9 +246,7 @@ func (c *Carrier) Close() error {
 		errs = append(errs, c.mem.Close())
 	}
 	for _, r := range c.rails {
-		if r.pd != nil {
-			errs = append(errs, r.pd.Close())
-		}
+		errs = append(errs, r.ClosePD())
 	}
 	c.rails = nil
 	return errors.Join(errs...)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -58,13 +59,7 @@ func (c *Carrier) startCoalescing(p *peer, n int) bool {
 		return false
 	}
 	via := c.selectSender(p, maxOverhead+lengthLen+n)
-	maxLen := maxCoalescedPacket
-	switch v := via.(type) {
-	case *ringOut:
-		maxLen = min(maxLen, v.slots.size-tailLen, p.maxPacket)
-	case *conn:
-		maxLen = min(maxLen, c.cfg.PacketSize)
-	default:
+	if via == nil || via.over() == nil {
 		return false
 	}
 	pkt, err := c.newPacketOf(p, c.cfg.PacketSize)
@@ -72,7 +67,7 @@ func (c *Carrier) startCoalescing(p *peer, n int) bool {
 		c.failAll(err)
 		return false
 	}
-	p.coalescing = coalescing{pkt: pkt, sender: via, b: pkt.buf.B[:prefixLen], maxLen: min(maxLen, len(pkt.buf.B)-tailLen)}
+	p.coalescing = coalescing{pkt: pkt, sender: via, b: pkt.Buf.B[:prefixLen], maxLen: min(maxCoalescedPacket, via.maxPacket(), len(pkt.Buf.B)-transport.TailLen)}
 	if c.coalescingPeers = append(c.coalescingPeers, p); len(c.coalescingPeers) == 1 {
 		c.up.FlushNeeded()
 	}
@@ -101,7 +96,7 @@ func (c *Carrier) flush(p *peer) {
 		c.freePacket(pkt)
 		return
 	}
-	pkt.copiedLen, pkt.len = len(u.b), len(u.b)
+	pkt.CopiedLen, pkt.Len = len(u.b), len(u.b)
 	pkt.numbered, pkt.seq = true, p.out.NextSeq()
 	c.writePrefix(pkt, coalesced, u.sender)
 	if err := u.sender.transmit(pkt); err != nil {

@@ -1,10 +1,6 @@
 package carrier
 
-import (
-	"fmt"
-
-	"github.com/fabrictest/fabrictest/verbs"
-)
+import "fmt"
 
 // Connections are established by messages over datagrams, named as those of the InfiniBand
 // CM: REQ, REP, RTU. If the REQs of two ranks cross, that of the lower rank wins.
@@ -26,12 +22,12 @@ func (c *Carrier) connect(p *peer, r *rail) error {
 }
 
 func (k *conn) connInfo() connInfo {
-	return connInfo{rail: k.rail.num, qpn: k.qp.QPN(), psn: k.psn(k.c.env.Rank), credits: k.c.cfg.Receives + reservedCredits}
+	return connInfo{rail: k.rail.Num, qpn: k.QP.QPN(), psn: k.psn(k.c.env.Rank), credits: k.c.cfg.Receives + reservedCredits}
 }
 
 // psn is the initial PSN of a rank on the connection.
 func (k *conn) psn(rank int) uint32 {
-	x := k.c.env.Seed ^ uint64(rank)<<32 ^ uint64(k.peer.rank+k.c.env.Rank)<<8 ^ uint64(k.rail.num)
+	x := k.c.env.Seed ^ uint64(rank)<<32 ^ uint64(k.peer.rank+k.c.env.Rank)<<8 ^ uint64(k.rail.Num)
 	x *= 0x9e3779b97f4a7c15
 	return uint32(x>>40) & (1<<24 - 1)
 }
@@ -98,7 +94,7 @@ func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 		c.sendOn(p, k, connRTU, nil, nil)
 		return nil
 	}
-	if k != nil && k.disconnecting && k.state != failed { // the peer has noticed its end
+	if k != nil && k.disconnection.lastPacket && k.state != failed { // the peer has noticed its end
 		c.endConn(k)
 		k = nil
 	}
@@ -126,40 +122,10 @@ func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 	return nil
 }
 
-// Retransmission attributes of a queue pair. A NIC reports an unreachable peer after two
-// seconds or more, because a rank on a busy machine may be stalled for one. It waits for
-// receives without limit.
-const (
-	ackTimeout = 16 // 4.096 µs · 2^16
-	retries    = 7
-	rnrTimer   = 8 // 160 µs
-	rnrForever = 7
-)
-
 // connectQP connects our end to the peer's, up to the state RTS.
 func (k *conn) connectQP(h connInfo) error {
-	k.credits = h.credits
-	return k.rail.connectQP(k.qp, k.peer, h, k.psn(k.c.env.Rank))
-}
-
-// connectQP connects a queue pair to that of a peer, up to the state RTS.
-func (r *rail) connectQP(qp verbs.QP, p *peer, h connInfo, psn uint32) error {
-	reads := min(r.attr.MaxQPRdAtomic, r.attr.MaxQPInitAtomic)
-	attr := verbs.QPAttr{
-		State: verbs.QPStateRTR, AH: r.address(r.endpoint(p).gid), PathMTU: r.mtu, DestQPN: h.qpn, RQPSN: h.psn,
-		MaxDestRdAtomic: reads, MinRNRTimer: rnrTimer,
-	}
-	mask := verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN |
-		verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
-	if err := qp.Modify(attr, mask); err != nil {
-		return err
-	}
-	attr = verbs.QPAttr{
-		State: verbs.QPStateRTS, SQPSN: psn, MaxRdAtomic: reads,
-		Timeout: ackTimeout, RetryCnt: retries, RNRRetry: rnrForever,
-	}
-	return qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrMaxQPRdAtomic|
-		verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry)
+	k.available = h.credits
+	return k.rail.ConnectRC(k.QP, h.remote(k.rail.endpoint(k.peer)), k.psn(k.c.env.Rank))
 }
 
 // Idle connections are closed. One end sends a DREQ as its last packet; the other sends a
@@ -185,40 +151,35 @@ func (c *Carrier) disconnectIdle() {
 }
 
 // canDisconnect reports whether the connection is idle and has a credit for a DREQ.
-func (k *conn) canDisconnect() bool { return k.state == open && k.outstanding == 0 && k.hasCredit() }
+func (k *conn) canDisconnect() bool { return k.state == open && k.Outstanding() == 0 && k.hasCredit() }
 
 // disconnect sends a DREQ.
 func (k *conn) disconnect() {
 	k.state = closing
-	k.c.sendOn(k.peer, k, connDREQ, nil, []byte{byte(k.rail.num)})
+	k.c.sendOn(k.peer, k, connDREQ, nil, []byte{byte(k.rail.Num)})
 }
-
-// canSendAck reports whether an ack-only packet may be sent: it may use reserved credits.
-func (k *conn) canSendAck() bool { return k.credits > 0 || !k.usesCredits }
-
-func (k *conn) hasCredit() bool { return k.credits > reservedCredits || !k.usesCredits }
 
 // handleDisconnect handles a DREQ or a DREP.
 func (k *conn) handleDisconnect(msg kind) {
-	k.receivedDREQ = true
+	k.disconnection.receivedDREQ = true
 	switch {
 	case k.state == open || k.state == accepted:
 		k.state = closing
 		k.c.markBusy(k.peer)
 		k.sendDREP()
-	case msg == connDREQ && k.rail.lacksRNR():
+	case msg == connDREQ && k.rail.LacksRNR():
 		// The DREQs crossed, and neither rank knows whether its own has arrived. The lower
 		// rank sends a DREP.
-		if k.receivedDREQ = k.c.env.Rank < k.peer.rank; k.receivedDREQ {
+		if k.disconnection.receivedDREQ = k.c.env.Rank < k.peer.rank; k.disconnection.receivedDREQ {
 			k.c.markBusy(k.peer)
 			k.sendDREP()
 		}
 	case msg == connDREQ: // the DREQs crossed; the peer may not have received ours yet
-		if k.disconnecting = true; k.outstanding == 0 {
+		if k.disconnection.lastPacket = true; k.Outstanding() == 0 {
 			k.c.endConn(k)
 		}
 	default: // the peer has received our DREQ, and nothing else was outstanding
-		k.disconnecting = true
+		k.disconnection.lastPacket = true
 		k.c.endConn(k)
 	}
 }
@@ -226,7 +187,7 @@ func (k *conn) handleDisconnect(msg kind) {
 // endIfPeerClosed ends a connection whose peer has disconnected. With an SRQ no completion
 // reports that.
 func (k *conn) endIfPeerClosed() {
-	if k.awaitsPeerClose && !k.ended && k.cmConn != nil && k.cmConn.WaitDisconnect(0) == nil {
+	if k.disconnection.awaitsPeerClose && !k.ended && k.cm.conn != nil && k.cm.conn.WaitDisconnect(0) == nil {
 		k.c.endConn(k)
 	}
 }
@@ -234,10 +195,10 @@ func (k *conn) endIfPeerClosed() {
 // sendDREP sends a DREP when nothing is outstanding. It is the last packet of the
 // connection.
 func (k *conn) sendDREP() {
-	if k.state != closing || !k.receivedDREQ || k.disconnecting || k.outstanding > 0 || !k.canSendAck() {
+	if k.state != closing || !k.disconnection.receivedDREQ || k.disconnection.lastPacket || k.Outstanding() > 0 || !k.canSendAck() {
 		return
 	}
 	// On iWARP a completion means that TCP has the packet: closing now could cut it off.
-	k.disconnecting, k.awaitsPeerClose = true, k.rail.lacksRNR()
-	k.c.sendOn(k.peer, k, connDREP, nil, []byte{byte(k.rail.num)})
+	k.disconnection.lastPacket, k.disconnection.awaitsPeerClose = true, k.rail.LacksRNR()
+	k.c.sendOn(k.peer, k, connDREP, nil, []byte{byte(k.rail.Num)})
 }

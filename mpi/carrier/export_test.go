@@ -24,10 +24,11 @@ func (c *Carrier) OverwritePosted() {
 }
 
 func (r *recvQueue) overwritePosted() {
-	post := r.post
-	r.post = func(wrs []verbs.RecvWR) (int, error) {
+	post := r.Post
+	r.Post = func(wrs []verbs.RecvWR) (int, error) {
 		for i := range wrs {
-			b := r.c.works[uint32(wrs[i].WRID)].buf.B
+			w, _ := r.c.requests.Find(wrs[i].WRID)
+			b := w.buf.B
 			for j := range b {
 				b[j] = 0xee
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/reliable"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -62,7 +63,7 @@ func FuzzPackets(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &discardUpper{}
 		c := &Carrier{env: &env.Env{Rank: 0, Size: 3, Proc: frozenClock{}}, up: up, peers: make([]*peer, 3), busyPeers: newBusyPeers(), timedPeers: newTimedPeers()}
-		c.rails = []*rail{{c: c}}
+		c.rails = []*rail{{Rail: &transport.Rail{}, c: c}}
 		c.cfg.setDefaults()
 		c.mem = memory.New(memory.Config{Domains: []memory.Domain{{PD: fakePD{}}}})
 		buf := make([]byte, 96)

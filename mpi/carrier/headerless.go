@@ -10,10 +10,10 @@ import "github.com/fabrictest/fabrictest/mpi/wire"
 // omitted.
 func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
 	k, ok := via.(*conn)
-	if !ok || !k.rail.hasImmediates() || len(c.rails) > 1 || k.usesCredits && k.creditsToReturn > maxImmediateCredits {
+	if !ok || !k.rail.HasImmediates() || len(c.rails) > 1 || k.enabled && k.toReturn > maxImmediateCredits {
 		return false
 	}
-	mtu := k.rail.mtu.Bytes()
+	mtu := k.rail.MTU.Bytes()
 	return len(data) <= mtu && len(header)+len(data) > mtu && len(header) == prefixLen+1 && header[prefixLen] == wire.CachedEager
 }
 

@@ -47,7 +47,7 @@ func (c *Carrier) probe(p *peer) {
 			continue
 		}
 		connected = true
-		if k.state == open && k.freeWRs > reservedWRs && k.outstanding == 0 && k.canSendAck() {
+		if k.canProbe() && k.Outstanding() == 0 {
 			c.sendOn(p, k, probe, nil, nil)
 		}
 		if p.lost != nil {
@@ -57,12 +57,12 @@ func (c *Carrier) probe(p *peer) {
 	switch {
 	case connected && dg != nil: // the NIC reports an unreachable peer
 		return
-	case dg != nil && dg.reliable:
-		if dg.freeWRs > 0 {
+	case dg != nil && dg.Reliable:
+		if dg.Free() > 0 {
 			c.sendOn(p, dg, probe, nil, nil)
 		}
 		return
-	case dg != nil && dg.freeWRs > 0:
+	case dg != nil && dg.Free() > 0:
 		c.sendOn(p, dg, probe, nil, nil)
 	case dg == nil && !connected:
 		c.wantConnections(p)
@@ -91,7 +91,7 @@ func (p *peer) describe() string {
 	text := fmt.Sprintf("%d messages queued", len(p.queue))
 	for i, k := range p.conns {
 		if k != nil {
-			text += fmt.Sprintf("; connection %d on rail %d is %v, with %d credits and %d requests outstanding", k.generation, i, k.state, k.credits, k.outstanding)
+			text += fmt.Sprintf("; connection %d on rail %d is %v, with %d credits and %d requests outstanding", k.cm.generation, i, k.state, k.available, k.Outstanding())
 		}
 	}
 	return text

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/reliable"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -67,10 +68,9 @@ type bufferedPacket struct {
 
 // packet is a packet that was sent or is about to be.
 type packet struct {
+	transport.Packet
 	peer       *peer
 	sentOn     *conn // nil for datagrams
-	buf        *memory.Buffer
-	len        int
 	seq        uint32
 	numbered   bool
 	posted     int            // send requests with it that the NIC has
@@ -176,7 +176,7 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 		conn.packetReceived(pre)
 	}
 	if p.ringOut != nil {
-		p.ringOut.freeSlots += int(pre.slots)
+		p.ringOut.Freed(int(pre.slots))
 	}
 	switch pre.kind {
 	case probe:

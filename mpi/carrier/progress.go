@@ -3,6 +3,7 @@ package carrier
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
@@ -16,7 +17,7 @@ func (c *Carrier) Progress() (moved bool) {
 	}
 	defer c.exit()
 	if c.notified.Swap(false) {
-		c.rails[0].armed = false
+		c.rails[0].Disarmed()
 	}
 	moved = c.pollOnce()
 	if !moved {
@@ -59,7 +60,7 @@ func (c *Carrier) PollFast(first bool) (moved bool) {
 		return false
 	}
 	c.activity = true // the next Progress records the time
-	if len(c.busyPeers.peers)+len(c.loopback)+len(c.timedPeers.peers) > 0 || c.needsReceives() {
+	if len(c.busyPeers.peers)+len(c.loopback)+len(c.timedPeers.peers) > 0 || slices.ContainsFunc(c.rails, (*rail).needsReceives) {
 		c.runDeferredWork()
 	}
 	return true
@@ -115,16 +116,6 @@ func (c *Carrier) runDeferredWork() (moved bool) {
 	return moved
 }
 
-// needsReceives reports whether receives should be posted.
-func (c *Carrier) needsReceives() bool {
-	for _, r := range c.rails {
-		if r.dg != nil && len(r.dg.recv.staged) > 0 || r.srq != nil && r.srq.wantsRefill() {
-			return true
-		}
-	}
-	return false
-}
-
 // deliverLoopback delivers messages of this rank to itself.
 func (c *Carrier) deliverLoopback() bool {
 	if len(c.loopback) == 0 {
@@ -140,18 +131,6 @@ func (c *Carrier) deliverLoopback() bool {
 	return true
 }
 
-// repost posts used receives in a batch.
-func (r *rail) repost() {
-	if r.dg != nil {
-		if err := r.dg.recv.flush(); err != nil {
-			r.c.failAll(err)
-		}
-	}
-	if r.srq != nil {
-		r.srq.refill()
-	}
-}
-
 // AllDelivered reports whether the peers have received everything.
 func (c *Carrier) AllDelivered() bool {
 	if len(c.loopback) > 0 || len(c.busyPeers.peers) > 0 || len(c.coalescingPeers) > 0 {
@@ -165,7 +144,7 @@ func (c *Carrier) AllDelivered() bool {
 			return false
 		}
 		for _, k := range p.conns {
-			if k != nil && k.outstanding > 0 {
+			if k != nil && k.Outstanding() > 0 {
 				return false
 			}
 		}
@@ -221,8 +200,7 @@ func (c *Carrier) blockOnCQ(d, interval time.Duration) bool {
 		return true
 	}
 	defer c.blocked.Store(false)
-	r := c.rails[0]
-	_, err := r.channel.Wait(d)
+	err := c.rails[0].Wait(d)
 	if err == nil {
 		c.notified.Store(true)
 		return true

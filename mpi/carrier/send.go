@@ -2,6 +2,7 @@ package carrier
 
 import (
 	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -26,7 +27,7 @@ func (c *Carrier) MaxData() int {
 	n := c.cfg.PacketSize
 	for _, r := range c.rails {
 		if r.dg != nil && !c.rdma() {
-			n = min(n, r.dg.maxPacket)
+			n = min(n, r.dg.MaxPacket)
 		}
 	}
 	return n - maxOverhead
@@ -105,19 +106,14 @@ func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
 	return r
 }
 
-// gather appends the scatter/gather list of a packet.
-func (pkt *packet) gather(sges []verbs.SGE, rail int) []verbs.SGE {
-	sges = append(sges, pkt.buf.SGE(rail, 0, pkt.copiedLen))
-	if pkt.gathered != nil {
-		sges = append(sges, pkt.gathered.SGE(rail, 0, pkt.len-pkt.copiedLen))
-	}
-	return sges
-}
-
 // sender is a transport to a peer.
 type sender interface {
 	// transmit sends a packet for which there is room.
 	transmit(pkt *packet) error
+	// over is the connection that delivers the packets; nil without one.
+	over() *conn
+	// maxPacket is the length of the longest packet.
+	maxPacket() int
 }
 
 // selectSender returns a transport that has room for n bytes to a peer now; nil if none
@@ -127,12 +123,12 @@ func (c *Carrier) selectSender(p *peer, n int) sender {
 		c.flush(p) // coalesced messages come first
 	}
 	if p.shm != nil {
-		if p.shm.hasRoom(n) {
+		if p.shm.HasRoom(n) {
 			return p.shm
 		}
 		return nil
 	}
-	if p.ringOut != nil && p.ringOut.hasRoom(p, n) {
+	if p.ringOut != nil && p.ringOut.hasRoom(n) {
 		return p.ringOut
 	}
 	if c.cfg.Design.hasConnections() {
@@ -171,25 +167,25 @@ func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first
 	}
-	pkt, err := c.newPacketOf(p, maxOverhead+len(data)+tailLen)
+	pkt, err := c.newPacketOf(p, maxOverhead+len(data)+transport.TailLen)
 	if err != nil {
 		c.failAll(err)
 		return false
 	}
-	b := pkt.buf.B[:prefixLen]
+	b := pkt.Buf.B[:prefixLen]
 	if k == message {
 		b = p.enc.Append(b, h)
 	}
 	if k == message && gathered == nil && c.canOmitHeader(via, b, data) {
-		pkt.headerless, b = true, b[:0]
+		pkt.HasImm, b = true, b[:0]
 		c.stats.Headerless++
 	}
 	b = append(b, data...)
 	c.env.Costs.ChargeCopy(len(data))
-	pkt.copiedLen, pkt.len = len(b), len(b)
+	pkt.CopiedLen, pkt.Len = len(b), len(b)
 	if gathered != nil {
-		pkt.gathered, pkt.owner = gathered, owner
-		pkt.len += gathered.Len()
+		pkt.Gathered, pkt.owner = gathered, owner
+		pkt.Len += gathered.Len()
 	}
 	if pkt.numbered = k.sequenced(); pkt.numbered {
 		pkt.seq = p.out.NextSeq()
@@ -217,17 +213,14 @@ func (c *Carrier) countSent(p *peer) {
 // writePrefix writes the prefix of a packet, or its immediate.
 func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
 	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.Next()}
-	switch v := v.(type) {
-	case *conn:
-		pre.credits, pre.slots = v.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
-	case *ringOut:
-		pre.credits, pre.slots = v.conn.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
-	} // a datagram returns none: it may arrive twice
-	if pkt.headerless {
-		pkt.imm = pre.immediate()
+	if k := v.over(); k != nil { // a datagram returns none: it may arrive twice
+		pre.credits, pre.slots = k.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
+	}
+	if pkt.HasImm {
+		pkt.Imm = pre.immediate()
 		return // it has no acknowledgement
 	}
-	pre.put(pkt.buf.B)
+	pre.put(pkt.Buf.B)
 	pkt.peer.acks.Acknowledged()
 }
 
@@ -238,23 +231,23 @@ func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
 	}
 	last := len(c.idlePkts) - 1
 	if last < 0 {
-		return &packet{peer: p, buf: buf}, nil
+		return &packet{peer: p, Packet: transport.Packet{Buf: buf}}, nil
 	}
 	pkt := c.idlePkts[last]
 	c.idlePkts = c.idlePkts[:last]
-	*pkt = packet{peer: p, buf: buf}
+	*pkt = packet{peer: p, Packet: transport.Packet{Buf: buf}}
 	return pkt, nil
 }
 
 // freePacket frees an acknowledged packet that no NIC has any more.
 func (c *Carrier) freePacket(pkt *packet) {
-	if pkt.posted > 0 || !pkt.acked || pkt.buf == nil {
+	if pkt.posted > 0 || !pkt.acked || pkt.Buf == nil {
 		return
 	}
-	pkt.buf.Release()
-	pkt.buf = nil
-	if pkt.gathered != nil {
-		c.Release(pkt.gathered)
+	pkt.Buf.Release()
+	pkt.Buf = nil
+	if pkt.Gathered != nil {
+		c.Release(pkt.Gathered)
 		c.finished(pkt.owner, OpSend, pkt.peer.lost)
 	}
 	c.idlePkts = append(c.idlePkts, pkt)
@@ -265,8 +258,8 @@ func (c *Carrier) freePacket(pkt *packet) {
 func (d *datagrams) transmit(pkt *packet) error {
 	c, p := d.rail.c, pkt.peer
 	c.stats.Packets[OverDatagrams]++
-	c.stats.ByRail[d.rail.num] += uint64(pkt.len)
-	if pkt.acked = d.reliable || !pkt.numbered; !pkt.acked {
+	c.stats.ByRail[d.rail.Num] += uint64(pkt.Len)
+	if pkt.acked = d.Reliable || !pkt.numbered; !pkt.acked {
 		p.out.Keep(pkt)
 		c.startRetransmitTimer(p)
 	}
@@ -278,7 +271,7 @@ func (c *Carrier) sendCompleted(w work, wc *verbs.WC) {
 	pkt := w.pkt
 	pkt.posted--
 	if w.conn == nil {
-		w.dg.freeWRs++
+		w.dg.Completed()
 		if wc.Status != verbs.WCSuccess && pkt.peer.lost == nil {
 			if c.failRail(pkt.peer, w.dg.rail) && c.postDatagram(pkt) == nil {
 				return

@@ -123,7 +123,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 		return
 	}
 	rails := 1
-	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].lacksRNR() {
+	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].LacksRNR() {
 		rails = min(len(c.rails), int(m.remote.Rails))
 	}
 	share := (m.n/rails + 7) &^ 7
@@ -139,7 +139,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 			break
 		}
 	}
-	if m.op == OpWrite && m.n > 0 && (!m.hasNotice && c.rails[0].lacksRNR() && !c.rails[0].attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
+	if m.op == OpWrite && m.n > 0 && (!m.hasNotice && c.rails[0].LacksRNR() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
 		c.addReadProbe(p, m)
 	}
 	if m.pendingParts--; m.pendingParts == 0 {
@@ -195,14 +195,14 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 		return c.tryPostDatagram(p, part)
 	}
 	k := p.conns[part.rail]
-	if k == nil || k.state == failed || k.state != open && !k.rail.lacksRNR() {
+	if k == nil || k.state == failed || k.state != open && !k.rail.LacksRNR() {
 		k = p.anyOpen()
 	}
 	if k == nil {
 		c.wantConnections(p)
 		return false
 	}
-	if k.state != open || k.freeWRs <= 2 {
+	if k.state != open || k.Free() <= 2 {
 		return false
 	}
 	m := part.transfer
@@ -219,7 +219,7 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 	if !c.postPart(k, part) {
 		return false
 	}
-	if m.hasNotice && m.n == part.n && len(p.queue) == 0 && k.freeWRs > reservedWRs && k.hasCredit() && len(k.pendingNotices) == 0 && len(c.rails) == 1 {
+	if m.hasNotice && m.n == part.n && len(p.queue) == 0 && k.hasRoom() && len(k.pendingNotices) == 0 && len(c.rails) == 1 {
 		m.noticeSent = c.sendOn(p, k, message, &m.notice, nil) // ordered after the data
 	}
 	return true
@@ -227,28 +227,26 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 
 // postPart posts a part. If the NIC rejects it, the peer is lost.
 func (c *Carrier) postPart(k *conn, part *transferPart) bool {
-	id := c.newWork(work{task: transferring, conn: k, part: part})
-	k.wr[0] = part.request(id, k.rail.num)
-	k.sges[0] = part.source(k.rail.num)
-	k.wr[0].SGL = k.sges[:1]
+	id := c.requests.Add(work{task: transferring, conn: k, part: part})
+	part.fill(k.Request(), k.SGL(), id, k.rail.Num)
 	if err := k.post(); err != nil {
-		c.endWork(id)
+		c.requests.Remove(id)
 		c.losePeer(k.peer, err)
 		return false
 	}
-	c.stats.ByRail[k.rail.num] += uint64(part.n)
+	c.stats.ByRail[k.rail.Num] += uint64(part.n)
 	return true
 }
 
-// request builds the work request of a part, without its SGEs.
-func (part *transferPart) request(id uint64, rail int) verbs.SendWR {
+// fill fills in the work request of a part.
+func (part *transferPart) fill(wr *verbs.SendWR, sgl []verbs.SGE, id uint64, rail int) {
 	m := part.transfer
 	opcode := m.opcode
 	if part.probeBuf != nil {
 		opcode = verbs.OpRDMARead
 	}
-	return verbs.SendWR{
-		WRID: id, Opcode: opcode, Flags: verbs.SendSignaled, Atomic: m.atomic,
+	*wr = verbs.SendWR{
+		WRID: id, Opcode: opcode, Flags: verbs.SendSignaled, Atomic: m.atomic, SGL: append(sgl, part.source(rail)),
 		Remote: verbs.Remote{Addr: m.remote.Addr + uint64(part.off), RKey: verbs.RKey(m.remote.Keys[min(rail, int(m.remote.Rails)-1)])},
 	}
 }
@@ -258,25 +256,22 @@ func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
 	if p.railFailed[part.rail] {
 		d = c.datagrams(p)
 	}
-	if d.freeWRs == 0 {
+	if d.Free() == 0 {
 		return false
 	}
-	to, err := d.destination(p)
+	to, err := d.Destination(p.rank, d.rail.endpoint(p))
 	if err != nil {
 		return c.retryRefused(p, part, d, err)
 	}
-	id := c.newWork(work{task: transferring, dg: d, part: part})
-	d.wr[0] = part.request(id, d.rail.num)
-	d.wr[0].UD = to
-	d.sges[0] = part.source(d.rail.num)
-	d.wr[0].SGL = d.sges[:1]
-	if _, err := d.qp.PostSend(d.wr[:]); err != nil {
-		c.endWork(id)
+	id := c.requests.Add(work{task: transferring, dg: d, part: part})
+	part.fill(d.Request(), d.SGL(), id, d.rail.Num)
+	d.Request().UD = to
+	if err := d.Post(); err != nil {
+		c.requests.Remove(id)
 		return c.retryRefused(p, part, d, err)
 	}
-	d.freeWRs--
-	c.stats.ByRail[d.rail.num] += uint64(part.n)
-	if m := part.transfer; m.hasNotice && m.n == part.n && len(p.queue) == 0 && d.freeWRs > 0 && len(c.rails) == 1 {
+	c.stats.ByRail[d.rail.Num] += uint64(part.n)
+	if m := part.transfer; m.hasNotice && m.n == part.n && len(p.queue) == 0 && d.Free() > 0 && len(c.rails) == 1 {
 		m.noticeSent = c.sendOn(p, d, message, &m.notice, nil)
 	}
 	return true
@@ -297,7 +292,7 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	part := w.part
 	m := part.transfer
 	p := m.peer
-	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.lacksRNR() && !w.conn.rail.completesBeforeDelivery() && m.pendingParts == 1 && m.hasNotice && !m.noticeSent && p.lost == nil
+	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.LacksRNR() && !w.conn.rail.completesBeforeDelivery() && m.pendingParts == 1 && m.hasNotice && !m.noticeSent && p.lost == nil
 	if deferNotice { // before requestCompleted, which may close the connection
 		m.pendingParts, m.noticeSent = 0, true
 		w.conn.pendingNotices = append(w.conn.pendingNotices, m)
@@ -306,7 +301,7 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	if w.conn != nil {
 		w.conn.requestCompleted(wc)
 	} else {
-		w.dg.freeWRs++
+		w.dg.Completed()
 	}
 	if deferNotice {
 		return
@@ -387,7 +382,7 @@ func (c *Carrier) failTransfers(p *peer, cause error) {
 // sendNotices sends the notices of completed writes when there is credit and no message is
 // queued before them.
 func (k *conn) sendNotices() {
-	for len(k.pendingNotices) > 0 && len(k.peer.queue) == 0 && k.state == open && k.freeWRs > reservedWRs && k.hasCredit() && k.peer.lost == nil {
+	for len(k.pendingNotices) > 0 && len(k.peer.queue) == 0 && k.hasRoom() && k.peer.lost == nil {
 		m := k.pendingNotices[0]
 		k.pendingNotices = k.pendingNotices[1:]
 		if k.c.sendOn(k.peer, k, message, &m.notice, nil) {
