@@ -17,7 +17,7 @@ func TestRankStats(t *testing.T) {
 	for _, n := range []uint64{3, 5} {
 		var s mpi.Stats
 		s.P2P.Sent[p2p.Rendezvous] = p2p.Sizes{Messages: n, Bytes: n << 20}
-		c := carrier.Stats{MaxConnections: int(n)}
+		c := carrier.Stats{ConnStats: carrier.ConnStats{MaxConnections: int(n)}}
 		c.Packets[carrier.OverRing] = 10 * n
 		c.Memory.Max[memory.RingBuffers] = int(n) << 10
 		s.Carrier = c

@@ -12,7 +12,7 @@ func (c *Carrier) scheduleAck(p *peer) {
 		return
 	}
 	p.acks.Received(c.Now())
-	c.timedPeers.add(p)
+	c.lists.timed.add(p)
 }
 
 func (c *Carrier) nicDeliversDatagrams() bool { return c.rails[0].dg == nil || c.rails[0].dg.Reliable }
@@ -39,13 +39,13 @@ func (c *Carrier) handleAck(p *peer, number uint32) {
 
 func (c *Carrier) startRetransmitTimer(p *peer) {
 	if p.out.StartTimer(c.Now()) {
-		c.timedPeers.add(p)
+		c.lists.timed.add(p)
 	}
 }
 
 // nextTimer returns the time of the next acknowledgement or retransmission that is due.
 func (c *Carrier) nextTimer() (at time.Duration, ok bool) {
-	for _, p := range c.timedPeers.peers {
+	for _, p := range c.lists.timed.peers {
 		for _, t := range [...]time.Duration{p.acks.Expiry(), p.out.Expiry()} {
 			if t != 0 && (!ok || t < at) {
 				at, ok = t, true
@@ -57,11 +57,11 @@ func (c *Carrier) nextTimer() (at time.Duration, ok bool) {
 
 // runTimers sends the retransmissions and acknowledgements that are due.
 func (c *Carrier) runTimers() {
-	if len(c.timedPeers.peers) == 0 {
+	if len(c.lists.timed.peers) == 0 {
 		return
 	}
 	now := c.Now()
-	c.timedPeers.visit(func(p *peer) (stays bool) {
+	c.lists.timed.visit(func(p *peer) (stays bool) {
 		if at := p.out.Expiry(); at != 0 && at <= now {
 			c.retransmit(p)
 		}

@@ -3,7 +3,6 @@ package carrier
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/env"
@@ -51,42 +50,21 @@ type Carrier struct {
 	env       *env.Env
 	cfg       Config
 	up        Upper
+	mem       *memory.Registry
 	rails     []*rail
 	endpoints transport.Endpoints
+	requests  transport.Requests[work]
+	packets   packetPool
 	peers     []*peer
-
-	mem          *memory.Registry
-	connRecvPool *memory.Pool // receive buffers of connections without SRQ
-
-	requests transport.Requests[work]
-	idlePkts []*packet
-
-	loopback        []outgoing // messages to this rank itself
-	busyPeers       peerList   // with queued packets or transfers
-	endedConns      []*conn    // queue pairs to close
-	timedPeers      peerList   // with a timer that runs
-	rings           []*ringIn  // to poll
-	shmPeers        []*shmPeer // to poll
-	coalescingPeers []*peer    // with coalesced messages
-	progressCalls   uint64     // number of calls
-
-	callbacks     callbackQueue // from connection manager tasks
-	mustPoll      atomic.Bool   // rings or callbacks exist, which do not wake Wait
-	lastActivity  atomic.Int64  // when Progress last did something
-	activity      bool          // PollFast did something since
-	lastKeepalive time.Duration // when silent peers were last checked
-	// lastProgress is when Progress was last called, and stalledUntil when it was last
-	// called after a long pause.
-	lastProgress, stalledUntil time.Duration
-	lastIdleCheck              time.Duration // when idle connections were last checked
-	blocked                    atomic.Bool
-	notified                   atomic.Bool  // the completion channel had an event
-	nextDeadline               atomic.Int64 // of timers; 0 if none runs
-	scratch                    []byte
-	inProgress                 bool          // within Progress or PollFast
-	cachedNow                  time.Duration // time of the current Progress; 0 if not read yet
-	failure                    error
-	stats                      Stats
+	lists     peerLists
+	conns     connections
+	polled    polledRings
+	loopback  []outgoing // messages to this rank itself
+	clock     clock
+	waiter    waiter
+	keepalive keepalive
+	failure   error
+	stats     Stats
 }
 
 // Open creates the carrier of a rank. All ranks open theirs at the same time.
@@ -98,7 +76,7 @@ func Open(e *env.Env, cfg Config, up Upper) (*Carrier, error) {
 	if len(e.NICs) == 0 || len(e.NICs) > wire.MaxRails {
 		return nil, fmt.Errorf("%d NICs: there must be 1 to %d", len(e.NICs), wire.MaxRails)
 	}
-	c := &Carrier{env: e, cfg: cfg, up: up, peers: make([]*peer, e.Size), busyPeers: newBusyPeers(), timedPeers: newTimedPeers()}
+	c := &Carrier{env: e, cfg: cfg, up: up, peers: make([]*peer, e.Size), lists: newPeerLists(), clock: clock{env: e}, waiter: waiter{env: e}}
 	if err := c.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: %w", e.Rank, err), c.Close())
 	}
@@ -148,7 +126,7 @@ func (c *Carrier) openMemory() {
 	for i, r := range c.rails {
 		domains[i] = r.Domain
 	}
-	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.Now, Costs: c.env.Costs})
+	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.clock.now, Costs: c.env.Costs})
 }
 
 // Register makes a buffer accessible to peers until Release. It must not be empty.
@@ -201,17 +179,8 @@ func (c *Carrier) caps() verbs.Caps {
 	return all
 }
 
-// Now returns the time. In real time Progress reads the clock once, because reading it
-// takes a good part of the time of a short message.
-func (c *Carrier) Now() time.Duration {
-	if !c.inProgress || !c.env.Concurrent {
-		return c.env.Proc.Now()
-	}
-	if c.cachedNow == 0 {
-		c.cachedNow = c.env.Proc.Now()
-	}
-	return c.cachedNow
-}
+// Now returns the time.
+func (c *Carrier) Now() time.Duration { return c.clock.now() }
 
 // failAll handles the failure of a local NIC: all peers are lost.
 func (c *Carrier) failAll(err error) {

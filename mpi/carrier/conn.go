@@ -65,6 +65,14 @@ const (
 	reservedWRs = 2
 )
 
+// connections is the state that the connections of a rank share.
+type connections struct {
+	recvPool      *memory.Pool  // receive buffers of connections without SRQ
+	ended         []*conn       // whose queue pairs must be closed
+	callbacks     callbackQueue // from connection manager tasks
+	lastIdleCheck time.Duration // when idle connections were last looked for
+}
+
 // newConn creates the local end of a connection.
 func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	count := c.cfg.Receives + reservedCredits
@@ -93,10 +101,10 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	if r.srq == nil {
 		recv := r.newRecvQueue(k.QP.PostRecv)
 		recv.conn, k.recv = k, &recv
-		if c.connRecvPool == nil {
-			c.connRecvPool = c.mem.NewPool(memory.ConnReceiveBuffers, c.cfg.PacketSize, count)
+		if c.conns.recvPool == nil {
+			c.conns.recvPool = c.mem.NewPool(memory.ConnReceiveBuffers, c.cfg.PacketSize, count)
 		}
-		if err := k.recv.fill(c.connRecvPool, count); err != nil {
+		if err := k.recv.fill(c.conns.recvPool, count); err != nil {
 			return nil, errors.Join(err, k.QP.Close())
 		}
 	}
@@ -278,14 +286,14 @@ func (c *Carrier) endConn(k *conn) {
 	}
 	c.stats.Connections--
 	c.markBusy(k.peer)
-	c.endedConns = append(c.endedConns, k)
+	c.conns.ended = append(c.conns.ended, k)
 	k.rewriteUnnoticed()
 }
 
 // closeEndedConns closes the connections that endConn marked.
 func (c *Carrier) closeEndedConns() {
-	ended := c.endedConns
-	c.endedConns = nil
+	ended := c.conns.ended
+	c.conns.ended = nil
 	for _, k := range ended {
 		if err := k.close(); err != nil {
 			c.failAll(err)

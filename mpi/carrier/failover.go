@@ -94,7 +94,7 @@ func (k *conn) rerouteUnacked() {
 // peer does not know of the data yet, therefore writing it twice is harmless.
 func (k *conn) rewriteUnnoticed() {
 	for _, m := range k.pendingNotices {
-		m.pendingParts, m.noticeSent = 1, false
+		m.pendingParts, m.notice.sent = 1, false
 		k.peer.queuedParts = append(k.peer.queuedParts, &transferPart{transfer: m, n: m.n, rail: k.rail.Num})
 		k.c.markBusy(k.peer)
 	}
@@ -180,7 +180,7 @@ func (c *Carrier) checkRails(now time.Duration) {
 				continue
 			}
 			since, outstanding := k.oldestOutstanding()
-			since = max(since, c.stalledUntil)
+			since = max(since, c.keepalive.stalledUntil)
 			switch {
 			case !outstanding || now-since < timeout:
 			case p.lastHeard > since+timeout/2 && p.hasOtherOpen(k):

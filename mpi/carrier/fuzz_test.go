@@ -62,7 +62,8 @@ func FuzzPackets(f *testing.F) {
 	seed(coalesced, 1, append(one, one...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &discardUpper{}
-		c := &Carrier{env: &env.Env{Rank: 0, Size: 3, Proc: frozenClock{}}, up: up, peers: make([]*peer, 3), busyPeers: newBusyPeers(), timedPeers: newTimedPeers()}
+		e := &env.Env{Rank: 0, Size: 3, Proc: frozenClock{}}
+		c := &Carrier{env: e, clock: clock{env: e}, up: up, peers: make([]*peer, 3), lists: newPeerLists()}
 		c.rails = []*rail{{Rail: &transport.Rail{}, c: c}}
 		c.cfg.setDefaults()
 		c.mem = memory.New(memory.Config{Domains: []memory.Domain{{PD: fakePD{}}}})

@@ -12,13 +12,32 @@ import (
 
 var errGone = errors.New("the program of the peer has ended")
 
+// keepalive is when the rank has checked its peers, and when it could.
+type keepalive struct {
+	lastCheck    time.Duration // of silent peers
+	lastProgress time.Duration // when Progress was last called
+	stalledUntil time.Duration // when Progress was last called after a long pause
+}
+
+// progressed notes a call of Progress. After a long pause, requests on a rail have waited for
+// this rank, not for the peer.
+func (k *keepalive) progressed(now, idle time.Duration) {
+	if now-k.lastProgress > 2*idle {
+		k.stalledUntil = now
+	}
+	k.lastProgress = now
+}
+
+// next is when silent peers are checked next.
+func (k *keepalive) next(idle time.Duration) time.Duration { return k.lastCheck + idle }
+
 // checkSilentPeers probes awaited peers from which nothing has arrived for KeepaliveIdle.
 func (c *Carrier) checkSilentPeers() {
 	now := c.Now()
-	if now < c.nextKeepalive() {
+	if now < c.keepalive.next(c.cfg.KeepaliveIdle) {
 		return
 	}
-	c.lastKeepalive = now
+	c.keepalive.lastCheck = now
 	c.checkRails(now)
 	c.up.EachAwaitedPeer(func(rank int) {
 		if rank == c.env.Rank {
@@ -72,19 +91,6 @@ func (c *Carrier) probe(p *peer) {
 		c.losePeer(p, fmt.Errorf("no answer to %d probes in at least %v (%s)", p.probes, silent.Round(time.Millisecond), p.describe()))
 	}
 }
-
-// noteStall notes that Progress was not called for long. Requests on a rail then have
-// waited for this rank, not for the peer.
-func (c *Carrier) noteStall() {
-	now := c.Now()
-	if now-c.lastProgress > 2*c.cfg.KeepaliveIdle {
-		c.stalledUntil = now
-	}
-	c.lastProgress = now
-}
-
-// nextKeepalive is when silent peers are checked next.
-func (c *Carrier) nextKeepalive() time.Duration { return c.lastKeepalive + c.cfg.KeepaliveIdle }
 
 // describe returns the queues and connections of a peer for an error message.
 func (p *peer) describe() string {

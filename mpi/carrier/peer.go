@@ -5,52 +5,74 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/reliable"
-	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
 // peer is the state for one other rank.
 type peer struct {
-	rank   int
+	rank  int
+	lost  error
+	busy  bool // in Carrier.lists.busy
+	timed bool // in Carrier.lists.timed
+
+	codec
+	out        reliable.Sender[*packet]
+	in         reliable.Receiver[bufferedPacket]
+	acks       reliable.AckTimer
+	queue      []outgoing // messages that no transport has room for
+	coalescing coalescing // packet of small messages
+	path
+	peerConns
+	rings
+	shm *shmPeer // nil on another host
+	transfers
+	liveness
+}
+
+// codec encodes and decodes the headers of messages, and has the one that is delivered.
+type codec struct {
 	enc    wire.Encoder
 	dec    wire.Decoder
-	header wire.Header // of the message that is delivered
+	header wire.Header
+}
 
-	out     reliable.Sender[*packet]
-	in      reliable.Receiver[bufferedPacket]
-	acks    reliable.AckTimer
-	queue   []outgoing // messages that no transport has room for
-	control []outgoing // connection messages that datagrams have no room for
-	busy    bool       // in Carrier.busyPeers
-	timed   bool       // in Carrier.timedPeers
+// path is the rail that sends datagrams to a peer, and the rails that have failed.
+type path struct {
+	rail       int
+	railFailed [wire.MaxRails]bool // whose NIC rejects packets to the peer
+	toReroute  []*packet           // packets of failed rails that no other has had room for
+}
 
-	coalescing coalescing // packet of small messages
-	burst      int        // packets sent since the last call of Progress
-	burstAt    uint64     // Carrier.progressCalls of the burst
-
+// peerConns is the connections to a peer.
+type peerConns struct {
 	conns          [wire.MaxRails]*conn
 	connGeneration [wire.MaxRails]uint32 // number of closed connections
 	nextRail       int                   // whose connection sends the next packet
-	packetsSent    int
-	retryConnectAt int // packetsSent at which a refused connection is requested again
-	receivedOnConn int // packets, on connections
-	maxPacket      int
-	toReroute      []*packet // packets of failed rails that no other has had room for
+	control        []outgoing            // connection messages that datagrams have no room for
+	packetsSent    int                   // over any transport
+	retryConnectAt int                   // packetsSent at which a refused connection is requested again
+}
+
+// rings is the rings to and from a peer.
+type rings struct {
 	ringOut        *ringOut
 	ringIn         *ringIn
-	shm            *shmPeer        // nil on another host
-	queuedParts    []*transferPart // that wait for a connection
-	streams        []*stream       // data for the peer that is sent in packets
-	pendingReads   map[uint32]*transfer
-	lastReadID     uint32
+	receivedOnConn int // packets, after which a ring is offered
+}
 
-	rail       int                 // that sends datagrams to the peer
-	railFailed [wire.MaxRails]bool // rails whose NIC rejects packets to the peer
-	lastHeard  time.Duration       // when a packet last arrived
-	probes     int                 // keepalive probes since then
-	lost       error
+// transfers is the data for and of a peer that is not under way yet.
+type transfers struct {
+	queuedParts  []*transferPart // that wait for a connection
+	streams      []*stream       // data for the peer that is sent in packets
+	pendingReads map[uint32]*transfer
+	lastReadID   uint32
+}
+
+// liveness is what is known of a silent peer.
+type liveness struct {
+	lastHeard time.Duration // when a packet last arrived
+	probes    int           // keepalive probes since then
 }
 
 // outgoing is a queued message. It gets its sequence number when it is sent.
@@ -60,38 +82,12 @@ type outgoing struct {
 	data   []byte
 }
 
-// bufferedPacket is a packet that was received out of order.
-type bufferedPacket struct {
-	kind kind
-	body []byte
-}
-
-// packet is a packet that was sent or is about to be.
-type packet struct {
-	transport.Packet
-	peer       *peer
-	sentOn     *conn // nil for datagrams
-	seq        uint32
-	numbered   bool
-	posted     int            // send requests with it that the NIC has
-	acked      bool           // the packet is freed when posted is 0
-	copiedLen  int            // length of the part in buf
-	gathered   *memory.Region // the rest of the packet; nil if all is in buf
-	owner      any            // of gathered
-	sentAt     time.Duration  // last time
-	headerless bool           // data alone, without prefix and header
-	imm        uint32         // immediate data of a headerless packet
-}
-
-// Seq is the sequence number.
-func (pkt *packet) Seq() uint32 { return pkt.seq }
-
 func (c *Carrier) peer(rank int) *peer {
 	p := c.peers[rank]
 	if p == nil {
 		d := &c.cfg.Datagrams
 		p = &peer{
-			rank: rank, maxPacket: c.cfg.PacketSize, lastHeard: c.Now(),
+			rank: rank, liveness: liveness{lastHeard: c.Now()},
 			out: reliable.NewSender[*packet](d.Timeout), in: reliable.NewReceiver[bufferedPacket](),
 			acks: reliable.AckTimer{Every: d.AckEvery, Delay: d.AckDelay},
 		}
@@ -108,11 +104,11 @@ func (c *Carrier) enqueue(p *peer, o outgoing) {
 }
 
 // markBusy adds a peer to those that pump serves.
-func (c *Carrier) markBusy(p *peer) { c.busyPeers.add(p) }
+func (c *Carrier) markBusy(p *peer) { c.lists.busy.add(p) }
 
 // pump sends queued messages and data. It reports whether there was room for any.
 func (c *Carrier) pump() (moved bool) {
-	c.busyPeers.visit(func(p *peer) (stays bool) {
+	c.lists.busy.visit(func(p *peer) (stays bool) {
 		if p.lost == nil {
 			moved = c.pumpPeer(p) || moved
 		}
@@ -152,103 +148,6 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 		moved = c.pumpStreams(p) || moved
 	}
 	return moved || n > 0
-}
-
-// receivePacket handles a packet with a prefix, from any transport.
-func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
-	pre, body, err := parsePrefix(b)
-	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {
-		c.stats.Discarded++
-		return
-	}
-	p := c.peer(int(pre.from))
-	if p.lost == nil {
-		c.handleAck(p, pre.ack)
-		c.receiveFrom(p, &pre, body, conn, transport)
-	}
-}
-
-// receiveFrom handles a packet of a peer: its credits, its acknowledgement and, in
-// sequence, its contents.
-func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, transport Transport) {
-	p.lastHeard, p.probes = c.Now(), 0
-	if conn != nil {
-		conn.packetReceived(pre)
-	}
-	if p.ringOut != nil {
-		p.ringOut.Freed(int(pre.slots))
-	}
-	switch pre.kind {
-	case probe:
-		c.sendAckOnly(p, conn)
-		return
-	case ackOnly:
-		return
-	}
-	switch transport {
-	case OverDatagrams:
-		c.scheduleAck(p)
-	case OverConnection:
-		if p.receivedOnConn++; c.cfg.Design.hasRings() {
-			c.offerRing(p)
-		}
-	}
-	if conn != nil && conn.rail.completesBeforeDelivery() {
-		c.scheduleAck(p)
-	}
-	switch p.in.Receive(pre.seq) {
-	case reliable.InOrder:
-		c.deliver(p, pre.kind, body)
-		for p.lost == nil {
-			next, ok := p.in.Take()
-			if !ok {
-				break
-			}
-			c.deliver(p, next.kind, next.body)
-		}
-	case reliable.Early:
-		c.stats.OutOfOrder++
-		if !p.in.Buffer(pre.seq, bufferedPacket{pre.kind, append([]byte(nil), body...)}) {
-			c.stats.Duplicates++
-		}
-	case reliable.Duplicate:
-		c.stats.Duplicates++
-		p.acks.ExpireAt(c.Now()) // our acknowledgement was lost
-	case reliable.TooEarly:
-		c.stats.Discarded++
-	}
-}
-
-// deliver handles the contents of the next packet in sequence.
-func (c *Carrier) deliver(p *peer, k kind, body []byte) {
-	var err error
-	switch k {
-	case message:
-		err = c.deliverMessage(p, body)
-	case coalesced:
-		err = c.deliverCoalesced(p, body)
-	case headerlessData:
-		err = c.deliverHeaderless(p, body)
-	case connREQ, connREP, connRTU, connDREQ, connDREP:
-		err = c.handleConnMessage(p, k, body)
-	case ringOffer:
-		err = c.handleRingOffer(p, body)
-	case putData, getRequest, getData:
-		err = c.handleData(p, k, body)
-	}
-	if err != nil {
-		c.losePeer(p, err)
-	}
-}
-
-// deliverMessage decodes a message and passes it to Upper.
-func (c *Carrier) deliverMessage(p *peer, b []byte) (err error) {
-	var data []byte
-	if p.header, data, err = p.dec.Next(b); err != nil {
-		return err
-	}
-	c.env.Costs.ChargeCopy(len(data)) // Upper copies it out
-	return c.up.Arrived(p.rank, &p.header, data)
 }
 
 // losePeer ends all communication with a peer and reports it to Upper.

@@ -7,8 +7,19 @@ type peerList struct {
 	in    func(*peer) *bool
 }
 
-func newBusyPeers() peerList  { return peerList{in: func(p *peer) *bool { return &p.busy }} }
-func newTimedPeers() peerList { return peerList{in: func(p *peer) *bool { return &p.timed }} }
+// peerLists are the peers that Progress visits.
+type peerLists struct {
+	busy       peerList // with queued packets or transfers
+	timed      peerList // with a timer that runs
+	coalescing []*peer  // with coalesced messages
+}
+
+func newPeerLists() peerLists {
+	return peerLists{
+		busy:  peerList{in: func(p *peer) *bool { return &p.busy }},
+		timed: peerList{in: func(p *peer) *bool { return &p.timed }},
+	}
+}
 
 // add adds a peer, unless it is in the list.
 func (l *peerList) add(p *peer) {

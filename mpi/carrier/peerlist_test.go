@@ -7,7 +7,7 @@ import (
 
 func TestVisitKeepsPeersAddedMeanwhile(t *testing.T) {
 	a, b, added := &peer{rank: 0}, &peer{rank: 1}, &peer{rank: 2}
-	l := newBusyPeers()
+	l := newPeerLists().busy
 	l.add(a)
 	l.add(b)
 	var visited []int

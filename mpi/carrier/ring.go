@@ -16,8 +16,9 @@ import (
 // ringOut is a ring in the memory of a peer.
 type ringOut struct {
 	transport.RemoteRing
-	peer *peer
-	conn *conn // that writes to it
+	peer  *peer
+	conn  *conn // that writes to it
+	limit int   // of a packet, whatever the size of a slot
 }
 
 // ringIn is a ring that a peer writes to.
@@ -30,7 +31,7 @@ type ringIn struct {
 // offerRing creates a ring for a busy peer and offers it.
 func (c *Carrier) offerRing(p *peer) {
 	r := &c.cfg.Ring
-	if p.ringIn != nil || p.receivedOnConn < r.After || len(c.rings) >= r.Peers {
+	if p.ringIn != nil || p.receivedOnConn < r.After || len(c.polled.remote) >= r.Peers {
 		return
 	}
 	block, err := c.mem.Keep(memory.RingBuffers, make([]byte, r.Slots*r.SlotSize))
@@ -46,8 +47,8 @@ func (c *Carrier) offerRing(p *peer) {
 	}
 	c.stats.Rings++
 	p.ringIn = in
-	c.rings = append(c.rings, in)
-	c.mustPoll.Store(true)
+	c.polled.remote = append(c.polled.remote, in)
+	c.waiter.mustPoll.Store(true)
 	le := binary.LittleEndian
 	b := le.AppendUint64(nil, mem.Memory().Addr)
 	b = le.AppendUint32(b, mem.Memory().Keys[0])
@@ -70,13 +71,13 @@ func (c *Carrier) handleRingOffer(p *peer, b []byte) error {
 	if count == 0 || size < minPacket {
 		return fmt.Errorf("%w: a ring of %d slots of %d bytes", errMalformed, count, size)
 	}
-	p.ringOut = &ringOut{RemoteRing: transport.NewRemoteRing(le.Uint64(b), le.Uint32(b[8:]), size, count), peer: p}
+	p.ringOut = &ringOut{RemoteRing: transport.NewRemoteRing(le.Uint64(b), le.Uint32(b[8:]), size, count), peer: p, limit: c.cfg.PacketSize}
 	return nil
 }
 
 // hasRoom reports whether a packet of n bytes can be written now.
 func (r *ringOut) hasRoom(n int) bool {
-	if !r.HasRoom(n) || n+transport.TailLen > r.peer.maxPacket {
+	if !r.HasRoom(n) || n+transport.TailLen > r.limit {
 		return false
 	}
 	r.conn = r.peer.conns[0]
@@ -85,7 +86,7 @@ func (r *ringOut) hasRoom(n int) bool {
 
 func (r *ringOut) over() *conn { return r.conn }
 
-func (r *ringOut) maxPacket() int { return min(r.MaxPacket(), r.peer.maxPacket) }
+func (r *ringOut) maxPacket() int { return min(r.MaxPacket(), r.limit) }
 
 // transmit writes a packet to the ring. The carrier keeps it until the peer's NIC has
 // acknowledged it.

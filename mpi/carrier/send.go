@@ -77,7 +77,7 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 // it any more.
 func (c *Carrier) sendGathered(p *peer, via sender, h *wire.Header, gathered *memory.Region, owner any) {
 	c.stats.Gathered++
-	c.buildAndSend(p, via, message, h, nil, gathered, owner)
+	c.sendContents(p, via, contents{kind: message, header: h, gathered: gathered, owner: owner})
 }
 
 func (c *Carrier) finished(owner any, op Op, err error) {
@@ -160,37 +160,47 @@ func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
 
 // sendOn sends a packet over a transport that has room.
 func (c *Carrier) sendOn(p *peer, via sender, k kind, h *wire.Header, data []byte) bool {
-	return c.buildAndSend(p, via, k, h, data, nil, nil)
+	return c.sendContents(p, via, contents{kind: k, header: h, data: data})
 }
 
-func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data []byte, gathered *memory.Region, owner any) bool {
+// contents is what a packet is made of.
+type contents struct {
+	kind     kind
+	header   *wire.Header // of a message
+	data     []byte
+	gathered *memory.Region // data that the NIC gathers, instead of data
+	owner    any            // of gathered
+}
+
+// sendContents makes a packet and sends it over a transport that has room.
+func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first
 	}
-	pkt, err := c.newPacketOf(p, maxOverhead+len(data)+transport.TailLen)
+	pkt, err := c.newPacketOf(p, maxOverhead+len(o.data)+transport.TailLen)
 	if err != nil {
 		c.failAll(err)
 		return false
 	}
 	b := pkt.Buf.B[:prefixLen]
-	if k == message {
-		b = p.enc.Append(b, h)
+	if o.kind == message {
+		b = p.enc.Append(b, o.header)
 	}
-	if k == message && gathered == nil && c.canOmitHeader(via, b, data) {
+	if o.kind == message && o.gathered == nil && c.canOmitHeader(via, b, o.data) {
 		pkt.HasImm, b = true, b[:0]
 		c.stats.Headerless++
 	}
-	b = append(b, data...)
-	c.env.Costs.ChargeCopy(len(data))
+	b = append(b, o.data...)
+	c.env.Costs.ChargeCopy(len(o.data))
 	pkt.CopiedLen, pkt.Len = len(b), len(b)
-	if gathered != nil {
-		pkt.Gathered, pkt.owner = gathered, owner
-		pkt.Len += gathered.Len()
+	if o.gathered != nil {
+		pkt.Gathered, pkt.owner = o.gathered, o.owner
+		pkt.Len += o.gathered.Len()
 	}
-	if pkt.numbered = k.sequenced(); pkt.numbered {
+	if pkt.numbered = o.kind.sequenced(); pkt.numbered {
 		pkt.seq = p.out.NextSeq()
 	}
-	c.writePrefix(pkt, k, via)
+	c.writePrefix(pkt, o.kind, via)
 	if err := via.transmit(pkt); err != nil {
 		pkt.acked = true
 		c.freePacket(pkt)
@@ -204,10 +214,7 @@ func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data
 // countSent counts a packet for coalescing and Hybrid.
 func (c *Carrier) countSent(p *peer) {
 	p.packetsSent++
-	if p.burstAt != c.progressCalls {
-		p.burstAt, p.burst = c.progressCalls, 0
-	}
-	p.burst++
+	p.coalescing.countSent(c.clock.progressCalls)
 }
 
 // writePrefix writes the prefix of a packet, or its immediate.
@@ -229,12 +236,7 @@ func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
 	if err != nil {
 		return nil, err
 	}
-	last := len(c.idlePkts) - 1
-	if last < 0 {
-		return &packet{peer: p, Packet: transport.Packet{Buf: buf}}, nil
-	}
-	pkt := c.idlePkts[last]
-	c.idlePkts = c.idlePkts[:last]
+	pkt := c.packets.take()
 	*pkt = packet{peer: p, Packet: transport.Packet{Buf: buf}}
 	return pkt, nil
 }
@@ -250,7 +252,7 @@ func (c *Carrier) freePacket(pkt *packet) {
 		c.Release(pkt.Gathered)
 		c.finished(pkt.owner, OpSend, pkt.peer.lost)
 	}
-	c.idlePkts = append(c.idlePkts, pkt)
+	c.packets.idle = append(c.packets.idle, pkt)
 }
 
 // transmit sends a packet as a datagram. The carrier keeps it until the peer acknowledges

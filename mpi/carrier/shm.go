@@ -48,8 +48,8 @@ func (c *Carrier) openSharedMemoryWith(rank int) error {
 		return err
 	}
 	n.peer.shm = n
-	c.shmPeers = append(c.shmPeers, n)
-	c.mustPoll.Store(true)
+	c.polled.shared = append(c.polled.shared, n)
+	c.waiter.mustPoll.Store(true)
 	return nil
 }
 

@@ -24,6 +24,14 @@ func (w Transport) String() string { return transportNames[w] }
 
 // Stats are the counters of a carrier.
 type Stats struct {
+	PacketStats
+	TransferStats
+	ConnStats
+	memory.Stats
+}
+
+// PacketStats counts packets.
+type PacketStats struct {
 	Packets [transports]uint64 `json:"packets"` // sent, by Transport
 	// ByRail counts bytes of packets and RDMA on each rail.
 	ByRail        [wire.MaxRails]uint64 `json:"by_rail"`
@@ -37,11 +45,17 @@ type Stats struct {
 	OutOfOrder    uint64                `json:"early"`    // received packets
 	Queued        uint64                `json:"waited"`   // messages that no transport had room for
 	Discarded     uint64                `json:"foreign"`  // received packets that were malformed or not of a peer
+}
 
+// TransferStats counts one-sided transfers.
+type TransferStats struct {
 	Reads, Writes, Atomics  uint64
 	ReadBytes, WrittenBytes uint64
 	Pieces                  uint64 // data packets of transfers without RDMA
+}
 
+// ConnStats counts connections and rings.
+type ConnStats struct {
 	Connections        int    `json:"connections"` // current
 	MaxConnections     int    `json:"max_connections"`
 	ConnectionsOpened  uint64 `json:"connected"`
@@ -50,8 +64,6 @@ type Stats struct {
 	Rings              int    `json:"rings"`         // that peers write to
 	LowWatermark       uint64 `json:"low_watermark"` // how often an SRQ reached it
 	RailsLost          int    `json:"rails_lost"`
-
-	memory.Stats
 }
 
 // Stats returns the counters.

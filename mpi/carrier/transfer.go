@@ -16,9 +16,7 @@ type transfer struct {
 	local        memory.Span // local memory
 	n            int
 	remote       wire.Memory // memory of the peer
-	notice       wire.Header // message to the peer after a write
-	hasNotice    bool        // notice is valid
-	noticeSent   bool
+	notice       notice
 	owner        any
 	sink         []byte // destination, if local is a bounce buffer
 	pendingParts int    // posted and queued
@@ -29,6 +27,16 @@ type transfer struct {
 	opcode verbs.WROpcode
 	result *memory.Buffer
 }
+
+// notice is the message to the peer after a write.
+type notice struct {
+	header wire.Header
+	wanted bool
+	sent   bool
+}
+
+// due reports whether the notice must be sent.
+func (n *notice) due() bool { return n.wanted && !n.sent }
 
 // transferPart is the part of a transfer on one rail.
 type transferPart struct {
@@ -55,14 +63,14 @@ func (c *Carrier) Read(rank int, into *memory.Region, n int, from wire.Memory, o
 	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: n, remote: from, owner: owner, opcode: verbs.OpRDMARead, sink: into.Sink()})
 }
 
-// Write writes n bytes to a peer's memory; Finished follows. If notice is not nil, the peer
+// Write writes n bytes to a peer's memory; Finished follows. If then is not nil, the peer
 // receives that message after the data.
-func (c *Carrier) Write(rank int, from *memory.Region, n int, to wire.Memory, notice *wire.Header, owner any) {
+func (c *Carrier) Write(rank int, from *memory.Region, n int, to wire.Memory, then *wire.Header, owner any) {
 	c.stats.Writes++
 	c.stats.WrittenBytes += uint64(n)
 	m := &transfer{op: OpWrite, peer: c.peerOrSelf(rank), local: from.Span, n: n, remote: to, owner: owner, opcode: verbs.OpRDMAWrite}
-	if notice != nil {
-		m.notice, m.hasNotice = *notice, true
+	if then != nil {
+		m.notice = notice{header: *then, wanted: true}
 	}
 	c.startTransfer(m)
 }
@@ -139,7 +147,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 			break
 		}
 	}
-	if m.op == OpWrite && m.n > 0 && (!m.hasNotice && c.rails[0].LacksRNR() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
+	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].LacksRNR() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
 		c.addReadProbe(p, m)
 	}
 	if m.pendingParts--; m.pendingParts == 0 {
@@ -182,10 +190,10 @@ func (c *Carrier) copyLocal(m *transfer) {
 	} else if err == nil {
 		copy(there, here)
 	}
-	if err == nil && m.hasNotice {
-		c.Send(c.env.Rank, &m.notice, nil, nil)
+	if err == nil && m.notice.wanted {
+		c.Send(c.env.Rank, &m.notice.header, nil, nil)
 	}
-	m.noticeSent = true
+	m.notice.sent = true
 	c.finishTransfer(m, err)
 }
 
@@ -219,8 +227,8 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 	if !c.postPart(k, part) {
 		return false
 	}
-	if m.hasNotice && m.n == part.n && len(p.queue) == 0 && k.hasRoom() && len(k.pendingNotices) == 0 && len(c.rails) == 1 {
-		m.noticeSent = c.sendOn(p, k, message, &m.notice, nil) // ordered after the data
+	if m.notice.wanted && m.n == part.n && len(p.queue) == 0 && k.hasRoom() && len(k.pendingNotices) == 0 && len(c.rails) == 1 {
+		m.notice.sent = c.sendOn(p, k, message, &m.notice.header, nil) // ordered after the data
 	}
 	return true
 }
@@ -271,8 +279,8 @@ func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
 		return c.retryRefused(p, part, d, err)
 	}
 	c.stats.ByRail[d.rail.Num] += uint64(part.n)
-	if m := part.transfer; m.hasNotice && m.n == part.n && len(p.queue) == 0 && d.Free() > 0 && len(c.rails) == 1 {
-		m.noticeSent = c.sendOn(p, d, message, &m.notice, nil)
+	if m := part.transfer; m.notice.wanted && m.n == part.n && len(p.queue) == 0 && d.Free() > 0 && len(c.rails) == 1 {
+		m.notice.sent = c.sendOn(p, d, message, &m.notice.header, nil)
 	}
 	return true
 }
@@ -292,9 +300,9 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	part := w.part
 	m := part.transfer
 	p := m.peer
-	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.LacksRNR() && !w.conn.rail.completesBeforeDelivery() && m.pendingParts == 1 && m.hasNotice && !m.noticeSent && p.lost == nil
+	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.LacksRNR() && !w.conn.rail.completesBeforeDelivery() && m.pendingParts == 1 && m.notice.due() && p.lost == nil
 	if deferNotice { // before requestCompleted, which may close the connection
-		m.pendingParts, m.noticeSent = 0, true
+		m.pendingParts, m.notice.sent = 0, true
 		w.conn.pendingNotices = append(w.conn.pendingNotices, m)
 		c.markBusy(p)
 	}
@@ -316,9 +324,9 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 		}
 	}
 	if m.pendingParts--; m.pendingParts == 0 {
-		if m.hasNotice && !m.noticeSent && p.lost == nil {
-			m.noticeSent = true
-			c.Send(p.rank, &m.notice, nil, nil)
+		if m.notice.due() && p.lost == nil {
+			m.notice.sent = true
+			c.Send(p.rank, &m.notice.header, nil, nil)
 		}
 		c.finishTransfer(m, m.err)
 	}
@@ -385,7 +393,7 @@ func (k *conn) sendNotices() {
 	for len(k.pendingNotices) > 0 && len(k.peer.queue) == 0 && k.hasRoom() && k.peer.lost == nil {
 		m := k.pendingNotices[0]
 		k.pendingNotices = k.pendingNotices[1:]
-		if k.c.sendOn(k.peer, k, message, &m.notice, nil) {
+		if k.c.sendOn(k.peer, k, message, &m.notice.header, nil) {
 			k.c.finishTransfer(m, nil)
 		} else {
 			k.c.finishTransfer(m, k.peer.lost)

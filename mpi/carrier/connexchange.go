@@ -134,10 +134,10 @@ func (k *conn) connectQP(h connInfo) error {
 // disconnectIdle sends a DREQ on idle connections. With several rails it does not, because
 // a DREQ may wait for packets on another rail, and the end would look like a failure.
 func (c *Carrier) disconnectIdle() {
-	if c.cfg.IdleTimeout == 0 || c.Now()-c.lastIdleCheck < c.cfg.IdleTimeout/2 || len(c.rails) > 1 {
+	if c.cfg.IdleTimeout == 0 || c.Now()-c.conns.lastIdleCheck < c.cfg.IdleTimeout/2 || len(c.rails) > 1 {
 		return
 	}
-	c.lastIdleCheck = c.Now()
+	c.conns.lastIdleCheck = c.Now()
 	for _, p := range c.peers {
 		if p == nil || p.lost != nil || p.busy {
 			continue

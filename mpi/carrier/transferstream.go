@@ -80,8 +80,8 @@ func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 		p.streams = p.streams[1:]
 		switch m := s.transfer; {
 		case m == nil:
-		case m.hasNotice:
-			c.Send(p.rank, &m.notice, nil, nil)
+		case m.notice.wanted:
+			c.Send(p.rank, &m.notice.header, nil, nil)
 			c.finishTransfer(m, nil)
 		default: // an empty read: its answer shows that the data has arrived
 			m.pendingParts = 0
@@ -99,7 +99,7 @@ const (
 func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
 	n := min(len(s.data)-s.sent, c.MaxData()-putHead)
 	le := binary.LittleEndian
-	b, kind := c.scratch[:0], putData
+	b, kind := c.packets.scratch[:0], putData
 	if s.transfer != nil {
 		b = le.AppendUint64(b, s.addr+uint64(s.sent))
 		b = le.AppendUint32(b, s.key)
@@ -108,7 +108,7 @@ func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
 		b = le.AppendUint32(b, s.readID)
 	}
 	b = append(b, s.data[s.sent:s.sent+n]...)
-	c.scratch = b
+	c.packets.scratch = b
 	if !c.trySend(p, kind, nil, b) {
 		return false
 	}

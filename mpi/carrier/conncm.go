@@ -41,7 +41,7 @@ func (m *callbackQueue) take() (items []func()) {
 
 // runCallbacks runs the queued functions, and reports whether there were any.
 func (c *Carrier) runCallbacks() bool {
-	items := c.callbacks.take()
+	items := c.conns.callbacks.take()
 	for _, f := range items {
 		f()
 	}
@@ -59,7 +59,7 @@ func (r *rail) listenCM() (err error) {
 		return err
 	}
 	r.cm = l
-	r.c.mustPoll.Store(true)
+	r.c.waiter.mustPoll.Store(true)
 	r.c.env.Go("take calls", l.acceptLoop)
 	return nil
 }
@@ -75,7 +75,7 @@ func (l *connManager) acceptLoop(verbs.Proc) {
 		if err != nil {
 			return
 		}
-		l.rail.c.callbacks.put(func() { l.handleRequest(req) })
+		l.rail.c.conns.callbacks.put(func() { l.handleRequest(req) })
 	}
 }
 
@@ -105,7 +105,7 @@ func (l *connManager) connect(p *peer) error {
 	to, param, qp := l.address(p), l.param(k.cm.generation), k.QP
 	c.env.Go(fmt.Sprintf("call rank %d", p.rank), func(verbs.Proc) {
 		conn, err := l.cm.Connect(qp, to, param, connectTimeout)
-		c.callbacks.put(func() { l.connectDone(k, conn, err) })
+		c.conns.callbacks.put(func() { l.connectDone(k, conn, err) })
 	})
 	return nil
 }
@@ -184,7 +184,7 @@ func (l *connManager) acceptSelf(req verbs.ConnRequest, h connInfo) {
 	param := l.param(h.psn)
 	c.env.Go("accept itself", func(verbs.Proc) {
 		if _, err := req.Accept(end, param, connectTimeout); err != nil {
-			c.callbacks.put(func() { c.failAll(err) })
+			c.conns.callbacks.put(func() { c.failAll(err) })
 		}
 	})
 }
@@ -205,7 +205,7 @@ func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
 	qp, param := k.QP, l.param(k.cm.generation)
 	c.env.Go(fmt.Sprintf("accept rank %d", p.rank), func(verbs.Proc) {
 		conn, err := req.Accept(qp, param, connectTimeout)
-		c.callbacks.put(func() {
+		c.conns.callbacks.put(func() {
 			switch {
 			case p.lost != nil || k.QP == nil:
 			case err != nil:
