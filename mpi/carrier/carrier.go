@@ -52,7 +52,6 @@ type Carrier struct {
 	up        Upper
 	mem       *memory.Registry
 	rails     []*rail
-	endpoints transport.Endpoints
 	requests  transport.Requests[work]
 	packets   packetPool
 	peers     []*peer
@@ -155,7 +154,7 @@ func (c *Carrier) Invalidate(buf []byte) error { return c.mem.Invalidate(buf) }
 func (c *Carrier) Invalidated(buf []byte) bool { return c.mem.Invalidated(buf) }
 
 // exchangeEndpoints sends the endpoints of this rank to all ranks and receives theirs.
-func (c *Carrier) exchangeEndpoints() (err error) {
+func (c *Carrier) exchangeEndpoints() error {
 	mine := make([]transport.Endpoint, len(c.rails))
 	for i, r := range c.rails {
 		mine[i].GID = r.GID
@@ -166,7 +165,10 @@ func (c *Carrier) exchangeEndpoints() (err error) {
 			mine[i].Port = r.cm.port()
 		}
 	}
-	c.endpoints, err = transport.ExchangeEndpoints(c.env, mine)
+	all, err := transport.ExchangeEndpoints(c.env, mine)
+	for _, r := range c.rails {
+		r.endpoints = all
+	}
 	return err
 }
 

@@ -1,7 +1,6 @@
 package carrier
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,13 +41,6 @@ type conn struct {
 	lastUsed       time.Duration
 	lastCompletion time.Duration // only on rails that complete before delivery
 	pendingNotices []*transfer   // writes whose notice must follow on this connection
-}
-
-// disconnection is the progress of a disconnect.
-type disconnection struct {
-	receivedDREQ    bool
-	lastPacket      bool // our last packet was sent, or the peer's has arrived
-	awaitsPeerClose bool // the peer may still have to receive our last packet
 }
 
 // cmState is the state of a connection of the connection manager.
@@ -175,7 +167,7 @@ func (k *conn) transmit(pkt *packet) error {
 	c.stats.Packets[OverConnection]++
 	c.stats.ByRail[k.rail.Num] += uint64(pkt.Len)
 	k.packetPosted(pkt)
-	k.available--
+	k.credits.available--
 	if pkt.numbered {
 		k.peer.nextRail = (k.rail.Num + 1) % len(c.rails)
 	}
@@ -225,17 +217,6 @@ func (k *conn) sendCompleted(pkt *packet, wc *verbs.WC) {
 	}
 }
 
-// fail moves the queue pair to the error state, which flushes its requests.
-func (k *conn) fail(error) {
-	if k.state == failed {
-		return
-	}
-	k.state = failed
-	if err := k.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil && !errors.Is(err, verbs.ErrClosed) {
-		k.c.failAll(fmt.Errorf("rank %d: %w", k.peer.rank, err))
-	}
-}
-
 // packetReceived notes that a packet has arrived on the connection.
 func (k *conn) packetReceived(pre *prefix) {
 	k.lastUsed = k.c.Now()
@@ -243,14 +224,14 @@ func (k *conn) packetReceived(pre *prefix) {
 		k.state = open
 		k.c.markBusy(k.peer)
 	}
-	k.available += int(pre.credits)
+	k.credits.available += int(pre.credits)
 }
 
 // returnManyCredits sends an ack-only packet when half of the credits or slots are to be
 // returned.
 func (k *conn) returnManyCredits() {
 	p := k.peer
-	if p.lost == nil && (k.enabled && k.toReturn >= k.c.cfg.Receives/2 || p.ringIn != nil && p.ringIn.slotsToReturn >= p.ringIn.Slots()/2) {
+	if p.lost == nil && (k.credits.enabled && k.credits.toReturn >= k.c.cfg.Receives/2 || p.ringIn != nil && p.ringIn.slotsToReturn >= p.ringIn.Slots()/2) {
 		k.c.sendAckOnly(p, k)
 	}
 }
@@ -258,7 +239,7 @@ func (k *conn) returnManyCredits() {
 // takeCreditsToReturn posts the staged receives and returns their number, for the prefix of
 // the next packet.
 func (k *conn) takeCreditsToReturn() uint16 {
-	if !k.enabled || k.toReturn == 0 {
+	if !k.credits.enabled || k.credits.toReturn == 0 {
 		return 0
 	}
 	recv := k.recv
@@ -269,89 +250,5 @@ func (k *conn) takeCreditsToReturn() uint16 {
 		k.c.failAll(err)
 		return 0
 	}
-	return uint16(k.takeToReturn())
-}
-
-// endConn marks a connection for closing. Its queue pair stays until the polled completions
-// have been handled, because some may belong to it.
-func (c *Carrier) endConn(k *conn) {
-	if k.ended {
-		return
-	}
-	k.ended = true
-	if k.state != failed { // a failed connection stays, or its rail would be tried again
-		k.peer.conns[k.rail.Num] = nil
-		k.peer.connGeneration[k.rail.Num] = k.cm.generation + 1
-		c.stats.ConnectionsClosed++
-	}
-	c.stats.Connections--
-	c.markBusy(k.peer)
-	c.conns.ended = append(c.conns.ended, k)
-	k.rewriteUnnoticed()
-}
-
-// closeEndedConns closes the connections that endConn marked.
-func (c *Carrier) closeEndedConns() {
-	ended := c.conns.ended
-	c.conns.ended = nil
-	for _, k := range ended {
-		if err := k.close(); err != nil {
-			c.failAll(err)
-		}
-	}
-}
-
-// close closes the queue pair and releases the buffers of its requests.
-func (k *conn) close() error {
-	if k.QP == nil {
-		return nil
-	}
-	delete(k.rail.conns, k.QP.QPN())
-	var errs []error
-	if k.cm.conn != nil {
-		errs = append(errs, transport.IgnoreClosed(k.cm.conn.Disconnect()))
-	}
-	errs = append(errs, transport.IgnoreClosed(k.QP.Close()))
-	k.QP = nil
-	c := k.c
-	c.requests.RemoveMatching(func(w *work) bool { return w.conn == k }, func(w work) {
-		switch w.task {
-		case receiving:
-			w.buf.Release()
-		case sending:
-			c.abandon(w.pkt)
-		}
-	})
-	return errors.Join(append(errs, k.rail.ReserveCQEs(-sendDepth))...)
-}
-
-// connInfo is the information that two ranks exchange to connect.
-type connInfo struct {
-	rail    int
-	qpn     verbs.QPN
-	psn     uint32
-	credits int
-}
-
-// remote is the queue pair of the peer at an endpoint.
-func (h connInfo) remote(at transport.Endpoint) transport.Remote {
-	return transport.Remote{GID: at.GID, QPN: h.qpn, PSN: h.psn}
-}
-
-const connInfoLen = 1 + 4 + 4 + 2
-
-func (h connInfo) bytes() []byte {
-	le := binary.LittleEndian
-	b := append(make([]byte, 0, connInfoLen), byte(h.rail))
-	b = le.AppendUint32(b, uint32(h.qpn))
-	b = le.AppendUint32(b, h.psn)
-	return le.AppendUint16(b, uint16(h.credits))
-}
-
-func (c *Carrier) parseConnInfo(b []byte) (h connInfo, err error) {
-	if len(b) != connInfoLen || int(b[0]) >= len(c.rails) {
-		return h, fmt.Errorf("%w: of a connection: % x", errMalformed, b)
-	}
-	le := binary.LittleEndian
-	return connInfo{int(b[0]), verbs.QPN(le.Uint32(b[1:])), le.Uint32(b[5:]), int(le.Uint16(b[9:]))}, nil
+	return uint16(k.credits.takeToReturn())
 }

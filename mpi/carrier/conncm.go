@@ -200,7 +200,7 @@ func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
 		c.losePeer(p, err)
 		return
 	}
-	k.available = h.credits
+	k.credits.available = h.credits
 	k.cm.generation = h.psn
 	qp, param := k.QP, l.param(k.cm.generation)
 	c.env.Go(fmt.Sprintf("accept rank %d", p.rank), func(verbs.Proc) {
@@ -228,7 +228,7 @@ func (k *conn) established(cmConn verbs.Conn, privateData []byte) {
 			c.losePeer(k.peer, err)
 			return
 		}
-		k.available = h.credits
+		k.credits.available = h.credits
 	}
 	if k.state == requested || k.state == accepted { // else a packet of the peer has opened it
 		k.state = open

@@ -26,7 +26,7 @@ func (c *Carrier) connectSelf(p *peer, r *rail) error {
 	if err != nil {
 		return err
 	}
-	mine, theirs := k.connInfo(), connInfo{qpn: end.QPN(), psn: k.psn(p.rank) + 1, credits: k.available}
+	mine, theirs := k.connInfo(), connInfo{qpn: end.QPN(), psn: k.psn(p.rank) + 1, credits: k.credits.available}
 	if err := r.ConnectRC(end, mine.remote(r.endpoint(p)), theirs.psn); err != nil {
 		return err
 	}

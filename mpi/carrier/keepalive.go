@@ -97,7 +97,7 @@ func (p *peer) describe() string {
 	text := fmt.Sprintf("%d messages queued", len(p.queue))
 	for i, k := range p.conns {
 		if k != nil {
-			text += fmt.Sprintf("; connection %d on rail %d is %v, with %d credits and %d requests outstanding", k.cm.generation, i, k.state, k.available, k.Outstanding())
+			text += fmt.Sprintf("; connection %d on rail %d is %v, with %d credits and %d requests outstanding", k.cm.generation, i, k.state, k.credits.available, k.Outstanding())
 		}
 	}
 	return text

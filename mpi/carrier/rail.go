@@ -12,8 +12,9 @@ import (
 type rail struct {
 	*transport.Rail
 	c           *Carrier
-	dg          *datagrams      // nil without datagrams
-	srq         *sharedReceives // nil without SRQ
+	endpoints   transport.Endpoints // of all ranks
+	dg          *datagrams          // nil without datagrams
+	srq         *sharedReceives     // nil without SRQ
 	conns       map[verbs.QPN]*conn
 	loopbackQPs []verbs.QP      // passive ends of the rank's connection to itself
 	cm          *connManager    // nil on rails with datagrams
@@ -28,7 +29,7 @@ func (c *Carrier) openRail(num int, nic env.NIC) (*rail, error) {
 }
 
 // endpoint is the address of a peer on the rail.
-func (r *rail) endpoint(p *peer) transport.Endpoint { return r.c.endpoints.Of(p.rank, r.Num) }
+func (r *rail) endpoint(p *peer) transport.Endpoint { return r.endpoints.Of(p.rank, r.Num) }
 
 // poll handles completions.
 func (r *rail) poll() bool {

@@ -10,7 +10,7 @@ import "github.com/fabrictest/fabrictest/mpi/wire"
 // omitted.
 func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
 	k, ok := via.(*conn)
-	if !ok || !k.rail.HasImmediates() || len(c.rails) > 1 || k.enabled && k.toReturn > maxImmediateCredits {
+	if !ok || !k.rail.HasImmediates() || len(c.rails) > 1 || k.credits.enabled && k.credits.toReturn > maxImmediateCredits {
 		return false
 	}
 	mtu := k.rail.MTU.Bytes()

@@ -121,7 +121,7 @@ func (r *recvQueue) completed(wc *verbs.WC, w work) {
 	r.receive(wc, w.buf, conn)
 	r.Stage(wc.WRID, w.buf) // only now: a reply to the packet may post the receive
 	if conn != nil {
-		conn.toReturn++
+		conn.credits.toReturn++
 		conn.returnManyCredits()
 	}
 }
