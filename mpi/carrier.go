@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -70,11 +70,11 @@ type Carrier interface {
 }
 
 // Opener opens the carrier of a rank. All ranks do so at the same time.
-type Opener func(e *env.Env, up Upper) (Carrier, error)
+type Opener func(e *transport.Env, up Upper) (Carrier, error)
 
 // OverVerbs opens carriers that use the NICs of the rank's environment.
 func OverVerbs(cfg carrier.Config) Opener {
-	return func(e *env.Env, up Upper) (Carrier, error) {
+	return func(e *transport.Env, up Upper) (Carrier, error) {
 		c, err := carrier.Open(e, cfg, up)
 		if err != nil {
 			return nil, err

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/window"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -35,7 +35,7 @@ const (
 
 // rank is the state of a rank, protected by mu.
 type rank struct {
-	env  *env.Env
+	env  *transport.Env
 	opts Options
 	mu   sync.Mutex
 

@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // withLockedWindow runs a program on rank 0 of two, which holds the lock of rank 1's
@@ -18,7 +18,7 @@ import (
 func withLockedWindow(t *testing.T, f mpihost.Fabric, cfg carrier.Config, size int, program func(*mpi.World, *mpi.Win) error) {
 	t.Helper()
 	f.Ranks, f.Limit = 2, time.Minute
-	_, err := mpihost.InWorld(f, func(e *env.Env) error {
+	_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		return mpi.Run(e, mpi.Options{Carrier: cfg}, func(w *mpi.World) error {
 			win, err := w.WinAllocate(size)
 			if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
@@ -47,7 +46,7 @@ type Fetcher interface{ Fetched(old uint64) }
 
 // Carrier is the communication layer of one rank.
 type Carrier struct {
-	env       *env.Env
+	env       *transport.Env
 	cfg       Config
 	up        Upper
 	mem       *memory.Registry
@@ -67,7 +66,7 @@ type Carrier struct {
 }
 
 // Open creates the carrier of a rank. All ranks open theirs at the same time.
-func Open(e *env.Env, cfg Config, up Upper) (*Carrier, error) {
+func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
 		return nil, err

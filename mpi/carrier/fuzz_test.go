@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/reliable"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -62,7 +61,7 @@ func FuzzPackets(f *testing.F) {
 	seed(coalesced, 1, append(one, one...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &discardUpper{}
-		e := &env.Env{Rank: 0, Size: 3, Proc: frozenClock{}}
+		e := &transport.Env{Rank: 0, Size: 3, Proc: frozenClock{}}
 		c := &Carrier{env: e, clock: clock{env: e}, up: up, peers: make([]*peer, 3), lists: newPeerLists()}
 		c.rails = []*rail{{Rail: &transport.Rail{}, c: c}}
 		c.cfg.setDefaults()

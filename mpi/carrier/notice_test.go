@@ -10,8 +10,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -45,9 +45,9 @@ func (l *listener) waitUntil(what string, done func() bool) error {
 
 // pair runs a program on two ranks over iWARP, where the notice of a write must follow on
 // its connection. Rank 0 gets the memory that rank 1 has registered.
-func pair(t *testing.T, cfg func(rank int) carrier.Config, n int, program func(e *env.Env, l *listener, mine *memory.Region, there wire.Memory) error) {
+func pair(t *testing.T, cfg func(rank int) carrier.Config, n int, program func(e *transport.Env, l *listener, mine *memory.Region, there wire.Memory) error) {
 	t.Helper()
-	out, err := mpihost.InWorld(mpihost.Fabric{Ranks: 2, Provider: "softiwarp", Limit: time.Hour}, func(e *env.Env) (err error) {
+	out, err := mpihost.InWorld(mpihost.Fabric{Ranks: 2, Provider: "softiwarp", Limit: time.Hour}, func(e *transport.Env) (err error) {
 		l := &listener{}
 		if l.Carrier, err = carrier.Open(e, cfg(e.Rank), l); err != nil {
 			return err
@@ -72,7 +72,7 @@ func pair(t *testing.T, cfg func(rank int) carrier.Config, n int, program func(e
 	}
 }
 
-func sendMemory(e *env.Env, mine *memory.Region) (there wire.Memory, err error) {
+func sendMemory(e *transport.Env, mine *memory.Region) (there wire.Memory, err error) {
 	if e.Rank == 1 {
 		text, err := json.Marshal(mine.Memory())
 		if err != nil {
@@ -92,7 +92,7 @@ func sendMemory(e *env.Env, mine *memory.Region) (there wire.Memory, err error) 
 func TestWriteNoticeFollowsEarlierMessages(t *testing.T) {
 	const messages = 40
 	cfg := func(int) carrier.Config { return carrier.Config{Design: carrier.SendRecv, Receives: 4} }
-	pair(t, cfg, 64, func(e *env.Env, l *listener, mine *memory.Region, there wire.Memory) error {
+	pair(t, cfg, 64, func(e *transport.Env, l *listener, mine *memory.Region, there wire.Memory) error {
 		if e.Rank == 1 {
 			if err := l.waitUntil("messages", func() bool { return len(l.tags) == messages+1 }); err != nil {
 				return err
@@ -124,7 +124,7 @@ func TestWriteNoticeArrivesBeforeIdleDisconnect(t *testing.T) {
 		}
 		return c
 	}
-	pair(t, cfg, size, func(e *env.Env, l *listener, mine *memory.Region, there wire.Memory) error {
+	pair(t, cfg, size, func(e *transport.Env, l *listener, mine *memory.Region, there wire.Memory) error {
 		if e.Rank == 1 {
 			if err := l.waitUntil("messages", func() bool { return len(l.tags) == messages+1 }); err != nil {
 				return err
@@ -146,7 +146,7 @@ func TestWriteNoticeArrivesBeforeIdleDisconnect(t *testing.T) {
 // A write whose notice has no credit fails when its peer is lost.
 func TestWriteWithoutCreditForNoticeFailsWithPeer(t *testing.T) {
 	cfg := func(int) carrier.Config { return carrier.Config{Design: carrier.SendRecv, Receives: 4} }
-	pair(t, cfg, 64, func(e *env.Env, l *listener, mine *memory.Region, there wire.Memory) error {
+	pair(t, cfg, 64, func(e *transport.Env, l *listener, mine *memory.Region, there wire.Memory) error {
 		if e.Rank == 1 {
 			err := l.waitUntil("a message", func() bool { return len(l.tags) > 0 })
 			e.Proc.Sleep(10 * time.Millisecond) // without Progress

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // Progress handles received packets and completions, and sends what is queued. It reports
@@ -74,7 +74,7 @@ func (c *Carrier) enter() bool {
 // clock reads the time. In real time Progress reads it once, because reading it takes a good
 // part of the time of a short message.
 type clock struct {
-	env           *env.Env
+	env           *transport.Env
 	inProgress    bool          // within Progress or PollFast
 	progressCalls uint64        // number of calls of either
 	cached        time.Duration // time of the current Progress; 0 if not read yet

@@ -3,7 +3,6 @@ package carrier
 import (
 	"errors"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -21,7 +20,7 @@ type rail struct {
 	completed   func(*verbs.WC) // handles a completion
 }
 
-func (c *Carrier) openRail(num int, nic env.NIC) (*rail, error) {
+func (c *Carrier) openRail(num int, nic transport.NIC) (*rail, error) {
 	t, err := transport.OpenRail(num, nic)
 	r := &rail{Rail: t, c: c, conns: make(map[verbs.QPN]*conn)}
 	r.completed = func(wc *verbs.WC) { c.handleCompletion(r, wc) }

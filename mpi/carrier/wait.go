@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // waiter lets goroutines of the rank block until there is something to do. Its atomic fields
 // are those that Wait shares with Progress.
 type waiter struct {
-	env          *env.Env
+	env          *transport.Env
 	mustPoll     atomic.Bool  // rings or callbacks exist, which do not wake Wait
 	lastActivity atomic.Int64 // when Progress last did something
 	deadline     atomic.Int64 // of timers; 0 if none runs

@@ -11,16 +11,16 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // rank is a rank with the point-to-point engine only.
 type rank struct {
-	*env.Env
+	*transport.Env
 	*carrier.Carrier
 	engine      *p2p.Engine
 	lost        map[int]error
@@ -172,7 +172,7 @@ func runOnFabric(f mpihost.Fabric, s setting, cfg carrier.Config, program func(*
 		f.Impair = []impair.Spec{{LossPPM: s.loss}}
 	}
 	cfg.Design = s.design
-	return mpihost.InWorld(f, func(e *env.Env) error {
+	return mpihost.InWorld(f, func(e *transport.Env) error {
 		r := &rank{Env: e, lost: make(map[int]error), maxWait: time.Second}
 		r.engine = p2p.New(p2p.Config{Protocol: s.protocol, EagerLimit: 1024}, fabric{r})
 		var err error

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -48,7 +47,7 @@ const startupTimeout = time.Minute
 
 // ExchangeEndpoints gathers the endpoints of all ranks at rank 0, which broadcasts them. mine
 // are the endpoints of this rank, one per rail.
-func ExchangeEndpoints(e *env.Env, mine []Endpoint) (Endpoints, error) {
+func ExchangeEndpoints(e *Env, mine []Endpoint) (Endpoints, error) {
 	var own []byte
 	for _, a := range mine {
 		own = a.append(own)
@@ -70,7 +69,7 @@ func ExchangeEndpoints(e *env.Env, mine []Endpoint) (Endpoints, error) {
 }
 
 // gatherEndpoints receives the endpoints of all ranks and sends them to all.
-func gatherEndpoints(e *env.Env, own []byte) ([]byte, error) {
+func gatherEndpoints(e *Env, own []byte) ([]byte, error) {
 	all := append(make([]byte, 0, e.Size*len(own)), own...)
 	for i := 1; i < e.Size; i++ {
 		theirs, err := e.Control.Recv(i, startupTimeout)

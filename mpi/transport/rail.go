@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -32,7 +31,7 @@ type Rail struct {
 const initialCQDepth = 1024
 
 // OpenRail opens a rail. After an error the rail must be closed as well.
-func OpenRail(num int, nic env.NIC) (*Rail, error) {
+func OpenRail(num int, nic NIC) (*Rail, error) {
 	r := &Rail{Num: num, Dev: nic.Device, gidIndex: nic.GIDIndex, Domain: memory.Domain{Access: memory.PeerAccess}}
 	if err := r.open(); err != nil {
 		return r, fmt.Errorf("rail %d (%s): %w", num, r.Dev.Info().Name, err)

@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
@@ -28,7 +28,7 @@ func pingpongTimeAt(t *testing.T, costs *memory.Costs, cfg carrier.Config, times
 	var stats carrier.Stats
 	o := mpi.Options{Carrier: platformConfig(cfg)}
 	o.P2P.Protocol, o.P2P.EagerLimit = p2p.RGET, eagerMax
-	_, err := mpihost.InWorld(platformFabric(2, costs), func(e *env.Env) error {
+	_, err := mpihost.InWorld(platformFabric(2, costs), func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			me, next := w.Rank(), buffers()
 			if err := w.Barrier(); err != nil {

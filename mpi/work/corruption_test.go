@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
@@ -134,7 +134,7 @@ func runCorrupted(wl *work.Workload, by dataPath, at int) (corruption, []error) 
 	d := corruption{target: at, minBytes: 32}
 	o := mpi.Options{}
 	o.P2P.Protocol, o.P2P.EagerLimit = by.protocol, by.eager
-	o.Open = func(e *env.Env, up mpi.Upper) (mpi.Carrier, error) {
+	o.Open = func(e *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
 		u := &corruptingUpper{up, &d, make(map[any][]byte), make(map[any][]byte)}
 		c, err := mpi.OverVerbs(carrier.Config{PacketSize: 65 << 10})(e, u)
 		return corruptingCarrier{c, u}, err

@@ -7,14 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
 // start is a work.Launch with one rank per host.
 func start(ranks int, o mpi.Options, program func(*mpi.World) error) error {
-	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *env.Env) error { return mpi.Run(e, o, program) })
+	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *transport.Env) error { return mpi.Run(e, o, program) })
 	return err
 }
 

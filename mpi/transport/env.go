@@ -1,7 +1,4 @@
-// Package env defines the environment of an MPI rank: its rank number, NICs, clock and
-// out-of-band channel. The launcher provides it, for a simulated world or for a process in
-// a network namespace; the runtime does not know which.
-package env
+package transport
 
 import (
 	"errors"
@@ -12,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Env is the environment of one rank.
+// Env is the environment of one rank. The launcher provides it, for a simulated world or for
+// a process in a network namespace; the runtime does not know which.
 type Env struct {
 	Rank, Size int
 	// Nodes is the host of each rank. Hosts are numbered from 0.
