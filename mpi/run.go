@@ -71,9 +71,9 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	}
 	o.limitData(carrier.MaxData())
 	k.carrier = carrier
-	k.p2p = p2p.New(o.P2P, &messageCarrier{carrier})
+	k.p2p = p2p.New(o.P2P, carrier)
 	k.p2p.DependsOn = k.dependsOn
-	k.windows = window.New(o.Window, &windowCarrier{carrier})
+	k.windows = window.New(o.Window, carrier)
 	if o.Progress == Background {
 		if e.Go == nil {
 			return nil, errors.Join(fmt.Errorf("%w: the environment cannot run a progress task: use Polling", ErrArg), carrier.Close())

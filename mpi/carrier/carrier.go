@@ -128,18 +128,27 @@ func (c *Carrier) openMemory() {
 }
 
 // Register makes a buffer accessible to peers until Release. It must not be empty.
-func (c *Carrier) Register(buf []byte) (*memory.Region, error) { return c.mem.Register(buf) }
+func (c *Carrier) Register(buf []byte) (wire.Region, error) { return asRegion(c.mem.Register(buf)) }
 
-// Source returns a region to write data to a peer from, which may be a bounce buffer. The
-// caller must Release it.
-func (c *Carrier) Source(data []byte) (*memory.Region, error) { return c.mem.Source(data) }
+// Source returns a region to write data to a peer from, and Sink one to read data into. It may
+// be a bounce buffer. The caller must Release it.
+func (c *Carrier) Source(data []byte) (wire.Region, error) { return asRegion(c.mem.Source(data)) }
 
-// Sink returns a region to read data of a peer into, which may be a bounce buffer. The
-// caller must Release it.
-func (c *Carrier) Sink(into []byte) (*memory.Region, error) { return c.mem.Sink(into) }
+// Sink is described at Source.
+func (c *Carrier) Sink(into []byte) (wire.Region, error) { return asRegion(c.mem.Sink(into)) }
+
+// asRegion converts a region to the interface type, and a nil region to a nil interface.
+func asRegion(r *memory.Region, err error) (wire.Region, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
 
 // Release releases a region. Its registration may stay in the cache.
-func (c *Carrier) Release(r *memory.Region) {
+func (c *Carrier) Release(r wire.Region) { c.release(r.(*memory.Region)) }
+
+func (c *Carrier) release(r *memory.Region) {
 	if err := c.mem.Release(r); err != nil {
 		c.failAll(fmt.Errorf("deregister: %w", err))
 	}

@@ -99,7 +99,7 @@ func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
 	if h, ok := owner.(BlockingOwner); ok && h.IsBlocking() || !c.mem.IsFrequent(data) {
 		return nil
 	}
-	r, err := c.Register(data)
+	r, err := c.mem.Register(data)
 	if err != nil {
 		return nil // copy it instead
 	}
@@ -249,7 +249,7 @@ func (c *Carrier) freePacket(pkt *packet) {
 	pkt.Buf.Release()
 	pkt.Buf = nil
 	if pkt.Gathered != nil {
-		c.Release(pkt.Gathered)
+		c.release(pkt.Gathered)
 		c.finished(pkt.owner, OpSend, pkt.peer.lost)
 	}
 	c.packets.idle = append(c.packets.idle, pkt)

@@ -55,21 +55,22 @@ func (part *transferPart) source(rail int) verbs.SGE {
 	return part.transfer.local.SGE(rail, part.off, part.n)
 }
 
-// Read reads n bytes of a peer's memory; Finished follows.
-func (c *Carrier) Read(rank int, into *memory.Region, n int, from wire.Memory, owner any) {
+// Read reads the memory of a peer; Finished follows.
+func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.stats.Reads++
-	c.stats.ReadBytes += uint64(n)
-	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: n, remote: from, owner: owner, opcode: verbs.OpRDMARead, sink: into.Sink()})
+	c.stats.ReadBytes += uint64(t.N)
+	into := t.Local.(*memory.Region)
+	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: t.N, remote: t.Remote, owner: owner, opcode: verbs.OpRDMARead, sink: into.Sink()})
 }
 
-// Write writes n bytes to a peer's memory; Finished follows. If then is not nil, the peer
-// receives that message after the data.
-func (c *Carrier) Write(rank int, from *memory.Region, n int, to wire.Memory, then *wire.Header, owner any) {
+// Write writes to the memory of a peer; Finished follows. The peer receives t.Then after the
+// data.
+func (c *Carrier) Write(rank int, t wire.Transfer, owner any) {
 	c.stats.Writes++
-	c.stats.WrittenBytes += uint64(n)
-	m := &transfer{op: OpWrite, peer: c.peerOrSelf(rank), local: from.Span, n: n, remote: to, owner: owner, opcode: verbs.OpRDMAWrite}
-	if then != nil {
-		m.notice = notice{header: *then, wanted: true}
+	c.stats.WrittenBytes += uint64(t.N)
+	m := &transfer{op: OpWrite, peer: c.peerOrSelf(rank), local: t.Local.(*memory.Region).Span, n: t.N, remote: t.Remote, owner: owner, opcode: verbs.OpRDMAWrite}
+	if t.Then != nil {
+		m.notice = notice{header: *t.Then, wanted: true}
 	}
 	c.startTransfer(m)
 }
@@ -87,18 +88,18 @@ func (c *Carrier) rdma() bool {
 // rdmaTo reports whether data to a peer is moved by RDMA.
 func (c *Carrier) rdmaTo(p *peer) bool { return p.shm == nil && c.rdma() }
 
-// FetchAdd adds to an aligned 8-byte word. The owner receives the old value.
-func (c *Carrier) FetchAdd(rank int, at wire.Memory, add uint64, owner Fetcher) {
+// FetchAdd adds to an aligned 8-byte word. The owner, a Fetcher, receives the old value.
+func (c *Carrier) FetchAdd(rank int, at wire.Memory, add uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: add}, owner)
 }
 
-// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner receives the
-// old value.
-func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, owner Fetcher) {
+// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner, a Fetcher,
+// receives the old value.
+func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: compare, Swap: swap}, owner)
 }
 
-func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands verbs.Atomic, owner Fetcher) {
+func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands verbs.Atomic, owner any) {
 	c.stats.Atomics++
 	buf, err := c.mem.WordBuffer()
 	if err != nil {

@@ -30,34 +30,6 @@ type rank struct {
 	onLost      func(peer int)
 }
 
-// fabric adapts a carrier to the engine.
-type fabric struct{ *rank }
-
-func (f fabric) Send(peer int, h *wire.Header, data []byte, owner *p2p.Request) {
-	if owner == nil {
-		f.Carrier.Send(peer, h, data, nil)
-		return
-	}
-	f.Carrier.Send(peer, h, data, owner)
-}
-
-func (f fabric) Register(b []byte) (p2p.Region, error) {
-	r, err := f.Carrier.Register(b)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-func (f fabric) Release(r p2p.Region) { f.Carrier.Release(r.(*memory.Region)) }
-func (f fabric) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *p2p.Request) {
-	f.Carrier.Read(peer, into.(*memory.Region), n, from, owner)
-}
-
-func (f fabric) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner *p2p.Request) {
-	f.Carrier.Write(peer, from.(*memory.Region), n, to, then, owner)
-}
-func (f fabric) Progress() { f.Carrier.Progress() }
-
 func (r *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	r.arrived++
 	return r.engine.Arrived(peer, h, data)
@@ -174,7 +146,7 @@ func runOnFabric(f mpihost.Fabric, s setting, cfg carrier.Config, program func(*
 	cfg.Design = s.design
 	return mpihost.InWorld(f, func(e *transport.Env) error {
 		r := &rank{Env: e, lost: make(map[int]error), maxWait: time.Second}
-		r.engine = p2p.New(p2p.Config{Protocol: s.protocol, EagerLimit: 1024}, fabric{r})
+		r.engine = p2p.New(p2p.Config{Protocol: s.protocol, EagerLimit: 1024}, r)
 		var err error
 		if r.Carrier, err = carrier.Open(e, cfg, r); err != nil {
 			return err
