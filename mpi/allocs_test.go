@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -58,7 +58,9 @@ func (l *loopbackCarrier) Progress() bool {
 func runSingleRank(t testing.TB, program func(*World) error) {
 	f := newFabric(t, 1, 1, true)
 	e := f.newEnv(0, &proc{f: f})
-	o := Options{Open: func(_ *env.Env, up Upper) (Carrier, error) { return &loopbackCarrier{nic: f.nics[0], up: up}, nil }}
+	o := Options{Open: func(_ *transport.Env, up Upper) (Carrier, error) {
+		return &loopbackCarrier{nic: f.nics[0], up: up}, nil
+	}}
 	if err := Run(e, o, program); err != nil {
 		t.Error(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // A sender to a busy rank sends eagerly until its credits are used, and then by
@@ -34,7 +34,7 @@ func TestSenderWithoutCreditsFallsBackToRendezvous(t *testing.T) {
 				var world *mpihost.World
 				f := mpihost.Fabric{Ranks: 2, Limit: time.Minute, Script: func(w *mpihost.World) { world = w }}
 				refused := uint64(0)
-				_, err := mpihost.InWorld(f, func(e *env.Env) error {
+				_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 					return mpi.Run(e, o, func(w *mpi.World) error {
 						if err := flood(w, messages, size); err != nil {
 							return err

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 func TestUnreceivedMessagesDoNotBlockFinalize(t *testing.T) {
@@ -110,12 +110,12 @@ func TestRankKilledInFinalize(t *testing.T) {
 }
 
 func TestRunFailsWhenCarrierFailsToOpen(t *testing.T) {
-	if err := Run(&env.Env{Size: 1}, Options{}, nil); err == nil { // it has no NIC
+	if err := Run(&transport.Env{Size: 1}, Options{}, nil); err == nil { // it has no NIC
 		t.Error("a rank without a NIC")
 	}
 	openErr := errors.New("no NIC")
-	o := Options{Open: func(*env.Env, Upper) (Carrier, error) { return nil, openErr }}
-	if err := Run(&env.Env{Size: 1}, o, nil); !errors.Is(err, openErr) {
+	o := Options{Open: func(*transport.Env, Upper) (Carrier, error) { return nil, openErr }}
+	if err := Run(&transport.Env{Size: 1}, o, nil); !errors.Is(err, openErr) {
 		t.Error(err)
 	}
 }
@@ -127,11 +127,11 @@ func TestMain(m *testing.M) {
 	case "none":
 		Main(func(*World) error { return nil })
 	case "code":
-		RegisterLauncher("a test", func(func(*env.Env, Options) error) error { return fmt.Errorf("all: %w", exitError{}) })
+		RegisterLauncher("a test", func(func(*transport.Env, Options) error) error { return fmt.Errorf("all: %w", exitError{}) })
 		Main(nil)
 	case "good", "bad":
 		bad := os.Getenv("MPI_TEST_MAIN") == "bad"
-		RegisterLauncher("a test", func(rank func(*env.Env, Options) error) error {
+		RegisterLauncher("a test", func(rank func(*transport.Env, Options) error) error {
 			if bad {
 				return fmt.Errorf("it failed")
 			}
@@ -171,6 +171,6 @@ func TestMainExitCode(t *testing.T) {
 		}
 		launcher.run, launcher.name = nil, ""
 	}()
-	RegisterLauncher("one", func(func(*env.Env, Options) error) error { return nil })
+	RegisterLauncher("one", func(func(*transport.Env, Options) error) error { return nil })
 	RegisterLauncher("two", nil)
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/window"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -101,7 +101,7 @@ func classify(err error) error {
 
 // classifyControl adds the error class to an error of the out-of-band control channel.
 func classifyControl(err error) error {
-	if errors.Is(err, env.ErrGone) || errors.Is(err, verbs.ErrTimeout) {
+	if errors.Is(err, transport.ErrGone) || errors.Is(err, verbs.ErrTimeout) {
 		return &classified{ErrPeerLost, fmt.Errorf("not all ranks can be reached: %w", err)}
 	}
 	return err

@@ -5,7 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // The program runs on three ranks of a simulated fabric. A standalone program passes it
@@ -37,7 +37,7 @@ func Example() {
 		}
 		return win.Free()
 	}
-	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: 3}, func(e *env.Env) error { return mpi.Run(e, mpi.Options{}, program) })
+	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: 3}, func(e *transport.Env) error { return mpi.Run(e, mpi.Options{}, program) })
 	if err != nil {
 		fmt.Println(err)
 	}

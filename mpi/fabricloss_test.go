@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -64,9 +64,9 @@ func (f *fabric) cut(a, b int) {
 }
 
 var (
-	_ Carrier     = (*nic)(nil)
-	_ verbs.Proc  = (*proc)(nil)
-	_ env.Control = (*control)(nil)
+	_ Carrier           = (*nic)(nil)
+	_ verbs.Proc        = (*proc)(nil)
+	_ transport.Control = (*control)(nil)
 )
 
 // control is the out-of-band channel of one rank.

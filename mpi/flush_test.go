@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // A program that starts many small sends and then computes does not delay their delivery.
@@ -16,7 +16,7 @@ func TestDeferredSendsAreFlushedWhileProgramComputes(t *testing.T) {
 	const count, long = 20, 10 * time.Millisecond
 	f := mpihost.Fabric{Ranks: 2, Limit: time.Minute}
 	o := mpi.Options{Carrier: carrier.Config{Design: carrier.SRQ}}
-	_, err := mpihost.InWorld(f, func(e *env.Env) error {
+	_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			for round := range 3 {
 				if err := w.Barrier(); err != nil {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // Launcher runs the ranks of this process: it creates an environment for each rank, calls
 // rank with it, and returns the resulting error. Main does not print an error whose method
 // Reported returns true, and exits with the code of an error with a method ExitCode.
-type Launcher func(rank func(e *env.Env, o Options) error) error
+type Launcher func(rank func(e *transport.Env, o Options) error) error
 
 var launcher struct {
 	name string
@@ -37,7 +37,7 @@ func start(f func(*World) error) int {
 		fmt.Fprintln(os.Stderr, `mpi: no launcher is registered: import _ "github.com/fabrictest/fabrictest/lab/mpihost/join"`)
 		return 1
 	}
-	err := launcher.run(func(e *env.Env, o Options) error { return Run(e, o, f) })
+	err := launcher.run(func(e *transport.Env, o Options) error { return Run(e, o, f) })
 	if err == nil {
 		return 0
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -73,7 +72,7 @@ func (n *nic) sendLocked(peer int, h wire.Header, data []byte, owner any) {
 	})
 }
 
-func (n *nic) Register(buf []byte) (p2p.Region, error) {
+func (n *nic) Register(buf []byte) (wire.Region, error) {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()
 	n.nextKey++
@@ -82,10 +81,10 @@ func (n *nic) Register(buf []byte) (p2p.Region, error) {
 	return r, nil
 }
 
-func (n *nic) Source(buf []byte) (p2p.Region, error) { return n.Register(buf) }
-func (n *nic) Sink(buf []byte) (p2p.Region, error)   { return n.Register(buf) }
+func (n *nic) Source(buf []byte) (wire.Region, error) { return n.Register(buf) }
+func (n *nic) Sink(buf []byte) (wire.Region, error)   { return n.Register(buf) }
 
-func (n *nic) Release(r p2p.Region) {
+func (n *nic) Release(r wire.Region) {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()
 	delete(n.regions, r.(*region).key)
@@ -110,17 +109,19 @@ func (n *nic) remoteOp(peer int, owner any, what carrier.Op, do func()) {
 	})
 }
 
-func (n *nic) Read(peer int, into p2p.Region, count int, from wire.Memory, owner any) {
-	n.remoteOp(peer, owner, carrier.OpRead, func() { copy(into.(*region).buf[:count], n.f.nics[peer].remoteMemory(from, count)) })
+func (n *nic) Read(peer int, t wire.Transfer, owner any) {
+	n.remoteOp(peer, owner, carrier.OpRead, func() {
+		copy(t.Local.(*region).buf[:t.N], n.f.nics[peer].remoteMemory(t.Remote, t.N))
+	})
 }
 
-func (n *nic) Write(peer int, from p2p.Region, count int, to wire.Memory, then *wire.Header, owner any) {
+func (n *nic) Write(peer int, t wire.Transfer, owner any) {
 	var word wire.Header
-	if then != nil {
-		word = *then
+	if t.Then != nil {
+		word = *t.Then
 	}
 	n.remoteOp(peer, owner, carrier.OpWrite, func() {
-		copy(n.f.nics[peer].remoteMemory(to, count), from.(*region).buf[:count])
+		copy(n.f.nics[peer].remoteMemory(t.Remote, t.N), t.Local.(*region).buf[:t.N])
 		if word.Kind != 0 {
 			n.sendLocked(peer, word, nil, nil)
 		}
@@ -129,7 +130,7 @@ func (n *nic) Write(peer int, from p2p.Region, count int, to wire.Memory, then *
 
 func (n *nic) Atomics() bool { return n.f.atomics }
 
-func (n *nic) atomic(peer int, at wire.Memory, owner carrier.Fetcher, change func(uint64) uint64) {
+func (n *nic) atomic(peer int, at wire.Memory, owner any, change func(uint64) uint64) {
 	if at.Addr%8 != 0 || !n.f.atomics {
 		n.f.t.Errorf("rank %d: an atomic operation at %#x", n.rank, at.Addr)
 	}
@@ -137,15 +138,15 @@ func (n *nic) atomic(peer int, at wire.Memory, owner carrier.Fetcher, change fun
 		word := n.f.nics[peer].remoteMemory(at, 8)
 		old := binary.LittleEndian.Uint64(word)
 		binary.LittleEndian.PutUint64(word, change(old))
-		n.deliver(func(Upper) { owner.Fetched(old) })
+		n.deliver(func(Upper) { owner.(carrier.Fetcher).Fetched(old) })
 	})
 }
 
-func (n *nic) FetchAdd(peer int, at wire.Memory, add uint64, owner carrier.Fetcher) {
+func (n *nic) FetchAdd(peer int, at wire.Memory, add uint64, owner any) {
 	n.atomic(peer, at, owner, func(old uint64) uint64 { return old + add })
 }
 
-func (n *nic) CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner carrier.Fetcher) {
+func (n *nic) CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner any) {
 	n.atomic(peer, at, owner, func(old uint64) uint64 {
 		if old == compare {
 			return swap

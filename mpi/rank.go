@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/window"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -35,7 +35,7 @@ const (
 
 // rank is the state of a rank, protected by mu.
 type rank struct {
-	env  *env.Env
+	env  *transport.Env
 	opts Options
 	mu   sync.Mutex
 
@@ -236,52 +236,4 @@ func (k *rank) Finished(owner any, what carrier.Op, err error) {
 	case *window.Atomic:
 		k.windows.AtomicDone(o, err)
 	}
-}
-
-// messageCarrier adapts Carrier to p2p.Transport.
-type messageCarrier struct{ Carrier }
-
-func (m *messageCarrier) Send(peer int, h *wire.Header, data []byte, owner *p2p.Request) {
-	if owner == nil {
-		m.Carrier.Send(peer, h, data, nil)
-		return
-	}
-	m.Carrier.Send(peer, h, data, owner)
-}
-
-func (m *messageCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *p2p.Request) {
-	m.Carrier.Read(peer, into, n, from, owner)
-}
-
-func (m *messageCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner *p2p.Request) {
-	m.Carrier.Write(peer, from, n, to, then, owner)
-}
-
-func (m *messageCarrier) Progress() { m.Carrier.Progress() }
-
-// windowCarrier adapts Carrier to window.Transport.
-type windowCarrier struct{ Carrier }
-
-func (t *windowCarrier) Send(peer int, h *wire.Header, data []byte, owner *window.Operation) {
-	if owner == nil {
-		t.Carrier.Send(peer, h, data, nil)
-		return
-	}
-	t.Carrier.Send(peer, h, data, owner)
-}
-
-func (t *windowCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *window.Operation) {
-	t.Carrier.Read(peer, into, n, from, owner)
-}
-
-func (t *windowCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, owner *window.Operation) {
-	t.Carrier.Write(peer, from, n, to, nil, owner)
-}
-
-func (t *windowCarrier) FetchAdd(peer int, at wire.Memory, add uint64, owner *window.Atomic) {
-	t.Carrier.FetchAdd(peer, at, add, owner)
-}
-
-func (t *windowCarrier) CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner *window.Atomic) {
-	t.Carrier.CompareSwap(peer, at, compare, swap, owner)
 }

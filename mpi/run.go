@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/window"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -28,7 +28,7 @@ const (
 // Run runs f as the rank of environment e. After f has returned without an error, Run
 // completes pending communication and synchronises with all ranks. A panic of f becomes an
 // error that names the rank.
-func Run(e *env.Env, o Options, f func(*World) error) error {
+func Run(e *transport.Env, o Options, f func(*World) error) error {
 	k, err := open(e, o)
 	if err != nil {
 		return fmt.Errorf("mpi: rank %d of %d: %w", e.Rank, e.Size, classifyControl(err))
@@ -59,7 +59,7 @@ func (k *rank) close() error {
 }
 
 // open creates a rank and opens its carrier.
-func open(e *env.Env, o Options) (*rank, error) {
+func open(e *transport.Env, o Options) (*rank, error) {
 	o.setDefaults()
 	k := &rank{env: e, opts: o, comms: make(map[uint32]*Comm)}
 	k.world = k.newWorld()
@@ -71,9 +71,9 @@ func open(e *env.Env, o Options) (*rank, error) {
 	}
 	o.limitData(carrier.MaxData())
 	k.carrier = carrier
-	k.p2p = p2p.New(o.P2P, &messageCarrier{carrier})
+	k.p2p = p2p.New(o.P2P, carrier)
 	k.p2p.DependsOn = k.dependsOn
-	k.windows = window.New(o.Window, &windowCarrier{carrier})
+	k.windows = window.New(o.Window, carrier)
 	if o.Progress == Background {
 		if e.Go == nil {
 			return nil, errors.Join(fmt.Errorf("%w: the environment cannot run a progress task: use Polling", ErrArg), carrier.Close())

@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // onEmulatedNICs runs a program over emulated NICs, with all designs and both progress
@@ -34,7 +34,7 @@ func onEmulatedNICs(t *testing.T, ranks int, program func(*mpi.World) error) {
 			}
 			t.Run(fmt.Sprintf("%s %s %v %v", provider, design, o.P2P.Protocol, o.Progress), func(t *testing.T) {
 				f := mpihost.Fabric{Ranks: ranks, PerHost: 2, Provider: provider, Seed: uint64(i), Limit: time.Second}
-				if _, err := mpihost.InWorld(f, func(e *env.Env) error { return mpi.Run(e, o, program) }); err != nil {
+				if _, err := mpihost.InWorld(f, func(e *transport.Env) error { return mpi.Run(e, o, program) }); err != nil {
 					t.Error(err)
 				}
 			})
@@ -90,7 +90,7 @@ func TestPeerLossOverNICs(t *testing.T) {
 								}
 							})
 						}
-						out, err := mpihost.InWorld(f, func(e *env.Env) error {
+						out, err := mpihost.InWorld(f, func(e *transport.Env) error {
 							return mpi.Run(e, mpi.Options{Progress: mode}, func(w *mpi.World) error {
 								win, err := w.WinAllocate(64)
 								if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
-	"github.com/fabrictest/fabrictest/mpi/regcache"
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // withLockedWindow runs a program on rank 0 of two, which holds the lock of rank 1's
@@ -18,7 +18,7 @@ import (
 func withLockedWindow(t *testing.T, f mpihost.Fabric, cfg carrier.Config, size int, program func(*mpi.World, *mpi.Win) error) {
 	t.Helper()
 	f.Ranks, f.Limit = 2, time.Minute
-	_, err := mpihost.InWorld(f, func(e *env.Env) error {
+	_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		return mpi.Run(e, mpi.Options{Carrier: cfg}, func(w *mpi.World) error {
 			win, err := w.WinAllocate(size)
 			if err != nil {
@@ -61,7 +61,7 @@ func TestFrequentPutAndGetBuffersAreRegistered(t *testing.T) {
 		{"dgiwarp", 1, carrier.UD},
 	} {
 		t.Run(fmt.Sprintf("%s %s %d", at.provider, at.design, at.perHost), func(t *testing.T) {
-			cfg := carrier.Config{Design: at.design, Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{40}}} // frequent from use 11 on
+			cfg := carrier.Config{Design: at.design, Reuse: memory.Reuse{Thresholds: memory.Thresholds{40}}} // frequent from use 11 on
 			withLockedWindow(t, mpihost.Fabric{Provider: at.provider, PerHost: at.perHost}, cfg, size, func(w *mpi.World, win *mpi.Win) error {
 				regions := carrierStats(w).Registrations.Misses
 				out, in := make([]byte, size), make([]byte, size)
@@ -97,7 +97,7 @@ func TestFrequentPutAndGetBuffersAreRegistered(t *testing.T) {
 
 // Buffers below 128 bytes are not looked up, and large buffers are never copied.
 func TestReuseTableIgnoresTinyAndLargePuts(t *testing.T) {
-	cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{1}}}
+	cfg := carrier.Config{Reuse: memory.Reuse{Thresholds: memory.Thresholds{1}}}
 	withLockedWindow(t, mpihost.Fabric{}, cfg, 64<<10, func(w *mpi.World, win *mpi.Win) error {
 		mem, regions := make([]byte, 64<<10), carrierStats(w).Registrations.Misses
 		for _, n := range []int{127, 64 << 10} {
@@ -153,7 +153,7 @@ func TestManyPutsDoNotGrowSendBuffers(t *testing.T) {
 		if !bytes.Equal(in, out) {
 			return fmt.Errorf("get does not return the data of put")
 		}
-		if n := carrierStats(w).Memory.Max[carrier.SendBuffers]; n > 4<<20 {
+		if n := carrierStats(w).Memory.Max[memory.SendBuffers]; n > 4<<20 {
 			return fmt.Errorf("%d bytes of buffers", n)
 		}
 		return nil

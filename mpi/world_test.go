@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -136,8 +136,8 @@ func (f *fabric) runEvents(done <-chan struct{}) {
 }
 
 // newEnv returns the environment of a rank, with two ranks per host.
-func (f *fabric) newEnv(rank int, p *proc) *env.Env {
-	e := &env.Env{
+func (f *fabric) newEnv(rank int, p *proc) *transport.Env {
+	e := &transport.Env{
 		Rank: rank, Size: len(f.nics), Proc: p, Control: &control{f, rank}, Concurrent: f.concurrent,
 	}
 	for i := range f.nics {
@@ -161,7 +161,7 @@ func (f *fabric) newEnv(rank int, p *proc) *env.Env {
 }
 
 // open is an Opener.
-func (f *fabric) open(e *env.Env, up Upper) (Carrier, error) {
+func (f *fabric) open(e *transport.Env, up Upper) (Carrier, error) {
 	f.nics[e.Rank].up = up
 	return f.nics[e.Rank], nil
 }

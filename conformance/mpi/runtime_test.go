@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
@@ -124,7 +124,7 @@ func run(s setup, ranks, perHost int, seed uint64, program func(cases.World) err
 		Ranks: ranks, PerHost: perHost, Rails: rails, Provider: s.provider, Seed: seed,
 		Impair: networks[s.network], Limit: 10 * time.Minute,
 	}
-	out, err := mpihost.InWorld(f, func(e *env.Env) error {
+	out, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		return mpi.Run(e, s.options(), func(w *mpi.World) error { return program(cases.On(w)) })
 	})
 	// Who failed first says most; what the others saw then follows.

@@ -53,6 +53,7 @@ var engines = []string{
 	"./emu/defects/dgwire",
 	"./mpi/wire",
 	"./mpi/p2p",
+	"./mpi/reliable",
 	"./mpi/window",
 }
 

@@ -2,19 +2,19 @@ package mpihost
 
 import (
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// control is the env.Control of a rank in a simulation.
+// control is the transport.Control of a rank in a simulation.
 type control struct {
 	*sim.Endpoint
 	abort func(rank, code int, why string)
 }
 
-var _ env.Control = (*control)(nil)
+var _ transport.Control = (*control)(nil)
 
-// Abort implements env.Control. It does not return: the caller blocks until it is
+// Abort implements transport.Control. It does not return: the caller blocks until it is
 // ended with the others, and must not hold a lock that their deferred calls need.
 func (c *control) Abort(code int, why string) {
 	c.abort(c.Rank(), code, why)

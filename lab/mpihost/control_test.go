@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func TestControlMessagesArriveInOrder(t *testing.T) {
-	var outside env.Control
-	_, err := InWorld(Fabric{Ranks: 3}, func(e *env.Env) error {
+	var outside transport.Control
+	_, err := InWorld(Fabric{Ranks: 3}, func(e *transport.Env) error {
 		c := e.Control
 		outside = c
 		switch e.Rank {
@@ -50,7 +50,7 @@ func TestControlMessagesArriveInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := outside.Recv(1, verbs.Forever); !errors.Is(err, env.ErrGone) {
+	if _, err := outside.Recv(1, verbs.Forever); !errors.Is(err, transport.ErrGone) {
 		t.Errorf("Recv of one who has ended: %v", err)
 	}
 	if err := outside.Barrier(verbs.Forever); !errors.Is(err, verbs.ErrInvalid) {
@@ -63,7 +63,7 @@ func TestControlMessagesArriveInOrder(t *testing.T) {
 func TestBarrier(t *testing.T) {
 	const size = 4
 	var times []time.Duration
-	_, err := InWorld(Fabric{Ranks: size}, func(e *env.Env) error {
+	_, err := InWorld(Fabric{Ranks: size}, func(e *transport.Env) error {
 		if e.Rank == 0 {
 			if err := e.Control.Barrier(time.Microsecond); !errors.Is(err, verbs.ErrTimeout) {
 				return fmt.Errorf("a barrier that nobody else came to: %v", err)

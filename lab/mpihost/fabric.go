@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab/nics"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
@@ -54,7 +54,7 @@ type Fabric struct {
 	Stream sim.StreamConfig
 	// Costs are the virtual times of work on memory; nil means none. Spend is
 	// filled in.
-	Costs *env.Costs
+	Costs *memory.Costs
 	// Seed is the seed of all random choices.
 	Seed uint64
 	// Limit is the maximum virtual time; 0 means 1 hour. Events is the maximum

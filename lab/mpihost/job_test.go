@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/launch"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -60,7 +60,7 @@ func TestParseAbort(t *testing.T) {
 }
 
 func TestWrapErr(t *testing.T) {
-	if err := wrapErr(launch.ErrEnded); !errors.Is(err, env.ErrGone) || !errors.Is(err, launch.ErrEnded) {
+	if err := wrapErr(launch.ErrEnded); !errors.Is(err, transport.ErrGone) || !errors.Is(err, launch.ErrEnded) {
 		t.Error(err)
 	}
 	if err := wrapErr(launch.ErrTimeout); !errors.Is(err, verbs.ErrTimeout) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab/nics"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -17,7 +17,7 @@ func TestManyRanks(t *testing.T) {
 	const size, budget = 1024, 64 << 10 // bytes a rank
 	var most uint64
 	began := time.Now()
-	_, err := InWorld(Fabric{Ranks: size}, func(e *env.Env) error {
+	_, err := InWorld(Fabric{Ranks: size}, func(e *transport.Env) error {
 		if err := e.Control.Send((e.Rank+1)%size, []byte{byte(e.Rank)}); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/fabrictest/fabrictest/launch"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // Process is this process as the launcher started it: one rank, or all ranks of a
@@ -67,7 +67,7 @@ func (p *Process) Job() *Job { return p.job }
 
 // Run calls run for each rank of the process, returns when all have ended, and
 // reports the result to the launcher. It can be called once.
-func (p *Process) Run(run func(e *env.Env) error) error {
+func (p *Process) Run(run func(e *transport.Env) error) error {
 	if p.conn == nil {
 		_, err := InWorld(p.job.fabric(), run)
 		if p.file != nil {

@@ -10,17 +10,17 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // runRank opens the NICs of this process's rank, and runs it.
-func (p *Process) runRank(run func(*env.Env) error) (err error) {
+func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 	f, provider, err := p.job.fabric().withDefaults()
 	if err != nil {
 		return err
 	}
-	e := &env.Env{
+	e := &transport.Env{
 		Rank: p.conn.Rank(), Size: p.conn.Size(), Nodes: f.nodes(), Seed: f.Seed,
 		Proc: newClock(p.job.Rank.StartTime), Control: &launcherControl{p.conn}, Concurrent: true,
 	}
@@ -50,31 +50,31 @@ func (p *Process) runRank(run func(*env.Env) error) (err error) {
 			return fmt.Errorf("NIC %s at %v: %w", n.Name, n.Addr, err)
 		}
 		defer func() { err = errors.Join(err, d.Close()) }()
-		e.NICs = append(e.NICs, env.NIC{Device: d, Addr: n.Addr})
+		e.NICs = append(e.NICs, transport.NIC{Device: d, Addr: n.Addr})
 	}
 	return run(e)
 }
 
-// launcherControl is env.Control over the connection to the launcher.
+// launcherControl is transport.Control over the connection to the launcher.
 type launcherControl struct{ conn *launch.Conn }
 
-var _ env.Control = (*launcherControl)(nil)
+var _ transport.Control = (*launcherControl)(nil)
 
-// Send implements env.Control.
+// Send implements transport.Control.
 func (c *launcherControl) Send(to int, msg []byte) error { return wrapErr(c.conn.Send(to, msg)) }
 
-// Recv implements env.Control.
+// Recv implements transport.Control.
 func (c *launcherControl) Recv(from int, timeout time.Duration) ([]byte, error) {
 	msg, err := c.conn.Recv(from, timeout)
 	return msg, wrapErr(err)
 }
 
-// Barrier implements env.Control.
+// Barrier implements transport.Control.
 func (c *launcherControl) Barrier(timeout time.Duration) error {
 	return wrapErr(c.conn.Barrier(timeout))
 }
 
-// Gone implements env.Control.
+// Gone implements transport.Control.
 func (c *launcherControl) Gone(rank int) bool { return c.conn.HasEnded(rank) }
 
 // abortMark is the prefix of the mark by which a rank asks the launcher to stop all
@@ -94,7 +94,7 @@ func ParseAbort(mark string) *AbortError {
 // maxReason bounds the reason in a mark, whose length is limited.
 const maxReason = 512
 
-// Abort implements env.Control. It does not return.
+// Abort implements transport.Control. It does not return.
 func (c *launcherControl) Abort(code int, why string) {
 	err := &AbortError{Rank: c.conn.Rank(), Code: code, Reason: why}
 	err.Reason = why[:min(len(why), maxReason)]
@@ -109,7 +109,7 @@ func (c *launcherControl) Abort(code int, why string) {
 func wrapErr(err error) error {
 	switch {
 	case errors.Is(err, launch.ErrEnded):
-		return fmt.Errorf("%w (%w)", env.ErrGone, err)
+		return fmt.Errorf("%w (%w)", transport.ErrGone, err)
 	case errors.Is(err, launch.ErrTimeout):
 		return fmt.Errorf("%w (%w)", verbs.ErrTimeout, err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -54,7 +54,7 @@ type sharedFile struct {
 	mapped map[string][]byte
 }
 
-func openSharedMemory(fd int) (env.SharedMemory, error) {
+func openSharedMemory(fd int) (transport.SharedMemory, error) {
 	unix.CloseOnExec(fd)
 	var st unix.Stat_t
 	err := os.NewSyscallError("fstat", unix.Fstat(fd, &st))

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"os"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 var errLinux = errors.New("ranks in processes need network namespaces, which only Linux has; they run in simulation here")
@@ -14,4 +14,4 @@ var errLinux = errors.New("ranks in processes need network namespaces, which onl
 // NewSharedMemory fails: ranks in processes need Linux.
 func NewSharedMemory(string) (*os.File, error) { return nil, errLinux }
 
-func openSharedMemory(int) (env.SharedMemory, error) { return nil, errLinux }
+func openSharedMemory(int) (transport.SharedMemory, error) { return nil, errLinux }

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab/nics"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -37,7 +37,7 @@ type host struct {
 // have ended. The error is a *RankError for the first rank that failed, an
 // *AbortError if a rank aborted, a *HungError if ranks did not end, or an error
 // about the fabric.
-func InWorld(f Fabric, run func(e *env.Env) error) (Outcome, error) {
+func InWorld(f Fabric, run func(e *transport.Env) error) (Outcome, error) {
 	f, p, err := f.withDefaults()
 	if err != nil {
 		return Outcome{}, fmt.Errorf("fabric: %w", err)

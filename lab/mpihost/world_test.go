@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func TestEnvOfRanks(t *testing.T) {
 	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
-		seen := make([]*env.Env, 5)
+		seen := make([]*transport.Env, 5)
 		var caps verbs.Caps
-		out, err := InWorld(Fabric{Ranks: 5, PerHost: 2, Rails: 2, Provider: provider, Seed: 9}, func(e *env.Env) error {
+		out, err := InWorld(Fabric{Ranks: 5, PerHost: 2, Rails: 2, Provider: provider, Seed: 9}, func(e *transport.Env) error {
 			seen[e.Rank] = e
 			attr, err := e.NICs[1].Device.QueryDevice()
 			if err != nil {
@@ -66,7 +66,7 @@ func TestInvalidFabrics(t *testing.T) {
 		"no option icrc":     {Ranks: 1, Provider: "dgiwarp", Setup: setupWithICRC()},
 	} {
 		ran := false
-		if _, err := InWorld(f, func(*env.Env) error { ran = true; return nil }); err == nil || !strings.Contains(err.Error(), want) || ran {
+		if _, err := InWorld(f, func(*transport.Env) error { ran = true; return nil }); err == nil || !strings.Contains(err.Error(), want) || ran {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestInvalidFabrics(t *testing.T) {
 
 func TestRankErrorIsOfFirstFailure(t *testing.T) {
 	boom := errors.New("boom")
-	out, err := InWorld(Fabric{Ranks: 4, PerHost: 2}, func(e *env.Env) error {
+	out, err := InWorld(Fabric{Ranks: 4, PerHost: 2}, func(e *transport.Env) error {
 		e.Proc.Sleep(time.Duration(10-e.Rank) * time.Microsecond)
 		if e.Rank == 0 {
 			return nil
@@ -91,7 +91,7 @@ func TestRankErrorIsOfFirstFailure(t *testing.T) {
 }
 
 func TestHungErrorHasWaitReasons(t *testing.T) {
-	_, err := InWorld(Fabric{Ranks: 12}, func(e *env.Env) error {
+	_, err := InWorld(Fabric{Ranks: 12}, func(e *transport.Env) error {
 		if e.Rank == 1 {
 			e.Go("listens", func(verbs.Proc) { _ = e.Control.Barrier(verbs.Forever) })
 		}
@@ -107,7 +107,7 @@ func TestHungErrorHasWaitReasons(t *testing.T) {
 			t.Errorf("%v does not say %q", err, want)
 		}
 	}
-	_, err = InWorld(Fabric{Ranks: 1, Limit: time.Second}, func(e *env.Env) error {
+	_, err = InWorld(Fabric{Ranks: 1, Limit: time.Second}, func(e *transport.Env) error {
 		for {
 			e.Proc.Sleep(time.Millisecond)
 		}
@@ -119,7 +119,7 @@ func TestHungErrorHasWaitReasons(t *testing.T) {
 
 func TestTasksEndWithRank(t *testing.T) {
 	ticks, unwound := 0, false
-	_, err := InWorld(Fabric{Ranks: 2}, func(e *env.Env) error {
+	_, err := InWorld(Fabric{Ranks: 2}, func(e *transport.Env) error {
 		if e.Rank == 0 {
 			e.Go("ticks", func(p verbs.Proc) {
 				defer func() { unwound = true }()
@@ -143,13 +143,13 @@ func TestKillEndsRank(t *testing.T) {
 	cleaned := false
 	out, err := InWorld(Fabric{Ranks: 3, Script: func(w *World) {
 		w.At(time.Millisecond, func() { w.Kill(1); w.Kill(1) })
-	}}, func(e *env.Env) error {
+	}}, func(e *transport.Env) error {
 		switch e.Rank {
 		case 0:
-			if _, err := e.Control.Recv(1, verbs.Forever); !errors.Is(err, env.ErrGone) {
+			if _, err := e.Control.Recv(1, verbs.Forever); !errors.Is(err, transport.ErrGone) {
 				return fmt.Errorf("Recv of one who was killed: %v", err)
 			}
-			if err := e.Control.Send(1, nil); !errors.Is(err, env.ErrGone) || !e.Control.Gone(1) || e.Control.Gone(2) {
+			if err := e.Control.Send(1, nil); !errors.Is(err, transport.ErrGone) || !e.Control.Gone(1) || e.Control.Gone(2) {
 				return fmt.Errorf("Send to one who was killed: %v", err)
 			}
 		case 1:
@@ -167,7 +167,7 @@ func TestKillEndsRank(t *testing.T) {
 
 func TestAbortEndsAllRanks(t *testing.T) {
 	after := false
-	out, err := InWorld(Fabric{Ranks: 3}, func(e *env.Env) error {
+	out, err := InWorld(Fabric{Ranks: 3}, func(e *transport.Env) error {
 		if e.Rank == 1 {
 			e.Go("aborts", func(p verbs.Proc) {
 				p.Sleep(time.Millisecond)
@@ -190,7 +190,7 @@ func TestAbortEndsAllRanks(t *testing.T) {
 }
 
 func TestSegmentsAreSharedWithinHost(t *testing.T) {
-	_, err := InWorld(Fabric{Ranks: 4, PerHost: 2}, func(e *env.Env) error {
+	_, err := InWorld(Fabric{Ranks: 4, PerHost: 2}, func(e *transport.Env) error {
 		mem, err := e.Shared.Segment("box", 100)
 		if err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -22,8 +22,8 @@ type worldRank struct {
 }
 
 // addRanks starts a coroutine for every rank.
-func (w *World) addRanks(run func(*env.Env) error) {
-	w.hub = sim.NewHub(w.sim, w.f.Ranks, env.ErrGone)
+func (w *World) addRanks(run func(*transport.Env) error) {
+	w.hub = sim.NewHub(w.sim, w.f.Ranks, transport.ErrGone)
 	w.out.Ranks = make([]RankOutcome, w.f.Ranks)
 	w.ranks = make([]*worldRank, w.f.Ranks)
 	for i := range w.ranks {
@@ -38,9 +38,9 @@ func (w *World) addRanks(run func(*env.Env) error) {
 }
 
 // env returns the Env of the rank.
-func (r *worldRank) env(p *sim.Proc) *env.Env {
+func (r *worldRank) env(p *sim.Proc) *transport.Env {
 	w, h := r.w, &r.w.hosts[r.w.nodes[r.rank]]
-	e := &env.Env{
+	e := &transport.Env{
 		Rank: r.rank, Size: w.f.Ranks, Nodes: w.nodes, Seed: w.f.Seed, Proc: p,
 		Control: &control{w.hub.Endpoint(r.rank), w.abort}, Shared: h.shared, Go: r.startTask,
 	}
@@ -56,7 +56,7 @@ func (r *worldRank) env(p *sim.Proc) *env.Env {
 	for k, d := range h.devices {
 		o := &rankDevice{Context: d}
 		r.nics = append(r.nics, o)
-		e.NICs = append(e.NICs, env.NIC{Device: o, Addr: h.ports[k].Addrs()[0]})
+		e.NICs = append(e.NICs, transport.NIC{Device: o, Addr: h.ports[k].Addrs()[0]})
 	}
 	return e
 }

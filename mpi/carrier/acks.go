@@ -6,63 +6,47 @@ import (
 	"time"
 )
 
-// Unreliable datagrams carry sequence numbers. Every packet acknowledges all received
-// packets; an ack-only packet follows after AckEvery packets or AckDelay. The sender
-// retransmits packets that are not acknowledged in time.
-
 // scheduleAck notes a received packet that must be acknowledged.
 func (c *Carrier) scheduleAck(p *peer) {
 	if c.nicDeliversDatagrams() && !c.rails[0].completesBeforeDelivery() {
 		return
 	}
-	p.packetsToAck++
-	switch {
-	case p.packetsToAck >= c.cfg.Datagrams.AckEvery:
-		p.ackAt = c.Now()
-	case p.ackAt == 0:
-		p.ackAt = c.Now() + c.cfg.Datagrams.AckDelay
-	}
-	c.watchTimers(p)
+	p.acks.Received(c.Now())
+	c.lists.timed.add(p)
 }
 
-func (c *Carrier) nicDeliversDatagrams() bool { return c.rails[0].dg == nil || c.rails[0].dg.reliable }
+func (c *Carrier) nicDeliversDatagrams() bool { return c.rails[0].dg == nil || c.rails[0].dg.Reliable }
 
 // handleAck frees the packets that the peer acknowledges: all before a sequence number.
 func (c *Carrier) handleAck(p *peer, number uint32) {
-	n := 0
-	for n < len(p.unacked) && before(p.unacked[n].seq, number) {
-		p.unacked[n].acked = true
-		n++
-	}
-	if n == 0 {
+	acked := p.out.Acknowledge(number)
+	if acked == nil {
 		return
+	}
+	for _, pkt := range acked {
+		pkt.acked = true
 	}
 	if len(p.toReroute) > 0 {
 		p.toReroute = slices.DeleteFunc(p.toReroute, func(pkt *packet) bool { return pkt.acked })
 	}
-	for _, pkt := range p.unacked[:n] {
+	for _, pkt := range acked {
 		c.freePacket(pkt)
 	}
-	p.unacked = slices.Delete(p.unacked, 0, n)
-	p.retransmits, p.unackedFor, p.retransmitAt = 0, 0, 0
-	if len(p.unacked) > 0 && c.datagrams(p) != nil {
-		p.retransmitAt = c.Now() + c.cfg.Datagrams.Timeout
-		c.watchTimers(p)
+	if c.datagrams(p) != nil {
+		c.startRetransmitTimer(p)
 	}
 }
 
-// watchTimers adds a peer to those whose timers runTimers checks.
-func (c *Carrier) watchTimers(p *peer) {
-	if !p.timersWatched {
-		p.timersWatched = true
-		c.timedPeers = append(c.timedPeers, p)
+func (c *Carrier) startRetransmitTimer(p *peer) {
+	if p.out.StartTimer(c.Now()) {
+		c.lists.timed.add(p)
 	}
 }
 
 // nextTimer returns the time of the next acknowledgement or retransmission that is due.
 func (c *Carrier) nextTimer() (at time.Duration, ok bool) {
-	for _, p := range c.timedPeers {
-		for _, t := range [...]time.Duration{p.ackAt, p.retransmitAt} {
+	for _, p := range c.lists.timed.peers {
+		for _, t := range [...]time.Duration{p.acks.Expiry(), p.out.Expiry()} {
 			if t != 0 && (!ok || t < at) {
 				at, ok = t, true
 			}
@@ -73,21 +57,19 @@ func (c *Carrier) nextTimer() (at time.Duration, ok bool) {
 
 // runTimers sends the retransmissions and acknowledgements that are due.
 func (c *Carrier) runTimers() {
-	if len(c.timedPeers) == 0 {
+	if len(c.lists.timed.peers) == 0 {
 		return
 	}
 	now := c.Now()
-	visit(&c.timedPeers, &c.spareTimedPeers, func(p *peer) {
-		if p.retransmitAt != 0 && p.retransmitAt <= now {
+	c.lists.timed.visit(func(p *peer) (stays bool) {
+		if at := p.out.Expiry(); at != 0 && at <= now {
 			c.retransmit(p)
 		}
-		if p.ackAt != 0 && p.ackAt <= now {
-			p.ackAt = now + c.cfg.Datagrams.AckDelay // retry if it cannot be sent now
+		if at := p.acks.Expiry(); at != 0 && at <= now {
+			p.acks.ExpireAt(now + p.acks.Delay) // retry if it cannot be sent now
 			c.sendAckOnly(p, nil)
 		}
-		if p.timersWatched = false; p.lost == nil && (p.ackAt != 0 || p.retransmitAt != 0) {
-			c.watchTimers(p)
-		}
+		return p.lost == nil && (p.acks.Expiry() != 0 || p.out.Expiry() != 0)
 	})
 }
 
@@ -95,18 +77,17 @@ func (c *Carrier) runTimers() {
 const maxRetransmitBatch = 16
 
 func (c *Carrier) retransmit(p *peer) {
-	if p.unacked[0].posted == 0 { // the packet was sent since the timer was set
-		p.unackedFor += c.retransmitTimeout(p)
-	}
-	if p.retransmits++; p.unackedFor > c.cfg.PeerTimeout {
-		c.losePeer(p, fmt.Errorf("no acknowledgement of packet %d after %d transmissions in at least %v", p.unacked[0].seq, p.retransmits, p.unackedFor))
+	unacked := p.out.Unacked()
+	retransmits, silent := p.out.Expired(unacked[0].posted == 0)
+	if silent > c.cfg.PeerTimeout {
+		c.losePeer(p, fmt.Errorf("no acknowledgement of packet %d after %d transmissions in at least %v", unacked[0].seq, retransmits, silent))
 		return
 	}
-	if p.retransmits > 1 { // the rail may have failed
+	if retransmits > 1 { // the rail may have failed
 		c.switchRail(p)
 	}
-	for _, pkt := range p.unacked[:min(maxRetransmitBatch, len(p.unacked))] {
-		if pkt.posted > 0 || c.datagrams(p).freeWRs == 0 {
+	for _, pkt := range unacked[:min(maxRetransmitBatch, len(unacked))] {
+		if pkt.posted > 0 || c.datagrams(p).Free() == 0 {
 			continue // the first transmission has not completed
 		}
 		c.stats.Retransmitted++
@@ -116,23 +97,17 @@ func (c *Carrier) retransmit(p *peer) {
 			return
 		}
 	}
-	p.retransmitAt = c.Now() + c.retransmitTimeout(p)
-}
-
-// retransmitTimeout doubles with every retransmission, up to a second.
-func (c *Carrier) retransmitTimeout(p *peer) time.Duration {
-	const most = time.Second
-	return min(most, c.cfg.Datagrams.Timeout<<min(p.retransmits, 16))
+	p.out.RestartTimer(c.Now())
 }
 
 // refreshPrefix updates the acknowledgement in a packet before it is retransmitted. It
 // returns no credits: the first transmission may have done so, or belonged to another
 // connection.
 func (c *Carrier) refreshPrefix(pkt *packet) {
-	pre, _, _ := parsePrefix(pkt.buf.b) // this rank wrote it
-	pre.ack, pre.credits, pre.slots = pkt.peer.nextIn, 0, 0
-	pre.put(pkt.buf.b)
-	pkt.peer.packetsToAck, pkt.peer.ackAt = 0, 0
+	pre, _, _ := parsePrefix(pkt.Buf.B) // this rank wrote it
+	pre.ack, pre.credits, pre.slots = pkt.peer.in.Next(), 0, 0
+	pre.put(pkt.Buf.B)
+	pkt.peer.acks.Acknowledged()
 }
 
 // sendAckOnly sends pending acknowledgements and credits without a message.
@@ -142,9 +117,9 @@ func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 		conn = p.anyOpen()
 	}
 	switch dg := c.datagrams(p); {
-	case conn != nil && (conn.state == open || conn.state == closing && !conn.disconnecting) && conn.freeWRs > 0 && conn.canSendAck():
+	case conn != nil && (conn.state == open || conn.state == closing && !conn.disconnection.lastPacket) && conn.Free() > 0 && conn.canSendAck():
 		via = conn
-	case dg != nil && dg.freeWRs > 0:
+	case dg != nil && dg.Free() > 0:
 		via = dg
 	default:
 		return // the next packet carries them

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -92,7 +92,7 @@ func TestReceiveIsReturnedAfterItsPacketIsRead(t *testing.T) {
 				cfg.Ring = carrier.Ring{Slots: 2, After: 2}
 				f := mpihost.Fabric{Ranks: 2, PerHost: c.perHost, Provider: c.provider, Seed: 1, Limit: time.Hour}
 				f.Link.MTU = 1200
-				_, err := mpihost.InWorld(f, func(e *env.Env) error {
+				_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 					s := &slowReader{rank: &rank{Env: e, lost: make(map[int]error), maxWait: time.Second}}
 					var err error
 					if s.Carrier, err = carrier.Open(e, cfg, s); err != nil {

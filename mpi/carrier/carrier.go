@@ -3,11 +3,10 @@ package carrier
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
-	"github.com/fabrictest/fabrictest/mpi/regcache"
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -47,62 +46,27 @@ type Fetcher interface{ Fetched(old uint64) }
 
 // Carrier is the communication layer of one rank.
 type Carrier struct {
-	env       *env.Env
+	env       *transport.Env
 	cfg       Config
 	up        Upper
+	mem       *memory.Registry
 	rails     []*rail
-	endpoints endpoints
+	requests  transport.Requests[work]
+	packets   packetPool
 	peers     []*peer
-
-	frequent      *regcache.ReuseTable // nil if small data is always copied
-	cache         *regcache.Cache[*registered]
-	regions       []*registered // memory of pools and rings
-	retired       []retired
-	idleRegions   []*Region
-	bounceBuffers int // in use
-	byKey         map[uint32]*registered
-	nextAddr      uint64
-	sendPool      *pool
-	smallPool     *pool // for short packets
-	connRecvPool  *pool // receive buffers of connections without SRQ
-	atomicPool    *pool // for results of atomics
-
-	works     []work
-	idleWorks []uint32
-	idlePkts  []*packet
-
-	loopback        []outgoing // messages to this rank itself
-	busyPeers       []*peer    // with queued packets or transfers
-	spareBusyPeers  []*peer    // empty slice for reuse
-	endedConns      []*conn    // queue pairs to close
-	timedPeers      []*peer    // with a timer that runs
-	spareTimedPeers []*peer    // empty slice for reuse
-	rings           []*ringIn  // to poll
-	shmPeers        []*shmPeer // to poll
-	coalescingPeers []*peer    // with coalesced messages
-	progressCalls   uint64     // number of calls
-
-	callbacks     callbackQueue // from connection manager tasks
-	mustPoll      atomic.Bool   // rings or callbacks exist, which do not wake Wait
-	lastActivity  atomic.Int64  // when Progress last did something
-	activity      bool          // PollFast did something since
-	lastKeepalive time.Duration // when silent peers were last checked
-	// lastProgress is when Progress was last called, and stalledUntil when it was last
-	// called after a long pause.
-	lastProgress, stalledUntil time.Duration
-	lastIdleCheck              time.Duration // when idle connections were last checked
-	blocked                    atomic.Bool
-	notified                   atomic.Bool  // the completion channel had an event
-	nextDeadline               atomic.Int64 // of timers; 0 if none runs
-	scratch                    []byte
-	inProgress                 bool          // within Progress or PollFast
-	cachedNow                  time.Duration // time of the current Progress; 0 if not read yet
-	failure                    error
-	stats                      Stats
+	lists     peerLists
+	conns     connections
+	polled    polledRings
+	loopback  []outgoing // messages to this rank itself
+	clock     clock
+	waiter    waiter
+	keepalive keepalive
+	failure   error
+	stats     Stats
 }
 
 // Open creates the carrier of a rank. All ranks open theirs at the same time.
-func Open(e *env.Env, cfg Config, up Upper) (*Carrier, error) {
+func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -110,14 +74,7 @@ func Open(e *env.Env, cfg Config, up Upper) (*Carrier, error) {
 	if len(e.NICs) == 0 || len(e.NICs) > wire.MaxRails {
 		return nil, fmt.Errorf("%d NICs: there must be 1 to %d", len(e.NICs), wire.MaxRails)
 	}
-	c := &Carrier{
-		env: e, cfg: cfg, up: up, peers: make([]*peer, e.Size),
-		byKey: make(map[uint32]*registered), nextAddr: firstAddr,
-	}
-	const maxIdle = 1024
-	c.cache = regcache.New(regcache.Config[*registered]{
-		Register: c.register, Deregister: c.retire, MaxIdle: maxIdle, MaxIdleBytes: max(cfg.CacheBytes, 0),
-	})
+	c := &Carrier{env: e, cfg: cfg, up: up, peers: make([]*peer, e.Size), lists: newPeerLists(), clock: clock{env: e}, waiter: waiter{env: e}}
 	if err := c.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: %w", e.Rank, err), c.Close())
 	}
@@ -135,23 +92,25 @@ func (c *Carrier) open() error {
 	if err := c.cfg.restrictTo(c.caps()); err != nil {
 		return err
 	}
-	c.openSendPools()
+	c.openMemory()
 	for _, r := range c.rails {
-		if r.attr.Caps.Has(verbs.CapUD) {
+		if r.Attr.Caps.Has(verbs.CapUD) {
 			if err := r.openDatagrams(&c.cfg); err != nil {
 				return err
 			}
 		} else if err := r.listenCM(); err != nil {
 			return err
 		}
-		if c.cfg.Design.hasSRQ() && r.attr.Caps.Has(verbs.CapSRQ) {
+		if c.cfg.Design.hasSRQ() && r.Attr.Caps.Has(verbs.CapSRQ) {
 			if err := r.openShared(&c.cfg); err != nil {
 				return err
 			}
 		}
 	}
-	if err := c.openReuse(); err != nil {
-		return err
+	if reuse := c.cfg.Reuse; !reuse.Off && (reuse.Thresholds != nil || c.env.Concurrent || c.env.Costs != nil) {
+		if err := c.mem.TrackReuse(reuse); err != nil {
+			return err
+		}
 	}
 	if err := c.openSharedMemory(); err != nil {
 		return err
@@ -159,26 +118,79 @@ func (c *Carrier) open() error {
 	return c.exchangeEndpoints()
 }
 
+// openMemory creates the registry of memory, with the protection domains of all rails.
+func (c *Carrier) openMemory() {
+	domains := make([]memory.Domain, len(c.rails))
+	for i, r := range c.rails {
+		domains[i] = r.Domain
+	}
+	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.clock.now, Costs: c.env.Costs})
+}
+
+// Register makes a buffer accessible to peers until Release. It must not be empty.
+func (c *Carrier) Register(buf []byte) (wire.Region, error) { return asRegion(c.mem.Register(buf)) }
+
+// Source returns a region to write data to a peer from, and Sink one to read data into. It may
+// be a bounce buffer. The caller must Release it.
+func (c *Carrier) Source(data []byte) (wire.Region, error) { return asRegion(c.mem.Source(data)) }
+
+// Sink is described at Source.
+func (c *Carrier) Sink(into []byte) (wire.Region, error) { return asRegion(c.mem.Sink(into)) }
+
+// asRegion converts a region to the interface type, and a nil region to a nil interface.
+func asRegion(r *memory.Region, err error) (wire.Region, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Release releases a region. Its registration may stay in the cache.
+func (c *Carrier) Release(r wire.Region) { c.release(r.(*memory.Region)) }
+
+func (c *Carrier) release(r *memory.Region) {
+	if err := c.mem.Release(r); err != nil {
+		c.failAll(fmt.Errorf("deregister: %w", err))
+	}
+}
+
+// Invalidate starts to deregister all memory regions that overlap buf. The program may free
+// or reuse buf once Invalidated returns true.
+func (c *Carrier) Invalidate(buf []byte) error { return c.mem.Invalidate(buf) }
+
+// Invalidated reports whether all memory regions that overlap buf are deregistered.
+func (c *Carrier) Invalidated(buf []byte) bool { return c.mem.Invalidated(buf) }
+
+// exchangeEndpoints sends the endpoints of this rank to all ranks and receives theirs.
+func (c *Carrier) exchangeEndpoints() error {
+	mine := make([]transport.Endpoint, len(c.rails))
+	for i, r := range c.rails {
+		mine[i].GID = r.GID
+		if r.dg != nil {
+			mine[i].QPN = r.dg.QP.QPN()
+		}
+		if r.cm != nil {
+			mine[i].Port = r.cm.port()
+		}
+	}
+	all, err := transport.ExchangeEndpoints(c.env, mine)
+	for _, r := range c.rails {
+		r.endpoints = all
+	}
+	return err
+}
+
 // caps are the capabilities that all rails have.
 func (c *Carrier) caps() verbs.Caps {
 	all := ^verbs.Caps(0)
 	for _, r := range c.rails {
-		all &= r.attr.Caps
+		all &= r.Attr.Caps
 	}
 	return all
 }
 
-// Now returns the time. In real time Progress reads the clock once, because reading it
-// takes a good part of the time of a short message.
-func (c *Carrier) Now() time.Duration {
-	if !c.inProgress || !c.env.Concurrent {
-		return c.env.Proc.Now()
-	}
-	if c.cachedNow == 0 {
-		c.cachedNow = c.env.Proc.Now()
-	}
-	return c.cachedNow
-}
+// Now returns the time.
+func (c *Carrier) Now() time.Duration { return c.clock.now() }
 
 // failAll handles the failure of a local NIC: all peers are lost.
 func (c *Carrier) failAll(err error) {
@@ -209,20 +221,12 @@ func (c *Carrier) Close() error {
 	for _, r := range c.rails {
 		errs = append(errs, r.close())
 	}
-	if c.cache != nil {
-		errs = append(errs, c.cache.Flush(), c.deregisterRetired(forever))
-	}
-	for _, m := range c.regions {
-		errs = append(errs, c.deregister(m))
-	}
-	for _, key := range sortedKeys(c.byKey) { // regions that their users have not released
-		errs = append(errs, c.deregister(c.byKey[key]))
+	if c.mem != nil {
+		errs = append(errs, c.mem.Close())
 	}
 	for _, r := range c.rails {
-		if r.pd != nil {
-			errs = append(errs, r.pd.Close())
-		}
+		errs = append(errs, r.ClosePD())
 	}
-	c.regions, c.rails = nil, nil
+	c.rails = nil
 	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -58,7 +59,7 @@ type Config struct {
 	// rails: for ever.
 	IdleTimeout time.Duration `json:"idle,omitempty"`
 	// Reuse configures the detection of small buffers that are used often.
-	Reuse Reuse `json:"reuse"`
+	Reuse memory.Reuse `json:"reuse"`
 	// NoCoalescing sends every message in a packet of its own.
 	NoCoalescing bool `json:"no_bundles,omitempty"`
 	// NoSharedMemory makes ranks of one host use their NICs.

@@ -1,12 +1,13 @@
 package carrier
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -27,86 +28,80 @@ func (s state) String() string { return stateNames[s] }
 
 // conn is a connection to a peer on a rail.
 type conn struct {
-	c               *Carrier
-	rail            *rail
-	peer            *peer
-	qp              verbs.QP
-	state           state
-	recv            *recvQueue // nil with SRQ
-	usesCredits     bool       // each packet to the peer takes a credit
-	credits         int
-	creditsToReturn int // receives posted again since credits were last returned
-	freeWRs         int // send requests that can be posted
-	outstanding     int // send requests that the NIC has
-	lastUsed        time.Duration
-	lastCompletion  time.Duration // only on rails that complete before delivery
-	disconnecting   bool          // our last packet was sent, or the peer's has arrived
-	awaitsPeerClose bool          // the peer may still have to receive our last packet
-	receivedDREQ    bool
-	ended           bool
-	pendingNotices  []*transfer // writes whose notice must follow on this connection
-
-	// Only for connections of the connection manager:
-	generation     uint32 // number of earlier connections between the two ranks
-	cmConn         verbs.Conn
-	pendingRequest verbs.ConnRequest // request of the peer that wins over ours
-	wr             [1]verbs.SendWR
-	sges           [3]verbs.SGE
+	c    *Carrier
+	rail *rail
+	peer *peer
+	transport.SendQueue
+	credits
+	recv           *recvQueue // nil with SRQ
+	state          state
+	disconnection  disconnection
+	ended          bool
+	cm             cmState
+	lastUsed       time.Duration
+	lastCompletion time.Duration // only on rails that complete before delivery
+	pendingNotices []*transfer   // writes whose notice must follow on this connection
 }
 
+// cmState is the state of a connection of the connection manager.
+type cmState struct {
+	generation     uint32 // number of earlier connections between the two ranks
+	conn           verbs.Conn
+	pendingRequest verbs.ConnRequest // request of the peer that wins over ours
+}
+
+// sendDepth is the depth of the send queue. Packets leave reservedWRs of it to RDMA
+// transfers.
 const (
-	// reservedCredits are left to packets that return credits, which avoids a deadlock of
-	// two ranks without credits.
-	reservedCredits = 4
-	// minReceives lets credits be returned after half of them are used.
-	minReceives = 4
-	// sendDepth is the depth of the send queue. Packets leave reservedWRs of it to RDMA
-	// transfers.
 	sendDepth   = 128
 	reservedWRs = 2
 )
 
+// connections is the state that the connections of a rank share.
+type connections struct {
+	recvPool      *memory.Pool  // receive buffers of connections without SRQ
+	ended         []*conn       // whose queue pairs must be closed
+	callbacks     callbackQueue // from connection manager tasks
+	lastIdleCheck time.Duration // when idle connections were last looked for
+}
+
 // newConn creates the local end of a connection.
 func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
-	k := &conn{c: c, rail: r, peer: p, state: s, freeWRs: sendDepth, credits: c.cfg.Receives + reservedCredits, lastUsed: c.Now()}
-	k.usesCredits = r.srq == nil || r.lacksRNR()
-	k.generation = p.connGeneration[r.num]
-	init := verbs.QPInit{
-		Type: verbs.QPTypeRC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
-		Caps: verbs.QPCaps{MaxSendWR: sendDepth, MaxSendSGE: 3},
-	}
 	count := c.cfg.Receives + reservedCredits
+	k := &conn{c: c, rail: r, peer: p, state: s, credits: credits{enabled: r.srq == nil || r.LacksRNR(), available: count}, lastUsed: c.Now()}
+	k.cm.generation = p.connGeneration[r.Num]
+	k.Depth = sendDepth
+	caps := verbs.QPCaps{MaxSendWR: sendDepth, MaxSendSGE: 3}
 	promised := sendDepth
+	var srq verbs.SRQ
 	if r.srq != nil {
 		if err := r.srq.growFor(len(r.conns) + 1); err != nil {
 			return nil, err
 		}
-		init.SRQ = r.srq.queue
+		srq = r.srq.queue
 	} else {
-		init.Caps.MaxRecvWR, init.Caps.MaxRecvSGE = count, 1
+		caps.MaxRecvWR, caps.MaxRecvSGE = count, 1
 		promised += count
 	}
-	if err := r.reserveCQEs(promised); err != nil {
+	if err := r.ReserveCQEs(promised); err != nil {
 		return nil, err
 	}
 	var err error
-	if k.qp, err = r.dev.CreateQP(init); err != nil {
+	if k.QP, err = r.NewRC(caps, srq); err != nil {
 		return nil, fmt.Errorf("create a queue pair for rank %d: %w", p.rank, err)
 	}
-	if err := r.toInit(k.qp); err != nil {
-		return nil, errors.Join(err, k.qp.Close())
-	}
 	if r.srq == nil {
-		k.recv = &recvQueue{c: c, rail: r, conn: k, post: k.qp.PostRecv, size: c.cfg.PacketSize}
-		if c.connRecvPool == nil {
-			c.connRecvPool = c.newPool(ConnReceiveBuffers, c.cfg.PacketSize, count)
+		recv := r.newRecvQueue(k.QP.PostRecv)
+		recv.conn, k.recv = k, &recv
+		if c.conns.recvPool == nil {
+			c.conns.recvPool = c.mem.NewPool(memory.ConnReceiveBuffers, c.cfg.PacketSize, count)
 		}
-		if err := k.recv.fill(c.connRecvPool, count); err != nil {
-			return nil, errors.Join(err, k.qp.Close())
+		if err := k.recv.fill(c.conns.recvPool, count); err != nil {
+			return nil, errors.Join(err, k.QP.Close())
 		}
 	}
-	p.conns[r.num] = k
-	r.conns[k.qp.QPN()] = k
+	p.conns[r.Num] = k
+	r.conns[k.QP.QPN()] = k
 	c.stats.Connections++
 	c.stats.MaxConnections = max(c.stats.MaxConnections, c.stats.Connections)
 	return k, nil
@@ -120,13 +115,26 @@ func (c *Carrier) connection(p *peer, n int) *conn {
 	}
 	for i := range c.rails {
 		k := p.conns[(p.nextRail+i)%len(c.rails)]
-		if k != nil && k.state == open && k.freeWRs > reservedWRs && k.hasCredit() {
+		if k != nil && k.hasRoom() {
 			return k
 		}
 	}
 	c.wantConnections(p)
 	return nil
 }
+
+// hasRoom reports whether a packet can be sent now.
+func (k *conn) hasRoom() bool { return k.canWrite() && k.hasCredit() }
+
+// canProbe reports whether a probe can be sent now: it may use reserved credits.
+func (k *conn) canProbe() bool { return k.canWrite() && k.canSendAck() }
+
+// canWrite reports whether a write to the peer's ring can be posted, which takes no credit.
+func (k *conn) canWrite() bool { return k.state == open && k.Free() > reservedWRs }
+
+func (k *conn) over() *conn { return k }
+
+func (k *conn) maxPacket() int { return k.c.cfg.PacketSize }
 
 // wantConnections starts the connections to a peer that the design has and that are
 // missing.
@@ -135,7 +143,7 @@ func (c *Carrier) wantConnections(p *peer) {
 		return
 	}
 	for _, r := range c.rails {
-		if p.conns[r.num] == nil && p.lost == nil && !p.railFailed[r.num] {
+		if p.conns[r.Num] == nil && p.lost == nil && !p.railFailed[r.Num] {
 			if err := c.connect(p, r); err != nil && !(c.failRail(p, r) && c.reachable(p)) {
 				c.losePeer(p, err)
 			}
@@ -146,40 +154,38 @@ func (c *Carrier) wantConnections(p *peer) {
 // transmit posts a packet. The carrier keeps it until the peer's NIC has acknowledged it.
 func (k *conn) transmit(pkt *packet) error {
 	c := k.c
-	id := c.newWork(work{task: sending, conn: k, pkt: pkt})
-	k.wr[0] = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.gather(k.sges[:0], k.rail.num)}
-	if pkt.headerless {
-		k.wr[0].Opcode, k.wr[0].Imm = verbs.OpSendImm, pkt.imm
+	id := c.requests.Add(work{task: sending, conn: k, pkt: pkt})
+	wr := k.Request()
+	*wr = verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: pkt.SGL(k.SGL(), k.rail.Num)}
+	if pkt.HasImm {
+		wr.Opcode, wr.Imm = verbs.OpSendImm, pkt.Imm
 	}
 	if err := k.post(); err != nil {
-		c.endWork(id)
+		c.requests.Remove(id)
 		return err
 	}
 	c.stats.Packets[OverConnection]++
-	c.stats.ByRail[k.rail.num] += uint64(pkt.len)
+	c.stats.ByRail[k.rail.Num] += uint64(pkt.Len)
 	k.packetPosted(pkt)
-	k.credits--
+	k.credits.available--
 	if pkt.numbered {
-		k.peer.nextRail = (k.rail.num + 1) % len(c.rails)
+		k.peer.nextRail = (k.rail.Num + 1) % len(c.rails)
 	}
 	return nil
 }
 
-// post posts the send request in k.wr.
+// post posts the request of the send queue.
 func (k *conn) post() error {
-	if _, err := k.qp.PostSend(k.wr[:]); err != nil {
+	if err := k.Post(); err != nil {
 		return err
 	}
-	k.freeWRs--
-	k.outstanding++
 	k.lastUsed = k.c.Now()
 	return nil
 }
 
 // requestCompleted handles the completion of any send request.
 func (k *conn) requestCompleted(wc *verbs.WC) {
-	k.freeWRs++
-	k.outstanding--
+	k.Completed()
 	if k.rail.completesBeforeDelivery() {
 		k.lastCompletion = k.c.Now()
 	}
@@ -187,8 +193,8 @@ func (k *conn) requestCompleted(wc *verbs.WC) {
 		k.connFailed(statusError{"send request", wc.Status})
 	}
 	switch {
-	case k.outstanding > 0:
-	case k.state == failed || k.disconnecting && !k.awaitsPeerClose:
+	case k.Outstanding() > 0:
+	case k.state == failed || k.disconnection.lastPacket && !k.disconnection.awaitsPeerClose:
 		k.c.endConn(k)
 	case k.state == closing:
 		k.sendDREP()
@@ -211,17 +217,6 @@ func (k *conn) sendCompleted(pkt *packet, wc *verbs.WC) {
 	}
 }
 
-// fail moves the queue pair to the error state, which flushes its requests.
-func (k *conn) fail(error) {
-	if k.state == failed {
-		return
-	}
-	k.state = failed
-	if err := k.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil && !errors.Is(err, verbs.ErrClosed) {
-		k.c.failAll(fmt.Errorf("rank %d: %w", k.peer.rank, err))
-	}
-}
-
 // packetReceived notes that a packet has arrived on the connection.
 func (k *conn) packetReceived(pre *prefix) {
 	k.lastUsed = k.c.Now()
@@ -229,14 +224,14 @@ func (k *conn) packetReceived(pre *prefix) {
 		k.state = open
 		k.c.markBusy(k.peer)
 	}
-	k.credits += int(pre.credits)
+	k.credits.available += int(pre.credits)
 }
 
 // returnManyCredits sends an ack-only packet when half of the credits or slots are to be
 // returned.
 func (k *conn) returnManyCredits() {
 	p := k.peer
-	if p.lost == nil && (k.usesCredits && k.creditsToReturn >= k.c.cfg.Receives/2 || p.ringIn != nil && p.ringIn.slotsToReturn >= p.ringIn.count/2) {
+	if p.lost == nil && (k.credits.enabled && k.credits.toReturn >= k.c.cfg.Receives/2 || p.ringIn != nil && p.ringIn.slotsToReturn >= p.ringIn.Slots()/2) {
 		k.c.sendAckOnly(p, k)
 	}
 }
@@ -244,112 +239,16 @@ func (k *conn) returnManyCredits() {
 // takeCreditsToReturn posts the staged receives and returns their number, for the prefix of
 // the next packet.
 func (k *conn) takeCreditsToReturn() uint16 {
-	if !k.usesCredits || k.creditsToReturn == 0 {
+	if !k.credits.enabled || k.credits.toReturn == 0 {
 		return 0
 	}
 	recv := k.recv
 	if recv == nil {
 		recv = &k.rail.srq.recv
 	}
-	if err := recv.flush(); err != nil {
+	if err := recv.Flush(); err != nil {
 		k.c.failAll(err)
 		return 0
 	}
-	n := k.creditsToReturn
-	k.creditsToReturn = 0
-	return uint16(n)
-}
-
-// endConn marks a connection for closing. Its queue pair stays until the polled completions
-// have been handled, because some may belong to it.
-func (c *Carrier) endConn(k *conn) {
-	if k.ended {
-		return
-	}
-	k.ended = true
-	if k.state != failed { // a failed connection stays, or its rail would be tried again
-		k.peer.conns[k.rail.num] = nil
-		k.peer.connGeneration[k.rail.num] = k.generation + 1
-		c.stats.ConnectionsClosed++
-	}
-	c.stats.Connections--
-	c.markBusy(k.peer)
-	c.endedConns = append(c.endedConns, k)
-	k.rewriteUnnoticed()
-}
-
-// closeEndedConns closes the connections that endConn marked.
-func (c *Carrier) closeEndedConns() {
-	ended := c.endedConns
-	c.endedConns = nil
-	for _, k := range ended {
-		if err := k.close(); err != nil {
-			c.failAll(err)
-		}
-	}
-}
-
-// close closes the queue pair and releases the buffers of its requests.
-func (k *conn) close() error {
-	if k.qp == nil {
-		return nil
-	}
-	delete(k.rail.conns, k.qp.QPN())
-	var errs []error
-	if k.cmConn != nil {
-		errs = append(errs, ignoreClosed(k.cmConn.Disconnect()))
-	}
-	errs = append(errs, ignoreClosed(k.qp.Close()))
-	k.qp = nil
-	c := k.c
-	for i := range c.works {
-		w := c.works[i]
-		if w.conn != k {
-			continue
-		}
-		c.endWork(uint64(i))
-		switch w.task {
-		case receiving:
-			w.buf.release()
-		case sending:
-			w.pkt.posted--
-			w.pkt.acked = true
-			c.freePacket(w.pkt)
-		}
-	}
-	k.rail.reservedCQEs -= sendDepth
-	return errors.Join(errs...)
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, verbs.ErrClosed) || errors.Is(err, verbs.ErrInvalid) {
-		return nil
-	}
-	return err
-}
-
-// connInfo is the information that two ranks exchange to connect.
-type connInfo struct {
-	rail    int
-	qpn     verbs.QPN
-	psn     uint32
-	credits int
-}
-
-const connInfoLen = 1 + 4 + 4 + 2
-
-func (h connInfo) bytes() []byte {
-	le := binary.LittleEndian
-	b := append(make([]byte, 0, connInfoLen), byte(h.rail))
-	b = le.AppendUint32(b, uint32(h.qpn))
-	b = le.AppendUint32(b, h.psn)
-	return le.AppendUint16(b, uint16(h.credits))
-}
-
-func (c *Carrier) parseConnInfo(b []byte) (h connInfo, err error) {
-	if len(b) != connInfoLen || int(b[0]) >= len(c.rails) {
-		return h, fmt.Errorf("%w: of a connection: % x", errMalformed, b)
-	}
-	le := binary.LittleEndian
-	return connInfo{int(b[0]), verbs.QPN(le.Uint32(b[1:])), le.Uint32(b[5:]), int(le.Uint16(b[9:]))}, nil
+	return uint16(k.credits.takeToReturn())
 }

@@ -5,11 +5,16 @@
 // The transports to a peer are datagrams, which need no connection; a connection,
 // established on first use and closed when idle; a ring in the peer's memory that is
 // written with RDMA; and shared memory between ranks of one host. A Design selects among
-// them. Over all of them a peer receives messages once and in order: packets have sequence
-// numbers, and packets that arrive out of order are buffered.
+// them. Over all of them a peer receives messages once and in order, with package
+// mpi/reliable. Package mpi/transport has the queue pairs and rings, package mpi/memory the
+// registered memory.
 //
 // NICs move bulk data with RDMA where the transport has it; other transports send it in
 // packets.
+//
+// Files are named by concern: conn*.go establish and close connections; datagram.go, ring.go,
+// shm.go and srq.go are the other transports; send*.go and receive.go move messages;
+// transfer*.go are one-sided; acks.go, failover.go and keepalive.go recover from losses.
 //
 // The caller holds the rank's lock in every method except Wait. The carrier calls its Upper
 // from within its methods, and Upper may call the carrier.

@@ -3,7 +3,7 @@ package carrier
 import "github.com/fabrictest/fabrictest/verbs"
 
 // Registered returns the number of registered memory regions.
-func (c *Carrier) Registered() int { return len(c.byKey) }
+func (c *Carrier) Registered() int { return c.mem.Registered() }
 
 // OverwritePosted overwrites every receive buffer as soon as it is posted, as packets that
 // follow without a pause would.
@@ -24,10 +24,11 @@ func (c *Carrier) OverwritePosted() {
 }
 
 func (r *recvQueue) overwritePosted() {
-	post := r.post
-	r.post = func(wrs []verbs.RecvWR) (int, error) {
+	post := r.Post
+	r.Post = func(wrs []verbs.RecvWR) (int, error) {
 		for i := range wrs {
-			b := r.c.works[uint32(wrs[i].WRID)].buf.b
+			w, _ := r.c.requests.Find(wrs[i].WRID)
+			b := w.buf.B
 			for j := range b {
 				b[j] = 0xee
 			}

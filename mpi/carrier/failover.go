@@ -13,7 +13,7 @@ import (
 // completesBeforeDelivery reports whether a completion does not mean delivery and another
 // rail may have to send a packet again: iWARP with several rails.
 func (r *rail) completesBeforeDelivery() bool {
-	return len(r.c.rails) > 1 && r.dg == nil && r.lacksRNR()
+	return len(r.c.rails) > 1 && r.dg == nil && r.LacksRNR()
 }
 
 // packetPosted notes that the NIC has a packet. Where a completion does not mean delivery,
@@ -21,7 +21,7 @@ func (r *rail) completesBeforeDelivery() bool {
 func (k *conn) packetPosted(pkt *packet) {
 	if k.rail.completesBeforeDelivery() && pkt.numbered {
 		if pkt.sentOn == nil {
-			k.peer.unacked = append(k.peer.unacked, pkt)
+			k.peer.out.Keep(pkt)
 		}
 		pkt.sentAt = k.c.Now()
 	}
@@ -33,7 +33,7 @@ func (k *conn) packetPosted(pkt *packet) {
 // it already, it drops the duplicate.
 func (c *Carrier) queueReroute(pkt *packet) {
 	p := pkt.peer
-	if pkt.headerless { // it depends on the order of its connection
+	if pkt.HasImm { // it depends on the order of its connection
 		c.losePeer(p, fmt.Errorf("packet %d could not be delivered", pkt.seq))
 		pkt.acked = true
 		c.freePacket(pkt)
@@ -50,10 +50,10 @@ func (c *Carrier) reroute(p *peer) {
 		pkt := p.toReroute[0]
 		var via sender
 		dg := c.datagrams(p)
-		byDatagram := dg != nil && pkt.len <= dg.maxPacket
-		if k := p.anyOpen(); k != nil && k.freeWRs > reservedWRs && k.hasCredit() {
+		byDatagram := dg != nil && pkt.Len <= dg.MaxPacket
+		if k := p.anyOpen(); k != nil && k.hasRoom() {
 			via = k
-		} else if byDatagram && dg.freeWRs > 0 {
+		} else if byDatagram && dg.Free() > 0 {
 			via = dg
 		}
 		switch {
@@ -83,7 +83,7 @@ func (k *conn) rerouteUnacked() {
 	if !k.rail.completesBeforeDelivery() {
 		return
 	}
-	for _, pkt := range slices.Clone(k.peer.unacked) {
+	for _, pkt := range slices.Clone(k.peer.out.Unacked()) {
 		if pkt.sentOn == k && pkt.posted == 0 && !slices.Contains(k.peer.toReroute, pkt) {
 			k.c.queueReroute(pkt)
 		}
@@ -94,8 +94,8 @@ func (k *conn) rerouteUnacked() {
 // peer does not know of the data yet, therefore writing it twice is harmless.
 func (k *conn) rewriteUnnoticed() {
 	for _, m := range k.pendingNotices {
-		m.pendingParts, m.noticeSent = 1, false
-		k.peer.queuedParts = append(k.peer.queuedParts, &transferPart{transfer: m, n: m.n, rail: k.rail.num})
+		m.pendingParts, m.notice.sent = 1, false
+		k.peer.queuedParts = append(k.peer.queuedParts, &transferPart{transfer: m, n: m.n, rail: k.rail.Num})
 		k.c.markBusy(k.peer)
 	}
 	k.pendingNotices = nil
@@ -143,7 +143,7 @@ func (k *conn) connFailed(cause error) {
 	if k.state == failed || k.ended {
 		return
 	}
-	if k.disconnecting { // the peer has closed its end
+	if k.disconnection.lastPacket { // the peer has closed its end
 		k.c.endConn(k)
 		return
 	}
@@ -180,7 +180,7 @@ func (c *Carrier) checkRails(now time.Duration) {
 				continue
 			}
 			since, outstanding := k.oldestOutstanding()
-			since = max(since, c.stalledUntil)
+			since = max(since, c.keepalive.stalledUntil)
 			switch {
 			case !outstanding || now-since < timeout:
 			case p.lastHeard > since+timeout/2 && p.hasOtherOpen(k):
@@ -201,10 +201,10 @@ func (p *peer) hasOtherOpen(k *conn) bool {
 // acknowledgement; false if nothing is outstanding. Acknowledgements are cumulative,
 // therefore only the first packet counts.
 func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
-	if k.outstanding > 0 {
+	if k.Outstanding() > 0 {
 		return max(k.lastUsed, k.lastCompletion), true
 	}
-	if unacked := k.peer.unacked; len(unacked) > 0 && unacked[0].sentOn == k {
+	if unacked := k.peer.out.Unacked(); len(unacked) > 0 && unacked[0].sentOn == k {
 		return unacked[0].sentAt, true
 	}
 	return 0, false
@@ -213,7 +213,7 @@ func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 // probeOtherRails sends a probe on all open connections except one.
 func (c *Carrier) probeOtherRails(p *peer, except *conn) {
 	for _, k := range p.conns {
-		if k != nil && k != except && k.state == open && k.freeWRs > reservedWRs && k.canSendAck() && p.lost == nil {
+		if k != nil && k != except && k.canProbe() && p.lost == nil {
 			c.sendOn(p, k, probe, nil, nil)
 		}
 	}

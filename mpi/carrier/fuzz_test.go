@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/reliable"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // frozenClock is a clock that stands still.
@@ -26,6 +29,15 @@ func (u *discardUpper) Lost(int, error)                         { u.lost++ }
 func (u *discardUpper) EachAwaitedPeer(func(int))               {}
 func (u *discardUpper) FlushNeeded()                            {}
 
+// fakePD registers memory with key 7.
+type fakePD struct{ verbs.PD }
+
+func (fakePD) RegMR(verbs.MRInit) (verbs.MR, error) { return fakeMR{}, nil }
+
+type fakeMR struct{ verbs.MR }
+
+func (fakeMR) RKey() verbs.RKey { return 7 }
+
 // FuzzPackets handles arbitrary packets. They may change registered memory only, and the
 // carrier bounds the packets that it buffers.
 func FuzzPackets(f *testing.F) {
@@ -38,7 +50,7 @@ func FuzzPackets(f *testing.F) {
 	var enc wire.Encoder
 	seed(message, 1, append(enc.Append(nil, &wire.Header{Kind: wire.Eager, Tag: 3}), "hello"...))
 	seed(ackOnly, 0, nil)
-	at := binary.LittleEndian.AppendUint64(nil, firstAddr+8)
+	at := binary.LittleEndian.AppendUint64(nil, 1<<20+8) // in the first registered block
 	at = binary.LittleEndian.AppendUint32(at, 7)
 	seed(putData, 1, append(at, "data"...))
 	seed(getRequest, 1, append(append([]byte{1, 0, 0, 0}, at...), 8, 0, 0, 0, 0, 0, 0, 0))
@@ -49,25 +61,26 @@ func FuzzPackets(f *testing.F) {
 	seed(coalesced, 1, append(one, one...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		up := &discardUpper{}
-		c := &Carrier{
-			env: &env.Env{Rank: 0, Size: 3, Proc: frozenClock{}}, up: up, peers: make([]*peer, 3),
-			byKey: make(map[uint32]*registered),
-		}
-		c.rails = []*rail{{c: c}}
+		e := &transport.Env{Rank: 0, Size: 3, Proc: frozenClock{}}
+		c := &Carrier{env: e, clock: clock{env: e}, up: up, peers: make([]*peer, 3), lists: newPeerLists()}
+		c.rails = []*rail{{Rail: &transport.Rail{}, c: c}}
 		c.cfg.setDefaults()
-		memory := make([]byte, 96)
-		c.byKey[7] = &registered{addr: firstAddr, buf: memory[32:64]}
+		c.mem = memory.New(memory.Config{Domains: []memory.Domain{{PD: fakePD{}}}})
+		buf := make([]byte, 96)
+		if _, err := c.mem.Keep(memory.RingBuffers, buf[32:64]); err != nil {
+			t.Fatal(err)
+		}
 		for len(in) > 0 {
 			n := min(int(in[0]), len(in)-1)
 			c.receivePacket(in[1:1+n], nil, OverSharedMemory)
 			in = in[1+n:]
 		}
-		if !bytes.Equal(memory[:32], make([]byte, 32)) || !bytes.Equal(memory[64:], make([]byte, 32)) {
+		if !bytes.Equal(buf[:32], make([]byte, 32)) || !bytes.Equal(buf[64:], make([]byte, 32)) {
 			t.Fatal("unregistered memory changed")
 		}
 		for _, p := range c.peers {
-			if p != nil && len(p.outOfOrder) > maxReorderDistance {
-				t.Fatalf("%d packets are buffered", len(p.outOfOrder))
+			if p != nil && p.in.Buffered() > reliable.MaxEarly {
+				t.Fatalf("%d packets are buffered", p.in.Buffered())
 			}
 		}
 	})

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/regcache"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -80,7 +80,7 @@ func TestInvalidatedMemoryIsDeregistered(t *testing.T) {
 // registration cache.
 func TestInvalidateResetsReuseCount(t *testing.T) {
 	const size = 700
-	cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{40}}, CacheBytes: 3000} // frequent from use 11 on
+	cfg := carrier.Config{Reuse: memory.Reuse{Thresholds: memory.Thresholds{40}}, CacheBytes: 3000} // frequent from use 11 on
 	runRanks(t, 2, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, cfg, func(r *rank) error {
 		seed := 0
 		use := func(buf []byte, times int, gathered uint64) error {

@@ -12,13 +12,32 @@ import (
 
 var errGone = errors.New("the program of the peer has ended")
 
+// keepalive is when the rank has checked its peers, and when it could.
+type keepalive struct {
+	lastCheck    time.Duration // of silent peers
+	lastProgress time.Duration // when Progress was last called
+	stalledUntil time.Duration // when Progress was last called after a long pause
+}
+
+// progressed notes a call of Progress. After a long pause, requests on a rail have waited for
+// this rank, not for the peer.
+func (k *keepalive) progressed(now, idle time.Duration) {
+	if now-k.lastProgress > 2*idle {
+		k.stalledUntil = now
+	}
+	k.lastProgress = now
+}
+
+// next is when silent peers are checked next.
+func (k *keepalive) next(idle time.Duration) time.Duration { return k.lastCheck + idle }
+
 // checkSilentPeers probes awaited peers from which nothing has arrived for KeepaliveIdle.
 func (c *Carrier) checkSilentPeers() {
 	now := c.Now()
-	if now < c.nextKeepalive() {
+	if now < c.keepalive.next(c.cfg.KeepaliveIdle) {
 		return
 	}
-	c.lastKeepalive = now
+	c.keepalive.lastCheck = now
 	c.checkRails(now)
 	c.up.EachAwaitedPeer(func(rank int) {
 		if rank == c.env.Rank {
@@ -47,7 +66,7 @@ func (c *Carrier) probe(p *peer) {
 			continue
 		}
 		connected = true
-		if k.state == open && k.freeWRs > reservedWRs && k.outstanding == 0 && k.canSendAck() {
+		if k.canProbe() && k.Outstanding() == 0 {
 			c.sendOn(p, k, probe, nil, nil)
 		}
 		if p.lost != nil {
@@ -57,12 +76,12 @@ func (c *Carrier) probe(p *peer) {
 	switch {
 	case connected && dg != nil: // the NIC reports an unreachable peer
 		return
-	case dg != nil && dg.reliable:
-		if dg.freeWRs > 0 {
+	case dg != nil && dg.Reliable:
+		if dg.Free() > 0 {
 			c.sendOn(p, dg, probe, nil, nil)
 		}
 		return
-	case dg != nil && dg.freeWRs > 0:
+	case dg != nil && dg.Free() > 0:
 		c.sendOn(p, dg, probe, nil, nil)
 	case dg == nil && !connected:
 		c.wantConnections(p)
@@ -73,25 +92,12 @@ func (c *Carrier) probe(p *peer) {
 	}
 }
 
-// noteStall notes that Progress was not called for long. Requests on a rail then have
-// waited for this rank, not for the peer.
-func (c *Carrier) noteStall() {
-	now := c.Now()
-	if now-c.lastProgress > 2*c.cfg.KeepaliveIdle {
-		c.stalledUntil = now
-	}
-	c.lastProgress = now
-}
-
-// nextKeepalive is when silent peers are checked next.
-func (c *Carrier) nextKeepalive() time.Duration { return c.lastKeepalive + c.cfg.KeepaliveIdle }
-
 // describe returns the queues and connections of a peer for an error message.
 func (p *peer) describe() string {
 	text := fmt.Sprintf("%d messages queued", len(p.queue))
 	for i, k := range p.conns {
 		if k != nil {
-			text += fmt.Sprintf("; connection %d on rail %d is %v, with %d credits and %d requests outstanding", k.generation, i, k.state, k.credits, k.outstanding)
+			text += fmt.Sprintf("; connection %d on rail %d is %v, with %d credits and %d requests outstanding", k.cm.generation, i, k.state, k.credits.available, k.Outstanding())
 		}
 	}
 	return text

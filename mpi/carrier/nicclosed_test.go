@@ -8,8 +8,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/regcache"
 )
 
 // sendUntilFailure keeps requests of all sizes outstanding to a peer until one fails, and then waits
@@ -52,7 +52,7 @@ func TestRequestsFailWhenNICDisappears(t *testing.T) {
 				f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) {
 					w.At(at, func() { _ = w.Device(0, 0).Close() })
 				}}
-				cfg := carrier.Config{PeerTimeout: 2 * time.Second, Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{1}}}
+				cfg := carrier.Config{PeerTimeout: 2 * time.Second, Reuse: memory.Reuse{Thresholds: memory.Thresholds{1}}}
 				out, err := runOnFabric(f, s, cfg, func(r *rank) error {
 					if err := r.sendUntilFailure(1 - r.Rank); err != nil {
 						return err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -44,9 +44,9 @@ func (l *listener) waitUntil(what string, done func() bool) error {
 
 // pair runs a program on two ranks over iWARP, where the notice of a write must follow on
 // its connection. Rank 0 gets the memory that rank 1 has registered.
-func pair(t *testing.T, cfg func(rank int) carrier.Config, n int, program func(e *env.Env, l *listener, mine *carrier.Region, there wire.Memory) error) {
+func pair(t *testing.T, cfg func(rank int) carrier.Config, n int, program func(e *transport.Env, l *listener, mine wire.Region, there wire.Memory) error) {
 	t.Helper()
-	out, err := mpihost.InWorld(mpihost.Fabric{Ranks: 2, Provider: "softiwarp", Limit: time.Hour}, func(e *env.Env) (err error) {
+	out, err := mpihost.InWorld(mpihost.Fabric{Ranks: 2, Provider: "softiwarp", Limit: time.Hour}, func(e *transport.Env) (err error) {
 		l := &listener{}
 		if l.Carrier, err = carrier.Open(e, cfg(e.Rank), l); err != nil {
 			return err
@@ -71,7 +71,7 @@ func pair(t *testing.T, cfg func(rank int) carrier.Config, n int, program func(e
 	}
 }
 
-func sendMemory(e *env.Env, mine *carrier.Region) (there wire.Memory, err error) {
+func sendMemory(e *transport.Env, mine wire.Region) (there wire.Memory, err error) {
 	if e.Rank == 1 {
 		text, err := json.Marshal(mine.Memory())
 		if err != nil {
@@ -91,7 +91,7 @@ func sendMemory(e *env.Env, mine *carrier.Region) (there wire.Memory, err error)
 func TestWriteNoticeFollowsEarlierMessages(t *testing.T) {
 	const messages = 40
 	cfg := func(int) carrier.Config { return carrier.Config{Design: carrier.SendRecv, Receives: 4} }
-	pair(t, cfg, 64, func(e *env.Env, l *listener, mine *carrier.Region, there wire.Memory) error {
+	pair(t, cfg, 64, func(e *transport.Env, l *listener, mine wire.Region, there wire.Memory) error {
 		if e.Rank == 1 {
 			if err := l.waitUntil("messages", func() bool { return len(l.tags) == messages+1 }); err != nil {
 				return err
@@ -104,7 +104,7 @@ func TestWriteNoticeFollowsEarlierMessages(t *testing.T) {
 		for tag := range int32(messages) {
 			l.Send(1, &wire.Header{Kind: wire.Eager, Tag: tag}, nil, nil)
 		}
-		l.Write(1, mine, 64, there, &wire.Header{Kind: wire.Eager, Tag: messages}, "the write")
+		l.Write(1, wire.Transfer{Local: mine, N: 64, Remote: there, Then: &wire.Header{Kind: wire.Eager, Tag: messages}}, "the write")
 		if err := l.waitUntil("the write", func() bool { return len(l.ended) == 1 }); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func TestWriteNoticeArrivesBeforeIdleDisconnect(t *testing.T) {
 		}
 		return c
 	}
-	pair(t, cfg, size, func(e *env.Env, l *listener, mine *carrier.Region, there wire.Memory) error {
+	pair(t, cfg, size, func(e *transport.Env, l *listener, mine wire.Region, there wire.Memory) error {
 		if e.Rank == 1 {
 			if err := l.waitUntil("messages", func() bool { return len(l.tags) == messages+1 }); err != nil {
 				return err
@@ -134,7 +134,7 @@ func TestWriteNoticeArrivesBeforeIdleDisconnect(t *testing.T) {
 		for tag := range int32(messages) { // more than there are credits for
 			l.Send(1, &wire.Header{Kind: wire.Eager, Tag: tag}, nil, nil)
 		}
-		l.Write(1, mine, size, there, &wire.Header{Kind: wire.Eager, Tag: messages}, "the write")
+		l.Write(1, wire.Transfer{Local: mine, N: size, Remote: there, Then: &wire.Header{Kind: wire.Eager, Tag: messages}}, "the write")
 		if err := l.waitUntil("the end of the write", func() bool { return len(l.ended) > 0 }); err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func TestWriteNoticeArrivesBeforeIdleDisconnect(t *testing.T) {
 // A write whose notice has no credit fails when its peer is lost.
 func TestWriteWithoutCreditForNoticeFailsWithPeer(t *testing.T) {
 	cfg := func(int) carrier.Config { return carrier.Config{Design: carrier.SendRecv, Receives: 4} }
-	pair(t, cfg, 64, func(e *env.Env, l *listener, mine *carrier.Region, there wire.Memory) error {
+	pair(t, cfg, 64, func(e *transport.Env, l *listener, mine wire.Region, there wire.Memory) error {
 		if e.Rank == 1 {
 			err := l.waitUntil("a message", func() bool { return len(l.tags) > 0 })
 			e.Proc.Sleep(10 * time.Millisecond) // without Progress
@@ -154,7 +154,7 @@ func TestWriteWithoutCreditForNoticeFailsWithPeer(t *testing.T) {
 		for tag := range int32(40) {
 			l.Send(1, &wire.Header{Kind: wire.Eager, Tag: tag}, nil, nil)
 		}
-		l.Write(1, mine, 64, there, &wire.Header{Kind: wire.Eager, Tag: 99}, "the write")
+		l.Write(1, wire.Transfer{Local: mine, N: 64, Remote: there, Then: &wire.Header{Kind: wire.Eager, Tag: 99}}, "the write")
 		if err := l.waitUntil("the end of the write", func() bool { return len(l.ended) > 0 }); err != nil {
 			return err
 		}

@@ -4,7 +4,44 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
+
+// packet is a packet that was sent or is about to be. It is headerless, that is data alone
+// without prefix and header, if it has immediate data.
+type packet struct {
+	transport.Packet
+	peer     *peer
+	sentOn   *conn // nil for datagrams
+	seq      uint32
+	numbered bool
+	posted   int           // send requests with it that the NIC has
+	acked    bool          // the packet is freed when posted is 0
+	owner    any           // of gathered data
+	sentAt   time.Duration // last time
+}
+
+// Seq is the sequence number.
+func (pkt *packet) Seq() uint32 { return pkt.seq }
+
+// packetPool holds what packets are made of.
+type packetPool struct {
+	idle    []*packet
+	scratch []byte // contents of the next data packet
+}
+
+// take returns an empty packet.
+func (l *packetPool) take() *packet {
+	last := len(l.idle) - 1
+	if last < 0 {
+		return new(packet)
+	}
+	pkt := l.idle[last]
+	l.idle = l.idle[:last]
+	return pkt
+}
 
 // kind is the type of a packet, the first byte of its prefix.
 type kind uint8
@@ -65,6 +102,3 @@ func parsePrefix(b []byte) (p prefix, rest []byte, err error) {
 	}
 	return p, b[prefixLen:], nil
 }
-
-// before compares sequence numbers, which wrap.
-func before(a, b uint32) bool { return int32(a-b) < 0 }

@@ -5,59 +5,74 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/reliable"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
 // peer is the state for one other rank.
 type peer struct {
-	rank   int
+	rank  int
+	lost  error
+	busy  bool // in Carrier.lists.busy
+	timed bool // in Carrier.lists.timed
+
+	codec
+	out        reliable.Sender[*packet]
+	in         reliable.Receiver[bufferedPacket]
+	acks       reliable.AckTimer
+	queue      []outgoing // messages that no transport has room for
+	coalescing coalescing // packet of small messages
+	path
+	peerConns
+	rings
+	shm *shmPeer // nil on another host
+	transfers
+	liveness
+}
+
+// codec encodes and decodes the headers of messages, and has the one that is delivered.
+type codec struct {
 	enc    wire.Encoder
 	dec    wire.Decoder
-	header wire.Header // of the message that is delivered
+	header wire.Header
+}
 
-	nextOut, nextIn uint32                    // sequence numbers
-	outOfOrder      map[uint32]bufferedPacket // received packets by sequence number
-	queue           []outgoing                // messages that no transport has room for
-	control         []outgoing                // connection messages that datagrams have no room for
-	busy            bool                      // in Carrier.busyPeers
+// path is the rail that sends datagrams to a peer, and the rails that have failed.
+type path struct {
+	rail       int
+	railFailed [wire.MaxRails]bool // whose NIC rejects packets to the peer
+	toReroute  []*packet           // packets of failed rails that no other has had room for
+}
 
-	coalescing coalescing // packet of small messages
-	burst      int        // packets sent since the last call of Progress
-	burstAt    uint64     // Carrier.progressCalls of the burst
-
+// peerConns is the connections to a peer.
+type peerConns struct {
 	conns          [wire.MaxRails]*conn
 	connGeneration [wire.MaxRails]uint32 // number of closed connections
 	nextRail       int                   // whose connection sends the next packet
-	packetsSent    int
-	retryConnectAt int // packetsSent at which a refused connection is requested again
-	receivedOnConn int // packets, on connections
-	maxPacket      int
-	toReroute      []*packet // packets of failed rails that no other has had room for
-	ringOut        *ringOut
-	ringIn         *ringIn
-	shm            *shmPeer        // nil on another host
-	queuedParts    []*transferPart // that wait for a connection
-	streams        []*stream       // data for the peer that is sent in packets
-	pendingReads   map[uint32]*transfer
-	lastReadID     uint32
-
-	datagramState
-	lastHeard time.Duration // when a packet last arrived
-	probes    int           // keepalive probes since then
-	lost      error
+	control        []outgoing            // connection messages that datagrams have no room for
+	packetsSent    int                   // over any transport
+	retryConnectAt int                   // packetsSent at which a refused connection is requested again
 }
 
-// datagramState is the acknowledgement and retransmission state of a peer.
-type datagramState struct {
-	rail          int                 // that sends datagrams to the peer
-	railFailed    [wire.MaxRails]bool // rails whose NIC rejects packets to the peer
-	unacked       []*packet           // in sequence
-	retransmits   int
-	unackedFor    time.Duration // sum of timeouts since the last acknowledgement
-	retransmitAt  time.Duration // 0 without unacknowledged packets
-	packetsToAck  int           // received since this rank last acknowledged
-	ackAt         time.Duration // when an acknowledgement is due; 0 if none is
-	timersWatched bool          // in Carrier.timedPeers
+// rings is the rings to and from a peer.
+type rings struct {
+	ringOut        *ringOut
+	ringIn         *ringIn
+	receivedOnConn int // packets, after which a ring is offered
+}
+
+// transfers is the data for and of a peer that is not under way yet.
+type transfers struct {
+	queuedParts  []*transferPart // that wait for a connection
+	streams      []*stream       // data for the peer that is sent in packets
+	pendingReads map[uint32]*transfer
+	lastReadID   uint32
+}
+
+// liveness is what is known of a silent peer.
+type liveness struct {
+	lastHeard time.Duration // when a packet last arrived
+	probes    int           // keepalive probes since then
 }
 
 // outgoing is a queued message. It gets its sequence number when it is sent.
@@ -67,34 +82,15 @@ type outgoing struct {
 	data   []byte
 }
 
-// bufferedPacket is a packet that was received out of order.
-type bufferedPacket struct {
-	kind kind
-	body []byte
-}
-
-// packet is a packet that was sent or is about to be.
-type packet struct {
-	peer       *peer
-	sentOn     *conn // nil for datagrams
-	buf        *buffer
-	len        int
-	seq        uint32
-	numbered   bool
-	posted     int           // send requests with it that the NIC has
-	acked      bool          // the packet is freed when posted is 0
-	copiedLen  int           // length of the part in buf
-	gathered   *Region       // the rest of the packet; nil if all is in buf
-	owner      any           // of gathered
-	sentAt     time.Duration // last time
-	headerless bool          // data alone, without prefix and header
-	imm        uint32        // immediate data of a headerless packet
-}
-
 func (c *Carrier) peer(rank int) *peer {
 	p := c.peers[rank]
 	if p == nil {
-		p = &peer{rank: rank, nextOut: 1, nextIn: 1, maxPacket: c.cfg.PacketSize, lastHeard: c.Now()}
+		d := &c.cfg.Datagrams
+		p = &peer{
+			rank: rank, liveness: liveness{lastHeard: c.Now()},
+			out: reliable.NewSender[*packet](d.Timeout), in: reliable.NewReceiver[bufferedPacket](),
+			acks: reliable.AckTimer{Every: d.AckEvery, Delay: d.AckDelay},
+		}
 		c.peers[rank] = p
 	}
 	return p
@@ -108,36 +104,17 @@ func (c *Carrier) enqueue(p *peer, o outgoing) {
 }
 
 // markBusy adds a peer to those that pump serves.
-func (c *Carrier) markBusy(p *peer) {
-	if !p.busy {
-		p.busy = true
-		c.busyPeers = append(c.busyPeers, p)
-	}
-}
+func (c *Carrier) markBusy(p *peer) { c.lists.busy.add(p) }
 
 // pump sends queued messages and data. It reports whether there was room for any.
 func (c *Carrier) pump() (moved bool) {
-	visit(&c.busyPeers, &c.spareBusyPeers, func(p *peer) {
+	c.lists.busy.visit(func(p *peer) (stays bool) {
 		if p.lost == nil {
 			moved = c.pumpPeer(p) || moved
 		}
-		if p.busy = false; p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.queuedParts) > 0 || len(p.toReroute) > 0 || p.hasPendingNotices()) {
-			c.markBusy(p)
-		}
+		return p.lost == nil && (len(p.queue) > 0 || len(p.control) > 0 || len(p.streams) > 0 || len(p.queuedParts) > 0 || len(p.toReroute) > 0 || p.hasPendingNotices())
 	})
 	return moved
-}
-
-// visit takes all peers out of a list and calls look for each. Peers that look adds
-// meanwhile stay in the list.
-func visit(list, spare *[]*peer, look func(*peer)) {
-	visited := *list
-	*list, *spare = (*spare)[:0], nil
-	for _, p := range visited {
-		look(p)
-	}
-	clear(visited)
-	*spare = visited[:0]
 }
 
 func (c *Carrier) pumpPeer(p *peer) (moved bool) {
@@ -173,134 +150,22 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 	return moved || n > 0
 }
 
-// receivePacket handles a packet with a prefix, from any transport.
-func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
-	pre, body, err := parsePrefix(b)
-	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {
-		c.stats.Discarded++
-		return
-	}
-	p := c.peer(int(pre.from))
-	if p.lost == nil {
-		c.handleAck(p, pre.ack)
-		c.receiveFrom(p, &pre, body, conn, transport)
-	}
-}
-
-// receiveFrom handles a packet of a peer: its credits, its acknowledgement and, in
-// sequence, its contents.
-func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, transport Transport) {
-	p.lastHeard, p.probes = c.Now(), 0
-	if conn != nil {
-		conn.packetReceived(pre)
-	}
-	if p.ringOut != nil {
-		p.ringOut.freeSlots += int(pre.slots)
-	}
-	switch pre.kind {
-	case probe:
-		c.sendAckOnly(p, conn)
-		return
-	case ackOnly:
-		return
-	}
-	switch transport {
-	case OverDatagrams:
-		c.scheduleAck(p)
-	case OverConnection:
-		if p.receivedOnConn++; c.cfg.Design.hasRings() {
-			c.offerRing(p)
-		}
-	}
-	if conn != nil && conn.rail.completesBeforeDelivery() {
-		c.scheduleAck(p)
-	}
-	if pre.seq != p.nextIn {
-		c.handleOutOfOrder(p, pre, body)
-		return
-	}
-	c.deliver(p, pre.kind, body)
-	for p.lost == nil && len(p.outOfOrder) > 0 {
-		next, ok := p.outOfOrder[p.nextIn]
-		if !ok {
-			break
-		}
-		delete(p.outOfOrder, p.nextIn)
-		c.deliver(p, next.kind, next.body)
-	}
-}
-
-// maxReorderDistance is how far ahead of its turn a packet is buffered.
-const maxReorderDistance = 4096
-
-func (c *Carrier) handleOutOfOrder(p *peer, pre *prefix, body []byte) {
-	switch {
-	case before(pre.seq, p.nextIn):
-		c.stats.Duplicates++
-		p.ackAt = c.Now() // our acknowledgement was lost
-		return
-	case before(p.nextIn+maxReorderDistance, pre.seq):
-		c.stats.Discarded++
-		return
-	}
-	c.stats.OutOfOrder++
-	if p.outOfOrder == nil {
-		p.outOfOrder = make(map[uint32]bufferedPacket)
-	}
-	if _, twice := p.outOfOrder[pre.seq]; twice {
-		c.stats.Duplicates++
-		return
-	}
-	p.outOfOrder[pre.seq] = bufferedPacket{pre.kind, append([]byte(nil), body...)}
-}
-
-// deliver handles the contents of the next packet in sequence.
-func (c *Carrier) deliver(p *peer, k kind, body []byte) {
-	p.nextIn++
-	var err error
-	switch k {
-	case message:
-		err = c.deliverMessage(p, body)
-	case coalesced:
-		err = c.deliverCoalesced(p, body)
-	case headerlessData:
-		err = c.deliverHeaderless(p, body)
-	case connREQ, connREP, connRTU, connDREQ, connDREP:
-		err = c.handleConnMessage(p, k, body)
-	case ringOffer:
-		err = c.handleRingOffer(p, body)
-	case putData, getRequest, getData:
-		err = c.handleData(p, k, body)
-	}
-	if err != nil {
-		c.losePeer(p, err)
-	}
-}
-
-// deliverMessage decodes a message and passes it to Upper.
-func (c *Carrier) deliverMessage(p *peer, b []byte) (err error) {
-	var data []byte
-	if p.header, data, err = p.dec.Next(b); err != nil {
-		return err
-	}
-	c.chargeCopy(len(data)) // Upper copies it out
-	return c.up.Arrived(p.rank, &p.header, data)
-}
-
 // losePeer ends all communication with a peer and reports it to Upper.
 func (c *Carrier) losePeer(p *peer, cause error) {
 	if p.lost != nil {
 		return
 	}
 	p.lost = cause
-	p.queue, p.control, p.outOfOrder = nil, nil, nil
-	packets := p.unacked
+	p.queue, p.control = nil, nil
+	p.in.Drop()
+	packets := p.out.Stop()
 	for _, pkt := range p.toReroute {
 		if !slices.Contains(packets, pkt) {
 			packets = append(packets, pkt)
 		}
 	}
-	p.unacked, p.toReroute, p.retransmitAt, p.ackAt = nil, nil, 0, 0
+	p.toReroute = nil
+	p.acks.ExpireAt(0)
 	for _, pkt := range packets {
 		pkt.acked = true
 		c.freePacket(pkt)

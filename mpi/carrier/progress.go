@@ -1,11 +1,10 @@
 package carrier
 
 import (
-	"errors"
-	"runtime"
+	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/verbs"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // Progress handles received packets and completions, and sends what is queued. It reports
@@ -14,9 +13,9 @@ func (c *Carrier) Progress() (moved bool) {
 	if !c.enter() {
 		return false
 	}
-	defer c.exit()
-	if c.notified.Swap(false) {
-		c.rails[0].armed = false
+	defer c.clock.exit()
+	if c.waiter.notified.Swap(false) {
+		c.rails[0].Disarmed()
 	}
 	moved = c.pollOnce()
 	if !moved {
@@ -28,18 +27,15 @@ func (c *Carrier) Progress() (moved bool) {
 			moved = c.pollOnce()
 		}
 	}
-	c.noteStall()
-	if moved || c.activity {
-		c.activity = false
-		c.lastActivity.Store(int64(c.Now()))
-	} else {
+	c.keepalive.progressed(c.Now(), c.cfg.KeepaliveIdle)
+	if !c.waiter.progressed(moved, c.clock.now) {
 		c.checkSilentPeers()
 	}
-	at := c.nextKeepalive()
+	at := c.keepalive.next(c.cfg.KeepaliveIdle)
 	if t, ok := c.nextTimer(); ok {
 		at = min(at, t)
 	}
-	c.nextDeadline.Store(int64(at))
+	c.waiter.deadline.Store(int64(at))
 	return moved
 }
 
@@ -47,19 +43,19 @@ func (c *Carrier) Progress() (moved bool) {
 // Progress. Only the first of several consecutive calls reads the clock. The caller must
 // not Wait after it.
 func (c *Carrier) PollFast(first bool) (moved bool) {
-	read := c.cachedNow
+	read := c.clock.cached
 	if !c.enter() {
 		return false
 	}
-	defer c.exit()
-	if c.cachedNow = read; first {
-		c.cachedNow = c.env.Proc.Now()
+	defer c.clock.exit()
+	if c.clock.cached = read; first {
+		c.clock.cached = c.env.Proc.Now()
 	}
 	if moved = c.pollAll(); !moved {
 		return false
 	}
-	c.activity = true // the next Progress records the time
-	if len(c.busyPeers)+len(c.loopback)+len(c.timedPeers) > 0 || c.needsReceives() {
+	c.waiter.activity = true // the next Progress records the time
+	if len(c.lists.busy.peers)+len(c.loopback)+len(c.lists.timed.peers) > 0 || slices.ContainsFunc(c.rails, (*rail).needsReceives) {
 		c.runDeferredWork()
 	}
 	return true
@@ -67,16 +63,39 @@ func (c *Carrier) PollFast(first bool) (moved bool) {
 
 // enter starts a Progress. It returns false in nested calls.
 func (c *Carrier) enter() bool {
-	if c.inProgress {
+	if c.clock.inProgress {
 		return false
 	}
 	c.Flush()
-	c.progressCalls++
-	c.cachedNow, c.inProgress = 0, true
+	c.clock.enter()
 	return true
 }
 
-func (c *Carrier) exit() { c.inProgress = false }
+// clock reads the time. In real time Progress reads it once, because reading it takes a good
+// part of the time of a short message.
+type clock struct {
+	env           *transport.Env
+	inProgress    bool          // within Progress or PollFast
+	progressCalls uint64        // number of calls of either
+	cached        time.Duration // time of the current Progress; 0 if not read yet
+}
+
+func (k *clock) enter() {
+	k.progressCalls++
+	k.cached, k.inProgress = 0, true
+}
+
+func (k *clock) exit() { k.inProgress = false }
+
+func (k *clock) now() time.Duration {
+	if !k.inProgress || !k.env.Concurrent {
+		return k.env.Proc.Now()
+	}
+	if k.cached == 0 {
+		k.cached = k.env.Proc.Now()
+	}
+	return k.cached
+}
 
 func (c *Carrier) pollOnce() (moved bool) {
 	moved = c.pollAll()
@@ -88,10 +107,20 @@ func (c *Carrier) pollAll() (moved bool) {
 	for _, r := range c.rails {
 		moved = r.poll() || moved
 	}
-	for _, ring := range c.rings {
+	return c.polled.poll() || moved
+}
+
+// polledRings are the rings that must be polled.
+type polledRings struct {
+	remote []*ringIn  // that peers write to with RDMA
+	shared []*shmPeer // in shared memory
+}
+
+func (p *polledRings) poll() (moved bool) {
+	for _, ring := range p.remote {
 		moved = ring.poll() || moved
 	}
-	for _, n := range c.shmPeers {
+	for _, n := range p.shared {
 		moved = n.poll() || moved
 	}
 	return moved
@@ -106,23 +135,13 @@ func (c *Carrier) runDeferredWork() (moved bool) {
 	c.disconnectIdle()
 	moved = c.pump() || moved
 	c.closeEndedConns()
-	if err := c.deregisterRetired(c.Now()); err != nil {
+	if err := c.mem.DeregisterRetired(c.Now()); err != nil {
 		c.failAll(err)
 	}
 	for _, r := range c.rails {
 		r.repost()
 	}
 	return moved
-}
-
-// needsReceives reports whether receives should be posted.
-func (c *Carrier) needsReceives() bool {
-	for _, r := range c.rails {
-		if r.dg != nil && len(r.dg.recv.staged) > 0 || r.srq != nil && r.srq.wantsRefill() {
-			return true
-		}
-	}
-	return false
 }
 
 // deliverLoopback delivers messages of this rank to itself.
@@ -140,92 +159,23 @@ func (c *Carrier) deliverLoopback() bool {
 	return true
 }
 
-// repost posts used receives in a batch.
-func (r *rail) repost() {
-	if r.dg != nil {
-		if err := r.dg.recv.flush(); err != nil {
-			r.c.failAll(err)
-		}
-	}
-	if r.srq != nil {
-		r.srq.refill()
-	}
-}
-
 // AllDelivered reports whether the peers have received everything.
 func (c *Carrier) AllDelivered() bool {
-	if len(c.loopback) > 0 || len(c.busyPeers) > 0 || len(c.coalescingPeers) > 0 {
+	if len(c.loopback) > 0 || len(c.lists.busy.peers) > 0 || len(c.lists.coalescing) > 0 {
 		return false
 	}
 	for _, p := range c.peers {
 		if p == nil || p.lost != nil {
 			continue
 		}
-		if len(p.unacked) > 0 || p.ackAt != 0 {
+		if len(p.out.Unacked()) > 0 || p.acks.Expiry() != 0 {
 			return false
 		}
 		for _, k := range p.conns {
-			if k != nil && k.outstanding > 0 {
+			if k != nil && k.Outstanding() > 0 {
 				return false
 			}
 		}
 	}
 	return true
-}
-
-// Rings and callbacks do not wake Wait, therefore it polls them. The interval is (time
-// waited)/PollBackoff, with minIdle and maxPollInterval as limits.
-const (
-	minIdle         = 4 * time.Microsecond
-	maxPollInterval = 10 * time.Millisecond
-)
-
-// Wait blocks until something may have arrived, or for the given time. Several goroutines
-// may wait.
-func (c *Carrier) Wait(timeout time.Duration) {
-	now := c.env.Proc.Now()
-	for start := now; ; now = c.env.Proc.Now() {
-		left := timeout - (now - start)
-		if timeout < 0 {
-			left = time.Hour
-		}
-		if left <= 0 {
-			return
-		}
-		if at := time.Duration(c.nextDeadline.Load()); at != 0 {
-			left = min(left, max(at-now, 0))
-		}
-		idle := now - time.Duration(c.lastActivity.Load())
-		if c.env.Concurrent && idle < c.cfg.Spin {
-			runtime.Gosched() // let other goroutines run
-			return
-		}
-		interval := min(max(minIdle, idle)/time.Duration(c.cfg.PollBackoff), maxPollInterval)
-		polls := c.pollsWhileWaiting()
-		if polls {
-			left = min(left, interval)
-		}
-		if c.blockOnCQ(left, interval) || polls || left == 0 {
-			return
-		}
-	}
-}
-
-// pollsWhileWaiting reports whether Wait must poll because not all events wake it.
-func (c *Carrier) pollsWhileWaiting() bool { return c.mustPoll.Load() || len(c.rails) > 1 }
-
-// blockOnCQ waits for a completion event. It reports whether there may be one.
-func (c *Carrier) blockOnCQ(d, interval time.Duration) bool {
-	if !c.blocked.CompareAndSwap(false, true) {
-		c.env.Proc.Sleep(min(d, interval)) // another goroutine blocks on the channel
-		return true
-	}
-	defer c.blocked.Store(false)
-	r := c.rails[0]
-	_, err := r.channel.Wait(d)
-	if err == nil {
-		c.notified.Store(true)
-		return true
-	}
-	return !errors.Is(err, verbs.ErrTimeout)
 }

@@ -2,104 +2,39 @@ package carrier
 
 import (
 	"errors"
-	"fmt"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // rail is a NIC with the resources that all peers share.
 type rail struct {
-	c       *Carrier
-	num     int
-	nic     env.NIC
-	dev     verbs.Context
-	attr    verbs.DeviceAttr
-	iwarp   bool
-	gid     verbs.GID
-	mtu     verbs.MTU
-	access  verbs.Access
-	pd      verbs.PD
-	channel verbs.CompChannel
-	cq      verbs.CQ
-	armed   bool
-	// reservedCQEs is how many completions can be outstanding. The CQ is never smaller.
-	reservedCQEs int
-	dg           *datagrams      // nil without datagrams
-	srq          *sharedReceives // nil without SRQ
-	conns        map[verbs.QPN]*conn
-	loopbackQPs  []verbs.QP   // passive ends of the rank's connection to itself
-	cm           *connManager // nil on rails with datagrams
-	wcs          [64]verbs.WC
+	*transport.Rail
+	c           *Carrier
+	endpoints   transport.Endpoints // of all ranks
+	dg          *datagrams          // nil without datagrams
+	srq         *sharedReceives     // nil without SRQ
+	conns       map[verbs.QPN]*conn
+	loopbackQPs []verbs.QP      // passive ends of the rank's connection to itself
+	cm          *connManager    // nil on rails with datagrams
+	completed   func(*verbs.WC) // handles a completion
 }
 
-const initialCQDepth = 1024
-
-func (c *Carrier) openRail(num int, nic env.NIC) (*rail, error) {
-	r := &rail{c: c, num: num, nic: nic, dev: nic.Device, access: peerAccess, conns: make(map[verbs.QPN]*conn)}
-	if err := r.open(); err != nil {
-		return r, fmt.Errorf("rail %d (%s): %w", num, r.dev.Info().Name, err)
-	}
-	return r, nil
+func (c *Carrier) openRail(num int, nic transport.NIC) (*rail, error) {
+	t, err := transport.OpenRail(num, nic)
+	r := &rail{Rail: t, c: c, conns: make(map[verbs.QPN]*conn)}
+	r.completed = func(wc *verbs.WC) { c.handleCompletion(r, wc) }
+	return r, err
 }
 
-func (r *rail) open() (err error) {
-	if r.attr, err = r.dev.QueryDevice(); err != nil {
-		return err
-	}
-	r.iwarp = r.dev.Info().Transport == verbs.TransportIWARP
-	if !r.attr.Caps.Has(verbs.CapAtomics) {
-		r.access &^= verbs.AccessRemoteAtomic
-	}
-	port, err := r.dev.QueryPort(1)
+// endpoint is the address of a peer on the rail.
+func (r *rail) endpoint(p *peer) transport.Endpoint { return r.endpoints.Of(p.rank, r.Num) }
+
+// poll handles completions.
+func (r *rail) poll() bool {
+	moved, err := r.Poll(r.completed)
 	if err != nil {
-		return err
-	}
-	r.mtu = port.ActiveMTU
-	entry, err := r.dev.QueryGID(1, int(r.nic.GIDIndex))
-	if err != nil {
-		return err
-	}
-	r.gid = entry.GID
-	if r.pd, err = r.dev.AllocPD(); err != nil {
-		return err
-	}
-	if r.channel, err = r.dev.CreateCompChannel(); err != nil {
-		return err
-	}
-	r.cq, err = r.dev.CreateCQ(verbs.CQInit{Depth: min(initialCQDepth, r.attr.MaxCQE), Channel: r.channel})
-	return err
-}
-
-// reserveCQEs makes room for n more completions in the CQ.
-func (r *rail) reserveCQEs(n int) error {
-	r.reservedCQEs += n
-	if r.reservedCQEs <= r.cq.Depth() {
-		return nil
-	}
-	if err := r.cq.Resize(min(max(2*r.cq.Depth(), r.reservedCQEs), r.attr.MaxCQE)); err != nil {
-		return fmt.Errorf("completion queue of %d entries: %w", r.reservedCQEs, err)
-	}
-	return nil
-}
-
-// hasImmediates reports whether the NIC has sends with immediate data.
-func (r *rail) hasImmediates() bool { return !r.iwarp }
-
-// poll handles completions, up to a limit that lets other rails have their turn.
-func (r *rail) poll() (moved bool) {
-	for range 4 {
-		n, err := r.cq.Poll(r.wcs[:])
-		if err != nil {
-			r.c.failAll(fmt.Errorf("rail %d: %w", r.num, err))
-			return moved
-		}
-		for i := range n {
-			r.c.handleCompletion(r, &r.wcs[i])
-		}
-		if moved = moved || n > 0; n < len(r.wcs) {
-			break
-		}
+		r.c.failAll(err)
 	}
 	return moved
 }
@@ -107,15 +42,28 @@ func (r *rail) poll() (moved bool) {
 // arm requests a completion event. It returns true if the caller must poll again for
 // completions that came before.
 func (r *rail) arm() bool {
-	if r.armed {
-		return false
+	again, err := r.Arm()
+	if err != nil {
+		r.c.failAll(err)
 	}
-	if err := r.cq.ReqNotify(false); err != nil {
-		r.c.failAll(fmt.Errorf("rail %d: %w", r.num, err))
-		return false
+	return again
+}
+
+// repost posts used receives in a batch.
+func (r *rail) repost() {
+	if r.dg != nil {
+		if err := r.dg.recv.Flush(); err != nil {
+			r.c.failAll(err)
+		}
 	}
-	r.armed = true
-	return true
+	if r.srq != nil {
+		r.srq.refill()
+	}
+}
+
+// needsReceives reports whether repost has receives to post.
+func (r *rail) needsReceives() bool {
+	return r.dg != nil && r.dg.recv.Staged() > 0 || r.srq != nil && r.srq.wantsRefill()
 }
 
 func (r *rail) close() error {
@@ -124,24 +72,13 @@ func (r *rail) close() error {
 		errs = append(errs, r.cm.close())
 	}
 	for _, qp := range r.loopbackQPs {
-		errs = append(errs, ignoreClosed(qp.Close()))
+		errs = append(errs, transport.IgnoreClosed(qp.Close()))
 	}
 	if r.dg != nil {
-		errs = append(errs, r.dg.close())
+		errs = append(errs, r.dg.Close())
 	}
 	if r.srq != nil {
 		errs = append(errs, r.srq.queue.Close())
 	}
-	if r.cq != nil {
-		errs = append(errs, r.cq.Close())
-	}
-	if r.channel != nil {
-		errs = append(errs, r.channel.Close())
-	}
-	return errors.Join(errs...)
-}
-
-func (r *rail) address(gid verbs.GID) verbs.AHAttr {
-	const hops = 64
-	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid, SGIDIndex: r.nic.GIDIndex, HopLimit: hops}}
+	return errors.Join(append(errs, r.Close())...)
 }

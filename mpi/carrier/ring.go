@@ -4,7 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -14,44 +15,43 @@ import (
 
 // ringOut is a ring in the memory of a peer.
 type ringOut struct {
-	conn      *conn
-	remote    wire.Memory
-	slots     slotRing // position only: the memory is the peer's
-	freeSlots int
+	transport.RemoteRing
+	peer  *peer
+	conn  *conn // that writes to it
+	limit int   // of a packet, whatever the size of a slot
 }
 
 // ringIn is a ring that a peer writes to.
 type ringIn struct {
-	peer *peer
-	slotRing
+	transport.SlotRing
+	peer          *peer
 	slotsToReturn int // read slots that the peer does not know of yet
 }
 
 // offerRing creates a ring for a busy peer and offers it.
 func (c *Carrier) offerRing(p *peer) {
 	r := &c.cfg.Ring
-	if p.ringIn != nil || p.receivedOnConn < r.After || len(c.rings) >= r.Peers {
+	if p.ringIn != nil || p.receivedOnConn < r.After || len(c.polled.remote) >= r.Peers {
 		return
 	}
-	mem, err := c.register(make([]byte, r.Slots*r.SlotSize))
+	block, err := c.mem.Keep(memory.RingBuffers, make([]byte, r.Slots*r.SlotSize))
 	if err != nil {
 		c.failAll(err)
 		return
 	}
-	c.regions = append(c.regions, mem)
+	mem := block.All()
 	in := &ringIn{peer: p}
-	if in.slotRing, err = newSlots(mem.buf, r.SlotSize, r.Slots); err != nil {
+	if in.SlotRing, err = transport.NewSlotRing(mem.Bytes(), r.SlotSize, r.Slots); err != nil {
 		c.failAll(err)
 		return
 	}
-	c.stats.Memory.add(RingBuffers, len(mem.buf))
 	c.stats.Rings++
 	p.ringIn = in
-	c.rings = append(c.rings, in)
-	c.mustPoll.Store(true)
+	c.polled.remote = append(c.polled.remote, in)
+	c.waiter.mustPoll.Store(true)
 	le := binary.LittleEndian
-	b := le.AppendUint64(nil, mem.addr)
-	b = le.AppendUint32(b, uint32(mem.mrs[0].RKey()))
+	b := le.AppendUint64(nil, mem.Memory().Addr)
+	b = le.AppendUint32(b, mem.Memory().Keys[0])
 	b = le.AppendUint32(b, uint32(r.SlotSize))
 	b = le.AppendUint16(b, uint16(r.Slots))
 	if len(p.queue) > 0 || !c.trySend(p, ringOffer, nil, b) {
@@ -67,51 +67,45 @@ func (c *Carrier) handleRingOffer(p *peer, b []byte) error {
 	if len(b) != offerLen || p.ringOut != nil {
 		return fmt.Errorf("%w: an offer of a ring: % x", errMalformed, b)
 	}
-	out := &ringOut{remote: wire.Memory{Addr: le.Uint64(b), Rails: 1}}
-	out.remote.Keys[0] = le.Uint32(b[8:])
-	out.slots.size, out.slots.count = int(le.Uint32(b[12:])), int(le.Uint16(b[16:]))
-	if out.freeSlots = out.slots.count; out.freeSlots == 0 || out.slots.size < minPacket {
-		return fmt.Errorf("%w: a ring of %d slots of %d bytes", errMalformed, out.slots.count, out.slots.size)
+	size, count := int(le.Uint32(b[12:])), int(le.Uint16(b[16:]))
+	if count == 0 || size < minPacket {
+		return fmt.Errorf("%w: a ring of %d slots of %d bytes", errMalformed, count, size)
 	}
-	p.ringOut = out
+	p.ringOut = &ringOut{RemoteRing: transport.NewRemoteRing(le.Uint64(b), le.Uint32(b[8:]), size, count), peer: p, limit: c.cfg.PacketSize}
 	return nil
 }
 
 // hasRoom reports whether a packet of n bytes can be written now.
-func (r *ringOut) hasRoom(p *peer, n int) bool {
-	if r.freeSlots == 0 || slotBytes(n) > min(r.slots.size, p.maxPacket) {
+func (r *ringOut) hasRoom(n int) bool {
+	if !r.HasRoom(n) || n+transport.TailLen > r.limit {
 		return false
 	}
-	r.conn = p.conns[0]
-	return r.conn != nil && r.conn.state == open && r.conn.freeWRs > reservedWRs
+	r.conn = r.peer.conns[0]
+	return r.conn != nil && r.conn.canWrite()
 }
+
+func (r *ringOut) over() *conn { return r.conn }
+
+func (r *ringOut) maxPacket() int { return min(r.MaxPacket(), r.limit) }
 
 // transmit writes a packet to the ring. The carrier keeps it until the peer's NIC has
 // acknowledged it.
 func (r *ringOut) transmit(pkt *packet) error {
 	k := r.conn
 	c := k.c
-	n := slotBytes(pkt.len)
-	binary.NativeEndian.PutUint64(pkt.buf.b[pkt.copiedLen:], encodeTail(pkt.len, r.slots.lap()))
-	sges := pkt.gather(k.sges[:0], k.rail.num)
-	if pkt.gathered == nil {
-		sges[0].Length += tailLen
-	} else {
-		sges = append(sges, pkt.buf.mem.sge(k.rail.num, pkt.buf.off+pkt.copiedLen, tailLen))
-	}
-	id := c.newWork(work{task: sending, conn: k, pkt: pkt})
-	k.wr[0] = verbs.SendWR{
-		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: sges,
-		Remote: verbs.Remote{Addr: r.remote.Addr + uint64(r.slots.end()-n), RKey: verbs.RKey(r.remote.Keys[0])},
+	addr, tail := r.Next(pkt.Len)
+	id := c.requests.Add(work{task: sending, conn: k, pkt: pkt})
+	*k.Request() = verbs.SendWR{
+		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: pkt.SGLWithTail(k.SGL(), k.rail.Num, tail),
+		Remote: verbs.Remote{Addr: addr, RKey: verbs.RKey(r.Key)},
 	}
 	if err := k.post(); err != nil {
-		c.endWork(id)
+		c.requests.Remove(id)
 		return err
 	}
-	r.slots.next++
-	r.freeSlots--
+	r.Written()
 	c.stats.Packets[OverRing]++
-	c.stats.ByRail[k.rail.num] += uint64(pkt.len)
+	c.stats.ByRail[k.rail.Num] += uint64(pkt.Len)
 	k.packetPosted(pkt)
 	return nil
 }
@@ -123,14 +117,14 @@ func (r *ringIn) poll() (moved bool) {
 	if p.lost != nil || k == nil {
 		return false
 	}
-	for range r.count {
-		b := r.peek()
+	for range r.Slots() {
+		b := r.Peek()
 		if b == nil {
 			break
 		}
 		moved = true
 		k.c.receivePacket(b, k, OverRing)
-		r.advance()
+		r.Advance()
 		r.slotsToReturn++ // only now: a reply to the packet may return the slot
 		k.returnManyCredits()
 	}

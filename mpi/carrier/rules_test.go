@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
@@ -256,7 +257,7 @@ func TestRingIsOfferedAfterManyPackets(t *testing.T) {
 			if err := r.sendEach(100, func(int, int) int { return 40 }); err != nil {
 				return err
 			}
-			if s := r.Stats(); s.Rings != 2 || s.Memory.Now[carrier.RingBuffers] == 0 {
+			if s := r.Stats(); s.Rings != 2 || s.Memory.Now[memory.RingBuffers] == 0 {
 				return fmt.Errorf("%s: rank %d has %d rings", d, r.Rank, s.Rings)
 			}
 			return nil

@@ -1,6 +1,8 @@
 package carrier
 
 import (
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -25,7 +27,7 @@ func (c *Carrier) MaxData() int {
 	n := c.cfg.PacketSize
 	for _, r := range c.rails {
 		if r.dg != nil && !c.rdma() {
-			n = min(n, r.dg.maxPacket)
+			n = min(n, r.dg.MaxPacket)
 		}
 	}
 	return n - maxOverhead
@@ -73,9 +75,9 @@ func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 
 // sendGathered sends a message without copying its data. Finished follows when no NIC needs
 // it any more.
-func (c *Carrier) sendGathered(p *peer, via sender, h *wire.Header, gathered *Region, owner any) {
+func (c *Carrier) sendGathered(p *peer, via sender, h *wire.Header, gathered *memory.Region, owner any) {
 	c.stats.Gathered++
-	c.buildAndSend(p, via, message, h, nil, gathered, owner)
+	c.sendContents(p, via, contents{kind: message, header: h, gathered: gathered, owner: owner})
 }
 
 func (c *Carrier) finished(owner any, op Op, err error) {
@@ -84,10 +86,34 @@ func (c *Carrier) finished(owner any, op Op, err error) {
 	}
 }
 
+// BlockingOwner is the owner of data that may block until it has its buffer back. Such data
+// is copied: a gathered buffer is not reusable before the peer has the data.
+type BlockingOwner interface{ IsBlocking() bool }
+
+// gatherRegion returns a region for data that the NIC should gather from the program's
+// buffer; nil if it should be copied behind its header.
+func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
+	if owner == nil || !c.mem.TracksReuse() {
+		return nil
+	}
+	if h, ok := owner.(BlockingOwner); ok && h.IsBlocking() || !c.mem.IsFrequent(data) {
+		return nil
+	}
+	r, err := c.mem.Register(data)
+	if err != nil {
+		return nil // copy it instead
+	}
+	return r
+}
+
 // sender is a transport to a peer.
 type sender interface {
 	// transmit sends a packet for which there is room.
 	transmit(pkt *packet) error
+	// over is the connection that delivers the packets; nil without one.
+	over() *conn
+	// maxPacket is the length of the longest packet.
+	maxPacket() int
 }
 
 // selectSender returns a transport that has room for n bytes to a peer now; nil if none
@@ -97,12 +123,12 @@ func (c *Carrier) selectSender(p *peer, n int) sender {
 		c.flush(p) // coalesced messages come first
 	}
 	if p.shm != nil {
-		if p.shm.hasRoom(n) {
+		if p.shm.HasRoom(n) {
 			return p.shm
 		}
 		return nil
 	}
-	if p.ringOut != nil && p.ringOut.hasRoom(p, n) {
+	if p.ringOut != nil && p.ringOut.hasRoom(n) {
 		return p.ringOut
 	}
 	if c.cfg.Design.hasConnections() {
@@ -134,38 +160,47 @@ func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
 
 // sendOn sends a packet over a transport that has room.
 func (c *Carrier) sendOn(p *peer, via sender, k kind, h *wire.Header, data []byte) bool {
-	return c.buildAndSend(p, via, k, h, data, nil, nil)
+	return c.sendContents(p, via, contents{kind: k, header: h, data: data})
 }
 
-func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data []byte, gathered *Region, owner any) bool {
+// contents is what a packet is made of.
+type contents struct {
+	kind     kind
+	header   *wire.Header // of a message
+	data     []byte
+	gathered *memory.Region // data that the NIC gathers, instead of data
+	owner    any            // of gathered
+}
+
+// sendContents makes a packet and sends it over a transport that has room.
+func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first
 	}
-	pkt, err := c.newPacketOf(p, maxOverhead+len(data)+tailLen)
+	pkt, err := c.newPacketOf(p, maxOverhead+len(o.data)+transport.TailLen)
 	if err != nil {
 		c.failAll(err)
 		return false
 	}
-	b := pkt.buf.b[:prefixLen]
-	if k == message {
-		b = p.enc.Append(b, h)
+	b := pkt.Buf.B[:prefixLen]
+	if o.kind == message {
+		b = p.enc.Append(b, o.header)
 	}
-	if k == message && gathered == nil && c.canOmitHeader(via, b, data) {
-		pkt.headerless, b = true, b[:0]
+	if o.kind == message && o.gathered == nil && c.canOmitHeader(via, b, o.data) {
+		pkt.HasImm, b = true, b[:0]
 		c.stats.Headerless++
 	}
-	b = append(b, data...)
-	c.chargeCopy(len(data))
-	pkt.copiedLen, pkt.len = len(b), len(b)
-	if gathered != nil {
-		pkt.gathered, pkt.owner = gathered, owner
-		pkt.len += gathered.len
+	b = append(b, o.data...)
+	c.env.Costs.ChargeCopy(len(o.data))
+	pkt.CopiedLen, pkt.Len = len(b), len(b)
+	if o.gathered != nil {
+		pkt.Gathered, pkt.owner = o.gathered, o.owner
+		pkt.Len += o.gathered.Len()
 	}
-	if pkt.numbered = k.sequenced(); pkt.numbered {
-		pkt.seq = p.nextOut
-		p.nextOut++
+	if pkt.numbered = o.kind.sequenced(); pkt.numbered {
+		pkt.seq = p.out.NextSeq()
 	}
-	c.writePrefix(pkt, k, via)
+	c.writePrefix(pkt, o.kind, via)
 	if err := via.transmit(pkt); err != nil {
 		pkt.acked = true
 		c.freePacket(pkt)
@@ -179,56 +214,45 @@ func (c *Carrier) buildAndSend(p *peer, via sender, k kind, h *wire.Header, data
 // countSent counts a packet for coalescing and Hybrid.
 func (c *Carrier) countSent(p *peer) {
 	p.packetsSent++
-	if p.burstAt != c.progressCalls {
-		p.burstAt, p.burst = c.progressCalls, 0
-	}
-	p.burst++
+	p.coalescing.countSent(c.clock.progressCalls)
 }
 
 // writePrefix writes the prefix of a packet, or its immediate.
 func (c *Carrier) writePrefix(pkt *packet, k kind, v sender) {
-	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.nextIn}
-	switch v := v.(type) {
-	case *conn:
-		pre.credits, pre.slots = v.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
-	case *ringOut:
-		pre.credits, pre.slots = v.conn.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
-	} // a datagram returns none: it may arrive twice
-	if pkt.headerless {
-		pkt.imm = pre.immediate()
+	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.Next()}
+	if k := v.over(); k != nil { // a datagram returns none: it may arrive twice
+		pre.credits, pre.slots = k.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
+	}
+	if pkt.HasImm {
+		pkt.Imm = pre.immediate()
 		return // it has no acknowledgement
 	}
-	pre.put(pkt.buf.b)
-	pkt.peer.packetsToAck, pkt.peer.ackAt = 0, 0
+	pre.put(pkt.Buf.B)
+	pkt.peer.acks.Acknowledged()
 }
 
 func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
-	buf, err := c.sendBuffer(n)
+	buf, err := c.mem.SendBuffer(n)
 	if err != nil {
 		return nil, err
 	}
-	last := len(c.idlePkts) - 1
-	if last < 0 {
-		return &packet{peer: p, buf: buf}, nil
-	}
-	pkt := c.idlePkts[last]
-	c.idlePkts = c.idlePkts[:last]
-	*pkt = packet{peer: p, buf: buf}
+	pkt := c.packets.take()
+	*pkt = packet{peer: p, Packet: transport.Packet{Buf: buf}}
 	return pkt, nil
 }
 
 // freePacket frees an acknowledged packet that no NIC has any more.
 func (c *Carrier) freePacket(pkt *packet) {
-	if pkt.posted > 0 || !pkt.acked || pkt.buf == nil {
+	if pkt.posted > 0 || !pkt.acked || pkt.Buf == nil {
 		return
 	}
-	pkt.buf.release()
-	pkt.buf = nil
-	if pkt.gathered != nil {
-		c.Release(pkt.gathered)
+	pkt.Buf.Release()
+	pkt.Buf = nil
+	if pkt.Gathered != nil {
+		c.release(pkt.Gathered)
 		c.finished(pkt.owner, OpSend, pkt.peer.lost)
 	}
-	c.idlePkts = append(c.idlePkts, pkt)
+	c.packets.idle = append(c.packets.idle, pkt)
 }
 
 // transmit sends a packet as a datagram. The carrier keeps it until the peer acknowledges
@@ -236,13 +260,10 @@ func (c *Carrier) freePacket(pkt *packet) {
 func (d *datagrams) transmit(pkt *packet) error {
 	c, p := d.rail.c, pkt.peer
 	c.stats.Packets[OverDatagrams]++
-	c.stats.ByRail[d.rail.num] += uint64(pkt.len)
-	if pkt.acked = d.reliable || !pkt.numbered; !pkt.acked {
-		p.unacked = append(p.unacked, pkt)
-		if p.retransmitAt == 0 {
-			p.retransmitAt = c.Now() + c.cfg.Datagrams.Timeout
-			c.watchTimers(p)
-		}
+	c.stats.ByRail[d.rail.Num] += uint64(pkt.Len)
+	if pkt.acked = d.Reliable || !pkt.numbered; !pkt.acked {
+		p.out.Keep(pkt)
+		c.startRetransmitTimer(p)
 	}
 	return c.postDatagram(pkt)
 }
@@ -252,7 +273,7 @@ func (c *Carrier) sendCompleted(w work, wc *verbs.WC) {
 	pkt := w.pkt
 	pkt.posted--
 	if w.conn == nil {
-		w.dg.freeWRs++
+		w.dg.Completed()
 		if wc.Status != verbs.WCSuccess && pkt.peer.lost == nil {
 			if c.failRail(pkt.peer, w.dg.rail) && c.postDatagram(pkt) == nil {
 				return

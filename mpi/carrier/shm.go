@@ -2,26 +2,19 @@ package carrier
 
 import (
 	"fmt"
-	"sync/atomic"
-	"unsafe"
 
-	"github.com/fabrictest/fabrictest/internal/racesync"
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // Ranks of one host exchange packets through shared memory, with a ring in each direction.
-// Read counters in that memory replace credits.
 
 // shmPeer is a peer on the same host, with the rings to and from it.
 type shmPeer struct {
-	c       *Carrier
-	peer    *peer
-	out, in slotRing
-	outRead *uint64 // packets that the peer has read
-	inRead  *uint64 // packets that this rank has read
+	transport.SharedRings
+	c    *Carrier
+	peer *peer
 }
-
-// Each counter has a cache line of its own, which avoids false sharing.
-const cacheLine = 64
 
 // openSharedMemory creates the rings to the ranks of this host.
 func (c *Carrier) openSharedMemory() error {
@@ -42,45 +35,31 @@ func (c *Carrier) openSharedMemory() error {
 
 func (c *Carrier) openSharedMemoryWith(rank int) error {
 	r := &c.cfg.Ring
-	size := max(r.SlotSize, c.cfg.PacketSize+tailLen)
-	ring := cacheLine + size*r.Slots
+	size := max(r.SlotSize, c.cfg.PacketSize+transport.TailLen)
+	all := transport.SharedRingsLen(size, r.Slots)
 	low, high := min(rank, c.env.Rank), max(rank, c.env.Rank)
-	mem, err := c.env.Shared.Segment(fmt.Sprintf("ranks-%d-%d", low, high), 2*ring)
+	mem, err := c.env.Shared.Segment(fmt.Sprintf("ranks-%d-%d", low, high), all)
 	if err != nil {
 		return err
 	}
-	c.stats.Memory.add(SharedSegments, 2*ring)
-	up, down := mem[:ring], mem[ring:2*ring] // from the lower rank to the higher, and back
-	if c.env.Rank == high {
-		up, down = down, up
-	}
-	n := &shmPeer{c: c, peer: c.peer(rank), outRead: counterIn(up), inRead: counterIn(down)}
-	if n.out, err = newSlots(up[cacheLine:], size, r.Slots); err != nil {
-		return err
-	}
-	if n.in, err = newSlots(down[cacheLine:], size, r.Slots); err != nil {
+	c.mem.Usage.Add(memory.SharedSegments, all)
+	n := &shmPeer{c: c, peer: c.peer(rank)}
+	if n.SharedRings, err = transport.NewSharedRings(mem, size, r.Slots, c.env.Rank == low); err != nil {
 		return err
 	}
 	n.peer.shm = n
-	c.shmPeers = append(c.shmPeers, n)
-	c.mustPoll.Store(true)
+	c.polled.shared = append(c.polled.shared, n)
+	c.waiter.mustPoll.Store(true)
 	return nil
 }
 
-func counterIn(mem []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(mem))) }
+func (n *shmPeer) over() *conn { return nil }
 
-func (n *shmPeer) hasRoom(size int) bool {
-	return slotBytes(size) <= n.out.size && n.out.next-atomic.LoadUint64(n.outRead) < uint64(n.out.count)
-}
+func (n *shmPeer) maxPacket() int { return n.MaxPacket() }
 
 // transmit copies a packet into the ring.
 func (n *shmPeer) transmit(pkt *packet) error {
-	racesync.Send()
-	if pkt.gathered == nil {
-		n.out.write(pkt.buf.b[:pkt.len], nil)
-	} else {
-		n.out.write(pkt.buf.b[:pkt.copiedLen], pkt.gathered.mem.buf[pkt.gathered.off:][:pkt.len-pkt.copiedLen])
-	}
+	n.Write(pkt.Buf.B[:pkt.Len])
 	n.c.stats.Packets[OverSharedMemory]++
 	pkt.acked = true
 	n.c.freePacket(pkt)
@@ -92,16 +71,14 @@ func (n *shmPeer) poll() (moved bool) {
 	if n.peer.lost != nil {
 		return false
 	}
-	for range n.in.count {
-		b := n.in.peek()
+	for range n.Slots() {
+		b := n.Peek()
 		if b == nil {
 			break
 		}
-		racesync.Received()
 		moved = true
 		n.c.receivePacket(b, nil, OverSharedMemory)
-		n.in.advance()
-		atomic.StoreUint64(n.inRead, n.in.next)
+		n.Advance()
 	}
 	return moved
 }

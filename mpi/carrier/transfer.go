@@ -2,8 +2,8 @@ package carrier
 
 import (
 	"encoding/binary"
-	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -12,23 +12,30 @@ import (
 type transfer struct {
 	op           Op
 	peer         *peer
-	mem          *registered // local memory
-	off          int
+	local        memory.Span // local memory
 	n            int
 	remote       wire.Memory // memory of the peer
-	notice       wire.Header // message to the peer after a write
-	hasNotice    bool        // notice is valid
-	noticeSent   bool
+	notice       notice
 	owner        any
-	sink         []byte // destination, if mem is a bounce buffer
+	sink         []byte // destination, if local is a bounce buffer
 	pendingParts int    // posted and queued
 	lastConn     *conn  // that wrote last
 	err          error
 
 	atomic verbs.Atomic
 	opcode verbs.WROpcode
-	result *buffer
+	result *memory.Buffer
 }
+
+// notice is the message to the peer after a write.
+type notice struct {
+	header wire.Header
+	wanted bool
+	sent   bool
+}
+
+// due reports whether the notice must be sent.
+func (n *notice) due() bool { return n.wanted && !n.sent }
 
 // transferPart is the part of a transfer on one rail.
 type transferPart struct {
@@ -37,32 +44,33 @@ type transferPart struct {
 	n        int
 	rail     int
 	// probeBuf receives the byte of a read probe; nil in other parts.
-	probeBuf *buffer
+	probeBuf *memory.Buffer
 }
 
 // source returns the local SGE of a part.
 func (part *transferPart) source(rail int) verbs.SGE {
 	if part.probeBuf != nil {
-		return part.probeBuf.mem.sge(rail, part.probeBuf.off, part.n)
+		return part.probeBuf.SGE(rail, 0, part.n)
 	}
-	return part.transfer.mem.sge(rail, part.transfer.off+part.off, part.n)
+	return part.transfer.local.SGE(rail, part.off, part.n)
 }
 
-// Read reads n bytes of a peer's memory; Finished follows.
-func (c *Carrier) Read(rank int, into *Region, n int, from wire.Memory, owner any) {
+// Read reads the memory of a peer; Finished follows.
+func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.stats.Reads++
-	c.stats.ReadBytes += uint64(n)
-	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), mem: into.mem, off: into.off, n: n, remote: from, owner: owner, opcode: verbs.OpRDMARead, sink: into.sink})
+	c.stats.ReadBytes += uint64(t.N)
+	into := t.Local.(*memory.Region)
+	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: t.N, remote: t.Remote, owner: owner, opcode: verbs.OpRDMARead, sink: into.Sink()})
 }
 
-// Write writes n bytes to a peer's memory; Finished follows. If notice is not nil, the peer
-// receives that message after the data.
-func (c *Carrier) Write(rank int, from *Region, n int, to wire.Memory, notice *wire.Header, owner any) {
+// Write writes to the memory of a peer; Finished follows. The peer receives t.Then after the
+// data.
+func (c *Carrier) Write(rank int, t wire.Transfer, owner any) {
 	c.stats.Writes++
-	c.stats.WrittenBytes += uint64(n)
-	m := &transfer{op: OpWrite, peer: c.peerOrSelf(rank), mem: from.mem, off: from.off, n: n, remote: to, owner: owner, opcode: verbs.OpRDMAWrite}
-	if notice != nil {
-		m.notice, m.hasNotice = *notice, true
+	c.stats.WrittenBytes += uint64(t.N)
+	m := &transfer{op: OpWrite, peer: c.peerOrSelf(rank), local: t.Local.(*memory.Region).Span, n: t.N, remote: t.Remote, owner: owner, opcode: verbs.OpRDMAWrite}
+	if t.Then != nil {
+		m.notice = notice{header: *t.Then, wanted: true}
 	}
 	c.startTransfer(m)
 }
@@ -80,33 +88,25 @@ func (c *Carrier) rdma() bool {
 // rdmaTo reports whether data to a peer is moved by RDMA.
 func (c *Carrier) rdmaTo(p *peer) bool { return p.shm == nil && c.rdma() }
 
-// FetchAdd adds to an aligned 8-byte word. The owner receives the old value.
-func (c *Carrier) FetchAdd(rank int, at wire.Memory, add uint64, owner Fetcher) {
+// FetchAdd adds to an aligned 8-byte word. The owner, a Fetcher, receives the old value.
+func (c *Carrier) FetchAdd(rank int, at wire.Memory, add uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: add}, owner)
 }
 
-// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner receives the
-// old value.
-func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, owner Fetcher) {
+// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner, a Fetcher,
+// receives the old value.
+func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: compare, Swap: swap}, owner)
 }
 
-func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands verbs.Atomic, owner Fetcher) {
+func (c *Carrier) fetch(rank int, at wire.Memory, op verbs.WROpcode, operands verbs.Atomic, owner any) {
 	c.stats.Atomics++
-	buf, err := c.takeAtomicBuffer()
+	buf, err := c.mem.WordBuffer()
 	if err != nil {
 		c.finished(owner, OpAtomic, err)
 		return
 	}
-	c.startTransfer(&transfer{op: OpAtomic, peer: c.peer(rank), mem: buf.mem, off: buf.off, n: 8, remote: at, owner: owner, opcode: op, atomic: operands, result: buf})
-}
-
-// takeAtomicBuffer returns an 8-byte buffer for the result of an atomic or a read probe.
-func (c *Carrier) takeAtomicBuffer() (*buffer, error) {
-	if c.atomicPool == nil {
-		c.atomicPool = c.newPool(SendBuffers, 8, 64)
-	}
-	return c.atomicPool.take()
+	c.startTransfer(&transfer{op: OpAtomic, peer: c.peer(rank), local: buf.Span, n: 8, remote: at, owner: owner, opcode: op, atomic: operands, result: buf})
 }
 
 func (c *Carrier) peerOrSelf(rank int) *peer {
@@ -131,7 +131,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 		return
 	}
 	rails := 1
-	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].lacksRNR() {
+	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].LacksRNR() {
 		rails = min(len(c.rails), int(m.remote.Rails))
 	}
 	share := (m.n/rails + 7) &^ 7
@@ -147,7 +147,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 			break
 		}
 	}
-	if m.op == OpWrite && m.n > 0 && (!m.hasNotice && c.rails[0].lacksRNR() && !c.rails[0].attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
+	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].LacksRNR() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
 		c.addReadProbe(p, m)
 	}
 	if m.pendingParts--; m.pendingParts == 0 {
@@ -172,7 +172,7 @@ func (c *Carrier) addPart(p *peer, part *transferPart) {
 // addReadProbe adds an RDMA read of one byte. Its response shows that the data before it
 // was placed.
 func (c *Carrier) addReadProbe(p *peer, m *transfer) {
-	buf, err := c.takeAtomicBuffer()
+	buf, err := c.mem.WordBuffer()
 	if err != nil {
 		m.err = err
 		return
@@ -184,170 +184,30 @@ func (c *Carrier) addReadProbe(p *peer, m *transfer) {
 // copyLocal executes a transfer within the memory of this rank.
 func (c *Carrier) copyLocal(m *transfer) {
 	there, err := c.ownMemory(m.remote.Addr, m.remote.Keys[0], m.n)
-	here := m.mem.buf[m.off : m.off+m.n]
+	here := m.local.Bytes()[:m.n]
 	if err == nil && m.op == OpRead {
 		copy(here, there)
 	} else if err == nil {
 		copy(there, here)
 	}
-	if err == nil && m.hasNotice {
-		c.Send(c.env.Rank, &m.notice, nil, nil)
+	if err == nil && m.notice.wanted {
+		c.Send(c.env.Rank, &m.notice.header, nil, nil)
 	}
-	m.noticeSent = true
+	m.notice.sent = true
 	c.finishTransfer(m, err)
-}
-
-// tryPost posts a part if that is possible now. On failure the peer may be lost.
-func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
-	if c.cfg.Design == UD {
-		return c.tryPostDatagram(p, part)
-	}
-	k := p.conns[part.rail]
-	if k == nil || k.state == failed || k.state != open && !k.rail.lacksRNR() {
-		k = p.anyOpen()
-	}
-	if k == nil {
-		c.wantConnections(p)
-		return false
-	}
-	if k.state != open || k.freeWRs <= 2 {
-		return false
-	}
-	m := part.transfer
-	switch {
-	case part.probeBuf == nil:
-		m.lastConn = k
-	case m.lastConn != k: // a probe says nothing of data on another connection: write it again
-		m.lastConn = k
-		if !c.postPart(k, &transferPart{transfer: m, n: m.n}) {
-			return false
-		}
-		m.pendingParts++
-	}
-	if !c.postPart(k, part) {
-		return false
-	}
-	if m.hasNotice && m.n == part.n && len(p.queue) == 0 && k.freeWRs > reservedWRs && k.hasCredit() && len(k.pendingNotices) == 0 && len(c.rails) == 1 {
-		m.noticeSent = c.sendOn(p, k, message, &m.notice, nil) // ordered after the data
-	}
-	return true
-}
-
-// postPart posts a part. If the NIC rejects it, the peer is lost.
-func (c *Carrier) postPart(k *conn, part *transferPart) bool {
-	id := c.newWork(work{task: transferring, conn: k, part: part})
-	k.wr[0] = part.request(id, k.rail.num)
-	k.sges[0] = part.source(k.rail.num)
-	k.wr[0].SGL = k.sges[:1]
-	if err := k.post(); err != nil {
-		c.endWork(id)
-		c.losePeer(k.peer, err)
-		return false
-	}
-	c.stats.ByRail[k.rail.num] += uint64(part.n)
-	return true
-}
-
-// request builds the work request of a part, without its SGEs.
-func (part *transferPart) request(id uint64, rail int) verbs.SendWR {
-	m := part.transfer
-	opcode := m.opcode
-	if part.probeBuf != nil {
-		opcode = verbs.OpRDMARead
-	}
-	return verbs.SendWR{
-		WRID: id, Opcode: opcode, Flags: verbs.SendSignaled, Atomic: m.atomic,
-		Remote: verbs.Remote{Addr: m.remote.Addr + uint64(part.off), RKey: verbs.RKey(m.remote.Keys[min(rail, int(m.remote.Rails)-1)])},
-	}
-}
-
-func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
-	d := c.rails[part.rail].dg
-	if p.railFailed[part.rail] {
-		d = c.datagrams(p)
-	}
-	if d.freeWRs == 0 {
-		return false
-	}
-	to, err := d.destination(p)
-	if err != nil {
-		return c.retryRefused(p, part, d, err)
-	}
-	id := c.newWork(work{task: transferring, dg: d, part: part})
-	d.wr[0] = part.request(id, d.rail.num)
-	d.wr[0].UD = to
-	d.sges[0] = part.source(d.rail.num)
-	d.wr[0].SGL = d.sges[:1]
-	if _, err := d.qp.PostSend(d.wr[:]); err != nil {
-		c.endWork(id)
-		return c.retryRefused(p, part, d, err)
-	}
-	d.freeWRs--
-	c.stats.ByRail[d.rail.num] += uint64(part.n)
-	if m := part.transfer; m.hasNotice && m.n == part.n && len(p.queue) == 0 && d.freeWRs > 0 && len(c.rails) == 1 {
-		m.noticeSent = c.sendOn(p, d, message, &m.notice, nil)
-	}
-	return true
-}
-
-// retryRefused posts a part that the NIC rejected on another rail. Without one the peer is
-// lost.
-func (c *Carrier) retryRefused(p *peer, part *transferPart, d *datagrams, err error) bool {
-	if !c.failRail(p, d.rail) {
-		c.losePeer(p, err)
-		return false
-	}
-	return c.tryPostDatagram(p, part)
-}
-
-// partCompleted handles the completion of a part.
-func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
-	part := w.part
-	m := part.transfer
-	p := m.peer
-	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.lacksRNR() && !w.conn.rail.completesBeforeDelivery() && m.pendingParts == 1 && m.hasNotice && !m.noticeSent && p.lost == nil
-	if deferNotice { // before requestCompleted, which may close the connection
-		m.pendingParts, m.noticeSent = 0, true
-		w.conn.pendingNotices = append(w.conn.pendingNotices, m)
-		c.markBusy(p)
-	}
-	if w.conn != nil {
-		w.conn.requestCompleted(wc)
-	} else {
-		w.dg.freeWRs++
-	}
-	if deferNotice {
-		return
-	}
-	if wc.Status != verbs.WCSuccess {
-		if p.lost == nil && c.retryOnOtherRail(w, part) {
-			return
-		}
-		m.err = fmt.Errorf("%w", statusError{"RDMA", wc.Status})
-		if p.lost == nil {
-			c.losePeer(p, m.err)
-		}
-	}
-	if m.pendingParts--; m.pendingParts == 0 {
-		if m.hasNotice && !m.noticeSent && p.lost == nil {
-			m.noticeSent = true
-			c.Send(p.rank, &m.notice, nil, nil)
-		}
-		c.finishTransfer(m, m.err)
-	}
 }
 
 // finishTransfer passes the result of a transfer to its owner.
 func (c *Carrier) finishTransfer(m *transfer, err error) {
 	if m.result != nil {
 		if f, ok := m.owner.(Fetcher); ok && err == nil {
-			f.Fetched(binary.NativeEndian.Uint64(m.result.b))
+			f.Fetched(binary.NativeEndian.Uint64(m.result.B))
 		}
-		m.result.release()
+		m.result.Release()
 		m.result = nil
 	}
 	if m.sink != nil && err == nil {
-		c.chargeCopy(copy(m.sink, m.mem.buf[m.off:m.off+m.n]))
+		c.env.Costs.ChargeCopy(copy(m.sink, m.local.Bytes()[:m.n]))
 	}
 	c.finished(m.owner, m.op, err)
 }
@@ -386,31 +246,4 @@ func (c *Carrier) failTransfers(p *peer, cause error) {
 	for _, id := range sortedKeys(wishes) {
 		c.finishTransfer(wishes[id], cause)
 	}
-}
-
-// A completed write is in the peer's memory, except on iWARP, where the completion means
-// only that TCP has it. There the notice must follow on the same connection; a write
-// without notice is followed by a read probe.
-
-// sendNotices sends the notices of completed writes when there is credit and no message is
-// queued before them.
-func (k *conn) sendNotices() {
-	for len(k.pendingNotices) > 0 && len(k.peer.queue) == 0 && k.state == open && k.freeWRs > reservedWRs && k.hasCredit() && k.peer.lost == nil {
-		m := k.pendingNotices[0]
-		k.pendingNotices = k.pendingNotices[1:]
-		if k.c.sendOn(k.peer, k, message, &m.notice, nil) {
-			k.c.finishTransfer(m, nil)
-		} else {
-			k.c.finishTransfer(m, k.peer.lost)
-		}
-	}
-}
-
-func (p *peer) hasPendingNotices() bool {
-	for _, k := range p.conns {
-		if k != nil && len(k.pendingNotices) > 0 {
-			return true
-		}
-	}
-	return false
 }

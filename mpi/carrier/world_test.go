@@ -11,16 +11,16 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/regcache"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // rank is a rank with the point-to-point engine only.
 type rank struct {
-	*env.Env
+	*transport.Env
 	*carrier.Carrier
 	engine      *p2p.Engine
 	lost        map[int]error
@@ -29,34 +29,6 @@ type rank struct {
 	flushNeeded int           // calls of FlushNeeded
 	onLost      func(peer int)
 }
-
-// fabric adapts a carrier to the engine.
-type fabric struct{ *rank }
-
-func (f fabric) Send(peer int, h *wire.Header, data []byte, owner *p2p.Request) {
-	if owner == nil {
-		f.Carrier.Send(peer, h, data, nil)
-		return
-	}
-	f.Carrier.Send(peer, h, data, owner)
-}
-
-func (f fabric) Register(b []byte) (p2p.Region, error) {
-	r, err := f.Carrier.Register(b)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-func (f fabric) Release(r p2p.Region) { f.Carrier.Release(r.(*carrier.Region)) }
-func (f fabric) Read(peer int, into p2p.Region, n int, from wire.Memory, owner *p2p.Request) {
-	f.Carrier.Read(peer, into.(*carrier.Region), n, from, owner)
-}
-
-func (f fabric) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner *p2p.Request) {
-	f.Carrier.Write(peer, from.(*carrier.Region), n, to, then, owner)
-}
-func (f fabric) Progress() { f.Carrier.Progress() }
 
 func (r *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	r.arrived++
@@ -172,9 +144,9 @@ func runOnFabric(f mpihost.Fabric, s setting, cfg carrier.Config, program func(*
 		f.Impair = []impair.Spec{{LossPPM: s.loss}}
 	}
 	cfg.Design = s.design
-	return mpihost.InWorld(f, func(e *env.Env) error {
+	return mpihost.InWorld(f, func(e *transport.Env) error {
 		r := &rank{Env: e, lost: make(map[int]error), maxWait: time.Second}
-		r.engine = p2p.New(p2p.Config{Protocol: s.protocol, EagerLimit: 1024}, fabric{r})
+		r.engine = p2p.New(p2p.Config{Protocol: s.protocol, EagerLimit: 1024}, r)
 		var err error
 		if r.Carrier, err = carrier.Open(e, cfg, r); err != nil {
 			return err
@@ -502,7 +474,7 @@ func TestFrequentBuffersAreGathered(t *testing.T) {
 		{"dgiwarp", carrier.UD, p2p.RGET, 0},
 	} {
 		t.Run(s.String(), func(t *testing.T) {
-			cfg := carrier.Config{Reuse: carrier.Reuse{Thresholds: regcache.Thresholds{8}}}
+			cfg := carrier.Config{Reuse: memory.Reuse{Thresholds: memory.Thresholds{8}}}
 			runRanks(t, 2, s, cfg, func(r *rank) error {
 				buf := make([]byte, size)
 				for i := range times {

@@ -54,11 +54,6 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Region is registered memory.
-type Region interface {
-	Memory() wire.Memory
-}
-
 // Transport sends the messages of an engine and moves its data. If it cannot reach a peer,
 // Engine.Lost is called.
 type Transport interface {
@@ -67,18 +62,18 @@ type Transport interface {
 	CanSend(peer, n int) bool
 	// Send sends a message to a peer, in order. The header may be reused at once. Only
 	// eager messages have data and an owner; Engine.SendDone returns the data, possibly
-	// before Send returns.
-	Send(peer int, h *wire.Header, data []byte, owner *Request)
+	// before Send returns. All owners are of type *Request.
+	Send(peer int, h *wire.Header, data []byte, owner any)
 	// Register registers memory; Release gives the region back.
-	Register(buf []byte) (Region, error)
-	Release(Region)
-	// Read reads n bytes of a peer's memory; Engine.ReadDone follows.
-	Read(peer int, into Region, n int, from wire.Memory, owner *Request)
-	// Write writes n bytes to a peer's memory and then sends a message that arrives after
-	// the data; Engine.WriteDone follows.
-	Write(peer int, from Region, n int, to wire.Memory, then *wire.Header, owner *Request)
-	// Progress processes received messages.
-	Progress()
+	Register(buf []byte) (wire.Region, error)
+	Release(wire.Region)
+	// Read reads a peer's memory; Engine.ReadDone follows.
+	Read(peer int, t wire.Transfer, owner any)
+	// Write writes to a peer's memory and then sends a message that arrives after the data;
+	// Engine.WriteDone follows.
+	Write(peer int, t wire.Transfer, owner any)
+	// Progress processes received messages, and reports whether there were any.
+	Progress() bool
 }
 
 // Errors of requests.

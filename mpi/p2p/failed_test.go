@@ -116,14 +116,14 @@ func (f *losingTransport) CanSend(peer, _ int) bool {
 	return !f.inRoom
 }
 
-func (f *losingTransport) Send(peer int, h *wire.Header, data []byte, owner *Request) {
+func (f *losingTransport) Send(peer int, h *wire.Header, data []byte, owner any) {
 	if f.inSend {
 		f.e.Lost(peer, errors.New("no way to it"))
 	}
 	if f.e.lost[peer] == nil {
 		f.node.Send(peer, h, data, owner)
 	} else if owner != nil {
-		f.e.SendDone(owner, errors.New("no way to it"))
+		f.e.SendDone(owner.(*Request), errors.New("no way to it"))
 	}
 }
 

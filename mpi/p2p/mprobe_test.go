@@ -131,10 +131,10 @@ type bufferHoldingTransport struct {
 	kept []*Request
 }
 
-func (l *bufferHoldingTransport) Send(peer int, h *wire.Header, data []byte, owner *Request) {
+func (l *bufferHoldingTransport) Send(peer int, h *wire.Header, data []byte, owner any) {
 	l.node.Send(peer, h, data, nil)
 	if owner != nil {
-		l.kept = append(l.kept, owner)
+		l.kept = append(l.kept, owner.(*Request))
 	}
 }
 
@@ -233,4 +233,4 @@ type stalledTransport struct {
 	e *Engine
 }
 
-func (s *stalledTransport) Send(int, *wire.Header, []byte, *Request) {}
+func (s *stalledTransport) Send(int, *wire.Header, []byte, any) {}

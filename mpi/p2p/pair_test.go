@@ -77,15 +77,15 @@ func (n *node) Now() time.Duration { return n.w.now }
 
 func (n *node) CanSend(int, int) bool { return !n.noCredit }
 
-func (n *node) Send(peer int, h *wire.Header, data []byte, owner *Request) {
+func (n *node) Send(peer int, h *wire.Header, data []byte, owner any) {
 	n.outgoing[peer] = append(n.outgoing[peer], queuedMessage{*h, bytes.Clone(data)})
 	n.w.log = append(n.w.log, loggedMessage{n.rank, peer, h.Kind})
 	if owner != nil {
-		n.e.SendDone(owner, nil)
+		n.e.SendDone(owner.(*Request), nil)
 	}
 }
 
-func (n *node) Register(buf []byte) (Region, error) {
+func (n *node) Register(buf []byte) (wire.Region, error) {
 	if n.noMemory {
 		return nil, errNoMemory
 	}
@@ -97,23 +97,24 @@ func (n *node) Register(buf []byte) (Region, error) {
 
 var errNoMemory = fmt.Errorf("no memory")
 
-func (n *node) Release(r Region) {
+func (n *node) Release(r wire.Region) {
 	delete(n.memory, r.(*region).addr)
 	n.regions--
 }
 
-func (n *node) Read(peer int, into Region, count int, from wire.Memory, owner *Request) {
-	n.transfers = append(n.transfers, transfer{peer: peer, read: true, local: n.memory[into.(*region).addr], n: count, at: from, owner: owner})
+func (n *node) Read(peer int, t wire.Transfer, owner any) {
+	n.transfers = append(n.transfers, transfer{peer: peer, read: true, local: n.memory[t.Local.(*region).addr], n: t.N, at: t.Remote, owner: owner.(*Request)})
 }
 
-func (n *node) Write(peer int, from Region, count int, to wire.Memory, then *wire.Header, owner *Request) {
-	n.transfers = append(n.transfers, transfer{peer: peer, local: n.memory[from.(*region).addr], n: count, at: to, then: *then, owner: owner})
+func (n *node) Write(peer int, t wire.Transfer, owner any) {
+	n.transfers = append(n.transfers, transfer{peer: peer, local: n.memory[t.Local.(*region).addr], n: t.N, at: t.Remote, then: *t.Then, owner: owner.(*Request)})
 }
 
-func (n *node) Progress() {
+func (n *node) Progress() bool {
 	if n.progress != nil {
 		n.progress()
 	}
+	return n.progress != nil
 }
 
 // deliver delivers the first message from one rank to another.

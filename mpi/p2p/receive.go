@@ -153,7 +153,7 @@ func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, recvKnown b
 		return
 	}
 	r.inTransport = true
-	e.transport.Read(peer, r.region, n, h.Memory, r)
+	e.transport.Read(peer, wire.Transfer{Local: r.region, N: n, Remote: h.Memory}, r)
 }
 
 // ReadDone completes the RDMA read of a receive.

@@ -48,7 +48,7 @@ type Request struct {
 	cancelErr     error // receive being cancelled: its final error
 	inTransport   bool  // the transport uses the buffer
 	deferredErr   error // final error once the transport returns the buffer
-	region        Region
+	region        wire.Region
 	startedAt     time.Duration
 	nextUnmatched *Request // next send in senderState's list
 	sendID        uint32   // receive: the id of the sender's request

@@ -104,7 +104,7 @@ func (e *Engine) write(r *Request, h *wire.Header) {
 	}
 	e.Stats.Words[wire.Done]++
 	r.inTransport = true
-	e.transport.Write(r.Peer, r.region, n, h.Memory, &then, r)
+	e.transport.Write(r.Peer, wire.Transfer{Local: r.region, N: n, Remote: h.Memory, Then: &then}, r)
 }
 
 // WriteDone completes the RDMA write of a send.

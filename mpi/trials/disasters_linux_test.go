@@ -17,8 +17,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/mpi"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -39,7 +39,7 @@ func asVictim(what disaster, phase string) error {
 	if err := json.Unmarshal(p.Job().Options, &o); err != nil {
 		return err
 	}
-	return p.Run(func(e *env.Env) error {
+	return p.Run(func(e *transport.Env) error {
 		var struck error
 		reach := func(reached string) {
 			if e.Rank == e.Size-1 && reached == phase {
@@ -63,7 +63,7 @@ func asVictim(what disaster, phase string) error {
 }
 
 // happen does it, to the process or the host that we are.
-func happen(e *env.Env, what disaster) error {
+func happen(e *transport.Env, what disaster) error {
 	switch what {
 	case killed:
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -82,7 +82,7 @@ func happen(e *env.Env, what disaster) error {
 }
 
 // takeDown takes down the interface of a NIC.
-func takeDown(nic env.NIC) error {
+func takeDown(nic transport.NIC) error {
 	name, err := interfaceOf(nic)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func takeDown(nic env.NIC) error {
 	return nil
 }
 
-func interfaceOf(nic env.NIC) (string, error) {
+func interfaceOf(nic transport.NIC) (string, error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return "", err

@@ -11,9 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
-	"github.com/fabrictest/fabrictest/mpi/regcache"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
@@ -45,7 +45,7 @@ type trial struct {
 	params work.Params
 	fabric mpihost.Fabric
 	o      mpi.Options
-	begins func(*env.Env) // when a rank does; may be nil
+	begins func(*transport.Env) // when a rank does; may be nil
 }
 
 // draw draws one that can be run.
@@ -128,7 +128,7 @@ func (t *trial) drawCarrier(l lots) {
 	c.CacheBytes = pick(l, 0, 4096)
 	c.NoSharedMemory = l.IntN(3) == 2
 	c.Reuse.Off = l.IntN(4) == 3
-	c.Reuse.Thresholds = pick(l, nil, regcache.Thresholds{1}, regcache.Thresholds{4, 2})
+	c.Reuse.Thresholds = pick(l, nil, memory.Thresholds{1}, memory.Thresholds{4, 2})
 	c.IdleTimeout = pick(l, 0, 0, 0, 20*time.Microsecond, 200*time.Microsecond)
 }
 
@@ -145,7 +145,7 @@ func (t *trial) drawProtocols(l lots) {
 // run runs the trial in a simulated world. Done is told when a rank's workload has
 // returned, before the rank ends.
 func (t *trial) run(done func(rank int, at time.Duration, r work.Result, err error)) (mpihost.Outcome, error) {
-	return mpihost.InWorld(t.fabric, func(e *env.Env) error {
+	return mpihost.InWorld(t.fabric, func(e *transport.Env) error {
 		if t.begins != nil {
 			t.begins(e)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -81,7 +81,7 @@ func (d *loss) suffer() error {
 		d.returned[i] = -1
 	}
 	d.fabric.Script = func(w *mpihost.World) { w.At(d.when, func() { d.happen(w) }) }
-	d.begins = func(e *env.Env) {
+	d.begins = func(e *transport.Env) {
 		if d.what == aborts && e.Rank == d.victim { // in the midst of anything, as an error handler may
 			e.Go("aborts", func(p verbs.Proc) {
 				p.Sleep(d.when)

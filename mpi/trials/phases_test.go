@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // phases are what a rank can be at when something happens to it, in the order in which
@@ -199,7 +199,7 @@ func loseIn(f mpihost.Fabric, o mpi.Options, phase string, after time.Duration, 
 			}
 		})
 	}
-	out, err = mpihost.InWorld(f, func(e *env.Env) error {
+	out, err = mpihost.InWorld(f, func(e *transport.Env) error {
 		reach(e.Rank, "set-up")
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			return everything(w, func(phase string) { reach(w.Rank(), phase) })

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // A rank whose NIC has lost its address cannot even reach itself by it: it is told, and
@@ -18,7 +18,7 @@ func TestARankThatCannotReachItself(t *testing.T) {
 		f := mpihost.Fabric{Ranks: 2, Provider: provider, Limit: limit, Events: events}
 		var world *mpihost.World
 		f.Script = func(w *mpihost.World) { world = w }
-		_, err := mpihost.InWorld(f, func(e *env.Env) error {
+		_, err := mpihost.InWorld(f, func(e *transport.Env) error {
 			return mpi.Run(e, mpi.Options{}, func(w *mpi.World) error {
 				win, err := w.WinAllocate(64)
 				if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -45,19 +44,21 @@ type Stats struct {
 type Transport interface {
 	// Send sends a message to a peer, in order. TransferDone returns the data to the
 	// owner.
-	Send(peer int, h *wire.Header, data []byte, owner *Operation)
+	Send(peer int, h *wire.Header, data []byte, owner any)
 	// Register makes memory accessible to peers. Source and Sink make it accessible to the
 	// local NIC for writes from it and reads into it; they may use a bounce buffer.
-	Register(buf []byte) (p2p.Region, error)
-	Source(buf []byte) (p2p.Region, error)
-	Sink(buf []byte) (p2p.Region, error)
-	Release(p2p.Region)
-	Read(peer int, into p2p.Region, n int, from wire.Memory, owner *Operation)
-	Write(peer int, from p2p.Region, n int, to wire.Memory, owner *Operation)
+	Register(buf []byte) (wire.Region, error)
+	Source(buf []byte) (wire.Region, error)
+	Sink(buf []byte) (wire.Region, error)
+	Release(wire.Region)
+	// Read and Write move data from and to the memory of a peer. The owner of these and of
+	// Send is an *Operation.
+	Read(peer int, t wire.Transfer, owner any)
+	Write(peer int, t wire.Transfer, owner any)
 	// FetchAdd and CompareSwap are atomic operations on an aligned little-endian 8-byte
-	// word. The owner receives the old value.
-	FetchAdd(peer int, at wire.Memory, add uint64, owner *Atomic)
-	CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner *Atomic)
+	// word. The owner, an *Atomic, receives the old value.
+	FetchAdd(peer int, at wire.Memory, add uint64, owner any)
+	CompareSwap(peer int, at wire.Memory, compare, swap uint64, owner any)
 }
 
 // Engine implements the windows of one rank. It is not safe for concurrent use.

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -21,34 +20,34 @@ type stubRegion struct{}
 
 func (stubRegion) Memory() wire.Memory { return wire.Memory{Addr: 1 << 20, Rails: 1} }
 
-func (s *stubTransport) Send(_ int, h *wire.Header, _ []byte, owner *Operation) {
+func (s *stubTransport) Send(_ int, h *wire.Header, _ []byte, owner any) {
 	s.sent = append(s.sent, *h)
 	if owner != nil {
-		s.owners = append(s.owners, owner)
+		s.owners = append(s.owners, owner.(*Operation))
 	}
 }
 
-func (s *stubTransport) Register([]byte) (p2p.Region, error) {
+func (s *stubTransport) Register([]byte) (wire.Region, error) {
 	s.regions++
 	return stubRegion{}, nil
 }
-func (s *stubTransport) Source(b []byte) (p2p.Region, error) { return s.Register(b) }
-func (s *stubTransport) Sink(b []byte) (p2p.Region, error)   { return s.Register(b) }
-func (s *stubTransport) Release(p2p.Region)                  { s.regions-- }
-func (s *stubTransport) Read(_ int, _ p2p.Region, _ int, _ wire.Memory, owner *Operation) {
-	s.owners = append(s.owners, owner)
+func (s *stubTransport) Source(b []byte) (wire.Region, error) { return s.Register(b) }
+func (s *stubTransport) Sink(b []byte) (wire.Region, error)   { return s.Register(b) }
+func (s *stubTransport) Release(wire.Region)                  { s.regions-- }
+func (s *stubTransport) Read(_ int, _ wire.Transfer, owner any) {
+	s.owners = append(s.owners, owner.(*Operation))
 }
 
-func (s *stubTransport) Write(_ int, _ p2p.Region, _ int, _ wire.Memory, owner *Operation) {
-	s.owners = append(s.owners, owner)
+func (s *stubTransport) Write(_ int, _ wire.Transfer, owner any) {
+	s.owners = append(s.owners, owner.(*Operation))
 }
 
-func (s *stubTransport) FetchAdd(_ int, _ wire.Memory, _ uint64, owner *Atomic) {
-	s.atomics = append(s.atomics, owner)
+func (s *stubTransport) FetchAdd(_ int, _ wire.Memory, _ uint64, owner any) {
+	s.atomics = append(s.atomics, owner.(*Atomic))
 }
 
-func (s *stubTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
-	s.atomics = append(s.atomics, owner)
+func (s *stubTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner any) {
+	s.atomics = append(s.atomics, owner.(*Atomic))
 }
 
 // pair returns a window of ranks 10, this one, and 11.
@@ -282,13 +281,13 @@ type instantTransport struct {
 	failing bool
 }
 
-func (q *instantTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner *Atomic) {
+func (q *instantTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner any) {
 	if q.failing {
-		q.e.AtomicDone(owner, errors.New("no way"))
+		q.e.AtomicDone(owner.(*Atomic), errors.New("no way"))
 		return
 	}
-	owner.Fetched(0)
-	q.e.AtomicDone(owner, nil)
+	owner.(*Atomic).Fetched(0)
+	q.e.AtomicDone(owner.(*Atomic), nil)
 }
 
 func TestWindowCloseReleasesRegion(t *testing.T) {

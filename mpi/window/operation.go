@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -21,7 +20,7 @@ type Operation struct {
 	typ     Type
 	op      Op
 
-	region     p2p.Region
+	region     wire.Region
 	parts      int  // pending transfers, messages and replies
 	hasRequest bool // the caller keeps it, so it is not reused
 	done       bool
@@ -175,16 +174,21 @@ func (t *target) remoteAddr(offset uint64) wire.Memory {
 	return m
 }
 
+// transfer is the RDMA read or write of a put or get.
+func (o *Operation) transfer() wire.Transfer {
+	return wire.Transfer{Local: o.region, N: o.size, Remote: o.t.remoteAddr(uint64(o.offset))}
+}
+
 // issue starts the transfers of an operation.
 func (w *Window) issue(o *Operation) {
-	t, f := o.t, w.e.transport
+	t := o.t
 	switch {
 	case o.kind == putOp:
 		o.parts = 1
-		f.Write(t.peer, o.region, o.size, t.remoteAddr(uint64(o.offset)), o)
+		w.e.transport.Write(t.peer, o.transfer(), o)
 	case o.kind == getOp:
 		o.parts = 1
-		f.Read(t.peer, o.region, o.size, t.remoteAddr(uint64(o.offset)), o)
+		w.e.transport.Read(t.peer, o.transfer(), o)
 	case t.Atomics:
 		w.enqueue(o)
 	case o.kind == casOp:

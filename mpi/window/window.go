@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -20,7 +19,7 @@ type Segment struct {
 
 // RegisterSegment registers memory as the local segment of a new window. The region, nil
 // for empty memory, is released by Window.Close or ReleaseSegment.
-func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, p2p.Region, error) {
+func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, wire.Region, error) {
 	segment := Segment{Size: len(mem)}
 	if len(mem) == 0 {
 		return segment, nil, nil
@@ -35,7 +34,7 @@ func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, p2p.Region,
 }
 
 // ReleaseSegment releases the region of RegisterSegment.
-func (e *Engine) ReleaseSegment(region p2p.Region) {
+func (e *Engine) ReleaseSegment(region wire.Region) {
 	if region != nil {
 		e.transport.Release(region)
 	}
@@ -46,7 +45,7 @@ type Window struct {
 	e       *Engine
 	id      uint32
 	mem     []byte
-	region  p2p.Region
+	region  wire.Region
 	targets []target
 	index   map[int]int // of targets, by peer
 
@@ -103,7 +102,7 @@ type target struct {
 
 // Open opens a window with the segments of all ranks and the local memory. Its id is
 // unique and the same on all ranks.
-func (e *Engine) Open(id uint32, segments []Segment, mem []byte, region p2p.Region) *Window {
+func (e *Engine) Open(id uint32, segments []Segment, mem []byte, region wire.Region) *Window {
 	w := &Window{
 		e: e, id: id, mem: mem, region: region, index: make(map[int]int, len(segments)),
 		targets: make([]target, len(segments)), isUsed: make([]bool, len(segments)), holders: make(map[int]LockKind),

@@ -88,6 +88,17 @@ type Memory struct {
 	Rails uint8 // number of keys
 }
 
+// Region is memory that is registered.
+type Region interface{ Memory() Memory }
+
+// Transfer is an RDMA read of N bytes into Local, or a write from it.
+type Transfer struct {
+	Local  Region
+	N      int
+	Remote Memory
+	Then   *Header // message to the peer after the data of a write; nil if there is none
+}
+
 // Header is the header of a message. The kind determines which fields are valid.
 type Header struct {
 	Kind      Kind

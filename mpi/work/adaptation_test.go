@@ -8,8 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
@@ -21,13 +22,13 @@ func pingpongTime(t *testing.T, cfg carrier.Config, times int, buffers func() fu
 }
 
 // pingpongTimeAt is pingpongTime with other costs.
-func pingpongTimeAt(t *testing.T, costs *env.Costs, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
+func pingpongTimeAt(t *testing.T, costs *memory.Costs, cfg carrier.Config, times int, buffers func() func(trip int) (send, recv []byte)) (time.Duration, carrier.Stats) {
 	t.Helper()
 	var took time.Duration
 	var stats carrier.Stats
 	o := mpi.Options{Carrier: platformConfig(cfg)}
 	o.P2P.Protocol, o.P2P.EagerLimit = p2p.RGET, eagerMax
-	_, err := mpihost.InWorld(platformFabric(2, costs), func(e *env.Env) error {
+	_, err := mpihost.InWorld(platformFabric(2, costs), func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			me, next := w.Rank(), buffers()
 			if err := w.Barrier(); err != nil {
@@ -88,12 +89,12 @@ func TestAdaptationLimitsCostOfRareReuse(t *testing.T) {
 			return memory[i*apart:][:size], recv
 		}
 	}
-	run := func(r carrier.Reuse) (time.Duration, carrier.Stats) {
+	run := func(r memory.Reuse) (time.Duration, carrier.Stats) {
 		return pingpongTime(t, carrier.Config{Design: carrier.SRQ, Reuse: r}, cold*fewUses+hot*uses, plan)
 	}
-	without, _ := run(carrier.Reuse{Off: true})
-	grows, all := run(carrier.Reuse{Buckets: 512, Frequent: -1})
-	stops, some := run(carrier.Reuse{Buckets: 512})
+	without, _ := run(memory.Reuse{Off: true})
+	grows, all := run(memory.Reuse{Buckets: 512, Frequent: -1})
+	stops, some := run(memory.Reuse{Buckets: 512})
 	loses := func(d time.Duration) float64 { return 100 * (d.Seconds()/without.Seconds() - 1) }
 	if loses(grows) < 4 || loses(grows) > 9 || loses(stops) > 2.5 {
 		t.Errorf("it takes %.1f %% longer, and with adaptation %.1f %%", loses(grows), loses(stops))
@@ -129,7 +130,7 @@ func TestRegistrationCache(t *testing.T) {
 		}
 		return took.Seconds() / (2 * trips)
 	}
-	on, off := carrier.Config{Design: carrier.SRQ, CacheBytes: 1 << 30, Reuse: carrier.Reuse{Off: true}}, carrier.Config{Design: carrier.SRQ, CacheBytes: -1, Reuse: carrier.Reuse{Off: true}}
+	on, off := carrier.Config{Design: carrier.SRQ, CacheBytes: 1 << 30, Reuse: memory.Reuse{Off: true}}, carrier.Config{Design: carrier.SRQ, CacheBytes: -1, Reuse: memory.Reuse{Off: true}}
 	ratio := func(size, reuse int) float64 { return latency(on, size, reuse) / latency(on, size, 100) }
 	if r := ratio(4<<10, 0); r > 1.7 {
 		t.Errorf("4 KB from new buffers: %.2f times as long", r)
@@ -152,7 +153,7 @@ func TestBlockingSendsAreCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(off bool) time.Duration {
-		o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: carrier.Reuse{Off: off}})}
+		o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: memory.Reuse{Off: off}})}
 		o.P2P.EagerLimit = eagerMax
 		results, _, err := inWorld(platformFabric(4, fastPath()), o, wl, work.Params{Class: work.ClassS, Iterations: 40})
 		if err != nil {

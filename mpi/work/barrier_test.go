@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
@@ -38,7 +38,7 @@ func TestEarlyBarrierExitIsDetected(t *testing.T) {
 			t.Fatal(err)
 		}
 		did := false
-		o := mpi.Options{Open: func(e *env.Env, up mpi.Upper) (mpi.Carrier, error) {
+		o := mpi.Options{Open: func(e *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
 			if e.Rank == 0 { // the other one is late
 				up = duplicatingUpper{up, &did}
 			}

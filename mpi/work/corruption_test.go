@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
@@ -74,28 +74,28 @@ type corruptingCarrier struct {
 
 // knownRegion is a region with its buffer.
 type knownRegion struct {
-	p2p.Region
+	wire.Region
 	buf []byte
 }
 
-func (c corruptingCarrier) remember(r p2p.Region, buf []byte, err error) (p2p.Region, error) {
+func (c corruptingCarrier) remember(r wire.Region, buf []byte, err error) (wire.Region, error) {
 	if err != nil {
 		return nil, err
 	}
 	return knownRegion{r, buf}, nil
 }
 
-func (c corruptingCarrier) Register(buf []byte) (p2p.Region, error) {
+func (c corruptingCarrier) Register(buf []byte) (wire.Region, error) {
 	r, err := c.Carrier.Register(buf)
 	return c.remember(r, buf, err)
 }
 
-func (c corruptingCarrier) Sink(buf []byte) (p2p.Region, error) {
+func (c corruptingCarrier) Sink(buf []byte) (wire.Region, error) {
 	r, err := c.Carrier.Sink(buf)
 	return c.remember(r, buf, err)
 }
 
-func (c corruptingCarrier) Source(buf []byte) (p2p.Region, error) {
+func (c corruptingCarrier) Source(buf []byte) (wire.Region, error) {
 	if c.up.isTarget(len(buf)) {
 		buf = slices.Clone(buf)
 		corruptByte(buf)
@@ -104,19 +104,23 @@ func (c corruptingCarrier) Source(buf []byte) (p2p.Region, error) {
 	return c.remember(r, nil, err)
 }
 
-func (c corruptingCarrier) Release(r p2p.Region) { c.Carrier.Release(r.(knownRegion).Region) }
+func (c corruptingCarrier) Release(r wire.Region) { c.Carrier.Release(r.(knownRegion).Region) }
 
-func (c corruptingCarrier) Read(peer int, into p2p.Region, n int, from wire.Memory, owner any) {
-	c.up.reads[owner] = into.(knownRegion).buf[:n]
-	c.Carrier.Read(peer, into.(knownRegion).Region, n, from, owner)
+func (c corruptingCarrier) Read(peer int, t wire.Transfer, owner any) {
+	known := t.Local.(knownRegion)
+	c.up.reads[owner] = known.buf[:t.N]
+	t.Local = known.Region
+	c.Carrier.Read(peer, t, owner)
 }
 
-func (c corruptingCarrier) Write(peer int, from p2p.Region, n int, to wire.Memory, then *wire.Header, owner any) {
-	if buf := from.(knownRegion).buf; buf != nil && c.up.isTarget(n) {
-		corruptByte(buf[:n])
-		c.up.wrote[owner] = buf[:n]
+func (c corruptingCarrier) Write(peer int, t wire.Transfer, owner any) {
+	known := t.Local.(knownRegion)
+	if known.buf != nil && c.up.isTarget(t.N) {
+		corruptByte(known.buf[:t.N])
+		c.up.wrote[owner] = known.buf[:t.N]
 	}
-	c.Carrier.Write(peer, from.(knownRegion).Region, n, to, then, owner)
+	t.Local = known.Region
+	c.Carrier.Write(peer, t, owner)
 }
 
 // dataPath is a protocol and the largest eager message.
@@ -134,7 +138,7 @@ func runCorrupted(wl *work.Workload, by dataPath, at int) (corruption, []error) 
 	d := corruption{target: at, minBytes: 32}
 	o := mpi.Options{}
 	o.P2P.Protocol, o.P2P.EagerLimit = by.protocol, by.eager
-	o.Open = func(e *env.Env, up mpi.Upper) (mpi.Carrier, error) {
+	o.Open = func(e *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
 		u := &corruptingUpper{up, &d, make(map[any][]byte), make(map[any][]byte)}
 		c, err := mpi.OverVerbs(carrier.Config{PacketSize: 65 << 10})(e, u)
 		return corruptingCarrier{c, u}, err

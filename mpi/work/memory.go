@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 )
 
 // Spread is the mean and the maximum of a number over ranks.
@@ -91,7 +92,7 @@ func memoryOf(all []byte, columns, kinds int) Memory {
 	}
 	m := Memory{}
 	for k := range kinds {
-		m.Kinds = append(m.Kinds, Kind{carrier.MemoryKind(k).String(), spreads[k]})
+		m.Kinds = append(m.Kinds, Kind{memory.Kind(k).String(), spreads[k]})
 	}
 	m.Bytes, m.Connections, m.Rings, m.LowWatermarks = spreads[kinds], spreads[kinds+1], spreads[kinds+2], spreads[kinds+3]
 	m.Messages = sums[kinds+4]

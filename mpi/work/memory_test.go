@@ -7,13 +7,14 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
 // start is a work.Launch with one rank per host.
 func start(ranks int, o mpi.Options, program func(*mpi.World) error) error {
-	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *env.Env) error { return mpi.Run(e, o, program) })
+	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *transport.Env) error { return mpi.Run(e, o, program) })
 	return err
 }
 
@@ -129,7 +130,7 @@ func TestSharedReceivesOnStreams(t *testing.T) {
 	o.OnFinalize = func(rank int, s mpi.Stats) {
 		c := s.Carrier.(carrier.Stats)
 		need := max(256, c.MaxConnections*each)
-		if got := c.Memory.Max[carrier.SharedReceiveBuffers] / (8 << 10); got < need || got > need+256 || c.MaxConnections < 8 {
+		if got := c.Memory.Max[memory.SharedReceiveBuffers] / (8 << 10); got < need || got > need+256 || c.MaxConnections < 8 {
 			t.Errorf("rank %d: %d shared receives for %d connections, which need %d", rank, got, c.MaxConnections, need)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -19,7 +19,7 @@ func crossingPingpong(t *testing.T, cfg p2p.Config, bytes, trips int) (each time
 	t.Helper()
 	o := testbedOptions(cfg, func(_ int, s mpi.Stats) { addStats(&all, &s.P2P) })
 	var total time.Duration
-	_, err := mpihost.InWorld(testbed(2), func(e *env.Env) error {
+	_, err := mpihost.InWorld(testbed(2), func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			buf, other := make([]byte, bytes), 1-w.Rank()
 			for trip := range 2 * trips {
@@ -53,7 +53,7 @@ func TestSpeculationStopsAndResumes(t *testing.T) {
 	var all p2p.Stats
 	o := testbedOptions(adaptive, func(_ int, s mpi.Stats) { addStats(&all, &s.P2P) })
 	const each = 60
-	_, err := mpihost.InWorld(testbed(2), func(e *env.Env) error {
+	_, err := mpihost.InWorld(testbed(2), func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			buf, other := make([]byte, 64<<10), 1-w.Rank()
 			for i := range 2 * each {

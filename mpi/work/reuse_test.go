@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
@@ -23,8 +23,8 @@ const (
 )
 
 // platform has the given costs of copies, in picoseconds per byte, and of lookups.
-func platform(psPerByte int, lookUp time.Duration) *env.Costs {
-	return &env.Costs{
+func platform(psPerByte int, lookUp time.Duration) *memory.Costs {
+	return &memory.Costs{
 		Copy:       func(n int) time.Duration { return time.Duration(n*psPerByte/1000) * time.Nanosecond },
 		Register:   func(n int) time.Duration { return 38*time.Microsecond + time.Duration(n/4)*time.Nanosecond },
 		Deregister: func(int) time.Duration { return 5 * time.Microsecond },
@@ -34,10 +34,10 @@ func platform(psPerByte int, lookUp time.Duration) *env.Costs {
 
 // fastPath and sendReceive are the costs of the two transports: copies into ring buffers
 // cost more, because of their memory layout.
-func fastPath() *env.Costs    { return platform(175, 5*time.Nanosecond) }
-func sendReceive() *env.Costs { return platform(120, 20*time.Nanosecond) }
+func fastPath() *memory.Costs    { return platform(175, 5*time.Nanosecond) }
+func sendReceive() *memory.Costs { return platform(120, 20*time.Nanosecond) }
 
-func platformFabric(ranks int, costs *env.Costs) mpihost.Fabric {
+func platformFabric(ranks int, costs *memory.Costs) mpihost.Fabric {
 	return mpihost.Fabric{
 		Ranks: ranks, Limit: time.Minute, Costs: costs,
 		Link: sim.LinkConfig{RateBps: lineRate, Latency: 250 * time.Nanosecond, MTU: 2200},
@@ -52,7 +52,7 @@ func platformConfig(cfg carrier.Config) carrier.Config {
 
 // measuredOn runs a workload on the platform, and returns the result and statistics of rank
 // 0.
-func measuredOn(t *testing.T, name string, ranks int, costs *env.Costs, cfg carrier.Config, p work.Params) (work.Result, carrier.Stats) {
+func measuredOn(t *testing.T, name string, ranks int, costs *memory.Costs, cfg carrier.Config, p work.Params) (work.Result, carrier.Stats) {
 	t.Helper()
 	wl, err := work.Find(name)
 	if err != nil {
@@ -73,7 +73,7 @@ func measuredOn(t *testing.T, name string, ranks int, costs *env.Costs, cfg carr
 }
 
 // gain returns the relative gain in time by reuse, and the time without.
-func gain(t *testing.T, name, what string, ranks int, costs *env.Costs, cfg carrier.Config, p work.Params) (gained, before float64) {
+func gain(t *testing.T, name, what string, ranks int, costs *memory.Costs, cfg carrier.Config, p work.Params) (gained, before float64) {
 	t.Helper()
 	with, _ := measuredOn(t, name, ranks, costs, cfg, p)
 	cfg.Reuse.Off = true
@@ -89,7 +89,7 @@ func TestReuseSpeedsUpEagerMessages(t *testing.T) {
 	gains := map[carrier.Design]float64{}
 	for _, way := range []struct {
 		design      carrier.Design
-		costs       *env.Costs
+		costs       *memory.Costs
 		least, most float64
 	}{
 		{carrier.RingSRQ, fastPath(), 0.11, 0.16},
@@ -174,7 +174,7 @@ func TestSpectrumOfReuse(t *testing.T) {
 func TestMeasuredThresholdsMatchPaper(t *testing.T) {
 	for _, way := range []struct {
 		name  string
-		costs *env.Costs
+		costs *memory.Costs
 		want  []int // below 1 KB, and from 1 to 8
 	}{
 		{"fast path", fastPath(), []int{432, 200, 110, 76, 60, 48, 40, 36, 32}},

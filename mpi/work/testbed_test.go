@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
@@ -35,7 +35,7 @@ func testbed(ranks int) mpihost.Fabric {
 
 // testbedOptions are the options for a protocol, with the CPU time of the library.
 func testbedOptions(cfg p2p.Config, ended func(int, mpi.Stats)) mpi.Options {
-	return mpi.Options{P2P: cfg, OnFinalize: ended, Open: func(e *env.Env, up mpi.Upper) (mpi.Carrier, error) {
+	return mpi.Options{P2P: cfg, OnFinalize: ended, Open: func(e *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
 		c, err := mpi.OverVerbs(carrier.Config{Design: carrier.SRQ})(e, busyUpper{up, e})
 		return busyCarrier{c, e}, err
 	}}
@@ -44,7 +44,7 @@ func testbedOptions(cfg p2p.Config, ended func(int, mpi.Stats)) mpi.Options {
 // busyUpper computes for every message received.
 type busyUpper struct {
 	mpi.Upper
-	e *env.Env
+	e *transport.Env
 }
 
 func (u busyUpper) Arrived(peer int, h *wire.Header, data []byte) error {
@@ -55,7 +55,7 @@ func (u busyUpper) Arrived(peer int, h *wire.Header, data []byte) error {
 // busyCarrier computes for every message sent.
 type busyCarrier struct {
 	mpi.Carrier
-	e *env.Env
+	e *transport.Env
 }
 
 func (c busyCarrier) Send(peer int, h *wire.Header, data []byte, owner any) {

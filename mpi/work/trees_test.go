@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 // tree is a collective operation with data of root, whose rounds are measured.
@@ -61,9 +62,9 @@ func timeUntilAllReceived(t *testing.T, ranks, n int, off bool, operation func(*
 	t.Helper()
 	const rounds = 150
 	var total, began, had time.Duration // one world, one clock
-	o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: carrier.Reuse{Off: off}})}
+	o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: memory.Reuse{Off: off}})}
 	o.P2P.EagerLimit = eagerMax
-	_, err := mpihost.InWorld(platformFabric(ranks, fastPath()), func(e *env.Env) error {
+	_, err := mpihost.InWorld(platformFabric(ranks, fastPath()), func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) error {
 			t := &tree{n: n, mine: make([]byte, n)}
 			if w.Rank() == 0 {

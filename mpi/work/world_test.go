@@ -9,15 +9,15 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
 // inWorld runs a workload on a simulated fabric and returns the results of all ranks.
 func inWorld(f mpihost.Fabric, o mpi.Options, wl *work.Workload, p work.Params) ([]work.Result, mpihost.Outcome, error) {
 	results := make([]work.Result, f.Ranks)
-	out, err := mpihost.InWorld(f, func(e *env.Env) error {
+	out, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		return mpi.Run(e, o, func(w *mpi.World) (err error) {
 			results[w.Rank()], err = wl.Run(w, p)
 			return err

@@ -104,7 +104,7 @@ func drawByRank(all []Values) (drawing template.HTML, share int) {
 			if s == nil {
 				continue
 			}
-			if kinds, n := memory(s); int(n) > most {
+			if kinds, n := memoryOf(s); int(n) > most {
 				most = int(n)
 				k = column{title: fmt.Sprintf("rank %d: %s", at+i, units.Bytes(n))}
 				for kind, m := range kinds {

@@ -136,8 +136,8 @@ var (
 // maxRails is the largest number of rails of a rank.
 const maxRails = 4
 
-// memory returns the largest size of each kind of memory of a rank, and their sum.
-func memory(s Values) (kinds []uint64, sum uint64) {
+// memoryOf returns the largest size of each kind of memory of a rank, and their sum.
+func memoryOf(s Values) (kinds []uint64, sum uint64) {
 	for k := range memoryKinds {
 		n := s.Count(fmt.Sprint("Carrier.memory.max.", k))
 		kinds, sum = append(kinds, n), sum+n

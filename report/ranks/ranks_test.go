@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/window"
 	"github.com/fabrictest/fabrictest/mpi/work"
@@ -125,8 +126,8 @@ func TestNamesAreThoseOfTheRuntime(t *testing.T) {
 			t.Errorf("no row %q", name)
 		}
 	}
-	for i := range (carrier.MemoryUsage{}).Max {
-		if name := "memory of " + carrier.MemoryKind(i).String(); !named[name] {
+	for i := range (memory.Usage{}).Max {
+		if name := "memory of " + memory.Kind(i).String(); !named[name] {
 			t.Errorf("no row %q", name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/window"
 	"github.com/fabrictest/fabrictest/mpi/work"
@@ -52,7 +53,7 @@ func sampleJob(n int) *ranks.Run {
 		for k := range c.Memory.Max {
 			c.Memory.Max[k] = (k + 1) << 18
 		}
-		c.Memory.Max[carrier.RingBuffers] += rank << 17
+		c.Memory.Max[memory.RingBuffers] += rank << 17
 		r.Job.Stats = append(r.Job.Stats, values(s))
 	}
 	r.Job.Stats[1] = nil
@@ -84,23 +85,23 @@ func samplePoint(r *work.MemoryRun) ranks.Point {
 	if r.Rank0Only || r.MaxRanks > 0 || r.Workload == "smg" || r.Workload == "radix" {
 		partners = float64(r.Ranks - 1)
 	}
-	kinds := make([]float64, len(carrier.MemoryUsage{}.Max))
-	kinds[carrier.SendBuffers], kinds[carrier.DatagramReceiveBuffers] = 160e3, 1050e3
+	kinds := make([]float64, len(memory.Usage{}.Max))
+	kinds[memory.SendBuffers], kinds[memory.DatagramReceiveBuffers] = 160e3, 1050e3
 	switch r.Design {
 	case carrier.SendRecv, carrier.RingSendRecv:
-		kinds[carrier.ConnReceiveBuffers] = partners * 800e3
+		kinds[memory.ConnReceiveBuffers] = partners * 800e3
 	case carrier.SRQ, carrier.RingSRQ, carrier.Hybrid:
-		kinds[carrier.SharedReceiveBuffers] = 3.1e6
+		kinds[memory.SharedReceiveBuffers] = 3.1e6
 	}
 	if r.Design == carrier.RingSendRecv || r.Design == carrier.RingSRQ {
 		p.Rings.Mean = partners / 2
-		kinds[carrier.RingBuffers] = p.Rings.Mean * 500e3
+		kinds[memory.RingBuffers] = p.Rings.Mean * 500e3
 	}
 	if r.Design != carrier.UD {
 		p.Connections = ranks.Spread{Mean: partners, Most: partners}
 	}
 	for k, n := range kinds {
-		p.Kinds = append(p.Kinds, ranks.Kind{Name: carrier.MemoryKind(k).String(), Bytes: ranks.Spread{Mean: n, Most: n}})
+		p.Kinds = append(p.Kinds, ranks.Kind{Name: memory.Kind(k).String(), Bytes: ranks.Spread{Mean: n, Most: n}})
 		p.Bytes.Mean, p.Bytes.Most = p.Bytes.Mean+n, p.Bytes.Most+n
 	}
 	return p

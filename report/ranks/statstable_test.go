@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
@@ -16,9 +17,9 @@ func TestWriteStats(t *testing.T) {
 	for _, n := range []uint64{3, 5} {
 		var s mpi.Stats
 		s.P2P.Sent[p2p.Rendezvous] = p2p.Sizes{Messages: n, Bytes: n << 20}
-		c := carrier.Stats{MaxConnections: int(n)}
+		c := carrier.Stats{ConnStats: carrier.ConnStats{MaxConnections: int(n)}}
 		c.Packets[carrier.OverRing] = 10 * n
-		c.Memory.Max[carrier.RingBuffers] = int(n) << 10
+		c.Memory.Max[memory.RingBuffers] = int(n) << 10
 		s.Carrier = c
 		text, err := json.Marshal(s)
 		if err != nil {

@@ -75,7 +75,7 @@ func (v *jobView) tiles(all []Values) {
 	messages := sum(all, "P2P.Sent.0.Messages") + large
 	var total, most, connections uint64
 	for _, s := range all {
-		_, n := memory(s)
+		_, n := memoryOf(s)
 		total, most, connections = total+n, max(most, n), max(connections, s.Count("Carrier.max_connections"))
 	}
 	add := func(value, name, note string) { v.Tiles = append(v.Tiles, tile{value, name, note}) }

@@ -13,13 +13,13 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
 func init() { mpi.RegisterLauncher("lab/mpihost/join", start) }
 
 // start implements mpi.Launcher. The job has the mpi.Options.
-func start(rank func(*env.Env, mpi.Options) error) error {
+func start(rank func(*transport.Env, mpi.Options) error) error {
 	p, err := mpihost.Join()
 	if err != nil {
 		return err
@@ -31,5 +31,5 @@ func start(rank func(*env.Env, mpi.Options) error) error {
 		}
 	}
 	o.OnFinalize = func(rank int, s mpi.Stats) { p.Report(rank, s) }
-	return p.Run(func(e *env.Env) error { return rank(e, o) })
+	return p.Run(func(e *transport.Env) error { return rank(e, o) })
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/mpihost/internal/exercise"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -62,12 +62,12 @@ func end(code int, err error) {
 	os.Exit(code)
 }
 
-func beRank(program func(*env.Env) error) error {
+func beRank(program func(*transport.Env) error) error {
 	p, err := mpihost.Join()
 	if err != nil {
 		return err
 	}
-	return p.Run(func(e *env.Env) error {
+	return p.Run(func(e *transport.Env) error {
 		err := program(e)
 		p.Report(e.Rank, map[string]any{"rank": e.Rank, "options": string(p.Job().Options)})
 		return err
@@ -75,31 +75,31 @@ func beRank(program func(*env.Env) error) error {
 }
 
 // programs are what ranks do in these tests.
-var programs = map[string]func(*env.Env) error{
-	"exchange": func(e *env.Env) error { return exercise.AllToAll(e, 20) },
+var programs = map[string]func(*transport.Env) error{
+	"exchange": func(e *transport.Env) error { return exercise.AllToAll(e, 20) },
 	"share":    share,
-	"hello": func(e *env.Env) error {
+	"hello": func(e *transport.Env) error {
 		fmt.Printf("rank %d of %d on host %d: %s\n", e.Rank, e.Size, e.Nodes[e.Rank], e.NICs[0].Addr)
 		return nil
 	},
 	// fails: one rank does, and the others wait for it.
-	"fails": func(e *env.Env) error {
+	"fails": func(e *transport.Env) error {
 		if e.Rank == 1 {
 			return errors.New("no more paper")
 		}
 		_, err := e.Control.Recv(1, verbs.Forever)
-		if errors.Is(err, env.ErrGone) && e.Control.Gone(1) {
+		if errors.Is(err, transport.ErrGone) && e.Control.Gone(1) {
 			fmt.Printf("rank %d: it is gone\n", e.Rank)
 			return nil
 		}
 		return err
 	},
-	"forever": func(e *env.Env) error {
+	"forever": func(e *transport.Env) error {
 		fmt.Println("begun")
 		_, err := e.Control.Recv(e.Rank, verbs.Forever)
 		return err
 	},
-	"abort": func(e *env.Env) error {
+	"abort": func(e *transport.Env) error {
 		if e.Rank == 1 {
 			e.Control.Abort(7, "enough")
 			fmt.Println("went on")
@@ -107,14 +107,14 @@ var programs = map[string]func(*env.Env) error{
 		_, err := e.Control.Recv(e.Rank, verbs.Forever)
 		return err
 	},
-	"dies": func(e *env.Env) error {
+	"dies": func(e *transport.Env) error {
 		if e.Rank == 1 {
 			panic("a bug")
 		}
 		_, err := e.Control.Recv(e.Rank, verbs.Forever)
 		return err
 	},
-	"reads": func(e *env.Env) error {
+	"reads": func(e *transport.Env) error {
 		if e.Rank > 0 {
 			return nil
 		}
@@ -123,12 +123,12 @@ var programs = map[string]func(*env.Env) error{
 		fmt.Printf("read %s\n", text.String())
 		return err
 	},
-	"bound": func(e *env.Env) error {
+	"bound": func(e *transport.Env) error {
 		all, err := mpihost.CPUs()
 		fmt.Printf("rank %d has %d\n", e.Rank, len(all))
 		return err
 	},
-	"times": func(e *env.Env) error {
+	"times": func(e *transport.Env) error {
 		began := e.Proc.Now()
 		e.Proc.Sleep(2 * time.Millisecond)
 		e.Proc.Compute(2 * time.Millisecond)
@@ -145,7 +145,7 @@ var programs = map[string]func(*env.Env) error{
 }
 
 // share has the ranks of a host count in one word, and see no other host's.
-func share(e *env.Env) error {
+func share(e *transport.Env) error {
 	for round := range 20 { // the first rank creates the segment
 		mem, err := e.Shared.Segment(fmt.Sprint("counter ", round), 64<<10)
 		if err != nil {

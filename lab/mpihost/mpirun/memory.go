@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
@@ -61,7 +61,7 @@ func MemoryMain(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	start := func(n int, o mpi.Options, program func(*mpi.World) error) error {
-		_, err := mpihost.InWorld(mpihost.Fabric{Ranks: n, Seed: j.Seed, Stop: ctx.Err}, func(e *env.Env) error { return mpi.Run(e, o, program) })
+		_, err := mpihost.InWorld(mpihost.Fabric{Ranks: n, Seed: j.Seed, Stop: ctx.Err}, func(e *transport.Env) error { return mpi.Run(e, o, program) })
 		return err
 	}
 	p, err := j.Run.Measure(start, mpi.Options{Carrier: j.Config})

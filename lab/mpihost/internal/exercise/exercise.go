@@ -1,5 +1,5 @@
 // Package exercise is a program for the ranks of tests that uses all parts of an
-// env.Env. It needs neither the runtime nor its carrier.
+// transport.Env. It needs neither the runtime nor its carrier.
 package exercise
 
 import (
@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/mpi/env"
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -17,7 +17,7 @@ const waitTimeout = time.Minute
 
 // AllToAll sends messages from every rank to every other on every rail, and checks
 // what arrives.
-func AllToAll(e *env.Env, messages int) error {
+func AllToAll(e *transport.Env, messages int) error {
 	attr, err := e.NICs[0].Device.QueryDevice()
 	if err != nil {
 		return err
@@ -51,9 +51,9 @@ func AllToAll(e *env.Env, messages int) error {
 	return nil
 }
 
-// control is a workload.Control over an env.Control. It converts errors, and
+// control is a workload.Control over an transport.Control. It converts errors, and
 // ignores marks and samples.
-type control struct{ env.Control }
+type control struct{ transport.Control }
 
 // Send implements workload.Control.
 func (c control) Send(to int, msg []byte) error { return markPeerGone(c.Control.Send(to, msg)) }
@@ -66,7 +66,7 @@ func (c control) Recv(from int, timeout time.Duration) ([]byte, error) {
 
 // markPeerGone makes an error that means a lost peer a workload.ErrGone.
 func markPeerGone(err error) error {
-	if errors.Is(err, env.ErrGone) {
+	if errors.Is(err, transport.ErrGone) {
 		return fmt.Errorf("%w: %w", workload.ErrGone, err)
 	}
 	return err

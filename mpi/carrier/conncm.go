@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/reliable"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -40,7 +41,7 @@ func (m *callbackQueue) take() (items []func()) {
 
 // runCallbacks runs the queued functions, and reports whether there were any.
 func (c *Carrier) runCallbacks() bool {
-	items := c.callbacks.take()
+	items := c.conns.callbacks.take()
 	for _, f := range items {
 		f()
 	}
@@ -51,14 +52,14 @@ const connectTimeout = 10 * time.Second
 
 func (r *rail) listenCM() (err error) {
 	l := &connManager{rail: r}
-	if l.cm, err = r.dev.CM(); err != nil {
+	if l.cm, err = r.Dev.CM(); err != nil {
 		return err
 	}
-	if l.listener, err = l.cm.Listen(netip.AddrPortFrom(r.gid.Addr(), 0), verbs.PortSpaceTCP, 0); err != nil {
+	if l.listener, err = l.cm.Listen(netip.AddrPortFrom(r.GID.Addr(), 0), verbs.PortSpaceTCP, 0); err != nil {
 		return err
 	}
 	r.cm = l
-	r.c.mustPoll.Store(true)
+	r.c.waiter.mustPoll.Store(true)
 	r.c.env.Go("take calls", l.acceptLoop)
 	return nil
 }
@@ -74,23 +75,23 @@ func (l *connManager) acceptLoop(verbs.Proc) {
 		if err != nil {
 			return
 		}
-		l.rail.c.callbacks.put(func() { l.handleRequest(req) })
+		l.rail.c.conns.callbacks.put(func() { l.handleRequest(req) })
 	}
 }
 
 func (l *connManager) address(p *peer) netip.AddrPort {
 	remote := l.rail.endpoint(p)
-	return netip.AddrPortFrom(remote.gid.Addr(), remote.port)
+	return netip.AddrPortFrom(remote.GID.Addr(), remote.Port)
 }
 
 // privateData is the connInfo of a CM message: this rank in the field of the QPN, the
 // number of earlier connections in that of the PSN, and the credits of the peer.
 func (l *connManager) privateData(number uint32) []byte {
-	return connInfo{rail: l.rail.num, qpn: verbs.QPN(l.rail.c.env.Rank), psn: number, credits: l.rail.c.cfg.Receives + reservedCredits}.bytes()
+	return connInfo{rail: l.rail.Num, qpn: verbs.QPN(l.rail.c.env.Rank), psn: number, credits: l.rail.c.cfg.Receives + reservedCredits}.bytes()
 }
 
 func (l *connManager) param(number uint32) verbs.ConnParam {
-	reads := min(l.rail.attr.MaxQPRdAtomic, l.rail.attr.MaxQPInitAtomic)
+	reads := l.rail.MaxReads()
 	return verbs.ConnParam{PrivateData: l.privateData(number), ResponderResources: reads, InitiatorDepth: reads}
 }
 
@@ -101,10 +102,10 @@ func (l *connManager) connect(p *peer) error {
 	if err != nil {
 		return err
 	}
-	to, param, qp := l.address(p), l.param(k.generation), k.qp
+	to, param, qp := l.address(p), l.param(k.cm.generation), k.QP
 	c.env.Go(fmt.Sprintf("call rank %d", p.rank), func(verbs.Proc) {
 		conn, err := l.cm.Connect(qp, to, param, connectTimeout)
-		c.callbacks.put(func() { l.connectDone(k, conn, err) })
+		c.conns.callbacks.put(func() { l.connectDone(k, conn, err) })
 	})
 	return nil
 }
@@ -113,7 +114,7 @@ func (l *connManager) connect(p *peer) error {
 func (l *connManager) connectDone(k *conn, cmConn verbs.Conn, err error) {
 	c, p := l.rail.c, k.peer
 	switch {
-	case p.lost != nil || k.qp == nil:
+	case p.lost != nil || k.QP == nil:
 		return
 	case err == nil:
 		k.established(cmConn, cmConn.Param().PrivateData)
@@ -122,18 +123,18 @@ func (l *connManager) connectDone(k *conn, cmConn verbs.Conn, err error) {
 	case errors.Is(err, verbs.ErrRejected):
 		// The requests of both ranks crossed and the peer's wins, or the peer has not yet
 		// noticed the end of the previous connection and this rank tries again.
-		p.conns[l.rail.num] = nil
+		p.conns[l.rail.Num] = nil
 		c.stats.Connections--
 		c.markBusy(p)
 		if err := k.close(); err != nil {
 			c.failAll(err)
 		}
-		if k.pendingRequest != nil {
-			l.accept(p, k.pendingRequest)
+		if k.cm.pendingRequest != nil {
+			l.accept(p, k.cm.pendingRequest)
 		}
 	default:
-		if k.pendingRequest != nil { // on a rail that has failed
-			_ = k.pendingRequest.Reject(nil)
+		if k.cm.pendingRequest != nil { // on a rail that has failed
+			_ = k.cm.pendingRequest.Reject(nil)
 		}
 		k.connFailed(err)
 	}
@@ -153,8 +154,8 @@ func (l *connManager) handleRequest(req verbs.ConnRequest) {
 		return
 	}
 	p := c.peer(int(h.qpn))
-	k := p.conns[l.rail.num]
-	if k != nil && k.state != failed && k.state != requested && before(k.generation, h.psn) { // the peer has noticed its end
+	k := p.conns[l.rail.Num]
+	if k != nil && k.state != failed && k.state != requested && reliable.Before(k.cm.generation, h.psn) { // the peer has noticed its end
 		c.endConn(k)
 		k = nil
 	}
@@ -166,7 +167,7 @@ func (l *connManager) handleRequest(req verbs.ConnRequest) {
 	case k.state == requested && c.env.Rank < p.rank: // our request wins
 		_ = req.Reject(nil)
 	case k.state == requested: // the peer rejects our request
-		k.pendingRequest = req
+		k.cm.pendingRequest = req
 	default:
 		_ = req.Reject(nil)
 	}
@@ -183,7 +184,7 @@ func (l *connManager) acceptSelf(req verbs.ConnRequest, h connInfo) {
 	param := l.param(h.psn)
 	c.env.Go("accept itself", func(verbs.Proc) {
 		if _, err := req.Accept(end, param, connectTimeout); err != nil {
-			c.callbacks.put(func() { c.failAll(err) })
+			c.conns.callbacks.put(func() { c.failAll(err) })
 		}
 	})
 }
@@ -199,14 +200,14 @@ func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
 		c.losePeer(p, err)
 		return
 	}
-	k.credits = h.credits
-	k.generation = h.psn
-	qp, param := k.qp, l.param(k.generation)
+	k.credits.available = h.credits
+	k.cm.generation = h.psn
+	qp, param := k.QP, l.param(k.cm.generation)
 	c.env.Go(fmt.Sprintf("accept rank %d", p.rank), func(verbs.Proc) {
 		conn, err := req.Accept(qp, param, connectTimeout)
-		c.callbacks.put(func() {
+		c.conns.callbacks.put(func() {
 			switch {
-			case p.lost != nil || k.qp == nil:
+			case p.lost != nil || k.QP == nil:
 			case err != nil:
 				k.connFailed(err)
 			default:
@@ -220,14 +221,14 @@ func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
 // passive end.
 func (k *conn) established(cmConn verbs.Conn, privateData []byte) {
 	c := k.c
-	k.cmConn = cmConn
+	k.cm.conn = cmConn
 	if privateData != nil {
 		h, err := c.parseConnInfo(trimPrivateData(privateData))
 		if err != nil {
 			c.losePeer(k.peer, err)
 			return
 		}
-		k.credits = h.credits
+		k.credits.available = h.credits
 	}
 	if k.state == requested || k.state == accepted { // else a packet of the peer has opened it
 		k.state = open

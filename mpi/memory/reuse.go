@@ -1,16 +1,8 @@
-package regcache
+package memory
 
 import (
 	"math"
-	"time"
 )
-
-// Costs are the costs of a copy, a registration and a lookup.
-type Costs struct {
-	Register func(n int) time.Duration
-	Copy     func(n int) time.Duration
-	LookUp   time.Duration
-}
 
 // Never is the threshold of sizes for which registration does not pay.
 const Never = math.MaxInt
@@ -24,7 +16,7 @@ type Thresholds []int
 
 // ComputeThresholds computes the thresholds for sizes up to maxSize. A class uses the
 // costs of its smallest size, the first class those of 512 bytes.
-func ComputeThresholds(c Costs, maxSize int) (t Thresholds) {
+func ComputeThresholds(c *Costs, maxSize int) (t Thresholds) {
 	for n := 0; n <= maxSize; n += sizeStep {
 		size := n
 		if n == 0 {
@@ -111,25 +103,26 @@ type ReuseTable struct {
 
 	cfg     ReuseConfig
 	shift   uint
-	buckets []*buffer
+	buckets []*trackedBuffer
 }
 
-type buffer struct {
+// trackedBuffer is a buffer of the program, with the number of its uses.
+type trackedBuffer struct {
 	addr     uintptr
 	size     int // largest size used
 	uses     int
-	next     *buffer
+	next     *trackedBuffer
 	frequent bool
 }
 
-// NewReuse returns an empty table.
-func NewReuse(cfg ReuseConfig) *ReuseTable {
+// NewReuseTable returns an empty table.
+func NewReuseTable(cfg ReuseConfig) *ReuseTable {
 	cfg.setDefaults()
 	shift := uint(64)
 	for n := 1; n < cfg.Buckets; n *= 2 {
 		shift--
 	}
-	return &ReuseTable{cfg: cfg, shift: shift, buckets: make([]*buffer, 1<<(64-shift))}
+	return &ReuseTable{cfg: cfg, shift: shift, buckets: make([]*trackedBuffer, 1<<(64-shift))}
 }
 
 // hashMultiplier is 2^64 divided by the golden ratio, for multiplicative hashing.
@@ -165,7 +158,7 @@ func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
 }
 
 // findOrAdd returns the buffer at addr and adds it if needed; nil if the table is full.
-func (t *ReuseTable) findOrAdd(addr uintptr) *buffer {
+func (t *ReuseTable) findOrAdd(addr uintptr) *trackedBuffer {
 	slot := &t.buckets[uint64(addr)*hashMultiplier>>t.shift]
 	depth := 0
 	for b := *slot; b != nil; b = b.next {
@@ -178,7 +171,7 @@ func (t *ReuseTable) findOrAdd(addr uintptr) *buffer {
 	if t.full(depth) {
 		return nil
 	}
-	b := &buffer{addr: addr, next: *slot}
+	b := &trackedBuffer{addr: addr, next: *slot}
 	*slot = b
 	t.Stats.Buffers++
 	if depth > 0 {
@@ -203,19 +196,19 @@ func (t *ReuseTable) full(depth int) bool {
 // Reset clears the use count of a buffer, after its registration was evicted.
 func (t *ReuseTable) Reset(addr uintptr) {
 	slot := &t.buckets[uint64(addr)*hashMultiplier>>t.shift]
-	t.remove(slot, func(b *buffer) bool { return b.addr == addr })
+	t.remove(slot, func(b *trackedBuffer) bool { return b.addr == addr })
 }
 
 // Invalidate removes all buffers that overlap memory which was freed or is reused for
 // another purpose.
 func (t *ReuseTable) Invalidate(from, to uintptr) {
 	for i := range t.buckets {
-		t.remove(&t.buckets[i], func(b *buffer) bool { return b.addr < to && b.addr+uintptr(b.size) > from })
+		t.remove(&t.buckets[i], func(b *trackedBuffer) bool { return b.addr < to && b.addr+uintptr(b.size) > from })
 	}
 }
 
 // remove removes the matching buffers of a bucket.
-func (t *ReuseTable) remove(slot **buffer, match func(*buffer) bool) {
+func (t *ReuseTable) remove(slot **trackedBuffer, match func(*trackedBuffer) bool) {
 	for at := slot; *at != nil; {
 		b := *at
 		if !match(b) {

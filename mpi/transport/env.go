@@ -1,17 +1,16 @@
-// Package env defines the environment of an MPI rank: its rank number, NICs, clock and
-// out-of-band channel. The launcher provides it, for a simulated world or for a process in
-// a network namespace; the runtime does not know which.
-package env
+package transport
 
 import (
 	"errors"
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Env is the environment of one rank.
+// Env is the environment of one rank. The launcher provides it, for a simulated world or for
+// a process in a network namespace; the runtime does not know which.
 type Env struct {
 	Rank, Size int
 	// Nodes is the host of each rank. Hosts are numbered from 0.
@@ -31,17 +30,7 @@ type Env struct {
 	// one task runs at a time, until it waits.
 	Concurrent bool
 	// Costs is the CPU time of memory operations in virtual time; nil in real time.
-	Costs *Costs
-}
-
-// Costs is the CPU time of memory operations.
-type Costs struct {
-	// Copy, Register and Deregister are the times for n bytes.
-	Copy, Register, Deregister func(n int) time.Duration
-	// LookUp is the time of one lookup in a table of buffers.
-	LookUp time.Duration
-	// Spend advances the virtual time of the caller.
-	Spend func(time.Duration)
+	Costs *memory.Costs
 }
 
 // NIC is an opened device.

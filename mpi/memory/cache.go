@@ -1,15 +1,17 @@
-// Package regcache caches memory registrations, which are expensive, for programs that
-// communicate from the same buffers. Package mpi/carrier uses it.
+// Package memory manages the registered memory of a rank: it registers buffers of the
+// program on all NICs, caches registrations, and has pools of buffers for packets. Package
+// mpi/carrier uses it; it sends nothing.
 //
-// Unused registrations stay until the limits require eviction, least recently used first.
-// Any subrange of a registered buffer is a hit. The cache keeps a reference to the memory,
-// so the garbage collector cannot reuse its addresses while they are registered. Memory
-// that is freed in another way must be invalidated first.
+// Registration is expensive. Unused registrations therefore stay until the limits of the
+// [Cache] require eviction, least recently used first. Any subrange of a registered buffer is
+// a hit. The cache keeps a reference to the memory, so the garbage collector cannot reuse its
+// addresses while they are registered. Memory that is freed in another way must be
+// invalidated first.
 //
 // A [ReuseTable] finds the small buffers that a program uses often enough for zero-copy.
 //
-// Neither is safe for concurrent use.
-package regcache
+// Nothing here is safe for concurrent use.
+package memory
 
 import (
 	"cmp"
@@ -19,8 +21,8 @@ import (
 	"unsafe"
 )
 
-// Config configures a cache.
-type Config[R any] struct {
+// CacheConfig configures a cache.
+type CacheConfig[R any] struct {
 	Register   func(buf []byte) (R, error)
 	Deregister func(R) error
 	// MaxIdle and MaxIdleBytes limit the registrations that are kept unused. If either is
@@ -29,8 +31,8 @@ type Config[R any] struct {
 	MaxIdleBytes int
 }
 
-// Stats are the statistics of a cache.
-type Stats struct {
+// CacheStats are the statistics of a cache.
+type CacheStats struct {
 	Hits      uint64
 	Misses    uint64
 	Evictions uint64
@@ -56,9 +58,9 @@ func (e *Entry[R]) Offset(buf []byte) int { return int(addr(buf) - e.from) }
 
 // Cache is a cache of registrations of type R.
 type Cache[R any] struct {
-	Stats Stats
+	Stats CacheStats
 
-	cfg Config[R]
+	cfg CacheConfig[R]
 	// entries are sorted by start address, and none contains another. Hence their ends are
 	// sorted too, and the last entry that starts at or before an address reaches farthest.
 	entries   []*Entry[R]
@@ -67,8 +69,8 @@ type Cache[R any] struct {
 	idleBytes int
 }
 
-// New returns an empty cache.
-func New[R any](cfg Config[R]) *Cache[R] {
+// NewCache returns an empty cache.
+func NewCache[R any](cfg CacheConfig[R]) *Cache[R] {
 	c := &Cache[R]{cfg: cfg}
 	c.idle.prev, c.idle.next = &c.idle, &c.idle
 	return c
@@ -100,7 +102,7 @@ func (c *Cache[R]) Find(buf []byte) *Entry[R] {
 // buffer must not be empty.
 func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	if len(buf) == 0 {
-		return nil, errors.New("regcache: an empty buffer needs no registration")
+		return nil, errors.New("memory: an empty buffer needs no registration")
 	}
 	if e := c.Find(buf); e != nil {
 		c.Stats.Hits++
@@ -157,7 +159,7 @@ func (c *Cache[R]) Release(e *Entry[R]) error {
 		return nil
 	}
 	if e.uses < 0 {
-		panic("regcache: released more often than got")
+		panic("memory: released more often than got")
 	}
 	if e.detached {
 		return c.deregister(e)

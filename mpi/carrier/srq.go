@@ -3,6 +3,7 @@ package carrier
 import (
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -13,30 +14,30 @@ type sharedReceives struct {
 	rail     *rail
 	queue    verbs.SRQ
 	recv     recvQueue
-	pool     *pool
+	pool     *memory.Pool
 	posted   int
 	capacity int // depth of the queue
 }
 
 func (r *rail) openShared(cfg *Config) (err error) {
 	s := &sharedReceives{rail: r, capacity: cfg.SharedReceives}
-	if r.lacksRNR() {
+	if r.LacksRNR() {
 		const each = 2 // a closed connection may remain while the next one exists
-		s.capacity = max(s.capacity, min(each*(r.c.env.Size-1)*(cfg.Receives+reservedCredits), r.attr.MaxSRQWR))
+		s.capacity = max(s.capacity, min(each*(r.c.env.Size-1)*(cfg.Receives+reservedCredits), r.Attr.MaxSRQWR))
 	}
-	s.queue, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: s.capacity, MaxSGE: 1})
+	s.queue, err = r.Dev.CreateSRQ(verbs.SRQInit{PD: r.PD, MaxWR: s.capacity, MaxSGE: 1})
 	if err != nil {
 		return fmt.Errorf("shared receive queue of %d: %w", s.capacity, err)
 	}
 	r.srq = s
-	s.recv = recvQueue{c: r.c, rail: r, post: s.queue.PostRecv, size: cfg.PacketSize}
-	s.pool = r.c.newPool(SharedReceiveBuffers, cfg.PacketSize, cfg.SharedReceives)
+	s.recv = r.newRecvQueue(s.queue.PostRecv)
+	s.pool = r.c.mem.NewPool(memory.SharedReceiveBuffers, cfg.PacketSize, cfg.SharedReceives)
 	return s.add(cfg.SharedReceives)
 }
 
 // add posts n more receives.
 func (s *sharedReceives) add(n int) error {
-	if err := s.rail.reserveCQEs(n); err != nil {
+	if err := s.rail.ReserveCQEs(n); err != nil {
 		return err
 	}
 	s.posted += n
@@ -49,7 +50,7 @@ func (s *sharedReceives) growFor(connections int) error {
 	c := s.rail.c
 	need := connections * (c.cfg.Receives + reservedCredits)
 	switch {
-	case !s.rail.lacksRNR() || need <= s.posted:
+	case !s.rail.LacksRNR() || need <= s.posted:
 		return nil
 	case need > s.capacity:
 		return fmt.Errorf("%d connections need %d shared receives, and the NIC has %d: use design %s, or fewer receives per connection", connections, need, s.capacity, SendRecv)
@@ -57,17 +58,13 @@ func (s *sharedReceives) growFor(connections int) error {
 	return s.add(need - s.posted)
 }
 
-// lacksRNR reports whether a packet without a posted receive ends the connection instead of
-// waiting: iWARP.
-func (r *rail) lacksRNR() bool { return r.iwarp }
-
 // low reports whether the low watermark is reached.
-func (s *sharedReceives) low() bool { return s.posted-len(s.recv.staged) <= s.rail.c.cfg.LowWatermark }
+func (s *sharedReceives) low() bool { return s.posted-s.recv.Staged() <= s.rail.c.cfg.LowWatermark }
 
 // wantsRefill reports whether enough receives were used for a batch.
 func (s *sharedReceives) wantsRefill() bool {
 	const batches = 8
-	return s.low() || len(s.recv.staged) >= max(1, s.posted/batches)
+	return s.low() || s.recv.Staged() >= max(1, s.posted/batches)
 }
 
 // refill posts a batch of used receives.
@@ -79,7 +76,7 @@ func (s *sharedReceives) refill() {
 	if s.low() {
 		c.stats.LowWatermark++
 	}
-	if err := s.recv.flush(); err != nil {
+	if err := s.recv.Flush(); err != nil {
 		c.failAll(err)
 	}
 }

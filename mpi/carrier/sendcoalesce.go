@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
@@ -24,15 +25,38 @@ const (
 
 // coalescing is the packet that collects messages for a peer; pkt is nil without one.
 type coalescing struct {
-	pkt    *packet
-	sender sender
-	b      []byte
-	maxLen int
+	burst   int    // packets sent since the last call of Progress
+	burstAt uint64 // clock.progressCalls of the burst
+	pkt     *packet
+	sender  sender
+	b       []byte
+	maxLen  int
 }
 
 // fits reports whether a message with n bytes of data fits into the packet.
 func (u *coalescing) fits(n int) bool {
 	return u.pkt != nil && n <= maxCoalescedData && len(u.b)+lengthLen+wire.MaxLen+n <= u.maxLen
+}
+
+// countSent counts a packet of a burst, which ends with a call of Progress.
+func (u *coalescing) countSent(progressCalls uint64) {
+	if u.burstAt != progressCalls {
+		u.burstAt, u.burst = progressCalls, 0
+	}
+	u.burst++
+}
+
+// inBurst reports whether enough packets of a burst were sent to coalesce the next messages.
+func (u *coalescing) inBurst(progressCalls uint64) bool {
+	return u.burstAt == progressCalls && u.burst >= coalesceAfter
+}
+
+// start collects messages in a packet of at most maxLen bytes; nil: in none.
+func (u *coalescing) start(pkt *packet, via sender, maxLen int) {
+	u.pkt, u.sender, u.b, u.maxLen = pkt, via, nil, maxLen
+	if pkt != nil {
+		u.b = pkt.Buf.B[:prefixLen]
+	}
 }
 
 // coalesce appends a message to the packet of the peer, or reports that it must be sent
@@ -44,7 +68,7 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 	}
 	at := len(u.b)
 	b := p.enc.Append(u.b[:at+lengthLen], h)
-	c.chargeCopy(len(data))
+	c.env.Costs.ChargeCopy(len(data))
 	b = append(b, data...)
 	binary.LittleEndian.PutUint16(b[at:], uint16(len(b)-at-lengthLen))
 	u.b = b
@@ -54,26 +78,20 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 
 // startCoalescing takes a new packet if a message with n bytes should be coalesced.
 func (c *Carrier) startCoalescing(p *peer, n int) bool {
-	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || p.burstAt != c.progressCalls || p.burst < coalesceAfter || c.inProgress {
+	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || !p.coalescing.inBurst(c.clock.progressCalls) || c.clock.inProgress {
 		return false
 	}
 	via := c.selectSender(p, maxOverhead+lengthLen+n)
-	maxLen := maxCoalescedPacket
-	switch v := via.(type) {
-	case *ringOut:
-		maxLen = min(maxLen, v.slots.size-tailLen, p.maxPacket)
-	case *conn:
-		maxLen = min(maxLen, c.cfg.PacketSize)
-	default:
+	if via == nil || via.over() == nil {
 		return false
 	}
-	pkt, err := c.newPacket(p)
+	pkt, err := c.newPacketOf(p, c.cfg.PacketSize)
 	if err != nil {
 		c.failAll(err)
 		return false
 	}
-	p.coalescing = coalescing{pkt: pkt, sender: via, b: pkt.buf.b[:prefixLen], maxLen: min(maxLen, len(pkt.buf.b)-tailLen)}
-	if c.coalescingPeers = append(c.coalescingPeers, p); len(c.coalescingPeers) == 1 {
+	p.coalescing.start(pkt, via, min(maxCoalescedPacket, via.maxPacket(), len(pkt.Buf.B)-transport.TailLen))
+	if c.lists.coalescing = append(c.lists.coalescing, p); len(c.lists.coalescing) == 1 {
 		c.up.FlushNeeded()
 	}
 	return true
@@ -81,29 +99,28 @@ func (c *Carrier) startCoalescing(p *peer, n int) bool {
 
 // Flush sends all coalesced messages, and reports whether there were any.
 func (c *Carrier) Flush() (sent bool) {
-	for i, p := range c.coalescingPeers {
-		c.coalescingPeers[i] = nil
+	for i, p := range c.lists.coalescing {
+		c.lists.coalescing[i] = nil
 		if p.coalescing.pkt != nil {
 			c.flush(p)
 			sent = true
 		}
 	}
-	c.coalescingPeers = c.coalescingPeers[:0]
+	c.lists.coalescing = c.lists.coalescing[:0]
 	return sent
 }
 
 func (c *Carrier) flush(p *peer) {
 	u := p.coalescing
-	p.coalescing = coalescing{}
+	p.coalescing.start(nil, nil, 0)
 	pkt := u.pkt
 	if p.lost != nil {
 		pkt.acked = true
 		c.freePacket(pkt)
 		return
 	}
-	pkt.copiedLen, pkt.len = len(u.b), len(u.b)
-	pkt.numbered, pkt.seq = true, p.nextOut
-	p.nextOut++
+	pkt.CopiedLen, pkt.Len = len(u.b), len(u.b)
+	pkt.numbered, pkt.seq = true, p.out.NextSeq()
 	c.writePrefix(pkt, coalesced, u.sender)
 	if err := u.sender.transmit(pkt); err != nil {
 		pkt.acked = true

@@ -20,6 +20,15 @@ type stream struct {
 	key      uint32
 }
 
+// ownMemory returns the registered memory that a peer addresses.
+func (c *Carrier) ownMemory(addr uint64, key uint32, n int) ([]byte, error) {
+	b := c.mem.Find(addr, key, n)
+	if b == nil {
+		return nil, fmt.Errorf("%w: %d bytes at %#x with key %#x are not registered here", errMalformed, n, addr, key)
+	}
+	return b, nil
+}
+
 // maxStreams limits the unanswered requests of a peer.
 const maxStreams = 4096
 
@@ -31,7 +40,7 @@ func (c *Carrier) sendInPackets(m *transfer) {
 		c.requestRead(p, m, m.n)
 		return
 	}
-	p.streams = append(p.streams, &stream{transfer: m, data: m.mem.buf[m.off : m.off+m.n], addr: m.remote.Addr, key: m.remote.Keys[0]})
+	p.streams = append(p.streams, &stream{transfer: m, data: m.local.Bytes()[:m.n], addr: m.remote.Addr, key: m.remote.Keys[0]})
 	c.markBusy(p)
 }
 
@@ -71,8 +80,8 @@ func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 		p.streams = p.streams[1:]
 		switch m := s.transfer; {
 		case m == nil:
-		case m.hasNotice:
-			c.Send(p.rank, &m.notice, nil, nil)
+		case m.notice.wanted:
+			c.Send(p.rank, &m.notice.header, nil, nil)
 			c.finishTransfer(m, nil)
 		default: // an empty read: its answer shows that the data has arrived
 			m.pendingParts = 0
@@ -90,7 +99,7 @@ const (
 func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
 	n := min(len(s.data)-s.sent, c.MaxData()-putHead)
 	le := binary.LittleEndian
-	b, kind := c.scratch[:0], putData
+	b, kind := c.packets.scratch[:0], putData
 	if s.transfer != nil {
 		b = le.AppendUint64(b, s.addr+uint64(s.sent))
 		b = le.AppendUint32(b, s.key)
@@ -99,7 +108,7 @@ func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
 		b = le.AppendUint32(b, s.readID)
 	}
 	b = append(b, s.data[s.sent:s.sent+n]...)
-	c.scratch = b
+	c.packets.scratch = b
 	if !c.trySend(p, kind, nil, b) {
 		return false
 	}
@@ -118,7 +127,7 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		if err != nil {
 			return err
 		}
-		c.chargeCopy(copy(to, data))
+		c.env.Costs.ChargeCopy(copy(to, data))
 		return nil
 	case kind == getRequest && len(b) == 24:
 		n := le.Uint64(b[16:])
@@ -137,7 +146,7 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		if m == nil || len(data) > m.pendingParts {
 			return fmt.Errorf("%w: %d bytes that were not requested", errMalformed, len(data))
 		}
-		c.chargeCopy(copy(m.mem.buf[m.off+m.n-m.pendingParts:], data))
+		c.env.Costs.ChargeCopy(copy(m.local.Bytes()[m.n-m.pendingParts:m.n], data))
 		if m.pendingParts -= len(data); m.pendingParts == 0 {
 			delete(p.pendingReads, le.Uint32(b))
 			c.finishTransfer(m, nil)

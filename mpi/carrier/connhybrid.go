@@ -54,7 +54,7 @@ func (c *Carrier) evictLeastUsed(p *peer) {
 func (c *Carrier) connectionRefused(k *conn) error {
 	p := k.peer
 	p.retryConnectAt = 2 * p.packetsSent
-	p.conns[k.rail.num] = nil
+	p.conns[k.rail.Num] = nil
 	c.stats.Connections--
 	c.stats.ConnectionsRefused++
 	return k.close()

@@ -1,4 +1,4 @@
-package regcache
+package memory
 
 import (
 	"errors"
@@ -18,8 +18,8 @@ type device struct {
 
 var errFull = errors.New("no room")
 
-func (d *device) config(count, bytes int) Config[int] {
-	return Config[int]{Register: d.register, Deregister: d.deregister, MaxIdle: count, MaxIdleBytes: bytes}
+func (d *device) config(count, bytes int) CacheConfig[int] {
+	return CacheConfig[int]{Register: d.register, Deregister: d.deregister, MaxIdle: count, MaxIdleBytes: bytes}
 }
 
 func (d *device) register(buf []byte) (int, error) {
@@ -59,7 +59,7 @@ func release(t *testing.T, c *Cache[int], e *Entry[int]) {
 
 func TestReleasedRegionIsReused(t *testing.T) {
 	d := newDevice(t)
-	c := New(d.config(10, 1000))
+	c := NewCache(d.config(10, 1000))
 	buf := make([]byte, 100)
 	for range 5 {
 		release(t, c, get(t, c, buf))
@@ -75,7 +75,7 @@ func TestReleasedRegionIsReused(t *testing.T) {
 
 func TestEvictsLeastRecentlyUsed(t *testing.T) {
 	d := newDevice(t)
-	c := New(d.config(2, 1000))
+	c := NewCache(d.config(2, 1000))
 	bufs := [][]byte{make([]byte, 10), make([]byte, 10), make([]byte, 10)}
 	for _, i := range []int{0, 1, 0, 2} {
 		release(t, c, get(t, c, bufs[i]))
@@ -90,7 +90,7 @@ func TestEvictsLeastRecentlyUsed(t *testing.T) {
 		t.Errorf("after a flush %d are registered, %v", len(d.live), err)
 	}
 	release(t, c, held)
-	c2 := New(d.config(0, 0))
+	c2 := NewCache(d.config(0, 0))
 	release(t, c2, get(t, c2, bufs[1]))
 	if c2.Stats.Regions != 0 {
 		t.Error("a cache that keeps nothing keeps something")
@@ -99,7 +99,7 @@ func TestEvictsLeastRecentlyUsed(t *testing.T) {
 
 func TestIdleBytesLimit(t *testing.T) {
 	d := newDevice(t)
-	c := New(d.config(100, 250))
+	c := NewCache(d.config(100, 250))
 	for range 5 {
 		release(t, c, get(t, c, make([]byte, 100)))
 	}
@@ -112,7 +112,7 @@ func TestIdleBytesLimit(t *testing.T) {
 func TestRegistrationFailureFlushesIdle(t *testing.T) {
 	d := newDevice(t)
 	d.room = 2
-	c := New(d.config(10, 1000))
+	c := NewCache(d.config(10, 1000))
 	held := get(t, c, make([]byte, 10))
 	release(t, c, get(t, c, make([]byte, 10)))
 	e := get(t, c, make([]byte, 10))
@@ -125,7 +125,7 @@ func TestRegistrationFailureFlushesIdle(t *testing.T) {
 
 func TestInvalidate(t *testing.T) {
 	d := newDevice(t)
-	c := New(d.config(10, 1000))
+	c := NewCache(d.config(10, 1000))
 	buf := make([]byte, 100)
 	release(t, c, get(t, c, buf[:50]))
 	held := get(t, c, buf[50:])
@@ -169,7 +169,7 @@ func watchCollection(t *testing.T, c *Cache[int]) func() bool {
 // The garbage collector does not free registered memory until the cache evicts it, so no
 // other buffer can get its address.
 func TestRegisteredMemoryIsNotCollected(t *testing.T) {
-	c := New(Config[int]{Register: func([]byte) (int, error) { return 0, nil }, Deregister: func(int) error { return nil }, MaxIdle: 2, MaxIdleBytes: 1 << 20})
+	c := NewCache(CacheConfig[int]{Register: func([]byte) (int, error) { return 0, nil }, Deregister: func(int) error { return nil }, MaxIdle: 2, MaxIdleBytes: 1 << 20})
 	freed := watchCollection(t, c)
 	if freed() {
 		t.Fatal("memory that is registered was freed")
@@ -192,7 +192,7 @@ func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		d := newDevice(t)
-		c := New(d.config(r.IntN(6), r.IntN(500)))
+		c := NewCache(d.config(r.IntN(6), r.IntN(500)))
 		heap := make([]byte, 300)
 		var held []*Entry[int]
 		for range 500 {
@@ -240,7 +240,7 @@ func TestRandomOperations(t *testing.T) {
 }
 
 func BenchmarkGetAgain(b *testing.B) {
-	c := New(Config[int]{Register: func([]byte) (int, error) { return 0, nil }, Deregister: func(int) error { return nil }, MaxIdle: 1 << 20, MaxIdleBytes: 1 << 40})
+	c := NewCache(CacheConfig[int]{Register: func([]byte) (int, error) { return 0, nil }, Deregister: func(int) error { return nil }, MaxIdle: 1 << 20, MaxIdleBytes: 1 << 40})
 	heap := make([]byte, 1<<20)
 	for i := range 1000 {
 		e, _ := c.Get(heap[i*1000 : i*1000+500])

@@ -10,10 +10,10 @@ import "github.com/fabrictest/fabrictest/mpi/wire"
 // omitted.
 func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
 	k, ok := via.(*conn)
-	if !ok || !k.rail.hasImmediates() || len(c.rails) > 1 || k.usesCredits && k.creditsToReturn > maxImmediateCredits {
+	if !ok || !k.rail.HasImmediates() || len(c.rails) > 1 || k.credits.enabled && k.credits.toReturn > maxImmediateCredits {
 		return false
 	}
-	mtu := k.rail.mtu.Bytes()
+	mtu := k.rail.MTU.Bytes()
 	return len(data) <= mtu && len(header)+len(data) > mtu && len(header) == prefixLen+1 && header[prefixLen] == wire.CachedEager
 }
 
@@ -32,7 +32,8 @@ func (c *Carrier) receiveHeaderless(data []byte, imm uint32, conn *conn) {
 	if p.lost != nil {
 		return
 	}
-	seq := p.nextIn + uint32(int32(int16(uint16(imm)-uint16(p.nextIn))))
+	next := p.in.Next()
+	seq := next + uint32(int32(int16(uint16(imm)-uint16(next))))
 	c.receiveFrom(p, &prefix{kind: headerlessData, slots: uint8(imm >> 16), credits: uint16(imm >> 24), seq: seq}, data, conn, OverConnection)
 }
 
@@ -41,7 +42,7 @@ func (c *Carrier) deliverHeaderless(p *peer, data []byte) (err error) {
 	if p.header, _, err = p.dec.Next(cachedHeader[:]); err != nil {
 		return err
 	}
-	c.chargeCopy(len(data))
+	c.env.Costs.ChargeCopy(len(data))
 	return c.up.Arrived(p.rank, &p.header, data)
 }
 

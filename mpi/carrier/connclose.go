@@ -1,0 +1,155 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi/transport"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Idle connections are closed. One end sends a DREQ as its last packet; the other sends a
+// DREP when nothing is outstanding. Later messages establish another connection.
+
+// disconnection is the progress of a disconnect.
+type disconnection struct {
+	receivedDREQ    bool
+	lastPacket      bool // our last packet was sent, or the peer's has arrived
+	awaitsPeerClose bool // the peer may still have to receive our last packet
+}
+
+// disconnectIdle sends a DREQ on idle connections. With several rails it does not, because
+// a DREQ may wait for packets on another rail, and the end would look like a failure.
+func (c *Carrier) disconnectIdle() {
+	if c.cfg.IdleTimeout == 0 || c.Now()-c.conns.lastIdleCheck < c.cfg.IdleTimeout/2 || len(c.rails) > 1 {
+		return
+	}
+	c.conns.lastIdleCheck = c.Now()
+	for _, p := range c.peers {
+		if p == nil || p.lost != nil || p.busy {
+			continue
+		}
+		for _, k := range p.conns {
+			if k != nil && k.canDisconnect() && c.Now()-k.lastUsed >= c.cfg.IdleTimeout {
+				k.disconnect()
+			}
+		}
+	}
+}
+
+// canDisconnect reports whether the connection is idle and has a credit for a DREQ.
+func (k *conn) canDisconnect() bool { return k.state == open && k.Outstanding() == 0 && k.hasCredit() }
+
+// disconnect sends a DREQ.
+func (k *conn) disconnect() {
+	k.state = closing
+	k.c.sendOn(k.peer, k, connDREQ, nil, []byte{byte(k.rail.Num)})
+}
+
+// handleDisconnect handles a DREQ or a DREP.
+func (k *conn) handleDisconnect(msg kind) {
+	k.disconnection.receivedDREQ = true
+	switch {
+	case k.state == open || k.state == accepted:
+		k.state = closing
+		k.c.markBusy(k.peer)
+		k.sendDREP()
+	case msg == connDREQ && k.rail.LacksRNR():
+		// The DREQs crossed, and neither rank knows whether its own has arrived. The lower
+		// rank sends a DREP.
+		if k.disconnection.receivedDREQ = k.c.env.Rank < k.peer.rank; k.disconnection.receivedDREQ {
+			k.c.markBusy(k.peer)
+			k.sendDREP()
+		}
+	case msg == connDREQ: // the DREQs crossed; the peer may not have received ours yet
+		if k.disconnection.lastPacket = true; k.Outstanding() == 0 {
+			k.c.endConn(k)
+		}
+	default: // the peer has received our DREQ, and nothing else was outstanding
+		k.disconnection.lastPacket = true
+		k.c.endConn(k)
+	}
+}
+
+// endIfPeerClosed ends a connection whose peer has disconnected. With an SRQ no completion
+// reports that.
+func (k *conn) endIfPeerClosed() {
+	if k.disconnection.awaitsPeerClose && !k.ended && k.cm.conn != nil && k.cm.conn.WaitDisconnect(0) == nil {
+		k.c.endConn(k)
+	}
+}
+
+// sendDREP sends a DREP when nothing is outstanding. It is the last packet of the
+// connection.
+func (k *conn) sendDREP() {
+	if k.state != closing || !k.disconnection.receivedDREQ || k.disconnection.lastPacket || k.Outstanding() > 0 || !k.canSendAck() {
+		return
+	}
+	// On iWARP a completion means that TCP has the packet: closing now could cut it off.
+	k.disconnection.lastPacket, k.disconnection.awaitsPeerClose = true, k.rail.LacksRNR()
+	k.c.sendOn(k.peer, k, connDREP, nil, []byte{byte(k.rail.Num)})
+}
+
+// fail moves the queue pair to the error state, which flushes its requests.
+func (k *conn) fail(error) {
+	if k.state == failed {
+		return
+	}
+	k.state = failed
+	if err := k.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil && !errors.Is(err, verbs.ErrClosed) {
+		k.c.failAll(fmt.Errorf("rank %d: %w", k.peer.rank, err))
+	}
+}
+
+// endConn marks a connection for closing. Its queue pair stays until the polled completions
+// have been handled, because some may belong to it.
+func (c *Carrier) endConn(k *conn) {
+	if k.ended {
+		return
+	}
+	k.ended = true
+	if k.state != failed { // a failed connection stays, or its rail would be tried again
+		k.peer.conns[k.rail.Num] = nil
+		k.peer.connGeneration[k.rail.Num] = k.cm.generation + 1
+		c.stats.ConnectionsClosed++
+	}
+	c.stats.Connections--
+	c.markBusy(k.peer)
+	c.conns.ended = append(c.conns.ended, k)
+	k.rewriteUnnoticed()
+}
+
+// closeEndedConns closes the connections that endConn marked.
+func (c *Carrier) closeEndedConns() {
+	ended := c.conns.ended
+	c.conns.ended = nil
+	for _, k := range ended {
+		if err := k.close(); err != nil {
+			c.failAll(err)
+		}
+	}
+}
+
+// close closes the queue pair and releases the buffers of its requests.
+func (k *conn) close() error {
+	if k.QP == nil {
+		return nil
+	}
+	delete(k.rail.conns, k.QP.QPN())
+	var errs []error
+	if k.cm.conn != nil {
+		errs = append(errs, transport.IgnoreClosed(k.cm.conn.Disconnect()))
+	}
+	errs = append(errs, transport.IgnoreClosed(k.QP.Close()))
+	k.QP = nil
+	c := k.c
+	c.requests.RemoveMatching(func(w *work) bool { return w.conn == k }, func(w work) {
+		switch w.task {
+		case receiving:
+			w.buf.Release()
+		case sending:
+			c.abandon(w.pkt)
+		}
+	})
+	return errors.Join(append(errs, k.rail.ReserveCQEs(-sendDepth))...)
+}

@@ -1,0 +1,29 @@
+package carrier
+
+const (
+	// reservedCredits are left to packets that return credits, which avoids a deadlock of
+	// two ranks without credits.
+	reservedCredits = 4
+	// minReceives lets credits be returned after half of them are used.
+	minReceives = 4
+)
+
+// credits counts the receives that the peer has posted for a connection. Each packet takes
+// one.
+type credits struct {
+	enabled   bool // without them the peer's NIC makes ours wait for receives
+	available int
+	toReturn  int // receives posted again since credits were last returned
+}
+
+func (c *credits) hasCredit() bool { return c.available > reservedCredits || !c.enabled }
+
+// canSendAck reports whether an ack-only packet may be sent: it may use reserved credits.
+func (c *credits) canSendAck() bool { return c.available > 0 || !c.enabled }
+
+// takeToReturn returns the credits to return, and starts to count anew.
+func (c *credits) takeToReturn() int {
+	n := c.toReturn
+	c.toReturn = 0
+	return n
+}

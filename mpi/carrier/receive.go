@@ -1,0 +1,106 @@
+package carrier
+
+import "github.com/fabrictest/fabrictest/mpi/reliable"
+
+// bufferedPacket is a packet that was received out of order.
+type bufferedPacket struct {
+	kind kind
+	body []byte
+}
+
+// receivePacket handles a packet with a prefix, from any transport.
+func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
+	pre, body, err := parsePrefix(b)
+	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {
+		c.stats.Discarded++
+		return
+	}
+	p := c.peer(int(pre.from))
+	if p.lost == nil {
+		c.handleAck(p, pre.ack)
+		c.receiveFrom(p, &pre, body, conn, transport)
+	}
+}
+
+// receiveFrom handles a packet of a peer: its credits, its acknowledgement and, in
+// sequence, its contents.
+func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, transport Transport) {
+	p.lastHeard, p.probes = c.Now(), 0
+	if conn != nil {
+		conn.packetReceived(pre)
+	}
+	if p.ringOut != nil {
+		p.ringOut.Freed(int(pre.slots))
+	}
+	switch pre.kind {
+	case probe:
+		c.sendAckOnly(p, conn)
+		return
+	case ackOnly:
+		return
+	}
+	switch transport {
+	case OverDatagrams:
+		c.scheduleAck(p)
+	case OverConnection:
+		if p.receivedOnConn++; c.cfg.Design.hasRings() {
+			c.offerRing(p)
+		}
+	}
+	if conn != nil && conn.rail.completesBeforeDelivery() {
+		c.scheduleAck(p)
+	}
+	switch p.in.Receive(pre.seq) {
+	case reliable.InOrder:
+		c.deliver(p, pre.kind, body)
+		for p.lost == nil {
+			next, ok := p.in.Take()
+			if !ok {
+				break
+			}
+			c.deliver(p, next.kind, next.body)
+		}
+	case reliable.Early:
+		c.stats.OutOfOrder++
+		if !p.in.Buffer(pre.seq, bufferedPacket{pre.kind, append([]byte(nil), body...)}) {
+			c.stats.Duplicates++
+		}
+	case reliable.Duplicate:
+		c.stats.Duplicates++
+		p.acks.ExpireAt(c.Now()) // our acknowledgement was lost
+	case reliable.TooEarly:
+		c.stats.Discarded++
+	}
+}
+
+// deliver handles the contents of the next packet in sequence.
+func (c *Carrier) deliver(p *peer, k kind, body []byte) {
+	var err error
+	switch k {
+	case message:
+		err = c.deliverMessage(p, body)
+	case coalesced:
+		err = c.deliverCoalesced(p, body)
+	case headerlessData:
+		err = c.deliverHeaderless(p, body)
+	case connREQ, connREP, connRTU, connDREQ, connDREP:
+		err = c.handleConnMessage(p, k, body)
+	case ringOffer:
+		err = c.handleRingOffer(p, body)
+	case putData, getRequest, getData:
+		err = c.handleData(p, k, body)
+	}
+	if err != nil {
+		c.losePeer(p, err)
+	}
+}
+
+// deliverMessage decodes a message and passes it to Upper.
+func (c *Carrier) deliverMessage(p *peer, b []byte) (err error) {
+	var data []byte
+	if p.header, data, err = p.dec.Next(b); err != nil {
+		return err
+	}
+	c.env.Costs.ChargeCopy(len(data)) // Upper copies it out
+	return c.up.Arrived(p.rank, &p.header, data)
+}

@@ -1,0 +1,169 @@
+package carrier
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// tryPost posts a part if that is possible now. On failure the peer may be lost.
+func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
+	if c.cfg.Design == UD {
+		return c.tryPostDatagram(p, part)
+	}
+	k := p.conns[part.rail]
+	if k == nil || k.state == failed || k.state != open && !k.rail.LacksRNR() {
+		k = p.anyOpen()
+	}
+	if k == nil {
+		c.wantConnections(p)
+		return false
+	}
+	if k.state != open || k.Free() <= 2 {
+		return false
+	}
+	m := part.transfer
+	switch {
+	case part.probeBuf == nil:
+		m.lastConn = k
+	case m.lastConn != k: // a probe says nothing of data on another connection: write it again
+		m.lastConn = k
+		if !c.postPart(k, &transferPart{transfer: m, n: m.n}) {
+			return false
+		}
+		m.pendingParts++
+	}
+	if !c.postPart(k, part) {
+		return false
+	}
+	if m.notice.wanted && m.n == part.n && len(p.queue) == 0 && k.hasRoom() && len(k.pendingNotices) == 0 && len(c.rails) == 1 {
+		m.notice.sent = c.sendOn(p, k, message, &m.notice.header, nil) // ordered after the data
+	}
+	return true
+}
+
+// postPart posts a part. If the NIC rejects it, the peer is lost.
+func (c *Carrier) postPart(k *conn, part *transferPart) bool {
+	id := c.requests.Add(work{task: transferring, conn: k, part: part})
+	part.fill(k.Request(), k.SGL(), id, k.rail.Num)
+	if err := k.post(); err != nil {
+		c.requests.Remove(id)
+		c.losePeer(k.peer, err)
+		return false
+	}
+	c.stats.ByRail[k.rail.Num] += uint64(part.n)
+	return true
+}
+
+// fill fills in the work request of a part.
+func (part *transferPart) fill(wr *verbs.SendWR, sgl []verbs.SGE, id uint64, rail int) {
+	m := part.transfer
+	opcode := m.opcode
+	if part.probeBuf != nil {
+		opcode = verbs.OpRDMARead
+	}
+	*wr = verbs.SendWR{
+		WRID: id, Opcode: opcode, Flags: verbs.SendSignaled, Atomic: m.atomic, SGL: append(sgl, part.source(rail)),
+		Remote: verbs.Remote{Addr: m.remote.Addr + uint64(part.off), RKey: verbs.RKey(m.remote.Keys[min(rail, int(m.remote.Rails)-1)])},
+	}
+}
+
+func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
+	d := c.rails[part.rail].dg
+	if p.railFailed[part.rail] {
+		d = c.datagrams(p)
+	}
+	if d.Free() == 0 {
+		return false
+	}
+	to, err := d.Destination(p.rank, d.rail.endpoint(p))
+	if err != nil {
+		return c.retryRefused(p, part, d, err)
+	}
+	id := c.requests.Add(work{task: transferring, dg: d, part: part})
+	part.fill(d.Request(), d.SGL(), id, d.rail.Num)
+	d.Request().UD = to
+	if err := d.Post(); err != nil {
+		c.requests.Remove(id)
+		return c.retryRefused(p, part, d, err)
+	}
+	c.stats.ByRail[d.rail.Num] += uint64(part.n)
+	if m := part.transfer; m.notice.wanted && m.n == part.n && len(p.queue) == 0 && d.Free() > 0 && len(c.rails) == 1 {
+		m.notice.sent = c.sendOn(p, d, message, &m.notice.header, nil)
+	}
+	return true
+}
+
+// retryRefused posts a part that the NIC rejected on another rail. Without one the peer is
+// lost.
+func (c *Carrier) retryRefused(p *peer, part *transferPart, d *datagrams, err error) bool {
+	if !c.failRail(p, d.rail) {
+		c.losePeer(p, err)
+		return false
+	}
+	return c.tryPostDatagram(p, part)
+}
+
+// partCompleted handles the completion of a part.
+func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
+	part := w.part
+	m := part.transfer
+	p := m.peer
+	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.LacksRNR() && !w.conn.rail.completesBeforeDelivery() && m.pendingParts == 1 && m.notice.due() && p.lost == nil
+	if deferNotice { // before requestCompleted, which may close the connection
+		m.pendingParts, m.notice.sent = 0, true
+		w.conn.pendingNotices = append(w.conn.pendingNotices, m)
+		c.markBusy(p)
+	}
+	if w.conn != nil {
+		w.conn.requestCompleted(wc)
+	} else {
+		w.dg.Completed()
+	}
+	if deferNotice {
+		return
+	}
+	if wc.Status != verbs.WCSuccess {
+		if p.lost == nil && c.retryOnOtherRail(w, part) {
+			return
+		}
+		m.err = fmt.Errorf("%w", statusError{"RDMA", wc.Status})
+		if p.lost == nil {
+			c.losePeer(p, m.err)
+		}
+	}
+	if m.pendingParts--; m.pendingParts == 0 {
+		if m.notice.due() && p.lost == nil {
+			m.notice.sent = true
+			c.Send(p.rank, &m.notice.header, nil, nil)
+		}
+		c.finishTransfer(m, m.err)
+	}
+}
+
+// A completed write is in the peer's memory, except on iWARP, where the completion means
+// only that TCP has it. There the notice must follow on the same connection; a write
+// without notice is followed by a read probe.
+
+// sendNotices sends the notices of completed writes when there is credit and no message is
+// queued before them.
+func (k *conn) sendNotices() {
+	for len(k.pendingNotices) > 0 && len(k.peer.queue) == 0 && k.hasRoom() && k.peer.lost == nil {
+		m := k.pendingNotices[0]
+		k.pendingNotices = k.pendingNotices[1:]
+		if k.c.sendOn(k.peer, k, message, &m.notice.header, nil) {
+			k.c.finishTransfer(m, nil)
+		} else {
+			k.c.finishTransfer(m, k.peer.lost)
+		}
+	}
+}
+
+func (p *peer) hasPendingNotices() bool {
+	for _, k := range p.conns {
+		if k != nil && len(k.pendingNotices) > 0 {
+			return true
+		}
+	}
+	return false
+}

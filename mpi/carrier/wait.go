@@ -1,0 +1,87 @@
+package carrier
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/transport"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// waiter lets goroutines of the rank block until there is something to do. Its atomic fields
+// are those that Wait shares with Progress.
+type waiter struct {
+	env          *transport.Env
+	mustPoll     atomic.Bool  // rings or callbacks exist, which do not wake Wait
+	lastActivity atomic.Int64 // when Progress last did something
+	deadline     atomic.Int64 // of timers; 0 if none runs
+	blocked      atomic.Bool  // a goroutine waits for a completion event
+	notified     atomic.Bool  // there was a completion event
+	activity     bool         // PollFast did something since lastActivity
+}
+
+// progressed notes when Progress has done something, and reports whether it or PollFast has.
+func (w *waiter) progressed(moved bool, now func() time.Duration) bool {
+	if !moved && !w.activity {
+		return false
+	}
+	w.activity = false
+	w.lastActivity.Store(int64(now()))
+	return true
+}
+
+// Rings and callbacks do not wake Wait, therefore it polls them. The interval is (time
+// waited)/PollBackoff, with minIdle and maxPollInterval as limits.
+const (
+	minIdle         = 4 * time.Microsecond
+	maxPollInterval = 10 * time.Millisecond
+)
+
+// Wait blocks until something may have arrived, or for the given time. Several goroutines
+// may wait.
+func (c *Carrier) Wait(timeout time.Duration) {
+	w := &c.waiter
+	now := c.env.Proc.Now()
+	for start := now; ; now = c.env.Proc.Now() {
+		left := timeout - (now - start)
+		if timeout < 0 {
+			left = time.Hour
+		}
+		if left <= 0 {
+			return
+		}
+		if at := time.Duration(w.deadline.Load()); at != 0 {
+			left = min(left, max(at-now, 0))
+		}
+		idle := now - time.Duration(w.lastActivity.Load())
+		if c.env.Concurrent && idle < c.cfg.Spin {
+			runtime.Gosched() // let other goroutines run
+			return
+		}
+		interval := min(max(minIdle, idle)/time.Duration(c.cfg.PollBackoff), maxPollInterval)
+		polls := w.mustPoll.Load() || len(c.rails) > 1
+		if polls {
+			left = min(left, interval)
+		}
+		if w.block(c.rails[0], left, interval) || polls || left == 0 {
+			return
+		}
+	}
+}
+
+// block waits for a completion event of a rail. It reports whether there may be one.
+func (w *waiter) block(r *rail, d, interval time.Duration) bool {
+	if !w.blocked.CompareAndSwap(false, true) {
+		w.env.Proc.Sleep(min(d, interval)) // another goroutine blocks on the channel
+		return true
+	}
+	defer w.blocked.Store(false)
+	err := r.Wait(d)
+	if err == nil {
+		w.notified.Store(true)
+		return true
+	}
+	return !errors.Is(err, verbs.ErrTimeout)
+}

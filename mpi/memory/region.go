@@ -1,0 +1,119 @@
+package memory
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Region is a buffer of the program that NICs can access, or a bounce buffer in its place.
+type Region struct {
+	Span
+	entry  *Entry[*Block] // nil for a bounce buffer
+	bounce *Buffer
+	sink   []byte // destination of data that is read into the bounce buffer
+}
+
+// Sink is where data must be copied that was read into the region; nil if it is in place.
+func (r *Region) Sink() []byte { return r.sink }
+
+// Register makes a buffer accessible to peers until Release. It must not be empty.
+func (r *Registry) Register(buf []byte) (*Region, error) {
+	r.cfg.Costs.chargeLookups(1)
+	e, err := r.cache.Get(buf)
+	if err != nil {
+		return nil, err
+	}
+	return r.newRegion(Region{Span: Span{e.Region, e.Offset(buf), len(buf)}, entry: e}), nil
+}
+
+func (r *Registry) newRegion(with Region) *Region {
+	region := new(Region)
+	if n := len(r.idleRegions); n > 0 {
+		region = r.idleRegions[n-1]
+		r.idleRegions = r.idleRegions[:n-1]
+	}
+	*region = with
+	return region
+}
+
+// Release releases a region. Its registration may stay in the cache.
+func (r *Registry) Release(region *Region) (err error) {
+	if region.bounce != nil {
+		region.bounce.Release()
+		r.bounced--
+	} else {
+		err = r.cache.Release(region.entry)
+	}
+	*region = Region{}
+	r.idleRegions = append(r.idleRegions, region)
+	return err
+}
+
+// Invalidate starts to deregister every cached memory region that overlaps buf. The program
+// may free or reuse buf once Invalidated returns true.
+func (r *Registry) Invalidate(buf []byte) error {
+	if len(buf) == 0 {
+		return nil
+	}
+	if r.reuse != nil { // the next buffer at this address has its own reuse count
+		r.reuse.Invalidate(addr(buf), addr(buf)+uintptr(len(buf)))
+	}
+	inUse, err := r.cache.Invalidate(buf)
+	if err == nil && inUse {
+		err = fmt.Errorf("invalidate %d bytes: %w: a transfer is under way", len(buf), verbs.ErrBusy)
+	}
+	return err
+}
+
+// Invalidated reports whether all memory regions that overlap buf are deregistered.
+func (r *Registry) Invalidated(buf []byte) bool {
+	from, to := addr(buf), addr(buf)+uintptr(len(buf))
+	return !slices.ContainsFunc(r.retired, func(old retired) bool {
+		at := addr(old.block.buf)
+		return at < to && at+uintptr(len(old.block.buf)) > from
+	})
+}
+
+// maxBounced limits the bounce buffers of one-sided operations. Beyond it buffers are
+// registered.
+const maxBounced = 256
+
+// Source returns a region to write data to a peer from: the data itself, or a bounce buffer
+// with a copy if it is small and not frequent. The caller must Release it.
+func (r *Registry) Source(data []byte) (*Region, error) {
+	region, err := r.localRegion(data)
+	if err == nil && region.bounce != nil {
+		copy(region.bounce.B, data)
+		r.cfg.Costs.ChargeCopy(len(data))
+	}
+	return region, err
+}
+
+// Sink returns a region to read data of a peer into. Data in a bounce buffer must be copied
+// to its destination, which is [Region.Sink], when the read completes.
+func (r *Registry) Sink(into []byte) (*Region, error) {
+	region, err := r.localRegion(into)
+	if err == nil && region.bounce != nil {
+		region.sink = into
+	}
+	return region, err
+}
+
+// localRegion registers a buffer or takes a bounce buffer for it.
+func (r *Registry) localRegion(buf []byte) (*Region, error) {
+	frequent := len(buf) <= r.cfg.PacketSize && r.IsFrequent(buf)
+	if len(buf) > r.cfg.PacketSize || frequent || r.bounced == maxBounced {
+		if frequent {
+			r.zeroCopy++
+		}
+		return r.Register(buf)
+	}
+	b, err := r.SendBuffer(len(buf))
+	if err != nil {
+		return nil, fmt.Errorf("bounce buffer of %d bytes: %w", len(buf), err)
+	}
+	r.bounced++
+	return r.newRegion(Region{Span: Span{b.block, b.off, len(buf)}, bounce: b}), nil
+}

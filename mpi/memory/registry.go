@@ -1,0 +1,216 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// PeerAccess is the access of peers to registered memory.
+const PeerAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+
+// Domain is the protection domain of a rail, and the access that its NIC supports.
+type Domain struct {
+	PD     verbs.PD
+	Access verbs.Access
+}
+
+// Config configures a registry.
+type Config struct {
+	Domains    []Domain // of all rails
+	PacketSize int      // of the largest packet; larger data is never copied
+	CacheBytes int      // limit of the unused memory in the cache
+	Now        func() time.Duration
+	Costs      *Costs // nil in real time
+}
+
+// Registry manages the registered memory of a rank.
+type Registry struct {
+	Usage Usage
+
+	cfg      Config
+	cache    *Cache[*Block]
+	reuse    *ReuseTable // nil if small data is always copied
+	byKey    map[uint32]*Block
+	nextAddr uint64
+	kept     []*Block // of pools and rings
+	retired  []retired
+
+	large, small, words *Pool // of send buffers
+
+	idleRegions []*Region
+	bounced     int    // regions in bounce buffers
+	zeroCopy    uint64 // small regions without bounce buffer
+}
+
+// Gaps between blocks let accesses beyond the end of a block fail.
+const (
+	firstAddr = 1 << 20
+	addrGap   = 4 << 10
+)
+
+// New returns a registry without memory.
+func New(cfg Config) *Registry {
+	const maxIdle = 1024
+	r := &Registry{cfg: cfg, byKey: make(map[uint32]*Block), nextAddr: firstAddr}
+	r.cache = NewCache(CacheConfig[*Block]{
+		Register: r.register, Deregister: r.retire, MaxIdle: maxIdle, MaxIdleBytes: max(cfg.CacheBytes, 0),
+	})
+	r.large = r.NewPool(SendBuffers, cfg.PacketSize, largeChunk)
+	r.small = r.NewPool(SendBuffers, min(smallPacket, cfg.PacketSize), smallChunk)
+	r.words = r.NewPool(SendBuffers, 8, smallChunk)
+	return r
+}
+
+// Block is memory with an MR on every rail. All MRs have the same address.
+type Block struct {
+	addr uint64
+	buf  []byte
+	mrs  [wire.MaxRails]verbs.MR
+}
+
+// Span is a range of a block.
+type Span struct {
+	block *Block
+	off   int
+	len   int
+}
+
+// All is the whole block.
+func (b *Block) All() Span { return Span{b, 0, len(b.buf)} }
+
+// Bytes returns the memory of the span.
+func (s Span) Bytes() []byte { return s.block.buf[s.off : s.off+s.len] }
+
+// Len is the length of the span.
+func (s Span) Len() int { return s.len }
+
+// SGE returns n bytes at an offset as an SGE for a rail.
+func (s Span) SGE(rail, off, n int) verbs.SGE {
+	return verbs.SGE{Addr: s.block.addr + uint64(s.off+off), Length: uint32(n), LKey: s.block.mrs[rail].LKey()}
+}
+
+// Memory describes the span to peers.
+func (s Span) Memory() wire.Memory {
+	m := wire.Memory{Addr: s.block.addr + uint64(s.off)}
+	for _, mr := range s.block.mrs {
+		if mr == nil {
+			break
+		}
+		m.Keys[m.Rails] = uint32(mr.RKey())
+		m.Rails++
+	}
+	return m
+}
+
+// register registers memory on all rails. Addresses are assigned in sequence, which makes
+// runs reproducible.
+func (r *Registry) register(buf []byte) (b *Block, err error) {
+	b = &Block{addr: r.nextAddr, buf: buf}
+	r.nextAddr += uint64(len(buf)+2*addrGap-1) &^ (addrGap - 1)
+	for i, d := range r.cfg.Domains {
+		init := verbs.MRInit{Buf: buf, Addr: b.addr, Access: d.Access}
+		r.cfg.Costs.chargeRegister(len(buf))
+		b.mrs[i], err = d.PD.RegMR(init)
+		if err != nil && len(r.retired) > 0 { // retired blocks may use up the NIC's resources
+			if err = r.DeregisterRetired(forever); err == nil {
+				b.mrs[i], err = d.PD.RegMR(init)
+			}
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("register %d bytes on rail %d: %w", len(buf), i, err), r.deregister(b))
+		}
+	}
+	r.byKey[uint32(b.mrs[0].RKey())] = b
+	return b, nil
+}
+
+// Keep registers memory until Close, and counts it as memory of a kind.
+func (r *Registry) Keep(kind Kind, buf []byte) (*Block, error) {
+	b, err := r.register(buf)
+	if err == nil {
+		r.kept = append(r.kept, b)
+		r.Usage.Add(kind, len(buf))
+	}
+	return b, err
+}
+
+func (r *Registry) deregister(b *Block) (err error) {
+	if b.mrs[0] != nil {
+		delete(r.byKey, uint32(b.mrs[0].RKey()))
+	}
+	for _, mr := range b.mrs {
+		if mr != nil {
+			r.cfg.Costs.chargeDeregister(len(b.buf))
+			err = errors.Join(err, mr.Close())
+		}
+	}
+	return err
+}
+
+// deregisterDelay is how long unused memory stays registered. The network may still hold a
+// duplicate read request for it, and a NIC would end the connection over an invalid key.
+const deregisterDelay = 10 * time.Millisecond
+
+// retired is memory that is deregistered later.
+type retired struct {
+	block *Block
+	until time.Duration
+}
+
+// retire schedules memory for deregistration and resets its reuse count.
+func (r *Registry) retire(b *Block) error {
+	if r.reuse != nil {
+		r.reuse.Reset(addr(b.buf))
+	}
+	r.retired = append(r.retired, retired{b, r.cfg.Now() + deregisterDelay})
+	return nil
+}
+
+// forever is later than every delay.
+const forever = time.Duration(math.MaxInt64)
+
+// DeregisterRetired deregisters retired memory whose delay has passed.
+func (r *Registry) DeregisterRetired(now time.Duration) (err error) {
+	n := 0
+	for n < len(r.retired) && r.retired[n].until <= now {
+		err = errors.Join(err, r.deregister(r.retired[n].block))
+		n++
+	}
+	if n > 0 {
+		r.retired = slices.Delete(r.retired, 0, n)
+	}
+	return err
+}
+
+// Find returns the n bytes of registered memory that a peer addresses; nil if they are not
+// registered.
+func (r *Registry) Find(addr uint64, key uint32, n int) []byte {
+	b := r.byKey[key]
+	if b == nil || addr < b.addr || addr-b.addr > uint64(len(b.buf)) || uint64(n) > uint64(len(b.buf))-(addr-b.addr) {
+		return nil
+	}
+	off := int(addr - b.addr)
+	return b.buf[off : off+n]
+}
+
+// Registered returns the number of registered blocks.
+func (r *Registry) Registered() int { return len(r.byKey) }
+
+// Close deregisters all memory.
+func (r *Registry) Close() error {
+	errs := []error{r.cache.Flush(), r.DeregisterRetired(forever)}
+	for _, b := range r.kept {
+		errs = append(errs, r.deregister(b))
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.byKey)) { // regions that their users have not released
+		errs = append(errs, r.deregister(r.byKey[key]))
+	}
+	return errors.Join(errs...)
+}

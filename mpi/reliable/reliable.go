@@ -1,0 +1,203 @@
+// Package reliable holds the state that makes packets between two ranks arrive once and in
+// order: sequence numbers, acknowledgement, retransmission and reordering. Package
+// mpi/carrier sends and receives the packets and tells the time.
+//
+// Every packet acknowledges all packets that were received before it. A packet with an
+// acknowledgement alone follows after a number of packets or a delay. The sender retransmits
+// packets that are not acknowledged in time.
+package reliable
+
+import (
+	"slices"
+	"time"
+)
+
+// Before compares sequence numbers, which wrap.
+func Before(a, b uint32) bool { return int32(a-b) < 0 }
+
+// Packet is a sent packet.
+type Packet interface{ Seq() uint32 }
+
+// Sender numbers the packets to a peer, and keeps them until the peer has acknowledged them.
+type Sender[P Packet] struct {
+	timeout     time.Duration // first retransmission timeout
+	next        uint32        // sequence number
+	unacked     []P           // in sequence
+	acked       []P           // result of Acknowledge
+	retransmits int           // since the last acknowledgement
+	unackedFor  time.Duration // sum of timeouts since the last acknowledgement
+	expiry      time.Duration // 0 if the timer does not run
+}
+
+// NewSender returns a sender whose first retransmission timeout is given.
+func NewSender[P Packet](timeout time.Duration) Sender[P] {
+	return Sender[P]{timeout: timeout, next: 1}
+}
+
+// NextSeq returns the sequence number of the next packet.
+func (s *Sender[P]) NextSeq() uint32 {
+	s.next++
+	return s.next - 1
+}
+
+// Keep keeps a packet until it is acknowledged.
+func (s *Sender[P]) Keep(pkt P) { s.unacked = append(s.unacked, pkt) }
+
+// Unacked returns the packets that are not acknowledged, in sequence.
+func (s *Sender[P]) Unacked() []P { return s.unacked }
+
+// Acknowledge removes the packets before a sequence number and stops the timer if there are
+// any. The result is valid until the next call.
+func (s *Sender[P]) Acknowledge(ack uint32) []P {
+	n := 0
+	for n < len(s.unacked) && Before(s.unacked[n].Seq(), ack) {
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	s.acked = append(s.acked[:0], s.unacked[:n]...)
+	s.unacked = slices.Delete(s.unacked, 0, n)
+	s.retransmits, s.unackedFor, s.expiry = 0, 0, 0
+	return s.acked
+}
+
+// StartTimer starts the retransmission timer, unless it runs or all packets are
+// acknowledged. It reports whether it did.
+func (s *Sender[P]) StartTimer(now time.Duration) bool {
+	if s.expiry != 0 || len(s.unacked) == 0 {
+		return false
+	}
+	s.expiry = now + s.retransmitTimeout()
+	return true
+}
+
+// RestartTimer starts the timer again after it has expired.
+func (s *Sender[P]) RestartTimer(now time.Duration) { s.expiry = now + s.retransmitTimeout() }
+
+// Expiry is when the timer expires; 0 if it does not run.
+func (s *Sender[P]) Expiry() time.Duration { return s.expiry }
+
+// retransmitTimeout doubles with every retransmission, up to a second.
+func (s *Sender[P]) retransmitTimeout() time.Duration {
+	const most = time.Second
+	return min(most, s.timeout<<min(s.retransmits, 16))
+}
+
+// Expired counts an expiry of the timer. It returns how often it has expired and how long the
+// peer has been silent since its last acknowledgement. The time counts only if the first
+// packet was transmitted since the timer started.
+func (s *Sender[P]) Expired(transmitted bool) (retransmits int, silent time.Duration) {
+	if transmitted {
+		s.unackedFor += s.retransmitTimeout()
+	}
+	s.retransmits++
+	return s.retransmits, s.unackedFor
+}
+
+// Stop removes all packets, which it returns, and stops the timer.
+func (s *Sender[P]) Stop() []P {
+	all := s.unacked
+	s.unacked, s.expiry = nil, 0
+	return all
+}
+
+// Order is the order in which a packet has arrived.
+type Order uint8
+
+// The orders.
+const (
+	InOrder   Order = iota
+	Early           // must be buffered until the packets before it have arrived
+	Duplicate       // has arrived before
+	TooEarly        // must be dropped
+)
+
+// MaxEarly is how far ahead of its turn a packet is buffered.
+const MaxEarly = 4096
+
+// Receiver puts the packets of a peer in sequence. It buffers packets of type P.
+type Receiver[P any] struct {
+	next  uint32
+	early map[uint32]P
+}
+
+// NewReceiver returns the receiver of a peer that has sent nothing.
+func NewReceiver[P any]() Receiver[P] { return Receiver[P]{next: 1} }
+
+// Next is the sequence number of the next packet: all before it have arrived.
+func (r *Receiver[P]) Next() uint32 { return r.next }
+
+// Receive reports the order of a packet. If it is in order, the next one is due.
+func (r *Receiver[P]) Receive(seq uint32) Order {
+	switch {
+	case seq == r.next:
+		r.next++
+		return InOrder
+	case Before(seq, r.next):
+		return Duplicate
+	case Before(r.next+MaxEarly, seq):
+		return TooEarly
+	}
+	return Early
+}
+
+// Buffer keeps an early packet. It returns false if the packet is buffered already.
+func (r *Receiver[P]) Buffer(seq uint32, pkt P) bool {
+	if r.early == nil {
+		r.early = make(map[uint32]P)
+	}
+	if _, twice := r.early[seq]; twice {
+		return false
+	}
+	r.early[seq] = pkt
+	return true
+}
+
+// Take returns the next packet if it is buffered.
+func (r *Receiver[P]) Take() (pkt P, ok bool) {
+	if len(r.early) == 0 {
+		return pkt, false
+	}
+	if pkt, ok = r.early[r.next]; ok {
+		delete(r.early, r.next)
+		r.next++
+	}
+	return pkt, ok
+}
+
+// Buffered is the number of early packets.
+func (r *Receiver[P]) Buffered() int { return len(r.early) }
+
+// Drop drops all early packets.
+func (r *Receiver[P]) Drop() { r.early = nil }
+
+// AckTimer decides when received packets are acknowledged without a packet to carry the
+// acknowledgement.
+type AckTimer struct {
+	Every int           // packets
+	Delay time.Duration // of fewer packets
+
+	packets int // received since the last acknowledgement
+	expiry  time.Duration
+}
+
+// Received counts a received packet.
+func (t *AckTimer) Received(now time.Duration) {
+	t.packets++
+	switch {
+	case t.packets >= t.Every:
+		t.expiry = now
+	case t.expiry == 0:
+		t.expiry = now + t.Delay
+	}
+}
+
+// ExpireAt sets when an acknowledgement is due.
+func (t *AckTimer) ExpireAt(at time.Duration) { t.expiry = at }
+
+// Acknowledged notes that a packet carries the acknowledgement.
+func (t *AckTimer) Acknowledged() { t.packets, t.expiry = 0, 0 }
+
+// Expiry is when an acknowledgement is due; 0 if none is.
+func (t *AckTimer) Expiry() time.Duration { return t.expiry }

@@ -1,0 +1,135 @@
+package reliable
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+type pkt uint32
+
+func (p pkt) Seq() uint32 { return uint32(p) }
+
+func TestBeforeWraps(t *testing.T) {
+	for _, c := range []struct {
+		a, b uint32
+		want bool
+	}{{1, 2, true}, {2, 1, false}, {3, 3, false}, {math.MaxUint32, 0, true}, {5, math.MaxUint32 - 5, false}} {
+		if got := Before(c.a, c.b); got != c.want {
+			t.Errorf("Before(%d, %d) = %v", c.a, c.b, got)
+		}
+	}
+}
+
+func TestReceiverOrdersPackets(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		arrive    []uint32
+		delivered []uint32
+		orders    []Order
+	}{
+		{"in order", []uint32{1, 2, 3}, []uint32{1, 2, 3}, []Order{InOrder, InOrder, InOrder}},
+		{"swapped", []uint32{2, 3, 1, 4}, []uint32{1, 2, 3, 4}, []Order{Early, Early, InOrder, InOrder}},
+		{"duplicates", []uint32{1, 1, 3, 3, 2, 3}, []uint32{1, 2, 3}, []Order{InOrder, Duplicate, Early, Early, InOrder, Duplicate}},
+		{"far ahead", []uint32{2 + MaxEarly, 1 + MaxEarly, 1}, []uint32{1}, []Order{TooEarly, Early, InOrder}},
+		{"old", []uint32{0, math.MaxUint32, 1}, []uint32{1}, []Order{Duplicate, Duplicate, InOrder}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := NewReceiver[uint32]()
+			var got []uint32
+			var orders []Order
+			for _, seq := range c.arrive {
+				o := r.Receive(seq)
+				orders = append(orders, o)
+				switch o {
+				case InOrder:
+					got = append(got, seq)
+					for next, ok := r.Take(); ok; next, ok = r.Take() {
+						got = append(got, next)
+					}
+				case Early:
+					before := r.Buffered()
+					if added := r.Buffer(seq, seq); added != (r.Buffered() > before) {
+						t.Errorf("packet %d: Buffer returned %v with %d buffered", seq, added, r.Buffered())
+					}
+				}
+			}
+			if !slices.Equal(got, c.delivered) || !slices.Equal(orders, c.orders) {
+				t.Errorf("delivered %v with orders %v, want %v with %v", got, orders, c.delivered, c.orders)
+			}
+			if last := c.delivered[len(c.delivered)-1]; r.Next() != last+1 {
+				t.Errorf("acknowledges all before %d after packet %d", r.Next(), last)
+			}
+		})
+	}
+}
+
+func TestSenderKeepsPacketsUntilAcknowledged(t *testing.T) {
+	s := NewSender[pkt](time.Millisecond)
+	s.next = math.MaxUint32 - 1 // it wraps
+	var sent []pkt
+	for range 4 {
+		sent = append(sent, pkt(s.NextSeq()))
+		s.Keep(sent[len(sent)-1])
+	}
+	for _, c := range []struct {
+		ack  uint32
+		want []pkt
+	}{{sent[0].Seq(), nil}, {sent[2].Seq(), sent[:2]}, {sent[1].Seq(), nil}, {sent[3].Seq() + 1, sent[2:]}} {
+		if got := s.Acknowledge(c.ack); !slices.Equal(got, c.want) {
+			t.Errorf("acknowledgement %d: %v, want %v", c.ack, got, c.want)
+		}
+	}
+	if len(s.Unacked()) != 0 || s.StartTimer(1) || s.Expiry() != 0 {
+		t.Errorf("%v are unacknowledged, and the timer expires at %v", s.Unacked(), s.Expiry())
+	}
+}
+
+func TestRetransmissionTimeoutDoubles(t *testing.T) {
+	const first = 300 * time.Millisecond
+	s := NewSender[pkt](first)
+	s.Keep(pkt(s.NextSeq()))
+	if !s.StartTimer(1) || s.StartTimer(5) || s.Expiry() != 1+first {
+		t.Fatalf("the timer expires at %v", s.Expiry())
+	}
+	silent := time.Duration(0)
+	for i, want := range []time.Duration{600 * time.Millisecond, time.Second, time.Second} {
+		transmitted := i != 1 // a packet that was not transmitted says nothing of the peer
+		if transmitted {
+			silent += s.retransmitTimeout()
+		}
+		if n, d := s.Expired(transmitted); n != i+1 || d != silent {
+			t.Errorf("expiry %d: %d, silent for %v, want %v", i+1, n, d, silent)
+		}
+		if s.RestartTimer(10); s.Expiry() != 10+want {
+			t.Errorf("after expiry %d the timer expires at %v, want %v", i+1, s.Expiry(), 10+want)
+		}
+	}
+	s.Keep(pkt(s.NextSeq()))
+	s.Acknowledge(2)
+	if !s.StartTimer(7) || s.Expiry() != 7+first {
+		t.Errorf("after an acknowledgement the timer expires at %v", s.Expiry())
+	}
+	if left := s.Stop(); !slices.Equal(left, []pkt{2}) || s.Expiry() != 0 {
+		t.Errorf("%v are left, and the timer expires at %v", left, s.Expiry())
+	}
+}
+
+func TestAckTimer(t *testing.T) {
+	a := AckTimer{Every: 3, Delay: 100}
+	for i, want := range []time.Duration{101, 101, 3} { // delayed, then at once
+		if a.Received(time.Duration(i + 1)); a.Expiry() != want {
+			t.Errorf("after packet %d an acknowledgement is due at %v, want %v", i+1, a.Expiry(), want)
+		}
+	}
+	if a.Acknowledged(); a.Expiry() != 0 {
+		t.Error("an acknowledgement is due after one was sent")
+	}
+	if a.Received(50); a.Expiry() != 150 {
+		t.Errorf("an acknowledgement is due at %v, want 150", a.Expiry())
+	}
+	if a.ExpireAt(60); a.Expiry() != 60 {
+		t.Errorf("an acknowledgement is due at %v, want 60", a.Expiry())
+	}
+}

@@ -1,0 +1,39 @@
+package transport
+
+import (
+	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Packet is the contents of a packet.
+type Packet struct {
+	Buf       *memory.Buffer
+	Len       int
+	CopiedLen int            // length of the part in Buf
+	Gathered  *memory.Region // the rest of the packet; nil if all is in Buf
+	HasImm    bool
+	Imm       uint32 // immediate data
+}
+
+// SGL appends the scatter/gather list of the packet.
+func (p *Packet) SGL(sges []verbs.SGE, rail int) []verbs.SGE {
+	sges = append(sges, p.Buf.SGE(rail, 0, p.CopiedLen))
+	if p.Gathered != nil {
+		sges = append(sges, p.Gathered.SGE(rail, 0, p.Len-p.CopiedLen))
+	}
+	return sges
+}
+
+// SGLWithTail writes a tail behind the copied part and appends the scatter/gather list of
+// packet and tail.
+func (p *Packet) SGLWithTail(sges []verbs.SGE, rail int, tail uint64) []verbs.SGE {
+	binary.NativeEndian.PutUint64(p.Buf.B[p.CopiedLen:], tail)
+	sges = p.SGL(sges, rail)
+	if p.Gathered == nil {
+		sges[len(sges)-1].Length += TailLen
+		return sges
+	}
+	return append(sges, p.Buf.SGE(rail, p.CopiedLen, TailLen))
+}

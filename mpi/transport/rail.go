@@ -1,0 +1,155 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/mpi/memory"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Rail is a NIC, with one completion queue for all its queue pairs.
+type Rail struct {
+	memory.Domain
+	Num  int
+	Dev  verbs.Context
+	Attr verbs.DeviceAttr
+	GID  verbs.GID
+	MTU  verbs.MTU
+
+	iwarp    bool
+	gidIndex uint8
+	channel  verbs.CompChannel
+	cq       verbs.CQ
+	armed    bool
+	// reservedCQEs is how many completions can be outstanding. The CQ is never smaller.
+	reservedCQEs int
+	wcs          [64]verbs.WC
+}
+
+const initialCQDepth = 1024
+
+// OpenRail opens a rail. After an error the rail must be closed as well.
+func OpenRail(num int, nic NIC) (*Rail, error) {
+	r := &Rail{Num: num, Dev: nic.Device, gidIndex: nic.GIDIndex, Domain: memory.Domain{Access: memory.PeerAccess}}
+	if err := r.open(); err != nil {
+		return r, fmt.Errorf("rail %d (%s): %w", num, r.Dev.Info().Name, err)
+	}
+	return r, nil
+}
+
+func (r *Rail) open() (err error) {
+	if r.Attr, err = r.Dev.QueryDevice(); err != nil {
+		return err
+	}
+	r.iwarp = r.Dev.Info().Transport == verbs.TransportIWARP
+	if !r.Attr.Caps.Has(verbs.CapAtomics) {
+		r.Access &^= verbs.AccessRemoteAtomic
+	}
+	port, err := r.Dev.QueryPort(1)
+	if err != nil {
+		return err
+	}
+	r.MTU = port.ActiveMTU
+	entry, err := r.Dev.QueryGID(1, int(r.gidIndex))
+	if err != nil {
+		return err
+	}
+	r.GID = entry.GID
+	if r.PD, err = r.Dev.AllocPD(); err != nil {
+		return err
+	}
+	if r.channel, err = r.Dev.CreateCompChannel(); err != nil {
+		return err
+	}
+	r.cq, err = r.Dev.CreateCQ(verbs.CQInit{Depth: min(initialCQDepth, r.Attr.MaxCQE), Channel: r.channel})
+	return err
+}
+
+// HasImmediates reports whether the NIC has sends with immediate data.
+func (r *Rail) HasImmediates() bool { return !r.iwarp }
+
+// LacksRNR reports whether a packet without a posted receive ends the connection instead of
+// waiting: iWARP.
+func (r *Rail) LacksRNR() bool { return r.iwarp }
+
+// ReserveCQEs makes room for n more completions in the CQ; a negative n releases them.
+func (r *Rail) ReserveCQEs(n int) error {
+	r.reservedCQEs += n
+	if r.reservedCQEs <= r.cq.Depth() {
+		return nil
+	}
+	if err := r.cq.Resize(min(max(2*r.cq.Depth(), r.reservedCQEs), r.Attr.MaxCQE)); err != nil {
+		return fmt.Errorf("completion queue of %d entries: %w", r.reservedCQEs, err)
+	}
+	return nil
+}
+
+// Poll calls handle for every completion, up to a limit that lets other rails have their
+// turn. It reports whether there were any.
+func (r *Rail) Poll(handle func(*verbs.WC)) (moved bool, err error) {
+	for range 4 {
+		n, err := r.cq.Poll(r.wcs[:])
+		if err != nil {
+			return moved, fmt.Errorf("rail %d: %w", r.Num, err)
+		}
+		for i := range n {
+			handle(&r.wcs[i])
+		}
+		if moved = moved || n > 0; n < len(r.wcs) {
+			break
+		}
+	}
+	return moved, nil
+}
+
+// Arm requests a completion event. It returns true if the caller must poll again for
+// completions that came before.
+func (r *Rail) Arm() (bool, error) {
+	if r.armed {
+		return false, nil
+	}
+	if err := r.cq.ReqNotify(false); err != nil {
+		return false, fmt.Errorf("rail %d: %w", r.Num, err)
+	}
+	r.armed = true
+	return true, nil
+}
+
+// Disarmed notes that the completion event has been raised.
+func (r *Rail) Disarmed() { r.armed = false }
+
+// Wait blocks until a completion event, or for the given time. Another goroutine than that
+// of the rail's other methods may call it.
+func (r *Rail) Wait(d time.Duration) error {
+	_, err := r.channel.Wait(d)
+	return err
+}
+
+// Close closes the completion queue. The protection domain stays until ClosePD, since memory
+// is registered in it.
+func (r *Rail) Close() error {
+	var errs []error
+	if r.cq != nil {
+		errs = append(errs, r.cq.Close())
+	}
+	if r.channel != nil {
+		errs = append(errs, r.channel.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ClosePD closes the protection domain.
+func (r *Rail) ClosePD() error {
+	if r.PD == nil {
+		return nil
+	}
+	return r.PD.Close()
+}
+
+// address is the address vector of a remote port.
+func (r *Rail) address(gid verbs.GID) verbs.AHAttr {
+	const hops = 64
+	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid, SGIDIndex: r.gidIndex, HopLimit: hops}}
+}

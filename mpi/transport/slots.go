@@ -1,0 +1,164 @@
+package transport
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/fabrictest/fabrictest/internal/racesync"
+)
+
+// SlotRing is a ring of packets that one side writes and the other polls. A packet ends at
+// the end of its slot with an 8-byte tail that is written last: its length and the lap.
+type SlotRing struct {
+	mem   []byte
+	size  int
+	count int
+	next  uint64 // slot, counted over all laps
+}
+
+// TailLen is the length of the tail.
+const TailLen = 8
+
+// NewSlotRing returns a ring in memory that is zero.
+func NewSlotRing(mem []byte, size, count int) (SlotRing, error) {
+	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%TailLen != 0 || size%TailLen != 0 || len(mem) < size*count {
+		return SlotRing{}, fmt.Errorf("%d bytes of memory are no ring of %d slots of %d bytes", len(mem), count, size)
+	}
+	return SlotRing{mem: mem, size: size, count: count}, nil
+}
+
+// Slots is the number of slots.
+func (s *SlotRing) Slots() int { return s.count }
+
+// MaxPacket is the length of the longest packet.
+func (s *SlotRing) MaxPacket() int { return s.size - TailLen }
+
+// end is the offset of the end of the next slot.
+func (s *SlotRing) end() int { return (int(s.next%uint64(s.count)) + 1) * s.size }
+
+// tailOf is the tail of a packet of n bytes in the next slot. Laps are numbered from 1:
+// zeroed memory is an older lap.
+func (s *SlotRing) tailOf(n int) uint64 { return uint64(n)<<32 | uint64(s.lap()) }
+
+func (s *SlotRing) lap() uint32 { return uint32(s.next/uint64(s.count)) + 1 }
+
+func (s *SlotRing) tail() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-TailLen])) }
+
+// Peek returns the next packet; nil if it is not complete. It stays until Advance.
+func (s *SlotRing) Peek() []byte {
+	t := atomic.LoadUint64(s.tail())
+	n := int(t >> 32)
+	if uint32(t) != s.lap() || n > s.MaxPacket() {
+		return nil
+	}
+	from := s.end() - TailLen - n
+	return s.mem[from : from+n]
+}
+
+// Advance frees the slot of the packet that Peek returned.
+func (s *SlotRing) Advance() { s.next++ }
+
+// write writes a packet into the next slot.
+func (s *SlotRing) write(b []byte) {
+	copy(s.mem[s.end()-TailLen-len(b):], b)
+	atomic.StoreUint64(s.tail(), s.tailOf(len(b)))
+	s.next++
+}
+
+// RemoteRing is the position in a ring in the memory of a peer, which this rank writes to
+// with RDMA.
+type RemoteRing struct {
+	Addr  uint64
+	Key   uint32
+	slots SlotRing // position only: the memory is the peer's
+	free  int
+}
+
+// NewRemoteRing returns the position in an unused ring.
+func NewRemoteRing(addr uint64, key uint32, size, count int) RemoteRing {
+	return RemoteRing{Addr: addr, Key: key, slots: SlotRing{size: size, count: count}, free: count}
+}
+
+// MaxPacket is the length of the longest packet.
+func (r *RemoteRing) MaxPacket() int { return r.slots.MaxPacket() }
+
+// HasRoom reports whether there is a free slot for a packet of n bytes.
+func (r *RemoteRing) HasRoom(n int) bool { return r.free > 0 && n <= r.MaxPacket() }
+
+// Next returns the address at which a packet of n bytes is written, and the tail behind it.
+func (r *RemoteRing) Next(n int) (addr, tail uint64) {
+	return r.Addr + uint64(r.slots.end()-TailLen-n), r.slots.tailOf(n)
+}
+
+// Written notes that a packet was written to the next slot.
+func (r *RemoteRing) Written() {
+	r.slots.next++
+	r.free--
+}
+
+// Freed notes that the peer has read packets of n slots.
+func (r *RemoteRing) Freed(n int) { r.free += n }
+
+// SharedRings are the rings between two ranks of one host in shared memory, one in each
+// direction. Read counters in that memory replace credits.
+type SharedRings struct {
+	out, in SlotRing
+	outRead *uint64 // packets that the peer has read
+	inRead  *uint64 // packets that this rank has read
+}
+
+// Each counter has a cache line of its own, which avoids false sharing.
+const cacheLine = 64
+
+// SharedRingsLen is the length of the memory of two rings.
+func SharedRingsLen(size, count int) int { return 2 * (cacheLine + size*count) }
+
+// NewSharedRings returns the rings in a segment. One of the two ranks is the first.
+func NewSharedRings(mem []byte, size, count int, first bool) (r SharedRings, err error) {
+	half := SharedRingsLen(size, count) / 2
+	out, in := mem[:half], mem[half:2*half]
+	if !first {
+		out, in = in, out
+	}
+	r.outRead, r.inRead = counterIn(out), counterIn(in)
+	if r.out, err = NewSlotRing(out[cacheLine:], size, count); err != nil {
+		return r, err
+	}
+	r.in, err = NewSlotRing(in[cacheLine:], size, count)
+	return r, err
+}
+
+func counterIn(mem []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(mem))) }
+
+// HasRoom reports whether there is a free slot for a packet of n bytes.
+func (r *SharedRings) HasRoom(n int) bool {
+	return n <= r.out.MaxPacket() && r.out.next-atomic.LoadUint64(r.outRead) < uint64(r.out.count)
+}
+
+// Write copies a packet into the ring to the peer.
+func (r *SharedRings) Write(b []byte) {
+	racesync.Send()
+	r.out.write(b)
+}
+
+// MaxPacket is the length of the longest packet.
+func (r *SharedRings) MaxPacket() int { return r.out.MaxPacket() }
+
+// Slots is the number of slots of each ring.
+func (r *SharedRings) Slots() int { return r.in.count }
+
+// Peek returns the next packet of the peer; nil if there is none. It stays until Advance.
+func (r *SharedRings) Peek() []byte {
+	b := r.in.Peek()
+	if b != nil {
+		racesync.Received()
+	}
+	return b
+}
+
+// Advance frees the slot of the packet that Peek returned.
+func (r *SharedRings) Advance() {
+	r.in.Advance()
+	atomic.StoreUint64(r.inRead, r.in.next)
+}

@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func TestRequestsDetectStaleCompletions(t *testing.T) {
+	var r Requests[string]
+	a, b := r.Add("a"), r.Add("b")
+	r.Remove(a)
+	c := r.Add("c") // in the place of a
+	for _, at := range []struct {
+		wrid  uint64
+		want  string // "" if it is not posted
+		stale bool
+	}{{a, "", true}, {b, "b", false}, {c, "c", false}, {5, "", false}} {
+		got, stale := r.Find(at.wrid)
+		if (got == nil) != (at.want == "") || got != nil && *got != at.want || stale != at.stale {
+			t.Errorf("WRID %#x: found %v, stale is %v", at.wrid, got, stale)
+		}
+	}
+	var removed []string
+	r.RemoveMatching(func(s *string) bool { return *s == "b" }, func(s string) { removed = append(removed, s) })
+	if _, stale := r.Find(b); !slices.Equal(removed, []string{"b"}) || !stale {
+		t.Errorf("removed %v; b is stale: %v", removed, stale)
+	}
+}
+
+// A packet is visible only when it is complete, lap after lap.
+func TestSlotRingDeliversPacketsInOrder(t *testing.T) {
+	const size, count = 64, 3
+	mem := make([]byte, size*count)
+	in, err := NewSlotRing(mem, size, count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := in
+	for i := range 4 * count {
+		if b := in.Peek(); b != nil {
+			t.Fatalf("packet %d is visible before it is written: % x", i, b)
+		}
+		want := bytes.Repeat([]byte{byte(i)}, i*5%in.MaxPacket())
+		out.write(want)
+		if b := in.Peek(); !bytes.Equal(b, want) || b == nil {
+			t.Fatalf("packet %d is % x, want % x", i, b, want)
+		}
+		in.Advance()
+	}
+	for _, c := range []struct{ bytes, size, count int }{{size, size, 2}, {size, size - 1, 1}} {
+		if _, err := NewSlotRing(mem[:c.bytes], c.size, c.count); err == nil {
+			t.Errorf("a ring of %d slots of %d bytes in %d bytes", c.count, c.size, c.bytes)
+		}
+	}
+}
+
+// A write at the address and with the tail that the remote ring names is a packet there.
+func TestRemoteRingMatchesSlotRing(t *testing.T) {
+	const size, count, base = 64, 3, 1 << 20
+	mem := make([]byte, size*count)
+	in, err := NewSlotRing(mem, size, count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := NewRemoteRing(base, 7, size, count)
+	if out.HasRoom(out.MaxPacket()+1) || !out.HasRoom(out.MaxPacket()) {
+		t.Errorf("longest packet: %d", out.MaxPacket())
+	}
+	for i := range 3 * count {
+		want := []byte{1, 2, byte(i)}
+		addr, tail := out.Next(len(want))
+		copy(mem[addr-base:], want)
+		*in.tail() = tail
+		out.Written()
+		if b := in.Peek(); !bytes.Equal(b, want) {
+			t.Fatalf("packet %d is % x, want % x", i, b, want)
+		}
+		in.Advance()
+		if i%count == count-1 { // the peer returns all slots at once
+			if out.HasRoom(1) {
+				t.Fatal("there is room in a full ring")
+			}
+			out.Freed(count)
+		}
+	}
+}
+
+func TestSharedRingsCarryPacketsBothWays(t *testing.T) {
+	const size, count = 64, 4
+	mem := make([]byte, SharedRingsLen(size, count))
+	a, errA := NewSharedRings(mem, size, count, true)
+	b, errB := NewSharedRings(mem, size, count, false)
+	if errA != nil || errB != nil {
+		t.Fatal(errA, errB)
+	}
+	for _, way := range []struct{ from, to *SharedRings }{{&a, &b}, {&b, &a}} {
+		for i := range count {
+			if !way.from.HasRoom(size - TailLen) {
+				t.Fatalf("no room for packet %d", i)
+			}
+			way.from.Write([]byte{byte(i)})
+		}
+		if way.from.HasRoom(1) || way.from.HasRoom(size) {
+			t.Error("there is room in a full ring, or for a long packet")
+		}
+		for i := range count {
+			if got := way.to.Peek(); !bytes.Equal(got, []byte{byte(i)}) {
+				t.Fatalf("packet %d is % x", i, got)
+			}
+			way.to.Advance()
+		}
+		if !way.from.HasRoom(1) || way.to.Peek() != nil {
+			t.Error("the ring is not empty")
+		}
+	}
+}
+
+func TestEndpointsAreFoundByRankAndRail(t *testing.T) {
+	all := Endpoints{rails: 2}
+	var want []Endpoint
+	for i := range 6 {
+		e := Endpoint{GID: verbs.GID{15: byte(i)}, QPN: verbs.QPN(i * 1000), Port: uint16(i * 10)}
+		want = append(want, e)
+		all.encoded = e.append(all.encoded)
+	}
+	for i, e := range want {
+		if got := all.Of(i/2, i%2); got != e {
+			t.Errorf("rank %d, rail %d: %+v, want %+v", i/2, i%2, got, e)
+		}
+	}
+}
