@@ -24,7 +24,7 @@ type resultView struct {
 	ID, Name, Title, Description, Tier string
 	Tags                               []string
 	Verdict                            Verdict
-	Bad, Open                          bool
+	Open                               bool
 	Reason, Why, Detail, Replay        string // Why is the reason if the checks do not show it
 	Elapsed                            string
 	Figures                            kit.Facts
@@ -60,7 +60,7 @@ type fileView struct{ Kind, Path, Href, Size string }
 func newResultView(r *Result, id string, maxRows int) *resultView {
 	v := &resultView{
 		ID: id, Name: r.Name, Title: r.Title, Description: r.Description, Tier: r.Tier, Tags: r.Tags,
-		Verdict: r.Verdict, Bad: r.Verdict.Bad(), Reason: cut(r.Reason, maxLine), Why: clip(r.why(), maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
+		Verdict: r.Verdict, Reason: cut(r.Reason, maxLine), Why: clip(r.why(), maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
 		Checks: r.Checks, Time: newTimeView(r), Faults: faultTable(r, maxRows), Links: linkTable(r, maxRows), Ranks: rankTable(r, maxRows),
 		Figures: figures(r), Waits: waits(r.Ranks), Problems: problems(r), Files: fileViews(r.Files),
 		Text: strings.ToLower(strings.Join(append([]string{r.Name, r.Title, r.Tier, r.Provider}, r.Tags...), " ")),

@@ -42,9 +42,9 @@ type shadeView struct{ X, W float64 }
 
 // laneView is the bar and label of a fault, in percent of the width and rows from the top.
 type laneView struct {
-	Left, Width, Room float64
-	Row               int
-	Text              string
+	Left, Room float64
+	Row        int
+	Text       string
 }
 
 // markView is a kind of mark with its ticks.
@@ -210,7 +210,7 @@ func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
 		}
 		v.Rows = max(v.Rows, rows[i]+1)
 		v.Lanes = append(v.Lanes, laneView{
-			Left: percent(x), Width: percent(max(3, end-x)), Room: percent(room[i] - x), Row: rows[i], Text: faults[i].What,
+			Left: percent(x), Room: percent(room[i] - x), Row: rows[i], Text: faults[i].What,
 		})
 	}
 }

@@ -57,15 +57,14 @@ func clauses(run *conform.Run) (all []Clause) {
 	return all
 }
 
-// worst returns the worst verdict. Unsupported cases count only if no other case was run.
+// worst returns the worst verdict of some cases, and their names.
 func worst(results []*conform.Result) (s State, cases []string) {
-	at := len(states)
+	var verdicts []conform.Verdict
 	for _, r := range results {
-		cases = append(cases, r.ID)
-		at = min(at, slices.Index(states, State(r.Verdict)))
+		cases, verdicts = append(cases, r.ID), append(verdicts, r.Verdict)
 	}
 	slices.Sort(cases)
-	return states[at], cases
+	return State(conform.RowVerdict(verdicts)), cases
 }
 
 func counts(clauses []Clause) (all []Count) {

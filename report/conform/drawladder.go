@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // Columns of a ladder: times, the application on the device, the device, the peer.
@@ -80,8 +81,6 @@ func culpritOf(r *Result) int {
 	return -1
 }
 
-func esc(s string) string { return html.EscapeString(printable.Line(s)) }
-
 // letters returns the number of characters that fit into a width.
 func letters(width float64) int { return int(width / charWidth) }
 
@@ -93,7 +92,7 @@ func (d *ladder) step(s *Step, culprit bool) {
 	fmt.Fprintf(d, `<g class="%s">`, class)
 	switch s.Kind {
 	case Gap:
-		fmt.Fprintf(d, `<text class="pause" x="%d" y="%.1f" text-anchor="middle">⋮ %s ⋮</text>`, (deviceLane+peerLane)/2, d.y+12, esc(s.Text))
+		fmt.Fprintf(d, `<text class="pause" x="%d" y="%.1f" text-anchor="middle">⋮ %s ⋮</text>`, (deviceLane+peerLane)/2, d.y+12, kit.Escape(s.Text))
 		d.y += 24
 	case Sent, FinSent:
 		d.arrow(s, peerLane, deviceLane)
@@ -172,7 +171,7 @@ func (d *ladder) pause(text string) {
 	for _, x := range []int{appLane, deviceLane, peerLane} {
 		fmt.Fprintf(d, `<path class="cut" d="M%d %.1fv12"/>`, x, d.y+1)
 	}
-	fmt.Fprintf(d, `<text class="pause" x="%d" y="%.1f" text-anchor="middle">%s pass</text>`, (deviceLane+peerLane)/2, d.y+11, esc(text))
+	fmt.Fprintf(d, `<text class="pause" x="%d" y="%.1f" text-anchor="middle">%s pass</text>`, (deviceLane+peerLane)/2, d.y+11, kit.Escape(text))
 	d.y += 22
 }
 

@@ -5,6 +5,8 @@ import (
 	"html/template"
 	"slices"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // matrixView shows which cases detect which defects of a device.
@@ -108,7 +110,7 @@ func drawMatrix(d *Device) template.HTML {
 	var b strings.Builder
 	ids := make([]string, len(columns))
 	for i, c := range columns {
-		ids[i] = esc(c.id)
+		ids[i] = kit.Escape(c.id)
 	}
 	fmt.Fprintf(&b, `<svg class="grid-drawing" viewBox="0 0 %.0f %.0f" style="width:%.0fpx" role="img" aria-label="defects and the cases that notice them" data-cell="%.2f" data-left="%d" data-top="%d" data-row="%d" data-cases="%s">`,
 		width, height, width, cell, gridLeft, gridTop, gridRow, strings.Join(ids, " "))
@@ -152,7 +154,7 @@ func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) 
 		fmt.Fprintf(b, `<path class="topic" d="M%.1f %dV%.0f"/>`, x, gridTop-4, height-8)
 		mid := x + cell*float64(j-i)/2
 		if mid-end >= room {
-			fmt.Fprintf(b, `<text class="topic" transform="translate(%.1f %d) rotate(-60)">%s</text>`, mid+3, gridTop-8, esc(columns[i].topic))
+			fmt.Fprintf(b, `<text class="topic" transform="translate(%.1f %d) rotate(-60)">%s</text>`, mid+3, gridTop-8, kit.Escape(columns[i].topic))
 			end = mid
 		}
 		i = j
@@ -166,7 +168,7 @@ func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, column
 	if state != "caught" {
 		fmt.Fprintf(b, `<rect class="row" x="%d" y="%.0f" width="%.1f" height="%d"/>`, gridLeft, y, cell*float64(columns), gridRow-1)
 	}
-	fmt.Fprintf(b, `<text x="%d" y="%.0f">%s</text>`, gridLeft-8, y+gridRow-3, esc(m.Defect))
+	fmt.Fprintf(b, `<text x="%d" y="%.0f">%s</text>`, gridLeft-8, y+gridRow-3, kit.Escape(m.Defect))
 	cells := make(map[string]*strings.Builder)
 	mark := func(id, class string) {
 		i, ok := at[id]

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // measuredView has the measurements of a device.
@@ -44,52 +46,6 @@ func newMeasured(d *Device) *measuredView {
 	return v
 }
 
-// scale maps values to positions. Times have logarithmic scales, since a NAK takes
-// microseconds and a timer milliseconds.
-type scale struct {
-	from, to float64 // range of values, or of their logarithms
-	at, len  float64 // position of from, and distance to to
-	log      bool
-}
-
-// decades returns a logarithmic scale for times.
-func decades(values []float64, at, length float64) scale {
-	least, most := math.Inf(1), 0.0
-	for _, v := range values {
-		if v > 0 {
-			least, most = min(least, v), max(most, v)
-		}
-	}
-	if most == 0 {
-		least, most = 1, 10
-	}
-	from, to := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
-	return scale{from, max(to, from+1), at, length, true}
-}
-
-func (s scale) place(v float64) float64 {
-	if s.log {
-		v = math.Log10(max(v, math.Pow(10, s.from)))
-	}
-	return s.at + s.len*(v-s.from)/(s.to-s.from)
-}
-
-// marks returns the values of the scale's grid lines.
-func (s scale) marks() (values []float64) {
-	step := 1.0
-	if !s.log && s.to-s.from > 10 {
-		step = 4
-	}
-	for e := s.from; e <= s.to; e += step {
-		if s.log {
-			values = append(values, math.Pow(10, e))
-		} else {
-			values = append(values, e)
-		}
-	}
-	return values
-}
-
 // The chart of recovery times by the position of the loss.
 const (
 	placeLeft, placeTop     = 84, 14
@@ -121,14 +77,14 @@ func drawByPlace(all []Measured) template.HTML {
 	if places == 0 || places > 64 {
 		return ""
 	}
-	y := decades(values, placeTop+placeHeight, -placeHeight)
+	y := kit.Decades(values, placeTop+placeHeight, -placeHeight)
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="time by the position of the lost packet">`, placeLeft+placeWidth+10, placeTop+placeHeight+70)
-	for _, v := range y.marks() {
-		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, placeLeft, y.place(v), placeWidth, placeLeft-8, y.place(v)+4, esc(timeOf(v)))
+	for _, v := range y.Marks() {
+		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, placeLeft, y.Place(v), placeWidth, placeLeft-8, y.Place(v)+4, kit.Escape(timeOf(v)))
 	}
 	if timer > 0 {
-		fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f">timeout %s</text>`, placeLeft, y.place(timer), placeWidth, placeLeft+6, y.place(timer)-5, esc(timeOf(timer)))
+		fmt.Fprintf(&b, `<path class="limit" d="M%d %.1fh%d"/><text class="limit" x="%d" y="%.1f">timeout %s</text>`, placeLeft, y.Place(timer), placeWidth, placeLeft+6, y.Place(timer)-5, kit.Escape(timeOf(timer)))
 	}
 	band := float64(placeWidth) / float64(places)
 	for p := range places {
@@ -140,11 +96,11 @@ func drawByPlace(all []Measured) template.HTML {
 		for i := range all {
 			if m := &all[i]; m.Position > 0 && strings.HasPrefix(m.Name, s.prefix) {
 				mid := placeLeft + band*(float64(m.Position)-.5) + (float64(k)-.5)*min(band*.42, 30)
-				drawSamples(&b, m, func(v, aside float64) (float64, float64) { return mid + aside, y.place(v) }, true)
+				drawSamples(&b, m, func(v, aside float64) (float64, float64) { return mid + aside, y.Place(v) }, true)
 			}
 		}
 		x := placeLeft + float64(k)*placeWidth/3
-		fmt.Fprintf(&b, `<circle cx="%.0f" cy="%d" r="3.5"/><text x="%.0f" y="%d">%s</text></g>`, x+4, placeTop+placeHeight+58, x+13, placeTop+placeHeight+62, esc(s.name))
+		fmt.Fprintf(&b, `<circle cx="%.0f" cy="%d" r="3.5"/><text x="%.0f" y="%d">%s</text></g>`, x+4, placeTop+placeHeight+58, x+13, placeTop+placeHeight+62, kit.Escape(s.name))
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String())
@@ -161,7 +117,7 @@ func drawSamples(b *strings.Builder, m *Measured, at func(v, aside float64) (x, 
 	if len(shown) > most {
 		shown = slices.Concat(shown[:most-2], []float64{m.Least, m.Most})
 	}
-	fmt.Fprintf(b, `<g><title>%s: %s (%s to %s)</title>`, esc(m.Name), esc(m.In(m.Median)), esc(m.In(m.Least)), esc(m.In(m.Most)))
+	fmt.Fprintf(b, `<g><title>%s: %s (%s to %s)</title>`, kit.Escape(m.Name), kit.Escape(m.In(m.Median)), kit.Escape(m.In(m.Least)), kit.Escape(m.In(m.Most)))
 	for i, v := range shown {
 		aside := float64(i%5-2) * 1.3
 		x, y := at(v, aside)
@@ -191,7 +147,7 @@ func drawTimes(all []*Measured) template.HTML {
 	for _, m := range all {
 		values = append(values, m.Samples...)
 	}
-	return drawStrips(all, decades(values, stripLeft, stripWidth), timeOf, "")
+	return drawStrips(all, kit.Decades(values, stripLeft, stripWidth), timeOf, "")
 }
 
 // drawTimers draws times as multiples of nominal timer values.
@@ -203,24 +159,24 @@ func drawTimers(all []*Measured) template.HTML {
 	for _, m := range all {
 		most = max(most, m.Most)
 	}
-	x := scale{from: 0, to: min(math.Ceil(most), 20), at: stripLeft, len: stripWidth}
+	x := kit.Scale{To: min(math.Ceil(most), 20), At: stripLeft, Len: stripWidth}
 	height := stripRow * len(all)
-	band := fmt.Sprintf(`<rect class="fine" x="%.1f" y="%d" width="%.1f" height="%d"/>`, x.place(1), stripTop, x.place(4)-x.place(1), height)
+	band := fmt.Sprintf(`<rect class="fine" x="%.1f" y="%d" width="%.1f" height="%d"/>`, x.Place(1), stripTop, x.Place(4)-x.Place(1), height)
 	return drawStrips(all, x, func(v float64) string { return fmt.Sprintf("%.0f ×", v) }, band)
 }
 
-func drawStrips(all []*Measured, x scale, word func(float64) string, behind string) template.HTML {
+func drawStrips(all []*Measured, x kit.Scale, word func(float64) string, behind string) template.HTML {
 	var b strings.Builder
 	height := stripRow * len(all)
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="samples of each measurement">%s`, stripLeft+stripWidth+110, stripTop+height+26, behind)
-	for _, v := range x.marks() {
-		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %dv%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x.place(v), stripTop, height, x.place(v), stripTop+height+18, esc(word(v)))
+	for _, v := range x.Marks() {
+		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %dv%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x.Place(v), stripTop, height, x.Place(v), stripTop+height+18, kit.Escape(word(v)))
 	}
 	for i, m := range all {
 		y := stripTop + stripRow*(float64(i)+.5)
-		fmt.Fprintf(&b, `<g class="write"><text x="%d" y="%.1f" text-anchor="end">%s</text>`, stripLeft-10, y+4, esc(m.Name))
-		drawSamples(&b, m, func(v, aside float64) (float64, float64) { return min(x.place(v), stripLeft+stripWidth), y + aside }, false)
-		fmt.Fprintf(&b, `<text class="axis" x="%d" y="%.1f">%s</text></g>`, stripLeft+stripWidth+12, y+4, esc(m.In(m.Median)))
+		fmt.Fprintf(&b, `<g class="write"><text x="%d" y="%.1f" text-anchor="end">%s</text>`, stripLeft-10, y+4, kit.Escape(m.Name))
+		drawSamples(&b, m, func(v, aside float64) (float64, float64) { return min(x.Place(v), stripLeft+stripWidth), y + aside }, false)
+		fmt.Fprintf(&b, `<text class="axis" x="%d" y="%.1f">%s</text></g>`, stripLeft+stripWidth+12, y+4, kit.Escape(m.In(m.Median)))
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String())

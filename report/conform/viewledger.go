@@ -16,12 +16,12 @@ const (
 
 // docView is a document of the ledger with its results.
 type docView struct {
-	ID, Key, Title string
-	Name, Rest     string // the title before and after its colon
-	Revision       string
-	Bar            []kit.Share
-	Words          string
-	Sections       []*sectionView
+	ID, Title  string
+	Name, Rest string // the title before and after its colon
+	Revision   string
+	Bar        []kit.Share
+	Words      string
+	Sections   []*sectionView
 }
 
 // sectionView is a section of a document.
@@ -31,7 +31,6 @@ type sectionView struct {
 	Words     string
 	Rows      []*rowView
 	Open      bool
-	Verdicts  string
 }
 
 // rowView is a requirement with its state.
@@ -72,7 +71,7 @@ func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 	ids := kit.Anchors{}
 	for i := range r.Documents {
 		d := &r.Documents[i]
-		doc := &docView{ID: ids.Of("d", d.Key), Key: d.Key, Title: d.Title, Revision: d.Revision}
+		doc := &docView{ID: ids.Of("d", d.Key), Title: d.Title, Revision: d.Revision}
 		doc.Name, doc.Rest, _ = strings.Cut(d.Title, ": ")
 		all := make(map[string]int)
 		asked := false

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // series is the curve of a design.
@@ -21,23 +22,22 @@ const sharedReceiveLimit = 5e6
 // drawLines draws bytes per rank by number of ranks, on logarithmic scales.
 func drawLines(all []series, ranks []int) template.HTML {
 	const left, top, width, height = 62, 10, 440, 320
-	least, most := math.Inf(1), 0.0
+	values := []float64{sharedReceiveLimit * 1.01}
 	for _, s := range all {
 		for _, p := range s.points {
-			least, most = min(least, p.Bytes.Mean), max(most, p.Bytes.Mean)
+			values = append(values, p.Bytes.Mean)
 		}
 	}
-	low, high := math.Floor(math.Log10(least)), math.Ceil(math.Log10(max(most, sharedReceiveLimit*1.01)))
+	scale := kit.Decades(values, top+height, -height)
+	y := scale.Place
 	first, last := math.Log2(float64(ranks[0])), math.Log2(float64(ranks[len(ranks)-1]))
 	if last == first {
 		last++
 	}
-	y := func(v float64) float64 { return top + height*(1-(math.Log10(v)-low)/(high-low)) }
 	x := func(n int) float64 { return left + 14 + (width-28)*(math.Log2(float64(n))-first)/(last-first) }
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="bytes a rank against ranks">`, left+width+4, top+height+38)
-	for e := low; e <= high; e++ {
-		v := math.Pow(10, e)
+	for _, v := range scale.Marks() {
 		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(v), width, left-6, y(v)+4, decimalBytes(v))
 	}
 	for _, n := range ranks {
@@ -65,7 +65,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 				class = "dot one"
 			}
 			fmt.Fprintf(&b, `<circle class="%s" cx="%.1f" cy="%.1f" r="%.1f"><title>%s, %d ranks: %s a rank, %.4g connections, %.4g rings</title></circle>`,
-				class, x(p.Ranks), y(p.Bytes.Mean), 3+wide*0.6, esc(s.name), p.Ranks, units.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean)
+				class, x(p.Ranks), y(p.Bytes.Mean), 3+wide*0.6, kit.Escape(s.name), p.Ranks, units.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean)
 		}
 		b.WriteString("</g>")
 	}

@@ -3,11 +3,9 @@ package ranks
 import (
 	_ "embed"
 	"fmt"
-	"html"
 	"io"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -62,5 +60,3 @@ func facts(r *Run) (all kit.Facts) {
 	all.AddCommand("Again", r.Command)
 	return all
 }
-
-func esc(s string) string { return html.EscapeString(printable.Text(s)) }

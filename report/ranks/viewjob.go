@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // jobView is the template's data for a job.
@@ -16,11 +17,11 @@ type jobView struct {
 	Good     bool
 	Missing  string // ranks without statistics
 	Tiles    []tile
-	Sizes    *barsView // messages by size
-	Ways     *barsView // packets by path
-	RTRs     *barsView
-	Found    *barsView // hits of the registration cache, and reused buffers
-	Kinds    *barsView // memory
+	Sizes    *kit.Bars // messages by size
+	Ways     *kit.Bars // packets by path
+	RTRs     *kit.Bars
+	Found    *kit.Bars // hits of the registration cache, and reused buffers
+	Kinds    *kit.Bars // memory
 	ByRank   template.HTML
 	Coarse   int // ranks per column
 	Groups   []groupView
@@ -113,8 +114,8 @@ func (v *jobView) tables(all []Values) {
 }
 
 // sizeBars shows messages by powers of two, from the smallest to the largest.
-func sizeBars(all []Values) *barsView {
-	b := &barsView{Keys: []key{{"k0", "eagerly"}, {"k1", "by rendezvous"}}}
+func sizeBars(all []Values) *kit.Bars {
+	b := &kit.Bars{Keys: []kit.Key{{Class: "k0", Name: "eagerly"}, {Class: "k1", Name: "by rendezvous"}}}
 	var eager, large []uint64
 	for i := range 64 {
 		eager = append(eager, sum(all, fmt.Sprint("P2P.Sent.0.BySize.", i)))
@@ -127,10 +128,10 @@ func sizeBars(all []Values) *barsView {
 	for i := range last + 1 {
 		e, r := eager[i], large[i]
 		if e+r > 0 || len(b.Bars) > 0 {
-			b.add(sizeClass(i), units.Count(e+r, ","), part{"k0", float64(e)}, part{"k1", float64(r)})
+			b.Add(sizeClass(i), units.Count(e+r, ","), kit.Segment{Class: "k0", Value: float64(e)}, kit.Segment{Class: "k1", Value: float64(r)})
 		}
 	}
-	return b.scaled()
+	return b.Scaled()
 }
 
 // sizeClass names the sizes with i bits.
@@ -148,18 +149,18 @@ func sizeClass(i int) string {
 	return "from " + strings.Replace(units.Bytes(from), ".0 ", " ", 1)
 }
 
-func wayBars(all []Values) *barsView {
-	b := &barsView{}
+func wayBars(all []Values) *kit.Bars {
+	b := &kit.Bars{}
 	for i, name := range transports {
 		if n := sum(all, fmt.Sprint("Carrier.packets.", i)); n > 0 {
-			b.add(name, units.Count(n, ","), part{"k2", float64(n)})
+			b.Add(name, units.Count(n, ","), kit.Segment{Class: "k2", Value: float64(n)})
 		}
 	}
-	return b.scaled()
+	return b.Scaled()
 }
 
-func rtrBars(all []Values) *barsView {
-	b := &barsView{}
+func rtrBars(all []Values) *kit.Bars {
+	b := &kit.Bars{}
 	for _, r := range []struct{ name, class, path string }{
 		{"came", "k0", "P2P.RTRsCame"},
 		{"were used", "k2", "P2P.RTRsUsed"},
@@ -168,27 +169,27 @@ func rtrBars(all []Values) *barsView {
 		{"were for eager data", "k5", "P2P.Mispredicted"},
 	} {
 		n := sum(all, r.path)
-		b.add(r.name, units.Count(n, ","), part{r.class, float64(n)})
+		b.Add(r.name, units.Count(n, ","), kit.Segment{Class: r.class, Value: float64(n)})
 	}
-	return b.scaled()
+	return b.Scaled()
 }
 
-func foundBars(all []Values) *barsView {
-	b := &barsView{Keys: []key{{"k2", "found, or not copied"}, {"k1", "made, or copied"}}}
+func foundBars(all []Values) *kit.Bars {
+	b := &kit.Bars{Keys: []kit.Key{{Class: "k2", Name: "found, or not copied"}, {Class: "k1", Name: "made, or copied"}}}
 	add := func(name string, found, of uint64) {
 		if of > 0 {
-			b.add(name, units.Count(found, ",")+" of "+units.Count(of, ","), part{"k2", float64(found)}, part{"k1", float64(of - found)})
+			b.Add(name, units.Count(found, ",")+" of "+units.Count(of, ","), kit.Segment{Class: "k2", Value: float64(found)}, kit.Segment{Class: "k1", Value: float64(of - found)})
 		}
 	}
 	hits := sum(all, hitsPath)
 	add("registrations", hits, hits+sum(all, missesPath))
 	add("small buffers", sum(all, "Carrier.reuse.Frequent"), sum(all, "Carrier.reuse.Uses"))
-	return b.scaled()
+	return b.Scaled()
 }
 
 // kindBars shows the average memory of a rank by kind.
-func kindBars(all []Values) *barsView {
-	b := &barsView{}
+func kindBars(all []Values) *kit.Bars {
+	b := &kit.Bars{}
 	for k, name := range memoryKinds {
 		total, least, most := uint64(0), uint64(math.MaxUint64), uint64(0)
 		for _, s := range all {
@@ -202,9 +203,9 @@ func kindBars(all []Values) *barsView {
 		if least != most {
 			text += fmt.Sprintf(" (%s to %s)", units.Bytes(least), units.Bytes(most))
 		}
-		b.add(name, text, part{kindClass(k), float64(total) / float64(len(all))})
+		b.Add(name, text, kit.Segment{Class: kindClass(k), Value: float64(total) / float64(len(all))})
 	}
-	return b.scaled()
+	return b.Scaled()
 }
 
 // kindClass returns the CSS class of a kind of memory.

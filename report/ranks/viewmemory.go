@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // memoryView is the template's data for memory measurements.
 type memoryView struct {
 	Headline string
-	Designs  []key
-	Kinds    []key
+	Designs  []kit.Key
+	Kinds    []kit.Key
 	Config   string // configuration of the curves
 	Patterns []patternView
 	Thesis   *thesisView
@@ -49,10 +50,10 @@ type designCell struct {
 func newMemoryView(r *Run) *memoryView {
 	v := &memoryView{Headline: "Communication memory of ranks"}
 	for i, d := range designs {
-		v.Designs = append(v.Designs, key{designClass(i), d})
+		v.Designs = append(v.Designs, kit.Key{Class: designClass(i), Name: d})
 	}
 	for k, name := range memoryKinds {
-		v.Kinds = append(v.Kinds, key{kindClass(k), name})
+		v.Kinds = append(v.Kinds, kit.Key{Class: kindClass(k), Name: name})
 	}
 	if e := r.experiment(curves); e != nil {
 		least, most := 0, 0
@@ -154,20 +155,20 @@ func newPattern(e *Experiment, name string) *patternView {
 
 // drawKinds draws the memory of a design by kind, a column per number of ranks.
 func drawKinds(design string, points []*Point) template.HTML {
-	columns := make([]column, 0, len(points))
+	columns := make([]kit.Column, 0, len(points))
 	every := (len(points) + 4) / 5 // show every n-th label
 	for i, p := range points {
-		k := column{title: fmt.Sprintf("%d ranks: %s", p.Ranks, units.Bytes(uint64(p.Bytes.Mean))), faint: p.Rank0Only}
+		k := kit.Column{Title: fmt.Sprintf("%d ranks: %s", p.Ranks, units.Bytes(uint64(p.Bytes.Mean))), Faint: p.Rank0Only}
 		for m, kind := range p.Kinds {
-			k.parts = append(k.parts, part{kindClass(m), kind.Bytes.Mean})
+			k.Parts = append(k.Parts, kit.Segment{Class: kindClass(m), Value: kind.Bytes.Mean})
 			if kind.Bytes.Mean > 0 {
-				k.title += fmt.Sprintf("\n%s: %s", kind.Name, units.Bytes(uint64(kind.Bytes.Mean)))
+				k.Title += fmt.Sprintf("\n%s: %s", kind.Name, units.Bytes(uint64(kind.Bytes.Mean)))
 			}
 		}
 		if i%every == 0 {
-			k.label = fmt.Sprint(p.Ranks)
+			k.Label = fmt.Sprint(p.Ranks)
 		}
 		columns = append(columns, k)
 	}
-	return columnChart{width: 232, height: 104, left: 52, label: "memory with " + design, ticks: 3}.draw(columns)
+	return kit.ColumnChart{Width: 232, Height: 104, Left: 52, Label: "memory with " + design, Ticks: 3}.Draw(columns)
 }

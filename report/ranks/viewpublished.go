@@ -1,18 +1,22 @@
 package ranks
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/report/internal/kit"
+)
 
 // thesisView compares the memory of connections with Thesis Table 6.1.
 type thesisView struct {
 	Config string
-	Keys   []key
+	Keys   []kit.Key
 	Charts []thesisChart
 	Rows   []thesisRow
 }
 
 type thesisChart struct {
 	Ranks int
-	Bars  *barsView
+	Bars  *kit.Bars
 }
 
 type thesisRow struct {
@@ -35,9 +39,9 @@ func newThesis(e *Experiment) *thesisView {
 	if e == nil {
 		return nil
 	}
-	v := &thesisView{Config: equipment(e.Config), Keys: []key{{"k3", "published"}, {"k0", "measured here"}}}
+	v := &thesisView{Config: equipment(e.Config), Keys: []kit.Key{{Class: "k3", Name: "published"}, {Class: "k0", Name: "measured here"}}}
 	for column, ranks := range thesisRanks {
-		bars := &barsView{}
+		bars := &kit.Bars{}
 		for i := range thesisPages {
 			t := &thesisPages[i]
 			rc, ud := e.point(t.workload, "sendrecv", ranks), e.point(t.workload, "ud", ranks)
@@ -45,8 +49,8 @@ func newThesis(e *Experiment) *thesisView {
 				continue
 			}
 			ours := rc.Bytes.Mean - ud.Bytes.Mean
-			bars.add(t.name, megabytes(t.each(column)), part{"k3", t.each(column)})
-			bars.add("", megabytes(ours), part{"k0", ours})
+			bars.Add(t.name, megabytes(t.each(column)), kit.Segment{Class: "k3", Value: t.each(column)})
+			bars.Add("", megabytes(ours), kit.Segment{Class: "k0", Value: ours})
 			v.Rows = append(v.Rows, thesisRow{
 				Name: t.name, Ranks: ranks,
 				Pages:     fmt.Sprintf("%.0f and %.0f", t.rc[column], t.ud[column]),
@@ -55,7 +59,7 @@ func newThesis(e *Experiment) *thesisView {
 				Saved: fmt.Sprintf("%.1f %%", 100*t.saved(column)),
 			})
 		}
-		if bars = bars.scaled(); bars != nil {
+		if bars = bars.Scaled(); bars != nil {
 			v.Charts = append(v.Charts, thesisChart{ranks, bars})
 		}
 	}
@@ -70,8 +74,8 @@ func megabytes(v float64) string { return fmt.Sprintf("%.1f MB", v/mega) }
 // surveyView compares the eager designs with those of the survey.
 type surveyView struct {
 	Config string
-	Keys   []key
-	Bars   *barsView
+	Keys   []kit.Key
+	Bars   *kit.Bars
 	Rows   []surveyRow
 }
 
@@ -90,13 +94,13 @@ func newSurvey(e *Experiment) *surveyView {
 		return nil
 	}
 	compared := []string{"ring-sendrecv", "ring-srq", "srq"}
-	v := &surveyView{Config: equipment(e.Config), Bars: &barsView{}}
+	v := &surveyView{Config: equipment(e.Config), Bars: &kit.Bars{}}
 	classes := map[string]string{}
 	for i, d := range designs {
 		classes[d] = designClass(i)
 	}
 	for _, d := range compared {
-		v.Keys = append(v.Keys, key{classes[d], d})
+		v.Keys = append(v.Keys, kit.Key{Class: classes[d], Name: d})
 	}
 	for i := range surveyTable {
 		t := &surveyTable[i]
@@ -114,11 +118,11 @@ func newSurvey(e *Experiment) *surveyView {
 			if k == 0 {
 				name = t.name
 			}
-			v.Bars.add(name, megabytes(p[k].Bytes.Mean), part{classes[d], p[k].Bytes.Mean})
+			v.Bars.Add(name, megabytes(p[k].Bytes.Mean), kit.Segment{Class: classes[d], Value: p[k].Bytes.Mean})
 		}
 		v.Rows = append(v.Rows, newSurveyRow(t, p[0], p[1], p[2]))
 	}
-	if v.Bars = v.Bars.scaled(); v.Bars == nil {
+	if v.Bars = v.Bars.Scaled(); v.Bars == nil {
 		return nil
 	}
 	return v

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/fabrictest/fabrictest/internal/printable"
 )
 
 // render writes the graph as SVG. All texts are escaped.
@@ -75,13 +77,13 @@ func (g *graph) edgeLabel(b *strings.Builder, e *edge) {
 	x, y := (x0+x1)/2, (y0+y1)/2
 	w := 6.2*float64(utf8.RuneCountInString(e.Label)) + 12
 	fmt.Fprintf(b, `<g class="el %s"><rect x="%s" y="%s" width="%s" height="17" rx="8.5"/><text x="%s" y="%s">%s</text></g>`,
-		e.State, num(x-w/2), num(y-8.5), num(w), num(x), num(y+3.8), escape(e.Label))
+		e.State, num(x-w/2), num(y-8.5), num(w), num(x), num(y+3.8), Escape(e.Label))
 }
 
 func switchBox(b *strings.Builder, n *node, label string) {
 	w := max(56, 6.6*float64(utf8.RuneCountInString(label))+18)
 	fmt.Fprintf(b, `<g class="sw">%s<rect x="%s" y="%s" width="%s" height="24" rx="4"/><text x="%s" y="%s">%s</text></g>`,
-		title(n.Title), num(n.x-w/2), num(n.y-12), num(w), num(n.x), num(n.y+4), escape(label))
+		title(n.Title), num(n.x-w/2), num(n.y-12), num(w), num(n.x), num(n.y+4), Escape(label))
 }
 
 func hostBox(b *strings.Builder, n *node, label string) {
@@ -92,9 +94,9 @@ func hostBox(b *strings.Builder, n *node, label string) {
 	fmt.Fprintf(b, `<g class="h %s">%s<rect x="%s" y="%s" width="%s" height="%s" rx="%s"/>`,
 		n.State, title(n.Title), num(n.x-w/2), num(n.y-h/2), num(w), num(h), num(min(8, h/3.5)))
 	if n.small && n.folded == 0 {
-		fmt.Fprintf(b, `<text class="s" x="%s" y="%s">%s</text>`, num(n.x+13*n.dx), num(n.y+3+12.5*n.dy), escape(label))
+		fmt.Fprintf(b, `<text class="s" x="%s" y="%s">%s</text>`, num(n.x+13*n.dx), num(n.y+3+12.5*n.dy), Escape(label))
 	} else {
-		fmt.Fprintf(b, `<text x="%s" y="%s">%s</text>`, num(n.x), num(n.y+4), escape(label))
+		fmt.Fprintf(b, `<text x="%s" y="%s">%s</text>`, num(n.x), num(n.y+4), Escape(label))
 	}
 	b.WriteString("</g>")
 }
@@ -103,9 +105,10 @@ func title(s string) string {
 	if s == "" {
 		return ""
 	}
-	return "<title>" + escape(s) + "</title>"
+	return "<title>" + html.EscapeString(s) + "</title>"
 }
 
-func escape(s string) string { return html.EscapeString(s) }
+// Escape escapes a text for a drawing, as one line.
+func Escape(s string) string { return html.EscapeString(printable.Line(s)) }
 
 func num(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }

@@ -1,0 +1,135 @@
+package kit
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/units"
+)
+
+// Scale maps values to positions on an axis.
+type Scale struct {
+	From, To float64 // range of values, or of their logarithms to the base 10
+	At, Len  float64 // position of From, and distance to To
+	Log      bool
+}
+
+// Decades returns a logarithmic scale of whole powers of ten.
+func Decades(values []float64, at, length float64) Scale {
+	least, most := math.Inf(1), 0.0
+	for _, v := range values {
+		if v > 0 {
+			least, most = min(least, v), max(most, v)
+		}
+	}
+	if most == 0 {
+		least, most = 1, 10
+	}
+	from, to := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
+	return Scale{from, max(to, from+1), at, length, true}
+}
+
+// Place returns the position of a value.
+func (s Scale) Place(v float64) float64 {
+	if s.Log {
+		v = math.Log10(max(v, math.Pow(10, s.From)))
+	}
+	return s.At + s.Len*(v-s.From)/(s.To-s.From)
+}
+
+// Marks returns the values of the scale's grid lines.
+func (s Scale) Marks() (values []float64) {
+	step := 1.0
+	if !s.Log && s.To-s.From > 10 {
+		step = 4
+	}
+	for e := s.From; e <= s.To; e += step {
+		if s.Log {
+			values = append(values, math.Pow(10, e))
+		} else {
+			values = append(values, e)
+		}
+	}
+	return values
+}
+
+// Column is a column of a stacked column chart.
+type Column struct {
+	Label string // below it; may be empty
+	Title string
+	Parts []Segment
+	Faint bool // drawn faintly
+}
+
+// ColumnChart is the geometry of a column chart of bytes.
+type ColumnChart struct {
+	Width, Height float64
+	Left          float64
+	Label         string
+	Ticks         int // number of grid lines
+}
+
+// Draw draws columns.
+func (c ColumnChart) Draw(all []Column) template.HTML {
+	const top, below, right = 8, 18, 8
+	most := 0.0
+	for _, k := range all {
+		sum := 0.0
+		for _, p := range k.Parts {
+			sum += p.Value
+		}
+		most = max(most, sum)
+	}
+	if most == 0 {
+		return ""
+	}
+	step := niceStep(most / float64(c.Ticks))
+	end := step * math.Ceil(most/step)
+	y := func(v float64) float64 { return top + (c.Height-top-below)*(1-v/end) }
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, c.Width, c.Height, Escape(c.Label))
+	for v := 0.0; v <= end*1.001; v += step {
+		fmt.Fprintf(&b, `<path class="grid" d="M%.0f %.1fH%.0f"/><text x="%.0f" y="%.1f" text-anchor="end">%s</text>`, c.Left, y(v), c.Width-right, c.Left-5, y(v)+3.5, shortBytes(v))
+	}
+	band := (c.Width - right - c.Left) / float64(len(all))
+	gap := min(band*0.2, 6)
+	for i, k := range all {
+		x, from := c.Left+band*float64(i), 0.0
+		class := ""
+		if k.Faint {
+			class = ` class="faint"`
+		}
+		fmt.Fprintf(&b, `<g%s>%s`, class, title(k.Title))
+		for _, p := range k.Parts {
+			if p.Value > 0 {
+				fmt.Fprintf(&b, `<rect class="%s" x="%.2f" y="%.2f" width="%.2f" height="%.2f"/>`, p.Class, x+gap/2, y(from+p.Value), band-gap, max(y(from)-y(from+p.Value), 0.6))
+				from += p.Value
+			}
+		}
+		if k.Label != "" {
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x+band/2, c.Height-5, Escape(k.Label))
+		}
+		b.WriteString("</g>")
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String())
+}
+
+// niceStep returns a round number of bytes in KiB or MiB that is at least this large.
+func niceStep(least float64) float64 {
+	step := 1.0
+	for step < least {
+		step *= 2
+	}
+	return step
+}
+
+// shortBytes formats a round number of bytes.
+func shortBytes(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	return strings.Replace(units.Bytes(uint64(v+0.5)), ".0 ", " ", 1)
+}
