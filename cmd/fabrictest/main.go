@@ -24,8 +24,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -55,7 +55,7 @@ const oneSignal = 100 * time.Millisecond
 func interruptible() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, interrupt.Signals()...)
+	signal.Notify(signals, launch.StopSignals()...)
 	go func() {
 		s := <-signals
 		if s == syscall.SIGHUP {

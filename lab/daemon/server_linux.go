@@ -103,8 +103,9 @@ func newServer[R any](k *Kind, ready *os.File, job any, build func(context.Conte
 	s := &server[R]{kind: k, listener: l.(*net.UnixListener), crashLog: j.CrashLog, log: os.Stderr}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
+	fd := int32(ready.Fd()) // not in the goroutine, during which the file is closed
 	go func() {
-		if pollClosed(ready) {
+		if pollClosed(fd) {
 			cancel(errors.New("the process that called Start has ended"))
 		}
 	}()
@@ -113,8 +114,8 @@ func newServer[R any](k *Kind, ready *os.File, job any, build func(context.Conte
 }
 
 // pollClosed waits until the reader of a pipe has closed it.
-func pollClosed(pipe *os.File) bool {
-	fds := []unix.PollFd{{Fd: int32(pipe.Fd()), Events: 0}}
+func pollClosed(pipe int32) bool {
+	fds := []unix.PollFd{{Fd: pipe, Events: 0}}
 	for {
 		_, err := unix.Poll(fds, -1)
 		if !errors.Is(err, unix.EINTR) {

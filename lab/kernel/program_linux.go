@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/lab/daemon"
+	"github.com/fabrictest/fabrictest/launch"
 )
 
 // programJob is the input of the process of a lab for one program.
@@ -50,7 +50,7 @@ func ProgramMain() (code int, err error) {
 	if err := daemon.ReadJob(&j); err != nil {
 		return 0, err
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), interrupt.Signals()...)
+	ctx, cancel := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer cancel()
 	l, err := Up(ctx, j.Config)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/daemon"
@@ -41,7 +40,7 @@ func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int
 // ProgramMain is the main function of the process of a fabric for one program. It
 // returns the exit code.
 func ProgramMain() (code int, err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
+	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
 	var j programJob
 	if err := daemon.ReadJob(&j); err != nil {

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -18,7 +18,7 @@ import (
 // LabMain is the main function of a lab process: it runs the scenario from its
 // standard input, and reports. It returns an error only if it cannot report.
 func LabMain() error {
-	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
+	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
 	var job labJob
 	if err := json.NewDecoder(os.Stdin).Decode(&job); err != nil {

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/interrupt"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/perf"
@@ -109,7 +109,7 @@ func readMessages(from io.Reader, progress func(string, float64)) (result *perf.
 // LabMain is the main function of a lab process: it runs the job from its standard
 // input and writes messages to its standard output.
 func LabMain() error {
-	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
+	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
 	var j job
 	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {

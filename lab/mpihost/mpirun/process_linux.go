@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
@@ -34,7 +33,7 @@ const (
 
 // ProcessMain is the main function of the fabric process. It returns the exit code.
 func ProcessMain() (code int, err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
+	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
 	var j fabricJob
 	if err := daemon.ReadJob(&j); err != nil {

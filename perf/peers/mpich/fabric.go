@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/interrupt"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -29,7 +29,7 @@ type fabric struct {
 // fabricMain is the main function of the fabric process. Its job is on its standard
 // input.
 func fabricMain() error {
-	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
+	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
 	f := new(fabric)
 	if err := json.NewDecoder(os.Stdin).Decode(&f.job); err != nil {

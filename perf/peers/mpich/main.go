@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/interrupt"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/perf"
 )
@@ -97,7 +97,7 @@ func command() error {
 	if !profiled() {
 		fmt.Fprintf(os.Stderr, "mpich: our ranks were built without a profile, which makes them faster: go run -pgo=%s ./perf/peers/mpich\n", profilePath)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), interrupt.Signals()...)
+	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
 	dir, err := os.MkdirTemp("", "fabrictest-mpich-")
 	if err != nil {
