@@ -1,4 +1,4 @@
-// Package simcontrol provides the control channels of packages traffic and workload in a
+// Package simcontrol provides the control channels of packages random and workload in a
 // simulated world. A call that blocks suspends the coroutine of its program. The channels
 // belong to the goroutine that runs the world.
 package simcontrol
@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Pipe returns the two ends of an Exchange between programs of w. Messages take no time.
-func Pipe(w *sim.World) (a, b traffic.Exchange) {
+func Pipe(w *sim.World) (a, b random.Exchange) {
 	ab, ba := new(messageQueue), new(messageQueue)
 	return &end{world: w, out: ab, in: ba}, &end{world: w, out: ba, in: ab}
 }

@@ -3,6 +3,7 @@ package workload
 import (
 	"encoding/binary"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -57,7 +58,7 @@ func (a *atomicAdder) handleCompletion(n int) {
 	got := binary.LittleEndian.Uint64(a.c.mem.buf[at:])
 	w := &a.peerWords[a.c.rail.num]
 	if w.completed > 0 && got <= w.lastOld || got < uint64(w.completed) {
-		a.c.violation(Contents, "atomic %d returned the old value %d, after an earlier one returned %d", n, got, w.lastOld)
+		a.c.violation(traffic.Contents, "atomic %d returned the old value %d, after an earlier one returned %d", n, got, w.lastOld)
 	}
 	w.completed++
 	w.lastOld = got
@@ -86,6 +87,6 @@ func (n *node) verifyAtomics() {
 		n.log.checked += wordLen
 	}
 	if sum < uint64(least) || sum > uint64(most) {
-		n.log.violation(Contents, "memory of %s: atomics add up to %d, want %d to %d", hostOf(n.rank.Rank), sum, least, most)
+		n.log.violation(traffic.Contents, "memory of %s: atomics add up to %d, want %d to %d", hostOf(n.rank.Rank), sum, least, most)
 	}
 }

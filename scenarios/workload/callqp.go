@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -109,16 +110,16 @@ func (p *callQP) receive(seq int) error {
 		return errCallBroken
 	}
 	if wc.Opcode != verbs.WCOpRecv {
-		e.violation(Completion, "an unexpected completion of %v", wc.Opcode)
+		e.violation(traffic.Completion, "an unexpected completion of %v", wc.Opcode)
 	}
 	want := e.messageLen(&e.in, seq)
 	got := p.buf[e.cfg.Bytes:][:min(int(wc.ByteLen), e.cfg.Bytes)]
 	e.log.checked += int64(len(got))
 	switch {
 	case int(wc.ByteLen) != want:
-		e.violation(Contents, "message %d has %d bytes, not %d", seq, wc.ByteLen, want)
+		e.violation(traffic.Contents, "message %d has %d bytes, not %d", seq, wc.ByteLen, want)
 	case !e.in.matches(got, seq):
-		e.violation(Contents, "message %d: %s", seq, e.in.describe(got, seq, e.cfg.Messages))
+		e.violation(traffic.Contents, "message %d: %s", seq, e.in.describe(got, seq, e.cfg.Messages))
 	}
 	e.received++
 	e.flow.Arrived++
@@ -172,7 +173,7 @@ func (p *callQP) pollFailed() (bool, error) {
 		return false, err
 	}
 	if one[0].Status == verbs.WCSuccess {
-		p.end.violation(Completion, "an unexpected completion of %v", one[0].Opcode)
+		p.end.violation(traffic.Completion, "an unexpected completion of %v", one[0].Opcode)
 		return false, nil
 	}
 	return true, nil

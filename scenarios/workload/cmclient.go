@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -93,10 +94,10 @@ func (c *cmClient) expectReject() error {
 	var refused *verbs.RejectError
 	switch {
 	case err == nil:
-		c.violation(Connection, "a request to port %d, which is closed, was accepted", closedPort)
+		c.violation(traffic.Connection, "a request to port %d, which is closed, was accepted", closedPort)
 	case errors.As(err, &refused):
 		if refused.Reason != rejectInvalidServiceID {
-			c.violation(Connection, "a request to port %d, which is closed, was rejected with reason %d, not %d", closedPort, refused.Reason, rejectInvalidServiceID)
+			c.violation(traffic.Connection, "a request to port %d, which is closed, was rejected with reason %d, not %d", closedPort, refused.Reason, rejectInvalidServiceID)
 		}
 	case !c.recordFabricError(err):
 		return err
@@ -113,7 +114,7 @@ func (c *cmClient) resolve() error {
 	})
 	switch {
 	case err == nil && found.QKey != lookupQKey:
-		c.violation(Connection, "the datagram service of port %d has Q_Key %#x, not %#x", lookupPort, found.QKey, lookupQKey)
+		c.violation(traffic.Connection, "the datagram service of port %d has Q_Key %#x, not %#x", lookupPort, found.QKey, lookupQKey)
 	case err != nil && !c.recordFabricError(err):
 		return err
 	}
@@ -178,7 +179,7 @@ func (c *cmClient) call(i, try int) (err error) {
 		return err
 	}
 	if reply.Received != c.received && reply.Received != c.received+1 {
-		c.violation(Delivery, "the server has received %d messages after %d answers", reply.Received, c.received)
+		c.violation(traffic.Delivery, "the server has received %d messages after %d answers", reply.Received, c.received)
 	}
 	end := i*c.cfg.Depth + c.messagesInCall(i)
 	c.sent = reply.Received

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -127,7 +128,7 @@ func (e *cmEndpoint) setStatus(format string, args ...any) {
 	e.live.publish(e.rank.Proc.Now(), fmt.Sprintf("calls: %d of %d messages received; ", e.received, e.cfg.Messages)+fmt.Sprintf(format, args...))
 }
 
-func (e *cmEndpoint) violation(kind ViolationKind, format string, args ...any) {
+func (e *cmEndpoint) violation(kind traffic.ViolationKind, format string, args ...any) {
 	e.log.violation(kind, "%s with %s: %s", hostOf(e.rank.Rank), hostOf(e.peer), fmt.Sprintf(format, args...))
 }
 
@@ -147,7 +148,7 @@ func (e *cmEndpoint) checkStalled() error {
 		return nil
 	}
 	if p = max(p, 2*callTimeout, 2*e.cfg.Think); e.rank.Proc.Now()-e.lastProgress > p {
-		return &StallError{After: p, Status: e.Status()}
+		return &traffic.StallError{After: p, Status: e.Status()}
 	}
 	return nil
 }

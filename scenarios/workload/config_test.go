@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -254,11 +255,11 @@ func TestSamplerLimitsSamples(t *testing.T) {
 func TestEventLogIsBounded(t *testing.T) {
 	j := &eventLog{rank: &Rank{Control: discardControl{}}}
 	for range 1000 {
-		j.violation(Delivery, "something")
+		j.violation(traffic.Delivery, "something")
 		j.recordFailure(0, 1, 0, verbs.WCRetryExcErr)
 	}
 	r := j.report()
-	if len(r.Violations) != MaxViolations+1 || r.Violations[MaxViolations] != (Violation{Omitted, "and 968 more like these"}) {
+	if len(r.Violations) != MaxViolations+1 || r.Violations[MaxViolations] != (Violation{traffic.Omitted, "and 968 more like these"}) {
 		t.Errorf("%d violations, the last %q", len(r.Violations), r.Violations[len(r.Violations)-1])
 	}
 	if len(r.Failures) != MaxFailures || r.FailureCount != 1000 {

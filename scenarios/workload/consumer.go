@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -45,7 +46,7 @@ func (x *consumer) complete() bool {
 		return true
 	}
 	if x.next < x.total {
-		x.c.violation(Delivery, "messages %d to %d were acknowledged and never arrived", x.next, x.total-1)
+		x.c.violation(traffic.Delivery, "messages %d to %d were acknowledged and never arrived", x.next, x.total-1)
 		x.next = x.total
 	}
 	return true
@@ -86,11 +87,11 @@ func (x *consumer) readCompleted(seq int) {
 func (x *consumer) writesAnnounced(count int) {
 	if count <= x.next {
 		x.duplicates++
-		x.c.violation(Delivery, "a write announced %d messages, after %d had been", count, x.next)
+		x.c.violation(traffic.Delivery, "a write announced %d messages, after %d had been", count, x.next)
 		return
 	}
 	if count > x.total || count > x.next+x.c.layout.window {
-		x.c.violation(Delivery, "a write announced %d messages of %d, after %d", count, x.total, x.next)
+		x.c.violation(traffic.Delivery, "a write announced %d messages of %d, after %d", count, x.total, x.next)
 		return
 	}
 	for seq := x.next; seq < count; seq++ {
@@ -105,7 +106,7 @@ func (x *consumer) writesAnnounced(count int) {
 func (x *consumer) messageReceived(b []byte, hint int) {
 	x.c.n.log.checked += int64(len(b))
 	if len(b) != x.size {
-		x.c.violation(Contents, "message %d has %d bytes, not %d", x.next, len(b), x.size)
+		x.c.violation(traffic.Contents, "message %d has %d bytes, not %d", x.next, len(b), x.size)
 		if !x.lossy() && x.next < x.total {
 			x.countArrival(x.next)
 		}
@@ -121,12 +122,12 @@ func (x *consumer) messageReceived(b []byte, hint int) {
 	}
 	if other, ok := x.parseSeq(b, 0, x.total); ok {
 		if !x.matches(b, other) {
-			x.c.violation(Contents, "message %d: %s", other, x.describe(b, other, x.total))
+			x.c.violation(traffic.Contents, "message %d: %s", other, x.describe(b, other, x.total))
 		}
 		x.countArrival(other)
 		return
 	}
-	x.c.violation(Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
+	x.c.violation(traffic.Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
 	if !x.lossy() && seq < x.total {
 		x.countArrival(seq)
 	}
@@ -136,7 +137,7 @@ func (x *consumer) messageReceived(b []byte, hint int) {
 func (x *consumer) compare(b []byte, seq int) {
 	x.c.n.log.checked += int64(len(b))
 	if !x.matches(b, seq) {
-		x.c.violation(Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
+		x.c.violation(traffic.Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
 	}
 }
 
@@ -148,7 +149,7 @@ func (x *consumer) countArrival(seq int) {
 		x.next++
 	case seq > x.next:
 		if !x.lossy() {
-			x.c.violation(Delivery, "message %d arrived before message %d", seq, x.next)
+			x.c.violation(traffic.Delivery, "message %d arrived before message %d", seq, x.next)
 		}
 		if x.missing == nil {
 			x.missing = map[int]bool{}
@@ -160,13 +161,13 @@ func (x *consumer) countArrival(seq int) {
 	case x.missing[seq]:
 		x.reordered++
 		if !x.lossy() || !cfg.excused(ExcuseReorders) {
-			x.c.violation(Delivery, "message %d arrived after message %d", seq, x.next-1)
+			x.c.violation(traffic.Delivery, "message %d arrived after message %d", seq, x.next-1)
 		}
 		delete(x.missing, seq)
 	default:
 		x.duplicates++
 		if !x.lossy() || !cfg.excused(ExcuseDuplicates) {
-			x.c.violation(Delivery, "message %d arrived twice", seq)
+			x.c.violation(traffic.Delivery, "message %d arrived twice", seq)
 		}
 		return
 	}
@@ -182,7 +183,7 @@ func (x *consumer) countArrival(seq int) {
 func (x *consumer) verify() {
 	lost := x.total - x.arrived
 	if lost > 0 && x.c.finished() && !(x.lossy() && x.c.n.cfg.excused(ExcuseLoses)) {
-		x.c.violation(Delivery, "%d of %d messages never arrived", lost, x.total)
+		x.c.violation(traffic.Delivery, "%d of %d messages never arrived", lost, x.total)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -122,7 +123,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			for rank, p := range r.reports {
 				for _, v := range p.Violations {
 					all = append(all, v.What)
-					contents = contents || v.Kind == workload.Contents
+					contents = contents || v.Kind == traffic.Contents
 				}
 				if r.errs[rank] != nil {
 					all = append(all, r.errs[rank].Error())

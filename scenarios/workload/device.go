@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/scenarios/random"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -35,7 +36,7 @@ func (c *Config) AckTimeout() time.Duration {
 // IsTimeout reports whether a program ended because of a timeout, or because another rank
 // had ended.
 func IsTimeout(err error) bool {
-	var stuck *StallError
+	var stuck *traffic.StallError
 	return errors.As(err, &stuck) || errors.Is(err, verbs.ErrTimeout) || errors.Is(err, ErrGone)
 }
 
@@ -67,7 +68,7 @@ func (c *Config) NeedsImmediateData() bool {
 
 // deviceTraits returns the traits and capabilities of the rank's devices, which are
 // all alike.
-func deviceTraits(r *Rank) (m traffic.TransportTraits, caps verbs.Caps, err error) {
+func deviceTraits(r *Rank) (m random.TransportTraits, caps verbs.Caps, err error) {
 	if len(r.NICs) == 0 {
 		return m, 0, errors.New("the host has no NIC")
 	}
@@ -76,12 +77,12 @@ func deviceTraits(r *Rank) (m traffic.TransportTraits, caps verbs.Caps, err erro
 	if err != nil {
 		return m, 0, err
 	}
-	m, err = traffic.TraitsOf(dev)
+	m, err = random.TraitsOf(dev)
 	return m, attr.Caps, err
 }
 
 // checkDevice rejects a workload that devices cannot run.
-func (c *Config) checkDevice(provider string, m *traffic.TransportTraits, caps verbs.Caps) error {
+func (c *Config) checkDevice(provider string, m *random.TransportTraits, caps verbs.Caps) error {
 	switch lacking := c.UnsupportedServices(caps); {
 	case len(lacking) > 0:
 		return fmt.Errorf("%s has no %s", provider, join(lacking))

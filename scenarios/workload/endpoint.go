@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -132,18 +133,18 @@ func (e *endpoint) connOf(wc *verbs.WC, slot int) *conn {
 	}
 	log, me := e.rail.n.log, hostOf(e.rail.n.rank.Rank)
 	if wc.ByteLen < verbs.GRHLen {
-		log.violation(Completion, "%s: a datagram of %d bytes is shorter than its GRH", me, wc.ByteLen)
+		log.violation(traffic.Completion, "%s: a datagram of %d bytes is shorter than its GRH", me, wc.ByteLen)
 		return nil
 	}
 	reply, err := verbs.InitAHFromWC(1, e.rail.gidIndex, wc, e.recv.bytes(slot, verbs.GRHLen))
 	if err != nil {
-		log.violation(Completion, "%s: the source of a datagram cannot be read: %v", me, err)
+		log.violation(traffic.Completion, "%s: the source of a datagram cannot be read: %v", me, err)
 		return nil
 	}
 	c := e.bySource[source{reply.GRH.DGID, wc.SrcQP}]
 	switch {
 	case c == nil:
-		log.violation(Delivery, "%s: a message of queue pair %#x of %v, which is not a peer", me, wc.SrcQP, reply.GRH.DGID)
+		log.violation(traffic.Delivery, "%s: a message of queue pair %#x of %v, which is not a peer", me, wc.SrcQP, reply.GRH.DGID)
 		return nil
 	case c.qp == nil:
 		return nil // it ended early

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -209,7 +210,7 @@ func (c *conn) stepDraining() error {
 		if !c.n.due(c.drainSince + c.n.grace) {
 			return nil
 		}
-		c.violation(Completion, "a queue pair in the error state left %d receives and %d requests without a completion", c.recv.postedCount, c.sq.next-c.sq.completedBefore)
+		c.violation(traffic.Completion, "a queue pair in the error state left %d receives and %d requests without a completion", c.recv.postedCount, c.sq.next-c.sq.completedBefore)
 	}
 	if err := c.closeQP(); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -89,7 +90,7 @@ func (j *eventLog) retransmits() (sum uint64) {
 	return sum
 }
 
-func (j *eventLog) violation(kind ViolationKind, format string, args ...any) {
+func (j *eventLog) violation(kind traffic.ViolationKind, format string, args ...any) {
 	if len(j.violations) == MaxViolations {
 		j.omitted++
 		return
@@ -153,7 +154,7 @@ func (j *eventLog) report() *Report {
 		Violations: j.violations, MemoryChecked: j.checked, Counters: j.countersSince(),
 	}
 	if j.omitted > 0 {
-		r.Violations = append(r.Violations, Violation{Omitted, fmt.Sprintf("and %d more like these", j.omitted)})
+		r.Violations = append(r.Violations, Violation{traffic.Omitted, fmt.Sprintf("and %d more like these", j.omitted)})
 	}
 	return r
 }

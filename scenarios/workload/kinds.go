@@ -22,7 +22,7 @@ func New(cfg Config, r *Rank) (Program, error) {
 	}
 	switch cfg.Kind {
 	case Random:
-		return newRandom(cfg, r, traits), nil
+		return newRandomProgram(cfg, r, traits), nil
 	case Calls:
 		return newCMEndpoint(cfg, r), nil
 	}

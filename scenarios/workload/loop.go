@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -127,7 +128,7 @@ func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
 	}
 	i := int(wc.WRID >> connShift)
 	if i >= len(n.conns) {
-		n.log.violation(Completion, "%s: a completion with the unknown work request ID %#x", hostOf(n.rank.Rank), wc.WRID)
+		n.log.violation(traffic.Completion, "%s: a completion with the unknown work request ID %#x", hostOf(n.rank.Rank), wc.WRID)
 		return
 	}
 	// Late completions of closed queue pairs are ignored.
@@ -140,7 +141,7 @@ func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
 func (n *node) handleReceive(r *rail, wc *verbs.WC) {
 	ringNum, slot := int(wc.WRID&^uint64(recvBit)>>ringShift), int(wc.WRID&seqMask)
 	if ringNum >= len(n.rings) {
-		n.log.violation(Completion, "%s: a receive completed with the unknown work request ID %#x", hostOf(n.rank.Rank), wc.WRID)
+		n.log.violation(traffic.Completion, "%s: a receive completed with the unknown work request ID %#x", hostOf(n.rank.Rank), wc.WRID)
 		return
 	}
 	ring := n.rings[ringNum]
@@ -149,11 +150,11 @@ func (n *node) handleReceive(r *rail, wc *verbs.WC) {
 	case ring.owner != nil && ring.owner.qp == nil:
 		return // of a closed queue pair
 	case ring.owner != nil && ring.owner != c:
-		ring.owner.violation(Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, ring.owner.qp.QPN())
+		ring.owner.violation(traffic.Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, ring.owner.qp.QPN())
 		c = ring.owner
 	}
 	if wrong := ring.complete(slot); wrong != "" {
-		n.log.violation(Completion, "%s: %s", hostOf(n.rank.Rank), wrong)
+		n.log.violation(traffic.Completion, "%s: %s", hostOf(n.rank.Rank), wrong)
 		if slot >= len(ring.wrs) {
 			return
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -18,7 +18,7 @@ type node struct {
 	log  *eventLog
 	live liveState
 	// traits are the traits of the transport.
-	traits traffic.TransportTraits
+	traits random.TransportTraits
 
 	// Set by the kind of workload:
 	edges           []edge                 // of the whole workload
@@ -58,7 +58,7 @@ type peer struct {
 	gone bool
 }
 
-func newNode(cfg Config, r *Rank, traits traffic.TransportTraits) *node {
+func newNode(cfg Config, r *Rank, traits random.TransportTraits) *node {
 	cfg.CM = cfg.CM || traits.ConnectsByCM
 	n := &node{
 		rank: r, cfg: cfg, proc: r.Proc, traits: traits, flowControl: cfg.Pause == 0, thinkPerMessage: cfg.Think > 0,

@@ -3,6 +3,7 @@ package workload
 import (
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -155,9 +156,9 @@ func (p *producer) messageCompleted(e *request) {
 func (p *producer) resume(next int) {
 	switch {
 	case next < p.announced && reliable(p.c.n.cfg.service()) && !p.c.n.traits.CompletesEarly:
-		p.c.violation(Delivery, "%d messages were acknowledged, of which only %d arrived", p.announced, next)
+		p.c.violation(traffic.Delivery, "%d messages were acknowledged, of which only %d arrived", p.announced, next)
 	case next > p.next:
-		p.c.violation(Delivery, "%d messages arrived, of %d that were sent", next, p.next)
+		p.c.violation(traffic.Delivery, "%d messages arrived, of %d that were sent", next, p.next)
 	}
 	p.next, p.acked, p.announced, p.credit = next, next, next, next
 }

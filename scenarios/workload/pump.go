@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -88,7 +89,7 @@ func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 	b := r.bytes(slot, n)
 	if datagram(c.n.cfg.service()) {
 		if n < verbs.GRHLen {
-			c.violation(Completion, "a datagram of %d bytes is shorter than its GRH", n)
+			c.violation(traffic.Completion, "a datagram of %d bytes is shorter than its GRH", n)
 			return
 		}
 		n, b = n-verbs.GRHLen, b[verbs.GRHLen:]
@@ -113,7 +114,7 @@ func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 		}
 		c.in.messageReceived(b, hint)
 	default:
-		c.violation(Delivery, "%v of %d bytes with immediate data %#x, which was not sent", wc.Opcode, n, wc.Imm)
+		c.violation(traffic.Delivery, "%v of %d bytes with immediate data %#x, which was not sent", wc.Opcode, n, wc.Imm)
 	}
 }
 
@@ -121,7 +122,7 @@ func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 func (c *conn) handleCredit(count int) {
 	p := c.out
 	if count > p.next {
-		c.violation(Delivery, "the peer has taken %d messages, of %d that were sent", count, p.next)
+		c.violation(traffic.Delivery, "the peer has taken %d messages, of %d that were sent", count, p.next)
 		return
 	}
 	p.credit = max(p.credit, count)
@@ -131,7 +132,7 @@ func (c *conn) handleCredit(count int) {
 // handleReadable notes how many messages can be read.
 func (c *conn) handleReadable(count int) {
 	if count > c.in.total || count < c.in.readable {
-		c.violation(Delivery, "the peer offers %d messages of %d, after %d", count, c.in.total, c.in.readable)
+		c.violation(traffic.Delivery, "the peer offers %d messages of %d, after %d", count, c.in.total, c.in.readable)
 		return
 	}
 	c.in.readable = count
@@ -162,6 +163,6 @@ func (c *conn) quietFor(d time.Duration) bool {
 }
 
 // violation records a violation of the connection's service.
-func (c *conn) violation(kind ViolationKind, format string, args ...any) {
+func (c *conn) violation(kind traffic.ViolationKind, format string, args ...any) {
 	c.n.log.violation(kind, "%s with %s on rail %d: %s", hostOf(c.n.rank.Rank), hostOf(c.peer), c.rail.num, fmt.Sprintf(format, args...))
 }

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -125,17 +126,17 @@ func (q *sendQueue) completed(wc *verbs.WC) {
 	c := q.c
 	n := uint32(wc.WRID)
 	if n-q.completedBefore >= q.next-q.completedBefore {
-		c.violation(Completion, "request %d completed, with %d to %d outstanding", n, q.completedBefore, int64(q.next)-1)
+		c.violation(traffic.Completion, "request %d completed, with %d to %d outstanding", n, q.completedBefore, int64(q.next)-1)
 		return
 	}
 	if wc.QPN != c.qp.QPN() {
-		c.violation(Completion, "a completion names queue pair %#x, not %#x", wc.QPN, c.qp.QPN())
+		c.violation(traffic.Completion, "a completion names queue pair %#x, not %#x", wc.QPN, c.qp.QPN())
 	}
 	for q.completedBefore != n {
 		e := q.entries[q.completedBefore%uint32(len(q.entries))]
 		q.completedBefore++
 		if e.signaled {
-			c.violation(Completion, "request %d completed before request %d, which was posted before it", n, q.completedBefore-1)
+			c.violation(traffic.Completion, "request %d completed before request %d, which was posted before it", n, q.completedBefore-1)
 		}
 		c.requestSucceeded(&e)
 	}
@@ -148,10 +149,10 @@ func (q *sendQueue) completed(wc *verbs.WC) {
 		c.fail(wc.Status)
 	default:
 		if want := e.kind.completion(c); wc.Opcode != want {
-			c.violation(Completion, "a request completed as %v, not %v", wc.Opcode, want)
+			c.violation(traffic.Completion, "a request completed as %v, not %v", wc.Opcode, want)
 		}
 		if e.kind == requestRead && int(wc.ByteLen) != c.in.size || e.kind == requestAdd && wc.ByteLen != wordLen {
-			c.violation(Completion, "a request completed with %d bytes", wc.ByteLen)
+			c.violation(traffic.Completion, "a request completed with %d bytes", wc.ByteLen)
 		}
 		c.requestSucceeded(&e)
 	}

@@ -2,6 +2,8 @@ package workload
 
 import (
 	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/traffic"
 )
 
 // fillGuard fills memory that the peer must not write with bytes that depend on the
@@ -57,7 +59,7 @@ func (c *conn) verifyMemory() {
 	c.n.log.checked += int64(checked)
 	for i := range got {
 		if got[i] != want[i] {
-			c.n.log.violation(Contents, "memory of %s that %s accesses: byte %d is %#02x at the end, not %#02x", hostOf(c.n.rank.Rank), hostOf(c.peer), i, got[i], want[i])
+			c.n.log.violation(traffic.Contents, "memory of %s that %s accesses: byte %d is %#02x at the end, not %#02x", hostOf(c.n.rank.Rank), hostOf(c.peer), i, got[i], want[i])
 			return
 		}
 	}

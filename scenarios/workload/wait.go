@@ -2,9 +2,9 @@ package workload
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -19,16 +19,6 @@ const (
 	// them.
 	railPollInterval = 50 * time.Microsecond
 )
-
-// StallError means that a program made no progress for StallTimeout.
-type StallError struct {
-	After  time.Duration
-	Status string // of the program
-}
-
-func (e *StallError) Error() string {
-	return fmt.Sprintf("nothing happened for %v: %s", e.After, e.Status)
-}
 
 func (n *node) tick() time.Duration {
 	if n.rank.Concurrent {
@@ -58,7 +48,7 @@ func (n *node) waitForEvent() error {
 	if p := n.stallTimeout(); p > 0 {
 		left := n.lastProgress + p - n.now
 		if left <= 0 {
-			return &StallError{After: p, Status: n.Status()}
+			return &traffic.StallError{After: p, Status: n.Status()}
 		}
 		wait = min(wait, left)
 	}

@@ -31,7 +31,7 @@ type Rank struct {
 	// Concurrent means that devices access memory while the program runs, as in real time.
 	Concurrent bool
 	// StallTimeout is how long a program may make no progress before it fails with a
-	// *StallError; 0: no limit. A simulated world needs it too, because programs poll and
+	// *traffic.StallError; 0: no limit. A simulated world needs it too, because programs poll and
 	// hide a deadlock from it.
 	StallTimeout time.Duration
 }
