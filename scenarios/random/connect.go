@@ -3,6 +3,7 @@ package random
 import (
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -80,77 +81,37 @@ func (e *End) postFirstReceives() error {
 }
 
 // connect moves the queue pairs of the lane to RTS.
-func (l *lane) connect() error {
+func (l *lane) connect() (err error) {
 	if l.end.w.Traits.ConnectsByCM {
 		return l.connectCM()
 	}
 	peer := &l.end.peer.Lanes[l.index]
-	switch l.spec.Service {
-	case UD, RD:
-		return l.toRTSDatagram()
-	case XRC:
-		if err := l.toRTS(l.target, peer.QPN); err != nil {
+	if l.target != nil {
+		if err := traffic.Connect(l.target, l.attr(peer.QPN)); err != nil {
 			return err
 		}
 	}
-	return l.toRTS(l.qp, peer.receiver())
-}
-
-func (l *lane) address() verbs.AHAttr {
-	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{
-		DGID: l.end.peer.GID, SGIDIndex: l.end.env.GIDIndex, HopLimit: 64,
-		TrafficClass: l.spec.TrafficClass, FlowLabel: l.spec.FlowLabel,
-	}}
-}
-
-// toRTS moves a queue pair to RTS, with the attributes of its type.
-func (l *lane) toRTS(qp verbs.QP, peer verbs.QPN) error {
-	s, me := l.spec, l.end.side
-	sends, receives := qp.Type() != verbs.QPTypeXRCRecv, qp.Type() != verbs.QPTypeXRCSend
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: remoteAccess}
-	if err := qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags); err != nil {
-		return err
-	}
-	attr = verbs.QPAttr{
-		State: verbs.QPStateRTR, AH: l.address(), PathMTU: s.MTU, DestQPN: peer, RQPSN: s.FirstPSN[me.Peer()],
-		MaxDestRdAtomic: s.RdAtomic[me.Peer()], MinRNRTimer: s.MinRNRTimer,
-	}
-	mask := verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
-	if s.Service.Reliable() && receives {
-		mask |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
-	}
-	if err := qp.Modify(attr, mask); err != nil {
-		return err
-	}
-	attr = verbs.QPAttr{
-		State: verbs.QPStateRTS, SQPSN: s.FirstPSN[me], MaxRdAtomic: s.RdAtomic[me],
-		Timeout: s.Timeout, RetryCnt: s.RetryCnt, RNRRetry: s.RNRRetry,
-	}
-	mask = verbs.QPAttrState | verbs.QPAttrSQPSN
-	if s.Service.Reliable() {
-		mask |= verbs.QPAttrTimeout
-		if sends {
-			mask |= verbs.QPAttrMaxQPRdAtomic | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry
-		}
-	}
-	return qp.Modify(attr, mask)
-}
-
-// toRTSDatagram moves a UD or RD queue pair to RTS and creates the address handle.
-func (l *lane) toRTSDatagram() (err error) {
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: l.qkey}
-	if err := l.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey); err != nil {
-		return err
-	}
-	if err := l.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState); err != nil {
-		return err
-	}
-	attr = verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: l.spec.FirstPSN[l.end.side]}
-	if err := l.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrSQPSN); err != nil {
+	if err := traffic.Connect(l.qp, l.attr(peer.receiver())); err != nil || !l.spec.Service.Datagram() {
 		return err
 	}
 	l.ah, err = l.end.pd.CreateAH(l.address())
 	return err
+}
+
+func (l *lane) address() verbs.AHAttr {
+	a := traffic.Address(1, l.end.env.GIDIndex, l.end.peer.GID)
+	a.GRH.TrafficClass, a.GRH.FlowLabel = l.spec.TrafficClass, l.spec.FlowLabel
+	return a
+}
+
+// attr returns the attributes of a queue pair whose peer has this number.
+func (l *lane) attr(peer verbs.QPN) verbs.QPAttr {
+	s, me := l.spec, l.end.side
+	return verbs.QPAttr{
+		Port: 1, Access: remoteAccess, QKey: l.qkey, AH: l.address(), PathMTU: s.MTU, DestQPN: peer,
+		RQPSN: s.FirstPSN[me.Peer()], MaxDestRdAtomic: s.RdAtomic[me.Peer()], MinRNRTimer: s.MinRNRTimer,
+		SQPSN: s.FirstPSN[me], MaxRdAtomic: s.RdAtomic[me], Timeout: s.Timeout, RetryCnt: s.RetryCnt, RNRRetry: s.RNRRetry,
+	}
 }
 
 // openWindows binds the memory windows for the peer, and waits for the binds: a key is

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,12 +16,8 @@ func (e *End) listenCM(c *connInfo) error {
 	if !e.w.Traits.ConnectsByCM || e.side == A {
 		return nil
 	}
-	cm, err := e.env.Device.CM()
-	if err != nil {
-		return err
-	}
-	e.cmListener, err = cm.Listen(netip.AddrPortFrom(e.gid.Addr(), 0), verbs.PortSpaceTCP, 0)
-	if err != nil {
+	var err error
+	if e.cmListener, err = traffic.Listen(e.env.Device, e.gid.Addr(), verbs.PortSpaceTCP, 0); err != nil {
 		return err
 	}
 	c.Port = e.cmListener.Addr().Port()
@@ -30,8 +27,7 @@ func (e *End) listenCM(c *connInfo) error {
 // connectCM requests the connection of the lane, or accepts it.
 func (l *lane) connectCM() error {
 	e, s := l.end, l.spec
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: remoteAccess}
-	if err := l.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags); err != nil {
+	if err := traffic.ToInit(l.qp, verbs.QPAttr{Port: 1, Access: remoteAccess}); err != nil {
 		return err
 	}
 	param := verbs.ConnParam{
@@ -39,11 +35,7 @@ func (l *lane) connectCM() error {
 		RetryCount: s.RetryCnt, RNRRetryCount: s.RNRRetry,
 	}
 	if e.side == A {
-		cm, err := e.env.Device.CM()
-		if err != nil {
-			return err
-		}
-		_, err = cm.Connect(l.qp, netip.AddrPortFrom(e.peer.GID.Addr(), e.peer.Port), param, connectTimeout)
+		_, err := traffic.Dial(e.env.Device, l.qp, netip.AddrPortFrom(e.peer.GID.Addr(), e.peer.Port), param, connectTimeout)
 		return err
 	}
 	r, err := e.cmListener.GetRequest(connectTimeout)

@@ -3,6 +3,7 @@ package random
 import (
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -90,7 +91,7 @@ func (l *lane) peerRequestsFailed() error {
 // toError moves a queue pair to the error state, which flushes its queues.
 func (l *lane) toError(qp verbs.QP) error {
 	l.errorExpected = true
-	return qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+	return traffic.ToError(qp)
 }
 
 // receiveFailed handles a receive that completed with an error. It may be polled before the

@@ -30,13 +30,8 @@ func (e *cmEndpoint) newCallQP(typ verbs.QPType) (*callQP, error) {
 	if err := p.open(typ); err != nil {
 		return nil, err
 	}
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: lookupQKey}
-	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
-	if typ == verbs.QPTypeUD {
-		return p, p.qp.Modify(attr, mask|verbs.QPAttrQKey)
-	}
-	if err := p.qp.Modify(attr, mask|verbs.QPAttrAccessFlags); err != nil {
-		return nil, err
+	if err := traffic.ToInit(p.qp, verbs.QPAttr{Port: 1, QKey: lookupQKey}); err != nil || typ == verbs.QPTypeUD {
+		return p, err
 	}
 	// The ends take turns, therefore all receives can share one buffer.
 	wrs := make([]verbs.RecvWR, e.cfg.Depth+1)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -27,11 +28,7 @@ func (c *conn) listenCM(k *connInfo) error {
 	}
 	r := c.rail
 	if r.cm == nil {
-		m, err := r.dev.CM()
-		if err != nil {
-			return err
-		}
-		l, err := m.Listen(netip.AddrPortFrom(r.gid.Addr(), 0), verbs.PortSpaceTCP, 0)
+		l, err := traffic.Listen(r.dev, r.gid.Addr(), verbs.PortSpaceTCP, 0)
 		if err != nil {
 			return err
 		}
@@ -56,11 +53,7 @@ func (c *conn) connectCM() (bool, error) {
 	}
 	var err error
 	if c.isActiveSide() {
-		var m verbs.CM
-		if m, err = c.rail.dev.CM(); err != nil {
-			return false, err
-		}
-		c.cmConn, err = m.Connect(c.qp, netip.AddrPortFrom(c.peerInfo.GID.Addr(), c.peerInfo.Port), param, callTimeout)
+		c.cmConn, err = traffic.Dial(c.rail.dev, c.qp, netip.AddrPortFrom(c.peerInfo.GID.Addr(), c.peerInfo.Port), param, callTimeout)
 	} else {
 		var request verbs.ConnRequest
 		if request, err = c.rail.cm.request(string(param.PrivateData)); err != nil {

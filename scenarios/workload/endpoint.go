@@ -67,17 +67,8 @@ func (e *endpoint) open(conns int, l *layout) (err error) {
 	if err != nil {
 		return fmt.Errorf("create a queue pair for %d peers: %w", conns, err)
 	}
-	for _, to := range []struct {
-		attr verbs.QPAttr
-		mask verbs.QPAttrMask
-	}{
-		{verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: r.n.qkeyOf(r.n.rank.Rank)}, verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey},
-		{verbs.QPAttr{State: verbs.QPStateRTR}, 0},
-		{verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrSQPSN},
-	} {
-		if err := e.qp.Modify(to.attr, verbs.QPAttrState|to.mask); err != nil {
-			return err
-		}
+	if err := traffic.Connect(e.qp, verbs.QPAttr{Port: 1, QKey: r.n.qkeyOf(r.n.rank.Rank)}); err != nil {
+		return err
 	}
 	mem := &memory{buf: make([]byte, receives*l.recvLen)}
 	e.recv = r.n.newRing(mem, receives, l.recvLen)

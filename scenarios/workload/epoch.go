@@ -193,7 +193,7 @@ func (c *conn) startDraining() error {
 		if qp == nil {
 			continue
 		}
-		if err := qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+		if err := traffic.ToError(qp); err != nil {
 			return err
 		}
 	}

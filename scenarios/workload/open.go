@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -166,18 +167,11 @@ func (c *conn) qkey(end int) uint32 {
 }
 
 func (c *conn) toInit() error {
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: peerAccess, QKey: c.qkey(c.side)}
 	for _, qp := range []verbs.QP{c.qp, c.target} {
 		if qp == nil {
 			continue
 		}
-		mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
-		if qp.Type() == verbs.QPTypeUD {
-			mask |= verbs.QPAttrQKey
-		} else {
-			mask |= verbs.QPAttrAccessFlags
-		}
-		if err := qp.Modify(attr, mask); err != nil {
+		if err := traffic.ToInit(qp, verbs.QPAttr{Port: 1, Access: peerAccess, QKey: c.qkey(c.side)}); err != nil {
 			return err
 		}
 	}
@@ -200,65 +194,31 @@ func (c *conn) connect() (bool, error) {
 	return true, nil
 }
 
-func (c *conn) connectQPs() error {
+func (c *conn) connectQPs() (err error) {
 	if c.endpoint != nil {
 		return c.endpoint.addConn(c)
 	}
-	if c.qp.Type() == verbs.QPTypeUD {
-		return c.toRTSDatagram()
-	}
 	if c.target != nil {
-		if err := c.toRTS(c.target, c.peerInfo.QPN); err != nil {
+		if err := traffic.ToRTS(c.target, c.attr(c.peerInfo.QPN)); err != nil {
 			return err
 		}
 	}
-	return c.toRTS(c.qp, c.peerInfo.receiver())
-}
-
-func (c *conn) address() verbs.AHAttr {
-	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: c.peerInfo.GID, SGIDIndex: c.rail.gidIndex, HopLimit: 64}}
-}
-
-// toRTS moves a queue pair to RTS, with the attributes of its type.
-func (c *conn) toRTS(qp verbs.QP, peer verbs.QPN) error {
-	cfg := &c.n.cfg
-	sends, receives := qp.Type() != verbs.QPTypeXRCRecv, qp.Type() != verbs.QPTypeXRCSend
-	timeout, rnr := cfg.timing(c.n.rank.Concurrent)
-	attr := verbs.QPAttr{
-		State: verbs.QPStateRTR, AH: c.address(), PathMTU: c.rail.mtu, DestQPN: peer, RQPSN: c.peerInfo.PSN,
-		MaxDestRdAtomic: c.rail.maxReads, MinRNRTimer: rnr,
-	}
-	mask := verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
-	dependable := reliable(cfg.service())
-	if dependable && receives {
-		mask |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
-	}
-	if err := qp.Modify(attr, mask); err != nil {
-		return err
-	}
-	attr = verbs.QPAttr{
-		State: verbs.QPStateRTS, SQPSN: c.psn(c.side), MaxRdAtomic: c.rail.maxReads,
-		Timeout: timeout, RetryCnt: uint8(*cfg.Retries), RNRRetry: uint8(*cfg.RNRRetries),
-	}
-	mask = verbs.QPAttrState | verbs.QPAttrSQPSN
-	if dependable {
-		mask |= verbs.QPAttrTimeout
-		if sends {
-			mask |= verbs.QPAttrMaxQPRdAtomic | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry
-		}
-	}
-	return qp.Modify(attr, mask)
-}
-
-// toRTSDatagram moves a UD queue pair to RTS and creates the address handle.
-func (c *conn) toRTSDatagram() (err error) {
-	if err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState); err != nil {
-		return err
-	}
-	attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: c.psn(c.side)}
-	if err := c.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrSQPSN); err != nil {
+	if err := traffic.ToRTS(c.qp, c.attr(c.peerInfo.receiver())); err != nil || c.qp.Type() != verbs.QPTypeUD {
 		return err
 	}
 	c.ah, err = c.rail.pd.CreateAH(c.address())
 	return err
+}
+
+func (c *conn) address() verbs.AHAttr { return traffic.Address(1, c.rail.gidIndex, c.peerInfo.GID) }
+
+// attr returns the attributes of a queue pair whose peer has this number.
+func (c *conn) attr(peer verbs.QPN) verbs.QPAttr {
+	cfg := &c.n.cfg
+	timeout, rnr := cfg.timing(c.n.rank.Concurrent)
+	return verbs.QPAttr{
+		AH: c.address(), PathMTU: c.rail.mtu, DestQPN: peer, RQPSN: c.peerInfo.PSN, SQPSN: c.psn(c.side),
+		MaxDestRdAtomic: c.rail.maxReads, MaxRdAtomic: c.rail.maxReads,
+		MinRNRTimer: rnr, Timeout: timeout, RetryCnt: uint8(*cfg.Retries), RNRRetry: uint8(*cfg.RNRRetries),
+	}
 }

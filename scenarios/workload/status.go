@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -70,7 +71,7 @@ func (l *liveState) breakAll() error {
 	}
 	var errs []error
 	for _, q := range qps {
-		err := q.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+		err := traffic.ToError(q)
 		if err != nil && !errors.Is(err, verbs.ErrClosed) {
 			errs = append(errs, err)
 		}
