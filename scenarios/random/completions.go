@@ -81,7 +81,7 @@ func (s *sender) finishRequest(n int) error {
 		s.lane.end.words.atomicCompleted(s.lane.index, n, o, word(got))
 		return nil
 	}
-	if diff := firstDifference(s.wants[index], got); diff != "" {
+	if diff := traffic.FirstDifference(s.wants[index], got); diff != "" {
 		return s.violation(o, n, "what the requests before it left there", diff).as(traffic.Contents)
 	}
 	return nil

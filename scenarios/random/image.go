@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -26,7 +27,7 @@ func initialTarget(w *Workload, lane int, s Side) []byte {
 		}
 	}
 	b := make([]byte, n)
-	fill(b, derive(derive(derive(w.Seed, uint64(lane)), uint64(s)), keyTarget))
+	traffic.Fill(b, traffic.Derive(w.Seed, uint64(lane), uint64(s), keyTarget))
 	return b
 }
 
@@ -70,7 +71,7 @@ func (p *plan) fillPayload(n int, b []byte) {
 	case verbs.OpAtomicWrite:
 		putWord(b, o.swap)
 	default:
-		fill(b, p.payloadKey(n))
+		traffic.Fill(b, p.payloadKey(n))
 	}
 }
 
@@ -79,7 +80,7 @@ func (p *plan) fillPayload(n int, b []byte) {
 // differs must be one that such a request writes.
 func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 	want, got := image[at:at+n], target[at:at+n]
-	diff := firstDifference(want, got)
+	diff := traffic.FirstDifference(want, got)
 	if diff == "" {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -102,7 +103,7 @@ func (l *lane) openQPs() (err error) {
 		init.Type = verbs.QPTypeUC
 	case UD, RD:
 		init.Type = verbs.QPTypeUD
-		l.qkey = uint32(derive(e.w.Seed, uint64(l.index)) >> 33) // below 2^31: an unprivileged Q_Key
+		l.qkey = uint32(traffic.Derive(e.w.Seed, uint64(l.index)) >> 33) // below 2^31: an unprivileged Q_Key
 	case XRC:
 		init.Type, init.RecvCQ = verbs.QPTypeXRCSend, nil
 		if l.xrcd, err = e.env.Device.OpenXRCD(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -74,13 +75,13 @@ type plan struct {
 }
 
 // payloadKey is the key of the payload of request n.
-func (p *plan) payloadKey(n int) uint64 { return derive(derive(p.key, keyPayload), uint64(n)) }
+func (p *plan) payloadKey(n int) uint64 { return traffic.Derive(p.key, keyPayload, uint64(n)) }
 
 // newPlan returns the requests of side s on lane i. Both sides compute the same.
 func newPlan(w *Workload, i int, s Side) plan {
-	p := plan{key: derive(derive(w.Seed, uint64(i)), uint64(s))}
+	p := plan{key: traffic.Derive(w.Seed, uint64(i), uint64(s))}
 	l := &w.Lanes[i]
-	rng := newRand(derive(p.key, keyPlan))
+	rng := newRand(traffic.Derive(p.key, keyPlan))
 	if l.Service.Reliable() {
 		p.ops = planReliable(w, i, s, rng)
 	} else {
@@ -134,7 +135,7 @@ func planUnreliable(l *Lane, n int, rng *rand.Rand, separateImm bool) []op {
 			o.at = at
 			at += o.size
 		case verbs.OpSend:
-			if o.size < stampLen {
+			if o.size < traffic.StampLen {
 				o.code = verbs.OpSendImm
 			}
 		}

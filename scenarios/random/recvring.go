@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -77,7 +78,7 @@ func (e *End) newRing(to receiveQueue, cfg ringConfig) (*recvRing, error) {
 		r.free = append(r.free, r.depth-1-i)
 	}
 	r.scratch = make([]byte, cfg.maxLen)
-	r.pacer = pacer{pacing: cfg.pacing, rng: newRand(derive(derive(e.w.Seed, keyPacing+uint64(e.side)<<8), uint64(r.num)))}
+	r.pacer = pacer{pacing: cfg.pacing, rng: newRand(traffic.Derive(e.w.Seed, keyPacing+uint64(e.side)<<8, uint64(r.num)))}
 	mr, err := e.pd.RegMR(verbs.MRInit{Buf: r.buf, Access: verbs.AccessLocalWrite})
 	if err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func (r *recvRing) prepare() verbs.RecvWR {
 		room = r.sizes[r.posted]
 	}
 	s.seq, s.busy = r.posted, true
-	s.pieces = split(s.pieces[:0], derive(derive(r.end.w.Seed, keyPieces), uint64(r.num)<<32|uint64(s.seq)), room, r.maxPieces)
+	s.pieces = split(s.pieces[:0], traffic.Derive(r.end.w.Seed, keyPieces, uint64(r.num)<<32|uint64(s.seq)), room, r.maxPieces)
 	r.posted++
 	poisonSlot(r.memory(s))
 	from := len(r.sges)

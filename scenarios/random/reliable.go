@@ -30,7 +30,7 @@ func newReliableChecker(l *lane, p plan) *reliableChecker {
 			sizes[o.queue] = append(sizes[o.queue], l.grhLen()+o.recvLen())
 		}
 	}
-	spare := int(derive(p.key, keyPoison) % 4)
+	spare := int(traffic.Derive(p.key, keyPoison) % 4)
 	if l.ring != nil {
 		l.ring.expect(sizes[0], spare, l.spec.TightReceives)
 	}
@@ -102,7 +102,7 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, s *slot) error {
 	}
 	want := x.want[:o.recvLen()]
 	x.plan.fillPayload(n, want)
-	if diff := firstDifference(want, msg); diff != "" {
+	if diff := traffic.FirstDifference(want, msg); diff != "" {
 		return x.violation(n, "the bytes that were sent", diff).as(traffic.Contents)
 	}
 	if o.code == verbs.OpSendInv {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -52,7 +53,7 @@ func (s *sender) open(l *lane) (err error) {
 	s.buf = make([]byte, spec.SendDepth*s.size)
 	s.wants = make([][]byte, spec.SendDepth)
 	s.scratch = make([]byte, max(spec.MaxBytes, 8))
-	s.pacer = pacer{pacing: spec.SendPacing, rng: newRand(derive(s.plan.key, keyPacing))}
+	s.pacer = pacer{pacing: spec.SendPacing, rng: newRand(traffic.Derive(s.plan.key, keyPacing))}
 	s.mr, err = e.pd.RegMR(verbs.MRInit{Buf: s.buf, Access: verbs.AccessLocalWrite})
 	return err
 }
@@ -164,7 +165,7 @@ func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 	if !s.lane.spec.Service.Reliable() && (o.code == verbs.OpSend || o.code == verbs.OpSendImm) {
 		stamp(msg, s.plan.key, n)
 	}
-	k := derive(derive(s.plan.key, keyPieces), uint64(n))
+	k := traffic.Derive(s.plan.key, keyPieces, uint64(n))
 	if len(msg) <= s.lane.spec.MaxInline && k&1 == 0 {
 		from := len(s.inline)
 		s.inline = append(s.inline, msg...)
@@ -208,7 +209,7 @@ func (s *sender) fetchPieces(n int) []piece {
 	if o.atomic() {
 		most = 1
 	}
-	return split(s.pieces[:0], derive(derive(s.plan.key, keyPieces), uint64(n)), o.size, most)
+	return split(s.pieces[:0], traffic.Derive(s.plan.key, keyPieces, uint64(n)), o.size, most)
 }
 
 // prepareLocal binds or invalidates the spare window.

@@ -29,7 +29,7 @@ type wordChange struct {
 }
 
 func wordValue(w *Workload, s Side, i int) uint64 {
-	return derive(derive(w.Seed, keyWords+uint64(s)<<8), uint64(i))
+	return traffic.Derive(w.Seed, keyWords+uint64(s)<<8, uint64(i))
 }
 
 func (x *sharedWords) open(e *End) (err error) {

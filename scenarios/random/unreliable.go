@@ -67,7 +67,7 @@ func (x *unreliableChecker) identify(wc *verbs.WC, msg []byte) (int, error) {
 	switch {
 	case wc.Flags&verbs.WCWithImm != 0:
 		n = uint64(wc.Imm)
-	case len(msg) >= stampLen:
+	case len(msg) >= traffic.StampLen:
 		n = stampOf(msg, x.plan.key)
 	default:
 		return 0, x.violation(-1, "a message of the plan", fmt.Sprintf("%d bytes without immediate data", len(msg)))
@@ -96,7 +96,7 @@ func (x *unreliableChecker) checkMessage(wc *verbs.WC, msg []byte, n int) error 
 	if wc.Opcode != opcode || wc.Flags&verbs.WCWithImm != 0 != o.withImm() || !o.takesReceive() {
 		return x.violation(n, fmt.Sprintf("%v, immediate data: %v", opcode, o.withImm()), fmt.Sprintf("%v with flags %#x", wc.Opcode, wc.Flags))
 	}
-	if diff := firstDifference(want, msg); diff != "" {
+	if diff := traffic.FirstDifference(want, msg); diff != "" {
 		return x.violation(n, "the bytes that were sent", diff).as(traffic.Contents)
 	}
 	return nil

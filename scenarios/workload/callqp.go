@@ -74,8 +74,8 @@ func (p *callQP) close() error {
 }
 
 // messageLen is the length of message seq.
-func (e *cmEndpoint) messageLen(c *content, seq int) int {
-	return 1 + int(mix(c.key+uint64(seq)*golden)%uint64(e.cfg.Bytes))
+func (e *cmEndpoint) messageLen(c *traffic.Content, seq int) int {
+	return 1 + int(traffic.Derive(c.Key, seq-1)%uint64(e.cfg.Bytes))
 }
 
 // send sends a message without a completion, because a disconnect could cut that off. The
@@ -83,7 +83,7 @@ func (e *cmEndpoint) messageLen(c *content, seq int) int {
 func (p *callQP) send(seq int) error {
 	e := p.end
 	n := e.messageLen(&e.out, seq)
-	e.out.fill(p.buf[:n], seq)
+	e.out.Fill(p.buf[:n], seq)
 	now := e.rank.Proc.Now()
 	e.log.requestPosted(now)
 	e.flow.Posted++
@@ -113,8 +113,8 @@ func (p *callQP) receive(seq int) error {
 	switch {
 	case int(wc.ByteLen) != want:
 		e.violation(traffic.Contents, "message %d has %d bytes, not %d", seq, wc.ByteLen, want)
-	case !e.in.matches(got, seq):
-		e.violation(traffic.Contents, "message %d: %s", seq, e.in.describe(got, seq, e.cfg.Messages))
+	case !e.in.Matches(got, seq):
+		e.violation(traffic.Contents, "message %d: %s", seq, e.in.Describe(got, seq, e.cfg.Messages))
 	}
 	e.received++
 	e.flow.Arrived++

@@ -170,7 +170,7 @@ func (c *cmClient) call(i, try int) (err error) {
 	}
 	c.live.add(p.qp)
 	c.noteProgress()
-	c.connectTimes.add(c.rank.Proc.Now() - began)
+	c.connectTimes.Add(c.rank.Proc.Now() - began)
 	if i == 0 && try == 0 {
 		c.log.mark("connected")
 	}

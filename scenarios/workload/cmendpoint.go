@@ -28,11 +28,11 @@ type cmEndpoint struct {
 	log  *eventLog
 	live liveState
 
-	out, in      content // messages that this end sends and receives
-	received     int     // messages, over all calls
-	sent         int     // messages that the peer is known to have received
+	out, in      traffic.Content // messages that this end sends and receives
+	received     int             // messages, over all calls
+	sent         int             // messages that the peer is known to have received
 	flow         Flow
-	connectTimes histogram
+	connectTimes traffic.Histogram
 	lastProgress time.Duration
 	total        int // calls
 }
@@ -77,9 +77,9 @@ func (e *cmEndpoint) Run() (*Report, error) {
 		return e.log.report(), nil
 	}
 	e.flow = Flow{Peer: e.peer, Rail: e.nic.Rail, Service: ServiceRC, Expected: e.cfg.Messages}
-	pattern := newPattern(e.rank.Seed, e.cfg.Bytes)
-	e.out = content{pattern, derive(e.rank.Seed, e.rank.Rank, e.peer)}
-	e.in = content{pattern, derive(e.rank.Seed, e.peer, e.rank.Rank)}
+	pattern := traffic.NewPattern(e.rank.Seed, e.cfg.Bytes)
+	e.out = traffic.Content{Pattern: pattern, Key: traffic.Derive(e.rank.Seed, e.rank.Rank, e.peer)}
+	e.in = traffic.Content{Pattern: pattern, Key: traffic.Derive(e.rank.Seed, e.peer, e.rank.Rank)}
 	e.total = (e.cfg.Messages + e.cfg.Depth - 1) / e.cfg.Depth
 	e.log.samples.expect(e.cfg.Messages)
 	e.noteProgress()
@@ -94,7 +94,7 @@ func (e *cmEndpoint) Run() (*Report, error) {
 	}
 	e.log.sendSample(e.rank.Proc.Now())
 	r := e.log.report()
-	r.Flows, r.Latency = []Flow{e.flow}, e.connectTimes.summary()
+	r.Flows, r.Latency = []Flow{e.flow}, e.connectTimes.Summary()
 	return r, err
 }
 

@@ -7,7 +7,7 @@ import (
 
 // consumer checks the messages of one direction of a connection.
 type consumer struct {
-	content
+	traffic.Content
 
 	c     *conn
 	total int
@@ -27,7 +27,7 @@ type consumer struct {
 }
 
 // numbered reports whether the producer puts message numbers into immediate data.
-func (x *consumer) numbered() bool { return x.size < stampLen && !x.c.n.traits.SeparateImm }
+func (x *consumer) numbered() bool { return x.size < traffic.StampLen && !x.c.n.traits.SeparateImm }
 
 func (x *consumer) lossy() bool { return !reliable(x.c.n.cfg.service()) }
 
@@ -116,18 +116,18 @@ func (x *consumer) messageReceived(b []byte, hint int) {
 	if hint >= 0 {
 		seq = hint
 	}
-	if seq < x.total && x.matches(b, seq) {
+	if seq < x.total && x.Matches(b, seq) {
 		x.countArrival(seq)
 		return
 	}
-	if other, ok := x.parseSeq(b, 0, x.total); ok {
-		if !x.matches(b, other) {
-			x.c.violation(traffic.Contents, "message %d: %s", other, x.describe(b, other, x.total))
+	if other, ok := x.ParseSeq(b, 0, x.total); ok {
+		if !x.Matches(b, other) {
+			x.c.violation(traffic.Contents, "message %d: %s", other, x.Describe(b, other, x.total))
 		}
 		x.countArrival(other)
 		return
 	}
-	x.c.violation(traffic.Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
+	x.c.violation(traffic.Contents, "message %d: %s", seq, x.Describe(b, seq, x.total))
 	if !x.lossy() && seq < x.total {
 		x.countArrival(seq)
 	}
@@ -136,8 +136,8 @@ func (x *consumer) messageReceived(b []byte, hint int) {
 // compare compares a message at a known place.
 func (x *consumer) compare(b []byte, seq int) {
 	x.c.n.log.checked += int64(len(b))
-	if !x.matches(b, seq) {
-		x.c.violation(traffic.Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
+	if !x.Matches(b, seq) {
+		x.c.violation(traffic.Contents, "message %d: %s", seq, x.Describe(b, seq, x.total))
 	}
 }
 

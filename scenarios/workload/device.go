@@ -63,7 +63,7 @@ const infiniteRNRRetries = 7
 // number, and need immediate data to carry it.
 func (c *Config) NeedsImmediateData() bool {
 	d := c.WithDefaults(0)
-	return d.Kind != Random && !reliable(d.service()) && d.Bytes < stampLen
+	return d.Kind != Random && !reliable(d.service()) && d.Bytes < traffic.StampLen
 }
 
 // deviceTraits returns the traits and capabilities of the rank's devices, which are

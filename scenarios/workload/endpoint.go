@@ -89,7 +89,7 @@ func (e *endpoint) close() error {
 
 // qkeyOf is the Q_Key of a rank's endpoints.
 func (n *node) qkeyOf(rank int) uint32 {
-	return uint32(derive(n.rank.Seed, rank, 4) >> 33) // below 2^31: an unprivileged Q_Key
+	return uint32(traffic.Derive(n.rank.Seed, rank, 4) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
 // peerQKey is the Q_Key of the peer's queue pair.

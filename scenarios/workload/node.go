@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/scenarios/random"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -112,7 +113,7 @@ func (n *node) Run() (*Report, error) {
 func (n *node) open() error {
 	n.now = n.proc.Now()
 	n.lastProgress = n.now
-	n.pattern = newPattern(n.rank.Seed, n.cfg.Bytes)
+	n.pattern = traffic.NewPattern(n.rank.Seed, n.cfg.Bytes)
 	for _, e := range n.edges {
 		for me, r := range e.ends {
 			if r == n.rank.Rank {
@@ -150,14 +151,14 @@ func (n *node) open() error {
 // addConn creates this rank's end of an edge.
 func (n *node) addConn(e edge, me int) {
 	c := &conn{n: n, index: len(n.conns), edge: e, side: me, peer: e.ends[1-me]}
-	key := func(from int) content {
-		return content{pattern: n.pattern, key: derive(n.rank.Seed, e.id, e.ends[from], e.ends[1-from])}
+	key := func(from int) traffic.Content {
+		return traffic.Content{Pattern: n.pattern, Key: traffic.Derive(n.rank.Seed, e.id, e.ends[from], e.ends[1-from])}
 	}
 	if total := e.messages[me]; total > 0 {
-		c.out = &producer{content: key(me), c: c, total: total, size: n.cfg.Bytes, allowed: total}
+		c.out = &producer{Content: key(me), c: c, total: total, size: n.cfg.Bytes, allowed: total}
 	}
 	if total := e.messages[1-me]; total > 0 {
-		c.in = &consumer{content: key(1 - me), c: c, total: total, size: n.cfg.Bytes}
+		c.in = &consumer{Content: key(1 - me), c: c, total: total, size: n.cfg.Bytes}
 	}
 	if n.addsAtomics {
 		c.add = &atomicAdder{c: c, total: e.messages[me], peerWords: make([]wordState, len(n.rank.NICs))}

@@ -159,11 +159,11 @@ func (c *conn) createQP(r *rail) (err error) {
 
 // psn is the initial PSN of an end, shortly before the wrap.
 func (c *conn) psn(end int) uint32 {
-	return 1<<24 - 1 - uint32(derive(c.n.rank.Seed, c.edge.id, c.epoch, end)%200)
+	return 1<<24 - 1 - uint32(traffic.Derive(c.n.rank.Seed, c.edge.id, c.epoch, end)%200)
 }
 
 func (c *conn) qkey(end int) uint32 {
-	return uint32(derive(c.n.rank.Seed, c.edge.id, end) >> 33) // below 2^31: an unprivileged Q_Key
+	return uint32(traffic.Derive(c.n.rank.Seed, c.edge.id, end) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
 func (c *conn) toInit() error {

@@ -10,7 +10,7 @@ import (
 // producer sends the messages of one direction of a connection: it posts sends or writes,
 // or publishes messages for the peer to read.
 type producer struct {
-	content
+	traffic.Content
 
 	c     *conn
 	total int
@@ -97,7 +97,7 @@ const announceEvery = 8
 func (p *producer) post(last bool) {
 	c := p.c
 	at := c.layout.stagingSlot(p.next)
-	p.fill(c.mem.buf[at:at+p.size], p.next)
+	p.Fill(c.mem.buf[at:at+p.size], p.next)
 	var wr *verbs.SendWR
 	switch {
 	case c.n.cfg.Op == OpWrite:
@@ -125,14 +125,14 @@ func (p *producer) post(last bool) {
 
 // numbered reports whether immediate data holds the message number. Without it the order
 // counts.
-func (p *producer) numbered() bool { return p.size < stampLen && !p.c.n.traits.SeparateImm }
+func (p *producer) numbered() bool { return p.size < traffic.StampLen && !p.c.n.traits.SeparateImm }
 
 // publish writes messages into public memory, where the peer can read them.
 func (p *producer) publish() (moved bool) {
 	c := p.c
 	for limit := p.limit(); p.next < limit; p.next++ {
 		at := c.layout.slot(p.next)
-		p.fill(c.public.buf[at:at+p.size], p.next)
+		p.Fill(c.public.buf[at:at+p.size], p.next)
 		p.published = max(p.published, p.next+1)
 		moved = true
 		if c.n.thinkPerMessage {

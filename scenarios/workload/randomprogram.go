@@ -120,7 +120,7 @@ func (w *randomProgram) agreeMTU() (verbs.MTU, error) {
 func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 	cfg := &w.cfg
 	work := &random.Workload{
-		Seed: derive(w.rank.Seed, w.rank.Rank/2), CQs: 1, SharedWords: 2, Traits: w.traits,
+		Seed: traffic.Derive(w.rank.Seed, w.rank.Rank/2), CQs: 1, SharedWords: 2, Traits: w.traits,
 		Network: random.Network{
 			Loses: cfg.excused(ExcuseLoses), Duplicates: cfg.excused(ExcuseDuplicates),
 			Reorders: cfg.excused(ExcuseReorders), GivesUp: cfg.excused(ExcuseGivesUp),

@@ -1,22 +1,13 @@
 package workload
 
 import (
-	"encoding/binary"
-
 	"github.com/fabrictest/fabrictest/traffic"
 )
 
 // fillGuard fills memory that the peer must not write with bytes that depend on the
 // connection.
 func (c *conn) fillGuard(b []byte) {
-	k := derive(c.n.rank.Seed, c.edge.id, c.side, 3)
-	var w [8]byte
-	for i := range b {
-		if i%8 == 0 {
-			binary.LittleEndian.PutUint64(w[:], mix(k+uint64(i)))
-		}
-		b[i] = w[i%8]
-	}
+	traffic.Fill(b, traffic.Derive(c.n.rank.Seed, c.edge.id, c.side, 3))
 }
 
 // verify compares the public memory with its model, and reports lost messages.
@@ -43,9 +34,9 @@ func (c *conn) verifyMemory() {
 	fill, upTo := func([]byte, int) {}, 0
 	switch {
 	case op == OpWrite && c.in != nil:
-		fill, upTo = c.in.fill, c.in.next
+		fill, upTo = c.in.Fill, c.in.next
 	case op == OpRead && c.out != nil:
-		fill, upTo = c.out.fill, c.out.published
+		fill, upTo = c.out.Fill, c.out.published
 	}
 	for seq := max(0, upTo-l.window); seq < upTo; seq++ {
 		at := l.slot(seq)

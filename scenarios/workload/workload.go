@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -79,7 +80,7 @@ type Report struct {
 	// Flows are the counters for each peer.
 	Flows []Flow `json:"flows,omitempty"`
 	// Latency summarises round trips of programs that measure them.
-	Latency *Latency `json:"latency,omitempty"`
+	Latency *traffic.Latency `json:"latency,omitempty"`
 	// Failures are completions with an error, in order, the first of each connection: later
 	// ones are flushed because of it. At most MaxFailures are listed; FailureCount counts
 	// all.
@@ -111,16 +112,6 @@ type Flow struct {
 	Duplicates int    `json:"twice"`             // messages that had arrived before
 	Reordered  int    `json:"swapped"`           // messages out of order
 	Bytes      int64  `json:"bytes"`             // received
-}
-
-// Latency summarises the round trips of a program.
-type Latency struct {
-	Count int           `json:"count"`
-	Min   time.Duration `json:"min"`
-	P50   time.Duration `json:"p50"`
-	P99   time.Duration `json:"p99"`
-	Max   time.Duration `json:"max"`
-	Sum   time.Duration `json:"sum"`
 }
 
 // Failure is a completion with an error, or a failed connection request

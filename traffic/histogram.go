@@ -1,13 +1,13 @@
-package workload
+package traffic
 
 import (
 	"math/bits"
 	"time"
 )
 
-// histogram counts durations. Short ones have a bucket each, and every further power of two
+// Histogram counts durations. Short ones have a bucket each, and every further power of two
 // is divided into rowLen buckets: quantiles are accurate to 1.6 %.
-type histogram struct {
+type Histogram struct {
 	counts        [exactLen + (64-exactBits)*rowLen]uint32
 	n             int
 	min, max, sum time.Duration
@@ -37,7 +37,8 @@ func bucketTop(i int) time.Duration {
 	return time.Duration(uint64(lead+1)<<shift - 1)
 }
 
-func (h *histogram) add(d time.Duration) {
+// Add counts a duration.
+func (h *Histogram) Add(d time.Duration) {
 	if h.n == 0 || d < h.min {
 		h.min = d
 	}
@@ -48,7 +49,7 @@ func (h *histogram) add(d time.Duration) {
 }
 
 // quantile returns the duration that a percentage of all durations does not exceed.
-func (h *histogram) quantile(percent int) time.Duration {
+func (h *Histogram) quantile(percent int) time.Duration {
 	rank := (h.n*percent + 99) / 100
 	seen := 0
 	for i, c := range h.counts {
@@ -59,8 +60,18 @@ func (h *histogram) quantile(percent int) time.Duration {
 	return h.max
 }
 
-// summary returns nil without durations.
-func (h *histogram) summary() *Latency {
+// Latency summarises durations.
+type Latency struct {
+	Count int           `json:"count"`
+	Min   time.Duration `json:"min"`
+	P50   time.Duration `json:"p50"`
+	P99   time.Duration `json:"p99"`
+	Max   time.Duration `json:"max"`
+	Sum   time.Duration `json:"sum"`
+}
+
+// Summary returns nil without durations.
+func (h *Histogram) Summary() *Latency {
 	if h.n == 0 {
 		return nil
 	}
