@@ -138,7 +138,7 @@ func inMessage(region []byte, wc verbs.WC) []int {
 	if len(region) < 1000 || len(region) == targetSize {
 		return nil
 	}
-	slot := int(wc.WRID >> 32 & 0xffff)
+	slot := int(uint32(wc.WRID))
 	return []int{slot*len(region)/64 + 20}
 }
 

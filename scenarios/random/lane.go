@@ -39,7 +39,7 @@ type lane struct {
 // arrivalChecker checks the messages of a lane, for a reliable or an unreliable service.
 type arrivalChecker interface {
 	// receive checks a receive that completed with success.
-	receive(wc *verbs.WC, r *recvRing, s *slot) error
+	receive(wc *verbs.WC, r *recvRing, slot int) error
 	// complete reports whether no more messages are expected.
 	complete() bool
 	// peerStopped notes that the peer's requests have failed.
@@ -186,7 +186,7 @@ func (l *lane) status() string {
 
 // complete reports whether the lane has completed, as far as it knows.
 func (l *lane) complete() bool {
-	if l.outgoing.qpFailed && l.spec.Service == RC && l.ring != nil && l.ring.outstanding() > 0 {
+	if l.outgoing.qpFailed && l.spec.Service == RC && l.ring != nil && l.ring.Outstanding() > 0 {
 		return false // flushes will follow
 	}
 	return l.outgoing.complete() && l.incoming.complete()

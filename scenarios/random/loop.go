@@ -222,8 +222,7 @@ func (e *End) completed(wc *verbs.WC) error {
 	unknown := func() error {
 		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("QP %#x", wc.QPN), Want: "completions of posted requests", Got: fmt.Sprintf("one with ID %#x", wc.WRID)}
 	}
-	if wc.WRID&recvID != 0 {
-		i := int(wc.WRID &^ recvID >> ringShift)
+	if i, ok := traffic.RingOf(wc.WRID); ok {
 		if i >= len(e.rings) {
 			return unknown()
 		}
@@ -254,12 +253,12 @@ func (e *End) received(wc *verbs.WC, r *recvRing) error {
 	if l == nil || r.lane != nil && r.lane != l || l.receiver().QPN() != wc.QPN {
 		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("receive queue %d", r.num), Want: "a QP that receives from it", Got: fmt.Sprintf("QP %#x", wc.QPN)}
 	}
-	s, err := r.complete(wc)
+	slot, err := r.Complete(wc.WRID)
 	if err != nil {
 		return l.violation(e.side.Peer(), 0, nil, "each receive completed once, in order", err.Error())
 	}
 	if wc.Status != verbs.WCSuccess {
 		return l.receiveFailed(wc)
 	}
-	return l.incoming.receive(wc, r, s)
+	return l.incoming.receive(wc, r, slot)
 }

@@ -75,7 +75,7 @@ func (x *reliableChecker) bytesMoved(n int) (bytes int64) {
 }
 
 // receive checks the next message.
-func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, s *slot) error {
+func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	if x.next == len(x.msgs) {
 		return x.violation(-1, fmt.Sprintf("%d messages", len(x.msgs)), "one more")
 	}
@@ -89,7 +89,7 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, s *slot) error {
 	if x.lane.xrc != nil && r != x.lane.xrc[o.queue] {
 		return x.violation(n, fmt.Sprintf("a receive of shared receive queue %d", o.queue), "one of another queue")
 	}
-	msg, err := r.message(s, x.lane.grhLen()+o.recvLen(), false)
+	msg, err := r.message(slot, x.lane.grhLen()+o.recvLen(), false)
 	if err != nil {
 		return x.violation(n, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}

@@ -27,13 +27,13 @@ func (x *unreliableChecker) status() string   { return "" }
 func (x *unreliableChecker) counts() Arrivals { return x.arrivals }
 
 // receive identifies and checks a message.
-func (x *unreliableChecker) receive(wc *verbs.WC, r *recvRing, s *slot) error {
+func (x *unreliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	inReceive := int(wc.ByteLen)
 	if wc.Opcode == verbs.WCOpRecvRDMAWithImm {
 		inReceive = 0
 	}
 	// UC reuses the receive of a dropped message.
-	msg, err := r.message(s, inReceive, x.lane.spec.Service == UC)
+	msg, err := r.message(slot, inReceive, x.lane.spec.Service == UC)
 	if err != nil {
 		return x.violation(-1, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}

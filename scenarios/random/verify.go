@@ -81,7 +81,7 @@ func (e *End) drain() error {
 				return err
 			}
 		}
-		for l.ring != nil && l.ring.outstanding() > 0 {
+		for l.ring != nil && l.ring.Outstanding() > 0 {
 			if err := e.waitCompletions(); err != nil {
 				return err
 			}

@@ -71,12 +71,12 @@ func (e *endpoint) open(conns int, l *layout) (err error) {
 		return err
 	}
 	mem := &memory{buf: make([]byte, receives*l.recvLen)}
-	e.recv = r.n.newRing(mem, receives, l.recvLen)
-	e.recv.shared, e.recv.endpoint = true, e
+	e.recv = r.n.newRing(mem, receives, l.recvLen, true)
+	e.recv.endpoint = e
 	if err := mem.register(r, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
-	return e.recv.attach(r, e.qp)
+	return e.recv.attach(e.qp)
 }
 
 func (e *endpoint) close() error {

@@ -206,11 +206,11 @@ func (c *conn) stepDraining() error {
 	if c.endpoint != nil && c.sq.busy() {
 		return nil
 	}
-	if c.sq.drainPending || !c.recv.shared && c.recv.postedCount > 0 {
+	if c.sq.drainPending || !c.recv.Shared() && c.recv.Outstanding() > 0 {
 		if !c.n.due(c.drainSince + c.n.grace) {
 			return nil
 		}
-		c.violation(traffic.Completion, "a queue pair in the error state left %d receives and %d requests without a completion", c.recv.postedCount, c.sq.next-c.sq.completedBefore)
+		c.violation(traffic.Completion, "a queue pair in the error state left %d receives and %d requests without a completion", c.recv.Outstanding(), c.sq.next-c.sq.completedBefore)
 	}
 	if err := c.closeQP(); err != nil {
 		return err

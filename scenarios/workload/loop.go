@@ -52,7 +52,7 @@ func (n *node) runOnce() (moved bool, err error) {
 	}
 	n.spareScheduled = list
 	for _, r := range n.rings {
-		if !r.shared {
+		if !r.Shared() {
 			continue // its connection refills it
 		}
 		did, err := r.refill()
@@ -122,8 +122,8 @@ func (n *node) poll() (moved bool, err error) {
 
 // handleCompletion passes a completion to its connection.
 func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
-	if wc.WRID&recvBit != 0 {
-		n.handleReceive(r, wc)
+	if ring, ok := traffic.RingOf(wc.WRID); ok {
+		n.handleReceive(r, wc, ring)
 		return
 	}
 	i := int(wc.WRID >> connShift)
@@ -138,8 +138,7 @@ func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
 }
 
 // handleReceive passes a completed receive to its connection.
-func (n *node) handleReceive(r *rail, wc *verbs.WC) {
-	ringNum, slot := int(wc.WRID&^uint64(recvBit)>>ringShift), int(wc.WRID&seqMask)
+func (n *node) handleReceive(r *rail, wc *verbs.WC, ringNum int) {
 	if ringNum >= len(n.rings) {
 		n.log.violation(traffic.Completion, "%s: a receive completed with the unknown work request ID %#x", hostOf(n.rank.Rank), wc.WRID)
 		return
@@ -153,9 +152,10 @@ func (n *node) handleReceive(r *rail, wc *verbs.WC) {
 		ring.owner.violation(traffic.Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, ring.owner.qp.QPN())
 		c = ring.owner
 	}
-	if wrong := ring.complete(slot); wrong != "" {
-		n.log.violation(traffic.Completion, "%s: %s", hostOf(n.rank.Rank), wrong)
-		if slot >= len(ring.wrs) {
+	slot, err := ring.complete(wc.WRID)
+	if err != nil {
+		n.log.violation(traffic.Completion, "%s: %v", hostOf(n.rank.Rank), err)
+		if slot < 0 {
 			return
 		}
 	}

@@ -57,11 +57,10 @@ func (c *conn) prepare() error {
 		c.endpoint = c.railOf(0).endpoints[c.endpointIndex()]
 		c.recv = c.endpoint.recv
 	case ServiceXRC:
-		c.recv = c.n.newRing(c.mem, c.layout.receives, c.layout.recvLen)
-		c.recv.shared = true
+		c.recv = c.n.newRing(c.mem, c.layout.receives, c.layout.recvLen, true)
 		return c.openXRC(c.railOf(0))
 	default:
-		c.recv = c.n.newRing(c.mem, c.layout.receives, c.layout.recvLen)
+		c.recv = c.n.newRing(c.mem, c.layout.receives, c.layout.recvLen, false)
 		c.recv.owner = c
 	}
 	return nil
@@ -81,7 +80,7 @@ func (c *conn) openXRC(r *rail) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.recv.attach(r, c.srq)
+	return c.recv.attach(c.srq)
 }
 
 // open creates the queue pair of an epoch with its receives, and sends the connInfo.
@@ -128,10 +127,10 @@ func (c *conn) openQP(r *rail) error {
 		return err
 	}
 	r.byQPN[c.receiver().QPN()] = c
-	if err := c.toInit(); err != nil || c.recv.shared {
+	if err := c.toInit(); err != nil || c.recv.Shared() {
 		return err
 	}
-	return c.recv.attach(r, c.qp)
+	return c.recv.attach(c.qp)
 }
 
 func (c *conn) createQP(r *rail) (err error) {

@@ -71,12 +71,11 @@ func (r *rail) openShared(slots, room int) (err error) {
 		return err
 	}
 	mem := &memory{buf: make([]byte, slots*room)}
-	r.shared = r.n.newRing(mem, slots, room)
-	r.shared.shared = true
+	r.shared = r.n.newRing(mem, slots, room, true)
 	if err := mem.register(r, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
-	return r.shared.attach(r, r.srq)
+	return r.shared.attach(r.srq)
 }
 
 func (r *rail) close() error {

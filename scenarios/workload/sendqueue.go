@@ -38,6 +38,12 @@ const (
 	requestDrainMarker
 )
 
+// Work request IDs of requests have connection, epoch and number.
+const (
+	connShift = 48
+	epochMask = 1<<16 - 1
+)
+
 // spareRequests is the room in a send queue besides messages.
 const spareRequests = 8
 
