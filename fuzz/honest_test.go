@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,7 +16,7 @@ import (
 // what their services promise.
 func (p *pair) exchange(t testing.TB, work *random.Workload) (results [2]*random.Result, err error) {
 	t.Helper()
-	var pipes [2]random.Exchange
+	var pipes [2]traffic.Exchange
 	pipes[0], pipes[1] = simcontrol.Pipe(p.World)
 	for side := range random.Side(2) {
 		end, err := random.NewEnd(random.Env{Device: p.devs[side], Peer: pipes[side]}, work, side)
@@ -115,13 +116,13 @@ func datagramPath(t testing.TB, b []byte) {
 	}
 	p := datagramPair(t, prog, how&1 == 1, dgiwarp.QPOptions{Reliable: service == random.RD, Isolate: how&4 == 4}, patience())
 	work := lanes(prog, service, service)
-	manners, err := random.TraitsOf(p.devs[0])
+	manners, err := traffic.TraitsOf(p.devs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	work.Traits = manners
 	for i := range work.Lanes {
-		manners.Adapt(&work.Lanes[i])
+		work.Lanes[i].Adapt(&manners)
 	}
 	results, err := p.exchange(t, work)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -79,7 +80,7 @@ func (c *randomCase) run() (randomTotals, error) {
 		return randomTotals{}, fmt.Errorf("world of seed %d: %w", c.seed, err)
 	}
 	defer w.Close()
-	var pipes [2]random.Exchange
+	var pipes [2]traffic.Exchange
 	pipes[0], pipes[1] = simcontrol.Pipe(w)
 	var ends [2]*random.End
 	var results [2]*random.Result

@@ -32,8 +32,8 @@ func (s *sender) completed(wc *verbs.WC, n int) error {
 	if o.flags&verbs.SendSignaled == 0 {
 		return s.violation(o, n, "no completion of an unsignaled request", "one")
 	}
-	if wc.Opcode != completionOf(o.code) {
-		return s.violation(o, n, completionOf(o.code).String(), wc.Opcode.String())
+	if wc.Opcode != traffic.CompletionOf(o.code) {
+		return s.violation(o, n, traffic.CompletionOf(o.code).String(), wc.Opcode.String())
 	}
 	if o.returnsData() && int(wc.ByteLen) != o.size {
 		return s.violation(o, n, fmt.Sprintf("%d bytes", o.size), fmt.Sprintf("completion with %d bytes", wc.ByteLen))
@@ -89,29 +89,4 @@ func (s *sender) finishRequest(n int) error {
 
 func (s *sender) violation(o *op, n int, want, got string) *Violation {
 	return s.lane.violation(s.from, n, o, want, got)
-}
-
-// completionOf is the opcode of the completion. It does not use the table of the emulated
-// devices, which it checks.
-func completionOf(code verbs.WROpcode) verbs.WCOpcode {
-	switch code {
-	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
-		return verbs.WCOpRDMAWrite
-	case verbs.OpRDMARead:
-		return verbs.WCOpRDMARead
-	case verbs.OpAtomicCmpAndSwp:
-		return verbs.WCOpCompSwap
-	case verbs.OpAtomicFetchAdd:
-		return verbs.WCOpFetchAdd
-	case verbs.OpLocalInv:
-		return verbs.WCOpLocalInv
-	case verbs.OpBindMW:
-		return verbs.WCOpBindMW
-	case verbs.OpFlush:
-		return verbs.WCOpFlush
-	case verbs.OpAtomicWrite:
-		return verbs.WCOpAtomicWrite
-	default:
-		return verbs.WCOpSend
-	}
 }

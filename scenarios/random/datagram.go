@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -20,7 +21,7 @@ func (l *lane) grhLen() int {
 const anyLength = -1
 
 // ipPayloadLen is the payload length of the IP packet that the GRH of a datagram reports.
-func (m *TransportTraits) ipPayloadLen(o *op) int {
+func ipPayloadLen(m *traffic.TransportTraits, o *op) int {
 	const udp, bth, deth, icrc = 8, 12, 8, 4
 	if m.PortInGRH {
 		return udp + o.size // as if the message had been sent over UDP alone

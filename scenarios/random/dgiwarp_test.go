@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/scenarios/random"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -46,7 +47,7 @@ var families = [][2]string{{"fd00::1", "fd00::2"}, {"10.0.0.1", "10.0.0.2"}}
 // datagrams returns a workload of two lanes of a service, one with shared receives.
 func datagrams(t testing.TB, dev verbs.Context, seed uint64, s random.Service, messages, size int) *random.Workload {
 	t.Helper()
-	m, err := random.TraitsOf(dev)
+	m, err := traffic.TraitsOf(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func datagrams(t testing.TB, dev verbs.Context, seed uint64, s random.Service, m
 	for i := range 3 {
 		l := random.NewLane(s, messages, size)
 		l.SharedReceives, l.TightReceives = i == 1, i == 2
-		m.Adapt(&l)
+		l.Adapt(&m)
 		w.Lanes = append(w.Lanes, l)
 	}
 	return w

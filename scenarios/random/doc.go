@@ -18,6 +18,7 @@ package random
 import (
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -36,19 +37,10 @@ func (s Side) Peer() Side { return 1 - s }
 // String is the letter of the side.
 func (s Side) String() string { return string(rune('A' + s)) }
 
-// Exchange is a control channel between the two ends, for queue pair numbers, keys and the
-// end of the traffic. It is reliable and in order.
-type Exchange interface {
-	Send(msg []byte) error
-	// Recv returns the next message of the peer, or verbs.ErrTimeout after timeout; a
-	// negative timeout is infinite.
-	Recv(timeout time.Duration) ([]byte, error)
-}
-
 // Env is the environment of an end.
 type Env struct {
 	Device verbs.Context
-	Peer   Exchange
+	Peer   traffic.Exchange
 	// GIDIndex is the source GID in the GID table of the device.
 	GIDIndex uint8
 	// StallTimeout is how long an end may make no progress before it fails with a

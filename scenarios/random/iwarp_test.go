@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/scenarios/random"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -40,7 +41,7 @@ func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, noCRC b
 // connections returns a workload that suits the device, with and without shared receives.
 func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *random.Workload {
 	t.Helper()
-	m, err := random.TraitsOf(dev)
+	m, err := traffic.TraitsOf(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *ra
 	for i := range 3 {
 		l := random.NewLane(random.RC, messages, 9000)
 		l.SharedReceives = i > 0
-		m.Adapt(&l)
+		l.Adapt(&m)
 		w.Lanes = append(w.Lanes, l)
 	}
 	return w

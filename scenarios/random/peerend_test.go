@@ -10,13 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
+	"github.com/fabrictest/fabrictest/traffic"
 )
 
 var errEnded = errors.New("the peer has ended")
 
 // endingExchange is an Exchange whose peer ends at a given time.
 type endingExchange struct {
-	random.Exchange
+	traffic.Exchange
 	world *sim.World
 	until time.Duration
 }
@@ -34,7 +35,7 @@ func TestDetectPeerEndEndsRun(t *testing.T) {
 	for _, watch := range []bool{true, false} {
 		w := newWorld(t, 1, impair.Spec{}, softroce.Defects{})
 		work := &random.Workload{Seed: 1, CQs: 1, Lanes: []random.Lane{random.NewLane(random.RC, 5000, 3000)}}
-		var pipes [2]random.Exchange
+		var pipes [2]traffic.Exchange
 		pipes[0], pipes[1] = simcontrol.Pipe(w.World)
 		const death = 300 * time.Microsecond
 		pipes[0] = &endingExchange{pipes[0], w.World, death}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -220,7 +221,7 @@ func TestFenceEndsLateAtomics(t *testing.T) {
 		{"fence before the atomic", []op{fenced, atomic, send}, word, true},
 		{"fence between two", []op{atomic, fenced, atomic, send}, word, true},
 	} {
-		l := &lane{end: &End{w: &Workload{Traits: TransportTraits{LateAtomics: true}}}}
+		l := &lane{end: &End{w: &Workload{Traits: traffic.TransportTraits{LateAtomics: true}}}}
 		x := &reliableChecker{incoming: incoming{lane: l, plan: plan{ops: tc.ops}}}
 		if got := x.mayBeLate(tc.on, 0, len(tc.ops)-1); got != tc.late {
 			t.Errorf("%s: late %v", tc.name, got)

@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/scenarios/random"
+	"github.com/fabrictest/fabrictest/traffic"
 )
 
 func TestMain(m *testing.M) { nstest.Main(m) }
@@ -22,8 +23,8 @@ func TestSameProgramsInRealTime(t *testing.T) {
 		l.Messages = [2]int{60, 60}
 		l.Timeout = 14 // 67 ms: the machine may be busy
 	}
-	var pipes [2]random.Exchange
-	pipes[0], pipes[1] = random.Pipe()
+	var pipes [2]traffic.Exchange
+	pipes[0], pipes[1] = traffic.Pipe()
 	errs := make(chan error, 2)
 	for side, addr := range []string{"127.72.0.2", "127.72.0.3"} {
 		d, err := softroce.OnUDP(udplink.Config{}, softroce.Config{Name: addr, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
@@ -40,7 +41,7 @@ func TestSameProgramsInRealTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() {
-			_, err := end.Run(random.RealTime())
+			_, err := end.Run(traffic.RealTime())
 			errs <- err
 		}()
 	}
@@ -58,11 +59,11 @@ func TestEndWithoutPeerStalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	a, _ := random.Pipe()
+	a, _ := traffic.Pipe()
 	end, err := random.NewEnd(random.Env{Device: d, Peer: a, StallTimeout: 10 * time.Millisecond}, everyService(), random.A)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = end.Run(random.RealTime())
+	_, err = end.Run(traffic.RealTime())
 	expectStall(t, err, "waits for the peer to be card")
 }

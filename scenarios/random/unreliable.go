@@ -51,7 +51,7 @@ func (x *unreliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	x.lane.end.trace("lane %d received %d", x.lane.index, n)
 	if area != nil {
 		o := &x.plan.ops[n]
-		if want, got := x.lane.checkSource(wc, area, x.lane.end.w.Traits.ipPayloadLen(o)); want != "" {
+		if want, got := x.lane.checkSource(wc, area, ipPayloadLen(&x.lane.end.w.Traits, o)); want != "" {
 			return x.violation(n, want, got)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -50,7 +51,7 @@ type Workload struct {
 	Network Network
 	// Traits are those of the transport, the same on both sides. Adapt makes lanes suitable
 	// for them.
-	Traits TransportTraits
+	Traits traffic.TransportTraits
 }
 
 // Network lists what the network may do: faults that are no violations of an unreliable
@@ -188,7 +189,7 @@ func (w *Workload) Validate() error {
 		if l.Service == RD && w.Network.GivesUp {
 			bad("lane %d (%v): GivesUp: a failure would not show in the other direction", i, l.Service)
 		}
-		for _, err := range append(l.problems(), w.Traits.problems(l)...) {
+		for _, err := range append(l.problems(), l.transportProblems(&w.Traits)...) {
 			bad("lane %d (%v): %w", i, l.Service, err)
 		}
 	}

@@ -49,7 +49,7 @@ func newWorld(t testing.TB, seed uint64, spec impair.Spec, defects softroce.Defe
 // run runs a workload on the two devices.
 func (w *world) run(t testing.TB, work *random.Workload) (results [2]*random.Result, err error) {
 	t.Helper()
-	var pipes [2]random.Exchange
+	var pipes [2]traffic.Exchange
 	pipes[0], pipes[1] = simcontrol.Pipe(w.World)
 	for side := range random.Side(2) {
 		end, err := random.NewEnd(random.Env{Device: w.devices[side], Peer: pipes[side]}, work, side)

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/scenarios/random"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Pipe returns the two ends of an Exchange between programs of w. Messages take no time.
-func Pipe(w *sim.World) (a, b random.Exchange) {
+func Pipe(w *sim.World) (a, b traffic.Exchange) {
 	ab, ba := new(messageQueue), new(messageQueue)
 	return &end{world: w, out: ab, in: ba}, &end{world: w, out: ba, in: ab}
 }

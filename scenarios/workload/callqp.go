@@ -84,7 +84,7 @@ func (p *callQP) send(seq int) error {
 	e := p.end
 	n := e.messageLen(&e.out, seq)
 	e.out.Fill(p.buf[:n], seq)
-	now := e.rank.Proc.Now()
+	now := e.proc.Now()
 	e.log.requestPosted(now)
 	e.flow.Posted++
 	_, err := p.qp.PostSend([]verbs.SendWR{{WRID: uint64(seq), Opcode: verbs.OpSend, SGL: []verbs.SGE{verbs.SGEOf(p.mr, 0, n)}}})
@@ -99,7 +99,7 @@ func (p *callQP) receive(seq int) error {
 		return err
 	}
 	e.noteProgress()
-	now := e.rank.Proc.Now()
+	now := e.proc.Now()
 	if wc.Status != verbs.WCSuccess {
 		p.fail(wc.Status)
 		return errCallBroken
@@ -127,7 +127,7 @@ func (p *callQP) receive(seq int) error {
 func (p *callQP) fail(status verbs.WCStatus) {
 	if !p.failed {
 		p.failed = true
-		p.end.log.recordFailure(p.end.rank.Proc.Now(), p.end.peer, p.end.nic.Rail, status)
+		p.end.log.recordFailure(p.end.proc.Now(), p.end.peer, p.end.nic.Rail, status)
 	}
 }
 

@@ -59,7 +59,7 @@ func (c *cmClient) run() error {
 		}
 		if c.cfg.Think > 0 {
 			c.setStatus("between calls %d and %d", i, i+1)
-			c.rank.Proc.Sleep(c.cfg.Think)
+			c.proc.Sleep(c.cfg.Think)
 		}
 	}
 	c.setStatus("done")
@@ -76,7 +76,7 @@ func (c *cmClient) awaitPeerAddr() error {
 		if word != "" {
 			return c.addr.UnmarshalText([]byte(word))
 		}
-		c.rank.Proc.Sleep(c.tick())
+		c.proc.Sleep(c.tick())
 	}
 }
 
@@ -127,7 +127,7 @@ func (c *cmClient) callWithRetries(i int) error {
 	for try := 0; ; try++ {
 		if try > 0 {
 			// Give the fabric time to recover, and check that the server is still there.
-			c.rank.Proc.Sleep(min(firstBackoff<<min(try, 20), lastBackoff))
+			c.proc.Sleep(min(firstBackoff<<min(try, 20), lastBackoff))
 			if _, err := c.pollControl(); err != nil {
 				return err
 			}
@@ -156,7 +156,7 @@ func (c *cmClient) call(i, try int) (err error) {
 	defer func() { err = errors.Join(err, p.close()) }()
 	param := c.param()
 	param.PrivateData = privateData{i, try, c.received}.bytes()
-	began := c.rank.Proc.Now()
+	began := c.proc.Now()
 	var conn verbs.Conn
 	err = c.retryWhileFull(func() (err error) {
 		conn, err = c.cm.Connect(p.qp, netip.AddrPortFrom(c.addr, callPort), param, callTimeout)
@@ -170,7 +170,7 @@ func (c *cmClient) call(i, try int) (err error) {
 	}
 	c.live.add(p.qp)
 	c.noteProgress()
-	c.connectTimes.Add(c.rank.Proc.Now() - began)
+	c.connectTimes.Add(c.proc.Now() - began)
 	if i == 0 && try == 0 {
 		c.log.mark("connected")
 	}

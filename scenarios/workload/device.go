@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -68,7 +67,7 @@ func (c *Config) NeedsImmediateData() bool {
 
 // deviceTraits returns the traits and capabilities of the rank's devices, which are
 // all alike.
-func deviceTraits(r *Rank) (m random.TransportTraits, caps verbs.Caps, err error) {
+func deviceTraits(r *Rank) (m traffic.TransportTraits, caps verbs.Caps, err error) {
 	if len(r.NICs) == 0 {
 		return m, 0, errors.New("the host has no NIC")
 	}
@@ -77,12 +76,12 @@ func deviceTraits(r *Rank) (m random.TransportTraits, caps verbs.Caps, err error
 	if err != nil {
 		return m, 0, err
 	}
-	m, err = random.TraitsOf(dev)
+	m, err = traffic.TraitsOf(dev)
 	return m, attr.Caps, err
 }
 
 // checkDevice rejects a workload that devices cannot run.
-func (c *Config) checkDevice(provider string, m *random.TransportTraits, caps verbs.Caps) error {
+func (c *Config) checkDevice(provider string, m *traffic.TransportTraits, caps verbs.Caps) error {
 	switch lacking := c.UnsupportedServices(caps); {
 	case len(lacking) > 0:
 		return fmt.Errorf("%s has no %s", provider, join(lacking))

@@ -22,13 +22,14 @@ func New(cfg Config, r *Rank) (Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
+	e := &env{rank: r, cfg: cfg, proc: r.Proc, traits: traits}
 	switch cfg.Kind {
 	case Random:
-		return newRandomProgram(cfg, r, traits), nil
+		return newRandomProgram(e), nil
 	case Calls:
-		return newCMEndpoint(cfg, r), nil
+		return newCMEndpoint(e), nil
 	}
-	n := newNode(cfg, r, traits)
+	n := newNode(e)
 	switch cfg.Kind {
 	case Stream:
 		n.edges = pairEdges(&cfg, len(r.NICs), [2]int{cfg.Messages, 0})

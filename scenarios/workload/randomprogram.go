@@ -13,25 +13,18 @@ import (
 
 // randomProgram is one end of the traffic of package random between two ranks.
 type randomProgram struct {
-	rank   *Rank
-	cfg    Config
-	traits random.TransportTraits
-	peer   int // -1 for the last rank of an odd number
-	nic    *NIC
-	log    *eventLog
-	live   liveState
+	*env
+	peer int // -1 for the last rank of an odd number
+	nic  *NIC
 
 	work       *random.Workload
 	end        *random.End
 	lastSample time.Duration
 }
 
-func newRandomProgram(cfg Config, r *Rank, traits random.TransportTraits) *randomProgram {
-	w := &randomProgram{rank: r, cfg: cfg, traits: traits, peer: r.Rank ^ 1}
-	if w.peer >= cfg.Ranks || r.Rank >= cfg.Ranks {
-		w.peer = -1
-	}
-	w.nic = &r.NICs[r.Rank/2%len(r.NICs)]
+func newRandomProgram(e *env) *randomProgram {
+	w := &randomProgram{env: e}
+	w.peer, w.nic = e.pair()
 	return w
 }
 
@@ -39,14 +32,14 @@ func newRandomProgram(cfg Config, r *Rank, traits random.TransportTraits) *rando
 func (w *randomProgram) Run() (*Report, error) {
 	w.log = newEventLog(w.rank)
 	if w.peer < 0 {
-		w.live.publish(w.rank.Proc.Now(), "no partner: the number of ranks is odd")
+		w.live.publish(w.proc.Now(), "no partner: the number of ranks is odd")
 		return w.log.report(), nil
 	}
 	err := w.run()
 	var broken *random.Violation
 	switch {
 	case errors.As(err, &broken):
-		w.log.violation(broken.Kind, "%s with %s: %v", hostOf(w.rank.Rank), hostOf(w.peer), broken)
+		w.log.violation(broken.Kind, "%s with %s: %v", w.host(), hostOf(w.peer), broken)
 		err = nil
 	case errors.Is(err, ErrGone):
 		w.log.mark("%s is gone", hostOf(w.peer))
@@ -60,7 +53,7 @@ func (w *randomProgram) Run() (*Report, error) {
 }
 
 func (w *randomProgram) run() (err error) {
-	w.live.publish(w.rank.Proc.Now(), "waiting for "+hostOf(w.peer)+" to send its MTU")
+	w.live.publish(w.proc.Now(), "waiting for "+hostOf(w.peer)+" to send its MTU")
 	mtu, err := w.agreeMTU()
 	if err != nil {
 		return err
@@ -78,7 +71,7 @@ func (w *randomProgram) run() (err error) {
 		expected += w.work.Lanes[i].Messages[0]
 	}
 	w.log.samples.expect(expected)
-	_, err = w.end.Run(w.rank.Proc)
+	_, err = w.end.Run(w.proc)
 	return err
 }
 
@@ -146,7 +139,7 @@ func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 		if cfg.Think > 0 {
 			l.SendPacing = random.Pacing{Batch: 1, Pause: cfg.Think}
 		}
-		w.traits.Adapt(l)
+		l.Adapt(&w.traits)
 	}
 	return work
 }
@@ -176,7 +169,7 @@ func (w *randomProgram) lanes(service string, mtu verbs.MTU) []random.Lane {
 
 // sample publishes the status and sends samples to the launcher.
 func (w *randomProgram) sample() {
-	now := w.rank.Proc.Now()
+	now := w.proc.Now()
 	gap := simTick
 	if w.rank.Concurrent {
 		gap = realGap
@@ -201,7 +194,7 @@ func (w *randomProgram) report() *Report {
 	if w.end == nil {
 		return w.log.report()
 	}
-	now := w.rank.Proc.Now()
+	now := w.proc.Now()
 	w.live.publish(now, w.end.Status())
 	result := w.end.Result()
 	w.log.messages, w.log.bytes = 0, 0
@@ -240,12 +233,6 @@ func (w *randomProgram) serviceOf(conn int) string {
 	}
 	return ""
 }
-
-// Status returns the published status.
-func (w *randomProgram) Status() string { return w.live.status() }
-
-// Break moves the rank's queue pairs to the error state.
-func (w *randomProgram) Break() error { return w.live.breakAll() }
 
 // peerExchange exchanges messages with one peer through Control.
 type peerExchange struct {

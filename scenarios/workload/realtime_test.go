@@ -9,8 +9,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softroce"
-	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -117,7 +117,7 @@ func runReal(t testing.TB, cfg workload.Config, ranks int, during func([]workloa
 		}
 		t.Cleanup(func() { d.Close() })
 		programs[rank], err = workload.New(cfg, &workload.Rank{
-			Rank: rank, Size: ranks, Seed: rigSeed, Proc: random.RealTime(), Concurrent: true, StallTimeout: 20 * time.Second,
+			Rank: rank, Size: ranks, Seed: rigSeed, Proc: traffic.RealTime(), Concurrent: true, StallTimeout: 20 * time.Second,
 			NICs: []workload.NIC{{Device: d, Addr: addr}}, Control: rankControl{x, rank},
 		})
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 // recvRing is the receives of a queue pair or an SRQ, all of one size.
 type recvRing struct {
 	*traffic.RecvRing
-	n        *node
-	owner    *conn     // nil if several connections share it
+	*env
+	owner    int       // connection; noConn if several share it
 	endpoint *endpoint // rd only
 	mem      *memory
 	slotLen  int  // 0 if only notices are received
@@ -22,10 +22,11 @@ type recvRing struct {
 	nextAt  time.Duration
 }
 
-func (n *node) newRing(mem *memory, slots, room int, shared bool) *recvRing {
-	r := &recvRing{RecvRing: traffic.NewRecvRing(len(n.rings), slots, shared), n: n, mem: mem, slotLen: room}
-	n.rings = append(n.rings, r)
-	return r
+// noConn is the index of no connection.
+const noConn = -1
+
+func newRing(e *env, r *traffic.RecvRing, mem *memory, slotLen int) *recvRing {
+	return &recvRing{RecvRing: r, env: e, owner: noConn, mem: mem, slotLen: slotLen}
 }
 
 // attach sets the queue and posts all slots, or as many as a slow receiver posts.
@@ -39,7 +40,7 @@ func (r *recvRing) attach(queue traffic.RecvQueue) error {
 		}
 	}
 	r.maxPost, r.nextAt = len(r.WRs), 0
-	if cfg := &r.n.cfg; cfg.Pause > 0 {
+	if cfg := &r.cfg; cfg.Pause > 0 {
 		r.maxPost = max(1, min(cfg.Depth/4, len(r.WRs)))
 	}
 	_, err := r.refill()
@@ -48,7 +49,7 @@ func (r *recvRing) attach(queue traffic.RecvQueue) error {
 
 // refill posts free slots, and reports whether there were any.
 func (r *recvRing) refill() (bool, error) {
-	if r.closed || len(r.Free()) == 0 || r.n.cfg.Pause > 0 && (r.Outstanding() > 0 || !r.n.due(r.nextAt)) {
+	if r.closed || len(r.Free()) == 0 || r.cfg.Pause > 0 && (r.Outstanding() > 0 || !r.due(r.nextAt)) {
 		return false, nil
 	}
 	posted, err := r.Post(min(len(r.Free()), r.maxPost))
@@ -58,8 +59,8 @@ func (r *recvRing) refill() (bool, error) {
 // complete returns the slot of a completed receive; negative if there is none.
 func (r *recvRing) complete(id uint64) (slot int, err error) {
 	slot, err = r.Complete(id)
-	if pause := r.n.cfg.Pause; pause > 0 && r.Outstanding() == 0 {
-		r.nextAt = r.n.now + pause
+	if pause := r.cfg.Pause; pause > 0 && r.Outstanding() == 0 {
+		r.nextAt = r.now + pause
 	}
 	return slot, err
 }

@@ -1,4 +1,4 @@
-package random
+package traffic
 
 import (
 	"fmt"
@@ -6,6 +6,15 @@ import (
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
+
+// Exchange is a control channel between the two ends, for queue pair numbers, keys and the
+// end of the traffic. It is reliable and in order.
+type Exchange interface {
+	Send(msg []byte) error
+	// Recv returns the next message of the peer, or verbs.ErrTimeout after timeout; a
+	// negative timeout is infinite.
+	Recv(timeout time.Duration) ([]byte, error)
+}
 
 // Pipe returns the two ends of an Exchange between goroutines.
 func Pipe() (a, b Exchange) {
