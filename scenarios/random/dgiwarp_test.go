@@ -2,8 +2,6 @@ package random_test
 
 import (
 	"errors"
-	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -18,27 +16,13 @@ import (
 
 // newDatagramWorld connects two datagram-iWARP devices by a cable. at is their UDP port; 0:
 // that of the protocol.
-func newDatagramWorld(t testing.TB, seed uint64, spec impair.Spec, reliable bool, addrs [2]string, at uint16) *world {
+func newDatagramWorld(t testing.TB, seed uint64, c cable, reliable bool, at uint16) *world {
 	t.Helper()
-	w := &world{World: sim.New(sim.Config{Seed: seed})}
-	port := func(addr string) sim.PortConfig {
-		return sim.PortConfig{
-			Name: addr, Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Up: impair.Config{Specs: []impair.Spec{spec}},
-			Link: sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond, MTU: 4200},
-		}
-	}
-	a, b, err := sim.NewPair(w.World, sim.NetConfig{}, port(addrs[0]), port(addrs[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, p := range []*sim.Port{a, b} {
-		cfg := dgiwarp.Config{Name: fmt.Sprint("host", i), QP: dgiwarp.QPOptions{Reliable: reliable}}
+	return newPair(t, seed, c, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+		cfg := dgiwarp.Config{Name: name, QP: dgiwarp.QPOptions{Reliable: reliable}}
 		cfg.NIC.Port = at
-		if w.devices[i], err = dgiwarp.InWorld(w.World, p, p, cfg); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return w
+		return dgiwarp.InWorld(w, p, p, cfg)
+	})
 }
 
 // families are the addresses of two ends, of either IP version.
@@ -70,7 +54,7 @@ func TestReliableDatagramsOnBadNetwork(t *testing.T) {
 	}
 	for seed := range uint64(6) {
 		for _, spec := range []impair.Spec{{}, worst} {
-			w := newDatagramWorld(t, seed, spec, true, families[seed%2], 0)
+			w := newDatagramWorld(t, seed, cable{spec: spec, addrs: families[seed%2]}, true, 0)
 			results, err := w.run(t, datagrams(t, w.devices[0], seed, random.RD, 300, 9000))
 			if err != nil {
 				t.Fatalf("seed %d, loss %d ppm: %v", seed, spec.LossPPM, err)
@@ -93,7 +77,7 @@ func TestReliableDatagramsOnBadNetwork(t *testing.T) {
 // Unreliable datagrams arrive intact, and their GRH has the layout of datagram-iWARP.
 func TestUnreliableDatagramsAreIntact(t *testing.T) {
 	for seed := range uint64(4) {
-		w := newDatagramWorld(t, seed, impair.Spec{LossPPM: 100_000}, false, families[seed%2], 0)
+		w := newDatagramWorld(t, seed, cable{spec: impair.Spec{LossPPM: 100_000}, addrs: families[seed%2]}, false, 0)
 		work := datagrams(t, w.devices[0], seed, random.UD, 300, 4096)
 		for i := range work.Lanes {
 			work.Lanes[i].MTU, work.Lanes[i].SharedReceives = verbs.MTU4096, false
@@ -111,7 +95,7 @@ func TestUnreliableDatagramsAreIntact(t *testing.T) {
 			}
 		}
 		// With the GRH layout of RoCE the check fails.
-		w = newDatagramWorld(t, seed, impair.Spec{}, false, families[seed%2], 0)
+		w = newDatagramWorld(t, seed, cable{addrs: families[seed%2]}, false, 0)
 		work.Traits.PortInGRH = false
 		var v *random.Violation
 		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "an IP packet that carries") {
@@ -123,7 +107,7 @@ func TestUnreliableDatagramsAreIntact(t *testing.T) {
 // A message from an unexpected source port is a violation.
 func TestSourcePortsAreChecked(t *testing.T) {
 	for service, reliable := range map[random.Service]bool{random.UD: false, random.RD: true} {
-		w := newDatagramWorld(t, 1, impair.Spec{}, reliable, families[0], 7777)
+		w := newDatagramWorld(t, 1, cable{}, reliable, 7777)
 		work := datagrams(t, w.devices[0], 1, service, 20, 256)
 		var v *random.Violation
 		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "source port 65041") || v.Got != "7777" {
@@ -134,7 +118,7 @@ func TestSourcePortsAreChecked(t *testing.T) {
 
 // RD gives up on peers, not on queue pairs, which the model of a lane does not support.
 func TestValidateRejectsGivesUpForRD(t *testing.T) {
-	w := newDatagramWorld(t, 1, impair.Spec{}, true, families[0], 0)
+	w := newDatagramWorld(t, 1, cable{}, true, 0)
 	work := datagrams(t, w.devices[0], 1, random.RD, 20, 256)
 	work.Network.GivesUp = true
 	if _, err := random.NewEnd(random.Env{}, work, random.A); err == nil || !strings.Contains(err.Error(), "GivesUp") {

@@ -1,8 +1,6 @@
 package random_test
 
 import (
-	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -17,25 +15,11 @@ import (
 // newStreamWorld connects two soft-iWARP devices by a cable.
 func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, noCRC bool) *world {
 	t.Helper()
-	w := &world{World: sim.New(sim.Config{Seed: seed})}
-	port := func(addr string) sim.PortConfig {
-		return sim.PortConfig{
-			Addrs: []netip.Addr{netip.MustParseAddr(addr)},
-			Link:  sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond, MTU: 4200},
-		}
-	}
-	a, b, err := sim.NewPair(w.World, sim.NetConfig{Stream: streams}, port("fd00::1"), port("fd00::2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, p := range []*sim.Port{a, b} {
-		cfg := softiwarp.Config{Name: fmt.Sprint("host", i)}
+	return newPair(t, seed, cable{stream: streams}, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+		cfg := softiwarp.Config{Name: name}
 		cfg.NIC.MPA.NoCRC = noCRC
-		if w.devices[i], err = softiwarp.InWorld(w.World, p, p.StreamHost(), cfg); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return w
+		return softiwarp.InWorld(w, p, p.StreamHost(), cfg)
+	})
 }
 
 // connections returns a workload that suits the device, with and without shared receives.

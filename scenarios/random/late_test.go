@@ -2,8 +2,6 @@ package random_test
 
 import (
 	"errors"
-	"fmt"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -17,25 +15,12 @@ import (
 // responses.
 func newSmallBufferWorld(t testing.TB, seed uint64) *world {
 	t.Helper()
-	w := &world{World: sim.New(sim.Config{Seed: seed})}
-	port := func(addr string) sim.PortConfig {
-		return sim.PortConfig{
-			Addrs: []netip.Addr{netip.MustParseAddr(addr)},
-			Link:  sim.LinkConfig{RateBps: 1e8, Latency: time.Microsecond, MTU: 4200},
-		}
-	}
-	a, b, err := sim.NewPair(w.World, sim.NetConfig{Stream: sim.StreamConfig{BufferBytes: 4096}}, port("fd00::1"), port("fd00::2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, p := range []*sim.Port{a, b} {
-		cfg := softiwarp.Config{Name: fmt.Sprint("host", i)}
+	c := cable{stream: sim.StreamConfig{BufferBytes: 4096}, link: sim.LinkConfig{RateBps: 1e8, Latency: time.Microsecond}}
+	return newPair(t, seed, c, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+		cfg := softiwarp.Config{Name: name}
 		cfg.NIC.MPA.QueueOctets = 4096
-		if w.devices[i], err = softiwarp.InWorld(w.World, p, p.StreamHost(), cfg); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return w
+		return softiwarp.InWorld(w, p, p.StreamHost(), cfg)
+	})
 }
 
 // An atomic that waits behind a read response executes after a later message has arrived. A

@@ -1,8 +1,6 @@
 package random_test
 
 import (
-	"fmt"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -16,25 +14,12 @@ import (
 // timeouts. It neither reorders nor loses packets: all duplicates are retransmissions.
 func newShortTimeoutWorld(t testing.TB, seed uint64) *world {
 	t.Helper()
-	w := &world{World: sim.New(sim.Config{Seed: seed})}
-	port := func(addr string) sim.PortConfig {
-		return sim.PortConfig{
-			Addrs: []netip.Addr{netip.MustParseAddr(addr)},
-			Link:  sim.LinkConfig{RateBps: 1e9, Latency: 20 * time.Microsecond, MTU: 4200, TxQueueBytes: 8192},
-		}
-	}
-	a, b, err := sim.NewPair(w.World, sim.NetConfig{}, port("fd00::1"), port("fd00::2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, p := range []*sim.Port{a, b} {
-		cfg := softroce.Config{Name: fmt.Sprint("host", i)}
+	c := cable{link: sim.LinkConfig{RateBps: 1e9, Latency: 20 * time.Microsecond, TxQueueBytes: 8192}}
+	return newPair(t, seed, c, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+		cfg := softroce.Config{Name: name}
 		cfg.NIC.Defects.RetryCount7Forever = true
-		if w.devices[i], err = softroce.InWorld(w.World, p, p, cfg); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return w
+		return softroce.InWorld(w, p, p, cfg)
+	})
 }
 
 // A requester with a short timeout retransmits READs that are being answered, and later

@@ -1,6 +1,7 @@
 package random_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -23,27 +24,46 @@ type world struct {
 	devices [2]verbs.Context
 }
 
-func newWorld(t testing.TB, seed uint64, spec impair.Spec, defects softroce.Defects) *world {
+// cable is the network between two devices. Zero values mean fd00::1 and fd00::2, 100 Gb/s
+// and 1 µs.
+type cable struct {
+	addrs  [2]string
+	stream sim.StreamConfig
+	spec   impair.Spec
+	link   sim.LinkConfig
+}
+
+// opener opens a device at a port.
+type opener func(w *sim.World, p *sim.Port, name string) (verbs.Context, error)
+
+func newPair(t testing.TB, seed uint64, c cable, open opener) *world {
 	t.Helper()
 	w := &world{World: sim.New(sim.Config{Seed: seed})}
+	c.addrs = cmp.Or(c.addrs, [2]string{"fd00::1", "fd00::2"})
+	c.link = cmp.Or(c.link, sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond})
+	c.link.MTU = 4200
 	port := func(addr string) sim.PortConfig {
-		return sim.PortConfig{
-			Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Up: impair.Config{Specs: []impair.Spec{spec}},
-			Link: sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond, MTU: 4200},
-		}
+		return sim.PortConfig{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Up: impair.Config{Specs: []impair.Spec{c.spec}}, Link: c.link}
 	}
-	a, b, err := sim.NewPair(w.World, sim.NetConfig{}, port("fd00::1"), port("fd00::2"))
+	a, b, err := sim.NewPair(w.World, sim.NetConfig{Stream: c.stream}, port(c.addrs[0]), port(c.addrs[1]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range []*sim.Port{a, b} {
-		cfg := softroce.Config{Name: fmt.Sprint("host", i)}
-		cfg.NIC.Defects = defects
-		if w.devices[i], err = softroce.InWorld(w.World, p, p, cfg); err != nil {
+		if w.devices[i], err = open(w.World, p, fmt.Sprint("host", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return w
+}
+
+func newWorld(t testing.TB, seed uint64, spec impair.Spec, defects softroce.Defects) *world {
+	t.Helper()
+	return newPair(t, seed, cable{spec: spec}, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+		cfg := softroce.Config{Name: name}
+		cfg.NIC.Defects = defects
+		return softroce.InWorld(w, p, p, cfg)
+	})
 }
 
 // run runs a workload on the two devices.
