@@ -33,7 +33,7 @@ type Request struct {
 }
 
 // WithImm reports whether the request has immediate data.
-func (r *Request) WithImm() bool {
+func (r Request) WithImm() bool {
 	return r.Op == verbs.OpRDMAWriteImm || r.Op == verbs.OpSendImm
 }
 
@@ -127,7 +127,7 @@ func (q *SendQueue) Drain() error {
 // Complete handles the completion of a request, and of the unsignaled ones before it. It
 // calls done for each that has succeeded, except the drain marker, and returns the status of
 // the one that failed. The error describes a completion with wrong fields.
-func (q *SendQueue) Complete(wc *verbs.WC, done func(*Request)) (failed verbs.WCStatus, err error) {
+func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCStatus, err error) {
 	n := uint32(wc.WRID)
 	if n-q.oldest >= q.next-q.oldest {
 		return verbs.WCSuccess, fmt.Errorf("request %d completed, with %d to %d outstanding", n, q.oldest, int64(q.next)-1)
@@ -140,7 +140,7 @@ func (q *SendQueue) Complete(wc *verbs.WC, done func(*Request)) (failed verbs.WC
 		if q.oldest++; r.Signaled && err == nil {
 			err = fmt.Errorf("request %d completed before request %d, which was posted before it", n, q.oldest-1)
 		}
-		done(&r)
+		done(r)
 	}
 	r := q.requests[n%uint32(len(q.requests))]
 	q.oldest++
@@ -157,7 +157,7 @@ func (q *SendQueue) Complete(wc *verbs.WC, done func(*Request)) (failed verbs.WC
 		case r.Returns > 0 && int(wc.ByteLen) != r.Returns:
 			err = fmt.Errorf("a request completed with %d bytes", wc.ByteLen)
 		}
-		done(&r)
+		done(r)
 	}
 	return verbs.WCSuccess, err
 }

@@ -142,7 +142,7 @@ func (p *producer) publish() (moved bool) {
 }
 
 // messageCompleted handles the completion of a message.
-func (p *producer) messageCompleted(r *traffic.Request) {
+func (p *producer) messageCompleted(r traffic.Request) {
 	p.acked = r.Seq + 1
 	p.completed++
 	p.windowClosedSince = 0

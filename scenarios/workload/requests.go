@@ -26,7 +26,7 @@ func (c *conn) requestCompleted(wc *verbs.WC) {
 }
 
 // requestSucceeded handles a successful request.
-func (c *conn) requestSucceeded(r *traffic.Request) {
+func (c *conn) requestSucceeded(r traffic.Request) {
 	c.noteCarriedData()
 	c.log.last = c.now
 	switch r.Kind {
