@@ -16,25 +16,32 @@ type End struct {
 	w    *Workload
 	side Side
 
-	gid     verbs.GID
-	pd      verbs.PD
-	channel verbs.CompChannel
-	cqs     []verbs.CQ
-	lanes   []*lane
-	rings   []*recvRing // by the number in their work request IDs
-	shared  *recvRing   // of the SRQ; nil if no lane uses it
-	byQPN   map[verbs.QPN]*lane
-	words   sharedWords
+	endObjects
+	lanes []*lane
+	byQPN map[verbs.QPN]*lane
+	words sharedWords
 
 	peer           connInfo
-	cmListener     verbs.Listener // nil without the connection manager
 	phase          string
 	peerDone       *report
-	lastProgress   time.Duration
-	lastCompletion time.Duration
-	startedAt      time.Duration
-	endedAt        time.Duration
 	countersBefore []verbs.Counter
+	endTimes
+}
+
+// endObjects are the objects that the lanes of an end share.
+type endObjects struct {
+	gid        verbs.GID
+	pd         verbs.PD
+	channel    verbs.CompChannel
+	cqs        []verbs.CQ
+	rings      []*recvRing    // by the number in their work request IDs
+	shared     *recvRing      // of the SRQ; nil if no lane uses it
+	cmListener verbs.Listener // nil without the connection manager
+}
+
+type endTimes struct {
+	startedAt, endedAt           time.Duration
+	lastProgress, lastCompletion time.Duration
 }
 
 // NewEnd returns one side of w. It starts nothing.

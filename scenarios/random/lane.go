@@ -13,27 +13,35 @@ type lane struct {
 	end   *End
 	spec  *Lane
 	index int
-
-	qp     verbs.QP // sends, and receives except on XRC
-	target verbs.QP // XRC: receives
-	xrcd   verbs.XRCD
-	ah     verbs.AH
-	qkey   uint32
-
-	memory      verbs.MR // that the peer accesses
-	bytes       []byte
-	windows     []verbs.MW
-	keys        []verbs.RKey // of the windows
-	spareWindow verbs.MW     // for local binds
+	laneQPs
+	laneMemory
 
 	errorExpected bool // this side has moved the queue pair to the error state
 	flushes       int  // receives flushed
-	binds         int  // windows bound
 
 	outgoing sender
 	incoming arrivalChecker
 	ring     *recvRing   // nil if receives are shared
 	xrc      []*recvRing // of its XRC SRQs
+}
+
+// laneQPs are the queue pairs of a lane.
+type laneQPs struct {
+	qp     verbs.QP // sends, and receives except on XRC
+	target verbs.QP // XRC: receives
+	xrcd   verbs.XRCD
+	ah     verbs.AH
+	qkey   uint32
+}
+
+// laneMemory is the memory that the peer accesses, directly and through windows.
+type laneMemory struct {
+	memory      verbs.MR
+	bytes       []byte
+	windows     []verbs.MW
+	keys        []verbs.RKey // of the windows
+	binds       int          // windows bound
+	spareWindow verbs.MW     // for local binds
 }
 
 // arrivalChecker checks the messages of a lane, for a reliable or an unreliable service.

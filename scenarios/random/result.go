@@ -3,6 +3,7 @@ package random
 import (
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -77,12 +78,6 @@ func (e *End) Result() *Result {
 			Received: l.incoming.counts(),
 		})
 	}
-	before := map[string]uint64{}
-	for _, c := range e.countersBefore {
-		before[c.Name] = c.Value
-	}
-	for _, c := range e.env.Device.Counters() {
-		r.Counters = append(r.Counters, verbs.Counter{Name: c.Name, Value: c.Value - before[c.Name]})
-	}
+	r.Counters = traffic.CountersSince(e.countersBefore, e.env.Device.Counters())
 	return r
 }

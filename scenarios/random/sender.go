@@ -13,7 +13,17 @@ type sender struct {
 	lane *lane
 	plan plan
 	from Side
+	requestState
+	sendBuffers
 
+	image    []byte // the peer's target after the posted requests
+	spareKey verbs.RKey
+	bound    bool // the spare window is bound, according to completions
+	pacer    pacer
+}
+
+// requestState is how far the requests of a lane have come.
+type requestState struct {
 	posted          int
 	completedBefore int // requests before it have completed
 	succeeded       int // completed with success
@@ -25,21 +35,19 @@ type sender struct {
 	// queue.
 	flushing     bool
 	drainPending bool // the drain marker has not completed
+}
 
-	image []byte // the peer's target after the posted requests
-	mr    verbs.MR
-	buf   []byte
-	size  int      // of a slot
-	wants [][]byte // expected data of the read in each slot
-
-	spareKey verbs.RKey
-	bound    bool // the spare window is bound, according to completions
-	pacer    pacer
-	wrs      []verbs.SendWR
-	sges     []verbs.SGE
-	pieces   []piece
-	scratch  []byte
-	inline   []byte
+// sendBuffers is the memory of the requests of a lane, in slots, and of their lists.
+type sendBuffers struct {
+	mr      verbs.MR
+	buf     []byte
+	size    int      // of a slot
+	wants   [][]byte // expected data of the read in each slot
+	wrs     []verbs.SendWR
+	sges    []verbs.SGE
+	pieces  []piece
+	scratch []byte
+	inline  []byte
 }
 
 func (s *sender) open(l *lane) (err error) {

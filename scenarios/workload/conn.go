@@ -28,12 +28,16 @@ type conn struct {
 	add *atomicAdder // atomics on memory of the peer; nil if there are none
 
 	remoteEnd
+	attempt
 	wasUp        bool
 	sentReported bool
 	doneReported bool
+}
 
-	broken       bool // the failure of this epoch was recorded
-	carriedData  bool // this epoch has delivered or completed something
+// attempt is the state of the current epoch.
+type attempt struct {
+	broken       bool // its failure was recorded
+	carriedData  bool // it has delivered or completed something
 	failedEpochs int  // consecutive, without carriedData
 	retryAt      time.Duration
 	drainSince   time.Duration

@@ -22,15 +22,19 @@ type consumer struct {
 	duplicates int
 	reordered  int
 
-	readable  int // messages before it can be read
-	nextRead  int // next message to read
-	posted    int // reads
-	completed int
-
+	reads
 	creditSent int    // value of next in the last credit notice
 	quietCount uint64 // arrivals at quietSince
 	quietSince time.Duration
 	onArrival  func(seq int)
+}
+
+// reads is the state of a consumer that reads its messages.
+type reads struct {
+	readable  int // messages before it can be read
+	nextRead  int // next message to read
+	posted    int
+	completed int
 }
 
 // numbered reports whether the producer puts message numbers into immediate data.

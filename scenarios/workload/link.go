@@ -14,11 +14,8 @@ const peerAccess = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.Acce
 // of the current epoch.
 type link struct {
 	*env
-	kind  *kind
-	index int // of the connection, in work request IDs
-	edge  edge
-	side  int // 0 or 1: index in edge.ends
-	peer  *peer
+	kind *kind
+	connID
 	epoch int
 	layout
 
@@ -31,6 +28,14 @@ type link struct {
 	verbsObjects
 	peerInfo *connInfo
 	schedule func() // steps the connection soon
+}
+
+// connID identifies a connection.
+type connID struct {
+	index int // in work request IDs
+	edge  edge
+	side  int // 0 or 1: index in edge.ends
+	peer  *peer
 }
 
 // verbsObjects are the objects of an epoch, and those of XRC, which outlive epochs.

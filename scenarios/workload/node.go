@@ -149,7 +149,7 @@ func (n *node) addConn(e edge, me int) {
 	}
 	p.open++
 	c := &conn{n: n, remoteEnd: remoteEnd{peerEpoch: -1, peerReady: -1}}
-	c.link = link{env: n.env, kind: &n.kind, index: len(n.conns), edge: e, side: me, peer: p, schedule: c.scheduleStep}
+	c.link = link{env: n.env, kind: &n.kind, connID: connID{len(n.conns), e, me, p}, schedule: c.scheduleStep}
 	key := func(from int) traffic.Content {
 		return traffic.Content{Pattern: n.pattern, Key: traffic.Derive(n.rank.Seed, e.id, e.ends[from], e.ends[1-from])}
 	}

@@ -11,12 +11,7 @@ import (
 // rail is a NIC of the rank, with the resources that its connections share.
 type rail struct {
 	*env
-	num       int // index in Rank.NICs
-	dev       verbs.Context
-	gid       verbs.GID
-	gidIndex  uint8
-	mtu       verbs.MTU
-	maxReads  uint8 // outstanding reads and atomics, in either direction
+	railPort
 	pd        verbs.PD
 	channel   verbs.CompChannel
 	cq        verbs.CQ
@@ -30,12 +25,22 @@ type rail struct {
 	cm        *connListener
 }
 
+// railPort is the port of the NIC.
+type railPort struct {
+	num      int // index in Rank.NICs
+	dev      verbs.Context
+	gid      verbs.GID
+	gidIndex uint8
+	mtu      verbs.MTU
+	maxReads uint8 // outstanding reads and atomics, in either direction
+}
+
 // maxOutstandingReads limits the outstanding reads of a connection.
 const maxOutstandingReads = 16
 
 func openRail(e *env, num, cqDepth int) (*rail, error) {
 	nic := &e.rank.NICs[num]
-	r := &rail{env: e, num: num, dev: nic.Device, gidIndex: nic.GIDIndex, byQPN: map[verbs.QPN]int{}}
+	r := &rail{env: e, railPort: railPort{num: num, dev: nic.Device, gidIndex: nic.GIDIndex}, byQPN: map[verbs.QPN]int{}}
 	entry, err := r.dev.QueryGID(1, int(r.gidIndex))
 	if err != nil {
 		return nil, err
