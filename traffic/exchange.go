@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Exchange is a control channel between the two ends, for queue pair numbers, keys and the
-// end of the traffic. It is reliable and in order.
+// Exchange is a control channel between two ends, for queue pair numbers, keys and the end
+// of the traffic. It is reliable and in order.
 type Exchange interface {
 	Send(msg []byte) error
 	// Recv returns the next message of the peer, or verbs.ErrTimeout after timeout; a

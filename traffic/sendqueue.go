@@ -68,11 +68,10 @@ func (q *SendQueue) Outstanding() int { return int(q.next - q.oldest) }
 // Draining reports whether the drain marker has not completed.
 func (q *SendQueue) Draining() bool { return q.draining }
 
-// Batched is the number of requests that Flush posts; Full reports whether it must be
-// called before more are added.
+// Batched is the number of requests that Flush posts.
 func (q *SendQueue) Batched() int { return len(q.batch) }
 
-// Full reports whether the batch is full.
+// Full reports whether Flush must be called before more requests are added.
 func (q *SendQueue) Full() bool { return len(q.batch) == maxBatch }
 
 // Add adds a request with local memory of one SGE, or of none if its length is 0, to the

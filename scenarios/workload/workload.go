@@ -8,6 +8,11 @@
 // goroutine and reads no clock besides Rank.Proc. It does not decide whether a failure was
 // expected: package lab does, which knows the impairments.
 //
+// Uses go one way: a rail, its receives and endpoints know the environment of the rank (env);
+// a link, which is the queue pair and the memory of a connection, knows its rail; producers,
+// consumers and atomics know their link; a connection (conn) has all of these, and a node
+// runs the connections. Programs of random and calls have an env only.
+//
 // A Program belongs to the goroutine that calls Run; other goroutines may call Status and
 // Break.
 package workload
