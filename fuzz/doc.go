@@ -7,7 +7,7 @@
 // of a codec or an engine stand beside it.
 //
 //   - FuzzRoCEPath, FuzzDatagramPath: a bad network between two honest devices. All
-//     that their service promises must hold, as package traffic's model has it.
+//     that their service promises must hold, as the model of package random has it.
 //   - FuzzRoCEPeer, FuzzDatagramPeer: whoever is in between knows every key, and
 //     makes packets that look right. What is not registered for it stays as it is.
 //   - FuzzStreamPeer: any bytes on the TCP connections of a soft-iWARP device.

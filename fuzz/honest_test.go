@@ -6,19 +6,20 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // exchange has two honest devices do a workload, and returns what was broken of
 // what their services promise.
-func (p *pair) exchange(t testing.TB, work *traffic.Workload) (results [2]*traffic.Result, err error) {
+func (p *pair) exchange(t testing.TB, work *random.Workload) (results [2]*random.Result, err error) {
 	t.Helper()
 	var pipes [2]traffic.Exchange
 	pipes[0], pipes[1] = simcontrol.Pipe(p.World)
-	for side := range traffic.Side(2) {
-		end, err := traffic.NewEnd(traffic.Env{Device: p.devs[side], Peer: pipes[side]}, work, side)
+	for side := range random.Side(2) {
+		end, err := random.NewEnd(random.Env{Device: p.devs[side], Peer: pipes[side]}, work, side)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,24 +44,24 @@ func damage(b []byte) int {
 }
 
 // lanes is a short workload: a few messages of each service.
-func lanes(p *program, services ...traffic.Service) *traffic.Workload {
+func lanes(p *program, services ...random.Service) *random.Workload {
 	flags := p.octet()
-	w := &traffic.Workload{Seed: uint64(p.octet()), CQs: 1 + int(flags&1), SharedWords: 2, Wakeup: traffic.Wakeup(flags>>1) & 3 % 3}
-	w.Network = traffic.Network{Loses: true, Duplicates: true, Reorders: true}
+	w := &random.Workload{Seed: uint64(p.octet()), CQs: 1 + int(flags&1), SharedWords: 2, Wakeup: random.Wakeup(flags>>1) & 3 % 3}
+	w.Network = random.Network{Loses: true, Duplicates: true, Reorders: true}
 	if damage(p.b) > 20 { // who polls while timers grow has a world of polls
-		w.Wakeup = traffic.ByEvent
+		w.Wakeup = random.ByEvent
 	}
 	for i, s := range services {
 		size := 2000
-		if s == traffic.UD {
+		if s == random.UD {
 			size = 1024
 		}
-		l := traffic.NewLane(s, 5, size)
+		l := random.NewLane(s, 5, size)
 		l.SharedReceives = flags>>3&1 == 1 && i == 0 && s.Reliable()
 		l.TightReceives = flags>>4&1 == 1
 		l.SendDepth, l.RecvDepth = 4, max(8, l.RecvDepth&15)
 		l.FirstPSN = [2]uint32{0xfffffe, 0xfffff0}
-		if flags>>5&1 == 1 && s != traffic.UD {
+		if flags>>5&1 == 1 && s != random.UD {
 			l.MTU = verbs.MTU256
 		}
 		w.Lanes = append(w.Lanes, l)
@@ -81,7 +82,7 @@ func rocePath(t testing.TB, b []byte) {
 	t.Helper()
 	prog := newProgram(b)
 	p := rocePair(t, prog, prog.octet()&1 == 1)
-	work := lanes(prog, traffic.RC, traffic.XRC, traffic.UC, traffic.UD)
+	work := lanes(prog, random.RC, random.XRC, random.UC, random.UD)
 	// Eight losses in a row are the least that exhausts the seven retries there are.
 	work.Network.GivesUp = damage(prog.b) > 7
 	results, err := p.exchange(t, work)
@@ -109,11 +110,11 @@ func datagramPath(t testing.TB, b []byte) {
 	t.Helper()
 	prog := newProgram(b)
 	how := prog.octet()
-	service := traffic.UD
+	service := random.UD
 	if how&2 == 2 {
-		service = traffic.RD
+		service = random.RD
 	}
-	p := datagramPair(t, prog, how&1 == 1, dgiwarp.QPOptions{Reliable: service == traffic.RD, Isolate: how&4 == 4}, patience())
+	p := datagramPair(t, prog, how&1 == 1, dgiwarp.QPOptions{Reliable: service == random.RD, Isolate: how&4 == 4}, patience())
 	work := lanes(prog, service, service)
 	manners, err := traffic.TraitsOf(p.devs[0])
 	if err != nil {
@@ -121,7 +122,7 @@ func datagramPath(t testing.TB, b []byte) {
 	}
 	work.Traits = manners
 	for i := range work.Lanes {
-		manners.Adapt(&work.Lanes[i])
+		work.Lanes[i].Adapt(&manners)
 	}
 	results, err := p.exchange(t, work)
 	if err != nil {
@@ -129,7 +130,7 @@ func datagramPath(t testing.TB, b []byte) {
 	}
 	for side, r := range results {
 		for i, l := range r.Lanes {
-			if l.Service == traffic.RD && (l.Sent.Completed != 5 || l.Received.Delivered != 5) {
+			if l.Service == random.RD && (l.Sent.Completed != 5 || l.Received.Delivered != 5) {
 				t.Fatalf("side %d, lane %d: %+v", side, i, l)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/units"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/traffic"
 )
 
 // Values of expect.delivered.
@@ -88,7 +89,7 @@ func (j *checker) checkMemory() {
 	if j.want.Memory == anyNumber {
 		return
 	}
-	wrong := j.violationTexts(func(k workload.ViolationKind) bool { return k == workload.Contents })
+	wrong := j.violationTexts(func(k traffic.ViolationKind) bool { return k == traffic.Contents })
 	var checked int64
 	for i := range j.Ranks {
 		if r := j.Ranks[i].Report; r != nil {
@@ -105,7 +106,7 @@ func (j *checker) checkMemory() {
 }
 
 // violationTexts returns the violations of the kinds that match accepts.
-func (j *checker) violationTexts(match func(workload.ViolationKind) bool) (all []string) {
+func (j *checker) violationTexts(match func(traffic.ViolationKind) bool) (all []string) {
 	for i := range j.Ranks {
 		if r := j.Ranks[i].Report; r != nil {
 			for _, v := range r.Violations {
@@ -121,8 +122,8 @@ func (j *checker) violationTexts(match func(workload.ViolationKind) bool) (all [
 // checkViolations checks the number of violations that programs found. Those in the
 // memory check are counted, and not repeated.
 func (j *checker) checkViolations() {
-	inMemoryCheck := func(k workload.ViolationKind) bool { return k == workload.Contents && j.want.Memory != anyNumber }
-	named, others := j.violationTexts(inMemoryCheck), j.violationTexts(func(k workload.ViolationKind) bool { return !inMemoryCheck(k) })
+	inMemoryCheck := func(k traffic.ViolationKind) bool { return k == traffic.Contents && j.want.Memory != anyNumber }
+	named, others := j.violationTexts(inMemoryCheck), j.violationTexts(func(k traffic.ViolationKind) bool { return !inMemoryCheck(k) })
 	n, got := len(named)+len(others), "none"
 	switch {
 	case n > 0 && len(others) == 0:

@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -213,9 +214,9 @@ func TestJudgeFailsEachUnmetExpectation(t *testing.T) {
 }
 
 func TestMemoryCheckCountsOnlyContentViolations(t *testing.T) {
-	damage := workload.Violation{Kind: workload.Contents, What: "host0 with host1 on rail 0: message 3: 4 in a row differ"}
-	order := workload.Violation{Kind: workload.Delivery, What: "host0 with host1 on rail 0: message 3 arrived before byte 7 of memory"}
-	alien := workload.Violation{Kind: workload.Completion, What: "host0: a completion with the unknown work request ID 0x1"}
+	damage := workload.Violation{Kind: traffic.Contents, What: "host0 with host1 on rail 0: message 3: 4 in a row differ"}
+	order := workload.Violation{Kind: traffic.Delivery, What: "host0 with host1 on rail 0: message 3 arrived before byte 7 of memory"}
+	alien := workload.Violation{Kind: traffic.Completion, What: "host0: a completion with the unknown work request ID 0x1"}
 	for _, tc := range []struct {
 		found []workload.Violation
 		want  []string
@@ -251,7 +252,7 @@ func TestMemoryCheckFailsIfNothingWasCompared(t *testing.T) {
 func TestReasonIsShortened(t *testing.T) {
 	o := asExpected(t)
 	long := strings.Repeat("byte 7 is wrong, ", 40)
-	o.Ranks[2].Report.Violations = []workload.Violation{{Kind: workload.Contents, What: long}}
+	o.Ranks[2].Report.Violations = []workload.Violation{{Kind: traffic.Contents, What: long}}
 	r := NewResult(o.Plan.Scenario, o.Tier, &Options{})
 	o.FillResult(r)
 	if len(r.Reason) > maxReason+len(" …") || !strings.HasPrefix(r.Reason, "memory: rank 2 on host2: byte 7") || !strings.HasSuffix(r.Reason, " …") {
@@ -273,7 +274,7 @@ func TestJudgeRequiresExpectedViolations(t *testing.T) {
 	if got := red(Judge(o)); !slices.Equal(got, []string{"violations"}) {
 		t.Errorf("nothing found: %v", got)
 	}
-	o.Ranks[0].Report.Violations = []workload.Violation{{Kind: workload.Contents, What: "byte 7 is wrong"}}
+	o.Ranks[0].Report.Violations = []workload.Violation{{Kind: traffic.Contents, What: "byte 7 is wrong"}}
 	if got := red(Judge(o)); len(got) != 0 {
 		t.Errorf("something found: %v", got)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -56,10 +57,10 @@ func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 		}, false},
 		{"message twice", func(o *Observation) { o.Ranks[1].Report.Flows[0].Duplicates = 1 }, false},
 		{"wrong bytes", func(o *Observation) {
-			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: workload.Contents, What: "octet 7 is 1, not 2"}}
+			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: traffic.Contents, What: "octet 7 is 1, not 2"}}
 		}, false},
 		{"messages swapped", func(o *Observation) {
-			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: workload.Delivery, What: "message 7 before 6"}}
+			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: traffic.Delivery, What: "message 7 before 6"}}
 		}, false},
 		{"unexpected error", func(o *Observation) {
 			o.Ranks[1].Report.Failures = append(o.Ranks[1].Report.Failures, workload.Failure{Status: verbs.WCRemAccessErr.String()})
@@ -69,7 +70,7 @@ func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 		{"another host killed", func(o *Observation) { o.Ranks[2].State, o.Ranks[2].Report = Killed, nil }, false},
 		{"late and damaged", func(o *Observation) {
 			o.Ranks[0].Report.Elapsed = time.Minute
-			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: workload.Contents, What: "octet 7 is 1, not 2"}}
+			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: traffic.Contents, What: "octet 7 is 1, not 2"}}
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

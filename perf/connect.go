@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -32,38 +33,15 @@ func (c *conn) connectRC(to connInfo) error {
 		return err
 	}
 	for i, q := range c.qps {
-		attr := verbs.QPAttr{
-			Port: s.port(), Access: access, PathMTU: min(mine.ActiveMTU, to.MTU), DestQPN: to.QPNs[i], AH: s.ahAttr(to),
-			MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads, MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7,
-		}
-		if err := modifyToRTS(q, attr,
-			verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags,
-			verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer,
-			verbs.QPAttrSQPSN|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrMaxQPRdAtomic,
-		); err != nil {
+		if err := traffic.Connect(q, verbs.QPAttr{
+			Port: s.port(), Access: access, PathMTU: min(mine.ActiveMTU, to.MTU), DestQPN: to.QPNs[i],
+			AH: traffic.Address(s.port(), s.GIDIndex, to.GID), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
+			MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7,
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// modifyToRTS moves a queue pair to INIT, RTR and RTS with these attributes.
-func modifyToRTS(q verbs.QP, attr verbs.QPAttr, toInit, toReceive, toSend verbs.QPAttrMask) error {
-	for _, step := range []struct {
-		state verbs.QPState
-		mask  verbs.QPAttrMask
-	}{{verbs.QPStateInit, toInit}, {verbs.QPStateRTR, toReceive}, {verbs.QPStateRTS, toSend}} {
-		attr.State = step.state
-		if err := q.Modify(attr, step.mask|verbs.QPAttrState); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ahAttr returns the path to the other side.
-func (s *Side) ahAttr(to connInfo) verbs.AHAttr {
-	return verbs.AHAttr{Port: s.port(), GRH: verbs.GRH{DGID: to.GID, SGIDIndex: s.GIDIndex, HopLimit: 64}}
 }
 
 // datagramKey is the Q_Key of datagrams.
@@ -72,12 +50,11 @@ const datagramKey = 0x0fab
 // connectUD moves UD queue pairs to RTS, and stores their destinations.
 func (c *conn) connectUD(to connInfo) error {
 	for _, q := range c.qps {
-		attr := verbs.QPAttr{Port: c.side.port(), QKey: datagramKey}
-		if err := modifyToRTS(q, attr, verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey, 0, verbs.QPAttrSQPSN); err != nil {
+		if err := traffic.Connect(q, verbs.QPAttr{Port: c.side.port(), QKey: datagramKey}); err != nil {
 			return err
 		}
 	}
-	ah, err := c.pd.CreateAH(c.side.ahAttr(to))
+	ah, err := c.pd.CreateAH(traffic.Address(c.side.port(), c.side.GIDIndex, to.GID))
 	if err != nil {
 		return err
 	}
@@ -89,14 +66,9 @@ func (c *conn) connectUD(to connInfo) error {
 }
 
 // listen starts the server's CM listener.
-func (c *conn) listen() (netip.AddrPort, error) {
-	cm, err := c.side.Device.CM()
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	c.listener, err = cm.Listen(netip.AddrPortFrom(c.side.Addr, 0), verbs.PortSpaceTCP, max(1, len(c.qps)))
-	if err != nil {
-		return netip.AddrPort{}, err
+func (c *conn) listen() (addr netip.AddrPort, err error) {
+	if c.listener, err = traffic.Listen(c.side.Device, c.side.Addr, verbs.PortSpaceTCP, max(1, len(c.qps))); err != nil {
+		return addr, err
 	}
 	c.deferClose(c.listener.Close)
 	return c.listener.Addr(), nil
@@ -110,12 +82,8 @@ func connParam(private []byte) verbs.ConnParam {
 
 // connectCM connects each queue pair. The private data has its index.
 func (c *conn) connectCM(to netip.AddrPort) error {
-	cm, err := c.side.Device.CM()
-	if err != nil {
-		return err
-	}
 	for i, q := range c.qps {
-		id, err := cm.Connect(q, to, connParam(binary.BigEndian.AppendUint32(nil, uint32(i))), waitTimeout)
+		id, err := traffic.Dial(c.side.Device, q, to, connParam(binary.BigEndian.AppendUint32(nil, uint32(i))), waitTimeout)
 		if err != nil {
 			return err
 		}

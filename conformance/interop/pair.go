@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net/netip"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -61,32 +61,16 @@ func (l *qpPair) connectBoth() error {
 // long message on a lossy link has many.
 const retries = 7
 
-// path returns the path to the peer.
-func (p *queuePair) path(to *queuePair) verbs.AHAttr {
-	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.addr), SGIDIndex: p.gid, HopLimit: 64}}
-}
-
 // firstPSN returns a PSN that wraps soon.
 func (p *queuePair) firstPSN() uint32 { return (0xfffffa + uint32(p.qp.QPN())) & 0xffffff }
 
 // connectTo connects a queue pair by ibv_modify_qp.
 func (p *queuePair) connectTo(to *queuePair, timeout uint8) error {
-	a := verbs.QPAttr{
-		State: verbs.QPStateRTR, PathMTU: min(p.endpoint.port.ActiveMTU, to.endpoint.port.ActiveMTU), DestQPN: to.qp.QPN(), AH: p.path(to),
+	return p.verbError("connect a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{
+		PathMTU: min(p.endpoint.port.ActiveMTU, to.endpoint.port.ActiveMTU), DestQPN: to.qp.QPN(), AH: traffic.Address(1, p.gid, verbs.GIDFrom(to.addr)),
 		RQPSN: to.firstPSN(), SQPSN: p.firstPSN(), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
 		MinRNRTimer: 12, Timeout: timeout, RetryCnt: retries, RNRRetry: 7, // RNR timer 0.64 ms, unlimited RNR retries
-	}
-	receiving := verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
-	sending := verbs.QPAttrState | verbs.QPAttrSQPSN
-	if p.qp.Type() == verbs.QPTypeRC {
-		receiving |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
-		sending |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
-	}
-	if err := p.qp.Modify(a, receiving); err != nil {
-		return p.verbError("move a queue pair to RTR", err)
-	}
-	a.State = verbs.QPStateRTS
-	return p.verbError("move a queue pair to RTS", p.qp.Modify(a, sending))
+	}))
 }
 
 // Private data of requests and replies.
@@ -100,20 +84,14 @@ func (l *qpPair) connectByCM() error {
 	from := l.qps[l.method.connector()]
 	to := l.qps[from.who.other()]
 	param := verbs.ConnParam{PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads, RetryCount: retries, RNRRetryCount: 7}
-	manager, err := to.Device.CM()
-	if err != nil {
-		return to.verbError("manage connections", err)
-	}
-	listener, err := manager.Listen(netip.AddrPortFrom(to.addr, 0), verbs.PortSpaceTCP, 1)
+	listener, err := traffic.Listen(to.Device, to.addr, verbs.PortSpaceTCP, 1)
 	if err != nil {
 		return to.verbError("listen", err)
 	}
 	dialed := make(chan error, 1)
 	go func() {
-		manager, err := from.Device.CM()
-		if err == nil {
-			from.conn, err = manager.Connect(from.qp, listener.Addr(), param, from.timeout)
-		}
+		var err error
+		from.conn, err = traffic.Dial(from.Device, from.qp, listener.Addr(), param, from.timeout)
 		dialed <- from.verbError(fmt.Sprintf("connect to %v", listener.Addr()), err)
 	}()
 	err = to.accept(listener, param)
@@ -151,12 +129,8 @@ func (l *qpPair) checkReplyData(conn verbs.Conn, want []byte, failed error) erro
 // connection manager unless the method is ByModify.
 func (l *qpPair) exchangeAddresses(a, b *queuePair) error {
 	for _, p := range []*queuePair{a, b} {
-		if err := p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState); err != nil {
-			return p.verbError("move a queue pair to RTR", err)
-		}
-		attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: p.firstPSN()}
-		if err := p.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrSQPSN); err != nil {
-			return p.verbError("move a queue pair to RTS", err)
+		if err := traffic.ToRTS(p.qp, verbs.QPAttr{SQPSN: p.firstPSN()}); err != nil {
+			return p.verbError("prepare a queue pair", err)
 		}
 	}
 	if err := errors.Join(a.addressTo(b), b.addressTo(a)); err != nil || l.method == ByModify {
@@ -168,7 +142,7 @@ func (l *qpPair) exchangeAddresses(a, b *queuePair) error {
 // addressTo sets the peer of a UD queue pair.
 func (p *queuePair) addressTo(peer *queuePair) (err error) {
 	p.to = verbs.UD{QPN: peer.qp.QPN(), QKey: qKey}
-	if p.ah, err = p.pd.CreateAH(p.path(peer)); err != nil {
+	if p.ah, err = p.pd.CreateAH(traffic.Address(1, p.gid, verbs.GIDFrom(peer.addr))); err != nil {
 		return p.verbError("create an address handle", err)
 	}
 	p.to.AH = p.ah
@@ -180,11 +154,7 @@ func (p *queuePair) addressTo(peer *queuePair) (err error) {
 func (l *qpPair) resolveByCM() error {
 	from := l.qps[l.method.connector()]
 	to := l.qps[from.who.other()]
-	manager, err := to.Device.CM()
-	if err != nil {
-		return to.verbError("manage connections", err)
-	}
-	listener, err := manager.Listen(netip.AddrPortFrom(to.addr, 0), verbs.PortSpaceUDP, 1)
+	listener, err := traffic.Listen(to.Device, to.addr, verbs.PortSpaceUDP, 1)
 	if err != nil {
 		return to.verbError("listen for datagrams", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -59,12 +60,8 @@ func (s *endpoint) open(service verbs.QPType, shared bool, inline int) (p *queue
 	if p.qp, err = s.Device.CreateQP(init); err != nil {
 		return p, s.verbError("create a queue pair", err)
 	}
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey, Access: s.access() &^ verbs.AccessLocalWrite}
-	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
-	if service == verbs.QPTypeUD {
-		mask ^= verbs.QPAttrAccessFlags ^ verbs.QPAttrQKey
-	}
-	return p, s.verbError("move a queue pair to INIT", p.qp.Modify(attr, mask))
+	attr := verbs.QPAttr{Port: 1, QKey: qKey, Access: s.access() &^ verbs.AccessLocalWrite}
+	return p, s.verbError("open a queue pair", traffic.ToInit(p.qp, attr))
 }
 
 // close closes everything. An error means that an object is still in use.

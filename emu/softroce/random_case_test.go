@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -28,7 +28,7 @@ type randomCase struct {
 	up      [2]impair.Config
 	flaps   []sim.Flap
 	window  int
-	work    traffic.Workload
+	work    random.Workload
 	defects [2]Defects
 	verbose bool
 	net     *sim.Net // once the world is built
@@ -132,8 +132,8 @@ func (c *randomCase) drawSpec() impair.Spec {
 }
 
 // tolerance is what the network's impairments excuse.
-func (c *randomCase) tolerance() traffic.Network {
-	n := traffic.Network{Loses: len(c.flaps) > 0 || c.link.QueueBytes < 1_000_000}
+func (c *randomCase) tolerance() random.Network {
+	n := random.Network{Loses: len(c.flaps) > 0 || c.link.QueueBytes < 1_000_000}
 	harm, bursts := uint32(0), false
 	for _, cfg := range c.up {
 		for _, s := range cfg.Specs {

@@ -9,8 +9,9 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -81,11 +82,11 @@ func (c *randomCase) run() (randomTotals, error) {
 	defer w.Close()
 	var pipes [2]traffic.Exchange
 	pipes[0], pipes[1] = simcontrol.Pipe(w)
-	var ends [2]*traffic.End
-	var results [2]*traffic.Result
-	for side := range traffic.Side(2) {
-		env := traffic.Env{Device: devices[side], Peer: pipes[side], Trace: c.trace(w)}
-		if ends[side], err = traffic.NewEnd(env, &c.work, side); err != nil {
+	var ends [2]*random.End
+	var results [2]*random.Result
+	for side := range random.Side(2) {
+		env := random.Env{Device: devices[side], Peer: pipes[side], Trace: c.trace(w)}
+		if ends[side], err = random.NewEnd(env, &c.work, side); err != nil {
 			return randomTotals{}, err
 		}
 		w.Go("side "+side.String(), func(p *sim.Proc) (err error) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -19,7 +19,7 @@ type randomTotals struct {
 	took                           time.Duration // virtual; of the longest
 }
 
-func totalsOf(results [2]*traffic.Result) randomTotals {
+func totalsOf(results [2]*random.Result) randomTotals {
 	t := randomTotals{cases: 1, counters: map[string]uint64{}}
 	for _, r := range results {
 		for _, l := range r.Lanes {

@@ -3,30 +3,30 @@ package softroce
 import (
 	"time"
 
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // drawWork draws queue pairs and their work requests.
 func (c *randomCase) drawWork() {
-	c.work = traffic.Workload{
+	c.work = random.Workload{
 		Seed: c.rng.Uint64(), CQs: 1 + c.rng.IntN(3), SharedWords: c.rng.IntN(4),
-		Wakeup: pick(c, traffic.ByEvent, traffic.ByEvent, traffic.BySolicited, traffic.ByPolling), Network: c.tolerance(),
+		Wakeup: pick(c, random.ByEvent, random.ByEvent, random.BySolicited, random.ByPolling), Network: c.tolerance(),
 	}
-	services := []traffic.Service{traffic.RC, traffic.RC, traffic.RC, traffic.XRC, traffic.UC, traffic.UD}
+	services := []random.Service{random.RC, random.RC, random.RC, random.XRC, random.UC, random.UD}
 	for range 1 + c.rng.IntN(5) {
 		c.work.Lanes = append(c.work.Lanes, c.drawLane(pick(c, services...)))
 	}
 }
 
-func (c *randomCase) drawLane(s traffic.Service) traffic.Lane {
+func (c *randomCase) drawLane(s random.Service) random.Lane {
 	rng := c.rng
-	l := traffic.NewLane(s, 0, 0)
+	l := random.NewLane(s, 0, 0)
 	most := pick(c, 10, 60, 60, 200)
 	l.Messages = [2]int{rng.IntN(most), rng.IntN(most)}
 	l.MTU = verbs.MTU256 + verbs.MTU(rng.IntN(int(c.mtu)))
 	l.MaxBytes = pick(c, 1, 64, 1000, 3*l.MTU.Bytes(), 8000)
-	if s == traffic.UD {
+	if s == random.UD {
 		l.MaxBytes = min(l.MaxBytes, l.MTU.Bytes())
 	}
 	if c.oneIn(2) { // a few operations only, so that they meet each other more often
@@ -43,11 +43,11 @@ func (c *randomCase) drawLane(s traffic.Service) traffic.Lane {
 		}
 		l.RdAtomic[dir] = 1 + uint8(rng.IntN(pick(c, 1, 4, 16)))
 	}
-	l.SharedReceives = s != traffic.XRC && c.oneIn(3)
-	if s == traffic.XRC {
+	l.SharedReceives = s != random.XRC && c.oneIn(3)
+	if s == random.XRC {
 		l.XRCQueues = 1 + rng.IntN(3)
 	}
-	if s == traffic.RC {
+	if s == random.RC {
 		l.Windows = rng.IntN(4)
 	}
 	c.drawQueues(&l)
@@ -61,7 +61,7 @@ func (c *randomCase) drawLane(s traffic.Service) traffic.Lane {
 
 // drawQueues decides on the sizes of queues and the rhythm they are filled in:
 // slow receivers make a reliable sender wait and an unreliable one lose.
-func (c *randomCase) drawQueues(l *traffic.Lane) {
+func (c *randomCase) drawQueues(l *random.Lane) {
 	l.SendDepth = pick(c, 2, 3, 16, 64)
 	l.RecvDepth = pick(c, 1, 2, 16, 64)
 	l.MaxSGE = 1 + c.rng.IntN(4)
@@ -72,7 +72,7 @@ func (c *randomCase) drawQueues(l *traffic.Lane) {
 	l.RecvPacing = c.drawRhythm()
 }
 
-func (c *randomCase) drawRhythm() (r traffic.Pacing) {
+func (c *randomCase) drawRhythm() (r random.Pacing) {
 	if c.oneIn(2) {
 		r.Batch = 1 + c.rng.IntN(8)
 	}
@@ -84,7 +84,7 @@ func (c *randomCase) drawRhythm() (r traffic.Pacing) {
 
 // drawTimers chooses timeouts that are too short at times where that may happen:
 // a network that loses nothing must never make anyone give up.
-func (c *randomCase) drawTimers(l *traffic.Lane) {
+func (c *randomCase) drawTimers(l *random.Lane) {
 	l.RetryCnt, l.RNRRetry = 7, 7
 	l.MinRNRTimer = uint8(1 + c.rng.IntN(14))
 	l.Timeout = 14 // 67 ms

@@ -117,7 +117,11 @@ func boundaries() []Boundary {
 			Why:   "a simulation depends only on its seed, not on the machine",
 		},
 		{
-			Name: "programs know verbs only", From: []string{"./mpi/...", "./perf/...", "./scenarios", "./scenarios/traffic", "./scenarios/workload"}, Through: true,
+			Name: "traffic knows verbs only", From: []string{"./traffic"}, Only: []string{"std", "./verbs"},
+			Why: "what programs over verbs share must not depend on one of them, or on a device",
+		},
+		{
+			Name: "programs know verbs only", From: []string{"./mpi/...", "./perf/...", "./scenarios", "./scenarios/random", "./scenarios/workload"}, Through: true,
 			Except: []string{"./perf/peers/..."}, // commands, which open devices
 			Never:  []string{"./emu/..."},
 			Why:    "programs over verbs must run on a NIC as on the emulator; a test or cmd/fabrictest passes the device",
@@ -133,7 +137,7 @@ func boundaries() []Boundary {
 		},
 		{
 			Name: "the emulator knows no user", From: []string{"./emu/..."}, Through: true,
-			Never: []string{"./conformance/...", "./mpi/...", "./perf/...", "./scenarios/...", "./lab/...", "./control", "./launch/...", "./netns/...", "./report/...", "./capture/...", "./cmd/..."},
+			Never: []string{"./conformance/...", "./mpi/...", "./perf/...", "./traffic", "./scenarios/...", "./lab/...", "./control", "./launch/...", "./netns/...", "./report/...", "./capture/...", "./cmd/..."},
 			Why:   "the emulator is used by these and must not behave differently for one of them",
 		},
 		{

@@ -31,7 +31,7 @@ var parts = []part{
 	{"mpi/carrier", "TestMessagesArrive|TestRanksOfOneHost|TestAtomics", simulated + "; mpi/trials races it between NICs on sockets"},
 	{"mpi/trials", "Namespaces", simulated},
 	{"report", "TestWriteFolderConcurrently", processes + ": a browser"},
-	{"scenarios/traffic", "RealTime", simulated},
+	{"scenarios/random", "RealTime", simulated},
 	{"scenarios/workload", "RealTime", simulated},
 }
 

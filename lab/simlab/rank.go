@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/traffic"
 )
 
 // rank is a rank and its coroutine.
@@ -65,7 +66,7 @@ func (r *run) runRank(k *rank, p *sim.Proc) {
 		k.observed.Report, err = program.Run()
 	}
 	k.observed.State, k.observed.Err, k.ended = lab.Finished, err, p.Now()
-	var stuck *workload.StallError
+	var stuck *traffic.StallError
 	switch {
 	case errors.As(err, &stuck):
 		k.observed.State, k.observed.Waiting = lab.Hung, k.status()

@@ -20,14 +20,14 @@ type streamPort struct {
 	matchers [2]*lab.StreamMatcher      // by lab.Direction
 	numbers  map[streamEnds]int         // of the port's streams, from 1
 	open     map[link.StreamID]*stream
-	traffic  [2]traffic
+	traffic  [2]packetCount
 	drops    [2]uint64 // by events
 }
 
 // streamEnds identifies a stream at one of its ends.
 type streamEnds struct{ local, remote netip.AddrPort }
 
-type traffic struct{ packets, bytes uint64 }
+type packetCount struct{ packets, bytes uint64 }
 
 // newStreamPort returns the impairments of the streams of a port.
 func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {

@@ -1,4 +1,4 @@
-// Package simcontrol provides the control channels of packages traffic and workload in a
+// Package simcontrol provides the control channels of packages random and workload in a
 // simulated world. A call that blocks suspends the coroutine of its program. The channels
 // belong to the goroutine that runs the world.
 package simcontrol
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 

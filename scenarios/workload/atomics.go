@@ -3,6 +3,7 @@ package workload
 import (
 	"encoding/binary"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -10,7 +11,7 @@ import (
 // wants. Other ranks add to the same word. A failed atomic may have been executed,
 // therefore failures leave a range for the final value.
 type atomicAdder struct {
-	c       *conn
+	link    *link
 	total   int
 	allowed int // by the workload, so far
 
@@ -34,19 +35,19 @@ const (
 func (a *atomicAdder) complete() bool { return a.posted == a.total && a.resolved == a.posted }
 
 func (a *atomicAdder) pump() (moved bool) {
-	c := a.c
-	for a.posted < a.allowed && a.posted-a.resolved < maxAdds && c.sq.room() > 1 && !c.sq.full() {
-		wr := c.sq.add(requestAdd, a.posted, verbs.OpAtomicFetchAdd)
+	c := a.link
+	for a.posted < a.allowed && a.posted-a.resolved < maxAdds && c.sq.Room() > 1 && !c.sq.Full() {
+		r := traffic.Request{Kind: requestAdd, Seq: a.posted, Op: verbs.OpAtomicFetchAdd, Returns: wordLen}
+		wr := c.sq.Add(r, c.mem.sge(a.result(a.posted), wordLen))
 		wr.Remote = verbs.Remote{Addr: c.peerInfo.Word, RKey: c.peerInfo.WordKey}
 		wr.Atomic.CompareAdd = 1
-		c.sq.setSGE(c.mem.sge(a.result(a.posted), wordLen))
 		a.posted++
 		moved = true
 	}
 	return moved
 }
 
-func (a *atomicAdder) result(n int) int { return a.c.layout.results + n%maxAdds*wordLen }
+func (a *atomicAdder) result(n int) int { return a.link.results + n%maxAdds*wordLen }
 
 // handleCompletion checks the old value of a completed atomic: it grows with every atomic
 // of this rank.
@@ -54,10 +55,10 @@ func (a *atomicAdder) handleCompletion(n int) {
 	a.completed++
 	a.resolved = n + 1
 	at := a.result(n)
-	got := binary.LittleEndian.Uint64(a.c.mem.buf[at:])
-	w := &a.peerWords[a.c.rail.num]
+	got := binary.LittleEndian.Uint64(a.link.mem.buf[at:])
+	w := &a.peerWords[a.link.rail.num]
 	if w.completed > 0 && got <= w.lastOld || got < uint64(w.completed) {
-		a.c.violation(Contents, "atomic %d returned the old value %d, after an earlier one returned %d", n, got, w.lastOld)
+		a.link.violation(traffic.Contents, "atomic %d returned the old value %d, after an earlier one returned %d", n, got, w.lastOld)
 	}
 	w.completed++
 	w.lastOld = got
@@ -86,6 +87,6 @@ func (n *node) verifyAtomics() {
 		n.log.checked += wordLen
 	}
 	if sum < uint64(least) || sum > uint64(most) {
-		n.log.violation(Contents, "memory of %s: atomics add up to %d, want %d to %d", hostOf(n.rank.Rank), sum, least, most)
+		n.log.violation(traffic.Contents, "memory of %s: atomics add up to %d, want %d to %d", n.host(), sum, least, most)
 	}
 }

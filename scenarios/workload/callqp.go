@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -29,13 +30,8 @@ func (e *cmEndpoint) newCallQP(typ verbs.QPType) (*callQP, error) {
 	if err := p.open(typ); err != nil {
 		return nil, err
 	}
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: lookupQKey}
-	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
-	if typ == verbs.QPTypeUD {
-		return p, p.qp.Modify(attr, mask|verbs.QPAttrQKey)
-	}
-	if err := p.qp.Modify(attr, mask|verbs.QPAttrAccessFlags); err != nil {
-		return nil, err
+	if err := traffic.ToInit(p.qp, verbs.QPAttr{Port: 1, QKey: lookupQKey}); err != nil || typ == verbs.QPTypeUD {
+		return p, err
 	}
 	// The ends take turns, therefore all receives can share one buffer.
 	wrs := make([]verbs.RecvWR, e.cfg.Depth+1)
@@ -78,8 +74,8 @@ func (p *callQP) close() error {
 }
 
 // messageLen is the length of message seq.
-func (e *cmEndpoint) messageLen(c *content, seq int) int {
-	return 1 + int(mix(c.key+uint64(seq)*golden)%uint64(e.cfg.Bytes))
+func (e *cmEndpoint) messageLen(c *traffic.Content, seq int) int {
+	return 1 + int(traffic.Derive(c.Key, seq-1)%uint64(e.cfg.Bytes))
 }
 
 // send sends a message without a completion, because a disconnect could cut that off. The
@@ -87,8 +83,8 @@ func (e *cmEndpoint) messageLen(c *content, seq int) int {
 func (p *callQP) send(seq int) error {
 	e := p.end
 	n := e.messageLen(&e.out, seq)
-	e.out.fill(p.buf[:n], seq)
-	now := e.rank.Proc.Now()
+	e.out.Fill(p.buf[:n], seq)
+	now := e.proc.Now()
 	e.log.requestPosted(now)
 	e.flow.Posted++
 	_, err := p.qp.PostSend([]verbs.SendWR{{WRID: uint64(seq), Opcode: verbs.OpSend, SGL: []verbs.SGE{verbs.SGEOf(p.mr, 0, n)}}})
@@ -103,22 +99,22 @@ func (p *callQP) receive(seq int) error {
 		return err
 	}
 	e.noteProgress()
-	now := e.rank.Proc.Now()
+	now := e.proc.Now()
 	if wc.Status != verbs.WCSuccess {
 		p.fail(wc.Status)
 		return errCallBroken
 	}
 	if wc.Opcode != verbs.WCOpRecv {
-		e.violation(Completion, "an unexpected completion of %v", wc.Opcode)
+		e.violation(traffic.Completion, "an unexpected completion of %v", wc.Opcode)
 	}
 	want := e.messageLen(&e.in, seq)
 	got := p.buf[e.cfg.Bytes:][:min(int(wc.ByteLen), e.cfg.Bytes)]
 	e.log.checked += int64(len(got))
 	switch {
 	case int(wc.ByteLen) != want:
-		e.violation(Contents, "message %d has %d bytes, not %d", seq, wc.ByteLen, want)
-	case !e.in.matches(got, seq):
-		e.violation(Contents, "message %d: %s", seq, e.in.describe(got, seq, e.cfg.Messages))
+		e.violation(traffic.Contents, "message %d has %d bytes, not %d", seq, wc.ByteLen, want)
+	case !e.in.Matches(got, seq):
+		e.violation(traffic.Contents, "message %d: %s", seq, e.in.Describe(got, seq, e.cfg.Messages))
 	}
 	e.received++
 	e.flow.Arrived++
@@ -131,7 +127,7 @@ func (p *callQP) receive(seq int) error {
 func (p *callQP) fail(status verbs.WCStatus) {
 	if !p.failed {
 		p.failed = true
-		p.end.log.recordFailure(p.end.rank.Proc.Now(), p.end.peer, p.end.nic.Rail, status)
+		p.end.log.recordFailure(p.end.proc.Now(), p.end.peer, p.end.nic.Rail, status)
 	}
 }
 
@@ -172,7 +168,7 @@ func (p *callQP) pollFailed() (bool, error) {
 		return false, err
 	}
 	if one[0].Status == verbs.WCSuccess {
-		p.end.violation(Completion, "an unexpected completion of %v", one[0].Opcode)
+		p.end.violation(traffic.Completion, "an unexpected completion of %v", one[0].Opcode)
 		return false, nil
 	}
 	return true, nil

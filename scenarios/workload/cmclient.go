@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -58,7 +59,7 @@ func (c *cmClient) run() error {
 		}
 		if c.cfg.Think > 0 {
 			c.setStatus("between calls %d and %d", i, i+1)
-			c.rank.Proc.Sleep(c.cfg.Think)
+			c.proc.Sleep(c.cfg.Think)
 		}
 	}
 	c.setStatus("done")
@@ -75,7 +76,7 @@ func (c *cmClient) awaitPeerAddr() error {
 		if word != "" {
 			return c.addr.UnmarshalText([]byte(word))
 		}
-		c.rank.Proc.Sleep(c.tick())
+		c.proc.Sleep(c.tick())
 	}
 }
 
@@ -93,10 +94,10 @@ func (c *cmClient) expectReject() error {
 	var refused *verbs.RejectError
 	switch {
 	case err == nil:
-		c.violation(Connection, "a request to port %d, which is closed, was accepted", closedPort)
+		c.violation(traffic.Connection, "a request to port %d, which is closed, was accepted", closedPort)
 	case errors.As(err, &refused):
 		if refused.Reason != rejectInvalidServiceID {
-			c.violation(Connection, "a request to port %d, which is closed, was rejected with reason %d, not %d", closedPort, refused.Reason, rejectInvalidServiceID)
+			c.violation(traffic.Connection, "a request to port %d, which is closed, was rejected with reason %d, not %d", closedPort, refused.Reason, rejectInvalidServiceID)
 		}
 	case !c.recordFabricError(err):
 		return err
@@ -113,7 +114,7 @@ func (c *cmClient) resolve() error {
 	})
 	switch {
 	case err == nil && found.QKey != lookupQKey:
-		c.violation(Connection, "the datagram service of port %d has Q_Key %#x, not %#x", lookupPort, found.QKey, lookupQKey)
+		c.violation(traffic.Connection, "the datagram service of port %d has Q_Key %#x, not %#x", lookupPort, found.QKey, lookupQKey)
 	case err != nil && !c.recordFabricError(err):
 		return err
 	}
@@ -126,7 +127,7 @@ func (c *cmClient) callWithRetries(i int) error {
 	for try := 0; ; try++ {
 		if try > 0 {
 			// Give the fabric time to recover, and check that the server is still there.
-			c.rank.Proc.Sleep(min(firstBackoff<<min(try, 20), lastBackoff))
+			c.proc.Sleep(min(firstBackoff<<min(try, 20), lastBackoff))
 			if _, err := c.pollControl(); err != nil {
 				return err
 			}
@@ -155,7 +156,7 @@ func (c *cmClient) call(i, try int) (err error) {
 	defer func() { err = errors.Join(err, p.close()) }()
 	param := c.param()
 	param.PrivateData = privateData{i, try, c.received}.bytes()
-	began := c.rank.Proc.Now()
+	began := c.proc.Now()
 	var conn verbs.Conn
 	err = c.retryWhileFull(func() (err error) {
 		conn, err = c.cm.Connect(p.qp, netip.AddrPortFrom(c.addr, callPort), param, callTimeout)
@@ -169,7 +170,7 @@ func (c *cmClient) call(i, try int) (err error) {
 	}
 	c.live.add(p.qp)
 	c.noteProgress()
-	c.connectTimes.add(c.rank.Proc.Now() - began)
+	c.connectTimes.Add(c.proc.Now() - began)
 	if i == 0 && try == 0 {
 		c.log.mark("connected")
 	}
@@ -178,7 +179,7 @@ func (c *cmClient) call(i, try int) (err error) {
 		return err
 	}
 	if reply.Received != c.received && reply.Received != c.received+1 {
-		c.violation(Delivery, "the server has received %d messages after %d answers", reply.Received, c.received)
+		c.violation(traffic.Delivery, "the server has received %d messages after %d answers", reply.Received, c.received)
 	}
 	end := i*c.cfg.Depth + c.messagesInCall(i)
 	c.sent = reply.Received

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -17,22 +18,18 @@ import (
 // cmEndpoint is the state that client and server have in common. Rank 2i is the client of
 // rank 2i+1.
 type cmEndpoint struct {
-	rank *Rank
-	cfg  Config
+	*env
 	peer int // -1 for the last rank of an odd number
 	side int // 0: client, 1: server
 	nic  *NIC
 	cm   verbs.CM
 	ud   bool // the device has UD services to resolve
-	log  *eventLog
-	live liveState
 
-	out, in      content // messages that this end sends and receives
-	received     int     // messages, over all calls
-	sent         int     // messages that the peer is known to have received
+	out, in      traffic.Content // messages that this end sends and receives
+	received     int             // messages, over all calls
+	sent         int             // messages that the peer is known to have received
 	flow         Flow
-	connectTimes histogram
-	lastProgress time.Duration
+	connectTimes traffic.Histogram
 	total        int // calls
 }
 
@@ -59,13 +56,10 @@ var errPeerEnded = errors.New("the peer has ended")
 // errCallBroken means that the connection of a call failed.
 var errCallBroken = errors.New("the call broke off")
 
-func newCMEndpoint(cfg Config, r *Rank) *cmEndpoint {
-	e := &cmEndpoint{rank: r, cfg: cfg, peer: r.Rank ^ 1, side: r.Rank % 2}
-	if e.peer >= cfg.Ranks || r.Rank >= cfg.Ranks {
-		e.peer = -1
-	}
-	e.nic = &r.NICs[r.Rank/2%len(r.NICs)]
-	return e
+func newCMEndpoint(e *env) *cmEndpoint {
+	c := &cmEndpoint{env: e, side: e.rank.Rank % 2}
+	c.peer, c.nic = e.pair()
+	return c
 }
 
 // Run makes the calls, or accepts them.
@@ -76,9 +70,9 @@ func (e *cmEndpoint) Run() (*Report, error) {
 		return e.log.report(), nil
 	}
 	e.flow = Flow{Peer: e.peer, Rail: e.nic.Rail, Service: ServiceRC, Expected: e.cfg.Messages}
-	pattern := newPattern(e.rank.Seed, e.cfg.Bytes)
-	e.out = content{pattern, derive(e.rank.Seed, e.rank.Rank, e.peer)}
-	e.in = content{pattern, derive(e.rank.Seed, e.peer, e.rank.Rank)}
+	pattern := traffic.NewPattern(e.rank.Seed, e.cfg.Bytes)
+	e.out = traffic.Content{Pattern: pattern, Key: traffic.Derive(e.rank.Seed, e.rank.Rank, e.peer)}
+	e.in = traffic.Content{Pattern: pattern, Key: traffic.Derive(e.rank.Seed, e.peer, e.rank.Rank)}
 	e.total = (e.cfg.Messages + e.cfg.Depth - 1) / e.cfg.Depth
 	e.log.samples.expect(e.cfg.Messages)
 	e.noteProgress()
@@ -91,9 +85,9 @@ func (e *cmEndpoint) Run() (*Report, error) {
 	} else {
 		e.log.mark("done")
 	}
-	e.log.sendSample(e.rank.Proc.Now())
+	e.log.sendSample(e.proc.Now())
 	r := e.log.report()
-	r.Flows, r.Latency = []Flow{e.flow}, e.connectTimes.summary()
+	r.Flows, r.Latency = []Flow{e.flow}, e.connectTimes.Summary()
 	return r, err
 }
 
@@ -124,20 +118,11 @@ func (e *cmEndpoint) param() verbs.ConnParam {
 
 // setStatus publishes the current step.
 func (e *cmEndpoint) setStatus(format string, args ...any) {
-	e.live.publish(e.rank.Proc.Now(), fmt.Sprintf("calls: %d of %d messages received; ", e.received, e.cfg.Messages)+fmt.Sprintf(format, args...))
+	e.live.publish(e.proc.Now(), fmt.Sprintf("calls: %d of %d messages received; ", e.received, e.cfg.Messages)+fmt.Sprintf(format, args...))
 }
 
-func (e *cmEndpoint) violation(kind ViolationKind, format string, args ...any) {
-	e.log.violation(kind, "%s with %s: %s", hostOf(e.rank.Rank), hostOf(e.peer), fmt.Sprintf(format, args...))
-}
-
-func (e *cmEndpoint) noteProgress() { e.lastProgress = e.rank.Proc.Now() }
-
-func (e *cmEndpoint) tick() time.Duration {
-	if e.rank.Concurrent {
-		return realTick
-	}
-	return simTick
+func (e *cmEndpoint) violation(kind traffic.ViolationKind, format string, args ...any) {
+	e.log.violation(kind, "%s with %s: %s", e.host(), hostOf(e.peer), fmt.Sprintf(format, args...))
 }
 
 // checkStalled returns a StallError if there was no progress for too long.
@@ -146,8 +131,8 @@ func (e *cmEndpoint) checkStalled() error {
 	if p <= 0 {
 		return nil
 	}
-	if p = max(p, 2*callTimeout, 2*e.cfg.Think); e.rank.Proc.Now()-e.lastProgress > p {
-		return &StallError{After: p, Status: e.Status()}
+	if p = max(p, 2*callTimeout, 2*e.cfg.Think); e.proc.Now()-e.lastProgress > p {
+		return &traffic.StallError{After: p, Status: e.Status()}
 	}
 	return nil
 }
@@ -187,11 +172,11 @@ func (e *cmEndpoint) sendControl(word string) error {
 // retryWhileFull repeats a CM request that fails for lack of resources, until the CM must
 // have freed a connection in time wait.
 func (e *cmEndpoint) retryWhileFull(request func() error) error {
-	for until := e.rank.Proc.Now() + cmFreeTimeout; ; e.rank.Proc.Sleep(lastBackoff) {
+	for until := e.proc.Now() + cmFreeTimeout; ; e.proc.Sleep(lastBackoff) {
 		err := request()
 		var rejected *verbs.RejectError
 		full := errors.Is(err, verbs.ErrNoMemory) || errors.As(err, &rejected) && rejected.Reason == rejectNoResources
-		if !full || e.rank.Proc.Now() >= until {
+		if !full || e.proc.Now() >= until {
 			return err
 		}
 		e.noteProgress()
@@ -204,12 +189,6 @@ func (e *cmEndpoint) recordFabricError(err error) bool {
 	if !isFabricError(err) {
 		return false
 	}
-	e.log.recordFailure(e.rank.Proc.Now(), e.peer, e.nic.Rail, verbs.WCRespTimeoutErr)
+	e.log.recordFailure(e.proc.Now(), e.peer, e.nic.Rail, verbs.WCRespTimeoutErr)
 	return true
 }
-
-// Status returns the published status.
-func (e *cmEndpoint) Status() string { return e.live.status() }
-
-// Break moves the queue pair of the current call to the error state.
-func (e *cmEndpoint) Break() error { return e.live.breakAll() }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -109,7 +110,7 @@ func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 	}
 	again := g.Call == c.nextCall-1 && c.cfg.Reconnect // this end missed its end
 	if g.Call != c.nextCall && !again {
-		c.violation(Connection, "a request for call %d, after %d", g.Call, c.nextCall-1)
+		c.violation(traffic.Connection, "a request for call %d, after %d", g.Call, c.nextCall-1)
 		return r.Reject(nil)
 	}
 	c.setStatus("call %d, accepting", g.Call)
@@ -198,10 +199,10 @@ func (c *cmServer) waitDisconnect(p *callQP, conn verbs.Conn) (over bool, err er
 func (c *cmServer) checkCallCount() error {
 	c.setStatus("looking for unexpected requests")
 	if c.nextCall != c.cmEndpoint.total {
-		c.violation(Connection, "%d calls arrived, the client made %d", c.nextCall, c.cmEndpoint.total)
+		c.violation(traffic.Connection, "%d calls arrived, the client made %d", c.nextCall, c.cmEndpoint.total)
 	}
 	if r, err := c.listener.GetRequest(c.tick()); err == nil {
-		c.violation(Connection, "an unexpected request from %v with private data %q", r.Remote(), trimPadding(r.Param().PrivateData))
+		c.violation(traffic.Connection, "an unexpected request from %v with private data %q", r.Remote(), trimPadding(r.Param().PrivateData))
 	} else if !errors.Is(err, verbs.ErrTimeout) {
 		return err
 	}

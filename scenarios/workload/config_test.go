@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -89,88 +90,16 @@ func TestTimeoutCodesRoundUp(t *testing.T) {
 			t.Errorf("timeoutCode(%v) = %d, want %d", d+1, got, min(code+1, 31))
 		}
 	}
-	for i, r := range rnrTimers {
-		if got := rnrCode(r.wait); got != r.code {
-			t.Errorf("rnrCode(%v) = %d, want %d", r.wait, got, r.code)
+	for code := range uint8(32) {
+		if got := rnrCode(rnrTimeOf(code)); got != code {
+			t.Errorf("rnrCode(%v) = %d, want %d", rnrTimeOf(code), got, code)
 		}
-		if i > 0 && rnrTimers[i-1].wait >= r.wait {
-			t.Errorf("RNR timers are not in order at %v", r.wait)
-		}
+	}
+	if rnrTimeOf(0) != maxRNRTime {
+		t.Errorf("the longest RNR timer is %v", rnrTimeOf(0))
 	}
 	if got := rnrCode(500 * time.Microsecond); got != 12 {
 		t.Errorf("rnrCode(500 µs) = %d, want 12, which is 640 µs", got)
-	}
-}
-
-func TestContentDistinguishesMessages(t *testing.T) {
-	pattern := newPattern(1, 10_000)
-	a, b := content{pattern, derive(1, 0, 1)}, content{pattern, derive(1, 1, 0)}
-	for _, n := range []int{0, 1, 3, 7, 8, 9, 255, 256, 257, 264, 5000, 10_000} {
-		buf := make([]byte, n)
-		a.fill(buf, 17)
-		if !a.matches(buf, 17) {
-			t.Fatalf("%d bytes: a message does not match itself", n)
-		}
-		if n == 0 {
-			continue
-		}
-		if a.matches(buf, 18) || n >= stampLen && b.matches(buf, 17) {
-			t.Errorf("%d bytes: a message matches another", n)
-		}
-		if got, ok := a.parseSeq(buf, 0, 100); ok != (n >= stampLen) || ok && got != 17 {
-			t.Errorf("%d bytes: number %d, %v", n, got, ok)
-		}
-		for i := range buf {
-			buf[i] ^= 0x80
-			if a.matches(buf, 17) {
-				t.Fatalf("%d bytes: a corrupted byte %d is not detected", n, i)
-			}
-			buf[i] ^= 0x80
-		}
-	}
-	// A packet of another message at the place of this one.
-	one, two := make([]byte, 5000), make([]byte, 5000)
-	a.fill(one, 1)
-	a.fill(two, 2)
-	copy(one[1024:2048], two[1024:2048])
-	if a.matches(one, 1) {
-		t.Error("a packet of another message is not detected")
-	}
-	t.Log(a.describe(one, 1, 100))
-}
-
-func TestContentCheckDoesNotAllocate(t *testing.T) {
-	c := content{newPattern(1, 4096), 5}
-	buf := make([]byte, 4096)
-	if n := testing.AllocsPerRun(100, func() {
-		c.fill(buf, 3)
-		if !c.matches(buf, 3) {
-			t.Fatal("wrong")
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkContent(b *testing.B) {
-	for _, n := range []int{64, 4096, 1 << 20} {
-		c := content{newPattern(1, n), 5}
-		buf := make([]byte, n)
-		b.Run(fmt.Sprintf("fill/%d", n), func(b *testing.B) {
-			b.SetBytes(int64(n))
-			for i := range b.N {
-				c.fill(buf, i)
-			}
-		})
-		c.fill(buf, 3)
-		b.Run(fmt.Sprintf("check/%d", n), func(b *testing.B) {
-			b.SetBytes(int64(n))
-			for range b.N {
-				if !c.matches(buf, 3) {
-					b.Fatal("wrong")
-				}
-			}
-		})
 	}
 }
 
@@ -182,28 +111,6 @@ func TestImmediateCountsWrap(t *testing.T) {
 				t.Errorf("countOf(%d) near %d = %d", want, near, got)
 			}
 		}
-	}
-}
-
-func TestHistogram(t *testing.T) {
-	var h histogram
-	if h.summary() != nil {
-		t.Error("a summary of nothing")
-	}
-	for d := time.Duration(1); d < 1<<40; d = d*17/16 + 1 {
-		i := bucketOf(d)
-		if top := bucketTop(i); d > top || float64(top-d) > 0.016*float64(d)+1 {
-			t.Fatalf("%v is in bucket %d, which ends at %v", d, i, top)
-		}
-	}
-	for i := range 1000 {
-		h.add(time.Duration(i+1) * time.Microsecond)
-	}
-	s := h.summary()
-	near := func(got, want time.Duration) bool { return got >= want && got <= want*102/100 }
-	if s.Count != 1000 || s.Min != time.Microsecond || s.Max != time.Millisecond || s.Sum != 500500*time.Microsecond ||
-		!near(s.P50, 500*time.Microsecond) || !near(s.P99, 990*time.Microsecond) {
-		t.Errorf("%+v", s)
 	}
 }
 
@@ -254,11 +161,11 @@ func TestSamplerLimitsSamples(t *testing.T) {
 func TestEventLogIsBounded(t *testing.T) {
 	j := &eventLog{rank: &Rank{Control: discardControl{}}}
 	for range 1000 {
-		j.violation(Delivery, "something")
+		j.violation(traffic.Delivery, "something")
 		j.recordFailure(0, 1, 0, verbs.WCRetryExcErr)
 	}
 	r := j.report()
-	if len(r.Violations) != MaxViolations+1 || r.Violations[MaxViolations] != (Violation{Omitted, "and 968 more like these"}) {
+	if len(r.Violations) != MaxViolations+1 || r.Violations[MaxViolations] != (Violation{traffic.Omitted, "and 968 more like these"}) {
 		t.Errorf("%d violations, the last %q", len(r.Violations), r.Violations[len(r.Violations)-1])
 	}
 	if len(r.Failures) != MaxFailures || r.FailureCount != 1000 {

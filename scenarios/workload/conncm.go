@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -20,70 +21,50 @@ type connListener struct {
 // of the CM.
 const callTimeout = 20 * time.Second
 
-// listenCM opens the listener of the rail, and puts its port into k.
-func (c *conn) listenCM(k *connInfo) error {
-	if !c.n.cfg.CM || c.isActiveSide() {
-		return nil
-	}
-	r := c.rail
+// listen opens the listener of the rail, and returns its port.
+func (r *rail) listen() (uint16, error) {
 	if r.cm == nil {
-		m, err := r.dev.CM()
+		l, err := traffic.Listen(r.dev, r.gid.Addr(), verbs.PortSpaceTCP, 0)
 		if err != nil {
-			return err
-		}
-		l, err := m.Listen(netip.AddrPortFrom(r.gid.Addr(), 0), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
+			return 0, err
 		}
 		r.cm = &connListener{listener: l}
 	}
-	k.Port = r.cm.listener.Addr().Port()
-	return nil
+	return r.cm.listener.Addr().Port(), nil
 }
 
 // isActiveSide reports whether this end sends the connection request: the lower rank does.
 // A rank accepts nothing while it connects; the highest of waiting ranks never connects,
 // therefore there is no deadlock.
-func (c *conn) isActiveSide() bool { return c.n.rank.Rank < c.peer }
+func (l *link) isActiveSide() bool { return l.rank.Rank < l.peer.rank }
 
 // connectCM connects through the connection manager: the active side sends a request, the
 // other accepts it. Private data names edge and epoch.
-func (c *conn) connectCM() (bool, error) {
+func (l *link) connectCM() (bool, error) {
 	param := verbs.ConnParam{
-		PrivateData:        fmt.Appendf(nil, "%d/%d", c.edge.id, c.epoch),
-		ResponderResources: c.rail.maxReads, InitiatorDepth: c.rail.maxReads,
-		RetryCount: uint8(*c.n.cfg.Retries), RNRRetryCount: uint8(*c.n.cfg.RNRRetries),
+		PrivateData:        fmt.Appendf(nil, "%d/%d", l.edge.id, l.epoch),
+		ResponderResources: l.rail.maxReads, InitiatorDepth: l.rail.maxReads,
+		RetryCount: uint8(*l.cfg.Retries), RNRRetryCount: uint8(*l.cfg.RNRRetries),
 	}
 	var err error
-	if c.isActiveSide() {
-		var m verbs.CM
-		if m, err = c.rail.dev.CM(); err != nil {
-			return false, err
-		}
-		c.cmConn, err = m.Connect(c.qp, netip.AddrPortFrom(c.peerInfo.GID.Addr(), c.peerInfo.Port), param, callTimeout)
+	if l.isActiveSide() {
+		l.cmConn, err = traffic.Dial(l.rail.dev, l.qp, netip.AddrPortFrom(l.peerInfo.GID.Addr(), l.peerInfo.Port), param, callTimeout)
 	} else {
 		var request verbs.ConnRequest
-		if request, err = c.rail.cm.request(string(param.PrivateData)); err != nil {
+		if request, err = l.rail.cm.request(string(param.PrivateData)); err != nil {
 			return false, err
 		}
 		if request == nil {
-			c.n.due(c.n.now + max(c.n.tick(), c.n.pollBackoff())) // poll again then
+			l.due(l.now + max(l.tick(), l.pollBackoff())) // poll again then
 			return false, nil
 		}
-		c.cmConn, err = request.Accept(c.qp, param, callTimeout)
+		l.cmConn, err = request.Accept(l.qp, param, callTimeout)
 	}
-	c.n.now = c.n.proc.Now()
-	c.n.lastProgress = c.n.now
-	if err == nil {
-		return true, nil
+	l.noteProgress()
+	if err != nil {
+		l.cmConn = nil
 	}
-	c.cmConn = nil
-	if isFabricError(err) {
-		// As if a work request had failed.
-		c.fail(verbs.WCRespTimeoutErr)
-		return false, nil
-	}
-	return false, err
+	return err == nil, err
 }
 
 // deviceErrors are CM errors that no fabric can cause: the device or this program has a

@@ -1,14 +1,17 @@
 package workload
 
 import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // consumer checks the messages of one direction of a connection.
 type consumer struct {
-	content
+	traffic.Content
 
-	c     *conn
+	link  *link
 	total int
 	size  int
 
@@ -19,33 +22,42 @@ type consumer struct {
 	duplicates int
 	reordered  int
 
+	reads
+	creditSent int    // value of next in the last credit notice
+	quietCount uint64 // arrivals at quietSince
+	quietSince time.Duration
+	onArrival  func(seq int)
+}
+
+// reads is the state of a consumer that reads its messages.
+type reads struct {
 	readable  int // messages before it can be read
 	nextRead  int // next message to read
-	posted    int // reads
+	posted    int
 	completed int
 }
 
 // numbered reports whether the producer puts message numbers into immediate data.
-func (x *consumer) numbered() bool { return x.size < stampLen && !x.c.n.traits.SeparateImm }
+func (x *consumer) numbered() bool { return x.size < traffic.StampLen && !x.link.traits.SeparateImm }
 
-func (x *consumer) lossy() bool { return !reliable(x.c.n.cfg.service()) }
+func (x *consumer) lossy() bool { return !reliable(x.link.cfg.service()) }
 
 // complete reports whether no more messages are expected.
-func (x *consumer) complete() bool {
+func (x *consumer) complete(peer *remoteEnd) bool {
 	if x.next == x.total && len(x.missing) == 0 {
 		return true
 	}
 	// The sender reports that all messages were acknowledged: those that do not arrive
 	// within the grace period are lost. With reads, or completions that do not mean
 	// delivery, the sender cannot know.
-	if x.c.peerFinal == nil || x.c.n.cfg.Op == OpRead || x.c.n.traits.CompletesEarly || !x.c.quietFor(x.c.n.grace) {
+	if peer.peerFinal == nil || x.link.cfg.Op == OpRead || x.link.traits.CompletesEarly || !x.quietAfter(peer.peerSentAt) {
 		return false
 	}
 	if x.lossy() {
 		return true
 	}
 	if x.next < x.total {
-		x.c.violation(Delivery, "messages %d to %d were acknowledged and never arrived", x.next, x.total-1)
+		x.link.violation(traffic.Delivery, "messages %d to %d were acknowledged and never arrived", x.next, x.total-1)
 		x.next = x.total
 	}
 	return true
@@ -53,20 +65,19 @@ func (x *consumer) complete() bool {
 
 // pump posts reads of messages that the peer has published.
 func (x *consumer) pump() (moved bool, err error) {
-	c := x.c
-	if c.n.cfg.Op != OpRead {
+	c := x.link
+	if c.cfg.Op != OpRead {
 		return false, nil
 	}
-	for x.nextRead < x.readable && x.nextRead-x.next < c.layout.depth && c.sq.room() > spareRequests/2 {
-		at := c.layout.stagingSlot(x.nextRead)
-		wr := c.sq.add(requestRead, x.nextRead, verbs.OpRDMARead)
-		c.sq.setSGE(c.mem.sge(at, x.size))
-		wr.Remote = verbs.Remote{Addr: c.peerInfo.Memory + uint64(c.layout.slot(x.nextRead)), RKey: c.peerInfo.RKey}
+	for x.nextRead < x.readable && x.nextRead-x.next < c.depth && c.sq.Room() > spareRequests/2 {
+		at := c.stagingSlot(x.nextRead)
+		wr := c.sq.Add(traffic.Request{Kind: requestRead, Seq: x.nextRead, Op: verbs.OpRDMARead, Returns: x.size}, c.mem.sge(at, x.size))
+		wr.Remote = verbs.Remote{Addr: c.peerInfo.Memory + uint64(c.slot(x.nextRead)), RKey: c.peerInfo.RKey}
 		x.nextRead++
 		x.posted++
 		moved = true
-		if c.sq.full() {
-			if err := c.sq.flush(); err != nil {
+		if c.sq.Full() {
+			if err := c.flush(); err != nil {
 				return moved, err
 			}
 		}
@@ -77,8 +88,8 @@ func (x *consumer) pump() (moved bool, err error) {
 // readCompleted checks a message that was read.
 func (x *consumer) readCompleted(seq int) {
 	x.completed++
-	at := x.c.layout.stagingSlot(seq)
-	x.compare(x.c.mem.buf[at:at+x.size], seq)
+	at := x.link.stagingSlot(seq)
+	x.compare(x.link.mem.buf[at:at+x.size], seq)
 	x.countArrival(seq)
 }
 
@@ -86,16 +97,16 @@ func (x *consumer) readCompleted(seq int) {
 func (x *consumer) writesAnnounced(count int) {
 	if count <= x.next {
 		x.duplicates++
-		x.c.violation(Delivery, "a write announced %d messages, after %d had been", count, x.next)
+		x.link.violation(traffic.Delivery, "a write announced %d messages, after %d had been", count, x.next)
 		return
 	}
-	if count > x.total || count > x.next+x.c.layout.window {
-		x.c.violation(Delivery, "a write announced %d messages of %d, after %d", count, x.total, x.next)
+	if count > x.total || count > x.next+x.link.window {
+		x.link.violation(traffic.Delivery, "a write announced %d messages of %d, after %d", count, x.total, x.next)
 		return
 	}
 	for seq := x.next; seq < count; seq++ {
-		at := x.c.layout.slot(seq)
-		x.compare(x.c.public.buf[at:at+x.size], seq)
+		at := x.link.slot(seq)
+		x.compare(x.link.public.buf[at:at+x.size], seq)
 		x.countArrival(seq)
 	}
 }
@@ -103,9 +114,9 @@ func (x *consumer) writesAnnounced(count int) {
 // messageReceived checks a message in a receive. hint is its number from immediate data; -1
 // without.
 func (x *consumer) messageReceived(b []byte, hint int) {
-	x.c.n.log.checked += int64(len(b))
+	x.link.log.checked += int64(len(b))
 	if len(b) != x.size {
-		x.c.violation(Contents, "message %d has %d bytes, not %d", x.next, len(b), x.size)
+		x.link.violation(traffic.Contents, "message %d has %d bytes, not %d", x.next, len(b), x.size)
 		if !x.lossy() && x.next < x.total {
 			x.countArrival(x.next)
 		}
@@ -115,18 +126,18 @@ func (x *consumer) messageReceived(b []byte, hint int) {
 	if hint >= 0 {
 		seq = hint
 	}
-	if seq < x.total && x.matches(b, seq) {
+	if seq < x.total && x.Matches(b, seq) {
 		x.countArrival(seq)
 		return
 	}
-	if other, ok := x.parseSeq(b, 0, x.total); ok {
-		if !x.matches(b, other) {
-			x.c.violation(Contents, "message %d: %s", other, x.describe(b, other, x.total))
+	if other, ok := x.ParseSeq(b, 0, x.total); ok {
+		if !x.Matches(b, other) {
+			x.link.violation(traffic.Contents, "message %d: %s", other, x.Describe(b, other, x.total))
 		}
 		x.countArrival(other)
 		return
 	}
-	x.c.violation(Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
+	x.link.violation(traffic.Contents, "message %d: %s", seq, x.Describe(b, seq, x.total))
 	if !x.lossy() && seq < x.total {
 		x.countArrival(seq)
 	}
@@ -134,21 +145,21 @@ func (x *consumer) messageReceived(b []byte, hint int) {
 
 // compare compares a message at a known place.
 func (x *consumer) compare(b []byte, seq int) {
-	x.c.n.log.checked += int64(len(b))
-	if !x.matches(b, seq) {
-		x.c.violation(Contents, "message %d: %s", seq, x.describe(b, seq, x.total))
+	x.link.log.checked += int64(len(b))
+	if !x.Matches(b, seq) {
+		x.link.violation(traffic.Contents, "message %d: %s", seq, x.Describe(b, seq, x.total))
 	}
 }
 
 // countArrival counts a message and checks the order. Loss is checked at the end.
 func (x *consumer) countArrival(seq int) {
-	cfg := &x.c.n.cfg
+	cfg := &x.link.cfg
 	switch {
 	case seq == x.next:
 		x.next++
 	case seq > x.next:
 		if !x.lossy() {
-			x.c.violation(Delivery, "message %d arrived before message %d", seq, x.next)
+			x.link.violation(traffic.Delivery, "message %d arrived before message %d", seq, x.next)
 		}
 		if x.missing == nil {
 			x.missing = map[int]bool{}
@@ -160,33 +171,40 @@ func (x *consumer) countArrival(seq int) {
 	case x.missing[seq]:
 		x.reordered++
 		if !x.lossy() || !cfg.excused(ExcuseReorders) {
-			x.c.violation(Delivery, "message %d arrived after message %d", seq, x.next-1)
+			x.link.violation(traffic.Delivery, "message %d arrived after message %d", seq, x.next-1)
 		}
 		delete(x.missing, seq)
 	default:
 		x.duplicates++
 		if !x.lossy() || !cfg.excused(ExcuseDuplicates) {
-			x.c.violation(Delivery, "message %d arrived twice", seq)
+			x.link.violation(traffic.Delivery, "message %d arrived twice", seq)
 		}
 		return
 	}
 	x.arrived++
 	x.bytes += int64(x.size)
-	x.c.n.log.messagesArrived(x.c.n.now, 1, x.size)
-	if x.c.n.onArrival != nil {
-		x.c.n.onArrival(x.c, seq)
-	}
+	x.link.log.messagesArrived(x.link.now, 1, x.size)
+	x.onArrival(seq)
 }
 
-// verify checks for lost messages if the connection has completed.
-func (x *consumer) verify() {
+// verify checks for lost messages if both ends have completed.
+func (x *consumer) verify(finished bool) {
 	lost := x.total - x.arrived
-	if lost > 0 && x.c.finished() && !(x.lossy() && x.c.n.cfg.excused(ExcuseLoses)) {
-		x.c.violation(Delivery, "%d of %d messages never arrived", lost, x.total)
+	if lost > 0 && finished && !(x.lossy() && x.link.cfg.excused(ExcuseLoses)) {
+		x.link.violation(traffic.Delivery, "%d of %d messages never arrived", lost, x.total)
 	}
 }
 
 // resume restarts reads after the queue pair was replaced.
 func (x *consumer) resume() {
-	x.readable, x.nextRead = x.next, x.next
+	x.readable, x.nextRead, x.creditSent = x.next, x.next, x.next
+}
+
+// quietAfter reports whether nothing has arrived for the grace period since a time.
+func (x *consumer) quietAfter(at time.Duration) bool {
+	l := x.link
+	if now := uint64(x.arrived + x.duplicates); x.quietSince < at || now != x.quietCount {
+		x.quietSince, x.quietCount = l.now, now
+	}
+	return l.due(max(x.quietSince, at) + l.grace())
 }

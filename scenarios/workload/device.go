@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -35,7 +35,7 @@ func (c *Config) AckTimeout() time.Duration {
 // IsTimeout reports whether a program ended because of a timeout, or because another rank
 // had ended.
 func IsTimeout(err error) bool {
-	var stuck *StallError
+	var stuck *traffic.StallError
 	return errors.As(err, &stuck) || errors.Is(err, verbs.ErrTimeout) || errors.Is(err, ErrGone)
 }
 
@@ -62,7 +62,7 @@ const infiniteRNRRetries = 7
 // number, and need immediate data to carry it.
 func (c *Config) NeedsImmediateData() bool {
 	d := c.WithDefaults(0)
-	return d.Kind != Random && !reliable(d.service()) && d.Bytes < stampLen
+	return d.Kind != Random && !reliable(d.service()) && d.Bytes < traffic.StampLen
 }
 
 // deviceTraits returns the traits and capabilities of the rank's devices, which are

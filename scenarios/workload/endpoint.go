@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -14,8 +15,7 @@ type endpoint struct {
 	rail     *rail
 	qp       verbs.QP
 	recv     *recvRing
-	conns    []*conn
-	bySource map[source]*conn
+	bySource map[source]int // connection
 }
 
 // source is the address of a datagram's sender.
@@ -24,40 +24,15 @@ type source struct {
 	qpn verbs.QPN
 }
 
-// endpointIndex counts the earlier connections with the same peer and rail.
-func (c *conn) endpointIndex() (n int) {
-	for _, other := range c.n.conns[:c.index] {
-		if other.peer == c.peer && other.edge.rail == c.edge.rail {
-			n++
-		}
-	}
-	return n
-}
-
-// openEndpoints creates the endpoints that the connections of the rail need. They can
+// openEndpoint creates an endpoint for so many connections, with receives in ring num. It can
 // receive at once.
-func (r *rail) openEndpoints(l *layout) error {
-	var loads []int // connections of each endpoint
-	for _, c := range r.n.conns {
-		if c.railOf(0).num != r.num {
-			continue
-		}
-		for len(loads) <= c.endpointIndex() {
-			loads = append(loads, 0)
-		}
-		loads[c.endpointIndex()]++
-	}
-	for _, conns := range loads {
-		e := &endpoint{rail: r, bySource: map[source]*conn{}}
-		r.endpoints = append(r.endpoints, e)
-		if err := e.open(conns, l); err != nil {
-			return err
-		}
-	}
-	return nil
+func (r *rail) openEndpoint(num, conns int, l *layout) error {
+	e := &endpoint{rail: r, bySource: map[source]int{}}
+	r.endpoints = append(r.endpoints, e)
+	return e.open(num, conns, l)
 }
 
-func (e *endpoint) open(conns int, l *layout) (err error) {
+func (e *endpoint) open(num, conns int, l *layout) (err error) {
 	r, sends, receives := e.rail, conns*(l.depth+spareRequests), conns*l.receives
 	e.qp, err = r.dev.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
@@ -66,25 +41,16 @@ func (e *endpoint) open(conns int, l *layout) (err error) {
 	if err != nil {
 		return fmt.Errorf("create a queue pair for %d peers: %w", conns, err)
 	}
-	for _, to := range []struct {
-		attr verbs.QPAttr
-		mask verbs.QPAttrMask
-	}{
-		{verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: r.n.qkeyOf(r.n.rank.Rank)}, verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey},
-		{verbs.QPAttr{State: verbs.QPStateRTR}, 0},
-		{verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrSQPSN},
-	} {
-		if err := e.qp.Modify(to.attr, verbs.QPAttrState|to.mask); err != nil {
-			return err
-		}
+	if err := traffic.Connect(e.qp, verbs.QPAttr{Port: 1, QKey: r.endpointQKey(r.rank.Rank)}); err != nil {
+		return err
 	}
 	mem := &memory{buf: make([]byte, receives*l.recvLen)}
-	e.recv = r.n.newRing(mem, receives, l.recvLen)
-	e.recv.shared, e.recv.endpoint = true, e
+	e.recv = newRing(r.env, traffic.NewRecvRing(num, receives, true), mem, l.recvLen)
+	e.recv.endpoint = e
 	if err := mem.register(r, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
-	return e.recv.attach(r, e.qp)
+	return e.recv.attach(e.qp)
 }
 
 func (e *endpoint) close() error {
@@ -95,72 +61,44 @@ func (e *endpoint) close() error {
 	return errors.Join(errs...)
 }
 
-// qkeyOf is the Q_Key of a rank's endpoints.
-func (n *node) qkeyOf(rank int) uint32 {
-	return uint32(derive(n.rank.Seed, rank, 4) >> 33) // below 2^31: an unprivileged Q_Key
+// endpointQKey is the Q_Key of a rank's endpoints.
+func (e *env) endpointQKey(rank int) uint32 {
+	return uint32(traffic.Derive(e.rank.Seed, rank, 4) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
-// peerQKey is the Q_Key of the peer's queue pair.
-func (c *conn) peerQKey() uint32 {
-	if c.endpoint != nil {
-		return c.n.qkeyOf(c.peer)
-	}
-	return c.qkey(1 - c.side)
-}
-
-// addConn creates the address handle of a connection, and assigns datagrams from its peer
-// to it.
-func (e *endpoint) addConn(c *conn) (err error) {
-	from := source{c.peerInfo.GID, c.peerInfo.QPN}
-	switch other := e.bySource[from]; other {
-	case c:
-	case nil:
-		e.bySource[from] = c
-		e.conns = append(e.conns, c)
-	default:
+// assign assigns datagrams from a source to a connection.
+func (e *endpoint) assign(from source, conn int) error {
+	if other, ok := e.bySource[from]; ok && other != conn {
 		return fmt.Errorf("queue pair %#x of %v is the peer of two connections", from.qpn, from.gid)
 	}
-	c.ah, err = e.rail.pd.CreateAH(c.address())
-	return err
+	e.bySource[from] = conn
+	return nil
 }
 
-// connOf returns the connection of a completed receive; nil if there is none.
-func (e *endpoint) connOf(wc *verbs.WC, slot int) *conn {
-	if wc.Status != verbs.WCSuccess {
-		e.receiveFailed(wc.Status)
-		return nil
-	}
-	log, me := e.rail.n.log, hostOf(e.rail.n.rank.Rank)
+// connOf returns the connection of a received datagram; noConn if there is none.
+func (e *endpoint) connOf(wc *verbs.WC, slot int) int {
+	log, me := e.rail.log, e.rail.host()
 	if wc.ByteLen < verbs.GRHLen {
-		log.violation(Completion, "%s: a datagram of %d bytes is shorter than its GRH", me, wc.ByteLen)
-		return nil
+		log.violation(traffic.Completion, "%s: a datagram of %d bytes is shorter than its GRH", me, wc.ByteLen)
+		return noConn
 	}
 	reply, err := verbs.InitAHFromWC(1, e.rail.gidIndex, wc, e.recv.bytes(slot, verbs.GRHLen))
 	if err != nil {
-		log.violation(Completion, "%s: the source of a datagram cannot be read: %v", me, err)
-		return nil
+		log.violation(traffic.Completion, "%s: the source of a datagram cannot be read: %v", me, err)
+		return noConn
 	}
-	c := e.bySource[source{reply.GRH.DGID, wc.SrcQP}]
-	switch {
-	case c == nil:
-		log.violation(Delivery, "%s: a message of queue pair %#x of %v, which is not a peer", me, wc.SrcQP, reply.GRH.DGID)
-		return nil
-	case c.qp == nil:
-		return nil // it ended early
+	c, ok := e.bySource[source{reply.GRH.DGID, wc.SrcQP}]
+	if !ok {
+		log.violation(traffic.Delivery, "%s: a message of queue pair %#x of %v, which is not a peer", me, wc.SrcQP, reply.GRH.DGID)
+		return noConn
 	}
 	return c
 }
 
-// receiveFailed handles a failed receive. An incomplete message matters to its sender only,
-// but if the queue pair is in the error state, all its connections fail.
-func (e *endpoint) receiveFailed(status verbs.WCStatus) {
-	if attr, err := e.qp.Query(); err == nil && attr.State != verbs.QPStateErr {
-		return
-	}
-	e.recv.closed = true
-	for _, c := range e.conns {
-		if c.qp != nil {
-			c.fail(status)
-		}
-	}
+// broken reports whether the queue pair is in the error state, and accepts no more receives
+// then. Otherwise a failed receive matters to the sender of an incomplete message only.
+func (e *endpoint) broken() bool {
+	attr, err := e.qp.Query()
+	e.recv.closed = e.recv.closed || err != nil || attr.State == verbs.QPStateErr
+	return e.recv.closed
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -32,7 +33,7 @@ func (c *conn) step() (moved bool, err error) {
 			return moved, nil
 		}
 		if err != nil {
-			return moved, fmt.Errorf("connection with rank %d on rail %d: %w", c.peer, c.rail.num, err)
+			return moved, fmt.Errorf("connection with rank %d on rail %d: %w", c.peer.rank, c.rail.num, err)
 		}
 		moved = moved || did || c.state != before
 		if c.state == before {
@@ -49,26 +50,30 @@ func (c *conn) stepWaiting() error {
 		if c.awaitsPeerOnly() {
 			return nil // the peer decides whether to reconnect
 		}
-		if !c.n.due(c.retryAt) {
+		if !c.due(c.retryAt) {
 			return nil
 		}
 	}
 	c.epoch = max(c.epoch, c.peerEpoch)
-	if err := c.open(); err != nil {
+	k, err := c.open(c.railOf(c.epoch))
+	if err != nil {
 		return err
 	}
+	if c.in != nil {
+		k.Next = c.in.next
+	}
 	c.state = connAwaitingInfo
-	return nil
+	return c.sendNote(note{Kind: noteConnInfo, Card: k})
 }
 
 // unneeded reports whether both ends have completed, or one has ended.
-func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOver || c.peerGone() }
+func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOver || c.peer.gone }
 
 // awaitsPeerOnly reports whether this end has completed and needs no other epoch by itself:
 // requests of the peer would fail. A producer of reads must announce its messages in every
 // epoch, and with completions that do not mean delivery the end does not know.
 func (c *conn) awaitsPeerOnly() bool {
-	return c.doneReported && (c.out == nil || c.n.cfg.Op != OpRead && !c.n.traits.CompletesEarly)
+	return c.doneReported && (c.out == nil || c.cfg.Op != OpRead && !c.traits.CompletesEarly)
 }
 
 // stepConnecting connects the queue pair when the peer has sent its connInfo and is ready.
@@ -81,9 +86,14 @@ func (c *conn) stepConnecting() error {
 			return nil
 		}
 		ok, err := c.connect()
+		if c.cfg.CM && isFabricError(err) { // as if a work request had failed
+			c.fail(verbs.WCRespTimeoutErr)
+			return nil
+		}
 		if err != nil || !ok {
 			return err
 		}
+		c.resume()
 		c.state = connAwaitingReady
 		return c.sendNote(note{Kind: noteReady})
 	}
@@ -114,7 +124,7 @@ func (c *conn) stepUp() (bool, error) {
 	case c.doneReported && c.peerDone:
 		c.noteCarriedData()
 		return true, c.startDraining()
-	case c.peerGone() && !c.sq.busy():
+	case c.peer.gone && c.sq.Outstanding() == 0:
 		// Nothing is outstanding that could fail, and nothing more will arrive.
 		return true, c.startDraining()
 	}
@@ -125,7 +135,7 @@ func (c *conn) stepUp() (bool, error) {
 // although the peer has ended: the peer's note can overtake its NAK. Moving the queue pair
 // to the error state would flush them without their status.
 func (c *conn) awaitsStatus() bool {
-	return c.peerOver && !c.broken && c.sq.busy() && !c.n.due(c.peerOverAt+c.n.grace)
+	return c.peerOver && !c.broken && c.sq.Outstanding() > 0 && !c.due(c.peerOverAt+c.grace())
 }
 
 // reportEnd sends a note when the requests of this end have completed, and another when it
@@ -141,7 +151,7 @@ func (c *conn) reportEnd() error {
 			return err
 		}
 	}
-	if !c.doneReported && c.requestsDone() && (c.in == nil || c.in.complete()) {
+	if !c.doneReported && c.requestsDone() && (c.in == nil || c.in.complete(&c.remoteEnd)) {
 		c.doneReported = true
 		return c.sendNote(note{Kind: noteDone})
 	}
@@ -158,7 +168,7 @@ func (c *conn) fail(status verbs.WCStatus) {
 	}
 	c.broken = true
 	if !c.doneReported {
-		c.n.log.recordFailure(c.n.now, c.peer, c.rail.num, status)
+		c.log.recordFailure(c.now, c.peer.rank, c.rail.num, status)
 	}
 	c.schedule()
 }
@@ -172,11 +182,11 @@ func (c *conn) noteCarriedData() {
 	if c.epoch == 0 {
 		return
 	}
-	c.n.log.reconnects++
-	if c.n.cfg.Failover {
-		c.n.log.mark("failover to rail %d", c.rail.num)
+	c.log.reconnects++
+	if c.cfg.Failover {
+		c.log.mark("failover to rail %d", c.rail.num)
 	} else {
-		c.n.log.mark("reconnected %s", hostOf(c.peer))
+		c.log.mark("reconnected %s", hostOf(c.peer.rank))
 	}
 }
 
@@ -184,7 +194,7 @@ func (c *conn) noteCarriedData() {
 // completes, all requests before it have.
 func (c *conn) startDraining() error {
 	c.state = connDraining
-	c.drainSince = c.n.now
+	c.drainSince = c.now
 	if c.endpoint != nil {
 		return nil // others use the queue pair; the requests complete by themselves
 	}
@@ -192,24 +202,24 @@ func (c *conn) startDraining() error {
 		if qp == nil {
 			continue
 		}
-		if err := qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+		if err := traffic.ToError(qp); err != nil {
 			return err
 		}
 	}
-	return c.sq.postDrainMarker()
+	return c.sq.Drain()
 }
 
 // stepDraining waits until all requests and receives have completed, and closes the queue
 // pair.
 func (c *conn) stepDraining() error {
-	if c.endpoint != nil && c.sq.busy() {
+	if c.endpoint != nil && c.sq.Outstanding() > 0 {
 		return nil
 	}
-	if c.sq.drainPending || !c.recv.shared && c.recv.postedCount > 0 {
-		if !c.n.due(c.drainSince + c.n.grace) {
+	if c.sq.Draining() || !c.recv.Shared() && c.recv.Outstanding() > 0 {
+		if !c.due(c.drainSince + c.grace()) {
 			return nil
 		}
-		c.violation(Completion, "a queue pair in the error state left %d receives and %d requests without a completion", c.recv.postedCount, c.sq.next-c.sq.completedBefore)
+		c.violation(traffic.Completion, "a queue pair in the error state left %d receives and %d requests without a completion", c.recv.Outstanding(), c.sq.Outstanding())
 	}
 	if err := c.closeQP(); err != nil {
 		return err
@@ -222,12 +232,12 @@ func (c *conn) stepDraining() error {
 	}
 	backoff := time.Duration(0)
 	if c.doneReported {
-		backoff = 2 * c.n.tick() // the peer's final note may be under way
+		backoff = 2 * c.tick() // the peer's final note may be under way
 	}
 	if c.failedEpochs > 0 {
 		backoff = min(firstBackoff<<min(c.failedEpochs-1, 20), lastBackoff)
 	}
-	c.retryAt = c.n.now + backoff
+	c.retryAt = c.now + backoff
 	c.epoch++
 	c.broken, c.carriedData = false, false
 	c.state = connWaiting
@@ -238,10 +248,10 @@ func (c *conn) stepDraining() error {
 func (c *conn) mayReconnect() bool {
 	switch {
 	case c.failedEpochs > maxFailedEpochs:
-		c.n.log.mark("gave up on %s", hostOf(c.peer))
+		c.log.mark("gave up on %s", hostOf(c.peer.rank))
 		return false
-	case c.n.cfg.Reconnect:
+	case c.cfg.Reconnect:
 		return true
 	}
-	return c.n.cfg.Failover && c.epoch+1 < len(c.n.rails)
+	return c.cfg.Failover && c.epoch+1 < len(c.n.rails)
 }

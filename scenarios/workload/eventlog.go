@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -59,19 +60,6 @@ func (j *eventLog) counters() (sum []verbs.Counter) {
 	return sum
 }
 
-// countersSince returns the increase of the counters since the start.
-func (j *eventLog) countersSince() []verbs.Counter {
-	before := make(map[string]uint64, len(j.countersBefore))
-	for _, c := range j.countersBefore {
-		before[c.Name] = c.Value
-	}
-	now := j.counters()
-	for i := range now {
-		now[i].Value -= before[now[i].Name]
-	}
-	return now
-}
-
 // retransmitCounters are the names of the retransmission counter; each device has at most
 // one.
 var retransmitCounters = []string{"retransmitted_pkts", "rd_sent_again"}
@@ -89,7 +77,7 @@ func (j *eventLog) retransmits() (sum uint64) {
 	return sum
 }
 
-func (j *eventLog) violation(kind ViolationKind, format string, args ...any) {
+func (j *eventLog) violation(kind traffic.ViolationKind, format string, args ...any) {
 	if len(j.violations) == MaxViolations {
 		j.omitted++
 		return
@@ -150,10 +138,10 @@ func (j *eventLog) report() *Report {
 	r := &Report{
 		Rank: j.rank.Rank, Elapsed: max(0, j.last-j.first),
 		Failures: j.failures, FailureCount: j.failureCount, Reconnects: j.reconnects,
-		Violations: j.violations, MemoryChecked: j.checked, Counters: j.countersSince(),
+		Violations: j.violations, MemoryChecked: j.checked, Counters: traffic.CountersSince(j.countersBefore, j.counters()),
 	}
 	if j.omitted > 0 {
-		r.Violations = append(r.Violations, Violation{Omitted, fmt.Sprintf("and %d more like these", j.omitted)})
+		r.Violations = append(r.Violations, Violation{traffic.Omitted, fmt.Sprintf("and %d more like these", j.omitted)})
 	}
 	return r
 }

@@ -3,6 +3,8 @@ package workload
 import (
 	"fmt"
 	"time"
+
+	"github.com/fabrictest/fabrictest/traffic"
 )
 
 // New returns the program of a rank. The configuration must be valid for the fabric;
@@ -20,13 +22,14 @@ func New(cfg Config, r *Rank) (Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
+	e := &env{rank: r, cfg: cfg, proc: r.Proc, traits: traits}
 	switch cfg.Kind {
 	case Random:
-		return newRandom(cfg, r, traits), nil
+		return newRandomProgram(e), nil
 	case Calls:
-		return newCMEndpoint(cfg, r), nil
+		return newCMEndpoint(e), nil
 	}
-	n := newNode(cfg, r, traits)
+	n := newNode(e)
 	switch cfg.Kind {
 	case Stream:
 		n.edges = pairEdges(&cfg, len(r.NICs), [2]int{cfg.Messages, 0})
@@ -99,7 +102,7 @@ func ringEdges(cfg *Config, rails int) []edge {
 // pingPong sends a message when the previous one has come back, and measures round trips.
 func (n *node) pingPong() {
 	n.flowControl, n.recvSlots, n.timePerMessage = false, 2, true
-	var trips histogram
+	var trips traffic.Histogram
 	n.onReady = func() {
 		for _, c := range n.conns {
 			c.out.allowed = 1 - c.side
@@ -107,14 +110,14 @@ func (n *node) pingPong() {
 	}
 	n.onArrival = func(c *conn, seq int) {
 		if c.side == 0 {
-			trips.add(n.now - c.out.sentAt)
+			trips.Add(n.now - c.out.sentAt)
 			c.out.allowed = seq + 2
 		} else {
 			c.out.allowed = seq + 1
 		}
 		c.schedule()
 	}
-	n.summarise = func(r *Report) { r.Latency = trips.summary() }
+	n.summarise = func(r *Report) { r.Latency = trips.Summary() }
 }
 
 // halo makes each rank exchange borders with its neighbours. A rank starts a round when it
@@ -122,7 +125,7 @@ func (n *node) pingPong() {
 // word of each neighbour. Latency is the time of a round.
 func (n *node) halo() {
 	n.flowControl, n.thinkPerMessage, n.addsAtomics, n.recvSlots = false, false, true, 2
-	var rounds histogram
+	var rounds traffic.Histogram
 	round := 0
 	began := time.Duration(0)
 	allow := func() {
@@ -134,7 +137,7 @@ func (n *node) halo() {
 	}
 	step := func() {
 		for round < n.cfg.Messages && n.roundDone(round) {
-			rounds.add(n.now - began)
+			rounds.Add(n.now - began)
 			if n.cfg.Think > 0 {
 				n.think()
 			}
@@ -149,7 +152,7 @@ func (n *node) halo() {
 	}
 	n.onArrival = func(*conn, int) { step() }
 	n.onOver = func(*conn) { step() }
-	n.summarise = func(r *Report) { r.Latency = rounds.summary() }
+	n.summarise = func(r *Report) { r.Latency = rounds.Summary() }
 }
 
 // roundDone reports whether every remaining neighbour has delivered its border of a round.

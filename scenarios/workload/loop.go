@@ -2,8 +2,8 @@ package workload
 
 import (
 	"fmt"
-	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -51,7 +51,7 @@ func (n *node) runOnce() (moved bool, err error) {
 	}
 	n.spareScheduled = list
 	for _, r := range n.rings {
-		if !r.shared {
+		if !r.Shared() {
 			continue // its connection refills it
 		}
 		did, err := r.refill()
@@ -77,19 +77,6 @@ func (n *node) pollNotes() (moved bool, err error) {
 		return moved, n.rejectStaleRequests()
 	}
 	return moved, nil
-}
-
-// due reports whether a time has come. If not, it arms the timer, which schedules all
-// connections. The timer keeps the earliest time only, therefore later ones must call due
-// again when they are scheduled.
-func (n *node) due(at time.Duration) bool {
-	if n.now >= at {
-		return true
-	}
-	if n.nextTimer == 0 || at < n.nextTimer {
-		n.nextTimer = at
-	}
-	return false
 }
 
 // poll handles completions.
@@ -121,45 +108,50 @@ func (n *node) poll() (moved bool, err error) {
 
 // handleCompletion passes a completion to its connection.
 func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
-	if wc.WRID&recvBit != 0 {
-		n.handleReceive(r, wc)
+	if ring, ok := traffic.RingOf(wc.WRID); ok {
+		n.handleReceive(r, wc, ring)
 		return
 	}
 	i := int(wc.WRID >> connShift)
 	if i >= len(n.conns) {
-		n.log.violation(Completion, "%s: a completion with the unknown work request ID %#x", hostOf(n.rank.Rank), wc.WRID)
+		n.log.violation(traffic.Completion, "%s: a completion with the unknown work request ID %#x", n.host(), wc.WRID)
 		return
 	}
 	// Late completions of closed queue pairs are ignored.
-	if c := n.conns[i]; c.qp != nil && c.epoch&epochMask == int(wc.WRID>>32)&epochMask {
-		c.sq.completed(wc)
+	if c := n.conns[i]; c.qp != nil && c.epoch&epochMask == int(wc.WRID>>epochShift)&epochMask {
+		c.requestCompleted(wc)
 	}
 }
 
 // handleReceive passes a completed receive to its connection.
-func (n *node) handleReceive(r *rail, wc *verbs.WC) {
-	ringNum, slot := int(wc.WRID&^uint64(recvBit)>>ringShift), int(wc.WRID&seqMask)
+func (n *node) handleReceive(r *rail, wc *verbs.WC, ringNum int) {
 	if ringNum >= len(n.rings) {
-		n.log.violation(Completion, "%s: a receive completed with the unknown work request ID %#x", hostOf(n.rank.Rank), wc.WRID)
+		n.log.violation(traffic.Completion, "%s: a receive completed with the unknown work request ID %#x", n.host(), wc.WRID)
 		return
 	}
-	ring := n.rings[ringNum]
-	c := r.byQPN[wc.QPN]
-	switch {
-	case ring.owner != nil && ring.owner.qp == nil:
-		return // of a closed queue pair
-	case ring.owner != nil && ring.owner != c:
-		ring.owner.violation(Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, ring.owner.qp.QPN())
-		c = ring.owner
+	ring, c := n.rings[ringNum], (*conn)(nil)
+	if i, ok := r.byQPN[wc.QPN]; ok {
+		c = n.conns[i]
 	}
-	if wrong := ring.complete(slot); wrong != "" {
-		n.log.violation(Completion, "%s: %s", hostOf(n.rank.Rank), wrong)
-		if slot >= len(ring.wrs) {
+	if ring.owner != noConn {
+		owner := n.conns[ring.owner]
+		if owner.qp == nil {
+			return // of a closed queue pair
+		}
+		if owner != c {
+			owner.violation(traffic.Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, owner.qp.QPN())
+			c = owner
+		}
+	}
+	slot, err := ring.complete(wc.WRID)
+	if err != nil {
+		n.log.violation(traffic.Completion, "%s: %v", n.host(), err)
+		if slot < 0 {
 			return
 		}
 	}
 	if ring.endpoint != nil {
-		c = ring.endpoint.connOf(wc, slot)
+		c = n.datagramConn(ring.endpoint, wc, slot)
 	}
 	switch {
 	case c == nil:
@@ -170,4 +162,23 @@ func (n *node) handleReceive(r *rail, wc *verbs.WC) {
 	default:
 		c.received(wc, ring, slot)
 	}
+}
+
+// datagramConn returns the connection of a datagram; nil if it has none or has ended. If the
+// queue pair is in the error state, all its connections fail.
+func (n *node) datagramConn(e *endpoint, wc *verbs.WC, slot int) *conn {
+	if wc.Status != verbs.WCSuccess {
+		if e.broken() {
+			for _, c := range n.conns {
+				if c.endpoint == e && c.qp != nil {
+					c.fail(wc.Status)
+				}
+			}
+		}
+		return nil
+	}
+	if i := e.connOf(wc, slot); i != noConn && n.conns[i].qp != nil {
+		return n.conns[i]
+	}
+	return nil
 }

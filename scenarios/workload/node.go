@@ -5,22 +5,34 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/scenarios/traffic"
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // node runs the connections of one rank, for all kinds of workload except random and calls.
 // Kinds differ in their edges and in when messages may be sent.
 type node struct {
-	rank *Rank
-	cfg  Config
-	proc verbs.Proc
-	log  *eventLog
-	live liveState
-	// traits are the traits of the transport.
-	traits traffic.TransportTraits
+	*env
+	kind
 
-	// Set by the kind of workload:
+	rails    []*rail
+	conns    []*conn
+	byEdge   map[int]*conn
+	peers    map[int]*peer
+	peerList []*peer // in the order of their first edge
+	rings    []*recvRing
+	pattern  []byte
+
+	scheduled      []*conn
+	spareScheduled []*conn
+	nextNotePoll   time.Duration
+	waitRail       int // rail whose events waitCompletion waits for
+	unfinished     int // connections
+	neverUp        int // connections
+}
+
+// kind is what one kind of workload does differently.
+type kind struct {
 	edges           []edge                 // of the whole workload
 	flowControl     bool                   // receivers send credits, and senders wait for them
 	thinkPerMessage bool                   // compute after every message
@@ -31,24 +43,6 @@ type node struct {
 	onOver          func(c *conn)          // a connection has ended
 	onReady         func()                 // before anything is sent
 	summarise       func(r *Report)        // adds to the report
-	rails           []*rail
-	conns           []*conn
-	byEdge          map[int]*conn
-	peers           map[int]*peer
-	peerList        []*peer // in the order of their first edge
-	rings           []*recvRing
-	scheduled       []*conn
-	spareScheduled  []*conn
-	pattern         []byte
-	grace           time.Duration // time for packets under way to arrive
-
-	now          time.Duration
-	lastProgress time.Duration
-	nextNotePoll time.Duration
-	nextTimer    time.Duration // 0: none
-	waitRail     int           // rail whose events waitCompletion waits for
-	unfinished   int           // connections
-	neverUp      int           // connections
 }
 
 // peer is a rank that this one is connected with.
@@ -58,23 +52,14 @@ type peer struct {
 	gone bool
 }
 
-func newNode(cfg Config, r *Rank, traits traffic.TransportTraits) *node {
-	cfg.CM = cfg.CM || traits.ConnectsByCM
-	n := &node{
-		rank: r, cfg: cfg, proc: r.Proc, traits: traits, flowControl: cfg.Pause == 0, thinkPerMessage: cfg.Think > 0,
+func newNode(e *env) *node {
+	cfg := &e.cfg
+	cfg.CM = cfg.CM || e.traits.ConnectsByCM
+	return &node{
+		env: e, kind: kind{flowControl: cfg.Pause == 0, thinkPerMessage: cfg.Think > 0},
 		byEdge: map[int]*conn{}, peers: map[int]*peer{},
 	}
-	n.grace = simGrace
-	if r.Concurrent {
-		n.grace = realGrace
-	}
-	return n
 }
-
-const (
-	simGrace  = 5 * time.Millisecond
-	realGrace = 100 * time.Millisecond
-)
 
 // Run runs the connections and returns the report.
 func (n *node) Run() (*Report, error) {
@@ -112,7 +97,7 @@ func (n *node) Run() (*Report, error) {
 func (n *node) open() error {
 	n.now = n.proc.Now()
 	n.lastProgress = n.now
-	n.pattern = newPattern(n.rank.Seed, n.cfg.Bytes)
+	n.pattern = traffic.NewPattern(n.rank.Seed, n.cfg.Bytes)
 	for _, e := range n.edges {
 		for me, r := range e.ends {
 			if r == n.rank.Rank {
@@ -130,9 +115,15 @@ func (n *node) open() error {
 	expected := 0
 	for _, c := range n.conns {
 		c.layout = l
-		c.rail = c.railOf(0)
-		if err := c.prepare(); err != nil {
-			return fmt.Errorf("connection with rank %d: %w", c.peer, err)
+		first := c.railOf(0)
+		if len(first.endpoints) > 0 {
+			c.endpoint = first.endpoints[n.endpointIndex(c)]
+		}
+		if err := c.prepare(first, len(n.rings)); err != nil {
+			return fmt.Errorf("connection with rank %d: %w", c.peer.rank, err)
+		}
+		if c.recv.mem == c.mem {
+			n.rings = append(n.rings, c.recv)
 		}
 		if c.in != nil {
 			expected += c.in.total
@@ -149,92 +140,96 @@ func (n *node) open() error {
 
 // addConn creates this rank's end of an edge.
 func (n *node) addConn(e edge, me int) {
-	c := &conn{n: n, index: len(n.conns), edge: e, side: me, peer: e.ends[1-me]}
-	key := func(from int) content {
-		return content{pattern: n.pattern, key: derive(n.rank.Seed, e.id, e.ends[from], e.ends[1-from])}
-	}
-	if total := e.messages[me]; total > 0 {
-		c.out = &producer{content: key(me), c: c, total: total, size: n.cfg.Bytes, allowed: total}
-	}
-	if total := e.messages[1-me]; total > 0 {
-		c.in = &consumer{content: key(1 - me), c: c, total: total, size: n.cfg.Bytes}
-	}
-	if n.addsAtomics {
-		c.add = &atomicAdder{c: c, total: e.messages[me], peerWords: make([]wordState, len(n.rank.NICs))}
-	}
-	n.conns = append(n.conns, c)
-	n.byEdge[e.id] = c
-	p := n.peers[c.peer]
+	rank := e.ends[1-me]
+	p := n.peers[rank]
 	if p == nil {
-		p = &peer{rank: c.peer}
-		n.peers[c.peer] = p
+		p = &peer{rank: rank}
+		n.peers[rank] = p
 		n.peerList = append(n.peerList, p)
 	}
 	p.open++
-}
-
-// messageBudget limits the memory for messages at one rank.
-const messageBudget = 32 << 20
-
-// plan sizes queues and memory such that the busiest rank keeps within its budget. All
-// ranks compute the same sizes.
-func (n *node) plan() (l layout) {
-	load := make(map[int]int)
-	busiest := 1
-	for _, e := range n.edges {
-		for _, r := range e.ends {
-			load[r]++
-			busiest = max(busiest, load[r])
+	c := &conn{n: n, remoteEnd: remoteEnd{peerEpoch: -1, peerReady: -1}}
+	c.link = link{env: n.env, kind: &n.kind, connID: connID{len(n.conns), e, me, p}, schedule: c.scheduleStep}
+	key := func(from int) traffic.Content {
+		return traffic.Content{Pattern: n.pattern, Key: traffic.Derive(n.rank.Seed, e.id, e.ends[from], e.ends[1-from])}
+	}
+	if total := e.messages[me]; total > 0 {
+		c.out = &producer{Content: key(me), link: &c.link, total: total, size: n.cfg.Bytes, allowed: total}
+	}
+	if total := e.messages[1-me]; total > 0 {
+		c.in = &consumer{Content: key(1 - me), link: &c.link, total: total, size: n.cfg.Bytes, onArrival: func(int) {}}
+		if n.onArrival != nil {
+			c.in.onArrival = func(seq int) { n.onArrival(c, seq) }
 		}
 	}
-	l.stride = (n.cfg.Bytes + 63) &^ 63
-	fit := max(2, messageBudget/(busiest*l.stride))
-	l.depth = max(1, min(n.cfg.Depth, fit))
-	l.window = min(2*max(n.cfg.Depth, 1), fit)
-	if n.recvSlots > 0 {
-		l.window = n.recvSlots
+	if n.addsAtomics {
+		c.add = &atomicAdder{link: &c.link, total: e.messages[me], peerWords: make([]wordState, len(n.rank.NICs))}
 	}
-	l.receives = l.window + noticeReceives
-	if n.cfg.Op == OpSend {
-		l.recvLen = l.stride
-	}
-	if datagram(n.cfg.service()) {
-		l.recvLen += guardLen // at least the GRH
-	}
-	l.staging = l.receives * l.recvLen
-	if s := n.cfg.service(); s == ServiceSRQ || s == ServiceRD {
-		l.staging = 0
-	}
-	l.results = l.staging + l.depth*l.stride
-	return l
+	n.conns = append(n.conns, c)
+	n.byEdge[e.id] = c
 }
 
 func (n *node) openRails(l layout) error {
 	cqDepth := len(n.conns)*(l.depth+spareRequests+l.receives) + 16
 	for num := range n.rank.NICs {
-		r, err := n.openRail(num, cqDepth)
+		r, err := openRail(n.env, num, cqDepth)
 		if err != nil {
 			return fmt.Errorf("rail %d: %w", num, err)
 		}
 		n.rails = append(n.rails, r)
-		if n.cfg.service() == ServiceSRQ {
-			if err := r.openShared(len(n.conns)*l.receives, l.recvLen); err != nil {
-				return fmt.Errorf("rail %d: shared receives: %w", num, err)
-			}
-		}
-		if n.cfg.service() == ServiceRD {
-			if err := r.openEndpoints(&l); err != nil {
-				return fmt.Errorf("rail %d: datagrams: %w", num, err)
-			}
-		}
-		if n.addsAtomics {
-			r.word = &memory{buf: make([]byte, wordLen)}
-			if err := r.word.register(r, verbs.AccessLocalWrite|peerAccess); err != nil {
-				return err
-			}
+		if err := n.openReceives(r, &l); err != nil {
+			return fmt.Errorf("rail %d: %w", num, err)
 		}
 	}
 	return nil
+}
+
+// openReceives opens what the connections of a rail share.
+func (n *node) openReceives(r *rail, l *layout) error {
+	switch n.cfg.service() {
+	case ServiceSRQ:
+		if err := r.openShared(len(n.rings), len(n.conns)*l.receives, l.recvLen); err != nil {
+			return fmt.Errorf("shared receives: %w", err)
+		}
+		n.rings = append(n.rings, r.shared)
+	case ServiceRD:
+		for _, conns := range n.endpointLoads(r) {
+			if err := r.openEndpoint(len(n.rings), conns, l); err != nil {
+				return fmt.Errorf("datagrams: %w", err)
+			}
+			n.rings = append(n.rings, r.endpoints[len(r.endpoints)-1].recv)
+		}
+	}
+	if !n.addsAtomics {
+		return nil
+	}
+	r.word = &memory{buf: make([]byte, wordLen)}
+	return r.word.register(r, verbs.AccessLocalWrite|peerAccess)
+}
+
+// endpointIndex is the endpoint of a connection on its rail: it counts the earlier ones with
+// the same peer and rail.
+func (n *node) endpointIndex(c *conn) (index int) {
+	for _, other := range n.conns[:c.index] {
+		if other.peer == c.peer && other.edge.rail == c.edge.rail {
+			index++
+		}
+	}
+	return index
+}
+
+// endpointLoads is the number of connections of each endpoint of a rail.
+func (n *node) endpointLoads(r *rail) (loads []int) {
+	for _, c := range n.conns {
+		if c.edge.rail != r.num {
+			continue
+		}
+		for len(loads) <= n.endpointIndex(c) {
+			loads = append(loads, 0)
+		}
+		loads[n.endpointIndex(c)]++
+	}
+	return loads
 }
 
 // noteConnected marks the time when all connections have been up.
@@ -264,10 +259,4 @@ func (n *node) close() error {
 		errs = append(errs, r.close())
 	}
 	return errors.Join(errs...)
-}
-
-// think computes for the configured time.
-func (n *node) think() {
-	n.proc.Compute(n.cfg.Think)
-	n.now = n.proc.Now()
 }

@@ -66,8 +66,8 @@ func (c *conn) sendNote(n note) error {
 	if err != nil {
 		return err
 	}
-	if err := c.n.rank.Control.Send(c.peer, b); err != nil && !errors.Is(err, ErrGone) {
-		return fmt.Errorf("note to rank %d: %w", c.peer, err)
+	if err := c.rank.Control.Send(c.peer.rank, b); err != nil && !errors.Is(err, ErrGone) {
+		return fmt.Errorf("note to rank %d: %w", c.peer.rank, err)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (n *node) receiveNotes(p *peer, timeout time.Duration) (heard bool, err err
 			return heard, fmt.Errorf("note of rank %d: %w", p.rank, err)
 		}
 		c := n.byEdge[m.Edge]
-		if c == nil || c.peer != p.rank {
+		if c == nil || c.peer != p {
 			return heard, fmt.Errorf("note %q of rank %d about connection %d, which it is not part of: do all ranks run the same workload?", m.Kind, p.rank, m.Edge)
 		}
 		if err := c.handleNote(&m); err != nil {
@@ -106,7 +106,7 @@ func (n *node) peerEnded(p *peer) {
 	p.gone = true
 	early := false
 	for _, c := range n.conns {
-		if c.peer == p.rank {
+		if c.peer == p {
 			early = early || !c.peerDone && c.state != connOver
 			c.schedule()
 		}
@@ -134,14 +134,14 @@ func (c *conn) handleNote(m *note) error {
 			break
 		}
 		c.peerFinal = m.Final
-		c.peerSentAt = c.n.now
+		c.peerSentAt = c.now
 		return nil
 	case noteDone:
 		c.peerDone = true
 		return nil
 	case noteOver:
-		c.peerOver, c.peerOverAt = true, c.n.now
+		c.peerOver, c.peerOverAt = true, c.now
 		return nil
 	}
-	return fmt.Errorf("note %q of rank %d: do all ranks run the same workload?", m.Kind, c.peer)
+	return fmt.Errorf("note %q of rank %d: do all ranks run the same workload?", m.Kind, c.peer.rank)
 }

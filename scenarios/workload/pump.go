@@ -1,9 +1,7 @@
 package workload
 
 import (
-	"fmt"
-	"time"
-
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -33,7 +31,7 @@ func countOf(imm uint32, near int) int {
 // pump refills receives, and posts notices, messages, reads and atomics.
 func (c *conn) pump() (moved bool, err error) {
 	// A credit notice lets the peer send. Without RNR the receives must be posted before.
-	if !c.recv.shared || c.n.traits.NoRNR {
+	if !c.recv.Shared() || c.traits.NoRNR {
 		if moved, err = c.recv.refill(); err != nil {
 			return moved, err
 		}
@@ -55,27 +53,27 @@ func (c *conn) pump() (moved bool, err error) {
 	if c.add != nil {
 		moved = c.add.pump() || moved
 	}
-	moved = moved || len(c.sq.batch) > 0
-	return moved, c.sq.flush()
+	moved = moved || c.sq.Batched() > 0
+	return moved, c.flush()
 }
 
 // sendNotices posts the credit and readable notices that are due.
 func (c *conn) sendNotices() {
-	if x := c.in; x != nil && c.n.flowControl && x.next < x.total {
-		if every := max(1, c.layout.window/4); x.next-c.creditSent >= every && c.sendNotice(immCredit, x.next) {
-			c.creditSent = x.next
+	if x := c.in; x != nil && c.kind.flowControl && x.next < x.total {
+		if every := max(1, c.window/4); x.next-x.creditSent >= every && c.sendNotice(immCredit, x.next) {
+			x.creditSent = x.next
 		}
 	}
-	if p := c.out; p != nil && c.n.cfg.Op == OpRead && p.next > c.readableSent && c.sendNotice(immReadable, p.next) {
-		c.readableSent = p.next
+	if p := c.out; p != nil && c.cfg.Op == OpRead && p.next > p.readableSent && c.sendNotice(immReadable, p.next) {
+		p.readableSent = p.next
 	}
 }
 
 func (c *conn) sendNotice(kind immKind, count int) bool {
-	if c.sq.room() < 1 || c.sq.full() {
+	if c.sq.Room() < 1 || c.sq.Full() {
 		return false
 	}
-	wr := c.sq.add(requestNotice, 0, verbs.OpSendImm)
+	wr := c.sq.Add(traffic.Request{Kind: requestNotice, Op: verbs.OpSendImm}, verbs.SGE{})
 	wr.Imm = immediate(kind, count)
 	return true
 }
@@ -86,19 +84,19 @@ func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 	c.schedule()
 	n := int(wc.ByteLen)
 	b := r.bytes(slot, n)
-	if datagram(c.n.cfg.service()) {
+	if datagram(c.cfg.service()) {
 		if n < verbs.GRHLen {
-			c.violation(Completion, "a datagram of %d bytes is shorter than its GRH", n)
+			c.violation(traffic.Completion, "a datagram of %d bytes is shorter than its GRH", n)
 			return
 		}
 		n, b = n-verbs.GRHLen, b[verbs.GRHLen:]
 	}
 	withImm := wc.Flags&verbs.WCWithImm != 0
 	kind := immKind(wc.Imm &^ immMask)
-	op := c.n.cfg.Op
+	op := c.cfg.Op
 	// If immediate data arrives as a separate message, a notice after a write looks like a
 	// write with immediate data.
-	notice := withImm && (wc.Opcode == verbs.WCOpRecv && n == 0 || c.n.traits.SeparateImm)
+	notice := withImm && (wc.Opcode == verbs.WCOpRecv && n == 0 || c.traits.SeparateImm)
 	switch {
 	case notice && kind == immCredit && c.out != nil:
 		c.handleCredit(countOf(wc.Imm, c.out.credit))
@@ -113,7 +111,7 @@ func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 		}
 		c.in.messageReceived(b, hint)
 	default:
-		c.violation(Delivery, "%v of %d bytes with immediate data %#x, which was not sent", wc.Opcode, n, wc.Imm)
+		c.violation(traffic.Delivery, "%v of %d bytes with immediate data %#x, which was not sent", wc.Opcode, n, wc.Imm)
 	}
 }
 
@@ -121,7 +119,7 @@ func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 func (c *conn) handleCredit(count int) {
 	p := c.out
 	if count > p.next {
-		c.violation(Delivery, "the peer has taken %d messages, of %d that were sent", count, p.next)
+		c.violation(traffic.Delivery, "the peer has taken %d messages, of %d that were sent", count, p.next)
 		return
 	}
 	p.credit = max(p.credit, count)
@@ -131,7 +129,7 @@ func (c *conn) handleCredit(count int) {
 // handleReadable notes how many messages can be read.
 func (c *conn) handleReadable(count int) {
 	if count > c.in.total || count < c.in.readable {
-		c.violation(Delivery, "the peer offers %d messages of %d, after %d", count, c.in.total, c.in.readable)
+		c.violation(traffic.Delivery, "the peer offers %d messages of %d, after %d", count, c.in.total, c.in.readable)
 		return
 	}
 	c.in.readable = count
@@ -142,26 +140,10 @@ func (c *conn) resume() {
 	if c.out != nil {
 		c.out.resume(c.peerInfo.Next)
 	}
-	c.readableSent = c.peerInfo.Next
 	if c.in != nil {
 		c.in.resume()
-		c.creditSent = c.in.next
 	}
 	if c.add != nil {
 		c.add.abandonOutstanding()
 	}
-}
-
-// quietFor reports whether nothing has arrived for d since the peer reported the end of its
-// requests.
-func (c *conn) quietFor(d time.Duration) bool {
-	if now := uint64(c.in.arrived + c.in.duplicates); c.quietSince < c.peerSentAt || now != c.quietCount {
-		c.quietSince, c.quietCount = c.n.now, now
-	}
-	return c.n.due(max(c.quietSince, c.peerSentAt) + d)
-}
-
-// violation records a violation of the connection's service.
-func (c *conn) violation(kind ViolationKind, format string, args ...any) {
-	c.n.log.violation(kind, "%s with %s on rail %d: %s", hostOf(c.n.rank.Rank), hostOf(c.peer), c.rail.num, fmt.Sprintf(format, args...))
 }

@@ -4,18 +4,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // rail is a NIC of the rank, with the resources that its connections share.
 type rail struct {
-	n         *node
-	num       int // index in Rank.NICs
-	dev       verbs.Context
-	gid       verbs.GID
-	gidIndex  uint8
-	mtu       verbs.MTU
-	maxReads  uint8 // outstanding reads and atomics, in either direction
+	*env
+	railPort
 	pd        verbs.PD
 	channel   verbs.CompChannel
 	cq        verbs.CQ
@@ -23,18 +19,28 @@ type rail struct {
 	openQPs   int
 	shared    *recvRing // of the SRQ; nil without
 	srq       verbs.SRQ
-	endpoints []*endpoint         // of rd
-	byQPN     map[verbs.QPN]*conn // by the QPN that receives
-	word      *memory             // for atomics of the peers; nil without
+	endpoints []*endpoint       // of rd
+	byQPN     map[verbs.QPN]int // connection, by the QPN that receives
+	word      *memory           // for atomics of the peers; nil without
 	cm        *connListener
+}
+
+// railPort is the port of the NIC.
+type railPort struct {
+	num      int // index in Rank.NICs
+	dev      verbs.Context
+	gid      verbs.GID
+	gidIndex uint8
+	mtu      verbs.MTU
+	maxReads uint8 // outstanding reads and atomics, in either direction
 }
 
 // maxOutstandingReads limits the outstanding reads of a connection.
 const maxOutstandingReads = 16
 
-func (n *node) openRail(num, cqDepth int) (*rail, error) {
-	nic := &n.rank.NICs[num]
-	r := &rail{n: n, num: num, dev: nic.Device, gidIndex: nic.GIDIndex, byQPN: map[verbs.QPN]*conn{}}
+func openRail(e *env, num, cqDepth int) (*rail, error) {
+	nic := &e.rank.NICs[num]
+	r := &rail{env: e, railPort: railPort{num: num, dev: nic.Device, gidIndex: nic.GIDIndex}, byQPN: map[verbs.QPN]int{}}
 	entry, err := r.dev.QueryGID(1, int(r.gidIndex))
 	if err != nil {
 		return nil, err
@@ -45,7 +51,7 @@ func (n *node) openRail(num, cqDepth int) (*rail, error) {
 		return nil, err
 	}
 	r.mtu = port.ActiveMTU
-	if want := n.cfg.mtu(n.rank.Rank); want != 0 {
+	if want := e.cfg.mtu(e.rank.Rank); want != 0 {
 		r.mtu = verbs.MTUFor(want)
 	}
 	attr, err := r.dev.QueryDevice()
@@ -60,23 +66,22 @@ func (n *node) openRail(num, cqDepth int) (*rail, error) {
 		return nil, err
 	}
 	if r.cq, err = r.dev.CreateCQ(verbs.CQInit{Depth: cqDepth, Channel: r.channel}); err != nil {
-		return nil, fmt.Errorf("create a completion queue for %d connections: %w", len(n.conns), err)
+		return nil, fmt.Errorf("create a completion queue of depth %d: %w", cqDepth, err)
 	}
 	return r, nil
 }
 
-// openShared creates the SRQ of the rail and posts its receives.
-func (r *rail) openShared(slots, room int) (err error) {
+// openShared creates the SRQ of the rail and posts its receives, to ring num.
+func (r *rail) openShared(num, slots, room int) (err error) {
 	if r.srq, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: slots, MaxSGE: 1}); err != nil {
 		return err
 	}
 	mem := &memory{buf: make([]byte, slots*room)}
-	r.shared = r.n.newRing(mem, slots, room)
-	r.shared.shared = true
+	r.shared = newRing(r.env, traffic.NewRecvRing(num, slots, true), mem, room)
 	if err := mem.register(r, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
-	return r.shared.attach(r, r.srq)
+	return r.shared.attach(r.srq)
 }
 
 func (r *rail) close() error {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -70,22 +71,13 @@ func (l *liveState) breakAll() error {
 	}
 	var errs []error
 	for _, q := range qps {
-		err := q.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+		err := traffic.ToError(q)
 		if err != nil && !errors.Is(err, verbs.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
-
-// Break moves the rank's queue pairs to the error state.
-func (n *node) Break() error { return n.live.breakAll() }
-
-// Status returns the status published before the last wait.
-func (n *node) Status() string { return n.live.status() }
-
-func (n *node) addQPs(qps ...verbs.QP)    { n.live.add(qps...) }
-func (n *node) removeQPs(qps ...verbs.QP) { n.live.remove(qps...) }
 
 // maxStatusLines limits the connections in a status.
 const maxStatusLines = 8
@@ -114,7 +106,7 @@ func (n *node) publish() {
 
 // status describes the progress of the connection.
 func (c *conn) status() string {
-	s := fmt.Sprintf("%s on rail %d: %v", hostOf(c.peer), c.rail.num, c.state)
+	s := fmt.Sprintf("%s on rail %d: %v", hostOf(c.peer.rank), c.rail.num, c.state)
 	if c.epoch > 0 {
 		s += fmt.Sprintf(" for the %s time", ordinal(c.epoch+1))
 	}

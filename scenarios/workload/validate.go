@@ -206,7 +206,7 @@ func (v *validator) transport(k rules) {
 		most  time.Duration
 	}{
 		{"timeout", c.Timeout, ackTimeoutOf(31)},
-		{"rnr_timer", c.RNRTimer, rnrTimers[len(rnrTimers)-1].wait},
+		{"rnr_timer", c.RNRTimer, maxRNRTime},
 		{"pause", c.Pause, time.Hour},
 		{"think", c.Think, time.Hour},
 	} {

@@ -1,20 +1,13 @@
 package workload
 
 import (
-	"encoding/binary"
+	"github.com/fabrictest/fabrictest/traffic"
 )
 
 // fillGuard fills memory that the peer must not write with bytes that depend on the
 // connection.
-func (c *conn) fillGuard(b []byte) {
-	k := derive(c.n.rank.Seed, c.edge.id, c.side, 3)
-	var w [8]byte
-	for i := range b {
-		if i%8 == 0 {
-			binary.LittleEndian.PutUint64(w[:], mix(k+uint64(i)))
-		}
-		b[i] = w[i%8]
-	}
+func (l *link) fillGuard(b []byte) {
+	traffic.Fill(b, traffic.Derive(l.rank.Seed, l.edge.id, l.side, 3))
 }
 
 // verify compares the public memory with its model, and reports lost messages.
@@ -22,7 +15,7 @@ func (n *node) verify() {
 	for _, c := range n.conns {
 		c.verifyMemory()
 		if c.in != nil {
-			c.in.verify()
+			c.in.verify(c.finished())
 		}
 	}
 	if n.addsAtomics {
@@ -36,28 +29,28 @@ func (c *conn) verifyMemory() {
 	got := c.public.buf
 	want := make([]byte, len(got))
 	c.fillGuard(want)
-	op := c.n.cfg.Op
+	op := c.cfg.Op
 	l := &c.layout
 	fill, upTo := func([]byte, int) {}, 0
 	switch {
 	case op == OpWrite && c.in != nil:
-		fill, upTo = c.in.fill, c.in.next
+		fill, upTo = c.in.Fill, c.in.next
 	case op == OpRead && c.out != nil:
-		fill, upTo = c.out.fill, c.out.published
+		fill, upTo = c.out.Fill, c.out.published
 	}
 	for seq := max(0, upTo-l.window); seq < upTo; seq++ {
 		at := l.slot(seq)
-		fill(want[at:at+c.n.cfg.Bytes], seq)
+		fill(want[at:at+c.cfg.Bytes], seq)
 	}
 	checked := len(got)
 	if op == OpWrite && c.in != nil && upTo < c.in.total {
 		copy(want[slotsAt:len(want)-guardLen], got[slotsAt:])
 		checked = slotsAt + guardLen
 	}
-	c.n.log.checked += int64(checked)
+	c.log.checked += int64(checked)
 	for i := range got {
 		if got[i] != want[i] {
-			c.n.log.violation(Contents, "memory of %s that %s accesses: byte %d is %#02x at the end, not %#02x", hostOf(c.n.rank.Rank), hostOf(c.peer), i, got[i], want[i])
+			c.log.violation(traffic.Contents, "memory of %s that %s accesses: byte %d is %#02x at the end, not %#02x", c.host(), hostOf(c.peer.rank), i, got[i], want[i])
 			return
 		}
 	}
@@ -65,7 +58,7 @@ func (c *conn) verifyMemory() {
 
 // flow returns the counters of the connection.
 func (c *conn) flow() Flow {
-	f := Flow{Peer: c.peer, Rail: c.rail.num, Service: c.n.cfg.service()}
+	f := Flow{Peer: c.peer.rank, Rail: c.rail.num, Service: c.cfg.service()}
 	if p := c.out; p != nil {
 		f.Posted, f.Acked = p.posted, p.completed
 	}

@@ -2,40 +2,19 @@ package workload
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Intervals at which a rank polls notes, and waits for completions.
 const (
-	simTick  = 100 * time.Microsecond
-	realTick = time.Millisecond
-	maxTicks = 32 // longest wait
 	// spinTicks is how many ticks a spinning rank polls without sleeping.
 	spinTicks = 20
 	// railPollInterval is how long a rank with several rails waits for events of one of
 	// them.
 	railPollInterval = 50 * time.Microsecond
 )
-
-// StallError means that a program made no progress for StallTimeout.
-type StallError struct {
-	After  time.Duration
-	Status string // of the program
-}
-
-func (e *StallError) Error() string {
-	return fmt.Sprintf("nothing happened for %v: %s", e.After, e.Status)
-}
-
-func (n *node) tick() time.Duration {
-	if n.rank.Concurrent {
-		return realTick
-	}
-	return simTick
-}
 
 // stallTimeout is how long there may be no progress. It is long enough for requests to
 // exhaust their retries.
@@ -58,7 +37,7 @@ func (n *node) waitForEvent() error {
 	if p := n.stallTimeout(); p > 0 {
 		left := n.lastProgress + p - n.now
 		if left <= 0 {
-			return &StallError{After: p, Status: n.Status()}
+			return &traffic.StallError{After: p, Status: n.Status()}
 		}
 		wait = min(wait, left)
 	}
@@ -75,9 +54,6 @@ func (n *node) waitForEvent() error {
 	}
 	return n.waitCompletion(wait)
 }
-
-// pollBackoff is the length of a wait that no event ends. It grows with the idle time.
-func (n *node) pollBackoff() time.Duration { return (n.now - n.lastProgress) / 8 }
 
 // railsInUse counts the rails with queue pairs.
 func (n *node) railsInUse() (used int) {
@@ -98,11 +74,11 @@ func (n *node) awaitedPeer() *peer {
 		case connUp, connDraining:
 			return nil
 		case connAwaitingInfo, connAwaitingReady:
-			if c.n.cfg.CM {
+			if c.cfg.CM {
 				return nil
 			}
-			if waited == nil && !c.peerGone() {
-				waited = n.peers[c.peer]
+			if waited == nil && !c.peer.gone {
+				waited = c.peer
 			}
 		}
 	}

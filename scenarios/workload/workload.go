@@ -8,6 +8,11 @@
 // goroutine and reads no clock besides Rank.Proc. It does not decide whether a failure was
 // expected: package lab does, which knows the impairments.
 //
+// Uses go one way: a rail, its receives and endpoints know the environment of the rank (env);
+// a link, which is the queue pair and the memory of a connection, knows its rail; producers,
+// consumers and atomics know their link; a connection (conn) has all of these, and a node
+// runs the connections. Programs of random and calls have an env only.
+//
 // A Program belongs to the goroutine that calls Run; other goroutines may call Status and
 // Break.
 package workload
@@ -17,6 +22,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -31,7 +37,7 @@ type Rank struct {
 	// Concurrent means that devices access memory while the program runs, as in real time.
 	Concurrent bool
 	// StallTimeout is how long a program may make no progress before it fails with a
-	// *StallError; 0: no limit. A simulated world needs it too, because programs poll and
+	// *traffic.StallError; 0: no limit. A simulated world needs it too, because programs poll and
 	// hide a deadlock from it.
 	StallTimeout time.Duration
 }
@@ -79,7 +85,7 @@ type Report struct {
 	// Flows are the counters for each peer.
 	Flows []Flow `json:"flows,omitempty"`
 	// Latency summarises round trips of programs that measure them.
-	Latency *Latency `json:"latency,omitempty"`
+	Latency *traffic.Latency `json:"latency,omitempty"`
 	// Failures are completions with an error, in order, the first of each connection: later
 	// ones are flushed because of it. At most MaxFailures are listed; FailureCount counts
 	// all.
@@ -111,16 +117,6 @@ type Flow struct {
 	Duplicates int    `json:"twice"`             // messages that had arrived before
 	Reordered  int    `json:"swapped"`           // messages out of order
 	Bytes      int64  `json:"bytes"`             // received
-}
-
-// Latency summarises the round trips of a program.
-type Latency struct {
-	Count int           `json:"count"`
-	Min   time.Duration `json:"min"`
-	P50   time.Duration `json:"p50"`
-	P99   time.Duration `json:"p99"`
-	Max   time.Duration `json:"max"`
-	Sum   time.Duration `json:"sum"`
 }
 
 // Failure is a completion with an error, or a failed connection request

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/traffic"
 )
 
 // The same seed gives the same reports, samples and marks.
@@ -131,7 +132,7 @@ func TestStallErrorNamesAwaitedPeer(t *testing.T) {
 		if err := r.RunUntil(1e12); err != nil {
 			t.Fatal(err)
 		}
-		var stuck *workload.StallError
+		var stuck *traffic.StallError
 		if err := r.errs[0]; err == nil || !strings.Contains(err.Error(), "nothing happened for") {
 			t.Errorf("%s: %v, want a stall error", nameOf(cfg), err)
 		} else if cfg.Kind != workload.Random && !errors.As(err, &stuck) {

@@ -1,0 +1,245 @@
+// Package faulty wraps a verbs device for tests of programs that check their device: it
+// reports wrong completions or corrupts memory, one defect at a time. It is used by the
+// tests of scenarios/workload and scenarios/random.
+package faulty
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Device is a device with a defect. Its Context must be set before it is used.
+type Device struct {
+	verbs.Context
+	// Lie changes the completions of a successful poll.
+	Lie Lie
+	// Buffers is the first buffer of each request, by work request ID.
+	Buffers map[uint64]verbs.SGE
+	// Regions are the registered buffers.
+	Regions []Region
+	// Told is set when the defect has taken effect.
+	Told bool
+}
+
+// Lie changes the completions of a poll, Change those of one that has been selected.
+type (
+	Lie    func(d *Device, wcs []verbs.WC) []verbs.WC
+	Change func(d *Device, wcs []verbs.WC, i int) []verbs.WC
+)
+
+// New returns a device with a defect.
+func New(lie Lie) *Device { return &Device{Lie: lie, Buffers: map[uint64]verbs.SGE{}} }
+
+// Region is a registered buffer.
+type Region struct {
+	MR     verbs.MR
+	Buf    []byte
+	Public bool // peers may write to it
+}
+
+// Bytes returns n bytes of registered memory.
+func (d *Device) Bytes(addr uint64, n int) []byte {
+	for _, r := range d.Regions {
+		if base := r.MR.Addr(); addr >= base && addr+uint64(n) <= base+uint64(len(r.Buf)) {
+			return r.Buf[addr-base:][:n]
+		}
+	}
+	return nil
+}
+
+type faultyCQ struct {
+	verbs.CQ
+	d       *Device
+	pending []verbs.WC
+}
+
+func (c *faultyCQ) Poll(into []verbs.WC) (int, error) {
+	got := make([]verbs.WC, len(into))
+	n, err := c.CQ.Poll(got)
+	if n > 0 {
+		c.pending = append(c.pending, c.d.Lie(c.d, got[:n])...)
+	}
+	n = copy(into, c.pending)
+	c.pending = c.pending[n:]
+	return n, err
+}
+
+type faultyPD struct {
+	verbs.PD
+	d *Device
+}
+
+func (p *faultyPD) RegMR(in verbs.MRInit) (verbs.MR, error) {
+	mr, err := p.PD.RegMR(in)
+	if err == nil {
+		p.d.Regions = append(p.d.Regions, Region{mr, in.Buf, in.Access&verbs.AccessRemoteWrite != 0})
+	}
+	return mr, err
+}
+
+type faultyQP struct {
+	verbs.QP
+	d *Device
+}
+
+func (q *faultyQP) PostRecv(wrs []verbs.RecvWR) (int, error) {
+	for _, wr := range wrs {
+		if len(wr.SGL) > 0 {
+			q.d.Buffers[wr.WRID] = wr.SGL[0]
+		}
+	}
+	return q.QP.PostRecv(wrs)
+}
+
+// PostSend records the buffers of reads and atomics.
+func (q *faultyQP) PostSend(wrs []verbs.SendWR) (int, error) {
+	for _, wr := range wrs {
+		if len(wr.SGL) > 0 {
+			q.d.Buffers[wr.WRID] = wr.SGL[0]
+		}
+	}
+	return q.QP.PostSend(wrs)
+}
+
+// AllocPD returns a protection domain that records its regions.
+func (d *Device) AllocPD() (verbs.PD, error) {
+	pd, err := d.Context.AllocPD()
+	return &faultyPD{pd, d}, err
+}
+
+// CreateCQ returns a completion queue with the defect.
+func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
+	cq, err := d.Context.CreateCQ(in)
+	return &faultyCQ{CQ: cq, d: d}, err
+}
+
+// CreateQP creates a queue pair on the objects of the wrapped device.
+func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
+	in.SendCQ, in.RecvCQ, in.PD = unwrapCQ(in.SendCQ), unwrapCQ(in.RecvCQ), unwrapPD(in.PD)
+	q, err := d.Context.CreateQP(in)
+	return &faultyQP{q, d}, err
+}
+
+// CreateSRQ creates an SRQ on the objects of the wrapped device.
+func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
+	in.CQ, in.PD = unwrapCQ(in.CQ), unwrapPD(in.PD)
+	return d.Context.CreateSRQ(in)
+}
+
+func unwrapCQ(cq verbs.CQ) verbs.CQ {
+	if c, ok := cq.(*faultyCQ); ok {
+		return c.CQ
+	}
+	return cq
+}
+
+func unwrapPD(pd verbs.PD) verbs.PD {
+	if p, ok := pd.(*faultyPD); ok {
+		return p.PD
+	}
+	return pd
+}
+
+type unwrapCM struct{ verbs.CM }
+
+// CM returns the connection manager of the wrapped device.
+func (d *Device) CM() (verbs.CM, error) {
+	m, err := d.Context.CM()
+	return unwrapCM{m}, err
+}
+
+type unwrapListener struct{ verbs.Listener }
+
+type unwrapRequest struct{ verbs.ConnRequest }
+
+func (m unwrapCM) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
+	n, err := m.CM.Listen(addr, space, backlog)
+	return unwrapListener{n}, err
+}
+
+func (n unwrapListener) GetRequest(d time.Duration) (verbs.ConnRequest, error) {
+	r, err := n.Listener.GetRequest(d)
+	return unwrapRequest{r}, err
+}
+
+func (r unwrapRequest) Accept(qp verbs.QP, p verbs.ConnParam, d time.Duration) (verbs.Conn, error) {
+	return r.ConnRequest.Accept(unwrapQP(qp), p, d)
+}
+
+func (m unwrapCM) Connect(qp verbs.QP, addr netip.AddrPort, p verbs.ConnParam, d time.Duration) (verbs.Conn, error) {
+	return m.CM.Connect(unwrapQP(qp), addr, p, d)
+}
+
+func unwrapQP(qp verbs.QP) verbs.QP {
+	if q, ok := qp.(*faultyQP); ok {
+		return q.QP
+	}
+	return qp
+}
+
+// Nth changes the completion that fits, after n others.
+func Nth(n int, fits func(verbs.WC) bool, change Change) Lie {
+	return func(d *Device, wcs []verbs.WC) []verbs.WC {
+		for i := range wcs {
+			if d.Told || !fits(wcs[i]) {
+				continue
+			}
+			if n--; n < 0 {
+				d.Told = true
+				return change(d, wcs, i)
+			}
+		}
+		return wcs
+	}
+}
+
+// Field changes fields of a completion.
+func Field(f func(*verbs.WC)) Change {
+	return func(_ *Device, wcs []verbs.WC, i int) []verbs.WC {
+		f(&wcs[i])
+		return wcs
+	}
+}
+
+// Again repeats a completion.
+func Again(_ *Device, wcs []verbs.WC, i int) []verbs.WC { return append(wcs, wcs[i]) }
+
+// Drop removes a completion.
+func Drop(_ *Device, wcs []verbs.WC, i int) []verbs.WC {
+	return append(append([]verbs.WC(nil), wcs[:i]...), wcs[i+1:]...)
+}
+
+// Spoil flips a bit of the data of a completion.
+func Spoil(d *Device, wcs []verbs.WC, i int) []verbs.WC {
+	s := d.Buffers[wcs[i].WRID]
+	n := int(s.Length)
+	if wcs[i].Opcode == verbs.WCOpRecv {
+		n = min(n, int(wcs[i].ByteLen))
+	}
+	d.Bytes(s.Addr, n)[n/2] ^= 4
+	return wcs
+}
+
+// Swapped swaps two completions of one queue pair that fit, after n others.
+func Swapped(n int, fits func(verbs.WC) bool) Lie {
+	var held *verbs.WC
+	return func(d *Device, wcs []verbs.WC) []verbs.WC {
+		var out []verbs.WC
+		for _, wc := range wcs {
+			if !d.Told && held == nil && fits(wc) {
+				if n--; n < 0 {
+					held = &wc
+					continue
+				}
+			}
+			out = append(out, wc)
+			if held != nil && !d.Told && fits(wc) && wc.QPN == held.QPN {
+				d.Told = true
+				out = append(out, *held)
+			}
+		}
+		return out
+	}
+}

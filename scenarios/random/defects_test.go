@@ -1,0 +1,123 @@
+package random_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/faulty"
+	"github.com/fabrictest/fabrictest/scenarios/random"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func received(wc verbs.WC) bool { return wc.Opcode == verbs.WCOpRecv && wc.ByteLen > 50 }
+func sent(wc verbs.WC) bool     { return wc.Opcode < verbs.WCOpRecv && wc.Opcode != verbs.WCOpBindMW }
+func fetched(wc verbs.WC) bool  { return wc.Opcode == verbs.WCOpFetchAdd }
+
+// flip flips a bit of the bytes at the offsets that at returns, in the first region that has
+// any.
+func flip(at func(region []byte) []int) faulty.Change {
+	return func(d *faulty.Device, wcs []verbs.WC, _ int) []verbs.WC {
+		for _, r := range d.Regions {
+			offsets := at(r.Buf)
+			for _, i := range offsets {
+				r.Buf[i] ^= 0x10
+			}
+			if offsets != nil {
+				break
+			}
+		}
+		return wcs
+	}
+}
+
+// Regions are identified by size. The memory of a lane ends with eight words.
+const (
+	laneBytes  = 3000
+	wordsAt    = 4 * laneBytes
+	targetSize = wordsAt + 64
+	sharedSize = 16
+)
+
+// inWords returns bytes of the words of the lane.
+func inWords(region []byte) (at []int) {
+	if len(region) == targetSize {
+		for i := range 8 {
+			at = append(at, wordsAt+8*i)
+		}
+	}
+	return at
+}
+
+// inShared returns a byte of a shared word.
+func inShared(region []byte) []int {
+	if len(region) != sharedSize {
+		return nil
+	}
+	return []int{3}
+}
+
+func TestEveryDeviceDefectIsDetected(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		service random.Service
+		lie     faulty.Lie
+	}{
+		{"send completed twice", random.RC, faulty.Nth(0, sent, faulty.Again)},
+		{"receive completed twice", random.RC, faulty.Nth(0, received, faulty.Again)},
+		{"datagram completed twice", random.UD, faulty.Nth(0, received, faulty.Again)},
+		{"another QP", random.RC, faulty.Nth(0, sent, faulty.Field(func(wc *verbs.WC) { wc.QPN++ }))},
+		{"another request", random.RC, faulty.Nth(0, sent, faulty.Field(func(wc *verbs.WC) { wc.WRID += 1000 }))},
+		{"another lane", random.RC, faulty.Nth(0, sent, faulty.Field(func(wc *verbs.WC) { wc.WRID += 1 << 45 }))},
+		{"another operation", random.RC, faulty.Nth(0, sent, faulty.Field(func(wc *verbs.WC) { wc.Opcode ^= 1 }))},
+		{"failed", random.RC, faulty.Nth(0, sent, faulty.Field(func(wc *verbs.WC) { wc.Status = verbs.WCRemAccessErr }))},
+		{"flushed", random.RC, faulty.Nth(0, received, faulty.Field(func(wc *verbs.WC) { wc.Status = verbs.WCWRFlushErr }))},
+		{"length", random.RC, faulty.Nth(0, received, faulty.Field(func(wc *verbs.WC) { wc.ByteLen-- }))},
+		{"length of a UC message", random.UC, faulty.Nth(0, received, faulty.Field(func(wc *verbs.WC) { wc.ByteLen-- }))},
+		{"immediate data", random.RC, faulty.Nth(0, func(wc verbs.WC) bool { return wc.Flags&verbs.WCWithImm != 0 }, faulty.Field(func(wc *verbs.WC) { wc.Imm++ }))},
+		{"key invalidated", random.RC, faulty.Nth(0, func(wc verbs.WC) bool { return wc.Flags&verbs.WCWithInv != 0 }, faulty.Field(func(wc *verbs.WC) { wc.InvalidatedRKey++ }))},
+		{"source of a datagram", random.UD, faulty.Nth(0, received, faulty.Field(func(wc *verbs.WC) { wc.SrcQP++ }))},
+		{"receives swapped", random.RC, faulty.Swapped(0, func(wc verbs.WC) bool { return wc.Opcode >= verbs.WCOpRecv })},
+		{"a byte of a message", random.RC, faulty.Nth(0, received, faulty.Spoil)},
+		{"a byte of a datagram", random.UD, faulty.Nth(0, received, faulty.Spoil)},
+		{"words of the target", random.RC, faulty.Nth(0, fetched, flip(inWords))},
+		{"a shared word", random.RC, faulty.Nth(0, fetched, flip(inShared))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			size := laneBytes
+			if tc.service == random.UD {
+				size = 1024
+			}
+			lane := random.NewLane(tc.service, 120, size)
+			lane.RecvDepth = 64
+			lane.SignalEvery = 1
+			work := &random.Workload{Seed: 3, CQs: 1, SharedWords: 2, Lanes: []random.Lane{lane}}
+			w := newWorld(t, 1, impair.Spec{}, softroce.Defects{})
+			l := faulty.New(tc.lie)
+			l.Context = w.devices[1]
+			w.devices[1] = l
+			_, err := w.run(t, work)
+			var v *random.Violation
+			if !errors.As(err, &v) {
+				t.Fatalf("run = %v, want a violation", err)
+			}
+			if !l.Told {
+				t.Fatal("the defect was never triggered")
+			}
+			t.Log(v)
+		})
+	}
+}
+
+// A missing completion is a deadlock, which the world reports.
+func TestLostCompletionCausesDeadlock(t *testing.T) {
+	work := &random.Workload{Seed: 3, CQs: 1, Lanes: []random.Lane{random.NewLane(random.RC, 20, 100)}}
+	w := newWorld(t, 1, impair.Spec{}, softroce.Defects{})
+	last := func(wc verbs.WC) bool { return wc.WRID == 19 }
+	l := faulty.New(faulty.Nth(0, last, faulty.Drop))
+	l.Context = w.devices[1]
+	w.devices[1] = l
+	_, err := w.run(t, work)
+	expectDeadlock(t, err)
+}

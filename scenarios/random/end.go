@@ -1,0 +1,195 @@
+package random
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// End is one side of a workload on a device.
+type End struct {
+	env  Env
+	proc verbs.Proc
+	w    *Workload
+	side Side
+
+	endObjects
+	lanes []*lane
+	byQPN map[verbs.QPN]*lane
+	words sharedWords
+
+	peer           connInfo
+	phase          string
+	peerDone       *report
+	countersBefore []verbs.Counter
+	endTimes
+}
+
+// endObjects are the objects that the lanes of an end share.
+type endObjects struct {
+	gid        verbs.GID
+	pd         verbs.PD
+	channel    verbs.CompChannel
+	cqs        []verbs.CQ
+	rings      []*recvRing    // by the number in their work request IDs
+	shared     *recvRing      // of the SRQ; nil if no lane uses it
+	cmListener verbs.Listener // nil without the connection manager
+}
+
+type endTimes struct {
+	startedAt, endedAt           time.Duration
+	lastProgress, lastCompletion time.Duration
+}
+
+// NewEnd returns one side of w. It starts nothing.
+func NewEnd(env Env, w *Workload, side Side) (*End, error) {
+	if err := w.Validate(); err != nil {
+		return nil, fmt.Errorf("workload: %w", err)
+	}
+	return &End{env: env, w: w, side: side, byQPN: map[verbs.QPN]*lane{}, phase: "not started"}, nil
+}
+
+// Run connects, exchanges and checks the traffic, and closes everything. It returns a
+// *Violation if the service broke a guarantee, and other errors if a verb failed; resources
+// then stay open until the device is closed. Call it once, from the program of p.
+func (e *End) Run(p verbs.Proc) (*Result, error) {
+	e.proc = p
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"opening", e.open},
+		{"connecting", e.connect},
+		{"exchanging traffic", e.traffic},
+		{"checking memory", e.verify},
+		{"closing", e.close},
+	} {
+		e.phase = step.name
+		if err := step.do(); err != nil {
+			return nil, fmt.Errorf("side %v, %s: %w", e.side, step.name, err)
+		}
+	}
+	e.phase = "done"
+	return e.Result(), nil
+}
+
+// Status describes in one line the progress of the end and what it waits for.
+func (e *End) Status() string {
+	parts := []string{fmt.Sprintf("side %v %s", e.side, e.phase)}
+	for _, l := range e.lanes {
+		if s := l.status(); s != "" {
+			parts = append(parts, s)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (e *End) trace(format string, args ...any) {
+	if e.env.Trace != nil {
+		e.env.Trace("%v "+format, append([]any{e.side}, args...)...)
+	}
+}
+
+// open creates everything that needs no peer.
+func (e *End) open() (err error) {
+	e.countersBefore = e.env.Device.Counters()
+	entry, err := e.env.Device.QueryGID(1, int(e.env.GIDIndex))
+	if err != nil {
+		return err
+	}
+	e.gid = entry.GID
+	if e.pd, err = e.env.Device.AllocPD(); err != nil {
+		return err
+	}
+	if e.channel, err = e.env.Device.CreateCompChannel(); err != nil {
+		return err
+	}
+	if err := e.openCQs(); err != nil {
+		return err
+	}
+	if err := e.words.open(e); err != nil {
+		return err
+	}
+	if err := e.openShared(); err != nil {
+		return err
+	}
+	for i := range e.w.Lanes {
+		l, err := e.openLane(i)
+		if err != nil {
+			return fmt.Errorf("lane %d (%v): %w", i, e.w.Lanes[i].Service, err)
+		}
+		e.lanes = append(e.lanes, l)
+	}
+	return nil
+}
+
+// openCQs creates completion queues with room for every possible completion.
+func (e *End) openCQs() error {
+	depth := 16
+	for i := range e.w.Lanes {
+		l := &e.w.Lanes[i]
+		depth += l.SendDepth + 1 + (1+l.XRCQueues)*l.RecvDepth + l.Windows
+	}
+	for range e.w.CQs {
+		cq, err := e.env.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: e.channel})
+		if err != nil {
+			return err
+		}
+		e.cqs = append(e.cqs, cq)
+	}
+	return nil
+}
+
+// openShared creates the shared receive queue, if a lane uses it.
+func (e *End) openShared() error {
+	depth, room, sges := 0, 0, 0
+	for i := range e.w.Lanes {
+		if l := &e.w.Lanes[i]; l.SharedReceives {
+			depth, room, sges = depth+l.RecvDepth, max(room, l.MaxBytes+verbs.GRHLen), max(sges, l.MaxSGE)
+		}
+	}
+	if depth == 0 {
+		return nil
+	}
+	srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{PD: e.pd, MaxWR: depth, MaxSGE: sges})
+	if err != nil {
+		return err
+	}
+	e.shared, err = e.newRing(srq, ringConfig{depth: depth, maxLen: room, maxPieces: sges, pacing: e.sharedPacing()})
+	if err == nil {
+		e.shared.srq = srq
+	}
+	return err
+}
+
+// sharedPacing is the pacing of the first lane with shared receives.
+func (e *End) sharedPacing() Pacing {
+	for i := range e.w.Lanes {
+		if e.w.Lanes[i].SharedReceives {
+			return e.w.Lanes[i].RecvPacing
+		}
+	}
+	return Pacing{}
+}
+
+// close closes everything. A resource in use would return an error.
+func (e *End) close() error {
+	var err error
+	if e.cmListener != nil {
+		err = e.cmListener.Close()
+	}
+	for _, l := range e.lanes {
+		err = errors.Join(err, l.close())
+	}
+	for _, r := range e.rings {
+		err = errors.Join(err, r.close())
+	}
+	err = errors.Join(err, e.words.close())
+	for _, cq := range e.cqs {
+		err = errors.Join(err, cq.Close())
+	}
+	return errors.Join(err, e.channel.Close(), e.pd.Close())
+}

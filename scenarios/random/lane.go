@@ -1,0 +1,244 @@
+package random
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// lane is one side of a Lane.
+type lane struct {
+	end   *End
+	spec  *Lane
+	index int
+	laneQPs
+	laneMemory
+
+	errorExpected bool // this side has moved the queue pair to the error state
+	flushes       int  // receives flushed
+
+	outgoing sender
+	incoming arrivalChecker
+	ring     *recvRing   // nil if receives are shared
+	xrc      []*recvRing // of its XRC SRQs
+}
+
+// laneQPs are the queue pairs of a lane.
+type laneQPs struct {
+	qp     verbs.QP // sends, and receives except on XRC
+	target verbs.QP // XRC: receives
+	xrcd   verbs.XRCD
+	ah     verbs.AH
+	qkey   uint32
+}
+
+// laneMemory is the memory that the peer accesses, directly and through windows.
+type laneMemory struct {
+	memory      verbs.MR
+	bytes       []byte
+	windows     []verbs.MW
+	keys        []verbs.RKey // of the windows
+	binds       int          // windows bound
+	spareWindow verbs.MW     // for local binds
+}
+
+// arrivalChecker checks the messages of a lane, for a reliable or an unreliable service.
+type arrivalChecker interface {
+	// receive checks a receive that completed with success.
+	receive(wc *verbs.WC, r *recvRing, slot int) error
+	// complete reports whether no more messages are expected.
+	complete() bool
+	// peerStopped notes that the peer's requests have failed.
+	peerStopped()
+	// verify makes the checks that are possible only at the end.
+	verify(peer *laneReport) error
+	status() string
+	counts() Arrivals
+}
+
+// Access rights of the peer, directly and through a window.
+const (
+	windowAccess = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	remoteAccess = windowAccess | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent
+)
+
+func (e *End) openLane(i int) (*lane, error) {
+	l := &lane{end: e, spec: &e.w.Lanes[i], index: i}
+	if err := l.openMemory(); err != nil {
+		return nil, err
+	}
+	if err := l.openQPs(); err != nil {
+		return nil, err
+	}
+	if err := l.openReceives(); err != nil {
+		return nil, err
+	}
+	incoming := newPlan(e.w, i, e.side.Peer())
+	if l.spec.Service.Reliable() {
+		l.incoming = newReliableChecker(l, incoming)
+	} else {
+		l.incoming = newUnreliableChecker(l, incoming)
+	}
+	return l, l.outgoing.open(l)
+}
+
+// openMemory registers the memory that the peer accesses.
+func (l *lane) openMemory() (err error) {
+	e := l.end
+	l.bytes = initialTarget(e.w, l.index, e.side)
+	l.memory, err = e.pd.RegMR(verbs.MRInit{Buf: l.bytes, Access: verbs.AccessLocalWrite | verbs.AccessMWBind | remoteAccess})
+	return err
+}
+
+// openQPs creates the queue pairs.
+func (l *lane) openQPs() (err error) {
+	e, s := l.end, l.spec
+	init := verbs.QPInit{
+		PD: e.pd, SendCQ: e.cqs[l.index%len(e.cqs)], RecvCQ: e.cqs[(l.index+1)%len(e.cqs)],
+		Caps: verbs.QPCaps{ // one more send, for the drain marker
+			MaxSendWR: s.SendDepth + 1, MaxRecvWR: s.RecvDepth, MaxSendSGE: s.MaxSGE, MaxRecvSGE: s.MaxSGE, MaxInline: s.MaxInline,
+		},
+	}
+	if s.SharedReceives {
+		init.SRQ = e.shared.srq
+	}
+	switch s.Service {
+	case RC:
+		init.Type = verbs.QPTypeRC
+	case UC:
+		init.Type = verbs.QPTypeUC
+	case UD, RD:
+		init.Type = verbs.QPTypeUD
+		l.qkey = uint32(traffic.Derive(e.w.Seed, uint64(l.index)) >> 33) // below 2^31: an unprivileged Q_Key
+	case XRC:
+		init.Type, init.RecvCQ = verbs.QPTypeXRCSend, nil
+		if l.xrcd, err = e.env.Device.OpenXRCD(); err != nil {
+			return err
+		}
+		if l.target, err = e.env.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: l.xrcd}); err != nil {
+			return err
+		}
+		e.byQPN[l.target.QPN()] = l
+	}
+	if l.qp, err = e.env.Device.CreateQP(init); err != nil {
+		return err
+	}
+	e.byQPN[l.qp.QPN()] = l
+	return nil
+}
+
+// receiver is the queue pair that receives.
+func (l *lane) receiver() verbs.QP {
+	if l.target != nil {
+		return l.target
+	}
+	return l.qp
+}
+
+// openReceives creates the receive rings of the lane.
+func (l *lane) openReceives() (err error) {
+	e, s := l.end, l.spec
+	cfg := ringConfig{lane: l, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pacing: s.RecvPacing}
+	switch {
+	case s.Service == XRC:
+		for range s.XRCQueues {
+			srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{
+				PD: e.pd, Type: verbs.SRQXRC, MaxWR: s.RecvDepth, MaxSGE: s.MaxSGE,
+				XRCD: l.xrcd, CQ: e.cqs[(l.index+1)%len(e.cqs)],
+			})
+			if err != nil {
+				return err
+			}
+			r, err := e.newRing(srq, cfg)
+			if err != nil {
+				return err
+			}
+			r.srq = srq
+			l.xrc = append(l.xrc, r)
+		}
+		return nil
+	case s.SharedReceives:
+		return nil
+	case s.Service.Datagram():
+		cfg.maxLen += verbs.GRHLen
+	}
+	l.ring, err = e.newRing(l.qp, cfg)
+	return err
+}
+
+// describe names a direction and a request in a violation.
+func (l *lane) describe(from Side, n int, o *op) string {
+	s := fmt.Sprintf("lane %d (%v), %v to %v", l.index, l.spec.Service, from, from.Peer())
+	if o != nil {
+		s += fmt.Sprintf(", request %d (%v)", n, o)
+	}
+	return s
+}
+
+func (l *lane) status() string {
+	out, in := l.outgoing.status(), ""
+	if !l.incoming.complete() {
+		in = l.incoming.status()
+	}
+	if out == "" && in == "" {
+		return ""
+	}
+	sep := ""
+	if out != "" && in != "" {
+		sep = ", "
+	}
+	return fmt.Sprintf("lane %d (%v): %s%s%s", l.index, l.spec.Service, out, sep, in)
+}
+
+// complete reports whether the lane has completed, as far as it knows.
+func (l *lane) complete() bool {
+	if l.outgoing.qpFailed && l.spec.Service == RC && l.ring != nil && l.ring.Outstanding() > 0 {
+		return false // flushes will follow
+	}
+	return l.outgoing.complete() && l.incoming.complete()
+}
+
+// windowsClosed reports whether every window on the lane's memory has been invalidated.
+func (l *lane) windowsClosed() bool {
+	if x, ok := l.incoming.(*reliableChecker); ok && !x.stopped && !l.outgoing.qpFailed {
+		return x.invalidated == len(l.windows) && !l.outgoing.bound
+	}
+	return false
+}
+
+// close destroys the resources of the lane. If all windows are closed, memory goes first: a
+// bound window would return an error.
+func (l *lane) close() error {
+	var errs []error
+	early := l.windowsClosed()
+	if early {
+		errs = append(errs, l.memory.Close())
+	}
+	errs = append(errs, l.qp.Close())
+	if l.target != nil {
+		errs = append(errs, l.target.Close())
+	}
+	if l.ah != nil {
+		errs = append(errs, l.ah.Close())
+	}
+	if !early {
+		errs = append(errs, l.memory.Close())
+	}
+	for _, w := range l.windows {
+		errs = append(errs, w.Close())
+	}
+	if l.spareWindow != nil {
+		errs = append(errs, l.spareWindow.Close())
+	}
+	errs = append(errs, l.outgoing.close())
+	// The XRC domain is in use until its SRQs are closed.
+	for _, r := range l.xrc {
+		errs = append(errs, r.close())
+	}
+	if l.xrcd != nil {
+		errs = append(errs, l.xrcd.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,264 @@
+package random
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const (
+	// noteInterval is how often an end polls the Exchange while it waits for completions.
+	noteInterval = 200 * time.Microsecond
+	// minPollInterval is the first sleep of an end that polls. It doubles up to
+	// noteInterval.
+	minPollInterval = time.Microsecond
+)
+
+// traffic posts requests and handles completions until both ends have completed.
+func (e *End) traffic() error {
+	e.startedAt = e.proc.Now()
+	e.lastProgress = e.startedAt
+	told := false
+	for {
+		moved, err := e.step()
+		if err != nil {
+			return err
+		}
+		if e.env.OnStep != nil {
+			e.env.OnStep()
+		}
+		done := e.complete()
+		switch {
+		case done && !told:
+			told = true
+			if err := e.sendNote(note{Kind: noteDone, Report: e.report()}); err != nil {
+				return err
+			}
+		case moved:
+		case done && e.peerDone != nil:
+			return e.waitForLatePackets()
+		default:
+			if err := e.waitForEvent(done); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (e *End) complete() bool {
+	for _, l := range e.lanes {
+		if !l.complete() {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *End) report() *report {
+	r := new(report)
+	for _, l := range e.lanes {
+		r.Lanes = append(r.Lanes, laneReport{Good: l.outgoing.succeeded, Failed: l.outgoing.qpFailed})
+	}
+	return r
+}
+
+// step posts requests and polls completions. It reports whether there was progress.
+func (e *End) step() (bool, error) {
+	moved := false
+	now := e.proc.Now()
+	for _, r := range e.rings {
+		did, err := r.post(now)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || did
+	}
+	for _, l := range e.lanes {
+		did, err := l.outgoing.post(now)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || did
+	}
+	n, err := e.poll()
+	if moved = moved || n > 0; moved {
+		e.lastProgress = e.proc.Now()
+	}
+	return moved, err
+}
+
+// nextPostTime is the time of the next paced post; negative if none is pending.
+func (e *End) nextPostTime() time.Duration {
+	at := verbs.Forever
+	wants := func(m *pacer, space int) {
+		if space > 0 && (at < 0 || m.next < at) {
+			at = m.next
+		}
+	}
+	for _, r := range e.rings {
+		wants(&r.pacer, r.space())
+	}
+	for _, l := range e.lanes {
+		wants(&l.outgoing.pacer, l.outgoing.space())
+	}
+	return at
+}
+
+// waitForEvent waits for completions, notes or pacing.
+func (e *End) waitForEvent(done bool) error {
+	now := e.proc.Now()
+	wait := verbs.Forever
+	shorten := func(d time.Duration) {
+		if wait < 0 || d < wait {
+			wait = d
+		}
+	}
+	if p := e.env.StallTimeout; p > 0 {
+		left := e.lastProgress + p - now
+		if left <= 0 {
+			return &traffic.StallError{After: p, Status: e.Status()}
+		}
+		shorten(left)
+	}
+	if done && !e.hasUnreliableLanes() {
+		// Only the final note of the peer is missing.
+		n, err := e.receiveNote(wait)
+		if err != nil || n == nil {
+			return err
+		}
+		return e.handleNote(n)
+	}
+	if at := e.nextPostTime(); at >= 0 {
+		shorten(max(at-now, 0))
+	}
+	if done || e.hasUnreliableLanes() || e.w.Network.GivesUp || e.env.DetectPeerEnd {
+		n, err := e.receiveNote(0)
+		if err != nil {
+			return err
+		}
+		if n != nil {
+			return e.handleNote(n)
+		}
+		shorten(noteInterval)
+	}
+	return e.wait(wait)
+}
+
+// hasUnreliableLanes reports whether messages may arrive after the peer has completed.
+func (e *End) hasUnreliableLanes() bool {
+	for _, l := range e.lanes {
+		if !l.spec.Service.Reliable() {
+			return true
+		}
+	}
+	return false
+}
+
+// waitCompletions waits for completions only.
+func (e *End) waitCompletions() error {
+	n, err := e.poll()
+	if n > 0 || err != nil {
+		return err
+	}
+	return e.wait(e.stallTimeout())
+}
+
+// wait returns when completions have arrived, or after d.
+func (e *End) wait(d time.Duration) error {
+	if e.w.Wakeup == ByPolling {
+		idle := e.proc.Now() - e.lastProgress
+		e.proc.Sleep(min(max(idle, minPollInterval), noteInterval))
+		return nil
+	}
+	solicited := e.w.Wakeup == BySolicited
+	for _, cq := range e.cqs {
+		if err := cq.ReqNotify(solicited); err != nil {
+			return err
+		}
+	}
+	// Completions before ReqNotify raise no event.
+	n, err := e.poll()
+	if n > 0 || err != nil {
+		return err
+	}
+	if solicited && (d < 0 || d > noteInterval) {
+		d = noteInterval
+	}
+	if _, err := e.channel.Wait(d); err != nil && !isTimeout(err) {
+		return err
+	}
+	return nil
+}
+
+// poll handles completions.
+func (e *End) poll() (total int, err error) {
+	var wcs [32]verbs.WC
+	for _, cq := range e.cqs {
+		for {
+			n, err := cq.Poll(wcs[:])
+			if err != nil {
+				return total, err
+			}
+			for i := range n {
+				if err := e.completed(&wcs[i]); err != nil {
+					return total, err
+				}
+			}
+			if total += n; n < len(wcs) {
+				break
+			}
+		}
+	}
+	if total > 0 {
+		e.lastCompletion = e.proc.Now()
+	}
+	return total, nil
+}
+
+// completed passes a completion to its lane.
+func (e *End) completed(wc *verbs.WC) error {
+	unknown := func() error {
+		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("QP %#x", wc.QPN), Want: "completions of posted requests", Got: fmt.Sprintf("one with ID %#x", wc.WRID)}
+	}
+	if i, ok := traffic.RingOf(wc.WRID); ok {
+		if i >= len(e.rings) {
+			return unknown()
+		}
+		return e.received(wc, e.rings[i])
+	}
+	i := int(wc.WRID >> laneShift)
+	if i >= len(e.lanes) {
+		return unknown()
+	}
+	l := e.lanes[i]
+	n := int(wc.WRID & (1<<laneShift - 1))
+	switch {
+	case n&markerBit != 0:
+		return l.outgoing.drainMarkerFlushed(wc)
+	case n&windowsBit == 0:
+		return l.outgoing.completed(wc, n)
+	}
+	if n&^windowsBit != l.binds || wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpBindMW {
+		return l.violation(e.side, 0, nil, fmt.Sprintf("window %d bound", l.binds), fmt.Sprintf("%v for window %d", wc.Status, n&^windowsBit))
+	}
+	l.binds++
+	return nil
+}
+
+// received passes a completed receive to its lane.
+func (e *End) received(wc *verbs.WC, r *recvRing) error {
+	l := e.byQPN[wc.QPN]
+	if l == nil || r.lane != nil && r.lane != l || l.receiver().QPN() != wc.QPN {
+		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("receive queue %d", r.num), Want: "a QP that receives from it", Got: fmt.Sprintf("QP %#x", wc.QPN)}
+	}
+	slot, err := r.Complete(wc.WRID)
+	if err != nil {
+		return l.violation(e.side.Peer(), 0, nil, "each receive completed once, in order", err.Error())
+	}
+	if wc.Status != verbs.WCSuccess {
+		return l.receiveFailed(wc)
+	}
+	return l.incoming.receive(wc, r, slot)
+}

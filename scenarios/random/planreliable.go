@@ -1,0 +1,188 @@
+package random
+
+import (
+	"math/rand/v2"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// The target of a reliable lane is an area for writes and reads, followed by words for
+// atomics of the lane. Windows are parts of the area.
+const privateWords = 8
+
+func rwAreaLen(l *Lane) int     { return max(4*l.MaxBytes, 4096) &^ 7 }
+func targetLen(l *Lane) int     { return rwAreaLen(l) + 8*privateWords }
+func wordAt(l *Lane, i int) int { return rwAreaLen(l) + 8*i }
+
+// windowExtent is the part of the area that window i covers. Windows overlap.
+func windowExtent(l *Lane, i int) (at, n int) {
+	at = (i * rwAreaLen(l) / 8) % (rwAreaLen(l) / 2)
+	return at, min(rwAreaLen(l)-at, l.MaxBytes+512)
+}
+
+// extent is a range of the target.
+type extent struct{ at, n int }
+
+func (e extent) overlaps(f extent) bool { return e.at < f.at+f.n && f.at < e.at+e.n }
+
+// unfencedRead is a read that no fence follows yet.
+type unfencedRead struct {
+	extent
+	window int8
+}
+
+// planner generates the requests of one side of a reliable lane.
+type planner struct {
+	w             *Workload
+	l             *Lane
+	rng           *rand.Rand
+	words         [privateWords]uint64 // final values, so far
+	validWindows  []bool               // not yet invalidated
+	readWindows   []bool               // used by reads
+	unfencedReads []unfencedRead
+	bound         bool // the spare window of the poster
+	afterWrite    bool // a plain write was the last request that the peer's program could notice
+	sinceSignal   int
+}
+
+// planReliable returns the requests of one side of a reliable lane. A request that would
+// change memory of an earlier read is fenced: a retransmitted read may execute again, and
+// the result would be undefined.
+func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
+	l := &w.Lanes[lane]
+	p := planner{w: w, l: l, rng: rng, validWindows: make([]bool, l.Windows), readWindows: make([]bool, l.Windows)}
+	p.afterWrite = true // a connection may start with an empty write
+	for i := range p.validWindows {
+		p.validWindows[i] = true
+	}
+	target := initialTarget(w, lane, s.Peer())
+	for i := range p.words {
+		p.words[i] = word(target[wordAt(l, i):])
+	}
+	ops := make([]op, 0, l.Messages[s])
+	for len(ops) < cap(ops) {
+		last := len(ops)+1 == cap(ops)
+		o := p.draw(last)
+		o.flags |= drawFlags(rng, l, &p.sinceSignal, last)
+		if p.needsFence(&o) || rng.IntN(16) == 0 {
+			o.flags |= verbs.SendFence
+			p.unfencedReads = p.unfencedReads[:0]
+		}
+		if o.code == verbs.OpRDMARead {
+			p.unfencedReads = append(p.unfencedReads, unfencedRead{extent{o.at, o.size}, o.window})
+		}
+		ops = append(ops, o)
+	}
+	return ops
+}
+
+// draw draws the next request. If completions do not mean delivery, the last request is a
+// read.
+func (p *planner) draw(last bool) op {
+	o := op{code: p.l.Mix[p.rng.IntN(len(p.l.Mix))], imm: p.rng.Uint32(), window: noWindow}
+	if last && p.w.Traits.CompletesEarly {
+		o.code = verbs.OpRDMARead
+	}
+	if p.l.XRCQueues > 0 {
+		o.queue = uint8(p.rng.IntN(p.l.XRCQueues))
+	}
+	switch o.code {
+	case verbs.OpSendInv:
+		if o.window = p.pickWindow(); o.window == noWindow || !p.mayInvalidate(o.window) {
+			o.code, o.window = verbs.OpSend, noWindow
+		} else {
+			p.validWindows[o.window] = false
+		}
+		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
+	case verbs.OpSend, verbs.OpSendImm:
+		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
+		switch bare := o.code == verbs.OpSendImm && p.w.Traits.SeparateImm; {
+		case bare && p.afterWrite:
+			o.code = verbs.OpSend
+		case bare:
+			o.size = 0
+		}
+	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite:
+		p.drawAtomic(&o)
+	case verbs.OpBindMW:
+		if p.bound {
+			o.code = verbs.OpLocalInv
+		}
+		p.bound = !p.bound
+	default:
+		p.drawRange(&o)
+	}
+	p.afterWrite = o.code == verbs.OpRDMAWrite || p.afterWrite && !o.takesReceive()
+	return o
+}
+
+func (p *planner) pickWindow() int8 {
+	if len(p.validWindows) == 0 {
+		return noWindow
+	}
+	if i := p.rng.IntN(len(p.validWindows)); p.validWindows[i] {
+		return int8(i)
+	}
+	return noWindow
+}
+
+// mayInvalidate reports whether a window can be invalidated safely. Retransmitted READs
+// arrive before a fenced SEND_INV on a network that keeps order. On a network that
+// duplicates or reorders, a copy could arrive after the invalidation and end the
+// connection.
+func (p *planner) mayInvalidate(window int8) bool {
+	late := p.w.Network.Duplicates || p.w.Network.Reorders
+	return !late || !p.readWindows[window]
+}
+
+// drawRange draws the range of a write, read or flush.
+func (p *planner) drawRange(o *op) {
+	at, n := 0, rwAreaLen(p.l)
+	if o.code != verbs.OpFlush && p.rng.IntN(3) == 0 { // windows do not permit flush
+		if o.window = p.pickWindow(); o.window != noWindow {
+			at, n = windowExtent(p.l, int(o.window))
+		}
+	}
+	if o.code == verbs.OpRDMARead && o.window != noWindow {
+		p.readWindows[o.window] = true
+	}
+	o.size = drawSize(p.rng, p.l, n)
+	o.at = at + p.rng.IntN(n-o.size+1)
+}
+
+func (p *planner) drawAtomic(o *op) {
+	o.size = 8
+	if o.code != verbs.OpAtomicWrite && p.w.SharedWords > 0 && p.rng.IntN(2) == 0 {
+		o.shared = true
+		o.at = p.rng.IntN(p.w.SharedWords)
+		o.operand, o.swap = p.rng.Uint64()|1, p.rng.Uint64() // the comparand is set when the swap is posted
+		return
+	}
+	i := p.rng.IntN(privateWords)
+	o.at = wordAt(p.l, i)
+	o.operand, o.swap = p.rng.Uint64(), p.rng.Uint64()
+	switch {
+	case o.code == verbs.OpAtomicFetchAdd:
+		p.words[i] += o.operand
+	case o.code == verbs.OpAtomicWrite:
+		p.words[i] = o.swap
+	case p.rng.IntN(2) == 0: // a swap that succeeds
+		o.operand = p.words[i]
+		p.words[i] = o.swap
+	default:
+		if o.operand == p.words[i] {
+			o.operand++
+		}
+	}
+}
+
+// needsFence reports whether o changes memory of an unfenced read.
+func (p *planner) needsFence(o *op) bool {
+	at, n := o.modifies()
+	for _, r := range p.unfencedReads {
+		if o.code == verbs.OpSendInv && r.window == o.window || n > 0 && r.overlaps(extent{at, n}) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,141 @@
+package random
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Work request IDs of sends have their lane and the number of the request.
+const (
+	laneShift  = 40
+	windowsBit = 1 << 39 // bind of a window before the traffic starts
+	markerBit  = 1 << 38 // drain marker of a failed lane
+)
+
+// recvRing is a receive queue and the memory of its receives.
+type recvRing struct {
+	*traffic.RecvRing
+	end *End
+	ringConfig
+	num  int
+	srq  verbs.SRQ // nil if the queue is that of a queue pair
+	mr   verbs.MR
+	buf  []byte
+	size int // of a slot
+
+	// limit is the number of receives to post in total; negative: no limit.
+	limit int
+	// sizes are the sizes of the expected messages, if known.
+	sizes   []int
+	pieces  [][]piece // by slot
+	pacer   pacer
+	sges    []verbs.SGE
+	scratch []byte
+	closed  bool
+}
+
+type ringConfig struct {
+	lane      *lane // nil if shared
+	depth     int
+	maxLen    int // of a message
+	maxPieces int
+	pacing    Pacing
+}
+
+func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
+	num := len(e.rings)
+	r = &recvRing{
+		RecvRing: traffic.NewRecvRing(num, cfg.depth, cfg.lane == nil), end: e, ringConfig: cfg, num: num, limit: -1,
+		size: slotLen(cfg.maxLen, cfg.maxPieces), pieces: make([][]piece, cfg.depth), scratch: make([]byte, cfg.maxLen),
+		pacer: pacer{pacing: cfg.pacing, rng: newRand(traffic.Derive(e.w.Seed, keyPacing+uint64(e.side)<<8, uint64(num)))},
+	}
+	r.Attach(to)
+	r.buf = make([]byte, max(1, r.depth*r.size))
+	r.mr, err = e.pd.RegMR(verbs.MRInit{Buf: r.buf, Access: verbs.AccessLocalWrite})
+	e.rings = append(e.rings, r)
+	return r, err
+}
+
+// expect sets the sizes of the expected messages. The ring posts receives for these and
+// spare ones; tight receives fit exactly.
+func (r *recvRing) expect(sizes []int, spare int, tight bool) {
+	r.limit = len(sizes) + spare
+	if tight {
+		r.sizes = sizes
+	}
+}
+
+// space is how many receives may be posted.
+func (r *recvRing) space() int {
+	if r.limit < 0 {
+		return len(r.Free())
+	}
+	return min(len(r.Free()), r.limit-r.Posted())
+}
+
+// post posts receives if the pacing permits.
+func (r *recvRing) post(now time.Duration) (bool, error) {
+	return r.postUpTo(r.pacer.allowed(now, r.space()))
+}
+
+func (r *recvRing) postUpTo(n int) (bool, error) {
+	if n == 0 {
+		return false, nil
+	}
+	r.sges = r.sges[:0]
+	for i, slot := range r.Free()[:n] {
+		r.prepare(slot, r.Posted()+i)
+	}
+	_, err := r.Post(n)
+	return err == nil, err
+}
+
+// prepare divides a slot into pieces for receive seq.
+func (r *recvRing) prepare(slot, seq int) {
+	room := r.maxLen
+	if seq < len(r.sizes) {
+		room = r.sizes[seq]
+	}
+	r.pieces[slot] = split(r.pieces[slot][:0], traffic.Derive(r.end.w.Seed, keyPieces, uint64(r.num)<<32|uint64(seq)), room, r.maxPieces)
+	poisonSlot(r.memory(slot))
+	from := len(r.sges)
+	r.sges = sgl(r.sges, r.mr, slot*r.size, r.pieces[slot])
+	r.WRs[slot].SGL = r.sges[from:len(r.sges):len(r.sges)]
+}
+
+func (r *recvRing) memory(slot int) []byte { return r.buf[slot*r.size : (slot+1)*r.size] }
+
+// message returns the first n bytes of a completed receive, and checks that the rest of the
+// slot is unchanged. They are valid until the next call. A reused receive may contain parts
+// of a dropped message.
+func (r *recvRing) message(slot, n int, reused bool) ([]byte, error) {
+	mem := r.memory(slot)
+	if n > r.maxLen {
+		return nil, fmt.Errorf("%d bytes in a receive for %d", n, r.maxLen)
+	}
+	touched := n
+	if reused {
+		touched = r.maxLen
+	}
+	if !untouched(mem, r.pieces[slot], touched) {
+		return nil, fmt.Errorf("bytes beside the %d of the message were written", n)
+	}
+	gather(r.scratch[:n], mem, r.pieces[slot])
+	return r.scratch[:n], nil
+}
+
+func (r *recvRing) close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	if r.srq != nil {
+		if err := r.srq.Close(); err != nil {
+			return err
+		}
+	}
+	return r.mr.Close()
+}

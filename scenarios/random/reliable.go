@@ -1,0 +1,214 @@
+package random
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// reliableChecker checks the messages of a reliable lane: each exactly once, in order, and
+// the resulting memory.
+type reliableChecker struct {
+	incoming
+	msgs    []int // requests that take a receive
+	next    int   // index of the next message
+	stopped bool  // the peer's requests have failed
+	image   []byte
+	applied int // requests that are applied to image
+	changed []extent
+	// invalidated counts the windows that the peer has invalidated.
+	invalidated int
+}
+
+func newReliableChecker(l *lane, p plan) *reliableChecker {
+	x := &reliableChecker{incoming: incoming{lane: l, plan: p, want: make([]byte, l.spec.MaxBytes)}, image: initialTarget(l.end.w, l.index, l.end.side)}
+	sizes := make([][]int, max(1, len(l.xrc)))
+	for i := range p.ops {
+		if o := &p.ops[i]; o.takesReceive() {
+			x.msgs = append(x.msgs, i)
+			sizes[o.queue] = append(sizes[o.queue], l.grhLen()+o.recvLen())
+		}
+	}
+	spare := int(traffic.Derive(p.key, keyPoison) % 4)
+	if l.ring != nil {
+		l.ring.expect(sizes[0], spare, l.spec.TightReceives)
+	}
+	for i, r := range l.xrc {
+		r.expect(sizes[i], spare, l.spec.TightReceives)
+	}
+	return x
+}
+
+// recvLen is how much of a receive the request fills.
+func (o *op) recvLen() int {
+	if o.code == verbs.OpRDMAWriteImm {
+		return 0
+	}
+	return o.size
+}
+
+func (x *reliableChecker) complete() bool { return x.stopped || x.next == len(x.msgs) }
+
+func (x *reliableChecker) peerStopped() { x.stopped = true }
+
+func (x *reliableChecker) status() string {
+	return fmt.Sprintf("%d of %d messages arrived", x.next, len(x.msgs))
+}
+
+// counts is exact after verify; before, it counts requests up to the last message.
+func (x *reliableChecker) counts() Arrivals {
+	if x.arrivals.Delivered == 0 {
+		return Arrivals{Delivered: x.applied, Bytes: x.bytesMoved(x.applied)}
+	}
+	return x.arrivals
+}
+
+// bytesMoved is the number of bytes that the first n requests transfer in either direction.
+func (x *reliableChecker) bytesMoved(n int) (bytes int64) {
+	for i := range n {
+		if o := &x.plan.ops[i]; !o.local() && o.code != verbs.OpFlush {
+			bytes += int64(o.size)
+		}
+	}
+	return bytes
+}
+
+// receive checks the next message.
+func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
+	if x.next == len(x.msgs) {
+		return x.violation(-1, fmt.Sprintf("%d messages", len(x.msgs)), "one more")
+	}
+	n := x.msgs[x.next]
+	x.next++
+	o := &x.plan.ops[n]
+	x.lane.end.trace("lane %d received %d", x.lane.index, n)
+	if err := x.checkCompletion(wc, n, o); err != nil {
+		return err
+	}
+	if x.lane.xrc != nil && r != x.lane.xrc[o.queue] {
+		return x.violation(n, fmt.Sprintf("a receive of shared receive queue %d", o.queue), "one of another queue")
+	}
+	msg, err := r.message(slot, x.lane.grhLen()+o.recvLen(), false)
+	if err != nil {
+		return x.violation(n, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
+	}
+	if x.lane.spec.Service.Datagram() {
+		// The length is not known when the first packet arrives.
+		if want, got := x.lane.checkSource(wc, msg[:verbs.GRHLen], anyLength); want != "" {
+			return x.violation(n, want, got)
+		}
+		msg = msg[verbs.GRHLen:]
+	}
+	want := x.want[:o.recvLen()]
+	x.plan.fillPayload(n, want)
+	if diff := traffic.FirstDifference(want, msg); diff != "" {
+		return x.violation(n, "the bytes that were sent", diff).as(traffic.Contents)
+	}
+	if o.code == verbs.OpSendInv {
+		x.invalidated++
+	}
+	return x.checkVisible(n)
+}
+
+// checkCompletion checks the fields of the completion.
+func (x *reliableChecker) checkCompletion(wc *verbs.WC, n int, o *op) error {
+	opcode, flags := verbs.WCOpRecv, verbs.WCFlags(0)
+	switch o.code {
+	case verbs.OpSendImm:
+		flags = verbs.WCWithImm
+	case verbs.OpSendInv:
+		flags = verbs.WCWithInv
+	case verbs.OpRDMAWriteImm:
+		opcode, flags = verbs.WCOpRecvRDMAWithImm, verbs.WCWithImm
+	}
+	const shown = verbs.WCWithImm | verbs.WCWithInv
+	switch {
+	case wc.Opcode != opcode || wc.Flags&shown != flags:
+		return x.violation(n, fmt.Sprintf("%v with flags %#x", opcode, flags), fmt.Sprintf("%v with flags %#x", wc.Opcode, wc.Flags))
+	case int(wc.ByteLen) != x.lane.grhLen()+o.size:
+		return x.violation(n, fmt.Sprintf("%d bytes", x.lane.grhLen()+o.size), fmt.Sprintf("completion with %d bytes", wc.ByteLen))
+	case o.withImm() && wc.Imm != o.imm:
+		return x.violation(n, fmt.Sprintf("immediate data %#x", o.imm), fmt.Sprintf("%#x", wc.Imm))
+	case o.code == verbs.OpSendInv && wc.InvalidatedRKey != x.lane.keys[o.window]:
+		return x.violation(n, fmt.Sprintf("key %#x invalidated", x.lane.keys[o.window]), fmt.Sprintf("%#x", wc.InvalidatedRKey))
+	}
+	return nil
+}
+
+// checkVisible checks that the memory contains the writes before message n, as its arrival
+// guarantees.
+func (x *reliableChecker) checkVisible(n int) error {
+	x.changed = x.changed[:0]
+	first := x.applied
+	for ; x.applied <= n; x.applied++ {
+		if at, size := x.plan.ops[x.applied].modifies(); size > 0 {
+			x.plan.apply(x.applied, x.image)
+			x.changed = append(x.changed, extent{at, size})
+		}
+	}
+	for _, t := range x.changed {
+		if x.mayBeLate(t, first, n) || x.lane.end.env.Concurrent && x.willChange(t) {
+			continue
+		}
+		if err := x.plan.checkMemory(x.image, x.lane.bytes, t.at, t.n, x.applied); err != nil {
+			return x.violation(n, "everything written before the message", err.Error()).as(traffic.Contents)
+		}
+	}
+	return nil
+}
+
+// mayBeLate reports whether an atomic on t may still be outstanding when message n arrives:
+// see TransportTraits.LateAtomics. Atomics execute in order and writes use other memory,
+// therefore the final memory is the same.
+func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
+	if !x.lane.end.w.Traits.LateAtomics {
+		return false
+	}
+	for i := n; i >= first; i-- {
+		o := &x.plan.ops[i]
+		if at, size := o.modifies(); o.atomic() && size > 0 && t.overlaps(extent{at, size}) {
+			return true
+		}
+		if o.flags&verbs.SendFence != 0 {
+			return false // it was sent after all responses before it
+		}
+	}
+	return false
+}
+
+// willChange reports whether a later request changes part of t.
+func (x *reliableChecker) willChange(t extent) bool {
+	for i := x.applied; i < len(x.plan.ops); i++ {
+		if at, n := x.plan.ops[i].modifies(); n > 0 && t.overlaps(extent{at, n}) {
+			return true
+		}
+	}
+	return false
+}
+
+// verify compares the whole memory. If the peer's requests failed, those that completed
+// must have been executed, and later ones may have been.
+func (x *reliableChecker) verify(peer *laneReport) error {
+	done := len(x.plan.ops)
+	if peer.Failed {
+		done = max(peer.Good, x.applied)
+	} else if x.next != len(x.msgs) {
+		return x.violation(-1, fmt.Sprintf("%d messages", len(x.msgs)), fmt.Sprintf("%d", x.next))
+	}
+	for ; x.applied < done; x.applied++ {
+		if peer.Failed && x.plan.ops[x.applied].takesReceive() {
+			return x.violation(x.applied, "the message: the peer saw it complete", "nothing").as(traffic.Delivery)
+		}
+		x.plan.apply(x.applied, x.image)
+	}
+	next := len(x.plan.ops)
+	if peer.Failed {
+		next = x.applied
+	}
+	if err := x.plan.checkMemory(x.image, x.lane.bytes, 0, len(x.image), next); err != nil {
+		return x.violation(-1, "the memory that the requests in order make", err.Error()).as(traffic.Contents)
+	}
+	x.arrivals.Delivered, x.arrivals.Bytes = done, x.bytesMoved(done)
+	return nil
+}

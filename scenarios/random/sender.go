@@ -1,0 +1,234 @@
+package random
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// sender posts the requests of a lane and checks their completions.
+type sender struct {
+	lane *lane
+	plan plan
+	from Side
+	requestState
+	sendBuffers
+
+	image    []byte // the peer's target after the posted requests
+	spareKey verbs.RKey
+	bound    bool // the spare window is bound, according to completions
+	pacer    pacer
+}
+
+// requestState is how far the requests of a lane have come.
+type requestState struct {
+	posted          int
+	completedBefore int // requests before it have completed
+	succeeded       int // completed with success
+	bytes           int64
+	failStatus      verbs.WCStatus // completion status that ended the lane
+	qpFailed        bool           // no more requests are posted
+	// flushing is set by the first completion with an error: all later ones must be
+	// flushed. qpFailed may be set earlier, while successful completions are still in the
+	// queue.
+	flushing     bool
+	drainPending bool // the drain marker has not completed
+}
+
+// sendBuffers is the memory of the requests of a lane, in slots, and of their lists.
+type sendBuffers struct {
+	mr      verbs.MR
+	buf     []byte
+	size    int      // of a slot
+	wants   [][]byte // expected data of the read in each slot
+	wrs     []verbs.SendWR
+	sges    []verbs.SGE
+	pieces  []piece
+	scratch []byte
+	inline  []byte
+}
+
+func (s *sender) open(l *lane) (err error) {
+	e, spec := l.end, l.spec
+	s.lane, s.from = l, e.side
+	s.plan = newPlan(e.w, l.index, e.side)
+	if spec.Service.Reliable() {
+		s.image = initialTarget(e.w, l.index, e.side.Peer())
+	}
+	s.size = slotLen(max(spec.MaxBytes, 8), spec.MaxSGE)
+	s.buf = make([]byte, spec.SendDepth*s.size)
+	s.wants = make([][]byte, spec.SendDepth)
+	s.scratch = make([]byte, max(spec.MaxBytes, 8))
+	s.pacer = pacer{pacing: spec.SendPacing, rng: newRand(traffic.Derive(s.plan.key, keyPacing))}
+	s.mr, err = e.pd.RegMR(verbs.MRInit{Buf: s.buf, Access: verbs.AccessLocalWrite})
+	return err
+}
+
+func (s *sender) close() error { return s.mr.Close() }
+
+// complete reports whether all requests that will ever be posted have completed.
+func (s *sender) complete() bool {
+	return s.completedBefore == s.posted && !s.drainPending && (s.qpFailed || s.posted == len(s.plan.ops))
+}
+
+func (s *sender) status() string {
+	if s.complete() {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d requests posted, %d completed, next to complete %d (%v)",
+		s.posted, len(s.plan.ops), s.completedBefore, s.completedBefore, &s.plan.ops[min(s.completedBefore, len(s.plan.ops)-1)])
+}
+
+func (s *sender) slot(n int) (index, base int) {
+	index = n % s.lane.spec.SendDepth
+	return index, index * s.size
+}
+
+func (s *sender) space() int {
+	if s.qpFailed {
+		return 0
+	}
+	return min(len(s.plan.ops)-s.posted, s.lane.spec.SendDepth-(s.posted-s.completedBefore))
+}
+
+// post posts the next requests if the pacing permits.
+func (s *sender) post(now time.Duration) (bool, error) {
+	n := s.pacer.allowed(now, s.space())
+	if n == 0 {
+		return false, nil
+	}
+	s.wrs, s.sges, s.inline = s.wrs[:0], s.sges[:0], s.inline[:0]
+	for range n {
+		s.wrs = append(s.wrs, s.prepare(s.posted))
+		s.posted++
+	}
+	if got, err := s.lane.qp.PostSend(s.wrs); err != nil {
+		return false, fmt.Errorf("%s: %w", s.where(s.posted-n+got), err)
+	}
+	// The caller may reuse inline data: changing it detects a device that reads it later.
+	poisonSlot(s.inline)
+	return true, nil
+}
+
+func (s *sender) where(n int) string { return s.lane.describe(s.from, n, &s.plan.ops[n]) }
+
+// prepare returns work request n.
+func (s *sender) prepare(n int) verbs.SendWR {
+	o := &s.plan.ops[n]
+	l := s.lane
+	wr := verbs.SendWR{WRID: uint64(l.index)<<laneShift | uint64(n), Opcode: o.code, Flags: o.flags, Imm: o.imm}
+	l.end.trace("lane %d posts %d: %v", l.index, n, o)
+	switch {
+	case o.returnsData():
+		s.prepareFetch(n, &wr)
+	case o.local():
+		s.prepareLocal(&wr)
+	default:
+		s.prepareData(n, &wr)
+	}
+	switch {
+	case o.shared:
+		wr.Remote = l.end.peer.Words.at(8 * o.at)
+		wr.Atomic = l.end.words.operands(o)
+	case !o.takesReceive() || o.code == verbs.OpRDMAWriteImm:
+		wr.Remote = s.remote(o)
+		wr.Atomic = verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
+	case o.code == verbs.OpSendInv:
+		wr.InvalidateRKey = s.peer().Windows[o.window].RKey
+	}
+	switch l.spec.Service {
+	case UD, RD:
+		wr.UD = verbs.UD{AH: l.ah, QPN: s.peer().QPN, QKey: l.qkey}
+	case XRC:
+		wr.XRC.SRQN = s.peer().SRQNs[o.queue]
+	}
+	if s.image != nil {
+		s.plan.apply(n, s.image)
+	}
+	return wr
+}
+
+func (s *sender) peer() *laneInfo { return &s.lane.end.peer.Lanes[s.lane.index] }
+
+// remote is the remote memory of a request.
+func (s *sender) remote(o *op) verbs.Remote {
+	if o.window != noWindow {
+		at, _ := windowExtent(s.lane.spec, int(o.window))
+		return s.peer().Windows[o.window].at(o.at - at)
+	}
+	return s.peer().Target.at(o.at)
+}
+
+// prepareData puts the payload into a slot, or inline.
+func (s *sender) prepareData(n int, wr *verbs.SendWR) {
+	o := &s.plan.ops[n]
+	if o.code == verbs.OpFlush {
+		wr.Flush = verbs.Flush{Length: uint32(o.size), Type: verbs.FlushGlobal, Level: verbs.FlushRange}
+		return
+	}
+	msg := s.scratch[:o.payload()]
+	s.plan.fillPayload(n, msg)
+	if !s.lane.spec.Service.Reliable() && (o.code == verbs.OpSend || o.code == verbs.OpSendImm) {
+		stamp(msg, s.plan.key, n)
+	}
+	k := traffic.Derive(s.plan.key, keyPieces, uint64(n))
+	if len(msg) <= s.lane.spec.MaxInline && k&1 == 0 {
+		from := len(s.inline)
+		s.inline = append(s.inline, msg...)
+		wr.Flags |= verbs.SendInline
+		wr.Inline = s.inline[from:len(s.inline):len(s.inline)]
+		return
+	}
+	_, base := s.slot(n)
+	s.pieces = split(s.pieces[:0], k, len(msg), s.lane.spec.MaxSGE)
+	scatter(s.buf[base:base+s.size], msg, s.pieces)
+	s.setSGL(wr, base)
+}
+
+func (s *sender) setSGL(wr *verbs.SendWR, base int) {
+	from := len(s.sges)
+	s.sges = sgl(s.sges, s.mr, base, s.pieces)
+	wr.SGL = s.sges[from:len(s.sges):len(s.sges)]
+}
+
+// prepareFetch prepares the slot of a read or atomic, and stores its expected result.
+func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
+	o := &s.plan.ops[n]
+	index, base := s.slot(n)
+	poisonSlot(s.buf[base : base+s.size])
+	want := s.wants[index][:0]
+	switch {
+	case o.code == verbs.OpRDMARead:
+		want = append(want, s.image[o.at:o.at+o.size]...)
+	case !o.shared:
+		want = append(want, s.image[o.at:o.at+8]...)
+	}
+	s.wants[index] = want
+	s.pieces = s.fetchPieces(n)
+	s.setSGL(wr, base)
+}
+
+// fetchPieces returns the pieces for the result of a read or atomic. That of an atomic is
+// one piece.
+func (s *sender) fetchPieces(n int) []piece {
+	o, most := &s.plan.ops[n], s.lane.spec.MaxSGE
+	if o.atomic() {
+		most = 1
+	}
+	return split(s.pieces[:0], traffic.Derive(s.plan.key, keyPieces, uint64(n)), o.size, most)
+}
+
+// prepareLocal binds or invalidates the spare window.
+func (s *sender) prepareLocal(wr *verbs.SendWR) {
+	l := s.lane
+	if wr.Opcode == verbs.OpLocalInv {
+		wr.InvalidateRKey = s.spareKey
+		return
+	}
+	s.spareKey = verbs.NextRKey(s.spareKey)
+	wr.Bind = verbs.Bind{MW: l.spareWindow, RKey: s.spareKey, Info: verbs.BindInfo{
+		MR: l.memory, Addr: l.memory.Addr(), Length: uint64(l.memory.Len()), Access: verbs.AccessRemoteRead,
+	}}
+}

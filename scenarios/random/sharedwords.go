@@ -1,0 +1,138 @@
+package random
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// sharedWords are words on which several lanes of the peer execute atomics concurrently.
+// Their results must fit one order: a chain of changes from the initial value to the final
+// one with every request once.
+type sharedWords struct {
+	mr    verbs.MR
+	bytes []byte
+
+	initial []uint64 // values of the peer's words, which this side changes
+	last    []uint64 // last known values
+	changes []wordChange
+	unknown bool // a flushed atomic may have been executed
+}
+
+// wordChange is a completed atomic.
+type wordChange struct {
+	at      int
+	lane, n int
+	old     uint64
+	new     uint64
+}
+
+func wordValue(w *Workload, s Side, i int) uint64 {
+	return traffic.Derive(w.Seed, keyWords+uint64(s)<<8, uint64(i))
+}
+
+func (x *sharedWords) open(e *End) (err error) {
+	n := e.w.SharedWords
+	x.bytes = make([]byte, max(8, 8*n))
+	for i := range n {
+		putWord(x.bytes[8*i:], wordValue(e.w, e.side, i))
+		x.initial = append(x.initial, wordValue(e.w, e.side.Peer(), i))
+	}
+	x.last = append(x.last, x.initial...)
+	x.mr, err = e.pd.RegMR(verbs.MRInit{Buf: x.bytes, Access: verbs.AccessLocalWrite | verbs.AccessRemoteAtomic})
+	return err
+}
+
+func (x *sharedWords) close() error { return x.mr.Close() }
+
+// values returns the current words of this side.
+func (x *sharedWords) values() (v []uint64) {
+	for i := range len(x.initial) {
+		v = append(v, word(x.bytes[8*i:]))
+	}
+	return v
+}
+
+// operands returns the operands of an atomic. A swap compares with the last known value: it
+// succeeds if no other lane was faster.
+func (x *sharedWords) operands(o *op) verbs.Atomic {
+	if o.code == verbs.OpAtomicCmpAndSwp {
+		o.operand = x.last[o.at]
+	}
+	return verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
+}
+
+// atomicCompleted records the result of an atomic.
+func (x *sharedWords) atomicCompleted(lane, n int, o *op, found uint64) {
+	left := found + o.operand
+	if o.code == verbs.OpAtomicCmpAndSwp {
+		if left = found; found == o.operand {
+			left = o.swap
+		}
+	}
+	x.last[o.at] = left
+	x.changes = append(x.changes, wordChange{at: o.at, lane: lane, n: n, old: found, new: left})
+}
+
+// requestFlushed notes that an atomic was flushed.
+func (x *sharedWords) requestFlushed() { x.unknown = true }
+
+// check checks that the changes form a chain from the initial values to final.
+func (x *sharedWords) check(final []uint64) error {
+	if len(final) != len(x.initial) {
+		return fmt.Errorf("the peer has %d shared words, not %d", len(final), len(x.initial))
+	}
+	for i := range x.initial {
+		if err := x.checkWord(i, final[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *sharedWords) checkWord(i int, final uint64) error {
+	bad := func(want, format string, args ...any) error {
+		return &Violation{Kind: traffic.Contents, Where: fmt.Sprintf("shared word %d", i), Want: want, Got: fmt.Sprintf(format, args...)}
+	}
+	next := map[uint64]*wordChange{} // by old value
+	changes, misses := 0, []*wordChange(nil)
+	for k := range x.changes {
+		c := &x.changes[k]
+		switch {
+		case c.at != i:
+			continue
+		case c.old == c.new:
+			misses = append(misses, c)
+			continue
+		case next[c.old] != nil:
+			o := next[c.old]
+			return bad("each value changed once", "request %d of lane %d and request %d of lane %d both found %#x", o.n, o.lane, c.n, c.lane, c.old)
+		}
+		next[c.old] = c
+		changes++
+	}
+	if x.unknown {
+		return nil // a change may be missing
+	}
+	value, visited, lastOf := x.initial[i], map[uint64]bool{x.initial[i]: true}, map[int]int{}
+	for c := next[value]; c != nil; c = next[value] {
+		if n, ok := lastOf[c.lane]; ok && n > c.n {
+			return bad("each lane's requests in order", "request %d of lane %d took effect after request %d", c.n, c.lane, n)
+		}
+		lastOf[c.lane] = c.n
+		delete(next, value)
+		changes--
+		value = c.new
+		visited[value] = true
+	}
+	if changes > 0 || value != final {
+		return bad("a chain of all changes from the first value to the last", "the chain ends at %#x with %d changes left over; memory holds %#x", value, changes, final)
+	}
+	for _, c := range misses {
+		if !visited[c.old] {
+			return bad("a value that the word had", "request %d of lane %d found %#x", c.n, c.lane, c.old)
+		}
+	}
+	return nil
+}

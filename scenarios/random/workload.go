@@ -1,0 +1,227 @@
+package random
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Service is the transport service of a lane.
+type Service uint8
+
+// Transport services.
+const (
+	RC Service = iota + 1
+	UC
+	UD
+	XRC
+	RD // reliable datagrams
+)
+
+// String is the usual name.
+func (s Service) String() string {
+	if s < RC || s > RD {
+		return fmt.Sprintf("Service(%d)", uint8(s))
+	}
+	return [...]string{"RC", "UC", "UD", "XRC", "RD"}[s-1]
+}
+
+// Reliable reports whether the service guarantees delivery.
+func (s Service) Reliable() bool { return s == RC || s == XRC || s == RD }
+
+// Datagram reports whether every request has a destination and every receive a GRH.
+func (s Service) Datagram() bool { return s == UD || s == RD }
+
+// Workload is the traffic between two ends. Both have the same value.
+type Workload struct {
+	// Seed determines the requests, their data and their pacing.
+	Seed  uint64
+	Lanes []Lane
+	// CQs is the number of completion queues of each side.
+	CQs int
+	// SharedWords is the number of words of each side on which all reliable lanes of the
+	// other side execute atomics concurrently.
+	SharedWords int
+	// Wakeup is how an end learns of completions.
+	Wakeup  Wakeup
+	Network Network
+	// Traits are those of the transport, the same on both sides. Adapt makes lanes suitable
+	// for them.
+	Traits traffic.TransportTraits
+}
+
+// Network lists what the network may do: faults that are no violations of an unreliable
+// service.
+type Network struct {
+	Loses      bool
+	Duplicates bool
+	Reorders   bool
+	// GivesUp permits a reliable queue pair to exhaust its retries. All its other
+	// guarantees are checked up to the failure.
+	GivesUp bool
+}
+
+// Wakeup is how an end learns of completions.
+type Wakeup uint8
+
+// Ways to learn of completions.
+const (
+	ByEvent     Wakeup = iota // completion events
+	BySolicited               // events for solicited completions, and polling from time to time
+	ByPolling                 // no events
+)
+
+// Pacing is how a side posts: up to Batch requests at a time (0: as many as fit), and then
+// none for a random time of up to Pause.
+type Pacing struct {
+	Batch int
+	Pause time.Duration
+}
+
+// Lane is a connection, or a pair of datagram queue pairs, with traffic in both directions.
+// Fields with two values are for the direction from A and from B.
+type Lane struct {
+	Service  Service
+	Messages [2]int // work requests
+	MinBytes int
+	MaxBytes int
+	// Mix is the list of operations, drawn with equal probability. An operation may be
+	// listed more than once.
+	Mix []verbs.WROpcode
+	// SharedReceives uses the SRQ that the lanes of a side share.
+	SharedReceives bool
+	// XRCQueues is the number of XRC SRQs of each side.
+	XRCQueues int
+	// Windows is the number of type 2 memory windows that each side of an RC or RD lane
+	// opens for the other, which may invalidate them.
+	Windows int
+
+	MTU      verbs.MTU
+	FirstPSN [2]uint32
+	// RdAtomic is the number of outstanding reads and atomics of a side.
+	RdAtomic     [2]uint8
+	Timeout      uint8
+	RetryCnt     uint8
+	RNRRetry     uint8
+	MinRNRTimer  uint8
+	TrafficClass uint8
+	FlowLabel    uint32
+
+	SendDepth, RecvDepth int
+	MaxSGE, MaxInline    int
+	// SignalEvery is the average number of requests per signaled one; 1: all are.
+	SignalEvery int
+	// TightReceives posts receives of exactly the size of their message, where it is known.
+	TightReceives          bool
+	SendPacing, RecvPacing Pacing
+}
+
+// operations are the operations of each service.
+var operations = map[Service][]verbs.WROpcode{
+	RC: {
+		verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead,
+		verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush, verbs.OpBindMW,
+	},
+	UC: {verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm},
+	UD: {verbs.OpSend, verbs.OpSendImm},
+	XRC: {
+		verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead,
+		verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush,
+	},
+	// A bind has no peer, and therefore no place in the completion order.
+	RD: {
+		verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead,
+		verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd,
+	},
+}
+
+// Operations returns the operations of a service. OpBindMW stands for a bind and the local
+// invalidation of the window.
+func Operations(s Service) []verbs.WROpcode { return slices.Clone(operations[s]) }
+
+// NewLane returns a lane with every operation of the service and default values: n messages
+// in each direction, of up to maxBytes.
+func NewLane(s Service, n, maxBytes int) Lane {
+	l := Lane{
+		Service: s, Messages: [2]int{n, n}, MaxBytes: maxBytes, Mix: Operations(s),
+		MTU: verbs.MTU1024, RdAtomic: [2]uint8{4, 4},
+		Timeout: 10, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 5, // 4.2 ms, 0.06 ms
+		SendDepth: 64, RecvDepth: 64, MaxSGE: 3, MaxInline: 64, SignalEvery: 3,
+	}
+	switch s {
+	case RC, RD:
+		l.Windows = 2
+	case XRC:
+		l.XRCQueues = 2
+	case UC, UD:
+		l.RecvDepth = max(n, 1) // nothing slows the sender down
+	}
+	return l
+}
+
+const (
+	maxMessages = 1 << 20
+	maxReceives = 1 << 16 // slots of a ring, in work request IDs
+)
+
+// Validate reports everything in w that cannot work.
+func (w *Workload) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(w.Lanes) == 0 {
+		bad("no lanes")
+	}
+	if w.CQs < 1 {
+		bad("CQs is %d: at least 1 is needed", w.CQs)
+	}
+	if w.SharedWords < 0 {
+		bad("SharedWords is %d", w.SharedWords)
+	}
+	if w.Traits.CompletesEarly && w.Network.GivesUp {
+		bad("GivesUp with CompletesEarly: without proof of delivery the memory cannot be checked")
+	}
+	for i := range w.Lanes {
+		l := &w.Lanes[i]
+		if l.Service == RD && w.Network.GivesUp {
+			bad("lane %d (%v): GivesUp: a failure would not show in the other direction", i, l.Service)
+		}
+		for _, err := range append(l.problems(), l.transportProblems(&w.Traits)...) {
+			bad("lane %d (%v): %w", i, l.Service, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (l *Lane) problems() (errs []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	have := operations[l.Service]
+	if have == nil {
+		return []error{errors.New("no such service")}
+	}
+	for d, n := range l.Messages {
+		check(n >= 0 && n <= maxMessages, "Messages[%d] is %d, not in 0..%d", d, n, maxMessages)
+		check(!l.Service.Reliable() || l.RdAtomic[d] > 0, "RdAtomic[%d] is 0: reads could never start", d)
+	}
+	check(l.MinBytes >= 0 && l.MaxBytes >= l.MinBytes, "sizes %d..%d", l.MinBytes, l.MaxBytes)
+	check(len(l.Mix) > 0, "Mix is empty: name some operations")
+	for _, op := range l.Mix {
+		check(slices.Contains(have, op), "Mix has %v, which the service lacks", op)
+	}
+	check(l.SendDepth >= 2 && l.RecvDepth >= 1, "queues of %d sends and %d receives: at least 2 and 1 are needed", l.SendDepth, l.RecvDepth)
+	check(l.RecvDepth <= maxReceives, "%d receives: at most %d are possible", l.RecvDepth, maxReceives)
+	check(l.MaxSGE >= 1, "MaxSGE is %d: at least 1 is needed", l.MaxSGE)
+	check(l.SignalEvery >= 1, "SignalEvery is %d: 1 signals all", l.SignalEvery)
+	check(l.Service != XRC || l.XRCQueues >= 1 && !l.SharedReceives, "an XRC lane has XRCQueues of its own, at least 1")
+	check(l.Windows == 0 || l.Service == RC || l.Service == RD, "memory windows are for RC and RD lanes")
+	check(l.MTU.Bytes() > 0, "MTU is %d, which is not a valid MTU", uint32(l.MTU))
+	check(l.Service != UD || l.MaxBytes <= l.MTU.Bytes(), "a datagram of %d bytes does not fit the MTU of %v", l.MaxBytes, l.MTU)
+	return errs
+}

@@ -1,0 +1,306 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const peerAccess = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+
+// link is a rank's end of an edge at the level of verbs: memory, receives, and the queue pair
+// of the current epoch.
+type link struct {
+	*env
+	kind *kind
+	connID
+	epoch int
+	layout
+
+	rail     *rail
+	endpoint *endpoint // rd: shared queue pair
+	sq       *traffic.SendQueue
+	recv     *recvRing // of the connection, or shared
+	mem      *memory   // local access only: receives, and messages to send or to read into
+	public   *memory   // that the peer accesses
+	verbsObjects
+	peerInfo *connInfo
+	schedule func() // steps the connection soon
+}
+
+// connID identifies a connection.
+type connID struct {
+	index int // in work request IDs
+	edge  edge
+	side  int // 0 or 1: index in edge.ends
+	peer  *peer
+}
+
+// verbsObjects are the objects of an epoch, and those of XRC, which outlive epochs.
+type verbsObjects struct {
+	qp     verbs.QP // sends, and receives except on XRC
+	target verbs.QP // XRC: receives
+	ah     verbs.AH
+	cmConn verbs.Conn // of the connection manager
+	xrcd   verbs.XRCD
+	srq    verbs.SRQ // XRC only
+}
+
+// spareRequests is the room in a send queue besides messages.
+const spareRequests = 8
+
+// Work request IDs of requests have connection, epoch and number.
+const (
+	connShift  = 48
+	epochShift = 32
+	epochMask  = 1<<(connShift-epochShift) - 1
+)
+
+// violation records a violation of the connection's service.
+func (l *link) violation(kind traffic.ViolationKind, format string, args ...any) {
+	l.log.violation(kind, "%s with %s on rail %d: %s", l.host(), hostOf(l.peer.rank), l.rail.num, fmt.Sprintf(format, args...))
+}
+
+// flush posts the batch of requests.
+func (l *link) flush() error {
+	if l.sq.Batched() > 0 {
+		l.log.requestPosted(l.now)
+	}
+	return l.sq.Flush()
+}
+
+// prepare creates what a connection keeps for all epochs. Receives of its own are in ring
+// num.
+func (l *link) prepare(first *rail, num int) error {
+	l.rail = first
+	l.mem = &memory{buf: make([]byte, l.privateLen())}
+	l.public = &memory{buf: make([]byte, l.publicLen(l.cfg.Op))}
+	l.fillGuard(l.public.buf)
+	l.sq = traffic.NewSendQueue(l.depth + spareRequests)
+	switch service := l.cfg.service(); service {
+	case ServiceSRQ:
+		l.recv = first.shared
+	case ServiceRD:
+		l.recv = l.endpoint.recv
+	default:
+		l.recv = newRing(l.env, traffic.NewRecvRing(num, l.receives, service == ServiceXRC), l.mem, l.recvLen)
+		if service == ServiceXRC {
+			return l.openXRC(first)
+		}
+		l.recv.owner = l.index
+	}
+	return nil
+}
+
+// openXRC creates the XRC domain and SRQ, which outlive queue pairs.
+func (l *link) openXRC(r *rail) (err error) {
+	if err := l.mem.register(r, verbs.AccessLocalWrite); err != nil {
+		return err
+	}
+	if l.xrcd, err = r.dev.OpenXRCD(); err != nil {
+		return err
+	}
+	l.srq, err = r.dev.CreateSRQ(verbs.SRQInit{
+		PD: r.pd, Type: verbs.SRQXRC, MaxWR: l.receives, MaxSGE: 1, XRCD: l.xrcd, CQ: r.cq,
+	})
+	if err != nil {
+		return err
+	}
+	return l.recv.attach(l.srq)
+}
+
+// open creates the queue pair of an epoch on a rail with its receives, and returns what the
+// peer needs to connect.
+func (l *link) open(r *rail) (*connInfo, error) {
+	l.rail = r
+	if err := l.mem.register(r, verbs.AccessLocalWrite); err != nil {
+		return nil, err
+	}
+	if err := l.public.register(r, verbs.AccessLocalWrite|peerAccess); err != nil {
+		return nil, err
+	}
+	if err := l.openQP(r); err != nil {
+		return nil, err
+	}
+	r.openQPs++
+	l.sq.Attach(l.qp, uint32(l.index)<<(connShift-epochShift)|uint32(l.epoch&epochMask))
+	k := &connInfo{
+		Rail: r.num, GID: r.gid, QPN: l.qp.QPN(), PSN: l.psn(l.side), Slots: l.window,
+		Memory: l.public.mr.Addr(), RKey: l.public.mr.RKey(),
+	}
+	if l.target != nil {
+		k.XRC, k.SRQN = l.target.QPN(), l.srq.Number()
+	}
+	if r.word != nil {
+		k.Word, k.WordKey = r.word.mr.Addr(), r.word.mr.RKey()
+	}
+	if !l.cfg.CM || l.isActiveSide() {
+		return k, nil
+	}
+	var err error
+	k.Port, err = r.listen()
+	return k, err
+}
+
+// openQP creates a queue pair in the state INIT, or uses that of the endpoint.
+func (l *link) openQP(r *rail) error {
+	if l.endpoint != nil {
+		l.qp = l.endpoint.qp
+		return nil
+	}
+	if err := l.createQP(r); err != nil {
+		return err
+	}
+	r.byQPN[l.receiver().QPN()] = l.index
+	if err := l.toInit(); err != nil || l.recv.Shared() {
+		return err
+	}
+	return l.recv.attach(l.qp)
+}
+
+func (l *link) createQP(r *rail) (err error) {
+	in := verbs.QPInit{
+		Type: verbs.QPTypeRC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
+		Caps: verbs.QPCaps{MaxSendWR: l.sq.Depth(), MaxRecvWR: l.receives, MaxSendSGE: 1, MaxRecvSGE: 1},
+	}
+	switch l.cfg.service() {
+	case ServiceSRQ:
+		in.SRQ = r.srq
+		l.recv = r.shared
+	case ServiceUC:
+		in.Type = verbs.QPTypeUC
+	case ServiceUD:
+		in.Type = verbs.QPTypeUD
+	case ServiceXRC:
+		in.Type, in.RecvCQ = verbs.QPTypeXRCSend, nil
+		if l.target, err = r.dev.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: l.xrcd}); err != nil {
+			return err
+		}
+	}
+	l.qp, err = r.dev.CreateQP(in)
+	return err
+}
+
+// psn is the initial PSN of an end, shortly before the wrap.
+func (l *link) psn(end int) uint32 {
+	return 1<<24 - 1 - uint32(traffic.Derive(l.rank.Seed, l.edge.id, l.epoch, end)%200)
+}
+
+func (l *link) qkey(end int) uint32 {
+	return uint32(traffic.Derive(l.rank.Seed, l.edge.id, end) >> 33) // below 2^31: an unprivileged Q_Key
+}
+
+func (l *link) toInit() error {
+	for _, qp := range []verbs.QP{l.qp, l.target} {
+		if qp == nil {
+			continue
+		}
+		if err := traffic.ToInit(qp, verbs.QPAttr{Port: 1, Access: peerAccess, QKey: l.qkey(l.side)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect connects the queue pair to that of the peer. It reports false if the connection
+// manager still needs the peer.
+func (l *link) connect() (ok bool, err error) {
+	if l.cfg.CM {
+		ok, err = l.connectCM()
+	} else {
+		ok, err = true, l.connectQPs()
+	}
+	if err != nil || !ok {
+		return false, err
+	}
+	var to verbs.UD
+	if l.ah != nil {
+		to = verbs.UD{AH: l.ah, QPN: l.peerInfo.QPN, QKey: l.peerQKey()}
+	}
+	l.sq.SetDestination(to, l.peerInfo.SRQN)
+	l.live.add(l.qp, l.target)
+	return true, nil
+}
+
+func (l *link) connectQPs() (err error) {
+	if l.endpoint != nil {
+		if err := l.endpoint.assign(source{l.peerInfo.GID, l.peerInfo.QPN}, l.index); err != nil {
+			return err
+		}
+	} else {
+		if l.target != nil {
+			if err := traffic.ToRTS(l.target, l.attr(l.peerInfo.QPN)); err != nil {
+				return err
+			}
+		}
+		if err := traffic.ToRTS(l.qp, l.attr(l.peerInfo.receiver())); err != nil {
+			return err
+		}
+	}
+	if l.qp.Type() == verbs.QPTypeUD {
+		l.ah, err = l.rail.pd.CreateAH(l.address())
+	}
+	return err
+}
+
+// peerQKey is the Q_Key of the peer's queue pair.
+func (l *link) peerQKey() uint32 {
+	if l.endpoint != nil {
+		return l.endpointQKey(l.peer.rank)
+	}
+	return l.qkey(1 - l.side)
+}
+
+func (l *link) address() verbs.AHAttr { return traffic.Address(1, l.rail.gidIndex, l.peerInfo.GID) }
+
+// attr returns the attributes of a queue pair whose peer has this number.
+func (l *link) attr(peer verbs.QPN) verbs.QPAttr {
+	cfg := &l.cfg
+	timeout, rnr := cfg.timing(l.rank.Concurrent)
+	return verbs.QPAttr{
+		AH: l.address(), PathMTU: l.rail.mtu, DestQPN: peer, RQPSN: l.peerInfo.PSN, SQPSN: l.psn(l.side),
+		MaxDestRdAtomic: l.rail.maxReads, MaxRdAtomic: l.rail.maxReads,
+		MinRNRTimer: rnr, Timeout: timeout, RetryCnt: uint8(*cfg.Retries), RNRRetry: uint8(*cfg.RNRRetries),
+	}
+}
+
+// closeQP destroys the resources of an epoch.
+func (l *link) closeQP() error {
+	if l.qp == nil {
+		return nil
+	}
+	var errs []error
+	if l.cmConn != nil {
+		errs = append(errs, l.cmConn.Disconnect())
+		l.cmConn = nil
+	}
+	l.live.remove(l.qp, l.target)
+	if l.ah != nil {
+		errs = append(errs, l.ah.Close())
+		l.ah = nil
+	}
+	if l.endpoint != nil { // other connections use the queue pair
+		l.qp = nil
+		l.rail.openQPs--
+		return errors.Join(errs...)
+	}
+	delete(l.rail.byQPN, l.receiver().QPN())
+	if l.target != nil {
+		errs = append(errs, l.target.Close())
+		l.target = nil
+	}
+	errs = append(errs, l.qp.Close())
+	l.qp = nil
+	l.rail.openQPs--
+	return errors.Join(errs...)
+}
+
+// receiver is the queue pair that receives.
+func (l *link) receiver() verbs.QP {
+	if l.target != nil {
+		return l.target
+	}
+	return l.qp
+}

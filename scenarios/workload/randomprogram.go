@@ -1,0 +1,261 @@
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/scenarios/random"
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// randomProgram is one end of the traffic of package random between two ranks.
+type randomProgram struct {
+	*env
+	peer int // -1 for the last rank of an odd number
+	nic  *NIC
+
+	work       *random.Workload
+	end        *random.End
+	lastSample time.Duration
+}
+
+func newRandomProgram(e *env) *randomProgram {
+	w := &randomProgram{env: e}
+	w.peer, w.nic = e.pair()
+	return w
+}
+
+// Run runs the traffic and returns the report.
+func (w *randomProgram) Run() (*Report, error) {
+	w.log = newEventLog(w.rank)
+	if w.peer < 0 {
+		w.live.publish(w.proc.Now(), "no partner: the number of ranks is odd")
+		return w.log.report(), nil
+	}
+	err := w.run()
+	var broken *random.Violation
+	switch {
+	case errors.As(err, &broken):
+		w.log.violation(broken.Kind, "%s with %s: %v", w.host(), hostOf(w.peer), broken)
+		err = nil
+	case errors.Is(err, ErrGone):
+		w.log.mark("%s is gone", hostOf(w.peer))
+		err = nil
+	case err != nil:
+		err = fmt.Errorf("rank %d: %w", w.rank.Rank, err)
+	default:
+		w.log.mark("done")
+	}
+	return w.report(), err
+}
+
+func (w *randomProgram) run() (err error) {
+	w.live.publish(w.proc.Now(), "waiting for "+hostOf(w.peer)+" to send its MTU")
+	mtu, err := w.agreeMTU()
+	if err != nil {
+		return err
+	}
+	w.work = w.workload(mtu)
+	w.end, err = random.NewEnd(random.Env{
+		Device: &qpRecorder{w.nic.Device, &w.live}, Peer: &peerExchange{w.rank.Control, w.peer}, GIDIndex: w.nic.GIDIndex,
+		StallTimeout: w.rank.StallTimeout, Concurrent: w.rank.Concurrent, DetectPeerEnd: true, OnStep: w.sample,
+	}, w.work, random.Side(w.rank.Rank%2))
+	if err != nil {
+		return err
+	}
+	expected := 0
+	for i := range w.work.Lanes {
+		expected += w.work.Lanes[i].Messages[0]
+	}
+	w.log.samples.expect(expected)
+	_, err = w.end.Run(w.proc)
+	return err
+}
+
+// agreeMTU returns the smaller MTU of the two ends, which must plan the same traffic.
+func (w *randomProgram) agreeMTU() (verbs.MTU, error) {
+	port, err := w.nic.Device.QueryPort(1)
+	if err != nil {
+		return 0, err
+	}
+	mine := port.ActiveMTU
+	if n := w.cfg.mtu(w.rank.Rank); n != 0 {
+		mine = verbs.MTUFor(n)
+	}
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return 0, err
+	}
+	if err := w.rank.Control.Send(w.peer, b); err != nil {
+		return 0, err
+	}
+	wait := verbs.Forever
+	if w.rank.StallTimeout > 0 {
+		wait = w.rank.StallTimeout
+	}
+	if b, err = w.rank.Control.Recv(w.peer, wait); err != nil {
+		if errors.Is(err, verbs.ErrTimeout) {
+			return 0, &traffic.StallError{After: wait, Status: w.Status()}
+		}
+		return 0, err
+	}
+	var theirs verbs.MTU
+	if err := json.Unmarshal(b, &theirs); err != nil {
+		return 0, fmt.Errorf("MTU of rank %d: %w", w.peer, err)
+	}
+	return min(mine, theirs), nil
+}
+
+// workload returns the traffic plan, the same at both ends.
+func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
+	cfg := &w.cfg
+	work := &random.Workload{
+		Seed: traffic.Derive(w.rank.Seed, w.rank.Rank/2), CQs: 1, SharedWords: 2, Traits: w.traits,
+		Network: random.Network{
+			Loses: cfg.excused(ExcuseLoses), Duplicates: cfg.excused(ExcuseDuplicates),
+			Reorders: cfg.excused(ExcuseReorders), GivesUp: cfg.excused(ExcuseGivesUp),
+		},
+	}
+	if cfg.Spin {
+		work.Wakeup = random.ByPolling
+	}
+	for _, s := range cfg.Services {
+		work.Lanes = append(work.Lanes, w.lanes(s, mtu)...)
+	}
+	timeout, rnr := cfg.timing(w.rank.Concurrent)
+	for i := range work.Lanes {
+		l := &work.Lanes[i]
+		// PSNs start shortly before the wrap.
+		l.FirstPSN = [2]uint32{1<<24 - 20 - uint32(i), 1<<24 - 200}
+		l.MTU, l.Timeout, l.MinRNRTimer = mtu, timeout, rnr
+		l.RetryCnt, l.RNRRetry = uint8(*cfg.Retries), uint8(*cfg.RNRRetries)
+		l.SendDepth = cfg.Depth
+		if cfg.Pause > 0 && l.Service.Reliable() {
+			l.RecvPacing = random.Pacing{Batch: max(1, cfg.Depth/4), Pause: cfg.Pause}
+		}
+		if cfg.Think > 0 {
+			l.SendPacing = random.Pacing{Batch: 1, Pause: cfg.Think}
+		}
+		l.Adapt(&w.traits)
+	}
+	return work
+}
+
+// lanes returns the connections of a service.
+func (w *randomProgram) lanes(service string, mtu verbs.MTU) []random.Lane {
+	n, size := w.cfg.Messages, w.cfg.Bytes
+	switch service {
+	case ServiceSRQ:
+		// Two connections share one SRQ.
+		two := []random.Lane{random.NewLane(random.RC, n-n/2, size), random.NewLane(random.RC, n/2, size)}
+		for i := range two {
+			two[i].SharedReceives = true
+		}
+		return two
+	case ServiceXRC:
+		return []random.Lane{random.NewLane(random.XRC, n, size)}
+	case ServiceRD:
+		return []random.Lane{random.NewLane(random.RD, n, size)}
+	case ServiceUC:
+		return []random.Lane{random.NewLane(random.UC, n, size)}
+	case ServiceUD:
+		return []random.Lane{random.NewLane(random.UD, n, min(size, mtu.Bytes()))}
+	}
+	return []random.Lane{random.NewLane(random.RC, n, size)}
+}
+
+// sample publishes the status and sends samples to the launcher.
+func (w *randomProgram) sample() {
+	now := w.proc.Now()
+	gap := simTick
+	if w.rank.Concurrent {
+		gap = realGap
+	}
+	if now-w.lastSample < gap && w.lastSample > 0 {
+		return
+	}
+	if w.lastSample == 0 {
+		w.log.mark("connected")
+	}
+	w.lastSample = max(now, 1)
+	w.live.publish(now, w.end.Status())
+	messages, bytes := w.end.Received()
+	if w.log.messages == 0 && messages > 0 {
+		w.log.mark("first data")
+	}
+	w.log.messages, w.log.bytes = messages, bytes
+	w.log.sample(now)
+}
+
+func (w *randomProgram) report() *Report {
+	if w.end == nil {
+		return w.log.report()
+	}
+	now := w.proc.Now()
+	w.live.publish(now, w.end.Status())
+	result := w.end.Result()
+	w.log.messages, w.log.bytes = 0, 0
+	var flows []Flow
+	for i, l := range result.Lanes {
+		flows = append(flows, Flow{
+			Peer: w.peer, Rail: w.nic.Rail, Service: w.serviceOf(i), Posted: l.Sent.Posted, Acked: l.Sent.Completed,
+			Expected: w.work.Lanes[i].Messages[1-w.rank.Rank%2], Arrived: l.Received.Delivered,
+			Duplicates: l.Received.Duplicated, Reordered: l.Received.Reordered, Bytes: l.Received.Bytes,
+		})
+		w.log.messages += uint64(l.Received.Delivered)
+		w.log.bytes += uint64(l.Received.Bytes)
+		w.log.checked += l.Received.Bytes
+		if l.Sent.Failed != verbs.WCSuccess {
+			w.log.recordFailure(now, w.peer, w.nic.Rail, l.Sent.Failed)
+		}
+	}
+	w.log.sendSample(now)
+	r := w.log.report()
+	r.Elapsed, r.Flows = result.Elapsed, flows
+	return r
+}
+
+// serviceOf returns the service of a connection, by its index. A shared receive queue has two
+// connections.
+func (w *randomProgram) serviceOf(conn int) string {
+	for _, s := range w.cfg.Services {
+		n := 1
+		if s == ServiceSRQ {
+			n = 2
+		}
+		if conn < n {
+			return s
+		}
+		conn -= n
+	}
+	return ""
+}
+
+// peerExchange exchanges messages with one peer through Control.
+type peerExchange struct {
+	control Control
+	peer    int
+}
+
+func (x *peerExchange) Send(msg []byte) error { return x.control.Send(x.peer, msg) }
+
+func (x *peerExchange) Recv(timeout time.Duration) ([]byte, error) {
+	return x.control.Recv(x.peer, timeout)
+}
+
+// qpRecorder is a device that records its queue pairs in a liveState.
+type qpRecorder struct {
+	verbs.Context
+	live *liveState
+}
+
+func (b *qpRecorder) CreateQP(in verbs.QPInit) (verbs.QP, error) {
+	q, err := b.Context.CreateQP(in)
+	if err == nil {
+		b.live.add(q)
+	}
+	return q, err
+}

@@ -1,0 +1,85 @@
+package traffic
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Address returns the path from an entry of the GID table to a peer.
+func Address(port, sgidIndex uint8, peer verbs.GID) verbs.AHAttr {
+	return verbs.AHAttr{Port: port, GRH: verbs.GRH{DGID: peer, SGIDIndex: sgidIndex, HopLimit: 64}}
+}
+
+// Connect moves a queue pair from RESET to RTS, with those attributes that its type has.
+func Connect(qp verbs.QP, attr verbs.QPAttr) error {
+	if err := ToInit(qp, attr); err != nil {
+		return err
+	}
+	return ToRTS(qp, attr)
+}
+
+// ToInit moves a queue pair from RESET to INIT, where receives can be posted.
+func ToInit(qp verbs.QP, attr verbs.QPAttr) error {
+	mask := verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+	if qp.Type() == verbs.QPTypeUD {
+		mask |= verbs.QPAttrQKey
+	} else {
+		mask |= verbs.QPAttrAccessFlags
+	}
+	return moveTo(verbs.QPStateInit, qp, attr, mask)
+}
+
+// ToRTS moves a queue pair from INIT to RTR and RTS.
+func ToRTS(qp verbs.QP, attr verbs.QPAttr) error {
+	toReceive, toSend := verbs.QPAttrMask(0), verbs.QPAttrSQPSN
+	if qp.Type() != verbs.QPTypeUD {
+		toReceive = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	}
+	if qp.Type() != verbs.QPTypeUD && qp.Type() != verbs.QPTypeUC {
+		toSend |= verbs.QPAttrTimeout
+		if qp.Type() != verbs.QPTypeXRCSend {
+			toReceive |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+		}
+		if qp.Type() != verbs.QPTypeXRCRecv {
+			toSend |= verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
+		}
+	}
+	if err := moveTo(verbs.QPStateRTR, qp, attr, toReceive); err != nil {
+		return err
+	}
+	return moveTo(verbs.QPStateRTS, qp, attr, toSend)
+}
+
+func moveTo(state verbs.QPState, qp verbs.QP, attr verbs.QPAttr, mask verbs.QPAttrMask) error {
+	attr.State = state
+	if err := qp.Modify(attr, verbs.QPAttrState|mask); err != nil {
+		return fmt.Errorf("move a queue pair to %v: %w", state, err)
+	}
+	return nil
+}
+
+// ToError moves a queue pair to the error state, which flushes its queues.
+func ToError(qp verbs.QP) error {
+	return qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
+}
+
+// Listen waits for requests of the connection manager at a free port of an address.
+func Listen(dev verbs.Context, addr netip.Addr, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
+	cm, err := dev.CM()
+	if err != nil {
+		return nil, err
+	}
+	return cm.Listen(netip.AddrPortFrom(addr, 0), space, backlog)
+}
+
+// Dial connects a queue pair through the connection manager.
+func Dial(dev verbs.Context, qp verbs.QP, to netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
+	cm, err := dev.CM()
+	if err != nil {
+		return nil, err
+	}
+	return cm.Connect(qp, to, param, timeout)
+}

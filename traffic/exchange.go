@@ -1,0 +1,71 @@
+package traffic
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Exchange is a control channel between two ends, for queue pair numbers, keys and the end
+// of the traffic. It is reliable and in order.
+type Exchange interface {
+	Send(msg []byte) error
+	// Recv returns the next message of the peer, or verbs.ErrTimeout after timeout; a
+	// negative timeout is infinite.
+	Recv(timeout time.Duration) ([]byte, error)
+}
+
+// Pipe returns the two ends of an Exchange between goroutines.
+func Pipe() (a, b Exchange) {
+	// An end sends at most a few messages per lane.
+	ab, ba := make(chan []byte, 1<<10), make(chan []byte, 1<<10)
+	return &pipeEnd{out: ab, in: ba}, &pipeEnd{out: ba, in: ab}
+}
+
+type pipeEnd struct {
+	out chan<- []byte
+	in  <-chan []byte
+}
+
+func (p *pipeEnd) Send(msg []byte) error {
+	select {
+	case p.out <- msg:
+		return nil
+	default:
+		return fmt.Errorf("exchange: %w: the peer reads nothing", verbs.ErrNoMemory)
+	}
+}
+
+func (p *pipeEnd) Recv(timeout time.Duration) ([]byte, error) {
+	if timeout < 0 {
+		return <-p.in, nil
+	}
+	select {
+	case msg := <-p.in:
+		return msg, nil
+	default:
+	}
+	t := time.NewTimer(timeout)
+	defer t.Stop()
+	select {
+	case msg := <-p.in:
+		return msg, nil
+	case <-t.C:
+		return nil, fmt.Errorf("exchange: %w after %v", verbs.ErrTimeout, timeout)
+	}
+}
+
+// RealTime returns a Proc for goroutines, whose clock starts now.
+func RealTime() verbs.Proc { return realTime{start: time.Now()} }
+
+type realTime struct{ start time.Time }
+
+func (r realTime) Now() time.Duration    { return time.Since(r.start) }
+func (r realTime) Sleep(d time.Duration) { time.Sleep(d) }
+
+func (r realTime) Compute(d time.Duration) {
+	for end := r.Now() + d; r.Now() < end; {
+		continue
+	}
+}

@@ -1,0 +1,79 @@
+package traffic
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Histogram counts durations. Short ones have a bucket each, and every further power of two
+// is divided into rowLen buckets: quantiles are accurate to 1.6 %.
+type Histogram struct {
+	counts        [exactLen + (64-exactBits)*rowLen]uint32
+	n             int
+	min, max, sum time.Duration
+}
+
+const (
+	exactBits = 7
+	exactLen  = 1 << exactBits
+	rowLen    = exactLen / 2
+)
+
+func bucketOf(d time.Duration) int {
+	x := uint64(max(d, 0))
+	if x < exactLen {
+		return int(x)
+	}
+	shift := bits.Len64(x) - exactBits // leaves exactBits leading bits
+	return exactLen + (shift-1)*rowLen + int(x>>shift) - rowLen
+}
+
+// bucketTop is the longest duration of a bucket.
+func bucketTop(i int) time.Duration {
+	if i < exactLen {
+		return time.Duration(i)
+	}
+	shift, lead := (i-exactLen)/rowLen+1, (i-exactLen)%rowLen+rowLen
+	return time.Duration(uint64(lead+1)<<shift - 1)
+}
+
+// Add counts a duration.
+func (h *Histogram) Add(d time.Duration) {
+	if h.n == 0 || d < h.min {
+		h.min = d
+	}
+	h.max = max(h.max, d)
+	h.sum += d
+	h.n++
+	h.counts[bucketOf(d)]++
+}
+
+// quantile returns the duration that a percentage of all durations does not exceed.
+func (h *Histogram) quantile(percent int) time.Duration {
+	rank := (h.n*percent + 99) / 100
+	seen := 0
+	for i, c := range h.counts {
+		if seen += int(c); c > 0 && seen >= rank {
+			return min(max(bucketTop(i), h.min), h.max)
+		}
+	}
+	return h.max
+}
+
+// Latency summarises durations.
+type Latency struct {
+	Count int           `json:"count"`
+	Min   time.Duration `json:"min"`
+	P50   time.Duration `json:"p50"`
+	P99   time.Duration `json:"p99"`
+	Max   time.Duration `json:"max"`
+	Sum   time.Duration `json:"sum"`
+}
+
+// Summary returns nil without durations.
+func (h *Histogram) Summary() *Latency {
+	if h.n == 0 {
+		return nil
+	}
+	return &Latency{Count: h.n, Min: h.min, P50: h.quantile(50), P99: h.quantile(99), Max: h.max, Sum: h.sum}
+}

@@ -1,0 +1,110 @@
+package traffic
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// RecvQueue is a queue pair or an SRQ.
+type RecvQueue interface {
+	PostRecv([]verbs.RecvWR) (posted int, err error)
+}
+
+// RecvRing is a set of receives that are posted again and again. It checks that each
+// completes once, and those of a queue pair in the order of posting. The caller sets the
+// memory of a slot in WRs before it is posted.
+type RecvRing struct {
+	WRs    []verbs.RecvWR // by slot
+	shared bool
+	queue  RecvQueue
+	num    int
+	seqs   []uint64 // by slot: sequence number, from 1; 0 if it is not posted
+	posted uint64   // sequence number of the last posted receive
+	last   uint64   // highest sequence number that has completed
+	free   []int    // slots, the next first
+	batch  []verbs.RecvWR
+}
+
+// Work request IDs of receives have the top bit, the number of the ring, the lower bits of
+// the sequence number, and the slot.
+const (
+	recvBit   = 1 << 63
+	ringShift = 48
+	seqShift  = 32
+	seqMask   = 1<<(ringShift-seqShift) - 1
+)
+
+// RingOf returns the ring of a work request ID; false if it is not that of a receive.
+func RingOf(id uint64) (ring int, isRecv bool) {
+	return int(id &^ recvBit >> ringShift), id&recvBit != 0
+}
+
+// NewRecvRing returns ring num. Receives of a shared queue may complete in any order.
+func NewRecvRing(num, slots int, shared bool) *RecvRing {
+	return &RecvRing{num: num, shared: shared, WRs: make([]verbs.RecvWR, slots), seqs: make([]uint64, slots), batch: make([]verbs.RecvWR, 0, slots)}
+}
+
+// Attach sets the queue. Receives of an earlier queue are forgotten.
+func (r *RecvRing) Attach(queue RecvQueue) {
+	r.queue, r.free, r.last = queue, r.free[:0], r.posted
+	for slot := range r.seqs {
+		r.seqs[slot] = 0
+		r.free = append(r.free, slot)
+	}
+}
+
+// Shared reports whether several queue pairs receive from the queue.
+func (r *RecvRing) Shared() bool { return r.shared }
+
+// Free returns the slots that can be posted, in the order in which Post takes them.
+func (r *RecvRing) Free() []int { return r.free }
+
+// Posted is the number of receives posted so far.
+func (r *RecvRing) Posted() int { return int(r.posted) }
+
+// Outstanding is the number of receives that have not completed.
+func (r *RecvRing) Outstanding() int { return len(r.seqs) - len(r.free) }
+
+// Post posts the next n slots, and returns how many the device has accepted.
+func (r *RecvRing) Post(n int) (int, error) {
+	r.batch = r.batch[:0]
+	for i, slot := range r.free[:n] {
+		wr := &r.WRs[slot]
+		wr.WRID = recvBit | uint64(r.num)<<ringShift | (r.posted+1+uint64(i))&seqMask<<seqShift | uint64(slot)
+		r.batch = append(r.batch, *wr)
+	}
+	done, err := r.queue.PostRecv(r.batch)
+	for _, slot := range r.free[:done] {
+		r.posted++
+		r.seqs[slot] = r.posted
+	}
+	r.free = append(r.free[:0], r.free[done:]...)
+	if err != nil {
+		return done, fmt.Errorf("post receive %d: %w", r.posted, err)
+	}
+	return done, nil
+}
+
+// Complete returns the slot of a completed receive, and an error if the completion is wrong;
+// the slot is negative if there is none. The data is valid until the slot is posted again.
+func (r *RecvRing) Complete(id uint64) (slot int, err error) {
+	slot = int(id & (1<<seqShift - 1))
+	if slot >= len(r.seqs) {
+		return -1, fmt.Errorf("receive %d completed, which does not exist", slot)
+	}
+	seq := r.seqs[slot]
+	if seq == 0 || seq&seqMask != id>>seqShift&seqMask {
+		return slot, fmt.Errorf("receive %d completed, which was not posted or had completed before", slot)
+	}
+	r.seqs[slot] = 0
+	r.free = append(r.free, slot)
+	// Receives that were overtaken are reported once.
+	if oldest := r.last + 1; seq > r.last {
+		if r.last = seq; seq > oldest && !r.shared {
+			err = fmt.Errorf("receive %d completed before receive %d, which was posted before it", slot, slices.Index(r.seqs, oldest))
+		}
+	}
+	return slot, err
+}

@@ -1,0 +1,187 @@
+package traffic
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// SendQueue posts requests in batches, of which only the last is signaled, and holds those
+// that have not completed.
+type SendQueue struct {
+	requests []Request // by number, modulo
+	next     uint32    // number of the next request
+	oldest   uint32    // requests before it have completed
+	draining bool      // the drain marker has not completed
+
+	qp    verbs.QP
+	id    uint64 // upper half of work request IDs
+	ud    verbs.UD
+	srqn  uint32
+	batch []verbs.SendWR
+	sges  []verbs.SGE // of the batch
+}
+
+// Request is a posted request.
+type Request struct {
+	Kind     uint8 // the caller's
+	Seq      int   // the caller's
+	Returns  int   // bytes of a response with data
+	Op       verbs.WROpcode
+	Signaled bool
+	marker   bool
+}
+
+// WithImm reports whether the request has immediate data.
+func (r Request) WithImm() bool {
+	return r.Op == verbs.OpRDMAWriteImm || r.Op == verbs.OpSendImm
+}
+
+// maxBatch is the number of requests posted in one call.
+const maxBatch = 32
+
+// NewSendQueue returns a queue of so many requests, one of which is the drain marker.
+func NewSendQueue(depth int) *SendQueue {
+	return &SendQueue{requests: make([]Request, depth), batch: make([]verbs.SendWR, 0, maxBatch), sges: make([]verbs.SGE, maxBatch)}
+}
+
+// Attach sets the queue pair, and forgets the requests of an earlier one. Work request IDs
+// have id in the upper half and the number of the request in the lower.
+func (q *SendQueue) Attach(qp verbs.QP, id uint32) {
+	q.qp, q.id, q.ud, q.srqn = qp, uint64(id)<<32, verbs.UD{}, 0
+	q.next, q.oldest, q.draining = 0, 0, false
+	q.batch = q.batch[:0]
+}
+
+// SetDestination sets the peer of datagrams, and the SRQ of XRC.
+func (q *SendQueue) SetDestination(ud verbs.UD, srqn uint32) { q.ud, q.srqn = ud, srqn }
+
+// Depth is the number of requests in the queue, with the drain marker.
+func (q *SendQueue) Depth() int { return len(q.requests) }
+
+// Room is how many requests fit, without the drain marker.
+func (q *SendQueue) Room() int { return len(q.requests) - 1 - q.Outstanding() }
+
+// Outstanding is the number of requests that have not completed.
+func (q *SendQueue) Outstanding() int { return int(q.next - q.oldest) }
+
+// Draining reports whether the drain marker has not completed.
+func (q *SendQueue) Draining() bool { return q.draining }
+
+// Batched is the number of requests that Flush posts.
+func (q *SendQueue) Batched() int { return len(q.batch) }
+
+// Full reports whether Flush must be called before more requests are added.
+func (q *SendQueue) Full() bool { return len(q.batch) == maxBatch }
+
+// Add adds a request with local memory of one SGE, or of none if its length is 0, to the
+// batch. The caller fills in the rest, and has checked Room and Full.
+func (q *SendQueue) Add(r Request, sge verbs.SGE) *verbs.SendWR {
+	i := len(q.batch)
+	q.batch = q.batch[:i+1]
+	wr := &q.batch[i]
+	*wr = verbs.SendWR{WRID: q.id | uint64(q.next), Opcode: r.Op, UD: q.ud}
+	wr.XRC.SRQN = q.srqn
+	if q.sges[i] = sge; sge.Length > 0 {
+		wr.SGL = q.sges[i : i+1]
+	}
+	q.push(r)
+	return wr
+}
+
+func (q *SendQueue) push(r Request) {
+	q.requests[q.next%uint32(len(q.requests))] = r
+	q.next++
+}
+
+// Flush posts the batch.
+func (q *SendQueue) Flush() error {
+	if len(q.batch) == 0 {
+		return nil
+	}
+	q.batch[len(q.batch)-1].Flags |= verbs.SendSignaled
+	q.requests[(q.next-1)%uint32(len(q.requests))].Signaled = true
+	_, err := q.qp.PostSend(q.batch)
+	q.batch = q.batch[:0]
+	if err != nil {
+		return fmt.Errorf("post a request: %w", err)
+	}
+	return nil
+}
+
+// Drain posts a marker after all requests of a queue pair in the error state. When it
+// completes, all have.
+func (q *SendQueue) Drain() error {
+	q.batch = q.batch[:0]
+	q.draining = true
+	wr := verbs.SendWR{WRID: q.id | uint64(q.next), Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
+	wr.UD.AH = q.ud.AH
+	q.push(Request{Op: verbs.OpSend, Signaled: true, marker: true})
+	if _, err := q.qp.PostSend([]verbs.SendWR{wr}); err != nil {
+		return fmt.Errorf("post to a queue pair in the error state: %w", err)
+	}
+	return nil
+}
+
+// Complete handles the completion of a request, and of the unsignaled ones before it. It
+// calls done for each that has succeeded, except the drain marker, and returns the status of
+// the one that failed. The error describes a completion with wrong fields.
+func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCStatus, err error) {
+	n := uint32(wc.WRID)
+	if n-q.oldest >= q.next-q.oldest {
+		return verbs.WCSuccess, fmt.Errorf("request %d completed, with %d to %d outstanding", n, q.oldest, int64(q.next)-1)
+	}
+	if wc.QPN != q.qp.QPN() {
+		err = fmt.Errorf("a completion names queue pair %#x, not %#x", wc.QPN, q.qp.QPN())
+	}
+	for q.oldest != n {
+		r := q.requests[q.oldest%uint32(len(q.requests))]
+		if q.oldest++; r.Signaled && err == nil {
+			err = fmt.Errorf("request %d completed before request %d, which was posted before it", n, q.oldest-1)
+		}
+		done(r)
+	}
+	r := q.requests[n%uint32(len(q.requests))]
+	q.oldest++
+	switch {
+	case r.marker:
+		q.draining = false
+	case wc.Status != verbs.WCSuccess:
+		return wc.Status, err
+	default:
+		switch want := CompletionOf(r.Op); {
+		case err != nil:
+		case wc.Opcode != want:
+			err = fmt.Errorf("a request completed as %v, not %v", wc.Opcode, want)
+		case r.Returns > 0 && int(wc.ByteLen) != r.Returns:
+			err = fmt.Errorf("a request completed with %d bytes", wc.ByteLen)
+		}
+		done(r)
+	}
+	return verbs.WCSuccess, err
+}
+
+// CompletionOf is the opcode of the completion of a request. It does not use the table of
+// the emulated devices, which it checks.
+func CompletionOf(op verbs.WROpcode) verbs.WCOpcode {
+	switch op {
+	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
+		return verbs.WCOpRDMAWrite
+	case verbs.OpRDMARead:
+		return verbs.WCOpRDMARead
+	case verbs.OpAtomicCmpAndSwp:
+		return verbs.WCOpCompSwap
+	case verbs.OpAtomicFetchAdd:
+		return verbs.WCOpFetchAdd
+	case verbs.OpLocalInv:
+		return verbs.WCOpLocalInv
+	case verbs.OpBindMW:
+		return verbs.WCOpBindMW
+	case verbs.OpFlush:
+		return verbs.WCOpFlush
+	case verbs.OpAtomicWrite:
+		return verbs.WCOpAtomicWrite
+	default:
+		return verbs.WCOpSend
+	}
+}
