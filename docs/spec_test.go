@@ -191,7 +191,7 @@ func defectTags(t *testing.T) map[string]string {
 	t.Helper()
 	tags := map[string]string{}
 	for _, s := range []struct{ dir, name string }{
-		{"emu/softroce/engine", "Defects"}, {"emu/internal/nic", "Defects"}, {"emu/internal/nic", "MemoryDefects"}, {"emu/softroce/cm", "Defects"}, {"emu/defects/rocewire", "Defects"},
+		{"emu/softroce/engine", "Defects"}, {"emu/internal/nic", "Defects"}, {"emu/internal/nic", "MemoryDefects"}, {"emu/softroce/cm", "Defects"}, {"emu/defects/rocewire", "Defects"}, {"emu/defects/verbcalls", "Defects"},
 	} {
 		for _, f := range structFields(t, s.dir, s.name) {
 			for _, id := range f.Names {

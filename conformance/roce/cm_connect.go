@@ -176,7 +176,7 @@ var cmConnectCases = []conformance.Case{
 		Labels:  []string{"service:cm"},
 		Sends:   "on three connections: an RTU, then a SEND; a SEND, then the RTU; a WRITE and no RTU",
 		Expects: "an ACK for each message, and three connections",
-		Defects: []string{"NoQPEvents"},
+		Defects: []string{"cm.IgnoreCommEst"},
 		Run: onPort(func(p *port) {
 			l := p.cmListen(verbs.PortSpaceTCP)
 			k := p.cmOpen(l, 0)

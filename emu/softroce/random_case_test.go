@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -30,6 +31,7 @@ type randomCase struct {
 	window  int
 	work    traffic.Workload
 	defects [2]Defects
+	verbs   [2]verbcalls.Defects
 	verbose bool
 	net     *sim.Net // once the world is built
 }

@@ -3,6 +3,7 @@ package softroce
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
@@ -10,15 +11,16 @@ import (
 // these defects, some seed among the first two hundred must end in a violation.
 func TestRandomPairFindsDefects(t *testing.T) {
 	both := func(q Defects) [2]Defects { return [2]Defects{q, q} }
-	for name, defects := range map[string][2]Defects{
-		"ack completes read":      both(Defects{AckCompletesRead: true}),
-		"stale ack breaks read":   both(Defects{StaleAckBreaksRead: true}),
-		"more reads than granted": {{RdAtomicRoundsUp: true}, {}},
-		"no limit on reads":       {{RdAtomicRoundsUp: true}, {NoRdAtomicLimit: true}},
+	roundsUp := [2]verbcalls.Defects{{RdAtomicRoundsUp: true}}
+	for name, c := range map[string]randomCase{
+		"ack completes read":      {defects: both(Defects{AckCompletesRead: true})},
+		"stale ack breaks read":   {defects: both(Defects{StaleAckBreaksRead: true})},
+		"more reads than granted": {verbs: roundsUp},
+		"no limit on reads":       {verbs: roundsUp, defects: [2]Defects{{}, {NoRdAtomicLimit: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			mustBeFound(t, defects)
+			mustBeFound(t, c)
 		})
 	}
 }
@@ -38,16 +40,16 @@ func TestMutantsAreFoundAtRandom(t *testing.T) {
 				t.Fatal("no such mutant")
 			}
 			defer mutant.Select("")
-			mustBeFound(t, [2]Defects{})
+			mustBeFound(t, randomCase{})
 		})
 	}
 }
 
-func mustBeFound(t *testing.T, defects [2]Defects) {
+func mustBeFound(t *testing.T, with randomCase) {
 	t.Helper()
 	for seed := range uint64(200) {
 		c := newRandomCase(seed)
-		c.defects = defects
+		c.defects, c.verbs = with.defects, with.verbs
 		if _, err := c.run(); err != nil {
 			t.Logf("found: %v", err)
 			return

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
@@ -84,7 +85,8 @@ func (c *randomCase) run() (randomTotals, error) {
 	var ends [2]*traffic.End
 	var results [2]*traffic.Result
 	for side := range traffic.Side(2) {
-		env := traffic.Env{Device: devices[side], Peer: pipes[side], Trace: c.trace(w)}
+		device := verbcalls.Device(devices[side], c.verbs[side], func() time.Duration { return time.Duration(w.Now()) })
+		env := traffic.Env{Device: device, Peer: pipes[side], Trace: c.trace(w)}
 		if ends[side], err = traffic.NewEnd(env, &c.work, side); err != nil {
 			return randomTotals{}, err
 		}

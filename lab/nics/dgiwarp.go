@@ -3,7 +3,6 @@ package nics
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
@@ -29,7 +28,10 @@ func datagramIWARP() *Provider {
 		},
 		setDefect: func(spec string) error { return setDatagramDefect(new(dgiwarp.Config), spec) },
 	}
-	for _, q := range slices.Concat(dgwire.AllDefects(), engine.AllDefects()) {
+	for _, q := range dgwire.AllDefects() {
+		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
+	}
+	for _, q := range engine.AllDefects() {
 		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
 	}
 	return p

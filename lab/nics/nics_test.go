@@ -152,8 +152,8 @@ func TestVerbDefects(t *testing.T) {
 			}
 		}
 	}
-	o, err := softRoCE().NewOpener(Setup{Defects: []string{"AlwaysFenced", "NoQPEvents"}})
-	if err != nil || !o.(*defectiveVerbs).q.AlwaysFenced || !o.(*defectiveVerbs).Opener.(*roceOpener).cfg.NIC.Defects.NoQPEvents {
+	o, err := softRoCE().NewOpener(Setup{Defects: []string{"AlwaysFenced", "SQDNoResume"}})
+	if err != nil || !o.(*defectiveVerbs).q.AlwaysFenced || !o.(*defectiveVerbs).Opener.(*roceOpener).cfg.NIC.Defects.SQDNoResume {
 		t.Errorf("%+v, %v", o, err)
 	}
 	var unknown *UnknownDefectError

@@ -3,7 +3,6 @@ package nics
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
@@ -29,7 +28,10 @@ func softIWARP() *Provider {
 		newOpener: func(s Setup) (Opener, error) { return newIWARPOpener(s) },
 		setDefect: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
 	}
-	for _, q := range slices.Concat(engine.AllDefects(), iwarpwire.AllDefects()) {
+	for _, q := range engine.AllDefects() {
+		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
+	}
+	for _, q := range iwarpwire.AllDefects() {
 		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
 	}
 	return p

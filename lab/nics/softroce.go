@@ -2,7 +2,6 @@ package nics
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
@@ -27,7 +26,10 @@ func softRoCE() *Provider {
 		},
 		setDefect: func(spec string) error { return new(roceWire).set(spec) },
 	}
-	for _, q := range slices.Concat(engine.AllDefects(), rocewire.AllDefects()) {
+	for _, q := range engine.AllDefects() {
+		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
+	}
+	for _, q := range rocewire.AllDefects() {
 		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
 	}
 	p.Defects = append(p.Defects, managerDefects...)

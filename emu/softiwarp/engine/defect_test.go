@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -67,13 +66,6 @@ var defectCases = map[string]defectCase{
 		},
 		sound: `["1 WR_FLUSH_ERR"] IBV_QPS_ERR`, defective: `["1 WR_FLUSH_ERR"] IBV_QPS_INIT`,
 	},
-	"RTRIgnored": {
-		talk: func(_ *testing.T, h *host) string {
-			err := h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
-			return fmt.Sprint(err == nil, " ", h.qp.State())
-		},
-		sound: "false IBV_QPS_RESET", defective: "true IBV_QPS_RESET",
-	},
 	"TerminateUnreported": {
 		talk: func(t *testing.T, h *host) string {
 			k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
@@ -87,28 +79,6 @@ var defectCases = map[string]defectCase{
 			return fmt.Sprintf("%v %d %#x %v", h.events(), n, wc[0].VendorErr, ok)
 		},
 		sound: "[IBV_EVENT_QP_FATAL] 1 0xc0000102 true", defective: "[] 1 0x0 false",
-	},
-	"InvalidateUnreported": {
-		talk: func(t *testing.T, h *host) string {
-			k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
-			r, _ := h.region(8, allAccess)
-			w, err := h.nic.AllocMW(h.pd, verbs.MWType2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = h.nic.Mem.Bind(w, nic.Bind{Region: r, Addr: r.Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: w.Key, PD: h.pd, QPN: h.qp.Num()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			h.recv(1)
-			g := segment(wire.OpSendInv, 1, nil)
-			g.Untagged.Invalidate = wire.STag(w.Key)
-			k.say(g)
-			var wc [1]verbs.WC
-			n, _ := h.recvCQ.Poll(wc[:])
-			return fmt.Sprintf("%d %v flags %d bound %v", n, wc[0].InvalidatedRKey == verbs.RKey(w.Key), wc[0].Flags, w.Bound())
-		},
-		sound: "1 true flags 8 bound false", defective: "1 false flags 0 bound false",
 	},
 }
 

@@ -15,10 +15,7 @@ type Defects struct {
 	FINDropsAnswers     bool `imitates:"siw, rfc5041/6.2.1/3" does:"when the peer has ended its half of the stream, its reads are no longer answered"`
 	NoStartupTerminate  bool `imitates:"siw, rfc6581/9.3/1" does:"a connection that cannot be used when the Reply comes is reset without a word"`
 	BusyCloseIsIdle     bool `imitates:"siw" does:"a queue pair that is closed with work outstanding becomes idle, not failed"`
-	RTRIgnored          bool `imitates:"siw" does:"a modify to RTR succeeds and changes nothing"`
 	TerminateUnreported bool `imitates:"siw, rfc5040/5.4/3" does:"nobody is told of a Terminate that comes in, nor of its reason"`
-
-	InvalidateUnreported bool `imitates:"siw" does:"a receive completion does not say what the sender invalidated"`
 
 	// MPA, DDP and RDMAP have their own.
 	MPA    mpa.Defects

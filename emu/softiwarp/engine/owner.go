@@ -40,9 +40,6 @@ func (o *streamOwner) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	wc.WRID = r.WRID
 	if wc.Status != verbs.WCSuccess {
 		wc.VendorErr = q.currentVendorErr()
-	} else if q.nic.defects.InvalidateUnreported {
-		wc.Flags &^= verbs.WCWithInv
-		wc.InvalidatedRKey = 0
 	}
 	q.nic.Count.Recvs++
 	q.push(q.recvCQ, &wc, solicited)

@@ -11,17 +11,15 @@ import (
 // The does tag describes a defect; the imitates tag names its source: an entry of
 // docs/defects.md, a requirement, or a device.
 type Defects struct {
-	InvalidateAcked    bool `imitates:"R22" does:"a failed remote invalidate is acknowledged"`
-	InvalidatePanics   bool `imitates:"R23" does:"invalidating a free window kills the device"`
-	NoRdAtomicLimit    bool `imitates:"R28" does:"excess READs and atomics are executed and overwrite replay memory"`
-	SeqNAKAfterRNR     bool `imitates:"R29" does:"a sequence NAK follows an RNR NAK"`
-	LongSendIsOpError  bool `imitates:"R32" does:"a SEND beyond the receive buffer is NAKed as operational error"`
-	FailedImmConsumes  bool `imitates:"R33" does:"a refused WRITE with immediate uses up a receive"`
-	SubReadContinues   bool `imitates:"R40" does:"a retried part of a READ is answered MIDDLE, LAST, and earlier parts are then lost"`
-	NoLengthChecks     bool `imitates:"R43" does:"wrong lengths of packets of SENDs are accepted"`
-	DupReadWaits       bool `imitates:"R46" does:"an earlier duplicate READ waits behind a later one's answer"`
-	GRHFlagOnConnected bool `imitates:"rxe" does:"receive completions of connections claim a header area"`
-	RecvErrorIsQPOp    bool `imitates:"rc/send/2, rxe" does:"a receive with a bad key completes as an operation error"`
+	InvalidateAcked   bool `imitates:"R22" does:"a failed remote invalidate is acknowledged"`
+	InvalidatePanics  bool `imitates:"R23" does:"invalidating a free window kills the device"`
+	NoRdAtomicLimit   bool `imitates:"R28" does:"excess READs and atomics are executed and overwrite replay memory"`
+	SeqNAKAfterRNR    bool `imitates:"R29" does:"a sequence NAK follows an RNR NAK"`
+	LongSendIsOpError bool `imitates:"R32" does:"a SEND beyond the receive buffer is NAKed as operational error"`
+	FailedImmConsumes bool `imitates:"R33" does:"a refused WRITE with immediate uses up a receive"`
+	SubReadContinues  bool `imitates:"R40" does:"a retried part of a READ is answered MIDDLE, LAST, and earlier parts are then lost"`
+	NoLengthChecks    bool `imitates:"R43" does:"wrong lengths of packets of SENDs are accepted"`
+	DupReadWaits      bool `imitates:"R46" does:"an earlier duplicate READ waits behind a later one's answer"`
 
 	StaleAckBreaksRead bool `imitates:"R17" does:"an old ACK among READ responses completes the READ with a hole"`
 	AckCompletesRead   bool `imitates:"R18" does:"a plain ACK completes a READ"`
@@ -30,7 +28,6 @@ type Defects struct {
 	LocalErrFlushesAll bool `imitates:"R25" does:"a local error flushes earlier requests and loses its cause"`
 	LocalErrIsQPOp     bool `imitates:"R25" does:"a local error is reported as an operational one, and behind unanswered requests nothing is reported any more"`
 	RetryCount7Forever bool `imitates:"R26" does:"retry_cnt 7 never gives up"`
-	RdAtomicRoundsUp   bool `imitates:"R27" does:"max_rd_atomic is rounded up to a power of two"`
 	IgnoreSecondNAK    bool `imitates:"R30" does:"a second NAK in one window is ignored"`
 	GhostAckCompletes  bool `imitates:"R31" does:"a response with a PSN never sent completes what is outstanding"`
 	RNRTimerTypo       bool `imitates:"R42" does:"RNR timer code 25 is 61.41 ms"`
@@ -38,14 +35,9 @@ type Defects struct {
 
 	NAKInReadSucceeds bool `imitates:"rc/read/19, rxe 6.1" does:"a NAK among the responses completes the READ with success"`
 
-	RefusedWRStays    bool `imitates:"R37" does:"a send posted too early is refused but stays queued"`
 	WrongOpKillsQP    bool `imitates:"R37" does:"an operation that the service lacks is accepted, and fails the QP in its turn"`
 	SQDNoResume       bool `imitates:"R38" does:"leaving SQD does not resume the send queue"`
-	SQNeverDrains     bool `imitates:"R38" does:"a send queue in SQD never reports that it is drained"`
-	NoQPEvents        bool `imitates:"R41" does:"no COMM_EST, QP_ACCESS_ERR, QP_REQ_ERR"`
-	NoLastWQEEvent    bool `imitates:"R41, srq/5" does:"a failed QP on an SRQ does not report its last receive"`
 	BindForeignRegion bool `imitates:"rxe, mw/4" does:"a type 2 window is bound to a region of another domain"`
-	ValuesUnchecked   bool `imitates:"rxe" does:"a P_Key index, a path MTU of 0, a responder depth, an RNR timer or a retry count that cannot be is taken"`
 	PathMTUUnchecked  bool `imitates:"rxe, rc/mtu/1" does:"a path MTU above that of the port is accepted"`
 
 	PrivilegedQKey bool `imitates:"R36" does:"a Q_Key with the high bit set is sent as posted"`

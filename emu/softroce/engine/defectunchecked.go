@@ -16,18 +16,3 @@ func (q *QP) bind(w *sendWQE) error {
 	}
 	return q.nic.Mem.Bind(w.Window, w.Bind)
 }
-
-// replaceInvalidValues replaces invalid attribute values by valid ones, so that
-// Modify accepts them (Defects.ValuesUnchecked).
-func (q *QP) replaceInvalidValues(a *verbs.QPAttr) {
-	const timerMask, maxRetries = 31, 7
-	if int(a.PKeyIndex) >= len(q.nic.cfg.PKeys) {
-		a.PKeyIndex = 0
-	}
-	if a.PathMTU == 0 {
-		a.PathMTU = q.nic.MTU()
-	}
-	a.MaxDestRdAtomic = min(a.MaxDestRdAtomic, q.nic.cfg.Limits.RdAtomic)
-	a.MinRNRTimer &= timerMask
-	a.RetryCnt, a.RNRRetry = min(a.RetryCnt, maxRetries), min(a.RNRRetry, maxRetries)
-}

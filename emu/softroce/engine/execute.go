@@ -149,11 +149,7 @@ func (q *QP) placeSend(payload []byte) verdict {
 		return refusedInvalid
 	}
 	if err := q.nic.Scatter(h.sges, h.pd, h.filled, payload); err != nil {
-		status := verbs.WCLocProtErr
-		if q.nic.defects.RecvErrorIsQPOp {
-			status = verbs.WCLocQPOpErr
-		}
-		q.failReceive(status)
+		q.failReceive(verbs.WCLocProtErr)
 		return refusedOperational
 	}
 	h.filled += uint32(len(payload))

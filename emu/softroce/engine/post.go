@@ -21,7 +21,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	failed := q.state == verbs.QPStateErr || q.state == verbs.QPStateSQE
 	switch {
 	case q.state < verbs.QPStateRTS:
-		return q.rejectBeforeRTS(wr, &refs)
+		return nic.OpError("post_send", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
 	case q.sq.full():
 		return nic.OpError("post_send", q.name(), "%w: %d requests queued", verbs.ErrNoMemory, q.sq.depth)
 	}
@@ -41,14 +41,6 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 		q.wake()
 	}
 	return nil
-}
-
-// rejectBeforeRTS returns the error for a send posted before RTS.
-func (q *QP) rejectBeforeRTS(wr *verbs.SendWR, refs *Refs) error {
-	if q.nic.defects.RefusedWRStays && !q.sq.full() {
-		q.enqueueSend(wr, refs)
-	}
-	return nic.OpError("post_send", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
 }
 
 func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {

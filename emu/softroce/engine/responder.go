@@ -110,7 +110,7 @@ func (q *QP) handleRequest(p *wire.Packet, known bool) {
 
 // communicationEstablished raises COMM_EST for the first packet of a QP in RTR.
 func (q *QP) communicationEstablished() {
-	if q.state == verbs.QPStateRTR && !q.resp.established && !q.nic.defects.NoQPEvents {
+	if q.state == verbs.QPStateRTR && !q.resp.established {
 		q.resp.established = true
 		q.nic.Report(nic.Event{Type: verbs.EventCommEst, QP: q})
 	}
@@ -172,7 +172,7 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 	switch {
 	case r.recv.active:
 		q.completeRecvInError(status)
-	case !r.causeReported && !q.nic.defects.NoQPEvents:
+	case !r.causeReported:
 		q.nic.Report(nic.Event{Type: event, QP: q})
 	}
 	q.nic.Count.FatalNAKsSent++
