@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -49,13 +50,14 @@ func openDevice(p kernel.Provider, s kernel.Setup) (verbs.Context, error) {
 		return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{s.Local}})
 	default:
 		cfg := softiwarp.Config{Addrs: []netip.Addr{s.Local}}
-		mpa := &cfg.NIC.MPA
-		mpa.NoCRC = !s.CRC
+		cfg.NIC.MPA.NoCRC = !s.CRC
 		// siw takes a CRC that two TCP segments share for a wrong one, and may leave a
 		// first frame lying until another comes.
-		mpa.Align = true
+		cfg.NIC.MPA.Align = true
 		cfg.NIC.Nudge = 50 * time.Millisecond
-		cfg.NIC.Defects.MPA.NoFence = s.SpeakFirst
+		if s.SpeakFirst {
+			cfg.NIC.Policy.MPA.ResponderSends = mpa.AfterReply
+		}
 		return softiwarp.OnTCP(tcplink.Config{}, cfg)
 	}
 }

@@ -4,19 +4,22 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 // TestRandomPairFindsDefects proves that the randomised test can fail: with each of
 // these defects, some seed among the first two hundred must end in a violation.
 func TestRandomPairFindsDefects(t *testing.T) {
-	both := func(q Defects) [2]Defects { return [2]Defects{q, q} }
+	both := func(p engine.RequesterPolicy) [2]engine.Policy {
+		return [2]engine.Policy{{RequesterPolicy: p}, {RequesterPolicy: p}}
+	}
 	roundsUp := [2]verbcalls.Defects{{RdAtomicRoundsUp: true}}
 	for name, c := range map[string]randomCase{
-		"ack completes read":      {defects: both(Defects{AckCompletesRead: true})},
-		"stale ack breaks read":   {defects: both(Defects{StaleAckBreaksRead: true})},
+		"ack completes read":      {policy: both(engine.RequesterPolicy{AckCompletesReads: true})},
+		"stale ack breaks read":   {policy: both(engine.RequesterPolicy{StaleAckEndsRead: true})},
 		"more reads than granted": {verbs: roundsUp},
-		"no limit on reads":       {verbs: roundsUp, defects: [2]Defects{{}, {NoRdAtomicLimit: true}}},
+		"no limit on reads":       {verbs: roundsUp, policy: [2]engine.Policy{{}, {ResponderPolicy: engine.ResponderPolicy{ReplaceUnanswered: true}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +52,7 @@ func mustBeFound(t *testing.T, with randomCase) {
 	t.Helper()
 	for seed := range uint64(200) {
 		c := newRandomCase(seed)
-		c.defects, c.verbs = with.defects, with.verbs
+		c.policy, c.verbs = with.policy, with.verbs
 		if _, err := c.run(); err != nil {
 			t.Logf("found: %v", err)
 			return

@@ -2,21 +2,19 @@ package nics
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
+	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func softIWARP() *Provider {
 	const flushed = "a broken connection flushes posted requests"
-	p := &Provider{
+	return &Provider{
 		Name: "softiwarp", Title: "soft-iWARP", Stack: "iWARP over TCP", Transport: verbs.TransportIWARP, OverTCP: true,
 		Caps: verbs.CapRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapAtomics |
 			verbs.CapSendInv | verbs.CapLocalInv | verbs.CapCM | verbs.CapZeroBased | verbs.CapResizeCQ,
@@ -27,14 +25,9 @@ func softIWARP() *Provider {
 		},
 		newOpener: func(s Setup) (Opener, error) { return newIWARPOpener(s) },
 		setDefect: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
+		Defects: describe(
+			imitate.IWARP.All(), imitate.MPA.All(), imitate.RDMAP.All(), imitate.Shared.All(), iwarpwire.AllDefects()),
 	}
-	for _, q := range engine.AllDefects() {
-		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
-	}
-	for _, q := range iwarpwire.AllDefects() {
-		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
-	}
-	return p
 }
 
 // iwarpOpener opens soft-iWARP NICs.
@@ -61,14 +54,9 @@ func newIWARPOpener(s Setup) (*iwarpOpener, error) {
 
 // setIWARP sets a defect of the engine or of the packets.
 func setIWARP(cfg *softiwarp.Config, spec string) error {
-	name, _, hasNumber := strings.Cut(spec, "=")
-	switch {
-	case cfg.NIC.Defects.Set(name, true) != nil && cfg.Defects.Set(name, true) != nil:
-		return &UnknownDefectError{Name: name}
-	case hasNumber:
-		return fmt.Errorf("defect %s takes no number", spec)
-	}
-	return nil
+	return applyDefect(spec,
+		func(name string) bool { return imitate.SoftIWARP(&cfg.NIC.Policy, name) },
+		func(name string) bool { return cfg.Defects.Set(name, true) == nil })
 }
 
 func (o *iwarpOpener) deviceConfig(p NICConfig) softiwarp.Config {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
@@ -14,7 +15,7 @@ import (
 )
 
 func softRoCE() *Provider {
-	p := &Provider{
+	return &Provider{
 		Name: "softroce", Title: "soft-RoCE", Stack: "RoCEv2 over UDP", Transport: verbs.TransportIB,
 		Caps: verbs.CapRC | verbs.CapUC | verbs.CapUD | verbs.CapXRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 |
 			verbs.CapAtomics | verbs.CapMulticast | verbs.CapSendInv | verbs.CapLocalInv | verbs.CapFlush | verbs.CapAtomicWrite |
@@ -24,25 +25,26 @@ func softRoCE() *Provider {
 			o, err := newRoCEOpener(s)
 			return o, err
 		},
-		setDefect: func(spec string) error { return new(roceWire).set(spec) },
+		setDefect: func(spec string) error { return setRoCE(new(softroce.Config), spec) },
+		Defects:   describe(imitate.RoCE.All(), imitate.Shared.All(), rocewire.AllDefects(), imitate.Manager.All()),
 	}
-	for _, q := range engine.AllDefects() {
-		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
-	}
-	for _, q := range rocewire.AllDefects() {
-		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
-	}
-	p.Defects = append(p.Defects, managerDefects...)
-	return p
+}
+
+// setRoCE sets a defect of the engine, of the connection manager or of the packets.
+func setRoCE(cfg *softroce.Config, spec string) error {
+	return applyDefect(spec,
+		func(name string) bool { return imitate.SoftRoCE(&cfg.NIC.Policy, name) },
+		func(name string) bool { return imitate.Manager.Set(&cfg.CM, name) },
+		func(name string) bool { return cfg.Defects.Set(name, true) == nil })
 }
 
 // roceOpener opens soft-RoCE NICs.
 type roceOpener struct{ cfg softroce.Config }
 
 func newRoCEOpener(s Setup) (*roceOpener, error) {
-	var defects roceWire
+	o := new(roceOpener)
 	for _, name := range s.Defects {
-		if err := defects.set(name); err != nil {
+		if err := setRoCE(&o.cfg, name); err != nil {
 			return nil, err
 		}
 	}
@@ -52,14 +54,13 @@ func newRoCEOpener(s Setup) (*roceOpener, error) {
 	case s.Reliable || s.IsolatePeers:
 		return nil, errOnlyDatagramIWARP
 	}
-	o := new(roceOpener)
 	if s.ICRCOffloaded {
 		o.cfg.NIC.ICRC = engine.ICRCOffloaded
 	}
 	if s.NoRateControl {
 		disableRateControl(&o.cfg.NIC)
 	}
-	o.cfg.NIC.Defects, o.cfg.Defects, o.cfg.CM.Defects, o.cfg.CM.MaxConns = defects.nic, defects.wire, defects.cm, s.MaxCMConns
+	o.cfg.CM.MaxConns = s.MaxCMConns
 	return o, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -206,7 +205,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			lane.RecvDepth = 64
 			lane.SignalEvery = 1
 			work := &traffic.Workload{Seed: 3, CQs: 1, SharedWords: 2, Lanes: []traffic.Lane{lane}}
-			w := newWorld(t, 1, impair.Spec{}, softroce.Defects{})
+			w := newWorld(t, 1, impair.Spec{})
 			l := &faultyDevice{Context: w.devices[1], lie: tc.lie}
 			w.devices[1] = l
 			_, err := w.run(t, work)
@@ -225,7 +224,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 // A missing completion is a deadlock, which the world reports.
 func TestLostCompletionCausesDeadlock(t *testing.T) {
 	work := &traffic.Workload{Seed: 3, CQs: 1, Lanes: []traffic.Lane{traffic.NewLane(traffic.RC, 20, 100)}}
-	w := newWorld(t, 1, impair.Spec{}, softroce.Defects{})
+	w := newWorld(t, 1, impair.Spec{})
 	last := func(wc verbs.WC) bool { return wc.WRID == 19 }
 	w.devices[1] = &faultyDevice{Context: w.devices[1], lie: once(last, func(_ *faultyDevice, wcs []verbs.WC, i int) []verbs.WC { return append(wcs[:i], wcs[i+1:]...) })}
 	_, err := w.run(t, work)

@@ -29,7 +29,7 @@ func newShortTimeoutWorld(t testing.TB, seed uint64) *world {
 	}
 	for i, p := range []*sim.Port{a, b} {
 		cfg := softroce.Config{Name: fmt.Sprint("host", i)}
-		cfg.NIC.Defects.RetryCount7Forever = true
+		cfg.NIC.Policy.UnlimitedRetries = true
 		if w.devices[i], err = softroce.InWorld(w.World, p, p, cfg); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ type world struct {
 	devices [2]verbs.Context
 }
 
-func newWorld(t testing.TB, seed uint64, spec impair.Spec, defects softroce.Defects) *world {
+func newWorld(t testing.TB, seed uint64, spec impair.Spec) *world {
 	t.Helper()
 	w := &world{World: sim.New(sim.Config{Seed: seed})}
 	port := func(addr string) sim.PortConfig {
@@ -37,7 +37,6 @@ func newWorld(t testing.TB, seed uint64, spec impair.Spec, defects softroce.Defe
 	}
 	for i, p := range []*sim.Port{a, b} {
 		cfg := softroce.Config{Name: fmt.Sprint("host", i)}
-		cfg.NIC.Defects = defects
 		if w.devices[i], err = softroce.InWorld(w.World, p, p, cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +78,7 @@ func everyService() *traffic.Workload {
 }
 
 func TestCleanNetworkLosesNothing(t *testing.T) {
-	results, err := newWorld(t, 1, impair.Spec{}, softroce.Defects{}).run(t, everyService())
+	results, err := newWorld(t, 1, impair.Spec{}).run(t, everyService())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +96,7 @@ func TestReliableServicesRecoverOnBadNetwork(t *testing.T) {
 	work.Network = traffic.Network{Loses: true, Duplicates: true, Reorders: true}
 	results, err := newWorld(t, 1, impair.Spec{
 		LossPPM: 20_000, DuplicatePPM: 10_000, ReorderPPM: 10_000, ReorderDelay: 20 * time.Microsecond, CorruptPPM: 10_000,
-	}, softroce.Defects{}).run(t, work)
+	}).run(t, work)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +126,7 @@ func TestLanesFailWhenRetriesAreExhausted(t *testing.T) {
 	failed := 0
 	for seed := range uint64(10) {
 		work.Seed = seed
-		results, err := newWorld(t, seed, impair.Spec{LossPPM: 100_000}, softroce.Defects{}).run(t, work)
+		results, err := newWorld(t, seed, impair.Spec{LossPPM: 100_000}).run(t, work)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -143,7 +142,7 @@ func TestLanesFailWhenRetriesAreExhausted(t *testing.T) {
 		t.Errorf("only %d lanes failed", failed)
 	}
 	work.Network.GivesUp = false
-	_, err := newWorld(t, 0, impair.Spec{LossPPM: 100_000}, softroce.Defects{}).run(t, work)
+	_, err := newWorld(t, 0, impair.Spec{LossPPM: 100_000}).run(t, work)
 	var v *traffic.Violation
 	if !errors.As(err, &v) || !strings.Contains(v.Got, "IBV_WC_RETRY_EXC_ERR") {
 		t.Errorf("without GivesUp: %v", err)
@@ -160,7 +159,7 @@ func TestAllWakeupModes(t *testing.T) {
 				work.Lanes[i].RecvPacing = traffic.Pacing{Batch: 1, Pause: 20 * time.Microsecond}
 			}
 		}
-		results, err := newWorld(t, 1, impair.Spec{}, softroce.Defects{}).run(t, work)
+		results, err := newWorld(t, 1, impair.Spec{}).run(t, work)
 		if err != nil {
 			t.Errorf("wakeup %d: %v", how, err)
 			continue

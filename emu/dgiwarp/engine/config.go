@@ -42,8 +42,8 @@ type Config struct {
 	ErrorRate, ErrorBurst int
 	// Reads is the IRD and ORD of RD, for each peer.
 	Reads uint16
-	// Defects make the NIC misbehave on purpose.
-	Defects Defects
+	// Policy decides what devices do differently with memory and completion queues.
+	Policy nic.Policy
 }
 
 const (

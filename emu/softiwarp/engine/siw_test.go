@@ -4,26 +4,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // No octet of a Write is placed before its FPDU is whole and its CRC was found
-// right. Each of the two has a defect that forgets it; rights none forgets.
+// right. Each of the two has a policy that does so; none ignores rights.
 func TestNothingIsPlacedTooEarly(t *testing.T) {
 	const half, whole = 20, 28 // octets of the FPDU
-	for defect, want := range map[string][2]string{
-		"":             {"", ""},
-		"PlacesEarly":  {"ABCD", "ABCD"},
-		"HandsUpFirst": {"", "ABCDEFGH"},
+	for policy, want := range map[mpa.FPDUPolicy][2]string{
+		{}:                       {"", ""},
+		{DeliverPartial: true}:   {"ABCD", "ABCD"},
+		{DeliverUnchecked: true}: {"", "ABCDEFGH"},
 	} {
 		for _, access := range []verbs.Access{allAccess, verbs.AccessLocalWrite} {
-			h := newHost(t, func(cfg *Config, _ *QPConfig) {
-				if defect != "" {
-					if err := cfg.Defects.Set(defect, true); err != nil {
-						t.Fatal(err)
-					}
-				}
-			})
+			h := newHost(t, func(cfg *Config, _ *QPConfig) { cfg.Policy.MPA.FPDUPolicy = policy })
 			k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 			r, mem := h.region(8, access)
 			g := write(r.Key, r.Addr, []byte("ABCDEFGH"))
@@ -38,7 +33,7 @@ func TestNothingIsPlacedTooEarly(t *testing.T) {
 			for i, part := range [][]byte{b[:half], b[half:]} {
 				k.give(0, part)
 				if got := strings.TrimRight(string(mem), "\x00"); got != want[i] {
-					t.Errorf("%q, access %#x: %q placed of part %d", defect, access, got, i)
+					t.Errorf("%+v, access %#x: %q placed of part %d", policy, access, got, i)
 				}
 			}
 		}

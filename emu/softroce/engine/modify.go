@@ -92,7 +92,7 @@ func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		return invalid("alternate P_Key index %d of %d", a.AltPKeyIndex, pkeys)
 	case has(verbs.QPAttrPathMTU) && a.PathMTU.Bytes() == 0:
 		return invalid("path MTU code %d", uint32(a.PathMTU))
-	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU() && !q.nic.defects.PathMTUUnchecked:
+	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU() && !q.nic.policy.PathMTUAbovePort:
 		return invalid("path MTU %v, the port carries %v", a.PathMTU, q.nic.MTU())
 	case has(verbs.QPAttrMaxQPRdAtomic) && a.MaxRdAtomic > limit:
 		return invalid("max_rd_atomic %d, limit %d", a.MaxRdAtomic, limit)
@@ -201,7 +201,7 @@ func (q *QP) enterState(from, to verbs.QPState) {
 	case to == verbs.QPStateSQD && from != verbs.QPStateSQD:
 		q.drainNotify = q.attr.EnSQDAsyncNotify
 		q.checkDrained()
-	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.defects.SQDNoResume:
+	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.policy.ResumeOnPost:
 		return
 	}
 	q.wake()

@@ -30,9 +30,9 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	case failed: // all earlier requests were flushed already
 		q.completeSend(w, verbs.WCWRFlushErr)
 		q.req.cur = q.sq.tail
-	case !q.supportsOp(wr.Opcode): // accepted because of Defects.WrongOpKillsQP
+	case !q.supportsOp(wr.Opcode): // accepted by policy
 		status := verbs.WCLocQPOpErr
-		if q.nic.defects.LocalErrFlushesAll {
+		if q.nic.policy.LocalErrors == LocalErrorFlushes {
 			status = verbs.WCWRFlushErr
 		}
 		q.failRequest(w, status)
@@ -64,7 +64,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	if !sends(q.typ) {
 		return invalid("%v has no send queue", q.typ)
 	}
-	if !q.supportsOp(wr.Opcode) && !q.nic.defects.WrongOpKillsQP {
+	if !q.supportsOp(wr.Opcode) && !q.nic.policy.CheckOpcodeLate {
 		return invalid("%v on %v", wr.Opcode, q.typ)
 	}
 	length, pieces := uint64(len(wr.Inline)), 1

@@ -14,7 +14,7 @@ type responder struct {
 
 	open         message // type of the unfinished message
 	discarding   bool    // UC: the responder drops the rest of the message
-	gapInMessage bool    // Defects.UCLosesNext: a packet of the open message was lost
+	gapInMessage bool    // a packet of the open message was lost
 	recv         recvInProgress
 	write        struct {
 		va        uint64
@@ -121,7 +121,7 @@ func (q *QP) communicationEstablished() {
 func (q *QP) outOfSequence() {
 	r := &q.resp
 	q.nic.Count.OutOfSequence++
-	if r.seqNAKed || r.rnrNAKed && !q.nic.defects.SeqNAKAfterRNR {
+	if r.seqNAKed || r.rnrNAKed && !q.nic.policy.SeqNAKAfterRNR {
 		return
 	}
 	r.seqNAKed = true

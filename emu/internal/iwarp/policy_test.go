@@ -12,12 +12,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// defectCase is a short exchange with a stream. Its log must differ between a stream without
-// the defect and one with it.
-type defectCase struct {
-	options          Options
-	talk             func(*side)
-	sound, defective string
+// policyCase is a short exchange with a stream. Its log must differ between a stream without
+// the policy and one with it.
+type policyCase struct {
+	options       Options
+	talk          func(*side)
+	without, with string
 }
 
 // log returns the outcome of the exchange as text.
@@ -50,9 +50,9 @@ func (s *side) log() string {
 
 const flushed = "IBV_WC_WR_FLUSH_ERR"
 
-// defectCases has an exchange for every defect.
-var defectCases = map[string]defectCase{
-	"TaggedFlagIgnored": {
+// policyCases has an exchange for every defect.
+var policyCases = map[string]policyCase{
+	"HeaderByOpcode": {
 		talk: func(s *side) {
 			s.recv(1)
 			b := untagged(wire.OpSend, 1, 0, nil, true)
@@ -60,19 +60,19 @@ var defectCases = map[string]defectCase{
 			raw[0] |= 0x80
 			s.stream.Input(raw)
 		},
-		sound:     "Terminate 0206c0000012c143000000000000000000000001",
-		defective: "recv 1 IBV_WC_SUCCESS 0",
+		without: "Terminate 0206c0000012c143000000000000000000000001",
+		with:    "recv 1 IBV_WC_SUCCESS 0",
 	},
-	"ReadQueueUnchecked": {
+	"AnyReadQueue": {
 		talk: func(s *side) {
 			g := readRequest(1, wire.ReadRequest{})
 			g.Untagged.QN, g.Untagged.MO = 0, 4
 			s.in(g)
 		},
-		sound:     "Terminate 1201c000002e414100000000000000000000000100000004",
-		defective: "RDMA Read Response 0",
+		without: "Terminate 1201c000002e414100000000000000000000000100000004",
+		with:    "RDMA Read Response 0",
 	},
-	"TaggedInOrder": {
+	"WritesInOrder": {
 		talk: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.in(tagged(wire.OpWrite, r.Key, r.Addr, []byte("ab"), false))
@@ -80,35 +80,35 @@ var defectCases = map[string]defectCase{
 			s.in(tagged(wire.OpWrite, r.Key, r.Addr+9, []byte("ef"), true))
 			s.in(tagged(wire.OpWrite, r.Key, r.Addr+1, []byte("g"), true))
 		},
-		sound:     "",
-		defective: "Terminate 1101c0000010c140000001000000560000000009",
+		without: "",
+		with:    "Terminate 1101c0000010c140000001000000560000000009",
 	},
-	"WrapUnchecked": {
+	"WrapIsLocal": {
 		talk: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.in(tagged(wire.OpWrite, r.Key, math.MaxUint64, []byte("ab"), true))
 		},
-		sound:     "Terminate 1103c0000010c14000000100ffffffffffffffff",
-		defective: "Terminate 1000c0000010c14000000100ffffffffffffffff",
+		without: "Terminate 1103c0000010c14000000100ffffffffffffffff",
+		with:    "Terminate 1000c0000010c14000000100ffffffffffffffff",
 	},
-	"ReadRightsUnchecked": {
+	"ReadWithoutRight": {
 		talk: func(s *side) {
 			r, _ := s.region(64, verbs.AccessLocalWrite)
 			q := readOf(r, 0, 8)
 			q.SinkSTag, q.SinkTO = 1, 2
 			s.in(readRequest(1, q))
 		},
-		sound:     "Terminate 0102e000002e41410000000000000001000000010000000000000001000000000000000200000008000001000000560000000000",
-		defective: "RDMA Read Response 8",
+		without: "Terminate 0102e000002e41410000000000000001000000010000000000000001000000000000000200000008000001000000560000000000",
+		with:    "RDMA Read Response 8",
 	},
-	"ReadPayloadSilent": {
+	"LongReadSilent": {
 		talk: func(s *side) {
 			g := readRequest(1, wire.ReadRequest{})
 			g.Payload = []byte("tail")
 			s.in(g)
 		},
-		sound:     "Terminate 1205c0000032414100000000000000010000000100000000",
-		defective: "silence",
+		without: "Terminate 1205c0000032414100000000000000010000000100000000",
+		with:    "silence",
 	},
 	"OpcodeChangeSilent": {
 		talk: func(s *side) {
@@ -117,20 +117,20 @@ var defectCases = map[string]defectCase{
 			s.in(untagged(wire.OpSend, 1, 0, []byte("a"), false))
 			s.in(untagged(wire.OpSendSE, 1, 1, []byte("b"), true))
 		},
-		sound:     "recv 1 " + flushed + " 0; Terminate 0206c0000013414500000000000000000000000100000001",
-		defective: "recv 1 " + flushed + " 0; silence",
+		without: "recv 1 " + flushed + " 0; Terminate 0206c0000013414500000000000000000000000100000001",
+		with:    "recv 1 " + flushed + " 0; silence",
 	},
-	"ShortResponseTaken": {
+	"AcceptShortResponse": {
 		talk: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 20)}, to(1, 0))
 			s.all(1442)
 			s.in(tagged(wire.OpReadResponse, r.Key, r.Addr, make([]byte, 12), true))
 		},
-		sound:     "send 1 IBV_WC_BAD_RESP_ERR; Terminate 1101c000001ac142000001000000560000000000",
-		defective: "send 1 IBV_WC_SUCCESS",
+		without: "send 1 IBV_WC_BAD_RESP_ERR; Terminate 1101c000001ac142000001000000560000000000",
+		with:    "send 1 IBV_WC_SUCCESS",
 	},
-	"ZeroResponseChecked": {
+	"CheckEmptyResponse": {
 		talk: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, nil, to(1, 0))
@@ -142,10 +142,10 @@ var defectCases = map[string]defectCase{
 			s.in(tagged(wire.OpReadResponse, r.Key, r.Addr+4, nil, true)) // and so is this
 			s.in(tagged(wire.OpReadResponse, 9, 9, nil, true))
 		},
-		sound:     "send 1 IBV_WC_SUCCESS; send 2 IBV_WC_SUCCESS; send 3 IBV_WC_SUCCESS",
-		defective: "send 1 IBV_WC_SUCCESS; send 2 IBV_WC_SUCCESS; send 3 IBV_WC_BAD_RESP_ERR; Terminate 1100c000000ec142000000090000000000000009",
+		without: "send 1 IBV_WC_SUCCESS; send 2 IBV_WC_SUCCESS; send 3 IBV_WC_SUCCESS",
+		with:    "send 1 IBV_WC_SUCCESS; send 2 IBV_WC_SUCCESS; send 3 IBV_WC_BAD_RESP_ERR; Terminate 1100c000000ec142000000090000000000000009",
 	},
-	"LaterResponseUnchecked": {
+	"CheckFirstResponse": {
 		talk: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 20)}, to(1, 0))
@@ -153,10 +153,10 @@ var defectCases = map[string]defectCase{
 			s.in(tagged(wire.OpReadResponse, r.Key, r.Addr, make([]byte, 12), false))
 			s.in(tagged(wire.OpReadResponse, 9, 9, make([]byte, 8), true))
 		},
-		sound:     "send 1 IBV_WC_BAD_RESP_ERR; Terminate 1100c0000016c142000000090000000000000009",
-		defective: "send 1 IBV_WC_SUCCESS",
+		without: "send 1 IBV_WC_BAD_RESP_ERR; Terminate 1100c0000016c142000000090000000000000009",
+		with:    "send 1 IBV_WC_SUCCESS",
 	},
-	"InvalidateErrorKept": {
+	"KeepAfterInvalidate": {
 		talk: func(s *side) {
 			s.recv(1)
 			s.recv(2)
@@ -165,55 +165,55 @@ var defectCases = map[string]defectCase{
 			s.in(g)
 			s.in(untagged(wire.OpSend, 2, 0, nil, true))
 		},
-		sound:     "recv 1 IBV_WC_REM_INV_REQ_ERR 0; Terminate 0109c0000012414400000077000000000000000100000000",
-		defective: "recv 1 IBV_WC_REM_INV_REQ_ERR 0; recv 2 IBV_WC_SUCCESS 0",
+		without: "recv 1 IBV_WC_REM_INV_REQ_ERR 0; Terminate 0109c0000012414400000077000000000000000100000000",
+		with:    "recv 1 IBV_WC_REM_INV_REQ_ERR 0; recv 2 IBV_WC_SUCCESS 0",
 	},
-	"NeverSolicited": {
+	"IgnoreSolicited": {
 		talk: func(s *side) {
 			s.recv(1)
 			s.in(untagged(wire.OpSendSE, 1, 0, nil, true))
 		},
-		sound:     "recv 1 IBV_WC_SUCCESS 0; solicited",
-		defective: "recv 1 IBV_WC_SUCCESS 0",
+		without: "recv 1 IBV_WC_SUCCESS 0; solicited",
+		with:    "recv 1 IBV_WC_SUCCESS 0",
 	},
 	"NoExtensions": {
 		talk: func(s *side) {
 			s.recv(1)
 			s.in(untagged(wire.OpImmediate, 1, 0, nil, true))
 		},
-		sound:     "recv 1 IBV_WC_SUCCESS 0",
-		defective: "Terminate 0206c000001a414800000000000000000000000100000000",
+		without: "recv 1 IBV_WC_SUCCESS 0",
+		with:    "Terminate 0206c000001a414800000000000000000000000100000000",
 	},
-	"IRDRoundedUp": {
+	"RoundUpIRD": {
 		options: Options{IRD: 3},
 		talk: func(s *side) {
 			for i := range 5 {
 				s.in(readRequest(wire.MSN(i+1), wire.ReadRequest{}))
 			}
 		},
-		sound:     "Terminate 1202c000002e414100000000000000010000000400000000",
-		defective: "RDMA Read Response 0; RDMA Read Response 0; RDMA Read Response 0; RDMA Read Response 0; RDMA Read Response 0",
+		without: "Terminate 1202c000002e414100000000000000010000000400000000",
+		with:    "RDMA Read Response 0; RDMA Read Response 0; RDMA Read Response 0; RDMA Read Response 0; RDMA Read Response 0",
 	},
-	"ORDRoundedUp": {
+	"RoundUpORD": {
 		options: Options{ORD: 3},
 		talk: func(s *side) {
 			for i := range uint64(8) {
 				s.post(i, verbs.OpRDMARead, nil)
 			}
 		},
-		sound:     "RDMA Read Request 0; RDMA Read Request 0; RDMA Read Request 0",
-		defective: "RDMA Read Request 0; RDMA Read Request 0; RDMA Read Request 0; RDMA Read Request 0",
+		without: "RDMA Read Request 0; RDMA Read Request 0; RDMA Read Request 0",
+		with:    "RDMA Read Request 0; RDMA Read Request 0; RDMA Read Request 0; RDMA Read Request 0",
 	},
-	"ZeroReadRepeats": {
+	"EmptyReadRepeats": {
 		talk: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.in(readRequest(1, readOf(r, 0, 64)))
 			s.in(readRequest(2, wire.ReadRequest{}))
 		},
-		sound:     "RDMA Read Response 64; RDMA Read Response 0",
-		defective: "RDMA Read Response 64; RDMA Read Response 64",
+		without: "RDMA Read Response 64; RDMA Read Response 0",
+		with:    "RDMA Read Response 64; RDMA Read Response 64",
 	},
-	"SendsOvertake": {
+	"CompleteEarly": {
 		talk: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 1)})
@@ -221,49 +221,49 @@ var defectCases = map[string]defectCase{
 			s.all(1442)
 			s.in(tagged(wire.OpReadResponse, r.Key, r.Addr, []byte{1}, true))
 		},
-		sound:     "send 1 IBV_WC_SUCCESS; send 2 IBV_WC_SUCCESS",
-		defective: "send 2 IBV_WC_SUCCESS; send 1 IBV_WC_SUCCESS",
+		without: "send 1 IBV_WC_SUCCESS; send 2 IBV_WC_SUCCESS",
+		with:    "send 2 IBV_WC_SUCCESS; send 1 IBV_WC_SUCCESS",
 	},
 	"LongIsNoBuffer": {
 		talk: func(s *side) {
 			s.recv(1)
 			s.in(untagged(wire.OpSend, 1, 0, []byte{1}, true))
 		},
-		sound:     "recv 1 IBV_WC_LOC_LEN_ERR 0; Terminate 1205c0000013414300000000000000000000000100000000",
-		defective: "recv 1 IBV_WC_LOC_LEN_ERR 0; Terminate 1202c0000013414300000000000000000000000100000000",
+		without: "recv 1 IBV_WC_LOC_LEN_ERR 0; Terminate 1205c0000013414300000000000000000000000100000000",
+		with:    "recv 1 IBV_WC_LOC_LEN_ERR 0; Terminate 1202c0000013414300000000000000000000000100000000",
 	},
-	"ReadOverflowsStream": {
+	"ExcessReadIsStream": {
 		options: Options{IRD: 1},
 		talk: func(s *side) {
 			s.in(readRequest(1, wire.ReadRequest{}))
 			s.in(readRequest(2, wire.ReadRequest{}))
 		},
-		sound:     "Terminate 1202c000002e414100000000000000010000000200000000",
-		defective: "Terminate 0207c000002e414100000000000000010000000200000000",
+		without: "Terminate 1202c000002e414100000000000000010000000200000000",
+		with:    "Terminate 0207c000002e414100000000000000010000000200000000",
 	},
-	"UnaskedIsLocal": {
-		talk:      func(s *side) { s.in(tagged(wire.OpReadResponse, 1, 2, nil, true)) },
-		sound:     "Terminate 0206c000000ec142000000010000000000000002",
-		defective: "Terminate 1000c000000ec142000000010000000000000002",
+	"UnexpectedIsLocal": {
+		talk:    func(s *side) { s.in(tagged(wire.OpReadResponse, 1, 2, nil, true)) },
+		without: "Terminate 0206c000000ec142000000010000000000000002",
+		with:    "Terminate 1000c000000ec142000000010000000000000002",
 	},
-	"TermBitsSwapped": {
-		talk:      func(s *side) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
-		sound:     "Terminate 1202c0000012414300000000000000000000000100000000",
-		defective: "Terminate 210203000012414300000000000000000000000100000000",
+	"Order": {
+		talk:    func(s *side) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
+		without: "Terminate 1202c0000012414300000000000000000000000100000000",
+		with:    "Terminate 210203000012414300000000000000000000000100000000",
 	},
-	"TermPayloadLength": {
-		talk:      func(s *side) { s.in(untagged(wire.OpSend, 1, 0, make([]byte, 16), true)) },
-		sound:     "Terminate 1202c0000022414300000000000000000000000100000000",
-		defective: "Terminate 1202c0000010414300000000000000000000000100000000",
+	"PayloadLength": {
+		talk:    func(s *side) { s.in(untagged(wire.OpSend, 1, 0, make([]byte, 16), true)) },
+		without: "Terminate 1202c0000022414300000000000000000000000100000000",
+		with:    "Terminate 1202c0000010414300000000000000000000000100000000",
 	},
-	"TermBareOperation": {
+	"NoOperationHeader": {
 		talk: func(s *side) {
 			s.in(with(untagged(wire.OpSend, 1, 0, nil, true), func(g *wire.Segment) { g.Control.RDMAPVersion = 0 }))
 		},
-		sound:     "Terminate 0205c0000012410300000000000000000000000100000000",
-		defective: "Terminate 02050000",
+		without: "Terminate 0205c0000012410300000000000000000000000100000000",
+		with:    "Terminate 02050000",
 	},
-	"TermReadStale": {
+	"ReadAsReceived": {
 		talk: func(s *side) {
 			r, _ := s.region(3000, allAccess)
 			q := readOf(r, 0, 3000)
@@ -274,68 +274,68 @@ var defectCases = map[string]defectCase{
 				s.t.Fatal(err)
 			}
 		},
-		sound:     "Terminate 0100e000002e41410000000000000001000000010000000000000001000000000000059600000624000001000000560000000594",
-		defective: "Terminate 0100e000002e4141000000000000000100000bb80000000000000001000000000000000200000bb8000001000000560000000000",
+		without: "Terminate 0100e000002e41410000000000000001000000010000000000000001000000000000059600000624000001000000560000000594",
+		with:    "Terminate 0100e000002e4141000000000000000100000bb80000000000000001000000000000000200000bb8000001000000560000000000",
 	},
-	"TermInvalidateFlag": {
+	"InvalidateFlag": {
 		talk: func(s *side) {
 			s.recv(1)
 			s.in(with(untagged(wire.OpSendInv, 1, 0, nil, true), func(g *wire.Segment) { g.Untagged.Invalidate = 0x77 }))
 		},
-		sound:     "recv 1 IBV_WC_REM_INV_REQ_ERR 0; Terminate 0109c0000012414400000077000000000000000100000000",
-		defective: "recv 1 IBV_WC_REM_INV_REQ_ERR 0; Terminate 0109e0000012414400000077000000000000000100000000",
+		without: "recv 1 IBV_WC_REM_INV_REQ_ERR 0; Terminate 0109c0000012414400000077000000000000000100000000",
+		with:    "recv 1 IBV_WC_REM_INV_REQ_ERR 0; Terminate 0109e0000012414400000077000000000000000100000000",
 	},
-	"TermSkipped": {
+	"MidMessageSilent": {
 		talk: func(s *side) {
 			r, _ := s.region(3000, allAccess)
 			s.post(1, verbs.OpSend, []verbs.SGE{sge(r, 0, 3000)})
 			s.out(1442)
 			s.in(tagged(wire.OpReadResponse, 1, 2, nil, true))
 		},
-		sound:     "send 1 " + flushed + "; Terminate 0206c000000ec142000000010000000000000002",
-		defective: "send 1 " + flushed + "; silence",
+		without: "send 1 " + flushed + "; Terminate 0206c000000ec142000000010000000000000002",
+		with:    "send 1 " + flushed + "; silence",
 	},
 }
 
-func TestDefectsMisbehaveAsDocumented(t *testing.T) {
-	typ := reflect.TypeFor[Defects]()
-	for i := range typ.NumField() {
-		f := typ.Field(i)
-		if f.Tag.Get("imitates") == "" || f.Tag.Get("does") == "" {
-			t.Errorf("%s has no tags that say what it does and whose defect it is", f.Name)
+func TestPoliciesChangeWhatTheySay(t *testing.T) {
+	fields := reflect.VisibleFields(reflect.TypeFor[Policy]())
+	for _, f := range fields {
+		if f.Anonymous {
+			continue
 		}
-		c, ok := defectCases[f.Name]
-		if !ok {
+		c, ok := policyCases[f.Name]
+		if !ok || c.with == c.without {
 			t.Errorf("%s has no conversation that shows it", f.Name)
 			continue
 		}
-		if c.sound == c.defective {
-			t.Errorf("%s: the conversation would not tell a defective stream from a sound one", f.Name)
+		if c.options == (Options{}) {
+			c.options = depth
 		}
 		for _, on := range []bool{false, true} {
-			var defects Defects
-			reflect.ValueOf(&defects).Elem().Field(i).SetBool(on)
-			if c.options == (Options{}) {
-				c.options = depth
+			var policy Policy
+			want := c.without
+			if v := reflect.ValueOf(&policy).Elem().FieldByIndex(f.Index); on && v.Kind() == reflect.Bool {
+				v.SetBool(true)
+			} else if on {
+				v.SetUint(1)
 			}
-			s := newSide(t, c.options, defects)
-			c.talk(s)
-			want := c.sound
 			if on {
-				want = c.defective
+				want = c.with
 			}
+			s := newSide(t, c.options, policy)
+			c.talk(s)
 			if got := s.log(); got != want {
 				t.Errorf("%s %v:\n\t%s\nwant:\n\t%s", f.Name, on, got, want)
 			}
 		}
 	}
-	if len(defectCases) != typ.NumField() {
-		t.Errorf("%d conversations for %d switches", len(defectCases), typ.NumField())
+	if groups := 3; len(policyCases) != len(fields)-groups {
+		t.Errorf("%d conversations for %d policies", len(policyCases), len(fields)-groups)
 	}
 }
 
-func TestWrapUncheckedEndsReadWithoutTerminate(t *testing.T) {
-	s := newSide(t, depth, Defects{WrapUnchecked: true})
+func TestWrapIsLocalEndsReadWithoutTerminate(t *testing.T) {
+	s := newSide(t, depth, Policy{TerminatePolicy: TerminatePolicy{WrapIsLocal: true}})
 	r, _ := s.region(64, allAccess)
 	s.in(readRequest(1, wire.ReadRequest{Size: 8, SrcSTag: wire.STag(r.Key), SrcTO: math.MaxUint64}))
 	if got := s.log(); got != "silence" {
