@@ -4,10 +4,7 @@
 package defects
 
 import (
-	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -29,23 +26,13 @@ func All(defects any) []Info {
 	return all
 }
 
-// Names lists the names of all defects in the order of the struct.
-func Names(defects any) []string {
-	all := All(defects)
-	names := make([]string, len(all))
-	for i := range all {
-		names[i] = all[i].Name
-	}
-	return names
-}
-
-// Set enables or disables a defect by name. It is called often, so it reads
-// no tags.
+// Set enables or disables a defect by name. The error for an unknown defect is
+// verbs.ErrNotFound.
 func Set(defects any, name string, on bool) error {
 	v := reflect.ValueOf(defects).Elem()
 	field := v.FieldByName(name)
 	if !field.IsValid() || field.Kind() != reflect.Bool {
-		return &notFoundError{name, v.Type()}
+		return verbs.ErrNotFound
 	}
 	field.SetBool(on)
 	return nil
@@ -60,32 +47,6 @@ func On(defects any) []string {
 		}
 	})
 	return names
-}
-
-// notFoundError is the error for an unknown defect. Callers that try several
-// structs discard it often, so the text is computed on demand.
-type notFoundError struct {
-	name  string
-	among reflect.Type
-}
-
-func (e *notFoundError) Error() string {
-	return fmt.Sprintf("%v: no defect %q%s", verbs.ErrNotFound, e.name, e.suggestion())
-}
-
-func (e *notFoundError) Unwrap() error { return verbs.ErrNotFound }
-
-// suggestion lists defects with similar names.
-func (e *notFoundError) suggestion() string {
-	lower := strings.ToLower(e.name)
-	near := slices.DeleteFunc(Names(reflect.New(e.among).Interface()), func(n string) bool {
-		n = strings.ToLower(n)
-		return len(lower) < 3 || !strings.Contains(n, lower) && !strings.Contains(lower, n)
-	})
-	if len(near) == 0 {
-		return ""
-	}
-	return "; did you mean " + strings.Join(near, " or ") + "?"
 }
 
 // each calls f for each defect.
