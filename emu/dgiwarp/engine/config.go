@@ -42,7 +42,7 @@ type Config struct {
 	ErrorRate, ErrorBurst int
 	// Reads is the IRD and ORD of RD, for each peer.
 	Reads uint16
-	// Policy decides what devices do differently with memory and completion queues.
+	// Policy has the decisions about memory and completion queues in which devices differ.
 	Policy nic.Policy
 }
 

@@ -13,7 +13,7 @@ import (
 func (s *Stream) receiveWrite(a *rxSegment) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
 	if n := uint64(len(a.body)); n > 0 {
-		if s.policy().WritesInOrder && !s.ps.inOrder(s.inWrite, t, n) {
+		if s.policy().WritesInOrder && !s.policyState.inOrder(s.inWrite, t, n) {
 			s.refuse(wire.TermTaggedBounds, a)
 			return
 		}
@@ -61,7 +61,7 @@ func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool)
 		return mem, at, true
 	}
 	e := readTermError(err, to, size)
-	if e == wire.TermProtWrap && policy.WrapIsLocal {
+	if e == wire.TermProtWrap && policy.Terminate.WrapIsLocal {
 		s.endSilentlyByPeer(e)
 	} else {
 		s.refuseRead(e, p)
@@ -98,7 +98,7 @@ func (s *Stream) writeTermError(err error, to, n uint64) wire.TermError {
 	case wire.TermProtStream:
 		return wire.TermTaggedStream
 	case wire.TermProtWrap:
-		if s.policy().WrapIsLocal {
+		if s.policy().Terminate.WrapIsLocal {
 			return wire.TermDDPLocal
 		}
 		return wire.TermTaggedWrap

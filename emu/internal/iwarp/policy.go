@@ -2,11 +2,11 @@ package iwarp
 
 import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 
-// Policy decides what devices do differently. The zero value follows the RFCs.
+// Policy has the decisions in which real devices differ. The zero value follows the RFCs.
 type Policy struct {
 	ReceivePolicy
 	SendPolicy
-	TerminatePolicy
+	Terminate TerminatePolicy
 }
 
 // ReceivePolicy is the policy of segments that are received.

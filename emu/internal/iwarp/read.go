@@ -54,7 +54,7 @@ func (s *Stream) receiveReadResponse(a *rxSegment) {
 	r, policy := s.oldestRead, s.policy()
 	if r == nil || r.Op != verbs.OpRDMARead {
 		e := wire.TermOpOpcode
-		if policy.UnexpectedIsLocal {
+		if policy.Terminate.UnexpectedIsLocal {
 			e = wire.TermDDPLocal
 		}
 		s.refuseResponse(e, a)

@@ -53,7 +53,7 @@ func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	}
 	if s.reads == nil || s.reads.count == limit {
 		e := wire.TermUntaggedNoBuffer
-		if s.policy().ExcessReadIsStream {
+		if s.policy().Terminate.ExcessReadIsStream {
 			e = wire.TermOpStream
 		}
 		s.refuse(e, a)
@@ -89,8 +89,8 @@ func (s *Stream) beginResponse(waited bool) {
 		s.executeAtomic(p)
 		return
 	}
-	if s.ps != nil {
-		s.ps.beginRead(&p.read, waited && s.policy().EmptyReadRepeats)
+	if s.policyState != nil {
+		s.policyState.beginRead(&p.read, waited && s.policy().EmptyReadRepeats)
 	}
 	if p.read.Size > 0 {
 		s.readSource(p, p.read.Size)

@@ -14,11 +14,11 @@ type Stream struct {
 	// for a response.
 	first, sending, last, oldestRead *Request
 
-	reads *readQueue      // reads and atomics of the peer; nil before the first
-	recv  *Receive        // receive of the current Send; nil between messages
-	parts *partials       // control messages received in part; nil before the first
-	term  *wire.Terminate // Terminate that was sent or received
-	ps    *policyState    // nil with the zero Policy
+	reads       *readQueue      // reads and atomics of the peer; nil before the first
+	recv        *Receive        // receive of the current Send; nil between messages
+	parts       *partials       // control messages received in part; nil before the first
+	term        *wire.Terminate // Terminate that was sent or received
+	policyState *policyState    // nil with the zero Policy
 
 	sendMSN          [queues]wire.MSN // MSN of the next message to send, by queue
 	recvMSN          [queues]wire.MSN // MSN of the next message expected, by queue
@@ -94,7 +94,7 @@ func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 		s.sendMSN[q], s.recvMSN[q] = wire.FirstMSN, wire.FirstMSN
 	}
 	if ep.Layer.Policy != (Policy{}) {
-		s.ps = new(policyState)
+		s.policyState = new(policyState)
 	}
 }
 

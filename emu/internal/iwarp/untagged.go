@@ -74,7 +74,7 @@ func (s *Stream) refuseUnfit(status verbs.WCStatus, a *rxSegment) {
 	e := wire.TermDDPLocal
 	switch {
 	case status != verbs.WCLocLenErr:
-	case s.policy().LongIsNoBuffer:
+	case s.policy().Terminate.LongIsNoBuffer:
 		e = wire.TermUntaggedNoBuffer
 	default:
 		e = wire.TermUntaggedTooLong
@@ -204,7 +204,7 @@ func (s *Stream) refuseLong(a *rxSegment) {
 	case wire.OpImmediate, wire.OpImmediateSE:
 		s.refuse(wire.TermOpUnspecified, a)
 	case wire.OpReadRequest:
-		if s.policy().LongReadSilent {
+		if s.policy().Terminate.LongReadSilent {
 			s.endSilentlyByPeer(wire.TermUntaggedTooLong)
 			return
 		}
@@ -217,7 +217,7 @@ func (s *Stream) refuseLong(a *rxSegment) {
 // refuseOpcodeChange ends the stream for a segment whose opcode differs from that of the
 // current message of its queue.
 func (s *Stream) refuseOpcodeChange(a *rxSegment) {
-	if s.policy().OpcodeChangeSilent {
+	if s.policy().Terminate.OpcodeChangeSilent {
 		s.endSilentlyByPeer(wire.TermOpOpcode)
 		return
 	}

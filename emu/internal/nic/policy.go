@@ -1,6 +1,6 @@
 package nic
 
-// Policy decides what devices do differently with memory and completion queues. The zero
+// Policy has the decisions about memory and completion queues in which devices differ. The zero
 // value follows the specifications.
 type Policy struct {
 	// RepeatOverrun reports every completion that an overrun CQ cannot take, not the first

@@ -32,7 +32,7 @@ type Config struct {
 	// that of the Write.
 	Nudge time.Duration
 
-	// Policy decides what devices do differently.
+	// Policy has the decisions in which real devices differ.
 	Policy Policy
 }
 

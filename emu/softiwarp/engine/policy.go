@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
 
-// Policy decides what devices do differently. The zero value follows the RFCs.
+// Policy has the decisions in which real devices differ. The zero value follows the RFCs.
 type Policy struct {
 	// DropReadsOnEOF ends the stream when the peer has closed its direction, and does not
 	// answer the peer's earlier reads.

@@ -111,7 +111,7 @@ func TestPoliciesReachTheirLayers(t *testing.T) {
 	for want, set := range map[string]func(*Policy){
 		"false false false": func(*Policy) {},
 		"true false false":  func(p *Policy) { p.MPA.ResponderSends = mpa.AfterReply },
-		"false true false":  func(p *Policy) { p.Stream.Order = wire.OrderSiw },
+		"false true false":  func(p *Policy) { p.Stream.Terminate.Order = wire.OrderSiw },
 		"false false true":  func(p *Policy) { p.Shared.WindowCoversRegion = true },
 	} {
 		if got := talk(set); got != want {

@@ -65,7 +65,7 @@ type Config struct {
 
 	// Counters may be nil or shared by several connections.
 	Counters *Counters
-	// Policy decides what devices do differently.
+	// Policy has the decisions in which real devices differ.
 	Policy Policy
 }
 

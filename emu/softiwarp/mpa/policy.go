@@ -1,6 +1,6 @@
 package mpa
 
-// Policy decides what devices do differently. The zero value follows the RFCs.
+// Policy has the decisions in which real devices differ. The zero value follows the RFCs.
 type Policy struct {
 	StartupPolicy
 	FPDUPolicy

@@ -57,7 +57,7 @@ type Config struct {
 	// makes them up.
 	UCAwaitsAck bool
 
-	// Policy decides what devices do differently.
+	// Policy has the decisions in which real devices differ.
 	Policy Policy
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 )
 
-// Policy decides what devices do differently. The zero value follows the specification.
+// Policy has the decisions in which real devices differ. The zero value follows the specification.
 type Policy struct {
 	RequesterPolicy
 	ResponderPolicy

@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// linuxTalks are about defects of Linux's soft-RoCE and soft-iWARP.
-var linuxTalks = map[string]defectTalk{
+// driverTalks are about defects of Linux's soft-RoCE and soft-iWARP.
+var driverTalks = map[string]defectTalk{
 	"GRHFlagOnConnected": {
 		talk:      func(c *talk) { c.note("%v", c.received(verbs.OpSend).Flags&verbs.WCWithGRH != 0) },
 		sound:     "false",
