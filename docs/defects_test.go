@@ -14,6 +14,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
+	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
+	"github.com/fabrictest/fabrictest/emu/defects/imitate"
+	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/defects/mutants"
 )
 
@@ -27,23 +31,22 @@ const generated = "<!-- From here on generated from the code: go test ./docs -up
 func TestDefectsAreListed(t *testing.T) {
 	want := generated +
 		"\n## Soft-RoCE\n" +
-		"\n### Engine\n\n`softroce/engine.Defects`\n" + defectTables(t, "emu/softroce/engine", "Defects", "", "") +
+		policyTable("Engine", imitate.RoCE.All()) +
 		defectTables(t, "emu/defects/rocewire", "Defects", "`defects/rocewire.Defects`", "") +
-		"\n### Connection management\n\n`softroce/cm.Defects`\n" + defectTables(t, "emu/softroce/cm", "Defects", "", "") +
+		policyTable("Connection management", imitate.Manager.All()) +
 		mutantTable("Mutants of soft-RoCE", "softroce") +
 		"\n## Soft-iWARP\n" +
-		defectTables(t, "emu/softiwarp/engine", "Defects", "`softiwarp/engine.Defects`", "") +
+		policyTable("Connections", imitate.IWARP.All()) +
 		defectTables(t, "emu/defects/iwarpwire", "Defects", "`defects/iwarpwire.Defects`", "On the wire: ") +
-		defectTables(t, "emu/softiwarp/mpa", "Defects", "`softiwarp/engine.Defects.MPA`", "MPA: ") +
-		defectTables(t, "emu/internal/iwarp", "Defects", "`softiwarp/engine.Defects.Stream`", "DDP and RDMAP: ") +
+		policyTable("MPA", imitate.MPA.All()) +
+		policyTable("DDP and RDMAP", imitate.RDMAP.All()) +
 		mutantTable("Mutants of soft-iWARP", "softiwarp") +
 		"\n## Datagram-iWARP\n" +
 		defectTables(t, "emu/defects/dgwire", "Defects", "`defects/dgwire.Defects`", "") +
 		mutantTable("Mutants of datagram-iWARP", "dgiwarp") +
 		"\n## What all of them share\n" +
-		defectTables(t, "emu/defects/verbcalls", "Defects", "`defective.Defects`", "Verbs: ") +
-		"\n### Objects and their limits\n\n`engine.Defects.Queues`\n" + defectTables(t, "emu/internal/nic", "Defects", "", "") +
-		"\n### Memory\n\n`engine.Defects.Memory`\n" + defectTables(t, "emu/internal/nic", "MemoryDefects", "", "") +
+		defectTables(t, "emu/defects/verbcalls", "Defects", "`defects/verbcalls.Defects`", "Verbs: ") +
+		policyTable("Memory and completion queues", imitate.Shared.All()) +
 		mutantTable("Mutants of several NICs", "")
 	text := read(t, "docs/defects.md")
 	prose, got, found := strings.Cut(text, generated)
@@ -93,22 +96,12 @@ func TestIWARPDefectsNameWhatTheyBreak(t *testing.T) {
 	if len(tested) < 200 {
 		t.Fatalf("found only %d requirements in the tests: have they moved?", len(tested))
 	}
-	defects := 0
-	for dir, name := range map[string]string{
-		"emu/softiwarp/engine": "Defects", "emu/defects/iwarpwire": "Defects", "emu/softiwarp/mpa": "Defects", "emu/internal/iwarp": "Defects",
-	} {
-		for _, f := range structFields(t, dir, name) {
-			defects++
-			defect := reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("imitates")
-			for _, d := range strings.Split(defect, ", ") {
-				if d != "siw" && !tested[d] {
-					t.Errorf("%s: %s breaks %q: no such device, and no test knows such a requirement", dir, f.Names[0].Name, d)
-				}
+	for _, q := range slices.Concat(imitate.IWARP.All(), imitate.MPA.All(), imitate.RDMAP.All(), iwarpwire.AllDefects()) {
+		for _, d := range strings.Split(q.Imitates, ", ") {
+			if d != "siw" && !tested[d] {
+				t.Errorf("%s breaks %q: no such device, and no test knows such a requirement", q.Name, d)
 			}
 		}
-	}
-	if defects < 50 {
-		t.Errorf("found only %d defects", defects)
 	}
 }
 
@@ -125,8 +118,8 @@ func TestDatagramDefectsNameWhatTheyBreak(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range structFields(t, "emu/defects/dgwire", "Defects") {
-		check(f.Names[0].Name, reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("imitates"))
+	for _, q := range dgwire.AllDefects() {
+		check(q.Name, q.Imitates)
 	}
 	for _, m := range mutants.All() {
 		if slices.Equal(m.Providers, []string{"dgiwarp"}) {
@@ -140,42 +133,42 @@ func TestDatagramDefectsNameWhatTheyBreak(t *testing.T) {
 
 const tableHead = "\n| defect | imitates | what it does |\n|---|---|---|\n"
 
-// defectTables writes the fields of a struct as tables. Where fields have tags,
-// the comment above one is, behind prefix, the heading of those that follow; where
-// they have none, it describes the field.
+// defectTables writes the fields of a struct as tables. The comment above a field is, behind
+// prefix, the heading of those that follow.
 func defectTables(t *testing.T, dir, name, where, prefix string) string {
 	t.Helper()
 	var b strings.Builder
-	if where == "" {
-		b.WriteString(tableHead)
-	}
 	for _, f := range structFields(t, dir, name) {
-		does, defect := "", "–"
-		if f.Tag == nil {
-			does = f.Doc.Text()
-		} else {
-			tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`"))
-			does, defect = tag.Get("does"), tag.Get("imitates")
-			if f.Doc != nil && where != "" {
-				title, _, _ := strings.Cut(f.Doc.Text(), ".")
-				title = strings.Join(strings.Fields(title), " ")
-				if prefix != "" {
-					title = prefix + strings.ToLower(title[:1]) + title[1:]
-				}
-				fmt.Fprintf(&b, "\n### %s\n\n%s\n%s", title, where, tableHead)
+		tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`"))
+		if f.Doc != nil {
+			title, _, _ := strings.Cut(f.Doc.Text(), ".")
+			title = strings.Join(strings.Fields(title), " ")
+			if prefix != "" {
+				title = prefix + strings.ToLower(title[:1]) + title[1:]
 			}
+			fmt.Fprintf(&b, "\n### %s\n\n%s\n%s", title, where, tableHead)
 		}
-		var names []string
-		for _, id := range f.Names {
-			names = append(names, id.Name)
-		}
-		if does == "" {
-			t.Errorf("%s: %s.%s does not say what it does", dir, name, names[0])
-			continue
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.Join(names, "`, `"), defect, sentence(does, names[0]))
+		writeRow(&b, f.Names[0].Name, tag.Get("imitates"), tag.Get("does"))
 	}
 	return b.String()
+}
+
+// policyTable writes defects that engines imitate by a policy as a table.
+func policyTable(title string, all []defects.Info) string {
+	b := new(strings.Builder)
+	fmt.Fprintf(b, "\n### %s\n\n`emu/defects/imitate`\n%s", title, tableHead)
+	for _, q := range all {
+		writeRow(b, q.Name, q.Imitates, q.Does)
+	}
+	return b.String()
+}
+
+// writeRow writes a row of a table.
+func writeRow(b *strings.Builder, name, imitates, does string) {
+	if imitates == "" || imitates == "-" {
+		imitates = "–"
+	}
+	fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, imitates, sentence(does, name))
 }
 
 // mutantTable writes the mutants of one provider as a table, or those of several
@@ -184,11 +177,7 @@ func mutantTable(title, provider string) string {
 	var b strings.Builder
 	for _, m := range mutants.All() {
 		if provider == "" && len(m.Providers) > 1 || slices.Equal(m.Providers, []string{provider}) {
-			imitates := m.Imitates
-			if imitates == "-" {
-				imitates = "–"
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.Name, imitates, sentence(m.Does, m.Name))
+			writeRow(&b, m.Name, m.Imitates, m.Does)
 		}
 	}
 	if b.Len() == 0 {
@@ -207,8 +196,7 @@ func sentence(s, field string) string {
 	return strings.ToUpper(s[:1]) + strings.TrimSuffix(s[1:], ".") + "."
 }
 
-// structFields returns the fields of a struct, without those that are structs
-// of defects themselves.
+// structFields returns the fields of a struct.
 func structFields(t *testing.T, dir, name string) []*ast.Field {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
@@ -226,11 +214,7 @@ func structFields(t *testing.T, dir, name string) []*ast.Field {
 			if !ok || spec.Name.Name != name {
 				return true
 			}
-			for _, f := range spec.Type.(*ast.StructType).Fields.List {
-				if !isStructOfDefects(f) {
-					fields = append(fields, f)
-				}
-			}
+			fields = append(fields, spec.Type.(*ast.StructType).Fields.List...)
 			return false
 		})
 	}
@@ -238,11 +222,4 @@ func structFields(t *testing.T, dir, name string) []*ast.Field {
 		t.Fatalf("%s has no struct %s: has it moved?", dir, name)
 	}
 	return fields
-}
-
-// isStructOfDefects reports whether the field is one of another package's structs
-// of defects, which have tables of their own.
-func isStructOfDefects(f *ast.Field) bool {
-	sel, ok := f.Type.(*ast.SelectorExpr)
-	return ok && (sel.Sel.Name == "MemoryDefects" || sel.Sel.Name == "Defects")
 }

@@ -7,14 +7,16 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/defects/mutants"
+	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
+	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 )
 
 // knownRequirements is how many rows docs/spec/roce.md has.
@@ -190,16 +192,8 @@ func next(id string) string {
 func defectTags(t *testing.T) map[string]string {
 	t.Helper()
 	tags := map[string]string{}
-	for _, s := range []struct{ dir, name string }{
-		{"emu/softroce/engine", "Defects"}, {"emu/internal/nic", "Defects"}, {"emu/internal/nic", "MemoryDefects"}, {"emu/softroce/cm", "Defects"}, {"emu/defects/rocewire", "Defects"},
-	} {
-		for _, f := range structFields(t, s.dir, s.name) {
-			for _, id := range f.Names {
-				if f.Tag != nil {
-					tags[id.Name] = reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("imitates")
-				}
-			}
-		}
+	for _, q := range slices.Concat(imitate.RoCE.All(), imitate.Shared.All(), rocewire.AllDefects(), verbcalls.AllDefects()) {
+		tags[q.Name] = q.Imitates
 	}
 	for _, m := range mutants.All() {
 		tags[m.Name] = m.Imitates

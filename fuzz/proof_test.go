@@ -18,14 +18,11 @@ import (
 var defects []string
 
 // defect gives a device its defects.
-func defect(t testing.TB, given interface {
-	Set(name string, on bool) error
-},
-) {
+func defect[P any](t testing.TB, policy *P, set func(policy *P, name string) bool) {
 	t.Helper()
 	for _, name := range defects {
-		if err := given.Set(name, true); err != nil {
-			t.Fatal(err)
+		if !set(policy, name) {
+			t.Fatalf("no defect %s", name)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
+	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/defects/mutants"
-	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
@@ -18,13 +18,11 @@ import (
 // Whatever is wrong with a device, on a link that loses packets besides, it does
 // not break down; and most defects do not keep messages from arriving.
 func TestDefectiveDevicesKeepRunning(t *testing.T) {
-	for _, q := range slices.Concat(dgwire.AllDefects(), engine.AllDefects()) {
+	for _, q := range slices.Concat(dgwire.AllDefects(), imitate.Shared.All()) {
 		t.Run(q.Name, func(t *testing.T) {
 			var cfg Config
-			if cfg.Defects.Set(q.Name, true) != nil {
-				if err := cfg.NIC.Defects.Set(q.Name, true); err != nil {
-					t.Fatal(err)
-				}
+			if cfg.Defects.Set(q.Name, true) != nil && !imitate.Shared.Set(&cfg.NIC.Policy, q.Name) {
+				t.Fatal("no such defect")
 			}
 			keepsRunning(t, q.Name, cfg)
 		})

@@ -44,8 +44,7 @@ type Config struct {
 	QP QPOptions
 	// NIC configures the engine. GIDs is set here, and Secret and LinkMTU if they are zero.
 	NIC engine.Config
-	// Defects are defects of the packets that the device sends and receives. Those of the
-	// engine are in NIC.Defects.
+	// Defects are defects of the packets that the device sends and receives.
 	Defects dgwire.Defects
 	// Decorate, if not nil, wraps the socket of OnUDP, for instance with a capture.
 	Decorate func(link.Waiter) link.Waiter

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 )
 
 // harmless are defects of the wire that two programs which only exchange messages do
@@ -28,7 +28,7 @@ var harmless = []string{
 // it does not break down; and many defects do not keep messages from arriving.
 func TestDefectiveDevicesKeepRunning(t *testing.T) {
 	names := make([]string, 0, 256)
-	for _, q := range slices.Concat(iwarpwire.AllDefects(), engine.AllDefects()) {
+	for _, q := range slices.Concat(iwarpwire.AllDefects(), imitate.IWARP.All(), imitate.MPA.All(), imitate.RDMAP.All(), imitate.Shared.All()) {
 		names = append(names, q.Name)
 	}
 	for _, name := range names {
@@ -51,7 +51,7 @@ func TestDefectiveDevicesKeepRunning(t *testing.T) {
 // connects, or accepts if role is 1.
 func echoWith(t *testing.T, name string, role int) error {
 	var defective Config
-	if defective.Defects.Set(name, true) != nil && defective.NIC.Defects.Set(name, true) != nil {
+	if defective.Defects.Set(name, true) != nil && !imitate.SoftIWARP(&defective.NIC.Policy, name) {
 		t.Fatalf("no defect %s", name)
 	}
 	cfgs := []Config{defective, {}}

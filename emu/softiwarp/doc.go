@@ -28,9 +28,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Defects make a device misbehave on purpose; see engine.Defects.
-type Defects = engine.Defects
-
 // Config describes a device. Addrs is required, the rest has defaults.
 type Config struct {
 	// Name is the device name; "softiwarp0" by default.
@@ -42,8 +39,7 @@ type Config struct {
 	// RTR types, alignment to segments. MPA.PeerToPeer is set from ClientServer. KeySecret
 	// is drawn at random if zero, in a simulated world from the seed.
 	NIC engine.Config
-	// Defects are defects of the bytes that the device writes and reads. Those of the
-	// engine are in NIC.Defects.
+	// Defects are defects of the bytes that the device writes and reads.
 	Defects iwarpwire.Defects
 	// ClientServer selects the connection model of RFC 5044: the passive side sends nothing
 	// before it has received a message, and its work requests wait until then. Otherwise

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 )
@@ -15,22 +16,22 @@ func TestRandomPairFindsDefects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation runs one goroutine at a time: under the race detector TestRandomPair covers the same code")
 	}
-	both := func(q Defects) [2]Defects { return [2]Defects{q, q} }
+	both := func(p engine.Policy) [2]engine.Policy { return [2]engine.Policy{p, p} }
 	for _, defect := range []struct {
 		name        string
-		defects     [2]Defects
+		policy      [2]engine.Policy
 		wireDefects iwarpwire.Defects // of the first
 	}{
 		{name: "CRC without the marker before the length", wireDefects: iwarpwire.Defects{CRCSkipsMarker: true}},
-		{name: "a cut trailer", defects: [2]Defects{{MPA: mpa.Defects{TrailerCut: true}}, {}}},
-		{name: "first FPDU stuck", defects: both(Defects{MPA: mpa.Defects{FirstFPDUStuck: true}})},
-		{name: "sends overtake reads", defects: both(Defects{Stream: iwarp.Defects{SendsOvertake: true}})},
+		{name: "a cut trailer", policy: [2]engine.Policy{{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{TrailerInOne: true}}}, {}}},
+		{name: "first FPDU stuck", policy: both(engine.Policy{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{HoldFirst: true}}})},
+		{name: "sends overtake reads", policy: both(engine.Policy{Stream: iwarp.Policy{SendPolicy: iwarp.SendPolicy{CompleteEarly: true}}})},
 		{name: "the last segment first", wireDefects: iwarpwire.Defects{TailFirst: true}},
 		{name: "a Write placed late", wireDefects: iwarpwire.Defects{WritesPlacedLate: true}},
 	} {
 		t.Run(defect.name, func(t *testing.T) {
 			t.Parallel()
-			mustBeFound(t, defect.defects, defect.wireDefects)
+			mustBeFound(t, defect.policy, defect.wireDefects)
 		})
 	}
 }
@@ -47,17 +48,17 @@ func TestMutantsAreFoundAtRandom(t *testing.T) {
 				t.Fatal("no such mutant")
 			}
 			defer mutant.Select("")
-			mustBeFound(t, [2]Defects{}, iwarpwire.Defects{})
+			mustBeFound(t, [2]engine.Policy{}, iwarpwire.Defects{})
 		})
 	}
 }
 
-func mustBeFound(t *testing.T, defects [2]Defects, wireDefects iwarpwire.Defects) {
+func mustBeFound(t *testing.T, policy [2]engine.Policy, wireDefects iwarpwire.Defects) {
 	t.Helper()
 	for seed := range uint64(100) {
 		c := newRandomCase(seed)
 		for i := range c.cfg {
-			c.cfg[i].NIC.Defects = defects[i]
+			c.cfg[i].NIC.Policy = policy[i]
 		}
 		c.cfg[0].Defects = wireDefects
 		if _, err := c.run(); err != nil {

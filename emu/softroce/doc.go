@@ -26,9 +26,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Defects make a device misbehave on purpose; see engine.Defects.
-type Defects = engine.Defects
-
 // Config describes a device. Addrs is required, the rest has defaults.
 type Config struct {
 	// Name is the device name; "softroce0" by default.

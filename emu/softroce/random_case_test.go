@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -29,7 +31,8 @@ type randomCase struct {
 	flaps   []sim.Flap
 	window  int
 	work    random.Workload
-	defects [2]Defects
+	policy  [2]engine.Policy
+	verbs   [2]verbcalls.Defects
 	verbose bool
 	net     *sim.Net // once the world is built
 }
@@ -167,7 +170,7 @@ func (c *randomCase) world() (*sim.World, [2]*Device, error) {
 			return nil, devices, err
 		}
 		cfg := Config{Name: name}
-		cfg.NIC.WindowPackets, cfg.NIC.Defects, cfg.NIC.LineRateBps = c.window, c.defects[i], c.link.RateBps
+		cfg.NIC.WindowPackets, cfg.NIC.Policy, cfg.NIC.LineRateBps = c.window, c.policy[i], c.link.RateBps
 		if devices[i], err = InWorld(w, port, port, cfg); err != nil {
 			return nil, devices, err
 		}

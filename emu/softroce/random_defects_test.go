@@ -3,22 +3,27 @@ package softroce
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
+	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 // TestRandomPairFindsDefects proves that the randomised test can fail: with each of
 // these defects, some seed among the first two hundred must end in a violation.
 func TestRandomPairFindsDefects(t *testing.T) {
-	both := func(q Defects) [2]Defects { return [2]Defects{q, q} }
-	for name, defects := range map[string][2]Defects{
-		"ack completes read":      both(Defects{AckCompletesRead: true}),
-		"stale ack breaks read":   both(Defects{StaleAckBreaksRead: true}),
-		"more reads than granted": {{RdAtomicRoundsUp: true}, {}},
-		"no limit on reads":       {{RdAtomicRoundsUp: true}, {NoRdAtomicLimit: true}},
+	both := func(p engine.RequesterPolicy) [2]engine.Policy {
+		return [2]engine.Policy{{RequesterPolicy: p}, {RequesterPolicy: p}}
+	}
+	roundsUp := [2]verbcalls.Defects{{RdAtomicRoundsUp: true}}
+	for name, c := range map[string]randomCase{
+		"ack completes read":      {policy: both(engine.RequesterPolicy{AckCompletesReads: true})},
+		"stale ack breaks read":   {policy: both(engine.RequesterPolicy{StaleAckEndsRead: true})},
+		"more reads than granted": {verbs: roundsUp},
+		"no limit on reads":       {verbs: roundsUp, policy: [2]engine.Policy{{}, {ResponderPolicy: engine.ResponderPolicy{ReplaceUnanswered: true}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			mustBeFound(t, defects)
+			mustBeFound(t, c)
 		})
 	}
 }
@@ -38,16 +43,16 @@ func TestMutantsAreFoundAtRandom(t *testing.T) {
 				t.Fatal("no such mutant")
 			}
 			defer mutant.Select("")
-			mustBeFound(t, [2]Defects{})
+			mustBeFound(t, randomCase{})
 		})
 	}
 }
 
-func mustBeFound(t *testing.T, defects [2]Defects) {
+func mustBeFound(t *testing.T, with randomCase) {
 	t.Helper()
 	for seed := range uint64(200) {
 		c := newRandomCase(seed)
-		c.defects = defects
+		c.policy, c.verbs = with.policy, with.verbs
 		if _, err := c.run(); err != nil {
 			t.Logf("found: %v", err)
 			return

@@ -1,5 +1,7 @@
 package layers
 
+import "slices"
+
 // pureStd are the packages of the standard library without I/O and global state.
 // Engines may import only these.
 var pureStd = []string{
@@ -42,20 +44,28 @@ var engines = []string{
 	"./emu/softroce/mad",
 	"./emu/softroce/engine",
 	"./emu/softroce/cm",
-	"./emu/defects/rocewire",
 	"./emu/softiwarp/wire",
 	"./emu/softiwarp/mpa",
 	"./emu/softiwarp/engine",
-	"./emu/defects/iwarpwire",
 	"./emu/dgiwarp/wire",
 	"./emu/dgiwarp/rd",
 	"./emu/dgiwarp/engine",
-	"./emu/defects/dgwire",
 	"./mpi/wire",
 	"./mpi/p2p",
 	"./mpi/reliable",
 	"./mpi/window",
 }
+
+// wireEdges make the packets of an engine defective.
+var wireEdges = []string{"./emu/defects/rocewire", "./emu/defects/iwarpwire", "./emu/defects/dgwire"}
+
+// pureImports are the packages that engines may import.
+var pureImports = append([]string{
+	"./verbs", "./emu/mono", "./emu/link", "./emu/internal/...",
+	"./emu/softroce/wire", "./emu/softroce/mad",
+	"./emu/softiwarp/wire", "./emu/softiwarp/mpa", "./emu/dgiwarp/wire", "./emu/dgiwarp/rd",
+	"./mpi/wire", "./mpi/p2p",
+}, pureStd...)
 
 // drivers are packages under engines that may use time and goroutines.
 var drivers = []string{"./emu/internal/drive", "./emu/internal/simdrive", "./emu/internal/device"}
@@ -69,7 +79,7 @@ func Rules() RuleSet {
 		Boundaries: boundaries(),
 		Purities: []Purity{
 			{
-				Name: "engines are pure", From: engines, Except: drivers, Bans: BanAll,
+				Name: "engines are pure", From: slices.Concat(engines, wireEdges), Except: drivers, Bans: BanAll,
 				Why: "an engine is a value: now, work and packets in; packets, completions and the next deadline out",
 			},
 			{
@@ -102,14 +112,13 @@ func boundaries() []Boundary {
 		},
 		{
 			Name: "engines are pure", From: engines, Except: drivers, Through: true,
-			Only: append([]string{
-				"./verbs", "./emu/mono", "./emu/link", "./emu/internal/...",
-				"./emu/softroce/wire", "./emu/softroce/mad",
-				"./emu/softiwarp/wire", "./emu/softiwarp/mpa", "./emu/dgiwarp/wire", "./emu/dgiwarp/rd",
-				"./mpi/wire", "./mpi/p2p",
-			}, pureStd...),
-			Never: drivers,
-			Why:   "an engine uses pure packages only (pureStd lists those of the standard library)", Because: impureReasons,
+			Only: pureImports, Never: drivers,
+			Why: "an engine uses pure packages only (pureStd lists those of the standard library)", Because: impureReasons,
+		},
+		{
+			Name: "defects at the wire are pure", From: wireEdges, Through: true,
+			Only: append([]string{"./emu/defects"}, pureImports...), Never: drivers,
+			Why: "a defective NIC replays from its seed as a sound one does", Because: impureReasons,
 		},
 		{
 			Name: "one seed, one run", From: deterministic,

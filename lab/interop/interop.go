@@ -17,6 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
@@ -57,13 +58,14 @@ func OpenDevice(p programs.Provider, s programs.Setup) (verbs.Context, error) {
 		return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{s.Local}})
 	default:
 		cfg := softiwarp.Config{Addrs: []netip.Addr{s.Local}}
-		mpa := &cfg.NIC.MPA
-		mpa.NoCRC = !s.CRC
+		cfg.NIC.MPA.NoCRC = !s.CRC
 		// siw rejects a CRC that is split over two TCP segments, and may process a first
 		// frame only when another arrives.
-		mpa.Align = true
+		cfg.NIC.MPA.Align = true
 		cfg.NIC.Nudge = 50 * time.Millisecond
-		cfg.NIC.Defects.MPA.NoFence = s.SpeakFirst
+		if s.SpeakFirst {
+			cfg.NIC.Policy.MPA.ResponderSends = mpa.AfterReply
+		}
 		return softiwarp.OnTCP(tcplink.Config{}, cfg)
 	}
 }

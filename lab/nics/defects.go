@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/mutants"
 	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
@@ -51,6 +52,26 @@ func DefectNames() (names []string) {
 func defectName(name string) string {
 	name, _, _ = strings.Cut(name, "=")
 	return name
+}
+
+// describe lists the defects of some tables.
+func describe(tables ...[]defects.Info) (all []Defect) {
+	for _, q := range slices.Concat(tables...) {
+		all = append(all, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
+	}
+	return all
+}
+
+// applyDefect calls the first of setters that knows a defect.
+func applyDefect(spec string, setters ...func(name string) bool) error {
+	name, _, hasNumber := strings.Cut(spec, "=")
+	switch known := slices.ContainsFunc(setters, func(set func(string) bool) bool { return set(name) }); {
+	case !known:
+		return &UnknownDefectError{Name: name}
+	case hasNumber:
+		return fmt.Errorf("defect %s takes no number", spec)
+	}
+	return nil
 }
 
 // UnknownDefectError is returned for a defect that no provider has.

@@ -1,14 +1,11 @@
 package nics
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
+	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
-	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
@@ -18,7 +15,7 @@ import (
 
 func datagramIWARP() *Provider {
 	const caps = verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
-	p := &Provider{
+	return &Provider{
 		Name: "dgiwarp", Title: "datagram-iWARP", Stack: "iWARP over UDP", Transport: verbs.TransportIWARP,
 		Caps:         caps | verbs.CapMulticast,
 		ReliableCaps: caps | verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion,
@@ -26,24 +23,16 @@ func datagramIWARP() *Provider {
 		Options:   optionNames[datagramOptions](),
 		newOpener: func(p *Provider, s Setup) (Opener, error) { return newDatagramOpener(p, s) },
 		setDefect: func(spec string) error { return setDatagramDefect(new(dgiwarp.Config), spec) },
+		Defects:   describe(dgwire.AllDefects(), imitate.Shared.All()),
 	}
-	for _, q := range slices.Concat(dgwire.AllDefects(), engine.AllDefects()) {
-		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
-	}
-	return p
 }
 
 // setDatagramDefect sets a defect of the packets or of the engine in a configuration. It
 // returns an error if there is no such defect.
 func setDatagramDefect(cfg *dgiwarp.Config, spec string) error {
-	name, _, hasNumber := strings.Cut(spec, "=")
-	switch {
-	case cfg.Defects.Set(name, true) != nil && cfg.NIC.Defects.Set(name, true) != nil:
-		return &UnknownDefectError{Name: name}
-	case hasNumber:
-		return fmt.Errorf("defect %s takes no number", spec)
-	}
-	return nil
+	return applyDefect(spec,
+		func(name string) bool { return cfg.Defects.Set(name, true) == nil },
+		func(name string) bool { return imitate.Shared.Set(&cfg.NIC.Policy, name) })
 }
 
 // datagramOptions are the options of datagram-iWARP NICs.

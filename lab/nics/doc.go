@@ -73,7 +73,7 @@ func All() []*Provider { return slices.Clone(all()) }
 var all = sync.OnceValue(func() []*Provider {
 	all := []*Provider{softRoCE(), softIWARP(), datagramIWARP()}
 	for _, p := range all {
-		p.Defects = append(p.Defects, verbDefects(p.Caps|p.ReliableCaps)...)
+		p.Defects = append(p.Defects, p.verbDefects()...)
 		p.Defects = append(p.Defects, mutantsOf(p.Name)...)
 	}
 	return all

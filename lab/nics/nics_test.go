@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -114,29 +114,13 @@ func TestRoCEDefectsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := softRoCE().Defects
-	var all roceWire
-	for _, q := range listed {
-		if err := all.set(q.Name); err != nil {
-			t.Errorf("%s is listed and not taken: %v", q.Name, err)
-		}
+	for _, q := range softRoCE().Defects {
 		imitates := q.Imitates
 		if imitates == "" {
 			imitates = "–"
 		}
-		name := defectName(strings.TrimPrefix(q.Name, managerPrefix))
-		if want := "| `" + name + "` | " + imitates + " |"; !strings.Contains(string(docs), want) {
+		if want := "| `" + defectName(q.Name) + "` | " + imitates + " |"; !strings.Contains(string(docs), want) {
 			t.Errorf("docs/defects.md has no line %q", want)
-		}
-	}
-	if got := len(all.nic.Names()) + len(all.wire.Names()) + len(managerDefects); got != len(listed) {
-		t.Errorf("%d defects listed, %d switched on", len(listed), got)
-	}
-	// Every switch of the connection manager is on now.
-	v := reflect.ValueOf(all.cm)
-	for i := range v.NumField() {
-		if f := v.Field(i); f.Kind() != reflect.Struct && f.IsZero() {
-			t.Errorf("cm.Defects.%s is not listed", v.Type().Field(i).Name)
 		}
 	}
 }
@@ -152,8 +136,8 @@ func TestVerbDefects(t *testing.T) {
 			}
 		}
 	}
-	o, err := softRoCE().NewOpener(Setup{Defects: []string{"AlwaysFenced", "NoQPEvents"}})
-	if err != nil || !o.(*defectiveVerbs).q.AlwaysFenced || !o.(*defectiveVerbs).Opener.(*roceOpener).cfg.NIC.Defects.NoQPEvents {
+	o, err := softRoCE().NewOpener(Setup{Defects: []string{"AlwaysFenced", "SQDNoResume"}})
+	if err != nil || !o.(*defectiveVerbs).q.AlwaysFenced || !o.(*defectiveVerbs).Opener.(*roceOpener).cfg.NIC.Policy.ResumeOnPost {
 		t.Errorf("%+v, %v", o, err)
 	}
 	var unknown *UnknownDefectError
@@ -204,7 +188,7 @@ func TestRoCESetups(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := o.deviceConfig(NICConfig{Name: "x", LineRateBps: 7})
-	if !cfg.NIC.Defects.AckCompletesRead || !cfg.CM.Defects.IgnoreCommEst || cfg.NIC.ICRC != engine.ICRCOffloaded ||
+	if !cfg.NIC.Policy.AckCompletesReads || !cfg.CM.RequireRTU || cfg.NIC.ICRC != engine.ICRCOffloaded ||
 		cfg.NIC.Congestion.MinRateBps < 1e12 || cfg.CM.MaxConns != 16 || cfg.Name != "x" || cfg.NIC.LineRateBps != 7 {
 		t.Errorf("%+v", cfg)
 	}
@@ -218,7 +202,7 @@ func TestIWARPSetups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || !cfg.NIC.Defects.MPA.NoFence || cfg.Name != "x" {
+	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || cfg.NIC.Policy.MPA.ResponderSends != mpa.AfterReply || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
 }

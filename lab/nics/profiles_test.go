@@ -2,6 +2,7 @@ package nics
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -128,4 +129,46 @@ func imitating(t *testing.T, p *Profile, what string) (names []string) {
 		}
 	}
 	return names
+}
+
+// The documentation has a line for every defect of siw that a defect imitates, and
+// names no defect that is not there.
+func TestDefectsOfSiwAreListed(t *testing.T) {
+	const doc = "../../docs/softiwarp.md"
+	text, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(text), "## Defects of siw")
+	if !ok {
+		t.Fatalf("%s has no list of siw's defects", doc)
+	}
+	table, _, _ = strings.Cut(table, "\n## ")
+	_, rows, ok := strings.Cut(table, "|---|---|\n")
+	if !ok {
+		t.Fatalf("%s has no table of siw's defects", doc)
+	}
+	siw, err := Find("softiwarp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for line := range strings.Lines(rows) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 {
+			break // behind the table
+		}
+		for name := range strings.SplitSeq(cells[2], ",") {
+			listed[strings.Trim(name, " `")] = true
+		}
+	}
+	for _, q := range siw.Defects {
+		if strings.HasPrefix(q.Imitates, "siw") && !listed[q.Name] {
+			t.Errorf("%s does not list %s", doc, q.Name)
+		}
+		delete(listed, q.Name)
+	}
+	for name := range listed {
+		t.Errorf("%s lists %q, which is no defect", doc, name)
+	}
 }

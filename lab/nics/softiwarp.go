@@ -1,22 +1,18 @@
 package nics
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
+	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func softIWARP() *Provider {
 	const flushed = "a broken connection flushes posted requests"
-	p := &Provider{
+	return &Provider{
 		Name: "softiwarp", Title: "soft-iWARP", Stack: "iWARP over TCP", Transport: verbs.TransportIWARP, OverTCP: true,
 		Caps: verbs.CapRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapAtomics |
 			verbs.CapSendInv | verbs.CapLocalInv | verbs.CapCM | verbs.CapZeroBased | verbs.CapResizeCQ,
@@ -28,11 +24,9 @@ func softIWARP() *Provider {
 		Options:   optionNames[iwarpOptions](),
 		newOpener: func(p *Provider, s Setup) (Opener, error) { return newIWARPOpener(p, s) },
 		setDefect: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
+		Defects: describe(
+			imitate.IWARP.All(), imitate.MPA.All(), imitate.RDMAP.All(), imitate.Shared.All(), iwarpwire.AllDefects()),
 	}
-	for _, q := range slices.Concat(engine.AllDefects(), iwarpwire.AllDefects()) {
-		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
-	}
-	return p
 }
 
 // iwarpOptions are the options of soft-iWARP NICs.
@@ -72,14 +66,9 @@ func (o *iwarpOpener) Caps() verbs.Caps { return o.caps }
 
 // setIWARP sets a defect of the engine or of the packets.
 func setIWARP(cfg *softiwarp.Config, spec string) error {
-	name, _, hasNumber := strings.Cut(spec, "=")
-	switch {
-	case cfg.NIC.Defects.Set(name, true) != nil && cfg.Defects.Set(name, true) != nil:
-		return &UnknownDefectError{Name: name}
-	case hasNumber:
-		return fmt.Errorf("defect %s takes no number", spec)
-	}
-	return nil
+	return applyDefect(spec,
+		func(name string) bool { return imitate.SoftIWARP(&cfg.NIC.Policy, name) },
+		func(name string) bool { return cfg.Defects.Set(name, true) == nil })
 }
 
 func (o *iwarpOpener) deviceConfig(p NICConfig) softiwarp.Config {

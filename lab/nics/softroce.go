@@ -1,9 +1,9 @@
 package nics
 
 import (
-	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
@@ -14,7 +14,7 @@ import (
 )
 
 func softRoCE() *Provider {
-	p := &Provider{
+	return &Provider{
 		Name: "softroce", Title: "soft-RoCE", Stack: "RoCEv2 over UDP", Transport: verbs.TransportIB,
 		Caps: verbs.CapRC | verbs.CapUC | verbs.CapUD | verbs.CapXRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 |
 			verbs.CapAtomics | verbs.CapMulticast | verbs.CapSendInv | verbs.CapLocalInv | verbs.CapFlush | verbs.CapAtomicWrite |
@@ -22,13 +22,17 @@ func softRoCE() *Provider {
 		Dissector: softroce.Dissector{}, RetransmitCounter: "retransmitted_pkts", HasRNR: true, HasECN: true,
 		Options:   optionNames[roceOptions](),
 		newOpener: func(p *Provider, s Setup) (Opener, error) { return newRoCEOpener(p, s) },
-		setDefect: func(spec string) error { return new(roceWire).set(spec) },
+		setDefect: func(spec string) error { return setRoCE(new(softroce.Config), spec) },
+		Defects:   describe(imitate.RoCE.All(), imitate.Shared.All(), rocewire.AllDefects(), imitate.Manager.All()),
 	}
-	for _, q := range slices.Concat(engine.AllDefects(), rocewire.AllDefects()) {
-		p.Defects = append(p.Defects, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
-	}
-	p.Defects = append(p.Defects, managerDefects...)
-	return p
+}
+
+// setRoCE sets a defect of the engine, of the connection manager or of the packets.
+func setRoCE(cfg *softroce.Config, spec string) error {
+	return applyDefect(spec,
+		func(name string) bool { return imitate.SoftRoCE(&cfg.NIC.Policy, name) },
+		func(name string) bool { return imitate.Manager.Set(&cfg.CM, name) },
+		func(name string) bool { return cfg.Defects.Set(name, true) == nil })
 }
 
 // roceOptions are the options of soft-RoCE NICs.
@@ -49,9 +53,9 @@ type roceOpener struct {
 }
 
 func newRoCEOpener(p *Provider, s Setup) (*roceOpener, error) {
-	var defects roceWire
+	o := &roceOpener{caps: p.Caps}
 	for _, name := range s.Defects {
-		if err := defects.set(name); err != nil {
+		if err := setRoCE(&o.cfg, name); err != nil {
 			return nil, err
 		}
 	}
@@ -59,14 +63,13 @@ func newRoCEOpener(p *Provider, s Setup) (*roceOpener, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &roceOpener{caps: p.Caps}
 	if !options.ICRC {
 		o.cfg.NIC.ICRC = engine.ICRCOffloaded
 	}
 	if !options.RateControl {
 		disableRateControl(&o.cfg.NIC)
 	}
-	o.cfg.NIC.Defects, o.cfg.Defects, o.cfg.CM.Defects, o.cfg.CM.MaxConns = defects.nic, defects.wire, defects.cm, options.MaxCMConns
+	o.cfg.CM.MaxConns = options.MaxCMConns
 	return o, nil
 }
 

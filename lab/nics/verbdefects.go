@@ -59,11 +59,31 @@ var verbNeeds = map[string]verbs.Caps{
 	"EndUnnoticed":         verbs.CapCM | verbs.CapRC,
 }
 
-// verbDefects returns the defects of verbs that devices with these capabilities can
-// have.
-func verbDefects(caps verbs.Caps) (all []Defect) {
+// verbOf names the provider of those defects of verbs that imitate one Linux driver.
+var verbOf = map[string]string{
+	"GRHFlagOnConnected": "softroce",
+	"RecvErrorIsQPOp":    "softroce",
+	"RdAtomicRoundsUp":   "softroce",
+	"RefusedWRStays":     "softroce",
+	"SQNeverDrains":      "softroce",
+	"NoQPEvents":         "softroce",
+	"NoLastWQEEvent":     "softroce",
+	"ValuesUnchecked":    "softroce",
+
+	"RTRIgnored":           "softiwarp",
+	"InvalidateUnreported": "softiwarp",
+}
+
+// hasVerbDefect reports whether devices of the provider can have a defect of verbs.
+func (p *Provider) hasVerbDefect(name string) bool {
+	of, restricted := verbOf[name]
+	return (!restricted || of == p.Name) && (p.Caps | p.ReliableCaps).Has(verbNeeds[name])
+}
+
+// verbDefects returns the defects of verbs that devices of the provider can have.
+func (p *Provider) verbDefects() (all []Defect) {
 	for _, q := range verbcalls.AllDefects() {
-		if caps.Has(verbNeeds[q.Name]) {
+		if p.hasVerbDefect(q.Name) {
 			all = append(all, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
 		}
 	}
@@ -79,7 +99,7 @@ func (p *Provider) takeVerbDefects(q *verbcalls.Defects, names []string) (others
 				return nil, err
 			}
 		}
-		if !(p.Caps | p.ReliableCaps).Has(verbNeeds[name]) || q.Set(name, true) != nil {
+		if !p.hasVerbDefect(name) || q.Set(name, true) != nil {
 			others = append(others, name)
 		}
 	}

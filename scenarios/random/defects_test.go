@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/internal/faulty"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -93,7 +92,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			lane.RecvDepth = 64
 			lane.SignalEvery = 1
 			work := &random.Workload{Seed: 3, CQs: 1, SharedWords: 2, Lanes: []random.Lane{lane}}
-			w := newWorld(t, 1, impair.Spec{}, softroce.Defects{})
+			w := newWorld(t, 1, impair.Spec{})
 			l := faulty.New(tc.lie)
 			l.Context = w.devices[1]
 			w.devices[1] = l
@@ -113,7 +112,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 // A missing completion is a deadlock, which the world reports.
 func TestLostCompletionCausesDeadlock(t *testing.T) {
 	work := &random.Workload{Seed: 3, CQs: 1, Lanes: []random.Lane{random.NewLane(random.RC, 20, 100)}}
-	w := newWorld(t, 1, impair.Spec{}, softroce.Defects{})
+	w := newWorld(t, 1, impair.Spec{})
 	last := func(wc verbs.WC) bool { return wc.WRID == 19 }
 	l := faulty.New(faulty.Nth(0, last, faulty.Drop))
 	l.Context = w.devices[1]

@@ -7,7 +7,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/traffic"
@@ -33,7 +32,7 @@ func (m *endingExchange) Recv(timeout time.Duration) ([]byte, error) {
 // without, it waits for ever. OnStep reports its progress meanwhile.
 func TestDetectPeerEndEndsRun(t *testing.T) {
 	for _, watch := range []bool{true, false} {
-		w := newWorld(t, 1, impair.Spec{}, softroce.Defects{})
+		w := newWorld(t, 1, impair.Spec{})
 		work := &random.Workload{Seed: 1, CQs: 1, Lanes: []random.Lane{random.NewLane(random.RC, 5000, 3000)}}
 		var pipes [2]traffic.Exchange
 		pipes[0], pipes[1] = simcontrol.Pipe(w.World)

@@ -17,7 +17,7 @@ func newShortTimeoutWorld(t testing.TB, seed uint64) *world {
 	c := cable{link: sim.LinkConfig{RateBps: 1e9, Latency: 20 * time.Microsecond, TxQueueBytes: 8192}}
 	return newPair(t, seed, c, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
 		cfg := softroce.Config{Name: name}
-		cfg.NIC.Defects.RetryCount7Forever = true
+		cfg.NIC.Policy.UnlimitedRetries = true
 		return softroce.InWorld(w, p, p, cfg)
 	})
 }

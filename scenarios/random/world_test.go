@@ -57,11 +57,10 @@ func newPair(t testing.TB, seed uint64, c cable, open opener) *world {
 	return w
 }
 
-func newWorld(t testing.TB, seed uint64, spec impair.Spec, defects softroce.Defects) *world {
+func newWorld(t testing.TB, seed uint64, spec impair.Spec) *world {
 	t.Helper()
 	return newPair(t, seed, cable{spec: spec}, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
 		cfg := softroce.Config{Name: name}
-		cfg.NIC.Defects = defects
 		return softroce.InWorld(w, p, p, cfg)
 	})
 }
@@ -100,7 +99,7 @@ func everyService() *random.Workload {
 }
 
 func TestCleanNetworkLosesNothing(t *testing.T) {
-	results, err := newWorld(t, 1, impair.Spec{}, softroce.Defects{}).run(t, everyService())
+	results, err := newWorld(t, 1, impair.Spec{}).run(t, everyService())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +117,7 @@ func TestReliableServicesRecoverOnBadNetwork(t *testing.T) {
 	work.Network = random.Network{Loses: true, Duplicates: true, Reorders: true}
 	results, err := newWorld(t, 1, impair.Spec{
 		LossPPM: 20_000, DuplicatePPM: 10_000, ReorderPPM: 10_000, ReorderDelay: 20 * time.Microsecond, CorruptPPM: 10_000,
-	}, softroce.Defects{}).run(t, work)
+	}).run(t, work)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +147,7 @@ func TestLanesFailWhenRetriesAreExhausted(t *testing.T) {
 	failed := 0
 	for seed := range uint64(10) {
 		work.Seed = seed
-		results, err := newWorld(t, seed, impair.Spec{LossPPM: 100_000}, softroce.Defects{}).run(t, work)
+		results, err := newWorld(t, seed, impair.Spec{LossPPM: 100_000}).run(t, work)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -164,7 +163,7 @@ func TestLanesFailWhenRetriesAreExhausted(t *testing.T) {
 		t.Errorf("only %d lanes failed", failed)
 	}
 	work.Network.GivesUp = false
-	_, err := newWorld(t, 0, impair.Spec{LossPPM: 100_000}, softroce.Defects{}).run(t, work)
+	_, err := newWorld(t, 0, impair.Spec{LossPPM: 100_000}).run(t, work)
 	var v *random.Violation
 	if !errors.As(err, &v) || !strings.Contains(v.Got, "IBV_WC_RETRY_EXC_ERR") {
 		t.Errorf("without GivesUp: %v", err)
@@ -181,7 +180,7 @@ func TestAllWakeupModes(t *testing.T) {
 				work.Lanes[i].RecvPacing = random.Pacing{Batch: 1, Pause: 20 * time.Microsecond}
 			}
 		}
-		results, err := newWorld(t, 1, impair.Spec{}, softroce.Defects{}).run(t, work)
+		results, err := newWorld(t, 1, impair.Spec{}).run(t, work)
 		if err != nil {
 			t.Errorf("wakeup %d: %v", how, err)
 			continue

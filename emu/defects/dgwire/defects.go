@@ -1,6 +1,6 @@
 package dgwire
 
-import "github.com/fabrictest/fabrictest/emu/internal/nic"
+import "github.com/fabrictest/fabrictest/emu/defects"
 
 // Defects are the defects of a NIC that can be told from its packets. Tags say
 // what each does, and which requirement it breaks.
@@ -47,10 +47,10 @@ type Defects struct {
 }
 
 // AllDefects lists every defect in the order of the struct.
-func AllDefects() []nic.DefectInfo { return nic.AllDefects(new(Defects)) }
+func AllDefects() []defects.Info { return defects.All(new(Defects)) }
 
 // Set switches a defect on or off by its name.
-func (q *Defects) Set(name string, on bool) error { return nic.SetDefect(q, name, on) }
+func (q *Defects) Set(name string, on bool) error { return defects.Set(q, name, on) }
 
 // Names lists the defects that are switched on.
-func (q *Defects) Names() []string { return nic.DefectsOn(q) }
+func (q *Defects) Names() []string { return defects.On(q) }

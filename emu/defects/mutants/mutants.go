@@ -2,8 +2,8 @@
 // the protocol only; package mutate builds a program that has all of these mutants, and
 // `fabrictest conform --check-cases` checks with it that cases notice them.
 //
-// Defects of single packets and of verbs calls, which need no change of an engine, are in
-// the packages beside this one.
+// Defects of single packets and of verbs calls, which need no change of an engine, and those
+// that a policy of an engine imitates, are in the packages beside this one.
 package mutants
 
 import (

@@ -137,6 +137,7 @@ func (d *device) connected(qp verbs.QP, c verbs.Conn) verbs.Conn {
 	}
 	if p := mine[*pair](d, qp); p != nil {
 		p.learn()
+		p.postRefused()
 	}
 	return &connection{Conn: c, handle: handle{d: d}}
 }

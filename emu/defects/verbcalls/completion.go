@@ -9,7 +9,7 @@ import (
 // loses reports whether nobody hears of a completion because of its status.
 func (c *queue) loses(wc *verbs.WC) bool {
 	q := &c.d.q
-	if q.BusyQPStays || q.UnsignaledErrorsLost {
+	if q.BusyQPStays || q.UnsignaledErrorsLost || q.RecvErrorIsQPOp {
 		if p := c.d.pairOf(wc.QPN); p != nil && p.completed(wc) {
 			return true
 		}
@@ -20,6 +20,11 @@ func (c *queue) loses(wc *verbs.WC) bool {
 // rewrite does to a completion what defects do to all.
 func (d *device) rewrite(wc *verbs.WC) {
 	q := &d.q
+	d.changeReceive(wc)
+	if q.InvalidateUnreported {
+		wc.Flags &^= verbs.WCWithInv
+		wc.InvalidatedRKey = 0
+	}
 	if q.SparseCompletions {
 		empty(wc)
 	}

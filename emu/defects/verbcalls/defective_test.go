@@ -22,7 +22,7 @@ type defectTalk struct {
 var defectTalks = func() map[string]defectTalk {
 	all := map[string]defectTalk{}
 	for _, some := range []map[string]defectTalk{
-		deviceTalks, lifeTalks, memoryTalks, queueTalks, pairTalks, requestTalks, completionTalks, sharedTalks, managerTalks,
+		deviceTalks, lifeTalks, memoryTalks, queueTalks, pairTalks, requestTalks, completionTalks, sharedTalks, managerTalks, driverTalks,
 	} {
 		maps.Copy(all, some)
 	}

@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/defects"
 )
 
 // Defects are the defects that a program can be shown whatever the device behind
@@ -148,6 +148,18 @@ type Defects struct {
 	DisconnectSilent     bool `imitates:"rdma_disconnect(3)" does:"a disconnect does nothing"`
 	EndUnnoticed         bool `imitates:"rdma_disconnect(3)" does:"the end of a connection is not noticed"`
 	ResolvedKeyLost      bool `imitates:"rdma_get_cm_event(3)" does:"a resolved service has no key"`
+
+	// Linux's soft-RoCE and soft-iWARP.
+	GRHFlagOnConnected   bool `imitates:"rxe" does:"receive completions of connections claim a header area"`
+	RecvErrorIsQPOp      bool `imitates:"rc/send/2, rxe" does:"a receive with a bad key completes as an operation error"`
+	RdAtomicRoundsUp     bool `imitates:"R27" does:"max_rd_atomic is rounded up to a power of two"`
+	RefusedWRStays       bool `imitates:"R37" does:"a send posted too early is refused but stays queued"`
+	SQNeverDrains        bool `imitates:"R38" does:"a send queue in SQD never reports that it is drained"`
+	NoQPEvents           bool `imitates:"R41" does:"no COMM_EST, QP_ACCESS_ERR, QP_REQ_ERR"`
+	NoLastWQEEvent       bool `imitates:"R41, srq/5" does:"a failed QP on an SRQ does not report its last receive"`
+	ValuesUnchecked      bool `imitates:"rxe" does:"a P_Key index, a path MTU of 0, a responder depth, an RNR timer or a retry count that cannot be is taken"`
+	RTRIgnored           bool `imitates:"siw" does:"a modify to RTR succeeds and changes nothing"`
+	InvalidateUnreported bool `imitates:"siw" does:"a receive completion does not say what the sender invalidated"`
 }
 
 // CounterStuck is the one defect that takes a name: that of a counter.
@@ -155,9 +167,9 @@ const CounterStuck = "CounterStuck"
 
 // AllDefects lists every defect in the order of the struct, but for CounterStuck=NAME,
 // which is last.
-func AllDefects() []nic.DefectInfo {
+func AllDefects() []defects.Info {
 	stuck, _ := reflect.TypeFor[Defects]().FieldByName(CounterStuck)
-	return append(nic.AllDefects(new(Defects)), nic.DefectInfo{
+	return append(defects.All(new(Defects)), defects.Info{
 		Name: CounterStuck + "=NAME", Imitates: stuck.Tag.Get("imitates"), Does: stuck.Tag.Get("does"),
 	})
 }
@@ -167,7 +179,7 @@ func AllDefects() []nic.DefectInfo {
 func (q *Defects) Set(spec string, on bool) error {
 	name, counter, _ := strings.Cut(spec, "=")
 	if name != CounterStuck || counter == "" {
-		return nic.SetDefect(q, spec, on)
+		return defects.Set(q, spec, on)
 	}
 	if q.CounterStuck = ""; on {
 		q.CounterStuck = counter
@@ -177,7 +189,7 @@ func (q *Defects) Set(spec string, on bool) error {
 
 // Names lists the defects that are switched on.
 func (q *Defects) Names() []string {
-	names := nic.DefectsOn(q)
+	names := defects.On(q)
 	if q.CounterStuck != "" {
 		names = append(names, CounterStuck+"="+q.CounterStuck)
 	}

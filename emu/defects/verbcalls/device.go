@@ -89,7 +89,7 @@ func mine[T interface{ owner() *device }](d *device, x any) (none T) {
 func (d *device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 	left := d.timeLeft(timeout)
 	e, err := d.Context.WaitAsync(left())
-	for err == nil && d.q.AsyncEventsLost {
+	for err == nil && (d.q.AsyncEventsLost || d.q.hides(e.Type)) {
 		e, err = d.Context.WaitAsync(left())
 	}
 	if d.q.AsyncNamesNothing {

@@ -19,6 +19,9 @@ func (p *pair) PostSend(wrs []verbs.SendWR) (int, error) {
 		post = p.postSingly
 	}
 	n, err := post(changed)
+	if q.RefusedWRStays && bad(err) {
+		p.keepRefused(changed[n])
+	}
 	for i := range wrs[:n] {
 		if w := mine[*window](p.d, wrs[i].Bind.MW); w != nil && wrs[i].Opcode == verbs.OpBindMW {
 			w.bound.Store(true)

@@ -22,7 +22,8 @@ type pair struct {
 	mu       sync.Mutex
 	set      verbs.QPAttr          // QueryStale: state and PSNs as they were set
 	held     []verbs.SendWR        // InlineLate: for the next poll
-	quiet    map[uint64]bool       // UnsignaledErrorsLost: requests that ask for no completion
+	stays    []verbs.SendWR        // RefusedWRStays: for the device when it takes requests
+	quiet    map[uint64]bool       // UnsignaledErrorsLost: requests, and whether they ask for no completion
 	receives map[uint64]int        // BusyQPStays: those that were posted and have not completed
 	moved    map[*address]verbs.AH // AHsAnyDomain: handles made in our domain
 }

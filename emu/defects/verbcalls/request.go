@@ -34,7 +34,7 @@ func (p *pair) change(wr *verbs.SendWR) {
 	if q.InlineCut {
 		wr.Inline = wr.Inline[:min(p.caps.MaxInline, len(wr.Inline))]
 	}
-	if q.UnsignaledErrorsLost {
+	if q.UnsignaledErrorsLost || q.RecvErrorIsQPOp {
 		p.ask(wr)
 	}
 	if wr.Opcode == verbs.OpAtomicCmpAndSwp || wr.Opcode == verbs.OpAtomicFetchAdd {

@@ -18,10 +18,12 @@ func (p *pair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	if q.ResetFlushes && mask&verbs.QPAttrState != 0 && a.State == verbs.QPStateReset {
 		p.flush()
 	}
+	p.replace(&a, &mask)
 	err := p.QP.Modify(a, mask)
 	switch {
 	case err == nil:
 		p.remember(a, mask)
+		p.postRefused()
 		return nil
 	case q.RefusalKills:
 		p.kill()
@@ -128,6 +130,7 @@ func (p *pair) Query() (verbs.QPAttr, error) {
 		defer p.mu.Unlock()
 		a.State, a.CurState, a.SQPSN, a.RQPSN = p.set.State, p.set.State, p.set.SQPSN, p.set.RQPSN
 	}
+	a.SQDraining = a.SQDraining || q.SQNeverDrains && a.State == verbs.QPStateSQD
 	if q.ResetReadsInit {
 		for _, s := range []*verbs.QPState{&a.State, &a.CurState} {
 			if *s == verbs.QPStateReset {

@@ -42,8 +42,8 @@ type Config struct {
 	ErrorRate, ErrorBurst int
 	// Reads is the IRD and ORD of RD, for each peer.
 	Reads uint16
-	// Defects make the NIC misbehave on purpose.
-	Defects Defects
+	// Policy has the decisions about memory and completion queues in which devices differ.
+	Policy nic.Policy
 }
 
 const (

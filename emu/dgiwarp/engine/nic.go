@@ -54,7 +54,7 @@ func New(cfg Config) (*NIC, error) {
 		return nil, err
 	}
 	n := &NIC{cfg: cfg, initialGIDs: cfg.GIDs, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
-	n.Init(cfg.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
+	n.Init(cfg.Limits, cfg.Policy)
 	n.Mem.Scramble(cfg.Secret)
 	n.layer = iwarp.Layer{NIC: &n.Base}
 	n.rd, err = rd.New(rd.Config{

@@ -107,7 +107,7 @@ type rig struct {
 func newRig(t testing.TB, hooks Hooks) *rig {
 	t.Helper()
 	r := &rig{fakeDriver: &fakeDriver{t: t}}
-	r.base.Init(nic.Limits{}.OrDefault(), nic.Defects{}, nic.MemoryDefects{})
+	r.base.Init(nic.Limits{}.OrDefault(), nic.Policy{})
 	r.Init("nic0", &r.base, hooks)
 	r.Start(r.fakeDriver)
 	r.pd = must[*PD](t)(r.AllocPD())

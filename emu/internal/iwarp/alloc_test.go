@@ -38,7 +38,7 @@ type loop struct {
 func newLoop(tb testing.TB, limit int) *loop {
 	l := &loop{limit: limit, flat: make([]byte, 0, limit)}
 	for i := range 2 {
-		l.base[i].Init(nic.Limits{}.OrDefault(), nic.Defects{}, nic.MemoryDefects{})
+		l.base[i].Init(nic.Limits{}.OrDefault(), nic.Policy{})
 		l.layer[i].NIC = &l.base[i]
 		pd, err := l.base[i].AllocPD()
 		if err != nil {

@@ -29,9 +29,9 @@ func setWord(mem nic.Bytes, v uint64) { binary.LittleEndian.PutUint64(mem, v) }
 
 var atomicRows = map[string]func(*testing.T){
 	"rfc7306/1.1/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{NoExtensions: true})
+		s := newSide(t, depth, Policy{ReceivePolicy: ReceivePolicy{NoExtensions: true}})
 		for op := wire.OpImmediate; op <= wire.OpAtomicResponse; op++ {
-			s := newSide(t, depth, Defects{NoExtensions: true})
+			s := newSide(t, depth, Policy{ReceivePolicy: ReceivePolicy{NoExtensions: true}})
 			g := untagged(op, 1, 0, nil, true)
 			s.in(g)
 			s.wantTerminate(wire.TermOpOpcode, &g)
@@ -39,7 +39,7 @@ var atomicRows = map[string]func(*testing.T){
 		s.wantAlive()
 	},
 	"rfc7306/5/1 rfc7306/5.1.1/3 rfc7306/5.1.2/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(16, allAccess)
 		setWord(mem, 42)
 		if got := s.ask(1, r, wire.AtomicRequest{AddSwap: 5}); got != 42 || word(mem) != 47 {
@@ -59,7 +59,7 @@ var atomicRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc7306/5/2 rfc7306/5.2.1/5": func(t *testing.T) {
-		s := newSide(t, Options{IRD: 100}, Defects{})
+		s := newSide(t, Options{IRD: 100}, Policy{})
 		r, mem := s.region(16, allAccess)
 		for i := range 100 {
 			s.in(atomicRequest(wire.MSN(i+1), wire.AtomicRequest{RequestID: uint32(i), STag: wire.STag(r.Key), TO: r.Addr, AddSwap: 1}))
@@ -74,7 +74,7 @@ var atomicRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc7306/5/3 rfc7306/5.2.2/1 rfc7306/5.2.2/2 rfc7306/5.2.1/4": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(16, allAccess)
 		s.recv(1)
 		s.in(readRequest(1, readOf(r, 0, 8)))
@@ -98,7 +98,7 @@ var atomicRows = map[string]func(*testing.T){
 	"rfc7306/5.1.1/1 rfc7306/5.1.2/3 rfc7306/8.1/1": func(t *testing.T) {
 		for _, op := range []wire.AtomicOp{wire.AtomicFetchAdd, wire.AtomicCompareSwap} {
 			for off := uint64(1); off < 8; off++ {
-				s := newSide(t, depth, Defects{})
+				s := newSide(t, depth, Policy{})
 				r, mem := s.region(32, allAccess)
 				g := atomicRequest(1, wire.AtomicRequest{Op: op, STag: wire.STag(r.Key), TO: r.Addr + off, AddSwap: 1, AddSwapMask: math.MaxUint64})
 				s.in(g)
@@ -112,7 +112,7 @@ var atomicRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc7306/5.1.1/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(16, allAccess)
 		setWord(mem, 0xffffffff)
 		s.ask(1, r, wire.AtomicRequest{AddSwap: 1, AddSwapMask: 0x80000000})
@@ -133,7 +133,7 @@ var atomicRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc7306/5.1.2/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(16, allAccess)
 		setWord(mem, 0x1122334455667788)
 		// Compared in the upper half only, stored in the lower only.
@@ -152,7 +152,7 @@ var atomicRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc7306/5.2.1/1 rfc7306/5.2.1/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(16, allAccess)
 		s.post(1, verbs.OpAtomicFetchAdd, []verbs.SGE{sge(r, 8, 8)}, to(0xa1b2c300, 0x1000), func(q *Request) { q.Atomic.CompareAdd = 5 })
 		s.post(2, verbs.OpAtomicCmpAndSwp, []verbs.SGE{sge(r, 8, 8)}, to(0xa1b2c300, 0x1008), func(q *Request) {
@@ -173,7 +173,7 @@ var atomicRows = map[string]func(*testing.T){
 	},
 	"rfc7306/5.2.1/3": func(t *testing.T) {
 		for _, op := range []wire.AtomicOp{1, 3, 4, 7, 8, 15} {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			r, mem := s.region(16, allAccess)
 			g := atomicRequest(1, wire.AtomicRequest{Op: op, STag: wire.STag(r.Key), TO: r.Addr, AddSwap: 1})
 			s.in(g)
@@ -189,12 +189,12 @@ var atomicRows = map[string]func(*testing.T){
 			g.AtomicResponse.RequestID = id
 			return g
 		}
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		g := respond(1)
 		s.in(g)
 		s.wantTerminate(wire.TermOpOpcode, &g)
 
-		s = newSide(t, depth, Defects{})
+		s = newSide(t, depth, Policy{})
 		r, _ := s.region(16, allAccess)
 		s.post(1, verbs.OpAtomicFetchAdd, []verbs.SGE{sge(r, 0, 8)}, to(1, 0))
 		s.all(1442)
@@ -204,7 +204,7 @@ var atomicRows = map[string]func(*testing.T){
 		s.wantSends("1 IBV_WC_BAD_RESP_ERR")
 
 		for _, n := range []int{0, 11, 13} {
-			s = newSide(t, depth, Defects{})
+			s = newSide(t, depth, Policy{})
 			r, _ = s.region(16, allAccess)
 			s.post(1, verbs.OpAtomicFetchAdd, []verbs.SGE{sge(r, 0, 8)}, to(1, 0))
 			s.all(1442)
@@ -215,7 +215,7 @@ var atomicRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc7306/5.4/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(16, allAccess)
 		s.post(1, verbs.OpAtomicFetchAdd, []verbs.SGE{sge(r, 0, 3), sge(r, 8, 5)}, to(1, 0))
 		s.all(1442)
@@ -229,7 +229,7 @@ var atomicRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc7306/5.4/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(16, allAccess)
 		g := atomicRequest(1, wire.AtomicRequest{STag: wire.STag(r.Key), TO: r.Addr, AddSwap: 1})
 		g.Control.Last = false
@@ -240,7 +240,7 @@ var atomicRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc7306/5.4/3": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(16, allAccess)
 		for i := range 2 {
 			s.in(atomicRequest(wire.MSN(i+1), wire.AtomicRequest{STag: wire.STag(r.Key), TO: r.Addr, AddSwap: 1}))

@@ -12,7 +12,7 @@ var checkRows = map[string]func(*testing.T){
 	"rfc5040/7.2/1 rfc6580/3.4/1": func(t *testing.T) {
 		for op := wire.OpAtomicResponse + 1; op < 16; op++ {
 			for _, isTagged := range []bool{false, true} {
-				s := newSide(t, depth, Defects{})
+				s := newSide(t, depth, Policy{})
 				g := wire.Segment{}
 				g.Control = wire.NewControl(op, true)
 				g.Control.Tagged = isTagged
@@ -58,7 +58,7 @@ var checkRows = map[string]func(*testing.T){
 	},
 	"rfc5040/8.1.1/3 rfc5042/6.4.5/1": func(t *testing.T) {
 		// A region may be used by every stream of its domain, so no peer may close it.
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		s.recv(1)
 		g := untagged(wire.OpSendInv, 1, 0, nil, true)
@@ -99,7 +99,7 @@ func TestQPAccessFlagsRestrictMemoryAccess(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			r, mem := s.region(64, allAccess)
 			s.ep.Access = c.access
 			g := c.seg(r)
@@ -113,7 +113,7 @@ func TestQPAccessFlagsRestrictMemoryAccess(t *testing.T) {
 }
 
 func TestConsortiumStreamsHaveVersionZero(t *testing.T) {
-	s := newSide(t, Options{IRD: 1, ORD: 1, Consortium: true}, Defects{})
+	s := newSide(t, Options{IRD: 1, ORD: 1, Consortium: true}, Policy{})
 	s.post(1, verbs.OpSend, nil)
 	if g := s.one(); g.Control.DDPVersion != 0 || g.Control.RDMAPVersion != 0 {
 		t.Errorf("%+v", g.Control)
@@ -137,7 +137,7 @@ func TestOpcodeChangeWithinMessageTerminates(t *testing.T) {
 		"read to atomic":    {wire.OpReadRequest, wire.OpAtomicRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			r, _ := s.region(64, allAccess)
 			s.recv(1, sge(r, 0, 64))
 			s.recv(2, sge(r, 0, 64))
@@ -152,7 +152,7 @@ func TestOpcodeChangeWithinMessageTerminates(t *testing.T) {
 }
 
 func TestControlMessagesMayHaveSeveralSegments(t *testing.T) {
-	s := newSide(t, depth, Defects{})
+	s := newSide(t, depth, Policy{})
 	r, mem := s.region(64, allAccess)
 	copy(mem, "contents")
 	q := readOf(r, 0, 8)

@@ -19,11 +19,11 @@ type refusal struct {
 // refused passes each segment to a new stream and checks the Terminate. prepare registers the
 // memory, which must not change.
 func refused(t *testing.T, prepare func(*side) (nic.Bytes, []refusal)) {
-	probe := newSide(t, depth, Defects{})
+	probe := newSide(t, depth, Policy{})
 	_, list := prepare(probe)
 	for i := range list {
 		t.Run(list[i].name, func(t *testing.T) {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			mem, list := prepare(s)
 			before := string(mem)
 			c := &list[i]
@@ -68,7 +68,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		})
 	},
 	"rfc5041/7.1/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(16, allAccess)
 		s.recv(1, sge(r, 0, 16))
 		s.in(untagged(wire.OpSend, 1, 0, []byte("taken"), true))
@@ -89,7 +89,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 			}
 		})
 		// In the midst of a message too.
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		sendRig(s)
 		s.in(untagged(wire.OpSend, 1, 0, []byte("ab"), false))
 		g := untagged(wire.OpSend, 1, 3, []byte("cd"), true)
@@ -97,7 +97,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		s.wantTerminate(wire.TermUntaggedMO, &g)
 	},
 	"rfc5041/7.1/4 rfc5040/5.3/4": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		mem := sendRig(s)
 		g := untagged(wire.OpSend, 1, 0, make([]byte, 20), true)
 		pattern(g.Payload, 1)
@@ -107,7 +107,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		if string(mem) != string(make([]byte, 16)) {
 			t.Errorf("%x was placed", mem)
 		}
-		s = newSide(t, depth, Defects{})
+		s = newSide(t, depth, Policy{})
 		sendRig(s)
 		s.in(untagged(wire.OpSend, 1, 0, make([]byte, 16), false))
 		g = untagged(wire.OpSend, 1, 16, make([]byte, 1), true)
@@ -148,7 +148,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		})
 	},
 	"rfc5041/7.1/11 rfc5041/7.1/12 rfc5040/7.1/5": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(64, allAccess)
 		first := tagged(wire.OpWrite, r.Key, r.Addr+60, []byte("abcdefgh"), true)
 		s.in(first)
@@ -184,7 +184,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		// A type 2 window is bound to one queue pair: the others of its domain may not
 		// use it.
 		for _, owner := range []uint32{0x11, 0x12} {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			r, mem := s.region(64, allAccess)
 			w, err := s.base.AllocMW(s.pd, verbs.MWType2)
 			if err != nil {
@@ -210,7 +210,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5041/8.3.1/1 rfc5042/6.2.2/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(64, allAccess)
 		s.in(tagged(wire.OpWrite, r.Key, r.Addr, []byte("before"), false))
 		if err := s.base.DeregMR(r); err != nil {

@@ -10,7 +10,7 @@ import (
 
 // everyMessage makes a stream output one message of each kind and returns the segments.
 func everyMessage(t *testing.T, limit int) []wire.Segment {
-	s := newSide(t, Options{IRD: 8, ORD: 8}, Defects{})
+	s := newSide(t, Options{IRD: 8, ORD: 8}, Policy{})
 	r, mem := s.region(8192, allAccess)
 	pattern(mem, 1)
 	src := []verbs.SGE{sge(r, 0, 2500)}
@@ -89,7 +89,7 @@ var ddpSendRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5041/4.2/1 rfc5041/4.3/1 rfc5041/5.2/1 rfc5041/4.2/3": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(4096, allAccess)
 		pattern(mem, 3)
 		s.post(1, verbs.OpSend, []verbs.SGE{sge(r, 1, 1000), sge(r, 2000, 1500)})
@@ -137,7 +137,7 @@ var ddpSendRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5041/4.3/4": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.stream.sendMSN[wire.QueueSend], s.stream.recvMSN[wire.QueueSend] = 0xffffffff, 0xffffffff
 		s.post(1, verbs.OpSend, nil)
 		s.post(2, verbs.OpSend, nil)
@@ -153,7 +153,7 @@ var ddpSendRows = map[string]func(*testing.T){
 		s.wantReceived("0:0", "1:0")
 	},
 	"rfc5041/5.2/5 rfc5040/5.1/4 rfc5041/5.2/6": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.post(1, verbs.OpSend, nil)
 		s.post(2, verbs.OpRDMAWrite, nil, to(1, 2))
 		s.in(readRequest(1, wire.ReadRequest{SinkSTag: 3, SinkTO: 4, SrcSTag: 0xdeadbeef}))
@@ -177,12 +177,12 @@ var ddpSendRows = map[string]func(*testing.T){
 	"rfc5041/5.2/4": func(t *testing.T) {
 		// A request's length has 32 bits; longer ones cannot be posted. The longest
 		// read is asked for as it is.
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.in(readRequest(1, wire.ReadRequest{Size: 0xffffffff, SrcSTag: 1}))
 		s.wantTerminate(wire.TermProtInvalidSTag, ptr(readRequest(1, wire.ReadRequest{Size: 0xffffffff, SrcSTag: 1})))
 	},
 	"rfc5041/5.3/1 rfc5040/5.5/4": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(4096, allAccess)
 		s.post(1, verbs.OpRDMAWrite, []verbs.SGE{sge(r, 0, 3000)}, to(1, 0))
 		s.post(2, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 3000)}, to(1, 0))
@@ -209,7 +209,7 @@ func ptr[T any](v T) *T { return &v }
 
 var ddpReceiveRows = map[string]func(*testing.T){
 	"rfc5041/4.1/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.recv(1)
 		g := tagged(wire.OpSend, 1, 0, nil, true)
 		g.Control.Tagged = true
@@ -218,7 +218,7 @@ var ddpReceiveRows = map[string]func(*testing.T){
 		s.wantReceived()
 	},
 	"rfc5041/4.1/5 rfc5041/5.4/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(64, allAccess)
 		s.recv(1, sge(r, 0, 32))
 		s.recv(2, sge(r, 32, 32))
@@ -243,7 +243,7 @@ var ddpReceiveRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5041/4.1/7 rfc5040/4.1/4": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.recv(1)
 		g := untagged(wire.OpSend, 1, 0, nil, true)
 		g.Control.DDPReserved, g.Control.RDMAPReserved = 0x0f, 3
@@ -252,7 +252,7 @@ var ddpReceiveRows = map[string]func(*testing.T){
 		s.wantReceived("1:0")
 	},
 	"rfc5041/5.3/4 rfc5040/5.3/5 rfc5040/5.5/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(1000, allAccess)
 		for i := range uint64(10) {
 			s.recv(i, sge(r, int(i)*100, 100))
@@ -269,7 +269,7 @@ var ddpReceiveRows = map[string]func(*testing.T){
 		s.wantReceived("0:0", "1:37", "2:74", "3:11", "4:48", "5:85", "6:22", "7:59", "8:96", "9:33")
 	},
 	"rfc5041/5.3/5": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(64, allAccess)
 		s.in(tagged(wire.OpWrite, r.Key, r.Addr+32, []byte("high"), false))
 		s.in(tagged(wire.OpWrite, r.Key, r.Addr, []byte("low"), true))
@@ -279,7 +279,7 @@ var ddpReceiveRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5041/5.4/2 rfc5040/5.3/3": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		for i, n := range []int{0, 3, 16} {
 			s.recv(uint64(i), sge(r, 0, 64))
@@ -288,7 +288,7 @@ var ddpReceiveRows = map[string]func(*testing.T){
 		s.wantReceived("0:0", "1:3", "2:16")
 	},
 	"rfc5041/6.2.2/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		s.recv(9, sge(r, 0, 64))
 		s.in(untagged(wire.OpSend, 1, 0, make([]byte, 3), false))

@@ -18,4 +18,6 @@
 // Segments of different messages are not interleaved, since the receiver could not tell
 // which message a tagged segment belongs to. Work requests and read responses alternate,
 // message by message.
+//
+// [Policy] has the decisions in which real devices differ from the RFCs.
 package iwarp

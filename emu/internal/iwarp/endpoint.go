@@ -8,9 +8,9 @@ import (
 
 // Layer is the state that all streams of a NIC share.
 type Layer struct {
-	NIC     *nic.Base
-	Defects Defects
-	Count   Counters
+	NIC    *nic.Base
+	Policy Policy
+	Count  Counters
 
 	atomics atomicUnit
 }

@@ -11,7 +11,7 @@ import (
 // Segments are counted in 32 bits: a request completes when its segments were taken, also
 // after the counter has wrapped.
 func TestSegmentCountersWrap(t *testing.T) {
-	s := newSide(t, depth, Defects{})
+	s := newSide(t, depth, Policy{})
 	s.stream.segmentsOutput, s.stream.segmentsAccepted = math.MaxUint32, math.MaxUint32
 	for i := range uint64(3) {
 		s.post(i, verbs.OpSend, nil)
@@ -37,7 +37,7 @@ func TestSegmentCountersWrap(t *testing.T) {
 
 // A stream is not quiet before the layer below has taken its response.
 func TestQuietWaitsUntilSegmentsAreTaken(t *testing.T) {
-	s := newSide(t, depth, Defects{})
+	s := newSide(t, depth, Policy{})
 	r, _ := s.region(8, allAccess)
 	s.in(readRequest(1, readOf(r, 0, 8)))
 	if s.stream.Quiet() || s.stream.Stuck() {
@@ -56,7 +56,7 @@ func TestQuietWaitsUntilSegmentsAreTaken(t *testing.T) {
 // After Drop the stream does not wait for segments to be taken.
 func TestDropStopsWaitingForSegments(t *testing.T) {
 	for _, terminate := range []bool{false, true} {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.post(1, verbs.OpSend, nil)
 		s.out(1442)
 		s.stream.Fail(wire.TermMPAClosed, terminate)
@@ -73,7 +73,7 @@ func TestDropStopsWaitingForSegments(t *testing.T) {
 // A Terminate about a completed Write must not fail an unsent Write to the same address.
 func TestTerminateFailsNoUnsentRequest(t *testing.T) {
 	for _, left := range []bool{false, true} {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(8, allAccess)
 		s.post(1, verbs.OpRDMAWrite, []verbs.SGE{sge(r, 0, 8)}, to(9, 64))
 		s.all(1442)
@@ -94,7 +94,7 @@ func TestTerminateFailsNoUnsentRequest(t *testing.T) {
 // RFC 7306, 5.4: a Send may be delivered before an earlier atomic is executed, but other
 // atomics and reads may not. Local requests wait behind a fence.
 func TestAtomicsWaitForEarlierReadsSendsDoNot(t *testing.T) {
-	s := newSide(t, depth, Defects{})
+	s := newSide(t, depth, Policy{})
 	r, mem := s.region(4096, allAccess)
 	word, _ := s.region(8, allAccess)
 	s.recv(1)

@@ -52,7 +52,7 @@ type fuzzRig struct {
 }
 
 func newFuzzRig(t testing.TB) *fuzzRig {
-	f := &fuzzRig{side: newSide(t, Options{IRD: 3, ORD: 3}, Defects{})}
+	f := &fuzzRig{side: newSide(t, Options{IRD: 3, ORD: 3}, Policy{})}
 	var mem nic.Bytes
 	f.open, mem = f.region(512, allAccess)
 	for i := range mem {

@@ -11,7 +11,7 @@ import (
 
 var immediateRows = map[string]func(*testing.T){
 	"rfc7306/6.3/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.post(1, verbs.OpSendImm, nil, func(q *Request) { q.Imm = 0x01020304 })
 		s.post(2, verbs.OpSendImm, nil, flags(verbs.SendSolicited))
 		for _, want := range []string{
@@ -25,7 +25,7 @@ var immediateRows = map[string]func(*testing.T){
 	},
 	"rfc7306/6.3/3": func(t *testing.T) {
 		for _, n := range []int{0, 4, 7, 9, 16} {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			r, _ := s.region(64, allAccess)
 			s.recv(1, sge(r, 0, 64))
 			s.stream.Input(piece(wire.OpImmediate, 1, 0, make([]byte, n), true))
@@ -38,7 +38,7 @@ var immediateRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc7306/6.3/4": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		for i := range uint64(3) {
 			s.recv(i, sge(r, 0, 64))
@@ -57,7 +57,7 @@ var immediateRows = map[string]func(*testing.T){
 		s.wantTerminate(wire.TermUntaggedNoBuffer, &imm)
 	},
 	"rfc7306/6.4/1": func(t *testing.T) {
-		a, b := newSide(t, depth, Defects{}), newSide(t, depth, Defects{})
+		a, b := newSide(t, depth, Policy{}), newSide(t, depth, Policy{})
 		src, from := a.region(5000, allAccess)
 		dst, into := b.region(5000, allAccess)
 		pattern(from, 4)
@@ -85,7 +85,7 @@ func TestImmediateDataBelongsToDirectlyPrecedingWrite(t *testing.T) {
 		"read":   func(s *side, r *nic.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
 		"nobody": func(*side, *nic.Region) {},
 	} {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(16, allAccess)
 		s.recv(1)
 		s.recv(2)
@@ -108,7 +108,7 @@ func TestImmediateDataAfterRTRIsSeparate(t *testing.T) {
 		"RTR":             {nil, verbs.WCOpRecv},
 		"a write already": {[]byte("12345"), verbs.WCOpRecvRDMAWithImm},
 	} {
-		s := newSide(t, Options{IRD: 4, ORD: 4, Responder: true, PeerToPeer: true}, Defects{})
+		s := newSide(t, Options{IRD: 4, ORD: 4, Responder: true, PeerToPeer: true}, Policy{})
 		r, _ := s.region(16, allAccess)
 		s.recv(1)
 		s.recv(2)

@@ -27,7 +27,7 @@ func (s *Stream) Input(segment []byte) {
 		s.refuse(wire.TermOpUnspecified, nil) // there is no header to return
 		return
 	}
-	if s.defects().TaggedFlagIgnored && !s.parseByOpcode(&a) {
+	if s.policy().HeaderByOpcode && !s.parseByOpcode(&a) {
 		return
 	}
 	s.dispatch(&a)
@@ -45,7 +45,7 @@ func (s *Stream) dispatch(a *rxSegment) {
 		s.refuse(wire.TermUntaggedVersion, a)
 	case h.RDMAPVersion != s.version:
 		s.refuse(wire.TermOpVersion, a)
-	case !known || h.Opcode > wire.OpTerminate && s.defects().NoExtensions || h.Tagged != info.Tagged:
+	case !known || h.Opcode > wire.OpTerminate && s.policy().NoExtensions || h.Tagged != info.Tagged:
 		s.refuse(wire.TermOpOpcode, a)
 	case h.Opcode == wire.OpWrite:
 		s.receiveWrite(a)
@@ -56,4 +56,24 @@ func (s *Stream) dispatch(a *rxSegment) {
 	default:
 		s.receiveUntagged(a, &info)
 	}
+}
+
+// parseByOpcode implements HeaderByOpcode: it parses the header that belongs to the opcode.
+func (s *Stream) parseByOpcode(a *rxSegment) bool {
+	c := a.hdr.Control
+	if info, ok := c.Opcode.Info(); !ok || info.Tagged == c.Tagged {
+		return true
+	}
+	c.Tagged = !c.Tagged
+	a.hdr = wire.Header{Control: c}
+	var err error
+	if rest := a.raw[wire.ControlLen:]; c.Tagged {
+		a.body, err = a.hdr.Tagged.Parse(rest)
+	} else {
+		a.body, err = a.hdr.Untagged.Parse(rest)
+	}
+	if err != nil {
+		s.refuse(wire.TermOpUnspecified, nil)
+	}
+	return err == nil
 }

@@ -9,7 +9,7 @@ import (
 
 // A nudge is sent before all queued requests and completes none.
 func TestNudgeIsSentBeforeQueuedRequests(t *testing.T) {
-	s := newSide(t, Options{IRD: 1, ORD: 1}, Defects{})
+	s := newSide(t, Options{IRD: 1, ORD: 1}, Policy{})
 	r, _ := s.region(64, allAccess)
 	s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 8)}, to(3, 0))
 	s.post(2, verbs.OpRDMARead, []verbs.SGE{sge(r, 8, 8)}, to(3, 8)) // waits for the first
@@ -33,7 +33,7 @@ func TestNudgeIsSentBeforeQueuedRequests(t *testing.T) {
 
 // Messages are not interleaved: the rest of a partly sent message replaces the nudge.
 func TestNudgeDoesNotInterruptMessage(t *testing.T) {
-	s := newSide(t, depth, Defects{})
+	s := newSide(t, depth, Policy{})
 	r, _ := s.region(2000, allAccess)
 	s.post(1, verbs.OpRDMAWriteImm, []verbs.SGE{sge(r, 0, 2000)}, to(3, 0))
 	for range 2 {
@@ -58,7 +58,7 @@ func TestNudgeDoesNotInterruptMessage(t *testing.T) {
 }
 
 func TestPeerIgnoresNudge(t *testing.T) {
-	s := newSide(t, Options{}, Defects{})
+	s := newSide(t, Options{}, Policy{})
 	s.in(tagged(wire.OpWrite, uint32(AnySTag), 0, nil, true))
 	s.in(tagged(wire.OpWrite, 0, 0, nil, true))
 	s.wantAlive()

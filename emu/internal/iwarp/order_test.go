@@ -9,7 +9,7 @@ import (
 
 var orderRows = map[string]func(*testing.T){
 	"rfc5040/5.5/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(4096, allAccess)
 		s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 4000)}, to(1, 0))
 		s.post(2, verbs.OpRDMARead, []verbs.SGE{sge(r, 4000, 1)}, to(1, 0))
@@ -20,7 +20,7 @@ var orderRows = map[string]func(*testing.T){
 		s.wantSends("1", "2")
 	},
 	"rfc5040/5.5/5": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(4096, allAccess)
 		s.post(1, verbs.OpRDMAWrite, []verbs.SGE{sge(r, 0, 4000)}, to(1, 0))
 		s.post(2, verbs.OpSend, []verbs.SGE{sge(r, 0, 1)})
@@ -46,7 +46,7 @@ var orderRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.5/6": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		w := boundWindow(s)
 		s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 8)}, to(1, 0))
@@ -67,7 +67,7 @@ var orderRows = map[string]func(*testing.T){
 		s.wantSends("1", "2", "3", "4", "5")
 	},
 	"rfc5040/5.5/9": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		s.recv(1)
 		s.in(readRequest(1, readOf(r, 0, 8)))
@@ -78,7 +78,7 @@ var orderRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.5/10": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		w := boundWindow(s)
 		s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 8)}, to(1, 0))
@@ -97,13 +97,13 @@ var orderRows = map[string]func(*testing.T){
 		s.wantSends("1", "2", "3")
 	},
 	"rfc5040/6.1/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.stream.Input(make([]byte, 40))
 		if g := s.one(); g.Terminate.Error != wire.TermUntaggedVersion {
 			t.Errorf("40 zero octets: %v", g.Terminate.Error)
 		}
 		for n := range 18 {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			b := untagged(wire.OpSend, 1, 0, nil, true)
 			s.stream.Input(b.Append(nil)[:n])
 			if g := s.one(); g.Terminate.Error != wire.TermOpUnspecified || g.Terminate.HasDDP {
@@ -114,7 +114,7 @@ var orderRows = map[string]func(*testing.T){
 }
 
 func TestRequestsAndResponsesAlternate(t *testing.T) {
-	s := newSide(t, Options{IRD: 8, ORD: 8}, Defects{})
+	s := newSide(t, Options{IRD: 8, ORD: 8}, Policy{})
 	r, _ := s.region(4096, allAccess)
 	for i := range uint64(4) {
 		s.post(i, verbs.OpRDMAWriteImm, []verbs.SGE{sge(r, 0, 3000)}, to(1, 0))
@@ -162,7 +162,7 @@ func TestFullCompletionQueueEndsTheStreamOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			s.fullCQ = true
 			do(s)
 			s.wantTerminate(wire.TermRDMAPLocal, nil)
@@ -174,7 +174,7 @@ func TestFullCompletionQueueEndsTheStreamOnce(t *testing.T) {
 }
 
 func TestBindExecutesInPostingOrder(t *testing.T) {
-	s := newSide(t, depth, Defects{})
+	s := newSide(t, depth, Policy{})
 	r, _ := s.region(64, allAccess)
 	w, err := s.base.AllocMW(s.pd, verbs.MWType2)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func (s *Stream) receiveWrite(a *rxSegment) {
 	t, last := &a.hdr.Tagged, a.hdr.Control.Last
 	if n := uint64(len(a.body)); n > 0 {
-		if s.defects().TaggedInOrder && !s.siw.inOrder(s.inWrite, t, n) {
+		if s.policy().WritesInOrder && !s.policyState.inOrder(s.inWrite, t, n) {
 			s.refuse(wire.TermTaggedBounds, a)
 			return
 		}
@@ -51,8 +51,8 @@ func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) 
 // readSource resolves the next n octets that the read p asks for. If the check fails, the
 // stream ends.
 func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool) {
-	need, defects := verbs.AccessRemoteRead, s.defects()
-	if defects.ReadRightsUnchecked {
+	need, policy := verbs.AccessRemoteRead, s.policy()
+	if policy.ReadWithoutRight {
 		need = 0
 	}
 	to, size := p.read.SrcTO, uint64(n)
@@ -61,7 +61,7 @@ func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool)
 		return mem, at, true
 	}
 	e := readTermError(err, to, size)
-	if e == wire.TermProtWrap && defects.WrapUnchecked {
+	if e == wire.TermProtWrap && policy.Terminate.WrapIsLocal {
 		s.endSilentlyByPeer(e)
 	} else {
 		s.refuseRead(e, p)
@@ -98,7 +98,7 @@ func (s *Stream) writeTermError(err error, to, n uint64) wire.TermError {
 	case wire.TermProtStream:
 		return wire.TermTaggedStream
 	case wire.TermProtWrap:
-		if s.defects().WrapUnchecked {
+		if s.policy().Terminate.WrapIsLocal {
 			return wire.TermDDPLocal
 		}
 		return wire.TermTaggedWrap

@@ -11,7 +11,7 @@ import (
 
 var sendRows = map[string]func(*testing.T){
 	"rfc5040/4.1/5": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		w := boundWindow(s)
 		s.recv(1)
 		g := untagged(wire.OpSend, 1, 0, nil, true)
@@ -23,7 +23,7 @@ var sendRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.3/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.recv(1)
 		s.recv(2)
 		s.in(untagged(wire.OpSend, 1, 0, nil, true))
@@ -35,7 +35,7 @@ var sendRows = map[string]func(*testing.T){
 	},
 	"rfc5040/5.3/8": func(t *testing.T) {
 		for _, op := range []wire.Opcode{wire.OpSendInv, wire.OpSendSEInv} {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			w := boundWindow(s)
 			r, _ := s.region(16, allAccess)
 			s.recv(1, sge(r, 0, 16))
@@ -66,7 +66,7 @@ var sendRows = map[string]func(*testing.T){
 				"another stream's": func(s *side) uint32 { return windowOf(s, s.pd, 0x12).Key },
 			} {
 				t.Run(op.String()+" of "+name, func(t *testing.T) {
-					s := newSide(t, depth, Defects{})
+					s := newSide(t, depth, Policy{})
 					s.recv(1)
 					g := untagged(op, 1, 0, nil, true)
 					g.Untagged.Invalidate = wire.STag(stag(s))
@@ -98,7 +98,7 @@ func windowOf(s *side, pd nic.PD, qpn uint32) *nic.Window {
 
 var writeRows = map[string]func(*testing.T){
 	"rfc5040/4.1/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		g := tagged(wire.OpWrite, 0, 0, nil, true)
 		g.Control.Tagged = false
 		g.Payload = make([]byte, 8)
@@ -106,7 +106,7 @@ var writeRows = map[string]func(*testing.T){
 		s.wantTerminate(wire.TermOpOpcode, &g)
 	},
 	"rfc5040/5.1/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(16, allAccess)
 		s.recv(1)
 		s.in(tagged(wire.OpWrite, r.Key, r.Addr+3, []byte("hello"), true))
@@ -116,7 +116,7 @@ var writeRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.1/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(3, allAccess)
 		copy(mem, "123")
 		for i := range 3 {
@@ -131,7 +131,7 @@ var writeRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.1/3": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(4000, allAccess)
 		pattern(mem, 9)
 		s.post(1, verbs.OpRDMAWrite, []verbs.SGE{sge(r, 3000, 1000), sge(r, 0, 1), sge(r, 0, 0), sge(r, 10, 1000)}, to(9, 0x1000))

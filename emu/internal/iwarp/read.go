@@ -51,17 +51,17 @@ func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
 // receiveReadResponse places a segment of a Read Response, which must belong to the oldest
 // outstanding read.
 func (s *Stream) receiveReadResponse(a *rxSegment) {
-	r, defects := s.oldestRead, s.defects()
+	r, policy := s.oldestRead, s.policy()
 	if r == nil || r.Op != verbs.OpRDMARead {
 		e := wire.TermOpOpcode
-		if defects.UnaskedIsLocal {
+		if policy.Terminate.UnexpectedIsLocal {
 			e = wire.TermDDPLocal
 		}
 		s.refuseResponse(e, a)
 		return
 	}
 	off, n := r.received, uint32(len(a.body))
-	if n > 0 && (off == 0 || !defects.LaterResponseUnchecked) {
+	if n > 0 && (off == 0 || !policy.CheckFirstResponse) {
 		var e wire.TermError
 		var ok bool
 		if off, e, ok = s.sinkOffset(r, a); !ok {
@@ -69,7 +69,7 @@ func (s *Stream) receiveReadResponse(a *rxSegment) {
 			return
 		}
 	}
-	if stag, to := sink(r); n == 0 && defects.ZeroResponseChecked && a.hdr.Tagged != (wire.Tagged{STag: stag, TO: to + uint64(r.received)}) {
+	if stag, to := sink(r); n == 0 && policy.CheckEmptyResponse && a.hdr.Tagged != (wire.Tagged{STag: stag, TO: to + uint64(r.received)}) {
 		s.refuseResponse(wire.TermTaggedSTag, a)
 		return
 	}
@@ -87,7 +87,7 @@ func (s *Stream) receiveReadResponse(a *rxSegment) {
 	if !a.hdr.Control.Last {
 		return
 	}
-	if r.received != r.Length && !defects.ShortResponseTaken {
+	if r.received != r.Length && !policy.AcceptShortResponse {
 		s.refuseResponse(wire.TermTaggedBounds, a)
 		return
 	}

@@ -10,7 +10,7 @@ import (
 
 var readRows = map[string]func(*testing.T){
 	"rfc5040/4.4/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 8, 16), sge(r, 40, 4)}, to(0x47d32f00, 0x55c99661b6c0))
 		g := s.one()
@@ -20,7 +20,7 @@ var readRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.2.2/3 rfc5040/5.5/7": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(64, allAccess)
 		s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 8, 5), sge(r, 32, 5)}, to(1, 0))
 		s.one()
@@ -59,7 +59,7 @@ var readRows = map[string]func(*testing.T){
 			"wrong answer": {func(*nic.Region) wire.Segment { return untagged(wire.OpAtomicResponse, 1, 0, nil, true) }, wire.TermOpOpcode},
 		} {
 			t.Run(name, func(t *testing.T) {
-				s := newSide(t, depth, Defects{})
+				s := newSide(t, depth, Policy{})
 				r, mem := s.region(64, allAccess)
 				s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 10)}, to(1, 0))
 				s.post(2, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 10)}, to(1, 0))
@@ -75,7 +75,7 @@ var readRows = map[string]func(*testing.T){
 			})
 		}
 		t.Run("later segment", func(t *testing.T) {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 10)}, to(1, 0))
 			s.all(1442)
@@ -85,7 +85,7 @@ var readRows = map[string]func(*testing.T){
 			s.wantTerminate(wire.TermTaggedSTag, &g)
 		})
 		t.Run("over and over", func(t *testing.T) {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 10)}, to(1, 0))
 			s.all(1442)
@@ -96,7 +96,7 @@ var readRows = map[string]func(*testing.T){
 		})
 	},
 	"rfc5040/5.2.2/6": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(64, allAccess)
 		g := tagged(wire.OpReadResponse, r.Key, r.Addr, []byte("unasked"), true)
 		s.in(g)
@@ -106,7 +106,7 @@ var readRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.2.2/7": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 20)}, to(1, 0))
 		s.all(1442)
@@ -117,7 +117,7 @@ var readRows = map[string]func(*testing.T){
 		s.wantSends("1 IBV_WC_BAD_RESP_ERR")
 	},
 	"rfc5040/6.1/2 rfc7306/5.2/2": func(t *testing.T) {
-		s := newSide(t, Options{ORD: 3}, Defects{})
+		s := newSide(t, Options{ORD: 3}, Policy{})
 		r, _ := s.region(64, allAccess)
 		for i := range uint64(4) {
 			s.post(2*i, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 8)}, to(1, 0))
@@ -148,13 +148,13 @@ var readRows = map[string]func(*testing.T){
 
 func TestReadFailsLocallyWithoutORD(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd} {
-		s := newSide(t, Options{IRD: 4}, Defects{})
+		s := newSide(t, Options{IRD: 4}, Policy{})
 		r, _ := s.region(8, allAccess)
 		s.post(1, op, []verbs.SGE{sge(r, 0, 8)}, to(1, 0))
 		s.wantTerminate(wire.TermRDMAPLocal, nil)
 		s.wantSends("1 IBV_WC_LOC_QP_OP_ERR")
 	}
-	s := newSide(t, Options{IRD: 4}, Defects{})
+	s := newSide(t, Options{IRD: 4}, Policy{})
 	s.post(1, verbs.OpRDMARead, nil, func(r *Request) { r.RTR = true })
 	if g := s.one(); g.Control.Opcode != wire.OpReadRequest {
 		t.Errorf("the RTR is %v", g.Control.Opcode)

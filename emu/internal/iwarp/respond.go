@@ -38,7 +38,7 @@ func (q *readQueue) pop() {
 
 // inboundLimit returns the number of reads and atomics that the peer may have outstanding.
 func (s *Stream) inboundLimit() int {
-	if s.defects().IRDRoundedUp && s.ird > 0 {
+	if s.policy().RoundUpIRD && s.ird > 0 {
 		return int(ceilPow2(s.ird)) + 1
 	}
 	return int(s.ird)
@@ -53,7 +53,7 @@ func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	}
 	if s.reads == nil || s.reads.count == limit {
 		e := wire.TermUntaggedNoBuffer
-		if s.defects().ReadOverflowsStream {
+		if s.policy().Terminate.ExcessReadIsStream {
 			e = wire.TermOpStream
 		}
 		s.refuse(e, a)
@@ -89,8 +89,8 @@ func (s *Stream) beginResponse(waited bool) {
 		s.executeAtomic(p)
 		return
 	}
-	if s.siw != nil {
-		s.siw.beginRead(&p.read, waited && s.defects().ZeroReadRepeats)
+	if s.policyState != nil {
+		s.policyState.beginRead(&p.read, waited && s.policy().EmptyReadRepeats)
 	}
 	if p.read.Size > 0 {
 		s.readSource(p, p.read.Size)

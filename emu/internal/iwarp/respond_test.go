@@ -32,14 +32,14 @@ func answer(t *testing.T, segs []wire.Segment, q wire.ReadRequest) (b []byte) {
 
 var respondRows = map[string]func(*testing.T){
 	"rfc5040/4.2/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		g := readRequest(1, readOf(r, 0, 8))
 		g.Payload = []byte("tail")
 		s.in(g)
 		s.wantTerminate(wire.TermUntaggedTooLong, &g)
 		for n := range 28 { // and one that is too short is none
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			s.stream.Input(piece(wire.OpReadRequest, 1, 0, make([]byte, n), true))
 			segs := s.all(1442)
 			if len(segs) != 1 || segs[0].Terminate.Error != wire.TermOpUnspecified {
@@ -48,7 +48,7 @@ var respondRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/4.4/2 rfc5040/4.4/3 rfc5040/5.2.1/6 rfc5040/5.2.1/3": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(70000, allAccess)
 		pattern(mem, 2)
 		s.recv(1)
@@ -65,7 +65,7 @@ var respondRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.2.1/2 rfc5040/5.2.2/2": func(t *testing.T) {
-		s := newSide(t, Options{IRD: 3}, Defects{})
+		s := newSide(t, Options{IRD: 3}, Policy{})
 		r, _ := s.region(64, allAccess)
 		msn := wire.MSN(1)
 		for range 5 { // slots come back
@@ -80,7 +80,7 @@ var respondRows = map[string]func(*testing.T){
 		s.wantAlive()
 	},
 	"rfc5040/6.1/3 rfc5040/8.1.1/4": func(t *testing.T) {
-		s := newSide(t, Options{IRD: 3}, Defects{})
+		s := newSide(t, Options{IRD: 3}, Policy{})
 		r, _ := s.region(64, allAccess)
 		var last wire.Segment
 		for i := range 1000 {
@@ -94,13 +94,13 @@ var respondRows = map[string]func(*testing.T){
 		if got := len(s.stream.reads.ring); got != 3 {
 			t.Errorf("room for %d reads", got)
 		}
-		s = newSide(t, Options{}, Defects{})
+		s = newSide(t, Options{}, Policy{})
 		g := readRequest(1, wire.ReadRequest{})
 		s.in(g)
 		s.wantTerminate(wire.TermUntaggedNoBuffer, &g)
 	},
 	"rfc5040/5.2.1/5 rfc5040/5.2.2/4 rfc5040/5.5/8": func(t *testing.T) {
-		s := newSide(t, Options{IRD: 8}, Defects{})
+		s := newSide(t, Options{IRD: 8}, Policy{})
 		r, mem := s.region(8192, allAccess)
 		pattern(mem, 7)
 		sizes := []int{5000, 1, 0, 3000, 2, 8000, 0, 64}
@@ -142,7 +142,7 @@ var respondRows = map[string]func(*testing.T){
 				{"rights", read(writable.Key, writable.Addr), wire.TermProtAccess},
 			}
 		})
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		g := readRequest(1, wire.ReadRequest{SinkSTag: 7, SinkTO: 0x100, Size: 16, SrcSTag: 0xabcdef00})
 		s.in(g)
 		if term := s.wantTerminate(wire.TermProtInvalidSTag, &g); !term.HasRDMAP || term.Read != g.ReadRequest {
@@ -150,7 +150,7 @@ var respondRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.2.1/8 rfc5042/6.3.5/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		w, _ := s.region(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 		for i, stag := range []uint32{0xdeadbeef, 0, w.Key} {
 			q := wire.ReadRequest{SinkSTag: 0xaaaa5555, SinkTO: 0x1122334455667788, SrcSTag: wire.STag(stag), SrcTO: math.MaxUint64}
@@ -161,7 +161,7 @@ var respondRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.2.1/9 rfc5042/x/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, mem := s.region(64, allAccess)
 		pattern(mem, 1)
 		s.post(1, verbs.OpSend, []verbs.SGE{sge(r, 0, 64)})
@@ -175,7 +175,7 @@ var respondRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.5/3": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		s.in(tagged(wire.OpWrite, r.Key, r.Addr, []byte("new"), true))
 		s.in(readRequest(1, readOf(r, 0, 3)))
@@ -187,7 +187,7 @@ var respondRows = map[string]func(*testing.T){
 
 func TestReadSeesConcurrentMemoryChanges(t *testing.T) {
 	// The payload of an answer is the memory itself, and the segment says so.
-	s := newSide(t, depth, Defects{})
+	s := newSide(t, depth, Policy{})
 	r, mem := s.region(4096, allAccess)
 	s.in(readRequest(1, readOf(r, 0, 4000)))
 	if !s.stream.Output(5000, &s.seg) || !s.seg.Volatile || len(s.seg.Payload) != 1 || &s.seg.Payload[0][0] != &mem[0] {
@@ -210,7 +210,7 @@ func (m farMemory) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 }
 
 func TestUnaddressableMemoryIsCopied(t *testing.T) {
-	s := newSide(t, depth, Defects{})
+	s := newSide(t, depth, Policy{})
 	near, b := s.region(2000, allAccess)
 	pattern(b, 1)
 	far := farMemory{pattern(make([]byte, 3000), 2)}
@@ -270,7 +270,7 @@ func TestFailingMemoryEndsStream(t *testing.T) {
 		}, wire.TermRDMAPLocal},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			r, err := s.base.RegMR(s.pd, brokenMemory{farMemory{make([]byte, 64)}}, 0, allAccess)
 			if err != nil {
 				t.Fatal(err)

@@ -37,10 +37,10 @@ type wc struct {
 	solicited bool
 }
 
-func newSide(t testing.TB, o Options, defects Defects) *side {
+func newSide(t testing.TB, o Options, policy Policy) *side {
 	s := &side{t: t}
-	s.base.Init(nic.Limits{}.OrDefault(), nic.Defects{}, nic.MemoryDefects{})
-	s.layer = Layer{NIC: &s.base, Defects: defects}
+	s.base.Init(nic.Limits{}.OrDefault(), nic.Policy{})
+	s.layer = Layer{NIC: &s.base, Policy: policy}
 	s.pd, _ = s.base.AllocPD()
 	s.other, _ = s.base.AllocPD()
 	s.ep = Endpoint{Layer: &s.layer, PD: s.pd, QPN: 0x11, Access: RemoteAccess}

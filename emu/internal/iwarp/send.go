@@ -119,7 +119,7 @@ func (s *Stream) requestReady() bool {
 // so that with an ORD of 0 a read is tried at once and fails.
 func (s *Stream) readLimit() uint16 {
 	limit := max(s.ord, 1)
-	if s.defects().ORDRoundedUp {
+	if s.policy().RoundUpORD {
 		limit = ceilPow2(limit)
 	}
 	return limit

@@ -24,7 +24,7 @@ func TestStreamIsSmall(t *testing.T) {
 
 func TestIdleStreamsAllocateNothing(t *testing.T) {
 	const n = 10000
-	s := newSide(t, depth, Defects{})
+	s := newSide(t, depth, Policy{})
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

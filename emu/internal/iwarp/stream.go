@@ -14,11 +14,11 @@ type Stream struct {
 	// for a response.
 	first, sending, last, oldestRead *Request
 
-	reads *readQueue      // reads and atomics of the peer; nil before the first
-	recv  *Receive        // receive of the current Send; nil between messages
-	parts *partials       // control messages received in part; nil before the first
-	term  *wire.Terminate // Terminate that was sent or received
-	siw   *siwState       // nil without Defects
+	reads       *readQueue      // reads and atomics of the peer; nil before the first
+	recv        *Receive        // receive of the current Send; nil between messages
+	parts       *partials       // control messages received in part; nil before the first
+	term        *wire.Terminate // Terminate that was sent or received
+	policyState *policyState    // nil with the zero Policy
 
 	sendMSN          [queues]wire.MSN // MSN of the next message to send, by queue
 	recvMSN          [queues]wire.MSN // MSN of the next message expected, by queue
@@ -93,8 +93,8 @@ func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 	for q := range queues {
 		s.sendMSN[q], s.recvMSN[q] = wire.FirstMSN, wire.FirstMSN
 	}
-	if ep.Layer.Defects != (Defects{}) {
-		s.siw = new(siwState)
+	if ep.Layer.Policy != (Policy{}) {
+		s.policyState = new(policyState)
 	}
 }
 
@@ -144,5 +144,5 @@ func (s *Stream) Ended() (t *wire.Terminate, received bool) {
 	return s.term, s.termReceived
 }
 
-func (s *Stream) defects() *Defects   { return &s.ep.Layer.Defects }
+func (s *Stream) policy() *Policy     { return &s.ep.Layer.Policy }
 func (s *Stream) counters() *Counters { return &s.ep.Layer.Count }

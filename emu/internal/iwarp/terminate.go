@@ -60,10 +60,10 @@ func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegme
 		return
 	}
 	t := s.newTerminate(e, &a.hdr, len(a.raw))
-	if s.defects().TermPayloadLength && t.HasLength {
+	if s.policy().Terminate.PayloadLength && t.HasLength {
 		t.SegmentLength = uint16(len(a.body))
 	}
-	if s.defects().TermInvalidateFlag && e == wire.TermProtNoInvalidate {
+	if s.policy().Terminate.InvalidateFlag && e == wire.TermProtNoInvalidate {
 		t.HasRDMAP = true
 	}
 	s.endWithTerminate(ByPeer, t, recv)
@@ -76,7 +76,7 @@ func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
 	if _, err := h.Control.Parse(p.control[:]); err != nil {
 		panic("iwarp: two octets do not make a control field")
 	}
-	h.Control.Tagged = false // Defects.TaggedFlagIgnored accepts it set
+	h.Control.Tagged = false // the policy HeaderByOpcode accepts it set
 	h.Untagged = wire.Untagged{Invalidate: p.invalidate, QN: wire.QueueReadRequest, MSN: p.msn}
 	length := untaggedHeader + wire.ReadRequestLen
 	if p.atomic {
@@ -85,11 +85,11 @@ func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
 	t := s.newTerminate(e, &h, length)
 	t.HasRDMAP = !p.atomic && t.HasDDP && e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection
 	t.Read = p.read
-	if s.defects().TermReadStale && t.HasRDMAP {
-		t.Read = s.siw.current
+	if s.policy().Terminate.ReadAsReceived && t.HasRDMAP {
+		t.Read = s.policyState.current
 		t.DDP.Untagged.MSN = wire.MSN(t.Read.Size)
 	}
-	if s.defects().TermPayloadLength && t.HasLength {
+	if s.policy().Terminate.PayloadLength && t.HasLength {
 		t.SegmentLength = 0
 	}
 	s.endWithTerminate(ByPeer, t, verbs.WCWRFlushErr)
@@ -101,7 +101,7 @@ func (s *Stream) newTerminate(e wire.TermError, h *wire.Header, length int) *wir
 	t := &wire.Terminate{Error: e}
 	switch {
 	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPLocal:
-	case (e == wire.TermOpVersion || e == wire.TermOpOpcode) && s.defects().TermBareOperation:
+	case (e == wire.TermOpVersion || e == wire.TermOpOpcode) && s.policy().Terminate.NoOperationHeader:
 	default:
 		t.HasLength, t.HasDDP, t.SegmentLength, t.DDP = true, true, uint16(length), *h
 	}
@@ -118,12 +118,10 @@ func (s *Stream) endSilently(cause Cause, e wire.TermError) {
 
 // endWithTerminate ends the stream; Output returns the Terminate t next.
 func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
-	if s.defects().TermSkipped && s.inProgress != noSource {
+	if s.policy().Terminate.MidMessageSilent && s.inProgress != noSource {
 		s.counters().SilentEnds++
 	} else {
-		if s.defects().TermBitsSwapped {
-			t.Order = wire.OrderSiw
-		}
+		t.Order = s.policy().Terminate.Order
 		s.term, s.state = t, terminating
 	}
 	s.flushAndNotify(cause, t.Error, recv)

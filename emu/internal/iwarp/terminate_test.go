@@ -26,13 +26,13 @@ func terminateFrom(term wire.Terminate) wire.Segment {
 
 var terminateRows = map[string]func(*testing.T){
 	"rfc5040/4.8/1 rfc5040/4.8/3": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.stream.Fail(wire.TermMPACRC, true)
 		if b := s.out(1442); hex.EncodeToString(b) != "4147000000000000000200000001000000002002"+"0000" {
 			t.Errorf("%x", b)
 		}
 		// Reserved bits of a peer's mean nothing.
-		s = newSide(t, depth, Defects{})
+		s = newSide(t, depth, Policy{})
 		s.in(terminateFrom(wire.Terminate{Error: wire.TermMPACRC, Reserved: 0x00ff}))
 		if len(s.ended) != 1 || s.ended[0].Error != wire.TermMPACRC {
 			t.Errorf("%+v", s.ended)
@@ -74,7 +74,7 @@ var terminateRows = map[string]func(*testing.T){
 			{"1/1", func(s *side) { s.in(tagged(wire.OpWrite, 1, 1, []byte{1}, true)) }, 38},
 			{"1/2", func(s *side) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) }, 42},
 		} {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			c.do(s)
 			b := s.out(1442)
 			g := parse(t, b)
@@ -84,7 +84,7 @@ var terminateRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/4.8/6": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(1<<20, allAccess)
 		q := readOf(r, 0, 1<<20)
 		g := readRequest(1, q)
@@ -106,7 +106,7 @@ var terminateRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.4/1 rfc5040/6.2.1/1": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.in(untagged(wire.OpSend, 1, 0, nil, true))
 		g := s.one()
 		if g.Control != wire.NewControl(wire.OpTerminate, true) || g.Untagged != (wire.Untagged{QN: 2, MSN: 1}) {
@@ -114,7 +114,7 @@ var terminateRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/5.4/2": func(t *testing.T) {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(4096, allAccess)
 		s.post(1, verbs.OpSend, []verbs.SGE{sge(r, 0, 4000)})
 		s.in(readRequest(1, readOf(r, 0, 4000)))
@@ -133,7 +133,7 @@ var terminateRows = map[string]func(*testing.T){
 	},
 	"rfc5040/5.4/3 rfc5040/5.4/5 rfc5040/5.4/6 rfc5040/6.2.1/2 rfc6580/3.1/1": func(t *testing.T) {
 		for _, e := range []wire.TermError{wire.TermOpOpcode, wire.TermProtAccess, {Layer: 0, Type: 0, Code: 0x5a}} {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			r, _ := s.region(64, allAccess)
 			for i := range uint64(4) {
 				s.post(2*i, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 8)}, to(1, 0))
@@ -164,18 +164,18 @@ var terminateRows = map[string]func(*testing.T){
 			"T":       with(terminateFrom(wire.Terminate{}), func(g *wire.Segment) { g.Control.Tagged = true }),
 			"version": with(terminateFrom(wire.Terminate{}), func(g *wire.Segment) { g.Control.RDMAPVersion = 2 }),
 		} {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			s.in(g)
 			if segs := s.all(1442); len(segs) != 0 || len(s.ended) != 1 || s.ended[0].Terminate || s.layer.Count.SilentEnds != 1 {
 				t.Errorf("%s: answered with %+v, ended %+v", name, segs, s.ended)
 			}
 		}
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		s.stream.Input(piece(wire.OpTerminate, 1, 0, []byte{0x11, 0}, true)) // cut short
 		if segs := s.all(1442); len(segs) != 0 || len(s.ended) != 1 {
 			t.Errorf("answered with %+v, ended %+v", segs, s.ended)
 		}
-		s = newSide(t, depth, Defects{})
+		s = newSide(t, depth, Policy{})
 		s.in(terminateFrom(wire.Terminate{Error: wire.TermError{Layer: 2, Type: 2, Code: 3}})) // MPA has no type 2
 		if s.layer.Count.TerminatesReceived.Of(wire.TermError{Layer: 15}) != 1 {
 			t.Error("an unassigned error is not counted as one")
@@ -205,7 +205,7 @@ var terminateRows = map[string]func(*testing.T){
 			}, "1 IBV_WC_LOC_PROT_ERR"},
 		} {
 			t.Run(name, func(t *testing.T) {
-				s := newSide(t, depth, Defects{})
+				s := newSide(t, depth, Policy{})
 				c.post(s)
 				s.post(2, verbs.OpSend, nil)
 				if g := s.one(); g.Terminate.Error != wire.TermRDMAPLocal || g.Terminate.HasDDP || g.Terminate.HasLength {
@@ -247,7 +247,7 @@ func TestTerminateFailsItsRequest(t *testing.T) {
 		}, []string{"1 IBV_WC_WR_FLUSH_ERR", "2 IBV_WC_WR_FLUSH_ERR", "3 IBV_WC_WR_FLUSH_ERR", "4 IBV_WC_WR_FLUSH_ERR"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSide(t, depth, Defects{})
+			s := newSide(t, depth, Policy{})
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpAtomicFetchAdd, []verbs.SGE{sge(r, 0, 8)}, to(1, 0x10))
 			read := s.post(2, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 64)}, to(3, 0x30))
@@ -280,7 +280,7 @@ func TestTerminateFailsPartlySentRequest(t *testing.T) {
 		"an earlier send":   {verbs.OpSend, said(wire.TermUntaggedNoBuffer, untagged(wire.OpSend, 1, 0, nil, true)), "2 IBV_WC_WR_FLUSH_ERR"},
 		"immediate to come": {verbs.OpRDMAWriteImm, said(wire.TermUntaggedNoBuffer, untagged(wire.OpImmediate, 0, 0, nil, true)), "2 IBV_WC_WR_FLUSH_ERR"},
 	} {
-		s := newSide(t, depth, Defects{})
+		s := newSide(t, depth, Policy{})
 		r, _ := s.region(2000, allAccess)
 		s.post(1, verbs.OpSend, nil)
 		s.all(1442)
@@ -311,7 +311,7 @@ func TestTerminatesOfSoftIWARPAreParsed(t *testing.T) {
 		{"V26, to an initiator", "414700000000000000020000000100000000" + "02060000", false, wire.TermOpOpcode},
 		{"D2", "414700000000000000020000000100000000" + "1100c000001ec140abcdef000000000000000000", false, wire.TermTaggedSTag},
 	} {
-		s := newSide(t, Options{IRD: 4, ORD: 4, Responder: c.responder}, Defects{})
+		s := newSide(t, Options{IRD: 4, ORD: 4, Responder: c.responder}, Policy{})
 		s.stream.Input(unhex(t, c.ulpdu))
 		if len(s.ended) != 1 || s.ended[0].Error != c.want || s.ended[0].Cause != ByTerminate {
 			t.Errorf("%s: %+v, want %v", c.name, s.ended, c.want)

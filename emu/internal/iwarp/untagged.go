@@ -10,7 +10,7 @@ import (
 // receiveUntagged handles a segment of an untagged message other than Terminate.
 func (s *Stream) receiveUntagged(a *rxSegment, info *wire.Info) {
 	u := &a.hdr.Untagged
-	unchecked := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.defects().ReadQueueUnchecked
+	unchecked := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.policy().AnyReadQueue
 	switch {
 	case u.QN != info.Queue && !unchecked:
 		s.refuse(wire.TermUntaggedQN, a)
@@ -74,7 +74,7 @@ func (s *Stream) refuseUnfit(status verbs.WCStatus, a *rxSegment) {
 	e := wire.TermDDPLocal
 	switch {
 	case status != verbs.WCLocLenErr:
-	case s.defects().LongIsNoBuffer:
+	case s.policy().Terminate.LongIsNoBuffer:
 		e = wire.TermUntaggedNoBuffer
 	default:
 		e = wire.TermUntaggedTooLong
@@ -96,7 +96,7 @@ func (s *Stream) nextReceive(a *rxSegment) bool {
 
 // deliver completes the current receive.
 func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
-	r, solicited := s.recv, info.Class.Has(wire.Solicited) && !s.defects().NeverSolicited
+	r, solicited := s.recv, info.Class.Has(wire.Solicited) && !s.policy().IgnoreSolicited
 	s.recv, s.recvLen = nil, 0
 	s.advanceMSN(wire.QueueSend)
 	s.owner.Received(r, wc, solicited)
@@ -117,7 +117,7 @@ func (s *Stream) invalidate(a *rxSegment) bool {
 		s.counters().Invalidations++
 		return true
 	}
-	if s.defects().InvalidateErrorKept {
+	if s.policy().KeepAfterInvalidate {
 		r := s.recv
 		s.recv, s.recvLen = nil, 0
 		s.advanceMSN(wire.QueueSend)
@@ -204,7 +204,7 @@ func (s *Stream) refuseLong(a *rxSegment) {
 	case wire.OpImmediate, wire.OpImmediateSE:
 		s.refuse(wire.TermOpUnspecified, a)
 	case wire.OpReadRequest:
-		if s.defects().ReadPayloadSilent {
+		if s.policy().Terminate.LongReadSilent {
 			s.endSilentlyByPeer(wire.TermUntaggedTooLong)
 			return
 		}
@@ -217,7 +217,7 @@ func (s *Stream) refuseLong(a *rxSegment) {
 // refuseOpcodeChange ends the stream for a segment whose opcode differs from that of the
 // current message of its queue.
 func (s *Stream) refuseOpcodeChange(a *rxSegment) {
-	if s.defects().OpcodeChangeSilent {
+	if s.policy().Terminate.OpcodeChangeSilent {
 		s.endSilentlyByPeer(wire.TermOpOpcode)
 		return
 	}

@@ -9,9 +9,9 @@ import (
 
 // Base has the objects that all NICs have. Engines embed it.
 type Base struct {
-	Limits  Limits
-	Defects Defects
-	Mem     *Table
+	Limits Limits
+	Policy Policy
+	Mem    *Table
 	// Observer, if not nil, is called for every reported event, even if the queue is
 	// full. It must not call the NIC.
 	Observer func(Event)
@@ -32,12 +32,12 @@ type Base struct {
 }
 
 // Init initializes b. limits must be valid.
-func (b *Base) Init(limits Limits, defects Defects, memory MemoryDefects) {
+func (b *Base) Init(limits Limits, policy Policy) {
 	*b = Base{
-		Limits: limits, Defects: defects, Mem: NewTable(limits.MRs), pds: map[PD]int{}, nextPD: 1,
+		Limits: limits, Policy: policy, Mem: NewTable(limits.MRs), pds: map[PD]int{}, nextPD: 1,
 		srqs: map[uint32]*SRQ{}, nextSRQ: 1, xrcds: map[*XRCD]struct{}{},
 	}
-	b.Mem.Defects = memory
+	b.Mem.Policy = policy
 }
 
 // Event is an asynchronous event. Type determines which of the other fields is set.

@@ -9,19 +9,19 @@ import (
 
 // newBase makes the part of a NIC that all have, with a domain in it. edit may
 // change its limits and what it forgets.
-func newBase(t testing.TB, edit func(*Limits, *Defects)) (*Base, PD) {
+func newBase(t testing.TB, edit func(*Limits, *Policy)) (*Base, PD) {
 	t.Helper()
 	var limits Limits
-	var defects Defects
+	var policy Policy
 	if edit != nil {
-		edit(&limits, &defects)
+		edit(&limits, &policy)
 	}
 	limits = limits.OrDefault()
 	if err := limits.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	b := new(Base)
-	b.Init(limits, defects, MemoryDefects{})
+	b.Init(limits, policy)
 	pd, err := b.AllocPD()
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func newBase(t testing.TB, edit func(*Limits, *Defects)) (*Base, PD) {
 }
 
 func TestPDInUseCannotBeDeallocated(t *testing.T) {
-	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.PDs = 2 })
+	b, pd := newBase(t, func(l *Limits, _ *Policy) { l.PDs = 2 })
 	second, err := b.AllocPD()
 	if err != nil || second == pd {
 		t.Fatal(second, err)
@@ -57,7 +57,7 @@ func TestPDInUseCannotBeDeallocated(t *testing.T) {
 
 // A full event queue drops new events. The observer gets all of them.
 func TestEventQueueIsLimited(t *testing.T) {
-	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.PendingEvents = 3 })
+	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.PendingEvents = 3 })
 	heard := 0
 	b.Observer = func(Event) { heard++ }
 	qp := new(int)

@@ -112,7 +112,7 @@ func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 		return true
 	}
 	if c.count == len(c.ring) || c.overrun {
-		if !c.overrun || c.nic.Defects.CQErrRepeats {
+		if !c.overrun || c.nic.Policy.RepeatOverrun {
 			c.overrun = true
 			c.nic.CQOverruns++
 			c.nic.Report(Event{Type: verbs.EventCQErr, CQ: c})

@@ -19,7 +19,7 @@ func (b *Base) mustCQ(t testing.TB, depth int) *CQ {
 
 // A CQ in use cannot be destroyed. Destroying a CQ removes its events.
 func TestDestroyCQ(t *testing.T) {
-	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.CQs, l.CQE = 2, 4096 })
+	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.CQs, l.CQE = 2, 4096 })
 	b.mustCQ(t, 4096)
 	for _, depth := range []int{-1, 0, 4097} {
 		if _, err := b.CreateCQ(depth); !errors.Is(err, verbs.ErrInvalid) {
@@ -63,7 +63,7 @@ func TestDestroyCQ(t *testing.T) {
 // Resize keeps the queued completions and rejects a size that is too small for
 // them.
 func TestResizeCQKeepsCompletions(t *testing.T) {
-	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.CQE = 4096 })
+	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.CQE = 4096 })
 	for offset := range 5 {
 		cq := b.mustCQ(t, 5)
 		var one [1]verbs.WC
@@ -161,16 +161,16 @@ func TestReqNotifyRaisesOneEvent(t *testing.T) {
 func TestCQOverrun(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		defects  Defects
+		policy   Policy
 		taken    bool
 		overruns uint64
 		polled   error
 	}{
-		{"sound", Defects{}, false, 1, verbs.ErrOverrun},
-		{"CQErrRepeats", Defects{CQErrRepeats: true}, false, 3, verbs.ErrOverrun},
+		{"sound", Policy{}, false, 1, verbs.ErrOverrun},
+		{"RepeatOverrun", Policy{RepeatOverrun: true}, false, 3, verbs.ErrOverrun},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b, _ := newBase(t, func(_ *Limits, defects *Defects) { *defects = c.defects })
+			b, _ := newBase(t, func(_ *Limits, policy *Policy) { *policy = c.policy })
 			cq := b.mustCQ(t, 2)
 			for id := range uint64(5) {
 				if ok := cq.Push(&verbs.WC{WRID: id}, false); ok != (id < 2 || c.taken) {

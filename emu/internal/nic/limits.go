@@ -82,11 +82,6 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// Defects imitate defects of queues of real devices. The zero value has none.
-type Defects struct {
-	CQErrRepeats bool `imitates:"rxe" does:"every completion that a broken CQ cannot take is reported"`
-}
-
 // CheckCaps returns an error if the capabilities of a QP exceed the limits.
 func (b *Base) CheckCaps(c *verbs.QPCaps) error {
 	l := b.Limits

@@ -49,7 +49,7 @@ func TestLimitDefaultsAndValidation(t *testing.T) {
 
 // The sizes of queues cannot exceed the limits.
 func TestCheckCaps(t *testing.T) {
-	edit := func(l *Limits, _ *Defects) { l.QPWR, l.SGE, l.Inline, l.SRQWR = 8, 2, 16, 8 }
+	edit := func(l *Limits, _ *Policy) { l.QPWR, l.SGE, l.Inline, l.SRQWR = 8, 2, 16, 8 }
 	most := verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 16}
 	sound, pd := newBase(t, edit)
 	if err := sound.CheckCaps(&most); err != nil {

@@ -13,7 +13,7 @@ import (
 // Windows and regions keep their protection domain in use. Remote write access
 // needs local write access.
 func TestWindowsAndRegionsNeedPD(t *testing.T) {
-	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.MRs = 2 })
+	b, pd := newBase(t, func(l *Limits, _ *Policy) { l.MRs = 2 })
 	mem := Bytes(make([]byte, 16))
 	invalid := func(what string, err error) {
 		t.Helper()

@@ -22,13 +22,6 @@ var (
 // PD identifies a protection domain.
 type PD uint32
 
-// MemoryDefects imitate devices that do not check keys. The zero value has none.
-type MemoryDefects struct {
-	WindowBounds       bool `imitates:"R21" does:"a window opens all of its region"`
-	ForeignInvalidate  bool `imitates:"R24, irdma" does:"any QP may invalidate a type 2 window"`
-	InvalidateAnything bool `imitates:"rc/inv/4" does:"the keys of regions and type 1 windows can be invalidated"`
-}
-
 // Region is registered memory.
 type Region struct {
 	PD      PD
@@ -38,7 +31,7 @@ type Region struct {
 	Mem     Memory
 	Key     uint32
 	windows int
-	invalid bool // invalidated because of Defects.InvalidateAnything
+	invalid bool // its key was invalidated
 }
 
 // Window is a memory window.
@@ -66,9 +59,9 @@ type Table struct {
 	// next is the address of the next region without a requested address.
 	next uint64
 	// owned is the number of bound type 2 windows. UnbindQP need not search if it is 0.
-	owned   int
-	names   names
-	Defects MemoryDefects
+	owned  int
+	names  names
+	Policy Policy
 }
 
 type slot struct {
@@ -283,7 +276,7 @@ func (t *Table) throughWindow(w *Window, pd PD, qpn uint32, addr, n uint64, need
 		return nil, 0, ErrOwner
 	case access&need != need:
 		return nil, 0, ErrRights
-	case !within(addr, n, base, w.len) && !t.Defects.WindowBounds:
+	case !within(addr, n, base, w.len) && !t.Policy.WindowCoversRegion:
 		return nil, 0, ErrBounds
 	}
 	return w.region, addr - base + w.addr, nil

@@ -37,7 +37,7 @@ func (s *SRQ) drain() (ids []uint64) {
 }
 
 func TestCreateAndDestroySRQ(t *testing.T) {
-	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.SRQs, l.SRQWR, l.SGE = 2, 64, 4 })
+	b, pd := newBase(t, func(l *Limits, _ *Policy) { l.SRQs, l.SRQWR, l.SGE = 2, 64, 4 })
 	domain, err := b.OpenXRCD()
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 // A limit above the size, or a size below the number of posted receives, is
 // rejected without changes. Resizing keeps posted receives.
 func TestModifySRQ(t *testing.T) {
-	b, pd := newBase(t, func(l *Limits, _ *Defects) { l.SRQWR = 32 })
+	b, pd := newBase(t, func(l *Limits, _ *Policy) { l.SRQWR = 32 })
 	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 8, MaxSGE: 1, Limit: 2})
 	s.share(t, 90, 91, 92, 93, 94) // so that the ring wraps
 	s.drain()
@@ -184,7 +184,7 @@ func TestFullSRQRejectsPostRecv(t *testing.T) {
 }
 
 func TestXRCDomainLimit(t *testing.T) {
-	b, _ := newBase(t, func(l *Limits, _ *Defects) { l.XRCDs = 1 })
+	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.XRCDs = 1 })
 	x, err := b.OpenXRCD()
 	if err != nil {
 		t.Fatal(err)

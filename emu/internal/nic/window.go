@@ -31,7 +31,7 @@ func (t *Table) Bind(w *Window, b Bind) error {
 	if !closing && !t.registered(b.Region) {
 		return fmt.Errorf("%w: the region is gone", ErrKey)
 	}
-	if err := checkBind(w, &b); err != nil {
+	if err := t.checkBind(w, &b); err != nil {
 		return err
 	}
 	if w.Type == verbs.MWType2 && w.Bound() {
@@ -57,7 +57,7 @@ func (t *Table) registered(r *Region) bool {
 }
 
 // checkBind checks the parameters of a bind.
-func checkBind(w *Window, b *Bind) error {
+func (t *Table) checkBind(w *Window, b *Bind) error {
 	const remoteStore = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	switch {
 	case w.PD != b.PD:
@@ -66,7 +66,7 @@ func checkBind(w *Window, b *Bind) error {
 		return nil // unbinds the window; the region is ignored
 	case b.Len == 0:
 		return fmt.Errorf("%w: a type 2 window cannot have length 0", ErrBounds)
-	case b.Region.PD != w.PD:
+	case b.Region.PD != w.PD && !(t.Policy.BindAcrossPDs && w.Type == verbs.MWType2):
 		return fmt.Errorf("%w: window and region", ErrPD)
 	case b.Region.Access&verbs.AccessMWBind == 0:
 		return fmt.Errorf("%w: region was not registered for binding", ErrRights)
@@ -102,7 +102,7 @@ func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 // CheckInvalidate returns the error that Invalidate would return.
 func (t *Table) CheckInvalidate(key uint32, pd PD, qpn uint32) error {
 	r, w := t.named(key)
-	anything := func(of PD) bool { return t.Defects.InvalidateAnything && of == pd }
+	anything := func(of PD) bool { return t.Policy.InvalidateAnyKey && of == pd }
 	switch {
 	case r != nil && anything(r.PD):
 		return nil
@@ -116,7 +116,7 @@ func (t *Table) CheckInvalidate(key uint32, pd PD, qpn uint32) error {
 		return ErrPD
 	case !w.Bound():
 		return fmt.Errorf("%w: window is not bound", ErrState)
-	case w.Type == verbs.MWType2 && w.qpn != qpn && !t.Defects.ForeignInvalidate:
+	case w.Type == verbs.MWType2 && w.qpn != qpn && !t.Policy.InvalidateFromAnyQP:
 		return ErrOwner
 	}
 	return nil

@@ -149,7 +149,7 @@ func (c *Conn) peerClosed() {
 			c.err = errTruncated
 			q.report(verbs.EventQPFatal)
 			q.stream.Fail(wire.TermMPAClosed, true)
-		case c.nic.defects.FINDropsAnswers:
+		case c.nic.policy.DropReadsOnEOF:
 			q.stream.Close()
 		}
 	}
@@ -235,15 +235,10 @@ func (c *Conn) setClosed() {
 	if q == nil {
 		return
 	}
-	busy := q.sq.count() > 0
 	q.stream.Drop()
 	q.stream.Close()
 	c.detach()
-	switch {
-	case q.idle(): // it was never connected
-	case busy && c.err == nil && c.nic.defects.BusyCloseIsIdle:
-		q.state = verbs.QPStateInit
-	default:
+	if !q.idle() { // it was connected
 		q.fail(verbs.QPStateErr)
 	}
 	if c.err == nil {

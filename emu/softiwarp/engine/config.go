@@ -16,7 +16,7 @@ type Config struct {
 	FirstQPN uint32
 	Limits   nic.Limits
 	// MPA holds the settings of all connections: CRCs, markers, revisions, the peer-to-peer
-	// model, timeouts, queue limits. Depths, private data, segment size, counters and defects
+	// model, timeouts, queue limits. Depths, private data, segment size, counters and the policy
 	// are set for each connection.
 	MPA mpa.Config
 	// KeySecret makes memory keys unpredictable. If it is zero, keys count up; a device that
@@ -32,7 +32,8 @@ type Config struct {
 	// that of the Write.
 	Nudge time.Duration
 
-	Defects Defects
+	// Policy has the decisions in which real devices differ.
+	Policy Policy
 }
 
 const (
@@ -62,7 +63,7 @@ func (c Config) withDefaults() (Config, error) {
 	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last > maxQPN {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, beyond 24 bits", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
 	}
-	c.MPA.Defects = c.Defects.MPA
+	c.MPA.Policy = c.Policy.MPA
 	c.MPA.MaxIRD = uint16(c.Limits.RdAtomic)
 	if err := c.MPA.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)

@@ -161,8 +161,8 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	c.releaseBuffers()
 }
 
-// partialSegment returns the received part of an incomplete segment, for
-// mpa.Defects.PlacesEarly.
+// partialSegment returns the received part of an incomplete segment if the policy places it
+// early.
 func (c *Conn) partialSegment() []byte {
 	if c.qp == nil || c.mpa == nil {
 		return nil

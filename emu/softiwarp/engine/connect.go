@@ -170,7 +170,7 @@ func (c *Conn) receiveReply(p *mpa.Params) {
 // Terminate as RFC 6581 requires.
 func (c *Conn) failUnusableQP() {
 	c.err = fmt.Errorf("%w: the queue pair is in %v", ErrCutOff, c.qp.state)
-	if c.nic.defects.NoStartupTerminate {
+	if c.nic.policy.ResetUnusable {
 		c.abort(c.err)
 		return
 	}

@@ -16,4 +16,7 @@
 //	ERR          Error      not connected; work requests are flushed
 //
 // There is no RTR and no RNR retry: a Send without a receive ends the connection.
+//
+// [Policy] has the decisions in which real devices differ from the RFCs. Its zero value
+// follows the RFCs.
 package engine

@@ -53,8 +53,6 @@ func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPStat
 		return nil
 	case to > verbs.QPStateErr:
 		return invalid("state %d", to)
-	case to == verbs.QPStateRTR && q.idle() && q.nic.defects.RTRIgnored:
-		return nil
 	case (to == verbs.QPStateRTR || to == verbs.QPStateRTS) && to != q.state:
 		return invalid("%v to %v: only a connection makes a QP ready, by connect or accept", q.state, to)
 	case !mayModify(q.state, to):

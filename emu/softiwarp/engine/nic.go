@@ -13,10 +13,10 @@ type NIC struct {
 	nic.Base
 	Count Counters
 
-	cfg     Config
-	defects *Defects
-	layer   iwarp.Layer
-	mpa     mpa.Counters
+	cfg    Config
+	policy *Policy
+	layer  iwarp.Layer
+	mpa    mpa.Counters
 
 	qps nic.QPTable[QP]
 
@@ -37,10 +37,10 @@ func New(cfg Config) (*NIC, error) {
 		return nil, err
 	}
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
-	n.defects = &n.cfg.Defects
-	n.Init(cfg.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
+	n.policy = &n.cfg.Policy
+	n.Init(cfg.Limits, cfg.Policy.Shared)
 	n.Mem.Scramble(cfg.KeySecret)
-	n.layer = iwarp.Layer{NIC: &n.Base, Defects: cfg.Defects.Stream}
+	n.layer = iwarp.Layer{NIC: &n.Base, Policy: cfg.Policy.Stream}
 	return n, nil
 }
 

@@ -17,7 +17,7 @@ func nudging(c *Config, _ *QPConfig) { c.Nudge = testNudge }
 
 // lateReceiver imitates a responder that does not look at what comes right behind
 // its Reply.
-func lateReceiver(c *Config, _ *QPConfig) { c.Defects.MPA.FirstFPDUStuck = true }
+func lateReceiver(c *Config, _ *QPConfig) { c.Policy.MPA.HoldFirst = true }
 
 // speakAtOnce has a send a message together with whatever it says first.
 func speakAtOnce(t *testing.T, a, b *host) *pair {

@@ -40,9 +40,6 @@ func (o *streamOwner) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	wc.WRID = r.WRID
 	if wc.Status != verbs.WCSuccess {
 		wc.VendorErr = q.currentVendorErr()
-	} else if q.nic.defects.InvalidateUnreported {
-		wc.Flags &^= verbs.WCWithInv
-		wc.InvalidatedRKey = 0
 	}
 	q.nic.Count.Recvs++
 	q.push(q.recvCQ, &wc, solicited)
@@ -123,7 +120,7 @@ func (n *NIC) reportEnd(q *QP, end iwarp.End) {
 	case iwarp.ByPeer:
 		q.report(peerErrorEvent(end.Error))
 	case iwarp.ByTerminate:
-		if !n.defects.TerminateUnreported {
+		if !n.policy.HideTerminate {
 			q.report(verbs.EventQPFatal)
 		}
 	}
@@ -166,7 +163,7 @@ func TerminateOf(vendorErr uint32) (e wire.TermError, received, ok bool) {
 // currentVendorErr returns the VendorErr for the Terminate of the stream, or 0.
 func (q *QP) currentVendorErr() uint32 {
 	t, received := q.stream.Ended()
-	if t == nil || received && q.nic.defects.TerminateUnreported {
+	if t == nil || received && q.nic.policy.HideTerminate {
 		return 0
 	}
 	return VendorError(t.Error, received)
@@ -176,7 +173,7 @@ func (q *QP) currentVendorErr() uint32 {
 // it. ok is false if there was none.
 func (q *QP) Terminate() (t wire.Terminate, received, ok bool) {
 	p, received := q.stream.Ended()
-	if p == nil || received && q.nic.defects.TerminateUnreported {
+	if p == nil || received && q.nic.policy.HideTerminate {
 		return t, false, false
 	}
 	return *p, received, true

@@ -91,7 +91,7 @@ func (q *QP) checkOpcode(wr *verbs.SendWR) error {
 	case verbs.OpSend, verbs.OpSendInv, verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpLocalInv, verbs.OpBindMW:
 		supported = true
 	case verbs.OpSendImm, verbs.OpRDMAWriteImm, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd: // RFC 7306
-		supported = !q.nic.defects.Stream.NoExtensions
+		supported = !q.nic.policy.Stream.NoExtensions
 	}
 	if !supported {
 		return nic.OpError("post_send", q.name(), "%w: %v over iWARP", verbs.ErrNotSupported, wr.Opcode)

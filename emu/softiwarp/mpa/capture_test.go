@@ -111,9 +111,9 @@ func replay(t *testing.T, rng *rand.Rand, talk *conversation) (fpdus int) {
 	asked, private, _ := req.Split()
 	answered, answer, _ := rep.Split()
 
-	siw := Defects{StalePad: true, NoFence: true, NeverAsksCRC: !req.CRC, NeverRaisesCRC: true}
-	initiator := NewInitiator(0, Config{IRD: asked.IRD, ORD: asked.ORD, PrivateData: private, Defects: siw})
-	responder := NewResponder(0, Config{MaxIRD: 128, Defects: siw})
+	siw := Policy{StartupPolicy{NeverAskCRC: !req.CRC}, FPDUPolicy{ReusePad: true, ResponderSends: AfterReply}}
+	initiator := NewInitiator(0, Config{IRD: asked.IRD, ORD: asked.ORD, PrivateData: private, Policy: siw})
+	responder := NewResponder(0, Config{MaxIRD: 128, Policy: siw})
 	same(t, "Request", written(initiator), talk.initiator[:len(talk.initiator)-len(first)])
 	if es := inPieces(rng, responder, talk.initiator[:len(talk.initiator)-len(first)]); one(t, es).Kind != EventRequest {
 		t.Fatalf("%+v", es)

@@ -65,7 +65,8 @@ type Config struct {
 
 	// Counters may be nil or shared by several connections.
 	Counters *Counters
-	Defects  Defects
+	// Policy has the decisions in which real devices differ.
+	Policy Policy
 }
 
 const (

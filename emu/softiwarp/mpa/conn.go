@@ -15,19 +15,19 @@ const (
 	fullOperation                // FPDUs are exchanged
 	terminating                  // an error was reported, and one FPDU may still be sent
 	finished                     // rejected, failed or lost: input is ignored
-	hung                         // Defects.BadReplyHangs: no more input or events
+	stopped                      // by the policy StopOnBadReply: no more input or events
 )
 
 // Conn is one MPA connection, created by NewInitiator or NewResponder.
 type Conn struct {
-	cfg     Config
-	defects *Defects
-	count   *Counters
-	state   state
-	params  Params
+	cfg    Config
+	policy *Policy
+	count  *Counters
+	state  state
+	params Params
 
 	in        []byte // input that Next has not consumed
-	heldInput []byte // Defects.FirstFPDUStuck: input that is held back
+	heldInput []byte // input that the policy HoldFirst holds back
 
 	eof, lost, expired bool // events that Next has not reported yet
 	eofReported        bool // EventEOF was reported
@@ -39,13 +39,13 @@ type Conn struct {
 
 	deframer     *wire.Deframer
 	sendBlocked  bool // a responder may not send before the first valid FPDU
-	holdNext     bool // Defects.FirstFPDUStuck: hold the next input back
-	trailerSplit bool // Defects.TrailerCut: the last input ended inside pad or CRC
+	holdNext     bool // hold the next input back
+	trailerSplit bool // the last input ended inside pad or CRC, and the policy is TrailerInOne
 
 	out       output
 	streamPos uint64 // stream offset of the next FPDU, after the Request or Reply
 	mulpdu    int
-	stale     [staleLen]byte // Defects.StalePad: the buffer in which siw builds short FPDUs
+	stale     [staleLen]byte // the buffer of short FPDUs, with the policy ReusePad
 }
 
 // NewInitiator returns a Conn that sends a Request. It panics if cfg is invalid.
@@ -74,9 +74,9 @@ func NewResponder(now mono.Time, cfg Config) *Conn {
 
 func newConn(cfg Config) *Conn {
 	c := &Conn{cfg: cfg.withDefaults(), deadline: mono.Never}
-	c.defects, c.count = &c.cfg.Defects, c.cfg.Counters
+	c.policy, c.count = &c.cfg.Policy, c.cfg.Counters
 	c.cfg.PrivateData = nil // the Request has its own copy
-	c.out.align = c.cfg.Align || c.defects.MSSRoundedDown
+	c.out.align = c.cfg.Align || c.policy.RoundMSSDown
 	c.params.IRD, c.params.ORD = c.cfg.IRD, c.cfg.ORD
 	c.SetMSS(c.cfg.MSS)
 	return c
@@ -88,7 +88,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	if len(c.in) > 0 {
 		panic("mpa: Input before Next has used up what was given before")
 	}
-	if len(b) == 0 || c.state == hung {
+	if len(b) == 0 || c.state == stopped {
 		return
 	}
 	c.count.OctetsReceived += uint64(len(b))
@@ -99,14 +99,14 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 		b, c.heldInput = append(c.heldInput, b...), nil
 	}
 	c.lastInput = now
-	if c.defects.EarlyFence && c.state == fullOperation {
+	if c.policy.ResponderSends >= AfterFirstOctets && c.state == fullOperation {
 		c.sendBlocked = false
 	}
 	c.in = b
 }
 
-// holdInput implements Defects.FirstFPDUStuck: it holds b back until more input arrives,
-// unless b already holds more than one FPDU.
+// holdInput implements the policy HoldFirst: it holds b back until more input arrives, unless
+// b already holds more than one FPDU.
 func (c *Conn) holdInput(b []byte) bool {
 	c.holdNext = false
 	if _, rest, whole := wire.NewDeframer(c.params.In).Next(b); whole && len(rest) > 0 {
@@ -161,7 +161,7 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 	c.eof, c.lost, c.expired = false, false, false
 	waiting := c.state == waitRequest || c.state == waitReply
 	switch {
-	case c.state == finished || c.state == hung || c.state == terminating:
+	case c.state == finished || c.state == stopped || c.state == terminating:
 		if lost { // the error was reported; queued output cannot be sent
 			c.state = finished
 			c.out.drop()
@@ -224,7 +224,7 @@ func (c *Conn) SetMSS(mss int) {
 		mss = defaultMSS
 	}
 	c.cfg.MSS = mss
-	if c.defects.MSSRoundedDown {
+	if c.policy.RoundMSSDown {
 		mss &^= 7
 	}
 	c.mulpdu = wire.MULPDU(mss, c.params.Out.Markers)

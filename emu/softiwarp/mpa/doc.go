@@ -25,5 +25,7 @@
 // The payload passed to Send must not change until Sent has counted that ULPDU, since its CRC
 // is computed at once. A peer can make a Conn store at most one Request or Reply, and one FPDU.
 //
+// [Policy] has the decisions in which real devices differ from the RFCs.
+//
 // A Conn is not safe for concurrent use.
 package mpa

@@ -51,7 +51,7 @@ func TestRefusedRequestIsNotFinished(t *testing.T) {
 
 // What the defect holds back is not forgotten when the stream ends.
 func TestStuckOctetsAreMissedAtTheEnd(t *testing.T) {
-	c := responding(t, Config{Defects: Defects{FirstFPDUStuck: true}}, crcOn, crcOn)
+	c := responding(t, Config{Policy: Policy{FPDUPolicy: FPDUPolicy{HoldFirst: true}}}, crcOn, crcOn)
 	give(c, stream(crcOn, pattern(18, 0)))
 	c.InputEOF(0)
 	failsWith(t, one(t, drain(c)), wire.TermMPAClosed, ErrTruncatedFPDU)
@@ -59,7 +59,7 @@ func TestStuckOctetsAreMissedAtTheEnd(t *testing.T) {
 
 // What comes together with the first FPDU wakes a responder that has overlooked it.
 func TestTwoFPDUsAtOnceAreNotStuck(t *testing.T) {
-	c := responding(t, Config{Defects: Defects{FirstFPDUStuck: true}}, crcOn, crcOn)
+	c := responding(t, Config{Policy: Policy{FPDUPolicy: FPDUPolicy{HoldFirst: true}}}, crcOn, crcOn)
 	if got := give(c, stream(crcOn, pattern(18, 0), pattern(14, 0))); len(got) != 2 {
 		t.Errorf("%d events, want 2", len(got))
 	}

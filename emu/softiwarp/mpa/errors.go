@@ -30,7 +30,6 @@ var (
 	ErrIRD             = errors.New("mpa: the responder wants more reads under way than can be taken")
 	ErrModel           = errors.New("mpa: the responder did not agree to the peer-to-peer model")
 	ErrNoRTR           = errors.New("mpa: none of the responder's RTRs can be sent")
-	ErrNoCRC           = errors.New("mpa: the Reply does not ask for CRCs")
 	ErrMarkersUnwanted = errors.New("mpa: the peer asks for markers, which are not to be had")
 
 	ErrCRC           = errors.New("mpa: CRC of an FPDU is wrong")

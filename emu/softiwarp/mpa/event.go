@@ -72,7 +72,7 @@ type Event struct {
 	Term wire.TermError
 	// Err is the error in more detail, for errors.Is.
 	Err error
-	// ULPDU is set in EventULPDU, and with Defects.HandsUpFirst in the EventError of an
+	// ULPDU is set in EventULPDU, and with the policy DeliverUnchecked in the EventError of an
 	// invalid FPDU.
 	ULPDU []byte
 	// Params and PrivateData are set in EventRequest, EventAccepted and EventRejected.

@@ -50,7 +50,7 @@ func (c *Conn) countFailure(why error) {
 // fallback reports whether a peer that has closed the stream may have rejected the enhanced
 // Request.
 func (c *Conn) fallback() bool {
-	advised := c.state == waitReply && c.request.Enhanced && !c.defects.NoFallback
+	advised := c.state == waitReply && c.request.Enhanced && !c.policy.NoFallback
 	if advised {
 		c.count.Fallbacks++
 	}

@@ -54,29 +54,28 @@ func (c *Conn) framePlain(header []byte, payload [][]byte, load int) {
 }
 
 const (
-	// siwShort is the payload up to which siw builds an FPDU in one buffer.
-	siwShort = 32
+	// shortPayload is the longest payload of a short FPDU, which is built in one buffer.
+	shortPayload = 32
 	// staleLen is the length of such an FPDU with the longest header.
-	staleLen = wire.ULPDULengthLen + wire.MaxHeaderLen + siwShort + 3 + wire.CRCLen
+	staleLen = wire.ULPDULengthLen + wire.MaxHeaderLen + shortPayload + 3 + wire.CRCLen
 )
 
-// fillPad fills the pad at offset i of an FPDU with zeros, or with Defects.StalePad from the
-// stale buffer.
+// fillPad fills the pad at offset i of an FPDU with zeros, or with the policy ReusePad from
+// the stale buffer.
 func (c *Conn) fillPad(pad []byte, i, load int) {
-	if c.defects.StalePad && load <= siwShort && i+len(pad) <= staleLen {
+	if c.policy.ReusePad && load <= shortPayload && i+len(pad) <= staleLen {
 		copy(pad, c.stale[i:])
 		return
 	}
 	clear(pad)
 }
 
-// keepStale updates the stale buffer with the beginning of an FPDU, as siw does when it builds
-// one.
+// keepStale updates the stale buffer with the beginning of an FPDU.
 func (c *Conn) keepStale(b []byte, load int) {
-	if !c.defects.StalePad {
+	if !c.policy.ReusePad {
 		return
 	}
-	if load > siwShort {
+	if load > shortPayload {
 		b = b[:min(len(b), wire.ULPDULengthLen+wire.ControlLen+wire.UntaggedLen)]
 	}
 	copy(c.stale[:], b)

@@ -9,7 +9,7 @@ const maxDepth = wire.DepthNotNegotiated - 1
 
 // negotiated reports whether both sides negotiate a depth.
 func (c *Conn) negotiated(own, peer uint16) bool {
-	return own != wire.DepthNotNegotiated && (peer != wire.DepthNotNegotiated || c.defects.DepthsAlwaysCount)
+	return own != wire.DepthNotNegotiated && (peer != wire.DepthNotNegotiated || c.policy.AlwaysNegotiate)
 }
 
 // negotiateReply sets the responder's parameters and returns the enhanced data of its Reply.
@@ -43,7 +43,7 @@ func (c *Conn) offeredRTR(asked RTR) RTR {
 	if !c.params.PeerToPeer {
 		return 0
 	}
-	if c.defects.OneRTR {
+	if c.policy.OfferOneRTR {
 		if asked&RTRWrite == 0 && asked&RTRRead != 0 {
 			return RTRRead
 		}

@@ -7,13 +7,13 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	f, rest, ok := c.deframer.Next(c.in)
 	c.in = rest
 	if !ok {
-		c.trailerSplit = c.defects.TrailerCut && c.inTrailer()
+		c.trailerSplit = c.policy.TrailerInOne && c.inTrailer()
 		return e, false
 	}
 	// The CRC comes first: in a corrupt FPDU a wrong marker means nothing.
 	if f.CRCStatus == wire.CRCBad || c.trailerSplit && c.params.In.CRC {
 		e = c.fail(wire.TermMPACRC, TerminateThenClose, ErrCRC)
-		if c.defects.HandsUpFirst {
+		if c.policy.DeliverUnchecked {
 			e.ULPDU = f.ULPDU
 		}
 		return e, true
@@ -27,10 +27,10 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
 }
 
-// PartialULPDU implements Defects.PlacesEarly: it returns the received part of an incomplete
-// ULPDU. Without the defect it returns nil.
+// PartialULPDU returns the received part of an incomplete ULPDU, or nil if the policy is not
+// DeliverPartial.
 func (c *Conn) PartialULPDU() []byte {
-	if !c.defects.PlacesEarly || c.state != fullOperation {
+	if !c.policy.DeliverPartial || c.state != fullOperation {
 		return nil
 	}
 	return c.deframer.PartialULPDU()

@@ -14,11 +14,8 @@ func (c *Conn) receiveReply(f *wire.StartFrame) Event {
 		c.out.drop()
 		return Event{Kind: EventRejected, Reaction: CloseNow, Params: s, PrivateData: private}
 	}
-	if f.Markers && c.defects.RefusesMarkers {
+	if f.Markers && c.policy.RefuseMarkers {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrMarkersUnwanted)
-	}
-	if !f.CRC && c.wantsCRC() && c.defects.RefusesPlainReply {
-		return c.fail(wire.TermMPAFrame, CloseNow, ErrNoCRC)
 	}
 	c.enterFullOperation(&c.request, f)
 	if enhanced {

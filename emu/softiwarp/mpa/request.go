@@ -20,7 +20,7 @@ func (c *Conn) receiveRequest(f *wire.StartFrame) Event {
 		PeerToPeer: e.PeerToPeer, RTR: rtrOf(&e),
 	}
 	c.state = requestReceived
-	if f.Markers && c.defects.RefusesMarkers {
+	if f.Markers && c.policy.RefuseMarkers {
 		c.sendReject(enhancedData(false, 0, 0, 0), nil)
 		c.countFailure(ErrMarkersUnwanted)
 		return Event{Kind: EventError, Reaction: CloseNow, Term: wire.TermMPAFrame, Err: ErrMarkersUnwanted}
@@ -35,7 +35,7 @@ func (c *Conn) Accept(now mono.Time, p AcceptParam) error {
 		return err
 	}
 	f := c.reply()
-	f.CRC = f.CRC || c.wantsCRC() && !c.defects.NeverRaisesCRC
+	f.CRC = f.CRC || c.wantsCRC()
 	f.Markers = c.cfg.Markers
 	consortium := f.Revision == wire.RevisionConsortium && c.cfg.Consortium
 	if consortium {
@@ -44,8 +44,8 @@ func (c *Conn) Accept(now mono.Time, p AcceptParam) error {
 	e := c.negotiateReply(p)
 	request := c.request
 	c.enterFullOperation(&f, &request) // before the Reply, after which the peer may send
-	c.sendBlocked = !c.defects.NoFence
-	c.holdNext = c.defects.FirstFPDUStuck && !c.params.PeerToPeer // siw does not miss an RTR, since it waits for one
+	c.sendBlocked = c.policy.ResponderSends < AfterReply
+	c.holdNext = c.policy.HoldFirst && !c.params.PeerToPeer
 	c.sendFrame(&f, &e, p.PrivateData)
 	c.request.PrivateData = nil
 	c.count.Accepted++
@@ -87,7 +87,7 @@ func (c *Conn) checkAnswer(private []byte) error {
 // does, although they would be used anyway.
 func (c *Conn) reply() wire.StartFrame {
 	f := wire.StartFrame{Reply: true, Revision: c.request.Revision, Enhanced: c.params.Enhanced, CRC: c.request.CRC}
-	if c.defects.EchoesFlags {
+	if c.policy.EchoFlags {
 		f.Reject, f.Enhanced, f.Reserved = c.request.Reject, c.request.Enhanced, c.request.Reserved
 	}
 	return f

@@ -64,7 +64,7 @@ func (c *Conn) Output(into [][]byte) [][]byte {
 // ULPDUs that were completed by them: their payload is no longer used.
 func (c *Conn) Sent(n int) (ulpdus int) {
 	if n > c.out.octets() {
-		if c.state != finished && c.state != hung {
+		if c.state != finished && c.state != stopped {
 			panic("mpa: Sent counts more than Output gave")
 		}
 		n = c.out.octets() // the rest was dropped when the connection failed

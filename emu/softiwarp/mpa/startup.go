@@ -8,9 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// siwPrivateData is the longest private data that siw accepts.
-const siwPrivateData = 256
-
 // sendRequest queues the initiator's Request.
 func (c *Conn) sendRequest(private []byte) {
 	c.request = wire.StartFrame{
@@ -34,7 +31,7 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 	}
 	f.PrivateData = append(f.PrivateData, private...)
 	b := f.Append(make([]byte, 0, wire.StartFrameLen+len(f.PrivateData)))
-	if c.defects.LengthWraps {
+	if c.policy.LowPDLength {
 		b[18] = 0
 	}
 	f.PrivateData = nil
@@ -44,7 +41,7 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 }
 
 // wantsCRC reports whether this side requests CRCs.
-func (c *Conn) wantsCRC() bool { return !c.cfg.NoCRC && !c.defects.NeverAsksCRC }
+func (c *Conn) wantsCRC() bool { return !c.cfg.NoCRC && !c.policy.NeverAskCRC }
 
 // nextFrame collects the peer's Request or Reply, and no octet after it. It reports an invalid
 // frame as soon as possible, without waiting for the rest.
@@ -59,7 +56,7 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 
 		var f wire.StartFrame
 		_, err := f.Parse(c.frame)
-		if c.hangsOnReply(&f) {
+		if c.stopsOnReply(&f) {
 			return e, false
 		}
 		if why := c.checkFrame(&f, err); why != nil {
@@ -101,7 +98,7 @@ func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 	length := binary.BigEndian.Uint16(c.frame[wire.StartFrameLen-2:])
 	enhanced := f.Enhanced && f.Revision >= wire.RevisionEnhanced
 	switch {
-	case length > wire.MaxPrivateData, c.defects.PrivateData256 && length > siwPrivateData:
+	case length > wire.MaxPrivateData, c.policy.ShortPrivateData && length > shortPrivateData:
 		return ErrLongPrivateData
 	case enhanced && length < wire.EnhancedLen:
 		return ErrShortEnhanced
@@ -117,22 +114,22 @@ func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 
 func (c *Conn) supportsRevision(revision uint8) bool {
 	if revision == wire.RevisionConsortium {
-		return c.cfg.Consortium || c.defects.TakesRevision0
+		return c.cfg.Consortium || c.policy.AcceptRevision0
 	}
 	return revision <= c.cfg.MaxRevision
 }
 
-// hangsOnReply implements Defects.BadReplyHangs: it imitates a stack whose worker thread
-// crashes on the Reply f.
-func (c *Conn) hangsOnReply(f *wire.StartFrame) bool {
-	if !c.defects.BadReplyHangs || !f.Reply || c.state != waitReply || len(c.frame) < wire.StartFrameLen {
+// stopsOnReply implements the policy StopOnBadReply: it reports whether the Reply f stops the
+// connection.
+func (c *Conn) stopsOnReply(f *wire.StartFrame) bool {
+	if !c.policy.StopOnBadReply || !f.Reply || c.state != waitReply || len(c.frame) < wire.StartFrameLen {
 		return false
 	}
 	length := binary.BigEndian.Uint16(c.frame[wire.StartFrameLen-2:])
-	if length <= siwPrivateData && !(f.Enhanced && f.Revision >= wire.RevisionEnhanced && length < wire.EnhancedLen) {
+	if length <= shortPrivateData && !(f.Enhanced && f.Revision >= wire.RevisionEnhanced && length < wire.EnhancedLen) {
 		return false
 	}
-	c.state, c.deadline = hung, mono.Never
+	c.state, c.deadline = stopped, mono.Never
 	c.out.drop()
 	return true
 }

@@ -47,8 +47,8 @@ type Config struct {
 	// ConsumerDREP makes the consumer answer a DREQ with DisconnectReply, which can send
 	// private data.
 	ConsumerDREP bool
-	// Defects imitate defective devices.
-	Defects Defects
+	// RequireRTU establishes a connection by an RTU only, and not by data that arrives.
+	RequireRTU bool
 }
 
 func (c Config) withDefaults() Config {

@@ -49,7 +49,6 @@ type Counters struct {
 	ConnLimit   uint64 // REQ or SIDR_REQ refused: MaxConns reached
 	OutboxFull  uint64 // MAD to be sent, lost: MaxOutbox reached
 	EventsFull  uint64 // MAD received, lost: MaxEvents reached
-	Defect      uint64 // ignored because of a defect
 }
 
 // messageCounters has the names of the PerMessage counters. They are computed once because
@@ -88,6 +87,5 @@ func (c *Counters) List() []verbs.Counter {
 		verbs.Counter{Name: "cm_conn_limit", Value: c.ConnLimit},
 		verbs.Counter{Name: "cm_outbox_full", Value: c.OutboxFull},
 		verbs.Counter{Name: "cm_events_full", Value: c.EventsFull},
-		verbs.Counter{Name: "cm_defect", Value: c.Defect},
 	)
 }

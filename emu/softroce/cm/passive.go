@@ -161,12 +161,8 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 // (COMM_EST). It may be called more than once.
 func (a *Agent) Established(now mono.Time, id ConnID) error {
 	c, err := a.lookUp("establish", id, StateREPSent, StateMRAREPRcvd, StateEstablished)
-	if err != nil || c.state == StateEstablished {
+	if err != nil || c.state == StateEstablished || a.cfg.RequireRTU {
 		return err
-	}
-	if a.cfg.Defects.IgnoreCommEst {
-		a.counters.Defect++
-		return nil
 	}
 	a.establish(c)
 	a.notify(c, Event{Kind: EventEstablished, ByData: true})

@@ -16,7 +16,7 @@ func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 		r.dropPending()
 		return false
 	}
-	e := r.replays.due(q.nic.defects.DupReadWaits)
+	e := r.replays.due(q.nic.policy.RepeatsLast)
 	r.reading = e != nil
 	switch {
 	case e != nil && (!r.pending || e.first.Sub(r.answer.psn) <= 0):

@@ -15,7 +15,7 @@ func (q *QP) handleResponse(now mono.Time, p *wire.Packet) {
 		return
 	}
 	r := &q.req
-	if r.stalled && q.nic.defects.LocalErrIsQPOp {
+	if r.stalled && q.nic.policy.LocalErrors == LocalErrorQPOp {
 		return
 	}
 	psn := p.BTH.PSN
@@ -25,7 +25,7 @@ func (q *QP) handleResponse(now mono.Time, p *wire.Packet) {
 	}
 	if psn.Sub(r.max) >= 0 {
 		q.nic.Count.GhostResponses++
-		if q.nic.defects.GhostAckCompletes && r.outstanding() {
+		if q.nic.policy.UnsentPSNAcksAll && r.outstanding() {
 			q.acknowledge(now, r.max.Add(-1), true)
 		}
 		return
@@ -52,7 +52,7 @@ func (q *QP) handleStaleResponse(p *wire.Packet) {
 		q.updateCredits(p.AETH)
 		q.wake()
 	}
-	if !q.nic.defects.StaleAckBreaksRead || q.sq.empty() {
+	if !q.nic.policy.StaleAckEndsRead || q.sq.empty() {
 		return
 	}
 	if w := q.sq.at(q.sq.head); w.Op == verbs.OpRDMARead && w.answered > 0 {
@@ -95,7 +95,7 @@ func (q *QP) handleAck(now mono.Time, p *wire.Packet) {
 // syndrome. Such a response acknowledges nothing.
 func (q *QP) failOnReservedSyndrome(now mono.Time, psn wire.PSN) {
 	q.nic.Count.BadResponses++
-	if q.nic.defects.BadRespSucceeds {
+	if q.nic.policy.BadResponseCompletes {
 		q.acknowledge(now, psn, true)
 		q.fail()
 		return
@@ -157,7 +157,7 @@ func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean boo
 		}
 		end := r.sinceUna(w.last) + 1
 		if wanted < end {
-			if w.readLike() { // only with defects that accept an ACK as a response
+			if w.readLike() { // the policy lets an ACK stand for a response
 				w.answered += wanted - reached
 			}
 			return true, wanted
@@ -179,7 +179,7 @@ func (q *QP) noteProgress(now mono.Time) {
 		q.rewind(r.una) // acknowledged during retransmission: skip these packets
 	}
 	q.loadRetries()
-	r.nakSeen = r.nakSeen && q.nic.defects.IgnoreSecondNAK && r.una.Less(r.nakEnd)
+	r.nakSeen = r.nakSeen && q.nic.policy.OneNAKPerWindow && r.una.Less(r.nakEnd)
 	r.timer, r.rnrUntil = mono.Never, mono.Never
 	q.armTimer(now)
 	q.wake()
@@ -222,7 +222,7 @@ func (q *QP) failRequestAt(psn wire.PSN, status verbs.WCStatus) {
 // badResponse fails a request whose response is malformed.
 func (q *QP) badResponse(psn wire.PSN) {
 	q.nic.Count.BadResponses++
-	if q.nic.defects.BadRespSucceeds {
+	if q.nic.policy.BadResponseCompletes {
 		q.completeThenFail(psn)
 		return
 	}
@@ -230,7 +230,7 @@ func (q *QP) badResponse(psn wire.PSN) {
 }
 
 // completeThenFail completes all requests up to the one that psn belongs to with
-// success and then fails the QP (Defects.BadRespSucceeds).
+// success and then fails the QP.
 func (q *QP) completeThenFail(psn wire.PSN) {
 	last := q.findRequest(psn)
 	if last == nil {
@@ -336,7 +336,7 @@ func (q *QP) placeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 	off := uint32(w.answered) * uint32(q.mtu)
 	n := min(w.Length-off, uint32(q.mtu))
 	switch got := uint32(len(p.Payload)); {
-	case got < n && q.nic.defects.ShortReadHangs:
+	case got < n && q.nic.policy.ShortResponseStops:
 		q.req.stalled = true
 		q.req.timer = mono.Never
 		return

@@ -53,11 +53,12 @@ type Config struct {
 	CNPInterval time.Duration
 	LineRateBps uint64
 
-	// UCAwaitsAck makes a UC send complete when an ACK arrives. UC has no ACKs; it is
-	// the requester's part of the defect defect.Defects.UCLikeRC.
+	// UCAwaitsAck makes a UC send complete when an ACK arrives. UC has no ACKs: the driver
+	// makes them up.
 	UCAwaitsAck bool
 
-	Defects Defects
+	// Policy has the decisions in which real devices differ.
+	Policy Policy
 }
 
 // ICRCMode selects how the NIC treats the invariant CRC.

@@ -15,4 +15,7 @@
 // Roles have the names of the InfiniBand specification: the requester sends request
 // packets, the responder executes them and sends responses, and the completer handles
 // responses and completes work requests.
+//
+// [Policy] has the decisions in which real devices differ from the specification. Its zero
+// value follows the specification.
 package engine

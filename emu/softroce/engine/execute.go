@@ -42,7 +42,7 @@ func (q *QP) inSequence(c wire.Class) bool {
 // message.
 func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	n := int32(len(p.Payload))
-	if q.nic.defects.NoLengthChecks && c.Has(wire.Send) {
+	if q.nic.policy.AnySendLength && c.Has(wire.Send) {
 		return true
 	}
 	switch {
@@ -141,7 +141,7 @@ func (q *QP) placeSend(payload []byte) verdict {
 		if !q.reliable() && q.srq == nil {
 			return refusedInvalid // message dropped; the next message reuses the receive
 		}
-		if q.nic.defects.LongSendIsOpError {
+		if q.nic.policy.LongSendOperational {
 			q.failReceive(verbs.WCLocQPOpErr)
 			return refusedOperational
 		}
@@ -149,11 +149,7 @@ func (q *QP) placeSend(payload []byte) verdict {
 		return refusedInvalid
 	}
 	if err := q.nic.Scatter(h.sges, h.pd, h.filled, payload); err != nil {
-		status := verbs.WCLocProtErr
-		if q.nic.defects.RecvErrorIsQPOp {
-			status = verbs.WCLocQPOpErr
-		}
-		q.failReceive(status)
+		q.failReceive(verbs.WCLocProtErr)
 		return refusedOperational
 	}
 	h.filled += uint32(len(payload))
@@ -222,13 +218,13 @@ func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	if err == nil {
 		return accepted
 	}
-	if q.nic.defects.InvalidatePanics && q.nic.Mem.Unbound(rkey) {
+	if q.nic.policy.UnboundInvalidateFatal && q.nic.Mem.Unbound(rkey) {
 		q.nic.dead = true
 		q.nic.Report(nic.Event{Type: verbs.EventDeviceFatal})
 		return silentlyFailed
 	}
 	q.completeRecvInError(verbs.WCMWBindErr)
-	if q.nic.defects.InvalidateAcked {
+	if q.nic.policy.AckFailedInvalidate {
 		q.respond(answer{psn: q.resp.ackPSN, ack: true})
 		q.resp.fatal = true
 	}
@@ -254,7 +250,7 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	imm := c.Has(wire.CompletesRecv)
 	mem, at, err := q.remoteMemory(rkey, va, uint64(n), verbs.AccessRemoteWrite)
 	if err != nil {
-		if imm && q.nic.defects.FailedImmConsumes {
+		if imm && q.nic.policy.ClaimBeforeAccessCheck {
 			q.claimReceive()
 		}
 		return refusedAccess
@@ -302,7 +298,7 @@ func (q *QP) admitWrite(p *wire.Packet) verdict {
 	}
 	if _, _, err := q.remoteMemory(p.RETH.RKey, p.RETH.VA, uint64(p.RETH.DMALen), verbs.AccessRemoteWrite); err != nil {
 		info, _ := p.BTH.Opcode.Info()
-		if q.nic.defects.FailedImmConsumes && info.Class.Has(wire.CompletesRecv) {
+		if q.nic.policy.ClaimBeforeAccessCheck && info.Class.Has(wire.CompletesRecv) {
 			q.claimReceive()
 		}
 		return refusedAccess

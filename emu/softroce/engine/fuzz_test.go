@@ -41,10 +41,7 @@ const (
 
 func newVictim(t testing.TB, addr, peer string) *victim {
 	v := &victim{peer: netip.MustParseAddr(peer), now: 1, batch: newNetwork().batch}
-	v.host = newHost(t, addr, func(c *Config) {
-		c.WindowPackets = fuzzWindowPackets
-		switchOn(c, *defect)
-	})
+	v.host = newHost(t, addr, func(c *Config) { c.WindowPackets = fuzzWindowPackets })
 	if err := v.nic.DeregMR(v.mr); err != nil { // which covers it all
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"math/bits"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -19,9 +18,6 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	to, err := nic.Transition(q.typ, from, &a, mask)
 	if err != nil {
 		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
-	}
-	if q.nic.defects.ValuesUnchecked {
-		q.replaceInvalidValues(&a)
 	}
 	newPath, newAlt, err := q.checkModify(&a, from, to, mask)
 	if err != nil {
@@ -96,7 +92,7 @@ func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		return invalid("alternate P_Key index %d of %d", a.AltPKeyIndex, pkeys)
 	case has(verbs.QPAttrPathMTU) && a.PathMTU.Bytes() == 0:
 		return invalid("path MTU code %d", uint32(a.PathMTU))
-	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU() && !q.nic.defects.PathMTUUnchecked:
+	case has(verbs.QPAttrPathMTU) && a.PathMTU > q.nic.MTU() && !q.nic.policy.PathMTUAbovePort:
 		return invalid("path MTU %v, the port carries %v", a.PathMTU, q.nic.MTU())
 	case has(verbs.QPAttrMaxQPRdAtomic) && a.MaxRdAtomic > limit:
 		return invalid("max_rd_atomic %d, limit %d", a.MaxRdAtomic, limit)
@@ -154,10 +150,10 @@ func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 		q.loadRetries()
 	}
 	if has(verbs.QPAttrMaxQPRdAtomic) {
-		q.attr.MaxRdAtomic = q.roundRdAtomic(a.MaxRdAtomic)
+		q.attr.MaxRdAtomic = a.MaxRdAtomic
 	}
 	if has(verbs.QPAttrMaxDestRdAtomic) {
-		q.attr.MaxDestRdAtomic = q.roundRdAtomic(a.MaxDestRdAtomic)
+		q.attr.MaxDestRdAtomic = a.MaxDestRdAtomic
 		depth := int(q.attr.MaxDestRdAtomic)
 		q.resp.resize(depth)
 	}
@@ -187,13 +183,6 @@ func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 }
 
-func (q *QP) roundRdAtomic(n uint8) uint8 {
-	if q.nic.defects.RdAtomicRoundsUp && n > 0 {
-		return uint8(min(1<<bits.Len8(n-1), int(q.nic.cfg.Limits.RdAtomic)))
-	}
-	return n
-}
-
 // enterState performs the actions of a state transition.
 func (q *QP) enterState(from, to verbs.QPState) {
 	switch to {
@@ -212,7 +201,7 @@ func (q *QP) enterState(from, to verbs.QPState) {
 	case to == verbs.QPStateSQD && from != verbs.QPStateSQD:
 		q.drainNotify = q.attr.EnSQDAsyncNotify
 		q.checkDrained()
-	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.defects.SQDNoResume:
+	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.policy.ResumeOnPost:
 		return
 	}
 	q.wake()
@@ -225,7 +214,7 @@ func (q *QP) draining() bool {
 
 // checkDrained raises SQ_DRAINED when draining has ended.
 func (q *QP) checkDrained() {
-	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() && !q.nic.defects.SQNeverDrains {
+	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() {
 		q.drainNotify = false
 		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
 	}
@@ -238,6 +227,6 @@ func (q *QP) Query() verbs.QPAttr {
 	a.State, a.CurState = q.state, q.state
 	a.Caps = q.caps
 	a.SQPSN, a.RQPSN = uint32(q.req.max), uint32(q.resp.expected)
-	a.SQDraining = q.draining() || q.state == verbs.QPStateSQD && q.nic.defects.SQNeverDrains
+	a.SQDraining = q.draining()
 	return a
 }

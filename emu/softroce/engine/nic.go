@@ -14,9 +14,9 @@ import (
 // NIC is a RoCEv2 NIC with one port.
 type NIC struct {
 	nic.Base
-	cfg     Config
-	defects *Defects
-	Count   Counters
+	cfg    Config
+	policy *Policy
+	Count  Counters
 
 	qps   nic.QPTable[QP]
 	ahs   int
@@ -33,7 +33,7 @@ type NIC struct {
 	flows map[flow]*dcqcn.Notifier
 
 	portDown    bool
-	dead        bool // crashed by Defects.InvalidatePanics
+	dead        bool // stopped by the policy UnboundInvalidateFatal
 	gidsChanged bool // a path may start at an address that was removed
 
 	// rx is the ICRC state for rxSrc and rxDst, the addresses of the last packet received.
@@ -54,8 +54,8 @@ func New(cfg Config) (*NIC, error) {
 		return nil, err
 	}
 	n := &NIC{cfg: cfg, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs), mcast: map[netip.Addr][]*QP{}}
-	n.defects = &n.cfg.Defects
-	n.Init(cfg.Limits.Limits, cfg.Defects.Queues, cfg.Defects.Memory)
+	n.policy = &n.cfg.Policy
+	n.Init(cfg.Limits.Limits, cfg.Policy.Shared)
 	n.Mem.Scramble(cfg.KeySecret)
 	return n, nil
 }

@@ -21,7 +21,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	failed := q.state == verbs.QPStateErr || q.state == verbs.QPStateSQE
 	switch {
 	case q.state < verbs.QPStateRTS:
-		return q.rejectBeforeRTS(wr, &refs)
+		return nic.OpError("post_send", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
 	case q.sq.full():
 		return nic.OpError("post_send", q.name(), "%w: %d requests queued", verbs.ErrNoMemory, q.sq.depth)
 	}
@@ -30,9 +30,9 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	case failed: // all earlier requests were flushed already
 		q.completeSend(w, verbs.WCWRFlushErr)
 		q.req.cur = q.sq.tail
-	case !q.supportsOp(wr.Opcode): // accepted because of Defects.WrongOpKillsQP
+	case !q.supportsOp(wr.Opcode): // accepted by policy
 		status := verbs.WCLocQPOpErr
-		if q.nic.defects.LocalErrFlushesAll {
+		if q.nic.policy.LocalErrors == LocalErrorFlushes {
 			status = verbs.WCWRFlushErr
 		}
 		q.failRequest(w, status)
@@ -41,14 +41,6 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 		q.wake()
 	}
 	return nil
-}
-
-// rejectBeforeRTS returns the error for a send posted before RTS.
-func (q *QP) rejectBeforeRTS(wr *verbs.SendWR, refs *Refs) error {
-	if q.nic.defects.RefusedWRStays && !q.sq.full() {
-		q.enqueueSend(wr, refs)
-	}
-	return nic.OpError("post_send", q.name(), "%w: state is %v", verbs.ErrInvalid, q.state)
 }
 
 func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
@@ -72,7 +64,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	if !sends(q.typ) {
 		return invalid("%v has no send queue", q.typ)
 	}
-	if !q.supportsOp(wr.Opcode) && !q.nic.defects.WrongOpKillsQP {
+	if !q.supportsOp(wr.Opcode) && !q.nic.policy.CheckOpcodeLate {
 		return invalid("%v on %v", wr.Opcode, q.typ)
 	}
 	length, pieces := uint64(len(wr.Inline)), 1

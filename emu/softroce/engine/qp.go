@@ -298,7 +298,7 @@ func (q *QP) fail() {
 	q.req.timer, q.req.rnrUntil = mono.Never, mono.Never
 	q.flushSends()
 	q.flushRecvs()
-	if q.srq != nil && !q.nic.defects.NoLastWQEEvent {
+	if q.srq != nil {
 		q.nic.Report(nic.Event{Type: verbs.EventQPLastWQEReached, QP: q})
 	}
 }
@@ -335,9 +335,6 @@ func (q *QP) pushRecv(wc *verbs.WC) bool {
 	}
 	if cq == nil {
 		return true
-	}
-	if q.nic.defects.GRHFlagOnConnected && q.typ != verbs.QPTypeUD && wc.Status == verbs.WCSuccess {
-		wc.Flags |= verbs.WCWithGRH
 	}
 	return q.pushTo(cq, wc, q.resp.solicited)
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"encoding/binary"
-	"flag"
 	"net/netip"
 	"reflect"
 	"testing"
@@ -15,12 +14,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
-
-// defect puts a defect into the NIC of every hand-made conversation: the tests
-// that are about it must then fail.
-//
-//	go test -run TestRC -engine.defect=AckSkipsRead
-var defect = flag.String("engine.defect", "", "name of a Defects field to switch on in the RC tests")
 
 // peer is the far end of a connection, made by hand: a test says which packets
 // it sends and which it expects of the NIC, and when.
@@ -107,12 +100,7 @@ func each(t *testing.T, s setup, f func(p *peer)) {
 
 func newPeer(t *testing.T, fl flavour, s setup) *peer {
 	t.Helper()
-	h := newHost(t, fl.host, func(c *Config) {
-		switchOn(c, *defect)
-		if s.nic != nil {
-			s.nic(c)
-		}
-	})
+	h := newHost(t, fl.host, s.nic)
 	copy(h.mem, initialMemory)
 	p := &peer{T: t, flavour: fl, h: h, addr: netip.MustParseAddr(fl.peer), now: 1}
 	p.ds = newNetwork().batch
@@ -125,16 +113,6 @@ func newPeer(t *testing.T, fl flavour, s setup) *peer {
 		}
 	})
 	return p
-}
-
-// switchOn enables a defect by name.
-func switchOn(c *Config, defect string) {
-	if defect == "" {
-		return
-	}
-	if err := c.Defects.Set(defect, true); err != nil {
-		panic(err)
-	}
 }
 
 // An edit changes a packet that the peer is about to send.

@@ -98,8 +98,7 @@ func newConversation(t testing.TB, luck choices, brief bool) *conversation {
 	for i := range hosts {
 		hosts[i] = newHost(t, []string{"fd00::1", "fd00::2"}[i], func(c *Config) {
 			c.WindowPackets = 1 + luck.pick([]int{2, 20, 300}[luck.pick(3)])
-			switchOn(c, *defect)
-			c.Defects.RetryCount7Forever = forever
+			c.Policy.UnlimitedRetries = forever
 		})
 		h := hosts[i]
 		copy(h.mem, constData[i])

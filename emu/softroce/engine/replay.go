@@ -25,7 +25,7 @@ type replay struct {
 	unsent         bool
 	delivered      bool // a response was sent completely
 	refused        bool // a duplicate READ arrived after its key had become invalid
-	continued      bool // Defects.SubReadContinues: respond with MIDDLE and LAST
+	continued      bool // respond with MIDDLE and LAST
 	saved          savedBytes
 }
 
@@ -81,7 +81,7 @@ func (r *replayRing) find(psn wire.PSN) *replay {
 }
 
 // due returns the entry whose response is sent next, in PSN order, or nil. With
-// newFirst (Defects.DupReadWaits) repeated responses are sent last.
+// newFirst repeated responses are sent last.
 func (r *replayRing) due(newFirst bool) *replay {
 	var found *replay
 	for i := min(r.idle, r.count); i < r.count; i++ {
@@ -196,7 +196,7 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	if _, _, err := q.remoteMemory(rkey, va, n, need); err != nil {
 		return nil, refusedAccess
 	}
-	e := q.resp.replays.add(q.nic.defects.NoRdAtomicLimit)
+	e := q.resp.replays.add(q.nic.policy.ReplaceUnanswered)
 	if e == nil {
 		return nil, refusedInvalid
 	}
@@ -253,7 +253,7 @@ func (q *QP) duplicate(p *wire.Packet) {
 	n := e.length
 	if e.op == wire.OpReadRequest {
 		n = p.RETH.DMALen
-		q.applySubReadDefect(p, e)
+		q.shortenReplay(p, e)
 	}
 	q.replayFrom(e, psn, n)
 	if e.op == wire.OpReadRequest {
@@ -274,9 +274,9 @@ func (q *QP) matchesReplay(p *wire.Packet, e *replay, read bool) bool {
 		p.RETH.VA == e.va+uint64(off) && p.RETH.DMALen <= e.length-off
 }
 
-// applySubReadDefect implements Defects.SubReadContinues for a duplicate READ.
-func (q *QP) applySubReadDefect(p *wire.Packet, e *replay) {
-	if q.nic.defects.SubReadContinues && p.BTH.PSN != e.first {
+// shortenReplay implements the policy ContinuePartialRead for a duplicate READ.
+func (q *QP) shortenReplay(p *wire.Packet, e *replay) {
+	if q.nic.policy.ContinuePartialRead && p.BTH.PSN != e.first {
 		// Earlier packets can no longer be repeated.
 		e.va, e.length, e.first = p.RETH.VA, p.RETH.DMALen, p.BTH.PSN
 		e.continued = true

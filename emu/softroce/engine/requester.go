@@ -27,12 +27,12 @@ type requester struct {
 
 	nakSeen bool // retransmitted because of a NAK for nakPSN; no progress since
 	nakPSN  wire.PSN
-	nakEnd  wire.PSN // max at that time, for Defects.IgnoreSecondNAK
+	nakEnd  wire.PSN // max at that time
 
 	sinceAckReq int32
 	paced       bool // waits for congestion control
-	stalled     bool // Defects.ShortReadHangs or LocalErrIsQPOp stopped the send queue
-	plainAck    bool // Defects.AckCompletesRead: the current ACK may complete a READ
+	stalled     bool // stopped for good, by policy
+	plainAck    bool // the current ACK may complete a READ
 }
 
 // halfPSNSpace is the maximum number of unacknowledged PSNs. With more, the peer
@@ -101,7 +101,7 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	case r.reads >= int(q.attr.MaxRdAtomic):
 		return false
 	case !q.resultWritable(w):
-		q.failRequest(w, verbs.WCLocProtErr) // not localError: defects do not change this status
+		q.failRequest(w, verbs.WCLocProtErr) // not localError: devices report it alike
 		return false
 	}
 	// A READ uses one PSN per response packet.
@@ -164,7 +164,7 @@ func packetCount(n uint32, mtu int32) int32 {
 func (q *QP) runLocal(w *sendWQE) {
 	var err error
 	if w.Op == verbs.OpBindMW {
-		err = q.bind(w)
+		err = q.nic.Mem.Bind(w.Window, w.Bind)
 	} else {
 		err = q.nic.Mem.Invalidate(w.Invalidate, q.pd, q.num)
 	}
@@ -354,18 +354,18 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 
 // localError fails a request because of a local error.
 func (q *QP) localError(w *sendWQE, status verbs.WCStatus) {
-	switch {
-	case q.nic.defects.LocalErrFlushesAll:
+	switch how := q.nic.policy.LocalErrors; {
+	case how == LocalErrorFlushes:
 		q.fail()
-	case q.nic.defects.LocalErrIsQPOp && status != verbs.WCMWBindErr:
+	case how == LocalErrorQPOp && status != verbs.WCMWBindErr:
 		q.failAsQPOpError(w)
 	default:
 		q.failRequest(w, status)
 	}
 }
 
-// failAsQPOpError implements Defects.LocalErrIsQPOp. If earlier requests are
-// unacknowledged, the send queue stops and nothing completes.
+// failAsQPOpError implements LocalErrorQPOp. If earlier requests are unacknowledged, the send
+// queue stops and nothing completes.
 func (q *QP) failAsQPOpError(w *sendWQE) {
 	if q.req.outstanding() {
 		q.req.stalled, q.req.timer = true, mono.Never
@@ -406,8 +406,7 @@ func (q *QP) retire() {
 // sendFailed handles an error completion: a reliable QP moves to ERR, others to
 // SQE.
 func (q *QP) sendFailed(op verbs.WROpcode) {
-	// supportsOp is false only with Defects.WrongOpKillsQP.
-	if q.reliable() || !q.supportsOp(op) || q.typ == verbs.QPTypeUC && q.nic.defects.UCErrorIsFatal {
+	if q.reliable() || !q.supportsOp(op) || q.typ == verbs.QPTypeUC && q.nic.policy.UCErrorFatal {
 		q.fail()
 		return
 	}

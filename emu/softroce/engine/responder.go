@@ -14,7 +14,7 @@ type responder struct {
 
 	open         message // type of the unfinished message
 	discarding   bool    // UC: the responder drops the rest of the message
-	gapInMessage bool    // Defects.UCLosesNext: a packet of the open message was lost
+	gapInMessage bool    // a packet of the open message was lost
 	recv         recvInProgress
 	write        struct {
 		va        uint64
@@ -110,7 +110,7 @@ func (q *QP) handleRequest(p *wire.Packet, known bool) {
 
 // communicationEstablished raises COMM_EST for the first packet of a QP in RTR.
 func (q *QP) communicationEstablished() {
-	if q.state == verbs.QPStateRTR && !q.resp.established && !q.nic.defects.NoQPEvents {
+	if q.state == verbs.QPStateRTR && !q.resp.established {
 		q.resp.established = true
 		q.nic.Report(nic.Event{Type: verbs.EventCommEst, QP: q})
 	}
@@ -121,7 +121,7 @@ func (q *QP) communicationEstablished() {
 func (q *QP) outOfSequence() {
 	r := &q.resp
 	q.nic.Count.OutOfSequence++
-	if r.seqNAKed || r.rnrNAKed && !q.nic.defects.SeqNAKAfterRNR {
+	if r.seqNAKed || r.rnrNAKed && !q.nic.policy.SeqNAKAfterRNR {
 		return
 	}
 	r.seqNAKed = true
@@ -172,7 +172,7 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 	switch {
 	case r.recv.active:
 		q.completeRecvInError(status)
-	case !r.causeReported && !q.nic.defects.NoQPEvents:
+	case !r.causeReported:
 		q.nic.Report(nic.Event{Type: event, QP: q})
 	}
 	q.nic.Count.FatalNAKsSent++

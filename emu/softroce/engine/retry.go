@@ -35,7 +35,7 @@ func (q *QP) loadRetries() {
 func (q *QP) useRetry() bool {
 	r := &q.req
 	switch {
-	case q.attr.RetryCnt == 7 && q.nic.defects.RetryCount7Forever:
+	case q.attr.RetryCnt == 7 && q.nic.policy.UnlimitedRetries:
 	case r.retries > 0:
 		r.retries--
 	case q.attr.PathMigState == verbs.MigArmed:
@@ -84,7 +84,7 @@ func (q *QP) retransmitFrom(psn wire.PSN) {
 		return
 	case r.nakSeen && r.nakPSN == psn:
 		return
-	case r.nakSeen && q.nic.defects.IgnoreSecondNAK:
+	case r.nakSeen && q.nic.policy.OneNAKPerWindow:
 		return
 	}
 	if !q.useRetry() {
@@ -115,10 +115,10 @@ func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 }
 
 func (q *QP) rnrDelay(code uint8) time.Duration {
-	if q.nic.defects.RNRTimerTypo && code == 25 {
-		return q.roundToJiffies(61410 * time.Microsecond)
+	if d := q.nic.policy.RNRCode25; code == 25 && d != 0 {
+		return q.roundTimer(d)
 	}
-	return q.roundToJiffies(wire.RNRDelay(code))
+	return q.roundTimer(wire.RNRDelay(code))
 }
 
 // rnrWaitExpired ends an RNR wait.
@@ -129,14 +129,14 @@ func (q *QP) rnrWaitExpired() {
 
 // ackTimeout returns the interval of the transport timer, or 0 if it is disabled.
 func (q *QP) ackTimeout() time.Duration {
-	return q.roundToJiffies(wire.AckTimeout(q.attr.Timeout))
+	return q.roundTimer(wire.AckTimeout(q.attr.Timeout))
 }
 
-// roundToJiffies rounds a timer up with Defects.JiffyTimers.
-func (q *QP) roundToJiffies(d time.Duration) time.Duration {
-	const jiffy = 4 * time.Millisecond
-	if !q.nic.defects.JiffyTimers || d == 0 {
+// roundTimer rounds a timer up to the policy's granularity.
+func (q *QP) roundTimer(d time.Duration) time.Duration {
+	tick := q.nic.policy.TimerGranularity
+	if tick == 0 {
 		return d
 	}
-	return (d + jiffy - 1) / jiffy * jiffy
+	return (d + tick - 1) / tick * tick
 }

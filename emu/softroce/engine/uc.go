@@ -43,11 +43,10 @@ func (q *QP) handleUC(p *wire.Packet, known bool) {
 	}
 }
 
-// dropsStart reports whether Defects.UCLosesNext drops the first packet of a
-// message.
+// dropsStart reports whether the policy SkipAfterGap drops the first packet of a message.
 func (q *QP) dropsStart() bool {
 	r := &q.resp
-	if q.nic.defects.UCLosesNext && (r.gapInMessage || r.open != messageNone) {
+	if q.nic.policy.SkipAfterGap && (r.gapInMessage || r.open != messageNone) {
 		r.gapInMessage = false
 		q.abandonMessage()
 		r.discarding = true // also drop the rest of this message

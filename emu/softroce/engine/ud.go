@@ -61,7 +61,7 @@ func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 		op = wire.OpSendOnlyImm
 	}
 	qkey := w.qkey
-	if qkey&privilegedQKey != 0 && !q.nic.defects.PrivilegedQKey {
+	if qkey&privilegedQKey != 0 && !q.nic.policy.PrivilegedQKeySent {
 		qkey = q.attr.QKey
 	}
 	p := q.header(op, q.req.next)
@@ -132,7 +132,7 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 			q.popReceive()
 			q.pushRecv(&verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr})
 		}
-		if q.nic.defects.UDLongKillsQP {
+		if q.nic.policy.LongDatagramFatal {
 			q.fail()
 		}
 		return

@@ -3,9 +3,7 @@ package mpa
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,11 +11,11 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
-// defectCase is a short conversation with a connection, which reads one way if it
-// is sound and another way if it has the defect.
-type defectCase struct {
-	talk             func(t *testing.T, q Defects) string
-	sound, defective string
+// policyCase is a short conversation with a connection, which reads one way without
+// the policy and another way with it.
+type policyCase struct {
+	talk          func(t *testing.T, q Policy) string
+	without, with string
 }
 
 // told prints events, each in a word or two.
@@ -40,9 +38,9 @@ func told(es []Event) string {
 }
 
 // respond prints what a responder with q makes of f, and its Reply.
-func respond(t *testing.T, cfg Config, q Defects, f wire.StartFrame) string {
+func respond(t *testing.T, cfg Config, q Policy, f wire.StartFrame) string {
 	t.Helper()
-	cfg.Defects = q
+	cfg.Policy = q
 	c := NewResponder(0, cfg)
 	es := give(c, f.Append(nil))
 	if len(es) == 1 && es[0].Kind == EventRequest {
@@ -62,8 +60,8 @@ func replyIn(b []byte) string {
 }
 
 // connect prints what an initiator with q makes of f.
-func connect(cfg Config, q Defects, f wire.StartFrame) string {
-	cfg.Defects = q
+func connect(cfg Config, q Policy, f wire.StartFrame) string {
+	cfg.Policy = q
 	c := NewInitiator(0, cfg)
 	written(c)
 	return told(give(c, f.Append(nil)))
@@ -85,64 +83,50 @@ func damaged() []byte {
 	return b
 }
 
-var defectCases = map[string]defectCase{
-	"NeverAsksCRC": {
-		func(t *testing.T, q Defects) string {
-			return fmt.Sprint(parse(t, written(NewInitiator(0, Config{Defects: q}))).CRC) +
+var policyCases = map[string]policyCase{
+	"NeverAskCRC": {
+		func(t *testing.T, q Policy) string {
+			return fmt.Sprint(parse(t, written(NewInitiator(0, Config{Policy: q}))).CRC) +
 				respond(t, Config{}, q, with(request(), noCRC))
 		},
 		"truerequest -> 40010000", "falserequest -> 00010000",
 	},
-	"NeverRaisesCRC": {
-		func(t *testing.T, q Defects) string {
-			return respond(t, Config{}, q, with(request(), noCRC)) + respond(t, Config{}, q, request())
-		},
-		"request -> 40010000request -> 40010000", "request -> 00010000request -> 40010000",
-	},
-	"RefusesPlainReply": {
-		func(t *testing.T, q Defects) string {
-			silent := plainConfig()
-			silent.NoCRC = true
-			return connect(plainConfig(), q, with(reply(), noCRC)) + "; " + connect(plainConfig(), q, reply()) + "; " + connect(silent, q, with(reply(), noCRC))
-		},
-		"accepted; accepted; accepted", "error 4, close now; accepted; accepted",
-	},
-	"RefusesMarkers": {
-		func(t *testing.T, q Defects) string {
+	"RefuseMarkers": {
+		func(t *testing.T, q Policy) string {
 			f := with(enhance(request(), wire.Enhanced{IRD: 1, ORD: 1}), markers)
 			return respond(t, Config{}, q, f) + "; " + connect(plainConfig(), q, with(reply(), markers))
 		},
 		"request -> 5002000400100001; accepted",
 		"error 4, close now -> 7002000400000000; error 4, close now",
 	},
-	"EchoesFlags": {
-		func(t *testing.T, q Defects) string {
+	"EchoFlags": {
+		func(t *testing.T, q Policy) string {
 			return respond(t, Config{}, q, with(request(), func(f *wire.StartFrame) { f.Reject, f.Enhanced, f.Reserved = true, true, 5 }))
 		},
 		"request -> 40010000", "request -> 75010000",
 	},
-	"TakesRevision0": {
-		func(t *testing.T, q Defects) string {
+	"AcceptRevision0": {
+		func(t *testing.T, q Policy) string {
 			return respond(t, Config{}, q, with(request(), func(f *wire.StartFrame) { f.Revision = 0 }))
 		},
 		"error 4, close now", "request -> 40000000",
 	},
-	"PrivateData256": {
-		func(t *testing.T, q Defects) string {
+	"ShortPrivateData": {
+		func(t *testing.T, q Policy) string {
 			return respond(t, Config{}, q, request(pattern(256, 0)...)) + "; " + respond(t, Config{}, q, request(pattern(257, 0)...))
 		},
 		"request -> 40010000; request -> 40010000", "request -> 40010000; error 4, close now",
 	},
-	"LengthWraps": {
-		func(t *testing.T, q Defects) string {
-			b := written(NewInitiator(0, Config{PrivateData: pattern(252, 0), Defects: q}))
+	"LowPDLength": {
+		func(t *testing.T, q Policy) string {
+			b := written(NewInitiator(0, Config{PrivateData: pattern(252, 0), Policy: q}))
 			return fmt.Sprintf("%d octets claim %d", len(b)-20, binary.BigEndian.Uint16(b[18:]))
 		},
 		"256 octets claim 256", "256 octets claim 0",
 	},
-	"BadReplyHangs": {
-		func(t *testing.T, q Defects) string {
-			c := NewInitiator(0, Config{Defects: q})
+	"StopOnBadReply": {
+		func(t *testing.T, q Policy) string {
+			c := NewInitiator(0, Config{Policy: q})
 			written(c)
 			f := enhance(reply(), wire.Enhanced{})
 			f.PrivateData = f.PrivateData[:2]
@@ -153,15 +137,15 @@ var defectCases = map[string]defectCase{
 		},
 		"error 4, close nowtrue accepted", "true ",
 	},
-	"DepthsAlwaysCount": {
-		func(t *testing.T, q Defects) string {
+	"AlwaysNegotiate": {
+		func(t *testing.T, q Policy) string {
 			none := wire.Enhanced{IRD: notNegotiated, ORD: notNegotiated}
 			return respond(t, Config{MaxIRD: 128}, q, enhance(request(), none)) + "; " + connect(Config{IRD: 1, ORD: 1, MaxIRD: 128}, q, enhance(reply(), none))
 		},
 		"request -> 500200043fff3fff; accepted", "request -> 5002000400800010; error 6, terminate, then close",
 	},
-	"OneRTR": {
-		func(t *testing.T, q Defects) string {
+	"OfferOneRTR": {
+		func(t *testing.T, q Policy) string {
 			all := ""
 			for _, r := range []RTR{rtrAll, RTRSend, RTRRead} {
 				all += respond(t, Config{}, q, enhance(request(), withRTR(r, 0)))[len("request -> 50020004"):] + " "
@@ -171,39 +155,39 @@ var defectCases = map[string]defectCase{
 		"c010c000 c0100000 80104000 ", "80108000 80108000 80104000 ",
 	},
 	"NoFallback": {
-		func(t *testing.T, q Defects) string {
-			c := NewInitiator(0, Config{Defects: q})
+		func(t *testing.T, q Policy) string {
+			c := NewInitiator(0, Config{Policy: q})
 			c.InputEOF(0)
 			return told(drain(c))
 		},
 		"EOF 1, close now, fall back", "EOF 1, close now",
 	},
-	"NoFence": {
-		func(t *testing.T, q Defects) string {
-			return fmt.Sprint(responding(t, Config{Defects: q}, crcOn, crcOn).MaySend())
+	"ResponderSends=2": {
+		func(t *testing.T, q Policy) string {
+			return fmt.Sprint(responding(t, Config{Policy: q}, crcOn, crcOn).MaySend())
 		},
 		"false", "true",
 	},
-	"EarlyFence": {
-		func(t *testing.T, q Defects) string {
-			c := responding(t, Config{Defects: q}, crcOn, crcOn)
+	"ResponderSends=1": {
+		func(t *testing.T, q Policy) string {
+			c := responding(t, Config{Policy: q}, crcOn, crcOn)
 			give(c, []byte{0})
 			return fmt.Sprint(c.MaySend())
 		},
 		"false", "true",
 	},
-	"FirstFPDUStuck": {
-		func(t *testing.T, q Defects) string {
-			c := responding(t, Config{Defects: q}, crcOn, crcOn)
+	"HoldFirst": {
+		func(t *testing.T, q Policy) string {
+			c := responding(t, Config{Policy: q}, crcOn, crcOn)
 			s := told(give(c, stream(crcOn, pattern(18, 0)))) + "|" + told(give(c, stream(crcOn, pattern(14, 0))))
-			c, _ = replies(t, Config{Defects: q}, withRTR(RTRWrite, 1), AcceptParam{}) // peer to peer, an RTR is waited for
+			c, _ = replies(t, Config{Policy: q}, withRTR(RTRWrite, 1), AcceptParam{}) // peer to peer, an RTR is waited for
 			return s + "|" + told(give(c, stream(crcOn, pattern(14, 0))))
 		},
 		"ULPDU of 18|ULPDU of 14|ULPDU of 14", "|ULPDU of 18; ULPDU of 14|ULPDU of 14",
 	},
-	"StalePad": { // vectors V14 and V15: octets that siw sent
-		func(t *testing.T, q Defects) string {
-			c := sending(t, Config{Defects: q}, crcOn)
+	"ReusePad": { // vectors V14 and V15: octets that siw sent
+		func(t *testing.T, q Policy) string {
+			c := sending(t, Config{Policy: q}, crcOn)
 			first := fromHex(t, "00224143000000000000000000000001000000000000000000000000000000000000000084609a12")
 			second := fromHex(t, "0023c14055667788000000000000200072646d612d70696e672d303a204142434445464700609a1227e9ba44")
 			sent(c, first[2:20], first[20:36])
@@ -212,34 +196,34 @@ var defectCases = map[string]defectCase{
 		},
 		"0000005cdda9ed", "609a1227e9ba44",
 	},
-	"TrailerCut": {
-		func(t *testing.T, q Defects) string {
+	"TrailerInOne": {
+		func(t *testing.T, q Policy) string {
 			b := stream(crcOn, pattern(19, 0))
 			all := ""
 			for _, cut := range []int{10, 21, 22, 27} {
-				c := responding(t, Config{Defects: q}, crcOn, crcOn)
+				c := responding(t, Config{Policy: q}, crcOn, crcOn)
 				all += told(append(give(c, b[:cut]), give(c, b[cut:])...)) + "|"
 			}
-			c := responding(t, Config{Defects: q}, wire.Framing{}, wire.Framing{})
+			c := responding(t, Config{Policy: q}, wire.Framing{}, wire.Framing{})
 			b = stream(wire.Framing{}, pattern(19, 0))
 			return all + told(append(give(c, b[:22]), give(c, b[22:])...))
 		},
 		"ULPDU of 19|ULPDU of 19|ULPDU of 19|ULPDU of 19|ULPDU of 19",
 		"ULPDU of 19|ULPDU of 19|error 2, terminate, then close|error 2, terminate, then close|ULPDU of 19",
 	},
-	"HandsUpFirst": {
-		func(t *testing.T, q Defects) string {
-			es := give(responding(t, Config{Defects: q}, crcOn, crcOn), damaged())
+	"DeliverUnchecked": {
+		func(t *testing.T, q Policy) string {
+			es := give(responding(t, Config{Policy: q}, crcOn, crcOn), damaged())
 			return fmt.Sprintf("%s, ULPDU of %d", told(es), len(es[0].ULPDU))
 		},
 		"error 2, terminate, then close, ULPDU of 0", "error 2, terminate, then close, ULPDU of 18",
 	},
-	"PlacesEarly": {
-		func(t *testing.T, q Defects) string {
+	"DeliverPartial": {
+		func(t *testing.T, q Policy) string {
 			all := ""
 			for _, f := range []wire.Framing{crcOn, marked1} {
 				for _, n := range []int{1, 10, 22, 24, 24 + 16} { // an FPDU of 18 has 24 octets
-					c := responding(t, Config{Defects: q}, f, crcOn)
+					c := responding(t, Config{Policy: q}, f, crcOn)
 					give(c, stream(f, pattern(18, 0), pattern(20, 1))[:n])
 					all += fmt.Sprintf("%d ", len(c.PartialULPDU()))
 				}
@@ -248,9 +232,9 @@ var defectCases = map[string]defectCase{
 		},
 		"0 0 0 0 0 0 0 0 0 0 ", "0 8 18 0 14 0 0 0 0 0 ",
 	},
-	"MSSRoundedDown": {
-		func(t *testing.T, q Defects) string {
-			c := sending(t, Config{Defects: q, MSS: 1460}, crcOn)
+	"RoundMSSDown": {
+		func(t *testing.T, q Policy) string {
+			c := sending(t, Config{Policy: q, MSS: 1460}, crcOn)
 			n := c.MULPDU()
 			c.SetMSS(1448)
 			c.Send(send(1), nil)
@@ -261,32 +245,27 @@ var defectCases = map[string]defectCase{
 	},
 }
 
-func TestDefectsMisbehaveAsDocumented(t *testing.T) {
-	kind := reflect.TypeFor[Defects]()
-	for i := range kind.NumField() {
-		f := kind.Field(i)
-		if f.Tag.Get("imitates") == "" || f.Tag.Get("does") == "" {
-			t.Errorf("%s does not say what it does, or whose defect that is", f.Name)
-		}
-		c, ok := defectCases[f.Name]
-		if !ok {
+func TestPoliciesChangeWhatTheySay(t *testing.T) {
+	typ := reflect.TypeFor[Policy]()
+	for _, f := range reflect.VisibleFields(typ) {
+		if _, ok := policyCases[f.Name]; !ok && !f.Anonymous && f.Name != "ResponderSends" {
 			t.Errorf("%s has no conversation that shows it", f.Name)
-			continue
 		}
-		t.Run(f.Name, func(t *testing.T) {
-			var q Defects
-			if got := c.talk(t, q); got != c.sound {
-				t.Errorf("without it: %q, want %q", got, c.sound)
+	}
+	for name, c := range policyCases {
+		t.Run(name, func(t *testing.T) {
+			var q Policy
+			if got := c.talk(t, q); got != c.without {
+				t.Errorf("without it: %q, want %q", got, c.without)
 			}
-			reflect.ValueOf(&q).Elem().Field(i).SetBool(true)
-			if got := c.talk(t, q); got != c.defective || c.defective == c.sound {
-				t.Errorf("with it: %q, want %q", got, c.defective)
+			if name, value, numbered := strings.Cut(name, "="); numbered {
+				reflect.ValueOf(&q).Elem().FieldByName(name).SetUint(uint64(value[0] - '0'))
+			} else {
+				reflect.ValueOf(&q).Elem().FieldByName(name).SetBool(true)
+			}
+			if got := c.talk(t, q); got != c.with || c.with == c.without {
+				t.Errorf("with it: %q, want %q", got, c.with)
 			}
 		})
-	}
-	for _, name := range slices.Sorted(maps.Keys(defectCases)) {
-		if _, ok := kind.FieldByName(name); !ok {
-			t.Errorf("there is a conversation for %s, but no such defect", name)
-		}
 	}
 }

@@ -6,19 +6,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Response handling that depends on defects of the completer.
-
 // handlePositiveAck acknowledges all PSNs up to psn.
 func (q *QP) handlePositiveAck(now mono.Time, psn wire.PSN) {
-	q.req.plainAck = q.nic.defects.AckCompletesRead
+	q.req.plainAck = q.nic.policy.AckCompletesReads
 	q.acknowledge(now, psn, false)
 	q.req.plainAck = false
 }
 
 // readResponseTooLong reports whether a READ response is longer than the rest of
-// the READ. This fails the READ even with Defects.BadRespSucceeds.
+// the READ. It fails the READ even if the policy completes one with a bad response.
 func (q *QP) readResponseTooLong(w *sendWQE, p *wire.Packet, op wire.Operation) bool {
-	if !q.nic.defects.BadRespSucceeds || w.Op != verbs.OpRDMARead || op == wire.OpReadResponseMiddle {
+	if !q.nic.policy.BadResponseCompletes || w.Op != verbs.OpRDMARead || op == wire.OpReadResponseMiddle {
 		return false
 	}
 	return uint32(len(p.Payload)) > w.Length-uint32(w.answered)*uint32(q.mtu)
@@ -29,7 +27,7 @@ func (q *QP) handleFatalNAK(psn wire.PSN, status verbs.WCStatus) {
 	w := q.findRequest(psn)
 	switch {
 	case w == nil:
-	case q.nic.defects.NAKInReadSucceeds && w.Op == verbs.OpRDMARead && psn != w.first:
+	case q.nic.policy.NAKCompletesRead && w.Op == verbs.OpRDMARead && psn != w.first:
 		q.completeThenFail(psn)
 	default:
 		q.failRequestAt(psn, status)
