@@ -45,24 +45,24 @@ func (c *Comm) probe(call string, source, tag int, wait bool) (Status, bool, err
 		err = c.rank.p2p.ProbeError(envelope)
 		return err != nil
 	}
-	c.rank.lock()
-	if wait {
-		c.waitForProbe(envelope, tryProbe)
-	} else {
-		c.rank.pollOnce(tryProbe)
-	}
-	c.rank.unlock()
+	c.tryUntil(tryProbe, envelope, wait)
 	return st, found, c.raise(call, err)
 }
 
-// waitForProbe waits for a probe to match, and records its envelope meanwhile so that
+// tryUntil probes once, or waits until done. While it waits it records the envelope, so that
 // EachAwaitedPeer visits its peers.
-func (c *Comm) waitForProbe(envelope p2p.Envelope, done func() bool) {
+func (c *Comm) tryUntil(done func() bool, envelope p2p.Envelope, wait bool) {
 	k := c.rank
-	k.activeProbes = append(k.activeProbes, envelope)
-	k.waitUntil(done)
-	i := slices.Index(k.activeProbes, envelope)
-	k.activeProbes = slices.Delete(k.activeProbes, i, i+1)
+	k.lock()
+	if wait {
+		k.activeProbes = append(k.activeProbes, envelope)
+		k.waitUntil(done)
+		i := slices.Index(k.activeProbes, envelope)
+		k.activeProbes = slices.Delete(k.activeProbes, i, i+1)
+	} else {
+		k.pollOnce(done)
+	}
+	k.unlock()
 }
 
 // Message is a handle from Mprobe or Improbe. Only this handle can receive the message.
@@ -103,13 +103,7 @@ func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status
 		}
 		return m != nil || err != nil
 	}
-	c.rank.lock()
-	if wait {
-		c.waitForProbe(envelope, tryMprobe)
-	} else {
-		c.rank.pollOnce(tryMprobe)
-	}
-	c.rank.unlock()
+	c.tryUntil(tryMprobe, envelope, wait)
 	if m == nil {
 		return nil, emptyStatus, false, c.raise(call, err)
 	}

@@ -111,25 +111,13 @@ func (r *Request) Wait() (Status, error) {
 }
 
 // Test reports whether the request is complete, and deactivates it if so.
-func (r *Request) Test() (Status, bool, error) {
-	if r.inactive() {
-		return emptyStatus, true, nil
-	}
-	k := r.c.rank
-	if err := k.checkRunning(); err != nil {
-		return emptyStatus, false, r.c.raise(r.call, err)
-	}
-	k.lock()
-	st, done, err := emptyStatus, k.pollOnce(r.complete), error(nil)
-	if done {
-		st, err = r.finish()
-	}
-	k.unlock()
-	return st, done, r.c.raise(r.call, err)
-}
+func (r *Request) Test() (Status, bool, error) { return r.test((*Request).finish) }
 
 // GetStatus reports whether the request is complete, without deactivating it.
-func (r *Request) GetStatus() (Status, bool, error) {
+func (r *Request) GetStatus() (Status, bool, error) { return r.test((*Request).result) }
+
+// test polls once, and calls result if the request is complete.
+func (r *Request) test(result func(*Request) (Status, error)) (Status, bool, error) {
 	if r.inactive() {
 		return emptyStatus, true, nil
 	}
@@ -140,7 +128,7 @@ func (r *Request) GetStatus() (Status, bool, error) {
 	k.lock()
 	st, done, err := emptyStatus, k.pollOnce(r.complete), error(nil)
 	if done {
-		st, err = r.result()
+		st, err = result(r)
 	}
 	k.unlock()
 	return st, done, r.c.raise(r.call, err)

@@ -35,8 +35,7 @@ func (c *Carrier) queueReroute(pkt *packet) {
 	p := pkt.peer
 	if pkt.HasImm { // it depends on the order of its connection
 		c.losePeer(p, fmt.Errorf("packet %d could not be delivered", pkt.seq))
-		pkt.acked = true
-		c.freePacket(pkt)
+		c.drop(pkt)
 		return
 	}
 	p.toReroute = append(p.toReroute, pkt)

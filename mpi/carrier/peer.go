@@ -167,8 +167,7 @@ func (c *Carrier) losePeer(p *peer, cause error) {
 	p.toReroute = nil
 	p.acks.ExpireAt(0)
 	for _, pkt := range packets {
-		pkt.acked = true
-		c.freePacket(pkt)
+		c.drop(pkt)
 	}
 	for _, k := range p.conns {
 		if k != nil {

@@ -202,8 +202,7 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	}
 	c.writePrefix(pkt, o.kind, via)
 	if err := via.transmit(pkt); err != nil {
-		pkt.acked = true
-		c.freePacket(pkt)
+		c.drop(pkt)
 		c.losePeer(p, err)
 		return false
 	}
@@ -239,6 +238,12 @@ func (c *Carrier) newPacketOf(p *peer, n int) (*packet, error) {
 	pkt := c.packets.take()
 	*pkt = packet{peer: p, Packet: transport.Packet{Buf: buf}}
 	return pkt, nil
+}
+
+// drop frees a packet that needs no acknowledgement when no NIC has it any more.
+func (c *Carrier) drop(pkt *packet) {
+	pkt.acked = true
+	c.freePacket(pkt)
 }
 
 // freePacket frees an acknowledged packet that no NIC has any more.

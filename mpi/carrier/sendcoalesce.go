@@ -115,16 +115,14 @@ func (c *Carrier) flush(p *peer) {
 	p.coalescing.start(nil, nil, 0)
 	pkt := u.pkt
 	if p.lost != nil {
-		pkt.acked = true
-		c.freePacket(pkt)
+		c.drop(pkt)
 		return
 	}
 	pkt.CopiedLen, pkt.Len = len(u.b), len(u.b)
 	pkt.numbered, pkt.seq = true, p.out.NextSeq()
 	c.writePrefix(pkt, coalesced, u.sender)
 	if err := u.sender.transmit(pkt); err != nil {
-		pkt.acked = true
-		c.freePacket(pkt)
+		c.drop(pkt)
 		c.losePeer(p, err)
 		return
 	}

@@ -61,8 +61,7 @@ func (n *shmPeer) maxPacket() int { return n.MaxPacket() }
 func (n *shmPeer) transmit(pkt *packet) error {
 	n.Write(pkt.Buf.B[:pkt.Len])
 	n.c.stats.Packets[OverSharedMemory]++
-	pkt.acked = true
-	n.c.freePacket(pkt)
+	n.c.drop(pkt)
 	return nil
 }
 

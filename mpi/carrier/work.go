@@ -48,8 +48,7 @@ func (c *Carrier) failOutstanding(cause error) {
 // abandon frees a posted packet whose completion does not follow.
 func (c *Carrier) abandon(pkt *packet) {
 	pkt.posted--
-	pkt.acked = true
-	c.freePacket(pkt)
+	c.drop(pkt)
 }
 
 // handleCompletion handles a work completion.

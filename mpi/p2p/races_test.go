@@ -54,6 +54,14 @@ func (w *world) controlSent(from, to int) (kinds []wire.Kind) {
 	return kinds
 }
 
+// checkBothReceived runs to the end and checks the first two rendezvous messages.
+func (w *world) checkBothReceived(r1, r2 *Request) {
+	w.t.Helper()
+	w.runToEnd()
+	w.checkReceived(r1, 1, rendezvousSize)
+	w.checkReceived(r2, 2, rendezvousSize)
+}
+
 // Fig. 4.7: an RTS after an RTR belongs to the second receive if the first send has used
 // the RTR, and to the first receive if it has not seen it. The receiver can tell only by
 // the RTRAck of Fig. 4.8.
@@ -69,9 +77,7 @@ func TestFigure4_7RTSAfterRTR(t *testing.T) {
 		if !r1.Matched() || !r2.Matched() {
 			t.Errorf("the receives have met their sends: %v, %v", r1.Matched(), r2.Matched())
 		}
-		w.runToEnd()
-		w.checkReceived(r1, 1, rendezvousSize)
-		w.checkReceived(r2, 2, rendezvousSize)
+		w.checkBothReceived(r1, r2)
 	})
 	t.Run("case 2: the first send has not seen the RTR", func(t *testing.T) {
 		w := newSpeculativeWorld(t)
@@ -85,9 +91,7 @@ func TestFigure4_7RTSAfterRTR(t *testing.T) {
 		w.deliverKinds(1, 0, wire.RTR, wire.RTR) // the first is the crossed one's, the second is kept
 		w.send(0, 1, 7, 2, rendezvousSize)
 		w.deliverKinds(0, 1, wire.RTRAck)
-		w.runToEnd()
-		w.checkReceived(r1, 1, rendezvousSize)
-		w.checkReceived(r2, 2, rendezvousSize)
+		w.checkBothReceived(r1, r2)
 	})
 }
 
@@ -103,9 +107,7 @@ func TestFigure4_7RTRAfterRTS(t *testing.T) {
 		w.deliverKinds(1, 0, wire.RTSAck, wire.RTR)
 		w.send(0, 1, 7, 2, rendezvousSize)
 		w.deliverKinds(0, 1, wire.RTRAck)
-		w.runToEnd()
-		w.checkReceived(r1, 1, rendezvousSize)
-		w.checkReceived(r2, 2, rendezvousSize)
+		w.checkBothReceived(r1, r2)
 	})
 	t.Run("case 2: the first receive has not seen the RTS", func(t *testing.T) {
 		w := newSpeculativeWorld(t)
@@ -115,9 +117,7 @@ func TestFigure4_7RTRAfterRTS(t *testing.T) {
 		w.send(0, 1, 7, 2, rendezvousSize) // finds no RTR: that one was the first send's
 		r2 := w.recv(1, 0, 7, rendezvousSize)
 		w.deliverKinds(0, 1, wire.RTS, wire.RTS)
-		w.runToEnd()
-		w.checkReceived(r1, 1, rendezvousSize)
-		w.checkReceived(r2, 2, rendezvousSize)
+		w.checkBothReceived(r1, r2)
 	})
 }
 
@@ -168,9 +168,7 @@ func TestFigure4_9NoRTRAfterReceiveWithoutRTR(t *testing.T) {
 		w.send(0, 1, 7, 1, rendezvousSize)
 		w.send(0, 1, 7, 2, rendezvousSize)
 		w.deliverKinds(0, 1, wire.RTRAck, wire.RTRAck)
-		w.runToEnd()
-		w.checkReceived(r1, 1, rendezvousSize)
-		w.checkReceived(r2, 2, rendezvousSize)
+		w.checkBothReceived(r1, r2)
 	})
 	for name, post := range map[string]func(*world) *Request{
 		"expects an eager message": func(w *world) *Request { return w.recv(1, 0, 7, eagerLimit) },

@@ -28,25 +28,11 @@ func integerSort() *Workload {
 			if len(s.keys) > 0 {
 				s.keys[round%len(s.keys)] = uint32(round % size.most)
 			}
-			check := sortCheck{j: j}
-			var err error
-			if check.before, err = check.all(s.keys); err != nil {
-				return err
-			}
-			if err := j.start(); err != nil {
-				return err
-			}
-			if err := s.sort(); err != nil {
-				return err
-			}
-			j.stop()
-			if err := check.check(s.sorted); err != nil {
+			if err := j.timeSort(s.keys, s.sort); err != nil {
 				return err
 			}
 		}
-		rate, err := j.maxAll(j.elapsed.Seconds())
-		j.addFigure("keys sorted", float64(size.keys*j.iterations)/rate/1e6, "M/s")
-		return err
+		return j.reportSorted(size.keys)
 	})
 }
 
@@ -77,8 +63,8 @@ func newIntegerSort(j *job, size isSize) *bucketSort {
 
 func (s *bucketSort) bucket(k uint32) int { return int(k) * s.size.buckets / s.size.most }
 
-// sort sorts the keys of this rank's buckets into sorted.
-func (s *bucketSort) sort() error {
+// sort returns the sorted keys of this rank's buckets.
+func (s *bucketSort) sort() ([]uint32, error) {
 	le := binary.LittleEndian
 	j, ranks := s.j, s.j.Size()
 	mine := make([]int, s.size.buckets+1) // start of each bucket among this rank's keys
@@ -90,11 +76,11 @@ func (s *bucketSort) sort() error {
 		mine[b+1] += mine[b]
 	}
 	if err := j.Allreduce(s.counts, mpi.Uint32, mpi.Sum); err != nil {
-		return err
+		return nil, err
 	}
 	owner, share := s.assignBuckets()
 	if err := j.checkEqual(uint64(s.size.keys), uint64(share[ranks]), "keys in all buckets"); err != nil {
-		return err
+		return nil, err
 	}
 
 	// Keys by bucket, and therefore by destination rank.
@@ -115,21 +101,22 @@ func (s *bucketSort) sort() error {
 		to[r+1] += to[r]
 	}
 	if err := j.Alltoall(out, in); err != nil {
-		return err
+		return nil, err
 	}
 	from := make([]int, ranks+1)
 	for r := range ranks {
 		from[r+1] = from[r] + int(le.Uint32(in[4*r:]))
 	}
 	if err := j.checkEqual(uint64(share[j.Rank()+1]-share[j.Rank()]), uint64(from[ranks]), "keys to receive"); err != nil {
-		return err
+		return nil, err
 	}
 	s.recv = resize(s.recv, 4*from[ranks])
 	if err := j.exchangeAll(s.send, to, s.recv, from, 4); err != nil {
-		return err
+		return nil, err
 	}
 	j.compute(1)
-	return s.rank(from[ranks])
+	err := s.rank(from[ranks])
+	return s.sorted, err
 }
 
 // assignBuckets assigns buckets to ranks in order, with about as many keys everywhere. It

@@ -14,6 +14,30 @@ type sortCheck struct {
 	before [2]uint64 // number of keys, and a sum of their hashes
 }
 
+// timeSort measures one sort of the keys of all ranks and checks its result.
+func (j *job) timeSort(keys []uint32, sort func() ([]uint32, error)) (err error) {
+	check := sortCheck{j: j}
+	if check.before, err = check.all(keys); err != nil {
+		return err
+	}
+	if err := j.start(); err != nil {
+		return err
+	}
+	sorted, err := sort()
+	if err != nil {
+		return err
+	}
+	j.stop()
+	return check.check(sorted)
+}
+
+// reportSorted adds the rate of all measured sorts of n keys.
+func (j *job) reportSorted(n int) error {
+	longest, err := j.maxAll(j.elapsed.Seconds())
+	j.addFigure("keys sorted", float64(n*j.iterations)/longest/1e6, "M/s")
+	return err
+}
+
 // digest returns the digest of a rank's keys.
 func digest(keys []uint32) (d [2]uint64) {
 	d[0] = uint64(len(keys))

@@ -26,27 +26,11 @@ func radixSort() *Workload {
 		}[j.p.Class]
 		for round := range j.setIterations(size.rounds) {
 			s := newRadix(j, size, round)
-			check := sortCheck{j: j}
-			var err error
-			if check.before, err = check.all(s.keys); err != nil {
-				return err
-			}
-			if err := j.start(); err != nil {
-				return err
-			}
-			for d := range size.digits {
-				if err := s.pass(d); err != nil {
-					return fmt.Errorf("pass %d: %w", d, err)
-				}
-			}
-			j.stop()
-			if err := check.check(s.keys); err != nil {
+			if err := j.timeSort(s.keys, s.sort); err != nil {
 				return err
 			}
 		}
-		longest, err := j.maxAll(j.elapsed.Seconds())
-		j.addFigure("keys sorted", float64(size.keys*j.iterations)/longest/1e6, "M/s")
-		return err
+		return j.reportSorted(size.keys)
 	})
 }
 
@@ -76,6 +60,16 @@ func newRadix(j *job, size radixSize, round int) *radix {
 	s.send, s.recv = make([]byte, 4*len(s.keys)), make([]byte, 4*len(s.keys))
 	s.chunks = make([][]chunk, j.Size())
 	return s
+}
+
+// sort returns the sorted keys of this rank.
+func (s *radix) sort() ([]uint32, error) {
+	for d := range s.size.digits {
+		if err := s.pass(d); err != nil {
+			return nil, fmt.Errorf("pass %d: %w", d, err)
+		}
+	}
+	return s.keys, nil
 }
 
 // pass sorts by one digit, stably.
