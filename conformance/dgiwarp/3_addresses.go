@@ -214,16 +214,14 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 }, {
 	ID:    "dg/address/impossible-sources-vanish",
 	Title: "A packet from a multicast address, the unspecified address or port 0 is dropped",
-	Cite:  cite("3", "dg/addr/9"), Setup: conformance.Setup{Family: 6}, Labels: []string{"service:ud"},
-	Defects: []string{"StrangersHeard"},
+	Cite:  cite("3", "dg/addr/9"), Setup: ipv6, Labels: []string{"service:ud"}, Defects: []string{"StrangersHeard"},
 	Sends:   "Sends and invalid segments from ff02::1, from ff0e::1234, from :: and from port 0; then a Send from a valid address",
 	Expects: "nothing, then a receive",
 	Run:     onPeer(func(p *peer) { p.expectDroppedFrom("ff02::1", "ff0e::1234", "::") }),
 }, {
 	ID:    "dg/address/impossible-sources-of-ipv4-vanish",
 	Title: "A packet from a multicast, broadcast or unspecified address or from port 0 is dropped, over IPv4",
-	Cite:  cite("3", "dg/addr/9"), Setup: conformance.Setup{Family: 4}, Labels: []string{"service:ud"},
-	Defects: []string{"StrangersHeard"},
+	Cite:  cite("3", "dg/addr/9"), Setup: ipv4, Labels: []string{"service:ud"}, Defects: []string{"StrangersHeard"},
 	Sends:   "Sends and invalid segments from 224.0.0.1, from 255.255.255.255, from 0.0.0.0 and from port 0; then a Send from a valid address",
 	Expects: "nothing, then a receive",
 	Run:     onPeer(func(p *peer) { p.expectDroppedFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),

@@ -18,11 +18,10 @@ var (
 // ipv4Broadcast is the limited broadcast address.
 var ipv4Broadcast = netip.MustParseAddr("255.255.255.255")
 
-var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: conformance.Setup{Family: 6}}.Cases([]conformance.Case{{
+var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: ipv6}.Cases([]conformance.Case{{
 	ID:    "dg/group/one-copy-for-each-that-attached",
 	Title: "A packet to a group goes to every queue pair that is attached to it, once, and to no other",
-	Cite:  cite("3", "dg/addr/6"), Needs: verbs.CapMulticast, Labels: []string{"service:ud"},
-	Defects: []string{"GroupsMixed"},
+	Cite:  cite("3", "dg/addr/6"), Needs: verbs.CapMulticast, Labels: []string{"service:ud"}, Defects: []string{"GroupsMixed"},
 	Sends:   "Sends to the group QPN at two group addresses; two of four queue pairs are in the first, one of them and a third in the second",
 	Expects: "one receive of each member of the group",
 	Run: onHost(func(h *host) {
@@ -40,8 +39,7 @@ var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: conformance.Setup{
 }, {
 	ID:    "dg/group/detached-gets-no-more",
 	Title: "A detached queue pair receives no more packets of the group",
-	Cite:  cite("3", "dg/addr/6"), Needs: verbs.CapMulticast, Labels: []string{"service:ud"},
-	Defects: []string{"GroupsMixed"},
+	Cite:  cite("3", "dg/addr/6"), Needs: verbs.CapMulticast, Labels: []string{"service:ud"}, Defects: []string{"GroupsMixed"},
 	Sends:   "a Send to a group of two queue pairs, and another after the first was detached",
 	Expects: "a receive of both, then of the second",
 	Run: onHost(func(h *host) {
@@ -59,8 +57,7 @@ var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: conformance.Setup{
 }, {
 	ID:    "dg/group/number-of-groups-under-a-host-address",
 	Title: "A packet to the group QPN at the device's unicast address is dropped",
-	Cite:  cite("3", "dg/addr/6"), Needs: verbs.CapMulticast, Labels: []string{"service:ud"},
-	Defects: []string{"GroupsMixed"},
+	Cite:  cite("3", "dg/addr/6"), Needs: verbs.CapMulticast, Labels: []string{"service:ud"}, Defects: []string{"GroupsMixed"},
 	Sends:   "a Send and an invalid segment to the group QPN at the device's address; then a Send to the group",
 	Expects: "nothing, then a receive",
 	Run: onPeer(func(p *peer) {

@@ -30,16 +30,14 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 }, {
 	ID:    "dg/verbs/address-area",
 	Title: "The first 40 octets of a receive are the IPv6 header of the packet, with the UDP source port in octets 2 and 3",
-	Cite:  cite("8", "dg/verbs/2"), Setup: conformance.Setup{Family: 6}, Labels: []string{"service:ud"},
-	Defects: []string{"SourceLost"},
+	Cite:  cite("8", "dg/verbs/2"), Setup: ipv6, Labels: []string{"service:ud"}, Defects: []string{"SourceLost"},
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
 	Run:     onPeer(func(p *peer) { p.checkAddressArea(0) }),
 }, {
 	ID:    "dg/verbs/address-area-of-ipv4",
 	Title: "The last 20 of the first 40 octets of a receive are the IPv4 header of the packet, and octets 2 and 3 the UDP source port",
-	Cite:  cite("8", "dg/verbs/2"), Setup: conformance.Setup{Family: 4}, Labels: []string{"service:ud"},
-	Defects: []string{"SourceLost"},
+	Cite:  cite("8", "dg/verbs/2"), Setup: ipv4, Labels: []string{"service:ud"}, Defects: []string{"SourceLost"},
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
 	Run:     onPeer(func(p *peer) { p.checkAddressArea(20) }),

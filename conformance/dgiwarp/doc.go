@@ -38,6 +38,9 @@ const needsRD = verbs.CapUD | verbs.CapRD
 // setupRD makes UD queue pairs of the device reliable (RD).
 var setupRD = conformance.Setup{Reliable: true}
 
+// Setups by IP version.
+var ipv4, ipv6 = conformance.Setup{Family: 4}, conformance.Setup{Family: 6}
+
 // cite names a section of the document and the rows of the ledger that a case covers.
 func cite(section string, rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: "datagram-iWARP", Section: section, Rows: rows}

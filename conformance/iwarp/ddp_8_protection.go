@@ -34,8 +34,7 @@ var ddpProtectionCases = []conformance.Case{{
 }, {
 	ID:    "ddp/protection/window-of-another-stream",
 	Title: "A window bound to one stream is not accessible from another",
-	Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/2", "rfc5042/6.1.1/2"), Needs: verbs.CapMWType2,
-	Defects: []string{"WindowOwner"},
+	Cite:  cite(rfc5041, "8.2", "rfc5041/8.2/2", "rfc5042/6.1.1/2"), Needs: verbs.CapMWType2, Defects: []string{"WindowOwner"},
 	Sends:   "a Write to a window on the stream it is bound to, and one on another stream of the same domain",
 	Expects: "the first is placed; the second ends its stream, and no octet changes",
 	Run: onHost(func(h *host) {

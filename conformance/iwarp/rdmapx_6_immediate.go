@@ -176,8 +176,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 }, {
 	ID:    "rdmapx/immediate/solicited-raises-an-event",
 	Title: "Immediate data raises an event only with solicited event",
-	Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5040/5.3/6"), Level: conformance.May,
-	Defects: []string{"NeverSolicited"},
+	Cite:  cite(rfc7306, "6.3", "rfc7306/6.3/1", "rfc5040/5.3/6"), Level: conformance.May, Defects: []string{"NeverSolicited"},
 	Sends:   "immediate data, and immediate data with solicited event, to an application that waits for solicited events",
 	Expects: "no event for the first, and one for the second",
 	Run: onImmediate(func(first *conn) {

@@ -127,10 +127,7 @@ var cancelCases = []Case{{
 	Sends: "the third of five alike receives cancelled, then four messages", Expects: "the messages in the other four, in order",
 	Run: func(t *T) {
 		t.onRank(1, func() {
-			var ps []*pending
-			for range 5 {
-				ps = append(ps, t.irecv(40, 0, 2))
-			}
+			ps := startAll(5, func(int) *pending { return t.irecv(40, 0, 2) })
 			t.cancel(ps[2])
 			t.signal(0)
 			for i, k := range []int{0, 1, 3, 4} {

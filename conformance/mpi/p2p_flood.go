@@ -10,10 +10,7 @@ var floodCases = []Case{{
 		const n = 2000
 		side := t.dup()
 		t.onRank(0, func() {
-			rs := make([]Request, n)
-			for i := range rs {
-				rs[i] = t.isend(data(i, 40), 1, 1)
-			}
+			rs := startAll(n, func(i int) Request { return t.isend(data(i, 40), 1, 1) })
 			side.signal(1)
 			t.waitAll(rs...)
 		})
@@ -33,10 +30,7 @@ var floodCases = []Case{{
 		const n = 300
 		size := func(i int) int { return []int{0, 8, 64, 200, 1500, 9000}[i%6] }
 		if t.Rank() > 0 {
-			rs := make([]Request, n)
-			for i := range rs {
-				rs[i] = t.isend(data(1000*t.Rank()+i, size(i)), 0, 1)
-			}
+			rs := startAll(n, func(i int) Request { return t.isend(data(1000*t.Rank()+i, size(i)), 0, 1) })
 			t.waitAll(rs...)
 			return
 		}
@@ -57,10 +51,7 @@ var floodCases = []Case{{
 		const n = 1000
 		tag := func(i int) int { return i%2*(1<<20) + i/2 }
 		t.onRank(1, func() {
-			ps := make([]*pending, n)
-			for i := range ps {
-				ps[i] = t.irecv(24, 0, tag(i))
-			}
+			ps := startAll(n, func(i int) *pending { return t.irecv(24, 0, tag(i)) })
 			t.send(nil, 0, mpi.TagMax)
 			for i, p := range ps {
 				t.expectStatus("the receive", t.expectWait(p, data(i, 24)), 0, tag(i), 24)
@@ -82,10 +73,7 @@ var floodCases = []Case{{
 		side := t.dup()
 		tag := func(i int) int { return 70_000 + i%2<<16 - 7*(i/2) }
 		t.onRank(0, func() {
-			rs := make([]Request, n+rest)
-			for i := range rs {
-				rs[i] = t.isend(data(i, 24), 1, tag(i))
-			}
+			rs := startAll(n+rest, func(i int) Request { return t.isend(data(i, 24), 1, tag(i)) })
 			side.signal(1)
 			t.waitAll(rs...)
 		})
@@ -127,10 +115,7 @@ var floodCases = []Case{{
 		const n = 600
 		other := 1 - t.Rank()
 		size := func(i int) int { return []int{16, 0, 700, 64, 5000, 20_000}[i%6] }
-		rs := make([]Request, n)
-		for i := range rs {
-			rs[i] = t.isend(data(1000*t.Rank()+i, size(i)), other, 1)
-		}
+		rs := startAll(n, func(i int) Request { return t.isend(data(1000*t.Rank()+i, size(i)), other, 1) })
 		for i := range n {
 			t.expectRecv(data(1000*other+i, size(i)), other, 1)
 		}
@@ -144,10 +129,7 @@ var floodCases = []Case{{
 		other := t.dup()
 		const n = 500
 		t.onRank(0, func() {
-			rs := make([]Request, n)
-			for i := range rs {
-				rs[i] = t.isend(data(i, 100), 1, 5)
-			}
+			rs := startAll(n, func(i int) Request { return t.isend(data(i, 100), 1, 5) })
 			for i := range 10 {
 				other.send(data(5000+i, 3000), 1, 5)
 				other.expectRecv(data(6000+i, 3000), 1, 5)

@@ -202,10 +202,7 @@ var modeCases = []Case{{
 	Sends: "both ranks begin large sends to each other, and only then receive", Expects: "the contents",
 	Run: func(t *T) {
 		other := 1 - t.Rank()
-		var rs []Request
-		for i := range 4 {
-			rs = append(rs, t.isend(data(10*t.Rank()+i, largeSize), other, i))
-		}
+		rs := startAll(4, func(i int) Request { return t.isend(data(10*t.Rank()+i, largeSize), other, i) })
 		for i := range 4 {
 			t.expectRecv(data(10*other+i, largeSize), other, i)
 		}

@@ -58,10 +58,7 @@ var matchedCases = []Case{{
 	Run: func(t *T) {
 		const n = 8
 		if t.Rank() > 0 {
-			var rs []Request
-			for i := range n {
-				rs = append(rs, t.isend(data(100*t.Rank()+i, 20+i), 0, i))
-			}
+			rs := startAll(n, func(i int) Request { return t.isend(data(100*t.Rank()+i, 20+i), 0, i) })
 			t.waitAll(rs...)
 			return
 		}

@@ -49,10 +49,7 @@ var orderCases = []Case{{
 			}
 		})
 		t.onRank(1, func() {
-			var ps []*pending
-			for range 8 {
-				ps = append(ps, t.irecv(largeSize, 0, 3))
-			}
+			ps := startAll(8, func(int) *pending { return t.irecv(largeSize, 0, 3) })
 			t.signal(0)
 			for i, p := range ps {
 				n := 16
@@ -123,10 +120,7 @@ var orderCases = []Case{{
 	Sends: "20 receives posted, then 20 messages", Expects: "the i-th message in the i-th receive",
 	Run: func(t *T) {
 		t.onRank(1, func() {
-			var ps []*pending
-			for range 20 {
-				ps = append(ps, t.irecv(32, 0, 9))
-			}
+			ps := startAll(20, func(int) *pending { return t.irecv(32, 0, 9) })
 			t.signal(0)
 			for i := range ps {
 				i = len(ps) - 1 - i // waiting does not decide
@@ -185,10 +179,7 @@ var orderCases = []Case{{
 	Run: func(t *T) {
 		side := t.dup()
 		t.onRank(0, func() {
-			var rs []Request
-			for i := range 20 {
-				rs = append(rs, t.isend(data(i, 24), 1, 100-i))
-			}
+			rs := startAll(20, func(i int) Request { return t.isend(data(i, 24), 1, 100-i) })
 			side.signal(1)
 			t.waitAll(rs...)
 		})
@@ -207,10 +198,7 @@ var orderCases = []Case{{
 	Sends: "sends with tags 0 to 9, receives from 9 to 0", Expects: "each message by its tag",
 	Run: func(t *T) {
 		t.onRank(0, func() {
-			var rs []Request
-			for i := range 10 {
-				rs = append(rs, t.isend(data(i, 48), 1, i))
-			}
+			rs := startAll(10, func(i int) Request { return t.isend(data(i, 48), 1, i) })
 			t.waitAll(rs...)
 		})
 		t.onRank(1, func() {
@@ -239,10 +227,7 @@ var orderCases = []Case{{
 		})
 		t.onRank(0, func() {
 			side.awaitSignal(1)
-			var rs []Request
-			for i := range 8 {
-				rs = append(rs, t.isend(data(i, 60), 1, 2))
-			}
+			rs := startAll(8, func(i int) Request { return t.isend(data(i, 60), 1, 2) })
 			side.signal(1)
 			t.waitAll(rs...)
 		})
@@ -278,10 +263,7 @@ var orderCases = []Case{{
 	Run: func(t *T) {
 		const n = 20
 		t.onRank(0, func() {
-			var rs []Request
-			for i := range n {
-				rs = append(rs, t.isend(data(i, 50), 1, 2))
-			}
+			rs := startAll(n, func(i int) Request { return t.isend(data(i, 50), 1, 2) })
 			t.waitAll(rs...)
 		})
 		t.onRank(1, func() {

@@ -35,10 +35,7 @@ var probeCases = []Case{{
 		const n = 12
 		size := func(from, i int) int { return someSizes[(i+from)%len(someSizes)] + 3*i + from }
 		if t.Rank() > 0 {
-			var rs []Request
-			for i := range n {
-				rs = append(rs, t.isend(data(100*t.Rank()+i, size(t.Rank(), i)), 0, i))
-			}
+			rs := startAll(n, func(i int) Request { return t.isend(data(100*t.Rank()+i, size(t.Rank(), i)), 0, i) })
 			t.waitAll(rs...)
 			return
 		}
@@ -106,10 +103,7 @@ var probeCases = []Case{{
 	Run: func(t *T) {
 		side := t.dup()
 		t.onRank(0, func() {
-			var rs []Request
-			for i := range 3 {
-				rs = append(rs, t.isend(data(i, 10+i), 1, 5))
-			}
+			rs := startAll(3, func(i int) Request { return t.isend(data(i, 10+i), 1, 5) })
 			side.signal(1)
 			t.waitAll(rs...)
 		})

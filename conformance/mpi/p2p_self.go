@@ -31,10 +31,7 @@ var selfCases = []Case{{
 	Cite: rule("3.5", "mpi/3.5/1", "mpi/3.2.4/1"), Setup: ranks(1), Defects: []string{"Overtakes", "TagIgnored"},
 	Sends: "messages of two tags by turns, received by tag", Expects: "each tag's in order",
 	Run: func(t *T) {
-		var rs []Request
-		for i := range 20 {
-			rs = append(rs, t.isend(data(i, someSizes[i%4]), 0, i%2))
-		}
+		rs := startAll(20, func(i int) Request { return t.isend(data(i, someSizes[i%4]), 0, i%2) })
 		for tag := 1; tag >= 0; tag-- {
 			for i := tag; i < 20; i += 2 {
 				t.expectRecv(data(i, someSizes[i%4]), 0, tag)

@@ -126,17 +126,11 @@ var wildcardCases = []Case{{
 		size := func(from, i int) int { return someSizes[(from+i)%len(someSizes)] }
 		if t.Rank() > 0 {
 			t.awaitSignal(0)
-			var rs []Request
-			for i := range n {
-				rs = append(rs, t.isend(data(100*t.Rank()+i, size(t.Rank(), i)), 0, 8))
-			}
+			rs := startAll(n, func(i int) Request { return t.isend(data(100*t.Rank()+i, size(t.Rank(), i)), 0, 8) })
 			t.waitAll(rs...)
 			return
 		}
-		var ps []*pending
-		for range 3 * n {
-			ps = append(ps, t.irecv(70_000, mpi.AnySource, 8))
-		}
+		ps := startAll(3*n, func(int) *pending { return t.irecv(70_000, mpi.AnySource, 8) })
 		t.signal(1, 2, 3)
 		var next [4]int
 		for _, p := range ps {

@@ -178,6 +178,15 @@ func (t *T) expectWait(p *pending, want []byte) Status {
 	return st
 }
 
+// startAll starts n operations, and returns their requests.
+func startAll[R any](n int, start func(i int) R) []R {
+	all := make([]R, n)
+	for i := range all {
+		all[i] = start(i)
+	}
+	return all
+}
+
 func (t *T) waitAll(rs ...Request) []Status {
 	sts, err := t.w.WaitAll(rs)
 	t.must("WaitAll", err)

@@ -74,8 +74,7 @@ var bthKeyCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case
 }, {
 	ID:    "bth/pkey/qp1-takes-every-key-of-the-table",
 	Title: "Queue pair 1 accepts MADs with every P_Key of the port's table, and with no other",
-	Cite:  ibta("C9-42", "roce/bth/pkey/3"), Needs: verbs.CapCM, Labels: []string{"service:cm"},
-	Defects: []string{"PKeyExact"},
+	Cite:  ibta("C9-42", "roce/bth/pkey/3"), Needs: verbs.CapCM, Labels: []string{"service:cm"}, Defects: []string{"PKeyExact"},
 	Sends:   "REQs for a service without a listener, with each P_Key of the table, as full and as limited member, and with one that is not in it",
 	Expects: "a REJ for each that matches, nothing for the last",
 	Run: OnPort(func(p *Port) {

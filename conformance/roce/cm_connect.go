@@ -175,7 +175,7 @@ var cmConnectCases = overCM.Cases([]conformance.Case{{
 }, {
 	ID:    "cm/family/ipv6-connection-is-managed-over-ipv6",
 	Title: "CM messages of a connection over IPv6 are sent over IPv6",
-	Cite:  annexA17("A17.6.1", "roce/cm/12"), Setup: conformance.Setup{Family: 6}, Defects: []string{"cm.OverIPv4"},
+	Cite:  annexA17("A17.6.1", "roce/cm/12"), Setup: ipv6, Defects: []string{"cm.OverIPv4"},
 	Sends:   "a REQ, and a REP for the device's REQ",
 	Expects: "a REP, a REQ and an RTU between the addresses of IPv6, which the REQ names",
 	Run: OnPort(func(p *Port) {

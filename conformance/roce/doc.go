@@ -40,6 +40,9 @@ var (
 	overCM = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:cm"}}
 )
 
+// Setups by IP version.
+var ipv4, ipv6 = conformance.Setup{Family: 4}, conformance.Setup{Family: 6}
+
 // describeEvent formats an event as one line.
 func describeEvent(e *conformance.Event) string {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {

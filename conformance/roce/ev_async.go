@@ -62,7 +62,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 	Cite:  ibta("", "roce/async/3"),
 	// Over IPv4: some hosts remove IPv6 addresses from a port whose link is down,
 	// which breaks the connection.
-	Setup: conformance.Setup{Family: 4},
+	Setup: ipv4,
 
 	Sends:   "nothing: the link goes down and up; then a SEND",
 	Expects: "both events, a matching port state, and a connection that continues",
@@ -105,14 +105,14 @@ var eventCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "ev/gid/only-address-goes-and-comes",
 	Title: "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv6",
-	Cite:  ibta("", "roce/async/4"), Setup: conformance.Setup{Family: 6}, Defects: []string{"RemovedAddressUsed"},
+	Cite:  ibta("", "roce/async/4"), Setup: ipv6, Defects: []string{"RemovedAddressUsed"},
 	Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
 	Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
 	Run:     onRC(removeAndRestoreAddress),
 }, {
 	ID:    "ev/gid/only-ipv4-address-goes-and-comes",
 	Title: "A port whose only address is removed raises GID_CHANGE and is silent until the address is back, over IPv4",
-	Cite:  ibta("", "roce/async/4"), Setup: conformance.Setup{Family: 4}, Defects: []string{"RemovedAddressUsed"},
+	Cite:  ibta("", "roce/async/4"), Setup: ipv4, Defects: []string{"RemovedAddressUsed"},
 	Sends:   "a SEND before the address is removed, one while it is removed, and one to another connection when it is back",
 	Expects: "GID_CHANGE and a GID table without the address; nothing for the SEND, nor for the request that the device posts; then GID_CHANGE, the address, and an ACK",
 	Run:     onRC(removeAndRestoreAddress),
@@ -134,8 +134,7 @@ var eventCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "ev/mig/migreq-moves-an-armed-qp",
 	Title: "A queue pair with an armed alternate path migrates when its peer sends MigReq 1, and raises PATH_MIG",
-	Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration,
-	Defects: []string{"MigrationIgnored"},
+	Cite:  ibta("", "roce/mig/1"), Level: conformance.May, Needs: verbs.CapAutoMigration, Defects: []string{"MigrationIgnored"},
 	Sends:   "SENDs with MigReq 0, then one with MigReq 1 from the alternate address",
 	Expects: "PATH_MIG, the answer and further requests on the alternate path, and the state MIGRATED",
 	Run: onRC(func(c *Conn) {

@@ -11,7 +11,7 @@ import (
 var icrcFieldCases = overRC.Cases([]conformance.Case{{
 	ID:    "icrc/masked/tos-ttl-and-checksums-may-change",
 	Title: "Fields that routers change in an IPv4 packet are not covered by the ICRC",
-	Cite:  annexA17("CA17-22(c)", "roce/icrc/3"), Setup: conformance.Setup{Family: 4}, Defects: []string{"ICRCCheckUnmasked"},
+	Cite:  annexA17("CA17-22(c)", "roce/icrc/3"), Setup: ipv4, Defects: []string{"ICRCCheckUnmasked"},
 	Sends:   "SENDs whose type of service, time to live and UDP checksum change after their ICRC was computed, and the header checksum with them",
 	Expects: "an ACK and a completion for each",
 	Run: onRC(func(c *Conn) {
@@ -22,7 +22,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "icrc/masked/ipv6-class-label-and-hop-limit-may-change",
 	Title: "Fields that routers change in an IPv6 packet are not covered by the ICRC",
-	Cite:  annexA17("CA17-22(c)", "roce/icrc/3"), Setup: conformance.Setup{Family: 6}, Defects: []string{"ICRCCheckUnmasked"},
+	Cite:  annexA17("CA17-22(c)", "roce/icrc/3"), Setup: ipv6, Defects: []string{"ICRCCheckUnmasked"},
 	Sends:   "SENDs whose traffic class, flow label and hop limit change after their ICRC was computed",
 	Expects: "an ACK and a completion for each",
 	Run: onRC(func(c *Conn) {
@@ -47,7 +47,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "icrc/covered/ip-identification",
 	Title: "The identification of IPv4 is covered by the ICRC",
-	Cite:  annexA17("CA17-22", "roce/icrc/5"), Setup: conformance.Setup{Family: 4}, Defects: []string{"ICRCUnchecked"},
+	Cite:  annexA17("CA17-22", "roce/icrc/5"), Setup: ipv4, Defects: []string{"ICRCUnchecked"},
 	Sends:   "SENDs whose identification has another bit after their ICRC was computed; SENDs with identifications of all kinds that are right",
 	Expects: "nothing; an ACK and a completion for each",
 	Run: onRC(func(c *Conn) {
@@ -64,8 +64,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "icrc/covered/ip-flags",
 	Title: "The flags of IPv4 are covered by the ICRC",
-	Cite:  annexA17("CA17-22", "roce/icrc/5", "roce/pkt/ip/7"), Setup: conformance.Setup{Family: 4},
-	Defects: []string{"ICRCIgnored"},
+	Cite:  annexA17("CA17-22", "roce/icrc/5", "roce/pkt/ip/7"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
 	Sends:   "SENDs of which DF is cleared, or the reserved flag set, after their ICRC was computed",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Run: onRC(func(c *Conn) {
@@ -143,8 +142,7 @@ var icrcFieldCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "icrc/blind/random-icrcs-are-hardly-ever-accepted",
 	Title: "A receiver that cannot see all that the ICRC covers still accepts no more than one random ICRC in 32,768",
-	Cite:  annexA17("CA17-24", "roce/icrc/8"), Level: conformance.May, Setup: conformance.Setup{Family: 4},
-	Defects: []string{"ICRCIgnored"},
+	Cite:  annexA17("CA17-24", "roce/icrc/8"), Level: conformance.May, Setup: ipv4, Defects: []string{"ICRCIgnored"},
 	Sends:   "16,384 WRITEs of no bytes with random ICRCs, then a good one",
 	Expects: "at most four answers before the last",
 	Run: onRC(func(c *Conn) {

@@ -11,15 +11,14 @@ import (
 var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	ID:    "icrc/sent/requests-of-every-opcode-and-pad",
 	Title: "Requests of every kind and of every padding have a correct ICRC",
-	Cite:  annexA17("CA17-22", "roce/icrc/1"), Setup: conformance.Setup{Family: 4}, Labels: []string{"service:rc"},
-	Defects: []string{"ICRCWrong"},
+	Cite:  annexA17("CA17-22", "roce/icrc/1"), Setup: ipv4, Labels: []string{"service:rc"}, Defects: []string{"ICRCWrong"},
 	Sends:   "ACKs for the device's requests",
 	Expects: "the ICRC by the specification in SENDs, WRITEs, READs and atomics of one and of several packets, with 0 to 3 pad bytes",
 	Run:     onConn(Setup{}, exchangeAllRequests),
 }, {
 	ID:    "icrc/sent/answers-of-every-kind",
 	Title: "ACK, NAKs, READ responses and atomic acknowledgements have a correct ICRC",
-	Cite:  annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: conformance.Setup{Family: 4},
+	Cite:  annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: ipv4,
 	Labels: []string{"service:rc"}, Defects: []string{"ICRCWrong"},
 	Sends:   "requests that are acknowledged, answered and refused",
 	Expects: "the ICRC by the specification in every answer",
@@ -27,7 +26,7 @@ var icrcCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 }, {
 	ID:    "icrc/sent/ipv6-packets",
 	Title: "Over IPv6, requests and answers have a correct ICRC",
-	Cite:  annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: conformance.Setup{Family: 6},
+	Cite:  annexA17("CA17-22", "roce/icrc/1"), Needs: verbs.CapAtomics, Setup: ipv6,
 	Labels: []string{"service:rc"}, Defects: []string{"ICRCWrong"},
 	Sends:   "ACKs for the device's requests, then requests that are acknowledged, answered and refused",
 	Expects: "the ICRC by the specification, which leaves out traffic class, flow label and hop limit",

@@ -13,22 +13,21 @@ import (
 var ipCases = overRC.Cases([]conformance.Case{{
 	ID:    "pkt/ip/ipv4-carries-a-connection",
 	Title: "A connection over IPv4 transfers data in both directions",
-	Cite:  annexA17("CA17-1", "roce/pkt/ip/1"), Setup: conformance.Setup{Family: 4}, Defects: []string{"ICRCWrong"},
+	Cite:  annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv4, Defects: []string{"ICRCWrong"},
 	Sends:   "a SEND, a WRITE and a READ, and responses to those of the device",
 	Expects: "all six done, in packets of IPv4 between the two addresses",
 	Run:     onRC(exchangeBothWays),
 }, {
 	ID:    "pkt/ip/ipv6-carries-a-connection",
 	Title: "A connection over IPv6 transfers data in both directions",
-	Cite:  annexA17("CA17-1", "roce/pkt/ip/1"), Setup: conformance.Setup{Family: 6}, Defects: []string{"IPv6Dead"},
+	Cite:  annexA17("CA17-1", "roce/pkt/ip/1"), Setup: ipv6, Defects: []string{"IPv6Dead"},
 	Sends:   "a SEND, a WRITE and a READ, and responses to those of the device",
 	Expects: "all six done, in packets of IPv6 between the two addresses",
 	Run:     onRC(exchangeBothWays),
 }, {
 	ID:    "pkt/ip/packet-with-options-dropped",
 	Title: "A packet with IPv4 options is dropped, although its ICRC is correct",
-	Cite:  annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: conformance.Setup{Family: 4},
-	Defects: []string{"ICRCIgnored"},
+	Cite:  annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
 	Sends:   "a SEND after four options that do nothing, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Run: onRC(func(c *Conn) {
@@ -40,8 +39,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "pkt/ip/packet-that-got-options-on-its-way-dropped",
 	Title: "A packet that got IPv4 options in flight is dropped",
-	Cite:  annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: conformance.Setup{Family: 4},
-	Defects: []string{"ICRCIgnored"},
+	Cite:  annexA17("CA17-3, CA17-24", "roce/pkt/ip/2"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
 	Sends:   "a SEND with an ICRC for the packet without options, after four options that do nothing",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Run: onRC(func(c *Conn) {
@@ -83,24 +81,21 @@ var ipCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "pkt/ip/ipv4-lengths-end-at-the-icrc",
 	Title: "The lengths of IPv4 and UDP end at the ICRC",
-	Cite:  annexA17("CA17-6, CA17-21", "roce/pkt/ip/5"), Setup: conformance.Setup{Family: 4},
-	Defects: []string{"TrailingBytes"},
+	Cite:  annexA17("CA17-6, CA17-21", "roce/pkt/ip/5"), Setup: ipv4, Defects: []string{"TrailingBytes"},
 	Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 	Expects: "lengths that count the headers, the payload, its padding and the ICRC, and nothing else",
 	Run:     onRC(checkLengths),
 }, {
 	ID:    "pkt/ip/ipv6-payload-length-ends-at-the-icrc",
 	Title: "The payload length of IPv6 counts from the UDP header to the ICRC",
-	Cite:  annexA17("CA17-15, CA17-21", "roce/pkt/ip/10", "roce/pkt/ip/5"), Setup: conformance.Setup{Family: 6},
-	Defects: []string{"TrailingBytes"},
+	Cite:  annexA17("CA17-15, CA17-21", "roce/pkt/ip/10", "roce/pkt/ip/5"), Setup: ipv6, Defects: []string{"TrailingBytes"},
 	Sends:   "a SEND; the device sends 0, 1, 2, 3, 4 and 1024 bytes",
 	Expects: "lengths that count the UDP header, the BTH, the payload, its padding and the ICRC, and nothing else",
 	Run:     onRC(checkLengths),
 }, {
 	ID:    "pkt/ip/every-packet-forbids-fragmentation",
 	Title: "Every IPv4 packet has DF set, is no fragment, and has no options",
-	Cite:  annexA17("CA17-3, CA17-7, CA17-8", "roce/pkt/ip/6", "roce/pkt/ip/2"), Setup: conformance.Setup{Family: 4},
-	Defects: []string{"PlainSocket"},
+	Cite:  annexA17("CA17-3, CA17-7, CA17-8", "roce/pkt/ip/6", "roce/pkt/ip/2"), Setup: ipv4, Defects: []string{"PlainSocket"},
 	Sends:   "requests that are acknowledged, answered and refused, and responses to requests of the device",
 	Expects: "DF, no MF, offset 0 and IHL 5 in every packet",
 	Run: onRC(func(c *Conn) {
@@ -112,7 +107,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "pkt/ip/fragments-dropped",
 	Title: "Fragments are dropped and not reassembled",
-	Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Setup: conformance.Setup{Family: 4}, Defects: []string{"ICRCIgnored"},
+	Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4, Defects: []string{"ICRCIgnored"},
 	Sends:   "a SEND with MF set; SENDs in two fragments with the ICRC of the whole packet",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Run: onRC(func(c *Conn) {
@@ -142,7 +137,7 @@ var ipCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "pkt/ip/packet-without-df-dropped",
 	Title: "A packet with DF clear is dropped, although its ICRC is correct",
-	Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Setup: conformance.Setup{Family: 4}, Defects: []string{"DFUnchecked"},
+	Cite:  annexA17("CA17-24", "roce/pkt/ip/7"), Setup: ipv4, Defects: []string{"DFUnchecked"},
 	Sends:   "a SEND with DF clear, which the ICRC covers",
 	Expects: "no response, no effect, and the expected PSN unchanged",
 	Run: onRC(func(c *Conn) {

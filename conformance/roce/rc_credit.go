@@ -24,8 +24,7 @@ var creditCases = overRC.Cases([]conformance.Case{{
 }, {
 	ID:    "rc/credit/never-more-than-receives-posted",
 	Title: "A responder advertises no more credits than it has receives",
-	Cite:  ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits,
-	Defects: []string{"CreditsInvented"},
+	Cite:  ibta("", "roce/rc/credit/1"), Level: conformance.May, Needs: verbs.CapCredits, Defects: []string{"CreditsInvented"},
 	Sends:   "WRITEs and SENDs with no, one and thirteen receives, a number without a credit code",
 	Expects: "no more credits than there are receives, in any ACK",
 	Run: onConn(Setup{}, func(c *Conn) {

@@ -9,8 +9,7 @@ import (
 var udDropCases = conformance.Group{Needs: verbs.CapRC}.Cases([]conformance.Case{{
 	ID:    "ud/qkey/other-key-dropped",
 	Title: "A datagram with another Q_Key than the queue pair's is dropped silently",
-	Cite:  ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
-	Defects: []string{"KeysIgnored"},
+	Cite:  ibta("9.6.1.4.1", "roce/ud/2"), Needs: verbs.CapUD, Labels: []string{"service:ud"}, Defects: []string{"KeysIgnored"},
 	Sends:   "datagrams with Q_Keys that differ in one bit, are 0 or that of QP 1; then one with the correct Q_Key",
 	Expects: "a completion of the last only, in the first receive",
 	Run: onUD(2, func(d *udPort) {

@@ -12,8 +12,7 @@ import (
 var invalidateCases = alsoOverRD([]conformance.Case{{
 	ID:    "verbs/mw/invalidated-by-the-peer",
 	Title: "The completion of a receive has the key that the message invalidated",
-	Cite:  manual("ibv_poll_cq(3)", "verbs/mw/9"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
-	Defects: []string{"WCFlagsLost"},
+	Cite:  manual("ibv_poll_cq(3)", "verbs/mw/9"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Defects: []string{"WCFlagsLost"},
 	Sends:   "a SEND with invalidate of the peer, with the key of a bound window; then a READ by this key",
 	Expects: "a receive with the flag and the key; the READ fails",
 	Run: onReliable(func(l *qpPair) {

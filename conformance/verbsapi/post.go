@@ -76,8 +76,7 @@ var postCases = []conformance.Case{{
 }, {
 	ID:    "verbs/post/full-send-queue",
 	Title: "Posting to a full send queue fails, returns how many requests were posted, and succeeds again when they are complete",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC,
-	Defects: []string{"PostCountWrong", "FullIsInvalid"},
+	Cite:  manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC, Defects: []string{"PostCountWrong", "FullIsInvalid"},
 	Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
 	Expects: "as many posted as there is room, and ENOMEM; those and no others arrive; then one more",
 	Run: onReliable(func(l *qpPair) {
@@ -176,8 +175,7 @@ var postCases = []conformance.Case{{
 }, {
 	ID:    "verbs/post/order-of-completions",
 	Title: "Sends complete in the order of posting, whatever kinds they are of",
-	Cite:  manual("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC,
-	Defects: []string{"PollReversed", "SendsOvertake"},
+	Cite:  manual("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC, Defects: []string{"PollReversed", "SendsOvertake"},
 	Sends:   "writes, reads and sends in turn, in one call",
 	Expects: "their completions in order, polled together",
 	Run: onReliable(func(l *qpPair) {

@@ -108,8 +108,7 @@ var windowCases = []conformance.Case{{
 }, {
 	ID:    "verbs/mw/type-1-is-not-zero-based",
 	Title: "A type 1 window cannot be zero-based",
-	Cite:  manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType1 | verbs.CapZeroBased,
-	Defects: []string{"BindDefects"},
+	Cite:  manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType1 | verbs.CapZeroBased, Defects: []string{"BindDefects"},
 	Sends:   "a bind of a type 1 window with the flag for addresses from 0 on",
 	Expects: "it is refused or completes with MW_BIND_ERR",
 	Run: onPair(setup{}, func(l *qpPair) {
