@@ -115,3 +115,15 @@ func (f *field) diff(d *Differences, prefix string, want, got reflect.Value) {
 		}
 	}
 }
+
+// DiffHeader compares two optional headers, field by field. prefix precedes the names of
+// fields.
+func DiffHeader[H any](d *Differences, name, prefix string, want, got *H) {
+	switch {
+	case want == nil:
+	case got == nil:
+		d.Add(name, "one", "none")
+	default:
+		DiffFields(d, prefix, want, got)
+	}
+}

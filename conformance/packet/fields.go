@@ -141,3 +141,14 @@ func putBits(b []byte, bit, bits int, n uint64) {
 		bit, bits = bit+take, bits-take
 	}
 }
+
+// ParseAs parses a header at the start of b, and returns it with the octets after it; nil if
+// b is too short.
+func ParseAs[H any](b []byte) (h *H, rest []byte) {
+	h = new(H)
+	rest, err := ParseFields(b, h)
+	if err != nil {
+		return nil, b
+	}
+	return h, rest
+}

@@ -108,7 +108,7 @@ func (d DataBlock) append(b []byte) []byte {
 
 func (d *DataBlock) diff(to *packet.Differences, got *DataBlock) {
 	packet.DiffFields(to, "Data.", d, got)
-	diffBlock(to, "Start", d.Start, got.Start)
+	packet.DiffHeader(to, "Start", "Start.", d.Start, got.Start)
 }
 
 // ChallengeBlock is the stateless response of a receiver to the start of a flow.
@@ -145,14 +145,4 @@ type Record struct {
 	MO        *uint32  `at:"4,32"`
 	Length    *uint32  `at:"8,32"` // message length
 	Immediate *uint32  `at:"12,32" fmt:"%#x"`
-}
-
-func diffBlock[B any](d *packet.Differences, name string, want, got *B) {
-	switch {
-	case want == nil:
-	case got == nil:
-		d.Add(name, "one", "none")
-	default:
-		packet.DiffFields(d, name+".", want, got)
-	}
 }

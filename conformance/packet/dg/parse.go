@@ -61,10 +61,10 @@ func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	case KindRD:
 		return p.parseRD(b)
 	case KindChallenge:
-		p.Challenge, b = parseAs[ChallengeBlock](b)
+		p.Challenge, b = packet.ParseAs[ChallengeBlock](b)
 		return b, p.Challenge == nil
 	case KindRefusal:
-		p.Refusal, b = parseAs[RefusalBlock](b)
+		p.Refusal, b = packet.ParseAs[RefusalBlock](b)
 		return b, p.Refusal == nil
 	default:
 		return b, false
@@ -81,11 +81,11 @@ func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	if !*p.Header.HasData {
 		return b, false
 	}
-	if p.Data, b = parseAs[DataBlock](b); p.Data == nil {
+	if p.Data, b = packet.ParseAs[DataBlock](b); p.Data == nil {
 		return b, true
 	}
 	if *p.Header.Start {
-		if p.Data.Start, b = parseAs[StartBlock](b); p.Data.Start == nil {
+		if p.Data.Start, b = packet.ParseAs[StartBlock](b); p.Data.Start == nil {
 			return b, true
 		}
 	}
@@ -97,18 +97,9 @@ func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 func (p *Packet) parseSegment(b []byte) {
 	s := iwarp.ParseSegment(b)
 	if s.Op() == iwarp.OpExperimental && s.Verbatim == nil && s.IsTagged() {
-		p.Record, s.Payload = parseAs[Record](s.Payload)
+		p.Record, s.Payload = packet.ParseAs[Record](s.Payload)
 	}
 	p.Segment = &s
-}
-
-func parseAs[B any](b []byte) (block *B, rest []byte) {
-	block = new(B)
-	rest, err := packet.ParseFields(b, block)
-	if err != nil {
-		return nil, b
-	}
-	return block, rest
 }
 
 // Diff returns the fields of got that differ from the expected packet.
@@ -117,9 +108,9 @@ func Diff(want Packet, got ReceivedPacket) packet.Differences {
 	packet.DiffFields(&d, "", want.Header, got.Header)
 	diffPart(&d, "Ack", want.Ack, got.Ack, (*AckBlock).diff)
 	diffPart(&d, "Data", want.Data, got.Data, (*DataBlock).diff)
-	diffBlock(&d, "Challenge", want.Challenge, got.Challenge)
-	diffBlock(&d, "Refusal", want.Refusal, got.Refusal)
-	diffBlock(&d, "Record", want.Record, got.Record)
+	packet.DiffHeader(&d, "Challenge", "Challenge.", want.Challenge, got.Challenge)
+	packet.DiffHeader(&d, "Refusal", "Refusal.", want.Refusal, got.Refusal)
+	packet.DiffHeader(&d, "Record", "Record.", want.Record, got.Record)
 	diffPart(&d, "segment", want.Segment, got.Segment, func(w *iwarp.Segment, d *packet.Differences, g *iwarp.Segment) { w.Diff(d, *g) })
 	packet.DiffBytes(&d, "octets behind the last block", want.Trailer, got.Trailer)
 	packet.DiffValue(&d, "CRC", "%v", want.CRCStatus, got.CRCStatus)

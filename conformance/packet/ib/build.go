@@ -155,25 +155,25 @@ func (p Packet) aeth(needed bool) any {
 
 // clone returns a deep copy of a packet.
 func clone(p Packet) Packet {
-	deepen(reflect.ValueOf(&p).Elem())
+	copyPointers(reflect.ValueOf(&p).Elem())
 	return p
 }
 
-// deepen replaces pointers and slices in v by copies.
-func deepen(v reflect.Value) {
+// copyPointers replaces pointers and slices in v by copies.
+func copyPointers(v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)
 		switch {
 		case !f.CanSet(): // unexported; methods copy it
 		case f.Kind() == reflect.Struct:
-			deepen(f)
+			copyPointers(f)
 		case f.Kind() == reflect.Slice && !f.IsNil():
 			f.Set(reflect.AppendSlice(reflect.MakeSlice(f.Type(), 0, f.Len()), f))
 		case f.Kind() == reflect.Pointer && !f.IsNil():
 			c := reflect.New(f.Type().Elem())
 			c.Elem().Set(f.Elem())
 			if c.Elem().Kind() == reflect.Struct {
-				deepen(c.Elem())
+				copyPointers(c.Elem())
 			}
 			f.Set(c)
 		}

@@ -29,13 +29,7 @@ func (p Packet) Diff(got Packet) packet.Differences {
 func (p Packet) Matches(got Packet) bool { return len(p.Diff(got)) == 0 }
 
 func diffHeader[T any](d *packet.Differences, name string, want, got *T) {
-	switch {
-	case want == nil:
-	case got == nil:
-		d.Add(name, "one", "none")
-	default:
-		packet.DiffFields(d, name+" ", want, got)
-	}
+	packet.DiffHeader(d, name, name+" ", want, got)
 }
 
 // diffAETH compares AETHs, with the syndrome as one field.

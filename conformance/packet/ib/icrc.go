@@ -35,19 +35,19 @@ func icrc(ip []byte, size int, six bool) uint32 {
 	h := b[8:]
 	if six {
 		h[0] |= 0x0f
-		ones(h[1:4])
-		ones(h[7:8])
+		setOnes(h[1:4])
+		setOnes(h[7:8])
 	} else {
-		ones(h[1:2])
-		ones(h[8:9])
-		ones(h[10:12])
+		setOnes(h[1:2])
+		setOnes(h[8:9])
+		setOnes(h[10:12])
 	}
-	ones(h[size+6 : size+8])
-	ones(h[size+udpLen+4 : size+udpLen+5])
+	setOnes(h[size+6 : size+8])
+	setOnes(h[size+udpLen+4 : size+udpLen+5])
 	return crc32.ChecksumIEEE(b)
 }
 
-func ones(b []byte) {
+func setOnes(b []byte) {
 	for i := range b {
 		b[i] = 0xff
 	}

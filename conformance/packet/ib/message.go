@@ -33,7 +33,7 @@ func Packets(n, mtu int) int { return max(1, (n+mtu-1)/mtu) }
 
 // Send returns the packets of a SEND; the last has AckReq.
 func Send(psn PSN, data []byte, mtu int) []Packet {
-	return askLast(message(psn, data, mtu, OpSendFirst, OpSendMiddle, OpSendLast, OpSendOnly))
+	return ackReqLast(message(psn, data, mtu, OpSendFirst, OpSendMiddle, OpSendLast, OpSendOnly))
 }
 
 // Write returns the packets of a WRITE of data; the last has AckReq. It sets the length of
@@ -41,10 +41,10 @@ func Send(psn PSN, data []byte, mtu int) []Packet {
 func Write(psn PSN, to RETH, data []byte, mtu int) []Packet {
 	ps := message(psn, data, mtu, OpWriteFirst, OpWriteMiddle, OpWriteLast, OpWriteOnly)
 	ps[0] = ps[0].WithRETH(to.Sized(len(data)))
-	return askLast(ps)
+	return ackReqLast(ps)
 }
 
-func askLast(ps []Packet) []Packet {
+func ackReqLast(ps []Packet) []Packet {
 	ps[len(ps)-1] = ps[len(ps)-1].AckReq()
 	return ps
 }

@@ -3,11 +3,11 @@ package iwarp
 // ConnDeframer parses both directions of a captured connection: start-up frames, then FPDUs
 // with the negotiated markers and CRCs.
 type ConnDeframer struct {
-	sides [2]listening
+	sides [2]direction
 }
 
-// listening is the state of one direction.
-type listening struct {
+// direction is the state of one direction of a connection.
+type direction struct {
 	start   StartupFrame
 	started bool
 	waiting []byte // unparsed: a partial start-up frame, or octets before the other side's start-up frame
@@ -56,7 +56,7 @@ func (d *ConnDeframer) Feed(side int, b []byte) []ParsedFrame {
 }
 
 // frame switches from start-up frames to FPDUs.
-func (l *listening) frame(other *listening, side int, heard []ParsedFrame) []ParsedFrame {
+func (l *direction) frame(other *direction, side int, heard []ParsedFrame) []ParsedFrame {
 	if l.framed {
 		return heard
 	}
@@ -68,7 +68,7 @@ func (l *listening) frame(other *listening, side int, heard []ParsedFrame) []Par
 	return l.next(side, heard)
 }
 
-func (l *listening) next(side int, heard []ParsedFrame) []ParsedFrame {
+func (l *direction) next(side int, heard []ParsedFrame) []ParsedFrame {
 	for {
 		g, ok := l.fpdus.Next()
 		if !ok {

@@ -36,10 +36,10 @@ func (h RDMAP) diff(d *packet.Differences, got RDMAP) {
 }
 
 func (s Segment) diffHeaders(d *packet.Differences, got Segment) {
-	diffHeader(d, "Read Request header", s.Read, got.Read)
-	diffHeader(d, "Atomic Request header", s.AtomicRequest, got.AtomicRequest)
-	diffHeader(d, "Atomic Response header", s.AtomicResponse, got.AtomicResponse)
-	diffHeader(d, "immediate data", s.Immediate, got.Immediate)
+	packet.DiffHeader(d, "Read Request header", "", s.Read, got.Read)
+	packet.DiffHeader(d, "Atomic Request header", "", s.AtomicRequest, got.AtomicRequest)
+	packet.DiffHeader(d, "Atomic Response header", "", s.AtomicResponse, got.AtomicResponse)
+	packet.DiffHeader(d, "immediate data", "", s.Immediate, got.Immediate)
 	switch {
 	case s.Terminate == nil:
 	case got.Terminate == nil:
@@ -48,14 +48,4 @@ func (s Segment) diffHeaders(d *packet.Differences, got Segment) {
 		s.Terminate.diff(d, got.Terminate)
 	}
 	packet.DiffBytes(d, "header", s.OtherHeader, got.OtherHeader)
-}
-
-func diffHeader[H any](d *packet.Differences, name string, want, got *H) {
-	switch {
-	case want == nil:
-	case got == nil:
-		d.Add(name, "one", "none")
-	default:
-		packet.DiffFields(d, "", want, got)
-	}
 }

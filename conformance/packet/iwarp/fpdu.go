@@ -152,18 +152,18 @@ func CRC32c(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // String formats the segment and the framing fields that are set.
 func (f FPDU) String() string {
-	l := line{f.Segment.String()}
-	describe(&l, "with length %d", f.MPA.Length)
+	l := packet.Line{f.Segment.String()}
+	packet.AddField(&l, "with length %d", f.MPA.Length)
 	if f.MPA.Pad != nil {
-		l.addf("with pad %x", f.MPA.Pad)
+		l.Addf("with pad %x", f.MPA.Pad)
 	}
-	describe(&l, "with CRC %#08x", f.MPA.CRC)
-	describe(&l, "with CRC %v", f.MPA.CRCStatus)
+	packet.AddField(&l, "with CRC %#08x", f.MPA.CRC)
+	packet.AddField(&l, "with CRC %v", f.MPA.CRCStatus)
 	if f.MPA.EditMarker != nil {
-		l.addf("with markers changed")
+		l.Addf("with markers changed")
 	}
 	if f.MPA.NoMarkers {
-		l.addf("without markers")
+		l.Addf("without markers")
 	}
 	return l.String()
 }

@@ -54,13 +54,3 @@ type ImmediateHeader struct {
 	_     struct{} `size:"8"`
 	Value *uint64  `at:"0,64" fmt:"%#x"`
 }
-
-// parseAs parses a header at the start of b; nil if it is truncated.
-func parseAs[H any](b []byte) (h *H, rest []byte) {
-	h = new(H)
-	rest, err := packet.ParseFields(b, h)
-	if err != nil {
-		return nil, b
-	}
-	return h, rest
-}

@@ -1,6 +1,10 @@
 package iwarp
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+)
 
 // ParseSegment parses a ULPDU of any octets. Fields of a truncated header are nil, and
 // remaining octets are payload; Append returns the same octets. The T bit decides which
@@ -46,15 +50,15 @@ func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	b = b[untaggedLen:]
 	switch *s.RDMAP.Opcode {
 	case OpReadRequest:
-		s.Read, b = parseAs[ReadRequestHeader](b)
+		s.Read, b = packet.ParseAs[ReadRequestHeader](b)
 	case OpTerminate:
 		s.Terminate, b = parseTerminate(b)
 	case OpAtomicRequest:
-		s.AtomicRequest, b = parseAs[AtomicRequestHeader](b)
+		s.AtomicRequest, b = packet.ParseAs[AtomicRequestHeader](b)
 	case OpAtomicResponse:
-		s.AtomicResponse, b = parseAs[AtomicResponseHeader](b)
+		s.AtomicResponse, b = packet.ParseAs[AtomicResponseHeader](b)
 	case OpImmediate, OpImmediateSE:
-		s.Immediate, b = parseAs[ImmediateHeader](b)
+		s.Immediate, b = packet.ParseAs[ImmediateHeader](b)
 	}
 	return b
 }

@@ -150,7 +150,7 @@ func ParseStartupFrame(b []byte) (s StartupFrame, rest []byte, ok bool) {
 	private := append([]byte{}, rest[:min(n, len(rest))]...)
 	rest = rest[len(private):]
 	if *s.S && *s.Rev >= revEnhanced {
-		s.Enhanced, private = parseAs[Enhanced](private)
+		s.Enhanced, private = packet.ParseAs[Enhanced](private)
 	}
 	s.PrivateData = private
 	return s, rest, ok
@@ -171,7 +171,7 @@ func (s StartupFrame) Diff(got StartupFrame) packet.Differences {
 	var d packet.Differences
 	packet.DiffValue(&d, "key", "%q", s.Key, got.Key)
 	packet.DiffFields(&d, "", s, got)
-	diffHeader(&d, "enhanced data", s.Enhanced, got.Enhanced)
+	packet.DiffHeader(&d, "enhanced data", "", s.Enhanced, got.Enhanced)
 	packet.DiffBytes(&d, "private data", s.PrivateData, got.PrivateData)
 	return d
 }

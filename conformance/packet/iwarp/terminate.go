@@ -39,7 +39,7 @@ func (h TerminateHeader) append(b []byte) []byte {
 
 // parseTerminate parses the parts that the control bits announce, as far as present.
 func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
-	h, b = parseAs[TerminateHeader](b)
+	h, b = packet.ParseAs[TerminateHeader](b)
 	if h == nil {
 		return nil, b
 	}

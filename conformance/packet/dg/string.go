@@ -108,14 +108,14 @@ func (r Reason) String() string {
 // String formats the packet as a line of a ladder diagram: "RD seq 3 ack-now SEND msn 1 5 B
 // last". It omits unset fields.
 func (p Packet) String() string {
-	var l line
+	var l packet.Line
 	if p.Header.Kind == nil {
-		l.addf("PACKET")
+		l.Addf("PACKET")
 	} else {
-		l.addf("%v", *p.Header.Kind)
+		l.Addf("%v", *p.Header.Kind)
 	}
 	if v := packet.Get(p.Header.Version, version); v != version {
-		l.addf("version %d", v)
+		l.Addf("version %d", v)
 	}
 	p.describeBlocks(&l)
 	for _, f := range []struct {
@@ -123,48 +123,48 @@ func (p Packet) String() string {
 		v    *bool
 	}{{"ack-now", p.Header.AckNow}, {"marked", p.Header.Marked}, {"repeats", p.Header.Repeats}} {
 		if iwarp.Val(f.v) {
-			l.addf("%s", f.name)
+			l.Addf("%s", f.name)
 		}
 	}
 	if p.Segment != nil {
-		l.addf("%s", p.describeSegment())
+		l.Addf("%s", p.describeSegment())
 	}
 	if len(p.Trailer) > 0 {
-		l.addf("and %d B more", len(p.Trailer))
+		l.Addf("and %d B more", len(p.Trailer))
 	}
 	if state := iwarp.Val(p.CRCStatus); state != iwarp.CRCRight {
-		l.addf("with CRC %v", state)
+		l.Addf("with CRC %v", state)
 	}
 	return strings.Join(l, " ")
 }
 
-func (p Packet) describeBlocks(l *line) {
+func (p Packet) describeBlocks(l *packet.Line) {
 	if a := p.Ack; a != nil {
-		describe(l, "ack %d", a.Next)
+		packet.AddField(l, "ack %d", a.Next)
 		if len(a.SACK) > 0 {
-			l.addf("sack %x", a.SACK)
+			l.Addf("sack %x", a.SACK)
 		}
 		if a.Window != nil && *a.Window == 0 {
-			l.addf("busy")
+			l.Addf("busy")
 		}
 	}
 	if d := p.Data; d != nil {
-		describe(l, "seq %d", d.Seq)
+		packet.AddField(l, "seq %d", d.Seq)
 		if d.Start != nil {
-			l.addf("start")
-			describe(l, "epoch %#x", d.Epoch)
+			l.Addf("start")
+			packet.AddField(l, "epoch %#x", d.Epoch)
 			if proof := iwarp.Val(d.Start.Proof); proof != 0 {
-				l.addf("proof %#x", proof)
+				l.Addf("proof %#x", proof)
 			}
 		}
 	}
 	if c := p.Challenge; c != nil {
-		describe(l, "epoch %#x", c.Epoch)
-		describe(l, "cookie %#x", c.Cookie)
+		packet.AddField(l, "epoch %#x", c.Epoch)
+		packet.AddField(l, "cookie %#x", c.Cookie)
 	}
 	if r := p.Refusal; r != nil {
-		describe(l, "epoch %#x", r.Epoch)
-		describe(l, "%v", r.Reason)
+		packet.AddField(l, "epoch %#x", r.Epoch)
+		packet.AddField(l, "%v", r.Reason)
 	}
 }
 
@@ -173,20 +173,10 @@ func (p Packet) describeSegment() string {
 		return p.Segment.String()
 	}
 	text := strings.Replace(p.Segment.String(), p.Segment.Op().String(), "WRITE-RECORD", 1)
-	l := line{text}
-	describe(&l, "msn %d", p.Record.MSN)
-	describe(&l, "mo %d", p.Record.MO)
-	describe(&l, "of %d B", p.Record.Length)
-	describe(&l, "imm %#x", p.Record.Immediate)
+	l := packet.Line{text}
+	packet.AddField(&l, "msn %d", p.Record.MSN)
+	packet.AddField(&l, "mo %d", p.Record.MO)
+	packet.AddField(&l, "of %d B", p.Record.Length)
+	packet.AddField(&l, "imm %#x", p.Record.Immediate)
 	return strings.Join(l, " ")
-}
-
-type line []string
-
-func (l *line) addf(format string, args ...any) { *l = append(*l, fmt.Sprintf(format, args...)) }
-
-func describe[T any](l *line, format string, v *T) {
-	if v != nil {
-		l.addf(format, *v)
-	}
 }

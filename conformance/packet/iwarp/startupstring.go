@@ -37,48 +37,48 @@ func (s StartupFrame) Oddities() []string {
 // String formats the frame as a line of a ladder diagram: "MPA REPLY rev 2 C ird 4 ord 4
 // p2p(write) 16 B".
 func (s StartupFrame) String() string {
-	var l line
+	var l packet.Line
 	switch key := packet.Get(s.Key, KeyRequest); key {
 	case KeyRequest:
-		l.addf("MPA REQUEST")
+		l.Addf("MPA REQUEST")
 	case KeyReply:
-		l.addf("MPA REPLY")
+		l.Addf("MPA REPLY")
 	default:
-		l.addf("MPA KEY %q", key)
+		l.Addf("MPA KEY %q", key)
 	}
-	describe(&l, "rev %d", s.Rev)
+	packet.AddField(&l, "rev %d", s.Rev)
 	for _, f := range []struct {
 		name string
 		v    *bool
 	}{{"M", s.M}, {"C", s.C}, {"S", s.S}, {"rejected", s.R}} {
 		if Val(f.v) {
-			l.addf("%s", f.name)
+			l.Addf("%s", f.name)
 		}
 	}
 	if Val(s.Reserved) != 0 {
-		l.addf("reserved %#x", *s.Reserved)
+		l.Addf("reserved %#x", *s.Reserved)
 	}
 	if s.Enhanced != nil {
 		s.Enhanced.describe(&l)
 	}
 	if len(s.PrivateData) > 0 {
-		l.addf("%d B", len(s.PrivateData))
+		l.Addf("%d B", len(s.PrivateData))
 	}
 	return l.String()
 }
 
-func (e *Enhanced) describe(l *line) {
-	describe(l, "ird %d", e.IRD)
-	describe(l, "ord %d", e.ORD)
+func (e *Enhanced) describe(l *packet.Line) {
+	packet.AddField(l, "ird %d", e.IRD)
+	packet.AddField(l, "ord %d", e.ORD)
 	if Val(e.PeerToPeer) {
-		l.addf("p2p")
+		l.Addf("p2p")
 	}
 	for _, f := range []struct {
 		name string
 		v    *bool
 	}{{"rtr-send", e.SendRTR}, {"rtr-write", e.WriteRTR}, {"rtr-read", e.ReadRTR}} {
 		if Val(f.v) {
-			l.addf("%s", f.name)
+			l.Addf("%s", f.name)
 		}
 	}
 }
