@@ -26,7 +26,7 @@ type Filter struct {
 type NoCaseError struct{ Pattern string }
 
 func (e *NoCaseError) Error() string {
-	return fmt.Sprintf("no case is called %s: `fabrictest conform list` has them all", e.Pattern)
+	return fmt.Sprintf("no case is called %s: `fabrictest list cases` has them all", e.Pattern)
 }
 
 // Select returns the selected cases of a suite, in the suite's order.

@@ -19,18 +19,18 @@ var _ = Describe("clashes", func() {
 	It("of a lab with one of the same name leave the first alone", func() {
 		needNamespaces()
 		name := s.labName()
-		Expect(s.run("up", "--name", name, "--hosts", "3").code).To(Equal(0))
-		o := s.run("up", "--name", name)
+		Expect(s.run("lab", "up", "--name", name, "--hosts", "3").code).To(Equal(0))
+		o := s.run("lab", "up", "--name", name)
 		Expect(o.code).To(Equal(1), o.String())
 		Expect(lines(o.stderr)).To(HaveExactElements(
-			"fabrictest: a lab of that name is up already: take it down with 'fabrictest down', or give another name with --name"))
-		Expect(s.run("exec", "--lab", name, "host2", "--", "true").code).To(Equal(0))
-		Expect(s.run("down", name).code).To(Equal(0))
-		o = s.run("down", name)
+			"fabrictest: a lab of that name is up already: take it down with 'fabrictest lab down', or give another name with --name"))
+		Expect(s.run("lab", "exec", "--lab", name, "host2", "--", "true").code).To(Equal(0))
+		Expect(s.run("lab", "down", name).code).To(Equal(0))
+		o = s.run("lab", "down", name)
 		Expect(o.code).To(Equal(1))
 		Expect(o.stderr).To(ContainSubstring("no lab called " + name + " is up"))
-		Expect(s.run("up", "--name", name).code).To(Equal(0), "the name is free again")
-		Expect(s.run("down", name).code).To(Equal(0))
+		Expect(s.run("lab", "up", "--name", name).code).To(Equal(0), "the name is free again")
+		Expect(s.run("lab", "down", name).code).To(Equal(0))
 	})
 
 	It("of names that begin at the same time have one winner", func() {
@@ -38,7 +38,7 @@ var _ = Describe("clashes", func() {
 		name := s.labName()
 		var starts []*running
 		for range 4 {
-			starts = append(starts, s.start(s.command("up", "--name", name)))
+			starts = append(starts, s.start(s.command("lab", "up", "--name", name)))
 		}
 		won := 0
 		for _, r := range starts {
@@ -51,7 +51,7 @@ var _ = Describe("clashes", func() {
 			}
 		}
 		Expect(won).To(Equal(1))
-		Expect(s.run("down", name).code).To(Equal(0))
+		Expect(s.run("lab", "down", name).code).To(Equal(0))
 	})
 
 	It("of --out with a folder that is in use touch nothing in it", func() {
@@ -72,36 +72,36 @@ var _ = Describe("clashes", func() {
 		needNamespaces()
 		a, b := "a-"+s.labName(), "b-"+s.labName()
 		for _, name := range []string{a, b} {
-			Expect(s.run("up", "--name", name).code).To(Equal(0))
+			Expect(s.run("lab", "up", "--name", name).code).To(Equal(0))
 		}
 		s.noteNamespaces()
 		address := func(name string) string {
 			GinkgoHelper()
-			o := s.run("exec", "--lab", name, "host0", "--", "sh", "-c", "echo $FABRICTEST_RDMA0_IPV6 $FABRICTEST_RDMA0_IPV4")
+			o := s.run("lab", "exec", "--lab", name, "host0", "--", "sh", "-c", "echo $FABRICTEST_RDMA0_IPV6 $FABRICTEST_RDMA0_IPV4")
 			Expect(o.code).To(Equal(0), o.String())
 			return o.stdout
 		}
 		Expect(address(a)).To(Equal(address(b)))
 		inode := func(name string) string {
 			GinkgoHelper()
-			return s.run("exec", "--lab", name, "host0", "--", "readlink", "/proc/self/ns/net").stdout
+			return s.run("lab", "exec", "--lab", name, "host0", "--", "readlink", "/proc/self/ns/net").stdout
 		}
 		Expect(inode(a)).NotTo(Equal(inode(b)))
 		// A fault in one is none in the other.
-		Expect(s.run("set", "--lab", a, "host1", "down").code).To(Equal(0))
+		Expect(s.run("lab", "set", "--lab", a, "host1", "down").code).To(Equal(0))
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		links := func(name string) string {
 			GinkgoHelper()
-			o := s.run("exec", "--lab", name, "host1", "--", "env", programMark+"=links", self)
+			o := s.run("lab", "exec", "--lab", name, "host1", "--", "env", programMark+"=links", self)
 			Expect(o.code).To(Equal(0), o.String())
 			return o.stdout
 		}
 		Expect(links(a)).To(ContainSubstring("rdma0 false"))
 		Expect(links(b)).To(ContainSubstring("rdma0 true"))
-		Expect(s.run("down", a).code).To(Equal(0))
+		Expect(s.run("lab", "down", a).code).To(Equal(0))
 		Expect(links(b)).To(ContainSubstring("rdma0 true"))
-		Expect(s.run("down", b).code).To(Equal(0))
+		Expect(s.run("lab", "down", b).code).To(Equal(0))
 	})
 
 	It("of RoCE's port with a program of the machine do not exist", func() {
@@ -116,7 +116,7 @@ var _ = Describe("clashes", func() {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		s.env = []string{programMark + "=open"}
-		o := s.run("exec", "-n", "2", "--keep-going", "--", self)
+		o := s.run("lab", "exec", "-n", "2", "--keep-going", "--", self)
 		Expect(o.code).To(Equal(5), o.String())
 		said := lines(o.stdout)
 		Expect(said).To(HaveLen(2))

@@ -77,8 +77,8 @@ var _ = Describe("without privileges and user namespaces", func() {
 			Expect(o.stderr).To(ContainSubstring("as root: sysctl -w user.max_user_namespaces="))
 		}
 	},
-		Entry("up", "up", "--name", "no-namespaces"),
-		Entry("exec -n", "exec", "-n", "2", "--", "true"),
+		Entry("lab up", "lab", "up", "--name", "no-namespaces"),
+		Entry("lab exec -n", "lab", "exec", "-n", "2", "--", "true"),
 	)
 
 	It("is diagnosed", func() {
@@ -134,25 +134,25 @@ var _ = Describe("an ordinary user", func() {
 
 	It("has a lab of its own, which another user neither sees nor disturbs", func() {
 		name := s.labName()
-		o := s.run("up", "--name", name)
+		o := s.run("lab", "up", "--name", name)
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(s.noteNamespaces()).To(BeNumerically(">=", 3))
-		o = s.run("exec", "--lab", name, "host0", "--", "sh", "-c", "id -u; echo $FABRICTEST_HOST")
+		o = s.run("lab", "exec", "--lab", name, "host0", "--", "sh", "-c", "id -u; echo $FABRICTEST_HOST")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(lines(o.stdout)).To(HaveExactElements("0", "host0")) // root in there
 		if s.who != nil {
 			root := *s
 			root.who = nil
-			o = root.run("exec", "--lab", name, "host0", "--", "true")
+			o = root.run("lab", "exec", "--lab", name, "host0", "--", "true")
 			Expect(o.code).To(Equal(1))
 			Expect(o.stderr).To(ContainSubstring("no lab called " + name))
 		}
-		o = s.run("down", name)
+		o = s.run("lab", "down", name)
 		Expect(o.code).To(Equal(0), o.String())
 	})
 
 	It("leaves nothing behind when it is killed", func() {
-		r := s.start(s.command("exec", "-n", "3", "--", "sleep", "600"))
+		r := s.start(s.command("lab", "exec", "-n", "3", "--", "sleep", "600"))
 		Eventually(func() int { return len(s.with(other)) }).Should(Equal(3))
 		Expect(s.noteNamespaces()).To(BeNumerically(">=", 4))
 		r.signal(syscall.SIGKILL)

@@ -123,7 +123,7 @@ var _ = Describe("a program in the hosts of a fabric", func() {
 	// Rank 1 does something; the others would go on for long.
 	onRank1 := func(script string, args ...string) outcome {
 		GinkgoHelper()
-		o := s.run(append(append([]string{"exec", "-n", "3"}, args...), "--", "sh", "-c",
+		o := s.run(append(append([]string{"lab", "exec", "-n", "3"}, args...), "--", "sh", "-c",
 			`[ $FABRICTEST_RANK = 1 ] || exec sleep 600; `+script)...)
 		Expect(o.took).To(BeNumerically("<", patience), "the others are stopped")
 		return o
@@ -143,21 +143,21 @@ var _ = Describe("a program in the hosts of a fabric", func() {
 	})
 
 	It("that exits early with 0 lets the others come to their end", func() {
-		o := s.run("exec", "-n", "3", "--", "sh", "-c",
+		o := s.run("lab", "exec", "-n", "3", "--", "sh", "-c",
 			`[ $FABRICTEST_RANK = 1 ] && exit 0; while [ -e wait ]; do sleep 0.05; done; echo done`)
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(lines(o.stdout)).To(ConsistOf("host0: done", "host2: done"))
 	})
 
 	It("that fails lets the others go on with --keep-going", func() {
-		o := s.run("exec", "-n", "3", "--keep-going", "--", "sh", "-c",
+		o := s.run("lab", "exec", "-n", "3", "--keep-going", "--", "sh", "-c",
 			`[ $FABRICTEST_RANK = 1 ] && { touch failed; exit 3; }; until [ -e failed ]; do sleep 0.01; done; echo done`)
 		Expect(o.code).To(Equal(3), o.String())
 		Expect(lines(o.stdout)).To(ConsistOf("host0: done", "host2: done"))
 	})
 
 	It("that leaves children behind takes them along", func() {
-		o := s.run("exec", "-n", "2", "--", "sh", "-c", "setsid sleep 600 & sleep 600 & exit 0")
+		o := s.run("lab", "exec", "-n", "2", "--", "sh", "-c", "setsid sleep 600 & sleep 600 & exit 0")
 		Expect(o.code).To(Equal(0), o.String())
 		s.expectNothingRemains()
 	})
@@ -166,7 +166,7 @@ var _ = Describe("a program in the hosts of a fabric", func() {
 		slow()
 		const flood = 32 << 20 // twice what is kept of it
 		counted := &tailCounter{}
-		cmd := s.command("exec", "-n", "2", "--plain", "--", "sh", "-c", fmt.Sprintf(
+		cmd := s.command("lab", "exec", "-n", "2", "--plain", "--", "sh", "-c", fmt.Sprintf(
 			`[ $FABRICTEST_RANK = 1 ] && { yes "$(printf %%999s flood)" | head -c %d; exit 0; }; echo quiet`, flood))
 		cmd.Stdout = counted
 		r := s.start(cmd)
@@ -186,7 +186,7 @@ var _ = Describe("a program in the hosts of a fabric", func() {
 	})
 
 	It("that is stopped from outside ends with Ctrl-C all the same", func() {
-		r := s.start(s.command("exec", "-n", "2", "--", "sleep", "600"))
+		r := s.start(s.command("lab", "exec", "-n", "2", "--", "sleep", "600"))
 		Eventually(func() int { return len(s.with(other)) }).Should(Equal(2))
 		s.noteNamespaces()
 		for _, p := range s.with(other) {

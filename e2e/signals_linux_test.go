@@ -74,7 +74,7 @@ var _ = Describe("an interrupted run", func() {
 
 	It("through exec -n ends the programs", func() {
 		needNamespaces()
-		r := s.start(s.command("exec", "-n", "3", "--", "sh", "-c", `trap 'echo told; exit 5' TERM; echo here; while :; do sleep 0.01; done`))
+		r := s.start(s.command("lab", "exec", "-n", "3", "--", "sh", "-c", `trap 'echo told; exit 5' TERM; echo here; while :; do sleep 0.01; done`))
 		Eventually(r.out.String).Should(And(ContainSubstring("host0: here"), ContainSubstring("host1: here"), ContainSubstring("host2: here")))
 		s.noteNamespaces()
 		r.interrupt()
@@ -147,7 +147,7 @@ var _ = Describe("kill -9 leaves nothing behind", func() {
 	)
 
 	It("of the guard, which costs nothing while the launcher lives", func() {
-		r := s.start(s.command("exec", "-n", "2", "--", "sh", "-c", "until [ -e go ]; do sleep 0.01; done; echo done"))
+		r := s.start(s.command("lab", "exec", "-n", "2", "--", "sh", "-c", "until [ -e go ]; do sleep 0.01; done; echo done"))
 		Eventually(func() int { return len(s.with(guard)) }).Should(Equal(1))
 		kill(guard)
 		s.write("go", "")
@@ -158,8 +158,8 @@ var _ = Describe("kill -9 leaves nothing behind", func() {
 
 	DescribeTable("of a part of a lab that is up", func(victim string) {
 		name := s.labName()
-		Expect(s.run("up", "--name", name, "--hosts", "3").code).To(Equal(0))
-		r := s.start(s.command("exec", "--lab", name, "host1", "--", "sh", "-c", "setsid sleep 600 & exec sleep 600"))
+		Expect(s.run("lab", "up", "--name", name, "--hosts", "3").code).To(Equal(0))
+		r := s.start(s.command("lab", "exec", "--lab", name, "host1", "--", "sh", "-c", "setsid sleep 600 & exec sleep 600"))
 		Eventually(func() int { return len(s.with(other)) }).Should(Equal(2))
 		Expect(s.noteNamespaces()).To(BeNumerically(">=", 4))
 		kill(victim)
@@ -167,7 +167,7 @@ var _ = Describe("kill -9 leaves nothing behind", func() {
 		Expect(o.code).To(Equal(1), o.String())
 		Expect(lines(o.stderr)).To(HaveExactElements("fabrictest: lab " + name + " went down"))
 		s.expectNothingRemains()
-		o = s.run("labs")
+		o = s.run("lab", "list")
 		Expect(o.stdout).NotTo(ContainSubstring(name))
 	},
 		Entry("its process", lab),
@@ -176,15 +176,15 @@ var _ = Describe("kill -9 leaves nothing behind", func() {
 
 	It("of exec ends its program, and not the lab", func() {
 		name := s.labName()
-		Expect(s.run("up", "--name", name).code).To(Equal(0))
+		Expect(s.run("lab", "up", "--name", name).code).To(Equal(0))
 		s.noteNamespaces()
-		r := s.start(s.command("exec", "--lab", name, "host0", "--", "sleep", "600"))
+		r := s.start(s.command("lab", "exec", "--lab", name, "host0", "--", "sleep", "600"))
 		Eventually(func() int { return len(s.with(other)) }).Should(Equal(1))
 		r.signal(syscall.SIGKILL)
 		r.wait()
 		Eventually(func() []process { return s.with(other) }).Should(BeEmpty())
-		Expect(s.run("exec", "--lab", name, "host0", "--", "true").code).To(Equal(0))
-		Expect(s.run("down", name).code).To(Equal(0))
+		Expect(s.run("lab", "exec", "--lab", name, "host0", "--", "true").code).To(Equal(0))
+		Expect(s.run("lab", "down", name).code).To(Equal(0))
 		s.expectNothingRemains()
 	})
 

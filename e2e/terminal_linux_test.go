@@ -148,7 +148,7 @@ var _ = Describe("a terminal", func() {
 		read, write, err := os.Pipe()
 		Expect(err).NotTo(HaveOccurred())
 		read.Close()
-		cmd := s.command("list")
+		cmd := s.command("list", "scenarios")
 		cmd.Stdout = write
 		o := s.start(cmd).wait()
 		write.Close()
@@ -168,12 +168,12 @@ var _ = Describe("a shell in a host", func() {
 			Skip(err.Error())
 		}
 		s = newStage()
-		Expect(s.run("up", "--name", s.labName()).code).To(Equal(0))
+		Expect(s.run("lab", "up", "--name", s.labName()).code).To(Equal(0))
 		s.noteNamespaces()
 		s.env = []string{"PS1=$ "}
-		t, r = s.onTerminal(s.command("exec", "--lab", s.labName(), "host0", "--", "bash", "--norc", "--noprofile", "-i"), 33, 77)
+		t, r = s.onTerminal(s.command("lab", "exec", "--lab", s.labName(), "host0", "--", "bash", "--norc", "--noprofile", "-i"), 33, 77)
 		t.expect("$ ")
-		DeferCleanup(func() { s.run("down", s.labName()) })
+		DeferCleanup(func() { s.run("lab", "down", s.labName()) })
 	})
 
 	It("has the size of the terminal, and learns of a new one", func() {

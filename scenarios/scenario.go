@@ -142,7 +142,7 @@ type ECN struct {
 type NIC struct {
 	// Provider is the emulated NIC: softroce (if left out), softiwarp, or dgiwarp.
 	Provider string `yaml:"provider,omitempty" enum:"softroce softiwarp dgiwarp"`
-	// Defects are deliberate defects, as "fabrictest defects" lists them.
+	// Defects are deliberate defects, as "fabrictest list defects" lists them.
 	Defects []string `yaml:"defects,omitempty"`
 	// On are the hosts with the defects; all if left out.
 	On []string `yaml:"on,omitempty"`

@@ -38,7 +38,7 @@ func (s *Selection) Find() ([]Selected, error) {
 	}
 	for _, tag := range tags {
 		if !slices.Contains(Tags(shipped), tag) {
-			return nil, cmdline.Errorf("--tag %s: no scenario has it; %s", tag, cmdline.DidYouMean(tag, Tags(shipped), "fabrictest list"))
+			return nil, cmdline.Errorf("--tag %s: no scenario has it; %s", tag, cmdline.DidYouMean(tag, Tags(shipped), "fabrictest list scenarios"))
 		}
 	}
 	names, files, err := s.split(shipped)
@@ -64,7 +64,7 @@ func (s *Selection) Find() ([]Selected, error) {
 		chosen = append(chosen, Selected{sc, file})
 	}
 	if len(chosen) == 0 {
-		return nil, cmdline.Errorf("no scenario has all of the tags %s and a name that fits: 'fabrictest list' shows all", strings.Join(tags, ", "))
+		return nil, cmdline.Errorf("no scenario has all of the tags %s and a name that fits: 'fabrictest list scenarios' shows all", strings.Join(tags, ", "))
 	}
 	return chosen, nil
 }
@@ -87,7 +87,7 @@ func (s *Selection) split(shipped []*Scenario) (names, files []string, err error
 			return nil, nil, cmdline.Errorf("pattern %q: %w", p, err)
 		}
 		if !isShipped(p, shipped) {
-			return nil, nil, cmdline.Errorf("no scenario is called %q; %s", p, cmdline.DidYouMean(p, scenarioNames(shipped), "fabrictest list"))
+			return nil, nil, cmdline.Errorf("no scenario is called %q; %s", p, cmdline.DidYouMean(p, scenarioNames(shipped), "fabrictest list scenarios"))
 		}
 		names = append(names, p)
 	}

@@ -57,7 +57,7 @@ func (p *Printer) file(ctx context.Context, r io.Reader, name string) error {
 				err = path.Err
 			}
 			if errors.Is(err, regularfile.ErrNotRegular) {
-				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest pcap - < %s'", err, cmdline.Quote(name))
+				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest capture show - < %s'", err, cmdline.Quote(name))
 			}
 			return err
 		}

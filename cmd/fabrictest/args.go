@@ -23,6 +23,16 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return cmdline.Errorf("unknown command %q%s", args[0], cmdline.Guess(args[0], known))
 }
 
+// newParentCommand makes a command that has only subcommands, and prints its help.
+func newParentCommand(name, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: name, Short: short, Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 // flagMistake says what flag may have been meant.
 func flagMistake(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError

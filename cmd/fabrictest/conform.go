@@ -99,7 +99,7 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
 	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or wedge a real device")
 	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that cases choose by chance; \"random\" draws one (default 1)")
-	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest defects'); may be repeated")
+	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest list defects'); may be repeated")
 	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()))
 	f.BoolVar(&o.checkCases, "check-cases", false, "check the cases: on a device without defects, and on one with each defect that they name")
 	f.BoolVar(&o.matrix, "matrix", false, "with --check-cases, run every case on devices with every defect")
@@ -118,7 +118,7 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
 	_ = cmd.RegisterFlagCompletionFunc("defect", completeDefects)
 	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(judge.CaptureFailing), string(judge.CaptureAll), string(judge.CaptureNone)))
-	cmd.AddCommand(newConformListCommand(), newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(o.program))
+	cmd.AddCommand(newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(o.program))
 	return cmd
 }
 

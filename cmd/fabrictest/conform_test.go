@@ -143,7 +143,6 @@ func TestWrongConformCalls(t *testing.T) {
 		"rc/psn --label area:icrc":                   "no case has all that is asked for",
 		"rc/psn --schedules 0":                       "give a number from 1 on",
 		"--deviations " + file:                       "--device",
-		"list rc/psm":                                "did you mean rc/psn",
 		"show":                                       "name a case",
 		"show rc/psn/gap-naked-onec":                 "did you mean rc/psn/gap-naked-once",
 		"coverage roc":                               "did you mean roce",
@@ -239,11 +238,11 @@ func TestMatrixTriesAllWithAll(t *testing.T) {
 }
 
 func TestListShowAndCoverage(t *testing.T) {
-	_, out, _ := call(t, "conform", "list", "rc/psn")
+	_, out, _ := call(t, "list", "cases", "rc/psn")
 	if !strings.Contains(out, "rc/psn/gap-naked-once ") || strings.Contains(out, "mpa/") {
 		t.Error(out)
 	}
-	_, out, _ = call(t, "conform", "list", "--json")
+	_, out, _ = call(t, "list", "cases", "--json")
 	var all []judge.ListedCase
 	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) < 500 {
 		t.Fatalf("%d cases, %v", len(all), err)

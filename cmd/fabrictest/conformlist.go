@@ -8,15 +8,15 @@ import (
 	"github.com/fabrictest/fabrictest/lab/devices"
 )
 
-func newConformListCommand() *cobra.Command {
+func newListCasesCommand() *cobra.Command {
 	var choice conformance.Filter
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list [CASE...]",
+		Use:   "cases [CASE...]",
 		Short: "List the cases, and what each checks",
-		Example: `  fabrictest conform list
-  fabrictest conform list rc/psn
-  fabrictest conform list 'mpa/*' --json | jq -r '.[].id'`,
+		Example: `  fabrictest list cases
+  fabrictest list cases rc/psn
+  fabrictest list cases 'mpa/*' --json | jq -r '.[].id'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			choice.IDs, choice.IncludeDangerous = args, true
 			found, err := judge.FindCases(&choice)
@@ -45,7 +45,7 @@ func newConformShowCommand(program string) *cobra.Command {
 		Short: "Show what cases check, send and expect, and which defects they detect",
 		Example: `  fabrictest conform show rc/psn/gap-naked-once
   fabrictest conform show 'mpa/fpdu/*'`,
-		Args: atLeast(1, "name a case: 'fabrictest conform list' lists all"),
+		Args: atLeast(1, "name a case: 'fabrictest list cases' lists all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, err := judge.FindCases(&conformance.Filter{IDs: args, IncludeDangerous: true})
 			if err != nil {

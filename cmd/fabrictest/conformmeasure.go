@@ -49,7 +49,7 @@ Every run leaves a folder with conformance.json and report.html, which has the c
 	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to measure: "+cmdline.Choices(measurable())+"; may be repeated (default: all)")
 	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that is chosen by chance; \"random\" draws one (default 1)")
-	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest defects'); may be repeated")
+	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest list defects'); may be repeated")
 	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()))
 	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print conformance.json instead of a table")

@@ -9,8 +9,8 @@ import (
 )
 
 func TestDefectsListsAllThatRunTakes(t *testing.T) {
-	_, plain, _ := call(t, "defects")
-	_, out, _ := call(t, "defects", "--json")
+	_, plain, _ := call(t, "list", "defects")
+	_, out, _ := call(t, "list", "defects", "--json")
 	var listed []nics.Defect
 	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != len(nics.AllDefects()) {
 		t.Fatalf("%d defects, %v", len(listed), err)

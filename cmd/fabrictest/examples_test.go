@@ -84,15 +84,15 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	// seconds. The others go on where one before them ended.
 	var aside sync.WaitGroup
 	aside.Go(func() {
-		for _, words := range []string{"conform", "conform list", "conform show", "conform coverage", "conform measure"} {
+		for _, words := range []string{"conform", "conform show", "conform coverage", "conform measure"} {
 			try(words)
 		}
 	})
-	for _, words := range []string{"", "run", "list", "replay", "up", "exec", "set", "labs", "down", "defects", "doctor", "version"} {
+	for _, words := range []string{"", "run", "list scenarios", "list cases", "list defects", "replay", "lab up", "lab exec", "lab set", "lab list", "lab down", "doctor", "version"} {
 		try(words)
 	}
 	aside.Wait()
-	run("down", exampleLab()) // the last one that was left up
+	run("lab", "down", exampleLab()) // the last one that was left up
 }
 
 func asExit(err error, exit **exec.ExitError) bool {
@@ -109,7 +109,11 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 	t.Helper()
 	args = words(line)
 	lab := exampleLab()
-	switch args[0] {
+	command := args[0]
+	if command == "lab" {
+		command += " " + args[1]
+	}
+	switch command {
 	case "run":
 		if i := slices.Index(args, "--seeds"); i > 0 {
 			args[i+1] = "3"
@@ -150,13 +154,13 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 			}
 		}
 		return args, false
-	case "up":
-		_, _ = exec.Command(testProgram(t), "down", lab).CombinedOutput() // of the example before
+	case "lab up":
+		_, _ = exec.Command(testProgram(t), "lab", "down", lab).CombinedOutput() // of the example before
 		if i := slices.Index(args, "--name"); i > 0 {
 			args = slices.Delete(args, i, i+2)
 		}
 		return append(args, "--name", lab), true
-	case "exec":
+	case "lab exec":
 		if slices.Contains(args, "-n") {
 			return args, true
 		}
@@ -164,21 +168,21 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 		if _, err := exec.LookPath(program); err != nil {
 			return nil, true
 		}
-		return append([]string{"exec", "--lab", lab}, args[1:]...), true
-	case "set":
+		return append([]string{"lab", "exec", "--lab", lab}, args[2:]...), true
+	case "lab set":
 		if slices.Contains(args, "host0/rdma1") {
 			return nil, true // of a fabric with two rails
 		}
 		args = append(args, "--lab", lab)
-		if exec.Command(testProgram(t), "exec", "--lab", lab, "host0", "--", "true").Run() != nil {
-			_ = exec.Command(testProgram(t), "up", "--name", lab).Run() // the help of set begins with one that is up
+		if exec.Command(testProgram(t), "lab", "exec", "--lab", lab, "host0", "--", "true").Run() != nil {
+			_ = exec.Command(testProgram(t), "lab", "up", "--name", lab).Run() // the help of set begins with one that is up
 		}
 		return args, true
-	case "down":
-		if len(args) > 1 {
+	case "lab down":
+		if len(args) > 2 {
 			return nil, true // others' labs are none of our business
 		}
-		return []string{"down", lab}, true
+		return []string{"lab", "down", lab}, true
 	}
 	return args, false
 }

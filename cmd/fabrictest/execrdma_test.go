@@ -54,7 +54,7 @@ func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
 	} {
 		var out strings.Builder
 		warnOfKernelRDMA(&out, goRun, path)
-		for _, part := range []string{"ib_write_bw is linked with " + want, goRun + " up --rdma rxe", goRun + " lab kernel up", goRun + " perf quick"} {
+		for _, part := range []string{"ib_write_bw is linked with " + want, goRun + " lab up --rdma rxe", goRun + " lab kernel up", goRun + " perf quick"} {
 			if !strings.Contains(out.String(), part) {
 				t.Errorf("%q is not in\n%s", part, out.String())
 			}
@@ -75,7 +75,7 @@ func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
 // Without a host and without -n there is nowhere to run the program, but it is not too
 // early to say what it lacks.
 func TestExecWithoutAHostSaysWhatTheProgramLacks(t *testing.T) {
-	code, _, stderr := call(t, "exec", "--", linkedWith(t, "libibverbs.so.1"))
+	code, _, stderr := call(t, "lab", "exec", "--", linkedWith(t, "libibverbs.so.1"))
 	if code != exitUsage || !strings.Contains(stderr, "needs RDMA devices of the kernel") || !strings.Contains(stderr, "exec -n 2 -- ") {
 		t.Errorf("%d: %s", code, stderr)
 	}
@@ -86,7 +86,7 @@ func TestExecWarnsBeforeItRunsTheProgram(t *testing.T) {
 		t.Skip(err)
 	}
 	// No machine can run that file: what is said is said before.
-	if _, _, stderr := call(t, "exec", "-n", "2", "--", linkedWith(t, "libibverbs.so.1")); !strings.Contains(stderr, "needs RDMA devices of the kernel") {
+	if _, _, stderr := call(t, "lab", "exec", "-n", "2", "--", linkedWith(t, "libibverbs.so.1")); !strings.Contains(stderr, "needs RDMA devices of the kernel") {
 		t.Error(stderr)
 	}
 }

@@ -54,44 +54,44 @@ func needNamespaces(t *testing.T) {
 func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
 	needNamespaces(t)
 	name := fmt.Sprintf("test-%d", os.Getpid())
-	if code, out := shell(t, "", "up", "--name", name, "--hosts", "3"); code != exitOK || !strings.Contains(out, "host2  rdma0") {
+	if code, out := shell(t, "", "lab", "up", "--name", name, "--hosts", "3"); code != exitOK || !strings.Contains(out, "host2  rdma0") {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
-	if code, out := shell(t, "", "up", "--name", name); code == exitOK || !strings.Contains(out, "is up already") {
+	if code, out := shell(t, "", "lab", "up", "--name", name); code == exitOK || !strings.Contains(out, "is up already") {
 		t.Errorf("up a second time: exit code %d\n%s", code, out)
 	}
 	for _, c := range []struct {
 		stdin, args, want string
 		code              int
 	}{
-		{"", "exec --lab NAME host1 -- sh -c 'echo $FABRICTEST_HOST'", "host1\n", 0},
-		{"some words", "exec --lab NAME host0 -- cat", "some words", 0},
-		{"", "exec --lab NAME host0 -- sh -c 'exit 9'", "", 9},
-		{"", "exec --lab NAME host0 -- sh -c 'kill -9 $$'", "", 128 + 9},
-		{"", "exec --lab NAME host7 -- true", "no host \"host7\": there are host0 to host2", exitFailed},
-		{"", "exec --lab NAME host0 -- no-such-program", "no-such-program", exitUsage},
-		{"", "set --lab NAME host1 loss=5% way=out", "", 0},
-		{"", "set --lab NAME host1 los=5%", "fabrictest: los=5%: unknown key; did you mean loss?\n", exitUsage},
-		{"", "set --lab NAME host9 loss=5%", "fabrictest: host9: no port matches", exitUsage},
-		{"", "set --lab NAME host1 loss=lots", "fabrictest: loss=lots: ", exitUsage},
-		{"", "__complete exec --lab NAME ho", "host0\nhost1\nhost2\n:4\n", 0},
-		{"", "__complete set --lab NAME host1", "host1\nhost1/rdma0\n:4\n", 0},
-		{"", "__complete set --lab NAME host1 d", "down\nduplicate=\nduplicate_delay=\ndelay=\n:6\n", 0},
-		{"", "set --lab NAME host1/rdma0 down", "", 0},
-		{"", "set --lab NAME host1 up", "", 0},
-		{"", "set --lab NAME host* clean", "", 0},
-		{"", "labs", name + " 3 hosts 0 programs", 0},
+		{"", "lab exec --lab NAME host1 -- sh -c 'echo $FABRICTEST_HOST'", "host1\n", 0},
+		{"some words", "lab exec --lab NAME host0 -- cat", "some words", 0},
+		{"", "lab exec --lab NAME host0 -- sh -c 'exit 9'", "", 9},
+		{"", "lab exec --lab NAME host0 -- sh -c 'kill -9 $$'", "", 128 + 9},
+		{"", "lab exec --lab NAME host7 -- true", "no host \"host7\": there are host0 to host2", exitFailed},
+		{"", "lab exec --lab NAME host0 -- no-such-program", "no-such-program", exitUsage},
+		{"", "lab set --lab NAME host1 loss=5% way=out", "", 0},
+		{"", "lab set --lab NAME host1 los=5%", "fabrictest: los=5%: unknown key; did you mean loss?\n", exitUsage},
+		{"", "lab set --lab NAME host9 loss=5%", "fabrictest: host9: no port matches", exitUsage},
+		{"", "lab set --lab NAME host1 loss=lots", "fabrictest: loss=lots: ", exitUsage},
+		{"", "__complete lab exec --lab NAME ho", "host0\nhost1\nhost2\n:4\n", 0},
+		{"", "__complete lab set --lab NAME host1", "host1\nhost1/rdma0\n:4\n", 0},
+		{"", "__complete lab set --lab NAME host1 d", "down\nduplicate=\nduplicate_delay=\ndelay=\n:6\n", 0},
+		{"", "lab set --lab NAME host1/rdma0 down", "", 0},
+		{"", "lab set --lab NAME host1 up", "", 0},
+		{"", "lab set --lab NAME host* clean", "", 0},
+		{"", "lab list", name + " 3 hosts 0 programs", 0},
 	} {
 		code, out := shell(t, c.stdin, words(strings.ReplaceAll(c.args, "NAME", name))...)
-		if c.args == "labs" {
+		if c.args == "lab list" {
 			out = strings.Join(strings.Fields(out), " ") // the columns are as wide as the labs of other tests need
 		}
 		if code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%s: exit code %d\n%s\nwant %d and %q", c.args, code, out, c.code, c.want)
 		}
 	}
-	if code, out := shell(t, "", "down", name); code != exitOK {
+	if code, out := shell(t, "", "lab", "down", name); code != exitOK {
 		t.Errorf("down: exit code %d\n%s", code, out)
 	}
 	if names, err := live.List(t.Context()); err != nil || strings.Contains(strings.Join(names, " "), name) {
@@ -115,7 +115,7 @@ func words(line string) (all []string) {
 func TestProgramsEndWithTheirCaller(t *testing.T) {
 	needNamespaces(t)
 	name := fmt.Sprintf("test-caller-%d", os.Getpid())
-	if code, out := shell(t, "", "up", "--name", name); code != exitOK {
+	if code, out := shell(t, "", "lab", "up", "--name", name); code != exitOK {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
@@ -141,13 +141,13 @@ func await(t *testing.T, what string, ok func() bool) {
 
 func TestExecMakesAFabricForOneProgram(t *testing.T) {
 	needNamespaces(t)
-	code, out := shell(t, "", "exec", "-n", "3", "--", "sh", "-c", `echo "$FABRICTEST_RANK of $FABRICTEST_SIZE at $FABRICTEST_RDMA0_IPV6"`)
+	code, out := shell(t, "", "lab", "exec", "-n", "3", "--", "sh", "-c", `echo "$FABRICTEST_RANK of $FABRICTEST_SIZE at $FABRICTEST_RDMA0_IPV6"`)
 	for _, want := range []string{"host0: 0 of 3 at fd", "host2: 2 of 3 at fd"} {
 		if code != exitOK || !strings.Contains(out, want) {
 			t.Errorf("exit code %d\n%s\nwant %q", code, out, want)
 		}
 	}
-	if code, out := shell(t, "", "exec", "-n", "2", "--plain", "--keep-going", "--", "sh", "-c", `exit $((FABRICTEST_RANK * 5))`); code != 5 {
+	if code, out := shell(t, "", "lab", "exec", "-n", "2", "--plain", "--keep-going", "--", "sh", "-c", `exit $((FABRICTEST_RANK * 5))`); code != 5 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
@@ -157,7 +157,7 @@ func TestLabsListsTheSilent(t *testing.T) {
 	needNamespaces(t)
 	t.Parallel() // it is asleep for as long as labs waits
 	name := fmt.Sprintf("test-silent-%d", os.Getpid())
-	if code, out := shell(t, "", "up", "--name", name, "--direct"); code != exitOK {
+	if code, out := shell(t, "", "lab", "up", "--name", name, "--direct"); code != exitOK {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
@@ -175,7 +175,7 @@ func TestLabsListsTheSilent(t *testing.T) {
 	})
 	want := fmt.Sprintf("process %d\n", info.PID)
 	began := time.Now()
-	code, out := shell(t, "", "labs")
+	code, out := shell(t, "", "lab", "list")
 	if code != exitOK || !strings.Contains(out, name+"  does not answer") || !strings.Contains(out, want) || time.Since(began) > 2*live.QueryAllTimeout {
 		t.Errorf("exit code %d after %v\n%s", code, time.Since(began), out)
 	}

@@ -6,18 +6,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel"
 )
 
-// newLabCommand is `fabrictest lab`: labs that are more than a fabric of namespaces.
-func newLabCommand(program string) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "lab",
-		Short: "Boot Linux kernels with their own RDMA devices, in virtual machines",
-		Args:  noSuchCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newLabKernelCommand(program))
-	return cmd
-}
-
 func newLabKernelCommand(program string) *cobra.Command {
 	lab := kernel.DefaultName
 	cmd := &cobra.Command{

@@ -16,7 +16,7 @@ func newLabKernelSetCommand(name *string) *cobra.Command {
 		Use:   "set GUEST up|down|clean|KEY=VALUE...",
 		Short: "Impair, cut or restore the link of a guest",
 		Long: `Change the link of a guest, by its number, or of all with '*'. The words are those of
-'fabrictest set'.
+'fabrictest lab set'.
 
 down takes the cable out, up puts it back: the guest is not told. KEY=VALUE sets what
 packets meet from now on, in place of what they met before: the keys are those of a

@@ -176,9 +176,9 @@ A conformance case checks one requirement of a specification on a device: of RoC
 iWARP, datagram-iWARP or the verbs API.`,
 		Example: `  fabrictest run                                 the standard scenarios
   fabrictest run flap-short --on netns           one of them, in namespaces
-  fabrictest list --tag loss                     the scenarios about packet loss
-  fabrictest exec -n 4 -- ./my-program           a program in each host of a fabric
-  fabrictest up --hosts 4                        a fabric that stays up
+  fabrictest list scenarios --tag loss           the scenarios about packet loss
+  fabrictest lab exec -n 4 -- ./my-program       a program in each host of a fabric
+  fabrictest lab up --hosts 4                    a fabric that stays up
   fabrictest conform rc/psn                      the conformance cases about PSNs
   fabrictest doctor                              what this machine can do`,
 		SilenceUsage:  true,
@@ -201,10 +201,16 @@ iWARP, datagram-iWARP or the verbs API.`,
 			root.AddCommand(c)
 		}
 	}
-	add(groupScenarios, newRunCommand(program), newListCommand(), newReplayCommand(program))
-	add(groupLab, newUpCommand(program), newExecCommand(program), newMPIRunCommand(program), newSetCommand(), newLabsCommand(), newDownCommand(), newLabCommand(program))
-	add(groupDevices, newConformCommand(program), newAgentCommand(program), newCertifyCommand(program), newInteropCommand(program), newDefectsCommand())
-	add(groupOther, newDoctorCommand(), newPerfCommand(program), newPcapCommand(), newWiresharkCommand(), newFuzzCommand(), newVersionCommand())
+	add(groupScenarios, newRunCommand(program), newReplayCommand(program))
+	add(groupLab, newParentCommand("lab", "Bring up a fabric that stays up, run programs in its hosts, and impair its links",
+		newLabUpCommand(program), newLabExecCommand(program), newLabSetCommand(), newLabListCommand(), newLabDownCommand(), newLabKernelCommand(program),
+	), newMPIRunCommand(program))
+	add(groupDevices, newConformCommand(program), newAgentCommand(program), newCertifyCommand(program), newInteropCommand(program))
+	add(groupOther, newParentCommand("list", "List the scenarios, the conformance cases, and the defects of NICs",
+		newListScenariosCommand(), newListCasesCommand(), newListDefectsCommand(),
+	), newParentCommand("capture", "Decode captures, or open them in Wireshark",
+		newCaptureShowCommand(), newCaptureOpenCommand(),
+	), newDoctorCommand(), newPerfCommand(program), newFuzzCommand(), newVersionCommand())
 	root.AddCommand(processCommands()...)
 	return root
 }

@@ -32,7 +32,7 @@ func (o *overrides) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.seed, "seed", "", "`N` decides all that happens by chance; \"random\" draws one (default: each scenario's own)")
 	f.IntVar(&o.messages, "messages", 0, "messages of each flow (default: as the scenario says)")
 	f.StringVar(&o.provider, "provider", "", "run every scenario with the NICs of `NAME`: "+cmdline.Choices(nics.Names())+" (default: each scenario's own)")
-	f.StringArrayVar(&o.defects, "defect", nil, "give every NIC the defect `NAME` (see 'fabrictest defects'); may be repeated")
+	f.StringArrayVar(&o.defects, "defect", nil, "give every NIC the defect `NAME` (see 'fabrictest list defects'); may be repeated")
 }
 
 // parseSeed reads the value of --seed, and draws one if it is to be random.

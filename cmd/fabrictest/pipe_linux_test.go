@@ -73,8 +73,8 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 	device := []string{"certify", "--device", "rxe0", "--interface", "lo", "--out", filepath.Join(dir, "out"), "--agent", "127.0.0.1:1"}
 	for name, words := range map[string][]string{
 		"scenario":              {"run", pipe, "--on", "sim"},
-		"listed scenario":       {"list", pipe},
-		"fabric of a scenario":  {"exec", "--like", pipe, "--", "true"},
+		"listed scenario":       {"list", "scenarios", pipe},
+		"fabric of a scenario":  {"lab", "exec", "--like", pipe, "--", "true"},
 		"result":                {"replay", replaced(t.TempDir(), report.ResultFile)},
 		"scenario of a run":     {"replay", replaced(filepath.Join(saved, "scenarios"), "pingpong.yaml") + "/..", "--all"},
 		"key of an agent":       {"agent", "--listen", "127.0.0.1:0", "--key", pipe, "--emulate", "softiwarp", "--interface", "lo"},
@@ -91,7 +91,7 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 		"signers":               {"certify", "verify", signed, "--signers", pipe},
 		"compared certificate":  {"certify", "compare", replaced(certifiedFolder(t, nil), certificate.File)},
 		"compared results":      {"certify", "compare", replaced(t.TempDir(), conform.ResultFile)},
-		"capture":               {"pcap", pipe},
+		"capture":               {"capture", "show", pipe},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := exec.LookPath("ssh-keygen"); err != nil && strings.HasPrefix(name, "sign") {

@@ -77,7 +77,7 @@ func TestProvidersAreChecked(t *testing.T) {
 		want string
 	}{
 		{[]string{"run", "pingpong", "--provider", "mlx5"}, `--provider: no provider "mlx5": there are softroce, softiwarp`},
-		{[]string{"list", "--provider", "mlx5"}, `--provider: no provider "mlx5"`},
+		{[]string{"list", "scenarios", "--provider", "mlx5"}, `--provider: no provider "mlx5"`},
 		{[]string{"run", "pingpong", "--provider", "softiwarp", "--defect", "AckCompletesRead"}, "the defect AckCompletesRead is one of softroce, and soft-iWARP does not have it"},
 	} {
 		if code, _, stderr := call(t, c.args...); code != exitUsage || !strings.Contains(stderr, c.want) {
@@ -98,13 +98,13 @@ func TestProvidersAreChecked(t *testing.T) {
 }
 
 func TestListSaysWhatMakesNoSense(t *testing.T) {
-	_, out, _ := call(t, "list", "pingpong", "clean-ud", "--provider", "softiwarp")
+	_, out, _ := call(t, "list", "scenarios", "pingpong", "clean-ud", "--provider", "softiwarp")
 	for _, want := range []string{"pingpong  Ping-pong", "1 scenarios.", "1 make no sense with these NICs:\nclean-ud  soft-iWARP has no ud\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	_, out, _ = call(t, "list", "iwarp-clean", "clean-ud", "--json")
+	_, out, _ = call(t, "list", "scenarios", "iwarp-clean", "clean-ud", "--json")
 	var all []lab.ListedScenario
 	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 2 {
 		t.Fatalf("%v\n%s", err, out)

@@ -213,7 +213,7 @@ func (o *runOptions) tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, 
 		}
 	}
 	if len(tasks) == 0 {
-		return nil, cmdline.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list' says where each does", strings.Join(o.on, " or "))
+		return nil, cmdline.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list scenarios' says where each does", strings.Join(o.on, " or "))
 	}
 	return tasks, nil
 }

@@ -41,7 +41,7 @@ func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []scenarios.Selected, f
 		})
 	}
 	if len(r.Tasks) == 0 {
-		return cmdline.Errorf("none of the scenarios chosen runs in simulation: 'fabrictest list' says where each does")
+		return cmdline.Errorf("none of the scenarios chosen runs in simulation: 'fabrictest list scenarios' says where each does")
 	}
 	passed, err := r.Run(cmd.Context())
 	if err == nil && !passed {

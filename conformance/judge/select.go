@@ -25,7 +25,7 @@ func CheckLabels(flag string, labels []string, all []*conformance.Suite) error {
 	known := Labels(all)
 	for _, l := range labels {
 		if !slices.Contains(known, l) {
-			return cmdline.Errorf("%s %s: no case has it; %s", flag, l, cmdline.DidYouMean(l, known, "fabrictest conform list --json"))
+			return cmdline.Errorf("%s %s: no case has it; %s", flag, l, cmdline.DidYouMean(l, known, "fabrictest list cases --json"))
 		}
 	}
 	return nil
@@ -42,7 +42,7 @@ func ParseLevel(text string) (conformance.Level, error) {
 
 // NoSuchCase returns the error for a pattern that matches no case, with similar names.
 func NoSuchCase(pattern string) error {
-	return cmdline.Errorf("no case is called %q; %s", pattern, cmdline.DidYouMean(pattern, append(caseAreas(), caseIDs()...), "fabrictest conform list"))
+	return cmdline.Errorf("no case is called %q; %s", pattern, cmdline.DidYouMean(pattern, append(caseAreas(), caseIDs()...), "fabrictest list cases"))
 }
 
 // caseIDs returns the IDs of all cases.

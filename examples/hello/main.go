@@ -3,7 +3,7 @@
 // greeting into its memory. Run it with
 //
 //	go build -o /tmp/hello ./examples/hello
-//	go run ./cmd/fabrictest exec -n 4 -- /tmp/hello
+//	go run ./cmd/fabrictest lab exec -n 4 -- /tmp/hello
 //
 // It finds its NIC by its environment (package lab/nics), its neighbours by its
 // launcher (package launch), and everything else by verbs.

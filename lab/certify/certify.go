@@ -108,7 +108,7 @@ func (c *Certification) plan(protocol suites.Protocol) error {
 		}
 	}
 	if len(c.device.Cases) == 0 {
-		return cmdline.Errorf("no case has all that is asked for by name, --level and --label, without --dangerous: 'fabrictest conform list' shows all")
+		return cmdline.Errorf("no case has all that is asked for by name, --level and --label, without --dangerous: 'fabrictest list cases' shows all")
 	}
 	var err error
 	if c.device.Deviations, err = c.knownDeviations(all); err != nil {

@@ -121,7 +121,7 @@ func NoCasesError(o *conformance.Filter, devices []*judge.Device) error {
 			return cmdline.Errorf("what is asked for can crash or wedge a real device: add --dangerous")
 		}
 	}
-	return cmdline.Errorf("no case has all that is asked for by name, --level, --label and --without: 'fabrictest conform list' shows all")
+	return cmdline.Errorf("no case has all that is asked for by name, --level, --label and --without: 'fabrictest list cases' shows all")
 }
 
 // Suites returns the suites of an emulated device.

@@ -78,7 +78,7 @@ func applyDefect(spec string, setters ...func(name string) bool) error {
 type UnknownDefectError struct{ Name string }
 
 func (e *UnknownDefectError) Error() string {
-	return fmt.Sprintf("no defect %q; 'fabrictest defects' lists all", e.Name)
+	return fmt.Sprintf("no defect %q; 'fabrictest list defects' lists all", e.Name)
 }
 
 // ForeignDefectError is returned for a defect that only other providers have.
@@ -182,7 +182,7 @@ func takeMutants(defects []string) (others []string, err error) {
 func DefectFlagError(err error) error {
 	var unknown *UnknownDefectError
 	if errors.As(err, &unknown) {
-		return cmdline.Errorf("--defect: no defect %q; %s", unknown.Name, cmdline.DidYouMean(unknown.Name, DefectNames(), "fabrictest defects"))
+		return cmdline.Errorf("--defect: no defect %q; %s", unknown.Name, cmdline.DidYouMean(unknown.Name, DefectNames(), "fabrictest list defects"))
 	}
 	return cmdline.Errorf("--defect: %w", err)
 }

@@ -19,7 +19,7 @@ const (
 )
 
 // ErrNoFabric is returned by FromEnv outside of a fabric.
-var ErrNoFabric = errors.New("this program does not run in a host of a fabric: start it with 'fabrictest exec'")
+var ErrNoFabric = errors.New("this program does not run in a host of a fabric: start it with 'fabrictest lab exec'")
 
 // EnvVars returns the environment variables by which a program in a host of a fabric finds
 // its NICs:

@@ -148,7 +148,7 @@ func TestVerbDefects(t *testing.T) {
 
 func TestCheckDefectErrors(t *testing.T) {
 	for spec, want := range map[string]string{
-		"NoSuchDefect":        `no defect "NoSuchDefect"; 'fabrictest defects' lists all`,
+		"NoSuchDefect":        `no defect "NoSuchDefect"; 'fabrictest list defects' lists all`,
 		"cm.NoSuchDefect":     `no defect "cm.NoSuchDefect"`,
 		"cm.StopAfterConns=3": "takes no number",
 		"AckCompletesRead=1":  "takes no number",

@@ -11,7 +11,7 @@ import (
 )
 
 // CompressedSuffix is the suffix of the names of compressed captures. Wireshark, tshark
-// and `fabrictest pcap` open them.
+// and `fabrictest capture show` open them.
 const CompressedSuffix = ".gz"
 
 // Compress replaces a complete file by a compressed one, and returns the new name and size.

@@ -7,12 +7,12 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
-// newPcapCommand is `fabrictest pcap`: what a capture says, in the terminal.
-func newPcapCommand() *cobra.Command {
+// newCaptureShowCommand is `fabrictest capture show`: what a capture says, in the terminal.
+func newCaptureShowCommand() *cobra.Command {
 	var opts show.Options
 	var qps, psns []string
 	cmd := &cobra.Command{
-		Use:   "pcap FILE...",
+		Use:   "show FILE...",
 		Short: "Decode the RoCEv2 and iWARP packets of a capture, a line per packet",
 		Long: `Decode captures, pcap or pcapng, packed with gzip or not; "-" is the standard
 input. A line for each packet says what it is in RoCEv2 (with the connection
@@ -32,14 +32,14 @@ go to the peer's.
 
 Exit codes: 0 all was read, 1 a file is damaged (what comes before is shown) or
 cannot be read, 2 it was called wrongly.`,
-		Example: `  fabrictest pcap run/clean-rc-sim/capture.pcapng.gz
-  fabrictest pcap --problems capture.pcapng          what went wrong
-  fabrictest pcap --qp 0x11 --psn 100-120 -v a.pcap  these, header by header
-  fabrictest pcap --op '*READ*' --host host1 a.pcapng
-  fabrictest pcap --op nak --op rnr a.pcap
-  fabrictest pcap -q --stats a.pcap                  counts by message and flow
-  tcpdump -w - port 4791 | fabrictest pcap -         as it happens
-  fabrictest pcap --json a.pcap | jq 'select(.marks)'`,
+		Example: `  fabrictest capture show run/clean-rc-sim/capture.pcapng.gz
+  fabrictest capture show --problems capture.pcapng          what went wrong
+  fabrictest capture show --qp 0x11 --psn 100-120 -v a.pcap  these, header by header
+  fabrictest capture show --op '*READ*' --host host1 a.pcapng
+  fabrictest capture show --op nak --op rnr a.pcap
+  fabrictest capture show -q --stats a.pcap                  counts by message and flow
+  tcpdump -w - port 4791 | fabrictest capture show -         as it happens
+  fabrictest capture show --json a.pcap | jq 'select(.marks)'`,
 		Args: atLeast(1, "name a capture to decode, or - for the standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := selectPackets(&opts.Filter, qps, psns); err != nil {

@@ -27,26 +27,26 @@ func fabricFlags(cmd *cobra.Command, o *live.FabricOptions) {
 	_ = cmd.RegisterFlagCompletionFunc("like", completeScenarios)
 }
 
-func newUpCommand(program string) *cobra.Command {
+func newLabUpCommand(program string) *cobra.Command {
 	var o live.FabricOptions
 	name, direct, capture, rdma := live.DefaultName, false, "", ""
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring up a fabric that stays up",
 		Long: `Bring up a fabric of hosts in network namespaces, without privileges. It stays up
-until 'fabrictest down', or until its process ends, and leaves nothing behind.
+until 'fabrictest lab down', or until its process ends, and leaves nothing behind.
 
-Run programs in its hosts with 'fabrictest exec', and impair or cut its links with
-'fabrictest set'.`,
-		Example: `  fabrictest up --hosts 4
-  fabrictest exec host0 -- ip -br address
-  fabrictest set host1 loss=5% delay=1ms
-  fabrictest down
+Run programs in its hosts with 'fabrictest lab exec', and impair or cut its links with
+'fabrictest lab set'.`,
+		Example: `  fabrictest lab up --hosts 4
+  fabrictest lab exec host0 -- ip -br address
+  fabrictest lab set host1 loss=5% delay=1ms
+  fabrictest lab down
 
-  fabrictest up --name tree --fabric fat-tree --hosts 8 --spines 2
-  fabrictest up --like incast-ecn
-  fabrictest up --hosts 3 --capture lab.pcapng
-  sudo fabrictest up --rdma rxe`,
+  fabrictest lab up --name tree --fabric fat-tree --hosts 8 --spines 2
+  fabrictest lab up --like incast-ecn
+  fabrictest lab up --hosts 3 --capture lab.pcapng
+  sudo fabrictest lab up --rdma rxe`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := live.CheckName(name); err != nil {
@@ -113,9 +113,9 @@ func describe(w io.Writer, program string, info *live.Info) error {
 	_, err := fmt.Fprintf(w, `
 Lab %s is up, process %d.
 
-    %s exec%s host0 -- bash
-    %s set%s host1 loss=5%%
-    %s down%s
+    %s lab exec%s host0 -- bash
+    %s lab set%s host1 loss=5%%
+    %s lab down%s
 `, info.Name, info.PID, program, lab, program, lab, program, strings.TrimPrefix(lab, " --lab"))
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-func newSetCommand() *cobra.Command {
+func newLabSetCommand() *cobra.Command {
 	name := live.DefaultName
 	cmd := &cobra.Command{
 		Use:   "set PORT up|down|clean|KEY=VALUE...",
@@ -22,12 +22,12 @@ rate, queue, way). clean removes all impairments.
 
 Packets are impaired in both directions; with way=out or way=in, only those that the
 port sends or receives.`,
-		Example: `  fabrictest set host1 down
-  fabrictest set host1 up
-  fabrictest set 'host*' loss=1%
-  fabrictest set host0/rdma1 delay=2ms jitter=1ms way=out
-  fabrictest set host1 clean`,
-		Args:              atLeast(2, "name a port and what is to become of it, as in 'fabrictest set host1 loss=1%'"),
+		Example: `  fabrictest lab set host1 down
+  fabrictest lab set host1 up
+  fabrictest lab set 'host*' loss=1%
+  fabrictest lab set host0/rdma1 delay=2ms jitter=1ms way=out
+  fabrictest lab set host1 clean`,
+		Args:              atLeast(2, "name a port and what is to become of it, as in 'fabrictest lab set host1 loss=1%'"),
 		ValidArgsFunction: completeSet,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// newDefectsCommand is `fabrictest defects`: what --defect takes.
-func newDefectsCommand() *cobra.Command {
+// newListDefectsCommand is `fabrictest list defects`: what --defect takes.
+func newListDefectsCommand() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "defects",
@@ -20,8 +20,8 @@ The second column is what a defect imitates: a known defect (R1 to R48), a
 requirement of RoCEv2 or of iWARP that it breaks, or a device known for it. Those
 that begin with "cm." are of soft-RoCE's connection manager, which the calls
 scenarios use.`,
-		Example: `  fabrictest defects
-  fabrictest defects --json | jq -r '.[].name'`,
+		Example: `  fabrictest list defects
+  fabrictest list defects --json | jq -r '.[].name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/live"
 )
 
-func newExecCommand(calledAs string) *cobra.Command {
+func newLabExecCommand(calledAs string) *cobra.Command {
 	var o live.FabricOptions
 	var once live.Program
 	lab := live.DefaultName
@@ -34,16 +34,16 @@ killed when it ends; otherwise signals are passed on to it.
 
 The exit code is the program's; with -n the first that is not 0. A program that a signal
 ended counts as 128 plus the number of the signal.`,
-		Example: `  fabrictest exec -n 4 -- ./my-program --verbose
-  fabrictest exec -n 2 -- sh -c 'echo $FABRICTEST_HOST $FABRICTEST_RDMA0_IPV6'
-  fabrictest up --hosts 4
-  fabrictest exec host0 -- bash
-  fabrictest exec host1 -- ping -c 3 fd00:fab::1`,
+		Example: `  fabrictest lab exec -n 4 -- ./my-program --verbose
+  fabrictest lab exec -n 2 -- sh -c 'echo $FABRICTEST_HOST $FABRICTEST_RDMA0_IPV6'
+  fabrictest lab up --hosts 4
+  fabrictest lab exec host0 -- bash
+  fabrictest lab exec host1 -- ping -c 3 fd00:fab::1`,
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
 			if dash < 0 || dash == len(args) {
-				return cmdline.Errorf("put the program to run behind --, as in 'fabrictest exec -n 2 -- ip address'")
+				return cmdline.Errorf("put the program to run behind --, as in 'fabrictest lab exec -n 2 -- ip address'")
 			}
 			hosts, program := args[:dash], args[dash:]
 			if o.Given("hosts") || o.Like != "" {
@@ -54,7 +54,7 @@ ended counts as 128 plus the number of the signal.`,
 			}
 			if len(hosts) != 1 {
 				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
-				return cmdline.Errorf("name one host of the lab, as in 'fabrictest exec host0 -- %[1]s', or give -n for a fabric of its own, as in 'fabrictest exec -n 2 -- %[1]s'", program[0])
+				return cmdline.Errorf("name one host of the lab, as in 'fabrictest lab exec host0 -- %[1]s', or give -n for a fabric of its own, as in 'fabrictest lab exec -n 2 -- %[1]s'", program[0])
 			}
 			if info, err := live.Query(cmd.Context(), lab); err == nil && info.RDMA == "" {
 				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
@@ -103,7 +103,7 @@ func warnOfKernelRDMA(w io.Writer, calledAs, program string) {
 	fmt.Fprintf(w, `fabrictest: %[1]s is linked with %[2]s, which needs RDMA devices of the kernel. The hosts of this fabric
 have none: their NICs are emulated in user space, for programs over package verbs, as examples/hello.
 To run %[1]s on RDMA devices in software:
-  %[3]s up --rdma rxe          a fabric with the kernel's soft-RoCE (as root, where the kernel has rdma_rxe)
+  %[3]s lab up --rdma rxe      a fabric with the kernel's soft-RoCE (as root, where the kernel has rdma_rxe)
   %[3]s lab kernel up          guests with a kernel that has it, then '%[3]s lab kernel exec 1 -- %[1]s'
 To measure emulated NICs: %[3]s perf quick
 `, name, library, calledAs)

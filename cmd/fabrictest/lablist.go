@@ -11,14 +11,14 @@ import (
 	"github.com/fabrictest/fabrictest/lab/live"
 )
 
-func newDownCommand() *cobra.Command {
+func newLabDownCommand() *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:   "down [LAB]",
 		Short: "Take a fabric down, with all programs in it",
-		Example: `  fabrictest down
-  fabrictest down tree
-  fabrictest down --all`,
+		Example: `  fabrictest lab down
+  fabrictest lab down tree
+  fabrictest lab down --all`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			names := append(args, live.DefaultName)[:1]
@@ -45,12 +45,12 @@ func newDownCommand() *cobra.Command {
 	return cmd
 }
 
-func newLabsCommand() *cobra.Command {
+func newLabListCommand() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:     "labs",
+		Use:     "list",
 		Short:   "List the fabrics that are up",
-		Example: "  fabrictest labs\n  fabrictest labs --json | jq -r '.[].topology.hosts[]?.name'",
+		Example: "  fabrictest lab list\n  fabrictest lab list --json | jq -r '.[].topology.hosts[]?.name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := live.QueryAll(cmd.Context())
@@ -69,7 +69,7 @@ func newLabsCommand() *cobra.Command {
 
 func listLabs(w io.Writer, found []live.State) error {
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(w, "No lab is up: start one with 'fabrictest up'.")
+		_, err := fmt.Fprintln(w, "No lab is up: start one with 'fabrictest lab up'.")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -14,15 +14,15 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
-// wiresharkOptions are those of `fabrictest wireshark`.
-type wiresharkOptions struct {
+// captureOpenOptions are those of `fabrictest capture open`.
+type captureOpenOptions struct {
 	print bool // in the terminal, with tshark
 }
 
-func newWiresharkCommand() *cobra.Command {
-	o := new(wiresharkOptions)
+func newCaptureOpenCommand() *cobra.Command {
+	o := new(captureOpenOptions)
 	cmd := &cobra.Command{
-		Use:   "wireshark [RUN] [WHICH...] [-- OPTION...]",
+		Use:   "open [RUN] [WHICH...] [-- OPTION...]",
 		Short: "Open the captures of a run in Wireshark",
 		Long: `Open the captures of a run in Wireshark, or print them with tshark.
 
@@ -38,11 +38,11 @@ no wireshark, tshark prints the packets; --print asks for that.
 
 Exit codes: 0 it was opened, 1 there is no capture, or no Wireshark, 2 called
 wrongly; otherwise that of Wireshark.`,
-		Example: `  fabrictest wireshark                                 the last run
-  fabrictest wireshark out/ loss-5-percent sim         one scenario of a run
-  fabrictest wireshark out/ clean-ipv4 host0           what one host saw
-  fabrictest wireshark conform/ rc/psn/12              the packets of a case
-  fabrictest wireshark --print a.pcapng -- -Y infiniband.bth.opcode==17`,
+		Example: `  fabrictest capture open                                 the last run
+  fabrictest capture open out/ loss-5-percent sim         one scenario of a run
+  fabrictest capture open out/ clean-ipv4 host0           what one host saw
+  fabrictest capture open conform/ rc/psn/12              the packets of a case
+  fabrictest capture open --print a.pcapng -- -Y infiniband.bth.opcode==17`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var more []string
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -55,7 +55,7 @@ wrongly; otherwise that of Wireshark.`,
 	return cmd
 }
 
-func (o *wiresharkOptions) run(cmd *cobra.Command, args, more []string) error {
+func (o *captureOpenOptions) run(cmd *cobra.Command, args, more []string) error {
 	run, words, err := splitRun(args)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ const (
 func pcap(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = execute(t.Context(), "fabrictest", append([]string{"pcap"}, args...), &out, &errs)
+	code = execute(t.Context(), "fabrictest", append([]string{"capture", "show"}, args...), &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -243,7 +243,7 @@ func TestPcapReadsStandardInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	cmd := newPcapCommand()
+	cmd := newCaptureShowCommand()
 	var out bytes.Buffer
 	cmd.SetIn(f)
 	cmd.SetOut(&out)

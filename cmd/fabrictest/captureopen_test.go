@@ -161,7 +161,7 @@ func TestWiresharkPrintsPackets(t *testing.T) {
 	wiresharkOrSkip(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	run(t, "run", "clean-ipv4", "pingpong", "--on", "sim", "--messages", "5", "--out", dir)
-	code, out, errs := call(t, "wireshark", "--print", dir, "clean-ipv4", "--", "-c", "3")
+	code, out, errs := call(t, "capture", "open", "--print", dir, "clean-ipv4", "--", "-c", "3")
 	if code != exitOK || strings.Count(out, "RRoCE") != 3 {
 		t.Errorf("exit code %d, packets\n%s%s", code, out, errs)
 	}
@@ -177,7 +177,7 @@ func TestWiresharkPrintsPackets(t *testing.T) {
 		{[]string{dir, "nothing-like-it"}, exitFailed, "no capture in " + dir + " has nothing-like-it in its path; there are:"},
 		{[]string{t.TempDir()}, exitFailed, "has no capture"},
 	} {
-		if code, _, errs := call(t, append([]string{"wireshark", "--print"}, tc.args...)...); code != tc.code || !strings.Contains(errs, tc.says) {
+		if code, _, errs := call(t, append([]string{"capture", "open", "--print"}, tc.args...)...); code != tc.code || !strings.Contains(errs, tc.says) {
 			t.Errorf("%v: exit code %d: %s", tc.args, code, errs)
 		}
 	}
@@ -189,7 +189,7 @@ func TestWiresharkSaysHowToInstallIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if code, _, errs := call(t, "wireshark", file); code != exitFailed || !strings.Contains(errs, "apt install wireshark") {
+	if code, _, errs := call(t, "capture", "open", file); code != exitFailed || !strings.Contains(errs, "apt install wireshark") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
