@@ -46,11 +46,7 @@ type certifyOptions struct {
 	networks []netip.Prefix // of peers
 }
 
-func newCertifyCommand(program string) *cobra.Command {
-	return newCertifyCommandOf(&certifyOptions{program: program})
-}
-
-func newCertifyCommandOf(o *certifyOptions) *cobra.Command {
+func newCertifyCommand(o *certifyOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certify [CASE...] {--guest KIND | --agent HOST:PORT --key FILE --device NAME --interface IF} --out FOLDER",
 		Short: "Test a Linux kernel's RDMA device or a NIC on its link, and write a certificate",
@@ -262,42 +258,17 @@ func (o *certifyOptions) signIn(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// where returns the flags of a command line that select the device.
-func (o *certifyOptions) where() []string {
-	if o.guest.kind != "" {
-		return o.guest.words()
-	}
-	words := []string{"--agent " + cmdline.Quote(o.agent), "--key " + cmdline.Quote(o.key), "--device " + cmdline.Quote(o.device), "--interface " + cmdline.Quote(o.intf)}
-	for _, p := range o.peers {
-		words = append(words, "--peer "+cmdline.Quote(p))
-	}
-	return words
-}
-
 // command is the command line that runs these cases again.
 func (o *certifyOptions) command(ids []string, seed uint64) string {
-	words := []string{o.guest.calledAs(o.program) + " certify"}
-	for _, id := range ids {
-		words = append(words, cmdline.Quote(id))
+	l := cmdline.NewLine(o.guest.calledAs(o.program) + " certify").Args(ids...)
+	if o.guest.kind != "" {
+		l.Add(o.guest.words()...)
+	} else {
+		l.Flag("agent", o.agent).Flag("key", o.key).Flag("device", o.device).Flag("interface", o.intf).Flag("peer", o.peers...)
 	}
-	words = append(words, o.where()...)
-	if o.wire != "" {
-		words = append(words, "--wire "+cmdline.Quote(o.wire))
-	}
-	if o.level != "" {
-		words = append(words, "--level "+strings.ToLower(o.level))
-	}
-	for _, l := range o.Labels {
-		words = append(words, "--label "+cmdline.Quote(l))
-	}
-	if o.IncludeDangerous {
-		words = append(words, "--dangerous")
-	}
+	l.Flag("wire", o.wire).Flag("level", strings.ToLower(o.level)).Flag("label", o.Labels...).Switch("dangerous", o.IncludeDangerous)
 	if o.caseTime != 0 {
-		words = append(words, "--case-time "+o.caseTime.String())
+		l.Flag("case-time", o.caseTime.String())
 	}
-	if o.deviations != "" {
-		words = append(words, "--deviations "+cmdline.Quote(o.deviations))
-	}
-	return strings.Join(append(words, fmt.Sprintf("--seed %d --out FOLDER", seed)), " ")
+	return l.Flag("deviations", o.deviations).Flag("seed", fmt.Sprint(seed)).Flag("out", "FOLDER").String()
 }

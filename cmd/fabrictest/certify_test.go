@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
@@ -41,7 +42,7 @@ func startAgent(t *testing.T, key string) string {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	out, ended := new(told), make(chan int, 1)
 	go func() {
-		ended <- execute(ctx, goRun, []string{"agent", "--listen", "127.0.0.1:0", "--key", key, "--emulate", "softiwarp", "--interface", "lo"}, out, out)
+		ended <- execute(ctx, cmdline.GoRun, []string{"agent", "--listen", "127.0.0.1:0", "--key", key, "--emulate", "softiwarp", "--interface", "lo"}, out, out)
 	}()
 	t.Cleanup(func() {
 		cancel(interruptedError{syscall.SIGTERM})

@@ -139,7 +139,7 @@ func (g *guestFlagSet) config(cmd *cobra.Command) (kernel.Config, error) {
 
 // calledAs returns how to call a program that can be the agent in the guest.
 func (g *guestFlagSet) calledAs(program string) string {
-	if program == goRun && g.kind != "" && g.program == "" {
+	if program == cmdline.GoRun && g.kind != "" && g.program == "" {
 		return goRunIbverbs
 	}
 	return program

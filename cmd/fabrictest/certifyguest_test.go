@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/image"
@@ -54,14 +55,14 @@ func TestCertifyOfGuestsCalledWrongly(t *testing.T) {
 func TestCommandLinesOfGuests(t *testing.T) {
 	for _, c := range []struct{ program, args, want string }{
 		{"fabrictest", "--guest rxe --kernel 6.1", "fabrictest certify 'pkt/ip/*' --guest rxe --kernel 6.1 --seed 7 --out FOLDER"},
-		{goRun, "--guest siw", "go run -tags ibverbs ./cmd/fabrictest certify 'pkt/ip/*' --guest siw --kernel 6.12 --seed 7 --out FOLDER"},
+		{cmdline.GoRun, "--guest siw", "go run -tags ibverbs ./cmd/fabrictest certify 'pkt/ip/*' --guest siw --kernel 6.12 --seed 7 --out FOLDER"},
 		{
-			goRun, "--guest siw --agent-program p --mtu 1500 --count-instructions --append a=1 --dangerous --level must --case-time 6m",
+			cmdline.GoRun, "--guest siw --agent-program p --mtu 1500 --count-instructions --append a=1 --dangerous --level must --case-time 6m",
 			"go run ./cmd/fabrictest certify 'pkt/ip/*' --guest siw --kernel 6.12 --agent-program p --mtu 1500 --append a=1 --count-instructions=true --level must --dangerous --case-time 6m0s --seed 7 --out FOLDER",
 		},
 	} {
 		o := &certifyOptions{program: c.program}
-		cmd := newCertifyCommandOf(o)
+		cmd := newCertifyCommand(o)
 		if err := cmd.ParseFlags(strings.Fields(c.args)); err != nil {
 			t.Fatal(err)
 		}

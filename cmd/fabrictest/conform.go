@@ -42,11 +42,7 @@ type conformOptions struct {
 	given      func(flag string) bool // on the command line
 }
 
-func newConformCommand(program string) *cobra.Command {
-	return newConformCommandOf(&conformOptions{program: program, capture: judge.CaptureFailing})
-}
-
-func newConformCommandOf(o *conformOptions) *cobra.Command {
+func newConformCommand(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform [CASE...]",
 		Short: "Check devices against the specifications, clause by clause",
@@ -118,7 +114,7 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
 	_ = cmd.RegisterFlagCompletionFunc("defect", completeDefects)
 	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(judge.CaptureFailing), string(judge.CaptureAll), string(judge.CaptureNone)))
-	cmd.AddCommand(newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(o.program))
+	cmd.AddCommand(newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(&conformOptions{program: o.program, capture: judge.CaptureNone}))
 	return cmd
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -44,7 +45,7 @@ func TestConformFindsADefectOut(t *testing.T) {
 	code, out, _ := call(t, "conform", "rc/psn", "--defect", "AckPSNOff", "--seed", "7", "--out", dir)
 	for _, want := range []string{
 		"FAIL rc/psn/gap-naked-once, softroce", "MUST, IBTA", "roce/rc/psn/6", "want  ", "got   ", "NAK psn",
-		goRun + " conform rc/psn/gap-naked-once --device softroce --on sim --seed 7 --defect AckPSNOff",
+		cmdline.GoRun + " conform rc/psn/gap-naked-once --device softroce --on sim --seed 7 --defect AckPSNOff",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -285,7 +286,7 @@ func TestInterruptedConform(t *testing.T) {
 	cancel(interruptedError{syscall.SIGINT})
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var out, errs bytes.Buffer
-	if code := execute(ctx, goRun, []string{"conform", "rc/psn"}, &out, &errs); code != 130 || !strings.Contains(errs.String(), "interrupted: 0 of") {
+	if code := execute(ctx, cmdline.GoRun, []string{"conform", "rc/psn"}, &out, &errs); code != 130 || !strings.Contains(errs.String(), "interrupted: 0 of") {
 		t.Errorf("exit code %d, %q", code, errs.String())
 	}
 }
@@ -298,7 +299,7 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("exit code %d, %q, %q", code, out, stderr)
 	}
 	sound, err := conform.ReadFile(filepath.Join(dir, conform.ResultFile))
-	if err != nil || len(sound.Devices) != 1 || !strings.HasPrefix(sound.Command, goRun+" conform measure --device softroce") {
+	if err != nil || len(sound.Devices) != 1 || !strings.HasPrefix(sound.Command, cmdline.GoRun+" conform measure --device softroce") {
 		t.Fatalf("%+v, %v", sound, err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "report.html"))

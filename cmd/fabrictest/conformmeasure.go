@@ -18,11 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-func newConformMeasureCommand(program string) *cobra.Command {
-	return newConformMeasureCommandOf(&conformOptions{program: program, capture: judge.CaptureNone})
-}
-
-func newConformMeasureCommandOf(o *conformOptions) *cobra.Command {
+func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "measure",
 		Short: "Measure how devices recover from packet loss and congestion",
@@ -133,9 +129,5 @@ func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 
 // measureCommand is the command line that repeats the run.
 func (o *conformOptions) measureCommand(seed uint64) string {
-	words := []string{o.program + " conform measure"}
-	for _, d := range o.devices {
-		words = append(words, "--device "+d)
-	}
-	return strings.Join(append(words, o.conditions(seed)), " ")
+	return o.addConditions(cmdline.NewLine(o.program+" conform measure").Flag("device", o.devices...), seed).String()
 }

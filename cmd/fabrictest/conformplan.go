@@ -108,54 +108,18 @@ func (o *conformOptions) part() bool {
 
 // command is the command line that repeats the run.
 func (o *conformOptions) command(seed uint64) string {
-	words := []string{o.program + " conform"}
-	for _, id := range o.IDs {
-		words = append(words, cmdline.Quote(id))
-	}
-	for _, d := range o.devices {
-		words = append(words, "--device "+d)
-	}
-	if o.level != "" {
-		words = append(words, "--level "+strings.ToLower(o.level))
-	}
-	for _, l := range o.Labels {
-		words = append(words, "--label "+cmdline.Quote(l))
-	}
-	for _, l := range o.ExcludeLabels {
-		words = append(words, "--without "+cmdline.Quote(l))
-	}
-	words = append(words, o.conditions(seed))
-	if o.checkCases {
-		words = append(words, "--check-cases")
-	}
-	if o.matrix {
-		words = append(words, "--matrix")
-	}
-	return strings.Join(words, " ")
+	l := cmdline.NewLine(o.program+" conform").Args(o.IDs...).Flag("device", o.devices...).Flag("level", strings.ToLower(o.level))
+	l.Flag("label", o.Labels...).Flag("without", o.ExcludeLabels...)
+	return o.addConditions(l, seed).Switch("check-cases", o.checkCases).Switch("matrix", o.matrix).String()
 }
 
 // replay is the command line that repeats one case.
 func (o *conformOptions) replay(device, id string, seed uint64) string {
-	return fmt.Sprintf("%s conform %s --device %s %s", o.program, id, device, o.conditions(seed))
+	return o.addConditions(cmdline.NewLine(o.program+" conform "+id).Flag("device", device), seed).String()
 }
 
-// conditions returns the flags of a command line that affect verdicts.
-func (o *conformOptions) conditions(seed uint64) string {
-	words := []string{fmt.Sprintf("--on %s --seed %d", o.on, seed)}
-	if o.profile != "" {
-		words = append(words, "--as "+o.profile)
-	}
-	for _, q := range o.defects {
-		words = append(words, "--defect "+cmdline.Quote(q))
-	}
-	if o.IncludeDangerous {
-		words = append(words, "--dangerous")
-	}
-	if o.schedules > 0 {
-		words = append(words, fmt.Sprintf("--schedules %d", o.schedules))
-	}
-	if o.deviations != "" {
-		words = append(words, "--deviations "+cmdline.Quote(o.deviations))
-	}
-	return strings.Join(words, " ")
+// addConditions adds the flags that affect verdicts to a command line.
+func (o *conformOptions) addConditions(l *cmdline.Line, seed uint64) *cmdline.Line {
+	l.Flag("on", o.on).Flag("seed", fmt.Sprint(seed)).Flag("as", o.profile).Flag("defect", o.defects...)
+	return l.Switch("dangerous", o.IncludeDangerous).Flag("schedules", numberUnless0(o.schedules)).Flag("deviations", o.deviations)
 }

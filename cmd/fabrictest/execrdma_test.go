@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -53,8 +54,8 @@ func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
 		"libibverbs.so.1": linkedWith(t, "libc.so.6", "libibverbs.so.1"), "librdmacm.so.1": linkedWith(t, "librdmacm.so.1"),
 	} {
 		var out strings.Builder
-		warnOfKernelRDMA(&out, goRun, path)
-		for _, part := range []string{"ib_write_bw is linked with " + want, goRun + " lab up --rdma rxe", goRun + " lab kernel up", goRun + " perf quick"} {
+		warnOfKernelRDMA(&out, cmdline.GoRun, path)
+		for _, part := range []string{"ib_write_bw is linked with " + want, cmdline.GoRun + " lab up --rdma rxe", cmdline.GoRun + " lab kernel up", cmdline.GoRun + " perf quick"} {
 			if !strings.Contains(out.String(), part) {
 				t.Errorf("%q is not in\n%s", part, out.String())
 			}
@@ -66,7 +67,7 @@ func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
 	}
 	for _, path := range []string{linkedWith(t, "libc.so.6"), linkedWith(t), script, "/dev/null", t.TempDir(), "no-such-program"} {
 		var out strings.Builder
-		if warnOfKernelRDMA(&out, goRun, path); out.Len() > 0 {
+		if warnOfKernelRDMA(&out, cmdline.GoRun, path); out.Len() > 0 {
 			t.Errorf("%s: %s", path, out.String())
 		}
 	}

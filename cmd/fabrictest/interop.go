@@ -34,7 +34,7 @@ ucmatose and rdma.`,
 	}
 	cmd.PersistentFlags().Var(&provider, "provider", "our device: softroce or softiwarp")
 	cmd.AddCommand(
-		newInteropMatrixCommand(&provider), newInteropVerbsCommand(program), newInteropPingPongCommand(&provider), newInteropRPingCommand(&provider),
+		newInteropMatrixCommand(&provider), newInteropVerbsCommand(&interopVerbs{program: program}), newInteropPingPongCommand(&provider), newInteropRPingCommand(&provider),
 		newInteropUDAddyCommand(&provider), newInteropUCMatoseCommand(&provider), newInteropRDMACommand(&provider),
 	)
 	return cmd

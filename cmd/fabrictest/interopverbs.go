@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,11 +28,7 @@ type interopVerbs struct {
 	program     string // how we were called
 }
 
-func newInteropVerbsCommand(program string) *cobra.Command {
-	return newInteropVerbsCommandOf(&interopVerbs{program: program})
-}
-
-func newInteropVerbsCommandOf(o *interopVerbs) *cobra.Command {
+func newInteropVerbsCommand(o *interopVerbs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verbs [PATTERN...] --guest KIND",
 		Short: "Exchange every operation with a kernel's own device in a guest, and check every byte",
@@ -142,15 +137,9 @@ func (o *interopVerbs) check(cmd *cobra.Command) error {
 
 // command is the command line that runs an exchange alone.
 func (o *interopVerbs) command(name string) string {
-	words := append([]string{o.guest.calledAs(o.program) + " interop verbs " + cmdline.Quote(name)}, o.guest.words()...)
-	if o.loss != "" {
-		words = append(words, "--loss "+cmdline.Quote(o.loss))
-	}
-	if o.impair != "" {
-		words = append(words, "--impair "+cmdline.Quote(o.impair))
-	}
+	l := cmdline.NewLine(o.guest.calledAs(o.program)+" interop verbs").Args(name).Add(o.guest.words()...).Flag("loss", o.loss).Flag("impair", o.impair)
 	if o.timeout != 0 {
-		words = append(words, "--timeout "+o.timeout.String())
+		l.Flag("timeout", o.timeout.String())
 	}
-	return strings.Join(append(words, fmt.Sprintf("--seed %d", o.seed)), " ")
+	return l.Flag("seed", fmt.Sprint(o.seed)).String()
 }

@@ -29,6 +29,21 @@ func guestNumber(word string) (int, error) {
 	return id, nil
 }
 
+// onGuest makes a RunE of a function that gets the guest of the first argument.
+func onGuest(lab *string, run func(cmd *cobra.Command, remote *kernel.Remote, id int, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		id, err := guestNumber(args[0])
+		if err != nil {
+			return err
+		}
+		remote, err := kernel.Connect(*lab)
+		if err != nil {
+			return err
+		}
+		return run(cmd, remote, id, args)
+	}
+}
+
 func newLabKernelExecCommand(lab *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec {GUEST | host} -- PROGRAM [ARGUMENT...]",
@@ -136,17 +151,9 @@ func newLabKernelRestartCommand(lab *string) *cobra.Command {
 		Use:   "restart GUEST",
 		Short: "Restart a guest",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := guestNumber(args[0])
-			if err != nil {
-				return err
-			}
-			remote, err := kernel.Connect(*lab)
-			if err != nil {
-				return err
-			}
+		RunE: onGuest(lab, func(cmd *cobra.Command, remote *kernel.Remote, id int, args []string) error {
 			return remote.Restart(cmd.Context(), id)
-		},
+		}),
 	}
 }
 
@@ -155,21 +162,13 @@ func newLabKernelConsoleCommand(lab *string) *cobra.Command {
 		Use:   "console GUEST",
 		Short: "Print the console output of a guest since its boot",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := guestNumber(args[0])
-			if err != nil {
-				return err
-			}
-			remote, err := kernel.Connect(*lab)
-			if err != nil {
-				return err
-			}
+		RunE: onGuest(lab, func(cmd *cobra.Command, remote *kernel.Remote, id int, args []string) error {
 			text, err := remote.Console(cmd.Context(), id)
 			if err == nil {
 				_, err = io.WriteString(cmd.OutOrStdout(), text)
 			}
 			return err
-		},
+		}),
 	}
 }
 

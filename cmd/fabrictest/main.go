@@ -14,15 +14,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
-	"regexp"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/printable"
 	"github.com/fabrictest/fabrictest/launch"
@@ -38,7 +36,7 @@ const (
 )
 
 func main() {
-	os.Exit(execute(interruptible(), invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(interruptible(), cmdline.Invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // interruptedError is the signal that ended a context.
@@ -76,38 +74,6 @@ func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // errFailed is a failure that has been reported already.
 var errFailed = errors.New("failed")
-
-// goBuildDir matches the go command's temporary folders, and its cache.
-var goBuildDir = regexp.MustCompile(`/go-build[0-9]*/`)
-
-// goRun is how the program is called in a checkout.
-const goRun = "go run ./cmd/fabrictest"
-
-// invocation is how the program was called, for commands that it prints to be
-// pasted: by its name if the shell finds it by that, or as it was given, or through
-// the go command, which keeps what it builds for "go run" in folders named
-// go-build.
-func invocation(arg0 string) string {
-	if goBuildDir.MatchString(filepath.ToSlash(arg0)) {
-		return goRun
-	}
-	base := filepath.Base(arg0)
-	if base == arg0 || sameFile(arg0, base) {
-		return base
-	}
-	return cmdline.Quote(arg0)
-}
-
-// sameFile reports whether the shell finds a program under a name.
-func sameFile(program, name string) bool {
-	found, err := exec.LookPath(name)
-	if err != nil {
-		return false
-	}
-	a, errA := os.Stat(program)
-	b, errB := os.Stat(found)
-	return errA == nil && errB == nil && os.SameFile(a, b)
-}
 
 // execute runs the program, called as program, and returns its exit code.
 func execute(ctx context.Context, program string, args []string, stdout, stderr io.Writer) int {
@@ -201,11 +167,11 @@ iWARP, datagram-iWARP or the verbs API.`,
 			root.AddCommand(c)
 		}
 	}
-	add(groupScenarios, newRunCommand(program), newReplayCommand(program))
+	add(groupScenarios, newRunCommand(&runOptions{program: program, capture: captureFull}), newReplayCommand(&replayOptions{program: program, capture: captureFull}))
 	add(groupLab, newParentCommand("lab", "Bring up a fabric that stays up, run programs in its hosts, and impair its links",
 		newLabUpCommand(program), newLabExecCommand(program), newLabSetCommand(), newLabListCommand(), newLabDownCommand(), newLabKernelCommand(program),
-	), newMPIRunCommand(program))
-	add(groupDevices, newConformCommand(program), newAgentCommand(program), newCertifyCommand(program), newInteropCommand(program))
+	), newMPIRunCommand(&mpirunOptions{program: program}))
+	add(groupDevices, newConformCommand(&conformOptions{program: program, capture: judge.CaptureFailing}), newAgentCommand(program), newCertifyCommand(&certifyOptions{program: program}), newInteropCommand(program))
 	add(groupOther, newParentCommand("list", "List the scenarios, the conformance cases, and the defects of NICs",
 		newListScenariosCommand(), newListCasesCommand(), newListDefectsCommand(),
 	), newParentCommand("capture", "Decode captures, or open them in Wireshark",

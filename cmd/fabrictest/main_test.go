@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/netns"
@@ -41,7 +42,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var out, errs bytes.Buffer
-	code = execute(context.Background(), goRun, args, &out, &errs)
+	code = execute(context.Background(), cmdline.GoRun, args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -157,14 +158,14 @@ func TestInvocation(t *testing.T) {
 	}
 	for arg0, want := range map[string]string{
 		"ft": "ft", "./ft": "./ft", "../x/ft": "../x/ft", program: program,
-		"/tmp/go-build123/b001/exe/fabrictest": goRun, "/home/x/my tools/ft": "'/home/x/my tools/ft'",
+		"/tmp/go-build123/b001/exe/fabrictest": cmdline.GoRun, "/home/x/my tools/ft": "'/home/x/my tools/ft'",
 	} {
-		if got := invocation(arg0); got != want {
+		if got := cmdline.Invocation(arg0); got != want {
 			t.Errorf("%s: %s, want %s", arg0, got, want)
 		}
 	}
 	t.Setenv("PATH", dir)
-	if got := invocation(program); got != "ft" {
+	if got := cmdline.Invocation(program); got != "ft" {
 		t.Errorf("on PATH: %s", got)
 	}
 }
@@ -176,7 +177,7 @@ func TestInterruptedRun(t *testing.T) {
 		cancel(interruptedError{sig})
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 		var out, errs bytes.Buffer
-		code := execute(ctx, goRun, []string{"run", "pingpong", "--on", "sim"}, &out, &errs)
+		code := execute(ctx, cmdline.GoRun, []string{"run", "pingpong", "--on", "sim"}, &out, &errs)
 		if code != want || !strings.Contains(errs.String(), "interrupted: 0 of 1 had ended") {
 			t.Errorf("%v: exit code %d, %q", sig, code, errs.String())
 		}

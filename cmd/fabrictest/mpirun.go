@@ -39,11 +39,7 @@ const (
 	onNetNS = "netns"
 )
 
-func newMPIRunCommand(program string) *cobra.Command {
-	return newMPIRunCommandOf(&mpirunOptions{program: program})
-}
-
-func newMPIRunCommandOf(o *mpirunOptions) *cobra.Command {
+func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mpirun -n RANKS {PROGRAM | WORKLOAD} [ARGUMENT...]",
 		Short: "Run a multi-rank program on a fabric",

@@ -105,7 +105,7 @@ func TestMPIRunHelpIsGolden(t *testing.T) {
 func TestExamplesOfMPIRunWork(t *testing.T) {
 	noNamespaces := netns.Available()
 	myRanks(t, "swap")
-	lines := examplesOf(newMPIRunCommand("fabrictest"))
+	lines := examplesOf(newMPIRunCommand(&mpirunOptions{program: "fabrictest"}))
 	if len(lines) < 4 {
 		t.Errorf("%d examples: %q", len(lines), lines)
 	}

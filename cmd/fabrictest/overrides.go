@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -86,22 +85,17 @@ func (o *overrides) apply(s *scenarios.Scenario) *scenarios.Scenario {
 	return s
 }
 
-// words are the overrides as they stand on a command line.
-func (o *overrides) words(seed uint64) string {
-	var b strings.Builder
-	if seed != 0 {
-		fmt.Fprintf(&b, " --seed %d", seed)
+// addTo adds the overrides to a command line.
+func (o *overrides) addTo(l *cmdline.Line, seed uint64) *cmdline.Line {
+	return l.Flag("seed", numberUnless0(seed)).Flag("messages", numberUnless0(o.messages)).Flag("provider", o.provider).Flag("defect", o.defects...)
+}
+
+// numberUnless0 returns a number as text; empty for 0.
+func numberUnless0[N int | uint64](n N) string {
+	if n == 0 {
+		return ""
 	}
-	if o.messages > 0 {
-		fmt.Fprintf(&b, " --messages %d", o.messages)
-	}
-	if o.provider != "" {
-		b.WriteString(" --provider " + o.provider)
-	}
-	for _, q := range o.defects {
-		b.WriteString(" --defect " + cmdline.Quote(q))
-	}
-	return b.String()
+	return fmt.Sprint(n)
 }
 
 // captureMode is whether packets are captured. They are captured whole: Wireshark

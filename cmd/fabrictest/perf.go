@@ -23,7 +23,7 @@ func newPerfCommand(program string) *cobra.Command {
 			RunE: func(*cobra.Command, []string) error { return main() },
 		}
 	}
-	cmd.AddCommand(newPerfQuickCommand(), newPerfIWARPCommand(), newPerfMemoryCommand(program), hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain))
+	cmd.AddCommand(newPerfQuickCommand(), newPerfIWARPCommand(), newPerfMemoryCommand(&perfMemory{program: program}), hidden(perflab.LabArgs, perflab.LabMain), hidden(perflab.HostArgs, perflab.HostMain))
 	return cmd
 }
 

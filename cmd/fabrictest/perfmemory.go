@@ -28,11 +28,7 @@ type perfMemory struct {
 	program string // how we were called
 }
 
-func newPerfMemoryCommand(program string) *cobra.Command {
-	return newPerfMemoryCommandOf(&perfMemory{program: program})
-}
-
-func newPerfMemoryCommandOf(o *perfMemory) *cobra.Command {
+func newPerfMemoryCommand(o *perfMemory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory",
 		Short: "Measure the communication memory of ranks, by design, pattern and number",
@@ -173,20 +169,11 @@ func (o *perfMemory) finish(cmd *cobra.Command, run *ranks.Run, dir string) erro
 
 // command is the command line that repeats it.
 func (o *perfMemory) command(seed uint64) string {
-	words := []string{o.program + " perf memory --ranks " + rankList(o.ranks)}
-	for _, name := range o.only {
-		words = append(words, "--only "+name)
-	}
-	for _, name := range o.designs {
-		words = append(words, "--design "+name)
-	}
-	for _, name := range o.works {
-		words = append(words, "--workload "+name)
-	}
+	l := cmdline.NewLine(o.program+" perf memory").Flag("ranks", rankList(o.ranks)).Flag("only", o.only...).Flag("design", o.designs...).Flag("workload", o.works...)
 	if seed != 1 {
-		words = append(words, fmt.Sprintf("--seed %d", seed))
+		l.Flag("seed", fmt.Sprint(seed))
 	}
-	return strings.Join(words, " ")
+	return l.String()
 }
 
 func rankList(all []int) string {

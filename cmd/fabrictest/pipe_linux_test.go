@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
@@ -100,7 +101,7 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
 			var out bytes.Buffer
 			ended := make(chan int, 1)
-			go func() { ended <- execute(t.Context(), goRun, words, &out, &out) }()
+			go func() { ended <- execute(t.Context(), cmdline.GoRun, words, &out, &out) }()
 			for {
 				select {
 				case code := <-ended:

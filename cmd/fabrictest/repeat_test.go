@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -34,12 +35,12 @@ const (
 )
 
 func repeatables() []repeatable {
-	run, runOf := &runOptions{program: goRun}, &runOptions{program: goRun}
-	conformOne, conformAll, measure := &conformOptions{program: goRun}, &conformOptions{program: goRun}, &conformOptions{program: goRun}
-	device, guest := &certifyOptions{program: goRun}, &certifyOptions{program: goRun}
-	verbs, replay := &interopVerbs{program: goRun}, &replayOptions{program: goRun}
-	mpi, memory := &mpirunOptions{program: goRun}, &perfMemory{program: goRun}
-	certifyGuest, interopGuest := newCertifyCommandOf(guest), newInteropVerbsCommandOf(verbs)
+	run, runOf := &runOptions{program: cmdline.GoRun}, &runOptions{program: cmdline.GoRun}
+	conformOne, conformAll, measure := &conformOptions{program: cmdline.GoRun}, &conformOptions{program: cmdline.GoRun}, &conformOptions{program: cmdline.GoRun}
+	device, guest := &certifyOptions{program: cmdline.GoRun}, &certifyOptions{program: cmdline.GoRun}
+	verbs, replay := &interopVerbs{program: cmdline.GoRun}, &replayOptions{program: cmdline.GoRun}
+	mpi, memory := &mpirunOptions{program: cmdline.GoRun}, &perfMemory{program: cmdline.GoRun}
+	certifyGuest, interopGuest := newCertifyCommand(guest), newInteropVerbsCommand(verbs)
 	ofGuest := map[string]string{
 		"guest": "siw-crc", "kernel": "6.1", "agent-program": "./my agent", "mtu": "1500", "memory": "2048", "cpus": "2", "append": "a=1;b", "accel": "tcg",
 		"count-instructions": "true", "cache": "c d", "debs": "debs&co", "mirror": "http://[::1]/",
@@ -70,25 +71,25 @@ func repeatables() []repeatable {
 	notJudged := map[string]string{"sign": noVerdict, "out": "the line asks for another folder"}
 	return []repeatable{
 		{
-			"a scenario", newRunCommandOf(runOf),
+			"a scenario", newRunCommand(runOf),
 			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "defect": "AckCompletesRead"},
 			map[string]string{"tag": bySelf, "out": noVerdict, "json": noVerdict, "capture": noVerdict, "seeds": "the line names the one seed that failed"},
 			func() string { return runOf.replay("my file.yaml", scenarios.NetNS, 7) },
 		},
 		{
-			"a run", newRunCommandOf(run),
+			"a run", newRunCommand(run),
 			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "defect": "AckCompletesRead", "tag": "loss"},
 			map[string]string{"out": noVerdict, "json": noVerdict, "capture": noVerdict, "seeds": "a run of many seeds prints a line for each that failed, and none for itself"},
 			func() string { return run.command(7) },
 		},
 		{
-			"a replay", newReplayCommandOf(replay),
+			"a replay", newReplayCommand(replay),
 			map[string]string{"on": "sim", "all": "true"},
 			map[string]string{"out": noVerdict, "capture": noVerdict},
 			func() string { return replay.command("a run/", []string{"loss-*"}) },
 		},
 		{
-			"a case", newConformCommandOf(conformOne),
+			"a case", newConformCommand(conformOne),
 			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3"},
 			map[string]string{
 				"level": bySelf, "label": bySelf, "without": bySelf, "check-cases": "the verdict is that of the device without the defect", "matrix": "it is about --check-cases",
@@ -99,7 +100,7 @@ func repeatables() []repeatable {
 			},
 		},
 		{
-			"all cases", newConformCommandOf(conformAll),
+			"all cases", newConformCommand(conformAll),
 			map[string]string{
 				"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3",
 				"level": "must", "label": "psn", "without": "slow", "check-cases": "true", "matrix": "true",
@@ -108,13 +109,13 @@ func repeatables() []repeatable {
 			func() string { return conformAll.command(7) },
 		},
 		{
-			"a measurement", newConformMeasureCommandOf(measure),
+			"a measurement", newConformMeasureCommand(measure),
 			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12"},
 			map[string]string{"out": noVerdict, "json": noVerdict},
 			func() string { return measure.measureCommand(7) },
 		},
 		{
-			"a certification through an agent", newCertifyCommandOf(device),
+			"a certification through an agent", newCertifyCommand(device),
 			func() map[string]string {
 				all := map[string]string{}
 				for _, m := range []map[string]string{judging, here} {
@@ -143,7 +144,7 @@ func repeatables() []repeatable {
 			},
 		},
 		{
-			"a run of ranks", newMPIRunCommandOf(mpi),
+			"a run of ranks", newMPIRunCommand(mpi),
 			map[string]string{
 				"ranks": "5", "per-host": "2", "rails": "2", "on": "sim", "provider": "softiwarp", "no-icrc": "true", "mtu": "1500", "loss": "1%", "seed": "7", "design": "srq",
 				"protocol": "rput", "progress": "background", "eager": "100", "limit": "1m0s", "keep-going": "true", "bind": "true",
@@ -155,7 +156,7 @@ func repeatables() []repeatable {
 			},
 		},
 		{
-			"a measurement of memory", newPerfMemoryCommandOf(memory),
+			"a measurement of memory", newPerfMemoryCommand(memory),
 			map[string]string{"ranks": "[4,8]", "only": "curves", "design": "srq", "workload": "cg", "seed": "7"},
 			map[string]string{"out": noVerdict, "json": noVerdict},
 			func() string { return memory.command(7) },
@@ -181,7 +182,7 @@ func TestCommandsThatRepeatARunCarryEveryFlag(t *testing.T) {
 			})
 			line := r.line()
 			words := shellWords(t, line)
-			root := newRootCommand(goRun)
+			root := newRootCommand(cmdline.GoRun)
 			again, rest, err := root.Find(words)
 			if err == nil {
 				err = again.ParseFlags(rest)
@@ -202,12 +203,12 @@ func TestCommandsThatRepeatARunCarryEveryFlag(t *testing.T) {
 // shellWords are the words that a shell makes of a line, but for the program.
 func shellWords(t *testing.T, line string) (words []string) {
 	t.Helper()
-	rest, ok := strings.CutPrefix(line, goRun+" ")
+	rest, ok := strings.CutPrefix(line, cmdline.GoRun+" ")
 	if !ok {
 		rest, ok = strings.CutPrefix(line, goRunIbverbs+" ")
 	}
 	if !ok {
-		t.Fatalf("it does not begin with %s: %s", goRun, line)
+		t.Fatalf("it does not begin with %s: %s", cmdline.GoRun, line)
 	}
 	var word strings.Builder
 	begun, quoted := false, false

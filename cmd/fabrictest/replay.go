@@ -23,11 +23,7 @@ type replayOptions struct {
 	all     bool
 }
 
-func newReplayCommand(program string) *cobra.Command {
-	return newReplayCommandOf(&replayOptions{program: program, capture: captureFull})
-}
-
-func newReplayCommandOf(o *replayOptions) *cobra.Command {
+func newReplayCommand(o *replayOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay RUN [SCENARIO...]",
 		Short: "Repeat a saved run, and compare the results",
@@ -120,15 +116,5 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 
 // command is the command line that repeats it.
 func (o *replayOptions) command(from string, only []string) string {
-	words := []string{o.program + " replay", cmdline.Quote(from)}
-	for _, name := range only {
-		words = append(words, cmdline.Quote(name))
-	}
-	if len(o.on) > 0 {
-		words = append(words, "--on "+strings.Join(o.on, ","))
-	}
-	if o.all {
-		words = append(words, "--all")
-	}
-	return strings.Join(words, " ")
+	return cmdline.NewLine(o.program+" replay").Args(from).Args(only...).Flag("on", strings.Join(o.on, ",")).Switch("all", o.all).String()
 }

@@ -33,11 +33,7 @@ type runOptions struct {
 	capture captureMode
 }
 
-func newRunCommand(program string) *cobra.Command {
-	return newRunCommandOf(&runOptions{program: program, capture: captureFull})
-}
-
-func newRunCommandOf(o *runOptions) *cobra.Command {
+func newRunCommand(o *runOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [SCENARIO...]",
 		Short: "Run scenarios",
@@ -220,30 +216,14 @@ func (o *runOptions) tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, 
 
 // replay is the command line that repeats a scenario on a tier.
 func (o *runOptions) replay(given string, tier scenarios.Tier, seed uint64) string {
-	return fmt.Sprintf("%s run %s --on %s%s", o.program, cmdline.Quote(given), tier, o.words(seed)+o.kernel(tier))
+	l := cmdline.NewLine(o.program+" run").Args(given).Flag("on", string(tier))
+	return o.addTo(l, seed).Switch("netem", o.netem && tier == scenarios.NetNS).String()
 }
 
 // command is the command line that repeats the run.
 func (o *runOptions) command(seed uint64) string {
-	words := []string{o.program + " run"}
-	for _, p := range o.Patterns {
-		words = append(words, cmdline.Quote(p))
-	}
-	for _, t := range o.Tags {
-		words = append(words, "--tag "+cmdline.Quote(t))
-	}
-	if len(o.on) > 0 {
-		words = append(words, "--on "+strings.Join(o.on, ","))
-	}
-	return strings.Join(words, " ") + o.words(seed) + o.kernel(scenarios.NetNS)
-}
-
-// kernel returns --netem for the command line, if it was given and applies to the tier.
-func (o *runOptions) kernel(tier scenarios.Tier) string {
-	if !o.netem || tier != scenarios.NetNS {
-		return ""
-	}
-	return " --netem"
+	l := cmdline.NewLine(o.program+" run").Args(o.Patterns...).Flag("tag", o.Tags...).Flag("on", strings.Join(o.on, ","))
+	return o.addTo(l, seed).Switch("netem", o.netem).String()
 }
 
 // incompatible counts the tasks that cannot run with their NICs.

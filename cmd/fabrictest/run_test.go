@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -86,7 +87,7 @@ func TestFailingRunSaysWhatToDo(t *testing.T) {
 	if code != exitFailed || !strings.Contains(out, "FAIL") {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	for _, want := range []string{"--defect AckCompletesRead", goRun + " run loss-5-percent --on sim --seed", "report.html"} {
+	for _, want := range []string{"--defect AckCompletesRead", cmdline.GoRun + " run loss-5-percent --on sim --seed", "report.html"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

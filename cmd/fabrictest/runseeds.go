@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -37,7 +36,7 @@ func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []scenarios.Selected, f
 		}
 		r.Tasks = append(r.Tasks, t)
 		r.Replay = append(r.Replay, func(seed uint64) string {
-			return fmt.Sprintf("%s run %s --on sim%s", o.program, cmdline.Quote(s.Given), o.words(seed))
+			return o.replay(s.Given, scenarios.Sim, seed)
 		})
 	}
 	if len(r.Tasks) == 0 {

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 func TestRunWithManySeeds(t *testing.T) {
@@ -25,7 +27,7 @@ func TestRunWithManySeedsPrintsReplayCommands(t *testing.T) {
 	for _, f := range failed {
 		seed, reason := f[1], f[2]
 		replay := "run loss-5-percent --on sim --seed " + seed + " --messages 50 --defect AckCompletesRead"
-		if !strings.Contains(out, goRun+" "+replay+"\n") {
+		if !strings.Contains(out, cmdline.GoRun+" "+replay+"\n") {
 			t.Errorf("seed %s has no command that repeats it:\n%s", seed, out)
 		}
 		code, again, _ := call(t, append(strings.Fields(replay), "--capture", "none", "--json")...)
