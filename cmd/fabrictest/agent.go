@@ -130,7 +130,7 @@ func (o *agentOptions) run(cmd *cobra.Command, program string) error {
 	return err
 }
 
-// check refuses what makes no sense by itself.
+// check returns an error for flags that are wrong or contradict each other.
 func (o *agentOptions) check() error {
 	at, _, err := net.SplitHostPort(o.listen)
 	switch {

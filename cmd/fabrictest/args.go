@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
-// noSuchCommand refuses arguments of a command that has only subcommands.
+// noSuchCommand returns an error for an argument of a command that has only subcommands.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -33,7 +33,7 @@ func newParentCommand(name, short string, commands ...*cobra.Command) *cobra.Com
 	return cmd
 }
 
-// flagMistake says what flag may have been meant.
+// flagMistake adds similar flags to the error about an unknown one.
 func flagMistake(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -49,7 +49,7 @@ func flagMistake(cmd *cobra.Command, err error) error {
 	return cmdline.Errorf("unknown flag --%s%s", word, cmdline.Guess("--"+word, known))
 }
 
-// atLeast is cobra.MinimumNArgs with words of our own.
+// atLeast is cobra.MinimumNArgs with another message.
 func atLeast(n int, complaint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < n {

@@ -15,12 +15,12 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Completions for the shell: see 'fabrictest completion --help'. They are asked
-// for while somebody types, and may take no noticeable time.
+// Completions for the shell: see 'fabrictest completion --help'. They must be fast,
+// because the shell calls them while the user types.
 
 type completer = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective)
 
-// beginning keeps the words that begin like what has been typed.
+// beginning returns the words that begin with the typed text.
 func beginning(typed string, words []cobra.Completion) []cobra.Completion {
 	return slices.DeleteFunc(words, func(w cobra.Completion) bool { return !strings.HasPrefix(w, typed) })
 }
@@ -79,7 +79,7 @@ func completeRuns(cmd *cobra.Command, args []string, typed string) ([]cobra.Comp
 	return beginning(typed, words), cobra.ShellCompDirectiveDefault
 }
 
-// completionWait is how long a lab has to say what its hosts are called.
+// completionWait is how long a lab may take to return its hosts.
 const completionWait = time.Second
 
 func completeLabs(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -92,7 +92,7 @@ func completeLabs(cmd *cobra.Command, _ []string, typed string) ([]cobra.Complet
 	return beginning(typed, names), cobra.ShellCompDirectiveNoFileComp
 }
 
-// theLab is the lab that --lab names; nil if it does not say what it is like.
+// theLab returns the lab of --lab; nil if it does not answer.
 func theLab(cmd *cobra.Command) *live.Info {
 	name, err := cmd.Flags().GetString("lab")
 	if err != nil {
@@ -107,7 +107,7 @@ func theLab(cmd *cobra.Command) *live.Info {
 	return info
 }
 
-// completeHosts offers the hosts of a lab; what comes after one is a program's.
+// completeHosts offers the hosts of a lab as the first argument.
 func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 || cmd.Flags().Changed("hosts") {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -123,7 +123,7 @@ func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeSet offers hosts and their ports, and then what can become of them.
+// completeSet offers hosts and their ports, then the changes of a link.
 func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		keys := scenarios.ImpairKeys()

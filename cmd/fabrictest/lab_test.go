@@ -111,8 +111,8 @@ func words(line string) (all []string) {
 	return all
 }
 
-// What runs in a lab ends with whoever ran it.
-func TestProgramsEndWithTheirCaller(t *testing.T) {
+// A program started by lab exec is killed when the command dies.
+func TestExecKillsProgramWhenCommandDies(t *testing.T) {
 	needNamespaces(t)
 	name := fmt.Sprintf("test-caller-%d", os.Getpid())
 	if code, out := shell(t, "", "lab", "up", "--name", name); code != exitOK {
@@ -120,7 +120,7 @@ func TestProgramsEndWithTheirCaller(t *testing.T) {
 	}
 	defer live.Down(context.Background(), name)
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, testProgram(t), "exec", "--lab", name, "host0", "--", "sleep", "1000")
+	cmd := exec.CommandContext(ctx, testProgram(t), "lab", "exec", "--lab", name, "host0", "--", "sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ rdma-core and perftest.`,
 					return err
 				}
 				code, err = remote.Exec(cmd.Context(), id, guest.Command{
-					Args: args[1:], Stdin: os.Stdin, Stdout: ofProgram(cmd.OutOrStdout()), Stderr: ofProgram(cmd.ErrOrStderr()), Signals: signals,
+					Args: args[1:], Stdin: os.Stdin, Stdout: programOutput(cmd.OutOrStdout()), Stderr: programOutput(cmd.ErrOrStderr()), Signals: signals,
 				})
 			}
 			return programResult(code, err)

@@ -84,7 +84,7 @@ Run programs in its hosts with 'fabrictest lab exec', and impair or cut its link
 	return cmd
 }
 
-// captureFile is where a lab, which is nowhere in particular, writes its capture.
+// captureFile checks --capture and returns its absolute path for the lab's process.
 func captureFile(file string, direct bool) (string, error) {
 	if file == "" {
 		return "", nil

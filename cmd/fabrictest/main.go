@@ -1,11 +1,10 @@
 // Command fabrictest emulates RDMA fabrics, and tests the software and devices on them.
 //
-// It is the composition root: flags become devices, networks and workloads here,
-// and nowhere else. Each subcommand has a file of its own.
+// It has flags, their checks, and output; the packages that it calls do the work. Each
+// subcommand has a file of its own.
 //
-// Exit codes: 0 everything held, 1 something did not, 2 it was called wrongly, 3 the
-// machine was too busy to tell; 129, 130 and 143, as shells have it, that SIGHUP, Ctrl-C
-// or SIGTERM ended it early.
+// Exit codes: 0 success, 1 failure, 2 wrong arguments, 3 the machine was too busy for a
+// verdict; 129, 130 and 143 if SIGHUP, Ctrl-C or SIGTERM ended it early.
 package main
 
 import (
@@ -36,43 +35,43 @@ const (
 )
 
 func main() {
-	os.Exit(execute(interruptible(), cmdline.Invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(signalContext(), cmdline.Invocation(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// interruptedError is the signal that ended a context.
+// interruptedError is the signal that cancelled a context.
 type interruptedError struct{ syscall.Signal }
 
 func (e interruptedError) Error() string { return "interrupted" }
 
-// oneSignal is how close two signals are that were meant as one: timeout(1) sends one
-// to its program and another to the group that it is in.
-const oneSignal = 100 * time.Millisecond
+// signalInterval is the time in which two signals count as one: timeout(1) sends one to
+// its program and another to the program's process group.
+const signalInterval = 100 * time.Millisecond
 
-// interruptible is a context that ends with the first Ctrl-C, SIGTERM or SIGHUP; the
-// second one ends us at once.
-func interruptible() context.Context {
+// signalContext returns a context that is cancelled by the first Ctrl-C, SIGTERM or
+// SIGHUP. The second one kills the program.
+func signalContext() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, launch.StopSignals()...)
 	go func() {
 		s := <-signals
 		if s == syscall.SIGHUP {
-			signal.Ignore(syscall.SIGPIPE) // nobody reads our output any more, and a report is to be written
+			signal.Ignore(syscall.SIGPIPE) // the terminal is gone, and the report must still be written
 		}
 		cancel(interruptedError{s.(syscall.Signal)})
-		time.Sleep(oneSignal)
+		time.Sleep(signalInterval)
 		signal.Stop(signals)
 	}()
 	return ctx
 }
 
-// exitError is the exit code of a program that was run for the user: it becomes
-// ours, and the program has said why.
+// exitError is the exit code of a program that was run for the user, which has printed
+// its own errors. It becomes the exit code of this program.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// errFailed is a failure that has been reported already.
+// errFailed is a failure that was already printed.
 var errFailed = errors.New("failed")
 
 // execute runs the program, called as program, and returns its exit code.
@@ -101,7 +100,7 @@ func execute(ctx context.Context, program string, args []string, stdout, stderr 
 	case errors.As(context.Cause(ctx), &interrupted):
 		fmt.Fprintf(errs, "fabrictest: %v\n", err)
 		return 128 + int(interrupted.Signal)
-	case errors.As(err, &usage) && errors.As(err, &inFile): // no help text mends a file
+	case errors.As(err, &usage) && errors.As(err, &inFile): // the help is of no use for a mistake in a file
 		fmt.Fprintf(errs, "fabrictest: %v\n", err)
 		return exitUsage
 	case !started || errors.As(err, &usage):
@@ -113,8 +112,7 @@ func execute(ctx context.Context, program string, args []string, stdout, stderr 
 	}
 }
 
-// onRun calls f when a command starts: what fails before that is a matter of
-// usage.
+// onRun calls f when a command starts. Errors before that are wrong arguments.
 func onRun(cmd *cobra.Command, f func()) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {

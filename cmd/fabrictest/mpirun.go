@@ -138,7 +138,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// tier is what starts the ranks; why says that it is not what one might expect.
+// tier returns the function that starts the ranks, and why it is not the default tier.
 func (o *mpirunOptions) tier() (start func(context.Context, mpirun.Config) (mpirun.Result, error), why string, err error) {
 	switch o.on {
 	case onSim:
@@ -156,7 +156,7 @@ func (o *mpirunOptions) tier() (start func(context.Context, mpirun.Config) (mpir
 	return nil, "", cmdline.Errorf("--on %s: give sim or netns", o.on)
 }
 
-// check makes a job of the flags, and refuses what makes no sense by their names.
+// check makes a job of the flags, or returns an error with the name of the wrong flag.
 func (o *mpirunOptions) check() (err error) {
 	r := &o.run
 	for _, n := range []struct {
@@ -194,10 +194,10 @@ func (o *mpirunOptions) check() (err error) {
 	return nil
 }
 
-// maxRanks is how many a world takes in memory that a laptop has.
+// maxRanks is how many ranks fit into the memory of a laptop.
 const maxRanks = 4096
 
-// runtime is how the ranks behave.
+// runtime returns the options of the ranks' runtime.
 func (o *mpirunOptions) runtime() (r mpi.Options, err error) {
 	r.Carrier.Design = carrier.Design(o.design)
 	r.P2P.EagerLimit = o.eager
@@ -213,7 +213,7 @@ func (o *mpirunOptions) runtime() (r mpi.Options, err error) {
 	return r, err
 }
 
-// oneOf is which of the names a flag has; the first if it has none.
+// oneOf returns the index of a flag's value among names; 0 if it is empty.
 func oneOf(flag, name string, names []string) (int, error) {
 	if name == "" {
 		return 0, nil

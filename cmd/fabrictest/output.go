@@ -12,10 +12,10 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// The output of every command is cleaned (printable.Writer): text of certificates, agents,
-// guests, captures, scenarios and peers reaches no terminal as it is. uncleaned is for
-// those who write escape sequences of their own, and clean what they show themselves,
-// and for processes of ours, which clean their own output.
+// uncleaned returns the writer below a printable.Writer. The output of every command is
+// cleaned of control characters, because text of certificates, agents, guests, captures and
+// scenarios must not reach a terminal. Displays that write escape sequences, and processes
+// of this program, clean their own output.
 func uncleaned(w io.Writer) io.Writer {
 	if v, ok := w.(*printable.Writer); ok {
 		return v.W
@@ -23,7 +23,8 @@ func uncleaned(w io.Writer) io.Writer {
 	return w
 }
 
-// terminalOf is the terminal that a command writes to, nil if it is none or a dumb one.
+// terminalOf returns the terminal that a command writes to; nil if it is not one, or a
+// dumb one.
 func terminalOf(w io.Writer) *os.File {
 	f, ok := uncleaned(w).(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" || !isTerminal(f) {
@@ -37,9 +38,9 @@ func isTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// ofProgram is where the output of a guest's program goes: cleaned to a terminal, and as
-// it is to a file or a pipe, which may want its bytes.
-func ofProgram(w io.Writer) io.Writer {
+// programOutput returns the writer for the output of a guest's program: cleaned for a
+// terminal, unchanged for a file or a pipe.
+func programOutput(w io.Writer) io.Writer {
 	if f, ok := uncleaned(w).(*os.File); ok && !isTerminal(f) {
 		return f
 	}

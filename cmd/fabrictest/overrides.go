@@ -15,7 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// overrides are what the command line changes about scenarios.
+// overrides are the flags that change scenarios.
 type overrides struct {
 	seed     string
 	messages int
@@ -34,11 +34,11 @@ func (o *overrides) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.defects, "defect", nil, "give every NIC the defect `NAME` (see 'fabrictest list defects'); may be repeated")
 }
 
-// parseSeed reads the value of --seed, and draws one if it is to be random.
-func parseSeed(text string, unsaid uint64) (seed uint64, err error) {
+// parseSeed reads the value of --seed: a number, or "random" for a random one.
+func parseSeed(text string, unset uint64) (seed uint64, err error) {
 	switch text {
 	case "":
-		return unsaid, nil
+		return unset, nil
 	case "random":
 		var b [4]byte // short enough to be typed
 		_, _ = rand.Read(b[:])
@@ -50,7 +50,7 @@ func parseSeed(text string, unsaid uint64) (seed uint64, err error) {
 	return seed, nil
 }
 
-// check refuses what makes no sense, and draws a random seed.
+// check returns an error for wrong flags, and the seed.
 func (o *overrides) check() (seed uint64, err error) {
 	if seed, err = parseSeed(o.seed, 0); err != nil {
 		return 0, err
@@ -74,7 +74,7 @@ func (o *overrides) check() (seed uint64, err error) {
 	return seed, nil
 }
 
-// apply is a scenario with what is changed about it.
+// apply returns a scenario with the changes.
 func (o *overrides) apply(s *scenarios.Scenario) *scenarios.Scenario {
 	if o.provider != "" {
 		s = lab.WithProvider(s, o.provider)
@@ -98,8 +98,8 @@ func numberUnless0[N int | uint64](n N) string {
 	return fmt.Sprint(n)
 }
 
-// captureMode is whether packets are captured. They are captured whole: Wireshark
-// calls a RoCE packet malformed whose payload was cut off.
+// captureMode is whether packets are captured. They are never truncated: Wireshark reports
+// a RoCE packet with a truncated payload as malformed.
 type captureMode string
 
 const (
