@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -42,9 +43,7 @@ func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
 		}
 		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 }
 
 // Messages of an ended rank are still delivered; then Recv returns the error
@@ -71,7 +70,5 @@ func TestEndedRankReturnsErrGone(t *testing.T) {
 		}
 		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // end is one end of a stream, with a driver that writes out and records what it
@@ -79,10 +80,7 @@ func newStreams(t *testing.T, seed uint64, cfg NetConfig, l LinkConfig) *streamB
 	w := New(Config{Seed: seed})
 	n := newNet(t, w, cfg)
 	s := &streamBench{w: w, a: attach(t, n, PortConfig{Link: l}), b: attach(t, n, PortConfig{Link: l})}
-	var err error
-	if s.listener, err = n.ListenStream(s.b.addr); err != nil {
-		t.Fatal(err)
-	}
+	s.listener = must.Get(n.ListenStream(s.b.addr))(t)
 	s.listener.OnAccept(HandlerFunc(func(mono.Time, uint64) {
 		stream, err := s.listener.Accept()
 		if err != nil || stream == nil {
@@ -100,10 +98,7 @@ func newStreams(t *testing.T, seed uint64, cfg NetConfig, l LinkConfig) *streamB
 
 func (s *streamBench) dial(t *testing.T) *end {
 	t.Helper()
-	stream, err := s.a.Net().DialStream(netip.AddrPortFrom(s.a.addr.Addr(), 0), s.b.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(s.a.Net().DialStream(netip.AddrPortFrom(s.a.addr.Addr(), 0), s.b.addr))(t)
 	return newEnd(s.w, stream)
 }
 
@@ -296,9 +291,7 @@ func TestAbortArrivesAfterWrittenBytes(t *testing.T) {
 	mustRun(t, s.w)
 	s.dialed.out = []byte("!")
 	s.dialed.write(0)
-	if err := s.dialed.Abort(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.dialed.Abort(0))
 	if _, err := s.dialed.Read(0, make([]byte, 1)); !errors.Is(err, link.ErrReset) {
 		t.Errorf("Read after Abort: %v", err)
 	}
@@ -339,9 +332,7 @@ func TestCloseWriteKeepsOtherDirectionOpen(t *testing.T) {
 
 func TestDialWithoutListenerIsRefused(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{Latency: 1000})
-	if err := s.listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.listener.Close())
 	mustRun(t, s.w)
 	if !errors.Is(s.dialed.err, link.ErrRefused) || s.w.Now() != 4000 {
 		t.Errorf("%v at %v, want a refusal after a round trip", s.dialed.err, s.w.Now())
@@ -363,9 +354,7 @@ func TestListenerQueuesStreamsUntilAccept(t *testing.T) {
 	if one == nil || one.RemoteAddr() != s.dialed.LocalAddr() {
 		t.Fatalf("first accepted %v", one)
 	}
-	if err := s.listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.listener.Close())
 	mustRun(t, s.w)
 	if !errors.Is(second.err, link.ErrReset) || s.dialed.err != nil {
 		t.Errorf("never accepted: %v; accepted: %v", second.err, s.dialed.err)
@@ -459,9 +448,7 @@ func TestPeerOfFailedStreamIsResetOnWrite(t *testing.T) {
 func TestPortCloseAbortsStreams(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{Latency: 10})
 	mustRun(t, s.w)
-	if err := s.b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.b.Close())
 	mustRun(t, s.w)
 	if !errors.Is(s.dialed.err, link.ErrReset) || !errors.Is(s.accepted.err, link.ErrReset) {
 		t.Errorf("dialer %v, accepter %v", s.dialed.err, s.accepted.err)
@@ -480,9 +467,7 @@ func TestStreamConfigErrors(t *testing.T) {
 		_, err := n.DialStream(netip.MustParseAddrPort(from), netip.MustParseAddrPort(to))
 		return err
 	}
-	if err := listen("10.0.0.1:1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, listen("10.0.0.1:1"))
 	for _, tc := range []struct {
 		err  error
 		want string

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -124,9 +125,7 @@ func TestConnecting(t *testing.T) {
 			return err
 		})
 		req := made[verbs.ConnRequest](c)(l.GetRequest(verbs.Forever))
-		if _, err := req.Accept(c.dev.qp, verbs.ConnParam{}, verbs.Forever); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(req.Accept(c.dev.qp, verbs.ConnParam{}, verbs.Forever))(t)
 		if a, err := c.dev.qp.Query(); err != nil || a.State != verbs.QPStateRTS {
 			t.Errorf("%v, %v", a.State, err)
 		}

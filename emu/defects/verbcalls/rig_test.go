@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -232,14 +233,8 @@ func play(t *testing.T, q Defects, f func(*talk)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := softroce.InWorld(w, pa, pa, softroce.Config{Name: "device"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := softroce.InWorld(w, pb, pb, softroce.Config{Name: "peer"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(softroce.InWorld(w, pa, pa, softroce.Config{Name: "device"}))(t)
+	b := must.Get(softroce.InWorld(w, pb, pb, softroce.Config{Name: "peer"}))(t)
 	c := &talk{T: t}
 	w.Go("program", func(p *sim.Proc) error {
 		c.proc = p
@@ -247,8 +242,6 @@ func play(t *testing.T, q Defects, f func(*talk)) string {
 		f(c)
 		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 	return strings.Join(c.log, "; ")
 }

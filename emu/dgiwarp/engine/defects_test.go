@@ -1,13 +1,15 @@
 package engine
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
+)
 
 func TestDefectsOfSharedObjects(t *testing.T) {
 	var q Defects
 	for _, name := range []string{"CQErrRepeats", "WindowBounds"} {
-		if err := q.Set(name, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.Set(name, true))
 	}
 	n, err := New(Config{GIDs: hostGIDs(false, 1), Defects: q})
 	if err != nil || !n.Defects.CQErrRepeats || !n.Mem.Defects.WindowBounds {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -27,15 +28,11 @@ func TestMulticastReachesAllThatAttached(t *testing.T) {
 			m.recv(1, 0, 100)
 		}
 		for _, m := range members {
-			if err := m.h.nic.Attach(m.QP, group); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.h.nic.Attach(m.QP, group))
 		}
 		send := func() {
 			wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 10), UD: verbs.UD{QPN: verbs.QPN(wire.MulticastQP), QKey: testKey}}
-			if err := a.PostSend(w.now, &wr, Refs{AH: a.h.ah(group)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.PostSend(w.now, &wr, Refs{AH: a.h.ah(group)}))
 			w.run(time.Millisecond)
 		}
 		send()
@@ -47,9 +44,7 @@ func TestMulticastReachesAllThatAttached(t *testing.T) {
 			t.Errorf("destroying a member: %v", err)
 		}
 		for _, m := range members {
-			if err := m.h.nic.Detach(m.QP, group); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.h.nic.Detach(m.QP, group))
 			m.recv(1, 0, 100)
 		}
 		send()
@@ -62,9 +57,7 @@ func TestMulticastReachesAllThatAttached(t *testing.T) {
 func TestNothingAnswersAGroup(t *testing.T) {
 	w, a, b := pair(t, false)
 	group := netip.MustParseAddr("239.1.2.3")
-	if err := b.h.nic.Attach(b.QP, group); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.h.nic.Attach(b.QP, group))
 	w.see = func(d *link.Datagram, k *wire.Packet) bool {
 		d.Dst = netip.AddrPortFrom(group, wire.Port)
 		k.DstQP = wire.MulticastQP

@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -47,9 +48,7 @@ func TestReceivesNameTheirSource(t *testing.T) {
 			t.Fatal(err)
 		}
 		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: x.sge(0, 4), UD: verbs.UD{QPN: verbs.QPN(y.num), QKey: testKey}}
-		if err := x.PostSend(w.now, &wr, Refs{AH: ah}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.PostSend(w.now, &wr, Refs{AH: ah}))
 		w.run(time.Millisecond)
 		wc := y.ok(1)[0]
 		area := y.bytes(recvAt, verbs.GRHLen)
@@ -98,9 +97,7 @@ func TestTheOnlyQPNeedsNoNumber(t *testing.T) {
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
 	b.got(0)
-	if err := b.h.nic.DestroyQP(b.QP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.h.nic.DestroyQP(b.QP))
 	c.recv(1, 0, 100)
 	a.send(c, 1, 10)
 	w.run(time.Millisecond)
@@ -203,17 +200,12 @@ func TestUDImmediateData(t *testing.T) {
 func TestUDWithSharedReceives(t *testing.T) {
 	w := newWorld(t)
 	ha, hb := w.host(), w.host()
-	srq, err := hb.nic.CreateSRQ(nic.SRQConfig{PD: hb.pd, MaxWR: 8, MaxSGE: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srq := must.Get(hb.nic.CreateSRQ(nic.SRQConfig{PD: hb.pd, MaxWR: 8, MaxSGE: 1}))(t)
 	share := func(c *QPConfig) { c.SRQ = srq }
 	for _, reliable := range []bool{false, true} {
 		a, b, c := ha.own(reliable), hb.own(reliable, share), hb.own(reliable, share)
 		for i := range 2 {
-			if err := srq.PostRecv(&verbs.RecvWR{WRID: uint64(i), SGL: b.sge(recvAt+1000*i, 1000)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, srq.PostRecv(&verbs.RecvWR{WRID: uint64(i), SGL: b.sge(recvAt+1000*i, 1000)}))
 		}
 		a.send(b, 1, 10)
 		a.send(c, 2, 10)

@@ -9,14 +9,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func fromHex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(strings.ReplaceAll(s, " ", "")))(t)
 	return b
 }
 
@@ -131,9 +130,7 @@ func TestGoldenPackets(t *testing.T) {
 				t.Errorf("the CRC of %x is wrong: want it to end in %x", golden, AppendCRC(golden[:len(golden)-CRCLen:len(golden)-CRCLen], 0)[len(golden)-CRCLen:])
 			}
 			var got Packet
-			if err := got.Parse(golden); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, got.Parse(golden))
 			if !reflect.DeepEqual(got, g.want) {
 				t.Errorf("Parse:\n got %+v\nwant %+v", got, g.want)
 			}
@@ -147,10 +144,7 @@ func TestGoldenPackets(t *testing.T) {
 // TestSpecificationHasGoldenPackets compares the appendix with what the
 // codec is tested against.
 func TestSpecificationHasGoldenPackets(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/spec/datagram-iwarp.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/spec/datagram-iwarp.md"))(t)
 	shown := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| (G\\d+) \\| .*? \\| `([0-9a-f ]+)` \\|$").FindAllSubmatch(text, -1) {
 		shown[string(m[1])] = string(m[2])

@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -27,34 +28,27 @@ type end struct {
 func openEnd(tb testing.TB, h *host, v6 bool) *end {
 	tb.Helper()
 	e := &end{buf: make([]byte, 1<<20)}
-	must(tb, h.Do(func() (err error) {
+	must.Do(tb, h.Do(func() (err error) {
 		e.dev, err = softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{h.addr(v6)}})
 		return err
 	}))
-	tb.Cleanup(func() { must(tb, e.dev.Close()) })
-	pd, err := e.dev.AllocPD()
-	must(tb, err)
-	e.ch, err = e.dev.CreateCompChannel()
-	must(tb, err)
-	e.cq, err = e.dev.CreateCQ(verbs.CQInit{Depth: 64, Channel: e.ch})
-	must(tb, err)
-	e.mr, err = pd.RegMR(verbs.MRInit{Buf: e.buf, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
-	must(tb, err)
-	e.qp, err = e.dev.CreateQP(verbs.QPInit{
+	tb.Cleanup(func() { must.Do(tb, e.dev.Close()) })
+	pd := must.Get(e.dev.AllocPD())(tb)
+	e.ch = must.Get(e.dev.CreateCompChannel())(tb)
+	e.cq = must.Get(e.dev.CreateCQ(verbs.CQInit{Depth: 64, Channel: e.ch}))(tb)
+	e.mr = must.Get(pd.RegMR(verbs.MRInit{Buf: e.buf, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite}))(tb)
+	e.qp = must.Get(e.dev.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: pd, SendCQ: e.cq, RecvCQ: e.cq,
 		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
-	must(tb, err)
+	}))(tb)
 	return e
 }
 
 // join connects an end with PSN 0, so that events can match PSNs.
 func (e *end) join(tb testing.TB, to *end) {
 	tb.Helper()
-	gid, err := to.dev.QueryGID(1, 0)
-	must(tb, err)
-	port, err := e.dev.QueryPort(1)
-	must(tb, err)
+	gid := must.Get(to.dev.QueryGID(1, 0))(tb)
+	port := must.Get(e.dev.QueryPort(1))(tb)
 	attr := verbs.QPAttr{
 		Port: 1, Access: verbs.AccessRemoteWrite, PathMTU: port.ActiveMTU, DestQPN: to.qp.QPN(),
 		AH:          verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid.GID, HopLimit: 64}},
@@ -69,28 +63,25 @@ func (e *end) join(tb testing.TB, to *end) {
 		{verbs.QPStateRTS, verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic},
 	} {
 		attr.State = step.state
-		must(tb, e.qp.Modify(attr, step.mask|verbs.QPAttrState))
+		must.Do(tb, e.qp.Modify(attr, step.mask|verbs.QPAttrState))
 	}
 }
 
 // write sends an RDMA WRITE of all memory and waits for the completion.
 func (e *end) write(tb testing.TB, to *end) {
 	tb.Helper()
-	_, err := e.qp.PostSend([]verbs.SendWR{{
+	must.Get(e.qp.PostSend([]verbs.SendWR{{
 		Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{verbs.SGEOf(e.mr, 0, len(e.buf))},
 		Remote: verbs.Remote{Addr: to.mr.Addr(), RKey: to.mr.RKey()},
-	}})
-	must(tb, err)
+	}}))(tb)
 	var wc [1]verbs.WC
 	for {
-		must(tb, e.cq.ReqNotify(false))
-		n, err := e.cq.Poll(wc[:])
-		must(tb, err)
+		must.Do(tb, e.cq.ReqNotify(false))
+		n := must.Get(e.cq.Poll(wc[:]))(tb)
 		if n == 1 {
 			break
 		}
-		_, err = e.ch.Wait(20 * time.Second)
-		must(tb, err)
+		must.Get(e.ch.Wait(20 * time.Second))(tb)
 	}
 	if wc[0].Status != verbs.WCSuccess {
 		tb.Fatalf("completed with %v", wc[0].Status)
@@ -120,7 +111,7 @@ func TestRCRecoversFromExactEvents(t *testing.T) {
 				once(100, impair.Action{Kind: impair.SetField, Field: "bth.pkey", Value: 0x1234}), // with a correct ICRC
 				once(120, impair.Action{Kind: impair.SetECN, ECN: 3}),
 			}}, softroce.Dissector{})
-			must(t, s.SetHandler(0, uswitch.In, path))
+			must.Do(t, s.SetHandler(0, uswitch.In, path))
 			for i := range a.buf {
 				a.buf[i] = byte(i * 31 >> 3)
 			}

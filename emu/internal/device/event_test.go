@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -56,11 +57,9 @@ func TestAsyncEventsCarryHandles(t *testing.T) {
 // Closing a CQ removes its unread events.
 func TestClosingCQRemovesItsEvents(t *testing.T) {
 	r := newRig(t, Hooks{})
-	other := must[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1, Channel: r.ch}))
+	other := object[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1, Channel: r.ch}))
 	for _, cq := range []*CQ{r.cq, other} {
-		if err := cq.ReqNotify(false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cq.ReqNotify(false))
 		r.complete(cq)
 		cq.Q.Push(&verbs.WC{}, false)
 	}
@@ -70,9 +69,7 @@ func TestClosingCQRemovesItsEvents(t *testing.T) {
 	for range 4 { // overrun the queue
 		r.cq.Q.Push(&verbs.WC{}, false)
 	}
-	if err := r.cq.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.cq.Close())
 	r.log = nil
 	if cq, err := r.ch.Wait(0); cq != verbs.CQ(other) || err != nil {
 		t.Errorf("event of %p, %v; want %p", cq, err, other)
@@ -93,9 +90,7 @@ func TestClosingCQRemovesItsEvents(t *testing.T) {
 // a CQ cannot be closed, and a CQ without a channel cannot be armed.
 func TestCompChannel(t *testing.T) {
 	r := newRig(t, Hooks{})
-	if err := r.cq.ReqNotify(false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.cq.ReqNotify(false))
 	r.log = nil
 	r.onWait = func(time.Duration) { r.complete(r.cq) }
 	if cq, err := r.ch.Wait(verbs.Forever); cq != verbs.CQ(r.cq) || err != nil {
@@ -106,14 +101,12 @@ func TestCompChannel(t *testing.T) {
 	if err := r.ch.Close(); !errors.Is(err, verbs.ErrBusy) {
 		t.Fatalf("close of a channel with a CQ: %v", err)
 	}
-	alone := must[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1}))
-	empty := must[*CompChannel](t)(r.CreateCompChannel())
+	alone := object[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1}))
+	empty := object[*CompChannel](t)(r.CreateCompChannel())
 	notified := 0
 	r.onWait = func(time.Duration) {
 		r.Unlock() // another goroutine runs
-		if err := empty.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, empty.Close())
 		r.Lock(drive.CallWait)
 		notified = empty.cond.(*fakeCond).notified
 	}

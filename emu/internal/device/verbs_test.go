@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -56,10 +57,10 @@ func (r *rig) destroyVerbs(mr *MR, mw *MW, s *SRQ, x *XRCD) []verb {
 // makeObjects creates one object of each type that newRig does not.
 func (r *rig) makeObjects() (*MR, *MW, *SRQ, *XRCD) {
 	r.t.Helper()
-	mr := must[*MR](r.t)(r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 16), Addr: 0x1000, Access: verbs.AccessMWBind}))
-	mw := must[*MW](r.t)(r.pd.AllocMW(verbs.MWType1))
-	s := must[*SRQ](r.t)(r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 2, MaxSGE: 1}))
-	x := must[*XRCD](r.t)(OpenXRCD(&r.Device))
+	mr := object[*MR](r.t)(r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 16), Addr: 0x1000, Access: verbs.AccessMWBind}))
+	mw := object[*MW](r.t)(r.pd.AllocMW(verbs.MWType1))
+	s := object[*SRQ](r.t)(r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 2, MaxSGE: 1}))
+	x := object[*XRCD](r.t)(OpenXRCD(&r.Device))
 	r.log = nil
 	return mr, mw, s, x
 }
@@ -156,9 +157,7 @@ func TestPollReceivesIfQueueIsEmpty(t *testing.T) {
 	}
 	poll(2, "lock poll", "unlock")
 	poll(1, "lock poll", "unlock")
-	if err := r.cq.ReqNotify(false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.cq.ReqNotify(false))
 	r.expectCalls("lock poll", "unlock")
 	poll(0, "lock poll", "unlock")
 	poll(0, "lock poll", "progress", "poll empty", "unlock", "yield")

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -13,10 +14,7 @@ type testQP struct{ num uint32 }
 
 func add(t *testing.T, table *QPTable[testQP]) *testQP {
 	t.Helper()
-	num, err := table.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	num := must.Get(table.Next())(t)
 	q := &testQP{num}
 	table.Add(q)
 	return q

@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // simulate sends packets over a lossy simulated link and returns the capture of both ends.
@@ -44,12 +45,8 @@ func simulate(t *testing.T, seed uint64) []byte {
 			}
 		})
 	}
-	if err := w.Run(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Run())
+	must.Do(t, c.Close())
 	return file.Bytes()
 }
 

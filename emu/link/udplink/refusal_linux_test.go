@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -87,9 +88,7 @@ func TestLostDatagramsAreCountedByReason(t *testing.T) {
 func TestRefusedSuperPacketIsSentAsSingleDatagrams(t *testing.T) {
 	fixed := 0
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), GSO: OffloadOn, PatchIPID: func(p []byte, id uint16) { p[0] ^= byte(id); fixed++ }})
-	if err := unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1))
 	ds := datagrams(100, 100, 100, 100, 100)
 	want := datagrams(100, 100, 100, 100, 100)
 	for i := range ds {
@@ -187,9 +186,7 @@ func TestKernelDropsAreCounted(t *testing.T) {
 	rx := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), RecvBufBytes: 1})
 	tx := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.3:0")})
 	group := netip.MustParseAddr("239.77.1.7")
-	if err := rx.Join(group); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rx.Join(group))
 	const each = 100
 	sent := 0
 	for _, to := range []netip.Addr{local(rx).Addr(), group} {
@@ -201,10 +198,7 @@ func TestKernelDropsAreCounted(t *testing.T) {
 		sent += each
 		var in [each]link.Datagram
 		for {
-			n, err := rx.Recv(0, in[:])
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(rx.Recv(0, in[:]))(t)
 			if n == 0 {
 				break
 			}

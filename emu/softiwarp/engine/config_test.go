@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestConfigRefusesWhatCannotWork(t *testing.T) {
@@ -21,10 +22,7 @@ func TestConfigRefusesWhatCannotWork(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	n, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(New(Config{}))(t)
 	if c := n.Config(); c.FirstQPN != 0x11 || c.CloseTimeout != 5*time.Second || c.Limits.RdAtomic != 128 || c.MPA.MaxIRD != 128 {
 		t.Errorf("%+v", c)
 	}

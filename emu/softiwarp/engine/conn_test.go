@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -39,9 +40,7 @@ func TestConnectionIsMade(t *testing.T) {
 			if name != "revision 1" && (p.cb.Peer().PeerIRD != 3 || p.cb.Peer().PeerORD != 5) {
 				t.Errorf("depths %+v", p.cb.Peer())
 			}
-			if err := p.cb.Accept(p.now, b.qp, ConnParam{IRD: 4, ORD: 4, PrivateData: []byte("welcome")}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.cb.Accept(p.now, b.qp, ConnParam{IRD: 4, ORD: 4, PrivateData: []byte("welcome")}))
 			p.run()
 			if string(p.ca.PrivateData()) != "welcome" || p.ca.State() != Established || p.cb.State() != Established {
 				t.Errorf("%v and %v, %q", p.ca.State(), p.cb.State(), p.ca.PrivateData())
@@ -80,9 +79,7 @@ func TestConnectionIsMade(t *testing.T) {
 func TestConnectionIsRefused(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	p := offer(t, a, b, ConnParam{IRD: 1, ORD: 1})
-	if err := p.cb.Reject(p.now, []byte("no room")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.cb.Reject(p.now, []byte("no room")))
 	if err := p.cb.Reject(p.now, nil); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("a second answer: %v", err)
 	}
@@ -120,9 +117,7 @@ func TestSmallFaultsOfThoseWhoConnect(t *testing.T) {
 		t.Errorf("after a refused answer: %v", err)
 	}
 	other := b.newQP(QPConfig{Type: verbs.QPTypeRC, PD: b.pd, SendCQ: b.sendCQ, RecvCQ: b.recvCQ})
-	if err := other.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	if _, err := b.nic.Connect(other, ConnParam{}); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("a failed queue pair connects: %v", err)
 	}
@@ -131,10 +126,7 @@ func TestSmallFaultsOfThoseWhoConnect(t *testing.T) {
 func TestStartUpFails(t *testing.T) {
 	t.Run("no such host", func(t *testing.T) {
 		a := newHost(t)
-		c, err := a.nic.Connect(a.qp, ConnParam{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(a.nic.Connect(a.qp, ConnParam{}))(t)
 		c.Failed(0, link.ErrRefused)
 		if c.State() != Closed || !errors.Is(c.Err(), link.ErrRefused) || a.qp.Conn() != nil {
 			t.Errorf("%v %v", c.State(), c.Err())
@@ -170,10 +162,7 @@ func TestStartUpFails(t *testing.T) {
 	})
 	t.Run("peer without the enhanced start-up", func(t *testing.T) {
 		a := newHost(t)
-		c, err := a.nic.Connect(a.qp, ConnParam{IRD: 1, ORD: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(a.nic.Connect(a.qp, ConnParam{IRD: 1, ORD: 1}))(t)
 		p := newPipe(t, c, nil)
 		p.take(0)
 		c.InputEOF(p.now)
@@ -181,10 +170,7 @@ func TestStartUpFails(t *testing.T) {
 		if c.State() != Closed || !c.Fallback() {
 			t.Fatalf("%v, fallback %v", c.State(), c.Fallback())
 		}
-		again, err := a.nic.Connect(a.qp, ConnParam{IRD: 1, ORD: 1, Revision: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(a.nic.Connect(a.qp, ConnParam{IRD: 1, ORD: 1, Revision: 1}))(t)
 		p = newPipe(t, again, nil)
 		wantOctets(t, "Request", p.take(0), requestFrame+"40010000")
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -38,10 +39,7 @@ func newHost(t testing.TB, opts ...hostOption) *host {
 	for _, o := range opts {
 		o(&cfg, &q)
 	}
-	var err error
-	if h.nic, err = New(cfg); err != nil {
-		t.Fatal(err)
-	}
+	h.nic = must.Get(New(cfg))(t)
 	h.pd, _ = h.nic.AllocPD()
 	h.sendCQ = h.cq(cqDepth)
 	h.recvCQ = h.cq(cqDepth)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,9 +16,7 @@ func inState(t *testing.T, s verbs.QPState, opts ...hostOption) *tester {
 	h := newHost(t, opts...)
 	modify := func(to verbs.QPState) {
 		t.Helper()
-		if err := h.qp.Modify(0, verbs.QPAttr{State: to}, verbs.QPAttrState); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: to}, verbs.QPAttrState))
 	}
 	switch s {
 	case verbs.QPStateReset:
@@ -204,9 +203,7 @@ func TestDestroyedQPIsGone(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	p := connect(t, a, b)
 	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
-	if err := a.nic.DestroyQP(a.qp); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.nic.DestroyQP(a.qp))
 	p.run()
 	a.wantSends()
 	if p.ca.State() != Closed || p.cb.State() != Closed || p.ca.QP() != nil {

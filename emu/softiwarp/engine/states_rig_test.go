@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -40,10 +41,7 @@ func besiege(t testing.TB, crc bool) *besieged {
 	b.fenced = bytes.Repeat([]byte{fenceVal}, fence+openLen+fence)
 	mem := b.fenced[fence : fence+openLen]
 	clear(mem)
-	var err error
-	if b.open, err = h.nic.RegMR(h.pd, nic.Bytes(mem), 0, allAccess); err != nil {
-		t.Fatal(err)
-	}
+	b.open = must.Get(h.nic.RegMR(h.pd, nic.Bytes(mem), 0, allAccess))(t)
 	_, b.closed = h.region(256, verbs.AccessLocalWrite)
 	for i := range b.closed {
 		b.closed[i] = secretByte

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // endsAt checks that c closes at the given time and not before.
@@ -69,9 +70,7 @@ var startRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.2/4": func(t *testing.T) {
 		c, _ := asks(t, Config{}, request())
-		if err := c.Reject(0, pattern(512, 0)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Reject(0, pattern(512, 0)))
 		if f := parse(t, written(c)); !f.Reject || !bytes.Equal(f.PrivateData, pattern(512, 0)) {
 			t.Errorf("Reply %+v", f)
 		}
@@ -91,9 +90,7 @@ var startRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.2/6": func(t *testing.T) {
 		c, _ := asks(t, Config{}, request())
-		if err := c.Accept(0, AcceptParam{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Accept(0, AcceptParam{}))
 		// The Reply is on its way, and TCP has not told yet: the FPDU that comes
 		// with its acknowledgement is taken all the same.
 		vs := c.Output(nil)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // header is the interface of all headers.
@@ -108,10 +110,7 @@ func TestHeadersParseAndAppendGoldenBytes(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			golden := fromHex(t, h.bytes)
 			got, tail := h.fresh(), []byte("tail")
-			rest, err := got.Parse(append(bytes.Clone(golden), tail...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			rest := must.Get(got.Parse(append(bytes.Clone(golden), tail...)))(t)
 			if !bytes.Equal(rest, tail) {
 				t.Errorf("rest = %q, want %q", rest, tail)
 			}
@@ -144,12 +143,8 @@ func TestParseOverwritesOldValues(t *testing.T) {
 	}
 	for _, h := range headers {
 		got := h.fresh()
-		if _, err := got.Parse(dirty[reflect.TypeOf(h.want)]); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := got.Parse(fromHex(t, h.bytes)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(got.Parse(dirty[reflect.TypeOf(h.want)]))(t)
+		must.Get(got.Parse(fromHex(t, h.bytes)))(t)
 		if !reflect.DeepEqual(got, h.want) {
 			t.Errorf("%s: parsed over another:\n got %+v\nwant %+v", h.name, got, h.want)
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // one deframes a single FPDU without markers.
@@ -29,9 +31,7 @@ func TestGoldenFPDUs(t *testing.T) {
 				t.Errorf("Pad = %x, want %x", f.Pad, v.pad)
 			}
 			var got Segment
-			if err := got.Parse(f.ULPDU); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, got.Parse(f.ULPDU))
 			want := v.want
 			want.Payload = fromHex(t, v.load)
 			if !reflect.DeepEqual(got, want) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Each defect does what it says; the tests of the sound agent show what it
@@ -24,7 +25,7 @@ func (w *world) defectCounted() {
 func TestDefectIgnoreCommEst(t *testing.T) {
 	w := defective(t, Defects{IgnoreCommEst: true})
 	_, cb := w.confirmed()
-	must(t, w.b.Established(w.now, cb))
+	must.Do(t, w.b.Established(w.now, cb))
 	w.b.noEvent()
 	w.b.inState(cb, StateREPSent)
 	w.pass(w.a, mad.AttrRTU) // an RTU still works

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -167,13 +168,6 @@ func (w *world) tick(h *host) {
 	checkInvariants(w.t, h.Agent)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 var (
 	offer  = ConnectParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB, MTU: 3}, QPN: 0x1f, StartPSN: 0x458185, RespRes: 1, InitDepth: 1, RetryCount: 7, RNRRetry: 7, SrcPort: 0xbf64}
 	answer = AcceptParam{QPN: 0x2f, StartPSN: 0x4bcf5b, RespRes: 1, InitDepth: 1, RNRRetry: 7, TargetAckDelay: 15}
@@ -182,7 +176,7 @@ var (
 func (w *world) connect() ConnID {
 	w.t.Helper()
 	id, err := w.a.Connect(w.now, offer)
-	must(w.t, err)
+	must.Do(w.t, err)
 	return id
 }
 
@@ -198,7 +192,7 @@ func (w *world) requested() (ca, cb ConnID) {
 func (w *world) accepted() (ca, cb ConnID) {
 	w.t.Helper()
 	ca, cb = w.requested()
-	must(w.t, w.b.Accept(w.now, cb, answer))
+	must.Do(w.t, w.b.Accept(w.now, cb, answer))
 	return ca, cb
 }
 
@@ -215,7 +209,7 @@ func (w *world) replied() (ca, cb ConnID) {
 func (w *world) confirmed() (ca, cb ConnID) {
 	w.t.Helper()
 	ca, cb = w.replied()
-	must(w.t, w.a.ConfirmReply(w.now, ca, nil))
+	must.Do(w.t, w.a.ConfirmReply(w.now, ca, nil))
 	return ca, cb
 }
 

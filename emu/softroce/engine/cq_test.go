@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -207,14 +208,8 @@ func TestReqNotifyIgnoresEarlierCompletions(t *testing.T) {
 // cq/8: A CQ in use cannot be destroyed.
 func TestDestroyCQ(t *testing.T) {
 	h := newHost(t, "10.0.0.1", nil)
-	cq, err := h.nic.CreateCQ(16)
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := h.nic.OpenXRCD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cq := must.Get(h.nic.CreateCQ(16))(t)
+	domain := must.Get(h.nic.OpenXRCD())(t)
 	sender := h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.SendCQ = cq })
 	receiver := h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.RecvCQ = cq })
 	srq := h.srq(func(c *nic.SRQConfig) { c.Type, c.XRCD, c.CQ = verbs.SRQXRC, domain, cq })
@@ -225,17 +220,11 @@ func TestDestroyCQ(t *testing.T) {
 		}
 	}
 	busy("all three")
-	if err := h.nic.DestroyQP(sender); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.nic.DestroyQP(sender))
 	busy("a receiver and an SRQ")
-	if err := h.nic.DestroyQP(receiver); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.nic.DestroyQP(receiver))
 	busy("an SRQ")
-	if err := h.nic.DestroySRQ(srq); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.nic.DestroySRQ(srq))
 	if err := h.nic.DestroyCQ(cq); err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -122,10 +123,7 @@ type matrixHost struct {
 
 func newMatrixHost(t *testing.T) *matrixHost {
 	h := &matrixHost{host: newHost(t, "fd00::1", nil), rules: matrix(t)}
-	var err error
-	if h.xrcd, err = h.nic.OpenXRCD(); err != nil {
-		t.Fatal(err)
-	}
+	h.xrcd = must.Get(h.nic.OpenXRCD())(t)
 	return h
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -171,14 +172,9 @@ func TestUDSendsNothingInSQD(t *testing.T) {
 	a.recv(qa, 1, a.sge(0, 100))
 	b.recv(qb, 2, b.sge(0, 100))
 	say := func(from *host, q *QP, to *host, peer *QP, id uint64) {
-		ah, err := from.nic.CreateAH(from.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.addr)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ah := must.Get(from.nic.CreateAH(from.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.addr)}}))(t)
 		wr := verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, UD: verbs.UD{QPN: verbs.QPN(peer.num), QKey: 5}}
-		if err := q.PostSend(net.now, &wr, Refs{AH: ah}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.PostSend(net.now, &wr, Refs{AH: ah}))
 	}
 	say(a, qa, b, qb, 3)
 	a.modify(qa, verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify)

@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -307,9 +308,7 @@ func TestDestroyedQPIsInactive(t *testing.T) {
 func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	h := newHost(t, "fd00::1", func(c *Config) { c.FirstQPN, c.Limits.QPs = 0x700, 3 })
 	destroy := func(q *QP) {
-		if err := h.nic.DestroyQP(q); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.nic.DestroyQP(q))
 	}
 	q := h.qp(verbs.QPTypeRC, nil)
 	keep := h.qp(verbs.QPTypeRC, nil)
@@ -338,18 +337,9 @@ func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 // CreateQP rejects an invalid configuration without using a QP number.
 func TestCreateQPRejectsInvalidConfig(t *testing.T) {
 	h := newHost(t, "fd00::1", nil)
-	xrcd, err := h.nic.OpenXRCD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	basic, err := h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	xrc, err := h.nic.CreateSRQ(nic.SRQConfig{Type: verbs.SRQXRC, PD: h.pd, MaxWR: 4, MaxSGE: 1, XRCD: xrcd, CQ: h.cq})
-	if err != nil {
-		t.Fatal(err)
-	}
+	xrcd := must.Get(h.nic.OpenXRCD())(t)
+	basic := must.Get(h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1}))(t)
+	xrc := must.Get(h.nic.CreateSRQ(nic.SRQConfig{Type: verbs.SRQXRC, PD: h.pd, MaxWR: 4, MaxSGE: 1, XRCD: xrcd, CQ: h.cq}))(t)
 	limits := h.nic.Config().Limits
 	for _, tc := range []struct {
 		name string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -99,10 +100,7 @@ func TestRCNAKedWriteWithImmediateUsesNoReceive(t *testing.T) {
 // rc/wr/7: PostSend rejects messages of more than 2^31 bytes.
 func TestRCMessagesAboveTwoGiBAreRejected(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
-	mr, err := p.h.nic.RegMR(p.h.pd, endless(1<<33), 0, allAccess)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mr := must.Get(p.h.nic.RegMR(p.h.pd, endless(1<<33), 0, allAccess))(t)
 	post := func(op verbs.WROpcode, lengths ...uint32) error {
 		wr := verbs.SendWR{Opcode: op, Remote: verbs.Remote{Addr: peerVA, RKey: peerRKey}}
 		for _, n := range lengths {

@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -49,19 +50,10 @@ func newHost(t testing.TB, addr string, edit func(*Config)) *host {
 	if edit != nil {
 		edit(&cfg)
 	}
-	var err error
-	if h.nic, err = New(cfg); err != nil {
-		t.Fatal(err)
-	}
-	if h.pd, err = h.nic.AllocPD(); err != nil {
-		t.Fatal(err)
-	}
-	if h.cq, err = h.nic.CreateCQ(4096); err != nil {
-		t.Fatal(err)
-	}
-	if h.mr, err = h.nic.RegMR(h.pd, nic.Bytes(h.mem), 0, allAccess); err != nil {
-		t.Fatal(err)
-	}
+	h.nic = must.Get(New(cfg))(t)
+	h.pd = must.Get(h.nic.AllocPD())(t)
+	h.cq = must.Get(h.nic.CreateCQ(4096))(t)
+	h.mr = must.Get(h.nic.RegMR(h.pd, nic.Bytes(h.mem), 0, allAccess))(t)
 	return h
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -286,9 +287,7 @@ func TestDestroySRQ(t *testing.T) {
 	if err := h.nic.DestroySRQ(s); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("destroyed under a QP: %v", err)
 	}
-	if err := h.nic.DestroyQP(q); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.nic.DestroyQP(q))
 	if err := h.nic.DestroySRQ(s); err != nil {
 		t.Error(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -212,10 +213,7 @@ func TestCreateAHChecksPathAndDomain(t *testing.T) {
 	}
 	var ahs [2]*AH
 	for i := range ahs {
-		ah, err := h.nic.CreateAH(pd, good)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ah := must.Get(h.nic.CreateAH(pd, good))(t)
 		ahs[i] = ah
 	}
 	if _, err := h.nic.CreateAH(pd, good); !errors.Is(err, verbs.ErrNoMemory) {

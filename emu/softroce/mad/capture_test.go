@@ -6,15 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // readMADs returns the 256 bytes of every MAD to QP 1 in a capture.
 func readMADs(t *testing.T, file string) [][]byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join("testdata", file)))(t)
 	if len(b) < 24 || binary.LittleEndian.Uint32(b) != 0xa1b2c3d4 {
 		t.Fatalf("%s: not a little-endian microsecond pcap", file)
 	}
@@ -44,17 +43,12 @@ func TestCapturedMADsRoundTrip(t *testing.T) {
 		}
 		for i, b := range mads {
 			var h Header
-			rest, err := h.Parse(b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rest := must.Get(h.Parse(b))(t)
 			if _, ok := h.Attr.Index(); !ok || h != NewHeader(h.Attr, h.TID) {
 				t.Fatalf("%s: MAD %d: header %+v", file, i, h)
 			}
 			m := kindOf(h.Attr).new()
-			if _, err := m.Parse(rest); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(m.Parse(rest))(t)
 			if got := m.Append(h.Append(nil)); !bytes.Equal(got, b) {
 				t.Errorf("%s: MAD %d, a %v, encodes to\n %x, captured\n %x", file, i, h.Attr, got, b)
 			}

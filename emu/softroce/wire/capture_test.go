@@ -15,6 +15,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // frame is one frame of a capture that carries IP.
@@ -60,10 +62,7 @@ func readCapture(t testing.TB, name string) []frame {
 // captures returns the names of the captures that match pattern.
 func captures(t testing.TB, pattern string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join("testdata", pattern)))(t)
 	var names []string
 	for _, p := range paths {
 		names = append(names, filepath.Base(p))

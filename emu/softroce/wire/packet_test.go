@@ -5,6 +5,8 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // samplePacket has every field of every header set; Append picks what op calls
@@ -118,9 +120,7 @@ func TestPayloadAliasesBuffer(t *testing.T) {
 	p := samplePacket(MakeOpcode(TransportRC, OpSendOnly), 5)
 	b := p.Append(nil)
 	var got Packet
-	if err := got.Parse(b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, got.Parse(b))
 	if &got.Payload[0] != &b[BTHLen] {
 		t.Error("Payload is a copy")
 	}

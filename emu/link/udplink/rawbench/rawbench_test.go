@@ -4,13 +4,12 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestSegmentsAreVerified(t *testing.T) {
-	cfg, err := StreamConfig{SegmentBytes: 1000, AppBytes: 1500}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(StreamConfig{SegmentBytes: 1000, AppBytes: 1500}.withDefaults())(t)
 	s, o := newSegmentWriter(cfg), newSegmentReader(cfg)
 	seg := make([]byte, 1000)
 	for range 10 {
