@@ -141,7 +141,7 @@ func (c *randomCase) run() (got randomTotals, err error) {
 		sides = append(sides, pair[:]...)
 		w.Go(fmt.Sprintf("lane %d", i), func(p *sim.Proc) error {
 			p.Sleep(10 * time.Microsecond)
-			conn, err := devices[0].cm.Connect(pair[0].e.qp, at, verbs.ConnParam{
+			conn, err := devices[0].cm.Connect(pair[0].e.QP, at, verbs.ConnParam{
 				ResponderResources: 3, InitiatorDepth: 3, PrivateData: laneName(i),
 			}, 5*time.Second)
 			if err != nil {
@@ -214,7 +214,7 @@ func (c *randomCase) accept(w *sim.World, d *Device, at netip.AddrPort, sides []
 		}
 		s := sides[2*lane+1]
 		w.Go(fmt.Sprintf("lane %d, accepted", lane), func(p *sim.Proc) error {
-			conn, err := req.Accept(s.e.qp, verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 3}, 5*time.Second)
+			conn, err := req.Accept(s.e.QP, verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 3}, 5*time.Second)
 			if err != nil {
 				return c.unmade(s, err)
 			}
@@ -259,7 +259,7 @@ func (c *randomCase) talk(p *sim.Proc, s *randomSide, conn verbs.Conn) error {
 	if err := conn.WaitDisconnect(20 * time.Second); err != nil {
 		return err
 	}
-	a, err := s.e.qp.Query()
+	a, err := s.e.QP.Query()
 	if err != nil || a.State != verbs.QPStateErr {
 		return fmt.Errorf("side %d ended in %v, %w", s.side, a.State, err)
 	}

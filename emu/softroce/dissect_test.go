@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // sealed is a packet of the given opcode as it travels.
@@ -70,9 +71,7 @@ func TestSetFieldUpdatesICRC(t *testing.T) {
 	} {
 		d := sealed(tc.op)
 		var before, after wire.Packet
-		if err := before.Parse(d.Payload); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, before.Parse(d.Payload))
 		if tc.read(&before) == tc.value {
 			t.Errorf("%s: the test changes nothing", name)
 		}

@@ -1,15 +1,14 @@
 package softroce
 
 import (
-	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // ear records every packet that a link sends.
@@ -33,14 +32,7 @@ func (e ear) Send(now mono.Time, ds []link.Datagram) (int, error) {
 // rping the client's first SEND carries the PSN of the REP. Two ends that had it
 // the other way round would agree with each other and with nobody else.
 func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
-	w := sim.New(sim.Config{Seed: 1})
-	port := func(a netip.Addr) sim.PortConfig {
-		return sim.PortConfig{Addrs: []netip.Addr{a}, Link: sim.LinkConfig{Latency: time.Microsecond}}
-	}
-	pa, pb, err := sim.NewPair(w, sim.NetConfig{}, port(addrA), port(addrB))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, ports := providertest.Cable{Seed: 1}.Open(t)
 	const unheard = 1 << 24
 	named := map[mad.Attr]uint32{} // by REQ and REP
 	first := [2]uint32{unheard, unheard}
@@ -71,22 +63,10 @@ func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
 			}
 		}
 	}
-	a, err := InWorld(w, pa, ear{pa, listen(0)}, Config{Name: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := InWorld(w, pb, ear{pb, listen(1)}, Config{Name: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Go("server", func(*sim.Proc) error { return echoServer(b, 3, func() {}) })
-	w.Go("client", func(p *sim.Proc) error {
-		p.Sleep(time.Millisecond) // the server listens by then
-		return echoClient(a, addrB, 3)
-	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	a := openOn(t, w, ports[0], ear{ports[0], listen(0)}, Config{Name: "a"})
+	b := openOn(t, w, ports[1], ear{ports[1], listen(1)}, Config{Name: "b"})
+	echoOf(a, b, 3).InWorld(t, w)
+	must.Do(t, w.RunPrograms())
 	if first[0] != named[mad.AttrREP] || first[1] != named[mad.AttrREQ] || named[mad.AttrREP] == named[mad.AttrREQ] {
 		t.Errorf("client began with %#x, server with %#x; REP named %#x, REQ %#x", first[0], first[1], named[mad.AttrREP], named[mad.AttrREQ])
 	}
