@@ -23,9 +23,7 @@ func TestDefectiveDevicesKeepRunning(t *testing.T) {
 		t.Run(q.Name, func(t *testing.T) {
 			var cfg Config
 			if cfg.Defects.Set(q.Name, true) != nil {
-				if err := cfg.NIC.Defects.Set(q.Name, true); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, cfg.NIC.Defects.Set(q.Name, true))
 			}
 			keepsRunning(t, q.Name, cfg)
 		})

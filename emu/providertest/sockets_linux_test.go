@@ -227,13 +227,9 @@ func TestPostAndPollDoNotAllocate(t *testing.T) {
 		}
 		wc := make([]verbs.WC, 4)
 		round := func() {
-			if _, err := b.QP.PostRecv(recv); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.QP.PostRecv(recv))(t)
 			for i := range send {
-				if _, err := a.QP.PostSend(send[i : i+1]); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(a.QP.PostSend(send[i : i+1]))(t)
 				received := i > 0
 				for sent := false; !sent || !received; {
 					n, err := a.CQ.Poll(wc)

@@ -24,9 +24,7 @@ func TestSetImpairReplacesSpecs(t *testing.T) {
 		w.AtFunc(mono.Time(i), func() { a.must(t, a.to(b, numbered(i))) })
 	}
 	set := func(p *host, up, down []impair.Spec) {
-		if err := p.SetImpair(up, down); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, p.SetImpair(up, down))
 	}
 	w.AtFunc(10, func() { set(a, nil, nil) }) // before the packet of that time has crossed its cable
 	w.AtFunc(30, func() { set(b, nil, []impair.Spec{{LossPPM: impair.PPM}}) })

@@ -296,9 +296,7 @@ func TestECNMarkProbabilityGrowsWithQueue(t *testing.T) {
 			for i := range 11 {
 				d := a.to(b, append(numbered(i), sized(996)...))
 				d.TClass = link.ECT0
-				if _, err := a.Send(0, []link.Datagram{d}); err != nil {
-					t.Error(err)
-				}
+				must.Get(a.Send(0, []link.Datagram{d}))(t)
 			}
 		})
 	}

@@ -170,10 +170,7 @@ func TestListenerSurvivesBadInput(t *testing.T) {
 		}}
 		sent, _ := recordEcho(t, cfg)
 		h := &host{d: loopback(t, fmt.Sprintf("127.81.2.%d", 2+i), cfg)}
-		var err error
-		if h.l, err = h.d.cm.Listen(netip.AddrPortFrom(h.d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 1000); err != nil {
-			t.Fatal(err)
-		}
+		h.l = must.Get(h.d.cm.Listen(netip.AddrPortFrom(h.d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 1000))(t)
 		h.wg.Go(func() { h.serve(t) })
 		const cases = 400
 		var wg sync.WaitGroup
@@ -192,9 +189,7 @@ func TestListenerSurvivesBadInput(t *testing.T) {
 		}
 		wg.Wait()
 		h.quiet(t)
-		if err := h.l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.l.Close())
 		h.wg.Wait()
 		h.unharmed(t)
 		bad := uint64(0)
@@ -239,9 +234,7 @@ func (h *host) unharmed(t *testing.T) {
 		}
 	}
 	friend := loopback(t, "127.81.2.77", Config{})
-	if err := echo(t, friend, h.d, 10); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, echo(t, friend, h.d, 10))
 }
 
 func TestConnectSurvivesBadInput(t *testing.T) {
@@ -250,10 +243,7 @@ func TestConnectSurvivesBadInput(t *testing.T) {
 		MPA: mpa.Config{NoCRC: true, ReplyTimeout: time.Second}, CloseTimeout: 300 * time.Millisecond,
 	}}
 	_, got := recordEcho(t, cfg)
-	bad, err := net.Listen("tcp", "127.81.3.3:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bad := must.Get(net.Listen("tcp", "127.81.3.3:0"))(t)
 	defer bad.Close()
 	const cases = 150
 	answered := make(chan struct{})
@@ -287,9 +277,7 @@ func TestConnectSurvivesBadInput(t *testing.T) {
 		case errors.Is(err, verbs.ErrClosed):
 			t.Errorf("connect: %v", err)
 		}
-		if err := e.QP.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, e.QP.Close())
 	}
 	h.quiet(t)
 	bad.Close()

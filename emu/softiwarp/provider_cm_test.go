@@ -174,8 +174,7 @@ func TestConnectTimeout(t *testing.T) {
 			t.Errorf("gave up after %v", took)
 		}
 		p.Sleep(time.Second)
-		_, err = d.cm.Connect(e.QP, at(5), connParam, 3*time.Second)
-		must.Do(t, err)
+		must.Get(d.cm.Connect(e.QP, at(5), connParam, 3*time.Second))(t)
 	}), func(p *sim.Proc, d *Device) {
 		e := newEnd(t, d)
 		l := listen(t, d, at(5))
@@ -185,8 +184,7 @@ func TestConnectTimeout(t *testing.T) {
 		refused(t, "the requester gave up", err, verbs.ErrClosed, "has closed the connection")
 		refused(t, "refusal of that", req.Reject(nil), verbs.ErrClosed, "has closed the connection")
 		req = must.Get(l.GetRequest(verbs.Forever))(t)
-		_, err = req.Accept(e.QP, connParam, verbs.Forever)
-		must.Do(t, err)
+		must.Get(req.Accept(e.QP, connParam, verbs.Forever))(t)
 	})
 }
 

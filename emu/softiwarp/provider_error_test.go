@@ -105,9 +105,7 @@ func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
 					e     *end
 					event verbs.AsyncEventType
 				}{{c.ca, c.a, verbs.EventQPFatal}, {c.cb, c.b, tc.event}} {
-					if err := x.conn.WaitDisconnect(time.Second); err != nil {
-						t.Error(err)
-					}
+					must.Do(t, x.conn.WaitDisconnect(time.Second))
 					if ev, err := x.e.Dev.WaitAsync(time.Second); err != nil || ev.Type != x.event || ev.QP != x.e.QP {
 						t.Errorf("event %v of %v, %v; want %v", ev.Type, ev.QP, err, x.event)
 					}

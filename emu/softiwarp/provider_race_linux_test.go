@@ -39,9 +39,7 @@ func TestManyConnectionsAtOnce(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, l.Close())
 	wg.Wait()
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -29,9 +30,7 @@ func TestRandomPair(t *testing.T) {
 	if *randomSeed >= 0 {
 		c := newRandomCase(uint64(*randomSeed))
 		t.Log(c)
-		if _, err := c.run(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.run())(t)
 		return
 	}
 	seeds := *randomSeeds

@@ -89,9 +89,7 @@ func TestSetFieldUpdatesICRC(t *testing.T) {
 			t.Errorf("%s: the packet is not sealed", name)
 		}
 		// Set back, nothing else must have changed.
-		if err := (Dissector{}).SetField(&d, name, tc.read(&before)); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, (Dissector{}).SetField(&d, name, tc.read(&before)))
 		if string(d.Payload) != string(sealed(tc.op).Payload) {
 			t.Errorf("%s: other bits changed", name)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -37,9 +38,7 @@ func TestRandomPair(t *testing.T) {
 		if c.verbose {
 			t.Log(c)
 		}
-		if _, err := c.run(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.run())(t)
 		return
 	}
 	seeds := *randomSeeds

@@ -68,15 +68,11 @@ func BenchmarkTurn(b *testing.B) {
 	px, py := players(b, da, db, false)
 	none := make([]verbs.WC, 1)
 	half := func(from, to *player) {
-		if err := from.Serve(1); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, from.Serve(1))
 		if n, err := from.CQ.Poll(none); n != 0 || err != nil {
 			b.Fatal(n, err)
 		}
-		if _, err := to.Await(); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(to.Await())(b)
 	}
 	b.ReportAllocs()
 	sent := la.sent

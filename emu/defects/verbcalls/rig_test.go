@@ -139,9 +139,7 @@ func (s *side) post(wrs ...verbs.SendWR) {
 func (s *side) recv(ids ...uint64) {
 	s.t.Helper()
 	for _, id := range ids {
-		if _, err := s.qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{verbs.SGEOf(s.mr, 64, 64)}}}); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Get(s.qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{verbs.SGEOf(s.mr, 64, 64)}}}))(s.t)
 	}
 }
 

@@ -212,9 +212,7 @@ func TestCaptureOfRealFrames(t *testing.T) {
 		if !h.parse(r.data) || h.proto != protoUDP {
 			continue
 		}
-		if err := verify(uswitch.Frame{Bytes: r.data}); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, verify(uswitch.Frame{Bytes: r.data}))
 		d := read(t, r.data)
 		_, psn, _ := softroce.Dissector{}.Dissect(d.Payload)
 		if d.IPID != psn {

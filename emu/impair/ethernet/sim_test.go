@@ -65,9 +65,7 @@ func inSimulation(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagr
 	})
 	for i := range ds {
 		w.AtFunc(mono.Time(i*gap), func() {
-			if _, err := a.Send(w.Now(), ds[i:i+1]); err != nil {
-				t.Error(err)
-			}
+			must.Get(a.Send(w.Now(), ds[i:i+1]))(t)
 		})
 	}
 	must.Do(t, w.Run())
@@ -81,9 +79,7 @@ func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, 
 	p := must.Get(NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up), Start: start}))(t)
 	now := start
 	emit := func(after time.Duration, f uswitch.Frame) {
-		if err := verify(f); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, verify(f))
 		d := read(t, bytes.Clone(f.Bytes))
 		all = append(all, arrival{mono.Time(now - start + max(after, 0)), d})
 	}

@@ -122,7 +122,5 @@ func TestCompChannel(t *testing.T) {
 	if err := alone.ReqNotify(false); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("armed without a channel: %v", err)
 	}
-	if err := alone.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, alone.Close())
 }

@@ -284,9 +284,7 @@ func TestDeviceQueries(t *testing.T) {
 	if r.Name() != "nic0" || r.Driver() != drive.Driver(r.fakeDriver) || r.Closed() {
 		t.Errorf("%s, %v, closed %v", r.Name(), r.Driver(), r.Closed())
 	}
-	if err := r.CheckPort("query_port", 1); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, r.CheckPort("query_port", 1))
 	for _, port := range []uint8{0, 2} {
 		if err := r.CheckPort("query_port", port); !errors.Is(err, verbs.ErrInvalid) {
 			t.Errorf("port %d: %v", port, err)

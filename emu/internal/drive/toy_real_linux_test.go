@@ -210,9 +210,7 @@ func TestStreamsUnderStress(t *testing.T) {
 	}
 	for _, r := range []*realToy{a, b} {
 		r.drv.Lock(drive.CallPoll)
-		if err := r.check(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, r.check())
 		r.drv.Unlock()
 	}
 }

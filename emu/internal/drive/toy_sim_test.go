@@ -85,9 +85,7 @@ func runClients(tb testing.TB, seed uint64, stream sim.StreamConfig) (s *simToys
 			tb.Error("not all conns finished in a minute")
 		}
 	})
-	if err := errors.Join(s.a.check(), s.b.check()); err != nil {
-		tb.Error(err)
-	}
+	must.Do(tb, errors.Join(s.a.check(), s.b.check()))
 	if open := s.da.OpenStreams() + s.db.OpenStreams(); open != 0 {
 		tb.Errorf("the drivers hold %d streams", open)
 	}
@@ -175,9 +173,7 @@ func TestSimulatedStreamsReportDialErrors(t *testing.T) {
 		if !s.a.waitUntil(time.Second, c.finished) || !errors.Is(c.err, link.ErrReset) {
 			t.Errorf("rejected by accept: %v", c.err)
 		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, l.Close())
 		if err := l.Close(); !errors.Is(err, link.ErrClosed) {
 			t.Errorf("second Close: %v", err)
 		}

@@ -26,9 +26,7 @@ func TestDatagramBeyondMTUIsCountedAsLost(t *testing.T) {
 			if n, err := l.Send(0, ds); n != 4 || err != nil {
 				t.Fatalf("Send = %d, %v; want all 4 taken", n, err)
 			}
-			if err := samePayloads(recvN(t, l, 2, 4), []link.Datagram{ds[0], ds[2]}); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, samePayloads(recvN(t, l, 2, 4), []link.Datagram{ds[0], ds[2]}))
 			if s := l.Stats(); s.LostTooBig != 2 || s.Lost() != 2 || s.SentDatagrams != 2 {
 				t.Errorf("counted %+v", s)
 			}
@@ -122,9 +120,7 @@ func TestEIODisablesGSO(t *testing.T) {
 		ds[i].Dst = local(l)
 	}
 	sendAll(t, l, ds...)
-	if err := samePayloads(recvN(t, l, 3, 3), ds); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, samePayloads(recvN(t, l, 3, 3), ds))
 	if n := l.Stats().GSOPackets; n != 0 {
 		t.Errorf("%d super-packets after GSO went off", n)
 	}

@@ -261,9 +261,7 @@ func TestZeroChecksumIsSentAndAccepted(t *testing.T) {
 			}
 			want := []link.Datagram{{Dst: local(l), Payload: pattern(1, 100)}, {Dst: local(l), Payload: pattern(2, 100)}}
 			sendAll(t, l, want...)
-			if err := samePayloads(recvN(t, l, 2, 2), want); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, samePayloads(recvN(t, l, 2, 2), want))
 		})
 	}
 }

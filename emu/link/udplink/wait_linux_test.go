@@ -221,9 +221,7 @@ func TestCloseRaces(t *testing.T) {
 			}
 		})
 		time.Sleep(200 * time.Microsecond)
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, l.Close())
 		close(stop)
 		wg.Wait()
 		openLink(t, Config{Local: to}).Close()

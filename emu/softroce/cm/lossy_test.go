@@ -174,10 +174,7 @@ func (l *lossy) connect(host int) {
 	p := offer
 	p.Path.Local, p.Path.Remote = h.addr, l.hosts[1-host].addr
 	p.QPN = l.newQPN()
-	id, err := h.Connect(l.now, p)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	id := must.Get(h.Connect(l.now, p))(l.t)
 	at := &attempt{qpn: p.QPN}
 	at.active = &side{attempt: at, host: host, id: id, qpn: p.QPN}
 	l.attempts[p.QPN] = at
@@ -189,9 +186,7 @@ func (l *lossy) connect(host int) {
 
 func (l *lossy) close(s *side) {
 	if !s.final && !s.closed {
-		if err := l.hosts[s.host].Close(l.now, s.id); err != nil {
-			l.t.Fatal(err)
-		}
+		must.Do(l.t, l.hosts[s.host].Close(l.now, s.id))
 		s.closed = true
 	}
 }

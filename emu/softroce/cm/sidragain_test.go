@@ -11,8 +11,7 @@ import (
 
 // lookedUp has A ask for a service of B, and B answer; the answer is not delivered.
 func (w *world) lookedUp() (question, answer *sent) {
-	_, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}})
-	must.Do(w.t, err)
+	must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(w.t)
 	question = w.pass(w.a, mad.AttrSIDRREQ)
 	must.Do(w.t, w.b.SIDRReply(w.now, w.b.event(EventSIDRRequest).Conn, SIDRReplyParam{QPN: 0x20, QKey: 7}))
 	return question, w.b.take(mad.AttrSIDRREP)

@@ -59,10 +59,7 @@ func newWorld(t testing.TB, a, b Config) *world {
 
 func (h *host) listen(id mad.ServiceID) ListenID {
 	h.t.Helper()
-	l, err := h.Listen(id, netip.Addr{}, 0)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	l := must.Get(h.Listen(id, netip.Addr{}, 0))(h.t)
 	return l
 }
 
@@ -96,9 +93,7 @@ func (h *host) next() (*sent, bool) {
 	}
 	s := &sent{Outgoing: out, b: *out.MAD}
 	s.MAD = &s.b
-	if _, err := s.Parse(s.b[:]); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Get(s.Parse(s.b[:]))(h.t)
 	return s, true
 }
 
@@ -175,8 +170,7 @@ var (
 
 func (w *world) connect() ConnID {
 	w.t.Helper()
-	id, err := w.a.Connect(w.now, offer)
-	must.Do(w.t, err)
+	id := must.Get(w.a.Connect(w.now, offer))(w.t)
 	return id
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -29,9 +30,7 @@ func (p udPeer) sendTo(group netip.Addr, qpn uint32, edits ...edit) {
 
 func (p *peer) attach(q *QP, group netip.Addr) {
 	p.Helper()
-	if err := p.h.nic.Attach(q, group); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, p.h.nic.Attach(q, group))
 }
 
 const everyone = uint32(verbs.MulticastQPN)
@@ -96,9 +95,7 @@ func TestAttachedQPCannotBeDestroyed(t *testing.T) {
 		p.recv(1, 80)
 		p.attach(p.q, p.group(1))
 		p.attach(p.q, p.group(2))
-		if err := p.h.nic.Detach(p.q, p.group(1)); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.Detach(p.q, p.group(1)))
 		if err := p.h.nic.DestroyQP(p.q); !errors.Is(err, verbs.ErrBusy) {
 			p.Errorf("destroyed while attached: %v", err)
 		}
@@ -108,12 +105,8 @@ func TestAttachedQPCannotBeDestroyed(t *testing.T) {
 		if err := p.h.nic.Detach(p.q, p.group(1)); !errors.Is(err, verbs.ErrInvalid) {
 			p.Errorf("detached twice: %v", err)
 		}
-		if err := p.h.nic.Detach(p.q, p.group(2)); err != nil {
-			p.Fatal(err)
-		}
-		if err := p.h.nic.DestroyQP(p.q); err != nil {
-			p.Error(err)
-		}
+		must.Do(p, p.h.nic.Detach(p.q, p.group(2)))
+		must.Do(p, p.h.nic.DestroyQP(p.q))
 		if err := p.h.nic.Attach(p.q, p.group(1)); !errors.Is(err, verbs.ErrInvalid) {
 			p.Errorf("attached when it was gone: %v", err)
 		}
@@ -154,9 +147,7 @@ func TestMulticastGroupsAndMembersAreLimited(t *testing.T) {
 		if err := p.h.nic.Attach(p.h.qp(verbs.QPTypeRC, nil), p.group(1)); !errors.Is(err, verbs.ErrInvalid) {
 			p.Errorf("not UD: %v", err)
 		}
-		if err := p.h.nic.Detach(p.q, p.group(1)); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.Detach(p.q, p.group(1)))
 		p.attach(other, p.group(3)) // takes the place
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -125,17 +126,12 @@ func TestLocalErrorAfterLostRequestIsFlushed(t *testing.T) {
 // after the failed one succeeds.
 func TestLocalOperationAfterFailedRequestIsFlushed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		w, err := p.h.nic.AllocMW(p.h.pd, verbs.MWType2)
-		if err != nil {
-			p.Fatal(err)
-		}
+		w := must.Get(p.h.nic.AllocMW(p.h.pd, verbs.MWType2))(p)
 		p.post(1, verbs.OpSend, 4)
 		bind := verbs.SendWR{WRID: 2, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
 			RKey: verbs.RKey(w.Key), Info: verbs.BindInfo{Addr: p.h.mr.Addr + targetAt, Length: 64, Access: verbs.AccessRemoteWrite},
 		}}
-		if err := p.q.PostSend(p.now, &bind, Refs{Window: w, Region: p.h.mr}); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.q.PostSend(p.now, &bind, Refs{Window: w, Region: p.h.mr}))
 		p.post(3, verbs.OpSend, 4)
 		p.expect("SEND_ONLY 0 4B ackreq", "SEND_ONLY 1 4B ackreq")
 		if !p.bound(w) {

@@ -173,15 +173,10 @@ func (h *host) breakSend(q *QP) {
 	wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Addr: 1, Length: 4, LKey: 0xbad}}}
 	var refs Refs
 	if q.typ == verbs.QPTypeUD {
-		ah, err := h.nic.CreateAH(h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(h.addr)}})
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		ah := must.Get(h.nic.CreateAH(h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(h.addr)}}))(h.t)
 		refs.AH = ah
 	}
-	if err := q.PostSend(0, &wr, refs); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, q.PostSend(0, &wr, refs))
 	if n := h.nic.Output(0, make([]link.Datagram, 1)); n != 0 {
 		h.t.Fatalf("%d packets of a request with a wrong key left", n)
 	}
@@ -240,9 +235,7 @@ func (h *matrixHost) takes(typ verbs.QPType, from, to verbs.QPState, mask verbs.
 	} else if q.state != to || q.Query().State != to {
 		h.t.Errorf("%v is in %v after going to %v", typ, q.state, to)
 	}
-	if err := h.nic.DestroyQP(q); err != nil {
-		h.t.Error(err)
-	}
+	must.Do(h.t, h.nic.DestroyQP(q))
 }
 
 func (h *matrixHost) refuses(q *QP, to verbs.QPState, mask verbs.QPAttrMask, why string) {

@@ -16,9 +16,7 @@ import (
 // stop moves the QP to SQD with SQ_DRAINED enabled.
 func (p *peer) stop() {
 	p.Helper()
-	if err := p.modify(verbs.QPStateSQD, verbs.QPAttr{EnSQDAsyncNotify: true}, verbs.QPAttrEnSQDAsyncNotify); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, p.modify(verbs.QPStateSQD, verbs.QPAttr{EnSQDAsyncNotify: true}, verbs.QPAttrEnSQDAsyncNotify))
 	p.state(verbs.QPStateSQD)
 }
 
@@ -73,9 +71,7 @@ func TestSQDDrainsSendQueue(t *testing.T) {
 		p.silence(10 * T)
 		p.events()
 
-		if err := p.modify(verbs.QPStateSQD, verbs.QPAttr{Timeout: 8, RetryCnt: 1}, verbs.QPAttrTimeout|verbs.QPAttrRetryCnt); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.modify(verbs.QPStateSQD, verbs.QPAttr{Timeout: 8, RetryCnt: 1}, verbs.QPAttrTimeout|verbs.QPAttrRetryCnt))
 		p.enter(verbs.QPStateRTS)
 		p.expect("SEND_ONLY 3 4B ackreq", "SEND_ONLY 4 4B ackreq")
 		p.wait(4096 << 8) // the new timeout is in force
@@ -235,18 +231,13 @@ func TestErrorEndsDraining(t *testing.T) {
 // sqd/1: In SQD, binds and invalidations do not start.
 func TestLocalOperationsDoNotStartInSQD(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		w, err := p.h.nic.AllocMW(p.h.pd, verbs.MWType2)
-		if err != nil {
-			p.Fatal(err)
-		}
+		w := must.Get(p.h.nic.AllocMW(p.h.pd, verbs.MWType2))(p)
 		bind := verbs.SendWR{WRID: 1, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
 			RKey: verbs.RKey(w.Key), Info: verbs.BindInfo{Addr: p.h.mr.Addr + targetAt, Length: 64, Access: verbs.AccessRemoteWrite},
 		}}
 		p.stop()
 		p.events(verbs.EventSQDrained)
-		if err := p.q.PostSend(p.now, &bind, Refs{Window: w, Region: p.h.mr}); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.q.PostSend(p.now, &bind, Refs{Window: w, Region: p.h.mr}))
 		p.h.send(p.q, p.now, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: verbs.RKey(w.Key)})
 		p.silence(time.Second)
 		p.wcs()

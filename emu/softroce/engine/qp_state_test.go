@@ -278,9 +278,7 @@ func TestQueryReturnsCurrentState(t *testing.T) {
 func TestDestroyedQPIsInactive(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.wearOut()
-		if err := p.h.nic.DestroyQP(p.q); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.DestroyQP(p.q))
 		p.silence(time.Minute)
 		p.send(wire.OpSendOnly, 5, data(8), ackReq)
 		p.send(wire.OpAcknowledge, 0, asCNP)

@@ -141,10 +141,7 @@ func TestRCSendWithInvalidateInvalidatesKey(t *testing.T) {
 // receive in error and fails the QP without an ACK or NAK.
 func TestRCFailedInvalidateSendsNoResponse(t *testing.T) {
 	window := func(p *peer, typ verbs.MWType) *nic.Window {
-		w, err := p.h.nic.AllocMW(p.h.pd, typ)
-		if err != nil {
-			p.Fatal(err)
-		}
+		w := must.Get(p.h.nic.AllocMW(p.h.pd, typ))(p)
 		return w
 	}
 	for name, key := range map[string]func(p *peer) uint32{

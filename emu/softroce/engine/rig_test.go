@@ -76,10 +76,7 @@ func (h *host) qp(typ verbs.QPType, edit func(*QPConfig)) *QP {
 	if edit != nil {
 		edit(&c)
 	}
-	q, err := h.nic.CreateQP(c)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	q := must.Get(h.nic.CreateQP(c))(h.t)
 	return q
 }
 
@@ -88,10 +85,7 @@ func (h *host) poll() []verbs.WC {
 	var out []verbs.WC
 	var into [16]verbs.WC
 	for {
-		n, err := h.cq.Poll(into[:])
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		n := must.Get(h.cq.Poll(into[:]))(h.t)
 		if n == 0 {
 			return out
 		}
@@ -102,9 +96,7 @@ func (h *host) poll() []verbs.WC {
 // modify fails the test if Modify fails.
 func (h *host) modify(q *QP, a verbs.QPAttr, mask verbs.QPAttrMask) {
 	h.t.Helper()
-	if err := q.Modify(0, a, mask); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, q.Modify(0, a, mask))
 }
 
 // connAttr returns the attributes with which tests connect QPs.
@@ -162,16 +154,12 @@ func (h *host) readyUD(q *QP, qkey uint32) {
 
 func (h *host) send(q *QP, now mono.Time, wr verbs.SendWR) {
 	h.t.Helper()
-	if err := q.PostSend(now, &wr, Refs{}); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, q.PostSend(now, &wr, Refs{}))
 }
 
 func (h *host) recv(q *QP, id uint64, sges ...verbs.SGE) {
 	h.t.Helper()
-	if err := q.PostRecv(&verbs.RecvWR{WRID: id, SGL: sges}); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, q.PostRecv(&verbs.RecvWR{WRID: id, SGL: sges}))
 }
 
 // network connects hosts without delay and in order. drop selects packets to drop.

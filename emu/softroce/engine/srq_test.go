@@ -80,9 +80,7 @@ func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 			p.Errorf("limit is %d, still armed", a.Limit)
 		}
 		p.share(s, 4, 8) // two again
-		if err := s.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, s.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
 		p.events()
 		p.send(wire.OpSendOnly, 3)
 		p.events(verbs.EventSRQLimitReached)
@@ -193,18 +191,14 @@ func TestModifySRQRejectsInvalidSizes(t *testing.T) {
 				p.Errorf("%+v changed %+v to %+v", c.a, before, after)
 			}
 		}
-		if err := s.Modify(verbs.SRQAttr{MaxWR: 6, Limit: 6}, both); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, s.Modify(verbs.SRQAttr{MaxWR: 6, Limit: 6}, both))
 		if a := s.Query(); a.MaxWR != 6 || a.Limit != 6 {
 			p.Errorf("is %+v", a)
 		}
 		if err := s.Modify(verbs.SRQAttr{MaxWR: 5, Limit: 6}, verbs.SRQMaxWR); !errors.Is(err, verbs.ErrInvalid) {
 			p.Errorf("made smaller than its limit: %v", err)
 		}
-		if err := s.Modify(verbs.SRQAttr{MaxWR: 32}, verbs.SRQMaxWR); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, s.Modify(verbs.SRQAttr{MaxWR: 32}, verbs.SRQMaxWR))
 		for id := 6; id < 32; id++ {
 			p.share(s, uint64(id), 8+id)
 		}
@@ -256,9 +250,7 @@ func TestSRQReceivesUseDomainOfSRQ(t *testing.T) {
 		post := func() { // one of the queue's domain, one of the QP's
 			p.Helper()
 			own := verbs.SGE{Addr: mr.Addr + recvAt, Length: 64, LKey: verbs.LKey(mr.Key)}
-			if err := s.PostRecv(&verbs.RecvWR{WRID: 1, SGL: []verbs.SGE{own}}); err != nil {
-				p.Fatal(err)
-			}
+			must.Do(p, s.PostRecv(&verbs.RecvWR{WRID: 1, SGL: []verbs.SGE{own}}))
 			p.share(s, 2, 64)
 		}
 		post()
@@ -288,7 +280,5 @@ func TestDestroySRQ(t *testing.T) {
 		t.Errorf("destroyed under a QP: %v", err)
 	}
 	must.Do(t, h.nic.DestroyQP(q))
-	if err := h.nic.DestroySRQ(s); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, h.nic.DestroySRQ(s))
 }

@@ -147,10 +147,7 @@ func TestUDLocalErrorLeadsToSQE(t *testing.T) {
 func TestUDRejectsForeignHandlesAndOperations(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		own := p.handle(nil)
-		foreign, err := p.h.nic.CreateAH(p.h.domain(), own.Attr)
-		if err != nil {
-			p.Fatal(err)
-		}
+		foreign := must.Get(p.h.nic.CreateAH(p.h.domain(), own.Attr))(p)
 		gone := p.handle(nil)
 		p.h.nic.DestroyAH(gone)
 		try := func(what string, op verbs.WROpcode, ah *AH) {
@@ -224,7 +221,5 @@ func TestCreateAHChecksPathAndDomain(t *testing.T) {
 		t.Errorf("a domain with a handle: %v", err)
 	}
 	h.nic.DestroyAH(ahs[1])
-	if err := h.nic.DeallocPD(pd); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, h.nic.DeallocPD(pd))
 }

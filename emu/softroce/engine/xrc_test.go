@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -30,10 +31,7 @@ func eachXRC(t *testing.T, f func(p xrcPeer)) {
 
 func (p *peer) xrcd() *nic.XRCD {
 	p.Helper()
-	x, err := p.h.nic.OpenXRCD()
-	if err != nil {
-		p.Fatal(err)
-	}
+	x := must.Get(p.h.nic.OpenXRCD())(p)
 	return x
 }
 
@@ -153,10 +151,7 @@ func TestXRCKeysBelongToTheDomainOfTheSRQ(t *testing.T) {
 func TestAnXRCReadWithinASendOfAnotherSRQ(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
 		pd := p.h.domain()
-		mr, err := p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, verbs.AccessRemoteRead)
-		if err != nil {
-			p.Fatal(err)
-		}
+		mr := must.Get(p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, verbs.AccessRemoteRead))(p)
 		s1, _ := p.xrcSRQ(p.domain, pd)
 		s2, cq2 := p.xrcSRQ(p.domain, p.h.pd)
 		p.share(s2, 1, 2*p.mtu)
@@ -189,9 +184,7 @@ func TestAnXRCRequestForAnSRQOutOfReachIsRefused(t *testing.T) {
 		{"destroyed", func(p xrcPeer) uint32 {
 			s, _ := p.xrcSRQ(p.domain, p.h.pd)
 			p.share(s, 1, 8)
-			if err := p.h.nic.DestroySRQ(s); err != nil {
-				p.Fatal(err)
-			}
+			must.Do(p, p.h.nic.DestroySRQ(s))
 			return s.Num()
 		}},
 	} {
@@ -255,9 +248,7 @@ func TestAnXRCTargetOutlivesItsCreator(t *testing.T) {
 		}
 		destroy := func() {
 			p.Helper()
-			if err := p.h.nic.DestroyQP(p.q); err != nil {
-				p.Fatal(err)
-			}
+			must.Do(p, p.h.nic.DestroyQP(p.q))
 		}
 		destroy() // the creator
 		p.share(s, 1, 8)
@@ -277,12 +268,8 @@ func TestAnXRCTargetOutlivesItsCreator(t *testing.T) {
 		if err := p.h.nic.CloseXRCD(p.domain); !errors.Is(err, verbs.ErrBusy) {
 			p.Errorf("closed with an SRQ in it: %v", err)
 		}
-		if err := p.h.nic.DestroySRQ(s); err != nil {
-			p.Fatal(err)
-		}
-		if err := p.h.nic.CloseXRCD(p.domain); err != nil {
-			p.Error(err)
-		}
+		must.Do(p, p.h.nic.DestroySRQ(s))
+		must.Do(p, p.h.nic.CloseXRCD(p.domain))
 		if err := p.h.nic.CloseXRCD(p.domain); !errors.Is(err, verbs.ErrInvalid) {
 			p.Errorf("closed twice: %v", err)
 		}
@@ -336,12 +323,8 @@ func TestAnXRCMessageWhoseSRQGoesAwayIsRefused(t *testing.T) {
 		p.share(s, 1, 2*p.mtu)
 		p.send(wire.OpSendFirst, 0, s.Num(), data(p.mtu))
 		cq.ReqNotify(false)
-		if err := p.h.nic.DestroySRQ(s); err != nil {
-			p.Fatal(err)
-		}
-		if err := p.h.nic.DestroyCQ(cq); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.DestroySRQ(s))
+		must.Do(p, p.h.nic.DestroyCQ(cq))
 		p.send(wire.OpSendLast, 1, s.Num(), data(4))
 		p.expect("NAK 1 invalid msn 0")
 		p.state(verbs.QPStateErr)
