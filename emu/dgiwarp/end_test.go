@@ -26,7 +26,7 @@ const (
 
 const fullAccess = providertest.FullAccess
 
-var counter, refused = providertest.Counter, providertest.Refused
+var counter = providertest.Counter
 
 // newEnd makes a queue pair that is ready.
 func newEnd(t testing.TB, d *Device, opt QPOptions) *end {

@@ -32,9 +32,9 @@ func toGroup(group netip.Addr, sender *end, members, others []*end) {
 		if n, err := numbered(b); err != nil || n != 3 || len(b) != 5000 || from != sender.where() {
 			e.Errorf("member %d: %d bytes from %v, want %v; %v", i, len(b), from, sender.where(), err)
 		}
-		refused(e, "close of a member", e.QP.Close(), verbs.ErrBusy)
+		must.Fail(e, "close of a member", e.QP.Close(), verbs.ErrBusy)
 		must.Do(e, e.QP.DetachMulticast(gid))
-		refused(e, "detach again", e.QP.DetachMulticast(gid), verbs.ErrInvalid)
+		must.Fail(e, "detach again", e.QP.DetachMulticast(gid), verbs.ErrInvalid)
 	}
 	for _, e := range others {
 		e.quiet(20 * time.Millisecond)
@@ -71,7 +71,7 @@ func TestRDHasNoGroups(t *testing.T) {
 	e := newEnd(t, a, reliable)
 	group := netip.MustParseAddr("ff05::1234")
 	run(t, w, func(*sim.Proc) {
-		refused(t, "attach", e.QP.AttachMulticast(verbs.GIDFrom(group)), verbs.ErrInvalid)
-		refused(t, "send", e.trySend(Source{netip.AddrPortFrom(group, 0), verbs.MulticastQPN}, 0, 10), verbs.ErrInvalid)
+		must.Fail(t, "attach", e.QP.AttachMulticast(verbs.GIDFrom(group)), verbs.ErrInvalid)
+		must.Fail(t, "send", e.trySend(Source{netip.AddrPortFrom(group, 0), verbs.MulticastQPN}, 0, 10), verbs.ErrInvalid)
 	})
 }

@@ -45,58 +45,6 @@ func TestPeerRestart(t *testing.T) {
 	})
 }
 
-// One queue pair talks with many others, of which each answers it.
-func TestManyPeers(t *testing.T) {
-	hosts, pairs := 50, 200 // queue pairs a host
-	if testing.Short() {
-		hosts, pairs = 10, 100
-	}
-	for _, opt := range []QPOptions{unreliable, reliable} {
-		w, ds := netInWorld(t, 6, 1+hosts, impair.Config{}, Config{QP: opt})
-		center := newEnd(t, ds[0], opt)
-		var peers []Source
-		for i, d := range ds[1:] {
-			qps, serve := crowd(t, d, opt, pairs)
-			peers = append(peers, qps...)
-			w.Go(fmt.Sprint("crowd", i), func(*sim.Proc) error { return serve() })
-		}
-		heard := map[Source]int{}
-		w.Go("center", func(*sim.Proc) error {
-			const rounds, depth = 2, 64
-			for i := range 2 * depth {
-				center.recv(i*64, 8)
-			}
-			sent, confirmed, answered := 0, 0, 0
-			for answered < rounds*len(peers) || confirmed < sent {
-				for ; sent < rounds*len(peers) && sent-answered < depth && sent-confirmed < depth; sent++ {
-					center.send(peers[sent%len(peers)], 0, 8)
-				}
-				wc := center.Succeed()
-				if wc.WRID == sendID {
-					confirmed++
-					continue
-				}
-				from, _ := center.message(&wc)
-				heard[from]++
-				answered++
-				center.recv(int(wc.WRID)-recvAt, 8)
-			}
-			for _, p := range peers {
-				if heard[p] != rounds {
-					return fmt.Errorf("%v answered %d times", p, heard[p])
-				}
-			}
-			return nil
-		})
-		if err := w.RunPrograms(); err != nil {
-			t.Fatalf("%+v: %v", opt, err)
-		}
-		if got, want := counter(ds[0], "rd_peers"), uint64(len(peers)); opt.Reliable && got != want || !opt.Reliable && got != 0 {
-			t.Errorf("%+v: %d peers are known of %d", opt, got, want)
-		}
-	}
-}
-
 // crowd makes queue pairs of one CQ, and a program in which each answers two
 // messages.
 func crowd(t testing.TB, d *Device, opt QPOptions, pairs int) (all []Source, serve func() error) {

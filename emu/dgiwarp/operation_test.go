@@ -63,21 +63,6 @@ func TestRDOperations(t *testing.T) {
 	})
 }
 
-func TestUDRejectsOperationsWithResponses(t *testing.T) {
-	w, a, b := pairInWorld(t, 2, impair.Config{})
-	x, y := newEnd(t, a, unreliable), newEnd(t, b, unreliable)
-	run(t, w, func(*sim.Proc) {
-		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp, verbs.OpSendInv} {
-			if err := x.tryPost(y.where(), verbs.SendWR{Opcode: op, SGL: x.SGL(0, 8), Remote: y.Remote(0)}); !errors.Is(err, verbs.ErrNotSupported) {
-				t.Fatalf("%v: %v", op, err)
-			}
-		}
-		if err := x.trySend(y.where(), 0, 1<<16+1); !errors.Is(err, verbs.ErrInvalid) {
-			t.Fatalf("a message of more than 64 KB: %v", err)
-		}
-	})
-}
-
 // A Write-Record lists the ranges that have arrived, and its data is there.
 func TestWriteRecordListsReceivedBytes(t *testing.T) {
 	w, a, b := pairInWorld(t, 9, impair.Config{Specs: []impair.Spec{{LossPPM: 100_000}}})

@@ -20,17 +20,17 @@ type blockedCall struct {
 // nothing answers a connection request.
 func blockedCalls(e *End, c verbs.Conn, self netip.Addr, silent netip.AddrPort) []blockedCall {
 	calls := []blockedCall{
-		{"completion event", func() error { return second(e.Ch.Wait(verbs.Forever)) }},
-		{"asynchronous event", func() error { return second(e.Dev.WaitAsync(verbs.Forever)) }},
+		{"completion event", func() error { return must.Err(e.Ch.Wait(verbs.Forever)) }},
+		{"asynchronous event", func() error { return must.Err(e.Dev.WaitAsync(verbs.Forever)) }},
 	}
 	if c == nil {
 		return calls
 	}
 	l := Listen(e, e.Dev, netip.AddrPortFrom(self, 99), 0)
 	return append(calls,
-		blockedCall{"connection request", func() error { return second(l.GetRequest(verbs.Forever)) }},
+		blockedCall{"connection request", func() error { return must.Err(l.GetRequest(verbs.Forever)) }},
 		blockedCall{"disconnect", func() error { return c.WaitDisconnect(verbs.Forever) }},
-		blockedCall{"connect", func() error { return second(e.TryConnect(silent)) }},
+		blockedCall{"connect", func() error { return must.Err(e.TryConnect(silent)) }},
 	)
 }
 
@@ -43,7 +43,7 @@ func TestCloseWakesBlockedCallsInSimulation(t *testing.T) {
 			ended := 0
 			for _, call := range calls {
 				w.program(call.name, func(*sim.Proc) {
-					Refused(t, call.name, call.do(), verbs.ErrClosed)
+					must.Fail(t, call.name, call.do(), verbs.ErrClosed)
 					ended++
 				})
 			}
@@ -109,33 +109,33 @@ func TestVerbsFailOnClosedHandles(t *testing.T) {
 			other := must.Get(d.CreateQP(e.QPInit(p.service)))(t)
 			for _, h := range append(handles, e.MR) {
 				must.Do(t, h.Close())
-				Refused(t, "close again", h.Close(), verbs.ErrClosed)
+				must.Fail(t, "close again", h.Close(), verbs.ErrClosed)
 			}
 			for _, h := range []closer{e.CQ, e.PD} {
-				Refused(t, "close in use", h.Close(), verbs.ErrBusy)
+				must.Fail(t, "close in use", h.Close(), verbs.ErrBusy)
 			}
 			_, err := e.QP.PostSend(nil)
-			Refused(t, "post to a closed QP", err, verbs.ErrClosed)
+			must.Fail(t, "post to a closed QP", err, verbs.ErrClosed)
 			in := e.QPInit(p.service)
 			in.SRQ = srq
 			_, err = d.CreateQP(in)
-			Refused(t, "QP on a closed SRQ", err, verbs.ErrClosed)
+			must.Fail(t, "QP on a closed SRQ", err, verbs.ErrClosed)
 			if p.connects() {
 				_, err = e.TryConnect(netip.AddrPortFrom(AddrB, 1))
-				Refused(t, "connect of a closed QP", err, verbs.ErrClosed)
+				must.Fail(t, "connect of a closed QP", err, verbs.ErrClosed)
 			}
 			for _, h := range []closer{other, e.CQ, e.PD, e.Ch, d, d} { // the device may be closed twice
 				must.Do(t, h.Close())
 			}
 			_, err = e.CQ.Poll(nil)
-			Refused(t, "poll of a closed CQ", err, verbs.ErrClosed)
+			must.Fail(t, "poll of a closed CQ", err, verbs.ErrClosed)
 			_, err = e.Ch.Wait(0)
-			Refused(t, "wait at a closed channel", err, verbs.ErrClosed)
+			must.Fail(t, "wait at a closed channel", err, verbs.ErrClosed)
 			_, err = d.AllocPD()
-			Refused(t, "PD of a closed device", err, verbs.ErrClosed)
+			must.Fail(t, "PD of a closed device", err, verbs.ErrClosed)
 			if p.connects() {
 				_, err = CM(t, d).Listen(netip.AddrPortFrom(AddrA, 1), verbs.PortSpaceTCP, 0)
-				Refused(t, "listen of a closed device", err, verbs.ErrClosed)
+				must.Fail(t, "listen of a closed device", err, verbs.ErrClosed)
 			}
 		})
 		w.run()
@@ -156,15 +156,15 @@ func TestObjectsOfAnotherDeviceAreRejected(t *testing.T) {
 			in := mine.QPInit(p.service)
 			change(&in)
 			_, err := w.a.CreateQP(in)
-			Refused(t, name, err, verbs.ErrInvalid, "create_qp", "the "+name+" belongs to another device")
+			must.Fail(t, name, err, verbs.ErrInvalid, "create_qp", "the "+name+" belongs to another device")
 		}
 		_, err := w.a.CreateSRQ(verbs.SRQInit{PD: theirs.PD, MaxWR: 1})
-		Refused(t, "PD of an SRQ", err, verbs.ErrInvalid, "create_srq", "the PD belongs to another device")
+		must.Fail(t, "PD of an SRQ", err, verbs.ErrInvalid, "create_srq", "the PD belongs to another device")
 		_, err = w.a.CreateCQ(verbs.CQInit{Depth: 1, Channel: theirs.Ch})
-		Refused(t, "channel", err, verbs.ErrInvalid)
+		must.Fail(t, "channel", err, verbs.ErrInvalid)
 		if p.connects() {
 			_, err = CM(t, w.a).Connect(theirs.QP, netip.AddrPortFrom(AddrB, 1), ConnParam, time.Second)
-			Refused(t, "QP", err, verbs.ErrInvalid, "the QP belongs to another device")
+			must.Fail(t, "QP", err, verbs.ErrInvalid, "the QP belongs to another device")
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestConnectWithoutListenerIsRejected(t *testing.T) {
 		w.program("a", func(*sim.Proc) {
 			e := w.end(w.a)
 			_, err := e.TryConnect(netip.AddrPortFrom(AddrB, 1))
-			Refused(t, "closed port", err, verbs.ErrRejected, "connect", "[fd00::2]:1")
+			must.Fail(t, "closed port", err, verbs.ErrRejected, "connect", "[fd00::2]:1")
 			if rej := new(verbs.RejectError); !errors.As(err, &rej) || rej.Reason != invalidService {
 				t.Errorf("connect to a closed port: %v", err)
 			}
@@ -198,7 +198,7 @@ func TestListenerCanReject(t *testing.T) {
 				t.Errorf("request from %v", req.Remote())
 			}
 			must.Do(t, req.Reject([]byte("no")))
-			Refused(t, "second answer", req.Reject(nil), verbs.ErrInvalid)
+			must.Fail(t, "second answer", req.Reject(nil), verbs.ErrInvalid)
 			must.Do(t, l.Close())
 		})
 		w.program("a", func(proc *sim.Proc) {

@@ -51,3 +51,29 @@ func (e *End) TryConnect(to netip.AddrPort) (verbs.Conn, error) {
 	e.Helper()
 	return CM(e, e.Dev).Connect(e.QP, to, ConnParam, verbs.Forever)
 }
+
+// JoinRC connects two RC ends without the connection manager. The first PSNs are 0, and
+// requests are retried for 4 s.
+func JoinRC(a, b *End) {
+	a.Helper()
+	for _, s := range []struct{ from, to *End }{{a, b}, {b, a}} {
+		gid := must.Get(s.to.Dev.QueryGID(1, 0))(a)
+		port := must.Get(s.from.Dev.QueryPort(1))(a)
+		attr := verbs.QPAttr{
+			Port: 1, Access: FullAccess &^ verbs.AccessMWBind, PathMTU: port.ActiveMTU, DestQPN: s.to.QP.QPN(),
+			AH:              verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid.GID, HopLimit: 64}},
+			MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: 17, RetryCnt: 7, RNRRetry: 7,
+		}
+		for _, step := range []struct {
+			state verbs.QPState
+			mask  verbs.QPAttrMask
+		}{
+			{verbs.QPStateInit, verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags},
+			{verbs.QPStateRTR, verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer},
+			{verbs.QPStateRTS, verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic},
+		} {
+			attr.State = step.state
+			must.Do(a, s.from.QP.Modify(attr, step.mask|verbs.QPAttrState))
+		}
+	}
+}

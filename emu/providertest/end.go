@@ -1,9 +1,7 @@
 package providertest
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -204,18 +202,4 @@ func (e *End) Fill(off, n int, seed byte) []byte {
 		b[i] = seed + byte(i)*7
 	}
 	return b
-}
-
-// Refused checks that err is of the given kind and contains the given texts.
-func Refused(t testing.TB, what string, err, kind error, says ...string) {
-	t.Helper()
-	if !errors.Is(err, kind) {
-		t.Errorf("%s: %v, want %v", what, err, kind)
-		return
-	}
-	for _, s := range says {
-		if !strings.Contains(err.Error(), s) {
-			t.Errorf("%s: %q does not say %q", what, err, s)
-		}
-	}
 }

@@ -141,9 +141,9 @@ func TestTimeoutsAreInVirtualTime(t *testing.T) {
 			e := w.end(w.a)
 			before := proc.Now()
 			_, err := e.Ch.Wait(3 * time.Second)
-			Refused(t, "channel", err, verbs.ErrTimeout)
+			must.Fail(t, "channel", err, verbs.ErrTimeout)
 			_, err = w.a.WaitAsync(2 * time.Second)
-			Refused(t, "asynchronous event", err, verbs.ErrTimeout)
+			must.Fail(t, "asynchronous event", err, verbs.ErrTimeout)
 			if took := proc.Now() - before; took != 5*time.Second {
 				t.Errorf("took %v", took)
 			}
@@ -156,11 +156,11 @@ func TestDeadlockNamesWaitReason(t *testing.T) {
 	each(t, func(t *testing.T, p *provider) {
 		w := p.world(t, Cable{})
 		want := []string{"completion event of a"}
-		w.Go("waits for a completion", func(*sim.Proc) error { return second(w.end(w.a).Ch.Wait(verbs.Forever)) })
+		w.Go("waits for a completion", func(*sim.Proc) error { return must.Err(w.end(w.a).Ch.Wait(verbs.Forever)) })
 		if p.connects() {
 			want = append(want, "connection request to [fd00::1]:5")
 			w.Go("waits for a request", func(*sim.Proc) error {
-				return second(Listen(t, w.a, netip.AddrPortFrom(AddrA, 5), 0).GetRequest(verbs.Forever))
+				return must.Err(Listen(t, w.a, netip.AddrPortFrom(AddrA, 5), 0).GetRequest(verbs.Forever))
 			})
 		}
 		var dead *sim.DeadlockError
@@ -174,8 +174,6 @@ func TestDeadlockNamesWaitReason(t *testing.T) {
 		}
 	})
 }
-
-func second[T any](_ T, err error) error { return err }
 
 func TestPortEventsFollowLink(t *testing.T) {
 	each(t, func(t *testing.T, p *provider) {
@@ -257,8 +255,8 @@ func TestProviderOpensByName(t *testing.T) {
 			t.Errorf("opened %v, %+v", got, info)
 		}
 		_, err := all.Open("b")
-		Refused(t, "a device that fails", err, broken, "open_device b")
+		must.Fail(t, "a device that fails", err, broken, "open_device b")
 		_, err = all.Open("c")
-		Refused(t, "an unknown device", err, verbs.ErrNotFound, "among 2 devices")
+		must.Fail(t, "an unknown device", err, verbs.ErrNotFound, "among 2 devices")
 	})
 }

@@ -144,7 +144,7 @@ func TestCloseWakesBlockedCallsOnSockets(t *testing.T) {
 		for range calls {
 			select {
 			case o := <-ended:
-				Refused(t, o.name, o.err, verbs.ErrClosed)
+				must.Fail(t, o.name, o.err, verbs.ErrClosed)
 			case <-time.After(30 * time.Second):
 				t.Fatal("a call still waits")
 			}

@@ -292,9 +292,7 @@ func TestAbortArrivesAfterWrittenBytes(t *testing.T) {
 	s.dialed.out = []byte("!")
 	s.dialed.write(0)
 	must.Do(t, s.dialed.Abort(0))
-	if _, err := s.dialed.Read(0, make([]byte, 1)); !errors.Is(err, link.ErrReset) {
-		t.Errorf("Read after Abort: %v", err)
-	}
+	must.Fail(t, "Read after Abort", must.Err(s.dialed.Read(0, make([]byte, 1))), link.ErrReset)
 	mustRun(t, s.w)
 	if string(s.accepted.got) != "last words!" || !errors.Is(s.accepted.err, link.ErrReset) {
 		t.Errorf("got %q, then %v", s.accepted.got, s.accepted.err)
@@ -316,9 +314,7 @@ func TestCloseWriteKeepsOtherDirectionOpen(t *testing.T) {
 	if s.accepted.err != io.EOF {
 		t.Fatalf("the peer sees %v, want EOF", s.accepted.err)
 	}
-	if _, err := s.dialed.Write(0, []byte("x")); !errors.Is(err, link.ErrWriteClosed) {
-		t.Errorf("Write after CloseWrite: %v", err)
-	}
+	must.Fail(t, "Write after CloseWrite", must.Err(s.dialed.Write(0, []byte("x"))), link.ErrWriteClosed)
 	if err := s.dialed.CloseWrite(0); err != nil {
 		t.Errorf("a second CloseWrite: %v", err)
 	}
@@ -337,12 +333,8 @@ func TestDialWithoutListenerIsRefused(t *testing.T) {
 	if !errors.Is(s.dialed.err, link.ErrRefused) || s.w.Now() != 4000 {
 		t.Errorf("%v at %v, want a refusal after a round trip", s.dialed.err, s.w.Now())
 	}
-	if err := s.listener.Close(); !errors.Is(err, link.ErrClosed) {
-		t.Errorf("Close again: %v", err)
-	}
-	if _, err := s.listener.Accept(); !errors.Is(err, link.ErrClosed) {
-		t.Errorf("Accept after Close: %v", err)
-	}
+	must.Fail(t, "Close again", s.listener.Close(), link.ErrClosed)
+	must.Fail(t, "Accept after Close", must.Err(s.listener.Accept()), link.ErrClosed)
 }
 
 func TestListenerQueuesStreamsUntilAccept(t *testing.T) {
@@ -453,9 +445,7 @@ func TestPortCloseAbortsStreams(t *testing.T) {
 	if !errors.Is(s.dialed.err, link.ErrReset) || !errors.Is(s.accepted.err, link.ErrReset) {
 		t.Errorf("dialer %v, accepter %v", s.dialed.err, s.accepted.err)
 	}
-	if _, err := s.listener.Accept(); !errors.Is(err, link.ErrClosed) {
-		t.Errorf("Accept = %v", err)
-	}
+	must.Fail(t, "Accept", must.Err(s.listener.Accept()), link.ErrClosed)
 }
 
 func TestStreamConfigErrors(t *testing.T) {

@@ -171,12 +171,6 @@ func (c *couple) invalidate() {
 	must.Do(c, c.ca.WaitDisconnect(verbs.Forever))
 }
 
-func TestOperations(t *testing.T) {
-	for _, op := range operations {
-		t.Run(op.name, func(t *testing.T) { coupled(t, rough, op.do) })
-	}
-}
-
 // Every way to frame a stream carries every operation, in both directions.
 func TestFramings(t *testing.T) {
 	for i := range 16 {

@@ -119,18 +119,18 @@ func openStreams(d *Device) int { return d.streams.(interface{ OpenStreams() int
 func TestClosingListenerRejectsWaitingRequests(t *testing.T) {
 	inWorld(t, later(func(_ *sim.Proc, d *Device) {
 		_, err := newEnd(t, d).TryConnect(at(7))
-		refused(t, "connect", err, verbs.ErrRejected, "rejected by the remote application")
+		must.Fail(t, "connect", err, verbs.ErrRejected, "rejected by the remote application")
 	}), func(p *sim.Proc, d *Device) {
 		l := listen(t, d, at(7))
 		other := listen(t, d, at(8))
 		p.World().Go("next", func(*sim.Proc) error {
 			_, err := other.GetRequest(verbs.Forever)
-			refused(t, "next", err, verbs.ErrClosed, "get_request [fd00::2]:8")
+			must.Fail(t, "next", err, verbs.ErrClosed, "get_request [fd00::2]:8")
 			return nil
 		})
 		p.Sleep(2 * time.Millisecond)
 		err := errors.Join(l.Close(), other.Close())
-		refused(t, "close again", l.Close(), verbs.ErrClosed, "close_listener [fd00::2]:7")
+		must.Fail(t, "close again", l.Close(), verbs.ErrClosed, "close_listener [fd00::2]:7")
 		must.Do(t, err)
 	})
 }
@@ -139,5 +139,5 @@ func TestWindowOfAnotherDeviceIsRejected(t *testing.T) {
 	_, d, other := pairInWorld(t, 1, sim.NetConfig{})
 	mw := must.Get(newEnd(t, other).PD.AllocMW(verbs.MWType2))(t)
 	err := newEnd(t, d).TryPost(verbs.SendWR{Opcode: verbs.OpBindMW, Bind: verbs.Bind{MW: mw}})
-	refused(t, "window", err, verbs.ErrInvalid, "the memory window belongs to another device")
+	must.Fail(t, "window", err, verbs.ErrInvalid, "the memory window belongs to another device")
 }

@@ -18,11 +18,11 @@ func TestConnectErrors(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) {
 		e := newEnd(t, d)
 		_, err := e.TryConnect(at(1))
-		refused(t, "closed port", err, verbs.ErrRejected, "no listener")
+		must.Fail(t, "closed port", err, verbs.ErrRejected, "no listener")
 		_, err = e.TryConnect(netip.MustParseAddrPort("[fd00::77]:1"))
-		refused(t, "no such host", err, verbs.ErrNotFound, "fd00::77")
+		must.Fail(t, "no such host", err, verbs.ErrNotFound, "fd00::77")
 		_, err = e.TryConnect(netip.MustParseAddrPort("10.0.0.1:1"))
-		refused(t, "other family", err, verbs.ErrNotFound, "no address of the family of 10.0.0.1")
+		must.Fail(t, "other family", err, verbs.ErrNotFound, "no address of the family of 10.0.0.1")
 		e.ExpectState(verbs.QPStateReset)
 	}, idle)
 }
@@ -31,11 +31,11 @@ func TestRejectLimitsPrivateData(t *testing.T) {
 	inWorld(t, later(func(_ *sim.Proc, d *Device) {
 		e := newEnd(t, d)
 		_, err := e.TryConnect(at(5))
-		refused(t, "connect", err, verbs.ErrRejected)
+		must.Fail(t, "connect", err, verbs.ErrRejected)
 		e.ExpectState(verbs.QPStateReset)
 	}), func(_ *sim.Proc, d *Device) {
 		req := must.Get(listen(t, d, at(5)).GetRequest(verbs.Forever))(t)
-		refused(t, "long private data", req.Reject(make([]byte, 509)), verbs.ErrInvalid, "at most 508")
+		must.Fail(t, "long private data", req.Reject(make([]byte, 509)), verbs.ErrInvalid, "at most 508")
 		must.Do(t, req.Reject(nil))
 	})
 }
@@ -54,7 +54,7 @@ func TestPrivateDataAndDepths(t *testing.T) {
 		long := asked
 		long.PrivateData = make([]byte, 509)
 		_, err := d.cm.Connect(e.QP, at(5), long, verbs.Forever)
-		refused(t, "long private data", err, verbs.ErrInvalid, "at most 508")
+		must.Fail(t, "long private data", err, verbs.ErrInvalid, "at most 508")
 		c := must.Get(d.cm.Connect(e.QP, at(5), asked, verbs.Forever))(t)
 		// A responder's InitiatorDepth is never more than the initiator takes.
 		if p := c.Param(); p.ResponderResources != 7 || p.InitiatorDepth != 3 || !bytes.Equal(p.PrivateData, granted.PrivateData) {
@@ -85,14 +85,14 @@ func TestPrivateDataAndDepths(t *testing.T) {
 func TestListenErrors(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) {
 		_, err := d.cm.Listen(netip.AddrPortFrom(addrA, 6), verbs.PortSpaceUDP, 0)
-		refused(t, "datagrams", err, verbs.ErrNotSupported, "PortSpaceTCP")
+		must.Fail(t, "datagrams", err, verbs.ErrNotSupported, "PortSpaceTCP")
 		_, err = d.cm.Resolve(at(6), nil, verbs.Forever)
-		refused(t, "resolve", err, verbs.ErrNotSupported, "no datagrams")
+		must.Fail(t, "resolve", err, verbs.ErrNotSupported, "no datagrams")
 		_, err = d.cm.Listen(at(6), verbs.PortSpaceTCP, 0)
-		refused(t, "address of another", err, verbs.ErrNotFound, "fd00::1")
+		must.Fail(t, "address of another", err, verbs.ErrNotFound, "fd00::1")
 		l := listen(t, d, netip.AddrPortFrom(addrA, 6))
 		_, err = d.cm.Listen(netip.AddrPortFrom(addrA, 6), verbs.PortSpaceTCP, 0)
-		refused(t, "twice", err, verbs.ErrBusy, "[fd00::1]:6")
+		must.Fail(t, "twice", err, verbs.ErrBusy, "[fd00::1]:6")
 		must.Do(t, l.Close())
 		again := listen(t, d, netip.AddrPortFrom(addrA, 6))
 		must.Do(t, again.Close())
@@ -128,7 +128,7 @@ func TestListenOnAllAddresses(t *testing.T) {
 		}
 		p.Sleep(time.Millisecond)
 		_, err := newEnd(t, a).TryConnect(netip.AddrPortFrom(v4b, l.Addr().Port()))
-		refused(t, "closed listener", err, verbs.ErrRejected)
+		must.Fail(t, "closed listener", err, verbs.ErrRejected)
 		return nil
 	})
 	must.Do(t, w.RunPrograms())
@@ -149,7 +149,7 @@ func TestFullBacklogResetsConnections(t *testing.T) {
 		})
 		p.Sleep(time.Millisecond)
 		_, err := newEnd(t, d).TryConnect(at(5))
-		refused(t, "beyond the backlog", err, verbs.ErrRejected, "without a reply")
+		must.Fail(t, "beyond the backlog", err, verbs.ErrRejected, "without a reply")
 	}), func(p *sim.Proc, d *Device) {
 		l := must.Get(d.cm.Listen(at(5), verbs.PortSpaceTCP, 1))(t)
 		p.Sleep(10 * time.Millisecond)
@@ -169,7 +169,7 @@ func TestConnectTimeout(t *testing.T) {
 		e := newEnd(t, d)
 		before := p.Now()
 		_, err := d.cm.Connect(e.QP, at(5), connParam, 3*time.Second)
-		refused(t, "nobody answers", err, verbs.ErrTimeout, "[fd00::2]:5")
+		must.Fail(t, "nobody answers", err, verbs.ErrTimeout, "[fd00::2]:5")
 		if took := p.Now() - before; took < 3*time.Second || took > 3*time.Second+10*time.Microsecond {
 			t.Errorf("gave up after %v", took)
 		}
@@ -181,8 +181,8 @@ func TestConnectTimeout(t *testing.T) {
 		req := must.Get(l.GetRequest(verbs.Forever))(t)
 		p.Sleep(3500 * time.Millisecond)
 		_, err := req.Accept(e.QP, connParam, verbs.Forever)
-		refused(t, "the requester gave up", err, verbs.ErrClosed, "has closed the connection")
-		refused(t, "refusal of that", req.Reject(nil), verbs.ErrClosed, "has closed the connection")
+		must.Fail(t, "the requester gave up", err, verbs.ErrClosed, "has closed the connection")
+		must.Fail(t, "refusal of that", req.Reject(nil), verbs.ErrClosed, "has closed the connection")
 		req = must.Get(l.GetRequest(verbs.Forever))(t)
 		must.Get(req.Accept(e.QP, connParam, verbs.Forever))(t)
 	})
@@ -193,12 +193,12 @@ func TestGetRequestSkipsClosedConnections(t *testing.T) {
 	inWorld(t, later(func(_ *sim.Proc, d *Device) {
 		e := newEnd(t, d)
 		_, err := d.cm.Connect(e.QP, at(5), connParam, time.Millisecond)
-		refused(t, "nobody answers", err, verbs.ErrTimeout)
+		must.Fail(t, "nobody answers", err, verbs.ErrTimeout)
 	}), func(p *sim.Proc, d *Device) {
 		l := listen(t, d, at(5))
 		p.Sleep(10 * time.Millisecond)
 		_, err := l.GetRequest(time.Millisecond)
-		refused(t, "next", err, verbs.ErrTimeout)
+		must.Fail(t, "next", err, verbs.ErrTimeout)
 		if n := counter(d, "conns_failed"); n != 1 {
 			t.Errorf("%d connections failed", n)
 		}
@@ -247,7 +247,7 @@ func TestDisconnectClosesBothSidesGracefully(t *testing.T) {
 		}
 		must.Do(t, c.Disconnect())
 		must.Do(t, c.Disconnect()) // which it is already
-		refused(t, "send after that", e.TryPost(verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, 1)}), verbs.ErrInvalid, "not connected")
+		must.Fail(t, "send after that", e.TryPost(verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, 1)}), verbs.ErrInvalid, "not connected")
 		must.Do(t, c.WaitDisconnect(verbs.Forever))
 		for range 10 {
 			e.Succeed()

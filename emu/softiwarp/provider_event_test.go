@@ -70,34 +70,6 @@ func TestRemovedAddressLeavesGIDEntryEmpty(t *testing.T) {
 	}, idle)
 }
 
-// A queue that is armed for solicited completions wakes for those, and for
-// failures.
-func TestSolicitedEvents(t *testing.T) {
-	coupled(t, sim.NetConfig{}, func(c *couple) {
-		for range 3 {
-			c.b.Recv(0, 10)
-		}
-		must.Do(c, c.b.CQ.ReqNotify(true))
-		c.a.Do(verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 10)})
-		if _, err := c.b.Ch.Wait(time.Second); !errors.Is(err, verbs.ErrTimeout) {
-			c.Fatalf("unsolicited: %v", err)
-		}
-		c.a.Do(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSolicited, SGL: c.a.SGL(0, 10)})
-		if cq, err := c.b.Ch.Wait(time.Second); err != nil || cq != c.b.CQ {
-			c.Fatalf("solicited: %v", err)
-		}
-		for range 2 {
-			c.b.Succeed()
-		}
-		must.Do(c, c.b.CQ.ReqNotify(true))
-		must.Do(c, c.a.QP.Close())
-		if _, err := c.b.Ch.Wait(time.Second); err != nil {
-			c.Fatalf("failure: %v", err)
-		}
-		c.b.ExpectWC(verbs.WCWRFlushErr)
-	})
-}
-
 // Two connections take their receives from one queue, each in the order in which
 // its messages came, and say when there are few left.
 func TestSharedReceiveQueue(t *testing.T) {

@@ -48,26 +48,26 @@ func TestUnsupportedVerbs(t *testing.T) {
 		}
 		for _, typ := range []verbs.QPType{verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCSend, verbs.QPTypeXRCRecv} {
 			_, err := d.CreateQP(verbs.QPInit{Type: typ, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.CQ})
-			refused(t, typ.String(), err, verbs.ErrNotSupported, "create_qp")
+			must.Fail(t, typ.String(), err, verbs.ErrNotSupported, "create_qp")
 		}
 		_, err := d.OpenXRCD()
-		refused(t, "XRC domain", err, verbs.ErrNotSupported, "no XRC")
+		must.Fail(t, "XRC domain", err, verbs.ErrNotSupported, "no XRC")
 		_, err = d.OpenQP(nil, 1)
-		refused(t, "XRC target", err, verbs.ErrNotSupported)
+		must.Fail(t, "XRC target", err, verbs.ErrNotSupported)
 		_, err = d.CreateSRQ(verbs.SRQInit{PD: e.PD, Type: verbs.SRQXRC, MaxWR: 1})
-		refused(t, "XRC SRQ", err, verbs.ErrNotSupported)
-		refused(t, "attach", e.QP.AttachMulticast(verbs.GID{}), verbs.ErrNotSupported, "no multicast")
-		refused(t, "detach", e.QP.DetachMulticast(verbs.GID{}), verbs.ErrNotSupported, "no multicast")
+		must.Fail(t, "XRC SRQ", err, verbs.ErrNotSupported)
+		must.Fail(t, "attach", e.QP.AttachMulticast(verbs.GID{}), verbs.ErrNotSupported, "no multicast")
+		must.Fail(t, "detach", e.QP.DetachMulticast(verbs.GID{}), verbs.ErrNotSupported, "no multicast")
 		_, err = e.PD.CreateAH(verbs.AHAttr{})
-		refused(t, "address handle", err, verbs.ErrNotSupported)
+		must.Fail(t, "address handle", err, verbs.ErrNotSupported)
 		err = e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
-		refused(t, "RTS by hand", err, verbs.ErrInvalid, "connect or accept")
+		must.Fail(t, "RTS by hand", err, verbs.ErrInvalid, "connect or accept")
 		_, err = d.QueryGID(1, 5)
-		refused(t, "GID", err, verbs.ErrNotFound, "entry 5 of a table of 1")
+		must.Fail(t, "GID", err, verbs.ErrNotFound, "entry 5 of a table of 1")
 		_, err = d.QueryPKey(1, 1)
-		refused(t, "partition key", err, verbs.ErrNotFound)
+		must.Fail(t, "partition key", err, verbs.ErrNotFound)
 		_, err = d.QueryPort(2)
-		refused(t, "port", err, verbs.ErrInvalid, "only port 1")
+		must.Fail(t, "port", err, verbs.ErrInvalid, "only port 1")
 	}, idle)
 }
 
@@ -86,7 +86,7 @@ func TestQueries(t *testing.T) {
 	w, ports := providertest.Cable{}.Open(t)
 	pa := ports[0]
 	_, err = InWorld(w, pa, pa.StreamHost(), Config{NIC: engine.Config{MPA: mpa.Config{MaxRevision: 3}}})
-	refused(t, "revision 3", err, engine.ErrConfig, "MaxRevision 3")
+	must.Fail(t, "revision 3", err, engine.ErrConfig, "MaxRevision 3")
 	_, err = open(Config{}, pa.StreamHost(), 0, nil)
-	refused(t, "no address", err, errNoAddress, "Config.Addrs")
+	must.Fail(t, "no address", err, errNoAddress, "Config.Addrs")
 }

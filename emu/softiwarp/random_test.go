@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -37,21 +38,13 @@ func TestRandomPair(t *testing.T) {
 	if testing.Short() {
 		seeds = min(seeds, 40)
 	}
-	const shards = 4
-	var totals [shards]randomTotals
-	t.Run("shards", func(t *testing.T) {
-		for shard := range shards {
-			t.Run(fmt.Sprint(shard), func(t *testing.T) {
-				t.Parallel()
-				for seed := shard; seed < seeds && !t.Failed(); seed += shards {
-					got, err := newRandomCase(uint64(seed)).run()
-					if err != nil {
-						t.Errorf("%v\nTo repeat it:\n\n    go test ./emu/softiwarp -run TestRandomPair -seed %d -v\n", err, seed)
-					}
-					totals[shard].add(&got)
-				}
-			})
+	totals := make([]randomTotals, seeds)
+	testutil.Shards(t, seeds, func(t *testing.T, seed int) {
+		got, err := newRandomCase(uint64(seed)).run()
+		if err != nil {
+			t.Errorf("%v\nTo repeat it:\n\n    go test ./emu/softiwarp -run TestRandomPair -seed %d -v\n", err, seed)
 		}
+		totals[seed] = got
 	})
 	var sum randomTotals
 	for i := range totals {
@@ -60,19 +53,6 @@ func TestRandomPair(t *testing.T) {
 	t.Logf("%+v", sum)
 	if seeds >= 200 && !t.Failed() {
 		sum.checkVariety(t)
-	}
-}
-
-func TestRandomPairIsDeterministic(t *testing.T) {
-	for seed := range uint64(10) {
-		one, err := newRandomCase(seed).run()
-		if err != nil {
-			t.Fatal(err)
-		}
-		two, err := newRandomCase(seed).run()
-		if err != nil || one != two {
-			t.Errorf("seed %d: %+v, then %+v, %v", seed, one, two, err)
-		}
 	}
 }
 

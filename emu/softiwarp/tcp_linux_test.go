@@ -68,7 +68,7 @@ func TestAcceptTimeout(t *testing.T) {
 	req := must.Get(l.GetRequest(30 * time.Second))(t)
 	before := time.Now()
 	_, err := req.Accept(e.QP, connParam, 50*time.Millisecond)
-	refused(t, "accept", err, verbs.ErrTimeout, c.LocalAddr().String())
+	must.Fail(t, "accept", err, verbs.ErrTimeout, c.LocalAddr().String())
 	if took := time.Since(before); took < 50*time.Millisecond {
 		t.Errorf("gave up after %v", took)
 	}

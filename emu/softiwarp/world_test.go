@@ -19,7 +19,6 @@ var (
 	addrA, addrB = providertest.AddrA, providertest.AddrB
 	connParam    = providertest.ConnParam
 	counter      = providertest.Counter
-	refused      = providertest.Refused
 )
 
 // pairInWorld opens two devices on one cable.

@@ -18,7 +18,7 @@ func TestXRCTargetHandlesCloseIndependently(t *testing.T) {
 			t.Error("handles are shared")
 		}
 		must.Do(t, first.Close())
-		refused(t, "closed twice", first.Close(), verbs.ErrClosed)
+		must.Fail(t, "closed twice", first.Close(), verbs.ErrClosed)
 		if h := second.(*queuePair).handles; len(h) != 2 || h[0] != second {
 			t.Errorf("events go to %v", h)
 		}
@@ -28,7 +28,7 @@ func TestXRCTargetHandlesCloseIndependently(t *testing.T) {
 		}
 		must.Do(t, third.Close())
 		_, err := d.OpenQP(x, first.QPN())
-		refused(t, "open of a QP that is gone", err, verbs.ErrNotFound)
+		must.Fail(t, "open of a QP that is gone", err, verbs.ErrNotFound)
 		must.Do(t, x.Close())
 	}, idle)
 }

@@ -20,13 +20,13 @@ func TestXRCObjectsOfAnotherDeviceAreRejected(t *testing.T) {
 	in := mine.QPInit(verbs.QPTypeRC)
 	in.XRCD = domain
 	_, err := d.CreateQP(in)
-	refused(t, "QP", err, verbs.ErrInvalid, "create_qp", "the XRC domain belongs to another device")
+	must.Fail(t, "QP", err, verbs.ErrInvalid, "create_qp", "the XRC domain belongs to another device")
 	_, err = d.CreateSRQ(verbs.SRQInit{PD: mine.PD, MaxWR: 1, XRCD: domain})
-	refused(t, "SRQ", err, verbs.ErrInvalid, "create_srq", "the XRC domain belongs to another device")
+	must.Fail(t, "SRQ", err, verbs.ErrInvalid, "create_srq", "the XRC domain belongs to another device")
 	_, err = d.CreateSRQ(verbs.SRQInit{PD: mine.PD, MaxWR: 1, CQ: theirs.CQ})
-	refused(t, "SRQ", err, verbs.ErrInvalid, "create_srq", "the CQ belongs to another device")
+	must.Fail(t, "SRQ", err, verbs.ErrInvalid, "create_srq", "the CQ belongs to another device")
 	_, err = d.OpenQP(nil, 1)
-	refused(t, "no domain", err, verbs.ErrInvalid, "no XRC domain is given")
+	must.Fail(t, "no domain", err, verbs.ErrInvalid, "no XRC domain is given")
 }
 
 func TestErrorsSayHowToFixThem(t *testing.T) {
@@ -34,13 +34,13 @@ func TestErrorsSayHowToFixThem(t *testing.T) {
 	e := newEnd(t, d)
 	w := must.Get(e.PD.AllocMW(verbs.MWType2))(t)
 	_, err := e.QP.BindMW(w, 1, 0, verbs.BindInfo{MR: e.MR})
-	refused(t, "type 2 window", err, verbs.ErrInvalid, "posting OpBindMW")
+	must.Fail(t, "type 2 window", err, verbs.ErrInvalid, "posting OpBindMW")
 	_, err = d.QueryGID(1, 5)
-	refused(t, "GID", err, verbs.ErrNotFound, "entry 5 of a table of 1")
+	must.Fail(t, "GID", err, verbs.ErrNotFound, "entry 5 of a table of 1")
 	_, err = d.QueryPKey(1, -1)
-	refused(t, "partition key", err, verbs.ErrNotFound, "entry -1 of a table of 1")
+	must.Fail(t, "partition key", err, verbs.ErrNotFound, "entry -1 of a table of 1")
 	_, err = d.QueryPort(2)
-	refused(t, "port", err, verbs.ErrInvalid, "port 2", "only port 1")
+	must.Fail(t, "port", err, verbs.ErrInvalid, "port 2", "only port 1")
 }
 
 // stubborn is a link whose groups can be made to refuse.
@@ -76,19 +76,19 @@ func TestFailedMulticastAttachChangesNothing(t *testing.T) {
 	l := &stubborn{}
 	e := datagramQP(t, func(p *sim.Port) link.PacketLink { l.Port = p; return l })
 	l.refuse = errors.New("no more groups")
-	refused(t, "attach", e.QP.AttachMulticast(group), l.refuse, "attach_mcast")
-	refused(t, "detach of what was never attached", e.QP.DetachMulticast(group), verbs.ErrInvalid)
+	must.Fail(t, "attach", e.QP.AttachMulticast(group), l.refuse, "attach_mcast")
+	must.Fail(t, "detach of what was never attached", e.QP.DetachMulticast(group), verbs.ErrInvalid)
 
 	l.refuse = nil
 	for range 2 { // the second changes nothing: one detach undoes both
 		must.Do(t, e.QP.AttachMulticast(group))
 	}
 	l.refuse = errors.New("busy")
-	refused(t, "detach", e.QP.DetachMulticast(group), l.refuse, "detach_mcast")
-	refused(t, "close of a member", e.QP.Close(), verbs.ErrBusy)
+	must.Fail(t, "detach", e.QP.DetachMulticast(group), l.refuse, "detach_mcast")
+	must.Fail(t, "close of a member", e.QP.Close(), verbs.ErrBusy)
 	l.refuse = nil
 	must.Do(t, e.QP.DetachMulticast(group))
-	refused(t, "detach again", e.QP.DetachMulticast(group), verbs.ErrInvalid)
+	must.Fail(t, "detach again", e.QP.DetachMulticast(group), verbs.ErrInvalid)
 	must.Do(t, e.QP.Close())
 	if err := l.Port.Leave(group.Addr()); err == nil {
 		t.Error("the port is still in the group")
@@ -97,5 +97,5 @@ func TestFailedMulticastAttachChangesNothing(t *testing.T) {
 
 func TestMulticastNeedsGroupLink(t *testing.T) {
 	e := datagramQP(t, func(p *sim.Port) link.PacketLink { return struct{ link.PacketLink }{p} })
-	refused(t, "attach", e.QP.AttachMulticast(group), verbs.ErrNotSupported, "link has no multicast groups")
+	must.Fail(t, "attach", e.QP.AttachMulticast(group), verbs.ErrNotSupported, "link has no multicast groups")
 }

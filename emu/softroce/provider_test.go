@@ -2,7 +2,6 @@ package softroce
 
 import (
 	"bytes"
-	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -23,9 +22,7 @@ func TestDatagramServiceIsResolved(t *testing.T) {
 	inWorld(t, func(p *sim.Proc, d *Device) {
 		p.Sleep(time.Millisecond)
 		e := readyUD(d)
-		if _, err := d.cm.Resolve(netip.AddrPortFrom(addrB, 99), nil, verbs.Forever); !errors.Is(err, verbs.ErrRejected) {
-			t.Errorf("resolve of an unknown service: %v", err)
-		}
+		must.Fail(t, "resolve of an unknown service", must.Err(d.cm.Resolve(netip.AddrPortFrom(addrB, 99), nil, verbs.Forever)), verbs.ErrRejected)
 		peer := must.Get(d.cm.Resolve(netip.AddrPortFrom(addrB, 6), []byte("who"), verbs.Forever))(t)
 		if peer.QKey != qkey || !bytes.HasPrefix(peer.PrivateData, []byte("me")) {
 			t.Errorf("resolved %+v", peer)

@@ -22,7 +22,6 @@ var (
 	addrA, addrB = providertest.AddrA, providertest.AddrB
 	connParam    = providertest.ConnParam
 	counter      = providertest.Counter
-	refused      = providertest.Refused
 )
 
 // pairInWorld opens two devices on one cable.
@@ -72,21 +71,7 @@ const toInit = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | ve
 func players(t testing.TB, da, db *Device, block bool) (a, b *player) {
 	t.Helper()
 	x, y := newEnd(t, da), newEnd(t, db)
-	for _, s := range []struct{ from, to *end }{{x, y}, {y, x}} {
-		gid := must.Get(s.to.Dev.QueryGID(1, 0))(t)
-		port := must.Get(s.from.Dev.QueryPort(1))(t)
-		attr := verbs.QPAttr{
-			State: verbs.QPStateInit, Port: 1, Access: remoteAccess, PathMTU: port.ActiveMTU, DestQPN: s.to.QP.QPN(),
-			AH:              verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid.GID, HopLimit: 64}},
-			MaxDestRdAtomic: 16, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: 17, RetryCnt: 7, RNRRetry: 7,
-		}
-		must.Do(t, s.from.QP.Modify(attr, toInit))
-		attr.State = verbs.QPStateRTR
-		must.Do(t, s.from.QP.Modify(attr, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
-			verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
-		attr.State = verbs.QPStateRTS
-		must.Do(t, s.from.QP.Modify(attr, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrMaxQPRdAtomic))
-	}
+	providertest.JoinRC(x, y)
 	a, b = providertest.NewPlayer(x, 8, block, verbs.UD{}), providertest.NewPlayer(y, 8, block, verbs.UD{})
 	must.Do(t, a.Receive(32))
 	must.Do(t, b.Receive(32))

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -40,9 +39,7 @@ func TestMulticastReachesAllThatAttached(t *testing.T) {
 			m.ok(1)
 		}
 		outsider.got(0)
-		if err := members[0].h.nic.DestroyQP(members[0].QP); !errors.Is(err, verbs.ErrBusy) {
-			t.Errorf("destroying a member: %v", err)
-		}
+		must.Fail(t, "destroying a member", members[0].h.nic.DestroyQP(members[0].QP), verbs.ErrBusy)
 		for _, m := range members {
 			must.Do(t, m.h.nic.Detach(m.QP, group))
 			m.recv(1, 0, 100)
@@ -77,7 +74,5 @@ func TestNothingAnswersAGroup(t *testing.T) {
 	if c.h.nic.rd.Count.DropChallenge+d.h.nic.rd.Count.SentChallenges+d.h.nic.rd.Count.SentRefusals != 0 || d.h.nic.Count.DropQPN == 0 {
 		t.Error("a reliable packet to a group was answered")
 	}
-	if err := d.h.nic.Attach(d.QP, group); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("attaching a reliable QP: %v", err)
-	}
+	must.Fail(t, "attaching a reliable QP", d.h.nic.Attach(d.QP, group), verbs.ErrInvalid)
 }

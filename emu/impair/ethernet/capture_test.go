@@ -151,9 +151,7 @@ func TestWriteErrorEndsCaptureOnly(t *testing.T) {
 	if n != 2000 || told != 1 {
 		t.Errorf("%d of 2000 frames passed, told %d times", n, told)
 	}
-	if err := c.Close(); !errors.Is(err, errDiskFull) {
-		t.Errorf("Close: %v", err)
-	}
+	must.Fail(t, "Close", c.Close(), errDiskFull)
 }
 
 func TestTapsOfManySwitchesShareCapture(t *testing.T) {

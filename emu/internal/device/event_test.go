@@ -49,9 +49,7 @@ func TestAsyncEventsCarryHandles(t *testing.T) {
 	if n := r.asyncCond.(*fakeCond).notified; n != len(reports) {
 		t.Errorf("notified %d times of %d events", n, len(reports))
 	}
-	if _, err := r.WaitAsync(0); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("unexpected event: %v", err)
-	}
+	must.Fail(t, "unexpected event", must.Err(r.WaitAsync(0)), verbs.ErrTimeout)
 }
 
 // Closing a CQ removes its unread events.
@@ -75,9 +73,7 @@ func TestClosingCQRemovesItsEvents(t *testing.T) {
 		t.Errorf("event of %p, %v; want %p", cq, err, other)
 	}
 	r.expectCalls("lock wait", "unlock")
-	if _, err := r.ch.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("unexpected event: %v", err)
-	}
+	must.Fail(t, "unexpected event", must.Err(r.ch.Wait(0)), verbs.ErrTimeout)
 	if e, err := r.WaitAsync(0); e.CQ != verbs.CQ(other) || err != nil {
 		t.Errorf("%+v, %v; want the event of the open queue", e, err)
 	}
@@ -98,9 +94,7 @@ func TestCompChannel(t *testing.T) {
 	}
 	r.expectCalls("lock wait", "wait for completion event of nic0", "unlock")
 
-	if err := r.ch.Close(); !errors.Is(err, verbs.ErrBusy) {
-		t.Fatalf("close of a channel with a CQ: %v", err)
-	}
+	must.Fail(t, "close of a channel with a CQ", r.ch.Close(), verbs.ErrBusy)
 	alone := object[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1}))
 	empty := object[*CompChannel](t)(r.CreateCompChannel())
 	notified := 0
@@ -110,17 +104,13 @@ func TestCompChannel(t *testing.T) {
 		r.Lock(drive.CallWait)
 		notified = empty.cond.(*fakeCond).notified
 	}
-	if _, err := empty.Wait(verbs.Forever); !errors.Is(err, verbs.ErrClosed) {
-		t.Errorf("channel closed during the wait: %v", err)
-	}
+	must.Fail(t, "channel closed during the wait", must.Err(empty.Wait(verbs.Forever)), verbs.ErrClosed)
 	if notified != 1 {
 		t.Errorf("notified %d times, want once of Close", notified)
 	}
 	if err := errors.Join(r.cq.Close(), r.ch.Close()); err != nil {
 		t.Errorf("close of CQ and channel: %v", err)
 	}
-	if err := alone.ReqNotify(false); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("armed without a channel: %v", err)
-	}
+	must.Fail(t, "armed without a channel", alone.ReqNotify(false), verbs.ErrInvalid)
 	must.Do(t, alone.Close())
 }

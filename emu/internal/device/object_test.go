@@ -2,6 +2,7 @@ package device
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -53,9 +54,7 @@ func TestCheckHandle(t *testing.T) {
 			t.Errorf("an SRQ with another device's %s: %v", name, err)
 		}
 	}
-	if _, err := r.CreateCQ(verbs.CQInit{Depth: 1, Channel: other.ch}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("a CQ with another device's channel: %v", err)
-	}
+	must.Fail(t, "a CQ with another device's channel", must.Err(r.CreateCQ(verbs.CQInit{Depth: 1, Channel: other.ch})), verbs.ErrInvalid)
 }
 
 // A verb that fails returns a nil interface.
@@ -81,16 +80,12 @@ func TestHandleStaysOpenIfCloseFails(t *testing.T) {
 	r := newRig(t, Hooks{})
 	must.Get(r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}))(t)
 	for range 2 {
-		if err := r.pd.Close(); !errors.Is(err, verbs.ErrBusy) {
-			t.Errorf("close of a PD with an MR: %v", err)
-		}
+		must.Fail(t, "close of a PD with an MR", r.pd.Close(), verbs.ErrBusy)
 	}
 }
 
 func TestCreateAHUsesHook(t *testing.T) {
-	if _, err := newRig(t, Hooks{}).pd.CreateAH(verbs.AHAttr{}); !errors.Is(err, verbs.ErrNotSupported) {
-		t.Errorf("without a hook: %v", err)
-	}
+	must.Fail(t, "without a hook", must.Err(newRig(t, Hooks{}).pd.CreateAH(verbs.AHAttr{})), verbs.ErrNotSupported)
 	var asked *PD
 	r := newRig(t, Hooks{CreateAH: func(p *PD, a verbs.AHAttr) (verbs.AH, error) {
 		asked = p
@@ -156,9 +151,7 @@ func TestBindMW(t *testing.T) {
 	foreign := object[*MW](t)(other.pd.AllocMW(verbs.MWType1))
 	r.log = nil
 	for name, w := range map[string]verbs.MW{"of type 2": type2, "of another device": foreign, "that there is not": nil} {
-		if _, err := q.BindMW(w, 0, 0, info, post); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("a window %s: %v", name, err)
-		}
+		must.Fail(t, fmt.Sprintf("a window %s", name), must.Err(q.BindMW(w, 0, 0, info, post)), verbs.ErrInvalid)
 		r.expectCalls()
 	}
 	if n := testing.AllocsPerRun(100, func() {

@@ -2,6 +2,7 @@ package device
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -273,9 +274,7 @@ func TestShutdownWakesBlockedCalls(t *testing.T) {
 		r.Shutdown(func() {})
 		r.Lock(drive.CallWait)
 	}
-	if _, err := r.WaitAsync(verbs.Forever); !errors.Is(err, verbs.ErrClosed) {
-		t.Errorf("device closed during the wait: %v", err)
-	}
+	must.Fail(t, "device closed during the wait", must.Err(r.WaitAsync(verbs.Forever)), verbs.ErrClosed)
 	r.expectCalls("lock wait", "wait for asynchronous event of nic0", "unlock", "lock control", "unlock", "close", "lock wait", "unlock")
 }
 
@@ -286,14 +285,10 @@ func TestDeviceQueries(t *testing.T) {
 	}
 	must.Do(t, r.CheckPort("query_port", 1))
 	for _, port := range []uint8{0, 2} {
-		if err := r.CheckPort("query_port", port); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("port %d: %v", port, err)
-		}
+		must.Fail(t, fmt.Sprintf("port %d", port), r.CheckPort("query_port", port), verbs.ErrInvalid)
 	}
 	for index, want := range map[int]error{-1: verbs.ErrNotFound, 0: nil, 1: nil, 2: verbs.ErrNotFound} {
-		if err := r.CheckIndex("query_gid", index, 2); !errors.Is(err, want) {
-			t.Errorf("entry %d of two: %v", index, err)
-		}
+		must.Fail(t, fmt.Sprintf("entry %d of two", index), r.CheckIndex("query_gid", index, 2), want)
 	}
 	if depth := r.cq.Depth(); depth != 4 {
 		t.Errorf("depth %d", depth)

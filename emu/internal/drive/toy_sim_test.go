@@ -174,12 +174,8 @@ func TestSimulatedStreamsReportDialErrors(t *testing.T) {
 			t.Errorf("rejected by accept: %v", c.err)
 		}
 		must.Do(t, l.Close())
-		if err := l.Close(); !errors.Is(err, link.ErrClosed) {
-			t.Errorf("second Close: %v", err)
-		}
-		if err := s.a.dial(s.addrA, netip.MustParseAddrPort("[fd00::9]:7"), newClient(1, 1, 1)); !errors.Is(err, link.ErrUnreachable) {
-			t.Errorf("no such host: %v", err)
-		}
+		must.Fail(t, "second Close", l.Close(), link.ErrClosed)
+		must.Fail(t, "no such host", s.a.dial(s.addrA, netip.MustParseAddrPort("[fd00::9]:7"), newClient(1, 1, 1)), link.ErrUnreachable)
 	})
 }
 

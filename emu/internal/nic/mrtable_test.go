@@ -101,9 +101,7 @@ func TestDeregisterTwiceFails(t *testing.T) {
 	tab := NewTable(2)
 	r := register(t, tab, pdA, everything)
 	must.Do(t, tab.Deregister(r))
-	if err := tab.Deregister(r); !errors.Is(err, ErrKey) {
-		t.Errorf("second Deregister: %v", err)
-	}
+	must.Fail(t, "second Deregister", tab.Deregister(r), ErrKey)
 	// Had the second one freed the slot again, two regions would share it.
 	a, b := register(t, tab, pdA, everything), register(t, tab, pdB, everything)
 	if a.Key>>keyIndexShift == b.Key>>keyIndexShift {
@@ -115,12 +113,8 @@ func TestTableLimit(t *testing.T) {
 	tab := NewTable(2)
 	r := register(t, tab, pdA, everything)
 	must.Get(tab.AllocWindow(pdA, verbs.MWType1))(t)
-	if _, err := tab.AllocWindow(pdA, verbs.MWType2); !errors.Is(err, ErrFull) {
-		t.Errorf("third entry of two, a window: %v", err)
-	}
-	if _, err := tab.Register(pdA, Bytes{}, 0, false, 0); !errors.Is(err, ErrFull) {
-		t.Errorf("third entry of two, a region: %v", err)
-	}
+	must.Fail(t, "third entry of two, a window", must.Err(tab.AllocWindow(pdA, verbs.MWType2)), ErrFull)
+	must.Fail(t, "third entry of two, a region", must.Err(tab.Register(pdA, Bytes{}, 0, false, 0)), ErrFull)
 	must.Do(t, tab.Deregister(r))
 	register(t, tab, pdA, everything)
 }

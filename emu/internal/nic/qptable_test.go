@@ -1,7 +1,6 @@
 package nic
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -28,9 +27,7 @@ func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	if got := fmt.Sprintf("%x %x %x %x", a.num, b.num, c.num, d.num); got != "700 701 702 700" {
 		t.Errorf("numbers %s", got)
 	}
-	if _, err := table.Next(); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a fourth of three: %v", err)
-	}
+	must.Fail(t, "a fourth of three", must.Err(table.Next()), verbs.ErrNoMemory)
 	table.Remove(d.num)
 	if q := add(t, &table); q.num != 0x700 {
 		t.Errorf("number %x, want the one that is free", q.num)

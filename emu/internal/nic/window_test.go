@@ -89,9 +89,7 @@ func TestBindRejectsRegionOfOtherPD(t *testing.T) {
 	tab := NewTable(4)
 	r := register(t, tab, pdB, everything)
 	w := window(t, tab, verbs.MWType2)
-	if err := tab.Bind(w, bindOf(w, r)); !errors.Is(err, ErrPD) {
-		t.Errorf("Bind = %v", err)
-	}
+	must.Fail(t, "Bind", tab.Bind(w, bindOf(w, r)), ErrPD)
 }
 
 func TestBindRejectsRemovedObjects(t *testing.T) {
@@ -99,9 +97,7 @@ func TestBindRejectsRemovedObjects(t *testing.T) {
 	r, w := register(t, tab, pdA, everything), window(t, tab, verbs.MWType2)
 	b := bindOf(w, r)
 	must.Do(t, tab.Deregister(r))
-	if err := tab.Bind(w, b); !errors.Is(err, ErrKey) {
-		t.Errorf("to a region that has gone: %v", err)
-	}
+	must.Fail(t, "to a region that has gone", tab.Bind(w, b), ErrKey)
 	r = register(t, tab, pdA, everything)
 	b = bindOf(w, r)
 	if !tab.FreeWindow(w) {
@@ -228,9 +224,7 @@ func TestInvalidateNeedsBoundType2WindowOfQP(t *testing.T) {
 			for _, w := range []*Window{bound, type1} {
 				must.Do(t, tab.Bind(w, bindOf(w, r)))
 			}
-			if err := tab.Invalidate(c.key(r, bound, free, type1), c.pd, c.qpn); !errors.Is(err, c.want) {
-				t.Fatalf("Invalidate = %v, want %v", err, c.want)
-			}
+			must.Fail(t, "Invalidate", tab.Invalidate(c.key(r, bound, free, type1), c.pd, c.qpn), c.want)
 			if bound.Bound() != (c.want != nil) || !type1.Bound() {
 				t.Errorf("afterwards bound: %v, type 1 bound: %v", bound.Bound(), type1.Bound())
 			}
@@ -246,13 +240,9 @@ func TestDeregisterWithBoundWindowsFails(t *testing.T) {
 	for _, w := range []*Window{w1, w2} {
 		must.Do(t, tab.Bind(w, bindOf(w, r)))
 	}
-	if err := tab.Deregister(r); !errors.Is(err, ErrInUse) {
-		t.Fatalf("with two windows: %v", err)
-	}
+	must.Fail(t, "with two windows", tab.Deregister(r), ErrInUse)
 	must.Do(t, tab.Invalidate(w2.Key, pdA, qpA))
-	if err := tab.Deregister(r); !errors.Is(err, ErrInUse) {
-		t.Fatalf("with one window: %v", err)
-	}
+	must.Fail(t, "with one window", tab.Deregister(r), ErrInUse)
 	tab.FreeWindow(w1)
 	if err := tab.Deregister(r); err != nil {
 		t.Errorf("with none: %v", err)

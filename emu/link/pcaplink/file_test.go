@@ -128,9 +128,7 @@ func TestTrimOfOtherFiles(t *testing.T) {
 	if info, err := os.Stat(name); err != nil || info.Size() != 0 {
 		t.Errorf("%v, %v", info.Size(), err)
 	}
-	if err := Trim(name + "x"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	must.Fail(t, "a file that is not there", Trim(name+"x"), os.ErrNotExist)
 }
 
 // A compressed file has all packets, with comments added, and is reproducible.
@@ -163,9 +161,7 @@ func TestCompressAddsComments(t *testing.T) {
 		if err != nil || packed != name+CompressedSuffix {
 			t.Fatal(packed, err)
 		}
-		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the file is still there: %v", err)
-		}
+		must.Fail(t, "the file is still there", must.Err(os.Stat(name)), os.ErrNotExist)
 		text, err := os.ReadFile(packed)
 		if err != nil || int64(len(text)) != size || size > 30_000 {
 			t.Fatalf("%d bytes, told %d: %v", len(text), size, err)

@@ -101,9 +101,7 @@ func (h *hosts) talk(t *testing.T, up, down []byte) {
 	carry(d, a, up[half:])
 	for _, s := range []struct{ from, to link.StreamLink }{{d, a}, {a, d}} {
 		must.Do(t, s.from.CloseWrite(h.settle(t)))
-		if _, err := s.to.Read(h.settle(t), make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Fatalf("Read = %v", err)
-		}
+		must.Fail(t, "Read", must.Err(s.to.Read(h.settle(t), make([]byte, 1))), io.EOF)
 	}
 }
 

@@ -30,15 +30,11 @@ func readToError(t *testing.T, s *Stream) (err error) {
 func TestLimits(t *testing.T) {
 	a, b := openNet(t, Config{}), openNet(t, Config{MaxStreams: 2, MaxListeners: 1})
 	l := listenOn(t, b, families[0].addr)
-	if _, err := b.Listen(netip.AddrPortFrom(families[0].addr, 0), 1); !errors.Is(err, link.ErrLimit) {
-		t.Errorf("a second listener: %v", err)
-	}
+	must.Fail(t, "a second listener", must.Err(b.Listen(netip.AddrPortFrom(families[0].addr, 0), 1)), link.ErrLimit)
 	first := dialTo(t, a, l.Addr())
 	acceptFrom(t, l)
 	own := dialTo(t, b, listenOn(t, a, families[0].addr).Addr())
-	if _, err := b.Dial(1, netip.AddrPort{}, l.Addr()); !errors.Is(err, link.ErrLimit) {
-		t.Errorf("a third stream: %v", err)
-	}
+	must.Fail(t, "a third stream", must.Err(b.Dial(1, netip.AddrPort{}, l.Addr())), link.ErrLimit)
 	beyond := dialTo(t, a, l.Addr())
 	eventually(t, "the stream beyond comes in", func() bool {
 		if s, err := l.Accept(1); s != nil || err != nil {
@@ -46,9 +42,7 @@ func TestLimits(t *testing.T) {
 		}
 		return b.Stats().Rejected == 1
 	})
-	if err := readToError(t, beyond); !errors.Is(err, link.ErrReset) {
-		t.Errorf("turned away: %v", err)
-	}
+	must.Fail(t, "turned away", readToError(t, beyond), link.ErrReset)
 	own.Abort(1)
 	again := dialTo(t, a, l.Addr())
 	acceptFrom(t, l)
@@ -90,9 +84,7 @@ func TestStreamsAreResetWithoutDescriptors(t *testing.T) {
 	if away := b.Stats().Rejected; away == 0 {
 		t.Errorf("nobody was turned away: %v", err)
 	}
-	if err := readToError(t, dialed[0]); !errors.Is(err, link.ErrReset) {
-		t.Errorf("turned away: %v", err)
-	}
+	must.Fail(t, "turned away", readToError(t, dialed[0]), link.ErrReset)
 	if n, err := a.Dial(1, netip.AddrPort{}, l.Addr()); err != nil {
 		t.Errorf("afterwards: %v, %v", n, err)
 	}
@@ -107,9 +99,7 @@ func TestSelfConnectIsRefused(t *testing.T) {
 		at := l.Addr()
 		l.Close()
 		d := must.Get(n.Dial(1, at, at))(t)
-		if err := ended2(t, d); !errors.Is(err, link.ErrRefused) {
-			t.Errorf("%s: %v", f.name, err)
-		}
+		must.Fail(t, f.name, ended2(t, d), link.ErrRefused)
 	}
 }
 
@@ -151,13 +141,9 @@ func TestDialWithoutAnswerTimesOut(t *testing.T) {
 	defer n.Close()
 	// A neighbour that is not there is found missing after a few seconds; a network
 	// that is not there at once.
-	if _, err := n.Dial(1, netip.AddrPort{}, netip.MustParseAddrPort("192.0.2.1:7")); !errors.Is(err, link.ErrUnreachable) {
-		t.Errorf("no way there: %v", err)
-	}
+	must.Fail(t, "no way there", must.Err(n.Dial(1, netip.AddrPort{}, netip.MustParseAddrPort("192.0.2.1:7"))), link.ErrUnreachable)
 	s := dialTo(t, n, hb.Addr(true, 9)) // nobody listens
-	if err := readToError(t, s); !errors.Is(err, link.ErrRefused) {
-		t.Errorf("nobody listens: %v", err)
-	}
+	must.Fail(t, "nobody listens", readToError(t, s), link.ErrRefused)
 }
 
 func TestOptionsTakeEffect(t *testing.T) {

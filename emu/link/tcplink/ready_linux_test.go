@@ -148,9 +148,7 @@ func TestCloseWakesWaitReadyAndIsSafeWhileInUse(t *testing.T) {
 		must.Do(t, a.Close())
 		wg.Wait()
 		a.Wake()
-		if err := a.WaitReady(-1); !errors.Is(err, link.ErrClosed) {
-			t.Errorf("WaitReady after Close: %v", err)
-		}
+		must.Fail(t, "WaitReady after Close", a.WaitReady(-1), link.ErrClosed)
 		if n, err := dialed[2].Read(1, make([]byte, 1)); n != 0 || !errors.Is(err, link.ErrClosed) {
 			t.Errorf("Read after Close: %d, %v", n, err)
 		}

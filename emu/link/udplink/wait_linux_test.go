@@ -155,9 +155,7 @@ func TestCloseWakesWaitReadable(t *testing.T) {
 	asleepNow(l)
 	must.Do(t, l.Close())
 	<-errs // either nil or ErrClosed
-	if err := l.WaitReadable(-1); !errors.Is(err, link.ErrClosed) {
-		t.Errorf("WaitReadable of a closed link: %v", err)
-	}
+	must.Fail(t, "WaitReadable of a closed link", l.WaitReadable(-1), link.ErrClosed)
 }
 
 func TestClosedLinkReturnsErrClosed(t *testing.T) {

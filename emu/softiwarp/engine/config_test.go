@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -18,9 +17,7 @@ func TestConfigRefusesWhatCannotWork(t *testing.T) {
 		"revision":         {MPA: mpa.Config{MaxRevision: 3}},
 		"model":            {MPA: mpa.Config{MaxRevision: 1, PeerToPeer: true}},
 	} {
-		if _, err := New(c); !errors.Is(err, ErrConfig) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, must.Err(New(c)), ErrConfig)
 	}
 	n := must.Get(New(Config{}))(t)
 	if c := n.Config(); c.FirstQPN != 0x11 || c.CloseTimeout != 5*time.Second || c.Limits.RdAtomic != 128 || c.MPA.MaxIRD != 128 {

@@ -80,9 +80,7 @@ func TestConnectionIsRefused(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	p := offer(t, a, b, ConnParam{IRD: 1, ORD: 1})
 	must.Do(t, p.cb.Reject(p.now, []byte("no room")))
-	if err := p.cb.Reject(p.now, nil); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("a second answer: %v", err)
-	}
+	must.Fail(t, "a second answer", p.cb.Reject(p.now, nil), verbs.ErrInvalid)
 	p.run()
 	if !errors.Is(p.ca.Err(), ErrRejected) || string(p.ca.PrivateData()) != "no room" || p.ca.State() != Closed || p.cb.State() != Closed {
 		t.Errorf("%v %v %q, %v", p.ca.State(), p.ca.Err(), p.ca.PrivateData(), p.cb.State())
@@ -99,28 +97,18 @@ func TestSmallFaultsOfThoseWhoConnect(t *testing.T) {
 		"private data": {PrivateData: make([]byte, 509)},
 		"depth":        {IRD: 129},
 	} {
-		if _, err := a.nic.Connect(a.qp, p); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, must.Err(a.nic.Connect(a.qp, p)), verbs.ErrInvalid)
 	}
 	p := offer(t, a, b, ConnParam{})
-	if _, err := a.nic.Connect(a.qp, ConnParam{}); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("a second connection: %v", err)
-	}
-	if err := p.ca.Accept(0, a.qp, ConnParam{}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("an initiator accepts: %v", err)
-	}
-	if err := p.cb.Accept(0, b.qp, ConnParam{PrivateData: make([]byte, 513)}); !errors.Is(err, mpa.ErrPrivateData) {
-		t.Errorf("too much private data: %v", err)
-	}
+	must.Fail(t, "a second connection", must.Err(a.nic.Connect(a.qp, ConnParam{})), verbs.ErrBusy)
+	must.Fail(t, "an initiator accepts", p.ca.Accept(0, a.qp, ConnParam{}), verbs.ErrInvalid)
+	must.Fail(t, "too much private data", p.cb.Accept(0, b.qp, ConnParam{PrivateData: make([]byte, 513)}), mpa.ErrPrivateData)
 	if err := p.cb.Accept(0, b.qp, ConnParam{}); err != nil {
 		t.Errorf("after a refused answer: %v", err)
 	}
 	other := b.newQP(QPConfig{Type: verbs.QPTypeRC, PD: b.pd, SendCQ: b.sendCQ, RecvCQ: b.recvCQ})
 	must.Do(t, other.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
-	if _, err := b.nic.Connect(other, ConnParam{}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("a failed queue pair connects: %v", err)
-	}
+	must.Fail(t, "a failed queue pair connects", must.Err(b.nic.Connect(other, ConnParam{})), verbs.ErrInvalid)
 }
 
 func TestStartUpFails(t *testing.T) {

@@ -2,7 +2,6 @@ package cm
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -113,9 +112,7 @@ func TestConsumerDREP(t *testing.T) {
 	w.deliver(dreq)
 	w.b.silent()
 	w.b.noEvent()
-	if err := w.b.DisconnectReply(w.now, cb, make([]byte, 225)); !errors.Is(err, mad.ErrTooLong) {
-		t.Errorf("DisconnectReply(225 bytes) = %v", err)
-	}
+	must.Fail(t, "DisconnectReply(225 bytes)", w.b.DisconnectReply(w.now, cb, make([]byte, 225)), mad.ErrTooLong)
 	must.Do(t, w.b.DisconnectReply(w.now, cb, []byte("farewell")))
 	drep := w.pass(w.b, mad.AttrDREP)
 	if e := w.a.event(EventDisconnected); !bytes.HasPrefix(e.PrivateData, []byte("farewell")) {
@@ -172,9 +169,7 @@ func TestCloseInEveryState(t *testing.T) {
 				h.take(tc.sends)
 			}
 			h.silent()
-			if err := h.Close(w.now, id); !errors.Is(err, ErrUnknown) {
-				t.Errorf("second Close = %v", err)
-			}
+			must.Fail(t, "second Close", h.Close(w.now, id), ErrUnknown)
 			for h.NextTimer() != mono.Never {
 				w.tick(h)
 				for {

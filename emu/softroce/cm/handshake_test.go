@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -290,9 +291,7 @@ func TestCallsRejectInvalidParameters(t *testing.T) {
 			t.Errorf("%s: Accept = %v", name, err)
 		}
 	}
-	if err := w.b.DelayReply(w.now, cb, 32); !errors.Is(err, ErrParam) {
-		t.Errorf("DelayReply(32) = %v", err)
-	}
+	must.Fail(t, "DelayReply(32)", w.b.DelayReply(w.now, cb, 32), ErrParam)
 	w.b.inState(cb, StateREQRcvd)
 	w.b.silent()
 }
@@ -352,9 +351,7 @@ func TestCallsRejectWrongState(t *testing.T) {
 			if (err == nil) != want || err != nil && !errors.Is(err, ErrState) {
 				t.Errorf("%s in state %q = %v", name, state, err)
 			}
-			if err := call(h, w.now, 0xDEAD); !errors.Is(err, ErrUnknown) {
-				t.Errorf("%s of nothing = %v", name, err)
-			}
+			must.Fail(t, fmt.Sprintf("%s of nothing", name), call(h, w.now, 0xDEAD), ErrUnknown)
 		}
 	}
 }

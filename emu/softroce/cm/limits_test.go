@@ -1,7 +1,6 @@
 package cm
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 
@@ -63,12 +62,8 @@ func TestBacklogIsLimited(t *testing.T) {
 func TestConnectionsAreLimited(t *testing.T) {
 	w := newWorld(t, Config{MaxConns: 1}, Config{MaxConns: 2})
 	w.connect()
-	if _, err := w.a.Connect(w.now, offer); !errors.Is(err, ErrLimit) {
-		t.Errorf("Connect = %v", err)
-	}
-	if _, err := w.a.SIDRRequest(w.now, lookup); !errors.Is(err, ErrLimit) {
-		t.Errorf("SIDRRequest = %v", err)
-	}
+	must.Fail(t, "Connect", must.Err(w.a.Connect(w.now, offer)), ErrLimit)
+	must.Fail(t, "SIDRRequest", must.Err(w.a.SIDRRequest(w.now, lookup)), ErrLimit)
 	w.injectREQ(0)
 	w.injectREQ(1)
 	w.b.silent()
@@ -119,14 +114,10 @@ func TestEventsAreLimited(t *testing.T) {
 
 func TestListeners(t *testing.T) {
 	w := newWorld(t, Config{}, Config{MaxListeners: 3})
-	if _, err := w.b.Listen(service, netip.Addr{}, 1); !errors.Is(err, ErrInUse) {
-		t.Errorf("Listen twice = %v", err)
-	}
+	must.Fail(t, "Listen twice", must.Err(w.b.Listen(service, netip.Addr{}, 1)), ErrInUse)
 	own := must.Get(w.b.Listen(service, addrB, 1))(t)
 	elsewhere := must.Get(w.b.Listen(service, addrC, 1))(t)
-	if _, err := w.b.Listen(service+1, netip.Addr{}, 1); !errors.Is(err, ErrLimit) {
-		t.Errorf("fourth Listen = %v", err)
-	}
+	must.Fail(t, "fourth Listen", must.Err(w.b.Listen(service+1, netip.Addr{}, 1)), ErrLimit)
 	w.injectREQ(0)
 	if e := w.b.event(EventRequest); e.Request.Listen != own {
 		t.Errorf("listener %d got what was for %d", e.Request.Listen, own)
@@ -142,9 +133,7 @@ func TestListeners(t *testing.T) {
 		t.Errorf("REJ %+v", rej)
 	}
 	must.Do(t, w.b.CloseListen(elsewhere))
-	if err := w.b.CloseListen(elsewhere); !errors.Is(err, ErrUnknown) {
-		t.Errorf("CloseListen twice = %v", err)
-	}
+	must.Fail(t, "CloseListen twice", w.b.CloseListen(elsewhere), ErrUnknown)
 }
 
 // A pending request can be answered after CloseListen.

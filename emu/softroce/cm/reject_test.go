@@ -85,12 +85,8 @@ func TestLIDReasonsAreNeverSent(t *testing.T) {
 			t.Errorf("Reject(%d) = %v", uint16(r), err)
 		}
 	}
-	if err := w.b.Reject(w.now, cb, mad.ReasonConsumer, make([]byte, 73), nil); !errors.Is(err, mad.ErrTooLong) {
-		t.Errorf("Reject with 73 bytes of info = %v", err)
-	}
-	if err := w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, make([]byte, 149)); !errors.Is(err, mad.ErrTooLong) {
-		t.Errorf("Reject with 149 private bytes = %v", err)
-	}
+	must.Fail(t, "Reject with 73 bytes of info", w.b.Reject(w.now, cb, mad.ReasonConsumer, make([]byte, 73), nil), mad.ErrTooLong)
+	must.Fail(t, "Reject with 149 private bytes", w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, make([]byte, 149)), mad.ErrTooLong)
 	w.b.silent()
 	w.b.inState(cb, StateREQRcvd)
 }
@@ -207,9 +203,7 @@ func TestTimeoutREJBeforeREP(t *testing.T) {
 	if e := w.b.event(EventRejected); e.Conn != cb || e.Reason != mad.ReasonTimeout || !e.Final {
 		t.Errorf("event %+v", e)
 	}
-	if err := w.b.Accept(w.now, cb, answer); !errors.Is(err, ErrUnknown) {
-		t.Errorf("Accept = %v", err)
-	}
+	must.Fail(t, "Accept", w.b.Accept(w.now, cb, answer), ErrUnknown)
 	checkEmpty(t, w.a.Agent)
 	checkEmpty(t, w.b.Agent)
 }

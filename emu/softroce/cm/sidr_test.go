@@ -85,14 +85,10 @@ func TestSIDRCallsRejectInvalidParameters(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	p := lookup
 	p.PrivateData = make([]byte, 181)
-	if _, err := w.a.SIDRRequest(w.now, p); !errors.Is(err, mad.ErrTooLong) {
-		t.Errorf("SIDRRequest(181 bytes) = %v", err)
-	}
+	must.Fail(t, "SIDRRequest(181 bytes)", must.Err(w.a.SIDRRequest(w.now, p)), mad.ErrTooLong)
 	p = lookup
 	p.Path.Remote = addrB6
-	if _, err := w.a.SIDRRequest(w.now, p); !errors.Is(err, ErrParam) {
-		t.Errorf("SIDRRequest(two families) = %v", err)
-	}
+	must.Fail(t, "SIDRRequest(two families)", must.Err(w.a.SIDRRequest(w.now, p)), ErrParam)
 	must.Get(w.a.SIDRRequest(w.now, lookup))(t)
 	w.pass(w.a, mad.AttrSIDRREQ)
 	id := w.b.event(EventSIDRRequest).Conn

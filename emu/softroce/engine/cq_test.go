@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -100,9 +99,7 @@ func TestRecvCQOverrunFailsQP(t *testing.T) {
 		}
 		// What was there can be had; then the CQ tells what happened to it.
 		p.polled(cq, "0 SUCCESS RECV 4B")
-		if _, err := cq.Poll(make([]verbs.WC, 1)); !errors.Is(err, verbs.ErrOverrun) {
-			p.Errorf("polled: %v", err)
-		}
+		must.Fail(p, "polled", must.Err(cq.Poll(make([]verbs.WC, 1))), verbs.ErrOverrun)
 		// It stays broken, for every QP that completes there.
 		p.with(other).send(wire.OpSendOnly, 0, data(4), ackReq)
 		p.expect()
@@ -215,9 +212,7 @@ func TestDestroyCQ(t *testing.T) {
 	srq := h.srq(func(c *nic.SRQConfig) { c.Type, c.XRCD, c.CQ = verbs.SRQXRC, domain, cq })
 	busy := func(why string) {
 		t.Helper()
-		if err := h.nic.DestroyCQ(cq); !errors.Is(err, verbs.ErrBusy) {
-			t.Errorf("destroyed under %s: %v", why, err)
-		}
+		must.Fail(t, fmt.Sprintf("destroyed under %s", why), h.nic.DestroyCQ(cq), verbs.ErrBusy)
 	}
 	busy("all three")
 	must.Do(t, h.nic.DestroyQP(sender))

@@ -234,9 +234,7 @@ func TestModifyMigrationStates(t *testing.T) {
 		p.enter(verbs.QPStateRTS)
 		p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8), noMigReq)
 		p.mig(verbs.MigArmed)
-		if err := ask(verbs.MigRearm, 0); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("from ARMED to REARM: %v", err)
-		}
+		must.Fail(p, "from ARMED to REARM", ask(verbs.MigRearm, 0), verbs.ErrInvalid)
 		p.enter(verbs.QPStateReset)
 		p.mig(verbs.MigMigrated)
 		p.events()

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 
@@ -96,20 +95,14 @@ func TestAttachedQPCannotBeDestroyed(t *testing.T) {
 		p.attach(p.q, p.group(1))
 		p.attach(p.q, p.group(2))
 		must.Do(p, p.h.nic.Detach(p.q, p.group(1)))
-		if err := p.h.nic.DestroyQP(p.q); !errors.Is(err, verbs.ErrBusy) {
-			p.Errorf("destroyed while attached: %v", err)
-		}
+		must.Fail(p, "destroyed while attached", p.h.nic.DestroyQP(p.q), verbs.ErrBusy)
 		p.sendTo(p.group(1), everyone, data(4))
 		p.wcs()
 		p.drops("drop_qpn 1")
-		if err := p.h.nic.Detach(p.q, p.group(1)); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("detached twice: %v", err)
-		}
+		must.Fail(p, "detached twice", p.h.nic.Detach(p.q, p.group(1)), verbs.ErrInvalid)
 		must.Do(p, p.h.nic.Detach(p.q, p.group(2)))
 		must.Do(p, p.h.nic.DestroyQP(p.q))
-		if err := p.h.nic.Attach(p.q, p.group(1)); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("attached when it was gone: %v", err)
-		}
+		must.Fail(p, "attached when it was gone", p.h.nic.Attach(p.q, p.group(1)), verbs.ErrInvalid)
 	})
 }
 
@@ -135,18 +128,10 @@ func TestMulticastGroupsAndMembersAreLimited(t *testing.T) {
 		p.attach(p.q, p.group(1))
 		p.attach(p.q, p.group(2))
 		p.attach(p.q, p.group(2)) // is there already
-		if err := p.h.nic.Attach(p.q, p.group(3)); !errors.Is(err, verbs.ErrNoMemory) {
-			p.Errorf("a third group: %v", err)
-		}
-		if err := p.h.nic.Attach(other, p.group(1)); !errors.Is(err, verbs.ErrNoMemory) {
-			p.Errorf("a second member: %v", err)
-		}
-		if err := p.h.nic.Attach(other, p.addr); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("no group: %v", err)
-		}
-		if err := p.h.nic.Attach(p.h.qp(verbs.QPTypeRC, nil), p.group(1)); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("not UD: %v", err)
-		}
+		must.Fail(p, "a third group", p.h.nic.Attach(p.q, p.group(3)), verbs.ErrNoMemory)
+		must.Fail(p, "a second member", p.h.nic.Attach(other, p.group(1)), verbs.ErrNoMemory)
+		must.Fail(p, "no group", p.h.nic.Attach(other, p.addr), verbs.ErrInvalid)
+		must.Fail(p, "not UD", p.h.nic.Attach(p.h.qp(verbs.QPTypeRC, nil), p.group(1)), verbs.ErrInvalid)
 		must.Do(p, p.h.nic.Detach(p.q, p.group(1)))
 		p.attach(other, p.group(3)) // takes the place
 	})

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -63,16 +62,12 @@ func TestRegionWithBoundWindowsIsBusy(t *testing.T) {
 		key := p.opened(one, 0, 8)
 		p.opened(two, 0, 8)
 		p.h.nic.DeallocMW(two)
-		if err := p.h.nic.DeregMR(p.h.mr); !errors.Is(err, verbs.ErrBusy) {
-			p.Errorf("deregistered: %v", err)
-		}
+		must.Fail(p, "deregistered", p.h.nic.DeregMR(p.h.mr), verbs.ErrBusy)
 		p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key)) // and works
 		p.expect("RR_ONLY 0 8B msn 1")
 		p.opened(one, 0, 0)
 		must.Do(p, p.h.nic.DeregMR(p.h.mr))
-		if err := p.h.nic.DeregMR(p.h.mr); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("deregistered twice: %v", err)
-		}
+		must.Fail(p, "deregistered twice", p.h.nic.DeregMR(p.h.mr), verbs.ErrInvalid)
 	})
 }
 

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -56,12 +55,8 @@ func TestErrFlushesBothQueuesInOrder(t *testing.T) {
 func TestPostInERRIsChecked(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
 	p.enter(verbs.QPStateErr)
-	if err := p.q.PostRecv(&verbs.RecvWR{WRID: 1, SGL: make([]verbs.SGE, 5)}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("receive with too many entries: %v", err)
-	}
-	if err := p.q.PostSend(p.now, &verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: make([]verbs.SGE, 5)}, Refs{}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("send with too many entries: %v", err)
-	}
+	must.Fail(t, "receive with too many entries", p.q.PostRecv(&verbs.RecvWR{WRID: 1, SGL: make([]verbs.SGE, 5)}), verbs.ErrInvalid)
+	must.Fail(t, "send with too many entries", p.q.PostSend(p.now, &verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: make([]verbs.SGE, 5)}, Refs{}), verbs.ErrInvalid)
 	p.wcs()
 	p.recv(3, 8)
 	p.post(4, verbs.OpSend, 4)
@@ -229,18 +224,14 @@ func TestPostSendRejectsInvalidRequests(t *testing.T) {
 			wr := verbs.SendWR{WRID: 1, Opcode: tc.op, SGL: []verbs.SGE{p.h.sge(0, 8)}}
 			tc.edit(&wr)
 			frozen(t, p.q, func() {
-				if err := p.q.PostSend(p.now, &wr, Refs{}); !errors.Is(err, verbs.ErrInvalid) {
-					t.Errorf("got %v", err)
-				}
+				must.Fail(t, "got", p.q.PostSend(p.now, &wr, Refs{}), verbs.ErrInvalid)
 			})
 		})
 	}
 	p.post(1, verbs.OpSend, 4)
 	p.post(2, verbs.OpSend, 4)
 	frozen(t, p.q, func() {
-		if err := p.tryPost(3); !errors.Is(err, verbs.ErrNoMemory) {
-			t.Errorf("a third request of two: %v", err)
-		}
+		must.Fail(t, "a third request of two", p.tryPost(3), verbs.ErrNoMemory)
 	})
 	p.expect("SEND_ONLY 0 4B ackreq", "SEND_ONLY 1 4B ackreq")
 	p.ack(1)

@@ -264,9 +264,7 @@ func TestModifyQPChecksCurState(t *testing.T) {
 			}
 			frozen(t, q, func() {
 				a := h.attr(named, verbs.QPStateRTS)
-				if err := q.Modify(0, a, rule.must|verbs.QPAttrState|verbs.QPAttrCurState); !errors.Is(err, verbs.ErrInvalid) {
-					t.Errorf("in %v, told that it is in %v: %v", from, named, err)
-				}
+				must.Fail(t, fmt.Sprintf("in %v, told that it is in %v", from, named), q.Modify(0, a, rule.must|verbs.QPAttrState|verbs.QPAttrCurState), verbs.ErrInvalid)
 			})
 		})
 		h.modify(q, h.attr(from, verbs.QPStateRTS), rule.must|verbs.QPAttrState|verbs.QPAttrCurState)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -25,9 +24,7 @@ func (p *peer) draining() {
 	p.Helper()
 	frozen(p.T, p.q, func() {
 		for _, to := range []verbs.QPState{verbs.QPStateRTS, verbs.QPStateSQD} {
-			if err := p.modify(to, verbs.QPAttr{MinRNRTimer: 3}, verbs.QPAttrMinRNRTimer); !errors.Is(err, verbs.ErrInvalid) {
-				p.Errorf("to %v while draining: %v", to, err)
-			}
+			must.Fail(p, fmt.Sprintf("to %v while draining", to), p.modify(to, verbs.QPAttr{MinRNRTimer: 3}, verbs.QPAttrMinRNRTimer), verbs.ErrInvalid)
 		}
 	})
 	if !p.q.Query().SQDraining {

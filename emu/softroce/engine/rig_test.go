@@ -241,3 +241,10 @@ func rcPair(t testing.TB, edit func(*Config)) (net *network, a, b *host, qa, qb 
 	b.ready(qb, a.addr, qa.num, nil)
 	return newNetwork(a, b), a, b, qa, qb
 }
+
+// fill writes a pattern.
+func fill(b []byte, seed int) {
+	for i := range b {
+		b[i] = byte(i*7 + i>>8 + seed)
+	}
+}

@@ -229,9 +229,7 @@ func TestKernelProbePackets(t *testing.T) {
 				default:
 					faults++
 					var p Packet
-					if err := p.Parse(payload); !errors.Is(err, fault.parse) {
-						t.Errorf("Parse = %v, want %v", err, fault.parse)
-					}
+					must.Fail(t, "Parse", p.Parse(payload), fault.parse)
 					if got := h.ICRC().Check(h.ID, payload); got != fault.icrc {
 						t.Errorf("Check = %v, want %v", got, fault.icrc)
 					}

@@ -79,9 +79,7 @@ func TestCompareCancelsDrift(t *testing.T) {
 		t.Error("a base that drifts has noise")
 	}
 	broken := errors.New("broken")
-	if _, err := Compare(1, measure(1), func() (float64, error) { return 0, broken }); !errors.Is(err, broken) {
-		t.Errorf("error %v", err)
-	}
+	must.Fail(t, "error", must.Err(Compare(1, measure(1), func() (float64, error) { return 0, broken })), broken)
 	if _, err := Compare(0, measure(1), measure(1)); err == nil {
 		t.Error("compared nothing")
 	}
