@@ -12,26 +12,10 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
-	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
-
-// witness records the packets that a link sends, with the fields that tshark prints.
-type witness struct {
-	link.PacketLink
-	lines *[]string
-}
-
-func (w witness) Send(now mono.Time, ds []link.Datagram) (int, error) {
-	n, err := w.PacketLink.Send(now, ds)
-	for i := range n {
-		*w.lines = append(*w.lines, fmt.Sprintf("%s %s %d %d %x %d",
-			ds[i].Src.Addr(), ds[i].Dst.Addr(), ds[i].Src.Port(), ds[i].Dst.Port(), ds[i].Payload, link.UDPHeaderLen+len(ds[i].Payload)))
-	}
-	return n, err
-}
 
 // captureEcho runs the echo programs on a lossy cable and captures one side.
 func captureEcho(t *testing.T, seed uint64, addrs [2]netip.Addr, file *bytes.Buffer) (lines []string) {
@@ -41,7 +25,10 @@ func captureEcho(t *testing.T, seed uint64, addrs [2]netip.Addr, file *bytes.Buf
 		Link: sim.LinkConfig{RateBps: 10e9, Latency: time.Microsecond},
 	}.Open(t)
 	c := pcaplink.NewCapture(file, pcaplink.Options{})
-	a := must.Get(InWorld(w, ports[0], witness{c.Wrap("a", ports[0]), &lines}, Config{}))(t)
+	sent := func(d *link.Datagram) { // the fields that tshark prints
+		lines = append(lines, fmt.Sprintf("%s %s %d %d %x %d", d.Src.Addr(), d.Dst.Addr(), d.Src.Port(), d.Dst.Port(), d.Payload, link.UDPHeaderLen+len(d.Payload)))
+	}
+	a := must.Get(InWorld(w, ports[0], providertest.Tap{PacketLink: c.Wrap("a", ports[0]), Sent: sent}, Config{}))(t)
 	b := must.Get(InWorld(w, ports[1], ports[1], Config{}))(t)
 	exchange{newEnd(t, a, reliable), newEnd(t, b, reliable), 20}.inWorld(w)
 	must.Do(t, w.RunPrograms())
@@ -63,7 +50,7 @@ func TestTsharkDecodesCaptures(t *testing.T) {
 	} {
 		var file bytes.Buffer
 		lines := captureEcho(t, 3, addrs, &file)
-		// Only packets that our side sent: the witness has seen no others. Captures of
+		// Only packets that our side sent: the tap has seen no others. Captures of
 		// simulated links have no checksums.
 		got := providertest.Tshark(t, file.Bytes(), "-Y", fmt.Sprintf("%s.src == %v", ip, addrs[0]),
 			"-T", "fields", "-E", "separator= ", "-e", ip+".src", "-e", ip+".dst", "-e", "udp.srcport", "-e", "udp.dstport", "-e", "udp.payload",

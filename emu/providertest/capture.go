@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -49,4 +51,19 @@ func Tshark(t *testing.T, file []byte, args ...string) []string {
 	must.Do(t, os.WriteFile(name, file, 0o600))
 	out := must.Get(exec.Command(program, append([]string{"-r", name}, args...)...).Output())(t)
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
+}
+
+// Tap is a link that shows the datagrams that were sent.
+type Tap struct {
+	link.PacketLink
+	Sent func(d *link.Datagram)
+}
+
+// Send sends datagrams.
+func (p Tap) Send(now mono.Time, ds []link.Datagram) (int, error) {
+	n, err := p.PacketLink.Send(now, ds)
+	for i := range n {
+		p.Sent(&ds[i])
+	}
+	return n, err
 }

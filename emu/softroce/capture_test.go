@@ -12,31 +12,11 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
-	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
-
-// witness records the packets that a link sends, with the fields that tshark prints.
-type witness struct {
-	link.PacketLink
-	lines *[]string
-}
-
-func (w witness) Send(now mono.Time, ds []link.Datagram) (int, error) {
-	n, err := w.PacketLink.Send(now, ds)
-	for i := range n {
-		var p wire.Packet
-		if err := p.Parse(ds[i].Payload); err != nil {
-			return n, err
-		}
-		*w.lines = append(*w.lines, fmt.Sprintf("%s %s %d %d %d %d",
-			ds[i].Src.Addr(), ds[i].Dst.Addr(), ds[i].Src.Port(), uint8(p.BTH.Opcode), p.BTH.DestQP, p.BTH.PSN))
-	}
-	return n, err
-}
 
 // captureEcho runs the echo programs on a lossy cable and captures one side.
 func captureEcho(t *testing.T, seed uint64, v6 bool, file *bytes.Buffer) []string {
@@ -51,7 +31,12 @@ func captureEcho(t *testing.T, seed uint64, v6 bool, file *bytes.Buffer) []strin
 	}.Open(t)
 	var lines []string
 	c := pcaplink.NewCapture(file, pcaplink.Options{})
-	a := openOn(t, w, ports[0], witness{c.Wrap("a", ports[0]), &lines}, Config{Name: "a"})
+	sent := func(d *link.Datagram) { // the fields that tshark prints
+		var p wire.Packet
+		must.Do(t, p.Parse(d.Payload))
+		lines = append(lines, fmt.Sprintf("%s %s %d %d %d %d", d.Src.Addr(), d.Dst.Addr(), d.Src.Port(), uint8(p.BTH.Opcode), p.BTH.DestQP, p.BTH.PSN))
+	}
+	a := openOn(t, w, ports[0], providertest.Tap{PacketLink: c.Wrap("a", ports[0]), Sent: sent}, Config{Name: "a"})
 	b := openOn(t, w, ports[1], ports[1], Config{Name: "b"})
 	providertest.Echo{Client: a, Server: b, To: addrs[1], Messages: 20}.InWorld(t, w)
 	must.Do(t, w.RunPrograms())
@@ -68,7 +53,7 @@ func TestTsharkDecodesCaptures(t *testing.T) {
 	for ip, v6 := range map[string]bool{"ip": false, "ipv6": true} {
 		var file bytes.Buffer
 		lines := captureEcho(t, 3, v6, &file)
-		// Only packets that our side sent: the witness has seen no others.
+		// Only packets that our side sent: the tap has seen no others.
 		got := providertest.Tshark(t, file.Bytes(), "-Y", fmt.Sprintf("%s.src == %s", ip, strings.Fields(lines[0])[0]),
 			"-T", "fields", "-E", "separator= ", "-e", ip+".src", "-e", ip+".dst", "-e", "udp.srcport",
 			"-e", "infiniband.bth.opcode", "-e", "infiniband.bth.destqp", "-e", "infiniband.bth.psn")

@@ -4,29 +4,12 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/providertest"
+	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
-
-// ear records every packet that a link sends.
-type ear struct {
-	link.PacketLink
-	hear func(p *wire.Packet)
-}
-
-func (e ear) Send(now mono.Time, ds []link.Datagram) (int, error) {
-	n, err := e.PacketLink.Send(now, ds)
-	for i := range n {
-		var p wire.Packet
-		if p.Parse(ds[i].Payload) == nil {
-			e.hear(&p)
-		}
-	}
-	return n, err
-}
 
 // A REQ or REP names the PSN that its receiver begins with: in the kernel's own
 // rping the client's first SEND carries the PSN of the REP. Two ends that had it
@@ -36,8 +19,10 @@ func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
 	const unheard = 1 << 24
 	named := map[mad.Attr]uint32{} // by REQ and REP
 	first := [2]uint32{unheard, unheard}
-	listen := func(side int) func(*wire.Packet) {
-		return func(p *wire.Packet) {
+	tap := func(port *sim.Port, side int) link.PacketLink {
+		return providertest.Tap{PacketLink: port, Sent: func(d *link.Datagram) {
+			var p wire.Packet
+			must.Do(t, p.Parse(d.Payload))
 			switch {
 			case p.BTH.DestQP == 1:
 				var h mad.Header
@@ -61,10 +46,10 @@ func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
 			case p.BTH.Opcode.Operation() == wire.OpSendOnly && first[side] == unheard:
 				first[side] = uint32(p.BTH.PSN)
 			}
-		}
+		}}
 	}
-	a := openOn(t, w, ports[0], ear{ports[0], listen(0)}, Config{Name: "a"})
-	b := openOn(t, w, ports[1], ear{ports[1], listen(1)}, Config{Name: "b"})
+	a := openOn(t, w, ports[0], tap(ports[0], 0), Config{Name: "a"})
+	b := openOn(t, w, ports[1], tap(ports[1], 1), Config{Name: "b"})
 	echoOf(a, b, 3).InWorld(t, w)
 	must.Do(t, w.RunPrograms())
 	if first[0] != named[mad.AttrREP] || first[1] != named[mad.AttrREQ] || named[mad.AttrREP] == named[mad.AttrREQ] {

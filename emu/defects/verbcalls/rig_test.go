@@ -39,13 +39,6 @@ type side struct {
 
 func (c *talk) note(format string, args ...any) { c.log = append(c.log, fmt.Sprintf(format, args...)) }
 
-func (c *talk) must(err error) {
-	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
-}
-
 // tried notes what became of an attempt.
 func (c *talk) tried(err error) {
 	if err != nil {
@@ -55,23 +48,15 @@ func (c *talk) tried(err error) {
 	c.note("taken")
 }
 
-func made[T any](c *talk) func(T, error) T {
-	return func(x T, err error) T {
-		c.Helper()
-		c.must(err)
-		return x
-	}
-}
-
 const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessMWBind
 
 func (c *talk) side(d verbs.Context, addr netip.Addr) *side {
 	c.Helper()
 	s := &side{t: c, d: d, addr: addr, buf: make([]byte, 4096)}
-	s.pd = made[verbs.PD](c)(d.AllocPD())
-	s.ch = made[verbs.CompChannel](c)(d.CreateCompChannel())
-	s.cq = made[verbs.CQ](c)(d.CreateCQ(verbs.CQInit{Depth: 64, Channel: s.ch}))
-	s.mr = made[verbs.MR](c)(s.pd.RegMR(verbs.MRInit{Buf: s.buf, Access: allAccess}))
+	s.pd = must.Get(d.AllocPD())(c)
+	s.ch = must.Get(d.CreateCompChannel())(c)
+	s.cq = must.Get(d.CreateCQ(verbs.CQInit{Depth: 64, Channel: s.ch}))(c)
+	s.mr = must.Get(s.pd.RegMR(verbs.MRInit{Buf: s.buf, Access: allAccess}))(c)
 	s.qp = s.newQP(nil)
 	return s
 }
@@ -85,7 +70,7 @@ func (s *side) newQP(edit func(*verbs.QPInit)) verbs.QP {
 	if edit != nil {
 		edit(&in)
 	}
-	return made[verbs.QP](s.t)(s.d.CreateQP(in))
+	return must.Get(s.d.CreateQP(in))(s.t)
 }
 
 const (
@@ -109,11 +94,11 @@ func (c *talk) connect() {
 			AH:    verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(other.addr), HopLimit: 64}},
 			RQPSN: 7, SQPSN: 7, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, Timeout: 14, RetryCnt: 3, RNRRetry: 3,
 		}
-		c.must(s.qp.Modify(a, toInit))
+		must.Do(c, s.qp.Modify(a, toInit))
 		a.State = verbs.QPStateRTR
-		c.must(s.qp.Modify(a, toRTR))
+		must.Do(c, s.qp.Modify(a, toRTR))
 		a.State = verbs.QPStateRTS
-		c.must(s.qp.Modify(a, toRTS))
+		must.Do(c, s.qp.Modify(a, toRTS))
 	}
 }
 
@@ -164,11 +149,11 @@ func (s *side) datagrams() {
 	s.t.Helper()
 	s.qp = s.newQP(func(in *verbs.QPInit) { in.Type = verbs.QPTypeUD })
 	a := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: datagramKey}
-	s.t.must(s.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
+	must.Do(s.t, s.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	a.State = verbs.QPStateRTR
-	s.t.must(s.qp.Modify(a, verbs.QPAttrState))
+	must.Do(s.t, s.qp.Modify(a, verbs.QPAttrState))
 	a.State = verbs.QPStateRTS
-	s.t.must(s.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	must.Do(s.t, s.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrSQPSN))
 }
 
 const datagramKey = 0x11
@@ -182,7 +167,7 @@ func (s *side) datagram(id uint64, pd verbs.PD) verbs.SendWR {
 		other = s.t.dev
 	}
 	wr := s.wr(id, verbs.OpSend)
-	ah := made[verbs.AH](s.t)(pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(other.addr), HopLimit: 64}}))
+	ah := must.Get(pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(other.addr), HopLimit: 64}}))(s.t)
 	wr.UD = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: datagramKey}
 	return wr
 }
@@ -202,7 +187,7 @@ func (s *side) done() {
 	var wcs [2]verbs.WC
 	for {
 		n, err := s.cq.Poll(wcs[:])
-		s.t.must(err)
+		must.Do(s.t, err)
 		if n == 0 {
 			return
 		}

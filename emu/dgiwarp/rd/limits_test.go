@@ -32,9 +32,7 @@ func TestFullTableRefusesAndRecovers(t *testing.T) {
 	if _, err := sink.layer.Peer(n.now, sink.key(n.hosts[1]), 0, 0); err != nil {
 		t.Errorf("a second peer: %v", err)
 	}
-	if _, err := sink.layer.Peer(n.now, sink.key(n.hosts[2]), 0, 0); !errors.Is(err, ErrFull) {
-		t.Errorf("a third peer: %v, want ErrFull", err)
-	}
+	must.Fail(t, "a third peer", must.Err(sink.layer.Peer(n.now, sink.key(n.hosts[2]), 0, 0)), ErrFull)
 }
 
 // However much is lost, what waits behind gaps stays within its bound, and all

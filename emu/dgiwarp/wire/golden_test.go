@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -205,8 +206,6 @@ func TestWriteRecordRoundTrip(t *testing.T) {
 		t.Errorf("Parse = %+v, %x, %v", got, rest, err)
 	}
 	for n := range golden {
-		if _, err := got.Parse(golden[:n]); !errors.Is(err, ErrShort) {
-			t.Errorf("Parse(%d octets) = %v, want ErrShort", n, err)
-		}
+		must.Fail(t, fmt.Sprintf("Parse(%d octets)", n), must.Err(got.Parse(golden[:n])), ErrShort)
 	}
 }

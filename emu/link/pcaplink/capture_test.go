@@ -182,9 +182,7 @@ func TestFailedCaptureDoesNotAffectLink(t *testing.T) {
 	if b.Queued() != 100 {
 		t.Errorf("%d of 100 arrived", b.Queued())
 	}
-	if err := c.Close(); !errors.Is(err, errDiskFull) {
-		t.Errorf("Close = %v, want the disk's error", err)
-	}
+	must.Fail(t, "Close", c.Close(), errDiskFull)
 }
 
 func TestDatagramTooLongForIPIsAnError(t *testing.T) {

@@ -2,7 +2,6 @@ package pcaplink
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -243,9 +242,7 @@ func TestResetsAndRefusalsAreCaptured(t *testing.T) {
 		d := must.Get(h.a.Dial(h.w.Now(), h.addrA, h.addrB))(t)
 		return d
 	}
-	if _, err := dial().Read(h.settle(t), make([]byte, 1)); !errors.Is(err, link.ErrRefused) {
-		t.Fatal(err)
-	}
+	must.Fail(t, "settle", must.Err(dial().Read(h.settle(t), make([]byte, 1))), link.ErrRefused)
 	l := must.Get(h.b.Listen(h.addrB, 4))(t)
 	d := dial()
 	if d.Connected(h.settle(t)); d.Abort(h.w.Now()) != nil {
@@ -254,9 +251,7 @@ func TestResetsAndRefusalsAreCaptured(t *testing.T) {
 	d = dial()
 	d.Connected(h.settle(t))
 	must.Do(t, l.Close())
-	if _, err := d.Read(h.settle(t), make([]byte, 1)); !errors.Is(err, link.ErrReset) {
-		t.Fatal(err)
-	}
+	must.Fail(t, "settle", must.Err(d.Read(h.settle(t), make([]byte, 1))), link.ErrReset)
 	must.Do(t, c.Close())
 	want := []string{
 		"> SYN seq=0 ack=0 len=0", "< RST seq=0 ack=1 len=0",

@@ -115,9 +115,7 @@ func TestResetAfterEOFIsReported(t *testing.T) {
 	dialed, accepted := connectStreams(t, a, b, 1)
 	d, acc := dialed[0], accepted[0]
 	must.Do(t, acc.CloseWrite(1))
-	if err := readToError(t, d); !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
+	must.Fail(t, "readToError", readToError(t, d), io.EOF)
 	must.Do(t, acc.Abort(1))
 	var ready [4]link.StreamReady
 	eventually(t, "the reset is read where it is named", func() bool {

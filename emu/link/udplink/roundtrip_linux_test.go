@@ -2,7 +2,7 @@ package udplink
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -30,9 +30,7 @@ func TestLinksShareLoopbackPort(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Open(Config{Local: local(links[0])}); !errors.Is(err, unix.EADDRINUSE) {
-		t.Errorf("second link on %v: %v, want EADDRINUSE", local(links[0]), err)
-	}
+	must.Fail(t, fmt.Sprintf("second link on %v", local(links[0])), must.Err(Open(Config{Local: local(links[0])})), unix.EADDRINUSE)
 }
 
 // The headers of received datagrams equal those that were sent.

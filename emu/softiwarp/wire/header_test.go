@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -128,9 +129,7 @@ func TestHeadersRejectEveryStrictPrefix(t *testing.T) {
 	for _, h := range headers {
 		golden := fromHex(t, h.bytes)
 		for n := range golden {
-			if _, err := h.fresh().Parse(golden[:n]); !errors.Is(err, ErrShort) {
-				t.Errorf("%s: Parse(%d of %d octets) = %v, want ErrShort", h.name, n, len(golden), err)
-			}
+			must.Fail(t, fmt.Sprintf("%s: Parse(%d of %d octets)", h.name, n, len(golden)), must.Err(h.fresh().Parse(golden[:n])), ErrShort)
 		}
 	}
 }

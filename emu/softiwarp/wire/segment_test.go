@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -61,9 +62,7 @@ func TestSegmentsRejectStrictPrefixesOfHeaders(t *testing.T) {
 	for _, v := range fpdus {
 		b := v.want.AppendHeaders(nil)
 		for n := range b {
-			if err := new(Segment).Parse(b[:n]); !errors.Is(err, ErrShort) {
-				t.Errorf("%s: Parse(%d of %d octets) = %v, want ErrShort", v.name, n, len(b), err)
-			}
+			must.Fail(t, fmt.Sprintf("%s: Parse(%d of %d octets)", v.name, n, len(b)), new(Segment).Parse(b[:n]), ErrShort)
 		}
 		if len(b) > MaxHeaderLen {
 			t.Errorf("%s: header of %d octets exceeds MaxHeaderLen", v.name, len(b))

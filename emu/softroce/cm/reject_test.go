@@ -2,7 +2,7 @@ package cm
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
@@ -81,9 +81,7 @@ func TestLIDReasonsAreNeverSent(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	_, cb := w.requested()
 	for _, r := range []mad.Reason{mad.ReasonPrimaryLID, mad.ReasonAlternateLID} {
-		if err := w.b.Reject(w.now, cb, r, nil, nil); !errors.Is(err, ErrParam) {
-			t.Errorf("Reject(%d) = %v", uint16(r), err)
-		}
+		must.Fail(t, fmt.Sprintf("Reject(%d)", uint16(r)), w.b.Reject(w.now, cb, r, nil, nil), ErrParam)
 	}
 	must.Fail(t, "Reject with 73 bytes of info", w.b.Reject(w.now, cb, mad.ReasonConsumer, make([]byte, 73), nil), mad.ErrTooLong)
 	must.Fail(t, "Reject with 149 private bytes", w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, make([]byte, 149)), mad.ErrTooLong)

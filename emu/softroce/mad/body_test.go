@@ -2,7 +2,7 @@ package mad
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -98,22 +98,16 @@ func TestParseRejectsEveryPrefix(t *testing.T) {
 	for _, k := range kinds {
 		whole := pattern(1)
 		for n := range whole {
-			if _, err := k.new().Parse(whole[:n]); !errors.Is(err, ErrShort) {
-				t.Fatalf("%v: Parse(%d bytes) = %v, want ErrShort", k.attr, n, err)
-			}
+			must.Fail(t, fmt.Sprintf("%v: Parse(%d bytes)", k.attr, n), must.Err(k.new().Parse(whole[:n])), ErrShort)
 		}
 	}
 	var h Header
 	for n := range HeaderLen {
-		if _, err := h.Parse(make([]byte, n)); !errors.Is(err, ErrShort) {
-			t.Fatalf("header: Parse(%d bytes) = %v, want ErrShort", n, err)
-		}
+		must.Fail(t, fmt.Sprintf("header: Parse(%d bytes)", n), must.Err(h.Parse(make([]byte, n))), ErrShort)
 	}
 	var ip IPHeader
 	for n := range IPHeaderLen {
-		if _, err := ip.Parse(make([]byte, n)); !errors.Is(err, ErrShort) {
-			t.Fatalf("rdma_cm header: Parse(%d bytes) = %v, want ErrShort", n, err)
-		}
+		must.Fail(t, fmt.Sprintf("rdma_cm header: Parse(%d bytes)", n), must.Err(ip.Parse(make([]byte, n))), ErrShort)
 	}
 }
 

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -135,9 +136,7 @@ func TestEveryPrefixOfAPacketIsAnError(t *testing.T) {
 		b := p.Append(nil)
 		for n := range b {
 			var got Packet
-			if err := got.Parse(b[:n]); !errors.Is(err, ErrShort) {
-				t.Errorf("%v: Parse(%d of %d bytes) = %v, want ErrShort", op, n, len(b), err)
-			}
+			must.Fail(t, fmt.Sprintf("%v: Parse(%d of %d bytes)", op, n, len(b)), got.Parse(b[:n]), ErrShort)
 		}
 	}
 }
@@ -197,9 +196,7 @@ func TestReservedOpcodeKeepsBTH(t *testing.T) {
 			t.Errorf("%v: packet of %d bytes, want a BTH and an ICRC", op, len(b))
 		}
 		var got Packet
-		if err := got.Parse(b); !errors.Is(err, ErrOpcode) {
-			t.Errorf("%v: Parse = %v, want ErrOpcode", op, err)
-		}
+		must.Fail(t, fmt.Sprintf("%v: Parse", op), got.Parse(b), ErrOpcode)
 		if got.BTH != p.BTH {
 			t.Errorf("%v: BTH %+v, want %+v", op, got.BTH, p.BTH)
 		}
