@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,108 +12,51 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
-	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
-
-// witness records the packets that a link sends, with the fields that tshark prints.
-type witness struct {
-	link.PacketLink
-	lines *[]string
-}
-
-func (w witness) Send(now mono.Time, ds []link.Datagram) (int, error) {
-	n, err := w.PacketLink.Send(now, ds)
-	for i := range n {
-		*w.lines = append(*w.lines, fmt.Sprintf("%s %s %d %d %x %d",
-			ds[i].Src.Addr(), ds[i].Dst.Addr(), ds[i].Src.Port(), ds[i].Dst.Port(), ds[i].Payload, link.UDPHeaderLen+len(ds[i].Payload)))
-	}
-	return n, err
-}
 
 // captureEcho runs the echo programs on a lossy cable and captures one side.
 func captureEcho(t *testing.T, seed uint64, addrs [2]netip.Addr, file *bytes.Buffer) (lines []string) {
 	t.Helper()
-	w := sim.New(sim.Config{Seed: seed, MaxTime: maxWorldTime})
-	port := func(i int) sim.PortConfig {
-		return sim.PortConfig{
-			Addrs: addrs[i : i+1], Up: impair.Config{Specs: []impair.Spec{{LossPPM: 20_000}}},
-			Link: sim.LinkConfig{RateBps: 10e9, Latency: time.Microsecond},
-		}
-	}
-	pa, pb, err := sim.NewPair(w, sim.NetConfig{}, port(0), port(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, ports := providertest.Cable{
+		Seed: seed, Addrs: addrs, Up: impair.Config{Specs: []impair.Spec{{LossPPM: 20_000}}},
+		Link: sim.LinkConfig{RateBps: 10e9, Latency: time.Microsecond},
+	}.Open(t)
 	c := pcaplink.NewCapture(file, pcaplink.Options{})
-	a, err := InWorld(w, pa, witness{c.Wrap("a", pa), &lines}, Config{})
-	if err != nil {
-		t.Fatal(err)
+	sent := func(d *link.Datagram) { // the fields that tshark prints
+		lines = append(lines, fmt.Sprintf("%s %s %d %d %x %d", d.Src.Addr(), d.Dst.Addr(), d.Src.Port(), d.Dst.Port(), d.Payload, link.UDPHeaderLen+len(d.Payload)))
 	}
-	b, err := InWorld(w, pb, pb, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, server := mustEnd(t, a, reliable), mustEnd(t, b, reliable)
-	w.Go("server", func(*sim.Proc) error { return echoServer(server, 20, func() {}) })
-	w.Go("client", func(*sim.Proc) error { return echoClient(client, server.where(), 20) })
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(InWorld(w, ports[0], providertest.Tap{PacketLink: c.Wrap("a", ports[0]), Sent: sent}, Config{}))(t)
+	b := must.Get(InWorld(w, ports[1], ports[1], Config{}))(t)
+	exchange{newEnd(t, a, reliable), newEnd(t, b, reliable), 20}.inWorld(w)
+	must.Do(t, w.RunPrograms())
+	must.Do(t, c.Close())
 	return lines
 }
 
 func TestSameSeedGivesSameCapture(t *testing.T) {
-	capture := func(seed uint64, procs int) []byte {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		var file bytes.Buffer
-		captureEcho(t, seed, [2]netip.Addr{addrA, addrB}, &file)
-		return file.Bytes()
-	}
-	one := capture(3, 1)
-	if !bytes.Equal(one, capture(3, 1)) || !bytes.Equal(one, capture(3, 4)) {
-		t.Error("the same seed gave different packets")
-	}
-	if bytes.Equal(one, capture(4, 1)) {
-		t.Error("another seed gave the same packets: does chance play any part?")
-	}
+	providertest.ExpectSameCapture(t, "", func(seed uint64, file *bytes.Buffer) {
+		captureEcho(t, seed, [2]netip.Addr{addrA, addrB}, file)
+	})
 }
 
 // tshark does not know the protocol: it sees that the packets are proper UDP.
 func TestTsharkDecodesCaptures(t *testing.T) {
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
-		t.Skip("tshark is not installed (Debian: apt-get install tshark)")
-	}
 	for ip, addrs := range map[string][2]netip.Addr{
 		"ip":   {netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")},
 		"ipv6": {addrA, addrB},
 	} {
 		var file bytes.Buffer
 		lines := captureEcho(t, 3, addrs, &file)
-		name := filepath.Join(t.TempDir(), "echo.pcapng")
-		if err := os.WriteFile(name, file.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		// Only packets that our side sent: the witness has seen no others. Captures of
+		// Only packets that our side sent: the tap has seen no others. Captures of
 		// simulated links have no checksums.
-		out, err := exec.Command(tshark, "-r", name, "-Y", fmt.Sprintf("%s.src == %v", ip, addrs[0]),
+		got := providertest.Tshark(t, file.Bytes(), "-Y", fmt.Sprintf("%s.src == %v", ip, addrs[0]),
 			"-T", "fields", "-E", "separator= ", "-e", ip+".src", "-e", ip+".dst", "-e", "udp.srcport", "-e", "udp.dstport", "-e", "udp.payload",
-			"-e", "udp.length").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := strings.Split(strings.TrimSpace(string(out)), "\n")
-		if len(got) != len(lines) || len(lines) < 20 {
-			t.Fatalf("tshark sees %d packets, %d were sent", len(got), len(lines))
-		}
-		for i, line := range lines {
-			if got[i] != line {
-				t.Fatalf("packet %d: tshark says %q, we sent %q", i+1, got[i], line)
-			}
+			"-e", "udp.length")
+		if !slices.Equal(got, lines) || len(lines) < 20 {
+			t.Errorf("tshark sees\n%s\nwe sent\n%s", strings.Join(got, "\n"), strings.Join(lines, "\n"))
 		}
 	}
 }

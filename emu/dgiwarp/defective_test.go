@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
@@ -83,15 +84,8 @@ var noticedByEcho = []string{
 func echoWith(t *testing.T, cfg Config, opt QPOptions, spec impair.Config) error {
 	w := sim.New(sim.Config{Seed: 3, MaxTime: mono.Time(time.Minute), MaxEvents: 100_000})
 	defer w.Close()
-	net, err := sim.NewNet(w, sim.NetConfig{Dissector: Dissector{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, server := mustEnd(t, attach(t, w, net, addrA, spec, cfg), opt), mustEnd(t, attach(t, w, net, addrB, spec, Config{}), opt)
-	w.Go("server", func(*sim.Proc) error { return echoServer(server, 20, func() {}) })
-	w.Go("client", func(p *sim.Proc) error {
-		p.Sleep(time.Millisecond)
-		return echoClient(client, server.where(), 20)
-	})
+	net := must.Get(sim.NewNet(w, sim.NetConfig{Dissector: Dissector{}}))(t)
+	defective, sound := attach(t, w, net, addrA, spec, cfg), attach(t, w, net, addrB, spec, Config{})
+	exchange{newEnd(t, defective, opt), newEnd(t, sound, opt), 20}.inWorld(w)
 	return w.RunPrograms()
 }

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -31,7 +33,7 @@ func peerBytes(t testing.TB, opt QPOptions, n int) float64 {
 	t.Helper()
 	const hosts = 20
 	w, ds := netInWorld(t, 6, 1+hosts, impair.Config{}, Config{QP: opt})
-	center := mustEnd(t, ds[0], opt)
+	center := newEnd(t, ds[0], opt)
 	var peers []Source
 	for i, d := range ds[1:] {
 		qps, serve := crowd(t, d, opt, n/hosts)
@@ -40,38 +42,27 @@ func peerBytes(t testing.TB, opt QPOptions, n int) float64 {
 	}
 	// What all peers cost at both ends, less what those did before they were talked
 	// to, is twice what one end pays.
-	talk := func(from []Source) error {
+	talk := func(from []Source) {
 		for _, p := range from {
 			for range 2 {
-				if err := center.recv(0, 8); err != nil {
-					return err
-				}
-				if err := center.send(p, 0, 8); err != nil {
-					return err
-				}
+				center.recv(0, 8)
+				center.send(p, 0, 8)
 				for range 2 {
-					if _, err := center.succeed(); err != nil {
-						return err
-					}
+					center.Succeed()
 				}
 			}
 		}
-		return nil
 	}
 	var before, after int64
 	w.Go("center", func(*sim.Proc) error {
 		warm := len(peers) / 10 // buffers and tables have grown by then
-		if err := talk(peers[:warm]); err != nil {
-			return err
-		}
+		talk(peers[:warm])
 		before = heap()
-		err := talk(peers[warm:])
+		talk(peers[warm:])
 		after = heap()
-		return err
+		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 	bytes := float64(after-before) / float64(len(peers)-len(peers)/10) / 2
 	runtime.KeepAlive(ds)
 	return bytes
@@ -82,85 +73,49 @@ func peerBytes(t testing.TB, opt QPOptions, n int) float64 {
 // the simulation's own.
 func connectionBytes(t testing.TB, n int) (total, stream float64) {
 	t.Helper()
-	w := sim.New(sim.Config{Seed: 1})
-	link := sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond}
-	pa, pb, err := sim.NewPair(w, sim.NetConfig{}, sim.PortConfig{Addrs: []netip.Addr{addrA}, Link: link}, sim.PortConfig{Addrs: []netip.Addr{addrB}, Link: link})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, ports := providertest.Cable{Seed: 1}.Open(t)
 	type side struct {
 		dev verbs.Context
-		pd  verbs.PD
-		cq  verbs.CQ
+		PD  verbs.PD
+		CQ  verbs.CQ
 	}
 	var sides [2]side
-	for i, p := range []*sim.Port{pa, pb} {
-		d, err := softiwarp.InWorld(w, p, p.StreamHost(), softiwarp.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+	for i, p := range ports {
+		d := must.Get(softiwarp.InWorld(w, p, p.StreamHost(), softiwarp.Config{}))(t)
 		sides[i].dev = d
-		if sides[i].pd, err = d.AllocPD(); err != nil {
-			t.Fatal(err)
-		}
-		if sides[i].cq, err = d.CreateCQ(verbs.CQInit{Depth: 1 << 12}); err != nil {
-			t.Fatal(err)
-		}
+		sides[i].PD = must.Get(d.AllocPD())(t)
+		sides[i].CQ = must.Get(d.CreateCQ(verbs.CQInit{Depth: 1 << 12}))(t)
 	}
 	qp := func(s side) (verbs.QP, error) {
-		return s.dev.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq, Caps: smallQP})
+		return s.dev.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: s.PD, SendCQ: s.CQ, RecvCQ: s.CQ, Caps: smallQP})
 	}
 	warm := n / 10
 	var before, after int64
 	w.Go("server", func(*sim.Proc) error {
-		m, err := sides[1].dev.CM()
-		if err != nil {
-			return err
-		}
-		l, err := m.Listen(netip.AddrPortFrom(addrB, 7174), verbs.PortSpaceTCP, 16)
-		if err != nil {
-			return err
-		}
+		m := must.Get(sides[1].dev.CM())(t)
+		l := must.Get(m.Listen(netip.AddrPortFrom(addrB, 7174), verbs.PortSpaceTCP, 16))(t)
 		for range n + warm {
-			req, err := l.GetRequest(verbs.Forever)
-			if err != nil {
-				return err
-			}
-			q, err := qp(sides[1])
-			if err != nil {
-				return err
-			}
-			if _, err := req.Accept(q, verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4}, verbs.Forever); err != nil {
-				return err
-			}
+			req := must.Get(l.GetRequest(verbs.Forever))(t)
+			q := must.Get(qp(sides[1]))(t)
+			must.Get(req.Accept(q, verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4}, verbs.Forever))(t)
 		}
 		return nil
 	})
 	w.Go("client", func(p *sim.Proc) error {
 		p.Sleep(time.Millisecond)
-		m, err := sides[0].dev.CM()
-		if err != nil {
-			return err
-		}
+		m := must.Get(sides[0].dev.CM())(t)
 		for i := range n + warm {
 			if i == warm {
 				before = heap()
 			}
-			q, err := qp(sides[0])
-			if err != nil {
-				return err
-			}
-			if _, err := m.Connect(q, netip.AddrPortFrom(addrB, 7174), verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4}, verbs.Forever); err != nil {
-				return err
-			}
+			q := must.Get(qp(sides[0]))(t)
+			must.Get(m.Connect(q, netip.AddrPortFrom(addrB, 7174), verbs.ConnParam{ResponderResources: 4, InitiatorDepth: 4}, verbs.Forever))(t)
 		}
 		p.Sleep(time.Second)
 		after = heap()
 		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 	total = float64(after-before) / float64(n) / 2
 	stream = streamBytes(t, n)
 	runtime.KeepAlive(sides)
@@ -171,38 +126,23 @@ func connectionBytes(t testing.TB, n int) (total, stream float64) {
 // on: in the place of a TCP socket, and no part of soft-iWARP.
 func streamBytes(t testing.TB, n int) float64 {
 	t.Helper()
-	w := sim.New(sim.Config{Seed: 1})
-	pa, pb, err := sim.NewPair(w, sim.NetConfig{}, sim.PortConfig{Addrs: []netip.Addr{addrA}}, sim.PortConfig{Addrs: []netip.Addr{addrB}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := pb.StreamHost().Listen(netip.AddrPortFrom(addrB, 9), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, ports := providertest.Cable{Seed: 1}.Open(t)
+	l := must.Get(ports[1].StreamHost().Listen(netip.AddrPortFrom(addrB, 9), n))(t)
 	before := heap()
 	var keep []any
 	w.Go("dialer", func(p *sim.Proc) error {
 		for range n {
-			s, err := pa.StreamHost().Dial(w.Now(), netip.AddrPortFrom(addrA, 0), netip.AddrPortFrom(addrB, 9))
-			if err != nil {
-				return err
-			}
+			s := must.Get(ports[0].StreamHost().Dial(w.Now(), netip.AddrPortFrom(addrA, 0), netip.AddrPortFrom(addrB, 9)))(t)
 			keep = append(keep, s)
 		}
 		p.Sleep(time.Second)
 		for range n {
-			s, err := l.Accept(w.Now())
-			if err != nil {
-				return err
-			}
+			s := must.Get(l.Accept(w.Now()))(t)
 			keep = append(keep, s)
 		}
 		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 	after := heap()
 	runtime.KeepAlive(keep)
 	return float64(after-before) / float64(n) / 2

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -42,10 +43,7 @@ func (h *hosts) device(i int, cfg Config) (d *Device, err error) {
 // mustDevice is device for as long as a test runs.
 func (h *hosts) mustDevice(t testing.TB, i int, cfg Config) *Device {
 	t.Helper()
-	d, err := h.device(i, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(h.device(i, cfg))(t)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -60,30 +58,11 @@ func (h *hosts) pair(t testing.TB, cfg Config) [2]*Device {
 	return [2]*Device{h.mustDevice(t, 0, cfg), h.mustDevice(t, 1, cfg)}
 }
 
-// echo runs the echo programs in real time.
-func echo(client, server *end, n int) error {
-	errs := make(chan error, 2)
-	serving := make(chan struct{})
-	go func() { errs <- echoServer(server, n, func() { close(serving) }) }()
-	select {
-	case <-serving:
-	case err := <-errs:
-		return err
-	}
-	go func() { errs <- echoClient(client, server.where(), n) }()
-	for range 2 {
-		if err := <-errs; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func TestEchoAcrossNamespaces(t *testing.T) {
 	for _, v6 := range []bool{true, false} {
 		for _, opt := range []QPOptions{unreliable, reliable} {
 			ds := newHosts(t, v6).pair(t, Config{})
-			if err := echo(mustEnd(t, ds[0], opt), mustEnd(t, ds[1], opt), 200); err != nil {
+			if err := (exchange{newEnd(t, ds[0], opt), newEnd(t, ds[1], opt), 200}).run(); err != nil {
 				t.Errorf("%+v, IPv6 %v: %v", opt, v6, err)
 			}
 			if p, err := ds[0].QueryPort(1); err != nil || p.ActiveMTU.Bytes() != 4096 {

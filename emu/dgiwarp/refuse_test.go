@@ -1,8 +1,6 @@
 package dgiwarp
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -13,53 +11,46 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
-	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Verbs that the protocol does not support return errors that name the reason.
 func TestUnsupportedAndInvalidVerbs(t *testing.T) {
 	_, a, b := pairInWorld(t, 1, impair.Config{})
-	e, other := mustEnd(t, a, unreliable), mustEnd(t, b, unreliable)
+	e, other := newEnd(t, a, unreliable), newEnd(t, b, unreliable)
 	qp := func(edit func(*verbs.QPInit)) error {
-		in := verbs.QPInit{Type: verbs.QPTypeUD, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
+		in := verbs.QPInit{Type: verbs.QPTypeUD, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.CQ, Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
 		edit(&in)
 		_, err := a.CreateQP(in)
 		return err
 	}
-	foreign, err := other.pd.CreateAH(AddressOf(addrPort("fd00::1", 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	foreign := must.Get(other.PD.CreateAH(AddressOf(addrPort("fd00::1", 0))))(t)
 	for _, c := range []struct {
 		name string
 		err  error
 		is   error
 		says string
 	}{
-		{name: "a connection manager", err: second(a.CM()), is: verbs.ErrNotSupported, says: "AddressOf"},
-		{name: "an XRC domain", err: second(a.OpenXRCD()), is: verbs.ErrNotSupported, says: "XRC"},
-		{name: "an XRC target", err: second(a.OpenQP(nil, 1)), is: verbs.ErrNotSupported, says: "XRC"},
-		{name: "an XRC SRQ", err: second(a.CreateSRQ(verbs.SRQInit{Type: verbs.SRQXRC})), is: verbs.ErrNotSupported, says: "XRC"},
+		{name: "a connection manager", err: must.Err(a.CM()), is: verbs.ErrNotSupported, says: "AddressOf"},
+		{name: "an XRC domain", err: must.Err(a.OpenXRCD()), is: verbs.ErrNotSupported, says: "XRC"},
+		{name: "an XRC target", err: must.Err(a.OpenQP(nil, 1)), is: verbs.ErrNotSupported, says: "XRC"},
+		{name: "an XRC SRQ", err: must.Err(a.CreateSRQ(verbs.SRQInit{Type: verbs.SRQXRC})), is: verbs.ErrNotSupported, says: "XRC"},
 		{name: "RC", err: qp(func(in *verbs.QPInit) { in.Type = verbs.QPTypeRC }), is: verbs.ErrNotSupported, says: "also for RD"},
-		{name: "another device's CQ", err: qp(func(in *verbs.QPInit) { in.SendCQ = other.cq }), is: verbs.ErrInvalid, says: "send CQ"},
-		{name: "a flow label that is no port", err: second(e.pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(addrB), FlowLabel: 1 << 16}})), is: verbs.ErrInvalid, says: "UDP port"},
-		{name: "the other IP version", err: second(e.pd.CreateAH(AddressOf(addrPort("10.0.0.1", 0)))), is: verbs.ErrInvalid, says: "IP versions"},
-		{name: "port 2", err: second(a.QueryPort(2)), is: verbs.ErrInvalid, says: "port 2"},
-		{name: "GID 1", err: second(a.QueryGID(1, 1)), is: verbs.ErrNotFound, says: "entry 1"},
-		{name: "another device's address", err: second(e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, UD: verbs.UD{AH: foreign}}})), is: verbs.ErrInvalid, says: "address handle"},
-		{name: "no address", err: second(e.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}})), is: verbs.ErrInvalid, says: "address handle"},
+		{name: "another device's CQ", err: qp(func(in *verbs.QPInit) { in.SendCQ = other.CQ }), is: verbs.ErrInvalid, says: "send CQ"},
+		{name: "a flow label that is no port", err: must.Err(e.PD.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(addrB), FlowLabel: 1 << 16}})), is: verbs.ErrInvalid, says: "UDP port"},
+		{name: "the other IP version", err: must.Err(e.PD.CreateAH(AddressOf(addrPort("10.0.0.1", 0)))), is: verbs.ErrInvalid, says: "IP versions"},
+		{name: "port 2", err: must.Err(a.QueryPort(2)), is: verbs.ErrInvalid, says: "port 2"},
+		{name: "GID 1", err: must.Err(a.QueryGID(1, 1)), is: verbs.ErrNotFound, says: "entry 1"},
+		{name: "another device's address", err: must.Err(e.QP.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, UD: verbs.UD{AH: foreign}}})), is: verbs.ErrInvalid, says: "address handle"},
+		{name: "no address", err: must.Err(e.QP.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}})), is: verbs.ErrInvalid, says: "address handle"},
 	} {
-		if !errors.Is(c.err, c.is) || !strings.Contains(c.err.Error(), c.says) {
-			t.Errorf("%s: %v", c.name, c.err)
-		}
+		must.Fail(t, c.name, c.err, c.is, c.says)
 	}
 	if _, ok := LastError(nil); ok {
 		t.Error("no queue pair has got an error")
 	}
 }
-
-func second[T any](_ T, err error) error { return err }
 
 func TestConfigErrors(t *testing.T) {
 	for says, open := range map[string]func() (*Device, error){
@@ -91,36 +82,10 @@ func TestQueryDevice(t *testing.T) {
 		if err != nil || (p.MaxMsg == engine.MaxUDSend) == opt.Reliable || p.ActiveMTU != verbs.MTU1024 || p.State != verbs.PortActive {
 			t.Errorf("%+v: %+v, %v", opt, p, err)
 		}
-		e := mustEnd(t, ds[0], opt)
-		if q, err := ds[0].CreateQP(verbs.QPInit{Type: verbs.QPTypeUD, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq}); err != nil || overRD(q) != opt.Reliable {
+		e := newEnd(t, ds[0], opt)
+		if q, err := ds[0].CreateQP(verbs.QPInit{Type: verbs.QPTypeUD, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.CQ}); err != nil || overRD(q) != opt.Reliable {
 			t.Errorf("%+v: a queue pair that is reliable: %v, %v", opt, overRD(q), err)
 		}
-		if i := ds[0].Info(); i.Provider != "dgiwarp" || i.Transport != verbs.TransportIWARP {
-			t.Errorf("%+v", i)
-		}
-	}
-}
-
-func TestProviderOpensByName(t *testing.T) {
-	var p Provider
-	w := sim.New(sim.Config{Seed: 1})
-	pa, _, err := sim.NewPair(w, sim.NetConfig{}, sim.PortConfig{Addrs: []netip.Addr{addrA}}, sim.PortConfig{Addrs: []netip.Addr{addrB}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Add("here", func() (*Device, error) { return InWorld(w, pa, pa, Config{Name: "here"}) })
-	p.Add("broken", func() (*Device, error) { return nil, fmt.Errorf("no luck") })
-	if d, err := p.Open("here"); err != nil || d.Info().Name != "here" {
-		t.Errorf("%v, %v", d, err)
-	}
-	if _, err := p.Open("there"); !errors.Is(err, verbs.ErrNotFound) {
-		t.Error(err)
-	}
-	if d, err := p.Open("broken"); d != nil || err == nil {
-		t.Errorf("%v, %v", d, err)
-	}
-	if ds, err := p.Devices(); err != nil || len(ds) != 2 || ds[0].Transport != verbs.TransportIWARP || p.Name() != "dgiwarp" {
-		t.Errorf("%v, %v", ds, err)
 	}
 }
 
@@ -140,9 +105,7 @@ func TestDissector(t *testing.T) {
 			t.Errorf("%s: %v, intact %v", field, err, wire.CheckCRC(d.Payload))
 		}
 		var h wire.Header
-		if _, err := h.Parse(d.Payload); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(h.Parse(d.Payload))(t)
 		if got := map[string]uint64{"kind": uint64(h.Kind), "flags": uint64(h.Flags), "destqp": uint64(h.DstQP), "srcqp": uint64(h.SrcQP), "key": uint64(h.Key)}[field]; got != value {
 			t.Errorf("%s is %#x, not %#x", field, got, value)
 		}

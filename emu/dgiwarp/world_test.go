@@ -3,6 +3,7 @@ package dgiwarp
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -37,10 +39,7 @@ var bad = impair.Config{Specs: []impair.Spec{{
 func netInWorld(t testing.TB, seed uint64, n int, spec impair.Config, cfg Config) (*sim.World, []*Device) {
 	t.Helper()
 	w := sim.New(sim.Config{Seed: seed, MaxTime: maxWorldTime})
-	net, err := sim.NewNet(w, sim.NetConfig{Dissector: Dissector{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	net := must.Get(sim.NewNet(w, sim.NetConfig{Dissector: Dissector{}}))(t)
 	devices := make([]*Device, n)
 	for i := range devices {
 		addr := addrA.As16()
@@ -53,19 +52,12 @@ func netInWorld(t testing.TB, seed uint64, n int, spec impair.Config, cfg Config
 // attach opens a device on a new port of the net.
 func attach(t testing.TB, w *sim.World, net *sim.Net, addr netip.Addr, spec impair.Config, cfg Config) *Device {
 	t.Helper()
-	p, err := net.Attach(sim.PortConfig{
+	p := must.Get(net.Attach(sim.PortConfig{
 		Addrs: []netip.Addr{addr}, Up: spec,
 		Link: sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	cfg.Name = "d-" + addr.String()
-	d, err := InWorld(w, p, p, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return must.Get(InWorld(w, p, p, cfg))(t)
 }
 
 // pairInWorld opens two devices.
@@ -75,17 +67,47 @@ func pairInWorld(t testing.TB, seed uint64, spec impair.Config) (*sim.World, *De
 	return w, ds[0], ds[1]
 }
 
-// echoServer sends back what it receives, n times, to where it came from. It
-// calls serving when clients may begin.
-func echoServer(e *end, n int, serving func()) error {
+// exchange is two ends of which one sends messages of different lengths that the other
+// returns.
+type exchange struct {
+	client, server *end
+	messages       int
+}
+
+// inWorld starts the programs of both ends.
+func (x exchange) inWorld(w *sim.World) {
+	w.Go("server", func(*sim.Proc) error { return x.serve(func() {}) })
+	w.Go("client", func(p *sim.Proc) error {
+		p.Sleep(time.Millisecond)
+		return x.request()
+	})
+}
+
+// run runs the programs in real time.
+func (x exchange) run() error {
+	errs := make(chan error, 2)
+	serving := make(chan struct{})
+	go func() { errs <- x.serve(func() { close(serving) }) }()
+	select {
+	case <-serving:
+	case err := <-errs:
+		return err
+	}
+	go func() { errs <- x.request() }()
+	return errors.Join(<-errs, <-errs)
+}
+
+// serve returns messages to where they came from. It calls serving when clients may begin.
+func (x exchange) serve(serving func()) error {
+	e := x.server
 	for range 4 {
-		if err := e.recv(0, 8192); err != nil {
+		if err := e.tryRecv(0, 8192); err != nil {
 			return err
 		}
 	}
 	serving()
-	for got, sent := 0, 0; got < n || sent < n; {
-		wc, err := e.succeed()
+	for got, sent := 0, 0; got < x.messages || sent < x.messages; {
+		wc, err := e.next(20 * time.Second)
 		if err != nil {
 			return fmt.Errorf("server, after %d: %w", got, err)
 		}
@@ -93,15 +115,9 @@ func echoServer(e *end, n int, serving func()) error {
 			sent++
 			continue
 		}
-		from, b, err := e.message(&wc)
-		if err != nil {
-			return err
-		}
-		copy(e.buf, b)
-		if err := e.send(from, 0, len(b)); err != nil {
-			return err
-		}
-		if err := e.recv(0, 8192); err != nil {
+		from, b := e.message(&wc)
+		copy(e.Buf, b)
+		if err := errors.Join(e.trySend(from, 0, len(b)), e.tryRecv(0, 8192)); err != nil {
 			return err
 		}
 		got++
@@ -109,30 +125,27 @@ func echoServer(e *end, n int, serving func()) error {
 	return nil
 }
 
-// echoClient sends n messages of different lengths and checks the echoes.
-func echoClient(e *end, server Source, n int) error {
-	for i := range n {
+// request sends messages and checks what returns.
+func (x exchange) request() error {
+	e, server := x.client, x.server.where()
+	for i := range x.messages {
 		size := 1 + i*97%8000
 		for k := range size {
-			e.buf[k] = byte(k + i)
+			e.Buf[k] = byte(k + i)
 		}
-		if err := e.recv(0, 8192); err != nil {
-			return err
-		}
-		if err := e.send(server, 0, size); err != nil {
+		if err := errors.Join(e.tryRecv(0, 8192), e.trySend(server, 0, size)); err != nil {
 			return err
 		}
 		for range 2 {
-			wc, err := e.succeed()
+			wc, err := e.next(20 * time.Second)
 			if err != nil {
 				return fmt.Errorf("client, message %d: %w", i, err)
 			}
 			if wc.WRID == sendID {
 				continue
 			}
-			from, b, err := e.message(&wc)
-			if err != nil || from != server || !bytes.Equal(b, e.buf[:size]) {
-				return fmt.Errorf("echo %d: %d bytes from %v, sent %d to %v; %w", i, len(b), from, size, server, err)
+			if from, b := e.message(&wc); from != server || !bytes.Equal(b, e.Buf[:size]) {
+				return fmt.Errorf("message %d: %d bytes from %v, sent %d to %v", i, len(b), from, size, server)
 			}
 		}
 	}
@@ -151,16 +164,8 @@ func TestEcho(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, a, b := pairInWorld(t, 7, tc.spec)
-			client, server := mustEnd(t, a, tc.opt), mustEnd(t, b, tc.opt)
-			w.Go("server", func(*sim.Proc) error { return echoServer(server, 50, func() {}) })
-			w.Go("client", func(p *sim.Proc) error {
-				p.Sleep(time.Millisecond)
-				return echoClient(client, server.where(), 50)
-			})
-			if err := w.RunPrograms(); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("took %v of virtual time, %d events", w.Now(), w.Events())
+			exchange{newEnd(t, a, tc.opt), newEnd(t, b, tc.opt), 50}.inWorld(w)
+			must.Do(t, w.RunPrograms())
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // toy dissects a protocol of nine bytes: flow, sequence number, a field, their
@@ -73,10 +74,7 @@ func sources(seed uint64) func(string) Source {
 
 func pipe(t testing.TB, cfg Config) *Pipe {
 	t.Helper()
-	p, err := NewPipe(cfg, toy{}, sources(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPipe(cfg, toy{}, sources(1)))(t)
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestQueueMarkProbabilityGrowsWithQueue(t *testing.T) {
@@ -34,10 +35,7 @@ func TestQueueMarkProbabilityGrowsWithQueue(t *testing.T) {
 
 func TestRateLimitMarksPacketsOfLongQueue(t *testing.T) {
 	spec := Spec{RateBps: 8_000_000, QueueMarks: QueueMarks{MinBytes: 2000, MaxBytes: 2000}}
-	p, err := NewPipe(Config{Specs: []Spec{spec}}, nil, func(string) Source { return &counting{} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPipe(Config{Specs: []Spec{spec}}, nil, func(string) Source { return &counting{} }))(t)
 	var marked []bool
 	for range 5 {
 		d := link.Datagram{TClass: link.ECT0, Payload: make([]byte, 952)} // 1000 bytes of IPv6

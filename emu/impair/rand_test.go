@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // The stream of a seed and a name never changes: recorded runs depend on it.
@@ -40,22 +41,15 @@ func TestSetSpecsContinuesStreams(t *testing.T) {
 	want := lossesOf(whole, 100)
 	want2 := lossesOf(whole, 100)
 
-	p, err := NewPipe(cfg, nil, RandSources(1, "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPipe(cfg, nil, RandSources(1, "x")))(t)
 	if got := lossesOf(p, 100); !slices.Equal(got, want) {
 		t.Errorf("lost %v, want %v", got, want)
 	}
-	if err := p.SetSpecs(nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.SetSpecs(nil))
 	if got := lossesOf(p, 50); len(got) != 0 || !slices.Equal(p.Fired(), []uint64{1}) {
 		t.Errorf("lost %v of a pipe without loss; the event fired %v", got, p.Fired())
 	}
-	if err := p.SetSpecs(spec); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.SetSpecs(spec))
 	if got := lossesOf(p, 100); !slices.Equal(got, want2) {
 		t.Errorf("lost %v after it was put back, want %v", got, want2)
 	}

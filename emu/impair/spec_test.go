@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestZeroSpecIsTransparentAndDoesNotAllocate(t *testing.T) {
@@ -295,10 +296,7 @@ func TestKindsUseIndependentStreams(t *testing.T) {
 func TestSameSeedSameOutcomes(t *testing.T) {
 	s := Spec{LossPPM: 100_000, DuplicatePPM: 100_000, Jitter: 1000, CorruptPPM: 100_000}
 	run := func(seed uint64) [][]Outcome {
-		p, err := NewPipe(Config{Specs: []Spec{s}}, nil, sources(seed))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(NewPipe(Config{Specs: []Spec{s}}, nil, sources(seed)))(t)
 		return feed(p, 500)
 	}
 	if !reflect.DeepEqual(run(1), run(1)) {
@@ -370,10 +368,7 @@ func TestConfigJSONRoundTrip(t *testing.T) {
 			Action:     Action{Kind: SetField, Field: "psn", Value: 9},
 		}},
 	}
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(cfg))(t)
 	const want = `{"specs":[{"from":5,"loss_ppm":10,"burst":{"loss_bad_ppm":3},"delay":1000}],` +
 		`"events":[{"match":{"dst":"fd00::1","flow":17,"seq":7},"time":3,"action":{"kind":"set_field","field":"psn","value":9}}]}`
 	if string(text) != want {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // reached sends one broadcast and returns the numbers of the hosts that
@@ -46,23 +47,17 @@ func TestBroadcastReachesEveryOtherPort(t *testing.T) {
 			t.Errorf("cable %v: reached %v, want %v", cable, got, want)
 		}
 		for _, h := range hosts[:2] {
-			if err := h.Join(limitedBroadcast); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, h.Join(limitedBroadcast))
 		}
 		if got := reached(t, w, hosts, 0); !slices.Equal(got, everyone) {
 			t.Errorf("cable %v: reached %v, want %v: the sender has joined", cable, got, everyone)
 		}
-		if err := hosts[0].Leave(limitedBroadcast); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, hosts[0].Leave(limitedBroadcast))
 		if got, want := reached(t, w, hosts, 0), everyone[1:]; !slices.Equal(got, want) {
 			t.Errorf("cable %v: reached %v, want %v: the sender has left", cable, got, want)
 		}
 		last := hosts[count-1]
-		if err := last.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, last.Close())
 		if got, want := reached(t, w, hosts, 0), everyone[1:count-1]; !slices.Equal(got, want) {
 			t.Errorf("cable %v: reached %v, want %v: one is closed", cable, got, want)
 		}
@@ -99,10 +94,7 @@ func TestRouterSeparatesBroadcastDomains(t *testing.T) {
 	var switches []*Switch
 	var hosts []*host
 	for i, routed := range []bool{false, false, false, true, false} {
-		s, err := n.AddSwitch(SwitchConfig{Name: fmt.Sprint("s", i), Routed: routed})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(n.AddSwitch(SwitchConfig{Name: fmt.Sprint("s", i), Routed: routed}))(t)
 		switches = append(switches, s)
 	}
 	for _, s := range switches {
@@ -111,9 +103,7 @@ func TestRouterSeparatesBroadcastDomains(t *testing.T) {
 		}
 	}
 	trunk := func(a, b int) {
-		if _, err := n.AddTrunk(TrunkConfig{A: switches[a], B: switches[b]}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(n.AddTrunk(TrunkConfig{A: switches[a], B: switches[b]}))(t)
 	}
 	trunk(0, 1)
 	trunk(1, 2)

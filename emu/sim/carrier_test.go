@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // watch records every link change of a host.
@@ -155,15 +156,12 @@ func TestScheduleAppliesStepsOnTime(t *testing.T) {
 	h := star(t, w, 3, LinkConfig{})
 	var log []string
 	watch(h[2], &log)
-	err := h[0].Net().Schedule(Schedule{Steps: []Step{
+	must.Do(t, h[0].Net().Schedule(Schedule{Steps: []Step{
 		{At: 300, Heal: true, Block: []PortPair{{"h0", "h1"}}},
 		{At: 100, Partition: [][]string{{"h0"}, {"h1", "h2"}}},
 		{At: 200, Down: []string{"h2"}},
 		{At: 400, Up: []string{"h2"}, Unblock: []PortPair{{"h0", "h1"}}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))
 	for at := range 5 {
 		w.AtFunc(mono.Time(at*100+50), func() {
 			for _, to := range h[1:] {
@@ -182,10 +180,7 @@ func TestFlapTogglesLink(t *testing.T) {
 		w := New(Config{Seed: seed})
 		h := star(t, w, 1, LinkConfig{})
 		watch(h[0], &log)
-		err := h[0].Net().Schedule(Schedule{Flaps: []Flap{{Port: "h0", From: 100, DownFor: 10, UpFor: 30, Jitter: jitter, Times: 2}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h[0].Net().Schedule(Schedule{Flaps: []Flap{{Port: "h0", From: 100, DownFor: 10, UpFor: 30, Jitter: jitter, Times: 2}}}))
 		mustRun(t, w)
 		return log
 	}
@@ -201,9 +196,7 @@ func TestInvalidScheduleIsRejectedWhole(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 2, LinkConfig{})
 	n := h[0].Net()
-	if err := w.RunUntil(50); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunUntil(50))
 	good := Step{At: 60, Down: []string{"h0"}}
 	for _, tc := range []struct {
 		s    Schedule

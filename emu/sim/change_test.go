@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // SetImpair applies to later packets; exact events and counters are kept.
@@ -23,9 +24,7 @@ func TestSetImpairReplacesSpecs(t *testing.T) {
 		w.AtFunc(mono.Time(i), func() { a.must(t, a.to(b, numbered(i))) })
 	}
 	set := func(p *host, up, down []impair.Spec) {
-		if err := p.SetImpair(up, down); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, p.SetImpair(up, down))
 	}
 	w.AtFunc(10, func() { set(a, nil, nil) }) // before the packet of that time has crossed its cable
 	w.AtFunc(30, func() { set(b, nil, []impair.Spec{{LossPPM: impair.PPM}}) })
@@ -110,9 +109,7 @@ func TestRemoveAddrAndAddAddr(t *testing.T) {
 		mustRun(t, w)
 	}
 	send(0)
-	if err := b.RemoveAddr(own); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.RemoveAddr(own))
 	send(1)
 	for what, err := range map[string]error{
 		"taken twice": b.RemoveAddr(own), "given to a group": b.AddAddr(netip.MustParseAddr("ff02::1")), "another's": b.AddAddr(a.addr.Addr()),
@@ -121,9 +118,7 @@ func TestRemoveAddrAndAddAddr(t *testing.T) {
 			t.Error(what)
 		}
 	}
-	if err := b.AddAddr(own); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.AddAddr(own))
 	send(2)
 	if got := b.numbers(); !slices.Equal(got, []int{0, 2}) || a.Stats().Drops.NoRoute != 1 || told != 2 {
 		t.Errorf("arrived %v, %+v, told %d times", got, a.Stats().Drops, told)

@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // perturbation is one small change to the world of bigTrace, which uses all
@@ -35,24 +36,18 @@ func bigTrace(t *testing.T, x perturbation) []byte {
 		Stream:    StreamConfig{CutPPM: 300_000, StallPPM: 20_000, StallFor: 50_000, CorruptPPM: 1000, ResetPPM: 1000},
 	})
 	hosts := bigHosts(t, n, x)
-	if err := n.Schedule(Schedule{
+	must.Do(t, n.Schedule(Schedule{
 		Steps: []Step{
 			{At: 40_000, Partition: [][]string{{"h0", "h1"}}},
 			{At: 60_000, Heal: true, Block: []PortPair{{"h3", "h2"}}},
 			{At: 80_000, Unblock: []PortPair{{"h3", "h2"}}},
 		},
 		Flaps: []Flap{{Port: "h3", From: 20_000, DownFor: 500, UpFor: 9000, Jitter: 5000, Times: 5}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	bigPrograms(w, hosts, x)
 	bigStream(t, w, n, hosts)
-	if err := w.Run(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.TraceErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Run())
+	must.Do(t, w.TraceErr())
 	return out.Bytes()
 }
 
@@ -79,9 +74,7 @@ func bigHosts(t *testing.T, n *Net, x perturbation) (hosts []*host) {
 			cfg.Up.Specs[0].LossPPM += x.lossPPM
 		}
 		h := attach(t, n, cfg)
-		if err := h.Join(group); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.Join(group))
 		hosts = append(hosts, h)
 	}
 	return hosts
@@ -121,20 +114,14 @@ func bigPrograms(w *World, hosts []*host, x perturbation) {
 }
 
 func bigStream(t *testing.T, w *World, n *Net, hosts []*host) {
-	l, err := n.ListenStream(hosts[1].addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(n.ListenStream(hosts[1].addr))(t)
 	l.OnAccept(HandlerFunc(func(mono.Time, uint64) {
 		if s, _ := l.Accept(); s != nil {
 			newEnd(w, s)
 		}
 	}), 0)
 	for _, from := range []*host{hosts[0], hosts[3]} {
-		s, err := n.DialStream(netip.AddrPortFrom(from.addr.Addr(), 0), hosts[1].addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(n.DialStream(netip.AddrPortFrom(from.addr.Addr(), 0), hosts[1].addr))(t)
 		e := newEnd(w, s)
 		e.out, e.fin = text(100_000), true
 	}

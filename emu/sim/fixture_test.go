@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // host is a port that records every received packet and its time.
@@ -56,10 +57,7 @@ func (h *host) send(t testing.TB, o *host, payloads ...[]byte) int {
 	for _, p := range payloads {
 		ds = append(ds, h.to(o, p))
 	}
-	n, err := h.Send(h.net.w.Now(), ds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(h.Send(h.net.w.Now(), ds))(t)
 	return n
 }
 
@@ -86,10 +84,7 @@ func sized(n int) []byte { return make([]byte, n-28) }
 
 func newNet(t testing.TB, w *World, cfg NetConfig) *Net {
 	t.Helper()
-	n, err := NewNet(w, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(NewNet(w, cfg))(t)
 	return n
 }
 
@@ -101,10 +96,7 @@ func attach(t testing.TB, n *Net, cfg PortConfig) *host {
 	if cfg.Addrs == nil {
 		cfg.Addrs = []netip.Addr{addrOf(i)}
 	}
-	p, err := n.Attach(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(n.Attach(cfg))(t)
 	h := &host{Port: p, addr: netip.AddrPortFrom(cfg.Addrs[0], 4791)}
 	p.OnReadable(h, 0)
 	return h

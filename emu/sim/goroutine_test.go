@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/goroutine"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // inGoroutine makes a call in another goroutine and returns its panic value.
@@ -60,9 +61,7 @@ func TestCallFromStartedGoroutinePanics(t *testing.T) {
 			parked = inGoroutine(func() { f(first) })
 			return nil
 		})
-		if err := w.Run(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Run())
 		wantWrongGoroutine(t, running, call)
 		wantWrongGoroutine(t, parked, call)
 	}
@@ -76,9 +75,7 @@ func TestCallAfterWorldEndedPanics(t *testing.T) {
 		own.Sleep(time.Hour)
 		return nil
 	})
-	if err := w.RunUntil(1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunUntil(1))
 	w.Close()
 	wantWrongGoroutine(t, inGoroutine(func() { p.Sleep(1) }), "Sleep")
 }

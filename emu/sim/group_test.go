@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestMulticastReachesEveryMemberOnce(t *testing.T) {
@@ -25,9 +26,7 @@ func TestMulticastReachesEveryMemberOnce(t *testing.T) {
 		}
 		group := netip.MustParseAddr(tc.group)
 		join := func(i int) {
-			if err := h[i].Join(group); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, h[i].Join(group))
 		}
 		send := func(from int, want ...int) {
 			t.Helper()
@@ -35,9 +34,7 @@ func TestMulticastReachesEveryMemberOnce(t *testing.T) {
 				x.got = nil
 			}
 			d := link.Datagram{Src: h[from].addr, Dst: netip.AddrPortFrom(group, 4791), Payload: []byte("all")}
-			if _, err := h[from].Send(0, []link.Datagram{d}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(h[from].Send(0, []link.Datagram{d}))(t)
 			mustRun(t, w)
 			for i, x := range h {
 				if len(x.got) != want[i] {
@@ -50,17 +47,11 @@ func TestMulticastReachesEveryMemberOnce(t *testing.T) {
 		join(2)
 		send(0, 0, 1, 1, 0)
 		send(1, 0, 1, 1, 0) // a member receives its own, as a socket does
-		if err := h[2].Leave(group); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h[2].Leave(group))
 		send(0, 0, 1, 1, 0) // joined twice, left once
-		if err := h[2].Leave(group); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h[2].Leave(group))
 		send(0, 0, 1, 0, 0)
-		if err := h[1].Leave(group); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h[1].Leave(group))
 		send(0, 0, 0, 0, 0)
 		if h[0].Stats().Drops.NoRoute != 1 {
 			t.Errorf("a packet to an empty group: %+v", h[0].Stats())
@@ -80,20 +71,14 @@ func TestMemberMayLeaveDuringDelivery(t *testing.T) {
 	a, b := pair(t, w, LinkConfig{})
 	group := netip.MustParseAddr("239.1.1.1")
 	for _, h := range []*host{a, b} {
-		if err := h.Join(group); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.Join(group))
 		h.OnReadable(HandlerFunc(func(now mono.Time, _ uint64) {
 			h.HandleEvent(now, 0)
-			if err := h.Leave(group); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, h.Leave(group))
 		}), 0)
 	}
 	d := link.Datagram{Src: a.addr, Dst: netip.AddrPortFrom(group, 4791)}
-	if _, err := a.Send(0, []link.Datagram{d}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Send(0, []link.Datagram{d}))(t)
 	mustRun(t, w)
 	if len(a.got) != 1 || len(b.got) != 1 {
 		t.Errorf("a got %d, b got %d, want one each", len(a.got), len(b.got))

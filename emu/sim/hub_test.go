@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,12 +16,8 @@ func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
 	w := New(Config{Seed: 1})
 	h := NewHub(w, 3, errGone)
 	a, b := h.Endpoint(0), h.Endpoint(1)
-	if _, err := a.Recv(1, verbs.Forever); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("Recv outside of a program: %v", err)
-	}
-	if err := a.Send(3, nil); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("Send to a rank that is not there: %v", err)
-	}
+	must.Fail(t, "Recv outside of a program", must.Err(a.Recv(1, verbs.Forever)), verbs.ErrInvalid)
+	must.Fail(t, "Send to a rank that is not there", a.Send(3, nil), verbs.ErrInvalid)
 	w.Go("a", func(p *Proc) error {
 		p.Sleep(time.Millisecond)
 		msg := []byte("one")
@@ -42,9 +39,7 @@ func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
 		}
 		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 }
 
 // Messages of an ended rank are still delivered; then Recv returns the error
@@ -71,7 +66,5 @@ func TestEndedRankReturnsErrGone(t *testing.T) {
 		}
 		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 }

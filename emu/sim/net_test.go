@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/linktest"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestPortImplementsPacketLink(t *testing.T) {
@@ -31,13 +32,8 @@ func TestPortImplementsPacketLink(t *testing.T) {
 					AddrB:  netip.AddrPortFrom(netip.MustParseAddr(tc.b), 4791),
 					Settle: func() mono.Time { mustRun(t, w); return w.Now() },
 				}
-				var err error
-				if b.A, err = n.Attach(PortConfig{Addrs: []netip.Addr{b.AddrA.Addr()}, Link: l}); err != nil {
-					t.Fatal(err)
-				}
-				if b.B, err = n.Attach(PortConfig{Addrs: []netip.Addr{b.AddrB.Addr()}, Link: l}); err != nil {
-					t.Fatal(err)
-				}
+				b.A = must.Get(n.Attach(PortConfig{Addrs: []netip.Addr{b.AddrA.Addr()}, Link: l}))(t)
+				b.B = must.Get(n.Attach(PortConfig{Addrs: []netip.Addr{b.AddrB.Addr()}, Link: l}))(t)
 				return b
 			})
 		})
@@ -243,15 +239,12 @@ func TestSendFillsInMissingHeaderFields(t *testing.T) {
 	a := attach(t, n, PortConfig{Addrs: []netip.Addr{addrOf(0), v6}})
 	b := attach(t, n, PortConfig{Addrs: []netip.Addr{addrOf(1), netip.MustParseAddr("fd00::8")}})
 	spoofed := netip.MustParseAddrPort("10.66.66.66:1")
-	_, err := a.Send(0, []link.Datagram{
+	must.Get(a.Send(0, []link.Datagram{
 		{Dst: b.addr, IPID: link.IPIDUnknown},
 		{Dst: netip.MustParseAddrPort("[::ffff:10.0.0.2]:4791"), Src: netip.MustParseAddrPort("[::ffff:10.0.0.1]:5"), IPID: 0xffff, HopLimit: 1, TClass: 0xff},
 		{Dst: netip.MustParseAddrPort("[fd00::8%eth0]:4791"), IPID: 77, FlowLabel: 0xabcde},
 		{Dst: b.addr, Src: spoofed},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	mustRun(t, w)
 	want := []link.Datagram{
 		{Src: netip.AddrPortFrom(addrOf(0), 0), Dst: b.addr, HopLimit: 64},
@@ -278,9 +271,7 @@ func TestECNMarksAboveThreshold(t *testing.T) {
 	for i, ecn := range []uint8{link.ECT0, link.ECT0, link.ECT0, link.ECT0, link.NotECT, link.ECT1, link.CE} {
 		d := a.to(b, append(numbered(i), sized(996)...))
 		d.TClass = ecn
-		if _, err := a.Send(0, []link.Datagram{d}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Send(0, []link.Datagram{d}))(t)
 	}
 	mustRun(t, w)
 	var got []uint8
@@ -305,9 +296,7 @@ func TestECNMarkProbabilityGrowsWithQueue(t *testing.T) {
 			for i := range 11 {
 				d := a.to(b, append(numbered(i), sized(996)...))
 				d.TClass = link.ECT0
-				if _, err := a.Send(0, []link.Datagram{d}); err != nil {
-					t.Error(err)
-				}
+				must.Get(a.Send(0, []link.Datagram{d}))(t)
 			}
 		})
 	}
@@ -330,9 +319,7 @@ func TestAttachRejectsInvalidConfig(t *testing.T) {
 	w := New(Config{})
 	n := newNet(t, w, NetConfig{Name: "lab"})
 	good := PortConfig{Name: "a", Addrs: []netip.Addr{addrOf(0)}}
-	if _, err := n.Attach(good); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(n.Attach(good))(t)
 	addr := []netip.Addr{addrOf(1)}
 	for _, tc := range []struct {
 		cfg  PortConfig
@@ -447,16 +434,10 @@ func TestClosedPortIsUnreachable(t *testing.T) {
 	w := New(Config{})
 	h := star(t, w, 2, LinkConfig{Latency: 100})
 	group := netip.MustParseAddr("239.0.0.1")
-	if err := h[1].Join(group); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h[1].Join(group))
 	h[0].send(t, h[1], numbered(1)) // still in flight at Close
-	if err := w.RunUntil(150); err != nil {
-		t.Fatal(err)
-	}
-	if err := h[1].Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunUntil(150))
+	must.Do(t, h[1].Close())
 	h[0].send(t, h[1], numbered(2))
 	mustRun(t, w)
 	if len(h[1].got) != 0 || h[0].Stats().Drops.NoRoute != 1 || h[1].Stats().Drops.NoRoute != 1 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // checkLeaks fails the test if it ends with more goroutines than it began with.
@@ -258,9 +259,7 @@ func TestCloseUnwindsParkedPrograms(t *testing.T) {
 			return nil
 		})
 	}
-	if err := w.RunUntil(10); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunUntil(10))
 	w.Go("never started", func(*Proc) error { t.Error("ran"); return nil })
 	w.Close()
 	w.Close()

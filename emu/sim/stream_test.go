@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // end is one end of a stream, with a driver that writes out and records what it
@@ -79,10 +80,7 @@ func newStreams(t *testing.T, seed uint64, cfg NetConfig, l LinkConfig) *streamB
 	w := New(Config{Seed: seed})
 	n := newNet(t, w, cfg)
 	s := &streamBench{w: w, a: attach(t, n, PortConfig{Link: l}), b: attach(t, n, PortConfig{Link: l})}
-	var err error
-	if s.listener, err = n.ListenStream(s.b.addr); err != nil {
-		t.Fatal(err)
-	}
+	s.listener = must.Get(n.ListenStream(s.b.addr))(t)
 	s.listener.OnAccept(HandlerFunc(func(mono.Time, uint64) {
 		stream, err := s.listener.Accept()
 		if err != nil || stream == nil {
@@ -100,10 +98,7 @@ func newStreams(t *testing.T, seed uint64, cfg NetConfig, l LinkConfig) *streamB
 
 func (s *streamBench) dial(t *testing.T) *end {
 	t.Helper()
-	stream, err := s.a.Net().DialStream(netip.AddrPortFrom(s.a.addr.Addr(), 0), s.b.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(s.a.Net().DialStream(netip.AddrPortFrom(s.a.addr.Addr(), 0), s.b.addr))(t)
 	return newEnd(s.w, stream)
 }
 
@@ -296,12 +291,8 @@ func TestAbortArrivesAfterWrittenBytes(t *testing.T) {
 	mustRun(t, s.w)
 	s.dialed.out = []byte("!")
 	s.dialed.write(0)
-	if err := s.dialed.Abort(0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.dialed.Read(0, make([]byte, 1)); !errors.Is(err, link.ErrReset) {
-		t.Errorf("Read after Abort: %v", err)
-	}
+	must.Do(t, s.dialed.Abort(0))
+	must.Fail(t, "Read after Abort", must.Err(s.dialed.Read(0, make([]byte, 1))), link.ErrReset)
 	mustRun(t, s.w)
 	if string(s.accepted.got) != "last words!" || !errors.Is(s.accepted.err, link.ErrReset) {
 		t.Errorf("got %q, then %v", s.accepted.got, s.accepted.err)
@@ -323,9 +314,7 @@ func TestCloseWriteKeepsOtherDirectionOpen(t *testing.T) {
 	if s.accepted.err != io.EOF {
 		t.Fatalf("the peer sees %v, want EOF", s.accepted.err)
 	}
-	if _, err := s.dialed.Write(0, []byte("x")); !errors.Is(err, link.ErrWriteClosed) {
-		t.Errorf("Write after CloseWrite: %v", err)
-	}
+	must.Fail(t, "Write after CloseWrite", must.Err(s.dialed.Write(0, []byte("x"))), link.ErrWriteClosed)
 	if err := s.dialed.CloseWrite(0); err != nil {
 		t.Errorf("a second CloseWrite: %v", err)
 	}
@@ -339,19 +328,13 @@ func TestCloseWriteKeepsOtherDirectionOpen(t *testing.T) {
 
 func TestDialWithoutListenerIsRefused(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{Latency: 1000})
-	if err := s.listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.listener.Close())
 	mustRun(t, s.w)
 	if !errors.Is(s.dialed.err, link.ErrRefused) || s.w.Now() != 4000 {
 		t.Errorf("%v at %v, want a refusal after a round trip", s.dialed.err, s.w.Now())
 	}
-	if err := s.listener.Close(); !errors.Is(err, link.ErrClosed) {
-		t.Errorf("Close again: %v", err)
-	}
-	if _, err := s.listener.Accept(); !errors.Is(err, link.ErrClosed) {
-		t.Errorf("Accept after Close: %v", err)
-	}
+	must.Fail(t, "Close again", s.listener.Close(), link.ErrClosed)
+	must.Fail(t, "Accept after Close", must.Err(s.listener.Accept()), link.ErrClosed)
 }
 
 func TestListenerQueuesStreamsUntilAccept(t *testing.T) {
@@ -363,9 +346,7 @@ func TestListenerQueuesStreamsUntilAccept(t *testing.T) {
 	if one == nil || one.RemoteAddr() != s.dialed.LocalAddr() {
 		t.Fatalf("first accepted %v", one)
 	}
-	if err := s.listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.listener.Close())
 	mustRun(t, s.w)
 	if !errors.Is(second.err, link.ErrReset) || s.dialed.err != nil {
 		t.Errorf("never accepted: %v; accepted: %v", second.err, s.dialed.err)
@@ -459,16 +440,12 @@ func TestPeerOfFailedStreamIsResetOnWrite(t *testing.T) {
 func TestPortCloseAbortsStreams(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{Latency: 10})
 	mustRun(t, s.w)
-	if err := s.b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.b.Close())
 	mustRun(t, s.w)
 	if !errors.Is(s.dialed.err, link.ErrReset) || !errors.Is(s.accepted.err, link.ErrReset) {
 		t.Errorf("dialer %v, accepter %v", s.dialed.err, s.accepted.err)
 	}
-	if _, err := s.listener.Accept(); !errors.Is(err, link.ErrClosed) {
-		t.Errorf("Accept = %v", err)
-	}
+	must.Fail(t, "Accept", must.Err(s.listener.Accept()), link.ErrClosed)
 }
 
 func TestStreamConfigErrors(t *testing.T) {
@@ -480,9 +457,7 @@ func TestStreamConfigErrors(t *testing.T) {
 		_, err := n.DialStream(netip.MustParseAddrPort(from), netip.MustParseAddrPort(to))
 		return err
 	}
-	if err := listen("10.0.0.1:1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, listen("10.0.0.1:1"))
 	for _, tc := range []struct {
 		err  error
 		want string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // tapped records every segment: port, direction, flags, sequence numbers and
@@ -33,9 +34,7 @@ func TestStreamTapSeesEverySegmentTwice(t *testing.T) {
 	s.onAccept = func(e *end) { e.out = text(10); e.write(0) }
 	s.dialed.out, s.dialed.fin = text(1000), true
 	mustRun(t, s.w)
-	if err := s.accepted.Abort(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.accepted.Abort(0))
 	mustRun(t, s.w)
 	want := []string{
 		"h1 in syn 0/0 0", "h1 out syn+ack 0/1 0", "h1 out push 1/1 10",
@@ -52,9 +51,7 @@ func TestStreamTapSeesResetsWithoutPeer(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{Latency: 10})
 	mustRun(t, s.w)
 	n := s.a.Net()
-	if err := s.listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.listener.Close())
 	got := tapped(n)
 	s.dial(t)
 	mustRun(t, s.w)

@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // tree is a fat tree: hosts on leaves, every leaf on every spine.
@@ -30,10 +31,7 @@ func fatTree(t testing.TB, w *World, leaves, spines, perLeaf int, l LinkConfig, 
 	t.Helper()
 	f := &tree{Net: newNet(t, w, NetConfig{Dissector: toy{}})}
 	add := func(name string) *Switch {
-		s, err := f.AddSwitch(SwitchConfig{Name: name, Routed: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(f.AddSwitch(SwitchConfig{Name: name, Routed: true}))(t)
 		return s
 	}
 	for i := range leaves {
@@ -48,9 +46,7 @@ func fatTree(t testing.TB, w *World, leaves, spines, perLeaf int, l LinkConfig, 
 			for _, change := range changes {
 				change(&cfg)
 			}
-			if _, err := f.AddTrunk(cfg); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(f.AddTrunk(cfg))(t)
 		}
 	}
 	for _, leaf := range f.leaves {
@@ -232,9 +228,7 @@ func TestTrunkImpairment(t *testing.T) {
 		t.Errorf("%d of 10 came back, the event fired %v", len(a.got), ba.Fired())
 	}
 	// The loss ends, the counters stay.
-	if err := f.trunk(0, 0).SetImpair(nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.trunk(0, 0).SetImpair(nil, nil))
 	b.got = nil
 	a.must(t, a.to(b, numbered(0)))
 	mustRun(t, w)
@@ -249,13 +243,9 @@ func TestTrunksInSchedulesAndMulticast(t *testing.T) {
 	f := fatTree(t, w, 2, 1, 2, LinkConfig{})
 	group := netip.MustParseAddr("239.1.2.3")
 	for _, h := range f.hosts[1:] {
-		if err := h.Join(group); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.Join(group))
 	}
-	if err := f.Schedule(Schedule{Steps: []Step{{At: 100, Down: []string{"leaf1-spine0"}}, {At: 200, Up: []string{"leaf1-spine0"}}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Schedule(Schedule{Steps: []Step{{At: 100, Down: []string{"leaf1-spine0"}}, {At: 200, Up: []string{"leaf1-spine0"}}}}))
 	for i, at := range []mono.Time{50, 150, 250} {
 		w.AtFunc(at, func() {
 			d := f.hosts[0].to(f.hosts[0], numbered(i))
@@ -289,19 +279,13 @@ func TestStreamCrossesTrunks(t *testing.T) {
 	w := New(Config{Seed: 1})
 	f := fatTree(t, w, 2, 2, 1, LinkConfig{RateBps: 8e9, Latency: 500}, func(c *TrunkConfig) { c.Link.MTU = 1000 })
 	a, b := f.hosts[0], f.hosts[1]
-	l, err := f.ListenStream(b.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(f.ListenStream(b.addr))(t)
 	var server *end
 	l.OnAccept(HandlerFunc(func(mono.Time, uint64) {
 		s, _ := l.Accept()
 		server = newEnd(w, s)
 	}), 0)
-	s, err := f.DialStream(netip.AddrPortFrom(a.addr.Addr(), 0), b.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(f.DialStream(netip.AddrPortFrom(a.addr.Addr(), 0), b.addr))(t)
 	if s.MSS() != 1000-20-tcpHeaderLen {
 		t.Errorf("MSS %d: the trunk's MTU is 1000", s.MSS())
 	}
@@ -327,9 +311,7 @@ func TestSwitchConfigErrors(t *testing.T) {
 	s, _ := n.AddSwitch(SwitchConfig{})
 	s2, _ := n.AddSwitch(SwitchConfig{})
 	foreign, _ := other.AddSwitch(SwitchConfig{})
-	if _, err := n.AddTrunk(TrunkConfig{A: s, B: s2}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(n.AddTrunk(TrunkConfig{A: s, B: s2}))(t)
 	addrs := []netip.Addr{addrOf(0)}
 	for want, f := range map[string]func() error{
 		"set PortConfig.Switch": func() error { _, err := n.Attach(PortConfig{Addrs: addrs}); return err },

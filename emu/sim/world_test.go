@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func mustRun(t testing.TB, w *World) {
@@ -81,9 +82,7 @@ func TestRunUntilStopsAndContinues(t *testing.T) {
 	}
 	var s Signal
 	w.Go("waiter", func(p *Proc) error { p.Wait(&s, WaitReason("the end"), -1); return nil })
-	if err := w.RunUntil(20); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunUntil(20))
 	if !slices.Equal(got, []mono.Time{10, 20}) || w.Now() != 20 {
 		t.Fatalf("ran %v, now %v", got, w.Now())
 	}
@@ -215,9 +214,7 @@ func TestSchedulingDoesNotAllocate(t *testing.T) {
 			w.At(w.now+i, h, uint64(i))
 			timer.Reset(w.now + 50 - i/2)
 		}
-		if err := w.RunUntil(w.now + 100); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.RunUntil(w.now+100))
 	}
 	run()
 	if n := testing.AllocsPerRun(10, run); n != 0 {

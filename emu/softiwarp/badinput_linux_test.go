@@ -15,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -37,32 +38,20 @@ const guard, guarded = 256, 4096
 const requestLen = wire.StartFrameLen + wire.EnhancedLen + len("hello")
 
 // newGuarded returns an end whose registered memory has guards around it.
-func (h *host) newGuarded() (*end, error) {
-	e := &end{dev: h.d}
+func (h *host) newGuarded(t testing.TB) *end {
 	all := bytes.Repeat([]byte{0xa5}, guard+guarded+guard)
 	h.mu.Lock()
 	h.bufs = append(h.bufs, all)
 	h.mu.Unlock()
-	var err error
-	if e.pd, err = h.d.AllocPD(); err != nil {
-		return nil, err
-	}
-	if e.cq, err = h.d.CreateCQ(verbs.CQInit{Depth: 256}); err != nil {
-		return nil, err
-	}
-	if e.mr, err = e.pd.RegMR(verbs.MRInit{Buf: all[guard : guard+guarded], Addr: 1 << 20, Access: fullAccess}); err != nil {
-		return nil, err
-	}
-	e.qp, err = h.d.CreateQP(verbs.QPInit{
-		Type: verbs.QPTypeRC, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq,
-		Caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 32, MaxSendSGE: 2, MaxRecvSGE: 2},
-	})
+	e := &end{TB: t, Dev: h.d}
+	e.PD = must.Get(h.d.AllocPD())(t)
+	e.CQ = must.Get(h.d.CreateCQ(verbs.CQInit{Depth: 256}))(t)
+	e.MR = must.Get(e.PD.RegMR(verbs.MRInit{Buf: all[guard : guard+guarded], Addr: 1 << 20, Access: fullAccess}))(t)
+	e.QP = must.Get(h.d.CreateQP(e.QPInit(verbs.QPTypeRC)))(t)
 	for range 32 {
-		if err == nil {
-			err = e.recv(0, guarded)
-		}
+		e.Recv(0, guarded)
 	}
-	return e, err
+	return e
 }
 
 func (h *host) serve(t *testing.T) {
@@ -72,17 +61,13 @@ func (h *host) serve(t *testing.T) {
 			return
 		}
 		h.wg.Go(func() {
-			e, err := h.newGuarded()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if c, err := req.Accept(e.qp, connParam, 300*time.Millisecond); err == nil {
+			e := h.newGuarded(t)
+			if c, err := req.Accept(e.QP, connParam, 300*time.Millisecond); err == nil {
 				if err := c.WaitDisconnect(30 * time.Second); err != nil {
 					t.Errorf("a connection does not end: %v", err)
 				}
 			}
-			if err := errors.Join(e.qp.Close(), e.cq.Close(), e.mr.Close(), e.pd.Close()); err != nil {
+			if err := errors.Join(e.QP.Close(), e.CQ.Close(), e.MR.Close(), e.PD.Close()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -185,10 +170,7 @@ func TestListenerSurvivesBadInput(t *testing.T) {
 		}}
 		sent, _ := recordEcho(t, cfg)
 		h := &host{d: loopback(t, fmt.Sprintf("127.81.2.%d", 2+i), cfg)}
-		var err error
-		if h.l, err = h.d.cm.Listen(netip.AddrPortFrom(h.d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 1000); err != nil {
-			t.Fatal(err)
-		}
+		h.l = must.Get(h.d.cm.Listen(netip.AddrPortFrom(h.d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 1000))(t)
 		h.wg.Go(func() { h.serve(t) })
 		const cases = 400
 		var wg sync.WaitGroup
@@ -207,9 +189,7 @@ func TestListenerSurvivesBadInput(t *testing.T) {
 		}
 		wg.Wait()
 		h.quiet(t)
-		if err := h.l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.l.Close())
 		h.wg.Wait()
 		h.unharmed(t)
 		bad := uint64(0)
@@ -254,9 +234,7 @@ func (h *host) unharmed(t *testing.T) {
 		}
 	}
 	friend := loopback(t, "127.81.2.77", Config{})
-	if err := echo(friend, h.d, 10); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, echo(t, friend, h.d, 10))
 }
 
 func TestConnectSurvivesBadInput(t *testing.T) {
@@ -265,10 +243,7 @@ func TestConnectSurvivesBadInput(t *testing.T) {
 		MPA: mpa.Config{NoCRC: true, ReplyTimeout: time.Second}, CloseTimeout: 300 * time.Millisecond,
 	}}
 	_, got := recordEcho(t, cfg)
-	bad, err := net.Listen("tcp", "127.81.3.3:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bad := must.Get(net.Listen("tcp", "127.81.3.3:0"))(t)
 	defer bad.Close()
 	const cases = 150
 	answered := make(chan struct{})
@@ -291,11 +266,8 @@ func TestConnectSurvivesBadInput(t *testing.T) {
 	h := &host{d: loopback(t, "127.81.3.2", cfg)}
 	made := 0
 	for range cases {
-		e, err := h.newGuarded()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := h.d.cm.Connect(e.qp, netip.MustParseAddrPort(bad.Addr().String()), connParam, 30*time.Second)
+		e := h.newGuarded(t)
+		c, err := h.d.cm.Connect(e.QP, netip.MustParseAddrPort(bad.Addr().String()), connParam, 30*time.Second)
 		switch {
 		case err == nil:
 			made++
@@ -305,9 +277,7 @@ func TestConnectSurvivesBadInput(t *testing.T) {
 		case errors.Is(err, verbs.ErrClosed):
 			t.Errorf("connect: %v", err)
 		}
-		if err := e.qp.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, e.QP.Close())
 	}
 	h.quiet(t)
 	bad.Close()

@@ -5,103 +5,44 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// couple is two connected ends in one simulated world, for programs that play
-// both sides.
+// couple is two connected ends in one simulated world, for a program that plays both sides.
 type couple struct {
-	t      *testing.T
+	testing.TB
 	p      *sim.Proc
 	a, b   *end // a has connected, b has accepted
 	ca, cb verbs.Conn
 }
 
 // coupled runs a program on two connected ends.
-func coupled(t *testing.T, net sim.NetConfig, play func(c *couple) error, cfgs ...Config) {
+func coupled(t *testing.T, net sim.NetConfig, play func(c *couple), cfgs ...Config) {
 	t.Helper()
 	w, da, db := pairInWorld(t, 1, net, cfgs...)
 	w.Go("both", func(p *sim.Proc) error {
-		c := &couple{t: t, p: p}
-		if err := c.connect(da, db); err != nil {
-			return err
-		}
-		return play(c)
+		play(newCouple(t, p, da, db))
+		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 }
 
-func (c *couple) connect(da, db *Device) (err error) {
-	w := c.p.World()
-	if c.b, err = newEnd(db); err != nil {
-		return err
-	}
-	done := false
-	w.Go("accept", func(*sim.Proc) error {
-		l, err := db.cm.Listen(netip.AddrPortFrom(db.cfg.Addrs[0], 9), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		req, err := l.GetRequest(verbs.Forever)
-		if err != nil {
-			return err
-		}
-		c.cb, err = req.Accept(c.b.qp, connParam, verbs.Forever)
-		done = true
-		return err
+// newCouple connects an end of each device.
+func newCouple(t testing.TB, p *sim.Proc, da, db *Device) *couple {
+	c := &couple{TB: t, p: p, b: newEnd(t, db)}
+	at := netip.AddrPortFrom(db.cfg.Addrs[0], 9)
+	p.World().Go("accept", func(*sim.Proc) error {
+		l := providertest.Listen(t, db, at, 0)
+		c.cb = c.b.AcceptFrom(l, connParam)
+		return l.Close()
 	})
-	c.p.Sleep(time.Millisecond)
-	if c.a, c.ca, err = connectTo(da, netip.AddrPortFrom(db.cfg.Addrs[0], 9)); err != nil {
-		return err
+	p.Sleep(time.Millisecond)
+	c.a, c.ca = connectTo(t, da, at)
+	for c.cb == nil {
+		p.Sleep(time.Microsecond)
 	}
-	for !done {
-		c.p.Sleep(time.Microsecond)
-	}
-	return nil
-}
-
-// post posts one request.
-func (e *end) post(wr verbs.SendWR) error {
-	_, err := e.qp.PostSend([]verbs.SendWR{wr})
-	return err
-}
-
-// do posts one request and waits until it has succeeded.
-func (e *end) do(wr verbs.SendWR) error {
-	wr.Flags |= verbs.SendSignaled
-	if err := e.post(wr); err != nil {
-		return err
-	}
-	_, err := e.succeed()
-	return err
-}
-
-// at is where e's buffer has an offset, for its peer.
-func (e *end) at(off int) verbs.Remote {
-	return verbs.Remote{Addr: e.mr.Addr() + uint64(off), RKey: e.mr.RKey()}
-}
-
-func (e *end) sgl(off, n int) []verbs.SGE { return []verbs.SGE{verbs.SGEOf(e.mr, off, n)} }
-
-// fill puts a pattern into part of e's buffer, and clear removes it.
-func (e *end) fill(off, n int, seed byte) []byte {
-	b := e.buf[off : off+n]
-	for i := range b {
-		b[i] = seed + byte(i)*7
-	}
-	return b
-}
-
-// mustFail waits for a completion of that status and returns it.
-func (c *couple) mustFail(e *end, status verbs.WCStatus) verbs.WC {
-	c.t.Helper()
-	wc, err := e.complete()
-	if err != nil || wc.Status != status {
-		c.t.Errorf("completed %+v, %v; want %v", wc, err, status)
-	}
-	return wc
+	return c
 }

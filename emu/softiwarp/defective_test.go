@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
@@ -61,10 +60,6 @@ func echoWith(t *testing.T, name string, role int) error {
 	cut := sim.StreamConfig{CutPPM: 200_000, BufferBytes: 9000}
 	w, a, b := pairInWorld(t, 7, sim.NetConfig{Stream: cut}, cfgs...)
 	defer w.Close()
-	w.Go("server", func(*sim.Proc) error { return echoServer(b, 20, func() {}) })
-	w.Go("client", func(p *sim.Proc) error {
-		p.Sleep(time.Millisecond)
-		return echoClient(a, addrB, 20)
-	})
+	echoOf(a, b, 20).InWorld(t, w)
 	return w.RunPrograms()
 }

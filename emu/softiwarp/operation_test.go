@@ -3,7 +3,6 @@ package softiwarp
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -20,217 +20,155 @@ var rough = sim.NetConfig{Stream: sim.StreamConfig{CutPPM: 300_000, StallPPM: 20
 // operations are all operations of iWARP, each with its expected effect.
 var operations = []struct {
 	name string
-	do   func(c *couple) error
+	do   func(c *couple)
 }{
-	{"send", func(c *couple) error {
-		return c.message(verbs.SendWR{Opcode: verbs.OpSend}, 50_000, verbs.WC{Opcode: verbs.WCOpRecv})
+	{"send", func(c *couple) {
+		c.message(verbs.SendWR{Opcode: verbs.OpSend}, 50_000, verbs.WC{Opcode: verbs.WCOpRecv})
 	}},
-	{"empty send", func(c *couple) error {
-		return c.message(verbs.SendWR{Opcode: verbs.OpSend}, 0, verbs.WC{Opcode: verbs.WCOpRecv})
+	{"empty send", func(c *couple) {
+		c.message(verbs.SendWR{Opcode: verbs.OpSend}, 0, verbs.WC{Opcode: verbs.WCOpRecv})
 	}},
-	{"inline send", func(c *couple) error {
-		return c.message(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendInline}, 61, verbs.WC{Opcode: verbs.WCOpRecv})
+	{"inline send", func(c *couple) {
+		c.message(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendInline}, 61, verbs.WC{Opcode: verbs.WCOpRecv})
 	}},
-	{"immediate data alone", func(c *couple) error {
-		return c.message(verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 0x01020304}, 0, verbs.WC{Opcode: verbs.WCOpRecv, Flags: verbs.WCWithImm, Imm: 0x01020304})
+	{"immediate data alone", func(c *couple) {
+		c.message(verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 0x01020304}, 0, verbs.WC{Opcode: verbs.WCOpRecv, Flags: verbs.WCWithImm, Imm: 0x01020304})
 	}},
-	{"write", func(c *couple) error {
-		want := c.a.fill(0, 40_001, 3)
-		if err := c.a.do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.sgl(0, len(want)), Remote: c.b.at(7)}); err != nil {
-			return err
+	{"write", func(c *couple) {
+		want := c.a.Fill(0, 40_001, 3)
+		c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, len(want)), Remote: c.b.Remote(7)})
+		c.fenceOff()
+		same(c, want, c.b.Buf[7:7+len(want)])
+	}},
+	{"write with immediate", func(c *couple) {
+		want := c.a.Fill(0, 9000, 4)
+		c.b.Recv(0, 0)
+		c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.a.SGL(0, len(want)), Remote: c.b.Remote(100), Imm: 77})
+		wc := c.b.Succeed()
+		if wc.Opcode != verbs.WCOpRecvRDMAWithImm || wc.Imm != 77 || wc.ByteLen != 9000 {
+			c.Fatalf("received %+v", wc)
 		}
-		if err := c.fenceOff(); err != nil {
-			return err
-		}
-		return same(want, c.b.buf[7:7+len(want)])
+		same(c, want, c.b.Buf[100:100+len(want)])
 	}},
-	{"write with immediate", func(c *couple) error {
-		want := c.a.fill(0, 9000, 4)
-		if err := c.b.recv(0, 0); err != nil {
-			return err
-		}
-		if err := c.a.do(verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.a.sgl(0, len(want)), Remote: c.b.at(100), Imm: 77}); err != nil {
-			return err
-		}
-		wc, err := c.b.succeed()
-		if err != nil || wc.Opcode != verbs.WCOpRecvRDMAWithImm || wc.Imm != 77 || wc.ByteLen != 9000 {
-			return fmt.Errorf("received %+v, %w", wc, err)
-		}
-		return same(want, c.b.buf[100:100+len(want)])
-	}},
-	{"read", func(c *couple) error {
-		want := c.b.fill(5, 30_003, 5)
+	{"read", func(c *couple) {
+		want := c.b.Fill(5, 30_003, 5)
 		// Two pieces of memory, the second first.
-		sgl := []verbs.SGE{verbs.SGEOf(c.a.mr, 40_000, 20_000), verbs.SGEOf(c.a.mr, 0, 10_003)}
-		if err := c.a.do(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: sgl, Remote: c.b.at(5)}); err != nil {
-			return err
-		}
-		return same(want, append(append([]byte(nil), c.a.buf[40_000:60_000]...), c.a.buf[:10_003]...))
+		sgl := []verbs.SGE{verbs.SGEOf(c.a.MR, 40_000, 20_000), verbs.SGEOf(c.a.MR, 0, 10_003)}
+		c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: sgl, Remote: c.b.Remote(5)})
+		same(c, want, append(append([]byte(nil), c.a.Buf[40_000:60_000]...), c.a.Buf[:10_003]...))
 	}},
-	{"empty read", func(c *couple) error { return c.a.do(verbs.SendWR{Opcode: verbs.OpRDMARead, Remote: c.b.at(0)}) }},
-	{"read by the responder", func(c *couple) error {
-		want := c.a.fill(5, 9003, 6)
-		if err := c.b.do(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.b.sgl(1, 9003), Remote: c.a.at(5)}); err != nil {
-			return err
-		}
-		return same(want, c.b.buf[1:9004])
+	{"empty read", func(c *couple) { c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMARead, Remote: c.b.Remote(0)}) }},
+	{"read by the responder", func(c *couple) {
+		want := c.a.Fill(5, 9003, 6)
+		c.b.Do(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.b.SGL(1, 9003), Remote: c.a.Remote(5)})
+		same(c, want, c.b.Buf[1:9004])
 	}},
-	{"more reads than may be under way", func(c *couple) error {
+	{"more reads than may be under way", func(c *couple) {
 		for i := range 12 {
-			c.b.fill(i*1000, 1000, byte(i))
-			if err := c.a.post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.a.sgl(i*1000, 1000), Remote: c.b.at(i * 1000)}); err != nil {
-				return err
-			}
+			c.b.Fill(i*1000, 1000, byte(i))
+			c.a.Post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.a.SGL(i*1000, 1000), Remote: c.b.Remote(i * 1000)})
 		}
 		for i := range uint64(12) {
-			if wc, err := c.a.succeed(); err != nil || wc.WRID != i {
-				return fmt.Errorf("%+v, %w", wc, err)
+			if wc := c.a.Succeed(); wc.WRID != i {
+				c.Fatalf("%+v", wc)
 			}
 		}
-		return same(c.b.buf[:12_000], c.a.buf[:12_000])
+		same(c, c.b.Buf[:12_000], c.a.Buf[:12_000])
 	}},
 	{"atomics", (*couple).atomics},
 	{"windows", (*couple).windows},
 	{"invalidate", (*couple).invalidate},
 }
 
-func same(want, got []byte) error {
+func same(t testing.TB, want, got []byte) {
+	t.Helper()
 	if !bytes.Equal(want, got) {
-		return fmt.Errorf("%d bytes differ", len(want))
+		t.Errorf("%d bytes differ", len(want))
 	}
-	return nil
 }
 
 // fenceOff waits until a's writes have arrived, with a read after them.
-func (c *couple) fenceOff() error {
-	return c.a.do(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.sgl(65_535, 1), Remote: c.b.at(65_535)})
+func (c *couple) fenceOff() {
+	c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.SGL(65_535, 1), Remote: c.b.Remote(65_535)})
 }
 
 // message sends n bytes from a to b, which must complete there like want.
-func (c *couple) message(wr verbs.SendWR, n int, want verbs.WC) error {
-	data := c.a.fill(0, n, 9)
+func (c *couple) message(wr verbs.SendWR, n int, want verbs.WC) {
+	data := c.a.Fill(0, n, 9)
 	if wr.Flags&verbs.SendInline != 0 {
 		wr.Inline = data
 	} else if n > 0 {
-		wr.SGL = []verbs.SGE{verbs.SGEOf(c.a.mr, 0, n/3), verbs.SGEOf(c.a.mr, n/3, n-n/3)}
+		wr.SGL = []verbs.SGE{verbs.SGEOf(c.a.MR, 0, n/3), verbs.SGEOf(c.a.MR, n/3, n-n/3)}
 	}
-	if err := c.b.recv(3, n); err != nil {
-		return err
+	c.b.Recv(3, n)
+	c.a.Do(wr)
+	wc := c.b.Succeed()
+	if wc.Opcode != want.Opcode || wc.Flags != want.Flags || wc.Imm != want.Imm || int(wc.ByteLen) != n || wc.QPN != c.b.QP.QPN() {
+		c.Fatalf("received %+v, want %+v", wc, want)
 	}
-	if err := c.a.do(wr); err != nil {
-		return err
-	}
-	wc, err := c.b.succeed()
-	if err != nil {
-		return err
-	}
-	if wc.Opcode != want.Opcode || wc.Flags != want.Flags || wc.Imm != want.Imm || int(wc.ByteLen) != n || wc.QPN != c.b.qp.QPN() {
-		return fmt.Errorf("received %+v, want %+v", wc, want)
-	}
-	return same(data, c.b.buf[3:3+n])
+	same(c, data, c.b.Buf[3:3+n])
 }
 
-func (c *couple) atomics() error {
-	word := c.b.buf[64:72]
+func (c *couple) atomics() {
+	word := c.b.Buf[64:72]
 	binary.NativeEndian.PutUint64(word, 40)
-	ask := func(wr verbs.SendWR, before, after uint64) error {
-		wr.SGL, wr.Remote = c.a.sgl(8, 8), c.b.at(64)
-		if err := c.a.do(wr); err != nil {
-			return err
-		}
-		got, now := binary.NativeEndian.Uint64(c.a.buf[8:]), binary.NativeEndian.Uint64(word)
+	ask := func(wr verbs.SendWR, before, after uint64) {
+		wr.SGL, wr.Remote = c.a.SGL(8, 8), c.b.Remote(64)
+		c.a.Do(wr)
+		got, now := binary.NativeEndian.Uint64(c.a.Buf[8:]), binary.NativeEndian.Uint64(word)
 		if got != before || now != after {
-			return fmt.Errorf("%v gave %d and left %d, want %d and %d", wr.Opcode, got, now, before, after)
+			c.Errorf("%v gave %d and left %d, want %d and %d", wr.Opcode, got, now, before, after)
 		}
-		return nil
 	}
-	return errors.Join(
-		ask(verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, Atomic: verbs.Atomic{CompareAdd: 2}}, 40, 42),
-		ask(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 41, Swap: 1}}, 42, 42),
-		ask(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 42, Swap: 1}}, 42, 1),
-	)
+	ask(verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, Atomic: verbs.Atomic{CompareAdd: 2}}, 40, 42)
+	ask(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 41, Swap: 1}}, 42, 42)
+	ask(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 42, Swap: 1}}, 42, 1)
 }
 
 // windows opens a window of each type at b and writes through it.
-func (c *couple) windows() error {
-	info := verbs.BindInfo{MR: c.b.mr, Addr: c.b.mr.Addr() + 500, Length: 16, Access: verbs.AccessRemoteWrite}
-	through := func(key verbs.RKey, text string) error {
-		copy(c.a.buf, text)
-		err := c.a.do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.sgl(0, len(text)), Remote: verbs.Remote{Addr: c.b.mr.Addr() + 500, RKey: key}})
-		if err == nil {
-			err = c.fenceOff()
+func (c *couple) windows() {
+	info := verbs.BindInfo{MR: c.b.MR, Addr: c.b.MR.Addr() + 500, Length: 16, Access: verbs.AccessRemoteWrite}
+	through := func(key verbs.RKey, text string) {
+		copy(c.a.Buf, text)
+		c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, len(text)), Remote: verbs.Remote{Addr: c.b.MR.Addr() + 500, RKey: key}})
+		c.fenceOff()
+		if string(c.b.Buf[500:500+len(text)]) != text {
+			c.Errorf("window has %q", c.b.Buf[500:516])
 		}
-		if err == nil && string(c.b.buf[500:500+len(text)]) != text {
-			err = fmt.Errorf("window has %q", c.b.buf[500:516])
-		}
-		return err
 	}
-	mw, err := c.b.pd.AllocMW(verbs.MWType1)
-	if err != nil {
-		return err
+	mw := must.Get(c.b.PD.AllocMW(verbs.MWType1))(c)
+	key := must.Get(c.b.QP.BindMW(mw, 1, verbs.SendSignaled, info))(c)
+	if wc := c.b.Succeed(); wc.Opcode != verbs.WCOpBindMW {
+		c.Fatalf("bind %+v", wc)
 	}
-	key, err := c.b.qp.BindMW(mw, 1, verbs.SendSignaled, info)
-	if err != nil {
-		return err
-	}
-	if wc, err := c.b.succeed(); err != nil || wc.Opcode != verbs.WCOpBindMW {
-		return fmt.Errorf("bind %+v, %w", wc, err)
-	}
-	if err := through(key, "type one"); err != nil {
-		return err
-	}
-	if mw, err = c.b.pd.AllocMW(verbs.MWType2); err != nil {
-		return err
-	}
+	through(key, "type one")
+	mw = must.Get(c.b.PD.AllocMW(verbs.MWType2))(c)
 	key = verbs.NextRKey(mw.RKey())
-	if err := c.b.do(verbs.SendWR{Opcode: verbs.OpBindMW, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}}); err != nil {
-		return err
-	}
-	return through(key, "type two")
+	c.b.Do(verbs.SendWR{Opcode: verbs.OpBindMW, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}})
+	through(key, "type two")
 }
 
 // invalidate closes windows of b's: by b itself, and by a message of a's.
-func (c *couple) invalidate() error {
-	open := func() (verbs.RKey, error) {
-		mw, err := c.b.pd.AllocMW(verbs.MWType2)
-		if err != nil {
-			return 0, err
-		}
+func (c *couple) invalidate() {
+	open := func() verbs.RKey {
+		mw := must.Get(c.b.PD.AllocMW(verbs.MWType2))(c)
 		key := verbs.NextRKey(mw.RKey())
-		info := verbs.BindInfo{MR: c.b.mr, Addr: c.b.mr.Addr(), Length: 8, Access: verbs.AccessRemoteWrite}
-		return key, c.b.do(verbs.SendWR{Opcode: verbs.OpBindMW, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}})
+		info := verbs.BindInfo{MR: c.b.MR, Addr: c.b.MR.Addr(), Length: 8, Access: verbs.AccessRemoteWrite}
+		c.b.Do(verbs.SendWR{Opcode: verbs.OpBindMW, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}})
+		return key
 	}
-	key, err := open()
-	if err != nil {
-		return err
-	}
-	if err := c.b.do(verbs.SendWR{Opcode: verbs.OpLocalInv, InvalidateRKey: key}); err != nil {
-		return err
-	}
-	if key, err = open(); err != nil {
-		return err
-	}
-	if err := c.b.recv(0, 8); err != nil {
-		return err
-	}
-	if err := c.a.do(verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.a.sgl(0, 8), InvalidateRKey: key}); err != nil {
-		return err
-	}
-	wc, err := c.b.succeed()
-	if err != nil || wc.Flags&verbs.WCWithInv == 0 || wc.InvalidatedRKey != key {
-		return fmt.Errorf("received %+v, %w", wc, err)
+	key := open()
+	c.b.Do(verbs.SendWR{Opcode: verbs.OpLocalInv, InvalidateRKey: key})
+	key = open()
+	c.b.Recv(0, 8)
+	c.a.Do(verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.a.SGL(0, 8), InvalidateRKey: key})
+	wc := c.b.Succeed()
+	if wc.Flags&verbs.WCWithInv == 0 || wc.InvalidatedRKey != key {
+		c.Fatalf("received %+v", wc)
 	}
 	// It is closed: to use it ends the connection.
-	if err := c.a.post(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.sgl(0, 8), Remote: verbs.Remote{Addr: c.b.mr.Addr(), RKey: key}}); err != nil {
-		return err
-	}
-	return c.ca.WaitDisconnect(verbs.Forever)
-}
-
-func TestOperations(t *testing.T) {
-	for _, op := range operations {
-		t.Run(op.name, func(t *testing.T) { coupled(t, rough, op.do) })
-	}
+	c.a.Post(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, 8), Remote: verbs.Remote{Addr: c.b.MR.Addr(), RKey: key}})
+	must.Do(c, c.ca.WaitDisconnect(verbs.Forever))
 }
 
 // Every way to frame a stream carries every operation, in both directions.
@@ -241,23 +179,20 @@ func TestFramings(t *testing.T) {
 		}
 		a, b := cfg(i&1 != 0, i&2 != 0), cfg(i&4 != 0, i&8 != 0)
 		t.Run(fmt.Sprintf("a markers=%v crc=%v, b markers=%v crc=%v", i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0), func(t *testing.T) {
-			coupled(t, rough, func(c *couple) error {
+			coupled(t, rough, func(c *couple) {
 				for _, op := range operations {
-					if err := op.do(c); err != nil {
-						return fmt.Errorf("%s: %w", op.name, err)
-					}
+					op.do(c)
 				}
 				// Markers are in what goes to the side that asked for them.
 				for _, x := range []struct {
 					d       *Device
 					asked   bool
 					counter string
-				}{{c.a.dev.(*Device), i&1 != 0, "mpa_rcvd_markers"}, {c.b.dev.(*Device), i&4 != 0, "mpa_rcvd_markers"}} {
+				}{{c.a.Dev.(*Device), i&1 != 0, "mpa_rcvd_markers"}, {c.b.Dev.(*Device), i&4 != 0, "mpa_rcvd_markers"}} {
 					if n := counter(x.d, x.counter); (n > 0) != x.asked {
 						t.Errorf("%s took %d markers", x.d.Name(), n)
 					}
 				}
-				return nil
 			}, a, b)
 		})
 	}
@@ -269,26 +204,18 @@ func TestFramings(t *testing.T) {
 func TestFirstMessageByConnectionModel(t *testing.T) {
 	play := func(p *sim.Proc, c *couple) (early bool, err error) {
 		for _, e := range []*end{c.a, c.b} {
-			if err := e.recv(0, 100); err != nil {
-				return false, err
-			}
+			e.Recv(0, 100)
 		}
-		if err := c.b.post(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.b.sgl(0, 100)}); err != nil {
-			return false, err
-		}
+		c.b.Post(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.b.SGL(0, 100)})
 		p.Sleep(time.Second)
 		var wc [1]verbs.WC
-		n, err := c.a.cq.Poll(wc[:])
+		n, err := c.a.CQ.Poll(wc[:])
 		if err != nil || n == 1 {
 			return n == 1, err
 		}
-		if err := c.a.send(0, 100); err != nil {
-			return false, err
-		}
+		c.a.Send(0, 100)
 		for range 2 { // its own send, and the message
-			if _, err := c.a.succeed(); err != nil {
-				return false, err
-			}
+			c.a.Succeed()
 		}
 		return false, nil
 	}
@@ -304,12 +231,12 @@ func TestFirstMessageByConnectionModel(t *testing.T) {
 		{"RTR by read", Config{NIC: engine.Config{MPA: mpa.Config{RTR: mpa.RTRRead}}}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			coupled(t, rough, func(c *couple) error {
+			coupled(t, rough, func(c *couple) {
 				early, err := play(c.p, c)
 				if early == tc.silent {
 					t.Errorf("the responder was first: %v", early)
 				}
-				return err
+				must.Do(c, err)
 			}, tc.cfg)
 		})
 	}

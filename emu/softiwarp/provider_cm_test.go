@@ -2,7 +2,6 @@ package softiwarp
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -11,54 +10,33 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestConnectWithoutListenerIsRejected(t *testing.T) {
-	inWorld(t, func(_ *sim.Proc, d *Device) error {
-		e, _, err := connectTo(d, at(1))
-		var rej *verbs.RejectError
-		if !errors.As(err, &rej) || rej.Reason != reasonInvalidService {
-			t.Errorf("connect to a closed port: %v", err)
-		}
-		refused(t, "closed port", err, verbs.ErrRejected, "connect", "[fd00::2]:1", "no listener")
-		_, err = d.cm.Connect(e.qp, netip.MustParseAddrPort("[fd00::77]:1"), connParam, verbs.Forever)
-		refused(t, "no such host", err, verbs.ErrNotFound, "fd00::77")
-		_, err = d.cm.Connect(e.qp, netip.MustParseAddrPort("10.0.0.1:1"), connParam, verbs.Forever)
-		refused(t, "other family", err, verbs.ErrNotFound, "no address of the family of 10.0.0.1")
-		return e.qp.Close() // it was left as it was
+func TestConnectErrors(t *testing.T) {
+	inWorld(t, func(_ *sim.Proc, d *Device) {
+		e := newEnd(t, d)
+		_, err := e.TryConnect(at(1))
+		must.Fail(t, "closed port", err, verbs.ErrRejected, "no listener")
+		_, err = e.TryConnect(netip.MustParseAddrPort("[fd00::77]:1"))
+		must.Fail(t, "no such host", err, verbs.ErrNotFound, "fd00::77")
+		_, err = e.TryConnect(netip.MustParseAddrPort("10.0.0.1:1"))
+		must.Fail(t, "other family", err, verbs.ErrNotFound, "no address of the family of 10.0.0.1")
+		e.ExpectState(verbs.QPStateReset)
 	}, idle)
 }
 
-func TestListenerCanReject(t *testing.T) {
-	inWorld(t, later(func(_ *sim.Proc, d *Device) error {
-		e, _, err := connectTo(d, at(5))
-		var rej *verbs.RejectError
-		if !errors.As(err, &rej) || rej.Reason != reasonConsumer || string(rej.PrivateData) != "no" {
-			t.Errorf("connect: %v", err)
-		}
-		if a, err := e.qp.Query(); err != nil || a.State != verbs.QPStateReset {
-			t.Errorf("refused, the QP is in %v, %v", a.State, err)
-		}
-		return nil
-	}), func(_ *sim.Proc, d *Device) error {
-		l, err := d.cm.Listen(at(5), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
-		}
-		req, err := l.GetRequest(verbs.Forever)
-		if err != nil {
-			return err
-		}
-		if req.Remote().Addr() != addrA {
-			t.Errorf("request from %v", req.Remote())
-		}
-		refused(t, "long private data", req.Reject(make([]byte, 509)), verbs.ErrInvalid, "at most 508")
-		if err := req.Reject([]byte("no")); err != nil {
-			return err
-		}
-		refused(t, "second answer", req.Reject(nil), verbs.ErrInvalid)
-		return l.Close()
+func TestRejectLimitsPrivateData(t *testing.T) {
+	inWorld(t, later(func(_ *sim.Proc, d *Device) {
+		e := newEnd(t, d)
+		_, err := e.TryConnect(at(5))
+		must.Fail(t, "connect", err, verbs.ErrRejected)
+		e.ExpectState(verbs.QPStateReset)
+	}), func(_ *sim.Proc, d *Device) {
+		req := must.Get(listen(t, d, at(5)).GetRequest(verbs.Forever))(t)
+		must.Fail(t, "long private data", req.Reject(make([]byte, 509)), verbs.ErrInvalid, "at most 508")
+		must.Do(t, req.Reject(nil))
 	})
 }
 
@@ -68,22 +46,16 @@ func TestPrivateDataAndDepths(t *testing.T) {
 	asked := verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 7, PrivateData: bytes.Repeat([]byte("q"), 508)}
 	granted := verbs.ConnParam{ResponderResources: 7, InitiatorDepth: 9, PrivateData: bytes.Repeat([]byte("r"), 508)}
 	depths := func(e *end) string {
-		a, err := e.qp.Query()
+		a, err := e.QP.Query()
 		return fmt.Sprint(a.MaxRdAtomic, a.MaxDestRdAtomic, a.State, err)
 	}
-	inWorld(t, later(func(_ *sim.Proc, d *Device) error {
-		e, err := newEnd(d)
-		if err != nil {
-			return err
-		}
+	inWorld(t, later(func(_ *sim.Proc, d *Device) {
+		e := newEnd(t, d)
 		long := asked
 		long.PrivateData = make([]byte, 509)
-		_, err = d.cm.Connect(e.qp, at(5), long, verbs.Forever)
-		refused(t, "long private data", err, verbs.ErrInvalid, "at most 508")
-		c, err := d.cm.Connect(e.qp, at(5), asked, verbs.Forever)
-		if err != nil {
-			return err
-		}
+		_, err := d.cm.Connect(e.QP, at(5), long, verbs.Forever)
+		must.Fail(t, "long private data", err, verbs.ErrInvalid, "at most 508")
+		c := must.Get(d.cm.Connect(e.QP, at(5), asked, verbs.Forever))(t)
 		// A responder's InitiatorDepth is never more than the initiator takes.
 		if p := c.Param(); p.ResponderResources != 7 || p.InitiatorDepth != 3 || !bytes.Equal(p.PrivateData, granted.PrivateData) {
 			t.Errorf("granted %+v", p)
@@ -94,56 +66,36 @@ func TestPrivateDataAndDepths(t *testing.T) {
 		if c.Remote() != at(5) {
 			t.Errorf("remote %v", c.Remote())
 		}
-		return c.Disconnect()
-	}), func(_ *sim.Proc, d *Device) error {
-		e, err := newEnd(d)
-		if err != nil {
-			return err
-		}
-		l, err := d.cm.Listen(at(5), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
-		}
-		req, err := l.GetRequest(verbs.Forever)
-		if err != nil {
-			return err
-		}
+		must.Do(t, c.Disconnect())
+	}), func(_ *sim.Proc, d *Device) {
+		e := newEnd(t, d)
+		l := listen(t, d, at(5))
+		req := must.Get(l.GetRequest(verbs.Forever))(t)
 		if p := req.Param(); p.ResponderResources != 3 || p.InitiatorDepth != 7 || !bytes.Equal(p.PrivateData, asked.PrivateData) {
 			t.Errorf("asked %+v", p)
 		}
-		c, err := req.Accept(e.qp, granted, verbs.Forever)
-		if err != nil {
-			return err
-		}
+		c := must.Get(req.Accept(e.QP, granted, verbs.Forever))(t)
 		if got := depths(e); got != "3 7 IBV_QPS_RTS <nil>" {
 			t.Errorf("responder settled for %s", got)
 		}
-		return c.WaitDisconnect(verbs.Forever)
+		must.Do(t, c.WaitDisconnect(verbs.Forever))
 	})
 }
 
 func TestListenErrors(t *testing.T) {
-	inWorld(t, func(_ *sim.Proc, d *Device) error {
+	inWorld(t, func(_ *sim.Proc, d *Device) {
 		_, err := d.cm.Listen(netip.AddrPortFrom(addrA, 6), verbs.PortSpaceUDP, 0)
-		refused(t, "datagrams", err, verbs.ErrNotSupported, "PortSpaceTCP")
+		must.Fail(t, "datagrams", err, verbs.ErrNotSupported, "PortSpaceTCP")
 		_, err = d.cm.Resolve(at(6), nil, verbs.Forever)
-		refused(t, "resolve", err, verbs.ErrNotSupported, "no datagrams")
+		must.Fail(t, "resolve", err, verbs.ErrNotSupported, "no datagrams")
 		_, err = d.cm.Listen(at(6), verbs.PortSpaceTCP, 0)
-		refused(t, "address of another", err, verbs.ErrNotFound, "fd00::1")
-		l, err := d.cm.Listen(netip.AddrPortFrom(addrA, 6), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
-		}
+		must.Fail(t, "address of another", err, verbs.ErrNotFound, "fd00::1")
+		l := listen(t, d, netip.AddrPortFrom(addrA, 6))
 		_, err = d.cm.Listen(netip.AddrPortFrom(addrA, 6), verbs.PortSpaceTCP, 0)
-		refused(t, "twice", err, verbs.ErrBusy, "[fd00::1]:6")
-		if err := l.Close(); err != nil {
-			return err
-		}
-		again, err := d.cm.Listen(netip.AddrPortFrom(addrA, 6), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
-		}
-		return again.Close()
+		must.Fail(t, "twice", err, verbs.ErrBusy, "[fd00::1]:6")
+		must.Do(t, l.Close())
+		again := listen(t, d, netip.AddrPortFrom(addrA, 6))
+		must.Do(t, again.Close())
 	}, idle)
 }
 
@@ -152,60 +104,34 @@ func TestListenErrors(t *testing.T) {
 func TestListenOnAllAddresses(t *testing.T) {
 	v4a, v4b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	w := sim.New(sim.Config{Seed: 1})
-	port := func(addrs ...netip.Addr) sim.PortConfig {
-		return sim.PortConfig{Addrs: addrs, Link: sim.LinkConfig{Latency: time.Microsecond}}
+	net := must.Get(sim.NewNet(w, sim.NetConfig{Cable: true}))(t)
+	open := func(addrs ...netip.Addr) *Device {
+		p := must.Get(net.Attach(sim.PortConfig{Addrs: addrs, Link: sim.LinkConfig{Latency: time.Microsecond}}))(t)
+		return must.Get(InWorld(w, p, p.StreamHost(), Config{}))(t)
 	}
-	pa, pb, err := sim.NewPair(w, sim.NetConfig{}, port(addrA, v4a), port(addrB, v4b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := InWorld(w, pa, pa.StreamHost(), Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := InWorld(w, pb, pb.StreamHost(), Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := open(addrA, v4a), open(addrB, v4b)
 	var l verbs.Listener
 	w.Go("b", func(*sim.Proc) (err error) {
 		// One address has its first port taken.
-		if _, err := b.cm.Listen(netip.AddrPortFrom(v4b, 49152), verbs.PortSpaceTCP, 0); err != nil {
-			return err
-		}
-		if l, err = b.cm.Listen(netip.AddrPortFrom(netip.IPv6Unspecified(), 0), verbs.PortSpaceTCP, 0); err != nil {
-			return err
-		}
+		listen(t, b, netip.AddrPortFrom(v4b, 49152))
+		l = listen(t, b, netip.AddrPortFrom(netip.IPv6Unspecified(), 0))
 		for range 2 {
-			e, err := newEnd(b)
-			if err != nil {
-				return err
-			}
-			req, err := l.GetRequest(verbs.Forever)
-			if err != nil {
-				return err
-			}
-			if _, err := req.Accept(e.qp, connParam, verbs.Forever); err != nil {
-				return err
-			}
+			e := newEnd(t, b)
+			e.AcceptFrom(l, connParam)
 		}
 		return l.Close()
 	})
 	w.Go("a", func(p *sim.Proc) error {
 		p.Sleep(time.Millisecond)
 		for _, to := range []netip.Addr{addrB, v4b} {
-			if _, _, err := connectTo(a, netip.AddrPortFrom(to, l.Addr().Port())); err != nil {
-				return err
-			}
+			connectTo(t, a, netip.AddrPortFrom(to, l.Addr().Port()))
 		}
 		p.Sleep(time.Millisecond)
-		_, _, err := connectTo(a, netip.AddrPortFrom(v4b, l.Addr().Port()))
-		refused(t, "closed listener", err, verbs.ErrRejected)
+		_, err := newEnd(t, a).TryConnect(netip.AddrPortFrom(v4b, l.Addr().Port()))
+		must.Fail(t, "closed listener", err, verbs.ErrRejected)
 		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 	if l.Addr().Port() <= 49152 || l.Addr().Addr() != netip.IPv6Unspecified() {
 		t.Errorf("listened on %v", l.Addr())
 	}
@@ -215,105 +141,67 @@ func TestListenOnAllAddresses(t *testing.T) {
 }
 
 func TestFullBacklogResetsConnections(t *testing.T) {
-	inWorld(t, later(func(p *sim.Proc, d *Device) error {
-		first, err := newEnd(d)
-		if err != nil {
-			return err
-		}
+	inWorld(t, later(func(p *sim.Proc, d *Device) {
+		first := newEnd(t, d)
 		p.World().Go("first", func(*sim.Proc) error {
-			_, err := d.cm.Connect(first.qp, at(5), connParam, verbs.Forever)
+			_, err := d.cm.Connect(first.QP, at(5), connParam, verbs.Forever)
 			return err
 		})
 		p.Sleep(time.Millisecond)
-		_, _, err = connectTo(d, at(5))
-		refused(t, "beyond the backlog", err, verbs.ErrRejected, "without a reply")
-		return nil
-	}), func(p *sim.Proc, d *Device) error {
-		l, err := d.cm.Listen(at(5), verbs.PortSpaceTCP, 1)
-		if err != nil {
-			return err
-		}
+		_, err := newEnd(t, d).TryConnect(at(5))
+		must.Fail(t, "beyond the backlog", err, verbs.ErrRejected, "without a reply")
+	}), func(p *sim.Proc, d *Device) {
+		l := must.Get(d.cm.Listen(at(5), verbs.PortSpaceTCP, 1))(t)
 		p.Sleep(10 * time.Millisecond)
 		if n := counter(d, "cm_backlog_full"); n != 2 { // it tried again without enhancements
 			t.Errorf("%d streams were turned away", n)
 		}
-		req, err := l.GetRequest(0)
-		if err != nil {
-			return err
-		}
-		e, err := newEnd(d)
-		if err != nil {
-			return err
-		}
-		_, err = req.Accept(e.qp, connParam, verbs.Forever)
-		return err
+		req := must.Get(l.GetRequest(0))(t)
+		e := newEnd(t, d)
+		must.Get(req.Accept(e.QP, connParam, verbs.Forever))(t)
 	})
 }
 
 // A connect that takes too long leaves the queue pair as it was; the request that
 // waited is worth nothing any more.
 func TestConnectTimeout(t *testing.T) {
-	inWorld(t, later(func(p *sim.Proc, d *Device) error {
-		e, err := newEnd(d)
-		if err != nil {
-			return err
-		}
+	inWorld(t, later(func(p *sim.Proc, d *Device) {
+		e := newEnd(t, d)
 		before := p.Now()
-		_, err = d.cm.Connect(e.qp, at(5), connParam, 3*time.Second)
-		refused(t, "nobody answers", err, verbs.ErrTimeout, "[fd00::2]:5")
+		_, err := d.cm.Connect(e.QP, at(5), connParam, 3*time.Second)
+		must.Fail(t, "nobody answers", err, verbs.ErrTimeout, "[fd00::2]:5")
 		if took := p.Now() - before; took < 3*time.Second || took > 3*time.Second+10*time.Microsecond {
 			t.Errorf("gave up after %v", took)
 		}
 		p.Sleep(time.Second)
-		_, err = d.cm.Connect(e.qp, at(5), connParam, 3*time.Second)
-		return err
-	}), func(p *sim.Proc, d *Device) error {
-		e, err := newEnd(d)
-		if err != nil {
-			return err
-		}
-		l, err := d.cm.Listen(at(5), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
-		}
-		req, err := l.GetRequest(verbs.Forever)
-		if err != nil {
-			return err
-		}
+		must.Get(d.cm.Connect(e.QP, at(5), connParam, 3*time.Second))(t)
+	}), func(p *sim.Proc, d *Device) {
+		e := newEnd(t, d)
+		l := listen(t, d, at(5))
+		req := must.Get(l.GetRequest(verbs.Forever))(t)
 		p.Sleep(3500 * time.Millisecond)
-		_, err = req.Accept(e.qp, connParam, verbs.Forever)
-		refused(t, "the requester gave up", err, verbs.ErrClosed, "has closed the connection")
-		refused(t, "refusal of that", req.Reject(nil), verbs.ErrClosed, "has closed the connection")
-		if req, err = l.GetRequest(verbs.Forever); err != nil {
-			return err
-		}
-		_, err = req.Accept(e.qp, connParam, verbs.Forever)
-		return err
+		_, err := req.Accept(e.QP, connParam, verbs.Forever)
+		must.Fail(t, "the requester gave up", err, verbs.ErrClosed, "has closed the connection")
+		must.Fail(t, "refusal of that", req.Reject(nil), verbs.ErrClosed, "has closed the connection")
+		req = must.Get(l.GetRequest(verbs.Forever))(t)
+		must.Get(req.Accept(e.QP, connParam, verbs.Forever))(t)
 	})
 }
 
 // GetRequest does not return a request whose requester has closed the connection.
 func TestGetRequestSkipsClosedConnections(t *testing.T) {
-	inWorld(t, later(func(_ *sim.Proc, d *Device) error {
-		e, err := newEnd(d)
-		if err != nil {
-			return err
-		}
-		_, err = d.cm.Connect(e.qp, at(5), connParam, time.Millisecond)
-		refused(t, "nobody answers", err, verbs.ErrTimeout)
-		return nil
-	}), func(p *sim.Proc, d *Device) error {
-		l, err := d.cm.Listen(at(5), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
-		}
+	inWorld(t, later(func(_ *sim.Proc, d *Device) {
+		e := newEnd(t, d)
+		_, err := d.cm.Connect(e.QP, at(5), connParam, time.Millisecond)
+		must.Fail(t, "nobody answers", err, verbs.ErrTimeout)
+	}), func(p *sim.Proc, d *Device) {
+		l := listen(t, d, at(5))
 		p.Sleep(10 * time.Millisecond)
-		_, err = l.GetRequest(time.Millisecond)
-		refused(t, "next", err, verbs.ErrTimeout)
+		_, err := l.GetRequest(time.Millisecond)
+		must.Fail(t, "next", err, verbs.ErrTimeout)
 		if n := counter(d, "conns_failed"); n != 1 {
 			t.Errorf("%d connections failed", n)
 		}
-		return nil
 	})
 }
 
@@ -322,17 +210,11 @@ func TestGetRequestSkipsClosedConnections(t *testing.T) {
 func TestFallbackToRevision1(t *testing.T) {
 	for _, clientServer := range []bool{false, true} {
 		old := Config{NIC: engine.Config{MPA: mpa.Config{MaxRevision: 1}}}
-		inWorld(t, later(func(_ *sim.Proc, d *Device) error {
-			e, err := newEnd(d)
-			if err != nil {
-				return err
-			}
+		inWorld(t, later(func(_ *sim.Proc, d *Device) {
+			e := newEnd(t, d)
 			param := connParam
 			param.PrivateData = []byte("old friend")
-			c, err := d.cm.Connect(e.qp, at(5), param, verbs.Forever)
-			if err != nil {
-				return err
-			}
+			c := must.Get(d.cm.Connect(e.QP, at(5), param, verbs.Forever))(t)
 			if n := counter(d, "cm_fallbacks"); n != 1 {
 				t.Errorf("%d fallbacks", n)
 			}
@@ -340,112 +222,56 @@ func TestFallbackToRevision1(t *testing.T) {
 			if p := c.Param(); p.ResponderResources != 128 || string(p.PrivateData) != "welcome" {
 				t.Errorf("granted %+v", p)
 			}
-			return e.send(0, 100)
-		}), func(_ *sim.Proc, d *Device) error {
-			e, err := newEnd(d)
-			if err != nil {
-				return err
-			}
-			if err := e.recv(0, 100); err != nil {
-				return err
-			}
-			l, err := d.cm.Listen(at(5), verbs.PortSpaceTCP, 0)
-			if err != nil {
-				return err
-			}
-			req, err := l.GetRequest(verbs.Forever)
-			if err != nil {
-				return err
-			}
+			e.Send(0, 100)
+		}), func(_ *sim.Proc, d *Device) {
+			e := newEnd(t, d)
+			e.Recv(0, 100)
+			l := listen(t, d, at(5))
+			req := must.Get(l.GetRequest(verbs.Forever))(t)
 			if got := string(req.Param().PrivateData); got != "old friend" {
 				t.Errorf("private data %q", got)
 			}
-			if _, err := req.Accept(e.qp, verbs.ConnParam{PrivateData: []byte("welcome")}, verbs.Forever); err != nil {
-				return err
-			}
-			_, err = e.succeed()
-			return err
+			must.Get(req.Accept(e.QP, verbs.ConnParam{PrivateData: []byte("welcome")}, verbs.Forever))(t)
+			e.Succeed()
 		}, Config{ClientServer: clientServer}, old)
 	}
 }
 
 func TestDisconnectClosesBothSidesGracefully(t *testing.T) {
-	inWorld(t, later(func(p *sim.Proc, d *Device) error {
-		e, c, err := connectTo(d, at(7))
-		if err != nil {
-			return err
-		}
-		if err := e.recv(0, 8); err != nil {
-			return err
-		}
+	inWorld(t, later(func(p *sim.Proc, d *Device) {
+		e, c := connectTo(t, d, at(7))
+		e.Recv(0, 8)
 		// What was posted before is carried out.
 		for range 10 {
-			if err := e.send(0, 60_000); err != nil {
-				return err
-			}
+			e.Send(0, 60_000)
 		}
-		if err := c.Disconnect(); err != nil {
-			return err
-		}
-		if err := c.Disconnect(); err != nil { // which it is already
-			return err
-		}
-		refused(t, "send after that", e.send(0, 1), verbs.ErrInvalid, "not connected")
-		if err := c.WaitDisconnect(verbs.Forever); err != nil {
-			return err
-		}
+		must.Do(t, c.Disconnect())
+		must.Do(t, c.Disconnect()) // which it is already
+		must.Fail(t, "send after that", e.TryPost(verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, 1)}), verbs.ErrInvalid, "not connected")
+		must.Do(t, c.WaitDisconnect(verbs.Forever))
 		for range 10 {
-			if _, err := e.succeed(); err != nil {
-				return err
-			}
+			e.Succeed()
 		}
-		wc, err := e.complete()
-		if wc.Status != verbs.WCWRFlushErr || wc.VendorErr != 0 {
-			t.Errorf("receive completed %+v, %v", wc, err)
+		if wc := e.ExpectWC(verbs.WCWRFlushErr); wc.VendorErr != 0 {
+			t.Errorf("receive completed %+v", wc)
 		}
-		a, err := e.qp.Query()
-		if a.State != verbs.QPStateErr {
-			t.Errorf("our QP is in %v", a.State)
-		}
-		return err
-	}), func(_ *sim.Proc, d *Device) error {
-		e, err := newEnd(d)
-		if err != nil {
-			return err
-		}
+		e.ExpectState(verbs.QPStateErr)
+	}), func(_ *sim.Proc, d *Device) {
+		e := newEnd(t, d)
 		for range 11 {
-			if err := e.recv(0, 60_000); err != nil {
-				return err
-			}
+			e.Recv(0, 60_000)
 		}
-		l, err := d.cm.Listen(at(7), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
-		}
-		req, err := l.GetRequest(verbs.Forever)
-		if err != nil {
-			return err
-		}
-		c, err := req.Accept(e.qp, connParam, verbs.Forever)
-		if err != nil {
-			return err
-		}
+		l := listen(t, d, at(7))
+		c := e.AcceptFrom(l, connParam)
 		for range 10 {
-			if _, err := e.succeed(); err != nil {
-				return err
-			}
+			e.Succeed()
 		}
-		if wc, err := e.complete(); err != nil || wc.Status != verbs.WCWRFlushErr {
-			t.Errorf("receive completed %+v, %v", wc, err)
-		}
-		if err := c.WaitDisconnect(verbs.Forever); err != nil {
-			return err
-		}
+		e.ExpectWC(verbs.WCWRFlushErr)
+		must.Do(t, c.WaitDisconnect(verbs.Forever))
 		for _, name := range []string{"conns_failed", "sent_terminates", "mpa_lost"} {
 			if n := counter(d, name); n != 0 {
 				t.Errorf("%s is %d", name, n)
 			}
 		}
-		return nil
 	})
 }

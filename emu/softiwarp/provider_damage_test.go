@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -34,10 +35,7 @@ func startDamaged(t *testing.T, cfg Config, reply bool, bit int) (o startupOutco
 	event := sim.StreamEvent{Conn: 1, FromListener: reply, Offset: uint64(bit / 8), Action: sim.StreamCorrupt, Bit: uint8(bit % 8)}
 	w, a, b := pairInWorld(t, 1, sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{event}}}, cfg, cfg)
 	w.Go("server", func(*sim.Proc) error {
-		l, err := b.cm.Listen(at(5), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
-		}
+		l := listen(t, b, at(5))
 		for {
 			req, err := l.GetRequest(15 * time.Second)
 			if errors.Is(err, verbs.ErrTimeout) {
@@ -46,34 +44,24 @@ func startDamaged(t *testing.T, cfg Config, reply bool, bit int) (o startupOutco
 			if err != nil {
 				return err
 			}
-			e, err := newEnd(b)
-			if err != nil {
-				return err
-			}
-			c, err := req.Accept(e.qp, connParam, time.Minute)
+			e := newEnd(t, b)
+			c, err := req.Accept(e.QP, connParam, time.Minute)
 			o.accepts = append(o.accepts, err)
 			if err == nil {
-				if err := c.WaitDisconnect(time.Minute); err != nil {
-					return err
-				}
+				must.Do(t, c.WaitDisconnect(time.Minute))
 			}
 		}
 	})
 	w.Go("client", func(p *sim.Proc) error {
 		p.Sleep(time.Millisecond)
-		e, err := newEnd(a)
-		if err != nil {
-			return err
-		}
+		e := newEnd(t, a)
 		began := p.Now()
-		c, err := a.cm.Connect(e.qp, at(5), connParam, time.Minute)
+		c, err := a.cm.Connect(e.QP, at(5), connParam, time.Minute)
 		o.connect, o.took = err, p.Now()-began
 		if err != nil {
-			return e.qp.Close() // it was left as it was
+			return e.QP.Close() // it was left as it was
 		}
-		if err := c.Disconnect(); err != nil {
-			return err
-		}
+		must.Do(t, c.Disconnect())
 		return c.WaitDisconnect(time.Minute)
 	})
 	if err := w.RunPrograms(); err != nil {
@@ -149,36 +137,22 @@ func TestStartupErrorsKeepTheirCause(t *testing.T) {
 // nobody else to blame.
 func TestQueuePairFailedWhileConnecting(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.QPStateErr, verbs.QPStateReset} {
-		inWorld(t, later(func(p *sim.Proc, d *Device) error {
-			e, err := newEnd(d)
-			if err != nil {
-				return err
-			}
+		inWorld(t, later(func(p *sim.Proc, d *Device) {
+			e := newEnd(t, d)
 			p.World().Go("breaks", func(p *sim.Proc) error {
 				p.Sleep(time.Millisecond)
-				return e.qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState)
+				return e.QP.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState)
 			})
-			_, err = d.cm.Connect(e.qp, at(5), connParam, verbs.Forever)
-			refused(t, state.String(), err, verbs.ErrInvalid, "broken off")
-			return nil
-		}), func(p *sim.Proc, d *Device) error {
-			l, err := d.cm.Listen(at(5), verbs.PortSpaceTCP, 0)
-			if err != nil {
-				return err
-			}
-			req, err := l.GetRequest(verbs.Forever)
-			if err != nil {
-				return err
-			}
+			_, err := d.cm.Connect(e.QP, at(5), connParam, verbs.Forever)
+			must.Fail(t, state.String(), err, verbs.ErrInvalid, "broken off")
+		}), func(p *sim.Proc, d *Device) {
+			l := listen(t, d, at(5))
+			req := must.Get(l.GetRequest(verbs.Forever))(t)
 			p.Sleep(5 * time.Millisecond)
-			e, err := newEnd(d)
-			if err != nil {
-				return err
-			}
-			if _, err := req.Accept(e.qp, connParam, verbs.Forever); err == nil {
+			e := newEnd(t, d)
+			if _, err := req.Accept(e.QP, connParam, verbs.Forever); err == nil {
 				t.Error("accepted")
 			}
-			return nil
 		})
 	}
 }

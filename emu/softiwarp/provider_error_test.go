@@ -1,6 +1,7 @@
 package softiwarp
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -8,16 +9,17 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // An error of one side makes the other send a Terminate. Both get an event, and completions
 // with errors.
 func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
-	none := func(*couple) error { return nil }
+	none := func(*couple) {}
 	for _, tc := range []struct {
 		name    string
-		prepare func(c *couple) error
+		prepare func(c *couple)
 		wrong   func(c *couple) verbs.SendWR
 		term    wire.TermError
 		event   verbs.AsyncEventType // at b
@@ -26,113 +28,102 @@ func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
 	}{
 		{
 			"send without a receive", none,
-			func(c *couple) verbs.SendWR { return verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.sgl(0, 10)} },
+			func(c *couple) verbs.SendWR { return verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 10)} },
 			wire.TermUntaggedNoBuffer, verbs.EventQPReqErr, verbs.WCSuccess, 0,
 		},
 		{
-			"send too long", func(c *couple) error { return c.b.recv(0, 10) },
-			func(c *couple) verbs.SendWR { return verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.sgl(0, 11)} },
+			"send too long", func(c *couple) { c.b.Recv(0, 10) },
+			func(c *couple) verbs.SendWR { return verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 11)} },
 			wire.TermUntaggedTooLong, verbs.EventQPReqErr, verbs.WCSuccess, verbs.WCLocLenErr,
 		},
 		{
 			"write with a wrong key", none,
 			func(c *couple) verbs.SendWR {
-				return verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.sgl(0, 10), Remote: verbs.Remote{Addr: c.b.mr.Addr(), RKey: c.b.mr.RKey() ^ 0x5500}}
+				return verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, 10), Remote: verbs.Remote{Addr: c.b.MR.Addr(), RKey: c.b.MR.RKey() ^ 0x5500}}
 			},
 			wire.TermTaggedSTag, verbs.EventQPAccessErr, verbs.WCSuccess, 0,
 		},
 		{
 			"write out of bounds", none,
 			func(c *couple) verbs.SendWR {
-				return verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.sgl(0, 10), Remote: c.b.at(len(c.b.buf) - 9)}
+				return verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, 10), Remote: c.b.Remote(len(c.b.Buf) - 9)}
 			},
 			wire.TermTaggedBounds, verbs.EventQPAccessErr, verbs.WCSuccess, 0,
 		},
 		{
 			"read with a wrong key", none,
 			func(c *couple) verbs.SendWR {
-				return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.sgl(0, 10), Remote: verbs.Remote{Addr: c.b.mr.Addr(), RKey: c.b.mr.RKey() ^ 0x5500}}
+				return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.SGL(0, 10), Remote: verbs.Remote{Addr: c.b.MR.Addr(), RKey: c.b.MR.RKey() ^ 0x5500}}
 			},
 			wire.TermProtInvalidSTag, verbs.EventQPAccessErr, verbs.WCRemAccessErr, 0,
 		},
 		{
 			"read out of bounds", none,
 			func(c *couple) verbs.SendWR {
-				return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.sgl(0, 10), Remote: c.b.at(len(c.b.buf) - 9)}
+				return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.SGL(0, 10), Remote: c.b.Remote(len(c.b.Buf) - 9)}
 			},
 			wire.TermProtBounds, verbs.EventQPAccessErr, verbs.WCRemAccessErr, 0,
 		},
 		{
 			"read that the QP does not permit",
-			func(c *couple) error {
-				return c.b.qp.Modify(verbs.QPAttr{Access: verbs.AccessRemoteWrite}, verbs.QPAttrAccessFlags)
+			func(c *couple) {
+				must.Do(c, c.b.QP.Modify(verbs.QPAttr{Access: verbs.AccessRemoteWrite}, verbs.QPAttrAccessFlags))
 			},
 			func(c *couple) verbs.SendWR {
-				return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.sgl(0, 10), Remote: c.b.at(0)}
+				return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.SGL(0, 10), Remote: c.b.Remote(0)}
 			},
 			wire.TermProtAccess, verbs.EventQPAccessErr, verbs.WCRemAccessErr, 0,
 		},
 		{
-			"invalidation of what cannot be", func(c *couple) error { return c.b.recv(0, 10) },
+			"invalidation of what cannot be", func(c *couple) { c.b.Recv(0, 10) },
 			func(c *couple) verbs.SendWR {
-				return verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.a.sgl(0, 10), InvalidateRKey: 0x123400}
+				return verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.a.SGL(0, 10), InvalidateRKey: 0x123400}
 			},
 			wire.TermProtNoInvalidate, verbs.EventQPAccessErr, verbs.WCSuccess, verbs.WCRemInvReqErr,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			coupled(t, rough, func(c *couple) error {
-				if err := tc.prepare(c); err != nil {
-					return err
-				}
+			coupled(t, rough, func(c *couple) {
+				tc.prepare(c)
 				wr := tc.wrong(c)
 				wr.WRID, wr.Flags = 1, verbs.SendSignaled
-				if err := c.a.recv(0, 10); err != nil {
-					return err
-				}
-				if err := c.a.post(wr); err != nil {
-					return err
-				}
-				if wc := c.mustFail(c.a, tc.status); wc.WRID != 1 {
+				c.a.Recv(0, 10)
+				c.a.Post(wr)
+				if wc := c.a.ExpectWC(tc.status); wc.WRID != 1 {
 					t.Errorf("first completion %+v", wc)
 				}
 				// a's receive is flushed, and says why.
-				wc := c.mustFail(c.a, verbs.WCWRFlushErr)
+				wc := c.a.ExpectWC(verbs.WCWRFlushErr)
 				if e, received, ok := engine.TerminateOf(wc.VendorErr); e != tc.term || !received || !ok {
 					t.Errorf("a's vendor error %#x is %v, received %v", wc.VendorErr, e, received)
 				}
 				if tc.recv != 0 {
-					c.mustFail(c.b, tc.recv)
+					c.b.ExpectWC(tc.recv)
 				}
 				for _, x := range []struct {
 					conn  verbs.Conn
 					e     *end
 					event verbs.AsyncEventType
 				}{{c.ca, c.a, verbs.EventQPFatal}, {c.cb, c.b, tc.event}} {
-					if err := x.conn.WaitDisconnect(time.Second); err != nil {
-						t.Error(err)
-					}
-					if ev, err := x.e.dev.WaitAsync(time.Second); err != nil || ev.Type != x.event || ev.QP != x.e.qp {
+					must.Do(t, x.conn.WaitDisconnect(time.Second))
+					if ev, err := x.e.Dev.WaitAsync(time.Second); err != nil || ev.Type != x.event || ev.QP != x.e.QP {
 						t.Errorf("event %v of %v, %v; want %v", ev.Type, ev.QP, err, x.event)
 					}
-					if a, err := x.e.qp.Query(); err != nil || a.State != verbs.QPStateErr {
+					if a, err := x.e.QP.Query(); err != nil || a.State != verbs.QPStateErr {
 						t.Errorf("QP in %v, %v", a.State, err)
 					}
 				}
-				for name, d := range map[string]verbs.Context{"rcvd_terminates": c.a.dev, "sent_terminates": c.b.dev} {
+				for name, d := range map[string]verbs.Context{"rcvd_terminates": c.a.Dev, "sent_terminates": c.b.Dev} {
 					if n := counter(d.(*Device), name); n != 1 {
 						t.Errorf("%s is %d", name, n)
 					}
 				}
 				// What is posted now is flushed at once, and says the same.
-				if err := c.b.send(0, 1); err != nil {
-					return err
-				}
-				wc = c.mustFail(c.b, verbs.WCWRFlushErr)
+				c.b.Send(0, 1)
+				wc = c.b.ExpectWC(verbs.WCWRFlushErr)
 				if e, received, _ := engine.TerminateOf(wc.VendorErr); e != tc.term || received {
 					t.Errorf("b's vendor error is %v, received %v", e, received)
 				}
-				return nil
 			})
 		})
 	}
@@ -140,18 +131,16 @@ func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
 
 // A request that cannot be carried out here ends the connection too.
 func TestLocalErrorFailsItsRequest(t *testing.T) {
-	coupled(t, rough, func(c *couple) error {
-		wr := verbs.SendWR{WRID: 5, Opcode: verbs.OpSend, SGL: []verbs.SGE{{Addr: c.a.mr.Addr(), Length: 1, LKey: c.a.mr.LKey() ^ 0x5500}}}
-		if err := c.a.post(wr); err != nil {
-			return err
-		}
-		if wc := c.mustFail(c.a, verbs.WCLocProtErr); wc.WRID != 5 {
+	coupled(t, rough, func(c *couple) {
+		wr := verbs.SendWR{WRID: 5, Opcode: verbs.OpSend, SGL: []verbs.SGE{{Addr: c.a.MR.Addr(), Length: 1, LKey: c.a.MR.LKey() ^ 0x5500}}}
+		c.a.Post(wr)
+		if wc := c.a.ExpectWC(verbs.WCLocProtErr); wc.WRID != 5 {
 			t.Errorf("completed %+v", wc)
 		}
-		if e, err := c.b.dev.WaitAsync(time.Second); err != nil || e.Type != verbs.EventQPFatal {
+		if e, err := c.b.Dev.WaitAsync(time.Second); err != nil || e.Type != verbs.EventQPFatal {
 			t.Errorf("the peer got %v, %v", e.Type, err)
 		}
-		return c.cb.WaitDisconnect(time.Second)
+		must.Do(c, c.cb.WaitDisconnect(time.Second))
 	})
 }
 
@@ -162,34 +151,28 @@ func TestCRCDetectsCorruption(t *testing.T) {
 			{Conn: 1, Offset: 5000, Action: sim.StreamCorrupt, Bit: 3},
 		}}}
 		cfg := Config{NIC: engine.Config{MPA: mpa.Config{NoCRC: !crc}}}
-		coupled(t, net, func(c *couple) error {
-			if err := c.b.recv(0, 8000); err != nil {
-				return err
-			}
-			want := c.a.fill(0, 8000, 1)
-			if err := c.a.send(0, 8000); err != nil {
-				return err
-			}
+		coupled(t, net, func(c *couple) {
+			c.b.Recv(0, 8000)
+			want := c.a.Fill(0, 8000, 1)
+			c.a.Send(0, 8000)
 			if !crc {
-				if _, err := c.b.succeed(); err != nil {
-					return err
-				}
-				if same(want, c.b.buf[:8000]) == nil {
+				c.b.Succeed()
+				if bytes.Equal(want, c.b.Buf[:8000]) {
 					t.Error("nothing was corrupted")
 				}
-				return nil
+				return
 			}
-			wc := c.mustFail(c.b, verbs.WCWRFlushErr)
+			wc := c.b.ExpectWC(verbs.WCWRFlushErr)
 			if e, received, _ := engine.TerminateOf(wc.VendorErr); e != wire.TermMPACRC || received {
 				t.Errorf("vendor error %v", e)
 			}
-			if e, err := c.b.dev.WaitAsync(time.Second); err != nil || e.Type != verbs.EventQPFatal {
+			if e, err := c.b.Dev.WaitAsync(time.Second); err != nil || e.Type != verbs.EventQPFatal {
 				t.Errorf("event %v, %v", e.Type, err)
 			}
-			if n := counter(c.b.dev.(*Device), "mpa_bad_crcs"); n != 1 {
+			if n := counter(c.b.Dev.(*Device), "mpa_bad_crcs"); n != 1 {
 				t.Errorf("%d bad CRCs", n)
 			}
-			return c.ca.WaitDisconnect(time.Second)
+			must.Do(c, c.ca.WaitDisconnect(time.Second))
 		}, cfg, cfg)
 	}
 }
@@ -199,34 +182,25 @@ func TestResetStreamFlushesBothSides(t *testing.T) {
 	net := sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
 		{Conn: 1, Offset: 30_000, Action: sim.StreamReset},
 	}}}
-	coupled(t, net, func(c *couple) error {
+	coupled(t, net, func(c *couple) {
 		for _, e := range []*end{c.a, c.b} {
-			if err := e.recv(0, 60_000); err != nil {
-				return err
-			}
+			e.Recv(0, 60_000)
 		}
-		if err := c.a.send(0, 60_000); err != nil {
-			return err
-		}
-		c.mustFail(c.b, verbs.WCWRFlushErr)
-		if err := c.cb.WaitDisconnect(time.Second); err != nil {
-			return err
-		}
-		if err := c.ca.WaitDisconnect(time.Second); err != nil {
-			return err
-		}
+		c.a.Send(0, 60_000)
+		c.b.ExpectWC(verbs.WCWRFlushErr)
+		must.Do(c, c.cb.WaitDisconnect(time.Second))
+		must.Do(c, c.ca.WaitDisconnect(time.Second))
 		for _, e := range []*end{c.a, c.b} {
-			if ev, err := e.dev.WaitAsync(time.Second); err != nil || ev.Type != verbs.EventQPFatal || ev.QP != e.qp {
+			if ev, err := e.Dev.WaitAsync(time.Second); err != nil || ev.Type != verbs.EventQPFatal || ev.QP != e.QP {
 				t.Errorf("event %v, %v", ev.Type, err)
 			}
-			if n := counter(e.dev.(*Device), "mpa_lost"); n != 1 {
+			if n := counter(e.Dev.(*Device), "mpa_lost"); n != 1 {
 				t.Errorf("%d streams were lost", n)
 			}
-			if a, err := e.qp.Query(); err != nil || a.State != verbs.QPStateErr {
+			if a, err := e.QP.Query(); err != nil || a.State != verbs.QPStateErr {
 				t.Errorf("QP in %v, %v", a.State, err)
 			}
 		}
-		return nil
 	})
 }
 
@@ -236,13 +210,8 @@ func TestLinkDownBreaksConnectionsAfterTimeout(t *testing.T) {
 	net := sim.NetConfig{Stream: sim.StreamConfig{RetryDelay: time.Millisecond, Retries: 4}}
 	w, da, db := pairInWorld(t, 1, net)
 	w.Go("both", func(p *sim.Proc) error {
-		c := &couple{t: t, p: p}
-		if err := c.connect(da, db); err != nil {
-			return err
-		}
-		if err := c.a.recv(0, 10); err != nil {
-			return err
-		}
+		c := newCouple(t, p, da, db)
+		c.a.Recv(0, 10)
 		portOf(da).SetDown()
 		if e, err := da.WaitAsync(time.Second); err != nil || e.Type != verbs.EventPortErr || e.Port != 1 {
 			t.Errorf("event %v, %v", e.Type, err)
@@ -250,17 +219,13 @@ func TestLinkDownBreaksConnectionsAfterTimeout(t *testing.T) {
 		if a, err := da.QueryPort(1); err != nil || a.State != verbs.PortDown {
 			t.Errorf("port %v, %v", a.State, err)
 		}
-		if err := c.a.post(verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.sgl(0, 10)}); err != nil {
-			return err
-		}
+		c.a.Post(verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 10)})
 		before := p.Now()
-		c.mustFail(c.a, verbs.WCWRFlushErr)
+		c.a.ExpectWC(verbs.WCWRFlushErr)
 		if took := p.Now() - before; took < 10*time.Millisecond {
 			t.Errorf("broke after %v", took)
 		}
 		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 }

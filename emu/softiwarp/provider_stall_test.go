@@ -1,7 +1,6 @@
 package softiwarp
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -28,31 +28,24 @@ func TestLengthenedULPDULengthTimesOut(t *testing.T) {
 	closed := engine.VendorError(wire.TermMPAClosed, false)
 	for name, tc := range map[string]struct {
 		cfg    engine.Config
-		then   func(c *couple) error
+		then   func(c *couple)
 		vendor uint32 // of the receive that is flushed
 		within time.Duration
 		count  string
 	}{
-		"more octets": {then: func(c *couple) error {
+		"more octets": {then: func(c *couple) {
 			for range 20 {
-				if err := c.a.send(0, 64); err != nil {
-					return err
-				}
+				c.a.Send(0, 64)
 			}
-			return nil
 		}, vendor: crcError, within: time.Second, count: "mpa_bad_crcs"},
-		"the sender closes":   {then: func(c *couple) error { return c.ca.Disconnect() }, vendor: closed, within: time.Second, count: "mpa_truncated"},
-		"the receiver closes": {then: func(c *couple) error { return c.cb.Disconnect() }, vendor: closed, within: time.Second, count: "mpa_truncated"},
-		"a limit":             {cfg: engine.Config{MPA: mpa.Config{FPDUTimeout: limit}}, then: func(*couple) error { return nil }, vendor: closed, within: limit + time.Second, count: "mpa_timeouts"},
+		"the sender closes":   {then: func(c *couple) { must.Do(c, c.ca.Disconnect()) }, vendor: closed, within: time.Second, count: "mpa_truncated"},
+		"the receiver closes": {then: func(c *couple) { must.Do(c, c.cb.Disconnect()) }, vendor: closed, within: time.Second, count: "mpa_truncated"},
+		"a limit":             {cfg: engine.Config{MPA: mpa.Config{FPDUTimeout: limit}}, then: func(*couple) {}, vendor: closed, within: limit + time.Second, count: "mpa_timeouts"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			coupled(t, damaged, func(c *couple) error {
-				if err := c.b.recv(0, 64); err != nil {
-					return err
-				}
-				if err := c.a.do(verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.sgl(0, 64)}); err != nil {
-					return err
-				}
+			coupled(t, damaged, func(c *couple) {
+				c.b.Recv(0, 64)
+				c.a.Do(verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 64)})
 				// It has left, and completed: TCP has it. For long nothing happens.
 				began := c.p.Now()
 				if tc.cfg.MPA.FPDUTimeout == 0 {
@@ -60,30 +53,25 @@ func TestLengthenedULPDULengthTimesOut(t *testing.T) {
 					began = c.p.Now()
 				}
 				var wc [1]verbs.WC
-				if n, err := c.b.cq.Poll(wc[:]); n != 0 || err != nil {
-					return fmt.Errorf("%d receives completed, %w", n, err)
+				if n, err := c.b.CQ.Poll(wc[:]); n != 0 || err != nil {
+					c.Fatalf("%d receives completed, %v", n, err)
 				}
-				if err := tc.then(c); err != nil {
-					return err
-				}
-				if err := c.cb.WaitDisconnect(time.Minute); err != nil {
-					return err
-				}
+				tc.then(c)
+				must.Do(c, c.cb.WaitDisconnect(time.Minute))
 				if took := c.p.Now() - began; took > tc.within {
 					t.Errorf("took %v", took)
 				}
-				if got := c.mustFail(c.b, verbs.WCWRFlushErr); got.VendorErr != tc.vendor {
+				if got := c.b.ExpectWC(verbs.WCWRFlushErr); got.VendorErr != tc.vendor {
 					t.Errorf("flushed for %#x, want %#x", got.VendorErr, tc.vendor)
 				}
-				if n := counter(c.b.dev.(*Device), tc.count); n != 1 {
+				if n := counter(c.b.Dev.(*Device), tc.count); n != 1 {
 					t.Errorf("%s is %d", tc.count, n)
 				}
-				for i, v := range c.b.buf[:64] {
+				for i, v := range c.b.Buf[:64] {
 					if v != 0 {
 						t.Fatalf("octet %d of the damaged frame was placed", i)
 					}
 				}
-				return nil
 			}, Config{}, Config{NIC: tc.cfg})
 		})
 	}
@@ -94,16 +82,11 @@ func TestShortenedULPDULengthIsDetectedAtOnce(t *testing.T) {
 	const first = wire.StartFrameLen + wire.EnhancedLen + 20
 	coupled(t, sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
 		{Conn: 1, Offset: first + 1, Action: sim.StreamCorrupt, Bit: 4}, // 18+64 is 0x52
-	}}}, func(c *couple) error {
-		if err := c.b.recv(0, 64); err != nil {
-			return err
-		}
-		if err := c.a.send(0, 64); err != nil {
-			return err
-		}
-		if got := c.mustFail(c.b, verbs.WCWRFlushErr); got.VendorErr != engine.VendorError(wire.TermMPACRC, false) {
+	}}}, func(c *couple) {
+		c.b.Recv(0, 64)
+		c.a.Send(0, 64)
+		if got := c.b.ExpectWC(verbs.WCWRFlushErr); got.VendorErr != engine.VendorError(wire.TermMPACRC, false) {
 			t.Errorf("flushed for %#x", got.VendorErr)
 		}
-		return nil
 	})
 }

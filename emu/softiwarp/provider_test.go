@@ -1,153 +1,78 @@
 package softiwarp
 
 import (
-	"errors"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // program runs on one device of a simulated world.
-type program func(p *sim.Proc, d *Device) error
+type program func(p *sim.Proc, d *Device)
 
 // inWorld runs one program on each of two devices.
 func inWorld(t *testing.T, onA, onB program, cfgs ...Config) {
 	t.Helper()
 	w, a, b := pairInWorld(t, 1, sim.NetConfig{}, cfgs...)
-	w.Go("a", func(p *sim.Proc) error { return onA(p, a) })
-	w.Go("b", func(p *sim.Proc) error { return onB(p, b) })
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	w.Go("a", func(p *sim.Proc) error { onA(p, a); return nil })
+	w.Go("b", func(p *sim.Proc) error { onB(p, b); return nil })
+	must.Do(t, w.RunPrograms())
 }
 
-func idle(*sim.Proc, *Device) error { return nil }
+func idle(*sim.Proc, *Device) {}
 
 // later gives the other program time to listen.
 func later(f program) program {
-	return func(p *sim.Proc, d *Device) error {
+	return func(p *sim.Proc, d *Device) {
 		p.Sleep(time.Millisecond)
-		return f(p, d)
+		f(p, d)
 	}
 }
 
 func at(port uint16) netip.AddrPort { return netip.AddrPortFrom(addrB, port) }
 
-// refused checks that err is of the given kind and contains the given texts.
-func refused(t *testing.T, what string, err, kind error, says ...string) {
-	t.Helper()
-	if !errors.Is(err, kind) {
-		t.Errorf("%s: %v, want %v", what, err, kind)
-		return
-	}
-	for _, s := range says {
-		if !strings.Contains(err.Error(), s) {
-			t.Errorf("%s: %q does not say %q", what, err, s)
-		}
-	}
-}
-
-func TestTimeoutsAreInVirtualTime(t *testing.T) {
-	inWorld(t, func(p *sim.Proc, d *Device) error {
-		e, err := newEnd(d)
-		if err != nil {
-			return err
-		}
-		before := p.Now()
-		if _, err := e.ch.Wait(3 * time.Second); !errors.Is(err, verbs.ErrTimeout) {
-			t.Errorf("channel: %v", err)
-		}
-		if _, err := d.WaitAsync(2 * time.Second); !errors.Is(err, verbs.ErrTimeout) {
-			t.Errorf("async: %v", err)
-		}
-		if took := p.Now() - before; took != 5*time.Second {
-			t.Errorf("took %v", took)
-		}
-		return nil
-	}, idle)
-}
-
-func TestDeadlockNamesWaitReason(t *testing.T) {
-	w, a, _ := pairInWorld(t, 1, sim.NetConfig{})
-	w.Go("rank 0", func(*sim.Proc) error {
-		l, err := a.cm.Listen(netip.AddrPortFrom(addrA, 5), verbs.PortSpaceTCP, 0)
-		if err != nil {
-			return err
-		}
-		_, err = l.GetRequest(verbs.Forever)
-		return err
-	})
-	err := w.Run()
-	var dead *sim.DeadlockError
-	if !errors.As(err, &dead) || len(dead.Waiting) != 1 || dead.Waiting[0].Reason != "connection request to [fd00::1]:5" {
-		t.Fatalf("got %v", err)
-	}
-}
-
 func TestUnsupportedVerbs(t *testing.T) {
-	inWorld(t, func(_ *sim.Proc, d *Device) error {
-		e, err := newEnd(d)
-		if err != nil {
-			return err
-		}
-		attr, err := d.QueryDevice()
-		if err != nil {
-			return err
-		}
+	inWorld(t, func(_ *sim.Proc, d *Device) {
+		e := newEnd(t, d)
+		attr := must.Get(d.QueryDevice())(t)
 		for _, cap := range []verbs.Caps{verbs.CapUC, verbs.CapUD, verbs.CapXRC, verbs.CapMulticast, verbs.CapFlush, verbs.CapAtomicWrite, verbs.CapCredits} {
 			if attr.Caps.Has(cap) {
 				t.Errorf("claims %#x", uint64(cap))
 			}
 		}
 		for _, typ := range []verbs.QPType{verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCSend, verbs.QPTypeXRCRecv} {
-			_, err := d.CreateQP(verbs.QPInit{Type: typ, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq})
-			refused(t, typ.String(), err, verbs.ErrNotSupported, "create_qp")
+			_, err := d.CreateQP(verbs.QPInit{Type: typ, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.CQ})
+			must.Fail(t, typ.String(), err, verbs.ErrNotSupported, "create_qp")
 		}
-		_, err = d.OpenXRCD()
-		refused(t, "XRC domain", err, verbs.ErrNotSupported, "no XRC")
+		_, err := d.OpenXRCD()
+		must.Fail(t, "XRC domain", err, verbs.ErrNotSupported, "no XRC")
 		_, err = d.OpenQP(nil, 1)
-		refused(t, "XRC target", err, verbs.ErrNotSupported)
-		_, err = d.CreateSRQ(verbs.SRQInit{PD: e.pd, Type: verbs.SRQXRC, MaxWR: 1})
-		refused(t, "XRC SRQ", err, verbs.ErrNotSupported)
-		refused(t, "attach", e.qp.AttachMulticast(verbs.GID{}), verbs.ErrNotSupported, "no multicast")
-		refused(t, "detach", e.qp.DetachMulticast(verbs.GID{}), verbs.ErrNotSupported, "no multicast")
-		_, err = e.pd.CreateAH(verbs.AHAttr{})
-		refused(t, "address handle", err, verbs.ErrNotSupported)
-		err = e.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
-		refused(t, "RTS by hand", err, verbs.ErrInvalid, "connect or accept")
+		must.Fail(t, "XRC target", err, verbs.ErrNotSupported)
+		_, err = d.CreateSRQ(verbs.SRQInit{PD: e.PD, Type: verbs.SRQXRC, MaxWR: 1})
+		must.Fail(t, "XRC SRQ", err, verbs.ErrNotSupported)
+		must.Fail(t, "attach", e.QP.AttachMulticast(verbs.GID{}), verbs.ErrNotSupported, "no multicast")
+		must.Fail(t, "detach", e.QP.DetachMulticast(verbs.GID{}), verbs.ErrNotSupported, "no multicast")
+		_, err = e.PD.CreateAH(verbs.AHAttr{})
+		must.Fail(t, "address handle", err, verbs.ErrNotSupported)
+		err = e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
+		must.Fail(t, "RTS by hand", err, verbs.ErrInvalid, "connect or accept")
 		_, err = d.QueryGID(1, 5)
-		refused(t, "GID", err, verbs.ErrNotFound, "entry 5 of a table of 1")
+		must.Fail(t, "GID", err, verbs.ErrNotFound, "entry 5 of a table of 1")
 		_, err = d.QueryPKey(1, 1)
-		refused(t, "partition key", err, verbs.ErrNotFound)
+		must.Fail(t, "partition key", err, verbs.ErrNotFound)
 		_, err = d.QueryPort(2)
-		refused(t, "port", err, verbs.ErrInvalid, "only port 1")
-		return nil
+		must.Fail(t, "port", err, verbs.ErrInvalid, "only port 1")
 	}, idle)
 }
 
 func TestQueries(t *testing.T) {
 	_, a, _ := pairInWorld(t, 1, sim.NetConfig{})
-	var p Provider
-	p.Add("a", func() (*Device, error) { return a, nil })
-	p.Add("broken", func() (*Device, error) { return nil, link.ErrClosed })
-	list, err := p.Devices()
-	if err != nil || len(list) != 2 || list[0].Transport != verbs.TransportIWARP || p.Name() != "softiwarp" {
-		t.Errorf("devices %+v, %v", list, err)
-	}
-	if c, err := p.Open("a"); err != nil || c.Info().Name != "a" || c.Info().Provider != "softiwarp" || c.Info().GUID>>56 != 2 {
-		t.Errorf("opened %v, %v", c, err)
-	}
-	_, err = p.Open("broken")
-	refused(t, "broken device", err, link.ErrClosed, "open_device broken")
-	_, err = p.Open("c")
-	refused(t, "unknown device", err, verbs.ErrNotFound, "among 2 devices")
 	port, err := a.QueryPort(1)
 	if err != nil || port.State != verbs.PortActive || port.ActiveMTU != verbs.MTU4096 || port.GIDs != 1 {
 		t.Errorf("port %+v, %v", port, err)
@@ -155,13 +80,13 @@ func TestQueries(t *testing.T) {
 	if key, err := a.QueryPKey(1, 0); err != nil || key != 0xffff {
 		t.Errorf("partition key %#x, %v", key, err)
 	}
-	w := sim.New(sim.Config{})
-	pa, _, err := sim.NewPair(w, sim.NetConfig{}, sim.PortConfig{Addrs: []netip.Addr{addrA}}, sim.PortConfig{Addrs: []netip.Addr{addrB}})
-	if err != nil {
-		t.Fatal(err)
+	if guid := a.Info().GUID; guid>>56 != 2 {
+		t.Errorf("GUID %#x", guid)
 	}
+	w, ports := providertest.Cable{}.Open(t)
+	pa := ports[0]
 	_, err = InWorld(w, pa, pa.StreamHost(), Config{NIC: engine.Config{MPA: mpa.Config{MaxRevision: 3}}})
-	refused(t, "revision 3", err, engine.ErrConfig, "MaxRevision 3")
+	must.Fail(t, "revision 3", err, engine.ErrConfig, "MaxRevision 3")
 	_, err = open(Config{}, pa.StreamHost(), 0, nil)
-	refused(t, "no address", err, errNoAddress, "Config.Addrs")
+	must.Fail(t, "no address", err, errNoAddress, "Config.Addrs")
 }

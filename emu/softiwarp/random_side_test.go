@@ -43,7 +43,7 @@ func fillMessage(b []byte, side, n int) {
 }
 
 func newRandomSide(d *Device, l *randomLane, side int) (*randomSide, error) {
-	s := &randomSide{lane: l, side: side, e: &end{dev: d}, mrs: map[*byte]verbs.MR{}}
+	s := &randomSide{lane: l, side: side, e: &end{Dev: d}, mrs: map[*byte]verbs.MR{}}
 	mine, theirs := l.plans[side], l.plans[1-side]
 	for n := range theirs {
 		if theirs[n].receives() {
@@ -58,31 +58,31 @@ func newRandomSide(d *Device, l *randomLane, side int) (*randomSide, error) {
 	s.sink, s.word = make([]byte, len(mine)*randomMaxLen), make([]byte, 8)
 	e := s.e
 	var err error
-	if e.pd, err = d.AllocPD(); err != nil {
+	if e.PD, err = d.AllocPD(); err != nil {
 		return nil, err
 	}
-	if e.ch, err = d.CreateCompChannel(); err != nil {
+	if e.Ch, err = d.CreateCompChannel(); err != nil {
 		return nil, err
 	}
-	if e.cq, err = d.CreateCQ(verbs.CQInit{Depth: 512, Channel: e.ch}); err != nil {
+	if e.CQ, err = d.CreateCQ(verbs.CQInit{Depth: 512, Channel: e.Ch}); err != nil {
 		return nil, err
 	}
 	for _, b := range [][]byte{s.src, s.inbox, s.target, s.sink, s.word} {
-		if s.mrs[&b[0]], err = e.pd.RegMR(verbs.MRInit{Buf: b, Access: fullAccess}); err != nil {
+		if s.mrs[&b[0]], err = e.PD.RegMR(verbs.MRInit{Buf: b, Access: fullAccess}); err != nil {
 			return nil, err
 		}
 	}
 	init := verbs.QPInit{
-		Type: verbs.QPTypeRC, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, SignalAll: true,
+		Type: verbs.QPTypeRC, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.CQ, SignalAll: true,
 		Caps: verbs.QPCaps{MaxSendWR: l.depth[side], MaxRecvWR: len(s.expected) + 1, MaxSendSGE: 3, MaxRecvSGE: 3, MaxInline: 64},
 	}
 	if l.shared && side == 1 {
-		if s.srq, err = d.CreateSRQ(verbs.SRQInit{PD: e.pd, MaxWR: len(s.expected) + 1, MaxSGE: 3}); err != nil {
+		if s.srq, err = d.CreateSRQ(verbs.SRQInit{PD: e.PD, MaxWR: len(s.expected) + 1, MaxSGE: 3}); err != nil {
 			return nil, err
 		}
 		init.SRQ = s.srq
 	}
-	if e.qp, err = d.CreateQP(init); err != nil {
+	if e.QP, err = d.CreateQP(init); err != nil {
 		return nil, err
 	}
 	return s, s.postReceives()
@@ -96,7 +96,7 @@ func (s *randomSide) postReceives() error {
 			n = s.lane.plans[1-s.side][s.expected[i]].n
 		}
 		wr := []verbs.RecvWR{{WRID: uint64(i), SGL: s.pieces(s.inbox, i*randomMaxLen, n, 1+i%3)}}
-		post := s.e.qp.PostRecv
+		post := s.e.QP.PostRecv
 		if s.srq != nil {
 			post = s.srq.PostRecv
 		}
@@ -158,7 +158,7 @@ func (s *randomSide) run(p *sim.Proc) error {
 	for s.done < len(plan) || s.arrived < len(s.expected) {
 		for !s.failed && s.posted < len(plan) && s.posted-s.done < s.lane.depth[s.side] {
 			wr := s.request(s.posted)
-			if _, err := s.e.qp.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) && s.ending() {
+			if _, err := s.e.QP.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) && s.ending() {
 				s.failed = true // the peer's end has come before we heard of it
 				break
 			} else if err != nil {
@@ -192,25 +192,25 @@ func (s *randomSide) run(p *sim.Proc) error {
 func (s *randomSide) next(wc []verbs.WC) (int, error) {
 	for looks := 0; ; looks++ {
 		if looks == s.patience && s.patience > 0 {
-			if err := s.e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+			if err := s.e.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 				return 0, err
 			}
 		}
-		n, err := s.e.cq.Poll(wc)
+		n, err := s.e.CQ.Poll(wc)
 		if n > 0 || err != nil {
 			return n, err
 		}
-		if err := s.e.cq.ReqNotify(false); err != nil {
+		if err := s.e.CQ.ReqNotify(false); err != nil {
 			return 0, err
 		}
-		if n, err = s.e.cq.Poll(wc); n > 0 || err != nil {
+		if n, err = s.e.CQ.Poll(wc); n > 0 || err != nil {
 			return n, err
 		}
-		if a, err := s.e.qp.Query(); err != nil || s.srq != nil && a.State == verbs.QPStateErr && s.posted == s.done {
+		if a, err := s.e.QP.Query(); err != nil || s.srq != nil && a.State == verbs.QPStateErr && s.posted == s.done {
 			s.failed = true
 			return 0, err
 		}
-		if _, err := s.e.ch.Wait(time.Millisecond); err != nil && !errors.Is(err, verbs.ErrTimeout) {
+		if _, err := s.e.Ch.Wait(time.Millisecond); err != nil && !errors.Is(err, verbs.ErrTimeout) {
 			return 0, err
 		}
 	}
@@ -218,7 +218,7 @@ func (s *randomSide) next(wc []verbs.WC) (int, error) {
 
 // ending reports whether the queue pair is no longer connected.
 func (s *randomSide) ending() bool {
-	a, err := s.e.qp.Query()
+	a, err := s.e.QP.Query()
 	return err == nil && a.State != verbs.QPStateRTS
 }
 
@@ -332,15 +332,15 @@ func (s *randomSide) image() error {
 func (s *randomSide) close() error {
 	var errs []error
 	shut := func(c interface{ Close() error }) { errs = append(errs, c.Close()) }
-	shut(s.e.qp)
+	shut(s.e.QP)
 	if s.srq != nil {
 		shut(s.srq)
 	}
 	for _, b := range [][]byte{s.src, s.inbox, s.target, s.sink, s.word} {
 		shut(s.mrs[&b[0]])
 	}
-	shut(s.e.cq)
-	shut(s.e.ch)
-	shut(s.e.pd)
+	shut(s.e.CQ)
+	shut(s.e.Ch)
+	shut(s.e.PD)
 	return errors.Join(errs...)
 }

@@ -3,11 +3,11 @@ package softiwarp
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/providertest"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // recorder records the bytes that the streams of a net write and read.
@@ -46,26 +46,10 @@ func (s recordedStream) Read(now mono.Time, b []byte) (int, error) {
 // recordEcho returns the bytes that the client of a short echo writes and reads.
 func recordEcho(t *testing.T, cfg Config) (sent, got []byte) {
 	t.Helper()
-	w := sim.New(sim.Config{Seed: 1})
-	pa, pb, err := sim.NewPair(w, sim.NetConfig{}, sim.PortConfig{Addrs: []netip.Addr{addrA}}, sim.PortConfig{Addrs: []netip.Addr{addrB}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := InWorld(w, pa, recorder{pa.StreamHost(), &sent, &got}, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := InWorld(w, pb, pb.StreamHost(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Go("server", func(*sim.Proc) error { return echoServer(b, 20, func() {}) })
-	w.Go("client", func(p *sim.Proc) error {
-		p.Sleep(time.Millisecond)
-		return echoClient(a, addrB, 20)
-	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	w, ports := providertest.Cable{Seed: 1}.Open(t)
+	a := must.Get(InWorld(w, ports[0], recorder{ports[0].StreamHost(), &sent, &got}, cfg))(t)
+	b := must.Get(InWorld(w, ports[1], ports[1].StreamHost(), cfg))(t)
+	echoOf(a, b, 20).InWorld(t, w)
+	must.Do(t, w.RunPrograms())
 	return sent, got
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -23,10 +24,7 @@ import (
 func loopback(t testing.TB, addr string, cfg Config) *Device {
 	t.Helper()
 	cfg.Name, cfg.Addrs = addr, []netip.Addr{netip.MustParseAddr(addr)}
-	d, err := OnTCP(tcplink.Config{}, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(OnTCP(tcplink.Config{}, cfg))(t)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -39,39 +37,6 @@ func loopbackPair(t testing.TB) (a, b *Device) {
 	return loopback(t, "127.81.0.2", Config{}), loopback(t, "127.81.0.3", Config{})
 }
 
-// echo runs the echo programs in real time.
-func echo(a, b *Device, n int) error {
-	errs := make(chan error, 2)
-	listening := make(chan struct{})
-	go func() { errs <- echoServer(b, n, func() { close(listening) }) }()
-	select {
-	case <-listening:
-	case err := <-errs:
-		return err
-	}
-	go func() { errs <- echoClient(a, b.cfg.Addrs[0], n) }()
-	for range 2 {
-		if err := <-errs; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func TestEchoOverTCPSockets(t *testing.T) {
-	a, b := loopbackPair(t)
-	if err := echo(a, b, 200); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range []*Device{a, b} {
-		for _, name := range []string{"mpa_bad_crcs", "conns_failed", "sent_terminates"} {
-			if n := counter(d, name); n != 0 {
-				t.Errorf("%s of %s is %d", name, d.Name(), n)
-			}
-		}
-	}
-}
-
 // Every way to frame a stream on real sockets, in both directions, aligned to
 // segments or not.
 func TestFramingsOverTCPSockets(t *testing.T) {
@@ -80,7 +45,7 @@ func TestFramingsOverTCPSockets(t *testing.T) {
 			return Config{NIC: engine.Config{MPA: mpa.Config{Markers: on, NoCRC: i&4 == 0, Align: i&4 != 0}}}
 		}
 		a, b := loopback(t, fmt.Sprintf("127.81.5.%d", 2*i+2), cfg(i&1 != 0)), loopback(t, fmt.Sprintf("127.81.5.%d", 2*i+3), cfg(i&2 != 0))
-		if err := echo(a, b, 30); err != nil {
+		if err := echo(t, a, b, 30); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
 		if n := counter(a, "mpa_rcvd_markers"); (n > 0) != (i&1 != 0) {
@@ -89,90 +54,28 @@ func TestFramingsOverTCPSockets(t *testing.T) {
 	}
 }
 
-func TestPostAndPollDoNotAllocate(t *testing.T) {
-	da, db := loopbackPair(t)
-	a, b, err := ends(da, db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	recv := []verbs.RecvWR{{SGL: b.sgl(0, 64)}}
-	send := []verbs.SendWR{
-		{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: a.sgl(0, 64)},
-		{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: a.sgl(0, 20_000), Remote: b.at(100)},
-		{Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: a.sgl(30_000, 5000), Remote: b.at(100)},
-	}
-	wc := make([]verbs.WC, 4)
-	round := func() {
-		if _, err := b.qp.PostRecv(recv); err != nil {
-			t.Fatal(err)
-		}
-		for i := range send {
-			if _, err := a.qp.PostSend(send[i : i+1]); err != nil {
-				t.Fatal(err)
-			}
-			for n := 0; n == 0; {
-				if n, err = a.cq.Poll(wc); err != nil || n > 0 && wc[0].Status != verbs.WCSuccess {
-					t.Fatal(wc[0].Status, err)
-				}
-				if i == 0 && n > 0 { // its message arrives too
-					if _, err := b.nextWC(false, wc); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if _, err := b.cq.Poll(wc); err != nil { // it has to answer
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-	for range 100 {
-		round()
-	}
-	n := testing.AllocsPerRun(200, round)
-	for i := 0; i < 10 && n >= 1; i++ { // the background's timers count too, where a round takes long
-		n = testing.AllocsPerRun(200, round)
-	}
-	if n >= 1 {
-		t.Errorf("a send, a write, a read and their completions allocate %v times", n)
-	}
-}
-
 // A requester that does not say that it is ready, as it has promised, is not
 // waited for beyond the time given. Its stream ends, and the queue pair with it.
 func TestAcceptTimeout(t *testing.T) {
 	d := loopback(t, "127.81.6.2", Config{})
-	e, err := newEnd(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := d.cm.Listen(netip.AddrPortFrom(d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEnd(t, d)
+	l := listen(t, d, netip.AddrPortFrom(d.cfg.Addrs[0], 0))
+	c := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 	defer c.Close()
 	start := wire.StartFrame{Revision: wire.RevisionEnhanced, CRC: true, Enhanced: true}
 	start.PrivateData = (&wire.Enhanced{PeerToPeer: true, RTRWrite: true}).Append(nil)
-	if _, err := c.Write(start.Append(nil)); err != nil {
-		t.Fatal(err)
-	}
-	req, err := l.GetRequest(30 * time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write(start.Append(nil)))(t)
+	req := must.Get(l.GetRequest(30 * time.Second))(t)
 	before := time.Now()
-	_, err = req.Accept(e.qp, connParam, 50*time.Millisecond)
-	refused(t, "accept", err, verbs.ErrTimeout, c.LocalAddr().String())
+	_, err := req.Accept(e.QP, connParam, 50*time.Millisecond)
+	must.Fail(t, "accept", err, verbs.ErrTimeout, c.LocalAddr().String())
 	if took := time.Since(before); took < 50*time.Millisecond {
 		t.Errorf("gave up after %v", took)
 	}
 	if got, err := io.ReadAll(c); err == nil || len(got) != wire.StartFrameLen+wire.EnhancedLen {
 		t.Errorf("the requester got %x, %v; want the Reply and a reset", got, err)
 	}
-	if a, err := e.qp.Query(); err != nil || a.State != verbs.QPStateErr {
+	if a, err := e.QP.Query(); err != nil || a.State != verbs.QPStateErr {
 		t.Errorf("the queue pair is in %v, %v", a.State, err)
 	}
 }
@@ -185,15 +88,9 @@ func TestCaptureOfSockets(t *testing.T) {
 		return c.WrapStreams("a", n).(link.StreamWaiter)
 	}})
 	b := loopback(t, "127.81.7.3", Config{})
-	if err := echo(a, b, 5); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, echo(t, a, b, 5))
+	must.Do(t, a.Close())
+	must.Do(t, c.Close())
 	for _, key := range []string{wire.RequestKey, wire.ReplyKey} {
 		if !bytes.Contains(file.Bytes(), []byte(key)) {
 			t.Errorf("a capture of %d bytes has no %q", file.Len(), key)
@@ -209,17 +106,11 @@ func TestCaptureOfSockets(t *testing.T) {
 func TestStreamsWithoutRequestFillBacklog(t *testing.T) {
 	t.Parallel()
 	d := loopback(t, "127.81.0.9", Config{NIC: engine.Config{MPA: mpa.Config{RequestTimeout: 3 * time.Second}}})
-	l, err := d.cm.Listen(netip.AddrPortFrom(d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(d.cm.Listen(netip.AddrPortFrom(d.cfg.Addrs[0], 0), verbs.PortSpaceTCP, 2))(t)
 	defer l.Close()
 	dial := func() net.Conn {
 		t.Helper()
-		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
@@ -248,28 +139,7 @@ func TestStreamsWithoutRequestFillBacklog(t *testing.T) {
 		t.Errorf("%d timeouts", n)
 	}
 	friend := loopback(t, "127.81.0.10", Config{})
-	if err := echo(friend, d, 2); err != nil {
+	if err := echo(t, friend, d, 2); err != nil {
 		t.Errorf("afterwards: %v", err)
-	}
-}
-
-// The counters of a device on sockets are fixed too.
-func TestSocketCounterNames(t *testing.T) {
-	a, b := loopbackPair(t)
-	before := a.Counters()
-	if err := echo(a, b, 2); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
-	after := a.Counters()
-	if len(before) != len(after) {
-		t.Fatalf("%d counters, then %d", len(before), len(after))
-	}
-	for i := range before {
-		if before[i].Name != after[i].Name {
-			t.Errorf("counter %d was %s, is %s", i, before[i].Name, after[i].Name)
-		}
 	}
 }

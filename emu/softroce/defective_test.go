@@ -2,15 +2,15 @@ package softroce
 
 import (
 	"errors"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // harmless are the defects that two programs which only exchange messages do not
@@ -31,9 +31,7 @@ func TestDefectiveDevicesKeepRunning(t *testing.T) {
 	for _, q := range rocewire.AllDefects() {
 		t.Run(q.Name, func(t *testing.T) {
 			var defects rocewire.Defects
-			if err := defects.Set(q.Name, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, defects.Set(q.Name, true))
 			err := echoWith(t, defects, lossy)
 			var broken *sim.PanicError
 			if errors.As(err, &broken) {
@@ -48,27 +46,10 @@ func TestDefectiveDevicesKeepRunning(t *testing.T) {
 
 // echoWith has a defective device and a sound one exchange messages.
 func echoWith(t *testing.T, defects rocewire.Defects, spec impair.Config) error {
-	w := sim.New(sim.Config{Seed: 3, MaxTime: mono.Time(time.Minute), MaxEvents: 200_000})
+	w, ports := providertest.Cable{Seed: 3, MaxEvents: 200_000, Up: spec, Link: sim.LinkConfig{Latency: time.Microsecond, MTU: 4200}}.Open(t)
 	defer w.Close()
-	port := func(addr string) sim.PortConfig {
-		return sim.PortConfig{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Up: spec, Link: sim.LinkConfig{Latency: time.Microsecond, MTU: 4200}}
-	}
-	pa, pb, err := sim.NewPair(w, sim.NetConfig{}, port("fd00::1"), port("fd00::2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := InWorld(w, pa, pa, Config{Name: "defective", Defects: defects})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := InWorld(w, pb, pb, Config{Name: "sound"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Go("server", func(*sim.Proc) error { return echoServer(b, 20, func() {}) })
-	w.Go("client", func(p *sim.Proc) error {
-		p.Sleep(time.Millisecond) // until somebody listens
-		return echoClient(a, netip.MustParseAddr("fd00::2"), 20)
-	})
+	a := openOn(t, w, ports[0], ports[0], Config{Name: "defective", Defects: defects})
+	b := openOn(t, w, ports[1], ports[1], Config{Name: "sound"})
+	echoOf(a, b, 20).InWorld(t, w)
 	return w.RunPrograms()
 }

@@ -1,13 +1,13 @@
 package softroce
 
 import (
-	"errors"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // sealed is a packet of the given opcode as it travels.
@@ -70,9 +70,7 @@ func TestSetFieldUpdatesICRC(t *testing.T) {
 	} {
 		d := sealed(tc.op)
 		var before, after wire.Packet
-		if err := before.Parse(d.Payload); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, before.Parse(d.Payload))
 		if tc.read(&before) == tc.value {
 			t.Errorf("%s: the test changes nothing", name)
 		}
@@ -90,9 +88,7 @@ func TestSetFieldUpdatesICRC(t *testing.T) {
 			t.Errorf("%s: the packet is not sealed", name)
 		}
 		// Set back, nothing else must have changed.
-		if err := (Dissector{}).SetField(&d, name, tc.read(&before)); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, (Dissector{}).SetField(&d, name, tc.read(&before)))
 		if string(d.Payload) != string(sealed(tc.op).Payload) {
 			t.Errorf("%s: other bits changed", name)
 		}
@@ -130,7 +126,5 @@ func TestSetFieldRejectsUnknownFields(t *testing.T) {
 	}
 	cut := sealed(wire.MakeOpcode(wire.TransportRC, wire.OpCompareSwap))
 	cut.Payload = cut.Payload[:20]
-	if err := (Dissector{}).SetField(&cut, "atomiceth.compare", 1); !errors.Is(err, wire.ErrShort) {
-		t.Errorf("a header that is cut off: %v", err)
-	}
+	must.Fail(t, "a header that is cut off", (Dissector{}).SetField(&cut, "atomiceth.compare", 1), wire.ErrShort)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -19,16 +20,13 @@ import (
 // change does something to the wire's end in a host.
 func change(t *testing.T, h *nstest.Host, what func(netlink.Link) error) {
 	t.Helper()
-	err := h.Do(func() error {
+	must.Do(t, h.Do(func() error {
 		dev, err := netlink.LinkByName(nstest.Device)
 		if err != nil {
 			return err
 		}
 		return what(dev)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // expectEvent fails the test unless this is the next event.
@@ -42,73 +40,41 @@ func expectEvent(t *testing.T, d *Device, want verbs.AsyncEventType) {
 
 // A device on sockets reports a lost carrier. Queue pairs keep retransmitting meanwhile.
 func TestPortFollowsInterfaceLink(t *testing.T) {
-	h := newHosts(t, true)
-	da, db, err := h.devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	a, b, err := patientEnds(da, db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, hb, da, db := devicesOnHosts(t)
+	a, b := players(t, da, db, true) // they retry for seconds: the kernel may take one to notice a cable
 	state := func() verbs.PortState {
-		p, err := da.QueryPort(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(da.QueryPort(1))(t)
 		return p.State
 	}
 	if got := state(); got != verbs.PortActive {
 		t.Errorf("at first the port is %v", got)
 	}
-	change(t, h.b, netlink.LinkSetDown)
+	change(t, hb, netlink.LinkSetDown)
 	expectEvent(t, da, verbs.EventPortErr)
 	if got := state(); got != verbs.PortDown {
 		t.Errorf("without a cable the port is %v", got)
 	}
-	if err := newPlayer(a, false).serve(); err != nil { // into nowhere, for now
-		t.Fatal(err)
-	}
+	must.Do(t, a.Serve(1)) // into nowhere, for now
 	time.Sleep(20 * time.Millisecond)
-	change(t, h.b, func(dev netlink.Link) error {
+	change(t, hb, func(dev netlink.Link) error {
 		if err := netlink.LinkSetUp(dev); err != nil {
 			return err
 		}
 		// An interface that is switched off loses its addresses of IPv6.
-		return netlink.AddrReplace(dev, v6Addr(h.b.V6))
+		return netlink.AddrReplace(dev, v6Addr(hb.V6))
 	})
 	expectEvent(t, da, verbs.EventPortActive)
 	if got := state(); got != verbs.PortActive {
 		t.Errorf("with its cable back the port is %v", got)
 	}
-	if err := newPlayer(b, true).await(); err != nil {
-		t.Errorf("the message from before: %v", err)
-	}
+	must.Get(b.Await())(t) // the message from before
 	before := runtime.NumGoroutine()
-	if err := da.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, da.Close())
 	for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before-2; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, %d before the device was closed: it has one that drives and one that watches", runtime.NumGoroutine(), before)
 		}
 	}
-}
-
-// patientEnds makes two ends that try for seconds: the kernel may take one to notice
-// that a cable is back.
-func patientEnds(da, db *Device) (a, b *end, err error) {
-	if a, err = newEnd(da, verbs.QPTypeRC); err != nil {
-		return nil, nil, err
-	}
-	if b, err = newEnd(db, verbs.QPTypeRC); err != nil {
-		return nil, nil, err
-	}
-	if err := connectWith(a, b, 17); err != nil {
-		return nil, nil, err
-	}
-	return a, b, newPlayer(b, false).receives(4)
 }
 
 func v6Addr(a netip.Addr) *netlink.Addr {
@@ -117,26 +83,20 @@ func v6Addr(a netip.Addr) *netlink.Addr {
 
 // A device on sockets reports a removed address.
 func TestGIDTableFollowsInterfaceAddresses(t *testing.T) {
-	h := newHosts(t, true)
-	da, db, err := h.devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer da.Close()
-	defer db.Close()
+	ha, _, da, _ := devicesOnHosts(t)
 	has := func(want netip.Addr) {
 		t.Helper()
 		if e, err := da.QueryGID(1, 0); err != nil || e.GID.Addr() != want {
 			t.Errorf("entry 0 is %v, %v, want %v", e.GID, err, want)
 		}
 	}
-	has(h.a.V6)
-	change(t, h.a, func(dev netlink.Link) error { return netlink.AddrDel(dev, v6Addr(h.a.V6)) })
+	has(ha.V6)
+	change(t, ha, func(dev netlink.Link) error { return netlink.AddrDel(dev, v6Addr(ha.V6)) })
 	expectEvent(t, da, verbs.EventGIDChange)
 	has(netip.IPv6Unspecified())
-	change(t, h.a, func(dev netlink.Link) error { return netlink.AddrAdd(dev, v6Addr(h.a.V6)) })
+	change(t, ha, func(dev netlink.Link) error { return netlink.AddrAdd(dev, v6Addr(ha.V6)) })
 	expectEvent(t, da, verbs.EventGIDChange)
-	has(h.a.V6)
+	has(ha.V6)
 }
 
 // In real time pacing may catch up with a late driver, in a simulated world nobody

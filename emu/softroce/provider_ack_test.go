@@ -3,8 +3,8 @@ package softroce
 import (
 	"fmt"
 	"testing"
-	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -13,38 +13,30 @@ import (
 // same: the peer's sends succeed.
 func TestDelayedAckIsSentBeforeQPIsDestroyed(t *testing.T) {
 	for name, goes := range map[string]func(e *end) error{
-		"destroyed": func(e *end) error { return e.qp.Close() },
-		"in error":  func(e *end) error { return e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },
-		"closed":    func(e *end) error { return e.dev.Close() },
+		"destroyed": func(e *end) error { return e.QP.Close() },
+		"in error":  func(e *end) error { return e.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },
+		"closed":    func(e *end) error { return e.Dev.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			da, db := loopbackPair(t)
-			a, b, err := pingPongEnds(da, db)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a, b := players(t, da, db, true)
 			const rounds = 40 // enough for ACKs to be held back
 			served := make(chan error, 1)
 			go func() {
-				p := newPlayer(b, true)
 				for range rounds {
-					err := p.await()
+					_, err := b.Await()
 					if err == nil {
-						err = p.serve()
+						err = b.Serve(1)
 					}
 					if err != nil {
 						served <- err
 						return
 					}
 				}
-				served <- goes(b)
+				served <- goes(b.End)
 			}()
-			if err := talkAndConfirm(a, rounds); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-served; err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, talkAndConfirm(a, rounds))
+			must.Do(t, <-served)
 			// On a machine that is not busy: fewer ACKs than messages, nothing again.
 			t.Logf("%d ACKs for %d messages, %d packets were sent again", db.nic.Count.AcksSent, rounds, da.nic.Count.Retransmits)
 		})
@@ -53,35 +45,27 @@ func TestDelayedAckIsSentBeforeQPIsDestroyed(t *testing.T) {
 
 // talkAndConfirm sends messages, awaits an answer to each, and at last that all
 // have arrived.
-func talkAndConfirm(e *end, rounds int) error {
-	p := newPlayer(e, true)
-	p.send[0].Flags = verbs.SendSignaled
+func talkAndConfirm(p *player, rounds int) error {
+	p.Sends[0].Flags = verbs.SendSignaled
 	for sent, came, arrived := 0, 0, 0; arrived < rounds; {
 		if sent == came && sent < rounds {
-			if err := p.serve(); err != nil {
+			if err := p.Serve(1); err != nil {
 				return err
 			}
 			sent++
 		}
-		began := time.Now()
-		n, err := p.nextWC(true, p.wc[:1])
+		wcs, err := p.Next()
 		if err != nil {
-			return err
+			return fmt.Errorf("%w with %d messages sent, %d answered, %d confirmed", err, sent, came, arrived)
 		}
-		if took := time.Since(began); took > 30*time.Second {
-			return fmt.Errorf("nothing for %v with %d messages sent, %d answered, %d confirmed", took, sent, came, arrived)
-		}
-		for _, wc := range p.wc[:n] {
-			switch {
-			case wc.Status != verbs.WCSuccess:
-				return fmt.Errorf("%v: %v with %d messages sent, %d answered, %d confirmed", wc.Opcode, wc.Status, sent, came, arrived)
-			case wc.Opcode == verbs.WCOpRecv:
-				came++
-				if err := p.receives(1); err != nil {
-					return err
-				}
-			default:
+		for _, wc := range wcs {
+			if wc.Opcode != verbs.WCOpRecv {
 				arrived++
+				continue
+			}
+			came++
+			if err := p.Receive(1); err != nil {
+				return err
 			}
 		}
 	}

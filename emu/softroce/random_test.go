@@ -10,6 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/traffic"
@@ -27,11 +29,6 @@ var (
 	randomSeed  = flag.Int64("seed", -1, "the only seed TestRandomPair tries; with -v it says what happens")
 )
 
-// replay is the command that repeats a seed.
-func replay(seed uint64) string {
-	return fmt.Sprintf("go test ./emu/softroce -run TestRandomPair -seed %d -v", seed)
-}
-
 func TestRandomPair(t *testing.T) {
 	if *randomSeed >= 0 {
 		c := newRandomCase(uint64(*randomSeed))
@@ -39,30 +36,20 @@ func TestRandomPair(t *testing.T) {
 		if c.verbose {
 			t.Log(c)
 		}
-		if _, err := c.run(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.run())(t)
 		return
 	}
 	seeds := *randomSeeds
 	if testing.Short() {
 		seeds = min(seeds, 40)
 	}
-	const shards = 8
-	var totals [shards]randomTotals
-	t.Run("shards", func(t *testing.T) {
-		for shard := range shards {
-			t.Run(fmt.Sprint(shard), func(t *testing.T) {
-				t.Parallel()
-				for seed := shard; seed < seeds && !t.Failed(); seed += shards {
-					got, err := newRandomCase(uint64(seed)).run()
-					if err != nil {
-						t.Errorf("%v\nTo repeat it:\n\n    %s\n", err, replay(uint64(seed)))
-					}
-					totals[shard].add(got)
-				}
-			})
+	totals := make([]randomTotals, seeds)
+	testutil.Shards(t, seeds, func(t *testing.T, seed int) {
+		got, err := newRandomCase(uint64(seed)).run()
+		if err != nil {
+			t.Errorf("%v\nTo repeat it:\n\n    go test ./emu/softroce -run TestRandomPair -seed %d -v\n", err, seed)
 		}
+		totals[seed] = got
 	})
 	var sum randomTotals
 	for i := range totals {

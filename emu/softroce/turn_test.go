@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -61,31 +62,17 @@ func (s *shelf) Close() error            { return nil }
 // message sent, one poll that finds nothing, and one message received.
 func BenchmarkTurn(b *testing.B) {
 	la, lb := newShelves()
-	da, err := OnLink(la, Config{Addrs: []netip.Addr{addrA}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	db, err := OnLink(lb, Config{Addrs: []netip.Addr{addrB}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	da := must.Get(OnLink(la, Config{Addrs: []netip.Addr{addrA}}))(b)
+	db := must.Get(OnLink(lb, Config{Addrs: []netip.Addr{addrB}}))(b)
 	time.Sleep(10 * time.Millisecond) // until both backgrounds sleep
-	x, y, err := pingPongEnds(da, db)
-	if err != nil {
-		b.Fatal(err)
-	}
-	px, py := newPlayer(x, false), newPlayer(y, false)
+	px, py := players(b, da, db, false)
 	none := make([]verbs.WC, 1)
 	half := func(from, to *player) {
-		if err := from.serve(); err != nil {
-			b.Fatal(err)
-		}
-		if n, err := from.cq.Poll(none); n != 0 || err != nil {
+		must.Do(b, from.Serve(1))
+		if n, err := from.CQ.Poll(none); n != 0 || err != nil {
 			b.Fatal(n, err)
 		}
-		if err := to.await(); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(to.Await())(b)
 	}
 	b.ReportAllocs()
 	sent := la.sent

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
@@ -94,9 +95,9 @@ func newLoad(b *testing.B, from, to *host) *load {
 	l := &load{a: openUDP(b, from, true, 0), b: openUDP(b, to, true, 4791)}
 	l.to = l.b.addr
 	l.moved = sync.NewCond(&l.mu)
-	must(b, unix.SetsockoptInt(l.b.fd, unix.SOL_UDP, unix.UDP_GRO, 1))
+	must.Do(b, unix.SetsockoptInt(l.b.fd, unix.SOL_UDP, unix.UDP_GRO, 1))
 	tv := unix.NsecToTimeval((20 * time.Millisecond).Nanoseconds())
-	must(b, unix.SetsockoptTimeval(l.b.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	must.Do(b, unix.SetsockoptTimeval(l.b.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 	return l
 }
 

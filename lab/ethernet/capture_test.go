@@ -17,6 +17,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -30,16 +31,14 @@ type record struct {
 
 func readCapture(t *testing.T, file []byte) (all []record) {
 	t.Helper()
-	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
-	must(t, err)
+	r := must.Get(pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions))(t)
 	for {
 		data, ci, opts, err := r.ReadPacketDataWithOptions()
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		must(t, err)
-		intf, err := r.Interface(ci.InterfaceIndex)
-		must(t, err)
+		must.Do(t, err)
+		intf := must.Get(r.Interface(ci.InterfaceIndex))(t)
 		if intf.LinkType != layers.LinkTypeEthernet {
 			t.Errorf("link type %v", intf.LinkType)
 		}
@@ -79,7 +78,7 @@ func TestCaptureCommentsDescribeImpairments(t *testing.T) {
 	in.HandleTimer(2*time.Second, func(time.Duration, uswitch.Frame) {})
 	out.Apply(3*time.Second, f, func(time.Duration, uswitch.Frame) {})
 	filtered.Apply(4*time.Second, f, func(time.Duration, uswitch.Frame) {})
-	must(t, c.Close())
+	must.Do(t, c.Close())
 
 	got := readCapture(t, file.Bytes())
 	want := []struct {
@@ -116,7 +115,7 @@ func TestCaptureCommentsDescribeImpairments(t *testing.T) {
 
 func TestEmptyCaptureIsValidFile(t *testing.T) {
 	var file bytes.Buffer
-	must(t, NewCapture(&file, CaptureOptions{}).Close())
+	must.Do(t, NewCapture(&file, CaptureOptions{}).Close())
 	if r := readCapture(t, file.Bytes()); len(r) != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -152,9 +151,7 @@ func TestWriteErrorEndsCaptureOnly(t *testing.T) {
 	if n != 2000 || told != 1 {
 		t.Errorf("%d of 2000 frames passed, told %d times", n, told)
 	}
-	if err := c.Close(); !errors.Is(err, errDiskFull) {
-		t.Errorf("Close: %v", err)
-	}
+	must.Fail(t, "Close", c.Close(), errDiskFull)
 }
 
 func TestTapsOfManySwitchesShareCapture(t *testing.T) {
@@ -171,7 +168,7 @@ func TestTapsOfManySwitchesShareCapture(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	must(t, c.Close())
+	must.Do(t, c.Close())
 	c.Tap("late", nil).Apply(0, uswitch.Frame{Bytes: make([]byte, 60)}, func(time.Duration, uswitch.Frame) {})
 	if n := len(readCapture(t, file.Bytes())); n != 800 {
 		t.Errorf("%d frames, want 800", n)
@@ -185,8 +182,7 @@ func TestWiresharkShowsCommentsAndChecksums(t *testing.T) {
 		t.Skip("tshark is not installed: the file is only read with gopacket")
 	}
 	name := filepath.Join(t.TempDir(), "x.pcapng")
-	f, err := os.Create(name)
-	must(t, err)
+	f := must.Get(os.Create(name))(t)
 	defer f.Close()
 	c := NewCapture(f, CaptureOptions{})
 	tap := c.Tap("host0", events(t, impair.Action{Kind: impair.Drop}))
@@ -194,10 +190,9 @@ func TestWiresharkShowsCommentsAndChecksums(t *testing.T) {
 		d := roce(i == 0, 5, 0)
 		tap.Apply(time.Duration(i+1), uswitch.Frame{Bytes: partial(t, frameOf(t, d)), ChecksumPartial: true}, func(time.Duration, uswitch.Frame) {})
 	}
-	must(t, c.Close())
-	out, err := exec.Command(tshark, "-r", name, "-o", "udp.check_checksum:TRUE", "-T", "fields", "-E", "separator=|",
-		"-e", "frame.time_epoch", "-e", "frame.interface_name", "-e", "frame.comment", "-e", "infiniband.bth.psn", "-e", "udp.checksum.status").Output()
-	must(t, err)
+	must.Do(t, c.Close())
+	out := must.Get(exec.Command(tshark, "-r", name, "-o", "udp.check_checksum:TRUE", "-T", "fields", "-E", "separator=|",
+		"-e", "frame.time_epoch", "-e", "frame.interface_name", "-e", "frame.comment", "-e", "infiniband.bth.psn", "-e", "udp.checksum.status").Output())(t)
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], "000000001|host0|fabrictest: lost by an event|5|") || !strings.Contains(lines[1], "000000002|host0||5|") {
 		t.Errorf("tshark says\n%s", out)

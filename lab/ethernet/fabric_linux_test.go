@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
@@ -53,8 +54,8 @@ func wired(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch.Swi
 		change(&cfg)
 	}
 	for i, p := range cfg.Ports {
-		must(tb, s.SetHandler(i, uswitch.In, p.In))
-		must(tb, s.SetHandler(i, uswitch.Out, p.Out))
+		must.Do(tb, s.SetHandler(i, uswitch.In, p.In))
+		must.Do(tb, s.SetHandler(i, uswitch.Out, p.Out))
 	}
 	return s, a, b
 }
@@ -66,36 +67,33 @@ func wiredCold(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch
 	if why := nstest.Unavailable(); why != nil {
 		tb.Skipf("no network namespaces here: %v", why)
 	}
-	middle, err := nstest.New()
-	must(tb, err)
+	middle := must.Get(nstest.New())(tb)
 	tb.Cleanup(func() { middle.Close() })
 	cfg := uswitch.Config{Name: "wire", Open: middle.Do}
 	hosts := [2]*host{{v4: v4A, v6: v6A}, {v4: v4B, v6: v6B}}
 	for i, h := range hosts {
-		h.NS, err = nstest.New()
-		must(tb, err)
+		h.NS = must.Get(nstest.New())(tb)
 		tb.Cleanup(func() { h.Close() })
 		name := fmt.Sprintf("port%d", i)
-		must(tb, middle.Do(func() error { return plug(h, name, mtu) }))
-		must(tb, h.Do(h.configure))
+		must.Do(tb, middle.Do(func() error { return plug(h, name, mtu) }))
+		must.Do(tb, h.Do(h.configure))
 		cfg.Ports = append(cfg.Ports, uswitch.PortConfig{Interface: name})
 	}
 	for i, h := range hosts {
-		must(tb, middle.Do(func() error { return waitUp(cfg.Ports[i].Interface) }))
-		must(tb, h.Do(h.waitReady))
+		must.Do(tb, middle.Do(func() error { return waitUp(cfg.Ports[i].Interface) }))
+		must.Do(tb, h.Do(h.waitReady))
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	s, err = uswitch.New(cfg)
-	must(tb, err)
+	s = must.Get(uswitch.New(cfg))(tb)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	tb.Cleanup(func() {
 		cancel()
-		must(tb, <-ended)
-		must(tb, s.Close())
+		must.Do(tb, <-ended)
+		must.Do(tb, s.Close())
 	})
 	return s, hosts[0], hosts[1]
 }
@@ -182,7 +180,7 @@ func openUDP(tb testing.TB, h *host, v6 bool, port uint16) *socket {
 	if v6 {
 		family, level, opt, tclass, mtu = unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, unix.IPV6_TCLASS, unix.IPV6_MTU_DISCOVER
 	}
-	must(tb, h.Do(func() (err error) {
+	must.Do(tb, h.Do(func() (err error) {
 		if s.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
@@ -202,7 +200,7 @@ func openUDP(tb testing.TB, h *host, v6 bool, port uint16) *socket {
 func (s *socket) timeout(tb testing.TB, d time.Duration) {
 	tb.Helper()
 	tv := unix.NsecToTimeval(d.Nanoseconds())
-	must(tb, unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	must.Do(tb, unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 }
 
 func sockaddr(a netip.AddrPort) unix.Sockaddr {
@@ -223,7 +221,7 @@ func (s *socket) send(tb testing.TB, to netip.AddrPort, b []byte, size int) {
 	if len(b) <= size {
 		control = nil
 	}
-	must(tb, unix.Sendmsg(s.fd, b, control, sockaddr(to), 0))
+	must.Do(tb, unix.Sendmsg(s.fd, b, control, sockaddr(to), 0))
 }
 
 // nothing returns unexpected datagrams received in a while.
@@ -249,8 +247,7 @@ func (s *socket) receive(tb testing.TB) ([]byte, uint8) {
 		default:
 			return nil, 0
 		}
-		ms, err := unix.ParseSocketControlMessage(oob[:noob])
-		must(tb, err)
+		ms := must.Get(unix.ParseSocketControlMessage(oob[:noob]))(tb)
 		tclass := uint8(0)
 		for _, m := range ms {
 			tclass = m.Data[0]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -68,11 +69,11 @@ func build(tb testing.TB, d link.Datagram, transport gopacket.SerializableLayer)
 	if c, ok := transport.(interface {
 		SetNetworkLayerForChecksum(gopacket.NetworkLayer) error
 	}); ok {
-		must(tb, c.SetNetworkLayerForChecksum(network))
+		must.Do(tb, c.SetNetworkLayerForChecksum(network))
 	}
 	buf := gopacket.NewSerializeBuffer()
 	opts := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-	must(tb, gopacket.SerializeLayers(buf, opts, network.(gopacket.SerializableLayer), transport, gopacket.Payload(d.Payload)))
+	must.Do(tb, gopacket.SerializeLayers(buf, opts, network.(gopacket.SerializableLayer), transport, gopacket.Payload(d.Payload)))
 	return append(header, buf.Bytes()...)
 }
 
@@ -142,8 +143,7 @@ func collect(p uswitch.FrameHandler, now time.Duration, f uswitch.Frame) (out []
 
 func newPath(tb testing.TB, cfg impair.Config, d impair.Dissector) *Impairer {
 	tb.Helper()
-	p, err := NewImpairer(cfg, Options{Dissector: d, Source: Sources(1, "net", "a", Up)})
-	must(tb, err)
+	p := must.Get(NewImpairer(cfg, Options{Dissector: d, Source: Sources(1, "net", "a", Up)}))(tb)
 	return p
 }
 
@@ -161,11 +161,4 @@ func read(tb testing.TB, b []byte) link.Datagram {
 	}
 	h.datagram(b, &d)
 	return d
-}
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }

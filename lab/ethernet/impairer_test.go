@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -169,9 +170,7 @@ func TestTCPCorruptionAffectsDataOnly(t *testing.T) {
 			if len(out) != 1 || len(out[0].Bytes) != len(f.Bytes) {
 				t.Fatalf("%d frames", len(out))
 			}
-			if err := verify(out[0].Frame); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, verify(out[0].Frame))
 			flipped := 0
 			for i, b := range out[0].Bytes {
 				if x := b ^ f.Bytes[i]; x != 0 && i != 14+40+16 && i != 14+40+17 { // not the checksum
@@ -202,9 +201,7 @@ func TestTruncatedTCPSegmentIsPrefix(t *testing.T) {
 	shortest := len(payload)
 	for range 300 {
 		out := collect(p, 0, uswitch.Frame{Bytes: segment(t, payload, true)})
-		if err := verify(out[0].Frame); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, verify(out[0].Frame))
 		b := out[0].Bytes
 		const front = 14 + 40 + 32
 		if !bytes.HasPrefix(payload, b[front:]) || len(b[front:]) >= len(payload) || b[14+40+13] != 0x10 {
@@ -241,9 +238,8 @@ func TestRateCountsIPBytes(t *testing.T) {
 }
 
 func TestSpecTimesCountFromStart(t *testing.T) {
-	p, err := NewImpairer(impair.Config{Specs: []impair.Spec{{LossPPM: impair.PPM, Until: 100}}},
-		Options{Start: 1000, Source: Sources(1, "n", "p", Up)})
-	must(t, err)
+	p := must.Get(NewImpairer(impair.Config{Specs: []impair.Spec{{LossPPM: impair.PPM, Until: 100}}},
+		Options{Start: 1000, Source: Sources(1, "n", "p", Up)}))(t)
 	for now, want := range map[time.Duration]int{0: 1, 999: 1, 1000: 0, 1099: 0, 1100: 1} {
 		if got := len(collect(p, now, uswitch.Frame{Bytes: frameOf(t, datagram(true, nil))})); got != want {
 			t.Errorf("at %d: %d frames, want %d", now, got, want)

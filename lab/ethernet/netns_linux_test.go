@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -51,8 +52,7 @@ func TestAllImpairmentsMatchSimulation(t *testing.T) {
 		for _, v6 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, IPv6 %v", name, v6), func(t *testing.T) {
 				t.Parallel()
-				path, err := NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up)})
-				must(t, err)
+				path := must.Get(NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up)}))(t)
 				s, ha, hb := wired(t, 1500, func(c *uswitch.Config) { c.Ports[0].In = path })
 				a, b := openUDP(t, ha, v6, 50000), openUDP(t, hb, v6, 4791)
 				var ds []link.Datagram
@@ -113,7 +113,7 @@ func TestRateLimitsTCPAndUDP(t *testing.T) {
 	const least = time.Duration(n * (size + 48) * 8 * 1e9 / rate)
 	transfer := func(path uswitch.FrameHandler) time.Duration {
 		t.Helper()
-		must(t, s.SetHandler(0, uswitch.In, path))
+		must.Do(t, s.SetHandler(0, uswitch.In, path))
 		start := time.Now()
 		for range n / 10 {
 			a.send(t, b.addr, make([]byte, 10*size), size)
@@ -148,12 +148,12 @@ func TestNeighbourDiscoveryPassesTotalLoss(t *testing.T) {
 			t.Fatalf("%q arrived", p)
 		}
 		// The neighbour is resolved by now.
-		must(t, s.SetHandler(0, uswitch.In, nil))
+		must.Do(t, s.SetHandler(0, uswitch.In, nil))
 		a.send(t, b.addr, []byte("found"), 100)
 		if p, _ := b.receive(t); string(p) != "found" {
 			t.Errorf("IPv6 %v: %q arrived", v6, p)
 		}
-		must(t, s.SetHandler(0, uswitch.In, lose()))
+		must.Do(t, s.SetHandler(0, uswitch.In, lose()))
 	}
 }
 
@@ -175,11 +175,11 @@ func TestFilterPartitionsAndHeals(t *testing.T) {
 		t.Fatal("no way")
 	}
 	f := NewFilter(nil, apart)
-	must(t, s.SetHandler(0, uswitch.In, f))
+	must.Do(t, s.SetHandler(0, uswitch.In, f))
 	if !isLost(a, b) || !reaches(a4, b4) {
 		t.Error("the partition is not where it was meant to be")
 	}
-	must(t, s.SetHandler(0, uswitch.In, nil))
+	must.Do(t, s.SetHandler(0, uswitch.In, nil))
 	if f.Blocked() == 0 || !reaches(a, b) {
 		t.Errorf("not healed; %d blocked", f.Blocked())
 	}
@@ -203,18 +203,16 @@ func TestCaptureOfRealFrames(t *testing.T) {
 			t.Fatal("lost")
 		}
 	}
-	must(t, s.SetHandler(0, uswitch.In, nil))
-	must(t, s.SetHandler(1, uswitch.Out, nil))
-	must(t, c.Close())
+	must.Do(t, s.SetHandler(0, uswitch.In, nil))
+	must.Do(t, s.SetHandler(1, uswitch.Out, nil))
+	must.Do(t, c.Close())
 	count := map[string]int{}
 	for _, r := range readCapture(t, file.Bytes()) {
 		var h headers
 		if !h.parse(r.data) || h.proto != protoUDP {
 			continue
 		}
-		if err := verify(uswitch.Frame{Bytes: r.data}); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, verify(uswitch.Frame{Bytes: r.data}))
 		d := read(t, r.data)
 		_, psn, _ := softroce.Dissector{}.Dissect(d.Payload)
 		if d.IPID != psn {

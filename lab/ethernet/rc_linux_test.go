@@ -9,92 +9,36 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// end is one side of a reliable connection.
-type end struct {
-	dev *softroce.Device
-	cq  verbs.CQ
-	ch  verbs.CompChannel
-	mr  verbs.MR
-	buf []byte
-	qp  verbs.QP
+// joinedEnds connects an end of a device on each host, with PSN 0, so that events can match
+// PSNs.
+func joinedEnds(tb testing.TB, ha, hb *host, v6 bool) (a, b *providertest.End) {
+	tb.Helper()
+	open := func(h *host) *providertest.End {
+		var dev *softroce.Device
+		must.Do(tb, h.Do(func() (err error) {
+			dev, err = softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{h.addr(v6)}})
+			return err
+		}))
+		tb.Cleanup(func() { must.Do(tb, dev.Close()) })
+		e := providertest.NewObjects(tb, dev, 1<<20)
+		e.QP = must.Get(dev.CreateQP(e.QPInit(verbs.QPTypeRC)))(tb)
+		return e
+	}
+	a, b = open(ha), open(hb)
+	providertest.JoinRC(a, b)
+	return a, b
 }
 
-func openEnd(tb testing.TB, h *host, v6 bool) *end {
-	tb.Helper()
-	e := &end{buf: make([]byte, 1<<20)}
-	must(tb, h.Do(func() (err error) {
-		e.dev, err = softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{h.addr(v6)}})
-		return err
-	}))
-	tb.Cleanup(func() { must(tb, e.dev.Close()) })
-	pd, err := e.dev.AllocPD()
-	must(tb, err)
-	e.ch, err = e.dev.CreateCompChannel()
-	must(tb, err)
-	e.cq, err = e.dev.CreateCQ(verbs.CQInit{Depth: 64, Channel: e.ch})
-	must(tb, err)
-	e.mr, err = pd.RegMR(verbs.MRInit{Buf: e.buf, Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite})
-	must(tb, err)
-	e.qp, err = e.dev.CreateQP(verbs.QPInit{
-		Type: verbs.QPTypeRC, PD: pd, SendCQ: e.cq, RecvCQ: e.cq,
-		Caps: verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
-	must(tb, err)
-	return e
-}
-
-// join connects an end with PSN 0, so that events can match PSNs.
-func (e *end) join(tb testing.TB, to *end) {
-	tb.Helper()
-	gid, err := to.dev.QueryGID(1, 0)
-	must(tb, err)
-	port, err := e.dev.QueryPort(1)
-	must(tb, err)
-	attr := verbs.QPAttr{
-		Port: 1, Access: verbs.AccessRemoteWrite, PathMTU: port.ActiveMTU, DestQPN: to.qp.QPN(),
-		AH:          verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: gid.GID, HopLimit: 64}},
-		MinRNRTimer: 1, Timeout: 17, RetryCnt: 7, RNRRetry: 7, // 4 s in all
-	}
-	for _, step := range []struct {
-		state verbs.QPState
-		mask  verbs.QPAttrMask
-	}{
-		{verbs.QPStateInit, verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags},
-		{verbs.QPStateRTR, verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer},
-		{verbs.QPStateRTS, verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic},
-	} {
-		attr.State = step.state
-		must(tb, e.qp.Modify(attr, step.mask|verbs.QPAttrState))
-	}
-}
-
-// write sends an RDMA WRITE of all memory and waits for the completion.
-func (e *end) write(tb testing.TB, to *end) {
-	tb.Helper()
-	_, err := e.qp.PostSend([]verbs.SendWR{{
-		Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{verbs.SGEOf(e.mr, 0, len(e.buf))},
-		Remote: verbs.Remote{Addr: to.mr.Addr(), RKey: to.mr.RKey()},
-	}})
-	must(tb, err)
-	var wc [1]verbs.WC
-	for {
-		must(tb, e.cq.ReqNotify(false))
-		n, err := e.cq.Poll(wc[:])
-		must(tb, err)
-		if n == 1 {
-			break
-		}
-		_, err = e.ch.Wait(20 * time.Second)
-		must(tb, err)
-	}
-	if wc[0].Status != verbs.WCSuccess {
-		tb.Fatalf("completed with %v", wc[0].Status)
-	}
+// write is an RDMA WRITE of all memory.
+func write(from, to *providertest.End) verbs.SendWR {
+	return verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: from.SGL(0, len(from.Buf)), Remote: to.Remote(0)}
 }
 
 // TestRCRecoversFromExactEvents runs the whole stack over the switch: the
@@ -103,10 +47,8 @@ func TestRCRecoversFromExactEvents(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("IPv6 %v", v6), func(t *testing.T) {
 			s, ha, hb := wired(t, 4200, nil)
-			a, b := openEnd(t, ha, v6), openEnd(t, hb, v6)
-			a.join(t, b)
-			b.join(t, a)
-			flow := impair.Flow(b.qp.QPN())
+			a, b := joinedEnds(t, ha, hb, v6)
+			flow := impair.Flow(b.QP.QPN())
 			once := func(psn uint32, do impair.Action) impair.Event {
 				return impair.Event{Match: impair.Match{Flow: &flow, Seq: &psn}, Occurrence: 1, Action: do}
 			}
@@ -120,15 +62,15 @@ func TestRCRecoversFromExactEvents(t *testing.T) {
 				once(100, impair.Action{Kind: impair.SetField, Field: "bth.pkey", Value: 0x1234}), // with a correct ICRC
 				once(120, impair.Action{Kind: impair.SetECN, ECN: 3}),
 			}}, softroce.Dissector{})
-			must(t, s.SetHandler(0, uswitch.In, path))
-			for i := range a.buf {
-				a.buf[i] = byte(i * 31 >> 3)
+			must.Do(t, s.SetHandler(0, uswitch.In, path))
+			for i := range a.Buf {
+				a.Buf[i] = byte(i * 31 >> 3)
 			}
-			a.write(t, b)
+			a.Do(write(a, b))
 			// The query also waits until the device's goroutine no longer uses
 			// the memory.
-			counters := b.dev.Counters()
-			if !bytes.Equal(a.buf, b.buf) {
+			counters := b.Dev.Counters()
+			if !bytes.Equal(a.Buf, b.Buf) {
 				t.Error("memory differs")
 			}
 			s.WhileQuiesced(func() {
@@ -160,16 +102,14 @@ func BenchmarkRC(b *testing.B) {
 					}
 				}
 			})
-			x, y := openEnd(b, ha, true), openEnd(b, hb, true)
-			x.join(b, y)
-			y.join(b, x)
+			x, y := joinedEnds(b, ha, hb, true)
 			before := s.Stats().CPU
-			b.SetBytes(int64(len(x.buf)))
+			b.SetBytes(int64(len(x.Buf)))
 			for b.Loop() {
-				x.write(b, y)
+				x.Do(write(x, y))
 			}
-			b.ReportMetric(float64(len(x.buf))*8*float64(b.N)/float64(s.Stats().CPU-before), "Gb/s/core")
-			b.ReportMetric(float64(len(x.buf))*8*float64(b.N)/float64(b.Elapsed()), "Gb/s")
+			b.ReportMetric(float64(len(x.Buf))*8*float64(b.N)/float64(s.Stats().CPU-before), "Gb/s/core")
+			b.ReportMetric(float64(len(x.Buf))*8*float64(b.N)/float64(b.Elapsed()), "Gb/s")
 			st := s.Stats().Ports
 			b.ReportMetric(float64(st[0].In.Drops.Total()+st[1].In.Drops.Total()+st[0].Out.Drops.Total()+st[1].Out.Drops.Total()), "drops")
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -51,13 +52,10 @@ const gap = 1000 // nanoseconds from one packet to the next
 func inSimulation(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram) (all []arrival, c impair.Counters) {
 	t.Helper()
 	w := sim.New(sim.Config{Seed: seed})
-	n, err := sim.NewNet(w, sim.NetConfig{Name: "fabric", Cable: true, Dissector: softroce.Dissector{}})
-	must(t, err)
+	n := must.Get(sim.NewNet(w, sim.NetConfig{Name: "fabric", Cable: true, Dissector: softroce.Dissector{}}))(t)
 	link0 := sim.LinkConfig{MTU: 9000}
-	a, err := n.Attach(sim.PortConfig{Name: "host0", Addrs: []netip.Addr{v4A, v6A}, Up: cfg, Link: link0})
-	must(t, err)
-	_, err = n.Attach(sim.PortConfig{Name: "host1", Addrs: []netip.Addr{v4B, v6B}, Link: link0})
-	must(t, err)
+	a := must.Get(n.Attach(sim.PortConfig{Name: "host0", Addrs: []netip.Addr{v4A, v6A}, Up: cfg, Link: link0}))(t)
+	must.Get(n.Attach(sim.PortConfig{Name: "host1", Addrs: []netip.Addr{v4B, v6B}, Link: link0}))(t)
 	n.SetTap(func(now mono.Time, p *sim.Port, dir sim.Direction, d *link.Datagram) {
 		if dir == sim.In {
 			got := *d
@@ -67,12 +65,10 @@ func inSimulation(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagr
 	})
 	for i := range ds {
 		w.AtFunc(mono.Time(i*gap), func() {
-			if _, err := a.Send(w.Now(), ds[i:i+1]); err != nil {
-				t.Error(err)
-			}
+			must.Get(a.Send(w.Now(), ds[i:i+1]))(t)
 		})
 	}
-	must(t, w.Run())
+	must.Do(t, w.Run())
 	up, _ := a.Impairments()
 	return order(all), up.Counters()
 }
@@ -80,13 +76,10 @@ func inSimulation(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagr
 // inFrames sends the same datagrams as frames through an Impairer.
 func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, start time.Duration) (all []arrival, c impair.Counters) {
 	t.Helper()
-	p, err := NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up), Start: start})
-	must(t, err)
+	p := must.Get(NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up), Start: start}))(t)
 	now := start
 	emit := func(after time.Duration, f uswitch.Frame) {
-		if err := verify(f); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, verify(f))
 		d := read(t, bytes.Clone(f.Bytes))
 		all = append(all, arrival{mono.Time(now - start + max(after, 0)), d})
 	}

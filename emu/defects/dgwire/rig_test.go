@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // rig is a sound NIC that the tests play themselves, with an Edge around it. What
@@ -244,9 +245,7 @@ func TestDefectsAreAsDocumented(t *testing.T) {
 		t.Run(info.Name, func(t *testing.T) {
 			var q Defects
 			c.play(t, q, c.sound)
-			if err := q.Set(info.Name, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.Set(info.Name, true))
 			c.play(t, q, c.defective)
 		})
 	}

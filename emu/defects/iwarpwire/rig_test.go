@@ -15,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -49,9 +50,7 @@ func TestDefectsMisbehaveAsDocumented(t *testing.T) {
 		}
 		for _, on := range []bool{false, true} {
 			var q Defects
-			if err := q.Set(name, on); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.Set(name, on))
 			want := c.sound
 			if on {
 				want = c.defective

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/mutate"
 )
 
@@ -15,10 +16,7 @@ var build = flag.Bool("all", false, "run the tests of other packages with mutant
 // build together, and tests with random traffic, fuzz targets and interop cases find those
 // that they name.
 func TestOtherTestsFindMutants(t *testing.T) {
-	overlay, err := mutate.Overlay("../../..", t.TempDir(), All())
-	if err != nil {
-		t.Fatal(err)
-	}
+	overlay := must.Get(mutate.Overlay("../../..", t.TempDir(), All()))(t)
 	if !*build {
 		return
 	}

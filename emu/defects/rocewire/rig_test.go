@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -210,9 +211,7 @@ func TestDefectsAreAsDocumented(t *testing.T) {
 		t.Run(info.Name, func(t *testing.T) {
 			var q Defects
 			c.play(t, q, c.sound)
-			if err := q.Set(info.Name, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.Set(info.Name, true))
 			c.play(t, q, c.defective)
 		})
 	}

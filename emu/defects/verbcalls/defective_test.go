@@ -1,7 +1,6 @@
 package verbcalls
 
 import (
-	"errors"
 	"maps"
 	"net/netip"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -80,7 +80,7 @@ func TestWhatIsLeftOut(t *testing.T) {
 func TestHandlesAreTheProgramsOwn(t *testing.T) {
 	got := play(t, Defects{LimitsOverstated: true}, func(c *talk) {
 		c.connect()
-		c.must(c.dev.cq.ReqNotify(false))
+		must.Do(c, c.dev.cq.ReqNotify(false))
 		c.dev.post(c.dev.wr(1, verbs.OpRDMAWrite))
 		cq, err := c.dev.ch.Wait(verbs.Forever)
 		if err != nil || cq != c.dev.cq {
@@ -97,12 +97,10 @@ func TestHandlesAreTheProgramsOwn(t *testing.T) {
 		if err != nil || e.QP != c.dev.qp || e.CQ != nil || e.SRQ != nil {
 			t.Errorf("%+v, %v", e, err)
 		}
-		if _, err := c.dev.ch.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
-			t.Error(err)
-		}
+		must.Fail(t, "Wait", must.Err(c.dev.ch.Wait(0)), verbs.ErrTimeout)
 		d := c.dev.d.(*device)
-		c.must(c.dev.qp.Close())
-		c.must(c.dev.cq.Close())
+		must.Do(c, c.dev.qp.Close())
+		must.Do(c, c.dev.cq.Close())
 		if len(d.defective) != 0 {
 			t.Errorf("closed handles are remembered: %v", d.defective)
 		}
@@ -116,17 +114,15 @@ func TestHandlesAreTheProgramsOwn(t *testing.T) {
 // what it has set.
 func TestConnecting(t *testing.T) {
 	play(t, Defects{QueryStale: true}, func(c *talk) {
-		m := made[verbs.CM](c)(c.dev.d.CM())
-		l := made[verbs.Listener](c)(m.Listen(netip.AddrPortFrom(c.dev.addr, 9), verbs.PortSpaceTCP, 1))
+		m := must.Get(c.dev.d.CM())(c)
+		l := must.Get(m.Listen(netip.AddrPortFrom(c.dev.addr, 9), verbs.PortSpaceTCP, 1))(c)
 		c.proc.World().Go("peer", func(*sim.Proc) error {
-			pm := made[verbs.CM](c)(c.peer.d.CM())
+			pm := must.Get(c.peer.d.CM())(c)
 			_, err := pm.Connect(c.peer.qp, netip.AddrPortFrom(c.dev.addr, 9), verbs.ConnParam{RetryCount: 7}, verbs.Forever)
 			return err
 		})
-		req := made[verbs.ConnRequest](c)(l.GetRequest(verbs.Forever))
-		if _, err := req.Accept(c.dev.qp, verbs.ConnParam{}, verbs.Forever); err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(l.GetRequest(verbs.Forever))(c)
+		must.Get(req.Accept(c.dev.qp, verbs.ConnParam{}, verbs.Forever))(t)
 		if a, err := c.dev.qp.Query(); err != nil || a.State != verbs.QPStateRTS {
 			t.Errorf("%v, %v", a.State, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -38,13 +39,6 @@ type side struct {
 
 func (c *talk) note(format string, args ...any) { c.log = append(c.log, fmt.Sprintf(format, args...)) }
 
-func (c *talk) must(err error) {
-	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
-}
-
 // tried notes what became of an attempt.
 func (c *talk) tried(err error) {
 	if err != nil {
@@ -54,23 +48,15 @@ func (c *talk) tried(err error) {
 	c.note("taken")
 }
 
-func made[T any](c *talk) func(T, error) T {
-	return func(x T, err error) T {
-		c.Helper()
-		c.must(err)
-		return x
-	}
-}
-
 const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessMWBind
 
 func (c *talk) side(d verbs.Context, addr netip.Addr) *side {
 	c.Helper()
 	s := &side{t: c, d: d, addr: addr, buf: make([]byte, 4096)}
-	s.pd = made[verbs.PD](c)(d.AllocPD())
-	s.ch = made[verbs.CompChannel](c)(d.CreateCompChannel())
-	s.cq = made[verbs.CQ](c)(d.CreateCQ(verbs.CQInit{Depth: 64, Channel: s.ch}))
-	s.mr = made[verbs.MR](c)(s.pd.RegMR(verbs.MRInit{Buf: s.buf, Access: allAccess}))
+	s.pd = must.Get(d.AllocPD())(c)
+	s.ch = must.Get(d.CreateCompChannel())(c)
+	s.cq = must.Get(d.CreateCQ(verbs.CQInit{Depth: 64, Channel: s.ch}))(c)
+	s.mr = must.Get(s.pd.RegMR(verbs.MRInit{Buf: s.buf, Access: allAccess}))(c)
 	s.qp = s.newQP(nil)
 	return s
 }
@@ -84,7 +70,7 @@ func (s *side) newQP(edit func(*verbs.QPInit)) verbs.QP {
 	if edit != nil {
 		edit(&in)
 	}
-	return made[verbs.QP](s.t)(s.d.CreateQP(in))
+	return must.Get(s.d.CreateQP(in))(s.t)
 }
 
 const (
@@ -108,11 +94,11 @@ func (c *talk) connect() {
 			AH:    verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(other.addr), HopLimit: 64}},
 			RQPSN: 7, SQPSN: 7, MaxRdAtomic: 4, MaxDestRdAtomic: 4, MinRNRTimer: 12, Timeout: 14, RetryCnt: 3, RNRRetry: 3,
 		}
-		c.must(s.qp.Modify(a, toInit))
+		must.Do(c, s.qp.Modify(a, toInit))
 		a.State = verbs.QPStateRTR
-		c.must(s.qp.Modify(a, toRTR))
+		must.Do(c, s.qp.Modify(a, toRTR))
 		a.State = verbs.QPStateRTS
-		c.must(s.qp.Modify(a, toRTS))
+		must.Do(c, s.qp.Modify(a, toRTS))
 	}
 }
 
@@ -138,9 +124,7 @@ func (s *side) post(wrs ...verbs.SendWR) {
 func (s *side) recv(ids ...uint64) {
 	s.t.Helper()
 	for _, id := range ids {
-		if _, err := s.qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{verbs.SGEOf(s.mr, 64, 64)}}}); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Get(s.qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{verbs.SGEOf(s.mr, 64, 64)}}}))(s.t)
 	}
 }
 
@@ -165,11 +149,11 @@ func (s *side) datagrams() {
 	s.t.Helper()
 	s.qp = s.newQP(func(in *verbs.QPInit) { in.Type = verbs.QPTypeUD })
 	a := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: datagramKey}
-	s.t.must(s.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
+	must.Do(s.t, s.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	a.State = verbs.QPStateRTR
-	s.t.must(s.qp.Modify(a, verbs.QPAttrState))
+	must.Do(s.t, s.qp.Modify(a, verbs.QPAttrState))
 	a.State = verbs.QPStateRTS
-	s.t.must(s.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrSQPSN))
+	must.Do(s.t, s.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrSQPSN))
 }
 
 const datagramKey = 0x11
@@ -183,7 +167,7 @@ func (s *side) datagram(id uint64, pd verbs.PD) verbs.SendWR {
 		other = s.t.dev
 	}
 	wr := s.wr(id, verbs.OpSend)
-	ah := made[verbs.AH](s.t)(pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(other.addr), HopLimit: 64}}))
+	ah := must.Get(pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(other.addr), HopLimit: 64}}))(s.t)
 	wr.UD = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: datagramKey}
 	return wr
 }
@@ -203,7 +187,7 @@ func (s *side) done() {
 	var wcs [2]verbs.WC
 	for {
 		n, err := s.cq.Poll(wcs[:])
-		s.t.must(err)
+		must.Do(s.t, err)
 		if n == 0 {
 			return
 		}
@@ -232,14 +216,8 @@ func play(t *testing.T, q Defects, f func(*talk)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := softroce.InWorld(w, pa, pa, softroce.Config{Name: "device"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := softroce.InWorld(w, pb, pb, softroce.Config{Name: "peer"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(softroce.InWorld(w, pa, pa, softroce.Config{Name: "device"}))(t)
+	b := must.Get(softroce.InWorld(w, pb, pb, softroce.Config{Name: "peer"}))(t)
 	c := &talk{T: t}
 	w.Go("program", func(p *sim.Proc) error {
 		c.proc = p
@@ -247,8 +225,6 @@ func play(t *testing.T, q Defects, f func(*talk)) string {
 		f(c)
 		return nil
 	})
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 	return strings.Join(c.log, "; ")
 }

@@ -3,6 +3,7 @@ package verbcalls
 import (
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -112,7 +113,7 @@ var completionTalks = map[string]defectTalk{
 	"LengthErrorsHidden": {
 		talk: func(c *talk) {
 			c.connect()
-			_ = made[int](c)(c.dev.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{verbs.SGEOf(c.dev.mr, 0, 4)}}}))
+			_ = must.Get(c.dev.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{verbs.SGEOf(c.dev.mr, 0, 4)}}}))(c)
 			c.peer.post(c.peer.wr(2, verbs.OpSend))
 			wc := c.dev.next()
 			c.note("%v %v", wc.Status, wc.Opcode)

@@ -3,6 +3,7 @@ package verbcalls
 import (
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -10,7 +11,7 @@ import (
 var deviceTalks = map[string]defectTalk{
 	"LimitsForgotten": {
 		talk: func(c *talk) {
-			a := made[verbs.DeviceAttr](c)(c.dev.d.QueryDevice())
+			a := must.Get(c.dev.d.QueryDevice())(c)
 			for _, n := range []int{a.MaxPD, a.MaxMR, a.MaxMW, a.MaxCQ, a.MaxQP, a.MaxAH, a.MaxSRQ, a.MaxSRQWR, a.MaxSRQSGE, a.MaxCQE} {
 				c.note("%v", n > 0)
 			}
@@ -21,9 +22,9 @@ var deviceTalks = map[string]defectTalk{
 	"LimitsOverstated": {
 		talk: func(c *talk) {
 			claims, err := c.dev.d.QueryDevice()
-			c.must(err)
+			must.Do(c, err)
 			truth, err := c.peer.d.QueryDevice()
-			c.must(err)
+			must.Do(c, err)
 			c.note("%d %d %d", claims.MaxAH/truth.MaxAH, claims.MaxMW/truth.MaxMW, claims.MaxQP/truth.MaxQP)
 		},
 		sound:     "1 1 1",
@@ -43,7 +44,7 @@ var deviceTalks = map[string]defectTalk{
 	},
 	"PortMTUsSwapped": {
 		talk: func(c *talk) {
-			a := made[verbs.PortAttr](c)(c.dev.d.QueryPort(1))
+			a := must.Get(c.dev.d.QueryPort(1))(c)
 			c.note("%v of %v", a.ActiveMTU, a.MaxMTU)
 		},
 		sound:     "4096 of 4096",
@@ -62,7 +63,7 @@ var deviceTalks = map[string]defectTalk{
 		defective: "taken; taken; refused",
 	},
 	"GIDsWrong": {
-		talk:      func(c *talk) { c.note("%v", made[verbs.GIDEntry](c)(c.dev.d.QueryGID(1, 0)).GID) },
+		talk:      func(c *talk) { c.note("%v", must.Get(c.dev.d.QueryGID(1, 0))(c).GID) },
 		sound:     "fd00::1",
 		defective: "fd00::fe",
 	},
@@ -145,7 +146,7 @@ var deviceTalks = map[string]defectTalk{
 			bad := c.peer.wr(2, verbs.OpRDMAWrite)
 			bad.Remote.RKey++
 			c.peer.post(bad)
-			c.note("%v", made[verbs.AsyncEvent](c)(c.dev.d.WaitAsync(verbs.Forever)).QP == c.dev.qp)
+			c.note("%v", must.Get(c.dev.d.WaitAsync(verbs.Forever))(c).QP == c.dev.qp)
 		},
 		sound:     "true",
 		defective: "false",

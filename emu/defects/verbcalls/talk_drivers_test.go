@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -23,13 +24,13 @@ var driverTalks = map[string]defectTalk{
 			c.dev.done()
 			c.dev.qp, c.peer.qp = c.dev.newQP(nil), c.peer.newQP(nil)
 			c.connect()
-			_ = made[int](c)(c.dev.qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: bad.SGL}}))
+			_ = must.Get(c.dev.qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: bad.SGL}}))(c)
 			c.peer.post(c.peer.wr(3, verbs.OpSend))
 			c.dev.done()
 			srq := c.withSRQ()
 			c.peer.qp = c.peer.newQP(nil)
 			c.connect()
-			_ = made[int](c)(srq.PostRecv([]verbs.RecvWR{{WRID: 4, SGL: bad.SGL}}))
+			_ = must.Get(srq.PostRecv([]verbs.RecvWR{{WRID: 4, SGL: bad.SGL}}))(c)
 			c.peer.post(c.peer.wr(5, verbs.OpSend))
 			c.dev.done()
 		},
@@ -40,10 +41,10 @@ var driverTalks = map[string]defectTalk{
 		talk: func(c *talk) {
 			c.connect()
 			a := verbs.QPAttr{State: verbs.QPStateSQD}
-			c.must(c.dev.qp.Modify(a, verbs.QPAttrState))
+			must.Do(c, c.dev.qp.Modify(a, verbs.QPAttrState))
 			a.MaxRdAtomic, a.MaxDestRdAtomic = 3, 5
-			c.must(c.dev.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrMaxQPRdAtomic|verbs.QPAttrMaxDestRdAtomic))
-			a = made[verbs.QPAttr](c)(c.dev.qp.Query())
+			must.Do(c, c.dev.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrMaxQPRdAtomic|verbs.QPAttrMaxDestRdAtomic))
+			a = must.Get(c.dev.qp.Query())(c)
 			c.note("%d %d", a.MaxRdAtomic, a.MaxDestRdAtomic)
 			a.MaxRdAtomic = 255
 			c.tried(c.dev.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrMaxQPRdAtomic))
@@ -59,7 +60,7 @@ var driverTalks = map[string]defectTalk{
 			c.dev.done()
 			c.dev.qp, c.peer.qp = c.dev.newQP(nil), c.peer.newQP(nil)
 			c.dev.send(c.dev.wr(2, verbs.OpRDMAWrite))
-			c.must(c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+			must.Do(c, c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 			c.connect()
 			c.dev.done()
 		},
@@ -69,8 +70,8 @@ var driverTalks = map[string]defectTalk{
 	"SQNeverDrains": {
 		talk: func(c *talk) {
 			c.connect()
-			c.must(c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
-			c.note("%v", made[verbs.QPAttr](c)(c.dev.qp.Query()).SQDraining)
+			must.Do(c, c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
+			c.note("%v", must.Get(c.dev.qp.Query()).SQDraining)(c)
 			c.dev.events()
 		},
 		sound:     "false; SQ_DRAINED",
@@ -91,7 +92,7 @@ var driverTalks = map[string]defectTalk{
 		talk: func(c *talk) {
 			c.withSRQ()
 			c.connect()
-			c.must(c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+			must.Do(c, c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 			c.dev.events()
 		},
 		sound:     "QP_LAST_WQE_REACHED",
@@ -103,7 +104,7 @@ var driverTalks = map[string]defectTalk{
 			c.dev.qp = c.dev.newQP(nil)
 			c.connect()
 			c.tried(c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, MinRNRTimer: 33}, verbs.QPAttrState|verbs.QPAttrMinRNRTimer))
-			c.note("%d", made[verbs.QPAttr](c)(c.dev.qp.Query()).MinRNRTimer)
+			c.note("%d", must.Get(c.dev.qp.Query()).MinRNRTimer)(c)
 		},
 		sound:     "refused; refused; 12",
 		defective: "taken; taken; 1",
@@ -119,7 +120,7 @@ var driverTalks = map[string]defectTalk{
 	"InvalidateUnreported": {
 		talk: func(c *talk) {
 			c.connect()
-			w := made[verbs.MW](c)(c.dev.pd.AllocMW(verbs.MWType2))
+			w := must.Get(c.dev.pd.AllocMW(verbs.MWType2))(c)
 			key := verbs.NextRKey(w.RKey())
 			c.dev.post(c.dev.bind(1, w, key))
 			c.dev.recv(2)

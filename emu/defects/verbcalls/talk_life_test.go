@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -20,15 +21,15 @@ var lifeTalks = map[string]defectTalk{
 	},
 	"ClosedAnswers": {
 		talk: func(c *talk) {
-			c.must(c.dev.qp.Close())
+			must.Do(c, c.dev.qp.Close())
 			n, err := c.dev.qp.PostRecv(make([]verbs.RecvWR, 2))
 			c.note("%d", n)
 			c.tried(err)
 			_, err = c.dev.qp.Query()
 			c.tried(err)
 			c.tried(c.dev.qp.Close())
-			x := made[verbs.XRCD](c)(c.dev.d.OpenXRCD())
-			c.must(x.Close())
+			x := must.Get(c.dev.d.OpenXRCD())(c)
+			must.Do(c, x.Close())
 			_, err = c.dev.d.OpenQP(x, 77)
 			c.tried(err)
 		},
@@ -37,7 +38,7 @@ var lifeTalks = map[string]defectTalk{
 	},
 	"ClosesTwice": {
 		talk: func(c *talk) {
-			c.must(c.dev.qp.Close())
+			must.Do(c, c.dev.qp.Close())
 			c.tried(c.dev.qp.Close())
 			_, err := c.dev.qp.Query()
 			c.tried(err)
@@ -53,8 +54,8 @@ var lifeTalks = map[string]defectTalk{
 				if errors.Is(err, verbs.ErrNoMemory) {
 					break
 				}
-				c.must(err)
-				c.must(p.Close())
+				must.Do(c, err)
+				must.Do(c, p.Close())
 			}
 			c.note("%d", n)
 		},
@@ -64,7 +65,7 @@ var lifeTalks = map[string]defectTalk{
 	"DeviceCloseShallow": {
 		talk: func(c *talk) {
 			for range 2 {
-				c.must(c.dev.d.Close())
+				must.Do(c, c.dev.d.Close())
 				_, err := c.dev.qp.Query()
 				c.tried(err)
 			}
@@ -74,8 +75,8 @@ var lifeTalks = map[string]defectTalk{
 	},
 	"CloseLeavesWaiting": {
 		talk: func(c *talk) {
-			l := made[verbs.Listener](c)(made[verbs.CM](c)(c.dev.d.CM()).Listen(c.dev.port(9), verbs.PortSpaceTCP, 1))
-			ch := made[verbs.CompChannel](c)(c.dev.d.CreateCompChannel())
+			l := must.Get(must.Get(c.dev.d.CM())(c).Listen(c.dev.port(9), verbs.PortSpaceTCP, 1))(c)
+			ch := must.Get(c.dev.d.CreateCompChannel())(c)
 			c.aside(func() {
 				_, err := ch.Wait(time.Millisecond)
 				c.note("closed: %v", errors.Is(err, verbs.ErrClosed))
@@ -85,8 +86,8 @@ var lifeTalks = map[string]defectTalk{
 				c.note("closed: %v", errors.Is(err, verbs.ErrClosed))
 			})
 			c.proc.Sleep(time.Microsecond)
-			c.must(ch.Close())
-			c.must(l.Close())
+			must.Do(c, ch.Close())
+			must.Do(c, l.Close())
 		},
 		sound:     "closed: true; closed: true",
 		defective: "closed: false; closed: false",

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -35,7 +36,7 @@ var managerTalks = map[string]defectTalk{
 			}
 			for range 2 {
 				if r, err := l.GetRequest(5 * time.Millisecond); err == nil {
-					c.must(r.Reject(nil))
+					must.Do(c, r.Reject(nil))
 				}
 			}
 			c.note("%v", c.proc.Now().Round(time.Millisecond))
@@ -47,8 +48,8 @@ var managerTalks = map[string]defectTalk{
 		talk: func(c *talk) {
 			l := c.dev.listen(9, verbs.PortSpaceTCP)
 			c.aside(func() { c.peer.dial(c.dev, verbs.ConnParam{}) })
-			r := made[verbs.ConnRequest](c)(l.GetRequest(verbs.Forever))
-			first := made[verbs.Conn](c)(r.Accept(c.dev.qp, verbs.ConnParam{}, verbs.Forever))
+			r := must.Get(l.GetRequest(verbs.Forever))(c)
+			first := must.Get(r.Accept(c.dev.qp, verbs.ConnParam{}, verbs.Forever))(c)
 			again, err := r.Accept(c.dev.qp, verbs.ConnParam{}, verbs.Forever)
 			c.tried(err)
 			c.note("%v", again == first)
@@ -60,8 +61,8 @@ var managerTalks = map[string]defectTalk{
 	"CMTakesAnyQP": {
 		talk: func(c *talk) {
 			c.peer.answers(verbs.ConnParam{})
-			c.must(c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, toInit))
-			c.must(c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+			must.Do(c, c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, toInit))
+			must.Do(c, c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 			c.dev.dial(c.peer, verbs.ConnParam{})
 		},
 		sound:     "invalid",
@@ -128,7 +129,7 @@ var managerTalks = map[string]defectTalk{
 	"DisconnectSilent": {
 		talk: func(c *talk) {
 			c.peer.answers(verbs.ConnParam{})
-			c.must(c.dev.dial(c.peer, verbs.ConnParam{}).Disconnect())
+			must.Do(c, c.dev.dial(c.peer, verbs.ConnParam{}).Disconnect())
 			c.dev.state()
 		},
 		sound:     "connected; ERR",
@@ -138,7 +139,7 @@ var managerTalks = map[string]defectTalk{
 		talk: func(c *talk) {
 			c.peer.answers(verbs.ConnParam{})
 			conn := c.dev.dial(c.peer, verbs.ConnParam{})
-			c.must(conn.Disconnect())
+			must.Do(c, conn.Disconnect())
 			before := c.proc.Now()
 			c.tried(conn.WaitDisconnect(time.Second))
 			c.note("%v", (c.proc.Now() - before).Round(time.Millisecond))
@@ -151,10 +152,10 @@ var managerTalks = map[string]defectTalk{
 			c.peer.datagrams()
 			l := c.peer.listen(9, verbs.PortSpaceUDP)
 			c.aside(func() {
-				r := made[verbs.ConnRequest](c)(l.GetRequest(verbs.Forever))
-				_ = made[verbs.Conn](c)(r.Accept(c.peer.qp, verbs.ConnParam{}, verbs.Forever))
+				r := must.Get(l.GetRequest(verbs.Forever))(c)
+				_ = must.Get(r.Accept(c.peer.qp, verbs.ConnParam{}, verbs.Forever))(c)
 			})
-			p := made[verbs.DatagramPeer](c)(c.dev.cm().Resolve(c.peer.port(9), nil, time.Second))
+			p := must.Get(c.dev.cm().Resolve(c.peer.port(9), nil, time.Second))(c)
 			c.note("%v %#x", p.QPN == c.peer.qp.QPN(), p.QKey)
 		},
 		sound:     "true 0x11",
@@ -162,14 +163,14 @@ var managerTalks = map[string]defectTalk{
 	},
 }
 
-func (s *side) cm() verbs.CM { return made[verbs.CM](s.t)(s.d.CM()) }
+func (s *side) cm() verbs.CM { return must.Get(s.d.CM())(s.t) }
 
 // port is a port at the side's address.
 func (s *side) port(n uint16) netip.AddrPort { return netip.AddrPortFrom(s.addr, n) }
 
 func (s *side) listen(n uint16, space verbs.PortSpace) verbs.Listener {
 	s.t.Helper()
-	return made[verbs.Listener](s.t)(s.cm().Listen(s.port(n), space, 4))
+	return must.Get(s.cm().Listen(s.port(n), space, 4))(s.t)
 }
 
 // answers lets the side accept whoever asks.
@@ -177,7 +178,7 @@ func (s *side) answers(param verbs.ConnParam) {
 	l := s.listen(9, verbs.PortSpaceTCP)
 	s.t.aside(func() {
 		if r, err := l.GetRequest(time.Second); err == nil {
-			_ = made[verbs.Conn](s.t)(r.Accept(s.qp, param, verbs.Forever))
+			_ = must.Get(r.Accept(s.qp, param, verbs.Forever))(s.t)
 		}
 	})
 }
@@ -185,7 +186,7 @@ func (s *side) answers(param verbs.ConnParam) {
 // rejects lets the side refuse whoever asks.
 func (s *side) rejects(why string) {
 	l := s.listen(9, verbs.PortSpaceTCP)
-	s.t.aside(func() { s.t.must(made[verbs.ConnRequest](s.t)(l.GetRequest(verbs.Forever)).Reject([]byte(why))) })
+	s.t.aside(func() { must.Do(s.t, must.Get(l.GetRequest(verbs.Forever))(s.t).Reject([]byte(why))) })
 }
 
 // dial asks the other side for a connection and notes how it went.

@@ -3,6 +3,7 @@ package verbcalls
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -10,9 +11,9 @@ import (
 var memoryTalks = map[string]defectTalk{
 	"MRAddrIgnored": {
 		talk: func(c *talk) {
-			m := made[verbs.MR](c)(c.dev.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8), Addr: 4096}))
+			m := must.Get(c.dev.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8), Addr: 4096}))(c)
 			c.note("%v", m.Addr() == 4096)
-			m = made[verbs.MR](c)(c.dev.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8), Addr: 4096, Access: verbs.AccessZeroBased}))
+			m = must.Get(c.dev.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8), Addr: 4096, Access: verbs.AccessZeroBased}))(c)
 			c.note("%v", m.Addr() == 0)
 		},
 		sound:     "true; true",
@@ -20,7 +21,7 @@ var memoryTalks = map[string]defectTalk{
 	},
 	"MRKeysRepeat": {
 		talk: func(c *talk) {
-			m := made[verbs.MR](c)(c.dev.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}))
+			m := must.Get(c.dev.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}))(c)
 			c.note("%v %v", m.LKey() == c.dev.mr.LKey(), m.RKey() == c.dev.mr.RKey())
 		},
 		sound:     "false false",
@@ -49,7 +50,7 @@ var memoryTalks = map[string]defectTalk{
 	"LocalWriteUnchecked": {
 		talk: func(c *talk) {
 			c.connect()
-			m := made[verbs.MR](c)(c.dev.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}))
+			m := must.Get(c.dev.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}))(c)
 			read := c.dev.wr(1, verbs.OpRDMARead)
 			read.SGL = []verbs.SGE{verbs.SGEOf(m, 0, 8)}
 			c.dev.send(read)
@@ -61,8 +62,8 @@ var memoryTalks = map[string]defectTalk{
 	"DeregOverlapping": {
 		talk: func(c *talk) {
 			c.connect()
-			beside := made[verbs.MR](c)(c.dev.pd.RegMR(verbs.MRInit{Buf: c.dev.buf[64:]}))
-			c.must(made[verbs.MR](c)(c.dev.pd.RegMR(verbs.MRInit{Buf: c.dev.buf[8:64]})).Close())
+			beside := must.Get(c.dev.pd.RegMR(verbs.MRInit{Buf: c.dev.buf[64:]}))(c)
+			must.Do(c, must.Get(c.dev.pd.RegMR(verbs.MRInit{Buf: c.dev.buf[8:64]}))(c).Close())
 			c.tried(beside.Close())
 			c.tried(c.dev.mr.Close())
 		},
@@ -72,9 +73,9 @@ var memoryTalks = map[string]defectTalk{
 	"BindKeepsKey": {
 		talk: func(c *talk) {
 			c.connect()
-			w := made[verbs.MW](c)(c.dev.pd.AllocMW(verbs.MWType1))
+			w := must.Get(c.dev.pd.AllocMW(verbs.MWType1))(c)
 			before := w.RKey()
-			key := made[verbs.RKey](c)(c.dev.qp.BindMW(w, 1, verbs.SendSignaled, c.dev.all()))
+			key := must.Get(c.dev.qp.BindMW(w, 1, verbs.SendSignaled, c.dev.all()))(c)
 			c.dev.done()
 			c.note("%v %v", key == before, w.RKey() == before)
 		},
@@ -84,7 +85,7 @@ var memoryTalks = map[string]defectTalk{
 	"MWKeyStale": {
 		talk: func(c *talk) {
 			c.connect()
-			w := made[verbs.MW](c)(c.dev.pd.AllocMW(verbs.MWType2))
+			w := must.Get(c.dev.pd.AllocMW(verbs.MWType2))(c)
 			key := verbs.NextRKey(w.RKey())
 			c.dev.post(c.dev.bind(1, w, key))
 			c.dev.done()
@@ -96,7 +97,7 @@ var memoryTalks = map[string]defectTalk{
 	"MWTypesMixed": {
 		talk: func(c *talk) {
 			c.connect()
-			w := made[verbs.MW](c)(c.dev.pd.AllocMW(verbs.MWType2))
+			w := must.Get(c.dev.pd.AllocMW(verbs.MWType2))(c)
 			_, err := c.dev.qp.BindMW(w, 1, verbs.SendSignaled, c.dev.all())
 			c.tried(err)
 			c.dev.done()
@@ -108,7 +109,7 @@ var memoryTalks = map[string]defectTalk{
 		talk: func(c *talk) {
 			c.connect()
 			for _, bound := range []bool{false, true} {
-				w := made[verbs.MW](c)(c.dev.pd.AllocMW(verbs.MWType2))
+				w := must.Get(c.dev.pd.AllocMW(verbs.MWType2))(c)
 				if bound {
 					c.dev.post(c.dev.bind(1, w, verbs.NextRKey(w.RKey())))
 				}
@@ -120,7 +121,7 @@ var memoryTalks = map[string]defectTalk{
 	},
 	"LocalInvNoop": {
 		talk: func(c *talk) {
-			w := made[verbs.MW](c)(c.dev.pd.AllocMW(verbs.MWType2))
+			w := must.Get(c.dev.pd.AllocMW(verbs.MWType2))(c)
 			key := verbs.NextRKey(w.RKey())
 			inv := verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key}
 			c.dev.send(inv)
@@ -152,7 +153,7 @@ func (s *side) bind(id uint64, w verbs.MW, key verbs.RKey) verbs.SendWR {
 func TestRequestsBindWindowsOfEitherType(t *testing.T) {
 	got := play(t, Defects{MWTypesMixed: true}, func(c *talk) {
 		c.connect()
-		w := made[verbs.MW](c)(c.dev.pd.AllocMW(verbs.MWType1))
+		w := must.Get(c.dev.pd.AllocMW(verbs.MWType1))(c)
 		key := verbs.NextRKey(w.RKey())
 		c.dev.post(c.dev.bind(1, w, key+7))
 		c.dev.done()

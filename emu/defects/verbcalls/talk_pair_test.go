@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -14,9 +15,9 @@ var pairTalks = map[string]defectTalk{
 			p := c.dev.newQP(func(in *verbs.QPInit) {
 				in.Caps = verbs.QPCaps{MaxSendWR: 7, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 64}
 			})
-			c.note("%+v", made[verbs.QPAttr](c)(p.Query()).Caps)
-			s := made[verbs.SRQ](c)(c.dev.d.CreateSRQ(verbs.SRQInit{PD: c.dev.pd, MaxWR: 5, MaxSGE: 2}))
-			c.note("%+v", made[verbs.SRQAttr](c)(s.Query()))
+			c.note("%+v", must.Get(p.Query())(c).Caps)
+			s := must.Get(c.dev.d.CreateSRQ(verbs.SRQInit{PD: c.dev.pd, MaxWR: 5, MaxSGE: 2}))(c)
+			c.note("%+v", must.Get(s.Query())(c))
 		},
 		sound:     "{MaxSendWR:7 MaxRecvWR:8 MaxSendSGE:2 MaxRecvSGE:1 MaxInline:64}; {MaxWR:5 MaxSGE:2 Limit:0}",
 		defective: "{MaxSendWR:4 MaxRecvWR:4 MaxSendSGE:1 MaxRecvSGE:1 MaxInline:32}; {MaxWR:3 MaxSGE:1 Limit:0}",
@@ -51,7 +52,7 @@ var pairTalks = map[string]defectTalk{
 	"OptionalAttrsRefused": {
 		talk: func(c *talk) {
 			a := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: allAccess}
-			c.must(c.dev.qp.Modify(a, toInit))
+			must.Do(c, c.dev.qp.Modify(a, toInit))
 			c.tried(c.dev.qp.Modify(a, verbs.QPAttrAccessFlags))
 			c.dev.qp = c.dev.newQP(nil)
 			c.connect()
@@ -63,7 +64,7 @@ var pairTalks = map[string]defectTalk{
 	"QueryForgets": {
 		talk: func(c *talk) {
 			c.connect()
-			a := made[verbs.QPAttr](c)(c.dev.qp.Query())
+			a := must.Get(c.dev.qp.Query())(c)
 			c.note("%v %d %d", a.State, a.Caps.MaxSendWR, a.Timeout)
 		},
 		sound:     "IBV_QPS_RTS 16 14",
@@ -77,7 +78,7 @@ var pairTalks = map[string]defectTalk{
 			c.dev.post(bad)
 			c.proc.Sleep(time.Millisecond)
 			a, err := c.dev.qp.Query()
-			c.must(err)
+			must.Do(c, err)
 			c.note("%v, %v, %d", a.State, a.CurState, a.SQPSN)
 		},
 		sound:     "IBV_QPS_ERR, IBV_QPS_ERR, 8",
@@ -92,7 +93,7 @@ var pairTalks = map[string]defectTalk{
 		talk: func(c *talk) {
 			c.connect()
 			c.dev.recv(1, 2)
-			c.must(c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+			must.Do(c, c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 			c.dev.state()
 			c.dev.done()
 		},
@@ -106,7 +107,7 @@ var pairTalks = map[string]defectTalk{
 			c.tried(c.dev.qp.Modify(reset, verbs.QPAttrState))
 			c.peer.qp = c.peer.newQP(nil)
 			c.connect()
-			c.must(c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+			must.Do(c, c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 			c.tried(c.dev.qp.Modify(reset, verbs.QPAttrState))
 		},
 		sound:     "taken; taken",
@@ -134,5 +135,5 @@ var pairTalks = map[string]defectTalk{
 // state notes the state of the side's queue pair.
 func (s *side) state() {
 	s.t.Helper()
-	s.t.note("%s", strings.TrimPrefix(made[verbs.QPAttr](s.t)(s.qp.Query()).State.String(), "IBV_QPS_"))
+	s.t.note("%s", strings.TrimPrefix(must.Get(s.qp.Query())(s.t).State.String(), "IBV_QPS_"))
 }

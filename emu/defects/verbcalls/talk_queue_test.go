@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -21,7 +22,7 @@ var queueTalks = map[string]defectTalk{
 		defective: "taken; taken; taken; taken",
 	},
 	"CQDepthShort": {
-		talk:      func(c *talk) { c.note("%d", made[verbs.CQ](c)(c.dev.d.CreateCQ(verbs.CQInit{Depth: 9})).Depth()) },
+		talk:      func(c *talk) { c.note("%d", must.Get(c.dev.d.CreateCQ(verbs.CQInit{Depth: 9}))(c).Depth()) },
 		sound:     "9",
 		defective: "5",
 	},
@@ -46,7 +47,7 @@ var queueTalks = map[string]defectTalk{
 	},
 	"CQsSwapped": {
 		talk: func(c *talk) {
-			other := made[verbs.CQ](c)(c.dev.d.CreateCQ(verbs.CQInit{Depth: 8}))
+			other := must.Get(c.dev.d.CreateCQ(verbs.CQInit{Depth: 8}))(c)
 			c.dev.qp = c.dev.newQP(func(in *verbs.QPInit) { in.RecvCQ = other })
 			c.connect()
 			c.dev.recv(1)
@@ -61,7 +62,7 @@ var queueTalks = map[string]defectTalk{
 			c.connect()
 			c.dev.post(c.dev.wr(1, verbs.OpRDMAWrite))
 			c.proc.Sleep(time.Millisecond)
-			c.must(c.dev.cq.Resize(32))
+			must.Do(c, c.dev.cq.Resize(32))
 			c.dev.done()
 		},
 		sound:     "1 SUCCESS 0B",
@@ -88,7 +89,7 @@ var queueTalks = map[string]defectTalk{
 	},
 	"ArmsWithoutChannel": {
 		talk: func(c *talk) {
-			cq := made[verbs.CQ](c)(c.dev.d.CreateCQ(verbs.CQInit{Depth: 1}))
+			cq := must.Get(c.dev.d.CreateCQ(verbs.CQInit{Depth: 1}))(c)
 			c.tried(cq.ReqNotify(false))
 		},
 		sound:     "refused",
@@ -127,7 +128,7 @@ var queueTalks = map[string]defectTalk{
 			c.connect()
 			c.dev.post(c.dev.wr(1, verbs.OpRDMAWrite))
 			c.proc.Sleep(time.Millisecond)
-			c.must(c.dev.cq.ReqNotify(false))
+			must.Do(c, c.dev.cq.ReqNotify(false))
 			c.heard()
 			c.heard()
 			c.dev.done()
@@ -139,7 +140,7 @@ var queueTalks = map[string]defectTalk{
 	"SolicitedIsAny": {
 		talk: func(c *talk) {
 			c.connect()
-			c.must(c.dev.cq.ReqNotify(true))
+			must.Do(c, c.dev.cq.ReqNotify(true))
 			c.event(false)
 		},
 		sound:     "none",
@@ -148,7 +149,7 @@ var queueTalks = map[string]defectTalk{
 	"SolicitedMisses": {
 		talk: func(c *talk) {
 			c.connect()
-			c.must(c.dev.cq.ReqNotify(true))
+			must.Do(c, c.dev.cq.ReqNotify(true))
 			c.dev.recv(1)
 			send := c.peer.wr(2, verbs.OpSend)
 			send.Flags |= verbs.SendSolicited
@@ -161,7 +162,7 @@ var queueTalks = map[string]defectTalk{
 	"ArmsCount": {
 		talk: func(c *talk) {
 			c.connect()
-			c.must(c.dev.cq.ReqNotify(false))
+			must.Do(c, c.dev.cq.ReqNotify(false))
 			c.event(true)
 			c.heard()
 			c.heard()
@@ -171,12 +172,12 @@ var queueTalks = map[string]defectTalk{
 	},
 	"EventNamesFirst": {
 		talk: func(c *talk) {
-			other := made[verbs.CQ](c)(c.dev.d.CreateCQ(verbs.CQInit{Depth: 8, Channel: c.dev.ch}))
+			other := must.Get(c.dev.d.CreateCQ(verbs.CQInit{Depth: 8, Channel: c.dev.ch}))(c)
 			c.dev.qp = c.dev.newQP(func(in *verbs.QPInit) { in.SendCQ = other })
 			c.connect()
-			c.must(other.ReqNotify(false))
+			must.Do(c, other.ReqNotify(false))
 			c.dev.post(c.dev.wr(1, verbs.OpRDMAWrite))
-			cq := made[verbs.CQ](c)(c.dev.ch.Wait(verbs.Forever))
+			cq := must.Get(c.dev.ch.Wait(verbs.Forever))(c)
 			c.note("%v", cq == other)
 		},
 		sound:     "true",
@@ -198,7 +199,7 @@ func (c *talk) written(n uint64) {
 func (c *talk) event(arm bool) {
 	c.Helper()
 	if arm {
-		c.must(c.dev.cq.ReqNotify(false))
+		must.Do(c, c.dev.cq.ReqNotify(false))
 	}
 	c.dev.post(c.dev.wr(1, verbs.OpRDMAWrite))
 	c.heard()

@@ -3,6 +3,7 @@ package verbcalls
 import (
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -76,7 +77,7 @@ var requestTalks = map[string]defectTalk{
 	},
 	"RecvNeedsReady": {
 		talk: func(c *talk) {
-			c.must(c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, toInit))
+			must.Do(c, c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, toInit))
 			_, err := c.dev.qp.PostRecv(make([]verbs.RecvWR, 1))
 			c.tried(err)
 			c.connect()
@@ -94,7 +95,7 @@ var requestTalks = map[string]defectTalk{
 			c.dev.send(long)
 			_, err := c.dev.qp.PostRecv([]verbs.RecvWR{{SGL: long.SGL}})
 			c.tried(err)
-			s := made[verbs.SRQ](c)(c.dev.d.CreateSRQ(verbs.SRQInit{PD: c.dev.pd, MaxWR: 1, MaxSGE: 1}))
+			s := must.Get(c.dev.d.CreateSRQ(verbs.SRQInit{PD: c.dev.pd, MaxWR: 1, MaxSGE: 1}))(c)
 			_, err = s.PostRecv([]verbs.RecvWR{{SGL: long.SGL}})
 			c.tried(err)
 		},
@@ -105,7 +106,7 @@ var requestTalks = map[string]defectTalk{
 		talk: func(c *talk) {
 			c.connect()
 			copy(c.dev.buf, "head")
-			m := made[verbs.MR](c)(c.dev.pd.RegMR(verbs.MRInit{Buf: c.dev.buf[:8]}))
+			m := must.Get(c.dev.pd.RegMR(verbs.MRInit{Buf: c.dev.buf[:8]}))(c)
 			write := c.dev.wr(1, verbs.OpRDMAWrite)
 			write.SGL = []verbs.SGE{{Addr: m.Addr() - 1, Length: 10, LKey: m.LKey()}}
 			c.dev.send(write)
@@ -235,13 +236,13 @@ var requestTalks = map[string]defectTalk{
 			c.dev.datagrams()
 			c.peer.datagrams()
 			c.peer.recv(1, 2)
-			other := made[verbs.PD](c)(c.dev.d.AllocPD())
+			other := must.Get(c.dev.d.AllocPD())(c)
 			for id := range uint64(2) {
 				c.dev.send(c.dev.datagram(id+3, other))
 			}
 			c.dev.done()
-			c.must(c.dev.qp.Close())
-			c.must(c.dev.mr.Close())
+			must.Do(c, c.dev.qp.Close())
+			must.Do(c, c.dev.mr.Close())
 		},
 		sound:     "0 invalid; 0 invalid",
 		defective: "3 SUCCESS 0B; 4 SUCCESS 0B",
@@ -260,7 +261,7 @@ func (c *talk) overtaken(flags verbs.SendFlags) bool {
 	var wc [1]verbs.WC
 	for n := 0; n == 0; {
 		c.proc.Sleep(100 * time.Nanosecond)
-		n = made[int](c)(c.peer.cq.Poll(wc[:]))
+		n = must.Get(c.peer.cq.Poll(wc[:]))(c)
 	}
-	return made[int](c)(c.dev.cq.Poll(wc[:])) == 0 // or the READ has completed first
+	return must.Get(c.dev.cq.Poll(wc[:]))(c) == 0 // or the READ has completed first
 }

@@ -1,6 +1,7 @@
 package verbcalls
 
 import (
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -8,7 +9,7 @@ import (
 var sharedTalks = map[string]defectTalk{
 	"SRQUnchecked": {
 		talk: func(c *talk) {
-			srq := made[verbs.SRQ](c)(c.dev.d.CreateSRQ(verbs.SRQInit{PD: c.dev.pd, MaxWR: 2, MaxSGE: 1}))
+			srq := must.Get(c.dev.d.CreateSRQ(verbs.SRQInit{PD: c.dev.pd, MaxWR: 2, MaxSGE: 1}))(c)
 			c.tried(srq.Modify(verbs.SRQAttr{Limit: 3}, verbs.SRQLimit))
 			c.dev.qp = c.dev.newQP(func(in *verbs.QPInit) { in.SRQ = srq })
 			c.connect()
@@ -35,7 +36,7 @@ var sharedTalks = map[string]defectTalk{
 		talk: func(c *talk) {
 			s := c.withSRQ()
 			c.tried(s.Modify(verbs.SRQAttr{Limit: 9}, verbs.SRQLimit))
-			c.note("%+v", made[verbs.SRQAttr](c)(s.Query()))
+			c.note("%+v", must.Get(s.Query())(c))
 		},
 		sound:     "refused; {MaxWR:4 MaxSGE:1 Limit:0}",
 		defective: "taken; {MaxWR:4 MaxSGE:1 Limit:0}",
@@ -45,7 +46,7 @@ var sharedTalks = map[string]defectTalk{
 			s := c.withSRQ()
 			c.tried(s.Modify(verbs.SRQAttr{MaxWR: 8}, verbs.SRQMaxWR))
 			c.tried(s.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit))
-			c.note("%+v", made[verbs.SRQAttr](c)(s.Query()))
+			c.note("%+v", must.Get(s.Query())(c))
 		},
 		sound:     "taken; taken; {MaxWR:8 MaxSGE:1 Limit:1}",
 		defective: "taken; taken; {MaxWR:4 MaxSGE:1 Limit:1}",
@@ -60,7 +61,7 @@ var sharedTalks = map[string]defectTalk{
 	},
 	"AHAttrForgotten": {
 		talk: func(c *talk) {
-			a := made[verbs.AH](c)(c.dev.pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(c.peer.addr), HopLimit: 9}})).Attr()
+			a := must.Get(c.dev.pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(c.peer.addr), HopLimit: 9}}))(c).Attr()
 			c.note("%v %d %d", a.GRH.DGID, a.GRH.HopLimit, a.Port)
 		},
 		sound:     "fd00::2 9 1",
@@ -78,10 +79,10 @@ var sharedTalks = map[string]defectTalk{
 	},
 	"XRCTargetDies": {
 		talk: func(c *talk) {
-			x := made[verbs.XRCD](c)(c.dev.d.OpenXRCD())
-			target := made[verbs.QP](c)(c.dev.d.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x}))
-			other := made[verbs.QP](c)(c.dev.d.OpenQP(x, target.QPN()))
-			c.must(target.Close())
+			x := must.Get(c.dev.d.OpenXRCD())(c)
+			target := must.Get(c.dev.d.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x}))(c)
+			other := must.Get(c.dev.d.OpenQP(x, target.QPN()))(c)
+			must.Do(c, target.Close())
 			_, err := other.Query()
 			c.tried(err)
 		},
@@ -90,7 +91,7 @@ var sharedTalks = map[string]defectTalk{
 	},
 	"OpenQPAny": {
 		talk: func(c *talk) {
-			x := made[verbs.XRCD](c)(c.dev.d.OpenXRCD())
+			x := must.Get(c.dev.d.OpenXRCD())(c)
 			_, err := c.dev.d.OpenQP(x, 0x777)
 			c.tried(err)
 			_, err = c.dev.d.OpenQP(nil, 0x777)
@@ -104,7 +105,7 @@ var sharedTalks = map[string]defectTalk{
 // withSRQ gives the device a queue pair on an SRQ for four receives.
 func (c *talk) withSRQ() verbs.SRQ {
 	c.Helper()
-	s := made[verbs.SRQ](c)(c.dev.d.CreateSRQ(verbs.SRQInit{PD: c.dev.pd, MaxWR: 4, MaxSGE: 1}))
+	s := must.Get(c.dev.d.CreateSRQ(verbs.SRQInit{PD: c.dev.pd, MaxWR: 4, MaxSGE: 1}))(c)
 	c.dev.qp = c.dev.newQP(func(in *verbs.QPInit) { in.SRQ = s })
 	return s
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -20,10 +21,7 @@ func (h *host) end(reliable bool, edit ...func(*QPConfig)) *end {
 	for _, f := range edit {
 		f(&c)
 	}
-	q, err := h.nic.CreateQP(c)
-	if err != nil {
-		h.w.t.Fatal(err)
-	}
+	q := must.Get(h.nic.CreateQP(c))(h.w.t)
 	e := &end{QP: q, h: h, base: uint64(q.num-h.nic.cfg.FirstQPN) * endBytes % (1 << 20)}
 	e.ready()
 	return e
@@ -39,9 +37,7 @@ func (e *end) ready() {
 		{verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState},
 		{verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState | verbs.QPAttrSQPSN},
 	} {
-		if err := e.Modify(s.attr, s.mask); err != nil {
-			e.h.w.t.Fatal(err)
-		}
+		must.Do(e.h.w.t, e.Modify(s.attr, s.mask))
 	}
 }
 
@@ -68,9 +64,7 @@ func (e *end) write(off, n, seed int) []byte {
 // post posts a request to another end.
 func (e *end) post(to *end, wr verbs.SendWR) {
 	e.h.w.t.Helper()
-	if err := e.try(to, wr); err != nil {
-		e.h.w.t.Fatal(err)
-	}
+	must.Do(e.h.w.t, e.try(to, wr))
 }
 
 func (e *end) try(to *end, wr verbs.SendWR) error {
@@ -93,9 +87,7 @@ func (e *end) send(to *end, id uint64, n int) {
 // recv posts a receive of n bytes at the receiving half of the end's memory.
 func (e *end) recv(id uint64, off, n int) {
 	e.h.w.t.Helper()
-	if err := e.PostRecv(&verbs.RecvWR{WRID: id, SGL: e.sge(recvAt+off, n)}); err != nil {
-		e.h.w.t.Fatal(err)
-	}
+	must.Do(e.h.w.t, e.PostRecv(&verbs.RecvWR{WRID: id, SGL: e.sge(recvAt+off, n)}))
 }
 
 // got returns the completions of an end since the last time, and checks that

@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -30,9 +31,7 @@ func TestErrorsStopTheQP(t *testing.T) {
 	if b.h.nic.Count.DropState != 1 {
 		t.Errorf("%d packets dropped for its state", b.h.nic.Count.DropState)
 	}
-	if err := b.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 	b.ready()
 	b.recv(3, 0, 100)
 	a.send(b, 9, 10)
@@ -132,9 +131,7 @@ func TestReceivesThatTakeNothing(t *testing.T) {
 			}, verbs.WCLocProtErr},
 		} {
 			w, a, b := pair(t, true)
-			if err := b.PostRecv(&verbs.RecvWR{WRID: 1, SGL: c.sgl(b)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.PostRecv(&verbs.RecvWR{WRID: 1, SGL: c.sgl(b)}))
 			a.send(b, 2, length)
 			w.run(10 * time.Millisecond)
 			if done := b.got(1); done[0].WRID != 1 || done[0].Status != c.want {

@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -38,9 +39,7 @@ func FuzzInput(f *testing.F) {
 		raw := make([]byte, guard+(1<<20)+guard)
 		before, behind := raw[:guard], raw[guard+(1<<20):]
 		hb.mem = raw[guard : guard+(1<<20)]
-		if err := hb.nic.DeregMR(hb.mr); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, hb.nic.DeregMR(hb.mr))
 		hb.mr, _ = hb.nic.RegMR(hb.pd, nic.Bytes(hb.mem), 0x10_0000, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 		au, ar, bu, br := ha.own(false), ha.own(true), hb.own(false, isolated), hb.own(true, isolated)
 		for i := range 4 {
@@ -73,9 +72,7 @@ func FuzzInput(f *testing.F) {
 		w.run(time.Minute)
 		for _, e := range []*end{au, ar, bu, br} {
 			e.done = nil
-			if err := e.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 			e.ready()
 		}
 		bu.recv(1, 0, 1000)

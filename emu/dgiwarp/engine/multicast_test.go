@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -27,15 +27,11 @@ func TestMulticastReachesAllThatAttached(t *testing.T) {
 			m.recv(1, 0, 100)
 		}
 		for _, m := range members {
-			if err := m.h.nic.Attach(m.QP, group); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.h.nic.Attach(m.QP, group))
 		}
 		send := func() {
 			wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 10), UD: verbs.UD{QPN: verbs.QPN(wire.MulticastQP), QKey: testKey}}
-			if err := a.PostSend(w.now, &wr, Refs{AH: a.h.ah(group)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.PostSend(w.now, &wr, Refs{AH: a.h.ah(group)}))
 			w.run(time.Millisecond)
 		}
 		send()
@@ -43,13 +39,9 @@ func TestMulticastReachesAllThatAttached(t *testing.T) {
 			m.ok(1)
 		}
 		outsider.got(0)
-		if err := members[0].h.nic.DestroyQP(members[0].QP); !errors.Is(err, verbs.ErrBusy) {
-			t.Errorf("destroying a member: %v", err)
-		}
+		must.Fail(t, "destroying a member", members[0].h.nic.DestroyQP(members[0].QP), verbs.ErrBusy)
 		for _, m := range members {
-			if err := m.h.nic.Detach(m.QP, group); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.h.nic.Detach(m.QP, group))
 			m.recv(1, 0, 100)
 		}
 		send()
@@ -62,9 +54,7 @@ func TestMulticastReachesAllThatAttached(t *testing.T) {
 func TestNothingAnswersAGroup(t *testing.T) {
 	w, a, b := pair(t, false)
 	group := netip.MustParseAddr("239.1.2.3")
-	if err := b.h.nic.Attach(b.QP, group); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.h.nic.Attach(b.QP, group))
 	w.see = func(d *link.Datagram, k *wire.Packet) bool {
 		d.Dst = netip.AddrPortFrom(group, wire.Port)
 		k.DstQP = wire.MulticastQP
@@ -84,7 +74,5 @@ func TestNothingAnswersAGroup(t *testing.T) {
 	if c.h.nic.rd.Count.DropChallenge+d.h.nic.rd.Count.SentChallenges+d.h.nic.rd.Count.SentRefusals != 0 || d.h.nic.Count.DropQPN == 0 {
 		t.Error("a reliable packet to a group was answered")
 	}
-	if err := d.h.nic.Attach(d.QP, group); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("attaching a reliable QP: %v", err)
-	}
+	must.Fail(t, "attaching a reliable QP", d.h.nic.Attach(d.QP, group), verbs.ErrInvalid)
 }

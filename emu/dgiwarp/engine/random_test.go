@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -124,9 +125,7 @@ func randomRD(t *testing.T, seed uint64) {
 						t.Fatalf("seed %d: message of %d bytes from %d to %d is damaged", seed, len(b), k, i)
 					}
 				}
-				if err := e.PostRecv(&verbs.RecvWR{WRID: wc.WRID, SGL: e.sge(recvAt+int(wc.WRID)*each, each)}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, e.PostRecv(&verbs.RecvWR{WRID: wc.WRID, SGL: e.sge(recvAt+int(wc.WRID)*each, each)}))
 			}
 			e.done = nil
 		}

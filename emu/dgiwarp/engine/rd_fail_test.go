@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -188,9 +189,7 @@ func TestRDResetIsANewLife(t *testing.T) {
 		w.run(time.Second)
 		b.ok(1)
 		a.ok(1)
-		if err := b.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 		b.ready()
 		b.recv(1, 0, 100)
 		// The first one to it fails: the flow is not known. The next begins another.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,10 +16,7 @@ func TestRDOverflowWhileRequestsFail(t *testing.T) {
 	w := newWorld(t)
 	h, dead := w.host(), w.host().own(true)
 	w.see = func(*link.Datagram, *wire.Packet) bool { return true }
-	small, err := h.nic.CreateCQ(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := must.Get(h.nic.CreateCQ(1))(t)
 	a := h.own(true, func(c *QPConfig) { c.SendCQ = small })
 	for i := range 8 {
 		a.send(dead, uint64(i), 10)
@@ -34,10 +32,7 @@ func TestRDOverflowWhileRequestsFail(t *testing.T) {
 func TestRDOverflowWhenAFlowBeginsAnew(t *testing.T) {
 	w := newWorld(t)
 	h, b := w.host(), w.host().own(true)
-	small, err := h.nic.CreateCQ(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := must.Get(h.nic.CreateCQ(1))(t)
 	a := h.own(true, func(c *QPConfig) { c.SendCQ = small })
 	w.see = func(d *link.Datagram, k *wire.Packet) bool {
 		if d.Src.Addr() == b.h.addr && k.Kind == wire.KindRD { // acknowledgements arrive, answers do not

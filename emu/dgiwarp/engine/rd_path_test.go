@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -47,9 +48,7 @@ func TestRDFollowsItsAddressHandle(t *testing.T) {
 			t.Fatal(err)
 		}
 		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 4), UD: verbs.UD{QPN: verbs.QPN(b.num), QKey: testKey}}
-		if err := a.PostSend(w.now, &wr, Refs{AH: ah}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.PostSend(w.now, &wr, Refs{AH: ah}))
 		seen = nil
 		w.run(time.Millisecond)
 		wc, want := b.ok(1)[0], class&^link.ECN|link.ECT0

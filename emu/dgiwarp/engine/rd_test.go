@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -126,10 +127,7 @@ func TestRDManySources(t *testing.T) {
 	count := map[string]int{}
 	for _, wc := range b.ok(40) {
 		area := b.bytes(recvAt+3000*int(wc.WRID), int(wc.ByteLen))
-		reply, err := verbs.InitAHFromWC(1, 0, &wc, area)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(verbs.InitAHFromWC(1, 0, &wc, area))(t)
 		from := reply.GRH.DGID.String()
 		for i, s := range sources {
 			if s.h.addr.String() == from {

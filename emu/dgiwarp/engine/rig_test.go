@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -74,26 +75,17 @@ func (w *world) host(edit ...func(*Config)) *host {
 
 // start makes the host begin, or begin anew.
 func (h *host) start(cfg Config) {
-	var err error
-	if h.nic, err = New(cfg); err != nil {
-		h.w.t.Fatal(err)
-	}
+	h.nic = must.Get(New(cfg))(h.w.t)
 	h.pd, _ = h.nic.AllocPD()
 	h.cq, _ = h.nic.CreateCQ(1 << 14)
 	h.mem = make([]byte, 1<<20)
-	h.mr, err = h.nic.RegMR(h.pd, nic.Bytes(h.mem), 0x10_0000, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
-	if err != nil {
-		h.w.t.Fatal(err)
-	}
+	h.mr = must.Get(h.nic.RegMR(h.pd, nic.Bytes(h.mem), 0x10_0000, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic))(h.w.t)
 	h.out = make([]link.Datagram, 16)
 }
 
 // ah makes an address handle for another host, or for any address.
 func (h *host) ah(to netip.Addr) *AH {
-	a, err := h.nic.CreateAH(h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to)}}, 0)
-	if err != nil {
-		h.w.t.Fatal(err)
-	}
+	a := must.Get(h.nic.CreateAH(h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to)}}, 0))(h.w.t)
 	return a
 }
 
@@ -102,10 +94,7 @@ func (w *world) poll() {
 	var wcs [16]verbs.WC
 	for _, h := range w.hosts {
 		for {
-			n, err := h.cq.Poll(wcs[:])
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			n := must.Get(h.cq.Poll(wcs[:]))(w.t)
 			for _, wc := range wcs[:n] {
 				if e, ok := h.nic.qps.At(uint32(wc.QPN)).Owner.(*end); ok {
 					e.done = append(e.done, wc)

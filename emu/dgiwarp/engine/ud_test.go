@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -47,9 +47,7 @@ func TestReceivesNameTheirSource(t *testing.T) {
 			t.Fatal(err)
 		}
 		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: x.sge(0, 4), UD: verbs.UD{QPN: verbs.QPN(y.num), QKey: testKey}}
-		if err := x.PostSend(w.now, &wr, Refs{AH: ah}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.PostSend(w.now, &wr, Refs{AH: ah}))
 		w.run(time.Millisecond)
 		wc := y.ok(1)[0]
 		area := y.bytes(recvAt, verbs.GRHLen)
@@ -98,9 +96,7 @@ func TestTheOnlyQPNeedsNoNumber(t *testing.T) {
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
 	b.got(0)
-	if err := b.h.nic.DestroyQP(b.QP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.h.nic.DestroyQP(b.QP))
 	c.recv(1, 0, 100)
 	a.send(c, 1, 10)
 	w.run(time.Millisecond)
@@ -171,9 +167,7 @@ func TestUDRefusesWhatItCannotDo(t *testing.T) {
 		{"immediate data with a payload", verbs.SendWR{Opcode: verbs.OpSendImm, SGL: a.sge(0, 1)}, verbs.ErrNotSupported},
 		{"too much inline", verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendInline, Inline: make([]byte, 65)}, verbs.ErrInvalid},
 	} {
-		if err := a.try(b, tc.wr); !errors.Is(err, tc.want) {
-			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
-		}
+		must.Fail(t, tc.name, a.try(b, tc.wr), tc.want)
 	}
 	// And a peer that sends one is told.
 	w.see = func(d *link.Datagram, k *wire.Packet) bool {
@@ -203,17 +197,12 @@ func TestUDImmediateData(t *testing.T) {
 func TestUDWithSharedReceives(t *testing.T) {
 	w := newWorld(t)
 	ha, hb := w.host(), w.host()
-	srq, err := hb.nic.CreateSRQ(nic.SRQConfig{PD: hb.pd, MaxWR: 8, MaxSGE: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srq := must.Get(hb.nic.CreateSRQ(nic.SRQConfig{PD: hb.pd, MaxWR: 8, MaxSGE: 1}))(t)
 	share := func(c *QPConfig) { c.SRQ = srq }
 	for _, reliable := range []bool{false, true} {
 		a, b, c := ha.own(reliable), hb.own(reliable, share), hb.own(reliable, share)
 		for i := range 2 {
-			if err := srq.PostRecv(&verbs.RecvWR{WRID: uint64(i), SGL: b.sge(recvAt+1000*i, 1000)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, srq.PostRecv(&verbs.RecvWR{WRID: uint64(i), SGL: b.sge(recvAt+1000*i, 1000)}))
 		}
 		a.send(b, 1, 10)
 		a.send(c, 2, 10)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // exchange has every host send count segments of random sizes to every other,
@@ -194,8 +195,6 @@ func TestErrorsOfConfig(t *testing.T) {
 		{Timing: Timing{Idle: 15 * time.Second}},
 		{Timing: Timing{CookieSlot: 15 * time.Second}},
 	} {
-		if _, err := New(cfg); !errors.Is(err, ErrConfig) {
-			t.Errorf("New(%+v) = %v, want ErrConfig", cfg, err)
-		}
+		must.Fail(t, fmt.Sprintf("New(%+v)", cfg), must.Err(New(cfg)), ErrConfig)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // host is a layer with one queue pair, number 7, and the model of its owner.
@@ -41,10 +42,7 @@ func (h *host) start() {
 	h.starts++
 	binary.LittleEndian.PutUint64(h.cfg.Secret[:], h.starts)
 	copy(h.cfg.Secret[8:], h.addr.String())
-	var err error
-	if h.layer, err = New(h.cfg); err != nil {
-		h.net.t.Fatal(err)
-	}
+	h.layer = must.Get(New(h.cfg))(h.net.t)
 	h.sending, h.waiting, h.acked = map[Key]uint32{}, map[Key][]uint32{}, map[Key]int{}
 	h.ackedNumbers = map[Key][]uint32{}
 	h.got, h.begins = map[Key][]uint32{}, map[Key]int{}

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // A receiver that has no room for another peer says so, and takes it when one
@@ -31,9 +32,7 @@ func TestFullTableRefusesAndRecovers(t *testing.T) {
 	if _, err := sink.layer.Peer(n.now, sink.key(n.hosts[1]), 0, 0); err != nil {
 		t.Errorf("a second peer: %v", err)
 	}
-	if _, err := sink.layer.Peer(n.now, sink.key(n.hosts[2]), 0, 0); !errors.Is(err, ErrFull) {
-		t.Errorf("a third peer: %v, want ErrFull", err)
-	}
+	must.Fail(t, "a third peer", must.Err(sink.layer.Peer(n.now, sink.key(n.hosts[2]), 0, 0)), ErrFull)
 }
 
 // However much is lost, what waits behind gaps stays within its bound, and all
@@ -184,9 +183,7 @@ func talk(t *testing.T, n *network, hub, others *host, count int) {
 			if !ok {
 				return
 			}
-			if err := k.Parse(p.Payload); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, k.Parse(p.Payload))
 			to.layer.Input(n.now, from.addr, &k, false)
 			for e, ok := to.layer.Next(n.now); ok; e, ok = to.layer.Next(n.now) {
 				if e.Kind == EventSegment {
@@ -209,10 +206,7 @@ func talk(t *testing.T, n *network, hub, others *host, count int) {
 			{others, hub, Key{Remote: hub.addr, Local: qp, RemoteQP: testQP}},
 			{hub, others, Key{Remote: others.addr, Local: testQP, RemoteQP: qp}},
 		} {
-			p, err := s.from.layer.Peer(n.now, s.key, 0, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(s.from.layer.Peer(n.now, s.key, 0, 0))(t)
 			p.Send(n.now, make([]byte, 18), payload)
 			for p.Waiting() > 0 {
 				carry(s.from, s.to)

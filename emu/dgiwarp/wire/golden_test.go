@@ -4,19 +4,19 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func fromHex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(strings.ReplaceAll(s, " ", "")))(t)
 	return b
 }
 
@@ -131,9 +131,7 @@ func TestGoldenPackets(t *testing.T) {
 				t.Errorf("the CRC of %x is wrong: want it to end in %x", golden, AppendCRC(golden[:len(golden)-CRCLen:len(golden)-CRCLen], 0)[len(golden)-CRCLen:])
 			}
 			var got Packet
-			if err := got.Parse(golden); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, got.Parse(golden))
 			if !reflect.DeepEqual(got, g.want) {
 				t.Errorf("Parse:\n got %+v\nwant %+v", got, g.want)
 			}
@@ -147,10 +145,7 @@ func TestGoldenPackets(t *testing.T) {
 // TestSpecificationHasGoldenPackets compares the appendix with what the
 // codec is tested against.
 func TestSpecificationHasGoldenPackets(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/spec/datagram-iwarp.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/spec/datagram-iwarp.md"))(t)
 	shown := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| (G\\d+) \\| .*? \\| `([0-9a-f ]+)` \\|$").FindAllSubmatch(text, -1) {
 		shown[string(m[1])] = string(m[2])
@@ -211,8 +206,6 @@ func TestWriteRecordRoundTrip(t *testing.T) {
 		t.Errorf("Parse = %+v, %x, %v", got, rest, err)
 	}
 	for n := range golden {
-		if _, err := got.Parse(golden[:n]); !errors.Is(err, ErrShort) {
-			t.Errorf("Parse(%d octets) = %v, want ErrShort", n, err)
-		}
+		must.Fail(t, fmt.Sprintf("Parse(%d octets)", n), must.Err(got.Parse(golden[:n])), ErrShort)
 	}
 }

@@ -3,8 +3,11 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestParseErrors(t *testing.T) {
@@ -27,9 +30,7 @@ func TestParseErrors(t *testing.T) {
 			strings.Repeat("00000000", 9)+"00000000"), ErrLong},
 	} {
 		var p Packet
-		if err := p.Parse(tc.bytes); !errors.Is(err, tc.want) {
-			t.Errorf("%s: Parse = %v, want %v", tc.name, err, tc.want)
-		}
+		must.Fail(t, fmt.Sprintf("%s: Parse", tc.name), p.Parse(tc.bytes), tc.want)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -19,10 +21,7 @@ const specRows = 94
 // TestSpecificationIsInOrder holds the table of requirements to its own rules:
 // numbers in turn, a level, a sentence, a reason, and tests that exist.
 func TestSpecificationIsInOrder(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/spec/datagram-iwarp.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/spec/datagram-iwarp.md"))(t)
 	exist := testsThatExist(t)
 	rows := specRow.FindAllStringSubmatch(string(text), -1)
 	if lines := strings.Count(string(text), "\n| `dg/"); len(rows) != specRows || lines != specRows {
@@ -58,18 +57,12 @@ func testsThatExist(t *testing.T) map[string]bool {
 	exist := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	for _, dir := range []string{"wire", "rd", "engine"} {
-		files, err := os.ReadDir("../" + dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(os.ReadDir("../" + dir))(t)
 		for _, f := range files {
 			if !strings.HasSuffix(f.Name(), "_test.go") {
 				continue
 			}
-			text, err := os.ReadFile("../" + dir + "/" + f.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile("../" + dir + "/" + f.Name()))(t)
 			for _, m := range function.FindAllSubmatch(text, -1) {
 				exist[dir+"."+string(m[1])] = true
 			}

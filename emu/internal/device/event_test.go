@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -48,19 +49,15 @@ func TestAsyncEventsCarryHandles(t *testing.T) {
 	if n := r.asyncCond.(*fakeCond).notified; n != len(reports) {
 		t.Errorf("notified %d times of %d events", n, len(reports))
 	}
-	if _, err := r.WaitAsync(0); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("unexpected event: %v", err)
-	}
+	must.Fail(t, "unexpected event", must.Err(r.WaitAsync(0)), verbs.ErrTimeout)
 }
 
 // Closing a CQ removes its unread events.
 func TestClosingCQRemovesItsEvents(t *testing.T) {
 	r := newRig(t, Hooks{})
-	other := must[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1, Channel: r.ch}))
+	other := object[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1, Channel: r.ch}))
 	for _, cq := range []*CQ{r.cq, other} {
-		if err := cq.ReqNotify(false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cq.ReqNotify(false))
 		r.complete(cq)
 		cq.Q.Push(&verbs.WC{}, false)
 	}
@@ -70,17 +67,13 @@ func TestClosingCQRemovesItsEvents(t *testing.T) {
 	for range 4 { // overrun the queue
 		r.cq.Q.Push(&verbs.WC{}, false)
 	}
-	if err := r.cq.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.cq.Close())
 	r.log = nil
 	if cq, err := r.ch.Wait(0); cq != verbs.CQ(other) || err != nil {
 		t.Errorf("event of %p, %v; want %p", cq, err, other)
 	}
 	r.expectCalls("lock wait", "unlock")
-	if _, err := r.ch.Wait(0); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("unexpected event: %v", err)
-	}
+	must.Fail(t, "unexpected event", must.Err(r.ch.Wait(0)), verbs.ErrTimeout)
 	if e, err := r.WaitAsync(0); e.CQ != verbs.CQ(other) || err != nil {
 		t.Errorf("%+v, %v; want the event of the open queue", e, err)
 	}
@@ -93,9 +86,7 @@ func TestClosingCQRemovesItsEvents(t *testing.T) {
 // a CQ cannot be closed, and a CQ without a channel cannot be armed.
 func TestCompChannel(t *testing.T) {
 	r := newRig(t, Hooks{})
-	if err := r.cq.ReqNotify(false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.cq.ReqNotify(false))
 	r.log = nil
 	r.onWait = func(time.Duration) { r.complete(r.cq) }
 	if cq, err := r.ch.Wait(verbs.Forever); cq != verbs.CQ(r.cq) || err != nil {
@@ -103,33 +94,23 @@ func TestCompChannel(t *testing.T) {
 	}
 	r.expectCalls("lock wait", "wait for completion event of nic0", "unlock")
 
-	if err := r.ch.Close(); !errors.Is(err, verbs.ErrBusy) {
-		t.Fatalf("close of a channel with a CQ: %v", err)
-	}
-	alone := must[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1}))
-	empty := must[*CompChannel](t)(r.CreateCompChannel())
+	must.Fail(t, "close of a channel with a CQ", r.ch.Close(), verbs.ErrBusy)
+	alone := object[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 1}))
+	empty := object[*CompChannel](t)(r.CreateCompChannel())
 	notified := 0
 	r.onWait = func(time.Duration) {
 		r.Unlock() // another goroutine runs
-		if err := empty.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, empty.Close())
 		r.Lock(drive.CallWait)
 		notified = empty.cond.(*fakeCond).notified
 	}
-	if _, err := empty.Wait(verbs.Forever); !errors.Is(err, verbs.ErrClosed) {
-		t.Errorf("channel closed during the wait: %v", err)
-	}
+	must.Fail(t, "channel closed during the wait", must.Err(empty.Wait(verbs.Forever)), verbs.ErrClosed)
 	if notified != 1 {
 		t.Errorf("notified %d times, want once of Close", notified)
 	}
 	if err := errors.Join(r.cq.Close(), r.ch.Close()); err != nil {
 		t.Errorf("close of CQ and channel: %v", err)
 	}
-	if err := alone.ReqNotify(false); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("armed without a channel: %v", err)
-	}
-	if err := alone.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Fail(t, "armed without a channel", alone.ReqNotify(false), verbs.ErrInvalid)
+	must.Do(t, alone.Close())
 }

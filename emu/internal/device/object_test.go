@@ -2,20 +2,20 @@ package device
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // A verb accepts only open handles of its device and of the right type.
 func TestCheckHandle(t *testing.T) {
 	r, other := newRig(t, Hooks{}), newRig(t, Hooks{})
-	closed := must[*PD](t)(r.AllocPD())
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	closed := object[*PD](t)(r.AllocPD())
+	must.Do(t, closed.Close())
 	for _, c := range []struct {
 		name   string
 		handle verbs.PD
@@ -54,9 +54,7 @@ func TestCheckHandle(t *testing.T) {
 			t.Errorf("an SRQ with another device's %s: %v", name, err)
 		}
 	}
-	if _, err := r.CreateCQ(verbs.CQInit{Depth: 1, Channel: other.ch}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("a CQ with another device's channel: %v", err)
-	}
+	must.Fail(t, "a CQ with another device's channel", must.Err(r.CreateCQ(verbs.CQInit{Depth: 1, Channel: other.ch})), verbs.ErrInvalid)
 }
 
 // A verb that fails returns a nil interface.
@@ -80,20 +78,14 @@ func TestFailedCreateReturnsNil(t *testing.T) {
 
 func TestHandleStaysOpenIfCloseFails(t *testing.T) {
 	r := newRig(t, Hooks{})
-	if _, err := r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 8)}))(t)
 	for range 2 {
-		if err := r.pd.Close(); !errors.Is(err, verbs.ErrBusy) {
-			t.Errorf("close of a PD with an MR: %v", err)
-		}
+		must.Fail(t, "close of a PD with an MR", r.pd.Close(), verbs.ErrBusy)
 	}
 }
 
 func TestCreateAHUsesHook(t *testing.T) {
-	if _, err := newRig(t, Hooks{}).pd.CreateAH(verbs.AHAttr{}); !errors.Is(err, verbs.ErrNotSupported) {
-		t.Errorf("without a hook: %v", err)
-	}
+	must.Fail(t, "without a hook", must.Err(newRig(t, Hooks{}).pd.CreateAH(verbs.AHAttr{})), verbs.ErrNotSupported)
 	var asked *PD
 	r := newRig(t, Hooks{CreateAH: func(p *PD, a verbs.AHAttr) (verbs.AH, error) {
 		asked = p
@@ -155,20 +147,16 @@ func TestBindMW(t *testing.T) {
 			key = want
 		}
 	}
-	type2 := must[*MW](t)(r.pd.AllocMW(verbs.MWType2))
-	foreign := must[*MW](t)(other.pd.AllocMW(verbs.MWType1))
+	type2 := object[*MW](t)(r.pd.AllocMW(verbs.MWType2))
+	foreign := object[*MW](t)(other.pd.AllocMW(verbs.MWType1))
 	r.log = nil
 	for name, w := range map[string]verbs.MW{"of type 2": type2, "of another device": foreign, "that there is not": nil} {
-		if _, err := q.BindMW(w, 0, 0, info, post); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("a window %s: %v", name, err)
-		}
+		must.Fail(t, fmt.Sprintf("a window %s", name), must.Err(q.BindMW(w, 0, 0, info, post)), verbs.ErrInvalid)
 		r.expectCalls()
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		posted, r.log = posted[:0], r.log[:0]
-		if _, err := q.BindMW(mw, 0, 0, info, post); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(q.BindMW(mw, 0, 0, info, post))(t)
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -177,7 +165,7 @@ func TestBindMW(t *testing.T) {
 func TestResolveBind(t *testing.T) {
 	r, other := newRig(t, Hooks{}), newRig(t, Hooks{})
 	mr, type1, _, _ := r.makeObjects()
-	mw := must[*MW](t)(r.pd.AllocMW(verbs.MWType2))
+	mw := object[*MW](t)(r.pd.AllocMW(verbs.MWType2))
 	foreignMR, foreignMW, _, _ := other.makeObjects()
 	for _, c := range []struct {
 		name   string

@@ -2,12 +2,12 @@ package device
 
 import (
 	"bytes"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"unsafe"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // aligned returns n bytes at an address that is a multiple of 8.
@@ -30,9 +30,7 @@ func TestPolledMemory(t *testing.T) {
 			}
 		}
 	}
-	if err := (polledMemory{aligned(16)}).WriteAt(make([]byte, 8), 9); !errors.Is(err, nic.ErrMemory) {
-		t.Errorf("beyond the end: %v", err)
-	}
+	must.Fail(t, "beyond the end", (polledMemory{aligned(16)}).WriteAt(make([]byte, 8), 9), nic.ErrMemory)
 	buf := aligned(24)
 	for _, off := range []uint64{8, 3} {
 		buf[off] = 41
@@ -42,9 +40,7 @@ func TestPolledMemory(t *testing.T) {
 		}
 		clear(buf)
 	}
-	if _, err := (polledMemory{buf}).Update(17, nil); !errors.Is(err, nic.ErrMemory) {
-		t.Errorf("beyond the end: %v", err)
-	}
+	must.Fail(t, "beyond the end", must.Err((polledMemory{buf}).Update(17, nil)), nic.ErrMemory)
 }
 
 // An application that polls the last word sees all other bytes when it changes. The race

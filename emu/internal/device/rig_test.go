@@ -110,15 +110,15 @@ func newRig(t testing.TB, hooks Hooks) *rig {
 	r.base.Init(nic.Limits{}.OrDefault(), nic.Policy{})
 	r.Init("nic0", &r.base, hooks)
 	r.Start(r.fakeDriver)
-	r.pd = must[*PD](t)(r.AllocPD())
-	r.ch = must[*CompChannel](t)(r.CreateCompChannel())
-	r.cq = must[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 4, Channel: r.ch}))
+	r.pd = object[*PD](t)(r.AllocPD())
+	r.ch = object[*CompChannel](t)(r.CreateCompChannel())
+	r.cq = object[*CQ](t)(r.CreateCQ(verbs.CQInit{Depth: 4, Channel: r.ch}))
 	r.log = nil
 	return r
 }
 
-// must returns the object that a verb created, or fails the test.
-func must[T any](t testing.TB) func(any, error) T {
+// object returns the object that a verb created, or fails the test.
+func object[T any](t testing.TB) func(any, error) T {
 	return func(x any, err error) T {
 		t.Helper()
 		if err != nil {

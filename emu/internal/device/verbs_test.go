@@ -2,11 +2,13 @@ package device
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -56,10 +58,10 @@ func (r *rig) destroyVerbs(mr *MR, mw *MW, s *SRQ, x *XRCD) []verb {
 // makeObjects creates one object of each type that newRig does not.
 func (r *rig) makeObjects() (*MR, *MW, *SRQ, *XRCD) {
 	r.t.Helper()
-	mr := must[*MR](r.t)(r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 16), Addr: 0x1000, Access: verbs.AccessMWBind}))
-	mw := must[*MW](r.t)(r.pd.AllocMW(verbs.MWType1))
-	s := must[*SRQ](r.t)(r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 2, MaxSGE: 1}))
-	x := must[*XRCD](r.t)(OpenXRCD(&r.Device))
+	mr := object[*MR](r.t)(r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 16), Addr: 0x1000, Access: verbs.AccessMWBind}))
+	mw := object[*MW](r.t)(r.pd.AllocMW(verbs.MWType1))
+	s := object[*SRQ](r.t)(r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 2, MaxSGE: 1}))
+	x := object[*XRCD](r.t)(OpenXRCD(&r.Device))
 	r.log = nil
 	return mr, mw, s, x
 }
@@ -156,9 +158,7 @@ func TestPollReceivesIfQueueIsEmpty(t *testing.T) {
 	}
 	poll(2, "lock poll", "unlock")
 	poll(1, "lock poll", "unlock")
-	if err := r.cq.ReqNotify(false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.cq.ReqNotify(false))
 	r.expectCalls("lock poll", "unlock")
 	poll(0, "lock poll", "unlock")
 	poll(0, "lock poll", "progress", "poll empty", "unlock", "yield")
@@ -274,9 +274,7 @@ func TestShutdownWakesBlockedCalls(t *testing.T) {
 		r.Shutdown(func() {})
 		r.Lock(drive.CallWait)
 	}
-	if _, err := r.WaitAsync(verbs.Forever); !errors.Is(err, verbs.ErrClosed) {
-		t.Errorf("device closed during the wait: %v", err)
-	}
+	must.Fail(t, "device closed during the wait", must.Err(r.WaitAsync(verbs.Forever)), verbs.ErrClosed)
 	r.expectCalls("lock wait", "wait for asynchronous event of nic0", "unlock", "lock control", "unlock", "close", "lock wait", "unlock")
 }
 
@@ -285,18 +283,12 @@ func TestDeviceQueries(t *testing.T) {
 	if r.Name() != "nic0" || r.Driver() != drive.Driver(r.fakeDriver) || r.Closed() {
 		t.Errorf("%s, %v, closed %v", r.Name(), r.Driver(), r.Closed())
 	}
-	if err := r.CheckPort("query_port", 1); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, r.CheckPort("query_port", 1))
 	for _, port := range []uint8{0, 2} {
-		if err := r.CheckPort("query_port", port); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("port %d: %v", port, err)
-		}
+		must.Fail(t, fmt.Sprintf("port %d", port), r.CheckPort("query_port", port), verbs.ErrInvalid)
 	}
 	for index, want := range map[int]error{-1: verbs.ErrNotFound, 0: nil, 1: nil, 2: verbs.ErrNotFound} {
-		if err := r.CheckIndex("query_gid", index, 2); !errors.Is(err, want) {
-			t.Errorf("entry %d of two: %v", index, err)
-		}
+		must.Fail(t, fmt.Sprintf("entry %d of two", index), r.CheckIndex("query_gid", index, 2), want)
 	}
 	if depth := r.cq.Depth(); depth != 4 {
 		t.Errorf("depth %d", depth)

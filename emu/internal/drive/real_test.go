@@ -2,6 +2,7 @@ package drive
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -185,6 +186,15 @@ func twoHosts(t *testing.T) (a, b *host) {
 	b.start()
 	t.Cleanup(func() { a.stop(); b.stop() })
 	return a, b
+}
+
+// oneDriver starts a driver whose peer has none: the test reads what the peer receives.
+func oneDriver(t *testing.T) (a, peer *host) {
+	a, peer = newHost(), newHost()
+	a.p.peer, peer.p.peer = peer.p, a.p
+	a.start()
+	t.Cleanup(a.stop)
+	return a, peer
 }
 
 func (s *host) send(what string) {
@@ -478,11 +488,7 @@ func TestBackgroundTakesOverAfterWaiterReturns(t *testing.T) {
 // does not answer it. The background goroutine sends the delayed acknowledgement.
 func TestDelayedAckIsSentWhileAnotherThreadHoldsPoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newHost()
-		peer := newHost()
-		a.p.peer, peer.p.peer = peer.p, a.p
-		a.start()
-		defer a.stop()
+		a, peer := oneDriver(t)
 		other := a.r.NewCond(WaitReason("something else"))
 		go func() {
 			a.r.Lock(CallWait)
@@ -502,9 +508,7 @@ func TestDelayedAckIsSentWhileAnotherThreadHoldsPoller(t *testing.T) {
 		a.r.PollFound()
 		a.r.Unlock()
 		time.Sleep(10 * time.Millisecond)
-		if got := peer.drain(); len(got) != 1 || got[0] != "ack" {
-			t.Errorf("sent %q", got)
-		}
+		peer.expect(t, "while another thread waits", "ack")
 	})
 }
 
@@ -566,13 +570,17 @@ func (s *host) drain() []string {
 	}
 }
 
+// expect checks what the peer has received.
+func (s *host) expect(t *testing.T, when string, want ...string) {
+	t.Helper()
+	if got := s.drain(); !slices.Equal(got, want) {
+		t.Fatalf("%s: sent %q, want %q", when, got, want)
+	}
+}
+
 func TestAcksAreSentWithAnswersOfInteractiveApplication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newHost()
-		peer := newHost() // without a driver: the test reads its queue
-		a.p.peer, peer.p.peer = peer.p, a.p
-		a.start()
-		defer a.stop()
+		a, peer := oneDriver(t)
 		a.ackInputs()
 		deliver := func(what string) {
 			synctest.Wait() // the background goroutine has seen that the application polls
@@ -582,18 +590,12 @@ func TestAcksAreSentWithAnswersOfInteractiveApplication(t *testing.T) {
 		a.poll() // the application begins to poll
 		deliver("1")
 		a.pollUntilFound(t)
-		if got := peer.drain(); len(got) != 1 {
-			t.Fatalf("before the application is known to be interactive: sent %q", got)
-		}
+		peer.expect(t, "before the application is known to be interactive", "ack")
 		a.send("answer")
-		if got := peer.drain(); len(got) != 1 || got[0] != "answer" {
-			t.Fatalf("sent %q", got)
-		}
+		peer.expect(t, "when the application answers", "answer")
 		deliver("2")
 		a.pollUntilFound(t)
-		if got := peer.drain(); len(got) != 0 {
-			t.Fatalf("the acknowledgement did not wait for the answer: sent %q", got)
-		}
+		peer.expect(t, "before the answer")
 		a.send("answer")
 		if got := peer.drain(); len(got) != 2 {
 			t.Fatalf("sent %q", got)
@@ -603,34 +605,24 @@ func TestAcksAreSentWithAnswersOfInteractiveApplication(t *testing.T) {
 		a.pollUntilFound(t)
 		a.r.Lock(CallControl) // as to destroy the queue pair
 		a.r.Unlock()
-		if got := peer.drain(); len(got) != 1 || got[0] != "ack" {
-			t.Fatalf("before a control call: sent %q", got)
-		}
+		peer.expect(t, "before a control call", "ack")
 
 		for n := range maxUnanswered - 1 {
 			deliver("4")
 			a.pollUntilFound(t)
-			if got := peer.drain(); len(got) != 0 {
-				t.Fatalf("an application that did not answer the last %d messages: sent %q", n+1, got)
-			}
+			peer.expect(t, fmt.Sprintf("an application that did not answer the last %d messages", n+1))
 			a.poll() // instead of an answer
-			if got := peer.drain(); len(got) != 1 || got[0] != "ack" {
-				t.Fatalf("the application polled again: sent %q", got)
-			}
+			peer.expect(t, "the application polled again", "ack")
 		}
 		deliver("5")
 		a.pollUntilFound(t)
-		if got := peer.drain(); len(got) != 1 {
-			t.Fatalf("an application that is not interactive: sent %q", got)
-		}
+		peer.expect(t, "an application that is not interactive", "ack")
 		a.send("answer")
 		peer.drain()
 		deliver("6")
 		a.pollUntilFound(t)
 		time.Sleep(10 * time.Millisecond) // the application computes
-		if got := peer.drain(); len(got) != 1 || got[0] != "ack" {
-			t.Fatalf("while the application computes: sent %q", got)
-		}
+		peer.expect(t, "while the application computes", "ack")
 	})
 }
 
@@ -638,11 +630,7 @@ func TestAcksAreSentWithAnswersOfInteractiveApplication(t *testing.T) {
 // acknowledgement waits for its answer until its next poll.
 func TestAcksOfWritesWaitForNextPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newHost()
-		peer := newHost()
-		a.p.peer, peer.p.peer = peer.p, a.p
-		a.start()
-		defer a.stop()
+		a, peer := oneDriver(t)
 		written := 0
 		a.e.onInput = func() {
 			written++
@@ -662,28 +650,20 @@ func TestAcksOfWritesWaitForNextPoll(t *testing.T) {
 		a.send("answer")
 		peer.drain()
 		write()
-		if got := peer.drain(); len(got) != 0 {
-			t.Errorf("before the application could answer: sent %q", got)
-		}
+		peer.expect(t, "before the application could answer")
 		a.send("answer")
 		if got := peer.drain(); len(got) != 2 {
 			t.Errorf("with the answer: sent %q", got)
 		}
 		write()
 		a.poll()
-		if got := peer.drain(); len(got) != 1 || got[0] != "ack" {
-			t.Errorf("when the application polls again: sent %q", got)
-		}
+		peer.expect(t, "when the application polls again", "ack")
 	})
 }
 
 func TestPollsOfSpinningApplicationReceiveSeveralTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newHost()
-		peer := newHost()
-		a.p.peer, peer.p.peer = peer.p, a.p
-		a.start()
-		defer a.stop()
+		a, _ := oneDriver(t)
 		recvsPerPoll := func() int {
 			synctest.Wait()
 			before := a.recvs()
@@ -728,10 +708,7 @@ func TestSendQueueContinuesAfterFullLink(t *testing.T) {
 // batches, and its response may be sent before the rest.
 func TestFlushReceivesBetweenBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, peer := newHost(), newHost()
-		a.p.peer, peer.p.peer = peer.p, a.p
-		a.start()
-		defer a.stop()
+		a, peer := oneDriver(t)
 		a.e.onInput = func() { a.e.out = slices.Insert(a.e.out, 0, []byte("short")) }
 		a.r.Lock(CallPost)
 		a.p.in <- []byte("request")

@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -26,9 +27,7 @@ type realToy struct {
 func openNet(tb testing.TB, in func(func() error) error, cfg tcplink.Config) *tcplink.Net {
 	tb.Helper()
 	var n *tcplink.Net
-	if err := in(func() (err error) { n, err = tcplink.Open(cfg); return err }); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, in(func() (err error) { n, err = tcplink.Open(cfg); return err }))
 	return n
 }
 
@@ -97,10 +96,7 @@ func TestRealStreamsCarryMessages(t *testing.T) {
 			// With small buffers the streams are often full.
 			for _, cfg := range []tcplink.Config{{}, {SendBufBytes: 4096, RecvBufBytes: 4096}} {
 				a, b := open(t, cfg)
-				l, err := b.echo(b.addr)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(b.echo(b.addr))(t)
 				for i := range 4 {
 					c := newClient(uint64(i), 150, 8000)
 					if i == 2 {
@@ -109,9 +105,7 @@ func TestRealStreamsCarryMessages(t *testing.T) {
 					if i == 3 {
 						c.abortAt = 100_000
 					}
-					if err := a.dial(a.addr, l.Addr(), c); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, a.dial(a.addr, l.Addr(), c))
 				}
 				if !await(a, time.Minute, a.allFinished) || !await(b, time.Minute, b.allFinished) {
 					t.Fatalf("%s, %+v: not all conns finished", name, cfg)
@@ -145,15 +139,10 @@ func TestRealStreamsCarryMessages(t *testing.T) {
 func TestBackgroundDrivesStreams(t *testing.T) {
 	forEachNetwork(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *realToy)) {
 		a, b := open(t, tcplink.Config{})
-		l, err := b.echo(b.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(b.echo(b.addr))(t)
 		time.Sleep(20 * time.Millisecond) // both backgrounds sleep
 		c := newClient(1, 200, 2000)
-		if err := a.dial(a.addr, l.Addr(), c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.dial(a.addr, l.Addr(), c))
 		for until := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 			a.drv.Lock(drive.CallPost)
 			finished := c.finished()
@@ -172,15 +161,10 @@ func TestRealStreamsReportDialErrors(t *testing.T) {
 	forEachNetwork(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *realToy)) {
 		a, b := open(t, tcplink.Config{})
 		b.rejectStreams = true
-		l, err := b.echo(b.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(b.echo(b.addr))(t)
 		for _, want := range []error{link.ErrReset, link.ErrRefused} {
 			c := newClient(1, 1, 10)
-			if err := a.dial(a.addr, l.Addr(), c); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.dial(a.addr, l.Addr(), c))
 			if !a.waitUntil(30*time.Second, c.finished) || !errors.Is(c.err, want) {
 				t.Errorf("%v, want %v", c.err, want)
 			}
@@ -194,10 +178,7 @@ func TestRealStreamsReportDialErrors(t *testing.T) {
 // Many goroutines use many streams at once, some of which abort.
 func TestStreamsUnderStress(t *testing.T) {
 	a, b := newRealToy(t, currentNamespace, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{}), newRealToy(t, currentNamespace, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{})
-	l, err := b.echo(b.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(b.echo(b.addr))(t)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Add(1)
@@ -229,9 +210,7 @@ func TestStreamsUnderStress(t *testing.T) {
 	}
 	for _, r := range []*realToy{a, b} {
 		r.drv.Lock(drive.CallPoll)
-		if err := r.check(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, r.check())
 		r.drv.Unlock()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // simToys is two toys in a simulated world.
@@ -55,9 +56,7 @@ func (noObserver) AddrChanged(netip.Addr, bool) {}
 func (s *simToys) run(tb testing.TB, program func(p *sim.Proc)) {
 	tb.Helper()
 	s.w.Go("program", func(p *sim.Proc) error { program(p); return nil })
-	if err := s.w.Run(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, s.w.Run())
 }
 
 func newClient(seed uint64, messages, maxSize int) *toyConn {
@@ -71,9 +70,7 @@ func runClients(tb testing.TB, seed uint64, stream sim.StreamConfig) (s *simToys
 	sum := crc64.New(crc64.MakeTable(crc64.ISO))
 	s = newSimToys(tb, sim.Config{Seed: seed, Trace: sum}, stream)
 	s.run(tb, func(*sim.Proc) {
-		if _, err := s.b.echo(s.addrB); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(s.b.echo(s.addrB))(tb)
 		for i := range 4 {
 			c := newClient(seed+uint64(i), 800, 1500)
 			if i == 2 {
@@ -82,17 +79,13 @@ func runClients(tb testing.TB, seed uint64, stream sim.StreamConfig) (s *simToys
 			if i == 3 {
 				c.abortAt = 200_000
 			}
-			if err := s.a.dial(s.addrA, s.addrB, c); err != nil {
-				tb.Fatal(err)
-			}
+			must.Do(tb, s.a.dial(s.addrA, s.addrB, c))
 		}
 		if !s.a.waitUntil(time.Minute, s.a.allFinished) || !s.b.waitUntil(time.Minute, s.b.allFinished) {
 			tb.Error("not all conns finished in a minute")
 		}
 	})
-	if err := errors.Join(s.a.check(), s.b.check()); err != nil {
-		tb.Error(err)
-	}
+	must.Do(tb, errors.Join(s.a.check(), s.b.check()))
 	if open := s.da.OpenStreams() + s.db.OpenStreams(); open != 0 {
 		tb.Errorf("the drivers hold %d streams", open)
 	}
@@ -128,14 +121,10 @@ func TestSimulatedStreamsReconnectAfterReset(t *testing.T) {
 	for seed := range uint64(5) {
 		s := newSimToys(t, sim.Config{Seed: seed}, sim.StreamConfig{CutPPM: 300_000, ResetPPM: 500})
 		s.run(t, func(*sim.Proc) {
-			if _, err := s.b.echo(s.addrB); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.b.echo(s.addrB))(t)
 			for left, tries := 1500, 0; left > 0 && tries < 100; tries++ {
 				c := newClient(seed, left, 3000)
-				if err := s.a.dial(s.addrA, s.addrB, c); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.a.dial(s.addrA, s.addrB, c))
 				if !s.a.waitUntil(time.Minute, c.finished) {
 					t.Fatal("the stream neither closed nor failed")
 				}
@@ -170,9 +159,7 @@ func TestSimulatedStreamsReportDialErrors(t *testing.T) {
 	s := newSimToys(t, sim.Config{}, sim.StreamConfig{})
 	s.run(t, func(*sim.Proc) {
 		c := newClient(1, 1, 10)
-		if err := s.a.dial(s.addrA, s.addrB, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.a.dial(s.addrA, s.addrB, c))
 		if err := s.da.Dial(c, s.addrA, s.addrB); err == nil {
 			t.Error("a conn could be dialed twice")
 		}
@@ -180,26 +167,15 @@ func TestSimulatedStreamsReportDialErrors(t *testing.T) {
 			t.Errorf("no listener: %v", c.err)
 		}
 		s.b.rejectStreams = true
-		l, err := s.b.echo(s.addrB)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(s.b.echo(s.addrB))(t)
 		c = newClient(1, 1, 10)
-		if err := s.a.dial(s.addrA, s.addrB, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.a.dial(s.addrA, s.addrB, c))
 		if !s.a.waitUntil(time.Second, c.finished) || !errors.Is(c.err, link.ErrReset) {
 			t.Errorf("rejected by accept: %v", c.err)
 		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := l.Close(); !errors.Is(err, link.ErrClosed) {
-			t.Errorf("second Close: %v", err)
-		}
-		if err := s.a.dial(s.addrA, netip.MustParseAddrPort("[fd00::9]:7"), newClient(1, 1, 1)); !errors.Is(err, link.ErrUnreachable) {
-			t.Errorf("no such host: %v", err)
-		}
+		must.Do(t, l.Close())
+		must.Fail(t, "second Close", l.Close(), link.ErrClosed)
+		must.Fail(t, "no such host", s.a.dial(s.addrA, netip.MustParseAddrPort("[fd00::9]:7"), newClient(1, 1, 1)), link.ErrUnreachable)
 	})
 }
 
@@ -207,20 +183,14 @@ func TestSimulatedStreamsReportDialErrors(t *testing.T) {
 func TestStreamsOfFrozenHostStop(t *testing.T) {
 	s := newSimToys(t, sim.Config{}, sim.StreamConfig{BufferBytes: 10_000})
 	s.run(t, func(p *sim.Proc) {
-		if _, err := s.b.echo(s.addrB); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.b.echo(s.addrB))(t)
 		c := newClient(1, 300, 3000)
-		if err := s.a.dial(s.addrA, s.addrB, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.a.dial(s.addrA, s.addrB, c))
 		p.Sleep(100 * time.Microsecond)
 		s.pb.Freeze()
 		got := s.b.conns[0].got
 		late := newClient(2, 10, 100) // dialed while the host cannot accept
-		if err := s.a.dial(s.addrA, s.addrB, late); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.a.dial(s.addrA, s.addrB, late))
 		p.Sleep(time.Second)
 		if s.b.conns[0].got != got || s.b.accepted != 1 || c.finished() {
 			t.Errorf("a frozen host received %d bytes and has %d streams", s.b.conns[0].got-got, s.b.accepted)

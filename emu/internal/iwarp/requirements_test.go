@@ -1,16 +1,14 @@
 package iwarp
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // rows has a test for every requirement of DDP, RDMAP and RFC 7306 that concerns a stream, by
 // requirement number.
-var rows = joined(
+var rows = testutil.Join(
 	ddpSendRows, ddpReceiveRows, ddpErrorRows,
 	sendRows, writeRows, readRows, respondRows, orderRows, terminateRows, checkRows,
 	atomicRows, immediateRows, securityRows,
@@ -48,47 +46,6 @@ var sections = map[string]int{
 	"rfc5042/6.4.5": 1, "rfc5042/6.4.6": 1, "rfc5042/x": 2,
 }
 
-// joined merges tables. A key may list several requirements.
-func joined(parts ...map[string]func(*testing.T)) map[string]func(*testing.T) {
-	all := map[string]func(*testing.T){}
-	for _, part := range parts {
-		for ids, f := range part {
-			for _, id := range strings.Fields(ids) {
-				if all[id] != nil {
-					panic("two tests for " + id)
-				}
-				all[id] = f
-			}
-		}
-	}
-	return all
-}
+func TestRequirements(t *testing.T) { rows.Run(t) }
 
-func TestRequirements(t *testing.T) {
-	for _, id := range slices.Sorted(maps.Keys(rows)) {
-		t.Run(id, rows[id])
-	}
-}
-
-func TestEveryRequirementHasATestOrAReason(t *testing.T) {
-	known := map[string]bool{}
-	for section, n := range sections {
-		for i := 1; i <= n; i++ {
-			id := fmt.Sprintf("%s/%d", section, i)
-			known[id] = true
-			if _, reason := elsewhere[id]; (rows[id] != nil) == reason {
-				t.Errorf("%s: want a test or a reason why there is none, and not both", id)
-			}
-		}
-	}
-	for id := range rows {
-		if !known[id] {
-			t.Errorf("%s: no such requirement", id)
-		}
-	}
-	for id, why := range elsewhere {
-		if !known[id] || strings.TrimSpace(why) == "" {
-			t.Errorf("%s: no such requirement, or no reason", id)
-		}
-	}
-}
+func TestEveryRequirementHasATestOrAReason(t *testing.T) { rows.ExpectComplete(t, sections, elsewhere) }

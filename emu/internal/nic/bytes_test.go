@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestBytesRejectsOutOfRange(t *testing.T) {
@@ -37,9 +39,7 @@ func TestBytesRejectsOutOfRange(t *testing.T) {
 
 func TestBytesReadsWhatWasWritten(t *testing.T) {
 	mem := Bytes(make([]byte, 16))
-	if err := mem.WriteAt([]byte{1, 2, 3}, 13); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mem.WriteAt([]byte{1, 2, 3}, 13))
 	got := make([]byte, 4)
 	if err := mem.ReadAt(got, 12); err != nil || !bytes.Equal(got, []byte{0, 1, 2, 3}) {
 		t.Errorf("ReadAt = %v, %v", got, err)

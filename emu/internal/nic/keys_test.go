@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -11,10 +12,7 @@ import (
 func keysOf(t *testing.T, table *Table, n int) (keys []uint32, regions []*Region) {
 	t.Helper()
 	for range n {
-		r, err := table.Register(1, make(Bytes, 16), 0, false, verbs.AccessRemoteRead)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(table.Register(1, make(Bytes, 16), 0, false, verbs.AccessRemoteRead))(t)
 		keys, regions = append(keys, r.Key), append(regions, r)
 	}
 	return keys, regions
@@ -40,9 +38,7 @@ func TestScrambledKeysHaveNoPattern(t *testing.T) {
 			k, r := keysOf(t, table, 1)
 			keys = append(keys, k...)
 			if churn {
-				if err := table.Deregister(r[0]); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, table.Deregister(r[0]))
 			}
 		}
 		for lag := 1; lag <= 64; lag++ {
@@ -65,9 +61,7 @@ func TestScrambledNamesAreNotReused(t *testing.T) {
 		} else {
 			seen[name] = true
 		}
-		if err := table.Deregister(r[0]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, table.Deregister(r[0]))
 		if _, _, err := table.Remote(k[0], 1, 7, r[0].Addr, 16, verbs.AccessRemoteRead); err == nil {
 			t.Fatalf("key %#x opens a region that is gone", k[0])
 		}
@@ -98,10 +92,7 @@ func TestScrambledKeysWork(t *testing.T) {
 	var regions []*Region
 	steps := map[uint32]int{}
 	for i := range 200 {
-		r, err := table.Register(1, make(Bytes, 16), 0, false, all)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(table.Register(1, make(Bytes, 16), 0, false, all))(t)
 		if i > 0 {
 			steps[r.Key-regions[i-1].Key]++
 		}
@@ -120,32 +111,21 @@ func TestScrambledKeysWork(t *testing.T) {
 			t.Fatalf("key %#x opens the region of %#x", r.Key^0x0100, r.Key)
 		}
 	}
-	w, err := table.AllocWindow(1, verbs.MWType2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(table.AllocWindow(1, verbs.MWType2))(t)
 	key := w.Key + 1
-	if err := table.Bind(w, Bind{Region: regions[0], Addr: regions[0].Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: key, PD: 1, QPN: 7}); err != nil {
-		t.Fatal(err)
-	}
-	if err := table.Invalidate(key, 1, 7); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, table.Bind(w, Bind{Region: regions[0], Addr: regions[0].Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: key, PD: 1, QPN: 7}))
+	must.Do(t, table.Invalidate(key, 1, 7))
 	if !table.FreeWindow(w) {
 		t.Error("the window is not there")
 	}
 	for _, r := range regions {
-		if err := table.Deregister(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, table.Deregister(r))
 	}
 }
 
 func TestScrambleNeedsEmptyTable(t *testing.T) {
 	table := NewTable(4)
-	if _, err := table.Register(1, make(Bytes, 1), 0, false, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(table.Register(1, make(Bytes, 1), 0, false, 0))(t)
 	defer func() {
 		if recover() == nil {
 			t.Error("Scramble took the keys from regions that have them")

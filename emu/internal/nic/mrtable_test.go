@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -23,10 +24,7 @@ const (
 // register enters a region of regionLen bytes at regionAddr.
 func register(t *testing.T, tab *Table, pd PD, access verbs.Access) *Region {
 	t.Helper()
-	r, err := tab.Register(pd, Bytes(make([]byte, regionLen)), regionAddr, false, access)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(tab.Register(pd, Bytes(make([]byte, regionLen)), regionAddr, false, access))(t)
 	return r
 }
 
@@ -86,9 +84,7 @@ func TestKeysAreLimitedToAccessOfRegion(t *testing.T) {
 func TestKeyIsInvalidAfterDeregister(t *testing.T) {
 	tab := NewTable(1)
 	old := register(t, tab, pdA, everything)
-	if err := tab.Deregister(old); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tab.Deregister(old))
 	heir := register(t, tab, pdA, everything)
 	if heir.Key == old.Key {
 		t.Fatalf("key %#x came back", old.Key)
@@ -104,12 +100,8 @@ func TestKeyIsInvalidAfterDeregister(t *testing.T) {
 func TestDeregisterTwiceFails(t *testing.T) {
 	tab := NewTable(2)
 	r := register(t, tab, pdA, everything)
-	if err := tab.Deregister(r); err != nil {
-		t.Fatal(err)
-	}
-	if err := tab.Deregister(r); !errors.Is(err, ErrKey) {
-		t.Errorf("second Deregister: %v", err)
-	}
+	must.Do(t, tab.Deregister(r))
+	must.Fail(t, "second Deregister", tab.Deregister(r), ErrKey)
 	// Had the second one freed the slot again, two regions would share it.
 	a, b := register(t, tab, pdA, everything), register(t, tab, pdB, everything)
 	if a.Key>>keyIndexShift == b.Key>>keyIndexShift {
@@ -120,18 +112,10 @@ func TestDeregisterTwiceFails(t *testing.T) {
 func TestTableLimit(t *testing.T) {
 	tab := NewTable(2)
 	r := register(t, tab, pdA, everything)
-	if _, err := tab.AllocWindow(pdA, verbs.MWType1); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tab.AllocWindow(pdA, verbs.MWType2); !errors.Is(err, ErrFull) {
-		t.Errorf("third entry of two, a window: %v", err)
-	}
-	if _, err := tab.Register(pdA, Bytes{}, 0, false, 0); !errors.Is(err, ErrFull) {
-		t.Errorf("third entry of two, a region: %v", err)
-	}
-	if err := tab.Deregister(r); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tab.AllocWindow(pdA, verbs.MWType1))(t)
+	must.Fail(t, "third entry of two, a window", must.Err(tab.AllocWindow(pdA, verbs.MWType2)), ErrFull)
+	must.Fail(t, "third entry of two, a region", must.Err(tab.Register(pdA, Bytes{}, 0, false, 0)), ErrFull)
+	must.Do(t, tab.Deregister(r))
 	register(t, tab, pdA, everything)
 }
 
@@ -139,10 +123,7 @@ func TestRegionsHaveGaps(t *testing.T) {
 	tab := NewTable(64)
 	var end uint64
 	for _, n := range []int{0, 1, addrAlign - 1, addrAlign, addrAlign + 1, 1} {
-		r, err := tab.Register(pdA, Bytes(make([]byte, n)), 0, false, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(tab.Register(pdA, Bytes(make([]byte, n)), 0, false, 0))(t)
 		// Whoever runs over the end of a region meets nothing for a long way.
 		if r.Addr%addrAlign != 0 || r.Addr < end+addrAlign-1 {
 			t.Errorf("%d bytes at %#x, the last region ended at %#x", n, r.Addr, end)
@@ -153,10 +134,7 @@ func TestRegionsHaveGaps(t *testing.T) {
 
 func TestZeroBasedRegionStartsAtZero(t *testing.T) {
 	tab := NewTable(1)
-	r, err := tab.Register(pdA, Bytes(make([]byte, 8)), 0, true, everything|verbs.AccessZeroBased)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(tab.Register(pdA, Bytes(make([]byte, 8)), 0, true, everything|verbs.AccessZeroBased))(t)
 	if _, off, err := tab.Remote(r.Key, pdA, qpA, 4, 4, verbs.AccessRemoteWrite); err != nil || off != 4 {
 		t.Errorf("bytes 4 to 8: offset %d, %v", off, err)
 	}

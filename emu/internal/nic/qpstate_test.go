@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -192,9 +193,7 @@ func TestCheckOfAllSubsets(t *testing.T) {
 func TestCheckDoesNotAllocateWhenLegal(t *testing.T) {
 	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
 	if n := testing.AllocsPerRun(100, func() {
-		if err := CheckModify(verbs.QPTypeRC, verbs.QPStateReset, verbs.QPStateInit, mask); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, CheckModify(verbs.QPTypeRC, verbs.QPStateReset, verbs.QPStateInit, mask))
 	}); n != 0 {
 		t.Errorf("Check allocates %v times", n)
 	}

@@ -1,11 +1,11 @@
 package nic
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -13,10 +13,7 @@ type testQP struct{ num uint32 }
 
 func add(t *testing.T, table *QPTable[testQP]) *testQP {
 	t.Helper()
-	num, err := table.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	num := must.Get(table.Next())(t)
 	q := &testQP{num}
 	table.Add(q)
 	return q
@@ -30,9 +27,7 @@ func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	if got := fmt.Sprintf("%x %x %x %x", a.num, b.num, c.num, d.num); got != "700 701 702 700" {
 		t.Errorf("numbers %s", got)
 	}
-	if _, err := table.Next(); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a fourth of three: %v", err)
-	}
+	must.Fail(t, "a fourth of three", must.Err(table.Next()), verbs.ErrNoMemory)
 	table.Remove(d.num)
 	if q := add(t, &table); q.num != 0x700 {
 		t.Errorf("number %x, want the one that is free", q.num)

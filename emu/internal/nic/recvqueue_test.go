@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -77,9 +78,7 @@ func check(t *testing.T, q *RecvQueue, list []verbs.RecvWR) {
 // The total length of a list does not overflow.
 func TestSGELengthDoesNotOverflow(t *testing.T) {
 	q := NewRecvQueue(1, 2)
-	if err := q.Post(&verbs.RecvWR{SGL: []verbs.SGE{{Length: 1 << 31}, {Length: 1<<31 + 7}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.Post(&verbs.RecvWR{SGL: []verbs.SGE{{Length: 1 << 31}, {Length: 1<<31 + 7}}}))
 	if n := q.Peek().Length; n != 1<<32-1 {
 		t.Errorf("length %d", n)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -12,10 +13,7 @@ const remoteAll = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.Acces
 // window allocates a window of a type in pdA.
 func window(t *testing.T, tab *Table, typ verbs.MWType) *Window {
 	t.Helper()
-	w, err := tab.AllocWindow(pdA, typ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(tab.AllocWindow(pdA, typ))(t)
 	return w
 }
 
@@ -91,21 +89,15 @@ func TestBindRejectsRegionOfOtherPD(t *testing.T) {
 	tab := NewTable(4)
 	r := register(t, tab, pdB, everything)
 	w := window(t, tab, verbs.MWType2)
-	if err := tab.Bind(w, bindOf(w, r)); !errors.Is(err, ErrPD) {
-		t.Errorf("Bind = %v", err)
-	}
+	must.Fail(t, "Bind", tab.Bind(w, bindOf(w, r)), ErrPD)
 }
 
 func TestBindRejectsRemovedObjects(t *testing.T) {
 	tab := NewTable(4)
 	r, w := register(t, tab, pdA, everything), window(t, tab, verbs.MWType2)
 	b := bindOf(w, r)
-	if err := tab.Deregister(r); err != nil {
-		t.Fatal(err)
-	}
-	if err := tab.Bind(w, b); !errors.Is(err, ErrKey) {
-		t.Errorf("to a region that has gone: %v", err)
-	}
+	must.Do(t, tab.Deregister(r))
+	must.Fail(t, "to a region that has gone", tab.Bind(w, b), ErrKey)
 	r = register(t, tab, pdA, everything)
 	b = bindOf(w, r)
 	if !tab.FreeWindow(w) {
@@ -154,9 +146,7 @@ func TestWindowLimitsAccess(t *testing.T) {
 			w := window(t, tab, verbs.MWType2)
 			b := bindOf(w, r)
 			b.Addr, b.Access = regionAddr+64, c.access
-			if err := tab.Bind(w, b); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tab.Bind(w, b))
 			_, off, err := tab.Remote(w.Key, c.pd, c.qpn, c.addr, c.n, c.need)
 			if !errors.Is(err, c.want) {
 				t.Fatalf("Remote = %v, want %v", err, c.want)
@@ -174,9 +164,7 @@ func TestWindowLimitsAccess(t *testing.T) {
 func TestType1WindowWorksOnAllQPsOfItsPD(t *testing.T) {
 	tab := NewTable(4)
 	r, w := register(t, tab, pdA, everything), window(t, tab, verbs.MWType1)
-	if err := tab.Bind(w, bindOf(w, r)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tab.Bind(w, bindOf(w, r)))
 	for _, qpn := range []uint32{qpA, qpB} {
 		if _, _, err := tab.Remote(w.Key, pdA, qpn, regionAddr, 8, verbs.AccessRemoteRead); err != nil {
 			t.Errorf("on QP %#x: %v", qpn, err)
@@ -198,16 +186,12 @@ func TestType1WindowWorksOnAllQPsOfItsPD(t *testing.T) {
 func TestType2WindowIsBoundOnlyWhenUnbound(t *testing.T) {
 	tab := NewTable(4)
 	r, w := register(t, tab, pdA, everything), window(t, tab, verbs.MWType2)
-	if err := tab.Bind(w, bindOf(w, r)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tab.Bind(w, bindOf(w, r)))
 	key := w.Key
 	if err := tab.Bind(w, bindOf(w, r)); !errors.Is(err, ErrState) || w.Key != key {
 		t.Errorf("second bind: %v, key %#x, was %#x", err, w.Key, key)
 	}
-	if err := tab.Invalidate(key, pdA, qpA); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tab.Invalidate(key, pdA, qpA))
 	if _, _, err := tab.Remote(key, pdA, qpA, regionAddr, 8, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
 		t.Errorf("an invalidated key: %v", err)
 	}
@@ -238,13 +222,9 @@ func TestInvalidateNeedsBoundType2WindowOfQP(t *testing.T) {
 			r := register(t, tab, pdA, everything)
 			bound, free, type1 := window(t, tab, verbs.MWType2), window(t, tab, verbs.MWType2), window(t, tab, verbs.MWType1)
 			for _, w := range []*Window{bound, type1} {
-				if err := tab.Bind(w, bindOf(w, r)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, tab.Bind(w, bindOf(w, r)))
 			}
-			if err := tab.Invalidate(c.key(r, bound, free, type1), c.pd, c.qpn); !errors.Is(err, c.want) {
-				t.Fatalf("Invalidate = %v, want %v", err, c.want)
-			}
+			must.Fail(t, "Invalidate", tab.Invalidate(c.key(r, bound, free, type1), c.pd, c.qpn), c.want)
 			if bound.Bound() != (c.want != nil) || !type1.Bound() {
 				t.Errorf("afterwards bound: %v, type 1 bound: %v", bound.Bound(), type1.Bound())
 			}
@@ -258,19 +238,11 @@ func TestDeregisterWithBoundWindowsFails(t *testing.T) {
 	r := register(t, tab, pdA, everything)
 	w1, w2 := window(t, tab, verbs.MWType1), window(t, tab, verbs.MWType2)
 	for _, w := range []*Window{w1, w2} {
-		if err := tab.Bind(w, bindOf(w, r)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tab.Bind(w, bindOf(w, r)))
 	}
-	if err := tab.Deregister(r); !errors.Is(err, ErrInUse) {
-		t.Fatalf("with two windows: %v", err)
-	}
-	if err := tab.Invalidate(w2.Key, pdA, qpA); err != nil {
-		t.Fatal(err)
-	}
-	if err := tab.Deregister(r); !errors.Is(err, ErrInUse) {
-		t.Fatalf("with one window: %v", err)
-	}
+	must.Fail(t, "with two windows", tab.Deregister(r), ErrInUse)
+	must.Do(t, tab.Invalidate(w2.Key, pdA, qpA))
+	must.Fail(t, "with one window", tab.Deregister(r), ErrInUse)
 	tab.FreeWindow(w1)
 	if err := tab.Deregister(r); err != nil {
 		t.Errorf("with none: %v", err)
@@ -285,9 +257,7 @@ func TestUnbindQPUnbindsItsWindows(t *testing.T) {
 	for w, qpn := range map[*Window]uint32{mine: qpA, others: qpB, type1: qpA} {
 		b := bindOf(w, r)
 		b.QPN = qpn
-		if err := tab.Bind(w, b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tab.Bind(w, b))
 	}
 	tab.UnbindQP(qpA)
 	if mine.Bound() || !others.Bound() || !type1.Bound() {

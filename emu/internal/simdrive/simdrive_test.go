@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var _ drive.Driver = (*Driver)(nil)
@@ -111,9 +112,7 @@ func (s *side) send(what ...string) {
 func run(t *testing.T, w *sim.World, f func(p *sim.Proc)) {
 	t.Helper()
 	w.Go("program", func(p *sim.Proc) error { f(p); return nil })
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 }
 
 func TestDriverAnswersWithoutProgram(t *testing.T) {
@@ -290,9 +289,7 @@ func TestAddressChangesAreReported(t *testing.T) {
 			func() error { return a.port.AddAddr(own) },
 		} {
 			settled := a.e.settled
-			if err := change(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, change())
 			p.Sleep(time.Microsecond)
 			if a.e.settled == settled {
 				t.Error("the engine was not settled after the change")

@@ -16,6 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/linktest"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestWrappedLinkIsPacketLink(t *testing.T) {
@@ -52,10 +53,7 @@ func read(t *testing.T, file []byte) (all []record) {
 		if err != nil {
 			t.Fatalf("packet %d: %v", len(all), err)
 		}
-		intf, err := r.Interface(ci.InterfaceIndex)
-		if err != nil {
-			t.Fatal(err)
-		}
+		intf := must.Get(r.Interface(ci.InterfaceIndex))(t)
 		all = append(all, record{ci.Timestamp, intf.Name, opts.Flags.Direction, data})
 	}
 }
@@ -75,9 +73,7 @@ func TestCaptureHasPacketsWithTheirTime(t *testing.T) {
 	if n, _ := wb.Recv(1_000_000_007, ds[:]); n != 1 {
 		t.Fatalf("Recv = %d, want 1", n)
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Close())
 	frame := RawIP.appendFrame(nil, &d)
 	want := []record{ // the datagram that was not taken is not there
 		{epoch.Add(1), "nic a", pcapgo.NgEpbFlagDirectionOutbound, frame},
@@ -130,9 +126,7 @@ func TestCaptureHasIdentificationOnWire(t *testing.T) {
 	if n, err := l.Recv(2, make([]link.Datagram, 4)); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Close())
 	var ids []uint16
 	for _, r := range read(t, file.Bytes()) {
 		ids = append(ids, binary.BigEndian.Uint16(r.data[4:]))
@@ -144,13 +138,8 @@ func TestCaptureHasIdentificationOnWire(t *testing.T) {
 
 func TestEmptyCaptureIsValidFile(t *testing.T) {
 	var file bytes.Buffer
-	if err := NewCapture(&file, Options{Framing: Ethernet}).Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := pcapgo.NewNgReader(&file, pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, NewCapture(&file, Options{Framing: Ethernet}).Close())
+	r := must.Get(pcapgo.NewNgReader(&file, pcapgo.DefaultNgReaderOptions))(t)
 	if r.LinkType() != layers.LinkTypeEthernet {
 		t.Errorf("link type %v", r.LinkType())
 	}
@@ -161,13 +150,8 @@ func TestCaptureHasNoHardwareOrOS(t *testing.T) {
 	var file bytes.Buffer
 	c := NewCapture(&file, Options{Comment: "replay: seed 7"})
 	c.AddInterface("x")
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := pcapgo.NewNgReader(&file, pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Close())
+	r := must.Get(pcapgo.NewNgReader(&file, pcapgo.DefaultNgReaderOptions))(t)
 	want := pcapgo.NgSectionInfo{Application: "fabrictest", Comment: "replay: seed 7"}
 	if got := r.SectionInfo(); got != want {
 		t.Errorf("section %+v, want %+v", got, want)
@@ -198,9 +182,7 @@ func TestFailedCaptureDoesNotAffectLink(t *testing.T) {
 	if b.Queued() != 100 {
 		t.Errorf("%d of 100 arrived", b.Queued())
 	}
-	if err := c.Close(); !errors.Is(err, errDiskFull) {
-		t.Errorf("Close = %v, want the disk's error", err)
-	}
+	must.Fail(t, "Close", c.Close(), errDiskFull)
 }
 
 func TestDatagramTooLongForIPIsAnError(t *testing.T) {

@@ -13,15 +13,14 @@ import (
 
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // packets returns the number of packets in a file, which must be complete.
 func packets(t *testing.T, file []byte) (n int, r *pcapgo.NgReader) {
 	t.Helper()
-	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = must.Get(pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions))(t)
 	for {
 		if _, _, err := r.ReadPacketData(); errors.Is(err, io.EOF) {
 			return n, r
@@ -48,19 +47,14 @@ func TestMaxBytesLimitsFile(t *testing.T) {
 			f.Write(Packet{Interface: a, At: time.Duration(i), Bytes: make([]byte, 1000+i)})
 			f.Write(Packet{Interface: b, At: time.Duration(i), Bytes: make([]byte, 60), Comment: "lost"})
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.Close())
 		n, r := packets(t, file.Bytes())
 		if int64(file.Len()) > limit || int64(file.Len()) < limit-2*2700 || told != 1 {
 			t.Errorf("limit %d: %d bytes, told %d times", limit, file.Len(), told)
 		}
 		all, dropped := uint64(0), uint64(0)
 		for _, id := range []int{a, b} {
-			intf, err := r.Interface(id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			intf := must.Get(r.Interface(id))(t)
 			all += intf.Statistics.PacketsReceived
 			dropped += intf.Statistics.PacketsDropped
 		}
@@ -80,9 +74,7 @@ func TestFileWithoutLimitHasAllPackets(t *testing.T) {
 	for range 1000 {
 		f.Write(Packet{Interface: id, Bytes: make([]byte, 100)})
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Close())
 	f.Write(Packet{Interface: id, Bytes: make([]byte, 100)})
 	if f.AddInterface("late"); f.Flush() != nil {
 		t.Error(f.Flush())
@@ -99,28 +91,19 @@ func TestTrimKeepsCompleteBlocks(t *testing.T) {
 	id := f.AddInterface("x")
 	ends := []int{0}
 	for i := range 4 {
-		if err := f.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.Flush())
 		ends = append(ends, file.Len())
 		f.Write(Packet{Interface: id, Bytes: make([]byte, 10+i), Comment: "lost"})
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Close())
 	ends = append(ends, file.Len())
 	name := filepath.Join(t.TempDir(), "x.pcapng")
 	for size := range file.Len() + 1 {
-		if err := os.WriteFile(name, file.Bytes()[:size], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, file.Bytes()[:size], 0o600))
 		if err := Trim(name); err != nil {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
-		left, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		left := must.Get(os.ReadFile(name))(t)
 		if !bytes.HasPrefix(file.Bytes(), left) || len(left) > size {
 			t.Fatalf("%d bytes: what is left is not their beginning", size)
 		}
@@ -140,18 +123,12 @@ func TestTrimKeepsCompleteBlocks(t *testing.T) {
 
 func TestTrimOfOtherFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.pcapng")
-	if err := os.WriteFile(name, []byte("this is not a capture at all"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Trim(name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte("this is not a capture at all"), 0o600))
+	must.Do(t, Trim(name))
 	if info, err := os.Stat(name); err != nil || info.Size() != 0 {
 		t.Errorf("%v, %v", info.Size(), err)
 	}
-	if err := Trim(name + "x"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	must.Fail(t, "a file that is not there", Trim(name+"x"), os.ErrNotExist)
 }
 
 // A compressed file has all packets, with comments added, and is reproducible.
@@ -174,9 +151,7 @@ func TestCompressAddsComments(t *testing.T) {
 			}
 			f.Write(p)
 		}
-		if err := errors.Join(f.Close(), out.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(f.Close(), out.Close()))
 		packed, size, err := Compress(name, func(i int) string {
 			if i%3 == 0 {
 				return "lost"
@@ -186,9 +161,7 @@ func TestCompressAddsComments(t *testing.T) {
 		if err != nil || packed != name+CompressedSuffix {
 			t.Fatal(packed, err)
 		}
-		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the file is still there: %v", err)
-		}
+		must.Fail(t, "the file is still there", must.Err(os.Stat(name)), os.ErrNotExist)
 		text, err := os.ReadFile(packed)
 		if err != nil || int64(len(text)) != size || size > 30_000 {
 			t.Fatalf("%d bytes, told %d: %v", len(text), size, err)
@@ -199,14 +172,8 @@ func TestCompressAddsComments(t *testing.T) {
 	if !bytes.Equal(text, pack()) {
 		t.Error("packed twice, it is not the same")
 	}
-	z, err := gzip.NewReader(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := pcapgo.NewNgReader(z, pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(gzip.NewReader(bytes.NewReader(text)))(t)
+	r := must.Get(pcapgo.NewNgReader(z, pcapgo.DefaultNgReaderOptions))(t)
 	for i := range 300 {
 		data, _, opts, err := r.ReadPacketDataWithOptions()
 		if err != nil || len(data) != 1000+i {

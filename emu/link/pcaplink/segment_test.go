@@ -10,6 +10,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // gopacket, which computes lengths and checksums itself, encodes the same bytes.
@@ -37,9 +38,7 @@ func TestSegmentsMatchGopacket(t *testing.T) {
 				ip = v6
 			}
 			want := gopacket.NewSerializeBuffer()
-			if err := gopacket.SerializeLayers(want, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, tcp, gopacket.Payload(s.Payload)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, gopacket.SerializeLayers(want, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, tcp, gopacket.Payload(s.Payload)))
 			if !bytes.Equal(got, want.Bytes()) {
 				k := min(len(got), 80)
 				t.Errorf("%v, %d bytes: got\n% x\nwant\n% x", s.Src, n, got[:k], want.Bytes()[:k])

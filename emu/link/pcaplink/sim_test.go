@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // simulate sends packets over a lossy simulated link and returns the capture of both ends.
@@ -32,24 +33,16 @@ func simulate(t *testing.T, seed uint64) []byte {
 	}
 	b.OnReadable(sim.HandlerFunc(func(now mono.Time, _ uint64) {
 		var ds [4]link.Datagram
-		if _, err := wb.Recv(now, ds[:]); err != nil {
-			t.Error(err)
-		}
+		must.Get(wb.Recv(now, ds[:]))(t)
 	}), 0)
 	for i := range 20 {
 		w.AtFunc(mono.Time(i*1000), func() {
 			d := link.Datagram{Src: addr[0], Dst: addr[1], IPID: link.IPIDUnknown, Payload: make([]byte, 72)}
-			if _, err := wa.Send(w.Now(), []link.Datagram{d}); err != nil {
-				t.Error(err)
-			}
+			must.Get(wa.Send(w.Now(), []link.Datagram{d}))(t)
 		})
 	}
-	if err := w.Run(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Run())
+	must.Do(t, c.Close())
 	return file.Bytes()
 }
 

@@ -2,7 +2,6 @@ package pcaplink
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -16,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link/linktest"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // hosts is two ports of a simulated world, whose streams are captured.
@@ -50,9 +50,7 @@ func simulatedHosts(t *testing.T, c *Capture, seed uint64, v6 bool, cfg sim.Stre
 // settle runs the world for a while and returns the time.
 func (h *hosts) settle(t *testing.T) mono.Time {
 	t.Helper()
-	if err := h.w.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.w.Run())
 	return h.w.Now()
 }
 
@@ -75,37 +73,22 @@ func TestWrappedStreamsAreStreamNet(t *testing.T) {
 // talk exchanges bytes between a and b, and closes both directions.
 func (h *hosts) talk(t *testing.T, up, down []byte) {
 	t.Helper()
-	l, err := h.b.Listen(h.addrB, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := h.a.Dial(h.w.Now(), h.addrA, h.addrB)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(h.b.Listen(h.addrB, 1))(t)
+	d := must.Get(h.a.Dial(h.w.Now(), h.addrA, h.addrB))(t)
 	h.settle(t)
 	if !d.Connected(h.w.Now()) {
 		t.Fatal("not connected")
 	}
-	a, err := l.Accept(h.w.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(l.Accept(h.w.Now()))(t)
 	half := len(up) / 2
 	carry := func(from, to link.StreamLink, b []byte) {
 		t.Helper()
 		for sent, got, buf := 0, 0, make([]byte, 4096); got < len(b); {
 			third := sent + (len(b)-sent)/3
-			n, err := from.Writev(h.settle(t), [][]byte{b[sent:third], b[third:]}, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(from.Writev(h.settle(t), [][]byte{b[sent:third], b[third:]}, false))(t)
 			sent += n
 			for {
-				n, err := to.Read(h.settle(t), buf)
-				if err != nil {
-					t.Fatal(err)
-				}
+				n := must.Get(to.Read(h.settle(t), buf))(t)
 				if got += n; n == 0 {
 					break
 				}
@@ -116,12 +99,8 @@ func (h *hosts) talk(t *testing.T, up, down []byte) {
 	carry(a, d, down)
 	carry(d, a, up[half:])
 	for _, s := range []struct{ from, to link.StreamLink }{{d, a}, {a, d}} {
-		if err := s.from.CloseWrite(h.settle(t)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.to.Read(h.settle(t), make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Fatalf("Read = %v", err)
-		}
+		must.Do(t, s.from.CloseWrite(h.settle(t)))
+		must.Fail(t, "Read", must.Err(s.to.Read(h.settle(t), make([]byte, 1))), io.EOF)
 	}
 }
 
@@ -155,9 +134,7 @@ func captured(t *testing.T, seed uint64, v6, tap bool, opts Options, cfg sim.Str
 	h := simulatedHosts(t, nil, seed, v6, cfg)
 	h.capture(c, tap)
 	h.talk(t, text(20_000), text(30_000)[7:])
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Close())
 	return file.Bytes()
 }
 
@@ -217,9 +194,7 @@ func TestStreamsAreCapturedAsSegments(t *testing.T) {
 		h := simulatedHosts(t, nil, 1, false, cfg)
 		h.capture(c, tap)
 		h.talk(t, text(4000), text(100))
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Close())
 		return segments(t, file.Bytes())
 	}
 	for _, tc := range []struct {
@@ -264,34 +239,20 @@ func TestResetsAndRefusalsAreCaptured(t *testing.T) {
 	h := simulatedHosts(t, nil, 1, true, sim.StreamConfig{})
 	h.a = c.WrapStreams("a", h.a)
 	dial := func() link.StreamLink {
-		d, err := h.a.Dial(h.w.Now(), h.addrA, h.addrB)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(h.a.Dial(h.w.Now(), h.addrA, h.addrB))(t)
 		return d
 	}
-	if _, err := dial().Read(h.settle(t), make([]byte, 1)); !errors.Is(err, link.ErrRefused) {
-		t.Fatal(err)
-	}
-	l, err := h.b.Listen(h.addrB, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Fail(t, "settle", must.Err(dial().Read(h.settle(t), make([]byte, 1))), link.ErrRefused)
+	l := must.Get(h.b.Listen(h.addrB, 4))(t)
 	d := dial()
 	if d.Connected(h.settle(t)); d.Abort(h.w.Now()) != nil {
 		t.Fatal("Abort")
 	}
 	d = dial()
 	d.Connected(h.settle(t))
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Read(h.settle(t), make([]byte, 1)); !errors.Is(err, link.ErrReset) {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
+	must.Fail(t, "settle", must.Err(d.Read(h.settle(t), make([]byte, 1))), link.ErrReset)
+	must.Do(t, c.Close())
 	want := []string{
 		"> SYN seq=0 ack=0 len=0", "< RST seq=0 ack=1 len=0",
 		"> SYN seq=0 ack=0 len=0", "< SYN seq=0 ack=1 len=0", "> seq=1 ack=1 len=0", "> RST seq=1 ack=1 len=0",

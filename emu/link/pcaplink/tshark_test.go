@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // tshark runs Wireshark's own decoder on a capture.
@@ -21,9 +22,7 @@ func tshark(t *testing.T, file []byte, args ...string) string {
 		t.Skip("tshark is not installed: captures of streams are only checked with gopacket's decoder")
 	}
 	name := filepath.Join(t.TempDir(), "f.pcapng")
-	if err := os.WriteFile(name, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, file, 0o600))
 	cmd := exec.Command(program, append([]string{"-r", name, "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"}, args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -20,21 +20,16 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // kernelPackets returns the IP packets of a capture of two soft-RoCE peers, and
 // the datagrams in them.
 func kernelPackets(t *testing.T) (packets [][]byte, ds []link.Datagram) {
 	t.Helper()
-	f, err := os.Open("testdata/rxe_rc_send_64.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open("testdata/rxe_rc_send_64.pcap"))(t)
 	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(pcapgo.NewReader(f))(t)
 	for {
 		data, _, err := r.ReadPacketData()
 		if errors.Is(err, io.EOF) {
@@ -102,9 +97,7 @@ func TestTsharkDecodesRoCE(t *testing.T) {
 					}
 					intf.Write(mono.Time(i+1), Direction(i%2), &d)
 				}
-				if err := c.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.Close())
 				if got := decode(t, tshark, file.Bytes()); got != want(version) {
 					t.Errorf("tshark says\n%s\nwant\n%s", got, want(version))
 				}
@@ -116,9 +109,7 @@ func TestTsharkDecodesRoCE(t *testing.T) {
 func decode(t *testing.T, tshark string, file []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "f.pcapng")
-	if err := os.WriteFile(name, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, file, 0o600))
 	args := []string{"-r", name, "-o", "ip.check_checksum:TRUE", "-T", "fields", "-E", "separator=/s"}
 	for _, field := range []string{
 		"frame.time_epoch", "infiniband.bth.opcode", "infiniband.bth.psn", "frame.packet_flags_direction",

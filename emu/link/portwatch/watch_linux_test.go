@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
@@ -72,13 +73,10 @@ func linkAndAddrGone(a netip.Addr) func(recorded string) bool {
 func watchIn(t *testing.T, h *nstest.NS, addrs ...netip.Addr) *recorder {
 	t.Helper()
 	var w *Watch
-	err := h.Do(func() (err error) {
+	must.Do(t, h.Do(func() (err error) {
 		w, err = Open(addrs)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { w.Close() })
 	n := new(recorder)
 	w.Start(n)
@@ -88,16 +86,13 @@ func watchIn(t *testing.T, h *nstest.NS, addrs ...netip.Addr) *recorder {
 // changeInterface runs what on the interface in a host's namespace.
 func changeInterface(t *testing.T, h *nstest.Host, what func(netlink.Link) error) {
 	t.Helper()
-	err := h.Do(func() error {
+	must.Do(t, h.Do(func() error {
 		dev, err := netlink.LinkByName(nstest.Device)
 		if err != nil {
 			return err
 		}
 		return what(dev)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func address(a netip.Addr, bits int) *netlink.Addr {
@@ -191,7 +186,7 @@ func TestWatchFollowsAddress(t *testing.T) {
 	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	n := watchIn(t, a.NS, a.V4)
-	err := a.Do(func() error {
+	must.Do(t, a.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = "other0"
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "other1"}); err != nil {
@@ -202,10 +197,7 @@ func TestWatchFollowsAddress(t *testing.T) {
 			return err
 		}
 		return netlink.AddrAdd(dev, address(a.V4, 24))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	n.expect(t, "link false") // it is not switched on
 	changeInterface(t, b, netlink.LinkSetDown)
 	changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V4, 24)) })
@@ -220,16 +212,13 @@ func TestLoopbackIsUp(t *testing.T) {
 	}
 	defer ns.Close()
 	loopback := func(set func(netlink.Link) error) {
-		err := ns.Do(func() error {
+		must.Do(t, ns.Do(func() error {
 			lo, err := netlink.LinkByName("lo")
 			if err != nil {
 				return err
 			}
 			return set(lo)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for _, a := range []string{"127.0.0.1", "127.0.0.7", "::1"} {
 		n := watchIn(t, ns, netip.MustParseAddr(a))
@@ -258,21 +247,12 @@ func TestWatchRecoversFromOverflow(t *testing.T) {
 	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
 	var w *Watch
-	err := a.Do(func() (err error) {
+	must.Do(t, a.Do(func() (err error) {
 		w, err = Open([]netip.Addr{a.V4, a.V6})
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := w.file.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = conn.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 1) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
+	conn := must.Get(w.file.SyscallConn())(t)
+	must.Do(t, conn.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 1) }))
 	other := netip.MustParseAddr("10.99.0.1")
 	for range 50 { // without a reader
 		changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrAdd(dev, address(other, 24)) })
@@ -285,22 +265,15 @@ func TestWatchRecoversFromOverflow(t *testing.T) {
 	n.expect(t, a.V4.String()+" false", "link false")
 	changeInterface(t, b, netlink.LinkSetUp)
 	n.expect(t, a.V4.String()+" false", "link false", "link true")
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 }
 
 func TestCloseStopsGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
-		w, err := Open([]netip.Addr{netip.MustParseAddr("127.0.0.1")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(Open([]netip.Addr{netip.MustParseAddr("127.0.0.1")}))(t)
 		w.Start(new(recorder))
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Close())
 	}
 	for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

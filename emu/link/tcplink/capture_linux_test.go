@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/linktest"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestCapturedStreamNet(t *testing.T) {
@@ -29,7 +30,5 @@ func TestCapturedNetIsStreamWaiter(t *testing.T) {
 		t.Fatal("a wrapped net is no StreamWaiter any more")
 	}
 	w.Wake()
-	if err := w.WaitReady(-1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.WaitReady(-1))
 }

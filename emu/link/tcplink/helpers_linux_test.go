@@ -6,23 +6,18 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func listenOn(tb testing.TB, n *Net, addr netip.Addr) *Listener {
 	tb.Helper()
-	l, err := n.Listen(netip.AddrPortFrom(addr, 0), 64)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := must.Get(n.Listen(netip.AddrPortFrom(addr, 0), 64))(tb)
 	return l.(*Listener)
 }
 
 func dialTo(tb testing.TB, n *Net, to netip.AddrPort) *Stream {
 	tb.Helper()
-	s, err := n.Dial(1, netip.AddrPort{}, to)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := must.Get(n.Dial(1, netip.AddrPort{}, to))(tb)
 	return s.(*Stream)
 }
 
@@ -39,10 +34,7 @@ func eventually(tb testing.TB, what string, done func() bool) {
 func acceptFrom(tb testing.TB, l *Listener) (s *Stream) {
 	tb.Helper()
 	eventually(tb, "a stream to accept", func() bool {
-		got, err := l.Accept(1)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		got := must.Get(l.Accept(1))(tb)
 		if got != nil {
 			s = got.(*Stream)
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -29,15 +30,11 @@ func readToError(t *testing.T, s *Stream) (err error) {
 func TestLimits(t *testing.T) {
 	a, b := openNet(t, Config{}), openNet(t, Config{MaxStreams: 2, MaxListeners: 1})
 	l := listenOn(t, b, families[0].addr)
-	if _, err := b.Listen(netip.AddrPortFrom(families[0].addr, 0), 1); !errors.Is(err, link.ErrLimit) {
-		t.Errorf("a second listener: %v", err)
-	}
+	must.Fail(t, "a second listener", must.Err(b.Listen(netip.AddrPortFrom(families[0].addr, 0), 1)), link.ErrLimit)
 	first := dialTo(t, a, l.Addr())
 	acceptFrom(t, l)
 	own := dialTo(t, b, listenOn(t, a, families[0].addr).Addr())
-	if _, err := b.Dial(1, netip.AddrPort{}, l.Addr()); !errors.Is(err, link.ErrLimit) {
-		t.Errorf("a third stream: %v", err)
-	}
+	must.Fail(t, "a third stream", must.Err(b.Dial(1, netip.AddrPort{}, l.Addr())), link.ErrLimit)
 	beyond := dialTo(t, a, l.Addr())
 	eventually(t, "the stream beyond comes in", func() bool {
 		if s, err := l.Accept(1); s != nil || err != nil {
@@ -45,9 +42,7 @@ func TestLimits(t *testing.T) {
 		}
 		return b.Stats().Rejected == 1
 	})
-	if err := readToError(t, beyond); !errors.Is(err, link.ErrReset) {
-		t.Errorf("turned away: %v", err)
-	}
+	must.Fail(t, "turned away", readToError(t, beyond), link.ErrReset)
 	own.Abort(1)
 	again := dialTo(t, a, l.Addr())
 	acceptFrom(t, l)
@@ -65,9 +60,7 @@ func TestStreamsAreResetWithoutDescriptors(t *testing.T) {
 		eventually(t, "connected", func() bool { return s.Connected(1) })
 	}
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
@@ -76,9 +69,7 @@ func TestStreamsAreResetWithoutDescriptors(t *testing.T) {
 	none.Cur = uint64(len(entries))
 	for { // so few that all are taken, whatever holes there are
 		none.Cur--
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
 		fd, err := openSpare()
 		if err != nil {
 			break
@@ -86,18 +77,14 @@ func TestStreamsAreResetWithoutDescriptors(t *testing.T) {
 		unix.Close(fd)
 	}
 	s, err := l.Accept(1)
-	if rerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); rerr != nil {
-		t.Fatal(rerr)
-	}
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 	if s != nil {
 		t.Fatalf("accepted %v without a descriptor", s)
 	}
 	if away := b.Stats().Rejected; away == 0 {
 		t.Errorf("nobody was turned away: %v", err)
 	}
-	if err := readToError(t, dialed[0]); !errors.Is(err, link.ErrReset) {
-		t.Errorf("turned away: %v", err)
-	}
+	must.Fail(t, "turned away", readToError(t, dialed[0]), link.ErrReset)
 	if n, err := a.Dial(1, netip.AddrPort{}, l.Addr()); err != nil {
 		t.Errorf("afterwards: %v, %v", n, err)
 	}
@@ -111,13 +98,8 @@ func TestSelfConnectIsRefused(t *testing.T) {
 		l := listenOn(t, n, f.addr)
 		at := l.Addr()
 		l.Close()
-		d, err := n.Dial(1, at, at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := ended2(t, d); !errors.Is(err, link.ErrRefused) {
-			t.Errorf("%s: %v", f.name, err)
-		}
+		d := must.Get(n.Dial(1, at, at))(t)
+		must.Fail(t, f.name, ended2(t, d), link.ErrRefused)
 	}
 }
 
@@ -132,15 +114,9 @@ func TestResetAfterEOFIsReported(t *testing.T) {
 	a, b := openNet(t, Config{}), openNet(t, Config{})
 	dialed, accepted := connectStreams(t, a, b, 1)
 	d, acc := dialed[0], accepted[0]
-	if err := acc.CloseWrite(1); err != nil {
-		t.Fatal(err)
-	}
-	if err := readToError(t, d); !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
-	if err := acc.Abort(1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, acc.CloseWrite(1))
+	must.Fail(t, "readToError", readToError(t, d), io.EOF)
+	must.Do(t, acc.Abort(1))
 	var ready [4]link.StreamReady
 	eventually(t, "the reset is read where it is named", func() bool {
 		a.WaitReady(time.Millisecond)
@@ -159,19 +135,13 @@ func TestResetAfterEOFIsReported(t *testing.T) {
 func TestDialWithoutAnswerTimesOut(t *testing.T) {
 	ha, hb := nstest.Pair(t, 1500)
 	var n *Net
-	if err := ha.Do(func() (err error) { n, err = Open(Config{}); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ha.Do(func() (err error) { n, err = Open(Config{}); return err }))
 	defer n.Close()
 	// A neighbour that is not there is found missing after a few seconds; a network
 	// that is not there at once.
-	if _, err := n.Dial(1, netip.AddrPort{}, netip.MustParseAddrPort("192.0.2.1:7")); !errors.Is(err, link.ErrUnreachable) {
-		t.Errorf("no way there: %v", err)
-	}
+	must.Fail(t, "no way there", must.Err(n.Dial(1, netip.AddrPort{}, netip.MustParseAddrPort("192.0.2.1:7"))), link.ErrUnreachable)
 	s := dialTo(t, n, hb.Addr(true, 9)) // nobody listens
-	if err := readToError(t, s); !errors.Is(err, link.ErrRefused) {
-		t.Errorf("nobody listens: %v", err)
-	}
+	must.Fail(t, "nobody listens", readToError(t, s), link.ErrRefused)
 }
 
 func TestOptionsTakeEffect(t *testing.T) {
@@ -182,16 +152,9 @@ func TestOptionsTakeEffect(t *testing.T) {
 			mss int // of IPv4; IPv6 headers are 20 bytes longer
 		}{{Config{}, 1500 - 40 - 12}, {Config{MaxSegment: 600, SendBufBytes: 1 << 16, RecvBufBytes: 1 << 16, UserTimeout: time.Second}, 600 - 12}} {
 			var a, b *Net
-			if err := ha.Do(func() (err error) { a, err = Open(tc.cfg); return err }); err != nil {
-				t.Fatal(err)
-			}
-			if err := hb.Do(func() (err error) { b, err = Open(tc.cfg); return err }); err != nil {
-				t.Fatal(err)
-			}
-			l, err := b.Listen(hb.Addr(v6, 0), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, ha.Do(func() (err error) { a, err = Open(tc.cfg); return err }))
+			must.Do(t, hb.Do(func() (err error) { b, err = Open(tc.cfg); return err }))
+			l := must.Get(b.Listen(hb.Addr(v6, 0), 1))(t)
 			d := dialTo(t, a, l.Addr())
 			s := acceptFrom(t, l.(*Listener))
 			eventually(t, "connected", func() bool { return d.Connected(1) })
@@ -223,19 +186,12 @@ func TestZones(t *testing.T) {
 	ha, hb := nstest.Pair(t, 1500)
 	lla := netip.MustParseAddr("fe80::77:1")
 	llb := netip.MustParseAddr("fe80::77:2")
-	if err := errors.Join(ha.AddAddr(netip.PrefixFrom(lla, 64)), hb.AddAddr(netip.PrefixFrom(llb, 64))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(ha.AddAddr(netip.PrefixFrom(lla, 64)), hb.AddAddr(netip.PrefixFrom(llb, 64))))
 	var a, b *Net
-	if err := errors.Join(ha.Do(func() (err error) { a, err = Open(Config{}); return err }), hb.Do(func() (err error) { b, err = Open(Config{}); return err })); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(ha.Do(func() (err error) { a, err = Open(Config{}); return err }), hb.Do(func() (err error) { b, err = Open(Config{}); return err })))
 	defer a.Close()
 	defer b.Close()
-	l, err := b.Listen(netip.AddrPortFrom(llb.WithZone(nstest.Device), 0), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(b.Listen(netip.AddrPortFrom(llb.WithZone(nstest.Device), 0), 1))(t)
 	d := dialTo(t, a, l.Addr())
 	acceptFrom(t, l.(*Listener))
 	eventually(t, "connected", func() bool { return d.Connected(1) })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // With few streams a poll costs one recv per stream; with many, epoll selects them.
@@ -144,14 +145,10 @@ func TestCloseWakesWaitReadyAndIsSafeWhileInUse(t *testing.T) {
 			}()
 		}
 		time.Sleep(100 * time.Microsecond)
-		if err := a.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.Close())
 		wg.Wait()
 		a.Wake()
-		if err := a.WaitReady(-1); !errors.Is(err, link.ErrClosed) {
-			t.Errorf("WaitReady after Close: %v", err)
-		}
+		must.Fail(t, "WaitReady after Close", a.WaitReady(-1), link.ErrClosed)
 		if n, err := dialed[2].Read(1, make([]byte, 1)); n != 0 || !errors.Is(err, link.ErrClosed) {
 			t.Errorf("Read after Close: %d, %v", n, err)
 		}
@@ -177,10 +174,7 @@ func TestStreamsDoNotAllocate(t *testing.T) {
 				for total < 30_044 {
 					b.WaitReady(time.Millisecond)
 					b.Ready(ready)
-					k, err := accepted[i].Read(1, in)
-					if err != nil {
-						t.Fatal(err)
-					}
+					k := must.Get(accepted[i].Read(1, in))(t)
 					total += k
 				}
 			}

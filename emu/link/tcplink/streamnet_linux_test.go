@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link/linktest"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var families = []struct {
@@ -19,10 +20,7 @@ var families = []struct {
 
 func openNet(tb testing.TB, cfg Config) *Net {
 	tb.Helper()
-	n, err := Open(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	n := must.Get(Open(cfg))(tb)
 	tb.Cleanup(func() { n.Close() })
 	return n
 }

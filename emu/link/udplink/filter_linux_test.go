@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Other programs send packets with options, without DF, and fragments.
@@ -28,23 +29,14 @@ func TestDropFragmentable(t *testing.T) {
 		for _, plainOnly := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", tc.name, plainOnly), func(t *testing.T) {
 				l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), DropFragmentable: plainOnly, PatchIPID: noFix})
-				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fd := must.Get(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 				defer unix.Close(fd)
-				if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, tc.pmtu); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, tc.pmtu))
 				if tc.options != nil {
-					if err := unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, string(tc.options)); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, string(tc.options)))
 				}
 				to := &unix.SockaddrInet4{Port: int(local(l).Port()), Addr: local(l).Addr().As4()}
-				if err := unix.Sendto(fd, pattern(3, tc.size), 0, to); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, unix.Sendto(fd, pattern(3, tc.size), 0, to))
 				// What a plain one brings comes behind it, and so ends the wait.
 				sendAll(t, l, link.Datagram{Dst: local(l), Payload: pattern(9, 8)})
 				got := 1

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -37,16 +38,12 @@ func TestGroupsAcrossNamespaces(t *testing.T) {
 			recvNothing(t, rx, fence) // not joined
 
 			for range 2 {
-				if err := rx.Join(m.group); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, rx.Join(m.group))
 			}
 			for range 2 { // joined twice, left once: still joined
 				sendAll(t, tx, hello...)
 				got := recvN(t, rx, 2, 1)
-				if err := samePayloads(got, hello); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, samePayloads(got, hello))
 				for _, d := range got {
 					if d.Dst != toGroup || d.Src != local(tx) {
 						t.Errorf("came from %v to %v, want from %v to %v", d.Src, d.Dst, local(tx), toGroup)
@@ -55,9 +52,7 @@ func TestGroupsAcrossNamespaces(t *testing.T) {
 				if got[0].HopLimit != tx.Info().HopLimit || got[1].HopLimit != 9 || got[1].TClass != link.ECT0 {
 					t.Errorf("hop limits %d and %d, class %#x; want %d, 9, %#x", got[0].HopLimit, got[1].HopLimit, got[1].TClass, tx.Info().HopLimit, link.ECT0)
 				}
-				if err := rx.Leave(m.group); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, rx.Leave(m.group))
 			}
 			sendAll(t, tx, hello...)
 			recvNothing(t, rx, fence) // left
@@ -74,9 +69,7 @@ func TestEveryMemberOnHostGetsCopy(t *testing.T) {
 	var links []*Link
 	for i := range byte(3) {
 		l := openLink(t, Config{Local: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 78, i + 2}), 4791)})
-		if err := l.Join(group); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Join(group))
 		links = append(links, l)
 	}
 	sendAll(t, links[0], link.Datagram{Dst: netip.AddrPortFrom(group, 4791), Payload: pattern(1, 50)})
@@ -91,28 +84,21 @@ func TestWildcardLinkJoins(t *testing.T) {
 	a, b := nstest.Pair(t, 1500)
 	group := netip.MustParseAddr("239.77.1.4")
 	tx := openIn(t, a, Config{Local: a.Addr(false, 4791)})
-	err := b.Do(func() error { // the kernel chooses the interface by route
+	must.Do(t, b.Do(func() error { // the kernel chooses the interface by route
 		dev, err := netlink.LinkByName(nstest.Device)
 		if err != nil {
 			return err
 		}
 		_, all, _ := net.ParseCIDR("224.0.0.0/4")
 		return netlink.RouteAdd(&netlink.Route{LinkIndex: dev.Attrs().Index, Dst: all, Scope: netlink.SCOPE_LINK})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	rx := openIn(t, b, Config{Local: netip.MustParseAddrPort("0.0.0.0:4791"), MTU: 1500})
-	if err := rx.Join(group); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rx.Join(group))
 	sendAll(t, tx, link.Datagram{Dst: netip.AddrPortFrom(group, 4791), Payload: pattern(1, 50)})
 	if got := recvN(t, rx, 1, 4)[0]; got.Dst.Addr() != group {
 		t.Errorf("came to %v, want %v", got.Dst, group)
 	}
-	if err := rx.Leave(group); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rx.Leave(group))
 	sendAll(t, tx, link.Datagram{Dst: netip.AddrPortFrom(group, 4791), Payload: pattern(1, 50)})
 	recvNothing(t, rx, func(d link.Datagram) { d.Dst = b.Addr(false, 4791); sendAll(t, tx, d) })
 }
@@ -120,17 +106,12 @@ func TestWildcardLinkJoins(t *testing.T) {
 func TestUnicastDoesNotStarveGroups(t *testing.T) {
 	l := loopLink(t)
 	group := netip.MustParseAddr("239.77.1.5")
-	if err := l.Join(group); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Join(group))
 	sendAll(t, l, link.Datagram{Dst: netip.AddrPortFrom(group, local(l).Port()), Payload: []byte("group")})
 	in := make([]link.Datagram, 4)
 	for range 10 {
 		sendAll(t, l, datagramsTo(l, 4)...)
-		n, err := l.Recv(0, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(l.Recv(0, in))(t)
 		for _, d := range in[:n] {
 			if d.Dst.Addr() == group {
 				return
@@ -154,9 +135,7 @@ func TestJoinWakesWaitReadable(t *testing.T) {
 	took := waitFor(l, -1)
 	asleepNow(l)
 	group := netip.MustParseAddr("239.77.1.6")
-	if err := l.Join(group); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Join(group))
 	ended(t, took)
 	took = waitFor(l, -1)
 	asleepNow(l)
@@ -182,9 +161,7 @@ func TestLinkLocalAddressNeedsNoZone(t *testing.T) {
 	ll := map[*nstest.Host]netip.AddrPort{a: netip.MustParseAddrPort("[fe80::a]:4791"), b: netip.MustParseAddrPort("[fe80::b]:4791")}
 	var links []*Link
 	for _, h := range []*nstest.Host{a, b} {
-		if err := h.AddAddr(netip.PrefixFrom(ll[h].Addr(), 64)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.AddAddr(netip.PrefixFrom(ll[h].Addr(), 64)))
 		links = append(links, openIn(t, h, Config{Local: ll[h]}))
 	}
 	for range 3 { // there and back
@@ -210,20 +187,14 @@ func TestBroadcastAcrossNamespaces(t *testing.T) {
 	sendAll(t, tx, hello...)
 	recvNothing(t, rx, fence) // not joined
 
-	if err := rx.Join(limitedBroadcast); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rx.Join(limitedBroadcast))
 	sendAll(t, tx, hello...)
 	got := recvN(t, rx, 2, 1)
-	if err := samePayloads(got, hello); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, samePayloads(got, hello))
 	if got[0].Dst != everybody || got[0].Src != local(tx) {
 		t.Errorf("came from %v to %v", got[0].Src, got[0].Dst)
 	}
-	if err := rx.Leave(limitedBroadcast); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rx.Leave(limitedBroadcast))
 	sendAll(t, tx, hello...)
 	recvNothing(t, rx, fence)
 }

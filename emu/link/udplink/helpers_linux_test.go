@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -28,10 +29,7 @@ func noFix([]byte, uint16) {}
 
 func openLink(t testing.TB, cfg Config) *Link {
 	t.Helper()
-	l, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(cfg))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -40,13 +38,10 @@ func openLink(t testing.TB, cfg Config) *Link {
 func openIn(t testing.TB, h *nstest.Host, cfg Config) *Link {
 	t.Helper()
 	var l *Link
-	err := h.Do(func() (err error) {
+	must.Do(t, h.Do(func() (err error) {
 		l, err = Open(cfg)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -57,10 +52,7 @@ func local(l *Link) netip.AddrPort { return l.Info().Local }
 func sendAll(t testing.TB, l *Link, ds ...link.Datagram) {
 	t.Helper()
 	for len(ds) > 0 {
-		n, err := l.Send(0, ds)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(l.Send(0, ds))(t)
 		ds = ds[n:]
 	}
 }
@@ -72,10 +64,7 @@ func recvN(t testing.TB, l *Link, n, batch int) []link.Datagram {
 	var got []link.Datagram
 	ds := make([]link.Datagram, batch)
 	for deadline := time.Now().Add(forever); len(got) < n; {
-		k, err := l.Recv(0, ds)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(l.Recv(0, ds))(t)
 		for _, d := range ds[:k] {
 			d.Payload = bytes.Clone(d.Payload)
 			got = append(got, d)
@@ -86,9 +75,7 @@ func recvN(t testing.TB, l *Link, n, batch int) []link.Datagram {
 		if time.Now().After(deadline) {
 			t.Fatalf("received %d of %d datagrams within %v; %+v", len(got), n, forever, l.Stats())
 		}
-		if err := l.WaitReadable(100 * time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.WaitReadable(100*time.Millisecond))
 	}
 	if len(got) > n {
 		t.Fatalf("received %d datagrams, want %d", len(got), n)

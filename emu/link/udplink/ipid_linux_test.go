@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -40,19 +41,14 @@ type tap struct {
 func openTap(t *testing.T, h *nstest.Host, port uint16) *tap {
 	t.Helper()
 	tp := &tap{port: port}
-	err := h.Do(func() (err error) {
+	must.Do(t, h.Do(func() (err error) {
 		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
 		tp.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { unix.Close(tp.fd) })
 	tv := unix.NsecToTimeval((5 * time.Second).Nanoseconds())
-	if err := unix.SetsockoptTimeval(tp.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.SetsockoptTimeval(tp.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 	return tp
 }
 
@@ -89,9 +85,7 @@ func TestPatchIPIDMatchesIdentificationOnWire(t *testing.T) {
 	for _, gso := range []Offload{OffloadOff, OffloadOn} {
 		t.Run("gso "+gso.String(), func(t *testing.T) {
 			a, b := nstest.Pair(t, 1500)
-			if err := a.DisableGSO(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.DisableGSO())
 			tp := openTap(t, b, 4791)
 			tx := openIn(t, a, Config{Local: a.Addr(false, 4791), GSO: gso, PatchIPID: func(p []byte, id uint16) {
 				binary.BigEndian.PutUint16(p, binary.BigEndian.Uint16(p)^id)

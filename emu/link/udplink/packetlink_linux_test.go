@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/linktest"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestPacketLink(t *testing.T) {
@@ -43,10 +44,7 @@ func TestLinkDoesNotAllocate(t *testing.T) {
 					sendAll(t, l, ds...)
 					for got := 0; got < n; {
 						l.WaitReadable(time.Second)
-						k, err := l.Recv(0, in)
-						if err != nil {
-							t.Fatal(err)
-						}
+						k := must.Get(l.Recv(0, in))(t)
 						got += k
 					}
 					l.Wake()

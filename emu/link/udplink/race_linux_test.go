@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // A datagram orders memory accesses: the race detector does not report a write before Send
@@ -35,10 +36,7 @@ func TestDatagramOrdersMemoryAccesses(t *testing.T) {
 					errs <- err
 				}()
 				for got := 0; got < n; runtime.Gosched() {
-					k, err := rx.Recv(0, in)
-					if err != nil {
-						t.Fatal(err)
-					}
+					k := must.Get(rx.Recv(0, in))(t)
 					got += k
 				}
 				if before != 1 {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -25,9 +26,7 @@ func TestDatagramBeyondMTUIsCountedAsLost(t *testing.T) {
 			if n, err := l.Send(0, ds); n != 4 || err != nil {
 				t.Fatalf("Send = %d, %v; want all 4 taken", n, err)
 			}
-			if err := samePayloads(recvN(t, l, 2, 4), []link.Datagram{ds[0], ds[2]}); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, samePayloads(recvN(t, l, 2, 4), []link.Datagram{ds[0], ds[2]}))
 			if s := l.Stats(); s.LostTooBig != 2 || s.Lost() != 2 || s.SentDatagrams != 2 {
 				t.Errorf("counted %+v", s)
 			}
@@ -87,9 +86,7 @@ func TestLostDatagramsAreCountedByReason(t *testing.T) {
 func TestRefusedSuperPacketIsSentAsSingleDatagrams(t *testing.T) {
 	fixed := 0
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), GSO: OffloadOn, PatchIPID: func(p []byte, id uint16) { p[0] ^= byte(id); fixed++ }})
-	if err := unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1))
 	ds := datagrams(100, 100, 100, 100, 100)
 	want := datagrams(100, 100, 100, 100, 100)
 	for i := range ds {
@@ -123,9 +120,7 @@ func TestEIODisablesGSO(t *testing.T) {
 		ds[i].Dst = local(l)
 	}
 	sendAll(t, l, ds...)
-	if err := samePayloads(recvN(t, l, 3, 3), ds); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, samePayloads(recvN(t, l, 3, 3), ds))
 	if n := l.Stats().GSOPackets; n != 0 {
 		t.Errorf("%d super-packets after GSO went off", n)
 	}
@@ -187,9 +182,7 @@ func TestKernelDropsAreCounted(t *testing.T) {
 	rx := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), RecvBufBytes: 1})
 	tx := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.3:0")})
 	group := netip.MustParseAddr("239.77.1.7")
-	if err := rx.Join(group); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rx.Join(group))
 	const each = 100
 	sent := 0
 	for _, to := range []netip.Addr{local(rx).Addr(), group} {
@@ -201,10 +194,7 @@ func TestKernelDropsAreCounted(t *testing.T) {
 		sent += each
 		var in [each]link.Datagram
 		for {
-			n, err := rx.Recv(0, in[:])
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(rx.Recv(0, in[:]))(t)
 			if n == 0 {
 				break
 			}

@@ -2,7 +2,7 @@ package udplink
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -29,9 +30,7 @@ func TestLinksShareLoopbackPort(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Open(Config{Local: local(links[0])}); !errors.Is(err, unix.EADDRINUSE) {
-		t.Errorf("second link on %v: %v, want EADDRINUSE", local(links[0]), err)
-	}
+	must.Fail(t, fmt.Sprintf("second link on %v", local(links[0])), must.Err(Open(Config{Local: local(links[0])})), unix.EADDRINUSE)
 }
 
 // The headers of received datagrams equal those that were sent.
@@ -105,9 +104,7 @@ func TestOffloadsDoNotChangeDatagrams(t *testing.T) {
 				})
 				t.Run("wire/"+f.name+"/gso "+gso.String()+"/gro "+gro.String(), func(t *testing.T) {
 					a, b := nstest.Pair(t, 1500)
-					if err := a.DisableGSO(); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, a.DisableGSO())
 					tx := openIn(t, a, Config{Local: a.Addr(f.addr.Is6(), 4791), GSO: gso, PatchIPID: noFix})
 					rx := openIn(t, b, Config{Local: b.Addr(f.addr.Is6(), 4791), GRO: gro})
 					exchange(t, tx, rx, want, gso, OffloadOff)
@@ -131,9 +128,7 @@ func exchange(t *testing.T, tx, rx *Link, want []link.Datagram, gso, gro Offload
 		sendAll(t, tx, chunk...)
 		got = append(got, recvN(t, rx, len(chunk), 1+i%37)...)
 	}
-	if err := samePayloads(got, want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, samePayloads(got, want))
 	for i := range got {
 		if got[i].TClass != want[i].TClass || got[i].Src != local(tx) || got[i].Dst != local(rx) {
 			t.Fatalf("datagram %d: class %#x from %v to %v", i, got[i].TClass, got[i].Src, got[i].Dst)
@@ -222,9 +217,7 @@ func TestBatchTakesFewSystemCalls(t *testing.T) {
 	if n != len(want) || err != nil {
 		t.Fatalf("Send = %d, %v", n, err)
 	}
-	if err := samePayloads(recvN(t, l, len(want), 64), want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, samePayloads(recvN(t, l, len(want), 64), want))
 	if s := l.Stats(); s.SendCalls != 4 || s.RecvCalls-s.RecvEmptyCalls > 10 {
 		t.Errorf("200 datagrams took %d calls to send and %d to receive", s.SendCalls, s.RecvCalls)
 	}
@@ -266,9 +259,7 @@ func TestZeroChecksumIsSentAndAccepted(t *testing.T) {
 			}
 			want := []link.Datagram{{Dst: local(l), Payload: pattern(1, 100)}, {Dst: local(l), Payload: pattern(2, 100)}}
 			sendAll(t, l, want...)
-			if err := samePayloads(recvN(t, l, 2, 2), want); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, samePayloads(recvN(t, l, 2, 2), want))
 		})
 	}
 }

@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // openWithSourcePort opens two links on loopback with SeparateSourcePort.
 func openWithSourcePort(t *testing.T, addr string) *Link {
 	t.Helper()
-	l, err := Open(Config{Local: netip.MustParseAddrPort(addr), SeparateSourcePort: true, PatchIPID: func([]byte, uint16) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(Config{Local: netip.MustParseAddrPort(addr), SeparateSourcePort: true, PatchIPID: func([]byte, uint16) {}}))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -27,9 +25,7 @@ func passOne(t *testing.T, from, to *Link, payload string) link.Datagram {
 	}
 	got := make([]link.Datagram, 4)
 	for range 1000 {
-		if err := to.WaitReadable(1e9); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, to.WaitReadable(1e9))
 		if n, err := to.Recv(0, got); err != nil || n > 0 {
 			if n != 1 || string(got[0].Payload) != payload {
 				t.Fatalf("%d datagrams, %q, %v", n, got[0].Payload, err)
@@ -92,10 +88,7 @@ func TestConnectedSourceSurvivesClosedPeer(t *testing.T) {
 			t.Fatalf("sent %d, %v", n, err)
 		}
 	}
-	back, err := Open(Config{Local: addr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := must.Get(Open(Config{Local: addr}))(t)
 	defer back.Close()
 	for range 5 {
 		passOne(t, a, back, "again")
@@ -104,10 +97,7 @@ func TestConnectedSourceSurvivesClosedPeer(t *testing.T) {
 
 func TestSeparateSourcePortIsIPv6Only(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::]:0"} {
-		l, err := Open(Config{Local: netip.MustParseAddrPort(addr), SeparateSourcePort: true, MTU: 1500})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(Open(Config{Local: netip.MustParseAddrPort(addr), SeparateSourcePort: true, MTU: 1500}))(t)
 		if i := l.Info(); i.Source != i.Local {
 			t.Errorf("%s: sends from %v", addr, i.Source)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // forever is longer than any wait without a bug.
@@ -51,18 +52,14 @@ func TestWaitTimesOut(t *testing.T) {
 	l := loopLink(t)
 	start := time.Now()
 	for range 100 {
-		if err := l.WaitReadable(0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.WaitReadable(0))
 	}
 	if d := time.Since(start); d > forever {
 		t.Errorf("100 waits of no time took %v", d)
 	}
 	const want = 30 * time.Millisecond
 	start = time.Now()
-	if err := l.WaitReadable(want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.WaitReadable(want))
 	if d := time.Since(start); d < want || d > forever {
 		t.Errorf("a wait of %v took %v", want, d)
 	}
@@ -156,21 +153,15 @@ func TestCloseWakesWaitReadable(t *testing.T) {
 	errs := make(chan error, 1)
 	go func() { errs <- l.WaitReadable(-1) }()
 	asleepNow(l)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	<-errs // either nil or ErrClosed
-	if err := l.WaitReadable(-1); !errors.Is(err, link.ErrClosed) {
-		t.Errorf("WaitReadable of a closed link: %v", err)
-	}
+	must.Fail(t, "WaitReadable of a closed link", l.WaitReadable(-1), link.ErrClosed)
 }
 
 func TestClosedLinkReturnsErrClosed(t *testing.T) {
 	l := loopLink(t)
 	addr := local(l)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	ds := datagrams(1)
 	_, sendErr := l.Send(0, ds)
 	_, recvErr := l.Recv(0, ds)
@@ -228,9 +219,7 @@ func TestCloseRaces(t *testing.T) {
 			}
 		})
 		time.Sleep(200 * time.Microsecond)
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, l.Close())
 		close(stop)
 		wg.Wait()
 		openLink(t, Config{Local: to}).Close()
@@ -240,19 +229,14 @@ func TestCloseRaces(t *testing.T) {
 // Descriptors are closed, also when Open fails.
 func TestDescriptorsAreClosed(t *testing.T) {
 	count := func() int {
-		fds, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		fds := must.Get(os.ReadDir("/proc/self/fd"))(t)
 		return len(fds)
 	}
 	taken := loopLink(t)
 	before := count()
 	for range 5 {
 		l := loopLink(t)
-		if err := l.Join(netip.MustParseAddr("239.77.1.8")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Join(netip.MustParseAddr("239.77.1.8")))
 		l.Close()
 		if _, err := Open(Config{Local: local(taken)}); err == nil {
 			t.Fatal("opened an address twice")

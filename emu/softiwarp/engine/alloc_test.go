@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -34,23 +35,17 @@ func (d *direct) do(op verbs.WROpcode, n int) {
 	if op == verbs.OpSend {
 		d.rsgl[0] = sge(d.dst, 0, n)
 		d.rwr = verbs.RecvWR{SGL: d.rsgl[:]}
-		if err := d.b.qp.PostRecv(&d.rwr); err != nil {
-			d.t.Fatal(err)
-		}
+		must.Do(d.t, d.b.qp.PostRecv(&d.rwr))
 	}
 	d.sgl[0] = sge(d.src, 0, n)
 	d.wr = verbs.SendWR{Opcode: op, SGL: d.sgl[:], Remote: verbs.Remote{Addr: d.dst.Addr, RKey: verbs.RKey(d.dst.Key)}}
-	if err := d.a.qp.PostSend(&d.wr, nil); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.t, d.a.qp.PostSend(&d.wr, nil))
 	for d.move(d.a.nic, d.cb) || d.move(d.b.nic, d.ca) {
 	}
 	if n, _ := d.a.sendCQ.Poll(d.wc[:]); n != 1 || d.wc[0].Status != verbs.WCSuccess {
 		d.t.Fatalf("%d completions: %+v", n, d.wc[0])
 	}
-	if _, err := d.b.recvCQ.Poll(d.wc[:]); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Get(d.b.recvCQ.Poll(d.wc[:]))(d.t)
 }
 
 func (d *direct) move(n *NIC, to *Conn) (moved bool) {

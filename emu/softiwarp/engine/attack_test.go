@@ -7,6 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -94,15 +95,10 @@ func TestEndedConnectionsLetGo(t *testing.T) {
 // that the connection cannot be used.
 func TestFailedWhileBeingConnectedStaysFailed(t *testing.T) {
 	h := newHost(t)
-	c, err := h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4}))(t)
 	p := newPipe(t, c, nil)
 	p.take(0)
-	if err := h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	p.give(0, unhex(t, replyFrame+crcEnhanced))
 	h.wantState(verbs.QPStateErr)
 	if len(p.take(0)) == 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -35,9 +36,7 @@ func TestDisconnect(t *testing.T) {
 	}
 	// And the same again with the same queue pairs.
 	for _, h := range []*host{a, b} {
-		if err := h.qp.Modify(p.now, verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.qp.Modify(p.now, verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 	}
 	p = connect(t, a, b)
 	b.recv(3)
@@ -106,9 +105,7 @@ func TestBytesOfMemoryThatIsBackDoNotLeave(t *testing.T) {
 	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(src, 0, 1<<17)}, Remote: verbs.Remote{Addr: dst.Addr, RKey: verbs.RKey(dst.Key)}})
 	p.most = 1000
 	p.write(0)
-	if err := a.qp.Modify(p.now, verbs.QPAttr{State: verbs.QPStateSQE}, verbs.QPAttrState); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.qp.Modify(p.now, verbs.QPAttr{State: verbs.QPStateSQE}, verbs.QPAttrState))
 	a.wantSends("1 WR_FLUSH_ERR")
 	for i := range mem {
 		mem[i] = 0x22
@@ -153,9 +150,7 @@ func TestPeerThatClosesInAMessageHasFailed(t *testing.T) {
 func TestResponderThatHasHeardNothingIsSilentToTheEnd(t *testing.T) {
 	for name, do := range map[string]func(*tester){
 		"failed": func(k *tester) {
-			if err := k.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateSQE}, verbs.QPAttrState); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, k.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateSQE}, verbs.QPAttrState))
 		},
 		"left": func(k *tester) { k.c.InputEOF(0) },
 	} {
@@ -188,9 +183,7 @@ func TestAnAnswerIsWhatWasThereWhenItWasMade(t *testing.T) {
 	for i := range mem {
 		mem[i] = 0x22
 	}
-	if err := h.nic.DeregMR(r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.nic.DeregMR(r))
 	k.most = 0
 	segs = append(segs, k.hear()...) // which checks the CRCs
 	for _, s := range segs {

@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestConfigRefusesWhatCannotWork(t *testing.T) {
@@ -17,14 +17,9 @@ func TestConfigRefusesWhatCannotWork(t *testing.T) {
 		"revision":         {MPA: mpa.Config{MaxRevision: 3}},
 		"model":            {MPA: mpa.Config{MaxRevision: 1, PeerToPeer: true}},
 	} {
-		if _, err := New(c); !errors.Is(err, ErrConfig) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, must.Err(New(c)), ErrConfig)
 	}
-	n, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(New(Config{}))(t)
 	if c := n.Config(); c.FirstQPN != 0x11 || c.CloseTimeout != 5*time.Second || c.Limits.RdAtomic != 128 || c.MPA.MaxIRD != 128 {
 		t.Errorf("%+v", c)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -39,9 +40,7 @@ func TestConnectionIsMade(t *testing.T) {
 			if name != "revision 1" && (p.cb.Peer().PeerIRD != 3 || p.cb.Peer().PeerORD != 5) {
 				t.Errorf("depths %+v", p.cb.Peer())
 			}
-			if err := p.cb.Accept(p.now, b.qp, ConnParam{IRD: 4, ORD: 4, PrivateData: []byte("welcome")}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.cb.Accept(p.now, b.qp, ConnParam{IRD: 4, ORD: 4, PrivateData: []byte("welcome")}))
 			p.run()
 			if string(p.ca.PrivateData()) != "welcome" || p.ca.State() != Established || p.cb.State() != Established {
 				t.Errorf("%v and %v, %q", p.ca.State(), p.cb.State(), p.ca.PrivateData())
@@ -80,12 +79,8 @@ func TestConnectionIsMade(t *testing.T) {
 func TestConnectionIsRefused(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	p := offer(t, a, b, ConnParam{IRD: 1, ORD: 1})
-	if err := p.cb.Reject(p.now, []byte("no room")); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cb.Reject(p.now, nil); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("a second answer: %v", err)
-	}
+	must.Do(t, p.cb.Reject(p.now, []byte("no room")))
+	must.Fail(t, "a second answer", p.cb.Reject(p.now, nil), verbs.ErrInvalid)
 	p.run()
 	if !errors.Is(p.ca.Err(), ErrRejected) || string(p.ca.PrivateData()) != "no room" || p.ca.State() != Closed || p.cb.State() != Closed {
 		t.Errorf("%v %v %q, %v", p.ca.State(), p.ca.Err(), p.ca.PrivateData(), p.cb.State())
@@ -102,39 +97,24 @@ func TestSmallFaultsOfThoseWhoConnect(t *testing.T) {
 		"private data": {PrivateData: make([]byte, 509)},
 		"depth":        {IRD: 129},
 	} {
-		if _, err := a.nic.Connect(a.qp, p); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, must.Err(a.nic.Connect(a.qp, p)), verbs.ErrInvalid)
 	}
 	p := offer(t, a, b, ConnParam{})
-	if _, err := a.nic.Connect(a.qp, ConnParam{}); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("a second connection: %v", err)
-	}
-	if err := p.ca.Accept(0, a.qp, ConnParam{}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("an initiator accepts: %v", err)
-	}
-	if err := p.cb.Accept(0, b.qp, ConnParam{PrivateData: make([]byte, 513)}); !errors.Is(err, mpa.ErrPrivateData) {
-		t.Errorf("too much private data: %v", err)
-	}
+	must.Fail(t, "a second connection", must.Err(a.nic.Connect(a.qp, ConnParam{})), verbs.ErrBusy)
+	must.Fail(t, "an initiator accepts", p.ca.Accept(0, a.qp, ConnParam{}), verbs.ErrInvalid)
+	must.Fail(t, "too much private data", p.cb.Accept(0, b.qp, ConnParam{PrivateData: make([]byte, 513)}), mpa.ErrPrivateData)
 	if err := p.cb.Accept(0, b.qp, ConnParam{}); err != nil {
 		t.Errorf("after a refused answer: %v", err)
 	}
 	other := b.newQP(QPConfig{Type: verbs.QPTypeRC, PD: b.pd, SendCQ: b.sendCQ, RecvCQ: b.recvCQ})
-	if err := other.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.nic.Connect(other, ConnParam{}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("a failed queue pair connects: %v", err)
-	}
+	must.Do(t, other.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
+	must.Fail(t, "a failed queue pair connects", must.Err(b.nic.Connect(other, ConnParam{})), verbs.ErrInvalid)
 }
 
 func TestStartUpFails(t *testing.T) {
 	t.Run("no such host", func(t *testing.T) {
 		a := newHost(t)
-		c, err := a.nic.Connect(a.qp, ConnParam{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(a.nic.Connect(a.qp, ConnParam{}))(t)
 		c.Failed(0, link.ErrRefused)
 		if c.State() != Closed || !errors.Is(c.Err(), link.ErrRefused) || a.qp.Conn() != nil {
 			t.Errorf("%v %v", c.State(), c.Err())
@@ -170,10 +150,7 @@ func TestStartUpFails(t *testing.T) {
 	})
 	t.Run("peer without the enhanced start-up", func(t *testing.T) {
 		a := newHost(t)
-		c, err := a.nic.Connect(a.qp, ConnParam{IRD: 1, ORD: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(a.nic.Connect(a.qp, ConnParam{IRD: 1, ORD: 1}))(t)
 		p := newPipe(t, c, nil)
 		p.take(0)
 		c.InputEOF(p.now)
@@ -181,10 +158,7 @@ func TestStartUpFails(t *testing.T) {
 		if c.State() != Closed || !c.Fallback() {
 			t.Fatalf("%v, fallback %v", c.State(), c.Fallback())
 		}
-		again, err := a.nic.Connect(a.qp, ConnParam{IRD: 1, ORD: 1, Revision: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(a.nic.Connect(a.qp, ConnParam{IRD: 1, ORD: 1, Revision: 1}))(t)
 		p = newPipe(t, again, nil)
 		wantOctets(t, "Request", p.take(0), requestFrame+"40010000")
 	})

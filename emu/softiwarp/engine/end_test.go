@@ -7,6 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -34,9 +35,7 @@ func TestDestroyedQueuePairLeavesItsTerminate(t *testing.T) {
 			if written {
 				k.write(0)
 			}
-			if err := h.nic.DestroyQP(h.qp); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, h.nic.DestroyQP(h.qp))
 			if got := k.hearOne().Terminate.Error; got != tc.want {
 				t.Errorf("%s, written %v: Terminate %v", name, written, got)
 			}
@@ -57,9 +56,7 @@ func TestRefusedPeerMayReset(t *testing.T) {
 	c := h.nic.Incoming()
 	p := newPipe(t, c, nil)
 	p.give(0, unhex(t, requestFrame+crcEnhanced))
-	if err := c.Reject(0, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Reject(0, nil))
 	if p.take(0); !p.fin[0] || c.State() != Closing {
 		t.Fatalf("%v, FIN %v", c.State(), p.fin[0])
 	}
@@ -73,10 +70,7 @@ func TestRefusedPeerMayReset(t *testing.T) {
 // it, however many steps its end has.
 func TestLastWQEIsReportedOnce(t *testing.T) {
 	h := newHost(t)
-	srq, err := h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srq := must.Get(h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1}))(t)
 	h.qp = h.newQP(QPConfig{Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.sendCQ, RecvCQ: h.recvCQ, SRQ: srq, Caps: verbs.QPCaps{MaxSendWR: 4, MaxSendSGE: 1}})
 	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 	k.say(segment(wire.OpSend, 9, nil)) // Terminate, then the end
@@ -97,9 +91,7 @@ func TestClosingABusyQueuePairBreaksIt(t *testing.T) {
 			h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
 			k.hear()
 		}
-		if err := h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
 		k.take(0)
 		if k.gone[0] != busy || k.fin[0] == busy {
 			t.Errorf("busy %v: reset %v, FIN %v", busy, k.gone[0], k.fin[0])

@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -50,10 +51,7 @@ func newFuzzed(t testing.TB, initiator bool) *fuzzed {
 	})
 	f := &fuzzed{tester: &tester{host: h}, secret: bytes.Repeat([]byte{secretByte}, 8)}
 	if initiator {
-		c, err := h.nic.Connect(h.qp, ConnParam{IRD: 2, ORD: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 2, ORD: 2}))(t)
 		f.c = c
 	} else {
 		f.c = h.nic.Incoming()

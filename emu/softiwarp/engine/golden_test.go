@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -37,10 +38,7 @@ func TestGoldenRpingClient(t *testing.T) {
 	src, text := h.regionAt(16, 0x55c99661b000, allAccess)
 	data, mem := h.regionAt(100, 0x55c99661b6c0, allAccess)
 	copy(mem, unhex(t, rpingAnswer[32:232]))
-	c, err := h.nic.Connect(h.qp, ConnParam{IRD: 1, ORD: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 1, ORD: 1}))(t)
 	p := newPipe(t, c, nil)
 	wantOctets(t, "Request", p.take(0), rpingRequest)
 	p.give(0, unhex(t, rpingReply))
@@ -61,9 +59,7 @@ func TestGoldenRpingServer(t *testing.T) {
 	c := h.nic.Incoming()
 	p := newPipe(t, nil, c)
 	p.give(1, unhex(t, rpingRequest))
-	if err := c.Accept(0, h.qp, ConnParam{IRD: 1, ORD: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Accept(0, h.qp, ConnParam{IRD: 1, ORD: 1}))
 	wantOctets(t, "Reply", p.take(1), rpingReply)
 	buf, mem := h.regionAt(16, 0, allAccess)
 	sink, got := h.regionAt(100, 0x55e715bdd010, allAccess)

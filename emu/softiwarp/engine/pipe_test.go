@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // pipe is the stream between two connections, or between one and a script: it
@@ -200,9 +201,7 @@ func connectWith(t testing.TB, a, b *host, pa, pb ConnParam) *pair {
 	if p.cb.State() != Requested {
 		t.Fatalf("the responder is %v: %v", p.cb.State(), p.cb.Err())
 	}
-	if err := p.cb.Accept(p.now, b.qp, pb); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.cb.Accept(p.now, b.qp, pb))
 	p.run()
 	if p.ca.State() != Established {
 		t.Fatalf("the initiator is %v: %v", p.ca.State(), p.ca.Err())
@@ -213,10 +212,7 @@ func connectWith(t testing.TB, a, b *host, pa, pb ConnParam) *pair {
 // offer goes as far as the Request.
 func offer(t testing.TB, a, b *host, pa ConnParam) *pair {
 	t.Helper()
-	ca, err := a.nic.Connect(a.qp, pa)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(a.nic.Connect(a.qp, pa))(t)
 	cb := b.nic.Incoming()
 	p := &pair{pipe: newPipe(t, ca, cb), a: a, b: b, ca: ca, cb: cb}
 	p.run()

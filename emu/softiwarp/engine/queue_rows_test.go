@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -73,19 +74,14 @@ var queueRows = map[string]func(*testing.T){
 	},
 	"rfc5042/6.4.3.1/1": func(t *testing.T) {
 		h := newHost(t)
-		srq, err := h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 8, MaxSGE: 1, Limit: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		srq := must.Get(h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 8, MaxSGE: 1, Limit: 3}))(t)
 		h.qp = h.newQP(QPConfig{Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.sendCQ, RecvCQ: h.recvCQ, SRQ: srq})
 		k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 		if err := h.qp.PostRecv(&verbs.RecvWR{}); err == nil {
 			t.Error("a receive of its own")
 		}
 		for i := range uint64(4) {
-			if err := srq.PostRecv(&verbs.RecvWR{WRID: i}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, srq.PostRecv(&verbs.RecvWR{WRID: i}))
 		}
 		k.say(segment(wire.OpSend, 1, nil))
 		h.wantEvents()
@@ -132,9 +128,7 @@ func TestASendThatFindsNoReceiveEndsTheConnection(t *testing.T) {
 		}
 		h.wantState(verbs.QPStateErr)
 	}
-	if err := a.qp.PostSend(&verbs.SendWR{WRID: 2, Opcode: verbs.OpSend}, &Refs{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.qp.PostSend(&verbs.SendWR{WRID: 2, Opcode: verbs.OpSend}, &Refs{}))
 	var wc [1]verbs.WC
 	if n, _ := a.sendCQ.Poll(wc[:]); n != 1 || wc[0].Status != verbs.WCWRFlushErr {
 		t.Fatalf("%+v", wc)

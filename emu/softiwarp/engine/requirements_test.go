@@ -1,35 +1,17 @@
 package engine
 
 import (
-	"maps"
-	"slices"
-	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // rows has a test for the requirements that neither an MPA connection nor a
 // stream can meet by itself, by their numbers in the list of requirements.
-var rows = joined(closeRows, startRows, queueRows)
-
-func joined(parts ...map[string]func(*testing.T)) map[string]func(*testing.T) {
-	all := map[string]func(*testing.T){}
-	for _, part := range parts {
-		for ids, f := range part {
-			for _, id := range strings.Fields(ids) {
-				if all[id] != nil {
-					panic("two tests for " + id)
-				}
-				all[id] = f
-			}
-		}
-	}
-	return all
-}
+var rows = testutil.Join(closeRows, startRows, queueRows)
 
 func TestRequirements(t *testing.T) {
-	for _, id := range slices.Sorted(maps.Keys(rows)) {
-		t.Run(id, rows[id])
-	}
+	rows.Run(t)
 	// What the lists of the other two packages leave to the engine.
 	for _, id := range []string{
 		"rfc5041/6.2/1", "rfc5041/6.2.1/1", "rfc5041/6.2.1/2", "rfc5041/6.2.1/3", "rfc5041/6.2.2/1",

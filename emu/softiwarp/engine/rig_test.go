@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -38,10 +39,7 @@ func newHost(t testing.TB, opts ...hostOption) *host {
 	for _, o := range opts {
 		o(&cfg, &q)
 	}
-	var err error
-	if h.nic, err = New(cfg); err != nil {
-		t.Fatal(err)
-	}
+	h.nic = must.Get(New(cfg))(t)
 	h.pd, _ = h.nic.AllocPD()
 	h.sendCQ = h.cq(cqDepth)
 	h.recvCQ = h.cq(cqDepth)
@@ -55,19 +53,13 @@ func newHost(t testing.TB, opts ...hostOption) *host {
 
 func (h *host) cq(depth int) *nic.CQ {
 	h.t.Helper()
-	cq, err := h.nic.CreateCQ(depth)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	cq := must.Get(h.nic.CreateCQ(depth))(h.t)
 	return cq
 }
 
 func (h *host) newQP(q QPConfig) *QP {
 	h.t.Helper()
-	qp, err := h.nic.CreateQP(q)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	qp := must.Get(h.nic.CreateQP(q))(h.t)
 	return qp
 }
 
@@ -78,10 +70,7 @@ func (h *host) region(n int, access verbs.Access) (*nic.Region, nic.Bytes) {
 func (h *host) regionAt(n int, addr uint64, access verbs.Access) (*nic.Region, nic.Bytes) {
 	h.t.Helper()
 	mem := make(nic.Bytes, n)
-	r, err := h.nic.RegMR(h.pd, mem, addr, access)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	r := must.Get(h.nic.RegMR(h.pd, mem, addr, access))(h.t)
 	return r, mem
 }
 
@@ -92,16 +81,12 @@ func sge(r *nic.Region, off, n int) verbs.SGE {
 // send posts a request, which must be taken.
 func (h *host) send(wr verbs.SendWR) {
 	h.t.Helper()
-	if err := h.qp.PostSend(&wr, &Refs{}); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, h.qp.PostSend(&wr, &Refs{}))
 }
 
 func (h *host) recv(id uint64, sgl ...verbs.SGE) {
 	h.t.Helper()
-	if err := h.qp.PostRecv(&verbs.RecvWR{WRID: id, SGL: sgl}); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, h.qp.PostRecv(&verbs.RecvWR{WRID: id, SGL: sgl}))
 }
 
 // poll returns what a queue has, as text: id and status, of receives the length.

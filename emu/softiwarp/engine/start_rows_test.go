@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -74,16 +75,11 @@ var startRows = map[string]func(*testing.T){
 	},
 	"rfc6581/9.3/1": func(t *testing.T) {
 		h := newHost(t)
-		c, err := h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4}))(t)
 		k := &tester{pipe: newPipe(t, c, nil), host: h, c: c}
 		k.take(0)
 		// The program fails its queue pair before the Reply comes.
-		if err := h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 		reply := unhex(t, replyFrame+crcEnhanced)
 		k.start(reply)
 		k.give(0, reply)

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,9 +17,7 @@ func inState(t *testing.T, s verbs.QPState, opts ...hostOption) *tester {
 	h := newHost(t, opts...)
 	modify := func(to verbs.QPState) {
 		t.Helper()
-		if err := h.qp.Modify(0, verbs.QPAttr{State: to}, verbs.QPAttrState); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: to}, verbs.QPAttrState))
 	}
 	switch s {
 	case verbs.QPStateReset:
@@ -163,21 +163,15 @@ func TestPostRefusesWhatCannotBe(t *testing.T) {
 		"no window":          {verbs.SendWR{Opcode: verbs.OpBindMW}, verbs.ErrInvalid},
 		"4 GB":               {verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1 << 31}, {Length: 1 << 31}}}, verbs.ErrInvalid},
 	} {
-		if err := k.qp.PostSend(&c.wr, &Refs{}); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		must.Fail(t, name, k.qp.PostSend(&c.wr, &Refs{}), c.want)
 	}
 	for i := range 64 {
 		k.send(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend})
 	}
-	if err := k.qp.PostSend(&verbs.SendWR{Opcode: verbs.OpSend}, &Refs{}); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a full queue: %v", err)
-	}
+	must.Fail(t, "a full queue", k.qp.PostSend(&verbs.SendWR{Opcode: verbs.OpSend}, &Refs{}), verbs.ErrNoMemory)
 	none := asInitiator(t, newHost(t), ConnParam{IRD: 4}, "5002000400000004")
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd} {
-		if err := none.qp.PostSend(&verbs.SendWR{Opcode: op, SGL: one}, &Refs{}); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("%v where ORD is 0: %v", op, err)
-		}
+		must.Fail(t, fmt.Sprintf("%v where ORD is 0", op), none.qp.PostSend(&verbs.SendWR{Opcode: op, SGL: one}, &Refs{}), verbs.ErrInvalid)
 	}
 }
 
@@ -194,9 +188,7 @@ func TestOnlyReliableConnectedQPs(t *testing.T) {
 		"no domain": {Type: verbs.QPTypeRC, PD: 99, SendCQ: h.sendCQ, RecvCQ: h.recvCQ},
 		"too deep":  {Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.sendCQ, RecvCQ: h.recvCQ, Caps: verbs.QPCaps{MaxSendWR: 1 << 20}},
 	} {
-		if _, err := h.nic.CreateQP(c); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, must.Err(h.nic.CreateQP(c)), verbs.ErrInvalid)
 	}
 }
 
@@ -204,27 +196,17 @@ func TestDestroyedQPIsGone(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	p := connect(t, a, b)
 	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
-	if err := a.nic.DestroyQP(a.qp); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.nic.DestroyQP(a.qp))
 	p.run()
 	a.wantSends()
 	if p.ca.State() != Closed || p.cb.State() != Closed || p.ca.QP() != nil {
 		t.Errorf("%v, %v", p.ca.State(), p.cb.State())
 	}
 	b.wantState(verbs.QPStateErr)
-	if err := a.nic.DestroyQP(a.qp); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("destroyed again: %v", err)
-	}
-	if err := a.qp.PostSend(&verbs.SendWR{Opcode: verbs.OpSend}, nil); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("posted: %v", err)
-	}
-	if err := a.qp.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("posted: %v", err)
-	}
-	if err := a.qp.Modify(0, verbs.QPAttr{}, 0); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("modified: %v", err)
-	}
+	must.Fail(t, "destroyed again", a.nic.DestroyQP(a.qp), verbs.ErrInvalid)
+	must.Fail(t, "posted", a.qp.PostSend(&verbs.SendWR{Opcode: verbs.OpSend}, nil), verbs.ErrInvalid)
+	must.Fail(t, "posted", a.qp.PostRecv(&verbs.RecvWR{}), verbs.ErrInvalid)
+	must.Fail(t, "modified", a.qp.Modify(0, verbs.QPAttr{}, 0), verbs.ErrInvalid)
 	if err := a.nic.DestroyCQ(a.sendCQ); err != nil {
 		t.Errorf("its queue is still held: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -40,10 +41,7 @@ func besiege(t testing.TB, crc bool) *besieged {
 	b.fenced = bytes.Repeat([]byte{fenceVal}, fence+openLen+fence)
 	mem := b.fenced[fence : fence+openLen]
 	clear(mem)
-	var err error
-	if b.open, err = h.nic.RegMR(h.pd, nic.Bytes(mem), 0, allAccess); err != nil {
-		t.Fatal(err)
-	}
+	b.open = must.Get(h.nic.RegMR(h.pd, nic.Bytes(mem), 0, allAccess))(t)
 	_, b.closed = h.region(256, verbs.AccessLocalWrite)
 	for i := range b.closed {
 		b.closed[i] = secretByte
@@ -84,10 +82,7 @@ func (b *besieged) responds() {
 }
 
 func (b *besieged) initiates() {
-	c, err := b.nic.Connect(b.qp, ConnParam{IRD: 4, ORD: 4})
-	if err != nil {
-		b.host.t.Fatal(err)
-	}
+	c := must.Get(b.nic.Connect(b.qp, ConnParam{IRD: 4, ORD: 4}))(b.host.t)
 	b.c = c
 	b.pipe = newPipe(b.host.t, c, nil)
 	b.take(0)
@@ -96,9 +91,7 @@ func (b *besieged) initiates() {
 func (b *besieged) accepts() {
 	b.responds()
 	b.give(0, b.startup(false))
-	if err := b.c.Accept(b.now, b.qp, ConnParam{IRD: 4, ORD: 4}); err != nil {
-		b.host.t.Fatal(err)
-	}
+	must.Do(b.host.t, b.c.Accept(b.now, b.qp, ConnParam{IRD: 4, ORD: 4}))
 	b.take(0)
 }
 
@@ -234,10 +227,7 @@ func (b *besieged) reap() {
 		Poll([]verbs.WC) (int, error)
 	}{b.sendCQ, b.recvCQ} {
 		for {
-			n, err := cq.Poll(wcs[:])
-			if err != nil {
-				b.host.t.Fatal(err)
-			}
+			n := must.Get(cq.Poll(wcs[:]))(b.host.t)
 			for _, wc := range wcs[:n] {
 				if b.pending[wc.WRID]--; b.pending[wc.WRID] != 0 {
 					b.host.t.Fatalf("completion %+v, of something else or again", wc)
@@ -279,9 +269,7 @@ func (b *besieged) finish(reset bool) {
 		t.Fatal("something is left of it")
 	}
 	if b.qp.idle() { // it was never connected: what it has posted it keeps
-		if err := b.qp.Modify(b.now, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.qp.Modify(b.now, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	}
 	b.reap()
 	if len(b.pending) > 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // tester is a script that talks to a NIC octet by octet: the NIC is end 0.
@@ -21,10 +22,7 @@ type tester struct {
 // unhex reads hex, which may have spaces.
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(strings.ReplaceAll(s, " ", "")))(t)
 	return b
 }
 
@@ -43,9 +41,7 @@ func asResponder(t testing.TB, h *host, request string, p ConnParam) *tester {
 	if c.State() != Requested {
 		t.Fatalf("the Request is not taken: %v %v", c.State(), c.Err())
 	}
-	if err := c.Accept(0, h.qp, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Accept(0, h.qp, p))
 	k.start(k.take(0))
 	return k
 }
@@ -53,10 +49,7 @@ func asResponder(t testing.TB, h *host, request string, p ConnParam) *tester {
 // asInitiator connects a host to the tester, who answers with reply.
 func asInitiator(t testing.TB, h *host, p ConnParam, reply string) *tester {
 	t.Helper()
-	c, err := h.nic.Connect(h.qp, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(h.nic.Connect(h.qp, p))(t)
 	k := &tester{pipe: newPipe(t, c, nil), host: h, c: c}
 	if got := string(k.take(0)); !strings.HasPrefix(got, wire.RequestKey) {
 		t.Fatalf("no Request: %x", got)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // TestFailuresAreCountedOnce fails connections that share their counters in
@@ -78,9 +79,7 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 		c := NewResponder(0, Config{Counters: &counters})
 		f := enhance(request(pattern(200, 0)...), wire.Enhanced{IRD: 1, ORD: 1})
 		give(c, f.Append(nil))
-		if err := c.Accept(0, AcceptParam{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Accept(0, AcceptParam{}))
 		written(c)
 		give(c, stream(crcOn, pattern(18, 0)))
 		c.Send(pattern(18, 0), nil)

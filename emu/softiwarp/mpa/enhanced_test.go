@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // depthsOf returns the enhanced data of a frame, which has to have it.
@@ -68,9 +69,7 @@ var depthRows = map[string]func(*testing.T){
 		if e.Params.Enhanced || !bytes.Equal(e.PrivateData, []byte{1, 2, 3, 4}) {
 			t.Errorf("%+v", e)
 		}
-		if err := c.Accept(0, AcceptParam{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Accept(0, AcceptParam{}))
 		if r := parse(t, written(c)); r.Revision != 2 || r.Enhanced || len(r.PrivateData) > 0 {
 			t.Errorf("Reply %+v", r)
 		}
@@ -135,9 +134,7 @@ var depthRows = map[string]func(*testing.T){
 	},
 	"rfc6581/9.1/5": func(t *testing.T) {
 		c, _ := asks(t, Config{}, enhance(request(), wire.Enhanced{IRD: 0, ORD: 2}))
-		if err := c.RejectDepths(0, AcceptParam{IRD: 2, ORD: 4, PrivateData: []byte("more")}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.RejectDepths(0, AcceptParam{IRD: 2, ORD: 4, PrivateData: []byte("more")}))
 		f := parse(t, written(c))
 		if e, private, ok := f.Split(); !ok || !f.Reject || e.ORD != 4 || e.IRD != 2 || string(private) != "more" {
 			t.Errorf("Reply %+v, %+v", f, e)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // errorRows are about what ends a connection.
@@ -139,9 +140,7 @@ var errorRows = map[string]func(*testing.T){
 // write.
 func TestNothingComesAfterAReset(t *testing.T) {
 	refused, _ := asks(t, Config{}, request())
-	if err := refused.Reject(0, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, refused.Reject(0, nil))
 	failed := responding(t, Config{}, crcOn, crcOn)
 	b := stream(crcOn, pattern(18, 0))
 	b[9] ^= 0x40

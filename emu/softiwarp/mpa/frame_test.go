@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // edited is a frame with octets changed.
@@ -49,9 +50,7 @@ var frameRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.1/3": func(t *testing.T) {
 		c, _ := asks(t, Config{}, request())
-		if err := c.Accept(0, AcceptParam{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Accept(0, AcceptParam{}))
 		if b := written(c); !bytes.HasPrefix(b, []byte("MPA ID Rep Frame")) {
 			t.Errorf("Reply %q", b)
 		}
@@ -109,9 +108,7 @@ var frameRows = map[string]func(*testing.T){
 		}
 		wantULPDU(t, giveOne(t, c, stream(crcOn, pattern(18, 0))), pattern(18, 0))
 		c, _ = asks(t, Config{}, request())
-		if err := c.Reject(0, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Reject(0, nil))
 		if r := parse(t, written(c)); !r.Reject {
 			t.Errorf("Reply %+v", r)
 		}

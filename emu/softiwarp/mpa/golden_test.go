@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // send is the header of a Send, as vectors have it.
@@ -126,9 +127,7 @@ func TestGoldenFrames(t *testing.T) {
 	}
 	t.Run("V27", func(t *testing.T) { // siw refuses markers; here it is the application
 		c, _ := asks(t, Config{}, enhance(wire.StartFrame{Markers: true}, wire.Enhanced{IRD: 1, ORD: 1}))
-		if err := c.Reject(0, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Reject(0, nil))
 		if got := hex.EncodeToString(written(c)); got != rep+"3002000400000000" {
 			t.Errorf("Reply %s", got)
 		}

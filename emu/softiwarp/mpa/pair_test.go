@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // end is one side of a random conversation: a connection, what is on its way to
@@ -166,9 +167,7 @@ func (k *pairing) tell(to *end, e Event) {
 		if to != k.b || !bytes.Equal(e.PrivateData, k.ask.PrivateData) {
 			t.Errorf("%s: Request with %d octets", to.name, len(e.PrivateData))
 		}
-		if err := to.Accept(0, k.say); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, to.Accept(0, k.say))
 		to.opened = true
 	case EventAccepted:
 		if to != k.a || !bytes.Equal(e.PrivateData, k.say.PrivateData) {

@@ -1,17 +1,15 @@
 package mpa
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // rows has a test for every requirement of RFC 5044 and RFC 6581 that a
 // connection by itself can meet or break, by its number in the list of
 // requirements.
-var rows = joined(fpduRows, markerRows, crcRows, streamRows, frameRows, startRows, errorRows, depthRows, rtrRows)
+var rows = testutil.Join(fpduRows, markerRows, crcRows, streamRows, frameRows, startRows, errorRows, depthRows, rtrRows)
 
 // elsewhere says where those are met that are not a connection's.
 var elsewhere = map[string]string{
@@ -30,44 +28,6 @@ var sections = map[string]int{
 	"rfc6581/9.3": 1, "rfc6581/10": 3, "rfc6581/12": 1,
 }
 
-func joined(parts ...map[string]func(*testing.T)) map[string]func(*testing.T) {
-	all := map[string]func(*testing.T){}
-	for _, part := range parts {
-		for id, f := range part {
-			if all[id] != nil {
-				panic("two tests for " + id)
-			}
-			all[id] = f
-		}
-	}
-	return all
-}
+func TestRequirements(t *testing.T) { rows.Run(t) }
 
-func TestRequirements(t *testing.T) {
-	for _, id := range slices.Sorted(maps.Keys(rows)) {
-		t.Run(id, rows[id])
-	}
-}
-
-func TestEveryRequirementHasATestOrAReason(t *testing.T) {
-	known := map[string]bool{}
-	for section, n := range sections {
-		for i := 1; i <= n; i++ {
-			id := fmt.Sprintf("%s/%d", section, i)
-			known[id] = true
-			if _, reason := elsewhere[id]; (rows[id] != nil) == reason {
-				t.Errorf("%s: want a test or a reason why there is none, and not both", id)
-			}
-		}
-	}
-	for id := range rows {
-		if !known[id] {
-			t.Errorf("%s: no such requirement", id)
-		}
-	}
-	for id, why := range elsewhere {
-		if !known[id] || strings.TrimSpace(why) == "" {
-			t.Errorf("%s: no such requirement, or no reason", id)
-		}
-	}
-}
+func TestEveryRequirementHasATestOrAReason(t *testing.T) { rows.ExpectComplete(t, sections, elsewhere) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const notNegotiated = wire.DepthNotNegotiated
@@ -17,10 +18,7 @@ func plainConfig() Config { return Config{IRD: notNegotiated, ORD: notNegotiated
 
 func fromHex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(s))(t)
 	return b
 }
 
@@ -113,9 +111,7 @@ func asks(t testing.TB, cfg Config, f wire.StartFrame) (*Conn, Event) {
 func accepts(t testing.TB, cfg Config, f wire.StartFrame, p AcceptParam) (*Conn, wire.StartFrame) {
 	t.Helper()
 	c, _ := asks(t, cfg, f)
-	if err := c.Accept(0, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Accept(0, p))
 	return c, parse(t, written(c))
 }
 

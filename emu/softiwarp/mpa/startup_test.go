@@ -2,12 +2,12 @@ package mpa
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // endsAt checks that c closes at the given time and not before.
@@ -69,9 +69,7 @@ var startRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.2/4": func(t *testing.T) {
 		c, _ := asks(t, Config{}, request())
-		if err := c.Reject(0, pattern(512, 0)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Reject(0, pattern(512, 0)))
 		if f := parse(t, written(c)); !f.Reject || !bytes.Equal(f.PrivateData, pattern(512, 0)) {
 			t.Errorf("Reply %+v", f)
 		}
@@ -85,15 +83,11 @@ var startRows = map[string]func(*testing.T){
 		if es := give(c, stream(crcOn, pattern(18, 0))); len(es) > 0 || c.MaySend() || c.Room() || !c.Over() {
 			t.Errorf("after a rejection: %+v", es)
 		}
-		if err := c.Accept(0, AcceptParam{}); !errors.Is(err, ErrState) {
-			t.Errorf("accepted what was rejected: %v", err)
-		}
+		must.Fail(t, "accepted what was rejected", c.Accept(0, AcceptParam{}), ErrState)
 	},
 	"rfc5044/7.1.2/6": func(t *testing.T) {
 		c, _ := asks(t, Config{}, request())
-		if err := c.Accept(0, AcceptParam{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Accept(0, AcceptParam{}))
 		// The Reply is on its way, and TCP has not told yet: the FPDU that comes
 		// with its acknowledgement is taken all the same.
 		vs := c.Output(nil)
@@ -200,9 +194,7 @@ var startRows = map[string]func(*testing.T){
 		refuses(t, Config{}, append(b, 9), ErrEarlyOctets)
 		c, _ := asks(t, Config{}, f) // the same when they come later
 		closes(t, c, giveOne(t, c, []byte{9}), ErrEarlyOctets)
-		if err := c.Accept(0, AcceptParam{}); !errors.Is(err, ErrState) {
-			t.Errorf("accepted what has failed: %v", err)
-		}
+		must.Fail(t, "accepted what has failed", c.Accept(0, AcceptParam{}), ErrState)
 		// What follows a Reply is an FPDU, whether it is glued to it or not.
 		r := reply(1, 2, 3)
 		es := give(NewInitiator(0, plainConfig()), append(r.Append(nil), stream(crcOn, pattern(18, 0))...))
@@ -215,9 +207,7 @@ var startRows = map[string]func(*testing.T){
 
 func TestPrivateDataThatDoesNotFitIsRefusedByName(t *testing.T) {
 	cfg := Config{PrivateData: make([]byte, 509)}
-	if err := cfg.Validate(); !errors.Is(err, ErrPrivateData) {
-		t.Errorf("509 octets behind enhanced data: %v", err)
-	}
+	must.Fail(t, "509 octets behind enhanced data", cfg.Validate(), ErrPrivateData)
 	if cfg.MaxPrivateData() != 508 {
 		t.Errorf("says that %d fit", cfg.MaxPrivateData())
 	}
@@ -227,18 +217,12 @@ func TestPrivateDataThatDoesNotFitIsRefusedByName(t *testing.T) {
 		t.Errorf("512 octets: %v", err)
 	}
 	c, _ := asks(t, Config{}, request())
-	if err := c.Accept(0, AcceptParam{PrivateData: make([]byte, 513)}); !errors.Is(err, ErrPrivateData) {
-		t.Errorf("Accept with 513: %v", err)
-	}
-	if err := c.Reject(0, make([]byte, 513)); !errors.Is(err, ErrPrivateData) {
-		t.Errorf("Reject with 513: %v", err)
-	}
+	must.Fail(t, "Accept with 513", c.Accept(0, AcceptParam{PrivateData: make([]byte, 513)}), ErrPrivateData)
+	must.Fail(t, "Reject with 513", c.Reject(0, make([]byte, 513)), ErrPrivateData)
 	if err := c.Accept(0, AcceptParam{}); err != nil {
 		t.Errorf("after that: %v", err)
 	}
-	if err := NewResponder(0, Config{}).Accept(0, AcceptParam{}); !errors.Is(err, ErrState) {
-		t.Errorf("Accept before any Request: %v", err)
-	}
+	must.Fail(t, "Accept before any Request", NewResponder(0, Config{}).Accept(0, AcceptParam{}), ErrState)
 }
 
 func TestConfigsThatCannotWorkAreRefused(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // mulpdus checks what MULPDU says for each MSS.
@@ -126,9 +127,7 @@ var streamRows = map[string]func(*testing.T){
 			t.Errorf("Request %x", b)
 		}
 		giveOne(t, r, b)
-		if err := r.Accept(0, AcceptParam{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Accept(0, AcceptParam{}))
 		b = written(r)
 		if want := reply(); !bytes.Equal(b, want.Append(nil)) {
 			t.Errorf("Reply %x", b)

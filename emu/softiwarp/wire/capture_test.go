@@ -13,6 +13,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // conversation is the byte streams of both directions of a TCP connection.
@@ -25,15 +27,9 @@ type conversation struct {
 // hold every octet, in order, some twice.
 func conversations(t testing.TB, name string) (all []*conversation) {
 	t.Helper()
-	file, err := os.Open(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(filepath.Join("testdata", name)))(t)
 	defer file.Close()
-	r, err := pcapgo.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(pcapgo.NewReader(file))(t)
 	open, next := map[string]*conversation{}, map[string]uint32{}
 	for {
 		data, _, err := r.ReadPacketData()
@@ -76,10 +72,7 @@ func conversations(t testing.TB, name string) (all []*conversation) {
 // TestCapturedFPDUsRoundTrip takes every octet that two kernels said to
 // each other apart, and puts it together again from what was understood.
 func TestCapturedFPDUsRoundTrip(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob("testdata/*.pcap"))(t)
 	files, count, stale, connections := 0, map[Opcode]int{}, 0, 0
 	for _, path := range paths {
 		files++

@@ -3,14 +3,13 @@ package wire
 import (
 	"encoding/hex"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func fromHex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(s))(t)
 	return b
 }
 

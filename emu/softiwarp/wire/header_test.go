@@ -3,8 +3,11 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // header is the interface of all headers.
@@ -108,10 +111,7 @@ func TestHeadersParseAndAppendGoldenBytes(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			golden := fromHex(t, h.bytes)
 			got, tail := h.fresh(), []byte("tail")
-			rest, err := got.Parse(append(bytes.Clone(golden), tail...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			rest := must.Get(got.Parse(append(bytes.Clone(golden), tail...)))(t)
 			if !bytes.Equal(rest, tail) {
 				t.Errorf("rest = %q, want %q", rest, tail)
 			}
@@ -129,9 +129,7 @@ func TestHeadersRejectEveryStrictPrefix(t *testing.T) {
 	for _, h := range headers {
 		golden := fromHex(t, h.bytes)
 		for n := range golden {
-			if _, err := h.fresh().Parse(golden[:n]); !errors.Is(err, ErrShort) {
-				t.Errorf("%s: Parse(%d of %d octets) = %v, want ErrShort", h.name, n, len(golden), err)
-			}
+			must.Fail(t, fmt.Sprintf("%s: Parse(%d of %d octets)", h.name, n, len(golden)), must.Err(h.fresh().Parse(golden[:n])), ErrShort)
 		}
 	}
 }
@@ -144,12 +142,8 @@ func TestParseOverwritesOldValues(t *testing.T) {
 	}
 	for _, h := range headers {
 		got := h.fresh()
-		if _, err := got.Parse(dirty[reflect.TypeOf(h.want)]); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := got.Parse(fromHex(t, h.bytes)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(got.Parse(dirty[reflect.TypeOf(h.want)]))(t)
+		must.Get(got.Parse(fromHex(t, h.bytes)))(t)
 		if !reflect.DeepEqual(got, h.want) {
 			t.Errorf("%s: parsed over another:\n got %+v\nwant %+v", h.name, got, h.want)
 		}

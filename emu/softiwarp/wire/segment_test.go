@@ -3,8 +3,11 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // one deframes a single FPDU without markers.
@@ -29,9 +32,7 @@ func TestGoldenFPDUs(t *testing.T) {
 				t.Errorf("Pad = %x, want %x", f.Pad, v.pad)
 			}
 			var got Segment
-			if err := got.Parse(f.ULPDU); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, got.Parse(f.ULPDU))
 			want := v.want
 			want.Payload = fromHex(t, v.load)
 			if !reflect.DeepEqual(got, want) {
@@ -61,9 +62,7 @@ func TestSegmentsRejectStrictPrefixesOfHeaders(t *testing.T) {
 	for _, v := range fpdus {
 		b := v.want.AppendHeaders(nil)
 		for n := range b {
-			if err := new(Segment).Parse(b[:n]); !errors.Is(err, ErrShort) {
-				t.Errorf("%s: Parse(%d of %d octets) = %v, want ErrShort", v.name, n, len(b), err)
-			}
+			must.Fail(t, fmt.Sprintf("%s: Parse(%d of %d octets)", v.name, n, len(b)), new(Segment).Parse(b[:n]), ErrShort)
 		}
 		if len(b) > MaxHeaderLen {
 			t.Errorf("%s: header of %d octets exceeds MaxHeaderLen", v.name, len(b))

@@ -3,7 +3,10 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // A listener must know early that a stream is no MPA: the first wrong octet
@@ -14,9 +17,7 @@ func TestStartFrameRejectsFirstWrongOctet(t *testing.T) {
 		bad := bytes.Clone(good)
 		bad[i] ^= 0x20
 		for n := i + 1; n <= len(bad); n++ {
-			if _, err := new(StartFrame).Parse(bad[:n]); !errors.Is(err, ErrKey) {
-				t.Fatalf("octet %d wrong, %d octets: %v, want ErrKey", i, n, err)
-			}
+			must.Fail(t, fmt.Sprintf("octet %d wrong, %d octets", i, n), must.Err(new(StartFrame).Parse(bad[:n])), ErrKey)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // cycle connects, disconnects and waits for the end of time wait, on queue
@@ -17,7 +18,7 @@ func (w *world) cycle() {
 	if ca%2 == 0 {
 		h, id = w.b, cb
 	}
-	must(w.t, h.Disconnect(w.now, id, nil))
+	must.Do(w.t, h.Disconnect(w.now, id, nil))
 	for _, h := range []*host{w.a, w.b, w.a} { // DREQ, DREP
 		for {
 			s, ok := h.next()
@@ -64,7 +65,7 @@ func TestReconnectAtOnce(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	for range 1000 {
 		ca, _ := w.established()
-		must(t, w.a.Disconnect(w.now, ca, nil))
+		must.Do(t, w.a.Disconnect(w.now, ca, nil))
 		w.pass(w.a, mad.AttrDREQ)
 		w.pass(w.b, mad.AttrDREP)
 		w.a.event(EventDisconnected)
@@ -88,9 +89,7 @@ func TestReconnectAtOnce(t *testing.T) {
 // both have left time wait.
 func BenchmarkCycle(b *testing.B) {
 	active, passive := New(Config{CAGUID: guidA}), New(Config{CAGUID: guidB})
-	if _, err := passive.Listen(service, netip.Addr{}, 0); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(passive.Listen(service, netip.Addr{}, 0))(b)
 	now := mono.Time(1)
 	move := func(from, to *Agent) {
 		for {

@@ -2,17 +2,17 @@ package cm
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestDREQAndDuplicatesAreAnswered(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
-	must(t, w.a.Disconnect(w.now, ca, nil))
+	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	dreq := w.pass(w.a, mad.AttrDREQ)
 	w.b.event(EventDisconnectRequested)
 	drep := w.b.take(mad.AttrDREP)
@@ -43,8 +43,8 @@ func TestDREQAndDuplicatesAreAnswered(t *testing.T) {
 func TestDREQAfterDisconnectIsAnswered(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
-	must(t, w.b.Disconnect(w.now, cb, nil))
-	must(t, w.a.Disconnect(w.now, ca, nil))
+	must.Do(t, w.b.Disconnect(w.now, cb, nil))
+	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	fromA, fromB := w.a.take(mad.AttrDREQ), w.b.take(mad.AttrDREQ)
 	w.deliver(fromB)
 	w.a.event(EventDisconnected)
@@ -61,8 +61,8 @@ func TestDREQAfterDisconnectIsAnswered(t *testing.T) {
 func TestBothDisconnectAtOnce(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
-	must(t, w.a.Disconnect(w.now, ca, []byte("a")))
-	must(t, w.b.Disconnect(w.now, cb, []byte("b")))
+	must.Do(t, w.a.Disconnect(w.now, ca, []byte("a")))
+	must.Do(t, w.b.Disconnect(w.now, cb, []byte("b")))
 	fromA, fromB := w.a.take(mad.AttrDREQ), w.b.take(mad.AttrDREQ)
 	w.deliver(fromA)
 	w.deliver(fromB)
@@ -82,7 +82,7 @@ func TestDREQInsteadOfRTU(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.confirmed()
 	w.a.take(mad.AttrRTU)
-	must(t, w.a.Disconnect(w.now, ca, nil))
+	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	w.pass(w.a, mad.AttrDREQ)
 	w.b.event(EventDisconnectRequested)
 	w.pass(w.b, mad.AttrDREP)
@@ -105,17 +105,15 @@ func TestDREQForAnotherQueuePair(t *testing.T) {
 func TestConsumerDREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{ConsumerDREP: true})
 	ca, cb := w.established()
-	must(t, w.a.Disconnect(w.now, ca, nil))
+	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	dreq := w.pass(w.a, mad.AttrDREQ)
 	w.b.event(EventDisconnectRequested)
 	w.b.inState(cb, StateDREQRcvd)
 	w.deliver(dreq)
 	w.b.silent()
 	w.b.noEvent()
-	if err := w.b.DisconnectReply(w.now, cb, make([]byte, 225)); !errors.Is(err, mad.ErrTooLong) {
-		t.Errorf("DisconnectReply(225 bytes) = %v", err)
-	}
-	must(t, w.b.DisconnectReply(w.now, cb, []byte("farewell")))
+	must.Fail(t, "DisconnectReply(225 bytes)", w.b.DisconnectReply(w.now, cb, make([]byte, 225)), mad.ErrTooLong)
+	must.Do(t, w.b.DisconnectReply(w.now, cb, []byte("farewell")))
 	drep := w.pass(w.b, mad.AttrDREP)
 	if e := w.a.event(EventDisconnected); !bytes.HasPrefix(e.PrivateData, []byte("farewell")) {
 		t.Errorf("private data %q", e.PrivateData)
@@ -141,26 +139,24 @@ func TestCloseInEveryState(t *testing.T) {
 		{"established", func(w *world) (*host, ConnID) { ca, _ := w.established(); return w.a, ca }, mad.AttrDREQ},
 		{"DREQ sent", func(w *world) (*host, ConnID) {
 			ca, _ := w.established()
-			must(w.t, w.a.Disconnect(w.now, ca, nil))
+			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
 			w.a.take(mad.AttrDREQ)
 			return w.a, ca
 		}, 0},
 		{"DREQ received", func(w *world) (*host, ConnID) {
 			ca, cb := w.established()
-			must(w.t, w.a.Disconnect(w.now, ca, nil))
+			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
 			w.pass(w.a, mad.AttrDREQ)
 			w.b.event(EventDisconnectRequested)
 			return w.b, cb
 		}, mad.AttrDREP},
 		{"SIDR_REQ sent", func(w *world) (*host, ConnID) {
-			id, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}})
-			must(w.t, err)
+			id := must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(w.t)
 			w.a.take(mad.AttrSIDRREQ)
 			return w.a, id
 		}, 0},
 		{"SIDR_REQ received", func(w *world) (*host, ConnID) {
-			_, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}})
-			must(w.t, err)
+			must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(w.t)
 			w.pass(w.a, mad.AttrSIDRREQ)
 			return w.b, w.b.event(EventSIDRRequest).Conn
 		}, mad.AttrSIDRREP},
@@ -168,14 +164,12 @@ func TestCloseInEveryState(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, Config{MaxRetries: 2}, Config{ConsumerDREP: true})
 			h, id := tc.reach(w)
-			must(t, h.Close(w.now, id))
+			must.Do(t, h.Close(w.now, id))
 			if tc.sends != 0 {
 				h.take(tc.sends)
 			}
 			h.silent()
-			if err := h.Close(w.now, id); !errors.Is(err, ErrUnknown) {
-				t.Errorf("second Close = %v", err)
-			}
+			must.Fail(t, "second Close", h.Close(w.now, id), ErrUnknown)
 			for h.NextTimer() != mono.Never {
 				w.tick(h)
 				for {
@@ -193,9 +187,9 @@ func TestCloseInEveryState(t *testing.T) {
 func TestClosedConnectionAnswersADREQ(t *testing.T) {
 	w := newWorld(t, Config{}, Config{ConsumerDREP: true})
 	ca, cb := w.established()
-	must(t, w.b.Close(w.now, cb))
+	must.Do(t, w.b.Close(w.now, cb))
 	w.b.take(mad.AttrDREQ) // lost
-	must(t, w.a.Disconnect(w.now, ca, nil))
+	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	w.pass(w.a, mad.AttrDREQ)
 	w.pass(w.b, mad.AttrDREP)
 	w.a.event(EventDisconnected)
@@ -206,7 +200,7 @@ func TestClosedConnectionAnswersADREQ(t *testing.T) {
 func TestRepeatedDREPAnswersTheNewTransaction(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
-	must(t, w.a.Disconnect(w.now, ca, nil))
+	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	w.pass(w.a, mad.AttrDREQ)
 	w.b.take(mad.AttrDREP)
 	w.inject(addrA, mad.AttrDREQ, &mad.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN})

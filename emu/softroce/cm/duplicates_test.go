@@ -5,6 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestDuplicateREQGetsMRABeforeAccept(t *testing.T) {
@@ -18,9 +19,7 @@ func TestDuplicateREQGetsMRABeforeAccept(t *testing.T) {
 		w.b.noEvent()
 		s := w.b.take(mad.AttrMRA)
 		var m mad.MRA
-		if _, err := m.Parse(s.body()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.Parse(s.body()))(t)
 		if m.About != mad.AboutREQ || m.ServiceTimeout != 24 || m.LocalCommID != uint32(cb) || m.RemoteCommID != 0xA0000001 || s.TID != req.TID {
 			t.Errorf("MRA %+v", m)
 		}
@@ -36,7 +35,7 @@ func TestDuplicateREQRetransmitsREP(t *testing.T) {
 	w.connect()
 	req := w.pass(w.a, mad.AttrREQ)
 	cb := w.b.event(EventRequest).Conn
-	must(t, w.b.Accept(w.now, cb, answer))
+	must.Do(t, w.b.Accept(w.now, cb, answer))
 	first := w.b.take(mad.AttrREP)
 	due := w.b.NextTimer()
 	w.now += 1000
@@ -51,7 +50,7 @@ func TestDuplicateREQRetransmitsREP(t *testing.T) {
 
 	w.deliver(first)
 	w.a.event(EventReply)
-	must(t, w.a.ConfirmReply(w.now, w.a.byRemote[remoteKey{guidB, uint32(cb)}].id, nil))
+	must.Do(t, w.a.ConfirmReply(w.now, w.a.byRemote[remoteKey{guidB, uint32(cb)}].id, nil))
 	w.pass(w.a, mad.AttrRTU)
 	w.b.event(EventEstablished)
 	w.deliver(req) // established: an old copy, which needs no answer
@@ -71,7 +70,7 @@ func TestDuplicateREPRetransmitsRTU(t *testing.T) {
 	w.deliver(rep)
 	w.a.take(mad.AttrMRA)
 
-	must(t, w.a.ConfirmReply(w.now, ca, []byte("ready")))
+	must.Do(t, w.a.ConfirmReply(w.now, ca, []byte("ready")))
 	rtu := w.a.take(mad.AttrRTU) // lost
 	w.deliver(rep)
 	if s := w.a.take(mad.AttrRTU); s.b != rtu.b {
@@ -106,13 +105,13 @@ func TestOldREQInTimeWaitIsRejected(t *testing.T) {
 	ca := w.connect()
 	req := w.pass(w.a, mad.AttrREQ)
 	cb := w.b.event(EventRequest).Conn
-	must(t, w.b.Accept(w.now, cb, answer))
+	must.Do(t, w.b.Accept(w.now, cb, answer))
 	rep := w.pass(w.b, mad.AttrREP)
 	w.a.event(EventReply)
-	must(t, w.a.ConfirmReply(w.now, ca, nil))
+	must.Do(t, w.a.ConfirmReply(w.now, ca, nil))
 	w.pass(w.a, mad.AttrRTU)
 	w.b.event(EventEstablished)
-	must(t, w.a.Disconnect(w.now, ca, nil))
+	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	w.pass(w.a, mad.AttrDREQ)
 	w.pass(w.b, mad.AttrDREP)
 	w.b.event(EventDisconnectRequested)
@@ -131,8 +130,7 @@ func TestOldREQInTimeWaitIsRejected(t *testing.T) {
 	w.b.inState(cb, StateTimeWait)
 	// A new connection of the same queue pair may come meanwhile.
 	p := offer
-	_, err := w.a.Connect(w.now, p)
-	must(t, err)
+	must.Get(w.a.Connect(w.now, p))(t)
 	w.pass(w.a, mad.AttrREQ)
 	w.b.event(EventRequest)
 }
@@ -159,7 +157,7 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 	t.Run("DREQ sent", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
 		_, cb := w.established()
-		must(t, w.b.Disconnect(w.now, cb, nil))
+		must.Do(t, w.b.Disconnect(w.now, cb, nil))
 		w.b.take(mad.AttrDREQ)
 		w.inject(addrA, mad.AttrREQ, stale)
 		w.b.take(mad.AttrREJ)
@@ -202,10 +200,9 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 		ca, _ := w.established()
 		p := offer
 		p.QPN++
-		second, err := w.a.Connect(w.now, p)
-		must(t, err)
+		second := must.Get(w.a.Connect(w.now, p))(t)
 		w.pass(w.a, mad.AttrREQ)
-		must(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer)) // the same queue pair
+		must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer)) // the same queue pair
 		w.pass(w.b, mad.AttrREP)
 		w.pass(w.a, mad.AttrDREQ)
 		w.pass(w.a, mad.AttrREJ)
@@ -226,7 +223,7 @@ func TestSecondREPOfREQIsRejected(t *testing.T) {
 	ca, _ := w.accepted()
 	rep := w.pass(w.b, mad.AttrREP)
 	w.a.event(EventReply)
-	must(t, w.a.ConfirmReply(w.now, ca, nil))
+	must.Do(t, w.a.ConfirmReply(w.now, ca, nil))
 	w.a.take(mad.AttrRTU)
 	rep.b[mad.HeaderLen] ^= 0x80 // another local ID
 	w.deliver(rep)
@@ -250,8 +247,7 @@ func TestREPIDsAreChecked(t *testing.T) {
 			w.established()
 			p := offer
 			p.QPN++
-			ca, err := w.a.Connect(w.now, p)
-			must(t, err)
+			ca := must.Get(w.a.Connect(w.now, p))(t)
 			w.a.take(mad.AttrREQ)
 			m := mad.REP{LocalCommID: 9, RemoteCommID: uint32(ca), LocalQPN: 0x999, LocalCAGUID: guidB}
 			tc.change(&m)

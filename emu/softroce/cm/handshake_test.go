@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // What Linux said in rping and udaddy, from the first byte of the MAD on,
@@ -27,10 +29,7 @@ const (
 
 func wire(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(s))(t)
 	return append(b, make([]byte, mad.Len-len(b))...)
 }
 
@@ -48,19 +47,18 @@ func TestMADsMatchLinux(t *testing.T) {
 	w := newWorld(t, Config{FirstCommID: 0xd8884002}, Config{FirstCommID: 0xcbb122a4})
 	p, q := offer, answer
 	p.QPN, q.QPN = 0x1f, 0x1f
-	ca, err := w.a.Connect(w.now, p)
-	must(t, err)
+	ca := must.Get(w.a.Connect(w.now, p))(t)
 	req := w.pass(w.a, mad.AttrREQ)
 	sameBut(t, req, linuxREQ)
 	cb := w.b.event(EventRequest).Conn
-	must(t, w.b.Accept(w.now, cb, q))
+	must.Do(t, w.b.Accept(w.now, cb, q))
 	rep := w.pass(w.b, mad.AttrREP)
 	sameBut(t, rep, linuxREP)
 	w.a.event(EventReply)
-	must(t, w.a.ConfirmReply(w.now, ca, nil))
+	must.Do(t, w.a.ConfirmReply(w.now, ca, nil))
 	rtu := w.pass(w.a, mad.AttrRTU)
 	sameBut(t, rtu, linuxRTU)
-	must(t, w.a.Disconnect(w.now, ca, nil))
+	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	dreq := w.pass(w.a, mad.AttrDREQ)
 	sameBut(t, dreq, linuxDREQ)
 	drep := w.pass(w.b, mad.AttrDREP)
@@ -74,15 +72,14 @@ func TestSIDRMADsMatchLinux(t *testing.T) {
 	udp := mad.IPService(mad.PortSpaceUDP, 7174)
 	w := newWorld(t, Config{FirstCommID: 0xd9884002}, Config{})
 	w.b.listen(udp)
-	ca, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: udp, Path: Path{Local: addrA, Remote: addrB}, SrcPort: 0xaef9})
-	must(t, err)
+	ca := must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: udp, Path: Path{Local: addrA, Remote: addrB}, SrcPort: 0xaef9}))(t)
 	sameBut(t, w.pass(w.a, mad.AttrSIDRREQ), linuxSIDRREQ)
 	e := w.b.event(EventSIDRRequest)
 	if r := e.SIDRRequest; r.ServiceID != udp || r.Local != addrB || r.Remote != addrA || r.SrcAddr != addrA ||
 		r.SrcPort != 0xaef9 || r.PKey != 0xffff || len(e.PrivateData) != 180 {
 		t.Errorf("request %+v", r)
 	}
-	must(t, w.b.SIDRReply(w.now, e.Conn, SIDRReplyParam{QPN: 0x20, QKey: mad.UDQKey}))
+	must.Do(t, w.b.SIDRReply(w.now, e.Conn, SIDRReplyParam{QPN: 0x20, QKey: mad.UDQKey}))
 	sameBut(t, w.pass(w.b, mad.AttrSIDRREP), linuxSIDRREP)
 	e = w.a.event(EventSIDRReply)
 	if r := e.SIDRReply; e.Conn != ca || !e.Final || r.Status != mad.SIDRValid || r.QPN != 0x20 || r.QKey != mad.UDQKey || r.ServiceID != udp {
@@ -136,8 +133,7 @@ func TestHandshakeCarriesEverything(t *testing.T) {
 				RetryCount: 5, RNRRetry: 6, SRQ: true, E2EFlow: true, SrcPort: 77, PrivateData: fill(tc.private),
 				Path: Path{Local: tc.local, Remote: tc.remote, FlowLabel: 0xFFFFF, TrafficClass: 0x68, HopLimit: 9, PKey: 0x7FFF, MTU: 5, Rate: 18, SL: 3, LocalAckTimeout: 14},
 			}
-			ca, err := w.a.Connect(w.now, p)
-			must(t, err)
+			ca := must.Get(w.a.Connect(w.now, p))(t)
 			s := w.pass(w.a, mad.AttrREQ)
 			if s.Local != tc.local || s.Remote != tc.remote || s.PKey != 0x7FFF || s.FlowLabel != 0xFFFFF || s.TrafficClass != 0x68 || s.HopLimit != 9 {
 				t.Errorf("REQ travels as %+v", s.Outgoing)
@@ -149,7 +145,7 @@ func TestHandshakeCarriesEverything(t *testing.T) {
 				r.InitDepth != 4 || r.RetryCount != 5 || r.RNRRetry != 6 || !r.SRQ || !r.E2EFlow || !bytes.Equal(e.PrivateData, p.PrivateData) {
 				t.Errorf("request %+v", r)
 			}
-			must(t, w.b.Accept(w.now, e.Conn, AcceptParam{QPN: 0x123456, StartPSN: 0x654321, RespRes: 7, InitDepth: 8, RNRRetry: 1, TargetAckDelay: 9, SRQ: true, E2EFlow: true, PrivateData: fill(196)}))
+			must.Do(t, w.b.Accept(w.now, e.Conn, AcceptParam{QPN: 0x123456, StartPSN: 0x654321, RespRes: 7, InitDepth: 8, RNRRetry: 1, TargetAckDelay: 9, SRQ: true, E2EFlow: true, PrivateData: fill(196)}))
 			s = w.pass(w.b, mad.AttrREP)
 			if s.Local != tc.remote || s.Remote != tc.local || s.FlowLabel != 0xFFFFF || s.TrafficClass != 0x68 {
 				t.Errorf("REP travels as %+v", s.Outgoing)
@@ -159,12 +155,12 @@ func TestHandshakeCarriesEverything(t *testing.T) {
 			if *re.Reply != want || !bytes.Equal(re.PrivateData, fill(196)) {
 				t.Errorf("reply %+v", re.Reply)
 			}
-			must(t, w.a.ConfirmReply(w.now, ca, fill(224)))
+			must.Do(t, w.a.ConfirmReply(w.now, ca, fill(224)))
 			w.pass(w.a, mad.AttrRTU)
 			if e := w.b.event(EventEstablished); e.ByData || !bytes.Equal(e.PrivateData, fill(224)) {
 				t.Errorf("established %+v", e)
 			}
-			must(t, w.b.Disconnect(w.now, e.Conn, fill(220)))
+			must.Do(t, w.b.Disconnect(w.now, e.Conn, fill(220)))
 			s = w.pass(w.b, mad.AttrDREQ)
 			var dreq mad.DREQ
 			if _, err := dreq.Parse(s.body()); err != nil || dreq.RemoteQPN != p.QPN {
@@ -192,17 +188,16 @@ func TestLoopbackWithinOneAgent(t *testing.T) {
 	w := &world{t: t, now: 1, a: h, b: h}
 	p := offer
 	p.Path.Remote = addrA
-	ca, err := h.Connect(w.now, p)
-	must(t, err)
+	ca := must.Get(h.Connect(w.now, p))(t)
 	w.pass(h, mad.AttrREQ)
 	cb := h.event(EventRequest).Conn
-	must(t, h.Accept(w.now, cb, answer))
+	must.Do(t, h.Accept(w.now, cb, answer))
 	w.pass(h, mad.AttrREP)
 	h.event(EventReply)
-	must(t, h.ConfirmReply(w.now, ca, nil))
+	must.Do(t, h.ConfirmReply(w.now, ca, nil))
 	w.pass(h, mad.AttrRTU)
 	h.event(EventEstablished)
-	must(t, h.Disconnect(w.now, cb, nil))
+	must.Do(t, h.Disconnect(w.now, cb, nil))
 	w.pass(h, mad.AttrDREQ)
 	h.event(EventDisconnectRequested)
 	w.pass(h, mad.AttrDREP)
@@ -218,7 +213,7 @@ func TestLoopbackWithinOneAgent(t *testing.T) {
 func TestDataEstablishesThePassiveSide(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	_, cb := w.confirmed()
-	must(t, w.b.Established(w.now, cb))
+	must.Do(t, w.b.Established(w.now, cb))
 	if e := w.b.event(EventEstablished); !e.ByData {
 		t.Error("established by an RTU that was not delivered")
 	}
@@ -226,8 +221,8 @@ func TestDataEstablishesThePassiveSide(t *testing.T) {
 	if at := w.b.NextTimer(); at != mono.Never {
 		t.Errorf("the REP is still to be repeated, at %v", at)
 	}
-	must(t, w.b.Established(w.now, cb)) // the second packet
-	w.pass(w.a, mad.AttrRTU)            // late
+	must.Do(t, w.b.Established(w.now, cb)) // the second packet
+	w.pass(w.a, mad.AttrRTU)               // late
 	w.b.noEvent()
 	if n := w.b.Counters().Duplicates.Of(mad.AttrRTU); n != 1 {
 		t.Errorf("%d duplicate RTUs, want 1", n)
@@ -238,7 +233,7 @@ func TestTimeWaitLastsForPacketLifetime(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
 	w.now = 1000
-	must(t, w.a.Disconnect(w.now, ca, nil))
+	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	w.pass(w.a, mad.AttrDREQ)
 	w.pass(w.b, mad.AttrDREP)
 	// a knows twice the packet lifetime and b's ACK delay; b knows their sum.
@@ -296,9 +291,7 @@ func TestCallsRejectInvalidParameters(t *testing.T) {
 			t.Errorf("%s: Accept = %v", name, err)
 		}
 	}
-	if err := w.b.DelayReply(w.now, cb, 32); !errors.Is(err, ErrParam) {
-		t.Errorf("DelayReply(32) = %v", err)
-	}
+	must.Fail(t, "DelayReply(32)", w.b.DelayReply(w.now, cb, 32), ErrParam)
 	w.b.inState(cb, StateREQRcvd)
 	w.b.silent()
 }
@@ -335,12 +328,12 @@ func TestCallsRejectWrongState(t *testing.T) {
 		},
 		StateDREQSent: func(w *world) (*host, ConnID) {
 			ca, _ := w.established()
-			must(w.t, w.a.Disconnect(w.now, ca, nil))
+			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
 			return w.a, ca
 		},
 		StateTimeWait: func(w *world) (*host, ConnID) {
 			ca, cb := w.established()
-			must(w.t, w.a.Disconnect(w.now, ca, nil))
+			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
 			w.pass(w.a, mad.AttrDREQ)
 			return w.b, cb
 		},
@@ -358,9 +351,7 @@ func TestCallsRejectWrongState(t *testing.T) {
 			if (err == nil) != want || err != nil && !errors.Is(err, ErrState) {
 				t.Errorf("%s in state %q = %v", name, state, err)
 			}
-			if err := call(h, w.now, 0xDEAD); !errors.Is(err, ErrUnknown) {
-				t.Errorf("%s of nothing = %v", name, err)
-			}
+			must.Fail(t, fmt.Sprintf("%s of nothing", name), call(h, w.now, 0xDEAD), ErrUnknown)
 		}
 	}
 }

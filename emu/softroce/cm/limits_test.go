@@ -1,11 +1,11 @@
 package cm
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func (w *world) injectREQ(i int) {
@@ -19,8 +19,7 @@ func (w *world) injectREQ(i int) {
 func TestBacklogIsLimited(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	small := mad.IPService(mad.PortSpaceTCP, 1)
-	_, err := w.b.Listen(small, netip.Addr{}, 2)
-	must(t, err)
+	must.Get(w.b.Listen(small, netip.Addr{}, 2))(t)
 	req := func(i uint32) {
 		m := newREQ()
 		m.ServiceID = small
@@ -41,12 +40,12 @@ func TestBacklogIsLimited(t *testing.T) {
 	w.injectREQ(50) // another listener has a backlog of its own
 	w.b.event(EventRequest)
 
-	must(t, w.b.Accept(w.now, first, answer)) // answered: one place is free
+	must.Do(t, w.b.Accept(w.now, first, answer)) // answered: one place is free
 	req(2)
 	w.b.event(EventRequest)
 	req(3)
 	w.b.noEvent()
-	must(t, w.b.Reject(w.now, second, mad.ReasonConsumer, nil, nil))
+	must.Do(t, w.b.Reject(w.now, second, mad.ReasonConsumer, nil, nil))
 	req(3)
 	w.b.event(EventRequest)
 	// A lookup takes a place as well.
@@ -63,12 +62,8 @@ func TestBacklogIsLimited(t *testing.T) {
 func TestConnectionsAreLimited(t *testing.T) {
 	w := newWorld(t, Config{MaxConns: 1}, Config{MaxConns: 2})
 	w.connect()
-	if _, err := w.a.Connect(w.now, offer); !errors.Is(err, ErrLimit) {
-		t.Errorf("Connect = %v", err)
-	}
-	if _, err := w.a.SIDRRequest(w.now, lookup); !errors.Is(err, ErrLimit) {
-		t.Errorf("SIDRRequest = %v", err)
-	}
+	must.Fail(t, "Connect", must.Err(w.a.Connect(w.now, offer)), ErrLimit)
+	must.Fail(t, "SIDRRequest", must.Err(w.a.SIDRRequest(w.now, lookup)), ErrLimit)
 	w.injectREQ(0)
 	w.injectREQ(1)
 	w.b.silent()
@@ -119,42 +114,34 @@ func TestEventsAreLimited(t *testing.T) {
 
 func TestListeners(t *testing.T) {
 	w := newWorld(t, Config{}, Config{MaxListeners: 3})
-	if _, err := w.b.Listen(service, netip.Addr{}, 1); !errors.Is(err, ErrInUse) {
-		t.Errorf("Listen twice = %v", err)
-	}
-	own, err := w.b.Listen(service, addrB, 1)
-	must(t, err)
-	elsewhere, err := w.b.Listen(service, addrC, 1)
-	must(t, err)
-	if _, err := w.b.Listen(service+1, netip.Addr{}, 1); !errors.Is(err, ErrLimit) {
-		t.Errorf("fourth Listen = %v", err)
-	}
+	must.Fail(t, "Listen twice", must.Err(w.b.Listen(service, netip.Addr{}, 1)), ErrInUse)
+	own := must.Get(w.b.Listen(service, addrB, 1))(t)
+	elsewhere := must.Get(w.b.Listen(service, addrC, 1))(t)
+	must.Fail(t, "fourth Listen", must.Err(w.b.Listen(service+1, netip.Addr{}, 1)), ErrLimit)
 	w.injectREQ(0)
 	if e := w.b.event(EventRequest); e.Request.Listen != own {
 		t.Errorf("listener %d got what was for %d", e.Request.Listen, own)
 	}
-	must(t, w.b.CloseListen(own))
+	must.Do(t, w.b.CloseListen(own))
 	w.injectREQ(1)
 	if e := w.b.event(EventRequest); e.Request.Listen != 1 {
 		t.Errorf("listener %d got what was for any", e.Request.Listen)
 	}
-	must(t, w.b.CloseListen(1))
+	must.Do(t, w.b.CloseListen(1))
 	w.injectREQ(2)
 	if rej := rejOf(t, w.b.take(mad.AttrREJ)); rej.Reason != mad.ReasonInvalidServiceID {
 		t.Errorf("REJ %+v", rej)
 	}
-	must(t, w.b.CloseListen(elsewhere))
-	if err := w.b.CloseListen(elsewhere); !errors.Is(err, ErrUnknown) {
-		t.Errorf("CloseListen twice = %v", err)
-	}
+	must.Do(t, w.b.CloseListen(elsewhere))
+	must.Fail(t, "CloseListen twice", w.b.CloseListen(elsewhere), ErrUnknown)
 }
 
 // A pending request can be answered after CloseListen.
 func TestRequestOutlivesItsListener(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	_, cb := w.requested()
-	must(t, w.b.CloseListen(1))
-	must(t, w.b.Accept(w.now, cb, answer))
+	must.Do(t, w.b.CloseListen(1))
+	must.Do(t, w.b.Accept(w.now, cb, answer))
 	w.pass(w.b, mad.AttrREP)
 	w.a.event(EventReply)
 }

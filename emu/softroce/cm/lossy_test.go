@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var lossySeed = flag.Int64("cm.seed", -1, "run TestPairOverALossyNetwork with this seed alone")
@@ -173,10 +174,7 @@ func (l *lossy) connect(host int) {
 	p := offer
 	p.Path.Local, p.Path.Remote = h.addr, l.hosts[1-host].addr
 	p.QPN = l.newQPN()
-	id, err := h.Connect(l.now, p)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	id := must.Get(h.Connect(l.now, p))(l.t)
 	at := &attempt{qpn: p.QPN}
 	at.active = &side{attempt: at, host: host, id: id, qpn: p.QPN}
 	l.attempts[p.QPN] = at
@@ -188,9 +186,7 @@ func (l *lossy) connect(host int) {
 
 func (l *lossy) close(s *side) {
 	if !s.final && !s.closed {
-		if err := l.hosts[s.host].Close(l.now, s.id); err != nil {
-			l.t.Fatal(err)
-		}
+		must.Do(l.t, l.hosts[s.host].Close(l.now, s.id))
 		s.closed = true
 	}
 }
@@ -254,20 +250,20 @@ func (l *lossy) consumeRequest(host int, e Event) {
 		think = l.upTo(20 * time.Second) // longer than the requester waits
 	}
 	if l.chance(0.05) {
-		must(l.t, h.DelayReply(l.now, e.Conn, 23))
+		must.Do(l.t, h.DelayReply(l.now, e.Conn, 23))
 	}
 	l.in(think, func() {
 		switch {
 		case s.final || s.closed:
 		case l.chance(0.1):
-			must(l.t, h.Reject(l.now, s.id, mad.ReasonConsumer, nil, nil))
+			must.Do(l.t, h.Reject(l.now, s.id, mad.ReasonConsumer, nil, nil))
 			s.closed = true
 		case l.chance(0.05):
 			l.close(s)
 		default:
 			p := answer
 			p.QPN = s.qpn
-			must(l.t, h.Accept(l.now, s.id, p))
+			must.Do(l.t, h.Accept(l.now, s.id, p))
 			if l.chance(0.03) {
 				l.in(l.upTo(10*time.Second), func() { l.close(s) })
 			}
@@ -286,11 +282,11 @@ func (l *lossy) consumeReply(s *side, e Event) {
 		case s.heard || s.final || s.closed:
 			return
 		case l.chance(0.08):
-			must(l.t, h.Reject(l.now, s.id, mad.ReasonConsumer, nil, nil))
+			must.Do(l.t, h.Reject(l.now, s.id, mad.ReasonConsumer, nil, nil))
 			s.closed = true
 			return
 		}
-		must(l.t, h.ConfirmReply(l.now, s.id, nil))
+		must.Do(l.t, h.ConfirmReply(l.now, s.id, nil))
 		s.established = true
 		s.attempt.confirmed, s.attempt.peerQPN = true, e.Reply.RemoteQPN
 		if l.chance(0.5) {
@@ -304,7 +300,7 @@ func (l *lossy) consumeReply(s *side, e Event) {
 func (l *lossy) data(at *attempt) {
 	for _, p := range at.passives {
 		if h := l.hosts[p.host]; p.qpn == at.peerQPN && !p.closed && h.State(p.id) == StateREPSent {
-			must(l.t, h.Established(l.now, p.id))
+			must.Do(l.t, h.Established(l.now, p.id))
 		}
 	}
 }
@@ -318,7 +314,7 @@ func (l *lossy) disconnect(s *side) {
 		l.close(s)
 		return
 	}
-	must(l.t, h.Disconnect(l.now, s.id, nil))
+	must.Do(l.t, h.Disconnect(l.now, s.id, nil))
 }
 
 // judge checks, when all is over, what must hold of every attempt.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestInvalidREQsAreRejected(t *testing.T) {
@@ -111,7 +112,7 @@ func TestAlternatePathIsDeclinedNotFatal(t *testing.T) {
 	m.Alternate = m.Primary
 	m.Alternate.LocalGID = mad.GIDOf(addrC)
 	w.inject(addrA, mad.AttrREQ, m)
-	must(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
+	must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
 	var rep mad.REP
 	if _, err := rep.Parse(w.b.take(mad.AttrREP).body()); err != nil || rep.Failover != mad.FailoverUnsupported {
 		t.Errorf("failover answer %d, want %d", rep.Failover, mad.FailoverUnsupported)

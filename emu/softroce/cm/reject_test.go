@@ -2,10 +2,11 @@ package cm
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestConsumerRejectsARequest(t *testing.T) {
@@ -15,12 +16,12 @@ func TestConsumerRejectsARequest(t *testing.T) {
 			ca, cb := w.requested()
 			wantID := uint32(0) // the peer has never seen ours
 			if delayed {
-				must(t, w.b.DelayReply(w.now, cb, 20))
+				must.Do(t, w.b.DelayReply(w.now, cb, 20))
 				w.pass(w.b, mad.AttrMRA)
 				w.a.event(EventMRA)
 				wantID = uint32(cb)
 			}
-			must(t, w.b.Reject(w.now, cb, mad.ReasonPortRedirect, []byte("info"), []byte("private")))
+			must.Do(t, w.b.Reject(w.now, cb, mad.ReasonPortRedirect, []byte("info"), []byte("private")))
 			s := w.pass(w.b, mad.AttrREJ)
 			if rej := rejOf(t, s); rej.LocalCommID != wantID || rej.RemoteCommID != uint32(ca) || rej.About != mad.AboutREQ {
 				t.Errorf("REJ %+v", rej)
@@ -42,11 +43,11 @@ func TestConsumerRejectsAReply(t *testing.T) {
 			w := newWorld(t, Config{}, Config{})
 			ca, cb := w.replied()
 			if delayed {
-				must(t, w.a.DelayReply(w.now, ca, 20))
+				must.Do(t, w.a.DelayReply(w.now, ca, 20))
 				w.pass(w.a, mad.AttrMRA)
 				w.b.event(EventMRA)
 			}
-			must(t, w.a.Reject(w.now, ca, mad.ReasonResponderResources, nil, nil))
+			must.Do(t, w.a.Reject(w.now, ca, mad.ReasonResponderResources, nil, nil))
 			if rej := rejOf(t, w.pass(w.a, mad.AttrREJ)); rej.LocalCommID != uint32(ca) || rej.RemoteCommID != uint32(cb) || rej.About != mad.AboutREP {
 				t.Errorf("REJ %+v", rej)
 			}
@@ -63,7 +64,7 @@ func TestConsumerRejectsAReply(t *testing.T) {
 func TestRejectAfterAccept(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.confirmed()
-	must(t, w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, nil))
+	must.Do(t, w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, nil))
 	w.b.inState(cb, StateTimeWait)
 	w.b.take(mad.AttrREJ) // lost
 	w.pass(w.a, mad.AttrRTU)
@@ -80,16 +81,10 @@ func TestLIDReasonsAreNeverSent(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	_, cb := w.requested()
 	for _, r := range []mad.Reason{mad.ReasonPrimaryLID, mad.ReasonAlternateLID} {
-		if err := w.b.Reject(w.now, cb, r, nil, nil); !errors.Is(err, ErrParam) {
-			t.Errorf("Reject(%d) = %v", uint16(r), err)
-		}
+		must.Fail(t, fmt.Sprintf("Reject(%d)", uint16(r)), w.b.Reject(w.now, cb, r, nil, nil), ErrParam)
 	}
-	if err := w.b.Reject(w.now, cb, mad.ReasonConsumer, make([]byte, 73), nil); !errors.Is(err, mad.ErrTooLong) {
-		t.Errorf("Reject with 73 bytes of info = %v", err)
-	}
-	if err := w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, make([]byte, 149)); !errors.Is(err, mad.ErrTooLong) {
-		t.Errorf("Reject with 149 private bytes = %v", err)
-	}
+	must.Fail(t, "Reject with 73 bytes of info", w.b.Reject(w.now, cb, mad.ReasonConsumer, make([]byte, 73), nil), mad.ErrTooLong)
+	must.Fail(t, "Reject with 149 private bytes", w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, make([]byte, 149)), mad.ErrTooLong)
 	w.b.silent()
 	w.b.inState(cb, StateREQRcvd)
 }
@@ -112,12 +107,12 @@ func TestREJInEveryState(t *testing.T) {
 		}, EventRejected, StateIdle},
 		{"MRA(REQ) sent", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.requested()
-			must(w.t, w.b.DelayReply(w.now, cb, 20))
+			must.Do(w.t, w.b.DelayReply(w.now, cb, 20))
 			return w.b, cb, ca
 		}, EventRejected, StateIdle},
 		{"MRA(REQ) received", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.requested()
-			must(w.t, w.b.DelayReply(w.now, cb, 20))
+			must.Do(w.t, w.b.DelayReply(w.now, cb, 20))
 			w.pass(w.b, mad.AttrMRA)
 			w.a.event(EventMRA)
 			return w.a, ca, cb
@@ -132,12 +127,12 @@ func TestREJInEveryState(t *testing.T) {
 		}, EventRejected, StateTimeWait},
 		{"MRA(REP) sent", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.replied()
-			must(w.t, w.a.DelayReply(w.now, ca, 20))
+			must.Do(w.t, w.a.DelayReply(w.now, ca, 20))
 			return w.a, ca, cb
 		}, EventRejected, StateTimeWait},
 		{"MRA(REP) received", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.replied()
-			must(w.t, w.a.DelayReply(w.now, ca, 20))
+			must.Do(w.t, w.a.DelayReply(w.now, ca, 20))
 			w.pass(w.a, mad.AttrMRA)
 			w.b.event(EventMRA)
 			return w.b, cb, ca
@@ -152,12 +147,12 @@ func TestREJInEveryState(t *testing.T) {
 		}, EventRejected, StateTimeWait},
 		{"DREQ sent", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.established()
-			must(w.t, w.a.Disconnect(w.now, ca, nil))
+			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
 			return w.a, ca, cb
 		}, EventDisconnected, StateTimeWait},
 		{"time wait", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.established()
-			must(w.t, w.a.Disconnect(w.now, ca, nil))
+			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
 			w.pass(w.a, mad.AttrDREQ)
 			w.b.event(EventDisconnectRequested)
 			return w.b, cb, ca
@@ -201,14 +196,12 @@ func TestStaleREJEntersTimeWait(t *testing.T) {
 func TestTimeoutREJBeforeREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.requested()
-	must(t, w.a.Close(w.now, ca))
+	must.Do(t, w.a.Close(w.now, ca))
 	w.pass(w.a, mad.AttrREJ)
 	if e := w.b.event(EventRejected); e.Conn != cb || e.Reason != mad.ReasonTimeout || !e.Final {
 		t.Errorf("event %+v", e)
 	}
-	if err := w.b.Accept(w.now, cb, answer); !errors.Is(err, ErrUnknown) {
-		t.Errorf("Accept = %v", err)
-	}
+	must.Fail(t, "Accept", w.b.Accept(w.now, cb, answer), ErrUnknown)
 	checkEmpty(t, w.a.Agent)
 	checkEmpty(t, w.b.Agent)
 }
@@ -218,10 +211,10 @@ func TestLateREJOfREQIsIgnored(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
 	req := w.pass(w.a, mad.AttrREQ)
-	must(t, w.b.Reject(w.now, w.b.event(EventRequest).Conn, mad.ReasonConsumer, nil, nil))
+	must.Do(t, w.b.Reject(w.now, w.b.event(EventRequest).Conn, mad.ReasonConsumer, nil, nil))
 	rej := w.b.take(mad.AttrREJ)
 	w.deliver(req)
-	must(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
+	must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
 	w.pass(w.b, mad.AttrREP)
 	w.a.event(EventReply)
 	w.deliver(rej)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // repeats lets h's timer run and checks that it sends the same MAD again after
@@ -38,9 +39,7 @@ func (w *world) repeats(h *host, first *sent, wait time.Duration, n int) mono.Ti
 func rejOf(t *testing.T, s *sent) *mad.REJ {
 	t.Helper()
 	m := new(mad.REJ)
-	if _, err := m.Parse(s.body()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(m.Parse(s.body()))(t)
 	return m
 }
 
@@ -103,7 +102,7 @@ func TestDREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 			if tc.active {
 				h, id = w.a, ca
 			}
-			must(t, h.Disconnect(w.now, id, []byte("bye")))
+			must.Do(t, h.Disconnect(w.now, id, []byte("bye")))
 			w.repeats(h, h.take(mad.AttrDREQ), tc.wait, 3)
 			w.tick(h)
 			if e := h.event(EventTimedOut); e.State != StateDREQSent || e.Final {
@@ -119,8 +118,7 @@ func TestDREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 
 func TestSIDRREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	w := newWorld(t, Config{MaxRetries: 4, ResponseTimeout: 12}, Config{})
-	id, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}})
-	must(t, err)
+	id := must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(t)
 	w.repeats(w.a, w.a.take(mad.AttrSIDRREQ), mad.Timeout(12), 4)
 	w.tick(w.a)
 	if e := w.a.event(EventTimedOut); e.Conn != id || !e.Final || e.State != StateSIDRREQSent {
@@ -133,7 +131,7 @@ func TestMRAExtendsOneTimeout(t *testing.T) {
 	w := newWorld(t, Config{MaxRetries: 2}, Config{})
 	ca, cb := w.requested()
 	w.now = 5000
-	must(t, w.b.DelayReply(w.now, cb, 22))
+	must.Do(t, w.b.DelayReply(w.now, cb, 22))
 	w.b.inState(cb, StateMRAREQSent)
 	mra := w.pass(w.b, mad.AttrMRA)
 	if e := w.a.event(EventMRA); e.ServiceTimeout != 22 {
@@ -173,7 +171,7 @@ func TestMRAForREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.replied()
 	w.now = 5000
-	must(t, w.a.DelayReply(w.now, ca, 21))
+	must.Do(t, w.a.DelayReply(w.now, ca, 21))
 	w.a.inState(ca, StateMRAREPSent)
 	w.pass(w.a, mad.AttrMRA)
 	w.b.event(EventMRA)
@@ -186,7 +184,7 @@ func TestMRAForREP(t *testing.T) {
 	w.pass(w.b, mad.AttrREP)
 	w.pass(w.a, mad.AttrMRA) // again
 	w.b.event(EventMRA)
-	must(t, w.a.ConfirmReply(w.now, ca, nil))
+	must.Do(t, w.a.ConfirmReply(w.now, ca, nil))
 	w.pass(w.a, mad.AttrRTU)
 	w.b.event(EventEstablished)
 }
@@ -198,7 +196,7 @@ func TestPeerTimeoutsAreBounded(t *testing.T) {
 		req := newREQ()
 		req.LocalRespTimeout = code
 		w.inject(addrA, mad.AttrREQ, req)
-		must(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
+		must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
 		if got := w.b.NextTimer(); got != w.now.Add(want) {
 			t.Errorf("code %d: REP is repeated after %v, want %v", code, got-w.now, want)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var lookup = SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}, SrcPort: 5}
@@ -13,9 +14,7 @@ var lookup = SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addr
 func sidrRepOf(t *testing.T, s *sent) *mad.SIDRREP {
 	t.Helper()
 	m := new(mad.SIDRREP)
-	if _, err := m.Parse(s.body()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(m.Parse(s.body()))(t)
 	return m
 }
 
@@ -23,14 +22,13 @@ func TestLookupCarriesEverything(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	p := lookup
 	p.PrivateData = bytes.Repeat([]byte{7}, 180)
-	_, err := w.a.SIDRRequest(w.now, p)
-	must(t, err)
+	must.Get(w.a.SIDRRequest(w.now, p))(t)
 	w.pass(w.a, mad.AttrSIDRREQ)
 	e := w.b.event(EventSIDRRequest)
 	if !bytes.Equal(e.PrivateData, p.PrivateData) {
 		t.Errorf("private data %x", e.PrivateData)
 	}
-	must(t, w.b.SIDRReply(w.now, e.Conn, SIDRReplyParam{Status: mad.SIDRRedirect, QPN: 3, QKey: 4, Info: []byte("there"), PrivateData: bytes.Repeat([]byte{9}, 136)}))
+	must.Do(t, w.b.SIDRReply(w.now, e.Conn, SIDRReplyParam{Status: mad.SIDRRedirect, QPN: 3, QKey: 4, Info: []byte("there"), PrivateData: bytes.Repeat([]byte{9}, 136)}))
 	w.pass(w.b, mad.AttrSIDRREP)
 	e = w.a.event(EventSIDRReply)
 	if r := e.SIDRReply; r.Status != mad.SIDRRedirect || r.QPN != 3 || r.QKey != 4 || string(r.Info) != "there" || !bytes.Equal(e.PrivateData, bytes.Repeat([]byte{9}, 136)) {
@@ -40,14 +38,13 @@ func TestLookupCarriesEverything(t *testing.T) {
 
 func TestDuplicateSIDRREQ(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
-	_, err := w.a.SIDRRequest(w.now, lookup)
-	must(t, err)
+	must.Get(w.a.SIDRRequest(w.now, lookup))(t)
 	req := w.pass(w.a, mad.AttrSIDRREQ)
 	id := w.b.event(EventSIDRRequest).Conn
 	w.deliver(req) // while the consumer thinks: one request is enough
 	w.b.noEvent()
 	w.b.silent()
-	must(t, w.b.SIDRReply(w.now, id, SIDRReplyParam{QPN: 1}))
+	must.Do(t, w.b.SIDRReply(w.now, id, SIDRReplyParam{QPN: 1}))
 	rep := w.b.take(mad.AttrSIDRREP) // lost
 	w.deliver(req)                   // asked again, and answered without the consumer
 	w.b.noEvent()
@@ -88,16 +85,11 @@ func TestSIDRCallsRejectInvalidParameters(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	p := lookup
 	p.PrivateData = make([]byte, 181)
-	if _, err := w.a.SIDRRequest(w.now, p); !errors.Is(err, mad.ErrTooLong) {
-		t.Errorf("SIDRRequest(181 bytes) = %v", err)
-	}
+	must.Fail(t, "SIDRRequest(181 bytes)", must.Err(w.a.SIDRRequest(w.now, p)), mad.ErrTooLong)
 	p = lookup
 	p.Path.Remote = addrB6
-	if _, err := w.a.SIDRRequest(w.now, p); !errors.Is(err, ErrParam) {
-		t.Errorf("SIDRRequest(two families) = %v", err)
-	}
-	_, err := w.a.SIDRRequest(w.now, lookup)
-	must(t, err)
+	must.Fail(t, "SIDRRequest(two families)", must.Err(w.a.SIDRRequest(w.now, p)), ErrParam)
+	must.Get(w.a.SIDRRequest(w.now, lookup))(t)
 	w.pass(w.a, mad.AttrSIDRREQ)
 	id := w.b.event(EventSIDRRequest).Conn
 	for name, p := range map[string]SIDRReplyParam{
@@ -114,8 +106,7 @@ func TestSIDRCallsRejectInvalidParameters(t *testing.T) {
 // A SIDR_REP from another host, or for another type of request, is ignored.
 func TestUnexpectedSIDRREPIsIgnored(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
-	id, err := w.a.SIDRRequest(w.now, lookup)
-	must(t, err)
+	id := must.Get(w.a.SIDRRequest(w.now, lookup))(t)
 	conn := w.connect()
 	for _, from := range []struct {
 		host bool

@@ -6,14 +6,14 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // lookedUp has A ask for a service of B, and B answer; the answer is not delivered.
 func (w *world) lookedUp() (question, answer *sent) {
-	_, err := w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}})
-	must(w.t, err)
+	must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(w.t)
 	question = w.pass(w.a, mad.AttrSIDRREQ)
-	must(w.t, w.b.SIDRReply(w.now, w.b.event(EventSIDRRequest).Conn, SIDRReplyParam{QPN: 0x20, QKey: 7}))
+	must.Do(w.t, w.b.SIDRReply(w.now, w.b.event(EventSIDRRequest).Conn, SIDRReplyParam{QPN: 0x20, QKey: 7}))
 	return question, w.b.take(mad.AttrSIDRREP)
 }
 

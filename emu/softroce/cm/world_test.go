@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -58,10 +59,7 @@ func newWorld(t testing.TB, a, b Config) *world {
 
 func (h *host) listen(id mad.ServiceID) ListenID {
 	h.t.Helper()
-	l, err := h.Listen(id, netip.Addr{}, 0)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	l := must.Get(h.Listen(id, netip.Addr{}, 0))(h.t)
 	return l
 }
 
@@ -95,9 +93,7 @@ func (h *host) next() (*sent, bool) {
 	}
 	s := &sent{Outgoing: out, b: *out.MAD}
 	s.MAD = &s.b
-	if _, err := s.Parse(s.b[:]); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Get(s.Parse(s.b[:]))(h.t)
 	return s, true
 }
 
@@ -167,13 +163,6 @@ func (w *world) tick(h *host) {
 	checkInvariants(w.t, h.Agent)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 var (
 	offer  = ConnectParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB, MTU: 3}, QPN: 0x1f, StartPSN: 0x458185, RespRes: 1, InitDepth: 1, RetryCount: 7, RNRRetry: 7, SrcPort: 0xbf64}
 	answer = AcceptParam{QPN: 0x2f, StartPSN: 0x4bcf5b, RespRes: 1, InitDepth: 1, RNRRetry: 7, TargetAckDelay: 15}
@@ -181,8 +170,7 @@ var (
 
 func (w *world) connect() ConnID {
 	w.t.Helper()
-	id, err := w.a.Connect(w.now, offer)
-	must(w.t, err)
+	id := must.Get(w.a.Connect(w.now, offer))(w.t)
 	return id
 }
 
@@ -198,7 +186,7 @@ func (w *world) requested() (ca, cb ConnID) {
 func (w *world) accepted() (ca, cb ConnID) {
 	w.t.Helper()
 	ca, cb = w.requested()
-	must(w.t, w.b.Accept(w.now, cb, answer))
+	must.Do(w.t, w.b.Accept(w.now, cb, answer))
 	return ca, cb
 }
 
@@ -215,7 +203,7 @@ func (w *world) replied() (ca, cb ConnID) {
 func (w *world) confirmed() (ca, cb ConnID) {
 	w.t.Helper()
 	ca, cb = w.replied()
-	must(w.t, w.a.ConfirmReply(w.now, ca, nil))
+	must.Do(w.t, w.a.ConfirmReply(w.now, ca, nil))
 	return ca, cb
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -261,9 +262,7 @@ func TestDestroyQPDropsDelayedAck(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := inTurns(p)
 		k.heldTurn()
-		if err := k.h.nic.DestroyQP(k.q); err != nil {
-			k.Fatal(err)
-		}
+		must.Do(k, k.h.nic.DestroyQP(k.q))
 		if k.h.nic.holds.held != 0 || k.h.nic.holds.strict != 0 {
 			k.Errorf("holds are still counted: %+v", k.h.nic.holds)
 		}

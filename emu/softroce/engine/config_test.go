@@ -12,6 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -71,10 +72,7 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 
 // Zero fields and limits get defaults.
 func TestConfigDefaults(t *testing.T) {
-	n, err := New(Config{GIDs: RoCEv2GIDs(netip.MustParseAddr("10.0.0.1"))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(New(Config{GIDs: RoCEv2GIDs(netip.MustParseAddr("10.0.0.1"))}))(t)
 	c := n.Config()
 	got := fmt.Sprint(c.LinkMTU, c.FirstQPN, c.WindowPackets, c.PKeys, c.CNPInterval, c.LineRateBps, c.Congestion.MaxRateBps, n.MTU().Bytes())
 	if want := fmt.Sprint(1500, 0x11, 256, []uint16{0xffff}, 50*time.Microsecond, 100_000_000_000, 100_000_000_000, 1024); got != want {

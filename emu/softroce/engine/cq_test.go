@@ -2,13 +2,13 @@ package engine
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -99,9 +99,7 @@ func TestRecvCQOverrunFailsQP(t *testing.T) {
 		}
 		// What was there can be had; then the CQ tells what happened to it.
 		p.polled(cq, "0 SUCCESS RECV 4B")
-		if _, err := cq.Poll(make([]verbs.WC, 1)); !errors.Is(err, verbs.ErrOverrun) {
-			p.Errorf("polled: %v", err)
-		}
+		must.Fail(p, "polled", must.Err(cq.Poll(make([]verbs.WC, 1))), verbs.ErrOverrun)
 		// It stays broken, for every QP that completes there.
 		p.with(other).send(wire.OpSendOnly, 0, data(4), ackReq)
 		p.expect()
@@ -207,38 +205,22 @@ func TestReqNotifyIgnoresEarlierCompletions(t *testing.T) {
 // cq/8: A CQ in use cannot be destroyed.
 func TestDestroyCQ(t *testing.T) {
 	h := newHost(t, "10.0.0.1", nil)
-	cq, err := h.nic.CreateCQ(16)
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := h.nic.OpenXRCD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cq := must.Get(h.nic.CreateCQ(16))(t)
+	domain := must.Get(h.nic.OpenXRCD())(t)
 	sender := h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.SendCQ = cq })
 	receiver := h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.RecvCQ = cq })
 	srq := h.srq(func(c *nic.SRQConfig) { c.Type, c.XRCD, c.CQ = verbs.SRQXRC, domain, cq })
 	busy := func(why string) {
 		t.Helper()
-		if err := h.nic.DestroyCQ(cq); !errors.Is(err, verbs.ErrBusy) {
-			t.Errorf("destroyed under %s: %v", why, err)
-		}
+		must.Fail(t, fmt.Sprintf("destroyed under %s", why), h.nic.DestroyCQ(cq), verbs.ErrBusy)
 	}
 	busy("all three")
-	if err := h.nic.DestroyQP(sender); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.nic.DestroyQP(sender))
 	busy("a receiver and an SRQ")
-	if err := h.nic.DestroyQP(receiver); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.nic.DestroyQP(receiver))
 	busy("an SRQ")
-	if err := h.nic.DestroySRQ(srq); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.nic.DestroyCQ(cq); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, h.nic.DestroySRQ(srq))
+	must.Do(t, h.nic.DestroyCQ(cq))
 }
 
 // cq/9: ByteLen is the length of a READ, or the length written by a WRITE with

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -32,9 +33,7 @@ func (p *peer) cnps() (cnps []string, others int) {
 		}
 		want := "8100%04x40%06x00000000" + strings.Repeat("00", wire.CNPPayloadLen)
 		var k wire.Packet
-		if err := k.Parse(d.Payload); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, k.Parse(d.Payload))
 		want = fmt.Sprintf(want, k.BTH.PKey, k.BTH.DestQP)
 		if got := hex.EncodeToString(d.Payload); got[:len(got)-8] != want || len(d.Payload) != 32 {
 			p.Errorf("a CNP is %s, want %s and an ICRC", got, want)

@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -48,10 +49,7 @@ func newVictim(t testing.TB, addr, peer string) *victim {
 	v.mem = v.mem[:victimMemory]
 	fill(v.mem, 1)
 	region := func(at, n int, access verbs.Access) *nic.Region {
-		r, err := v.nic.RegMR(v.pd, nic.Bytes(v.mem[at:at+n:at+n]), uint64(at), access)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(v.nic.RegMR(v.pd, nic.Bytes(v.mem[at:at+n:at+n]), uint64(at), access))(t)
 		return r
 	}
 	v.writable = region(openAt, openLen, allAccess)
@@ -66,18 +64,9 @@ func newVictim(t testing.TB, addr, peer string) *victim {
 // determines its type: two RC, UC, UD, RC with SRQ, XRC initiator and target, and
 // RC in RTR, INIT, SQD and ERR.
 func (v *victim) openQPs(t testing.TB) {
-	srq, err := v.nic.CreateSRQ(nic.SRQConfig{PD: v.pd, MaxWR: 16, MaxSGE: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	domain, err := v.nic.OpenXRCD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	xsrq, err := v.nic.CreateSRQ(nic.SRQConfig{PD: v.pd, Type: verbs.SRQXRC, MaxWR: 16, MaxSGE: 2, XRCD: domain, CQ: v.cq})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srq := must.Get(v.nic.CreateSRQ(nic.SRQConfig{PD: v.pd, MaxWR: 16, MaxSGE: 2}))(t)
+	domain := must.Get(v.nic.OpenXRCD())(t)
+	xsrq := must.Get(v.nic.CreateSRQ(nic.SRQConfig{PD: v.pd, Type: verbs.SRQXRC, MaxWR: 16, MaxSGE: 2, XRCD: domain, CQ: v.cq}))(t)
 	v.srqs = []*nic.SRQ{srq, xsrq}
 	attr := func(a *verbs.QPAttr) {
 		a.SQPSN, a.RQPSN, a.PathMTU, a.MaxDestRdAtomic = fuzzPSN, fuzzPSN, verbs.MTU256, 2
@@ -189,10 +178,7 @@ func (v *victim) react(t *testing.T) {
 	}
 	for {
 		var into [64]verbs.WC
-		n, err := v.cq.Poll(into[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(v.cq.Poll(into[:]))(t)
 		v.completed += n
 		if n == 0 {
 			break

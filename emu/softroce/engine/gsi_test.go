@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // sendMAD hands a management datagram for QP 1 to the NIC.
@@ -67,9 +68,7 @@ func TestMADsAreSentFromQP1(t *testing.T) {
 		for i := range 2 {
 			d := &p.ds[i]
 			var k wire.Packet
-			if err := k.Parse(d.Payload); err != nil {
-				p.Fatal(err)
-			}
+			must.Do(p, k.Parse(d.Payload))
 			want := wire.BTH{Opcode: wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly), PKey: wire.DefaultPKey, DestQP: gsiQPN, PSN: wire.PSN(i)}
 			if k.BTH != want || k.DETH != (wire.DETH{QKey: gsiQKey, SrcQP: gsiQPN}) || !bytes.Equal(k.Payload, m.Data[:]) {
 				p.Errorf("sent %+v", k)

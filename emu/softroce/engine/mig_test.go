@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -45,9 +46,7 @@ func (p migrant) alternate() verbs.QPAttr {
 // arm loads the alternate path and sends a packet with MigReq 0.
 func (p migrant) arm() {
 	p.Helper()
-	if err := p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath|verbs.QPAttrPathMigState); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 	p.mig(verbs.MigRearm)
 	p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8), ackReq, noMigReq)
 	p.mig(verbs.MigArmed)
@@ -72,9 +71,7 @@ func (p migrant) leaves(to netip.Addr, migReq bool, want ...string) {
 	var got []string
 	for _, d := range p.drain() {
 		var k wire.Packet
-		if err := k.Parse(d.Payload); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, k.Parse(d.Payload))
 		if d.Src.Addr() != from || d.Dst.Addr() != to || k.BTH.PKey != pkey || d.HopLimit != hops || k.BTH.MigReq != migReq {
 			p.Errorf("%v to %v, P_Key %#x, hop limit %d, MigReq %v", d.Src, d.Dst, k.BTH.PKey, d.HopLimit, k.BTH.MigReq)
 		}
@@ -112,9 +109,7 @@ func TestMigReqHasNoEffectWithoutAnAlternatePath(t *testing.T) {
 				p.Errorf("%d answers", n)
 			}
 		}
-		if err := p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath))
 		p.sendAlong(p.altPeer, p.altHost, 4, migReq, withPKey(0x8005))
 		p.sendAlong(p.altPeer, p.altHost, 4, migReq)
 		p.leaves(p.addr, true)
@@ -162,9 +157,7 @@ func TestMigrationToUnknownPathIsRejected(t *testing.T) {
 		p.leaves(p.addr, false)
 		p.mig(verbs.MigArmed)
 		p.events(verbs.EventPathMigErr)
-		if err := p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath))
 		p.sendAlong(p.addr, p.h.addr, 1, migReq, withPKey(0x8005))
 		p.events(verbs.EventPathMigErr) // another path, another report
 	})
@@ -201,9 +194,7 @@ func TestModifyMigratesArmedQP(t *testing.T) {
 		p.arm()
 		p.post(1, verbs.OpSend, 4)
 		p.leaves(p.addr, false, "SEND_ONLY 0 4B ackreq")
-		if err := p.q.Modify(p.now, verbs.QPAttr{PathMigState: verbs.MigMigrated}, verbs.QPAttrPathMigState); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.q.Modify(p.now, verbs.QPAttr{PathMigState: verbs.MigMigrated}, verbs.QPAttrPathMigState))
 		p.moved()
 		p.leaves(p.altPeer, true)
 		ack := p.build(wire.OpAcknowledge, 0, withPKey(0x8005))
@@ -238,16 +229,12 @@ func TestModifyMigrationStates(t *testing.T) {
 			}
 		})
 		p.enter(verbs.QPStateSQD)
-		if err := ask(verbs.MigRearm, verbs.QPAttrAltPath); err != nil {
-			p.Error(err)
-		}
+		must.Do(p, ask(verbs.MigRearm, verbs.QPAttrAltPath))
 		p.mig(verbs.MigRearm)
 		p.enter(verbs.QPStateRTS)
 		p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8), noMigReq)
 		p.mig(verbs.MigArmed)
-		if err := ask(verbs.MigRearm, 0); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("from ARMED to REARM: %v", err)
-		}
+		must.Fail(p, "from ARMED to REARM", ask(verbs.MigRearm, 0), verbs.ErrInvalid)
 		p.enter(verbs.QPStateReset)
 		p.mig(verbs.MigMigrated)
 		p.events()
@@ -257,9 +244,7 @@ func TestModifyMigrationStates(t *testing.T) {
 // mig/1, ecn/5: A CNP always has MigReq 0. It neither arms nor migrates a QP.
 func TestCNPDoesNotArmQP(t *testing.T) {
 	eachMigrant(t, func(p migrant) {
-		if err := p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath|verbs.QPAttrPathMigState); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.q.Modify(p.now, p.alternate(), verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 		p.cnp()
 		p.mig(verbs.MigRearm)
 		p.arm()

@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -29,9 +29,7 @@ func (p udPeer) sendTo(group netip.Addr, qpn uint32, edits ...edit) {
 
 func (p *peer) attach(q *QP, group netip.Addr) {
 	p.Helper()
-	if err := p.h.nic.Attach(q, group); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, p.h.nic.Attach(q, group))
 }
 
 const everyone = uint32(verbs.MulticastQPN)
@@ -96,27 +94,15 @@ func TestAttachedQPCannotBeDestroyed(t *testing.T) {
 		p.recv(1, 80)
 		p.attach(p.q, p.group(1))
 		p.attach(p.q, p.group(2))
-		if err := p.h.nic.Detach(p.q, p.group(1)); err != nil {
-			p.Fatal(err)
-		}
-		if err := p.h.nic.DestroyQP(p.q); !errors.Is(err, verbs.ErrBusy) {
-			p.Errorf("destroyed while attached: %v", err)
-		}
+		must.Do(p, p.h.nic.Detach(p.q, p.group(1)))
+		must.Fail(p, "destroyed while attached", p.h.nic.DestroyQP(p.q), verbs.ErrBusy)
 		p.sendTo(p.group(1), everyone, data(4))
 		p.wcs()
 		p.drops("drop_qpn 1")
-		if err := p.h.nic.Detach(p.q, p.group(1)); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("detached twice: %v", err)
-		}
-		if err := p.h.nic.Detach(p.q, p.group(2)); err != nil {
-			p.Fatal(err)
-		}
-		if err := p.h.nic.DestroyQP(p.q); err != nil {
-			p.Error(err)
-		}
-		if err := p.h.nic.Attach(p.q, p.group(1)); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("attached when it was gone: %v", err)
-		}
+		must.Fail(p, "detached twice", p.h.nic.Detach(p.q, p.group(1)), verbs.ErrInvalid)
+		must.Do(p, p.h.nic.Detach(p.q, p.group(2)))
+		must.Do(p, p.h.nic.DestroyQP(p.q))
+		must.Fail(p, "attached when it was gone", p.h.nic.Attach(p.q, p.group(1)), verbs.ErrInvalid)
 	})
 }
 
@@ -142,21 +128,11 @@ func TestMulticastGroupsAndMembersAreLimited(t *testing.T) {
 		p.attach(p.q, p.group(1))
 		p.attach(p.q, p.group(2))
 		p.attach(p.q, p.group(2)) // is there already
-		if err := p.h.nic.Attach(p.q, p.group(3)); !errors.Is(err, verbs.ErrNoMemory) {
-			p.Errorf("a third group: %v", err)
-		}
-		if err := p.h.nic.Attach(other, p.group(1)); !errors.Is(err, verbs.ErrNoMemory) {
-			p.Errorf("a second member: %v", err)
-		}
-		if err := p.h.nic.Attach(other, p.addr); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("no group: %v", err)
-		}
-		if err := p.h.nic.Attach(p.h.qp(verbs.QPTypeRC, nil), p.group(1)); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("not UD: %v", err)
-		}
-		if err := p.h.nic.Detach(p.q, p.group(1)); err != nil {
-			p.Fatal(err)
-		}
+		must.Fail(p, "a third group", p.h.nic.Attach(p.q, p.group(3)), verbs.ErrNoMemory)
+		must.Fail(p, "a second member", p.h.nic.Attach(other, p.group(1)), verbs.ErrNoMemory)
+		must.Fail(p, "no group", p.h.nic.Attach(other, p.addr), verbs.ErrInvalid)
+		must.Fail(p, "not UD", p.h.nic.Attach(p.h.qp(verbs.QPTypeRC, nil), p.group(1)), verbs.ErrInvalid)
+		must.Do(p, p.h.nic.Detach(p.q, p.group(1)))
 		p.attach(other, p.group(3)) // takes the place
 	})
 }

@@ -1,10 +1,10 @@
 package engine
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -62,18 +62,12 @@ func TestRegionWithBoundWindowsIsBusy(t *testing.T) {
 		key := p.opened(one, 0, 8)
 		p.opened(two, 0, 8)
 		p.h.nic.DeallocMW(two)
-		if err := p.h.nic.DeregMR(p.h.mr); !errors.Is(err, verbs.ErrBusy) {
-			p.Errorf("deregistered: %v", err)
-		}
+		must.Fail(p, "deregistered", p.h.nic.DeregMR(p.h.mr), verbs.ErrBusy)
 		p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key)) // and works
 		p.expect("RR_ONLY 0 8B msn 1")
 		p.opened(one, 0, 0)
-		if err := p.h.nic.DeregMR(p.h.mr); err != nil {
-			p.Error(err)
-		}
-		if err := p.h.nic.DeregMR(p.h.mr); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("deregistered twice: %v", err)
-		}
+		must.Do(p, p.h.nic.DeregMR(p.h.mr))
+		must.Fail(p, "deregistered twice", p.h.nic.DeregMR(p.h.mr), verbs.ErrInvalid)
 	})
 }
 
@@ -84,16 +78,12 @@ func TestQPWithBoundWindowsCanBeDestroyed(t *testing.T) {
 		one, two := p.window(1), p.window(2)
 		p.opened(one, 0, 8)
 		p.opened(two, 0, 8)
-		if err := p.h.nic.DestroyQP(p.q); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.DestroyQP(p.q))
 		if !one.Bound() || two.Bound() {
 			p.Errorf("bound are %v, %v: type 1 belongs to no QP", one.Bound(), two.Bound())
 		}
 		for old := p.q.num; p.instead(verbs.QPTypeRC, nil).num != old; { // until the number is used again
-			if err := p.h.nic.DestroyQP(p.q); err != nil {
-				p.Fatal(err)
-			}
+			must.Do(p, p.h.nic.DestroyQP(p.q))
 		}
 		p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(two.Key))
 		p.expect("NAK 0 access msn 0")

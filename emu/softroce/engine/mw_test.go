@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,10 +16,7 @@ const windowRights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.Ac
 // window allocates a window in the protection domain of the host.
 func (p *peer) window(typ verbs.MWType) *nic.Window {
 	p.Helper()
-	w, err := p.h.nic.AllocMW(p.h.pd, typ)
-	if err != nil {
-		p.Fatal(err)
-	}
+	w := must.Get(p.h.nic.AllocMW(p.h.pd, typ))(p)
 	return w
 }
 
@@ -34,9 +32,7 @@ func (p *peer) bind(id uint64, w *nic.Window, off, n int, edits ...func(*verbs.S
 	for _, e := range edits {
 		e(&wr, &refs)
 	}
-	if err := p.q.PostSend(p.now, &wr, refs); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, p.q.PostSend(p.now, &wr, refs))
 	return uint32(wr.Bind.RKey)
 }
 
@@ -56,10 +52,7 @@ func rights(a verbs.Access) func(*verbs.SendWR, *Refs) {
 // regionIn registers the host's memory once more.
 func (p *peer) regionIn(pd nic.PD, access verbs.Access) *nic.Region {
 	p.Helper()
-	mr, err := p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, access)
-	if err != nil {
-		p.Fatal(err)
-	}
+	mr := must.Get(p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, access))(p)
 	return mr
 }
 
@@ -90,17 +83,12 @@ func TestInvalidBindFails(t *testing.T) {
 		}},
 		{"a region of another domain", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { r.Region = p.regionIn(p.h.domain(), allAccess) }},
 		{"a window of another domain", 2, 0, 8, func(p *peer, wr *verbs.SendWR, r *Refs) {
-			w, err := p.h.nic.AllocMW(p.h.domain(), verbs.MWType2)
-			if err != nil {
-				p.Fatal(err)
-			}
+			w := must.Get(p.h.nic.AllocMW(p.h.domain(), verbs.MWType2))(p)
 			r.Window, wr.Bind.RKey = w, verbs.NextRKey(verbs.RKey(w.Key))
 		}},
 		{"a region that is gone", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) {
 			r.Region = p.regionIn(p.h.pd, allAccess)
-			if err := p.h.nic.DeregMR(r.Region); err != nil {
-				p.Fatal(err)
-			}
+			must.Do(p, p.h.nic.DeregMR(r.Region))
 		}},
 		{"a window that is gone", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { p.h.nic.DeallocMW(r.Window) }},
 		{"type 2 of no bytes", 2, 0, 0, nil},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -64,9 +65,7 @@ func TestRequestsAlternateWithReadResponses(t *testing.T) {
 			t.Fatalf("only %d packets leave", sent)
 		}
 		var h wire.BTH
-		if _, err := h.Parse(one[0].Payload); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(h.Parse(one[0].Payload))(t)
 		if h.Opcode.Operation() != wire.OpReadRequest {
 			answers++
 		} else if answers > 1 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -126,9 +127,7 @@ func TestEventQueueIsLimited(t *testing.T) {
 	for i := range 5 {
 		p.h.nic.SetPort(i%2 == 1)
 	}
-	if err := p.h.nic.DestroyQP(p.q); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.h.nic.DestroyQP(p.q))
 	p.events(verbs.EventPortErr, verbs.EventPortActive)
 	p.h.nic.SetPort(true)
 	p.events(verbs.EventPortActive)

@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -55,12 +55,8 @@ func TestErrFlushesBothQueuesInOrder(t *testing.T) {
 func TestPostInERRIsChecked(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
 	p.enter(verbs.QPStateErr)
-	if err := p.q.PostRecv(&verbs.RecvWR{WRID: 1, SGL: make([]verbs.SGE, 5)}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("receive with too many entries: %v", err)
-	}
-	if err := p.q.PostSend(p.now, &verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: make([]verbs.SGE, 5)}, Refs{}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("send with too many entries: %v", err)
-	}
+	must.Fail(t, "receive with too many entries", p.q.PostRecv(&verbs.RecvWR{WRID: 1, SGL: make([]verbs.SGE, 5)}), verbs.ErrInvalid)
+	must.Fail(t, "send with too many entries", p.q.PostSend(p.now, &verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: make([]verbs.SGE, 5)}, Refs{}), verbs.ErrInvalid)
 	p.wcs()
 	p.recv(3, 8)
 	p.post(4, verbs.OpSend, 4)
@@ -125,17 +121,12 @@ func TestLocalErrorAfterLostRequestIsFlushed(t *testing.T) {
 // after the failed one succeeds.
 func TestLocalOperationAfterFailedRequestIsFlushed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		w, err := p.h.nic.AllocMW(p.h.pd, verbs.MWType2)
-		if err != nil {
-			p.Fatal(err)
-		}
+		w := must.Get(p.h.nic.AllocMW(p.h.pd, verbs.MWType2))(p)
 		p.post(1, verbs.OpSend, 4)
 		bind := verbs.SendWR{WRID: 2, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
 			RKey: verbs.RKey(w.Key), Info: verbs.BindInfo{Addr: p.h.mr.Addr + targetAt, Length: 64, Access: verbs.AccessRemoteWrite},
 		}}
-		if err := p.q.PostSend(p.now, &bind, Refs{Window: w, Region: p.h.mr}); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.q.PostSend(p.now, &bind, Refs{Window: w, Region: p.h.mr}))
 		p.post(3, verbs.OpSend, 4)
 		p.expect("SEND_ONLY 0 4B ackreq", "SEND_ONLY 1 4B ackreq")
 		if !p.bound(w) {
@@ -233,18 +224,14 @@ func TestPostSendRejectsInvalidRequests(t *testing.T) {
 			wr := verbs.SendWR{WRID: 1, Opcode: tc.op, SGL: []verbs.SGE{p.h.sge(0, 8)}}
 			tc.edit(&wr)
 			frozen(t, p.q, func() {
-				if err := p.q.PostSend(p.now, &wr, Refs{}); !errors.Is(err, verbs.ErrInvalid) {
-					t.Errorf("got %v", err)
-				}
+				must.Fail(t, "got", p.q.PostSend(p.now, &wr, Refs{}), verbs.ErrInvalid)
 			})
 		})
 	}
 	p.post(1, verbs.OpSend, 4)
 	p.post(2, verbs.OpSend, 4)
 	frozen(t, p.q, func() {
-		if err := p.tryPost(3); !errors.Is(err, verbs.ErrNoMemory) {
-			t.Errorf("a third request of two: %v", err)
-		}
+		must.Fail(t, "a third request of two", p.tryPost(3), verbs.ErrNoMemory)
 	})
 	p.expect("SEND_ONLY 0 4B ackreq", "SEND_ONLY 1 4B ackreq")
 	p.ack(1)

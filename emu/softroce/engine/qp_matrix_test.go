@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -122,10 +123,7 @@ type matrixHost struct {
 
 func newMatrixHost(t *testing.T) *matrixHost {
 	h := &matrixHost{host: newHost(t, "fd00::1", nil), rules: matrix(t)}
-	var err error
-	if h.xrcd, err = h.nic.OpenXRCD(); err != nil {
-		t.Fatal(err)
-	}
+	h.xrcd = must.Get(h.nic.OpenXRCD())(t)
 	return h
 }
 
@@ -175,15 +173,10 @@ func (h *host) breakSend(q *QP) {
 	wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Addr: 1, Length: 4, LKey: 0xbad}}}
 	var refs Refs
 	if q.typ == verbs.QPTypeUD {
-		ah, err := h.nic.CreateAH(h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(h.addr)}})
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		ah := must.Get(h.nic.CreateAH(h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(h.addr)}}))(h.t)
 		refs.AH = ah
 	}
-	if err := q.PostSend(0, &wr, refs); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, q.PostSend(0, &wr, refs))
 	if n := h.nic.Output(0, make([]link.Datagram, 1)); n != 0 {
 		h.t.Fatalf("%d packets of a request with a wrong key left", n)
 	}
@@ -242,9 +235,7 @@ func (h *matrixHost) takes(typ verbs.QPType, from, to verbs.QPState, mask verbs.
 	} else if q.state != to || q.Query().State != to {
 		h.t.Errorf("%v is in %v after going to %v", typ, q.state, to)
 	}
-	if err := h.nic.DestroyQP(q); err != nil {
-		h.t.Error(err)
-	}
+	must.Do(h.t, h.nic.DestroyQP(q))
 }
 
 func (h *matrixHost) refuses(q *QP, to verbs.QPState, mask verbs.QPAttrMask, why string) {
@@ -273,9 +264,7 @@ func TestModifyQPChecksCurState(t *testing.T) {
 			}
 			frozen(t, q, func() {
 				a := h.attr(named, verbs.QPStateRTS)
-				if err := q.Modify(0, a, rule.must|verbs.QPAttrState|verbs.QPAttrCurState); !errors.Is(err, verbs.ErrInvalid) {
-					t.Errorf("in %v, told that it is in %v: %v", from, named, err)
-				}
+				must.Fail(t, fmt.Sprintf("in %v, told that it is in %v", from, named), q.Modify(0, a, rule.must|verbs.QPAttrState|verbs.QPAttrCurState), verbs.ErrInvalid)
 			})
 		})
 		h.modify(q, h.attr(from, verbs.QPStateRTS), rule.must|verbs.QPAttrState|verbs.QPAttrCurState)

@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -51,9 +52,7 @@ func (p *peer) modify(to verbs.QPState, a verbs.QPAttr, mask verbs.QPAttrMask) e
 // enter moves the QP to a state and expects success.
 func (p *peer) enter(to verbs.QPState) {
 	p.Helper()
-	if err := p.modify(to, verbs.QPAttr{}, 0); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, p.modify(to, verbs.QPAttr{}, 0))
 	p.state(to)
 }
 
@@ -79,9 +78,7 @@ func (p *peer) climb(a verbs.QPAttr, state verbs.QPState) {
 		verbs.QPStateInit: initMask | verbs.QPAttrAccessFlags, verbs.QPStateRTR: rcRTR, verbs.QPStateRTS: rcRTS,
 	}
 	for next := p.q.State() + 1; next <= state; next++ {
-		if err := p.modify(next, a, masks[next]); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.modify(next, a, masks[next]))
 	}
 }
 

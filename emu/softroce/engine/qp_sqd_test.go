@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,15 +8,14 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // stop moves the QP to SQD with SQ_DRAINED enabled.
 func (p *peer) stop() {
 	p.Helper()
-	if err := p.modify(verbs.QPStateSQD, verbs.QPAttr{EnSQDAsyncNotify: true}, verbs.QPAttrEnSQDAsyncNotify); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, p.modify(verbs.QPStateSQD, verbs.QPAttr{EnSQDAsyncNotify: true}, verbs.QPAttrEnSQDAsyncNotify))
 	p.state(verbs.QPStateSQD)
 }
 
@@ -26,9 +24,7 @@ func (p *peer) draining() {
 	p.Helper()
 	frozen(p.T, p.q, func() {
 		for _, to := range []verbs.QPState{verbs.QPStateRTS, verbs.QPStateSQD} {
-			if err := p.modify(to, verbs.QPAttr{MinRNRTimer: 3}, verbs.QPAttrMinRNRTimer); !errors.Is(err, verbs.ErrInvalid) {
-				p.Errorf("to %v while draining: %v", to, err)
-			}
+			must.Fail(p, fmt.Sprintf("to %v while draining", to), p.modify(to, verbs.QPAttr{MinRNRTimer: 3}, verbs.QPAttrMinRNRTimer), verbs.ErrInvalid)
 		}
 	})
 	if !p.q.Query().SQDraining {
@@ -72,9 +68,7 @@ func TestSQDDrainsSendQueue(t *testing.T) {
 		p.silence(10 * T)
 		p.events()
 
-		if err := p.modify(verbs.QPStateSQD, verbs.QPAttr{Timeout: 8, RetryCnt: 1}, verbs.QPAttrTimeout|verbs.QPAttrRetryCnt); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.modify(verbs.QPStateSQD, verbs.QPAttr{Timeout: 8, RetryCnt: 1}, verbs.QPAttrTimeout|verbs.QPAttrRetryCnt))
 		p.enter(verbs.QPStateRTS)
 		p.expect("SEND_ONLY 3 4B ackreq", "SEND_ONLY 4 4B ackreq")
 		p.wait(4096 << 8) // the new timeout is in force
@@ -171,14 +165,9 @@ func TestUDSendsNothingInSQD(t *testing.T) {
 	a.recv(qa, 1, a.sge(0, 100))
 	b.recv(qb, 2, b.sge(0, 100))
 	say := func(from *host, q *QP, to *host, peer *QP, id uint64) {
-		ah, err := from.nic.CreateAH(from.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.addr)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ah := must.Get(from.nic.CreateAH(from.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.addr)}}))(t)
 		wr := verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, UD: verbs.UD{QPN: verbs.QPN(peer.num), QKey: 5}}
-		if err := q.PostSend(net.now, &wr, Refs{AH: ah}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.PostSend(net.now, &wr, Refs{AH: ah}))
 	}
 	say(a, qa, b, qb, 3)
 	a.modify(qa, verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify)
@@ -239,18 +228,13 @@ func TestErrorEndsDraining(t *testing.T) {
 // sqd/1: In SQD, binds and invalidations do not start.
 func TestLocalOperationsDoNotStartInSQD(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		w, err := p.h.nic.AllocMW(p.h.pd, verbs.MWType2)
-		if err != nil {
-			p.Fatal(err)
-		}
+		w := must.Get(p.h.nic.AllocMW(p.h.pd, verbs.MWType2))(p)
 		bind := verbs.SendWR{WRID: 1, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
 			RKey: verbs.RKey(w.Key), Info: verbs.BindInfo{Addr: p.h.mr.Addr + targetAt, Length: 64, Access: verbs.AccessRemoteWrite},
 		}}
 		p.stop()
 		p.events(verbs.EventSQDrained)
-		if err := p.q.PostSend(p.now, &bind, Refs{Window: w, Region: p.h.mr}); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.q.PostSend(p.now, &bind, Refs{Window: w, Region: p.h.mr}))
 		p.h.send(p.q, p.now, verbs.SendWR{WRID: 2, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: verbs.RKey(w.Key)})
 		p.silence(time.Second)
 		p.wcs()

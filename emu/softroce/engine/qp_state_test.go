@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -20,9 +21,7 @@ func TestSendPostedBeforeRTSIsRejected(t *testing.T) {
 	for i, state := range []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR} {
 		p, a := unconnected(t, flavours[i], setup{}, state)
 		frozen(t, p.q, func() {
-			if err := p.tryPost(1); !errors.Is(err, verbs.ErrInvalid) {
-				t.Errorf("in %v: %v", state, err)
-			}
+			must.Fail(t, fmt.Sprintf("in %v", state), p.tryPost(1), verbs.ErrInvalid)
 		})
 		p.climb(a, verbs.QPStateRTS)
 		p.silence(time.Second)
@@ -38,9 +37,7 @@ func TestSendPostedBeforeRTSIsRejected(t *testing.T) {
 func TestReceivesAreAcceptedFromINIT(t *testing.T) {
 	p, a := unconnected(t, flavours[0], setup{}, verbs.QPStateReset)
 	frozen(t, p.q, func() {
-		if err := p.q.PostRecv(&verbs.RecvWR{WRID: 1}); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("in RESET: %v", err)
-		}
+		must.Fail(t, "in RESET", p.q.PostRecv(&verbs.RecvWR{WRID: 1}), verbs.ErrInvalid)
 	})
 	for i, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD} {
 		if state == verbs.QPStateSQD {
@@ -277,9 +274,7 @@ func TestQueryReturnsCurrentState(t *testing.T) {
 func TestDestroyedQPIsInactive(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.wearOut()
-		if err := p.h.nic.DestroyQP(p.q); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.DestroyQP(p.q))
 		p.silence(time.Minute)
 		p.send(wire.OpSendOnly, 5, data(8), ackReq)
 		p.send(wire.OpAcknowledge, 0, asCNP)
@@ -290,12 +285,8 @@ func TestDestroyedQPIsInactive(t *testing.T) {
 
 		a := connAttr(p.addr, peerQPN)
 		a.State = verbs.QPStateInit
-		if err := p.q.Modify(p.now, a, initMask|verbs.QPAttrAccessFlags); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("modify after destroy: %v", err)
-		}
-		if err := p.tryPost(1); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("post after destroy: %v", err)
-		}
+		must.Fail(p, "modify after destroy", p.q.Modify(p.now, a, initMask|verbs.QPAttrAccessFlags), verbs.ErrInvalid)
+		must.Fail(p, "post after destroy", p.tryPost(1), verbs.ErrInvalid)
 		if err := p.h.nic.DestroyQP(p.q); !errors.Is(err, verbs.ErrInvalid) || !strings.Contains(err.Error(), p.q.name()) {
 			p.Errorf("destroyed twice: %v", err)
 		}
@@ -307,9 +298,7 @@ func TestDestroyedQPIsInactive(t *testing.T) {
 func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	h := newHost(t, "fd00::1", func(c *Config) { c.FirstQPN, c.Limits.QPs = 0x700, 3 })
 	destroy := func(q *QP) {
-		if err := h.nic.DestroyQP(q); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.nic.DestroyQP(q))
 	}
 	q := h.qp(verbs.QPTypeRC, nil)
 	keep := h.qp(verbs.QPTypeRC, nil)
@@ -326,9 +315,7 @@ func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	h.qp(verbs.QPTypeRC, nil)
 	h.qp(verbs.QPTypeRC, nil)
 	c := QPConfig{Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq}
-	if _, err := h.nic.CreateQP(c); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a fourth QP of three: %v", err)
-	}
+	must.Fail(t, "a fourth QP of three", must.Err(h.nic.CreateQP(c)), verbs.ErrNoMemory)
 	destroy(keep)
 	if q := h.qp(verbs.QPTypeRC, nil); q.Num() != 0x701 {
 		t.Errorf("the only free number is 0x701, got %#x", q.Num())
@@ -338,18 +325,9 @@ func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 // CreateQP rejects an invalid configuration without using a QP number.
 func TestCreateQPRejectsInvalidConfig(t *testing.T) {
 	h := newHost(t, "fd00::1", nil)
-	xrcd, err := h.nic.OpenXRCD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	basic, err := h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	xrc, err := h.nic.CreateSRQ(nic.SRQConfig{Type: verbs.SRQXRC, PD: h.pd, MaxWR: 4, MaxSGE: 1, XRCD: xrcd, CQ: h.cq})
-	if err != nil {
-		t.Fatal(err)
-	}
+	xrcd := must.Get(h.nic.OpenXRCD())(t)
+	basic := must.Get(h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1}))(t)
+	xrc := must.Get(h.nic.CreateSRQ(nic.SRQConfig{Type: verbs.SRQXRC, PD: h.pd, MaxWR: 4, MaxSGE: 1, XRCD: xrcd, CQ: h.cq}))(t)
 	limits := h.nic.Config().Limits
 	for _, tc := range []struct {
 		name string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -86,9 +87,7 @@ func TestRCDuplicateReadIsDroppedAfterDeregistration(t *testing.T) {
 		read()
 		p.expectSome(want[0])
 		p.send(wire.OpWriteOnly, 3, p.at(0, 0), ackReq)
-		if err := p.h.nic.DeregMR(mr); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.DeregMR(mr))
 		p.expect("ACK 3 msn 2")
 		p.state(verbs.QPStateRTS)
 		read()
@@ -105,15 +104,11 @@ func TestRCDuplicateReadAfterInvalidateIsNAKed(t *testing.T) {
 		read := func() { p.send(wire.OpReadRequest, 0, p.at(0, 64), rkey(key)) }
 		read()
 		p.expect("RR_ONLY 0 64B msn 1")
-		if err := p.h.nic.Mem.Invalidate(key, p.h.pd, p.q.num); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.Mem.Invalidate(key, p.h.pd, p.q.num))
 		read()
-		if err := p.h.nic.Mem.Bind(w, nic.Bind{
+		must.Do(p, p.h.nic.Mem.Bind(w, nic.Bind{
 			Region: p.h.mr, Addr: p.h.mr.Addr + targetAt, Len: 64, Key: key, PD: p.h.pd, QPN: p.q.num, Access: windowRights,
-		}); err != nil {
-			p.Fatal(err)
-		}
+		}))
 		p.expect("NAK 0 access msn 1")
 	})
 }
@@ -295,9 +290,7 @@ func (r *reader) closePlace() {
 		r.Fatal("the SEND did not complete a receive")
 	}
 	if c.region != nil {
-		if err := r.h.nic.DeregMR(c.region); err != nil {
-			r.Fatal(err)
-		}
+		must.Do(r, r.h.nic.DeregMR(c.region))
 	}
 	clear(r.target(c.off, placeSize))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -100,10 +101,7 @@ func TestRCResponderAdvertisesItsReceives(t *testing.T) {
 // rc/credit/1: A QP with an SRQ advertises unlimited credits.
 func TestRCResponderWithSRQAdvertisesNoCredits(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
-	srq, err := p.h.nic.CreateSRQ(nic.SRQConfig{PD: p.h.pd, MaxWR: 4, MaxSGE: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srq := must.Get(p.h.nic.CreateSRQ(nic.SRQConfig{PD: p.h.pd, MaxWR: 4, MaxSGE: 1}))(t)
 	p.q = p.h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ = srq })
 	p.h.ready(p.q, p.addr, peerQPN, func(a *verbs.QPAttr) { a.RQPSN, a.SQPSN = uint32(p.rq), uint32(p.sq) })
 	p.send(wire.OpWriteOnly, 0, p.at(0, 0), ackReq)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -117,14 +118,8 @@ func TestRCForbiddenAccessIsNAKed(t *testing.T) {
 		return mr.Key
 	}
 	foreign := func(p *peer) uint32 {
-		pd, err := p.h.nic.AllocPD()
-		if err != nil {
-			p.Fatal(err)
-		}
-		mr, err := p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
-		if err != nil {
-			p.Fatal(err)
-		}
+		pd := must.Get(p.h.nic.AllocPD())(p)
+		mr := must.Get(p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess))(p)
 		return mr.Key
 	}
 	const end = memSize - targetAt
@@ -206,16 +201,11 @@ func TestRCAccessToRegionBoundaries(t *testing.T) {
 func TestRCWriteToDeregisteredMemoryIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		memory := make([]byte, 3*p.mtu)
-		mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(memory), 0, allAccess)
-		if err != nil {
-			p.Fatal(err)
-		}
+		mr := must.Get(p.h.nic.RegMR(p.h.pd, nic.Bytes(memory), 0, allAccess))(p)
 		p.send(wire.OpWriteFirst, 0, data(p.mtu), func(k *wire.Packet) {
 			k.RETH = wire.RETH{VA: mr.Addr, RKey: mr.Key, DMALen: uint32(len(memory))}
 		})
-		if err := p.h.nic.DeregMR(mr); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.DeregMR(mr))
 		p.send(wire.OpWriteMiddle, 1, data(p.mtu))
 		p.expect("NAK 1 access msn 0")
 		if !bytes.Equal(memory[p.mtu:], make([]byte, 2*p.mtu)) {

@@ -2,13 +2,13 @@ package engine
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -99,10 +99,7 @@ func TestRCNAKedWriteWithImmediateUsesNoReceive(t *testing.T) {
 // rc/wr/7: PostSend rejects messages of more than 2^31 bytes.
 func TestRCMessagesAboveTwoGiBAreRejected(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
-	mr, err := p.h.nic.RegMR(p.h.pd, endless(1<<33), 0, allAccess)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mr := must.Get(p.h.nic.RegMR(p.h.pd, endless(1<<33), 0, allAccess))(t)
 	post := func(op verbs.WROpcode, lengths ...uint32) error {
 		wr := verbs.SendWR{Opcode: op, Remote: verbs.Remote{Addr: peerVA, RKey: peerRKey}}
 		for _, n := range lengths {
@@ -111,12 +108,8 @@ func TestRCMessagesAboveTwoGiBAreRejected(t *testing.T) {
 		return p.q.PostSend(p.now, &wr, Refs{})
 	}
 	for _, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMARead} {
-		if err := post(op, 1<<31, 1); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("%v of 2^31+1 bytes: %v", op, err)
-		}
-		if err := post(op, 1<<32-1, 1<<32-1, 1<<32-1, 4); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("%v whose length wraps: %v", op, err)
-		}
+		must.Fail(t, fmt.Sprintf("%v of 2^31+1 bytes", op), post(op, 1<<31, 1), verbs.ErrInvalid)
+		must.Fail(t, fmt.Sprintf("%v whose length wraps", op), post(op, 1<<32-1, 1<<32-1, 1<<32-1, 4), verbs.ErrInvalid)
 		if err := post(op, 1<<30, 1<<30); err != nil {
 			t.Errorf("%v of 2^31 bytes: %v", op, err)
 		}
@@ -143,10 +136,7 @@ func TestRCSendWithInvalidateInvalidatesKey(t *testing.T) {
 // receive in error and fails the QP without an ACK or NAK.
 func TestRCFailedInvalidateSendsNoResponse(t *testing.T) {
 	window := func(p *peer, typ verbs.MWType) *nic.Window {
-		w, err := p.h.nic.AllocMW(p.h.pd, typ)
-		if err != nil {
-			p.Fatal(err)
-		}
+		w := must.Get(p.h.nic.AllocMW(p.h.pd, typ))(p)
 		return w
 	}
 	for name, key := range map[string]func(p *peer) uint32{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -210,10 +211,7 @@ func TestRCRequesterUsesAtMostHalfThePSNSpace(t *testing.T) {
 	fl := flavours[1] // of the smallest MTU
 	huge := endless(1 << 31)
 	p := newPeer(t, fl, setup{nic: func(c *Config) { c.WindowPackets = 1<<23 - 1 }})
-	mr, err := p.h.nic.RegMR(p.h.pd, huge, 0, allAccess)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mr := must.Get(p.h.nic.RegMR(p.h.pd, huge, 0, allAccess))(t)
 	read := func(id uint64, n uint32) {
 		p.post(id, verbs.OpRDMARead, 0, func(wr *verbs.SendWR) {
 			wr.SGL = []verbs.SGE{{Addr: mr.Addr, Length: n, LKey: verbs.LKey(mr.Key)}}
@@ -231,10 +229,7 @@ func TestRCRequesterUsesAtMostHalfThePSNSpace(t *testing.T) {
 func TestRCLongestReadFillsHalfThePSNSpace(t *testing.T) {
 	fl := flavours[1]
 	p := newPeer(t, fl, setup{})
-	mr, err := p.h.nic.RegMR(p.h.pd, endless(1<<31), 0, allAccess)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mr := must.Get(p.h.nic.RegMR(p.h.pd, endless(1<<31), 0, allAccess))(t)
 	p.post(1, verbs.OpRDMARead, 0, func(wr *verbs.SendWR) {
 		wr.SGL = []verbs.SGE{{Addr: mr.Addr, Length: 1 << 31, LKey: verbs.LKey(mr.Key)}}
 	})
@@ -258,10 +253,7 @@ func TestRCLongestReadFillsHalfThePSNSpace(t *testing.T) {
 // rc/ack/4: An ACK of a later message acknowledges the longest message.
 func TestRCAckAfterLongestMessageCoversIt(t *testing.T) {
 	p := newPeer(t, flavours[1], setup{})
-	mr, err := p.h.nic.RegMR(p.h.pd, endless(1<<31), 0, allAccess)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mr := must.Get(p.h.nic.RegMR(p.h.pd, endless(1<<31), 0, allAccess))(t)
 	p.post(1, verbs.OpRDMAWrite, 0, func(wr *verbs.SendWR) {
 		wr.SGL = []verbs.SGE{{Addr: mr.Addr, Length: 1 << 31, LKey: verbs.LKey(mr.Key)}}
 	})

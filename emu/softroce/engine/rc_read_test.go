@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -170,10 +171,7 @@ func TestRCReadIntoUnwritableMemoryFailsBeforeSending(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
 		for name, spoil := range map[string]func(p *peer, s *verbs.SGE){
 			"no right": func(p *peer, s *verbs.SGE) {
-				mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(make([]byte, 64)), 0, verbs.AccessRemoteRead)
-				if err != nil {
-					p.Fatal(err)
-				}
+				mr := must.Get(p.h.nic.RegMR(p.h.pd, nic.Bytes(make([]byte, 64)), 0, verbs.AccessRemoteRead))(p)
 				s.Addr, s.LKey = mr.Addr, verbs.LKey(mr.Key)
 			},
 			"no key":  func(_ *peer, s *verbs.SGE) { s.LKey ^= 1 },
@@ -278,22 +276,15 @@ func TestRCNAKAmongReadResponsesFailsRead(t *testing.T) {
 func TestRCReadOfDeregisteredMemoryIsNAKed(t *testing.T) {
 	for name, closeKey := range map[string]func(p *peer) (key uint32, gone func()){
 		"region": func(p *peer) (uint32, func()) {
-			mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess)
-			if err != nil {
-				p.Fatal(err)
-			}
+			mr := must.Get(p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess))(p)
 			return mr.Key, func() {
-				if err := p.h.nic.DeregMR(mr); err != nil {
-					p.Fatal(err)
-				}
+				must.Do(p, p.h.nic.DeregMR(mr))
 			}
 		},
 		"window": func(p *peer) (uint32, func()) {
 			key := p.bindWindow(0x8000)
 			return key, func() {
-				if err := p.h.nic.Mem.Invalidate(key, p.h.pd, p.q.num); err != nil {
-					p.Fatal(err)
-				}
+				must.Do(p, p.h.nic.Mem.Invalidate(key, p.h.pd, p.q.num))
 			}
 		},
 	} {
@@ -346,18 +337,13 @@ func (p *peer) expectSome(want ...string) {
 func TestRCReadIntoDeregisteredMemoryFails(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		sink := make([]byte, 2*p.mtu)
-		mr, err := p.h.nic.RegMR(p.h.pd, nic.Bytes(sink), 0, allAccess)
-		if err != nil {
-			p.Fatal(err)
-		}
+		mr := must.Get(p.h.nic.RegMR(p.h.pd, nic.Bytes(sink), 0, allAccess))(p)
 		p.post(1, verbs.OpRDMARead, 0, func(wr *verbs.SendWR) {
 			wr.SGL = []verbs.SGE{{Addr: mr.Addr, Length: uint32(len(sink)), LKey: verbs.LKey(mr.Key)}}
 		})
 		p.h.nic.Output(p.now, p.ds)
 		p.send(wire.OpReadResponseFirst, 0, data(p.mtu))
-		if err := p.h.nic.DeregMR(mr); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.DeregMR(mr))
 		clear(sink)
 		p.send(wire.OpReadResponseLast, 1, data(p.mtu))
 		p.wcs("1 LOC_PROT_ERR")

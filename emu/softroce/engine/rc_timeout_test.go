@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -261,9 +262,7 @@ func TestRCResetAndDestroyStopAllActivity(t *testing.T) {
 					}
 					p.send(wire.OpReadRequest, 0, p.at(0, 4*p.mtu))
 					p.send(wire.OpWriteOnly, 4, p.at(0, 0), ackReq)
-					if err := end(p); err != nil {
-						p.Fatal(err)
-					}
+					must.Do(p, end(p))
 					p.silence(10 * time.Second)
 					p.ack(0)
 					p.wcs()

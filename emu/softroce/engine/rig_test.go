@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -49,19 +50,10 @@ func newHost(t testing.TB, addr string, edit func(*Config)) *host {
 	if edit != nil {
 		edit(&cfg)
 	}
-	var err error
-	if h.nic, err = New(cfg); err != nil {
-		t.Fatal(err)
-	}
-	if h.pd, err = h.nic.AllocPD(); err != nil {
-		t.Fatal(err)
-	}
-	if h.cq, err = h.nic.CreateCQ(4096); err != nil {
-		t.Fatal(err)
-	}
-	if h.mr, err = h.nic.RegMR(h.pd, nic.Bytes(h.mem), 0, allAccess); err != nil {
-		t.Fatal(err)
-	}
+	h.nic = must.Get(New(cfg))(t)
+	h.pd = must.Get(h.nic.AllocPD())(t)
+	h.cq = must.Get(h.nic.CreateCQ(4096))(t)
+	h.mr = must.Get(h.nic.RegMR(h.pd, nic.Bytes(h.mem), 0, allAccess))(t)
 	return h
 }
 
@@ -84,10 +76,7 @@ func (h *host) qp(typ verbs.QPType, edit func(*QPConfig)) *QP {
 	if edit != nil {
 		edit(&c)
 	}
-	q, err := h.nic.CreateQP(c)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	q := must.Get(h.nic.CreateQP(c))(h.t)
 	return q
 }
 
@@ -96,10 +85,7 @@ func (h *host) poll() []verbs.WC {
 	var out []verbs.WC
 	var into [16]verbs.WC
 	for {
-		n, err := h.cq.Poll(into[:])
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		n := must.Get(h.cq.Poll(into[:]))(h.t)
 		if n == 0 {
 			return out
 		}
@@ -110,9 +96,7 @@ func (h *host) poll() []verbs.WC {
 // modify fails the test if Modify fails.
 func (h *host) modify(q *QP, a verbs.QPAttr, mask verbs.QPAttrMask) {
 	h.t.Helper()
-	if err := q.Modify(0, a, mask); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, q.Modify(0, a, mask))
 }
 
 // connAttr returns the attributes with which tests connect QPs.
@@ -170,16 +154,12 @@ func (h *host) readyUD(q *QP, qkey uint32) {
 
 func (h *host) send(q *QP, now mono.Time, wr verbs.SendWR) {
 	h.t.Helper()
-	if err := q.PostSend(now, &wr, Refs{}); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, q.PostSend(now, &wr, Refs{}))
 }
 
 func (h *host) recv(q *QP, id uint64, sges ...verbs.SGE) {
 	h.t.Helper()
-	if err := q.PostRecv(&verbs.RecvWR{WRID: id, SGL: sges}); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, q.PostRecv(&verbs.RecvWR{WRID: id, SGL: sges}))
 }
 
 // network connects hosts without delay and in order. drop selects packets to drop.
@@ -260,4 +240,11 @@ func rcPair(t testing.TB, edit func(*Config)) (net *network, a, b *host, qa, qb 
 	a.ready(qa, b.addr, qb.num, nil)
 	b.ready(qb, a.addr, qa.num, nil)
 	return newNetwork(a, b), a, b, qa, qb
+}
+
+// fill writes a pattern.
+func fill(b []byte, seed int) {
+	for i := range b {
+		b[i] = byte(i*7 + i>>8 + seed)
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -53,10 +54,7 @@ func (p *peer) drops(want ...string) {
 // cqOf creates a CQ with another depth.
 func (p *peer) cqOf(depth int) *nic.CQ {
 	p.Helper()
-	cq, err := p.h.nic.CreateCQ(depth)
-	if err != nil {
-		p.Fatal(err)
-	}
+	cq := must.Get(p.h.nic.CreateCQ(depth))(p)
 	return cq
 }
 
@@ -64,10 +62,7 @@ func (p *peer) cqOf(depth int) *nic.CQ {
 func (p *peer) polled(cq *nic.CQ, want ...string) {
 	p.Helper()
 	into := make([]verbs.WC, cq.Depth())
-	n, err := cq.Poll(into)
-	if err != nil {
-		p.Fatal(err)
-	}
+	n := must.Get(cq.Poll(into))(p)
 	var got []string
 	for i := range n {
 		got = append(got, renderWC(&into[i]))
@@ -78,10 +73,7 @@ func (p *peer) polled(cq *nic.CQ, want ...string) {
 // domain allocates a protection domain.
 func (h *host) domain() nic.PD {
 	h.t.Helper()
-	pd, err := h.nic.AllocPD()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	pd := must.Get(h.nic.AllocPD())(h.t)
 	return pd
 }
 
@@ -92,10 +84,7 @@ func (h *host) srq(edit func(*nic.SRQConfig)) *nic.SRQ {
 	if edit != nil {
 		edit(&c)
 	}
-	s, err := h.nic.CreateSRQ(c)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	s := must.Get(h.nic.CreateSRQ(c))(h.t)
 	return s
 }
 
@@ -103,9 +92,7 @@ func (h *host) srq(edit func(*nic.SRQConfig)) *nic.SRQ {
 func (p *peer) share(s *nic.SRQ, id uint64, n int) {
 	p.Helper()
 	sge := p.h.sge(recvAt+int(id%16)*recvSize, n)
-	if err := s.PostRecv(&verbs.RecvWR{WRID: id, SGL: []verbs.SGE{sge}}); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, s.PostRecv(&verbs.RecvWR{WRID: id, SGL: []verbs.SGE{sge}}))
 }
 
 // ucPeer is a scripted peer of a UC QP.
@@ -176,10 +163,7 @@ func (p *peer) handle(edit func(*verbs.AHAttr)) *AH {
 	if edit != nil {
 		edit(&a)
 	}
-	ah, err := p.h.nic.CreateAH(p.h.pd, a)
-	if err != nil {
-		p.Fatal(err)
-	}
+	ah := must.Get(p.h.nic.CreateAH(p.h.pd, a))(p)
 	return ah
 }
 
@@ -193,7 +177,5 @@ func (p udPeer) postTo(id uint64, ah *AH, n int, edits ...func(*verbs.SendWR)) {
 	for _, e := range edits {
 		e(&wr)
 	}
-	if err := p.q.PostSend(p.now, &wr, Refs{AH: ah}); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, p.q.PostSend(p.now, &wr, Refs{AH: ah}))
 }

@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -79,9 +79,7 @@ func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 			p.Errorf("limit is %d, still armed", a.Limit)
 		}
 		p.share(s, 4, 8) // two again
-		if err := s.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, s.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
 		p.events()
 		p.send(wire.OpSendOnly, 3)
 		p.events(verbs.EventSRQLimitReached)
@@ -93,9 +91,7 @@ func TestQPWithSRQRejectsPostRecv(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(nil)
 		p.onSRQ(s, 1)
-		if err := p.q.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("posted: %v", err)
-		}
+		must.Fail(p, "posted", p.q.PostRecv(&verbs.RecvWR{}), verbs.ErrInvalid)
 	})
 }
 
@@ -185,31 +181,21 @@ func TestModifySRQRejectsInvalidSizes(t *testing.T) {
 			{verbs.SRQAttr{MaxWR: 6, Limit: 7}, both},
 			{verbs.SRQAttr{MaxWR: 5, Limit: 1}, both},
 		} {
-			if err := s.Modify(c.a, c.mask); !errors.Is(err, verbs.ErrInvalid) {
-				p.Errorf("%+v: %v", c.a, err)
-			}
+			must.Fail(p, fmt.Sprintf("%+v", c.a), s.Modify(c.a, c.mask), verbs.ErrInvalid)
 			if after := s.Query(); after != before {
 				p.Errorf("%+v changed %+v to %+v", c.a, before, after)
 			}
 		}
-		if err := s.Modify(verbs.SRQAttr{MaxWR: 6, Limit: 6}, both); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, s.Modify(verbs.SRQAttr{MaxWR: 6, Limit: 6}, both))
 		if a := s.Query(); a.MaxWR != 6 || a.Limit != 6 {
 			p.Errorf("is %+v", a)
 		}
-		if err := s.Modify(verbs.SRQAttr{MaxWR: 5, Limit: 6}, verbs.SRQMaxWR); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("made smaller than its limit: %v", err)
-		}
-		if err := s.Modify(verbs.SRQAttr{MaxWR: 32}, verbs.SRQMaxWR); err != nil {
-			p.Fatal(err)
-		}
+		must.Fail(p, "made smaller than its limit", s.Modify(verbs.SRQAttr{MaxWR: 5, Limit: 6}, verbs.SRQMaxWR), verbs.ErrInvalid)
+		must.Do(p, s.Modify(verbs.SRQAttr{MaxWR: 32}, verbs.SRQMaxWR))
 		for id := 6; id < 32; id++ {
 			p.share(s, uint64(id), 8+id)
 		}
-		if err := s.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrNoMemory) {
-			p.Errorf("one beyond the new size: %v", err)
-		}
+		must.Fail(p, "one beyond the new size", s.PostRecv(&verbs.RecvWR{}), verbs.ErrNoMemory)
 		// What was queued is still there, in order and whole.
 		var want []string
 		for id := range 32 {
@@ -226,15 +212,11 @@ func TestFullSRQRejectsPostRecv(t *testing.T) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.MaxSGE = 3, 1 }) // no power of two
 		p.onSRQ(s, 1)
 		sge := p.h.sge(recvAt, 4)
-		if err := s.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{sge, sge}}); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("two pieces where one is allowed: %v", err)
-		}
+		must.Fail(p, "two pieces where one is allowed", s.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{sge, sge}}), verbs.ErrInvalid)
 		for id := range uint64(3) {
 			p.share(s, id, 8)
 		}
-		if err := s.PostRecv(&verbs.RecvWR{WRID: 9}); !errors.Is(err, verbs.ErrNoMemory) {
-			p.Errorf("a fourth of three: %v", err)
-		}
+		must.Fail(p, "a fourth of three", s.PostRecv(&verbs.RecvWR{WRID: 9}), verbs.ErrNoMemory)
 		for k := range 3 {
 			p.send(wire.OpSendOnly, k, data(8))
 		}
@@ -255,9 +237,7 @@ func TestSRQReceivesUseDomainOfSRQ(t *testing.T) {
 		post := func() { // one of the queue's domain, one of the QP's
 			p.Helper()
 			own := verbs.SGE{Addr: mr.Addr + recvAt, Length: 64, LKey: verbs.LKey(mr.Key)}
-			if err := s.PostRecv(&verbs.RecvWR{WRID: 1, SGL: []verbs.SGE{own}}); err != nil {
-				p.Fatal(err)
-			}
+			must.Do(p, s.PostRecv(&verbs.RecvWR{WRID: 1, SGL: []verbs.SGE{own}}))
 			p.share(s, 2, 64)
 		}
 		post()
@@ -283,13 +263,7 @@ func TestDestroySRQ(t *testing.T) {
 	h := newHost(t, "10.0.0.1", nil)
 	s := h.srq(nil)
 	q := h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ = s })
-	if err := h.nic.DestroySRQ(s); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("destroyed under a QP: %v", err)
-	}
-	if err := h.nic.DestroyQP(q); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.nic.DestroySRQ(s); err != nil {
-		t.Error(err)
-	}
+	must.Fail(t, "destroyed under a QP", h.nic.DestroySRQ(s), verbs.ErrBusy)
+	must.Do(t, h.nic.DestroyQP(q))
+	must.Do(t, h.nic.DestroySRQ(s))
 }

@@ -2,12 +2,12 @@ package engine
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -262,9 +262,7 @@ func TestUCRejectsUnsupportedOperations(t *testing.T) {
 			verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpSendInv, verbs.OpFlush, verbs.OpAtomicWrite,
 		} {
 			wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.h.sge(sinkAt, 8)}}
-			if err := p.q.PostSend(p.now, &wr, Refs{}); !errors.Is(err, verbs.ErrInvalid) {
-				p.Errorf("%v: %v", op, err)
-			}
+			must.Fail(p, fmt.Sprintf("%v", op), p.q.PostSend(p.now, &wr, Refs{}), verbs.ErrInvalid)
 		}
 		p.expect()
 		p.wcs()

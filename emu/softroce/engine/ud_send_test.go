@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -146,17 +146,12 @@ func TestUDLocalErrorLeadsToSQE(t *testing.T) {
 func TestUDRejectsForeignHandlesAndOperations(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		own := p.handle(nil)
-		foreign, err := p.h.nic.CreateAH(p.h.domain(), own.Attr)
-		if err != nil {
-			p.Fatal(err)
-		}
+		foreign := must.Get(p.h.nic.CreateAH(p.h.domain(), own.Attr))(p)
 		gone := p.handle(nil)
 		p.h.nic.DestroyAH(gone)
 		try := func(what string, op verbs.WROpcode, ah *AH) {
 			wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.h.sge(0, 8)}, UD: verbs.UD{QPN: peerQPN}}
-			if err := p.q.PostSend(p.now, &wr, Refs{AH: ah}); !errors.Is(err, verbs.ErrInvalid) {
-				p.Errorf("%s: %v", what, err)
-			}
+			must.Fail(p, what, p.q.PostSend(p.now, &wr, Refs{AH: ah}), verbs.ErrInvalid)
 		}
 		try("no handle", verbs.OpSend, nil)
 		try("a handle of another domain", verbs.OpSend, foreign)
@@ -203,30 +198,17 @@ func TestCreateAHChecksPathAndDomain(t *testing.T) {
 	} {
 		a := good
 		edit(&a)
-		if _, err := h.nic.CreateAH(pd, a); !errors.Is(err, verbs.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(t, name, must.Err(h.nic.CreateAH(pd, a)), verbs.ErrInvalid)
 	}
-	if _, err := h.nic.CreateAH(pd+1, good); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("unknown domain: %v", err)
-	}
+	must.Fail(t, "unknown domain", must.Err(h.nic.CreateAH(pd+1, good)), verbs.ErrInvalid)
 	var ahs [2]*AH
 	for i := range ahs {
-		ah, err := h.nic.CreateAH(pd, good)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ah := must.Get(h.nic.CreateAH(pd, good))(t)
 		ahs[i] = ah
 	}
-	if _, err := h.nic.CreateAH(pd, good); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("one beyond the limit: %v", err)
-	}
+	must.Fail(t, "one beyond the limit", must.Err(h.nic.CreateAH(pd, good)), verbs.ErrNoMemory)
 	h.nic.DestroyAH(ahs[0])
-	if err := h.nic.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("a domain with a handle: %v", err)
-	}
+	must.Fail(t, "a domain with a handle", h.nic.DeallocPD(pd), verbs.ErrBusy)
 	h.nic.DestroyAH(ahs[1])
-	if err := h.nic.DeallocPD(pd); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, h.nic.DeallocPD(pd))
 }

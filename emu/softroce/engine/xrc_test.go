@@ -3,13 +3,13 @@ package engine
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -30,10 +30,7 @@ func eachXRC(t *testing.T, f func(p xrcPeer)) {
 
 func (p *peer) xrcd() *nic.XRCD {
 	p.Helper()
-	x, err := p.h.nic.OpenXRCD()
-	if err != nil {
-		p.Fatal(err)
-	}
+	x := must.Get(p.h.nic.OpenXRCD())(p)
 	return x
 }
 
@@ -153,10 +150,7 @@ func TestXRCKeysBelongToTheDomainOfTheSRQ(t *testing.T) {
 func TestAnXRCReadWithinASendOfAnotherSRQ(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
 		pd := p.h.domain()
-		mr, err := p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, verbs.AccessRemoteRead)
-		if err != nil {
-			p.Fatal(err)
-		}
+		mr := must.Get(p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, verbs.AccessRemoteRead))(p)
 		s1, _ := p.xrcSRQ(p.domain, pd)
 		s2, cq2 := p.xrcSRQ(p.domain, p.h.pd)
 		p.share(s2, 1, 2*p.mtu)
@@ -189,9 +183,7 @@ func TestAnXRCRequestForAnSRQOutOfReachIsRefused(t *testing.T) {
 		{"destroyed", func(p xrcPeer) uint32 {
 			s, _ := p.xrcSRQ(p.domain, p.h.pd)
 			p.share(s, 1, 8)
-			if err := p.h.nic.DestroySRQ(s); err != nil {
-				p.Fatal(err)
-			}
+			must.Do(p, p.h.nic.DestroySRQ(s))
 			return s.Num()
 		}},
 	} {
@@ -247,45 +239,27 @@ func TestAnXRCTargetOutlivesItsCreator(t *testing.T) {
 		if err != nil || q != p.q {
 			p.Fatalf("opened %v, %v", q, err)
 		}
-		if _, err := p.h.nic.OpenQP(p.xrcd(), p.q.num); !errors.Is(err, verbs.ErrNotFound) {
-			p.Errorf("opened from another domain: %v", err)
-		}
-		if _, err := p.h.nic.OpenQP(p.domain, p.h.qp(verbs.QPTypeRC, nil).num); !errors.Is(err, verbs.ErrNotFound) {
-			p.Errorf("opened what is no target: %v", err)
-		}
+		must.Fail(p, "opened from another domain", must.Err(p.h.nic.OpenQP(p.xrcd(), p.q.num)), verbs.ErrNotFound)
+		must.Fail(p, "opened what is no target", must.Err(p.h.nic.OpenQP(p.domain, p.h.qp(verbs.QPTypeRC, nil).num)), verbs.ErrNotFound)
 		destroy := func() {
 			p.Helper()
-			if err := p.h.nic.DestroyQP(p.q); err != nil {
-				p.Fatal(err)
-			}
+			must.Do(p, p.h.nic.DestroyQP(p.q))
 		}
 		destroy() // the creator
 		p.share(s, 1, 8)
 		p.send(wire.OpSendOnly, 0, s.Num(), data(4), ackReq)
 		p.expect("ACK 0 msn 1")
 		p.polled(cq, "1 SUCCESS RECV 4B")
-		if err := p.h.nic.CloseXRCD(p.domain); !errors.Is(err, verbs.ErrBusy) {
-			p.Errorf("its domain was closed: %v", err)
-		}
+		must.Fail(p, "its domain was closed", p.h.nic.CloseXRCD(p.domain), verbs.ErrBusy)
 		destroy()
 		p.send(wire.OpSendOnly, 1, s.Num(), data(4), ackReq)
 		p.silence(time.Second)
 		p.drops("drop_qpn 1")
-		if err := p.h.nic.DestroyQP(p.q); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("destroyed once more: %v", err)
-		}
-		if err := p.h.nic.CloseXRCD(p.domain); !errors.Is(err, verbs.ErrBusy) {
-			p.Errorf("closed with an SRQ in it: %v", err)
-		}
-		if err := p.h.nic.DestroySRQ(s); err != nil {
-			p.Fatal(err)
-		}
-		if err := p.h.nic.CloseXRCD(p.domain); err != nil {
-			p.Error(err)
-		}
-		if err := p.h.nic.CloseXRCD(p.domain); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("closed twice: %v", err)
-		}
+		must.Fail(p, "destroyed once more", p.h.nic.DestroyQP(p.q), verbs.ErrInvalid)
+		must.Fail(p, "closed with an SRQ in it", p.h.nic.CloseXRCD(p.domain), verbs.ErrBusy)
+		must.Do(p, p.h.nic.DestroySRQ(s))
+		must.Do(p, p.h.nic.CloseXRCD(p.domain))
+		must.Fail(p, "closed twice", p.h.nic.CloseXRCD(p.domain), verbs.ErrInvalid)
 	})
 }
 
@@ -302,26 +276,16 @@ func TestXRCTargetsHaveNoQueuesOfTheirOwn(t *testing.T) {
 			"an initiator without a domain": {Type: verbs.QPTypeXRCSend, PD: 99, SendCQ: p.h.cq},
 			"an initiator with an SRQ":      {Type: verbs.QPTypeXRCSend, PD: p.h.pd, SendCQ: p.h.cq, SRQ: p.h.srq(nil)},
 		} {
-			if _, err := p.h.nic.CreateQP(c); !errors.Is(err, verbs.ErrInvalid) {
-				p.Errorf("%s: %v", name, err)
-			}
+			must.Fail(p, name, must.Err(p.h.nic.CreateQP(c)), verbs.ErrInvalid)
 		}
 		s, _ := p.xrcSRQ(p.domain, p.h.pd)
 		attached := QPConfig{Type: verbs.QPTypeRC, PD: p.h.pd, SendCQ: p.h.cq, RecvCQ: p.h.cq, SRQ: s}
-		if _, err := p.h.nic.CreateQP(attached); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("an XRC SRQ attached to an RC QP: %v", err)
-		}
-		if err := p.q.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("a receive on a target: %v", err)
-		}
-		if err := p.q.PostSend(p.now, &verbs.SendWR{Opcode: verbs.OpSend}, Refs{}); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("a send on a target: %v", err)
-		}
+		must.Fail(p, "an XRC SRQ attached to an RC QP", must.Err(p.h.nic.CreateQP(attached)), verbs.ErrInvalid)
+		must.Fail(p, "a receive on a target", p.q.PostRecv(&verbs.RecvWR{}), verbs.ErrInvalid)
+		must.Fail(p, "a send on a target", p.q.PostSend(p.now, &verbs.SendWR{Opcode: verbs.OpSend}, Refs{}), verbs.ErrInvalid)
 		p.send(wire.OpAcknowledge, 0, 0) // answers go to initiators
 		p.instead(verbs.QPTypeXRCSend, nil)
-		if err := p.q.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrInvalid) {
-			p.Errorf("a receive on an initiator: %v", err)
-		}
+		must.Fail(p, "a receive on an initiator", p.q.PostRecv(&verbs.RecvWR{}), verbs.ErrInvalid)
 		p.send(wire.OpSendOnly, 0, s.Num(), data(4)) // requests go to targets
 		p.drops("drop_opcode 2")
 		p.silence(time.Second)
@@ -336,12 +300,8 @@ func TestAnXRCMessageWhoseSRQGoesAwayIsRefused(t *testing.T) {
 		p.share(s, 1, 2*p.mtu)
 		p.send(wire.OpSendFirst, 0, s.Num(), data(p.mtu))
 		cq.ReqNotify(false)
-		if err := p.h.nic.DestroySRQ(s); err != nil {
-			p.Fatal(err)
-		}
-		if err := p.h.nic.DestroyCQ(cq); err != nil {
-			p.Fatal(err)
-		}
+		must.Do(p, p.h.nic.DestroySRQ(s))
+		must.Do(p, p.h.nic.DestroyCQ(cq))
 		p.send(wire.OpSendLast, 1, s.Num(), data(4))
 		p.expect("NAK 1 invalid msn 0")
 		p.state(verbs.QPStateErr)

@@ -2,9 +2,11 @@ package mad
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"reflect"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 type body interface {
@@ -84,9 +86,7 @@ func TestBodiesKeepEveryBit(t *testing.T) {
 			in := make([]byte, BodyLen)
 			in[bit/8] = 0x80 >> (bit % 8)
 			m := k.new()
-			if _, err := m.Parse(in); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(m.Parse(in))(t)
 			if got, want := m.Append(nil), k.meaningful(in); !bytes.Equal(got, want) {
 				t.Fatalf("%v: bit %d of byte %d: sent as %x, want %x", k.attr, bit%8, bit/8, got, want)
 			}
@@ -98,22 +98,16 @@ func TestParseRejectsEveryPrefix(t *testing.T) {
 	for _, k := range kinds {
 		whole := pattern(1)
 		for n := range whole {
-			if _, err := k.new().Parse(whole[:n]); !errors.Is(err, ErrShort) {
-				t.Fatalf("%v: Parse(%d bytes) = %v, want ErrShort", k.attr, n, err)
-			}
+			must.Fail(t, fmt.Sprintf("%v: Parse(%d bytes)", k.attr, n), must.Err(k.new().Parse(whole[:n])), ErrShort)
 		}
 	}
 	var h Header
 	for n := range HeaderLen {
-		if _, err := h.Parse(make([]byte, n)); !errors.Is(err, ErrShort) {
-			t.Fatalf("header: Parse(%d bytes) = %v, want ErrShort", n, err)
-		}
+		must.Fail(t, fmt.Sprintf("header: Parse(%d bytes)", n), must.Err(h.Parse(make([]byte, n))), ErrShort)
 	}
 	var ip IPHeader
 	for n := range IPHeaderLen {
-		if _, err := ip.Parse(make([]byte, n)); !errors.Is(err, ErrShort) {
-			t.Fatalf("rdma_cm header: Parse(%d bytes) = %v, want ErrShort", n, err)
-		}
+		must.Fail(t, fmt.Sprintf("rdma_cm header: Parse(%d bytes)", n), must.Err(ip.Parse(make([]byte, n))), ErrShort)
 	}
 }
 
@@ -130,12 +124,8 @@ func TestParseKeepsNoReference(t *testing.T) {
 	for _, k := range kinds {
 		in := pattern(9)
 		m, twin := k.new(), k.new()
-		if _, err := m.Parse(in); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := twin.Parse(bytes.Clone(in)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.Parse(in))(t)
+		must.Get(twin.Parse(bytes.Clone(in)))(t)
 		clear(in)
 		if !equal(m, twin) {
 			t.Errorf("%v changed with its input", k.attr)
@@ -170,9 +160,7 @@ func TestCodecDoesNotAllocate(t *testing.T) {
 	for _, k := range kinds {
 		m := k.new()
 		if n := testing.AllocsPerRun(100, func() {
-			if _, err := m.Parse(in); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(m.Parse(in))(t)
 			buf = m.Append(h.Append(buf[:0]))
 		}); n != 0 {
 			t.Errorf("%v: Parse and Append allocate %v times", k.attr, n)
@@ -188,9 +176,7 @@ func BenchmarkREQ(b *testing.B) {
 	buf := make([]byte, 0, Len)
 	var m REQ
 	for b.Loop() {
-		if _, err := m.Parse(in); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(m.Parse(in))(b)
 		buf = m.Append(buf[:0])
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
@@ -53,17 +54,12 @@ func TestCapturedMADsRoundTrip(t *testing.T) {
 		}
 		for i, b := range mads {
 			var h Header
-			rest, err := h.Parse(b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rest := must.Get(h.Parse(b))(t)
 			if _, ok := h.Attr.Index(); !ok || h != NewHeader(h.Attr, h.TID) {
 				t.Fatalf("%s: MAD %d: header %+v", file, i, h)
 			}
 			m := kindOf(h.Attr).new()
-			if _, err := m.Parse(rest); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(m.Parse(rest))(t)
 			if got := m.Append(h.Append(nil)); !bytes.Equal(got, b) {
 				t.Errorf("%s: MAD %d, a %v, encodes to\n %x, captured\n %x", file, i, h.Attr, got, b)
 			}

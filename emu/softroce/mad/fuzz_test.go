@@ -3,6 +3,8 @@ package mad
 import (
 	"bytes"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // FuzzMAD checks on arbitrary bytes that what parses is sent back with only
@@ -10,9 +12,7 @@ import (
 func FuzzMAD(f *testing.F) {
 	for i, k := range kinds {
 		m := k.new()
-		if _, err := m.Parse(pattern(byte(i))); err != nil {
-			f.Fatal(err)
-		}
+		must.Get(m.Parse(pattern(byte(i))))(f)
 		f.Add(m.Append(NewHeader(k.attr, uint64(i)).Append(nil)))
 	}
 	for _, g := range goldenMessages() {

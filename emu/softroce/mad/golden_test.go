@@ -5,15 +5,14 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // golden returns a whole MAD: the given bytes, then zeros.
 func golden(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(s))(t)
 	if len(b) > Len {
 		t.Fatalf("golden MAD of %d bytes", len(b))
 	}
@@ -109,14 +108,9 @@ func TestGoldenVectorsDecodeAndEncode(t *testing.T) {
 
 func TestIPHeaderOfGoldenREQ(t *testing.T) {
 	var req REQ
-	if _, err := req.Parse(golden(t, goldenREQ)[HeaderLen:]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(req.Parse(golden(t, goldenREQ)[HeaderLen:]))(t)
 	var ip IPHeader
-	user, err := ip.Parse(req.PrivateData[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	user := must.Get(ip.Parse(req.PrivateData[:]))(t)
 	if ip.Version != IPHeaderVersion || ip.IPVersion != 4 || ip.SrcPort != 48996 ||
 		ip.SrcAddr() != guest12 || ip.DstAddr() != guest11 {
 		t.Errorf("header %+v", ip)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestServiceIDs(t *testing.T) {
@@ -105,9 +107,7 @@ func TestFillLimits(t *testing.T) {
 
 func TestRejectInfo(t *testing.T) {
 	var m REJ
-	if err := m.SetInfo(make([]byte, 73)); !errors.Is(err, ErrTooLong) {
-		t.Errorf("SetInfo(73 bytes) = %v", err)
-	}
+	must.Fail(t, "SetInfo(73 bytes)", m.SetInfo(make([]byte, 73)), ErrTooLong)
 	if err := m.SetInfo([]byte("abc")); err != nil || string(m.AdditionalInfo()) != "abc" {
 		t.Errorf("SetInfo = %v, info %q", err, m.AdditionalInfo())
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // frame is one frame of a capture that carries IP.
@@ -60,10 +62,7 @@ func readCapture(t testing.TB, name string) []frame {
 // captures returns the names of the captures that match pattern.
 func captures(t testing.TB, pattern string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join("testdata", pattern)))(t)
 	var names []string
 	for _, p := range paths {
 		names = append(names, filepath.Base(p))
@@ -230,9 +229,7 @@ func TestKernelProbePackets(t *testing.T) {
 				default:
 					faults++
 					var p Packet
-					if err := p.Parse(payload); !errors.Is(err, fault.parse) {
-						t.Errorf("Parse = %v, want %v", err, fault.parse)
-					}
+					must.Fail(t, "Parse", p.Parse(payload), fault.parse)
 					if got := h.ICRC().Check(h.ID, payload); got != fault.icrc {
 						t.Errorf("Check = %v, want %v", got, fault.icrc)
 					}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // vector is one packet of testdata/golden.txt.
@@ -22,10 +24,7 @@ type vector struct {
 
 func readGolden(t testing.TB) []vector {
 	t.Helper()
-	f, err := os.Open("testdata/golden.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open("testdata/golden.txt"))(t)
 	defer f.Close()
 	var vectors []vector
 	lines := bufio.NewScanner(f)
@@ -44,18 +43,13 @@ func readGolden(t testing.TB) []vector {
 		}
 		vectors[len(vectors)-1].ip = ip
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lines.Err())
 	return vectors
 }
 
 func fromHex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(s))(t)
 	return b
 }
 
@@ -244,9 +238,7 @@ func TestGoldenPackets(t *testing.T) {
 				t.Errorf("headers:\n got %+v\nwant %+v", h, want.ip)
 			}
 			var got Packet
-			if err := got.Parse(payload); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, got.Parse(payload))
 			wantPayload := fromHex(t, want.payload)
 			if want.payloadLen != 0 {
 				if len(got.Payload) != want.payloadLen {

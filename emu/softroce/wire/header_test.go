@@ -5,6 +5,8 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // header is the interface of all headers.
@@ -82,10 +84,7 @@ func TestHeadersParseAndAppendGoldenBytes(t *testing.T) {
 				t.Fatalf("golden bytes are %d long, want %d", len(golden), h.len)
 			}
 			got, tail := h.fresh(), []byte("tail")
-			rest, err := got.Parse(append(golden, tail...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			rest := must.Get(got.Parse(append(golden, tail...)))(t)
 			if !bytes.Equal(rest, tail) {
 				t.Errorf("rest = %q, want %q", rest, tail)
 			}

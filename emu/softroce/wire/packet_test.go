@@ -3,8 +3,11 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // samplePacket has every field of every header set; Append picks what op calls
@@ -118,9 +121,7 @@ func TestPayloadAliasesBuffer(t *testing.T) {
 	p := samplePacket(MakeOpcode(TransportRC, OpSendOnly), 5)
 	b := p.Append(nil)
 	var got Packet
-	if err := got.Parse(b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, got.Parse(b))
 	if &got.Payload[0] != &b[BTHLen] {
 		t.Error("Payload is a copy")
 	}
@@ -135,9 +136,7 @@ func TestEveryPrefixOfAPacketIsAnError(t *testing.T) {
 		b := p.Append(nil)
 		for n := range b {
 			var got Packet
-			if err := got.Parse(b[:n]); !errors.Is(err, ErrShort) {
-				t.Errorf("%v: Parse(%d of %d bytes) = %v, want ErrShort", op, n, len(b), err)
-			}
+			must.Fail(t, fmt.Sprintf("%v: Parse(%d of %d bytes)", op, n, len(b)), got.Parse(b[:n]), ErrShort)
 		}
 	}
 }
@@ -197,9 +196,7 @@ func TestReservedOpcodeKeepsBTH(t *testing.T) {
 			t.Errorf("%v: packet of %d bytes, want a BTH and an ICRC", op, len(b))
 		}
 		var got Packet
-		if err := got.Parse(b); !errors.Is(err, ErrOpcode) {
-			t.Errorf("%v: Parse = %v, want ErrOpcode", op, err)
-		}
+		must.Fail(t, fmt.Sprintf("%v: Parse", op), got.Parse(b), ErrOpcode)
 		if got.BTH != p.BTH {
 			t.Errorf("%v: BTH %+v, want %+v", op, got.BTH, p.BTH)
 		}

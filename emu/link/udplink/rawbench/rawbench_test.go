@@ -4,13 +4,12 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestSegmentsAreVerified(t *testing.T) {
-	cfg, err := StreamConfig{SegmentBytes: 1000, AppBytes: 1500}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(StreamConfig{SegmentBytes: 1000, AppBytes: 1500}.withDefaults())(t)
 	s, o := newSegmentWriter(cfg), newSegmentReader(cfg)
 	seg := make([]byte, 1000)
 	for range 10 {
@@ -80,9 +79,7 @@ func TestCompareCancelsDrift(t *testing.T) {
 		t.Error("a base that drifts has noise")
 	}
 	broken := errors.New("broken")
-	if _, err := Compare(1, measure(1), func() (float64, error) { return 0, broken }); !errors.Is(err, broken) {
-		t.Errorf("error %v", err)
-	}
+	must.Fail(t, "error", must.Err(Compare(1, measure(1), func() (float64, error) { return 0, broken })), broken)
 	if _, err := Compare(0, measure(1), measure(1)); err == nil {
 		t.Error("compared nothing")
 	}

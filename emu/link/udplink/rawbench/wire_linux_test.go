@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -24,13 +25,10 @@ func newWire(tb testing.TB, v6 bool) *wire {
 	a, b := nstest.Pair(tb, 9000)
 	open := func(h *nstest.Host) *udplink.Link {
 		var l *udplink.Link
-		err := h.Do(func() (err error) {
+		must.Do(tb, h.Do(func() (err error) {
 			l, err = udplink.Open(udplink.Config{Local: h.Addr(v6, 4791), PatchIPID: func([]byte, uint16) {}})
 			return err
-		})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		}))
 		tb.Cleanup(func() { l.Close() })
 		return l
 	}
@@ -100,10 +98,7 @@ func TestMeasurementsOnVeth(t *testing.T) {
 func TestMeasurementWithoutPeerFails(t *testing.T) {
 	// A bare receiver is always there: it is opened with the sender. A link may
 	// be sent to the wrong place.
-	l, err := udplink.Open(udplink.Config{Local: netip.MustParseAddrPort("127.0.0.2:0")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(udplink.Open(udplink.Config{Local: netip.MustParseAddrPort("127.0.0.2:0")}))(t)
 	defer l.Close()
 	if _, err := LinkStream(l, l, netip.MustParseAddrPort("127.0.0.3:1"), StreamConfig{}); err == nil {
 		t.Error("a stream to nobody succeeded")
@@ -168,10 +163,7 @@ func BenchmarkPingPong(b *testing.B) {
 // compare runs one round per iteration and reports medians.
 func compare(b *testing.B, unit string, base, other func() (float64, error)) {
 	b.Helper()
-	c, err := Compare(max(5, b.N), base, other)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := must.Get(Compare(max(5, b.N), base, other))(b)
 	b.ReportMetric(c.Base, "raw-"+unit)
 	b.ReportMetric(c.Other, "link-"+unit)
 	b.ReportMetric(c.Ratio, "link/raw")

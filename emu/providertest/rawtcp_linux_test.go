@@ -1,4 +1,4 @@
-package softiwarp
+package providertest
 
 import (
 	"fmt"
