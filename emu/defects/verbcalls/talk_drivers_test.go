@@ -71,7 +71,7 @@ var driverTalks = map[string]defectTalk{
 		talk: func(c *talk) {
 			c.connect()
 			must.Do(c, c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify))
-			c.note("%v", must.Get(c.dev.qp.Query()).SQDraining)(c)
+			c.note("%v", must.Get(c.dev.qp.Query())(c).SQDraining)
 			c.dev.events()
 		},
 		sound:     "false; SQ_DRAINED",
@@ -104,7 +104,7 @@ var driverTalks = map[string]defectTalk{
 			c.dev.qp = c.dev.newQP(nil)
 			c.connect()
 			c.tried(c.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, MinRNRTimer: 33}, verbs.QPAttrState|verbs.QPAttrMinRNRTimer))
-			c.note("%d", must.Get(c.dev.qp.Query()).MinRNRTimer)(c)
+			c.note("%d", must.Get(c.dev.qp.Query())(c).MinRNRTimer)
 		},
 		sound:     "refused; refused; 12",
 		defective: "taken; taken; 1",
