@@ -78,7 +78,7 @@ var requirementID = regexp.MustCompile(`\brfc\d{4}/[\w.]+/\d+\b`)
 // a requirement, and the requirement is one that a test knows.
 func TestIWARPDefectsNameWhatTheyBreak(t *testing.T) {
 	tested := map[string]bool{}
-	for _, dir := range []string{"emu/softiwarp/engine", "emu/softiwarp/mpa", "emu/internal/iwarp"} {
+	for _, dir := range []string{"emu/softiwarp/engine", "emu/softiwarp/mpa", "emu/iwarp"} {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/internal/mutant"
