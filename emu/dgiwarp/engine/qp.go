@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/iwarp"
 	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -50,7 +49,7 @@ type QP struct {
 	work     []request // slots of the send queue
 	slots    nic.Slots
 	free     []uint32 // free slots
-	pending  queue.FIFO[uint32]
+	pending  nic.FIFO[uint32]
 	sent     uint32 // octets of the first pending request that were sent (UD)
 	msn      ddp.MSN
 	reported ErrorReport

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -38,14 +38,14 @@ type Layer struct {
 	lastFound *Peer // cache of find
 	peak      int   // peers at most since the tables were made
 	timers    timerHeap
-	active    queue.FIFO[*Peer] // peers that may have packets to send
-	current   *Peer             // peer that sends now
-	quota     int               // packets that current may still send
-	paced     int               // peers delayed by pacing
-	holding   int               // peers with a delayed acknowledgement
-	notices   queue.FIFO[*Peer] // peers with events
-	ready     queue.FIFO[*Peer] // peers whose next segment is stored
-	replies   queue.FIFO[reply]
+	active    nic.FIFO[*Peer] // peers that may have packets to send
+	current   *Peer           // peer that sends now
+	quota     int             // packets that current may still send
+	paced     int             // peers delayed by pacing
+	holding   int             // peers with a delayed acknowledgement
+	notices   nic.FIFO[*Peer] // peers with events
+	ready     nic.FIFO[*Peer] // peers whose next segment is stored
+	replies   nic.FIFO[reply]
 
 	arrival        arrival
 	offered        *Peer // peer of the segment that Next returned

@@ -3,7 +3,7 @@ package engine
 import (
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
@@ -40,7 +40,7 @@ type Conn struct {
 
 	inOutputs bool // in NIC.outputs
 	inChanged bool // in NIC.changed
-	timer     queue.Timer[Conn]
+	timer     nic.Timer[Conn]
 	closeBy   mono.Time
 	nudge     nudge
 

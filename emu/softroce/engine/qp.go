@@ -6,7 +6,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -52,7 +51,7 @@ type QP struct {
 	opens          int  // additional handles of an XRC target QP
 
 	queued bool // in NIC.active
-	timer  queue.Timer[QP]
+	timer  nic.Timer[QP]
 
 	// Owner is for use by the driver.
 	Owner any

@@ -1,4 +1,4 @@
-package siphash
+package nic
 
 import "testing"
 
@@ -12,10 +12,10 @@ func TestSipHashIsSipHash(t *testing.T) {
 	for i := range in {
 		in[i] = byte(i)
 	}
-	if got := Sum(&key, nil); got != 0x726fdb47dd0e0e31 {
+	if got := SipHash(&key, nil); got != 0x726fdb47dd0e0e31 {
 		t.Errorf("of nothing: %#x", got)
 	}
-	if got := Sum(&key, in[:]); got != 0x93f5f5799a932462 {
+	if got := SipHash(&key, in[:]); got != 0x93f5f5799a932462 {
 		t.Errorf("of eight octets: %#x", got)
 	}
 }

@@ -1,4 +1,4 @@
-package queue
+package nic
 
 import (
 	"math/rand/v2"

@@ -1,15 +1,13 @@
-// Package siphash implements SipHash-2-4, a keyed hash whose results are unpredictable
-// without the key.
-package siphash
+package nic
 
 import (
 	"encoding/binary"
 	"math/bits"
 )
 
-// Sum returns the SipHash-2-4 of input whose length is a multiple of eight. It is cheap
-// enough to be computed for every packet.
-func Sum(key *[16]byte, in []byte) uint64 {
+// SipHash returns the SipHash-2-4 of input whose length is a multiple of eight. It is
+// unpredictable without the key, and cheap enough to be computed for every packet.
+func SipHash(key *[16]byte, in []byte) uint64 {
 	k0, k1 := binary.LittleEndian.Uint64(key[:]), binary.LittleEndian.Uint64(key[8:])
 	v0, v1, v2, v3 := k0^0x736f6d6570736575, k1^0x646f72616e646f6d, k0^0x6c7967656e657261, k1^0x7465646279746573
 	round := func() {

@@ -1,10 +1,7 @@
-// Package queue has a FIFO and a timer heap for the protocol engines.
-//
-// Both allocate nothing once they have grown to their largest size. Neither reads a
-// clock, and neither is safe for concurrent use.
-package queue
+package nic
 
-// FIFO is a first-in, first-out queue. The zero value is empty.
+// FIFO is a first-in, first-out queue. The zero value is empty. It allocates nothing once
+// it has grown to its largest size.
 type FIFO[T any] struct {
 	slots []T // ring buffer; its length is a power of two
 	head  int // index of the first element
