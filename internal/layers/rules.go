@@ -42,7 +42,6 @@ var engines = []string{
 	"./emu/internal/...",
 	"./emu/iwarp/...",
 	"./emu/softroce/wire",
-	"./emu/softroce/mad",
 	"./emu/softroce/engine",
 	"./emu/softroce/cm",
 	"./emu/softiwarp/mpa",
@@ -62,7 +61,7 @@ var wireEdges = []string{"./emu/defects/rocewire", "./emu/defects/iwarpwire", ".
 // pureImports are the packages that engines may import.
 var pureImports = append([]string{
 	"./verbs", "./emu/mono", "./emu/link", "./emu/internal/...",
-	"./emu/softroce/wire", "./emu/softroce/mad",
+	"./emu/softroce/wire",
 	"./emu/iwarp/...", "./emu/softiwarp/mpa", "./emu/dgiwarp/wire", "./emu/dgiwarp/rd",
 	"./mpi/wire", "./mpi/p2p",
 }, pureStd...)
@@ -106,7 +105,7 @@ func boundaries() []Boundary {
 			Why: "the agent forwards verbs calls to devices of any kind",
 		},
 		{
-			Name: "codecs stand alone", From: []string{"./emu/softroce/wire", "./emu/softroce/mad", "./emu/iwarp/wire", "./emu/dgiwarp/wire"},
+			Name: "codecs stand alone", From: []string{"./emu/softroce/wire", "./emu/iwarp/wire", "./emu/dgiwarp/wire"},
 			Only: append([]string{"./emu/softroce/wire", "./emu/iwarp/wire"}, pureStd...),
 			Why:  "a user of a wire format must not depend on a protocol stack", Because: impureReasons,
 		},

@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import (
 	"bytes"
@@ -72,7 +72,7 @@ func (k kind) meaningful(b []byte) []byte {
 
 // pattern is a body in which no two neighbouring bytes are alike.
 func pattern(seed byte) []byte {
-	b := make([]byte, BodyLen)
+	b := make([]byte, MADBodyLen)
 	for i := range b {
 		b[i] = byte(i)*151 + seed
 	}
@@ -82,8 +82,8 @@ func pattern(seed byte) []byte {
 // Every bit that is not reserved must survive, and no reserved bit may.
 func TestBodiesKeepEveryBit(t *testing.T) {
 	for _, k := range kinds {
-		for bit := range BodyLen * 8 {
-			in := make([]byte, BodyLen)
+		for bit := range MADBodyLen * 8 {
+			in := make([]byte, MADBodyLen)
 			in[bit/8] = 0x80 >> (bit % 8)
 			m := k.new()
 			must.Get(m.Parse(in))(t)
@@ -101,12 +101,12 @@ func TestParseRejectsEveryPrefix(t *testing.T) {
 			must.Fail(t, fmt.Sprintf("%v: Parse(%d bytes)", k.attr, n), must.Err(k.new().Parse(whole[:n])), ErrShort)
 		}
 	}
-	var h Header
-	for n := range HeaderLen {
+	var h MADHeader
+	for n := range MADHeaderLen {
 		must.Fail(t, fmt.Sprintf("header: Parse(%d bytes)", n), must.Err(h.Parse(make([]byte, n))), ErrShort)
 	}
-	var ip IPHeader
-	for n := range IPHeaderLen {
+	var ip CMAHeader
+	for n := range CMAHeaderLen {
 		must.Fail(t, fmt.Sprintf("rdma_cm header: Parse(%d bytes)", n), must.Err(ip.Parse(make([]byte, n))), ErrShort)
 	}
 }
@@ -139,7 +139,7 @@ func TestWideValuesAreTruncated(t *testing.T) {
 		VendorID: 1 << 24, LocalQPN: 1 << 24, LocalEECN: 1 << 24, RemoteEECN: 1 << 24, StartPSN: 1 << 24,
 		RemoteRespTimeout: 32, Transport: 4, LocalRespTimeout: 32, RetryCount: 8, MTU: 16, RNRRetry: 8,
 		MaxCMRetries: 16, ExtTransport: 8,
-		Primary: Path{FlowLabel: 1 << 20, Rate: 64, SL: 16, AckTimeout: 32},
+		Primary: CMPath{FlowLabel: 1 << 20, Rate: 64, SL: 16, AckTimeout: 32},
 	}
 	lap := LAP{RemoteQPN: 1 << 24, RemoteRespTimeout: 32, Alternate: req.Primary}
 	rep := REP{VendorID: 1 << 24, LocalQPN: 1 << 24, LocalEECN: 1 << 24, StartPSN: 1 << 24, TargetAckDelay: 32, Failover: 4, RNRRetry: 8}
@@ -154,9 +154,9 @@ func TestWideValuesAreTruncated(t *testing.T) {
 }
 
 func TestCodecDoesNotAllocate(t *testing.T) {
-	buf := make([]byte, 0, Len)
+	buf := make([]byte, 0, MADLen)
 	in := pattern(7)
-	var h Header
+	var h MADHeader
 	for _, k := range kinds {
 		m := k.new()
 		if n := testing.AllocsPerRun(100, func() {
@@ -166,14 +166,14 @@ func TestCodecDoesNotAllocate(t *testing.T) {
 			t.Errorf("%v: Parse and Append allocate %v times", k.attr, n)
 		}
 	}
-	if len(buf) != Len {
-		t.Errorf("header and body are %d bytes, want %d", len(buf), Len)
+	if len(buf) != MADLen {
+		t.Errorf("header and body are %d bytes, want %d", len(buf), MADLen)
 	}
 }
 
 func BenchmarkREQ(b *testing.B) {
 	in := pattern(7)
-	buf := make([]byte, 0, Len)
+	buf := make([]byte, 0, MADLen)
 	var m REQ
 	for b.Loop() {
 		must.Get(m.Parse(in))(b)

@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import "encoding/binary"
 
@@ -14,14 +14,14 @@ type REJ struct {
 	RemoteCommID uint32
 	About        About // 2 bits
 	InfoLen      uint8 // 7 bits: valid bytes of Info
-	Reason       Reason
+	Reason       REJReason
 	Info         [REJInfoLen]byte // additional reject information
 	PrivateData  [REJPrivateLen]byte
 }
 
 // SetInfo sets the additional reject information.
 func (m *REJ) SetInfo(info []byte) error {
-	if err := Fill(m.Info[:], info); err != nil {
+	if err := FillField(m.Info[:], info); err != nil {
 		return err
 	}
 	m.InfoLen = uint8(len(info))
@@ -54,7 +54,7 @@ func (m *REJ) Parse(b []byte) (rest []byte, err error) {
 	m.RemoteCommID = binary.BigEndian.Uint32(p[4:])
 	m.About = About(p[8] >> 6)
 	m.InfoLen = p[9] >> 1
-	m.Reason = Reason(binary.BigEndian.Uint16(p[10:]))
+	m.Reason = REJReason(binary.BigEndian.Uint16(p[10:]))
 	m.Info = [REJInfoLen]byte(p[12:])
 	m.PrivateData = [REJPrivateLen]byte(p[84:])
 	return rest, nil

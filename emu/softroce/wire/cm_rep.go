@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import "encoding/binary"
 
@@ -44,8 +44,8 @@ func (m *REP) Append(b []byte) []byte {
 	put24(p[16:], m.LocalEECN, uint8(m.VendorID>>8))
 	put24(p[20:], m.StartPSN, uint8(m.VendorID))
 	p[24], p[25] = m.RespRes, m.InitDepth
-	p[26] = m.TargetAckDelay<<3 | uint8(m.Failover&3)<<1 | bit(m.E2EFlow, 0)
-	p[27] = m.RNRRetry<<5 | bit(m.SRQ, 4)
+	p[26] = m.TargetAckDelay<<3 | uint8(m.Failover&3)<<1 | bit(m.E2EFlow, 1)
+	p[27] = m.RNRRetry<<5 | bit(m.SRQ, 1<<4)
 	binary.BigEndian.PutUint64(p[28:], m.LocalCAGUID)
 	copy(p[36:], m.PrivateData[:])
 	return b

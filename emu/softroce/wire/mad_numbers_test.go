@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import (
 	"encoding/hex"
@@ -40,10 +40,10 @@ func TestServiceIDs(t *testing.T) {
 func TestStrings(t *testing.T) {
 	for got, want := range map[string]string{
 		ReasonInvalidServiceID.String(): "invalid service ID",
-		Reason(0).String():              "reason 0",
-		Reason(34).String():             "reason 34",
+		REJReason(0).String():           "reason 0",
+		REJReason(34).String():          "reason 34",
 		ReasonVendorOption.String():     "vendor option not supported",
-		Reason(999).String():            "reason 999",
+		REJReason(999).String():         "reason 999",
 		SIDRNoQP.String():               "no QP available",
 		SIDRStatus(77).String():         "SIDR status 77",
 		APUnsupported.String():          "alternate path not supported",
@@ -72,8 +72,8 @@ func TestTimeoutCodes(t *testing.T) {
 	for code, want := range map[uint8]time.Duration{
 		0: 4096, 17: 536870912, 20: 4294967296, 24: 68719476736, 31: 8796093022208, 32: 4096,
 	} {
-		if got := Timeout(code); got != want {
-			t.Errorf("Timeout(%d) = %d ns, want %d", code, got, want)
+		if got := CMTimeout(code); got != want {
+			t.Errorf("CMTimeout(%d) = %d ns, want %d", code, got, want)
 		}
 	}
 }
@@ -97,11 +97,11 @@ func TestGIDs(t *testing.T) {
 
 func TestFillLimits(t *testing.T) {
 	field := []byte{9, 9, 9, 9}
-	if err := Fill(field, []byte{1, 2}); err != nil || string(field) != "\x01\x02\x00\x00" {
-		t.Errorf("Fill = %v, %x", err, field)
+	if err := FillField(field, []byte{1, 2}); err != nil || string(field) != "\x01\x02\x00\x00" {
+		t.Errorf("FillField = %v, %x", err, field)
 	}
-	if err := Fill(field, []byte{1, 2, 3, 4, 5}); !errors.Is(err, ErrTooLong) || string(field) != "\x01\x02\x00\x00" {
-		t.Errorf("Fill = %v, %x: want ErrTooLong and the field untouched", err, field)
+	if err := FillField(field, []byte{1, 2, 3, 4, 5}); !errors.Is(err, ErrTooLong) || string(field) != "\x01\x02\x00\x00" {
+		t.Errorf("FillField = %v, %x: want ErrTooLong and the field untouched", err, field)
 	}
 }
 
@@ -117,14 +117,14 @@ func TestRejectInfo(t *testing.T) {
 	}
 }
 
-func TestIPHeaderFamilies(t *testing.T) {
+func TestCMAHeaderFamilies(t *testing.T) {
 	v6a, v6b := netip.MustParseAddr("fd77::1"), netip.MustParseAddr("fd77::11")
-	h := NewIPHeader(v6a, v6b, 5)
+	h := NewCMAHeader(v6a, v6b, 5)
 	b := h.Append(nil)
-	if b[0] != 0 || b[1] != 0x60 || len(b) != IPHeaderLen {
+	if b[0] != 0 || b[1] != 0x60 || len(b) != CMAHeaderLen {
 		t.Fatalf("%x", b)
 	}
-	var back IPHeader
+	var back CMAHeader
 	if rest, err := back.Parse(b); err != nil || len(rest) != 0 || back != h {
 		t.Fatalf("Parse = %v, %+v", err, back)
 	}

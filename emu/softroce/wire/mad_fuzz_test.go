@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import (
 	"bytes"
@@ -13,21 +13,21 @@ func FuzzMAD(f *testing.F) {
 	for i, k := range kinds {
 		m := k.new()
 		must.Get(m.Parse(pattern(byte(i))))(f)
-		f.Add(m.Append(NewHeader(k.attr, uint64(i)).Append(nil)))
+		f.Add(m.Append(NewMADHeader(k.attr, uint64(i)).Append(nil)))
 	}
 	for _, g := range goldenMessages() {
 		f.Add(golden(f, g.hex))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var h Header
+		var h MADHeader
 		rest, err := h.Parse(b)
 		if err != nil {
 			return
 		}
-		want := bytes.Clone(b[:HeaderLen])
+		want := bytes.Clone(b[:MADHeaderLen])
 		want[18], want[19] = 0, 0
 		if got := h.Append(nil); !bytes.Equal(got, want) {
-			t.Fatalf("header %x sent as %x", b[:HeaderLen], got)
+			t.Fatalf("header %x sent as %x", b[:MADHeaderLen], got)
 		}
 		if _, ok := h.Attr.Index(); !ok {
 			return
@@ -39,7 +39,7 @@ func FuzzMAD(f *testing.F) {
 			return
 		}
 		sent := m.Append(nil)
-		if want := k.meaningful(rest[:BodyLen]); !bytes.Equal(sent, want) {
+		if want := k.meaningful(rest[:MADBodyLen]); !bytes.Equal(sent, want) {
 			t.Fatalf("%v: %x sent as %x, want %x", h.Attr, rest, sent, want)
 		}
 		if _, err := twin.Parse(append(sent, tail...)); err != nil || !equal(m, twin) {
@@ -48,12 +48,12 @@ func FuzzMAD(f *testing.F) {
 	})
 }
 
-// FuzzIPHeader is the same for rdma_cm's header.
-func FuzzIPHeader(f *testing.F) {
-	h := NewIPHeader(guest12, guest11, 1)
+// FuzzCMAHeader is the same for rdma_cm's header.
+func FuzzCMAHeader(f *testing.F) {
+	h := NewCMAHeader(guest12, guest11, 1)
 	f.Add(h.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var h IPHeader
+		var h CMAHeader
 		rest, err := h.Parse(b)
 		if err != nil {
 			return

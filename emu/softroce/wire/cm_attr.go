@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import "fmt"
 

@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import (
 	"encoding/binary"
@@ -6,16 +6,16 @@ import (
 	"net/netip"
 )
 
-// IPHeaderLen is the length of rdma_cm's header in the private data of a REQ or SIDR_REQ for
+// CMAHeaderLen is the length of rdma_cm's header in the private data of a REQ or SIDR_REQ for
 // an IP service.
-const IPHeaderLen = 36
+const CMAHeaderLen = 36
 
-// IPHeaderVersion is the only version of IPHeader.
-const IPHeaderVersion uint8 = 0
+// CMAHeaderVersion is the only version of CMAHeader.
+const CMAHeaderVersion uint8 = 0
 
-// IPHeader is the header of rdma_cm before the application's private data: the IP addresses
+// CMAHeader is the header of rdma_cm before the application's private data: the IP addresses
 // and the source port of the connection.
-type IPHeader struct {
+type CMAHeader struct {
 	Version   uint8
 	IPVersion uint8 // 4 bits: 4 or 6
 	SrcPort   uint16
@@ -23,9 +23,9 @@ type IPHeader struct {
 	Src, Dst [16]byte
 }
 
-// NewIPHeader returns the header for two addresses of one family.
-func NewIPHeader(src, dst netip.Addr, srcPort uint16) IPHeader {
-	h := IPHeader{Version: IPHeaderVersion, IPVersion: 6, SrcPort: srcPort}
+// NewCMAHeader returns the header for two addresses of one family.
+func NewCMAHeader(src, dst netip.Addr, srcPort uint16) CMAHeader {
+	h := CMAHeader{Version: CMAHeaderVersion, IPVersion: 6, SrcPort: srcPort}
 	if src.Is4() {
 		h.IPVersion = 4
 		s, d := src.As4(), dst.As4()
@@ -39,12 +39,12 @@ func NewIPHeader(src, dst netip.Addr, srcPort uint16) IPHeader {
 
 // SrcAddr returns the source address, or the zero Addr if the IP version is
 // neither 4 nor 6.
-func (h *IPHeader) SrcAddr() netip.Addr { return h.addr(h.Src) }
+func (h *CMAHeader) SrcAddr() netip.Addr { return h.addr(h.Src) }
 
 // DstAddr returns the destination address, or the zero Addr as SrcAddr does.
-func (h *IPHeader) DstAddr() netip.Addr { return h.addr(h.Dst) }
+func (h *CMAHeader) DstAddr() netip.Addr { return h.addr(h.Dst) }
 
-func (h *IPHeader) addr(b [16]byte) netip.Addr {
+func (h *CMAHeader) addr(b [16]byte) netip.Addr {
 	switch h.IPVersion {
 	case 4:
 		return netip.AddrFrom4([4]byte(b[12:]))
@@ -55,7 +55,7 @@ func (h *IPHeader) addr(b [16]byte) netip.Addr {
 }
 
 // Append appends h in wire order and returns the extended slice.
-func (h *IPHeader) Append(b []byte) []byte {
+func (h *CMAHeader) Append(b []byte) []byte {
 	b = append(b, h.Version, h.IPVersion<<4)
 	b = binary.BigEndian.AppendUint16(b, h.SrcPort)
 	b = append(b, h.Src[:]...)
@@ -64,12 +64,12 @@ func (h *IPHeader) Append(b []byte) []byte {
 
 // Parse decodes h from the front of b and returns the bytes that follow: the application's
 // private data.
-func (h *IPHeader) Parse(b []byte) (rest []byte, err error) {
-	if len(b) < IPHeaderLen {
-		return nil, fmt.Errorf("rdma_cm header: %w: %d of %d bytes", ErrShort, len(b), IPHeaderLen)
+func (h *CMAHeader) Parse(b []byte) (rest []byte, err error) {
+	if len(b) < CMAHeaderLen {
+		return nil, fmt.Errorf("rdma_cm header: %w: %d of %d bytes", ErrShort, len(b), CMAHeaderLen)
 	}
 	h.Version, h.IPVersion = b[0], b[1]>>4
 	h.SrcPort = binary.BigEndian.Uint16(b[2:])
 	h.Src, h.Dst = [16]byte(b[4:20]), [16]byte(b[20:36])
-	return b[IPHeaderLen:], nil
+	return b[CMAHeaderLen:], nil
 }

@@ -1,19 +1,19 @@
-package mad
+package wire
 
 import "encoding/binary"
 
 // REQPrivateLen is the length of the private data of a REQ.
 const REQPrivateLen = 92
 
-// Transport is a REQ's transport service type.
-type Transport uint8
+// CMTransport is a REQ's transport service type.
+type CMTransport uint8
 
-// Transport service types. TransportExt means REQ.ExtTransport.
+// CMTransport service types. CMTransportExt means REQ.ExtTransport.
 const (
-	TransportRC  Transport = 0
-	TransportUC  Transport = 1
-	TransportRD  Transport = 2
-	TransportExt Transport = 3
+	CMTransportRC  CMTransport = 0
+	CMTransportUC  CMTransport = 1
+	CMTransportRD  CMTransport = 2
+	CMTransportExt CMTransport = 3
 )
 
 // ExtXRC is the extended transport type of XRC.
@@ -22,7 +22,7 @@ const ExtXRC uint8 = 1
 // REQ requests a connection to a service. Local is the sender, the active side.
 type REQ struct {
 	LocalCommID       uint32
-	VendorID          uint32 // 24 bits: vendor of the options in Header.Modifier; 0 for none
+	VendorID          uint32 // 24 bits: vendor of the options in MADHeader.Modifier; 0 for none
 	ServiceID         ServiceID
 	LocalCAGUID       uint64
 	LocalQKey         uint32
@@ -32,7 +32,7 @@ type REQ struct {
 	InitDepth         uint8  // initiator depth: READs and atomics that the sender wants to have in flight
 	RemoteEECN        uint32 // 24 bits
 	RemoteRespTimeout uint8  // 5 bits: how long the receiver may take to reply
-	Transport         Transport
+	Transport         CMTransport
 	E2EFlow           bool
 	StartPSN          uint32 // 24 bits: first PSN that the receiver must send
 	LocalRespTimeout  uint8  // 5 bits: how long the sender may take to reply, round trip included
@@ -44,8 +44,8 @@ type REQ struct {
 	MaxCMRetries      uint8 // 4 bits: how often either side retransmits a message
 	SRQ               bool
 	ExtTransport      uint8 // 3 bits
-	Primary           Path
-	Alternate         Path // all zero for none
+	Primary           CMPath
+	Alternate         CMPath // all zero for none
 	PrivateData       [REQPrivateLen]byte
 }
 
@@ -59,11 +59,11 @@ func (m *REQ) Append(b []byte) []byte {
 	binary.BigEndian.PutUint32(p[28:], m.LocalQKey)
 	put24(p[32:], m.LocalQPN, m.RespRes)
 	put24(p[36:], m.LocalEECN, m.InitDepth)
-	put24(p[40:], m.RemoteEECN, m.RemoteRespTimeout<<3|uint8(m.Transport&3)<<1|bit(m.E2EFlow, 0))
+	put24(p[40:], m.RemoteEECN, m.RemoteRespTimeout<<3|uint8(m.Transport&3)<<1|bit(m.E2EFlow, 1))
 	put24(p[44:], m.StartPSN, m.LocalRespTimeout<<3|m.RetryCount&7)
 	binary.BigEndian.PutUint16(p[48:], m.PKey)
-	p[50] = m.MTU<<4 | bit(m.RDCExists, 3) | m.RNRRetry&7
-	p[51] = m.MaxCMRetries<<4 | bit(m.SRQ, 3) | m.ExtTransport&7
+	p[50] = m.MTU<<4 | bit(m.RDCExists, 1<<3) | m.RNRRetry&7
+	p[51] = m.MaxCMRetries<<4 | bit(m.SRQ, 1<<3) | m.ExtTransport&7
 	m.Primary.put(p[52:])
 	m.Alternate.put(p[52+pathLen:])
 	copy(p[140:], m.PrivateData[:])
@@ -84,7 +84,7 @@ func (m *REQ) Parse(b []byte) (rest []byte, err error) {
 	m.LocalQPN, m.RespRes = get24(p[32:]), p[35]
 	m.LocalEECN, m.InitDepth = get24(p[36:]), p[39]
 	m.RemoteEECN = get24(p[40:])
-	m.RemoteRespTimeout, m.Transport, m.E2EFlow = p[43]>>3, Transport(p[43]>>1&3), p[43]&1 != 0
+	m.RemoteRespTimeout, m.Transport, m.E2EFlow = p[43]>>3, CMTransport(p[43]>>1&3), p[43]&1 != 0
 	m.StartPSN = get24(p[44:])
 	m.LocalRespTimeout, m.RetryCount = p[47]>>3, p[47]&7
 	m.PKey = binary.BigEndian.Uint16(p[48:])

@@ -1,31 +1,27 @@
-package mad
+package wire
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 )
 
 // Sizes of a MAD and its two parts, in bytes.
 const (
-	Len       = 256
-	HeaderLen = 24
-	BodyLen   = Len - HeaderLen
+	MADLen       = 256
+	MADHeaderLen = 24
+	MADBodyLen   = MADLen - MADHeaderLen
 )
 
 // The first four bytes of every communication management MAD.
 const (
-	BaseVersion    = 1
+	MADBaseVersion = 1
 	ClassCM        = 0x07
 	ClassVersionCM = 2
 	MethodSend     = 0x03
 )
 
-// ErrShort means that a MAD or a part of it is too short.
-var ErrShort = errors.New("too short")
-
-// Header is the common MAD header.
-type Header struct {
+// MADHeader is the common MAD header.
+type MADHeader struct {
 	BaseVersion   uint8
 	Class         uint8
 	ClassVersion  uint8
@@ -37,16 +33,16 @@ type Header struct {
 	Modifier      uint32
 }
 
-// NewHeader returns the header of a connection management message.
-func NewHeader(attr Attr, tid uint64) Header {
-	return Header{
-		BaseVersion: BaseVersion, Class: ClassCM, ClassVersion: ClassVersionCM,
+// NewMADHeader returns the header of a connection management message.
+func NewMADHeader(attr Attr, tid uint64) MADHeader {
+	return MADHeader{
+		BaseVersion: MADBaseVersion, Class: ClassCM, ClassVersion: ClassVersionCM,
 		Method: MethodSend, TID: tid, Attr: attr,
 	}
 }
 
 // Append appends h in wire order and returns the extended slice.
-func (h Header) Append(b []byte) []byte {
+func (h MADHeader) Append(b []byte) []byte {
 	b = append(b, h.BaseVersion, h.Class, h.ClassVersion, h.Method)
 	b = binary.BigEndian.AppendUint16(b, h.Status)
 	b = binary.BigEndian.AppendUint16(b, h.ClassSpecific)
@@ -57,9 +53,9 @@ func (h Header) Append(b []byte) []byte {
 }
 
 // Parse decodes h from the front of b and returns the bytes that follow.
-func (h *Header) Parse(b []byte) (rest []byte, err error) {
-	if len(b) < HeaderLen {
-		return nil, fmt.Errorf("MAD header: %w: %d of %d bytes", ErrShort, len(b), HeaderLen)
+func (h *MADHeader) Parse(b []byte) (rest []byte, err error) {
+	if len(b) < MADHeaderLen {
+		return nil, fmt.Errorf("MAD header: %w: %d of %d bytes", ErrShort, len(b), MADHeaderLen)
 	}
 	h.BaseVersion, h.Class, h.ClassVersion, h.Method = b[0], b[1], b[2], b[3]
 	h.Status = binary.BigEndian.Uint16(b[4:])
@@ -67,5 +63,5 @@ func (h *Header) Parse(b []byte) (rest []byte, err error) {
 	h.TID = binary.BigEndian.Uint64(b[8:])
 	h.Attr = Attr(binary.BigEndian.Uint16(b[16:]))
 	h.Modifier = binary.BigEndian.Uint32(b[20:])
-	return b[HeaderLen:], nil
+	return b[MADHeaderLen:], nil
 }

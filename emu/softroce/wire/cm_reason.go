@@ -1,47 +1,47 @@
-package mad
+package wire
 
 import "fmt"
 
-// Reason is the reason of a REJ.
-type Reason uint16
+// REJReason is the reason of a REJ.
+type REJReason uint16
 
 // Reject reasons. ReasonPrimaryLID and ReasonAlternateLID must not be sent on RoCEv2, which
 // has no LIDs.
 const (
-	ReasonNoQP               Reason = 1
-	ReasonNoEEC              Reason = 2
-	ReasonNoResources        Reason = 3
-	ReasonTimeout            Reason = 4
-	ReasonUnsupported        Reason = 5
-	ReasonInvalidCommID      Reason = 6
-	ReasonInvalidInstance    Reason = 7
-	ReasonInvalidServiceID   Reason = 8
-	ReasonInvalidTransport   Reason = 9
-	ReasonStale              Reason = 10
-	ReasonNoRDC              Reason = 11
-	ReasonPrimaryGID         Reason = 12
-	ReasonPrimaryLID         Reason = 13
-	ReasonPrimarySL          Reason = 14
-	ReasonPrimaryTClass      Reason = 15
-	ReasonPrimaryHopLimit    Reason = 16
-	ReasonPrimaryRate        Reason = 17
-	ReasonAlternateGID       Reason = 18
-	ReasonAlternateLID       Reason = 19
-	ReasonAlternateSL        Reason = 20
-	ReasonAlternateTClass    Reason = 21
-	ReasonAlternateHopLimit  Reason = 22
-	ReasonAlternateRate      Reason = 23
-	ReasonPortAndCMRedirect  Reason = 24
-	ReasonPortRedirect       Reason = 25
-	ReasonInvalidMTU         Reason = 26
-	ReasonResponderResources Reason = 27
-	ReasonConsumer           Reason = 28
-	ReasonInvalidRNRRetry    Reason = 29
-	ReasonDuplicateCommID    Reason = 30
-	ReasonClassVersion       Reason = 31
-	ReasonPrimaryFlowLabel   Reason = 32
-	ReasonAlternateFlowLabel Reason = 33
-	ReasonVendorOption       Reason = 35
+	ReasonNoQP               REJReason = 1
+	ReasonNoEEC              REJReason = 2
+	ReasonNoResources        REJReason = 3
+	ReasonTimeout            REJReason = 4
+	ReasonUnsupported        REJReason = 5
+	ReasonInvalidCommID      REJReason = 6
+	ReasonInvalidInstance    REJReason = 7
+	ReasonInvalidServiceID   REJReason = 8
+	ReasonInvalidTransport   REJReason = 9
+	ReasonStale              REJReason = 10
+	ReasonNoRDC              REJReason = 11
+	ReasonPrimaryGID         REJReason = 12
+	ReasonPrimaryLID         REJReason = 13
+	ReasonPrimarySL          REJReason = 14
+	ReasonPrimaryTClass      REJReason = 15
+	ReasonPrimaryHopLimit    REJReason = 16
+	ReasonPrimaryRate        REJReason = 17
+	ReasonAlternateGID       REJReason = 18
+	ReasonAlternateLID       REJReason = 19
+	ReasonAlternateSL        REJReason = 20
+	ReasonAlternateTClass    REJReason = 21
+	ReasonAlternateHopLimit  REJReason = 22
+	ReasonAlternateRate      REJReason = 23
+	ReasonPortAndCMRedirect  REJReason = 24
+	ReasonPortRedirect       REJReason = 25
+	ReasonInvalidMTU         REJReason = 26
+	ReasonResponderResources REJReason = 27
+	ReasonConsumer           REJReason = 28
+	ReasonInvalidRNRRetry    REJReason = 29
+	ReasonDuplicateCommID    REJReason = 30
+	ReasonClassVersion       REJReason = 31
+	ReasonPrimaryFlowLabel   REJReason = 32
+	ReasonAlternateFlowLabel REJReason = 33
+	ReasonVendorOption       REJReason = 35
 )
 
 var reasonNames = [...]string{
@@ -82,7 +82,7 @@ var reasonNames = [...]string{
 }
 
 // String prints the reason in words.
-func (r Reason) String() string {
+func (r REJReason) String() string {
 	if int(r) < len(reasonNames) && reasonNames[r] != "" {
 		return reasonNames[r]
 	}

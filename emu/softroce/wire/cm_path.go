@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import "encoding/binary"
 
@@ -7,8 +7,8 @@ const LIDNone uint16 = 0xFFFF
 
 const pathLen = 44
 
-// Path is a path of a connection. Local is the sender of the message.
-type Path struct {
+// CMPath is a path of a connection. Local is the sender of the message.
+type CMPath struct {
 	LocalLID, RemoteLID uint16
 	LocalGID, RemoteGID GID
 	FlowLabel           uint32 // 20 bits
@@ -17,20 +17,20 @@ type Path struct {
 	HopLimit            uint8
 	SL                  uint8 // 4 bits
 	SubnetLocal         bool
-	AckTimeout          uint8 // 5 bits: local ACK timeout, a code for Timeout
+	AckTimeout          uint8 // 5 bits: local ACK timeout, a code for CMTimeout
 }
 
 // put encodes p in the layout of REQ. LAP orders the last eight bytes differently.
-func (p *Path) put(b []byte) {
+func (p *CMPath) put(b []byte) {
 	p.putAddrs(b)
 	binary.BigEndian.PutUint32(b[36:], p.FlowLabel<<12|uint32(p.Rate&0x3F))
 	b[40] = p.TrafficClass
 	b[41] = p.HopLimit
-	b[42] = p.SL<<4 | bit(p.SubnetLocal, 3)
+	b[42] = p.SL<<4 | bit(p.SubnetLocal, 1<<3)
 	b[43] = p.AckTimeout << 3
 }
 
-func (p *Path) get(b []byte) {
+func (p *CMPath) get(b []byte) {
 	p.getAddrs(b)
 	p.FlowLabel = binary.BigEndian.Uint32(b[36:]) >> 12
 	p.Rate = b[39] & 0x3F
@@ -41,16 +41,16 @@ func (p *Path) get(b []byte) {
 	p.AckTimeout = b[43] >> 3
 }
 
-func (p *Path) putLAP(b []byte) {
+func (p *CMPath) putLAP(b []byte) {
 	p.putAddrs(b)
 	binary.BigEndian.PutUint32(b[36:], p.FlowLabel<<12|uint32(p.TrafficClass))
 	b[40] = p.HopLimit
 	b[41] = p.Rate & 0x3F
-	b[42] = p.SL<<4 | bit(p.SubnetLocal, 3)
+	b[42] = p.SL<<4 | bit(p.SubnetLocal, 1<<3)
 	b[43] = p.AckTimeout << 3
 }
 
-func (p *Path) getLAP(b []byte) {
+func (p *CMPath) getLAP(b []byte) {
 	p.getAddrs(b)
 	p.FlowLabel = binary.BigEndian.Uint32(b[36:]) >> 12
 	p.TrafficClass = b[39]
@@ -61,14 +61,14 @@ func (p *Path) getLAP(b []byte) {
 	p.AckTimeout = b[43] >> 3
 }
 
-func (p *Path) putAddrs(b []byte) {
+func (p *CMPath) putAddrs(b []byte) {
 	binary.BigEndian.PutUint16(b, p.LocalLID)
 	binary.BigEndian.PutUint16(b[2:], p.RemoteLID)
 	copy(b[4:20], p.LocalGID[:])
 	copy(b[20:36], p.RemoteGID[:])
 }
 
-func (p *Path) getAddrs(b []byte) {
+func (p *CMPath) getAddrs(b []byte) {
 	p.LocalLID = binary.BigEndian.Uint16(b)
 	p.RemoteLID = binary.BigEndian.Uint16(b[2:])
 	p.LocalGID = GID(b[4:20])

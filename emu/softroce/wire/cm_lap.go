@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import "encoding/binary"
 
@@ -10,7 +10,7 @@ type LAP struct {
 	LocalCommID, RemoteCommID uint32
 	RemoteQPN                 uint32 // 24 bits: the receiver's queue pair
 	RemoteRespTimeout         uint8  // 5 bits
-	Alternate                 Path
+	Alternate                 CMPath
 	PrivateData               [LAPPrivateLen]byte
 }
 

@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func TestFieldPositions(t *testing.T) {
 		{"REQ initiator depth", &REQ{InitDepth: 9}, 39, []byte{9}},
 		{"REQ remote EECN", &REQ{RemoteEECN: 0x010203}, 40, []byte{1, 2, 3}},
 		{"REQ remote timeout", &REQ{RemoteRespTimeout: 31}, 43, []byte{0xF8}},
-		{"REQ transport", &REQ{Transport: TransportExt}, 43, []byte{0x06}},
+		{"REQ transport", &REQ{Transport: CMTransportExt}, 43, []byte{0x06}},
 		{"REQ flow control", &REQ{E2EFlow: true}, 43, []byte{0x01}},
 		{"REQ PSN", &REQ{StartPSN: 0x010203}, 44, []byte{1, 2, 3}},
 		{"REQ local timeout", &REQ{LocalRespTimeout: 31}, 47, []byte{0xF8}},
@@ -37,19 +37,19 @@ func TestFieldPositions(t *testing.T) {
 		{"REQ CM retries", &REQ{MaxCMRetries: 15}, 51, []byte{0xF0}},
 		{"REQ SRQ", &REQ{SRQ: true}, 51, []byte{0x08}},
 		{"REQ extended transport", &REQ{ExtTransport: 7}, 51, []byte{0x07}},
-		{"REQ local LID", &REQ{Primary: Path{LocalLID: 0x0102}}, 52, []byte{1, 2}},
-		{"REQ remote LID", &REQ{Primary: Path{RemoteLID: 0x0102}}, 54, []byte{1, 2}},
-		{"REQ local GID", &REQ{Primary: Path{LocalGID: GID{1, 2}}}, 56, []byte{1, 2}},
-		{"REQ remote GID", &REQ{Primary: Path{RemoteGID: GID{1, 2}}}, 72, []byte{1, 2}},
-		{"REQ flow label", &REQ{Primary: Path{FlowLabel: 0x12345}}, 88, []byte{0x12, 0x34, 0x50}},
-		{"REQ rate", &REQ{Primary: Path{Rate: 0x3F}}, 91, []byte{0x3F}},
-		{"REQ traffic class", &REQ{Primary: Path{TrafficClass: 9}}, 92, []byte{9}},
-		{"REQ hop limit", &REQ{Primary: Path{HopLimit: 9}}, 93, []byte{9}},
-		{"REQ SL", &REQ{Primary: Path{SL: 15}}, 94, []byte{0xF0}},
-		{"REQ subnet local", &REQ{Primary: Path{SubnetLocal: true}}, 94, []byte{0x08}},
-		{"REQ ACK timeout", &REQ{Primary: Path{AckTimeout: 31}}, 95, []byte{0xF8}},
-		{"REQ alternate local GID", &REQ{Alternate: Path{LocalGID: GID{1, 2}}}, 100, []byte{1, 2}},
-		{"REQ alternate ACK timeout", &REQ{Alternate: Path{AckTimeout: 31}}, 139, []byte{0xF8}},
+		{"REQ local LID", &REQ{Primary: CMPath{LocalLID: 0x0102}}, 52, []byte{1, 2}},
+		{"REQ remote LID", &REQ{Primary: CMPath{RemoteLID: 0x0102}}, 54, []byte{1, 2}},
+		{"REQ local GID", &REQ{Primary: CMPath{LocalGID: GID{1, 2}}}, 56, []byte{1, 2}},
+		{"REQ remote GID", &REQ{Primary: CMPath{RemoteGID: GID{1, 2}}}, 72, []byte{1, 2}},
+		{"REQ flow label", &REQ{Primary: CMPath{FlowLabel: 0x12345}}, 88, []byte{0x12, 0x34, 0x50}},
+		{"REQ rate", &REQ{Primary: CMPath{Rate: 0x3F}}, 91, []byte{0x3F}},
+		{"REQ traffic class", &REQ{Primary: CMPath{TrafficClass: 9}}, 92, []byte{9}},
+		{"REQ hop limit", &REQ{Primary: CMPath{HopLimit: 9}}, 93, []byte{9}},
+		{"REQ SL", &REQ{Primary: CMPath{SL: 15}}, 94, []byte{0xF0}},
+		{"REQ subnet local", &REQ{Primary: CMPath{SubnetLocal: true}}, 94, []byte{0x08}},
+		{"REQ ACK timeout", &REQ{Primary: CMPath{AckTimeout: 31}}, 95, []byte{0xF8}},
+		{"REQ alternate local GID", &REQ{Alternate: CMPath{LocalGID: GID{1, 2}}}, 100, []byte{1, 2}},
+		{"REQ alternate ACK timeout", &REQ{Alternate: CMPath{AckTimeout: 31}}, 139, []byte{0xF8}},
 		{"REQ private data", &REQ{PrivateData: [92]byte{1, 91: 2}}, 140, append(append([]byte{1}, make([]byte, 90)...), 2)},
 
 		{"MRA comm IDs", &MRA{LocalCommID: 1, RemoteCommID: 2}, 0, []byte{0, 0, 0, 1, 0, 0, 0, 2}},
@@ -98,22 +98,22 @@ func TestFieldPositions(t *testing.T) {
 
 		{"LAP QPN", &LAP{RemoteQPN: 0x010203}, 12, []byte{1, 2, 3}},
 		{"LAP timeout", &LAP{RemoteRespTimeout: 31}, 15, []byte{0xF8}},
-		{"LAP LIDs", &LAP{Alternate: Path{LocalLID: 0x0102, RemoteLID: 0x0304}}, 20, []byte{1, 2, 3, 4}},
-		{"LAP local GID", &LAP{Alternate: Path{LocalGID: GID{1}}}, 24, []byte{1}},
-		{"LAP remote GID", &LAP{Alternate: Path{RemoteGID: GID{1}}}, 40, []byte{1}},
-		{"LAP flow label", &LAP{Alternate: Path{FlowLabel: 0x12345}}, 56, []byte{0x12, 0x34, 0x50}},
-		{"LAP traffic class", &LAP{Alternate: Path{TrafficClass: 9}}, 59, []byte{9}},
-		{"LAP hop limit", &LAP{Alternate: Path{HopLimit: 9}}, 60, []byte{9}},
-		{"LAP rate", &LAP{Alternate: Path{Rate: 0x3F}}, 61, []byte{0x3F}},
-		{"LAP SL", &LAP{Alternate: Path{SL: 15, SubnetLocal: true}}, 62, []byte{0xF8}},
-		{"LAP ACK timeout", &LAP{Alternate: Path{AckTimeout: 31}}, 63, []byte{0xF8}},
+		{"LAP LIDs", &LAP{Alternate: CMPath{LocalLID: 0x0102, RemoteLID: 0x0304}}, 20, []byte{1, 2, 3, 4}},
+		{"LAP local GID", &LAP{Alternate: CMPath{LocalGID: GID{1}}}, 24, []byte{1}},
+		{"LAP remote GID", &LAP{Alternate: CMPath{RemoteGID: GID{1}}}, 40, []byte{1}},
+		{"LAP flow label", &LAP{Alternate: CMPath{FlowLabel: 0x12345}}, 56, []byte{0x12, 0x34, 0x50}},
+		{"LAP traffic class", &LAP{Alternate: CMPath{TrafficClass: 9}}, 59, []byte{9}},
+		{"LAP hop limit", &LAP{Alternate: CMPath{HopLimit: 9}}, 60, []byte{9}},
+		{"LAP rate", &LAP{Alternate: CMPath{Rate: 0x3F}}, 61, []byte{0x3F}},
+		{"LAP SL", &LAP{Alternate: CMPath{SL: 15, SubnetLocal: true}}, 62, []byte{0xF8}},
+		{"LAP ACK timeout", &LAP{Alternate: CMPath{AckTimeout: 31}}, 63, []byte{0xF8}},
 		{"LAP private data", &LAP{PrivateData: [168]byte{1}}, 64, []byte{1}},
 
 		{"APR info length and status", &APR{InfoLen: 1, Status: 2}, 8, []byte{1, 2}},
 		{"APR info", &APR{Info: [72]byte{1}}, 12, []byte{1}},
 		{"APR private data", &APR{PrivateData: [148]byte{1}}, 84, []byte{1}},
 	} {
-		want := make([]byte, BodyLen)
+		want := make([]byte, MADBodyLen)
 		copy(want[tc.off:], tc.bytes)
 		if got := tc.m.Append(nil); !bytes.Equal(got, want) {
 			t.Errorf("%s:\n got %x\nwant %x", tc.name, got, want)

@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func readMADs(t *testing.T, file string) [][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(frame) < 14+20+8+12+8+Len || frame[12] != 0x08 || frame[13] != 0 {
+		if len(frame) < 14+20+8+12+8+MADLen || frame[12] != 0x08 || frame[13] != 0 {
 			continue
 		}
 		const bth = 14 + 20 + 8
@@ -42,7 +42,7 @@ func readMADs(t *testing.T, file string) [][]byte {
 		if binary.BigEndian.Uint16(udp[2:]) != 4791 || frame[bth] != 0x64 || binary.BigEndian.Uint32(frame[bth+4:]) != 1 {
 			continue // not a UD SEND_ONLY to QP 1
 		}
-		mads = append(mads, frame[bth+12+8:bth+12+8+Len])
+		mads = append(mads, frame[bth+12+8:bth+12+8+MADLen])
 	}
 }
 
@@ -53,9 +53,9 @@ func TestCapturedMADsRoundTrip(t *testing.T) {
 			t.Fatalf("%s: %d MADs, want %d", file, len(mads), want)
 		}
 		for i, b := range mads {
-			var h Header
+			var h MADHeader
 			rest := must.Get(h.Parse(b))(t)
-			if _, ok := h.Attr.Index(); !ok || h != NewHeader(h.Attr, h.TID) {
+			if _, ok := h.Attr.Index(); !ok || h != NewMADHeader(h.Attr, h.TID) {
 				t.Fatalf("%s: MAD %d: header %+v", file, i, h)
 			}
 			m := kindOf(h.Attr).new()

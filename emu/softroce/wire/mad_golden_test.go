@@ -1,4 +1,4 @@
-package mad
+package wire
 
 import (
 	"encoding/hex"
@@ -13,10 +13,10 @@ import (
 func golden(t testing.TB, s string) []byte {
 	t.Helper()
 	b := must.Get(hex.DecodeString(s))(t)
-	if len(b) > Len {
+	if len(b) > MADLen {
 		t.Fatalf("golden MAD of %d bytes", len(b))
 	}
-	return append(b, make([]byte, Len-len(b))...)
+	return append(b, make([]byte, MADLen-len(b))...)
 }
 
 // MADs of Linux soft-RoCE, without trailing zeros.
@@ -46,8 +46,8 @@ func goldenMessages() []struct {
 	want body
 } {
 	const tid = 0x02024088d8
-	conn := NewIPHeader(guest12, guest11, 0xbf64)
-	sidr := NewIPHeader(guest12, guest11, 0xaef9)
+	conn := NewCMAHeader(guest12, guest11, 0xbf64)
+	sidr := NewCMAHeader(guest12, guest11, 0xaef9)
 	return []struct {
 		hex  string
 		tid  uint64
@@ -56,9 +56,9 @@ func goldenMessages() []struct {
 	}{
 		{goldenREQ, tid, AttrREQ, &REQ{
 			LocalCommID: 0xd8884002, ServiceID: IPService(PortSpaceTCP, 7174), LocalCAGUID: 0x505400fffe770012,
-			LocalQPN: 0x1f, RespRes: 1, InitDepth: 1, RemoteRespTimeout: 20, Transport: TransportRC,
+			LocalQPN: 0x1f, RespRes: 1, InitDepth: 1, RemoteRespTimeout: 20, Transport: CMTransportRC,
 			StartPSN: 0x458185, LocalRespTimeout: 20, RetryCount: 7, PKey: 0xffff, MTU: 3, RNRRetry: 7, MaxCMRetries: 15,
-			Primary: Path{
+			Primary: CMPath{
 				LocalLID: LIDNone, RemoteLID: LIDNone, LocalGID: GIDOf(guest12), RemoteGID: GIDOf(guest11),
 				FlowLabel: 0x74922, HopLimit: 64, AckTimeout: 17,
 			},
@@ -85,12 +85,12 @@ func goldenMessages() []struct {
 func TestGoldenVectorsDecodeAndEncode(t *testing.T) {
 	for _, g := range goldenMessages() {
 		b := golden(t, g.hex)
-		var h Header
+		var h MADHeader
 		rest, err := h.Parse(b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := NewHeader(g.attr, g.tid); h != want {
+		if want := NewMADHeader(g.attr, g.tid); h != want {
 			t.Errorf("%v: header %+v, want %+v", g.attr, h, want)
 		}
 		got := kindOf(g.attr).new()
@@ -100,18 +100,18 @@ func TestGoldenVectorsDecodeAndEncode(t *testing.T) {
 		if !equal(got, g.want) {
 			t.Errorf("%v:\n got %+v\nwant %+v", g.attr, got, g.want)
 		}
-		if enc := g.want.Append(NewHeader(g.attr, g.tid).Append(nil)); hex.EncodeToString(enc) != hex.EncodeToString(b) {
+		if enc := g.want.Append(NewMADHeader(g.attr, g.tid).Append(nil)); hex.EncodeToString(enc) != hex.EncodeToString(b) {
 			t.Errorf("%v encodes to\n %x, want\n %x", g.attr, enc, b)
 		}
 	}
 }
 
-func TestIPHeaderOfGoldenREQ(t *testing.T) {
+func TestCMAHeaderOfGoldenREQ(t *testing.T) {
 	var req REQ
-	must.Get(req.Parse(golden(t, goldenREQ)[HeaderLen:]))(t)
-	var ip IPHeader
+	must.Get(req.Parse(golden(t, goldenREQ)[MADHeaderLen:]))(t)
+	var ip CMAHeader
 	user := must.Get(ip.Parse(req.PrivateData[:]))(t)
-	if ip.Version != IPHeaderVersion || ip.IPVersion != 4 || ip.SrcPort != 48996 ||
+	if ip.Version != CMAHeaderVersion || ip.IPVersion != 4 || ip.SrcPort != 48996 ||
 		ip.SrcAddr() != guest12 || ip.DstAddr() != guest11 {
 		t.Errorf("header %+v", ip)
 	}
@@ -121,7 +121,7 @@ func TestIPHeaderOfGoldenREQ(t *testing.T) {
 	if got := FlowLabel(ip.SrcPort, req.ServiceID.Port()); got != req.Primary.FlowLabel {
 		t.Errorf("FlowLabel = %#x, the wire has %#x", got, req.Primary.FlowLabel)
 	}
-	if got := Timeout(req.RemoteRespTimeout); got != 4294967296*time.Nanosecond {
-		t.Errorf("Timeout(20) = %v", got)
+	if got := CMTimeout(req.RemoteRespTimeout); got != 4294967296*time.Nanosecond {
+		t.Errorf("CMTimeout(20) = %v", got)
 	}
 }
