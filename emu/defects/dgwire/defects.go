@@ -1,7 +1,5 @@
 package dgwire
 
-import "github.com/fabrictest/fabrictest/emu/defects"
-
 // Defects are the defects of a NIC that can be told from its packets. Tags say
 // what each does, and which requirement it breaks.
 type Defects struct {
@@ -45,12 +43,3 @@ type Defects struct {
 	MarksIgnored        bool `imitates:"dg/cc/2, dg/cc/3" does:"congestion marks are neither made possible, nor echoed, nor heeded"`
 	NumbersGoOn         bool `imitates:"dg/rdmap/1" does:"message numbers go on from flow to flow"`
 }
-
-// AllDefects lists every defect in the order of the struct.
-func AllDefects() []defects.Info { return defects.All(new(Defects)) }
-
-// Set switches a defect on or off by its name.
-func (q *Defects) Set(name string, on bool) error { return defects.Set(q, name, on) }
-
-// Names lists the defects that are switched on.
-func (q *Defects) Names() []string { return defects.On(q) }

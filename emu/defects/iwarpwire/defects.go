@@ -1,7 +1,5 @@
 package iwarpwire
 
-import "github.com/fabrictest/fabrictest/emu/defects"
-
 // Defects are the defects of a NIC that can be told from its streams. Tags say
 // what each does, and whose defect it is or which requirement it breaks.
 type Defects struct {
@@ -100,12 +98,3 @@ type Defects struct {
 	AnyAtomicAdds       bool `imitates:"rfc7306/5.2.1/3" does:"an unknown atomic is a FetchAdd"`
 	ImmediateAnyLength  bool `imitates:"rfc7306/6.3/3" does:"immediate data of any length is taken"`
 }
-
-// AllDefects lists every defect in the order of the struct.
-func AllDefects() []defects.Info { return defects.All(new(Defects)) }
-
-// Set switches a defect on or off by its name.
-func (q *Defects) Set(name string, on bool) error { return defects.Set(q, name, on) }
-
-// Names lists the defects that are switched on.
-func (q *Defects) Names() []string { return defects.On(q) }

@@ -1,7 +1,5 @@
 package rocewire
 
-import "github.com/fabrictest/fabrictest/emu/defects"
-
 // Defects are the defects of a NIC that can be told from its packets. Tags say
 // what each does, and whose defect it is or which requirement it breaks.
 type Defects struct {
@@ -92,12 +90,3 @@ type Defects struct {
 	CNPReservedUsed  bool `imitates:"ecn/6" does:"the bytes of a CNP without meaning are set, and checked"`
 	CNPTakesPSN      bool `imitates:"ecn/5" does:"a CNP is a packet out of order"`
 }
-
-// AllDefects lists every defect in the order of the struct.
-func AllDefects() []defects.Info { return defects.All(new(Defects)) }
-
-// Set switches a defect on or off by its name.
-func (q *Defects) Set(name string, on bool) error { return defects.Set(q, name, on) }
-
-// Names lists the defects that are switched on.
-func (q *Defects) Names() []string { return defects.On(q) }

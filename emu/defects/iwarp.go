@@ -1,4 +1,4 @@
-package imitate
+package defects
 
 import (
 	"github.com/fabrictest/fabrictest/emu/iwarp"

@@ -1,11 +1,6 @@
-// Package imitate has the defects of real devices that the policies of the engines can imitate:
-// of Linux's soft-RoCE (rxe) and soft-iWARP (siw), and of NICs. A table has the name of each
-// defect, what it imitates, what it does, and the policy that gives it to an engine. The
-// engines know policies only, and nothing of defects.
-package imitate
+package defects
 
 import (
-	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	roce "github.com/fabrictest/fabrictest/emu/softroce/engine"
@@ -18,10 +13,10 @@ type Table[P any] []struct {
 }
 
 // All describes the defects of the table, in its order.
-func (t Table[P]) All() []defects.Info {
-	all := make([]defects.Info, len(t))
+func (t Table[P]) All() []Info {
+	all := make([]Info, len(t))
 	for i, d := range t {
-		all[i] = defects.Info{Name: d.name, Imitates: d.imitates, Does: d.does}
+		all[i] = Info{Name: d.name, Imitates: d.imitates, Does: d.does}
 	}
 	return all
 }
@@ -37,13 +32,13 @@ func (t Table[P]) Set(policy *P, name string) bool {
 	return false
 }
 
-// SoftRoCE gives a soft-RoCE NIC a defect. It reports false if there is no such defect.
-func SoftRoCE(p *roce.Policy, name string) bool {
+// SetSoftRoCE gives a soft-RoCE NIC a defect. It reports false if there is no such defect.
+func SetSoftRoCE(p *roce.Policy, name string) bool {
 	return RoCE.Set(p, name) || Shared.Set(&p.Shared, name)
 }
 
-// SoftIWARP gives a soft-iWARP NIC a defect. It reports false if there is no such defect.
-func SoftIWARP(p *iwarp.Policy, name string) bool {
+// SetSoftIWARP gives a soft-iWARP NIC a defect. It reports false if there is no such defect.
+func SetSoftIWARP(p *iwarp.Policy, name string) bool {
 	return IWARP.Set(p, name) || MPA.Set(&p.MPA, name) || RDMAP.Set(&p.Stream, name) || Shared.Set(&p.Shared, name)
 }
 

@@ -1,4 +1,4 @@
-package imitate
+package defects
 
 import (
 	"reflect"
@@ -14,7 +14,7 @@ func TestDefectsUseAllPolicies(t *testing.T) {
 	var r roce.Policy
 	for _, d := range append(RoCE.All(), Shared.All()...) {
 		var one roce.Policy
-		if !SoftRoCE(&one, d.Name) || one == (roce.Policy{}) || !SoftRoCE(&r, d.Name) {
+		if !SetSoftRoCE(&one, d.Name) || one == (roce.Policy{}) || !SetSoftRoCE(&r, d.Name) {
 			t.Errorf("%s changes no policy", d.Name)
 		}
 	}
@@ -22,7 +22,7 @@ func TestDefectsUseAllPolicies(t *testing.T) {
 	all := append(append(IWARP.All(), MPA.All()...), append(RDMAP.All(), Shared.All()...)...)
 	for _, d := range all {
 		var one iwarp.Policy
-		if !SoftIWARP(&one, d.Name) || one == (iwarp.Policy{}) || !SoftIWARP(&i, d.Name) {
+		if !SetSoftIWARP(&one, d.Name) || one == (iwarp.Policy{}) || !SetSoftIWARP(&i, d.Name) {
 			t.Errorf("%s changes no policy", d.Name)
 		}
 	}
@@ -46,7 +46,7 @@ func TestUnknownDefectChangesNothing(t *testing.T) {
 	var r roce.Policy
 	var i iwarp.Policy
 	var c cm.Config
-	if SoftRoCE(&r, "NoFence") || SoftIWARP(&i, "JiffyTimers") || Manager.Set(&c, "IgnoreCommEst") {
+	if SetSoftRoCE(&r, "NoFence") || SetSoftIWARP(&i, "JiffyTimers") || Manager.Set(&c, "IgnoreCommEst") {
 		t.Error("a defect of another NIC is taken")
 	}
 	if !Manager.Set(&c, "cm.IgnoreCommEst") || !c.RequireRTU {

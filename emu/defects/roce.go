@@ -1,4 +1,4 @@
-package imitate
+package defects
 
 import (
 	"time"

@@ -1,4 +1,4 @@
-package mutants
+package defects
 
 import (
 	"flag"
@@ -16,16 +16,16 @@ var build = flag.Bool("all", false, "run the tests of other packages with mutant
 // build together, and tests with random traffic, fuzz targets and interop cases find those
 // that they name.
 func TestOtherTestsFindMutants(t *testing.T) {
-	overlay := must.Get(mutate.Overlay("../../..", t.TempDir(), All()))(t)
+	overlay := must.Get(mutate.Overlay("../..", t.TempDir(), Mutants()))(t)
 	if !*build {
 		return
 	}
 	for pkg, name := range map[string]string{
-		"../../softroce":               "TestMutantsAreFoundAtRandom",
-		"../../softiwarp":              "TestMutantsAreFoundAtRandom",
-		"../../dgiwarp":                "TestMutantsKeepRunning",
-		"../../../fuzz":                "TestTargetsFindDefects",
-		"../../../conformance/interop": "TestMutantsMakeCasesFail",
+		"../softroce":               "TestMutantsAreFoundAtRandom",
+		"../softiwarp":              "TestMutantsAreFoundAtRandom",
+		"../dgiwarp":                "TestMutantsKeepRunning",
+		"../../fuzz":                "TestTargetsFindDefects",
+		"../../conformance/interop": "TestMutantsMakeCasesFail",
 	} {
 		out, err := exec.Command("go", "test", "-count=1", "-overlay", overlay, "-run", "^"+name+"$", "-v", pkg).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: "+name) {
@@ -36,7 +36,7 @@ func TestOtherTestsFindMutants(t *testing.T) {
 
 func TestMutantsAreNamedOnce(t *testing.T) {
 	seen := map[string]bool{}
-	for _, m := range All() {
+	for _, m := range Mutants() {
 		if seen[m.Name] || len(m.Providers) == 0 {
 			t.Errorf("%s is named twice, or no provider has it", m.Name)
 		}
