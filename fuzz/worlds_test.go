@@ -104,7 +104,7 @@ func aimRoCE(d *link.Datagram, key uint32, at uint64) {
 func patience() rd.Timing {
 	t := rd.DefaultTiming()
 	t.GiveUp = 5 * time.Minute
-	t.Idle = t.Fresh + t.GiveUp
+	t.Idle = t.ReuseWithin + t.GiveUp
 	return t
 }
 

@@ -74,7 +74,7 @@ func (l *loop) move(from int) bool {
 			l.flat = append(l.flat, p...)
 		}
 		l.stream[1-from].Input(l.flat)
-		l.stream[from].Taken(1)
+		l.stream[from].Accepted(1)
 		moved = true
 	}
 	return moved
@@ -134,7 +134,7 @@ func BenchmarkOutput(b *testing.B) {
 		l.req.SGL[0] = sge(l.region[0], 0, 1<<16)
 		l.stream[0].Post(&l.req)
 		for l.stream[0].Output(1442, &l.seg) {
-			l.stream[0].Taken(1)
+			l.stream[0].Accepted(1)
 		}
 	}
 }

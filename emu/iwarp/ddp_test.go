@@ -160,7 +160,7 @@ var ddpSendRows = map[string]func(*testing.T){
 		var lengths []int
 		for b := s.out(1442); b != nil; b = s.out(1442) {
 			lengths = append(lengths, len(b))
-			s.stream.Taken(1)
+			s.stream.Accepted(1)
 		}
 		if len(lengths) != 3 || lengths[0] != 18 || lengths[1] != 14 || lengths[2] != 14 {
 			t.Errorf("segments of %d octets, want 18, 14 and 14 in some order", lengths)

@@ -12,7 +12,7 @@
 // can make it allocate is the queue of its read requests, up to the IRD.
 //
 // The layer below must pass complete and verified segments to Input, in the order of
-// sending, and must call Taken when it has accepted segments of Output: only then do sends
+// sending, and must call Accepted when it has accepted segments of Output: only then do sends
 // and writes complete. A stream that fails outputs a Terminate as its last segment.
 //
 // Segments of different messages are not interleaved, since the receiver could not tell

@@ -51,9 +51,9 @@ type Owner interface {
 type Receive struct {
 	nic.Receive
 	PD nic.PD // protection domain of its memory
-	// Unfit is the error status of a receive whose memory is invalid. It is WCSuccess if the
+	// MemoryStatus is the error status of a receive whose memory is invalid. It is WCSuccess if the
 	// receive can be used.
-	Unfit verbs.WCStatus
+	MemoryStatus verbs.WCStatus
 }
 
 // End describes why a stream ended.

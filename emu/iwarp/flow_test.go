@@ -20,9 +20,9 @@ func TestSegmentCountersWrap(t *testing.T) {
 		}
 	}
 	s.wantSends()
-	s.stream.Taken(1)
+	s.stream.Accepted(1)
 	s.wantSends("0")
-	s.stream.Taken(2)
+	s.stream.Accepted(2)
 	s.wantSends("0", "1", "2")
 
 	s.stream.segmentsOutput, s.stream.segmentsAccepted = math.MaxUint32-1, math.MaxUint32-1
@@ -31,7 +31,7 @@ func TestSegmentCountersWrap(t *testing.T) {
 	for range 2 {
 		s.out(1442)
 	}
-	s.stream.Taken(1)
+	s.stream.Accepted(1)
 	s.wantSends("0", "1", "2", "3")
 }
 
@@ -40,15 +40,15 @@ func TestQuietWaitsUntilSegmentsAreTaken(t *testing.T) {
 	s := newSide(t, depth, Policy{})
 	r, _ := s.region(8, allAccess)
 	s.in(readRequest(1, readOf(r, 0, 8)))
-	if s.stream.Quiet() || s.stream.Stuck() {
+	if s.stream.Idle() || s.stream.WaitsForPeer() {
 		t.Error("a read waits for its answer")
 	}
 	s.out(1442)
-	if s.stream.Quiet() || s.stream.Stuck() {
+	if s.stream.Idle() || s.stream.WaitsForPeer() {
 		t.Error("the answer is on its way")
 	}
-	s.stream.Taken(1)
-	if !s.stream.Quiet() || !s.stream.Stuck() {
+	s.stream.Accepted(1)
+	if !s.stream.Idle() || !s.stream.WaitsForPeer() {
 		t.Error("the answer was taken, and nothing is left")
 	}
 }
@@ -60,12 +60,12 @@ func TestDropStopsWaitingForSegments(t *testing.T) {
 		s.post(1, verbs.OpSend, nil)
 		s.out(1442)
 		s.stream.Fail(wire.TermMPAClosed, terminate)
-		if s.stream.Quiet() {
+		if s.stream.Idle() {
 			t.Errorf("terminate %v: quiet, with a segment on its way", terminate)
 		}
 		s.stream.Drop()
-		if b := s.out(1442); b != nil || !s.stream.Quiet() {
-			t.Errorf("terminate %v: %x is left, quiet %v", terminate, b, s.stream.Quiet())
+		if b := s.out(1442); b != nil || !s.stream.Idle() {
+			t.Errorf("terminate %v: %x is left, idle %v", terminate, b, s.stream.Idle())
 		}
 	}
 }

@@ -215,7 +215,7 @@ func FuzzInput(f *testing.F) {
 				}
 			case 3:
 				if n := int(r.stream.segmentsOutput - r.stream.segmentsAccepted); n > 0 {
-					r.stream.Taken(1 + int(c.next())%n)
+					r.stream.Accepted(1 + int(c.next())%n)
 				}
 			}
 			r.check()

@@ -72,9 +72,9 @@ var immediateRows = map[string]func(*testing.T){
 			t.Errorf("%+v", c)
 		}
 		a.wantSends()
-		a.stream.Taken(4)
+		a.stream.Accepted(4)
 		a.wantSends()
-		a.stream.Taken(1)
+		a.stream.Accepted(1)
 		a.wantSends("1")
 	},
 }

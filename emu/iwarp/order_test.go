@@ -32,16 +32,16 @@ var orderRows = map[string]func(*testing.T){
 		if s.out(1442) != nil {
 			t.Fatal("too many segments")
 		}
-		s.stream.Taken(2)
+		s.stream.Accepted(2)
 		s.wantSends()
-		s.stream.Taken(1)
+		s.stream.Accepted(1)
 		s.wantSends("1")
-		if s.stream.Quiet() {
+		if s.stream.Idle() {
 			t.Error("quiet, with a segment on its way")
 		}
-		s.stream.Taken(1)
+		s.stream.Accepted(1)
 		s.wantSends("1", "2")
-		if !s.stream.Quiet() {
+		if !s.stream.Idle() {
 			t.Error("not quiet, with nothing under way")
 		}
 	},
@@ -87,7 +87,7 @@ var orderRows = map[string]func(*testing.T){
 		if segs := s.all(1442); len(segs) != 1 || !w.Bound() {
 			t.Errorf("the fence let %d segments through", len(segs))
 		}
-		if s.stream.Stuck() != true || s.stream.Quiet() {
+		if s.stream.WaitsForPeer() != true || s.stream.Idle() {
 			t.Error("it waits for the peer, and does not say so")
 		}
 		s.in(tagged(wire.OpReadResponse, r.Key, r.Addr, make([]byte, 8), true))
@@ -142,7 +142,7 @@ func TestFullCompletionQueueEndsTheStreamOnce(t *testing.T) {
 			}
 			for s.out(1442) != nil {
 			}
-			s.stream.Taken(3)
+			s.stream.Accepted(3)
 		},
 		"receive": func(s *side) {
 			s.recv(1)

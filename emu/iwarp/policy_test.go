@@ -34,7 +34,7 @@ func (s *side) log() string {
 	}
 	for b := s.out(1442); b != nil; b = s.out(1442) {
 		g := parse(s.t, b)
-		s.stream.Taken(1)
+		s.stream.Accepted(1)
 		switch g.Control.Opcode {
 		case wire.OpTerminate:
 			parts = append(parts, "Terminate "+hex.EncodeToString(b[18:]))

@@ -57,8 +57,8 @@ func hasResponse(op verbs.WROpcode) bool {
 	return false
 }
 
-// Taken reports that the layer below has accepted the next n segments of Output completely.
-func (s *Stream) Taken(n int) {
+// Accepted reports that the layer below has accepted the next n segments of Output completely.
+func (s *Stream) Accepted(n int) {
 	s.segmentsAccepted += uint32(n)
 	if s.state == open {
 		s.complete()

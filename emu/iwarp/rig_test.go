@@ -146,7 +146,7 @@ func (s *side) out(limit int) []byte {
 func (s *side) all(limit int) (segs []wire.Segment) {
 	for b := s.out(limit); b != nil; b = s.out(limit) {
 		segs = append(segs, parse(s.t, b))
-		s.stream.Taken(1)
+		s.stream.Accepted(1)
 	}
 	return segs
 }

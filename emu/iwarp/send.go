@@ -46,8 +46,8 @@ func (s *Stream) Output(limit int, g *Segment) bool {
 			if s.sendResponse(limit, g) {
 				return s.countOutput(g)
 			}
-		case nudger:
-			s.sendNudge(g)
+		case emptyWriter:
+			s.buildEmptyWrite(g)
 			return s.countOutput(g)
 		default:
 			if s.state == open {
@@ -78,8 +78,8 @@ func (s *Stream) nextSource() source {
 	if s.inProgress != noSource {
 		return s.inProgress
 	}
-	if s.turn == nudger {
-		return nudger
+	if s.turn == emptyWriter {
+		return emptyWriter
 	}
 	responds := s.reads != nil && s.reads.count > 0
 	if responds && s.turn == responder {

@@ -60,10 +60,10 @@ const (
 type source uint8
 
 const (
-	noSource  source = iota
-	requester        // work requests
-	responder        // responses to the peer's requests
-	nudger           // the empty Write of Nudge
+	noSource    source = iota
+	requester          // work requests
+	responder          // responses to the peer's requests
+	emptyWriter        // the empty Write of SendEmptyWrite
 )
 
 // Options are the negotiated parameters of a stream.
@@ -104,10 +104,10 @@ func (s *Stream) Opened() bool { return s.state != closed }
 // Live reports whether the stream is established and has not ended.
 func (s *Stream) Live() bool { return s.state == open }
 
-// Quiet reports whether no work is left: all requests are complete, all reads of the peer are
+// Idle reports whether no work is left: all requests are complete, all reads of the peer are
 // answered, and the layer below has accepted all segments. A stream that has ended is quiet
 // after its Terminate.
-func (s *Stream) Quiet() bool {
+func (s *Stream) Idle() bool {
 	switch s.state {
 	case open:
 		return s.first == nil && (s.reads == nil || s.reads.count == 0) && s.segmentsAccepted == s.segmentsOutput
@@ -118,10 +118,10 @@ func (s *Stream) Quiet() bool {
 	}
 }
 
-// Stuck reports whether the stream has nothing to send until the peer sends something.
-func (s *Stream) Stuck() bool {
+// WaitsForPeer reports whether the stream has nothing to send until the peer sends something.
+func (s *Stream) WaitsForPeer() bool {
 	if s.state != open {
-		return s.Quiet()
+		return s.Idle()
 	}
 	return s.segmentsAccepted == s.segmentsOutput && s.nextSource() == noSource && s.state == open
 }

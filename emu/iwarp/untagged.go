@@ -41,19 +41,19 @@ func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 		return
 	}
 	r := s.recv
-	if r.Unfit != verbs.WCSuccess {
-		s.refuseUnfit(r.Unfit, a)
+	if r.MemoryStatus != verbs.WCSuccess {
+		s.refuseBadReceive(r.MemoryStatus, a)
 		return
 	}
 	if n > r.Length-s.recvLen {
-		s.refuseUnfit(verbs.WCLocLenErr, a)
+		s.refuseBadReceive(verbs.WCLocLenErr, a)
 		return
 	}
 	if a.hdr.Control.Last && info.Class.Has(wire.Invalidates) && !s.invalidate(a) {
 		return
 	}
 	if s.ep.Layer.NIC.Scatter(r.SGL, r.PD, s.recvLen, a.body) != nil {
-		s.refuseUnfit(verbs.WCLocProtErr, a)
+		s.refuseBadReceive(verbs.WCLocProtErr, a)
 		return
 	}
 	s.recvLen += n
@@ -68,9 +68,9 @@ func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 	s.deliver(wc, info)
 }
 
-// refuseUnfit ends the stream because the current receive is too short or its memory is
+// refuseBadReceive ends the stream because the current receive is too short or its memory is
 // invalid.
-func (s *Stream) refuseUnfit(status verbs.WCStatus, a *rxSegment) {
+func (s *Stream) refuseBadReceive(status verbs.WCStatus, a *rxSegment) {
 	e := wire.TermDDPLocal
 	switch {
 	case status != verbs.WCLocLenErr:

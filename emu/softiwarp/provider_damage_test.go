@@ -144,7 +144,7 @@ func TestQueuePairFailedWhileConnecting(t *testing.T) {
 				return e.QP.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState)
 			})
 			_, err := d.cm.Connect(e.QP, at(5), connParam, verbs.Forever)
-			must.Fail(t, state.String(), err, verbs.ErrInvalid, "broken off")
+			must.Fail(t, state.String(), err, verbs.ErrInvalid, "aborted")
 		}), func(p *sim.Proc, d *Device) {
 			l := listen(t, d, at(5))
 			req := must.Get(l.GetRequest(verbs.Forever))(t)

@@ -89,7 +89,7 @@ func (b *datagramOptions) timing() (t rd.Timing) {
 		t.GiveUp = b.RetryTotal / b.RetryTimeout * wait
 		// The receiver keeps the state of a flow for as long as its sender may retransmit,
 		// also if the sender's process stalls meanwhile.
-		t.Idle = max(normal.Idle, normal.Fresh+2*t.GiveUp)
+		t.Idle = max(normal.Idle, normal.ReuseWithin+2*t.GiveUp)
 	}
 	return t
 }

@@ -143,7 +143,7 @@ func (p *peer) ready(now mono.Time) bool {
 		if h.stream.Live() {
 			return true
 		}
-		if !h.stream.Quiet() || p.responder != nil && !p.responder.stream.Quiet() {
+		if !h.stream.Idle() || p.responder != nil && !p.responder.stream.Idle() {
 			return false
 		}
 		p.rd.End()

@@ -143,7 +143,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 	}
 	n.UsePD(q.endpoint.PD, -1)
 	n.Mem.UnbindQP(q.num)
-	n.Retract(func(e *nic.Event) bool { return e.QP == any(q) })
+	n.DropEvents(func(e *nic.Event) bool { return e.QP == any(q) })
 	n.qps.Remove(q.num)
 	n.count--
 	if n.firstQP == q {

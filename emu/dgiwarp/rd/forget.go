@@ -37,7 +37,7 @@ func (p *Peer) End() {
 func (p *Peer) RefuseFlow() {
 	if p.has(flagReceiving) && !p.Gone() {
 		p.layer.dropReceived(p)
-		p.holdAck(mono.Never)
+		p.delayAck(mono.Never)
 		p.set(flagAckDue, false)
 		p.set(flagRefused, true)
 	}
@@ -61,7 +61,7 @@ func (l *Layer) dropReceived(p *Peer) {
 func (l *Layer) removePeer(p *Peer) {
 	p.release()
 	l.dropReceived(p)
-	p.holdAck(mono.Never)
+	p.delayAck(mono.Never)
 	delete(l.peers, p.Key)
 	if l.lastFound == p {
 		l.lastFound = nil

@@ -98,9 +98,9 @@ func (l *Layer) Peer(now mono.Time, key Key, own, theirs uint32) (*Peer, error) 
 			return nil, ErrFull
 		}
 	}
-	fresh := now.Sub(p.lastReceived) < l.cfg.Timing.Fresh
-	if p.una == p.next && !(fresh && p.has(flagSending)) {
-		p.begin(l.newEpoch(), fresh)
+	recent := now.Sub(p.lastReceived) < l.cfg.Timing.ReuseWithin
+	if p.una == p.next && !(recent && p.has(flagSending)) {
+		p.begin(l.newEpoch(), recent)
 	}
 	p.ownKey, p.qkey = own, theirs
 	return p, nil
@@ -113,7 +113,7 @@ func (l *Layer) add(now mono.Time, key Key) *Peer {
 		return nil
 	}
 	l.peersCreated++
-	p := &Peer{Key: key, layer: l, lastReceived: now, number: l.peersCreated, timeoutAt: mono.Never, ackAt: mono.Never, lastPureAck: now.Add(-l.cfg.Timing.AckHold)}
+	p := &Peer{Key: key, layer: l, lastReceived: now, number: l.peersCreated, timeoutAt: mono.Never, ackAt: mono.Never, lastPureAck: now.Add(-l.cfg.Timing.AckDelay)}
 	l.peers[key] = p
 	l.peak = max(l.peak, len(l.peers))
 	l.timers.put(p)
@@ -172,7 +172,7 @@ func (l *Layer) Tick(now mono.Time) {
 			continue
 		}
 		if p.ackAt <= now {
-			p.holdAck(mono.Never)
+			p.delayAck(mono.Never)
 			p.set(flagAckDue, true)
 			p.set(flagDelayAcks, false) // no data packet carried it
 			l.activate(p)

@@ -173,7 +173,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 		n.UsePD(q.pd, -1)
 	}
 	n.Mem.UnbindQP(q.num)
-	n.Retract(func(e *nic.Event) bool { return e.QP == q })
+	n.DropEvents(func(e *nic.Event) bool { return e.QP == q })
 	n.qps.Remove(q.num)
 	n.timers.Stop(&q.timer)
 	q.resp.dropPending()

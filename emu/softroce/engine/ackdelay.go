@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// ackHold delays the ACK of a message that the application has answered with a
+// ackDelay delays the ACK of a message that the application has answered with a
 // request. When two applications send in turns, the peer's next message usually
 // follows soon, and one ACK can acknowledge several messages.
 //
@@ -15,7 +15,7 @@ import (
 // during a delay shows that the peer does not wait. When a delay expires, the
 // responder acknowledges the next messages at once, twice as many after each
 // failure.
-type ackHold struct {
+type ackDelay struct {
 	on    bool
 	until mono.Time // when the delayed ACK is sent at the latest
 	since mono.Time // when the oldest ACK that it covers was delayed
@@ -34,34 +34,34 @@ type ackHold struct {
 }
 
 const (
-	defaultAckHold = 100 * time.Microsecond
-	// ackHoldTotal limits the total delay of an ACK while further messages arrive, in
-	// multiples of Config.AckHold.
-	ackHoldTotal = 4
-	// ackHoldCovers is the maximum number of messages that one delayed ACK acknowledges.
-	ackHoldCovers = 16
-	// ackHoldShare limits the total delay to 1/ackHoldShare of this QP's ACK timeout.
+	defaultAckDelay = 100 * time.Microsecond
+	// ackDelayTotal limits the total delay of an ACK while further messages arrive, in
+	// multiples of Config.AckDelay.
+	ackDelayTotal = 4
+	// ackDelayCovers is the maximum number of messages that one delayed ACK acknowledges.
+	ackDelayCovers = 16
+	// ackDelayShare limits the total delay to 1/ackDelayShare of this QP's ACK timeout.
 	// The peer's timeout is unknown but usually the same.
-	ackHoldShare = 8
-	// ackHoldProof is the number of answered messages before the first delay, and of
+	ackDelayShare = 8
+	// ackDelayProof is the number of answered messages before the first delay, and of
 	// successful delays after which the deadline is no longer strict.
-	ackHoldProof = 16
-	// ackHoldStreak is the number of consecutive successes that resets the penalty.
-	ackHoldStreak = 256
-	// ackHoldWary is the maximum penalty.
-	ackHoldWary = 4096
+	ackDelayProof = 16
+	// ackDelayStreak is the number of consecutive successes that resets the penalty.
+	ackDelayStreak = 256
+	// ackDelayWary is the maximum penalty.
+	ackDelayWary = 4096
 )
 
 // initial returns the state after QP creation or RESET. The QP keeps its place in
 // NIC.holds.
-func (h *ackHold) initial() ackHold {
-	return ackHold{skip: ackHoldProof, penalty: ackHoldProof, queued: h.queued}
+func (h *ackDelay) initial() ackDelay {
+	return ackDelay{skip: ackDelayProof, penalty: ackDelayProof, queued: h.queued}
 }
 
-// holdAck decides whether to delay the pending ACK, after a request was sent ahead
+// delayAck decides whether to delay the pending ACK, after a request was sent ahead
 // of it.
-func (q *QP) holdAck(now mono.Time) {
-	h, d := &q.resp.hold, q.nic.cfg.AckHold
+func (q *QP) delayAck(now mono.Time) {
+	h, d := &q.resp.hold, q.nic.cfg.AckDelay
 	if !h.eligible || d < 0 {
 		return
 	}
@@ -72,13 +72,13 @@ func (q *QP) holdAck(now mono.Time) {
 	if h.covers <= 1 {
 		h.since = now
 	}
-	if h.covers >= ackHoldCovers || now.Add(d).Sub(h.since) > ackHoldTotal*d || q.peerShortOfCredits() {
+	if h.covers >= ackDelayCovers || now.Add(d).Sub(h.since) > ackDelayTotal*d || q.peerShortOfCredits() {
 		return
 	}
-	if t := q.ackTimeout(); t > 0 && t < ackHoldShare*ackHoldTotal*d {
+	if t := q.ackTimeout(); t > 0 && t < ackDelayShare*ackDelayTotal*d {
 		return
 	}
-	h.on, h.until, h.strict = true, now.Add(d), h.streak < ackHoldProof
+	h.on, h.until, h.strict = true, now.Add(d), h.streak < ackDelayProof
 	q.nic.holds.add(q)
 }
 
@@ -114,15 +114,15 @@ func (q *QP) notePeerContinued() {
 	}
 	q.releaseAck()
 	q.wake() // the request may not have AckReq set
-	if h.streak++; h.streak >= ackHoldStreak {
-		h.streak, h.penalty = ackHoldProof, ackHoldProof
+	if h.streak++; h.streak >= ackDelayStreak {
+		h.streak, h.penalty = ackDelayProof, ackDelayProof
 	}
 }
 
 // noteFailure records that the peer probably waited for the delayed ACK.
-func (h *ackHold) noteFailure() {
+func (h *ackDelay) noteFailure() {
 	h.skip, h.streak = h.penalty, 0
-	h.penalty = min(2*h.penalty, ackHoldWary)
+	h.penalty = min(2*h.penalty, ackDelayWary)
 }
 
 // holdExpired sends an ACK whose delay has expired.

@@ -11,9 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-const testNudge = 50 * time.Millisecond
+const testEmptyWriteAfter = 50 * time.Millisecond
 
-func nudging(c *Config, _ *QPConfig) { c.Nudge = testNudge }
+func withEmptyWrites(c *Config, _ *QPConfig) { c.EmptyWriteAfter = testEmptyWriteAfter }
 
 // lateReceiver imitates a responder that does not look at what comes right behind
 // its Reply.
@@ -42,26 +42,26 @@ func TestNothingBehindAnRTRIsOverlooked(t *testing.T) {
 	b.wantRecvs("7:0")
 }
 
-func TestNudgeWakesPeerThatOverlooksWhatComesFirst(t *testing.T) {
+func TestEmptyWriteWakesPeerThatOverlooksFirstFPDU(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		var opts []hostOption
 		if on {
-			opts = append(opts, nudging)
+			opts = append(opts, withEmptyWrites)
 		}
 		a, b := newHost(t, opts...), newHost(t, lateReceiver)
 		p := speakAtOnce(t, a, b)
 		b.wantRecvs()
-		p.later(testNudge-1, a.nic, b.nic)
+		p.later(testEmptyWriteAfter-1, a.nic, b.nic)
 		p.run()
 		b.wantRecvs()
 		p.later(1, a.nic, b.nic)
 		p.run()
 		got := poll(b.recvCQ)
-		if cured := len(got) == 1; cured != on || (a.nic.Count.Nudges == 1) != on {
-			t.Errorf("nudging %v: receives %q, %d nudges", on, got, a.nic.Count.Nudges)
+		if cured := len(got) == 1; cured != on || (a.nic.Count.EmptyWrites == 1) != on {
+			t.Errorf("empty Writes %v: receives %q, %d empty Writes", on, got, a.nic.Count.EmptyWrites)
 		}
-		if b.nic.Count.Nudges != 0 {
-			t.Error("the responder nudges too")
+		if b.nic.Count.EmptyWrites != 0 {
+			t.Error("the responder sends empty Writes too")
 		}
 		// Without it, all the time in the world does not help, and neither side
 		// has anything to wait for.
@@ -71,8 +71,8 @@ func TestNudgeWakesPeerThatOverlooksWhatComesFirst(t *testing.T) {
 	}
 }
 
-// nudgeTimes has the NIC wait for a silent peer, and returns when it says what.
-func nudgeTimes(k *tester) (times []time.Duration) {
+// emptyWriteTimes lets the NIC wait for a silent peer, and returns when it sends empty Writes.
+func emptyWriteTimes(k *tester) (times []time.Duration) {
 	k.pipe.t.Helper()
 	start := k.now
 	for k.nic.Deadline() != mono.Never && k.c.State() < Closing {
@@ -87,27 +87,27 @@ func nudgeTimes(k *tester) (times []time.Duration) {
 	return times
 }
 
-func TestNudgesAreFew(t *testing.T) {
-	h := newHost(t, nudging)
+func TestEmptyWritesAreLimited(t *testing.T) {
+	h := newHost(t, withEmptyWrites)
 	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 	if h.nic.Deadline() != mono.Never {
 		t.Error("it waits for an answer, though it has said nothing")
 	}
 	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
 	k.hear()
-	if got, want := nudgeTimes(k), []time.Duration{50, 150, 350, 750, 1550}; !slices.Equal(got, want) {
-		t.Errorf("nudges after %d ms, want %d", got, want)
+	if got, want := emptyWriteTimes(k), []time.Duration{50, 150, 350, 750, 1550}; !slices.Equal(got, want) {
+		t.Errorf("empty Writes after %d ms, want %d", got, want)
 	}
 	h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend}) // they do not begin again
 	k.hear()
-	if h.nic.Deadline() != mono.Never || h.nic.Count.Nudges != maxNudges {
-		t.Errorf("%d nudges, and more at %v", h.nic.Count.Nudges, h.nic.Deadline())
+	if h.nic.Deadline() != mono.Never || h.nic.Count.EmptyWrites != maxEmptyWrites {
+		t.Errorf("%d empty Writes, and more at %v", h.nic.Count.EmptyWrites, h.nic.Deadline())
 	}
 	h.wantSends("1", "2")
 	h.wantState(verbs.QPStateRTS)
 }
 
-func TestNudgesEndWhenThePeerIsHeardOrCannotBe(t *testing.T) {
+func TestEmptyWritesEndWhenPeerAnswersOrCannot(t *testing.T) {
 	for name, what := range map[string]func(*tester){
 		"a message":   func(k *tester) { k.say(write(1, 0, nil)) },
 		"a Terminate": func(k *tester) { k.say(with(wire.OpTerminate)) },
@@ -118,26 +118,26 @@ func TestNudgesEndWhenThePeerIsHeardOrCannotBe(t *testing.T) {
 		"our abort":   func(k *tester) { k.c.Abort() },
 		"destruction": func(k *tester) { _ = k.nic.DestroyQP(k.qp) },
 	} {
-		h := newHost(t, nudging)
+		h := newHost(t, withEmptyWrites)
 		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 		h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
 		k.hear()
-		k.later(testNudge, h.nic)
+		k.later(testEmptyWriteAfter, h.nic)
 		if segs := k.hear(); len(segs) != 1 {
-			t.Fatalf("%s: no first nudge", name)
+			t.Fatalf("%s: no first empty Write", name)
 		}
 		what(k)
 		if !k.gone[0] {
 			k.take(0)
 		}
 		for range 10 {
-			k.later(testNudge, h.nic)
+			k.later(testEmptyWriteAfter, h.nic)
 			if b := k.take(0); len(b) > 0 {
 				t.Errorf("after %s it says %x", name, b)
 			}
 		}
-		if h.nic.Count.Nudges != 1 {
-			t.Errorf("%s: %d nudges", name, h.nic.Count.Nudges)
+		if h.nic.Count.EmptyWrites != 1 {
+			t.Errorf("%s: %d empty Writes", name, h.nic.Count.EmptyWrites)
 		}
 	}
 }
@@ -145,11 +145,11 @@ func TestNudgesEndWhenThePeerIsHeardOrCannotBe(t *testing.T) {
 // with is a segment of op that says nothing.
 func with(op wire.Opcode) wire.Segment { return segment(op, 1, nil) }
 
-// A read that is overlooked keeps those behind it from leaving. The nudge leaves
+// A read that is overlooked keeps those behind it from leaving. The empty Write leaves
 // all the same; and the connection that the program closes meanwhile too is
 // helped to its end.
-func TestNudgeOvertakesWhatWaits(t *testing.T) {
-	a, b := newHost(t, nudging), newHost(t, lateReceiver)
+func TestEmptyWriteOvertakesQueuedRequests(t *testing.T) {
+	a, b := newHost(t, withEmptyWrites), newHost(t, lateReceiver)
 	r, _ := a.region(16, allAccess)
 	src, mem := b.region(16, allAccess)
 	copy(mem, "0123456789abcdef")
@@ -169,7 +169,7 @@ func TestNudgeOvertakesWhatWaits(t *testing.T) {
 	p.ca.Disconnect(p.now)
 	p.run()
 	a.wantSends()
-	p.later(testNudge, a.nic, b.nic)
+	p.later(testEmptyWriteAfter, a.nic, b.nic)
 	p.run()
 	a.wantSends("0", "1")
 	if p.ca.State() != Closed || p.ca.Err() != nil {
@@ -177,8 +177,8 @@ func TestNudgeOvertakesWhatWaits(t *testing.T) {
 	}
 }
 
-func TestNudgeIsATime(t *testing.T) {
-	if _, err := New(Config{Nudge: -1}); !errors.Is(err, ErrConfig) {
+func TestEmptyWriteAfterMustNotBeNegative(t *testing.T) {
+	if _, err := New(Config{EmptyWriteAfter: -1}); !errors.Is(err, ErrConfig) {
 		t.Error(err)
 	}
 }

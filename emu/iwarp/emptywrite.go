@@ -2,17 +2,17 @@ package iwarp
 
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
-// Nudge schedules an RDMA Write of no octets ahead of all posted requests. It completes no
+// SendEmptyWrite schedules an RDMA Write of no octets ahead of all posted requests. It completes no
 // request, and receivers ignore it, except that immediate data sent next looks like that of
 // this Write.
 //
-// Nudge reports false if the stream has ended, or if a message is partly sent: the peer
+// SendEmptyWrite reports false if the stream has ended, or if a message is partly sent: the peer
 // receives the rest of that message instead.
-func (s *Stream) Nudge() bool {
+func (s *Stream) SendEmptyWrite() bool {
 	if s.state != open || s.inProgress != noSource {
 		return false
 	}
-	s.turn = nudger
+	s.turn = emptyWriter
 	return true
 }
 
@@ -20,8 +20,8 @@ func (s *Stream) Nudge() bool {
 // devices reject 0.
 const AnySTag wire.STag = 1
 
-// sendNudge builds the empty Write that Nudge scheduled.
-func (s *Stream) sendNudge(g *Segment) {
+// buildEmptyWrite builds the empty Write that SendEmptyWrite scheduled.
+func (s *Stream) buildEmptyWrite(g *Segment) {
 	s.turn = responder
 	g.Header = wire.Tagged{STag: AnySTag}.Append(s.control(wire.OpWrite, true).Append(g.Header))
 }

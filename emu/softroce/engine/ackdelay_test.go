@@ -23,7 +23,7 @@ type turnTaker struct {
 func inTurns(p *peer) *turnTaker {
 	p.Helper()
 	t := &turnTaker{peer: p}
-	for range ackHoldProof {
+	for range ackDelayProof {
 		t.turn()
 		t.acked()
 	}
@@ -70,7 +70,7 @@ func TestRCDelayedAckCoversLimitedMessages(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		k := inTurns(p)
 		for range 3 {
-			for range ackHoldCovers - 1 {
+			for range ackDelayCovers - 1 {
 				k.heldTurn()
 			}
 			k.turn()
@@ -88,7 +88,7 @@ func TestRCAckDelayIsLimited(t *testing.T) {
 		k.expect()
 		k.to(k.holdEnds())
 		k.expect(k.ackOf(k.turns - 1))
-		for range ackHoldProof { // and holding is not tried again at once.
+		for range ackDelayProof { // and holding is not tried again at once.
 			k.turn()
 			k.acked()
 		}
@@ -102,7 +102,7 @@ func TestRCAckDelayIsLimited(t *testing.T) {
 				begin = k.now
 			}
 			k.ack(k.turns - 1)
-			if waited := k.now.Sub(begin); waited > ackHoldTotal*defaultAckHold {
+			if waited := k.now.Sub(begin); waited > ackDelayTotal*defaultAckDelay {
 				k.Fatalf("the ACK of a message has waited for %v", waited)
 			}
 			k.now = k.now.Add(60 * time.Microsecond)
@@ -127,7 +127,7 @@ func (t *turnTaker) expectEither(answer, ack string) (alone bool) {
 func TestRCAckDelayBacksOffWhenPeerWaits(t *testing.T) {
 	k := inTurns(newPeer(t, flavours[1], setup{})) // one flavour: it takes many turns
 	gap := 0
-	for want := ackHoldProof; want <= ackHoldWary; want *= 2 {
+	for want := ackDelayProof; want <= ackDelayWary; want *= 2 {
 		k.heldTurn()
 		k.to(k.holdEnds())
 		k.expect(k.ackOf(k.turns - 1))
@@ -139,16 +139,16 @@ func TestRCAckDelayBacksOffWhenPeerWaits(t *testing.T) {
 			k.Fatalf("%d messages were not tried with, want %d", gap, want)
 		}
 	}
-	if k.q.resp.hold.penalty != ackHoldWary {
-		k.Errorf("the next %d messages would not be tried with, want %d", k.q.resp.hold.penalty, ackHoldWary)
+	if k.q.resp.hold.penalty != ackDelayWary {
+		k.Errorf("the next %d messages would not be tried with, want %d", k.q.resp.hold.penalty, ackDelayWary)
 	}
 	// Many successful delays reset the penalty.
-	for range 2 * ackHoldStreak {
+	for range 2 * ackDelayStreak {
 		k.turn()
 		k.expectEither(k.answer(), k.ackOf(k.turns-1))
 		k.ack(k.turns - 1)
 	}
-	if k.q.resp.hold.penalty != ackHoldProof {
+	if k.q.resp.hold.penalty != ackDelayProof {
 		k.Errorf("after a long streak a failure still costs %d messages", k.q.resp.hold.penalty)
 	}
 }
@@ -221,7 +221,7 @@ func TestRCAcksOfWritesAreDelayed(t *testing.T) {
 
 func TestRCAckIsNotDelayed(t *testing.T) {
 	for name, s := range map[string]setup{
-		"never asked to":           {nic: func(c *Config) { c.AckHold = -1 }},
+		"never asked to":           {nic: func(c *Config) { c.AckDelay = -1 }},
 		"the timer is short":       {attr: func(a *verbs.QPAttr) { a.Timeout = 9 }}, // 2.1 ms
 		"of a message of two":      {},
 		"the peer runs out":        {},
@@ -281,7 +281,7 @@ func TestStrictDeadlineOmitsProvenAckDelays(t *testing.T) {
 		if k.h.nic.StrictDeadline() != k.holdEnds() {
 			k.Errorf("the first hold ends at %v, but nobody need look before %v", k.holdEnds(), k.h.nic.StrictDeadline())
 		}
-		for range 2 * ackHoldProof {
+		for range 2 * ackDelayProof {
 			k.turn()
 			k.expectEither(k.answer(), k.ackOf(k.turns-1))
 			k.ack(k.turns - 1)
