@@ -44,8 +44,8 @@ func SetSoftIWARP(p *iwarp.Policy, name string) bool {
 
 // Shared are the defects of memory and completion queues, which all NICs can have.
 var Shared = Table[nic.Policy]{
-	{"CQErrRepeats", "rxe", "every completion that a broken CQ cannot take is reported", func(p *nic.Policy) { p.RepeatOverrun = true }},
-	{"WindowBounds", "R21", "a window opens all of its region", func(p *nic.Policy) { p.WindowCoversRegion = true }},
+	{"CQErrRepeats", "rxe", "every completion lost by an overrun CQ raises an event", func(p *nic.Policy) { p.RepeatOverrun = true }},
+	{"WindowBounds", "R21", "a window gives access to all of its region", func(p *nic.Policy) { p.WindowCoversRegion = true }},
 	{"ForeignInvalidate", "R24, irdma", "any QP may invalidate a type 2 window", func(p *nic.Policy) { p.InvalidateFromAnyQP = true }},
 	{"InvalidateAnything", "rc/inv/4", "the keys of regions and type 1 windows can be invalidated", func(p *nic.Policy) { p.InvalidateAnyKey = true }},
 }
