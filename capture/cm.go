@@ -3,12 +3,12 @@ package capture
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // CM is a message of the InfiniBand connection manager.
 type CM struct {
-	Header mad.Header
+	Header wire.MADHeader
 	// Fields are the fields of the body.
 	Fields []Field
 	// RejectReason is set if the message rejects something.
@@ -27,7 +27,7 @@ func (c *CM) Summary() string { return c.summary }
 func parseCM(b []byte) *CM {
 	c := new(CM)
 	rest, err := c.Header.Parse(b)
-	if err != nil || c.Header.Class != mad.ClassCM || c.Header.BaseVersion != mad.BaseVersion {
+	if err != nil || c.Header.Class != wire.ClassCM || c.Header.BaseVersion != wire.MADBaseVersion {
 		return nil
 	}
 	if _, ok := c.Header.Attr.Index(); !ok {
@@ -42,13 +42,13 @@ func parseCM(b []byte) *CM {
 // parseBody decodes the message and sets its fields and summary.
 func (c *CM) parseBody(b []byte) (err error) {
 	switch c.Header.Attr {
-	case mad.AttrREQ:
-		var m mad.REQ
+	case wire.AttrREQ:
+		var m wire.REQ
 		if _, err = m.Parse(b); err == nil {
 			c.describeREQ(&m)
 		}
-	case mad.AttrREP:
-		var m mad.REP
+	case wire.AttrREP:
+		var m wire.REP
 		if _, err = m.Parse(b); err == nil {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.add("local QPN", m.LocalQPN, hexText(m.LocalQPN))
@@ -60,13 +60,13 @@ func (c *CM) parseBody(b []byte) (err error) {
 			c.add("SRQ", m.SRQ, "")
 			c.summary = fmt.Sprintf("%s QP %#x PSN %d depth %d/%d", c.summary, m.LocalQPN, m.StartPSN, m.RespRes, m.InitDepth)
 		}
-	case mad.AttrRTU:
-		var m mad.RTU
+	case wire.AttrRTU:
+		var m wire.RTU
 		if _, err = m.Parse(b); err == nil {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 		}
-	case mad.AttrREJ:
-		var m mad.REJ
+	case wire.AttrREJ:
+		var m wire.REJ
 		if _, err = m.Parse(b); err == nil {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.add("about", m.About.String(), "")
@@ -74,37 +74,37 @@ func (c *CM) parseBody(b []byte) (err error) {
 			c.RejectReason = fmt.Sprintf("%v rejected: %v", m.About, m.Reason)
 			c.summary += " " + c.RejectReason
 		}
-	case mad.AttrMRA:
-		var m mad.MRA
+	case wire.AttrMRA:
+		var m wire.MRA
 		if _, err = m.Parse(b); err == nil {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.add("about", m.About.String(), "")
-			c.add("service timeout", m.ServiceTimeout, mad.Timeout(m.ServiceTimeout).String())
-			c.summary += fmt.Sprintf(" %v will take up to %v", m.About, mad.Timeout(m.ServiceTimeout))
+			c.add("service timeout", m.ServiceTimeout, wire.CMTimeout(m.ServiceTimeout).String())
+			c.summary += fmt.Sprintf(" %v will take up to %v", m.About, wire.CMTimeout(m.ServiceTimeout))
 		}
-	case mad.AttrDREQ:
-		var m mad.DREQ
+	case wire.AttrDREQ:
+		var m wire.DREQ
 		if _, err = m.Parse(b); err == nil {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 			c.add("remote QPN", m.RemoteQPN, hexText(m.RemoteQPN))
 			c.summary += fmt.Sprintf(" QP %#x", m.RemoteQPN)
 		}
-	case mad.AttrDREP:
-		var m mad.DREP
+	case wire.AttrDREP:
+		var m wire.DREP
 		if _, err = m.Parse(b); err == nil {
 			c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 		}
-	case mad.AttrSIDRREQ, mad.AttrSIDRREP:
+	case wire.AttrSIDRREQ, wire.AttrSIDRREP:
 		err = c.parseSIDR(b)
-	case mad.AttrLAP, mad.AttrAPR:
+	case wire.AttrLAP, wire.AttrAPR:
 		err = c.parseAlternatePath(b)
 	}
 	return err
 }
 
-func (c *CM) describeREQ(m *mad.REQ) {
-	transport := map[mad.Transport]string{mad.TransportRC: "RC", mad.TransportUC: "UC", mad.TransportRD: "RD"}[m.Transport]
-	if m.Transport == mad.TransportExt && m.ExtTransport == mad.ExtXRC {
+func (c *CM) describeREQ(m *wire.REQ) {
+	transport := map[wire.CMTransport]string{wire.CMTransportRC: "RC", wire.CMTransportUC: "UC", wire.CMTransportRD: "RD"}[m.Transport]
+	if m.Transport == wire.CMTransportExt && m.ExtTransport == wire.ExtXRC {
 		transport = "XRC"
 	}
 	mtu := 128 << (m.MTU & 7)
@@ -118,14 +118,14 @@ func (c *CM) describeREQ(m *mad.REQ) {
 	c.add("initiator depth", m.InitDepth, "")
 	c.add("retry count", m.RetryCount, "")
 	c.add("RNR retry", m.RNRRetry, "")
-	c.add("ACK timeout", m.Primary.AckTimeout, mad.Timeout(m.Primary.AckTimeout).String())
+	c.add("ACK timeout", m.Primary.AckTimeout, wire.CMTimeout(m.Primary.AckTimeout).String())
 	c.add("max CM retries", m.MaxCMRetries, "")
 	c.add("SRQ", m.SRQ, "")
 	c.add("primary local GID", m.Primary.LocalGID.String(), "")
 	c.add("primary remote GID", m.Primary.RemoteGID.String(), "")
 	from := ""
 	if m.ServiceID.IsIP() {
-		var h mad.IPHeader
+		var h wire.CMAHeader
 		if _, err := h.Parse(m.PrivateData[:]); err == nil && h.SrcAddr().IsValid() {
 			from = fmt.Sprintf(" from %v port %d", h.SrcAddr(), h.SrcPort)
 			c.add("rdma_cm source", fmt.Sprintf("%v port %d", h.SrcAddr(), h.SrcPort), "")
@@ -137,8 +137,8 @@ func (c *CM) describeREQ(m *mad.REQ) {
 }
 
 func (c *CM) parseSIDR(b []byte) error {
-	if c.Header.Attr == mad.AttrSIDRREQ {
-		var m mad.SIDRREQ
+	if c.Header.Attr == wire.AttrSIDRREQ {
+		var m wire.SIDRREQ
 		if _, err := m.Parse(b); err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (c *CM) parseSIDR(b []byte) error {
 		c.summary = fmt.Sprintf("id %#x %v", m.RequestID, m.ServiceID)
 		return nil
 	}
-	var m mad.SIDRREP
+	var m wire.SIDRREP
 	if _, err := m.Parse(b); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (c *CM) parseSIDR(b []byte) error {
 	c.add("QPN", m.QPN, hexText(m.QPN))
 	c.add("Q_Key", m.QKey, hexText(m.QKey))
 	c.summary = fmt.Sprintf("id %#x QP %#x Q_Key %#x", m.RequestID, m.QPN, m.QKey)
-	if m.Status != mad.SIDRValid {
+	if m.Status != wire.SIDRValid {
 		c.RejectReason = "SIDR refused: " + m.Status.String()
 		c.summary = fmt.Sprintf("id %#x %s", m.RequestID, c.RejectReason)
 	}
@@ -164,8 +164,8 @@ func (c *CM) parseSIDR(b []byte) error {
 }
 
 func (c *CM) parseAlternatePath(b []byte) error {
-	if c.Header.Attr == mad.AttrLAP {
-		var m mad.LAP
+	if c.Header.Attr == wire.AttrLAP {
+		var m wire.LAP
 		if _, err := m.Parse(b); err != nil {
 			return err
 		}
@@ -174,13 +174,13 @@ func (c *CM) parseAlternatePath(b []byte) error {
 		c.summary += " alternate path to " + m.Alternate.RemoteGID.String()
 		return nil
 	}
-	var m mad.APR
+	var m wire.APR
 	if _, err := m.Parse(b); err != nil {
 		return err
 	}
 	c.addCommIDs(m.LocalCommID, m.RemoteCommID)
 	c.add("status", uint8(m.Status), fmt.Sprintf("%d (%v)", uint8(m.Status), m.Status))
-	if m.Status != mad.APLoaded {
+	if m.Status != wire.APLoaded {
 		c.RejectReason = "alternate path refused: " + m.Status.String()
 	}
 	c.summary += " " + m.Status.String()
@@ -207,7 +207,7 @@ func hexText[T ~uint8 | ~uint16 | ~uint32 | ~uint64](v T) string {
 }
 
 // serviceText formats a service ID, as a port if it is an IP service.
-func serviceText(id mad.ServiceID) string {
+func serviceText(id wire.ServiceID) string {
 	if id.IsIP() {
 		return fmt.Sprintf("%v port %d", id.PortSpace(), id.Port())
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gopacket/gopacket/layers"
 
-	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	iwarp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // readAll reads a capture to its end, formats all headers and summaries, and returns

@@ -14,7 +14,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
-	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	iwarp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
@@ -36,7 +36,7 @@ func captureFiles(t testing.TB, patterns ...string) (paths []string) {
 
 const (
 	roceFiles  = "../emu/softroce/wire/testdata/*.pcap"
-	iwarpFiles = "../emu/softiwarp/wire/testdata/*.pcap"
+	iwarpFiles = "../emu/iwarp/wire/testdata/*.pcap"
 )
 
 // forEachPacket calls do for every packet of a capture and returns the read error.

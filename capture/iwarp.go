@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // mpaState is the MPA decoding state of one direction of a TCP connection.

@@ -3,7 +3,7 @@ package capture
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 func (m *MPAStart) headers() []Header {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gopacket/gopacket/layers"
 
-	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	iwarp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // Initial sequence numbers; those of alice wrap.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gopacket/gopacket/layers"
 
-	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	iwarp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // tshark runs tshark and returns its fields, a row per packet.

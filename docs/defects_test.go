@@ -16,9 +16,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
-	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
-	"github.com/fabrictest/fabrictest/emu/defects/mutants"
 )
 
 var update = flag.Bool("update", false, "write the generated part of defects.md")
@@ -31,22 +29,22 @@ const generated = "<!-- From here on generated from the code: go test ./docs -up
 func TestDefectsAreListed(t *testing.T) {
 	want := generated +
 		"\n## Soft-RoCE\n" +
-		policyTable("Engine", imitate.RoCE.All()) +
+		policyTable("Engine", defects.RoCE.All()) +
 		defectTables(t, "emu/defects/rocewire", "Defects", "`defects/rocewire.Defects`", "") +
-		policyTable("Connection management", imitate.Manager.All()) +
+		policyTable("Connection management", defects.Manager.All()) +
 		mutantTable("Mutants of soft-RoCE", "softroce") +
 		"\n## Soft-iWARP\n" +
-		policyTable("Connections", imitate.IWARP.All()) +
+		policyTable("Connections", defects.IWARP.All()) +
 		defectTables(t, "emu/defects/iwarpwire", "Defects", "`defects/iwarpwire.Defects`", "On the wire: ") +
-		policyTable("MPA", imitate.MPA.All()) +
-		policyTable("DDP and RDMAP", imitate.RDMAP.All()) +
+		policyTable("MPA", defects.MPA.All()) +
+		policyTable("DDP and RDMAP", defects.RDMAP.All()) +
 		mutantTable("Mutants of soft-iWARP", "softiwarp") +
 		"\n## Datagram-iWARP\n" +
 		defectTables(t, "emu/defects/dgwire", "Defects", "`defects/dgwire.Defects`", "") +
 		mutantTable("Mutants of datagram-iWARP", "dgiwarp") +
 		"\n## What all of them share\n" +
 		defectTables(t, "emu/defects/verbcalls", "Defects", "`defects/verbcalls.Defects`", "Verbs: ") +
-		policyTable("Memory and completion queues", imitate.Shared.All()) +
+		policyTable("Memory and completion queues", defects.Shared.All()) +
 		mutantTable("Mutants of several NICs", "")
 	text := read(t, "docs/defects.md")
 	prose, got, found := strings.Cut(text, generated)
@@ -78,7 +76,7 @@ var requirementID = regexp.MustCompile(`\brfc\d{4}/[\w.]+/\d+\b`)
 // a requirement, and the requirement is one that a test knows.
 func TestIWARPDefectsNameWhatTheyBreak(t *testing.T) {
 	tested := map[string]bool{}
-	for _, dir := range []string{"emu/softiwarp/engine", "emu/softiwarp/mpa", "emu/internal/iwarp"} {
+	for _, dir := range []string{"emu/softiwarp/engine", "emu/softiwarp/mpa", "emu/iwarp"} {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +94,7 @@ func TestIWARPDefectsNameWhatTheyBreak(t *testing.T) {
 	if len(tested) < 200 {
 		t.Fatalf("found only %d requirements in the tests: have they moved?", len(tested))
 	}
-	for _, q := range slices.Concat(imitate.IWARP.All(), imitate.MPA.All(), imitate.RDMAP.All(), iwarpwire.AllDefects()) {
+	for _, q := range slices.Concat(defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.All(new(iwarpwire.Defects))) {
 		for _, d := range strings.Split(q.Imitates, ", ") {
 			if d != "siw" && !tested[d] {
 				t.Errorf("%s breaks %q: no such device, and no test knows such a requirement", q.Name, d)
@@ -109,25 +107,25 @@ func TestIWARPDefectsNameWhatTheyBreak(t *testing.T) {
 // which has no other implementation whose defects could be imitated.
 func TestDatagramDefectsNameWhatTheyBreak(t *testing.T) {
 	spec := read(t, "docs/spec/datagram-iwarp.md")
-	defects := 0
+	n := 0
 	check := func(defect, imitates string) {
-		defects++
+		n++
 		for _, id := range strings.Split(imitates, ", ") {
 			if !strings.Contains(spec, "| `"+id+"` |") {
 				t.Errorf("%s breaks %q, which is no requirement", defect, id)
 			}
 		}
 	}
-	for _, q := range dgwire.AllDefects() {
+	for _, q := range defects.All(new(dgwire.Defects)) {
 		check(q.Name, q.Imitates)
 	}
-	for _, m := range mutants.All() {
+	for _, m := range defects.Mutants() {
 		if slices.Equal(m.Providers, []string{"dgiwarp"}) {
 			check(m.Name, m.Imitates)
 		}
 	}
-	if defects < 88 {
-		t.Errorf("found only %d defects", defects)
+	if n < 88 {
+		t.Errorf("found only %d defects", n)
 	}
 }
 
@@ -156,7 +154,7 @@ func defectTables(t *testing.T, dir, name, where, prefix string) string {
 // policyTable writes defects that engines imitate by a policy as a table.
 func policyTable(title string, all []defects.Info) string {
 	b := new(strings.Builder)
-	fmt.Fprintf(b, "\n### %s\n\n`emu/defects/imitate`\n%s", title, tableHead)
+	fmt.Fprintf(b, "\n### %s\n\n`emu/defects`\n%s", title, tableHead)
 	for _, q := range all {
 		writeRow(b, q.Name, q.Imitates, q.Does)
 	}
@@ -175,7 +173,7 @@ func writeRow(b *strings.Builder, name, imitates, does string) {
 // providers if provider is empty. It returns an empty string if there are none.
 func mutantTable(title, provider string) string {
 	var b strings.Builder
-	for _, m := range mutants.All() {
+	for _, m := range defects.Mutants() {
 		if provider == "" && len(m.Providers) > 1 || slices.Equal(m.Providers, []string{provider}) {
 			writeRow(&b, m.Name, m.Imitates, m.Does)
 		}

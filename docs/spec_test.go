@@ -13,8 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/defects/imitate"
-	"github.com/fabrictest/fabrictest/emu/defects/mutants"
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 )
@@ -192,10 +191,10 @@ func next(id string) string {
 func defectTags(t *testing.T) map[string]string {
 	t.Helper()
 	tags := map[string]string{}
-	for _, q := range slices.Concat(imitate.RoCE.All(), imitate.Shared.All(), rocewire.AllDefects(), verbcalls.AllDefects()) {
+	for _, q := range slices.Concat(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), verbcalls.AllDefects()) {
 		tags[q.Name] = q.Imitates
 	}
-	for _, m := range mutants.All() {
+	for _, m := range defects.Mutants() {
 		tags[m.Name] = m.Imitates
 	}
 	return tags

@@ -44,7 +44,7 @@ func captured(t testing.TB, pattern string, f func(file string, protocol uint8, 
 // be what is said to a device.
 func capturedStreams(t testing.TB, add func([]byte)) {
 	sides := map[string][]byte{}
-	captured(t, "../emu/softiwarp/wire/testdata/*.pcap", func(file string, protocol uint8, b []byte) {
+	captured(t, "../emu/iwarp/wire/testdata/*.pcap", func(file string, protocol uint8, b []byte) {
 		if protocol != packet.ProtocolTCP || len(b) < 20 || len(b) <= int(b[12]>>4)*4 {
 			return
 		}

@@ -180,7 +180,7 @@ func newMachine(kind int) (*machine, error) {
 		return nil, err
 	}
 	setup := k.setup
-	setup.Defects = defects
+	setup.Defects = enabledDefects
 	opener, err := p.NewOpener(setup)
 	if err != nil {
 		return nil, err

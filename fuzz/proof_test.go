@@ -13,14 +13,14 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// defects are what is wrong on purpose with the devices that are opened: none, but
-// where it is proved that a target can fail.
-var defects []string
+// enabledDefects are the defects of the devices that are opened. Only tests that prove that a
+// target can fail set them.
+var enabledDefects []string
 
 // defect gives a device its defects.
 func defect[P any](t testing.TB, policy *P, set func(policy *P, name string) bool) {
 	t.Helper()
-	for _, name := range defects {
+	for _, name := range enabledDefects {
 		if !set(policy, name) {
 			t.Fatalf("no defect %s", name)
 		}
@@ -95,8 +95,8 @@ func TestTargetsFindDefects(t *testing.T) {
 	} {
 		t.Run(c.target+"/"+c.defect, func(t *testing.T) {
 			if !selectMutant(t, c.defect) {
-				defects = []string{c.defect}
-				defer func() { defects = nil }()
+				enabledDefects = []string{c.defect}
+				defer func() { enabledDefects = nil }()
 			}
 			tried := 0
 			failure := ""
@@ -136,8 +136,8 @@ func TestTheModelFindsDefects(t *testing.T) {
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			defects = []string{name}
-			defer func() { defects = nil }()
+			enabledDefects = []string{name}
+			defer func() { enabledDefects = nil }()
 			failure := try(t, func(t *trial) {
 				rapid.Check(t, func(t *rapid.T) { sequenceOn(t, 0) })
 			})

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/defects/imitate"
+	"github.com/fabrictest/fabrictest/emu/defects"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -60,7 +60,7 @@ func newAssault(t testing.TB, how byte) *assault {
 			continue // the raw one
 		}
 		cfg := softiwarp.Config{Name: fmt.Sprint("host", i), ClientServer: how&8 == 8}
-		defect(t, &cfg.NIC.Policy, imitate.SoftIWARP)
+		defect(t, &cfg.NIC.Policy, defects.SetSoftIWARP)
 		cfg.NIC.MPA.Markers, cfg.NIC.MPA.NoCRC = how&2 == 2, how&4 == 4
 		if devs[i], err = softiwarp.InWorld(a.World, port, port.StreamHost(), cfg); err != nil {
 			t.Fatal(err)

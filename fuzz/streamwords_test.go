@@ -3,7 +3,7 @@ package fuzz_test
 import (
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // What an octet of the program does.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/defects/imitate"
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	dgwire "github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
@@ -66,7 +66,7 @@ func rocePair(t testing.TB, prog *program, ipv4 bool) *pair {
 	p := &pair{World: w, addrs: addrs(ipv4), path: &path{world: w, prog: prog, seal: sealRoCE, aim: aimRoCE, aside: isMAD}}
 	for i, port := range ports(t, w, p.addrs) {
 		cfg := softroce.Config{Name: port.Name()}
-		defect(t, &cfg.NIC.Policy, imitate.SoftRoCE)
+		defect(t, &cfg.NIC.Policy, defects.SetSoftRoCE)
 		d, err := softroce.InWorld(w, port, p.gate(i, port), cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func aimRoCE(d *link.Datagram, key uint32, at uint64) {
 func patience() rd.Timing {
 	t := rd.DefaultTiming()
 	t.GiveUp = 5 * time.Minute
-	t.Idle = t.Fresh + t.GiveUp
+	t.Idle = t.ReuseWithin + t.GiveUp
 	return t
 }
 
@@ -116,7 +116,7 @@ func datagramPair(t testing.TB, prog *program, ipv4 bool, opt dgiwarp.QPOptions,
 	for i, port := range ports(t, w, p.addrs) {
 		cfg := dgiwarp.Config{Name: port.Name(), QP: opt}
 		cfg.NIC.Timing = timing
-		defect(t, &cfg.NIC.Policy, imitate.Shared.Set)
+		defect(t, &cfg.NIC.Policy, defects.Shared.Set)
 		d, err := dgiwarp.InWorld(w, port, p.gate(i, port), cfg)
 		if err != nil {
 			t.Fatal(err)

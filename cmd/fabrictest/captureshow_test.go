@@ -13,7 +13,7 @@ import (
 
 const (
 	roceCaptures  = "../../emu/softroce/wire/testdata/"
-	iwarpCaptures = "../../emu/softiwarp/wire/testdata/"
+	iwarpCaptures = "../../emu/iwarp/wire/testdata/"
 	pcapGolden    = "../../capture/testdata/golden"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fabrictest/fabrictest/emu/defects/mutants"
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/internal/mutate"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -86,7 +86,7 @@ func runWithMutants(cmd *cobra.Command, args []string, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	all := mutants.All()
+	all := defects.Mutants()
 	fmt.Fprintf(cmd.ErrOrStderr(), "Building the devices with %d mutants...\n", len(all))
 	program, err := mutate.Build(cmd.Context(), tmp, "cmd/fabrictest", all)
 	if err != nil {

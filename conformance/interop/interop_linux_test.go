@@ -160,7 +160,7 @@ func TestDefectsMakeCasesFail(t *testing.T) {
 	}
 }
 
-// The same for mutants. Only a build with mutants has them; package mutants runs the test
+// The same for mutants. Only a build with mutants has them; package defects runs the test
 // in one.
 func TestMutantsMakeCasesFail(t *testing.T) {
 	if len(mutant.Names()) == 0 {

@@ -47,7 +47,7 @@ func port(frames [][]byte) uint16 {
 
 // Two siws talk to each other: the captures of the codec are the truth here too.
 func TestCapturesOfSIW(t *testing.T) {
-	files, err := filepath.Glob("../../emu/softiwarp/wire/testdata/siw*.pcap")
+	files, err := filepath.Glob("../../emu/iwarp/wire/testdata/siw*.pcap")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no captures: %v", err)
 	}

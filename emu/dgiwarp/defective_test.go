@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
-	"github.com/fabrictest/fabrictest/emu/defects/imitate"
-	"github.com/fabrictest/fabrictest/emu/defects/mutants"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
@@ -19,10 +18,10 @@ import (
 // Whatever is wrong with a device, on a link that loses packets besides, it does
 // not break down; and most defects do not keep messages from arriving.
 func TestDefectiveDevicesKeepRunning(t *testing.T) {
-	for _, q := range slices.Concat(dgwire.AllDefects(), imitate.Shared.All()) {
+	for _, q := range slices.Concat(defects.All(new(dgwire.Defects)), defects.Shared.All()) {
 		t.Run(q.Name, func(t *testing.T) {
 			var cfg Config
-			if cfg.Defects.Set(q.Name, true) != nil && !imitate.Shared.Set(&cfg.NIC.Policy, q.Name) {
+			if defects.Set(&cfg.Defects, q.Name, true) != nil && !defects.Shared.Set(&cfg.NIC.Policy, q.Name) {
 				t.Fatal("no such defect")
 			}
 			keepsRunning(t, q.Name, cfg)
@@ -31,12 +30,12 @@ func TestDefectiveDevicesKeepRunning(t *testing.T) {
 }
 
 // TestMutantsKeepRunning is the same for mutants. Only a build with mutants has them;
-// package mutants runs it in one.
+// package defects runs it in one.
 func TestMutantsKeepRunning(t *testing.T) {
 	if len(mutant.Names()) == 0 {
 		t.Skip("this test was built without mutants; the conform step of CI runs it with them")
 	}
-	for _, m := range mutants.All() {
+	for _, m := range defects.Mutants() {
 		if !slices.Equal(m.Providers, []string{"dgiwarp"}) {
 			continue
 		}

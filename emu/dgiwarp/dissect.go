@@ -6,8 +6,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/impair"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // Dissector lets impairments select packets by destination QP and number (the sequence

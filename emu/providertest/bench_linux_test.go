@@ -99,7 +99,7 @@ func BenchmarkPingPong(b *testing.B) {
 // with them to its time without.
 func BenchmarkConfirmed(b *testing.B) {
 	prompt := softroce.Config{}
-	prompt.NIC.AckHold = -1
+	prompt.NIC.AckDelay = -1
 	for _, block := range []bool{false, true} {
 		b.Run(fmt.Sprintf("block=%v", block), func(b *testing.B) {
 			h := newHosts(b, true)

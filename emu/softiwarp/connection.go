@@ -86,7 +86,7 @@ func (x *connection) connectError() error {
 		return &verbs.RejectError{Reason: reasonNone, Text: "the peer closed the connection without a reply"}
 	case is(mpa.ErrTimeout, engine.ErrCloseTimeout):
 		return fmt.Errorf("%w: %w", verbs.ErrTimeout, err)
-	case is(engine.ErrCutOff):
+	case is(engine.ErrAborted):
 		return fmt.Errorf("%w: %w", verbs.ErrInvalid, err)
 	case is(link.ErrUnreachable, link.ErrAddrInUse, link.ErrLimit, link.ErrClosed):
 		return err // connError maps them

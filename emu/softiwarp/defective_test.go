@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/defects/imitate"
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/sim"
 )
@@ -27,7 +27,7 @@ var harmless = []string{
 // it does not break down; and many defects do not keep messages from arriving.
 func TestDefectiveDevicesKeepRunning(t *testing.T) {
 	names := make([]string, 0, 256)
-	for _, q := range slices.Concat(iwarpwire.AllDefects(), imitate.IWARP.All(), imitate.MPA.All(), imitate.RDMAP.All(), imitate.Shared.All()) {
+	for _, q := range slices.Concat(defects.All(new(iwarpwire.Defects)), defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All()) {
 		names = append(names, q.Name)
 	}
 	for _, name := range names {
@@ -50,7 +50,7 @@ func TestDefectiveDevicesKeepRunning(t *testing.T) {
 // connects, or accepts if role is 1.
 func echoWith(t *testing.T, name string, role int) error {
 	var defective Config
-	if defective.Defects.Set(name, true) != nil && !imitate.SoftIWARP(&defective.NIC.Policy, name) {
+	if defects.Set(&defective.Defects, name, true) != nil && !defects.SetSoftIWARP(&defective.NIC.Policy, name) {
 		t.Fatalf("no defect %s", name)
 	}
 	cfgs := []Config{defective, {}}

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -144,7 +144,7 @@ func TestQueuePairFailedWhileConnecting(t *testing.T) {
 				return e.QP.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState)
 			})
 			_, err := d.cm.Connect(e.QP, at(5), connParam, verbs.Forever)
-			must.Fail(t, state.String(), err, verbs.ErrInvalid, "broken off")
+			must.Fail(t, state.String(), err, verbs.ErrInvalid, "aborted")
 		}), func(p *sim.Proc, d *Device) {
 			l := listen(t, d, at(5))
 			req := must.Get(l.GetRequest(verbs.Forever))(t)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/internal/mutant"
@@ -37,7 +37,7 @@ func TestRandomPairFindsDefects(t *testing.T) {
 }
 
 // TestMutantsAreFoundAtRandom is the same for mutants. Only a build with mutants has them;
-// package mutants runs it in one.
+// package defects runs it in one.
 func TestMutantsAreFoundAtRandom(t *testing.T) {
 	if len(mutant.Names()) == 0 {
 		t.Skip("this test was built without mutants; the conform step of CI runs it with them")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/providertest"
@@ -28,11 +29,11 @@ var harmless = []string{
 // not break down; and most defects do not keep messages from arriving.
 func TestDefectiveDevicesKeepRunning(t *testing.T) {
 	lossy := impair.Config{Specs: []impair.Spec{{LossPPM: 30_000, DuplicatePPM: 20_000, CorruptPPM: 20_000}}}
-	for _, q := range rocewire.AllDefects() {
+	for _, q := range defects.All(new(rocewire.Defects)) {
 		t.Run(q.Name, func(t *testing.T) {
-			var defects rocewire.Defects
-			must.Do(t, defects.Set(q.Name, true))
-			err := echoWith(t, defects, lossy)
+			var cfg rocewire.Defects
+			must.Do(t, defects.Set(&cfg, q.Name, true))
+			err := echoWith(t, cfg, lossy)
 			var broken *sim.PanicError
 			if errors.As(err, &broken) {
 				t.Fatalf("%v\n%s", broken.Value, broken.Stack)

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/softroce/cm"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -36,7 +36,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 		if local.IsUnspecified() {
 			local = netip.Addr{}
 		}
-		id, err := m.cmAgent().Listen(mad.IPService(mad.PortSpace(space&0xff), addr.Port()), local, backlog)
+		id, err := m.cmAgent().Listen(wire.IPService(wire.PortSpace(space&0xff), addr.Port()), local, backlog)
 		if err != nil {
 			return connError("listen", addr, err)
 		}
@@ -112,9 +112,9 @@ func (r *request) Reject(private []byte) error {
 		now := r.m.d.Driver().Now()
 		var err error
 		if r.e.SIDRRequest != nil {
-			err = r.m.cmAgent().SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: mad.SIDRRejected, PrivateData: private})
+			err = r.m.cmAgent().SIDRReply(now, r.e.Conn, cm.SIDRReplyParam{Status: wire.SIDRRejected, PrivateData: private})
 		} else {
-			err = r.m.cmAgent().Reject(now, r.e.Conn, mad.ReasonConsumer, nil, private)
+			err = r.m.cmAgent().Reject(now, r.e.Conn, wire.ReasonConsumer, nil, private)
 		}
 		if err != nil {
 			return connError("reject", r.Remote(), err)

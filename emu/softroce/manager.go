@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/cm"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -220,7 +220,7 @@ func (m *manager) sendRequest(q *qpState, addr netip.AddrPort, param verbs.ConnP
 		transport = cm.UC
 	}
 	c.id, err = m.cmAgent().Connect(m.d.Driver().Now(), cm.ConnectParam{
-		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()),
+		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceTCP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr(), MTU: uint8(m.d.nic.MTU()), LocalAckTimeout: connAckTimeout},
 		Transport: transport, QPN: q.q.Num(), StartPSN: c.recvPSN,
 		RespRes: param.ResponderResources, InitDepth: param.InitiatorDepth,
@@ -258,7 +258,7 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	c := &connection{m: m, remote: addr}
 	c.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("service at %v", addr)))
 	c.id, err = m.cmAgent().SIDRRequest(m.d.Driver().Now(), cm.SIDRParam{
-		ServiceID: mad.IPService(mad.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()),
+		ServiceID: wire.IPService(wire.PortSpace(verbs.PortSpaceUDP&0xff), addr.Port()),
 		Path:      cm.Path{Local: local, Remote: addr.Addr()},
 		SrcPort:   m.ephemeralPort(), PrivateData: private,
 	})
@@ -287,7 +287,7 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 // connError adds the peer's address to an error, and maps errors of package cm.
 func connError(op string, addr netip.AddrPort, err error) error {
 	switch {
-	case errors.Is(err, cm.ErrParam), errors.Is(err, cm.ErrState), errors.Is(err, cm.ErrUnknown), errors.Is(err, mad.ErrTooLong):
+	case errors.Is(err, cm.ErrParam), errors.Is(err, cm.ErrState), errors.Is(err, cm.ErrUnknown), errors.Is(err, wire.ErrTooLong):
 		err = fmt.Errorf("%w: %w", verbs.ErrInvalid, err)
 	case errors.Is(err, cm.ErrInUse):
 		err = fmt.Errorf("%w: %w", verbs.ErrBusy, err)

@@ -6,7 +6,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
@@ -17,7 +16,7 @@ import (
 func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
 	w, ports := providertest.Cable{Seed: 1}.Open(t)
 	const unheard = 1 << 24
-	named := map[mad.Attr]uint32{} // by REQ and REP
+	named := map[wire.Attr]uint32{} // by REQ and REP
 	first := [2]uint32{unheard, unheard}
 	tap := func(port *sim.Port, side int) link.PacketLink {
 		return providertest.Tap{PacketLink: port, Sent: func(d *link.Datagram) {
@@ -25,18 +24,18 @@ func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
 			must.Do(t, p.Parse(d.Payload))
 			switch {
 			case p.BTH.DestQP == 1:
-				var h mad.Header
+				var h wire.MADHeader
 				body, err := h.Parse(p.Payload)
 				if err != nil {
 					t.Error(err)
 				}
-				var req mad.REQ
-				var rep mad.REP
+				var req wire.REQ
+				var rep wire.REP
 				switch h.Attr {
-				case mad.AttrREQ:
+				case wire.AttrREQ:
 					_, err = req.Parse(body)
 					named[h.Attr] = req.StartPSN
-				case mad.AttrREP:
+				case wire.AttrREP:
 					_, err = rep.Parse(body)
 					named[h.Attr] = rep.StartPSN
 				}
@@ -52,7 +51,7 @@ func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
 	b := openOn(t, w, ports[1], tap(ports[1], 1), Config{Name: "b"})
 	echoOf(a, b, 3).InWorld(t, w)
 	must.Do(t, w.RunPrograms())
-	if first[0] != named[mad.AttrREP] || first[1] != named[mad.AttrREQ] || named[mad.AttrREP] == named[mad.AttrREQ] {
-		t.Errorf("client began with %#x, server with %#x; REP named %#x, REQ %#x", first[0], first[1], named[mad.AttrREP], named[mad.AttrREQ])
+	if first[0] != named[wire.AttrREP] || first[1] != named[wire.AttrREQ] || named[wire.AttrREP] == named[wire.AttrREQ] {
+		t.Errorf("client began with %#x, server with %#x; REP named %#x, REQ %#x", first[0], first[1], named[wire.AttrREP], named[wire.AttrREQ])
 	}
 }

@@ -29,7 +29,7 @@ func TestRandomPairFindsDefects(t *testing.T) {
 }
 
 // TestMutantsAreFoundAtRandom is the same for mutants. Only a build with mutants has them;
-// package mutants runs it in one.
+// package defects runs it in one.
 func TestMutantsAreFoundAtRandom(t *testing.T) {
 	if len(mutant.Names()) == 0 {
 		t.Skip("this test was built without mutants; the conform step of CI runs it with them")

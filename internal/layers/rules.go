@@ -40,11 +40,10 @@ var engines = []string{
 	"./emu/mono",
 	"./emu/link",
 	"./emu/internal/...",
+	"./emu/iwarp/...",
 	"./emu/softroce/wire",
-	"./emu/softroce/mad",
 	"./emu/softroce/engine",
 	"./emu/softroce/cm",
-	"./emu/softiwarp/wire",
 	"./emu/softiwarp/mpa",
 	"./emu/softiwarp/engine",
 	"./emu/dgiwarp/wire",
@@ -62,8 +61,8 @@ var wireEdges = []string{"./emu/defects/rocewire", "./emu/defects/iwarpwire", ".
 // pureImports are the packages that engines may import.
 var pureImports = append([]string{
 	"./verbs", "./emu/mono", "./emu/link", "./emu/internal/...",
-	"./emu/softroce/wire", "./emu/softroce/mad",
-	"./emu/softiwarp/wire", "./emu/softiwarp/mpa", "./emu/dgiwarp/wire", "./emu/dgiwarp/rd",
+	"./emu/softroce/wire",
+	"./emu/iwarp/...", "./emu/softiwarp/mpa", "./emu/dgiwarp/wire", "./emu/dgiwarp/rd",
 	"./mpi/wire", "./mpi/p2p",
 }, pureStd...)
 
@@ -106,9 +105,19 @@ func boundaries() []Boundary {
 			Why: "the agent forwards verbs calls to devices of any kind",
 		},
 		{
-			Name: "codecs stand alone", From: []string{"./emu/softroce/wire", "./emu/softroce/mad", "./emu/softiwarp/wire", "./emu/dgiwarp/wire"},
-			Only: append([]string{"./emu/softroce/wire", "./emu/softiwarp/wire"}, pureStd...),
+			Name: "codecs stand alone", From: []string{"./emu/softroce/wire", "./emu/iwarp/wire", "./emu/dgiwarp/wire"},
+			Only: append([]string{"./emu/softroce/wire", "./emu/iwarp/wire"}, pureStd...),
 			Why:  "a user of a wire format must not depend on a protocol stack", Because: impureReasons,
+		},
+		{
+			Name: "shared layers know no provider", From: []string{"./emu/iwarp/...", "./emu/internal/..."}, Through: true, Tests: true,
+			Never: []string{"./emu/softroce/...", "./emu/softiwarp/...", "./emu/dgiwarp/..."},
+			Why:   "providers share DDP, RDMAP, memory, queues and drivers; these must not differ for one of them",
+		},
+		{
+			Name: "datagram-iWARP does not use soft-iWARP", From: []string{"./emu/dgiwarp/..."}, Through: true,
+			Never: []string{"./emu/softiwarp/..."},
+			Why:   "what the iWARP providers share is in ./emu/iwarp",
 		},
 		{
 			Name: "engines are pure", From: engines, Except: drivers, Through: true,
@@ -117,7 +126,7 @@ func boundaries() []Boundary {
 		},
 		{
 			Name: "defects at the wire are pure", From: wireEdges, Through: true,
-			Only: append([]string{"./emu/defects"}, pureImports...), Never: drivers,
+			Only: pureImports, Never: drivers,
 			Why: "a defective NIC replays from its seed as a sound one does", Because: impureReasons,
 		},
 		{

@@ -62,7 +62,7 @@ func OpenDevice(p programs.Provider, s programs.Setup) (verbs.Context, error) {
 		// siw rejects a CRC that is split over two TCP segments, and may process a first
 		// frame only when another arrives.
 		cfg.NIC.MPA.Align = true
-		cfg.NIC.Nudge = 50 * time.Millisecond
+		cfg.NIC.EmptyWriteAfter = 50 * time.Millisecond
 		if s.SpeakFirst {
 			cfg.NIC.Policy.MPA.ResponderSends = mpa.AfterReply
 		}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/emu/defects"
-	"github.com/fabrictest/fabrictest/emu/defects/mutants"
 	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/mutant"
@@ -132,11 +131,11 @@ func CheckDefect(spec string) (err error) {
 }
 
 // IsMutant reports whether a defect is built into devices.
-func IsMutant(name string) bool { return mutants.Find(name) != nil }
+func IsMutant(name string) bool { return defects.FindMutant(name) != nil }
 
 // mutantsOf returns the mutants of a provider.
 func mutantsOf(provider string) (all []Defect) {
-	for _, m := range mutants.All() {
+	for _, m := range defects.Mutants() {
 		if slices.Contains(m.Providers, provider) {
 			all = append(all, Defect{Name: m.Name, Imitates: strings.TrimPrefix(m.Imitates, "-"), Does: m.Does, Mutant: true})
 		}

@@ -3,8 +3,8 @@ package nics
 import (
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
-	"github.com/fabrictest/fabrictest/emu/defects/imitate"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -23,7 +23,7 @@ func datagramIWARP() *Provider {
 		Options:   optionNames[datagramOptions](),
 		newOpener: func(p *Provider, s Setup) (Opener, error) { return newDatagramOpener(p, s) },
 		setDefect: func(spec string) error { return setDatagramDefect(new(dgiwarp.Config), spec) },
-		Defects:   describe(dgwire.AllDefects(), imitate.Shared.All()),
+		Defects:   describe(defects.All(new(dgwire.Defects)), defects.Shared.All()),
 	}
 }
 
@@ -31,8 +31,8 @@ func datagramIWARP() *Provider {
 // returns an error if there is no such defect.
 func setDatagramDefect(cfg *dgiwarp.Config, spec string) error {
 	return applyDefect(spec,
-		func(name string) bool { return cfg.Defects.Set(name, true) == nil },
-		func(name string) bool { return imitate.Shared.Set(&cfg.NIC.Policy, name) })
+		func(name string) bool { return defects.Set(&cfg.Defects, name, true) == nil },
+		func(name string) bool { return defects.Shared.Set(&cfg.NIC.Policy, name) })
 }
 
 // datagramOptions are the options of datagram-iWARP NICs.
@@ -89,7 +89,7 @@ func (b *datagramOptions) timing() (t rd.Timing) {
 		t.GiveUp = b.RetryTotal / b.RetryTimeout * wait
 		// The receiver keeps the state of a flow for as long as its sender may retransmit,
 		// also if the sender's process stalls meanwhile.
-		t.Idle = max(normal.Idle, normal.Fresh+2*t.GiveUp)
+		t.Idle = max(normal.Idle, normal.ReuseWithin+2*t.GiveUp)
 	}
 	return t
 }

@@ -1,7 +1,7 @@
 package nics
 
 import (
-	"github.com/fabrictest/fabrictest/emu/defects/imitate"
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
@@ -25,7 +25,7 @@ func softIWARP() *Provider {
 		newOpener: func(p *Provider, s Setup) (Opener, error) { return newIWARPOpener(p, s) },
 		setDefect: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
 		Defects: describe(
-			imitate.IWARP.All(), imitate.MPA.All(), imitate.RDMAP.All(), imitate.Shared.All(), iwarpwire.AllDefects()),
+			defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All(), defects.All(new(iwarpwire.Defects))),
 	}
 }
 
@@ -67,8 +67,8 @@ func (o *iwarpOpener) Caps() verbs.Caps { return o.caps }
 // setIWARP sets a defect of the engine or of the packets.
 func setIWARP(cfg *softiwarp.Config, spec string) error {
 	return applyDefect(spec,
-		func(name string) bool { return imitate.SoftIWARP(&cfg.NIC.Policy, name) },
-		func(name string) bool { return cfg.Defects.Set(name, true) == nil })
+		func(name string) bool { return defects.SetSoftIWARP(&cfg.NIC.Policy, name) },
+		func(name string) bool { return defects.Set(&cfg.Defects, name, true) == nil })
 }
 
 func (o *iwarpOpener) deviceConfig(p NICConfig) softiwarp.Config {

@@ -3,7 +3,7 @@ package nics
 import (
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/defects/imitate"
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
@@ -23,16 +23,16 @@ func softRoCE() *Provider {
 		Options:   optionNames[roceOptions](),
 		newOpener: func(p *Provider, s Setup) (Opener, error) { return newRoCEOpener(p, s) },
 		setDefect: func(spec string) error { return setRoCE(new(softroce.Config), spec) },
-		Defects:   describe(imitate.RoCE.All(), imitate.Shared.All(), rocewire.AllDefects(), imitate.Manager.All()),
+		Defects:   describe(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), defects.Manager.All()),
 	}
 }
 
 // setRoCE sets a defect of the engine, of the connection manager or of the packets.
 func setRoCE(cfg *softroce.Config, spec string) error {
 	return applyDefect(spec,
-		func(name string) bool { return imitate.SoftRoCE(&cfg.NIC.Policy, name) },
-		func(name string) bool { return imitate.Manager.Set(&cfg.CM, name) },
-		func(name string) bool { return cfg.Defects.Set(name, true) == nil })
+		func(name string) bool { return defects.SetSoftRoCE(&cfg.NIC.Policy, name) },
+		func(name string) bool { return defects.Manager.Set(&cfg.CM, name) },
+		func(name string) bool { return defects.Set(&cfg.Defects, name, true) == nil })
 }
 
 // roceOptions are the options of soft-RoCE NICs.

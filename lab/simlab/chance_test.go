@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -117,7 +117,7 @@ func modelOf(s *scenarios.Scenario) model {
 	case !reliable:
 		return model{}
 	case s.Workload.Kind == workload.Calls: // REQ, REP, RTU, DREQ, DREP
-		m.packets, m.messages, m.timer, m.loss = 5, s.Workload.Messages, mad.Timeout(20), lossOf(s, false)
+		m.packets, m.messages, m.timer, m.loss = 5, s.Workload.Messages, wire.CMTimeout(20), lossOf(s, false)
 	case s.NIC.Provider == "dgiwarp": // acknowledgements name all gaps: there is no NAK
 		m.packets, m.loss = 2, lossOf(s, false)
 		if t := rd.DefaultTiming(); m.timer == 0 {

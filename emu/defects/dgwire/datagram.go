@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // mostRemembered bounds what an Edge remembers of messages that are under way: when

@@ -2,8 +2,8 @@ package dgwire
 
 import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // flow is what an Edge has seen of the flow to a peer.

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 )
@@ -11,7 +12,7 @@ import (
 // FuzzEdge has any packet with a right CRC come in and go out, at an Edge with
 // every defect at once and at one with a single defect. What leaves must be whole.
 func FuzzEdge(f *testing.F) {
-	for i := range AllDefects() {
+	for i := range defects.All(new(Defects)) {
 		for _, k := range []wire.Packet{
 			ud(send(1, 0, 9, true)), ud(record(1, 0, 5)), ud(terminate()), data(0, wire.FlagStart, wire.FlagAck), ack(9, 0xff), challenge(1), refusal(1),
 		} {
@@ -40,7 +41,7 @@ func FuzzEdge(f *testing.F) {
 				for n := r.edge.Output(0, ds); n > 0; n = r.edge.Output(0, ds) {
 					for i := range n {
 						if !wire.CheckCRC(ds[i].Payload) {
-							t.Fatalf("with %q, %x leaves with a wrong CRC", q.Names(), ds[i].Payload)
+							t.Fatalf("with %q, %x leaves with a wrong CRC", defects.On(&q), ds[i].Payload)
 						}
 					}
 				}

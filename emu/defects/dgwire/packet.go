@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // packet is a datagram on its way through an Edge: as octets before it was read and

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // packetDefects are those of packets, numbers and keys.

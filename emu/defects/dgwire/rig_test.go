@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -233,7 +234,7 @@ func TestDefectsAreAsDocumented(t *testing.T) {
 	for _, part := range []map[string]defectCase{packetDefects, messageDefects, flowDefects} {
 		maps.Copy(defectCases, part)
 	}
-	for _, info := range AllDefects() {
+	for _, info := range defects.All(new(Defects)) {
 		c, ok := defectCases[info.Name]
 		if !ok {
 			t.Errorf("no conversation shows %s", info.Name)
@@ -245,12 +246,12 @@ func TestDefectsAreAsDocumented(t *testing.T) {
 		t.Run(info.Name, func(t *testing.T) {
 			var q Defects
 			c.play(t, q, c.sound)
-			must.Do(t, q.Set(info.Name, true))
+			must.Do(t, defects.Set(&q, info.Name, true))
 			c.play(t, q, c.defective)
 		})
 	}
-	if len(defectCases) != len(AllDefects()) {
-		t.Errorf("%d conversations for %d defects", len(defectCases), len(AllDefects()))
+	if len(defectCases) != len(defects.All(new(Defects))) {
+		t.Errorf("%d conversations for %d defects", len(defectCases), len(defects.All(new(Defects))))
 	}
 }
 
@@ -259,7 +260,7 @@ func (c *defectCase) play(t *testing.T, q Defects, want string) {
 	r := newRig(q)
 	c.talk(r)
 	if got := strings.Join(r.log, "; "); got != want {
-		t.Errorf("with %q:\n\t%s\nwant:\n\t%s", q.Names(), strings.Join(r.log, "\n\t"), strings.ReplaceAll(want, "; ", "\n\t"))
+		t.Errorf("with %q:\n\t%s\nwant:\n\t%s", defects.On(&q), strings.Join(r.log, "\n\t"), strings.ReplaceAll(want, "; ", "\n\t"))
 	}
 }
 

@@ -2,7 +2,7 @@
 // engine and the streams of TCP, start-up frames and FPDUs are changed, dropped,
 // held back and reordered, and answers are made up, so that what a peer sees is a
 // NIC with a defect. The engine knows nothing of it. Defects that no octet of a
-// stream tells are mutants, or policies of the engine (package imitate).
+// stream tells are mutants, or policies of the engine (package defects).
 //
 // What comes in is shown to the engine as something that passes the check which
 // the defective NIC lacks, framed as the engine expects it. What the engine writes is
@@ -17,9 +17,9 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // Sound is the end of a stream behind a Conn: an engine's, as the driver of

@@ -3,7 +3,7 @@ package iwarpwire
 import (
 	"encoding/binary"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // marking is where in the outgoing stream an FPDU is, from the octet after the

@@ -4,13 +4,14 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/defects"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // FuzzEdge has any segment come in, and any octets, to a NIC with a single defect and
 // to one with most of them, and lets out what that causes.
 func FuzzEdge(f *testing.F) {
-	for i := range AllDefects() {
+	for i := range defects.All(new(Defects)) {
 		f.Add(uint8(i), uint16(1), segmentOctets(wire.OpSend, 1, "abc"))
 	}
 	for op := range uint8(16) {

@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -50,7 +51,7 @@ func TestDefectsMisbehaveAsDocumented(t *testing.T) {
 		}
 		for _, on := range []bool{false, true} {
 			var q Defects
-			must.Do(t, q.Set(name, on))
+			must.Do(t, defects.Set(&q, name, on))
 			want := c.sound
 			if on {
 				want = c.defective

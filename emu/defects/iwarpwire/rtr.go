@@ -3,7 +3,7 @@ package iwarpwire
 import (
 	"encoding/binary"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // Defects of the message that says that an initiator is ready to receive.

@@ -3,7 +3,7 @@ package iwarpwire
 import (
 	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // Defects of segments that go out.

@@ -1,6 +1,6 @@
 package iwarpwire
 
-import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
 // Defects of start-up frames that come in.
 

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // taken is how far a Request got, and what came of it.

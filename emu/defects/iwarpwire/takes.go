@@ -3,7 +3,7 @@ package iwarpwire
 import (
 	"math"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // Defects of segments that come in.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // atomic asks for an atomic on the first word of the NIC's memory, which is 5, and

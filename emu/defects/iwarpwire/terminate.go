@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // Defects of Terminates.

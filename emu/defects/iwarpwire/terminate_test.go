@@ -3,7 +3,7 @@ package iwarpwire
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 

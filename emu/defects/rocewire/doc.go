@@ -2,7 +2,7 @@
 // engine and the link, packets are changed, dropped, doubled and reordered, and
 // answers are made up, so that what a peer sees is a NIC with a defect. The
 // engine knows nothing of it. Defects that no packet shows are
-// mutants, or for the profiles of rxe policies of the engine (package imitate).
+// mutants, or for the profiles of rxe policies of the engine (package defects).
 //
 // A packet that comes in is shown to the engine as one that passes the check
 // which the defective NIC lacks; its ICRC is made right for what it has become, but

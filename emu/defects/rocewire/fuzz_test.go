@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
@@ -12,7 +13,7 @@ import (
 // FuzzEdge has any packet with a right ICRC come in, to an edge with every defect at
 // once and to one with a single defect, and lets out what the Edge makes up.
 func FuzzEdge(f *testing.F) {
-	for i, name := range AllDefects() {
+	for i, name := range defects.All(new(Defects)) {
 		f.Add(uint8(i), []byte(name.Name))
 	}
 	for op := range 256 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
@@ -199,7 +200,7 @@ func TestDefectsAreAsDocumented(t *testing.T) {
 	for _, part := range []map[string]defectCase{headerDefects, ackDefects, answerDefects, requestDefects, rxeDefects} {
 		maps.Copy(defectCases, part)
 	}
-	for _, info := range AllDefects() {
+	for _, info := range defects.All(new(Defects)) {
 		c, ok := defectCases[info.Name]
 		if !ok {
 			t.Errorf("no conversation shows %s", info.Name)
@@ -211,12 +212,12 @@ func TestDefectsAreAsDocumented(t *testing.T) {
 		t.Run(info.Name, func(t *testing.T) {
 			var q Defects
 			c.play(t, q, c.sound)
-			must.Do(t, q.Set(info.Name, true))
+			must.Do(t, defects.Set(&q, info.Name, true))
 			c.play(t, q, c.defective)
 		})
 	}
-	if len(defectCases) != len(AllDefects()) {
-		t.Errorf("%d conversations for %d defects", len(defectCases), len(AllDefects()))
+	if len(defectCases) != len(defects.All(new(Defects))) {
+		t.Errorf("%d conversations for %d defects", len(defectCases), len(defects.All(new(Defects))))
 	}
 }
 
@@ -225,7 +226,7 @@ func (c *defectCase) play(t *testing.T, q Defects, want string) {
 	r := newRig(t, q)
 	c.talk(r)
 	if got := strings.Join(r.log, "; "); got != want {
-		t.Errorf("with %q:\n\t%s\nwant:\n\t%s", q.Names(), strings.Join(r.log, "\n\t"), strings.ReplaceAll(want, "; ", "\n\t"))
+		t.Errorf("with %q:\n\t%s\nwant:\n\t%s", defects.On(&q), strings.Join(r.log, "\n\t"), strings.ReplaceAll(want, "; ", "\n\t"))
 	}
 }
 

@@ -5,7 +5,7 @@
 //
 // It has no socket, clock, goroutine, lock or source of randomness, and sets up no
 // connections. Memory and queues are in emu/internal/nic, DDP and RDMAP of reliable flows in
-// emu/internal/iwarp, reliability in emu/dgiwarp/rd. This package adds the queue pairs, and
+// emu/iwarp, reliability in emu/dgiwarp/rd. This package adds the queue pairs, and
 // DDP for UD, where every packet is self-contained.
 //
 // A driver owns a NIC and calls it from one goroutine at a time:

@@ -3,10 +3,9 @@ package engine
 import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -19,7 +18,7 @@ type errorMessage struct {
 
 // errorQueue limits the rate of error messages by a token bucket.
 type errorQueue struct {
-	waiting queue.FIFO[errorMessage]
+	waiting nic.FIFO[errorMessage]
 	tokens  int64 // in units of 1/errorToken
 	filled  mono.Time
 }

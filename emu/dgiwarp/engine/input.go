@@ -4,9 +4,9 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // Input handles one datagram. It keeps no reference to d or its payload. The checks go from

@@ -7,11 +7,10 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -29,9 +28,9 @@ type NIC struct {
 	ahs     int
 	mcast   map[netip.Addr][]*QP
 
-	sending     queue.FIFO[*QP]   // QPs with pending requests
-	withOutput  queue.FIFO[*peer] // peers that may have segments to send
-	peersWait   queue.FIFO[*QP]   // RD QPs that made peers wait for receives
+	sending     nic.FIFO[*QP]   // QPs with pending requests
+	withOutput  nic.FIFO[*peer] // peers that may have segments to send
+	peersWait   nic.FIFO[*QP]   // RD QPs that made peers wait for receives
 	messages    messageTable
 	records     recordTable
 	errors      errorQueue

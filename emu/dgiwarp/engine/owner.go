@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -21,14 +21,14 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 		h.from.fill(&h.area, 0)
 		h.filled = true
 	}
-	r.Unfit = verbs.WCSuccess
+	r.MemoryStatus = verbs.WCSuccess
 	switch {
 	case w.Length < verbs.GRHLen: // no room for the area, none for the message
-		r.Unfit = verbs.WCLocLenErr
+		r.MemoryStatus = verbs.WCLocLenErr
 	case q.nic.Scatter(r.SGL, pd, 0, h.area[:]) != nil:
-		r.Unfit = verbs.WCLocProtErr
+		r.MemoryStatus = verbs.WCLocProtErr
 	}
-	if r.Unfit != verbs.WCSuccess {
+	if r.MemoryStatus != verbs.WCSuccess {
 		r.SGL, r.Length = r.SGL[:0], 0
 		q.takeReceive()
 		return r

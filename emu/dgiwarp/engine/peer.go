@@ -5,9 +5,9 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -143,7 +143,7 @@ func (p *peer) ready(now mono.Time) bool {
 		if h.stream.Live() {
 			return true
 		}
-		if !h.stream.Quiet() || p.responder != nil && !p.responder.stream.Quiet() {
+		if !h.stream.Idle() || p.responder != nil && !p.responder.stream.Idle() {
 			return false
 		}
 		p.rd.End()

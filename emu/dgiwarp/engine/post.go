@@ -32,7 +32,7 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 	q.free = q.free[:len(q.free)-1]
 	r := &q.work[place]
 	*r = request{place: place, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
-	q.slots.Keep(&r.Work, place, wr, q.signalAll)
+	q.slots.Store(&r.Work, place, wr, q.signalAll)
 	if refs.AH != nil {
 		r.path = refs.AH.path
 	}

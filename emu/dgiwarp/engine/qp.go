@@ -5,10 +5,9 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -50,7 +49,7 @@ type QP struct {
 	work     []request // slots of the send queue
 	slots    nic.Slots
 	free     []uint32 // free slots
-	pending  queue.FIFO[uint32]
+	pending  nic.FIFO[uint32]
 	sent     uint32 // octets of the first pending request that were sent (UD)
 	msn      ddp.MSN
 	reported ErrorReport
@@ -144,7 +143,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 	}
 	n.UsePD(q.endpoint.PD, -1)
 	n.Mem.UnbindQP(q.num)
-	n.Retract(func(e *nic.Event) bool { return e.QP == any(q) })
+	n.DropEvents(func(e *nic.Event) bool { return e.QP == any(q) })
 	n.qps.Remove(q.num)
 	n.count--
 	if n.firstQP == q {

@@ -5,9 +5,9 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -155,10 +155,10 @@ func (p *peer) acked(count int) {
 		}
 	}
 	if asks > 0 {
-		p.requester.stream.Taken(asks)
+		p.requester.stream.Accepted(asks)
 	}
 	if serve > 0 {
-		p.responder.stream.Taken(serve)
+		p.responder.stream.Accepted(serve)
 	}
 }
 
@@ -168,7 +168,7 @@ func (p *peer) flowFailed(status verbs.WCStatus) {
 	if p.requester != nil {
 		p.requester.fail(status)
 	}
-	if h := p.responder; h != nil && !h.stream.Quiet() {
+	if h := p.responder; h != nil && !h.stream.Idle() {
 		// Responses are lost: the peer's requests must fail.
 		h.fail(verbs.WCWRFlushErr)
 		p.rd.RefuseFlow()
@@ -239,7 +239,7 @@ func (p *peer) outputSegments(now mono.Time) {
 		if serve {
 			h = p.responder
 		}
-		if h == nil || h.stream.Stuck() {
+		if h == nil || h.stream.WaitsForPeer() {
 			idle++
 			continue
 		}

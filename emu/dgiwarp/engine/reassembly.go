@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	ddp "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // messageKey identifies a message of several packets.

@@ -191,7 +191,7 @@ func TestErrorsOfConfig(t *testing.T) {
 		{MaxPacket: 100},
 		{MaxPacket: 1 << 16},
 		{Limits: Limits{Peers: -1}},
-		{Timing: Timing{AckHold: -1}},
+		{Timing: Timing{AckDelay: -1}},
 		{Timing: Timing{Idle: 15 * time.Second}},
 		{Timing: Timing{CookieSlot: 15 * time.Second}},
 	} {

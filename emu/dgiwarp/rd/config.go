@@ -39,18 +39,18 @@ type Timing struct {
 	MaxTimeout   time.Duration
 	// GiveUp is the sum of the timeouts of unanswered transmissions after which the
 	// peer counts as lost. Time in which the layer was not called does not count,
-	// unless it is so long that the receiver may have forgotten the flow (Idle - Fresh).
+	// unless it is so long that the receiver may have forgotten the flow (Idle - ReuseWithin).
 	GiveUp time.Duration
 	// BusyMin and BusyMax limit the interval at which a sender probes a busy receiver.
 	// BusyLimit is the sum of those intervals after which the flow fails; 0 means that it does
 	// not fail while the peer answers.
 	BusyMin, BusyMax, BusyLimit time.Duration
-	// AckHold is the delay of an acknowledgement that waits for more segments, or for a data
+	// AckDelay is the delay of an acknowledgement that waits for more segments, or for a data
 	// packet to carry it.
-	AckHold time.Duration
-	// Fresh is the time after the last packet of a peer in which its flow may be reused; Idle
+	AckDelay time.Duration
+	// ReuseWithin is the time after the last packet of a peer in which its flow may be reused; Idle
 	// the time after which a peer is removed; CookieSlot half of the lifetime of a cookie.
-	Fresh, Idle, CookieSlot time.Duration
+	ReuseWithin, Idle, CookieSlot time.Duration
 }
 
 // DefaultTiming returns the times of the specification.
@@ -58,8 +58,8 @@ func DefaultTiming() Timing {
 	return Timing{
 		FirstTimeout: 10 * time.Millisecond, MinTimeout: time.Millisecond, MaxTimeout: time.Second, GiveUp: 10 * time.Second,
 		BusyMin: time.Millisecond, BusyMax: 128 * time.Millisecond,
-		AckHold: 100 * time.Microsecond,
-		Fresh:   10 * time.Second, Idle: 30 * time.Second, CookieSlot: 5 * time.Second,
+		AckDelay:    100 * time.Microsecond,
+		ReuseWithin: 10 * time.Second, Idle: 30 * time.Second, CookieSlot: 5 * time.Second,
 	}
 }
 
@@ -102,8 +102,8 @@ func (c Config) withDefaults() (Config, error) {
 		{"BusyMin", &t.BusyMin, d.BusyMin},
 		{"BusyMax", &t.BusyMax, d.BusyMax},
 		{"BusyLimit", &t.BusyLimit, d.BusyLimit},
-		{"AckHold", &t.AckHold, d.AckHold},
-		{"Fresh", &t.Fresh, d.Fresh},
+		{"AckDelay", &t.AckDelay, d.AckDelay},
+		{"ReuseWithin", &t.ReuseWithin, d.ReuseWithin},
 		{"Idle", &t.Idle, d.Idle},
 		{"CookieSlot", &t.CookieSlot, d.CookieSlot},
 	} {
@@ -113,9 +113,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	// A receiver keeps a flow as long as its sender may use it, and longer than a cookie
 	// is valid: otherwise an old cookie could start the flow a second time.
-	if t.Idle < t.Fresh+t.GiveUp || t.Idle <= 2*t.CookieSlot {
-		return c, fmt.Errorf("%w: Idle (%v) must be at least Fresh (%v) and GiveUp (%v) together, and more than two of CookieSlot (%v)",
-			ErrConfig, t.Idle, t.Fresh, t.GiveUp, t.CookieSlot)
+	if t.Idle < t.ReuseWithin+t.GiveUp || t.Idle <= 2*t.CookieSlot {
+		return c, fmt.Errorf("%w: Idle (%v) must be at least ReuseWithin (%v) and GiveUp (%v) together, and more than two of CookieSlot (%v)",
+			ErrConfig, t.Idle, t.ReuseWithin, t.GiveUp, t.CookieSlot)
 	}
 	return c, nil
 }

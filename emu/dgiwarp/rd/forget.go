@@ -1,7 +1,7 @@
 package rd
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -37,7 +37,7 @@ func (p *Peer) End() {
 func (p *Peer) RefuseFlow() {
 	if p.has(flagReceiving) && !p.Gone() {
 		p.layer.dropReceived(p)
-		p.holdAck(mono.Never)
+		p.delayAck(mono.Never)
 		p.set(flagAckDue, false)
 		p.set(flagRefused, true)
 	}
@@ -61,7 +61,7 @@ func (l *Layer) dropReceived(p *Peer) {
 func (l *Layer) removePeer(p *Peer) {
 	p.release()
 	l.dropReceived(p)
-	p.holdAck(mono.Never)
+	p.delayAck(mono.Never)
 	delete(l.peers, p.Key)
 	if l.lastFound == p {
 		l.lastFound = nil
@@ -84,8 +84,8 @@ func (l *Layer) shrink() {
 	}
 	l.peers, l.peak = peers, len(peers)
 	l.timers.heap = append(make([]*Peer, 0, len(peers)), l.timers.heap...)
-	for _, q := range []*queue.FIFO[*Peer]{&l.active, &l.notices, &l.ready} {
-		var small queue.FIFO[*Peer]
+	for _, q := range []*nic.FIFO[*Peer]{&l.active, &l.notices, &l.ready} {
+		var small nic.FIFO[*Peer]
 		for p, ok := q.Pop(); ok; p, ok = q.Pop() {
 			small.Push(p)
 		}

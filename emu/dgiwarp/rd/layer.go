@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -38,14 +38,14 @@ type Layer struct {
 	lastFound *Peer // cache of find
 	peak      int   // peers at most since the tables were made
 	timers    timerHeap
-	active    queue.FIFO[*Peer] // peers that may have packets to send
-	current   *Peer             // peer that sends now
-	quota     int               // packets that current may still send
-	paced     int               // peers delayed by pacing
-	holding   int               // peers with a delayed acknowledgement
-	notices   queue.FIFO[*Peer] // peers with events
-	ready     queue.FIFO[*Peer] // peers whose next segment is stored
-	replies   queue.FIFO[reply]
+	active    nic.FIFO[*Peer] // peers that may have packets to send
+	current   *Peer           // peer that sends now
+	quota     int             // packets that current may still send
+	paced     int             // peers delayed by pacing
+	holding   int             // peers with a delayed acknowledgement
+	notices   nic.FIFO[*Peer] // peers with events
+	ready     nic.FIFO[*Peer] // peers whose next segment is stored
+	replies   nic.FIFO[reply]
 
 	arrival        arrival
 	offered        *Peer // peer of the segment that Next returned
@@ -98,9 +98,9 @@ func (l *Layer) Peer(now mono.Time, key Key, own, theirs uint32) (*Peer, error) 
 			return nil, ErrFull
 		}
 	}
-	fresh := now.Sub(p.lastReceived) < l.cfg.Timing.Fresh
-	if p.una == p.next && !(fresh && p.has(flagSending)) {
-		p.begin(l.newEpoch(), fresh)
+	recent := now.Sub(p.lastReceived) < l.cfg.Timing.ReuseWithin
+	if p.una == p.next && !(recent && p.has(flagSending)) {
+		p.begin(l.newEpoch(), recent)
 	}
 	p.ownKey, p.qkey = own, theirs
 	return p, nil
@@ -113,7 +113,7 @@ func (l *Layer) add(now mono.Time, key Key) *Peer {
 		return nil
 	}
 	l.peersCreated++
-	p := &Peer{Key: key, layer: l, lastReceived: now, number: l.peersCreated, timeoutAt: mono.Never, ackAt: mono.Never, lastPureAck: now.Add(-l.cfg.Timing.AckHold)}
+	p := &Peer{Key: key, layer: l, lastReceived: now, number: l.peersCreated, timeoutAt: mono.Never, ackAt: mono.Never, lastPureAck: now.Add(-l.cfg.Timing.AckDelay)}
 	l.peers[key] = p
 	l.peak = max(l.peak, len(l.peers))
 	l.timers.put(p)
@@ -172,7 +172,7 @@ func (l *Layer) Tick(now mono.Time) {
 			continue
 		}
 		if p.ackAt <= now {
-			p.holdAck(mono.Never)
+			p.delayAck(mono.Never)
 			p.set(flagAckDue, true)
 			p.set(flagDelayAcks, false) // no data packet carried it
 			l.activate(p)

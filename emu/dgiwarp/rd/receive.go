@@ -95,7 +95,7 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	}
 	l.dropReceived(p)
 	p.remoteEpoch, p.rcvNext, p.unacked = d.Epoch, 0, 0
-	p.holdAck(mono.Never)
+	p.delayAck(mono.Never)
 	p.flags &^= flagAckDue | flagEcho | flagMarked | flagDuplicate | flagRefused
 	if p.incarnation != 0 && p.incarnation != d.Incarnation {
 		p.restarted()
@@ -148,8 +148,8 @@ func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 	p.ackNow()
 }
 
-// holdAck delays the acknowledgement until a time; mono.Never means that none is delayed.
-func (p *Peer) holdAck(until mono.Time) {
+// delayAck delays the acknowledgement until a time; mono.Never means that none is delayed.
+func (p *Peer) delayAck(until mono.Time) {
 	if p.ackAt == mono.Never {
 		p.layer.holding++
 	}
@@ -160,7 +160,7 @@ func (p *Peer) holdAck(until mono.Time) {
 
 // ackNow sends an acknowledgement with the next packet, or alone.
 func (p *Peer) ackNow() {
-	p.holdAck(mono.Never)
+	p.delayAck(mono.Never)
 	p.set(flagAckDue, true)
 	p.layer.activate(p)
 }
@@ -183,7 +183,7 @@ func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 	case atOnce || p.unacked >= ackEvery || p.stored != nil:
 		p.ackNow()
 	default:
-		p.holdAck(min(p.ackAt, now.Add(l.cfg.Timing.AckHold)))
+		p.delayAck(min(p.ackAt, now.Add(l.cfg.Timing.AckDelay)))
 	}
 }
 
@@ -228,7 +228,7 @@ func (p *Peer) ackFlags() wire.Flags {
 // ackSent resets the acknowledgement state after an acknowledgement was built.
 func (p *Peer) ackSent(now mono.Time, alone bool) {
 	p.unacked = 0
-	p.holdAck(mono.Never)
+	p.delayAck(mono.Never)
 	p.flags &^= flagAckDue | flagEcho | flagMarked | flagDuplicate
 	if alone {
 		p.lastPureAck = now

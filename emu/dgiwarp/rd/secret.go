@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/internal/siphash"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -22,7 +22,7 @@ func (l *Layer) derive(domain uint8, n uint64) uint64 {
 	clear(b)
 	b[0] = domain
 	binary.LittleEndian.PutUint64(b[8:], n)
-	return siphash.Sum(&l.cfg.Secret, b)
+	return nic.SipHash(&l.cfg.Secret, b)
 }
 
 // incarnation identifies a queue pair across restarts of the host and reuse of its number. It
@@ -60,7 +60,7 @@ func (l *Layer) cookie(k *Key, p *Peer, e wire.Epoch, slot uint64) uint64 {
 	addr := k.Remote.Addr().As16()
 	copy(b[32:], addr[:])
 	binary.LittleEndian.PutUint32(b[48:], life)
-	return siphash.Sum(&l.cfg.Secret, b)
+	return nic.SipHash(&l.cfg.Secret, b)
 }
 
 func (l *Layer) slot(now mono.Time) uint64 { return uint64(now) / uint64(l.cfg.Timing.CookieSlot) }

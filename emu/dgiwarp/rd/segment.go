@@ -117,7 +117,7 @@ func (p *Peer) Send(now mono.Time, header []byte, payload [][]byte) {
 		p.unsent = s
 	}
 	p.next++
-	if now.Sub(p.lastPureAck) < l.cfg.Timing.AckHold {
+	if now.Sub(p.lastPureAck) < l.cfg.Timing.AckDelay {
 		p.set(flagDelayAcks, true) // the acknowledgement could have gone with this
 	}
 	l.activate(p)

@@ -155,7 +155,7 @@ func (p *Peer) countWait() {
 // receiver may have removed the flow and would deliver segments twice.
 func (p *Peer) shouldGiveUp(now mono.Time) bool {
 	t := &p.layer.cfg.Timing
-	return p.waited >= t.GiveUp || now.Sub(p.progress) >= max(t.Idle-t.Fresh, t.GiveUp)
+	return p.waited >= t.GiveUp || now.Sub(p.progress) >= max(t.Idle-t.ReuseWithin, t.GiveUp)
 }
 
 // madeProgress restarts the wait for the peer, after an acknowledgement or busy report.

@@ -93,7 +93,7 @@ func TestStallCountsAsOneTimeout(t *testing.T) {
 	// twice: then the sender gives up however few attempts it made.
 	s.step(2*time.Second, false)
 	if len(s.failed) != 1 || !errors.Is(s.failed[0], ErrTimeout) {
-		t.Errorf("goes on for %v, want no more than Idle - Fresh", s.net.now.Sub(0))
+		t.Errorf("goes on for %v, want no more than Idle - ReuseWithin", s.net.now.Sub(0))
 	}
 }
 

@@ -61,8 +61,8 @@ func (b *Base) Report(e Event) {
 	}
 }
 
-// Retract drops the queued events of a destroyed object.
-func (b *Base) Retract(about func(*Event) bool) {
+// DropEvents drops the queued events of a destroyed object.
+func (b *Base) DropEvents(about func(*Event) bool) {
 	b.events = slices.DeleteFunc(b.events, func(e Event) bool { return about(&e) })
 }
 

@@ -68,7 +68,7 @@ func TestEventQueueIsLimited(t *testing.T) {
 	if heard != 5 || b.EventsLost != 2 {
 		t.Errorf("heard of %d, lost %d", heard, b.EventsLost)
 	}
-	b.Retract(func(e *Event) bool { return e.QP == qp })
+	b.DropEvents(func(e *Event) bool { return e.QP == qp })
 	for port := range uint8(2) {
 		if e, ok := b.NextEvent(); !ok || e.Port != port {
 			t.Errorf("event %+v, want that of port %d", e, port)

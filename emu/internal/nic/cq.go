@@ -50,7 +50,7 @@ func (b *Base) DestroyCQ(c *CQ) error {
 	}
 	c.gone = true
 	b.cqs--
-	b.Retract(func(e *Event) bool { return e.CQ == c })
+	b.DropEvents(func(e *Event) bool { return e.CQ == c })
 	b.fired = slices.DeleteFunc(b.fired, func(f *CQ) bool { return f == c })
 	return nil
 }

@@ -3,8 +3,6 @@ package nic
 import (
 	"encoding/binary"
 	"fmt"
-
-	"github.com/fabrictest/fabrictest/emu/internal/siphash"
 )
 
 // names assigns the upper 24 bits of keys. The zero value uses the index of the
@@ -55,5 +53,5 @@ func (n *names) next() uint64 {
 func (n *names) sum(i uint64) uint64 {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], i)
-	return siphash.Sum(&n.secret, b[:])
+	return SipHash(&n.secret, b[:])
 }

@@ -69,12 +69,12 @@ func (b *Base) DeallocMW(w *Window) {
 
 // Writable reports whether length bytes of sgl are writable.
 func (b *Base) Writable(sgl []verbs.SGE, pd PD, length int) bool {
-	return b.Opens(sgl, pd, length, verbs.AccessLocalWrite)
+	return b.Accessible(sgl, pd, length, verbs.AccessLocalWrite)
 }
 
-// Opens reports whether the keys of sgl allow access to its first length bytes with
+// Accessible reports whether the keys of sgl allow access to its first length bytes with
 // need.
-func (b *Base) Opens(sgl []verbs.SGE, pd PD, length int, need verbs.Access) bool {
+func (b *Base) Accessible(sgl []verbs.SGE, pd PD, length int, need verbs.Access) bool {
 	return EachSGE(sgl, 0, length, func(s *verbs.SGE, off uint32, _, size int) error {
 		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), need)
 		return err

@@ -106,7 +106,7 @@ func (b *Base) DestroySRQ(s *SRQ) error {
 		s.CQ.users--
 	}
 	b.pds[s.PD]--
-	b.Retract(func(e *Event) bool { return e.SRQ == s })
+	b.DropEvents(func(e *Event) bool { return e.SRQ == s })
 	delete(b.srqs, s.num)
 	return nil
 }

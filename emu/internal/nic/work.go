@@ -77,8 +77,8 @@ func (s *Slots) MaxSGE() int { return s.maxSGE }
 // MaxInline returns the maximum inline data of a request.
 func (s *Slots) MaxInline() int { return s.maxInline }
 
-// Keep copies wr to w, whose index in the queue is i.
-func (s *Slots) Keep(w *Work, i uint32, wr *verbs.SendWR, signalAll bool) {
+// Store copies wr to w, whose index in the queue is i.
+func (s *Slots) Store(w *Work, i uint32, wr *verbs.SendWR, signalAll bool) {
 	*w = Work{
 		WRID: wr.WRID, Op: wr.Opcode, Flags: wr.Flags,
 		Imm: wr.Imm, Invalidate: uint32(wr.InvalidateRKey), Remote: wr.Remote, Atomic: wr.Atomic,

@@ -33,7 +33,7 @@ func TestSlotsCopyRequests(t *testing.T) {
 			wr.Flags, wr.Inline = verbs.SendInline, inline
 		}
 		w := &ring[i&uint32(places-1)]
-		slots.Keep(w, i, &wr, false)
+		slots.Store(w, i, &wr, false)
 		for j := i - min(i, depth-1); j <= i; j++ {
 			kept := &ring[j&uint32(places-1)]
 			if kept.WRID != uint64(j) || kept.Imm != j || kept.Invalidate != j+1 || kept.Remote.Addr != uint64(j) || kept.Atomic.CompareAdd != uint64(j) || kept.Signaled() {
@@ -65,7 +65,7 @@ func TestSlotsKeepFlags(t *testing.T) {
 		{verbs.SendSolicited, false, false},
 	} {
 		w := Work{Window: new(Window), Length: 9}
-		slots.Keep(&w, 0, &verbs.SendWR{Flags: c.flags | verbs.SendInline, SGL: make([]verbs.SGE, 1)}, c.all)
+		slots.Store(&w, 0, &verbs.SendWR{Flags: c.flags | verbs.SendInline, SGL: make([]verbs.SGE, 1)}, c.all)
 		if w.Signaled() != c.want || w.Flags&^verbs.SendSignaled != c.flags&^verbs.SendSignaled|verbs.SendInline {
 			t.Errorf("%+v: flags %v", c, w.Flags)
 		}
@@ -138,8 +138,8 @@ func TestKeepingDoesNotAllocate(t *testing.T) {
 	inline := verbs.SendWR{Flags: verbs.SendInline, Inline: make([]byte, 8)}
 	i := uint32(0)
 	if n := testing.AllocsPerRun(100, func() {
-		slots.Keep(&w, i, &listed, false)
-		slots.Keep(&w, i+1, &inline, true)
+		slots.Store(&w, i, &listed, false)
+		slots.Store(&w, i+1, &inline, true)
 		i += 2
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

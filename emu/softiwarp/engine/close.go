@@ -3,10 +3,10 @@ package engine
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -56,7 +56,7 @@ func (c *Conn) storePeerParams(e *mpa.Event) {
 
 // ulpdu passes a received DDP segment to the stream of the queue pair.
 func (c *Conn) ulpdu(segment []byte) {
-	c.stopNudging()
+	c.stopEmptyWrites()
 	if c.qp == nil {
 		c.nic.Count.DropNoQP++
 		return
@@ -120,7 +120,7 @@ func (c *Conn) copyPendingOutput() {
 		if n == 0 {
 			return
 		}
-		c.qp.stream.Taken(c.mpa.Sent(n))
+		c.qp.stream.Accepted(c.mpa.Sent(n))
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *Conn) Disconnect(now mono.Time) {
 	c.nic.clock = now
 	switch {
 	case c.state < Accepted:
-		c.abort(ErrCutOff)
+		c.abort(ErrAborted)
 	case c.state < Closing:
 		c.disconnecting = true
 		c.qp.state = verbs.QPStateSQD
@@ -192,11 +192,11 @@ func (c *Conn) outputDone() bool {
 	case q == nil, c.inputClosed && !c.mpa.MaySend():
 		return true
 	case !q.stream.Live(), c.disconnecting && !c.inputClosed:
-		return q.stream.Quiet()
+		return q.stream.Idle()
 	default:
 		// The peer has closed its direction and answers none of our requests any more. Its own
 		// requests are still answered.
-		return q.stream.Stuck()
+		return q.stream.WaitsForPeer()
 	}
 }
 
@@ -263,4 +263,4 @@ func (c *Conn) detach() {
 }
 
 // Abort resets the connection without a Terminate.
-func (c *Conn) Abort() { c.abort(ErrCutOff) }
+func (c *Conn) Abort() { c.abort(ErrAborted) }

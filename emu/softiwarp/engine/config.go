@@ -25,12 +25,12 @@ type Config struct {
 	// CloseTimeout limits the time that a connection spends in Closing; then it is aborted. 0
 	// means 5 s, a negative value no limit.
 	CloseTimeout time.Duration
-	// Nudge is the time that an initiator waits for the peer's first FPDU before it sends an
+	// EmptyWriteAfter is the time that an initiator waits for the peer's first FPDU before it sends an
 	// RDMA Write of no octets, and a few more with exponential backoff. 0 disables it.
 	// soft-iWARP of Linux needs it, since it may overlook the first FPDUs until more data
 	// arrives. It is off by default, because a peer would take immediate data that follows for
 	// that of the Write.
-	Nudge time.Duration
+	EmptyWriteAfter time.Duration
 
 	// Policy has the decisions in which real devices differ.
 	Policy Policy
@@ -53,8 +53,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.CloseTimeout == 0 {
 		c.CloseTimeout = defaultCloseTimeout
 	}
-	if c.Nudge < 0 {
-		return c, fmt.Errorf("%w: Nudge %v: it is a time, or 0 for never", ErrConfig, c.Nudge)
+	if c.EmptyWriteAfter < 0 {
+		return c, fmt.Errorf("%w: EmptyWriteAfter is %v, want 0 or more", ErrConfig, c.EmptyWriteAfter)
 	}
 	c.Limits = c.Limits.OrDefault()
 	if err := c.Limits.Validate(); err != nil {

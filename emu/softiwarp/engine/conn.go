@@ -3,7 +3,7 @@ package engine
 import (
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
@@ -38,11 +38,11 @@ type Conn struct {
 	aborted        bool // the TCP connection must be reset
 	wasEstablished bool // the state has been Established
 
-	inOutputs bool // in NIC.outputs
-	inChanged bool // in NIC.changed
-	timer     queue.Timer[Conn]
-	closeBy   mono.Time
-	nudge     nudge
+	inOutputs   bool // in NIC.outputs
+	inChanged   bool // in NIC.changed
+	timer       nic.Timer[Conn]
+	closeBy     mono.Time
+	emptyWrites emptyWrites
 
 	// Owner is free for use by the driver.
 	Owner any
@@ -252,8 +252,8 @@ func (c *Conn) Sent(now mono.Time, n int) {
 	}
 	taken := c.mpa.Sent(n)
 	if c.qp != nil && taken > 0 {
-		c.startNudging(now)
-		c.qp.stream.Taken(taken)
+		c.startEmptyWrites(now)
+		c.qp.stream.Accepted(taken)
 	}
 	c.progress()
 	c.releaseBuffers()

@@ -3,11 +3,11 @@ package engine
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -49,8 +49,8 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
 	c := n.newConn()
 	c.initiator, c.param, c.qp = true, p, q
-	if n.cfg.Nudge > 0 {
-		c.nudge.wait, c.nudge.left = n.cfg.Nudge, maxNudges
+	if n.cfg.EmptyWriteAfter > 0 {
+		c.emptyWrites.wait, c.emptyWrites.left = n.cfg.EmptyWriteAfter, maxEmptyWrites
 	}
 	q.conn = c
 	return c, nil
@@ -61,7 +61,7 @@ func (n *NIC) Incoming() *Conn { return n.newConn() }
 
 func (n *NIC) newConn() *Conn {
 	n.Count.Conns++
-	c := &Conn{nic: n, closeBy: mono.Never, nudge: nudge{at: mono.Never}}
+	c := &Conn{nic: n, closeBy: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}
 	c.timer.Owner, c.timer.TieBreak = c, uint32(n.Count.Conns) // equal deadlines expire in the order of creation
 	return c
 }
@@ -149,7 +149,7 @@ func negotiatedDepth(depth, limit uint16) uint16 {
 func (c *Conn) receiveReply(p *mpa.Params) {
 	q := c.qp
 	if q == nil {
-		c.abort(ErrCutOff)
+		c.abort(ErrAborted)
 		return
 	}
 	if !q.idle() {
@@ -169,7 +169,7 @@ func (c *Conn) receiveReply(p *mpa.Params) {
 // failUnusableQP ends a connection whose queue pair failed during connection setup, with a
 // Terminate as RFC 6581 requires.
 func (c *Conn) failUnusableQP() {
-	c.err = fmt.Errorf("%w: the queue pair is in %v", ErrCutOff, c.qp.state)
+	c.err = fmt.Errorf("%w: the queue pair is in %v", ErrAborted, c.qp.state)
 	if c.nic.policy.ResetUnusable {
 		c.abort(c.err)
 		return

@@ -47,8 +47,8 @@ var (
 	ErrTerminated = errors.New("the connection was terminated")
 	// ErrCloseTimeout: the peer did not close its side in time.
 	ErrCloseTimeout = errors.New("the peer did not close the connection in time")
-	// ErrCutOff: this side aborted the connection, or its queue pair was destroyed.
-	ErrCutOff = errors.New("the connection was broken off")
+	// ErrAborted: this side aborted the connection, or its queue pair was destroyed.
+	ErrAborted = errors.New("the connection was aborted")
 
 	errTruncated = errors.New("the peer closed the connection in the midst of a message")
 )

@@ -14,7 +14,7 @@ type Counters struct {
 	Aborted       uint64 // failed connections that this side aborted
 	CloseTimeouts uint64
 	DropNoQP      uint64 // segments of a connection without a queue pair
-	Nudges        uint64 // empty Writes sent because of Config.Nudge
+	EmptyWrites   uint64 // empty Writes sent because of Config.EmptyWriteAfter
 }
 
 // conn counts a connection that enters state s.
@@ -41,7 +41,7 @@ func (n *NIC) Counters() []verbs.Counter {
 		{Name: "conns_aborted", Value: c.Aborted},
 		{Name: "close_timeouts", Value: c.CloseTimeouts},
 		{Name: "drop_no_qp", Value: c.DropNoQP},
-		{Name: "nudges", Value: c.Nudges},
+		{Name: "empty_writes", Value: c.EmptyWrites},
 		{Name: "cq_overrun", Value: n.CQOverruns},
 		{Name: "events_lost", Value: n.EventsLost},
 		{Name: "mpa_sent_fpdus", Value: m.FPDUsSent},

@@ -11,8 +11,8 @@ func (c *Conn) tick(now mono.Time) {
 		c.abort(ErrCloseTimeout)
 		return
 	}
-	if !now.Before(c.nudge.at) {
-		c.nudgePeer(now)
+	if !now.Before(c.emptyWrites.at) {
+		c.sendEmptyWrite(now)
 	}
 	if c.mpa != nil && c.state != Closed {
 		c.mpa.Tick(now)
@@ -25,7 +25,7 @@ func (c *Conn) tick(now mono.Time) {
 func (c *Conn) rearm() {
 	at := c.closeBy
 	if c.mpa != nil && c.state != Closed {
-		at = min(at, c.mpa.Deadline(), c.nudge.at)
+		at = min(at, c.mpa.Deadline(), c.emptyWrites.at)
 	}
 	if c.state == Closed {
 		at = mono.Never

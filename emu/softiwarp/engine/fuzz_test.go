@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -46,7 +46,7 @@ type fuzzed struct {
 
 func newFuzzed(t testing.TB, initiator bool) *fuzzed {
 	h := newHost(t, func(c *Config, q *QPConfig) {
-		c.MPA.PeerToPeer, c.Nudge = true, testNudge
+		c.MPA.PeerToPeer, c.EmptyWriteAfter = true, testEmptyWriteAfter
 		q.Caps.MaxRecvWR, q.Caps.MaxSendWR = 4, 4
 	})
 	f := &fuzzed{tester: &tester{host: h}, secret: bytes.Repeat([]byte{secretByte}, 8)}
@@ -187,8 +187,8 @@ func FuzzConn(f *testing.F) {
 		if k.nic.Deadline() != mono.Never {
 			t.Fatal("a timer is left")
 		}
-		if k.nic.Count.Nudges > maxNudges {
-			t.Fatalf("%d nudges", k.nic.Count.Nudges)
+		if k.nic.Count.EmptyWrites > maxEmptyWrites {
+			t.Fatalf("%d empty Writes", k.nic.Count.EmptyWrites)
 		}
 		if n := len(poll(k.sendCQ)); n != k.posted {
 			t.Fatalf("%d of %d requests came back", n, k.posted)

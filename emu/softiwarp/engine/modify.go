@@ -1,10 +1,10 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -97,7 +97,7 @@ func (q *QP) changeState(now mono.Time, to verbs.QPState) {
 // set up: then receiveReply ends it.
 func (q *QP) failNow() {
 	if c := q.conn; c != nil && c.state >= Accepted {
-		c.abort(ErrCutOff)
+		c.abort(ErrAborted)
 	}
 	if q.state != verbs.QPStateErr {
 		q.fail(verbs.QPStateErr)

@@ -1,9 +1,8 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
@@ -20,9 +19,9 @@ type NIC struct {
 
 	qps nic.QPTable[QP]
 
-	outputs queue.FIFO[*Conn] // connections that may have output
-	changed queue.FIFO[*Conn] // connections whose state has changed
-	timers  queue.TimerHeap[Conn]
+	outputs nic.FIFO[*Conn] // connections that may have output
+	changed nic.FIFO[*Conn] // connections whose state has changed
+	timers  nic.TimerHeap[Conn]
 
 	clock mono.Time // latest time passed to a method
 

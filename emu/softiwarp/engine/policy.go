@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
 

@@ -31,7 +31,7 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs *Refs) error {
 	}
 	i := q.sq.tail
 	r := &q.sq.ring[int(i)&(len(q.sq.ring)-1)]
-	q.sq.slots.Keep(&r.Work, i, wr, q.signalAll)
+	q.sq.slots.Store(&r.Work, i, wr, q.signalAll)
 	if wr.Opcode == verbs.OpBindMW {
 		r.KeepBind(wr, refs.Window, refs.Region, q.endpoint.PD, q.num)
 	}

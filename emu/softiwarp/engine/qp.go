@@ -3,8 +3,8 @@ package engine
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/internal/iwarp"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -119,7 +119,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 	}
 	n.UsePD(q.endpoint.PD, -1)
 	n.Mem.UnbindQP(q.num)
-	n.Retract(func(e *nic.Event) bool { return e.QP == any(q) })
+	n.DropEvents(func(e *nic.Event) bool { return e.QP == any(q) })
 	n.qps.Remove(q.num)
 	return nil
 }
@@ -169,7 +169,7 @@ func (q *QP) dropConn() {
 		}
 		c.detach()
 		if !ends {
-			c.abort(ErrCutOff)
+			c.abort(ErrAborted)
 		}
 	}
 	q.nic.Mem.UnbindQP(q.num)

@@ -292,7 +292,7 @@ func runRandom(t *testing.T, seed uint64) {
 		i := rnd.IntN(2)
 		side := sides[i]
 		if seed%4 == 1 && rnd.IntN(20) == 0 {
-			side.qp.stream.Nudge() // it must make no difference, wherever it falls
+			side.qp.stream.SendEmptyWrite() // it must make no difference, wherever it falls
 		}
 		switch rnd.IntN(6) {
 		case 0:

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // storm gives the connection data: as it is, or cut into ULPDUs that are framed

@@ -14,7 +14,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // conversation is what the two ends of a TCP connection said, whole.
@@ -78,7 +78,7 @@ func conversations(t *testing.T, path string) (all []*conversation) {
 // other, from what each of them has to be told: every octet is the same, the
 // stale pads included.
 func TestKernelsWouldNotNotice(t *testing.T) {
-	paths, err := filepath.Glob("../wire/testdata/*.pcap")
+	paths, err := filepath.Glob("../../iwarp/wire/testdata/*.pcap")
 	if err != nil || len(paths) != 10 {
 		t.Fatalf("%d captures, %v", len(paths), err)
 	}

@@ -3,7 +3,7 @@ package mpa
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // A refusal is one whatever its format: a responder that does not know the

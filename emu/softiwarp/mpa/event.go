@@ -3,7 +3,7 @@ package mpa
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // EventKind is the kind of an Event.

@@ -1,7 +1,7 @@
 package mpa
 
 import (
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // maxDepth is the largest IRD or ORD that can be negotiated.

@@ -1,12 +1,12 @@
 package mpa
 
-import "github.com/fabrictest/fabrictest/emu/internal/queue"
+import "github.com/fabrictest/fabrictest/emu/internal/nic"
 
 // output is the queue of octets to write: buffers that are borrowed or in a ring buffer, and
 // the ends of frames.
 type output struct {
-	vectors queue.FIFO[[]byte]
-	frames  queue.FIFO[frame]
+	vectors nic.FIFO[[]byte]
+	frames  nic.FIFO[frame]
 	align   bool // keep frames in separate vectors
 
 	queued uint64 // octets ever queued

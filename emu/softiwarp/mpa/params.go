@@ -3,7 +3,7 @@ package mpa
 import (
 	"strings"
 
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
 // RTR is a set of ready-to-receive messages of RFC 6581. They have no payload.

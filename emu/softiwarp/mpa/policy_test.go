@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // policyCase is a short conversation with a connection, which reads one way without

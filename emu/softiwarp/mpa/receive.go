@@ -1,6 +1,6 @@
 package mpa
 
-import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
 // nextFPDU consumes one FPDU of the input.
 func (c *Conn) nextFPDU() (e Event, ok bool) {

@@ -1,6 +1,6 @@
 package mpa
 
-import "github.com/fabrictest/fabrictest/emu/softiwarp/wire"
+import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
 // receiveReply handles a valid Reply.
 func (c *Conn) receiveReply(f *wire.StartFrame) Event {

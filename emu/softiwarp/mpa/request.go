@@ -1,8 +1,8 @@
 package mpa
 
 import (
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // receiveRequest reports a valid Request.

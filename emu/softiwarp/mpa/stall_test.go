@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/wire"
 )
 
 // at gives c octets at a time.

@@ -2,7 +2,7 @@ package cm
 
 import (
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // Connect sends a REQ to a service of a peer. The result is EventReply,
@@ -13,7 +13,7 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 		return 0, err
 	}
 	if p.ServiceID.IsIP() && p.Path.FlowLabel == 0 {
-		p.Path.FlowLabel = mad.FlowLabel(p.SrcPort, p.ServiceID.Port())
+		p.Path.FlowLabel = wire.FlowLabel(p.SrcPort, p.ServiceID.Port())
 	}
 	req := a.newREQ(&p)
 	if err := fillRequest(req.PrivateData[:], p.ServiceID, &p.Path, p.SrcPort, p.PrivateData); err != nil {
@@ -30,43 +30,43 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	c.madRoute = p.Path.route()
 	// The peer's response time plus the round trip, for which the local ACK timeout is
 	// an upper bound.
-	c.packetLifetime = mad.Timeout(p.Path.LocalAckTimeout)
-	c.timeout = c.packetLifetime + mad.Timeout(a.cfg.ResponseTimeout)
+	c.packetLifetime = wire.CMTimeout(p.Path.LocalAckTimeout)
+	c.timeout = c.packetLifetime + wire.CMTimeout(a.cfg.ResponseTimeout)
 	c.maxRetries = a.cfg.MaxRetries
 	req.LocalCommID = uint32(c.id)
-	c.storeMessage(mad.AttrREQ, c.tid, req)
+	c.storeMessage(wire.AttrREQ, c.tid, req)
 	a.await(now, c, StateREQSent)
 	return c.id, nil
 }
 
-func (a *Agent) newREQ(p *ConnectParam) *mad.REQ {
-	req := &mad.REQ{
+func (a *Agent) newREQ(p *ConnectParam) *wire.REQ {
+	req := &wire.REQ{
 		ServiceID: p.ServiceID, LocalCAGUID: a.cfg.CAGUID, LocalQPN: p.QPN, RespRes: p.RespRes, InitDepth: p.InitDepth,
 		RemoteRespTimeout: a.cfg.ResponseTimeout, LocalRespTimeout: a.cfg.ResponseTimeout,
 		E2EFlow: p.E2EFlow, StartPSN: p.StartPSN, RetryCount: p.RetryCount, PKey: p.Path.PKey, MTU: p.Path.MTU,
 		RNRRetry: p.RNRRetry, MaxCMRetries: a.cfg.MaxRetries, SRQ: p.SRQ,
-		Primary: mad.Path{
-			LocalLID: mad.LIDNone, RemoteLID: mad.LIDNone,
-			LocalGID: mad.GIDOf(p.Path.Local), RemoteGID: mad.GIDOf(p.Path.Remote),
+		Primary: wire.CMPath{
+			LocalLID: wire.LIDNone, RemoteLID: wire.LIDNone,
+			LocalGID: wire.GIDOf(p.Path.Local), RemoteGID: wire.GIDOf(p.Path.Remote),
 			FlowLabel: p.Path.FlowLabel, Rate: p.Path.Rate, TrafficClass: p.Path.TrafficClass,
 			HopLimit: p.Path.HopLimit, SL: p.Path.SL, AckTimeout: p.Path.LocalAckTimeout,
 		},
 	}
 	switch p.Transport {
 	case UC:
-		req.Transport = mad.TransportUC
+		req.Transport = wire.CMTransportUC
 	case XRC:
-		req.Transport, req.ExtTransport = mad.TransportExt, mad.ExtXRC
+		req.Transport, req.ExtTransport = wire.CMTransportExt, wire.ExtXRC
 	}
 	return req
 }
 
 // handleREP handles a REP or a duplicate of it.
-func (a *Agent) handleREP(in *incoming, m *mad.REP) {
+func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 	c := a.conns[ConnID(m.RemoteCommID)]
 	if c == nil || !c.active || c.isLookup() {
 		a.counters.UnknownConn++
-		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, mad.AboutREP)
+		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutREP)
 		return
 	}
 	if c.madRoute.remote != in.from {
@@ -81,40 +81,40 @@ func (a *Agent) handleREP(in *incoming, m *mad.REP) {
 	if c.remoteID != m.LocalCommID {
 		// The peer created another connection for the same REQ.
 		a.counters.UnknownConn++
-		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, mad.AboutREP)
+		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutREP)
 		return
 	}
-	a.counters.Duplicates.count(mad.AttrREP)
+	a.counters.Duplicates.count(wire.AttrREP)
 	switch c.state {
 	case StateREPRcvd:
 		a.autoMRA(c)
 	case StateMRAREPSent, StateEstablished:
 		a.repeat(c)
 	case StateTimeWait:
-		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, mad.AboutREP)
+		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutREP)
 	}
 }
 
 // acceptREP handles the first REP of a connection.
-func (a *Agent) acceptREP(in *incoming, c *conn, m *mad.REP) {
+func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 	qpn := m.LocalQPN
 	if c.transport == XRC {
 		qpn = m.LocalEECN
 	}
-	reason := mad.Reason(0)
+	reason := wire.REJReason(0)
 	switch old := a.byQP[remoteKey{m.LocalCAGUID, qpn}]; {
 	case m.LocalCommID == 0:
-		reason = mad.ReasonInvalidCommID
+		reason = wire.ReasonInvalidCommID
 	case a.byRemote[remoteKey{m.LocalCAGUID, m.LocalCommID}] != nil:
-		reason = mad.ReasonDuplicateCommID
+		reason = wire.ReasonDuplicateCommID
 	case old != nil:
-		reason = mad.ReasonStale
+		reason = wire.ReasonStale
 		a.endStale(in, old)
 	}
 	if reason != 0 {
-		rej := mad.REJ{LocalCommID: uint32(c.id), RemoteCommID: m.LocalCommID, About: mad.AboutREP, Reason: reason}
-		a.sendOnce(c.madRoute, mad.AttrREJ, in.tid, &rej)
-		a.notify(c, Event{Kind: EventRejected, Reason: reason, About: mad.AboutREP, ByUs: true, Final: true})
+		rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: m.LocalCommID, About: wire.AboutREP, Reason: reason}
+		a.sendOnce(c.madRoute, wire.AttrREJ, in.tid, &rej)
+		a.notify(c, Event{Kind: EventRejected, Reason: reason, About: wire.AboutREP, ByUs: true, Final: true})
 		a.release(c)
 		return
 	}
@@ -144,11 +144,11 @@ func (a *Agent) ConfirmReply(now mono.Time, id ConnID, private []byte) error {
 	if err != nil {
 		return err
 	}
-	rtu := mad.RTU{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID}
-	if err := mad.Fill(rtu.PrivateData[:], private); err != nil {
+	rtu := wire.RTU{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID}
+	if err := wire.FillField(rtu.PrivateData[:], private); err != nil {
 		return err
 	}
-	c.storeMessage(mad.AttrRTU, c.tid, &rtu)
+	c.storeMessage(wire.AttrRTU, c.tid, &rtu)
 	a.transmit(c)
 	a.establish(c)
 	return nil

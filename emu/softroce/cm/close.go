@@ -2,7 +2,7 @@ package cm
 
 import (
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // Close ends a connection or lookup in any state: it rejects a pending request, or
@@ -20,7 +20,7 @@ func (a *Agent) Close(now mono.Time, id ConnID) error {
 		a.rejectTimeout(c)
 		a.release(c)
 	case StateREQRcvd, StateMRAREQSent, StateREPRcvd, StateMRAREPSent, StateREPSent, StateMRAREPRcvd:
-		return a.reject(now, c, mad.ReasonConsumer, nil, nil)
+		return a.reject(now, c, wire.ReasonConsumer, nil, nil)
 	case StateEstablished:
 		return a.startDREQ(now, c, nil)
 	case StateDREQRcvd:
@@ -28,7 +28,7 @@ func (a *Agent) Close(now mono.Time, id ConnID) error {
 	case StateSIDRREQSent:
 		a.release(c)
 	case StateSIDRREQRcvd:
-		return a.answerSIDR(now, c, SIDRReplyParam{Status: mad.SIDRRejected})
+		return a.answerSIDR(now, c, SIDRReplyParam{Status: wire.SIDRRejected})
 	}
 	return nil
 }

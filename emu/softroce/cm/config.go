@@ -3,11 +3,11 @@ package cm
 import (
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // Config configures an Agent. All fields except CAGUID may be zero, which means the
-// default. Timeouts are 5-bit codes: see mad.Timeout.
+// default. Timeouts are 5-bit codes: see wire.CMTimeout.
 type Config struct {
 	// CAGUID identifies this device. It must be unique in the network: peers use it to
 	// detect duplicates and stale connections.
@@ -88,7 +88,7 @@ func (c Config) withDefaults() Config {
 
 // peerTimeout converts a timeout code of a peer, limited to MinTimeout..MaxTimeout.
 func (c *Config) peerTimeout(code uint8) time.Duration {
-	return mad.Timeout(min(max(code, c.MinTimeout), c.MaxTimeout))
+	return wire.CMTimeout(min(max(code, c.MinTimeout), c.MaxTimeout))
 }
 
 // memberOf reports whether a P_Key of this device matches pkey: same partition, and at

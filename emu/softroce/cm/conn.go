@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // conn is a connection or SIDR lookup.
@@ -20,9 +20,9 @@ type conn struct {
 	remoteGUID     uint64
 	remoteQPN      uint32
 	localQPN       uint32
-	serviceID      mad.ServiceID
+	serviceID      wire.ServiceID
 	transport      Transport
-	failover       mad.Failover
+	failover       wire.Failover
 	inRemote       bool // registered in Agent.byRemote
 	inQP           bool // registered in Agent.byQP
 	established    bool // has been in StateEstablished
@@ -34,8 +34,8 @@ type conn struct {
 	maxRetries     uint8
 	retries        uint8 // retries left
 	timer          timer
-	msg            [mad.Len]byte // message to retransmit by timer or for a duplicate
-	msgAttr        mad.Attr      // type of msg; 0 for none
+	msg            [wire.MADLen]byte // message to retransmit by timer or for a duplicate
+	msgAttr        wire.Attr         // type of msg; 0 for none
 }
 
 // route has the addresses and header fields for MADs to a peer.

@@ -3,22 +3,22 @@ package cm
 import (
 	"strings"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // PerMessage has a counter for each message type.
-type PerMessage [mad.NumAttrs]uint64
+type PerMessage [wire.NumAttrs]uint64
 
 // Of returns the counter of a message type.
-func (p PerMessage) Of(a mad.Attr) uint64 {
+func (p PerMessage) Of(a wire.Attr) uint64 {
 	if i, ok := a.Index(); ok {
 		return p[i]
 	}
 	return 0
 }
 
-func (p *PerMessage) count(a mad.Attr) {
+func (p *PerMessage) count(a wire.Attr) {
 	if i, ok := a.Index(); ok {
 		p[i]++
 	}
@@ -53,10 +53,10 @@ type Counters struct {
 
 // messageCounters has the names of the PerMessage counters. They are computed once because
 // List is called often.
-var messageCounters = func() (names [4]([mad.NumAttrs]string)) {
+var messageCounters = func() (names [4]([wire.NumAttrs]string)) {
 	for k, prefix := range []string{"cm_sent_", "cm_resent_", "cm_rcvd_", "cm_duplicate_"} {
 		for i := range names[k] {
-			names[k][i] = prefix + strings.ToLower((mad.AttrREQ + mad.Attr(i)).String())
+			names[k][i] = prefix + strings.ToLower((wire.AttrREQ + wire.Attr(i)).String())
 		}
 	}
 	return names
@@ -64,7 +64,7 @@ var messageCounters = func() (names [4]([mad.NumAttrs]string)) {
 
 // List returns the counters by name, in a fixed order.
 func (c *Counters) List() []verbs.Counter {
-	list := make([]verbs.Counter, 0, 4*mad.NumAttrs+17)
+	list := make([]verbs.Counter, 0, 4*wire.NumAttrs+17)
 	for k, counts := range []*PerMessage{&c.Sent, &c.Resent, &c.Received, &c.Duplicates} {
 		for i, n := range counts {
 			list = append(list, verbs.Counter{Name: messageCounters[k][i], Value: n})

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -55,7 +55,7 @@ func TestTenThousandConnectionsLeaveNoState(t *testing.T) {
 			t.Errorf("queues grew to %d", n)
 		}
 	}
-	if c := w.b.Counters(); c.Received.Of(mad.AttrREQ) != 10000 || c.Refused != 0 {
+	if c := w.b.Counters(); c.Received.Of(wire.AttrREQ) != 10000 || c.Refused != 0 {
 		t.Errorf("counters %+v", c)
 	}
 }
@@ -66,8 +66,8 @@ func TestReconnectAtOnce(t *testing.T) {
 	for range 1000 {
 		ca, _ := w.established()
 		must.Do(t, w.a.Disconnect(w.now, ca, nil))
-		w.pass(w.a, mad.AttrDREQ)
-		w.pass(w.b, mad.AttrDREP)
+		w.pass(w.a, wire.AttrDREQ)
+		w.pass(w.b, wire.AttrDREP)
 		w.a.event(EventDisconnected)
 		w.b.event(EventDisconnectRequested)
 		w.now += 1000
@@ -75,7 +75,7 @@ func TestReconnectAtOnce(t *testing.T) {
 	if w.a.Conns() != 1000 || w.b.Conns() != 1000 {
 		t.Errorf("%d and %d in time wait, want 1000", w.a.Conns(), w.b.Conns())
 	}
-	w.now = w.now.Add(mad.Timeout(20))
+	w.now = w.now.Add(wire.CMTimeout(20))
 	for _, h := range []*host{w.a, w.b} {
 		h.HandleTimer(w.now)
 		for range 1000 {

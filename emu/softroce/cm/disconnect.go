@@ -2,7 +2,7 @@ package cm
 
 import (
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // Disconnect sends a DREQ; private is up to 220 bytes. The result is
@@ -16,11 +16,11 @@ func (a *Agent) Disconnect(now mono.Time, id ConnID, private []byte) error {
 }
 
 func (a *Agent) startDREQ(now mono.Time, c *conn, private []byte) error {
-	dreq := mad.DREQ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, RemoteQPN: c.remoteQPN}
-	if err := mad.Fill(dreq.PrivateData[:], private); err != nil {
+	dreq := wire.DREQ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, RemoteQPN: c.remoteQPN}
+	if err := wire.FillField(dreq.PrivateData[:], private); err != nil {
 		return err
 	}
-	c.storeMessage(mad.AttrDREQ, uint64(c.id), &dreq)
+	c.storeMessage(wire.AttrDREQ, uint64(c.id), &dreq)
 	a.await(now, c, StateDREQSent)
 	return nil
 }
@@ -36,11 +36,11 @@ func (a *Agent) DisconnectReply(now mono.Time, id ConnID, private []byte) error 
 }
 
 func (a *Agent) sendDREP(now mono.Time, c *conn, private []byte) error {
-	drep := mad.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID}
-	if err := mad.Fill(drep.PrivateData[:], private); err != nil {
+	drep := wire.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID}
+	if err := wire.FillField(drep.PrivateData[:], private); err != nil {
 		return err
 	}
-	c.storeMessage(mad.AttrDREP, c.tid, &drep)
+	c.storeMessage(wire.AttrDREP, c.tid, &drep)
 	a.transmit(c)
 	a.enterTimeWait(now, c)
 	return nil
@@ -48,7 +48,7 @@ func (a *Agent) sendDREP(now mono.Time, c *conn, private []byte) error {
 
 // handleDREQ disconnects and sends a DREP. It also answers a DREQ for an unknown
 // connection, so that the peer stops retransmitting.
-func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
+func (a *Agent) handleDREQ(in *incoming, m *wire.DREQ) {
 	c, unknown := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {
 		if unknown {
@@ -74,26 +74,26 @@ func (a *Agent) handleDREQ(in *incoming, m *mad.DREQ) {
 		a.notify(c, Event{Kind: EventDisconnected, PrivateData: m.PrivateData[:]})
 		a.sendDREP(in.now, c, nil)
 	case StateDREQRcvd:
-		a.counters.Duplicates.count(mad.AttrDREQ)
+		a.counters.Duplicates.count(wire.AttrDREQ)
 	case StateTimeWait:
-		a.counters.Duplicates.count(mad.AttrDREQ)
-		if c.msgAttr == mad.AttrDREP {
+		a.counters.Duplicates.count(wire.AttrDREQ)
+		if c.msgAttr == wire.AttrDREP {
 			a.repeatFor(c, in.tid)
 		} else {
-			a.sendOnce(c.madRoute, mad.AttrDREP, in.tid, &mad.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID})
+			a.sendOnce(c.madRoute, wire.AttrDREP, in.tid, &wire.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID})
 		}
 	default:
 		a.counters.WrongState++
 	}
 }
 
-func (a *Agent) drepWithoutConn(in *incoming, m *mad.DREQ) {
-	drep := mad.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
-	a.sendOnce(a.replyRoute(in), mad.AttrDREP, in.tid, &drep)
+func (a *Agent) drepWithoutConn(in *incoming, m *wire.DREQ) {
+	drep := wire.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
+	a.sendOnce(a.replyRoute(in), wire.AttrDREP, in.tid, &drep)
 }
 
 // handleDREP completes Disconnect.
-func (a *Agent) handleDREP(in *incoming, m *mad.DREP) {
+func (a *Agent) handleDREP(in *incoming, m *wire.DREP) {
 	c, _ := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {
 		return
@@ -103,7 +103,7 @@ func (a *Agent) handleDREP(in *incoming, m *mad.DREP) {
 		a.notify(c, Event{Kind: EventDisconnected, PrivateData: m.PrivateData[:]})
 		a.enterTimeWait(in.now, c)
 	case StateTimeWait:
-		a.counters.Duplicates.count(mad.AttrDREP)
+		a.counters.Duplicates.count(wire.AttrDREP)
 	default:
 		a.counters.WrongState++
 	}

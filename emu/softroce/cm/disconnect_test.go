@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -13,12 +13,12 @@ func TestDREQAndDuplicatesAreAnswered(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
-	dreq := w.pass(w.a, mad.AttrDREQ)
+	dreq := w.pass(w.a, wire.AttrDREQ)
 	w.b.event(EventDisconnectRequested)
-	drep := w.b.take(mad.AttrDREP)
+	drep := w.b.take(wire.AttrDREP)
 
 	w.deliver(dreq) // in time wait
-	if s := w.b.take(mad.AttrDREP); s.b != drep.b {
+	if s := w.b.take(wire.AttrDREP); s.b != drep.b {
 		t.Error("the DREP changed")
 	}
 	w.b.noEvent()
@@ -26,7 +26,7 @@ func TestDREQAndDuplicatesAreAnswered(t *testing.T) {
 	w.b.event(EventTimeWaitExit)
 	w.b.inState(cb, StateIdle)
 	w.deliver(dreq) // and after it
-	if s := w.b.take(mad.AttrDREP); s.b != drep.b {
+	if s := w.b.take(wire.AttrDREP); s.b != drep.b {
 		t.Error("the DREP changed")
 	}
 	w.b.noEvent()
@@ -34,7 +34,7 @@ func TestDREQAndDuplicatesAreAnswered(t *testing.T) {
 	w.a.event(EventDisconnected)
 	w.deliver(drep)
 	w.a.noEvent()
-	if n := w.a.Counters().Duplicates.Of(mad.AttrDREP); n != 1 {
+	if n := w.a.Counters().Duplicates.Of(wire.AttrDREP); n != 1 {
 		t.Errorf("%d duplicate DREPs, want 1", n)
 	}
 }
@@ -45,13 +45,13 @@ func TestDREQAfterDisconnectIsAnswered(t *testing.T) {
 	ca, cb := w.established()
 	must.Do(t, w.b.Disconnect(w.now, cb, nil))
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
-	fromA, fromB := w.a.take(mad.AttrDREQ), w.b.take(mad.AttrDREQ)
+	fromA, fromB := w.a.take(wire.AttrDREQ), w.b.take(wire.AttrDREQ)
 	w.deliver(fromB)
 	w.a.event(EventDisconnected)
-	w.pass(w.a, mad.AttrDREP)
+	w.pass(w.a, wire.AttrDREP)
 	w.b.event(EventDisconnected)
 	w.deliver(fromA)
-	s := w.b.take(mad.AttrDREP)
+	s := w.b.take(wire.AttrDREP)
 	if s.TID != fromA.TID {
 		t.Errorf("DREP of transaction %x, want %x", s.TID, fromA.TID)
 	}
@@ -63,12 +63,12 @@ func TestBothDisconnectAtOnce(t *testing.T) {
 	ca, cb := w.established()
 	must.Do(t, w.a.Disconnect(w.now, ca, []byte("a")))
 	must.Do(t, w.b.Disconnect(w.now, cb, []byte("b")))
-	fromA, fromB := w.a.take(mad.AttrDREQ), w.b.take(mad.AttrDREQ)
+	fromA, fromB := w.a.take(wire.AttrDREQ), w.b.take(wire.AttrDREQ)
 	w.deliver(fromA)
 	w.deliver(fromB)
 	for _, h := range []*host{w.a, w.b} {
 		h.event(EventDisconnected)
-		h.take(mad.AttrDREP) // lost: it is not needed
+		h.take(wire.AttrDREP) // lost: it is not needed
 		h.noEvent()
 		w.tick(h)
 		h.event(EventTimeWaitExit)
@@ -81,11 +81,11 @@ func TestBothDisconnectAtOnce(t *testing.T) {
 func TestDREQInsteadOfRTU(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.confirmed()
-	w.a.take(mad.AttrRTU)
+	w.a.take(wire.AttrRTU)
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
-	w.pass(w.a, mad.AttrDREQ)
+	w.pass(w.a, wire.AttrDREQ)
 	w.b.event(EventDisconnectRequested)
-	w.pass(w.b, mad.AttrDREP)
+	w.pass(w.b, wire.AttrDREP)
 	w.b.inState(cb, StateTimeWait)
 	w.a.event(EventDisconnected)
 }
@@ -93,7 +93,7 @@ func TestDREQInsteadOfRTU(t *testing.T) {
 func TestDREQForAnotherQueuePair(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
-	w.inject(addrA, mad.AttrDREQ, &mad.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN + 1})
+	w.inject(addrA, wire.AttrDREQ, &wire.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN + 1})
 	w.b.silent()
 	w.b.noEvent()
 	w.b.inState(cb, StateEstablished)
@@ -106,20 +106,20 @@ func TestConsumerDREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{ConsumerDREP: true})
 	ca, cb := w.established()
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
-	dreq := w.pass(w.a, mad.AttrDREQ)
+	dreq := w.pass(w.a, wire.AttrDREQ)
 	w.b.event(EventDisconnectRequested)
 	w.b.inState(cb, StateDREQRcvd)
 	w.deliver(dreq)
 	w.b.silent()
 	w.b.noEvent()
-	must.Fail(t, "DisconnectReply(225 bytes)", w.b.DisconnectReply(w.now, cb, make([]byte, 225)), mad.ErrTooLong)
+	must.Fail(t, "DisconnectReply(225 bytes)", w.b.DisconnectReply(w.now, cb, make([]byte, 225)), wire.ErrTooLong)
 	must.Do(t, w.b.DisconnectReply(w.now, cb, []byte("farewell")))
-	drep := w.pass(w.b, mad.AttrDREP)
+	drep := w.pass(w.b, wire.AttrDREP)
 	if e := w.a.event(EventDisconnected); !bytes.HasPrefix(e.PrivateData, []byte("farewell")) {
 		t.Errorf("private data %q", e.PrivateData)
 	}
 	w.deliver(dreq) // a duplicate gets the same answer
-	if s := w.b.take(mad.AttrDREP); s.b != drep.b {
+	if s := w.b.take(wire.AttrDREP); s.b != drep.b {
 		t.Error("the DREP changed")
 	}
 	w.b.inState(cb, StateTimeWait)
@@ -130,36 +130,36 @@ func TestCloseInEveryState(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		reach func(*world) (*host, ConnID)
-		sends mad.Attr
+		sends wire.Attr
 	}{
-		{"REQ sent", func(w *world) (*host, ConnID) { id := w.connect(); w.a.take(mad.AttrREQ); return w.a, id }, mad.AttrREJ},
-		{"REQ received", func(w *world) (*host, ConnID) { _, cb := w.requested(); return w.b, cb }, mad.AttrREJ},
-		{"REP sent", func(w *world) (*host, ConnID) { _, cb := w.accepted(); w.b.take(mad.AttrREP); return w.b, cb }, mad.AttrREJ},
-		{"REP received", func(w *world) (*host, ConnID) { ca, _ := w.replied(); return w.a, ca }, mad.AttrREJ},
-		{"established", func(w *world) (*host, ConnID) { ca, _ := w.established(); return w.a, ca }, mad.AttrDREQ},
+		{"REQ sent", func(w *world) (*host, ConnID) { id := w.connect(); w.a.take(wire.AttrREQ); return w.a, id }, wire.AttrREJ},
+		{"REQ received", func(w *world) (*host, ConnID) { _, cb := w.requested(); return w.b, cb }, wire.AttrREJ},
+		{"REP sent", func(w *world) (*host, ConnID) { _, cb := w.accepted(); w.b.take(wire.AttrREP); return w.b, cb }, wire.AttrREJ},
+		{"REP received", func(w *world) (*host, ConnID) { ca, _ := w.replied(); return w.a, ca }, wire.AttrREJ},
+		{"established", func(w *world) (*host, ConnID) { ca, _ := w.established(); return w.a, ca }, wire.AttrDREQ},
 		{"DREQ sent", func(w *world) (*host, ConnID) {
 			ca, _ := w.established()
 			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
-			w.a.take(mad.AttrDREQ)
+			w.a.take(wire.AttrDREQ)
 			return w.a, ca
 		}, 0},
 		{"DREQ received", func(w *world) (*host, ConnID) {
 			ca, cb := w.established()
 			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
-			w.pass(w.a, mad.AttrDREQ)
+			w.pass(w.a, wire.AttrDREQ)
 			w.b.event(EventDisconnectRequested)
 			return w.b, cb
-		}, mad.AttrDREP},
+		}, wire.AttrDREP},
 		{"SIDR_REQ sent", func(w *world) (*host, ConnID) {
 			id := must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(w.t)
-			w.a.take(mad.AttrSIDRREQ)
+			w.a.take(wire.AttrSIDRREQ)
 			return w.a, id
 		}, 0},
 		{"SIDR_REQ received", func(w *world) (*host, ConnID) {
 			must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(w.t)
-			w.pass(w.a, mad.AttrSIDRREQ)
+			w.pass(w.a, wire.AttrSIDRREQ)
 			return w.b, w.b.event(EventSIDRRequest).Conn
-		}, mad.AttrSIDRREP},
+		}, wire.AttrSIDRREP},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, Config{MaxRetries: 2}, Config{ConsumerDREP: true})
@@ -188,10 +188,10 @@ func TestClosedConnectionAnswersADREQ(t *testing.T) {
 	w := newWorld(t, Config{}, Config{ConsumerDREP: true})
 	ca, cb := w.established()
 	must.Do(t, w.b.Close(w.now, cb))
-	w.b.take(mad.AttrDREQ) // lost
+	w.b.take(wire.AttrDREQ) // lost
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
-	w.pass(w.a, mad.AttrDREQ)
-	w.pass(w.b, mad.AttrDREP)
+	w.pass(w.a, wire.AttrDREQ)
+	w.pass(w.b, wire.AttrDREP)
 	w.a.event(EventDisconnected)
 	w.b.noEvent()
 }
@@ -201,10 +201,10 @@ func TestRepeatedDREPAnswersTheNewTransaction(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
-	w.pass(w.a, mad.AttrDREQ)
-	w.b.take(mad.AttrDREP)
-	w.inject(addrA, mad.AttrDREQ, &mad.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN})
-	if s := w.b.take(mad.AttrDREP); s.TID != injectTID {
+	w.pass(w.a, wire.AttrDREQ)
+	w.b.take(wire.AttrDREP)
+	w.inject(addrA, wire.AttrDREQ, &wire.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN})
+	if s := w.b.take(wire.AttrDREP); s.TID != injectTID {
 		t.Errorf("DREP of transaction %x, want %x", s.TID, injectTID)
 	}
 }

@@ -4,28 +4,28 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestDuplicateREQGetsMRABeforeAccept(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	w.connect()
-	req := w.pass(w.a, mad.AttrREQ)
+	req := w.pass(w.a, wire.AttrREQ)
 	cb := w.b.event(EventRequest).Conn
 	w.b.silent()
 	for range 3 {
 		w.deliver(req)
 		w.b.noEvent()
-		s := w.b.take(mad.AttrMRA)
-		var m mad.MRA
+		s := w.b.take(wire.AttrMRA)
+		var m wire.MRA
 		must.Get(m.Parse(s.body()))(t)
-		if m.About != mad.AboutREQ || m.ServiceTimeout != 24 || m.LocalCommID != uint32(cb) || m.RemoteCommID != 0xA0000001 || s.TID != req.TID {
+		if m.About != wire.AboutREQ || m.ServiceTimeout != 24 || m.LocalCommID != uint32(cb) || m.RemoteCommID != 0xA0000001 || s.TID != req.TID {
 			t.Errorf("MRA %+v", m)
 		}
 		w.b.inState(cb, StateMRAREQSent)
 	}
-	if n := w.b.Counters().Duplicates.Of(mad.AttrREQ); n != 3 || w.b.Conns() != 1 {
+	if n := w.b.Counters().Duplicates.Of(wire.AttrREQ); n != 3 || w.b.Conns() != 1 {
 		t.Errorf("%d duplicates, %d connections", n, w.b.Conns())
 	}
 }
@@ -33,14 +33,14 @@ func TestDuplicateREQGetsMRABeforeAccept(t *testing.T) {
 func TestDuplicateREQRetransmitsREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	w.connect()
-	req := w.pass(w.a, mad.AttrREQ)
+	req := w.pass(w.a, wire.AttrREQ)
 	cb := w.b.event(EventRequest).Conn
 	must.Do(t, w.b.Accept(w.now, cb, answer))
-	first := w.b.take(mad.AttrREP)
+	first := w.b.take(wire.AttrREP)
 	due := w.b.NextTimer()
 	w.now += 1000
 	w.deliver(req)
-	if s := w.b.take(mad.AttrREP); s.b != first.b {
+	if s := w.b.take(wire.AttrREP); s.b != first.b {
 		t.Error("the REP changed")
 	}
 	if w.b.NextTimer() != due {
@@ -51,7 +51,7 @@ func TestDuplicateREQRetransmitsREP(t *testing.T) {
 	w.deliver(first)
 	w.a.event(EventReply)
 	must.Do(t, w.a.ConfirmReply(w.now, w.a.byRemote[remoteKey{guidB, uint32(cb)}].id, nil))
-	w.pass(w.a, mad.AttrRTU)
+	w.pass(w.a, wire.AttrRTU)
 	w.b.event(EventEstablished)
 	w.deliver(req) // established: an old copy, which needs no answer
 	w.b.silent()
@@ -61,23 +61,23 @@ func TestDuplicateREQRetransmitsREP(t *testing.T) {
 func TestDuplicateREPRetransmitsRTU(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, _ := w.accepted()
-	rep := w.pass(w.b, mad.AttrREP)
+	rep := w.pass(w.b, wire.AttrREP)
 	w.a.event(EventReply)
 
 	w.deliver(rep) // the consumer is not ready yet
 	w.a.inState(ca, StateMRAREPSent)
-	w.pass(w.a, mad.AttrMRA)
+	w.pass(w.a, wire.AttrMRA)
 	w.deliver(rep)
-	w.a.take(mad.AttrMRA)
+	w.a.take(wire.AttrMRA)
 
 	must.Do(t, w.a.ConfirmReply(w.now, ca, []byte("ready")))
-	rtu := w.a.take(mad.AttrRTU) // lost
+	rtu := w.a.take(wire.AttrRTU) // lost
 	w.deliver(rep)
-	if s := w.a.take(mad.AttrRTU); s.b != rtu.b {
+	if s := w.a.take(wire.AttrRTU); s.b != rtu.b {
 		t.Error("the RTU changed")
 	}
 	w.a.noEvent()
-	if n := w.a.Counters().Duplicates.Of(mad.AttrREP); n != 3 {
+	if n := w.a.Counters().Duplicates.Of(wire.AttrREP); n != 3 {
 		t.Errorf("%d duplicate REPs, want 3", n)
 	}
 }
@@ -85,12 +85,12 @@ func TestDuplicateREPRetransmitsRTU(t *testing.T) {
 // A communication ID that is in use cannot start another connection.
 func TestREQWithIDInUseIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
-	w.inject(addrA, mad.AttrREQ, newREQ())
+	w.inject(addrA, wire.AttrREQ, newREQ())
 	w.b.event(EventRequest)
 	other := newREQ()
 	other.LocalQPN++
-	w.inject(addrA, mad.AttrREQ, other)
-	if rej := rejOf(t, w.b.take(mad.AttrREJ)); rej.Reason != mad.ReasonDuplicateCommID || rej.RemoteCommID != other.LocalCommID {
+	w.inject(addrA, wire.AttrREQ, other)
+	if rej := rejOf(t, w.b.take(wire.AttrREJ)); rej.Reason != wire.ReasonDuplicateCommID || rej.RemoteCommID != other.LocalCommID {
 		t.Errorf("REJ %+v", rej)
 	}
 	w.b.noEvent()
@@ -103,35 +103,35 @@ func TestREQWithIDInUseIsRejected(t *testing.T) {
 func TestOldREQInTimeWaitIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
-	req := w.pass(w.a, mad.AttrREQ)
+	req := w.pass(w.a, wire.AttrREQ)
 	cb := w.b.event(EventRequest).Conn
 	must.Do(t, w.b.Accept(w.now, cb, answer))
-	rep := w.pass(w.b, mad.AttrREP)
+	rep := w.pass(w.b, wire.AttrREP)
 	w.a.event(EventReply)
 	must.Do(t, w.a.ConfirmReply(w.now, ca, nil))
-	w.pass(w.a, mad.AttrRTU)
+	w.pass(w.a, wire.AttrRTU)
 	w.b.event(EventEstablished)
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
-	w.pass(w.a, mad.AttrDREQ)
-	w.pass(w.b, mad.AttrDREP)
+	w.pass(w.a, wire.AttrDREQ)
+	w.pass(w.b, wire.AttrDREP)
 	w.b.event(EventDisconnectRequested)
 	w.a.event(EventDisconnected)
 
 	w.deliver(req)
-	rej := w.b.take(mad.AttrREJ)
-	if m := rejOf(t, rej); m.Reason != mad.ReasonStale || m.About != mad.AboutREQ {
+	rej := w.b.take(wire.AttrREJ)
+	if m := rejOf(t, rej); m.Reason != wire.ReasonStale || m.About != wire.AboutREQ {
 		t.Errorf("REJ %+v", m)
 	}
 	w.deliver(rej)
 	w.a.noEvent()
 	w.deliver(rep) // an old REP is disowned, without effect on who is done too
-	w.pass(w.a, mad.AttrREJ)
+	w.pass(w.a, wire.AttrREJ)
 	w.b.noEvent()
 	w.b.inState(cb, StateTimeWait)
 	// A new connection of the same queue pair may come meanwhile.
 	p := offer
 	must.Get(w.a.Connect(w.now, p))(t)
-	w.pass(w.a, mad.AttrREQ)
+	w.pass(w.a, wire.AttrREQ)
 	w.b.event(EventRequest)
 }
 
@@ -143,36 +143,36 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 	t.Run("established", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
 		_, cb := w.established()
-		w.inject(addrA, mad.AttrREQ, stale)
-		if rej := rejOf(t, w.b.take(mad.AttrREJ)); rej.Reason != mad.ReasonStale || rej.RemoteCommID != stale.LocalCommID || rej.LocalCommID != 0 {
+		w.inject(addrA, wire.AttrREQ, stale)
+		if rej := rejOf(t, w.b.take(wire.AttrREJ)); rej.Reason != wire.ReasonStale || rej.RemoteCommID != stale.LocalCommID || rej.LocalCommID != 0 {
 			t.Errorf("REJ %+v", rej)
 		}
-		w.pass(w.b, mad.AttrDREQ)
+		w.pass(w.b, wire.AttrDREQ)
 		w.b.inState(cb, StateDREQSent)
-		w.pass(w.a, mad.AttrDREP)
+		w.pass(w.a, wire.AttrDREP)
 		w.b.event(EventDisconnected)
-		w.inject(addrA, mad.AttrREQ, stale) // and then it may
+		w.inject(addrA, wire.AttrREQ, stale) // and then it may
 		w.b.event(EventRequest)
 	})
 	t.Run("DREQ sent", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
 		_, cb := w.established()
 		must.Do(t, w.b.Disconnect(w.now, cb, nil))
-		w.b.take(mad.AttrDREQ)
-		w.inject(addrA, mad.AttrREQ, stale)
-		w.b.take(mad.AttrREJ)
+		w.b.take(wire.AttrDREQ)
+		w.inject(addrA, wire.AttrREQ, stale)
+		w.b.take(wire.AttrREJ)
 		w.b.event(EventDisconnected)
 		w.b.inState(cb, StateTimeWait)
-		w.inject(addrA, mad.AttrREQ, stale)
+		w.inject(addrA, wire.AttrREQ, stale)
 		w.b.event(EventRequest)
 	})
 	t.Run("REP sent", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
 		_, cb := w.accepted()
-		w.b.take(mad.AttrREP)
-		w.inject(addrA, mad.AttrREQ, stale)
-		w.b.take(mad.AttrREJ)
-		if e := w.b.event(EventRejected); e.Reason != mad.ReasonStale || !e.ByUs || e.Final {
+		w.b.take(wire.AttrREP)
+		w.inject(addrA, wire.AttrREQ, stale)
+		w.b.take(wire.AttrREJ)
+		if e := w.b.event(EventRejected); e.Reason != wire.ReasonStale || !e.ByUs || e.Final {
 			t.Errorf("event %+v", e)
 		}
 		w.b.inState(cb, StateTimeWait)
@@ -180,9 +180,9 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 	t.Run("REQ received", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
 		_, cb := w.requested()
-		w.inject(addrA, mad.AttrREQ, stale)
-		w.b.take(mad.AttrREJ)
-		if e := w.b.event(EventRejected); e.Reason != mad.ReasonStale || !e.ByUs || !e.Final {
+		w.inject(addrA, wire.AttrREQ, stale)
+		w.b.take(wire.AttrREJ)
+		if e := w.b.event(EventRejected); e.Reason != wire.ReasonStale || !e.ByUs || !e.Final {
 			t.Errorf("event %+v", e)
 		}
 		w.b.inState(cb, StateIdle)
@@ -190,8 +190,8 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 	t.Run("by somebody else", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
 		_, cb := w.established()
-		w.inject(addrC, mad.AttrREQ, stale)
-		w.b.take(mad.AttrREJ)
+		w.inject(addrC, wire.AttrREQ, stale)
+		w.b.take(wire.AttrREJ)
 		w.b.silent()
 		w.b.inState(cb, StateEstablished)
 	})
@@ -201,17 +201,17 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 		p := offer
 		p.QPN++
 		second := must.Get(w.a.Connect(w.now, p))(t)
-		w.pass(w.a, mad.AttrREQ)
+		w.pass(w.a, wire.AttrREQ)
 		must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer)) // the same queue pair
-		w.pass(w.b, mad.AttrREP)
-		w.pass(w.a, mad.AttrDREQ)
-		w.pass(w.a, mad.AttrREJ)
-		if e := w.a.event(EventRejected); e.Conn != second || e.Reason != mad.ReasonStale || !e.ByUs || !e.Final {
+		w.pass(w.b, wire.AttrREP)
+		w.pass(w.a, wire.AttrDREQ)
+		w.pass(w.a, wire.AttrREJ)
+		if e := w.a.event(EventRejected); e.Conn != second || e.Reason != wire.ReasonStale || !e.ByUs || !e.Final {
 			t.Errorf("event %+v", e)
 		}
 		w.a.inState(ca, StateDREQSent)
 		w.b.event(EventDisconnectRequested)
-		if e := w.b.event(EventRejected); e.Reason != mad.ReasonStale || e.About != mad.AboutREP {
+		if e := w.b.event(EventRejected); e.Reason != wire.ReasonStale || e.About != wire.AboutREP {
 			t.Errorf("event %+v", e)
 		}
 	})
@@ -221,14 +221,14 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 func TestSecondREPOfREQIsRejected(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, _ := w.accepted()
-	rep := w.pass(w.b, mad.AttrREP)
+	rep := w.pass(w.b, wire.AttrREP)
 	w.a.event(EventReply)
 	must.Do(t, w.a.ConfirmReply(w.now, ca, nil))
-	w.a.take(mad.AttrRTU)
-	rep.b[mad.HeaderLen] ^= 0x80 // another local ID
+	w.a.take(wire.AttrRTU)
+	rep.b[wire.MADHeaderLen] ^= 0x80 // another local ID
 	w.deliver(rep)
-	rej := rejOf(t, w.a.take(mad.AttrREJ))
-	if rej.Reason != mad.ReasonInvalidCommID || rej.About != mad.AboutREP || rej.LocalCommID != uint32(ca) || rej.RemoteCommID != 0x30000001 {
+	rej := rejOf(t, w.a.take(wire.AttrREJ))
+	if rej.Reason != wire.ReasonInvalidCommID || rej.About != wire.AboutREP || rej.LocalCommID != uint32(ca) || rej.RemoteCommID != 0x30000001 {
 		t.Errorf("REJ %+v", rej)
 	}
 	w.a.inState(ca, StateEstablished)
@@ -236,11 +236,11 @@ func TestSecondREPOfREQIsRejected(t *testing.T) {
 
 func TestREPIDsAreChecked(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*mad.REP)
-		want   mad.Reason
+		change func(*wire.REP)
+		want   wire.REJReason
 	}{
-		"zero":   {func(m *mad.REP) { m.LocalCommID = 0 }, mad.ReasonInvalidCommID},
-		"in use": {func(m *mad.REP) { m.LocalCommID = 0xB0000001 }, mad.ReasonDuplicateCommID},
+		"zero":   {func(m *wire.REP) { m.LocalCommID = 0 }, wire.ReasonInvalidCommID},
+		"in use": {func(m *wire.REP) { m.LocalCommID = 0xB0000001 }, wire.ReasonDuplicateCommID},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Config{}, Config{})
@@ -248,11 +248,11 @@ func TestREPIDsAreChecked(t *testing.T) {
 			p := offer
 			p.QPN++
 			ca := must.Get(w.a.Connect(w.now, p))(t)
-			w.a.take(mad.AttrREQ)
-			m := mad.REP{LocalCommID: 9, RemoteCommID: uint32(ca), LocalQPN: 0x999, LocalCAGUID: guidB}
+			w.a.take(wire.AttrREQ)
+			m := wire.REP{LocalCommID: 9, RemoteCommID: uint32(ca), LocalQPN: 0x999, LocalCAGUID: guidB}
 			tc.change(&m)
-			w.a.HandleMAD(w.now, addrB, addrA, 0xFFFF, m.Append(mad.NewHeader(mad.AttrREP, 1).Append(nil)))
-			if rej := rejOf(t, w.a.take(mad.AttrREJ)); rej.Reason != tc.want || rej.About != mad.AboutREP {
+			w.a.HandleMAD(w.now, addrB, addrA, 0xFFFF, m.Append(wire.NewMADHeader(wire.AttrREP, 1).Append(nil)))
+			if rej := rejOf(t, w.a.take(wire.AttrREJ)); rej.Reason != tc.want || rej.About != wire.AboutREP {
 				t.Errorf("REJ %+v", rej)
 			}
 			if e := w.a.event(EventRejected); e.Conn != ca || e.Reason != tc.want || !e.ByUs || !e.Final {
@@ -265,32 +265,32 @@ func TestREPIDsAreChecked(t *testing.T) {
 // Messages for an unknown connection get one answer, if an answer is defined.
 func TestMessagesForUnknownConnection(t *testing.T) {
 	for _, tc := range []struct {
-		attr, answer mad.Attr
+		attr, answer wire.Attr
 		m            message
 	}{
-		{mad.AttrREP, mad.AttrREJ, &mad.REP{LocalCommID: 1, RemoteCommID: 2}},
-		{mad.AttrRTU, mad.AttrREJ, &mad.RTU{LocalCommID: 1, RemoteCommID: 2}},
-		{mad.AttrDREQ, mad.AttrDREP, &mad.DREQ{LocalCommID: 1, RemoteCommID: 2}},
-		{mad.AttrLAP, mad.AttrAPR, &mad.LAP{LocalCommID: 1, RemoteCommID: 2}},
-		{mad.AttrMRA, 0, &mad.MRA{LocalCommID: 1, RemoteCommID: 2}},
-		{mad.AttrREJ, 0, &mad.REJ{LocalCommID: 1, RemoteCommID: 2, About: mad.AboutREP}},
-		{mad.AttrREJ, 0, &mad.REJ{LocalCommID: 1, RemoteCommID: 2, About: mad.AboutREQ}},
-		{mad.AttrREJ, 0, &mad.REJ{LocalCommID: 1, Reason: mad.ReasonTimeout, InfoLen: 8}},
-		{mad.AttrDREP, 0, &mad.DREP{LocalCommID: 1, RemoteCommID: 2}},
-		{mad.AttrSIDRREP, 0, &mad.SIDRREP{RequestID: 2}},
+		{wire.AttrREP, wire.AttrREJ, &wire.REP{LocalCommID: 1, RemoteCommID: 2}},
+		{wire.AttrRTU, wire.AttrREJ, &wire.RTU{LocalCommID: 1, RemoteCommID: 2}},
+		{wire.AttrDREQ, wire.AttrDREP, &wire.DREQ{LocalCommID: 1, RemoteCommID: 2}},
+		{wire.AttrLAP, wire.AttrAPR, &wire.LAP{LocalCommID: 1, RemoteCommID: 2}},
+		{wire.AttrMRA, 0, &wire.MRA{LocalCommID: 1, RemoteCommID: 2}},
+		{wire.AttrREJ, 0, &wire.REJ{LocalCommID: 1, RemoteCommID: 2, About: wire.AboutREP}},
+		{wire.AttrREJ, 0, &wire.REJ{LocalCommID: 1, RemoteCommID: 2, About: wire.AboutREQ}},
+		{wire.AttrREJ, 0, &wire.REJ{LocalCommID: 1, Reason: wire.ReasonTimeout, InfoLen: 8}},
+		{wire.AttrDREP, 0, &wire.DREP{LocalCommID: 1, RemoteCommID: 2}},
+		{wire.AttrSIDRREP, 0, &wire.SIDRREP{RequestID: 2}},
 	} {
 		w := newWorld(t, Config{}, Config{})
 		w.inject(addrA, tc.attr, tc.m)
 		if tc.answer != 0 {
 			s := w.b.take(tc.answer)
 			// Both IDs come back, crossed over, in the same transaction.
-			if got := s.b[mad.HeaderLen : mad.HeaderLen+8]; string(got) != "\x00\x00\x00\x02\x00\x00\x00\x01" || s.TID != injectTID {
+			if got := s.b[wire.MADHeaderLen : wire.MADHeaderLen+8]; string(got) != "\x00\x00\x00\x02\x00\x00\x00\x01" || s.TID != injectTID {
 				t.Errorf("%v for %v has IDs %x", s.Attr, tc.attr, got)
 			}
 			if s.Local != addrB || s.Remote != addrA {
 				t.Errorf("%v goes from %v to %v", s.Attr, s.Local, s.Remote)
 			}
-			if s.Attr == mad.AttrREJ && rejOf(t, s).Reason != mad.ReasonInvalidCommID {
+			if s.Attr == wire.AttrREJ && rejOf(t, s).Reason != wire.ReasonInvalidCommID {
 				t.Errorf("REJ %+v", rejOf(t, s))
 			}
 		}
@@ -304,16 +304,16 @@ func TestMessagesForUnknownConnection(t *testing.T) {
 
 // Another host that knows the IDs of a connection cannot affect it.
 func TestMessagesFromOtherHostAreIgnored(t *testing.T) {
-	for _, attr := range []mad.Attr{mad.AttrDREQ, mad.AttrREJ, mad.AttrRTU, mad.AttrLAP, mad.AttrDREP, mad.AttrMRA} {
+	for _, attr := range []wire.Attr{wire.AttrDREQ, wire.AttrREJ, wire.AttrRTU, wire.AttrLAP, wire.AttrDREP, wire.AttrMRA} {
 		w := newWorld(t, Config{}, Config{})
 		ca, cb := w.established()
-		ids := mad.RTU{LocalCommID: uint32(ca), RemoteCommID: uint32(cb)}
-		b := ids.Append(mad.NewHeader(attr, 1).Append(nil))
-		if attr == mad.AttrDREQ {
-			b = (&mad.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN}).Append(b[:mad.HeaderLen])
+		ids := wire.RTU{LocalCommID: uint32(ca), RemoteCommID: uint32(cb)}
+		b := ids.Append(wire.NewMADHeader(attr, 1).Append(nil))
+		if attr == wire.AttrDREQ {
+			b = (&wire.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN}).Append(b[:wire.MADHeaderLen])
 		}
-		if attr == mad.AttrREJ || attr == mad.AttrMRA {
-			b[mad.HeaderLen+8] = 0x80 // about something else than a REQ
+		if attr == wire.AttrREJ || attr == wire.AttrMRA {
+			b[wire.MADHeaderLen+8] = 0x80 // about something else than a REQ
 		}
 		w.b.HandleMAD(w.now, addrC, addrB, 0xFFFF, b)
 		w.b.silent()
@@ -325,11 +325,11 @@ func TestMessagesFromOtherHostAreIgnored(t *testing.T) {
 	}
 	w := newWorld(t, Config{}, Config{})
 	_, _ = w.accepted()
-	rep := w.b.take(mad.AttrREP)
+	rep := w.b.take(wire.AttrREP)
 	w.a.HandleMAD(w.now, addrC, addrA, 0xFFFF, rep.b[:])
 	w.a.noEvent()
 	w.a.silent()
-	w.a.HandleMAD(w.now, addrC, addrA, 0xFFFF, (&mad.REJ{RemoteCommID: 0xA0000001}).Append(mad.NewHeader(mad.AttrREJ, 1).Append(nil)))
+	w.a.HandleMAD(w.now, addrC, addrA, 0xFFFF, (&wire.REJ{RemoteCommID: 0xA0000001}).Append(wire.NewMADHeader(wire.AttrREJ, 1).Append(nil)))
 	w.a.noEvent()
 	if n := w.a.Counters().BadSource; n != 2 {
 		t.Errorf("counted %d, want 2", n)
@@ -346,12 +346,12 @@ func TestREQWithIDOfREPIsRejected(t *testing.T) {
 	_, cb := w.established()
 	m := newREQ()
 	m.LocalCommID, m.LocalCAGUID, m.LocalQPN = uint32(cb), guidB, answer.QPN
-	w.a.HandleMAD(w.now, addrB, addrA, 0xFFFF, m.Append(mad.NewHeader(mad.AttrREQ, 1).Append(nil)))
-	if rej := rejOf(t, w.a.take(mad.AttrREJ)); rej.Reason != mad.ReasonDuplicateCommID {
+	w.a.HandleMAD(w.now, addrB, addrA, 0xFFFF, m.Append(wire.NewMADHeader(wire.AttrREQ, 1).Append(nil)))
+	if rej := rejOf(t, w.a.take(wire.AttrREJ)); rej.Reason != wire.ReasonDuplicateCommID {
 		t.Errorf("REJ %+v", rej)
 	}
 	w.a.noEvent()
-	if n := w.a.Counters().Duplicates.Of(mad.AttrREQ); n != 0 {
+	if n := w.a.Counters().Duplicates.Of(wire.AttrREQ); n != 0 {
 		t.Errorf("taken for a copy of a REQ")
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Errors of this package wrap one of these, or mad.ErrTooLong for private data that is
+// Errors of this package wrap one of these, or wire.ErrTooLong for private data that is
 // too long.
 var (
 	ErrUnknown = errors.New("no such ID")

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // EventKind is the type of an Event.
@@ -63,10 +63,10 @@ type Event struct {
 	SIDRRequest *SIDRRequest // EventSIDRRequest
 	SIDRReply   *SIDRReply   // EventSIDRReply
 
-	Reason mad.Reason // EventRejected
-	About  mad.About  // EventRejected: type of the rejected message
-	ByUs   bool       // EventRejected: rejected by this agent
-	Info   []byte     // EventRejected: additional reject information
+	Reason wire.REJReason // EventRejected
+	About  wire.About     // EventRejected: type of the rejected message
+	ByUs   bool           // EventRejected: rejected by this agent
+	Info   []byte         // EventRejected: additional reject information
 
 	State          State // EventTimedOut: state in which the timer expired
 	ServiceTimeout uint8 // EventMRA
@@ -80,7 +80,7 @@ type Event struct {
 // Request has the fields of a received REQ.
 type Request struct {
 	Listen       ListenID
-	ServiceID    mad.ServiceID
+	ServiceID    wire.ServiceID
 	Path         Path // path to the requester
 	Transport    Transport
 	RemoteCAGUID uint64
@@ -104,7 +104,7 @@ type Reply struct {
 	RespRes        uint8
 	InitDepth      uint8
 	TargetAckDelay uint8
-	Failover       mad.Failover
+	Failover       wire.Failover
 	RNRRetry       uint8
 	SRQ            bool
 	E2EFlow        bool
@@ -113,7 +113,7 @@ type Reply struct {
 // SIDRRequest has the fields of a received SIDR_REQ.
 type SIDRRequest struct {
 	Listen        ListenID
-	ServiceID     mad.ServiceID
+	ServiceID     wire.ServiceID
 	Local, Remote netip.Addr
 	PKey          uint16
 	SrcPort       uint16     // IP services only
@@ -122,8 +122,8 @@ type SIDRRequest struct {
 
 // SIDRReply has the fields of a received SIDR_REP.
 type SIDRReply struct {
-	Status    mad.SIDRStatus
-	ServiceID mad.ServiceID
+	Status    wire.SIDRStatus
+	ServiceID wire.ServiceID
 	QPN       uint32
 	QKey      uint32
 	Info      []byte

@@ -1,58 +1,58 @@
 package cm
 
 import (
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // fault is the reason for rejecting a REQ; reason 0 means none.
 type fault struct {
-	reason mad.Reason
+	reason wire.REJReason
 	info   []byte
 }
 
 // checkREQ returns the listener for a REQ, or the reason for rejecting it. LIDs are
 // ignored because RoCEv2 has none; reasons 13 and 19 must not be used.
-func (a *Agent) checkREQ(in *incoming, m *mad.REQ) (*listener, fault) {
+func (a *Agent) checkREQ(in *incoming, m *wire.REQ) (*listener, fault) {
 	if m.LocalCommID == 0 {
-		return nil, fault{reason: mad.ReasonInvalidCommID}
+		return nil, fault{reason: wire.ReasonInvalidCommID}
 	}
 	l := a.listenerFor(m.ServiceID, in.to)
 	switch {
 	case l == nil:
-		return nil, fault{reason: mad.ReasonInvalidServiceID}
+		return nil, fault{reason: wire.ReasonInvalidServiceID}
 	case !knownTransport(m):
-		return nil, fault{reason: mad.ReasonInvalidTransport}
+		return nil, fault{reason: wire.ReasonInvalidTransport}
 	case m.MTU < 1 || m.MTU > a.cfg.MaxMTU:
-		return nil, fault{reason: mad.ReasonInvalidMTU}
+		return nil, fault{reason: wire.ReasonInvalidMTU}
 	case m.Primary.RemoteGID.Addr() != in.to, !unicast(in.to, m.Primary.LocalGID.Addr()):
-		own := mad.GIDOf(in.to)
-		return nil, fault{reason: mad.ReasonPrimaryGID, info: own[:]}
+		own := wire.GIDOf(in.to)
+		return nil, fault{reason: wire.ReasonPrimaryGID, info: own[:]}
 	case !a.cfg.memberOf(m.PKey):
 		// There is no reason code for a wrong P_Key.
-		return nil, fault{reason: mad.ReasonUnsupported}
+		return nil, fault{reason: wire.ReasonUnsupported}
 	}
 	if _, _, ok := a.userData(in, m.ServiceID, m.PrivateData[:]); !ok {
-		return nil, fault{reason: mad.ReasonConsumer} // rdma_cm is the CM's consumer
+		return nil, fault{reason: wire.ReasonConsumer} // rdma_cm is the CM's consumer
 	}
 	return l, fault{}
 }
 
-func knownTransport(m *mad.REQ) bool {
+func knownTransport(m *wire.REQ) bool {
 	switch m.Transport {
-	case mad.TransportRC, mad.TransportUC:
+	case wire.CMTransportRC, wire.CMTransportUC:
 		return true
-	case mad.TransportExt:
-		return m.ExtTransport == mad.ExtXRC
+	case wire.CMTransportExt:
+		return m.ExtTransport == wire.ExtXRC
 	}
 	return false
 }
 
 // transportOf requires that knownTransport is true.
-func transportOf(m *mad.REQ) Transport {
+func transportOf(m *wire.REQ) Transport {
 	switch m.Transport {
-	case mad.TransportUC:
+	case wire.CMTransportUC:
 		return UC
-	case mad.TransportExt:
+	case wire.CMTransportExt:
 		return XRC
 	}
 	return RC
@@ -61,7 +61,7 @@ func transportOf(m *mad.REQ) Transport {
 // userData splits private data into the rdma_cm header, if the service is an IP
 // port, and the consumer's part. ok reports whether the header is valid for the
 // address the message was sent to.
-func (a *Agent) userData(in *incoming, service mad.ServiceID, field []byte) (ip mad.IPHeader, user []byte, ok bool) {
+func (a *Agent) userData(in *incoming, service wire.ServiceID, field []byte) (ip wire.CMAHeader, user []byte, ok bool) {
 	if !service.IsIP() {
 		return ip, field, true
 	}
@@ -69,6 +69,6 @@ func (a *Agent) userData(in *incoming, service mad.ServiceID, field []byte) (ip 
 	if err != nil {
 		return ip, nil, false
 	}
-	ok = ip.Version == mad.IPHeaderVersion && ip.DstAddr() == in.to
+	ok = ip.Version == wire.CMAHeaderVersion && ip.DstAddr() == in.to
 	return ip, user, ok
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // script turns bytes into choices; zeros when they end.
@@ -46,7 +46,7 @@ const (
 
 func fuzzAgent(consumerDREP bool) *Agent {
 	a := New(Config{CAGUID: guidB, MaxConns: 16, MaxBacklog: 6, MaxOutbox: 32, MaxEvents: 32, MaxListeners: 4, ConsumerDREP: consumerDREP})
-	for _, id := range []mad.ServiceID{service, 5} {
+	for _, id := range []wire.ServiceID{service, 5} {
 		if _, err := a.Listen(id, netip.Addr{}, 0); err != nil {
 			panic(err)
 		}
@@ -60,7 +60,7 @@ func runScript(t testing.TB, b []byte) {
 	s := &script{b}
 	a := fuzzAgent(s.next()&1 != 0)
 	now := mono.Time(1)
-	var echo [mad.Len]byte
+	var echo [wire.MADLen]byte
 	for len(s.b) > 0 {
 		now += mono.Time(s.next()) << 16
 		switch s.next() % numOps {
@@ -70,7 +70,7 @@ func runScript(t testing.TB, b []byte) {
 				from = addrC
 			}
 			attr, m := someMessage(a, s)
-			a.HandleMAD(now, from, addrB, 0xFFFF, m.Append(mad.NewHeader(attr, 7).Append(nil)))
+			a.HandleMAD(now, from, addrB, 0xFFFF, m.Append(wire.NewMADHeader(attr, 7).Append(nil)))
 		case opCall:
 			someCall(a, s, now)
 		case opTime:
@@ -93,7 +93,7 @@ func runScript(t testing.TB, b []byte) {
 			echo[s.next()] ^= s.next()
 			a.HandleMAD(now, addrA, addrB, 0xFFFF, echo[:])
 		case opRaw:
-			a.HandleMAD(now, addrA, addrB, 0xFFFF, s.take(mad.Len))
+			a.HandleMAD(now, addrA, addrB, 0xFFFF, s.take(wire.MADLen))
 		}
 		if s.next()&1 == 0 {
 			a.NextEvent()
@@ -104,8 +104,8 @@ func runScript(t testing.TB, b []byte) {
 }
 
 // someMessage makes a message whose IDs are likely to mean something.
-func someMessage(a *Agent, s *script) (mad.Attr, message) {
-	attr := mad.AttrREQ + mad.Attr(s.next()%mad.NumAttrs)
+func someMessage(a *Agent, s *script) (wire.Attr, message) {
+	attr := wire.AttrREQ + wire.Attr(s.next()%wire.NumAttrs)
 	var ours, theirs, qpn uint32
 	if c := pick(a, s.next()); c != nil {
 		ours, theirs, qpn = uint32(c.id), c.remoteID, c.localQPN
@@ -114,38 +114,38 @@ func someMessage(a *Agent, s *script) (mad.Attr, message) {
 		theirs = s.few()
 	}
 	switch attr {
-	case mad.AttrREQ:
+	case wire.AttrREQ:
 		m := newREQ()
 		m.LocalCommID, m.LocalQPN, m.MaxCMRetries = s.few(), s.few(), uint8(s.few())
-		m.Transport, m.ExtTransport = mad.Transport(s.next()&3), 1
+		m.Transport, m.ExtTransport = wire.CMTransport(s.next()&3), 1
 		m.PrivateData[0] = s.next() / 128
-		m.ServiceID = []mad.ServiceID{service, service, 5, 6}[s.next()&3]
+		m.ServiceID = []wire.ServiceID{service, service, 5, 6}[s.next()&3]
 		return attr, m
-	case mad.AttrMRA:
-		return attr, &mad.MRA{LocalCommID: theirs, RemoteCommID: ours, About: mad.About(s.next()), ServiceTimeout: s.next()}
-	case mad.AttrREJ:
-		m := &mad.REJ{LocalCommID: theirs, RemoteCommID: ours, About: mad.About(s.next() & 3), Reason: mad.Reason(s.next() % 36)}
-		if m.Reason == mad.ReasonTimeout {
+	case wire.AttrMRA:
+		return attr, &wire.MRA{LocalCommID: theirs, RemoteCommID: ours, About: wire.About(s.next()), ServiceTimeout: s.next()}
+	case wire.AttrREJ:
+		m := &wire.REJ{LocalCommID: theirs, RemoteCommID: ours, About: wire.About(s.next() & 3), Reason: wire.REJReason(s.next() % 36)}
+		if m.Reason == wire.ReasonTimeout {
 			m.RemoteCommID, m.InfoLen = 0, s.next()
 			binary.BigEndian.PutUint64(m.Info[:], guidA)
 		}
 		return attr, m
-	case mad.AttrREP:
-		return attr, &mad.REP{LocalCommID: theirs, RemoteCommID: ours, LocalCAGUID: guidA, LocalQPN: s.few(), TargetAckDelay: s.next()}
-	case mad.AttrRTU:
-		return attr, &mad.RTU{LocalCommID: theirs, RemoteCommID: ours}
-	case mad.AttrDREQ:
-		return attr, &mad.DREQ{LocalCommID: theirs, RemoteCommID: ours, RemoteQPN: qpn}
-	case mad.AttrDREP:
-		return attr, &mad.DREP{LocalCommID: theirs, RemoteCommID: ours}
-	case mad.AttrSIDRREQ:
-		return attr, &mad.SIDRREQ{RequestID: s.few(), PKey: 0xFFFF, ServiceID: mad.ServiceID(s.few())}
-	case mad.AttrSIDRREP:
-		return attr, &mad.SIDRREP{RequestID: ours, InfoLen: s.next()}
-	case mad.AttrLAP:
-		return attr, &mad.LAP{LocalCommID: theirs, RemoteCommID: ours}
+	case wire.AttrREP:
+		return attr, &wire.REP{LocalCommID: theirs, RemoteCommID: ours, LocalCAGUID: guidA, LocalQPN: s.few(), TargetAckDelay: s.next()}
+	case wire.AttrRTU:
+		return attr, &wire.RTU{LocalCommID: theirs, RemoteCommID: ours}
+	case wire.AttrDREQ:
+		return attr, &wire.DREQ{LocalCommID: theirs, RemoteCommID: ours, RemoteQPN: qpn}
+	case wire.AttrDREP:
+		return attr, &wire.DREP{LocalCommID: theirs, RemoteCommID: ours}
+	case wire.AttrSIDRREQ:
+		return attr, &wire.SIDRREQ{RequestID: s.few(), PKey: 0xFFFF, ServiceID: wire.ServiceID(s.few())}
+	case wire.AttrSIDRREP:
+		return attr, &wire.SIDRREP{RequestID: ours, InfoLen: s.next()}
+	case wire.AttrLAP:
+		return attr, &wire.LAP{LocalCommID: theirs, RemoteCommID: ours}
 	default:
-		return attr, &mad.APR{LocalCommID: theirs, RemoteCommID: ours}
+		return attr, &wire.APR{LocalCommID: theirs, RemoteCommID: ours}
 	}
 }
 
@@ -164,7 +164,7 @@ func someCall(a *Agent, s *script, now mono.Time) {
 	case 2:
 		a.ConfirmReply(now, id, nil)
 	case 3:
-		a.Reject(now, id, mad.Reason(s.next()), nil, nil)
+		a.Reject(now, id, wire.REJReason(s.next()), nil, nil)
 	case 4:
 		a.DelayReply(now, id, s.next())
 	case 5:
@@ -245,22 +245,22 @@ func TestRandomScripts(t *testing.T) {
 func FuzzAgent(f *testing.F) {
 	// A step is a delay, an operation, its arguments, and whether an event is seen.
 	step := func(args ...byte) []byte { return append(append([]byte{1}, args...), 0) }
-	said := func(attr mad.Attr, args ...byte) []byte {
+	said := func(attr wire.Attr, args ...byte) []byte {
 		i, _ := attr.Index()
 		return step(append([]byte{opMessage, 0, byte(i), 0, 0}, args...)...)
 	}
-	raw := func(attr mad.Attr, m message) []byte {
-		return step(append([]byte{opRaw}, m.Append(mad.NewHeader(attr, 7).Append(nil))...)...)
+	raw := func(attr wire.Attr, m message) []byte {
+		return step(append([]byte{opRaw}, m.Append(wire.NewMADHeader(attr, 7).Append(nil))...)...)
 	}
-	req := said(mad.AttrREQ, 1, 1, 3, 0, 0, 0)
+	req := said(wire.AttrREQ, 1, 1, 3, 0, 0, 0)
 	accept, establish, disconnect := step(opCall, 0, 0, 1), step(opCall, 0, 6), step(opCall, 0, 5)
 	fire := step(opTime)
-	f.Add(slices.Concat([]byte{0}, req, req, accept, req, said(mad.AttrRTU), said(mad.AttrDREQ), said(mad.AttrDREQ), fire))
-	f.Add(slices.Concat([]byte{1}, req, accept, fire, establish, said(mad.AttrDREQ), step(opCall, 0, 9), req, fire))
-	f.Add(slices.Concat([]byte{0}, step(opConnect, 1), fire, said(mad.AttrREP, 2, 9), said(mad.AttrREP, 2, 9), step(opCall, 0, 2), disconnect, said(mad.AttrDREP)))
-	f.Add(slices.Concat([]byte{0}, step(opConnect, 1), said(mad.AttrMRA, 0, 20), fire, said(mad.AttrREJ, 0, 10), fire))
-	f.Add(slices.Concat([]byte{0}, step(opConnect, 0), step(opEcho, 40, 1), fire, said(mad.AttrSIDRREP)))
-	f.Add(slices.Concat([]byte{0}, said(mad.AttrSIDRREQ, 3, 5), step(opCall, 0, 8), said(mad.AttrLAP), said(mad.AttrAPR)))
-	f.Add(slices.Concat([]byte{0}, raw(mad.AttrREQ, newREQ()), accept, raw(mad.AttrRTU, &mad.RTU{LocalCommID: 0x01020304, RemoteCommID: 1})))
+	f.Add(slices.Concat([]byte{0}, req, req, accept, req, said(wire.AttrRTU), said(wire.AttrDREQ), said(wire.AttrDREQ), fire))
+	f.Add(slices.Concat([]byte{1}, req, accept, fire, establish, said(wire.AttrDREQ), step(opCall, 0, 9), req, fire))
+	f.Add(slices.Concat([]byte{0}, step(opConnect, 1), fire, said(wire.AttrREP, 2, 9), said(wire.AttrREP, 2, 9), step(opCall, 0, 2), disconnect, said(wire.AttrDREP)))
+	f.Add(slices.Concat([]byte{0}, step(opConnect, 1), said(wire.AttrMRA, 0, 20), fire, said(wire.AttrREJ, 0, 10), fire))
+	f.Add(slices.Concat([]byte{0}, step(opConnect, 0), step(opEcho, 40, 1), fire, said(wire.AttrSIDRREP)))
+	f.Add(slices.Concat([]byte{0}, said(wire.AttrSIDRREQ, 3, 5), step(opCall, 0, 8), said(wire.AttrLAP), said(wire.AttrAPR)))
+	f.Add(slices.Concat([]byte{0}, raw(wire.AttrREQ, newREQ()), accept, raw(wire.AttrRTU, &wire.RTU{LocalCommID: 0x01020304, RemoteCommID: 1})))
 	f.Fuzz(func(t *testing.T, b []byte) { runScript(t, b) })
 }

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // incoming has the addresses and header fields of a received MAD.
@@ -14,14 +14,14 @@ type incoming struct {
 	from, to netip.Addr
 	pkey     uint16
 	tid      uint64
-	attr     mad.Attr
+	attr     wire.Attr
 }
 
 // HandleMAD handles a MAD received on QP 1. It keeps no reference to b. Invalid
 // MADs are counted and dropped.
 func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []byte) {
 	in := incoming{now: now, from: plain(from), to: plain(to), pkey: pkey}
-	if len(b) != mad.Len {
+	if len(b) != wire.MADLen {
 		a.counters.BadLength++
 		return
 	}
@@ -29,21 +29,21 @@ func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []b
 		a.counters.BadAddress++
 		return
 	}
-	var h mad.Header
+	var h wire.MADHeader
 	body, err := h.Parse(b)
 	switch {
 	case err != nil:
 		a.counters.BadLength++
 		return
-	case h.BaseVersion != mad.BaseVersion || h.Class != mad.ClassCM:
+	case h.BaseVersion != wire.MADBaseVersion || h.Class != wire.ClassCM:
 		a.counters.NotCM++
 		return
-	case h.Method != mad.MethodSend:
+	case h.Method != wire.MethodSend:
 		a.counters.BadMethod++
 		return
 	}
 	in.tid, in.attr = h.TID, h.Attr
-	if h.ClassVersion != mad.ClassVersionCM {
+	if h.ClassVersion != wire.ClassVersionCM {
 		a.counters.BadVersion++
 		a.rejectVersion(&in, body)
 		return
@@ -64,27 +64,27 @@ func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []b
 // cannot fail.
 func (a *Agent) dispatch(in *incoming, body []byte) {
 	switch in.attr {
-	case mad.AttrREQ:
-		a.handleREQ(in, parse[mad.REQ](body))
-	case mad.AttrMRA:
-		a.handleMRA(in, parse[mad.MRA](body))
-	case mad.AttrREJ:
-		a.handleREJ(in, parse[mad.REJ](body))
-	case mad.AttrREP:
-		a.handleREP(in, parse[mad.REP](body))
-	case mad.AttrRTU:
-		a.handleRTU(in, parse[mad.RTU](body))
-	case mad.AttrDREQ:
-		a.handleDREQ(in, parse[mad.DREQ](body))
-	case mad.AttrDREP:
-		a.handleDREP(in, parse[mad.DREP](body))
-	case mad.AttrSIDRREQ:
-		a.handleSIDRREQ(in, parse[mad.SIDRREQ](body))
-	case mad.AttrSIDRREP:
-		a.handleSIDRREP(in, parse[mad.SIDRREP](body))
-	case mad.AttrLAP:
-		a.handleLAP(in, parse[mad.LAP](body))
-	case mad.AttrAPR:
+	case wire.AttrREQ:
+		a.handleREQ(in, parse[wire.REQ](body))
+	case wire.AttrMRA:
+		a.handleMRA(in, parse[wire.MRA](body))
+	case wire.AttrREJ:
+		a.handleREJ(in, parse[wire.REJ](body))
+	case wire.AttrREP:
+		a.handleREP(in, parse[wire.REP](body))
+	case wire.AttrRTU:
+		a.handleRTU(in, parse[wire.RTU](body))
+	case wire.AttrDREQ:
+		a.handleDREQ(in, parse[wire.DREQ](body))
+	case wire.AttrDREP:
+		a.handleDREP(in, parse[wire.DREP](body))
+	case wire.AttrSIDRREQ:
+		a.handleSIDRREQ(in, parse[wire.SIDRREQ](body))
+	case wire.AttrSIDRREP:
+		a.handleSIDRREP(in, parse[wire.SIDRREP](body))
+	case wire.AttrLAP:
+		a.handleLAP(in, parse[wire.LAP](body))
+	case wire.AttrAPR:
 		a.counters.WrongState++ // this agent sends no LAP
 	}
 }
@@ -128,10 +128,10 @@ func (c *conn) isLookup() bool { return c.state == StateSIDRREQSent || c.state =
 func (a *Agent) rejectVersion(in *incoming, body []byte) {
 	id := binary.BigEndian.Uint32(body)
 	switch in.attr {
-	case mad.AttrREQ:
-		a.rejectREQ(in, id, mad.ReasonClassVersion, nil)
-	case mad.AttrSIDRREQ:
+	case wire.AttrREQ:
+		a.rejectREQ(in, id, wire.ReasonClassVersion, nil)
+	case wire.AttrSIDRREQ:
 		a.counters.Refused++
-		a.sendOnce(a.replyRoute(in), mad.AttrSIDRREP, in.tid, &mad.SIDRREP{RequestID: id, Status: mad.SIDRUnsupportedVersion})
+		a.sendOnce(a.replyRoute(in), wire.AttrSIDRREP, in.tid, &wire.SIDRREP{RequestID: id, Status: wire.SIDRUnsupportedVersion})
 	}
 }

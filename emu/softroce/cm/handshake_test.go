@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -27,16 +27,16 @@ const (
 	linuxSIDRREP = "010702030000000000000002024088d90018000000000000d988400200000000000020000000000001111c0601234567"
 )
 
-func wire(t testing.TB, s string) []byte {
+func hexBytes(t testing.TB, s string) []byte {
 	t.Helper()
 	b := must.Get(hex.DecodeString(s))(t)
-	return append(b, make([]byte, mad.Len-len(b))...)
+	return append(b, make([]byte, wire.MADLen-len(b))...)
 }
 
 // sameBut compares a MAD with Linux's, the transaction ID aside.
 func sameBut(t *testing.T, s *sent, linux string) {
 	t.Helper()
-	want := wire(t, linux)
+	want := hexBytes(t, linux)
 	copy(want[8:16], s.b[8:16])
 	if !bytes.Equal(s.b[:], want) {
 		t.Errorf("%v is\n %x, Linux's is\n %x", s.Attr, s.b, want)
@@ -48,20 +48,20 @@ func TestMADsMatchLinux(t *testing.T) {
 	p, q := offer, answer
 	p.QPN, q.QPN = 0x1f, 0x1f
 	ca := must.Get(w.a.Connect(w.now, p))(t)
-	req := w.pass(w.a, mad.AttrREQ)
+	req := w.pass(w.a, wire.AttrREQ)
 	sameBut(t, req, linuxREQ)
 	cb := w.b.event(EventRequest).Conn
 	must.Do(t, w.b.Accept(w.now, cb, q))
-	rep := w.pass(w.b, mad.AttrREP)
+	rep := w.pass(w.b, wire.AttrREP)
 	sameBut(t, rep, linuxREP)
 	w.a.event(EventReply)
 	must.Do(t, w.a.ConfirmReply(w.now, ca, nil))
-	rtu := w.pass(w.a, mad.AttrRTU)
+	rtu := w.pass(w.a, wire.AttrRTU)
 	sameBut(t, rtu, linuxRTU)
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
-	dreq := w.pass(w.a, mad.AttrDREQ)
+	dreq := w.pass(w.a, wire.AttrDREQ)
 	sameBut(t, dreq, linuxDREQ)
-	drep := w.pass(w.b, mad.AttrDREP)
+	drep := w.pass(w.b, wire.AttrDREP)
 	sameBut(t, drep, linuxDREP)
 	if rep.TID != req.TID || rtu.TID != req.TID || drep.TID != dreq.TID {
 		t.Errorf("transactions: REQ %x, REP %x, RTU %x, DREQ %x, DREP %x", req.TID, rep.TID, rtu.TID, dreq.TID, drep.TID)
@@ -69,20 +69,20 @@ func TestMADsMatchLinux(t *testing.T) {
 }
 
 func TestSIDRMADsMatchLinux(t *testing.T) {
-	udp := mad.IPService(mad.PortSpaceUDP, 7174)
+	udp := wire.IPService(wire.PortSpaceUDP, 7174)
 	w := newWorld(t, Config{FirstCommID: 0xd9884002}, Config{})
 	w.b.listen(udp)
 	ca := must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: udp, Path: Path{Local: addrA, Remote: addrB}, SrcPort: 0xaef9}))(t)
-	sameBut(t, w.pass(w.a, mad.AttrSIDRREQ), linuxSIDRREQ)
+	sameBut(t, w.pass(w.a, wire.AttrSIDRREQ), linuxSIDRREQ)
 	e := w.b.event(EventSIDRRequest)
 	if r := e.SIDRRequest; r.ServiceID != udp || r.Local != addrB || r.Remote != addrA || r.SrcAddr != addrA ||
 		r.SrcPort != 0xaef9 || r.PKey != 0xffff || len(e.PrivateData) != 180 {
 		t.Errorf("request %+v", r)
 	}
-	must.Do(t, w.b.SIDRReply(w.now, e.Conn, SIDRReplyParam{QPN: 0x20, QKey: mad.UDQKey}))
-	sameBut(t, w.pass(w.b, mad.AttrSIDRREP), linuxSIDRREP)
+	must.Do(t, w.b.SIDRReply(w.now, e.Conn, SIDRReplyParam{QPN: 0x20, QKey: wire.UDQKey}))
+	sameBut(t, w.pass(w.b, wire.AttrSIDRREP), linuxSIDRREP)
 	e = w.a.event(EventSIDRReply)
-	if r := e.SIDRReply; e.Conn != ca || !e.Final || r.Status != mad.SIDRValid || r.QPN != 0x20 || r.QKey != mad.UDQKey || r.ServiceID != udp {
+	if r := e.SIDRReply; e.Conn != ca || !e.Final || r.Status != wire.SIDRValid || r.QPN != 0x20 || r.QKey != wire.UDQKey || r.ServiceID != udp {
 		t.Errorf("reply %+v %+v", e, r)
 	}
 	checkEmpty(t, w.a.Agent)
@@ -92,7 +92,7 @@ func TestSIDRMADsMatchLinux(t *testing.T) {
 // The agent parses a REQ sent by Linux.
 func TestParsesLinuxREQ(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
-	w.b.HandleMAD(w.now, addrA, addrB, 0xffff, wire(t, linuxREQ))
+	w.b.HandleMAD(w.now, addrA, addrB, 0xffff, hexBytes(t, linuxREQ))
 	e := w.b.event(EventRequest)
 	want := Request{
 		Listen: 1, ServiceID: service,
@@ -113,12 +113,12 @@ func TestHandshakeCarriesEverything(t *testing.T) {
 		name          string
 		local, remote netip.Addr
 		transport     Transport
-		service       mad.ServiceID
+		service       wire.ServiceID
 		private       int
 	}{
 		{"RC over IPv4", addrA, addrB, RC, service, 56},
 		{"RC over IPv6", addrA6, addrB6, RC, service, 56},
-		{"UC over IPv6", addrA6, addrB6, UC, mad.IPService(mad.PortSpaceIB, 9), 56},
+		{"UC over IPv6", addrA6, addrB6, UC, wire.IPService(wire.PortSpaceIB, 9), 56},
 		{"XRC over IPv6", addrA6, addrB6, XRC, 0x1000000000000042, 92},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestHandshakeCarriesEverything(t *testing.T) {
 				Path: Path{Local: tc.local, Remote: tc.remote, FlowLabel: 0xFFFFF, TrafficClass: 0x68, HopLimit: 9, PKey: 0x7FFF, MTU: 5, Rate: 18, SL: 3, LocalAckTimeout: 14},
 			}
 			ca := must.Get(w.a.Connect(w.now, p))(t)
-			s := w.pass(w.a, mad.AttrREQ)
+			s := w.pass(w.a, wire.AttrREQ)
 			if s.Local != tc.local || s.Remote != tc.remote || s.PKey != 0x7FFF || s.FlowLabel != 0xFFFFF || s.TrafficClass != 0x68 || s.HopLimit != 9 {
 				t.Errorf("REQ travels as %+v", s.Outgoing)
 			}
@@ -146,7 +146,7 @@ func TestHandshakeCarriesEverything(t *testing.T) {
 				t.Errorf("request %+v", r)
 			}
 			must.Do(t, w.b.Accept(w.now, e.Conn, AcceptParam{QPN: 0x123456, StartPSN: 0x654321, RespRes: 7, InitDepth: 8, RNRRetry: 1, TargetAckDelay: 9, SRQ: true, E2EFlow: true, PrivateData: fill(196)}))
-			s = w.pass(w.b, mad.AttrREP)
+			s = w.pass(w.b, wire.AttrREP)
 			if s.Local != tc.remote || s.Remote != tc.local || s.FlowLabel != 0xFFFFF || s.TrafficClass != 0x68 {
 				t.Errorf("REP travels as %+v", s.Outgoing)
 			}
@@ -156,20 +156,20 @@ func TestHandshakeCarriesEverything(t *testing.T) {
 				t.Errorf("reply %+v", re.Reply)
 			}
 			must.Do(t, w.a.ConfirmReply(w.now, ca, fill(224)))
-			w.pass(w.a, mad.AttrRTU)
+			w.pass(w.a, wire.AttrRTU)
 			if e := w.b.event(EventEstablished); e.ByData || !bytes.Equal(e.PrivateData, fill(224)) {
 				t.Errorf("established %+v", e)
 			}
 			must.Do(t, w.b.Disconnect(w.now, e.Conn, fill(220)))
-			s = w.pass(w.b, mad.AttrDREQ)
-			var dreq mad.DREQ
+			s = w.pass(w.b, wire.AttrDREQ)
+			var dreq wire.DREQ
 			if _, err := dreq.Parse(s.body()); err != nil || dreq.RemoteQPN != p.QPN {
 				t.Errorf("DREQ for queue pair %#x, want %#x", dreq.RemoteQPN, p.QPN)
 			}
 			if e := w.a.event(EventDisconnectRequested); !bytes.Equal(e.PrivateData, fill(220)) || e.Final {
 				t.Errorf("disconnect %+v", e)
 			}
-			w.pass(w.a, mad.AttrDREP)
+			w.pass(w.a, wire.AttrDREP)
 			w.b.event(EventDisconnected)
 			for _, h := range []*host{w.a, w.b} {
 				w.tick(h)
@@ -189,18 +189,18 @@ func TestLoopbackWithinOneAgent(t *testing.T) {
 	p := offer
 	p.Path.Remote = addrA
 	ca := must.Get(h.Connect(w.now, p))(t)
-	w.pass(h, mad.AttrREQ)
+	w.pass(h, wire.AttrREQ)
 	cb := h.event(EventRequest).Conn
 	must.Do(t, h.Accept(w.now, cb, answer))
-	w.pass(h, mad.AttrREP)
+	w.pass(h, wire.AttrREP)
 	h.event(EventReply)
 	must.Do(t, h.ConfirmReply(w.now, ca, nil))
-	w.pass(h, mad.AttrRTU)
+	w.pass(h, wire.AttrRTU)
 	h.event(EventEstablished)
 	must.Do(t, h.Disconnect(w.now, cb, nil))
-	w.pass(h, mad.AttrDREQ)
+	w.pass(h, wire.AttrDREQ)
 	h.event(EventDisconnectRequested)
-	w.pass(h, mad.AttrDREP)
+	w.pass(h, wire.AttrDREP)
 	h.event(EventDisconnected)
 	w.tick(h)
 	w.tick(h)
@@ -222,9 +222,9 @@ func TestDataEstablishesThePassiveSide(t *testing.T) {
 		t.Errorf("the REP is still to be repeated, at %v", at)
 	}
 	must.Do(t, w.b.Established(w.now, cb)) // the second packet
-	w.pass(w.a, mad.AttrRTU)               // late
+	w.pass(w.a, wire.AttrRTU)              // late
 	w.b.noEvent()
-	if n := w.b.Counters().Duplicates.Of(mad.AttrRTU); n != 1 {
+	if n := w.b.Counters().Duplicates.Of(wire.AttrRTU); n != 1 {
 		t.Errorf("%d duplicate RTUs, want 1", n)
 	}
 }
@@ -234,13 +234,13 @@ func TestTimeWaitLastsForPacketLifetime(t *testing.T) {
 	ca, cb := w.established()
 	w.now = 1000
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
-	w.pass(w.a, mad.AttrDREQ)
-	w.pass(w.b, mad.AttrDREP)
+	w.pass(w.a, wire.AttrDREQ)
+	w.pass(w.b, wire.AttrDREP)
 	// a knows twice the packet lifetime and b's ACK delay; b knows their sum.
-	if got, want := w.a.NextTimer(), mono.Time(1000).Add(mad.Timeout(17)+mad.Timeout(15)); got != want {
+	if got, want := w.a.NextTimer(), mono.Time(1000).Add(wire.CMTimeout(17)+wire.CMTimeout(15)); got != want {
 		t.Errorf("active side leaves time wait at %v, want %v", got, want)
 	}
-	if got, want := w.b.NextTimer(), mono.Time(1000).Add(mad.Timeout(17)); got != want {
+	if got, want := w.b.NextTimer(), mono.Time(1000).Add(wire.CMTimeout(17)); got != want {
 		t.Errorf("passive side leaves time wait at %v, want %v", got, want)
 	}
 	w.b.HandleTimer(w.b.NextTimer().Add(-time.Nanosecond))
@@ -273,7 +273,7 @@ func TestCallsRejectInvalidParameters(t *testing.T) {
 	} {
 		p := offer
 		change(&p)
-		if _, err := w.a.Connect(w.now, p); !errors.Is(err, ErrParam) && !errors.Is(err, mad.ErrTooLong) {
+		if _, err := w.a.Connect(w.now, p); !errors.Is(err, ErrParam) && !errors.Is(err, wire.ErrTooLong) {
 			t.Errorf("%s: Connect = %v", name, err)
 		}
 	}
@@ -287,7 +287,7 @@ func TestCallsRejectInvalidParameters(t *testing.T) {
 		"ACK delay": {TargetAckDelay: 32},
 		"private":   {PrivateData: make([]byte, 197)},
 	} {
-		if err := w.b.Accept(w.now, cb, p); !errors.Is(err, ErrParam) && !errors.Is(err, mad.ErrTooLong) {
+		if err := w.b.Accept(w.now, cb, p); !errors.Is(err, ErrParam) && !errors.Is(err, wire.ErrTooLong) {
 			t.Errorf("%s: Accept = %v", name, err)
 		}
 	}
@@ -300,7 +300,7 @@ func TestCallsRejectInvalidParameters(t *testing.T) {
 func TestCallsRejectWrongState(t *testing.T) {
 	calls := map[string]func(h *host, now mono.Time, id ConnID) error{
 		"Accept":          func(h *host, now mono.Time, id ConnID) error { return h.Accept(now, id, answer) },
-		"Reject":          func(h *host, now mono.Time, id ConnID) error { return h.Reject(now, id, mad.ReasonConsumer, nil, nil) },
+		"Reject":          func(h *host, now mono.Time, id ConnID) error { return h.Reject(now, id, wire.ReasonConsumer, nil, nil) },
 		"ConfirmReply":    func(h *host, now mono.Time, id ConnID) error { return h.ConfirmReply(now, id, nil) },
 		"DelayReply":      func(h *host, now mono.Time, id ConnID) error { return h.DelayReply(now, id, 20) },
 		"Established":     func(h *host, now mono.Time, id ConnID) error { return h.Established(now, id) },
@@ -334,7 +334,7 @@ func TestCallsRejectWrongState(t *testing.T) {
 		StateTimeWait: func(w *world) (*host, ConnID) {
 			ca, cb := w.established()
 			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
-			w.pass(w.a, mad.AttrDREQ)
+			w.pass(w.a, wire.AttrDREQ)
 			return w.b, cb
 		},
 	}

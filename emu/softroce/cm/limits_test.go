@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -13,19 +13,19 @@ func (w *world) injectREQ(i int) {
 	m := newREQ()
 	m.LocalCommID += uint32(i)
 	m.LocalQPN += uint32(i)
-	w.inject(addrA, mad.AttrREQ, m)
+	w.inject(addrA, wire.AttrREQ, m)
 }
 
 func TestBacklogIsLimited(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
-	small := mad.IPService(mad.PortSpaceTCP, 1)
+	small := wire.IPService(wire.PortSpaceTCP, 1)
 	must.Get(w.b.Listen(small, netip.Addr{}, 2))(t)
 	req := func(i uint32) {
 		m := newREQ()
 		m.ServiceID = small
 		m.LocalCommID += i
 		m.LocalQPN += i
-		w.inject(addrA, mad.AttrREQ, m)
+		w.inject(addrA, wire.AttrREQ, m)
 	}
 	req(0)
 	req(1)
@@ -45,14 +45,14 @@ func TestBacklogIsLimited(t *testing.T) {
 	w.b.event(EventRequest)
 	req(3)
 	w.b.noEvent()
-	must.Do(t, w.b.Reject(w.now, second, mad.ReasonConsumer, nil, nil))
+	must.Do(t, w.b.Reject(w.now, second, wire.ReasonConsumer, nil, nil))
 	req(3)
 	w.b.event(EventRequest)
 	// A lookup takes a place as well.
-	m := &mad.SIDRREQ{RequestID: 1, PKey: 0xFFFF, ServiceID: small}
-	ip := mad.NewIPHeader(addrA, addrB, 1)
+	m := &wire.SIDRREQ{RequestID: 1, PKey: 0xFFFF, ServiceID: small}
+	ip := wire.NewCMAHeader(addrA, addrB, 1)
 	copy(m.PrivateData[:], ip.Append(nil))
-	w.inject(addrA, mad.AttrSIDRREQ, m)
+	w.inject(addrA, wire.AttrSIDRREQ, m)
 	w.b.noEvent()
 	if n := w.b.Counters().BacklogFull; n != 3 {
 		t.Errorf("counted %d, want 3", n)
@@ -68,14 +68,14 @@ func TestConnectionsAreLimited(t *testing.T) {
 	w.injectREQ(1)
 	w.b.silent()
 	w.injectREQ(2)
-	if rej := rejOf(t, w.b.take(mad.AttrREJ)); rej.Reason != mad.ReasonNoResources {
+	if rej := rejOf(t, w.b.take(wire.AttrREJ)); rej.Reason != wire.ReasonNoResources {
 		t.Errorf("REJ %+v", rej)
 	}
-	m := &mad.SIDRREQ{RequestID: 1, PKey: 0xFFFF, ServiceID: service}
-	ip := mad.NewIPHeader(addrA, addrB, 1)
+	m := &wire.SIDRREQ{RequestID: 1, PKey: 0xFFFF, ServiceID: service}
+	ip := wire.NewCMAHeader(addrA, addrB, 1)
 	copy(m.PrivateData[:], ip.Append(nil))
-	w.inject(addrA, mad.AttrSIDRREQ, m)
-	if r := sidrRepOf(t, w.b.take(mad.AttrSIDRREP)); r.Status != mad.SIDRNoQP {
+	w.inject(addrA, wire.AttrSIDRREQ, m)
+	if r := sidrRepOf(t, w.b.take(wire.AttrSIDRREP)); r.Status != wire.SIDRNoQP {
 		t.Errorf("SIDR_REP %+v", r)
 	}
 	if n := w.b.Counters().ConnLimit; n != 2 {
@@ -86,10 +86,10 @@ func TestConnectionsAreLimited(t *testing.T) {
 func TestOutboxIsLimited(t *testing.T) {
 	w := newWorld(t, Config{}, Config{MaxOutbox: 3})
 	for range 10 {
-		w.inject(addrA, mad.AttrDREQ, &mad.DREQ{LocalCommID: 1, RemoteCommID: 2})
+		w.inject(addrA, wire.AttrDREQ, &wire.DREQ{LocalCommID: 1, RemoteCommID: 2})
 	}
 	for range 3 {
-		w.b.take(mad.AttrDREP)
+		w.b.take(wire.AttrDREP)
 	}
 	w.b.silent()
 	if n := w.b.Counters().OutboxFull; n != 7 {
@@ -129,7 +129,7 @@ func TestListeners(t *testing.T) {
 	}
 	must.Do(t, w.b.CloseListen(1))
 	w.injectREQ(2)
-	if rej := rejOf(t, w.b.take(mad.AttrREJ)); rej.Reason != mad.ReasonInvalidServiceID {
+	if rej := rejOf(t, w.b.take(wire.AttrREJ)); rej.Reason != wire.ReasonInvalidServiceID {
 		t.Errorf("REJ %+v", rej)
 	}
 	must.Do(t, w.b.CloseListen(elsewhere))
@@ -142,7 +142,7 @@ func TestRequestOutlivesItsListener(t *testing.T) {
 	_, cb := w.requested()
 	must.Do(t, w.b.CloseListen(1))
 	must.Do(t, w.b.Accept(w.now, cb, answer))
-	w.pass(w.b, mad.AttrREP)
+	w.pass(w.b, wire.AttrREP)
 	w.a.event(EventReply)
 }
 

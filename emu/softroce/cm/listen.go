@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // ListenID identifies a listener of an Agent.
 type ListenID uint32
 
 type listenKey struct {
-	service mad.ServiceID
+	service wire.ServiceID
 	local   netip.Addr // zero for any
 }
 
@@ -26,7 +26,7 @@ type listener struct {
 // zero Addr, at all addresses without their own listener. At most backlog requests
 // are pending (0 for Config.MaxBacklog); further ones are dropped, and their
 // senders retransmit.
-func (a *Agent) Listen(service mad.ServiceID, local netip.Addr, backlog int) (ListenID, error) {
+func (a *Agent) Listen(service wire.ServiceID, local netip.Addr, backlog int) (ListenID, error) {
 	key := listenKey{service, plain(local)}
 	if a.listeners[key] != nil {
 		return 0, fmt.Errorf("listen on %v: %w", service, ErrInUse)
@@ -55,7 +55,7 @@ func (a *Agent) CloseListen(id ListenID) error {
 	return nil
 }
 
-func (a *Agent) listenerFor(service mad.ServiceID, to netip.Addr) *listener {
+func (a *Agent) listenerFor(service wire.ServiceID, to netip.Addr) *listener {
 	if l := a.listeners[listenKey{service, to}]; l != nil {
 		return l
 	}

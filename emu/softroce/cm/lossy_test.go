@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -256,7 +256,7 @@ func (l *lossy) consumeRequest(host int, e Event) {
 		switch {
 		case s.final || s.closed:
 		case l.chance(0.1):
-			must.Do(l.t, h.Reject(l.now, s.id, mad.ReasonConsumer, nil, nil))
+			must.Do(l.t, h.Reject(l.now, s.id, wire.ReasonConsumer, nil, nil))
 			s.closed = true
 		case l.chance(0.05):
 			l.close(s)
@@ -282,7 +282,7 @@ func (l *lossy) consumeReply(s *side, e Event) {
 		case s.heard || s.final || s.closed:
 			return
 		case l.chance(0.08):
-			must.Do(l.t, h.Reject(l.now, s.id, mad.ReasonConsumer, nil, nil))
+			must.Do(l.t, h.Reject(l.now, s.id, wire.ReasonConsumer, nil, nil))
 			s.closed = true
 			return
 		}

@@ -2,7 +2,7 @@ package cm
 
 import (
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // DelayReply sends an MRA: Accept or ConfirmReply will take up to the service
@@ -21,12 +21,12 @@ func (a *Agent) DelayReply(now mono.Time, id ConnID, serviceTimeout uint8) error
 }
 
 func (a *Agent) sendMRA(c *conn, serviceTimeout uint8) {
-	mra := mad.MRA{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, About: mad.AboutREQ, ServiceTimeout: serviceTimeout}
+	mra := wire.MRA{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, About: wire.AboutREQ, ServiceTimeout: serviceTimeout}
 	next := StateMRAREQSent
 	if c.state == StateREPRcvd {
-		mra.About, next = mad.AboutREP, StateMRAREPSent
+		mra.About, next = wire.AboutREP, StateMRAREPSent
 	}
-	c.storeMessage(mad.AttrMRA, c.tid, &mra)
+	c.storeMessage(wire.AttrMRA, c.tid, &mra)
 	a.transmit(c)
 	c.state = next
 }
@@ -38,10 +38,10 @@ func (a *Agent) autoMRA(c *conn) {
 
 // handleMRA extends the response timer. A second MRA for the same message does not,
 // so that a peer cannot extend it forever.
-func (a *Agent) handleMRA(in *incoming, m *mad.MRA) {
+func (a *Agent) handleMRA(in *incoming, m *wire.MRA) {
 	c := a.conns[ConnID(m.RemoteCommID)]
 	// The sender of a REQ does not know the peer's ID yet.
-	if c == nil || c.isLookup() || m.About != mad.AboutREQ && c.remoteID != m.LocalCommID {
+	if c == nil || c.isLookup() || m.About != wire.AboutREQ && c.remoteID != m.LocalCommID {
 		a.counters.UnknownConn++
 		return
 	}
@@ -50,12 +50,12 @@ func (a *Agent) handleMRA(in *incoming, m *mad.MRA) {
 		return
 	}
 	switch {
-	case m.About == mad.AboutREQ && c.state == StateREQSent:
+	case m.About == wire.AboutREQ && c.state == StateREQSent:
 		c.state = StateMRAREQRcvd
-	case m.About == mad.AboutREP && c.state == StateREPSent:
+	case m.About == wire.AboutREP && c.state == StateREPSent:
 		c.state = StateMRAREPRcvd
-	case m.About == mad.AboutREQ && c.state == StateMRAREQRcvd, m.About == mad.AboutREP && c.state == StateMRAREPRcvd:
-		a.counters.Duplicates.count(mad.AttrMRA)
+	case m.About == wire.AboutREQ && c.state == StateMRAREQRcvd, m.About == wire.AboutREP && c.state == StateMRAREPRcvd:
+		a.counters.Duplicates.count(wire.AttrMRA)
 		return
 	default:
 		a.counters.WrongState++

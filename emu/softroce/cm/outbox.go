@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // Outgoing is a MAD to be sent from QP 1 to the peer's QP 1.
@@ -14,12 +14,12 @@ type Outgoing struct {
 	FlowLabel     uint32
 	TrafficClass  uint8
 	HopLimit      uint8
-	MAD           *[mad.Len]byte // valid until the next call of NextMAD
+	MAD           *[wire.MADLen]byte // valid until the next call of NextMAD
 }
 
 type packet struct {
 	route route
-	mad   [mad.Len]byte
+	mad   [wire.MADLen]byte
 }
 
 type message interface{ Append([]byte) []byte }
@@ -39,7 +39,7 @@ func (a *Agent) NextMAD() (Outgoing, bool) {
 }
 
 // post queues a MAD to send.
-func (a *Agent) post(r route, attr mad.Attr, b *[mad.Len]byte) {
+func (a *Agent) post(r route, attr wire.Attr, b *[wire.MADLen]byte) {
 	if a.outbox.len() >= a.cfg.MaxOutbox {
 		a.counters.OutboxFull++
 		return
@@ -49,15 +49,15 @@ func (a *Agent) post(r route, attr mad.Attr, b *[mad.Len]byte) {
 }
 
 // sendOnce sends a message that is not retransmitted.
-func (a *Agent) sendOnce(r route, attr mad.Attr, tid uint64, m message) {
-	var b [mad.Len]byte
-	m.Append(mad.NewHeader(attr, tid).Append(b[:0]))
+func (a *Agent) sendOnce(r route, attr wire.Attr, tid uint64, m message) {
+	var b [wire.MADLen]byte
+	m.Append(wire.NewMADHeader(attr, tid).Append(b[:0]))
 	a.post(r, attr, &b)
 }
 
 // storeMessage makes m the message that c retransmits.
-func (c *conn) storeMessage(attr mad.Attr, tid uint64, m message) {
-	m.Append(mad.NewHeader(attr, tid).Append(c.msg[:0]))
+func (c *conn) storeMessage(attr wire.Attr, tid uint64, m message) {
+	m.Append(wire.NewMADHeader(attr, tid).Append(c.msg[:0]))
 	c.msgAttr = attr
 }
 

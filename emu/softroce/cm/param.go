@@ -3,7 +3,7 @@ package cm
 import (
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // Transport is the type of the connected queue pairs.
@@ -80,7 +80,7 @@ func (p *Path) check(op string, cfg *Config) error {
 
 // ConnectParam has the parameters of Connect.
 type ConnectParam struct {
-	ServiceID  mad.ServiceID
+	ServiceID  wire.ServiceID
 	Path       Path // an IP service with FlowLabel 0 gets rdma_cm's flow label
 	Transport  Transport
 	QPN        uint32
@@ -146,7 +146,7 @@ func (p *AcceptParam) check() error {
 
 // SIDRParam has the parameters of SIDRRequest.
 type SIDRParam struct {
-	ServiceID mad.ServiceID
+	ServiceID wire.ServiceID
 	Path      Path   // MTU and LocalAckTimeout are not used
 	SrcPort   uint16 // IP services only
 	// PrivateData is up to 216 bytes, 180 for an IP service.
@@ -155,19 +155,19 @@ type SIDRParam struct {
 
 // SIDRReplyParam has the parameters of SIDRReply.
 type SIDRReplyParam struct {
-	Status      mad.SIDRStatus
+	Status      wire.SIDRStatus
 	QPN         uint32
-	QKey        uint32 // mad.UDQKey for queue pairs of rdma_cm
+	QKey        uint32 // wire.UDQKey for queue pairs of rdma_cm
 	Info        []byte // up to 72 bytes
 	PrivateData []byte // up to 136 bytes
 }
 
 // fillRequest fills the private data of a REQ or SIDR_REQ: the rdma_cm header if the
 // service is an IP port, then the consumer's data.
-func fillRequest(field []byte, id mad.ServiceID, path *Path, srcPort uint16, data []byte) error {
+func fillRequest(field []byte, id wire.ServiceID, path *Path, srcPort uint16, data []byte) error {
 	if id.IsIP() {
-		h := mad.NewIPHeader(path.Local, path.Remote, srcPort)
-		field = field[copy(field, h.Append(make([]byte, 0, mad.IPHeaderLen))):]
+		h := wire.NewCMAHeader(path.Local, path.Remote, srcPort)
+		field = field[copy(field, h.Append(make([]byte, 0, wire.CMAHeaderLen))):]
 	}
-	return mad.Fill(field, data)
+	return wire.FillField(field, data)
 }

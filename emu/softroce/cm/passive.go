@@ -2,17 +2,17 @@ package cm
 
 import (
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // handleREQ handles a new or duplicate REQ.
-func (a *Agent) handleREQ(in *incoming, m *mad.REQ) {
+func (a *Agent) handleREQ(in *incoming, m *wire.REQ) {
 	if c := a.byRemote[remoteKey{m.LocalCAGUID, m.LocalCommID}]; c != nil {
 		a.handleDuplicateREQ(in, c, m)
 		return
 	}
 	if c := a.byQP[remoteKey{m.LocalCAGUID, m.LocalQPN}]; c != nil {
-		a.rejectREQ(in, m.LocalCommID, mad.ReasonStale, nil)
+		a.rejectREQ(in, m.LocalCommID, wire.ReasonStale, nil)
 		a.endStale(in, c)
 		return
 	}
@@ -28,7 +28,7 @@ func (a *Agent) handleREQ(in *incoming, m *mad.REQ) {
 	c, err := a.newConn("request", StateREQRcvd)
 	if err != nil {
 		a.counters.ConnLimit++
-		a.rejectREQ(in, m.LocalCommID, mad.ReasonNoResources, nil)
+		a.rejectREQ(in, m.LocalCommID, wire.ReasonNoResources, nil)
 		return
 	}
 	a.initFromREQ(in, c, m)
@@ -38,7 +38,7 @@ func (a *Agent) handleREQ(in *incoming, m *mad.REQ) {
 }
 
 // initFromREQ initializes c from its REQ.
-func (a *Agent) initFromREQ(in *incoming, c *conn, m *mad.REQ) {
+func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	c.remoteID = m.LocalCommID
 	c.remoteGUID = m.LocalCAGUID
 	c.remoteQPN = m.LocalQPN
@@ -51,14 +51,14 @@ func (a *Agent) initFromREQ(in *incoming, c *conn, m *mad.REQ) {
 	c.madRoute = a.replyRoute(in)
 	c.madRoute.flowLabel = m.Primary.FlowLabel
 	c.madRoute.trafficClass = m.Primary.TrafficClass
-	if m.Alternate.LocalGID != (mad.GID{}) {
-		c.failover = mad.FailoverUnsupported
+	if m.Alternate.LocalGID != (wire.GID{}) {
+		c.failover = wire.FailoverUnsupported
 	}
 	a.register(c)
 }
 
 // notifyRequest queues EventRequest.
-func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *mad.REQ) {
+func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 	ip, user, _ := a.userData(in, m.ServiceID, m.PrivateData[:])
 	a.notify(c, Event{Kind: EventRequest, PrivateData: user, Request: &Request{
 		Listen:    l.id,
@@ -85,24 +85,24 @@ func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *mad.REQ) {
 
 // handleDuplicateREQ retransmits the answer to a REQ, or sends an MRA if the
 // consumer has not answered yet.
-func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *mad.REQ) {
+func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	if c.madRoute.remote != in.from {
 		a.counters.BadSource++
 		return
 	}
 	if c.active || c.remoteQPN != m.LocalQPN {
 		// Not a retransmission: the peer reused an ID that is in use.
-		a.rejectREQ(in, m.LocalCommID, mad.ReasonDuplicateCommID, nil)
+		a.rejectREQ(in, m.LocalCommID, wire.ReasonDuplicateCommID, nil)
 		return
 	}
-	a.counters.Duplicates.count(mad.AttrREQ)
+	a.counters.Duplicates.count(wire.AttrREQ)
 	switch c.state {
 	case StateREQRcvd:
 		a.autoMRA(c)
 	case StateMRAREQSent, StateREPSent, StateMRAREPRcvd:
 		a.repeat(c)
 	case StateTimeWait:
-		a.rejectREQ(in, m.LocalCommID, mad.ReasonStale, nil)
+		a.rejectREQ(in, m.LocalCommID, wire.ReasonStale, nil)
 	}
 }
 
@@ -121,10 +121,10 @@ func (a *Agent) endStale(in *incoming, c *conn) {
 		a.notify(c, Event{Kind: EventDisconnected})
 		a.enterTimeWait(in.now, c)
 	case StateREPSent, StateMRAREPRcvd:
-		a.notify(c, Event{Kind: EventRejected, Reason: mad.ReasonStale, About: mad.AboutOther, ByUs: true})
+		a.notify(c, Event{Kind: EventRejected, Reason: wire.ReasonStale, About: wire.AboutOther, ByUs: true})
 		a.enterTimeWait(in.now, c)
 	case StateREQRcvd, StateMRAREQSent:
-		a.notify(c, Event{Kind: EventRejected, Reason: mad.ReasonStale, About: mad.AboutREQ, ByUs: true, Final: true})
+		a.notify(c, Event{Kind: EventRejected, Reason: wire.ReasonStale, About: wire.AboutREQ, ByUs: true, Final: true})
 		a.release(c)
 	}
 }
@@ -139,7 +139,7 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	rep := mad.REP{
+	rep := wire.REP{
 		LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, LocalQPN: p.QPN, StartPSN: p.StartPSN,
 		RespRes: p.RespRes, InitDepth: p.InitDepth, TargetAckDelay: p.TargetAckDelay, Failover: c.failover,
 		E2EFlow: p.E2EFlow, RNRRetry: p.RNRRetry, SRQ: p.SRQ, LocalCAGUID: a.cfg.CAGUID,
@@ -147,12 +147,12 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 	if c.transport == XRC { // the XRC target is in the EECN field and always has an SRQ
 		rep.LocalQPN, rep.LocalEECN, rep.SRQ = 0, p.QPN, true
 	}
-	if err := mad.Fill(rep.PrivateData[:], p.PrivateData); err != nil {
+	if err := wire.FillField(rep.PrivateData[:], p.PrivateData); err != nil {
 		return err
 	}
 	c.leaveBacklog()
 	c.localQPN = p.QPN
-	c.storeMessage(mad.AttrREP, c.tid, &rep)
+	c.storeMessage(wire.AttrREP, c.tid, &rep)
 	a.await(now, c, StateREPSent)
 	return nil
 }
@@ -176,11 +176,11 @@ func (a *Agent) establish(c *conn) {
 }
 
 // handleRTU establishes a connection on the passive side.
-func (a *Agent) handleRTU(in *incoming, m *mad.RTU) {
+func (a *Agent) handleRTU(in *incoming, m *wire.RTU) {
 	c, unknown := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {
 		if unknown {
-			a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, mad.AboutOther)
+			a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutOther)
 		}
 		return
 	}
@@ -192,9 +192,9 @@ func (a *Agent) handleRTU(in *incoming, m *mad.RTU) {
 		a.notify(c, Event{Kind: EventEstablished, PrivateData: m.PrivateData[:]})
 	case c.state == StateTimeWait && !c.established:
 		// The peer did not receive the REJ and considers itself connected.
-		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, mad.AboutOther)
+		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutOther)
 	case c.established:
-		a.counters.Duplicates.count(mad.AttrRTU)
+		a.counters.Duplicates.count(wire.AttrRTU)
 	default:
 		a.counters.WrongState++
 	}

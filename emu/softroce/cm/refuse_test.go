@@ -4,48 +4,48 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestInvalidREQsAreRejected(t *testing.T) {
-	header := func(m *mad.REQ) *byte { return &m.PrivateData[0] }
+	header := func(m *wire.REQ) *byte { return &m.PrivateData[0] }
 	for name, tc := range map[string]struct {
-		change func(*mad.REQ)
-		want   mad.Reason
+		change func(*wire.REQ)
+		want   wire.REJReason
 	}{
-		"no such service":           {func(m *mad.REQ) { m.ServiceID++ }, mad.ReasonInvalidServiceID},
-		"no comm ID":                {func(m *mad.REQ) { m.LocalCommID = 0 }, mad.ReasonInvalidCommID},
-		"RD":                        {func(m *mad.REQ) { m.Transport = mad.TransportRD }, mad.ReasonInvalidTransport},
-		"extended transport 0":      {func(m *mad.REQ) { m.Transport = mad.TransportExt }, mad.ReasonInvalidTransport},
-		"extended transport 2":      {func(m *mad.REQ) { m.Transport, m.ExtTransport = mad.TransportExt, 2 }, mad.ReasonInvalidTransport},
-		"MTU 0":                     {func(m *mad.REQ) { m.MTU = 0 }, mad.ReasonInvalidMTU},
-		"MTU 6":                     {func(m *mad.REQ) { m.MTU = 6 }, mad.ReasonInvalidMTU},
-		"not our GID":               {func(m *mad.REQ) { m.Primary.RemoteGID = mad.GIDOf(addrC) }, mad.ReasonPrimaryGID},
-		"no GID of its own":         {func(m *mad.REQ) { m.Primary.LocalGID = mad.GID{} }, mad.ReasonPrimaryGID},
-		"a GID of the other family": {func(m *mad.REQ) { m.Primary.LocalGID = mad.GIDOf(addrA6) }, mad.ReasonPrimaryGID},
-		"a multicast GID":           {func(m *mad.REQ) { m.Primary.LocalGID = mad.GIDOf(netip.MustParseAddr("224.0.0.5")) }, mad.ReasonPrimaryGID},
-		"another partition":         {func(m *mad.REQ) { m.PKey = 0x8001 }, mad.ReasonUnsupported},
-		"header version":            {func(m *mad.REQ) { *header(m) = 1 }, mad.ReasonConsumer},
-		"header version minor":      {func(m *mad.REQ) { *header(m) = 0x10 }, mad.ReasonConsumer},
-		"header IP version 5":       {func(m *mad.REQ) { m.PrivateData[1] = 0x50 }, mad.ReasonConsumer},
-		"header IP version 6":       {func(m *mad.REQ) { m.PrivateData[1] = 0x60 }, mad.ReasonConsumer},
-		"header for another host":   {func(m *mad.REQ) { m.PrivateData[35]++ }, mad.ReasonConsumer},
+		"no such service":           {func(m *wire.REQ) { m.ServiceID++ }, wire.ReasonInvalidServiceID},
+		"no comm ID":                {func(m *wire.REQ) { m.LocalCommID = 0 }, wire.ReasonInvalidCommID},
+		"RD":                        {func(m *wire.REQ) { m.Transport = wire.CMTransportRD }, wire.ReasonInvalidTransport},
+		"extended transport 0":      {func(m *wire.REQ) { m.Transport = wire.CMTransportExt }, wire.ReasonInvalidTransport},
+		"extended transport 2":      {func(m *wire.REQ) { m.Transport, m.ExtTransport = wire.CMTransportExt, 2 }, wire.ReasonInvalidTransport},
+		"MTU 0":                     {func(m *wire.REQ) { m.MTU = 0 }, wire.ReasonInvalidMTU},
+		"MTU 6":                     {func(m *wire.REQ) { m.MTU = 6 }, wire.ReasonInvalidMTU},
+		"not our GID":               {func(m *wire.REQ) { m.Primary.RemoteGID = wire.GIDOf(addrC) }, wire.ReasonPrimaryGID},
+		"no GID of its own":         {func(m *wire.REQ) { m.Primary.LocalGID = wire.GID{} }, wire.ReasonPrimaryGID},
+		"a GID of the other family": {func(m *wire.REQ) { m.Primary.LocalGID = wire.GIDOf(addrA6) }, wire.ReasonPrimaryGID},
+		"a multicast GID":           {func(m *wire.REQ) { m.Primary.LocalGID = wire.GIDOf(netip.MustParseAddr("224.0.0.5")) }, wire.ReasonPrimaryGID},
+		"another partition":         {func(m *wire.REQ) { m.PKey = 0x8001 }, wire.ReasonUnsupported},
+		"header version":            {func(m *wire.REQ) { *header(m) = 1 }, wire.ReasonConsumer},
+		"header version minor":      {func(m *wire.REQ) { *header(m) = 0x10 }, wire.ReasonConsumer},
+		"header IP version 5":       {func(m *wire.REQ) { m.PrivateData[1] = 0x50 }, wire.ReasonConsumer},
+		"header IP version 6":       {func(m *wire.REQ) { m.PrivateData[1] = 0x60 }, wire.ReasonConsumer},
+		"header for another host":   {func(m *wire.REQ) { m.PrivateData[35]++ }, wire.ReasonConsumer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Config{}, Config{})
 			m := newREQ()
 			tc.change(m)
-			w.inject(addrA, mad.AttrREQ, m)
-			s := w.b.take(mad.AttrREJ)
+			w.inject(addrA, wire.AttrREQ, m)
+			s := w.b.take(wire.AttrREJ)
 			rej := rejOf(t, s)
-			if rej.Reason != tc.want || rej.About != mad.AboutREQ || rej.LocalCommID != 0 || rej.RemoteCommID != m.LocalCommID || s.TID != injectTID {
+			if rej.Reason != tc.want || rej.About != wire.AboutREQ || rej.LocalCommID != 0 || rej.RemoteCommID != m.LocalCommID || s.TID != injectTID {
 				t.Errorf("REJ %+v, want reason %v", rej, tc.want)
 			}
 			if s.Local != addrB || s.Remote != addrA || s.PKey != 0xFFFF || s.HopLimit != 64 {
 				t.Errorf("REJ travels as %+v", s.Outgoing)
 			}
-			if own := mad.GIDOf(addrB); tc.want == mad.ReasonPrimaryGID && string(rej.AdditionalInfo()) != string(own[:]) {
+			if own := wire.GIDOf(addrB); tc.want == wire.ReasonPrimaryGID && string(rej.AdditionalInfo()) != string(own[:]) {
 				t.Errorf("info %x, want the GID to use", rej.AdditionalInfo())
 			}
 			w.b.noEvent()
@@ -61,28 +61,28 @@ func TestInvalidREQsAreRejected(t *testing.T) {
 func TestREJOfClosedPortMatchesLinux(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	m := newREQ()
-	m.ServiceID = mad.IPService(mad.PortSpaceTCP, 7999)
-	w.inject(addrA, mad.AttrREQ, m)
-	got := w.b.take(mad.AttrREJ).b
-	if want := wire(t, "010702030000000000000000000011220012000000000000000000000102030400000008"); string(got[:]) != string(want) {
+	m.ServiceID = wire.IPService(wire.PortSpaceTCP, 7999)
+	w.inject(addrA, wire.AttrREQ, m)
+	got := w.b.take(wire.AttrREJ).b
+	if want := hexBytes(t, "010702030000000000000000000011220012000000000000000000000102030400000008"); string(got[:]) != string(want) {
 		t.Errorf("REJ\n %x, Linux's\n %x", got, want)
 	}
 }
 
 func TestUnusualREQsAreAccepted(t *testing.T) {
-	for name, change := range map[string]func(*mad.REQ){
-		"LIDs 0":               func(m *mad.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 0, 0 },
-		"LIDs of anything":     func(m *mad.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 1, 0xBFFF },
-		"UC":                   func(m *mad.REQ) { m.Transport = mad.TransportUC },
-		"XRC":                  func(m *mad.REQ) { m.Transport, m.ExtTransport = mad.TransportExt, mad.ExtXRC },
-		"limited member":       func(m *mad.REQ) { m.PKey = 0x7FFF },
-		"MTU 5":                func(m *mad.REQ) { m.MTU = 5 },
-		"any SL and hop limit": func(m *mad.REQ) { m.Primary.SL, m.Primary.HopLimit, m.Primary.SubnetLocal = 15, 0, true },
+	for name, change := range map[string]func(*wire.REQ){
+		"LIDs 0":               func(m *wire.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 0, 0 },
+		"LIDs of anything":     func(m *wire.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 1, 0xBFFF },
+		"UC":                   func(m *wire.REQ) { m.Transport = wire.CMTransportUC },
+		"XRC":                  func(m *wire.REQ) { m.Transport, m.ExtTransport = wire.CMTransportExt, wire.ExtXRC },
+		"limited member":       func(m *wire.REQ) { m.PKey = 0x7FFF },
+		"MTU 5":                func(m *wire.REQ) { m.MTU = 5 },
+		"any SL and hop limit": func(m *wire.REQ) { m.Primary.SL, m.Primary.HopLimit, m.Primary.SubnetLocal = 15, 0, true },
 	} {
 		w := newWorld(t, Config{}, Config{})
 		m := newREQ()
 		change(m)
-		w.inject(addrA, mad.AttrREQ, m)
+		w.inject(addrA, wire.AttrREQ, m)
 		w.b.silent()
 		if e := w.b.event(EventRequest); e.Request.RemoteQPN != m.LocalQPN {
 			t.Errorf("%s: request %+v", name, e.Request)
@@ -97,11 +97,11 @@ func TestLimitedMembersOfAPartitionCannotConnect(t *testing.T) {
 		m.PKey = pkey
 		m.LocalCommID += uint32(pkey)
 		m.LocalQPN += uint32(pkey)
-		w.inject(addrA, mad.AttrREQ, m)
+		w.inject(addrA, wire.AttrREQ, m)
 		if ok {
 			w.b.event(EventRequest)
 		} else {
-			w.b.take(mad.AttrREJ)
+			w.b.take(wire.AttrREJ)
 		}
 	}
 }
@@ -110,22 +110,22 @@ func TestAlternatePathIsDeclinedNotFatal(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	m := newREQ()
 	m.Alternate = m.Primary
-	m.Alternate.LocalGID = mad.GIDOf(addrC)
-	w.inject(addrA, mad.AttrREQ, m)
+	m.Alternate.LocalGID = wire.GIDOf(addrC)
+	w.inject(addrA, wire.AttrREQ, m)
 	must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
-	var rep mad.REP
-	if _, err := rep.Parse(w.b.take(mad.AttrREP).body()); err != nil || rep.Failover != mad.FailoverUnsupported {
-		t.Errorf("failover answer %d, want %d", rep.Failover, mad.FailoverUnsupported)
+	var rep wire.REP
+	if _, err := rep.Parse(w.b.take(wire.AttrREP).body()); err != nil || rep.Failover != wire.FailoverUnsupported {
+		t.Errorf("failover answer %d, want %d", rep.Failover, wire.FailoverUnsupported)
 	}
 }
 
 func TestLAPIsAnsweredNotSupported(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
-	w.inject(addrA, mad.AttrLAP, &mad.LAP{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN})
-	s := w.b.take(mad.AttrAPR)
-	var apr mad.APR
-	if _, err := apr.Parse(s.body()); err != nil || apr.Status != mad.APUnsupported || apr.LocalCommID != uint32(cb) || apr.RemoteCommID != uint32(ca) || s.TID != injectTID {
+	w.inject(addrA, wire.AttrLAP, &wire.LAP{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN})
+	s := w.b.take(wire.AttrAPR)
+	var apr wire.APR
+	if _, err := apr.Parse(s.body()); err != nil || apr.Status != wire.APUnsupported || apr.LocalCommID != uint32(cb) || apr.RemoteCommID != uint32(ca) || s.TID != injectTID {
 		t.Errorf("APR %+v", apr)
 	}
 	w.b.inState(cb, StateEstablished)
@@ -135,45 +135,45 @@ func TestLAPIsAnsweredNotSupported(t *testing.T) {
 
 	w = newWorld(t, Config{}, Config{})
 	ca, cb = w.accepted()
-	w.b.take(mad.AttrREP)
-	w.inject(addrA, mad.AttrLAP, &mad.LAP{LocalCommID: uint32(ca), RemoteCommID: uint32(cb)})
+	w.b.take(wire.AttrREP)
+	w.inject(addrA, wire.AttrLAP, &wire.LAP{LocalCommID: uint32(ca), RemoteCommID: uint32(cb)})
 	w.b.silent()
 }
 
 func TestInvalidMADHeadersAreIgnored(t *testing.T) {
 	req := newREQ()
 	for name, tc := range map[string]struct {
-		change func(*mad.Header)
+		change func(*wire.MADHeader)
 		count  func(Counters) uint64
-		answer mad.Attr
+		answer wire.Attr
 	}{
-		"base version":        {func(h *mad.Header) { h.BaseVersion = 2 }, func(c Counters) uint64 { return c.NotCM }, 0},
-		"class":               {func(h *mad.Header) { h.Class = 3 }, func(c Counters) uint64 { return c.NotCM }, 0},
-		"method":              {func(h *mad.Header) { h.Method = 0x81 }, func(c Counters) uint64 { return c.BadMethod }, 0},
-		"attribute":           {func(h *mad.Header) { h.Attr = 0x1B }, func(c Counters) uint64 { return c.BadAttr }, 0},
-		"class version":       {func(h *mad.Header) { h.ClassVersion = 1 }, func(c Counters) uint64 { return c.BadVersion }, mad.AttrREJ},
-		"class version, SIDR": {func(h *mad.Header) { h.ClassVersion, h.Attr = 3, mad.AttrSIDRREQ }, func(c Counters) uint64 { return c.BadVersion }, mad.AttrSIDRREP},
-		"class version, RTU":  {func(h *mad.Header) { h.ClassVersion, h.Attr = 3, mad.AttrRTU }, func(c Counters) uint64 { return c.BadVersion }, 0},
+		"base version":        {func(h *wire.MADHeader) { h.BaseVersion = 2 }, func(c Counters) uint64 { return c.NotCM }, 0},
+		"class":               {func(h *wire.MADHeader) { h.Class = 3 }, func(c Counters) uint64 { return c.NotCM }, 0},
+		"method":              {func(h *wire.MADHeader) { h.Method = 0x81 }, func(c Counters) uint64 { return c.BadMethod }, 0},
+		"attribute":           {func(h *wire.MADHeader) { h.Attr = 0x1B }, func(c Counters) uint64 { return c.BadAttr }, 0},
+		"class version":       {func(h *wire.MADHeader) { h.ClassVersion = 1 }, func(c Counters) uint64 { return c.BadVersion }, wire.AttrREJ},
+		"class version, SIDR": {func(h *wire.MADHeader) { h.ClassVersion, h.Attr = 3, wire.AttrSIDRREQ }, func(c Counters) uint64 { return c.BadVersion }, wire.AttrSIDRREP},
+		"class version, RTU":  {func(h *wire.MADHeader) { h.ClassVersion, h.Attr = 3, wire.AttrRTU }, func(c Counters) uint64 { return c.BadVersion }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Config{}, Config{})
-			h := mad.NewHeader(mad.AttrREQ, injectTID)
+			h := wire.NewMADHeader(wire.AttrREQ, injectTID)
 			tc.change(&h)
 			w.injectRaw(addrA, h, req)
 			if tc.answer != 0 {
 				s := w.b.take(tc.answer)
 				switch s.Attr {
-				case mad.AttrREJ:
-					if rej := rejOf(t, s); rej.Reason != mad.ReasonClassVersion || rej.RemoteCommID != req.LocalCommID || rej.About != mad.AboutREQ {
+				case wire.AttrREJ:
+					if rej := rejOf(t, s); rej.Reason != wire.ReasonClassVersion || rej.RemoteCommID != req.LocalCommID || rej.About != wire.AboutREQ {
 						t.Errorf("REJ %+v", rej)
 					}
-				case mad.AttrSIDRREP:
-					var m mad.SIDRREP
-					if _, err := m.Parse(s.body()); err != nil || m.Status != mad.SIDRUnsupportedVersion || m.RequestID != req.LocalCommID {
+				case wire.AttrSIDRREP:
+					var m wire.SIDRREP
+					if _, err := m.Parse(s.body()); err != nil || m.Status != wire.SIDRUnsupportedVersion || m.RequestID != req.LocalCommID {
 						t.Errorf("SIDR_REP %+v", m)
 					}
 				}
-				if s.ClassVersion != mad.ClassVersionCM {
+				if s.ClassVersion != wire.ClassVersionCM {
 					t.Errorf("answered in class version %d", s.ClassVersion)
 				}
 			}
@@ -188,9 +188,9 @@ func TestInvalidMADHeadersAreIgnored(t *testing.T) {
 
 func TestInvalidAddressesAreIgnored(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
-	b := newREQ().Append(mad.NewHeader(mad.AttrREQ, 1).Append(nil))
-	for n := range mad.Len + 8 {
-		if n != mad.Len {
+	b := newREQ().Append(wire.NewMADHeader(wire.AttrREQ, 1).Append(nil))
+	for n := range wire.MADLen + 8 {
+		if n != wire.MADLen {
 			w.b.HandleMAD(w.now, addrA, addrB, 0xFFFF, append(b, make([]byte, 8)...)[:n])
 		}
 	}
@@ -199,7 +199,7 @@ func TestInvalidAddressesAreIgnored(t *testing.T) {
 	} {
 		w.b.HandleMAD(w.now, fromTo[0], fromTo[1], 0xFFFF, b)
 	}
-	if c := w.b.Counters(); c.BadLength != mad.Len+7 || c.BadAddress != 5 {
+	if c := w.b.Counters(); c.BadLength != wire.MADLen+7 || c.BadAddress != 5 {
 		t.Errorf("counters %+v", c)
 	}
 	w.b.silent()

@@ -4,43 +4,43 @@ import (
 	"encoding/binary"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // Reject rejects a request or a reply, or revokes an Accept before the RTU arrived.
 // info is up to 72 bytes, depending on reason; private up to 148. The ID is then
 // invalid, except that a revoked Accept ends with EventTimeWaitExit.
-func (a *Agent) Reject(now mono.Time, id ConnID, reason mad.Reason, info, private []byte) error {
+func (a *Agent) Reject(now mono.Time, id ConnID, reason wire.REJReason, info, private []byte) error {
 	c, err := a.lookUp("reject", id, StateREQRcvd, StateMRAREQSent, StateREPRcvd, StateMRAREPSent, StateREPSent, StateMRAREPRcvd)
 	if err != nil {
 		return err
 	}
-	if reason == mad.ReasonPrimaryLID || reason == mad.ReasonAlternateLID {
+	if reason == wire.ReasonPrimaryLID || reason == wire.ReasonAlternateLID {
 		return badParam("reject", "LIDs mean nothing on RoCEv2:", reason)
 	}
 	return a.reject(now, c, reason, info, private)
 }
 
-func (a *Agent) reject(now mono.Time, c *conn, reason mad.Reason, info, private []byte) error {
-	rej := mad.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, Reason: reason}
+func (a *Agent) reject(now mono.Time, c *conn, reason wire.REJReason, info, private []byte) error {
+	rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, Reason: reason}
 	if err := rej.SetInfo(info); err != nil {
 		return err
 	}
-	if err := mad.Fill(rej.PrivateData[:], private); err != nil {
+	if err := wire.FillField(rej.PrivateData[:], private); err != nil {
 		return err
 	}
 	switch c.state {
 	case StateREQRcvd:
 		rej.LocalCommID = 0 // not known to the peer
-		rej.About = mad.AboutREQ
+		rej.About = wire.AboutREQ
 	case StateMRAREQSent:
-		rej.About = mad.AboutREQ
+		rej.About = wire.AboutREQ
 	case StateREPRcvd, StateMRAREPSent:
-		rej.About = mad.AboutREP
+		rej.About = wire.AboutREP
 	default:
-		rej.About = mad.AboutOther
+		rej.About = wire.AboutOther
 	}
-	a.sendOnce(c.madRoute, mad.AttrREJ, c.tid, &rej)
+	a.sendOnce(c.madRoute, wire.AttrREJ, c.tid, &rej)
 	if c.state == StateREPSent || c.state == StateMRAREPRcvd {
 		a.enterTimeWait(now, c)
 	} else {
@@ -50,38 +50,38 @@ func (a *Agent) reject(now mono.Time, c *conn, reason mad.Reason, info, private 
 }
 
 // rejectREQ rejects a REQ for which no connection is created.
-func (a *Agent) rejectREQ(in *incoming, commID uint32, reason mad.Reason, info []byte) {
+func (a *Agent) rejectREQ(in *incoming, commID uint32, reason wire.REJReason, info []byte) {
 	a.counters.Refused++
-	rej := mad.REJ{RemoteCommID: commID, About: mad.AboutREQ, Reason: reason}
+	rej := wire.REJ{RemoteCommID: commID, About: wire.AboutREQ, Reason: reason}
 	if rej.SetInfo(info) == nil {
-		a.sendOnce(a.replyRoute(in), mad.AttrREJ, in.tid, &rej)
+		a.sendOnce(a.replyRoute(in), wire.AttrREJ, in.tid, &rej)
 	}
 }
 
 // rejectUnknown sends a REJ for a message of an unknown connection, so that the
 // peer stops retransmitting.
-func (a *Agent) rejectUnknown(in *incoming, local, remote uint32, about mad.About) {
-	rej := mad.REJ{LocalCommID: local, RemoteCommID: remote, About: about, Reason: mad.ReasonInvalidCommID}
-	a.sendOnce(a.replyRoute(in), mad.AttrREJ, in.tid, &rej)
+func (a *Agent) rejectUnknown(in *incoming, local, remote uint32, about wire.About) {
+	rej := wire.REJ{LocalCommID: local, RemoteCommID: remote, About: about, Reason: wire.ReasonInvalidCommID}
+	a.sendOnce(a.replyRoute(in), wire.AttrREJ, in.tid, &rej)
 }
 
 // rejectTimeout sends a REJ with reason timeout. The GUID identifies the connection
 // if the remote ID is unknown.
 func (a *Agent) rejectTimeout(c *conn) {
-	rej := mad.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, About: mad.AboutOther, Reason: mad.ReasonTimeout}
+	rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, About: wire.AboutOther, Reason: wire.ReasonTimeout}
 	binary.BigEndian.PutUint64(rej.Info[:], a.cfg.CAGUID)
 	rej.InfoLen = 8
-	a.sendOnce(c.madRoute, mad.AttrREJ, c.tid, &rej)
+	a.sendOnce(c.madRoute, wire.AttrREJ, c.tid, &rej)
 }
 
 // findRejected returns the connection that a REJ is for.
-func (a *Agent) findRejected(in *incoming, m *mad.REJ) *conn {
+func (a *Agent) findRejected(in *incoming, m *wire.REJ) *conn {
 	var c *conn
 	switch info := m.AdditionalInfo(); {
-	case m.RemoteCommID == 0 && m.Reason == mad.ReasonTimeout && len(info) >= 8:
+	case m.RemoteCommID == 0 && m.Reason == wire.ReasonTimeout && len(info) >= 8:
 		// The requester timed out before it knew the local ID.
 		c = a.byRemote[remoteKey{binary.BigEndian.Uint64(info), m.LocalCommID}]
-	case m.About == mad.AboutREQ:
+	case m.About == wire.AboutREQ:
 		// The peer may have rejected the REQ without creating an ID. After a REP, the
 		// REJ can only be for an old duplicate of the REQ.
 		c = a.conns[ConnID(m.RemoteCommID)]
@@ -108,7 +108,7 @@ func (a *Agent) findRejected(in *incoming, m *mad.REJ) *conn {
 }
 
 // handleREJ ends a connection that the peer rejected or gave up.
-func (a *Agent) handleREJ(in *incoming, m *mad.REJ) {
+func (a *Agent) handleREJ(in *incoming, m *wire.REJ) {
 	c := a.findRejected(in, m)
 	if c == nil {
 		return
@@ -120,7 +120,7 @@ func (a *Agent) handleREJ(in *incoming, m *mad.REJ) {
 	switch c.state {
 	case StateREQSent, StateMRAREQRcvd, StateREQRcvd, StateMRAREQSent:
 		// Packets of the old connection may still arrive at a stale queue pair.
-		if m.Reason == mad.ReasonStale && c.active {
+		if m.Reason == wire.ReasonStale && c.active {
 			a.notify(c, e)
 			a.enterTimeWait(in.now, c)
 			return

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -17,18 +17,18 @@ func TestConsumerRejectsARequest(t *testing.T) {
 			wantID := uint32(0) // the peer has never seen ours
 			if delayed {
 				must.Do(t, w.b.DelayReply(w.now, cb, 20))
-				w.pass(w.b, mad.AttrMRA)
+				w.pass(w.b, wire.AttrMRA)
 				w.a.event(EventMRA)
 				wantID = uint32(cb)
 			}
-			must.Do(t, w.b.Reject(w.now, cb, mad.ReasonPortRedirect, []byte("info"), []byte("private")))
-			s := w.pass(w.b, mad.AttrREJ)
-			if rej := rejOf(t, s); rej.LocalCommID != wantID || rej.RemoteCommID != uint32(ca) || rej.About != mad.AboutREQ {
+			must.Do(t, w.b.Reject(w.now, cb, wire.ReasonPortRedirect, []byte("info"), []byte("private")))
+			s := w.pass(w.b, wire.AttrREJ)
+			if rej := rejOf(t, s); rej.LocalCommID != wantID || rej.RemoteCommID != uint32(ca) || rej.About != wire.AboutREQ {
 				t.Errorf("REJ %+v", rej)
 			}
 			e := w.a.event(EventRejected)
-			if e.Conn != ca || !e.Final || e.ByUs || e.Reason != mad.ReasonPortRedirect || string(e.Info) != "info" ||
-				!bytes.HasPrefix(e.PrivateData, []byte("private")) || len(e.PrivateData) != mad.REJPrivateLen {
+			if e.Conn != ca || !e.Final || e.ByUs || e.Reason != wire.ReasonPortRedirect || string(e.Info) != "info" ||
+				!bytes.HasPrefix(e.PrivateData, []byte("private")) || len(e.PrivateData) != wire.REJPrivateLen {
 				t.Errorf("event %+v", e)
 			}
 			checkEmpty(t, w.a.Agent)
@@ -44,14 +44,14 @@ func TestConsumerRejectsAReply(t *testing.T) {
 			ca, cb := w.replied()
 			if delayed {
 				must.Do(t, w.a.DelayReply(w.now, ca, 20))
-				w.pass(w.a, mad.AttrMRA)
+				w.pass(w.a, wire.AttrMRA)
 				w.b.event(EventMRA)
 			}
-			must.Do(t, w.a.Reject(w.now, ca, mad.ReasonResponderResources, nil, nil))
-			if rej := rejOf(t, w.pass(w.a, mad.AttrREJ)); rej.LocalCommID != uint32(ca) || rej.RemoteCommID != uint32(cb) || rej.About != mad.AboutREP {
+			must.Do(t, w.a.Reject(w.now, ca, wire.ReasonResponderResources, nil, nil))
+			if rej := rejOf(t, w.pass(w.a, wire.AttrREJ)); rej.LocalCommID != uint32(ca) || rej.RemoteCommID != uint32(cb) || rej.About != wire.AboutREP {
 				t.Errorf("REJ %+v", rej)
 			}
-			if e := w.b.event(EventRejected); e.Conn != cb || e.Reason != mad.ReasonResponderResources || e.About != mad.AboutREP || e.Final {
+			if e := w.b.event(EventRejected); e.Conn != cb || e.Reason != wire.ReasonResponderResources || e.About != wire.AboutREP || e.Final {
 				t.Errorf("event %+v", e)
 			}
 			checkEmpty(t, w.a.Agent)
@@ -64,11 +64,11 @@ func TestConsumerRejectsAReply(t *testing.T) {
 func TestRejectAfterAccept(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.confirmed()
-	must.Do(t, w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, nil))
+	must.Do(t, w.b.Reject(w.now, cb, wire.ReasonConsumer, nil, nil))
 	w.b.inState(cb, StateTimeWait)
-	w.b.take(mad.AttrREJ) // lost
-	w.pass(w.a, mad.AttrRTU)
-	if rej := rejOf(t, w.pass(w.b, mad.AttrREJ)); rej.Reason != mad.ReasonInvalidCommID {
+	w.b.take(wire.AttrREJ) // lost
+	w.pass(w.a, wire.AttrRTU)
+	if rej := rejOf(t, w.pass(w.b, wire.AttrREJ)); rej.Reason != wire.ReasonInvalidCommID {
 		t.Errorf("REJ %+v", rej)
 	}
 	if e := w.a.event(EventRejected); e.Conn != ca || e.Final {
@@ -80,19 +80,19 @@ func TestRejectAfterAccept(t *testing.T) {
 func TestLIDReasonsAreNeverSent(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	_, cb := w.requested()
-	for _, r := range []mad.Reason{mad.ReasonPrimaryLID, mad.ReasonAlternateLID} {
+	for _, r := range []wire.REJReason{wire.ReasonPrimaryLID, wire.ReasonAlternateLID} {
 		must.Fail(t, fmt.Sprintf("Reject(%d)", uint16(r)), w.b.Reject(w.now, cb, r, nil, nil), ErrParam)
 	}
-	must.Fail(t, "Reject with 73 bytes of info", w.b.Reject(w.now, cb, mad.ReasonConsumer, make([]byte, 73), nil), mad.ErrTooLong)
-	must.Fail(t, "Reject with 149 private bytes", w.b.Reject(w.now, cb, mad.ReasonConsumer, nil, make([]byte, 149)), mad.ErrTooLong)
+	must.Fail(t, "Reject with 73 bytes of info", w.b.Reject(w.now, cb, wire.ReasonConsumer, make([]byte, 73), nil), wire.ErrTooLong)
+	must.Fail(t, "Reject with 149 private bytes", w.b.Reject(w.now, cb, wire.ReasonConsumer, nil, make([]byte, 149)), wire.ErrTooLong)
 	w.b.silent()
 	w.b.inState(cb, StateREQRcvd)
 }
 
 // A REJ in each state: the event and the next state.
 func TestREJInEveryState(t *testing.T) {
-	other := func(local, remote ConnID) *mad.REJ {
-		return &mad.REJ{LocalCommID: uint32(remote), RemoteCommID: uint32(local), About: mad.AboutOther, Reason: mad.ReasonConsumer}
+	other := func(local, remote ConnID) *wire.REJ {
+		return &wire.REJ{LocalCommID: uint32(remote), RemoteCommID: uint32(local), About: wire.AboutOther, Reason: wire.ReasonConsumer}
 	}
 	for _, tc := range []struct {
 		name  string
@@ -113,7 +113,7 @@ func TestREJInEveryState(t *testing.T) {
 		{"MRA(REQ) received", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.requested()
 			must.Do(w.t, w.b.DelayReply(w.now, cb, 20))
-			w.pass(w.b, mad.AttrMRA)
+			w.pass(w.b, wire.AttrMRA)
 			w.a.event(EventMRA)
 			return w.a, ca, cb
 		}, EventRejected, StateIdle},
@@ -133,7 +133,7 @@ func TestREJInEveryState(t *testing.T) {
 		{"MRA(REP) received", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.replied()
 			must.Do(w.t, w.a.DelayReply(w.now, ca, 20))
-			w.pass(w.a, mad.AttrMRA)
+			w.pass(w.a, wire.AttrMRA)
 			w.b.event(EventMRA)
 			return w.b, cb, ca
 		}, EventRejected, StateTimeWait},
@@ -153,7 +153,7 @@ func TestREJInEveryState(t *testing.T) {
 		{"time wait", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.established()
 			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
-			w.pass(w.a, mad.AttrDREQ)
+			w.pass(w.a, wire.AttrDREQ)
 			w.b.event(EventDisconnectRequested)
 			return w.b, cb, ca
 		}, 0, StateTimeWait},
@@ -165,7 +165,7 @@ func TestREJInEveryState(t *testing.T) {
 			if h == w.b {
 				from = addrA
 			}
-			h.HandleMAD(w.now, from, h.addr, 0xFFFF, other(id, peer).Append(mad.NewHeader(mad.AttrREJ, 1).Append(nil)))
+			h.HandleMAD(w.now, from, h.addr, 0xFFFF, other(id, peer).Append(wire.NewMADHeader(wire.AttrREJ, 1).Append(nil)))
 			checkInvariants(t, h.Agent)
 			if tc.event == 0 {
 				h.noEvent()
@@ -180,10 +180,10 @@ func TestREJInEveryState(t *testing.T) {
 func TestStaleREJEntersTimeWait(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
-	w.a.take(mad.AttrREQ)
-	rej := mad.REJ{RemoteCommID: uint32(ca), About: mad.AboutREQ, Reason: mad.ReasonStale}
-	w.a.HandleMAD(w.now, addrB, addrA, 0xFFFF, rej.Append(mad.NewHeader(mad.AttrREJ, 1).Append(nil)))
-	if e := w.a.event(EventRejected); e.Final || e.Reason != mad.ReasonStale {
+	w.a.take(wire.AttrREQ)
+	rej := wire.REJ{RemoteCommID: uint32(ca), About: wire.AboutREQ, Reason: wire.ReasonStale}
+	w.a.HandleMAD(w.now, addrB, addrA, 0xFFFF, rej.Append(wire.NewMADHeader(wire.AttrREJ, 1).Append(nil)))
+	if e := w.a.event(EventRejected); e.Final || e.Reason != wire.ReasonStale {
 		t.Errorf("event %+v", e)
 	}
 	w.a.inState(ca, StateTimeWait)
@@ -197,8 +197,8 @@ func TestTimeoutREJBeforeREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.requested()
 	must.Do(t, w.a.Close(w.now, ca))
-	w.pass(w.a, mad.AttrREJ)
-	if e := w.b.event(EventRejected); e.Conn != cb || e.Reason != mad.ReasonTimeout || !e.Final {
+	w.pass(w.a, wire.AttrREJ)
+	if e := w.b.event(EventRejected); e.Conn != cb || e.Reason != wire.ReasonTimeout || !e.Final {
 		t.Errorf("event %+v", e)
 	}
 	must.Fail(t, "Accept", w.b.Accept(w.now, cb, answer), ErrUnknown)
@@ -210,12 +210,12 @@ func TestTimeoutREJBeforeREP(t *testing.T) {
 func TestLateREJOfREQIsIgnored(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
-	req := w.pass(w.a, mad.AttrREQ)
-	must.Do(t, w.b.Reject(w.now, w.b.event(EventRequest).Conn, mad.ReasonConsumer, nil, nil))
-	rej := w.b.take(mad.AttrREJ)
+	req := w.pass(w.a, wire.AttrREQ)
+	must.Do(t, w.b.Reject(w.now, w.b.event(EventRequest).Conn, wire.ReasonConsumer, nil, nil))
+	rej := w.b.take(wire.AttrREJ)
 	w.deliver(req)
 	must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
-	w.pass(w.b, mad.AttrREP)
+	w.pass(w.b, wire.AttrREP)
 	w.a.event(EventReply)
 	w.deliver(rej)
 	w.a.noEvent()

@@ -3,7 +3,7 @@ package cm
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -13,6 +13,6 @@ func TestRequireRTUIgnoresData(t *testing.T) {
 	must.Do(t, w.b.Established(w.now, cb))
 	w.b.noEvent()
 	w.b.inState(cb, StateREPSent)
-	w.pass(w.a, mad.AttrRTU) // an RTU still works
+	w.pass(w.a, wire.AttrRTU) // an RTU still works
 	w.b.event(EventEstablished)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -36,9 +36,9 @@ func (w *world) repeats(h *host, first *sent, wait time.Duration, n int) mono.Ti
 	return at
 }
 
-func rejOf(t *testing.T, s *sent) *mad.REJ {
+func rejOf(t *testing.T, s *sent) *wire.REJ {
 	t.Helper()
-	m := new(mad.REJ)
+	m := new(wire.REJ)
 	must.Get(m.Parse(s.body()))(t)
 	return m
 }
@@ -46,39 +46,39 @@ func rejOf(t *testing.T, s *sent) *mad.REJ {
 func TestREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
-	end := w.repeats(w.a, w.a.take(mad.AttrREQ), mad.Timeout(20)+mad.Timeout(17), 15)
-	if end != mono.Time(1).Add(16*(mad.Timeout(20)+mad.Timeout(17))) {
+	end := w.repeats(w.a, w.a.take(wire.AttrREQ), wire.CMTimeout(20)+wire.CMTimeout(17), 15)
+	if end != mono.Time(1).Add(16*(wire.CMTimeout(20)+wire.CMTimeout(17))) {
 		t.Errorf("gives up at %v", end)
 	}
 	w.tick(w.a)
 	if e := w.a.event(EventTimedOut); e.Conn != ca || !e.Final || e.State != StateREQSent {
 		t.Errorf("event %+v", e)
 	}
-	rej := rejOf(t, w.a.take(mad.AttrREJ))
-	if rej.Reason != mad.ReasonTimeout || rej.LocalCommID != uint32(ca) || rej.RemoteCommID != 0 ||
+	rej := rejOf(t, w.a.take(wire.AttrREJ))
+	if rej.Reason != wire.ReasonTimeout || rej.LocalCommID != uint32(ca) || rej.RemoteCommID != 0 ||
 		binary.BigEndian.Uint64(rej.AdditionalInfo()) != guidA {
 		t.Errorf("REJ %+v", rej)
 	}
 	checkEmpty(t, w.a.Agent)
-	if c := w.a.Counters(); c.Sent.Of(mad.AttrREQ) != 16 || c.Resent.Of(mad.AttrREQ) != 15 {
-		t.Errorf("counted %d REQs, %d of them repeated", c.Sent.Of(mad.AttrREQ), c.Resent.Of(mad.AttrREQ))
+	if c := w.a.Counters(); c.Sent.Of(wire.AttrREQ) != 16 || c.Resent.Of(wire.AttrREQ) != 15 {
+		t.Errorf("counted %d REQs, %d of them repeated", c.Sent.Of(wire.AttrREQ), c.Resent.Of(wire.AttrREQ))
 	}
 }
 
 func TestREPIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	w := newWorld(t, Config{}, Config{ResponseTimeout: 10, MaxRetries: 2}) // the requester's numbers count
 	ca, cb := w.accepted()
-	w.repeats(w.b, w.b.take(mad.AttrREP), mad.Timeout(20), 15)
+	w.repeats(w.b, w.b.take(wire.AttrREP), wire.CMTimeout(20), 15)
 	w.tick(w.b)
 	if e := w.b.event(EventTimedOut); e.Conn != cb || e.Final || e.State != StateREPSent {
 		t.Errorf("event %+v", e)
 	}
-	rej := rejOf(t, w.pass(w.b, mad.AttrREJ))
-	if rej.Reason != mad.ReasonTimeout || rej.LocalCommID != uint32(cb) || rej.RemoteCommID != uint32(ca) || len(rej.AdditionalInfo()) != 8 {
+	rej := rejOf(t, w.pass(w.b, wire.AttrREJ))
+	if rej.Reason != wire.ReasonTimeout || rej.LocalCommID != uint32(cb) || rej.RemoteCommID != uint32(ca) || len(rej.AdditionalInfo()) != 8 {
 		t.Errorf("REJ %+v", rej)
 	}
 	// The requester never saw a REP, and still learns of it.
-	if e := w.a.event(EventRejected); e.Reason != mad.ReasonTimeout || !e.Final || e.ByUs {
+	if e := w.a.event(EventRejected); e.Reason != wire.ReasonTimeout || !e.Final || e.ByUs {
 		t.Errorf("event %+v", e)
 	}
 	w.b.inState(cb, StateTimeWait)
@@ -92,8 +92,8 @@ func TestDREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 		active bool
 		wait   time.Duration
 	}{
-		"active":  {true, mad.Timeout(20) + mad.Timeout(17)},
-		"passive": {false, mad.Timeout(20)},
+		"active":  {true, wire.CMTimeout(20) + wire.CMTimeout(17)},
+		"passive": {false, wire.CMTimeout(20)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Config{MaxRetries: 3}, Config{})
@@ -103,7 +103,7 @@ func TestDREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 				h, id = w.a, ca
 			}
 			must.Do(t, h.Disconnect(w.now, id, []byte("bye")))
-			w.repeats(h, h.take(mad.AttrDREQ), tc.wait, 3)
+			w.repeats(h, h.take(wire.AttrDREQ), tc.wait, 3)
 			w.tick(h)
 			if e := h.event(EventTimedOut); e.State != StateDREQSent || e.Final {
 				t.Errorf("event %+v", e)
@@ -119,7 +119,7 @@ func TestDREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 func TestSIDRREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	w := newWorld(t, Config{MaxRetries: 4, ResponseTimeout: 12}, Config{})
 	id := must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(t)
-	w.repeats(w.a, w.a.take(mad.AttrSIDRREQ), mad.Timeout(12), 4)
+	w.repeats(w.a, w.a.take(wire.AttrSIDRREQ), wire.CMTimeout(12), 4)
 	w.tick(w.a)
 	if e := w.a.event(EventTimedOut); e.Conn != id || !e.Final || e.State != StateSIDRREQSent {
 		t.Errorf("event %+v", e)
@@ -133,12 +133,12 @@ func TestMRAExtendsOneTimeout(t *testing.T) {
 	w.now = 5000
 	must.Do(t, w.b.DelayReply(w.now, cb, 22))
 	w.b.inState(cb, StateMRAREQSent)
-	mra := w.pass(w.b, mad.AttrMRA)
+	mra := w.pass(w.b, wire.AttrMRA)
 	if e := w.a.event(EventMRA); e.ServiceTimeout != 22 {
 		t.Errorf("event %+v", e)
 	}
 	w.a.inState(ca, StateMRAREQRcvd)
-	put := mono.Time(5000).Add(mad.Timeout(22) + mad.Timeout(17))
+	put := mono.Time(5000).Add(wire.CMTimeout(22) + wire.CMTimeout(17))
 	if got := w.a.NextTimer(); got != put {
 		t.Errorf("REQ is repeated at %v, want %v", got, put)
 	}
@@ -147,20 +147,20 @@ func TestMRAExtendsOneTimeout(t *testing.T) {
 	if got := w.a.NextTimer(); got != put {
 		t.Errorf("a second MRA moved the deadline to %v", got)
 	}
-	if n := w.a.Counters().Duplicates.Of(mad.AttrMRA); n != 1 {
+	if n := w.a.Counters().Duplicates.Of(wire.AttrMRA); n != 1 {
 		t.Errorf("%d duplicate MRAs, want 1", n)
 	}
 	w.tick(w.a)
 	w.a.inState(ca, StateREQSent)
-	w.pass(w.a, mad.AttrREQ)
-	w.pass(w.b, mad.AttrMRA) // a duplicate REQ gets the MRA again
+	w.pass(w.a, wire.AttrREQ)
+	w.pass(w.b, wire.AttrMRA) // a duplicate REQ gets the MRA again
 	w.a.event(EventMRA)
-	if got, want := w.a.NextTimer(), w.now.Add(mad.Timeout(22)+mad.Timeout(17)); got != want {
+	if got, want := w.a.NextTimer(), w.now.Add(wire.CMTimeout(22)+wire.CMTimeout(17)); got != want {
 		t.Errorf("REQ is repeated at %v, want %v", got, want)
 	}
 	// Each MRA costs a repetition: a peer cannot put us off for ever.
 	w.tick(w.a)
-	w.a.take(mad.AttrREQ)
+	w.a.take(wire.AttrREQ)
 	w.tick(w.a)
 	if e := w.a.event(EventTimedOut); !e.Final {
 		t.Errorf("event %+v", e)
@@ -173,29 +173,29 @@ func TestMRAForREP(t *testing.T) {
 	w.now = 5000
 	must.Do(t, w.a.DelayReply(w.now, ca, 21))
 	w.a.inState(ca, StateMRAREPSent)
-	w.pass(w.a, mad.AttrMRA)
+	w.pass(w.a, wire.AttrMRA)
 	w.b.event(EventMRA)
 	w.b.inState(cb, StateMRAREPRcvd)
-	if got, want := w.b.NextTimer(), mono.Time(5000).Add(mad.Timeout(21)+mad.Timeout(17)); got != want {
+	if got, want := w.b.NextTimer(), mono.Time(5000).Add(wire.CMTimeout(21)+wire.CMTimeout(17)); got != want {
 		t.Errorf("REP is repeated at %v, want %v", got, want)
 	}
 	w.tick(w.b)
 	w.b.inState(cb, StateREPSent)
-	w.pass(w.b, mad.AttrREP)
-	w.pass(w.a, mad.AttrMRA) // again
+	w.pass(w.b, wire.AttrREP)
+	w.pass(w.a, wire.AttrMRA) // again
 	w.b.event(EventMRA)
 	must.Do(t, w.a.ConfirmReply(w.now, ca, nil))
-	w.pass(w.a, mad.AttrRTU)
+	w.pass(w.a, wire.AttrRTU)
 	w.b.event(EventEstablished)
 }
 
 // Timeout codes of peers are limited by the configuration.
 func TestPeerTimeoutsAreBounded(t *testing.T) {
-	for code, want := range map[uint8]time.Duration{0: mad.Timeout(8), 8: mad.Timeout(8), 9: mad.Timeout(9), 26: mad.Timeout(26), 31: mad.Timeout(26)} {
+	for code, want := range map[uint8]time.Duration{0: wire.CMTimeout(8), 8: wire.CMTimeout(8), 9: wire.CMTimeout(9), 26: wire.CMTimeout(26), 31: wire.CMTimeout(26)} {
 		w := newWorld(t, Config{}, Config{})
 		req := newREQ()
 		req.LocalRespTimeout = code
-		w.inject(addrA, mad.AttrREQ, req)
+		w.inject(addrA, wire.AttrREQ, req)
 		must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
 		if got := w.b.NextTimer(); got != w.now.Add(want) {
 			t.Errorf("code %d: REP is repeated after %v, want %v", code, got-w.now, want)
@@ -210,11 +210,11 @@ func TestTimersAreHandledInOrder(t *testing.T) {
 		ids = append(ids, w.connect())
 	}
 	for range ids {
-		w.a.take(mad.AttrREQ)
+		w.a.take(wire.AttrREQ)
 	}
 	w.tick(w.a)
 	for i, id := range ids {
-		if s := w.a.take(mad.AttrREQ); binary.BigEndian.Uint32(s.body()) != uint32(id) {
+		if s := w.a.take(wire.AttrREQ); binary.BigEndian.Uint32(s.body()) != uint32(id) {
 			t.Fatalf("repetition %d is of another connection", i)
 		}
 	}

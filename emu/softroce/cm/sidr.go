@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
 // SIDRRequest asks a peer for the UD queue pair of a service. The result is
@@ -15,9 +15,9 @@ func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 		return 0, err
 	}
 	if p.ServiceID.IsIP() && p.Path.FlowLabel == 0 {
-		p.Path.FlowLabel = mad.FlowLabel(p.SrcPort, p.ServiceID.Port())
+		p.Path.FlowLabel = wire.FlowLabel(p.SrcPort, p.ServiceID.Port())
 	}
-	req := mad.SIDRREQ{PKey: p.Path.PKey, ServiceID: p.ServiceID}
+	req := wire.SIDRREQ{PKey: p.Path.PKey, ServiceID: p.ServiceID}
 	if err := fillRequest(req.PrivateData[:], p.ServiceID, &p.Path, p.SrcPort, p.PrivateData); err != nil {
 		return 0, err
 	}
@@ -28,19 +28,19 @@ func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 	c.active = true
 	c.serviceID = p.ServiceID
 	c.madRoute = p.Path.route()
-	c.timeout = mad.Timeout(a.cfg.ResponseTimeout)
+	c.timeout = wire.CMTimeout(a.cfg.ResponseTimeout)
 	c.maxRetries = a.cfg.MaxRetries
 	req.RequestID = uint32(c.id)
-	c.storeMessage(mad.AttrSIDRREQ, c.tid, &req)
+	c.storeMessage(wire.AttrSIDRREQ, c.tid, &req)
 	a.await(now, c, StateSIDRREQSent)
 	return c.id, nil
 }
 
 // handleSIDRREQ queues EventSIDRRequest or retransmits an earlier SIDR_REP.
-func (a *Agent) handleSIDRREQ(in *incoming, m *mad.SIDRREQ) {
+func (a *Agent) handleSIDRREQ(in *incoming, m *wire.SIDRREQ) {
 	key := sidrKey{in.from, m.RequestID}
 	if a.lookups[key] != nil {
-		a.counters.Duplicates.count(mad.AttrSIDRREQ) // not answered yet
+		a.counters.Duplicates.count(wire.AttrSIDRREQ) // not answered yet
 		return
 	}
 	l := a.listenerFor(m.ServiceID, in.to)
@@ -50,10 +50,10 @@ func (a *Agent) handleSIDRREQ(in *incoming, m *mad.SIDRREQ) {
 	ip, user, ok := a.userData(in, m.ServiceID, m.PrivateData[:])
 	switch {
 	case l == nil:
-		a.rejectSIDR(in, m, mad.SIDRUnsupportedService)
+		a.rejectSIDR(in, m, wire.SIDRUnsupportedService)
 		return
 	case !ok || !a.cfg.memberOf(m.PKey):
-		a.rejectSIDR(in, m, mad.SIDRRejected)
+		a.rejectSIDR(in, m, wire.SIDRRejected)
 		return
 	case l.pending >= l.backlog:
 		a.counters.BacklogFull++
@@ -62,7 +62,7 @@ func (a *Agent) handleSIDRREQ(in *incoming, m *mad.SIDRREQ) {
 	c, err := a.newConn("SIDR request", StateSIDRREQRcvd)
 	if err != nil {
 		a.counters.ConnLimit++
-		a.rejectSIDR(in, m, mad.SIDRNoQP)
+		a.rejectSIDR(in, m, wire.SIDRNoQP)
 		return
 	}
 	c.remoteID = m.RequestID
@@ -78,10 +78,10 @@ func (a *Agent) handleSIDRREQ(in *incoming, m *mad.SIDRREQ) {
 	}})
 }
 
-func (a *Agent) rejectSIDR(in *incoming, m *mad.SIDRREQ, status mad.SIDRStatus) {
+func (a *Agent) rejectSIDR(in *incoming, m *wire.SIDRREQ, status wire.SIDRStatus) {
 	a.counters.Refused++
-	rep := mad.SIDRREP{RequestID: m.RequestID, Status: status, ServiceID: m.ServiceID}
-	a.sendOnce(a.replyRoute(in), mad.AttrSIDRREP, in.tid, &rep)
+	rep := wire.SIDRREP{RequestID: m.RequestID, Status: status, ServiceID: m.ServiceID}
+	a.sendOnce(a.replyRoute(in), wire.AttrSIDRREP, in.tid, &rep)
 }
 
 // sidrAnswer is a SIDR_REP kept for retransmission, because the lookup itself is
@@ -91,7 +91,7 @@ type sidrAnswer struct {
 	tid uint64
 	at  mono.Time
 	to  route
-	msg [mad.Len]byte
+	msg [wire.MADLen]byte
 }
 
 const (
@@ -103,8 +103,8 @@ const (
 )
 
 // sendSIDRREP sends a SIDR_REP and keeps it.
-func (a *Agent) sendSIDRREP(now mono.Time, c *conn, rep *mad.SIDRREP) {
-	c.storeMessage(mad.AttrSIDRREP, c.tid, rep)
+func (a *Agent) sendSIDRREP(now mono.Time, c *conn, rep *wire.SIDRREP) {
+	c.storeMessage(wire.AttrSIDRREP, c.tid, rep)
 	a.transmit(c)
 	if len(a.sidrAnswers) == maxSIDRAnswers {
 		a.sidrAnswers = a.sidrAnswers[:copy(a.sidrAnswers, a.sidrAnswers[1:])]
@@ -117,9 +117,9 @@ func (a *Agent) resendSIDRREP(in *incoming, key sidrKey) bool {
 	for i := range a.sidrAnswers {
 		k := &a.sidrAnswers[i]
 		if k.key == key && k.tid == in.tid && in.now-k.at < sidrAnswerLife {
-			a.counters.Duplicates.count(mad.AttrSIDRREQ)
-			a.counters.Resent.count(mad.AttrSIDRREP)
-			a.post(k.to, mad.AttrSIDRREP, &k.msg)
+			a.counters.Duplicates.count(wire.AttrSIDRREQ)
+			a.counters.Resent.count(wire.AttrSIDRREP)
+			a.post(k.to, wire.AttrSIDRREP, &k.msg)
 			return true
 		}
 	}
@@ -140,11 +140,11 @@ func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 	if p.QPN >= 1<<24 {
 		return badParam("SIDR reply", "QPN exceeds 24 bits:", p.QPN)
 	}
-	rep := mad.SIDRREP{RequestID: c.remoteID, Status: p.Status, QPN: p.QPN, ServiceID: c.serviceID, QKey: p.QKey}
-	if err := mad.Fill(rep.Info[:], p.Info); err != nil {
+	rep := wire.SIDRREP{RequestID: c.remoteID, Status: p.Status, QPN: p.QPN, ServiceID: c.serviceID, QKey: p.QKey}
+	if err := wire.FillField(rep.Info[:], p.Info); err != nil {
 		return err
 	}
-	if err := mad.Fill(rep.PrivateData[:], p.PrivateData); err != nil {
+	if err := wire.FillField(rep.PrivateData[:], p.PrivateData); err != nil {
 		return err
 	}
 	rep.InfoLen = uint8(len(p.Info))
@@ -154,7 +154,7 @@ func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 }
 
 // handleSIDRREP completes a lookup.
-func (a *Agent) handleSIDRREP(in *incoming, m *mad.SIDRREP) {
+func (a *Agent) handleSIDRREP(in *incoming, m *wire.SIDRREP) {
 	c := a.conns[ConnID(m.RequestID)]
 	if c == nil || c.state != StateSIDRREQSent {
 		a.counters.UnknownConn++
@@ -166,7 +166,7 @@ func (a *Agent) handleSIDRREP(in *incoming, m *mad.SIDRREP) {
 	}
 	a.notify(c, Event{Kind: EventSIDRReply, Final: true, PrivateData: m.PrivateData[:], SIDRReply: &SIDRReply{
 		Status: m.Status, ServiceID: m.ServiceID, QPN: m.QPN, QKey: m.QKey,
-		Info: m.Info[:min(int(m.InfoLen), mad.SIDRREPInfoLen)],
+		Info: m.Info[:min(int(m.InfoLen), wire.SIDRREPInfoLen)],
 	}})
 	a.release(c)
 }

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var lookup = SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}, SrcPort: 5}
 
-func sidrRepOf(t *testing.T, s *sent) *mad.SIDRREP {
+func sidrRepOf(t *testing.T, s *sent) *wire.SIDRREP {
 	t.Helper()
-	m := new(mad.SIDRREP)
+	m := new(wire.SIDRREP)
 	must.Get(m.Parse(s.body()))(t)
 	return m
 }
@@ -23,15 +23,15 @@ func TestLookupCarriesEverything(t *testing.T) {
 	p := lookup
 	p.PrivateData = bytes.Repeat([]byte{7}, 180)
 	must.Get(w.a.SIDRRequest(w.now, p))(t)
-	w.pass(w.a, mad.AttrSIDRREQ)
+	w.pass(w.a, wire.AttrSIDRREQ)
 	e := w.b.event(EventSIDRRequest)
 	if !bytes.Equal(e.PrivateData, p.PrivateData) {
 		t.Errorf("private data %x", e.PrivateData)
 	}
-	must.Do(t, w.b.SIDRReply(w.now, e.Conn, SIDRReplyParam{Status: mad.SIDRRedirect, QPN: 3, QKey: 4, Info: []byte("there"), PrivateData: bytes.Repeat([]byte{9}, 136)}))
-	w.pass(w.b, mad.AttrSIDRREP)
+	must.Do(t, w.b.SIDRReply(w.now, e.Conn, SIDRReplyParam{Status: wire.SIDRRedirect, QPN: 3, QKey: 4, Info: []byte("there"), PrivateData: bytes.Repeat([]byte{9}, 136)}))
+	w.pass(w.b, wire.AttrSIDRREP)
 	e = w.a.event(EventSIDRReply)
-	if r := e.SIDRReply; r.Status != mad.SIDRRedirect || r.QPN != 3 || r.QKey != 4 || string(r.Info) != "there" || !bytes.Equal(e.PrivateData, bytes.Repeat([]byte{9}, 136)) {
+	if r := e.SIDRReply; r.Status != wire.SIDRRedirect || r.QPN != 3 || r.QKey != 4 || string(r.Info) != "there" || !bytes.Equal(e.PrivateData, bytes.Repeat([]byte{9}, 136)) {
 		t.Errorf("reply %+v", r)
 	}
 }
@@ -39,16 +39,16 @@ func TestLookupCarriesEverything(t *testing.T) {
 func TestDuplicateSIDRREQ(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	must.Get(w.a.SIDRRequest(w.now, lookup))(t)
-	req := w.pass(w.a, mad.AttrSIDRREQ)
+	req := w.pass(w.a, wire.AttrSIDRREQ)
 	id := w.b.event(EventSIDRRequest).Conn
 	w.deliver(req) // while the consumer thinks: one request is enough
 	w.b.noEvent()
 	w.b.silent()
 	must.Do(t, w.b.SIDRReply(w.now, id, SIDRReplyParam{QPN: 1}))
-	rep := w.b.take(mad.AttrSIDRREP) // lost
-	w.deliver(req)                   // asked again, and answered without the consumer
+	rep := w.b.take(wire.AttrSIDRREP) // lost
+	w.deliver(req)                    // asked again, and answered without the consumer
 	w.b.noEvent()
-	w.pass(w.b, mad.AttrSIDRREP)
+	w.pass(w.b, wire.AttrSIDRREP)
 	w.a.event(EventSIDRReply)
 	w.deliver(rep) // the answer twice
 	w.a.noEvent()
@@ -58,21 +58,21 @@ func TestDuplicateSIDRREQ(t *testing.T) {
 
 func TestInvalidSIDRREQsAreRejected(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*mad.SIDRREQ)
-		want   mad.SIDRStatus
+		change func(*wire.SIDRREQ)
+		want   wire.SIDRStatus
 	}{
-		"service":        {func(m *mad.SIDRREQ) { m.ServiceID++ }, mad.SIDRUnsupportedService},
-		"header version": {func(m *mad.SIDRREQ) { m.PrivateData[0] = 1 }, mad.SIDRRejected},
-		"IP version":     {func(m *mad.SIDRREQ) { m.PrivateData[1] = 0x70 }, mad.SIDRRejected},
-		"partition":      {func(m *mad.SIDRREQ) { m.PKey = 0x8003 }, mad.SIDRRejected},
+		"service":        {func(m *wire.SIDRREQ) { m.ServiceID++ }, wire.SIDRUnsupportedService},
+		"header version": {func(m *wire.SIDRREQ) { m.PrivateData[0] = 1 }, wire.SIDRRejected},
+		"IP version":     {func(m *wire.SIDRREQ) { m.PrivateData[1] = 0x70 }, wire.SIDRRejected},
+		"partition":      {func(m *wire.SIDRREQ) { m.PKey = 0x8003 }, wire.SIDRRejected},
 	} {
 		w := newWorld(t, Config{}, Config{})
-		m := &mad.SIDRREQ{RequestID: 0x55, PKey: 0xFFFF, ServiceID: service}
-		ip := mad.NewIPHeader(addrA, addrB, 1)
+		m := &wire.SIDRREQ{RequestID: 0x55, PKey: 0xFFFF, ServiceID: service}
+		ip := wire.NewCMAHeader(addrA, addrB, 1)
 		copy(m.PrivateData[:], ip.Append(nil))
 		tc.change(m)
-		w.inject(addrA, mad.AttrSIDRREQ, m)
-		s := w.b.take(mad.AttrSIDRREP)
+		w.inject(addrA, wire.AttrSIDRREQ, m)
+		s := w.b.take(wire.AttrSIDRREP)
 		if r := sidrRepOf(t, s); r.Status != tc.want || r.RequestID != 0x55 || r.ServiceID != m.ServiceID || r.QPN != 0 || s.TID != injectTID {
 			t.Errorf("%s: SIDR_REP %+v", name, r)
 		}
@@ -85,17 +85,17 @@ func TestSIDRCallsRejectInvalidParameters(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	p := lookup
 	p.PrivateData = make([]byte, 181)
-	must.Fail(t, "SIDRRequest(181 bytes)", must.Err(w.a.SIDRRequest(w.now, p)), mad.ErrTooLong)
+	must.Fail(t, "SIDRRequest(181 bytes)", must.Err(w.a.SIDRRequest(w.now, p)), wire.ErrTooLong)
 	p = lookup
 	p.Path.Remote = addrB6
 	must.Fail(t, "SIDRRequest(two families)", must.Err(w.a.SIDRRequest(w.now, p)), ErrParam)
 	must.Get(w.a.SIDRRequest(w.now, lookup))(t)
-	w.pass(w.a, mad.AttrSIDRREQ)
+	w.pass(w.a, wire.AttrSIDRREQ)
 	id := w.b.event(EventSIDRRequest).Conn
 	for name, p := range map[string]SIDRReplyParam{
 		"QPN": {QPN: 1 << 24}, "info": {Info: make([]byte, 73)}, "private": {PrivateData: make([]byte, 137)},
 	} {
-		if err := w.b.SIDRReply(w.now, id, p); !errors.Is(err, ErrParam) && !errors.Is(err, mad.ErrTooLong) {
+		if err := w.b.SIDRReply(w.now, id, p); !errors.Is(err, ErrParam) && !errors.Is(err, wire.ErrTooLong) {
 			t.Errorf("%s: SIDRReply = %v", name, err)
 		}
 	}
@@ -111,20 +111,20 @@ func TestUnexpectedSIDRREPIsIgnored(t *testing.T) {
 	for _, from := range []struct {
 		host bool
 		m    message
-		attr mad.Attr
+		attr wire.Attr
 	}{
-		{false, &mad.SIDRREP{RequestID: uint32(id)}, mad.AttrSIDRREP},
-		{true, &mad.SIDRREP{RequestID: uint32(conn)}, mad.AttrSIDRREP},
-		{true, &mad.REP{LocalCommID: 9, RemoteCommID: uint32(id)}, mad.AttrREP},
-		{true, &mad.MRA{LocalCommID: 9, RemoteCommID: uint32(id)}, mad.AttrMRA},
-		{true, &mad.REJ{RemoteCommID: uint32(id)}, mad.AttrREJ},
-		{true, &mad.DREP{RemoteCommID: uint32(id)}, mad.AttrDREP},
+		{false, &wire.SIDRREP{RequestID: uint32(id)}, wire.AttrSIDRREP},
+		{true, &wire.SIDRREP{RequestID: uint32(conn)}, wire.AttrSIDRREP},
+		{true, &wire.REP{LocalCommID: 9, RemoteCommID: uint32(id)}, wire.AttrREP},
+		{true, &wire.MRA{LocalCommID: 9, RemoteCommID: uint32(id)}, wire.AttrMRA},
+		{true, &wire.REJ{RemoteCommID: uint32(id)}, wire.AttrREJ},
+		{true, &wire.DREP{RemoteCommID: uint32(id)}, wire.AttrDREP},
 	} {
 		src := addrC
 		if from.host {
 			src = addrB
 		}
-		w.a.HandleMAD(w.now, src, addrA, 0xFFFF, from.m.Append(mad.NewHeader(from.attr, 1).Append(nil)))
+		w.a.HandleMAD(w.now, src, addrA, 0xFFFF, from.m.Append(wire.NewMADHeader(from.attr, 1).Append(nil)))
 		w.a.noEvent()
 		w.a.inState(id, StateSIDRREQSent)
 		w.a.inState(conn, StateREQSent)

@@ -5,16 +5,16 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // lookedUp has A ask for a service of B, and B answer; the answer is not delivered.
 func (w *world) lookedUp() (question, answer *sent) {
 	must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(w.t)
-	question = w.pass(w.a, mad.AttrSIDRREQ)
+	question = w.pass(w.a, wire.AttrSIDRREQ)
 	must.Do(w.t, w.b.SIDRReply(w.now, w.b.event(EventSIDRRequest).Conn, SIDRReplyParam{QPN: 0x20, QKey: 7}))
-	return question, w.b.take(mad.AttrSIDRREP)
+	return question, w.b.take(wire.AttrSIDRREP)
 }
 
 // A duplicate SIDR_REQ gets the same SIDR_REP again, without an event.
@@ -23,7 +23,7 @@ func TestLostSIDRREPIsRetransmitted(t *testing.T) {
 	question, first := w.lookedUp()
 	w.deliver(question)
 	w.b.noEvent()
-	again := w.pass(w.b, mad.AttrSIDRREP)
+	again := w.pass(w.b, wire.AttrSIDRREP)
 	if again.b != first.b {
 		t.Error("the second answer differs from the first")
 	}

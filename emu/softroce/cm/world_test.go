@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/softroce/mad"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -22,7 +22,7 @@ const (
 	guidB = 0x505400fffe770011
 )
 
-var service = mad.IPService(mad.PortSpaceTCP, 7174)
+var service = wire.IPService(wire.PortSpaceTCP, 7174)
 
 // host is an agent with an address, for tests.
 type host struct {
@@ -57,7 +57,7 @@ func newWorld(t testing.TB, a, b Config) *world {
 	return w
 }
 
-func (h *host) listen(id mad.ServiceID) ListenID {
+func (h *host) listen(id wire.ServiceID) ListenID {
 	h.t.Helper()
 	l := must.Get(h.Listen(id, netip.Addr{}, 0))(h.t)
 	return l
@@ -66,14 +66,14 @@ func (h *host) listen(id mad.ServiceID) ListenID {
 // sent is a MAD taken out of an agent.
 type sent struct {
 	Outgoing
-	mad.Header
-	b [mad.Len]byte
+	wire.MADHeader
+	b [wire.MADLen]byte
 }
 
-func (s *sent) body() []byte { return s.b[mad.HeaderLen:] }
+func (s *sent) body() []byte { return s.b[wire.MADHeaderLen:] }
 
 // take removes one MAD from h's outbox and checks what it is.
-func (h *host) take(want mad.Attr) *sent {
+func (h *host) take(want wire.Attr) *sent {
 	h.t.Helper()
 	s, ok := h.next()
 	if !ok {
@@ -144,7 +144,7 @@ func (w *world) deliver(s *sent) {
 }
 
 // pass moves one MAD of h to the other side and checks what it is.
-func (w *world) pass(h *host, want mad.Attr) *sent {
+func (w *world) pass(h *host, want wire.Attr) *sent {
 	w.t.Helper()
 	s := h.take(want)
 	w.deliver(s)
@@ -178,7 +178,7 @@ func (w *world) connect() ConnID {
 func (w *world) requested() (ca, cb ConnID) {
 	w.t.Helper()
 	ca = w.connect()
-	w.pass(w.a, mad.AttrREQ)
+	w.pass(w.a, wire.AttrREQ)
 	return ca, w.b.event(EventRequest).Conn
 }
 
@@ -194,7 +194,7 @@ func (w *world) accepted() (ca, cb ConnID) {
 func (w *world) replied() (ca, cb ConnID) {
 	w.t.Helper()
 	ca, cb = w.accepted()
-	w.pass(w.b, mad.AttrREP)
+	w.pass(w.b, wire.AttrREP)
 	w.a.event(EventReply)
 	return ca, cb
 }
@@ -210,7 +210,7 @@ func (w *world) confirmed() (ca, cb ConnID) {
 func (w *world) established() (ca, cb ConnID) {
 	w.t.Helper()
 	ca, cb = w.confirmed()
-	w.pass(w.a, mad.AttrRTU)
+	w.pass(w.a, wire.AttrRTU)
 	w.b.event(EventEstablished)
 	return ca, cb
 }

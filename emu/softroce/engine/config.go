@@ -40,10 +40,10 @@ type Config struct {
 
 	// WindowPackets is the maximum number of unacknowledged packets of a requester.
 	WindowPackets int
-	// AckHold is the delay of the ACK of a message that the application has answered,
+	// AckDelay is the delay of the ACK of a message that the application has answered,
 	// so that one ACK covers the peer's next message too. 0 means 100 µs; a negative
 	// value disables the delay.
-	AckHold time.Duration
+	AckDelay time.Duration
 	// UDOversizeError completes a UD send longer than the MTU with a local length error.
 	// By the specification it is dropped silently; devices differ.
 	UDOversizeError bool
@@ -143,8 +143,8 @@ func (c Config) withDefaults() (Config, error) {
 	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last >= int(verbs.MulticastQPN) {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, beyond the 24 bits that packets have for them", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
 	}
-	if c.AckHold == 0 {
-		c.AckHold = defaultAckHold
+	if c.AckDelay == 0 {
+		c.AckDelay = defaultAckDelay
 	}
 	if c.CNPInterval == 0 {
 		c.CNPInterval = defaultCNPInterval

@@ -8,7 +8,7 @@ import "github.com/fabrictest/fabrictest/verbs"
 func (q *QP) resultWritable(w *sendWQE) bool {
 	switch w.Op {
 	case verbs.OpRDMARead:
-		return q.nic.Opens(w.SGL, q.pd, int(w.Length), verbs.AccessLocalWrite)
+		return q.nic.Accessible(w.SGL, q.pd, int(w.Length), verbs.AccessLocalWrite)
 	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
 	default:
 		return true

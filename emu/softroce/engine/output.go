@@ -111,7 +111,7 @@ func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	if !q.nextRequest(now, d) {
 		return false
 	}
-	q.holdAck(now)
+	q.delayAck(now)
 	return true
 }
 

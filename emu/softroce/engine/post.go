@@ -46,7 +46,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	i := q.sq.tail
 	w := q.sq.at(i)
-	q.sq.slots.Keep(&w.Work, i, wr, q.signalAll)
+	q.sq.slots.Store(&w.Work, i, wr, q.signalAll)
 	w.roceFields = roceFields{flush: wr.Flush, srqn: wr.XRC.SRQN, ah: refs.AH, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
 	w.sendProgress = sendProgress{}
 	if wr.Opcode == verbs.OpBindMW {

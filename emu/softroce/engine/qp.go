@@ -6,7 +6,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -52,7 +51,7 @@ type QP struct {
 	opens          int  // additional handles of an XRC target QP
 
 	queued bool // in NIC.active
-	timer  queue.Timer[QP]
+	timer  nic.Timer[QP]
 
 	// Owner is for use by the driver.
 	Owner any
@@ -174,7 +173,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 		n.UsePD(q.pd, -1)
 	}
 	n.Mem.UnbindQP(q.num)
-	n.Retract(func(e *nic.Event) bool { return e.QP == q })
+	n.DropEvents(func(e *nic.Event) bool { return e.QP == q })
 	n.qps.Remove(q.num)
 	n.timers.Stop(&q.timer)
 	q.resp.dropPending()

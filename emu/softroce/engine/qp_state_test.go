@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -215,8 +214,8 @@ func (p *peer) likeNew(fresh *peer) {
 	got, want := *p.q, *fresh.q
 	for _, q := range []*QP{&got, &want} {
 		q.nic, q.sendCQ, q.recvCQ, q.sq.ring, q.sq.slots = nil, nil, nil, nil, nic.Slots{}
-		q.resp.recv.sges = nil                       // storage that is kept
-		q.queued, q.timer = false, queue.Timer[QP]{} // stale places in line cost one look
+		q.resp.recv.sges = nil                     // storage that is kept
+		q.queued, q.timer = false, nic.Timer[QP]{} // stale places in line cost one look
 		q.cnpPKey, q.rq = 0, nic.RecvQueue{}
 	}
 	if is, was := p.q.rq.String(), fresh.q.rq.String(); is != was {

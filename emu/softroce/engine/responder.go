@@ -32,7 +32,7 @@ type responder struct {
 	pending          bool // answer must be sent
 	answer           answer
 	requestSentFirst bool // a request was sent ahead of the pending ACK
-	hold             ackHold
+	hold             ackDelay
 	fatal            bool // answer is a NAK to send although the QP is in ERR
 	reading          bool // replays has unsent responses
 	requestTurn      bool // interleaveRequest: the next packet is a request

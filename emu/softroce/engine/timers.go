@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/queue"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
 // qpTimers orders QPs by deadline. Most deadlines move later often, so a later
 // deadline does not update the heap; due corrects it.
-type qpTimers struct{ queue.TimerHeap[QP] }
+type qpTimers struct{ nic.TimerHeap[QP] }
 
 // due returns a QP whose deadline has passed, or nil.
 func (h *qpTimers) due(now mono.Time) *QP {
@@ -26,7 +26,7 @@ func (h *qpTimers) due(now mono.Time) *QP {
 func (h *qpTimers) set(q *QP, at mono.Time) { h.SetIfEarlier(&q.timer, at) }
 
 // qpQueue is a FIFO that holds each QP at most once.
-type qpQueue struct{ queue.FIFO[*QP] }
+type qpQueue struct{ nic.FIFO[*QP] }
 
 func (l *qpQueue) push(q *QP) {
 	if !q.queued {

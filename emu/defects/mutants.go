@@ -1,0 +1,44 @@
+package defects
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/fabrictest/fabrictest/internal/mutate"
+)
+
+//go:embed mutants/*.txt
+var mutantFiles embed.FS
+
+// Mutants returns all mutants.
+func Mutants() []mutate.Mutant { return slices.Clone(parseMutants()) }
+
+var parseMutants = sync.OnceValue(func() (all []mutate.Mutant) {
+	list, err := mutantFiles.ReadDir("mutants")
+	if err != nil {
+		panic(err) // embedded
+	}
+	for _, f := range list {
+		text, err := mutantFiles.ReadFile("mutants/" + f.Name())
+		if err != nil {
+			panic(err)
+		}
+		some, err := mutate.Parse(f.Name(), string(text))
+		if err != nil {
+			panic(fmt.Sprintf("defects: %v", err))
+		}
+		all = append(all, some...)
+	}
+	return all
+})
+
+// FindMutant returns the mutant with a name, or nil.
+func FindMutant(name string) *mutate.Mutant {
+	i := slices.IndexFunc(parseMutants(), func(m mutate.Mutant) bool { return m.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &parseMutants()[i]
+}

@@ -1,0 +1,45 @@
+package defects
+
+import (
+	"flag"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/mutate"
+)
+
+var build = flag.Bool("all", false, "run the tests of other packages with mutants, which builds the engines once more")
+
+// Every mutant applies to the sources. With -all, which the conform step of CI gives, they
+// build together, and tests with random traffic, fuzz targets and interop cases find those
+// that they name.
+func TestOtherTestsFindMutants(t *testing.T) {
+	overlay := must.Get(mutate.Overlay("../..", t.TempDir(), Mutants()))(t)
+	if !*build {
+		return
+	}
+	for pkg, name := range map[string]string{
+		"../softroce":               "TestMutantsAreFoundAtRandom",
+		"../softiwarp":              "TestMutantsAreFoundAtRandom",
+		"../dgiwarp":                "TestMutantsKeepRunning",
+		"../../fuzz":                "TestTargetsFindDefects",
+		"../../conformance/interop": "TestMutantsMakeCasesFail",
+	} {
+		out, err := exec.Command("go", "test", "-count=1", "-overlay", overlay, "-run", "^"+name+"$", "-v", pkg).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS: "+name) {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+}
+
+func TestMutantsAreNamedOnce(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range Mutants() {
+		if seen[m.Name] || len(m.Providers) == 0 {
+			t.Errorf("%s is named twice, or no provider has it", m.Name)
+		}
+		seen[m.Name] = true
+	}
+}

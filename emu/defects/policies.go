@@ -1,0 +1,51 @@
+package defects
+
+import (
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/engine"
+	roce "github.com/fabrictest/fabrictest/emu/softroce/engine"
+)
+
+// Table has the defects that a policy P can imitate.
+type Table[P any] []struct {
+	name, imitates, does string
+	set                  func(*P)
+}
+
+// All describes the defects of the table, in its order.
+func (t Table[P]) All() []Info {
+	all := make([]Info, len(t))
+	for i, d := range t {
+		all[i] = Info{Name: d.name, Imitates: d.imitates, Does: d.does}
+	}
+	return all
+}
+
+// Set gives a policy the defect with a name. It reports false if the table does not have it.
+func (t Table[P]) Set(policy *P, name string) bool {
+	for i := range t {
+		if t[i].name == name {
+			t[i].set(policy)
+			return true
+		}
+	}
+	return false
+}
+
+// SetSoftRoCE gives a soft-RoCE NIC a defect. It reports false if there is no such defect.
+func SetSoftRoCE(p *roce.Policy, name string) bool {
+	return RoCE.Set(p, name) || Shared.Set(&p.Shared, name)
+}
+
+// SetSoftIWARP gives a soft-iWARP NIC a defect. It reports false if there is no such defect.
+func SetSoftIWARP(p *iwarp.Policy, name string) bool {
+	return IWARP.Set(p, name) || MPA.Set(&p.MPA, name) || RDMAP.Set(&p.Stream, name) || Shared.Set(&p.Shared, name)
+}
+
+// Shared are the defects of memory and completion queues, which all NICs can have.
+var Shared = Table[nic.Policy]{
+	{"CQErrRepeats", "rxe", "every completion lost by an overrun CQ raises an event", func(p *nic.Policy) { p.RepeatOverrun = true }},
+	{"WindowBounds", "R21", "a window gives access to all of its region", func(p *nic.Policy) { p.WindowCoversRegion = true }},
+	{"ForeignInvalidate", "R24, irdma", "any QP may invalidate a type 2 window", func(p *nic.Policy) { p.InvalidateFromAnyQP = true }},
+	{"InvalidateAnything", "rc/inv/4", "the keys of regions and type 1 windows can be invalidated", func(p *nic.Policy) { p.InvalidateAnyKey = true }},
+}

@@ -1,0 +1,51 @@
+package defects
+
+import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/cm"
+	roce "github.com/fabrictest/fabrictest/emu/softroce/engine"
+)
+
+// RoCE are the defects of soft-RoCE: those of Linux's rxe.
+var RoCE = Table[roce.Policy]{
+	{"InvalidateAcked", "R22", "a failed remote invalidate is acknowledged", func(p *roce.Policy) { p.AckFailedInvalidate = true }},
+	{"InvalidatePanics", "R23", "invalidating a free window kills the device", func(p *roce.Policy) { p.UnboundInvalidateFatal = true }},
+	{"NoRdAtomicLimit", "R28", "excess READs and atomics are executed and overwrite replay memory", func(p *roce.Policy) { p.ReplaceUnanswered = true }},
+	{"SeqNAKAfterRNR", "R29", "a sequence NAK follows an RNR NAK", func(p *roce.Policy) { p.SeqNAKAfterRNR = true }},
+	{"LongSendIsOpError", "R32", "a SEND beyond the receive buffer is NAKed as operational error", func(p *roce.Policy) { p.LongSendOperational = true }},
+	{"FailedImmConsumes", "R33", "a refused WRITE with immediate uses up a receive", func(p *roce.Policy) { p.ClaimBeforeAccessCheck = true }},
+	{"SubReadContinues", "R40", "a retried part of a READ is answered MIDDLE, LAST, and earlier parts are then lost",
+		func(p *roce.Policy) { p.ContinuePartialRead = true }},
+	{"NoLengthChecks", "R43", "wrong lengths of packets of SENDs are accepted", func(p *roce.Policy) { p.AnySendLength = true }},
+	{"DupReadWaits", "R46", "an earlier duplicate READ waits for the response to a later one", func(p *roce.Policy) { p.RepeatsLast = true }},
+	{"StaleAckBreaksRead", "R17", "an old ACK among READ responses completes the READ with data missing", func(p *roce.Policy) { p.StaleAckEndsRead = true }},
+	{"AckCompletesRead", "R18", "a plain ACK completes a READ", func(p *roce.Policy) { p.AckCompletesReads = true }},
+	{"BadRespSucceeds", "R19", "malformed responses complete the work request with success", func(p *roce.Policy) { p.BadResponseCompletes = true }},
+	{"ShortReadHangs", "R20", "a short READ response stalls the queue for good", func(p *roce.Policy) { p.ShortResponseStops = true }},
+	{"LocalErrFlushesAll", "R25", "a local error flushes earlier requests and loses its cause",
+		func(p *roce.Policy) { p.LocalErrors = roce.LocalErrorFlushes }},
+	{"LocalErrIsQPOp", "R25", "a local error is reported as an operation error, and not at all after unanswered requests",
+		func(p *roce.Policy) { p.LocalErrors = roce.LocalErrorQPOp }},
+	{"RetryCount7Forever", "R26", "retry_cnt 7 never gives up", func(p *roce.Policy) { p.UnlimitedRetries = true }},
+	{"IgnoreSecondNAK", "R30", "a second NAK in one window is ignored", func(p *roce.Policy) { p.OneNAKPerWindow = true }},
+	{"GhostAckCompletes", "R31", "a response with a PSN that was never sent completes all outstanding requests", func(p *roce.Policy) { p.UnsentPSNAcksAll = true }},
+	{"RNRTimerTypo", "R42", "RNR timer code 25 is 61.41 ms", func(p *roce.Policy) { p.RNRCode25 = 61410 * time.Microsecond }},
+	{"JiffyTimers", "R42", "all timers are multiples of 4 ms", func(p *roce.Policy) { p.TimerGranularity = 4 * time.Millisecond }},
+	{"NAKInReadSucceeds", "rc/read/19, rxe 6.1", "a NAK among the responses completes the READ with success",
+		func(p *roce.Policy) { p.NAKCompletesRead = true }},
+	{"WrongOpKillsQP", "R37", "an operation that the transport does not support is accepted, and fails the QP when it is executed",
+		func(p *roce.Policy) { p.CheckOpcodeLate = true }},
+	{"SQDNoResume", "R38", "leaving SQD does not resume the send queue", func(p *roce.Policy) { p.ResumeOnPost = true }},
+	{"BindForeignRegion", "rxe, mw/4", "a type 2 window is bound to a region of another domain", func(p *roce.Policy) { p.Shared.BindAcrossPDs = true }},
+	{"PathMTUUnchecked", "rxe, rc/mtu/1", "a path MTU above that of the port is accepted", func(p *roce.Policy) { p.PathMTUAbovePort = true }},
+	{"PrivilegedQKey", "R36", "a Q_Key with the high bit set is sent as posted", func(p *roce.Policy) { p.PrivilegedQKeySent = true }},
+	{"UCLosesNext", "R39", "the first good UC message after a damaged one is lost too", func(p *roce.Policy) { p.SkipAfterGap = true }},
+	{"UDLongKillsQP", "R43", "a datagram longer than the receive buffer moves the QP to ERR", func(p *roce.Policy) { p.LongDatagramFatal = true }},
+	{"UCErrorIsFatal", "uc/9, rxe", "a local error moves a UC QP to ERR", func(p *roce.Policy) { p.UCErrorFatal = true }},
+}
+
+// Manager are the defects of soft-RoCE's connection manager.
+var Manager = Table[cm.Config]{
+	{"cm.IgnoreCommEst", "", "data that arrives does not replace a lost RTU", func(c *cm.Config) { c.RequireRTU = true }},
+}

@@ -1,0 +1,141 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// atomicLen is the size of an atomic operand in octets.
+const atomicLen = 8
+
+// sendAtomic builds the Atomic Request of r, a single segment. The MSN also serves as the
+// request identifier.
+func (s *Stream) sendAtomic(r *Request, g *Segment) bool {
+	switch {
+	case s.ord == 0:
+		s.failRequest(r, verbs.WCLocQPOpErr)
+		return false
+	case !s.ep.Layer.NIC.Writable(r.SGL, s.ep.PD, atomicLen):
+		s.failRequest(r, verbs.WCLocProtErr)
+		return false
+	}
+	s.startReadOrAtomic(r, g, wire.OpAtomicRequest)
+	h := wire.AtomicRequest{
+		Op: wire.AtomicFetchAdd, RequestID: uint32(r.msn), STag: wire.STag(r.Remote.RKey), TO: r.Remote.Addr,
+		AddSwap: r.Atomic.CompareAdd, CompareMask: math.MaxUint64,
+	}
+	if r.Op == verbs.OpAtomicCmpAndSwp {
+		h.Op, h.AddSwap, h.AddSwapMask, h.Compare = wire.AtomicCompareSwap, r.Atomic.Swap, math.MaxUint64, r.Atomic.CompareAdd
+	}
+	g.Header = h.Append(g.Header)
+	return true
+}
+
+// receiveAtomicRequest queues a received Atomic Request behind the reads before it.
+func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
+	p := s.enqueue(a)
+	if p == nil {
+		return
+	}
+	p.atomic = true
+	if _, err := p.req.Parse(msg); err != nil {
+		panic("iwarp: an Atomic Request of the right length does not parse")
+	}
+	s.counters().AtomicsReceived++
+	if s.reads.count == 1 {
+		s.beginResponse(false)
+	}
+}
+
+// executeAtomic executes an atomic of the peer and keeps the original value for the response.
+func (s *Stream) executeAtomic(p *peerRequest) {
+	req := &p.req
+	if req.Op != wire.AtomicFetchAdd && req.Op != wire.AtomicCompareSwap {
+		s.refuseRead(wire.TermOpOpcode, p)
+		return
+	}
+	if req.TO%atomicLen != 0 {
+		s.refuseRead(wire.TermOpStream, p)
+		return
+	}
+	mem, at, err := s.resolveRemote(req.STag, req.TO, atomicLen, verbs.AccessRemoteAtomic)
+	if err != nil {
+		s.refuseRead(readTermError(err, req.TO, atomicLen), p)
+		return
+	}
+	if p.orig, err = s.ep.Layer.atomics.update(mem, at, req); err != nil {
+		s.refuseRead(wire.TermRDMAPLocal, p)
+		return
+	}
+}
+
+// receiveAtomicResponse completes the oldest outstanding atomic.
+func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
+	var h wire.AtomicResponse
+	if _, err := h.Parse(msg); err != nil {
+		panic("iwarp: an Atomic Response of the right length does not parse")
+	}
+	r := s.oldestRead
+	switch {
+	case r == nil || r.Op == verbs.OpRDMARead:
+		s.refuseResponse(wire.TermOpOpcode, a)
+		return
+	case h.RequestID != uint32(r.msn):
+		s.refuseResponse(wire.TermOpUnspecified, a)
+		return
+	}
+	word := s.ep.Layer.atomics.hostOrder(h.Original)
+	if s.ep.Layer.NIC.Scatter(r.SGL, s.ep.PD, 0, word) != nil {
+		r.status = verbs.WCLocProtErr
+		s.refuse(wire.TermDDPLocal, a)
+		return
+	}
+	s.completeResponse(r)
+}
+
+// atomicUnit applies atomics to memory. It stores the operands, because a closure for each
+// atomic would be an allocation for each.
+type atomicUnit struct {
+	req   wire.AtomicRequest
+	apply func(uint64) uint64
+	word  [atomicLen]byte
+}
+
+// update executes req on the word at off and returns the previous value.
+func (u *atomicUnit) update(mem nic.Memory, off uint64, req *wire.AtomicRequest) (uint64, error) {
+	if u.apply == nil {
+		u.apply = u.result
+	}
+	u.req = *req
+	return mem.Update(off, u.apply)
+}
+
+// result returns the new value of a word that holds v.
+func (u *atomicUnit) result(v uint64) uint64 {
+	q := &u.req
+	switch {
+	case q.Op == wire.AtomicFetchAdd:
+		return addFields(v, q.AddSwap, q.AddSwapMask)
+	case v&q.CompareMask == q.Compare&q.CompareMask:
+		return v&^q.AddSwapMask | q.AddSwap&q.AddSwapMask
+	default:
+		return v
+	}
+}
+
+// addFields adds b to a in fields whose top bits are set in tops. The carry out of a field is
+// lost. If tops is 0, there is a single field.
+func addFields(a, b, tops uint64) uint64 {
+	// Without the top bits no carry can leave a field; the top bits are added without carry.
+	return (a&^tops + b&^tops) ^ (a^b)&tops
+}
+
+// hostOrder returns v in the octet order of memory. The slice is valid until the next call.
+func (u *atomicUnit) hostOrder(v uint64) []byte {
+	binary.LittleEndian.PutUint64(u.word[:], v)
+	return u.word[:]
+}

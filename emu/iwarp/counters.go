@@ -1,0 +1,107 @@
+package iwarp
+
+import (
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Counters are the counters of a layer. SegmentsReceived counts every segment that arrives,
+// SegmentsDropped those of them that arrived after the end of their stream.
+type Counters struct {
+	SegmentsSent, SegmentsReceived uint64
+	OctetsSent, OctetsReceived     uint64 // of segments, headers included
+	SegmentsDropped                uint64
+
+	SendsReceived, WritesReceived  uint64 // messages
+	ReadsReceived, AtomicsReceived uint64
+	ResponsesReceived              uint64
+	Invalidations                  uint64
+
+	TerminatesSent, TerminatesReceived ReasonCounts
+	// SilentEnds counts streams that failed without sending a Terminate: the peer had sent
+	// one, or the layer below was gone.
+	SilentEnds uint64
+}
+
+// reasons are the Terminate errors that the RFCs define.
+var reasons = [...]wire.TermError{
+	wire.TermRDMAPLocal,
+	wire.TermProtInvalidSTag, wire.TermProtBounds, wire.TermProtAccess, wire.TermProtStream, wire.TermProtWrap,
+	wire.TermProtNoInvalidate, wire.TermProtUnspecified,
+	wire.TermOpVersion, wire.TermOpOpcode, wire.TermOpStream, wire.TermOpGlobal, wire.TermOpNoInvalidate, wire.TermOpUnspecified,
+	wire.TermDDPLocal,
+	wire.TermTaggedSTag, wire.TermTaggedBounds, wire.TermTaggedStream, wire.TermTaggedWrap, wire.TermTaggedVersion,
+	wire.TermUntaggedQN, wire.TermUntaggedNoBuffer, wire.TermUntaggedMSN, wire.TermUntaggedMO, wire.TermUntaggedTooLong, wire.TermUntaggedVersion,
+	wire.TermMPAClosed, wire.TermMPACRC, wire.TermMPAMarker, wire.TermMPAFrame, wire.TermMPALocal, wire.TermMPANotEnoughReads, wire.TermMPANoRTR,
+}
+
+// ReasonCounts counts Terminates by error: one counter for each of reasons, and the last for
+// all other errors.
+type ReasonCounts [len(reasons) + 1]uint64
+
+// Add counts a Terminate.
+func (c *ReasonCounts) Add(e wire.TermError) { c[reasonIndex(e)]++ }
+
+// Of returns the number of Terminates with error e. All errors that the RFCs do not define
+// share one counter.
+func (c *ReasonCounts) Of(e wire.TermError) uint64 { return c[reasonIndex(e)] }
+
+// Total returns the number of all Terminates.
+func (c *ReasonCounts) Total() (n uint64) {
+	for _, v := range c {
+		n += v
+	}
+	return n
+}
+
+func reasonIndex(e wire.TermError) int {
+	if e.Layer <= wire.LayerDDP && e.Type == wire.RDMAPLocal {
+		e.Code = 0 // the code of a local error has no meaning
+	}
+	for i := range reasons {
+		if reasons[i] == e {
+			return i
+		}
+	}
+	return len(reasons)
+}
+
+// reasonNames are the suffixes of the counter names, in the order of ReasonCounts.
+var reasonNames = func() (names [len(reasons) + 1]string) {
+	for i, e := range reasons {
+		names[i] = fmt.Sprintf("_%d_%d_%02x", uint8(e.Layer), e.Type, e.Code)
+	}
+	names[len(reasons)] = "_other"
+	return names
+}()
+
+// List returns all counters by name, always in the same order.
+func (c *Counters) List() []verbs.Counter {
+	list := []verbs.Counter{
+		{Name: "sent_segments", Value: c.SegmentsSent},
+		{Name: "rcvd_segments", Value: c.SegmentsReceived},
+		{Name: "sent_octets", Value: c.OctetsSent},
+		{Name: "rcvd_octets", Value: c.OctetsReceived},
+		{Name: "drop_ended", Value: c.SegmentsDropped},
+		{Name: "rcvd_sends", Value: c.SendsReceived},
+		{Name: "rcvd_writes", Value: c.WritesReceived},
+		{Name: "rcvd_reads", Value: c.ReadsReceived},
+		{Name: "rcvd_atomics", Value: c.AtomicsReceived},
+		{Name: "rcvd_responses", Value: c.ResponsesReceived},
+		{Name: "invalidations", Value: c.Invalidations},
+		{Name: "sent_terminates", Value: c.TerminatesSent.Total()},
+		{Name: "rcvd_terminates", Value: c.TerminatesReceived.Total()},
+		{Name: "silent_ends", Value: c.SilentEnds},
+	}
+	list = c.TerminatesSent.list(list, "sent_terminate")
+	return c.TerminatesReceived.list(list, "rcvd_terminate")
+}
+
+func (c *ReasonCounts) list(list []verbs.Counter, prefix string) []verbs.Counter {
+	for i, v := range c {
+		list = append(list, verbs.Counter{Name: prefix + reasonNames[i], Value: v})
+	}
+	return list
+}

@@ -1,0 +1,45 @@
+package iwarp
+
+import (
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// PlaceEarly places the payload of a Write before the segment is complete. part is the
+// beginning of a segment. Input handles the whole segment later, and reports its errors.
+func (s *Stream) PlaceEarly(part []byte) {
+	var h wire.Header
+	body, err := h.Parse(part)
+	if err != nil || s.state != open || h.Control.Opcode != wire.OpWrite || !h.Control.Tagged || len(body) == 0 {
+		return
+	}
+	if mem, at, err := s.resolveRemote(h.Tagged.STag, h.Tagged.TO, uint64(len(body)), verbs.AccessRemoteWrite); err == nil {
+		_ = mem.WriteAt(body, at) // Input reports the error
+	}
+}
+
+// PlaceUnchecked places the payload of a segment whose CRC is wrong. The caller must fail the
+// stream afterwards.
+func (s *Stream) PlaceUnchecked(segment []byte) {
+	a := rxSegment{raw: segment}
+	var err error
+	if a.body, err = a.hdr.Parse(segment); err != nil || s.state != open || !a.hdr.Control.Consistent() {
+		return
+	}
+	mem := s.ep.Layer.NIC
+	switch info, _ := a.hdr.Control.Opcode.Info(); {
+	case a.hdr.Control.Opcode == wire.OpReadResponse && s.oldestRead != nil && s.oldestRead.Op == verbs.OpRDMARead:
+		if off, _, ok := s.sinkOffset(s.oldestRead, &a); ok && uint32(len(a.body)) <= s.oldestRead.Length-off {
+			_ = mem.Scatter(s.oldestRead.SGL, s.ep.PD, off, a.body) // the stream fails in any case
+		}
+	case info.Class.Has(wire.HasPayload|wire.ConsumesRecv) && a.hdr.Untagged.MO == s.recvLen:
+		if s.recv == nil {
+			s.recv = s.owner.NextReceive()
+		}
+		if s.recv != nil && uint32(len(a.body)) <= s.recv.Length-s.recvLen {
+			_ = mem.Scatter(s.recv.SGL, s.recv.PD, s.recvLen, a.body)
+		}
+	default:
+		s.PlaceEarly(segment)
+	}
+}

@@ -1,0 +1,110 @@
+package iwarp
+
+import (
+	"errors"
+
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// receiveWrite places a segment of an RDMA Write. Every segment is checked separately, since a
+// sender need not send them in the order of their offsets.
+func (s *Stream) receiveWrite(a *rxSegment) {
+	t, last := &a.hdr.Tagged, a.hdr.Control.Last
+	if n := uint64(len(a.body)); n > 0 {
+		if s.policy().WritesInOrder && !s.policyState.inOrder(s.inWrite, t, n) {
+			s.refuse(wire.TermTaggedBounds, a)
+			return
+		}
+		mem, at, err := s.resolveRemote(t.STag, t.TO, n, verbs.AccessRemoteWrite)
+		if err != nil {
+			s.refuse(s.writeTermError(err, t.TO, n), a)
+			return
+		}
+		if mem.WriteAt(a.body, at) != nil {
+			s.refuse(wire.TermDDPLocal, a)
+			return
+		}
+	}
+	if !s.inWrite {
+		s.writeLen = 0
+	}
+	s.writeLen += uint32(len(a.body))
+	s.inWrite, s.afterWrite = !last, last && !(s.expectRTR && s.writeLen == 0)
+	if last {
+		s.counters().WritesReceived++
+	}
+}
+
+// resolveRemote checks and resolves memory that the peer names. It is not called for no
+// octets: their STag and offset are not checked.
+func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
+	ep := s.ep
+	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, to, n, need)
+	if err == nil && ep.Access&need != need {
+		return nil, 0, nic.ErrRights
+	}
+	return mem, at, err
+}
+
+// readSource resolves the next n octets that the read p asks for. If the check fails, the
+// stream ends.
+func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool) {
+	need, policy := verbs.AccessRemoteRead, s.policy()
+	if policy.ReadWithoutRight {
+		need = 0
+	}
+	to, size := p.read.SrcTO, uint64(n)
+	mem, at, err := s.resolveRemote(p.read.SrcSTag, to, size, need)
+	if err == nil {
+		return mem, at, true
+	}
+	e := readTermError(err, to, size)
+	if e == wire.TermProtWrap && policy.Terminate.WrapIsLocal {
+		s.endSilentlyByPeer(e)
+	} else {
+		s.refuseRead(e, p)
+	}
+	return nil, 0, false
+}
+
+// wraps reports whether n octets at to exceed the 64-bit offset space.
+func wraps(to, n uint64) bool { return to+n-1 < to }
+
+// readTermError converts a failed memory check of a read or an atomic to a Terminate error.
+func readTermError(err error, to, n uint64) wire.TermError {
+	switch {
+	case errors.Is(err, nic.ErrKey):
+		return wire.TermProtInvalidSTag
+	case errors.Is(err, nic.ErrPD), errors.Is(err, nic.ErrOwner):
+		return wire.TermProtStream
+	case errors.Is(err, nic.ErrRights):
+		return wire.TermProtAccess
+	case wraps(to, n):
+		return wire.TermProtWrap
+	case errors.Is(err, nic.ErrBounds):
+		return wire.TermProtBounds
+	}
+	return wire.TermProtUnspecified
+}
+
+// writeTermError converts a failed memory check of a Write to a Terminate error. DDP defines
+// none for missing access rights; then the error of RDMAP is used.
+func (s *Stream) writeTermError(err error, to, n uint64) wire.TermError {
+	switch e := readTermError(err, to, n); e {
+	case wire.TermProtInvalidSTag:
+		return wire.TermTaggedSTag
+	case wire.TermProtStream:
+		return wire.TermTaggedStream
+	case wire.TermProtWrap:
+		if s.policy().Terminate.WrapIsLocal {
+			return wire.TermDDPLocal
+		}
+		return wire.TermTaggedWrap
+	case wire.TermProtBounds:
+		return wire.TermTaggedBounds
+	default:
+		return e
+	}
+}

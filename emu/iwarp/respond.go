@@ -1,0 +1,153 @@
+package iwarp
+
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+)
+
+// peerRequest is a Read or Atomic Request of the peer whose response has not been output
+// completely.
+type peerRequest struct {
+	control    [wire.ControlLen]byte // of its segment, as received
+	atomic     bool
+	invalidate wire.STag
+	msn        wire.MSN
+	// read is the remainder of a read: every segment of the response advances it. An atomic
+	// does not use it.
+	read wire.ReadRequest
+	req  wire.AtomicRequest
+	orig uint64 // value before the atomic
+}
+
+// readQueue holds the peer's reads and atomics, oldest first. The first is being answered.
+type readQueue struct {
+	ring  []peerRequest
+	head  int
+	count int
+}
+
+func (q *readQueue) front() *peerRequest { return &q.ring[q.head] }
+
+func (q *readQueue) pop() {
+	if q.head++; q.head == len(q.ring) {
+		q.head = 0
+	}
+	q.count--
+}
+
+// inboundLimit returns the number of reads and atomics that the peer may have outstanding.
+func (s *Stream) inboundLimit() int {
+	if s.policy().RoundUpIRD && s.ird > 0 {
+		return int(ceilPow2(s.ird)) + 1
+	}
+	return int(s.ird)
+}
+
+// enqueue appends a read or an atomic to the queue. If the peer exceeds its limit, enqueue
+// ends the stream and returns nil.
+func (s *Stream) enqueue(a *rxSegment) *peerRequest {
+	limit := s.inboundLimit()
+	if s.reads == nil && limit > 0 {
+		s.reads = &readQueue{ring: make([]peerRequest, limit)}
+	}
+	if s.reads == nil || s.reads.count == limit {
+		e := wire.TermUntaggedNoBuffer
+		if s.policy().Terminate.ExcessReadIsStream {
+			e = wire.TermOpStream
+		}
+		s.refuse(e, a)
+		return nil
+	}
+	q := s.reads
+	p := &q.ring[(q.head+q.count)%len(q.ring)]
+	q.count++
+	*p = peerRequest{control: [2]byte(a.raw), invalidate: a.hdr.Untagged.Invalidate, msn: a.hdr.Untagged.MSN}
+	return p
+}
+
+// receiveReadRequest queues a received Read Request.
+func (s *Stream) receiveReadRequest(a *rxSegment, msg []byte) {
+	p := s.enqueue(a)
+	if p == nil {
+		return
+	}
+	if _, err := p.read.Parse(msg); err != nil {
+		panic("iwarp: a Read Request of the right length does not parse")
+	}
+	s.counters().ReadsReceived++
+	if s.reads.count == 1 {
+		s.beginResponse(false)
+	}
+}
+
+// beginResponse starts the response to the first request of the queue: it checks the memory of
+// a read, and executes an atomic. waited is set if another request was answered before.
+func (s *Stream) beginResponse(waited bool) {
+	p := s.reads.front()
+	if p.atomic {
+		s.executeAtomic(p)
+		return
+	}
+	if s.policyState != nil {
+		s.policyState.beginRead(&p.read, waited && s.policy().EmptyReadRepeats)
+	}
+	if p.read.Size > 0 {
+		s.readSource(p, p.read.Size)
+	}
+}
+
+// finishResponse removes the first request from the queue and starts the response to the next.
+func (s *Stream) finishResponse() {
+	s.inProgress, s.turn = noSource, requester
+	s.reads.pop()
+	if s.reads.count > 0 {
+		s.beginResponse(true)
+	}
+}
+
+// sendResponse builds the next segment of the current response. It reports false if the memory
+// is no longer valid; the stream has ended then.
+func (s *Stream) sendResponse(limit int, g *Segment) bool {
+	p := s.reads.front()
+	if p.atomic {
+		g.Header = s.untagged(g.Header, wire.OpAtomicResponse, wire.QueueAtomicResponse)
+		g.Header = wire.AtomicResponse{RequestID: p.req.RequestID, Original: p.orig}.Append(g.Header)
+		s.finishResponse()
+		return true
+	}
+	n := min(uint32(limit-taggedHeader), p.read.Size)
+	t := wire.Tagged{STag: p.read.SinkSTag, TO: p.read.SinkTO}
+	g.Header = t.Append(s.control(wire.OpReadResponse, n == p.read.Size).Append(g.Header))
+	if n > 0 && !s.appendReadSource(g, p, n) {
+		return false
+	}
+	s.inProgress = responder
+	p.read.SinkTO += uint64(n)
+	p.read.SrcTO += uint64(n)
+	if p.read.Size -= n; p.read.Size == 0 {
+		s.finishResponse()
+	}
+	return true
+}
+
+// appendReadSource appends the next n octets that the read p asks for to g.
+func (s *Stream) appendReadSource(g *Segment, p *peerRequest, n uint32) bool {
+	mem, at, ok := s.readSource(p, n)
+	if !ok {
+		return false
+	}
+	if n > maxCopied {
+		if piece := sliceInPlace(mem, at, uint64(n)); piece != nil {
+			g.Payload, g.Volatile = append(g.Payload, piece), true
+			return true
+		}
+	}
+	end := len(g.Header)
+	g.Header = slices.Grow(g.Header, int(n))[:end+int(n)]
+	if mem.ReadAt(g.Header[end:], at) != nil {
+		s.refuseRead(wire.TermRDMAPLocal, p)
+		return false
+	}
+	return true
+}

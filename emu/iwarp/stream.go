@@ -1,0 +1,148 @@
+package iwarp
+
+import (
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+)
+
+// Stream is the DDP and RDMAP state with one peer. It must not be copied after Open.
+type Stream struct {
+	ep    *Endpoint
+	owner Owner
+
+	// The linked list of requests, in the order of posting: first is the oldest, sending the
+	// first that is not output completely, last the newest, oldestRead the oldest that waits
+	// for a response.
+	first, sending, last, oldestRead *Request
+
+	reads       *readQueue      // reads and atomics of the peer; nil before the first
+	recv        *Receive        // receive of the current Send; nil between messages
+	parts       *partials       // control messages received in part; nil before the first
+	term        *wire.Terminate // Terminate that was sent or received
+	policyState *policyState    // nil with the zero Policy
+
+	sendMSN          [queues]wire.MSN // MSN of the next message to send, by queue
+	recvMSN          [queues]wire.MSN // MSN of the next message expected, by queue
+	segmentsOutput   uint32           // segments that Output returned
+	segmentsAccepted uint32           // of those, segments that the layer below has accepted
+	recvLen          uint32           // octets of the current Send received
+	writeLen         uint32           // octets of the last Write received
+
+	ird, ord    uint16
+	outstanding uint16 // local reads and atomics without a response
+
+	version      uint8
+	state        state
+	inProgress   source      // source of the message that is partly sent
+	turn         source      // source that goes first after the current message
+	opcode       wire.Opcode // of the current Send
+	startupDone  bool        // connection setup is over: the peer has sent a message, or is the responder
+	termReceived bool        // the peer sent term
+	expectRTR    bool        // the next message is the peer's ready-to-receive message
+	// afterWrite: the peer's last message, apart from responses, was a Write. inWrite: a Write
+	// has been received in part.
+	afterWrite, inWrite bool
+}
+
+// queues is the number of untagged queues.
+const queues = 4
+
+// state is the state of a stream.
+type state uint8
+
+const (
+	closed      state = iota // not opened
+	open                     // established
+	terminating              // a Terminate is to be sent
+	ended                    // nothing more is sent or received
+)
+
+// source is the origin of outgoing messages.
+type source uint8
+
+const (
+	noSource    source = iota
+	requester          // work requests
+	responder          // responses to the peer's requests
+	emptyWriter        // the empty Write of SendEmptyWrite
+)
+
+// Options are the negotiated parameters of a stream.
+type Options struct {
+	// IRD is the number of reads and atomics that the peer may have outstanding, ORD the
+	// number of local ones.
+	IRD, ORD uint16
+	// Consortium selects version 0 of DDP and RDMAP, defined by the RDMA Consortium, instead
+	// of version 1.
+	Consortium bool
+	// Responder is set if the peer opened the connection. Its first message may be a Terminate
+	// about the connection setup, which some stacks encode differently.
+	Responder bool
+	// PeerToPeer is set with Responder if the peer's first message is the ready-to-receive
+	// message of RFC 6581. Immediate data after it does not belong to it.
+	PeerToPeer bool
+}
+
+// Open resets s to an established stream. Requests and receives that it still held are not
+// completed.
+func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
+	*s = Stream{ep: ep, owner: owner, ird: o.IRD, ord: o.ORD, version: wire.DDPVersion, state: open}
+	s.startupDone, s.expectRTR = !o.Responder, o.Responder && o.PeerToPeer
+	if o.Consortium {
+		s.version = 0
+	}
+	for q := range queues {
+		s.sendMSN[q], s.recvMSN[q] = wire.FirstMSN, wire.FirstMSN
+	}
+	if ep.Layer.Policy != (Policy{}) {
+		s.policyState = new(policyState)
+	}
+}
+
+// Opened reports whether Open was called. The zero Stream is not open and accepts no requests.
+func (s *Stream) Opened() bool { return s.state != closed }
+
+// Live reports whether the stream is established and has not ended.
+func (s *Stream) Live() bool { return s.state == open }
+
+// Idle reports whether no work is left: all requests are complete, all reads of the peer are
+// answered, and the layer below has accepted all segments. A stream that has ended is quiet
+// after its Terminate.
+func (s *Stream) Idle() bool {
+	switch s.state {
+	case open:
+		return s.first == nil && (s.reads == nil || s.reads.count == 0) && s.segmentsAccepted == s.segmentsOutput
+	case terminating:
+		return false
+	default:
+		return s.segmentsAccepted == s.segmentsOutput
+	}
+}
+
+// WaitsForPeer reports whether the stream has nothing to send until the peer sends something.
+func (s *Stream) WaitsForPeer() bool {
+	if s.state != open {
+		return s.Idle()
+	}
+	return s.segmentsAccepted == s.segmentsOutput && s.nextSource() == noSource && s.state == open
+}
+
+// Receiving reports whether a message of the peer has been received in part.
+func (s *Stream) Receiving() bool {
+	if s.parts != nil {
+		for q := range s.parts {
+			if s.parts[q].begun {
+				return true
+			}
+		}
+	}
+	return s.recv != nil || s.inWrite || s.oldestRead != nil && s.oldestRead.received > 0
+}
+
+// Ended returns the Terminate that the stream ended with, nil if there is none, and whether
+// the peer sent it.
+func (s *Stream) Ended() (t *wire.Terminate, received bool) {
+	return s.term, s.termReceived
+}
+
+func (s *Stream) policy() *Policy     { return &s.ep.Layer.Policy }
+func (s *Stream) counters() *Counters { return &s.ep.Layer.Count }

@@ -1,0 +1,226 @@
+package iwarp
+
+import (
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Fail ends the stream because of a local error or an error of the layer below, and completes
+// all work in error. With tell, the peer is sent a Terminate. If the stream has ended already,
+// Fail does nothing.
+func (s *Stream) Fail(e wire.TermError, tell bool) {
+	if s.state != open {
+		return
+	}
+	if tell {
+		s.endWithTerminate(ByOwner, &wire.Terminate{Error: e}, verbs.WCWRFlushErr)
+		return
+	}
+	s.endSilently(ByOwner, e)
+}
+
+// Close ends the stream because the connection was closed gracefully. Remaining work is
+// flushed.
+func (s *Stream) Close() {
+	if s.state == open {
+		s.flushAndNotify(ByClose, wire.TermMPAClosed, verbs.WCWRFlushErr)
+	}
+}
+
+// Drop discards an unsent Terminate, because the layer below cannot send any more. All
+// segments count as accepted.
+func (s *Stream) Drop() {
+	if s.state == terminating {
+		s.state = ended
+	}
+	s.segmentsAccepted = s.segmentsOutput
+}
+
+// failRequest ends the stream because of a local error of r. The Terminate contains no header,
+// since the peer sent nothing invalid.
+func (s *Stream) failRequest(r *Request, status verbs.WCStatus) {
+	r.status = status
+	s.endWithTerminate(ByRequest, &wire.Terminate{Error: wire.TermRDMAPLocal}, verbs.WCWRFlushErr)
+}
+
+// refuse ends the stream because of a received segment; a is nil if its header cannot be
+// parsed. A Terminate is never answered with another.
+func (s *Stream) refuse(e wire.TermError, a *rxSegment) {
+	s.refuseReceive(verbs.WCWRFlushErr, e, a)
+}
+
+// refuseReceive is refuse with a status for the current receive.
+func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegment) {
+	switch {
+	case a == nil:
+		s.endWithTerminate(ByPeer, &wire.Terminate{Error: e}, recv)
+		return
+	case a.hdr.Control.Opcode == wire.OpTerminate:
+		s.endSilentlyByPeer(e)
+		return
+	}
+	t := s.newTerminate(e, &a.hdr, len(a.raw))
+	if s.policy().Terminate.PayloadLength && t.HasLength {
+		t.SegmentLength = uint16(len(a.body))
+	}
+	if s.policy().Terminate.InvalidateFlag && e == wire.TermProtNoInvalidate {
+		t.HasRDMAP = true
+	}
+	s.endWithTerminate(ByPeer, t, recv)
+}
+
+// refuseRead ends the stream because the response to a read or an atomic failed. The Terminate
+// shows the unanswered remainder of a read.
+func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
+	var h wire.Header
+	if _, err := h.Control.Parse(p.control[:]); err != nil {
+		panic("iwarp: two octets do not make a control field")
+	}
+	h.Control.Tagged = false // the policy HeaderByOpcode accepts it set
+	h.Untagged = wire.Untagged{Invalidate: p.invalidate, QN: wire.QueueReadRequest, MSN: p.msn}
+	length := untaggedHeader + wire.ReadRequestLen
+	if p.atomic {
+		length = untaggedHeader + wire.AtomicRequestLen
+	}
+	t := s.newTerminate(e, &h, length)
+	t.HasRDMAP = !p.atomic && t.HasDDP && e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection
+	t.Read = p.read
+	if s.policy().Terminate.ReadAsReceived && t.HasRDMAP {
+		t.Read = s.policyState.current
+		t.DDP.Untagged.MSN = wire.MSN(t.Read.Size)
+	}
+	if s.policy().Terminate.PayloadLength && t.HasLength {
+		t.SegmentLength = 0
+	}
+	s.endWithTerminate(ByPeer, t, verbs.WCWRFlushErr)
+}
+
+// newTerminate returns the Terminate for a segment, with the headers that RFC 5040, figure 10,
+// requires for the error, except the header of a Read Request.
+func (s *Stream) newTerminate(e wire.TermError, h *wire.Header, length int) *wire.Terminate {
+	t := &wire.Terminate{Error: e}
+	switch {
+	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPLocal:
+	case (e == wire.TermOpVersion || e == wire.TermOpOpcode) && s.policy().Terminate.NoOperationHeader:
+	default:
+		t.HasLength, t.HasDDP, t.SegmentLength, t.DDP = true, true, uint16(length), *h
+	}
+	return t
+}
+
+// endSilentlyByPeer ends the stream because of a received segment, without a Terminate.
+func (s *Stream) endSilentlyByPeer(e wire.TermError) { s.endSilently(ByPeer, e) }
+
+func (s *Stream) endSilently(cause Cause, e wire.TermError) {
+	s.counters().SilentEnds++
+	s.flushAndNotify(cause, e, verbs.WCWRFlushErr)
+}
+
+// endWithTerminate ends the stream; Output returns the Terminate t next.
+func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
+	if s.policy().Terminate.MidMessageSilent && s.inProgress != noSource {
+		s.counters().SilentEnds++
+	} else {
+		t.Order = s.policy().Terminate.Order
+		s.term, s.state = t, terminating
+	}
+	s.flushAndNotify(cause, t.Error, recv)
+}
+
+// flushAndNotify completes all work in error and calls the owner's Ended.
+func (s *Stream) flushAndNotify(cause Cause, e wire.TermError, recv verbs.WCStatus) {
+	if s.state == open {
+		s.state = ended
+	}
+	s.flush(recv)
+	s.owner.Ended(End{Cause: cause, Error: e, Terminate: s.state == terminating})
+}
+
+// sendTerminate builds the Terminate, the last segment of the stream.
+func (s *Stream) sendTerminate(g *Segment) {
+	s.state = ended
+	s.counters().TerminatesSent.Add(s.term.Error)
+	g.Header = s.untagged(g.Header, wire.OpTerminate, wire.QueueTerminate)
+	g.Header = s.term.Append(g.Header)
+}
+
+// receiveTerminate ends the stream, even if the Terminate is invalid. It is never answered.
+func (s *Stream) receiveTerminate(a *rxSegment) {
+	u := &a.hdr.Untagged
+	var t wire.Terminate
+	order := wire.GuessTerminateOrder(a.body, s.startupDone)
+	// Octets after the headers are accepted: by one reading of RFC 5040, absent headers are
+	// sent as zeros.
+	_, err := t.ParseOrder(a.body, order)
+	switch {
+	case u.QN != wire.QueueTerminate:
+		s.endSilentlyByPeer(wire.TermUntaggedQN)
+		return
+	case u.MSN != wire.FirstMSN:
+		s.endSilentlyByPeer(wire.TermUntaggedMSN)
+		return
+	case u.MO != 0 || !a.hdr.Control.Last:
+		s.endSilentlyByPeer(wire.TermUntaggedMO)
+		return
+	case err != nil:
+		s.endSilentlyByPeer(wire.TermOpUnspecified)
+		return
+	}
+	s.counters().TerminatesReceived.Add(t.Error)
+	s.failRefusedRequest(&t)
+	s.term, s.termReceived = &t, true
+	s.flushAndNotify(ByTerminate, t.Error, verbs.WCWRFlushErr)
+}
+
+// failRefusedRequest sets the error status of the incomplete request that the peer's Terminate
+// is about.
+func (s *Stream) failRefusedRequest(t *wire.Terminate) {
+	if !t.HasDDP {
+		return
+	}
+	for r := s.first; r != nil; r = r.next {
+		if r == s.sending && s.inProgress != requester {
+			return // r and all later requests were not sent
+		}
+		if s.terminateMatches(t, r) {
+			r.status = remoteStatus(t.Error)
+			return
+		}
+		if r == s.sending {
+			return
+		}
+	}
+}
+
+// terminateMatches reports whether t contains the header of a segment of r.
+func (s *Stream) terminateMatches(t *wire.Terminate, r *Request) bool {
+	d := &t.DDP
+	op := d.Control.Opcode
+	switch {
+	case d.Control.Tagged:
+		return op == wire.OpWrite && (r.Op == verbs.OpRDMAWrite || r.Op == verbs.OpRDMAWriteImm) &&
+			wire.STag(r.Remote.RKey) == d.Tagged.STag && d.Tagged.TO-r.Remote.Addr < uint64(r.Length)
+	case op == wire.OpReadRequest && t.HasRDMAP && r.Op == verbs.OpRDMARead:
+		// soft-iWARP returns a wrong MSN, but the right Read Request header.
+		stag, to := sink(r)
+		return t.Read.SinkSTag == stag && t.Read.SinkTO-to <= uint64(r.Length) && wire.STag(r.Remote.RKey) == t.Read.SrcSTag
+	case op == wire.OpReadRequest || op == wire.OpAtomicRequest:
+		return hasResponse(r.Op) && r.msn == d.Untagged.MSN
+	default:
+		sends := r.Op == verbs.OpSend || r.Op == verbs.OpSendInv
+		return (sends || (r.Op == verbs.OpSendImm || r.Op == verbs.OpRDMAWriteImm) && r.stage == sent) && r.msn == d.Untagged.MSN
+	}
+}
+
+// remoteStatus converts the error of the peer's Terminate to a completion status.
+func remoteStatus(e wire.TermError) verbs.WCStatus {
+	switch {
+	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection, e.Layer == wire.LayerDDP && e.Type == wire.DDPTagged:
+		return verbs.WCRemAccessErr
+	case e == wire.TermOpStream || e == wire.TermOpGlobal || e == wire.TermOpUnspecified:
+		return verbs.WCRemOpErr
+	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteOperation, e.Layer == wire.LayerDDP && e.Type == wire.DDPUntagged:
+		return verbs.WCRemInvReqErr
+	}
+	return verbs.WCRemOpErr
+}

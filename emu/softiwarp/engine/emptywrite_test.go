@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const testEmptyWriteAfter = 50 * time.Millisecond
+
+func withEmptyWrites(c *Config, _ *QPConfig) { c.EmptyWriteAfter = testEmptyWriteAfter }
+
+// lateReceiver imitates a responder that does not look at what comes right behind
+// its Reply.
+func lateReceiver(c *Config, _ *QPConfig) { c.Policy.MPA.HoldFirst = true }
+
+// speakAtOnce has a send a message together with whatever it says first.
+func speakAtOnce(t *testing.T, a, b *host) *pair {
+	t.Helper()
+	p := offer(t, a, b, ConnParam{IRD: 4, ORD: 4})
+	if err := p.cb.Accept(p.now, b.qp, ConnParam{IRD: 4, ORD: 4}); err != nil {
+		t.Fatal(err)
+	}
+	p.write(1)
+	p.read(1)
+	b.recv(7)
+	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+	p.run()
+	a.wantSends("1")
+	return p
+}
+
+// A peer that waits for an RTR takes it, and what comes with it.
+func TestNothingBehindAnRTRIsOverlooked(t *testing.T) {
+	a, b := newHost(t, peerToPeer), newHost(t, lateReceiver)
+	speakAtOnce(t, a, b)
+	b.wantRecvs("7:0")
+}
+
+func TestEmptyWriteWakesPeerThatOverlooksFirstFPDU(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		var opts []hostOption
+		if on {
+			opts = append(opts, withEmptyWrites)
+		}
+		a, b := newHost(t, opts...), newHost(t, lateReceiver)
+		p := speakAtOnce(t, a, b)
+		b.wantRecvs()
+		p.later(testEmptyWriteAfter-1, a.nic, b.nic)
+		p.run()
+		b.wantRecvs()
+		p.later(1, a.nic, b.nic)
+		p.run()
+		got := poll(b.recvCQ)
+		if cured := len(got) == 1; cured != on || (a.nic.Count.EmptyWrites == 1) != on {
+			t.Errorf("empty Writes %v: receives %q, %d empty Writes", on, got, a.nic.Count.EmptyWrites)
+		}
+		if b.nic.Count.EmptyWrites != 0 {
+			t.Error("the responder sends empty Writes too")
+		}
+		// Without it, all the time in the world does not help, and neither side
+		// has anything to wait for.
+		if !on && (a.nic.Deadline() != mono.Never || b.nic.Deadline() != mono.Never) {
+			t.Errorf("deadlines %v and %v", a.nic.Deadline(), b.nic.Deadline())
+		}
+	}
+}
+
+// emptyWriteTimes lets the NIC wait for a silent peer, and returns when it sends empty Writes.
+func emptyWriteTimes(k *tester) (times []time.Duration) {
+	k.pipe.t.Helper()
+	start := k.now
+	for k.nic.Deadline() != mono.Never && k.c.State() < Closing {
+		k.later(k.nic.Deadline().Sub(k.now), k.nic)
+		for _, g := range k.hear() {
+			if g.Control.Opcode != wire.OpWrite || !g.Control.Last || len(g.Payload) != 0 {
+				k.pipe.t.Fatalf("it says %+v", g)
+			}
+			times = append(times, k.now.Sub(start)/time.Millisecond)
+		}
+	}
+	return times
+}
+
+func TestEmptyWritesAreLimited(t *testing.T) {
+	h := newHost(t, withEmptyWrites)
+	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
+	if h.nic.Deadline() != mono.Never {
+		t.Error("it waits for an answer, though it has said nothing")
+	}
+	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+	k.hear()
+	if got, want := emptyWriteTimes(k), []time.Duration{50, 150, 350, 750, 1550}; !slices.Equal(got, want) {
+		t.Errorf("empty Writes after %d ms, want %d", got, want)
+	}
+	h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend}) // they do not begin again
+	k.hear()
+	if h.nic.Deadline() != mono.Never || h.nic.Count.EmptyWrites != maxEmptyWrites {
+		t.Errorf("%d empty Writes, and more at %v", h.nic.Count.EmptyWrites, h.nic.Deadline())
+	}
+	h.wantSends("1", "2")
+	h.wantState(verbs.QPStateRTS)
+}
+
+func TestEmptyWritesEndWhenPeerAnswersOrCannot(t *testing.T) {
+	for name, what := range map[string]func(*tester){
+		"a message":   func(k *tester) { k.say(write(1, 0, nil)) },
+		"a Terminate": func(k *tester) { k.say(with(wire.OpTerminate)) },
+		"its end":     func(k *tester) { k.c.InputEOF(k.now) },
+		"a reset":     func(k *tester) { k.c.Failed(k.now, errors.New("reset")) },
+		"our end":     func(k *tester) { k.c.Disconnect(k.now) },
+		"our failure": func(k *tester) { k.qp.stream.Fail(wire.TermRDMAPLocal, true) },
+		"our abort":   func(k *tester) { k.c.Abort() },
+		"destruction": func(k *tester) { _ = k.nic.DestroyQP(k.qp) },
+	} {
+		h := newHost(t, withEmptyWrites)
+		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
+		h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+		k.hear()
+		k.later(testEmptyWriteAfter, h.nic)
+		if segs := k.hear(); len(segs) != 1 {
+			t.Fatalf("%s: no first empty Write", name)
+		}
+		what(k)
+		if !k.gone[0] {
+			k.take(0)
+		}
+		for range 10 {
+			k.later(testEmptyWriteAfter, h.nic)
+			if b := k.take(0); len(b) > 0 {
+				t.Errorf("after %s it says %x", name, b)
+			}
+		}
+		if h.nic.Count.EmptyWrites != 1 {
+			t.Errorf("%s: %d empty Writes", name, h.nic.Count.EmptyWrites)
+		}
+	}
+}
+
+// with is a segment of op that says nothing.
+func with(op wire.Opcode) wire.Segment { return segment(op, 1, nil) }
+
+// A read that is overlooked keeps those behind it from leaving. The empty Write leaves
+// all the same; and the connection that the program closes meanwhile too is
+// helped to its end.
+func TestEmptyWriteOvertakesQueuedRequests(t *testing.T) {
+	a, b := newHost(t, withEmptyWrites), newHost(t, lateReceiver)
+	r, _ := a.region(16, allAccess)
+	src, mem := b.region(16, allAccess)
+	copy(mem, "0123456789abcdef")
+	p := offer(t, a, b, ConnParam{IRD: 1, ORD: 1})
+	if err := p.cb.Accept(p.now, b.qp, ConnParam{IRD: 1, ORD: 1}); err != nil {
+		t.Fatal(err)
+	}
+	p.write(1)
+	p.read(1)
+	for i := range 2 {
+		a.send(verbs.SendWR{
+			WRID: uint64(i), Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 8*i, 8)},
+			Remote: verbs.Remote{Addr: src.Addr + uint64(8*i), RKey: verbs.RKey(src.Key)},
+		})
+	}
+	p.run()
+	p.ca.Disconnect(p.now)
+	p.run()
+	a.wantSends()
+	p.later(testEmptyWriteAfter, a.nic, b.nic)
+	p.run()
+	a.wantSends("0", "1")
+	if p.ca.State() != Closed || p.ca.Err() != nil {
+		t.Errorf("%v, %v", p.ca.State(), p.ca.Err())
+	}
+}
+
+func TestEmptyWriteAfterMustNotBeNegative(t *testing.T) {
+	if _, err := New(Config{EmptyWriteAfter: -1}); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+)
+
+// ackDelay delays the ACK of a message that the application has answered with a
+// request. When two applications send in turns, the peer's next message usually
+// follows soon, and one ACK can acknowledge several messages.
+//
+// The responder learns whether the peer waits for ACKs. A request that arrives
+// during a delay shows that the peer does not wait. When a delay expires, the
+// responder acknowledges the next messages at once, twice as many after each
+// failure.
+type ackDelay struct {
+	on    bool
+	until mono.Time // when the delayed ACK is sent at the latest
+	since mono.Time // when the oldest ACK that it covers was delayed
+
+	eligible bool // the pending ACK is for a message that the application can answer
+	covers   int  // messages that the pending ACK acknowledges
+	skip     int  // messages to acknowledge at once before the next delay
+	penalty  int  // value of skip after the next failure
+	streak   int  // consecutive delays that succeeded
+
+	creditLimit wire.MSN // last message that the advertised credits cover
+	counted     bool     // the last AETH sent carried a credit count, not "unlimited"
+
+	strict bool // counted in NIC.holds.strict
+	queued bool // in NIC.holds
+}
+
+const (
+	defaultAckDelay = 100 * time.Microsecond
+	// ackDelayTotal limits the total delay of an ACK while further messages arrive, in
+	// multiples of Config.AckDelay.
+	ackDelayTotal = 4
+	// ackDelayCovers is the maximum number of messages that one delayed ACK acknowledges.
+	ackDelayCovers = 16
+	// ackDelayShare limits the total delay to 1/ackDelayShare of this QP's ACK timeout.
+	// The peer's timeout is unknown but usually the same.
+	ackDelayShare = 8
+	// ackDelayProof is the number of answered messages before the first delay, and of
+	// successful delays after which the deadline is no longer strict.
+	ackDelayProof = 16
+	// ackDelayStreak is the number of consecutive successes that resets the penalty.
+	ackDelayStreak = 256
+	// ackDelayWary is the maximum penalty.
+	ackDelayWary = 4096
+)
+
+// initial returns the state after QP creation or RESET. The QP keeps its place in
+// NIC.holds.
+func (h *ackDelay) initial() ackDelay {
+	return ackDelay{skip: ackDelayProof, penalty: ackDelayProof, queued: h.queued}
+}
+
+// delayAck decides whether to delay the pending ACK, after a request was sent ahead
+// of it.
+func (q *QP) delayAck(now mono.Time) {
+	h, d := &q.resp.hold, q.nic.cfg.AckDelay
+	if !h.eligible || d < 0 {
+		return
+	}
+	if h.skip > 0 {
+		h.skip--
+		return
+	}
+	if h.covers <= 1 {
+		h.since = now
+	}
+	if h.covers >= ackDelayCovers || now.Add(d).Sub(h.since) > ackDelayTotal*d || q.peerShortOfCredits() {
+		return
+	}
+	if t := q.ackTimeout(); t > 0 && t < ackDelayShare*ackDelayTotal*d {
+		return
+	}
+	h.on, h.until, h.strict = true, now.Add(d), h.streak < ackDelayProof
+	q.nic.holds.add(q)
+}
+
+// peerShortOfCredits reports whether the peer's next message may use its last
+// credit.
+func (q *QP) peerShortOfCredits() bool {
+	h := &q.resp.hold
+	return h.counted && h.creditLimit.Sub(q.resp.msn) <= 1
+}
+
+// noteAdvertisedCredits records the credits in an AETH that is about to be sent.
+func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
+	n, counted := wire.CreditCount(s.Value())
+	q.resp.hold.creditLimit, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
+	return s
+}
+
+// releaseAck ends a delay. The ACK stays pending until the QP next sends.
+func (q *QP) releaseAck() {
+	if q.resp.hold.on {
+		q.nic.holds.drop(q)
+		q.resp.hold.on = false
+		q.resp.requestSentFirst = false
+	}
+}
+
+// notePeerContinued records that a request arrived in order: the peer did not wait
+// for the delayed ACK.
+func (q *QP) notePeerContinued() {
+	h := &q.resp.hold
+	if !h.on {
+		return
+	}
+	q.releaseAck()
+	q.wake() // the request may not have AckReq set
+	if h.streak++; h.streak >= ackDelayStreak {
+		h.streak, h.penalty = ackDelayProof, ackDelayProof
+	}
+}
+
+// noteFailure records that the peer probably waited for the delayed ACK.
+func (h *ackDelay) noteFailure() {
+	h.skip, h.streak = h.penalty, 0
+	h.penalty = min(2*h.penalty, ackDelayWary)
+}
+
+// holdExpired sends an ACK whose delay has expired.
+func (q *QP) holdExpired() {
+	q.releaseAck()
+	q.resp.hold.noteFailure()
+	q.wake()
+}
+
+// ReleaseAcks makes all delayed ACKs ready to send and reports whether there were
+// any. A driver calls it before it stops calling Tick, and before a QP is modified
+// or destroyed.
+func (n *NIC) ReleaseAcks() bool {
+	if n.holds.held == 0 {
+		return false
+	}
+	for _, e := range n.holds.queue[n.holds.head:] {
+		if e.q.resp.hold.on {
+			e.q.releaseAck()
+			e.q.wake()
+		}
+	}
+	return true
+}
+
+// holdQueue holds the QPs that delay an ACK, ordered by deadline. All delays are
+// equally long, so a FIFO is sorted. A QP whose delay ends or restarts keeps its
+// entry; due corrects it.
+type holdQueue struct {
+	queue  []heldQP
+	head   int
+	held   int // QPs that delay an ACK
+	strict int // of them, QPs whose peer may be waiting for the ACK
+}
+
+type heldQP struct {
+	q  *QP
+	at mono.Time
+}
+
+func (f *holdQueue) next() mono.Time {
+	if f.head == len(f.queue) {
+		return mono.Never
+	}
+	return f.queue[f.head].at
+}
+
+// add counts a delay that begins.
+func (f *holdQueue) add(q *QP) {
+	f.held++
+	if q.resp.hold.strict {
+		f.strict++
+	}
+	if !q.resp.hold.queued {
+		f.push(q)
+	}
+}
+
+func (f *holdQueue) push(q *QP) {
+	if f.head > 0 && len(f.queue) == cap(f.queue) {
+		f.queue = append(f.queue[:0], f.queue[f.head:]...)
+		f.head = 0
+	}
+	q.resp.hold.queued = true
+	f.queue = append(f.queue, heldQP{q, q.resp.hold.until})
+}
+
+// drop counts a delay that ends.
+func (f *holdQueue) drop(q *QP) {
+	f.held--
+	if q.resp.hold.strict {
+		f.strict--
+	}
+}
+
+// due removes and returns a QP whose ACK must be sent now, or nil.
+func (f *holdQueue) due(now mono.Time) *QP {
+	for f.next() <= now {
+		q := f.queue[f.head].q
+		f.queue[f.head].q = nil
+		f.head++
+		h := &q.resp.hold
+		h.queued = false
+		switch {
+		case !h.on:
+		case h.until <= now:
+			return q
+		default:
+			f.push(q)
+		}
+	}
+	return nil
+}
