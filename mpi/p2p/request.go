@@ -127,7 +127,7 @@ func (e *Engine) sendControl(peer int, h *wire.Header) {
 	if e.lost[peer] != nil {
 		return
 	}
-	e.Stats.Words[h.Kind]++
+	e.Stats.ControlMessages[h.Kind]++
 	e.sendHeader = *h
 	e.transport.Send(peer, &e.sendHeader, nil, nil)
 }

@@ -77,11 +77,11 @@ func barrierRound(j *job, n int) func(round int) error {
 	}
 }
 
-// muster checks that all ranks respond, for worlds of any size: a token passes through all
+// smoke checks that all ranks respond, for worlds of any size: a token passes through all
 // ranks, then a barrier, then an all-to-all.
-func muster() *Workload {
+func smoke() *Workload {
 	return newWorkload(&Workload{
-		Name: "muster", Title: "check that all ranks respond: a ring, a barrier, and an all-to-all of 8 bytes", Paper: "the runtime's own",
+		Name: "smoke", Title: "check that all ranks respond: a ring, a barrier, and an all-to-all of 8 bytes", Paper: "the runtime's own",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
 	}, func(j *job) error {
 		n := j.p.Bytes
