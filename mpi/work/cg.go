@@ -16,7 +16,7 @@ func conjugateGradient() *Workload {
 	return newWorkload(&Workload{
 		Name: "cg", Title: "conjugate gradient on a sparse matrix (NPB CG)", Paper: "Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1",
 		MinRanks: 1, RankRule: PowerOfTwo,
-	}, func(j *job) error {
+	}, func(j *job) {
 		size := map[Class]cgSize{
 			ClassT: {unknowns: 256, perRow: 3, steps: 25},
 			ClassS: {unknowns: 1400, perRow: 7, steps: 100},
@@ -24,10 +24,8 @@ func conjugateGradient() *Workload {
 			ClassA: {unknowns: 14000, perRow: 11, steps: 375},
 		}[j.p.Class]
 		c := newCG(j, size)
-		if err := c.solveAll(j.setIterations(size.steps)); err != nil {
-			return err
-		}
-		return c.check()
+		c.solveAll(j.setIterations(size.steps))
+		c.check()
 	})
 }
 
@@ -101,7 +99,7 @@ const (
 )
 
 // multiply computes y = A·x.
-func (c *cg) multiply(y, x []float64) error {
+func (c *cg) multiply(y, x []float64) {
 	c.block.multiply(c.sums, x)
 	c.j.compute(1)
 	// The nearest partner first: the sum may be divided with it.
@@ -113,9 +111,7 @@ func (c *cg) multiply(y, x []float64) error {
 		kept := c.sums[c.kept[0]:c.kept[1]]
 		send, recv := c.send[:8*(out[1]-out[0])], c.recv[:8*len(kept)]
 		putFloats(send, c.sums[out[0]:out[1]])
-		if err := c.j.exchangeWith(send, recv, c.across[i], cgTagSum); err != nil {
-			return err
-		}
+		c.j.exchangeWith(send, recv, c.across[i], cgTagSum)
 		for k := range kept {
 			kept[k] += getFloat(recv[8*k:])
 		}
@@ -123,66 +119,48 @@ func (c *cg) multiply(y, x []float64) error {
 	kept := c.sums[c.kept[0]:c.kept[1]]
 	if c.opposite == c.rank {
 		copy(y, kept)
-		return nil
+		return
 	}
 	send, recv := c.send[:8*len(kept)], c.recv[:8*len(y)]
 	putFloats(send, kept)
-	if err := c.j.exchangeWith(send, recv, c.opposite, cgTagTranspose); err != nil {
-		return err
-	}
+	c.j.exchangeWith(send, recv, c.opposite, cgTagTranspose)
 	getFloats(y, recv)
-	return nil
 }
 
 // product is the inner product of two vectors.
-func (c *cg) product(x, y []float64) (float64, error) {
+func (c *cg) product(x, y []float64) float64 {
 	sum := 0.0
 	for i := range x {
 		sum += x[i] * y[i]
 	}
 	for _, partner := range c.across {
 		putFloats(c.scalarOut[:], []float64{sum})
-		if err := c.j.exchangeWith(c.scalarOut[:], c.scalarIn[:], partner, cgTagScalar); err != nil {
-			return 0, err
-		}
+		c.j.exchangeWith(c.scalarOut[:], c.scalarIn[:], partner, cgTagScalar)
 		sum += getFloat(c.scalarIn[:])
 	}
 	c.history = key(c.history, math.Float64bits(sum))
-	return sum, nil
+	return sum
 }
 
 // solveAll solves the system repeatedly, for a number of steps.
-func (c *cg) solveAll(steps int) error {
-	if err := c.j.start(); err != nil {
-		return err
-	}
+func (c *cg) solveAll(steps int) {
+	c.j.start()
 	for done := 0; done < steps; done += cgRestart {
-		if err := c.solve(min(cgRestart, steps-done)); err != nil {
-			return err
-		}
+		c.solve(min(cgRestart, steps-done))
 	}
 	c.j.stop()
 	c.j.addFigure("residual", c.lastResidual, "")
-	return nil
 }
 
-func (c *cg) solve(steps int) error {
+func (c *cg) solve(steps int) {
 	c.lastSteps = steps
 	clear(c.z)
 	copy(c.r, c.b)
 	copy(c.p, c.b)
-	rho, err := c.product(c.r, c.r)
-	if err != nil {
-		return err
-	}
+	rho := c.product(c.r, c.r)
 	for range steps {
-		if err := c.multiply(c.q, c.p); err != nil {
-			return err
-		}
-		d, err := c.product(c.p, c.q)
-		if err != nil {
-			return err
-		}
+		c.multiply(c.q, c.p)
+		d := c.product(c.p, c.q)
 		if rho == 0 || d == 0 {
 			break // the residual is 0 on all ranks
 		}
@@ -191,52 +169,42 @@ func (c *cg) solve(steps int) error {
 			c.z[i] += alpha * c.p[i]
 			c.r[i] -= alpha * c.q[i]
 		}
-		if rho, err = c.product(c.r, c.r); err != nil {
-			return err
-		}
+		rho = c.product(c.r, c.r)
 		for i := range c.p {
 			c.p[i] = c.r[i] + rho/before*c.p[i]
 		}
 	}
-	return c.residual()
+	c.residual()
 }
 
 // residual computes the residual with a separate product, because the residual of the
 // iteration would not show a wrong product.
-func (c *cg) residual() error {
-	if err := c.multiply(c.q, c.z); err != nil {
-		return err
-	}
+func (c *cg) residual() {
+	c.multiply(c.q, c.z)
 	for i := range c.q {
 		c.q[i] = c.b[i] - c.q[i]
 	}
-	sum, err := c.product(c.q, c.q)
+	sum := c.product(c.q, c.q)
 	c.lastResidual = math.Sqrt(sum)
-	return err
 }
 
 // check compares the solution with the exact one, and the scalars of all ranks, which must
 // be equal to the bit.
-func (c *cg) check() error {
+func (c *cg) check() {
 	j := c.j
 	begun := 1.5 * math.Sqrt(float64(len(c.b)*c.cols)) // bound of the norm of the solution
 	bound := 1e-10 + 2*math.Sqrt(3)*math.Pow(cgContraction, float64(c.lastSteps))*begun
 	for i, want := range c.want {
 		if !j.withinBound(want, c.z[i], bound) {
-			return j.verificationError(want, c.z[i], "solution at %d, bound %.2g", c.col*len(c.want)+i, bound)
+			j.failVerification(want, c.z[i], "solution at %d, bound %.2g", c.col*len(c.want)+i, bound)
 		}
 	}
 	if !j.withinBound(0, c.lastResidual, bound*c.norm) {
-		return j.verificationError("nearly 0", c.lastResidual, "residual, bound %.2g", bound*c.norm)
+		j.failVerification("nearly 0", c.lastResidual, "residual, bound %.2g", bound*c.norm)
 	}
 	all := make([]byte, 8*j.Size())
-	if err := j.Allgather(binary.LittleEndian.AppendUint64(nil, c.history), all); err != nil {
-		return err
-	}
+	j.Allgather(binary.LittleEndian.AppendUint64(nil, c.history), all)
 	for rank := range j.Size() {
-		if err := j.checkEqual(c.history, binary.LittleEndian.Uint64(all[8*rank:]), "digest of all scalars, of rank %d", rank); err != nil {
-			return err
-		}
+		j.checkEqual(c.history, binary.LittleEndian.Uint64(all[8*rank:]), "digest of all scalars, of rank %d", rank)
 	}
-	return nil
 }

@@ -31,25 +31,18 @@ func wavefront() *Workload {
 			}
 			return ""
 		},
-	}, func(j *job) error {
+	}, func(j *job) {
 		size := sizes[j.p.Class]
 		rows, columns := rectangle(j.Size())
 		g := newLUGrid(j.p.Seed, size.side, rows, columns, j.Rank())
 		l := newLU(j, g)
-		before, err := l.errorNorm()
-		if err != nil {
-			return err
-		}
-		if err := j.start(); err != nil {
-			return err
-		}
+		before := l.errorNorm()
+		j.start()
 		for range j.setIterations(size.steps) {
-			if err := l.step(); err != nil {
-				return err
-			}
+			l.step()
 		}
 		j.stop()
-		return l.check(before, size.side)
+		l.check(before, size.side)
 	})
 }
 
@@ -104,75 +97,54 @@ const (
 )
 
 // step exchanges faces, and sweeps down and up.
-func (l *lu) step() error {
+func (l *lu) step() {
 	g := l.g
-	if err := l.exchangeFaces(); err != nil {
-		return err
-	}
+	l.exchangeFaces()
 	for z := range g.side {
-		if err := l.receiveEdges(z, l.north, luFromNorth, l.west, luFromWest); err != nil {
-			return err
-		}
+		l.receiveEdges(z, l.north, luFromNorth, l.west, luFromWest)
 		l.j.compute(4 * g.side)
 		g.sweepDown(z)
-		if err := l.sendEdges(z, l.south, luFromNorth, l.east, luFromWest); err != nil {
-			return err
-		}
+		l.sendEdges(z, l.south, luFromNorth, l.east, luFromWest)
 	}
 	for z := g.side - 1; z >= 0; z-- {
-		if err := l.receiveEdges(z, l.south, luFromSouth, l.east, luFromEast); err != nil {
-			return err
-		}
+		l.receiveEdges(z, l.south, luFromSouth, l.east, luFromEast)
 		l.j.compute(4 * g.side)
 		g.sweepUp(z)
-		if err := l.sendEdges(z, l.north, luFromSouth, l.west, luFromEast); err != nil {
-			return err
-		}
+		l.sendEdges(z, l.north, luFromSouth, l.west, luFromEast)
 	}
-	return nil
 }
 
 // receiveEdges receives the edges that the sweep of a plane needs.
-func (l *lu) receiveEdges(z, alongX, tagX, alongY, tagY int) error {
+func (l *lu) receiveEdges(z, alongX, tagX, alongY, tagY int) {
 	if alongX >= 0 {
-		if _, err := l.j.Recv(l.edge[0], alongX, tagX); err != nil {
-			return err
-		}
+		l.j.Recv(l.edge[0], alongX, tagX)
 		l.j.digestReceived(alongX, l.edge[0])
 		l.g.putEdge(l.edge[0], l.g.ghostEdge(tagX), z)
 	}
 	if alongY >= 0 {
-		if _, err := l.j.Recv(l.edge[1], alongY, tagY); err != nil {
-			return err
-		}
+		l.j.Recv(l.edge[1], alongY, tagY)
 		l.j.digestReceived(alongY, l.edge[1])
 		l.g.putEdge(l.edge[1], l.g.ghostEdge(tagY), z)
 	}
-	return nil
 }
 
 // sendEdges sends the edges of a swept plane. The southern neighbour receives its northern
 // edge.
-func (l *lu) sendEdges(z, alongX, tagX, alongY, tagY int) error {
+func (l *lu) sendEdges(z, alongX, tagX, alongY, tagY int) {
 	if alongX >= 0 {
 		l.g.getEdge(l.edge[0], l.g.ownEdge(tagX), z)
 		l.j.digestSent(alongX, l.edge[0])
-		if err := l.j.Send(l.edge[0], alongX, tagX); err != nil {
-			return err
-		}
+		l.j.Send(l.edge[0], alongX, tagX)
 	}
 	if alongY >= 0 {
 		l.g.getEdge(l.edge[1], l.g.ownEdge(tagY), z)
 		l.j.digestSent(alongY, l.edge[1])
-		if err := l.j.Send(l.edge[1], alongY, tagY); err != nil {
-			return err
-		}
+		l.j.Send(l.edge[1], alongY, tagY)
 	}
-	return nil
 }
 
 // exchangeFaces receives the faces of all four neighbours.
-func (l *lu) exchangeFaces() error {
+func (l *lu) exchangeFaces() {
 	ways := []struct{ from, to, tag int }{
 		{l.north, l.south, luFromNorth},
 		{l.south, l.north, luFromSouth},
@@ -182,18 +154,12 @@ func (l *lu) exchangeFaces() error {
 	for _, w := range ways {
 		in, out := l.in[w.tag-1], l.out[w.tag-1]
 		face := len(in) / l.g.side
-		wait := func() error { return nil }
+		wait := func() {}
 		if w.from >= 0 {
-			r, err := l.j.Irecv(in, mpi.AnySource, faceTag+w.tag)
-			if err != nil {
-				return err
-			}
-			wait = func() error {
-				s, err := l.j.wait(r)
-				if err != nil {
-					return err
-				}
-				return l.j.checkEqual(uint64(w.from), uint64(s.Source), "source of a face with tag %d", faceTag+w.tag)
+			r := l.j.Irecv(in, mpi.AnySource, faceTag+w.tag)
+			wait = func() {
+				s := l.j.wait(r)
+				l.j.checkEqual(uint64(w.from), uint64(s.Source), "source of a face with tag %d", faceTag+w.tag)
 			}
 		}
 		l.j.compute(8)
@@ -202,13 +168,9 @@ func (l *lu) exchangeFaces() error {
 				l.g.getEdge(out[z*face:][:face], l.g.ownEdge(w.tag), z)
 			}
 			l.j.digestSent(w.to, out)
-			if err := l.j.Send(out, w.to, faceTag+w.tag); err != nil {
-				return err
-			}
+			l.j.Send(out, w.to, faceTag+w.tag)
 		}
-		if err := wait(); err != nil {
-			return err
-		}
+		wait()
 		if w.from >= 0 {
 			l.j.digestReceived(w.from, in)
 			for z := range l.g.side {
@@ -216,13 +178,12 @@ func (l *lu) exchangeFaces() error {
 			}
 		}
 	}
-	return nil
 }
 
 const faceTag = 10
 
 // errorNorm is the largest difference from the exact solution.
-func (l *lu) errorNorm() (float64, error) {
+func (l *lu) errorNorm() float64 {
 	far := 0.0
 	l.g.each(func(x, y, z, v, at int) {
 		far = max(far, math.Abs(l.g.u[at]-l.g.exact(x, y, z, v)))
@@ -236,19 +197,16 @@ const luReference = 40000
 // check compares the error with the initial one and, for small grids, every number with
 // sweeps over the whole grid by one rank. They must be equal to the bit, because the order
 // of points does not depend on the division.
-func (l *lu) check(before float64, side int) error {
+func (l *lu) check(before float64, side int) {
 	j := l.j
-	after, err := l.errorNorm()
-	if err != nil {
-		return err
-	}
+	after := l.errorNorm()
 	bound := before*math.Pow(luContraction, float64(j.iterations)) + 1e-10
 	if !j.withinBound(0, after, bound) {
-		return j.verificationError("less than "+formatFloat(bound), after, "distance from the solution after %d steps", j.iterations)
+		j.failVerification("less than "+formatFloat(bound), after, "distance from the solution after %d steps", j.iterations)
 	}
 	j.addFigure("distance", after, "")
 	if side*side*side > luReference {
-		return nil
+		return
 	}
 	whole := newLUGrid(j.p.Seed, side, 1, 1, 0)
 	for range j.iterations {
@@ -260,9 +218,8 @@ func (l *lu) check(before float64, side int) error {
 		}
 	}
 	l.g.each(func(x, y, z, v, at int) {
-		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; err == nil && !j.withinBound(want, got, 0) {
-			err = j.verificationError(want, got, "unknown %d at (%d, %d, %d)", v, x, y, z)
+		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; !j.withinBound(want, got, 0) {
+			j.failVerification(want, got, "unknown %d at (%d, %d, %d)", v, x, y, z)
 		}
 	})
-	return err
 }
