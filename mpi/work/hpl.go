@@ -219,8 +219,6 @@ func (h *hpl) forwardPanel() {
 		getFloats(h.below[from*h.width:], buf[8*h.width:])
 	}
 	if next := (h.column + 1) % h.columns; next != origin {
-		h.j.digestSent(h.rankAt(h.row, next), buf)
-		h.j.Send(buf, h.rankAt(h.row, next), hplTagPanel)
-		return
+		h.j.sendWithDigest(buf, h.rankAt(h.row, next), hplTagPanel)
 	}
 }

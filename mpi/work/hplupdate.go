@@ -57,14 +57,11 @@ func (h *hpl) solveTop(rest int) {
 		}
 		putFloats(buf, h.top)
 	} else {
-		h.j.Recv(buf, h.rankAt((h.row+h.rows-1)%h.rows, h.column), hplTagTop)
-		h.j.digestReceived(h.rankAt((h.row+h.rows-1)%h.rows, h.column), buf)
+		h.j.recvWithDigest(buf, h.rankAt((h.row+h.rows-1)%h.rows, h.column), hplTagTop)
 		getFloats(h.top, buf)
 	}
 	if next := (h.row + 1) % h.rows; next != origin {
-		h.j.digestSent(h.rankAt(next, h.column), buf)
-		h.j.Send(buf, h.rankAt(next, h.column), hplTagTop)
-		return
+		h.j.sendWithDigest(buf, h.rankAt(next, h.column), hplTagTop)
 	}
 }
 
@@ -126,16 +123,14 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	buf := make([]byte, 8*w)
 	if h.rank != diagonal {
 		putFloats(buf, sum)
-		h.j.digestSent(diagonal, buf)
-		h.j.Send(buf, diagonal, hplTagSum)
+		h.j.sendWithDigest(buf, diagonal, hplTagSum)
 		return
 	}
 	for c := range h.columns {
 		if c == h.column {
 			continue
 		}
-		h.j.Recv(buf, h.rankAt(h.row, c), hplTagSum)
-		h.j.digestReceived(h.rankAt(h.row, c), buf)
+		h.j.recvWithDigest(buf, h.rankAt(h.row, c), hplTagSum)
 		for i := range sum {
 			sum[i] += getFloat(buf[8*i:])
 		}

@@ -96,13 +96,23 @@ func (j *job) waitAll(rs ...*mpi.Request) {
 	j.addWaitTime(from)
 }
 
-// exchangeWith exchanges messages with a peer: receive posted, message sent, then waits.
+// exchangeWith exchanges messages with a peer: it posts the receive, sends, and waits.
 func (j *job) exchangeWith(send, recv []byte, peer, tag int) {
 	r := j.Irecv(recv, peer, tag)
-	j.digestSent(peer, send)
-	j.Send(send, peer, tag)
+	j.sendWithDigest(send, peer, tag)
 	j.wait(r)
 	j.digestReceived(peer, recv)
+}
+
+// sendWithDigest and recvWithDigest also count the digest of the message.
+func (j *job) sendWithDigest(buf []byte, dest, tag int) {
+	j.digestSent(dest, buf)
+	j.Send(buf, dest, tag)
+}
+
+func (j *job) recvWithDigest(buf []byte, source, tag int) {
+	j.Recv(buf, source, tag)
+	j.digestReceived(source, buf)
 }
 
 // sumAll returns the sum over all ranks.

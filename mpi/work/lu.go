@@ -52,8 +52,8 @@ type luSize struct{ side, steps int }
 type lu struct {
 	j                        *job
 	g                        *luGrid
-	north, south, west, east int // neighbours; -1 if there is none
-	edge                     [2][]byte
+	north, south, west, east int       // neighbours; -1 if there is none
+	edge                     [2][]byte // along x and along y
 	in                       [4][]byte
 	out                      [4][]byte
 }
@@ -75,7 +75,7 @@ func newLU(j *job, g *luGrid) *lu {
 	if g.column < g.columns-1 {
 		l.east = j.Rank() + 1
 	}
-	for i, n := range []int{g.nx, g.ny} { // edges along x go north and south
+	for i, n := range []int{g.nx, g.ny} {
 		l.edge[i] = make([]byte, 8*luVars*n)
 	}
 	for i := range l.in {
@@ -101,77 +101,69 @@ func (l *lu) step() {
 	g := l.g
 	l.exchangeFaces()
 	for z := range g.side {
-		l.receiveEdges(z, l.north, luFromNorth, l.west, luFromWest)
+		l.receiveEdge(z, l.north, luFromNorth)
+		l.receiveEdge(z, l.west, luFromWest)
 		l.j.compute(4 * g.side)
 		g.sweepDown(z)
-		l.sendEdges(z, l.south, luFromNorth, l.east, luFromWest)
+		l.sendEdge(z, l.south, luFromNorth)
+		l.sendEdge(z, l.east, luFromWest)
 	}
 	for z := g.side - 1; z >= 0; z-- {
-		l.receiveEdges(z, l.south, luFromSouth, l.east, luFromEast)
+		l.receiveEdge(z, l.south, luFromSouth)
+		l.receiveEdge(z, l.east, luFromEast)
 		l.j.compute(4 * g.side)
 		g.sweepUp(z)
-		l.sendEdges(z, l.north, luFromSouth, l.west, luFromEast)
+		l.sendEdge(z, l.north, luFromSouth)
+		l.sendEdge(z, l.west, luFromEast)
 	}
 }
 
-// receiveEdges receives the edges that the sweep of a plane needs.
-func (l *lu) receiveEdges(z, alongX, tagX, alongY, tagY int) {
-	if alongX >= 0 {
-		l.j.Recv(l.edge[0], alongX, tagX)
-		l.j.digestReceived(alongX, l.edge[0])
-		l.g.putEdge(l.edge[0], l.g.ghostEdge(tagX), z)
+// receiveEdge receives an edge that the sweep of a plane needs, if there is a neighbour.
+func (l *lu) receiveEdge(z, from, tag int) {
+	if from < 0 {
+		return
 	}
-	if alongY >= 0 {
-		l.j.Recv(l.edge[1], alongY, tagY)
-		l.j.digestReceived(alongY, l.edge[1])
-		l.g.putEdge(l.edge[1], l.g.ghostEdge(tagY), z)
-	}
+	buf := l.edge[(tag-1)/2]
+	l.j.recvWithDigest(buf, from, tag)
+	l.g.putEdge(buf, l.g.ghostEdge(tag), z)
 }
 
-// sendEdges sends the edges of a swept plane. The southern neighbour receives its northern
-// edge.
-func (l *lu) sendEdges(z, alongX, tagX, alongY, tagY int) {
-	if alongX >= 0 {
-		l.g.getEdge(l.edge[0], l.g.ownEdge(tagX), z)
-		l.j.digestSent(alongX, l.edge[0])
-		l.j.Send(l.edge[0], alongX, tagX)
+// sendEdge sends an edge of a swept plane, if there is a neighbour. The southern neighbour
+// receives its northern edge.
+func (l *lu) sendEdge(z, to, tag int) {
+	if to < 0 {
+		return
 	}
-	if alongY >= 0 {
-		l.g.getEdge(l.edge[1], l.g.ownEdge(tagY), z)
-		l.j.digestSent(alongY, l.edge[1])
-		l.j.Send(l.edge[1], alongY, tagY)
-	}
+	buf := l.edge[(tag-1)/2]
+	l.g.getEdge(buf, l.g.ownEdge(tag), z)
+	l.j.sendWithDigest(buf, to, tag)
 }
 
 // exchangeFaces receives the faces of all four neighbours.
 func (l *lu) exchangeFaces() {
-	ways := []struct{ from, to, tag int }{
+	directions := []struct{ from, to, tag int }{
 		{l.north, l.south, luFromNorth},
 		{l.south, l.north, luFromSouth},
 		{l.west, l.east, luFromWest},
 		{l.east, l.west, luFromEast},
 	}
-	for _, w := range ways {
+	for _, w := range directions {
 		in, out := l.in[w.tag-1], l.out[w.tag-1]
 		face := len(in) / l.g.side
-		wait := func() {}
+		var r *mpi.Request
 		if w.from >= 0 {
-			r := l.j.Irecv(in, mpi.AnySource, faceTag+w.tag)
-			wait = func() {
-				s := l.j.wait(r)
-				l.j.checkEqual(uint64(w.from), uint64(s.Source), "source of a face with tag %d", faceTag+w.tag)
-			}
+			r = l.j.Irecv(in, mpi.AnySource, faceTag+w.tag)
 		}
 		l.j.compute(8)
 		if w.to >= 0 {
 			for z := range l.g.side {
 				l.g.getEdge(out[z*face:][:face], l.g.ownEdge(w.tag), z)
 			}
-			l.j.digestSent(w.to, out)
-			l.j.Send(out, w.to, faceTag+w.tag)
+			l.j.sendWithDigest(out, w.to, faceTag+w.tag)
 		}
-		wait()
-		if w.from >= 0 {
+		if r != nil {
+			s := l.j.wait(r)
+			l.j.checkEqual(uint64(w.from), uint64(s.Source), "source of a face with tag %d", faceTag+w.tag)
 			l.j.digestReceived(w.from, in)
 			for z := range l.g.side {
 				l.g.putEdge(in[z*face:][:face], l.g.ghostEdge(w.tag), z)

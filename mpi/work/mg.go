@@ -39,14 +39,14 @@ type mgSize struct{ side, cycles int }
 
 // mg is a rank's part of the solution, or all of it without a job.
 type mg struct {
-	j           *job
-	torus       torus
-	levels      []*mgLevel   // the finest first
-	coarse      *mg          // of all ranks together, below the last level
-	v           []float64    // the right side; nil for a coarse solver, whose finest level has it in r
-	norms       []float64    // of the residual, before and after every cycle
-	sentDigests [6]digestSum // by tag
-	came        [6]digestSum
+	j               *job
+	torus           torus
+	levels          []*mgLevel   // the finest first
+	coarse          *mg          // of all ranks together, below the last level
+	v               []float64    // the right side; nil for a coarse solver, whose finest level has it in r
+	norms           []float64    // of the residual, before and after every cycle
+	sentDigests     [6]digestSum // by tag
+	receivedDigests [6]digestSum
 }
 
 // mgContraction bounds the factor by which a cycle reduces the residual; the first cycles
@@ -136,9 +136,9 @@ func (m *mg) cycle(i int) {
 	if i == len(m.levels)-1 {
 		if m.coarse != nil {
 			m.solveCoarse(l)
-			return
+		} else {
+			m.smooth(l)
 		}
-		m.smooth(l)
 		return
 	}
 	next := m.levels[i+1]

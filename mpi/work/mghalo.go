@@ -37,7 +37,7 @@ func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) {
 	j.Send(out[8*n:], down, mgTag(axis, 0))
 	for i, r := range rs {
 		j.wait(r)
-		m.came[mgTag(axis, 1-i)].add(in[i*8*n:][:8*n])
+		m.receivedDigests[mgTag(axis, 1-i)].add(in[i*8*n:][:8*n])
 		l.putFace(f, axis, i*(l.n[axis]+1), in[i*8*n:][:8*n])
 	}
 }
@@ -45,9 +45,9 @@ func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) {
 // digestSum is a digest of all messages in one direction.
 type digestSum uint64
 
-func (l *digestSum) add(words []byte) {
-	for at := 0; at < len(words); at += 8 {
-		*l = digestSum(mix(uint64(*l) ^ binary.LittleEndian.Uint64(words[at:])))
+func (l *digestSum) add(buf []byte) {
+	for at := 0; at < len(buf); at += 8 {
+		*l = digestSum(mix(uint64(*l) ^ binary.LittleEndian.Uint64(buf[at:])))
 	}
 }
 
@@ -64,7 +64,7 @@ func (m *mg) compareDigests() {
 			to, from := m.torus.neighbour(axis, 2*up-1), m.torus.neighbour(axis, 1-2*up)
 			var in [8]byte
 			m.j.Sendrecv(binary.LittleEndian.AppendUint64(nil, uint64(m.sentDigests[tag])), to, in[:], from, tag)
-			m.j.checkEqual(binary.LittleEndian.Uint64(in[:]), uint64(m.came[tag]), "digest of all faces from rank %d, way %d of axis %d", from, up, axis)
+			m.j.checkEqual(binary.LittleEndian.Uint64(in[:]), uint64(m.receivedDigests[tag]), "digest of all faces from rank %d, direction %d of axis %d", from, up, axis)
 		}
 	}
 }
