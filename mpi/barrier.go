@@ -81,8 +81,8 @@ func (s *ibarrier) startRound() {
 	if s.done = s.distance >= c.size; s.done {
 		return
 	}
-	c.startRecv(&s.recv, c.context|collective, nil, (c.me-s.distance+c.size)%c.size, s.tag)
-	c.startSend(&s.send, c.context|collective, nil, (c.me+s.distance)%c.size, s.tag, p2p.Standard)
+	c.startRecv(&s.recv, c.context|collective, message{nil, (c.me - s.distance + c.size) % c.size, s.tag})
+	c.startSend(&s.send, c.context|collective, message{nil, (c.me + s.distance) % c.size, s.tag}, p2p.Standard)
 }
 
 // advanceIbarriers advances the active nonblocking barriers and reports whether any made

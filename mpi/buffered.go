@@ -133,6 +133,6 @@ func (c *Comm) bufferedSend(buf []byte, dest, tag int) error {
 	}
 	part := a.buf[m.offset : m.offset+m.size]
 	copy(part, buf)
-	c.startSend(&m.req, c.context, part, dest, tag, p2p.Standard)
+	c.startSend(&m.req, c.context, message{part, dest, tag}, p2p.Standard)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // wait for it. The caller holds the lock.
 func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
 	r := c.rank.allocRequest()
-	c.startBlockingSend(&r.p2p, c.context|collective, buf, dest, tag, p2p.Standard)
+	c.startBlockingSend(&r.p2p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
 	c.rank.waitUntil(r.p2p.Done)
 	err := r.p2p.Err
 	c.rank.freeRequest(r)
@@ -20,7 +20,7 @@ func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
 
 func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
 	r := c.rank.allocRequest()
-	c.startRecv(&r.p2p, c.context|collective, buf, source, tag)
+	c.startRecv(&r.p2p, c.context|collective, message{buf, source, tag})
 	c.rank.waitUntil(r.p2p.Done)
 	err := c.checkLength(&r.p2p)
 	c.rank.freeRequest(r)
@@ -38,7 +38,7 @@ func (c *Comm) collectiveError(err error) error {
 // collectiveSendrecv sends and receives one message of a collective operation, and waits
 // for both.
 func (c *Comm) collectiveSendrecv(out []byte, dest int, in []byte, source, tag int) error {
-	st, err := c.sendrecvLocked(c.context|collective, out, dest, tag, in, source, tag)
+	st, err := c.sendrecvLocked(c.context|collective, message{out, dest, tag}, message{in, source, tag})
 	if err == nil && source != ProcNull && st.Count != len(in) {
 		err = lengthMismatch(source, st.Count, len(in))
 	}
@@ -86,7 +86,7 @@ func (c *Comm) bcast(buf []byte, root int) error {
 	for distance /= 2; distance > 0; distance /= 2 {
 		if relative+distance < c.size {
 			r := c.rank.allocRequest()
-			c.startSend(&r.p2p, c.context|collective, buf, (relative+distance+root)%c.size, tagBcast, p2p.Standard)
+			c.startSend(&r.p2p, c.context|collective, message{buf, (relative + distance + root) % c.size, tagBcast}, p2p.Standard)
 			sends = append(sends, r)
 		}
 	}

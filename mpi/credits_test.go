@@ -50,7 +50,7 @@ func TestSenderWithoutCreditsFallsBackToRendezvous(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				eager, fell := sender.P2P.Sent[p2p.Eager].Messages, sender.P2P.FellBack
+				eager, fell := sender.P2P.Sent[p2p.Eager].Messages, sender.P2P.CreditFallbacks
 				if fell < messages-4*credits || eager < messages*9/10 {
 					t.Errorf("%d messages were eager, %d fell back", eager, fell)
 				}

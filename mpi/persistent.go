@@ -80,14 +80,14 @@ func (r *Request) start() error {
 			r.status = procNullStatus
 		}
 	case p.kind == recvRequest:
-		r.c.startRecv(&r.p2p, r.c.context, p.buf, p.peer, p.tag)
+		r.c.startRecv(&r.p2p, r.c.context, message{p.buf, p.peer, p.tag})
 	case p.kind == bsendRequest:
 		if err := r.c.bufferedSend(p.buf, p.peer, p.tag); err != nil {
 			r.active = false
 			return err
 		}
 	default:
-		r.c.startSend(&r.p2p, r.c.context, p.buf, p.peer, p.tag, p.mode)
+		r.c.startSend(&r.p2p, r.c.context, message{p.buf, p.peer, p.tag}, p.mode)
 	}
 	return nil
 }

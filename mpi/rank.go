@@ -42,21 +42,34 @@ type rank struct {
 	carrier Carrier
 	p2p     *p2p.Engine
 	windows *window.Engine
-	world   *Comm
-	self    *Comm
+	communicators
+	losses
 
-	comms            map[uint32]*Comm // by context
-	nextContext      uint32
 	ibarriers        []*ibarrier // active ones
 	freeRequests     []*Request  // for blocking calls
 	bsendBuffer      attachedBuffer
 	activeProbes     []p2p.Envelope // envelopes of blocking probes
 	flushTaskRunning bool
-	finalizing       bool     // the program has ended; discard unexpected messages
-	failedContexts   []uint32 // contexts of failed collectives
-	lostPeers        []int    // world ranks
-	neverReceived    uint64
+	finalizing       bool // the program has ended; discard unexpected messages
+	programState
+}
 
+// communicators are those of a rank.
+type communicators struct {
+	world, self *Comm
+	comms       map[uint32]*Comm // by context
+	nextContext uint32
+}
+
+// losses are the failures that a rank knows of.
+type losses struct {
+	failedContexts []uint32 // contexts of failed collectives
+	lostPeers      []int    // world ranks
+	neverReceived  uint64   // discarded messages
+}
+
+// programState is read without the lock.
+type programState struct {
 	ended               atomic.Bool // no more calls are allowed
 	inRuntime           atomic.Bool // the program is in a call; a panic there is not the program's
 	waiting             atomic.Bool // the program waits for an event

@@ -1,6 +1,10 @@
 package mpi
 
-import "github.com/fabrictest/fabrictest/mpi/p2p"
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
 
 // Recv receives a message.
 func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
@@ -12,7 +16,7 @@ func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
 	}
 	c.rank.lock()
 	r := c.rank.allocRequest()
-	c.startRecv(&r.p2p, c.context, buf, source, tag)
+	c.startRecv(&r.p2p, c.context, message{buf, source, tag})
 	c.rank.waitUntil(r.p2p.Done)
 	st, err := c.recvStatus(&r.p2p), r.p2p.Err
 	c.rank.freeRequest(r)
@@ -21,11 +25,11 @@ func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
 }
 
 // startRecv starts a receive. The caller holds the lock.
-func (c *Comm) startRecv(p *p2p.Request, context uint32, buf []byte, source, tag int) {
-	if source != AnySource {
-		source = c.worldRank(source)
+func (c *Comm) startRecv(p *p2p.Request, context uint32, m message) {
+	if m.peer != AnySource {
+		m.peer = c.worldRank(m.peer)
 	}
-	p.Peer, p.Context, p.Tag, p.Buf = source, context, int32(tag), buf
+	p.Peer, p.Context, p.Tag, p.Buf = m.peer, context, int32(m.tag), m.buf
 	c.rank.p2p.Irecv(p)
 }
 
@@ -50,46 +54,46 @@ func (c *Comm) Irecv(buf []byte, source, tag int) (*Request, error) {
 	}
 	r := &Request{c: c, call: "Irecv", active: true, kind: recvRequest}
 	c.rank.lock()
-	c.startRecv(&r.p2p, c.context, buf, source, tag)
+	c.startRecv(&r.p2p, c.context, message{buf, source, tag})
 	c.rank.unlock()
 	return r, nil
 }
 
 // Sendrecv sends a message and receives another, without deadlock.
 func (c *Comm) Sendrecv(sendbuf []byte, dest, sendtag int, recvbuf []byte, source, recvtag int) (Status, error) {
-	return c.sendrecv("Sendrecv", sendbuf, dest, sendtag, recvbuf, source, recvtag)
+	return c.sendrecv("Sendrecv", message{sendbuf, dest, sendtag}, message{recvbuf, source, recvtag})
 }
 
 // SendrecvReplace sends the contents of a buffer and receives into the same buffer.
 func (c *Comm) SendrecvReplace(buf []byte, dest, sendtag, source, recvtag int) (Status, error) {
-	return c.sendrecv("SendrecvReplace", append([]byte(nil), buf...), dest, sendtag, buf, source, recvtag)
+	return c.sendrecv("SendrecvReplace", message{slices.Clone(buf), dest, sendtag}, message{buf, source, recvtag})
 }
 
-func (c *Comm) sendrecv(call string, sendbuf []byte, dest, sendtag int, recvbuf []byte, source, recvtag int) (Status, error) {
-	err := c.checkSend(dest, sendtag)
+func (c *Comm) sendrecv(call string, out, in message) (Status, error) {
+	err := c.checkSend(out.peer, out.tag)
 	if err == nil {
-		err = c.checkRecv(source, recvtag)
+		err = c.checkRecv(in.peer, in.tag)
 	}
 	if err != nil {
 		return emptyStatus, c.raise(call, err)
 	}
 	c.rank.lock()
-	st, err := c.sendrecvLocked(c.context, sendbuf, dest, sendtag, recvbuf, source, recvtag)
+	st, err := c.sendrecvLocked(c.context, out, in)
 	c.rank.unlock()
 	return st, c.raise(call, err)
 }
 
 // sendrecvLocked sends and receives, and waits for both. The caller holds the lock.
-func (c *Comm) sendrecvLocked(context uint32, sendbuf []byte, dest, sendtag int, recvbuf []byte, source, recvtag int) (st Status, err error) {
+func (c *Comm) sendrecvLocked(context uint32, out, in message) (st Status, err error) {
 	st = procNullStatus
 	var s, r *Request
-	if source != ProcNull {
+	if in.peer != ProcNull {
 		r = c.rank.allocRequest()
-		c.startRecv(&r.p2p, context, recvbuf, source, recvtag)
+		c.startRecv(&r.p2p, context, in)
 	}
-	if dest != ProcNull {
+	if out.peer != ProcNull {
 		s = c.rank.allocRequest()
-		c.startSend(&s.p2p, context, sendbuf, dest, sendtag, p2p.Standard)
+		c.startSend(&s.p2p, context, out, p2p.Standard)
 	}
 	if r != nil {
 		c.rank.waitUntil(r.p2p.Done)

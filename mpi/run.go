@@ -61,7 +61,7 @@ func (k *rank) close() error {
 // open creates a rank and opens its carrier.
 func open(e *transport.Env, o Options) (*rank, error) {
 	o.setDefaults()
-	k := &rank{env: e, opts: o, comms: make(map[uint32]*Comm)}
+	k := &rank{env: e, opts: o, communicators: communicators{comms: map[uint32]*Comm{}}}
 	k.world = k.newWorld()
 	k.self = k.newComm("self", 2, []int{e.Rank})
 	k.nextContext = 4

@@ -24,7 +24,7 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 	if err == nil && dest != ProcNull {
 		c.rank.lock()
 		r := c.rank.allocRequest()
-		c.startBlockingSend(&r.p2p, c.context, buf, dest, tag, mode)
+		c.startBlockingSend(&r.p2p, c.context, message{buf, dest, tag}, mode)
 		c.rank.carrier.Flush() // the program may compute next
 		c.rank.waitUntil(r.p2p.Done)
 		err = r.p2p.Err
@@ -34,15 +34,22 @@ func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error
 	return c.raise(call, err)
 }
 
+// message is the buffer, the peer and the tag of a send or a receive. The peer is a rank of
+// the communicator.
+type message struct {
+	buf       []byte
+	peer, tag int
+}
+
 // startSend starts a nonblocking send. The caller holds the lock.
-func (c *Comm) startSend(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
-	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(dest), context, int32(tag), buf, mode, false
+func (c *Comm) startSend(p *p2p.Request, context uint32, m message, mode p2p.Mode) {
+	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(m.peer), context, int32(m.tag), m.buf, mode, false
 	c.rank.p2p.Isend(p)
 }
 
 // startBlockingSend starts a send whose caller waits for nothing else.
-func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, buf []byte, dest, tag int, mode p2p.Mode) {
-	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(dest), context, int32(tag), buf, mode, mode != p2p.Synchronous
+func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, m message, mode p2p.Mode) {
+	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(m.peer), context, int32(m.tag), m.buf, mode, mode != p2p.Synchronous
 	c.rank.p2p.Isend(p)
 }
 
@@ -70,7 +77,7 @@ func (c *Comm) isend(call string, buf []byte, dest, tag int, mode p2p.Mode) (*Re
 	}
 	r := &Request{c: c, call: call, active: true, kind: sendRequest}
 	c.rank.lock()
-	c.startSend(&r.p2p, c.context, buf, dest, tag, mode)
+	c.startSend(&r.p2p, c.context, message{buf, dest, tag}, mode)
 	c.rank.unlock()
 	return r, nil
 }

@@ -160,7 +160,7 @@ func TestLockNoCheckSendsNoRequest(t *testing.T) {
 			err = errors.Join(win.Lock(Exclusive, 1, NoCheck), win.Put(u64(1), 1, 0), win.Unlock(1),
 				win.LockAll(NoCheck), win.Put(u64(2), 1, 0), win.UnlockAll(), w.Barrier(),
 				win.Start([]int{1}, NoCheck), win.Put(u64(3), 1, 0), win.Complete())
-			words := w.Stats().Window.Words
+			words := w.Stats().Window.ControlMessages
 			words[6] = 0 // the complete
 			return errors.Join(err, check(words == [16]uint64{}, "messages %v", words), win.Free())
 		}

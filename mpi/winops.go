@@ -54,14 +54,14 @@ func (w *Win) Get(origin []byte, target, at int) error {
 // atomic per element, and ordered with other accumulates of this origin. The offset must
 // be a multiple of the type size.
 func (w *Win) Accumulate(origin []byte, target, at int, t Type, op Op) error {
-	_, err := w.accumulate("Accumulate", origin, nil, target, at, t, op, false)
+	_, err := w.accumulate("Accumulate", target, window.Update{Origin: origin, Offset: at, Type: t, Op: op}, false)
 	return err
 }
 
 // GetAccumulate is Accumulate that also fetches the previous elements to result. With NoOp
 // it only fetches, and origin may be nil.
 func (w *Win) GetAccumulate(origin, result []byte, target, at int, t Type, op Op) error {
-	_, err := w.accumulate("GetAccumulate", origin, nonNil(result), target, at, t, op, false)
+	_, err := w.accumulate("GetAccumulate", target, window.Update{Origin: origin, Result: nonNil(result), Offset: at, Type: t, Op: op}, false)
 	return err
 }
 
@@ -70,16 +70,16 @@ func (w *Win) FetchAndOp(origin, result []byte, target, at int, t Type, op Op) e
 	if len(result) != t.Size() && t.Size() > 0 {
 		return w.comm().raise("FetchAndOp", fmt.Errorf("%w: the result has %d bytes, one %v has %d", ErrArg, len(result), t, t.Size()))
 	}
-	_, err := w.accumulate("FetchAndOp", origin, nonNil(result), target, at, t, op, false)
+	_, err := w.accumulate("FetchAndOp", target, window.Update{Origin: origin, Result: nonNil(result), Offset: at, Type: t, Op: op}, false)
 	return err
 }
 
-func (w *Win) accumulate(name string, origin, result []byte, target, at int, t Type, op Op, request bool) (*window.Operation, error) {
+func (w *Win) accumulate(name string, target int, u window.Update, request bool) (*window.Operation, error) {
 	return w.startOp(name, target, func(e *window.Window) (*window.Operation, error) {
-		if err := checkOverlap(result, origin); err != nil {
+		if err := checkOverlap(u.Result, u.Origin); err != nil {
 			return nil, err
 		}
-		return e.Accumulate(origin, result, target, at, t, op, request)
+		return e.Accumulate(target, u, request)
 	})
 }
 
@@ -138,12 +138,12 @@ func (w *Win) Rget(origin []byte, target, at int) (*Request, error) {
 
 // Raccumulate is Accumulate with a request; it needs a lock epoch.
 func (w *Win) Raccumulate(origin []byte, target, at int, t Type, op Op) (*Request, error) {
-	o, err := w.accumulate("Raccumulate", origin, nil, target, at, t, op, true)
+	o, err := w.accumulate("Raccumulate", target, window.Update{Origin: origin, Offset: at, Type: t, Op: op}, true)
 	return w.request("Raccumulate", o, err)
 }
 
 // RgetAccumulate is GetAccumulate with a request; it needs a lock epoch.
 func (w *Win) RgetAccumulate(origin, result []byte, target, at int, t Type, op Op) (*Request, error) {
-	o, err := w.accumulate("RgetAccumulate", origin, nonNil(result), target, at, t, op, true)
+	o, err := w.accumulate("RgetAccumulate", target, window.Update{Origin: origin, Result: nonNil(result), Offset: at, Type: t, Op: op}, true)
 	return w.request("RgetAccumulate", o, err)
 }

@@ -165,7 +165,7 @@ func TestMPIRunEnds(t *testing.T) {
 		{"--on netns -n 4 --per-host 2 -l swap", 0, []string{"0: rank 0 of 4\n", "3: rank 3 of 4\n"}},
 		{"--on sim -n 4 swap", 0, []string{"rank 0 of 4\n", "rank 3 of 4\n"}},
 		{"--on sim -n 4 ring", 0, []string{"ring, class T, 4 ranks: "}},
-		{"--on netns -n 4 --stats ring", 0, []string{"ring, class T, 4 ranks: ", "4 of 4 ranks", "messages sent eagerly"}},
+		{"--on netns -n 4 --stats ring", 0, []string{"ring, class T, 4 ranks: ", "4 of 4 ranks", "eager messages sent"}},
 		{"--on netns -n 3 fails", 1, []string{"fabrictest: rank 1 on host1 failed: mpi: rank 1 of 3: no more paper\n"}},
 		{"--on netns -n 3 --keep-going fails", 1, []string{"no more paper\n", "rank 0 knows\n", "rank 2 knows\n"}},
 		{"--on sim -n 3 fails", 1, []string{"rank 1 on host1: mpi: rank 1 of 3: no more paper", "rank 0 knows\n", "rank 2 knows\n"}},

@@ -25,7 +25,7 @@ func TestAThousandRanks(t *testing.T) {
 	const within, most = time.Minute, 4e9
 	ctx, cancel := context.WithTimeout(t.Context(), 5*within)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, testProgram(t), words("mpirun -n 1024 --on sim --stats muster")...)
+	cmd := exec.CommandContext(ctx, testProgram(t), words("mpirun -n 1024 --on sim --stats smoke")...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
@@ -41,7 +41,7 @@ func TestAThousandRanks(t *testing.T) {
 	// Of each rank: two looks at the token, twenty at the barrier, and what came from all.
 	const checks = 1024 * (2 + 20 + 1024)
 	for _, want := range []string{
-		"muster, class T, 1024 ranks: 1 iteration in ", fmt.Sprintf("; %d checks of ", checks), "time a hop", "time a barrier", "time an all-to-all", "1024 of 1024 ranks",
+		"smoke, class T, 1024 ranks: 1 iteration in ", fmt.Sprintf("; %d checks of ", checks), "time a hop", "time a barrier", "time an all-to-all", "1024 of 1024 ranks",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q", want)

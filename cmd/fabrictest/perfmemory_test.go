@@ -11,7 +11,7 @@ import (
 func TestPerfMemory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "memory")
 	code, out := launched(t, "perf", "memory", "--ranks", "16,4", "--only", "curves,thesis", "--workload", "star,cg", "--design", "sendrecv,ud", "--out", dir)
-	if code != exitOK || !strings.Contains(out, "curves: a rank, on average         4        16\n") || !strings.Contains(out, "report: "+dir) {
+	if code != exitOK || !strings.Contains(out, "curves: mean of a rank             4        16\n") || !strings.Contains(out, "report: "+dir) {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	run, err := ranks.ReadFile(filepath.Join(dir, ranks.ResultFile))

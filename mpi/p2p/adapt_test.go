@@ -39,16 +39,16 @@ func TestAdaptiveStopsAndResumesRTRs(t *testing.T) {
 		w.crossRTRAndRTS(i)
 	}
 	sender, receiver := &w.ranks[0].e.Stats, &w.ranks[1].e.Stats
-	if sender.SpeculationStopped != 1 || receiver.Words[wire.RTR] != 5 {
-		t.Fatalf("after 5 RTRs of no use speculation was stopped %d times; %d were sent", sender.SpeculationStopped, receiver.Words[wire.RTR])
+	if sender.SpeculationStopped != 1 || receiver.ControlMessages[wire.RTR] != 5 {
+		t.Fatalf("after 5 RTRs of no use speculation was stopped %d times; %d were sent", sender.SpeculationStopped, receiver.ControlMessages[wire.RTR])
 	}
 	w.crossRTRAndRTS(5) // its RTS says so; the RTR was there before
 	looks := sender.EarlyProgress
 	for i := range 8 {
 		w.crossRTRAndRTS(6 + i)
 	}
-	if receiver.Words[wire.RTR] != 6 || sender.EarlyProgress != looks {
-		t.Errorf("%d RTRs were sent, and %d looks made in vain", receiver.Words[wire.RTR], sender.EarlyProgress-looks)
+	if receiver.ControlMessages[wire.RTR] != 6 || sender.EarlyProgress != looks {
+		t.Errorf("%d RTRs were sent, and %d looks made in vain", receiver.ControlMessages[wire.RTR], sender.EarlyProgress-looks)
 	}
 	if sender.SpeculationResumed != 0 {
 		t.Error("speculation was resumed though it would have been of no use")
@@ -138,7 +138,7 @@ func TestNonAdaptiveKeepsSendingRTRs(t *testing.T) {
 	for i := range 40 {
 		w.crossRTRAndRTS(i)
 	}
-	if n := w.ranks[1].e.Stats.Words[wire.RTR]; n != 40 || w.ranks[0].e.Stats.SpeculationStopped != 0 {
+	if n := w.ranks[1].e.Stats.ControlMessages[wire.RTR]; n != 40 || w.ranks[0].e.Stats.SpeculationStopped != 0 {
 		t.Errorf("%d RTRs were sent", n)
 	}
 }

@@ -325,15 +325,15 @@ func (x *explorer) deliverEarly(rank int) {
 
 // merge adds the statistics that the tests check.
 func (s *Stats) merge(o *Stats) {
-	s.RTRsCame += o.RTRsCame
+	s.RTRsReceived += o.RTRsReceived
 	s.RTRsUsed += o.RTRsUsed
 	s.RTRsDropped += o.RTRsDropped
-	s.Crossed += o.Crossed
+	s.RTRsCrossed += o.RTRsCrossed
 	s.Mispredicted += o.Mispredicted
 	s.SpeculationStopped += o.SpeculationStopped
 	s.SpeculationResumed += o.SpeculationResumed
-	s.FellBack += o.FellBack
-	for k := range s.Words {
-		s.Words[k] += o.Words[k]
+	s.CreditFallbacks += o.CreditFallbacks
+	for k := range s.ControlMessages {
+		s.ControlMessages[k] += o.ControlMessages[k]
 	}
 }

@@ -18,8 +18,8 @@ func (r *exploredRun) checkRTRCounts() error {
 		for _, s := range n.e.senders {
 			queued += s.rtrs.len()
 		}
-		if st := &n.e.Stats; st.RTRsCame != st.RTRsUsed+st.RTRsDropped+uint64(queued) {
-			return fmt.Errorf("rank %d: %d RTRs arrived, %d were used, %d dropped, and %d are queued", rank, st.RTRsCame, st.RTRsUsed, st.RTRsDropped, queued)
+		if st := &n.e.Stats; st.RTRsReceived != st.RTRsUsed+st.RTRsDropped+uint64(queued) {
+			return fmt.Errorf("rank %d: %d RTRs arrived, %d were used, %d dropped, and %d are queued", rank, st.RTRsReceived, st.RTRsUsed, st.RTRsDropped, queued)
 		}
 	}
 	return nil
@@ -225,8 +225,8 @@ func (r *exploredRun) checkSenderState(rank int, key Envelope, s *senderState) e
 func (r *exploredRun) checkControlMessages() error {
 	var rtrs, came uint64
 	for _, n := range r.w.ranks {
-		rtrs += n.e.Stats.Words[wire.RTR]
-		came += n.e.Stats.RTRsCame
+		rtrs += n.e.Stats.ControlMessages[wire.RTR]
+		came += n.e.Stats.RTRsReceived
 	}
 	if rtrs != came {
 		return fmt.Errorf("%d RTRs were sent, and %d arrived", rtrs, came)

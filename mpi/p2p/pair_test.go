@@ -245,7 +245,7 @@ func TestRandomInterleavings(t *testing.T) {
 				st := randomRun(t, cfg, uint64(seed))
 				for i := range st {
 					used += st[i].RTRsUsed
-					crossed += st[i].Crossed
+					crossed += st[i].RTRsCrossed
 					mispredicted += st[i].Mispredicted
 					stopped += st[i].SpeculationStopped
 				}

@@ -125,7 +125,7 @@ func TestAllInterleavingsOfTwoMessages(t *testing.T) {
 					states += explore(t, cfg, program{parseActs(s, 1), parseActs(r, 0)}, 1<<20, &sum)
 				}
 			}
-			t.Logf("%d states; %d RTRs used, %d dropped, %d crossed, %d mispredicted", states, sum.RTRsUsed, sum.RTRsDropped, sum.Crossed, sum.Mispredicted)
+			t.Logf("%d states; %d RTRs used, %d dropped, %d crossed, %d mispredicted", states, sum.RTRsUsed, sum.RTRsDropped, sum.RTRsCrossed, sum.Mispredicted)
 		})
 	}
 }
@@ -166,7 +166,7 @@ func TestAllInterleavingsOfPrograms(t *testing.T) {
 			})
 		}
 	}
-	if sum.RTRsUsed == 0 || sum.Crossed == 0 || sum.Mispredicted == 0 || sum.SpeculationStopped == 0 || sum.SpeculationResumed == 0 {
+	if sum.RTRsUsed == 0 || sum.RTRsCrossed == 0 || sum.Mispredicted == 0 || sum.SpeculationStopped == 0 || sum.SpeculationResumed == 0 {
 		t.Errorf("not all cases occurred: %+v", sum)
 	}
 }
@@ -196,7 +196,7 @@ func TestAllInterleavingsOfRandomPrograms(t *testing.T) {
 		}
 	}
 	t.Logf("%d programs with %d states; %d RTRs used, %d dropped, %d crossed, %d mispredicted; speculation stopped %d times, resumed %d",
-		n, states, sum.RTRsUsed, sum.RTRsDropped, sum.Crossed, sum.Mispredicted, sum.SpeculationStopped, sum.SpeculationResumed)
+		n, states, sum.RTRsUsed, sum.RTRsDropped, sum.RTRsCrossed, sum.Mispredicted, sum.SpeculationStopped, sum.SpeculationResumed)
 }
 
 // randomProgram returns a program of two or three ranks with up to nine acts.

@@ -17,8 +17,8 @@ const (
 	Ready
 )
 
-// Request is a send or a receive. The caller sets the first group of fields and reads the
-// second once Done reports true. It may be reused after that.
+// Request is a send or a receive. The caller sets the exported fields and reads the Result
+// once Done reports true. It may be reused after that.
 type Request struct {
 	Peer    int // match.Any: receive from any source
 	Context uint32
@@ -29,29 +29,48 @@ type Request struct {
 	// eager data, because that completes the send sooner than an acknowledgement.
 	Blocking bool
 
-	// Result of a completed request:
+	Result
+
+	node      Node[*Request]
+	id        uint32 // known to the peer; 0 when done
+	state     state
+	isRecv    bool
+	startedAt time.Duration
+	bufferUse
+	sendFields
+	recvFields
+}
+
+// Result is the result of a completed request.
+type Result struct {
 	Err        error
 	Source     int // of the matched message
 	MatchedTag int32
 	Size       int // of the message; the buffer may be shorter
 	Cancelled  bool
+}
 
-	node          Node[*Request]
-	id            uint32 // known to the peer; 0 when done
-	state         state
-	isRecv        bool
-	sentRTR       bool  // receive: an RTR is outstanding
-	revokingRTR   bool  // receive: being cancelled, waits for Revoked
-	recvKnown     bool  // send: an RTR or RTSAck of its receive has arrived
-	sentStopRTR   bool  // send: its RTS had the flag StopRTR
-	syncAcked     bool  // synchronous send: SyncAck arrived before SendDone
-	cancelErr     error // receive being cancelled: its final error
-	inTransport   bool  // the transport uses the buffer
-	deferredErr   error // final error once the transport returns the buffer
-	region        wire.Region
-	startedAt     time.Duration
+// bufferUse says how the transport uses the buffer of a request.
+type bufferUse struct {
+	region      wire.Region
+	inTransport bool  // the transport uses the buffer
+	deferredErr error // final error once the transport returns the buffer
+}
+
+// sendFields is the state of a send only.
+type sendFields struct {
+	recvKnown     bool     // an RTR or RTSAck of its receive has arrived
+	sentStopRTR   bool     // its RTS had the flag StopRTR
+	syncAcked     bool     // synchronous send: SyncAck arrived before SendDone
 	nextUnmatched *Request // next send in senderState's list
-	sendID        uint32   // receive: the id of the sender's request
+}
+
+// recvFields is the state of a receive only.
+type recvFields struct {
+	sentRTR     bool   // an RTR is outstanding
+	revokingRTR bool   // being cancelled, waits for Revoked
+	cancelErr   error  // being cancelled: its final error
+	sendID      uint32 // the id of the sender's request
 }
 
 type state uint8
@@ -127,7 +146,7 @@ func (e *Engine) sendControl(peer int, h *wire.Header) {
 	if e.lost[peer] != nil {
 		return
 	}
-	e.Stats.Words[h.Kind]++
+	e.Stats.ControlMessages[h.Kind]++
 	e.sendHeader = *h
 	e.transport.Send(peer, &e.sendHeader, nil, nil)
 }

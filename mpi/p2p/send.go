@@ -22,7 +22,7 @@ func (e *Engine) Isend(r *Request) {
 			e.sendEager(r)
 			return
 		}
-		e.Stats.FellBack++
+		e.Stats.CreditFallbacks++
 	}
 	e.Stats.Sent[Rendezvous].add(len(r.Buf))
 	if e.cfg.Protocol == Speculative {
@@ -102,7 +102,7 @@ func (e *Engine) write(r *Request, h *wire.Header) {
 		e.finish(r)
 		return
 	}
-	e.Stats.Words[wire.Done]++
+	e.Stats.ControlMessages[wire.Done]++
 	r.inTransport = true
 	e.transport.Write(r.Peer, wire.Transfer{Local: r.region, N: n, Remote: h.Memory, Then: &then}, r)
 }

@@ -175,13 +175,13 @@ func (e *Engine) dropRTRs(s *senderState) {
 // later send uses it.
 func (e *Engine) handleRTR(peer int, h *wire.Header) error {
 	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
-	e.Stats.RTRsCame++
+	e.Stats.RTRsReceived++
 	s.usage.received++
 	switch {
 	case s.firstUnmatched != nil:
 		s.removeUnmatched(s.firstUnmatched)
 		e.Stats.RTRsDropped++
-		e.Stats.Crossed++
+		e.Stats.RTRsCrossed++
 	case s.eagerSent || s.stopped:
 		e.Stats.RTRsDropped++
 	default:

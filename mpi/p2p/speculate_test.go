@@ -59,7 +59,7 @@ func TestEagerSendWithoutCreditFallsBack(t *testing.T) {
 			w.runToEnd()
 			w.ranks[0].noCredit = true
 			s := w.send(0, 1, 7, 1, eagerLimit)
-			if got := w.ranks[0].e.Stats.FellBack; got != uint64(i+1) || s.Done() {
+			if got := w.ranks[0].e.Stats.CreditFallbacks; got != uint64(i+1) || s.Done() {
 				t.Errorf("%d messages fell back; done at once: %v", got, s.Done())
 			}
 			w.ranks[0].noCredit = false
@@ -94,7 +94,7 @@ func TestReceiverStopsAfterMispredictions(t *testing.T) {
 			w.checkReceived(r, i, rendezvousSize)
 		}
 	}
-	rtrs := &w.ranks[1].e.Stats.Words[wire.RTR]
+	rtrs := &w.ranks[1].e.Stats.ControlMessages[wire.RTR]
 	if eagerly(20); *rtrs != 4 {
 		t.Errorf("%d RTRs were sent", *rtrs)
 	}

@@ -27,9 +27,9 @@ func (s *Sizes) add(n int) {
 
 // Stats are the statistics of an engine.
 type Stats struct {
-	Sent     [numSendProtocols]Sizes
-	Words    [16]uint64 // control messages sent, by wire.Kind
-	FellBack uint64     // small messages sent by rendezvous for lack of credits
+	Sent            [numSendProtocols]Sizes
+	ControlMessages [16]uint64 // control messages sent, by wire.Kind
+	CreditFallbacks uint64     // small messages sent by rendezvous for lack of credits
 
 	Unexpected      uint64
 	UnexpectedBytes uint64
@@ -38,10 +38,10 @@ type Stats struct {
 	NotReady        uint64 // ready sends without a posted receive
 
 	EarlyProgress      uint64
-	RTRsCame           uint64 // RTRs received
+	RTRsReceived       uint64 // RTRs received
 	RTRsUsed           uint64
 	RTRsDropped        uint64
-	Crossed            uint64 // RTRs dropped because an RTS had crossed them
+	RTRsCrossed        uint64 // RTRs dropped because an RTS had crossed them
 	Mispredicted       uint64 // RTRs sent for messages that came eagerly
 	SpeculationStopped uint64
 	SpeculationResumed uint64

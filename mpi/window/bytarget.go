@@ -35,7 +35,7 @@ func (w *Window) sendAccumulate(o *Operation) {
 			continue
 		}
 		o.parts++
-		w.e.Stats.Words[h.Kind-wire.FirstWindowKind]++
+		w.e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
 		w.e.transport.Send(t.peer, &h, o.origin[at:to], o)
 	}
 	t.unflushed = t.unflushed || o.result == nil
@@ -48,7 +48,7 @@ func (w *Window) sendCompareSwap(o *Operation) {
 	h := wire.Header{Kind: wire.CompareSwap, Context: w.id, Offset: uint64(o.offset), Type: uint8(o.typ)}
 	t.pendingReplies = append(t.pendingReplies, reply{o, 0, o.size})
 	o.parts = 2
-	w.e.Stats.Words[h.Kind-wire.FirstWindowKind]++
+	w.e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
 	// Both elements must be contiguous until the message is sent.
 	o.origin = append(bytes.Clone(o.compare), o.origin...)
 	w.e.transport.Send(t.peer, &h, o.origin, o)
@@ -124,6 +124,6 @@ func (w *Window) sendReply(t *target, data []byte) {
 	*o = Operation{w: w, t: t, kind: replyOp, origin: buf, parts: 1}
 	w.e.busy++
 	h := wire.Header{Kind: wire.AccumulateReply, Context: w.id}
-	w.e.Stats.Words[h.Kind-wire.FirstWindowKind]++
+	w.e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
 	w.e.transport.Send(t.peer, &h, buf, o)
 }

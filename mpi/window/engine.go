@@ -34,7 +34,7 @@ type Stats struct {
 	PutBytes, GetBytes      uint64
 	Atomics                 uint64     // NIC atomics started
 	Retries                 uint64     // of those, after a failed compare-and-swap
-	Words                   [16]uint64 // messages sent, by wire.Kind - wire.FirstWindowKind
+	ControlMessages         [16]uint64 // messages sent, by wire.Kind - wire.FirstWindowKind
 	Carried                 uint64     // accumulates of peers executed here
 	LocksWaited             uint64     // lock requests of peers that had to wait
 }
@@ -89,7 +89,7 @@ func (e *Engine) sendControl(t *target, h *wire.Header) {
 	if t.lost != nil {
 		return
 	}
-	e.Stats.Words[h.Kind-wire.FirstWindowKind]++
+	e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
 	e.sendHeader = *h
 	e.transport.Send(t.peer, &e.sendHeader, nil, nil)
 }

@@ -220,7 +220,7 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 	for i := range origin {
 		origin[i] = 1
 	}
-	o, err := w.Accumulate(origin, make([]byte, 32), 1, 4, Byte, Sum, true)
+	o, err := w.Accumulate(1, Update{origin, make([]byte, 32), 4, Byte, Sum}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 		t.Errorf("found %x, want %x", o.result[:6], want)
 	}
 	// An error completes the operation once all pending atomics have completed.
-	o, err = w.Accumulate(origin, make([]byte, 32), 1, 0, Byte, Sum, true)
+	o, err = w.Accumulate(1, Update{origin, make([]byte, 32), 0, Byte, Sum}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestAtomicsMayCompleteImmediately(t *testing.T) {
 	}
 	for i, n := range []int{8, 64, 64} {
 		f.failing = i == 2
-		o, err := w.Accumulate(make([]byte, n), make([]byte, n), 1, 0, Uint32, Max, true)
+		o, err := w.Accumulate(1, Update{make([]byte, n), make([]byte, n), 0, Uint32, Max}, true)
 		if err != nil || !o.Done() || (o.Err() != nil) != f.failing {
 			t.Errorf("%d bytes: %v, %v, %v", n, err, o.Done(), o.Err())
 		}

@@ -57,15 +57,24 @@ func (w *Window) Get(into []byte, rank, at int, request bool) (*Operation, error
 	return w.start(Operation{kind: getOp, result: into, size: len(into), offset: at}, rank, request)
 }
 
-// Accumulate combines origin with a rank's window and, if result is not nil, fetches the
-// old elements. result must not overlap origin. NoOp ignores origin.
-func (w *Window) Accumulate(origin, result []byte, rank, at int, t Type, op Op, request bool) (*Operation, error) {
-	o := Operation{kind: accumulateOp, origin: origin, result: result, size: len(origin), offset: at, typ: t, op: op}
-	if op == NoOp {
-		o.origin, o.size = nil, len(result)
+// Update are the arguments of Accumulate.
+type Update struct {
+	Origin []byte // ignored by NoOp
+	Result []byte // destination of the old elements; nil if they are not fetched
+	Offset int    // in the window of the target
+	Type   Type
+	Op     Op
+}
+
+// Accumulate combines the origin with a rank's window and, if there is a result buffer,
+// fetches the old elements. The buffers must not overlap.
+func (w *Window) Accumulate(rank int, u Update, request bool) (*Operation, error) {
+	o := Operation{kind: accumulateOp, origin: u.Origin, result: u.Result, size: len(u.Origin), offset: u.Offset, typ: u.Type, op: u.Op}
+	if u.Op == NoOp {
+		o.origin, o.size = nil, len(u.Result)
 	}
-	if result != nil && len(result) != o.size {
-		return nil, fmt.Errorf("%w: a result buffer of %d bytes for %d bytes", ErrArg, len(result), o.size)
+	if u.Result != nil && len(u.Result) != o.size {
+		return nil, fmt.Errorf("%w: a result buffer of %d bytes for %d bytes", ErrArg, len(u.Result), o.size)
 	}
 	return w.start(o, rank, request)
 }

@@ -1,8 +1,6 @@
 package work
 
 import (
-	"fmt"
-
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
@@ -88,28 +86,16 @@ func (a *adi) neighbour(axis, d int) int {
 }
 
 // run runs the steps.
-func (a *adi) run(steps int) error {
+func (a *adi) run(steps int) {
 	for step := range steps {
 		a.makeRightSide(step)
-		if err := a.j.start(); err != nil {
-			return err
-		}
-		if err := a.solve(); err != nil {
-			return err
-		}
+		a.j.start()
+		a.solve()
 		a.j.stop()
-		want, bound, err := a.reference()
-		if err != nil {
-			return err
-		}
-		if err := a.check(want, bound); err != nil {
-			return err
-		}
-		if err := a.exchangeFaces(want, bound); err != nil {
-			return err
-		}
+		want, bound := a.reference()
+		a.check(want, bound)
+		a.exchangeFaces(want, bound)
 	}
-	return nil
 }
 
 // makeRightSide computes the right side of a step.
@@ -121,16 +107,11 @@ func (a *adi) makeRightSide(step int) {
 }
 
 // solve computes the solution of a step.
-func (a *adi) solve() error {
+func (a *adi) solve() {
 	for axis := range 3 {
-		if err := a.sweep(axis, false); err != nil {
-			return fmt.Errorf("step %d, axis %d: %w", a.step, axis, err)
-		}
-		if err := a.sweep(axis, true); err != nil {
-			return fmt.Errorf("step %d, axis %d, back: %w", a.step, axis, err)
-		}
+		a.sweep(axis, false)
+		a.sweep(axis, true)
 	}
-	return nil
 }
 
 // exact is the exact solution of this step; 0 outside the grid.
@@ -182,11 +163,14 @@ func (a *adi) slice(axis, s int) *adiCell {
 // sweep eliminates along an axis, or substitutes back. The order is that of Thesis Fig.
 // 4.18: the receive is posted, independent work is done, then the last send and the receive
 // are waited for.
-func (a *adi) sweep(axis int, back bool) error {
+func (a *adi) sweep(axis int, back bool) {
+	direction := ""
 	d, size, handle := 1, a.solver.forwardSize(), a.solver.eliminate
 	if back {
+		direction = ", back"
 		d, size, handle = -1, a.solver.backSize(), a.solver.solve
 	}
+	defer annotate("step %d, axis %d%s", a.step, axis, direction)
 	from, to, tag := a.neighbour(axis, -d), a.neighbour(axis, d), 1+2*axis
 	if back {
 		tag++
@@ -199,22 +183,15 @@ func (a *adi) sweep(axis int, back bool) error {
 		c := a.slice(axis, s)
 		lines := c.n[(axis+1)%3] * c.n[(axis+2)%3]
 		var in *mpi.Request
-		var err error
 		if n > 0 {
-			if in, err = a.j.Irecv(a.in[:8*size*lines], from, tag); err != nil {
-				return err
-			}
+			in = a.j.Irecv(a.in[:8*size*lines], from, tag)
 		}
 		if a.j != nil {
 			a.j.compute(6 * a.q)
 		}
-		if err := a.waitSend(); err != nil {
-			return err
-		}
+		a.waitSend()
 		if in != nil {
-			if _, err := a.j.wait(in); err != nil {
-				return err
-			}
+			a.j.wait(in)
 			a.j.digestReceived(from, a.in[:8*size*lines])
 			getFloats(a.forwardIn[:size*lines], a.in)
 		}
@@ -228,19 +205,16 @@ func (a *adi) sweep(axis int, back bool) error {
 		if n < a.q-1 {
 			putFloats(a.out, a.forwardOut[:size*lines])
 			a.j.digestSent(to, a.out[:8*size*lines])
-			if a.pending, err = a.j.Isend(a.out[:8*size*lines], to, tag); err != nil {
-				return err
-			}
+			a.pending = a.j.Isend(a.out[:8*size*lines], to, tag)
 		}
 	}
-	return a.waitSend()
+	a.waitSend()
 }
 
-func (a *adi) waitSend() error {
+func (a *adi) waitSend() {
 	if a.pending == nil {
-		return nil
+		return
 	}
-	_, err := a.j.wait(a.pending)
+	a.j.wait(a.pending)
 	a.pending = nil
-	return err
 }

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi"
@@ -13,12 +14,9 @@ func barrier() *Workload {
 	return newWorkload(&Workload{
 		Name: "barrier", Title: "a barrier that no rank leaves before the last has entered", Paper: "the runtime's own",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) error {
-		n := j.p.Bytes
-		if n == 0 {
-			n = 64
-		}
-		return j.runRounds(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}, barrierRound(j, n))
+	}, func(j *job) {
+		n := cmp.Or(j.p.Bytes, 64)
+		j.runRounds(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}, barrierRound(j, n))
 	})
 }
 
@@ -26,76 +24,54 @@ func barrier() *Workload {
 const barrierDelay = 100 * time.Microsecond
 
 // barrierRound returns a round of barrier with messages of n bytes.
-func barrierRound(j *job, n int) func(round int) error {
+func barrierRound(j *job, n int) func(round int) {
 	me, size := j.Rank(), j.Size()
-	var words [][]byte
+	var recv [][]byte
 	for step := 1; step < size; step *= 2 {
-		words = append(words, make([]byte, n))
+		recv = append(recv, make([]byte, n))
 	}
-	word := make([]byte, n)
-	return func(round int) error {
-		heard := make([]*mpi.Request, len(words))
-		for i := range words {
-			r, err := j.Irecv(words[i], (me-1<<i+size)%size, i)
-			if err != nil {
-				return err
-			}
-			heard[i] = r
+	send := make([]byte, n)
+	return func(round int) {
+		receives := make([]*mpi.Request, len(recv))
+		for i := range recv {
+			receives[i] = j.Irecv(recv[i], (me-1<<i+size)%size, i)
 		}
 		if late := (round*7 + size/2) % size; me == late {
 			j.Compute(barrierDelay)
 		}
-		for i, r := range heard {
+		for i, r := range receives {
 			_, left, err := r.Test()
-			if err != nil {
-				return err
-			}
+			check(err)
 			if j.checked(1, 0); left {
-				return j.verificationError("none", (me-1<<i+size)%size, "rank that left barrier %d before this rank entered", round)
+				j.failVerification("none", (me-1<<i+size)%size, "rank that left barrier %d before this rank entered", round)
 			}
 		}
-		if err := j.Barrier(); err != nil {
-			return err
-		}
-		for i := range words {
+		j.Barrier()
+		for i := range recv {
 			to := (me + 1<<i) % size
-			fill(word, j.messageKey(me, to, round))
-			if err := j.Send(word, to, i); err != nil {
-				return err
-			}
+			fill(send, j.messageKey(me, to, round))
+			j.Send(send, to, i)
 		}
-		if err := j.waitAll(heard...); err != nil {
-			return err
-		}
-		for i := range words {
+		j.waitAll(receives...)
+		for i := range recv {
 			from := (me - 1<<i + size) % size
-			if err := j.checkContents(words[i], j.messageKey(from, me, round), "message of rank %d after barrier %d", from, round); err != nil {
-				return err
-			}
+			j.checkContents(recv[i], j.messageKey(from, me, round), "message of rank %d after barrier %d", from, round)
 		}
-		return nil
 	}
 }
 
-// muster checks that all ranks respond, for worlds of any size: a token passes through all
+// smoke checks that all ranks respond, for worlds of any size: a token passes through all
 // ranks, then a barrier, then an all-to-all.
-func muster() *Workload {
+func smoke() *Workload {
 	return newWorkload(&Workload{
-		Name: "muster", Title: "check that all ranks respond: a ring, a barrier, and an all-to-all of 8 bytes", Paper: "the runtime's own",
+		Name: "smoke", Title: "check that all ranks respond: a ring, a barrier, and an all-to-all of 8 bytes", Paper: "the runtime's own",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) error {
-		n := j.p.Bytes
-		if n == 0 {
-			n = 8
-		}
+	}, func(j *job) {
+		n := cmp.Or(j.p.Bytes, 8)
 		times := j.setIterations(map[Class]int{ClassT: 1, ClassS: 10, ClassW: 100, ClassA: 1000}[j.p.Class])
-		if err := passTokenRound(j, max(n, 8), times); err != nil {
-			return err
-		}
-		if err := j.repeat(times, "time a barrier", barrierRound(j, n)); err != nil {
-			return err
-		}
-		return j.repeat(times, "time an all-to-all", exchangeAll(j, n))
+		passTokenRound(j, max(n, 8), times)
+		j.repeat(times, "time a barrier", barrierRound(j, n))
+		j.repeat(times, "time an all-to-all", exchangeAll(j, n))
 	})
 }
 
@@ -105,39 +81,28 @@ func star() *Workload {
 	return newWorkload(&Workload{
 		Name: "star", Title: "rank 0 with every other rank, in turn: a master and its workers", Paper: "Thesis §6.6.2",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) error {
-		n := j.p.Bytes
-		if n == 0 {
-			n = 1 << 10
-		}
+	}, func(j *job) {
+		n := cmp.Or(j.p.Bytes, 1<<10)
 		send, recv := make([]byte, n), make([]byte, n)
-		say := func(peer, round int) error {
+		sendTo := func(peer, round int) {
 			fill(send, j.messageKey(j.Rank(), peer, round))
-			return j.Send(send, peer, 1)
+			j.Send(send, peer, 1)
 		}
-		hear := func(peer, round int) error {
-			if _, err := j.Recv(recv, peer, 1); err != nil {
-				return err
-			}
-			return j.checkContents(recv, j.messageKey(peer, j.Rank(), round), "message of rank %d in round %d", peer, round)
+		receiveFrom := func(peer, round int) {
+			j.Recv(recv, peer, 1)
+			j.checkContents(recv, j.messageKey(peer, j.Rank(), round), "message of rank %d in round %d", peer, round)
 		}
-		return j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) error {
+		j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
 			j.compute(1)
 			if j.Rank() > 0 { // rank 0 has one outstanding message at a time
-				if err := hear(0, round); err != nil {
-					return err
-				}
-				return say(0, round)
+				receiveFrom(0, round)
+				sendTo(0, round)
+				return
 			}
 			for peer := 1; peer < j.Size(); peer++ {
-				if err := say(peer, round); err != nil {
-					return err
-				}
-				if err := hear(peer, round); err != nil {
-					return err
-				}
+				sendTo(peer, round)
+				receiveFrom(peer, round)
 			}
-			return nil
 		})
 	})
 }

@@ -32,7 +32,7 @@ func (d duplicatingUpper) Arrived(peer int, h *wire.Header, data []byte) error {
 
 // A rank that leaves a barrier before the last has entered is detected.
 func TestEarlyBarrierExitIsDetected(t *testing.T) {
-	for _, name := range []string{"barrier", "muster"} {
+	for _, name := range []string{"barrier", "smoke"} {
 		wl, err := work.Find(name)
 		if err != nil {
 			t.Fatal(err)

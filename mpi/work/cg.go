@@ -16,7 +16,7 @@ func conjugateGradient() *Workload {
 	return newWorkload(&Workload{
 		Name: "cg", Title: "conjugate gradient on a sparse matrix (NPB CG)", Paper: "Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1",
 		MinRanks: 1, RankRule: PowerOfTwo,
-	}, func(j *job) error {
+	}, func(j *job) {
 		size := map[Class]cgSize{
 			ClassT: {unknowns: 256, perRow: 3, steps: 25},
 			ClassS: {unknowns: 1400, perRow: 7, steps: 100},
@@ -24,10 +24,8 @@ func conjugateGradient() *Workload {
 			ClassA: {unknowns: 14000, perRow: 11, steps: 375},
 		}[j.p.Class]
 		c := newCG(j, size)
-		if err := c.solveAll(j.setIterations(size.steps)); err != nil {
-			return err
-		}
-		return c.check()
+		c.solveAll(j.setIterations(size.steps))
+		c.check()
 	})
 }
 
@@ -40,56 +38,62 @@ const cgRestart = 25
 // cg is a rank's part of the solution. Vectors are those of its block of columns; the ranks
 // of a column have the same.
 type cg struct {
-	j            *job
-	rows, cols   int // of the grid of ranks
-	row, col     int
-	rank         int
-	block        sparse
-	want, b      []float64
-	norm         float64 // of the matrix
+	j *job
+	system
+	cgPartners
 	z, r, p, q   []float64
 	sums         []float64 // of its block of rows
-	across       []int     // partners along the row
-	sent, kept   [2]int    // part of sums that goes to the first partner, and part that stays
-	opposite     int
-	send, recv   []byte
-	scalarIn     [8]byte
-	scalarOut    [8]byte
+	vectors      floatBuffers
+	scalars      floatBuffers
 	history      uint64 // digest of all scalars
 	lastSteps    int
 	lastResidual float64
 }
 
+// cgPartners are the position of a rank on the grid, and its partners.
+type cgPartners struct {
+	rank, rows, cols int
+	row, col         int
+	across           []int  // partners along the row
+	sent, kept       [2]int // part of a sum that goes to the first partner, and part that stays
+	opposite         int    // the rank across the diagonal
+}
+
+func newCGPartners(rank, ranks int) (p cgPartners) {
+	p.rank, p.rows = rank, 1<<(log2(ranks)/2)
+	p.cols = ranks / p.rows
+	p.row, p.col = rank/p.cols, rank%p.cols
+	for group := p.cols; group > 1; group /= 2 {
+		p.across = append(p.across, p.row*p.cols+(p.col+group/2)%group+p.col/group*group)
+	}
+	return p
+}
+
+// divide sets the parts of sums over some rows. With twice as many columns as rows, ranks
+// keep only the half that the rank across the diagonal needs.
+func (p *cgPartners) divide(rows int) {
+	p.kept = [2]int{0, rows}
+	p.sent = p.kept
+	p.opposite = p.col*p.cols + p.row
+	if p.rows != p.cols {
+		odd, half := p.rank%2, rows/2
+		p.kept = [2]int{odd * half, (odd + 1) * half}
+		p.sent = [2]int{(1 - odd) * half, (2 - odd) * half}
+		p.opposite = 2*(p.rank/2%p.rows*p.rows+p.rank/2/p.rows) + odd
+	}
+}
+
 func newCG(j *job, size cgSize) *cg {
-	c := &cg{j: j, rank: j.Rank()}
-	ranks := j.Size()
-	c.rows = 1 << (log2(ranks) / 2)
-	c.cols = ranks / c.rows
-	c.row, c.col = c.rank/c.cols, c.rank%c.cols
+	c := &cg{j: j, cgPartners: newCGPartners(j.Rank(), j.Size())}
 	n := (size.unknowns + c.cols - 1) / c.cols * c.cols
 	high, wide := n/c.rows, n/c.cols
-	m := makeMatrix(j.p.Seed, n, size.perRow, c.row*high, high, c.col*wide, wide)
-	c.block, c.want, c.b, c.norm = m.block, m.solution, m.product, m.norm
+	c.divide(high)
+	c.system = makeSystem(j.p.Seed, n, size.perRow, matrixBlock{c.row * high, high, c.col * wide, wide})
 	for _, v := range []*[]float64{&c.z, &c.r, &c.p, &c.q} {
 		*v = make([]float64, wide)
 	}
 	c.sums = make([]float64, high)
-	c.send, c.recv = make([]byte, 8*high), make([]byte, 8*high)
-
-	for group := c.cols; group > 1; group /= 2 {
-		c.across = append(c.across, c.row*c.cols+(c.col+group/2)%group+c.col/group*group)
-	}
-	// With twice as many columns as rows, ranks keep only the half of a sum that the rank
-	// across the diagonal needs.
-	c.kept = [2]int{0, high}
-	c.opposite = c.col*c.cols + c.row
-	c.sent = c.kept
-	if c.rows != c.cols {
-		odd := c.rank % 2
-		c.kept = [2]int{odd * wide, (odd + 1) * wide}
-		c.sent = [2]int{(1 - odd) * wide, (2 - odd) * wide}
-		c.opposite = 2*(c.rank/2%c.rows*c.rows+c.rank/2/c.rows) + odd
-	}
+	c.vectors, c.scalars = newFloatBuffers(high), newFloatBuffers(1)
 	return c
 }
 
@@ -101,88 +105,76 @@ const (
 )
 
 // multiply computes y = A·x.
-func (c *cg) multiply(y, x []float64) error {
+func (c *cg) multiply(y, x []float64) {
 	c.block.multiply(c.sums, x)
 	c.j.compute(1)
+	kept := c.sums[c.kept[0]:c.kept[1]]
+	other := make([]float64, len(kept))
 	// The nearest partner first: the sum may be divided with it.
 	for i := len(c.across) - 1; i >= 0; i-- {
-		out := c.kept
+		out := kept
 		if i == len(c.across)-1 {
-			out = c.sent
+			out = c.sums[c.sent[0]:c.sent[1]]
 		}
-		kept := c.sums[c.kept[0]:c.kept[1]]
-		send, recv := c.send[:8*(out[1]-out[0])], c.recv[:8*len(kept)]
-		putFloats(send, c.sums[out[0]:out[1]])
-		if err := c.j.exchangeWith(send, recv, c.across[i], cgTagSum); err != nil {
-			return err
-		}
+		c.vectors.exchange(c.j, other, out, c.across[i], cgTagSum)
 		for k := range kept {
-			kept[k] += getFloat(recv[8*k:])
+			kept[k] += other[k]
 		}
 	}
-	kept := c.sums[c.kept[0]:c.kept[1]]
 	if c.opposite == c.rank {
 		copy(y, kept)
-		return nil
+		return
 	}
-	send, recv := c.send[:8*len(kept)], c.recv[:8*len(y)]
-	putFloats(send, kept)
-	if err := c.j.exchangeWith(send, recv, c.opposite, cgTagTranspose); err != nil {
-		return err
-	}
-	getFloats(y, recv)
-	return nil
+	c.vectors.exchange(c.j, y, kept, c.opposite, cgTagTranspose)
 }
 
-// product is the inner product of two vectors.
-func (c *cg) product(x, y []float64) (float64, error) {
+// floatBuffers are the buffers of an exchange, which every exchange reuses.
+type floatBuffers struct{ out, in []byte }
+
+func newFloatBuffers(n int) floatBuffers { return floatBuffers{make([]byte, 8*n), make([]byte, 8*n)} }
+
+// exchange exchanges numbers with a peer.
+func (b *floatBuffers) exchange(j *job, recv, send []float64, peer, tag int) {
+	out, in := b.out[:8*len(send)], b.in[:8*len(recv)]
+	putFloats(out, send)
+	j.exchangeWith(out, in, peer, tag)
+	getFloats(recv, in)
+}
+
+// innerProduct is the inner product of two vectors.
+func (c *cg) innerProduct(x, y []float64) float64 {
 	sum := 0.0
 	for i := range x {
 		sum += x[i] * y[i]
 	}
+	var other [1]float64
 	for _, partner := range c.across {
-		putFloats(c.scalarOut[:], []float64{sum})
-		if err := c.j.exchangeWith(c.scalarOut[:], c.scalarIn[:], partner, cgTagScalar); err != nil {
-			return 0, err
-		}
-		sum += getFloat(c.scalarIn[:])
+		c.scalars.exchange(c.j, other[:], []float64{sum}, partner, cgTagScalar)
+		sum += other[0]
 	}
 	c.history = key(c.history, math.Float64bits(sum))
-	return sum, nil
+	return sum
 }
 
 // solveAll solves the system repeatedly, for a number of steps.
-func (c *cg) solveAll(steps int) error {
-	if err := c.j.start(); err != nil {
-		return err
-	}
+func (c *cg) solveAll(steps int) {
+	c.j.start()
 	for done := 0; done < steps; done += cgRestart {
-		if err := c.solve(min(cgRestart, steps-done)); err != nil {
-			return err
-		}
+		c.solve(min(cgRestart, steps-done))
 	}
 	c.j.stop()
 	c.j.addFigure("residual", c.lastResidual, "")
-	return nil
 }
 
-func (c *cg) solve(steps int) error {
+func (c *cg) solve(steps int) {
 	c.lastSteps = steps
 	clear(c.z)
-	copy(c.r, c.b)
-	copy(c.p, c.b)
-	rho, err := c.product(c.r, c.r)
-	if err != nil {
-		return err
-	}
+	copy(c.r, c.right)
+	copy(c.p, c.right)
+	rho := c.innerProduct(c.r, c.r)
 	for range steps {
-		if err := c.multiply(c.q, c.p); err != nil {
-			return err
-		}
-		d, err := c.product(c.p, c.q)
-		if err != nil {
-			return err
-		}
+		c.multiply(c.q, c.p)
+		d := c.innerProduct(c.p, c.q)
 		if rho == 0 || d == 0 {
 			break // the residual is 0 on all ranks
 		}
@@ -191,52 +183,42 @@ func (c *cg) solve(steps int) error {
 			c.z[i] += alpha * c.p[i]
 			c.r[i] -= alpha * c.q[i]
 		}
-		if rho, err = c.product(c.r, c.r); err != nil {
-			return err
-		}
+		rho = c.innerProduct(c.r, c.r)
 		for i := range c.p {
 			c.p[i] = c.r[i] + rho/before*c.p[i]
 		}
 	}
-	return c.residual()
+	c.residual()
 }
 
 // residual computes the residual with a separate product, because the residual of the
 // iteration would not show a wrong product.
-func (c *cg) residual() error {
-	if err := c.multiply(c.q, c.z); err != nil {
-		return err
-	}
+func (c *cg) residual() {
+	c.multiply(c.q, c.z)
 	for i := range c.q {
-		c.q[i] = c.b[i] - c.q[i]
+		c.q[i] = c.right[i] - c.q[i]
 	}
-	sum, err := c.product(c.q, c.q)
+	sum := c.innerProduct(c.q, c.q)
 	c.lastResidual = math.Sqrt(sum)
-	return err
 }
 
 // check compares the solution with the exact one, and the scalars of all ranks, which must
 // be equal to the bit.
-func (c *cg) check() error {
+func (c *cg) check() {
 	j := c.j
-	begun := 1.5 * math.Sqrt(float64(len(c.b)*c.cols)) // bound of the norm of the solution
+	begun := 1.5 * math.Sqrt(float64(len(c.right)*c.cols)) // bound of the norm of the solution
 	bound := 1e-10 + 2*math.Sqrt(3)*math.Pow(cgContraction, float64(c.lastSteps))*begun
-	for i, want := range c.want {
+	for i, want := range c.solution {
 		if !j.withinBound(want, c.z[i], bound) {
-			return j.verificationError(want, c.z[i], "solution at %d, bound %.2g", c.col*len(c.want)+i, bound)
+			j.failVerification(want, c.z[i], "solution at %d, bound %.2g", c.col*len(c.solution)+i, bound)
 		}
 	}
 	if !j.withinBound(0, c.lastResidual, bound*c.norm) {
-		return j.verificationError("nearly 0", c.lastResidual, "residual, bound %.2g", bound*c.norm)
+		j.failVerification("nearly 0", c.lastResidual, "residual, bound %.2g", bound*c.norm)
 	}
 	all := make([]byte, 8*j.Size())
-	if err := j.Allgather(binary.LittleEndian.AppendUint64(nil, c.history), all); err != nil {
-		return err
-	}
+	j.Allgather(binary.LittleEndian.AppendUint64(nil, c.history), all)
 	for rank := range j.Size() {
-		if err := j.checkEqual(c.history, binary.LittleEndian.Uint64(all[8*rank:]), "digest of all scalars, of rank %d", rank); err != nil {
-			return err
-		}
+		j.checkEqual(c.history, binary.LittleEndian.Uint64(all[8*rank:]), "digest of all scalars, of rank %d", rank)
 	}
-	return nil
 }

@@ -27,7 +27,7 @@ func (s *sparse) multiply(y, x []float64) {
 type system struct {
 	block    sparse
 	solution []float64 // of its columns
-	product  []float64 // matrix times solution, of its columns
+	right    []float64 // right side: matrix times solution, of its columns
 	norm     float64   // bound of the operator norm
 }
 
@@ -36,9 +36,12 @@ type system struct {
 // and (√3 − 1)/(√3 + 1) = 0.268.
 const cgContraction = 0.27
 
-// makeMatrix generates a symmetric positive definite matrix with a few random elements per
+// matrixBlock is a block of a matrix.
+type matrixBlock struct{ firstRow, rows, firstCol, cols int }
+
+// makeSystem generates a symmetric positive definite matrix with a few random elements per
 // row, and returns a block of it. Every rank draws all elements.
-func makeMatrix(seed uint64, n, perRow, firstRow, rows, firstCol, cols int) system {
+func makeSystem(seed uint64, n, perRow int, b matrixBlock) system {
 	type element struct {
 		row, col int
 		value    float64
@@ -51,8 +54,8 @@ func makeMatrix(seed uint64, n, perRow, firstRow, rows, firstCol, cols int) syst
 	}
 	add := func(row, col int, v float64) {
 		product[row] += v * solution[col]
-		if row >= firstRow && row < firstRow+rows && col >= firstCol && col < firstCol+cols {
-			mine = append(mine, element{row - firstRow, col - firstCol, v})
+		if row, col := row-b.firstRow, col-b.firstCol; row >= 0 && row < b.rows && col >= 0 && col < b.cols {
+			mine = append(mine, element{row, col, v})
 		}
 	}
 	for i := range n {
@@ -73,13 +76,13 @@ func makeMatrix(seed uint64, n, perRow, firstRow, rows, firstCol, cols int) syst
 		add(i, i, diagonal)
 	}
 	slices.SortStableFunc(mine, func(a, b element) int { return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.col, b.col)) })
-	s := system{solution: solution[firstCol:][:cols], product: product[firstCol:][:cols], norm: 1.5 * diagonal}
-	s.block.from = make([]int, rows+1)
+	s := system{solution: solution[b.firstCol:][:b.cols], right: product[b.firstCol:][:b.cols], norm: 1.5 * diagonal}
+	s.block.from = make([]int, b.rows+1)
 	for _, e := range mine {
 		s.block.from[e.row+1]++
 		s.block.column, s.block.value = append(s.block.column, e.col), append(s.block.value, e.value)
 	}
-	for row := range rows {
+	for row := range b.rows {
 		s.block.from[row+1] += s.block.from[row]
 	}
 	return s

@@ -31,27 +31,18 @@ func fourier() *Workload {
 			}
 			return ""
 		},
-	}, func(j *job) error {
+	}, func(j *job) {
 		f := newFT(j, sizes[j.p.Class].grid)
 		steps := j.setIterations(sizes[j.p.Class].steps)
 		for step := range steps + 1 { // the first without damping
-			if err := j.start(); err != nil {
-				return err
-			}
+			j.start()
 			if step == 0 {
-				if err := f.forward(f.modes); err != nil {
-					return err
-				}
+				f.forward(f.modes)
 			}
-			if err := f.back(step); err != nil {
-				return err
-			}
+			f.back(step)
 			j.stop()
-			if err := f.check(step); err != nil {
-				return err
-			}
+			f.check(step)
 		}
-		return nil
 	})
 }
 
@@ -115,30 +106,24 @@ func (f *ft) damping(number [3]int, steps int) float64 {
 }
 
 // forward transforms the field, which is overwritten.
-func (f *ft) forward(modes []complex128) error {
+func (f *ft) forward(modes []complex128) {
 	f.inPlanes(f.field, false)
 	f.j.compute(1)
-	if err := f.toColumns(modes); err != nil {
-		return err
-	}
+	f.toColumns(modes)
 	for i := 0; i < len(modes); i += f.n[2] {
 		f.transforms[2].transform(modes[i:i+f.n[2]], false)
 	}
-	return nil
 }
 
 // back computes the field after some steps.
-func (f *ft) back(steps int) error {
+func (f *ft) back(steps int) {
 	f.damp(f.damped, steps)
 	for i := 0; i < len(f.damped); i += f.n[2] {
 		f.transforms[2].transform(f.damped[i:i+f.n[2]], true)
 	}
 	f.j.compute(1)
-	if err := f.toPlanes(); err != nil {
-		return err
-	}
+	f.toPlanes()
 	f.inPlanes(f.field, true)
-	return nil
 }
 
 // damp computes the modes after some steps.
@@ -169,38 +154,29 @@ func (f *ft) inPlanes(field []complex128, back bool) {
 }
 
 // toColumns transposes the field from planes to columns.
-func (f *ft) toColumns(modes []complex128) error {
+func (f *ft) toColumns(modes []complex128) {
 	f.pairs(f.send, func(buf []byte, planeAt, _ int) { putFloats(buf, complexParts(f.field[planeAt])) })
-	if err := f.toAll(); err != nil {
-		return err
-	}
+	f.toAll()
 	f.pairs(f.recv, func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
-	return nil
 }
 
 // toAll exchanges a block with every rank.
-func (f *ft) toAll() error {
+func (f *ft) toAll() {
 	n := len(f.send) / f.j.Size()
 	for to := range f.j.Size() {
 		f.j.digestSent(to, f.send[to*n:][:n])
 	}
-	if err := f.j.Alltoall(f.send, f.recv); err != nil {
-		return err
-	}
+	f.j.Alltoall(f.send, f.recv)
 	for from := range f.j.Size() {
 		f.j.digestReceived(from, f.recv[from*n:][:n])
 	}
-	return nil
 }
 
 // toPlanes transposes the damped modes from columns to planes.
-func (f *ft) toPlanes() error {
+func (f *ft) toPlanes() {
 	f.pairs(f.send, func(buf []byte, _, columnAt int) { putFloats(buf, complexParts(f.damped[columnAt])) })
-	if err := f.toAll(); err != nil {
-		return err
-	}
+	f.toAll()
 	f.pairs(f.recv, func(buf []byte, planeAt, _ int) { f.field[planeAt] = complexOf(buf) })
-	return nil
 }
 
 // pairs visits a buffer of blocks, one per rank, in the order of both sides: by z, then y,
@@ -227,7 +203,7 @@ func complexOf(buf []byte) complex128 { return complex(getFloat(buf), getFloat(b
 
 // check compares an undamped field with the initial one, and the modes of a damped field,
 // transformed again, with the damped modes.
-func (f *ft) check(steps int) error {
+func (f *ft) check(steps int) {
 	points := f.n[0] * f.n[1] * f.n[2]
 	// Elements are below √2, and errors are rounding errors of each stage.
 	bound := 4 * 0x1p-52 * float64(log2(points))
@@ -235,23 +211,20 @@ func (f *ft) check(steps int) error {
 		for at, got := range f.field {
 			if want := f.noise(at); !f.withinBound(want, got, bound) {
 				x, y, z := at%f.n[0], at/f.n[0]%f.n[1], f.firstPlane+at/(f.n[0]*f.n[1])
-				return f.j.verificationError(fmt.Sprintf("%.12g", want), fmt.Sprintf("%.12g", got), "field at (%d, %d, %d), there and back", x, y, z)
+				f.j.failVerification(fmt.Sprintf("%.12g", want), fmt.Sprintf("%.12g", got), "field at (%d, %d, %d), there and back", x, y, z)
 			}
 		}
-		return nil
+		return
 	}
-	if err := f.forward(f.transformedAgain); err != nil {
-		return err
-	}
+	f.forward(f.transformedAgain)
 	f.damp(f.damped, steps)
 	bound *= math.Sqrt(float64(points)) // modes of noise are larger
 	for at, got := range f.transformedAgain {
 		if want := f.damped[at]; !f.withinBound(want, got, bound) {
 			z, y, x := at%f.n[2], at/f.n[2]%f.n[1], f.firstColumn+at/(f.n[2]*f.n[1])
-			return f.j.verificationError(fmt.Sprintf("%.12g", want), fmt.Sprintf("%.12g", got), "mode (%d, %d, %d) after %d steps", x, y, z, steps)
+			f.j.failVerification(fmt.Sprintf("%.12g", want), fmt.Sprintf("%.12g", got), "mode (%d, %d, %d) after %d steps", x, y, z, steps)
 		}
 	}
-	return nil
 }
 
 // withinBound counts a comparison and reports whether two numbers differ by at most bound.

@@ -18,34 +18,23 @@ func linpack() *Workload {
 	return newWorkload(&Workload{
 		Name: "hpl", Title: "elimination with pivots, panels passed on in a ring (HPL)", Paper: "Survey §3.5, Fig. 11, Table 1",
 		MinRanks: 1, RankRule: AnyCount,
-	}, func(j *job) error {
+	}, func(j *job) {
 		size := map[Class]struct{ n, block int }{
 			ClassT: {48, 4}, ClassS: {256, 16}, ClassW: {768, 32}, ClassA: {2048, 64},
 		}[j.p.Class]
 		for round := range j.setIterations(1) {
 			d := newBlockCyclic(key(j.p.Seed, uint64(round)), size.n, size.block, j.Size(), j.Rank())
 			h := &hpl{blockCyclic: d, j: j, x: make([]float64, size.n)}
-			if err := j.start(); err != nil {
-				return err
-			}
-			if err := h.eliminate(); err != nil {
-				return err
-			}
-			if err := h.substitute(); err != nil {
-				return fmt.Errorf("substitution: %w", err)
-			}
+			j.start()
+			h.eliminate()
+			h.substitute()
 			j.stop()
-			if err := h.checkElimination(); err != nil {
-				return err
-			}
-			if err := h.check(); err != nil {
-				return err
-			}
+			h.checkElimination()
+			h.check()
 		}
-		longest, err := j.maxAll(j.elapsed.Seconds())
+		longest := j.maxAll(j.elapsed.Seconds())
 		n := float64(size.n)
 		j.addFigure("rate", (2*n*n*n/3+3*n*n/2)*float64(j.iterations)/longest/1e9, "GFlop/s")
-		return err
 	})
 }
 
@@ -75,7 +64,7 @@ type panelBuf struct {
 }
 
 // eliminate generates the matrix and eliminates it, panel by panel.
-func (h *hpl) eliminate() error {
+func (h *hpl) eliminate() {
 	h.a = make([]float64, h.ownRows*h.ownColumns)
 	for i := range h.ownRows {
 		for k := range h.ownColumns {
@@ -83,50 +72,36 @@ func (h *hpl) eliminate() error {
 		}
 	}
 	for k := 0; k < h.n; k += h.block {
-		if err := h.panel(k); err != nil {
-			return fmt.Errorf("panel at column %d: %w", k, err)
-		}
+		h.panel(k)
 	}
-	return nil
 }
 
 // local is a row of this rank's part.
 func (h *hpl) local(row int) []float64 { return h.a[row*h.ownColumns:][:h.ownColumns] }
 
 // panel eliminates a block of columns.
-func (h *hpl) panel(first int) error {
+func (h *hpl) panel(first int) {
+	defer annotate("panel at column %d", first)
 	h.first, h.width = first, min(h.block, h.n-first)
 	h.pivots = make([]int, h.width)
 	h.below = make([]float64, h.ownRows*h.width)
 	if h.column == h.columnOwner(first) {
-		if err := h.factor(); err != nil {
-			return err
-		}
+		h.factor()
 	}
-	if err := h.forwardPanel(); err != nil {
-		return err
-	}
+	h.forwardPanel()
 	h.j.compute(1)
 	rest := h.columnsBefore(first + h.width)
-	if err := h.swapRows(rest); err != nil {
-		return err
-	}
-	if err := h.solveTop(rest); err != nil {
-		return err
-	}
+	h.swapRows(rest)
+	h.solveTop(rest)
 	h.update(rest)
-	return nil
 }
 
 // factor eliminates within the panel, with the ranks of this column.
-func (h *hpl) factor() error {
+func (h *hpl) factor() {
 	left := h.columnsBefore(h.first)
 	for c := range h.width {
 		g := h.first + c
-		row, err := h.pivot(g, left)
-		if err != nil {
-			return err
-		}
+		row := h.pivot(g, left)
 		for i := h.rowsBefore(g + 1); i < h.ownRows; i++ {
 			own := h.local(i)[left:][:h.width]
 			own[c] /= row[c]
@@ -138,13 +113,12 @@ func (h *hpl) factor() error {
 	for i := range h.ownRows {
 		copy(h.below[i*h.width:][:h.width], h.local(i)[left:])
 	}
-	return nil
 }
 
 // pivot finds the row with the largest element of a column, swaps it into place, and
 // returns it. Every rank of the column sends its candidate to every other, with the row to
 // be replaced if it owns that.
-func (h *hpl) pivot(g, left int) ([]float64, error) {
+func (h *hpl) pivot(g, left int) []float64 {
 	c, w := g-h.first, h.width
 	mine := make([]float64, 3+2*w) // size and index; the row; the row to be replaced; a checksum
 	mine[0], mine[1] = -1, -1
@@ -158,22 +132,19 @@ func (h *hpl) pivot(g, left int) ([]float64, error) {
 		copy(mine[2+w:], h.local(h.localRow(g))[left:][:w])
 	}
 	mine[2+2*w] = sumOf(mine[:2+2*w])
-	all, err := h.exchangeInColumn(mine)
-	if err != nil {
-		return nil, err
-	}
+	all := h.exchangeInColumn(mine)
 	best := 0
 	for r := range all {
 		// Candidates that are not chosen are checked only here.
 		if want, got := sumOf(all[r][:2+2*w]), all[r][2+2*w]; !h.j.withinBound(want, got, 0) {
-			return nil, h.j.verificationError(want, got, "sum of the candidate of row %d of ranks for column %d", r, g)
+			h.j.failVerification(want, got, "sum of the candidate of row %d of ranks for column %d", r, g)
 		}
 		if all[r][0] > all[best][0] || all[r][0] == all[best][0] && all[r][1] < all[best][1] {
 			best = r
 		}
 	}
 	if all[best][0] <= 0 || h.rowOwner(int(all[best][1])) != best || int(all[best][1]) < g {
-		return nil, h.j.verificationError(fmt.Sprintf("a row from %d on, of row %d of ranks", g, best), all[best][:2], "pivot of column %d", g)
+		h.j.failVerification(fmt.Sprintf("a row from %d on, of row %d of ranks", g, best), all[best][:2], "pivot of column %d", g)
 	}
 	p := int(all[best][1])
 	h.pivots[c] = p
@@ -184,7 +155,7 @@ func (h *hpl) pivot(g, left int) ([]float64, error) {
 	if h.row == h.rowOwner(g) {
 		copy(h.local(h.localRow(g))[left:], row)
 	}
-	return row, nil
+	return row
 }
 
 // sumOf is a checksum of numbers that a float represents exactly.
@@ -197,30 +168,23 @@ func sumOf(numbers []float64) float64 {
 }
 
 // exchangeInColumn exchanges numbers among the ranks of a column.
-func (h *hpl) exchangeInColumn(mine []float64) ([][]float64, error) {
+func (h *hpl) exchangeInColumn(mine []float64) [][]float64 {
 	n := 8 * len(mine)
 	out, in := make([]byte, n), make([]byte, n*h.rows)
 	putFloats(out, mine)
 	all := make([][]float64, h.rows)
 	rs := make([]*mpi.Request, h.rows)
-	var err error
 	for r := range h.rows {
 		if r != h.row {
-			if rs[r], err = h.j.Irecv(in[r*n:][:n], h.rankAt(r, h.column), hplTagPivot); err != nil {
-				return nil, err
-			}
+			rs[r] = h.j.Irecv(in[r*n:][:n], h.rankAt(r, h.column), hplTagPivot)
 		}
 	}
 	for r := range h.rows {
 		if r != h.row {
-			if err := h.j.Send(out, h.rankAt(r, h.column), hplTagPivot); err != nil {
-				return nil, err
-			}
+			h.j.Send(out, h.rankAt(r, h.column), hplTagPivot)
 		}
 	}
-	if err := h.j.waitAll(rs...); err != nil {
-		return nil, err
-	}
+	h.j.waitAll(rs...)
 	for r := range all {
 		all[r] = mine
 		if r != h.row {
@@ -228,11 +192,11 @@ func (h *hpl) exchangeInColumn(mine []float64) ([][]float64, error) {
 			getFloats(all[r], in[r*n:])
 		}
 	}
-	return all, nil
+	return all
 }
 
 // forwardPanel passes the panel along the row of ranks, from one to the next.
-func (h *hpl) forwardPanel() error {
+func (h *hpl) forwardPanel() {
 	from := h.rowsBefore(h.first)
 	n := 8 * (h.width + (h.ownRows-from)*h.width)
 	buf := make([]byte, n)
@@ -243,25 +207,18 @@ func (h *hpl) forwardPanel() error {
 		}
 		putFloats(buf[8*h.width:], h.below[from*h.width:])
 	} else {
-		r, err := h.j.Irecv(buf, h.rankAt(h.row, (h.column+h.columns-1)%h.columns), hplTagPanel)
-		if err != nil {
-			return err
-		}
-		if _, err := h.j.wait(r); err != nil {
-			return err
-		}
+		r := h.j.Irecv(buf, h.rankAt(h.row, (h.column+h.columns-1)%h.columns), hplTagPanel)
+		h.j.wait(r)
 		h.j.digestReceived(h.rankAt(h.row, (h.column+h.columns-1)%h.columns), buf)
 		for c := range h.pivots {
 			h.pivots[c] = int(getFloat(buf[8*c:]))
 			if p := h.pivots[c]; p < h.first+c || p >= h.n {
-				return h.j.verificationError(fmt.Sprintf("%d to %d", h.first+c, h.n-1), p, "pivot of column %d", h.first+c)
+				h.j.failVerification(fmt.Sprintf("%d to %d", h.first+c, h.n-1), p, "pivot of column %d", h.first+c)
 			}
 		}
 		getFloats(h.below[from*h.width:], buf[8*h.width:])
 	}
 	if next := (h.column + 1) % h.columns; next != origin {
-		h.j.digestSent(h.rankAt(h.row, next), buf)
-		return h.j.Send(buf, h.rankAt(h.row, next), hplTagPanel)
+		h.j.sendWithDigest(buf, h.rankAt(h.row, next), hplTagPanel)
 	}
-	return nil
 }

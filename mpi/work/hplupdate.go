@@ -4,10 +4,10 @@ import "math"
 
 // swapRows applies the row swaps of the panel to the rest of the matrix: two ranks of a
 // column exchange rows.
-func (h *hpl) swapRows(rest int) error {
+func (h *hpl) swapRows(rest int) {
 	n := h.ownColumns - rest
 	if n == 0 {
-		return nil
+		return
 	}
 	out, in := make([]byte, 8*n), make([]byte, 8*n)
 	for c, p := range h.pivots {
@@ -27,22 +27,19 @@ func (h *hpl) swapRows(rest int) error {
 			}
 			own := h.local(h.localRow(row))[rest:]
 			putFloats(out, own)
-			if err := h.j.exchangeWith(out, in, h.rankAt(other, h.column), hplTagSwap); err != nil {
-				return err
-			}
+			h.j.exchangeWith(out, in, h.rankAt(other, h.column), hplTagSwap)
 			getFloats(own, in)
 		}
 	}
-	return nil
 }
 
 // solveTop finishes the rows of the panel's block on the ranks that own them, and sends
 // them down the columns of ranks.
-func (h *hpl) solveTop(rest int) error {
+func (h *hpl) solveTop(rest int) {
 	n, w := h.ownColumns-rest, h.width
 	h.top = make([]float64, w*n)
 	if n == 0 {
-		return nil
+		return
 	}
 	origin := h.rowOwner(h.first)
 	buf := make([]byte, 8*len(h.top))
@@ -60,17 +57,12 @@ func (h *hpl) solveTop(rest int) error {
 		}
 		putFloats(buf, h.top)
 	} else {
-		if _, err := h.j.Recv(buf, h.rankAt((h.row+h.rows-1)%h.rows, h.column), hplTagTop); err != nil {
-			return err
-		}
-		h.j.digestReceived(h.rankAt((h.row+h.rows-1)%h.rows, h.column), buf)
+		h.j.recvWithDigest(buf, h.rankAt((h.row+h.rows-1)%h.rows, h.column), hplTagTop)
 		getFloats(h.top, buf)
 	}
 	if next := (h.row + 1) % h.rows; next != origin {
-		h.j.digestSent(h.rankAt(next, h.column), buf)
-		return h.j.Send(buf, h.rankAt(next, h.column), hplTagTop)
+		h.j.sendWithDigest(buf, h.rankAt(next, h.column), hplTagTop)
 	}
-	return nil
 }
 
 // update subtracts the product of the panel and the top rows from the rest.
@@ -88,16 +80,15 @@ func (h *hpl) update(rest int) {
 
 // substitute solves for the unknowns, the last block first. The ranks of a row sum the
 // known part; the owner of the diagonal block solves it and sends the result to all ranks.
-func (h *hpl) substitute() error {
+func (h *hpl) substitute() {
+	defer annotate("substitution")
 	known := make([]float64, h.ownRows) // known part of each row from this rank's columns
 	for first := (h.n - 1) / h.block * h.block; first >= 0; first -= h.block {
 		w := min(h.block, h.n-first)
 		diagonal := h.rankAt(h.rowOwner(first), h.columnOwner(first))
 		x := h.x[first:][:w]
 		if h.row == h.rowOwner(first) {
-			if err := h.solveBlock(first, w, x, known, diagonal); err != nil {
-				return err
-			}
+			h.solveBlock(first, w, x, known, diagonal)
 		}
 		buf := make([]byte, 8*w)
 		putFloats(buf, x)
@@ -106,9 +97,7 @@ func (h *hpl) substitute() error {
 				h.j.digestSent(to, buf)
 			}
 		}
-		if err := h.j.Bcast(buf, diagonal); err != nil {
-			return err
-		}
+		h.j.Bcast(buf, diagonal)
 		h.j.digestReceived(diagonal, buf)
 		getFloats(x, buf)
 		if h.column == h.columnOwner(first) {
@@ -120,10 +109,9 @@ func (h *hpl) substitute() error {
 			}
 		}
 	}
-	return nil
 }
 
-func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) error {
+func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	at := h.localRow(first)
 	sum := make([]float64, w)
 	for i := range sum {
@@ -135,17 +123,14 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) error {
 	buf := make([]byte, 8*w)
 	if h.rank != diagonal {
 		putFloats(buf, sum)
-		h.j.digestSent(diagonal, buf)
-		return h.j.Send(buf, diagonal, hplTagSum)
+		h.j.sendWithDigest(buf, diagonal, hplTagSum)
+		return
 	}
 	for c := range h.columns {
 		if c == h.column {
 			continue
 		}
-		if _, err := h.j.Recv(buf, h.rankAt(h.row, c), hplTagSum); err != nil {
-			return err
-		}
-		h.j.digestReceived(h.rankAt(h.row, c), buf)
+		h.j.recvWithDigest(buf, h.rankAt(h.row, c), hplTagSum)
 		for i := range sum {
 			sum[i] += getFloat(buf[8*i:])
 		}
@@ -158,7 +143,6 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) error {
 		}
 		x[i] = sum[i] / row[i]
 	}
-	return nil
 }
 
 // hplReference is the number of rows up to which every rank also eliminates the whole
@@ -168,30 +152,27 @@ const hplReference = 256
 // checkElimination compares this rank's part with an elimination by one rank. They must be
 // equal to the bit: the operations on an element and their order depend on blocks and
 // pivots only.
-func (h *hpl) checkElimination() error {
+func (h *hpl) checkElimination() {
 	if h.n > hplReference {
-		return nil
+		return
 	}
 	alone := *h.j // without communication and its time
 	alone.p.Compute = 0
 	whole := &hpl{blockCyclic: newBlockCyclic(h.seed, h.n, h.block, 1, 0), j: &alone}
-	if err := whole.eliminate(); err != nil {
-		return err
-	}
+	whole.eliminate()
 	for i := range h.ownRows {
 		for k, got := range h.local(i) {
 			row, column := h.globalRow(i), h.globalColumn(k)
 			if want := whole.local(row)[column]; !h.j.withinBound(want, got, 0) {
-				return h.j.verificationError(want, got, "eliminated matrix at row %d, column %d", row, column)
+				h.j.failVerification(want, got, "eliminated matrix at row %d, column %d", row, column)
 			}
 		}
 	}
-	return nil
 }
 
 // check evaluates the residuals of the equations, divided among ranks. The bound is HPL's:
 // 16, scaled by the norms.
-func (h *hpl) check() error {
+func (h *hpl) check() {
 	j := h.j
 	largest, widest := 0.0, 0.0
 	for _, x := range h.x {
@@ -207,16 +188,12 @@ func (h *hpl) check() error {
 		}
 		left, widest = append(left, sum), max(widest, size)
 	}
-	widest, err := j.maxAll(widest)
-	if err != nil {
-		return err
-	}
+	widest = j.maxAll(widest)
 	const epsilon = 0x1p-53
 	bound := 16 * epsilon * float64(h.n) * (widest*largest + 1)
 	for i, r := range left {
 		if !j.withinBound(0, r, bound) {
-			return j.verificationError("less than "+formatFloat(bound), r, "residual of equation %d", j.Rank()+i*j.Size())
+			j.failVerification("less than "+formatFloat(bound), r, "residual of equation %d", j.Rank()+i*j.Size())
 		}
 	}
-	return nil
 }

@@ -15,7 +15,7 @@ func integerSort() *Workload {
 	return newWorkload(&Workload{
 		Name: "is", Title: "bucket sort of integers (NPB IS)", Paper: "Survey §3.2, Table 1",
 		MinRanks: 1, RankRule: AnyCount,
-	}, func(j *job) error {
+	}, func(j *job) {
 		size := map[Class]isSize{
 			ClassT: {keys: 1 << 13, most: 1 << 11, buckets: 1 << 8, rounds: 3},
 			ClassS: {keys: 1 << 16, most: 1 << 11, buckets: 1 << 9, rounds: 10},
@@ -28,11 +28,9 @@ func integerSort() *Workload {
 			if len(s.keys) > 0 {
 				s.keys[round%len(s.keys)] = uint32(round % size.most)
 			}
-			if err := j.timeSort(s.keys, s.sort); err != nil {
-				return err
-			}
+			j.timeSort(s.keys, s.sort)
 		}
-		return j.reportSorted(size.keys)
+		j.reportSorted(size.keys)
 	})
 }
 
@@ -64,7 +62,7 @@ func newIntegerSort(j *job, size isSize) *bucketSort {
 func (s *bucketSort) bucket(k uint32) int { return int(k) * s.size.buckets / s.size.most }
 
 // sort returns the sorted keys of this rank's buckets.
-func (s *bucketSort) sort() ([]uint32, error) {
+func (s *bucketSort) sort() []uint32 {
 	le := binary.LittleEndian
 	j, ranks := s.j, s.j.Size()
 	mine := make([]int, s.size.buckets+1) // start of each bucket among this rank's keys
@@ -75,13 +73,9 @@ func (s *bucketSort) sort() ([]uint32, error) {
 		le.PutUint32(s.counts[4*b:], uint32(mine[b+1]))
 		mine[b+1] += mine[b]
 	}
-	if err := j.Allreduce(s.counts, mpi.Uint32, mpi.Sum); err != nil {
-		return nil, err
-	}
+	j.Allreduce(s.counts, mpi.Uint32, mpi.Sum)
 	owner, share := s.assignBuckets()
-	if err := j.checkEqual(uint64(s.size.keys), uint64(share[ranks]), "keys in all buckets"); err != nil {
-		return nil, err
-	}
+	j.checkEqual(uint64(s.size.keys), uint64(share[ranks]), "keys in all buckets")
 
 	// Keys by bucket, and therefore by destination rank.
 	s.send = resize(s.send, 4*len(s.keys))
@@ -100,23 +94,17 @@ func (s *bucketSort) sort() ([]uint32, error) {
 		le.PutUint32(out[4*r:], uint32(to[r+1]))
 		to[r+1] += to[r]
 	}
-	if err := j.Alltoall(out, in); err != nil {
-		return nil, err
-	}
+	j.Alltoall(out, in)
 	from := make([]int, ranks+1)
 	for r := range ranks {
 		from[r+1] = from[r] + int(le.Uint32(in[4*r:]))
 	}
-	if err := j.checkEqual(uint64(share[j.Rank()+1]-share[j.Rank()]), uint64(from[ranks]), "keys to receive"); err != nil {
-		return nil, err
-	}
+	j.checkEqual(uint64(share[j.Rank()+1]-share[j.Rank()]), uint64(from[ranks]), "keys to receive")
 	s.recv = resize(s.recv, 4*from[ranks])
-	if err := j.exchangeAll(s.send, to, s.recv, from, 4); err != nil {
-		return nil, err
-	}
+	j.exchangeAll(s.send, to, s.recv, from, 4)
 	j.compute(1)
-	err := s.rank(from[ranks])
-	return s.sorted, err
+	s.rank(from[ranks])
+	return s.sorted
 }
 
 // assignBuckets assigns buckets to ranks in order, with about as many keys everywhere. It
@@ -138,12 +126,12 @@ func (s *bucketSort) assignBuckets() (owner, share []int) {
 }
 
 // rank sorts the received keys by counting.
-func (s *bucketSort) rank(n int) error {
+func (s *bucketSort) rank(n int) {
 	count := make([]uint32, s.size.most)
 	for i := range n {
 		k := binary.LittleEndian.Uint32(s.recv[4*i:])
 		if int(k) >= s.size.most {
-			return s.j.verificationError(fmt.Sprintf("less than %d", s.size.most), k, "key %d of %d that came", i, n)
+			s.j.failVerification(fmt.Sprintf("less than %d", s.size.most), k, "key %d of %d that came", i, n)
 		}
 		count[k]++
 	}
@@ -153,13 +141,12 @@ func (s *bucketSort) rank(n int) error {
 			s.sorted = append(s.sorted, uint32(k))
 		}
 	}
-	return nil
 }
 
 // exchangeAll sends a part of a buffer to each rank and receives one from each: parts are
 // between from[i] and from[i+1], in units. All receives are posted first; sends start with
 // the next rank, to spread the load.
-func (j *job) exchangeAll(send []byte, to []int, recv []byte, from []int, unit int) error {
+func (j *job) exchangeAll(send []byte, to []int, recv []byte, from []int, unit int) {
 	me, ranks := j.Rank(), j.Size()
 	copy(recv[unit*from[me]:unit*from[me+1]], send[unit*to[me]:unit*to[me+1]])
 	rs := make([]*mpi.Request, 0, 2*ranks)
@@ -168,10 +155,7 @@ func (j *job) exchangeAll(send []byte, to []int, recv []byte, from []int, unit i
 		if from[r] == from[r+1] {
 			continue
 		}
-		q, err := j.Irecv(recv[unit*from[r]:unit*from[r+1]], r, tagExchangeAll)
-		if err != nil {
-			return err
-		}
+		q := j.Irecv(recv[unit*from[r]:unit*from[r+1]], r, tagExchangeAll)
 		rs = append(rs, q)
 	}
 	for i := 1; i < ranks; i++ {
@@ -179,13 +163,10 @@ func (j *job) exchangeAll(send []byte, to []int, recv []byte, from []int, unit i
 		if to[r] == to[r+1] {
 			continue
 		}
-		q, err := j.Isend(send[unit*to[r]:unit*to[r+1]], r, tagExchangeAll)
-		if err != nil {
-			return err
-		}
+		q := j.Isend(send[unit*to[r]:unit*to[r+1]], r, tagExchangeAll)
 		rs = append(rs, q)
 	}
-	return j.waitAll(rs...)
+	j.waitAll(rs...)
 }
 
 const tagExchangeAll = 901

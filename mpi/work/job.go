@@ -10,7 +10,7 @@ import (
 
 // job is one rank's run of a workload.
 type job struct {
-	*mpi.World
+	world      *mpi.World
 	name       string
 	p          Params
 	iterations int
@@ -28,17 +28,16 @@ type job struct {
 }
 
 // newWorkload sets the Run function of a workload.
-func newWorkload(wl *Workload, do func(*job) error) *Workload {
-	wl.Run = func(w *mpi.World, p Params) (Result, error) {
+func newWorkload(wl *Workload, do func(*job)) *Workload {
+	wl.Run = func(w *mpi.World, p Params) (r Result, err error) {
 		if err := wl.Check(w.Size(), p); err != nil {
 			return Result{}, err
 		}
 		p.setDefaults()
-		j := &job{World: w, name: wl.Name, p: p}
-		if err := do(j); err != nil {
-			return Result{}, err
-		}
-		return j.result()
+		j := &job{world: w, name: wl.Name, p: p}
+		defer catch(&err)
+		do(j)
+		return j.result(), nil
 	}
 	return wl
 }
@@ -54,12 +53,9 @@ func (j *job) setIterations(class int) int {
 }
 
 // start starts the measurement after a barrier.
-func (j *job) start() error {
-	if err := j.Barrier(); err != nil {
-		return err
-	}
+func (j *job) start() {
+	j.Barrier()
 	j.measured, j.startedAt = true, j.Wtime()
-	return nil
 }
 
 // stop ends the measurement and returns its time. Several measurements add up.
@@ -87,48 +83,50 @@ func (j *job) computeFraction(n, of int) {
 }
 
 // wait waits for a request, and counts the wait time.
-func (j *job) wait(r *mpi.Request) (mpi.Status, error) {
+func (j *job) wait(r *mpi.Request) mpi.Status {
 	from := j.Wtime()
-	s, err := r.Wait()
+	s := must(r.Wait())
 	j.addWaitTime(from)
-	return s, err
+	return s
 }
 
-func (j *job) waitAll(rs ...*mpi.Request) error {
+func (j *job) waitAll(rs ...*mpi.Request) {
 	from := j.Wtime()
-	_, err := mpi.WaitAll(rs)
+	must(mpi.WaitAll(rs))
 	j.addWaitTime(from)
-	return err
 }
 
-// exchangeWith exchanges messages with a peer: receive posted, message sent, then waits.
-func (j *job) exchangeWith(send, recv []byte, peer, tag int) error {
-	r, err := j.Irecv(recv, peer, tag)
-	if err != nil {
-		return err
-	}
-	j.digestSent(peer, send)
-	if err := j.Send(send, peer, tag); err != nil {
-		return err
-	}
-	if _, err = j.wait(r); err == nil {
-		j.digestReceived(peer, recv)
-	}
-	return err
+// exchangeWith exchanges messages with a peer: it posts the receive, sends, and waits.
+func (j *job) exchangeWith(send, recv []byte, peer, tag int) {
+	r := j.Irecv(recv, peer, tag)
+	j.sendWithDigest(send, peer, tag)
+	j.wait(r)
+	j.digestReceived(peer, recv)
+}
+
+// sendWithDigest and recvWithDigest also count the digest of the message.
+func (j *job) sendWithDigest(buf []byte, dest, tag int) {
+	j.digestSent(dest, buf)
+	j.Send(buf, dest, tag)
+}
+
+func (j *job) recvWithDigest(buf []byte, source, tag int) {
+	j.Recv(buf, source, tag)
+	j.digestReceived(source, buf)
 }
 
 // sumAll returns the sum over all ranks.
-func (j *job) sumAll(x float64) (float64, error) {
+func (j *job) sumAll(x float64) float64 {
 	putFloats(j.scalar[:], []float64{x})
-	err := j.Allreduce(j.scalar[:], mpi.Float64, mpi.Sum)
-	return getFloat(j.scalar[:]), err
+	j.Allreduce(j.scalar[:], mpi.Float64, mpi.Sum)
+	return getFloat(j.scalar[:])
 }
 
 // maxAll returns the maximum over all ranks.
-func (j *job) maxAll(x float64) (float64, error) {
+func (j *job) maxAll(x float64) float64 {
 	putFloats(j.scalar[:], []float64{x})
-	err := j.Allreduce(j.scalar[:], mpi.Float64, mpi.Max)
-	return getFloat(j.scalar[:]), err
+	j.Allreduce(j.scalar[:], mpi.Float64, mpi.Max)
+	return getFloat(j.scalar[:])
 }
 
 // addFigure adds a measured value. Infinite rates, of operations that take no simulated
@@ -141,35 +139,30 @@ func (j *job) addFigure(name string, value float64, unit string) {
 }
 
 // result combines the counters of all ranks.
-func (j *job) result() (Result, error) {
+func (j *job) result() Result {
 	le := binary.LittleEndian
 	longest := le.AppendUint64(nil, uint64(j.elapsed))
-	if err := j.Allreduce(longest, mpi.Int64, mpi.Max); err != nil {
-		return Result{}, err
-	}
+	j.Allreduce(longest, mpi.Int64, mpi.Max)
 	var sums []byte
 	for _, x := range []uint64{uint64(j.waited), j.checks, j.verified, j.digestBalance} {
 		sums = le.AppendUint64(sums, x)
 	}
-	if err := j.Allreduce(sums, mpi.Uint64, mpi.Sum); err != nil {
-		return Result{}, err
-	}
+	j.Allreduce(sums, mpi.Uint64, mpi.Sum)
 	if over := le.Uint64(sums[24:]); over != 0 {
-		return Result{}, j.verificationError(0, over, "digests of all messages sent, minus those of all received")
+		j.failVerification(0, over, "digests of all messages sent, minus those of all received")
 	}
-	r := Result{
+	return Result{
 		Workload: j.name, Class: j.p.Class, Ranks: j.Size(), Iterations: j.iterations,
 		Time:   time.Duration(le.Uint64(longest)),
 		Waited: time.Duration(le.Uint64(sums)) / time.Duration(j.Size()),
 		Checks: le.Uint64(sums[8:]), Verified: le.Uint64(sums[16:]),
 		Figures: j.figures,
 	}
-	return r, nil
 }
 
 // bcastFromRoot returns the number of rank 0.
-func (j *job) bcastFromRoot(x float64) (float64, error) {
+func (j *job) bcastFromRoot(x float64) float64 {
 	putFloats(j.scalar[:], []float64{x})
-	err := j.Bcast(j.scalar[:], 0)
-	return getFloat(j.scalar[:]), err
+	j.Bcast(j.scalar[:], 0)
+	return getFloat(j.scalar[:])
 }

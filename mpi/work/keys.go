@@ -15,27 +15,19 @@ type sortCheck struct {
 }
 
 // timeSort measures one sort of the keys of all ranks and checks its result.
-func (j *job) timeSort(keys []uint32, sort func() ([]uint32, error)) (err error) {
+func (j *job) timeSort(keys []uint32, sort func() []uint32) {
 	check := sortCheck{j: j}
-	if check.before, err = check.all(keys); err != nil {
-		return err
-	}
-	if err := j.start(); err != nil {
-		return err
-	}
-	sorted, err := sort()
-	if err != nil {
-		return err
-	}
+	check.before = check.all(keys)
+	j.start()
+	sorted := sort()
 	j.stop()
-	return check.check(sorted)
+	check.check(sorted)
 }
 
 // reportSorted adds the rate of all measured sorts of n keys.
-func (j *job) reportSorted(n int) error {
-	longest, err := j.maxAll(j.elapsed.Seconds())
+func (j *job) reportSorted(n int) {
+	longest := j.maxAll(j.elapsed.Seconds())
 	j.addFigure("keys sorted", float64(n*j.iterations)/longest/1e6, "M/s")
-	return err
 }
 
 // digest returns the digest of a rank's keys.
@@ -47,47 +39,37 @@ func digest(keys []uint32) (d [2]uint64) {
 	return d
 }
 
-func (s *sortCheck) all(keys []uint32) ([2]uint64, error) {
+func (s *sortCheck) all(keys []uint32) [2]uint64 {
 	d := digest(keys)
 	b := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, d[0]), d[1])
-	err := s.j.Allreduce(b, mpi.Uint64, mpi.Sum)
-	return [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}, err
+	s.j.Allreduce(b, mpi.Uint64, mpi.Sum)
+	return [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
 }
 
 // check compares the digests, and checks the order of keys within and across ranks: each
 // sends its last key, or the last before it, to the next.
-func (s *sortCheck) check(keys []uint32) error {
+func (s *sortCheck) check(keys []uint32) {
 	j := s.j
-	after, err := s.all(keys)
-	if err != nil {
-		return err
-	}
-	if err := j.checkEqual(s.before[0], after[0], "number of keys of all ranks"); err != nil {
-		return err
-	}
-	if err := j.checkEqual(s.before[1], after[1], "digest of the keys of all ranks"); err != nil {
-		return err
-	}
+	after := s.all(keys)
+	j.checkEqual(s.before[0], after[0], "number of keys of all ranks")
+	j.checkEqual(s.before[1], after[1], "digest of the keys of all ranks")
 	last := uint32(0)
 	var b [4]byte
 	if j.Rank() > 0 {
-		if _, err := j.Recv(b[:], j.Rank()-1, tagLastKey); err != nil {
-			return err
-		}
+		j.Recv(b[:], j.Rank()-1, tagLastKey)
 		last = binary.LittleEndian.Uint32(b[:])
 	}
 	for i, k := range keys {
 		if k < last {
-			return j.verificationError("at least its predecessor", k, "key %d of %d, after %d", i, len(keys), last)
+			j.failVerification("at least its predecessor", k, "key %d of %d, after %d", i, len(keys), last)
 		}
 		last = k
 	}
 	j.checked(len(keys), 4*len(keys))
 	if j.Rank() < j.Size()-1 {
 		binary.LittleEndian.PutUint32(b[:], last)
-		return j.Send(b[:], j.Rank()+1, tagLastKey)
+		j.Send(b[:], j.Rank()+1, tagLastKey)
 	}
-	return nil
 }
 
 const tagLastKey = 900

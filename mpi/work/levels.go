@@ -36,32 +36,22 @@ const amgReach = 24
 
 // levelsWorkload returns a workload for a function of the coupling distance on each level.
 func levelsWorkload(name, title, paper string, reach func(level, levels, points int) int) *Workload {
-	return newWorkload(&Workload{Name: name, Title: title, Paper: paper, MinRanks: 1, RankRule: AnyCount}, func(j *job) error {
+	return newWorkload(&Workload{Name: name, Title: title, Paper: paper, MinRanks: 1, RankRule: AnyCount}, func(j *job) {
 		size := map[Class]struct{ points, levels, cycles int }{
 			ClassT: {128, 4, 2}, ClassS: {256, 5, 10}, ClassW: {512, 6, 40}, ClassA: {1024, 7, 100},
 		}[j.p.Class]
 		all := make([]*gridLevel, size.levels)
 		for i := range all {
 			points := j.Size() * size.points >> i
-			t, err := newLevel(j, i, points, min(reach(i, size.levels, points), points/2))
-			if err != nil {
-				return fmt.Errorf("level %d: %w", i, err)
-			}
-			all[i] = t
+			all[i] = newLevel(j, i, points, min(reach(i, size.levels, points), points/2))
 		}
-		if err := j.start(); err != nil {
-			return err
-		}
+		j.start()
 		for cycle := range j.setIterations(size.cycles) {
 			for i := range 2*len(all) - 1 { // down, and up again
-				if err := all[min(i, 2*len(all)-2-i)].exchange(cycle, i); err != nil {
-					return err
-				}
+				all[min(i, 2*len(all)-2-i)].exchange(cycle, i)
 			}
-			if n, err := j.sumAll(1); err != nil {
-				return err
-			} else if !j.withinBound(float64(j.Size()), n, 0) {
-				return j.verificationError(j.Size(), n, "ranks that were counted at the end of cycle %d", cycle)
+			if n := j.sumAll(1); !j.withinBound(float64(j.Size()), n, 0) {
+				j.failVerification(j.Size(), n, "ranks that were counted at the end of cycle %d", cycle)
 			}
 		}
 		j.stop()
@@ -69,9 +59,8 @@ func levelsWorkload(name, title, paper string, reach func(level, levels, points 
 		for _, t := range all {
 			partners = max(partners, len(t.from))
 		}
-		most, err := j.maxAll(float64(partners))
+		most := j.maxAll(float64(partners))
 		j.addFigure("partners on the level with most", most, "")
-		return err
 	})
 }
 
@@ -101,7 +90,8 @@ const (
 )
 
 // newLevel exchanges which rank needs which points. All ranks call it.
-func newLevel(j *job, level, points, reach int) (*gridLevel, error) {
+func newLevel(j *job, level, points, reach int) *gridLevel {
+	defer annotate("level %d", level)
 	t := &gridLevel{j: j, level: level, points: points, reach: reach}
 	t.first, t.end = part(points, j.Size(), j.Rank()), part(points, j.Size(), j.Rank()+1)
 	needed := make([][]uint32, j.Size())
@@ -120,28 +110,21 @@ func newLevel(j *job, level, points, reach int) (*gridLevel, error) {
 			t.from = append(t.from, neighbourPoints{rank, ps, make([]byte, 8*len(ps))})
 		}
 	}
-	if err := j.Alltoall(out, in); err != nil {
-		return nil, err
-	}
+	j.Alltoall(out, in)
 	var sends []*mpi.Request
 	for _, e := range t.from {
 		list := make([]byte, 4*len(e.points))
 		putKeys(list, e.points)
-		r, err := j.Isend(list, e.rank, tagRequest+level)
-		if err != nil {
-			return nil, err
-		}
-		sends = append(sends, r)
+		sends = append(sends, j.Isend(list, e.rank, tagRequest+level))
 	}
 	for rank := range j.Size() {
 		if binary.LittleEndian.Uint32(in[4*rank:]) > 0 {
-			if err := t.receiveRequest(in); err != nil {
-				return nil, err
-			}
+			t.receiveRequest(in)
 		}
 	}
 	slices.SortFunc(t.to, func(a, b neighbourPoints) int { return a.rank - b.rank })
-	return t, j.waitAll(sends...)
+	j.waitAll(sends...)
+	return t
 }
 
 // owner is the rank that has a point.
@@ -157,28 +140,20 @@ func (t *gridLevel) owner(p int) int {
 }
 
 // receiveRequest receives a request from any source, and stores the requested points.
-func (t *gridLevel) receiveRequest(counts []byte) error {
+func (t *gridLevel) receiveRequest(counts []byte) {
 	j := t.j
-	s, err := j.Probe(mpi.AnySource, tagRequest+t.level)
-	if err != nil {
-		return err
-	}
-	if err := j.checkEqual(4*uint64(binary.LittleEndian.Uint32(counts[4*s.Source:])), uint64(s.Count), "bytes of the request of rank %d on level %d", s.Source, t.level); err != nil {
-		return err
-	}
+	s := j.Probe(mpi.AnySource, tagRequest+t.level)
+	j.checkEqual(4*uint64(binary.LittleEndian.Uint32(counts[4*s.Source:])), uint64(s.Count), "bytes of the request of rank %d on level %d", s.Source, t.level)
 	list := make([]byte, s.Count)
-	if _, err := j.Recv(list, s.Source, tagRequest+t.level); err != nil {
-		return err
-	}
+	j.Recv(list, s.Source, tagRequest+t.level)
 	e := neighbourPoints{s.Source, make([]uint32, s.Count/4), make([]byte, 2*s.Count)}
 	getKeys(e.points, list)
 	for _, p := range e.points {
 		if int(p) < t.first || int(p) >= t.end {
-			return j.verificationError(fmt.Sprintf("one of %d to %d", t.first, t.end-1), p, "a point that rank %d asks for on level %d", s.Source, t.level)
+			j.failVerification(fmt.Sprintf("one of %d to %d", t.first, t.end-1), p, "a point that rank %d asks for on level %d", s.Source, t.level)
 		}
 	}
 	t.to = append(t.to, e)
-	return nil
 }
 
 // value is the value of a point in a step.
@@ -187,36 +162,25 @@ func (t *gridLevel) value(point uint32, cycle, step int) float64 {
 }
 
 // exchange receives the values that this rank's points are coupled to, and checks them.
-func (t *gridLevel) exchange(cycle, step int) error {
+func (t *gridLevel) exchange(cycle, step int) {
 	j := t.j
 	t.requests = t.requests[:0]
 	for _, e := range t.from {
-		r, err := j.Irecv(e.buf, e.rank, tagPoints+t.level)
-		if err != nil {
-			return err
-		}
-		t.requests = append(t.requests, r)
+		t.requests = append(t.requests, j.Irecv(e.buf, e.rank, tagPoints+t.level))
 	}
 	for _, e := range t.to {
 		for i, p := range e.points {
 			putFloats(e.buf[8*i:], []float64{t.value(p, cycle, step)})
 		}
-		r, err := j.Isend(e.buf, e.rank, tagPoints+t.level)
-		if err != nil {
-			return err
-		}
-		t.requests = append(t.requests, r)
+		t.requests = append(t.requests, j.Isend(e.buf, e.rank, tagPoints+t.level))
 	}
 	j.compute(8)
-	if err := j.waitAll(t.requests...); err != nil {
-		return err
-	}
+	j.waitAll(t.requests...)
 	for _, e := range t.from {
 		for i, p := range e.points {
 			if want, got := t.value(p, cycle, step), getFloat(e.buf[8*i:]); !j.withinBound(want, got, 0) {
-				return j.verificationError(want, got, "point %d of level %d from rank %d, cycle %d", p, t.level, e.rank, cycle)
+				j.failVerification(want, got, "point %d of level %d from rank %d, cycle %d", p, t.level, e.rank, cycle)
 			}
 		}
 	}
-	return nil
 }

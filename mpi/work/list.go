@@ -10,7 +10,7 @@ import (
 // All returns every workload, simple patterns first.
 func All() []*Workload {
 	return []*Workload{
-		pingpong(), bothway(), multipair(), ring(), barrier(), alltoall(), muster(), star(), neighbours(),
+		pingpong(), bothway(), multipair(), ring(), barrier(), alltoall(), smoke(), star(), neighbours(),
 		overlap(), progress(), spectrum(), putget(),
 		exchange1(), exchange2(),
 		conjugateGradient(), blockTridiagonal(), scalarPentadiagonal(), wavefront(), multigrid(), fourier(), integerSort(),

@@ -31,25 +31,18 @@ func wavefront() *Workload {
 			}
 			return ""
 		},
-	}, func(j *job) error {
+	}, func(j *job) {
 		size := sizes[j.p.Class]
 		rows, columns := rectangle(j.Size())
 		g := newLUGrid(j.p.Seed, size.side, rows, columns, j.Rank())
 		l := newLU(j, g)
-		before, err := l.errorNorm()
-		if err != nil {
-			return err
-		}
-		if err := j.start(); err != nil {
-			return err
-		}
+		before := l.errorNorm()
+		j.start()
 		for range j.setIterations(size.steps) {
-			if err := l.step(); err != nil {
-				return err
-			}
+			l.step()
 		}
 		j.stop()
-		return l.check(before, size.side)
+		l.check(before, size.side)
 	})
 }
 
@@ -59,8 +52,8 @@ type luSize struct{ side, steps int }
 type lu struct {
 	j                        *job
 	g                        *luGrid
-	north, south, west, east int // neighbours; -1 if there is none
-	edge                     [2][]byte
+	north, south, west, east int       // neighbours; -1 if there is none
+	edge                     [2][]byte // along x and along y
 	in                       [4][]byte
 	out                      [4][]byte
 }
@@ -82,7 +75,7 @@ func newLU(j *job, g *luGrid) *lu {
 	if g.column < g.columns-1 {
 		l.east = j.Rank() + 1
 	}
-	for i, n := range []int{g.nx, g.ny} { // edges along x go north and south
+	for i, n := range []int{g.nx, g.ny} {
 		l.edge[i] = make([]byte, 8*luVars*n)
 	}
 	for i := range l.in {
@@ -104,125 +97,85 @@ const (
 )
 
 // step exchanges faces, and sweeps down and up.
-func (l *lu) step() error {
+func (l *lu) step() {
 	g := l.g
-	if err := l.exchangeFaces(); err != nil {
-		return err
-	}
+	l.exchangeFaces()
 	for z := range g.side {
-		if err := l.receiveEdges(z, l.north, luFromNorth, l.west, luFromWest); err != nil {
-			return err
-		}
+		l.receiveEdge(z, l.north, luFromNorth)
+		l.receiveEdge(z, l.west, luFromWest)
 		l.j.compute(4 * g.side)
 		g.sweepDown(z)
-		if err := l.sendEdges(z, l.south, luFromNorth, l.east, luFromWest); err != nil {
-			return err
-		}
+		l.sendEdge(z, l.south, luFromNorth)
+		l.sendEdge(z, l.east, luFromWest)
 	}
 	for z := g.side - 1; z >= 0; z-- {
-		if err := l.receiveEdges(z, l.south, luFromSouth, l.east, luFromEast); err != nil {
-			return err
-		}
+		l.receiveEdge(z, l.south, luFromSouth)
+		l.receiveEdge(z, l.east, luFromEast)
 		l.j.compute(4 * g.side)
 		g.sweepUp(z)
-		if err := l.sendEdges(z, l.north, luFromSouth, l.west, luFromEast); err != nil {
-			return err
-		}
+		l.sendEdge(z, l.north, luFromSouth)
+		l.sendEdge(z, l.west, luFromEast)
 	}
-	return nil
 }
 
-// receiveEdges receives the edges that the sweep of a plane needs.
-func (l *lu) receiveEdges(z, alongX, tagX, alongY, tagY int) error {
-	if alongX >= 0 {
-		if _, err := l.j.Recv(l.edge[0], alongX, tagX); err != nil {
-			return err
-		}
-		l.j.digestReceived(alongX, l.edge[0])
-		l.g.putEdge(l.edge[0], l.g.ghostEdge(tagX), z)
+// receiveEdge receives an edge that the sweep of a plane needs, if there is a neighbour.
+func (l *lu) receiveEdge(z, from, tag int) {
+	if from < 0 {
+		return
 	}
-	if alongY >= 0 {
-		if _, err := l.j.Recv(l.edge[1], alongY, tagY); err != nil {
-			return err
-		}
-		l.j.digestReceived(alongY, l.edge[1])
-		l.g.putEdge(l.edge[1], l.g.ghostEdge(tagY), z)
-	}
-	return nil
+	buf := l.edge[(tag-1)/2]
+	l.j.recvWithDigest(buf, from, tag)
+	l.g.putEdge(buf, l.g.ghostEdge(tag), z)
 }
 
-// sendEdges sends the edges of a swept plane. The southern neighbour receives its northern
-// edge.
-func (l *lu) sendEdges(z, alongX, tagX, alongY, tagY int) error {
-	if alongX >= 0 {
-		l.g.getEdge(l.edge[0], l.g.ownEdge(tagX), z)
-		l.j.digestSent(alongX, l.edge[0])
-		if err := l.j.Send(l.edge[0], alongX, tagX); err != nil {
-			return err
-		}
+// sendEdge sends an edge of a swept plane, if there is a neighbour. The southern neighbour
+// receives its northern edge.
+func (l *lu) sendEdge(z, to, tag int) {
+	if to < 0 {
+		return
 	}
-	if alongY >= 0 {
-		l.g.getEdge(l.edge[1], l.g.ownEdge(tagY), z)
-		l.j.digestSent(alongY, l.edge[1])
-		if err := l.j.Send(l.edge[1], alongY, tagY); err != nil {
-			return err
-		}
-	}
-	return nil
+	buf := l.edge[(tag-1)/2]
+	l.g.getEdge(buf, l.g.ownEdge(tag), z)
+	l.j.sendWithDigest(buf, to, tag)
 }
 
 // exchangeFaces receives the faces of all four neighbours.
-func (l *lu) exchangeFaces() error {
-	ways := []struct{ from, to, tag int }{
+func (l *lu) exchangeFaces() {
+	directions := []struct{ from, to, tag int }{
 		{l.north, l.south, luFromNorth},
 		{l.south, l.north, luFromSouth},
 		{l.west, l.east, luFromWest},
 		{l.east, l.west, luFromEast},
 	}
-	for _, w := range ways {
+	for _, w := range directions {
 		in, out := l.in[w.tag-1], l.out[w.tag-1]
 		face := len(in) / l.g.side
-		wait := func() error { return nil }
+		var r *mpi.Request
 		if w.from >= 0 {
-			r, err := l.j.Irecv(in, mpi.AnySource, faceTag+w.tag)
-			if err != nil {
-				return err
-			}
-			wait = func() error {
-				s, err := l.j.wait(r)
-				if err != nil {
-					return err
-				}
-				return l.j.checkEqual(uint64(w.from), uint64(s.Source), "source of a face with tag %d", faceTag+w.tag)
-			}
+			r = l.j.Irecv(in, mpi.AnySource, faceTag+w.tag)
 		}
 		l.j.compute(8)
 		if w.to >= 0 {
 			for z := range l.g.side {
 				l.g.getEdge(out[z*face:][:face], l.g.ownEdge(w.tag), z)
 			}
-			l.j.digestSent(w.to, out)
-			if err := l.j.Send(out, w.to, faceTag+w.tag); err != nil {
-				return err
-			}
+			l.j.sendWithDigest(out, w.to, faceTag+w.tag)
 		}
-		if err := wait(); err != nil {
-			return err
-		}
-		if w.from >= 0 {
+		if r != nil {
+			s := l.j.wait(r)
+			l.j.checkEqual(uint64(w.from), uint64(s.Source), "source of a face with tag %d", faceTag+w.tag)
 			l.j.digestReceived(w.from, in)
 			for z := range l.g.side {
 				l.g.putEdge(in[z*face:][:face], l.g.ghostEdge(w.tag), z)
 			}
 		}
 	}
-	return nil
 }
 
 const faceTag = 10
 
 // errorNorm is the largest difference from the exact solution.
-func (l *lu) errorNorm() (float64, error) {
+func (l *lu) errorNorm() float64 {
 	far := 0.0
 	l.g.each(func(x, y, z, v, at int) {
 		far = max(far, math.Abs(l.g.u[at]-l.g.exact(x, y, z, v)))
@@ -236,19 +189,16 @@ const luReference = 40000
 // check compares the error with the initial one and, for small grids, every number with
 // sweeps over the whole grid by one rank. They must be equal to the bit, because the order
 // of points does not depend on the division.
-func (l *lu) check(before float64, side int) error {
+func (l *lu) check(before float64, side int) {
 	j := l.j
-	after, err := l.errorNorm()
-	if err != nil {
-		return err
-	}
+	after := l.errorNorm()
 	bound := before*math.Pow(luContraction, float64(j.iterations)) + 1e-10
 	if !j.withinBound(0, after, bound) {
-		return j.verificationError("less than "+formatFloat(bound), after, "distance from the solution after %d steps", j.iterations)
+		j.failVerification("less than "+formatFloat(bound), after, "distance from the solution after %d steps", j.iterations)
 	}
 	j.addFigure("distance", after, "")
 	if side*side*side > luReference {
-		return nil
+		return
 	}
 	whole := newLUGrid(j.p.Seed, side, 1, 1, 0)
 	for range j.iterations {
@@ -260,9 +210,8 @@ func (l *lu) check(before float64, side int) error {
 		}
 	}
 	l.g.each(func(x, y, z, v, at int) {
-		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; err == nil && !j.withinBound(want, got, 0) {
-			err = j.verificationError(want, got, "unknown %d at (%d, %d, %d)", v, x, y, z)
+		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; !j.withinBound(want, got, 0) {
+			j.failVerification(want, got, "unknown %d at (%d, %d, %d)", v, x, y, z)
 		}
 	})
-	return err
 }

@@ -27,13 +27,11 @@ func multigrid() *Workload {
 			}
 			return ""
 		},
-	}, func(j *job) error {
+	}, func(j *job) {
 		size := sizes[j.p.Class]
 		m := newMG(j, newTorus(box(j.Size()), j.Rank()), size.side, j.p.Seed)
-		if err := m.solve(j.setIterations(size.cycles)); err != nil {
-			return err
-		}
-		return m.check(size.side)
+		m.solve(j.setIterations(size.cycles))
+		m.check(size.side)
 	})
 }
 
@@ -41,14 +39,14 @@ type mgSize struct{ side, cycles int }
 
 // mg is a rank's part of the solution, or all of it without a job.
 type mg struct {
-	j           *job
-	torus       torus
-	levels      []*mgLevel   // the finest first
-	coarse      *mg          // of all ranks together, below the last level
-	v           []float64    // the right side; nil for a coarse solver, whose finest level has it in r
-	norms       []float64    // of the residual, before and after every cycle
-	sentDigests [6]digestSum // by tag
-	came        [6]digestSum
+	j               *job
+	torus           torus
+	levels          []*mgLevel   // the finest first
+	coarse          *mg          // of all ranks together, below the last level
+	v               []float64    // the right side; nil for a coarse solver, whose finest level has it in r
+	norms           []float64    // of the residual, before and after every cycle
+	sentDigests     [6]digestSum // by tag
+	receivedDigests [6]digestSum
 }
 
 // mgContraction bounds the factor by which a cycle reduces the residual; the first cycles
@@ -98,49 +96,36 @@ func (m *mg) rightSide(seed uint64) {
 }
 
 // solve runs the cycles.
-func (m *mg) solve(cycles int) error {
+func (m *mg) solve(cycles int) {
 	top := m.levels[0]
 	copy(top.r, m.v)
-	if err := m.exchange(top, top.r); err != nil {
-		return err
-	}
-	if err := m.recordNorm(); err != nil {
-		return err
-	}
+	m.exchange(top, top.r)
+	m.recordNorm()
 	if m.j != nil {
-		if err := m.j.start(); err != nil {
-			return err
-		}
+		m.j.start()
 	}
 	for range cycles {
-		if err := m.cycle(0); err != nil {
-			return err
-		}
-		if err := m.recordNorm(); err != nil {
-			return err
-		}
+		m.cycle(0)
+		m.recordNorm()
 	}
 	if m.j != nil {
 		m.j.stop()
 		m.j.addFigure("residual", m.norms[cycles], "")
 	}
-	return nil
 }
 
 // recordNorm records the norm of the residual.
-func (m *mg) recordNorm() error {
+func (m *mg) recordNorm() {
 	l, sum := m.levels[0], 0.0
 	l.each(func(at int) { sum += l.r[at] * l.r[at] })
-	var err error
 	if m.j != nil {
-		sum, err = m.j.sumAll(sum)
+		sum = m.j.sumAll(sum)
 	}
 	m.norms = append(m.norms, math.Sqrt(sum))
-	return err
 }
 
 // cycle improves u of a level by its residual r. Below the finest level u starts at 0.
-func (m *mg) cycle(i int) error {
+func (m *mg) cycle(i int) {
 	l, finest := m.levels[i], i == 0 && m.v != nil
 	if m.j != nil {
 		m.j.compute(len(m.levels))
@@ -150,72 +135,63 @@ func (m *mg) cycle(i int) error {
 	}
 	if i == len(m.levels)-1 {
 		if m.coarse != nil {
-			return m.solveCoarse(l)
+			m.solveCoarse(l)
+		} else {
+			m.smooth(l)
 		}
-		return m.smooth(l)
+		return
 	}
 	next := m.levels[i+1]
 	next.restrict(l)
-	if err := m.exchange(next, next.r); err != nil {
-		return err
-	}
-	if err := m.cycle(i + 1); err != nil {
-		return err
-	}
+	m.exchange(next, next.r)
+	m.cycle(i + 1)
 	l.interpolate(next)
-	if err := m.exchange(l, l.u); err != nil {
-		return err
-	}
+	m.exchange(l, l.u)
 	right := l.r
 	if finest {
 		right = m.v
 	}
-	if err := m.residual(l, right); err != nil {
-		return err
+	m.residual(l, right)
+	m.smooth(l)
+	if finest {
+		m.residual(l, right)
 	}
-	if err := m.smooth(l); err != nil || !finest {
-		return err
-	}
-	return m.residual(l, right)
 }
 
 // residual computes the residual of u into r.
-func (m *mg) residual(l *mgLevel, right []float64) error {
+func (m *mg) residual(l *mgLevel, right []float64) {
 	l.residual(right)
-	return m.exchange(l, l.r)
+	m.exchange(l, l.r)
 }
 
-func (m *mg) smooth(l *mgLevel) error {
+func (m *mg) smooth(l *mgLevel) {
 	l.smooth()
-	return m.exchange(l, l.u)
+	m.exchange(l, l.u)
 }
 
 // check compares the norms of all cycles, the digests of messages sent and received and,
 // for small grids, every point with cycles on the whole grid by one rank. They must be
 // equal to the bit, because a cycle does not depend on the division.
-func (m *mg) check(side int) error {
+func (m *mg) check(side int) {
 	j := m.j
 	for i, n := range m.norms[1:] {
 		if !j.withinBound(0, n, m.norms[i]*mgContraction) {
-			return j.verificationError("less than "+formatFloat(m.norms[i]*mgContraction), n, "residual after cycle %d", i)
+			j.failVerification("less than "+formatFloat(m.norms[i]*mgContraction), n, "residual after cycle %d", i)
 		}
 	}
-	if err := m.compareDigests(); err != nil || side > mgReference {
-		return err
+	m.compareDigests()
+	if side > mgReference {
+		return
 	}
 	whole := newMG(nil, newTorus([3]int{1, 1, 1}, 0), side, j.p.Seed)
-	if err := whole.solve(j.iterations); err != nil {
-		return err
-	}
+	whole.solve(j.iterations)
 	l, w := m.levels[0], whole.levels[0]
-	var err error
 	l.each(func(at int) {
 		x, y, z := l.globalPoint(at)
-		if want, got := w.u[w.index(x+1, y+1, z+1)], l.u[at]; err == nil && !j.withinBound(want, got, 0) {
-			err = j.verificationError(want, got, "solution at (%d, %d, %d)", x, y, z)
+		if want, got := w.u[w.index(x+1, y+1, z+1)], l.u[at]; !j.withinBound(want, got, 0) {
+			j.failVerification(want, got, "solution at (%d, %d, %d)", x, y, z)
 		}
 	})
-	return err
 }
 
 // mgReference is the largest side up to which each rank also solves the whole problem.

@@ -8,68 +8,53 @@ import (
 
 // exchange fills the ghost points from the neighbours, axis by axis, which includes edges
 // and corners.
-func (m *mg) exchange(l *mgLevel, f []float64) error {
+func (m *mg) exchange(l *mgLevel, f []float64) {
 	for axis, ranks := range m.torus.sides {
 		if ranks == 1 {
 			l.copyFace(f, axis, 0, l.n[axis])
 			l.copyFace(f, axis, l.n[axis]+1, 1)
 			continue
 		}
-		if err := m.exchangeAxis(l, f, axis); err != nil {
-			return err
-		}
+		m.exchangeAxis(l, f, axis)
 	}
-	return nil
 }
 
 // mgTag is the tag of a face's direction.
 func mgTag(axis, up int) int { return 2*axis + up }
 
-func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) error {
+func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) {
 	j, n := m.j, l.faceSize(axis)
 	down, up := m.torus.neighbour(axis, -1), m.torus.neighbour(axis, 1)
 	out, in := make([]byte, 2*8*n), make([]byte, 2*8*n)
 	var rs [2]*mpi.Request
-	var err error
-	if rs[0], err = j.Irecv(in[:8*n], down, mgTag(axis, 1)); err != nil {
-		return err
-	}
-	if rs[1], err = j.Irecv(in[8*n:], up, mgTag(axis, 0)); err != nil {
-		return err
-	}
+	rs[0] = j.Irecv(in[:8*n], down, mgTag(axis, 1))
+	rs[1] = j.Irecv(in[8*n:], up, mgTag(axis, 0))
 	l.getFace(out[:8*n], f, axis, l.n[axis])
 	m.sentDigests[mgTag(axis, 1)].add(out[:8*n])
-	if err := j.Send(out[:8*n], up, mgTag(axis, 1)); err != nil {
-		return err
-	}
+	j.Send(out[:8*n], up, mgTag(axis, 1))
 	l.getFace(out[8*n:], f, axis, 1)
 	m.sentDigests[mgTag(axis, 0)].add(out[8*n:])
-	if err := j.Send(out[8*n:], down, mgTag(axis, 0)); err != nil {
-		return err
-	}
+	j.Send(out[8*n:], down, mgTag(axis, 0))
 	for i, r := range rs {
-		if _, err := j.wait(r); err != nil {
-			return err
-		}
-		m.came[mgTag(axis, 1-i)].add(in[i*8*n:][:8*n])
+		j.wait(r)
+		m.receivedDigests[mgTag(axis, 1-i)].add(in[i*8*n:][:8*n])
 		l.putFace(f, axis, i*(l.n[axis]+1), in[i*8*n:][:8*n])
 	}
-	return nil
 }
 
 // digestSum is a digest of all messages in one direction.
 type digestSum uint64
 
-func (l *digestSum) add(words []byte) {
-	for at := 0; at < len(words); at += 8 {
-		*l = digestSum(mix(uint64(*l) ^ binary.LittleEndian.Uint64(words[at:])))
+func (l *digestSum) add(buf []byte) {
+	for at := 0; at < len(buf); at += 8 {
+		*l = digestSum(mix(uint64(*l) ^ binary.LittleEndian.Uint64(buf[at:])))
 	}
 }
 
 // compareDigests compares with neighbours the digests of all messages. Many ghost points
 // are overwritten or multiplied by 0, therefore the solution would not show that they are
 // wrong.
-func (m *mg) compareDigests() error {
+func (m *mg) compareDigests() {
 	for axis, ranks := range m.torus.sides {
 		for up := range 2 {
 			if ranks == 1 {
@@ -78,15 +63,10 @@ func (m *mg) compareDigests() error {
 			tag := mgTag(axis, up)
 			to, from := m.torus.neighbour(axis, 2*up-1), m.torus.neighbour(axis, 1-2*up)
 			var in [8]byte
-			if _, err := m.j.Sendrecv(binary.LittleEndian.AppendUint64(nil, uint64(m.sentDigests[tag])), to, tag, in[:], from, tag); err != nil {
-				return err
-			}
-			if err := m.j.checkEqual(binary.LittleEndian.Uint64(in[:]), uint64(m.came[tag]), "digest of all faces from rank %d, way %d of axis %d", from, up, axis); err != nil {
-				return err
-			}
+			m.j.Sendrecv(binary.LittleEndian.AppendUint64(nil, uint64(m.sentDigests[tag])), to, in[:], from, tag)
+			m.j.checkEqual(binary.LittleEndian.Uint64(in[:]), uint64(m.receivedDigests[tag]), "digest of all faces from rank %d, direction %d of axis %d", from, up, axis)
 		}
 	}
-	return nil
 }
 
 // faceSize is the number of points of a face, with ghost points.
@@ -128,16 +108,14 @@ func (l *mgLevel) copyFace(f []float64, axis, to, from int) {
 
 // solveCoarse does the rest of a cycle on the whole last level, on every rank: the
 // residuals of all boxes are gathered, and each rank takes its part of the solution.
-func (m *mg) solveCoarse(l *mgLevel) error {
+func (m *mg) solveCoarse(l *mgLevel) {
 	own := 8 * l.n[0] * l.n[1] * l.n[2]
 	mine, all := make([]byte, 0, own), make([]byte, own*m.j.Size())
 	l.each(func(at int) {
 		mine = mine[:len(mine)+8]
 		putFloats(mine[len(mine)-8:], l.r[at:at+1])
 	})
-	if err := m.j.Allgather(mine, all); err != nil {
-		return err
-	}
+	m.j.Allgather(mine, all)
 	whole := m.coarse.levels[0]
 	for rank := range m.j.Size() {
 		box := newMGLevel(l.side, newTorus(m.torus.sides, rank))
@@ -147,15 +125,11 @@ func (m *mg) solveCoarse(l *mgLevel) error {
 			all = all[8:]
 		})
 	}
-	if err := m.coarse.exchange(whole, whole.r); err != nil {
-		return err
-	}
-	if err := m.coarse.cycle(0); err != nil {
-		return err
-	}
+	m.coarse.exchange(whole, whole.r)
+	m.coarse.cycle(0)
 	l.each(func(at int) {
 		x, y, z := l.globalPoint(at)
 		l.u[at] = whole.u[whole.index(x+1, y+1, z+1)]
 	})
-	return m.exchange(l, l.u)
+	m.exchange(l, l.u)
 }

@@ -15,32 +15,22 @@ func nbody() *Workload {
 	return newWorkload(&Workload{
 		Name: "nbody", Title: "particles that attract each other, passed on in a ring (N-BODY)", Paper: "Collectives §4.3, §6.5.3",
 		MinRanks: 1, RankRule: AnyCount,
-	}, func(j *job) error {
+	}, func(j *job) {
 		size := map[Class]struct{ bodies, steps int }{
 			ClassT: {128, 2}, ClassS: {1024, 10}, ClassW: {4096, 10}, ClassA: {16384, 10},
 		}[j.p.Class]
 		b := newBodies(j, size.bodies)
-		if err := b.forces(); err != nil {
-			return err
-		}
-		if err := b.summary(-1); err != nil {
-			return err
-		}
-		if err := j.start(); err != nil {
-			return err
-		}
+		b.forces()
+		b.summary(-1)
+		j.start()
 		for step := range j.setIterations(size.steps) {
 			b.drift()
-			if err := b.forces(); err != nil {
-				return err
-			}
+			b.forces()
 			b.kick()
-			if err := b.summary(step); err != nil {
-				return err
-			}
+			b.summary(step)
 		}
 		j.stop()
-		return b.check()
+		b.check()
 	})
 }
 
@@ -104,7 +94,7 @@ func (b *bodies) kick() {
 
 // forces computes the forces of all particles on this rank's. After a full round this
 // rank's particles return, and must be unchanged.
-func (b *bodies) forces() error {
+func (b *bodies) forces() {
 	clear(b.force)
 	j, ranks := b.j, b.j.Size()
 	left, right := (j.Rank()+ranks-1)%ranks, (j.Rank()+1)%ranks
@@ -115,14 +105,8 @@ func (b *bodies) forces() error {
 		var rs []*mpi.Request
 		next := b.passing[1-hop%2]
 		if ranks > 1 {
-			in, err := j.Irecv(next, left, 1)
-			if err != nil {
-				return err
-			}
-			out, err := j.Isend(buf, right, 1)
-			if err != nil {
-				return err
-			}
+			in := j.Irecv(next, left, 1)
+			out := j.Isend(buf, right, 1)
 			rs = append(rs, out, in)
 		}
 		visitors := others[:bodySize*here]
@@ -130,24 +114,17 @@ func (b *bodies) forces() error {
 		b.addForces(b.force, visitors)
 		j.compute(ranks)
 		if ranks == 1 {
-			return nil
+			return
 		}
-		if _, err := j.wait(rs[0]); err != nil {
-			return err
-		}
-		s, err := j.wait(rs[1])
-		if err != nil {
-			return err
-		}
+		j.wait(rs[0])
+		s := j.wait(rs[1])
 		from := (j.Rank() - hop - 1 + ranks) % ranks
 		here = part(b.total, ranks, from+1) - part(b.total, ranks, from)
-		if err := j.checkEqual(uint64(8*bodySize*here), uint64(s.Count), "bytes of rank %d's particles at hop %d", from, hop); err != nil {
-			return err
-		}
+		j.checkEqual(uint64(8*bodySize*here), uint64(s.Count), "bytes of rank %d's particles at hop %d", from, hop)
 	}
 	want := make([]byte, 8*bodySize*b.n)
 	putFloats(want, b.state)
-	return j.checkBytes(want, b.passing[ranks%2][:len(want)], "own particles after a way round %d ranks", ranks)
+	j.checkBytes(want, b.passing[ranks%2][:len(want)], "own particles after a way round %d ranks", ranks)
 }
 
 // addForces adds the forces of visitors on this rank's particles.
@@ -169,7 +146,7 @@ func (b *bodies) addForces(force, visitors []float64) {
 // summary exchanges mass, centre and momentum of all ranks, with a digest, and checks that
 // the total momentum is constant: forces are mutual, therefore it changes only if two ranks
 // have seen different particles.
-func (b *bodies) summary(step int) error {
+func (b *bodies) summary(step int) {
 	var sum [8]float64
 	for i := range b.n {
 		mass := b.state[bodySize*i]
@@ -182,29 +159,24 @@ func (b *bodies) summary(step int) error {
 	mine := make([]byte, 64)
 	putFloats(mine, sum[:7])
 	binary.LittleEndian.PutUint64(mine[56:], summaryDigest(mine, b.j.Rank()))
-	if err := b.j.Allgather(mine, b.summaries); err != nil {
-		return err
-	}
+	b.j.Allgather(mine, b.summaries)
 	var momentum [3]float64
 	for rank := range b.j.Size() {
 		s := b.summaries[64*rank:][:64]
-		if err := b.j.checkEqual(summaryDigest(s, rank), binary.LittleEndian.Uint64(s[56:]), "digest of rank %d's summary after step %d", rank, step); err != nil {
-			return err
-		}
+		b.j.checkEqual(summaryDigest(s, rank), binary.LittleEndian.Uint64(s[56:]), "digest of rank %d's summary after step %d", rank, step)
 		for axis := range momentum {
 			momentum[axis] += getFloat(s[8*(4+axis):])
 		}
 	}
 	if step < 0 {
 		b.momentum = momentum
-		return nil
+		return
 	}
 	for axis, want := range b.momentum {
 		if !b.j.withinBound(want, momentum[axis], 1e-10*float64(b.total)) {
-			return b.j.verificationError(want, momentum[axis], "momentum of all along axis %d after step %d", axis, step)
+			b.j.failVerification(want, momentum[axis], "momentum of all along axis %d after step %d", axis, step)
 		}
 	}
-	return nil
 }
 
 // summaryDigest is the digest of a summary.
@@ -217,14 +189,12 @@ func summaryDigest(summary []byte, rank int) uint64 {
 }
 
 // check gathers all particles and compares the last forces with a direct computation.
-func (b *bodies) check() error {
+func (b *bodies) check() {
 	j, ranks := b.j, b.j.Size()
 	each := len(b.passing[0])
 	mine, all := make([]byte, each), make([]byte, each*ranks)
 	putFloats(mine, b.state)
-	if err := j.Allgather(mine, all); err != nil {
-		return err
-	}
+	j.Allgather(mine, all)
 	want := make([]float64, 3*b.n)
 	for rank := range ranks {
 		n := part(b.total, ranks, rank+1) - part(b.total, ranks, rank)
@@ -234,8 +204,7 @@ func (b *bodies) check() error {
 	}
 	for i, w := range want {
 		if got := b.force[i]; !j.withinBound(w, got, 1e-9*float64(b.total)) {
-			return j.verificationError(w, got, "force on particle %d along axis %d", b.first+i/3, i%3)
+			j.failVerification(w, got, "force on particle %d along axis %d", b.first+i/3, i%3)
 		}
 	}
-	return nil
 }

@@ -101,13 +101,13 @@ func TestOverheadOfSpeculation(t *testing.T) {
 		bounds{-1, c.limit}.check(t, what+"longer by % without adaptation", overhead(after))
 		bounds{-1, 1}.check(t, what+"longer by % with adaptation", overhead(adapted))
 		if c.bytes <= 4<<10 {
-			if all.RTRsCame != 0 {
-				t.Errorf("%s%d RTRs", what, all.RTRsCame)
+			if all.RTRsReceived != 0 {
+				t.Errorf("%s%d RTRs", what, all.RTRsReceived)
 			}
 			continue
 		}
-		if all.RTRsCame != 2*trips || all.Crossed != all.RTRsCame || few.RTRsCame >= all.RTRsCame {
-			t.Errorf("%s%d RTRs, of which %d crossed; %d with adaptation", what, all.RTRsCame, all.Crossed, few.RTRsCame)
+		if all.RTRsReceived != 2*trips || all.RTRsCrossed != all.RTRsReceived || few.RTRsReceived >= all.RTRsReceived {
+			t.Errorf("%s%d RTRs, of which %d crossed; %d with adaptation", what, all.RTRsReceived, all.RTRsCrossed, few.RTRsReceived)
 		}
 		bounds{0.001, 0.04}.check(t, what+"more data by % without adaptation", extraVolume(&all))
 		bounds{0.001, 0.04}.check(t, what+"more data by % with adaptation", extraVolume(&few))
@@ -122,6 +122,6 @@ func extraVolume(s *p2p.Stats) float64 {
 		var e wire.Encoder
 		return prefix + uint64(len(e.Append(nil, &wire.Header{Kind: k, Memory: wire.Memory{Rails: 1}})))
 	}
-	extra := s.RTRsDropped*size(wire.RTR) + s.Words[wire.RTRAck]*size(wire.RTRAck) + s.Words[wire.RTSAck]*size(wire.RTSAck)
+	extra := s.RTRsDropped*size(wire.RTR) + s.ControlMessages[wire.RTRAck]*size(wire.RTRAck) + s.ControlMessages[wire.RTSAck]*size(wire.RTSAck)
 	return 100 * float64(extra) / float64(s.Sent[p2p.Eager].Bytes+s.Sent[p2p.Rendezvous].Bytes)
 }

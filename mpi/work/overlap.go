@@ -16,14 +16,10 @@ func overlap() *Workload {
 	return newWorkload(&Workload{
 		Name: "overlap", Title: "how much computation overlaps with a message", Paper: "Thesis §3.6.1, §4.4.1; Overlap §6",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) error {
-		return eachOverlapTest(j, func(h *overlapTest) error {
-			ratio, err := h.overlap()
-			if err != nil {
-				return err
-			}
+	}, func(j *job) {
+		eachOverlapTest(j, func(h *overlapTest) {
+			ratio := h.overlap()
 			j.addFigure(fmt.Sprintf("%s overlap %d B", h.side, len(h.buf)), 100*ratio, "%")
-			return nil
 		})
 	})
 }
@@ -36,15 +32,14 @@ func progress() *Workload {
 	return newWorkload(&Workload{
 		Name: "progress", Title: "whether a message progresses while the program computes", Paper: "Thesis §3.6.2; Overlap §7",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) error {
-		return eachOverlapTest(j, func(h *overlapTest) error {
-			alone, delay, delayed, err := h.delayed()
+	}, func(j *job) {
+		eachOverlapTest(j, func(h *overlapTest) {
+			alone, delay, delayed := h.delayed()
 			if h.side.computingRank() == 0 {
 				j.addFigure(fmt.Sprintf("%s shifted %d B", h.side, len(h.buf)), 100*(delayed-alone)/delay, "%")
 			} else {
 				j.addFigure(fmt.Sprintf("%s left %d B", h.side, len(h.buf)), 100*(delayed-delay)/alone, "%")
 			}
-			return err
 		})
 	})
 }
@@ -96,7 +91,7 @@ type overlapTest struct {
 }
 
 // eachOverlapTest runs do for all sizes and sides on the first two ranks; the others wait.
-func eachOverlapTest(j *job, do func(*overlapTest) error) error {
+func eachOverlapTest(j *job, do func(*overlapTest)) {
 	sizes := map[Class][]int{
 		ClassT: {1 << 10, 64 << 10},
 		ClassS: {1 << 10, 8 << 10, 64 << 10, 256 << 10},
@@ -107,45 +102,35 @@ func eachOverlapTest(j *job, do func(*overlapTest) error) error {
 		sizes = []int{j.p.Bytes}
 	}
 	j.setIterations(map[Class]int{ClassT: 2, ClassS: 5, ClassW: 20, ClassA: 100}[j.p.Class])
-	if err := j.start(); err != nil {
-		return err
-	}
+	j.start()
 	tag := 0
 	for _, n := range sizes {
 		for _, s := range allSides() {
 			tag++
-			if err := do(&overlapTest{j: j, side: s, buf: make([]byte, n), tag: tag}); err != nil {
-				return err
-			}
+			do(&overlapTest{j: j, side: s, buf: make([]byte, n), tag: tag})
 		}
 	}
 	j.stop()
-	return nil
 }
 
 // measure returns the mean time of messages from their start to the end of their wait, with
 // computation in between. It is the time of one rank, and all ranks get it.
-func (h *overlapTest) measure(compute time.Duration, of int) (time.Duration, error) {
+func (h *overlapTest) measure(compute time.Duration, of int) time.Duration {
 	j, total := h.j, time.Duration(0)
 	for range j.iterations {
 		if j.Rank() < 2 {
-			t, err := h.sendOne(compute)
-			if err != nil {
-				return 0, err
-			}
-			total += t
+			total += h.sendOne(compute)
 		}
 	}
 	mean := (total / time.Duration(j.iterations)).Seconds()
 	if j.Rank() != of {
 		mean = 0
 	}
-	mean, err := j.sumAll(mean)
-	return time.Duration(mean * float64(time.Second)), err
+	return time.Duration(j.sumAll(mean) * float64(time.Second))
 }
 
 // sendOne transfers one message, and returns the time on this rank.
-func (h *overlapTest) sendOne(compute time.Duration) (time.Duration, error) {
+func (h *overlapTest) sendOne(compute time.Duration) time.Duration {
 	j, me := h.j, h.j.Rank()
 	h.number++
 	contents := j.messageKey(0, 1, h.number)
@@ -154,71 +139,56 @@ func (h *overlapTest) sendOne(compute time.Duration) (time.Duration, error) {
 	} else {
 		clear(h.buf)
 	}
-	if _, err := j.Sendrecv(nil, 1-me, tagReady, nil, 1-me, tagReady); err != nil {
-		return 0, err
-	}
+	j.Sendrecv(nil, 1-me, nil, 1-me, tagReady)
 	if h.side.laterRank() == me {
 		j.Compute(h.lead) // without progress
 	}
 	began := j.Wtime()
-	carry := h.runWaiting
 	if me == h.side.computingRank() {
-		carry = func() error { return h.runComputing(compute) }
-	}
-	if err := carry(); err != nil {
-		return 0, err
+		h.runComputing(compute)
+	} else {
+		h.runWaiting()
 	}
 	took := j.Wtime() - began
 	if me == 1 {
-		return took, j.checkContents(h.buf, contents, "message %d of %d bytes", h.number, len(h.buf))
+		j.checkContents(h.buf, contents, "message %d of %d bytes", h.number, len(h.buf))
 	}
-	return took, nil
+	return took
 }
 
 // runWaiting sends or receives without computation. If receives are posted first, it waits
 // for the announcement.
-func (h *overlapTest) runWaiting() error {
+func (h *overlapTest) runWaiting() {
 	if h.side.computingRank() == 0 {
-		_, err := h.j.Recv(h.buf, 0, h.tag)
-		return err
+		h.j.Recv(h.buf, 0, h.tag)
+		return
 	}
 	if h.side == receivePostedFirst {
-		if _, err := h.j.Recv(nil, 1, tagReady); err != nil {
-			return err
-		}
+		h.j.Recv(nil, 1, tagReady)
 	}
-	return h.j.Ssend(h.buf, 1, h.tag)
+	h.j.Ssend(h.buf, 1, h.tag)
 }
 
 // runComputing starts the operation, computes, and waits.
-func (h *overlapTest) runComputing(compute time.Duration) error {
+func (h *overlapTest) runComputing(compute time.Duration) {
 	j := h.j
 	var r *mpi.Request
-	var err error
 	if h.side.computingRank() == 0 {
-		r, err = j.Issend(h.buf, 1, h.tag)
+		r = j.Issend(h.buf, 1, h.tag)
 	} else {
-		r, err = j.Irecv(h.buf, 0, h.tag)
+		r = j.Irecv(h.buf, 0, h.tag)
 	}
-	if err == nil && h.side == receivePostedFirst {
-		err = j.Send(nil, 0, tagReady)
-	}
-	if err != nil {
-		return err
+	if h.side == receivePostedFirst {
+		j.Send(nil, 0, tagReady)
 	}
 	j.Compute(compute)
-	_, err = j.wait(r)
-	return err
+	j.wait(r)
 }
 
 // calibrate measures a message without computation, twice: the second time with the lead of
 // the first.
-func (h *overlapTest) calibrate(of int) (time.Duration, error) {
-	alone, err := h.measure(0, of)
-	if err != nil {
-		return 0, err
-	}
-	h.lead = alone
+func (h *overlapTest) calibrate(of int) time.Duration {
+	h.lead = h.measure(0, of)
 	return h.measure(0, of)
 }
 
@@ -226,32 +196,26 @@ func (h *overlapTest) calibrate(of int) (time.Duration, error) {
 const maxSearchSteps = 100
 
 // overlap is the share of a message's time that computation can use, at most 1.
-func (h *overlapTest) overlap() (float64, error) {
+func (h *overlapTest) overlap() float64 {
 	busy := h.side.computingRank()
-	alone, err := h.calibrate(busy)
-	if err != nil {
-		return 0, err
-	}
+	alone := h.calibrate(busy)
 	best := 0.0
 	compute := alone / 20
 	for range maxSearchSteps {
-		l, err := h.measure(compute, busy)
-		if err != nil || l >= alone+alone/10 || compute > 2*alone {
-			return min(best, 1), err
+		l := h.measure(compute, busy)
+		if l >= alone+alone/10 || compute > 2*alone {
+			return min(best, 1)
 		}
 		best = max(best, (compute-(l-alone)).Seconds()/alone.Seconds())
 		compute += max(compute/10, 1)
 	}
-	return min(best, 1), nil
+	return min(best, 1)
 }
 
 // delayed returns the time of a message at the receiver, without and with a long delay.
-func (h *overlapTest) delayed() (alone, delay, delayed float64, err error) {
-	l, err := h.calibrate(1)
-	if err != nil {
-		return 0, 0, 0, err
-	}
+func (h *overlapTest) delayed() (alone, delay, delayed float64) {
+	l := h.calibrate(1)
 	d := 10 * l
-	with, err := h.measure(d, 1)
-	return l.Seconds(), d.Seconds(), with.Seconds(), err
+	with := h.measure(d, 1)
+	return l.Seconds(), d.Seconds(), with.Seconds()
 }

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"github.com/fabrictest/fabrictest/mpi"
@@ -12,58 +13,45 @@ func ring() *Workload {
 	return newWorkload(&Workload{
 		Name: "ring", Title: "a token through all ranks", Paper: "the runtime's own",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) error {
+	}, func(j *job) {
 		n := max(j.p.Bytes, 8)
 		if j.p.Bytes == 0 {
 			n = 64
 		}
-		return passTokenRound(j, n, j.setIterations(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
+		passTokenRound(j, n, j.setIterations(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
 	})
 }
 
 // passTokenRound passes a token of n bytes through all ranks, for a number of laps.
-func passTokenRound(j *job, n, laps int) error {
+func passTokenRound(j *job, n, laps int) {
 	token := make([]byte, n)
 	fill(token[8:], j.messageKey(0, 0, 0))
 	me, size := j.Rank(), j.Size()
 	left, right := (me+size-1)%size, (me+1)%size
-	if err := j.start(); err != nil {
-		return err
-	}
+	j.start()
 	for lap := range laps {
 		if me == 0 {
-			if err := passToken(j, token, right); err != nil {
-				return err
-			}
+			passToken(j, token, right)
 		}
-		if _, err := j.Recv(token, left, 1); err != nil {
-			return err
-		}
+		j.Recv(token, left, 1)
 		hops := uint64(lap*size + me)
 		if me == 0 {
 			hops += uint64(size)
 		}
-		if err := j.checkEqual(hops, binary.LittleEndian.Uint64(token), "hops of the token on lap %d", lap); err != nil {
-			return err
-		}
-		if err := j.checkContents(token[8:], j.messageKey(0, 0, 0), "the token's body on lap %d", lap); err != nil {
-			return err
-		}
+		j.checkEqual(hops, binary.LittleEndian.Uint64(token), "hops of the token on lap %d", lap)
+		j.checkContents(token[8:], j.messageKey(0, 0, 0), "the token's body on lap %d", lap)
 		if me != 0 {
-			if err := passToken(j, token, right); err != nil {
-				return err
-			}
+			passToken(j, token, right)
 		}
 	}
-	hop, err := j.bcastFromRoot(j.stop().Seconds() / float64(laps*size))
+	hop := j.bcastFromRoot(j.stop().Seconds() / float64(laps*size))
 	j.addFigure("time a hop", hop*1e6, "us")
-	return err
 }
 
-func passToken(j *job, token []byte, to int) error {
+func passToken(j *job, token []byte, to int) {
 	binary.LittleEndian.PutUint64(token, binary.LittleEndian.Uint64(token)+1)
 	j.compute(1)
-	return j.Send(token, to, 1)
+	j.Send(token, to, 1)
 }
 
 // neighbours exchanges messages with both neighbours on each axis of a torus of up to three
@@ -73,44 +61,29 @@ func neighbours() *Workload {
 	return newWorkload(&Workload{
 		Name: "neighbours", Title: "messages to both neighbours on each axis of a torus", Paper: "Thesis §6.6.2",
 		MinRanks: 2, RankRule: AnyCount, Sized: true,
-	}, func(j *job) error {
-		n := j.p.Bytes
-		if n == 0 {
-			n = map[Class]int{ClassT: 1 << 10, ClassS: 8 << 10, ClassW: 32 << 10, ClassA: 128 << 10}[j.p.Class]
-		}
+	}, func(j *job) {
+		n := cmp.Or(j.p.Bytes, map[Class]int{ClassT: 1 << 10, ClassS: 8 << 10, ClassW: 32 << 10, ClassA: 128 << 10}[j.p.Class])
 		partners := newTorus(box(j.Size()), j.Rank()).partners()
 		send, recv := make([][]byte, len(partners)), make([][]byte, len(partners))
 		for i := range partners {
 			send[i], recv[i] = make([]byte, n), make([]byte, n)
 		}
-		return j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) error {
+		j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
 			var rs []*mpi.Request
 			for i, p := range partners {
-				r, err := j.Irecv(recv[i], p.rank, p.direction^1) // the peer sends in the opposite direction
-				if err != nil {
-					return err
-				}
+				r := j.Irecv(recv[i], p.rank, p.direction^1) // the peer sends in the opposite direction
 				rs = append(rs, r)
 			}
 			j.compute(2)
 			for i, p := range partners {
 				fill(send[i], j.messageKey(j.Rank(), p.rank, round*8+p.direction))
-				r, err := j.Isend(send[i], p.rank, p.direction)
-				if err != nil {
-					return err
-				}
-				rs = append(rs, r)
+				rs = append(rs, j.Isend(send[i], p.rank, p.direction))
 			}
 			j.compute(2)
-			if err := j.waitAll(rs...); err != nil {
-				return err
-			}
+			j.waitAll(rs...)
 			for i, p := range partners {
-				if err := j.checkContents(recv[i], j.messageKey(p.rank, j.Rank(), round*8+(p.direction^1)), "message from neighbour %d in round %d", p.rank, round); err != nil {
-					return err
-				}
+				j.checkContents(recv[i], j.messageKey(p.rank, j.Rank(), round*8+(p.direction^1)), "message from neighbour %d in round %d", p.rank, round)
 			}
-			return nil
 		})
 	})
 }
@@ -121,51 +94,38 @@ func alltoall() *Workload {
 	return newWorkload(&Workload{
 		Name: "alltoall", Title: "a message from every rank to every other", Paper: "Thesis §6.6.2, Collectives ch. 6",
 		MinRanks: 1, RankRule: AnyCount, Sized: true,
-	}, func(j *job) error {
-		n := j.p.Bytes
-		if n == 0 {
-			n = map[Class]int{ClassT: 8, ClassS: 1 << 10, ClassW: 8 << 10, ClassA: 32 << 10}[j.p.Class]
-		}
-		return j.runRounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, exchangeAll(j, n))
+	}, func(j *job) {
+		n := cmp.Or(j.p.Bytes, map[Class]int{ClassT: 8, ClassS: 1 << 10, ClassW: 8 << 10, ClassA: 32 << 10}[j.p.Class])
+		j.runRounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, exchangeAll(j, n))
 	})
 }
 
 // exchangeAll returns a round of an all-to-all with n bytes per pair.
-func exchangeAll(j *job, n int) func(round int) error {
+func exchangeAll(j *job, n int) func(round int) {
 	send, recv := make([]byte, n*j.Size()), make([]byte, n*j.Size())
-	return func(round int) error {
+	return func(round int) {
 		for to := range j.Size() {
 			fill(send[to*n:][:n], j.messageKey(j.Rank(), to, round))
 		}
 		j.compute(1)
-		if err := j.Alltoall(send, recv); err != nil {
-			return err
-		}
+		j.Alltoall(send, recv)
 		for from := range j.Size() {
-			if err := j.checkContents(recv[from*n:][:n], j.messageKey(from, j.Rank(), round), "part of rank %d in round %d", from, round); err != nil {
-				return err
-			}
+			j.checkContents(recv[from*n:][:n], j.messageKey(from, j.Rank(), round), "part of rank %d in round %d", from, round)
 		}
-		return nil
 	}
 }
 
 // runRounds repeats a round as often as the class says.
-func (j *job) runRounds(byClass map[Class]int, do func(round int) error) error {
-	return j.repeat(j.setIterations(byClass[j.p.Class]), "time a round", do)
+func (j *job) runRounds(byClass map[Class]int, do func(round int)) {
+	j.repeat(j.setIterations(byClass[j.p.Class]), "time a round", do)
 }
 
 // repeat runs n rounds, and adds the time of one as a figure.
-func (j *job) repeat(n int, figure string, do func(round int) error) error {
-	if err := j.start(); err != nil {
-		return err
-	}
+func (j *job) repeat(n int, figure string, do func(round int)) {
+	j.start()
 	for round := range n {
-		if err := do(round); err != nil {
-			return err
-		}
+		do(round)
 	}
-	each, err := j.maxAll(j.stop().Seconds() / float64(n))
+	each := j.maxAll(j.stop().Seconds() / float64(n))
 	j.addFigure(figure, each*1e6, "us")
-	return err
 }

@@ -142,8 +142,8 @@ func TestSpeculationGainOfExchanges(t *testing.T) {
 			gains = append(gains, gain)
 			if gain > best {
 				best, bestAt = gain, ratio
-				if c.usesRTRs && stats.RTRsUsed*10 < stats.RTRsCame*9 {
-					t.Errorf("%s: %d of %d RTRs are used at %.0f %%", c.name, stats.RTRsUsed, stats.RTRsCame, ratio)
+				if c.usesRTRs && stats.RTRsUsed*10 < stats.RTRsReceived*9 {
+					t.Errorf("%s: %d of %d RTRs are used at %.0f %%", c.name, stats.RTRsUsed, stats.RTRsReceived, ratio)
 				}
 				if adapted, _ := run(adaptive, compute); c.usesRTRs && adapted != after {
 					t.Errorf("%s: %v with adaptation, %v without", c.name, adapted, after)
@@ -175,15 +175,15 @@ func TestApplicationsBySpeculation(t *testing.T) {
 
 	waits, s := change("lu", small, work.Params{Class: work.ClassS, Iterations: 4, Compute: time.Millisecond})
 	bounds{-7, 3}.check(t, "lu waits longer by %", waits)
-	if s.RTRsCame != 0 {
-		t.Errorf("lu: %d RTRs", s.RTRsCame)
+	if s.RTRsReceived != 0 {
+		t.Errorf("lu: %d RTRs", s.RTRsReceived)
 	}
 
 	cg := work.Params{Class: work.ClassW, Iterations: 100, Compute: 100 * time.Microsecond}
 	without, s := change("cg", speculative, cg)
 	bounds{10, 70}.check(t, "cg waits longer by % without adaptation", without)
-	if s.RTRsUsed*10 > s.RTRsCame*8 {
-		t.Errorf("cg: %d of %d RTRs are used", s.RTRsUsed, s.RTRsCame)
+	if s.RTRsUsed*10 > s.RTRsReceived*8 {
+		t.Errorf("cg: %d of %d RTRs are used", s.RTRsUsed, s.RTRsReceived)
 	}
 	with, s := change("cg", adaptive, cg)
 	bounds{-5, without / 3}.check(t, "cg waits longer by % with adaptation", with)

@@ -2,7 +2,6 @@ package work
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/fabrictest/fabrictest/mpi"
 )
@@ -17,7 +16,7 @@ func radixSort() *Workload {
 	return newWorkload(&Workload{
 		Name: "radix", Title: "radix sort of integers (RADIX)", Paper: "Thesis §4.4.2, Fig. 4.18, §6.6.2; Collectives §6.5.3",
 		MinRanks: 1, RankRule: AnyCount,
-	}, func(j *job) error {
+	}, func(j *job) {
 		size := map[Class]radixSize{
 			ClassT: {keys: 1 << 12, digit: 4, digits: 2, rounds: 1},
 			ClassS: {keys: 1 << 16, digit: 6, digits: 3, rounds: 2},
@@ -26,11 +25,9 @@ func radixSort() *Workload {
 		}[j.p.Class]
 		for round := range j.setIterations(size.rounds) {
 			s := newRadix(j, size, round)
-			if err := j.timeSort(s.keys, s.sort); err != nil {
-				return err
-			}
+			j.timeSort(s.keys, s.sort)
 		}
-		return j.reportSorted(size.keys)
+		j.reportSorted(size.keys)
 	})
 }
 
@@ -63,17 +60,16 @@ func newRadix(j *job, size radixSize, round int) *radix {
 }
 
 // sort returns the sorted keys of this rank.
-func (s *radix) sort() ([]uint32, error) {
+func (s *radix) sort() []uint32 {
 	for d := range s.size.digits {
-		if err := s.pass(d); err != nil {
-			return nil, fmt.Errorf("pass %d: %w", d, err)
-		}
+		s.pass(d)
 	}
-	return s.keys, nil
+	return s.keys
 }
 
 // pass sorts by one digit, stably.
-func (s *radix) pass(digit int) error {
+func (s *radix) pass(digit int) {
+	defer annotate("pass %d", digit)
 	le := binary.LittleEndian
 	j, shift, values := s.j, digit*s.size.digit, 1<<s.size.digit
 	mask := uint32(values - 1)
@@ -85,12 +81,8 @@ func (s *radix) pass(digit int) error {
 		le.PutUint32(s.hist[4*v:], uint32(begin[v+1]))
 		begin[v+1] += begin[v]
 	}
-	if err := j.Allgather(s.hist, s.all); err != nil {
-		return err
-	}
-	if err := s.checkCounts(); err != nil {
-		return err
-	}
+	j.Allgather(s.hist, s.all)
+	s.checkCounts()
 	next := append([]int(nil), begin...)
 	for _, k := range s.keys {
 		v := k >> shift & mask
@@ -102,44 +94,32 @@ func (s *radix) pass(digit int) error {
 	// In each round ranks form pairs.
 	for round := range j.Size() {
 		peer := (round - j.Rank() + j.Size()) % j.Size()
-		var err error
 		switch {
 		case peer == j.Rank():
-			err = s.keepOwn(out[peer])
+			s.keepOwn(out[peer])
 		case peer > j.Rank():
-			if err = s.receive(peer); err == nil {
-				err = s.sendChunks(peer, out[peer])
-			}
+			s.receive(peer)
+			s.sendChunks(peer, out[peer])
 		default:
-			if err = s.sendChunks(peer, out[peer]); err == nil {
-				err = s.receive(peer)
-			}
-		}
-		if err != nil {
-			return err
+			s.sendChunks(peer, out[peer])
+			s.receive(peer)
 		}
 	}
 	getKeys(s.keys, s.recv)
-	return nil
 }
 
 // checkCounts checks the counts of all ranks, from which the destinations are computed.
-func (s *radix) checkCounts() error {
+func (s *radix) checkCounts() {
 	n, ranks := len(s.hist), s.j.Size()
-	if err := s.j.checkBytes(s.hist, s.all[n*s.j.Rank():][:n], "own counts"); err != nil {
-		return err
-	}
+	s.j.checkBytes(s.hist, s.all[n*s.j.Rank():][:n], "own counts")
 	for rank := range ranks {
 		sum := uint64(0)
 		for at := n * rank; at < n*(rank+1); at += 4 {
 			sum += uint64(binary.LittleEndian.Uint32(s.all[at:]))
 		}
 		want := part(s.size.keys, ranks, rank+1) - part(s.size.keys, ranks, rank)
-		if err := s.j.checkEqual(uint64(want), sum, "keys that rank %d tells of", rank); err != nil {
-			return err
-		}
+		s.j.checkEqual(uint64(want), sum, "keys that rank %d tells of", rank)
 	}
-	return nil
 }
 
 // plan computes the chunks of this rank by destination rank, and stores those to receive.
@@ -173,44 +153,32 @@ func (s *radix) plan(begin []int) [][]chunk {
 }
 
 // keepOwn copies the keys that stay on this rank.
-func (s *radix) keepOwn(out []chunk) error {
+func (s *radix) keepOwn(out []chunk) {
 	in := s.chunks[s.j.Rank()]
-	if err := s.j.checkEqual(uint64(len(in)), uint64(len(out)), "chunks that stay"); err != nil {
-		return err
-	}
+	s.j.checkEqual(uint64(len(in)), uint64(len(out)), "chunks that stay")
 	for i, c := range out {
 		copy(s.recv[4*in[i].at:4*(in[i].at+in[i].n)], s.send[4*c.at:])
 	}
-	return nil
 }
 
 // receive receives the chunks of a rank, four at a time.
-func (s *radix) receive(from int) error {
+func (s *radix) receive(from int) {
 	in := s.chunks[from]
 	for len(in) > 0 {
 		four := in[:min(4, len(in))]
 		in = in[len(four):]
 		rs := make([]*mpi.Request, len(four))
 		for i, c := range four {
-			var err error
-			if rs[i], err = s.j.Irecv(s.recv[4*c.at:4*(c.at+c.n)], from, tagChunk); err != nil {
-				return err
-			}
+			rs[i] = s.j.Irecv(s.recv[4*c.at:4*(c.at+c.n)], from, tagChunk)
 		}
-		if err := s.j.waitAll(rs...); err != nil {
-			return err
-		}
+		s.j.waitAll(rs...)
 	}
-	return nil
 }
 
-func (s *radix) sendChunks(to int, out []chunk) error {
+func (s *radix) sendChunks(to int, out []chunk) {
 	for _, c := range out {
-		if err := s.j.Send(s.send[4*c.at:4*(c.at+c.n)], to, tagChunk); err != nil {
-			return err
-		}
+		s.j.Send(s.send[4*c.at:4*(c.at+c.n)], to, tagChunk)
 	}
-	return nil
 }
 
 const tagChunk = 902

@@ -15,7 +15,7 @@ func triangularSolve() *Workload {
 	return newWorkload(&Workload{
 		Name: "superlu", Title: "message-driven solution of a sparse triangular system (SuperLU)", Paper: "Survey §3.3, Table 2, Fig. 7",
 		MinRanks: 1, RankRule: AnyCount,
-	}, func(j *job) error {
+	}, func(j *job) {
 		size := map[Class]sluSize{
 			ClassT: {blocks: 40, percent: 30, rights: 2, solves: 2},
 			ClassS: {blocks: 120, percent: 20, rights: 4, solves: 5},
@@ -25,20 +25,13 @@ func triangularSolve() *Workload {
 		s := newSLU(j, size)
 		for solve := range j.setIterations(size.solves) {
 			s.reset(solve)
-			if err := j.start(); err != nil {
-				return err
-			}
-			if err := s.solve(); err != nil {
-				return fmt.Errorf("solution %d: %w", solve, err)
-			}
+			j.start()
+			s.solve(solve)
 			j.stop()
-			if err := s.check(solve); err != nil {
-				return err
-			}
+			s.check(solve)
 		}
-		messages, err := j.sumAll(float64(s.received))
+		messages := j.sumAll(float64(s.received))
 		j.addFigure("messages", messages, "")
-		return err
 	})
 }
 
@@ -103,7 +96,8 @@ func (s *slu) reset(solve int) {
 }
 
 // solve starts with diagonals that need no messages, and then handles messages.
-func (s *slu) solve() error {
+func (s *slu) solve(number int) {
+	defer annotate("solution %d", number)
 	s.sends = s.sends[:0]
 	var free []int
 	for b := range s.size.blocks {
@@ -112,55 +106,43 @@ func (s *slu) solve() error {
 		}
 	}
 	for _, b := range free {
-		if err := s.solveBlock(b); err != nil {
-			return err
-		}
+		s.solveBlock(b)
 	}
 	for range s.expected {
-		st, err := s.j.Recv(s.in, mpi.AnySource, mpi.AnyTag)
-		if err != nil {
-			return err
-		}
+		st := s.j.Recv(s.in, mpi.AnySource, mpi.AnyTag)
 		s.received++
 		s.j.digestReceived(st.Source, s.in[:st.Count])
 		b, kind := st.Tag/sluKinds, st.Tag%sluKinds
-		if err := s.checkExpected(b, kind, st); err != nil {
-			return err
-		}
+		s.checkExpected(b, kind, st)
 		xs := make([]float64, s.width(b)*s.size.rights)
 		getFloats(xs, s.in)
 		if kind == sluSolution {
-			err = s.apply(b, xs)
+			s.apply(b, xs)
 		} else {
-			err = s.subtractSum(b, xs)
-		}
-		if err != nil {
-			return err
+			s.subtractSum(b, xs)
 		}
 	}
-	return s.j.waitAll(s.sends...)
+	s.j.waitAll(s.sends...)
 }
 
 // checkExpected checks that a message can be for this rank.
-func (s *slu) checkExpected(b, kind int, st mpi.Status) error {
+func (s *slu) checkExpected(b, kind int, st mpi.Status) {
 	if b >= s.size.blocks {
-		return s.j.verificationError(fmt.Sprintf("a block below %d", s.size.blocks), b, "tag %d from rank %d", st.Tag, st.Source)
+		s.j.failVerification(fmt.Sprintf("a block below %d", s.size.blocks), b, "tag %d from rank %d", st.Tag, st.Source)
 	}
 	from := s.ownerOf(b, b)
 	if kind == sluSum {
 		from = st.Source // any rank of its row
 		if s.ownerOf(b, b) != s.rank {
-			return s.j.verificationError(fmt.Sprintf("for rank %d", s.ownerOf(b, b)), "for this", "sum of block %d from rank %d", b, st.Source)
+			s.j.failVerification(fmt.Sprintf("for rank %d", s.ownerOf(b, b)), "for this", "sum of block %d from rank %d", b, st.Source)
 		}
 	}
-	if err := s.j.checkEqual(uint64(from), uint64(st.Source), "source of the solution of block %d", b); err != nil {
-		return err
-	}
-	return s.j.checkEqual(uint64(8*s.width(b)*s.size.rights), uint64(st.Count), "bytes of block %d from rank %d", b, st.Source)
+	s.j.checkEqual(uint64(from), uint64(st.Source), "source of the solution of block %d", b)
+	s.j.checkEqual(uint64(8*s.width(b)*s.size.rights), uint64(st.Count), "bytes of block %d from rank %d", b, st.Source)
 }
 
 // solveBlock solves a diagonal block, and sends the solution to the ranks that need it.
-func (s *slu) solveBlock(b int) error {
+func (s *slu) solveBlock(b int) {
 	s.x[b] = s.solveDiagonal(b, s.right[b])
 	buf := make([]byte, 8*len(s.x[b]))
 	putFloats(buf, s.x[b])
@@ -168,16 +150,14 @@ func (s *slu) solveBlock(b int) error {
 		if rank == s.rank {
 			continue
 		}
-		if err := s.send(buf, rank, b*sluKinds+sluSolution); err != nil {
-			return err
-		}
+		s.send(buf, rank, b*sluKinds+sluSolution)
 	}
-	return s.apply(b, s.x[b])
+	s.apply(b, s.x[b])
 }
 
 // apply applies this rank's blocks of a column. Sums of completed rows go to the owner of
 // their diagonal.
-func (s *slu) apply(column int, x []float64) error {
+func (s *slu) apply(column int, x []float64) {
 	s.j.compute(s.size.blocks)
 	for _, row := range s.columnBlocks(column) {
 		s.addProduct(s.sums[row], row, column, x)
@@ -186,53 +166,42 @@ func (s *slu) apply(column int, x []float64) error {
 		}
 		owner := s.ownerOf(row, row)
 		if owner == s.rank {
-			if err := s.subtractSum(row, s.sums[row]); err != nil {
-				return err
-			}
+			s.subtractSum(row, s.sums[row])
 			continue
 		}
 		buf := make([]byte, 8*len(s.sums[row]))
 		putFloats(buf, s.sums[row])
-		if err := s.send(buf, owner, row*sluKinds+sluSum); err != nil {
-			return err
-		}
+		s.send(buf, owner, row*sluKinds+sluSum)
 	}
-	return nil
 }
 
 // subtractSum subtracts a sum from the right side of a diagonal block.
-func (s *slu) subtractSum(b int, sum []float64) error {
+func (s *slu) subtractSum(b int, sum []float64) {
 	for i := range sum {
 		s.right[b][i] -= sum[i]
 	}
 	if s.toSolve[b]--; s.toSolve[b] == 0 {
-		return s.solveBlock(b)
+		s.solveBlock(b)
 	}
-	return nil
 }
 
-func (s *slu) send(buf []byte, to, tag int) error {
+func (s *slu) send(buf []byte, to, tag int) {
 	s.j.digestSent(to, buf)
-	r, err := s.j.Isend(buf, to, tag)
-	s.sends = append(s.sends, r)
-	return err
+	s.sends = append(s.sends, s.j.Isend(buf, to, tag))
 }
 
 // check compares the solution of this rank's diagonals.
-func (s *slu) check(solve int) error {
+func (s *slu) check(solve int) {
 	for b := range s.size.blocks {
 		if s.ownerOf(b, b) != s.rank {
 			continue
 		}
 		want := s.exact(b, solve)
-		if err := s.j.checkEqual(uint64(len(want)), uint64(len(s.x[b])), "unknowns of block %d that were solved for", b); err != nil {
-			return err
-		}
+		s.j.checkEqual(uint64(len(want)), uint64(len(s.x[b])), "unknowns of block %d that were solved for", b)
 		for i := range want {
 			if !s.j.withinBound(want[i], s.x[b][i], 1e-9) {
-				return s.j.verificationError(want[i], s.x[b][i], "unknown %d of block %d, solution %d", i, b, solve)
+				s.j.failVerification(want[i], s.x[b][i], "unknown %d of block %d, solution %d", i, b, solve)
 			}
 		}
 	}
-	return nil
 }

@@ -87,14 +87,14 @@ func runOnTestbed(t *testing.T, name string, cfg p2p.Config, ranks int, p work.P
 }
 
 func addStats(all, s *p2p.Stats) {
-	all.RTRsCame += s.RTRsCame
+	all.RTRsReceived += s.RTRsReceived
 	all.RTRsUsed += s.RTRsUsed
 	all.RTRsDropped += s.RTRsDropped
-	all.Crossed += s.Crossed
+	all.RTRsCrossed += s.RTRsCrossed
 	all.SpeculationStopped += s.SpeculationStopped
 	all.SpeculationResumed += s.SpeculationResumed
-	for k := range s.Words {
-		all.Words[k] += s.Words[k]
+	for k := range s.ControlMessages {
+		all.ControlMessages[k] += s.ControlMessages[k]
 	}
 	for k := range s.Sent {
 		all.Sent[k].Messages += s.Sent[k].Messages

@@ -19,18 +19,17 @@ func (e *VerificationError) Error() string {
 	return fmt.Sprintf("%s: rank %d: wrong data: %s: want %s, got %s", e.Workload, e.Rank, e.Place, e.Want, e.Got)
 }
 
-// verificationError returns the error for a place.
-func (j *job) verificationError(want, got any, place string, args ...any) error {
-	return &VerificationError{Workload: j.name, Rank: j.Rank(), Place: fmt.Sprintf(place, args...), Want: fmt.Sprint(want), Got: fmt.Sprint(got)}
+// failVerification ends the workload with a VerificationError.
+func (j *job) failVerification(want, got any, place string, args ...any) {
+	check(&VerificationError{Workload: j.name, Rank: j.Rank(), Place: fmt.Sprintf(place, args...), Want: fmt.Sprint(want), Got: fmt.Sprint(got)})
 }
 
 // checkEqual checks that two numbers are equal.
-func (j *job) checkEqual(want, got uint64, place string, args ...any) error {
+func (j *job) checkEqual(want, got uint64, place string, args ...any) {
 	j.checked(1, 8)
 	if want != got {
-		return j.verificationError(want, got, place, args...)
+		j.failVerification(want, got, place, args...)
 	}
-	return nil
 }
 
 // withinBound counts a comparison and reports whether two numbers differ by at most bound.
@@ -116,21 +115,19 @@ func firstDifference(buf []byte, k uint64) (at int, want byte) {
 }
 
 // checkContents checks that a buffer has the contents of a key.
-func (j *job) checkContents(buf []byte, k uint64, place string, args ...any) error {
+func (j *job) checkContents(buf []byte, k uint64, place string, args ...any) {
 	j.checked(1, len(buf))
 	if at, want := firstDifference(buf, k); at >= 0 {
-		return j.verificationError(fmt.Sprintf("%#02x", want), fmt.Sprintf("%#02x", buf[at]), place+", byte %d of %d", append(args, at, len(buf))...)
+		j.failVerification(fmt.Sprintf("%#02x", want), fmt.Sprintf("%#02x", buf[at]), place+", byte %d of %d", append(args, at, len(buf))...)
 	}
-	return nil
 }
 
 // checkBytes checks that two buffers are equal.
-func (j *job) checkBytes(want, got []byte, place string, args ...any) error {
+func (j *job) checkBytes(want, got []byte, place string, args ...any) {
 	j.checked(1, len(want))
 	for i := range want {
 		if want[i] != got[i] {
-			return j.verificationError(fmt.Sprintf("%#02x", want[i]), fmt.Sprintf("%#02x", got[i]), place+", byte %d of %d", append(args, i, len(want))...)
+			j.failVerification(fmt.Sprintf("%#02x", want[i]), fmt.Sprintf("%#02x", got[i]), place+", byte %d of %d", append(args, i, len(want))...)
 		}
 	}
-	return nil
 }

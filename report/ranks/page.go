@@ -31,7 +31,7 @@ func WriteHTML(w io.Writer, r *Run) error {
 	p := &htmlPage{Page: kit.Page{Facts: facts(r), Results: ResultFile, Headline: "Nothing was run"}}
 	if r.Job != nil {
 		p.Job = newJobView(r.Job)
-		p.Headline, p.About = p.Job.Headline, "ranks, and what they did"
+		p.Headline, p.About = p.Job.Headline, "statistics of an MPI job"
 	}
 	if len(r.Memory) > 0 {
 		p.Memory = newMemoryView(r)

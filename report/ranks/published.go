@@ -1,8 +1,8 @@
 package ranks
 
-// pagesOf is a row of Thesis Table 6.1: the memory of an application in 4 KB pages of all
+// tableRow is a row of Thesis Table 6.1: the memory of an application in 4 KB pages of all
 // its processes, with datagrams and with connections.
-type pagesOf struct {
+type tableRow struct {
 	workload string
 	name     string // name in the table
 	ud, rc   [3]float64
@@ -11,7 +11,7 @@ type pagesOf struct {
 // thesisRanks are the numbers of processes of the table's columns.
 var thesisRanks = [3]int{4, 16, 64}
 
-var thesisPages = []pagesOf{
+var thesisPages = []tableRow{
 	{"cg", "CG.B", [3]float64{234924, 556801, 1994428}, [3]float64{235204, 570207, 2097580}},
 	{"mg", "MG.B", [3]float64{216591, 534255, 1913295}, [3]float64{222862, 555854, 2038179}},
 	{"lu", "LU.B", [3]float64{153453, 473740, 1894628}, [3]float64{155982, 495422, 1978663}},
@@ -21,13 +21,13 @@ var thesisPages = []pagesOf{
 
 const pageBytes = 4096
 
-// each returns the memory of connections per process in bytes.
-func (p *pagesOf) each(column int) float64 {
+// connectionMemory returns the bytes per process that connections add.
+func (p *tableRow) connectionMemory(column int) float64 {
 	return (p.rc[column] - p.ud[column]) * pageBytes / float64(thesisRanks[column])
 }
 
 // saved returns the share of all memory that datagrams save.
-func (p *pagesOf) saved(column int) float64 { return 1 - p.ud[column]/p.rc[column] }
+func (p *tableRow) saved(column int) float64 { return 1 - p.ud[column]/p.rc[column] }
 
 // surveyed has the values of Survey Tables 1 and 2, and its text, for an application with
 // 64 processes. Negative values are not published.
@@ -37,7 +37,7 @@ type surveyed struct {
 	rings      float64 // connections with RDMA, on average
 	low        float64 // low watermark events, on average
 	unexpected float64 // per cent of messages
-	times      string  // memory of rings with own receives, relative to shared receives
+	ratio      string  // memory of ring-sendrecv divided by that of srq
 }
 
 const surveyRanks = 64
@@ -56,21 +56,22 @@ var surveyTable = []surveyed{
 
 // titles of patterns, and their descriptions.
 var patternTitles = map[string][2]string{
-	"neighbours": {"Neighbours on a grid", "Six partners at most, and those of barriers and reductions: the logarithm of the ranks."},
+	"neighbours": {"Neighbours on a grid", "At most six partners, and those of barriers and reductions, which grow with the logarithm of the ranks."},
 	"cg":         {"CG", "Partners grow with the logarithm of the ranks."},
-	"alltoall":   {"Everybody with everybody", "All ranks are partners."},
-	"radix":      {"RADIX", "Everybody sends keys to everybody."},
-	"smg":        {"SMG2000", "The coarsest levels tie all ranks."},
+	"alltoall":   {"All-to-all", "All ranks are partners."},
+	"radix":      {"RADIX", "Every rank sends keys to every other."},
+	"smg":        {"SMG2000", "On the coarsest levels all ranks are partners."},
 }
 
-// continued maps a pattern to the one used for more ranks than a host can run.
+// The curve of allToAll continues with star, which measures rank 0 alone, for more ranks
+// than a host can run.
 const (
-	everybody = "alltoall"
-	continued = "star"
+	allToAll = "alltoall"
+	star     = "star"
 )
 
 // patternOrder is the order on the page.
-var patternOrder = []string{"neighbours", "cg", everybody, "radix", "smg"}
+var patternOrder = []string{"neighbours", "cg", allToAll, "radix", "smg"}
 
 // Names of the experiments.
 const (

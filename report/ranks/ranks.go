@@ -139,7 +139,7 @@ const maxRails = 4
 // memoryOf returns the largest size of each kind of memory of a rank, and their sum.
 func memoryOf(s Values) (kinds []uint64, sum uint64) {
 	for k := range memoryKinds {
-		n := s.Count(fmt.Sprint("Carrier.memory.max.", k))
+		n := s.Count(fmt.Sprint(memoryBytes, k))
 		kinds, sum = append(kinds, n), sum+n
 	}
 	return kinds, sum

@@ -55,8 +55,8 @@ func TestReadRejectsInvalidFiles(t *testing.T) {
 	}
 }
 
-// Every figure has a name of its own, apart from those that belong to the one above, and
-// those of a group follow each other.
+// Row names are unique, except for those of parts of the row above, and the rows of a group
+// are adjacent.
 func TestRowNamesAreUnique(t *testing.T) {
 	seen, groups := map[string]bool{}, map[string]bool{}
 	last := ""
@@ -71,10 +71,10 @@ func TestRowNamesAreUnique(t *testing.T) {
 	}
 }
 
-// Everything that the runtime counts is a figure, or known to be none.
+// Every counter of the runtime is a row, or known not to be one.
 func TestRowsCoverAllStatistics(t *testing.T) {
-	known := map[string]bool{ // what they count is in another figure, or of use to tests alone
-		"Discarded": true, "Reads": true, "Writes": true, "Atomics": true, "Pieces": true, "Connections": true, "Words": true,
+	known := map[string]bool{ // part of another row, or for tests only
+		"Discarded": true, "Reads": true, "Writes": true, "Atomics": true, "Pieces": true, "Connections": true, "ControlMessages": true,
 		"BySize": true, "Now": true, "Forgotten": true, "Bytes": true, "Regions": true, "Retries": true, "Carried": true,
 		"Buffers": true, "Chained": true, "Often": true, "TooMany": true, "Stopped": true, "MaxInLine": true, "Passed": true,
 	}
@@ -158,8 +158,8 @@ func encoded(t *testing.T, v any) []byte {
 func TestPageOfAJob(t *testing.T) {
 	text := html(t, sampleJob(9))
 	for _, want := range []string{
-		"bt --class S on 9 ranks ended well", "1 rank of 9 handed in no statistics", "Messages by size", "RTRs", "Registration and reuse",
-		"7,200 of 8,000", "1,000 of 4,000", "rank 8: ", "low watermarks", "80 %", "from 16 KiB", "Everything that was counted",
+		"bt --class S on 9 ranks succeeded", "1 rank of 9 reported no statistics", "Messages by size", "RTRs", "Registration and buffer reuse",
+		"7,200 of 8,000", "1,000 of 4,000", "rank 8: ", "low watermarks", "80 %", "from 16 KiB", "All statistics",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q on the page", want)
@@ -167,13 +167,13 @@ func TestPageOfAJob(t *testing.T) {
 	}
 	r := sampleJob(300)
 	r.Job.Code = 3
-	for _, want := range []string{"on 300 ranks failed: exit code 3", "the one that has most of 3"} {
+	for _, want := range []string{"on 300 ranks failed: exit code 3", "a column is the maximum of 3 ranks"} {
 		if text := html(t, r); !strings.Contains(text, want) {
 			t.Errorf("no %q on the page", want)
 		}
 	}
 	r.Job.Stats = make([]ranks.Values, 300)
-	if text := html(t, r); !strings.Contains(text, "300 ranks of 300 handed in no statistics") || strings.Contains(text, "Everything that was counted") {
+	if text := html(t, r); !strings.Contains(text, "300 ranks of 300 reported no statistics") || strings.Contains(text, "All statistics") {
 		t.Error("a page about nothing")
 	}
 }
@@ -182,7 +182,7 @@ func TestPageOfMemory(t *testing.T) {
 	r := sampleMemory(t)
 	text := html(t, r)
 	for _, want := range []string{
-		"with 4 to 1024 ranks", "Everybody with everybody", "From 128 ranks on, hollow", "ring-srq, 1024 ranks: ", "95 receives of each connection",
+		"with 4 to 1024 ranks", "All-to-all", "Hollow points, from 128 ranks on", "ring-srq, 1024 ranks: ", "95 receives per connection",
 		// Of Table 6.1: (2,577,276 - 1,815,192) pages of 4 KB, of 64 processes; and CG.
 		"48.8 MB", "6.6 MB", "2577276 and 1815192", "29.6 %", "30.7 %",
 		// As the sample has it: 63 connections of 800 KB.
@@ -198,7 +198,7 @@ func TestPageOfMemory(t *testing.T) {
 		t.Errorf("%d points of one rank, want those of six designs at 128 to 1024", n)
 	}
 	r.Memory = r.Memory[1:2] // only what was published of connections
-	if text := html(t, r); strings.Contains(text, "Against the number of ranks") || !strings.Contains(text, "Connections beside datagrams") {
+	if text := html(t, r); strings.Contains(text, "Memory by number of ranks") || !strings.Contains(text, "Connections and datagrams, compared") {
 		t.Error("a page about other experiments")
 	}
 }

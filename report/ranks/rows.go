@@ -32,81 +32,104 @@ func (r *Row) Show(v uint64) string {
 	return units.Count(v, ",")
 }
 
-// Groups of statistics.
+// Paths of statistics that the page shows outside of the tables too, in the JSON of
+// mpi.Stats. A list is indexed by the constants of the runtime, which this package does not
+// link.
 const (
-	ofMessages     = "Messages"
-	ofSpeculation  = "Speculation"
-	ofWindows      = "Windows"
-	ofPackets      = "Packets"
-	ofConnections  = "Connections"
-	ofRegistration = "Registration and reuse"
-	ofMemory       = "Communication memory"
+	eagerSends         = "P2P.Sent.0." // of p2p.Eager: Messages, Bytes, BySize
+	rendezvousSends    = "P2P.Sent.1."
+	unexpectedMessages = "P2P.Unexpected"
+	rtrsReceived       = "P2P.RTRsReceived"
+	rtrsUsed           = "P2P.RTRsUsed"
+	rtrsDropped        = "P2P.RTRsDropped"
+	rtrsCrossed        = "P2P.RTRsCrossed"
+	rtrsMispredicted   = "P2P.Mispredicted"
+	packetsSent        = "Carrier.packets."    // by carrier.Transport
+	railBytes          = "Carrier.by_rail."    // by rail
+	memoryBytes        = "Carrier.memory.max." // by memory.Kind
+	maxConnections     = "Carrier.max_connections"
+	lowWatermarks      = "Carrier.low_watermark"
+	cacheHits          = "Carrier.registrations.Hits"
+	cacheMisses        = "Carrier.registrations.Misses"
+	buffersUsed        = "Carrier.reuse.Uses"
+	buffersFrequent    = "Carrier.reuse.Frequent"
+)
+
+// Headings of the tables.
+const (
+	groupMessages     = "Messages"
+	groupSpeculation  = "Speculation"
+	groupWindows      = "Windows"
+	groupPackets      = "Packets"
+	groupConnections  = "Connections"
+	groupRegistration = "Registration and buffer reuse"
+	groupMemory       = "Communication memory"
 )
 
 // Rows returns the statistics in the order of the tables.
 func Rows() []Row {
 	rows := []Row{
-		{ofMessages, "messages sent eagerly", Count, "P2P.Sent.0.Messages"},
-		{ofMessages, "  their data", Bytes, "P2P.Sent.0.Bytes"},
-		{ofMessages, "messages sent by rendezvous", Count, "P2P.Sent.1.Messages"},
-		{ofMessages, "  their data", Bytes, "P2P.Sent.1.Bytes"},
-		{ofMessages, "  small, for want of room", Count, "P2P.FellBack"},
-		{ofMessages, "came unexpectedly", Count, "P2P.Unexpected"},
-		{ofMessages, "  their data", Bytes, "P2P.UnexpectedBytes"},
-		{ofMessages, "  most at once", Peak, "P2P.MaxUnexpected"},
-		{ofMessages, "receives posted, most at once", Peak, "P2P.MaxPosted"},
-		{ofMessages, "ready sends without a receive", Count, "P2P.NotReady"},
-		{ofMessages, "never received", Count, "NeverReceived"},
-		{ofSpeculation, "RTRs that came", Count, "P2P.RTRsCame"},
-		{ofSpeculation, "  were used", Count, "P2P.RTRsUsed"},
-		{ofSpeculation, "  were dropped", Count, "P2P.RTRsDropped"},
-		{ofSpeculation, "    an RTS had crossed them", Count, "P2P.Crossed"},
-		{ofSpeculation, "  were mispredicted", Count, "P2P.Mispredicted"},
-		{ofSpeculation, "early calls of progress", Count, "P2P.EarlyProgress"},
-		{ofSpeculation, "speculation stopped", Count, "P2P.SpeculationStopped"},
-		{ofSpeculation, "  resumed", Count, "P2P.SpeculationResumed"},
-		{ofWindows, "puts", Count, "Window.Puts"},
-		{ofWindows, "  their data", Bytes, "Window.PutBytes"},
-		{ofWindows, "gets", Count, "Window.Gets"},
-		{ofWindows, "  their data", Bytes, "Window.GetBytes"},
-		{ofWindows, "accumulates", Count, "Window.Accumulates"},
-		{ofWindows, "atomics of NICs", Count, "Window.Atomics"},
-		{ofWindows, "locks that others waited for", Count, "Window.LocksWaited"},
+		{groupMessages, "eager messages sent", Count, eagerSends + "Messages"},
+		{groupMessages, "  bytes", Bytes, eagerSends + "Bytes"},
+		{groupMessages, "rendezvous messages sent", Count, rendezvousSends + "Messages"},
+		{groupMessages, "  bytes", Bytes, rendezvousSends + "Bytes"},
+		{groupMessages, "  small, for lack of credits", Count, "P2P.CreditFallbacks"},
+		{groupMessages, "unexpected messages", Count, unexpectedMessages},
+		{groupMessages, "  bytes", Bytes, "P2P.UnexpectedBytes"},
+		{groupMessages, "  queued, maximum", Peak, "P2P.MaxUnexpected"},
+		{groupMessages, "receives posted, maximum", Peak, "P2P.MaxPosted"},
+		{groupMessages, "ready sends without a receive", Count, "P2P.NotReady"},
+		{groupMessages, "messages never received", Count, "NeverReceived"},
+		{groupSpeculation, "RTRs received", Count, rtrsReceived},
+		{groupSpeculation, "  used", Count, rtrsUsed},
+		{groupSpeculation, "  dropped", Count, rtrsDropped},
+		{groupSpeculation, "    crossed by an RTS", Count, rtrsCrossed},
+		{groupSpeculation, "RTRs sent for eager messages", Count, rtrsMispredicted},
+		{groupSpeculation, "early progress calls", Count, "P2P.EarlyProgress"},
+		{groupSpeculation, "speculation stopped", Count, "P2P.SpeculationStopped"},
+		{groupSpeculation, "  resumed", Count, "P2P.SpeculationResumed"},
+		{groupWindows, "puts", Count, "Window.Puts"},
+		{groupWindows, "  bytes", Bytes, "Window.PutBytes"},
+		{groupWindows, "gets", Count, "Window.Gets"},
+		{groupWindows, "  bytes", Bytes, "Window.GetBytes"},
+		{groupWindows, "accumulates", Count, "Window.Accumulates"},
+		{groupWindows, "atomics executed by NICs", Count, "Window.Atomics"},
+		{groupWindows, "locks that ranks waited for", Count, "Window.LocksWaited"},
 	}
 	for i, name := range transports {
-		rows = append(rows, Row{ofPackets, "packets by " + name, Count, fmt.Sprint("Carrier.packets.", i)})
+		rows = append(rows, Row{groupPackets, "packets by " + name, Count, fmt.Sprint(packetsSent, i)})
 	}
 	for i := range maxRails {
-		rows = append(rows, Row{ofPackets, fmt.Sprintf("data by rail %d", i), Bytes, fmt.Sprint("Carrier.by_rail.", i)})
+		rows = append(rows, Row{groupPackets, fmt.Sprintf("bytes on rail %d", i), Bytes, fmt.Sprint(railBytes, i)})
 	}
 	rows = append(rows,
-		Row{ofPackets, "messages that shared a packet", Count, "Carrier.coalesced"},
-		Row{ofPackets, "packets without header", Count, "Carrier.headerless"},
-		Row{ofPackets, "packets with acknowledgements only", Count, "Carrier.ack_only"},
-		Row{ofPackets, "packets retransmitted", Count, "Carrier.retransmitted"},
-		Row{ofPackets, "duplicate packets received", Count, "Carrier.duplicates"},
-		Row{ofPackets, "packets received out of order", Count, "Carrier.out_of_order"},
-		Row{ofPackets, "messages queued for lack of room", Count, "Carrier.queued"},
-		Row{ofPackets, "data written", Bytes, "Carrier.WrittenBytes"},
-		Row{ofPackets, "data read", Bytes, "Carrier.ReadBytes"},
-		Row{ofConnections, "connections, at most", Peak, "Carrier.max_connections"},
-		Row{ofConnections, "  opened", Count, "Carrier.connections_opened"},
-		Row{ofConnections, "  closed", Count, "Carrier.connections_closed"},
-		Row{ofConnections, "  refused by peers", Count, "Carrier.connections_refused"},
-		Row{ofConnections, "rings that peers write to", Peak, "Carrier.rings"},
-		Row{ofConnections, "SRQ low watermark reached", Count, "Carrier.low_watermark"},
-		Row{ofConnections, "rails lost", Count, "Carrier.rails_lost"},
-		Row{ofRegistration, "registrations", Count, "Carrier.registrations.Misses"},
-		Row{ofRegistration, "  cache hits", Count, "Carrier.registrations.Hits"},
-		Row{ofRegistration, "  evictions", Count, "Carrier.registrations.Evictions"},
-		Row{ofRegistration, "  bytes, at most", Bytes, "Carrier.registrations.MaxBytes"},
-		Row{ofRegistration, "small buffers looked up", Count, "Carrier.reuse.Uses"},
-		Row{ofRegistration, "  frequent: sent without a copy", Count, "Carrier.reuse.Frequent"},
-		Row{ofRegistration, "packets gathered from them", Count, "Carrier.gathered"},
-		Row{ofRegistration, "puts and gets from them", Count, "Carrier.zero_copy"},
+		Row{groupPackets, "messages coalesced", Count, "Carrier.coalesced"},
+		Row{groupPackets, "headerless packets", Count, "Carrier.headerless"},
+		Row{groupPackets, "ACK-only packets", Count, "Carrier.ack_only"},
+		Row{groupPackets, "packets retransmitted", Count, "Carrier.retransmitted"},
+		Row{groupPackets, "duplicate packets received", Count, "Carrier.duplicates"},
+		Row{groupPackets, "packets received out of order", Count, "Carrier.out_of_order"},
+		Row{groupPackets, "messages queued for lack of credits", Count, "Carrier.queued"},
+		Row{groupPackets, "bytes written by RDMA", Bytes, "Carrier.WrittenBytes"},
+		Row{groupPackets, "bytes read by RDMA", Bytes, "Carrier.ReadBytes"},
+		Row{groupConnections, "connections, maximum", Peak, maxConnections},
+		Row{groupConnections, "  opened", Count, "Carrier.connections_opened"},
+		Row{groupConnections, "  closed", Count, "Carrier.connections_closed"},
+		Row{groupConnections, "  refused by peers", Count, "Carrier.connections_refused"},
+		Row{groupConnections, "rings of peers", Peak, "Carrier.rings"},
+		Row{groupConnections, "SRQ low watermark reached", Count, lowWatermarks},
+		Row{groupConnections, "rails lost", Count, "Carrier.rails_lost"},
+		Row{groupRegistration, "memory registrations", Count, cacheMisses},
+		Row{groupRegistration, "  cache hits", Count, cacheHits},
+		Row{groupRegistration, "  evictions", Count, "Carrier.registrations.Evictions"},
+		Row{groupRegistration, "  bytes, maximum", Bytes, "Carrier.registrations.MaxBytes"},
+		Row{groupRegistration, "small buffers looked up", Count, buffersUsed},
+		Row{groupRegistration, "  frequent: sent without a copy", Count, buffersFrequent},
+		Row{groupRegistration, "packets sent by gather", Count, "Carrier.gathered"},
+		Row{groupRegistration, "zero-copy small puts and gets", Count, "Carrier.zero_copy"},
 	)
 	for i, name := range memoryKinds {
-		rows = append(rows, Row{ofMemory, "memory of " + name, Bytes, fmt.Sprint("Carrier.memory.max.", i)})
+		rows = append(rows, Row{groupMemory, "memory of " + name, Bytes, fmt.Sprint(memoryBytes, i)})
 	}
 	return rows
 }
@@ -114,7 +137,7 @@ func Rows() []Row {
 // Total has the sum, minimum and maximum of a row over all ranks.
 type Total struct {
 	Row
-	Sum, Least, Most uint64
+	Sum, Min, Max uint64
 }
 
 // Shown formats the sum; empty for statistics that are not summed.
@@ -128,10 +151,10 @@ func (t *Total) Shown() string {
 // Totals returns the totals of the rows. It omits rows that are zero for all ranks.
 func Totals(all []Values) (totals []Total) {
 	for _, row := range Rows() {
-		t := Total{Row: row, Least: ^uint64(0)}
+		t := Total{Row: row, Min: ^uint64(0)}
 		for _, s := range all {
 			v := s.Count(row.Path)
-			t.Sum, t.Least, t.Most = t.Sum+v, min(t.Least, v), max(t.Most, v)
+			t.Sum, t.Min, t.Max = t.Sum+v, min(t.Min, v), max(t.Max, v)
 		}
 		if t.Sum > 0 {
 			totals = append(totals, t)

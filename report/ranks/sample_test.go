@@ -43,7 +43,7 @@ func sampleJob(n int) *ranks.Run {
 			w.BySize[bits.Len(uint(size))] += uint64(100 + rank)
 		}
 		s.P2P.Unexpected, s.P2P.MaxUnexpected = 41, 5
-		s.P2P.RTRsCame, s.P2P.RTRsUsed, s.P2P.RTRsDropped, s.P2P.Crossed, s.P2P.Mispredicted = 50, 40, 10, 9, 3
+		s.P2P.RTRsReceived, s.P2P.RTRsUsed, s.P2P.RTRsDropped, s.P2P.RTRsCrossed, s.P2P.Mispredicted = 50, 40, 10, 9, 3
 		s.Window.Puts = 4
 		c := &s.Carrier
 		c.Packets[carrier.OverConnection], c.Packets[carrier.OverRing], c.Packets[carrier.OverDatagrams] = 300, 900, 20

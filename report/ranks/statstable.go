@@ -23,8 +23,8 @@ func ParseStats(reports []json.RawMessage) ([]Values, error) {
 	return all, nil
 }
 
-// WriteStats prints the sum, the least and the most of each figure of the ranks, without
-// figures that are zero everywhere.
+// WriteStats prints the sum, minimum and maximum of each statistic of the ranks. It omits
+// statistics that are zero for all ranks.
 func WriteStats(w io.Writer, all []Values) error {
 	var present []Values
 	for _, s := range all {
@@ -33,9 +33,9 @@ func WriteStats(w io.Writer, all []Values) error {
 		}
 	}
 	const line = "%-34s %12s %12s %12s\n"
-	fmt.Fprintf(w, line, fmt.Sprintf("%d of %s", len(present), units.Plural(len(all), "rank")), "all", "least", "most")
+	fmt.Fprintf(w, line, fmt.Sprintf("%d of %s", len(present), units.Plural(len(all), "rank")), "sum", "min", "max")
 	for _, t := range Totals(present) {
-		if _, err := fmt.Fprintf(w, line, t.Name, t.Shown(), t.Show(t.Least), t.Show(t.Most)); err != nil {
+		if _, err := fmt.Fprintf(w, line, t.Name, t.Shown(), t.Show(t.Min), t.Show(t.Max)); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (e *Experiment) WriteTable(w io.Writer) {
 		cells[l][p.Ranks] = units.Bytes(uint64(p.Bytes.Mean))
 	}
 	slices.Sort(counts)
-	fmt.Fprintf(w, "%-26s", e.Name+": a rank, on average")
+	fmt.Fprintf(w, "%-26s", e.Name+": mean of a rank")
 	for _, n := range counts {
 		fmt.Fprintf(w, " %9d", n)
 	}

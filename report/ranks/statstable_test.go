@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// WriteStats prints the figures of mpi.Stats, which ranks report as JSON.
+// WriteStats prints mpi.Stats, which ranks report as JSON.
 func TestWriteStats(t *testing.T) {
 	var reports []json.RawMessage
 	for _, n := range []uint64{3, 5} {
@@ -35,11 +35,11 @@ func TestWriteStats(t *testing.T) {
 	if err := WriteStats(&b, all); err != nil {
 		t.Fatal(err)
 	}
-	want := `2 of 3 ranks all least most
-messages sent by rendezvous 8 3 5
-their data 8.0 MiB 3.0 MiB 5.0 MiB
+	want := `2 of 3 ranks sum min max
+rendezvous messages sent 8 3 5
+bytes 8.0 MiB 3.0 MiB 5.0 MiB
 packets by ring 80 30 50
-connections, at most 3 5
+connections, maximum 3 5
 memory of rings 8.0 KiB 3.0 KiB 5.0 KiB
 `
 	var got strings.Builder

@@ -13,18 +13,18 @@ import (
 
 // jobView is the template's data for a job.
 type jobView struct {
-	Headline string
-	Good     bool
-	Missing  string // ranks without statistics
-	Tiles    []tile
-	Sizes    *kit.Bars // messages by size
-	Ways     *kit.Bars // packets by path
-	RTRs     *kit.Bars
-	Found    *kit.Bars // hits of the registration cache, and reused buffers
-	Kinds    *kit.Bars // memory
-	ByRank   template.HTML
-	Coarse   int // ranks per column
-	Groups   []groupView
+	Headline  string
+	Good      bool
+	Missing   string // ranks without statistics
+	Tiles     []tile
+	Sizes     *kit.Bars // messages by size
+	Packets   *kit.Bars // by transport
+	RTRs      *kit.Bars
+	Reuse     *kit.Bars // of registrations and of small buffers
+	Memory    *kit.Bars // by kind
+	ByRank    template.HTML
+	PerColumn int // ranks per column of ByRank
+	Groups    []groupView
 }
 
 // tile is a main figure.
@@ -37,33 +37,33 @@ type groupView struct {
 }
 
 type rowView struct {
-	Name             string
-	Part             bool // part of the row above
-	Sum, Least, Most string
+	Name          string
+	Part          bool // part of the row above
+	Sum, Min, Max string
 }
 
 func newJobView(j *Job) *jobView {
 	v := &jobView{Good: j.Code == 0}
-	how := "ended well"
+	outcome := "succeeded"
 	if !v.Good {
-		how = fmt.Sprintf("failed: exit code %d", j.Code)
+		outcome = fmt.Sprintf("failed: exit code %d", j.Code)
 	}
-	v.Headline = fmt.Sprintf("%s on %s %s", j.Program, units.Plural(j.Ranks, "rank"), how)
+	v.Headline = fmt.Sprintf("%s on %s %s", j.Program, units.Plural(j.Ranks, "rank"), outcome)
 	all := j.reported()
 	if n := j.Ranks - len(all); n > 0 {
-		v.Missing = fmt.Sprintf("%s of %d handed in no statistics: what follows is of the others.", units.Plural(n, "rank"), j.Ranks)
+		v.Missing = fmt.Sprintf("%s of %d reported no statistics; the page shows those of the others.", units.Plural(n, "rank"), j.Ranks)
 	}
 	if len(all) == 0 {
 		return v
 	}
-	v.tiles(all)
-	v.Sizes, v.Ways, v.RTRs, v.Found, v.Kinds = sizeBars(all), wayBars(all), rtrBars(all), foundBars(all), kindBars(all)
-	v.ByRank, v.Coarse = drawByRank(j.Stats)
-	v.tables(all)
+	v.addTiles(all)
+	v.Sizes, v.Packets, v.RTRs, v.Reuse, v.Memory = sizeBars(all), packetBars(all), rtrBars(all), reuseBars(all), memoryBars(all)
+	v.ByRank, v.PerColumn = drawByRank(j.Stats)
+	v.addTables(all)
 	return v
 }
 
-// sum adds a value of all ranks.
+// sum adds a statistic of all ranks.
 func sum(all []Values, path string) (n uint64) {
 	for _, s := range all {
 		n += s.Count(path)
@@ -71,62 +71,56 @@ func sum(all []Values, path string) (n uint64) {
 	return n
 }
 
-func (v *jobView) tiles(all []Values) {
-	large := sum(all, "P2P.Sent.1.Messages")
-	messages := sum(all, "P2P.Sent.0.Messages") + large
+func (v *jobView) addTiles(all []Values) {
+	rendezvous := sum(all, rendezvousSends+"Messages")
+	messages := sum(all, eagerSends+"Messages") + rendezvous
 	var total, most, connections uint64
 	for _, s := range all {
 		_, n := memoryOf(s)
-		total, most, connections = total+n, max(most, n), max(connections, s.Count("Carrier.max_connections"))
+		total, most, connections = total+n, max(most, n), max(connections, s.Count(maxConnections))
 	}
 	add := func(value, name, note string) { v.Tiles = append(v.Tiles, tile{value, name, note}) }
-	add(units.Count(messages, ","), "messages", units.Bytes(sum(all, "P2P.Sent.0.Bytes")+sum(all, "P2P.Sent.1.Bytes")))
-	add(units.Percent(large, messages), "by rendezvous", "the rest eagerly")
-	add(units.Percent(sum(all, "P2P.Unexpected"), messages), "unexpected", "came before their receives")
-	add(units.Count(connections, ","), "connections", "of a rank, at most")
-	add(units.Bytes(total/uint64(len(all))), "communication memory", "a rank; at most "+units.Bytes(most))
-	if came := sum(all, "P2P.RTRsCame"); came > 0 {
-		add(units.Percent(sum(all, "P2P.RTRsUsed"), came), "of RTRs used", units.Count(came, ",")+" came")
+	add(units.Count(messages, ","), "messages", units.Bytes(sum(all, eagerSends+"Bytes")+sum(all, rendezvousSends+"Bytes")))
+	add(units.Percent(rendezvous, messages), "by rendezvous", "the others eagerly")
+	add(units.Percent(sum(all, unexpectedMessages), messages), "unexpected", "arrived before their receives")
+	add(units.Count(connections, ","), "connections", "maximum of a rank")
+	add(units.Bytes(total/uint64(len(all))), "communication memory", "mean of a rank; maximum "+units.Bytes(most))
+	if received := sum(all, rtrsReceived); received > 0 {
+		add(units.Percent(sum(all, rtrsUsed), received), "of RTRs used", units.Count(received, ",")+" received")
 	}
-	if hits, misses := sum(all, hitsPath), sum(all, missesPath); hits+misses > 0 {
-		add(units.Percent(hits, hits+misses), "registrations found", units.Count(misses, ",")+" were made")
+	if hits, misses := sum(all, cacheHits), sum(all, cacheMisses); hits+misses > 0 {
+		add(units.Percent(hits, hits+misses), "registration cache hits", units.Count(misses, ",")+" misses")
 	}
-	if n := sum(all, "Carrier.low_watermark"); n > 0 {
-		add(units.Count(n, ","), "low watermarks", "of shared receives")
+	if n := sum(all, lowWatermarks); n > 0 {
+		add(units.Count(n, ","), "low watermarks", "of SRQs")
 	}
 }
 
-// Paths of the counters of the registration cache.
-const (
-	hitsPath   = "Carrier.registrations.Hits"
-	missesPath = "Carrier.registrations.Misses"
-)
-
-func (v *jobView) tables(all []Values) {
+func (v *jobView) addTables(all []Values) {
 	for _, t := range Totals(all) {
 		if n := len(v.Groups); n == 0 || v.Groups[n-1].Name != t.Group {
 			v.Groups = append(v.Groups, groupView{Name: t.Group})
 		}
 		g := &v.Groups[len(v.Groups)-1]
 		name := strings.TrimLeft(t.Name, " ")
-		g.Rows = append(g.Rows, rowView{name, name != t.Name, t.Shown(), t.Show(t.Least), t.Show(t.Most)})
+		g.Rows = append(g.Rows, rowView{name, name != t.Name, t.Shown(), t.Show(t.Min), t.Show(t.Max)})
 	}
 }
 
-// sizeBars shows messages by powers of two, from the smallest to the largest.
+// sizeBars shows the number of messages by size, in powers of two.
 func sizeBars(all []Values) *kit.Bars {
-	b := &kit.Bars{Keys: []kit.Key{{Class: "k0", Name: "eagerly"}, {Class: "k1", Name: "by rendezvous"}}}
-	var eager, large []uint64
+	b := &kit.Bars{Keys: []kit.Key{{Class: "k0", Name: "eager"}, {Class: "k1", Name: "rendezvous"}}}
+	var eager, rendezvous []uint64
 	for i := range 64 {
-		eager = append(eager, sum(all, fmt.Sprint("P2P.Sent.0.BySize.", i)))
-		large = append(large, sum(all, fmt.Sprint("P2P.Sent.1.BySize.", i)))
+		eager = append(eager, sum(all, fmt.Sprint(eagerSends+"BySize.", i)))
+		rendezvous = append(rendezvous, sum(all, fmt.Sprint(rendezvousSends+"BySize.", i)))
 	}
 	last := len(eager) - 1
-	for last >= 0 && eager[last]+large[last] == 0 {
+	for last >= 0 && eager[last]+rendezvous[last] == 0 {
 		last--
 	}
 	for i := range last + 1 {
-		e, r := eager[i], large[i]
+		e, r := eager[i], rendezvous[i]
 		if e+r > 0 || len(b.Bars) > 0 {
 			b.Add(sizeClass(i), units.Count(e+r, ","), kit.Segment{Class: "k0", Value: float64(e)}, kit.Segment{Class: "k1", Value: float64(r)})
 		}
@@ -134,7 +128,7 @@ func sizeBars(all []Values) *kit.Bars {
 	return b.Scaled()
 }
 
-// sizeClass names the sizes with i bits.
+// sizeClass names the range of sizes that have i significant bits.
 func sizeClass(i int) string {
 	if i == 0 {
 		return "empty"
@@ -149,24 +143,26 @@ func sizeClass(i int) string {
 	return "from " + strings.Replace(units.Bytes(from), ".0 ", " ", 1)
 }
 
-func wayBars(all []Values) *kit.Bars {
+// packetBars shows the number of packets by transport.
+func packetBars(all []Values) *kit.Bars {
 	b := &kit.Bars{}
 	for i, name := range transports {
-		if n := sum(all, fmt.Sprint("Carrier.packets.", i)); n > 0 {
+		if n := sum(all, fmt.Sprint(packetsSent, i)); n > 0 {
 			b.Add(name, units.Count(n, ","), kit.Segment{Class: "k2", Value: float64(n)})
 		}
 	}
 	return b.Scaled()
 }
 
+// rtrBars shows what became of the predictions of receivers.
 func rtrBars(all []Values) *kit.Bars {
 	b := &kit.Bars{}
 	for _, r := range []struct{ name, class, path string }{
-		{"came", "k0", "P2P.RTRsCame"},
-		{"were used", "k2", "P2P.RTRsUsed"},
-		{"were dropped", "k1", "P2P.RTRsDropped"},
-		{"an RTS had crossed", "k1", "P2P.Crossed"},
-		{"were for eager data", "k5", "P2P.Mispredicted"},
+		{"received", "k0", rtrsReceived},
+		{"used", "k2", rtrsUsed},
+		{"dropped", "k1", rtrsDropped},
+		{"crossed by an RTS", "k1", rtrsCrossed},
+		{"sent for eager messages", "k5", rtrsMispredicted},
 	} {
 		n := sum(all, r.path)
 		b.Add(r.name, units.Count(n, ","), kit.Segment{Class: r.class, Value: float64(n)})
@@ -174,26 +170,27 @@ func rtrBars(all []Values) *kit.Bars {
 	return b.Scaled()
 }
 
-func foundBars(all []Values) *kit.Bars {
-	b := &kit.Bars{Keys: []kit.Key{{Class: "k2", Name: "found, or not copied"}, {Class: "k1", Name: "made, or copied"}}}
-	add := func(name string, found, of uint64) {
-		if of > 0 {
-			b.Add(name, units.Count(found, ",")+" of "+units.Count(of, ","), kit.Segment{Class: "k2", Value: float64(found)}, kit.Segment{Class: "k1", Value: float64(of - found)})
+// reuseBars shows the hit rates of the registration cache and of the reuse of small buffers.
+func reuseBars(all []Values) *kit.Bars {
+	b := &kit.Bars{Keys: []kit.Key{{Class: "k2", Name: "cache hits, sends without copy"}, {Class: "k1", Name: "cache misses, copied sends"}}}
+	add := func(name string, hits, lookups uint64) {
+		if lookups > 0 {
+			b.Add(name, units.Count(hits, ",")+" of "+units.Count(lookups, ","), kit.Segment{Class: "k2", Value: float64(hits)}, kit.Segment{Class: "k1", Value: float64(lookups - hits)})
 		}
 	}
-	hits := sum(all, hitsPath)
-	add("registrations", hits, hits+sum(all, missesPath))
-	add("small buffers", sum(all, "Carrier.reuse.Frequent"), sum(all, "Carrier.reuse.Uses"))
+	hits := sum(all, cacheHits)
+	add("registrations", hits, hits+sum(all, cacheMisses))
+	add("small buffers", sum(all, buffersFrequent), sum(all, buffersUsed))
 	return b.Scaled()
 }
 
-// kindBars shows the average memory of a rank by kind.
-func kindBars(all []Values) *kit.Bars {
+// memoryBars shows the mean memory of a rank by kind.
+func memoryBars(all []Values) *kit.Bars {
 	b := &kit.Bars{}
 	for k, name := range memoryKinds {
 		total, least, most := uint64(0), uint64(math.MaxUint64), uint64(0)
 		for _, s := range all {
-			n := s.Count(fmt.Sprint("Carrier.memory.max.", k))
+			n := s.Count(fmt.Sprint(memoryBytes, k))
 			total, least, most = total+n, min(least, n), max(most, n)
 		}
 		if total == 0 {

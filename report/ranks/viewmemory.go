@@ -23,7 +23,7 @@ type memoryView struct {
 // patternView has the curves of a pattern.
 type patternView struct {
 	Title, About string
-	One          string // number of ranks from which one rank is measured
+	Rank0Note    string // the number of ranks from which rank 0 alone is measured
 	Lines        template.HTML
 	Minis        []miniView
 	Ranks        []int
@@ -44,7 +44,7 @@ type designRow struct {
 
 type designCell struct {
 	Bytes, Connections string
-	One                bool
+	Rank0Only          bool
 }
 
 func newMemoryView(r *Run) *memoryView {
@@ -64,7 +64,7 @@ func newMemoryView(r *Run) *memoryView {
 			most = max(most, p.Ranks)
 		}
 		v.Headline = fmt.Sprintf("Communication memory of a rank, with %d to %d ranks", least, most)
-		v.Config = equipment(e.Config)
+		v.Config = configText(e.Config)
 		for _, name := range patternOrder {
 			if p := newPattern(e, name); p != nil {
 				v.Patterns = append(v.Patterns, *p)
@@ -75,14 +75,14 @@ func newMemoryView(r *Run) *memoryView {
 	return v
 }
 
-// equipment describes the configuration of the ranks.
-func equipment(c Values) string {
-	text := fmt.Sprintf("Packets of %s; %d receives of each connection that has its own", units.Bytes(c.Count("packet")), c.Count("receives"))
+// configText describes the configuration of the ranks.
+func configText(c Values) string {
+	text := fmt.Sprintf("Packets of %s; %d receives per connection", units.Bytes(c.Count("packet")), c.Count("receives"))
 	if n := c.Count("shared_receives"); n > 0 {
-		text += fmt.Sprintf(", or %d that all share", n)
+		text += fmt.Sprintf(", or %d shared receives", n)
 	}
 	if n := c.Count("ring.slots"); n > 0 {
-		text += fmt.Sprintf("; rings of %d packets of %s, for peers that %d packets have come from", n, units.Bytes(c.Count("ring.slot")), c.Count("ring.after"))
+		text += fmt.Sprintf("; rings of %d packets of %s, for peers that have sent %d packets", n, units.Bytes(c.Count("ring.slot")), c.Count("ring.after"))
 	}
 	return text + "."
 }
@@ -93,8 +93,8 @@ func designClass(i int) string { return fmt.Sprintf("k%d", i) }
 // measured rank where a host cannot run all of them.
 func (e *Experiment) curve(pattern string, design string) (points []*Point) {
 	last := 0
-	for _, name := range []string{pattern, continued} {
-		if name == continued && pattern != everybody {
+	for _, name := range []string{pattern, star} {
+		if name == star && pattern != allToAll {
 			break
 		}
 		for i := range e.Points {
@@ -127,8 +127,8 @@ func newPattern(e *Experiment, name string) *patternView {
 			if !slices.Contains(v.Ranks, p.Ranks) {
 				v.Ranks = append(v.Ranks, p.Ranks)
 			}
-			if p.Rank0Only && v.One == "" {
-				v.One = fmt.Sprintf("From %d ranks on, hollow: rank 0 alone has all others as partners, and these only it. A million connections would not fit into this machine; one rank's do, and take as much as they would among all.", p.Ranks)
+			if p.Rank0Only && v.Rank0Note == "" {
+				v.Rank0Note = fmt.Sprintf("Hollow points, from %d ranks on: only rank 0 is connected to all others, because the connections of all ranks do not fit into the memory of one machine. The memory of rank 0 is the same as in an all-to-all.", p.Ranks)
 			}
 		}
 	}

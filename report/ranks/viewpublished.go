@@ -20,12 +20,12 @@ type thesisChart struct {
 }
 
 type thesisRow struct {
-	Name                          string
-	Ranks                         int
-	Pages                         string // published pages, connections and datagrams
-	Published, Ours               string // MB of connections per process
-	PublishedPartners, OurPartner string
-	Saved                         string // published saving of all memory
+	Name                              string
+	Ranks                             int
+	Pages                             string // published pages, connections and datagrams
+	Published, Ours                   string // MB of connections per process
+	PublishedPartners, OurConnections string
+	Saved                             string // published saving of all memory
 }
 
 const mega = 1e6
@@ -39,7 +39,7 @@ func newThesis(e *Experiment) *thesisView {
 	if e == nil {
 		return nil
 	}
-	v := &thesisView{Config: equipment(e.Config), Keys: []kit.Key{{Class: "k3", Name: "published"}, {Class: "k0", Name: "measured here"}}}
+	v := &thesisView{Config: configText(e.Config), Keys: []kit.Key{{Class: "k3", Name: "published"}, {Class: "k0", Name: "measured here"}}}
 	for column, ranks := range thesisRanks {
 		bars := &kit.Bars{}
 		for i := range thesisPages {
@@ -49,13 +49,13 @@ func newThesis(e *Experiment) *thesisView {
 				continue
 			}
 			ours := rc.Bytes.Mean - ud.Bytes.Mean
-			bars.Add(t.name, megabytes(t.each(column)), kit.Segment{Class: "k3", Value: t.each(column)})
+			bars.Add(t.name, megabytes(t.connectionMemory(column)), kit.Segment{Class: "k3", Value: t.connectionMemory(column)})
 			bars.Add("", megabytes(ours), kit.Segment{Class: "k0", Value: ours})
 			v.Rows = append(v.Rows, thesisRow{
 				Name: t.name, Ranks: ranks,
 				Pages:     fmt.Sprintf("%.0f and %.0f", t.rc[column], t.ud[column]),
-				Published: megabytes(t.each(column)), Ours: megabytes(ours),
-				PublishedPartners: fmt.Sprintf("%.1f", t.each(column)/connectionBytes), OurPartner: fmt.Sprintf("%.1f", rc.Connections.Mean),
+				Published: megabytes(t.connectionMemory(column)), Ours: megabytes(ours),
+				PublishedPartners: fmt.Sprintf("%.1f", t.connectionMemory(column)/connectionBytes), OurConnections: fmt.Sprintf("%.1f", rc.Connections.Mean),
 				Saved: fmt.Sprintf("%.1f %%", 100*t.saved(column)),
 			})
 		}
@@ -80,13 +80,14 @@ type surveyView struct {
 }
 
 type surveyRow struct {
-	Name                 string
-	Own, Rings, Shared   string // MB per rank with each design
-	Times, PublishedTime string
-	Ringed, PublishedR   string
-	EachRing             string // KB
-	Unexpected, PublishU string
-	Low, PublishedL      string
+	Name               string
+	Own, Rings, Shared string // MB per rank with ring-sendrecv, ring-srq and srq
+	PerRing            string // KB
+
+	Ratio, PublishedRatio                 string // Own divided by Shared
+	RingCount, PublishedRingCount         string
+	Unexpected, PublishedUnexpected       string
+	LowWatermarks, PublishedLowWatermarks string
 }
 
 func newSurvey(e *Experiment) *surveyView {
@@ -94,7 +95,7 @@ func newSurvey(e *Experiment) *surveyView {
 		return nil
 	}
 	compared := []string{"ring-sendrecv", "ring-srq", "srq"}
-	v := &surveyView{Config: equipment(e.Config), Bars: &kit.Bars{}}
+	v := &surveyView{Config: configText(e.Config), Bars: &kit.Bars{}}
 	classes := map[string]string{}
 	for i, d := range designs {
 		classes[d] = designClass(i)
@@ -105,12 +106,12 @@ func newSurvey(e *Experiment) *surveyView {
 	for i := range surveyTable {
 		t := &surveyTable[i]
 		var p [3]*Point
-		whole := true
+		complete := true
 		for k, d := range compared {
 			p[k] = e.point(t.workload, d, surveyRanks)
-			whole = whole && p[k] != nil
+			complete = complete && p[k] != nil
 		}
-		if !whole {
+		if !complete {
 			continue
 		}
 		for k, d := range compared {
@@ -132,13 +133,13 @@ func newSurveyRow(t *surveyed, own, rings, shared *Point) surveyRow {
 	r := surveyRow{
 		Name: t.name,
 		Own:  megabytes(own.Bytes.Mean), Rings: megabytes(rings.Bytes.Mean), Shared: megabytes(shared.Bytes.Mean),
-		Times: fmt.Sprintf("%.1f", own.Bytes.Mean/shared.Bytes.Mean), PublishedTime: t.times,
-		Ringed: fmt.Sprintf("%.2f", rings.Rings.Mean), PublishedR: fmt.Sprintf("%.2f", t.rings),
-		Unexpected: fmt.Sprintf("%.1f %%", 100*shared.Unexpected), PublishU: fmt.Sprintf("%.1f %%", t.unexpected),
-		Low: fmt.Sprintf("%.2f", shared.LowWatermarks.Mean), PublishedL: fmt.Sprintf("%.2f", t.low),
+		Ratio: fmt.Sprintf("%.1f", own.Bytes.Mean/shared.Bytes.Mean), PublishedRatio: t.ratio,
+		RingCount: fmt.Sprintf("%.2f", rings.Rings.Mean), PublishedRingCount: fmt.Sprintf("%.2f", t.rings),
+		Unexpected: fmt.Sprintf("%.1f %%", 100*shared.Unexpected), PublishedUnexpected: fmt.Sprintf("%.1f %%", t.unexpected),
+		LowWatermarks: fmt.Sprintf("%.2f", shared.LowWatermarks.Mean), PublishedLowWatermarks: fmt.Sprintf("%.2f", t.low),
 	}
 	if rings.Rings.Mean > 0 {
-		r.EachRing = fmt.Sprintf("%.0f KB", (rings.Bytes.Mean-shared.Bytes.Mean)/rings.Rings.Mean/1000)
+		r.PerRing = fmt.Sprintf("%.0f KB", (rings.Bytes.Mean-shared.Bytes.Mean)/rings.Rings.Mean/1000)
 	}
 	return r
 }
