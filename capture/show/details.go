@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fabrictest/fabrictest/capture"
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // nameWidth is the width of the column of header names.
@@ -31,7 +31,7 @@ func (p *Printer) details(pkt *capture.Packet) string {
 		}
 		b.WriteString(name)
 		for i, f := range h.Fields {
-			text := f.Name + " " + printable.Line(f.String())
+			text := f.Name + " " + textfmt.PrintableLine(f.String())
 			if i < len(h.Fields)-1 {
 				text += ","
 			}

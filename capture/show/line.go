@@ -10,7 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // Columns of a line.
@@ -46,7 +46,7 @@ func (p *Printer) lines(s *capture.Stream, pkt *capture.Packet) []line {
 	}
 	first.cols[colProtocol] = pkt.Protocol
 	if len(pkt.PDUs) == 0 {
-		first.summary = printable.Line(pkt.Note)
+		first.summary = textfmt.PrintableLine(pkt.Note)
 		first.dimmed = true
 		return []line{first}
 	}
@@ -62,7 +62,7 @@ func (p *Printer) lines(s *capture.Stream, pkt *capture.Packet) []line {
 		l.connSetup = d.MPAStart != nil || d.RoCE != nil && d.RoCE.CM != nil
 		l.dimmed = strings.HasSuffix(l.cols[colOp], "ACKNOWLEDGE")
 		if pkt.Note != "" && i == 0 { // why decoding stopped
-			l.summary += ", " + printable.Line(pkt.Note)
+			l.summary += ", " + textfmt.PrintableLine(pkt.Note)
 		}
 		all = append(all, l)
 	}
@@ -73,7 +73,7 @@ func interfaceName(i capture.Interface) string {
 	if i.Name == "" {
 		return fmt.Sprintf("#%d", i.Index)
 	}
-	return printable.Line(i.Name)
+	return textfmt.PrintableLine(i.Name)
 }
 
 // time formats the timestamp in seconds, with 6 or 9 aligned decimals.
@@ -135,11 +135,11 @@ func (e endpoints) host(s *capture.Stream, end netip.AddrPort) string {
 	name, ok := s.Host(end.Addr())
 	switch {
 	case !e.ports && ok:
-		return printable.Line(name)
+		return textfmt.PrintableLine(name)
 	case !e.ports:
 		return end.Addr().String()
 	case ok:
-		return fmt.Sprintf("%s:%d", printable.Line(name), end.Port())
+		return fmt.Sprintf("%s:%d", textfmt.PrintableLine(name), end.Port())
 	}
 	return end.String()
 }

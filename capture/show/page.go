@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fabrictest/fabrictest/capture"
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // pageLines is the number of lines buffered to compute column widths. Later lines can
@@ -135,7 +135,7 @@ func (p *Printer) colourOf(l *line) string {
 func markText(l *line) string {
 	texts := make([]string, 0, len(l.marks))
 	for _, m := range l.marks {
-		text := printable.Line(m.Text)
+		text := textfmt.PrintableLine(m.Text)
 		switch {
 		case m.Kind == capture.MarkComment:
 			text = "“" + text + "”"

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/fabrictest/fabrictest/capture"
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // Options configure a Printer.
@@ -117,7 +117,7 @@ func (p *Printer) Heading(name string) error {
 	if p.opts.JSON || p.opts.StatsOnly {
 		return nil
 	}
-	_, err := p.w.WriteString("==> " + printable.Line(name) + " <==\n")
+	_, err := p.w.WriteString("==> " + textfmt.PrintableLine(name) + " <==\n")
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/capture"
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // maxFlows bounds the flows with separate counters.
@@ -238,7 +238,7 @@ func (st *stats) writeMarks(w io.Writer) {
 	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(cmp.Compare(st.naks[b], st.naks[a]), cmp.Compare(a, b)) })
 	fmt.Fprint(w, "\ntimes\t  complaint\n")
 	for _, t := range texts {
-		fmt.Fprintf(w, "%d\t  %s\n", st.naks[t], printable.Line(t))
+		fmt.Fprintf(w, "%d\t  %s\n", st.naks[t], textfmt.PrintableLine(t))
 	}
 }
 

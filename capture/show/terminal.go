@@ -5,7 +5,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // TerminalProperties returns the line width of w, 0 if it is not a terminal, and whether
@@ -18,7 +18,7 @@ func TerminalProperties(w io.Writer) (width int, colour bool) {
 	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return 0, false
 	}
-	width = printable.Columns(f)
+	width = textfmt.TerminalWidth(f)
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		width = n
 	}

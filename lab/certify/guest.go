@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance/suites"
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
@@ -104,5 +104,5 @@ func howMade(cfg kernel.Config, accel kernel.Accel) string {
 	if cfg.ICount {
 		how += ", its time counted in instructions"
 	}
-	return fmt.Sprintf("%s, %s, and %d MiB", units.Plural(cfg.CPUs, "processor"), how, cfg.Memory)
+	return fmt.Sprintf("%s, %s, and %d MiB", textfmt.Plural(cfg.CPUs, "processor"), how, cfg.Memory)
 }

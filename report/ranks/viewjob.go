@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -48,10 +48,10 @@ func newJobView(j *Job) *jobView {
 	if !v.Good {
 		how = fmt.Sprintf("failed: exit code %d", j.Code)
 	}
-	v.Headline = fmt.Sprintf("%s on %s %s", j.Program, units.Plural(j.Ranks, "rank"), how)
+	v.Headline = fmt.Sprintf("%s on %s %s", j.Program, textfmt.Plural(j.Ranks, "rank"), how)
 	all := j.reported()
 	if n := j.Ranks - len(all); n > 0 {
-		v.Missing = fmt.Sprintf("%s of %d handed in no statistics: what follows is of the others.", units.Plural(n, "rank"), j.Ranks)
+		v.Missing = fmt.Sprintf("%s of %d handed in no statistics: what follows is of the others.", textfmt.Plural(n, "rank"), j.Ranks)
 	}
 	if len(all) == 0 {
 		return v
@@ -80,19 +80,19 @@ func (v *jobView) tiles(all []Values) {
 		total, most, connections = total+n, max(most, n), max(connections, s.Count("Carrier.max_connections"))
 	}
 	add := func(value, name, note string) { v.Tiles = append(v.Tiles, tile{value, name, note}) }
-	add(units.Count(messages, ","), "messages", units.Bytes(sum(all, "P2P.Sent.0.Bytes")+sum(all, "P2P.Sent.1.Bytes")))
-	add(units.Percent(large, messages), "by rendezvous", "the rest eagerly")
-	add(units.Percent(sum(all, "P2P.Unexpected"), messages), "unexpected", "came before their receives")
-	add(units.Count(connections, ","), "connections", "of a rank, at most")
-	add(units.Bytes(total/uint64(len(all))), "communication memory", "a rank; at most "+units.Bytes(most))
+	add(textfmt.Count(messages, ","), "messages", textfmt.Bytes(sum(all, "P2P.Sent.0.Bytes")+sum(all, "P2P.Sent.1.Bytes")))
+	add(textfmt.Percent(large, messages), "by rendezvous", "the rest eagerly")
+	add(textfmt.Percent(sum(all, "P2P.Unexpected"), messages), "unexpected", "came before their receives")
+	add(textfmt.Count(connections, ","), "connections", "of a rank, at most")
+	add(textfmt.Bytes(total/uint64(len(all))), "communication memory", "a rank; at most "+textfmt.Bytes(most))
 	if came := sum(all, "P2P.RTRsCame"); came > 0 {
-		add(units.Percent(sum(all, "P2P.RTRsUsed"), came), "of RTRs used", units.Count(came, ",")+" came")
+		add(textfmt.Percent(sum(all, "P2P.RTRsUsed"), came), "of RTRs used", textfmt.Count(came, ",")+" came")
 	}
 	if hits, misses := sum(all, hitsPath), sum(all, missesPath); hits+misses > 0 {
-		add(units.Percent(hits, hits+misses), "registrations found", units.Count(misses, ",")+" were made")
+		add(textfmt.Percent(hits, hits+misses), "registrations found", textfmt.Count(misses, ",")+" were made")
 	}
 	if n := sum(all, "Carrier.low_watermark"); n > 0 {
-		add(units.Count(n, ","), "low watermarks", "of shared receives")
+		add(textfmt.Count(n, ","), "low watermarks", "of shared receives")
 	}
 }
 
@@ -128,7 +128,7 @@ func sizeBars(all []Values) *kit.Bars {
 	for i := range last + 1 {
 		e, r := eager[i], large[i]
 		if e+r > 0 || len(b.Bars) > 0 {
-			b.Add(sizeClass(i), units.Count(e+r, ","), kit.Segment{Class: "k0", Value: float64(e)}, kit.Segment{Class: "k1", Value: float64(r)})
+			b.Add(sizeClass(i), textfmt.Count(e+r, ","), kit.Segment{Class: "k0", Value: float64(e)}, kit.Segment{Class: "k1", Value: float64(r)})
 		}
 	}
 	return b.Scaled()
@@ -146,14 +146,14 @@ func sizeClass(i int) string {
 		}
 		return fmt.Sprintf("%d – %d B", from, to)
 	}
-	return "from " + strings.Replace(units.Bytes(from), ".0 ", " ", 1)
+	return "from " + strings.Replace(textfmt.Bytes(from), ".0 ", " ", 1)
 }
 
 func wayBars(all []Values) *kit.Bars {
 	b := &kit.Bars{}
 	for i, name := range transports {
 		if n := sum(all, fmt.Sprint("Carrier.packets.", i)); n > 0 {
-			b.Add(name, units.Count(n, ","), kit.Segment{Class: "k2", Value: float64(n)})
+			b.Add(name, textfmt.Count(n, ","), kit.Segment{Class: "k2", Value: float64(n)})
 		}
 	}
 	return b.Scaled()
@@ -169,7 +169,7 @@ func rtrBars(all []Values) *kit.Bars {
 		{"were for eager data", "k5", "P2P.Mispredicted"},
 	} {
 		n := sum(all, r.path)
-		b.Add(r.name, units.Count(n, ","), kit.Segment{Class: r.class, Value: float64(n)})
+		b.Add(r.name, textfmt.Count(n, ","), kit.Segment{Class: r.class, Value: float64(n)})
 	}
 	return b.Scaled()
 }
@@ -178,7 +178,7 @@ func foundBars(all []Values) *kit.Bars {
 	b := &kit.Bars{Keys: []kit.Key{{Class: "k2", Name: "found, or not copied"}, {Class: "k1", Name: "made, or copied"}}}
 	add := func(name string, found, of uint64) {
 		if of > 0 {
-			b.Add(name, units.Count(found, ",")+" of "+units.Count(of, ","), kit.Segment{Class: "k2", Value: float64(found)}, kit.Segment{Class: "k1", Value: float64(of - found)})
+			b.Add(name, textfmt.Count(found, ",")+" of "+textfmt.Count(of, ","), kit.Segment{Class: "k2", Value: float64(found)}, kit.Segment{Class: "k1", Value: float64(of - found)})
 		}
 	}
 	hits := sum(all, hitsPath)
@@ -199,9 +199,9 @@ func kindBars(all []Values) *kit.Bars {
 		if total == 0 {
 			continue
 		}
-		text := units.Bytes(total / uint64(len(all)))
+		text := textfmt.Bytes(total / uint64(len(all)))
 		if least != most {
-			text += fmt.Sprintf(" (%s to %s)", units.Bytes(least), units.Bytes(most))
+			text += fmt.Sprintf(" (%s to %s)", textfmt.Bytes(least), textfmt.Bytes(most))
 		}
 		b.Add(name, text, kit.Segment{Class: kindClass(k), Value: float64(total) / float64(len(all))})
 	}

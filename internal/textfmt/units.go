@@ -1,7 +1,8 @@
-// Package units formats quantities for reports and messages: sizes in binary units,
-// rates and times in SI units, with a space before the unit and three or four
-// significant digits.
-package units
+// Package textfmt formats text for people. It formats sizes in binary units and rates and
+// times in SI units, with a space before the unit and three or four significant digits.
+// It also escapes control characters in untrusted text, such as names and messages of
+// peers, guests and files ([Printable]), and returns the width of a terminal.
+package textfmt
 
 import (
 	"fmt"

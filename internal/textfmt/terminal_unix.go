@@ -1,6 +1,6 @@
 //go:build unix
 
-package printable
+package textfmt
 
 import (
 	"os"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Columns returns the width of the terminal behind a file: 0 if it is none, and 80 if the
+// TerminalWidth returns the width of the terminal behind a file: 0 if it is none, and 80 if the
 // terminal does not know.
-func Columns(f *os.File) int {
+func TerminalWidth(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	switch {
 	case err != nil:

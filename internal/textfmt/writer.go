@@ -1,4 +1,4 @@
-package printable
+package textfmt
 
 import (
 	"bytes"
@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes text to W, escaped by [Text]. It may be used from several goroutines.
-type Writer struct {
+// PrintableWriter writes text to W, escaped by [Printable]. It may be used from several goroutines.
+type PrintableWriter struct {
 	W io.Writer
 
 	mu   sync.Mutex
@@ -16,23 +16,23 @@ type Writer struct {
 }
 
 // Write implements io.Writer.
-func (w *Writer) Write(p []byte) (int, error) {
+func (w *PrintableWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := append(w.rest, p...)
 	whole := len(text) - incomplete(text)
 	w.rest = bytes.Clone(text[whole:])
-	if _, err := io.WriteString(w.W, Text(string(text[:whole]))); err != nil {
+	if _, err := io.WriteString(w.W, Printable(string(text[:whole]))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 // Flush writes an incomplete UTF-8 sequence.
-func (w *Writer) Flush() error {
+func (w *PrintableWriter) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, err := io.WriteString(w.W, Text(string(w.rest)))
+	_, err := io.WriteString(w.W, Printable(string(w.rest)))
 	w.rest = nil
 	return err
 }

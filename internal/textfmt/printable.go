@@ -1,7 +1,4 @@
-// Package printable escapes control characters in untrusted text, such as names and
-// messages of peers, guests and files, before a command prints it. [Columns] is the width
-// of the terminal.
-package printable
+package textfmt
 
 import (
 	"fmt"
@@ -11,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text escapes control characters, invalid UTF-8 and characters that change the text
+// Printable escapes control characters, invalid UTF-8 and characters that change the text
 // direction. It keeps newlines and tabs.
-func Text(s string) string {
+func Printable(s string) string {
 	if strings.IndexFunc(s, mustEscape) < 0 && utf8.ValidString(s) {
 		return s
 	}
@@ -50,7 +47,7 @@ func mustEscape(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\ufffe' || r == '\uffff'
 }
 
-// Line is like Text, but replaces newlines and tabs by spaces.
-func Line(s string) string {
-	return strings.NewReplacer("\n", " ", "\t", " ").Replace(Text(s))
+// PrintableLine is like Printable, but replaces newlines and tabs by spaces.
+func PrintableLine(s string) string {
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(Printable(s))
 }
