@@ -1,4 +1,4 @@
-package goroutine
+package goruntime
 
 import (
 	"iter"
@@ -7,24 +7,24 @@ import (
 	"testing"
 )
 
-func TestSelfIsUniquePerGoroutine(t *testing.T) {
+func TestGoroutineIsUniquePerGoroutine(t *testing.T) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		if Self() != 0 {
-			t.Error("Self is not 0 on an unsupported architecture")
+		if Goroutine() != 0 {
+			t.Error("Goroutine is not 0 on an unsupported architecture")
 		}
 		return
 	}
 	var mu sync.Mutex
-	seen := map[uintptr]bool{Self(): true}
+	seen := map[uintptr]bool{Goroutine(): true}
 	var all, met sync.WaitGroup
 	met.Add(100)
 	for range 100 {
 		all.Go(func() {
-			id := Self()
+			id := Goroutine()
 			met.Done()
 			met.Wait() // all goroutines run
 			runtime.Gosched()
-			if Self() != id {
+			if Goroutine() != id {
 				t.Error("it changed")
 			}
 			mu.Lock()
@@ -38,21 +38,21 @@ func TestSelfIsUniquePerGoroutine(t *testing.T) {
 	all.Wait()
 }
 
-func TestSelfOfCoroutineIsConstant(t *testing.T) {
-	own := Self()
+func TestGoroutineOfCoroutineIsConstant(t *testing.T) {
+	own := Goroutine()
 	var inside uintptr
 	next, stop := iter.Pull(func(yield func(int) bool) {
-		inside = Self()
+		inside = Goroutine()
 		grow(200)
 		for yield(0) {
-			if Self() != inside {
+			if Goroutine() != inside {
 				t.Error("it changed")
 			}
 		}
 	})
 	for range 3 {
 		next()
-		if Self() != own || inside == own && own != 0 {
+		if Goroutine() != own || inside == own && own != 0 {
 			t.Error("the coroutine has the number of its caller")
 		}
 	}
@@ -68,8 +68,8 @@ func grow(n int) (sum byte) {
 	return sum + room[n]
 }
 
-func BenchmarkSelf(b *testing.B) {
+func BenchmarkGoroutine(b *testing.B) {
 	for b.Loop() {
-		Self()
+		Goroutine()
 	}
 }
