@@ -1,12 +1,10 @@
-package show
+package capture
 
 import (
 	"encoding/json"
 	"io"
 	"strings"
 	"time"
-
-	"github.com/fabrictest/fabrictest/capture"
 )
 
 // jsonPacket is a packet in the output of --json. Fields may be added, not changed.
@@ -60,7 +58,7 @@ type jsonHeader struct {
 	Fields map[string]any `json:"fields"`
 }
 
-func (p *Printer) json(s *capture.Stream, pkt *capture.Packet) error {
+func (p *Printer) json(s *Stream, pkt *Packet) error {
 	out := jsonPacket{
 		Number: pkt.Number, Since: pkt.SinceFirst.Seconds(), Interface: pkt.Interface.Name,
 		Direction: [...]string{"", "in", "out", ""}[pkt.Direction&3],
@@ -98,7 +96,7 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-func headerJSON(h capture.Header) jsonHeader {
+func headerJSON(h Header) jsonHeader {
 	fields := make(map[string]any, len(h.Fields))
 	for _, f := range h.Fields {
 		fields[strings.NewReplacer(" ", "_", "'", "").Replace(strings.ToLower(f.Name))] = f.Value
@@ -106,7 +104,7 @@ func headerJSON(h capture.Header) jsonHeader {
 	return jsonHeader{h.Name, fields}
 }
 
-func pduJSON(d *capture.PDU) jsonPDU {
+func pduJSON(d *PDU) jsonPDU {
 	out := jsonPDU{Op: d.Op(), Summary: d.Summary(), Payload: d.PayloadLen()}
 	switch {
 	case d.RoCE != nil:

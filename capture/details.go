@@ -1,4 +1,4 @@
-package show
+package capture
 
 import (
 	"encoding/hex"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
@@ -14,7 +13,7 @@ import (
 const nameWidth = 18
 
 // details formats the headers of a packet, with as many fields per line as fit.
-func (p *Printer) details(pkt *capture.Packet) string {
+func (p *Printer) details(pkt *Packet) string {
 	width := p.opts.Width
 	if width < 60 {
 		width = 120

@@ -1,10 +1,9 @@
-package show
+package capture
 
 import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
@@ -14,7 +13,7 @@ const pageLines = 200
 
 // page is a buffer of lines with the column widths.
 type page struct {
-	stream      *capture.Stream
+	stream      *Stream
 	lines       []line
 	widths      [numColumns]int
 	live        bool
@@ -137,7 +136,7 @@ func markText(l *line) string {
 	for _, m := range l.marks {
 		text := textfmt.PrintableLine(m.Text)
 		switch {
-		case m.Kind == capture.MarkComment:
+		case m.Kind == MarkComment:
 			text = "“" + text + "”"
 		case strings.Contains(l.summary, text):
 			text = m.Kind.String()
@@ -152,10 +151,10 @@ func markText(l *line) string {
 	return "! " + strings.Join(texts, "; ")
 }
 
-func markColour(all []capture.Mark) string {
+func markColour(all []Mark) string {
 	for _, m := range all {
 		switch m.Kind {
-		case capture.MarkChecksum, capture.MarkNak, capture.MarkRejected, capture.MarkMalformed:
+		case MarkChecksum, MarkNak, MarkRejected, MarkMalformed:
 			return red
 		}
 	}

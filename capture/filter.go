@@ -1,4 +1,4 @@
-package show
+package capture
 
 import (
 	"fmt"
@@ -6,8 +6,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-
-	"github.com/fabrictest/fabrictest/capture"
 )
 
 // Filter selects packets that match all non-empty fields; a field matches if one of its
@@ -64,7 +62,7 @@ func (r Range) contains(v uint32) bool {
 }
 
 // match reports whether p is selected.
-func (f *Filter) match(s *capture.Stream, p *capture.Packet) bool {
+func (f *Filter) match(s *Stream, p *Packet) bool {
 	if f.OnlyMarked && len(p.Marks) == 0 {
 		return false
 	}
@@ -84,7 +82,7 @@ func (f *Filter) match(s *capture.Stream, p *capture.Packet) bool {
 }
 
 // pdu reports whether a PDU matches QPs, PSNs and Ops.
-func (f *Filter) pdu(d *capture.PDU) bool {
+func (f *Filter) pdu(d *PDU) bool {
 	r := d.RoCE
 	if len(f.QPs) > 0 && (r == nil || !f.qp(r)) {
 		return false
@@ -95,7 +93,7 @@ func (f *Filter) pdu(d *capture.PDU) bool {
 	return len(f.Ops) == 0 || f.op(d.Op()) || f.op(d.Aliases()...)
 }
 
-func (f *Filter) qp(r *capture.RoCE) bool {
+func (f *Filter) qp(r *RoCE) bool {
 	for _, qp := range f.QPs {
 		if r.BTH.DestQP == qp || r.DETH.SrcQP == qp && r.DETH.SrcQP != 0 {
 			return true
@@ -126,7 +124,7 @@ func (f *Filter) op(names ...string) bool {
 	return false
 }
 
-func (f *Filter) host(s *capture.Stream, a netip.Addr) bool {
+func (f *Filter) host(s *Stream, a netip.Addr) bool {
 	if !a.IsValid() {
 		return false
 	}

@@ -1,4 +1,4 @@
-package show
+package capture
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
@@ -28,7 +27,7 @@ const (
 type line struct {
 	cols      [numColumns]string
 	summary   string
-	marks     []capture.Mark
+	marks     []Mark
 	endpoints endpoints // becomes colEndpoints when the page is printed, with host names known by then
 	more      bool      // another PDU of the previous line's packet
 	text      string    // plain text; all other fields are unset
@@ -37,7 +36,7 @@ type line struct {
 }
 
 // lines returns a line for each PDU of a packet, or one if it has none.
-func (p *Printer) lines(s *capture.Stream, pkt *capture.Packet) []line {
+func (p *Printer) lines(s *Stream, pkt *Packet) []line {
 	first := line{marks: slices.Clone(pkt.Marks), endpoints: endpointsOf(pkt)}
 	first.cols[colNumber] = fmt.Sprint(pkt.Number)
 	first.cols[colTime] = p.time(pkt)
@@ -69,7 +68,7 @@ func (p *Printer) lines(s *capture.Stream, pkt *capture.Packet) []line {
 	return all
 }
 
-func interfaceName(i capture.Interface) string {
+func interfaceName(i Interface) string {
 	if i.Name == "" {
 		return fmt.Sprintf("#%d", i.Index)
 	}
@@ -77,7 +76,7 @@ func interfaceName(i capture.Interface) string {
 }
 
 // time formats the timestamp in seconds, with 6 or 9 aligned decimals.
-func (p *Printer) time(pkt *capture.Packet) string {
+func (p *Printer) time(pkt *Packet) string {
 	if pkt.Time.IsZero() {
 		return "-"
 	}
@@ -108,7 +107,7 @@ type endpoints struct {
 	ports          bool // show ports; not for RoCE
 }
 
-func endpointsOf(pkt *capture.Packet) endpoints {
+func endpointsOf(pkt *Packet) endpoints {
 	if pkt.IP.Version == 0 {
 		return endpoints{mac: pkt.Link.HasMAC, srcMAC: pkt.Link.Src, dstMAC: pkt.Link.Dst}
 	}
@@ -121,7 +120,7 @@ func endpointsOf(pkt *capture.Packet) endpoints {
 }
 
 // format returns "source → destination" with the host names that s knows.
-func (e endpoints) format(s *capture.Stream) string {
+func (e endpoints) format(s *Stream) string {
 	switch {
 	case e.src.Addr().IsValid():
 		return e.host(s, e.src) + " → " + e.host(s, e.dst)
@@ -131,7 +130,7 @@ func (e endpoints) format(s *capture.Stream) string {
 	return "-"
 }
 
-func (e endpoints) host(s *capture.Stream, end netip.AddrPort) string {
+func (e endpoints) host(s *Stream, end netip.AddrPort) string {
 	name, ok := s.Host(end.Addr())
 	switch {
 	case !e.ports && ok:

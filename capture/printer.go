@@ -1,4 +1,4 @@
-package show
+package capture
 
 import (
 	"bufio"
@@ -6,12 +6,11 @@ import (
 	"errors"
 	"io"
 
-	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
-// Options configure a Printer.
-type Options struct {
+// PrintOptions configure a Printer.
+type PrintOptions struct {
 	Filter Filter
 	Limit  int // number of packets; 0 for no limit
 
@@ -30,14 +29,14 @@ type Options struct {
 // Printer prints one or more captures.
 type Printer struct {
 	w     *bufio.Writer
-	opts  Options
+	opts  PrintOptions
 	page  page
 	stats stats
 	shown int
 }
 
 // NewPrinter returns a printer that writes to w.
-func NewPrinter(w io.Writer, opts Options) *Printer {
+func NewPrinter(w io.Writer, opts PrintOptions) *Printer {
 	return &Printer{w: bufio.NewWriterSize(w, 1<<16), opts: opts, stats: newStats()}
 }
 
@@ -45,7 +44,7 @@ var errLimitReached = errors.New("limit reached")
 
 // Show prints the packets of s until its end, the limit, or the end of ctx. If reading
 // fails, for example with a *capture.CorruptError, it has printed all packets before.
-func (p *Printer) Show(ctx context.Context, s *capture.Stream) error {
+func (p *Printer) Show(ctx context.Context, s *Stream) error {
 	p.page = page{stream: s, live: p.opts.Live}
 	err := p.packets(ctx, s)
 	p.stats.nameFlows(s)
@@ -61,7 +60,7 @@ func (p *Printer) Show(ctx context.Context, s *capture.Stream) error {
 	return err
 }
 
-func (p *Printer) packets(ctx context.Context, s *capture.Stream) error {
+func (p *Printer) packets(ctx context.Context, s *Stream) error {
 	for {
 		if p.opts.Limit > 0 && p.shown >= p.opts.Limit {
 			return errLimitReached
@@ -84,7 +83,7 @@ func (p *Printer) packets(ctx context.Context, s *capture.Stream) error {
 	}
 }
 
-func (p *Printer) packet(s *capture.Stream, pkt *capture.Packet) error {
+func (p *Printer) packet(s *Stream, pkt *Packet) error {
 	switch {
 	case p.opts.StatsOnly:
 		return nil

@@ -1,4 +1,4 @@
-package show
+package capture
 
 import (
 	"bytes"
@@ -13,19 +13,17 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
-
-	"github.com/fabrictest/fabrictest/capture"
 )
 
 const (
-	rping    = "../../emu/softroce/wire/testdata/rxe_cm_rping.pcap"
-	problems = "../../emu/softroce/wire/testdata/rxe612_e1.pcap"
+	rping    = "../emu/softroce/wire/testdata/rxe_cm_rping.pcap"
+	problems = "../emu/softroce/wire/testdata/rxe612_e1.pcap"
 )
 
 // printCapture returns the output for a capture.
-func printCapture(t testing.TB, r io.Reader, opts Options) string {
+func printCapture(t testing.TB, r io.Reader, opts PrintOptions) string {
 	t.Helper()
-	s, err := capture.Open(r)
+	s, err := Open(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,19 +38,10 @@ func printCapture(t testing.TB, r io.Reader, opts Options) string {
 	return b.String()
 }
 
-func file(t testing.TB, path string) io.Reader {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bytes.NewReader(b)
-}
-
 func TestLinesFitTheTerminal(t *testing.T) {
-	wide := strings.Split(printCapture(t, file(t, problems), Options{}), "\n")
+	wide := strings.Split(printCapture(t, bytes.NewReader(readFile(t, problems)), PrintOptions{}), "\n")
 	for width := 40; width < 240; width += 7 {
-		lines := strings.Split(printCapture(t, file(t, problems), Options{Width: width}), "\n")
+		lines := strings.Split(printCapture(t, bytes.NewReader(readFile(t, problems)), PrintOptions{Width: width}), "\n")
 		if len(lines) != len(wide) {
 			t.Fatalf("width %d: %d lines, want %d", width, len(lines), len(wide))
 		}
@@ -70,7 +59,7 @@ func TestLinesFitTheTerminal(t *testing.T) {
 
 func TestColumnsAreAligned(t *testing.T) {
 	columns := map[int]int{}
-	for line := range strings.Lines(printCapture(t, file(t, rping), Options{})) {
+	for line := range strings.Lines(printCapture(t, bytes.NewReader(readFile(t, rping)), PrintOptions{})) {
 		before, _, ok := strings.Cut(line, " → ")
 		if !ok {
 			t.Fatalf("no ends in %q", line)
@@ -83,7 +72,7 @@ func TestColumnsAreAligned(t *testing.T) {
 }
 
 func TestColoursChangeNothingElse(t *testing.T) {
-	plain, coloured := printCapture(t, file(t, problems), Options{Verbose: true}), printCapture(t, file(t, problems), Options{Verbose: true, Colour: true})
+	plain, coloured := printCapture(t, bytes.NewReader(readFile(t, problems)), PrintOptions{Verbose: true}), printCapture(t, bytes.NewReader(readFile(t, problems)), PrintOptions{Verbose: true, Colour: true})
 	if !strings.Contains(coloured, red) || !strings.Contains(coloured, yellow) || strings.Contains(plain, "\x1b") {
 		t.Error("colours are missing, or where they should not be")
 	}
@@ -115,7 +104,7 @@ func TestEscapeSequencesAreEscaped(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	got := printCapture(t, &b, Options{Verbose: true, Hex: true, Stats: true})
+	got := printCapture(t, &b, PrintOptions{Verbose: true, Hex: true, Stats: true})
 	for _, r := range got {
 		if r != '\n' && (r < ' ' || r == 0x7f || r == 0x9b || r == 0x202e) {
 			t.Fatalf("%q reaches the terminal in %q", r, got)
@@ -146,16 +135,16 @@ func TestFilterRanges(t *testing.T) {
 }
 
 func TestLimitAndCancelStopPrinting(t *testing.T) {
-	if n := strings.Count(printCapture(t, file(t, rping), Options{Limit: 3}), "\n"); n != 3 {
+	if n := strings.Count(printCapture(t, bytes.NewReader(readFile(t, rping)), PrintOptions{Limit: 3}), "\n"); n != 3 {
 		t.Errorf("%d lines, want 3", n)
 	}
-	s, err := capture.Open(file(t, rping))
+	s, err := Open(bytes.NewReader(readFile(t, rping)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := NewPrinter(io.Discard, Options{}).Show(ctx, s); err == nil {
+	if err := NewPrinter(io.Discard, PrintOptions{}).Show(ctx, s); err == nil {
 		t.Error("it goes on after the context has ended")
 	}
 }
@@ -178,17 +167,14 @@ func (e *endless) Read(b []byte) (int, error) {
 }
 
 func TestMemoryIsBoundedForLongFiles(t *testing.T) {
-	b, err := os.ReadFile(problems)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, problems)
 	const rounds = 200
 	r := io.MultiReader(bytes.NewReader(b[:24]), &endless{body: b[24:], left: rounds * int64(len(b)-24)})
-	s, err := capture.Open(r)
+	s, err := Open(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := NewPrinter(io.Discard, Options{Stats: true})
+	p := NewPrinter(io.Discard, PrintOptions{Stats: true})
 	if err := p.Show(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -205,13 +191,13 @@ func BenchmarkLines(b *testing.B) {
 	}
 	body := int64(len(raw) - 24)
 	r := io.MultiReader(bytes.NewReader(raw[:24]), &endless{body: raw[24:], left: int64(b.N) * body})
-	s, err := capture.Open(r)
+	s, err := Open(r)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(body)
 	b.ReportAllocs()
-	p := NewPrinter(io.Discard, Options{})
+	p := NewPrinter(io.Discard, PrintOptions{})
 	if err := p.Show(b.Context(), s); err != nil {
 		b.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package show
+package capture
 
 import (
 	"cmp"
@@ -8,12 +8,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
-// maxFlows bounds the flows with separate counters.
-const maxFlows = 10000
+// maxStatsFlows bounds the flows with separate counters.
+const maxStatsFlows = 10000
 
 // topFlows is the number of flows in the table.
 const topFlows = 20
@@ -32,7 +31,7 @@ type counters struct {
 	first, last time.Time
 }
 
-func (t *counters) add(pkt *capture.Packet, payload int) {
+func (t *counters) add(pkt *Packet, payload int) {
 	t.Packets++
 	t.Bytes += int64(pkt.Length)
 	t.Payload += int64(payload)
@@ -58,22 +57,22 @@ func (t *counters) rate() float64 {
 type stats struct {
 	total         counters
 	ops           map[string]*counters
-	flows         map[flowKey]*counters // of the current capture
-	namedFlows    map[string]*counters  // of finished captures
+	flows         map[statsFlow]*counters // of the current capture
+	namedFlows    map[string]*counters    // of finished captures
 	otherFlows    counters
 	maxInterfaces int // over all captures
-	marks         map[capture.MarkKind]int
+	marks         map[MarkKind]int
 	naks          map[string]int // count by mark text
 }
 
 func newStats() stats {
 	return stats{
-		total: counters{Name: "total"}, ops: map[string]*counters{}, flows: map[flowKey]*counters{}, namedFlows: map[string]*counters{}, otherFlows: counters{Name: "other flows"},
-		marks: map[capture.MarkKind]int{}, naks: map[string]int{},
+		total: counters{Name: "total"}, ops: map[string]*counters{}, flows: map[statsFlow]*counters{}, namedFlows: map[string]*counters{}, otherFlows: counters{Name: "other flows"},
+		marks: map[MarkKind]int{}, naks: map[string]int{},
 	}
 }
 
-func (st *stats) add(s *capture.Stream, pkt *capture.Packet) {
+func (st *stats) add(s *Stream, pkt *Packet) {
 	payload := 0
 	for i := range pkt.PDUs {
 		payload += pkt.PDUs[i].PayloadLen()
@@ -84,11 +83,11 @@ func (st *stats) add(s *capture.Stream, pkt *capture.Packet) {
 	for _, m := range pkt.Marks {
 		st.marks[m.Kind]++
 		switch m.Kind {
-		case capture.MarkRetransmission:
+		case MarkRetransmission:
 			flow.Retransmissions++
-		case capture.MarkGap:
+		case MarkGap:
 			flow.Gaps++
-		case capture.MarkNak, capture.MarkRNR, capture.MarkRejected:
+		case MarkNak, MarkRNR, MarkRejected:
 			flow.Naks++
 			if len(st.naks) < 1000 || st.naks[m.Text] > 0 {
 				st.naks[m.Text]++
@@ -112,8 +111,8 @@ func entry(m map[string]*counters, name string) *counters {
 	return t
 }
 
-// flowKey identifies the packets to a queue pair, or a direction of a TCP connection.
-type flowKey struct {
+// statsFlow identifies the packets to a queue pair, or a direction of a TCP connection.
+type statsFlow struct {
 	iface     int
 	endpoints endpoints
 	protocol  string // if neither RoCE nor TCP
@@ -121,8 +120,8 @@ type flowKey struct {
 	roce      bool
 }
 
-func (st *stats) flow(s *capture.Stream, pkt *capture.Packet) *counters {
-	key := flowKey{iface: pkt.Interface.Index, endpoints: endpointsOf(pkt)}
+func (st *stats) flow(s *Stream, pkt *Packet) *counters {
+	key := statsFlow{iface: pkt.Interface.Index, endpoints: endpointsOf(pkt)}
 	switch {
 	case len(pkt.PDUs) > 0 && pkt.PDUs[0].RoCE != nil:
 		key.roce, key.qp = true, pkt.PDUs[0].RoCE.BTH.DestQP
@@ -132,7 +131,7 @@ func (st *stats) flow(s *capture.Stream, pkt *capture.Packet) *counters {
 	st.maxInterfaces = max(st.maxInterfaces, len(s.Interfaces()))
 	t := st.flows[key]
 	if t == nil {
-		if len(st.flows)+len(st.namedFlows) >= maxFlows {
+		if len(st.flows)+len(st.namedFlows) >= maxStatsFlows {
 			return &st.otherFlows
 		}
 		t = new(counters)
@@ -143,7 +142,7 @@ func (st *stats) flow(s *capture.Stream, pkt *capture.Packet) *counters {
 
 // nameFlows moves the flows of a finished capture to namedFlows, with the host names
 // that are known at its end.
-func (st *stats) nameFlows(s *capture.Stream) {
+func (st *stats) nameFlows(s *Stream) {
 	several := len(s.Interfaces()) > 1
 	for key, t := range st.flows {
 		name := key.endpoints.format(s)
@@ -210,7 +209,7 @@ func (st *stats) text(w io.Writer) error {
 		fmt.Fprintf(t, "and %d flows more (--json has all)\n", n)
 	}
 	if st.otherFlows.Packets > 0 {
-		fmt.Fprintf(t, "and %d packets of flows beyond %d\n", st.otherFlows.Packets, maxFlows)
+		fmt.Fprintf(t, "and %d packets of flows beyond %d\n", st.otherFlows.Packets, maxStatsFlows)
 	}
 	st.writeMarks(t)
 	return t.Flush()
@@ -223,7 +222,7 @@ func (st *stats) writeMarks(w io.Writer) {
 		return
 	}
 	fmt.Fprint(w, "\nmarked\t  as\n")
-	for k := range capture.NumMarkKinds {
+	for k := range NumMarkKinds {
 		if n := st.marks[k]; n > 0 {
 			fmt.Fprintf(w, "%d\t  %v\n", n, k)
 		}

@@ -1,4 +1,4 @@
-package show
+package capture
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
@@ -23,7 +22,7 @@ type Streams struct {
 
 // PrintFiles decodes captures one after the other. An error in one is printed and does
 // not prevent the others; ok reports that there was none.
-func PrintFiles(ctx context.Context, streams Streams, files []string, opts Options) (ok bool, err error) {
+func PrintFiles(ctx context.Context, streams Streams, files []string, opts PrintOptions) (ok bool, err error) {
 	for _, name := range files {
 		opts.Live = opts.Live || name == Stdin
 	}
@@ -64,7 +63,7 @@ func (p *Printer) file(ctx context.Context, r io.Reader, name string) error {
 		defer f.Close()
 		r = f
 	}
-	s, err := capture.Open(r)
+	s, err := Open(r)
 	if err != nil {
 		return err
 	}
