@@ -16,7 +16,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/report/certificate"
 )
 
@@ -128,7 +127,7 @@ func (g *guestFlagSet) config(cmd *cobra.Command) (kernel.Config, error) {
 	cfg.Program = g.program
 	cfg.KernelArgs = strings.TrimSpace(guestKernelArgs + " " + cfg.KernelArgs)
 	var err error
-	if cfg.Image, err = g.cache.Ensure(cmd.Context(), image.Series(g.series), guest.NeedsSIW(cfg.Devices)); err != nil {
+	if cfg.Image, err = g.cache.Ensure(cmd.Context(), kernel.Series(g.series), guest.NeedsSIW(cfg.Devices)); err != nil {
 		return cfg, err
 	}
 	if err := cfg.Check(); err != nil {

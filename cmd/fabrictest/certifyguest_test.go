@@ -14,7 +14,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
@@ -83,11 +82,11 @@ func realGuests(t *testing.T) (program string) {
 	if err := kernel.Check(); err != nil {
 		t.Skip("no real guests are booted: ", err)
 	}
-	dir, err := image.DefaultDir()
+	dir, err := kernel.DefaultImageDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (image.Cache{Dir: dir}).Find(image.Linux61, true); err != nil {
+	if _, err := (kernel.ImageCache{Dir: dir}).Find(kernel.Linux61, true); err != nil {
 		t.Skip("no real guests are booted: ", err)
 	}
 	program = filepath.Join(t.TempDir(), "fabrictest")

@@ -1,4 +1,4 @@
-package image
+package kernel
 
 import (
 	"context"
@@ -29,8 +29,8 @@ type Image struct {
 	Built    time.Time
 }
 
-// Cache is a directory with images.
-type Cache struct {
+// ImageCache is a directory with images.
+type ImageCache struct {
 	Dir string
 	// DebDirs are directories with Debian packages, which are used instead of
 	// downloads if they have the right hash.
@@ -45,8 +45,8 @@ type Cache struct {
 // DefaultMirror is Debian's mirror.
 const DefaultMirror = "http://deb.debian.org"
 
-// DefaultDir returns the image cache in the user's cache directory.
-func DefaultDir() (string, error) {
+// DefaultImageDir returns the image cache in the user's cache directory.
+func DefaultImageDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("no cache directory for kernels: %w; set XDG_CACHE_HOME", err)
@@ -54,7 +54,7 @@ func DefaultDir() (string, error) {
 	return filepath.Join(dir, "fabrictest", "kernel"), nil
 }
 
-func (c Cache) logf(format string, args ...any) {
+func (c ImageCache) logf(format string, args ...any) {
 	if c.Log != nil {
 		c.Log(fmt.Sprintf(format, args...))
 	}
@@ -99,7 +99,7 @@ func (e *NotBuiltError) Error() string {
 
 // Find returns the latest complete image of a series with the current recipe, with
 // siw if wanted, or a NotBuiltError.
-func (c Cache) Find(series Series, siw bool) (*Image, error) {
+func (c ImageCache) Find(series Series, siw bool) (*Image, error) {
 	if err := series.Check(); err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (m *manifest) image() *Image {
 
 // manifests returns the manifests of a recipe in matching directories, the latest
 // first. Damaged parts are left out.
-func (c Cache) manifests(pattern, recipe string) (all []*manifest) {
+func (c ImageCache) manifests(pattern, recipe string) (all []*manifest) {
 	dirs, _ := filepath.Glob(filepath.Join(c.Dir, pattern)) // the pattern is valid
 	for _, dir := range dirs {
 		m, err := readManifest(dir)
@@ -164,7 +164,7 @@ func readManifest(dir string) (*manifest, error) {
 }
 
 // Ensure finds an image, or builds it.
-func (c Cache) Ensure(ctx context.Context, series Series, siw bool) (*Image, error) {
+func (c ImageCache) Ensure(ctx context.Context, series Series, siw bool) (*Image, error) {
 	img, err := c.Find(series, siw)
 	var missing *NotBuiltError
 	if errors.As(err, &missing) {
@@ -175,7 +175,7 @@ func (c Cache) Ensure(ctx context.Context, series Series, siw bool) (*Image, err
 
 // Check returns an error if there is no image of a series and this machine cannot
 // build one.
-func (c Cache) Check(series Series, siw bool) error {
+func (c ImageCache) Check(series Series, siw bool) error {
 	_, err := c.Find(series, siw)
 	var missing *NotBuiltError
 	if !errors.As(err, &missing) {
@@ -189,7 +189,7 @@ func (c Cache) Check(series Series, siw bool) error {
 }
 
 // Build builds an image from the current Debian packages, unless it exists.
-func (c Cache) Build(ctx context.Context, series Series, siw bool) (*Image, error) {
+func (c ImageCache) Build(ctx context.Context, series Series, siw bool) (*Image, error) {
 	if err := series.Check(); err != nil {
 		return nil, err
 	}
@@ -212,11 +212,11 @@ func (c Cache) Build(ctx context.Context, series Series, siw bool) (*Image, erro
 		return nil, err
 	}
 	defer os.RemoveAll(work)
-	return (&build{Cache: c, series: series, work: work}).run(ctx, siw)
+	return (&build{ImageCache: c, series: series, work: work}).run(ctx, siw)
 }
 
 // lock locks the cache for one builder, until unlock is called or the process ends.
-func (c Cache) lock(ctx context.Context) (unlock func(), err error) {
+func (c ImageCache) lock(ctx context.Context) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(c.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (c Cache) lock(ctx context.Context) (unlock func(), err error) {
 
 // newWorkDir creates a temporary directory, and removes those of killed builds. The
 // caller holds the lock.
-func (c Cache) newWorkDir() (string, error) {
+func (c ImageCache) newWorkDir() (string, error) {
 	old, _ := filepath.Glob(filepath.Join(c.Dir, "build-*"))
 	for _, dir := range old {
 		if err := os.RemoveAll(dir); err != nil {
@@ -256,7 +256,7 @@ func (c Cache) newWorkDir() (string, error) {
 
 // publish writes the manifest of a part in out, and renames it to its final
 // directory.
-func (c Cache) publish(out, name string, m *manifest) error {
+func (c ImageCache) publish(out, name string, m *manifest) error {
 	m.Files = map[string]string{}
 	entries, err := os.ReadDir(out)
 	if err != nil {

@@ -1,4 +1,4 @@
-package image
+package kernel
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // build is one build of an image.
 type build struct {
-	Cache
+	ImageCache
 	series  Series
 	work    string
 	apt     *apt
@@ -132,7 +132,7 @@ func runCommand(ctx context.Context, dir, name string, args ...string) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, args[0], err, lastLines(string(output), 20))
+		return fmt.Errorf("%s %s: %w: %s", name, args[0], err, tailLines(string(output), 20))
 	}
 	return nil
 }

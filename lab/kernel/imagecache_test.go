@@ -1,4 +1,4 @@
-package image
+package kernel
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // put keeps an image of a few octets.
-func put(t *testing.T, c Cache, name, recipe string, series Series, version string, built time.Time, files ...string) {
+func put(t *testing.T, c ImageCache, name, recipe string, series Series, version string, built time.Time, files ...string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
 	if err := os.Mkdir(out, 0o755); err != nil {
@@ -40,7 +40,7 @@ func put(t *testing.T, c Cache, name, recipe string, series Series, version stri
 
 func TestFindReturnsLatestCompleteImage(t *testing.T) {
 	said := ""
-	c := Cache{Dir: t.TempDir(), Log: func(s string) { said += s }}
+	c := ImageCache{Dir: t.TempDir(), Log: func(s string) { said += s }}
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
 	ours := hash(currentRecipe)
 	put(t, c, "6.12-a", ours, Linux612, "6.12.1", day(1), kernelName, baseName)
@@ -76,7 +76,7 @@ func TestFindReturnsLatestCompleteImage(t *testing.T) {
 
 func TestBuildLock(t *testing.T) {
 	said := make(chan string, 1)
-	c := Cache{Dir: t.TempDir(), Log: func(s string) { said <- s }}
+	c := ImageCache{Dir: t.TempDir(), Log: func(s string) { said <- s }}
 	unlock, err := c.lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestBuildLock(t *testing.T) {
 }
 
 func TestBuildRemovesStaleWorkDirs(t *testing.T) {
-	c := Cache{Dir: t.TempDir()}
+	c := ImageCache{Dir: t.TempDir()}
 	old := filepath.Join(c.Dir, "build-123", "tree")
 	if err := os.MkdirAll(old, 0o755); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestBuildRemovesStaleWorkDirs(t *testing.T) {
 
 func TestBuildReportsMissingPrograms(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	_, err := Cache{Dir: t.TempDir()}.Build(t.Context(), Linux61, true)
+	_, err := ImageCache{Dir: t.TempDir()}.Build(t.Context(), Linux61, true)
 	var missing *MissingError
 	if !errors.As(err, &missing) {
 		t.Skipf("no images are made on this machine: %v", err)

@@ -1,4 +1,4 @@
-package image
+package kernel
 
 import (
 	"bytes"
@@ -54,7 +54,7 @@ func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string
 		return "", context.Cause(ctx)
 	}
 	if err != nil {
-		return out.String(), fmt.Errorf("%s %s: %w: %s", name, args[0], err, lastLines(errs.String(), 3))
+		return out.String(), fmt.Errorf("%s %s: %w: %s", name, args[0], err, tailLines(errs.String(), 3))
 	}
 	return out.String(), nil
 }
@@ -222,7 +222,7 @@ func sha256Of(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-func lastLines(text string, n int) string {
+func tailLines(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "; ")
 }
