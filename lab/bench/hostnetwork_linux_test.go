@@ -1,4 +1,4 @@
-package host
+package bench
 
 import (
 	"net"
@@ -13,15 +13,13 @@ import (
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
-
 // inNamespace returns a host whose devices are on one end of a wire.
-func inNamespace(t *testing.T) (*Host, *nstest.Host) {
+func inNamespace(t *testing.T) (*LocalHost, *nstest.Host) {
 	t.Helper()
 	ns, _ := nstest.Pair(t, 1500)
-	var h *Host
+	var h *LocalHost
 	err := ns.Do(func() (err error) {
-		h, err = New(provider{[]string{"rxe0"}}, Options{Root: tree(t, machine)})
+		h, err = NewLocalHost(listedDevices{[]string{"rxe0"}}, LocalHostOptions{Root: tree(t, machine)})
 		return err
 	})
 	if err != nil {
@@ -31,7 +29,7 @@ func inNamespace(t *testing.T) (*Host, *nstest.Host) {
 	return h, ns
 }
 
-func identity(t *testing.T, h *Host) agent.DeviceIdentity {
+func identity(t *testing.T, h *LocalHost) agent.DeviceIdentity {
 	t.Helper()
 	id, err := h.Identity()
 	if err != nil {

@@ -1,4 +1,4 @@
-package host
+package bench
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ import (
 // kernelTimeout limits the time that the kernel takes for a change.
 const kernelTimeout = 30 * time.Second
 
-// network is the netlink state of a host.
-type network struct {
+// hostNetwork is the netlink state of a host.
+type hostNetwork struct {
 	kernel *netlink.Handle
 
 	mu sync.Mutex
@@ -33,16 +33,16 @@ type addressesAndRoutes struct {
 	routes []netlink.Route
 }
 
-func (n *network) open() (err error) {
+func (n *hostNetwork) open() (err error) {
 	n.lost = make(map[string]addressesAndRoutes)
 	n.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)
 	return err
 }
 
-func (n *network) close() { n.kernel.Close() }
+func (n *hostNetwork) close() { n.kernel.Close() }
 
 // link returns the interface of a device.
-func (h *Host) link(device string) (netlink.Link, error) {
+func (h *LocalHost) link(device string) (netlink.Link, error) {
 	name, err := h.netDevice(device)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func wrapKernelError(what string, err error) error {
 
 // SetLink implements agent.Host: it sets the interface up or down, and restores the
 // addresses and routes that the kernel removed.
-func (h *Host) SetLink(device string, up bool) error {
+func (h *LocalHost) SetLink(device string, up bool) error {
 	l, err := h.link(device)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (h *Host) SetLink(device string, up bool) error {
 }
 
 // addressesAndRoutes returns what the interface would lose.
-func (n *network) addressesAndRoutes(l netlink.Link) (b addressesAndRoutes, err error) {
+func (n *hostNetwork) addressesAndRoutes(l netlink.Link) (b addressesAndRoutes, err error) {
 	if b.addrs, err = n.kernel.AddrList(l, unix.AF_INET6); err != nil {
 		return b, fmt.Errorf("addresses of %s: %w", l.Attrs().Name, err)
 	}
@@ -119,7 +119,7 @@ func (n *network) addressesAndRoutes(l netlink.Link) (b addressesAndRoutes, err 
 }
 
 // restore restores addresses and routes once the interface is running.
-func (n *network) restore(l netlink.Link) error {
+func (n *hostNetwork) restore(l netlink.Link) error {
 	name := l.Attrs().Name
 	b := n.lost[name]
 	delete(n.lost, name)
@@ -149,7 +149,7 @@ func (n *network) restore(l netlink.Link) error {
 }
 
 // SetAddress implements agent.Host.
-func (h *Host) SetAddress(device string, addr netip.Prefix, present bool) error {
+func (h *LocalHost) SetAddress(device string, addr netip.Prefix, present bool) error {
 	l, err := h.link(device)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (h *Host) SetAddress(device string, addr netip.Prefix, present bool) error 
 
 // Restart implements agent.Host: it removes a software device and creates it again. Hardware
 // cannot be restarted.
-func (h *Host) Restart(device string) error {
+func (h *LocalHost) Restart(device string) error {
 	kind, ok := map[string]string{driverRXE: linkRXE, driverSIW: linkSIW}[h.driver(device)]
 	if !ok {
 		return fmt.Errorf("restart %s: %w: it is not a software device of the kernel", device, agent.ErrHostCannot)
@@ -205,7 +205,7 @@ func (h *Host) Restart(device string) error {
 }
 
 // describe adds the MAC, MTU and addresses of the interface.
-func (n *network) describe(d *agent.DeviceIdentity) {
+func (n *hostNetwork) describe(d *agent.DeviceIdentity) {
 	l, err := n.kernel.LinkByName(d.NetDevice)
 	if err != nil {
 		return
@@ -224,7 +224,7 @@ func (n *network) describe(d *agent.DeviceIdentity) {
 }
 
 // awaitUp waits until an interface is running, or reports no state.
-func (n *network) awaitUp(name string) error {
+func (n *hostNetwork) awaitUp(name string) error {
 	return await(name+" to carry packets", func() (bool, error) {
 		l, err := n.kernel.LinkByName(name)
 		if err != nil {
@@ -236,7 +236,7 @@ func (n *network) awaitUp(name string) error {
 }
 
 // awaitLocal waits until an address is local; for IPv6 that takes a moment.
-func (n *network) awaitLocal(ip netip.Addr) error {
+func (n *hostNetwork) awaitLocal(ip netip.Addr) error {
 	return await(fmt.Sprintf("%v to lead to this host", ip), func() (bool, error) {
 		routes, err := n.kernel.RouteGet(ip.AsSlice())
 		return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil

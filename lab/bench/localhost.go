@@ -1,9 +1,4 @@
-// Package host implements [agent.Host] for Linux: RDMA devices of any verbs provider, their
-// description from sysfs, and links and addresses by netlink. Functions that the kernel does
-// not have return [agent.ErrHostCannot]. On other systems it only opens devices.
-//
-// Changing links and addresses needs CAP_NET_ADMIN. A Host is safe for concurrent use.
-package host
+package bench
 
 import (
 	"fmt"
@@ -16,44 +11,48 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Options configure a Host. The zero value is for the local machine.
-type Options struct {
+// LocalHostOptions configure a LocalHost. The zero value is for the local machine.
+type LocalHostOptions struct {
 	// Program is the name and version of the agent's program.
 	Program string
 	// Root is the directory that contains /sys and /etc; / if empty.
 	Root string
 }
 
-// Host is a machine with the devices of a provider.
-type Host struct {
+// LocalHost implements [agent.Host] for this machine: RDMA devices of any verbs provider,
+// their description from sysfs, and links and addresses by netlink. Functions that the
+// kernel does not have return [agent.ErrHostCannot]. On systems other than Linux it only
+// opens devices. Changing links and addresses needs CAP_NET_ADMIN. A LocalHost is safe for
+// concurrent use.
+type LocalHost struct {
 	provider verbs.Provider
-	opt      Options
-	network
+	opt      LocalHostOptions
+	hostNetwork
 }
 
-var _ agent.Host = (*Host)(nil)
+var _ agent.Host = (*LocalHost)(nil)
 
-// New returns the local machine. Links and addresses are those of the caller's network
+// NewLocalHost returns the local machine. Links and addresses are those of the caller's network
 // namespace.
-func New(p verbs.Provider, opt Options) (*Host, error) {
+func NewLocalHost(p verbs.Provider, opt LocalHostOptions) (*LocalHost, error) {
 	if opt.Root == "" {
 		opt.Root = "/"
 	}
-	h := &Host{provider: p, opt: opt}
-	if err := h.network.open(); err != nil {
+	h := &LocalHost{provider: p, opt: opt}
+	if err := h.hostNetwork.open(); err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
 	return h, nil
 }
 
 // Close closes the netlink socket. Open devices stay open.
-func (h *Host) Close() { h.network.close() }
+func (h *LocalHost) Close() { h.hostNetwork.close() }
 
 // Open implements agent.Host.
-func (h *Host) Open(device string) (verbs.Context, error) { return h.provider.Open(device) }
+func (h *LocalHost) Open(device string) (verbs.Context, error) { return h.provider.Open(device) }
 
 // Identity implements agent.Host.
-func (h *Host) Identity() (agent.Identity, error) {
+func (h *LocalHost) Identity() (agent.Identity, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		return agent.Identity{}, err
@@ -73,20 +72,20 @@ func (h *Host) Identity() (agent.Identity, error) {
 }
 
 // device describes a device.
-func (h *Host) device(info verbs.DeviceInfo) agent.DeviceIdentity {
+func (h *LocalHost) device(info verbs.DeviceInfo) agent.DeviceIdentity {
 	d := agent.DeviceIdentity{
 		Info: info, Driver: h.driver(info.Name), Firmware: h.attribute(info.Name, "fw_ver"), Where: h.busAddress(info.Name),
 	}
 	d.DriverVersion = h.moduleVersion(d.Driver)
 	if dev, err := h.netDevice(info.Name); err == nil {
 		d.NetDevice = dev
-		h.network.describe(&d)
+		h.hostNetwork.describe(&d)
 	}
 	return d
 }
 
 // distribution returns the name of the distribution.
-func (h *Host) distribution() string {
+func (h *LocalHost) distribution() string {
 	for line := range strings.Lines(h.read("etc", "os-release")) {
 		if name, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
 			return strings.Trim(strings.TrimSpace(name), `"'`)
@@ -96,7 +95,7 @@ func (h *Host) distribution() string {
 }
 
 // read returns the content of a file below the root; empty if there is none.
-func (h *Host) read(path ...string) string {
+func (h *LocalHost) read(path ...string) string {
 	b, err := os.ReadFile(filepath.Join(append([]string{h.opt.Root}, path...)...))
 	if err != nil {
 		return ""

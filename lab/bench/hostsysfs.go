@@ -1,4 +1,4 @@
-package host
+package bench
 
 import (
 	"encoding/hex"
@@ -18,17 +18,17 @@ const (
 )
 
 // sysfsDir returns the sysfs directory of a device.
-func (h *Host) sysfsDir(device string) string {
+func (h *LocalHost) sysfsDir(device string) string {
 	return filepath.Join(h.opt.Root, "sys", "class", "infiniband", filepath.Base(device))
 }
 
 // attribute reads a sysfs file of a device.
-func (h *Host) attribute(device string, path ...string) string {
+func (h *LocalHost) attribute(device string, path ...string) string {
 	return h.read(append([]string{"sys", "class", "infiniband", filepath.Base(device)}, path...)...)
 }
 
 // base returns the last element of a symbolic link's target; empty if there is none.
-func (h *Host) base(device string, path ...string) string {
+func (h *LocalHost) base(device string, path ...string) string {
 	to, err := os.Readlink(filepath.Join(append([]string{h.sysfsDir(device)}, path...)...))
 	if err != nil {
 		return ""
@@ -37,11 +37,11 @@ func (h *Host) base(device string, path ...string) string {
 }
 
 // busAddress returns the bus address of a device.
-func (h *Host) busAddress(device string) string { return h.base(device, "device") }
+func (h *LocalHost) busAddress(device string) string { return h.base(device, "device") }
 
 // driver returns the module of a device. Software devices have no bus, and sysfs does not
 // name their modules: rxe has a parent attribute, and siw is an RNIC.
-func (h *Host) driver(device string) string {
+func (h *LocalHost) driver(device string) string {
 	if d := h.base(device, "device", "driver"); d != "" {
 		return d
 	}
@@ -56,7 +56,7 @@ func (h *Host) driver(device string) string {
 }
 
 // moduleVersion returns the version of a module, or the hash of its sources.
-func (h *Host) moduleVersion(driver string) string {
+func (h *LocalHost) moduleVersion(driver string) string {
 	if driver == "" {
 		return ""
 	}
@@ -70,7 +70,7 @@ func (h *Host) moduleVersion(driver string) string {
 }
 
 // netDevice returns the network interface of a device's first port.
-func (h *Host) netDevice(device string) (string, error) {
+func (h *LocalHost) netDevice(device string) (string, error) {
 	for _, name := range []string{h.attribute(device, "parent"), h.attribute(device, "ports", "1", "gid_attrs", "ndevs", "0")} {
 		if name != "" {
 			return name, nil
@@ -86,7 +86,7 @@ func (h *Host) netDevice(device string) (string, error) {
 }
 
 // byGUID finds the interface whose MAC is the base of the device's GUID, as with siw.
-func (h *Host) byGUID(device string) string {
+func (h *LocalHost) byGUID(device string) string {
 	guid, err := hex.DecodeString(strings.ReplaceAll(h.attribute(device, "node_guid"), ":", ""))
 	if err != nil || len(guid) != 8 {
 		return ""

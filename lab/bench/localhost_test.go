@@ -1,4 +1,4 @@
-package host
+package bench
 
 import (
 	"errors"
@@ -11,21 +11,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// provider lists devices and opens none.
-type provider struct{ names []string }
+// listedDevices is a provider that lists devices and opens none.
+type listedDevices struct{ names []string }
 
-var _ verbs.Provider = provider{}
+var _ verbs.Provider = listedDevices{}
 
-func (p provider) Name() string { return "fake" }
+func (p listedDevices) Name() string { return "fake" }
 
-func (p provider) Devices() (all []verbs.DeviceInfo, _ error) {
+func (p listedDevices) Devices() (all []verbs.DeviceInfo, _ error) {
 	for _, n := range p.names {
 		all = append(all, verbs.DeviceInfo{Name: n, Provider: "fake"})
 	}
 	return all, nil
 }
 
-func (p provider) Open(name string) (verbs.Context, error) {
+func (p listedDevices) Open(name string) (verbs.Context, error) {
 	return nil, &verbs.OpError{Op: "open", Obj: name, Err: verbs.ErrNotFound}
 }
 
@@ -81,7 +81,7 @@ var machine = map[string]string{
 
 func TestIdentity(t *testing.T) {
 	names := []string{"rxe0", "siw0", "mlx5_0", "cxgb4_0", "lonely0", "../../etc"}
-	h, err := New(provider{names}, Options{Root: tree(t, machine), Program: "test 1"})
+	h, err := NewLocalHost(listedDevices{names}, LocalHostOptions{Root: tree(t, machine), Program: "test 1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestIdentity(t *testing.T) {
 }
 
 func TestUnsupportedFunctions(t *testing.T) {
-	h, err := New(provider{}, Options{Root: tree(t, machine)})
+	h, err := NewLocalHost(listedDevices{}, LocalHostOptions{Root: tree(t, machine)})
 	if err != nil {
 		t.Fatal(err)
 	}
