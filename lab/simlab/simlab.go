@@ -13,7 +13,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
-	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
@@ -65,7 +64,7 @@ type run struct {
 	plan        *lab.Plan
 	world       *sim.World
 	fabric      fabric
-	hub         *simcontrol.Hub
+	hub         *Hub
 	ranks       []*rank
 	capture     *capture
 	observed    lab.Observation

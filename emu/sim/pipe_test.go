@@ -1,4 +1,4 @@
-package simcontrol
+package sim
 
 import (
 	"errors"
@@ -6,21 +6,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
-	w := sim.New(sim.Config{Seed: 1})
+func TestPipeDeliversInOrderAndTimesOut(t *testing.T) {
+	w := New(Config{Seed: 1})
 	a, b := Pipe(w)
 	if _, err := a.Recv(verbs.Forever); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("Recv outside of a program: %v", err)
 	}
-	w.Go("a", func(p *sim.Proc) error {
+	w.Go("a", func(p *Proc) error {
 		p.Sleep(time.Millisecond)
 		return errors.Join(a.Send([]byte("one")), a.Send([]byte("two")))
 	})
-	w.Go("b", func(p *sim.Proc) error {
+	w.Go("b", func(p *Proc) error {
 		for _, d := range []time.Duration{0, 10 * time.Microsecond} {
 			began := p.Now()
 			if _, err := b.Recv(d); !errors.Is(err, verbs.ErrTimeout) || p.Now()-began != d {

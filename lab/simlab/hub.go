@@ -1,4 +1,4 @@
-package simcontrol
+package simlab
 
 import (
 	"time"
@@ -17,8 +17,8 @@ type Hub struct {
 	*sim.Hub
 }
 
-// New returns a hub for ranks 0 to size-1.
-func New(w *sim.World, size int) *Hub { return &Hub{Hub: sim.NewHub(w, size, workload.ErrGone)} }
+// NewHub returns a hub for ranks 0 to size-1.
+func NewHub(w *sim.World, size int) *Hub { return &Hub{Hub: sim.NewHub(w, size, workload.ErrGone)} }
 
 // Control returns the control channel of a rank.
 func (h *Hub) Control(rank int) workload.Control { return &control{h.Endpoint(rank), h} }

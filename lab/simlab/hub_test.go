@@ -1,4 +1,4 @@
-package simcontrol
+package simlab
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 func TestBarrierOpensWhenLastRankEntersOrEnds(t *testing.T) {
 	const size = 4
 	w := sim.New(sim.Config{Seed: 1})
-	h := New(w, size)
+	h := NewHub(w, size)
 	var marks []string
 	h.OnMark = func(rank int, at time.Duration, what string) {
 		marks = append(marks, fmt.Sprintf("%s at %v", what, at))
