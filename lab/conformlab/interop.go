@@ -1,7 +1,4 @@
-// Package interop tests the emulated NICs against the RDMA devices of a Linux kernel in a
-// guest: it boots the guest, opens devices on both ends and runs the exchanges of package
-// conformance/interop between them. cmd/fabrictest calls it.
-package interop
+package conformlab
 
 import (
 	"context"
@@ -24,8 +21,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Options are the exchanges to run, and with which guest.
-type Options struct {
+// InteropOptions are the exchanges to run, and with which guest.
+type InteropOptions struct {
 	Guest       kernel.Config // with one device; Impair and Seed are of its link
 	Patterns    []string      // of exchanges
 	Connections int           // to make and close after the exchanges
@@ -38,7 +35,7 @@ type Options struct {
 
 // timeout is how long a completion or a connection may take. The connection manager
 // retransmits after a long time.
-func (o *Options) timeout() time.Duration {
+func (o *InteropOptions) timeout() time.Duration {
 	switch {
 	case o.Timeout != 0:
 		return o.Timeout
@@ -51,8 +48,8 @@ func (o *Options) timeout() time.Duration {
 // noExchanges is the pattern that selects no exchange, for connections only.
 const noExchanges = "none"
 
-// OpenDevice opens an emulated device on sockets, for the programs of conformance/kernel.
-func OpenDevice(p programs.Provider, s programs.Setup) (verbs.Context, error) {
+// OpenInteropDevice opens an emulated device on sockets, for the programs of conformance/kernel.
+func OpenInteropDevice(p programs.Provider, s programs.Setup) (verbs.Context, error) {
 	switch p {
 	case programs.SoftRoCE:
 		return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{s.Local}})
@@ -70,7 +67,7 @@ func OpenDevice(p programs.Provider, s programs.Setup) (verbs.Context, error) {
 	}
 }
 
-func (o *Options) transport() verbs.Transport {
+func (o *InteropOptions) transport() verbs.Transport {
 	if o.Guest.Devices[0] == guest.RXE {
 		return verbs.TransportIB
 	}
@@ -81,7 +78,7 @@ func (o *Options) transport() verbs.Transport {
 const iwarpHeaders = 72
 
 // packetPayload returns the data of a packet; that of RoCE depends on the path MTU.
-func (o *Options) packetPayload(roce int) int {
+func (o *InteropOptions) packetPayload(roce int) int {
 	if o.transport() == verbs.TransportIWARP {
 		return o.Guest.MTU - iwarpHeaders
 	}
@@ -90,7 +87,7 @@ func (o *Options) packetPayload(roce int) int {
 
 // Cases returns the exchanges that match a pattern. Their sizes depend on the data of a
 // RoCE packet, which is known when the devices are open; 4096 is usual.
-func (o *Options) Cases(roce int) (cases []interop.Case, err error) {
+func (o *InteropOptions) Cases(roce int) (cases []interop.Case, err error) {
 	if slices.Equal(o.Patterns, []string{noExchanges}) {
 		return nil, nil
 	}
@@ -110,7 +107,7 @@ func (o *Options) Cases(roce int) (cases []interop.Case, err error) {
 
 // Run boots the guest in the current network namespace, which must be empty, and exchanges
 // every selected operation with it. It reports whether all passed, or failed as known.
-func (o *Options) Run(ctx context.Context) (ok bool, err error) {
+func (o *InteropOptions) Run(ctx context.Context) (ok bool, err error) {
 	cfg := o.Guest
 	lab, err := kernel.UpInCurrentNamespace(ctx, cfg)
 	if err != nil {
@@ -151,7 +148,7 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 		},
 		Lossy: !cfg.Impair.Empty(), Timeout: o.timeout(), Exceptions: kernelExceptions(string(cfg.Devices[0]), !cfg.Impair.Empty()),
 	}
-	r := newReport(s, o)
+	r := newInteropReport(s, o)
 	s.OnResult = r.add
 	packet, err := s.PacketPayload()
 	if err != nil {
@@ -183,7 +180,7 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 }
 
 // ours opens the emulated devices, one at each address of the host.
-func (o *Options) ours() (*interop.End, error) {
+func (o *InteropOptions) ours() (*interop.End, error) {
 	provider := programs.SoftRoCE
 	if o.transport() == verbs.TransportIWARP {
 		provider = programs.SoftIWARP
@@ -194,7 +191,7 @@ func (o *Options) ours() (*interop.End, error) {
 		Objects: func(context.Context) (map[string]int, error) { return ownObjects() },
 	}
 	for family, addr := range e.Addrs {
-		dev, err := OpenDevice(provider, programs.Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})
+		dev, err := OpenInteropDevice(provider, programs.Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})
 		if err != nil {
 			return e, fmt.Errorf("%s at %v: %w", provider, addr, err)
 		}

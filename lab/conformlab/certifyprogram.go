@@ -1,4 +1,4 @@
-package certify
+package conformlab
 
 import (
 	"debug/buildinfo"
