@@ -1,4 +1,4 @@
-package trials
+package work_test
 
 import (
 	"encoding/json"
@@ -122,7 +122,7 @@ func TestNamespaces(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			result, err := mpirun.InNamespaces(t.Context(), s.run(rankCommand, s.work.Name))
 			if err != nil || result.Code != 0 {
-				t.Errorf("%v, exit code %d\nTo repeat it:\n\n    go test ./mpi/trials -everywhere -run '%s'\n", err, result.Code, t.Name())
+				t.Errorf("%v, exit code %d\nTo repeat it:\n\n    go test ./mpi/work -everywhere -run '%s'\n", err, result.Code, t.Name())
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package trials
+package work_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package trials
+package work_test
 
 import (
 	"errors"
@@ -11,7 +11,16 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// Tests of all set-ups take a few of them, unless they are told to take all or a part.
+// The files trial*_test.go test the runtime as a whole with these workloads: with random
+// configurations, as processes in namespaces, and while ranks, cables and rails fail. Data
+// is never wrong, ranks that can continue do, and the others soon return an error.
+//
+//	go test ./mpi/work -run Random -seeds 1000
+//	go test ./mpi/work -run 'Namespaces|Phase' -everywhere
+//
+// A failure names the command that repeats it.
+
+// Tests of all configurations run a few of them, unless a flag selects all or a part.
 var part = testutil.PartFlag()
 
 func few() bool { return !*everywhere && !part.Given() }
@@ -44,7 +53,7 @@ func each(t *testing.T, usual uint64, try func(seed uint64) error) {
 	for s := *seed; s < *seed+n; s++ {
 		began := time.Now()
 		if err := try(s); err != nil {
-			t.Errorf("seed %d: %v\nTo repeat it:\n\n    go test ./mpi/trials -run '^%s$' -seeds 1 -seed %d\n", s, err, t.Name(), s)
+			t.Errorf("seed %d: %v\nTo repeat it:\n\n    go test ./mpi/work -run '^%s$' -seeds 1 -seed %d\n", s, err, t.Name(), s)
 		}
 		if d := time.Since(began); d > 5*time.Second {
 			t.Logf("seed %d takes %v", s, d)
