@@ -8,6 +8,10 @@
 // are dropped. A corrupt file yields the packets before the corruption and then a
 // [CorruptError].
 //
-// The package does not print: see package show. A [Stream] must not be used from
-// several goroutines, and a packet is valid until the next call of [Stream.Next].
+// A [Printer] prints the packets: a line per packet, headers, hex dumps, JSON and
+// statistics. It escapes control characters of captured text and buffers a page of lines
+// to align columns. The command "fabrictest capture show" uses it ([PrintFiles]).
+//
+// A [Stream] or [Printer] must not be used from several goroutines, and a packet is valid
+// until the next call of [Stream.Next].
 package capture

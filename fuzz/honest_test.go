@@ -7,7 +7,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/scenarios/random"
-	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -17,7 +16,7 @@ import (
 func (p *pair) exchange(t testing.TB, work *random.Workload) (results [2]*random.Result, err error) {
 	t.Helper()
 	var pipes [2]traffic.Exchange
-	pipes[0], pipes[1] = simcontrol.Pipe(p.World)
+	pipes[0], pipes[1] = sim.Pipe(p.World)
 	for side := range random.Side(2) {
 		end, err := random.NewEnd(random.Env{Device: p.devs[side], Peer: pipes[side]}, work, side)
 		if err != nil {

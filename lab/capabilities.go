@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -41,10 +41,10 @@ func WriteCapabilities(w io.Writer, found []netns.Capability, coloured bool) err
 		fmt.Fprintf(&b, "%s  %-*s  %s\n", colour(c.State), width, c.Name, c.For)
 		indent := strings.Repeat(" ", len("limited")+2+width+2)
 		if c.Reason != "" {
-			fmt.Fprintf(&b, "%s%s\n", indent, printable.Line(c.Reason))
+			fmt.Fprintf(&b, "%s%s\n", indent, textfmt.PrintableLine(c.Reason))
 		}
 		if c.Cure != "" {
-			fmt.Fprintf(&b, "%sto have it: %s\n", indent, printable.Line(c.Cure))
+			fmt.Fprintf(&b, "%sto have it: %s\n", indent, textfmt.PrintableLine(c.Cure))
 		}
 	}
 	if why := netns.Available(); why != nil {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/traffic"
 )
@@ -102,7 +102,7 @@ func (j *checker) checkMemory() {
 		}
 		wrong = append(wrong, "no memory was compared")
 	}
-	j.checkProblems("memory", "identical", units.Bytes(checked)+" compared, all identical", wrong)
+	j.checkProblems("memory", "identical", textfmt.Bytes(checked)+" compared, all identical", wrong)
 }
 
 // violationTexts returns the violations of the kinds that match accepts.

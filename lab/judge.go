@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -143,7 +143,7 @@ func joinNames(names []string) string {
 func (j *checker) checkLimits() {
 	if most := j.want.MaxTime; most > 0 {
 		took := j.workTime()
-		j.add("max_time", took <= most, "at most "+units.Duration(most), units.Duration(took))
+		j.add("max_time", took <= most, "at most "+textfmt.Duration(most), textfmt.Duration(took))
 		j.setTiming(true)
 	}
 	if most := int64(j.want.MaxMemory); most > 0 {
@@ -155,7 +155,7 @@ func (j *checker) checkLimits() {
 		}
 		if largest >= 0 { // simulated ranks have no process
 			r := &j.Ranks[largest]
-			j.add("max_memory", r.MemoryKiB<<10 <= most, "at most "+units.Bytes(most), units.Bytes(r.MemoryKiB<<10)+" at "+r.name())
+			j.add("max_memory", r.MemoryKiB<<10 <= most, "at most "+textfmt.Bytes(most), textfmt.Bytes(r.MemoryKiB<<10)+" at "+r.name())
 		}
 	}
 }

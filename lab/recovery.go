@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -171,7 +171,7 @@ func (j *checker) checkRecovery() {
 	var worst time.Duration
 	measured := 0
 	for _, s := range j.faultIntervals() {
-		what := fmt.Sprintf("%s at %s", j.Plan.DescribeStep(s.step), units.Duration(s.begin))
+		what := fmt.Sprintf("%s at %s", j.Plan.DescribeStep(s.step), textfmt.Duration(s.begin))
 		switch {
 		case s.notRecovered != "":
 			wrong = append(wrong, fmt.Sprintf("%s received nothing after %s", s.notRecovered, what))
@@ -180,14 +180,14 @@ func (j *checker) checkRecovery() {
 			measured++
 			worst = max(worst, *s.recovered)
 			if *s.recovered > most {
-				wrong = append(wrong, fmt.Sprintf("%s after %s", units.Duration(*s.recovered), what))
+				wrong = append(wrong, fmt.Sprintf("%s after %s", textfmt.Duration(*s.recovered), what))
 			}
 		}
 	}
 	if measured == 0 && len(wrong) == 0 {
 		wrong = append(wrong, "no message was received after any fault: did the workload end before?")
 	}
-	j.checkProblems("recovery", "within "+units.Duration(most), fmt.Sprintf("%s at worst, after %s", units.Duration(worst), units.Plural(measured, "fault")), wrong)
+	j.checkProblems("recovery", "within "+textfmt.Duration(most), fmt.Sprintf("%s at worst, after %s", textfmt.Duration(worst), textfmt.Plural(measured, "fault")), wrong)
 	j.setTiming(true)
 }
 

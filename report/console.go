@@ -3,7 +3,7 @@ package report
 import (
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -23,7 +23,7 @@ type Display struct {
 func NewDisplay(cfg DisplayConfig, names []string) *Display {
 	d := &Display{name: len("scenario")}
 	for _, n := range names {
-		d.name = max(d.name, min(36, kit.TextWidth(printable.Line(n))))
+		d.name = max(d.name, min(36, kit.TextWidth(textfmt.PrintableLine(n))))
 	}
 	d.Open(cfg)
 	return d
@@ -48,5 +48,5 @@ func (d *Display) Done(r *Result) {
 func (d *Display) Finish(run *Run, paths Paths) error { return d.Panel.Finish(d.summary(run), paths) }
 
 func label(name, tier string) string {
-	return strings.TrimSpace(printable.Line(name) + " on " + printable.Line(tier))
+	return strings.TrimSpace(textfmt.PrintableLine(name) + " on " + textfmt.PrintableLine(tier))
 }

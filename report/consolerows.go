@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -36,15 +35,15 @@ const minReason = 24
 func (d *Display) row(r *Result) string {
 	word := words[r.Verdict]
 	verdict := d.paint(r.Verdict, word) + strings.Repeat(" ", max(0, verdictWidth-kit.TextWidth(word)))
-	name, tier := kit.Pad(printable.Line(r.Name), d.name), printable.Line(r.Tier)
+	name, tier := kit.Pad(textfmt.PrintableLine(r.Name), d.name), textfmt.PrintableLine(r.Tier)
 	if r.Verdict != Passed {
 		before := fmt.Sprintf("  %s  %s  ", name, kit.Pad(tier, columnsOf[0].width))
-		return verdict + before + kit.Cut(printable.Line(r.Reason), max(d.Columns()-verdictWidth-kit.TextWidth(before), minReason)) + "\n"
+		return verdict + before + kit.Cut(textfmt.PrintableLine(r.Reason), max(d.Columns()-verdictWidth-kit.TextWidth(before), minReason)) + "\n"
 	}
 	t := r.Totals()
 	return line(verdict, name, []string{
-		tier, fmt.Sprint(len(r.Ranks)), fmt.Sprint(t.Messages), units.Bytes(t.Bytes), fmt.Sprint(t.Lost), fmt.Sprint(t.Resent),
-		units.Duration(r.Elapsed), units.BitRate(r.GoodputBps()),
+		tier, fmt.Sprint(len(r.Ranks)), fmt.Sprint(t.Messages), textfmt.Bytes(t.Bytes), fmt.Sprint(t.Lost), fmt.Sprint(t.Resent),
+		textfmt.Duration(r.Elapsed), textfmt.BitRate(r.GoodputBps()),
 	})
 }
 

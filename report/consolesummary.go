@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // maxBad limits the described bad results; the report has all.
@@ -33,7 +32,7 @@ func (d *Display) summary(run *Run) string {
 		if run.Seed != 0 { // 0: each scenario has its own
 			fmt.Fprintf(&b, "Seed %d. ", run.Seed)
 		}
-		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", printable.Line(run.Command))
+		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", textfmt.PrintableLine(run.Command))
 	}
 	return b.String()
 }
@@ -48,20 +47,20 @@ func (d *Display) describe(b *strings.Builder, r *Result) {
 	if r.First != nil && r.First.Reason != r.Reason {
 		why += "; the first attempt: " + r.First.Reason
 	}
-	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), printable.Line(why))
+	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), textfmt.PrintableLine(why))
 	for _, c := range r.Checks {
 		if !c.OK {
-			fmt.Fprintf(b, "    %s: want %s, got %s\n", printable.Line(c.Name), printable.Line(c.Want), printable.Line(c.Got))
+			fmt.Fprintf(b, "    %s: want %s, got %s\n", textfmt.PrintableLine(c.Name), textfmt.PrintableLine(c.Want), textfmt.PrintableLine(c.Got))
 		}
 	}
 	if r.Replay != "" {
-		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", printable.Line(r.Replay))
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", textfmt.PrintableLine(r.Replay))
 	}
 }
 
 func (d *Display) counts(run *Run) string {
 	n := run.Counts()
-	wall := units.Duration(run.Wall.Round(time.Millisecond))
+	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))
 	total := len(run.Scenarios)
 	switch {
 	case total == 0:
@@ -100,7 +99,7 @@ func skips(run *Run) []string {
 		if r.Verdict != Skipped {
 			continue
 		}
-		reason := printable.Line(r.Reason)
+		reason := textfmt.PrintableLine(r.Reason)
 		if by[reason] == 0 {
 			order = append(order, reason)
 		}

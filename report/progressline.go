@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // ProgressLine shows the progress of a measurement: one line that changes on a terminal,
@@ -25,7 +25,7 @@ func NewProgressLine(to io.Writer, terminal bool) *ProgressLine {
 func (p *ProgressLine) Report(doing string, done float64) {
 	switch {
 	case p.terminal:
-		fmt.Fprintf(p.to, "\r\x1b[K%3.0f %%  %s", 100*done, printable.Line(doing))
+		fmt.Fprintf(p.to, "\r\x1b[K%3.0f %%  %s", 100*done, textfmt.PrintableLine(doing))
 	case time.Since(p.last) >= 10*time.Second:
 		p.last = time.Now()
 		fmt.Fprintf(p.to, "%3.0f %%  %s\n", 100*done, doing)

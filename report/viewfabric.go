@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -86,7 +86,7 @@ func (l *looks) Cable(c *topology.Cable) kit.Part {
 		p.State = max(p.State, l.faultStates[b])
 	}
 	if lost > 0 {
-		p.Label = units.SI(float64(lost), "") + " lost"
+		p.Label = textfmt.SI(float64(lost), "") + " lost"
 	}
 	l.used[p.State] = true
 	if !l.fewLabels || p.State != kit.Fine {
@@ -96,7 +96,7 @@ func (l *looks) Cable(c *topology.Cable) kit.Part {
 }
 
 func wayTitle(k *Link) string {
-	s := fmt.Sprintf("to %s: %s packets, %s", k.To, count(k.Packets), units.Bytes(k.Bytes))
+	s := fmt.Sprintf("to %s: %s packets, %s", k.To, count(k.Packets), textfmt.Bytes(k.Bytes))
 	if k.Coarse {
 		s += " as the kernel counts"
 	}
@@ -114,7 +114,7 @@ func (l *looks) Host(h *topology.Host) kit.Part {
 		if k.State != stateFinished {
 			p.State = kit.Down
 		}
-		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", k.Rank, rankState(k), units.Bytes(k.Bytes), count(k.Messages))
+		title += fmt.Sprintf("\nrank %d: %s, %s in %s messages", k.Rank, rankState(k), textfmt.Bytes(k.Bytes), count(k.Messages))
 	}
 	if !l.fewLabels || p.State != kit.Fine {
 		p.Title = title
@@ -136,7 +136,7 @@ func (l *looks) legend() []legendView {
 
 // fabricText describes the size of the fabric, and the links if all are equal.
 func fabricText(t *topology.Topology) string {
-	text := units.Plural(len(t.Hosts), "host")
+	text := textfmt.Plural(len(t.Hosts), "host")
 	tiers := map[int]int{}
 	for _, s := range t.Switches {
 		tiers[s.Tier]++
@@ -145,7 +145,7 @@ func fabricText(t *topology.Topology) string {
 	case len(t.Switches) == 0:
 		text += " back to back"
 	case len(tiers) == 2:
-		text += fmt.Sprintf(", %d leaves, %s", tiers[1], units.Plural(tiers[2], "spine"))
+		text += fmt.Sprintf(", %d leaves, %s", tiers[1], textfmt.Plural(tiers[2], "spine"))
 	case len(t.Switches) == 1:
 		text += ", 1 switch"
 	default:
@@ -161,10 +161,10 @@ func fabricText(t *topology.Topology) string {
 		}
 	}
 	if link.RateBps > 0 {
-		text += ", " + units.BitRate(float64(link.RateBps))
+		text += ", " + textfmt.BitRate(float64(link.RateBps))
 	}
 	if link.Latency > 0 {
-		text += ", " + units.Duration(link.Latency)
+		text += ", " + textfmt.Duration(link.Latency)
 	}
 	if link.MTU > 0 {
 		text += fmt.Sprintf(", MTU %d", link.MTU)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -69,7 +69,7 @@ func newResultView(r *Result, id string, maxRows int) *resultView {
 		v.Wordy = v.Wordy || len(c.Got) > longText
 	}
 	if r.Elapsed > 0 {
-		v.Elapsed = units.Duration(r.Elapsed)
+		v.Elapsed = textfmt.Duration(r.Elapsed)
 	}
 	if r.Fabric != nil && len(r.Fabric.Hosts) > 0 {
 		looks := newLooks(r)
@@ -88,14 +88,14 @@ func figures(r *Result) kit.Facts {
 		add("Ranks", fmt.Sprint(len(r.Ranks)))
 	}
 	if t.Messages > 0 || t.Bytes > 0 {
-		add("Delivered", units.Bytes(t.Bytes))
+		add("Delivered", textfmt.Bytes(t.Bytes))
 		add("Messages", count(t.Messages))
-		add("Goodput", units.BitRate(r.GoodputBps()))
+		add("Goodput", textfmt.BitRate(r.GoodputBps()))
 	}
 	if len(r.Links) > 0 {
 		lost := count(t.Lost)
 		if t.Lost > 0 {
-			lost += " (" + units.Percent(t.Lost, t.Packets) + ")"
+			lost += " (" + textfmt.Percent(t.Lost, t.Packets) + ")"
 		}
 		add("Packets lost", lost)
 	}
@@ -110,9 +110,9 @@ func figures(r *Result) kit.Facts {
 		if r.Tier == "sim" {
 			name = "Virtual time"
 		}
-		add(name, units.Duration(r.Elapsed))
+		add(name, textfmt.Duration(r.Elapsed))
 	}
-	add("Wall time", units.Duration(r.Wall.Round(100*time.Microsecond)))
+	add("Wall time", textfmt.Duration(r.Wall.Round(100*time.Microsecond)))
 	add("Seed", fmt.Sprint(r.Seed))
 	if r.Provider != "" {
 		add("NICs", r.Provider)
@@ -137,17 +137,17 @@ func figures(r *Result) kit.Facts {
 
 // waits describes the process that waited longest for a CPU.
 func (s *Scheduling) waits() string {
-	return fmt.Sprintf("%s: %s, and ran for %s", s.Process, units.Duration(s.Waited.Round(time.Millisecond)), units.Duration(s.Ran.Round(time.Millisecond)))
+	return fmt.Sprintf("%s: %s, and ran for %s", s.Process, textfmt.Duration(s.Waited.Round(time.Millisecond)), textfmt.Duration(s.Ran.Round(time.Millisecond)))
 }
 
 // String describes the CPU time of the run in one line.
 func (s *Scheduling) String() string {
 	text := fmt.Sprintf("other processes, or a CPU limit, took %.0f %% of the processors", 100*s.Others)
 	if s.Process != "" {
-		text += "; " + s.Process + " waited " + units.Duration(s.Waited.Round(time.Millisecond)) + " for one and ran " + units.Duration(s.Ran.Round(time.Millisecond))
+		text += "; " + s.Process + " waited " + textfmt.Duration(s.Waited.Round(time.Millisecond)) + " for one and ran " + textfmt.Duration(s.Ran.Round(time.Millisecond))
 	}
 	if s.Late > 0 {
-		text += "; a fault came " + units.Duration(s.Late.Round(time.Millisecond)) + " late"
+		text += "; a fault came " + textfmt.Duration(s.Late.Round(time.Millisecond)) + " late"
 	}
 	return text
 }
@@ -231,7 +231,7 @@ func fileViews(all []File) []fileView {
 			out = append(out, fileView{Kind: "more", Path: fmt.Sprintf("%d others, in result.json", len(all)-maxFiles)})
 			break
 		}
-		out = append(out, fileView{Kind: f.Kind, Path: f.Path, Size: units.Bytes(f.Size), Href: kit.Href(f.Path)})
+		out = append(out, fileView{Kind: f.Kind, Path: f.Path, Size: textfmt.Bytes(f.Size), Href: kit.Href(f.Path)})
 	}
 	return out
 }

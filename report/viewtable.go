@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -123,13 +123,13 @@ func linkTable(r *Result, maxRows int) *table {
 		}
 		share := ""
 		if lost > 0 {
-			share = units.Percent(lost, l.Packets)
+			share = textfmt.Percent(lost, l.Packets)
 		}
 		class := ""
 		if s := linkState(l); s != kit.Fine {
 			class = s.String()
 		}
-		t.add(class, l.From, l.To, count(l.Packets), units.Bytes(l.Bytes), count(lost), share, strings.Join(causes, ", "),
+		t.add(class, l.From, l.To, count(l.Packets), textfmt.Bytes(l.Bytes), count(lost), share, strings.Join(causes, ", "),
 			count(l.Duplicated), count(l.Reordered), count(l.Marked), purpose, counter)
 	}
 	t = t.fold("direction", maxRows)
@@ -150,18 +150,18 @@ func rankTable(r *Result, maxRows int) *table {
 		k := &ranks[i]
 		class, elapsed, memory, p50, p99, worst := "", "", "", "", "", ""
 		if k.Elapsed > 0 {
-			elapsed = units.Duration(k.Elapsed)
+			elapsed = textfmt.Duration(k.Elapsed)
 		}
 		if k.MemoryKiB > 0 {
-			memory = units.Bytes(k.MemoryKiB << 10)
+			memory = textfmt.Bytes(k.MemoryKiB << 10)
 		}
 		if l := k.Latency; l != nil {
-			p50, p99, worst = units.Duration(l.P50), units.Duration(l.P99), units.Duration(l.Max)
+			p50, p99, worst = textfmt.Duration(l.P50), textfmt.Duration(l.P99), textfmt.Duration(l.Max)
 		}
 		if k.State != stateFinished {
 			class = "down"
 		}
-		t.add(class, fmt.Sprint(k.Rank), k.Host, rankState(k), count(k.Messages), units.Bytes(k.Bytes), count(k.Resent),
+		t.add(class, fmt.Sprint(k.Rank), k.Host, rankState(k), count(k.Messages), textfmt.Bytes(k.Bytes), count(k.Resent),
 			fmt.Sprint(k.Failures), fmt.Sprint(k.Reconn), elapsed, memory, p50, p99, worst)
 	}
 	return t.fold("rank", maxRows)
@@ -190,12 +190,12 @@ func rankState(k *Rank) string {
 func faultTable(r *Result, maxRows int) *table {
 	t := newTable("Fault", "#From", "#Until", "#For", "#Traffic again after")
 	for _, f := range r.Faults {
-		row := []string{f.What, units.Duration(f.At), "", "", ""}
+		row := []string{f.What, textfmt.Duration(f.At), "", "", ""}
 		if f.Until > 0 {
-			row[2], row[3] = units.Duration(f.Until), units.Duration(f.Until-f.At)
+			row[2], row[3] = textfmt.Duration(f.Until), textfmt.Duration(f.Until-f.At)
 		}
 		if f.Recovered != nil {
-			row[4] = units.Duration(*f.Recovered)
+			row[4] = textfmt.Duration(*f.Recovered)
 		}
 		t.add("", row...)
 	}

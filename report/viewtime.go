@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -143,7 +143,7 @@ func (v *timeView) throughput(g kit.Grid, bytes []kit.Track, names []string) {
 	}
 	if len(rates) <= byRank {
 		top := kit.Top(rates...)
-		p := panelView{Title: "Throughput by rank", Kind: "bits", Max: top, Top: units.BitRate(top)}
+		p := panelView{Title: "Throughput by rank", Kind: "bits", Max: top, Top: textfmt.BitRate(top)}
 		for i, r := range rates {
 			p.Lines = append(p.Lines, lineView{names[i], fmt.Sprintf("k%d", i), g.Path(r, top)})
 		}
@@ -154,7 +154,7 @@ func (v *timeView) throughput(g kit.Grid, bytes []kit.Track, names []string) {
 	low, mid, high := kit.Band(rates)
 	if top := kit.Top(high); top > 0 {
 		v.Panels = append(v.Panels, panelView{
-			Title: "Throughput, a rank", Kind: "bits", Max: top, Top: units.BitRate(top),
+			Title: "Throughput, a rank", Kind: "bits", Max: top, Top: textfmt.BitRate(top),
 			Band:  g.Between(low, high, top),
 			Lines: []lineView{{"most", "high", g.Path(high, top)}, {"median", "mid", g.Path(mid, top)}, {"least", "low", g.Path(low, top)}},
 		})
@@ -168,12 +168,12 @@ func (v *timeView) total(g kit.Grid, title, kind, class string, all [][]float64)
 	if top == 0 {
 		return false
 	}
-	label := units.SI(top, "")
+	label := textfmt.SI(top, "")
 	switch kind {
 	case "bits":
-		label = units.BitRate(top)
+		label = textfmt.BitRate(top)
 	case "rate":
-		label = units.SI(top, "") + "/s"
+		label = textfmt.SI(top, "") + "/s"
 	}
 	v.Panels = append(v.Panels, panelView{
 		Title: title, Kind: kind, Max: top, Top: label,

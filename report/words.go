@@ -6,14 +6,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
 // thin is the digit group separator on the page, a thin space.
 const thin = "\u202f"
 
-func count(n uint64) string { return units.Count(n, thin) }
+func count(n uint64) string { return textfmt.Count(n, thin) }
 
 // headline summarizes the run in a few words.
 func headline(r *Run) string {
@@ -43,7 +43,7 @@ func runFacts(r *Run) (facts kit.Facts) {
 	}
 	facts.Add("Seed", seed)
 	facts.Add("Started", kit.Stamp(r.Started))
-	facts.Add("Took", units.Duration(r.Wall.Round(time.Millisecond)))
+	facts.Add("Took", textfmt.Duration(r.Wall.Round(time.Millisecond)))
 	facts.Add("Machine", r.Machine.String())
 	facts.Add("fabrictest", r.Tool)
 	return facts
@@ -51,13 +51,13 @@ func runFacts(r *Run) (facts kit.Facts) {
 
 // String describes the machine in a few words.
 func (m Machine) String() string {
-	parts := []string{m.OS + "/" + m.Arch, m.Kernel, units.Plural(m.CPUs, "CPU")}
+	parts := []string{m.OS + "/" + m.Arch, m.Kernel, textfmt.Plural(m.CPUs, "CPU")}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" || s == "/" }), ", ")
 }
 
 // clip truncates a text from outside for the page.
 func clip(s string, n int) string {
-	return kit.Clip(s, n, fmt.Sprintf("\n… %s more in result.json", units.Bytes(len(s)-n)))
+	return kit.Clip(s, n, fmt.Sprintf("\n… %s more in result.json", textfmt.Bytes(len(s)-n)))
 }
 
 // cut truncates a text to one line of a list.

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/agent"
-	"github.com/fabrictest/fabrictest/agent/host"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/report"
@@ -117,7 +116,7 @@ func (o *agentOptions) run(cmd *cobra.Command, program string) error {
 	fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %v. On the other host, with a copy of the key:\n  %s certify --agent %v --key FILE --device %s --interface IF%s --out FOLDER\n",
 		strings.Join(names, ", "), ln.Addr(), program, ln.Addr(), names[0], peer)
 	s := &agent.Server{Key: key, Host: shown, Program: "fabrictest " + report.ToolVersion()}
-	if free, err := host.AvailableMemory(); err == nil { // a caller gets ENOMEM, rather than us killed
+	if free, err := bench.AvailableMemory(); err == nil { // a caller gets ENOMEM, rather than us killed
 		s.MaxMemory = free * 2 / 5
 	}
 	if !o.invisible {
@@ -162,5 +161,5 @@ func (o *agentOptions) host() (closable, error) {
 	if o.emulate != "" {
 		return bench.NewEmulatedHost(o.emulate, o.intf)
 	}
-	return host.New(ibv.Provider{}, host.Options{Program: "fabrictest " + report.ToolVersion()})
+	return bench.NewLocalHost(ibv.Provider{}, bench.LocalHostOptions{Program: "fabrictest " + report.ToolVersion()})
 }

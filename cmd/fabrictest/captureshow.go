@@ -3,13 +3,13 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/capture/show"
+	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // newCaptureShowCommand is `fabrictest capture show`: what a capture says, in the terminal.
 func newCaptureShowCommand() *cobra.Command {
-	var opts show.Options
+	var opts capture.PrintOptions
 	var qps, psns []string
 	cmd := &cobra.Command{
 		Use:   "show FILE...",
@@ -48,12 +48,12 @@ cannot be read, 2 it was called wrongly.`,
 			if opts.Limit < 0 {
 				return cmdline.Errorf("-n %d: a number of packets is not negative", opts.Limit)
 			}
-			opts.Width, opts.Colour = show.TerminalProperties(uncleaned(cmd.OutOrStdout()))
+			opts.Width, opts.Colour = capture.TerminalProperties(uncleaned(cmd.OutOrStdout()))
 			out := cmd.OutOrStdout()
 			if opts.Colour {
 				out = uncleaned(out)
 			}
-			ok, err := show.PrintFiles(cmd.Context(), show.Streams{In: cmd.InOrStdin(), Out: out, Err: cmd.ErrOrStderr()}, args, opts)
+			ok, err := capture.PrintFiles(cmd.Context(), capture.Streams{In: cmd.InOrStdin(), Out: out, Err: cmd.ErrOrStderr()}, args, opts)
 			if err == nil && !ok {
 				return errFailed
 			}
@@ -77,23 +77,23 @@ cannot be read, 2 it was called wrongly.`,
 }
 
 // selectPackets fills in what the flags select.
-func selectPackets(f *show.Filter, qps, psns []string) error {
+func selectPackets(f *capture.Filter, qps, psns []string) error {
 	for _, s := range qps {
-		qp, err := show.ParseQP(s)
+		qp, err := capture.ParseQP(s)
 		if err != nil {
 			return cmdline.Errorf("--qp: %w", err)
 		}
 		f.QPs = append(f.QPs, qp)
 	}
 	for _, s := range psns {
-		r, err := show.ParseRange(s)
+		r, err := capture.ParseRange(s)
 		if err != nil {
 			return cmdline.Errorf("--psn: %w", err)
 		}
 		f.PSNs = append(f.PSNs, r)
 	}
 	for _, s := range f.Ops {
-		if err := show.ValidateOpPattern(s); err != nil {
+		if err := capture.ValidateOpPattern(s); err != nil {
 			return cmdline.Errorf("--op: %w", err)
 		}
 	}

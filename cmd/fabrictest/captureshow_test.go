@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/capture/show"
+	"github.com/fabrictest/fabrictest/capture"
 )
 
 const (
@@ -258,7 +258,7 @@ func TestPcapWritesNoEscapesToAFile(t *testing.T) {
 	if strings.Contains(out, "\x1b") {
 		t.Error("escape sequences in a pipe")
 	}
-	if w, colour := show.TerminalProperties(&bytes.Buffer{}); w != 0 || colour {
+	if w, colour := capture.TerminalProperties(&bytes.Buffer{}); w != 0 || colour {
 		t.Errorf("a buffer is taken for a terminal of width %d", w)
 	}
 }

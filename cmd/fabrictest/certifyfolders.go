@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/certificate"
 )
 
@@ -37,8 +37,8 @@ is about the folder.`,
 			case err != nil:
 				return fmt.Errorf("%s does not hold: %w", args[0], err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds: %d files, %s.\n%s (%s, kernel %s): %s: %s\n", printable.Line(args[0]), v.Files, signatureOf(v),
-				printable.Line(v.Subject.Device), printable.Line(v.Subject.Driver), printable.Line(v.Subject.Kernel), printable.Line(string(v.Outcome)), printable.Line(v.Why))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds: %d files, %s.\n%s (%s, kernel %s): %s: %s\n", textfmt.PrintableLine(args[0]), v.Files, signatureOf(v),
+				textfmt.PrintableLine(v.Subject.Device), textfmt.PrintableLine(v.Subject.Driver), textfmt.PrintableLine(v.Subject.Kernel), textfmt.PrintableLine(string(v.Outcome)), textfmt.PrintableLine(v.Why))
 			return err
 		},
 	}
@@ -50,9 +50,9 @@ is about the folder.`,
 func signatureOf(v *certificate.Verified) string {
 	switch {
 	case v.Signer != "":
-		return "signed by " + printable.Line(v.Signer)
+		return "signed by " + textfmt.PrintableLine(v.Signer)
 	case v.Signed:
-		return "signed " + printable.Line(v.Key) + "; --signers FILE checks whose it is"
+		return "signed " + textfmt.PrintableLine(v.Key) + "; --signers FILE checks whose it is"
 	}
 	return "unsigned: it does not show who wrote it"
 }

@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/certify"
+	"github.com/fabrictest/fabrictest/lab/conformlab"
 	"github.com/fabrictest/fabrictest/lab/kernel"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
@@ -83,15 +82,15 @@ func realGuests(t *testing.T) (program string) {
 	if err := kernel.Check(); err != nil {
 		t.Skip("no real guests are booted: ", err)
 	}
-	dir, err := image.DefaultDir()
+	dir, err := kernel.DefaultImageDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (image.Cache{Dir: dir}).Find(image.Linux61, true); err != nil {
+	if _, err := (kernel.ImageCache{Dir: dir}).Find(kernel.Linux61, true); err != nil {
 		t.Skip("no real guests are booted: ", err)
 	}
 	program = filepath.Join(t.TempDir(), "fabrictest")
-	out, err := exec.Command("go", "build", "-tags", certify.IbverbsTag, "-o", program, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-tags", conformlab.IbverbsTag, "-o", program, ".").CombinedOutput()
 	if err != nil {
 		t.Skipf("no real guests are booted: no program that could be an agent in one can be built: %v\n%s", err, out)
 	}

@@ -9,31 +9,30 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
 // imageFlags say which image guests boot, and where it is kept.
 type imageFlags struct {
 	series string
-	cache  image.Cache
+	cache  kernel.ImageCache
 }
 
 func (o *imageFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.series, "kernel", string(image.Linux612), "`SERIES` of kernels: 6.1 or 6.12")
+	f.StringVar(&o.series, "kernel", string(kernel.Linux612), "`SERIES` of kernels: 6.1 or 6.12")
 	f.StringVar(&o.cache.Dir, "cache", "", "`FOLDER` to keep images in (default: fabrictest/kernel in the user's cache)")
 	f.StringArrayVar(&o.cache.DebDirs, "debs", nil, "`FOLDER` with packages that need not be fetched any more; may be given again")
-	f.StringVar(&o.cache.Mirror, "mirror", image.DefaultMirror, "`URL` of Debian's packages, where this machine's own lists do not have them")
-	_ = cmd.RegisterFlagCompletionFunc("kernel", fixed(string(image.Linux61), string(image.Linux612)))
+	f.StringVar(&o.cache.Mirror, "mirror", kernel.DefaultMirror, "`URL` of Debian's packages, where this machine's own lists do not have them")
+	_ = cmd.RegisterFlagCompletionFunc("kernel", fixed(string(kernel.Linux61), string(kernel.Linux612)))
 }
 
 // prepare checks the flags, and has what takes time told.
 func (o *imageFlags) prepare(cmd *cobra.Command) (err error) {
-	if err := image.Series(o.series).Check(); err != nil {
+	if err := kernel.Series(o.series).Check(); err != nil {
 		return cmdline.Errorf("--kernel: %w", err)
 	}
 	if o.cache.Dir == "" {
-		o.cache.Dir, err = image.DefaultDir()
+		o.cache.Dir, err = kernel.DefaultImageDir()
 	}
 	o.cache.Log = func(what string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s …\n", what) }
 	return err
@@ -55,7 +54,7 @@ brings them up to date.`,
 			if err := o.prepare(cmd); err != nil {
 				return err
 			}
-			img, err := o.cache.Build(cmd.Context(), image.Series(o.series), !noSIW)
+			img, err := o.cache.Build(cmd.Context(), kernel.Series(o.series), !noSIW)
 			if err != nil {
 				return err
 			}
@@ -120,7 +119,7 @@ func (o *guestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
 	if err := kernel.Check(); err != nil {
 		return cfg, err
 	}
-	cfg.Image, err = o.cache.Ensure(cmd.Context(), image.Series(o.series), guest.NeedsSIW(cfg.Devices))
+	cfg.Image, err = o.cache.Ensure(cmd.Context(), kernel.Series(o.series), guest.NeedsSIW(cfg.Devices))
 	return cfg, err
 }
 
@@ -218,9 +217,9 @@ it. Nothing is made. The exit code is 0 if nothing is missing, and else 1.`,
 				return err
 			}
 			if !built {
-				return o.cache.Check(image.Series(o.series), !noSIW)
+				return o.cache.Check(kernel.Series(o.series), !noSIW)
 			}
-			_, err := o.cache.Find(image.Series(o.series), !noSIW)
+			_, err := o.cache.Find(kernel.Series(o.series), !noSIW)
 			return err
 		},
 	}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -76,7 +76,7 @@ var errFailed = errors.New("failed")
 
 // execute runs the program, called as program, and returns its exit code.
 func execute(ctx context.Context, program string, args []string, stdout, stderr io.Writer) int {
-	out, errs := &printable.Writer{W: stdout}, &printable.Writer{W: stderr}
+	out, errs := &textfmt.PrintableWriter{W: stdout}, &textfmt.PrintableWriter{W: stderr}
 	defer out.Flush()
 	defer errs.Flush()
 	root := newRootCommand(program)

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -17,7 +17,7 @@ import (
 // scenarios must not reach a terminal. Displays that write escape sequences, and processes
 // of this program, clean their own output.
 func uncleaned(w io.Writer) io.Writer {
-	if v, ok := w.(*printable.Writer); ok {
+	if v, ok := w.(*textfmt.PrintableWriter); ok {
 		return v.W
 	}
 	return w

@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/goroutine"
+	"github.com/fabrictest/fabrictest/internal/goruntime"
 )
 
 // WrongGoroutineError is the panic value of a call into the world from a
@@ -30,7 +30,7 @@ func (w *World) checkGoroutine() {
 	if w.current != nil {
 		owner = w.current.goroutine
 	}
-	if w.running && owner != goroutine.Self() {
+	if w.running && owner != goruntime.Goroutine() {
 		panic(newWrongGoroutineError(string(debug.Stack())))
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/internal/goroutine"
+	"github.com/fabrictest/fabrictest/internal/goruntime"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -23,7 +23,7 @@ func inGoroutine(f func()) any {
 
 func wantWrongGoroutine(t *testing.T, got any, call string) {
 	t.Helper()
-	if goroutine.Self() == 0 {
+	if goruntime.Goroutine() == 0 {
 		t.Skip("goroutines cannot be told apart on this processor")
 	}
 	err, _ := got.(error)

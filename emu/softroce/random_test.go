@@ -13,7 +13,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/scenarios/random"
-	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -69,7 +68,7 @@ func (c *randomCase) run() (randomTotals, error) {
 	}
 	defer w.Close()
 	var pipes [2]traffic.Exchange
-	pipes[0], pipes[1] = simcontrol.Pipe(w)
+	pipes[0], pipes[1] = sim.Pipe(w)
 	var ends [2]*random.End
 	var results [2]*random.Result
 	for side := range random.Side(2) {

@@ -48,7 +48,7 @@ func TestKnownPackagesAreRaced(t *testing.T) {
 	byName := tree(t)
 	for name, want := range map[string]bool{
 		"agent": true, "cmd/fabrictest": true, "conformance/mpi": true, "emu/internal/drive": true, "emu/link/udplink": true,
-		"emu/softiwarp": true, "emu/softroce": true, "lab/bench": true, "launch": true, "mpi": true, "mpi/carrier": true, "mpi/trials": true,
+		"emu/softiwarp": true, "emu/softroce": true, "lab/bench": true, "launch": true, "mpi": true, "mpi/carrier": true, "mpi/work": true,
 		"netns": true, "scenarios/workload": true,
 		"emu/softiwarp/engine": false, "emu/softroce/wire": false, "mpi/p2p": false,
 	} {

@@ -4,7 +4,7 @@
 // [InNamespaces] (Linux) opens the device on sockets in one network namespace and
 // the peer on an Ethernet interface in another, in real time. [OnDevice] drives a
 // device of another host through an agent, and [OnLocalDevice] a device of this
-// host.
+// host. [LocalHost] and [EmulatedHost] are hosts that an agent serves.
 //
 // It does not judge devices, and knows no protocol above UDP and TCP.
 //

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/agent/host"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/verbsapi"
@@ -26,7 +25,7 @@ func TestVerbsAPIOverLibibverbs(t *testing.T) {
 	if err != nil || len(infos) == 0 {
 		t.Skipf("no RDMA device here: %v", err)
 	}
-	h, err := host.New(ibv.Provider{}, host.Options{})
+	h, err := bench.NewLocalHost(ibv.Provider{}, bench.LocalHostOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
 // bootVariable has real guests booted: it takes a minute, QEMU, and an image that
@@ -27,14 +26,14 @@ func TestRealGuests(t *testing.T) {
 	if err := Check(); err != nil {
 		t.Skip("no real guests are booted: ", err)
 	}
-	dir, err := image.DefaultDir()
+	dir, err := DefaultImageDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, series := range image.AllSeries() {
+	for _, series := range AllSeries() {
 		t.Run(string(series), func(t *testing.T) {
-			img, err := image.Cache{Dir: dir}.Find(series, true)
-			var missing *image.NotBuiltError
+			img, err := ImageCache{Dir: dir}.Find(series, true)
+			var missing *NotBuiltError
 			if errors.As(err, &missing) {
 				t.Skip("no real guests are booted: ", err)
 			}
@@ -46,7 +45,7 @@ func TestRealGuests(t *testing.T) {
 	}
 }
 
-func testRealGuest(t *testing.T, img *image.Image) {
+func testRealGuest(t *testing.T, img *Image) {
 	l := up(t, Config{Image: img, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 4200})
 	t.Logf("Linux %s is ready after %.1f s (%s)", img.Release, l.Status()[0].BootSecs, l.Accel())
 	run := func(line, want string) {

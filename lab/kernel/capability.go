@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
@@ -13,16 +12,16 @@ import (
 // Capabilities reports whether this machine can boot guests, and whether this program can
 // be the agent in them.
 func Capabilities() []netns.Capability {
-	dir, err := image.DefaultDir()
+	dir, err := DefaultImageDir()
 	if err == nil {
 		err = Check()
 	}
-	return []netns.Capability{kernelGuests(image.Cache{Dir: dir}, err), agentLibrary(ibv.Linked)}
+	return []netns.Capability{kernelGuests(ImageCache{Dir: dir}, err), agentLibrary(ibv.Linked)}
 }
 
 // kernelGuests reports which kernels can be booted, and how to get the others. why is the
 // reason if no guest can run.
-func kernelGuests(cache image.Cache, why error) netns.Capability {
+func kernelGuests(cache ImageCache, why error) netns.Capability {
 	c := netns.Capability{
 		Name: "kernel guests", State: netns.Yes,
 		For: "Linux's own soft-RoCE and soft-iWARP as devices and as peers (lab kernel, certify)",
@@ -34,7 +33,7 @@ func kernelGuests(cache image.Cache, why error) netns.Capability {
 	}
 	var built, missing []string
 	var cannot error
-	for _, series := range []image.Series{image.Linux61, image.Linux612} {
+	for _, series := range []Series{Linux61, Linux612} {
 		if _, err := cache.Find(series, true); err == nil {
 			built = append(built, string(series))
 			continue
@@ -62,7 +61,7 @@ func kernelGuests(cache image.Cache, why error) netns.Capability {
 
 // reasonAndCure splits an error into its reason and the command that helps.
 func reasonAndCure(err error) (reason, cure string) {
-	var missing *image.MissingError
+	var missing *MissingError
 	var none *netns.UnavailableError
 	switch {
 	case errors.As(err, &missing):

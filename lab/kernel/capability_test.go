@@ -6,14 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
 // What is missing for guests is named with the command that gets it.
 func TestCapabilitiesNameTheCure(t *testing.T) {
-	empty := image.Cache{Dir: t.TempDir()}
-	noQEMU := &image.MissingError{Missing: []string{"qemu-system-x86_64"}, Purpose: "virtual machines", Install: "apt-get install qemu-system-x86"}
+	empty := ImageCache{Dir: t.TempDir()}
+	noQEMU := &MissingError{Missing: []string{"qemu-system-x86_64"}, Purpose: "virtual machines", Install: "apt-get install qemu-system-x86"}
 	for _, c := range []struct {
 		why          error
 		reason, cure string

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
 // Accel is the virtualisation of a guest's CPU.
@@ -25,7 +24,7 @@ const (
 // Config is the configuration of a lab. Zero values, except Image, mean the
 // defaults in the comments.
 type Config struct {
-	Image      *image.Image
+	Image      *Image
 	Guests     int            // 1
 	Devices    []guest.Device // rxe; an empty slice means none
 	MTU        int            // of the wire, 1500
@@ -112,7 +111,7 @@ func (c Config) check() error {
 	case c.Image == nil:
 		return errors.New("no image to boot")
 	case guest.NeedsSIW(c.Devices) && !c.Image.SIW:
-		return &image.NotBuiltError{Series: c.Image.Series, SIW: true, Dir: filepath.Dir(filepath.Dir(c.Image.Kernel))}
+		return &NotBuiltError{Series: c.Image.Series, SIW: true, Dir: filepath.Dir(filepath.Dir(c.Image.Kernel))}
 	}
 	return errors.Join(c.Impair.check(), guest.CheckDevices(c.Devices))
 }

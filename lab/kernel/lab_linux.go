@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -39,7 +38,7 @@ type Lab struct {
 func Check() error { return check("qemu-system-x86_64") }
 
 func check(qemu string) error {
-	if err := image.RequirePrograms("virtual machines", qemu); err != nil {
+	if err := RequirePrograms("virtual machines", qemu); err != nil {
 		return err
 	}
 	if err := netns.Available(); err != nil {
@@ -63,7 +62,7 @@ func upIn(ctx context.Context, cfg Config, newNamespace func(Config) (netNamespa
 	if err != nil {
 		return nil, err
 	}
-	if err := image.RequirePrograms("virtual machines", cfg.QEMU); err != nil {
+	if err := RequirePrograms("virtual machines", cfg.QEMU); err != nil {
 		return nil, err
 	}
 	if err := checkTun(); err != nil {

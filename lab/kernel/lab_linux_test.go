@@ -18,7 +18,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
 func up(t *testing.T, c Config) *Lab {
@@ -176,7 +175,7 @@ func TestInvalidConfigs(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	var missing *image.MissingError
+	var missing *MissingError
 	if err := check("no-such-qemu-system"); !errors.As(err, &missing) {
 		t.Errorf("got %v", err)
 	}
@@ -217,7 +216,7 @@ func runLabUntilKilled(qemu string) error {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		return err
 	}
-	l, err := Up(context.Background(), Config{QEMU: qemu, Image: &image.Image{Kernel: file, Archives: []string{file}}})
+	l, err := Up(context.Background(), Config{QEMU: qemu, Image: &Image{Kernel: file, Archives: []string{file}}})
 	os.RemoveAll(dir)
 	if err != nil {
 		return err

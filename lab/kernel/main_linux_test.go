@@ -17,7 +17,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -120,8 +119,8 @@ func fakeConfig(t *testing.T, behaviour string) Config {
 		}
 	}
 	return Config{
-		Image: &image.Image{
-			Series: image.Linux612, Release: "6.12.0-fake", Kernel: filepath.Join(dir, "vmlinuz"), Archives: []string{filepath.Join(dir, "base.cpio")},
+		Image: &Image{
+			Series: Linux612, Release: "6.12.0-fake", Kernel: filepath.Join(dir, "vmlinuz"), Archives: []string{filepath.Join(dir, "base.cpio")},
 		},
 		QEMU: fake(t, behaviour), BootTimeout: time.Minute,
 	}

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -46,7 +45,7 @@ func hereTest(qemu string) (err error) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		return err
 	}
-	cfg := Config{QEMU: qemu, Image: &image.Image{Kernel: file, Archives: []string{file}}}
+	cfg := Config{QEMU: qemu, Image: &Image{Kernel: file, Archives: []string{file}}}
 	if bare, err := IsEmptyNamespace(); !bare || err != nil {
 		return fmt.Errorf("a new enclosure is bare: %v, %w", bare, err)
 	}

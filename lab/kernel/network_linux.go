@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -23,7 +22,7 @@ func checkTun() error {
 	if err == nil {
 		return f.Close()
 	}
-	e := &image.MissingError{Missing: []string{tunDevice}, Purpose: "tap devices (" + err.Error() + ")"}
+	e := &MissingError{Missing: []string{tunDevice}, Purpose: "tap devices (" + err.Error() + ")"}
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		e.Install = "modprobe tun (as root); in a container, start it with --device " + tunDevice

@@ -10,7 +10,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
 // guestLibC is the minor version of glibc in guests, which is that of Debian 12.
@@ -73,7 +72,7 @@ func writeInitrd(w io.Writer, archives []string, program string) error {
 	if err != nil {
 		return err
 	}
-	a := image.NewArchive(w)
+	a := NewArchive(w)
 	a.AddFile(guest.InitPath, 0o755, info.Size(), f)
 	return a.Close()
 }

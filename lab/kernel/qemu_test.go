@@ -7,12 +7,11 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
 func TestQEMUArgs(t *testing.T) {
 	c, err := Config{
-		Image: &image.Image{Kernel: "/k", SIW: true}, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 9000, KernelArgs: "slub_debug=F",
+		Image: &Image{Kernel: "/k", SIW: true}, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 9000, KernelArgs: "slub_debug=F",
 	}.withDefaults()
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
-	"github.com/fabrictest/fabrictest/lab/kernel/image"
 )
 
 // ServeCommand is the first argument of a lab's process.
@@ -32,7 +31,7 @@ const DefaultName = "kernel"
 type Info struct {
 	Name    string         `json:"name"`
 	PID     int            `json:"pid"` // of the lab's process
-	Series  image.Series   `json:"series"`
+	Series  Series         `json:"series"`
 	Release string         `json:"release"` // of the guests' kernel
 	Accel   Accel          `json:"accel"`
 	Devices []guest.Device `json:"devices"` // at boot

@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -63,7 +63,7 @@ func ProgramMain() (code int, err error) {
 		return 0, err
 	}
 	group, err := launch.Start(ctx, j.specs(testbed), launch.Options{
-		Join: launch.JoinOptional, Output: &printable.Writer{W: os.Stdout}, KeepGoing: j.KeepGoing,
+		Join: launch.JoinOptional, Output: &textfmt.PrintableWriter{W: os.Stdout}, KeepGoing: j.KeepGoing,
 		Prefix: func(rank int, host string, _ launch.Stream) string {
 			if j.Plain {
 				return ""
@@ -76,7 +76,7 @@ func ProgramMain() (code int, err error) {
 	}
 	outcomes, _ := group.Wait() // the outcomes have the errors
 	return launch.ExitStatus(outcomes, func(o *launch.Outcome) {
-		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, printable.Text(o.Error))
+		fmt.Fprintf(os.Stderr, "fabrictest: %s %s: %s\n", o.Host, o.State, textfmt.Printable(o.Error))
 	}), nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -103,14 +103,14 @@ func (c *Seeds) done(run int, r *report.Result) {
 		c.progress = now
 		left := time.Duration(float64(now.Sub(c.began)) / float64(c.ended) * float64(c.total()-c.ended))
 		fmt.Fprintf(c.Status, "%d of %d runs, seed %d, %d failed, about %s left\n",
-			c.ended, c.total(), r.Seed, len(c.failures), units.Duration(left.Round(time.Second)))
+			c.ended, c.total(), r.Seed, len(c.failures), textfmt.Duration(left.Round(time.Second)))
 	}
 }
 
 // summarize prints the totals, and the command that repeats each failure.
 func (c *Seeds) summarize() {
-	fmt.Fprintf(c.Out, "%s of %s with seeds %d to %d in %s: %d failed.\n", units.Plural(c.ended, "run"), units.Plural(len(c.Tasks), "scenario"),
-		c.First, c.First+uint64(c.Count)-1, units.Duration(time.Since(c.began)), len(c.failures))
+	fmt.Fprintf(c.Out, "%s of %s with seeds %d to %d in %s: %d failed.\n", textfmt.Plural(c.ended, "run"), textfmt.Plural(len(c.Tasks), "scenario"),
+		c.First, c.First+uint64(c.Count)-1, textfmt.Duration(time.Since(c.began)), len(c.failures))
 	if len(c.failures) > 0 {
 		slices.SortFunc(c.failures, func(a, b seedFailure) int { return a.run - b.run })
 		fmt.Fprint(c.Out, "\nTo repeat them:\n\n")

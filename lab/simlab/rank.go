@@ -8,7 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/traffic"
 )
@@ -34,7 +33,7 @@ func (k *rank) status() string {
 // addRanks starts a coroutine for every rank.
 func (r *run) addRanks() {
 	size := r.plan.Scenario.RankCount()
-	r.hub = simcontrol.New(r.world, size)
+	r.hub = NewHub(r.world, size)
 	r.hub.OnMark = func(i int, at time.Duration, what string) {
 		r.ranks[i].observed.Marks = append(r.ranks[i].observed.Marks, report.Mark{At: at, What: what})
 	}

@@ -9,11 +9,10 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
-	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
@@ -65,7 +64,7 @@ type run struct {
 	plan        *lab.Plan
 	world       *sim.World
 	fabric      fabric
-	hub         *simcontrol.Hub
+	hub         *Hub
 	ranks       []*rank
 	capture     *capture
 	observed    lab.Observation
@@ -112,16 +111,16 @@ func (r *run) runWorld() error {
 	switch {
 	case err == nil:
 	case errors.As(err, &deadlock):
-		r.abort(fmt.Sprintf("deadlock at %s: no event is pending", units.Duration(time.Duration(deadlock.Now))), deadlock.Waiting)
+		r.abort(fmt.Sprintf("deadlock at %s: no event is pending", textfmt.Duration(time.Duration(deadlock.Now))), deadlock.Waiting)
 		err = nil
 	case errors.As(err, &limit) && limit.Limit == "time":
-		r.abort(fmt.Sprintf("the limit of %s is reached", units.Duration(r.plan.Limit)), limit.Waiting)
+		r.abort(fmt.Sprintf("the limit of %s is reached", textfmt.Duration(r.plan.Limit)), limit.Waiting)
 		err = nil
 	case errors.As(err, &limit):
-		r.abort(fmt.Sprintf("the limit of %d events is reached at %s", limit.Events, units.Duration(time.Duration(limit.Now))), limit.Waiting)
+		r.abort(fmt.Sprintf("the limit of %d events is reached at %s", limit.Events, textfmt.Duration(time.Duration(limit.Now))), limit.Waiting)
 		err = nil
 	case r.ctx.Err() != nil:
-		when := fmt.Sprintf("interrupted at %s of the scenario's time", units.Duration(time.Duration(r.world.Now())))
+		when := fmt.Sprintf("interrupted at %s of the scenario's time", textfmt.Duration(time.Duration(r.world.Now())))
 		r.abort(when, nil)
 		err = fmt.Errorf("%s: %w", when, err)
 	}
@@ -142,7 +141,7 @@ func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 		k.observed.State = lab.Hung
 		k.observed.Waiting = k.status()
 		if w, ok := blocked[k.name()]; ok {
-			k.observed.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.Reason, units.Duration(time.Duration(w.Since)))
+			k.observed.Waiting += fmt.Sprintf("\nwaits for %s since %s", w.Reason, textfmt.Duration(time.Duration(w.Since)))
 		}
 	}
 }

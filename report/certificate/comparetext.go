@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // WriteJSON writes the comparison as JSON.
@@ -39,7 +38,7 @@ func (c *Comparison) WriteMarkdown(w io.Writer, all bool) error {
 	for _, d := range docs {
 		n += d.N
 	}
-	fmt.Fprintf(&b, "\n%s %s. – is not supported, ? not asked; *on record* is not met for a reason that is known.\n", units.Plural(n, "clause"), what)
+	fmt.Fprintf(&b, "\n%s %s. – is not supported, ? not asked; *on record* is not met for a reason that is known.\n", textfmt.Plural(n, "clause"), what)
 	for _, d := range docs {
 		fmt.Fprintf(&b, "\n### %s\n\n| row | level | clause | what it demands |", cell(d.Title))
 		for _, name := range d.Names {
@@ -94,7 +93,7 @@ func (c *Comparison) summarize(b *strings.Builder) {
 
 // cell escapes a text for a table cell.
 func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(printable.Line(s))
+	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(textfmt.PrintableLine(s))
 }
 
 func (c *Column) count(level string, s State) int {

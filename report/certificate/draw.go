@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -13,7 +13,7 @@ import (
 // defects.
 func Draw(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	if len(run.Devices) != 1 {
-		return nil, fmt.Errorf("a certificate is for one device, but the run has %s", units.Plural(len(run.Devices), "device"))
+		return nil, fmt.Errorf("a certificate is for one device, but the run has %s", textfmt.Plural(len(run.Devices), "device"))
 	}
 	if q := run.Devices[0].Defects; len(q) > 0 {
 		return nil, fmt.Errorf("the device has the injected defects %v: a certificate is for unmodified devices", q)

@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -48,11 +47,11 @@ var verdictWords = map[Verdict]string{
 }
 
 func (d *Display) verdictLine(r *Result, what string) string {
-	s := d.tint(r.Verdict, verdictWords[r.Verdict]) + kit.Pad("", 6-len(verdictWords[r.Verdict])) + "  " + printable.Line(what)
+	s := d.tint(r.Verdict, verdictWords[r.Verdict]) + kit.Pad("", 6-len(verdictWords[r.Verdict])) + "  " + textfmt.PrintableLine(what)
 	if r.Verdict.Bad() {
 		return s + "\n"
 	}
-	return s + "  " + printable.Line(r.Title) + "\n"
+	return s + "  " + textfmt.PrintableLine(r.Title) + "\n"
 }
 
 // colours are the ANSI codes of verdicts.
@@ -89,26 +88,26 @@ func (d *Display) Finish(run *Run, paths report.Paths) error {
 
 // explain prints a violation with its citation, its ladder and the replay command.
 func (d *Display) explain(b *strings.Builder, r Judged) {
-	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(printable.Line(r.ID)), printable.Line(r.Device.Label()))
-	fmt.Fprintf(b, "    %s\n", printable.Line(r.Title))
-	fmt.Fprintf(b, "    %s, %s", printable.Line(r.Level), printable.Line(r.Cite))
+	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
+	fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Title))
+	fmt.Fprintf(b, "    %s, %s", textfmt.PrintableLine(r.Level), textfmt.PrintableLine(r.Cite))
 	if len(r.Rows) > 0 {
-		fmt.Fprintf(b, " (%s)", printable.Line(strings.Join(r.Rows, ", ")))
+		fmt.Fprintf(b, " (%s)", textfmt.PrintableLine(strings.Join(r.Rows, ", ")))
 	}
 	b.WriteString("\n")
 	if r.Want != "" || r.Got != "" {
-		fmt.Fprintf(b, "    want  %s\n    got   %s\n", printable.Line(r.Want), d.tint(Fail, printable.Line(r.Got)))
+		fmt.Fprintf(b, "    want  %s\n    got   %s\n", textfmt.PrintableLine(r.Want), d.tint(Fail, textfmt.PrintableLine(r.Got)))
 	} else {
-		fmt.Fprintf(b, "    %s\n", printable.Line(r.Reason))
+		fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Reason))
 	}
 	if !d.all { // otherwise printed before
 		b.WriteString(ladderText(r.Ladder, maxLadder))
 	}
 	if r.Capture != "" {
-		fmt.Fprintf(b, "    Packets: %s in the folder of the report\n", printable.Line(r.Capture))
+		fmt.Fprintf(b, "    Packets: %s in the folder of the report\n", textfmt.PrintableLine(r.Capture))
 	}
 	if r.Replay != "" {
-		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", printable.Line(r.Replay))
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", textfmt.PrintableLine(r.Replay))
 	}
 }
 
@@ -139,19 +138,19 @@ func ladderText(l *Ladder, limit int) string {
 // tally prints counts of verdicts, and of faults of the cases.
 func (d *Display) tally(run *Run) string {
 	if n := len(run.Faults); n > 0 {
-		return d.tallyDevices(run) + fmt.Sprintf(" The cases have %s.", d.tint(Fail, units.Plural(n, "fault")))
+		return d.tallyDevices(run) + fmt.Sprintf(" The cases have %s.", d.tint(Fail, textfmt.Plural(n, "fault")))
 	}
 	return d.tallyDevices(run)
 }
 
 func (d *Display) tallyDevices(run *Run) string {
 	c := run.Counts()
-	wall := units.Duration(run.Wall.Round(time.Millisecond))
+	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))
 	total := c.Total()
 	measured := run.measured()
 	switch {
 	case total == 0 && measured > 0:
-		return fmt.Sprintf("%s, in %s.", units.Plural(measured, "measurement"), wall)
+		return fmt.Sprintf("%s, in %s.", textfmt.Plural(measured, "measurement"), wall)
 	case total == 0:
 		return "Nothing was judged."
 	case c[Pass] == total && total == 1:
@@ -166,11 +165,11 @@ func (d *Display) tallyDevices(run *Run) string {
 		}
 		part := fmt.Sprintf("%d %s", c[v], d.tint(v, string(v)))
 		if v == Deviates {
-			part += " (" + printable.Line(run.DeviationWords()) + ")"
+			part += " (" + textfmt.PrintableLine(run.DeviationWords()) + ")"
 		}
 		parts = append(parts, part)
 	}
-	return fmt.Sprintf("%s: %s, in %s.", units.Plural(total, "case"), strings.Join(parts, ", "), wall)
+	return fmt.Sprintf("%s: %s, in %s.", textfmt.Plural(total, "case"), strings.Join(parts, ", "), wall)
 }
 
 // maxPrintedFaults limits the printed faults of cases; the report has all.
@@ -192,7 +191,7 @@ func (d *Display) faults(b *strings.Builder, run *Run) {
 				excused++
 			}
 		}
-		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", printable.Line(dev.Name), caught, len(dev.DefectChecks))
+		fmt.Fprintf(b, "\n%s: the cases notice %d of the %d defects that it can have", textfmt.PrintableLine(dev.Name), caught, len(dev.DefectChecks))
 		if excused > 0 {
 			fmt.Fprintf(b, "; of %d they could not be asked here", excused)
 		}
@@ -208,8 +207,8 @@ func (d *Display) faults(b *strings.Builder, run *Run) {
 		}
 		where := ""
 		if f.Device != "" {
-			where = printable.Line(f.Device) + ": "
+			where = textfmt.PrintableLine(f.Device) + ": "
 		}
-		fmt.Fprintf(b, "%s %s%s\n", d.tint(Fail, strings.ToUpper(printable.Line(f.Kind))), where, printable.Line(f.What))
+		fmt.Fprintf(b, "%s %s%s\n", d.tint(Fail, strings.ToUpper(textfmt.PrintableLine(f.Kind))), where, textfmt.PrintableLine(f.What))
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -21,7 +21,7 @@ func (d *Display) measured(b *strings.Builder, run *Run) {
 		if len(dev.Measured) == 0 {
 			continue
 		}
-		name := printable.Line(dev.Label())
+		name := textfmt.PrintableLine(dev.Label())
 		fmt.Fprintf(b, "%s%*s%*s%*s%9s\n", d.bold(name)+kit.Pad("", nameRoom-kit.TextWidth(name)), valueRoom, "median", valueRoom, "least", valueRoom, "most", "samples")
 		group := ""
 		for k := range dev.Measured {
@@ -31,11 +31,11 @@ func (d *Display) measured(b *strings.Builder, run *Run) {
 				b.WriteString("\n")
 			}
 			group = of
-			line := kit.Pad(kit.Cut("  "+printable.Line(m.Name), nameRoom), nameRoom)
+			line := kit.Pad(kit.Cut("  "+textfmt.PrintableLine(m.Name), nameRoom), nameRoom)
 			for _, v := range []float64{m.Median, m.Least, m.Most} {
 				line += " " + kit.PadLeft(m.In(v), valueRoom-1)
 			}
-			about := "  " + printable.Line(m.About)
+			about := "  " + textfmt.PrintableLine(m.About)
 			if m.Position > 1 {
 				about = "" // same as above
 			}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // deviations prints the results with a deviation on record.
@@ -14,17 +14,17 @@ func (d *Display) deviations(b *strings.Builder, run *Run) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", printable.Line(run.DeviationWords()))
+	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", textfmt.PrintableLine(run.DeviationWords()))
 	for i, r := range all {
 		if i == maxPrinted {
 			fmt.Fprintf(b, "  and %d more, in the report.\n", len(all)-maxPrinted)
 			return
 		}
-		fmt.Fprintf(b, "  %s %s, %s\n", d.tint(Deviates, fmt.Sprintf("%-6s", printable.Line(r.Level))), d.bold(printable.Line(r.ID)), printable.Line(r.Device.Label()))
+		fmt.Fprintf(b, "  %s %s, %s\n", d.tint(Deviates, fmt.Sprintf("%-6s", textfmt.PrintableLine(r.Level))), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
 		if r.Want != "" || r.Got != "" {
-			fmt.Fprintf(b, "         want  %s\n         got   %s\n", printable.Line(r.Want), printable.Line(r.Got))
+			fmt.Fprintf(b, "         want  %s\n         got   %s\n", textfmt.PrintableLine(r.Want), textfmt.PrintableLine(r.Got))
 		}
-		for _, line := range wrap(printable.Line(r.Deviation), 91, math.MaxInt) {
+		for _, line := range wrap(textfmt.PrintableLine(r.Deviation), 91, math.MaxInt) {
 			b.WriteString("         " + line + "\n")
 		}
 	}
@@ -40,9 +40,9 @@ func (d *Display) unasked(b *strings.Builder, run *Run) {
 				b.WriteString("\nNot asked, and why\n")
 				first = false
 			}
-			line := fmt.Sprintf("  %-9s %4d  %s", printable.Line(dev.Label()), len(u.Cases), printable.Line(u.Why))
+			line := fmt.Sprintf("  %-9s %4d  %s", textfmt.PrintableLine(dev.Label()), len(u.Cases), textfmt.PrintableLine(u.Why))
 			if len(u.Cases) == 1 {
-				line += " (" + printable.Line(u.Cases[0]) + ")"
+				line += " (" + textfmt.PrintableLine(u.Cases[0]) + ")"
 			}
 			b.WriteString(line + "\n")
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -39,7 +39,7 @@ func (d *Display) verdictTable(b *strings.Builder, run *Run) {
 	}
 	b.WriteString(strings.TrimRight(head, " ") + "\n")
 	line := func(indent int, p *part) {
-		text := kit.Pad(kit.Cut(strings.Repeat(" ", indent)+printable.Line(p.title), room), room) + fmt.Sprintf("%7d", p.counts.Total())
+		text := kit.Pad(kit.Cut(strings.Repeat(" ", indent)+textfmt.PrintableLine(p.title), room), room) + fmt.Sprintf("%7d", p.counts.Total())
 		for _, v := range shown {
 			cell := fmt.Sprintf("  %11d", p.counts[v])
 			switch {
@@ -54,7 +54,7 @@ func (d *Display) verdictTable(b *strings.Builder, run *Run) {
 	}
 	for i := range run.Devices {
 		dev := &run.Devices[i]
-		fmt.Fprintln(b, d.bold(printable.Line(dev.Label())))
+		fmt.Fprintln(b, d.bold(textfmt.PrintableLine(dev.Label())))
 		for _, doc := range partsOf(run, dev) {
 			line(2, doc)
 			for _, s := range doc.parts {

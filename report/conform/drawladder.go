@@ -8,8 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -41,7 +40,7 @@ func drawLadder(r *Result) template.HTML {
 	last := time.Duration(0)
 	for i, s := range r.Ladder.Steps {
 		if i > 0 && s.Kind != Gap && s.At-last >= pauseFrom {
-			d.pause(units.Duration((s.At - last).Round(time.Microsecond)))
+			d.pause(textfmt.Duration((s.At - last).Round(time.Microsecond)))
 		}
 		last = s.At
 		d.step(&s, i == culprit)
@@ -121,7 +120,7 @@ func (d *ladder) time(at time.Duration, y float64) {
 // arrow draws a message between two lanes with its text above.
 func (d *ladder) arrow(s *Step, from, to float64) {
 	lo, hi := min(from, to), max(from, to)
-	lines := wrap(printable.Line(s.Text), letters(hi-lo-28), 4)
+	lines := wrap(textfmt.PrintableLine(s.Text), letters(hi-lo-28), 4)
 	for i, l := range lines {
 		fmt.Fprintf(d, `<text x="%.0f" y="%.1f" text-anchor="middle">%s</text>`, (lo+hi)/2, d.y+10+float64(i*lineHeight), html.EscapeString(l))
 	}
@@ -147,7 +146,7 @@ func sign(from, to float64) float64 {
 
 // note draws an action of the application.
 func (d *ladder) note(s *Step) {
-	lines := wrap(printable.Line(s.Text), letters(deviceLane-appLane-34), 5)
+	lines := wrap(textfmt.PrintableLine(s.Text), letters(deviceLane-appLane-34), 5)
 	for i, l := range lines {
 		fmt.Fprintf(d, `<text x="%d" y="%.1f">%s</text>`, appLane+16, d.y+10+float64(i*lineHeight), html.EscapeString(l))
 	}
@@ -177,7 +176,7 @@ func (d *ladder) pause(text string) {
 
 // wanted writes the expected event next to a step.
 func (d *ladder) wanted(want string) {
-	lines := wrap("want "+printable.Line(want), letters(peerLane-deviceLane-28), 4)
+	lines := wrap("want "+textfmt.PrintableLine(want), letters(peerLane-deviceLane-28), 4)
 	d.WriteString(`<g class="wanted">`)
 	for i, l := range lines {
 		fmt.Fprintf(d, `<text x="%d" y="%.1f" text-anchor="middle">%s</text>`, (deviceLane+peerLane)/2, d.y+9+float64(i*lineHeight), html.EscapeString(l))
@@ -193,7 +192,7 @@ func (d *ladder) outcome(r *Result) {
 	}
 	const left, pad, label = appLane, 12, 52
 	room := letters(peerLane - left - 2*pad - label)
-	want, got := wrap(printable.Line(r.Want), room, 5), wrap(printable.Line(r.Got), room, 5)
+	want, got := wrap(textfmt.PrintableLine(r.Want), room, 5), wrap(textfmt.PrintableLine(r.Got), room, 5)
 	top := d.y + 8
 	height := float64((len(want)+len(got))*lineHeight) + 2*pad + 4
 	fmt.Fprintf(d, `<g class="outcome"><rect x="%d" y="%.1f" width="%d" height="%.1f" rx="6"/>`, left, top, peerLane-left, height)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // arrows are the directions of steps: the device is on the left, the peer on the right.
@@ -19,7 +19,7 @@ func (l *Ladder) Text() string {
 		if s.Kind == Gap {
 			at = ""
 		}
-		fmt.Fprintf(&b, "%12s  %s  %s\n", at, arrows[s.Kind], printable.Line(s.Text))
+		fmt.Fprintf(&b, "%12s  %s  %s\n", at, arrows[s.Kind], textfmt.PrintableLine(s.Text))
 	}
 	return b.String()
 }

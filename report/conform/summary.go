@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // levels are the requirement levels, the strongest first.
@@ -40,7 +40,7 @@ func deviationWords(all []Judged) string {
 			}
 		}
 		if n > 0 {
-			words = append(words, units.Plural(n, l))
+			words = append(words, textfmt.Plural(n, l))
 		}
 	}
 	return strings.Join(words, ", ")
@@ -84,7 +84,7 @@ func (m *Measured) In(v float64) string {
 	switch m.Unit {
 	case Microseconds:
 		const aDay = 24 * 3600 * 1e6 // longer values are invalid and would overflow
-		return units.Duration(time.Duration(min(max(v, -aDay), aDay) * float64(time.Microsecond)))
+		return textfmt.Duration(time.Duration(min(max(v, -aDay), aDay) * float64(time.Microsecond)))
 	case Nominal:
 		return fmt.Sprintf("%.3g ×", v)
 	}

@@ -3,7 +3,7 @@ package conform
 import (
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -160,5 +160,5 @@ func (d *docView) Asked() string {
 	for _, s := range d.Sections {
 		n += len(s.Rows)
 	}
-	return units.Plural(n, "requirement")
+	return textfmt.Plural(n, "requirement")
 }

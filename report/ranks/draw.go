@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"html/template"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -26,7 +26,7 @@ func drawByRank(all []Values) (drawing template.HTML, share int) {
 			}
 			if kinds, n := memoryOf(s); int(n) > most {
 				most = int(n)
-				k = kit.Column{Title: fmt.Sprintf("rank %d: %s", at+i, units.Bytes(n))}
+				k = kit.Column{Title: fmt.Sprintf("rank %d: %s", at+i, textfmt.Bytes(n))}
 				for kind, m := range kinds {
 					k.Parts = append(k.Parts, kit.Segment{Class: kindClass(kind), Value: float64(m)})
 				}

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -65,7 +65,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 				class = "dot one"
 			}
 			fmt.Fprintf(&b, `<circle class="%s" cx="%.1f" cy="%.1f" r="%.1f"><title>%s, %d ranks: %s a rank, %.4g connections, %.4g rings</title></circle>`,
-				class, x(p.Ranks), y(p.Bytes.Mean), 3+wide*0.6, kit.Escape(s.name), p.Ranks, units.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean)
+				class, x(p.Ranks), y(p.Bytes.Mean), 3+wide*0.6, kit.Escape(s.name), p.Ranks, textfmt.Bytes(uint64(p.Bytes.Mean)), p.Connections.Mean, p.Rings.Mean)
 		}
 		b.WriteString("</g>")
 	}
@@ -74,4 +74,4 @@ func drawLines(all []series, ranks []int) template.HTML {
 }
 
 // decimalBytes formats a power of ten of bytes.
-func decimalBytes(v float64) string { return strings.ReplaceAll(units.SI(v, "B"), ".0", "") }
+func decimalBytes(v float64) string { return strings.ReplaceAll(textfmt.SI(v, "B"), ".0", "") }

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -43,7 +43,7 @@ func WriteHTML(w io.Writer, r *Run) error {
 
 func facts(r *Run) (all kit.Facts) {
 	all.Add("Started", kit.Stamp(r.Started))
-	all.Add("Took", units.Duration(r.Wall.Round(time.Millisecond)))
+	all.Add("Took", textfmt.Duration(r.Wall.Round(time.Millisecond)))
 	all.Add("Machine", r.Machine.String())
 	all.Add("fabrictest", r.Tool)
 	all.Add("Seed", fmt.Sprint(r.Seed))

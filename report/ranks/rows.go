@@ -3,7 +3,7 @@ package ranks
 import (
 	"fmt"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // Row is a statistic of each rank.
@@ -27,9 +27,9 @@ const (
 // Show formats a value of the row.
 func (r *Row) Show(v uint64) string {
 	if r.Kind == Bytes {
-		return units.Bytes(v)
+		return textfmt.Bytes(v)
 	}
-	return units.Count(v, ",")
+	return textfmt.Count(v, ",")
 }
 
 // Paths of statistics that the page shows outside of the tables too, in the JSON of

@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // ParseStats reads the statistics that ranks reported; nil for a rank without a report.
@@ -33,7 +33,7 @@ func WriteStats(w io.Writer, all []Values) error {
 		}
 	}
 	const line = "%-34s %12s %12s %12s\n"
-	fmt.Fprintf(w, line, fmt.Sprintf("%d of %s", len(present), units.Plural(len(all), "rank")), "sum", "min", "max")
+	fmt.Fprintf(w, line, fmt.Sprintf("%d of %s", len(present), textfmt.Plural(len(all), "rank")), "sum", "min", "max")
 	for _, t := range Totals(present) {
 		if _, err := fmt.Fprintf(w, line, t.Name, t.Shown(), t.Show(t.Min), t.Show(t.Max)); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (e *Experiment) WriteTable(w io.Writer) {
 		if !slices.Contains(counts, p.Ranks) {
 			counts = append(counts, p.Ranks)
 		}
-		cells[l][p.Ranks] = units.Bytes(uint64(p.Bytes.Mean))
+		cells[l][p.Ranks] = textfmt.Bytes(uint64(p.Bytes.Mean))
 	}
 	slices.Sort(counts)
 	fmt.Fprintf(w, "%-26s", e.Name+": mean of a rank")

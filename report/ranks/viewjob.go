@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
@@ -48,10 +48,10 @@ func newJobView(j *Job) *jobView {
 	if !v.Good {
 		outcome = fmt.Sprintf("failed: exit code %d", j.Code)
 	}
-	v.Headline = fmt.Sprintf("%s on %s %s", j.Program, units.Plural(j.Ranks, "rank"), outcome)
+	v.Headline = fmt.Sprintf("%s on %s %s", j.Program, textfmt.Plural(j.Ranks, "rank"), outcome)
 	all := j.reported()
 	if n := j.Ranks - len(all); n > 0 {
-		v.Missing = fmt.Sprintf("%s of %d reported no statistics; the page shows those of the others.", units.Plural(n, "rank"), j.Ranks)
+		v.Missing = fmt.Sprintf("%s of %d reported no statistics; the page shows those of the others.", textfmt.Plural(n, "rank"), j.Ranks)
 	}
 	if len(all) == 0 {
 		return v
@@ -80,19 +80,19 @@ func (v *jobView) addTiles(all []Values) {
 		total, most, connections = total+n, max(most, n), max(connections, s.Count(maxConnections))
 	}
 	add := func(value, name, note string) { v.Tiles = append(v.Tiles, tile{value, name, note}) }
-	add(units.Count(messages, ","), "messages", units.Bytes(sum(all, eagerSends+"Bytes")+sum(all, rendezvousSends+"Bytes")))
-	add(units.Percent(rendezvous, messages), "by rendezvous", "the others eagerly")
-	add(units.Percent(sum(all, unexpectedMessages), messages), "unexpected", "arrived before their receives")
-	add(units.Count(connections, ","), "connections", "maximum of a rank")
-	add(units.Bytes(total/uint64(len(all))), "communication memory", "mean of a rank; maximum "+units.Bytes(most))
+	add(textfmt.Count(messages, ","), "messages", textfmt.Bytes(sum(all, eagerSends+"Bytes")+sum(all, rendezvousSends+"Bytes")))
+	add(textfmt.Percent(rendezvous, messages), "by rendezvous", "the others eagerly")
+	add(textfmt.Percent(sum(all, unexpectedMessages), messages), "unexpected", "arrived before their receives")
+	add(textfmt.Count(connections, ","), "connections", "maximum of a rank")
+	add(textfmt.Bytes(total/uint64(len(all))), "communication memory", "mean of a rank; maximum "+textfmt.Bytes(most))
 	if received := sum(all, rtrsReceived); received > 0 {
-		add(units.Percent(sum(all, rtrsUsed), received), "of RTRs used", units.Count(received, ",")+" received")
+		add(textfmt.Percent(sum(all, rtrsUsed), received), "of RTRs used", textfmt.Count(received, ",")+" received")
 	}
 	if hits, misses := sum(all, cacheHits), sum(all, cacheMisses); hits+misses > 0 {
-		add(units.Percent(hits, hits+misses), "registration cache hits", units.Count(misses, ",")+" misses")
+		add(textfmt.Percent(hits, hits+misses), "registration cache hits", textfmt.Count(misses, ",")+" misses")
 	}
 	if n := sum(all, lowWatermarks); n > 0 {
-		add(units.Count(n, ","), "low watermarks", "of SRQs")
+		add(textfmt.Count(n, ","), "low watermarks", "of SRQs")
 	}
 }
 
@@ -122,7 +122,7 @@ func sizeBars(all []Values) *kit.Bars {
 	for i := range last + 1 {
 		e, r := eager[i], rendezvous[i]
 		if e+r > 0 || len(b.Bars) > 0 {
-			b.Add(sizeClass(i), units.Count(e+r, ","), kit.Segment{Class: "k0", Value: float64(e)}, kit.Segment{Class: "k1", Value: float64(r)})
+			b.Add(sizeClass(i), textfmt.Count(e+r, ","), kit.Segment{Class: "k0", Value: float64(e)}, kit.Segment{Class: "k1", Value: float64(r)})
 		}
 	}
 	return b.Scaled()
@@ -140,7 +140,7 @@ func sizeClass(i int) string {
 		}
 		return fmt.Sprintf("%d – %d B", from, to)
 	}
-	return "from " + strings.Replace(units.Bytes(from), ".0 ", " ", 1)
+	return "from " + strings.Replace(textfmt.Bytes(from), ".0 ", " ", 1)
 }
 
 // packetBars shows the number of packets by transport.
@@ -148,7 +148,7 @@ func packetBars(all []Values) *kit.Bars {
 	b := &kit.Bars{}
 	for i, name := range transports {
 		if n := sum(all, fmt.Sprint(packetsSent, i)); n > 0 {
-			b.Add(name, units.Count(n, ","), kit.Segment{Class: "k2", Value: float64(n)})
+			b.Add(name, textfmt.Count(n, ","), kit.Segment{Class: "k2", Value: float64(n)})
 		}
 	}
 	return b.Scaled()
@@ -165,7 +165,7 @@ func rtrBars(all []Values) *kit.Bars {
 		{"sent for eager messages", "k5", rtrsMispredicted},
 	} {
 		n := sum(all, r.path)
-		b.Add(r.name, units.Count(n, ","), kit.Segment{Class: r.class, Value: float64(n)})
+		b.Add(r.name, textfmt.Count(n, ","), kit.Segment{Class: r.class, Value: float64(n)})
 	}
 	return b.Scaled()
 }
@@ -175,7 +175,7 @@ func reuseBars(all []Values) *kit.Bars {
 	b := &kit.Bars{Keys: []kit.Key{{Class: "k2", Name: "cache hits, sends without copy"}, {Class: "k1", Name: "cache misses, copied sends"}}}
 	add := func(name string, hits, lookups uint64) {
 		if lookups > 0 {
-			b.Add(name, units.Count(hits, ",")+" of "+units.Count(lookups, ","), kit.Segment{Class: "k2", Value: float64(hits)}, kit.Segment{Class: "k1", Value: float64(lookups - hits)})
+			b.Add(name, textfmt.Count(hits, ",")+" of "+textfmt.Count(lookups, ","), kit.Segment{Class: "k2", Value: float64(hits)}, kit.Segment{Class: "k1", Value: float64(lookups - hits)})
 		}
 	}
 	hits := sum(all, cacheHits)
@@ -196,9 +196,9 @@ func memoryBars(all []Values) *kit.Bars {
 		if total == 0 {
 			continue
 		}
-		text := units.Bytes(total / uint64(len(all)))
+		text := textfmt.Bytes(total / uint64(len(all)))
 		if least != most {
-			text += fmt.Sprintf(" (%s to %s)", units.Bytes(least), units.Bytes(most))
+			text += fmt.Sprintf(" (%s to %s)", textfmt.Bytes(least), textfmt.Bytes(most))
 		}
 		b.Add(name, text, kit.Segment{Class: kindClass(k), Value: float64(total) / float64(len(all))})
 	}

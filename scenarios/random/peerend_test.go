@@ -8,7 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/scenarios/random"
-	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/traffic"
 )
 
@@ -35,7 +34,7 @@ func TestDetectPeerEndEndsRun(t *testing.T) {
 		w := newWorld(t, 1, impair.Spec{})
 		work := &random.Workload{Seed: 1, CQs: 1, Lanes: []random.Lane{random.NewLane(random.RC, 5000, 3000)}}
 		var pipes [2]traffic.Exchange
-		pipes[0], pipes[1] = simcontrol.Pipe(w.World)
+		pipes[0], pipes[1] = sim.Pipe(w.World)
 		const death = 300 * time.Microsecond
 		pipes[0] = &endingExchange{pipes[0], w.World, death}
 		var ends [2]*random.End

@@ -13,7 +13,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/scenarios/random"
-	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -69,7 +68,7 @@ func newWorld(t testing.TB, seed uint64, spec impair.Spec) *world {
 func (w *world) run(t testing.TB, work *random.Workload) (results [2]*random.Result, err error) {
 	t.Helper()
 	var pipes [2]traffic.Exchange
-	pipes[0], pipes[1] = simcontrol.Pipe(w.World)
+	pipes[0], pipes[1] = sim.Pipe(w.World)
 	for side := range random.Side(2) {
 		end, err := random.NewEnd(random.Env{Device: w.devices[side], Peer: pipes[side]}, work, side)
 		if err != nil {

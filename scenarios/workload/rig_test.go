@@ -15,7 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/internal/nstest"
-	"github.com/fabrictest/fabrictest/scenarios/simcontrol"
+	"github.com/fabrictest/fabrictest/lab/simlab"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 type rig struct {
 	*sim.World
 	t     testing.TB
-	hub   *simcontrol.Hub
+	hub   *simlab.Hub
 	nets  []*sim.Net
 	ports [][]*sim.Port     // by rail and host
 	nics  [][]verbs.Context // by host and rail
@@ -80,7 +80,7 @@ func seededRig(t testing.TB, seed uint64, hosts, rails int, specs ...impair.Spec
 func rigOf(t testing.TB, open func(*sim.World, *sim.Port, string) (verbs.Context, error), streams sim.StreamConfig, seed uint64, hosts, rails int, specs ...impair.Spec) *rig {
 	t.Helper()
 	w := sim.New(sim.Config{Seed: seed, MaxEvents: 50_000_000})
-	r := &rig{World: w, t: t, hub: simcontrol.New(w, hosts), nics: make([][]verbs.Context, hosts), patience: 20 * time.Second, seed: seed}
+	r := &rig{World: w, t: t, hub: simlab.NewHub(w, hosts), nics: make([][]verbs.Context, hosts), patience: 20 * time.Second, seed: seed}
 	r.samples = make([][]workload.Sample, hosts)
 	r.hub.OnMark = func(rank int, at time.Duration, what string) {
 		r.marks = append(r.marks, fmt.Sprintf("%v host%d %s", at, rank, what))

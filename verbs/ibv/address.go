@@ -31,14 +31,14 @@ func (d *pd) CreateAH(attr verbs.AHAttr) (verbs.AH, error) {
 		return nil, failed("create_ah", d.name(), cause(errno))
 	}
 	a := &ah{object: object{ctx: d.ctx}, c: c, attr: attr}
-	d.ctx.adopt(a)
+	d.ctx.addChild(a)
 	return a, nil
 }
 
 func (a *ah) Attr() verbs.AHAttr { return a.attr }
 func (a *ah) name() string       { return fmt.Sprintf("ah to %v", a.attr.GRH.DGID) }
 func (a *ah) rank() int          { return rankLeaf }
-func (a *ah) destroy() error     { return answered(C.shim_ibv_destroy_ah(a.c)) }
+func (a *ah) destroy() error     { return shimError(C.shim_ibv_destroy_ah(a.c)) }
 
 // Close frees the handle.
 func (a *ah) Close() error { return closeObject(a, "destroy_ah") }

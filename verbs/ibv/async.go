@@ -27,7 +27,7 @@ func (c *Context) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 				return false, unlessAgain(errno)
 			}
 			var known bool
-			if event, known = c.told(&e); known {
+			if event, known = c.asyncEvent(&e); known {
 				return true, nil
 			}
 		}
@@ -38,9 +38,9 @@ func (c *Context) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 	return event, nil
 }
 
-// told makes our own event of the library's. life is held for reading, so that the
-// pointers in it still name what they named.
-func (c *Context) told(e *C.struct_shim_async) (verbs.AsyncEvent, bool) {
+// asyncEvent converts an event of libibverbs. life is held for reading, so that the
+// pointers in it are valid.
+func (c *Context) asyncEvent(e *C.struct_shim_async) (verbs.AsyncEvent, bool) {
 	event := verbs.AsyncEvent{Type: verbs.AsyncEventType(e._type), Port: uint8(e.port)}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,7 +35,7 @@ func (s *sendQueue) atomicWrite(q *qp, w *verbs.SendWR) error {
 		return fmt.Errorf("%w: an atomic write of %d bytes", verbs.ErrInvalid, len(word))
 	}
 	eight := C.uint64_t(binary.NativeEndian.Uint64(word))
-	return answered(C.shim_atomic_write(q.ex, &in, unsafe.Pointer(&eight)))
+	return shimError(C.shim_atomic_write(q.ex, &in, unsafe.Pointer(&eight)))
 }
 
 // bytesOf copies what a list names out of the regions that it names.

@@ -39,7 +39,7 @@ func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
 		return nil, failed("create_comp_channel", c.info.Name, err)
 	}
 	o := &channel{object: object{ctx: c}, c: ch, waits: waits}
-	c.adopt(o)
+	c.addChild(o)
 	return o, nil
 }
 
@@ -98,7 +98,7 @@ func (h *channel) Close() error {
 	c.life.Lock()
 	defer c.life.Unlock()
 	err := h.destroy()
-	c.forget(h)
+	c.removeChild(h)
 	return failed(op, h.name(), err)
 }
 
@@ -106,7 +106,7 @@ func (h *channel) destroy() error {
 	if h.c == nil {
 		return nil
 	}
-	err := answered(C.shim_ibv_destroy_comp_channel(h.c))
+	err := shimError(C.shim_ibv_destroy_comp_channel(h.c))
 	h.c = nil
 	return err
 }

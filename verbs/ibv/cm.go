@@ -38,7 +38,7 @@ func hasCM() bool {
 	return ch != nil
 }
 
-// CM returns the connection manager; it is one for all who ask.
+// CM returns the connection manager of the device, which is created at the first call.
 func (c *Context) CM() (verbs.CM, error) {
 	const op = "cm"
 	if err := c.enter(op); err != nil {
@@ -65,7 +65,7 @@ func (c *Context) CM() (verbs.CM, error) {
 	return c.cm, nil
 }
 
-// dispatch takes the events of all identifiers and hands each to whom it is for.
+// dispatch reads the events of all identifiers and delivers them.
 func (m *manager) dispatch() {
 	defer close(m.done)
 	for {
@@ -84,9 +84,8 @@ func (m *manager) dispatch() {
 	}
 }
 
-// handle hands over an event. It is acknowledged when it is known whose it is and before
-// anything else: until then nobody can destroy the identifier, and from then on
-// everybody can.
+// handle delivers an event to its identifier. It acknowledges the event after it has looked up
+// the identifier, because rdma_destroy_id waits until the events are acknowledged.
 func (m *manager) handle(e *C.struct_shim_cm_event) {
 	m.mu.Lock()
 	to := m.ids[e.id]
@@ -99,30 +98,30 @@ func (m *manager) handle(e *C.struct_shim_cm_event) {
 	e.raw = nil
 	switch {
 	case e._type == C.RDMA_CM_EVENT_CONNECT_REQUEST:
-		m.requested(from, e)
+		m.handleConnectRequest(from, e)
 	case to == nil:
 	case e._type == C.RDMA_CM_EVENT_DISCONNECTED || e._type == C.RDMA_CM_EVENT_DEVICE_REMOVAL:
 		to.deliver(e)
 		if c := to.conn.Load(); c != nil {
-			c.ended()
+			c.disconnected()
 		}
 	default:
 		to.deliver(e)
 	}
 }
 
-// requested hands a request to its listener, if it still listens and the request came in
+// handleConnectRequest passes a request to its listener, if it still listens and the request came in
 // over our device.
-func (m *manager) requested(from *cmID, e *C.struct_shim_cm_event) {
+func (m *manager) handleConnectRequest(from *cmID, e *C.struct_shim_cm_event) {
 	id := &cmID{m: m, c: e.id, events: make(chan cmEvent, 16), gone: make(chan struct{})}
-	if from == nil || id.device() != m.ctx.info.Name || !m.adopt(id) || !m.queued(from, eventOf(e, id)) {
+	if from == nil || id.device() != m.ctx.info.Name || !m.addID(id) || !m.queueRequest(from, eventOf(e, id)) {
 		id.destroy() // which refuses the request
 	}
 }
 
-// queued puts a request where GetRequest finds it, unless its listener is gone or has more
-// waiting than any backlog allows.
-func (m *manager) queued(from *cmID, e cmEvent) bool {
+// queueRequest queues a request for GetRequest, unless its listener was destroyed or its
+// queue is full.
+func (m *manager) queueRequest(from *cmID, e cmEvent) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ids[from.c] != from {
@@ -136,8 +135,8 @@ func (m *manager) queued(from *cmID, e cmEvent) bool {
 	}
 }
 
-// adopt makes events of an identifier find it.
-func (m *manager) adopt(id *cmID) bool {
+// addID registers an identifier for its events, unless the manager has stopped.
+func (m *manager) addID(id *cmID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stopped {
@@ -158,7 +157,7 @@ func (m *manager) stop() {
 	m.mu.Unlock()
 	for _, id := range all {
 		if c := id.conn.Load(); c != nil {
-			c.finish()
+			c.release()
 		}
 		id.destroy() // waits until its events were acknowledged: the dispatcher still runs
 	}
@@ -182,15 +181,15 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 	if err != nil {
 		return fail(err)
 	}
-	if err := answered(C.shim_bind_addr(id.c, &sa)); err != nil {
+	if err := shimError(C.shim_bind_addr(id.c, &sa)); err != nil {
 		return fail(err)
 	}
 	if !addr.Addr().IsUnspecified() {
-		if err := id.isOurs(addr); err != nil {
+		if err := id.checkDevice(addr); err != nil {
 			return fail(err)
 		}
 	}
-	if err := answered(C.shim_listen(id.c, C.int(max(backlog, 1)))); err != nil {
+	if err := shimError(C.shim_listen(id.c, C.int(max(backlog, 1)))); err != nil {
 		return fail(err)
 	}
 	return &listener{id: id, space: space, addr: addressOf(C.rdma_get_local_addr(id.c))}, nil
@@ -215,7 +214,7 @@ func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	if err := id.route(addr, until); err != nil {
 		return fail(err)
 	}
-	if err := id.call(func() error { return answered(C.shim_cm_answer(id.c, &param, 0)) }); err != nil {
+	if err := id.call(func() error { return shimError(C.shim_cm_answer(id.c, &param, 0)) }); err != nil {
 		return fail(err)
 	}
 	e, err := id.next(until)
@@ -228,8 +227,8 @@ func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	return verbs.DatagramPeer{AH: e.ah, QPN: e.qpn, QKey: e.qkey, PrivateData: e.param.PrivateData}, nil
 }
 
-// whose explains an address that belongs to another device.
-func whose(addr netip.AddrPort, has, wanted string) error {
+// wrongDeviceError returns the error for an address of another device, or of none.
+func wrongDeviceError(addr netip.AddrPort, has, wanted string) error {
 	if has == "" {
 		return fmt.Errorf("%w: no RDMA device has a way to %v", verbs.ErrNotFound, addr.Addr())
 	}

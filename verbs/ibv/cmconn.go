@@ -23,22 +23,22 @@ type conn struct {
 	param  verbs.ConnParam
 	remote netip.AddrPort
 
-	once sync.Once
-	over chan struct{} // closed when it has ended
+	once   sync.Once
+	closed chan struct{} // closed by release
 }
 
 // Connect connects a queue pair.
 func (m *manager) Connect(pair verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "connect"
 	until := newDeadline(timeout)
-	q, err := m.free(op, pair)
+	q, err := m.connectableQP(op, pair)
 	if err != nil {
 		return nil, err
 	}
 	fail := func(err error) (verbs.Conn, error) {
 		return nil, failed(op, fmt.Sprintf("%s to %v", q.name(), addr), err)
 	}
-	say, err := paramTo(param)
+	cmParam, err := paramTo(param)
 	if err != nil {
 		return fail(err)
 	}
@@ -47,18 +47,17 @@ func (m *manager) Connect(pair verbs.QP, addr netip.AddrPort, param verbs.ConnPa
 		return nil, err
 	}
 	c := newConn(id, q)
-	if err := c.dial(addr, &say, param, until); err != nil {
+	if err := c.dial(addr, &cmParam, param, until); err != nil {
 		// The kernel's iWARP does not let go of a request before the peer has answered, or
-		// ten seconds have passed: whose time is up does not wait for that.
+		// ten seconds have passed: do not wait for that after a timeout.
 		go id.destroy()
 		return fail(refusedAtOnce(err))
 	}
 	c.remote = addr
-	return c.made(), nil
+	return c.established(), nil
 }
 
-// refusedAtOnce is err as a refusal, if the request never got further than to the
-// network that refused it.
+// refusedAtOnce returns a RejectError if the network refused the connection, else err.
 func refusedAtOnce(err error) error {
 	var e *deviceError
 	if errors.As(err, &e) && e.errno == syscall.ECONNREFUSED {
@@ -67,11 +66,11 @@ func refusedAtOnce(err error) error {
 	return err
 }
 
-func newConn(id *cmID, q *qp) *conn { return &conn{id: id, q: q, over: make(chan struct{})} }
+func newConn(id *cmID, q *qp) *conn { return &conn{id: id, q: q, closed: make(chan struct{})} }
 
-// made makes the connection known to its queue pair and to the dispatcher. It may have
-// ended by then.
-func (c *conn) made() *conn {
+// established registers the connection with its queue pair and identifier, and handles a
+// disconnect event that arrived before.
+func (c *conn) established() *conn {
 	c.q.asked.Store(uint32(verbs.QPStateRTS))
 	c.q.conn.Store(c)
 	c.id.conn.Store(c)
@@ -79,7 +78,7 @@ func (c *conn) made() *conn {
 		select {
 		case e := <-c.id.events:
 			if e.kind == C.RDMA_CM_EVENT_DISCONNECTED || e.kind == C.RDMA_CM_EVENT_DEVICE_REMOVAL {
-				c.ended()
+				c.disconnected()
 			}
 		default:
 			return c
@@ -87,16 +86,16 @@ func (c *conn) made() *conn {
 	}
 }
 
-// dial asks for the connection and makes the queue pair ready when it is granted.
-func (c *conn) dial(addr netip.AddrPort, say *C.struct_shim_cm_param, param verbs.ConnParam, until deadline) error {
+// dial requests the connection and moves the queue pair to RTS when the peer accepts.
+func (c *conn) dial(addr netip.AddrPort, cmParam *C.struct_shim_cm_param, param verbs.ConnParam, until deadline) error {
 	if err := c.id.route(addr, until); err != nil {
 		return err
 	}
-	if err := c.begin(param.ResponderResources > 0); err != nil {
+	if err := c.moveToInit(param.ResponderResources > 0); err != nil {
 		return err
 	}
-	c.ofPair(say)
-	if err := c.id.call(func() error { return answered(C.shim_cm_answer(c.id.c, say, 0)) }); err != nil {
+	c.setQP(cmParam)
+	if err := c.id.call(func() error { return shimError(C.shim_cm_answer(c.id.c, cmParam, 0)) }); err != nil {
 		return err
 	}
 	e, err := c.id.next(until)
@@ -104,14 +103,14 @@ func (c *conn) dial(addr netip.AddrPort, say *C.struct_shim_cm_param, param verb
 		return err
 	}
 	switch e.kind {
-	case C.RDMA_CM_EVENT_CONNECT_RESPONSE: // InfiniBand: it is for us to make it ready, and to say so
-		if err := c.ready(nil); err != nil {
+	case C.RDMA_CM_EVENT_CONNECT_RESPONSE: // InfiniBand: the caller moves the QP to RTS and confirms
+		if err := c.moveToRTS(nil); err != nil {
 			return err
 		}
-		if err := c.id.call(func() error { return answered(C.shim_rdma_establish(c.id.c)) }); err != nil {
+		if err := c.id.call(func() error { return shimError(C.shim_rdma_establish(c.id.c)) }); err != nil {
 			return err
 		}
-	case C.RDMA_CM_EVENT_ESTABLISHED: // iWARP: the kernel has made it ready
+	case C.RDMA_CM_EVENT_ESTABLISHED: // iWARP: the kernel moved the QP to RTS
 	default:
 		return e.refusal()
 	}
@@ -119,13 +118,13 @@ func (c *conn) dial(addr netip.AddrPort, say *C.struct_shim_cm_param, param verb
 	return nil
 }
 
-// free returns a queue pair of ours that can be connected.
-func (m *manager) free(op string, pair verbs.QP) (*qp, error) {
+// connectableQP returns the queue pair of an argument, which must be in RESET or INIT.
+func (m *manager) connectableQP(op string, pair verbs.QP) (*qp, error) {
 	if err := m.ctx.enter(op); err != nil {
 		return nil, err
 	}
 	defer m.ctx.leave()
-	q, err := mine[*qp](m.ctx, op, "queue pair", pair)
+	q, err := objectOf[*qp](m.ctx, op, "queue pair", pair)
 	if err != nil {
 		return nil, err
 	}
@@ -139,18 +138,17 @@ func (m *manager) free(op string, pair verbs.QP) (*qp, error) {
 	return q, nil
 }
 
-// ofPair tells the peer of our queue pair.
-func (c *conn) ofPair(say *C.struct_shim_cm_param) {
-	say.qp_num = C.uint32_t(c.q.num)
+// setQP sets the parameters that describe the queue pair.
+func (c *conn) setQP(cmParam *C.struct_shim_cm_param) {
+	cmParam.qp_num = C.uint32_t(c.q.num)
 	if c.q.onSRQ {
-		say.srq = 1
+		cmParam.srq = 1
 	}
 }
 
-// begin takes the queue pair from RESET to INIT with what the connection manager
-// proposes, and the rights that it gives to connections when it knows the depths. One in
-// INIT has been given its rights already, and keeps them.
-func (c *conn) begin(reads bool) error {
+// moveToInit moves the queue pair from RESET to INIT with the attributes of librdmacm and
+// access rights for remote operations. A queue pair in INIT keeps its rights.
+func (c *conn) moveToInit(reads bool) error {
 	return c.move(C.IBV_QPS_INIT, func(now verbs.QPState, a *C.struct_ibv_qp_attr) bool {
 		a.qp_access_flags |= C.IBV_ACCESS_REMOTE_WRITE
 		if reads {
@@ -160,9 +158,9 @@ func (c *conn) begin(reads bool) error {
 	})
 }
 
-// ready takes the queue pair from INIT to RTS. The depths are those that the messages
+// moveToRTS moves the queue pair from INIT to RTS. The depths are those that the messages
 // have agreed on, or the accepting side's own.
-func (c *conn) ready(own *verbs.ConnParam) error {
+func (c *conn) moveToRTS(own *verbs.ConnParam) error {
 	if c.id.m.ctx.info.Transport == verbs.TransportIWARP {
 		return nil // its queue pairs become ready by the stream that the kernel gives them
 	}
@@ -180,13 +178,13 @@ func (c *conn) ready(own *verbs.ConnParam) error {
 	return nil
 }
 
-// move takes the queue pair to a state with the attributes that the connection manager
-// has for it, changed; unless change says that nothing is to be done.
+// move moves the queue pair to a state with the attributes of librdmacm, as modified by
+// change. It does nothing if change returns false.
 func (c *conn) move(state uint32, change func(verbs.QPState, *C.struct_ibv_qp_attr) bool) error {
 	var a C.struct_ibv_qp_attr
 	var mask C.int
 	a.qp_state = state
-	if err := c.id.call(func() error { return answered(C.shim_init_qp_attr(c.id.c, &a, &mask)) }); err != nil {
+	if err := c.id.call(func() error { return shimError(C.shim_init_qp_attr(c.id.c, &a, &mask)) }); err != nil {
 		return fmt.Errorf("attributes for %v: %w", verbs.QPState(state), err)
 	}
 	if err := enter(c.q, "modify_qp"); err != nil {
@@ -217,55 +215,54 @@ func (c *conn) fail() error {
 	return c.q.modify(&a, C.IBV_QP_STATE)
 }
 
-// Param is what the peer said.
+// Param returns the parameters of the peer.
 func (c *conn) Param() verbs.ConnParam { return c.param }
 
-// Remote is the peer's address.
+// Remote returns the peer's address.
 func (c *conn) Remote() netip.AddrPort { return c.remote }
 
-// Disconnect ends the connection; one that has ended has.
+// Disconnect ends the connection. It does nothing if the connection has ended.
 func (c *conn) Disconnect() error {
 	const op = "disconnect"
 	select {
-	case <-c.over:
+	case <-c.closed:
 		return nil
 	default:
 	}
 	if err := c.fail(); err != nil {
 		return failed(op, c.q.name(), err)
 	}
-	return failed(op, c.q.name(), c.id.call(func() error { return answered(C.shim_rdma_disconnect(c.id.c)) }))
+	return failed(op, c.q.name(), c.id.call(func() error { return shimError(C.shim_rdma_disconnect(c.id.c)) }))
 }
 
-// WaitDisconnect waits for the end.
+// WaitDisconnect waits until the connection has ended.
 func (c *conn) WaitDisconnect(timeout time.Duration) error {
 	timer, stop := newDeadline(timeout).timer()
 	defer stop()
 	select {
-	case <-c.over:
+	case <-c.closed:
 		return nil
 	default:
 	}
 	select {
-	case <-c.over:
+	case <-c.closed:
 		return nil
 	case <-timer:
 		return failed("wait_disconnect", c.q.name(), verbs.ErrTimeout)
 	}
 }
 
-// ended is told by the dispatcher that the connection has ended. The peer, if it was the
-// peer, gets its answer.
-func (c *conn) ended() {
+// disconnected handles a disconnect event. A disconnect by the peer is confirmed.
+func (c *conn) disconnected() {
 	_ = c.fail() // it may be in that state, or closed
-	_ = c.id.call(func() error { return answered(C.shim_rdma_disconnect(c.id.c)) })
-	c.finish()
+	_ = c.id.call(func() error { return shimError(C.shim_rdma_disconnect(c.id.c)) })
+	c.release()
 }
 
-// finish gives up what the connection holds.
-func (c *conn) finish() {
+// release wakes waiters and destroys the identifier.
+func (c *conn) release() {
 	c.once.Do(func() {
-		close(c.over)
+		close(c.closed)
 		c.q.conn.CompareAndSwap(c, nil)
 		go c.id.destroy() // it waits for the dispatcher, who may be the caller
 	})

@@ -73,7 +73,7 @@ func (m *manager) create(op string, space verbs.PortSpace, queue int) (*cmID, er
 	if ret, errno := C.rdma_create_id(m.events, &id.c, nil, uint32(space)); ret != 0 {
 		return nil, failed("create_id", m.ctx.info.Name, cause(errno))
 	}
-	if !m.adopt(id) {
+	if !m.addID(id) {
 		id.destroy()
 		return nil, failed("create_id", m.ctx.info.Name, verbs.ErrClosed)
 	}
@@ -153,10 +153,10 @@ func (id *cmID) device() string {
 	return ""
 }
 
-// isOurs returns an error unless the identifier is bound to the opened device.
-func (id *cmID) isOurs(addr netip.AddrPort) error {
+// checkDevice returns an error unless the identifier is bound to the opened device.
+func (id *cmID) checkDevice(addr netip.AddrPort) error {
 	if has, wanted := id.device(), id.m.ctx.info.Name; has != wanted {
-		return whose(addr, has, wanted)
+		return wrongDeviceError(addr, has, wanted)
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (id *cmID) route(addr netip.AddrPort, until deadline) error {
 			return e.refusal()
 		}
 	}
-	return id.isOurs(addr)
+	return id.checkDevice(addr)
 }
 
 // step asks the kernel for something and returns its answer. An address whose owner is not
@@ -192,7 +192,7 @@ func (id *cmID) step(call func(ms C.int) C.int, until deadline) (cmEvent, error)
 	const most = 250
 	for {
 		left := until.millis()
-		if err := id.call(func() error { return answered(call(C.int(min(left, most)))) }); err != nil {
+		if err := id.call(func() error { return shimError(call(C.int(min(left, most)))) }); err != nil {
 			return cmEvent{}, err
 		}
 		e, err := id.next(until)

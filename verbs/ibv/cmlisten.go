@@ -42,7 +42,7 @@ type listener struct {
 	closed atomic.Bool
 }
 
-// Addr is where it listens.
+// Addr returns the local address.
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
 // GetRequest returns the next request.
@@ -93,29 +93,29 @@ type request struct {
 	answered atomic.Bool
 }
 
-// Remote is the requester's address.
+// Remote returns the requester's address.
 func (r *request) Remote() netip.AddrPort { return r.remote }
 
-// Param is what the requester said.
+// Param returns the parameters of the requester.
 func (r *request) Param() verbs.ConnParam { return r.param }
 
-// Accept connects a queue pair, or tells of a datagram service.
+// Accept connects a queue pair, or replies to a request for a datagram service.
 func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
 	until := newDeadline(timeout)
 	fail := func(err error) (verbs.Conn, error) { return nil, failed(op, r.remote.String(), err) }
-	say, err := paramTo(param)
+	cmParam, err := paramTo(param)
 	if err != nil {
 		return fail(err)
 	}
 	if r.space == verbs.PortSpaceUDP {
-		err := r.serve(pair, &say)
+		err := r.acceptUD(pair, &cmParam)
 		if r.answered.Load() {
 			r.id.destroy()
 		}
 		return nil, err
 	}
-	q, err := r.id.m.free(op, pair)
+	q, err := r.id.m.connectableQP(op, pair)
 	if err != nil {
 		return nil, err
 	}
@@ -123,10 +123,9 @@ func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Dura
 		return fail(errAnswered)
 	}
 	c := newConn(r.id, q)
-	if err := c.grant(&say, param, until); err != nil {
+	if err := c.accept(&cmParam, param, until); err != nil {
 		if q.accepting.Load() {
-			// Whose time is up does not wait for the peer, without whom the kernel lets go of
-			// nothing.
+			// The kernel destroys the identifier only after the peer replied: do not wait for that.
 			go func() {
 				r.id.destroy()
 				q.accepting.Store(false)
@@ -137,22 +136,23 @@ func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Dura
 		return fail(err)
 	}
 	c.param, c.remote = r.param, r.remote
-	return c.made(), nil
+	return c.established(), nil
 }
 
 var errAnswered = fmt.Errorf("%w: the request has been answered", verbs.ErrInvalid)
 
-// grant makes the queue pair ready and the connection with it.
-func (c *conn) grant(say *C.struct_shim_cm_param, param verbs.ConnParam, until deadline) error {
-	if err := c.begin(param.ResponderResources > 0); err != nil {
+// accept moves the queue pair to RTS, accepts the request and waits until the connection is
+// established.
+func (c *conn) accept(cmParam *C.struct_shim_cm_param, param verbs.ConnParam, until deadline) error {
+	if err := c.moveToInit(param.ResponderResources > 0); err != nil {
 		return err
 	}
-	if err := c.ready(&param); err != nil {
+	if err := c.moveToRTS(&param); err != nil {
 		return err
 	}
-	c.ofPair(say)
+	c.setQP(cmParam)
 	c.q.accepting.Store(c.id.m.ctx.info.Transport == verbs.TransportIWARP)
-	if err := c.id.call(func() error { return answered(C.shim_cm_answer(c.id.c, say, 1)) }); err != nil {
+	if err := c.id.call(func() error { return shimError(C.shim_cm_answer(c.id.c, cmParam, 1)) }); err != nil {
 		c.q.accepting.Store(false)
 		return err
 	}
@@ -169,21 +169,21 @@ func (c *conn) grant(say *C.struct_shim_cm_param, param verbs.ConnParam, until d
 	return nil
 }
 
-// serve answers with the number of a datagram queue pair. The kernel adds the key, which
-// for addresses of IP is a constant; so that is made the queue pair's.
-func (r *request) serve(pair verbs.QP, say *C.struct_shim_cm_param) error {
+// acceptUD replies with the number of a UD queue pair. The kernel adds the Q_Key, which for
+// IP addresses is a constant; the queue pair gets this Q_Key.
+func (r *request) acceptUD(pair verbs.QP, cmParam *C.struct_shim_cm_param) error {
 	const op = "accept"
 	m := r.id.m
 	if err := m.ctx.enter(op); err != nil {
 		return err
 	}
 	defer m.ctx.leave()
-	q, err := mine[*qp](m.ctx, op, "queue pair", pair)
+	q, err := objectOf[*qp](m.ctx, op, "queue pair", pair)
 	if err != nil {
 		return err
 	}
 	var a C.struct_ibv_qp_attr
-	if err := answered(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE|C.IBV_QP_QKEY)); err != nil {
+	if err := shimError(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE|C.IBV_QP_QKEY)); err != nil {
 		return failed(op, q.name(), err)
 	}
 	if r.answered.Swap(true) {
@@ -195,20 +195,20 @@ func (r *request) serve(pair verbs.QP, say *C.struct_shim_cm_param) error {
 			return failed(op, q.name(), fmt.Errorf("the key of datagram services, %#x: %w", uint32(C.RDMA_UDP_QKEY), err))
 		}
 	}
-	say.qp_num = C.uint32_t(q.num)
-	return failed(op, r.remote.String(), r.id.call(func() error { return answered(C.shim_cm_answer(r.id.c, say, 1)) }))
+	cmParam.qp_num = C.uint32_t(q.num)
+	return failed(op, r.remote.String(), r.id.call(func() error { return shimError(C.shim_cm_answer(r.id.c, cmParam, 1)) }))
 }
 
 // Reject refuses the request.
 func (r *request) Reject(private []byte) error {
-	say, err := paramTo(verbs.ConnParam{PrivateData: private})
+	cmParam, err := paramTo(verbs.ConnParam{PrivateData: private})
 	if err != nil {
 		return failed("reject", r.remote.String(), err)
 	}
 	if r.answered.Swap(true) {
 		return failed("reject", r.remote.String(), errAnswered)
 	}
-	err = r.id.call(func() error { return answered(C.shim_reject(r.id.c, &say)) })
+	err = r.id.call(func() error { return shimError(C.shim_reject(r.id.c, &cmParam)) })
 	r.id.destroy()
 	return failed("reject", r.remote.String(), err)
 }

@@ -19,17 +19,16 @@ type Context struct {
 	dev  *C.struct_ibv_context
 
 	// life is held for reading by every verb while it is in the library, and for
-	// writing by who destroys an object. So no verb meets one that goes away under
-	// its hands, whichever objects it names.
+	// writing while an object is destroyed, so that no verb uses a destroyed object.
 	life   sync.RWMutex
 	closed bool // life
 
 	mu       sync.Mutex
 	children map[child]struct{}         // mu
-	byQP     map[*C.struct_ibv_qp]*qp   // mu; whom an event is about
+	byQP     map[*C.struct_ibv_qp]*qp   // mu; for events
 	byCQ     map[*C.struct_ibv_cq]*cq   // mu
 	bySRQ    map[*C.struct_ibv_srq]*srq // mu
-	cm       *manager                   // mu; nil until it is asked for
+	cm       *manager                   // mu; nil before the first call of CM
 
 	async  *waiter
 	probes probed
@@ -37,7 +36,7 @@ type Context struct {
 
 // child is an object made from a Context.
 type child interface {
-	// state returns whose it is and whether it is closed.
+	// state returns its device and whether it is closed.
 	state() *object
 	// destroy gives it back to the library; life is held for writing. If it fails the
 	// object is as before.
@@ -92,8 +91,8 @@ func (c *Context) enter(op string) error {
 
 func (c *Context) leave() { c.life.RUnlock() }
 
-// adopt remembers an object that was made; life is held for reading.
-func (c *Context) adopt(o child) {
+// addChild registers an object of the device; life is held for reading.
+func (c *Context) addChild(o child) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.children[o] = struct{}{}
@@ -107,7 +106,7 @@ func (c *Context) adopt(o child) {
 	}
 }
 
-func (c *Context) forget(o child) {
+func (c *Context) removeChild(o child) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.children, o)
@@ -133,13 +132,13 @@ func closeObject(o child, op string) error {
 		return failed(op, o.name(), err)
 	}
 	o.state().closed = true
-	c.forget(o)
+	c.removeChild(o)
 	return nil
 }
 
-// mine returns the object of this provider behind an argument: of this device, and open.
+// objectOf returns the object of an argument if it is an open object of this device.
 // life is held for reading.
-func mine[T child](c *Context, op, what string, arg any) (T, error) {
+func objectOf[T child](c *Context, op, what string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {
 	case !ok:
@@ -197,9 +196,9 @@ func (c *Context) Close() error {
 		if err := o.destroy(); err != nil {
 			errs = append(errs, failed("close_device", c.info.Name+": "+o.name(), err))
 		}
-		c.forget(o)
+		c.removeChild(o)
 	}
-	if err := answered(C.shim_ibv_close_device(c.dev)); err != nil {
+	if err := shimError(C.shim_ibv_close_device(c.dev)); err != nil {
 		errs = append(errs, failed("close_device", c.info.Name, err))
 	}
 	return errors.Join(errs...)

@@ -45,7 +45,7 @@ func (c *Context) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
 	var on *C.struct_ibv_comp_channel
 	if init.Channel != nil {
 		var err error
-		if q.channel, err = mine[*channel](c, op, "completion channel", init.Channel); err != nil {
+		if q.channel, err = objectOf[*channel](c, op, "completion channel", init.Channel); err != nil {
 			return nil, err
 		}
 		on = q.channel.c
@@ -59,7 +59,7 @@ func (c *Context) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
 	if q.channel != nil {
 		q.channel.queues.Add(1)
 	}
-	c.adopt(q)
+	c.addChild(q)
 	return q, nil
 }
 
@@ -67,7 +67,7 @@ func (q *cq) name() string { return fmt.Sprintf("cq %d", q.c.handle) }
 func (q *cq) rank() int    { return rankCQ }
 
 func (q *cq) destroy() error {
-	if err := answered(C.shim_ibv_destroy_cq(q.c)); err != nil {
+	if err := shimError(C.shim_ibv_destroy_cq(q.c)); err != nil {
 		return err
 	}
 	C.free(unsafe.Pointer(q.got))
@@ -150,7 +150,7 @@ func (q *cq) ReqNotify(solicitedOnly bool) error {
 	if solicitedOnly {
 		only = 1
 	}
-	if err := answered(C.shim_req_notify_cq(q.c, only)); err != nil {
+	if err := shimError(C.shim_req_notify_cq(q.c, only)); err != nil {
 		return failed("req_notify_cq", q.name(), err)
 	}
 	return nil
@@ -179,5 +179,5 @@ func (q *cq) Resize(depth int) error {
 	}
 	q.mu.Lock() // nobody reads the depth while the library changes it
 	defer q.mu.Unlock()
-	return failed(op, q.name(), answered(C.shim_resize_cq(q.c, C.int(depth))))
+	return failed(op, q.name(), shimError(C.shim_resize_cq(q.c, C.int(depth))))
 }

@@ -22,7 +22,7 @@ func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 	}
 	defer c.leave()
 	var x C.struct_ibv_device_attr_ex
-	if err := answered(C.shim_query_device(c.dev, &x)); err != nil {
+	if err := shimError(C.shim_query_device(c.dev, &x)); err != nil {
 		return verbs.DeviceAttr{}, failed(op, c.info.Name, err)
 	}
 	found, err := c.probe()
@@ -92,7 +92,7 @@ func (c *Context) QueryPort(port uint8) (verbs.PortAttr, error) {
 	}
 	defer c.leave()
 	var a C.struct_ibv_port_attr
-	if err := answered(C.shim_query_port(c.dev, C.uint8_t(port), &a)); err != nil {
+	if err := shimError(C.shim_query_port(c.dev, C.uint8_t(port), &a)); err != nil {
 		return verbs.PortAttr{}, failed(op, c.portName(port), err)
 	}
 	return verbs.PortAttr{
@@ -128,7 +128,7 @@ func (c *Context) QueryGID(port uint8, index int) (verbs.GIDEntry, error) {
 		return verbs.GIDEntry{}, failed(op, what(), verbs.ErrNotFound)
 	}
 	var e C.struct_ibv_gid_entry
-	switch err := answered(C.shim_query_gid(c.dev, C.uint32_t(port), C.uint32_t(index), &e)); {
+	switch err := shimError(C.shim_query_gid(c.dev, C.uint32_t(port), C.uint32_t(index), &e)); {
 	case errors.Is(err, syscall.ENODATA):
 		return verbs.GIDEntry{Index: index}, nil
 	case err != nil:
@@ -163,7 +163,7 @@ func (c *Context) QueryPKey(port uint8, index int) (uint16, error) {
 		return 0, failed(op, what(), verbs.ErrNotFound)
 	}
 	var key C.uint16_t
-	if err := answered(C.shim_query_pkey(c.dev, C.uint8_t(port), C.int(index), &key)); err != nil {
+	if err := shimError(C.shim_query_pkey(c.dev, C.uint8_t(port), C.int(index), &key)); err != nil {
 		return 0, failed(op, what(), err)
 	}
 	return uint16(key), nil

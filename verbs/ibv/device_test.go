@@ -186,7 +186,7 @@ func TestRegionsAtAnAddress(t *testing.T) {
 		_, err = b.pd.RegMR(verbs.MRInit{Buf: buf, Addr: at + 8})
 		b.refused("another place in the page", err, verbs.ErrInvalid)
 		if err != nil && !strings.Contains(err.Error(), "into its page") {
-			t.Errorf("%v does not say why", err)
+			t.Errorf("%v does not cmParam why", err)
 		}
 		if b.attr.Caps.Has(verbs.CapZeroBased) {
 			mr, err = b.pd.RegMR(verbs.MRInit{Buf: BufferFor(0, 64), Access: verbs.AccessZeroBased})

@@ -75,8 +75,8 @@ func errnoError(errno int) *deviceError {
 	return &deviceError{errno: syscall.Errno(errno), kind: kinds[syscall.Errno(errno)]}
 }
 
-// answered is the error in what a call of the shim has returned.
-func answered[T ~int32](errno T) error {
+// shimError returns the error for the errno that a function of the shim returned, or nil.
+func shimError[T ~int32](errno T) error {
 	if errno == 0 {
 		return nil
 	}

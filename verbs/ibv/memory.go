@@ -33,13 +33,13 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 		return nil, failed("alloc_pd", c.info.Name, cause(errno))
 	}
 	d := &pd{object: object{ctx: c}, c: p}
-	c.adopt(d)
+	c.addChild(d)
 	return d, nil
 }
 
 func (d *pd) name() string   { return fmt.Sprintf("pd %d", d.c.handle) }
 func (d *pd) rank() int      { return rankDomain }
-func (d *pd) destroy() error { return answered(C.shim_ibv_dealloc_pd(d.c)) }
+func (d *pd) destroy() error { return shimError(C.shim_ibv_dealloc_pd(d.c)) }
 
 // Close frees the domain.
 func (d *pd) Close() error { return closeObject(d, "dealloc_pd") }
@@ -83,7 +83,7 @@ func (d *pd) RegMR(init verbs.MRInit) (verbs.MR, error) {
 		return nil, failed("reg_mr", d.name(), whyNoRegion(cause(errno), uint64(at), m))
 	}
 	m.lkey, m.rkey = verbs.LKey(m.c.lkey), verbs.RKey(m.c.rkey)
-	d.ctx.adopt(m)
+	d.ctx.addChild(m)
 	return m, nil
 }
 
@@ -108,7 +108,7 @@ func (m *mr) name() string     { return fmt.Sprintf("mr %#x", uint32(m.lkey)) }
 func (m *mr) rank() int        { return rankLeaf }
 
 func (m *mr) destroy() error {
-	if err := answered(C.shim_ibv_dereg_mr(m.c)); err != nil {
+	if err := shimError(C.shim_ibv_dereg_mr(m.c)); err != nil {
 		return err
 	}
 	m.pin.Unpin()
@@ -141,7 +141,7 @@ func (d *pd) AllocMW(kind verbs.MWType) (verbs.MW, error) {
 	}
 	w := &mw{object: object{ctx: d.ctx}, c: c, kind: kind}
 	w.rkey.Store(uint32(c.rkey))
-	d.ctx.adopt(w)
+	d.ctx.addChild(w)
 	return w, nil
 }
 
@@ -149,7 +149,7 @@ func (w *mw) Type() verbs.MWType { return w.kind }
 func (w *mw) RKey() verbs.RKey   { return verbs.RKey(w.rkey.Load()) }
 func (w *mw) name() string       { return fmt.Sprintf("mw %#x", w.rkey.Load()) }
 func (w *mw) rank() int          { return rankWindow }
-func (w *mw) destroy() error     { return answered(C.shim_ibv_dealloc_mw(w.c)) }
+func (w *mw) destroy() error     { return shimError(C.shim_ibv_dealloc_mw(w.c)) }
 
 // Close frees the window, bound or not.
 func (w *mw) Close() error { return closeObject(w, "dealloc_mw") }

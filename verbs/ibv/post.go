@@ -204,7 +204,7 @@ func operands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
 	}
 	if err == nil && q.kind == verbs.QPTypeUD {
 		var to *ah
-		if to, err = mine[*ah](q.ctx, "post_send", "address handle", w.UD.AH); err == nil {
+		if to, err = objectOf[*ah](q.ctx, "post_send", "address handle", w.UD.AH); err == nil {
 			out.ah, out.remote_qpn, out.remote_qkey = to.c, C.uint32_t(w.UD.QPN), C.uint32_t(w.UD.QKey)
 		}
 	}
@@ -213,12 +213,12 @@ func operands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
 
 // bindOperands copies what a bind opens. A bind of nothing has no region.
 func bindOperands(c *Context, op string, b *verbs.Bind, out *C.struct_shim_send) error {
-	w, err := mine[*mw](c, op, "memory window", b.MW)
+	w, err := objectOf[*mw](c, op, "memory window", b.MW)
 	if err != nil {
 		return err
 	}
 	if b.Info.MR != nil {
-		m, err := mine[*mr](c, op, "memory region", b.Info.MR)
+		m, err := objectOf[*mr](c, op, "memory region", b.Info.MR)
 		if err != nil {
 			return err
 		}

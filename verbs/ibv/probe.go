@@ -32,7 +32,7 @@ func (c *Context) probe() (*probed, error) {
 	p := &c.probes
 	p.once.Do(func() {
 		var x C.struct_ibv_device_attr_ex
-		if p.err = answered(C.shim_query_device(c.dev, &x)); p.err != nil {
+		if p.err = shimError(C.shim_query_device(c.dev, &x)); p.err != nil {
 			return
 		}
 		p.atomicWrite = uint64(x.device_cap_flags_ex)&capAtomicWrite != 0

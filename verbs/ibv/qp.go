@@ -69,7 +69,7 @@ func (c *Context) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 // newQP adopts a queue pair of the library's.
 func newQP(c *Context, p *C.struct_ibv_qp, kind verbs.QPType) *qp {
 	q := &qp{object: object{ctx: c}, c: p, kind: kind, num: verbs.QPN(p.qp_num)}
-	c.adopt(q)
+	c.addChild(q)
 	return q
 }
 
@@ -84,19 +84,19 @@ func (c *Context) initAttr(op string, init *verbs.QPInit) (attr C.struct_ibv_qp_
 		attr.sq_sig_all = 1
 	}
 	if init.Type == verbs.QPTypeXRCRecv {
-		x, err := mine[*xrcd](c, op, "XRC domain", init.XRCD)
+		x, err := objectOf[*xrcd](c, op, "XRC domain", init.XRCD)
 		if err != nil {
 			return attr, err
 		}
 		attr.comp_mask, attr.xrcd = C.IBV_QP_INIT_ATTR_XRCD, x.c
 		return attr, nil
 	}
-	domain, err := mine[*pd](c, op, "protection domain", init.PD)
+	domain, err := objectOf[*pd](c, op, "protection domain", init.PD)
 	if err != nil {
 		return attr, err
 	}
 	attr.comp_mask, attr.pd = C.IBV_QP_INIT_ATTR_PD, domain.c
-	sends, err := mine[*cq](c, op, "completion queue to send", init.SendCQ)
+	sends, err := objectOf[*cq](c, op, "completion queue to send", init.SendCQ)
 	if err != nil {
 		return attr, err
 	}
@@ -104,13 +104,13 @@ func (c *Context) initAttr(op string, init *verbs.QPInit) (attr C.struct_ibv_qp_
 	if init.Type == verbs.QPTypeXRCSend {
 		return attr, nil
 	}
-	recvs, err := mine[*cq](c, op, "completion queue to receive", init.RecvCQ)
+	recvs, err := objectOf[*cq](c, op, "completion queue to receive", init.RecvCQ)
 	if err != nil {
 		return attr, err
 	}
 	attr.recv_cq = recvs.c
 	if init.SRQ != nil {
-		s, err := mine[*srq](c, op, "shared receive queue", init.SRQ)
+		s, err := objectOf[*srq](c, op, "shared receive queue", init.SRQ)
 		if err != nil {
 			return attr, err
 		}
@@ -137,7 +137,7 @@ func (q *qp) name() string       { return fmt.Sprintf("qp %#x", uint32(q.num)) }
 func (q *qp) rank() int          { return rankQP }
 
 func (q *qp) destroy() error {
-	if err := answered(C.shim_ibv_destroy_qp(q.c)); err != nil {
+	if err := shimError(C.shim_ibv_destroy_qp(q.c)); err != nil {
 		return err
 	}
 	q.sends.free()
@@ -154,7 +154,7 @@ func (q *qp) Close() error {
 		return err
 	}
 	if conn := q.conn.Load(); conn != nil {
-		conn.finish()
+		conn.release()
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (q *qp) BindMW(window verbs.MW, wrID uint64, flags verbs.SendFlags, info ve
 	q.sends.mu.Lock() // binds of one window are one behind the other
 	defer q.sends.mu.Unlock()
 	w := window.(*mw)
-	if err := answered(C.shim_bind_mw(q.c, w.c, &in)); err != nil {
+	if err := shimError(C.shim_bind_mw(q.c, w.c, &in)); err != nil {
 		return 0, failed(op, q.name(), err)
 	}
 	w.rkey.Store(uint32(w.c.rkey))
@@ -223,7 +223,7 @@ func (q *qp) AttachMulticast(group verbs.GID) error {
 	gid := gidTo(group)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := answered(C.shim_attach_mcast(q.c, &gid)); err != nil {
+	if err := shimError(C.shim_attach_mcast(q.c, &gid)); err != nil {
 		return failed(op, q.name(), err)
 	}
 	if q.groups == nil {
@@ -243,7 +243,7 @@ func (q *qp) DetachMulticast(group verbs.GID) error {
 	gid := gidTo(group)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := answered(C.shim_detach_mcast(q.c, &gid)); err != nil {
+	if err := shimError(C.shim_detach_mcast(q.c, &gid)); err != nil {
 		return failed(op, q.name(), err)
 	}
 	delete(q.groups, group)

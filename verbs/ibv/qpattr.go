@@ -45,7 +45,7 @@ func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
 			return err
 		}
 	}
-	err := answered(C.shim_modify_qp(q.c, a, mask))
+	err := shimError(C.shim_modify_qp(q.c, a, mask))
 	if err == nil && mask&C.IBV_QP_STATE != 0 {
 		q.asked.Store(uint32(a.qp_state))
 	}
@@ -59,7 +59,7 @@ func (q *qp) now() (verbs.QPState, error) {
 		return verbs.QPState(q.asked.Load()), nil
 	}
 	var a C.struct_ibv_qp_attr
-	err := answered(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE))
+	err := shimError(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE))
 	return verbs.QPState(a.qp_state), err
 }
 
@@ -71,7 +71,7 @@ func (q *qp) Query() (verbs.QPAttr, error) {
 	}
 	defer q.leave()
 	var a C.struct_ibv_qp_attr
-	if err := answered(C.shim_query_qp(q.c, &a, C.int(everyAttr))); err != nil {
+	if err := shimError(C.shim_query_qp(q.c, &a, C.int(everyAttr))); err != nil {
 		return verbs.QPAttr{}, failed(op, q.name(), err)
 	}
 	return attrFrom(&a), nil

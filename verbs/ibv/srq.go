@@ -27,7 +27,7 @@ func (c *Context) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 		return nil, err
 	}
 	defer c.leave()
-	domain, err := mine[*pd](c, op, "protection domain", init.PD)
+	domain, err := objectOf[*pd](c, op, "protection domain", init.PD)
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +45,10 @@ func (c *Context) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	case verbs.SRQXRC:
 		var x *xrcd
 		var on *cq
-		if x, err = mine[*xrcd](c, op, "XRC domain", init.XRCD); err != nil {
+		if x, err = objectOf[*xrcd](c, op, "XRC domain", init.XRCD); err != nil {
 			return nil, err
 		}
-		if on, err = mine[*cq](c, op, "completion queue", init.CQ); err != nil {
+		if on, err = objectOf[*cq](c, op, "completion queue", init.CQ); err != nil {
 			return nil, err
 		}
 		s.c, errno = C.ibv_create_srq_ex(c.dev, &C.struct_ibv_srq_init_attr_ex{
@@ -63,13 +63,13 @@ func (c *Context) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	}
 	if init.Type == verbs.SRQXRC {
 		var n C.uint32_t
-		if err := answered(C.shim_srq_num(s.c, &n)); err != nil {
+		if err := shimError(C.shim_srq_num(s.c, &n)); err != nil {
 			C.shim_ibv_destroy_srq(s.c)
 			return nil, failed("get_srq_num", c.info.Name, err)
 		}
 		s.number = uint32(n)
 	}
-	c.adopt(s)
+	c.addChild(s)
 	return s, nil
 }
 
@@ -78,7 +78,7 @@ func (s *srq) rank() int      { return rankLeaf }
 func (s *srq) Number() uint32 { return s.number }
 
 func (s *srq) destroy() error {
-	if err := answered(C.shim_ibv_destroy_srq(s.c)); err != nil {
+	if err := shimError(C.shim_ibv_destroy_srq(s.c)); err != nil {
 		return err
 	}
 	s.recvs.free()
@@ -112,7 +112,7 @@ func (s *srq) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 		return invalid(op, s.name(), "size %d, limit %d", attr.MaxWR, attr.Limit)
 	}
 	in := C.struct_ibv_srq_attr{max_wr: C.uint32_t(attr.MaxWR), max_sge: C.uint32_t(attr.MaxSGE), srq_limit: C.uint32_t(attr.Limit)}
-	return failed(op, s.name(), answered(C.shim_modify_srq(s.c, &in, C.int(mask))))
+	return failed(op, s.name(), shimError(C.shim_modify_srq(s.c, &in, C.int(mask))))
 }
 
 // Query tells sizes and limit.
@@ -123,7 +123,7 @@ func (s *srq) Query() (verbs.SRQAttr, error) {
 	}
 	defer s.leave()
 	var a C.struct_ibv_srq_attr
-	if err := answered(C.shim_query_srq(s.c, &a)); err != nil {
+	if err := shimError(C.shim_query_srq(s.c, &a)); err != nil {
 		return verbs.SRQAttr{}, failed(op, s.name(), err)
 	}
 	return verbs.SRQAttr{MaxWR: int(a.max_wr), MaxSGE: int(a.max_sge), Limit: int(a.srq_limit)}, nil

@@ -21,7 +21,7 @@ func TestWithoutTheTagEveryCallSaysHowToBuild(t *testing.T) {
 		}
 		for _, cure := range []string{"apt install libibverbs-dev librdmacm-dev", "-tags ibverbs"} {
 			if !strings.Contains(err.Error(), cure) {
-				t.Errorf("%q does not say %q", err, cure)
+				t.Errorf("%q does not cmParam %q", err, cure)
 			}
 		}
 	}

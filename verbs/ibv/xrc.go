@@ -30,13 +30,13 @@ func (c *Context) OpenXRCD() (verbs.XRCD, error) {
 		return nil, failed("open_xrcd", c.info.Name, cause(errno))
 	}
 	o := &xrcd{object: object{ctx: c}, c: x}
-	c.adopt(o)
+	c.addChild(o)
 	return o, nil
 }
 
 func (x *xrcd) name() string   { return fmt.Sprintf("xrcd %p", x.c) }
 func (x *xrcd) rank() int      { return rankDomain }
-func (x *xrcd) destroy() error { return answered(C.shim_ibv_close_xrcd(x.c)) }
+func (x *xrcd) destroy() error { return shimError(C.shim_ibv_close_xrcd(x.c)) }
 
 // Close closes the domain.
 func (x *xrcd) Close() error { return closeObject(x, "close_xrcd") }
@@ -48,7 +48,7 @@ func (c *Context) OpenQP(domain verbs.XRCD, n verbs.QPN) (verbs.QP, error) {
 		return nil, err
 	}
 	defer c.leave()
-	x, err := mine[*xrcd](c, op, "XRC domain", domain)
+	x, err := objectOf[*xrcd](c, op, "XRC domain", domain)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -73,7 +73,7 @@ func ProcessMain() (code int, err error) {
 		}
 	}
 	if aborted != nil {
-		fmt.Fprintf(os.Stderr, "fabrictest: %s\n", printable.Text(fmt.Sprint(aborted)))
+		fmt.Fprintf(os.Stderr, "fabrictest: %s\n", textfmt.Printable(fmt.Sprint(aborted)))
 		return aborted.ExitCode(), err
 	}
 	code = exitStatus(outcomes, os.Stderr)
@@ -93,7 +93,7 @@ func printStates(outcomes []launch.Outcome, why error, w io.Writer) {
 	for i := range outcomes {
 		if o := &outcomes[i]; !o.State.OK() && o.StateDump != "" {
 			lines := strings.SplitAfterN(o.StateDump, "\n", maxStateLines+1)
-			text := printable.Text(strings.TrimRight(strings.Join(lines[:min(len(lines), maxStateLines)], ""), "\n"))
+			text := textfmt.Printable(strings.TrimRight(strings.Join(lines[:min(len(lines), maxStateLines)], ""), "\n"))
 			fmt.Fprintf(w, "%s was at:\n  %s\n", rankName(o), strings.ReplaceAll(text, "\n", "\n  "))
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
@@ -90,8 +90,8 @@ func runWork(wl *work.Workload, w *mpi.World, p work.Params) error {
 		return err
 	}
 	fmt.Printf("%s, class %s, %s: %s in %s, waited %s; %s of %s\n",
-		r.Workload, r.Class, units.Plural(r.Ranks, "rank"), units.Plural(r.Iterations, "iteration"), units.Duration(r.Time), units.Duration(r.Waited),
-		units.Plural(int(r.Checks), "check"), units.Bytes(r.Verified))
+		r.Workload, r.Class, textfmt.Plural(r.Ranks, "rank"), textfmt.Plural(r.Iterations, "iteration"), textfmt.Duration(r.Time), textfmt.Duration(r.Waited),
+		textfmt.Plural(int(r.Checks), "check"), textfmt.Bytes(r.Verified))
 	for _, f := range r.Figures {
 		fmt.Println(strings.TrimRight(fmt.Sprintf("  %v", f), " "))
 	}

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch"
@@ -37,7 +37,7 @@ func (f *fabric) runOurs(ctx context.Context, noICRC bool) (string, error) {
 	}
 	group, err := launch.Start(ctx, specs, launch.Options{JoinTimeout: joinTimeout, OnEvent: func(e launch.Event) {
 		if e.Kind == launch.Printed && e.Stream == launch.Stderr {
-			_, _ = os.Stderr.WriteString(printable.Text(e.Text) + "\n") // there is no other place for the error
+			_, _ = os.Stderr.WriteString(textfmt.Printable(e.Text) + "\n") // there is no other place for the error
 		}
 	}})
 	if err != nil {

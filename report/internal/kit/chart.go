@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // Scale maps values to positions on an axis.
@@ -131,5 +131,5 @@ func shortBytes(v float64) string {
 	if v == 0 {
 		return "0"
 	}
-	return strings.Replace(units.Bytes(uint64(v+0.5)), ".0 ", " ", 1)
+	return strings.Replace(textfmt.Bytes(uint64(v+0.5)), ".0 ", " ", 1)
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // The JUnit dialect understood by Jenkins, GitLab and GitHub actions.
@@ -69,18 +69,18 @@ type Properties []Property
 // Add adds a property, in one line, unless its value is empty.
 func (p *Properties) Add(name, value string) {
 	if value != "" {
-		*p = append(*p, Property{name, printable.Line(value)})
+		*p = append(*p, Property{name, textfmt.PrintableLine(value)})
 	}
 }
 
 // NewProblem returns a problem with a message in one line and a text.
 func NewProblem(message, kind, text string) *Problem {
-	return &Problem{printable.Line(message), printable.Line(kind), printable.Text(text)}
+	return &Problem{textfmt.PrintableLine(message), textfmt.PrintableLine(kind), textfmt.Printable(text)}
 }
 
 // NewSuite returns an empty suite of a run.
 func NewSuite(name string, started time.Time) Suite {
-	return Suite{Name: printable.Line(name), Timestamp: started.UTC().Format(time.DateOnly + "T15:04:05")}
+	return Suite{Name: textfmt.PrintableLine(name), Timestamp: started.UTC().Format(time.DateOnly + "T15:04:05")}
 }
 
 // Add adds a suite, and its counts to those of the file.
@@ -95,8 +95,8 @@ func (all *Suites) Add(s Suite) {
 
 // Add adds a case that took a time, and counts it. area is appended to the suite's name.
 func (s *Suite) Add(c Case, area string, took time.Duration) {
-	c.Name, c.Class, c.Time = printable.Line(c.Name), s.Name+printable.Line(area), seconds(took)
-	c.SystemOut.Text = printable.Text(c.SystemOut.Text)
+	c.Name, c.Class, c.Time = textfmt.PrintableLine(c.Name), s.Name+textfmt.PrintableLine(area), seconds(took)
+	c.SystemOut.Text = textfmt.Printable(c.SystemOut.Text)
 	s.Tests++
 	s.took += took
 	switch {

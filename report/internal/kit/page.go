@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 var (
@@ -129,7 +129,7 @@ func (l *Layout) Write(w io.Writer, data interface{ shell() *Page }, css string)
 	}
 	// The template escapes HTML. Control and invisible characters are made visible at the
 	// end, wherever they came from.
-	_, err := io.WriteString(w, printable.Text(b.String()))
+	_, err := io.WriteString(w, textfmt.Printable(b.String()))
 	return err
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // PanelConfig configures a Panel.
@@ -90,7 +90,7 @@ func (d *Panel) animate(every time.Duration, step func()) {
 func (d *Panel) Start(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.running = append(d.running, printable.Line(name))
+	d.running = append(d.running, textfmt.PrintableLine(name))
 	d.draw()
 }
 
@@ -105,7 +105,7 @@ func (d *Panel) More(n int) {
 func (d *Panel) Part(name string, done, total int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.parts[printable.Line(name)] = fmt.Sprintf(" (%d of %d)", done, total)
+	d.parts[textfmt.PrintableLine(name)] = fmt.Sprintf(" (%d of %d)", done, total)
 }
 
 // End marks a step as finished without printing anything.
@@ -116,7 +116,7 @@ func (d *Panel) End(name string) { d.EndWith(name, func() string { return "" }) 
 func (d *Panel) EndWith(name string, text func() string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	name = printable.Line(name)
+	name = textfmt.PrintableLine(name)
 	d.done++
 	delete(d.parts, name)
 	for i := range d.running {
@@ -135,7 +135,7 @@ func (d *Panel) EndWith(name string, text func() string) {
 func (d *Panel) Note(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.print(printable.Line(text) + "\n")
+	d.print(textfmt.PrintableLine(text) + "\n")
 	d.draw()
 }
 
@@ -161,7 +161,7 @@ func (d *Panel) Finish(summary string, paths Paths) error {
 	defer d.mu.Unlock()
 	for _, p := range []struct{ name, path string }{{"Report", paths.HTML}, {"Result", paths.Result}, {"JUnit", paths.JUnit}} {
 		if p.path != "" {
-			summary += fmt.Sprintf("%s: %s\n", p.name, printable.Line(p.path))
+			summary += fmt.Sprintf("%s: %s\n", p.name, textfmt.PrintableLine(p.path))
 			if p.name == "Report" {
 				break // the page links to the other files
 			}

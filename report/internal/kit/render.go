@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // render writes the graph as SVG. All texts are escaped.
@@ -109,6 +109,6 @@ func title(s string) string {
 }
 
 // Escape escapes a text for a drawing, as one line.
-func Escape(s string) string { return html.EscapeString(printable.Line(s)) }
+func Escape(s string) string { return html.EscapeString(textfmt.PrintableLine(s)) }
 
 func num(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/units"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // Charts are drawn in a box of Width by Height units that the page scales without scaling
@@ -113,7 +113,7 @@ func (g Grid) Ticks() []Tick {
 	for t := 0.0; t <= float64(g.End)*1.0001; t += step {
 		text := "0"
 		if t > 0 {
-			text = units.Duration(time.Duration(math.Round(t)))
+			text = textfmt.Duration(time.Duration(math.Round(t)))
 		}
 		ticks = append(ticks, Tick{g.X(time.Duration(t)), text})
 	}

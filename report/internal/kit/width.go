@@ -5,7 +5,7 @@ import (
 	"os"
 	"unicode"
 
-	"github.com/fabrictest/fabrictest/internal/printable"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // TextWidth returns the number of columns of a text.
@@ -72,4 +72,4 @@ func terminal(w io.Writer) Terminal {
 // fileTerminal queries the width each time, since windows are resized.
 type fileTerminal struct{ *os.File }
 
-func (f fileTerminal) Columns() int { return printable.Columns(f.File) }
+func (f fileTerminal) Columns() int { return textfmt.TerminalWidth(f.File) }

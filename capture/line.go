@@ -1,0 +1,144 @@
+package capture
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
+)
+
+// Columns of a line.
+const (
+	colNumber = iota
+	colTime
+	colInterface
+	colEndpoints
+	colProtocol
+	colOp
+	numColumns
+)
+
+// line is a buffered output line: columns to be aligned, or plain text.
+type line struct {
+	cols      [numColumns]string
+	summary   string
+	marks     []Mark
+	endpoints endpoints // becomes colEndpoints when the page is printed, with host names known by then
+	more      bool      // another PDU of the previous line's packet
+	text      string    // plain text; all other fields are unset
+	dimmed    bool      // acknowledgements and packets without RDMA
+	connSetup bool      // CM message or MPA start-up frame
+}
+
+// lines returns a line for each PDU of a packet, or one if it has none.
+func (p *Printer) lines(s *Stream, pkt *Packet) []line {
+	first := line{marks: slices.Clone(pkt.Marks), endpoints: endpointsOf(pkt)}
+	first.cols[colNumber] = fmt.Sprint(pkt.Number)
+	first.cols[colTime] = p.time(pkt)
+	if len(s.Interfaces()) > 1 {
+		first.cols[colInterface] = interfaceName(pkt.Interface)
+	}
+	first.cols[colProtocol] = pkt.Protocol
+	if len(pkt.PDUs) == 0 {
+		first.summary = textfmt.PrintableLine(pkt.Note)
+		first.dimmed = true
+		return []line{first}
+	}
+	all := make([]line, 0, len(pkt.PDUs))
+	for i := range pkt.PDUs {
+		d := &pkt.PDUs[i]
+		l := first
+		if i > 0 {
+			l = line{more: true}
+			l.cols[colProtocol] = pkt.Protocol
+		}
+		l.cols[colOp], l.summary = d.Op(), d.Summary()
+		l.connSetup = d.MPAStart != nil || d.RoCE != nil && d.RoCE.CM != nil
+		l.dimmed = strings.HasSuffix(l.cols[colOp], "ACKNOWLEDGE")
+		if pkt.Note != "" && i == 0 { // why decoding stopped
+			l.summary += ", " + textfmt.PrintableLine(pkt.Note)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func interfaceName(i Interface) string {
+	if i.Name == "" {
+		return fmt.Sprintf("#%d", i.Index)
+	}
+	return textfmt.PrintableLine(i.Name)
+}
+
+// time formats the timestamp in seconds, with 6 or 9 aligned decimals.
+func (p *Printer) time(pkt *Packet) string {
+	if pkt.Time.IsZero() {
+		return "-"
+	}
+	d := pkt.SinceFirst
+	if p.opts.Delta {
+		d = pkt.Delta
+	}
+	return seconds(d)
+}
+
+func seconds(d time.Duration) string {
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	t := fmt.Sprintf("%s%d.%09d", sign, d/time.Second, d%time.Second)
+	if short, ok := strings.CutSuffix(t, "000"); ok {
+		return short + "   "
+	}
+	return t
+}
+
+// endpoints are the source and destination of a packet. It is a map key.
+type endpoints struct {
+	src, dst       netip.AddrPort
+	srcMAC, dstMAC [6]byte // for packets without IP
+	mac            bool
+	ports          bool // show ports; not for RoCE
+}
+
+func endpointsOf(pkt *Packet) endpoints {
+	if pkt.IP.Version == 0 {
+		return endpoints{mac: pkt.Link.HasMAC, srcMAC: pkt.Link.Src, dstMAC: pkt.Link.Dst}
+	}
+	e := endpoints{src: pkt.Src(), dst: pkt.Dst(), ports: pkt.TCP.Present || pkt.UDP.Present}
+	if pkt.UDP.Present && pkt.UDP.DstPort == wire.Port { // the source port is only for ECMP
+		e.ports = false
+		e.src, e.dst = netip.AddrPortFrom(e.src.Addr(), 0), netip.AddrPortFrom(e.dst.Addr(), 0)
+	}
+	return e
+}
+
+// format returns "source → destination" with the host names that s knows.
+func (e endpoints) format(s *Stream) string {
+	switch {
+	case e.src.Addr().IsValid():
+		return e.host(s, e.src) + " → " + e.host(s, e.dst)
+	case e.mac:
+		return fmt.Sprintf("%v → %v", net.HardwareAddr(e.srcMAC[:]), net.HardwareAddr(e.dstMAC[:]))
+	}
+	return "-"
+}
+
+func (e endpoints) host(s *Stream, end netip.AddrPort) string {
+	name, ok := s.Host(end.Addr())
+	switch {
+	case !e.ports && ok:
+		return textfmt.PrintableLine(name)
+	case !e.ports:
+		return end.Addr().String()
+	case ok:
+		return fmt.Sprintf("%s:%d", textfmt.PrintableLine(name), end.Port())
+	}
+	return end.String()
+}

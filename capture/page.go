@@ -1,0 +1,174 @@
+package capture
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fabrictest/fabrictest/internal/textfmt"
+)
+
+// pageLines is the number of lines buffered to compute column widths. Later lines can
+// only widen columns.
+const pageLines = 200
+
+// page is a buffer of lines with the column widths.
+type page struct {
+	stream      *Stream
+	lines       []line
+	widths      [numColumns]int
+	live        bool
+	widthsFixed bool // the first page has been printed
+}
+
+func (p *Printer) appendLine(l line) error {
+	p.page.lines = append(p.page.lines, l)
+	if p.page.live || p.page.widthsFixed || len(p.page.lines) >= pageLines {
+		return p.flushPage()
+	}
+	return nil
+}
+
+func (p *Printer) appendText(text string) error { return p.appendLine(line{text: text}) }
+
+func (p *Printer) flushPage() error {
+	for i := range p.page.lines {
+		l := &p.page.lines[i]
+		if l.text != "" {
+			continue
+		}
+		if !l.more {
+			l.cols[colEndpoints] = l.endpoints.format(p.page.stream)
+		}
+		for c, text := range l.cols {
+			p.page.widths[c] = max(p.page.widths[c], utf8.RuneCountInString(text))
+		}
+	}
+	for i := range p.page.lines {
+		if _, err := p.w.WriteString(p.format(&p.page.lines[i])); err != nil {
+			return err
+		}
+		p.page.lines[i] = line{}
+	}
+	p.page.lines, p.page.widthsFixed = p.page.lines[:0], len(p.page.lines) > 0 || p.page.widthsFixed
+	return nil
+}
+
+// Escape sequences.
+const (
+	reset  = "\x1b[0m"
+	dim    = "\x1b[2m"
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	cyan   = "\x1b[36m"
+)
+
+// format aligns, truncates and colours a line. It truncates the summary before the
+// marks.
+func (p *Printer) format(l *line) string {
+	if l.text != "" {
+		return l.text
+	}
+	var b strings.Builder
+	used := 0
+	put := func(text, colour string) {
+		used += utf8.RuneCountInString(text)
+		if p.opts.Colour && colour != "" && strings.TrimSpace(text) != "" {
+			text = colour + text + reset
+		}
+		b.WriteString(text)
+	}
+	for i, c := range l.cols {
+		width := p.page.widths[i]
+		if width == 0 {
+			continue
+		}
+		pad := strings.Repeat(" ", width-utf8.RuneCountInString(c))
+		switch i {
+		case colNumber, colTime:
+			put(pad+c+"  ", dim)
+		case colProtocol, colOp:
+			put(c, p.colourOf(l))
+			put(pad+"  ", "")
+		default:
+			put(c+pad+"  ", "")
+		}
+	}
+	marks := markText(l)
+	room := -1
+	if p.opts.Width > 0 {
+		room = max(p.opts.Width-used-1, 0)
+		if n := utf8.RuneCountInString(marks); n > 0 {
+			room = max(room-n-2, min(room, 16))
+		}
+	}
+	colour := ""
+	if l.dimmed {
+		colour = dim
+	}
+	put(truncate(l.summary, room), colour)
+	if marks != "" {
+		if p.opts.Width > 0 {
+			marks = truncate(marks, max(p.opts.Width-used-2-1, 0))
+		}
+		put("  ", "")
+		put(marks, markColour(l.marks))
+	}
+	return strings.TrimRight(b.String(), " ") + "\n"
+}
+
+func (p *Printer) colourOf(l *line) string {
+	switch {
+	case l.dimmed:
+		return dim
+	case l.connSetup:
+		return cyan
+	case l.cols[colOp] != "":
+		return green
+	}
+	return ""
+}
+
+// markText formats marks after "! ", with comments in quotes. It omits a text that the
+// summary contains.
+func markText(l *line) string {
+	texts := make([]string, 0, len(l.marks))
+	for _, m := range l.marks {
+		text := textfmt.PrintableLine(m.Text)
+		switch {
+		case m.Kind == MarkComment:
+			text = "“" + text + "”"
+		case strings.Contains(l.summary, text):
+			text = m.Kind.String()
+		default:
+			text = m.Kind.String() + ": " + text
+		}
+		texts = append(texts, text)
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return "! " + strings.Join(texts, "; ")
+}
+
+func markColour(all []Mark) string {
+	for _, m := range all {
+		switch m.Kind {
+		case MarkChecksum, MarkNak, MarkRejected, MarkMalformed:
+			return red
+		}
+	}
+	return yellow
+}
+
+// truncate shortens s to n runes; n < 0 means no limit.
+func truncate(s string, n int) string {
+	if n < 0 || utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	if n == 0 {
+		return ""
+	}
+	runes := []rune(s)
+	return strings.TrimRight(string(runes[:n-1]), " ") + "…"
+}

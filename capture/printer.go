@@ -1,0 +1,138 @@
+package capture
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/fabrictest/fabrictest/internal/textfmt"
+)
+
+// PrintOptions configure a Printer.
+type PrintOptions struct {
+	Filter Filter
+	Limit  int // number of packets; 0 for no limit
+
+	JSON      bool
+	Verbose   bool // print headers
+	Hex       bool // print hex dumps
+	Stats     bool // print statistics at the end
+	StatsOnly bool // print only statistics
+	Delta     bool // times since the previous packet, not since the first
+
+	Width  int  // of a line; 0 for no limit
+	Colour bool // use escape sequences
+	Live   bool // print each line at once, without aligning a page
+}
+
+// Printer prints one or more captures.
+type Printer struct {
+	w     *bufio.Writer
+	opts  PrintOptions
+	page  page
+	stats stats
+	shown int
+}
+
+// NewPrinter returns a printer that writes to w.
+func NewPrinter(w io.Writer, opts PrintOptions) *Printer {
+	return &Printer{w: bufio.NewWriterSize(w, 1<<16), opts: opts, stats: newStats()}
+}
+
+var errLimitReached = errors.New("limit reached")
+
+// Show prints the packets of s until its end, the limit, or the end of ctx. If reading
+// fails, for example with a *capture.CorruptError, it has printed all packets before.
+func (p *Printer) Show(ctx context.Context, s *Stream) error {
+	p.page = page{stream: s, live: p.opts.Live}
+	err := p.packets(ctx, s)
+	p.stats.nameFlows(s)
+	if werr := p.flushPage(); werr != nil {
+		return werr
+	}
+	if werr := p.w.Flush(); werr != nil {
+		return werr
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, errLimitReached) {
+		return nil
+	}
+	return err
+}
+
+func (p *Printer) packets(ctx context.Context, s *Stream) error {
+	for {
+		if p.opts.Limit > 0 && p.shown >= p.opts.Limit {
+			return errLimitReached
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		pkt, err := s.Next()
+		if err != nil {
+			return err
+		}
+		if !p.opts.Filter.match(s, pkt) {
+			continue
+		}
+		p.shown++
+		p.stats.add(s, pkt)
+		if err := p.packet(s, pkt); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *Printer) packet(s *Stream, pkt *Packet) error {
+	switch {
+	case p.opts.StatsOnly:
+		return nil
+	case p.opts.JSON:
+		return p.json(s, pkt)
+	}
+	for _, l := range p.lines(s, pkt) {
+		if err := p.appendLine(l); err != nil {
+			return err
+		}
+	}
+	if p.opts.Verbose {
+		if err := p.appendText(p.details(pkt)); err != nil {
+			return err
+		}
+	}
+	if p.opts.Hex {
+		if err := p.appendText(hexDump(pkt.Data)); err != nil {
+			return err
+		}
+	}
+	if p.opts.Live {
+		return p.w.Flush()
+	}
+	return nil
+}
+
+// Heading prints the name of the next capture, if there are several.
+func (p *Printer) Heading(name string) error {
+	if p.opts.JSON || p.opts.StatsOnly {
+		return nil
+	}
+	_, err := p.w.WriteString("==> " + textfmt.PrintableLine(name) + " <==\n")
+	return err
+}
+
+// Finish prints the statistics of all captures, if requested.
+func (p *Printer) Finish() error {
+	if p.opts.Stats || p.opts.StatsOnly {
+		write := p.stats.text
+		if p.opts.JSON {
+			write = p.stats.json
+		}
+		if err := write(p.w); err != nil {
+			return err
+		}
+	}
+	return p.w.Flush()
+}
+
+// Selected returns the number of packets that the filter selected.
+func (p *Printer) Selected() int { return p.shown }

@@ -1,0 +1,285 @@
+package capture
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/textfmt"
+)
+
+// maxStatsFlows bounds the flows with separate counters.
+const maxStatsFlows = 10000
+
+// topFlows is the number of flows in the table.
+const topFlows = 20
+
+// counters are the counters of a flow or an operation.
+type counters struct {
+	Name    string `json:"name"`
+	Packets int    `json:"packets"`
+	Bytes   int64  `json:"bytes"`   // on the wire
+	Payload int64  `json:"payload"` // application data
+
+	Retransmissions int `json:"retransmissions,omitempty"`
+	Gaps            int `json:"gaps,omitempty"`
+	Naks            int `json:"naks,omitempty"`
+
+	first, last time.Time
+}
+
+func (t *counters) add(pkt *Packet, payload int) {
+	t.Packets++
+	t.Bytes += int64(pkt.Length)
+	t.Payload += int64(payload)
+	if pkt.Time.IsZero() {
+		return
+	}
+	if t.first.IsZero() || pkt.Time.Before(t.first) {
+		t.first = pkt.Time
+	}
+	if pkt.Time.After(t.last) {
+		t.last = pkt.Time
+	}
+}
+
+// rate returns the payload rate in bits per second, or 0 if the duration is 0.
+func (t *counters) rate() float64 {
+	if d := t.last.Sub(t.first).Seconds(); d > 0 {
+		return float64(t.Payload) * 8 / d
+	}
+	return 0
+}
+
+type stats struct {
+	total         counters
+	ops           map[string]*counters
+	flows         map[statsFlow]*counters // of the current capture
+	namedFlows    map[string]*counters    // of finished captures
+	otherFlows    counters
+	maxInterfaces int // over all captures
+	marks         map[MarkKind]int
+	naks          map[string]int // count by mark text
+}
+
+func newStats() stats {
+	return stats{
+		total: counters{Name: "total"}, ops: map[string]*counters{}, flows: map[statsFlow]*counters{}, namedFlows: map[string]*counters{}, otherFlows: counters{Name: "other flows"},
+		marks: map[MarkKind]int{}, naks: map[string]int{},
+	}
+}
+
+func (st *stats) add(s *Stream, pkt *Packet) {
+	payload := 0
+	for i := range pkt.PDUs {
+		payload += pkt.PDUs[i].PayloadLen()
+	}
+	st.total.add(pkt, payload)
+	flow := st.flow(s, pkt)
+	flow.add(pkt, payload)
+	for _, m := range pkt.Marks {
+		st.marks[m.Kind]++
+		switch m.Kind {
+		case MarkRetransmission:
+			flow.Retransmissions++
+		case MarkGap:
+			flow.Gaps++
+		case MarkNak, MarkRNR, MarkRejected:
+			flow.Naks++
+			if len(st.naks) < 1000 || st.naks[m.Text] > 0 {
+				st.naks[m.Text]++
+			}
+		}
+	}
+	if len(pkt.PDUs) == 0 {
+		entry(st.ops, pkt.Protocol).add(pkt, 0)
+	}
+	for i := range pkt.PDUs { // a TCP segment counts for each of its PDUs
+		entry(st.ops, pkt.PDUs[i].Op()).add(pkt, pkt.PDUs[i].PayloadLen())
+	}
+}
+
+func entry(m map[string]*counters, name string) *counters {
+	t := m[name]
+	if t == nil {
+		t = &counters{Name: name}
+		m[name] = t
+	}
+	return t
+}
+
+// statsFlow identifies the packets to a queue pair, or a direction of a TCP connection.
+type statsFlow struct {
+	iface     int
+	endpoints endpoints
+	protocol  string // if neither RoCE nor TCP
+	qp        uint32
+	roce      bool
+}
+
+func (st *stats) flow(s *Stream, pkt *Packet) *counters {
+	key := statsFlow{iface: pkt.Interface.Index, endpoints: endpointsOf(pkt)}
+	switch {
+	case len(pkt.PDUs) > 0 && pkt.PDUs[0].RoCE != nil:
+		key.roce, key.qp = true, pkt.PDUs[0].RoCE.BTH.DestQP
+	case !pkt.TCP.Present:
+		key.protocol = pkt.Protocol
+	}
+	st.maxInterfaces = max(st.maxInterfaces, len(s.Interfaces()))
+	t := st.flows[key]
+	if t == nil {
+		if len(st.flows)+len(st.namedFlows) >= maxStatsFlows {
+			return &st.otherFlows
+		}
+		t = new(counters)
+		st.flows[key] = t
+	}
+	return t
+}
+
+// nameFlows moves the flows of a finished capture to namedFlows, with the host names
+// that are known at its end.
+func (st *stats) nameFlows(s *Stream) {
+	several := len(s.Interfaces()) > 1
+	for key, t := range st.flows {
+		name := key.endpoints.format(s)
+		switch {
+		case key.roce:
+			name += fmt.Sprintf(" QP %#x", key.qp)
+		case key.protocol != "":
+			name += " " + key.protocol
+		default:
+			name += " TCP"
+		}
+		if several && key.iface < len(s.Interfaces()) {
+			name = interfaceName(s.Interfaces()[key.iface]) + ": " + name
+		}
+		entry(st.namedFlows, name).merge(t)
+	}
+	clear(st.flows)
+}
+
+// merge adds the counters of o.
+func (t *counters) merge(o *counters) {
+	t.Packets, t.Bytes, t.Payload = t.Packets+o.Packets, t.Bytes+o.Bytes, t.Payload+o.Payload
+	t.Retransmissions, t.Gaps, t.Naks = t.Retransmissions+o.Retransmissions, t.Gaps+o.Gaps, t.Naks+o.Naks
+	if t.first.IsZero() || !o.first.IsZero() && o.first.Before(t.first) {
+		t.first = o.first
+	}
+	if o.last.After(t.last) {
+		t.last = o.last
+	}
+}
+
+// sorted returns the counters, those with most packets first.
+func sorted(m map[string]*counters) []*counters {
+	all := make([]*counters, 0, len(m))
+	for _, t := range m {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b *counters) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func (st *stats) text(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.TabIndent)
+	d := st.total.last.Sub(st.total.first)
+	fmt.Fprintf(t, "\n%d packets, %s on the wire, %s payload", st.total.Packets, size(st.total.Bytes), size(st.total.Payload))
+	switch {
+	case st.maxInterfaces > 1:
+		fmt.Fprintf(t, ", in %v\nRecorded at %d interfaces: what passed two counts twice.", d, st.maxInterfaces)
+	case d > 0:
+		fmt.Fprintf(t, ", in %v: %.0f packets/s, %s", d, float64(st.total.Packets)/d.Seconds(), bitrate(st.total.rate()))
+	}
+	fmt.Fprint(t, "\n\npackets\tbytes\tpayload\t  message\n")
+	for _, o := range sorted(st.ops) {
+		fmt.Fprintf(t, "%d\t%d\t%d\t  %s\n", o.Packets, o.Bytes, o.Payload, o.Name)
+	}
+	fmt.Fprint(t, "\npackets\tpayload\trate\tresent\tgaps\tnaks\t  flow\n")
+	flows := sorted(st.namedFlows)
+	for _, f := range flows[:min(len(flows), topFlows)] {
+		fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%d\t%d\t  %s\n", f.Packets, f.Payload, bitrate(f.rate()), f.Retransmissions, f.Gaps, f.Naks, f.Name)
+	}
+	if n := len(flows) - topFlows; n > 0 {
+		fmt.Fprintf(t, "and %d flows more (--json has all)\n", n)
+	}
+	if st.otherFlows.Packets > 0 {
+		fmt.Fprintf(t, "and %d packets of flows beyond %d\n", st.otherFlows.Packets, maxStatsFlows)
+	}
+	st.writeMarks(t)
+	return t.Flush()
+}
+
+// writeMarks prints the number of marks by kind, and of NAKs and rejects by text.
+func (st *stats) writeMarks(w io.Writer) {
+	if len(st.marks) == 0 {
+		fmt.Fprint(w, "\nNothing was marked.\n")
+		return
+	}
+	fmt.Fprint(w, "\nmarked\t  as\n")
+	for k := range NumMarkKinds {
+		if n := st.marks[k]; n > 0 {
+			fmt.Fprintf(w, "%d\t  %v\n", n, k)
+		}
+	}
+	if len(st.naks) == 0 {
+		return
+	}
+	texts := make([]string, 0, len(st.naks))
+	for t := range st.naks {
+		texts = append(texts, t)
+	}
+	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(cmp.Compare(st.naks[b], st.naks[a]), cmp.Compare(a, b)) })
+	fmt.Fprint(w, "\ntimes\t  complaint\n")
+	for _, t := range texts {
+		fmt.Fprintf(w, "%d\t  %s\n", st.naks[t], textfmt.PrintableLine(t))
+	}
+}
+
+func (st *stats) json(w io.Writer) error {
+	marks := map[string]int{}
+	for k, n := range st.marks {
+		marks[k.String()] = n
+	}
+	type summary struct {
+		counters
+		Seconds    float64        `json:"seconds"`
+		Messages   []*counters    `json:"messages"`
+		Flows      []*counters    `json:"flows"`
+		Others     int            `json:"packets_of_other_flows,omitempty"`
+		Marks      map[string]int `json:"marks"`
+		Complaints map[string]int `json:"complaints"`
+	}
+	return writeJSON(w, map[string]summary{"stats": {
+		st.total, st.total.last.Sub(st.total.first).Seconds(), sorted(st.ops), sorted(st.namedFlows), st.otherFlows.Packets, marks, st.naks,
+	}})
+}
+
+func size(n int64) string {
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 10<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 10<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+func bitrate(bps float64) string {
+	switch {
+	case bps >= 1e9:
+		return fmt.Sprintf("%.2f Gb/s", bps/1e9)
+	case bps >= 1e6:
+		return fmt.Sprintf("%.2f Mb/s", bps/1e6)
+	case bps > 0:
+		return fmt.Sprintf("%.2f kb/s", bps/1e3)
+	}
+	return "-"
+}

@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/internal/nstest"
+)
+
+// inNamespace returns a host whose devices are on one end of a wire.
+func inNamespace(t *testing.T) (*LocalHost, *nstest.Host) {
+	t.Helper()
+	ns, _ := nstest.Pair(t, 1500)
+	var h *LocalHost
+	err := ns.Do(func() (err error) {
+		h, err = NewLocalHost(listedDevices{[]string{"rxe0"}}, LocalHostOptions{Root: tree(t, machine)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h, ns
+}
+
+func identity(t *testing.T, h *LocalHost) agent.DeviceIdentity {
+	t.Helper()
+	id, err := h.Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id.Devices[0]
+}
+
+func TestSetAddress(t *testing.T) {
+	h, ns := inNamespace(t)
+	if d := identity(t, h); d.MTU != 1500 || len(d.MAC) != 17 || !slices.Contains(d.Addrs, netip.PrefixFrom(ns.V4, 24)) {
+		t.Errorf("%+v", d)
+	}
+	for _, a := range []string{"10.9.9.1/24", "fd99::1/64"} {
+		addr := netip.MustParsePrefix(a)
+		for _, present := range []bool{true, true, false, false} { // twice is once
+			if err := h.SetAddress("rxe0", addr, present); err != nil {
+				t.Errorf("%v %v: %v", addr, present, err)
+			}
+			if has := slices.Contains(identity(t, h).Addrs, addr); has != present {
+				t.Errorf("%v %v: %v", addr, present, identity(t, h).Addrs)
+			}
+			// What is there can be used at once.
+			err := ns.Do(func() error {
+				c, err := net.ListenPacket("udp", netip.AddrPortFrom(addr.Addr(), 0).String())
+				if err == nil {
+					c.Close()
+				}
+				return err
+			})
+			if (err == nil) != present {
+				t.Errorf("%v %v: %v", addr, present, err)
+			}
+		}
+	}
+}
+
+// An interface that was down has what it had before.
+func TestSetLinkRestoresAddressesAndRoutes(t *testing.T) {
+	h, ns := inNamespace(t)
+	route := &netlink.Route{Dst: &net.IPNet{IP: net.ParseIP("fd55::"), Mask: net.CIDRMask(64, 128)}, Scope: unix.RT_SCOPE_LINK}
+	err := ns.Do(func() error {
+		l, err := netlink.LinkByName(nstest.Device)
+		if err != nil {
+			return err
+		}
+		route.LinkIndex = l.Attrs().Index
+		return netlink.RouteAdd(route)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := netip.PrefixFrom(ns.V6, 64)
+	routed := func() (n int) {
+		err := ns.Do(func() error {
+			all, err := netlink.RouteListFiltered(unix.AF_INET6, &netlink.Route{Dst: route.Dst}, netlink.RT_FILTER_DST)
+			n = len(all)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for range 2 {
+		for _, up := range []bool{false, false, true, true} {
+			if err := h.SetLink("rxe0", up); err != nil {
+				t.Fatal(err)
+			}
+			if has := slices.Contains(identity(t, h).Addrs, want); has != up || (routed() == 1) != up {
+				t.Errorf("up %v: addresses %v, %d routes", up, identity(t, h).Addrs, routed())
+			}
+		}
+	}
+	if _, err := h.link("siw0"); err == nil {
+		t.Error("an interface that is not there")
+	}
+}

@@ -1,0 +1,108 @@
+package conformlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// GuestProtocol returns the protocol of the devices of a guest.
+func GuestProtocol(cfg kernel.Config) suites.Protocol {
+	if guest.NeedsSIW(cfg.Devices) {
+		return suites.IWARP
+	}
+	return suites.RoCE
+}
+
+// JudgeGuest boots a guest on an empty network namespace, judges its device, and switches
+// it off, so that its console output is complete. It prints progress to status. The
+// folder is removed if the device could not be judged.
+func (c *Certification) JudgeGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (*conform.Run, error) {
+	if err := c.makeFolder(); err != nil {
+		return nil, err
+	}
+	run, err := c.judgeGuest(ctx, cfg, status)
+	if err != nil {
+		_ = os.Remove(filepath.Join(c.judge.Dir, kernel.ConsoleName(1)))
+		_ = os.Remove(c.judge.Dir)
+	}
+	return run, err
+}
+
+func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (run *conform.Run, err error) {
+	fmt.Fprintf(status, "Booting Linux %s with %s …\n", cfg.Image.Release, c.Device)
+	cfg.Consoles = c.judge.Dir
+	lab, err := kernel.UpInCurrentNamespace(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lab.Down()) }()
+	fmt.Fprintf(status, "The guest is ready after %.1f s.\n", lab.Status()[0].BootSecs)
+	g := kernel.NewAgentHost(lab)
+	if GuestProtocol(cfg) == suites.RoCE {
+		g.Addresses = secondAddresses
+	}
+	client, err := g.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer g.Stop()
+	c.machine = "a QEMU guest with " + howMade(cfg, lab.Accel())
+	opt := bench.DeviceOptions{Interface: kernel.WireDevice, PartnerInterface: kernel.WireDevice, Host: g}
+	if isRawWire(c.Wire, GuestProtocol(cfg)) {
+		opt.Interface, opt.Peers = kernel.JudgeDevice, judgeNetworks
+	}
+	run, err = c.Judge(ctx, client, g.Addr, opt)
+	if errors.Is(err, agent.ErrLost) { // before a case could report it
+		err = errors.Join(err, g.Problem(err))
+	}
+	return run, err
+}
+
+// isRawWire reports whether the judge sends raw packets on a wire, as a host with addresses
+// of its own.
+func isRawWire(wire bench.DeviceWire, protocol suites.Protocol) bool {
+	switch wire {
+	case bench.WirePackets, bench.WireSegments:
+		return true
+	case "":
+		return protocol == suites.RoCE
+	}
+	return false
+}
+
+// judgeNetworks are the judge's addresses on a raw wire.
+var judgeNetworks = []netip.Prefix{
+	netip.PrefixFrom(netip.MustParseAddr("fd77::fab"), guest.WireHost6.Bits()),
+	netip.PrefixFrom(netip.MustParseAddr("10.77.0.200"), guest.WireHost4.Bits()),
+}
+
+// secondAddresses are added to the guest: some cases need devices with several addresses.
+var secondAddresses = []netip.Prefix{
+	netip.PrefixFrom(netip.MustParseAddr("fd77::2:11"), guest.WireHost6.Bits()),
+	netip.PrefixFrom(netip.MustParseAddr("10.77.0.111"), guest.WireHost4.Bits()),
+}
+
+// howMade describes the virtual machine of a guest.
+func howMade(cfg kernel.Config, accel kernel.Accel) string {
+	how := "emulated (TCG)"
+	if accel == kernel.KVM {
+		how = "the machine's own (KVM)"
+	}
+	if cfg.ICount {
+		how += ", its time counted in instructions"
+	}
+	return fmt.Sprintf("%s, %s, and %d MiB", textfmt.Plural(cfg.CPUs, "processor"), how, cfg.Memory)
+}

@@ -1,0 +1,201 @@
+package conformlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/interop"
+	programs "github.com/fabrictest/fabrictest/conformance/kernel"
+	"github.com/fabrictest/fabrictest/emu/link/tcplink"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// InteropOptions are the exchanges to run, and with which guest.
+type InteropOptions struct {
+	Guest       kernel.Config // with one device; Impair and Seed are of its link
+	Patterns    []string      // of exchanges
+	Connections int           // to make and close after the exchanges
+	Timeout     time.Duration // of a completion or a connection; 0 for the default
+	File        string        // for the results in JSON; empty for none
+	Out, Status io.Writer
+	// Command returns the command line that runs an exchange alone.
+	Command func(exchange string) string
+}
+
+// timeout is how long a completion or a connection may take. The connection manager
+// retransmits after a long time.
+func (o *InteropOptions) timeout() time.Duration {
+	switch {
+	case o.Timeout != 0:
+		return o.Timeout
+	case !o.Guest.Impair.Empty():
+		return 2 * time.Minute
+	}
+	return 30 * time.Second
+}
+
+// noExchanges is the pattern that selects no exchange, for connections only.
+const noExchanges = "none"
+
+// OpenInteropDevice opens an emulated device on sockets, for the programs of conformance/kernel.
+func OpenInteropDevice(p programs.Provider, s programs.Setup) (verbs.Context, error) {
+	switch p {
+	case programs.SoftRoCE:
+		return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{s.Local}})
+	default:
+		cfg := softiwarp.Config{Addrs: []netip.Addr{s.Local}}
+		cfg.NIC.MPA.NoCRC = !s.CRC
+		// siw rejects a CRC that is split over two TCP segments, and may process a first
+		// frame only when another arrives.
+		cfg.NIC.MPA.Align = true
+		cfg.NIC.EmptyWriteAfter = 50 * time.Millisecond
+		if s.SpeakFirst {
+			cfg.NIC.Policy.MPA.ResponderSends = mpa.AfterReply
+		}
+		return softiwarp.OnTCP(tcplink.Config{}, cfg)
+	}
+}
+
+func (o *InteropOptions) transport() verbs.Transport {
+	if o.Guest.Devices[0] == guest.RXE {
+		return verbs.TransportIB
+	}
+	return verbs.TransportIWARP
+}
+
+// iwarpHeaders is the size of the headers of IPv4, TCP with a timestamp, MPA and tagged DDP.
+const iwarpHeaders = 72
+
+// packetPayload returns the data of a packet; that of RoCE depends on the path MTU.
+func (o *InteropOptions) packetPayload(roce int) int {
+	if o.transport() == verbs.TransportIWARP {
+		return o.Guest.MTU - iwarpHeaders
+	}
+	return roce
+}
+
+// Cases returns the exchanges that match a pattern. Their sizes depend on the data of a
+// RoCE packet, which is known when the devices are open; 4096 is usual.
+func (o *InteropOptions) Cases(roce int) (cases []interop.Case, err error) {
+	if slices.Equal(o.Patterns, []string{noExchanges}) {
+		return nil, nil
+	}
+	all := interop.Cases(o.transport(), o.packetPayload(roce))
+	wanted := make(map[interop.Case]bool)
+	for _, pattern := range o.Patterns {
+		some, err := interop.Matching(all, pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range some {
+			wanted[c] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(c interop.Case) bool { return !wanted[c] }), nil
+}
+
+// Run boots the guest in the current network namespace, which must be empty, and exchanges
+// every selected operation with it. It reports whether all passed, or failed as known.
+func (o *InteropOptions) Run(ctx context.Context) (ok bool, err error) {
+	cfg := o.Guest
+	lab, err := kernel.UpInCurrentNamespace(ctx, cfg)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, lab.Down()) }()
+	g := kernel.NewAgentHost(lab)
+	client, err := g.Start(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer g.Stop()
+	defer client.Close()
+	name := cfg.Devices[0].Name()
+	theirs, err := client.Open(name)
+	if err != nil {
+		return false, fmt.Errorf("open %s: %w", name, err)
+	}
+	defer theirs.Close()
+	ours, err := o.ours()
+	defer func() {
+		for _, dev := range ours.Devices {
+			dev.Close()
+		}
+	}()
+	if err != nil {
+		return false, err
+	}
+	at := lab.Guests()[0]
+	s := &interop.Suite{
+		Ours: ours,
+		Theirs: &interop.End{
+			Name:    fmt.Sprintf("%s of Linux %s", cfg.Devices[0], cfg.Image.Release),
+			Devices: map[interop.Family]verbs.Context{interop.IPv4: theirs, interop.IPv6: theirs},
+			Addrs:   map[interop.Family]netip.Addr{interop.IPv4: at.IPv4, interop.IPv6: at.IPv6},
+			Lacks:   kernelLacks(o.transport()),
+			Objects: func(ctx context.Context) (map[string]int, error) { return guestObjects(ctx, lab, name) },
+		},
+		Lossy: !cfg.Impair.Empty(), Timeout: o.timeout(), Exceptions: kernelExceptions(string(cfg.Devices[0]), !cfg.Impair.Empty()),
+	}
+	r := newInteropReport(s, o)
+	s.OnResult = r.add
+	packet, err := s.PacketPayload()
+	if err != nil {
+		return false, err
+	}
+	cases, err := o.Cases(packet)
+	if err != nil {
+		return false, err
+	}
+	_, err = s.Run(ctx, cases)
+	r.endExchanges()
+	if text, _, lost := lab.ConsoleSince(1, 0); err != nil && lost == nil {
+		fmt.Fprintf(o.Status, "The guest printed:\n%s\n", text)
+	}
+	if err == nil && o.Connections > 0 {
+		r.Connections, err = s.RunConnections(ctx, o.Connections, func(done int) {
+			if done%100 == 0 {
+				fmt.Fprintf(o.Status, "%d connections …\n", done)
+			}
+		})
+		r.printConnections()
+	}
+	r.Link = lab.Status()[0].Link
+	r.printLink()
+	if err == nil && o.File != "" {
+		err = r.write(o.File)
+	}
+	return r.ok(), err
+}
+
+// ours opens the emulated devices, one at each address of the host.
+func (o *InteropOptions) ours() (*interop.End, error) {
+	provider := programs.SoftRoCE
+	if o.transport() == verbs.TransportIWARP {
+		provider = programs.SoftIWARP
+	}
+	e := &interop.End{
+		Name: string(provider), Devices: make(map[interop.Family]verbs.Context),
+		Addrs:   map[interop.Family]netip.Addr{interop.IPv4: kernel.HostIPv4, interop.IPv6: kernel.HostIPv6},
+		Objects: func(context.Context) (map[string]int, error) { return ownObjects() },
+	}
+	for family, addr := range e.Addrs {
+		dev, err := OpenInteropDevice(provider, programs.Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})
+		if err != nil {
+			return e, fmt.Errorf("%s at %v: %w", provider, addr, err)
+		}
+		e.Devices[family] = dev
+	}
+	return e, nil
+}

@@ -1,0 +1,249 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/internal/regularfile"
+)
+
+// Package is a Debian package, from the signed package lists.
+type Package struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	SHA256  string `json:"sha256"`
+	size    int64
+	arch    string
+	depends string
+}
+
+// file returns the file name that apt uses.
+func (p Package) file() string {
+	return fmt.Sprintf("%s_%s_%s.deb", p.Name, strings.ReplaceAll(p.Version, ":", "%3a"), p.arch)
+}
+
+// apt runs the package manager with the lists of the machine, or with separate
+// lists. It downloads packages and does not install them.
+type apt struct {
+	listsName string   // for messages
+	options   []string // of all apt programs
+	debDirs   []string // directories with packages that need no download
+	logf      func(format string, args ...any)
+}
+
+// debianKeyring has the keys of the Debian archive.
+const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+// run runs a program of apt in a directory and returns its output.
+func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string, error) {
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, append(append([]string{}, a.options...), args...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if err != nil {
+		return out.String(), fmt.Errorf("%s %s: %w: %s", name, args[0], err, tailLines(errs.String(), 3))
+	}
+	return out.String(), nil
+}
+
+// fetchOwnLists creates and updates package lists of Debian in dir, independent of
+// those of the machine.
+func fetchOwnLists(ctx context.Context, dir, mirror, suite, keyring string, a *apt) error {
+	if _, err := os.Stat(keyring); err != nil {
+		return &MissingError{
+			Missing: []string{keyring}, Purpose: "verifying Debian packages", Install: "apt-get install debian-archive-keyring (as root)",
+		}
+	}
+	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	sources := ""
+	for _, s := range []string{"debian " + suite, "debian " + suite + "-updates", "debian-security " + suite + "-security"} {
+		sources += fmt.Sprintf("deb [arch=amd64 signed-by=%s] %s/%s main\n", keyring, strings.TrimRight(mirror, "/"), s)
+	}
+	for name, text := range map[string]string{"sources.list": sources, "status": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, o := range []string{
+		"Dir::Etc::SourceList=" + filepath.Join(dir, "sources.list"), "Dir::Etc::SourceParts=/dev/null",
+		"Dir::State::Lists=" + filepath.Join(dir, "lists"), "Dir::State::Status=" + filepath.Join(dir, "status"),
+		"Dir::Cache=" + filepath.Join(dir, "cache"), "APT::Architecture=amd64", "APT::Architectures=amd64",
+		"Acquire::Languages=none", "APT::Sandbox::User=root",
+	} {
+		a.options = append(a.options, "-o", o)
+	}
+	a.listsName = "Debian's lists at " + mirror
+	a.logf("fetching %s", a.listsName)
+	_, err := a.run(ctx, dir, "apt-get", "-q", "update")
+	return err
+}
+
+// find returns the packages with these names, or an unknownPackageError.
+func (a *apt) find(ctx context.Context, names ...string) ([]Package, error) {
+	text, err := a.run(ctx, "", "apt-cache", append([]string{"show", "--no-all-versions"}, names...)...)
+	found := parseStanzas(text)
+	var all []Package
+	var missing []string
+	for _, name := range names {
+		p, ok := found[name]
+		if !ok || p.SHA256 == "" {
+			missing = append(missing, name)
+			continue
+		}
+		all = append(all, p)
+	}
+	if missing != nil {
+		return nil, &unknownPackageError{listsName: a.listsName, names: missing, err: err}
+	}
+	return all, nil
+}
+
+// unknownPackageError is returned for packages that the lists do not have.
+type unknownPackageError struct {
+	listsName string
+	names     []string
+	err       error
+}
+
+func (e *unknownPackageError) Error() string {
+	return fmt.Sprintf("%s do not have %s (does 'apt-get update' help?)", e.listsName, strings.Join(e.names, ", "))
+}
+
+func (e *unknownPackageError) Unwrap() error { return e.err }
+
+// parseStanzas parses the output of apt-cache show. The first stanza of each name
+// is used.
+func parseStanzas(text string) map[string]Package {
+	found := map[string]Package{}
+	for stanza := range strings.SplitSeq(text, "\n\n") {
+		var p Package
+		for line := range strings.Lines(stanza) {
+			key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), ": ")
+			switch key {
+			case "Package":
+				p.Name = value
+			case "Version":
+				p.Version = value
+			case "Architecture":
+				p.arch = value
+			case "SHA256":
+				p.SHA256 = value
+			case "Size":
+				p.size, _ = strconv.ParseInt(value, 10, 64) // for messages only
+			case "Depends":
+				p.depends = value
+			}
+		}
+		if _, have := found[p.Name]; p.Name != "" && !have {
+			found[p.Name] = p
+		}
+	}
+	return found
+}
+
+// dependency returns the first dependency with a prefix.
+func (p Package) dependency(prefix string) string {
+	for word := range strings.SplitSeq(p.depends, ",") {
+		if name, _, _ := strings.Cut(strings.TrimSpace(word), " "); strings.HasPrefix(name, prefix) {
+			return name
+		}
+	}
+	return ""
+}
+
+// fetch downloads packages into a directory and returns their files, in order.
+func (a *apt) fetch(ctx context.Context, dir string, all []Package) ([]string, error) {
+	paths := make([]string, 0, len(all))
+	var names []string
+	var size int64
+	for _, p := range all {
+		path := filepath.Join(dir, p.file())
+		for _, d := range a.debDirs {
+			if have := filepath.Join(d, p.file()); verifySHA256(have, p.SHA256) == nil {
+				path = have
+			}
+		}
+		paths = append(paths, path)
+		if verifySHA256(path, p.SHA256) != nil {
+			names = append(names, p.Name+"="+p.Version)
+			size += p.size
+		}
+	}
+	if names == nil {
+		return paths, nil
+	}
+	a.logf("fetching %d packages, %d MB", len(names), (size+500_000)/1_000_000)
+	if _, err := a.run(ctx, dir, "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...); err != nil {
+		return nil, fmt.Errorf("fetch packages: %w (are %s up to date?)", err, a.listsName)
+	}
+	for i, p := range all {
+		if err := verifySHA256(paths[i], p.SHA256); err != nil {
+			return nil, fmt.Errorf("package %s: %w", p.Name, err)
+		}
+	}
+	return paths, nil
+}
+
+// verifySHA256 returns an error if a file has another hash.
+func verifySHA256(path, want string) error {
+	got, err := sha256Of(path)
+	if err == nil && got != want {
+		err = fmt.Errorf("%s has SHA-256 %s, want %s", path, got, want)
+	}
+	return err
+}
+
+// sha256Of returns the SHA-256 of a file in hexadecimal.
+func sha256Of(path string) (string, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+func tailLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}
+
+// hostSuite returns the Debian release of the machine; empty if it is none.
+func hostSuite() string {
+	text, err := os.ReadFile("/etc/os-release")
+	if err != nil {
+		return ""
+	}
+	return suiteOf(string(text))
+}
+
+func suiteOf(release string) string {
+	fields := map[string]string{}
+	for line := range strings.Lines(release) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		fields[key] = strings.Trim(value, `"`)
+	}
+	if fields["ID"] != "debian" {
+		return ""
+	}
+	return fields["VERSION_CODENAME"]
+}

@@ -1,0 +1,180 @@
+package work_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/testutil"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // this binary is also the program of the ranks
+	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/mpi"
+	"github.com/fabrictest/fabrictest/mpi/carrier"
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/netns"
+)
+
+// rankCommand has the test binary be a rank of the workload that the next argument names.
+const rankCommand = "test-rank"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == rankCommand {
+		mpi.Main(func(w *mpi.World) error { return asRank(w, os.Args[2]) })
+	}
+	if len(os.Args) > 3 && os.Args[1] == victimCommand {
+		if err := asVictim(disaster(os.Args[2]), os.Args[3]); err != nil {
+			os.Exit(1) // the launcher says why
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == mpirun.ProcessCommand {
+		code, err := mpirun.ProcessMain()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(code)
+	}
+	testutil.SetParallel(4) // some wait for who will never answer
+	os.Exit(m.Run())
+}
+
+func asRank(w *mpi.World, name string) error {
+	wl, err := work.Find(name)
+	if err != nil {
+		return err
+	}
+	r, err := wl.Run(w, work.Params{})
+	if err == nil && (r.Checks == 0 || r.Verified == 0) {
+		err = errors.New("nothing was checked")
+	}
+	return err
+}
+
+// setting is a workload between processes.
+type setting struct {
+	work     *work.Workload
+	provider string
+	design   carrier.Design
+	protocol p2p.Protocol
+	progress mpi.ProgressMode
+	// ranks share hosts by two or have one each; and there may be a second rail.
+	ranks, perHost, rails int
+	eager                 int
+	lossPPM               uint32
+}
+
+func (s *setting) String() string {
+	return fmt.Sprintf("%s/%s-%s-%v-%v-%d ranks-%d a host-%d rails-eager %d-loss %d", s.work.Name, s.provider, s.design, s.protocol, s.progress,
+		s.ranks, s.perHost, s.rails, s.eager, s.lossPPM)
+}
+
+// settings are all that are run: every workload on every provider in every design that
+// it has. Everything else takes turns.
+func settings() (all []setting) {
+	for _, provider := range nics.Names() {
+		designs := carrier.Designs()
+		switch provider {
+		case "softiwarp":
+			designs = designs[:4] // it has no datagrams
+		case "dgiwarp": // it has nothing but datagrams, once for each protocol
+			designs = []carrier.Design{carrier.UD, carrier.UD, carrier.UD}
+		}
+		for d, design := range designs {
+			for i, wl := range work.All() {
+				k := d + i
+				s := setting{
+					work: wl, provider: provider, design: design, protocol: []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative}[k%3],
+					progress: []mpi.ProgressMode{mpi.Polling, mpi.Background}[k/3%2],
+					ranks:    4, perHost: 1 + k/2%2, rails: 1 + k/5%2, eager: []int{0, 512, -1}[k/4%3],
+				}
+				if k%7 == 3 {
+					s.lossPPM = 1000
+				}
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// Every workload has the right answer between processes, in real time, where ranks and
+// NICs run at the same time as each other.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	all := settings()
+	if few() {
+		all = some(all)
+	}
+	for i, s := range all {
+		if !part.Has(i) {
+			continue
+		}
+		t.Run(s.String(), func(t *testing.T) {
+			result, err := mpirun.InNamespaces(t.Context(), s.run(rankCommand, s.work.Name))
+			if err != nil || result.Code != 0 {
+				t.Errorf("%v, exit code %d\nTo repeat it:\n\n    go test ./mpi/work -everywhere -run '%s'\n", err, result.Code, t.Name())
+			}
+		})
+	}
+}
+
+// some are settings that have every workload once, and all designs of all providers.
+func some(all []setting) (chosen []setting) {
+	n := len(work.All())
+	for i := range n {
+		chosen = append(chosen, all[i*5%(len(all)/n)*n+i])
+	}
+	return chosen
+}
+
+// What is not run each time is a part of everything, and of no part everything.
+func TestSomeSettingsAreOfAllKinds(t *testing.T) {
+	kinds := func(all []setting) map[string]bool {
+		met := map[string]bool{}
+		for _, s := range all {
+			met[s.work.Name], met[s.provider+" "+string(s.design)], met[s.provider+" "+s.protocol.String()] = true, true, true
+			met[s.provider+" "+s.progress.String()], met[fmt.Sprint(s.provider, " rails ", s.rails)] = true, true
+			met[fmt.Sprint(s.provider, " a host ", s.perHost)], met[fmt.Sprint("eager ", s.eager)], met[fmt.Sprint("loss ", s.lossPPM)] = true, true, true
+		}
+		return met
+	}
+	met := kinds(some(settings()))
+	for kind := range kinds(settings()) {
+		if !met[kind] {
+			t.Errorf("%s is left out", kind)
+		}
+	}
+}
+
+// run is how a setting is started.
+func (s *setting) run(args ...string) mpirun.Config {
+	o := mpi.Options{Carrier: carrier.Config{Design: s.design}, Progress: s.progress}
+	o.P2P.Protocol, o.P2P.EagerLimit = s.protocol, s.eager
+	o.Carrier.PeerTimeout = 3 * time.Second // which no rank here needs to answer, though the machine is busy
+	options, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	return mpirun.Config{Args: append([]string{self()}, args...), Job: mpihost.Job{
+		Ranks: s.ranks, PerHost: s.perHost, Rails: s.rails, Provider: s.provider, LossPPM: s.lossPPM, Seed: 1, Options: options, Limit: 2 * time.Minute,
+	}}
+}
+
+// self is this binary.
+func self() string {
+	path, err := filepath.EvalSymlinks("/proc/self/exe")
+	if err != nil {
+		panic(err)
+	}
+	return path
+}
