@@ -19,7 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
-	"github.com/fabrictest/fabrictest/lab/conformlab"
+	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -191,7 +191,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c, err := conformlab.NewCertification(o.options(cmd, seed), "")
+	c, err := certify.New(o.options(cmd, seed), "")
 	if err != nil {
 		return err
 	}
@@ -202,9 +202,9 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	return o.finish(cmd, c, run)
 }
 
-// options returns the flags for lab/conformlab.
-func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) conformlab.CertifyOptions {
-	return conformlab.CertifyOptions{
+// options returns the flags for package certify.
+func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) certify.Options {
+	return certify.Options{
 		Filter: o.Filter, Seed: seed, Deviations: o.deviations, CaseTime: o.caseTime, Wire: bench.DeviceWire(o.wire), Device: o.device,
 		Command: func(ids []string) string { return o.command(ids, seed) },
 		Folder:  func() (string, error) { return conformRuns.NewFolder(o.out, time.Now()) },
@@ -224,7 +224,7 @@ func (o *certifyOptions) agentAddr() netip.Addr {
 }
 
 // finish writes the certificate, signs it and prints the results.
-func (o *certifyOptions) finish(cmd *cobra.Command, c *conformlab.Certification, run *conform.Run) error {
+func (o *certifyOptions) finish(cmd *cobra.Command, c *certify.Certification, run *conform.Run) error {
 	cert, dir, err := c.Certificate(run)
 	if err != nil {
 		return err

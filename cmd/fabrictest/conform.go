@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/mutate"
-	"github.com/fabrictest/fabrictest/lab/conformlab"
+	"github.com/fabrictest/fabrictest/lab/devices"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -128,12 +128,12 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if conformlab.NeedsMutants(j) {
+	if devices.NeedsMutants(j) {
 		why := mutate.Possible()
 		if why == nil {
 			return runWithMutants(cmd, args, dir)
 		}
-		if err := conformlab.DropMutants(j, why); err != nil {
+		if err := devices.DropMutants(j, why); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "Defects that are built into devices are left out: %v\n", why)

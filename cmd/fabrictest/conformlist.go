@@ -5,7 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/lab/conformlab"
+	"github.com/fabrictest/fabrictest/lab/devices"
 )
 
 func newListCasesCommand() *cobra.Command {
@@ -24,7 +24,7 @@ func newListCasesCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), conformlab.Catalog().ListCases(found))
+				return printJSON(cmd.OutOrStdout(), devices.Catalog().ListCases(found))
 			}
 			return judge.WriteCases(cmd.OutOrStdout(), found)
 		},
@@ -51,7 +51,7 @@ func newConformShowCommand(program string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return conformlab.Catalog().Describe(cmd.OutOrStdout(), found, program)
+			return devices.Catalog().Describe(cmd.OutOrStdout(), found, program)
 		},
 		ValidArgsFunction: completeCases,
 	}

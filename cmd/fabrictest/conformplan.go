@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/conformlab"
+	"github.com/fabrictest/fabrictest/lab/devices"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -22,22 +22,22 @@ func (o *conformOptions) plan() (*judge.Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := conformlab.CheckFilter(&o.Filter, selected); err != nil {
+	if err := devices.CheckFilter(&o.Filter, selected); err != nil {
 		return nil, err
 	}
 	for _, d := range selected {
-		if d.Cases = judge.Select(&o.Filter, conformlab.SuitesOf(d)); len(d.Cases) > 0 {
+		if d.Cases = judge.Select(&o.Filter, devices.Suites(d)); len(d.Cases) > 0 {
 			j.Devices = append(j.Devices, d)
 		}
 	}
 	if len(j.Devices) == 0 {
-		return nil, conformlab.NoCasesError(&o.Filter, selected)
+		return nil, devices.NoCasesError(&o.Filter, selected)
 	}
 	if o.deviations != "" {
 		if len(j.Devices) > 1 {
 			return nil, cmdline.Errorf("--deviations: a file is about one device: name it with --device")
 		}
-		j.Devices[0].Deviations, err = judge.ReadDeviations(o.deviations, o.on, conformlab.SuitesOf(j.Devices[0]))
+		j.Devices[0].Deviations, err = judge.ReadDeviations(o.deviations, o.on, devices.Suites(j.Devices[0]))
 		return j, err
 	}
 	for _, d := range j.Devices {
@@ -60,22 +60,22 @@ func (o *conformOptions) judge() (*judge.Judge, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	labs := &conformlab.Labs{Tier: scenarios.Tier(o.on), Workers: o.workers, Schedules: o.schedules}
+	labs := &devices.Labs{Tier: scenarios.Tier(o.on), Workers: o.workers, Schedules: o.schedules}
 	return &judge.Judge{
 		Options: judge.Options{
 			Seed: seed, RealTime: o.on != string(scenarios.Sim), Workers: labs.CaseWorkers(), Schedules: o.schedules, Dangerous: o.IncludeDangerous,
 			Part: o.part(), CheckCases: o.checkCases, Matrix: o.matrix, Ladders: o.packets, Capture: o.capture,
 		},
 		Hooks: judge.Hooks{
-			Open: labs.Open, SelectMutant: conformlab.SelectMutant, CheckDefect: nics.CheckDefect,
+			Open: labs.Open, SelectMutant: devices.SelectMutant, CheckDefect: nics.CheckDefect,
 			Replay: func(d *judge.Device, id string) string { return o.replay(d.Name, id, seed) },
 		},
 	}, nil
 }
 
 // selection returns the flags that select devices.
-func (o *conformOptions) selection() *conformlab.Selection {
-	return &conformlab.Selection{Names: o.devices, Profile: o.profile, Defects: o.defects}
+func (o *conformOptions) selection() *devices.Selection {
+	return &devices.Selection{Names: o.devices, Profile: o.profile, Defects: o.defects}
 }
 
 // check returns an error for flags that are wrong or contradict each other.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/kernel"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/conformlab"
+	"github.com/fabrictest/fabrictest/lab/interop"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -41,7 +41,7 @@ ucmatose and rdma.`,
 }
 
 func newInteropMatrixCommand(provider *kernel.Provider) *cobra.Command {
-	m := &kernel.Matrix{Open: func(s kernel.Setup) (verbs.Context, error) { return conformlab.OpenInteropDevice(*provider, s) }}
+	m := &kernel.Matrix{Open: func(s kernel.Setup) (verbs.Context, error) { return interop.OpenDevice(*provider, s) }}
 	list := false
 	cmd := &cobra.Command{
 		Use:   "matrix [PATTERN]",
@@ -250,7 +250,7 @@ func (e *end) addr() netip.AddrPort {
 
 // run opens a device, runs a program on it, and says how it went.
 func (e *end) run(cmd *cobra.Command, program func(context.Context, verbs.Context) (kernel.Result, error)) (err error) {
-	dev, err := conformlab.OpenInteropDevice(*e.provider, kernel.Setup{Local: e.local, CRC: e.crc, SpeakFirst: e.speakFirst})
+	dev, err := interop.OpenDevice(*e.provider, kernel.Setup{Local: e.local, CRC: e.crc, SpeakFirst: e.speakFirst})
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/conformlab"
+	"github.com/fabrictest/fabrictest/lab/interop"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -102,9 +102,9 @@ func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	return runUnshared(cmd, args, o.out)
 }
 
-// options returns the flags for lab/conformlab.
-func (o *interopVerbs) options(cmd *cobra.Command, cfg kernel.Config) *conformlab.InteropOptions {
-	return &conformlab.InteropOptions{
+// options returns the flags for package interop.
+func (o *interopVerbs) options(cmd *cobra.Command, cfg kernel.Config) *interop.Options {
+	return &interop.Options{
 		Guest: cfg, Patterns: o.patterns, Connections: o.connections, Timeout: o.timeout, File: o.out,
 		Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr(), Command: o.command,
 	}

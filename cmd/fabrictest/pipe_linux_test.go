@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/conformlab"
+	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -23,7 +23,7 @@ func certifiedFolder(t *testing.T, change func(*conform.Run, *certificate.Subjec
 	t.Helper()
 	dir := t.TempDir()
 	run := &conform.Run{
-		Version: conform.Version, Tool: report.ToolVersion(), Seed: 1, Tier: conformlab.CertifyTier,
+		Version: conform.Version, Tool: report.ToolVersion(), Seed: 1, Tier: certify.Tier,
 		Documents: []conform.Document{{Key: "roce", Title: "RoCEv2", Sections: []conform.Section{{Title: "PSNs", Rows: []conform.Row{{ID: "roce/psn/1", Level: "MUST", Text: "One."}}}}}},
 		Devices: []conform.Device{{Name: "rxe0", Title: "RoCEv2", Results: []conform.Result{
 			{ID: "rc/psn/one", Suite: "roce", Title: "It works", Level: "MUST", Rows: []string{"roce/psn/1"}, Verdict: conform.Pass},

@@ -2,7 +2,7 @@
 // the cases of one or more devices in their labs, checks the cases on devices with defects,
 // measures recovery times, and lists cases and their coverage of the specifications.
 //
-// It opens no device: its caller, cmd/fabrictest or lab/conformlab, passes labs and the
+// It opens no device: its caller, cmd/fabrictest or lab/certify, passes labs and the
 // functions in [Hooks].
 package judge
 

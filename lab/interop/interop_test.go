@@ -1,4 +1,4 @@
-package conformlab
+package interop
 
 import (
 	"bytes"
@@ -27,8 +27,8 @@ func TestResourcesOfAGuest(t *testing.T) {
 // A failure is printed with its reason and the command that repeats it, and is in the file.
 func TestReport(t *testing.T) {
 	var out bytes.Buffer
-	o := &InteropOptions{Out: &out, Command: func(exchange string) string { return "fabrictest interop verbs " + exchange }}
-	r := newInteropReport(&interop.Suite{Ours: &interop.End{Name: "softroce"}, Theirs: &interop.End{Name: "rxe"}}, o)
+	o := &Options{Out: &out, Command: func(exchange string) string { return "fabrictest interop verbs " + exchange }}
+	r := newReport(&interop.Suite{Ours: &interop.End{Name: "softroce"}, Theirs: &interop.End{Name: "rxe"}}, o)
 	one := interop.Case{Op: "write", By: interop.Theirs, Method: interop.ByModify, Family: interop.IPv6, Size: 0}
 	two := one
 	two.Size = 4097
@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(path)
-	var back interopReport
+	var back report
 	if err != nil || json.Unmarshal(text, &back) != nil || len(back.Exchanges) != 2 || back.Exchanges[1].Verdict != interop.Fail || back.Exchanges[1].Command == "" {
 		t.Errorf("%v\n%s", err, text)
 	}

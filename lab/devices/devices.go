@@ -1,4 +1,7 @@
-package conformlab
+// Package devices prepares emulated NICs for package conformance/judge: it finds them by
+// name, with the defects of a profile, opens labs for them, and selects the mutants that
+// are built into the program. cmd/fabrictest calls it.
+package devices
 
 import (
 	"cmp"
@@ -93,7 +96,7 @@ func CheckFilter(o *conformance.Filter, devices []*judge.Device) error {
 	var all []*conformance.Suite
 	var names []string
 	for _, d := range devices {
-		all = append(all, SuitesOf(d)...)
+		all = append(all, Suites(d)...)
 		names = append(names, d.Name)
 	}
 	if err := cmp.Or(judge.CheckLabels("--label", o.Labels, all), judge.CheckLabels("--without", o.ExcludeLabels, all)); err != nil {
@@ -114,15 +117,15 @@ func NoCasesError(o *conformance.Filter, devices []*judge.Device) error {
 	dangerous := *o
 	dangerous.IncludeDangerous = true
 	for _, d := range devices {
-		if len(judge.Select(&dangerous, SuitesOf(d))) > 0 {
+		if len(judge.Select(&dangerous, Suites(d))) > 0 {
 			return cmdline.Errorf("what is asked for can crash or wedge a real device: add --dangerous")
 		}
 	}
 	return cmdline.Errorf("no case has all that is asked for by name, --level, --label and --without: 'fabrictest list cases' shows all")
 }
 
-// SuitesOf returns the suites of an emulated device.
-func SuitesOf(d *judge.Device) []*conformance.Suite { return suites.Of(suites.ProtocolOf(d.Name)) }
+// Suites returns the suites of an emulated device.
+func Suites(d *judge.Device) []*conformance.Suite { return suites.Of(suites.ProtocolOf(d.Name)) }
 
 // Catalog returns what lists of cases tell about the emulated devices.
 func Catalog() *judge.Catalog {

@@ -1,4 +1,9 @@
-package conformlab
+// Package certify judges an RDMA device on its own wire, by the cases of package
+// conformance, and makes a certificate of the results. The device is that of another host,
+// reached through an agent, or of a Linux kernel in a guest that is booted for it.
+//
+// cmd/fabrictest calls it; package report/certificate has the document.
+package certify
 
 import (
 	"context"
@@ -23,8 +28,8 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// CertifyOptions are what is judged, and how.
-type CertifyOptions struct {
+// Options are what is judged, and how.
+type Options struct {
 	Filter     conformance.Filter
 	Seed       uint64
 	Deviations string // a file, or the name of deviations that ship with fabrictest; empty for none
@@ -41,7 +46,7 @@ type CertifyOptions struct {
 
 // Certification judges a device of another host on its own wire.
 type Certification struct {
-	CertifyOptions
+	Options
 	judge     *judge.Judge
 	device    *judge.Device
 	host      agent.Identity
@@ -56,13 +61,13 @@ type Certification struct {
 	machine string // describes the virtual machine; empty for a real host
 }
 
-// CertifyTier is the tier of results: the device's own wire.
-const CertifyTier = "wire"
+// Tier is the tier of results: the device's own wire.
+const Tier = "wire"
 
-// NewCertification returns a Certification. For a device whose protocol is known it returns an error if
+// New returns a Certification. For a device whose protocol is known it returns an error if
 // no case can be run; another is checked by Judge.
-func NewCertification(o CertifyOptions, protocol suites.Protocol) (*Certification, error) {
-	c := &Certification{CertifyOptions: o}
+func New(o Options, protocol suites.Protocol) (*Certification, error) {
+	c := &Certification{Options: o}
 	if protocol == "" {
 		return c, nil
 	}
@@ -123,13 +128,13 @@ func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]co
 		return nil, nil
 	}
 	if err := regularfile.Check(c.Deviations); err != nil {
-		known, ofErr := ledger.DeviationsOf(c.Deviations, CertifyTier)
+		known, ofErr := ledger.DeviationsOf(c.Deviations, Tier)
 		if ofErr != nil || known == nil {
 			return nil, cmdline.Errorf("--deviations %s: it is neither a file (%w) nor the name of deviations that come with fabrictest", c.Deviations, err)
 		}
 		return known, nil
 	}
-	return judge.ReadDeviations(c.Deviations, CertifyTier, all)
+	return judge.ReadDeviations(c.Deviations, Tier, all)
 }
 
 // Judge judges the device through its agent, at an address.
@@ -181,7 +186,7 @@ func (c *Certification) permissionHint(err error) error {
 func (c *Certification) runCases(ctx context.Context) (*conform.Run, error) {
 	run := &conform.Run{
 		Version: conform.Version, Tool: report.ToolVersion(), Command: c.Command(c.Filter.IDs), Seed: c.Seed,
-		Started: c.began, Machine: report.ThisMachine(), Tier: CertifyTier, Part: len(c.Filter.IDs) > 0 || c.Filter.Level != "" || len(c.Filter.Labels) > 0,
+		Started: c.began, Machine: report.ThisMachine(), Tier: Tier, Part: len(c.Filter.IDs) > 0 || c.Filter.Level != "" || len(c.Filter.Labels) > 0,
 	}
 	var err error
 	if run.Documents, err = judge.Documents(); err != nil {

@@ -1,4 +1,4 @@
-package conformlab
+package devices
 
 import (
 	"runtime"

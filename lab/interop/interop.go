@@ -1,4 +1,7 @@
-package conformlab
+// Package interop tests the emulated NICs against the RDMA devices of a Linux kernel in a
+// guest: it boots the guest, opens devices on both ends and runs the exchanges of package
+// conformance/interop between them. cmd/fabrictest calls it.
+package interop
 
 import (
 	"context"
@@ -21,8 +24,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// InteropOptions are the exchanges to run, and with which guest.
-type InteropOptions struct {
+// Options are the exchanges to run, and with which guest.
+type Options struct {
 	Guest       kernel.Config // with one device; Impair and Seed are of its link
 	Patterns    []string      // of exchanges
 	Connections int           // to make and close after the exchanges
@@ -35,7 +38,7 @@ type InteropOptions struct {
 
 // timeout is how long a completion or a connection may take. The connection manager
 // retransmits after a long time.
-func (o *InteropOptions) timeout() time.Duration {
+func (o *Options) timeout() time.Duration {
 	switch {
 	case o.Timeout != 0:
 		return o.Timeout
@@ -48,8 +51,8 @@ func (o *InteropOptions) timeout() time.Duration {
 // noExchanges is the pattern that selects no exchange, for connections only.
 const noExchanges = "none"
 
-// OpenInteropDevice opens an emulated device on sockets, for the programs of conformance/kernel.
-func OpenInteropDevice(p programs.Provider, s programs.Setup) (verbs.Context, error) {
+// OpenDevice opens an emulated device on sockets, for the programs of conformance/kernel.
+func OpenDevice(p programs.Provider, s programs.Setup) (verbs.Context, error) {
 	switch p {
 	case programs.SoftRoCE:
 		return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{s.Local}})
@@ -67,7 +70,7 @@ func OpenInteropDevice(p programs.Provider, s programs.Setup) (verbs.Context, er
 	}
 }
 
-func (o *InteropOptions) transport() verbs.Transport {
+func (o *Options) transport() verbs.Transport {
 	if o.Guest.Devices[0] == guest.RXE {
 		return verbs.TransportIB
 	}
@@ -78,7 +81,7 @@ func (o *InteropOptions) transport() verbs.Transport {
 const iwarpHeaders = 72
 
 // packetPayload returns the data of a packet; that of RoCE depends on the path MTU.
-func (o *InteropOptions) packetPayload(roce int) int {
+func (o *Options) packetPayload(roce int) int {
 	if o.transport() == verbs.TransportIWARP {
 		return o.Guest.MTU - iwarpHeaders
 	}
@@ -87,7 +90,7 @@ func (o *InteropOptions) packetPayload(roce int) int {
 
 // Cases returns the exchanges that match a pattern. Their sizes depend on the data of a
 // RoCE packet, which is known when the devices are open; 4096 is usual.
-func (o *InteropOptions) Cases(roce int) (cases []interop.Case, err error) {
+func (o *Options) Cases(roce int) (cases []interop.Case, err error) {
 	if slices.Equal(o.Patterns, []string{noExchanges}) {
 		return nil, nil
 	}
@@ -107,7 +110,7 @@ func (o *InteropOptions) Cases(roce int) (cases []interop.Case, err error) {
 
 // Run boots the guest in the current network namespace, which must be empty, and exchanges
 // every selected operation with it. It reports whether all passed, or failed as known.
-func (o *InteropOptions) Run(ctx context.Context) (ok bool, err error) {
+func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 	cfg := o.Guest
 	lab, err := kernel.UpInCurrentNamespace(ctx, cfg)
 	if err != nil {
@@ -148,7 +151,7 @@ func (o *InteropOptions) Run(ctx context.Context) (ok bool, err error) {
 		},
 		Lossy: !cfg.Impair.Empty(), Timeout: o.timeout(), Exceptions: kernelExceptions(string(cfg.Devices[0]), !cfg.Impair.Empty()),
 	}
-	r := newInteropReport(s, o)
+	r := newReport(s, o)
 	s.OnResult = r.add
 	packet, err := s.PacketPayload()
 	if err != nil {
@@ -180,7 +183,7 @@ func (o *InteropOptions) Run(ctx context.Context) (ok bool, err error) {
 }
 
 // ours opens the emulated devices, one at each address of the host.
-func (o *InteropOptions) ours() (*interop.End, error) {
+func (o *Options) ours() (*interop.End, error) {
 	provider := programs.SoftRoCE
 	if o.transport() == verbs.TransportIWARP {
 		provider = programs.SoftIWARP
@@ -191,7 +194,7 @@ func (o *InteropOptions) ours() (*interop.End, error) {
 		Objects: func(context.Context) (map[string]int, error) { return ownObjects() },
 	}
 	for family, addr := range e.Addrs {
-		dev, err := OpenInteropDevice(provider, programs.Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})
+		dev, err := OpenDevice(provider, programs.Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})
 		if err != nil {
 			return e, fmt.Errorf("%s at %v: %w", provider, addr, err)
 		}

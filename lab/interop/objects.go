@@ -1,4 +1,4 @@
-package conformlab
+package interop
 
 import (
 	"context"

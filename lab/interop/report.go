@@ -1,4 +1,4 @@
-package conformlab
+package interop
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel"
 )
 
-// interopReport has the results of the exchanges, and prints them.
-type interopReport struct {
+// report has the results of the exchanges, and prints them.
+type report struct {
 	Ours        string                     `json:"ours"`
 	Theirs      string                     `json:"theirs"`
 	Impair      kernel.Impairment          `json:"impair"`
@@ -38,8 +38,8 @@ type exchangeReport struct {
 	Command string          `json:"command,omitempty"` // runs the exchange alone
 }
 
-func newInteropReport(s *interop.Suite, o *InteropOptions) *interopReport {
-	r := &interopReport{
+func newReport(s *interop.Suite, o *Options) *report {
+	r := &report{
 		Ours: s.Ours.Name, Theirs: s.Theirs.Name, Impair: o.Guest.Impair, Seed: o.Guest.Seed, Began: time.Now(), Counts: make(map[string]int),
 		w: o.Out, command: o.Command,
 	}
@@ -48,7 +48,7 @@ func newInteropReport(s *interop.Suite, o *InteropOptions) *interopReport {
 }
 
 // add adds a result. It prints a row when the next one begins.
-func (r *interopReport) add(res interop.Result) {
+func (r *report) add(res interop.Result) {
 	e := exchangeReport{Name: res.Case.Name(), Verdict: res.Verdict, Seconds: res.Took.Seconds(), Why: res.Why}
 	if res.Verdict == interop.Fail || res.Verdict == interop.Stale {
 		e.Command = r.command(res.Case.Name())
@@ -62,7 +62,7 @@ func (r *interopReport) add(res interop.Result) {
 }
 
 // printRow prints the last row: its name, the verdict of each size, and the failures.
-func (r *interopReport) printRow() {
+func (r *report) printRow() {
 	if len(r.row) == 0 {
 		return
 	}
@@ -91,7 +91,7 @@ func (r *interopReport) printRow() {
 	r.row = nil
 }
 
-func (r *interopReport) endExchanges() {
+func (r *report) endExchanges() {
 	r.printRow()
 	r.Seconds = time.Since(r.Began).Seconds()
 	if len(r.Exchanges) == 0 {
@@ -102,7 +102,7 @@ func (r *interopReport) endExchanges() {
 		len(r.Exchanges), r.Seconds, c(interop.Pass), c(interop.Fail), c(interop.Known), c(interop.Stale), c(interop.Unsupported))
 }
 
-func (r *interopReport) printConnections() {
+func (r *report) printConnections() {
 	t := r.Connections
 	if t == nil {
 		return
@@ -113,18 +113,18 @@ func (r *interopReport) printConnections() {
 	}
 }
 
-func (r *interopReport) printLink() {
+func (r *report) printLink() {
 	if r.Link.Switched {
 		fmt.Fprintf(r.w, "the switch lost %d of %d packets from the guest, and %d of %d to it\n",
 			r.Link.Sent.Lost, r.Link.Sent.Packets, r.Link.Received.Lost, r.Link.Received.Packets)
 	}
 }
 
-func (r *interopReport) ok() bool {
+func (r *report) ok() bool {
 	return r.Counts[string(interop.Fail)] == 0 && r.Counts[string(interop.Stale)] == 0 && (r.Connections == nil || r.Connections.OK())
 }
 
-func (r *interopReport) write(path string) error {
+func (r *report) write(path string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
