@@ -1,16 +1,16 @@
-package suites_test
+package judge_test
 
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 )
 
 // A deviation of an unknown case would never become stale.
 func TestDeviationsNameCases(t *testing.T) {
 	known := make(map[string]bool)
-	for _, s := range suites.All() {
+	for _, s := range judge.Suites() {
 		for i := range s.Cases {
 			known[s.Cases[i].ID] = true
 		}

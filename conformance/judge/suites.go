@@ -1,6 +1,4 @@
-// Package suites lists the conformance suites of each protocol. Add a new suite here: the
-// command, the specs and the ledger use this list.
-package suites
+package judge
 
 import (
 	"slices"
@@ -30,8 +28,8 @@ func ProtocolOf(provider string) Protocol {
 	return map[string]Protocol{"softroce": RoCE, "softiwarp": IWARP, "dgiwarp": DatagramIWARP}[provider]
 }
 
-// Of returns the suites for devices of a protocol.
-func Of(p Protocol) []*conformance.Suite {
+// SuitesOf returns the suites for devices of a protocol.
+func SuitesOf(p Protocol) []*conformance.Suite {
 	switch p {
 	case RoCE:
 		return []*conformance.Suite{roceSuite(), verbsapi.Suite()}
@@ -44,8 +42,9 @@ func Of(p Protocol) []*conformance.Suite {
 	}
 }
 
-// All returns every suite once.
-func All() []*conformance.Suite {
+// Suites returns every suite once. Add a new suite here: the command, the specs and the
+// ledger use this list.
+func Suites() []*conformance.Suite {
 	return []*conformance.Suite{roceSuite(), iwarpSuite(), dgiwarpSuite(), verbsapi.Suite()}
 }
 

@@ -1,14 +1,14 @@
-package suites_test
+package judge_test
 
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 )
 
 func TestCasesAreWellFormed(t *testing.T) {
 	taken := make(map[string]string)
-	for _, s := range suites.All() {
+	for _, s := range judge.Suites() {
 		for _, err := range s.Check() {
 			t.Errorf("%s: %v", s.Name, err)
 		}
@@ -23,11 +23,11 @@ func TestCasesAreWellFormed(t *testing.T) {
 
 func TestEveryProtocolsSuitesAreListed(t *testing.T) {
 	all := make(map[string]bool)
-	for _, s := range suites.All() {
+	for _, s := range judge.Suites() {
 		all[s.Name] = true
 	}
-	for _, p := range []suites.Protocol{suites.RoCE, suites.IWARP, suites.DatagramIWARP} {
-		of := suites.Of(p)
+	for _, p := range []judge.Protocol{judge.RoCE, judge.IWARP, judge.DatagramIWARP} {
+		of := judge.SuitesOf(p)
 		if len(of) == 0 {
 			t.Errorf("no suites for %s", p)
 		}

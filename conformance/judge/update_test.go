@@ -1,4 +1,4 @@
-package suites_test
+package judge_test
 
 import (
 	"flag"

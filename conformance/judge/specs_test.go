@@ -1,4 +1,4 @@
-package suites_test
+package judge_test
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
 // TestSpecs runs the cases as Ginkgo specs, for its labels, parallel runs and reports:
 //
-//	ginkgo --label-filter='service:rc && level:must' ./conformance/suites
+//	ginkgo --label-filter='service:rc && level:must' ./conformance/judge
 //
 // Cases that can crash or wedge a real device are skipped unless the filter names
 // them: --label-filter='dangerous || level:must'.
@@ -29,8 +29,8 @@ func TestSpecs(t *testing.T) {
 var _ = Describe("in simulation", func() {
 	for _, d := range []struct {
 		name     string
-		protocol suites.Protocol
-	}{{"softroce", suites.RoCE}, {"softiwarp", suites.IWARP}, {"dgiwarp", suites.DatagramIWARP}} {
+		protocol judge.Protocol
+	}{{"softroce", judge.RoCE}, {"softiwarp", judge.IWARP}, {"dgiwarp", judge.DatagramIWARP}} {
 		Describe(d.name, Label("device:"+d.name), func() {
 			p, err := nics.Find(d.name)
 			if err != nil {
@@ -41,7 +41,7 @@ var _ = Describe("in simulation", func() {
 				panic(err)
 			}
 			lab := bench.InSimulation(p, bench.SimOptions{})
-			for _, s := range suites.Of(d.protocol) {
+			for _, s := range judge.SuitesOf(d.protocol) {
 				Describe(s.Title, func() {
 					addSpecs(s, func() conformance.Lab { return lab }, conformance.Options{Seed: 1, Deviations: known})
 				})

@@ -1,4 +1,4 @@
-package suites_test
+package judge_test
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 
 func TestLedgerAgreesWithTheCases(t *testing.T) {
 	var cases []conformance.Case
-	for _, s := range suites.All() {
+	for _, s := range judge.Suites() {
 		cases = append(cases, s.Cases...)
 	}
 	covered := ledger.CasesByRow(cases)
@@ -38,7 +38,7 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 		return
 	}
 	for _, outdated := range ledger.OutdatedRows(docs, covered) {
-		t.Errorf("%s: run go test ./conformance/suites -update", outdated)
+		t.Errorf("%s: run go test ./conformance/judge -update", outdated)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestCoverageDoesNotFall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(was) != now {
-		t.Errorf("the coverage was\n%sIf it has increased, run go test ./conformance/suites -update. If it has decreased, a case is missing.", was)
+		t.Errorf("the coverage was\n%sIf it has increased, run go test ./conformance/judge -update. If it has decreased, a case is missing.", was)
 	}
 	if all.MustsCovered < all.Musts {
 		t.Errorf("%d of %d testable MUSTs are covered: each of the others needs a case, or a reason why none can check it", all.MustsCovered, all.Musts)
