@@ -8,7 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/dgiwarp"
 	"github.com/fabrictest/fabrictest/conformance/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/litmus"
-	"github.com/fabrictest/fabrictest/conformance/recovery"
 	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/conformance/verbsapi"
 )
@@ -51,7 +50,7 @@ func Suites() []*conformance.Suite {
 // The suite of a protocol also has cases of recovery times, counters and memory ordering.
 
 func roceSuite() *conformance.Suite {
-	return with(roce.Suite(), recovery.Cases(), counters.RoCE(), litmus.RoCE(), litmus.AtomicsRoCE())
+	return with(roce.Suite(), counters.RoCE(), litmus.RoCE(), litmus.AtomicsRoCE())
 }
 
 func iwarpSuite() *conformance.Suite {

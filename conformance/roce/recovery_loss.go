@@ -1,4 +1,4 @@
-package recovery
+package roce
 
 import (
 	"bytes"
@@ -7,13 +7,12 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
-	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // lossTimeoutCode is the timeout code of connections that lose a packet: 4.2 ms in virtual
 // time, and at least 268 ms in real time, since a busy host delays packets by tens of ms.
-func lossTimeoutCode(p *roce.Port) uint8 {
+func lossTimeoutCode(p *Port) uint8 {
 	if p.Virtual {
 		return 10
 	}
@@ -26,7 +25,7 @@ const timeoutSamples = 4
 // lossRecovery measures the time from a lost packet of a window to its retransmission, and
 // the number of retransmitted packets. The peer sends a NAK as soon as it sees the gap.
 // The loss of the last packet leaves no gap and is recovered by the timer.
-func lossRecovery(p *roce.Port) (all []Measurement) {
+func lossRecovery(p *Port) (all []Measurement) {
 	var last lossTimes
 	for _, place := range lossPositions {
 		last = lossAt(p, place.at)
@@ -37,7 +36,7 @@ func lossRecovery(p *roce.Port) (all []Measurement) {
 
 // lossByPosition measures the loss of each packet of the window. No case judges it;
 // comparing the positions shows where a device is slow.
-func lossByPosition(p *roce.Port) []Measurement {
+func lossByPosition(p *Port) []Measurement {
 	all := []Measurement{newTiming("loss/timer", []time.Duration{ib.AckTimeout(lossTimeoutCode(p))})}
 	for at := range window {
 		all = append(all, newTiming(fmt.Sprintf("loss/at-%d/retransmission", at+1), lossAt(p, at).sinceLoss).atPosition(at))
@@ -55,11 +54,11 @@ type lossTimes struct {
 }
 
 // lossAt measures the loss of packet number at of a window.
-func lossAt(p *roce.Port, at int) (t lossTimes) {
-	c := p.Connect(roce.Setup{Modify: roce.WithTimeout(lossTimeoutCode(p))})
+func lossAt(p *Port, at int) (t lossTimes) {
+	c := p.Connect(Setup{Modify: WithTimeout(lossTimeoutCode(p))})
 	for i := range timeoutSamples {
 		posted := c.Now()
-		c.PostSend(c.QP, c.WriteWR(1, window*roce.MTU))
+		c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 		var lost, nakSent time.Duration
 		for k := range window {
 			a := c.AwaitPackets(1)[0]
@@ -87,8 +86,8 @@ func (m Measurement) atPosition(at int) Measurement {
 
 // checkSamePayload fails the case unless a retransmitted packet has the payload of the k-th
 // packet of the window.
-func checkSamePayload(c *roce.Conn, a roce.Arrival, k int) {
-	c.Check(bytes.Equal(a.Payload, c.LocalMem.Buf[k*roce.MTU:][:roce.MTU]), fmt.Sprintf("the payload of packet %d of the window", k), "another payload in %v", a.Packet)
+func checkSamePayload(c *Conn, a Arrival, k int) {
+	c.Check(bytes.Equal(a.Payload, c.LocalMem.Buf[k*MTU:][:MTU]), fmt.Sprintf("the payload of packet %d of the window", k), "another payload in %v", a.Packet)
 }
 
 // multiples returns times as multiples of a nominal value.
@@ -105,9 +104,9 @@ var timeoutCodes = []uint8{7, 10, 12}
 
 // timeouts measures the times between retransmissions of an unacknowledged request, as
 // multiples of the timeout. The first sample begins when the request is posted.
-func timeouts(p *roce.Port) (all []Measurement) {
+func timeouts(p *Port) (all []Measurement) {
 	for _, code := range timeoutCodes {
-		c := p.Connect(roce.Setup{Modify: roce.WithTimeout(code)})
+		c := p.Connect(Setup{Modify: WithTimeout(code)})
 		last := c.Now() // before posting: reception is later than the send
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.AwaitPackets(1)
@@ -131,9 +130,9 @@ var rnrCodes = []uint8{1, 12, 20, 25}
 
 // rnrWaits measures the time from an RNR NAK to the retransmission, as multiples of the
 // RNR timer.
-func rnrWaits(p *roce.Port) (all []Measurement) {
+func rnrWaits(p *Port) (all []Measurement) {
 	for _, code := range rnrCodes {
-		c := p.Connect(roce.Setup{})
+		c := p.Connect(Setup{})
 		c.PostSend(c.QP, c.SendWR(1, 8))
 		c.AwaitPackets(1)
 		waits := make([]float64, 0, timeoutSamples)

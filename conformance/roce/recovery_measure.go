@@ -1,25 +1,10 @@
-// Package recovery measures how a RoCE device recovers from packet loss and reacts to
-// congestion, like Lumina (SIGCOMM 2023) but without a programmable switch: the scripted
-// peer omits packets, ignores received ones or sends marked ones, and timestamps every
-// packet. Times include the network path in both directions, or one direction if the
-// device acts on a timer; the turnaround time of an ACK is measured for comparison.
-//
-// [Measure] returns all measurements. The cases use the same probes and check the
-// requirements of the specification: a timer is never early and at most four times late,
-// a gap causes one NAK, the reaction to a NAK does not wait for a timer. Values that the
-// specification leaves open are measured and not judged.
-package recovery
+package roce
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -70,7 +55,7 @@ func newTiming(name string, times []time.Duration) Measurement {
 // probe returns one or more measurements. It runs if the device has the capabilities.
 type probe struct {
 	needs verbs.Caps
-	run   func(*roce.Port) []Measurement
+	run   func(*Port) []Measurement
 }
 
 // probes are in the order of the printed table.
@@ -91,10 +76,14 @@ var probes = []probe{
 	{verbs.CapCongestion, rates},
 }
 
-// Measure runs all probes that the device supports. After an error it returns the
-// measurements made before.
+// Measure measures how the device recovers from packet loss and reacts to congestion, like
+// Lumina (SIGCOMM 2023) but without a programmable switch: the scripted peer omits packets,
+// ignores received ones or sends marked ones, and timestamps every packet. Times include the
+// network path in both directions, or one direction if the device acts on a timer; the
+// turnaround time of an ACK is measured for comparison. It runs all probes that the device
+// supports. After an error it returns the measurements made before.
 func Measure(b *conformance.Bench) (all []Measurement, err error) {
-	err = roce.OnPort(func(p *roce.Port) {
+	err = OnPort(func(p *Port) {
 		for _, probe := range probes {
 			if p.Caps.Has(probe.needs) {
 				all = append(all, probe.run(p)...)
@@ -104,26 +93,8 @@ func Measure(b *conformance.Bench) (all []Measurement, err error) {
 	return all, err
 }
 
-// WriteJSON writes measurements as an array.
-func WriteJSON(w io.Writer, all []Measurement) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(all)
-}
-
-// WriteText writes measurements as a table.
-func WriteText(w io.Writer, all []Measurement) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "measurement\tmedian\tleast\tmost\tunit\tsamples\t")
-	for i := range all {
-		m := &all[i]
-		fmt.Fprintf(t, "%s\t%.4g\t%.4g\t%.4g\t%s\t%d\t\n", m.Name, m.Value, m.Min(), m.Max(), m.Unit, len(m.Samples))
-	}
-	return t.Flush()
-}
-
 // noteAll adds measurements to the record of the case.
-func noteAll(p *roce.Port, all []Measurement) []Measurement {
+func noteAll(p *Port, all []Measurement) []Measurement {
 	for _, m := range all {
 		p.Note("%s: %.4g %s (%.4g to %.4g, %d samples)", m.Name, m.Value, m.Unit, m.Min(), m.Max(), len(m.Samples))
 	}
@@ -137,7 +108,7 @@ func byName(all []Measurement, name string) *Measurement {
 }
 
 // sampleCount is the number of samples of measurements that take only a round trip.
-func sampleCount(p *roce.Port) int {
+func sampleCount(p *Port) int {
 	if p.Virtual {
 		return 20
 	}

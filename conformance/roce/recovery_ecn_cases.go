@@ -1,4 +1,4 @@
-package recovery
+package roce
 
 import (
 	"fmt"
@@ -6,18 +6,17 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/rig"
-	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var congestionCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conformance.Case{{
+var recoveryECNCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conformance.Case{{
 	ID:      "recovery/cnp/follows-the-mark",
 	Title:   "The receiver of a marked packet sends one CNP at once",
 	Cite:    conformance.Cite{Doc: "Annex A17", Section: "CA17-44", Rows: []string{"roce/ecn/1"}},
 	Defects: []string{"NoCongestion", "CNPLate"},
 	Sends:   "marked packets at long intervals",
 	Expects: "one CNP for each, within 6.7 ms typically",
-	Run: body(cnpGeneration, func(p *roce.Port, all []Measurement) {
+	Run: judging(cnpGeneration, func(p *Port, all []Measurement) {
 		checkReaction(p, byName(all, "cnp/generation"), promptLimit(p), "a CNP at once")
 		checkAtMost(p, byName(all, "cnp/for-a-mark"), 1, "one CNP for a mark")
 	}),
@@ -28,7 +27,7 @@ var congestionCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conf
 	Defects: []string{"CNPBurst"},
 	Sends:   "500 marked packets back to back",
 	Expects: "one CNP for two marks at most; in virtual time no two CNPs closer than two marks",
-	Run:     body(cnpPacing, judgePacing),
+	Run:     judging(cnpPacing, judgePacing),
 }, {
 	ID:      "recovery/cnp/one-queue-pair-does-not-silence-another",
 	Title:   "The minimum interval of CNPs applies to each queue pair separately",
@@ -36,7 +35,7 @@ var congestionCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conf
 	Defects: []string{"CNPPerPort", "CNPPerPeer"},
 	Sends:   "at once, a marked packet to each of three queue pairs, of which two have the same peer",
 	Expects: "a CNP for each",
-	Run: body(cnpScope, func(p *roce.Port, all []Measurement) {
+	Run: judging(cnpScope, func(p *Port, all []Measurement) {
 		checkAtLeast(p, byName(all, "cnp/two-qps-of-a-peer"), 2, "a CNP for each queue pair")
 		checkAtLeast(p, byName(all, "cnp/qp-of-another-peer"), 1, "a CNP for each queue pair")
 	}),
@@ -47,8 +46,8 @@ var congestionCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conf
 	Defects: []string{"CNPOnNAK"},
 	Sends:   "ten gaps, one after the other, each followed by the missing packet; no packet is marked",
 	Expects: "NAKs and ACKs, and no CNP",
-	Run: roce.OnPort(func(p *roce.Port) {
-		c := p.Connect(roce.Setup{})
+	Run: OnPort(func(p *Port) {
+		c := p.Connect(Setup{})
 		for i := range 10 {
 			c.Send(writeWithAckReq(c, i+1))
 			c.Await("a sequence NAK", isSequenceNAK)
@@ -66,12 +65,12 @@ var congestionCases = conformance.Group{Needs: verbs.CapCongestion}.Cases([]conf
 	Level: conformance.Should, Defects: []string{"NoCongestion", "RateNeverRecovers"},
 	Sends:   "one CNP, then ten, to a queue pair that sends in bursts of 60 packets; then none",
 	Expects: "longer bursts after ten CNPs than before, and short ones again later",
-	Run:     body(rates, judgeRates),
+	Run:     judging(rates, judgeRates),
 }})
 
 // judgePacing counts CNPs. It checks their intervals in virtual time only: on a real
 // network, queues change the intervals.
-func judgePacing(p *roce.Port, all []Measurement) {
+func judgePacing(p *Port, all []Measurement) {
 	const dense = 10 // us: shorter than any device's CNP interval
 	apart, cnps := byName(all, "cnp/marks-apart"), byName(all, fmt.Sprintf("cnp/for-%d-marks", marks))
 	if apart.Value > dense && cnps.Value > marks/2 {
@@ -86,7 +85,7 @@ func judgePacing(p *roce.Port, all []Measurement) {
 
 // judgeRates reports unsupported for a device that is slow without CNPs, or runs on a busy
 // host: the effect of CNPs cannot be measured then.
-func judgeRates(p *roce.Port, all []Measurement) {
+func judgeRates(p *Port, all []Measurement) {
 	before, ten := byName(all, "rate/burst/before"), byName(all, "rate/burst/behind-ten")
 	if before.Value > us(time.Millisecond) && ten.Value < 2*before.Value {
 		rig.Abort(fmt.Errorf("the device takes %.4g us for %d packets without CNPs, which hides their effect: %w", before.Value, burstPackets, conformance.ErrBenchCannot))

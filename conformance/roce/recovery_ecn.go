@@ -1,28 +1,27 @@
-package recovery
+package roce
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // cnpPause is longer than any device's minimum time between CNPs.
 const cnpPause = 20 * time.Millisecond
 
-func isCNP(a *roce.Arrival) bool { return a.Opcode() == ib.OpCNP }
+func isCNP(a *Arrival) bool { return a.Opcode() == ib.OpCNP }
 
 // markedWrite is the peer's n-th request packet, with a CE mark.
-func markedWrite(c *roce.Conn, n int) ib.Packet {
-	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), roce.Data(8)).CE()
+func markedWrite(c *Conn, n int) ib.Packet {
+	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).CE()
 }
 
 // cnpGeneration measures the time from a marked packet to the CNP, and the number of CNPs
 // for a single mark.
-func cnpGeneration(p *roce.Port) []Measurement {
-	c := p.Connect(roce.Setup{})
+func cnpGeneration(p *Port) []Measurement {
+	c := p.Connect(Setup{})
 	times, cnps := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
 	for i := range sampleCount(p) / 2 {
 		sent := c.Send(markedWrite(c, i))
@@ -45,8 +44,8 @@ const marks = 500
 
 // cnpPacing measures the time between CNPs for a queue pair that receives only marked
 // packets.
-func cnpPacing(p *roce.Port) []Measurement {
-	c := p.Connect(roce.Setup{})
+func cnpPacing(p *Port) []Measurement {
+	c := p.Connect(Setup{})
 	start := p.Now()
 	for i := range marks {
 		c.Send(markedWrite(c, i))
@@ -78,8 +77,8 @@ func cnpPacing(p *roce.Port) []Measurement {
 
 // cnpScope measures whether a device paces CNPs per port, peer or queue pair: three queue
 // pairs, two of them with the same peer, receive a marked packet at the same time.
-func cnpScope(p *roce.Port) []Measurement {
-	conns := []*roce.Conn{p.Connect(roce.Setup{}), p.Connect(roce.Setup{}), p.Connect(roce.Setup{PeerIndex: 1})}
+func cnpScope(p *Port) []Measurement {
+	conns := []*Conn{p.Connect(Setup{}), p.Connect(Setup{}), p.Connect(Setup{PeerIndex: 1})}
 	for _, c := range conns {
 		c.Send(markedWrite(c, 0))
 	}
@@ -90,7 +89,7 @@ func cnpScope(p *roce.Port) []Measurement {
 			cnps[a.DestQP()]++
 		}
 	}
-	count := func(cs ...*roce.Conn) (n float64) {
+	count := func(cs ...*Conn) (n float64) {
 		for _, c := range cs {
 			n += cnps[uint32(c.Attr.DestQPN)]
 		}
@@ -105,15 +104,15 @@ func cnpScope(p *roce.Port) []Measurement {
 // burstPackets is the length of bursts that measure a rate: shorter than any window.
 const burstPackets = 60
 
-// flow is a connection on which the device sends at its full rate.
-type flow struct {
-	*roce.Conn
+// rateProbe is a connection on which the device sends at its full rate.
+type rateProbe struct {
+	*Conn
 	sent, messages int
 }
 
 // burst returns the time from the first packet of a burst to the last.
-func (f *flow) burst() time.Duration {
-	f.PostSend(f.QP, f.WriteWR(1, burstPackets*roce.MTU))
+func (f *rateProbe) burst() time.Duration {
+	f.PostSend(f.QP, f.WriteWR(1, burstPackets*MTU))
 	all := f.AwaitPackets(burstPackets)
 	f.sent, f.messages = f.sent+burstPackets, f.messages+1
 	f.Send(ib.Ack(f.DevicePSN(f.sent-1), uint32(f.messages)))
@@ -121,9 +120,9 @@ func (f *flow) burst() time.Duration {
 	return all[len(all)-1].At - all[0].At
 }
 
-// cnpInterval is the usual interval of CNPs for a marked flow: long enough for the
+// cnpSpacing is the usual interval of CNPs for a marked flow: long enough for the
 // effect of the previous CNP, short enough that the sender has not raised its rate.
-const cnpInterval = 50 * time.Microsecond
+const cnpSpacing = 50 * time.Microsecond
 
 // pollDelay is the longest time until an emulated device polls its wire after the
 // application has stopped polling. CNPs received in one poll count as one.
@@ -131,19 +130,19 @@ const pollDelay = 3 * time.Millisecond
 
 // notify sends n CNPs at the interval of a receiver, and waits until the device has
 // processed them.
-func (f *flow) notify(n int) {
+func (f *rateProbe) notify(n int) {
 	f.Sleep(pollDelay)
 	for range n {
 		f.Send(ib.CNP())
-		f.Compute(cnpInterval)
+		f.Compute(cnpSpacing)
 	}
 	f.Sync()
 }
 
 // rates measures the duration of a burst before a CNP, after one and after ten, and the
 // time until bursts are nearly as short as at first.
-func rates(p *roce.Port) []Measurement {
-	f := &flow{Conn: p.Connect(roce.Setup{})}
+func rates(p *Port) []Measurement {
+	f := &rateProbe{Conn: p.Connect(Setup{})}
 	before := []time.Duration{f.burst(), f.burst(), f.burst()}
 	f.Send(ib.CNP())
 	f.Sync()

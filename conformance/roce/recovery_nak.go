@@ -1,17 +1,16 @@
-package recovery
+package roce
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
-	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // ackTurnaround measures the time from a request to its ACK.
-func ackTurnaround(p *roce.Port) []Measurement {
-	c := p.Connect(roce.Setup{})
+func ackTurnaround(p *Port) []Measurement {
+	c := p.Connect(Setup{})
 	times := make([]time.Duration, 0, sampleCount(p))
 	for i := range sampleCount(p) {
 		sent := c.Send(writeWithAckReq(c, i))
@@ -21,13 +20,13 @@ func ackTurnaround(p *roce.Port) []Measurement {
 }
 
 // writeWithAckReq is the peer's n-th request packet: a WRITE with AckReq.
-func writeWithAckReq(c *roce.Conn, n int) ib.Packet {
-	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), roce.Data(8)).AckReq()
+func writeWithAckReq(c *Conn, n int) ib.Packet {
+	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).AckReq()
 }
 
 // awaitAck waits for the ACK of the peer's n-th request packet.
-func awaitAck(c *roce.Conn, n int) roce.Arrival {
-	return c.Await(ib.Ack(c.PeerPSN(n), ib.AnyMSN).String(), func(a *roce.Arrival) bool {
+func awaitAck(c *Conn, n int) Arrival {
+	return c.Await(ib.Ack(c.PeerPSN(n), ib.AnyMSN).String(), func(a *Arrival) bool {
 		return a.IsAck(ib.AckPositive) && a.PSN() == c.PeerPSN(n)
 	})
 }
@@ -37,8 +36,8 @@ const packetsAfterGap = 4
 
 // nakGeneration measures the time from the packet after a gap to the NAK, and the number
 // of NAKs for a gap.
-func nakGeneration(p *roce.Port) []Measurement {
-	c := p.Connect(roce.Setup{})
+func nakGeneration(p *Port) []Measurement {
+	c := p.Connect(Setup{})
 	times, naks := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
 	for i := range sampleCount(p) {
 		sent := c.Send(writeWithAckReq(c, i+1))
@@ -61,7 +60,7 @@ func nakGeneration(p *roce.Port) []Measurement {
 	return []Measurement{newTiming("nak/generation", times), newMeasurement("nak/for-a-gap", Packets, naks)}
 }
 
-func isSequenceNAK(a *roce.Arrival) bool { return a.IsNak(ib.NakSequence) }
+func isSequenceNAK(a *Arrival) bool { return a.IsNak(ib.NakSequence) }
 
 // window is the number of packets of a WRITE that the device sends at once.
 const window = 8
@@ -74,7 +73,7 @@ var lossPositions = []struct {
 
 // reactionTimeoutCode is the code of a timeout that no prompt reaction reaches: at least 67 ms,
 // or 0.5 s in real time, where the host may be busy.
-func reactionTimeoutCode(p *roce.Port) uint8 {
+func reactionTimeoutCode(p *Port) uint8 {
 	if p.Virtual {
 		return p.LongTimeout(14)
 	}
@@ -82,12 +81,12 @@ func reactionTimeoutCode(p *roce.Port) uint8 {
 }
 
 // nakReaction measures the time from a NAK to the retransmission of its packet.
-func nakReaction(p *roce.Port) (all []Measurement) {
+func nakReaction(p *Port) (all []Measurement) {
 	for _, place := range lossPositions {
 		times := make([]time.Duration, 0, sampleCount(p))
-		c := p.Connect(roce.Setup{Modify: roce.WithTimeout(reactionTimeoutCode(p))})
+		c := p.Connect(Setup{Modify: WithTimeout(reactionTimeoutCode(p))})
 		for i := range sampleCount(p) / 2 {
-			c.PostSend(c.QP, c.WriteWR(1, window*roce.MTU))
+			c.PostSend(c.QP, c.WriteWR(1, window*MTU))
 			c.AwaitPackets(window)
 			sent := c.Send(ib.Nak(c.DevicePSN(i*window+place.at), ib.NakSequence, uint32(i)))
 			times = append(times, awaitRetransmission(c, i*window+place.at).At-sent)
@@ -99,13 +98,13 @@ func nakReaction(p *roce.Port) (all []Measurement) {
 }
 
 // awaitRetransmission waits for the retransmission of the device's n-th packet.
-func awaitRetransmission(c *roce.Conn, n int) roce.Arrival {
-	return c.Await(fmt.Sprintf("retransmission of packet %d of the window", n%window), func(a *roce.Arrival) bool { return a.PSN() == c.DevicePSN(n) })
+func awaitRetransmission(c *Conn, n int) Arrival {
+	return c.Await(fmt.Sprintf("retransmission of packet %d of the window", n%window), func(a *Arrival) bool { return a.PSN() == c.DevicePSN(n) })
 }
 
 // ackWindow acknowledges the device's first n packets, which are of this many messages. It
 // returns the number of packets received before the ACK.
-func ackWindow(c *roce.Conn, n, messages int) (more int) {
+func ackWindow(c *Conn, n, messages int) (more int) {
 	more = len(c.Drain(0))
 	c.Send(ib.Ack(c.DevicePSN(n-1), uint32(messages)))
 	c.ExpectCompletion(1, verbs.WCSuccess)
