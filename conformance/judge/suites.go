@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/counters"
 	"github.com/fabrictest/fabrictest/conformance/dgiwarp"
 	"github.com/fabrictest/fabrictest/conformance/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/litmus"
@@ -47,18 +46,18 @@ func Suites() []*conformance.Suite {
 	return []*conformance.Suite{roceSuite(), iwarpSuite(), dgiwarpSuite(), verbsapi.Suite()}
 }
 
-// The suite of a protocol also has cases of recovery times, counters and memory ordering.
+// The suite of a protocol also has cases of memory ordering.
 
 func roceSuite() *conformance.Suite {
-	return with(roce.Suite(), counters.RoCE(), litmus.RoCE(), litmus.AtomicsRoCE())
+	return with(roce.Suite(), litmus.RoCE(), litmus.AtomicsRoCE())
 }
 
 func iwarpSuite() *conformance.Suite {
-	return with(iwarp.Suite(), counters.IWARP(), litmus.IWARP(), litmus.AtomicsIWARP())
+	return with(iwarp.Suite(), litmus.IWARP(), litmus.AtomicsIWARP())
 }
 
 func dgiwarpSuite() *conformance.Suite {
-	return with(dgiwarp.Suite(), counters.DatagramIWARP(), litmus.DatagramIWARP(), litmus.AtomicsDatagramIWARP())
+	return with(dgiwarp.Suite(), litmus.DatagramIWARP(), litmus.AtomicsDatagramIWARP())
 }
 
 func with(s *conformance.Suite, more ...[]conformance.Case) *conformance.Suite {

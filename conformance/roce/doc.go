@@ -28,7 +28,7 @@ func Suite() *conformance.Suite {
 			atomicCases, atomicReplayCases, atomicPostCases, atomicWriteCases,
 			writeCases, immediateCases, invalidateCases, sendCases, accessCases, rightsCases, bindCases, windowCases,
 			ucCases, ucLossCases, udCases, udPostCases, udDropCases, multicastCases, srqCases, srqSizeCases, xrcCases,
-			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases)),
+			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases, counterCases)),
 	}
 }
 

@@ -1,4 +1,4 @@
-package counters
+package dgiwarp
 
 import (
 	"errors"
@@ -7,53 +7,44 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Quantities of the packets that reliable-datagram devices send.
-const (
-	dataSent       quantity = "data packets sent"
-	dataAgain      quantity = "data packets retransmitted"
-	rdAcksSent     quantity = "acknowledgements sent"
-	challengesSent quantity = "Challenges sent"
-	refusalsSent   quantity = "Refusals sent"
+// The counters of the packets that reliable-datagram devices send.
+var (
+	cntDataSent       = rig.NewCounter("data packets sent", "rd_sent_data")
+	cntDataAgain      = rig.NewCounter("data packets retransmitted", "rd_sent_again")
+	cntAcksSent       = rig.NewCounter("acknowledgements sent", "rd_sent_acks")
+	cntChallengesSent = rig.NewCounter("Challenges sent", "rd_sent_challenges")
+	cntRefusalsSent   = rig.NewCounter("Refusals sent", "rd_sent_refusals")
 )
 
-var rdNames = table{
-	sentPackets:    {"sent_packets"},
-	dataSent:       {"rd_sent_data"},
-	dataAgain:      {"rd_sent_again"},
-	rdAcksSent:     {"rd_sent_acks"},
-	challengesSent: {"rd_sent_challenges"},
-	refusalsSent:   {"rd_sent_refusals"},
+// rdCounters are all of them.
+var rdCounters = []*rig.Counter{
+	cntSentPackets, cntDataSent, cntDataAgain, cntAcksSent, cntChallengesSent, cntRefusalsSent,
 }
 
-// rdCase returns the case about the packets that a device sends to a partner. Messages go
+// rdCounterCase returns the case about the packets that a device sends to a partner. Messages go
 // in both directions, and the bench records all packets of the device.
-func rdCase() conformance.Case {
-	about := []quantity{sentPackets, dataSent, dataAgain, rdAcksSent, challengesSent}
-	return conformance.Case{
+func rdCounterCase() conformance.Case {
+	about := []*rig.Counter{cntSentPackets, cntDataSent, cntDataAgain, cntAcksSent, cntChallengesSent}
+	return rig.CounterCase(conformance.Case{
 		ID:    "counters/dg/reliable-datagrams",
 		Title: "Data packets, retransmissions, acknowledgements and Challenges are counted",
-		Cite:  countersCite, Level: conformance.Should, Needs: verbs.CapUD | verbs.CapRD,
-		Setup: conformance.Setup{Reliable: true}, Labels: []string{"service:rd"}, Defects: rdNames.stuckDefects(about...),
+		Needs: needsRD, Setup: setupRD, Labels: []string{"service:rd"},
 		Sends:   "nothing: the device and a partner send each other 40 messages, over a lossy path if the bench has one",
 		Expects: "counters that agree with the recorded packets of the device",
 		Run: rig.PairBody(func(p *rig.Pair) {
-			rdNames.requireAny(p.DUT, about...)
-			before := readCounters(p.DUT)
+			check := p.DUT.StartCounterCheck(rdCounters, about)
 			p.SetPath(conformance.Path{LossPPM: 100_000})
 			exchangeMessages(p)
 			// Wait for late packets, such as the last Ack.
-			quiet := 100 * time.Millisecond
-			f := countSent(p.DUT, quiet)
-			rdNames.expectIncreases(p.DUT, func(quantity) bool { return true }, before, readCounters(p.DUT), f, nil)
+			check.Expect(countSent(p.DUT, 100*time.Millisecond), nil)
 		}),
-	}
+	}, about)
 }
 
 // exchangeMessages has the partner send 40 messages, and then the device.
@@ -80,8 +71,8 @@ func exchangeMessages(p *rig.Pair) {
 }
 
 // countSent counts the packets of the device until it has been silent for this time.
-func countSent(r *rig.Rig, quiet time.Duration) counts {
-	f := make(counts)
+func countSent(r *rig.Rig, quiet time.Duration) rig.Counts {
+	f := make(rig.Counts)
 	seen := make(map[string]bool)
 	for {
 		frame, err := r.Wire.Recv(quiet)
@@ -91,50 +82,38 @@ func countSent(r *rig.Rig, quiet time.Duration) counts {
 		case err != nil:
 			rig.Abort(err)
 		}
-		ip, udp, err := udpPayload(frame.Packet)
-		if err != nil || !slices.Contains(r.Local, ip.Src) {
-			continue // neighbour discovery and similar
+		if a, ok := parseFrame(frame); ok && slices.Contains(r.Local, a.IP.Src) { // neighbour discovery and similar are not counted
+			addSent(f, a.ReceivedPacket, seen)
 		}
-		f.addSent(dg.Parse(udp), seen)
 	}
-}
-
-// udpPayload returns the payload of a UDP datagram.
-func udpPayload(octets []byte) (packet.IP, []byte, error) {
-	ip, payload, _, err := packet.ParseIP(octets)
-	if err != nil || packet.Get(ip.Protocol, 0) != packet.ProtocolUDP {
-		return ip, nil, errors.New("no UDP")
-	}
-	_, udp, _, err := packet.ParseUDP(payload)
-	return ip, udp, err
 }
 
 // addSent counts a packet. It is not specified whether retransmissions count as data, and
 // whether an acknowledgement in a data packet counts.
-func (f counts) addSent(g dg.ReceivedPacket, seen map[string]bool) {
-	f.add(sentPackets)
+func addSent(f rig.Counts, g dg.ReceivedPacket, seen map[string]bool) {
+	f.Add(cntSentPackets, rig.Exactly(1))
 	if g.Ack != nil {
 		if g.Data == nil {
-			f.add(rdAcksSent)
+			f.Add(cntAcksSent, rig.Exactly(1))
 		} else {
-			f[rdAcksSent] = f[rdAcksSent].plus(between(0, 1))
+			f.Add(cntAcksSent, rig.Between(0, 1))
 		}
 	}
 	switch iwarp.Val(g.Header.Kind) {
 	case dg.KindChallenge:
-		f.add(challengesSent)
+		f.Add(cntChallengesSent, rig.Exactly(1))
 	case dg.KindRefusal:
-		f.add(refusalsSent)
+		f.Add(cntRefusalsSent, rig.Exactly(1))
 	}
 	if g.Data == nil {
 		return
 	}
 	key := fmt.Sprint(iwarp.Val(g.Header.DestQP), iwarp.Val(g.Header.SourceQP), iwarp.Val(g.Data.Epoch), iwarp.Val(g.Data.Seq))
 	if seen[key] {
-		f.add(dataAgain)
-		f[dataSent] = f[dataSent].plus(between(0, 1))
+		f.Add(cntDataAgain, rig.Exactly(1))
+		f.Add(cntDataSent, rig.Between(0, 1))
 	} else {
-		f.add(dataSent)
+		f.Add(cntDataSent, rig.Exactly(1))
 	}
 	seen[key] = true
 }

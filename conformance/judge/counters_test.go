@@ -1,4 +1,4 @@
-package counters_test
+package judge_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/counters"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -43,9 +43,11 @@ func (d device) Counters() []verbs.Counter {
 
 // Each case fails if one of its counters does not change, or increases too much.
 func TestCasesDetectWrongCounters(t *testing.T) {
-	for provider, cases := range map[string][]conformance.Case{
-		"softroce": counters.RoCE(), "softiwarp": counters.IWARP(), "dgiwarp": counters.DatagramIWARP(),
-	} {
+	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
+		var cases []conformance.Case
+		for _, suite := range judge.SuitesOf(judge.ProtocolOf(provider)) {
+			cases = append(cases, suite.Cases...)
+		}
 		p, err := nics.Find(provider)
 		if err != nil {
 			t.Fatal(err)
