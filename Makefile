@@ -13,7 +13,7 @@ cross: ; .ci/run cross
 conform: ; .ci/run conform
 docs:  ; .ci/run docs
 bench: ; go test -run '^$$' -bench . -benchmem $(or $(P),./...)
-kernel: ; conformance/kernel/run
-kernel-siw: ; conformance/kernel/run siw
+kernel: ; lab/interop/run
+kernel-siw: ; lab/interop/run siw
 check: ; .ci/run test race vet lint
 all:   ; .ci/run

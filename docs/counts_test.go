@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/mpi"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -26,7 +26,7 @@ func TestCountsAreThoseOfTheTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	cases := 0
-	for _, s := range suites.All() {
+	for _, s := range judge.Suites() {
 		cases += len(s.Cases)
 	}
 	tree := map[string]struct{ n, step int }{

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -153,7 +152,7 @@ func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 // completeCases offers the IDs of cases, area by area.
 func completeCases(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var words []cobra.Completion
-	for _, s := range suites.All() {
+	for _, s := range judge.Suites() {
 		for i := range s.Cases {
 			words = append(words, cobra.CompletionWithDesc(s.Cases[i].ID, s.Cases[i].Title))
 		}
@@ -162,5 +161,5 @@ func completeCases(_ *cobra.Command, _ []string, typed string) ([]cobra.Completi
 }
 
 func completeLabels(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return beginning(typed, judge.Labels(suites.All())), cobra.ShellCompDirectiveNoFileComp
+	return beginning(typed, judge.Labels(judge.Suites())), cobra.ShellCompDirectiveNoFileComp
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/conformance/kernel"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/interop"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
@@ -19,14 +18,14 @@ import (
 // newInteropCommand is `fabrictest interop`: our devices against a peer that shares
 // none of our code.
 func newInteropCommand(program string) *cobra.Command {
-	provider := kernel.SoftRoCE
+	provider := interop.SoftRoCE
 	cmd := &cobra.Command{
 		Use:   "interop",
 		Short: "Test soft-RoCE against the kernel's, over UDP sockets",
 		Long: `Test soft-RoCE and soft-iWARP against the kernel's, over UDP and TCP sockets.
 
 "interop verbs" boots a guest with the Linux kernel's soft-RoCE or soft-iWARP, and
-exchanges with it every operation that both have. conformance/kernel/run boots one, too,
+exchanges with it every operation that both have. lab/interop/run boots one, too,
 and runs "interop matrix" on its network: the programs that come with rdma-core in either
 role. The other commands are one end of one program, for any peer: the program of that name with the same options, on a machine
 with an RDMA device. Over soft-iWARP there are those that connect by rdma_cm: rping,
@@ -40,8 +39,8 @@ ucmatose and rdma.`,
 	return cmd
 }
 
-func newInteropMatrixCommand(provider *kernel.Provider) *cobra.Command {
-	m := &kernel.Matrix{Open: func(s kernel.Setup) (verbs.Context, error) { return interop.OpenDevice(*provider, s) }}
+func newInteropMatrixCommand(provider *interop.Provider) *cobra.Command {
+	m := &interop.Matrix{Open: func(s interop.Setup) (verbs.Context, error) { return interop.OpenDevice(*provider, s) }}
 	list := false
 	cmd := &cobra.Command{
 		Use:   "matrix [PATTERN]",
@@ -55,7 +54,7 @@ with * for any part and the rest left out: rc, 'ud/*/ipv6', srq/server/ipv4/even
 			if len(args) > 0 {
 				pattern = args[0]
 			}
-			cases, err := kernel.Matching(kernel.Cases(*provider), pattern)
+			cases, err := interop.Matching(interop.Cases(*provider), pattern)
 			if err != nil {
 				return &cmdline.Error{Err: err}
 			}
@@ -80,8 +79,8 @@ with * for any part and the rest left out: rc, 'ud/*/ipv6', srq/server/ipv4/even
 	return cmd
 }
 
-func runMatrix(ctx context.Context, w io.Writer, m *kernel.Matrix, cases []kernel.Case) error {
-	table := &kernel.Table{W: w}
+func runMatrix(ctx context.Context, w io.Writer, m *interop.Matrix, cases []interop.Case) error {
+	table := &interop.Table{W: w}
 	m.Report = table.Add
 	failed, err := m.Run(ctx, cases)
 	table.Close()
@@ -92,15 +91,15 @@ func runMatrix(ctx context.Context, w io.Writer, m *kernel.Matrix, cases []kerne
 }
 
 // roceOnly refuses a program that exchanges what only RoCE has.
-func roceOnly(provider *kernel.Provider, why string) error {
-	if *provider == kernel.SoftRoCE {
+func roceOnly(provider *interop.Provider, why string) error {
+	if *provider == interop.SoftRoCE {
 		return nil
 	}
 	return &cmdline.Error{Err: fmt.Errorf("%s has %s", *provider, why)}
 }
 
-func newInteropPingPongCommand(provider *kernel.Provider) *cobra.Command {
-	p := kernel.PingPong{}
+func newInteropPingPongCommand(provider *interop.Provider) *cobra.Command {
+	p := interop.PingPong{}
 	var mtu int
 	end := &end{provider: provider}
 	cmd := &cobra.Command{
@@ -111,15 +110,15 @@ func newInteropPingPongCommand(provider *kernel.Provider) *cobra.Command {
 			if err := roceOnly(provider, "no queue pair numbers to exchange: it connects by rping, ucmatose or rdma"); err != nil {
 				return err
 			}
-			p.Tool, p.MTU = kernel.Tool(args[0]), verbs.MTUFor(mtu)
+			p.Tool, p.MTU = interop.Tool(args[0]), verbs.MTUFor(mtu)
 			p.Local, p.Role, p.SideChannel = end.local, end.role(), end.addr()
-			if p.Tool != kernel.SRQ {
+			if p.Tool != interop.SRQ {
 				p.QPs = 1
 			}
 			return end.run(cmd, p.Run)
 		},
 	}
-	end.flags(cmd, kernel.PingPongPort)
+	end.flags(cmd, interop.PingPongPort)
 	f := cmd.Flags()
 	f.IntVarP(&p.Size, "size", "s", 4096, "size of a message; the peer's -s")
 	f.IntVarP(&p.Iters, "iters", "n", 1000, "messages each way; the peer's -n")
@@ -130,8 +129,8 @@ func newInteropPingPongCommand(provider *kernel.Provider) *cobra.Command {
 	return cmd
 }
 
-func newInteropRPingCommand(provider *kernel.Provider) *cobra.Command {
-	p := kernel.Ping{}
+func newInteropRPingCommand(provider *interop.Provider) *cobra.Command {
+	p := interop.Ping{}
 	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "rping",
@@ -142,7 +141,7 @@ func newInteropRPingCommand(provider *kernel.Provider) *cobra.Command {
 			return end.run(cmd, p.Run)
 		},
 	}
-	end.flags(cmd, kernel.PingPort)
+	end.flags(cmd, interop.PingPort)
 	f := cmd.Flags()
 	f.IntVarP(&p.Size, "size", "S", 64, "size of a ping; the peer's -S")
 	f.IntVarP(&p.Count, "count", "C", 10, "pings a connection; the peer's -C")
@@ -151,8 +150,8 @@ func newInteropRPingCommand(provider *kernel.Provider) *cobra.Command {
 	return cmd
 }
 
-func newInteropUDAddyCommand(provider *kernel.Provider) *cobra.Command {
-	d := kernel.Datagrams{}
+func newInteropUDAddyCommand(provider *interop.Provider) *cobra.Command {
+	d := interop.Datagrams{}
 	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "udaddy",
@@ -166,7 +165,7 @@ func newInteropUDAddyCommand(provider *kernel.Provider) *cobra.Command {
 			return end.run(cmd, d.Run)
 		},
 	}
-	end.flags(cmd, kernel.DatagramPort)
+	end.flags(cmd, interop.DatagramPort)
 	f := cmd.Flags()
 	f.IntVarP(&d.Size, "size", "S", 100, "size of a datagram; the peer's -S")
 	f.IntVarP(&d.Count, "count", "C", 10, "datagrams each way; the peer's -C")
@@ -174,8 +173,8 @@ func newInteropUDAddyCommand(provider *kernel.Provider) *cobra.Command {
 	return cmd
 }
 
-func newInteropUCMatoseCommand(provider *kernel.Provider) *cobra.Command {
-	v := kernel.Volley{}
+func newInteropUCMatoseCommand(provider *interop.Provider) *cobra.Command {
+	v := interop.Volley{}
 	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "ucmatose",
@@ -186,7 +185,7 @@ func newInteropUCMatoseCommand(provider *kernel.Provider) *cobra.Command {
 			return end.run(cmd, v.Run)
 		},
 	}
-	end.flags(cmd, kernel.ExchangePort)
+	end.flags(cmd, interop.ExchangePort)
 	f := cmd.Flags()
 	f.IntVarP(&v.Size, "size", "S", 100, "size of a message; the peer's -S")
 	f.IntVarP(&v.Count, "count", "C", 10, "messages each way over a connection; the peer's -C")
@@ -197,8 +196,8 @@ func newInteropUCMatoseCommand(provider *kernel.Provider) *cobra.Command {
 	return cmd
 }
 
-func newInteropRDMACommand(provider *kernel.Provider) *cobra.Command {
-	x := kernel.Exchange{}
+func newInteropRDMACommand(provider *interop.Provider) *cobra.Command {
+	x := interop.Exchange{}
 	end := &end{provider: provider}
 	cmd := &cobra.Command{
 		Use:   "rdma",
@@ -209,14 +208,14 @@ func newInteropRDMACommand(provider *kernel.Provider) *cobra.Command {
 			return end.run(cmd, x.Run)
 		},
 	}
-	end.flags(cmd, kernel.ExchangePort)
+	end.flags(cmd, interop.ExchangePort)
 	cmd.Flags().BoolVarP(&x.Events, "events", "e", false, "sleep on completion events")
 	return cmd
 }
 
 // end is what the single programs have in common.
 type end struct {
-	provider        *kernel.Provider
+	provider        *interop.Provider
 	local, connect  netip.Addr
 	port            uint16
 	crc, speakFirst bool
@@ -234,11 +233,11 @@ func (e *end) flags(cmd *cobra.Command, port uint16) {
 	}
 }
 
-func (e *end) role() kernel.Role {
+func (e *end) role() interop.Role {
 	if e.connect.IsValid() {
-		return kernel.Client
+		return interop.Client
 	}
-	return kernel.Server
+	return interop.Server
 }
 
 func (e *end) addr() netip.AddrPort {
@@ -249,8 +248,8 @@ func (e *end) addr() netip.AddrPort {
 }
 
 // run opens a device, runs a program on it, and says how it went.
-func (e *end) run(cmd *cobra.Command, program func(context.Context, verbs.Context) (kernel.Result, error)) (err error) {
-	dev, err := interop.OpenDevice(*e.provider, kernel.Setup{Local: e.local, CRC: e.crc, SpeakFirst: e.speakFirst})
+func (e *end) run(cmd *cobra.Command, program func(context.Context, verbs.Context) (interop.Result, error)) (err error) {
+	dev, err := interop.OpenDevice(*e.provider, interop.Setup{Local: e.local, CRC: e.crc, SpeakFirst: e.speakFirst})
 	if err != nil {
 		return err
 	}

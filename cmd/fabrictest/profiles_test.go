@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
@@ -93,7 +93,7 @@ func asked(t *testing.T, profile string) (ids []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, suite := range suites.Of(suites.ProtocolOf(p.Provider)) {
+	for _, suite := range judge.SuitesOf(judge.ProtocolOf(p.Provider)) {
 		for i := range suite.Cases {
 			if id := suite.Cases[i].ID; id != longWinded {
 				ids = append(ids, id)

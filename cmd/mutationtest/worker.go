@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -41,7 +41,7 @@ func trials() (all []*trial) {
 			panic(err) // it is in the list
 		}
 		lab := bench.InSimulation(p, bench.SimOptions{})
-		for _, s := range suites.Of(suites.ProtocolOf(name)) {
+		for _, s := range judge.SuitesOf(judge.ProtocolOf(name)) {
 			for i := range s.Cases {
 				all = append(all, &trial{Device: name, Case: s.Cases[i].ID, lab: lab, c: &s.Cases[i]})
 			}

@@ -22,7 +22,7 @@ func Suite() *conformance.Suite {
 			packetCases, pathCases, addressCases, groupCases,
 			udSendCases, udReceiveCases, taggedCases, recordCases, errorCases,
 			errorRDCases, startSenderCases, startReceiverCases, ackReceiverCases, ackSenderCases,
-			lossCases, busyCases, congestionCases, idleCases, rdmapCases, flowCheckCases, verbsCases,
+			lossCases, busyCases, congestionCases, idleCases, rdmapCases, flowCheckCases, verbsCases, counterCases(),
 		)),
 	}
 }

@@ -28,7 +28,7 @@ func Suite() *conformance.Suite {
 			rdmapSourceCases, rdmapResponseCases, rdmapSendCases, rdmapInvalidateCases, rdmapEndCases,
 			rdmapOrderCases, rdmapStreamCases, rdmapCheckCases,
 			rdmapxMessageCases, rdmapxOperationCases, rdmapxRequestCases, rdmapxResponseCases, rdmapxImmediateCases,
-			securityMemoryCases, securityResourceCases,
+			securityMemoryCases, securityResourceCases, counterCases,
 		)),
 	}
 }

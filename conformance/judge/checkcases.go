@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -230,7 +229,7 @@ func (j *Judge) leftOut(d *Device) map[string][]string {
 	if j.Dangerous {
 		return left
 	}
-	for _, suite := range suites.Of(suites.ProtocolOf(d.Name)) {
+	for _, suite := range SuitesOf(ProtocolOf(d.Name)) {
 		for i := range suite.Cases {
 			if c := &suite.Cases[i]; c.Dangerous() {
 				for _, m := range c.Defects {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
@@ -26,7 +25,7 @@ func TestFaultsOfACase(t *testing.T) {
 // out or are unsupported.
 func TestUndetectedDefectIsAFault(t *testing.T) {
 	dangerous := ""
-	for _, suite := range suites.Of(suites.RoCE) {
+	for _, suite := range SuitesOf(RoCE) {
 		for i := range suite.Cases {
 			if c := &suite.Cases[i]; c.Dangerous() && dangerous == "" {
 				dangerous = DefectName(c.Defects[0])

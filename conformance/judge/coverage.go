@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance/ledger"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
@@ -32,7 +31,7 @@ func WriteCoverage(w io.Writer, only []string) error {
 			return cmdline.Errorf("the ledger has no document %q%s: it has %s", name, cmdline.Guess(name, DocumentKeys()), strings.Join(DocumentKeys(), ", "))
 		}
 	}
-	cases := casesByRow(suites.All())
+	cases := casesByRow(Suites())
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-58s %5s %8s %11s %5s %9s\n", "", "rows", "covered", "untestable", "open", "MUSTs")
 	line := func(title string, c ledger.Coverage) {

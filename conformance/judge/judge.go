@@ -1,6 +1,7 @@
 // Package judge judges devices by conformance cases and makes results for a report: it runs
 // the cases of one or more devices in their labs, checks the cases on devices with defects,
-// measures recovery times, and lists cases and their coverage of the specifications.
+// measures recovery times, and lists the suites, their cases and their coverage of the
+// specifications. Its tests run the cases as Ginkgo specs.
 //
 // It opens no device: its caller, cmd/fabrictest or lab/certify, passes labs and the
 // functions in [Hooks].

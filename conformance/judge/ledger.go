@@ -5,7 +5,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -15,7 +14,7 @@ func Documents() (docs []conform.Document, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cases := casesByRow(suites.All())
+	cases := casesByRow(Suites())
 	for _, d := range all {
 		doc := conform.Document{Key: d.Key, Title: d.Title, Revision: d.Revision}
 		for i := range d.Sections {

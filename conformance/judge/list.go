@@ -8,7 +8,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
@@ -38,16 +37,16 @@ type Catalog struct {
 func FindCases(choice *conformance.Filter) (found []Case, err error) {
 	for _, p := range choice.IDs {
 		one := conformance.Filter{IDs: []string{p}}
-		if one.CheckPatterns(suites.All()...) != nil {
+		if one.CheckPatterns(Suites()...) != nil {
 			return nil, NoSuchCase(p)
 		}
 	}
 	for _, l := range slices.Concat(choice.Labels, choice.ExcludeLabels) {
-		if known := Labels(suites.All()); !slices.Contains(known, l) {
+		if known := Labels(Suites()); !slices.Contains(known, l) {
 			return nil, cmdline.Errorf("no case has the label %s%s", l, cmdline.Guess(l, known))
 		}
 	}
-	for _, s := range suites.All() {
+	for _, s := range Suites() {
 		for _, c := range choice.Select(s) {
 			found = append(found, Case{s, c})
 		}
@@ -77,7 +76,7 @@ func (cat *Catalog) ListCases(found []Case) []ListedCase {
 // devicesOf returns the devices that a suite is for.
 func (cat *Catalog) devicesOf(s *conformance.Suite) (names []string) {
 	for _, n := range cat.Devices {
-		if slices.ContainsFunc(suites.Of(suites.ProtocolOf(n)), func(o *conformance.Suite) bool { return o.Name == s.Name }) {
+		if slices.ContainsFunc(SuitesOf(ProtocolOf(n)), func(o *conformance.Suite) bool { return o.Name == s.Name }) {
 			names = append(names, n)
 		}
 	}

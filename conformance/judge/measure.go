@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/recovery"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -17,9 +17,9 @@ func (j *Judge) Measure(ctx context.Context, d *Device) (all []conform.Measured,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
-	var found []recovery.Measurement
+	var found []roce.Measurement
 	err = lab.WithBench(ctx, conformance.BenchSpec{Case: "measure", Defects: d.Defects, Seed: j.Seed}, func(b *conformance.Bench) (err error) {
-		found, err = recovery.Measure(b)
+		found, err = roce.Measure(b)
 		return err
 	})
 	for i := range found {

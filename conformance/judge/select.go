@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
@@ -47,7 +46,7 @@ func NoSuchCase(pattern string) error {
 
 // caseIDs returns the IDs of all cases.
 func caseIDs() (ids []string) {
-	for _, s := range suites.All() {
+	for _, s := range Suites() {
 		for i := range s.Cases {
 			ids = append(ids, s.Cases[i].ID)
 		}

@@ -4,9 +4,8 @@
 //
 // A case scripts the peer of a queue pair packet by packet: see [Conn] for connections
 // and [Port] for everything else. It imitates loss by not sending a packet or ignoring a
-// received one, and congestion by sending packets with a CE mark. Packages recovery and
-// counters use the same peer. Helpers whose names begin with expect or check fail the
-// case. The package is written from the specification and shares no code with the
+// received one, and congestion by sending packets with a CE mark. [Measure] measures how a
+// device recovers. Helpers whose names begin with expect or check fail the case. The package is written from the specification and shares no code with the
 // emulated devices.
 package roce
 
@@ -29,7 +28,7 @@ func Suite() *conformance.Suite {
 			atomicCases, atomicReplayCases, atomicPostCases, atomicWriteCases,
 			writeCases, immediateCases, invalidateCases, sendCases, accessCases, rightsCases, bindCases, windowCases,
 			ucCases, ucLossCases, udCases, udPostCases, udDropCases, multicastCases, srqCases, srqSizeCases, xrcCases,
-			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases)),
+			qpStateCases, modifyCases, qpCreateCases, sqdCases, errorCases, completionCases, cqCases, eventCases, cnpCases, congestionCases, recoveryCases, counterCases)),
 	}
 }
 

@@ -146,7 +146,7 @@ func boundaries() []Boundary {
 		},
 		{
 			Name: "the judge is independent", From: []string{"./conformance/..."}, Through: true,
-			Never: []string{"./emu/..."},
+			Never: []string{"./emu/...", "./lab/..."},
 			Why:   "conformance tests that share code with the device share its errors; the device is a verbs.Provider",
 		},
 		{

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 )
 
 var agentAll = flag.Bool("agent-all", false, "compare the verdicts on all cases with and without an agent, not on a part of them")
@@ -32,16 +32,16 @@ func (l joinedLab) WithBench(ctx context.Context, job conformance.BenchSpec, bod
 
 var protocols = []struct {
 	provider string
-	protocol suites.Protocol
-}{{"softroce", suites.RoCE}, {"softiwarp", suites.IWARP}, {"dgiwarp", suites.DatagramIWARP}}
+	protocol judge.Protocol
+}{{"softroce", judge.RoCE}, {"softiwarp", judge.IWARP}, {"dgiwarp", judge.DatagramIWARP}}
 
 // someCases are one of so many of the cases that devices of a protocol are judged by; all
 // if the flag says so, and fewer where time is short.
-func someCases(p suites.Protocol, of uint32) (some []*conformance.Case) {
+func someCases(p judge.Protocol, of uint32) (some []*conformance.Case) {
 	if testing.Short() {
 		of *= 3
 	}
-	for _, s := range suites.Of(p) {
+	for _, s := range judge.SuitesOf(p) {
 		for i := range s.Cases {
 			h := fnv.New32a()
 			h.Write([]byte(s.Cases[i].ID))

@@ -6,19 +6,19 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/suites"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 )
 
 // judgedBy is what is said of a device with these defects, by a case and over a wire.
-func judgedBy(t *testing.T, way DeviceWire, suite suites.Protocol, id string, defects ...string) conformance.Result {
+func judgedBy(t *testing.T, way DeviceWire, suite judge.Protocol, id string, defects ...string) conformance.Result {
 	t.Helper()
 	_, d := farBy(t, way, defects...)
 	return conformance.Judge(t.Context(), d, caseOf(t, suite, id), conformance.Options{})
 }
 
-func caseOf(t *testing.T, p suites.Protocol, id string) *conformance.Case {
+func caseOf(t *testing.T, p judge.Protocol, id string) *conformance.Case {
 	t.Helper()
-	for _, s := range suites.Of(p) {
+	for _, s := range judge.SuitesOf(p) {
 		for i := range s.Cases {
 			if s.Cases[i].ID == id {
 				return &s.Cases[i]
@@ -53,7 +53,7 @@ func TestWireUDP(t *testing.T) {
 		if c.defect != "" {
 			defects = append(defects, c.defect)
 		}
-		r := judgedBy(t, WireUDP, suites.RoCE, c.id, defects...)
+		r := judgedBy(t, WireUDP, judge.RoCE, c.id, defects...)
 		if r.Verdict != c.want || c.says != "" && !strings.Contains(r.Err.Error(), c.says) {
 			t.Errorf("%s with %q: %s (%v), want %s because of %q", c.id, c.defect, r.Verdict, r.Err, c.want, c.says)
 		}
@@ -98,7 +98,7 @@ func TestWireSegments(t *testing.T) {
 		}
 		t.Run(c.id+"/"+c.defect, func(t *testing.T) {
 			t.Parallel()
-			if r := judgedBy(t, WireSegments, suites.IWARP, c.id, defects...); r.Verdict != c.want {
+			if r := judgedBy(t, WireSegments, judge.IWARP, c.id, defects...); r.Verdict != c.want {
 				t.Errorf("%s (%v), want %s", r.Verdict, r.Err, c.want)
 			}
 		})
@@ -108,7 +108,7 @@ func TestWireSegments(t *testing.T) {
 func TestSegmentsInNamespaces(t *testing.T) {
 	t.Parallel()
 	lab := lab(t, "softiwarp", NamespaceOptions{Parallel: atOnce})
-	judge := func(k *conformance.Case, want conformance.Verdict, defects ...string) {
+	run := func(k *conformance.Case, want conformance.Verdict, defects ...string) {
 		t.Run(strings.Join(append([]string{k.ID}, defects...), "/"), func(t *testing.T) {
 			t.Parallel()
 			if r := conformance.Judge(t.Context(), lab, k, conformance.Options{Seed: 1, Defects: defects}); r.Verdict != want {
@@ -120,10 +120,10 @@ func TestSegmentsInNamespaces(t *testing.T) {
 		"mpa/segment/what-is-missing-is-waited-for", "mpa/segment/repeated-is-delivered-once", "mpa/segment/repeated-write-is-placed-once",
 		"mpa/segment/cut-joined-and-mixed-by-the-network", "mpa/segment/sequence-numbers-wrap", "mpa/marker/sequence-numbers-wrap",
 	} {
-		k := caseOf(t, suites.IWARP, id)
-		judge(k, conformance.VerdictPass)
+		k := caseOf(t, judge.IWARP, id)
+		run(k, conformance.VerdictPass)
 		for _, m := range k.Defects {
-			judge(k, conformance.VerdictFail, m)
+			run(k, conformance.VerdictFail, m)
 		}
 	}
 }

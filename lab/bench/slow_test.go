@@ -5,15 +5,15 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 )
 
 // Verb calls through an agent on a busy virtual machine are slow, and must not
 // change verdicts. Datagram-iWARP has no device behind an agent.
 func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 	for _, p := range protocols {
-		if p.protocol == suites.DatagramIWARP {
+		if p.protocol == judge.DatagramIWARP {
 			continue
 		}
 		known, err := ledger.DeviationsOf(p.provider, "wire")
@@ -24,7 +24,7 @@ func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 			lab := InSimulation(provider(t, p.provider), SimOptions{VerbTime: 40 * time.Millisecond})
 			r := &conformance.Runner{Lab: lab, Workers: 2, Options: conformance.Options{Deviations: known}}
 			var cases []*conformance.Case
-			for _, s := range suites.Of(p.protocol) {
+			for _, s := range judge.SuitesOf(p.protocol) {
 				for i := range s.Cases {
 					cases = append(cases, &s.Cases[i])
 				}

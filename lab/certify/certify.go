@@ -19,7 +19,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
@@ -66,7 +65,7 @@ const Tier = "wire"
 
 // New returns a Certification. For a device whose protocol is known it returns an error if
 // no case can be run; another is checked by Judge.
-func New(o Options, protocol suites.Protocol) (*Certification, error) {
+func New(o Options, protocol judge.Protocol) (*Certification, error) {
 	c := &Certification{Options: o}
 	if protocol == "" {
 		return c, nil
@@ -75,11 +74,11 @@ func New(o Options, protocol suites.Protocol) (*Certification, error) {
 }
 
 // protocol returns the protocol of the device.
-func (c *Certification) protocol() suites.Protocol {
+func (c *Certification) protocol() judge.Protocol {
 	if c.lab.Streams() {
-		return suites.IWARP
+		return judge.IWARP
 	}
-	return suites.RoCE
+	return judge.RoCE
 }
 
 // transport returns the name of the protocol in reports.
@@ -91,8 +90,8 @@ func (c *Certification) transport() string {
 }
 
 // plan selects the cases and reads the deviations.
-func (c *Certification) plan(protocol suites.Protocol) error {
-	all := suites.Of(protocol)
+func (c *Certification) plan(protocol judge.Protocol) error {
+	all := judge.SuitesOf(protocol)
 	if err := judge.CheckLabels("--label", c.Filter.Labels, all); err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
@@ -106,7 +105,7 @@ func CheckFilter(o *conformance.Filter, devices []*judge.Device) error {
 	if err := o.CheckPatterns(all...); !errors.As(err, &none) {
 		return err
 	}
-	if err := o.CheckPatterns(suites.All()...); err == nil {
+	if err := o.CheckPatterns(judge.Suites()...); err == nil {
 		return cmdline.Errorf("%s is no case for %s: ask for devices that it is for, or for none by name", none.Pattern, strings.Join(names, " or "))
 	}
 	return judge.NoSuchCase(none.Pattern)
@@ -125,7 +124,7 @@ func NoCasesError(o *conformance.Filter, devices []*judge.Device) error {
 }
 
 // Suites returns the suites of an emulated device.
-func Suites(d *judge.Device) []*conformance.Suite { return suites.Of(suites.ProtocolOf(d.Name)) }
+func Suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(judge.ProtocolOf(d.Name)) }
 
 // Catalog returns what lists of cases tell about the emulated devices.
 func Catalog() *judge.Catalog {

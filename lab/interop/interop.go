@@ -1,6 +1,19 @@
-// Package interop tests the emulated NICs against the RDMA devices of a Linux kernel in a
-// guest: it boots the guest, opens devices on both ends and runs the exchanges of package
-// conformance/interop between them. cmd/fabrictest calls it.
+// Package interop tests the emulated NICs against soft-RoCE (rxe) and soft-iWARP (siw) of a
+// Linux kernel in a guest of lab/kernel. cmd/fabrictest calls it.
+//
+//   - [Options] boots a guest, opens devices on both ends and runs the cases of package
+//     conformance/interop between them.
+//   - [Matrix] runs programs of rdma-core in a guest, in both roles, over both address
+//     families and at many sizes: ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong,
+//     ibv_srq_pingpong and udaddy over RoCE; rping, ucmatose, rdma_client and rdma_server
+//     over both. The peer of each program uses verbs.Context and verbs.CM alone and checks
+//     every byte that it receives. The script run boots the guest for it.
+//
+// The package measures nothing, since an emulated guest is slow, and it does not check
+// conformance: a kernel that completes these programs may still break the rules.
+//
+// The description of a program ([PingPong], [Ping], [Datagrams], [Volley], [Exchange]) may be
+// used again: its Run closes everything that it opens.
 package interop
 
 import (
@@ -13,7 +26,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
-	programs "github.com/fabrictest/fabrictest/conformance/kernel"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
@@ -51,10 +63,10 @@ func (o *Options) timeout() time.Duration {
 // noExchanges is the pattern that selects no exchange, for connections only.
 const noExchanges = "none"
 
-// OpenDevice opens an emulated device on sockets, for the programs of conformance/kernel.
-func OpenDevice(p programs.Provider, s programs.Setup) (verbs.Context, error) {
+// OpenDevice opens an emulated device on sockets, as a case needs it.
+func OpenDevice(p Provider, s Setup) (verbs.Context, error) {
 	switch p {
-	case programs.SoftRoCE:
+	case SoftRoCE:
 		return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{s.Local}})
 	default:
 		cfg := softiwarp.Config{Addrs: []netip.Addr{s.Local}}
@@ -184,9 +196,9 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 
 // ours opens the emulated devices, one at each address of the host.
 func (o *Options) ours() (*interop.End, error) {
-	provider := programs.SoftRoCE
+	provider := SoftRoCE
 	if o.transport() == verbs.TransportIWARP {
-		provider = programs.SoftIWARP
+		provider = SoftIWARP
 	}
 	e := &interop.End{
 		Name: string(provider), Devices: make(map[interop.Family]verbs.Context),
@@ -194,7 +206,7 @@ func (o *Options) ours() (*interop.End, error) {
 		Objects: func(context.Context) (map[string]int, error) { return ownObjects() },
 	}
 	for family, addr := range e.Addrs {
-		dev, err := OpenDevice(provider, programs.Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})
+		dev, err := OpenDevice(provider, Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})
 		if err != nil {
 			return e, fmt.Errorf("%s at %v: %w", provider, addr, err)
 		}

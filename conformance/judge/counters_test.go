@@ -1,0 +1,75 @@
+package judge_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// wrongCounterLab is a lab whose devices report a wrong value of one counter.
+type wrongCounterLab struct {
+	conformance.Lab
+	name   string
+	change func(uint64) uint64
+}
+
+func (l wrongCounterLab) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
+	return l.Lab.WithBench(ctx, job, func(b *conformance.Bench) error {
+		b.Device = device{b.Device, l}
+		return body(b)
+	})
+}
+
+type device struct {
+	verbs.Context
+	lab wrongCounterLab
+}
+
+func (d device) Counters() []verbs.Counter {
+	all := d.Context.Counters()
+	for i := range all {
+		if all[i].Name == d.lab.name {
+			all[i].Value = d.lab.change(all[i].Value)
+		}
+	}
+	return all
+}
+
+// Each case fails if one of its counters does not change, or increases too much.
+func TestCasesDetectWrongCounters(t *testing.T) {
+	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
+		var cases []conformance.Case
+		for _, suite := range judge.SuitesOf(judge.ProtocolOf(provider)) {
+			cases = append(cases, suite.Cases...)
+		}
+		p, err := nics.Find(provider)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lab := bench.InSimulation(p, bench.SimOptions{})
+		for i := range cases {
+			c := &cases[i]
+			for _, m := range c.Defects {
+				name, ok := strings.CutPrefix(m, "CounterStuck=")
+				if !ok {
+					continue
+				}
+				for kind, change := range map[string]func(uint64) uint64{
+					"stands still":  func(uint64) uint64 { return 0 },
+					"counts thrice": func(n uint64) uint64 { return 3 * n },
+				} {
+					r := conformance.Judge(t.Context(), wrongCounterLab{lab, name, change}, c, conformance.Options{Seed: 1})
+					if r.Verdict != conformance.VerdictFail || !strings.Contains(r.Err.Error(), name) && !strings.Contains(r.Err.Error(), "increased by") {
+						t.Errorf("%s: %s with %s, which %s: %v", c.ID, r.Verdict, name, kind, r.Err)
+					}
+				}
+			}
+		}
+	}
+}

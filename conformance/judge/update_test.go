@@ -1,0 +1,162 @@
+package judge_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fabrictest/fabrictest/conformance/ledger"
+)
+
+// updating is the flag -update; -update=less permits a decrease of coverage.
+type updating struct{ on, less bool }
+
+var update updating
+
+func init() {
+	flag.Var(&update, "update", "write the cases and the coverage into the ledger; \"less\" also if the coverage decreases")
+}
+
+func (u *updating) String() string   { return fmt.Sprint(u.on) }
+func (u *updating) IsBoolFlag() bool { return true }
+
+func (u *updating) Set(s string) error {
+	switch s {
+	case "true":
+		*u = updating{on: true}
+	case "false":
+		*u = updating{}
+	case "less":
+		*u = updating{on: true, less: true}
+	default:
+		return fmt.Errorf("%q is none of true, false and less", s)
+	}
+	return nil
+}
+
+// writeDown writes the cases and the coverage into the ledger. It writes nothing if the coverage
+// has decreased.
+func writeDown(t *testing.T, docs []*ledger.Document, covered map[string][]string) {
+	t.Helper()
+	for _, d := range docs {
+		for row := range d.Rows() {
+			row.Cases = covered[row.ID]
+		}
+	}
+	now, _ := coverage(docs)
+	was, err := os.ReadFile(coverageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fallen, err := fewer(string(was), now)
+	if err != nil {
+		t.Fatalf("%s: %v", coverageFile, err)
+	}
+	if len(fallen) > 0 && !update.less {
+		t.Fatalf("nothing is written, since the coverage would decrease:\n  %s\nA case or a row is missing, or cites another row than before. If that is intended: -update=less", strings.Join(fallen, "\n  "))
+	}
+	for _, d := range docs {
+		if err := ledger.WriteCases(filepath.Join(ledgerDir, d.Key+".yaml"), covered); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(coverageFile, []byte(now), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// covers is a line of the coverage file.
+type covers struct{ rows, covered, untestable, open, mustsCovered, musts int }
+
+// parseCoverage parses the coverage file.
+func parseCoverage(table string) (map[string]covers, error) {
+	all := make(map[string]covers)
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	for _, line := range lines[1:] { // the first is the header
+		var name string
+		var c covers
+		if _, err := fmt.Sscanf(line, "%s %d %d %d %d %d/%d", &name, &c.rows, &c.covered, &c.untestable, &c.open, &c.mustsCovered, &c.musts); err != nil {
+			return nil, fmt.Errorf("%q: %w", line, err)
+		}
+		all[name] = c
+	}
+	return all, nil
+}
+
+// fewer lists the documents with fewer rows, or fewer covered rows, than before.
+func fewer(was, now string) (fallen []string, err error) {
+	before, err := parseCoverage(was)
+	if err != nil {
+		return nil, err
+	}
+	after, err := parseCoverage(now)
+	if err != nil {
+		return nil, err
+	}
+	for name, b := range before {
+		a := after[name]
+		for _, n := range []struct {
+			what     string
+			was, now int
+		}{
+			{"rows", b.rows, a.rows},
+			{"rows covered", b.covered, a.covered},
+			{"testable MUSTs covered", b.mustsCovered, a.mustsCovered},
+		} {
+			if n.now < n.was {
+				fallen = append(fallen, fmt.Sprintf("%s: %d %s, down from %d", name, n.now, n.what, n.was))
+			}
+		}
+	}
+	slices.Sort(fallen)
+	return fallen, nil
+}
+
+func TestUpdateRefusesLess(t *testing.T) {
+	const was = `document          rows  covered  untestable  open    MUSTs
+rfc5040             82       81           1     0   69/69
+all                 82       81           1     0   69/69
+`
+	for _, test := range []struct {
+		name, now string
+		want      []string
+	}{
+		{"the same", was, nil},
+		{"more", "…\nrfc5040 84 83 1 0 70/70\nnew 1 1 0 0 1/1\nall 85 84 1 0 71/71", nil},
+		{"a row that lost its case", "…\nrfc5040 82 80 1 1 68/69\nall 83 82 1 0 70/70", []string{
+			"rfc5040: 68 testable MUSTs covered, down from 69", "rfc5040: 80 rows covered, down from 81",
+		}},
+		{"a row that is gone", "…\nrfc5040 81 81 0 0 69/69\nall 82 82 0 0 70/70", []string{"rfc5040: 81 rows, down from 82"}},
+		{"a document that is gone", "…\nall 82 81 1 0 69/69", []string{
+			"rfc5040: 0 rows covered, down from 81", "rfc5040: 0 rows, down from 82", "rfc5040: 0 testable MUSTs covered, down from 69",
+		}},
+	} {
+		got, err := fewer(was, test.now)
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, %v; want %q", test.name, got, err, test.want)
+		}
+	}
+	if _, err := fewer(was, "…\nrfc5040 82 many"); err == nil {
+		t.Error("an invalid table was parsed")
+	}
+}
+
+func TestUpdateChecksRowsFirst(t *testing.T) {
+	docs := []*ledger.Document{{Sections: []ledger.Section{{Rows: []ledger.Row{{ID: "a/1"}, {ID: "a/2", Untestable: "nobody sees it"}}}}}}
+	for _, test := range []struct {
+		covered map[string][]string
+		want    []string
+	}{
+		{map[string][]string{"a/1": {"x"}}, nil},
+		{map[string][]string{"a/1": {"x"}, "a/99": {"y"}}, []string{"unknown row a/99, which [y] cite"}},
+		{map[string][]string{"a/2": {"z"}}, []string{"a/2 is untestable, and [z] cite it"}},
+	} {
+		if got := ledger.WrongCitations(docs, test.covered); !slices.Equal(got, test.want) {
+			t.Errorf("%v: %q, want %q", test.covered, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package roce
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// counterCases are the cases about counters.
+var counterCases = slices.Concat(counterTrafficCases, counterRecoveryCases, counterResponseCases, counterDropCases(), otherCounterCases)
+
+// luminaCite is the study that found wrong counters of congestion and retries.
+var luminaCite = conformance.Cite{Doc: "Lumina", Rows: []string{"roce/ecn/7"}}
+
+// withLumina makes a case cite Lumina, and adds defects.
+func withLumina(c conformance.Case, defects ...string) conformance.Case {
+	c.Cite = luminaCite
+	c.Defects = append(c.Defects, defects...)
+	return c
+}
+
+// writePacket returns the peer's n-th packet: a WRITE with AckReq.
+func writePacket(c *Conn, n int) ib.Packet {
+	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).AckReq()
+}
+
+// awaitPSN waits for a response with this PSN.
+func awaitPSN(c *Conn, psn ib.PSN) {
+	c.Await("a response", func(a *Arrival) bool { return a.PSN() == psn })
+}
+
+var counterTrafficCases = []conformance.Case{
+	counterCase("what-is-received", "Received packets and bytes, and the ACKs of them, are counted",
+		"three SENDs, two WRITEs and a READ of three responses",
+		[]*rig.Counter{cntSentPackets, cntRcvdPackets, cntSentBytes, cntRcvdBytes, cntAcksSent},
+		func(p *Port) rig.Counts {
+			serveRequests(p)
+			return nil
+		}),
+	counterCase("receives", "Completed receives are counted, and nothing else",
+		"three SENDs, two WRITEs and a READ", []*rig.Counter{cntReceives},
+		func(p *Port) rig.Counts { return rig.Counts{cntReceives: rig.Exactly(serveRequests(p))} }),
+	counterCase("what-is-sent", "Sent packets and bytes, and the ACKs of them, are counted",
+		"ACKs for three SENDs and a WRITE of four packets",
+		[]*rig.Counter{cntSentPackets, cntRcvdPackets, cntSentBytes, cntRcvdBytes, cntAcksRcvd},
+		func(p *Port) rig.Counts {
+			sendRequests(p)
+			return nil
+		}),
+	counterCase("sends", "SENDs are counted, and no other requests",
+		"ACKs for three SENDs and a WRITE of four packets", []*rig.Counter{cntSends},
+		func(p *Port) rig.Counts { return rig.Counts{cntSends: rig.Exactly(sendRequests(p))} }),
+}
+
+// serveRequests sends requests of several kinds, and returns how many use a receive.
+func serveRequests(p *Port) (taken int) {
+	c := p.Connect(Setup{Receives: 3})
+	for ; taken < 3; taken++ {
+		c.Send(ib.SendOnly(c.PeerPSN(taken), Data(16)).AckReq())
+		c.ExpectRecv(uint64(taken+1), 16)
+	}
+	c.Send(writePacket(c, 3), writePacket(c, 4), ib.ReadRequest(c.PeerPSN(5), c.RETH(0, 2500)))
+	awaitPSN(c, c.PeerPSN(7))
+	return taken
+}
+
+// sendRequests has the device send requests of several kinds, and returns the number of
+// SENDs.
+func sendRequests(p *Port) (sent int) {
+	c := p.Connect(Setup{})
+	c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8), c.SendWR(3, 8), c.WriteWR(4, 4*MTU))
+	c.AwaitPackets(7)
+	for ; sent < 3; sent++ {
+		c.Send(ib.Ack(c.DevicePSN(sent), uint32(sent+1)))
+		c.ExpectCompletion(uint64(sent+1), verbs.WCSuccess)
+	}
+	c.Send(ib.Ack(c.DevicePSN(6), 4))
+	c.ExpectCompletion(4, verbs.WCSuccess)
+	return sent
+}
+
+var counterResponseCases = []conformance.Case{
+	counterCase("stale-answers", "Duplicate ACKs are counted",
+		"an ACK for the second of two SENDs, then three for the first", []*rig.Counter{cntStaleResponses},
+		func(p *Port) rig.Counts {
+			c := p.Connect(Setup{})
+			c.PostSend(c.QP, c.SendWR(1, 8), c.SendWR(2, 8))
+			c.AwaitPackets(2)
+			c.Send(ib.Ack(c.DevicePSN(1), 2))
+			c.ExpectCompletion(1, verbs.WCSuccess)
+			c.ExpectCompletion(2, verbs.WCSuccess)
+			for range 3 {
+				c.Send(ib.Ack(c.DevicePSN(0), 1))
+			}
+			return rig.Counts{cntStaleResponses: rig.Exactly(3)}
+		}),
+	counterCase("ghost-answers", "ACKs with PSNs that were never sent are counted",
+		"on each of three connections, an ACK for a PSN far ahead of a SEND", []*rig.Counter{cntUnsentResponses},
+		func(p *Port) rig.Counts {
+			for i := range 3 {
+				c := p.Connect(Setup{})
+				c.PostSend(c.QP, c.SendWR(1, 8))
+				c.AwaitPackets(1)
+				c.Send(ib.Ack(c.DevicePSN(100+i), 1))
+			}
+			return rig.Counts{cntUnsentResponses: rig.Exactly(3)}
+		}),
+	counterCase("bad-answers", "Responses of the wrong kind are counted",
+		"on each of two connections, an atomic acknowledge to a READ", []*rig.Counter{cntBadResponses},
+		func(p *Port) rig.Counts {
+			for range 2 {
+				c := p.Connect(Setup{})
+				c.PostSend(c.QP, c.ReadWR(1, MTU))
+				c.AwaitPackets(1)
+				c.Send(ib.AtomicAck(c.DevicePSN(0), 1, 7))
+				c.NextCompletion() // the status is not checked here
+			}
+			return rig.Counts{cntBadResponses: rig.Exactly(2)}
+		}),
+}
+
+var otherCounterCases = []conformance.Case{
+	needsCongestion(counterCase("congestion", "Received CE marks, and CNPs sent and received, are counted",
+		"three marked WRITEs, at intervals longer than that of CNPs, and four CNPs", []*rig.Counter{cntMarksSeen, cntCNPsSent, cntCNPsHandled},
+		func(p *Port) rig.Counts {
+			c := p.Connect(Setup{})
+			for i := range 3 {
+				c.Send(writePacket(c, i).CE())
+				c.Sleep(20 * time.Millisecond) // longer than the CNP interval of any device
+			}
+			for range 4 {
+				c.Send(ib.CNP())
+			}
+			return nil
+		})),
+	needsCM(counterCase("connection-requests", "Connection requests and their rejections are counted",
+		"three REQs for a service without a listener", []*rig.Counter{cntMADsSent, cntMADsRcvd, cntCMRequests, cntCMRejects},
+		func(p *Port) rig.Counts {
+			if _, err := p.Device.CM(); err != nil { // some devices answer only after the application opened the CM
+				p.Must("a connection manager", err)
+			}
+			for i := range 3 {
+				p.SendPacket(ib.CM(uint64(i+1), ib.REQ{
+					LocalCommID: new(uint32(i + 1)), ServiceID: new(ib.ServiceID(ib.PortSpaceTCP, 7175)), LocalCAGUID: new(uint64(0x02005efffe000001)),
+					QPN: new(uint32(0x777)), StartingPSN: new(ib.PSN(1)), LocalGID: p.Peer, RemoteGID: p.Local[0],
+					RespResources: new(uint8(4)), InitiatorDepth: new(uint8(4)),
+					Private: ib.AddrHeader{SrcPort: 40000, Src: p.Peer, Dst: p.Local[0]}.Append(nil),
+				}))
+				_, ok := p.NextMatching(func(a *Arrival) bool { return a.DestQP() == ib.GSIQPN }, p.ResponseTimeout())
+				p.Check(ok, "a REJ", "nothing in %v", p.ResponseTimeout())
+			}
+			return rig.Counts{cntCMRequests: rig.Exactly(3), cntCMRejects: rig.Exactly(3)}
+		})),
+	counterCase("overruns", "CQ overruns are counted",
+		"one SEND more than the completion queue has entries", []*rig.Counter{cntOverruns},
+		func(p *Port) rig.Counts {
+			full, err := p.Device.CreateCQ(verbs.CQInit{Depth: 1})
+			p.Must("a completion queue", err)
+			n := full.Depth() // the device may have rounded it up
+			if n > 60 {
+				rig.Abort(fmt.Errorf("the smallest completion queue has room for %d: %w", n, conformance.ErrBenchCannot))
+			}
+			cq := p.CQ
+			p.CQ = full
+			c := p.Connect(Setup{Receives: n + 2})
+			p.CQ = cq
+			for i := range n + 1 {
+				c.Send(ib.SendOnly(c.PeerPSN(i), Data(8)).AckReq())
+			}
+			// The queue pair fails, and the flushed receive overruns the CQ too.
+			return rig.Counts{cntOverruns: rig.Between(1, 2)}
+		}),
+}
+
+// needsCM restricts a case to devices with a connection manager.
+func needsCM(c conformance.Case) conformance.Case {
+	c.Needs |= verbs.CapCM
+	return c
+}
+
+// needsCongestion restricts a case to devices with congestion control.
+func needsCongestion(c conformance.Case) conformance.Case {
+	c.Needs |= verbs.CapCongestion
+	return withLumina(c, "CNPCounterStuck")
+}

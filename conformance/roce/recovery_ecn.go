@@ -1,0 +1,163 @@
+package roce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/packet/ib"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// cnpPause is longer than any device's minimum time between CNPs.
+const cnpPause = 20 * time.Millisecond
+
+func isCNP(a *Arrival) bool { return a.Opcode() == ib.OpCNP }
+
+// markedWrite is the peer's n-th request packet, with a CE mark.
+func markedWrite(c *Conn, n int) ib.Packet {
+	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).CE()
+}
+
+// cnpGeneration measures the time from a marked packet to the CNP, and the number of CNPs
+// for a single mark.
+func cnpGeneration(p *Port) []Measurement {
+	c := p.Connect(Setup{})
+	times, cnps := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
+	for i := range sampleCount(p) / 2 {
+		sent := c.Send(markedWrite(c, i))
+		times = append(times, c.Await("a CNP", isCNP).At-sent)
+		c.Sleep(cnpPause)
+		n := 1
+		for _, a := range c.Drain(0) {
+			if isCNP(&a) {
+				n++
+			}
+		}
+		cnps = append(cnps, float64(n))
+	}
+	return []Measurement{newTiming("cnp/generation", times), newMeasurement("cnp/for-a-mark", Packets, cnps)}
+}
+
+// marks is the number of marked packets sent back to back, or a microsecond apart in
+// virtual time.
+const marks = 500
+
+// cnpPacing measures the time between CNPs for a queue pair that receives only marked
+// packets.
+func cnpPacing(p *Port) []Measurement {
+	c := p.Connect(Setup{})
+	start := p.Now()
+	for i := range marks {
+		c.Send(markedWrite(c, i))
+		if p.Virtual {
+			p.Sleep(time.Microsecond)
+		}
+	}
+	spacing := (p.Now() - start) / marks
+	p.Sleep(cnpPause)
+	var at []time.Duration
+	for _, a := range c.Drain(0) {
+		if isCNP(&a) {
+			at = append(at, a.At)
+		}
+	}
+	all := []Measurement{
+		newTiming("cnp/marks-apart", []time.Duration{spacing}),
+		newMeasurement(fmt.Sprintf("cnp/for-%d-marks", marks), Packets, []float64{float64(len(at))}),
+	}
+	if len(at) < 2 {
+		return all
+	}
+	apart := make([]time.Duration, 0, len(at))
+	for i := range at[1:] {
+		apart = append(apart, at[i+1]-at[i])
+	}
+	return append(all, newTiming("cnp/apart", apart))
+}
+
+// cnpScope measures whether a device paces CNPs per port, peer or queue pair: three queue
+// pairs, two of them with the same peer, receive a marked packet at the same time.
+func cnpScope(p *Port) []Measurement {
+	conns := []*Conn{p.Connect(Setup{}), p.Connect(Setup{}), p.Connect(Setup{PeerIndex: 1})}
+	for _, c := range conns {
+		c.Send(markedWrite(c, 0))
+	}
+	p.Sleep(cnpPause)
+	cnps := make(map[uint32]float64)
+	for _, a := range p.Drain(0) {
+		if isCNP(&a) {
+			cnps[a.DestQP()]++
+		}
+	}
+	count := func(cs ...*Conn) (n float64) {
+		for _, c := range cs {
+			n += cnps[uint32(c.Attr.DestQPN)]
+		}
+		return n
+	}
+	return []Measurement{
+		newMeasurement("cnp/two-qps-of-a-peer", Packets, []float64{count(conns[:2]...)}),
+		newMeasurement("cnp/qp-of-another-peer", Packets, []float64{count(conns[2])}),
+	}
+}
+
+// burstPackets is the length of bursts that measure a rate: shorter than any window.
+const burstPackets = 60
+
+// rateProbe is a connection on which the device sends at its full rate.
+type rateProbe struct {
+	*Conn
+	sent, messages int
+}
+
+// burst returns the time from the first packet of a burst to the last.
+func (f *rateProbe) burst() time.Duration {
+	f.PostSend(f.QP, f.WriteWR(1, burstPackets*MTU))
+	all := f.AwaitPackets(burstPackets)
+	f.sent, f.messages = f.sent+burstPackets, f.messages+1
+	f.Send(ib.Ack(f.DevicePSN(f.sent-1), uint32(f.messages)))
+	f.ExpectCompletion(1, verbs.WCSuccess)
+	return all[len(all)-1].At - all[0].At
+}
+
+// cnpSpacing is the usual interval of CNPs for a marked flow: long enough for the
+// effect of the previous CNP, short enough that the sender has not raised its rate.
+const cnpSpacing = 50 * time.Microsecond
+
+// pollDelay is the longest time until an emulated device polls its wire after the
+// application has stopped polling. CNPs received in one poll count as one.
+const pollDelay = 3 * time.Millisecond
+
+// notify sends n CNPs at the interval of a receiver, and waits until the device has
+// processed them.
+func (f *rateProbe) notify(n int) {
+	f.Sleep(pollDelay)
+	for range n {
+		f.Send(ib.CNP())
+		f.Compute(cnpSpacing)
+	}
+	f.Sync()
+}
+
+// rates measures the duration of a burst before a CNP, after one and after ten, and the
+// time until bursts are nearly as short as at first.
+func rates(p *Port) []Measurement {
+	f := &rateProbe{Conn: p.Connect(Setup{})}
+	before := []time.Duration{f.burst(), f.burst(), f.burst()}
+	f.Send(ib.CNP())
+	f.Sync()
+	one := f.burst()
+	f.notify(10)
+	ten := f.burst()
+	all := []Measurement{
+		newTiming("rate/burst/before", before), newTiming("rate/burst/behind-a-cnp", []time.Duration{one}), newTiming("rate/burst/behind-ten", []time.Duration{ten}),
+	}
+	start := f.Now()
+	usual := max(before[0], before[1], before[2], 10*time.Microsecond)
+	for deadline := start + f.ResponseTimeout(); f.Now() < deadline; f.Sleep(time.Millisecond) {
+		if f.burst() <= 2*usual {
+			return append(all, newTiming("rate/comes-back", []time.Duration{f.Now() - start}))
+		}
+	}
+	return all
+}

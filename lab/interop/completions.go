@@ -1,0 +1,105 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const (
+	// spins is how often an empty queue is polled at once before the poller
+	// gives way: an emulated guest needs the processor too.
+	spins = 100
+	pause = 20 * time.Microsecond
+	// eventSlice bounds one wait for an event, so that a wait can be given up.
+	eventSlice = 50 * time.Millisecond
+)
+
+// completions takes the completions of one queue, by polling or by events.
+type completions struct {
+	cq      verbs.CQ
+	channel verbs.CompChannel // nil: poll
+	buf     [32]verbs.WC
+}
+
+// newCompletions makes a queue of the given depth, and a channel if the program
+// is to sleep on events.
+func newCompletions(dev verbs.Context, depth int, events bool) (*completions, error) {
+	c := new(completions)
+	var err error
+	if events {
+		if c.channel, err = dev.CreateCompChannel(); err != nil {
+			return nil, err
+		}
+	}
+	if c.cq, err = dev.CreateCQ(verbs.CQInit{Depth: depth, Channel: c.channel}); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	if events {
+		err = c.cq.ReqNotify(false)
+	}
+	return c, err
+}
+
+func (c *completions) close() error {
+	var errs []error
+	if c.cq != nil {
+		errs = append(errs, c.cq.Close())
+	}
+	if c.channel != nil {
+		errs = append(errs, c.channel.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// next returns at least one completion, valid until the next call, or the
+// reason why ctx ended.
+func (c *completions) next(ctx context.Context) ([]verbs.WC, error) {
+	for idle := 0; ; idle++ {
+		n, err := c.cq.Poll(c.buf[:])
+		if n > 0 || err != nil {
+			return c.buf[:n], err
+		}
+		if c.channel != nil {
+			if err := c.sleep(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if idle < spins {
+			runtime.Gosched()
+		} else {
+			time.Sleep(pause)
+		}
+	}
+}
+
+// sleep waits for an event and asks for the next one. It asks before the queue
+// is polled again: a completion in between makes an event instead of being
+// lost. And it never polls in place of waiting: a lost event must show.
+func (c *completions) sleep(ctx context.Context) error {
+	for {
+		cq, err := c.channel.Wait(eventSlice)
+		switch {
+		case err == nil && cq != c.cq:
+			return errors.New("an event for another completion queue")
+		case err == nil:
+			return c.cq.ReqNotify(false)
+		case !errors.Is(err, verbs.ErrTimeout):
+			return err
+		case ctx.Err() == nil:
+			continue
+		}
+		if n, _ := c.cq.Poll(c.buf[:1]); n > 0 {
+			return fmt.Errorf("%w: a completion (%v) is there, but its event never came", context.Cause(ctx), c.buf[0].Opcode)
+		}
+		return context.Cause(ctx)
+	}
+}

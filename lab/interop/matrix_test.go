@@ -1,0 +1,184 @@
+package interop
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+func testMatrix() *Matrix {
+	return &Matrix{
+		Guest: Guest{IPv4: netip.MustParseAddr("10.77.0.11"), IPv6: netip.MustParseAddr("fd77::11")},
+		IPv4:  netip.MustParseAddr("10.77.0.1"), IPv6: netip.MustParseAddr("fd77::1"),
+		Iters: 50, Timeout: 20 * time.Second,
+		gids: map[Family]int{IPv4: 1, IPv6: 2},
+	}
+}
+
+func TestGuestCommands(t *testing.T) {
+	m := testMatrix()
+	ready := make(chan struct{})
+	for _, test := range []struct {
+		c    Case
+		want string
+	}{
+		{
+			Case{SoftRoCE, RC, Client, IPv6, poll, 1},
+			"timeout -s KILL 21 ibv_rc_pingpong -d rxe0 -g 2 -p 18600 -s 1 -n 50 -m 1024",
+		},
+		{
+			Case{SoftRoCE, UD, Server, IPv4, events, 1024},
+			"timeout -s KILL 21 ibv_ud_pingpong -d rxe0 -g 1 -p 18600 -s 1024 -n 50 -e -c 10.77.0.1",
+		},
+		{
+			Case{SoftRoCE, SRQ, Server, IPv6, manyQPs, 3000},
+			"timeout -s KILL 21 ibv_srq_pingpong -d rxe0 -g 2 -p 18600 -s 3000 -n 50 -m 1024 -q 16 -c 10.77.0.1",
+		},
+	} {
+		if got := m.pingPongCommand(test.c, m.pingPong(test.c, 18600, ready)); got != test.want {
+			t.Errorf("%s:\n got %s\nwant %s", test.c.Name(), got, test.want)
+		}
+	}
+	volley := Case{SoftIWARP, UCMatose, Client, IPv6, many, 97}
+	if got, want := m.volleyCommand(volley, m.volley(volley, 7, ready)), "timeout -s KILL 21 ucmatose -b fd77::11 -p 7 -c 4 -C 5 -S 97"; got != want {
+		t.Errorf("%s:\n got %s\nwant %s", volley.Name(), got, want)
+	}
+	exchange := Case{SoftIWARP, RDMA, Server, IPv4, withCRC, 16}
+	if got, want := m.exchangeCommand(exchange, m.exchange(exchange, 7, ready)), "timeout -s KILL 21 rdma_client -s 10.77.0.1 -p 7"; got != want {
+		t.Errorf("%s:\n got %s\nwant %s", exchange.Name(), got, want)
+	}
+	c := Case{SoftRoCE, RPing, Server, IPv6, events, 64}
+	want := "cd ${TMPDIR:-/tmp}; timeout -s KILL 21 rping -c -a fd77::1 -p 7174 -S 64 -C 5 -v -V 2>said; code=$?; cat said; exit $code"
+	if got := m.pingCommand(c, m.ping(c, 7174, ready)); got != want {
+		t.Errorf("%s:\n got %s\nwant %s", c.Name(), got, want)
+	}
+	// What the server before has said of its clients is gone before this one is started:
+	// else the first look at it may take them for its own, and end it at once.
+	c = Case{SoftIWARP, RPing, Client, IPv4, persistent, 64}
+	got := m.pingCommand(c, m.ping(c, 7174, ready))
+	if gone, started := strings.Index(got, ": >said; "), strings.Index(got, " & while "); gone < 0 || started < gone {
+		t.Errorf("%s: %s", c.Name(), got)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	const content = "  local address:  LID 0x0000, QPN 0x000014\n102400 bytes in 0.11 seconds = 7.29 Mbit/sec\n50 iters in 0.11 seconds = 2248.74 usec/iter\n"
+	pong := Case{SoftRoCE, RC, Client, IPv4, poll, 1024}
+	ping := Case{SoftRoCE, RPing, Client, IPv4, poll, 64}
+	pinged := func(prefix string, pings int) string {
+		var out strings.Builder
+		text := make([]byte, 64)
+		for n := range pings {
+			PingText(text, n)
+			fmt.Fprintf(&out, "%sping data: %s\n", prefix, text[:63])
+		}
+		return out.String()
+	}
+	persistentServer := Case{SoftRoCE, RPing, Client, IPv4, persistent, 64}
+	persistentClient := Case{SoftRoCE, RPing, Server, IPv4, persistent, 64}
+	for _, test := range []struct {
+		what   string
+		c      Case
+		output string
+		code   int
+		ok     bool
+	}{
+		{"content", pong, content, 0, true},
+		{"exit code", pong, content, 1, false},
+		{"wrong data, exit code 0", pong, content + "invalid data in page 0\n", 0, false},
+		{"too few", pong, strings.ReplaceAll(content, "50 iters", "49 iters"), 0, false},
+		{"silent", pong, "", 0, false},
+		{"ping", ping, pinged("server ", 50), 0, true},
+		{"ping missing", ping, pinged("server ", 49), 0, false},
+		{"ping altered", ping, strings.Replace(pinged("server ", 50), "ABC", "ABD", 1), 0, false},
+		{"ping mismatch", ping, pinged("", 50) + "data mismatch!\n", 0, false},
+		{"both left", persistentServer, strings.Repeat(clientLeft+"...\nwait for RDMA_READ_ADV state 10\n", 2), 0, true},
+		{"one left", persistentServer, clientLeft, 0, false},
+		{"two clients", persistentClient, pinged("", 50) + pinged("", 50), 0, true},
+		{"one client", persistentClient, pinged("", 50), 0, false},
+	} {
+		if err := judge(test.c, 50, test.output, test.code); (err == nil) != test.ok {
+			t.Errorf("%s: %v", test.what, err)
+		}
+	}
+}
+
+// A matrix whose device cannot be opened says so; one whose guest fails a case
+// counts it, tells the story, and goes on.
+func TestMatrixRun(t *testing.T) {
+	t.Parallel()
+	m := testMatrix()
+	m.Guest = shellServer(t)
+	m.Guest.IPv4, m.Guest.IPv6 = netip.MustParseAddr("127.0.0.1"), there6
+	m.IPv4, m.IPv6, m.Timeout = netip.MustParseAddr("127.0.0.1"), here6, 2*time.Second
+	m.gids = nil
+	m.Open = func(Setup) (verbs.Context, error) { return nil, errors.New("no device") }
+	if _, err := m.Run(t.Context(), Cases(SoftIWARP)[:1]); err == nil || !strings.Contains(err.Error(), "the guest has no siw") {
+		t.Errorf("a guest without siw: %v", err)
+	}
+	m.theirs = guest.RXE
+	if _, err := m.Run(t.Context(), Cases(SoftRoCE)[:1]); err == nil || !strings.Contains(err.Error(), "has no GID") {
+		t.Errorf("a guest without rxe0: %v", err)
+	}
+
+	var out bytes.Buffer
+	table := &Table{W: &out}
+	m.devices = map[Setup]verbs.Context{{Local: m.IPv4}: newFabric().device(m.IPv4)}
+	// Neither program is there: both ends of both cases fail.
+	for _, c := range []Case{{SoftRoCE, RC, Client, IPv4, poll, 64}, {SoftRoCE, RPing, Client, IPv4, poll, 64}} {
+		table.Add(m.runCase(t.Context(), c))
+	}
+	table.Add(Outcome{Case: Case{SoftRoCE, RC, Client, IPv6, poll, 64}, Faults: Faults{Stalls: 2}})
+	table.Add(Outcome{Case: Case{SoftRoCE, RC, Client, IPv6, poll, 65}, Faults: Faults{Frames: 9, DirtyPads: 1}})
+	table.Close()
+	for _, want := range []string{
+		"rc/client/ipv4/poll", "FAIL rc/client/ipv4/poll/64: our client: side channel 127.0.0.1:", "the guest's ibv_rc_pingpong exits with 127",
+		"connecting to 127.0.0.1:", "64 ok", "2 passed, 2 failed",
+		"the guest: first frame left lying 2 times, pad not zero in 1 of 9 frames\n", "put up with: first frame",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+// What our device does wrong on the wire fails a case, and what the guest's does
+// wrong is told.
+func TestJudgeWire(t *testing.T) {
+	plain, crc := Case{SoftIWARP, RPing, Client, IPv4, poll, 64}, Case{SoftIWARP, RPing, Client, IPv4, withCRC, 64}
+	two := Case{SoftIWARP, RPing, Client, IPv4, persistent, 64}
+	theirs := Side{FPDUs: 9, DirtyPads: 3, BadCRCs: 1, Terminates: 2, Mangled: 2}
+	for _, test := range []struct {
+		what string
+		c    Case
+		r    TapReport
+		want string // of the error; empty is none
+	}{
+		{"all is well", plain, TapReport{Connections: 1, Theirs: theirs}, ""},
+		{"with a CRC", crc, TapReport{Connections: 1, WithCRC: 1}, ""},
+		{"no CRC", crc, TapReport{Connections: 1}, "a CRC was agreed on in 0 of 1 connections, want 1"},
+		{"a CRC", plain, TapReport{Connections: 1, WithCRC: 1}, "want 0"},
+		{"one connection", two, TapReport{Connections: 1}, "1 connections were agreed on, want 2"},
+		{"bad CRC", crc, TapReport{Connections: 1, WithCRC: 1, Ours: Side{FPDUs: 2, BadCRCs: 1}}, "the CRC of 1 of our 2 frames"},
+		{"dirty pad", plain, TapReport{Connections: 1, Ours: Side{FPDUs: 2, DirtyPads: 1}}, "the pad of 1 of our 2 frames"},
+		{"Terminate", plain, TapReport{Connections: 1, Ours: Side{FPDUs: 2, Terminates: 1}}, "we sent 1 Terminates"},
+		{"nothing known", two, TapReport{Unread: 1}, ""},
+		{"known enough", two, TapReport{Unread: 1, Ours: Side{DirtyPads: 1}}, "the pad of 1"},
+	} {
+		err := judgeWire(test.c, test.r)
+		if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", test.what, err, test.want)
+		}
+	}
+	const want = "pad not zero in 3 of 9 frames, CRC wrong in 1 of 9 frames, 2 of 2 Terminates mangled, 1 connections not watched to the end"
+	if got := faultsOf(TapReport{Theirs: theirs, Unread: 1}).String(); got != want {
+		t.Errorf("faults %q, want %q", got, want)
+	}
+}

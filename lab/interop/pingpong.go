@@ -1,0 +1,157 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Tool is a program of the peer.
+type Tool string
+
+// The programs that this package plays the other end of.
+const (
+	RC     Tool = "rc"  // ibv_rc_pingpong
+	UC     Tool = "uc"  // ibv_uc_pingpong
+	UD     Tool = "ud"  // ibv_ud_pingpong
+	SRQ    Tool = "srq" // ibv_srq_pingpong: reliable, several queue pairs, one receive queue
+	RPing  Tool = "rping"
+	UDAddy Tool = "udaddy" // datagrams between queue pairs that the connection manager found
+	// UCMatose is ucmatose: sends over connections; RDMA, rdma_client and rdma_server:
+	// one send each way.
+	UCMatose Tool = "ucmatose"
+	RDMA     Tool = "rdma"
+)
+
+// Role is the end that we play.
+type Role string
+
+// The client connects and sends first.
+const (
+	Client Role = "client"
+	Server Role = "server"
+)
+
+// Facts of the ibv_*_pingpong programs.
+const (
+	PingPongPort = 18515      // of the side channel, unless told
+	pingPongQKey = 0x11111111 // of both ends of ibv_ud_pingpong
+	srqEndpoints = 256        // lines ibv_srq_pingpong exchanges, used or not
+)
+
+// PingPong is one run of an ibv_*_pingpong program, of which we are one end.
+// What the two ends must agree on, as the programs do by their options, is
+// Tool, Size, Iters, QPs and Check.
+type PingPong struct {
+	Tool Tool
+	Role Role
+	// SideChannel is where the server listens for the client's TCP connection.
+	SideChannel netip.AddrPort
+	// Local is our address on the fabric; the device must have its GID.
+	Local netip.Addr
+	Size  int
+	Iters int // messages in each direction, over all queue pairs
+	QPs   int // of SRQ; the others have one
+	MTU   verbs.MTU
+	// Events makes us sleep on completion events instead of polling.
+	Events bool
+	// Check says that the peer runs with -c.
+	Check bool
+	// Ready, if set, is called when a client may connect to our server.
+	Ready func()
+}
+
+// Result is what a run has done.
+type Result struct {
+	Sent     int
+	Received int
+	Elapsed  time.Duration
+}
+
+// Run plays p on dev until both ends have sent and received p.Iters messages,
+// and checks every message received: its length, its sender and its bytes. The
+// programs send from the buffer they receive into, so the peer returns what it
+// got: a byte that suffers on either way is found.
+func (p PingPong) Run(ctx context.Context, dev verbs.Context) (Result, error) {
+	if err := p.validate(); err != nil {
+		return Result{}, err
+	}
+	l, err := newPlayer(p, dev)
+	if err != nil {
+		return Result{}, fmt.Errorf("setting up: %w", err)
+	}
+	return l.run(ctx)
+}
+
+func (p PingPong) validate() error {
+	switch p.Tool {
+	case RC, UC, UD:
+		if p.QPs > 1 {
+			return fmt.Errorf("%s has one queue pair, not %d", p.Tool, p.QPs)
+		}
+	case SRQ:
+		if p.QPs < 1 || p.QPs > srqEndpoints {
+			return fmt.Errorf("srq has 1 to %d queue pairs, not %d", srqEndpoints, p.QPs)
+		}
+	default:
+		return fmt.Errorf("%q is not rc, uc, ud or srq", p.Tool)
+	}
+	if p.Size < 1 || p.Iters < 1 || p.MTU.Bytes() == 0 {
+		return fmt.Errorf("size %d, iterations %d and MTU %v must be positive", p.Size, p.Iters, p.MTU)
+	}
+	if p.Tool == UD && p.Size > p.MTU.Bytes() {
+		return fmt.Errorf("a datagram of %d bytes does not fit into an MTU of %v", p.Size, p.MTU)
+	}
+	return nil
+}
+
+// qpType is the transport service that the program uses.
+func (p PingPong) qpType() verbs.QPType {
+	switch p.Tool {
+	case UC:
+		return verbs.QPTypeUC
+	case UD:
+		return verbs.QPTypeUD
+	default:
+		return verbs.QPTypeRC
+	}
+}
+
+// sends is the payload of our n-th message on a queue pair. The queue pairs of
+// ibv_srq_pingpong share one buffer at the peer, where the messages of one
+// overwrite those of another: with more than one, all carry the same.
+func (p PingPong) sends(n int) payload {
+	if p.QPs > 1 {
+		n = 0
+	}
+	if p.Check {
+		return numbered(n).checked()
+	}
+	return numbered(n)
+}
+
+// expects is what the n-th message that we receive on a queue pair may hold,
+// byte by byte.
+func (p PingPong) expects(n int) []payload {
+	if p.Role == Client {
+		return []payload{p.sends(n)} // the echo of our n-th
+	}
+	if n > 0 {
+		return []payload{p.sends(n - 1)}
+	}
+	// The client's first message is what its buffer began with ...
+	first := constant(fillByte)
+	if p.Tool == SRQ {
+		first = constant(0)
+	}
+	if p.Check {
+		first = first.checked()
+	}
+	if p.QPs > 1 { // ... or what another queue pair has received meanwhile.
+		return []payload{first, p.sends(0)}
+	}
+	return []payload{first}
+}

@@ -1,0 +1,67 @@
+package interop
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+)
+
+// A tap on the loopback sees a connection, both of its ways, and every octet once
+// although the loopback shows each frame coming and going.
+func TestTap(t *testing.T) {
+	local := netip.MustParseAddr("127.0.0.1")
+	tap, err := OpenTap(local)
+	if errors.Is(err, os.ErrPermission) {
+		t.Skipf("packet sockets are not permitted here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tap.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	w := NewWatch(listener.Addr().(*net.TCPAddr).AddrPort().Port())
+	tap.Feed(w)
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	for _, say := range []struct {
+		who net.Conn
+		b   []byte
+	}{{client, startFrame(requestKey, 0)}, {server, startFrame(replyKey, 0)}, {client, rtr}, {server, dirty}} {
+		if _, err := say.who.Write(say.b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Both ends have the same address, so all is ours.
+	want := TapReport{Connections: 1, Ours: Side{FPDUs: 2, DirtyPads: 1}}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		got := w.Report(local)
+		if got == want {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("saw %+v, want %+v", got, want)
+		}
+	}
+}
+
+func TestTapNeedsAnInterface(t *testing.T) {
+	if tap, err := OpenTap(netip.MustParseAddr("192.0.2.77")); err == nil {
+		tap.Close()
+		t.Error("a tap on an address that no interface has")
+	}
+}

@@ -1,0 +1,278 @@
+package interop
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	here  = netip.MustParseAddrPort("10.77.0.1:40000")
+	there = netip.MustParseAddrPort("10.77.0.11:7174")
+)
+
+// captured returns the frames of a classic pcap, in order.
+func captured(t *testing.T, file string) (frames [][]byte) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := binary.ByteOrder(binary.LittleEndian)
+	if b[0] == 0xa1 {
+		order = binary.BigEndian
+	}
+	for b = b[24:]; len(b) > 16; {
+		n := int(order.Uint32(b[8:]))
+		frames = append(frames, b[16:][:n])
+		b = b[16+n:]
+	}
+	return frames
+}
+
+// port finds the port that the first connection of a capture goes to.
+func port(frames [][]byte) uint16 {
+	for _, f := range frames {
+		if s, ok := parseFrame(f); ok && s.flags&(tcpSYN|tcpACK) == tcpSYN {
+			return s.dst.Port()
+		}
+	}
+	return 0
+}
+
+// Two siws talk to each other: the captures of the codec are the truth here too.
+func TestCapturesOfSIW(t *testing.T) {
+	files, err := filepath.Glob("../../emu/iwarp/wire/testdata/siw*.pcap")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no captures: %v", err)
+	}
+	var all TapReport
+	for _, file := range files {
+		frames := captured(t, file)
+		w := NewWatch(port(frames))
+		backwards := NewWatch(port(frames))
+		for i, f := range frames {
+			w.Frame(time.Unix(int64(i), 0), f)
+		}
+		// Whatever the order in which data comes, the result is the same.
+		data := slices.Clone(frames)
+		slices.SortStableFunc(data, func(a, b []byte) int { return testRank(b) - testRank(a) })
+		for _, f := range data {
+			backwards.Frame(time.Time{}, f)
+		}
+		r := w.Report(netip.MustParseAddr("10.77.0.11"))
+		name := filepath.Base(file)
+		withCRC := 0
+		if strings.HasPrefix(name, "siwcrc") {
+			withCRC = r.Connections
+		}
+		if r.Connections == 0 || r.WithCRC != withCRC || r.Unread != 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if r.Ours.FPDUs == 0 || r.Theirs.FPDUs == 0 || r.Ours.BadCRCs+r.Theirs.BadCRCs != 0 || r.Ours.Mangled+r.Theirs.Mangled != 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if other := backwards.Report(netip.MustParseAddr("10.77.0.11")); other != r {
+			t.Errorf("%s: backwards %+v, want %+v", name, other, r)
+		}
+		all.Ours.add(r.Ours)
+		all.Theirs.add(r.Theirs)
+	}
+	if got := all.Ours.DirtyPads + all.Theirs.DirtyPads; got != 12 {
+		t.Errorf("%d frames with a dirty pad, want the twelve that the captures' README counts", got)
+	}
+}
+
+// testRank puts SYNs first and data backwards.
+func testRank(frame []byte) int {
+	s, ok := parseFrame(frame)
+	switch {
+	case !ok:
+		return 0
+	case s.flags&tcpSYN != 0:
+		return 1 << 30
+	default:
+		return int(s.seq & (1<<29 - 1))
+	}
+}
+
+// frameOf is a frame with a TCP segment over IPv4.
+func frameOf(src, dst netip.AddrPort, seq, ack uint32, flags uint8, payload []byte) []byte {
+	f := make([]byte, ethernetLen+ipv4Len+tcpLen, ethernetLen+ipv4Len+tcpLen+len(payload))
+	f[12], f[13] = 8, 0
+	ip := f[ethernetLen:]
+	ip[0], ip[9] = 0x45, protocolTCP
+	binary.BigEndian.PutUint16(ip[2:], uint16(ipv4Len+tcpLen+len(payload)))
+	copy(ip[12:], src.Addr().AsSlice())
+	copy(ip[16:], dst.Addr().AsSlice())
+	tcp := ip[ipv4Len:]
+	binary.BigEndian.PutUint16(tcp, src.Port())
+	binary.BigEndian.PutUint16(tcp[2:], dst.Port())
+	binary.BigEndian.PutUint32(tcp[4:], seq)
+	binary.BigEndian.PutUint32(tcp[8:], ack)
+	tcp[12], tcp[13] = tcpLen/4<<4, flags
+	return append(f, payload...)
+}
+
+func startFrame(key string, flags byte) []byte {
+	return append([]byte(key), flags, 1, 0, 0)
+}
+
+// talk is a connection under observation, written by hand.
+type talk struct {
+	w    *Watch
+	now  time.Time
+	seqs [2]uint32
+}
+
+func newTalk() *talk {
+	k := &talk{w: NewWatch(there.Port()), now: time.Unix(1, 0), seqs: [2]uint32{0xffffffe0, 7}} // one wraps
+	k.send(initiator, tcpSYN, nil)
+	k.send(responder, tcpSYN|tcpACK, nil)
+	return k
+}
+
+func (k *talk) send(from int, flags uint8, b []byte) {
+	src, dst := here, there
+	if from == responder {
+		src, dst = there, here
+	}
+	k.w.Frame(k.now, frameOf(src, dst, k.seqs[from], k.seqs[1-from], flags|tcpACK&^(tcpSYN&flags<<3), b))
+	k.seqs[from] += uint32(len(b))
+	if flags&tcpSYN != 0 {
+		k.seqs[from]++
+	}
+}
+
+func (k *talk) ack(from int) { k.send(from, tcpACK, nil) }
+
+var (
+	// A zero-length RDMA Write, and a Send of one octet, whose pad is dirty.
+	rtr   = append([]byte{0, 14, 0xc1, 0x40}, make([]byte, 12+4)...)
+	dirty = append(append([]byte{0, 19, 0x41, 0x43}, make([]byte, 16+1)...), 1, 2, 3, 0, 0, 0, 0)
+)
+
+func TestStalledFirstFrame(t *testing.T) {
+	k := newTalk()
+	k.send(initiator, tcpACK, startFrame(requestKey, 0))
+	k.send(responder, tcpACK, startFrame(replyKey, 0))
+	check := func(what string, want bool) {
+		t.Helper()
+		if got := k.w.Stalled(k.now, time.Second); got != want {
+			t.Errorf("%s: stalled = %v", what, got)
+		}
+	}
+	k.now = k.now.Add(time.Minute)
+	check("nothing sent yet", false)
+	k.send(initiator, tcpACK, rtr)
+	k.now = k.now.Add(time.Minute)
+	check("not acknowledged", false)
+	k.ack(responder)
+	check("just acknowledged", false)
+	k.now = k.now.Add(2 * time.Second)
+	check("acknowledged and left lying", true)
+	k.send(responder, tcpACK, dirty)
+	k.now = k.now.Add(time.Minute)
+	check("answered", false)
+	want := TapReport{Connections: 1, Ours: Side{FPDUs: 1}, Theirs: Side{FPDUs: 1, DirtyPads: 1}}
+	if got := k.w.Report(here.Addr()); got != want {
+		t.Errorf("report %+v, want %+v", got, want)
+	}
+}
+
+func TestBadCRCAndRejection(t *testing.T) {
+	k := newTalk()
+	k.send(initiator, tcpACK, startFrame(requestKey, 0))
+	k.send(responder, tcpACK, startFrame(replyKey, flagCRC))
+	k.send(initiator, tcpACK, rtr) // its CRC is zero
+	if r := k.w.Report(here.Addr()); r.WithCRC != 1 || r.Ours.BadCRCs != 1 {
+		t.Errorf("a CRC of zero: %+v", r)
+	}
+	k = newTalk()
+	k.send(initiator, tcpACK, startFrame(requestKey, 0))
+	k.send(responder, tcpACK, startFrame(replyKey, flagRejected))
+	if r := k.w.Report(here.Addr()); r.Connections != 0 || r.Rejected != 1 {
+		t.Errorf("a rejection: %+v", r)
+	}
+}
+
+func TestWhatCannotBeReadIsSaid(t *testing.T) {
+	for what, play := range map[string]func(k *talk){
+		"another protocol": func(k *talk) { k.send(initiator, tcpACK, []byte("GET / HTTP/1.1")) },
+		"markers": func(k *talk) {
+			k.send(initiator, tcpACK, startFrame(requestKey, flagMarkers))
+			k.send(responder, tcpACK, startFrame(replyKey, 0))
+		},
+		"a gap": func(k *talk) {
+			k.send(initiator, tcpACK, startFrame(requestKey, 0))
+			k.seqs[initiator] += 20
+			k.send(initiator, tcpACK, rtr)
+		},
+		"more than we wait for": func(k *talk) {
+			k.seqs[initiator]++
+			for range maxHeld/60000 + 1 {
+				k.send(initiator, tcpACK, make([]byte, 60000))
+			}
+		},
+	} {
+		k := newTalk()
+		play(k)
+		if r := k.w.Report(here.Addr()); r.Unread != 1 {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+}
+
+// The readings are those of frames seen from siw and of what RFC 5040 prescribes.
+func TestMangledTerminate(t *testing.T) {
+	for control, want := range map[[4]byte]bool{
+		{0x20, 0x02, 0, 0}:    false, // layer 2, type 0: CRC
+		{0x02, 0x02, 0, 0}:    true,  // the same from siw
+		{0x12, 0x01, 0xc0, 0}: false, // layer 1, type 2, with header
+		{0x21, 0x01, 0x03, 0}: true,
+		{0x21, 0x01, 0, 0}:    true,
+		{0x12, 0x01, 0, 0}:    false,
+		{0x11, 0x00, 0x03, 0}: true, // its first octet reads the same both ways
+		{0x11, 0x00, 0xc0, 0}: false,
+		{0x02, 0x08, 0, 0}:    false, // layer 0, type 2
+		{0x20, 0x05, 0, 0}:    true,
+		{0x00, 0x00, 0, 0}:    false,
+	} {
+		if got := mangled(control); got != want {
+			t.Errorf("% x: mangled = %v", control, got)
+		}
+	}
+	ulpdu := append([]byte{0x41, 0x47}, make([]byte, 20)...)
+	ulpdu[18], ulpdu[19] = 0x02, 0x02
+	k := newTalk()
+	k.send(initiator, tcpACK, startFrame(requestKey, 0))
+	k.send(responder, tcpACK, startFrame(replyKey, 0))
+	k.send(responder, tcpACK, append(append([]byte{0, 22}, ulpdu...), 0, 0, 0, 0))
+	if r := k.w.Report(here.Addr()); r.Theirs.Terminates != 1 || r.Theirs.Mangled != 1 {
+		t.Errorf("a Terminate of siw: %+v", r)
+	}
+}
+
+// Whatever is fed, nothing breaks.
+func FuzzWatch(f *testing.F) {
+	f.Add(frameOf(here, there, 1, 1, tcpSYN, nil))
+	f.Add(frameOf(here, there, 1, 1, tcpACK, startFrame(requestKey, 0)))
+	f.Add(frameOf(there, here, 1, 1, tcpACK, dirty))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		k := newTalk()
+		k.w.Frame(k.now, frame)
+		k.send(initiator, tcpACK, startFrame(requestKey, 0))
+		k.w.Frame(k.now, frame)
+		k.send(responder, tcpACK, startFrame(replyKey, flagCRC))
+		k.w.Frame(k.now, frame)
+		if len(frame) < 60000 {
+			k.send(initiator, tcpACK, frame)
+		}
+		_ = k.w.Report(here.Addr())
+	})
+}
