@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/suites"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
@@ -57,13 +57,8 @@ Every run leaves a folder with conformance.json and report.html, which has the c
 }
 
 // measurable returns the providers whose devices can be measured.
-func measurable() (names []string) {
-	for _, n := range nics.Names() {
-		if suites.ProtocolOf(n) == suites.RoCE {
-			names = append(names, n)
-		}
-	}
-	return names
+func measurable() []string {
+	return nics.NamesWith(func(p *nics.Provider) bool { return p.Protocol == conformance.RoCE })
 }
 
 // planMeasure checks the flags, and returns the devices to measure.
@@ -80,7 +75,7 @@ func (o *conformOptions) planMeasure() (*judge.Judge, error) {
 		return nil, err
 	}
 	for _, d := range j.Devices {
-		if suites.ProtocolOf(d.Name) != suites.RoCE {
+		if d.Protocol != conformance.RoCE {
 			return nil, cmdline.Errorf("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", d.Name, strings.Join(measurable(), ", "))
 		}
 	}

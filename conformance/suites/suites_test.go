@@ -3,6 +3,7 @@ package suites_test
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/suites"
 )
 
@@ -26,7 +27,7 @@ func TestEveryProtocolsSuitesAreListed(t *testing.T) {
 	for _, s := range suites.All() {
 		all[s.Name] = true
 	}
-	for _, p := range []suites.Protocol{suites.RoCE, suites.IWARP, suites.DatagramIWARP} {
+	for _, p := range []conformance.Protocol{conformance.RoCE, conformance.IWARP, conformance.DatagramIWARP} {
 		of := suites.Of(p)
 		if len(of) == 0 {
 			t.Errorf("no suites for %s", p)

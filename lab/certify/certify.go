@@ -66,7 +66,7 @@ const Tier = "wire"
 
 // New returns a Certification. For a device whose protocol is known it returns an error if
 // no case can be run; another is checked by Judge.
-func New(o Options, protocol suites.Protocol) (*Certification, error) {
+func New(o Options, protocol conformance.Protocol) (*Certification, error) {
 	c := &Certification{Options: o}
 	if protocol == "" {
 		return c, nil
@@ -75,11 +75,11 @@ func New(o Options, protocol suites.Protocol) (*Certification, error) {
 }
 
 // protocol returns the protocol of the device.
-func (c *Certification) protocol() suites.Protocol {
+func (c *Certification) protocol() conformance.Protocol {
 	if c.lab.Streams() {
-		return suites.IWARP
+		return conformance.IWARP
 	}
-	return suites.RoCE
+	return conformance.RoCE
 }
 
 // transport returns the name of the protocol in reports.
@@ -91,7 +91,7 @@ func (c *Certification) transport() string {
 }
 
 // plan selects the cases and reads the deviations.
-func (c *Certification) plan(protocol suites.Protocol) error {
+func (c *Certification) plan(protocol conformance.Protocol) error {
 	all := suites.Of(protocol)
 	if err := judge.CheckLabels("--label", c.Filter.Labels, all); err != nil {
 		return err
