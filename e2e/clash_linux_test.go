@@ -19,17 +19,17 @@ var _ = Describe("clashes", func() {
 	It("of a lab with one of the same name leave the first alone", func() {
 		needNamespaces()
 		name := s.labName()
-		Expect(s.run("lab", "up", "--name", name, "--hosts", "3").code).To(Equal(0))
-		o := s.run("lab", "up", "--name", name)
+		Expect(s.run("lab", "up", "--lab", name, "--hosts", "3").code).To(Equal(0))
+		o := s.run("lab", "up", "--lab", name)
 		Expect(o.code).To(Equal(1), o.String())
 		Expect(lines(o.stderr)).To(HaveExactElements(
-			"fabrictest: a lab of that name is up already: take it down with 'fabrictest lab down', or give another name with --name"))
+			"fabrictest: a lab of that name is up already: take it down with 'fabrictest lab down', or give another name with --lab"))
 		Expect(s.run("lab", "exec", "--lab", name, "host2", "--", "true").code).To(Equal(0))
 		Expect(s.run("lab", "down", name).code).To(Equal(0))
 		o = s.run("lab", "down", name)
 		Expect(o.code).To(Equal(1))
 		Expect(o.stderr).To(ContainSubstring("no lab called " + name + " is up"))
-		Expect(s.run("lab", "up", "--name", name).code).To(Equal(0), "the name is free again")
+		Expect(s.run("lab", "up", "--lab", name).code).To(Equal(0), "the name is free again")
 		Expect(s.run("lab", "down", name).code).To(Equal(0))
 	})
 
@@ -38,7 +38,7 @@ var _ = Describe("clashes", func() {
 		name := s.labName()
 		var starts []*running
 		for range 4 {
-			starts = append(starts, s.start(s.command("lab", "up", "--name", name)))
+			starts = append(starts, s.start(s.command("lab", "up", "--lab", name)))
 		}
 		won := 0
 		for _, r := range starts {
@@ -72,7 +72,7 @@ var _ = Describe("clashes", func() {
 		needNamespaces()
 		a, b := "a-"+s.labName(), "b-"+s.labName()
 		for _, name := range []string{a, b} {
-			Expect(s.run("lab", "up", "--name", name).code).To(Equal(0))
+			Expect(s.run("lab", "up", "--lab", name).code).To(Equal(0))
 		}
 		s.noteNamespaces()
 		address := func(name string) string {

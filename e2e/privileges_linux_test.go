@@ -77,7 +77,7 @@ var _ = Describe("without privileges and user namespaces", func() {
 			Expect(o.stderr).To(ContainSubstring("as root: sysctl -w user.max_user_namespaces="))
 		}
 	},
-		Entry("lab up", "lab", "up", "--name", "no-namespaces"),
+		Entry("lab up", "lab", "up", "--lab", "no-namespaces"),
 		Entry("lab exec -n", "lab", "exec", "-n", "2", "--", "true"),
 	)
 
@@ -134,7 +134,7 @@ var _ = Describe("an ordinary user", func() {
 
 	It("has a lab of its own, which another user neither sees nor disturbs", func() {
 		name := s.labName()
-		o := s.run("lab", "up", "--name", name)
+		o := s.run("lab", "up", "--lab", name)
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(s.noteNamespaces()).To(BeNumerically(">=", 3))
 		o = s.run("lab", "exec", "--lab", name, "host0", "--", "sh", "-c", "id -u; echo $FABRICTEST_HOST")

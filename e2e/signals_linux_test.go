@@ -158,7 +158,7 @@ var _ = Describe("kill -9 leaves nothing behind", func() {
 
 	DescribeTable("of a part of a lab that is up", func(victim string) {
 		name := s.labName()
-		Expect(s.run("lab", "up", "--name", name, "--hosts", "3").code).To(Equal(0))
+		Expect(s.run("lab", "up", "--lab", name, "--hosts", "3").code).To(Equal(0))
 		r := s.start(s.command("lab", "exec", "--lab", name, "host1", "--", "sh", "-c", "setsid sleep 600 & exec sleep 600"))
 		Eventually(func() int { return len(s.with(other)) }).Should(Equal(2))
 		Expect(s.noteNamespaces()).To(BeNumerically(">=", 4))
@@ -176,7 +176,7 @@ var _ = Describe("kill -9 leaves nothing behind", func() {
 
 	It("of exec ends its program, and not the lab", func() {
 		name := s.labName()
-		Expect(s.run("lab", "up", "--name", name).code).To(Equal(0))
+		Expect(s.run("lab", "up", "--lab", name).code).To(Equal(0))
 		s.noteNamespaces()
 		r := s.start(s.command("lab", "exec", "--lab", name, "host0", "--", "sleep", "600"))
 		Eventually(func() int { return len(s.with(other)) }).Should(Equal(1))

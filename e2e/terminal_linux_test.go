@@ -168,7 +168,7 @@ var _ = Describe("a shell in a host", func() {
 			Skip(err.Error())
 		}
 		s = newStage()
-		Expect(s.run("lab", "up", "--name", s.labName()).code).To(Equal(0))
+		Expect(s.run("lab", "up", "--lab", s.labName()).code).To(Equal(0))
 		s.noteNamespaces()
 		s.env = []string{"PS1=$ "}
 		t, r = s.onTerminal(s.command("lab", "exec", "--lab", s.labName(), "host0", "--", "bash", "--norc", "--noprofile", "-i"), 33, 77)

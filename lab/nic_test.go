@@ -78,3 +78,11 @@ func TestDatagramNICSetupFromScenario(t *testing.T) {
 		}
 	}
 }
+
+// The schema of scenarios has every provider of the registry, in the same order.
+func TestScenariosNameAllProviders(t *testing.T) {
+	f, _ := reflect.TypeFor[scenarios.NIC]().FieldByName("Provider")
+	if got, want := f.Tag.Get("enum"), strings.Join(nics.Names(), " "); got != want {
+		t.Errorf("scenarios.NIC.Provider has the enum %q, want %q", got, want)
+	}
+}

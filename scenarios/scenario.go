@@ -140,13 +140,13 @@ type ECN struct {
 
 // NIC is the NIC of every host.
 type NIC struct {
-	// Provider is the emulated NIC: softroce (if left out), softiwarp, or dgiwarp.
+	// Provider is the emulated NIC; softroce if left out.
 	Provider string `yaml:"provider,omitempty" enum:"softroce softiwarp dgiwarp"`
 	// Defects are deliberate defects, as "fabrictest list defects" lists them.
 	Defects []string `yaml:"defects,omitempty"`
 	// On are the hosts with the defects; all if left out.
 	On []string `yaml:"on,omitempty"`
 	// Options are settings of the provider by name: icrc and rate_control of softroce (both true if
-	// left out); markers (false), crc (true) and client_server (false) of softiwarp.
+	// left out); markers (false), client_server (false), siw_peer (false) and crc (true) of softiwarp.
 	Options map[string]bool `yaml:"options,omitempty"`
 }

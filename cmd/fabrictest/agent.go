@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/verbs"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
@@ -56,10 +57,10 @@ out without RDMA hardware; for soft-RoCE the interface's offloads are switched o
 	f.StringVar(&o.listen, "listen", "", "`ADDR:PORT` to listen at: one of this host's addresses, or 0.0.0.0 or [::] for all of them")
 	f.StringVar(&o.key, "key", "", "`FILE` with the key that callers must have")
 	f.StringSliceVar(&o.devices, "device", nil, "only this device, by `NAME`; may be repeated (default: all)")
-	f.StringVar(&o.emulate, "emulate", "", "have an emulated device instead of the kernel's: softroce or softiwarp")
+	f.StringVar(&o.emulate, "emulate", "", "serve an emulated device of the provider `NAME` instead of the kernel's: "+cmdline.Choices(emulable()))
 	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` of the emulated device")
 	f.BoolVar(&o.invisible, "quiet", false, "do not tell who comes and goes")
-	_ = cmd.RegisterFlagCompletionFunc("emulate", fixed(bench.EmulatedHostProviders...))
+	_ = cmd.RegisterFlagCompletionFunc("emulate", fixed(emulable()...))
 	cmd.AddCommand(newAgentKeyCommand())
 	return cmd
 }
@@ -141,8 +142,8 @@ func (o *agentOptions) check() error {
 		return cmdline.Errorf("--listen %s: it names no address; 0.0.0.0 or [::] is all of this host's", o.listen)
 	case o.key == "":
 		return cmdline.Errorf("--key: name the file with the key; 'agent key FILE' makes one")
-	case o.emulate != "" && !slices.Contains(bench.EmulatedHostProviders, o.emulate):
-		return cmdline.Errorf("--emulate %s: give %s", o.emulate, cmdline.Choices(bench.EmulatedHostProviders))
+	case o.emulate != "" && !slices.Contains(emulable(), o.emulate):
+		return cmdline.Errorf("--emulate %s: give %s", o.emulate, cmdline.Choices(emulable()))
 	case (o.emulate == "") != (o.intf == ""):
 		return cmdline.Errorf("--emulate and --interface go together: the one says what, the other where")
 	case o.emulate == "" && !ibv.Linked:
@@ -150,6 +151,9 @@ func (o *agentOptions) check() error {
 	}
 	return nil
 }
+
+// emulable returns the providers of --emulate.
+func emulable() []string { return nics.NamesWith(nics.HasKernelDriver) }
 
 // closable is a host that is to be closed.
 type closable interface {

@@ -11,13 +11,11 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/mutate"
 	"github.com/fabrictest/fabrictest/lab/devices"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // conformOptions are those of `fabrictest conform`.
@@ -88,31 +86,24 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
 	}
 	f := cmd.Flags()
 	o.given = f.Changed
-	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to judge: "+cmdline.Choices(nics.Names())+"; may be repeated (default: all)")
-	f.StringVar(&o.level, "level", "", "only requirements of this `LEVEL` or stronger: must, should or may")
-	f.StringSliceVar(&o.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
-	f.StringSliceVar(&o.ExcludeLabels, "without", nil, "no cases with this `LABEL`, as in slow; may be repeated")
+	deviceFlag(cmd, &o.devices, "judge", nics.Names())
+	levelFlag(cmd, &o.level)
+	labelFlag(cmd, &o.Labels)
+	withoutFlag(cmd, &o.ExcludeLabels, ", as in slow")
 	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or wedge a real device")
-	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
-	f.StringVar(&o.seed, "seed", "", "`N` decides all that cases choose by chance; \"random\" draws one (default 1)")
-	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest list defects'); may be repeated")
-	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()))
+	tierFlag(cmd, &o.on)
+	seedFlag(cmd, &o.seed, "", "cases choose", " (default 1)")
+	defectFlag(cmd, &o.defects, "the device")
+	profileFlag(cmd, &o.profile)
 	f.BoolVar(&o.checkCases, "check-cases", false, "check the cases: on a device without defects, and on one with each defect that they name")
 	f.BoolVar(&o.matrix, "matrix", false, "with --check-cases, run every case on devices with every defect")
 	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, and their reasons (default: those that are known of emulated devices)")
 	f.Var(&o.capture, "capture", "whose packets to keep: failing, all or none")
-	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
-	f.BoolVar(&o.json, "json", false, "print conformance.json instead of a table")
+	outFlag(cmd, &o.out)
+	jsonFlag(cmd, &o.json, "print conformance.json instead of a table")
 	f.BoolVar(&o.packets, "packets", false, "print what happened in every case, and not in failing ones alone")
 	f.IntVar(&o.schedules, "schedules", 0, "explore `N` schedules in each case that explores several: litmus/*, linear/* (default: 1000 and 4; in namespaces 24 and 4)")
 	f.IntVar(&o.workers, "workers", 0, "how many cases run at a time (default: one for each processor; in namespaces one)")
-	_ = cmd.RegisterFlagCompletionFunc("device", fixed(nics.Names()...))
-	_ = cmd.RegisterFlagCompletionFunc("level", fixed("must", "should", "may"))
-	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
-	_ = cmd.RegisterFlagCompletionFunc("without", completeLabels)
-	_ = cmd.RegisterFlagCompletionFunc("on", fixed(string(scenarios.Sim), string(scenarios.NetNS)))
-	_ = cmd.RegisterFlagCompletionFunc("defect", completeDefects)
-	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(judge.CaptureFailing), string(judge.CaptureAll), string(judge.CaptureNone)))
 	cmd.AddCommand(newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(&conformOptions{program: o.program, capture: judge.CaptureNone}))
 	return cmd

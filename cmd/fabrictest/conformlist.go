@@ -30,12 +30,9 @@ func newListCasesCommand() *cobra.Command {
 		},
 		ValidArgsFunction: completeCases,
 	}
-	f := cmd.Flags()
-	f.StringSliceVar(&choice.Labels, "label", nil, "only cases with this `LABEL`; may be repeated")
-	f.StringSliceVar(&choice.ExcludeLabels, "without", nil, "no cases with this `LABEL`; may be repeated")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("label", completeLabels)
-	_ = cmd.RegisterFlagCompletionFunc("without", completeLabels)
+	labelFlag(cmd, &choice.Labels)
+	withoutFlag(cmd, &choice.ExcludeLabels, "")
+	jsonFlag(cmd, &asJSON, printsJSON)
 	return cmd
 }
 

@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
-	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 func newConformMeasureCommand(o *conformOptions) *cobra.Command {
@@ -39,30 +39,20 @@ Every run leaves a folder with conformance.json and report.html, which has the c
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.runMeasure(cmd, args) },
 	}
-	f := cmd.Flags()
-	o.given = f.Changed
-	f.StringSliceVar(&o.devices, "device", nil, "the `DEVICE` to measure: "+cmdline.Choices(measurable())+"; may be repeated (default: all)")
-	f.StringVar(&o.on, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns")
-	f.StringVar(&o.seed, "seed", "", "`N` decides all that is chosen by chance; \"random\" draws one (default 1)")
-	f.StringArrayVar(&o.defects, "defect", nil, "give the device the defect `NAME` (see 'fabrictest list defects'); may be repeated")
-	f.StringVar(&o.profile, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()))
-	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
-	f.BoolVar(&o.json, "json", false, "print conformance.json instead of a table")
-	_ = cmd.RegisterFlagCompletionFunc("device", fixed(measurable()...))
-	_ = cmd.RegisterFlagCompletionFunc("on", fixed(string(scenarios.Sim), string(scenarios.NetNS)))
-	_ = cmd.RegisterFlagCompletionFunc("defect", completeDefects)
-	_ = cmd.RegisterFlagCompletionFunc("as", fixed(nics.ProfileNames()...))
+	o.given = cmd.Flags().Changed
+	deviceFlag(cmd, &o.devices, "measure", measurable())
+	tierFlag(cmd, &o.on)
+	seedFlag(cmd, &o.seed, "", "is chosen", " (default 1)")
+	defectFlag(cmd, &o.defects, "the device")
+	profileFlag(cmd, &o.profile)
+	outFlag(cmd, &o.out)
+	jsonFlag(cmd, &o.json, "print conformance.json instead of a table")
 	return cmd
 }
 
 // measurable returns the providers whose devices can be measured.
-func measurable() (names []string) {
-	for _, n := range nics.Names() {
-		if judge.ProtocolOf(n) == judge.RoCE {
-			names = append(names, n)
-		}
-	}
-	return names
+func measurable() []string {
+	return nics.NamesWith(func(p *nics.Provider) bool { return p.Protocol == conformance.RoCE })
 }
 
 // planMeasure checks the flags, and returns the devices to measure.
@@ -79,7 +69,7 @@ func (o *conformOptions) planMeasure() (*judge.Judge, error) {
 		return nil, err
 	}
 	for _, d := range j.Devices {
-		if judge.ProtocolOf(d.Name) != judge.RoCE {
+		if d.Protocol != conformance.RoCE {
 			return nil, cmdline.Errorf("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", d.Name, strings.Join(measurable(), ", "))
 		}
 	}

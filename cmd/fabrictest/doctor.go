@@ -38,6 +38,6 @@ Exit codes: 0 namespaces work, 1 they do not.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON, printsJSON)
 	return cmd
 }

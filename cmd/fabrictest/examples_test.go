@@ -156,10 +156,10 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 		return args, false
 	case "lab up":
 		_, _ = exec.Command(testProgram(t), "lab", "down", lab).CombinedOutput() // of the example before
-		if i := slices.Index(args, "--name"); i > 0 {
+		if i := slices.Index(args, "--lab"); i > 0 {
 			args = slices.Delete(args, i, i+2)
 		}
-		return append(args, "--name", lab), true
+		return append(args, "--lab", lab), true
 	case "lab exec":
 		if slices.Contains(args, "-n") {
 			return args, true
@@ -175,7 +175,7 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 		}
 		args = append(args, "--lab", lab)
 		if exec.Command(testProgram(t), "lab", "exec", "--lab", lab, "host0", "--", "true").Run() != nil {
-			_ = exec.Command(testProgram(t), "lab", "up", "--name", lab).Run() // the help of set begins with one that is up
+			_ = exec.Command(testProgram(t), "lab", "up", "--lab", lab).Run() // the help of set begins with one that is up
 		}
 		return args, true
 	case "lab down":

@@ -54,11 +54,11 @@ func needNamespaces(t *testing.T) {
 func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
 	needNamespaces(t)
 	name := fmt.Sprintf("test-%d", os.Getpid())
-	if code, out := shell(t, "", "lab", "up", "--name", name, "--hosts", "3"); code != exitOK || !strings.Contains(out, "host2  rdma0") {
+	if code, out := shell(t, "", "lab", "up", "--lab", name, "--hosts", "3"); code != exitOK || !strings.Contains(out, "host2  rdma0") {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
-	if code, out := shell(t, "", "lab", "up", "--name", name); code == exitOK || !strings.Contains(out, "is up already") {
+	if code, out := shell(t, "", "lab", "up", "--lab", name); code == exitOK || !strings.Contains(out, "is up already") {
 		t.Errorf("up a second time: exit code %d\n%s", code, out)
 	}
 	for _, c := range []struct {
@@ -115,7 +115,7 @@ func words(line string) (all []string) {
 func TestExecKillsProgramWhenCommandDies(t *testing.T) {
 	needNamespaces(t)
 	name := fmt.Sprintf("test-caller-%d", os.Getpid())
-	if code, out := shell(t, "", "lab", "up", "--name", name); code != exitOK {
+	if code, out := shell(t, "", "lab", "up", "--lab", name); code != exitOK {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
@@ -157,7 +157,7 @@ func TestLabsListsTheSilent(t *testing.T) {
 	needNamespaces(t)
 	t.Parallel() // it is asleep for as long as labs waits
 	name := fmt.Sprintf("test-silent-%d", os.Getpid())
-	if code, out := shell(t, "", "lab", "up", "--name", name, "--direct"); code != exitOK {
+	if code, out := shell(t, "", "lab", "up", "--lab", name, "--direct"); code != exitOK {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)

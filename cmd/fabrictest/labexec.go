@@ -15,7 +15,7 @@ import (
 func newLabExecCommand(calledAs string) *cobra.Command {
 	var o live.FabricOptions
 	var once live.Program
-	lab := live.DefaultName
+	var lab string
 	cmd := &cobra.Command{
 		Use:   "exec {HOST | -n HOSTS} -- PROGRAM [ARGUMENT...]",
 		Short: "Run a program in the hosts of a fabric",
@@ -64,12 +64,11 @@ ended counts as 128 plus the number of the signal.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&lab, "lab", lab, "the lab called `LAB`")
+	labFlag(cmd, &lab)
 	f.IntVarP(&o.Hosts, "hosts", "n", 0, "make a fabric of so many hosts and run the program in each")
 	f.BoolVar(&once.Plain, "plain", false, "print lines without the host's name before them")
 	f.BoolVar(&once.KeepGoing, "keep-going", false, "let the others go on when one fails")
 	fabricFlags(cmd, &o)
-	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs)
 	return cmd
 }
 

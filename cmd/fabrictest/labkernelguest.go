@@ -202,7 +202,7 @@ func newLabKernelStatusCommand(lab *string) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON, printsJSON)
 	return cmd
 }
 

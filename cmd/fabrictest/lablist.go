@@ -63,7 +63,7 @@ func newLabListCommand() *cobra.Command {
 			return listLabs(cmd.OutOrStdout(), found)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON, printsJSON)
 	return cmd
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 func newLabSetCommand() *cobra.Command {
-	name := live.DefaultName
+	var name string
 	cmd := &cobra.Command{
 		Use:   "set PORT up|down|clean|KEY=VALUE...",
 		Short: "Impair, cut or restore the links of a fabric that is up",
@@ -46,7 +46,6 @@ port sends or receives.`,
 			return live.Impair(ctx, name, port, text)
 		},
 	}
-	cmd.Flags().StringVar(&name, "lab", name, "the lab called `LAB`")
-	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs)
+	labFlag(cmd, &name)
 	return cmd
 }

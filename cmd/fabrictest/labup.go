@@ -29,7 +29,7 @@ func fabricFlags(cmd *cobra.Command, o *live.FabricOptions) {
 
 func newLabUpCommand(program string) *cobra.Command {
 	var o live.FabricOptions
-	name, direct, capture, rdma := live.DefaultName, false, "", ""
+	name, direct, capture, rdma := "", false, "", ""
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring up a fabric that stays up",
@@ -43,14 +43,14 @@ Run programs in its hosts with 'fabrictest lab exec', and impair or cut its link
   fabrictest lab set host1 loss=5% delay=1ms
   fabrictest lab down
 
-  fabrictest lab up --name tree --fabric fat-tree --hosts 8 --spines 2
+  fabrictest lab up --lab tree --fabric fat-tree --hosts 8 --spines 2
   fabrictest lab up --like incast-ecn
   fabrictest lab up --hosts 3 --capture lab.pcapng
   sudo fabrictest lab up --rdma rxe`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := live.CheckName(name); err != nil {
-				return cmdline.Errorf("--name: %w", err)
+				return cmdline.Errorf("--lab: %w", err)
 			}
 			s, err := o.Scenario()
 			if err != nil {
@@ -74,7 +74,7 @@ Run programs in its hosts with 'fabrictest lab exec', and impair or cut its link
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&name, "name", name, "what to call the lab")
+	labFlag(cmd, &name)
 	f.IntVar(&o.Hosts, "hosts", 2, "how many hosts")
 	f.BoolVar(&direct, "direct", false, "cables of the kernel: faster, but they can only be cut, not impaired")
 	f.StringVar(&capture, "capture", "", "`FILE` (pcapng) for all that passes the cables; it is complete when the lab is down")

@@ -53,12 +53,9 @@ format, for whoever writes one: editors complete and check with it.`,
 		},
 		ValidArgsFunction: completeScenarios,
 	}
-	f := cmd.Flags()
-	f.StringSliceVar(&sel.Tags, "tag", nil, "only scenarios with this `TAG`; may be repeated")
-	f.StringVar(&provider, "provider", "", "with the NICs of `NAME`: "+cmdline.Choices(nics.Names()))
-	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.BoolVar(&schema, "schema", false, "print the JSON schema of scenario files")
-	_ = cmd.RegisterFlagCompletionFunc("tag", completeTags)
-	_ = cmd.RegisterFlagCompletionFunc("provider", fixed(nics.Names()...))
+	tagFlag(cmd, &sel.Tags)
+	providerFlag(cmd, &provider, "", "with the NICs of", "")
+	jsonFlag(cmd, &asJSON, printsJSON)
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON schema of scenario files")
 	return cmd
 }

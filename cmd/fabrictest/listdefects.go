@@ -30,6 +30,6 @@ scenarios use.`,
 			return nics.WriteDefects(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON, printsJSON)
 	return cmd
 }

@@ -112,7 +112,7 @@ func TestWrongCalls(t *testing.T) {
 		"lab up --mtu 5":                                "fabrictest: --mtu 5: give 1280 to 65535\n",
 		"lab up --leaves 2":                             "fabrictest: --leaves: only a fat-tree has them",
 		"lab up --fabric ring":                          "fabrictest: --fabric ring: ring is none of pair, star, fat-tree\n",
-		"lab up --name a/b":                             "invalid lab name",
+		"lab up --lab a/b":                              "invalid lab name",
 		"lab exec -n 1 -- ls":                           "fabrictest: --hosts 1: give 2 to 1024\n",
 		"lab exec -n 2 ls":                              "behind --",
 		"lab exec -n 2 host0 -- ls":                     "leave out host0",

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab"
@@ -26,12 +26,13 @@ type overrides struct {
 
 const maxMessages = 1_000_000
 
-func (o *overrides) flags(f *pflag.FlagSet) {
+func (o *overrides) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	o.given = f.Changed
-	f.StringVar(&o.seed, "seed", "", "`N` decides all that happens by chance; \"random\" draws one (default: each scenario's own)")
+	seedFlag(cmd, &o.seed, "", "happens", " (default: each scenario's own)")
 	f.IntVar(&o.messages, "messages", 0, "messages of each flow (default: as the scenario says)")
-	f.StringVar(&o.provider, "provider", "", "run every scenario with the NICs of `NAME`: "+cmdline.Choices(nics.Names())+" (default: each scenario's own)")
-	f.StringArrayVar(&o.defects, "defect", nil, "give every NIC the defect `NAME` (see 'fabrictest list defects'); may be repeated")
+	providerFlag(cmd, &o.provider, "", "run every scenario with the NICs of", " (default: each scenario's own)")
+	defectFlag(cmd, &o.defects, "every NIC")
 }
 
 // parseSeed reads the value of --seed: a number, or "random" for a random one.

@@ -91,6 +91,6 @@ func newMeasureCommand(measure func(context.Context, perflab.Options) (*perf.Res
 		}
 		return err
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result, with every sample, as JSON")
+	jsonFlag(cmd, &asJSON, "print the result, with every sample, as JSON")
 	return cmd
 }

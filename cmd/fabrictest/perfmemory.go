@@ -58,9 +58,9 @@ seconds. It leaves a folder with ranks.json and report.html, which has the chart
 	f.StringSliceVar(&o.only, "only", nil, "measure `WHAT` only: "+cmdline.Choices(memoryExperiments())+"; may be repeated")
 	f.StringSliceVar(&o.designs, "design", nil, "with the design `NAME` only: "+cmdline.Choices(designNames())+"; may be repeated")
 	f.StringSliceVar(&o.works, "workload", nil, "with the workload `NAME` only, of those above; may be repeated")
-	f.StringVar(&o.seed, "seed", "1", "`N` decides all that happens by chance; \"random\" draws one")
-	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
-	f.BoolVar(&o.json, "json", false, "print ranks.json instead of a table")
+	seedFlag(cmd, &o.seed, "1", "happens", "")
+	outFlag(cmd, &o.out)
+	jsonFlag(cmd, &o.json, "print ranks.json instead of a table")
 	_ = cmd.RegisterFlagCompletionFunc("design", fixed(designNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("only", fixed(memoryExperiments()...))
 	return cmd

@@ -93,7 +93,11 @@ func asked(t *testing.T, profile string) (ids []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, suite := range judge.SuitesOf(judge.ProtocolOf(p.Provider)) {
+	provider, err := nics.Find(p.Provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, suite := range judge.SuitesOf(provider.Protocol) {
 		for i := range suite.Cases {
 			if id := suite.Cases[i].ID; id != longWinded {
 				ids = append(ids, id)

@@ -47,7 +47,7 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.on, "on", nil, "only what was run on these `TIER`s")
-	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
+	outFlag(cmd, &o.out)
 	f.Var(&o.capture, "capture", "capture packets: full or none")
 	f.BoolVar(&o.all, "all", false, "also what passed")
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns"))

@@ -13,7 +13,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab"
-	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
@@ -83,18 +82,15 @@ a report of the results so far.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.on, "on", nil, "`TIER`s to run on: sim, netns, or sim,netns (default: sim, and netns where it works)")
-	f.StringSliceVar(&o.Tags, "tag", nil, "only scenarios with this `TAG`; may be repeated")
-	f.StringVar(&o.out, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
-	f.BoolVar(&o.json, "json", false, "print result.json instead of a table")
+	tagFlag(cmd, &o.Tags)
+	outFlag(cmd, &o.out)
+	jsonFlag(cmd, &o.json, "print result.json instead of a table")
 	f.Var(&o.capture, "capture", "capture packets: full or none")
 	f.IntVar(&o.seeds, "seeds", 0, "run each scenario with `N` seeds in simulation, and keep no files")
 	f.BoolVar(&o.netem, "netem", false, "in namespaces, let the kernel's netem impair links instead of the user-space switch")
-	o.overrides.flags(f)
+	o.overrides.flags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("on", fixed("sim", "netns", "sim,netns"))
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(captureFull), string(captureNone)))
-	_ = cmd.RegisterFlagCompletionFunc("tag", completeTags)
-	_ = cmd.RegisterFlagCompletionFunc("defect", completeDefects)
-	_ = cmd.RegisterFlagCompletionFunc("provider", fixed(nics.Names()...))
 	return cmd
 }
 

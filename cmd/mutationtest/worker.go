@@ -35,15 +35,11 @@ type trial struct {
 
 // trials returns all cases on all emulated devices.
 func trials() (all []*trial) {
-	for _, name := range nics.Names() {
-		p, err := nics.Find(name)
-		if err != nil {
-			panic(err) // it is in the list
-		}
+	for _, p := range nics.All() {
 		lab := bench.InSimulation(p, bench.SimOptions{})
-		for _, s := range judge.SuitesOf(judge.ProtocolOf(name)) {
+		for _, s := range judge.SuitesOf(p.Protocol) {
 			for i := range s.Cases {
-				all = append(all, &trial{Device: name, Case: s.Cases[i].ID, lab: lab, c: &s.Cases[i]})
+				all = append(all, &trial{Device: p.Name, Case: s.Cases[i].ID, lab: lab, c: &s.Cases[i]})
 			}
 		}
 	}

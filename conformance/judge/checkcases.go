@@ -229,7 +229,7 @@ func (j *Judge) leftOut(d *Device) map[string][]string {
 	if j.Dangerous {
 		return left
 	}
-	for _, suite := range SuitesOf(ProtocolOf(d.Name)) {
+	for _, suite := range SuitesOf(d.Protocol) {
 		for i := range suite.Cases {
 			if c := &suite.Cases[i]; c.Dangerous() {
 				for _, m := range c.Defects {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
@@ -25,7 +26,7 @@ func TestFaultsOfACase(t *testing.T) {
 // out or are unsupported.
 func TestUndetectedDefectIsAFault(t *testing.T) {
 	dangerous := ""
-	for _, suite := range SuitesOf(RoCE) {
+	for _, suite := range SuitesOf(conformance.RoCE) {
 		for i := range suite.Cases {
 			if c := &suite.Cases[i]; c.Dangerous() && dangerous == "" {
 				dangerous = DefectName(c.Defects[0])
@@ -50,7 +51,7 @@ func TestUndetectedDefectIsAFault(t *testing.T) {
 	for _, everything := range []bool{false, true} {
 		j := &Judge{Options: Options{Dangerous: everything}, Show: show}
 		d := device()
-		run := &conform.Run{Devices: []conform.Device{*d}, Faults: j.uncaught(&Device{Name: "softroce"}, d)}
+		run := &conform.Run{Devices: []conform.Device{*d}, Faults: j.uncaught(&Device{Name: "softroce", Protocol: conformance.RoCE}, d)}
 		var red []string
 		for _, f := range run.Faults {
 			red = append(red, f.Defect)

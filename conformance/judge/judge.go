@@ -26,8 +26,9 @@ import (
 // Device is a device to be judged by some cases.
 type Device struct {
 	Name, Title string
-	Profile     string   // that it imitates; empty for none
-	Defects     []string // that it has, with those of the profile
+	Protocol    conformance.Protocol // of the device
+	Profile     string               // that it imitates; empty for none
+	Defects     []string             // that it has, with those of the profile
 	Cases       []Case
 	Deviations  map[string]conformance.Deviation // known ones, by case
 	Known       []Defect                         // all that a device of this kind can have, for CheckCases

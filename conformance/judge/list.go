@@ -28,7 +28,7 @@ type ListedCase struct {
 
 // Catalog has what lists of cases tell about devices and their defects.
 type Catalog struct {
-	Devices        []string // the emulated devices
+	Devices        []*Device // the emulated devices
 	DescribeDefect func(spec string) string
 	CheckDefect    func(spec string) error // of a defect that no device can have
 }
@@ -75,9 +75,9 @@ func (cat *Catalog) ListCases(found []Case) []ListedCase {
 
 // devicesOf returns the devices that a suite is for.
 func (cat *Catalog) devicesOf(s *conformance.Suite) (names []string) {
-	for _, n := range cat.Devices {
-		if slices.ContainsFunc(SuitesOf(ProtocolOf(n)), func(o *conformance.Suite) bool { return o.Name == s.Name }) {
-			names = append(names, n)
+	for _, d := range cat.Devices {
+		if slices.ContainsFunc(SuitesOf(d.Protocol), func(o *conformance.Suite) bool { return o.Name == s.Name }) {
+			names = append(names, d.Name)
 		}
 	}
 	return names

@@ -29,8 +29,8 @@ func TestSpecs(t *testing.T) {
 var _ = Describe("in simulation", func() {
 	for _, d := range []struct {
 		name     string
-		protocol judge.Protocol
-	}{{"softroce", judge.RoCE}, {"softiwarp", judge.IWARP}, {"dgiwarp", judge.DatagramIWARP}} {
+		protocol conformance.Protocol
+	}{{"softroce", conformance.RoCE}, {"softiwarp", conformance.IWARP}, {"dgiwarp", conformance.DatagramIWARP}} {
 		Describe(d.name, Label("device:"+d.name), func() {
 			p, err := nics.Find(d.name)
 			if err != nil {

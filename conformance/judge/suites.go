@@ -11,29 +11,14 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/verbsapi"
 )
 
-// Protocol is the wire protocol of a device.
-type Protocol string
-
-// The protocols.
-const (
-	RoCE          Protocol = "roce"
-	IWARP         Protocol = "iwarp"
-	DatagramIWARP Protocol = "dgiwarp"
-)
-
-// ProtocolOf returns the protocol of the devices of a provider.
-func ProtocolOf(provider string) Protocol {
-	return map[string]Protocol{"softroce": RoCE, "softiwarp": IWARP, "dgiwarp": DatagramIWARP}[provider]
-}
-
 // SuitesOf returns the suites for devices of a protocol.
-func SuitesOf(p Protocol) []*conformance.Suite {
+func SuitesOf(p conformance.Protocol) []*conformance.Suite {
 	switch p {
-	case RoCE:
+	case conformance.RoCE:
 		return []*conformance.Suite{roceSuite(), verbsapi.Suite()}
-	case IWARP:
+	case conformance.IWARP:
 		return []*conformance.Suite{iwarpSuite(), verbsapi.Suite()}
-	case DatagramIWARP:
+	case conformance.DatagramIWARP:
 		return []*conformance.Suite{dgiwarpSuite(), verbsapi.Suite()}
 	default:
 		return nil

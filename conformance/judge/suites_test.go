@@ -3,6 +3,7 @@ package judge_test
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
 )
 
@@ -26,7 +27,7 @@ func TestEveryProtocolsSuitesAreListed(t *testing.T) {
 	for _, s := range judge.Suites() {
 		all[s.Name] = true
 	}
-	for _, p := range []judge.Protocol{judge.RoCE, judge.IWARP, judge.DatagramIWARP} {
+	for _, p := range []conformance.Protocol{conformance.RoCE, conformance.IWARP, conformance.DatagramIWARP} {
 		of := judge.SuitesOf(p)
 		if len(of) == 0 {
 			t.Errorf("no suites for %s", p)

@@ -32,12 +32,12 @@ func (l joinedLab) WithBench(ctx context.Context, job conformance.BenchSpec, bod
 
 var protocols = []struct {
 	provider string
-	protocol judge.Protocol
-}{{"softroce", judge.RoCE}, {"softiwarp", judge.IWARP}, {"dgiwarp", judge.DatagramIWARP}}
+	protocol conformance.Protocol
+}{{"softroce", conformance.RoCE}, {"softiwarp", conformance.IWARP}, {"dgiwarp", conformance.DatagramIWARP}}
 
 // someCases are one of so many of the cases that devices of a protocol are judged by; all
 // if the flag says so, and fewer where time is short.
-func someCases(p judge.Protocol, of uint32) (some []*conformance.Case) {
+func someCases(p conformance.Protocol, of uint32) (some []*conformance.Case) {
 	if testing.Short() {
 		of *= 3
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -213,7 +212,7 @@ func TestRemoteDeviceIdentity(t *testing.T) {
 		want    conformance.Verdict
 	}{{nil, conformance.VerdictPass}, {[]string{"AckPSNOff"}, conformance.VerdictFail}} {
 		_, d := farRoCE(t, c.defects...)
-		k := caseOf(t, judge.RoCE, "rc/psn/gap-naked-once")
+		k := caseOf(t, conformance.RoCE, "rc/psn/gap-naked-once")
 		if r := conformance.Judge(t.Context(), d, k, conformance.Options{}); r.Verdict != c.want {
 			t.Errorf("with %v: %s (%v), want %s", c.defects, r.Verdict, r.Err, c.want)
 		}

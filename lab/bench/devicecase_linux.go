@@ -149,15 +149,11 @@ func (r *deviceCase) openPartner() (verbs.Context, error) {
 	if at >= len(free) {
 		return nil, fmt.Errorf("%w: another partner needs an address of %s in the network of %v, which has %d", conformance.ErrBenchCannot, r.lab.opt.PartnerInterface, r.addrs.local[0], len(free))
 	}
-	kind := "softroce"
+	protocol := conformance.RoCE
 	if r.lab.Streams() {
-		kind = "softiwarp"
+		protocol = conformance.IWARP
 	}
-	p, err := nics.Find(kind)
-	if err != nil {
-		return nil, err
-	}
-	maker, err := p.NewOpener(nics.Setup{})
+	maker, err := nics.OfProtocol(protocol).NewOpener(nics.Setup{})
 	if err != nil {
 		return nil, err
 	}

@@ -10,13 +10,13 @@ import (
 )
 
 // judgedBy is what is said of a device with these defects, by a case and over a wire.
-func judgedBy(t *testing.T, way DeviceWire, suite judge.Protocol, id string, defects ...string) conformance.Result {
+func judgedBy(t *testing.T, way DeviceWire, suite conformance.Protocol, id string, defects ...string) conformance.Result {
 	t.Helper()
 	_, d := farBy(t, way, defects...)
 	return conformance.Judge(t.Context(), d, caseOf(t, suite, id), conformance.Options{})
 }
 
-func caseOf(t *testing.T, p judge.Protocol, id string) *conformance.Case {
+func caseOf(t *testing.T, p conformance.Protocol, id string) *conformance.Case {
 	t.Helper()
 	for _, s := range judge.SuitesOf(p) {
 		for i := range s.Cases {
@@ -53,7 +53,7 @@ func TestWireUDP(t *testing.T) {
 		if c.defect != "" {
 			defects = append(defects, c.defect)
 		}
-		r := judgedBy(t, WireUDP, judge.RoCE, c.id, defects...)
+		r := judgedBy(t, WireUDP, conformance.RoCE, c.id, defects...)
 		if r.Verdict != c.want || c.says != "" && !strings.Contains(r.Err.Error(), c.says) {
 			t.Errorf("%s with %q: %s (%v), want %s because of %q", c.id, c.defect, r.Verdict, r.Err, c.want, c.says)
 		}
@@ -98,7 +98,7 @@ func TestWireSegments(t *testing.T) {
 		}
 		t.Run(c.id+"/"+c.defect, func(t *testing.T) {
 			t.Parallel()
-			if r := judgedBy(t, WireSegments, judge.IWARP, c.id, defects...); r.Verdict != c.want {
+			if r := judgedBy(t, WireSegments, conformance.IWARP, c.id, defects...); r.Verdict != c.want {
 				t.Errorf("%s (%v), want %s", r.Verdict, r.Err, c.want)
 			}
 		})
@@ -120,7 +120,7 @@ func TestSegmentsInNamespaces(t *testing.T) {
 		"mpa/segment/what-is-missing-is-waited-for", "mpa/segment/repeated-is-delivered-once", "mpa/segment/repeated-write-is-placed-once",
 		"mpa/segment/cut-joined-and-mixed-by-the-network", "mpa/segment/sequence-numbers-wrap", "mpa/marker/sequence-numbers-wrap",
 	} {
-		k := caseOf(t, judge.IWARP, id)
+		k := caseOf(t, conformance.IWARP, id)
 		run(k, conformance.VerdictPass)
 		for _, m := range k.Defects {
 			run(k, conformance.VerdictFail, m)

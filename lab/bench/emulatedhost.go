@@ -15,9 +15,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// EmulatedHostProviders are the providers of NewEmulatedHost.
-var EmulatedHostProviders = []string{"softroce", "softiwarp"}
-
 // emulatedDevice is the name of the device of an EmulatedHost.
 const emulatedDevice = "emu0"
 

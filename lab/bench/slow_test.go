@@ -13,7 +13,7 @@ import (
 // change verdicts. Datagram-iWARP has no device behind an agent.
 func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 	for _, p := range protocols {
-		if p.protocol == judge.DatagramIWARP {
+		if p.protocol == conformance.DatagramIWARP {
 			continue
 		}
 		known, err := ledger.DeviationsOf(p.provider, "wire")

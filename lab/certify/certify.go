@@ -65,7 +65,7 @@ const Tier = "wire"
 
 // New returns a Certification. For a device whose protocol is known it returns an error if
 // no case can be run; another is checked by Judge.
-func New(o Options, protocol judge.Protocol) (*Certification, error) {
+func New(o Options, protocol conformance.Protocol) (*Certification, error) {
 	c := &Certification{Options: o}
 	if protocol == "" {
 		return c, nil
@@ -74,11 +74,11 @@ func New(o Options, protocol judge.Protocol) (*Certification, error) {
 }
 
 // protocol returns the protocol of the device.
-func (c *Certification) protocol() judge.Protocol {
+func (c *Certification) protocol() conformance.Protocol {
 	if c.lab.Streams() {
-		return judge.IWARP
+		return conformance.IWARP
 	}
-	return judge.RoCE
+	return conformance.RoCE
 }
 
 // transport returns the name of the protocol in reports.
@@ -90,7 +90,7 @@ func (c *Certification) transport() string {
 }
 
 // plan selects the cases and reads the deviations.
-func (c *Certification) plan(protocol judge.Protocol) error {
+func (c *Certification) plan(protocol conformance.Protocol) error {
 	all := judge.SuitesOf(protocol)
 	if err := judge.CheckLabels("--label", c.Filter.Labels, all); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/fabrictest/fabrictest/agent"
-	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/kernel"
@@ -19,11 +19,11 @@ import (
 )
 
 // GuestProtocol returns the protocol of the devices of a guest.
-func GuestProtocol(cfg kernel.Config) judge.Protocol {
+func GuestProtocol(cfg kernel.Config) conformance.Protocol {
 	if guest.NeedsSIW(cfg.Devices) {
-		return judge.IWARP
+		return conformance.IWARP
 	}
-	return judge.RoCE
+	return conformance.RoCE
 }
 
 // JudgeGuest boots a guest on an empty network namespace, judges its device, and switches
@@ -51,7 +51,7 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 	defer func() { err = errors.Join(err, lab.Down()) }()
 	fmt.Fprintf(status, "The guest is ready after %.1f s.\n", lab.Status()[0].BootSecs)
 	g := kernel.NewAgentHost(lab)
-	if GuestProtocol(cfg) == judge.RoCE {
+	if GuestProtocol(cfg) == conformance.RoCE {
 		g.Addresses = secondAddresses
 	}
 	client, err := g.Start(ctx)
@@ -73,12 +73,12 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 
 // isRawWire reports whether the judge sends raw packets on a wire, as a host with addresses
 // of its own.
-func isRawWire(wire bench.DeviceWire, protocol judge.Protocol) bool {
+func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 	switch wire {
 	case bench.WirePackets, bench.WireSegments:
 		return true
 	case "":
-		return protocol == judge.RoCE
+		return protocol == conformance.RoCE
 	}
 	return false
 }

@@ -48,7 +48,7 @@ func (o *Selection) Devices() (all []*judge.Device, err error) {
 		if slices.ContainsFunc(all, func(d *judge.Device) bool { return d.Name == p.Name }) {
 			continue
 		}
-		d := &judge.Device{Name: p.Name, Title: p.Title, Defects: o.Defects, Known: knownDefects(p)}
+		d := &judge.Device{Name: p.Name, Title: p.Title, Protocol: p.Protocol, Defects: o.Defects, Known: knownDefects(p)}
 		if profile != nil {
 			if profile.Provider != p.Name {
 				return nil, cmdline.Errorf("--as %s: that is a %s, and --device says %s", profile.Name, profile.Provider, p.Name)
@@ -124,11 +124,15 @@ func NoCasesError(o *conformance.Filter, devices []*judge.Device) error {
 }
 
 // Suites returns the suites of an emulated device.
-func Suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(judge.ProtocolOf(d.Name)) }
+func Suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(d.Protocol) }
 
 // Catalog returns what lists of cases tell about the emulated devices.
 func Catalog() *judge.Catalog {
-	return &judge.Catalog{Devices: nics.Names(), DescribeDefect: describeDefect, CheckDefect: nics.CheckDefect}
+	var all []*judge.Device
+	for _, p := range nics.All() {
+		all = append(all, &judge.Device{Name: p.Name, Protocol: p.Protocol})
+	}
+	return &judge.Catalog{Devices: all, DescribeDefect: describeDefect, CheckDefect: nics.CheckDefect}
 }
 
 // describeDefect returns what a defect does and imitates.

@@ -17,7 +17,7 @@ const (
 
 // Case is one meeting of our device and the kernel's.
 type Case struct {
-	Provider Provider // ours
+	Protocol conformance.Protocol
 	Tool     Tool
 	Role     Role // ours
 	Family   Family
@@ -95,11 +95,11 @@ var (
 )
 
 // Cases returns the whole matrix of a provider, row by row.
-func Cases(p Provider) []Case {
-	if p == SoftIWARP {
+func Cases(p conformance.Protocol) []Case {
+	if p == conformance.IWARP {
 		return iwarpCases()
 	}
-	l := list{provider: p}
+	l := list{protocol: p}
 	for _, tool := range []Tool{RC, UC, UD, SRQ} {
 		sizes := pingPongSizes
 		if tool == UD {
@@ -119,7 +119,7 @@ func Cases(p Provider) []Case {
 // the others exchange what only InfiniBand has. The cases with a CRC come last,
 // since the guest changes its device for them.
 func iwarpCases() []Case {
-	l := list{provider: SoftIWARP}
+	l := list{protocol: conformance.IWARP}
 	l.add(RPing, iwarpPingSizes, poll, events, persistent)
 	l.add(UCMatose, iwarpSendSizes, poll, events, many)
 	l.add(RDMA, exchangeSizes, poll, events)
@@ -131,7 +131,7 @@ func iwarpCases() []Case {
 
 // list is a matrix in the making.
 type list struct {
-	provider Provider
+	protocol conformance.Protocol
 	cases    []Case
 }
 
@@ -141,7 +141,7 @@ func (l *list) add(tool Tool, sizes []int, variants ...string) {
 		for _, role := range []Role{Client, Server} {
 			for _, family := range []Family{IPv4, IPv6} {
 				for _, size := range sizes {
-					l.cases = append(l.cases, Case{Provider: l.provider, Tool: tool, Role: role, Family: family, Variant: variant, Size: size})
+					l.cases = append(l.cases, Case{Protocol: l.protocol, Tool: tool, Role: role, Family: family, Variant: variant, Size: size})
 				}
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
 )
 
 // count is the number of messages, or of pings.
@@ -62,7 +64,7 @@ func (m *Matrix) volley(c Case, port uint16, ready chan struct{}) Volley {
 		Role: c.Role, Addr: m.serverAddr(c, port), Size: c.Size, Count: m.count(c), Connections: c.connections(),
 		Events: c.Variant == events, Ready: func() { close(ready) },
 	}
-	if c.Provider == SoftIWARP {
+	if c.Protocol == conformance.IWARP {
 		v.Pause = replyTaken
 	}
 	return v

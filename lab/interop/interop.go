@@ -21,18 +21,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/interop"
-	"github.com/fabrictest/fabrictest/emu/link/tcplink"
-	"github.com/fabrictest/fabrictest/emu/link/udplink"
-	"github.com/fabrictest/fabrictest/emu/softiwarp"
-	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
-	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -63,23 +61,20 @@ func (o *Options) timeout() time.Duration {
 // noExchanges is the pattern that selects no exchange, for connections only.
 const noExchanges = "none"
 
-// OpenDevice opens an emulated device on sockets, as a case needs it.
-func OpenDevice(p Provider, s Setup) (verbs.Context, error) {
-	switch p {
-	case SoftRoCE:
-		return softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{s.Local}})
-	default:
-		cfg := softiwarp.Config{Addrs: []netip.Addr{s.Local}}
-		cfg.NIC.MPA.NoCRC = !s.CRC
-		// siw rejects a CRC that is split over two TCP segments, and may process a first
-		// frame only when another arrives.
-		cfg.NIC.MPA.Align = true
-		cfg.NIC.EmptyWriteAfter = 50 * time.Millisecond
+// OpenDevice opens an emulated device on sockets, for the programs of this package.
+func OpenDevice(p *nics.Provider, s Setup) (verbs.Context, error) {
+	setup := nics.Setup{Options: maps.Clone(p.Kernel.Options)}
+	if p.Protocol == conformance.IWARP {
+		setup.Options[p.CRCOption] = s.CRC
 		if s.SpeakFirst {
-			cfg.NIC.Policy.MPA.ResponderSends = mpa.AfterReply
+			setup.Defects = []string{"NoFence"}
 		}
-		return softiwarp.OnTCP(tcplink.Config{}, cfg)
 	}
+	o, err := p.NewOpener(setup)
+	if err != nil {
+		return nil, err
+	}
+	return o.OnSockets(nics.NICConfig{Addr: s.Local})
 }
 
 func (o *Options) transport() verbs.Transport {
@@ -196,19 +191,20 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 
 // ours opens the emulated devices, one at each address of the host.
 func (o *Options) ours() (*interop.End, error) {
-	provider := SoftRoCE
+	protocol := conformance.RoCE
 	if o.transport() == verbs.TransportIWARP {
-		provider = SoftIWARP
+		protocol = conformance.IWARP
 	}
+	provider := nics.OfProtocol(protocol)
 	e := &interop.End{
-		Name: string(provider), Devices: make(map[interop.Family]verbs.Context),
+		Name: provider.Name, Devices: make(map[interop.Family]verbs.Context),
 		Addrs:   map[interop.Family]netip.Addr{interop.IPv4: kernel.HostIPv4, interop.IPv6: kernel.HostIPv6},
 		Objects: func(context.Context) (map[string]int, error) { return ownObjects() },
 	}
 	for family, addr := range e.Addrs {
 		dev, err := OpenDevice(provider, Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})
 		if err != nil {
-			return e, fmt.Errorf("%s at %v: %w", provider, addr, err)
+			return e, fmt.Errorf("%s at %v: %w", provider.Name, addr, err)
 		}
 		e.Devices[family] = dev
 	}

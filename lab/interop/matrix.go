@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -91,12 +92,12 @@ func (m *Matrix) prepare(ctx context.Context, c Case) (err error) {
 		}
 		m.theirs = c.device()
 	}
-	if _, known := m.gids[c.Family]; !known && c.Provider == SoftRoCE {
+	if _, known := m.gids[c.Family]; !known && c.Protocol == conformance.RoCE {
 		if m.gids[c.Family], err = m.Guest.GIDIndex(ctx, m.guestAddr(c.Family)); err != nil {
 			return err
 		}
 	}
-	if m.tap == nil && c.Provider == SoftIWARP {
+	if m.tap == nil && c.Protocol == conformance.IWARP {
 		if m.tap, err = OpenTap(m.IPv4); err != nil {
 			return fmt.Errorf("watching the wire: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -30,15 +31,15 @@ func TestGuestCommands(t *testing.T) {
 		want string
 	}{
 		{
-			Case{SoftRoCE, RC, Client, IPv6, poll, 1},
+			Case{conformance.RoCE, RC, Client, IPv6, poll, 1},
 			"timeout -s KILL 21 ibv_rc_pingpong -d rxe0 -g 2 -p 18600 -s 1 -n 50 -m 1024",
 		},
 		{
-			Case{SoftRoCE, UD, Server, IPv4, events, 1024},
+			Case{conformance.RoCE, UD, Server, IPv4, events, 1024},
 			"timeout -s KILL 21 ibv_ud_pingpong -d rxe0 -g 1 -p 18600 -s 1024 -n 50 -e -c 10.77.0.1",
 		},
 		{
-			Case{SoftRoCE, SRQ, Server, IPv6, manyQPs, 3000},
+			Case{conformance.RoCE, SRQ, Server, IPv6, manyQPs, 3000},
 			"timeout -s KILL 21 ibv_srq_pingpong -d rxe0 -g 2 -p 18600 -s 3000 -n 50 -m 1024 -q 16 -c 10.77.0.1",
 		},
 	} {
@@ -46,22 +47,22 @@ func TestGuestCommands(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", test.c.Name(), got, test.want)
 		}
 	}
-	volley := Case{SoftIWARP, UCMatose, Client, IPv6, many, 97}
+	volley := Case{conformance.IWARP, UCMatose, Client, IPv6, many, 97}
 	if got, want := m.volleyCommand(volley, m.volley(volley, 7, ready)), "timeout -s KILL 21 ucmatose -b fd77::11 -p 7 -c 4 -C 5 -S 97"; got != want {
 		t.Errorf("%s:\n got %s\nwant %s", volley.Name(), got, want)
 	}
-	exchange := Case{SoftIWARP, RDMA, Server, IPv4, withCRC, 16}
+	exchange := Case{conformance.IWARP, RDMA, Server, IPv4, withCRC, 16}
 	if got, want := m.exchangeCommand(exchange, m.exchange(exchange, 7, ready)), "timeout -s KILL 21 rdma_client -s 10.77.0.1 -p 7"; got != want {
 		t.Errorf("%s:\n got %s\nwant %s", exchange.Name(), got, want)
 	}
-	c := Case{SoftRoCE, RPing, Server, IPv6, events, 64}
+	c := Case{conformance.RoCE, RPing, Server, IPv6, events, 64}
 	want := "cd ${TMPDIR:-/tmp}; timeout -s KILL 21 rping -c -a fd77::1 -p 7174 -S 64 -C 5 -v -V 2>said; code=$?; cat said; exit $code"
 	if got := m.pingCommand(c, m.ping(c, 7174, ready)); got != want {
 		t.Errorf("%s:\n got %s\nwant %s", c.Name(), got, want)
 	}
 	// What the server before has said of its clients is gone before this one is started:
 	// else the first look at it may take them for its own, and end it at once.
-	c = Case{SoftIWARP, RPing, Client, IPv4, persistent, 64}
+	c = Case{conformance.IWARP, RPing, Client, IPv4, persistent, 64}
 	got := m.pingCommand(c, m.ping(c, 7174, ready))
 	if gone, started := strings.Index(got, ": >said; "), strings.Index(got, " & while "); gone < 0 || started < gone {
 		t.Errorf("%s: %s", c.Name(), got)
@@ -70,8 +71,8 @@ func TestGuestCommands(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	const content = "  local address:  LID 0x0000, QPN 0x000014\n102400 bytes in 0.11 seconds = 7.29 Mbit/sec\n50 iters in 0.11 seconds = 2248.74 usec/iter\n"
-	pong := Case{SoftRoCE, RC, Client, IPv4, poll, 1024}
-	ping := Case{SoftRoCE, RPing, Client, IPv4, poll, 64}
+	pong := Case{conformance.RoCE, RC, Client, IPv4, poll, 1024}
+	ping := Case{conformance.RoCE, RPing, Client, IPv4, poll, 64}
 	pinged := func(prefix string, pings int) string {
 		var out strings.Builder
 		text := make([]byte, 64)
@@ -81,8 +82,8 @@ func TestJudge(t *testing.T) {
 		}
 		return out.String()
 	}
-	persistentServer := Case{SoftRoCE, RPing, Client, IPv4, persistent, 64}
-	persistentClient := Case{SoftRoCE, RPing, Server, IPv4, persistent, 64}
+	persistentServer := Case{conformance.RoCE, RPing, Client, IPv4, persistent, 64}
+	persistentClient := Case{conformance.RoCE, RPing, Server, IPv4, persistent, 64}
 	for _, test := range []struct {
 		what   string
 		c      Case
@@ -120,11 +121,11 @@ func TestMatrixRun(t *testing.T) {
 	m.IPv4, m.IPv6, m.Timeout = netip.MustParseAddr("127.0.0.1"), here6, 2*time.Second
 	m.gids = nil
 	m.Open = func(Setup) (verbs.Context, error) { return nil, errors.New("no device") }
-	if _, err := m.Run(t.Context(), Cases(SoftIWARP)[:1]); err == nil || !strings.Contains(err.Error(), "the guest has no siw") {
+	if _, err := m.Run(t.Context(), Cases(conformance.IWARP)[:1]); err == nil || !strings.Contains(err.Error(), "the guest has no siw") {
 		t.Errorf("a guest without siw: %v", err)
 	}
 	m.theirs = guest.RXE
-	if _, err := m.Run(t.Context(), Cases(SoftRoCE)[:1]); err == nil || !strings.Contains(err.Error(), "has no GID") {
+	if _, err := m.Run(t.Context(), Cases(conformance.RoCE)[:1]); err == nil || !strings.Contains(err.Error(), "has no GID") {
 		t.Errorf("a guest without rxe0: %v", err)
 	}
 
@@ -132,11 +133,11 @@ func TestMatrixRun(t *testing.T) {
 	table := &Table{W: &out}
 	m.devices = map[Setup]verbs.Context{{Local: m.IPv4}: newFabric().device(m.IPv4)}
 	// Neither program is there: both ends of both cases fail.
-	for _, c := range []Case{{SoftRoCE, RC, Client, IPv4, poll, 64}, {SoftRoCE, RPing, Client, IPv4, poll, 64}} {
+	for _, c := range []Case{{conformance.RoCE, RC, Client, IPv4, poll, 64}, {conformance.RoCE, RPing, Client, IPv4, poll, 64}} {
 		table.Add(m.runCase(t.Context(), c))
 	}
-	table.Add(Outcome{Case: Case{SoftRoCE, RC, Client, IPv6, poll, 64}, Faults: Faults{Stalls: 2}})
-	table.Add(Outcome{Case: Case{SoftRoCE, RC, Client, IPv6, poll, 65}, Faults: Faults{Frames: 9, DirtyPads: 1}})
+	table.Add(Outcome{Case: Case{conformance.RoCE, RC, Client, IPv6, poll, 64}, Faults: Faults{Stalls: 2}})
+	table.Add(Outcome{Case: Case{conformance.RoCE, RC, Client, IPv6, poll, 65}, Faults: Faults{Frames: 9, DirtyPads: 1}})
 	table.Close()
 	for _, want := range []string{
 		"rc/client/ipv4/poll", "FAIL rc/client/ipv4/poll/64: our client: side channel 127.0.0.1:", "the guest's ibv_rc_pingpong exits with 127",
@@ -152,8 +153,8 @@ func TestMatrixRun(t *testing.T) {
 // What our device does wrong on the wire fails a case, and what the guest's does
 // wrong is told.
 func TestJudgeWire(t *testing.T) {
-	plain, crc := Case{SoftIWARP, RPing, Client, IPv4, poll, 64}, Case{SoftIWARP, RPing, Client, IPv4, withCRC, 64}
-	two := Case{SoftIWARP, RPing, Client, IPv4, persistent, 64}
+	plain, crc := Case{conformance.IWARP, RPing, Client, IPv4, poll, 64}, Case{conformance.IWARP, RPing, Client, IPv4, withCRC, 64}
+	two := Case{conformance.IWARP, RPing, Client, IPv4, persistent, 64}
 	theirs := Side{FPDUs: 9, DirtyPads: 3, BadCRCs: 1, Terminates: 2, Mangled: 2}
 	for _, test := range []struct {
 		what string

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -101,7 +102,7 @@ func TestMatrixSeesAStall(t *testing.T) {
 		_, _ = io.Copy(io.Discard, conn)
 		conn.Close()
 	}()
-	c := Case{SoftIWARP, RDMA, Client, IPv4, poll, 16}
+	c := Case{conformance.IWARP, RDMA, Client, IPv4, poll, 16}
 	m.devices = map[Setup]verbs.Context{{Local: local}: rawDevice{newFabric().device(local)}}
 	outcome := m.attempt(t.Context(), c, listener.Addr().(*net.TCPAddr).AddrPort().Port())
 	if !errors.Is(outcome.Err, errStalled) || outcome.Faults.Stalls != 1 || outcome.Elapsed > m.Timeout/2 {

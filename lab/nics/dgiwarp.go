@@ -3,6 +3,7 @@ package nics
 import (
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
@@ -16,7 +17,7 @@ import (
 func datagramIWARP() *Provider {
 	const caps = verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
 	return &Provider{
-		Name: "dgiwarp", Title: "datagram-iWARP", Stack: "iWARP over UDP", Transport: verbs.TransportIWARP,
+		Name: "dgiwarp", Title: "datagram-iWARP", Stack: "iWARP over UDP", Transport: verbs.TransportIWARP, Protocol: conformance.DatagramIWARP,
 		Caps:         caps | verbs.CapMulticast,
 		ReliableCaps: caps | verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion,
 		Dissector:    dgiwarp.Dissector{}, RetransmitCounter: "rd_sent_again", HasRNR: true, HasECN: true,

@@ -1,8 +1,8 @@
 // Package nics is the registry of the emulated NICs (providers). It knows how to
 // open each in a simulation and on the sockets of a network namespace, which
 // defects it can have, and the properties of its transport. It is the only package
-// of the lab that names providers: a new provider is a file like softroce.go and an
-// entry in [All].
+// that names providers: a new provider is a file like softroce.go and an entry in
+// constructors.
 //
 // The caller owns the NICs that it opens. Package lab decides what a scenario means
 // for a NIC and whether it can run on it.
@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -31,6 +32,8 @@ type Provider struct {
 	Name string
 	// Title is the name for users, Stack the protocols on the wire.
 	Title, Stack string
+	// Protocol selects the conformance suites for its devices.
+	Protocol conformance.Protocol
 	// Transport and Caps are those of its devices. ReliableCaps are those of devices with
 	// the option "reliable"; 0 if there is none.
 	Transport    verbs.Transport
@@ -56,35 +59,79 @@ type Provider struct {
 	// Options are the names of its options, and Defects the defects that it can have.
 	Options []string
 	Defects []Defect
+	// CRCOption is the option that switches the checksum of packets off; empty if
+	// the protocol requires the checksum.
+	CRCOption string
+	// Profiles imitate real devices.
+	Profiles []Profile
+	// Kernel describes the Linux driver of the same protocol.
+	Kernel KernelDriver
 
 	// newOpener returns an opener for a Setup, or an error if the provider does not
 	// support it.
 	newOpener func(*Provider, Setup) (Opener, error)
 	// setDefect checks the name of a defect, with its number if it takes one.
 	setDefect func(spec string) error
+	// driverDefects are the defects of verbs that imitate the driver of this provider's
+	// kernel device. Other providers do not have them.
+	driverDefects []string
 }
 
+// KernelDriver is a driver of RDMA devices in Linux.
+type KernelDriver struct {
+	// Name is the name of the driver; empty if there is none.
+	Name string
+	// Options are those of an emulated NIC that communicates with the driver.
+	Options Options
+}
+
+// constructors make the providers.
+var constructors = []func() *Provider{softRoCE, softIWARP, datagramIWARP}
+
 // Default is the provider of scenarios that name none.
-const Default = "softroce"
+const Default = softRoCEName
 
 // All returns the providers. They are shared and must not be changed.
 func All() []*Provider { return slices.Clone(all()) }
 
 var all = sync.OnceValue(func() []*Provider {
-	all := []*Provider{softRoCE(), softIWARP(), datagramIWARP()}
+	var all []*Provider
+	for _, construct := range constructors {
+		all = append(all, construct())
+	}
 	for _, p := range all {
-		p.Defects = append(p.Defects, p.verbDefects()...)
+		for i := range p.Profiles {
+			p.Profiles[i].Provider = p.Name
+		}
+		p.Defects = append(p.Defects, p.verbDefects(all)...)
 		p.Defects = append(p.Defects, mutantsOf(p.Name)...)
 	}
 	return all
 })
 
 // Names returns the names of all providers.
-func Names() (names []string) {
+func Names() []string { return NamesWith(func(*Provider) bool { return true }) }
+
+// NamesWith returns the names of the providers with a property.
+func NamesWith(has func(*Provider) bool) (names []string) {
 	for _, p := range all() {
-		names = append(names, p.Name)
+		if has(p) {
+			names = append(names, p.Name)
+		}
 	}
 	return names
+}
+
+// HasKernelDriver reports whether Linux has a driver of the provider's protocol.
+func HasKernelDriver(p *Provider) bool { return p.Kernel.Name != "" }
+
+// OfProtocol returns the first provider of a protocol; nil if there is none.
+func OfProtocol(protocol conformance.Protocol) *Provider {
+	i := slices.IndexFunc(all(), func(p *Provider) bool { return p.Protocol == protocol })
+	if i < 0 {
+		return nil
+	}
+	return all()[i]
 }
 
 // Find returns the provider with a name; Default if the name is empty.

@@ -251,3 +251,36 @@ func TestRetryTimesOfScenariosAreValid(t *testing.T) {
 		}
 	}
 }
+
+// The skeleton of docs/adding-a-provider.md is skeleton_test.go, and works.
+func TestDocumentedSkeleton(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/adding-a-provider.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile("skeleton_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(doc), "```go\n"+string(code)+"```") {
+		t.Error("the code in docs/adding-a-provider.md is not that of skeleton_test.go")
+	}
+	for options, want := range map[*Options]bool{{}: true, {"markers": false}: false} {
+		o, err := markerIWARP().NewOpener(Setup{Options: *options})
+		if err != nil || o.(*markerOpener).cfg.NIC.MPA.Markers != want {
+			t.Errorf("%v: %+v, %v", *options, o, err)
+		}
+	}
+	w := sim.New(sim.Config{})
+	defer w.Close()
+	d, err := markerIWARP().openSample(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := d.Info().Provider; p != "markeriwarp" {
+		t.Errorf("the device is one of %s", p)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,6 +1,9 @@
 package nics
 
 import (
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -13,7 +16,7 @@ import (
 func softIWARP() *Provider {
 	const flushed = "a broken connection flushes posted requests"
 	return &Provider{
-		Name: "softiwarp", Title: "soft-iWARP", Stack: "iWARP over TCP", Transport: verbs.TransportIWARP, OverTCP: true,
+		Name: "softiwarp", Title: "soft-iWARP", Stack: "iWARP over TCP", Transport: verbs.TransportIWARP, Protocol: conformance.IWARP, OverTCP: true,
 		Caps: verbs.CapRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapAtomics |
 			verbs.CapSendInv | verbs.CapLocalInv | verbs.CapCM | verbs.CapZeroBased | verbs.CapResizeCQ,
 		UnreportedStatuses: map[verbs.WCStatus]string{
@@ -21,7 +24,9 @@ func softIWARP() *Provider {
 			verbs.WCRNRRetryExcErr: "a message without a posted receive ends the connection",
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
-		Options:   optionNames[iwarpOptions](),
+		Kernel:   KernelDriver{Name: "siw", Options: Options{"siw_peer": true}},
+		Profiles: siwProfiles(), driverDefects: siwVerbDefects,
+		Options: optionNames[iwarpOptions](), CRCOption: "crc",
 		newOpener: func(p *Provider, s Setup) (Opener, error) { return newIWARPOpener(p, s) },
 		setDefect: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
 		Defects: describe(
@@ -38,6 +43,9 @@ type iwarpOptions struct {
 	// ClientServer uses the connection model of RFC 5044 when it connects: the passive
 	// side may not send first. When it accepts, it follows the request.
 	ClientServer bool `json:"client_server"`
+	// SIWPeer adapts to peers with siw, which rejects a CRC that is split over two TCP
+	// segments, and may process a first frame only when another arrives.
+	SIWPeer bool `json:"siw_peer"`
 }
 
 // iwarpOpener opens soft-iWARP NICs.
@@ -58,6 +66,9 @@ func newIWARPOpener(p *Provider, s Setup) (*iwarpOpener, error) {
 		return nil, err
 	}
 	o.cfg.NIC.MPA.Markers, o.cfg.NIC.MPA.NoCRC, o.cfg.ClientServer = options.Markers, !options.CRC, options.ClientServer
+	if options.SIWPeer {
+		o.cfg.NIC.MPA.Align, o.cfg.NIC.EmptyWriteAfter = true, 50*time.Millisecond
+	}
 	return o, nil
 }
 

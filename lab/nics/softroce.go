@@ -3,6 +3,7 @@ package nics
 import (
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -13,14 +14,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// softRoCEName is the name of the provider.
+const softRoCEName = "softroce"
+
 func softRoCE() *Provider {
 	return &Provider{
-		Name: "softroce", Title: "soft-RoCE", Stack: "RoCEv2 over UDP", Transport: verbs.TransportIB,
+		Name: softRoCEName, Title: "soft-RoCE", Stack: "RoCEv2 over UDP", Transport: verbs.TransportIB, Protocol: conformance.RoCE,
 		Caps: verbs.CapRC | verbs.CapUC | verbs.CapUD | verbs.CapXRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 |
 			verbs.CapAtomics | verbs.CapMulticast | verbs.CapSendInv | verbs.CapLocalInv | verbs.CapFlush | verbs.CapAtomicWrite |
 			verbs.CapCM | verbs.CapCongestion | verbs.CapAutoMigration | verbs.CapCredits | verbs.CapZeroBased | verbs.CapResizeCQ,
 		Dissector: softroce.Dissector{}, RetransmitCounter: "retransmitted_pkts", HasRNR: true, HasECN: true,
-		Options:   optionNames[roceOptions](),
+		Kernel: KernelDriver{Name: "rxe"}, Profiles: rxeProfiles(), driverDefects: rxeVerbDefects,
+		Options: optionNames[roceOptions](), CRCOption: "icrc",
 		newOpener: func(p *Provider, s Setup) (Opener, error) { return newRoCEOpener(p, s) },
 		setDefect: func(spec string) error { return setRoCE(new(softroce.Config), spec) },
 		Defects:   describe(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), defects.Manager.All()),

@@ -59,35 +59,22 @@ var verbNeeds = map[string]verbs.Caps{
 	"EndUnnoticed":         verbs.CapCM | verbs.CapRC,
 }
 
-// verbOf names the provider of those defects of verbs that imitate one Linux driver.
-var verbOf = map[string]string{
-	"GRHFlagOnConnected": "softroce",
-	"RecvErrorIsQPOp":    "softroce",
-	"RdAtomicRoundsUp":   "softroce",
-	"RefusedWRStays":     "softroce",
-	"SQNeverDrains":      "softroce",
-	"NoQPEvents":         "softroce",
-	"NoLastWQEEvent":     "softroce",
-	"ValuesUnchecked":    "softroce",
-
-	"RTRIgnored":           "softiwarp",
-	"InvalidateUnreported": "softiwarp",
+// hasVerbDefect reports whether devices of p, one of all providers, can have a defect
+// of verbs.
+func (p *Provider) hasVerbDefect(all []*Provider, name string) bool {
+	owns := func(p *Provider) bool { return slices.Contains(p.driverDefects, name) }
+	return (owns(p) || !slices.ContainsFunc(all, owns)) && (p.Caps | p.ReliableCaps).Has(verbNeeds[name])
 }
 
-// hasVerbDefect reports whether devices of the provider can have a defect of verbs.
-func (p *Provider) hasVerbDefect(name string) bool {
-	of, restricted := verbOf[name]
-	return (!restricted || of == p.Name) && (p.Caps | p.ReliableCaps).Has(verbNeeds[name])
-}
-
-// verbDefects returns the defects of verbs that devices of the provider can have.
-func (p *Provider) verbDefects() (all []Defect) {
+// verbDefects returns the defects of verbs that devices of p, one of all providers, can
+// have.
+func (p *Provider) verbDefects(all []*Provider) (found []Defect) {
 	for _, q := range verbcalls.AllDefects() {
-		if p.hasVerbDefect(q.Name) {
-			all = append(all, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
+		if p.hasVerbDefect(all, q.Name) {
+			found = append(found, Defect{Name: q.Name, Imitates: q.Imitates, Does: q.Does})
 		}
 	}
-	return all
+	return found
 }
 
 // takeVerbDefects sets those of names that are defects of the provider's verbs, and
@@ -99,7 +86,7 @@ func (p *Provider) takeVerbDefects(q *verbcalls.Defects, names []string) (others
 				return nil, err
 			}
 		}
-		if !p.hasVerbDefect(name) || q.Set(name, true) != nil {
+		if !p.hasVerbDefect(all(), name) || q.Set(name, true) != nil {
 			others = append(others, name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -97,7 +98,7 @@ func TestStreamRateIncludesLastArrival(t *testing.T) {
 		}
 		for i, s := range sides {
 			s.Addr = netip.AddrFrom4([4]byte{127, 73, 1, byte(2 + i)})
-			d, err := softIWARP(s.Addr, false)
+			d, err := openProvider(conformance.IWARP)(s.Addr, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
 	"github.com/fabrictest/fabrictest/perf"
 )
@@ -37,7 +38,7 @@ func (m *testbed) rawEndpoints() (a, b rawbench.Endpoint) {
 // one kind.
 type devices struct {
 	*testbed
-	kind string
+	kind conformance.Protocol
 }
 
 // Run implements perf.Bench.

@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/dgiwarp"
-	"github.com/fabrictest/fabrictest/emu/link/tcplink"
-	"github.com/fabrictest/fabrictest/emu/link/udplink"
-	"github.com/fabrictest/fabrictest/emu/softiwarp"
-	"github.com/fabrictest/fabrictest/emu/softroce"
-	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -24,38 +20,28 @@ type deviceKind struct {
 	service perf.Service
 }
 
-// Names of device kinds in commands.
-const (
-	roce      = "softroce"
-	iwarp     = "softiwarp"
-	datagrams = "dgiwarp"
-)
-
-// deviceKinds are the kinds that a host can open.
-var deviceKinds = map[string]deviceKind{
-	roce:      {softRoCE, perf.ServiceRC},
-	iwarp:     {softIWARP, perf.ServiceIWARP},
-	datagrams: {dgIWARP, perf.ServiceUD},
+// deviceKinds are the kinds that a host can open, by protocol.
+var deviceKinds = map[conformance.Protocol]deviceKind{
+	conformance.RoCE:          {openProvider(conformance.RoCE), perf.ServiceRC},
+	conformance.IWARP:         {openProvider(conformance.IWARP), perf.ServiceIWARP},
+	conformance.DatagramIWARP: {openProvider(conformance.DatagramIWARP), perf.ServiceUD},
 }
 
-func softRoCE(addr netip.Addr, offloaded bool) (verbs.Context, error) {
-	cfg := softroce.Config{Addrs: []netip.Addr{addr}}
-	if offloaded {
-		cfg.NIC.ICRC = engine.ICRCOffloaded
+// openProvider returns the opener for devices of a protocol.
+func openProvider(protocol conformance.Protocol) opener {
+	return func(addr netip.Addr, offloaded bool) (verbs.Context, error) {
+		p := nics.OfProtocol(protocol)
+		var s nics.Setup
+		if offloaded {
+			if p.CRCOption == "" {
+				return nil, fmt.Errorf("%s without CRC: %w", p.Title, errors.ErrUnsupported)
+			}
+			s.Options = nics.Options{p.CRCOption: false}
+		}
+		o, err := p.NewOpener(s)
+		if err != nil {
+			return nil, err
+		}
+		return o.OnSockets(nics.NICConfig{Addr: addr})
 	}
-	return softroce.OnUDP(udplink.Config{}, cfg)
-}
-
-func softIWARP(addr netip.Addr, offloaded bool) (verbs.Context, error) {
-	cfg := softiwarp.Config{Addrs: []netip.Addr{addr}}
-	cfg.NIC.MPA.NoCRC = offloaded
-	return softiwarp.OnTCP(tcplink.Config{}, cfg)
-}
-
-// dgIWARP opens a device for unreliable datagrams, whose CRC is mandatory.
-func dgIWARP(addr netip.Addr, offloaded bool) (verbs.Context, error) {
-	if offloaded {
-		return nil, fmt.Errorf("datagram-iWARP without CRC: %w", errors.ErrUnsupported)
-	}
-	return dgiwarp.OnUDP(udplink.Config{}, dgiwarp.Config{Addrs: []netip.Addr{addr}})
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/perf"
 )
@@ -23,12 +24,12 @@ type identity struct {
 
 // command is sent by the parent to a host: a program, an idle measurement, or the end.
 type command struct {
-	End       bool          `json:"end,omitempty"`
-	Program   *perf.Program `json:"program,omitempty"`
-	Role      perf.Role     `json:"role,omitempty"`
-	Kind      string        `json:"kind,omitempty"`
-	Offloaded bool          `json:"offloaded,omitempty"`
-	Idle      bool          `json:"idle,omitempty"`
+	End       bool                 `json:"end,omitempty"`
+	Program   *perf.Program        `json:"program,omitempty"`
+	Role      perf.Role            `json:"role,omitempty"`
+	Kind      conformance.Protocol `json:"kind,omitempty"`
+	Offloaded bool                 `json:"offloaded,omitempty"`
+	Idle      bool                 `json:"idle,omitempty"`
 }
 
 // reply is the result of a program or an idle measurement.
@@ -40,7 +41,7 @@ type reply struct {
 // host executes commands in a host process.
 type host struct {
 	addr     netip.Addr
-	kinds    map[string]deviceKind
+	kinds    map[conformance.Protocol]deviceKind
 	exchange perf.Exchange
 }
 

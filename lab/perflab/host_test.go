@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -14,7 +15,7 @@ func TestHostOpensTheDeviceOfACommand(t *testing.T) {
 	addr := netip.MustParseAddr("192.0.2.7")
 	failed := errors.New("no device today")
 	for _, offloaded := range []bool{false, true} {
-		h := &host{addr: addr, kinds: map[string]deviceKind{"test": {open: func(a netip.Addr, without bool) (verbs.Context, error) {
+		h := &host{addr: addr, kinds: map[conformance.Protocol]deviceKind{"test": {open: func(a netip.Addr, without bool) (verbs.Context, error) {
 			if a != addr || without != offloaded {
 				t.Errorf("device on %v, offloaded %v", a, without)
 			}

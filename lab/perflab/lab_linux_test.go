@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/perf"
 )
@@ -131,7 +132,7 @@ func noChildren(t *testing.T) {
 }
 
 func TestDeadHostEndsRun(t *testing.T) {
-	b := devices{newMachine(t), roce}
+	b := devices{newMachine(t), conformance.RoCE}
 	time.AfterFunc(100*time.Millisecond, func() { _ = b.pair.group.Kill(1) })
 	_, err := b.Run(t.Context(), perf.Program{Rate: &perf.Rate{Duration: time.Minute}}, false)
 	if err == nil || !strings.Contains(err.Error(), "host1 has ended") {
@@ -141,7 +142,7 @@ func TestDeadHostEndsRun(t *testing.T) {
 
 func TestHostErrorEndsRun(t *testing.T) {
 	b := newMachine(t)
-	_, err := b.pair.runBoth(t.Context(), command{Kind: roce})
+	_, err := b.pair.runBoth(t.Context(), command{Kind: conformance.RoCE})
 	if err == nil || !strings.Contains(err.Error(), "empty command") {
 		t.Errorf("got %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/perf"
 )
 
@@ -13,10 +14,10 @@ type plan func(context.Context, *testbed, perf.Options) (*perf.Result, error)
 // plans are the plans by name.
 var plans = map[string]plan{
 	"quick": func(ctx context.Context, m *testbed, opt perf.Options) (*perf.Result, error) {
-		return perf.RunQuick(ctx, overUDP{devices{m, roce}}, opt)
+		return perf.RunQuick(ctx, overUDP{devices{m, conformance.RoCE}}, opt)
 	},
 	"iwarp": func(ctx context.Context, m *testbed, opt perf.Options) (*perf.Result, error) {
-		return perf.RunIWARP(ctx, overTCP{devices{m, iwarp}}, overUDP{devices{m, datagrams}}, opt)
+		return perf.RunIWARP(ctx, overTCP{devices{m, conformance.IWARP}}, overUDP{devices{m, conformance.DatagramIWARP}}, opt)
 	},
 }
 

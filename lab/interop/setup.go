@@ -1,43 +1,16 @@
 package interop
 
 import (
-	"fmt"
 	"net/netip"
-	"slices"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
-
-// Provider names the one of our devices that a matrix proves.
-type Provider string
-
-// The providers that have a peer in the kernel.
-const (
-	SoftRoCE  Provider = "softroce"  // against rxe
-	SoftIWARP Provider = "softiwarp" // against siw
-)
-
-// Providers returns them all.
-func Providers() []Provider { return []Provider{SoftRoCE, SoftIWARP} }
-
-// Set makes p the provider that is named; with it a Provider is a command's flag.
-func (p *Provider) Set(name string) error {
-	if !slices.Contains(Providers(), Provider(name)) {
-		return fmt.Errorf("%q is none of %v", name, Providers())
-	}
-	*p = Provider(name)
-	return nil
-}
-
-func (p *Provider) String() string { return string(*p) }
-
-// Type is what a flag's help calls it.
-func (*Provider) Type() string { return "provider" }
 
 // device is the guest's part in a case.
 func (c Case) device() guest.Device {
 	switch {
-	case c.Provider == SoftRoCE:
+	case c.Protocol == conformance.RoCE:
 		return guest.RXE
 	case c.Variant == withCRC:
 		return guest.SIWCRC
@@ -64,7 +37,7 @@ type Setup struct {
 // setup is what a case asks of our device, whose address is local.
 func (c Case) setup(local netip.Addr) Setup {
 	s := Setup{Local: local}
-	if c.Provider == SoftIWARP {
+	if c.Protocol == conformance.IWARP {
 		s.CRC = c.Variant == withCRC
 		s.SpeakFirst = c.Tool == UCMatose && c.Role == Server
 	}

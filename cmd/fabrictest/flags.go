@@ -1,0 +1,89 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/lab/live"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// Flags that several commands have.
+
+// choiceFlag adds a flag with a fixed set of values, and their completion.
+func choiceFlag(cmd *cobra.Command, p *string, name, value, usage string, choices ...string) {
+	cmd.Flags().StringVar(p, name, value, usage)
+	completeFlag(cmd, name, fixed(choices...))
+}
+
+func completeFlag(cmd *cobra.Command, name string, complete completer) {
+	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic(err) // there is no such flag, or it has a completion
+	}
+}
+
+func jsonFlag(cmd *cobra.Command, p *bool, usage string) {
+	cmd.Flags().BoolVar(p, "json", false, usage)
+}
+
+const printsJSON = "print JSON"
+
+func outFlag(cmd *cobra.Command, p *string) {
+	cmd.Flags().StringVar(p, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
+}
+
+// seedFlag adds --seed; decides names the random choices.
+func seedFlag(cmd *cobra.Command, p *string, value, decides, unset string) {
+	cmd.Flags().StringVar(p, "seed", value, "`N` decides all that "+decides+" by chance; \"random\" draws one"+unset)
+}
+
+// tierFlag adds --on for a command that runs on one tier.
+func tierFlag(cmd *cobra.Command, p *string) {
+	choiceFlag(cmd, p, "on", string(scenarios.Sim), "`TIER` to run on: sim or netns", string(scenarios.Sim), string(scenarios.NetNS))
+}
+
+// deviceFlag adds --device for emulated devices; verb is what the command does with them.
+func deviceFlag(cmd *cobra.Command, p *[]string, verb string, names []string) {
+	cmd.Flags().StringSliceVar(p, "device", nil, "the `DEVICE` to "+verb+": "+cmdline.Choices(names)+"; may be repeated (default: all)")
+	completeFlag(cmd, "device", fixed(names...))
+}
+
+// defectFlag adds --defect; target is what gets the defects.
+func defectFlag(cmd *cobra.Command, p *[]string, target string) {
+	cmd.Flags().StringArrayVar(p, "defect", nil, "give "+target+" the defect `NAME` (see 'fabrictest list defects'); may be repeated")
+	completeFlag(cmd, "defect", completeDefects)
+}
+
+func profileFlag(cmd *cobra.Command, p *string) {
+	choiceFlag(cmd, p, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()), nics.ProfileNames()...)
+}
+
+func providerFlag(cmd *cobra.Command, p *string, value, usage, unset string) {
+	choiceFlag(cmd, p, "provider", value, usage+" `NAME`: "+cmdline.Choices(nics.Names())+unset, nics.Names()...)
+}
+
+func levelFlag(cmd *cobra.Command, p *string) {
+	choiceFlag(cmd, p, "level", "", "only requirements of this `LEVEL` or stronger: must, should or may", "must", "should", "may")
+}
+
+func labelFlag(cmd *cobra.Command, p *[]string) {
+	cmd.Flags().StringSliceVar(p, "label", nil, "only cases with this `LABEL`; may be repeated")
+	completeFlag(cmd, "label", completeLabels)
+}
+
+func withoutFlag(cmd *cobra.Command, p *[]string, example string) {
+	cmd.Flags().StringSliceVar(p, "without", nil, "no cases with this `LABEL`"+example+"; may be repeated")
+	completeFlag(cmd, "without", completeLabels)
+}
+
+func tagFlag(cmd *cobra.Command, p *[]string) {
+	cmd.Flags().StringSliceVar(p, "tag", nil, "only scenarios with this `TAG`; may be repeated")
+	completeFlag(cmd, "tag", completeTags)
+}
+
+// labFlag adds --lab, the name of a fabric that is up or is to be brought up.
+func labFlag(cmd *cobra.Command, p *string) {
+	cmd.Flags().StringVar(p, "lab", live.DefaultName, "the lab called `LAB`")
+	completeFlag(cmd, "lab", completeLabs)
+}
