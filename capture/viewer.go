@@ -13,8 +13,8 @@ import (
 )
 
 // ViewerCommand returns the command line that opens a capture in Wireshark, or prints it
-// with tshark: if print is set, or there is no Wireshark or no display.
-func ViewerCommand(ctx context.Context, file string, print bool) ([]string, error) {
+// with tshark: if asText is set, or there is no Wireshark or no display.
+func ViewerCommand(ctx context.Context, file string, asText bool) ([]string, error) {
 	tool, noTshark := exec.LookPath("tshark")
 	gui, noGUI := exec.LookPath("wireshark")
 	if noGUI != nil && noTshark != nil {
@@ -26,7 +26,7 @@ func ViewerCommand(ctx context.Context, file string, print bool) ([]string, erro
 	} else {
 		options = DefaultTsharkOptions()
 	}
-	if print || noGUI != nil || !hasDisplay() {
+	if asText || noGUI != nil || !hasDisplay() {
 		if noTshark != nil {
 			return nil, fmt.Errorf("there is no display for %s, and tshark is not on PATH: install it (apt install tshark), or open %s elsewhere", gui, file)
 		}

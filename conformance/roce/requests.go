@@ -13,7 +13,7 @@ import (
 // and WRITEs use the start of localMem.
 const SinkOffset = 8 << 10
 
-// peerRemote is the remote address that requests of the device use. The peer has no
+// PeerMemory is the remote address that requests of the device use. The peer has no
 // memory there: the case makes up its content.
 var PeerMemory = verbs.Remote{Addr: 0x7f00_1000, RKey: 0x00c0_ffee}
 
@@ -25,17 +25,17 @@ func (c *Conn) localSGL(off, n int) []verbs.SGE {
 	return c.LocalMem.SGL(off, n)
 }
 
-// sendWR returns a SEND of n bytes.
+// SendWR returns a SEND of n bytes.
 func (c *Conn) SendWR(id uint64, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: c.localSGL(0, n)}
 }
 
-// writeWR returns a WRITE of n bytes.
+// WriteWR returns a WRITE of n bytes.
 func (c *Conn) WriteWR(id uint64, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: c.localSGL(0, n), Remote: PeerMemory}
 }
 
-// readWR returns a READ of n bytes.
+// ReadWR returns a READ of n bytes.
 func (c *Conn) ReadWR(id uint64, n int) verbs.SendWR {
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.localSGL(SinkOffset, n), Remote: PeerMemory}
 }

@@ -168,7 +168,7 @@ func TestDeadlockNamesWaitReason(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		for i, reason := range want {
-			if got := string(dead.Waiting[i].Reason); got != reason {
+			if got := dead.Waiting[i].Reason; got != reason {
 				t.Errorf("waits for %q, want %q", got, reason)
 			}
 		}

@@ -33,10 +33,6 @@ func loopback(t testing.TB, addr string, cfg Config) *Device {
 	return d
 }
 
-func loopbackPair(t testing.TB) (a, b *Device) {
-	return loopback(t, "127.81.0.2", Config{}), loopback(t, "127.81.0.3", Config{})
-}
-
 // Every way to frame a stream on real sockets, in both directions, aligned to
 // segments or not.
 func TestFramingsOverTCPSockets(t *testing.T) {

@@ -20,7 +20,6 @@ type (
 
 var (
 	addrA, addrB = providertest.AddrA, providertest.AddrB
-	connParam    = providertest.ConnParam
 	counter      = providertest.Counter
 )
 

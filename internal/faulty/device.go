@@ -23,11 +23,11 @@ type Device struct {
 	Told bool
 }
 
-// Lie changes the completions of a poll, Change those of one that has been selected.
-type (
-	Lie    func(d *Device, wcs []verbs.WC) []verbs.WC
-	Change func(d *Device, wcs []verbs.WC, i int) []verbs.WC
-)
+// Lie changes the completions of a poll.
+type Lie func(d *Device, wcs []verbs.WC) []verbs.WC
+
+// Change changes completion i of a poll, or the completions around it.
+type Change func(d *Device, wcs []verbs.WC, i int) []verbs.WC
 
 // New returns a device with a defect.
 func New(lie Lie) *Device { return &Device{Lie: lie, Buffers: map[uint64]verbs.SGE{}} }

@@ -92,8 +92,8 @@ func knownDefects(p *nics.Provider) (all []judge.Defect) {
 
 // CheckFilter returns an error for a case or a label that the devices do not have.
 func CheckFilter(o *conformance.Filter, devices []*judge.Device) error {
-	var all []*conformance.Suite
-	var names []string
+	all := make([]*conformance.Suite, 0, len(devices))
+	names := make([]string, 0, len(devices))
 	for _, d := range devices {
 		all = append(all, Suites(d)...)
 		names = append(names, d.Name)
@@ -128,11 +128,12 @@ func Suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(d.Prot
 
 // Catalog returns what lists of cases tell about the emulated devices.
 func Catalog() *judge.Catalog {
-	var all []*judge.Device
+	c := new(judge.Catalog)
 	for _, p := range nics.All() {
-		all = append(all, &judge.Device{Name: p.Name, Protocol: p.Protocol})
+		c.Devices = append(c.Devices, &judge.Device{Name: p.Name, Protocol: p.Protocol})
 	}
-	return &judge.Catalog{Devices: all, DescribeDefect: describeDefect, CheckDefect: nics.CheckDefect}
+	c.DescribeDefect, c.CheckDefect = describeDefect, nics.CheckDefect
+	return c
 }
 
 // describeDefect returns what a defect does and imitates.

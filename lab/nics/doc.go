@@ -95,7 +95,7 @@ const Default = softRoCEName
 func All() []*Provider { return slices.Clone(all()) }
 
 var all = sync.OnceValue(func() []*Provider {
-	var all []*Provider
+	all := make([]*Provider, 0, len(constructors))
 	for _, construct := range constructors {
 		all = append(all, construct())
 	}

@@ -205,12 +205,12 @@ func (r *Registry) Registered() int { return len(r.byKey) }
 
 // Close deregisters all memory.
 func (r *Registry) Close() error {
-	errs := []error{r.cache.Flush(), r.DeregisterRetired(forever)}
+	err := errors.Join(r.cache.Flush(), r.DeregisterRetired(forever))
 	for _, b := range r.kept {
-		errs = append(errs, r.deregister(b))
+		err = errors.Join(err, r.deregister(b))
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.byKey)) { // regions that their users have not released
-		errs = append(errs, r.deregister(r.byKey[key]))
+		err = errors.Join(err, r.deregister(r.byKey[key]))
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -117,7 +117,7 @@ func (a *adi) facePoints(f *face, c *adiCell, slice int) (points [][3]int) {
 // exchangeFaces exchanges all six faces and checks them: receives first, then sends, then a
 // wait for all.
 func (a *adi) exchangeFaces(want func(at [3]int) [adiVars]float64, bound float64) {
-	var rs []*mpi.Request
+	rs := make([]*mpi.Request, 0, 2*len(a.faces))
 	for i := range a.faces {
 		f := &a.faces[i]
 		rs = append(rs, a.j.Irecv(f.in, f.from, f.tag))

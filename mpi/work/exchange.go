@@ -2,6 +2,7 @@ package work
 
 import (
 	"cmp"
+
 	"github.com/fabrictest/fabrictest/mpi"
 )
 

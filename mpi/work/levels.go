@@ -111,7 +111,7 @@ func newLevel(j *job, level, points, reach int) *gridLevel {
 		}
 	}
 	j.Alltoall(out, in)
-	var sends []*mpi.Request
+	sends := make([]*mpi.Request, 0, len(t.from))
 	for _, e := range t.from {
 		list := make([]byte, 4*len(e.points))
 		putKeys(list, e.points)

@@ -69,7 +69,7 @@ func neighbours() *Workload {
 			send[i], recv[i] = make([]byte, n), make([]byte, n)
 		}
 		j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
-			var rs []*mpi.Request
+			rs := make([]*mpi.Request, 0, 2*len(partners))
 			for i, p := range partners {
 				r := j.Irecv(recv[i], p.rank, p.direction^1) // the peer sends in the opposite direction
 				rs = append(rs, r)

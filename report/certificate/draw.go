@@ -59,7 +59,7 @@ func clauses(run *conform.Run) (all []Clause) {
 
 // worst returns the worst verdict of some cases, and their names.
 func worst(results []*conform.Result) (s State, cases []string) {
-	var verdicts []conform.Verdict
+	verdicts := make([]conform.Verdict, 0, len(results))
 	for _, r := range results {
 		cases, verdicts = append(cases, r.ID), append(verdicts, r.Verdict)
 	}

@@ -66,9 +66,12 @@ const (
 	groupMemory       = "Communication memory"
 )
 
+// maxRows is at least the number of rows.
+const maxRows = 80
+
 // Rows returns the statistics in the order of the tables.
 func Rows() []Row {
-	rows := []Row{
+	rows := append(make([]Row, 0, maxRows), []Row{
 		{groupMessages, "eager messages sent", Count, eagerSends + "Messages"},
 		{groupMessages, "  bytes", Bytes, eagerSends + "Bytes"},
 		{groupMessages, "rendezvous messages sent", Count, rendezvousSends + "Messages"},
@@ -95,7 +98,7 @@ func Rows() []Row {
 		{groupWindows, "accumulates", Count, "Window.Accumulates"},
 		{groupWindows, "atomics executed by NICs", Count, "Window.Atomics"},
 		{groupWindows, "locks that ranks waited for", Count, "Window.LocksWaited"},
-	}
+	}...)
 	for i, name := range transports {
 		rows = append(rows, Row{groupPackets, "packets by " + name, Count, fmt.Sprint(packetsSent, i)})
 	}

@@ -110,10 +110,10 @@ func (v *jobView) addTables(all []Values) {
 // sizeBars shows the number of messages by size, in powers of two.
 func sizeBars(all []Values) *kit.Bars {
 	b := &kit.Bars{Keys: []kit.Key{{Class: "k0", Name: "eager"}, {Class: "k1", Name: "rendezvous"}}}
-	var eager, rendezvous []uint64
-	for i := range 64 {
-		eager = append(eager, sum(all, fmt.Sprint(eagerSends+"BySize.", i)))
-		rendezvous = append(rendezvous, sum(all, fmt.Sprint(rendezvousSends+"BySize.", i)))
+	var eager, rendezvous [64]uint64
+	for i := range eager {
+		eager[i] = sum(all, fmt.Sprint(eagerSends+"BySize.", i))
+		rendezvous[i] = sum(all, fmt.Sprint(rendezvousSends+"BySize.", i))
 	}
 	last := len(eager) - 1
 	for last >= 0 && eager[last]+rendezvous[last] == 0 {

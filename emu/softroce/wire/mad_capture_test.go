@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // readMADs returns the 256 bytes of every MAD to QP 1 in a capture.
