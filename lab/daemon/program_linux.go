@@ -49,9 +49,9 @@ func (c *Client) Command(p *Program) (*exec.Cmd, error) {
 }
 
 // Run starts a command, answers with descriptors, and forwards signals of the client. It
-// returns when the program ends, and kills it when the client disconnects. after is called
-// when the program has ended.
-func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, after func(), answer ...*os.File) error {
+// returns when the program ends, and kills it when the client disconnects. It calls started
+// when the client has been answered, and ended when the program has ended.
+func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended func(), answer ...*os.File) error {
 	if err := start(cmd); err != nil {
 		return err
 	}
@@ -60,10 +60,11 @@ func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, after func(), a
 		return errors.Join(err, cmd.Wait())
 	}
 	CloseAll(append(c.Files, answer...)) // the program and the client have them
+	started()
 	pid := cmd.Process.Pid
 	code, _ := c.Frames.ServeProgram(&control.Program{PID: pid, Ended: control.Wait(cmd), HangupTimeout: hangupTimeout})
 	_ = syscall.Kill(-pid, syscall.SIGKILL) // remaining processes of the group
-	after()
+	ended()
 	return c.Frames.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
 }
 

@@ -68,7 +68,7 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 			return err
 		}
 		cmd.Env = s.lab.programEnv(cmd.Env)
-		return c.Run(cmd, s.lab.ns.Start, func() {})
+		return c.Run(cmd, s.lab.ns.Start, func() {}, func() {})
 	case opDown:
 		c.Down()
 	default:

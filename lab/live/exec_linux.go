@@ -22,10 +22,9 @@ func (s *server) exec(c *daemon.Client, r *request) error {
 		return err
 	}
 	cmd.Env = append(cmd.Env, nics.EnvVars(s.testbed.Plan.Topology, host.Host)...)
-	s.programs.Add(1)
-	defer s.programs.Add(-1)
+	started, ended := func() { s.programs.Add(1) }, func() { s.programs.Add(-1) }
 	if !r.Terminal {
-		return c.Run(cmd, host.NS.Start, func() {})
+		return c.Run(cmd, host.NS.Start, started, ended)
 	}
 	master, slave, err := openTerminal(r.Rows, r.Columns)
 	if err != nil {
@@ -38,5 +37,8 @@ func (s *server) exec(c *daemon.Client, r *request) error {
 		err := host.NS.Start(cmd)
 		slave.Close() // only the program has it
 		return err
-	}, func() { killSession(cmd.Process.Pid) }, master)
+	}, started, func() {
+		killSession(cmd.Process.Pid)
+		ended()
+	}, master)
 }
