@@ -241,7 +241,7 @@ func parseBytes(b []byte) (text, rest []byte, err error) {
 	return b[:n], b[n:], nil
 }
 
-// describe writes the encoding of a type, to compare both ends.
+// describe writes a description of the encoding of a type. Client and agent compare it.
 func (p *plan) describe(w *strings.Builder) {
 	switch p.kind {
 	case reflect.Struct:

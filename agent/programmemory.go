@@ -89,7 +89,8 @@ func (m *programMemories) record(r *record) {
 	w.flush()
 }
 
-// sendChanges sends the changes of the program, and returns the number of frames received.
+// sendChanges sends the changes of memory by the program, and returns the number of frames
+// received so far.
 func (m *programMemories) sendChanges() (got uint64) {
 	m.lock()
 	defer m.unlock()

@@ -111,7 +111,7 @@ func (p *Printer) packet(s *Stream, pkt *Packet) error {
 	return nil
 }
 
-// Heading prints the name of the next capture, if there are several.
+// Heading prints the name of the next capture, unless the output is JSON or statistics only.
 func (p *Printer) Heading(name string) error {
 	if p.opts.JSON || p.opts.StatsOnly {
 		return nil

@@ -47,7 +47,7 @@ type Carrier interface {
 // Opener opens the carrier of a rank. All ranks do so at the same time.
 type Opener func(e *transport.Env, up Upper) (Carrier, error)
 
-// OverVerbs opens carriers that use the NICs of the rank's environment.
+// OverVerbs returns an Opener of carriers over the NICs of the rank's environment.
 func OverVerbs(cfg carrier.Config) Opener {
 	return func(e *transport.Env, up Upper) (Carrier, error) {
 		c, err := carrier.Open(e, cfg, up)

@@ -72,8 +72,7 @@ func (c *checker) checkLink(key string, l *Link) {
 	if c.s.Fabric.Kind == Pair {
 		c.rejectKeys(key, "two hosts back to back have no switch with a queue", "queue", "ecn")
 	}
-	// A switch that sends as fast as it receives has no queue, and a tier without a rate
-	// would ignore these keys.
+	// Without a rate a switch sends as fast as it receives, and has no queue.
 	if l.Rate == 0 && c.s.Fabric.Link.Rate == 0 && c.s.Fabric.Kind != Pair {
 		c.rejectKeys(key, "without rate nothing ever queues", "queue", "ecn")
 	}

@@ -32,8 +32,8 @@ func AppendFields(b []byte, v any) []byte {
 	return b
 }
 
-// ParseFields parses the header at the start of b into v, a pointer to a struct of
-// [AppendFields], and returns the rest. After an error no field is set.
+// ParseFields parses the header at the start of b into v, a pointer to a struct as
+// [AppendFields] takes it, and returns the rest. After an error no field is set.
 func ParseFields(b []byte, v any) (rest []byte, err error) {
 	s := structOf(v)
 	p := planOf(s.Type())

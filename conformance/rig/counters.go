@@ -58,8 +58,8 @@ func (f Counts) AddAll(more Counts) {
 	}
 }
 
-// CounterCase completes a case about some counters: the device must count the events on the
-// wire. Each of its defects stops one counter.
+// CounterCase sets the citation, level and defects of a case about counters: the device must
+// count the events on the wire. Each defect keeps one counter from increasing.
 func CounterCase(c conformance.Case, about []*Counter) conformance.Case {
 	c.Cite, c.Level = conformance.Cite{Doc: "package verbs", Rows: []string{"verbs/counters/3"}}, conformance.Should
 	for _, k := range about {

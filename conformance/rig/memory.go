@@ -71,7 +71,8 @@ func Pattern(n int, first byte) []byte {
 	return b
 }
 
-// ExpectBytes fails the case unless the region contains want at offset off.
+// ExpectBytes fails the case unless the region contains want at offset off. It
+// orders its access with those of the device (Memory.sync).
 func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 	m.sync()
 	got := m.Buf[off:][:len(want)]

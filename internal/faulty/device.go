@@ -13,24 +13,24 @@ import (
 // Device is a device with a defect. Its Context must be set before it is used.
 type Device struct {
 	verbs.Context
-	// Lie changes the completions of a successful poll.
-	Lie Lie
+	// Fault changes the completions of a successful poll.
+	Fault Fault
 	// Buffers is the first buffer of each request, by work request ID.
 	Buffers map[uint64]verbs.SGE
 	// Regions are the registered buffers.
 	Regions []Region
-	// Told is set when the defect has taken effect.
-	Told bool
+	// Applied is set when the defect has taken effect.
+	Applied bool
 }
 
-// Lie changes the completions of a poll.
-type Lie func(d *Device, wcs []verbs.WC) []verbs.WC
+// Fault changes the completions of a poll.
+type Fault func(d *Device, wcs []verbs.WC) []verbs.WC
 
 // Change changes completion i of a poll, or the completions around it.
 type Change func(d *Device, wcs []verbs.WC, i int) []verbs.WC
 
 // New returns a device with a defect.
-func New(lie Lie) *Device { return &Device{Lie: lie, Buffers: map[uint64]verbs.SGE{}} }
+func New(fault Fault) *Device { return &Device{Fault: fault, Buffers: map[uint64]verbs.SGE{}} }
 
 // Region is a registered buffer.
 type Region struct {
@@ -59,7 +59,7 @@ func (c *faultyCQ) Poll(into []verbs.WC) (int, error) {
 	got := make([]verbs.WC, len(into))
 	n, err := c.CQ.Poll(got)
 	if n > 0 {
-		c.pending = append(c.pending, c.d.Lie(c.d, got[:n])...)
+		c.pending = append(c.pending, c.d.Fault(c.d, got[:n])...)
 	}
 	n = copy(into, c.pending)
 	c.pending = c.pending[n:]
@@ -179,15 +179,15 @@ func unwrapQP(qp verbs.QP) verbs.QP {
 	return qp
 }
 
-// Nth changes the completion that fits, after n others.
-func Nth(n int, fits func(verbs.WC) bool, change Change) Lie {
+// Nth applies change to the completion that matches after n others did, once.
+func Nth(n int, match func(verbs.WC) bool, change Change) Fault {
 	return func(d *Device, wcs []verbs.WC) []verbs.WC {
 		for i := range wcs {
-			if d.Told || !fits(wcs[i]) {
+			if d.Applied || !match(wcs[i]) {
 				continue
 			}
 			if n--; n < 0 {
-				d.Told = true
+				d.Applied = true
 				return change(d, wcs, i)
 			}
 		}
@@ -223,20 +223,20 @@ func Spoil(d *Device, wcs []verbs.WC, i int) []verbs.WC {
 }
 
 // Swapped swaps two completions of one queue pair that fit, after n others.
-func Swapped(n int, fits func(verbs.WC) bool) Lie {
+func Swapped(n int, match func(verbs.WC) bool) Fault {
 	var held *verbs.WC
 	return func(d *Device, wcs []verbs.WC) []verbs.WC {
 		var out []verbs.WC
 		for _, wc := range wcs {
-			if !d.Told && held == nil && fits(wc) {
+			if !d.Applied && held == nil && match(wc) {
 				if n--; n < 0 {
 					held = &wc
 					continue
 				}
 			}
 			out = append(out, wc)
-			if held != nil && !d.Told && fits(wc) && wc.QPN == held.QPN {
-				d.Told = true
+			if held != nil && !d.Applied && match(wc) && wc.QPN == held.QPN {
+				d.Applied = true
 				out = append(out, *held)
 			}
 		}

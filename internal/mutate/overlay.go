@@ -12,8 +12,8 @@ import (
 // module is the path of the module whose sources are mutated.
 const module = "github.com/fabrictest/fabrictest"
 
-// Overlay writes sources with all mutants to a directory, for the sources of the module
-// in root. It returns the name of a file for the -overlay flag of the Go tool.
+// Overlay writes copies of the sources of the module in root, with all mutants, to a
+// directory. It returns the name of a file for the -overlay flag of the Go tool.
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {

@@ -61,7 +61,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		service random.Service
-		lie     faulty.Lie
+		fault   faulty.Fault
 	}{
 		{"send completed twice", random.RC, faulty.Nth(0, sent, faulty.Again)},
 		{"receive completed twice", random.RC, faulty.Nth(0, received, faulty.Again)},
@@ -93,7 +93,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			lane.SignalEvery = 1
 			work := &random.Workload{Seed: 3, CQs: 1, SharedWords: 2, Lanes: []random.Lane{lane}}
 			w := newWorld(t, 1, impair.Spec{})
-			l := faulty.New(tc.lie)
+			l := faulty.New(tc.fault)
 			l.Context = w.devices[1]
 			w.devices[1] = l
 			_, err := w.run(t, work)
@@ -101,7 +101,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			if !errors.As(err, &v) {
 				t.Fatalf("run = %v, want a violation", err)
 			}
-			if !l.Told {
+			if !l.Applied {
 				t.Fatal("the defect was never triggered")
 			}
 			t.Log(v)

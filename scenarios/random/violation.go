@@ -38,7 +38,7 @@ type incoming struct {
 	arrivals Arrivals
 }
 
-// violation names request n of the peer, or none if n is negative.
+// violation returns a Violation about request n of the peer; about no request if n is negative.
 func (x *incoming) violation(n int, want, got string) *Violation {
 	var o *op
 	if n >= 0 {

@@ -26,11 +26,11 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 	random := workload.Config{Kind: workload.Random, Services: []string{workload.ServiceRC}, Messages: 100, Bytes: 2000}
 	calls := workload.Config{Kind: workload.Calls, Messages: 20, Bytes: 2000}
 	for _, tc := range []struct {
-		name string
-		rank int // with the defect
-		cfg  workload.Config
-		lie  faulty.Lie
-		want string
+		name  string
+		rank  int // with the defect
+		cfg   workload.Config
+		fault faulty.Fault
+		want  string
 	}{
 		{"damaged", 1, stream(workload.OpSend), faulty.Nth(20, message, faulty.Spoil), "byte 1000 of 2000"},
 		{"damaged datagram", 1, datagrams, faulty.Nth(20, message, faulty.Spoil), "of 900 is"},
@@ -58,7 +58,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			var out []verbs.WC
 			for _, wc := range wcs {
 				if announced(wc) && wc.Imm == 60 {
-					l.Told = true
+					l.Applied = true
 					continue
 				}
 				out = append(out, wc)
@@ -102,7 +102,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 4, 1)
-			l := faulty.New(tc.lie)
+			l := faulty.New(tc.fault)
 			r.disguise = func(host int, dev verbs.Context) verbs.Context {
 				if host != tc.rank {
 					return dev
@@ -115,7 +115,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			if err := r.RunPrograms(); err != nil {
 				t.Fatal(err)
 			}
-			if !l.Told {
+			if !l.Applied {
 				t.Fatal("the defect was never triggered")
 			}
 			var all []string

@@ -80,8 +80,8 @@ func (e *env) think() {
 	e.now = e.proc.Now()
 }
 
-// pair returns the partner of the rank in a workload of pairs, and its NIC: rank 2i has rank
-// 2i+1. The last rank of an odd number has none, which is -1.
+// pair returns the partner of this rank in a workload of pairs, and the NIC of this rank that
+// it uses. Ranks 2i and 2i+1 are partners; the last of an odd number of ranks has none (-1).
 func (e *env) pair() (peer int, nic *NIC) {
 	r := e.rank
 	if peer = r.Rank ^ 1; peer >= e.cfg.Ranks || r.Rank >= e.cfg.Ranks {

@@ -71,7 +71,7 @@ func (h *channel) Wait(timeout time.Duration) (verbs.CQ, error) {
 	return found, nil
 }
 
-// unlessAgain is the error of a read that found something else than nothing.
+// unlessAgain returns nil for EAGAIN and EINTR, and other errors of a read.
 func unlessAgain(errno error) error {
 	if errors.Is(errno, syscall.EAGAIN) || errors.Is(errno, syscall.EINTR) {
 		return nil

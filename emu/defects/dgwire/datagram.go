@@ -177,13 +177,15 @@ func (e *Edge) sendFollows(p *packet, h *ddp.Header, n int) bool {
 	return good
 }
 
+// writeFollows reports whether a tagged segment continues its RDMA Write at the expected
+// offset, or begins one.
 func (e *Edge) writeFollows(p *packet, h *ddp.Header, n int) bool {
 	k, to := target{p.from(), h.Tagged.STag}, h.Tagged.TO
 	end, begun := e.writes[k]
 	good := !begun || to == end
 	switch {
 	case h.Control.Last:
-		delete(e.writes, k) // what comes next is another
+		delete(e.writes, k) // the next segment begins another Write
 	case good:
 		e.writes[k] = to + uint64(n)
 	}

@@ -101,7 +101,7 @@ func shiftCode(_ *Conn, s *segment) bool {
 	return true
 }
 
-// typeOne is Defects.MPAErrorType.
+// typeOne (MPAErrorType) increments the error type in Terminate messages about MPA.
 func typeOne(_ *Conn, s *segment) bool {
 	if t, ok := s.parsed(); ok && t.Error.Layer == wire.LayerMPA {
 		s.octets[termAt]++

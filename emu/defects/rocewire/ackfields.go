@@ -46,8 +46,8 @@ func versionOfAnswers(_ *Edge, p *packet) bool {
 	return true
 }
 
-// stretched (ResponseLengthUnchecked) shows the engine responses of a READ that
-// have the length of their place.
+// stretched (ResponseLengthUnchecked) pads first and middle READ responses that are too
+// short to the MTU, so that the engine does not detect them.
 func stretched(e *Edge, p *packet) bool {
 	if !p.is(wire.OpReadResponseFirst) && !p.is(wire.OpReadResponseMiddle) {
 		return true

@@ -44,7 +44,7 @@ func inventCredits(_ *Edge, p *packet) bool {
 	return true
 }
 
-// lateMSN (MSNLate) counts messages up to the one before.
+// lateMSN (MSNLate) sends ACKs with an MSN that is one too low.
 func lateMSN(_ *Edge, p *packet) bool {
 	h := p.header(wire.HasAETH)
 	if h == nil || wire.Syndrome(h[0]).Kind() != wire.SyndromeAck {

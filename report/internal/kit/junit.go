@@ -110,7 +110,7 @@ func (s *Suite) Add(c Case, area string, took time.Duration) {
 	s.Cases = append(s.Cases, c)
 }
 
-// Write writes the file of a run that took a time.
+// Write writes the suites as a JUnit file, with the duration of the run.
 func (all *Suites) Write(w io.Writer, took time.Duration) error {
 	all.Time = seconds(took)
 	if _, err := io.WriteString(w, xml.Header); err != nil {

@@ -14,14 +14,14 @@ type Span struct {
 
 // Lanes assigns spans to at most limit rows without overlap of spans and labels, on a chart
 // that is columns characters wide. It returns the row of each span, -1 if there is none,
-// and the position on the axis (of Width) where the space for its label ends.
-func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, room []float64) {
-	rows, room = make([]int, len(spans)), make([]float64, len(spans))
+// and the position where the space for its label ends, from 0 to Width.
+func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, labelEnds []float64) {
+	rows, labelEnds = make([]int, len(spans)), make([]float64, len(spans))
 	order := make([]int, len(spans))
 	for i := range order {
 		order[i] = i
 		rows[i] = -1
-		room[i] = Width
+		labelEnds[i] = Width
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(spans[a].From, spans[b].From) })
 	last := make([]int, limit) // last span of each row
@@ -36,11 +36,11 @@ func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, room []float6
 				if g.X(spans[i].From) < end || g.X(spans[i].From) < label {
 					continue
 				}
-				room[prev] = g.X(spans[i].From)
+				labelEnds[prev] = g.X(spans[i].From)
 			}
 			rows[i], last[r] = r, i
 			break
 		}
 	}
-	return rows, room
+	return rows, labelEnds
 }
