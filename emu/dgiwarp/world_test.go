@@ -115,7 +115,10 @@ func (x exchange) serve(serving func()) error {
 			sent++
 			continue
 		}
-		from, b := e.message(&wc)
+		from, b, err := e.tryMessage(&wc)
+		if err != nil {
+			return err
+		}
 		copy(e.Buf, b)
 		if err := errors.Join(e.trySend(from, 0, len(b)), e.tryRecv(0, 8192)); err != nil {
 			return err
@@ -144,7 +147,7 @@ func (x exchange) request() error {
 			if wc.WRID == sendID {
 				continue
 			}
-			if from, b := e.message(&wc); from != server || !bytes.Equal(b, e.Buf[:size]) {
+			if from, b, err := e.tryMessage(&wc); err != nil || from != server || !bytes.Equal(b, e.Buf[:size]) {
 				return fmt.Errorf("message %d: %d bytes from %v, sent %d to %v", i, len(b), from, size, server)
 			}
 		}
