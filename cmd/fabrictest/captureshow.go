@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
-// newCaptureShowCommand is `fabrictest capture show`: what a capture says, in the terminal.
+// newCaptureShowCommand returns the command `fabrictest capture show`, which prints the
+// decoded packets of a capture.
 func newCaptureShowCommand() *cobra.Command {
 	var opts capture.PrintOptions
 	var qps, psns []string

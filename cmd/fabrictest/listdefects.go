@@ -6,7 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// newListDefectsCommand is `fabrictest list defects`: what --defect takes.
+// newListDefectsCommand returns the command `fabrictest list defects`, which lists the
+// values of --defect.
 func newListDefectsCommand() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{

@@ -53,7 +53,8 @@ func request(r *mpi.Request, err error) (Request, error) {
 	return r, err
 }
 
-// newComm adapts a communicator; nil stays nil.
+// newComm wraps a communicator of the runtime as a Comm. It returns nil for nil, so that
+// the interface compares equal to nil.
 func newComm(c *mpi.Comm, err error) (Comm, error) {
 	if c == nil {
 		return nil, err
@@ -61,7 +62,7 @@ func newComm(c *mpi.Comm, err error) (Comm, error) {
 	return comm{c}, err
 }
 
-// newMessage adapts a message; nil stays nil.
+// newMessage wraps a matched message of the runtime as a Message, and returns nil for nil.
 func newMessage(m *mpi.Message) Message {
 	if m == nil {
 		return nil

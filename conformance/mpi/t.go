@@ -220,7 +220,7 @@ func (t *T) awaitSignal(ranks ...int) {
 	}
 }
 
-// dup returns a duplicate of the communicator.
+// dup duplicates the communicator (MPI_Comm_dup), and returns a T that uses the duplicate.
 func (t *T) dup() *T {
 	c, err := t.Dup()
 	t.must("Dup", err)

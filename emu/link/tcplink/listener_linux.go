@@ -126,7 +126,8 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// closeLocked closes the socket. The lock is held.
+// closeLocked closes the listening socket and releases its ID. The caller holds the lock
+// of the Net.
 func (l *Listener) closeLocked() {
 	unix.Close(l.fd)
 	l.fd = -1

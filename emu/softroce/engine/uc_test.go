@@ -11,9 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// uc/2, uc/3, uc/5, uc/6, bth/op/3 (error class D1): An invalid
-// message is dropped completely: it uses no receive, changes no state and causes no
-// response. The next message is accepted.
+// The responder of UC drops an invalid message silently (error class D1): the message
+// consumes no receive, and the next message is accepted.
+// Requirements uc/2, uc/3, uc/5, uc/6, bth/op/3.
 func TestUCDropsInvalidMessages(t *testing.T) {
 	first := func(p ucPeer, k int) { p.send(wire.OpSendFirst, k, data(p.mtu)) }
 	writeFirst := func(p ucPeer, k, n int) { p.send(wire.OpWriteFirst, k, p.at(0, n), data(p.mtu)) }
@@ -156,8 +156,8 @@ func TestUCMessageWithoutAReceiveIsDropped(t *testing.T) {
 	})
 }
 
-// uc/4, uc/10: A message may start at any PSN, and the expected PSN follows it. A
-// duplicate is a new message.
+// The responder of UC accepts a first packet with any PSN, and expects the next PSN after it.
+// It takes a duplicate for a new message. Requirements uc/4, uc/10.
 func TestUCMessagesStartAtAnyPSN(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		for id := range uint64(5) {
