@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -59,9 +61,11 @@ func newConn(conn net.Conn, t Timing, receives control.Kind) *control.Conn {
 	})
 }
 
-// run writes the queue of a connection until it ends.
+// run writes the queue of a connection until it ends. It closes a connection whose peer does
+// not read. After any other error reading fails, too, and Serve returns: first it reads what
+// the peer sent before it closed the connection, with the reason.
 func run(c *control.Conn) {
-	if err := c.Run(); err != nil {
+	if err := c.Run(); errors.Is(err, os.ErrDeadlineExceeded) {
 		c.Close(err)
 	}
 }

@@ -6,14 +6,38 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/verbs"
 )
+
+// brokenWrites is a connection that the peer has closed: it can be read, but not written.
+type brokenWrites struct{ net.Conn }
+
+func (brokenWrites) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// An agent that stops sends the reason and closes the connection. A client whose next write
+// fails before it has read the reason still reads it.
+func TestReasonOfPeerIsReadAfterAWriteFailed(t *testing.T) {
+	near, far := net.Pipe()
+	c := newConn(brokenWrites{near}, Timing{}, control.Reply)
+	if err := c.QueueNow(control.Frame{Kind: control.Ping}); err != nil {
+		t.Fatal(err)
+	}
+	run(c)
+	go control.New(far, control.Config{}).Close(errStopping)
+	var reason *control.CloseError
+	if err := c.Serve(func(control.Frame) error { return nil }); !errors.As(err, &reason) || reason.Reason != errStopping.Error() {
+		t.Errorf("the connection ended with %v", err)
+	}
+}
 
 // fill gives every part of a value another value than zero.
 func fill(v reflect.Value, n *int) {

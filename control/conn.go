@@ -129,21 +129,30 @@ func (c *Conn) Write(f Frame) error {
 
 func (c *Conn) write(b []byte) error {
 	for len(b) > 0 {
-		if c.WriteTimeout > 0 {
-			if err := c.stream.SetWriteDeadline(time.Now().Add(c.WriteTimeout)); err != nil {
-				return err
-			}
+		closing, err := c.startWriteTimeout()
+		if err != nil {
+			return err
 		}
 		n, err := c.stream.Write(b[:min(len(b), writeLen)])
 		b = b[n:]
 		switch {
 		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded) && (n > 0 || c.KeepWaiting != nil && c.KeepWaiting()):
+		case errors.Is(err, os.ErrDeadlineExceeded) && !closing && (n > 0 || c.KeepWaiting != nil && c.KeepWaiting()):
 		default:
 			return err
 		}
 	}
 	return nil
+}
+
+// startWriteTimeout sets the deadline of the next write, unless Close has set it.
+func (c *Conn) startWriteTimeout() (closing bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reason == nil && c.WriteTimeout > 0 {
+		err = c.stream.SetWriteDeadline(time.Now().Add(c.WriteTimeout))
+	}
+	return c.reason != nil, err
 }
 
 // Queue queues a frame for Run. It blocks while QueueBytes are queued; a larger frame is
@@ -245,13 +254,15 @@ func (c *Conn) beat(done <-chan struct{}) {
 	}
 }
 
-// Close sends the queued frames and the reason, unless the peer does not read, and closes
-// the stream. The reason of the first call is returned by Serve.
+// Close sends the queued frames and the reason, and closes the stream. A peer that does not
+// read delays it by at most closeTimeout. The reason of the first call is returned by Serve.
 func (c *Conn) Close(reason error) {
 	c.mu.Lock()
 	first := c.reason == nil
+	var noDeadline error
 	if first {
 		c.reason = reason
+		noDeadline = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout))
 	}
 	c.noQueue = true
 	c.changed.Broadcast()
@@ -259,14 +270,22 @@ func (c *Conn) Close(reason error) {
 	if !first {
 		return
 	}
-	// If another goroutine is writing, the peer may not read.
-	if c.writing.TryLock() {
-		text, coded := reason.Error(), new(CloseError)
-		errors.As(reason, &coded)
-		last := Frame{Kind: Close, Num: coded.Code, Body: []byte(text[:min(len(text), MaxReason)])}.Append(c.takeQueue(nil))
-		_ = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout)) // pipes may have no deadlines
-		_, _ = c.stream.Write(last)                                 // best effort
-		c.writing.Unlock()
+	// Another goroutine that is writing ends with its batch or at the deadline. Pipes may
+	// have no deadlines: its write may last for ever.
+	if noDeadline == nil {
+		c.writing.Lock()
+		c.writeReason(reason)
+	} else if c.writing.TryLock() {
+		c.writeReason(reason)
 	}
 	_ = c.stream.Close() // the reason is what counts
+}
+
+// writeReason writes the queue and a Close frame, best effort. It releases c.writing.
+func (c *Conn) writeReason(reason error) {
+	defer c.writing.Unlock()
+	text, coded := reason.Error(), new(CloseError)
+	errors.As(reason, &coded)
+	last := Frame{Kind: Close, Num: coded.Code, Body: []byte(text[:min(len(text), MaxReason)])}.Append(c.takeQueue(nil))
+	_, _ = c.stream.Write(last)
 }

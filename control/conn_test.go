@@ -213,6 +213,33 @@ func TestCloseSendsQueueAndReason(t *testing.T) {
 	}
 }
 
+// A connection that is closed while Run is writing sends the reason after Run's batch. It
+// waits at most closeTimeout for a peer that does not read.
+func TestCloseWaitsForRun(t *testing.T) {
+	for _, peerReads := range []bool{true, false} {
+		near, far := pair(Config{WriteTimeout: time.Minute, KeepWaiting: func() bool { return true }},
+			Config{Limits: Limits{Own: 10, Close: 10}})
+		go near.Run()
+		if err := near.QueueNow(Frame{Kind: Own}); err != nil {
+			t.Fatal(err)
+		}
+		for near.writing.TryLock() { // until Run writes
+			near.writing.Unlock()
+			runtime.Gosched()
+		}
+		closed := make(chan struct{})
+		go func() { near.Close(errors.New("done")); close(closed) }()
+		if peerReads {
+			first, err := far.Read()
+			_, reason := far.Read()
+			if first.Kind != Own || err != nil || reason.Error() != "done" {
+				t.Errorf("read %v, %v and %v", first, err, reason)
+			}
+		}
+		<-closed
+	}
+}
+
 func TestHello(t *testing.T) {
 	type body struct{ Name string }
 	p := Protocol{Version: 3, Us: "we", Them: "they", MaxHello: 100, Timeout: time.Minute}
