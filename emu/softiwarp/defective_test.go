@@ -24,8 +24,8 @@ func TestDefectiveDevicesKeepRunning(t *testing.T) {
 	}
 }
 
-// echoWith has a defective device and a sound one exchange messages. The defective one
-// connects, or accepts if role is 1.
+// echoWith lets a device with a defect and one without exchange messages, and returns the error
+// of the programs. The device with the defect connects, or accepts if role is 1.
 func echoWith(t *testing.T, name string, role int) error {
 	var defective Config
 	if !defects.SetSoftIWARP(&defective.NIC.Policy, name) {

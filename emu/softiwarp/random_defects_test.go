@@ -31,8 +31,8 @@ func TestRandomPairFindsDefects(t *testing.T) {
 	}
 }
 
-// TestMutantsAreFoundAtRandom is the same for mutants. Only a build with mutants has them;
-// package defects runs it in one.
+// TestMutantsAreFoundAtRandom is TestRandomPairFindsDefects for mutants, which both devices have.
+// Only a build with mutants runs it: that of TestOtherTestsFindMutants in package defects.
 func TestMutantsAreFoundAtRandom(t *testing.T) {
 	if len(mutant.Names()) == 0 {
 		t.Skip("this test was built without mutants; the conform step of CI runs it with them")
