@@ -113,7 +113,7 @@ var ddpControlCases = []conformance.Case{{
 }, {
 	ID:    "ddp/control/reserved-bits-are-ignored",
 	Title: "The reserved bits of DDP's control octet are ignored",
-	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/7"), Defects: []string{"ReservedBitsChecked"},
+	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/7"), Defects: []string{"DDPReservedChecked"},
 	Sends:   "a Send, a Write, a Read Request and a Read Response with all reserved bits set",
 	Expects: "each is accepted",
 	Run: onConn(func(c *conn) {

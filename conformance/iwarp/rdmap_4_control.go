@@ -71,7 +71,7 @@ var rdmapControlCases = []conformance.Case{{
 }, {
 	ID:    "rdmap/header/reserved-bits-are-ignored",
 	Title: "The reserved bits of the RDMAP control octet are ignored",
-	Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/4"), Defects: []string{"ReservedBitsChecked"},
+	Cite:  cite(rfc5040, "4.1", "rfc5040/4.1/4"), Defects: []string{"DDPReservedChecked"},
 	Sends:   "a Send, a Write, a Read Request and a Read Response with both reserved bits set",
 	Expects: "each is accepted",
 	Run: onConn(func(c *conn) {

@@ -105,7 +105,7 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 }, {
 	ID:    "rdmapx/atomic/reserved-bits-are-ignored",
 	Title: "The reserved bits of an Atomic Request are ignored",
-	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Defects: []string{"ReservedBitsChecked"},
+	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Defects: []string{"DDPReservedChecked"},
 	Sends:   "a FetchAdd with all 28 reserved bits set",
 	Expects: "the sum in memory, and a response",
 	Run: onConn(func(c *conn) {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
@@ -22,11 +21,10 @@ type shared = device.Device
 // Device is an open datagram-iWARP device: a verbs.Context.
 type Device struct {
 	shared
-	cfg         Config
-	nic         *engine.NIC
-	wireDefects *dgwire.Edge // nil if the device's packets have no defects
-	link        link.PacketLink
-	udp         *udplink.Link // the socket below link; nil in a simulated world
+	cfg  Config
+	nic  *engine.NIC
+	link link.PacketLink
+	udp  *udplink.Link // the socket below link; nil in a simulated world
 
 	addrs device.PortAddrs
 }
@@ -39,13 +37,7 @@ var (
 // Device is also the drive.Engine of its driver: the engine with the delivery of events.
 
 // Input implements drive.Engine.
-func (d *Device) Input(now mono.Time, dg *link.Datagram) {
-	if d.wireDefects != nil {
-		d.wireDefects.Input(now, dg)
-		return
-	}
-	d.nic.Input(now, dg)
-}
+func (d *Device) Input(now mono.Time, dg *link.Datagram) { d.nic.Input(now, dg) }
 
 // Tick implements drive.Engine.
 func (d *Device) Tick(now mono.Time) { d.nic.Tick(now) }
@@ -66,20 +58,11 @@ func (d *Device) Settle(mono.Time) { d.DeliverCompletionEvents() }
 // Output implements drive.Engine. Output completes UD requests, whose events it delivers:
 // the driver settles before it sends, and may then sleep.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
-	n := d.fill(now, ds)
+	n := d.nic.Output(now, ds)
 	if d.nic.CompletionEvents() > 0 {
 		d.DeliverCompletionEvents()
 	}
 	return n
-}
-
-// fill fills ds with datagrams to send, and returns their number. Unlike Output it delivers no
-// events.
-func (d *Device) fill(now mono.Time, ds []link.Datagram) int {
-	if d.wireDefects != nil {
-		return d.wireDefects.Output(now, ds)
-	}
-	return d.nic.Output(now, ds)
 }
 
 // hooks returns the hooks of package device.

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
@@ -44,8 +43,6 @@ type Config struct {
 	QP QPOptions
 	// NIC configures the engine. GIDs is set here, and Secret and LinkMTU if they are zero.
 	NIC engine.Config
-	// Defects are defects of the packets that the device sends and receives.
-	Defects dgwire.Defects
 	// Decorate, if not nil, wraps the socket of OnUDP, for instance with a capture.
 	Decorate func(link.Waiter) link.Waiter
 	// Costs is the processor time of verb calls in a simulated world; the defaults if zero.
@@ -62,9 +59,6 @@ const startTime mono.Time = 1
 // largestMTU bounds the packet size: a loopback interface has an MTU of 64 KB, of which few
 // packets fit into a socket buffer.
 const largestMTU = 9216
-
-// noErrorLimit is a rate limit of error messages that is never reached.
-const noErrorLimit = 1 << 20
 
 // InWorld opens a device in a simulated world. l is port or a wrapper of it.
 func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Device, error) {
@@ -105,7 +99,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	sock.Broadcast = addr.Is4()              // an application may send to 255.255.255.255
 	sock.SeparateSourcePort = false          // peers answer to the source port
 	sock.HopLimit = cmp.Or(sock.HopLimit, engine.DefaultHopLimit)
-	if cfg.QP.Reliable && !cfg.Defects.MarksIgnored {
+	if cfg.QP.Reliable {
 		sock.TClass |= link.ECT0 // of packets with data
 	}
 	s, err := udplink.Open(sock)
@@ -142,17 +136,11 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	if cfg.NIC.GUID == 0 {
 		cfg.NIC.GUID = guidFromAddr(cfg.Addrs[0])
 	}
-	if cfg.Defects.ErrorsFlood {
-		cfg.NIC.ErrorRate, cfg.NIC.ErrorBurst = noErrorLimit, noErrorLimit
-	}
 	nic, err := engine.New(cfg.NIC)
 	if err != nil {
 		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, err)
 	}
 	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewPortAddrs(cfg.Addrs)}
-	if cfg.Defects != (dgwire.Defects{}) {
-		d.wireDefects = dgwire.New(cfg.Defects, defectiveNIC{nic})
-	}
 	d.Init(cfg.Name, &nic.Base, d.hooks())
 	d.Start(start(d))
 	return d, nil

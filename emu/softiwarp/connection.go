@@ -18,9 +18,8 @@ import (
 type connection struct {
 	m        *manager
 	c        *engine.Conn
-	wire     drive.StreamConn // c, or c with wire defects
-	qp       *queuePair       // nil before Accept
-	listener *listener        // nil after GetRequest has returned it
+	qp       *queuePair // nil before Accept
+	listener *listener  // nil after GetRequest has returned it
 	cond     drive.Cond
 	remote   netip.AddrPort
 	param    verbs.ConnParam // from the peer's start-up frame
@@ -28,10 +27,7 @@ type connection struct {
 
 // newConnection returns the connection for the engine's c. reason is for its condition.
 func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.AddrPort, reason string) *connection {
-	x := &connection{m: m, c: c, wire: c, qp: qp, remote: remote, cond: m.d.streams.NewCond(drive.WaitReason(reason))}
-	if m.d.wireDefects != nil {
-		x.wire = m.d.wireDefects.Conn(c, qp != nil)
-	}
+	x := &connection{m: m, c: c, qp: qp, remote: remote, cond: m.d.streams.NewCond(drive.WaitReason(reason))}
 	c.Owner = x
 	return x
 }

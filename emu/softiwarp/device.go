@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -23,16 +22,15 @@ type shared = device.Device
 // Device is an open soft-iWARP device: a verbs.Context.
 type Device struct {
 	shared
-	cfg         Config
-	nic         *engine.NIC
-	wireDefects *iwarpwire.Edge // nil if the device's bytes have no defects
-	net         link.StreamNet
-	tcp         *tcplink.Net // the sockets below net; nil in a simulated world
-	streams     drive.StreamDriver
-	cm          manager
-	mtu         verbs.MTU
-	down        bool // the link is down
-	addrs       device.PortAddrs
+	cfg     Config
+	nic     *engine.NIC
+	net     link.StreamNet
+	tcp     *tcplink.Net // the sockets below net; nil in a simulated world
+	streams drive.StreamDriver
+	cm      manager
+	mtu     verbs.MTU
+	down    bool // the link is down
+	addrs   device.PortAddrs
 }
 
 var _ verbs.Context = (*Device)(nil)
@@ -41,29 +39,13 @@ var _ verbs.Context = (*Device)(nil)
 // manager and the delivery of events.
 
 // Tick implements drive.StreamEngine.
-func (d *Device) Tick(now mono.Time) {
-	d.nic.Tick(now)
-	if d.wireDefects != nil {
-		d.wireDefects.Tick(now)
-	}
-}
+func (d *Device) Tick(now mono.Time) { d.nic.Tick(now) }
 
 // Deadline implements drive.StreamEngine.
-func (d *Device) Deadline() mono.Time {
-	at := d.nic.Deadline()
-	if d.wireDefects != nil {
-		at = min(at, d.wireDefects.Deadline())
-	}
-	return at
-}
+func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
 
 // Settle implements drive.StreamEngine.
-func (d *Device) Settle(now mono.Time) {
-	if d.wireDefects != nil {
-		d.wireDefects.Settle(now)
-	}
-	d.deliverEvents()
-}
+func (d *Device) Settle(mono.Time) { d.deliverEvents() }
 
 // NextOutput implements drive.StreamEngine. After the last connection it delivers events of
 // requests that writing has completed: the driver settles before it writes, and may then
@@ -71,12 +53,7 @@ func (d *Device) Settle(now mono.Time) {
 func (d *Device) NextOutput() (drive.StreamConn, bool) {
 	for {
 		if c, ok := d.nic.NextOutput(); ok {
-			return c.Owner.(*connection).wire, true
-		}
-		if d.wireDefects != nil {
-			if c, ok := d.wireDefects.NextOutput(); ok {
-				return c, true
-			}
+			return c, true
 		}
 		if !d.deliverEvents() {
 			return nil, false

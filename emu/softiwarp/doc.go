@@ -15,7 +15,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
@@ -39,8 +38,6 @@ type Config struct {
 	// RTR types, alignment to segments. MPA.PeerToPeer is set from ClientServer. KeySecret
 	// is drawn at random if zero, in a simulated world from the seed.
 	NIC engine.Config
-	// Defects are defects of the bytes that the device writes and reads.
-	Defects iwarpwire.Defects
 	// ClientServer selects the connection model of RFC 5044: the passive side sends nothing
 	// before it has received a message, and its work requests wait until then. Otherwise
 	// connections are peer-to-peer (RFC 6581), if the peer supports that.
@@ -132,9 +129,6 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 		cfg.Addrs[i] = a.Unmap()
 	}
 	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu), addrs: device.NewPortAddrs(cfg.Addrs)}
-	if cfg.Defects != (iwarpwire.Defects{}) {
-		d.wireDefects = iwarpwire.New(cfg.Defects, cfg.NIC.MPA.NoCRC)
-	}
 	d.cm.init(d)
 	d.Init(cfg.Name, &nic.Base, d.hooks())
 	d.streams = start(d)

@@ -111,7 +111,7 @@ func (l *listener) accept(remote netip.AddrPort) drive.StreamConn {
 	x := l.m.newConnection(c, nil, remote, fmt.Sprintf("confirmation of %v", remote))
 	x.listener = l
 	l.starting = append(l.starting, x)
-	return x.wire
+	return x.c
 }
 
 // onStateChange handles a change of a connection that GetRequest has not returned: its

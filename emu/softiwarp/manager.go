@@ -86,7 +86,7 @@ func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam,
 		return nil, err
 	}
 	x := m.newConnection(c, q, addr, fmt.Sprintf("connection to %v", addr))
-	if err := m.d.streams.Dial(x.wire, netip.AddrPortFrom(local, 0), addr); err != nil {
+	if err := m.d.streams.Dial(x.c, netip.AddrPortFrom(local, 0), addr); err != nil {
 		c.Abort()
 		return nil, err
 	}

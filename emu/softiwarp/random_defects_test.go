@@ -3,7 +3,6 @@ package softiwarp
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
@@ -18,49 +17,45 @@ func TestRandomPairFindsDefects(t *testing.T) {
 	}
 	both := func(p engine.Policy) [2]engine.Policy { return [2]engine.Policy{p, p} }
 	for _, defect := range []struct {
-		name        string
-		policy      [2]engine.Policy
-		wireDefects iwarpwire.Defects // of the first
+		name   string
+		policy [2]engine.Policy
 	}{
-		{name: "CRC without the marker before the length", wireDefects: iwarpwire.Defects{CRCSkipsMarker: true}},
-		{name: "a cut trailer", policy: [2]engine.Policy{{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{TrailerInOne: true}}}, {}}},
-		{name: "first FPDU stuck", policy: both(engine.Policy{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{HoldFirst: true}}})},
-		{name: "sends overtake reads", policy: both(engine.Policy{Stream: iwarp.Policy{SendPolicy: iwarp.SendPolicy{CompleteEarly: true}}})},
-		{name: "the last segment first", wireDefects: iwarpwire.Defects{TailFirst: true}},
-		{name: "a Write placed late", wireDefects: iwarpwire.Defects{WritesPlacedLate: true}},
+		{"a cut trailer", [2]engine.Policy{{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{TrailerInOne: true}}}, {}}},
+		{"first FPDU stuck", both(engine.Policy{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{HoldFirst: true}}})},
+		{"sends overtake reads", both(engine.Policy{Stream: iwarp.Policy{SendPolicy: iwarp.SendPolicy{CompleteEarly: true}}})},
 	} {
 		t.Run(defect.name, func(t *testing.T) {
 			t.Parallel()
-			mustBeFound(t, defect.policy, defect.wireDefects)
+			mustBeFound(t, defect.policy)
 		})
 	}
 }
 
-// TestMutantsAreFoundAtRandom is the same for mutants. Only a build with mutants has them;
-// package defects runs it in one.
+// TestMutantsAreFoundAtRandom is TestRandomPairFindsDefects for mutants, which both devices have.
+// Only a build with mutants runs it: that of TestOtherTestsFindMutants in package defects.
 func TestMutantsAreFoundAtRandom(t *testing.T) {
 	if len(mutant.Names()) == 0 {
 		t.Skip("this test was built without mutants; the conform step of CI runs it with them")
 	}
-	for _, name := range []string{"CRCIgnored", "CRCBigEndian", "MarkersDrift", "DeliversTwice", "AtomicReturnsNew"} {
+	for _, name := range []string{"CRCIgnored", "CRCBigEndian", "MarkersDrift", "DeliversTwice", "AtomicReturnsNew", "TailFirst", "WritesPlacedLate"} {
 		t.Run(name, func(t *testing.T) {
 			if !mutant.Select(name) {
 				t.Fatal("no such mutant")
 			}
 			defer mutant.Select("")
-			mustBeFound(t, [2]engine.Policy{}, iwarpwire.Defects{})
+			mustBeFound(t, [2]engine.Policy{})
 		})
 	}
 }
 
-func mustBeFound(t *testing.T, policy [2]engine.Policy, wireDefects iwarpwire.Defects) {
+// mustBeFound fails if none of the first hundred seeds finds the defects of two devices.
+func mustBeFound(t *testing.T, policy [2]engine.Policy) {
 	t.Helper()
 	for seed := range uint64(100) {
 		c := newRandomCase(seed)
 		for i := range c.cfg {
 			c.cfg[i].NIC.Policy = policy[i]
 		}
-		c.cfg[0].Defects = wireDefects
 		if _, err := c.run(); err != nil {
 			t.Logf("found: %v", err)
 			return

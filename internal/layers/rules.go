@@ -56,7 +56,7 @@ var engines = []string{
 }
 
 // wireEdges make the packets of an engine defective.
-var wireEdges = []string{"./emu/defects/rocewire", "./emu/defects/iwarpwire", "./emu/defects/dgwire"}
+var wireEdges = []string{"./emu/defects/rocewire"}
 
 // pureImports are the packages that engines may import.
 var pureImports = append([]string{

@@ -5,7 +5,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/defects"
-	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -24,16 +23,14 @@ func datagramIWARP() *Provider {
 		Options:   optionNames[datagramOptions](),
 		newOpener: func(p *Provider, s Setup) (Opener, error) { return newDatagramOpener(p, s) },
 		setDefect: func(spec string) error { return setDatagramDefect(new(dgiwarp.Config), spec) },
-		Defects:   describe(defects.All(new(dgwire.Defects)), defects.Shared.All()),
+		Defects:   describe(defects.Shared.All()),
 	}
 }
 
-// setDatagramDefect sets a defect of the packets or of the engine in a configuration. It
-// returns an error if there is no such defect.
+// setDatagramDefect sets a defect of the engine in a configuration. It returns an error if
+// there is no such defect.
 func setDatagramDefect(cfg *dgiwarp.Config, spec string) error {
-	return applyDefect(spec,
-		func(name string) bool { return defects.Set(&cfg.Defects, name, true) == nil },
-		func(name string) bool { return defects.Shared.Set(&cfg.NIC.Policy, name) })
+	return applyDefect(spec, func(name string) bool { return defects.Shared.Set(&cfg.NIC.Policy, name) })
 }
 
 // datagramOptions are the options of datagram-iWARP NICs.

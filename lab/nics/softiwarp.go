@@ -5,7 +5,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/defects"
-	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
@@ -29,8 +28,7 @@ func softIWARP() *Provider {
 		Options: optionNames[iwarpOptions](), CRCOption: "crc",
 		newOpener: func(p *Provider, s Setup) (Opener, error) { return newIWARPOpener(p, s) },
 		setDefect: func(spec string) error { return setIWARP(new(softiwarp.Config), spec) },
-		Defects: describe(
-			defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All(), defects.All(new(iwarpwire.Defects))),
+		Defects:   describe(defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All()),
 	}
 }
 
@@ -75,11 +73,9 @@ func newIWARPOpener(p *Provider, s Setup) (*iwarpOpener, error) {
 // Caps implements Opener.
 func (o *iwarpOpener) Caps() verbs.Caps { return o.caps }
 
-// setIWARP sets a defect of the engine or of the packets.
+// setIWARP sets a defect of the engine.
 func setIWARP(cfg *softiwarp.Config, spec string) error {
-	return applyDefect(spec,
-		func(name string) bool { return defects.SetSoftIWARP(&cfg.NIC.Policy, name) },
-		func(name string) bool { return defects.Set(&cfg.Defects, name, true) == nil })
+	return applyDefect(spec, func(name string) bool { return defects.SetSoftIWARP(&cfg.NIC.Policy, name) })
 }
 
 func (o *iwarpOpener) deviceConfig(p NICConfig) softiwarp.Config {
