@@ -1,4 +1,4 @@
-package dcqcn
+package engine
 
 import (
 	"math/rand/v2"
@@ -34,21 +34,21 @@ func (b *bottleneck) enqueue(now mono.Time) (leavesAt mono.Time, marked bool) {
 	return b.freeAt, marked
 }
 
-type flow struct {
-	l      Limiter
-	n      Notifier
+type testFlow struct {
+	l      rateLimiter
+	n      cnpNotifier
 	cnps   []mono.Time // on their way back
 	lineAt mono.Time   // when the sender's own line is free again
 	start  mono.Time
 	sent   int // in the interval that is measured
 }
 
-func (f *flow) nextSend() mono.Time { return max(f.lineAt, f.l.ReadyAt(), f.start) }
+func (f *testFlow) nextSend() mono.Time { return max(f.lineAt, f.l.ReadyAt(), f.start) }
 
-// share runs two flows through one bottleneck; the second starts later. It returns the
+// shareOfFirstFlow runs two flows through one bottleneck; the second starts later. It returns the
 // first flow's share and the utilization of the line since then, and the longest queue of
 // the whole run.
-func share(seed uint64) (first, used float64, maxQueue int) {
+func shareOfFirstFlow(seed uint64) (first, used float64, maxQueue int) {
 	const (
 		line    = 40e9
 		bytes   = 1082
@@ -56,9 +56,9 @@ func share(seed uint64) (first, used float64, maxQueue int) {
 		measure = mono.Time(30 * time.Millisecond)
 		end     = mono.Time(130 * time.Millisecond)
 	)
-	p := DefaultParams(line)
-	sw := bottleneck{rateBps: line, wireTime: passes(bytes, line), rng: rand.New(rand.NewPCG(seed, 7))}
-	flows := []*flow{{}, {start: 5000 * us}}
+	p := defaultCongestionParams(line)
+	sw := bottleneck{rateBps: line, wireTime: wireTimeOf(bytes, line), rng: rand.New(rand.NewPCG(seed, 7))}
+	flows := []*testFlow{{}, {start: 5000 * us}}
 	for now := mono.Time(0); now < end; {
 		f := flows[0]
 		if flows[1].nextSend() < f.nextSend() {
@@ -77,7 +77,7 @@ func share(seed uint64) (first, used float64, maxQueue int) {
 		f.l.OnSent(now, bytes, &p)
 		f.lineAt = now + sw.wireTime
 		leaves, marked := sw.enqueue(now)
-		if marked && f.n.OnMark(leaves+delay, DefaultCNPInterval) {
+		if marked && f.n.OnMark(leaves+delay, defaultCNPInterval) {
 			f.cnps = append(f.cnps, leaves+2*delay)
 		}
 		if now >= measure {
@@ -91,7 +91,7 @@ func share(seed uint64) (first, used float64, maxQueue int) {
 // Two flows come to share the line evenly, keep it busy and keep the queue short.
 func TestTwoFlowsConvergeToFairShare(t *testing.T) {
 	for seed := range uint64(3) {
-		first, used, maxQueue := share(seed)
+		first, used, maxQueue := shareOfFirstFlow(seed)
 		t.Logf("seed %d: share of the first flow %.3f, line used %.3f, longest queue %d bytes", seed, first, used, maxQueue)
 		if first < 0.4 || first > 0.6 {
 			t.Errorf("seed %d: the first flow has a share of %.3f, want about a half", seed, first)

@@ -1,4 +1,4 @@
-package dcqcn
+package engine
 
 import (
 	"encoding/binary"
@@ -11,17 +11,17 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// event is a CNP (bytes is 0) or a sent packet.
-type event struct {
+// congestionEvent is a CNP (bytes is 0) or a sent packet.
+type congestionEvent struct {
 	at    mono.Time
 	bytes int
 }
 
 // randomEvents returns the events of a random run: phases with and without congestion, and
 // with and without traffic.
-func randomEvents(seed uint64, n int) []event {
+func randomEvents(seed uint64, n int) []congestionEvent {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	var hs []event
+	var hs []congestionEvent
 	var now mono.Time
 	for len(hs) < n {
 		if rng.IntN(4) == 0 {
@@ -30,7 +30,7 @@ func randomEvents(seed uint64, n int) []event {
 		cnpPercent, gap := rng.IntN(20), 1+rng.Int64N(int64(60*us))
 		for range rng.IntN(200) {
 			now += mono.Time(rng.Int64N(gap))
-			h := event{at: now, bytes: 1 + rng.IntN(1<<20)}
+			h := congestionEvent{at: now, bytes: 1 + rng.IntN(1<<20)}
 			if rng.IntN(100) < cnpPercent {
 				h.bytes = 0
 			}
@@ -40,7 +40,7 @@ func randomEvents(seed uint64, n int) []event {
 	return hs
 }
 
-func (h event) apply(l *Limiter, p *Params) {
+func (h congestionEvent) apply(l *rateLimiter, p *CongestionParams) {
 	if h.bytes == 0 {
 		l.OnCNP(h.at, p)
 	} else {
@@ -48,9 +48,9 @@ func (h event) apply(l *Limiter, p *Params) {
 	}
 }
 
-// model is the published algorithm with its own names (T, BC, R_C, R_T, alpha) and in
+// dcqcnModel is the published algorithm with its own names (T, BC, R_C, R_T, alpha) and in
 // floating point, without pacing.
-type model struct {
+type dcqcnModel struct {
 	on               bool
 	t, bc            int
 	rc, rt, alpha    float64
@@ -58,10 +58,10 @@ type model struct {
 	cut, decay, lift mono.Time
 }
 
-func (m *model) timers(now mono.Time, p *Params) {
+func (m *dcqcnModel) timers(now mono.Time, p *CongestionParams) {
 	for m.on && min(m.decay, m.lift) <= now {
 		if m.decay <= m.lift {
-			m.alpha *= 1 - float64(p.G)/One
+			m.alpha *= 1 - float64(p.G)/alphaOne
 			m.decay += mono.Time(p.AlphaInterval)
 			continue
 		}
@@ -71,7 +71,7 @@ func (m *model) timers(now mono.Time, p *Params) {
 	}
 }
 
-func (m *model) raise(p *Params) {
+func (m *dcqcnModel) raise(p *CongestionParams) {
 	f := int(p.FastRecovery)
 	if max(m.t, m.bc) > f {
 		step := float64(p.RateAIBps)
@@ -83,7 +83,7 @@ func (m *model) raise(p *Params) {
 	m.rc = (m.rt + m.rc) / 2
 }
 
-func (m *model) apply(h event, p *Params) {
+func (m *dcqcnModel) apply(h congestionEvent, p *CongestionParams) {
 	m.timers(h.at, p)
 	switch {
 	case h.bytes != 0:
@@ -97,13 +97,13 @@ func (m *model) apply(h event, p *Params) {
 		}
 		return
 	case !m.on:
-		*m = model{on: true, alpha: 1, rc: float64(p.MaxRateBps)}
+		*m = dcqcnModel{on: true, alpha: 1, rc: float64(p.MaxRateBps)}
 	case h.at-m.cut < mono.Time(p.MinDecInterval):
 		return
 	}
 	m.rt = m.rc
 	m.rc = max(m.rc*(1-m.alpha/2), float64(p.MinRateBps))
-	m.alpha = (1-float64(p.G)/One)*m.alpha + float64(p.G)/One
+	m.alpha = (1-float64(p.G)/alphaOne)*m.alpha + float64(p.G)/alphaOne
 	m.t, m.bc, m.bytes = 0, 0, 0
 	m.cut, m.decay, m.lift = h.at, h.at+mono.Time(p.AlphaInterval), h.at+mono.Time(p.IncreaseInterval)
 }
@@ -111,12 +111,12 @@ func (m *model) apply(h event, p *Params) {
 func TestLimiterMatchesPublishedAlgorithm(t *testing.T) {
 	recovered := 0
 	for seed := range uint64(20) {
-		p := DefaultParams(100e9)
+		p := defaultCongestionParams(100e9)
 		p.AlphaInterval = time.Duration(45+seed) * time.Microsecond // before, with and after the other timer
 		line := float64(p.MaxRateBps)
-		var l Limiter
-		var m model
-		compare := func(h event) {
+		var l rateLimiter
+		var m dcqcnModel
+		compare := func(h congestionEvent) {
 			ref := line
 			if m.on {
 				ref = m.rc
@@ -131,7 +131,7 @@ func TestLimiterMatchesPublishedAlgorithm(t *testing.T) {
 				t.Fatalf("seed %d, %+v: still limited to %d", seed, h, l.rate)
 			case !l.active && m.on:
 				recovered++
-				m = model{}
+				m = dcqcnModel{}
 			}
 		}
 		for _, h := range randomEvents(seed, 5000) {
@@ -150,11 +150,11 @@ func TestLimiterMatchesPublishedAlgorithm(t *testing.T) {
 
 func TestRateStaysBetweenMinimumAndTarget(t *testing.T) {
 	for seed := range uint64(20) {
-		p := DefaultParams(25e9)
-		var l Limiter
+		p := defaultCongestionParams(25e9)
+		var l rateLimiter
 		for _, h := range randomEvents(seed, 5000) {
 			h.apply(&l, &p)
-			if l.active && !(p.MinRateBps <= l.rate && l.rate <= l.target && l.target <= p.MaxRateBps && l.alpha <= One) {
+			if l.active && !(p.MinRateBps <= l.rate && l.rate <= l.target && l.target <= p.MaxRateBps && l.alpha <= alphaOne) {
 				t.Fatalf("seed %d: %+v", seed, l)
 			}
 			if l.active && (l.NextTimer() <= h.at || l.increaseAt > h.at.Add(p.IncreaseInterval)) {
@@ -166,9 +166,9 @@ func TestRateStaysBetweenMinimumAndTarget(t *testing.T) {
 
 func TestLateTimersDoNotChangeResults(t *testing.T) {
 	for seed := range uint64(20) {
-		p := DefaultParams(100e9)
+		p := defaultCongestionParams(100e9)
 		p.CatchUp = 10_000
-		var prompt, late Limiter
+		var prompt, late rateLimiter
 		for i, h := range randomEvents(seed, 2000) {
 			for prompt.NextTimer() <= h.at {
 				prompt.HandleTimer(prompt.NextTimer(), &p)
@@ -185,9 +185,9 @@ func TestLateTimersDoNotChangeResults(t *testing.T) {
 // The hash of a run is the same on every machine and Go release. It changes only with the
 // algorithm.
 func TestRunIsReproducible(t *testing.T) {
-	p := DefaultParams(100e9)
+	p := defaultCongestionParams(100e9)
 	sum := fnv.New64a()
-	var l Limiter
+	var l rateLimiter
 	for _, h := range randomEvents(42, 20_000) {
 		h.apply(&l, &p)
 		var b []byte

@@ -1,4 +1,4 @@
-package dcqcn
+package engine
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 const us = mono.Time(time.Microsecond)
 
 // expectRates runs the limiter's timers and compares the rate right after each.
-func expectRates(t *testing.T, l *Limiter, p *Params, first mono.Time, rates []uint64) {
+func expectRates(t *testing.T, l *rateLimiter, p *CongestionParams, first mono.Time, rates []uint64) {
 	t.Helper()
 	for i, want := range rates {
 		at := first.Add(time.Duration(i) * p.IncreaseInterval)
@@ -24,18 +24,18 @@ func expectRates(t *testing.T, l *Limiter, p *Params, first mono.Time, rates []u
 }
 
 func TestZeroValueSetsNoLimit(t *testing.T) {
-	p := DefaultParams(40e9)
-	var l Limiter
+	p := defaultCongestionParams(40e9)
+	var l rateLimiter
 	l.OnSent(5*us, 1<<20, &p)
 	l.HandleTimer(1000*us, &p)
-	if l != (Limiter{}) || l.Active() || l.ReadyAt() != 0 || l.NextTimer() != mono.Never || l.RateBps(&p) != 40e9 {
+	if l != (rateLimiter{}) || l.Active() || l.ReadyAt() != 0 || l.NextTimer() != mono.Never || l.RateBps(&p) != 40e9 {
 		t.Errorf("idle limiter: %+v", l)
 	}
 }
 
 func TestFirstCutHalvesRateAndRecoveryEndsAtLineRate(t *testing.T) {
-	p := DefaultParams(40e9)
-	var l Limiter
+	p := defaultCongestionParams(40e9)
+	var l rateLimiter
 	l.OnCNP(0, &p)
 	if got := l.RateBps(&p); got != 20e9 || !l.Active() {
 		t.Fatalf("rate %d after the first CNP, want half the line", got)
@@ -51,14 +51,14 @@ func TestFirstCutHalvesRateAndRecoveryEndsAtLineRate(t *testing.T) {
 		t.Errorf("rate %d before the last step, active %v", got, l.Active())
 	}
 	l.HandleTimer(done, &p)
-	if l != (Limiter{}) {
+	if l != (rateLimiter{}) {
 		t.Errorf("recovered limiter is not as new: %+v", l)
 	}
 }
 
 func TestAdditiveIncreaseFollowsFastRecovery(t *testing.T) {
-	p := DefaultParams(40e9)
-	var l Limiter
+	p := defaultCongestionParams(40e9)
+	var l rateLimiter
 	l.OnCNP(0, &p)
 	l.OnCNP(50*us, &p) // before alpha's first decay: halves again
 	if got := l.RateBps(&p); got != 10e9 {
@@ -73,11 +73,11 @@ func TestAdditiveIncreaseFollowsFastRecovery(t *testing.T) {
 }
 
 func TestCutFollowsAlpha(t *testing.T) {
-	p := DefaultParams(40e9)
-	var l Limiter
+	p := defaultCongestionParams(40e9)
+	var l rateLimiter
 	l.OnCNP(0, &p)
-	if l.alpha != One {
-		t.Fatalf("alpha is %d after the first CNP, want One", l.alpha)
+	if l.alpha != alphaOne {
+		t.Fatalf("alpha is %d after the first CNP, want 1.0", l.alpha)
 	}
 	// Three decays by 1/256, each rounded down.
 	l.HandleTimer(165*us, &p)
@@ -98,9 +98,9 @@ func TestCutFollowsAlpha(t *testing.T) {
 }
 
 func TestAlphaReachesZeroAndOne(t *testing.T) {
-	p := DefaultParams(maxRateBps)
+	p := defaultCongestionParams(maxRateBps)
 	p.RateAIBps = 1 // stay active
-	var l Limiter
+	var l rateLimiter
 	l.OnCNP(0, &p)
 	l.OnCNP(10*us, &p)
 	for range 10_000 {
@@ -118,14 +118,14 @@ func TestAlphaReachesZeroAndOne(t *testing.T) {
 		now += 10 * us
 		l.OnCNP(now, &p)
 	}
-	if l.alpha != One {
-		t.Errorf("alpha %d after 10000 CNPs, want One", l.alpha)
+	if l.alpha != alphaOne {
+		t.Errorf("alpha %d after 10000 CNPs, want 1.0", l.alpha)
 	}
 }
 
 func TestByteCounterRaisesRate(t *testing.T) {
-	p := DefaultParams(40e9)
-	var l Limiter
+	p := defaultCongestionParams(40e9)
+	var l rateLimiter
 	l.OnCNP(0, &p)
 	for i, want := range []uint64{30e9, 35e9, 37_500e6, 38_750e6, 39_375e6} {
 		l.OnSent(us, int(p.ByteCounter)-1, &p)
@@ -135,16 +135,16 @@ func TestByteCounterRaisesRate(t *testing.T) {
 			t.Fatalf("step %d: rate %d, then %d, want %d", i, before, got, want)
 		}
 	}
-	// One large send may be worth several steps, and end the limit midway.
+	// alphaOne large send may be worth several steps, and end the limit midway.
 	l.OnSent(us, 30*int(p.ByteCounter), &p)
-	if l != (Limiter{}) {
+	if l != (rateLimiter{}) {
 		t.Errorf("still limited: %+v", l)
 	}
 }
 
 func TestHyperIncreaseNeedsTimerAndByteCounter(t *testing.T) {
-	p := DefaultParams(40e9)
-	var l Limiter
+	p := defaultCongestionParams(40e9)
+	var l rateLimiter
 	l.OnCNP(0, &p)
 	l.OnCNP(50*us, &p)  // target 20 Gb/s
 	l.OnCNP(100*us, &p) // target 10 Gb/s; alpha has not decayed
@@ -186,8 +186,8 @@ func TestHyperIncreaseNeedsTimerAndByteCounter(t *testing.T) {
 }
 
 func TestCutRestartsTimerAndByteCounter(t *testing.T) {
-	p := DefaultParams(40e9)
-	var l Limiter
+	p := defaultCongestionParams(40e9)
+	var l rateLimiter
 	l.OnCNP(0, &p)
 	l.OnSent(30*us, int(p.ByteCounter)-1, &p)
 	l.OnCNP(54*us, &p)
@@ -202,8 +202,8 @@ func TestCutRestartsTimerAndByteCounter(t *testing.T) {
 }
 
 func TestCNPsWithinMinDecIntervalAreIgnored(t *testing.T) {
-	p := DefaultParams(40e9)
-	var l Limiter
+	p := defaultCongestionParams(40e9)
+	var l rateLimiter
 	l.OnCNP(10*us, &p)
 	after := l
 	l.OnCNP(10*us, &p)
@@ -218,8 +218,8 @@ func TestCNPsWithinMinDecIntervalAreIgnored(t *testing.T) {
 }
 
 func TestCNPsDoNotCutBelowMinRate(t *testing.T) {
-	p := DefaultParams(100e9)
-	var l Limiter
+	p := defaultCongestionParams(100e9)
+	var l rateLimiter
 	var now mono.Time
 	for range 1000 {
 		now += 10 * us
@@ -247,8 +247,8 @@ func TestCNPsDoNotCutBelowMinRate(t *testing.T) {
 }
 
 func TestLimiterDoesNotAllocate(t *testing.T) {
-	p := DefaultParams(40e9)
-	var l Limiter
+	p := defaultCongestionParams(40e9)
+	var l rateLimiter
 	var now mono.Time
 	if n := testing.AllocsPerRun(1000, func() {
 		now += 10 * us
@@ -261,10 +261,10 @@ func TestLimiterDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkOnSent(b *testing.B) {
-	p := DefaultParams(100e9)
+	p := defaultCongestionParams(100e9)
 	for name, cnp := range map[string]bool{"idle": false, "active": true} {
 		b.Run(name, func(b *testing.B) {
-			var l Limiter
+			var l rateLimiter
 			for i := range b.N {
 				if cnp && i%1024 == 0 {
 					l.OnCNP(l.ReadyAt(), &p)

@@ -1,4 +1,4 @@
-package dcqcn
+package engine
 
 import (
 	"math/big"
@@ -8,18 +8,18 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// steady returns a limiter that was cut to rateBps at time 0, and keeps that rate for a
+// steadyLimiter returns a limiter that was cut to rateBps at time 0, and keeps that rate for a
 // second.
-func steady(rateBps uint64) (Limiter, Params) {
-	p := DefaultParams(2 * rateBps)
+func steadyLimiter(rateBps uint64) (rateLimiter, CongestionParams) {
+	p := defaultCongestionParams(2 * rateBps)
 	p.IncreaseInterval, p.ByteCounter = time.Second, maxByteCounter
-	var l Limiter
+	var l rateLimiter
 	l.OnCNP(0, &p)
 	return l, p
 }
 
-// passes is the time that n bytes take at rateBps, rounded up.
-func passes(bytes int, rateBps uint64) mono.Time {
+// wireTimeOf is the time that n bytes take at rateBps, rounded up.
+func wireTimeOf(bytes int, rateBps uint64) mono.Time {
 	n := new(big.Int).Mul(big.NewInt(int64(bytes)), big.NewInt(8e9))
 	rate := new(big.Int).SetUint64(rateBps)
 	n.Add(n, rate).Sub(n, big.NewInt(1))
@@ -28,13 +28,13 @@ func passes(bytes int, rateBps uint64) mono.Time {
 
 func TestPacingIsExactOverManyPackets(t *testing.T) {
 	for _, rate := range []uint64{1e9, 3_500e6, 12_345_678_901, 99_999_999_977, 400e9} {
-		l, p := steady(rate)
+		l, p := steadyLimiter(rate)
 		sent := 0
 		for i := range 10_000 {
 			bytes := 70 + i*37%4100
 			l.OnSent(l.ReadyAt(), bytes, &p)
 			sent += bytes
-			if got, want := l.ReadyAt(), passes(sent, rate); got != want {
+			if got, want := l.ReadyAt(), wireTimeOf(sent, rate); got != want {
 				t.Fatalf("%d bit/s: packet %d may leave at %v, want %v", rate, i+1, got, want)
 			}
 		}
@@ -42,17 +42,17 @@ func TestPacingIsExactOverManyPackets(t *testing.T) {
 }
 
 func TestPacingIsExactAfterBurst(t *testing.T) {
-	l, p := steady(3_500e6)
+	l, p := steadyLimiter(3_500e6)
 	for i := range 100 {
 		l.OnSent(10*us, 4178, &p)
-		if got, want := l.ReadyAt(), 10*us+passes(4178*(i+1), 3_500e6); got != want {
+		if got, want := l.ReadyAt(), 10*us+wireTimeOf(4178*(i+1), 3_500e6); got != want {
 			t.Fatalf("after %d packets ready at %v, want %v", i+1, got, want)
 		}
 	}
 }
 
 func TestIdleTimeGivesNoCredit(t *testing.T) {
-	l, p := steady(8e9) // a byte each nanosecond
+	l, p := steadyLimiter(8e9) // a byte each nanosecond
 	for i, at := range []mono.Time{0, 1000, 5000, 6001} {
 		l.OnSent(at, 1000, &p)
 		if got := l.ReadyAt(); got != at+1000 {
@@ -72,7 +72,7 @@ func TestCatchUpBoundsCredit(t *testing.T) {
 		{"later", 1501, 2001},
 		{"much later", 900_000, 900_500},
 	} {
-		l, p := steady(8e9)
+		l, p := steadyLimiter(8e9)
 		p.CatchUp = 500
 		l.OnSent(0, 1000, &p)
 		l.OnSent(tc.left, 1000, &p)
@@ -83,7 +83,7 @@ func TestCatchUpBoundsCredit(t *testing.T) {
 }
 
 func TestCreditDoesNotGrowWhileTimersRun(t *testing.T) {
-	l, p := steady(8e9)
+	l, p := steadyLimiter(8e9)
 	p.CatchUp, p.IncreaseInterval = 50*time.Microsecond, 30*time.Microsecond
 	l.OnCNP(20*us, &p) // from here on every 30 µs
 	l.OnSent(20*us, 10_000, &p)
@@ -99,7 +99,7 @@ func TestCreditDoesNotGrowWhileTimersRun(t *testing.T) {
 
 func TestLateSenderWithCatchUpKeepsRate(t *testing.T) {
 	const rate = 12_345_678_901
-	l, p := steady(rate)
+	l, p := steadyLimiter(rate)
 	p.CatchUp = 20 * time.Microsecond
 	sent := 0
 	for i := range 10_000 {
@@ -110,14 +110,14 @@ func TestLateSenderWithCatchUpKeepsRate(t *testing.T) {
 			sent += 1024
 		}
 	}
-	if got, want := l.ReadyAt(), passes(sent, rate); got != want {
+	if got, want := l.ReadyAt(), wireTimeOf(sent, rate); got != want {
 		t.Errorf("%d bytes took until %v, want %v", sent, got, want)
 	}
 }
 
 func TestRateChangeMovesReadyAt(t *testing.T) {
-	p := DefaultParams(16e9)
-	var l Limiter
+	p := defaultCongestionParams(16e9)
+	var l rateLimiter
 	l.OnCNP(0, &p)
 	l.OnSent(0, 100_000, &p) // 100 µs at 8 Gb/s
 	if got := l.ReadyAt(); got != 100*us {
@@ -134,7 +134,7 @@ func TestRateChangeMovesReadyAt(t *testing.T) {
 }
 
 func TestHugeDebtIsBounded(t *testing.T) {
-	l, p := steady(1)
+	l, p := steadyLimiter(1)
 	p.ByteCounter = maxByteCounter
 	for range 1000 {
 		l.OnSent(0, 1<<28, &p)

@@ -1,18 +1,16 @@
-package dcqcn
+package engine
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
-// One is 1 in the fixed-point format of alpha and its gain, with 30 fractional bits.
+// alphaOne is 1 in the fixed-point format of alpha and its gain, with 30 fractional bits.
 // Rounding errors of alpha add up over 1/G steps, and stay negligible.
-const One = 1 << 30
+const alphaOne = 1 << 30
 
-// DefaultCNPInterval is the published minimum time between two CNPs of one flow.
-const DefaultCNPInterval = 50 * time.Microsecond
-
-// Limits of Params. They keep every product within 64 bits.
+// Limits of CongestionParams. They keep every product within 64 bits.
 const (
 	maxRateBps     = 10e12
 	maxCatchUp     = 100 * time.Microsecond
@@ -23,14 +21,14 @@ const (
 	maxPeriod = time.Second
 )
 
-// Params are the constants of the reaction point. All QPs of a device share one
+// CongestionParams are the constants of the reaction point. All QPs of a device share one
 // set; it must not change while a limiter is active.
-type Params struct {
+type CongestionParams struct {
 	// MinRateBps is the lowest rate that CNPs can cause.
 	MinRateBps uint64
 	// MaxRateBps is the line rate: where a QP starts and where it recovers to.
 	MaxRateBps uint64
-	// G is the gain of alpha, in units of 1/One.
+	// G is the gain of alpha, in units of 1/alphaOne.
 	G uint32
 	// AlphaInterval is the time without a CNP after which alpha decays by a step. It must
 	// exceed the peer's CNP interval, or alpha decays under congestion.
@@ -54,15 +52,15 @@ type Params struct {
 	CatchUp time.Duration
 }
 
-// DefaultParams returns the published constants for the given line rate. The publication
+// defaultCongestionParams returns the published constants for the given line rate. The publication
 // does not define the minimum rate and hyper increase. The minimum rate here sends a 4 KiB
 // packet every 3.3 ms, well within common ACK timeouts; hyper increase is ten times
 // additive increase, as in the defaults of NICs.
-func DefaultParams(lineBps uint64) Params {
-	return Params{
+func defaultCongestionParams(lineBps uint64) CongestionParams {
+	return CongestionParams{
 		MinRateBps:       min(10e6, lineBps),
 		MaxRateBps:       lineBps,
-		G:                One / 256,
+		G:                alphaOne / 256,
 		AlphaInterval:    55 * time.Microsecond,
 		IncreaseInterval: 55 * time.Microsecond,
 		ByteCounter:      10e6,
@@ -75,28 +73,25 @@ func DefaultParams(lineBps uint64) Params {
 
 // Validate returns an error for the first constant with which the algorithm would divide
 // by zero, never recover or overflow.
-func (p *Params) Validate() error {
-	switch {
-	case p.MaxRateBps == 0 || p.MaxRateBps > maxRateBps:
-		return fmt.Errorf("dcqcn: MaxRateBps is %d, want 1 to %d", p.MaxRateBps, uint64(maxRateBps))
-	case p.MinRateBps == 0 || p.MinRateBps > p.MaxRateBps:
-		return fmt.Errorf("dcqcn: MinRateBps is %d, want 1 to MaxRateBps, %d", p.MinRateBps, p.MaxRateBps)
-	case p.G == 0 || p.G > One:
-		return fmt.Errorf("dcqcn: G is %d, want 1 to %d (1.0)", p.G, One)
-	case p.AlphaInterval < minPeriod || p.AlphaInterval > maxPeriod:
-		return fmt.Errorf("dcqcn: AlphaInterval is %v, want %v to %v", p.AlphaInterval, minPeriod, maxPeriod)
-	case p.IncreaseInterval < minPeriod || p.IncreaseInterval > maxPeriod:
-		return fmt.Errorf("dcqcn: IncreaseInterval is %v, want %v to %v", p.IncreaseInterval, minPeriod, maxPeriod)
-	case p.ByteCounter == 0 || p.ByteCounter > maxByteCounter:
-		return fmt.Errorf("dcqcn: ByteCounter is %d, want 1 to %d", p.ByteCounter, uint64(maxByteCounter))
-	case p.RateAIBps == 0 || p.RateAIBps > maxRateBps:
-		return fmt.Errorf("dcqcn: RateAIBps is %d, want 1 to %d", p.RateAIBps, uint64(maxRateBps))
-	case p.RateHAIBps == 0 || p.RateHAIBps > maxRateBps:
-		return fmt.Errorf("dcqcn: RateHAIBps is %d, want 1 to %d", p.RateHAIBps, uint64(maxRateBps))
-	case p.MinDecInterval < 0:
-		return fmt.Errorf("dcqcn: MinDecInterval is %v, want 0 or more", p.MinDecInterval)
-	case p.CatchUp < 0 || p.CatchUp > maxCatchUp:
-		return fmt.Errorf("dcqcn: CatchUp is %v, want 0 to %v", p.CatchUp, maxCatchUp)
+func (p *CongestionParams) Validate() error {
+	for _, f := range []struct {
+		name                string
+		value, lowest, most uint64
+	}{
+		{"MaxRateBps", p.MaxRateBps, 1, maxRateBps},
+		{"MinRateBps", p.MinRateBps, 1, p.MaxRateBps},
+		{"G", uint64(p.G), 1, alphaOne},
+		{"AlphaInterval", uint64(p.AlphaInterval), uint64(minPeriod), uint64(maxPeriod)},
+		{"IncreaseInterval", uint64(p.IncreaseInterval), uint64(minPeriod), uint64(maxPeriod)},
+		{"ByteCounter", p.ByteCounter, 1, maxByteCounter},
+		{"RateAIBps", p.RateAIBps, 1, maxRateBps},
+		{"RateHAIBps", p.RateHAIBps, 1, maxRateBps},
+		{"MinDecInterval", uint64(p.MinDecInterval), 0, math.MaxInt64},
+		{"CatchUp", uint64(p.CatchUp), 0, uint64(maxCatchUp)},
+	} {
+		if f.value < f.lowest || f.value > f.most {
+			return fmt.Errorf("dcqcn: %s is %d, want %d to %d", f.name, int64(f.value), f.lowest, f.most)
+		}
 	}
 	return nil
 }

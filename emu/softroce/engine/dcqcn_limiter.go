@@ -1,13 +1,9 @@
-// Package dcqcn implements DCQCN, the rate control of RoCEv2, as published by Zhu et
-// al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015): the
-// reaction point of one sending QP (Limiter) and the notification point of one
-// receiving flow (Notifier). The engine of softroce uses it. Switches set the marks;
-// see package sim.
-//
-// Callers report events with the current time, and ask when the next packet may be
-// sent. The package reads no clock and uses integers only, so that runs are the same
-// on every machine. Its types are not safe for concurrent use.
-package dcqcn
+package engine
+
+// DCQCN is the rate control of RoCEv2, as published by Zhu et al., "Congestion Control for
+// Large-Scale RDMA Deployments" (SIGCOMM 2015). A rateLimiter is the reaction point of one
+// sending QP, a cnpNotifier the notification point of one receiving flow. Switches set the
+// marks; see package sim. All arithmetic is on integers.
 
 import (
 	"math"
@@ -26,17 +22,17 @@ const (
 	maxDebt         nanobits = math.MaxInt64 / 2
 )
 
-// Limiter is the reaction point of one QP. The zero value is idle: it sets no limit. The
+// rateLimiter is the reaction point of one QP. The zero value is idle: it sets no limit. The
 // first CNP makes it active. When the rate is back at the line rate, it is reset to the
 // zero value, alpha included.
 //
 // Each method with a time argument first handles the timers that expired before, so that
 // results do not depend on when HandleTimer is called.
-type Limiter struct {
+type rateLimiter struct {
 	active bool
 	// Rate increases since the last cut, by the timer and by the byte counter.
 	timeStage, byteStage uint32
-	// alpha estimates how congested the path is, 0 to One.
+	// alpha estimates how congested the path is, 0 to alphaOne.
 	alpha uint32
 	// rate is the current rate, target the rate that it recovers to, in bits per second.
 	rate, target uint64
@@ -53,10 +49,10 @@ type Limiter struct {
 }
 
 // Active reports whether the QP is limited at all.
-func (l *Limiter) Active() bool { return l.active }
+func (l *rateLimiter) Active() bool { return l.active }
 
 // RateBps is the current rate in bits per second.
-func (l *Limiter) RateBps(p *Params) uint64 {
+func (l *rateLimiter) RateBps(p *CongestionParams) uint64 {
 	if !l.active {
 		return p.MaxRateBps
 	}
@@ -65,10 +61,10 @@ func (l *Limiter) RateBps(p *Params) uint64 {
 
 // ReadyAt is the earliest time at which the next packet may be sent, possibly in the
 // past; zero while the limiter is idle. Every other method may change it.
-func (l *Limiter) ReadyAt() mono.Time { return l.readyAt }
+func (l *rateLimiter) ReadyAt() mono.Time { return l.readyAt }
 
 // NextTimer is when HandleTimer must be called next; mono.Never while the limiter is idle.
-func (l *Limiter) NextTimer() mono.Time {
+func (l *rateLimiter) NextTimer() mono.Time {
 	if !l.active {
 		return mono.Never
 	}
@@ -76,7 +72,7 @@ func (l *Limiter) NextTimer() mono.Time {
 }
 
 // HandleTimer handles the timers that have expired by now.
-func (l *Limiter) HandleTimer(now mono.Time, p *Params) {
+func (l *rateLimiter) HandleTimer(now mono.Time, p *CongestionParams) {
 	for l.active {
 		at := l.NextTimer()
 		if now < at {
@@ -96,33 +92,33 @@ func (l *Limiter) HandleTimer(now mono.Time, p *Params) {
 }
 
 // OnCNP handles a received CNP: it cuts the rate.
-func (l *Limiter) OnCNP(now mono.Time, p *Params) {
+func (l *rateLimiter) OnCNP(now mono.Time, p *CongestionParams) {
 	l.HandleTimer(now, p)
 	switch {
 	case !l.active:
-		*l = Limiter{active: true, alpha: One, rate: p.MaxRateBps, drainedAt: now}
+		*l = rateLimiter{active: true, alpha: alphaOne, rate: p.MaxRateBps, drainedAt: now}
 	case now.Sub(l.lastCutAt) < p.MinDecInterval:
 		return
 	}
 	l.drainDebt(now, p)
 	l.target = l.rate
 	l.rate = max(l.rate-l.rateCut(), p.MinRateBps)
-	// (1-g)·alpha + g, rounded up so that it ends at One.
-	l.alpha += scaleUp(One-l.alpha, p.G)
+	// (1-g)·alpha + g, rounded up so that it ends at alphaOne.
+	l.alpha += scaleUp(alphaOne-l.alpha, p.G)
 	l.timeStage, l.byteStage, l.bytes = 0, 0, 0
 	l.lastCutAt, l.decayAt, l.increaseAt = now, now.Add(p.AlphaInterval), now.Add(p.IncreaseInterval)
 	l.updateReadyAt()
 }
 
 // rateCut is rate·alpha/2, the amount by which a CNP lowers the rate.
-func (l *Limiter) rateCut() uint64 {
+func (l *rateLimiter) rateCut() uint64 {
 	hi, lo := bits.Mul64(l.rate, uint64(l.alpha))
-	half, _ := bits.Div64(hi, lo, 2*One)
+	half, _ := bits.Div64(hi, lo, 2*alphaOne)
 	return half
 }
 
 // OnSent accounts for a packet that is sent now, whether or not it waited for ReadyAt.
-func (l *Limiter) OnSent(now mono.Time, bytes int, p *Params) {
+func (l *rateLimiter) OnSent(now mono.Time, bytes int, p *CongestionParams) {
 	if !l.active {
 		return
 	}
@@ -143,7 +139,7 @@ func (l *Limiter) OnSent(now mono.Time, bytes int, p *Params) {
 // increase raises the rate by one step, of the timer or the byte counter: fast recovery
 // while neither stage is past FastRecovery, additive increase when one is, hyper increase
 // when both are.
-func (l *Limiter) increase(now mono.Time, p *Params) {
+func (l *rateLimiter) increase(now mono.Time, p *CongestionParams) {
 	l.drainDebt(now, p)
 	low, high := min(l.timeStage, l.byteStage), max(l.timeStage, l.byteStage)
 	switch {
@@ -155,14 +151,14 @@ func (l *Limiter) increase(now mono.Time, p *Params) {
 	}
 	l.rate += (l.target - l.rate + 1) / 2 // rounded up, or it would never arrive
 	if l.rate >= p.MaxRateBps {
-		*l = Limiter{}
+		*l = rateLimiter{}
 		return
 	}
 	l.updateReadyAt()
 }
 
 // raiseTarget adds steps times stepBps to the target, up to the line rate.
-func (l *Limiter) raiseTarget(steps, stepBps uint64, p *Params) {
+func (l *rateLimiter) raiseTarget(steps, stepBps uint64, p *CongestionParams) {
 	room := p.MaxRateBps - l.target
 	if steps > room/stepBps {
 		l.target = p.MaxRateBps
@@ -173,7 +169,7 @@ func (l *Limiter) raiseTarget(steps, stepBps uint64, p *Params) {
 
 // drainDebt drains the debt at the current rate until now. Time without debt gives credit
 // for up to CatchUp.
-func (l *Limiter) drainDebt(now mono.Time, p *Params) {
+func (l *rateLimiter) drainDebt(now mono.Time, p *CongestionParams) {
 	if now <= l.drainedAt {
 		return
 	}
@@ -186,7 +182,7 @@ func (l *Limiter) drainDebt(now mono.Time, p *Params) {
 }
 
 // updateReadyAt computes readyAt from debt, drainedAt and rate.
-func (l *Limiter) updateReadyAt() {
+func (l *rateLimiter) updateReadyAt() {
 	wait := l.debt / nanobits(l.rate) // division truncates toward zero, so a negative debt is already rounded up
 	if l.debt > 0 && l.debt%nanobits(l.rate) != 0 {
 		wait++ // round up: a packet is never early
@@ -195,4 +191,4 @@ func (l *Limiter) updateReadyAt() {
 }
 
 // scaleUp returns v·g, rounded up; both are fixed point.
-func scaleUp(v, g uint32) uint32 { return uint32((uint64(v)*uint64(g) + One - 1) / One) }
+func scaleUp(v, g uint32) uint32 { return uint32((uint64(v)*uint64(g) + alphaOne - 1) / alphaOne) }

@@ -1,4 +1,4 @@
-package dcqcn
+package engine
 
 import (
 	"slices"
@@ -8,11 +8,11 @@ import (
 )
 
 func TestNotifierSendsOneCNPPerInterval(t *testing.T) {
-	var n Notifier
+	var n cnpNotifier
 	var sent []mono.Time
 	const start = 7_000 // the first mark is answered whenever it comes
 	for us := range mono.Time(120) {
-		if now := start + us*1000; n.OnMark(now, DefaultCNPInterval) {
+		if now := start + us*1000; n.OnMark(now, defaultCNPInterval) {
 			sent = append(sent, now)
 		}
 	}
@@ -22,7 +22,7 @@ func TestNotifierSendsOneCNPPerInterval(t *testing.T) {
 }
 
 func TestNotifierIntervalStartsAtLastCNP(t *testing.T) {
-	var n Notifier
+	var n cnpNotifier
 	for _, tc := range []struct {
 		now  mono.Time
 		want bool
@@ -30,14 +30,14 @@ func TestNotifierIntervalStartsAtLastCNP(t *testing.T) {
 		{-3_000, true}, {0, false}, {46_999, false}, {47_000, true}, // epoch and sign mean nothing
 		{200_000, true}, {249_999, false}, {250_000, true}, {250_000, false},
 	} {
-		if got := n.OnMark(tc.now, DefaultCNPInterval); got != tc.want {
+		if got := n.OnMark(tc.now, defaultCNPInterval); got != tc.want {
 			t.Errorf("Mark(%v) = %v", tc.now, got)
 		}
 	}
 }
 
 func TestNotifierWithoutIntervalAnswersEveryMark(t *testing.T) {
-	var n Notifier
+	var n cnpNotifier
 	for i := range 100 {
 		if !n.OnMark(1, 0) {
 			t.Fatalf("mark %d was not answered", i)
