@@ -11,28 +11,27 @@ var pureStd = []string{
 
 // impureReasons are the reasons why engines must not import some packages.
 var impureReasons = map[string]string{
-	"net/...":                 "engines do no I/O; an address is a net/netip value, and packets come and go as arguments",
-	"os/...":                  "engines do no I/O and read no environment",
-	"syscall":                 "engines do no I/O",
-	"log/...":                 "engines do no I/O; what happened is returned, or counted",
-	"sync/...":                "an engine has one owner and needs no lock; its caller locks if it is shared",
-	"context":                 "engines do not block, so there is nothing to cancel",
-	"math/rand/...":           "random numbers come from the driver's seed, as arguments",
-	"crypto/rand":             "random numbers come from the driver's seed, as arguments",
-	"hash/maphash":            "its seed differs from run to run",
-	"runtime/...":             "an engine must not depend on the runtime environment",
-	"testing/...":             "tests belong in _test.go files",
-	"github.com/...":          "engines import nothing from outside this module",
-	"golang.org/...":          "engines import nothing from outside this module",
-	"./emu/link/...":          "a link that touches a device is the driver's; of ./emu/link engines use the value types only",
-	"./emu/sim":               "the simulator drives the engine, not the other way round",
-	"./emu/impair":            "impairments belong to the link",
-	"./emu/softroce":          "the provider drives the engine, not the other way round",
-	"./emu/softiwarp":         "the provider drives the engine, not the other way round",
-	"./emu/dgiwarp":           "the provider drives the engine, not the other way round",
-	"./emu/internal/device":   "verbs objects call the engine, not the other way round",
-	"./emu/internal/drive":    "the driver knows the engine, not the other way round",
-	"./emu/internal/simdrive": "the driver knows the engine, not the other way round",
+	"net/...":               "engines do no I/O; an address is a net/netip value, and packets come and go as arguments",
+	"os/...":                "engines do no I/O and read no environment",
+	"syscall":               "engines do no I/O",
+	"log/...":               "engines do no I/O; what happened is returned, or counted",
+	"sync/...":              "an engine has one owner and needs no lock; its caller locks if it is shared",
+	"context":               "engines do not block, so there is nothing to cancel",
+	"math/rand/...":         "random numbers come from the driver's seed, as arguments",
+	"crypto/rand":           "random numbers come from the driver's seed, as arguments",
+	"hash/maphash":          "its seed differs from run to run",
+	"runtime/...":           "an engine must not depend on the runtime environment",
+	"testing/...":           "tests belong in _test.go files",
+	"github.com/...":        "engines import nothing from outside this module",
+	"golang.org/...":        "engines import nothing from outside this module",
+	"./emu/link/...":        "a link that touches a device is the driver's; of ./emu/link engines use the value types only",
+	"./emu/sim":             "the simulator drives the engine, not the other way round",
+	"./emu/impair":          "impairments belong to the link",
+	"./emu/softroce":        "the provider drives the engine, not the other way round",
+	"./emu/softiwarp":       "the provider drives the engine, not the other way round",
+	"./emu/dgiwarp":         "the provider drives the engine, not the other way round",
+	"./emu/internal/device": "verbs objects call the engine, not the other way round",
+	"./emu/internal/drive":  "the driver knows the engine, not the other way round",
 }
 
 // engines are the protocol state machines and the packages that they use.
@@ -67,10 +66,10 @@ var pureImports = append([]string{
 }, pureStd...)
 
 // drivers are packages under engines that may use time and goroutines.
-var drivers = []string{"./emu/internal/drive", "./emu/internal/simdrive", "./emu/internal/device"}
+var drivers = []string{"./emu/internal/drive", "./emu/internal/device"}
 
 // deterministic are the packages of the simulator besides engines.
-var deterministic = []string{"./emu/sim", "./emu/impair", "./emu/internal/simdrive"}
+var deterministic = []string{"./emu/sim", "./emu/impair"}
 
 // Rules returns the rules of this module.
 func Rules() RuleSet {

@@ -1,4 +1,4 @@
-package simdrive
+package sim
 
 import (
 	"net/netip"
@@ -6,14 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/sim"
 )
-
-// StreamPort is the end of a simulated link, as NewStreams needs it.
-type StreamPort interface {
-	StreamHost() *sim.StreamHost
-	PortEvents
-}
 
 // StreamDriver is a drive.StreamDriver.
 type StreamDriver struct {
@@ -23,11 +16,11 @@ type StreamDriver struct {
 
 var _ drive.StreamDriver = (*StreamDriver)(nil)
 
-// NewStreams returns a driver of e on n, which is the port's StreamHost or a wrapper of
+// NewStreamDriver returns a driver of e on n, which is the port's StreamHost or a wrapper of
 // it. The observer is called for changes of the port, with the lock held.
-func NewStreams(w *sim.World, e drive.StreamEngine, n link.StreamNet, port StreamPort, costs Costs, o link.PortObserver) *StreamDriver {
+func NewStreamDriver(w *World, e drive.StreamEngine, n link.StreamNet, port *Port, costs Costs, o link.PortObserver) *StreamDriver {
 	s := drive.NewStreams(e, n)
-	d := &StreamDriver{Driver: newDriver(w, e, (*streamNetwork)(s), costs), Streams: s}
+	d := &StreamDriver{Driver: makeDriver(w, e, (*streamNetwork)(s), costs), Streams: s}
 	port.StreamHost().OnReady(d, eventReadable)
 	d.observePort(d, port, o)
 	return d

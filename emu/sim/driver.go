@@ -1,9 +1,7 @@
-// Package simdrive has the drivers of package drive for a simulated world: no locks, no
-// goroutines, virtual time. Every verb call takes the virtual time of its Costs, during
-// which other programs run, so that a program that busy-polls advances time.
-package simdrive
+package sim
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,7 +10,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/sim"
 )
 
 // Costs is the processor time of a verb call, by kind.
@@ -25,34 +22,19 @@ func DefaultCosts() Costs {
 	return Costs{Control: time.Microsecond, Post: 100 * time.Nanosecond, Poll: 50 * time.Nanosecond}
 }
 
-// Port is the end of a simulated packet link, as New needs it.
-type Port interface {
-	OnReadable(h sim.Handler, arg uint64)
-	OnWritable(h sim.Handler, arg uint64)
-	// TxQueueBytes is the size of the transmit queue.
-	TxQueueBytes() int
-	PortEvents
-}
-
-// PortEvents reports changes of a port's link state and addresses.
-type PortEvents interface {
-	OnLinkChange(h sim.Handler, arg uint64)
-	OnAddrChange(h sim.Handler, arg uint64)
-	Up() bool
-	Addrs() []netip.Addr
-}
-
-// Driver is a drive.Driver.
+// Driver is a drive.Driver in a simulated world: no locks, no goroutines, virtual time.
+// Every verb call takes the virtual time of its Costs, during which other programs run, so
+// that a program that busy-polls advances time.
 type Driver struct {
-	world          *sim.World
+	world          *World
 	engine         baseEngine
 	net            network
-	timer          *sim.Timer
+	timer          *Timer
 	costs          Costs
 	closed         bool
 	flushScheduled bool // eventMore is scheduled
 
-	port     PortEvents
+	port     *Port
 	observer link.PortObserver
 	addrs    []netip.Addr // addresses of the port when it was opened
 	missing  []bool       // which of them were removed since
@@ -84,12 +66,12 @@ const (
 	eventAddr
 )
 
-// New returns a driver of e on l, which is port or a wrapper of it. The observer is called
+// NewDriver returns a driver of e on l, which is port or a wrapper of it. The observer is called
 // for changes of the port, with the lock held.
-func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs, o link.PortObserver) *Driver {
+func NewDriver(w *World, e drive.Engine, l link.PacketLink, port *Port, costs Costs, o link.PortObserver) *Driver {
 	out := drive.NewSmallSendQueue()
 	out.SetLimit(port.TxQueueBytes() / l.MTU()) // the send queue is part of the transmit queue
-	d := newDriver(w, e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, costs)
+	d := makeDriver(w, e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, costs)
 	port.OnReadable(d, eventReadable)
 	port.OnWritable(d, eventWritable)
 	d.observePort(d, port, o)
@@ -97,7 +79,7 @@ func New(w *sim.World, e drive.Engine, l link.PacketLink, port Port, costs Costs
 }
 
 // observePort makes h handle changes of the port, and report them to the observer.
-func (d *Driver) observePort(h sim.Handler, port PortEvents, o link.PortObserver) {
+func (d *Driver) observePort(h Handler, port *Port, o link.PortObserver) {
 	d.port, d.observer = port, o
 	d.addrs = port.Addrs()
 	d.missing = make([]bool, len(d.addrs))
@@ -105,7 +87,7 @@ func (d *Driver) observePort(h sim.Handler, port PortEvents, o link.PortObserver
 	port.OnAddrChange(h, eventAddr)
 }
 
-func newDriver(w *sim.World, e baseEngine, n network, costs Costs) *Driver {
+func makeDriver(w *World, e baseEngine, n network, costs Costs) *Driver {
 	d := &Driver{world: w, engine: e, net: n, costs: costs}
 	d.timer = w.NewTimer(d, eventTimer)
 	return d
@@ -231,14 +213,23 @@ func (n *packetNetwork) flush(now mono.Time) bool {
 	return more && !full
 }
 
+// NewSecret draws a secret from a random stream of the world. The next call with the same
+// stream returns another one.
+func NewSecret(w *World, stream string) (s [16]byte) {
+	r := w.Rand(stream)
+	binary.LittleEndian.PutUint64(s[:], r.Uint64())
+	binary.LittleEndian.PutUint64(s[8:], r.Uint64())
+	return s
+}
+
 // NewCond implements drive.Driver.
 func (d *Driver) NewCond(reason fmt.Stringer) drive.Cond {
 	return &cond{world: d.world, reason: reason}
 }
 
 type cond struct {
-	world  *sim.World
-	signal sim.Signal
+	world  *World
+	signal Signal
 	reason fmt.Stringer
 }
 

@@ -1,4 +1,4 @@
-package simdrive
+package sim_test
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-var _ drive.Driver = (*Driver)(nil)
+var _ drive.Driver = (*sim.Driver)(nil)
 
 // echo is an engine that answers "ping" with "pong", and records all other input.
 type echo struct {
@@ -65,7 +65,7 @@ func (e *echo) Deadline() mono.Time { return e.deadline }
 
 type side struct {
 	e          *echo
-	d          *Driver
+	d          *sim.Driver
 	port       *sim.Port
 	ups        []bool
 	addrEvents []string
@@ -77,7 +77,7 @@ func (s *side) AddrChanged(a netip.Addr, present bool) {
 	s.addrEvents = append(s.addrEvents, fmt.Sprintf("%v %v", a, present))
 }
 
-var costs = Costs{Control: 300, Post: 20, Poll: 1}
+var costs = sim.Costs{Control: 300, Post: 20, Poll: 1}
 
 const latency = 10 * time.Microsecond
 
@@ -95,7 +95,7 @@ func twoSides(t *testing.T, cfg sim.LinkConfig) (w *sim.World, a, b *side) {
 	}
 	start := func(p *sim.Port, peer netip.Addr) *side {
 		s := &side{e: &echo{peer: netip.AddrPortFrom(peer, 7), deadline: mono.Never}, port: p}
-		s.d = New(w, s.e, p, p, costs, s)
+		s.d = sim.NewDriver(w, s.e, p, p, costs, s)
 		s.e.gate = s.d.NewCond(drive.WaitReason("pong"))
 		return s
 	}
