@@ -1,4 +1,4 @@
-package portwatch
+package device
 
 import (
 	"fmt"
@@ -69,12 +69,12 @@ func linkAndAddrGone(a netip.Addr) func(recorded string) bool {
 	}
 }
 
-// watchIn starts a Watch of addresses in a host's namespace.
+// watchIn starts a portWatch of addresses in a host's namespace.
 func watchIn(t *testing.T, h *nstest.NS, addrs ...netip.Addr) *recorder {
 	t.Helper()
-	var w *Watch
+	var w *portWatch
 	must.Do(t, h.Do(func() (err error) {
-		w, err = Open(addrs)
+		w, err = openPortWatch(addrs)
 		return err
 	}))
 	t.Cleanup(func() { w.Close() })
@@ -246,9 +246,9 @@ func TestUnlistedAddressIsPresent(t *testing.T) {
 func TestWatchRecoversFromOverflow(t *testing.T) {
 	t.Parallel()
 	a, b := nstest.Pair(t, 1500)
-	var w *Watch
+	var w *portWatch
 	must.Do(t, a.Do(func() (err error) {
-		w, err = Open([]netip.Addr{a.V4, a.V6})
+		w, err = openPortWatch([]netip.Addr{a.V4, a.V6})
 		return err
 	}))
 	conn := must.Get(w.file.SyscallConn())(t)
@@ -271,7 +271,7 @@ func TestWatchRecoversFromOverflow(t *testing.T) {
 func TestCloseStopsGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
-		w := must.Get(Open([]netip.Addr{netip.MustParseAddr("127.0.0.1")}))(t)
+		w := must.Get(openPortWatch([]netip.Addr{netip.MustParseAddr("127.0.0.1")}))(t)
 		w.Start(new(recorder))
 		must.Do(t, w.Close())
 	}

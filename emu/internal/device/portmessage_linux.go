@@ -1,4 +1,4 @@
-package portwatch
+package device
 
 import (
 	"encoding/binary"
@@ -10,8 +10,8 @@ import (
 // Messages are in the byte order of the machine.
 var order = binary.NativeEndian
 
-// message is an rtnetlink message.
-type message struct {
+// netlinkMessage is an rtnetlink message.
+type netlinkMessage struct {
 	typ, flags uint16
 	seq        uint32
 	payload    []byte
@@ -22,7 +22,7 @@ func align(n int) int { return (n + 3) &^ 3 }
 
 // nextMessage parses the first message of b. It reports false at the end or at an invalid
 // message.
-func nextMessage(b []byte) (m message, rest []byte, ok bool) {
+func nextMessage(b []byte) (m netlinkMessage, rest []byte, ok bool) {
 	if len(b) < unix.SizeofNlMsghdr {
 		return m, nil, false
 	}
@@ -30,7 +30,7 @@ func nextMessage(b []byte) (m message, rest []byte, ok bool) {
 	if length < unix.SizeofNlMsghdr || length > len(b) {
 		return m, nil, false
 	}
-	m = message{typ: order.Uint16(b[4:]), flags: order.Uint16(b[6:]), seq: order.Uint32(b[8:]), payload: b[unix.SizeofNlMsghdr:length]}
+	m = netlinkMessage{typ: order.Uint16(b[4:]), flags: order.Uint16(b[6:]), seq: order.Uint32(b[8:]), payload: b[unix.SizeofNlMsghdr:length]}
 	return m, b[min(align(length), len(b)):], true
 }
 

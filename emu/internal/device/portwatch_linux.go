@@ -1,4 +1,4 @@
-package portwatch
+package device
 
 import (
 	"errors"
@@ -12,10 +12,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// Watch watches the interface that owns a port's addresses.
-type Watch struct {
+// portWatch reports changes of the interface that owns a port's addresses: whether its link
+// is up, and whether it still has the addresses. Sockets do not report either. It listens to
+// rtnetlink, which needs no privilege.
+type portWatch struct {
 	file  *os.File // the netlink socket
-	state *state
+	state *portState
 	buf   []byte
 
 	seq     uint32 // sequence number of the last request
@@ -29,29 +31,21 @@ type Watch struct {
 const (
 	// bufBytes is the largest datagram of a netlink dump.
 	bufBytes = 32 << 10
-	// openTimeout is how long Open waits for the initial state.
+	// openTimeout is how long openPortWatch waits for the initial state.
 	openTimeout = 30 * time.Second
 	// multicastGroups are the notifications that the socket subscribes to.
 	multicastGroups = 1<<(unix.RTNLGRP_LINK-1) | 1<<(unix.RTNLGRP_IPV4_IFADDR-1) | 1<<(unix.RTNLGRP_IPV6_IFADDR-1)
 )
 
-// Open watches the interface that owns the addresses, in the network namespace of the
-// caller's thread. When it returns the initial state is known, and no later change is
+// openPortWatch watches the interface that owns the addresses, in the network namespace of
+// the caller's thread. When it returns, the initial state is known, and no later change is
 // missed.
-func Open(addrs []netip.Addr) (*Watch, error) {
-	w, err := open(addrs)
-	if err != nil {
-		return nil, fmt.Errorf("portwatch: watch %v: %w", addrs, err)
-	}
-	return w, nil
-}
-
-func open(addrs []netip.Addr) (*Watch, error) {
+func openPortWatch(addrs []netip.Addr) (*portWatch, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, os.NewSyscallError("netlink socket", err)
 	}
-	w := &Watch{file: os.NewFile(uintptr(fd), "rtnetlink"), state: newState(addrs), buf: make([]byte, bufBytes)}
+	w := &portWatch{file: os.NewFile(uintptr(fd), "rtnetlink"), state: newPortState(addrs), buf: make([]byte, bufBytes)}
 	if err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: multicastGroups}); err != nil {
 		err = os.NewSyscallError("bind the netlink socket", err)
 	} else {
@@ -65,7 +59,7 @@ func open(addrs []netip.Addr) (*Watch, error) {
 }
 
 // readInitialState requests the state of addresses and interface, and waits for it.
-func (w *Watch) readInitialState() error {
+func (w *portWatch) readInitialState() error {
 	if err := w.file.SetReadDeadline(time.Now().Add(openTimeout)); err != nil {
 		return err
 	}
@@ -73,7 +67,7 @@ func (w *Watch) readInitialState() error {
 		return err
 	}
 	for w.dumpSeq != 0 || w.linkSeq != 0 || w.resync {
-		if err := w.receiveOnce(func(change) {}); err != nil {
+		if err := w.receiveOnce(func(portChange) {}); err != nil {
 			return err
 		}
 	}
@@ -82,7 +76,7 @@ func (w *Watch) readInitialState() error {
 
 // Start calls the observer for a link that is down and for missing addresses, and then for
 // every change, from a goroutine that Close stops. It may be called once.
-func (w *Watch) Start(o link.PortObserver) {
+func (w *portWatch) Start(o link.PortObserver) {
 	w.done = make(chan struct{})
 	go func() {
 		defer close(w.done)
@@ -94,13 +88,13 @@ func (w *Watch) Start(o link.PortObserver) {
 				o.AddrChanged(a.original, false)
 			}
 		}
-		for w.receiveOnce(func(c change) { w.state.notify(o, c) }) == nil {
+		for w.receiveOnce(func(c portChange) { w.state.notify(o, c) }) == nil {
 		}
 	}()
 }
 
 // Close stops the watch. The observer is not called after it returns.
-func (w *Watch) Close() error {
+func (w *portWatch) Close() error {
 	err := w.file.Close()
 	if w.done != nil {
 		<-w.done
@@ -113,7 +107,7 @@ func (w *Watch) Close() error {
 //
 // A socket that has overflowed reports ENOBUFS once, and drops messages until it is empty.
 // It is therefore drained before the addresses are requested again.
-func (w *Watch) receiveOnce(report func(change)) error {
+func (w *portWatch) receiveOnce(report func(portChange)) error {
 	again := w.resync && w.dumpSeq == 0
 	n, fromKernel, err := w.receive(!again)
 	switch {
@@ -140,7 +134,7 @@ func (w *Watch) receiveOnce(report func(change)) error {
 
 // receive reads one datagram, and blocks if wait is set. It reports whether the kernel sent
 // it: other processes may send datagrams too.
-func (w *Watch) receive(wait bool) (n int, fromKernel bool, err error) {
+func (w *portWatch) receive(wait bool) (n int, fromKernel bool, err error) {
 	conn, err := w.file.SyscallConn()
 	if err != nil {
 		return 0, false, err
@@ -164,7 +158,7 @@ func (w *Watch) receive(wait bool) (n int, fromKernel bool, err error) {
 }
 
 // requestAddrs starts a dump of all addresses. One dump can be under way at a time.
-func (w *Watch) requestAddrs() error {
+func (w *portWatch) requestAddrs() error {
 	w.resync = false
 	w.state.beginDump()
 	w.seq++
@@ -173,23 +167,23 @@ func (w *Watch) requestAddrs() error {
 }
 
 // requestLink requests the state of the interface.
-func (w *Watch) requestLink() error {
+func (w *portWatch) requestLink() error {
 	w.seq++
 	w.linkSeq = w.seq
 	return w.send(newLinkRequest(w.seq, w.state.index))
 }
 
-func (w *Watch) send(b []byte) error {
+func (w *portWatch) send(b []byte) error {
 	_, err := w.file.Write(b)
 	return err
 }
 
 // handle updates the state with a message, and calls report with the change.
-func (w *Watch) handle(m *message, report func(change)) error {
+func (w *portWatch) handle(m *netlinkMessage, report func(portChange)) error {
 	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
 		w.resync = true // the addresses changed during the dump
 	}
-	var c change
+	var c portChange
 	switch m.typ {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if l, ok := parseLink(m.payload); ok {
@@ -218,7 +212,7 @@ func (w *Watch) handle(m *message, report func(change)) error {
 }
 
 // handleDone ends an address dump, and requests the state of the interface.
-func (w *Watch) handleDone(m *message, report func(change)) error {
+func (w *portWatch) handleDone(m *netlinkMessage, report func(portChange)) error {
 	if m.seq != w.dumpSeq || m.seq == 0 {
 		return nil
 	}
@@ -235,7 +229,7 @@ func (w *Watch) handleDone(m *message, report func(change)) error {
 
 // handleError handles an error reply. A link request fails if the interface was removed
 // before.
-func (w *Watch) handleError(m *message) (c change, err error) {
+func (w *portWatch) handleError(m *netlinkMessage) (c portChange, err error) {
 	const errno = 4 // bytes before the request
 	switch {
 	case len(m.payload) < errno || m.seq == 0: // not a reply to a request of this socket

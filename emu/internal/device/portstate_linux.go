@@ -1,4 +1,4 @@
-package portwatch
+package device
 
 import (
 	"net"
@@ -11,9 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// state is the known state of the port. Notifications and replies of the kernel update it
+// portState is the known state of the port. Notifications and replies of the kernel update it
 // alike.
-type state struct {
+type portState struct {
 	addrs []watchedAddr
 	// index of the interface that owns the addresses; 0 while none is known.
 	index int
@@ -34,11 +34,11 @@ type watchedAddr struct {
 	inDump  bool // in the dump under way
 }
 
-// newState returns a state in which the link is up and all addresses are present.
-func newState(addrs []netip.Addr) *state {
-	s := &state{up: true}
+// newPortState returns a state in which the link is up and all addresses are present.
+func newPortState(addrs []netip.Addr) *portState {
+	s := &portState{up: true}
 	for _, a := range addrs {
-		s.addrs = append(s.addrs, watchedAddr{Addr: a.Unmap().WithZone(""), original: a, zone: zoneIndex(a.Zone()), present: true})
+		s.addrs = append(s.addrs, watchedAddr{Addr: unmapAddr(a), original: a, zone: zoneIndex(a.Zone()), present: true})
 	}
 	return s
 }
@@ -58,8 +58,8 @@ func zoneIndex(zone string) int {
 	return ifi.Index
 }
 
-// change is the effect of a message on the state.
-type change struct {
+// portChange is the effect of a message on the state.
+type portChange struct {
 	link bool
 	addr *watchedAddr
 	// interfaceChanged: the addresses belong to another interface, whose state must be
@@ -72,7 +72,7 @@ type change struct {
 const runningFlags = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
 
 // updateLink updates the state of an interface; gone if it was removed.
-func (s *state) updateLink(index int, flags uint32, gone bool) (c change) {
+func (s *portState) updateLink(index int, flags uint32, gone bool) (c portChange) {
 	if index != s.index || s.index == 0 {
 		return c
 	}
@@ -83,7 +83,7 @@ func (s *state) updateLink(index int, flags uint32, gone bool) (c change) {
 }
 
 // updateAddr updates the state of an address.
-func (s *state) updateAddr(m *addrMessage) (c change) {
+func (s *portState) updateAddr(m *addrMessage) (c portChange) {
 	a := s.find(m)
 	switch {
 	case a == nil:
@@ -108,7 +108,7 @@ func (s *state) updateAddr(m *addrMessage) (c change) {
 
 // find returns the watched address that a message concerns; nil if there is none. For a
 // loopback address a message about its network counts too.
-func (s *state) find(m *addrMessage) *watchedAddr {
+func (s *portState) find(m *addrMessage) *watchedAddr {
 	for i := range s.addrs {
 		if a := &s.addrs[i]; a.Addr == m.addr && (a.zone == 0 || a.zone == m.index) {
 			return a
@@ -124,24 +124,24 @@ func (s *state) find(m *addrMessage) *watchedAddr {
 }
 
 // beginDump is called before an address dump.
-func (s *state) beginDump() {
+func (s *portState) beginDump() {
 	for i := range s.addrs {
 		s.addrs[i].inDump = false
 	}
 }
 
 // endDump is called after an address dump: addresses that were not in it are gone.
-func (s *state) endDump(report func(change)) {
+func (s *portState) endDump(report func(portChange)) {
 	for i := range s.addrs {
 		if a := &s.addrs[i]; a.listed && a.present && !a.inDump {
 			a.present = false
-			report(change{addr: a})
+			report(portChange{addr: a})
 		}
 	}
 }
 
 // notify reports a change to an observer.
-func (s *state) notify(o link.PortObserver, c change) {
+func (s *portState) notify(o link.PortObserver, c portChange) {
 	if c.link {
 		o.LinkChanged(s.up)
 	}

@@ -1,4 +1,4 @@
-package portwatch
+package device
 
 import (
 	"bytes"
@@ -76,7 +76,7 @@ func TestNextMessageSplitsDatagram(t *testing.T) {
 
 // An interface is up only if it is enabled, has a carrier and is operational.
 func TestLinkStateFollowsFlags(t *testing.T) {
-	s := newState([]netip.Addr{netip.MustParseAddr("fd00::1")})
+	s := newPortState([]netip.Addr{netip.MustParseAddr("fd00::1")})
 	s.updateAddr(&addrMessage{addr: s.addrs[0].Addr, bits: 64, index: 3})
 	for _, tc := range []struct {
 		flags uint32
@@ -112,7 +112,7 @@ func TestParsersAcceptAnyBytes(t *testing.T) {
 				b[r.IntN(len(b))] = byte(r.Uint32())
 			}
 		}
-		s := newState([]netip.Addr{netip.MustParseAddr("127.0.0.3"), lo})
+		s := newPortState([]netip.Addr{netip.MustParseAddr("127.0.0.3"), lo})
 		for {
 			m, rest, ok := nextMessage(b)
 			if !ok {
