@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/goruntime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // WrongGoroutineError is the panic value of a call into the world from a
@@ -30,7 +30,7 @@ func (w *World) checkGoroutine() {
 	if w.current != nil {
 		owner = w.current.goroutine
 	}
-	if w.running && owner != goruntime.Goroutine() {
+	if w.running && owner != process.Goroutine() {
 		panic(newWrongGoroutineError(string(debug.Stack())))
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/goruntime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // Run runs the world until no event and no runnable program is left. It returns
@@ -40,7 +40,7 @@ func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 	if w.ended {
 		return w.err
 	}
-	w.running, w.horizon, w.goroutine = true, horizon, goruntime.Goroutine()
+	w.running, w.horizon, w.goroutine = true, horizon, process.Goroutine()
 	finished := false
 	defer func() {
 		w.running = false

@@ -1,6 +1,6 @@
 //go:build !race
 
-package goruntime
+package process
 
 // RaceSend must be called before a packet is sent or published in shared memory.
 func RaceSend() {}

@@ -1,4 +1,4 @@
-package cputime
+package process
 
 import (
 	"os"
@@ -14,15 +14,15 @@ cpu1 100 100 100 100 100 100 100 100 0 0
 cpu2 1 1 1 1 1 1 1 1 0 0
 intr 1 2 3 4 5 6 7 8 9 10
 `
-	var s Sample
+	var s CPUSample
 	s.addCPUs([]byte(stat), func(cpu int) bool { return cpu != 1 })
-	if want := (Sample{CPUs: 2, Busy: 180 * time.Millisecond, All: 440 * time.Millisecond}); s != want {
+	if want := (CPUSample{CPUs: 2, Busy: 180 * time.Millisecond, All: 440 * time.Millisecond}); s != want {
 		t.Errorf("%+v, want %+v", s, want)
 	}
 }
 
 func TestParseSchedstat(t *testing.T) {
-	if u, ok := parseSchedstat([]byte("12 34 5\n")); !ok || u != (Usage{12, 34}) {
+	if u, ok := parseSchedstat([]byte("12 34 5\n")); !ok || u != (CPUUsage{12, 34}) {
 		t.Errorf("%+v, %v", u, ok)
 	}
 	for _, bad := range []string{"", "12", "a b c"} {
@@ -34,14 +34,14 @@ func TestParseSchedstat(t *testing.T) {
 
 // The CPU time of a busy loop appears in all counters.
 func TestOwnTimeIsCounted(t *testing.T) {
-	before, ok := Now()
-	used, ok2 := Self()
+	before, ok := SampleCPU()
+	used, ok2 := UsedCPU()
 	if !ok || !ok2 {
 		t.Skip("this kernel keeps neither /proc/stat nor schedstat")
 	}
 	for {
-		now, _ := Now()
-		if u, _ := Self(); now.Own-before.Own > 50*time.Millisecond && u.Ran-used.Ran > 40*time.Millisecond && now.All > before.All {
+		now, _ := SampleCPU()
+		if u, _ := UsedCPU(); now.Own-before.Own > 50*time.Millisecond && u.Ran-used.Ran > 40*time.Millisecond && now.All > before.All {
 			return
 		}
 	}

@@ -1,5 +1,5 @@
 //go:build !amd64 && !arm64
 
-package goruntime
+package process
 
 func self() uintptr { return 0 }

@@ -1,4 +1,4 @@
-package cputime
+package process
 
 import (
 	"bytes"
@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Self returns the usage of all threads of this process. It returns false if the kernel
+// UsedCPU returns the usage of all threads of this process. It returns false if the kernel
 // lacks CONFIG_SCHED_INFO.
-func Self() (Usage, bool) {
+func UsedCPU() (CPUUsage, bool) {
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
 	if err != nil {
-		return Usage{}, false
+		return CPUUsage{}, false
 	}
-	var sum Usage
+	var sum CPUUsage
 	for _, name := range files {
 		text, err := os.ReadFile(name) // the thread may have exited
 		if err != nil {
@@ -28,7 +28,7 @@ func Self() (Usage, bool) {
 		}
 		u, ok := parseSchedstat(text)
 		if !ok {
-			return Usage{}, false
+			return CPUUsage{}, false
 		}
 		sum.Ran += u.Ran
 		sum.Waited += u.Waited
@@ -37,27 +37,27 @@ func Self() (Usage, bool) {
 }
 
 // parseSchedstat parses "nanoseconds on a CPU, nanoseconds in a run queue, time slices".
-func parseSchedstat(text []byte) (Usage, bool) {
+func parseSchedstat(text []byte) (CPUUsage, bool) {
 	fields := bytes.Fields(text)
 	if len(fields) < 2 {
-		return Usage{}, false
+		return CPUUsage{}, false
 	}
 	ran, err1 := strconv.ParseInt(string(fields[0]), 10, 64)
 	waited, err2 := strconv.ParseInt(string(fields[1]), 10, 64)
-	return Usage{time.Duration(ran), time.Duration(waited)}, err1 == nil && err2 == nil
+	return CPUUsage{time.Duration(ran), time.Duration(waited)}, err1 == nil && err2 == nil
 }
 
-// Now reads /proc/stat and getrusage. It returns false if /proc/stat has no counters.
-func Now() (Sample, bool) {
+// SampleCPU reads /proc/stat and getrusage. It returns false if /proc/stat has no counters.
+func SampleCPU() (CPUSample, bool) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
-		return Sample{}, false
+		return CPUSample{}, false
 	}
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return Sample{}, false
+		return CPUSample{}, false
 	}
-	s := Sample{At: time.Now(), Throttled: throttled("/")}
+	s := CPUSample{At: time.Now(), Throttled: throttled("/")}
 	s.addCPUs(text, set.IsSet)
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
@@ -127,7 +127,7 @@ const (
 )
 
 // addCPUs adds the counters of the CPUs for which mayUse is true.
-func (s *Sample) addCPUs(stat []byte, mayUse func(cpu int) bool) {
+func (s *CPUSample) addCPUs(stat []byte, mayUse func(cpu int) bool) {
 	for line := range bytes.Lines(stat) {
 		fields := bytes.Fields(line)
 		var cpu int

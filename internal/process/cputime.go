@@ -1,17 +1,15 @@
-// Package cputime measures the CPU time and run-queue delay of this process, and the
-// share of CPU time that other processes used.
-package cputime
+package process
 
 import "time"
 
-// Usage is the scheduling of a process since its start.
-type Usage struct {
+// CPUUsage is the scheduling of a process since its start.
+type CPUUsage struct {
 	Ran    time.Duration // on a CPU
 	Waited time.Duration // in a run queue
 }
 
-// Sample is a snapshot of CPU time counters.
-type Sample struct {
+// CPUSample is a snapshot of CPU time counters.
+type CPUSample struct {
 	At time.Time
 	// CPUs is the number of CPUs in the affinity mask of this process. Busy is their
 	// user, system and steal time; All adds interrupt and idle time.
@@ -27,7 +25,7 @@ type Sample struct {
 // OthersShare returns the share of CPU time between two samples, from 0 to 1, that this
 // process could not use: other processes used it, a CPU limit withheld it, or the machine was
 // stopped. Interrupt time does not count, because packets of this process cause it too.
-func OthersShare(from, to Sample) float64 {
+func OthersShare(from, to CPUSample) float64 {
 	capacity := to.At.Sub(from.At) * time.Duration(from.CPUs)
 	if capacity <= 0 || from.CPUs != to.CPUs {
 		return 0

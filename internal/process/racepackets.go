@@ -1,12 +1,16 @@
 //go:build race
 
-package goruntime
+package process
 
 import (
 	"runtime"
 	"unsafe"
 )
 
+// packets orders the accesses of sender and receiver: a send happens before the receipt of
+// its answer. Raw system calls and shared memory lack the happens-before edges of
+// syscall.Write and syscall.Read. As in package syscall, one variable is used for all
+// packets, because an answer may arrive on another path.
 var packets byte
 
 // RaceSend must be called before a packet is sent or published in shared memory.

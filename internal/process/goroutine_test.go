@@ -1,4 +1,4 @@
-package goruntime
+package process
 
 import (
 	"iter"
