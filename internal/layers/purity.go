@@ -1,4 +1,4 @@
-package layers
+package main
 
 import (
 	"fmt"
@@ -82,7 +82,7 @@ func hasCode(p *Package) bool {
 	return slices.ContainsFunc(p.Files, func(f *File) bool { return !f.Test })
 }
 
-func (r Purity) check(t *Tree, p *Package, known map[string]built) ([]Finding, error) {
+func (r Purity) check(t *Tree, p *Package, known map[string]listed) ([]Finding, error) {
 	self := known[t.Module+strings.TrimPrefix(p.Path, ".")]
 	v := &visitor{rule: r, pkg: p, fset: token.NewFileSet(), sorted: map[*ast.Ident]bool{}}
 	v.info = &types.Info{Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}}

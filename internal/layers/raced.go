@@ -1,57 +1,46 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
-	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
-// pack is a package in the output of go list.
-type pack struct {
-	ImportPath, Dir                    string
-	GoFiles, TestGoFiles, XTestGoFiles []string
-
+// testedPackage is a package with what decides whether CI tests it with the race detector.
+type testedPackage struct {
+	listed
 	concurrent bool
 	tests      []string // names of its test functions
 }
 
 // raced reports whether the package uses concurrency and has tests.
-func (p *pack) raced() bool { return p.concurrent && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
+func (p *testedPackage) raced() bool {
+	return p.concurrent && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0
+}
 
-// packages lists the packages of the module at dir, with the build tag race.
-func packages(dir string) (all []*pack, err error) {
-	cmd := exec.Command("go", "list", "-tags=race", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles", "./...")
-	cmd.Dir = dir
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+func (p *testedPackage) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
+
+// racedPackages lists the packages of the module at dir, with the build tag race.
+func racedPackages(dir string) ([]*testedPackage, error) {
+	found, err := goList(dir, "-tags=race", "./...")
 	if err != nil {
-		return nil, fmt.Errorf("go list: %w: %s", err, stderr.Bytes())
+		return nil, err
 	}
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		p := new(pack)
-		if err := d.Decode(p); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("go list: %w", err)
-		}
-		if err := p.read(); err != nil {
+	all := make([]*testedPackage, len(found))
+	for i, l := range found {
+		all[i] = &testedPackage{listed: l}
+		if err := all[i].read(); err != nil {
 			return nil, err
 		}
-		all = append(all, p)
 	}
+	return all, nil
 }
 
 // read parses the files of a package.
-func (p *pack) read() error {
+func (p *testedPackage) read() error {
 	for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
 		if err != nil {

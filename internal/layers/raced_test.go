@@ -29,14 +29,14 @@ func TestConcurrentFilesAreRecognised(t *testing.T) {
 	}
 }
 
-// tree returns the packages of this module by name.
-func tree(t *testing.T) map[string]*pack {
+// packagesByName returns the packages of this module by name.
+func packagesByName(t *testing.T) map[string]*testedPackage {
 	t.Helper()
-	all, err := packages("../..")
+	all, err := racedPackages("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	byName := map[string]*pack{}
+	byName := map[string]*testedPackage{}
 	for _, p := range all {
 		byName[p.name()] = p
 	}
@@ -45,7 +45,7 @@ func tree(t *testing.T) map[string]*pack {
 
 // If the rule missed one of these packages, CI would test less than it claims.
 func TestKnownPackagesAreRaced(t *testing.T) {
-	byName := tree(t)
+	byName := packagesByName(t)
 	for name, want := range map[string]bool{
 		"agent": true, "cmd/fabrictest": true, "conformance/mpi": true, "emu/internal/drive": true, "emu/link/udplink": true,
 		"emu/softiwarp": true, "emu/softroce": true, "lab/bench": true, "launch": true, "mpi": true, "mpi/carrier": true, "mpi/work": true,
@@ -60,7 +60,7 @@ func TestKnownPackagesAreRaced(t *testing.T) {
 
 // A pattern that matches no test would exclude the whole package.
 func TestPartsNameTestsThatExist(t *testing.T) {
-	byName := tree(t)
+	byName := packagesByName(t)
 	for _, part := range parts {
 		p := byName[part.name]
 		if p == nil || !p.raced() || part.reason == "" {
