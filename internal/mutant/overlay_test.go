@@ -1,4 +1,4 @@
-package mutate
+package mutant
 
 import (
 	"os"
@@ -81,12 +81,12 @@ func main() {
 }
 `
 
-// newModule makes a module with some files and package mutant.
+// newModule makes a module with some files and the part of package mutant that selects.
 func newModule(t *testing.T, files map[string]string) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	for _, name := range []string{"mutant.go", "names.go"} {
-		text, err := os.ReadFile(filepath.Join("..", "mutant", name))
+		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
