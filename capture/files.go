@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // Stdin is the name of the standard input among the files of PrintFiles.
@@ -49,13 +48,13 @@ func PrintFiles(ctx context.Context, streams Streams, files []string, opts Print
 // file decodes one capture.
 func (p *Printer) file(ctx context.Context, r io.Reader, name string) error {
 	if name != Stdin {
-		f, err := regularfile.Open(name)
+		f, err := cmdline.OpenFile(name)
 		if err != nil {
 			var path *os.PathError
 			if errors.As(err, &path) { // its message repeats the name
 				err = path.Err
 			}
-			if errors.Is(err, regularfile.ErrNotRegular) {
+			if errors.Is(err, cmdline.ErrNotRegular) {
 				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest capture show - < %s'", err, cmdline.Quote(name))
 			}
 			return err

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // Selection selects scenarios by the words of a command line.
@@ -53,7 +52,7 @@ func (s *Selection) Find() ([]Selected, error) {
 		chosen = append(chosen, Selected{sc, sc.Name})
 	}
 	for _, file := range files {
-		sc, err := Load(regularfile.DirFS(filepath.Dir(file)), filepath.Base(file))
+		sc, err := Load(cmdline.DirFS(filepath.Dir(file)), filepath.Base(file))
 		if err != nil {
 			return nil, &cmdline.Error{Err: err}
 		}

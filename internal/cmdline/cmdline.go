@@ -1,6 +1,6 @@
 // Package cmdline has what a command and the packages below it need to talk about the
-// command line: errors about it, suggestions for misspelled words, and quoted words.
-// It parses no flags; cmd/fabrictest does.
+// command line: errors about it, suggestions for misspelled words, quoted words, and the
+// files that it names. It parses no flags; cmd/fabrictest does.
 package cmdline
 
 import (

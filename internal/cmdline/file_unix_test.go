@@ -1,6 +1,6 @@
 //go:build unix
 
-package regularfile
+package cmdline
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 		if _, err := fs.ReadFile(DirFS(filepath.Dir(path)), filepath.Base(path)); !errors.Is(err, ErrNotRegular) {
 			t.Errorf("%s of a folder: %v", path, err)
 		}
-		if err := Check(path); !errors.Is(err, ErrNotRegular) {
+		if err := CheckFile(path); !errors.Is(err, ErrNotRegular) {
 			t.Errorf("check of %s: %v", path, err)
 		}
 	}

@@ -1,6 +1,4 @@
-// Package regularfile opens files named by users and rejects all but regular files:
-// opening or reading a FIFO or a device could block forever.
-package regularfile
+package cmdline
 
 import (
 	"errors"
@@ -19,11 +17,12 @@ var (
 	ErrTooLong    = errors.New("too long")
 )
 
-// Open opens a regular file for reading. It does not block on a FIFO.
-func Open(path string) (*os.File, error) {
+// OpenFile opens a file that a user named, for reading. It rejects all but regular files:
+// opening or reading a FIFO or a device could block forever.
+func OpenFile(path string) (*os.File, error) {
 	info, err := os.Stat(path) // opening a device can have effects
 	if err == nil {
-		err = check(path, info)
+		err = checkRegular(path, info)
 	}
 	if err != nil {
 		return nil, err
@@ -33,7 +32,7 @@ func Open(path string) (*os.File, error) {
 		return nil, err
 	}
 	if info, err = f.Stat(); err == nil {
-		err = check(path, info)
+		err = checkRegular(path, info)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -41,23 +40,24 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Check returns an error if Open fails, for files that another program will read.
-func Check(path string) error {
-	f, err := Open(path)
+// CheckFile returns an error if OpenFile fails, for files that another program will read.
+func CheckFile(path string) error {
+	f, err := OpenFile(path)
 	if err != nil {
 		return err
 	}
 	return f.Close()
 }
 
-func check(path string, info fs.FileInfo) error {
+// checkRegular returns an error with the kind of file unless it is regular.
+func checkRegular(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
 	}
-	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("it is %s, %w: name a regular file", kind(info.Mode()), ErrNotRegular)}
+	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("it is %s, %w: name a regular file", kindOfFile(info.Mode()), ErrNotRegular)}
 }
 
-func kind(mode fs.FileMode) string {
+func kindOfFile(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
 		return "a folder"
@@ -73,7 +73,7 @@ func kind(mode fs.FileMode) string {
 
 // ReadFile reads a regular file of at most limit bytes.
 func ReadFile(path string, limit int64) ([]byte, error) {
-	f, err := Open(path)
+	f, err := OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (d dirFS) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
-	f, err := Open(filepath.Join(string(d), filepath.FromSlash(name)))
+	f, err := OpenFile(filepath.Join(string(d), filepath.FromSlash(name)))
 	var path *fs.PathError
 	switch {
 	case errors.As(err, &path):
