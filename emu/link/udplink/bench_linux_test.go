@@ -8,7 +8,7 @@ import (
 )
 
 // The benchmarks send from a link to itself over loopback, on one thread. They measure the
-// cost of the link; package rawbench compares links with bare sockets on a veth pair.
+// cost of the link; package perflab compares links with bare sockets on a veth pair.
 
 func BenchmarkOneDatagram(b *testing.B) { benchmarkBatch(b, 1, 64) }
 

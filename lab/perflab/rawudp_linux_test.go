@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"fmt"
@@ -12,11 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
-
 // wire is a veth pair with bare sockets and links on both ends.
 type wire struct {
-	a, b         Endpoint
+	a, b         RawEndpoint
 	linkA, linkB *udplink.Link
 }
 
@@ -33,33 +31,33 @@ func newWire(tb testing.TB, v6 bool) *wire {
 		return l
 	}
 	return &wire{
-		a: Endpoint{NetNS: a.FD(), Addr: a.Addr(v6, 0)}, b: Endpoint{NetNS: b.FD(), Addr: b.Addr(v6, 0)},
+		a: RawEndpoint{NetNS: a.FD(), Addr: a.Addr(v6, 0)}, b: RawEndpoint{NetNS: b.FD(), Addr: b.Addr(v6, 0)},
 		linkA: open(a), linkB: open(b),
 	}
 }
 
-func (w *wire) stream(cfg StreamConfig) (float64, error) {
-	return goodput(Stream(w.a, w.b, cfg))
+func (w *wire) stream(cfg RawUDPStreamConfig) (float64, error) {
+	return goodput(RawUDPStream(w.a, w.b, cfg))
 }
 
-func (w *wire) linkStream(cfg StreamConfig) (float64, error) {
+func (w *wire) linkStream(cfg RawUDPStreamConfig) (float64, error) {
 	return goodput(LinkStream(w.linkA, w.linkB, w.linkB.Info().Local, cfg))
 }
 
 // goodput returns the goodput, and fails if segments were lost.
-func goodput(r StreamResult, err error) (float64, error) {
+func goodput(r RawUDPStreamResult, err error) (float64, error) {
 	if err == nil && (r.Lost() != 0 || r.Corrupt != 0 || r.Received == 0) {
 		err = fmt.Errorf("stream was not clean: %v", r)
 	}
 	return r.Gbps(), err
 }
 
-func (w *wire) pingPong(cfg PingPongConfig) (float64, error) {
-	r, err := PingPong(w.a, w.b, cfg)
+func (w *wire) pingPong(cfg RawUDPPingPongConfig) (float64, error) {
+	r, err := RawUDPPingPong(w.a, w.b, cfg)
 	return r.HalfMicros(), err
 }
 
-func (w *wire) linkPingPong(cfg PingPongConfig) (float64, error) {
+func (w *wire) linkPingPong(cfg RawUDPPingPongConfig) (float64, error) {
 	r, err := LinkPingPong(w.linkA, w.linkB, w.linkA.Info().Local, w.linkB.Info().Local, cfg)
 	return r.HalfMicros(), err
 }
@@ -72,18 +70,20 @@ var families = []struct {
 func TestMeasurementsOnVeth(t *testing.T) {
 	for _, f := range families {
 		w := newWire(t, f.v6)
-		stream := StreamConfig{Duration: 20 * time.Millisecond}
-		scattered := StreamConfig{Duration: 20 * time.Millisecond, Scattered: true}
+		stream := RawUDPStreamConfig{Duration: 20 * time.Millisecond}
+		scattered := RawUDPStreamConfig{Duration: 20 * time.Millisecond, Scattered: true}
 		for name, measure := range map[string]func() (float64, error){
-			"stream":             func() (float64, error) { return w.stream(stream) },
-			"link stream":        func() (float64, error) { return w.linkStream(stream) },
-			"scattered stream":   func() (float64, error) { return w.linkStream(scattered) },
-			"spin":               func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100}) },
-			"spin with headers":  func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100, Headers: true}) },
-			"block":              func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100, Block: true}) },
-			"block with headers": func() (float64, error) { return w.pingPong(PingPongConfig{Rounds: 100, Block: true, Headers: true}) },
-			"link spin":          func() (float64, error) { return w.linkPingPong(PingPongConfig{Rounds: 100}) },
-			"link block":         func() (float64, error) { return w.linkPingPong(PingPongConfig{Rounds: 100, Block: true}) },
+			"stream":            func() (float64, error) { return w.stream(stream) },
+			"link stream":       func() (float64, error) { return w.linkStream(stream) },
+			"scattered stream":  func() (float64, error) { return w.linkStream(scattered) },
+			"spin":              func() (float64, error) { return w.pingPong(RawUDPPingPongConfig{Rounds: 100}) },
+			"spin with headers": func() (float64, error) { return w.pingPong(RawUDPPingPongConfig{Rounds: 100, Headers: true}) },
+			"block":             func() (float64, error) { return w.pingPong(RawUDPPingPongConfig{Rounds: 100, Block: true}) },
+			"block with headers": func() (float64, error) {
+				return w.pingPong(RawUDPPingPongConfig{Rounds: 100, Block: true, Headers: true})
+			},
+			"link spin":  func() (float64, error) { return w.linkPingPong(RawUDPPingPongConfig{Rounds: 100}) },
+			"link block": func() (float64, error) { return w.linkPingPong(RawUDPPingPongConfig{Rounds: 100, Block: true}) },
 		} {
 			if v, err := measure(); err != nil || v <= 0 {
 				t.Errorf("%s over %s: %v, %v", name, f.name, v, err)
@@ -100,13 +100,13 @@ func TestMeasurementWithoutPeerFails(t *testing.T) {
 	// be sent to the wrong place.
 	l := must.Get(udplink.Open(udplink.Config{Local: netip.MustParseAddrPort("127.0.0.2:0")}))(t)
 	defer l.Close()
-	if _, err := LinkStream(l, l, netip.MustParseAddrPort("127.0.0.3:1"), StreamConfig{}); err == nil {
+	if _, err := LinkStream(l, l, netip.MustParseAddrPort("127.0.0.3:1"), RawUDPStreamConfig{}); err == nil {
 		t.Error("a stream to nobody succeeded")
 	}
-	if _, err := Stream(Endpoint{Addr: netip.MustParseAddrPort("192.0.2.1:0")}, Endpoint{}, StreamConfig{}); err == nil {
+	if _, err := RawUDPStream(RawEndpoint{Addr: netip.MustParseAddrPort("192.0.2.1:0")}, RawEndpoint{}, RawUDPStreamConfig{}); err == nil {
 		t.Error("a stream from a foreign address succeeded")
 	}
-	if _, err := LinkPingPong(plain{l}, l, l.Info().Local, l.Info().Local, PingPongConfig{Block: true}); err == nil {
+	if _, err := LinkPingPong(plain{l}, l, l.Info().Local, l.Info().Local, RawUDPPingPongConfig{Block: true}); err == nil {
 		t.Error("a link that cannot block did")
 	}
 }
@@ -120,12 +120,12 @@ func BenchmarkStream(b *testing.B) {
 	for _, f := range families {
 		for _, work := range []struct {
 			name string
-			cfg  StreamConfig
+			cfg  RawUDPStreamConfig
 		}{
-			{"copy and crc", StreamConfig{}},
-			{"copy and crc, scattered", StreamConfig{Scattered: true}},
-			{"copy and crc, 1 KiB", StreamConfig{SegmentBytes: 1024}},
-			{"bare", StreamConfig{NoCopy: true, NoCRC: true}},
+			{"copy and crc", RawUDPStreamConfig{}},
+			{"copy and crc, scattered", RawUDPStreamConfig{Scattered: true}},
+			{"copy and crc, 1 KiB", RawUDPStreamConfig{SegmentBytes: 1024}},
+			{"bare", RawUDPStreamConfig{NoCopy: true, NoCRC: true}},
 		} {
 			b.Run(f.name+"/"+work.name, func(b *testing.B) {
 				w := newWire(b, f.v6)
@@ -143,12 +143,12 @@ func BenchmarkPingPong(b *testing.B) {
 	for _, f := range families {
 		for _, play := range []struct {
 			name string
-			cfg  PingPongConfig
+			cfg  RawUDPPingPongConfig
 		}{
-			{"spin", PingPongConfig{Rounds: 2000}},
-			{"spin, headers", PingPongConfig{Rounds: 2000, Headers: true}},
-			{"block", PingPongConfig{Rounds: 2000, Block: true}},
-			{"block, headers", PingPongConfig{Rounds: 2000, Block: true, Headers: true}},
+			{"spin", RawUDPPingPongConfig{Rounds: 2000}},
+			{"spin, headers", RawUDPPingPongConfig{Rounds: 2000, Headers: true}},
+			{"block", RawUDPPingPongConfig{Rounds: 2000, Block: true}},
+			{"block, headers", RawUDPPingPongConfig{Rounds: 2000, Block: true, Headers: true}},
 		} {
 			b.Run(f.name+"/"+play.name, func(b *testing.B) {
 				w := newWire(b, f.v6)

@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// PingPongConfig configures a ping-pong.
-type PingPongConfig struct {
+// RawUDPPingPongConfig configures a ping-pong.
+type RawUDPPingPongConfig struct {
 	// Rounds is the number of round trips; 0 means 20000.
 	Rounds int
 	// Bytes is the UDP payload of each datagram; 0 means 64.
@@ -27,7 +27,7 @@ type PingPongConfig struct {
 // each would change the result.
 const blockRounds = 50
 
-func (c PingPongConfig) withDefaults() (PingPongConfig, error) {
+func (c RawUDPPingPongConfig) withDefaults() (RawUDPPingPongConfig, error) {
 	orDefault(&c.Rounds, 20000)
 	orDefault(&c.Bytes, 64)
 	switch {
@@ -39,18 +39,18 @@ func (c PingPongConfig) withDefaults() (PingPongConfig, error) {
 	return c, nil
 }
 
-// PingPongResult is the result of a ping-pong.
-type PingPongResult struct {
+// RawUDPPingPongResult is the result of a ping-pong.
+type RawUDPPingPongResult struct {
 	blocks []time.Duration // sorted times of blockRounds round trips
 }
 
 // HalfMicros is the median half round trip in µs.
-func (r PingPongResult) HalfMicros() float64 { return r.quantile(0.5) }
+func (r RawUDPPingPongResult) HalfMicros() float64 { return r.quantile(0.5) }
 
 // BestMicros is the first percentile of the half round trips in µs.
-func (r PingPongResult) BestMicros() float64 { return r.quantile(0.01) }
+func (r RawUDPPingPongResult) BestMicros() float64 { return r.quantile(0.01) }
 
-func (r PingPongResult) quantile(q float64) float64 {
+func (r RawUDPPingPongResult) quantile(q float64) float64 {
 	if len(r.blocks) == 0 {
 		return 0
 	}
@@ -58,7 +58,7 @@ func (r PingPongResult) quantile(q float64) float64 {
 	return float64(block.Nanoseconds()) / 1e3 / blockRounds / 2
 }
 
-func (r PingPongResult) String() string {
+func (r RawUDPPingPongResult) String() string {
 	return fmt.Sprintf("%.2f µs half round trip (best %.2f)", r.HalfMicros(), r.BestMicros())
 }
 
@@ -85,7 +85,7 @@ func timedOut(deadline *time.Time) bool {
 }
 
 // runPingPong runs a here and b on another goroutine.
-func runPingPong(cfg PingPongConfig, a, b pingPonger) (PingPongResult, error) {
+func runPingPong(cfg RawUDPPingPongConfig, a, b pingPonger) (RawUDPPingPongResult, error) {
 	const warmup = 4 // blocks
 	blocks := warmup + cfg.Rounds/blockRounds
 	echoed := make(chan error, 1)
@@ -103,11 +103,11 @@ func runPingPong(cfg PingPongConfig, a, b pingPonger) (PingPongResult, error) {
 	})
 	// After an error echo returns within replyTimeout.
 	if err = errors.Join(err, <-echoed); err != nil {
-		return PingPongResult{}, err
+		return RawUDPPingPongResult{}, err
 	}
 	times = times[warmup:]
 	slices.Sort(times)
-	return PingPongResult{blocks: times}, nil
+	return RawUDPPingPongResult{blocks: times}, nil
 }
 
 // pingBlock times one block of round trips.

@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"fmt"
@@ -9,34 +9,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PingPong measures round trips of bare UDP between a and b, with sendto and recvfrom,
+// RawUDPPingPong measures round trips of bare UDP between a and b, with sendto and recvfrom,
 // busy-polling or blocking.
-func PingPong(a, b Endpoint, cfg PingPongConfig) (PingPongResult, error) {
+func RawUDPPingPong(a, b RawEndpoint, cfg RawUDPPingPongConfig) (RawUDPPingPongResult, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return PingPongResult{}, err
+		return RawUDPPingPongResult{}, err
 	}
 	cfg.cpus = [2]int{a.CPU, b.CPU}
 	sa, sb, err := openPair(a, b, cfg.Block)
 	if err != nil {
-		return PingPongResult{}, err
+		return RawUDPPingPongResult{}, err
 	}
 	defer sa.close()
 	defer sb.close()
-	for _, s := range []*socket{sa, sb} {
+	for _, s := range []*udpSocket{sa, sb} {
 		tv := unix.NsecToTimeval(replyTimeout.Nanoseconds())
 		if err := unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-			return PingPongResult{}, fmt.Errorf("raw ping-pong: SO_RCVTIMEO: %w", err)
+			return RawUDPPingPongResult{}, fmt.Errorf("raw ping-pong: SO_RCVTIMEO: %w", err)
 		}
 	}
 	if cfg.Headers {
 		pa, err := newRawHeaderEnd(sa, cfg)
 		if err != nil {
-			return PingPongResult{}, err
+			return RawUDPPingPongResult{}, err
 		}
 		pb, err := newRawHeaderEnd(sb, cfg)
 		if err != nil {
-			return PingPongResult{}, err
+			return RawUDPPingPongResult{}, err
 		}
 		return runPingPong(cfg, pa, pb)
 	}
@@ -45,12 +45,12 @@ func PingPong(a, b Endpoint, cfg PingPongConfig) (PingPongResult, error) {
 
 // rawEnd is an end of PingPong.
 type rawEnd struct {
-	s     *socket
+	s     *udpSocket
 	buf   []byte
 	block bool
 }
 
-func newRawEnd(s *socket, cfg PingPongConfig) *rawEnd {
+func newRawEnd(s *udpSocket, cfg RawUDPPingPongConfig) *rawEnd {
 	return &rawEnd{s: s, buf: make([]byte, cfg.Bytes), block: cfg.Block}
 }
 

@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestSegmentsAreVerified(t *testing.T) {
-	cfg := must.Get(StreamConfig{SegmentBytes: 1000, AppBytes: 1500}.withDefaults())(t)
+	cfg := must.Get(RawUDPStreamConfig{SegmentBytes: 1000, AppBytes: 1500}.withDefaults())(t)
 	s, o := newSegmentWriter(cfg), newSegmentReader(cfg)
 	seg := make([]byte, 1000)
 	for range 10 {
@@ -38,29 +38,29 @@ func TestSegmentsAreVerified(t *testing.T) {
 }
 
 func TestConfigErrors(t *testing.T) {
-	for _, c := range []StreamConfig{
+	for _, c := range []RawUDPStreamConfig{
 		{SegmentBytes: 11}, {SegmentBytes: 65508}, {BatchSegments: 1025}, {BatchSegments: -1}, {AppBytes: 100}, {WindowBytes: 4096},
 	} {
 		if _, err := c.withDefaults(); err == nil {
 			t.Errorf("%+v passed", c)
 		}
 	}
-	for _, c := range []PingPongConfig{{Rounds: 1}, {Bytes: -1}, {Bytes: 65508}} {
+	for _, c := range []RawUDPPingPongConfig{{Rounds: 1}, {Bytes: -1}, {Bytes: 65508}} {
 		if _, err := c.withDefaults(); err == nil {
 			t.Errorf("%+v passed", c)
 		}
 	}
-	if c, err := (StreamConfig{}).withDefaults(); err != nil || c.BatchSegments != 15 {
+	if c, err := (RawUDPStreamConfig{}).withDefaults(); err != nil || c.BatchSegments != 15 {
 		t.Errorf("defaults: %d segments, %v; want 15 of 4 KiB", c.BatchSegments, err)
 	}
 }
 
 func TestResults(t *testing.T) {
-	r := StreamResult{Elapsed: time.Second, Sent: 10, Received: 7, Corrupt: 1, Bytes: 1e9}
+	r := RawUDPStreamResult{Elapsed: time.Second, Sent: 10, Received: 7, Corrupt: 1, Bytes: 1e9}
 	if r.Gbps() != 8 || r.Lost() != 2 {
 		t.Errorf("%v Gb/s, %d lost; want 8, 2", r.Gbps(), r.Lost())
 	}
-	p := PingPongResult{blocks: []time.Duration{blockRounds * 2000, blockRounds * 4000, blockRounds * 60000}}
+	p := RawUDPPingPongResult{blocks: []time.Duration{blockRounds * 2000, blockRounds * 4000, blockRounds * 60000}}
 	if p.HalfMicros() != 2 || p.BestMicros() != 1 {
 		t.Errorf("half %v, best %v; want 2, 1", p.HalfMicros(), p.BestMicros())
 	}

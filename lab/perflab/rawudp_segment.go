@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"encoding/binary"
@@ -8,7 +8,6 @@ import (
 const (
 	maxUDPPayload = 65507 // IPv4's, the smaller of the two families
 	seqBytes      = 8
-	crcBytes      = 4
 	minSegment    = seqBytes + crcBytes
 
 	// probeSeq is the first sequence number of probes, which are not counted.
@@ -18,13 +17,13 @@ const (
 // segmentWriter fills segments: a sequence number, bytes copied from application memory,
 // and a CRC32 of both.
 type segmentWriter struct {
-	cfg StreamConfig
+	cfg RawUDPStreamConfig
 	app []byte
 	off int
 	seq uint64
 }
 
-func newSegmentWriter(cfg StreamConfig) *segmentWriter {
+func newSegmentWriter(cfg RawUDPStreamConfig) *segmentWriter {
 	s := &segmentWriter{cfg: cfg, app: make([]byte, cfg.AppBytes)}
 	for i := range s.app {
 		s.app[i] = byte(i * 7)
@@ -50,14 +49,14 @@ func (s *segmentWriter) write(seg []byte) {
 
 // segmentReader checks the CRC of segments and copies their bytes to application memory.
 type segmentReader struct {
-	cfg  StreamConfig
+	cfg  RawUDPStreamConfig
 	app  []byte
 	off  int
 	next uint64 // highest sequence number seen, plus 1
-	res  StreamResult
+	res  RawUDPStreamResult
 }
 
-func newSegmentReader(cfg StreamConfig) *segmentReader {
+func newSegmentReader(cfg RawUDPStreamConfig) *segmentReader {
 	return &segmentReader{cfg: cfg, app: make([]byte, cfg.AppBytes)}
 }
 

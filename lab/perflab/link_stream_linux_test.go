@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 
 // LinkStream measures the goodput from link tx to link rx, with the same work per segment
 // as Stream. The links must be idle, and stay open.
-func LinkStream(tx, rx link.PacketLink, to netip.AddrPort, cfg StreamConfig) (StreamResult, error) {
+func LinkStream(tx, rx link.PacketLink, to netip.AddrPort, cfg RawUDPStreamConfig) (RawUDPStreamResult, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return StreamResult{}, err
+		return RawUDPStreamResult{}, err
 	}
 	return runStream(cfg, newLinkSender(tx, to, cfg), &linkReceiver{l: rx, ds: make([]link.Datagram, 64)})
 }
@@ -24,7 +24,7 @@ type linkSender struct {
 	left []link.Datagram // rest of the batch
 }
 
-func newLinkSender(l link.PacketLink, to netip.AddrPort, cfg StreamConfig) *linkSender {
+func newLinkSender(l link.PacketLink, to netip.AddrPort, cfg RawUDPStreamConfig) *linkSender {
 	t := &linkSender{l: l, ds: make([]link.Datagram, cfg.BatchSegments)}
 	arena := make([]byte, cfg.BatchSegments*cfg.SegmentBytes)
 	for i := range t.ds {

@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ type rawHeaderEnd struct {
 	msg     unix.Msghdr
 }
 
-func newRawHeaderEnd(s *socket, cfg PingPongConfig) (*rawHeaderEnd, error) {
+func newRawHeaderEnd(s *udpSocket, cfg RawUDPPingPongConfig) (*rawHeaderEnd, error) {
 	level, opts := unix.IPPROTO_IPV6, []int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT}
 	if s.addr.Addr().Is4() {
 		level, opts = unix.IPPROTO_IP, []int{unix.IP_RECVTOS, unix.IP_RECVTTL}

@@ -1,13 +1,13 @@
-package rawbench
+package perflab
 
 import (
 	"fmt"
 	"time"
 )
 
-// StreamConfig configures a stream. The zero value means 4 KiB segments with one copy and
+// RawUDPStreamConfig configures a stream. The zero value means 4 KiB segments with one copy and
 // one CRC32 on each side.
-type StreamConfig struct {
+type RawUDPStreamConfig struct {
 	// Duration is how long the sender sends; 0 means 500 ms.
 	Duration time.Duration
 	// SegmentBytes is the UDP payload of each datagram; 0 means 4096.
@@ -30,7 +30,7 @@ type StreamConfig struct {
 	cpus [2]int // of sender and receiver
 }
 
-func (c StreamConfig) withDefaults() (StreamConfig, error) {
+func (c RawUDPStreamConfig) withDefaults() (RawUDPStreamConfig, error) {
 	orDefault(&c.SegmentBytes, 4096)
 	orDefault(&c.BatchSegments, min(64, maxUDPPayload/max(1, c.SegmentBytes)))
 	orDefault(&c.WindowBytes, 1<<20)
@@ -57,8 +57,8 @@ func orDefault(v *int, d int) {
 	}
 }
 
-// StreamResult is the result of a stream.
-type StreamResult struct {
+// RawUDPStreamResult is the result of a stream.
+type RawUDPStreamResult struct {
 	Elapsed  time.Duration // from the first send to the last arrival
 	Sent     uint64        // segments that the network took
 	Received uint64        // segments that arrived intact
@@ -67,11 +67,13 @@ type StreamResult struct {
 }
 
 // Gbps is the goodput in gigabits of UDP payload per second.
-func (r StreamResult) Gbps() float64 { return float64(r.Bytes) * 8 / float64(r.Elapsed.Nanoseconds()) }
+func (r RawUDPStreamResult) Gbps() float64 {
+	return float64(r.Bytes) * 8 / float64(r.Elapsed.Nanoseconds())
+}
 
 // Lost is the number of segments that were sent and did not arrive.
-func (r StreamResult) Lost() uint64 { return r.Sent - r.Received - r.Corrupt }
+func (r RawUDPStreamResult) Lost() uint64 { return r.Sent - r.Received - r.Corrupt }
 
-func (r StreamResult) String() string {
+func (r RawUDPStreamResult) String() string {
 	return fmt.Sprintf("%.2f Gb/s (%d segments, %d lost, %d corrupt, %v)", r.Gbps(), r.Received, r.Lost(), r.Corrupt, r.Elapsed)
 }

@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"fmt"
@@ -10,18 +10,18 @@ import (
 
 // LinkPingPong measures round trips between two links that are bound to addrA and addrB. To
 // block they must be Waiters. The links must be idle, and stay open.
-func LinkPingPong(a, b link.PacketLink, addrA, addrB netip.AddrPort, cfg PingPongConfig) (PingPongResult, error) {
+func LinkPingPong(a, b link.PacketLink, addrA, addrB netip.AddrPort, cfg RawUDPPingPongConfig) (RawUDPPingPongResult, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return PingPongResult{}, err
+		return RawUDPPingPongResult{}, err
 	}
 	pa, err := newLinkEnd(a, addrB, cfg)
 	if err != nil {
-		return PingPongResult{}, err
+		return RawUDPPingPongResult{}, err
 	}
 	pb, err := newLinkEnd(b, addrA, cfg)
 	if err != nil {
-		return PingPongResult{}, err
+		return RawUDPPingPongResult{}, err
 	}
 	return runPingPong(cfg, pa, pb)
 }
@@ -33,7 +33,7 @@ type linkEnd struct {
 	in     [16]link.Datagram
 }
 
-func newLinkEnd(l link.PacketLink, peer netip.AddrPort, cfg PingPongConfig) (*linkEnd, error) {
+func newLinkEnd(l link.PacketLink, peer netip.AddrPort, cfg RawUDPPingPongConfig) (*linkEnd, error) {
 	p := &linkEnd{l: l}
 	p.out[0] = link.Datagram{Dst: peer, Payload: make([]byte, cfg.Bytes)}
 	if cfg.Block {

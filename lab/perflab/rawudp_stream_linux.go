@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"encoding/binary"
@@ -9,38 +9,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stream measures the goodput of bare UDP from tx to rx: one sendmsg with UDP_SEGMENT per
+// RawUDPStream measures the goodput of bare UDP from tx to rx: one sendmsg with UDP_SEGMENT per
 // batch, one recvmsg with UDP_GRO per super-packet.
-func Stream(tx, rx Endpoint, cfg StreamConfig) (StreamResult, error) {
+func RawUDPStream(tx, rx RawEndpoint, cfg RawUDPStreamConfig) (RawUDPStreamResult, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return StreamResult{}, err
+		return RawUDPStreamResult{}, err
 	}
 	if size := cfg.BatchSegments * cfg.SegmentBytes; size > maxUDPPayload || cfg.BatchSegments > 64 {
-		return StreamResult{}, fmt.Errorf("raw stream: %d segments of %d bytes do not fit one super-packet", cfg.BatchSegments, cfg.SegmentBytes)
+		return RawUDPStreamResult{}, fmt.Errorf("raw stream: %d segments of %d bytes do not fit one super-packet", cfg.BatchSegments, cfg.SegmentBytes)
 	}
 	cfg.cpus = [2]int{tx.CPU, rx.CPU}
 	st, sr, err := openPair(tx, rx, false)
 	if err != nil {
-		return StreamResult{}, err
+		return RawUDPStreamResult{}, err
 	}
 	defer st.close()
 	defer sr.close()
 	if err := unix.SetsockoptInt(sr.fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
-		return StreamResult{}, fmt.Errorf("raw stream: UDP_GRO: %w", err)
+		return RawUDPStreamResult{}, fmt.Errorf("raw stream: UDP_GRO: %w", err)
 	}
 	return runStream(cfg, newRawSender(st, cfg), newRawReceiver(sr, cfg))
 }
 
 type rawSender struct {
-	s       *socket
+	s       *udpSocket
 	bufs    [][]byte
 	iov     unix.Iovec
 	control [24]byte
 	msg     unix.Msghdr
 }
 
-func newRawSender(s *socket, cfg StreamConfig) *rawSender {
+func newRawSender(s *udpSocket, cfg RawUDPStreamConfig) *rawSender {
 	t := &rawSender{s: s}
 	all := make([]byte, cfg.BatchSegments*cfg.SegmentBytes)
 	for off := 0; off < len(all); off += cfg.SegmentBytes {
@@ -75,7 +75,7 @@ func (t *rawSender) flush() (bool, error) {
 }
 
 type rawReceiver struct {
-	s       *socket
+	s       *udpSocket
 	segment int
 	buf     []byte
 	iov     unix.Iovec
@@ -83,7 +83,7 @@ type rawReceiver struct {
 	msg     unix.Msghdr
 }
 
-func newRawReceiver(s *socket, cfg StreamConfig) *rawReceiver {
+func newRawReceiver(s *udpSocket, cfg RawUDPStreamConfig) *rawReceiver {
 	r := &rawReceiver{s: s, segment: cfg.SegmentBytes, buf: make([]byte, 1<<16)}
 	r.iov.Base = &r.buf[0]
 	r.iov.SetLen(len(r.buf))

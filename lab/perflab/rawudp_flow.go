@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"sync/atomic"

@@ -1,4 +1,4 @@
-package rawbench
+package perflab
 
 import (
 	"errors"
@@ -21,9 +21,9 @@ type batchReceiver interface {
 }
 
 // runStream runs sender and receiver on two goroutines, which busy-poll.
-func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult, error) {
+func runStream(cfg RawUDPStreamConfig, tx batchSender, rx batchReceiver) (RawUDPStreamResult, error) {
 	if err := waitForPath(cfg, tx, rx); err != nil {
-		return StreamResult{}, err
+		return RawUDPStreamResult{}, err
 	}
 	var f flow
 	s, o := newSegmentWriter(cfg), newSegmentReader(cfg)
@@ -62,7 +62,7 @@ func runStream(cfg StreamConfig, tx batchSender, rx batchReceiver) (StreamResult
 
 // waitForPath sends probes until one arrives. The first datagrams between two hosts wait
 // for neighbour discovery in a short queue.
-func waitForPath(cfg StreamConfig, tx batchSender, rx batchReceiver) error {
+func waitForPath(cfg RawUDPStreamConfig, tx batchSender, rx batchReceiver) error {
 	s, o := newSegmentWriter(cfg), newSegmentReader(cfg)
 	s.seq = probeSeq
 	const probes = 50
