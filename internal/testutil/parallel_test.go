@@ -1,7 +1,6 @@
 package testutil
 
 import (
-	"os"
 	"sync"
 	"testing"
 )
@@ -10,7 +9,7 @@ const limit = 40 // more than most machines have CPUs
 
 func TestMain(m *testing.M) {
 	SetParallel(limit)
-	os.Exit(m.Run())
+	NamespaceMain(m)
 }
 
 // Every subtest waits for all others, and blocks forever unless they run at once.

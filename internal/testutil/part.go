@@ -1,6 +1,8 @@
-// Package testutil has helpers for the tests of several packages: parts of a large product
-// of configurations ([PartFlag]), the number of parallel tests ([SetParallel]) and a PATH of
-// selected programs ([PathWith]).
+// Package testutil has helpers for the tests of several packages: hosts in network namespaces
+// ([HostPair], [NamespaceMain]), a verbs device with defects ([FaultyDevice]), goldens and
+// schemas of documents ([Golden], [Document]), parts of a large product of configurations
+// ([PartFlag]), the number of parallel tests ([SetParallel]) and a PATH of selected programs
+// ([PathWith]). Package must checks the errors of calls.
 package testutil
 
 import (

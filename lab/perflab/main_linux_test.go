@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
@@ -23,16 +23,16 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	nstest.Main(m)
+	testutil.NamespaceMain(m)
 }
 
 // newMachine makes two hosts with a process each.
 func newMachine(tb testing.TB) *testbed {
 	tb.Helper()
-	a, b := nstest.Pair(tb, 9000)
+	a, b := testutil.HostPair(tb, 9000)
 	var hosts [2]Host
 	one, two := twoCPUs()
-	for i, h := range []*nstest.Host{a, b} {
+	for i, h := range []*testutil.Host{a, b} {
 		hosts[i] = Host{
 			Name: fmt.Sprintf("host%d", i), NetNS: h.FD(), Addr: h.V6, CPU: []int{one, two}[i],
 			Start: func(cmd *exec.Cmd) error {

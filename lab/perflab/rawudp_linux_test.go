@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // wire is a veth pair with bare sockets and links on both ends.
@@ -20,8 +20,8 @@ type wire struct {
 
 func newWire(tb testing.TB, v6 bool) *wire {
 	tb.Helper()
-	a, b := nstest.Pair(tb, 9000)
-	open := func(h *nstest.Host) *udplink.Link {
+	a, b := testutil.HostPair(tb, 9000)
+	open := func(h *testutil.Host) *udplink.Link {
 		var l *udplink.Link
 		must.Do(tb, h.Do(func() (err error) {
 			l, err = udplink.Open(udplink.Config{Local: h.Addr(v6, 4791), PatchIPID: func([]byte, uint16) {}})

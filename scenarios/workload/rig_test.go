@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/simlab"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -23,7 +23,7 @@ import (
 // TestMain collects garbage less often: hundreds of small worlds are created here.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
-	nstest.Main(m)
+	testutil.NamespaceMain(m)
 }
 
 // rig is a simulated fabric: every rail is a switch with a port of each host.

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/internal/testutil"
+	"github.com/fabrictest/fabrictest/netns"
 )
 
 func TestMain(m *testing.M) {
 	testutil.SetParallel(8) // the kernel takes a second to tell of a carrier, or to be sure of an address
-	nstest.Main(m)
+	testutil.NamespaceMain(m)
 }
 
 // recorder is an observer that records its calls.
@@ -70,7 +70,7 @@ func linkAndAddrGone(a netip.Addr) func(recorded string) bool {
 }
 
 // watchIn starts a portWatch of addresses in a host's namespace.
-func watchIn(t *testing.T, h *nstest.NS, addrs ...netip.Addr) *recorder {
+func watchIn(t *testing.T, h *netns.NS, addrs ...netip.Addr) *recorder {
 	t.Helper()
 	var w *portWatch
 	must.Do(t, h.Do(func() (err error) {
@@ -84,10 +84,10 @@ func watchIn(t *testing.T, h *nstest.NS, addrs ...netip.Addr) *recorder {
 }
 
 // changeInterface runs what on the interface in a host's namespace.
-func changeInterface(t *testing.T, h *nstest.Host, what func(netlink.Link) error) {
+func changeInterface(t *testing.T, h *testutil.Host, what func(netlink.Link) error) {
 	t.Helper()
 	must.Do(t, h.Do(func() error {
-		dev, err := netlink.LinkByName(nstest.Device)
+		dev, err := netlink.LinkByName(testutil.HostDevice)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func address(a netip.Addr, bits int) *netlink.Addr {
 
 func TestCarrierLossIsReported(t *testing.T) {
 	t.Parallel()
-	a, b := nstest.Pair(t, 1500)
+	a, b := testutil.HostPair(t, 1500)
 	n := watchIn(t, a.NS, a.V6)
 	n.expect(t)
 	changeInterface(t, b, netlink.LinkSetDown) // the far end: this one loses its carrier
@@ -112,7 +112,7 @@ func TestCarrierLossIsReported(t *testing.T) {
 
 func TestDisabledInterfaceIsReported(t *testing.T) {
 	t.Parallel()
-	a, _ := nstest.Pair(t, 1500)
+	a, _ := testutil.HostPair(t, 1500)
 	four := watchIn(t, a.NS, a.V4)
 	six := watchIn(t, a.NS, a.V6)
 	changeInterface(t, a, netlink.LinkSetDown)
@@ -125,7 +125,7 @@ func TestDisabledInterfaceIsReported(t *testing.T) {
 
 func TestStartReportsInitialState(t *testing.T) {
 	t.Parallel()
-	a, b := nstest.Pair(t, 1500)
+	a, b := testutil.HostPair(t, 1500)
 	before := watchIn(t, a.NS, a.V4)
 	changeInterface(t, b, netlink.LinkSetDown)
 	before.expect(t, "link false")
@@ -135,7 +135,7 @@ func TestStartReportsInitialState(t *testing.T) {
 
 func TestRemovedAddressIsReported(t *testing.T) {
 	t.Parallel()
-	a, _ := nstest.Pair(t, 1500)
+	a, _ := testutil.HostPair(t, 1500)
 	n := watchIn(t, a.NS, a.V4, a.V6)
 	var recorded []string
 	for _, own := range []struct {
@@ -154,7 +154,7 @@ func TestRemovedAddressIsReported(t *testing.T) {
 // An address cannot be used during duplicate address detection.
 func TestTentativeAddressIsNotPresent(t *testing.T) {
 	t.Parallel()
-	a, _ := nstest.Pair(t, 1500)
+	a, _ := testutil.HostPair(t, 1500)
 	n := watchIn(t, a.NS, a.V6)
 	changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V6, 64)) })
 	gone := a.V6.String() + " false"
@@ -175,7 +175,7 @@ func TestTentativeAddressIsNotPresent(t *testing.T) {
 
 func TestRemovedInterfaceIsReported(t *testing.T) {
 	t.Parallel()
-	a, _ := nstest.Pair(t, 1500)
+	a, _ := testutil.HostPair(t, 1500)
 	n := watchIn(t, a.NS, a.V4)
 	changeInterface(t, a, netlink.LinkDel)
 	n.waitUntil(t, "that both are gone", linkAndAddrGone(a.V4))
@@ -184,7 +184,7 @@ func TestRemovedInterfaceIsReported(t *testing.T) {
 // The watch follows an address to another interface.
 func TestWatchFollowsAddress(t *testing.T) {
 	t.Parallel()
-	a, b := nstest.Pair(t, 1500)
+	a, b := testutil.HostPair(t, 1500)
 	n := watchIn(t, a.NS, a.V4)
 	must.Do(t, a.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -206,7 +206,7 @@ func TestWatchFollowsAddress(t *testing.T) {
 }
 
 func TestLoopbackIsUp(t *testing.T) {
-	ns, err := nstest.New()
+	ns, err := netns.New()
 	if err != nil {
 		t.Skip(err)
 	}
@@ -234,7 +234,7 @@ func TestLoopbackIsUp(t *testing.T) {
 // An address that no interface lists, such as a wildcard, is never reported missing.
 func TestUnlistedAddressIsPresent(t *testing.T) {
 	t.Parallel()
-	a, b := nstest.Pair(t, 1500)
+	a, b := testutil.HostPair(t, 1500)
 	n := watchIn(t, a.NS, netip.IPv6Unspecified())
 	changeInterface(t, b, netlink.LinkSetDown)
 	changeInterface(t, a, func(dev netlink.Link) error { return netlink.AddrDel(dev, address(a.V4, 24)) })
@@ -245,7 +245,7 @@ func TestUnlistedAddressIsPresent(t *testing.T) {
 // After an overflow of the socket the watch requests the state again.
 func TestWatchRecoversFromOverflow(t *testing.T) {
 	t.Parallel()
-	a, b := nstest.Pair(t, 1500)
+	a, b := testutil.HostPair(t, 1500)
 	var w *portWatch
 	must.Do(t, a.Do(func() (err error) {
 		w, err = openPortWatch([]netip.Addr{a.V4, a.V6})

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // runner is an engine with one conn and almost no cost, to measure driver and streams.
@@ -214,7 +214,7 @@ func forEachSite(b *testing.B, run func(b *testing.B, in [2]func(func() error) e
 		run(b, [2]func(func() error) error{currentNamespace, currentNamespace}, [2]netip.AddrPort{at, at})
 	})
 	b.Run("namespaces", func(b *testing.B) {
-		x, y := nstest.Pair(b, 9000)
+		x, y := testutil.HostPair(b, 9000)
 		run(b, [2]func(func() error) error{x.Do, y.Do}, [2]netip.AddrPort{x.Addr(true, 0), y.Addr(true, 0)})
 	})
 }

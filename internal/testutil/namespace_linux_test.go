@@ -1,15 +1,13 @@
-package nstest
+package testutil
 
 import (
 	"net"
 	"testing"
 )
 
-func TestMain(m *testing.M) { Main(m) }
-
 // In the host network, the rxe driver may use port 4791.
 func TestMainRunsTestsInNewNetworkNamespace(t *testing.T) {
-	if why := Unavailable(); why != nil {
+	if why := NamespacesUnavailable(); why != nil {
 		t.Skipf("no network namespaces here: %v", why)
 	}
 	all, err := net.Interfaces()

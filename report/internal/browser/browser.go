@@ -1,4 +1,6 @@
-package testutil
+// Package browser looks at report pages in a headless Chromium. Only tests of the report
+// packages use it.
+package browser
 
 import (
 	"bytes"
@@ -27,8 +29,8 @@ type Browser struct {
 	ctx context.Context
 }
 
-// StartBrowser starts Chromium, or skips the test if there is none.
-func StartBrowser(t *testing.T) *Browser {
+// Start starts Chromium, or skips the test if there is none.
+func Start(t *testing.T) *Browser {
 	t.Helper()
 	if os.Getenv("FABRICTEST_NO_BROWSER") != "" {
 		t.Skip("FABRICTEST_NO_BROWSER is set: the page is not looked at in a browser")

@@ -1,4 +1,4 @@
-package nstest
+package testutil
 
 import (
 	"errors"
@@ -16,11 +16,11 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// inNamespace is an environment variable of test processes that Main started.
-const inNamespace = "FABRICTEST_NSTEST_NAMESPACE"
+// inNamespace is an environment variable of test processes that NamespaceMain started.
+const inNamespace = "FABRICTEST_TEST_NAMESPACE"
 
-// Unavailable returns why this process cannot create network namespaces, or nil.
-var Unavailable = sync.OnceValue(func() error {
+// NamespacesUnavailable returns why this process cannot create network namespaces, or nil.
+var NamespacesUnavailable = sync.OnceValue(func() error {
 	ns, err := netns.New()
 	if err != nil {
 		return err
@@ -28,11 +28,11 @@ var Unavailable = sync.OnceValue(func() error {
 	return ns.Close()
 })
 
-// Main is a TestMain for packages whose tests use Pair or bind ports on loopback. It
+// NamespaceMain is a TestMain for packages whose tests use HostPair or bind ports on loopback. It
 // runs the test binary again in a new network namespace, where no other process, such as
 // the rxe driver on port 4791, uses ports. Without root it also creates a user namespace;
 // if namespaces are not available, tests run in the host network.
-func Main(m *testing.M) {
+func NamespaceMain(m *testing.M) {
 	if os.Getenv(inNamespace) != "" {
 		if err := loopbackUp(); err != nil {
 			fmt.Fprintln(os.Stderr, "set up loopback:", err)
@@ -40,7 +40,7 @@ func Main(m *testing.M) {
 		}
 		os.Exit(m.Run())
 	}
-	why := Unavailable()
+	why := NamespacesUnavailable()
 	if why != nil && !errors.Is(why, unix.EPERM) {
 		os.Exit(m.Run())
 	}

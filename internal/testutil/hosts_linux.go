@@ -1,4 +1,4 @@
-package nstest
+package testutil
 
 import (
 	"errors"
@@ -14,12 +14,12 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// Device is the name of the veth device in each host.
-const Device = "wire0"
+// HostDevice is the name of the veth device in each host.
+const HostDevice = "wire0"
 
 // Host is a network namespace with one end of the veth pair.
 type Host struct {
-	*NS
+	*netns.NS
 	V4, V6 netip.Addr
 }
 
@@ -31,16 +31,17 @@ func (h *Host) Addr(v6 bool, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(h.V4, port)
 }
 
-// Pair creates two hosts connected by a veth pair with the given MTU. It skips the test
-// if namespaces are not available.
-func Pair(tb testing.TB, mtu int) (a, b *Host) {
+// HostPair creates two hosts connected by a veth pair with the given MTU. It skips the test
+// if namespaces are not available. The namespaces have no name and no mount, so a killed
+// test leaves none behind.
+func HostPair(tb testing.TB, mtu int) (a, b *Host) {
 	tb.Helper()
-	if why := Unavailable(); why != nil {
+	if why := NamespacesUnavailable(); why != nil {
 		tb.Skipf("no network namespaces here: %v", why)
 	}
 	var hosts [2]*Host
 	for i := range hosts {
-		ns, err := New()
+		ns, err := netns.New()
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -61,9 +62,9 @@ func Pair(tb testing.TB, mtu int) (a, b *Host) {
 func join(a, b *Host, mtu int) error {
 	err := a.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = Device, mtu
+		attrs.Name, attrs.MTU = HostDevice, mtu
 		return netlink.LinkAdd(&netlink.Veth{
-			LinkAttrs: attrs, PeerName: Device, PeerMTU: uint32(mtu), PeerNamespace: netlink.NsFd(b.FD()),
+			LinkAttrs: attrs, PeerName: HostDevice, PeerMTU: uint32(mtu), PeerNamespace: netlink.NsFd(b.FD()),
 		})
 	})
 	if err != nil {
@@ -87,7 +88,7 @@ func join(a, b *Host, mtu int) error {
 func waitUp() error {
 	const timeout = 30 * time.Second
 	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
-		dev, err := netlink.LinkByName(Device)
+		dev, err := netlink.LinkByName(HostDevice)
 		if err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func waitUp() error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s is %v after %v", Device, dev.Attrs().OperState, timeout)
+			return fmt.Errorf("%s is %v after %v", HostDevice, dev.Attrs().OperState, timeout)
 		}
 	}
 }
@@ -106,7 +107,7 @@ func (h *Host) configure() error {
 			return err
 		}
 	}
-	dev, err := netlink.LinkByName(Device)
+	dev, err := netlink.LinkByName(HostDevice)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (h *Host) AddAddr(p netip.Prefix) error {
 }
 
 func addAddr(p netip.Prefix) error {
-	dev, err := netlink.LinkByName(Device)
+	dev, err := netlink.LinkByName(HostDevice)
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func addAddr(p netip.Prefix) error {
 // device.
 func (h *Host) DisableGSO() error {
 	return h.Do(func() error {
-		dev, err := netlink.LinkByName(Device)
+		dev, err := netlink.LinkByName(HostDevice)
 		if err != nil {
 			return err
 		}

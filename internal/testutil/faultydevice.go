@@ -1,7 +1,4 @@
-// Package faulty wraps a verbs device for tests of programs that check their device: it
-// reports wrong completions or corrupts memory, one defect at a time. It is used by the
-// tests of scenarios/workload and scenarios/random.
-package faulty
+package testutil
 
 import (
 	"net/netip"
@@ -10,8 +7,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Device is a device with a defect. Its Context must be set before it is used.
-type Device struct {
+// FaultyDevice is a verbs device with a defect, for tests of programs that check their
+// device: it reports wrong completions or corrupts memory. Its Context must be set before it is used.
+type FaultyDevice struct {
 	verbs.Context
 	// Fault changes the completions of a successful poll.
 	Fault Fault
@@ -24,13 +22,15 @@ type Device struct {
 }
 
 // Fault changes the completions of a poll.
-type Fault func(d *Device, wcs []verbs.WC) []verbs.WC
+type Fault func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC
 
 // Change changes completion i of a poll, or the completions around it.
-type Change func(d *Device, wcs []verbs.WC, i int) []verbs.WC
+type Change func(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC
 
-// New returns a device with a defect.
-func New(fault Fault) *Device { return &Device{Fault: fault, Buffers: map[uint64]verbs.SGE{}} }
+// NewFaultyDevice returns a device with a defect.
+func NewFaultyDevice(fault Fault) *FaultyDevice {
+	return &FaultyDevice{Fault: fault, Buffers: map[uint64]verbs.SGE{}}
+}
 
 // Region is a registered buffer.
 type Region struct {
@@ -40,7 +40,7 @@ type Region struct {
 }
 
 // Bytes returns n bytes of registered memory.
-func (d *Device) Bytes(addr uint64, n int) []byte {
+func (d *FaultyDevice) Bytes(addr uint64, n int) []byte {
 	for _, r := range d.Regions {
 		if base := r.MR.Addr(); addr >= base && addr+uint64(n) <= base+uint64(len(r.Buf)) {
 			return r.Buf[addr-base:][:n]
@@ -51,7 +51,7 @@ func (d *Device) Bytes(addr uint64, n int) []byte {
 
 type faultyCQ struct {
 	verbs.CQ
-	d       *Device
+	d       *FaultyDevice
 	pending []verbs.WC
 }
 
@@ -68,7 +68,7 @@ func (c *faultyCQ) Poll(into []verbs.WC) (int, error) {
 
 type faultyPD struct {
 	verbs.PD
-	d *Device
+	d *FaultyDevice
 }
 
 func (p *faultyPD) RegMR(in verbs.MRInit) (verbs.MR, error) {
@@ -81,7 +81,7 @@ func (p *faultyPD) RegMR(in verbs.MRInit) (verbs.MR, error) {
 
 type faultyQP struct {
 	verbs.QP
-	d *Device
+	d *FaultyDevice
 }
 
 func (q *faultyQP) PostRecv(wrs []verbs.RecvWR) (int, error) {
@@ -104,26 +104,26 @@ func (q *faultyQP) PostSend(wrs []verbs.SendWR) (int, error) {
 }
 
 // AllocPD returns a protection domain that records its regions.
-func (d *Device) AllocPD() (verbs.PD, error) {
+func (d *FaultyDevice) AllocPD() (verbs.PD, error) {
 	pd, err := d.Context.AllocPD()
 	return &faultyPD{pd, d}, err
 }
 
 // CreateCQ returns a completion queue with the defect.
-func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
+func (d *FaultyDevice) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	cq, err := d.Context.CreateCQ(in)
 	return &faultyCQ{CQ: cq, d: d}, err
 }
 
 // CreateQP creates a queue pair on the objects of the wrapped device.
-func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
+func (d *FaultyDevice) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	in.SendCQ, in.RecvCQ, in.PD = unwrapCQ(in.SendCQ), unwrapCQ(in.RecvCQ), unwrapPD(in.PD)
 	q, err := d.Context.CreateQP(in)
 	return &faultyQP{q, d}, err
 }
 
 // CreateSRQ creates an SRQ on the objects of the wrapped device.
-func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
+func (d *FaultyDevice) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	in.CQ, in.PD = unwrapCQ(in.CQ), unwrapPD(in.PD)
 	return d.Context.CreateSRQ(in)
 }
@@ -145,7 +145,7 @@ func unwrapPD(pd verbs.PD) verbs.PD {
 type unwrapCM struct{ verbs.CM }
 
 // CM returns the connection manager of the wrapped device.
-func (d *Device) CM() (verbs.CM, error) {
+func (d *FaultyDevice) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
 	return unwrapCM{m}, err
 }
@@ -181,7 +181,7 @@ func unwrapQP(qp verbs.QP) verbs.QP {
 
 // Nth applies change to the completion that matches after n others did, once.
 func Nth(n int, match func(verbs.WC) bool, change Change) Fault {
-	return func(d *Device, wcs []verbs.WC) []verbs.WC {
+	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {
 		for i := range wcs {
 			if d.Applied || !match(wcs[i]) {
 				continue
@@ -197,22 +197,22 @@ func Nth(n int, match func(verbs.WC) bool, change Change) Fault {
 
 // Field changes fields of a completion.
 func Field(f func(*verbs.WC)) Change {
-	return func(_ *Device, wcs []verbs.WC, i int) []verbs.WC {
+	return func(_ *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 		f(&wcs[i])
 		return wcs
 	}
 }
 
 // Again repeats a completion.
-func Again(_ *Device, wcs []verbs.WC, i int) []verbs.WC { return append(wcs, wcs[i]) }
+func Again(_ *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC { return append(wcs, wcs[i]) }
 
 // Drop removes a completion.
-func Drop(_ *Device, wcs []verbs.WC, i int) []verbs.WC {
+func Drop(_ *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 	return append(append([]verbs.WC(nil), wcs[:i]...), wcs[i+1:]...)
 }
 
 // Spoil flips a bit of the data of a completion.
-func Spoil(d *Device, wcs []verbs.WC, i int) []verbs.WC {
+func Spoil(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 	s := d.Buffers[wcs[i].WRID]
 	n := int(s.Length)
 	if wcs[i].Opcode == verbs.WCOpRecv {
@@ -225,7 +225,7 @@ func Spoil(d *Device, wcs []verbs.WC, i int) []verbs.WC {
 // Swapped swaps two completions of one queue pair that fit, after n others.
 func Swapped(n int, match func(verbs.WC) bool) Fault {
 	var held *verbs.WC
-	return func(d *Device, wcs []verbs.WC) []verbs.WC {
+	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {
 		var out []verbs.WC
 		for _, wc := range wcs {
 			if !d.Applied && held == nil && match(wc) {
