@@ -73,9 +73,6 @@ func (d *PairedSeries) Noise() float64 {
 	return Median(differences(d.Baseline.Values, d.BaselineAgain.Values))
 }
 
-// Spread returns the spread of the ratios.
-func (d *PairedSeries) Spread() float64 { return Spread(d.ratios()) }
-
 func differences(a, b []float64) []float64 {
 	v := make([]float64, len(b))
 	for i := range v {

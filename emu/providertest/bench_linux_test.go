@@ -47,7 +47,7 @@ func families(b *testing.B, f func(b *testing.B, h *hosts)) {
 	}
 }
 
-// bare returns the two hosts for a comparison with plain UDP.
+// bare returns the two hosts for a comparison with bare sockets.
 func (h *hosts) bare() (a, b perflab.RawEndpoint) {
 	return perflab.RawEndpoint{NetNS: h.a.FD(), Addr: h.a.Addr(h.v6, 0)}, perflab.RawEndpoint{NetNS: h.b.FD(), Addr: h.b.Addr(h.v6, 0)}
 }
@@ -60,10 +60,10 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			families(b, func(b *testing.B, h *hosts) {
 				report(b, "Gb/s", "raw", 5, func() (float64, error) {
-					if c.name == iwarp.name {
-						return h.rawStream(slice)
-					}
 					x, y := h.bare()
+					if c.name == iwarp.name {
+						return perflab.RawTCPStream(x, y, perflab.RawTCPStreamConfig{Bytes: 1 << 20, Work: true, Duration: slice})
+					}
 					r, err := perflab.RawUDPStream(x, y, perflab.RawUDPStreamConfig{Duration: slice})
 					return r.Gbps(), err
 				}, func() (float64, error) { return h.play(b, c, 64, false, writes(slice)) })
@@ -81,10 +81,10 @@ func BenchmarkPingPong(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/block=%v", c.name, block), func(b *testing.B) {
 				families(b, func(b *testing.B, h *hosts) {
 					report(b, "µs", "raw", 5, func() (float64, error) {
-						if c.name == iwarp.name {
-							return h.rawPingPong(rounds, size, block)
-						}
 						x, y := h.bare()
+						if c.name == iwarp.name {
+							return perflab.RawTCPPingPong(x, y, perflab.RawTCPPingPongConfig{Bytes: size, Rounds: rounds, Block: block})
+						}
 						r, err := perflab.RawUDPPingPong(x, y, perflab.RawUDPPingPongConfig{Rounds: rounds, Bytes: size + 16, Block: block})
 						return r.HalfMicros(), err
 					}, func() (float64, error) { return h.play(b, c, size, block, halfRound(rounds)) })

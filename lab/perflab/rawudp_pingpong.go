@@ -45,21 +45,11 @@ type RawUDPPingPongResult struct {
 }
 
 // HalfMicros is the median half round trip in µs.
-func (r RawUDPPingPongResult) HalfMicros() float64 { return r.quantile(0.5) }
-
-// BestMicros is the first percentile of the half round trips in µs.
-func (r RawUDPPingPongResult) BestMicros() float64 { return r.quantile(0.01) }
-
-func (r RawUDPPingPongResult) quantile(q float64) float64 {
+func (r RawUDPPingPongResult) HalfMicros() float64 {
 	if len(r.blocks) == 0 {
 		return 0
 	}
-	block := r.blocks[int(q*float64(len(r.blocks)-1))]
-	return float64(block.Nanoseconds()) / 1e3 / blockRounds / 2
-}
-
-func (r RawUDPPingPongResult) String() string {
-	return fmt.Sprintf("%.2f µs half round trip (best %.2f)", r.HalfMicros(), r.BestMicros())
+	return float64(r.blocks[(len(r.blocks)-1)/2].Nanoseconds()) / 1e3 / blockRounds / 2
 }
 
 // pingPonger is one end of a ping-pong.
