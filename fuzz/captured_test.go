@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // captured calls f with what IP carries in the packets of captures, which Linux's
@@ -19,10 +20,7 @@ func captured(t testing.TB, pattern string, f func(file string, protocol uint8, 
 		t.Fatalf("no captures at %s: %v", pattern, err)
 	}
 	for _, name := range files {
-		r, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(os.Open(name))(t)
 		all, err := packet.ReadCapture(r)
 		_ = r.Close()
 		if err != nil {

@@ -5,25 +5,18 @@ import (
 	"io/fs"
 	"os"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // A new run removes the folders of killed processes, and keeps those in use.
 func TestTempDirsOfKilledProcessesAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	killed, err := newTempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	held, err := newTempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	killed := must.Get(newTempDir())(t)
+	held := must.Get(newTempDir())(t)
 	defer held.close()
 	_ = killed.lock.Close() // as the kernel does for the dead
-	next, err := newTempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newTempDir())(t)
 	if _, err := os.Stat(killed.path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is still there: %v", killed.path, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Devices that have been under attack for long hold no more memory than after a
@@ -84,9 +85,7 @@ func (a *assault) forget() {
 	a.v.fail()
 	a.pass(time.Second)
 	for _, q := range a.v.queues {
-		if err := q.qp.Close(); err != nil {
-			a.t.Fatal(err)
-		}
+		must.Do(a.t, q.qp.Close())
 	}
 	a.v.queues = nil
 }

@@ -95,7 +95,7 @@ func (m *machine) createQPOf(t *rapid.T, typ verbs.QPType) {
 	case 2:
 		in.SendCQ, want = nil, only(typ == verbs.QPTypeXRCRecv).and(want)
 	case 3:
-		in.Caps.MaxSendWR, want = m.attr.MaxQPWR+1, mustNot
+		in.Caps.MaxSendWR, want = m.attr.MaxQPWR+1, mustFail
 	case 4:
 		in.Caps.MaxSendSGE, want = -1, want.and(may)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const (
@@ -16,10 +18,7 @@ const (
 
 // The reference in docs/scenarios.md is generated from the types and files.
 func TestReferenceFollowsTypes(t *testing.T) {
-	text, err := os.ReadFile(docFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(docFile))(t)
 	head, _, found := strings.Cut(string(text), marker)
 	if !found {
 		t.Fatalf("%s has no line %q", docFile, marker)

@@ -3,6 +3,8 @@ package scenarios
 import (
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Without a direction, packets are impaired both ways.
@@ -11,10 +13,7 @@ func TestImpairTextImpairsBothWays(t *testing.T) {
 	for words, want := range map[string]struct{ out, in bool }{
 		"loss=5%": {true, true}, "loss=5% way=out": {true, false}, "way=in delay=1ms": {false, true}, "way=both loss=1%": {true, true},
 	} {
-		text, err := ImpairText(fabric, "host1", "host1", strings.Fields(words))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(ImpairText(fabric, "host1", "host1", strings.Fields(words)))(t)
 		s, err := Parse("set.yaml", []byte(text))
 		if err != nil || len(s.Impair) != 1 || s.Impair[0].Outward() != want.out || s.Impair[0].Inward() != want.in {
 			t.Errorf("%s: %v\n%s", words, err, text)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // checkRoundTrip writes a scenario, reads it, and compares the two.
@@ -32,29 +34,20 @@ func checkRoundTrip(t *testing.T, s *Scenario) {
 }
 
 func TestMarshalRoundTrip(t *testing.T) {
-	all, err := Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(Builtin())(t)
 	for _, s := range append(all, everyKey(t)) {
 		checkRoundTrip(t, s)
 	}
 }
 
 func TestMarshalIsCanonical(t *testing.T) {
-	text, err := everyKey(t).Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(everyKey(t).Marshal())(t)
 	compareGolden(t, "testdata/good/every-key.canonical", text)
 }
 
 func everyKey(t *testing.T) *Scenario {
 	t.Helper()
-	s, err := Parse("every-key.yaml", readFile(t, "testdata/good/every-key.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Parse("every-key.yaml", readFile(t, "testdata/good/every-key.yaml")))(t)
 	return s
 }
 
@@ -125,10 +118,7 @@ func TestRange(t *testing.T) {
 // the loader fail.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"*.yaml", "testdata/good/*.yaml", "testdata/bad/*.yaml"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			f.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(pattern))(f)
 		for _, file := range files {
 			f.Add(readFile(f, file))
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Every file in testdata/bad is rejected with the errors in its .txt file.
@@ -42,10 +44,7 @@ const small = "version: 1\nname: x\ntitle: X\nfabric: {kind: pair}\nworkload: {k
 
 func parseSmall(t *testing.T, more string) *Scenario {
 	t.Helper()
-	s, err := Parse("x.yaml", []byte(small+more))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Parse("x.yaml", []byte(small+more)))(t)
 	return s
 }
 

@@ -7,15 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
 func shippedScenarios(t *testing.T) []*Scenario {
 	t.Helper()
-	all, err := Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(Builtin())(t)
 	return all
 }
 
@@ -34,10 +32,7 @@ func TestShippedScenariosAreSorted(t *testing.T) {
 func TestShippedScenariosAreComplete(t *testing.T) {
 	standard := 0
 	for _, s := range shippedScenarios(t) {
-		text, err := fs.ReadFile(Files(), s.Name+".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(fs.ReadFile(Files(), s.Name+".yaml"))(t)
 		if !strings.HasPrefix(string(text), "# yaml-language-server: $schema=schema.json\n") {
 			t.Errorf("%s: the first line does not name the schema", s.Name)
 		}
@@ -124,10 +119,7 @@ func TestCablesHaveDefaultMTU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		drawn, err := s.Topology()
-		if err != nil {
-			t.Fatal(err)
-		}
+		drawn := must.Get(s.Topology())(t)
 		for _, c := range drawn.Cables {
 			if c.Link.MTU != want {
 				t.Errorf("%q: %v has MTU %d, want %d", more, c.A, c.Link.MTU, want)
@@ -138,20 +130,14 @@ func TestCablesHaveDefaultMTU(t *testing.T) {
 
 func TestTopology(t *testing.T) {
 	s := everyKey(t)
-	drawn, err := s.Topology()
-	if err != nil {
-		t.Fatal(err)
-	}
+	drawn := must.Get(s.Topology())(t)
 	if len(drawn.Hosts) != 8 || len(drawn.Hosts[0].NICs) != 2 {
 		t.Errorf("%d hosts with %d NICs", len(drawn.Hosts), len(drawn.Hosts[0].NICs))
 	}
 	for port, want := range map[string]string{ // MTU, rate
 		"host0/rdma1": "2048 25500000000", "host1/rdma0": "4200 25500000000", "host2/rdma1": "4200 1000",
 	} {
-		p, err := drawn.FindPort(port)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(drawn.FindPort(port))(t)
 		c, _ := drawn.CableAt(p)
 		if got := fmt.Sprint(c.Link.MTU, c.Link.RateBps); got != want {
 			t.Errorf("%s: MTU and rate %s, want %s", port, got, want)

@@ -11,20 +11,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Without the check, opening a FIFO without a writer blocks.
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
-	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(pipe, link)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(pipe, link)))
 	socket := filepath.Join(dir, "socket")
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "unix", socket))(t)
 	defer l.Close()
 	for path, want := range map[string]string{
 		pipe: "a pipe", link: "a pipe", dir: "a folder", "/dev/zero": "a device", socket: "a socket",
@@ -44,15 +41,11 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 
 func TestReadFileEnforcesLimit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("four"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("four"), 0o600))
 	if text, err := ReadFile(file, 4); err != nil || string(text) != "four" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if err := os.Truncate(file, 1<<40); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(file, 1<<40))
 	if _, err := ReadFile(file, 4); !errors.Is(err, ErrTooLong) {
 		t.Errorf("a TiB: %v", err)
 	}

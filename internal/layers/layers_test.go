@@ -1,14 +1,15 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
+)
 
 // TestLayers checks this module against Rules.
 func TestLayers(t *testing.T) {
 	tree := load(t, "../..")
-	found, err := Rules().Check(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(Rules().Check(tree))(t)
 	for _, f := range found {
 		t.Error(f)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestConcurrentFilesAreRecognised(t *testing.T) {
@@ -19,10 +21,7 @@ func TestConcurrentFilesAreRecognised(t *testing.T) {
 		"import \"sync/atomic\"\nvar n atomic.Int64":                    true,
 		"import \"testing\"\nfunc TestA(t *testing.T) { t.Parallel() }": true,
 	} {
-		f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\n"+body, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(token.NewFileSet(), "x.go", "package x\n"+body, 0))(t)
 		if got := concurrent(f); got != want {
 			t.Errorf("%s: %v, want %v", body, got, want)
 		}
@@ -32,10 +31,7 @@ func TestConcurrentFilesAreRecognised(t *testing.T) {
 // packagesByName returns the packages of this module by name.
 func packagesByName(t *testing.T) map[string]*testedPackage {
 	t.Helper()
-	all, err := racedPackages("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(racedPackages("../.."))(t)
 	byName := map[string]*testedPackage{}
 	for _, p := range all {
 		byName[p.name()] = p

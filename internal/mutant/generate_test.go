@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const clamp = `package counter
@@ -50,10 +52,7 @@ func main() {
 
 func TestGeneratedMutantsCompile(t *testing.T) {
 	root := newModule(t, map[string]string{"counter/counter.go": clamp, "main/main.go": clampMain})
-	all, err := Generate(root, []string{"counter/counter.go"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(Generate(root, []string{"counter/counter.go"}))(t)
 	for _, want := range []string{
 		"counter/counter.go:7:2 drops the statement", "counter/counter.go:8:5 negates the condition", "counter/counter.go:8:7 has <= for <",
 		"counter/counter.go:8:15 has && for ||", "counter/counter.go:10:14 swaps the operands", "counter/counter.go:10:16 has + for -",

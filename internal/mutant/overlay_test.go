@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const counter = `package counter
@@ -86,21 +88,14 @@ func newModule(t *testing.T, files map[string]string) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	for _, name := range []string{"mutant.go", "names.go"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		files["internal/mutant/"+name] = string(text)
 	}
 	files["go.mod"] = "module " + module + "\n\ngo 1.24\n"
 	for name, text := range files {
 		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o777))
+		must.Do(t, os.WriteFile(file, []byte(text), 0o666))
 	}
 	return root
 }
@@ -108,17 +103,11 @@ func newModule(t *testing.T, files map[string]string) (root string) {
 // A build with three mutants behaves as the selected one.
 func TestOverlaySelectsMutants(t *testing.T) {
 	root := newModule(t, map[string]string{"counter/counter.go": counter, "main.go": counterMain})
-	mutants, err := Parse("counter.txt", counterMutants)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mutants := must.Get(Parse("counter.txt", counterMutants))(t)
 	if m := mutants[1]; len(mutants) != 3 || m.Name != "Late" || m.Imitates != "a/2, a/3" || len(m.Providers) != 2 || len(m.Hunks) != 4 {
 		t.Fatalf("%+v", mutants)
 	}
-	overlay, err := Overlay(root, t.TempDir(), mutants)
-	if err != nil {
-		t.Fatal(err)
-	}
+	overlay := must.Get(Overlay(root, t.TempDir(), mutants))(t)
 	for want, args := range map[string][]string{
 		" 3 6\n": {"run", "."},
 		" 3 6\nAddsTwice 6 6\nLate 1 6\nSkipsFirst 3 5\n": {"run", "-overlay", overlay, "."},
@@ -155,14 +144,8 @@ func TestApplyErrors(t *testing.T) {
 		"-type t int\n+type t uint":         "can only add fields to a type: t",
 		"-func g() {\n+func g() {{\n \tf()": "expected",
 	} {
-		mutants, err := Parse("x", "N | a | b\na.go\n"+text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := newVariants("a.go", source, map[string]string{}, &numbering{functions: make([][]int, 3)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		mutants := must.Get(Parse("x", "N | a | b\na.go\n"+text))(t)
+		v := must.Get(newVariants("a.go", source, map[string]string{}, &numbering{functions: make([][]int, 3)}))(t)
 		if err := v.add(1, &mutants[0]); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
@@ -171,10 +154,7 @@ func TestApplyErrors(t *testing.T) {
 
 // Two mutants may add the same declaration, but not two of the same name.
 func TestAddedDeclarationsAreShared(t *testing.T) {
-	v, err := newVariants("a.go", "package a\n", map[string]string{}, &numbering{functions: make([][]int, 3)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(newVariants("a.go", "package a\n", map[string]string{}, &numbering{functions: make([][]int, 3)}))(t)
 	for i, body := range []string{"func h() int { return 1 }", "func h() int { return 1 }", "func h() int { return 2 }"} {
 		err := v.add(i+1, &Mutant{Name: "N", Hunks: []Hunk{{File: "a.go", New: []string{body}}}})
 		if (err != nil) != (i == 2) {

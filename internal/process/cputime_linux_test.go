@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestAddCPUsCountsOnlyUsableCPUs(t *testing.T) {
@@ -73,12 +75,8 @@ func TestThrottledTimeOfControlGroups(t *testing.T) {
 		root := t.TempDir()
 		for file, text := range c.files {
 			file = filepath.Join(root, file)
-			if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.MkdirAll(filepath.Dir(file), 0o777))
+			must.Do(t, os.WriteFile(file, []byte(text), 0o666))
 		}
 		if got := throttled(root); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const hostile = "ünï 日本 \x1b[2J\x1b]0;title\x07 \u009b31m \x7f \u202e\u2028 \xff\xe6\x97 end"
@@ -25,10 +27,7 @@ func TestPrintableEscapesControlCharacters(t *testing.T) {
 
 func TestPrintableKeepsJSONValid(t *testing.T) {
 	in := "\x7f\u009b\u202e\U000e0041\x1b"
-	encoded, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(json.Marshal(in))(t)
 	var out string
 	if err := json.Unmarshal([]byte(Printable(string(encoded))), &out); err != nil || out != in {
 		t.Errorf("%s is read as %q, %v", Printable(string(encoded)), out, err)

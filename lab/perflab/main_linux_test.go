@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
@@ -41,14 +42,8 @@ func newMachine(tb testing.TB) *testbed {
 			},
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	be, err := open(hosts, append([]string{self}, HostArgs...), os.Stderr)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	self := must.Get(os.Executable())(tb)
+	be := must.Get(open(hosts, append([]string{self}, HostArgs...), os.Stderr))(tb)
 	tb.Cleanup(func() {
 		if err := be.Close(); err != nil {
 			tb.Error(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -31,10 +32,7 @@ var families = [][2]string{{"fd00::1", "fd00::2"}, {"10.0.0.1", "10.0.0.2"}}
 // datagrams returns a workload of two lanes of a service, one with shared receives.
 func datagrams(t testing.TB, dev verbs.Context, seed uint64, s random.Service, messages, size int) *random.Workload {
 	t.Helper()
-	m, err := traffic.TraitsOf(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(traffic.TraitsOf(dev))(t)
 	w := &random.Workload{Seed: seed, CQs: 2, SharedWords: 3, Traits: m}
 	for i := range 3 {
 		l := random.NewLane(s, messages, size)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -25,10 +26,7 @@ func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, noCRC b
 // connections returns a workload that suits the device, with and without shared receives.
 func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *random.Workload {
 	t.Helper()
-	m, err := traffic.TraitsOf(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(traffic.TraitsOf(dev))(t)
 	w := &random.Workload{Seed: seed, CQs: 2, SharedWords: 3, Traits: m}
 	for i := range 3 {
 		l := random.NewLane(random.RC, messages, 9000)

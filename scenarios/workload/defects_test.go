@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/traffic"
@@ -112,9 +113,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			}
 			r.patience = 100 * time.Millisecond
 			r.start(tc.cfg)
-			if err := r.RunPrograms(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.RunPrograms())
 			if !l.Applied {
 				t.Fatal("the defect was never triggered")
 			}

@@ -169,9 +169,7 @@ func connectedRunners(b testing.TB, in [2]func(func() error) error, addrs [2]net
 		b.Fatal(err)
 	}
 	x.drv.Lock(drive.CallControl)
-	if err := x.drv.Dial(x, addrs[0], l.Addr()); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, x.drv.Dial(x, addrs[0], l.Addr()))
 	x.drv.Unlock()
 	for _, r := range both {
 		r.drv.Lock(drive.CallWait)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // BenchmarkEmptyPoll measures Ready and Read of a stream without bytes.
@@ -43,10 +44,7 @@ func BenchmarkMessage(b *testing.B) {
 					b.Fatal(n, err)
 				}
 				for got := 0; got < size+24; {
-					n, err := accepted[0].Read(1, in)
-					if err != nil {
-						b.Fatal(err)
-					}
+					n := must.Get(accepted[0].Read(1, in))(b)
 					got += n
 				}
 			}

@@ -61,10 +61,7 @@ func TestStreamsAreResetWithoutDescriptors(t *testing.T) {
 	}
 	var limit unix.Rlimit
 	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	none := limit
 	none.Cur = uint64(len(entries))
 	for { // so few that all are taken, whatever holes there are

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // The benchmarks send from a link to itself over loopback, on one thread. They measure the
@@ -31,10 +32,7 @@ func benchmarkBatch(b *testing.B, n, size int) {
 					b.Fatal(k, err)
 				}
 				for got := 0; got < n; {
-					k, err := l.Recv(0, in)
-					if err != nil {
-						b.Fatal(err)
-					}
+					k := must.Get(l.Recv(0, in))(b)
 					got += k
 				}
 				l.Recv(0, in) // finds nothing, as a driver's last look does
