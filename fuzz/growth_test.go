@@ -1,6 +1,9 @@
 package fuzz_test
 
 import (
+	"flag"
+	"math/rand/v2"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -88,4 +91,25 @@ func (a *assault) forget() {
 		must.Do(a.t, q.qp.Close())
 	}
 	a.v.queues = nil
+}
+
+// noise is n octets that look random, the same each time.
+func noise(seed uint64, n int) []byte {
+	rng := rand.New(rand.NewPCG(seed, 0xf022))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// A sequence that fails is kept in the corpus of its target, as all others are.
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "3s"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/emu/defects/dgwire"
+	"github.com/fabrictest/fabrictest/emu/dgiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
@@ -69,4 +71,17 @@ func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 	}
 	d.Payload = wire.AppendCRC(b[:len(b)-wire.CRCLen], 0)
 	return nil
+}
+
+// defectiveNIC is the engine as package dgwire needs it.
+type defectiveNIC struct{ *engine.NIC }
+
+var _ dgwire.NIC = defectiveNIC{}
+
+// QPs implements dgwire.NIC.
+func (f defectiveNIC) QPs() (all []dgwire.QP) {
+	for q := range f.NIC.QPs() {
+		all = append(all, dgwire.QP{Num: q.Num(), Key: q.Query().QKey, Reliable: q.Reliable()})
+	}
+	return all
 }

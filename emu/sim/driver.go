@@ -244,3 +244,45 @@ func (g *cond) Wait(timeout time.Duration) bool {
 
 // Notify implements drive.Cond.
 func (g *cond) Notify() { g.signal.Broadcast() }
+
+// StreamDriver is a drive.StreamDriver.
+type StreamDriver struct {
+	*Driver
+	*drive.Streams
+}
+
+var _ drive.StreamDriver = (*StreamDriver)(nil)
+
+// NewStreamDriver returns a driver of e on n, which is the port's StreamHost or a wrapper of
+// it. The observer is called for changes of the port, with the lock held.
+func NewStreamDriver(w *World, e drive.StreamEngine, n link.StreamNet, port *Port, costs Costs, o link.PortObserver) *StreamDriver {
+	s := drive.NewStreams(e, n)
+	d := &StreamDriver{Driver: makeDriver(w, e, (*streamNetwork)(s), costs), Streams: s}
+	port.StreamHost().OnReady(d, eventReadable)
+	d.observePort(d, port, o)
+	return d
+}
+
+// Dial implements drive.StreamDriver.
+func (d *StreamDriver) Dial(conn drive.StreamConn, local, remote netip.AddrPort) error {
+	return d.Streams.Dial(d.Now(), conn, local, remote)
+}
+
+// streamNetwork is the network of a drive.StreamEngine: byte streams.
+type streamNetwork drive.Streams
+
+func (n *streamNetwork) receive(now mono.Time) {
+	for {
+		// A read returns at most one segment: repeat until nothing is left.
+		arrived, more := (*drive.Streams)(n).Receive(now)
+		if !arrived && !more {
+			return
+		}
+	}
+}
+
+func (n *streamNetwork) flush(now mono.Time) bool {
+	for !(*drive.Streams)(n).Flush(now) {
+	}
+	return false
+}

@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/defects/iwarpwire"
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -199,4 +203,63 @@ func (c *randomCase) world() (*sim.World, [2]*Device, error) {
 		}
 	}
 	return w, devices, net.Schedule(sim.Schedule{Flaps: c.flaps})
+}
+
+// TestRandomPairFindsDefects proves that the randomised test can fail: with each of
+// these defects, some seed among the first hundred must end in a violation.
+func TestRandomPairFindsDefects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a simulation runs one goroutine at a time: under the race detector TestRandomPair covers the same code")
+	}
+	both := func(p engine.Policy) [2]engine.Policy { return [2]engine.Policy{p, p} }
+	for _, defect := range []struct {
+		name        string
+		policy      [2]engine.Policy
+		wireDefects iwarpwire.Defects // of the first
+	}{
+		{name: "CRC without the marker before the length", wireDefects: iwarpwire.Defects{CRCSkipsMarker: true}},
+		{name: "a cut trailer", policy: [2]engine.Policy{{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{TrailerInOne: true}}}, {}}},
+		{name: "first FPDU stuck", policy: both(engine.Policy{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{HoldFirst: true}}})},
+		{name: "sends overtake reads", policy: both(engine.Policy{Stream: iwarp.Policy{SendPolicy: iwarp.SendPolicy{CompleteEarly: true}}})},
+		{name: "the last segment first", wireDefects: iwarpwire.Defects{TailFirst: true}},
+		{name: "a Write placed late", wireDefects: iwarpwire.Defects{WritesPlacedLate: true}},
+	} {
+		t.Run(defect.name, func(t *testing.T) {
+			t.Parallel()
+			mustBeFound(t, defect.policy, defect.wireDefects)
+		})
+	}
+}
+
+// TestMutantsAreFoundAtRandom is the same for mutants. Only a build with mutants has them;
+// package defects runs it in one.
+func TestMutantsAreFoundAtRandom(t *testing.T) {
+	if len(mutant.Names()) == 0 {
+		t.Skip("this test was built without mutants; the conform step of CI runs it with them")
+	}
+	for _, name := range []string{"CRCIgnored", "CRCBigEndian", "MarkersDrift", "DeliversTwice", "AtomicReturnsNew"} {
+		t.Run(name, func(t *testing.T) {
+			if !mutant.Select(name) {
+				t.Fatal("no such mutant")
+			}
+			defer mutant.Select("")
+			mustBeFound(t, [2]engine.Policy{}, iwarpwire.Defects{})
+		})
+	}
+}
+
+func mustBeFound(t *testing.T, policy [2]engine.Policy, wireDefects iwarpwire.Defects) {
+	t.Helper()
+	for seed := range uint64(100) {
+		c := newRandomCase(seed)
+		for i := range c.cfg {
+			c.cfg[i].NIC.Policy = policy[i]
+		}
+		c.cfg[0].Defects = wireDefects
+		if _, err := c.run(); err != nil {
+			t.Logf("found: %v", err)
+			return
+		}
+	}
+	t.Error("no seed finds it")
 }

@@ -120,3 +120,12 @@ func load(t *testing.T, dir string) *Tree {
 	tree := must.Get(Load(dir))(t)
 	return tree
 }
+
+// TestLayers checks this module against Rules.
+func TestLayers(t *testing.T) {
+	tree := load(t, "../..")
+	found := must.Get(Rules().Check(tree))(t)
+	for _, f := range found {
+		t.Error(f)
+	}
+}

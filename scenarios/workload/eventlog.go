@@ -196,3 +196,12 @@ func (s *sampler) due(now time.Duration, messages uint64, errors int, concurrent
 	s.at, s.messages, s.errors = now, messages, errors
 	return true
 }
+
+// Violation is a guarantee that the fabric has broken.
+type Violation struct {
+	Kind traffic.ViolationKind `json:"kind"`
+	What string                `json:"what"`
+}
+
+// String returns What.
+func (v Violation) String() string { return v.What }
