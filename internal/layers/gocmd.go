@@ -25,19 +25,6 @@ func goCommand(dir string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// standardPackages lists the standard library.
-func standardPackages(dir string) (map[string]bool, error) {
-	out, err := goCommand(dir, "list", "std")
-	if err != nil {
-		return nil, err
-	}
-	std := map[string]bool{}
-	for name := range strings.FieldsSeq(string(out)) {
-		std[name] = true
-	}
-	return std, nil
-}
-
 // listed is a package in the output of go list.
 type listed struct {
 	ImportPath, Dir           string
@@ -62,28 +49,4 @@ func goList(dir string, args ...string) (all []listed, err error) {
 		}
 		all = append(all, l)
 	}
-}
-
-// listBuilt compiles packages and their dependencies, and lists all of them by import path.
-func listBuilt(dir string, packages []string) (map[string]listed, error) {
-	all, err := goList(dir, append([]string{"-export", "-deps"}, packages...)...)
-	byPath := map[string]listed{}
-	for _, l := range all {
-		byPath[l.ImportPath] = l
-	}
-	return byPath, err
-}
-
-// modulePath reads the module line of a go.mod file.
-func modulePath(name string) (string, error) {
-	src, err := os.ReadFile(name)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(src)) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "module "); ok {
-			return strings.Trim(strings.TrimSpace(rest), `"`), nil
-		}
-	}
-	return "", fmt.Errorf("%s: no module line", name)
 }

@@ -1,6 +1,7 @@
 // Command layers holds what CI knows of the packages of this module. Its test checks the
 // architecture: which packages may import which, and which code must not use clocks, goroutines
-// or random numbers. docs/architecture.md has the reasons; rules.go has the rules.
+// or random numbers. docs/architecture.md has the reasons;
+// rules_test.go has the rules.
 //
 // There are three kinds of rule:
 //

@@ -70,6 +70,43 @@ func Load(dir string) (*Tree, error) {
 	return t, err
 }
 
+// standardPackages lists the standard library.
+func standardPackages(dir string) (map[string]bool, error) {
+	out, err := goCommand(dir, "list", "std")
+	if err != nil {
+		return nil, err
+	}
+	std := map[string]bool{}
+	for name := range strings.FieldsSeq(string(out)) {
+		std[name] = true
+	}
+	return std, nil
+}
+
+// listBuilt compiles packages and their dependencies, and lists all of them by import path.
+func listBuilt(dir string, packages []string) (map[string]listed, error) {
+	all, err := goList(dir, append([]string{"-export", "-deps"}, packages...)...)
+	byPath := map[string]listed{}
+	for _, l := range all {
+		byPath[l.ImportPath] = l
+	}
+	return byPath, err
+}
+
+// modulePath reads the module line of a go.mod file.
+func modulePath(name string) (string, error) {
+	src, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(src)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "module "); ok {
+			return strings.Trim(strings.TrimSpace(rest), `"`), nil
+		}
+	}
+	return "", fmt.Errorf("%s: no module line", name)
+}
+
 // isIgnored reports whether the pattern ./... excludes a directory.
 func isIgnored(dir string) bool {
 	base := filepath.Base(dir)
