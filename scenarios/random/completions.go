@@ -20,8 +20,8 @@ func (s *sender) completed(wc *verbs.WC, n int) error {
 			return err
 		}
 	}
-	if wc.QPN != s.lane.qp.QPN() {
-		return s.violation(o, n, fmt.Sprintf("QP %#x in the completion", s.lane.qp.QPN()), fmt.Sprintf("QP %#x", wc.QPN))
+	if wc.QPN != s.lane.QP.QPN() {
+		return s.violation(o, n, fmt.Sprintf("QP %#x in the completion", s.lane.QP.QPN()), fmt.Sprintf("QP %#x", wc.QPN))
 	}
 	if wc.Status != verbs.WCSuccess {
 		return s.handleFailure(wc, n)
@@ -126,7 +126,7 @@ func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 func (s *sender) postDrainMarker() error {
 	s.drainPending = true
 	wr := verbs.SendWR{WRID: uint64(s.lane.index)<<laneShift | markerBit, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
-	if _, err := s.lane.qp.PostSend([]verbs.SendWR{wr}); err != nil {
+	if _, err := s.lane.QP.PostSend([]verbs.SendWR{wr}); err != nil {
 		return fmt.Errorf("marker on a queue pair in the error state: %w", err)
 	}
 	return nil
@@ -166,16 +166,11 @@ func (l *lane) peerRequestsFailed() error {
 		}
 		l.outgoing.qpFailed = true
 	}
-	if err := l.toError(l.receiver()); err != nil || l.spec.Service != RC {
+	l.errorExpected = true
+	if err := traffic.ToError(l.Receiver()); err != nil || l.spec.Service != RC {
 		return err
 	}
 	return l.outgoing.postDrainMarker()
-}
-
-// toError moves a queue pair to the error state, which flushes its queues.
-func (l *lane) toError(qp verbs.QP) error {
-	l.errorExpected = true
-	return traffic.ToError(qp)
 }
 
 // receiveFailed handles a receive that completed with an error. It may be polled before the

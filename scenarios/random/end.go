@@ -46,10 +46,8 @@ type End struct {
 
 // endObjects are the objects that the lanes of an end share.
 type endObjects struct {
-	gid        verbs.GID
-	pd         verbs.PD
-	channel    verbs.CompChannel
-	cqs        []verbs.CQ
+	gid verbs.GID
+	traffic.Queues
 	rings      []*recvRing    // by the number in their work request IDs
 	shared     *recvRing      // of the SRQ; nil if no lane uses it
 	cmListener verbs.Listener // nil without the connection manager
@@ -117,13 +115,7 @@ func (e *End) open() (err error) {
 		return err
 	}
 	e.gid = entry.GID
-	if e.pd, err = e.env.Device.AllocPD(); err != nil {
-		return err
-	}
-	if e.channel, err = e.env.Device.CreateCompChannel(); err != nil {
-		return err
-	}
-	if err := e.openCQs(); err != nil {
+	if e.Queues, err = traffic.OpenQueues(e.env.Device, e.w.CQs, e.cqDepth()); err != nil {
 		return err
 	}
 	if err := e.words.open(e); err != nil {
@@ -142,21 +134,14 @@ func (e *End) open() (err error) {
 	return nil
 }
 
-// openCQs creates completion queues with room for every possible completion.
-func (e *End) openCQs() error {
+// cqDepth is the depth of a completion queue with room for every possible completion.
+func (e *End) cqDepth() int {
 	depth := 16
 	for i := range e.w.Lanes {
 		l := &e.w.Lanes[i]
 		depth += l.SendDepth + 1 + (1+l.XRCQueues)*l.RecvDepth + l.Windows
 	}
-	for range e.w.CQs {
-		cq, err := e.env.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: e.channel})
-		if err != nil {
-			return err
-		}
-		e.cqs = append(e.cqs, cq)
-	}
-	return nil
+	return depth
 }
 
 // openShared creates the shared receive queue, if a lane uses it.
@@ -170,7 +155,7 @@ func (e *End) openShared() error {
 	if depth == 0 {
 		return nil
 	}
-	srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{PD: e.pd, MaxWR: depth, MaxSGE: sges})
+	srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{PD: e.PD, MaxWR: depth, MaxSGE: sges})
 	if err != nil {
 		return err
 	}
@@ -203,11 +188,7 @@ func (e *End) close() error {
 	for _, r := range e.rings {
 		err = errors.Join(err, r.close())
 	}
-	err = errors.Join(err, e.words.close())
-	for _, cq := range e.cqs {
-		err = errors.Join(err, cq.Close())
-	}
-	return errors.Join(err, e.channel.Close(), e.pd.Close())
+	return errors.Join(err, e.words.close(), e.Queues.Close())
 }
 
 // Side is one of the two ends of a workload.

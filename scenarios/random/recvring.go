@@ -54,7 +54,7 @@ func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err er
 	}
 	r.Attach(to)
 	r.buf = make([]byte, max(1, r.depth*r.size))
-	r.mr, err = e.pd.RegMR(verbs.MRInit{Buf: r.buf, Access: verbs.AccessLocalWrite})
+	r.mr, err = e.PD.RegMR(verbs.MRInit{Buf: r.buf, Access: verbs.AccessLocalWrite})
 	e.rings = append(e.rings, r)
 	return r, err
 }

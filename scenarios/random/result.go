@@ -149,13 +149,9 @@ func (e *End) verify() error {
 // flushed. Shared receives stay posted.
 func (e *End) drain() error {
 	for _, l := range e.lanes {
-		for _, qp := range []verbs.QP{l.qp, l.target} {
-			if qp == nil {
-				continue
-			}
-			if err := l.toError(qp); err != nil {
-				return err
-			}
+		l.errorExpected = true
+		if err := l.ToError(); err != nil {
+			return err
 		}
 		for l.ring != nil && l.ring.Outstanding() > 0 {
 			if err := e.waitCompletions(); err != nil {

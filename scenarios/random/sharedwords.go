@@ -40,7 +40,7 @@ func (x *sharedWords) open(e *End) (err error) {
 		x.initial = append(x.initial, wordValue(e.w, e.side.Peer(), i))
 	}
 	x.last = append(x.last, x.initial...)
-	x.mr, err = e.pd.RegMR(verbs.MRInit{Buf: x.bytes, Access: verbs.AccessLocalWrite | verbs.AccessRemoteAtomic})
+	x.mr, err = e.PD.RegMR(verbs.MRInit{Buf: x.bytes, Access: verbs.AccessLocalWrite | verbs.AccessRemoteAtomic})
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -134,10 +135,9 @@ const (
 
 // connInfo is what a peer needs to connect.
 type connInfo struct {
-	Rail    int        `json:"rail"`
-	GID     verbs.GID  `json:"gid"`
-	QPN     verbs.QPN  `json:"qpn"`
-	XRC     verbs.QPN  `json:"xrc,omitempty"` // the queue pair that receives, on XRC
+	Rail int       `json:"rail"`
+	GID  verbs.GID `json:"gid"`
+	traffic.QPNumbers
 	SRQN    uint32     `json:"srqn,omitempty"`
 	PSN     uint32     `json:"psn"`
 	Port    uint16     `json:"port,omitempty"` // of the connection manager
@@ -149,14 +149,6 @@ type connInfo struct {
 	// has not arrived.
 	Slots int `json:"slots"`
 	Next  int `json:"next"`
-}
-
-// receiver is the queue pair that receives messages.
-func (c *connInfo) receiver() verbs.QPN {
-	if c.XRC != 0 {
-		return c.XRC
-	}
-	return c.QPN
 }
 
 // final is the result of an end's requests when they have completed.

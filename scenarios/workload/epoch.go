@@ -198,13 +198,8 @@ func (c *conn) startDraining() error {
 	if c.endpoint != nil {
 		return nil // others use the queue pair; the requests complete by themselves
 	}
-	for _, qp := range []verbs.QP{c.qp, c.target} {
-		if qp == nil {
-			continue
-		}
-		if err := traffic.ToError(qp); err != nil {
-			return err
-		}
+	if err := c.ToError(); err != nil {
+		return err
 	}
 	return c.sq.Drain()
 }

@@ -89,7 +89,7 @@ func (n *node) poll() (moved bool, err error) {
 			continue
 		}
 		for {
-			k, err := r.cq.Poll(wcs[:])
+			k, err := r.CQs[0].Poll(wcs[:])
 			if err != nil {
 				return moved, fmt.Errorf("rail %d: %w", r.num, err)
 			}
@@ -120,7 +120,7 @@ func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
 		return
 	}
 	// Late completions of closed queue pairs are ignored.
-	if c := n.conns[i]; c.qp != nil && c.epoch&epochMask == int(wc.WRID>>epochShift)&epochMask {
+	if c := n.conns[i]; c.QP != nil && c.epoch&epochMask == int(wc.WRID>>epochShift)&epochMask {
 		c.requestCompleted(wc)
 	}
 }
@@ -137,11 +137,11 @@ func (n *node) handleReceive(r *rail, wc *verbs.WC, ringNum int) {
 	}
 	if ring.owner != noConn {
 		owner := n.conns[ring.owner]
-		if owner.qp == nil {
+		if owner.QP == nil {
 			return // of a closed queue pair
 		}
 		if owner != c {
-			owner.violation(traffic.Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, owner.qp.QPN())
+			owner.violation(traffic.Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, owner.QP.QPN())
 			c = owner
 		}
 	}
@@ -172,14 +172,14 @@ func (n *node) datagramConn(e *endpoint, wc *verbs.WC, slot int) *conn {
 	if wc.Status != verbs.WCSuccess {
 		if e.broken() {
 			for _, c := range n.conns {
-				if c.endpoint == e && c.qp != nil {
+				if c.endpoint == e && c.QP != nil {
 					c.fail(wc.Status)
 				}
 			}
 		}
 		return nil
 	}
-	if i := e.connOf(wc, slot); i != noConn && n.conns[i].qp != nil {
+	if i := e.connOf(wc, slot); i != noConn && n.conns[i].QP != nil {
 		return n.conns[i]
 	}
 	return nil
@@ -269,7 +269,7 @@ func (n *node) waitCompletion(d time.Duration) error {
 		if r.openQPs == 0 || r.armed {
 			continue
 		}
-		if err := r.cq.ReqNotify(false); err != nil {
+		if err := r.CQs[0].ReqNotify(false); err != nil {
 			return err
 		}
 		r.armed = true
@@ -290,7 +290,7 @@ func (n *node) waitCompletion(d time.Duration) error {
 		n.waitRail++
 	}
 	r := n.rails[n.waitRail%len(n.rails)]
-	switch _, err := r.channel.Wait(d); {
+	switch _, err := r.Channel.Wait(d); {
 	case errors.Is(err, verbs.ErrTimeout):
 		n.waitRail++
 		return nil

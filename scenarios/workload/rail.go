@@ -2,7 +2,6 @@ package workload
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/fabrictest/fabrictest/traffic"
@@ -13,17 +12,15 @@ import (
 type rail struct {
 	*env
 	railPort
-	pd        verbs.PD
-	channel   verbs.CompChannel
-	cq        verbs.CQ
-	armed     bool
-	openQPs   int
-	shared    *recvRing // of the SRQ; nil without
-	srq       verbs.SRQ
-	endpoints []*endpoint       // of rd
-	byQPN     map[verbs.QPN]int // connection, by the QPN that receives
-	word      *memory           // for atomics of the peers; nil without
-	cm        *connListener
+	traffic.Queues // one completion queue
+	armed          bool
+	openQPs        int
+	shared         *recvRing // of the SRQ; nil without
+	srq            verbs.SRQ
+	endpoints      []*endpoint       // of rd
+	byQPN          map[verbs.QPN]int // connection, by the QPN that receives
+	word           *memory           // for atomics of the peers; nil without
+	cm             *connListener
 }
 
 // railPort is the port of the NIC.
@@ -60,21 +57,13 @@ func openRail(e *env, num, cqDepth int) (*rail, error) {
 		return nil, err
 	}
 	r.maxReads = min(maxOutstandingReads, attr.MaxQPRdAtomic, attr.MaxQPInitAtomic)
-	if r.pd, err = r.dev.AllocPD(); err != nil {
-		return nil, err
-	}
-	if r.channel, err = r.dev.CreateCompChannel(); err != nil {
-		return nil, err
-	}
-	if r.cq, err = r.dev.CreateCQ(verbs.CQInit{Depth: cqDepth, Channel: r.channel}); err != nil {
-		return nil, fmt.Errorf("create a completion queue of depth %d: %w", cqDepth, err)
-	}
-	return r, nil
+	r.Queues, err = traffic.OpenQueues(r.dev, 1, cqDepth)
+	return r, err
 }
 
 // openShared creates the SRQ of the rail and posts its receives, to ring num.
 func (r *rail) openShared(num, slots, room int) (err error) {
-	if r.srq, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: slots, MaxSGE: 1}); err != nil {
+	if r.srq, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.PD, MaxWR: slots, MaxSGE: 1}); err != nil {
 		return err
 	}
 	mem := &memory{buf: make([]byte, slots*room)}
@@ -99,7 +88,7 @@ func (r *rail) close() error {
 	if r.cm != nil {
 		errs = append(errs, r.cm.close())
 	}
-	return errors.Join(append(errs, r.cq.Close(), r.channel.Close(), r.pd.Close())...)
+	return errors.Join(append(errs, r.Queues.Close())...)
 }
 
 // memory is a buffer that is registered with one rail at a time.
@@ -117,7 +106,7 @@ func (m *memory) register(r *rail, access verbs.Access) (err error) {
 	if err := m.close(); err != nil {
 		return err
 	}
-	if m.mr, err = r.pd.RegMR(verbs.MRInit{Buf: m.buf, Access: access}); err == nil {
+	if m.mr, err = r.PD.RegMR(verbs.MRInit{Buf: m.buf, Access: access}); err == nil {
 		m.rail = r
 	}
 	return err
