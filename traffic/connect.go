@@ -1,5 +1,5 @@
 // Package traffic has the parts from which programs over verbs are built: queue pairs are
-// connected, receives posted again and again, requests accounted for, messages filled and
+// created and connected, receives posted again and again, requests accounted for, messages filled and
 // compared, and latencies counted. Packages scenarios/workload, scenarios/random, perf and
 // conformance/interop are such programs.
 //

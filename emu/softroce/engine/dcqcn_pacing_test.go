@@ -2,6 +2,8 @@ package engine
 
 import (
 	"math/big"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,5 +147,84 @@ func TestHugeDebtIsBounded(t *testing.T) {
 	l.HandleTimer(us, &p)
 	if l.ReadyAt() < us {
 		t.Errorf("ready at %v although the debt takes centuries", l.ReadyAt())
+	}
+}
+
+func TestNotifierSendsOneCNPPerInterval(t *testing.T) {
+	var n cnpNotifier
+	var sent []mono.Time
+	const start = 7_000 // the first mark is answered whenever it comes
+	for us := range mono.Time(120) {
+		if now := start + us*1000; n.OnMark(now, defaultCNPInterval) {
+			sent = append(sent, now)
+		}
+	}
+	if want := []mono.Time{start, start + 50_000, start + 100_000}; !slices.Equal(sent, want) {
+		t.Errorf("CNPs at %v, want %v", sent, want)
+	}
+}
+
+func TestNotifierIntervalStartsAtLastCNP(t *testing.T) {
+	var n cnpNotifier
+	for _, tc := range []struct {
+		now  mono.Time
+		want bool
+	}{
+		{-3_000, true}, {0, false}, {46_999, false}, {47_000, true}, // epoch and sign mean nothing
+		{200_000, true}, {249_999, false}, {250_000, true}, {250_000, false},
+	} {
+		if got := n.OnMark(tc.now, defaultCNPInterval); got != tc.want {
+			t.Errorf("Mark(%v) = %v", tc.now, got)
+		}
+	}
+}
+
+func TestNotifierWithoutIntervalAnswersEveryMark(t *testing.T) {
+	var n cnpNotifier
+	for i := range 100 {
+		if !n.OnMark(1, 0) {
+			t.Fatalf("mark %d was not answered", i)
+		}
+	}
+}
+
+func TestDefaultParamsAreValidForEveryLineRate(t *testing.T) {
+	for _, line := range []uint64{1, 1e6, 1e9, 25e9, 400e9, 1.6e12, maxRateBps} {
+		p := defaultCongestionParams(line)
+		if err := p.Validate(); err != nil {
+			t.Errorf("line of %d bit/s: %v", line, err)
+		}
+		if p.MaxRateBps != line {
+			t.Errorf("line of %d bit/s: MaxRateBps is %d", line, p.MaxRateBps)
+		}
+	}
+}
+
+func TestAlphaIntervalExceedsCNPInterval(t *testing.T) {
+	if p := defaultCongestionParams(1e9); p.AlphaInterval <= defaultCNPInterval {
+		t.Errorf("alpha decays every %v although CNPs come every %v under congestion", p.AlphaInterval, defaultCNPInterval)
+	}
+}
+
+func TestValidateNamesTheField(t *testing.T) {
+	for field, spoil := range map[string][]func(*CongestionParams){
+		"MaxRateBps":       {func(p *CongestionParams) { p.MaxRateBps = 0 }, func(p *CongestionParams) { p.MaxRateBps = maxRateBps + 1 }},
+		"MinRateBps":       {func(p *CongestionParams) { p.MinRateBps = 0 }, func(p *CongestionParams) { p.MinRateBps = p.MaxRateBps + 1 }},
+		"G":                {func(p *CongestionParams) { p.G = 0 }, func(p *CongestionParams) { p.G = alphaOne + 1 }},
+		"AlphaInterval":    {func(p *CongestionParams) { p.AlphaInterval = 999 }, func(p *CongestionParams) { p.AlphaInterval = time.Second + 1 }},
+		"IncreaseInterval": {func(p *CongestionParams) { p.IncreaseInterval = 999 }, func(p *CongestionParams) { p.IncreaseInterval = time.Second + 1 }},
+		"ByteCounter":      {func(p *CongestionParams) { p.ByteCounter = 0 }, func(p *CongestionParams) { p.ByteCounter = maxByteCounter + 1 }},
+		"RateAIBps":        {func(p *CongestionParams) { p.RateAIBps = 0 }, func(p *CongestionParams) { p.RateAIBps = maxRateBps + 1 }},
+		"RateHAIBps":       {func(p *CongestionParams) { p.RateHAIBps = 0 }, func(p *CongestionParams) { p.RateHAIBps = maxRateBps + 1 }},
+		"MinDecInterval":   {func(p *CongestionParams) { p.MinDecInterval = -1 }},
+		"CatchUp":          {func(p *CongestionParams) { p.CatchUp = -1 }, func(p *CongestionParams) { p.CatchUp = maxCatchUp + 1 }},
+	} {
+		for i, f := range spoil {
+			p := defaultCongestionParams(40e9)
+			f(&p)
+			if err := p.Validate(); err == nil || !strings.Contains(err.Error(), " "+field+" is ") {
+				t.Errorf("%s spoiled (%d): error is %v", field, i, err)
+			}
+		}
 	}
 }
