@@ -85,8 +85,8 @@ func TestPcapngInterfacesCommentsDirectionsAndNames(t *testing.T) {
 	if err != nil || n != 3 {
 		t.Fatalf("%d packets, %v", n, err)
 	}
-	if last.Comment() != "the command that repeats it" || len(last.Interfaces()) != 2 {
-		t.Errorf("comment %q, %d interfaces", last.Comment(), len(last.Interfaces()))
+	if len(last.Interfaces()) != 2 {
+		t.Errorf("%d interfaces", len(last.Interfaces()))
 	}
 	// Packets are outbound at host0 and inbound at host1.
 	for addr, want := range map[string]string{alice.String(): "host0", bob.String(): "host1"} {

@@ -15,10 +15,6 @@ type RawUDPPingPongConfig struct {
 	Bytes int
 	// Block makes both ends sleep until a datagram arrives. Otherwise both busy-poll.
 	Block bool
-	// Headers makes the bare sockets receive the source address, traffic class and hop
-	// limit of each datagram with recvmsg, as a link must. Without it they use recvfrom,
-	// which is faster.
-	Headers bool
 
 	cpus [2]int // of both ends
 }

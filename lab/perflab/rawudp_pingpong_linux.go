@@ -29,21 +29,10 @@ func RawUDPPingPong(a, b RawEndpoint, cfg RawUDPPingPongConfig) (RawUDPPingPongR
 			return RawUDPPingPongResult{}, fmt.Errorf("raw ping-pong: SO_RCVTIMEO: %w", err)
 		}
 	}
-	if cfg.Headers {
-		pa, err := newRawHeaderEnd(sa, cfg)
-		if err != nil {
-			return RawUDPPingPongResult{}, err
-		}
-		pb, err := newRawHeaderEnd(sb, cfg)
-		if err != nil {
-			return RawUDPPingPongResult{}, err
-		}
-		return runPingPong(cfg, pa, pb)
-	}
 	return runPingPong(cfg, newRawEnd(sa, cfg), newRawEnd(sb, cfg))
 }
 
-// rawEnd is an end of PingPong.
+// rawEnd is an end of RawUDPPingPong.
 type rawEnd struct {
 	s     *udpSocket
 	buf   []byte
