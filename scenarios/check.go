@@ -54,6 +54,7 @@ func (c *checker) requireKeys(section, why string, keys ...string) bool {
 	return all
 }
 
+// checkAll checks every section of the scenario.
 func (c *checker) checkAll() {
 	c.checkNames()
 	c.checkFabric()
@@ -77,6 +78,7 @@ func (c *checker) checkAll() {
 	c.checkExpect()
 }
 
+// checkNames checks that no tag and no tier is listed twice.
 func (c *checker) checkNames() {
 	seen := map[string]bool{}
 	for i, t := range c.s.Tags {
@@ -116,6 +118,7 @@ func (c *checker) checkHosts(key string, patterns []string) {
 	}
 }
 
+// checkHost checks that a pattern matches a host of the fabric.
 func (c *checker) checkHost(key, pattern string) {
 	if c.fabric == nil || !c.countPattern(key) {
 		return
@@ -147,6 +150,7 @@ const (
 	maxTrunks = 1024 // cables between switches
 )
 
+// checkFabric checks the hosts, switches and links of the fabric.
 func (c *checker) checkFabric() {
 	const at = "fabric"
 	f := &c.s.Fabric

@@ -28,6 +28,7 @@ func (p *Port) setCarrier(down bool) {
 	}
 }
 
+// setOwnCarrier takes the link of the port down, which drops the packets in flight, or up.
 func (p *Port) setOwnCarrier(down bool) {
 	if p.isDown == down || p.closed {
 		return

@@ -158,6 +158,7 @@ func (n *Net) arrive(pk *packet) {
 	n.deliver(pk)
 }
 
+// deliver puts a packet into the receive queue of its port, or drops it.
 func (n *Net) deliver(pk *packet) {
 	p := pk.to
 	if p.closed {

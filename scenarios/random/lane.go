@@ -62,6 +62,7 @@ const (
 	remoteAccess = windowAccess | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent
 )
 
+// openLane creates what lane i needs before it is connected.
 func (e *End) openLane(i int) (*lane, error) {
 	l := &lane{end: e, spec: &e.w.Lanes[i], index: i}
 	if err := l.openMemory(); err != nil {

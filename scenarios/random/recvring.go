@@ -45,6 +45,7 @@ type ringConfig struct {
 	pacing    Pacing
 }
 
+// newRing registers the memory of a receive queue. It posts nothing.
 func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
 	num := len(e.rings)
 	r = &recvRing{

@@ -91,6 +91,8 @@ func (x *sharedWords) check(final []uint64) error {
 	return nil
 }
 
+// checkWord checks that the changes of word i form a chain from its initial value to final, in
+// the order of requests of each lane.
 func (x *sharedWords) checkWord(i int, final uint64) error {
 	bad := func(want, format string, args ...any) error {
 		return &Violation{Kind: traffic.Contents, Where: fmt.Sprintf("shared word %d", i), Want: want, Got: fmt.Sprintf(format, args...)}

@@ -196,6 +196,7 @@ func (w *Workload) Validate() error {
 	return errors.Join(errs...)
 }
 
+// problems lists the fields of the lane with values that cannot work.
 func (l *Lane) problems() (errs []error) {
 	check := func(ok bool, format string, args ...any) {
 		if !ok {

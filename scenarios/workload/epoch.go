@@ -42,6 +42,7 @@ func (c *conn) step() (moved bool, err error) {
 	}
 }
 
+// stepWaiting opens the queue pair of the next epoch when it is time to, and sends its connInfo.
 func (c *conn) stepWaiting() error {
 	if c.unneeded() {
 		return c.finish()

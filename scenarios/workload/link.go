@@ -159,6 +159,7 @@ func (l *link) openQP(r *rail) error {
 	return l.recv.attach(l.QP)
 }
 
+// createQP creates the queue pairs of the service.
 func (l *link) createQP(r *rail) (err error) {
 	in := verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQs[0], RecvCQ: r.CQs[0],
@@ -208,6 +209,7 @@ func (l *link) connect() (ok bool, err error) {
 	return true, nil
 }
 
+// connectQPs connects the queue pairs without the connection manager.
 func (l *link) connectQPs() (err error) {
 	if l.endpoint != nil {
 		err = l.endpoint.assign(source{l.peerInfo.GID, l.peerInfo.QPN}, l.index)

@@ -190,6 +190,7 @@ const (
 
 func (a *atomicAdder) complete() bool { return a.posted == a.total && a.resolved == a.posted }
 
+// pump posts atomics up to the limits of the workload and of the queue.
 func (a *atomicAdder) pump() (moved bool) {
 	c := a.link
 	for a.posted < a.allowed && a.posted-a.resolved < maxAdds && c.sq.Room() > 1 && !c.sq.Full() {

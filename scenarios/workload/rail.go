@@ -36,6 +36,7 @@ type railPort struct {
 // maxOutstandingReads limits the outstanding reads of a connection.
 const maxOutstandingReads = 16
 
+// openRail queries the NIC and opens its completion queue.
 func openRail(e *env, num, cqDepth int) (*rail, error) {
 	nic := &e.rank.NICs[num]
 	r := &rail{env: e, railPort: railPort{num: num, dev: nic.Device, gidIndex: nic.GIDIndex}, byQPN: map[verbs.QPN]int{}}

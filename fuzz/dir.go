@@ -1,0 +1,60 @@
+package fuzz
+
+import (
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+const tempDirs = "fabrictest-fuzz-"
+
+// tempDir is a folder for test programs. Its process keeps it locked, so that a later
+// run can remove the folder of a process that was killed.
+type tempDir struct {
+	path string
+	lock *os.File
+}
+
+// newTempDir makes a folder, and removes those that no process has locked.
+func newTempDir() (*tempDir, error) {
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), tempDirs+"*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range left {
+		// A folder that another process is creating has no lock file yet and is kept;
+		// another user's lock cannot be opened.
+		if d, err := lockDir(path, os.O_RDWR); err == nil {
+			d.close()
+		}
+	}
+	path, err := os.MkdirTemp("", tempDirs)
+	if err != nil {
+		return nil, err
+	}
+	d, err := lockDir(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		_ = os.RemoveAll(path)
+	}
+	return d, err
+}
+
+// lockDir locks a temporary directory by a file in it, which is opened with the flags of
+// os.OpenFile. It fails if another process holds the lock.
+func lockDir(path string, flags int) (*tempDir, error) {
+	f, err := os.OpenFile(filepath.Join(path, "lock"), flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &tempDir{path: path, lock: f}, nil
+}
+
+func (d *tempDir) close() {
+	_ = os.RemoveAll(d.path)
+	_ = d.lock.Close()
+}
