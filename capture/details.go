@@ -1,8 +1,11 @@
 package capture
 
 import (
+	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"unicode/utf8"
 
@@ -64,4 +67,109 @@ func hexDump(b []byte) string {
 	}
 	dump := strings.TrimRight(hex.Dump(b), "\n")
 	return "    " + strings.ReplaceAll(dump, "\n", "\n    ") + "\n"
+}
+
+// MarkKind is the type of a mark.
+type MarkKind uint8
+
+// Mark kinds.
+const (
+	MarkRetransmission MarkKind = iota // sequence numbers seen before
+	MarkDuplicateAck
+	MarkGap         // sequence numbers are missing before this packet
+	MarkOutOfOrder  // the packet fills a gap
+	MarkChecksum    // wrong ICRC, CRC or IP checksum
+	MarkNak         // NAK or Terminate
+	MarkRNR         // RNR NAK
+	MarkRejected    // connection rejected or reset
+	MarkCongestion  // ECN CE or CNP
+	MarkMalformed   // protocol violation
+	MarkMissingData // octets of a TCP stream were not captured
+	MarkComment     // pcapng packet comment
+
+	NumMarkKinds
+)
+
+var markNames = [NumMarkKinds]string{
+	"retransmission", "duplicate-ack", "gap", "out-of-order", "bad-checksum", "nak", "rnr", "refused",
+	"congestion", "malformed", "lost", "comment",
+}
+
+// String returns the name of the kind.
+func (k MarkKind) String() string {
+	if k < NumMarkKinds {
+		return markNames[k]
+	}
+	return fmt.Sprintf("mark %d", uint8(k))
+}
+
+// Mark is a diagnostic of a packet, similar to Wireshark's expert information.
+type Mark struct {
+	Kind MarkKind
+	Text string // details
+}
+
+// maxNames bounds the number of host names.
+const maxNames = 1 << 12
+
+// hostNames maps addresses to host names.
+type hostNames struct{ byAddr map[netip.Addr]string }
+
+func (n *hostNames) add(a netip.Addr, name string) {
+	if n.byAddr == nil {
+		n.byAddr = make(map[netip.Addr]string)
+	}
+	if _, known := n.byAddr[a]; !known && len(n.byAddr) < maxNames {
+		n.byAddr[a] = name
+	}
+}
+
+// parseBlock reads a pcapng name resolution block.
+func (n *hostNames) parseBlock(b []byte, order binary.ByteOrder) error {
+	for len(b) >= 4 {
+		kind, size := order.Uint16(b), int(order.Uint16(b[2:]))
+		b = b[4:]
+		if kind == 0 {
+			return nil
+		}
+		if size > len(b) {
+			return errors.New("a name record is longer than its block")
+		}
+		if width := map[uint16]int{1: 4, 2: 16}[kind]; width != 0 && size > width {
+			addr, _ := netip.AddrFromSlice(b[:width])
+			name, _, _ := strings.Cut(string(b[width:size]), "\x00")
+			if name != "" {
+				n.add(addr, name)
+			}
+		}
+		b = b[min((size+3)&^3, len(b)):]
+	}
+	return nil
+}
+
+// learn derives the name of a host from the interface of its packets: captures of a
+// fabric name interfaces "host/nic".
+func (n *hostNames) learn(p *Packet, all []Interface) {
+	name := p.Interface.Name
+	if name == "" || p.Direction == DirectionUnknown || !strings.Contains(name, "/") {
+		return
+	}
+	addr := p.IP.Src
+	if p.Direction == Inbound {
+		addr = p.IP.Dst
+	}
+	if !addr.IsValid() || addr.IsMulticast() || addr.IsUnspecified() {
+		return
+	}
+	if _, known := n.byAddr[addr]; known {
+		return
+	}
+	host, _, _ := strings.Cut(name, "/")
+	for i := range all { // a host with several NICs is named "host/nic"
+		if i != p.Interface.Index && strings.HasPrefix(all[i].Name, host+"/") {
+			host = name
+			break
+		}
+	}
+	n.add(addr, host)
 }

@@ -28,6 +28,7 @@ func (s *Stream) dissect() {
 	}
 }
 
+// dissectIP dissects an IP packet and what it carries.
 func (s *Stream) dissectIP(b []byte) {
 	p := &s.p
 	b, problem := p.IP.parseIP(b)
@@ -65,6 +66,7 @@ func (s *Stream) dissectIP(b []byte) {
 	}
 }
 
+// dissectUDP dissects a datagram, and the RoCE packet in it if it goes to the port of RoCEv2.
 func (s *Stream) dissectUDP(b []byte) {
 	p := &s.p
 	p.Protocol = "UDP"

@@ -124,6 +124,7 @@ func (f *Filter) op(names ...string) bool {
 	return false
 }
 
+// host reports whether the filter lists an address, its prefix or its host name.
 func (f *Filter) host(s *Stream, a netip.Addr) bool {
 	if !a.IsValid() {
 		return false

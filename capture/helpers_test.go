@@ -16,16 +16,14 @@ import (
 
 	iwarp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // captureFiles returns captures of real devices from the codec tests.
 func captureFiles(t testing.TB, patterns ...string) (paths []string) {
 	t.Helper()
 	for _, p := range patterns {
-		found, err := filepath.Glob(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(filepath.Glob(p))(t)
 		paths = append(paths, found...)
 	}
 	if len(paths) == 0 {
@@ -60,10 +58,7 @@ func forEachPacket(t testing.TB, r io.Reader, do func(*Stream, *Packet)) error {
 
 func forEachPacketOfFile(t testing.TB, path string, do func(*Stream, *Packet)) {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(path))(t)
 	defer f.Close()
 	if err := forEachPacket(t, f, do); err != nil {
 		t.Fatalf("%s: %v", path, err)
@@ -81,13 +76,9 @@ func pcapOf(t testing.TB, link layers.LinkType, frames ...frame) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := pcapgo.NewWriterNanos(&b)
-	if err := w.WriteFileHeader(1<<16, link); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.WriteFileHeader(1<<16, link))
 	for i, f := range frames {
-		if err := w.WritePacket(infoOf(i, f), f.data); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WritePacket(infoOf(i, f), f.data))
 	}
 	return b.Bytes()
 }

@@ -3,9 +3,13 @@ package capture
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // Limits on sizes in a file, against corrupt values. pcapgo does not read such files safely:
@@ -94,4 +98,98 @@ func truncatedIfEOF(err error) error {
 		return ErrTruncated
 	}
 	return err
+}
+
+// Stdin is the name of the standard input among the files of PrintFiles.
+const Stdin = "-"
+
+// Streams are the input and outputs of PrintFiles.
+type Streams struct {
+	In       io.Reader // for Stdin
+	Out, Err io.Writer
+}
+
+// PrintFiles decodes captures one after the other. An error in one is printed and does
+// not prevent the others; ok reports that there was none.
+func PrintFiles(ctx context.Context, streams Streams, files []string, opts PrintOptions) (ok bool, err error) {
+	for _, name := range files {
+		opts.Live = opts.Live || name == Stdin
+	}
+	p := NewPrinter(streams.Out, opts)
+	ok = true
+	for _, name := range files {
+		if len(files) > 1 {
+			if err := p.Heading(name); err != nil {
+				return false, err
+			}
+		}
+		err := p.file(ctx, streams.In, name)
+		if errors.Is(err, context.Canceled) { // by Ctrl-C; the counts are still printed
+			break
+		}
+		if err != nil {
+			fmt.Fprintf(streams.Err, "fabrictest: %s: %v\n", name, err)
+			ok = false
+		}
+	}
+	return ok, p.Finish()
+}
+
+// file decodes one capture.
+func (p *Printer) file(ctx context.Context, r io.Reader, name string) error {
+	if name != Stdin {
+		f, err := cmdline.OpenFile(name)
+		if err != nil {
+			var path *os.PathError
+			if errors.As(err, &path) { // its message repeats the name
+				err = path.Err
+			}
+			if errors.Is(err, cmdline.ErrNotRegular) {
+				err = fmt.Errorf("%w, or - to decode the standard input, as in 'fabrictest capture show - < %s'", err, cmdline.Quote(name))
+			}
+			return err
+		}
+		defer f.Close()
+		r = f
+	}
+	s, err := Open(r)
+	if err != nil {
+		return err
+	}
+	return p.Show(ctx, s)
+}
+
+// lruCache is an approximate LRU cache with two generations: a used entry moves to the
+// young one, and when that is full, the old one is evicted.
+type lruCache[K comparable, V any] struct {
+	young, old map[K]*V
+	limit      int      // entries per generation
+	onEvict    func(*V) // may be nil
+}
+
+func newLRUCache[K comparable, V any](limit int, drop func(*V)) *lruCache[K, V] {
+	return &lruCache[K, V]{young: map[K]*V{}, limit: max(limit/2, 1), onEvict: drop}
+}
+
+// get returns the value of k. It adds a zero value if there is none.
+func (c *lruCache[K, V]) get(k K) *V {
+	if v, ok := c.young[k]; ok {
+		return v
+	}
+	v, ok := c.old[k]
+	if ok {
+		delete(c.old, k)
+	} else {
+		v = new(V)
+	}
+	if len(c.young) >= c.limit {
+		if c.onEvict != nil {
+			for _, evicted := range c.old {
+				c.onEvict(evicted)
+			}
+		}
+		c.young, c.old = make(map[K]*V), c.young
+	}
+	c.young[k] = v
+	return v
 }

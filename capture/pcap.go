@@ -21,7 +21,6 @@ type source interface {
 	next(*record) error
 	interfaces() []Interface
 	hosts() *hostNames
-	comment() string
 }
 
 // Magic numbers of pcap, read as little endian.
@@ -65,7 +64,6 @@ func openPcap(in *input, magic uint32) (*pcapFile, error) {
 
 func (f *pcapFile) interfaces() []Interface { return f.ifs[:] }
 func (f *pcapFile) hosts() *hostNames       { return &f.hostNames }
-func (f *pcapFile) comment() string         { return "" }
 
 func (f *pcapFile) next(r *record) error {
 	b, err := f.in.read(pcapRecordLen)

@@ -34,12 +34,11 @@ const (
 
 // pcapngFile is a pcapng file.
 type pcapngFile struct {
-	in             *input
-	order          binary.ByteOrder
-	ifs            []interfaceClock
-	list           []Interface // what interfaces returns
-	hostNames      hostNames
-	sectionComment string
+	in        *input
+	order     binary.ByteOrder
+	ifs       []interfaceClock
+	list      []Interface // what interfaces returns
+	hostNames hostNames
 }
 
 // interfaceClock converts the timestamps of an interface.
@@ -63,7 +62,6 @@ func openPcapng(in *input) (*pcapngFile, error) {
 
 func (f *pcapngFile) interfaces() []Interface { return f.list }
 func (f *pcapngFile) hosts() *hostNames       { return &f.hostNames }
-func (f *pcapngFile) comment() string         { return f.sectionComment }
 
 // next reads blocks until it finds a packet.
 func (f *pcapngFile) next(r *record) error {
@@ -143,13 +141,9 @@ func (f *pcapngFile) readSection(rawLength [4]byte) error {
 	if major := f.order.Uint16(body); major != 1 {
 		return fmt.Errorf("a section of version %d: only version 1 is known", major)
 	}
-	f.ifs, f.list, f.hostNames, f.sectionComment = f.ifs[:0], f.list[:0], hostNames{}, ""
-	return f.forEachOption(body[12:], func(code uint16, value []byte) error {
-		if code == optionComment && f.sectionComment == "" {
-			f.sectionComment = string(value)
-		}
-		return nil
-	})
+	f.ifs, f.list, f.hostNames = f.ifs[:0], f.list[:0], hostNames{}
+	// Options of a section are only checked for their length.
+	return f.forEachOption(body[12:], func(uint16, []byte) error { return nil })
 }
 
 func (f *pcapngFile) handleBlock(kind uint32, b []byte, r *record) (found bool, err error) {

@@ -60,6 +60,7 @@ func (p *Printer) Show(ctx context.Context, s *Stream) error {
 	return err
 }
 
+// packets prints the packets of a stream that match the filter, up to the limit.
 func (p *Printer) packets(ctx context.Context, s *Stream) error {
 	for {
 		if p.opts.Limit > 0 && p.shown >= p.opts.Limit {
@@ -83,6 +84,7 @@ func (p *Printer) packets(ctx context.Context, s *Stream) error {
 	}
 }
 
+// packet prints one packet in the chosen format.
 func (p *Printer) packet(s *Stream, pkt *Packet) error {
 	switch {
 	case p.opts.StatsOnly:

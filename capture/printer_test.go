@@ -13,6 +13,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const (
@@ -23,18 +25,11 @@ const (
 // printCapture returns the output for a capture.
 func printCapture(t testing.TB, r io.Reader, opts PrintOptions) string {
 	t.Helper()
-	s, err := Open(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(r))(t)
 	var b bytes.Buffer
 	p := NewPrinter(&b, opts)
-	if err := p.Show(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Finish(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Show(t.Context(), s))
+	must.Do(t, p.Finish())
 	return b.String()
 }
 
@@ -92,18 +87,14 @@ func TestEscapeSequencesAreEscaped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.AddInterface(pcapgo.NgInterface{Name: "b\x9b2J/a", LinkType: layers.LinkTypeRaw}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.AddInterface(pcapgo.NgInterface{Name: "b\x9b2J/a", LinkType: layers.LinkTypeRaw}))(t)
 	ip := make([]byte, 40)
 	ip[0], ip[6], ip[23], ip[39] = 0x60, 59, 1, 2
 	opts := pcapgo.NgPacketOptions{Comments: []string{"\x1b[31mred\r\nnext \u202e"}, Flags: &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionOutbound}}
 	if err := w.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: 40, Length: 40}, ip, opts); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Flush())
 	got := printCapture(t, &b, PrintOptions{Verbose: true, Hex: true, Stats: true})
 	for _, r := range got {
 		if r != '\n' && (r < ' ' || r == 0x7f || r == 0x9b || r == 0x202e) {
@@ -138,10 +129,7 @@ func TestLimitAndCancelStopPrinting(t *testing.T) {
 	if n := strings.Count(printCapture(t, bytes.NewReader(readFile(t, rping)), PrintOptions{Limit: 3}), "\n"); n != 3 {
 		t.Errorf("%d lines, want 3", n)
 	}
-	s, err := Open(bytes.NewReader(readFile(t, rping)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(bytes.NewReader(readFile(t, rping))))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := NewPrinter(io.Discard, PrintOptions{}).Show(ctx, s); err == nil {
@@ -170,14 +158,9 @@ func TestMemoryIsBoundedForLongFiles(t *testing.T) {
 	b := readFile(t, problems)
 	const rounds = 200
 	r := io.MultiReader(bytes.NewReader(b[:24]), &endless{body: b[24:], left: rounds * int64(len(b)-24)})
-	s, err := Open(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(r))(t)
 	p := NewPrinter(io.Discard, PrintOptions{Stats: true})
-	if err := p.Show(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Show(t.Context(), s))
 	if p.Selected() < 50*rounds || cap(p.page.lines) > 4*pageLines || len(p.stats.namedFlows) > 20 {
 		t.Errorf("of %d packets, %d lines and %d flows are kept", p.Selected(), cap(p.page.lines), len(p.stats.namedFlows))
 	}
@@ -185,21 +168,13 @@ func TestMemoryIsBoundedForLongFiles(t *testing.T) {
 
 // BenchmarkLines prints captures repeatedly, as one long file.
 func BenchmarkLines(b *testing.B) {
-	raw, err := os.ReadFile(problems)
-	if err != nil {
-		b.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(problems))(b)
 	body := int64(len(raw) - 24)
 	r := io.MultiReader(bytes.NewReader(raw[:24]), &endless{body: raw[24:], left: int64(b.N) * body})
-	s, err := Open(r)
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(Open(r))(b)
 	b.SetBytes(body)
 	b.ReportAllocs()
 	p := NewPrinter(io.Discard, PrintOptions{})
-	if err := p.Show(b.Context(), s); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, p.Show(b.Context(), s))
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(p.Selected()), "ns/packet")
 }

@@ -78,6 +78,8 @@ func (q *requestTracker) psnSpan(r *RoCE) (low, high int32) {
 	return packets(wire.MaxMTU), packets(wire.MinMTU)
 }
 
+// observe marks a request that is retransmitted, late, or follows a gap in the PSNs. low and
+// high are the least and the greatest number of PSNs that it takes.
 func (q *requestTracker) observe(p *Packet, psn wire.PSN, low, high int32) {
 	distance := psn.Sub(q.next)
 	if !q.started || distance >= maxPSNDistance || distance <= -maxPSNDistance {
@@ -139,6 +141,7 @@ type responseTracker struct {
 	nextRead wire.PSN
 }
 
+// observe marks NAKs, duplicate ACKs, and read responses that are repeated or follow a gap.
 func (q *responseTracker) observe(p *Packet, r *RoCE, info wire.Info) {
 	psn := r.BTH.PSN
 	if info.Headers.Has(wire.HasAETH) {

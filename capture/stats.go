@@ -72,6 +72,7 @@ func newStats() stats {
 	}
 }
 
+// add counts a packet, in total and for its flow.
 func (st *stats) add(s *Stream, pkt *Packet) {
 	payload := 0
 	for i := range pkt.PDUs {

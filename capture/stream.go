@@ -67,9 +67,6 @@ func Open(r io.Reader) (*Stream, error) {
 // Interfaces returns the interfaces described so far.
 func (s *Stream) Interfaces() []Interface { return s.src.interfaces() }
 
-// Comment returns the comment of the pcapng section.
-func (s *Stream) Comment() string { return s.src.comment() }
-
 // Host returns the host name of an address, from name resolution blocks and interface
 // names read so far.
 func (s *Stream) Host(a netip.Addr) (string, bool) {

@@ -11,6 +11,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	iwarp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Initial sequence numbers; those of alice wrap.
@@ -52,17 +53,12 @@ func connection(framing iwarp.Framing, lengths []int, mss int) (frames []frame, 
 
 func writeFile(t *testing.T, path string, frames []frame) {
 	t.Helper()
-	if err := os.WriteFile(path, pcapOf(t, layers.LinkTypeRaw, frames...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, pcapOf(t, layers.LinkTypeRaw, frames...), 0o600))
 }
 
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	return b
 }
 
@@ -257,10 +253,7 @@ func TestReassemblyQueueIsBounded(t *testing.T) {
 	for i := range 600 {
 		frames = append(frames, tcp(true, seqA+1000+uint32(i)*60001, seqB+20, "", big)) // each leaves a gap
 	}
-	s, err := Open(strings.NewReader(string(pcapOf(t, layers.LinkTypeRaw, frames...))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(strings.NewReader(string(pcapOf(t, layers.LinkTypeRaw, frames...)))))(t)
 	most := 0
 	for {
 		if _, err := s.Next(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	iwarp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // tshark runs tshark and returns its fields, a row per packet.
@@ -63,9 +64,7 @@ func joined(t *testing.T, pattern string) string {
 		})
 	}
 	path := filepath.Join(t.TempDir(), "joined.pcap")
-	if err := os.WriteFile(path, pcapOf(t, layers.LinkTypeEthernet, frames...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, pcapOf(t, layers.LinkTypeEthernet, frames...), 0o600))
 	return path
 }
 

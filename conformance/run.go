@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/fabrictest/fabrictest/internal/cputime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // Runner runs and judges many cases.
@@ -99,7 +99,7 @@ func (r *Runner) judge(ctx context.Context, t caseRun) Result {
 			return res
 		}
 		after, _ := sampleCPU()
-		others := cputime.OthersShare(before, after)
+		others := process.OthersShare(before, after)
 		if others < busyShare {
 			return res
 		}
@@ -108,4 +108,4 @@ func (r *Runner) judge(ctx context.Context, t caseRun) Result {
 }
 
 // sampleCPU is a variable for tests.
-var sampleCPU = cputime.Now
+var sampleCPU = process.SampleCPU

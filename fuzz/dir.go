@@ -40,6 +40,8 @@ func newTempDir() (*tempDir, error) {
 	return d, err
 }
 
+// lockDir locks a temporary directory by a file in it, which is opened with the flags of
+// os.OpenFile. It fails if another process holds the lock.
 func lockDir(path string, flags int) (*tempDir, error) {
 	f, err := os.OpenFile(filepath.Join(path, "lock"), flags, 0o600)
 	if err != nil {

@@ -4,26 +4,21 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // A new run removes the folders of killed processes, and keeps those in use.
 func TestTempDirsOfKilledProcessesAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	killed, err := newTempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	held, err := newTempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	killed := must.Get(newTempDir())(t)
+	held := must.Get(newTempDir())(t)
 	defer held.close()
 	_ = killed.lock.Close() // as the kernel does for the dead
-	next, err := newTempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newTempDir())(t)
 	if _, err := os.Stat(killed.path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is still there: %v", killed.path, err)
 	}
@@ -33,5 +28,34 @@ func TestTempDirsOfKilledProcessesAreRemoved(t *testing.T) {
 	next.close()
 	if _, err := os.Stat(next.path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is still there: %v", next.path, err)
+	}
+}
+
+func TestWholeStacksGetMoreTime(t *testing.T) {
+	targets := []Target{{Package: "./a", Name: "FuzzOne"}, {Package: "./fuzz", Name: "FuzzTwo"}}
+	for _, c := range []struct {
+		total, each time.Duration
+		want        []time.Duration
+	}{
+		{10 * time.Second, 0, []time.Duration{2 * time.Second, 8 * time.Second}},
+		{time.Second, 0, []time.Duration{time.Second, time.Second}}, // less makes no sense
+		{time.Hour, 3 * time.Second, []time.Duration{3 * time.Second, 3 * time.Second}},
+	} {
+		if got := Times(c.total, c.each, targets); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %v, want %v", c, got, c.want)
+		}
+	}
+}
+
+func TestTargetsAreNamedInManyWays(t *testing.T) {
+	target := Target{Package: "./emu/softroce/engine", Name: "FuzzInput"}
+	for arg, want := range map[string]bool{
+		"emu/softroce/engine": true, "./emu/softroce/engine": true, "FuzzInput": true, "emu/softroce/engine.FuzzInput": true,
+		"emu/*": true, "./emu/...": true, "emu/softroce": true, "Fuzz*": true, "emu/softroce/engine.Fuzz*": true,
+		"emu": true, "em": false, "engine": false, "FuzzInputs": false, "emu/softiwarp/*": false, "[": false,
+	} {
+		if got := target.matches(arg); got != want {
+			t.Errorf("%q: %v", arg, got)
+		}
 	}
 }

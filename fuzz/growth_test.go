@@ -1,12 +1,16 @@
 package fuzz_test
 
 import (
+	"flag"
+	"math/rand/v2"
+	"os"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Devices that have been under attack for long hold no more memory than after a
@@ -84,9 +88,28 @@ func (a *assault) forget() {
 	a.v.fail()
 	a.pass(time.Second)
 	for _, q := range a.v.queues {
-		if err := q.qp.Close(); err != nil {
-			a.t.Fatal(err)
-		}
+		must.Do(a.t, q.qp.Close())
 	}
 	a.v.queues = nil
+}
+
+// noise is n octets that look random, the same each time.
+func noise(seed uint64, n int) []byte {
+	rng := rand.New(rand.NewPCG(seed, 0xf022))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// A sequence that fails is kept in the corpus of its target, as all others are.
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "3s"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
 }

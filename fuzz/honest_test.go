@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -18,10 +19,7 @@ func (p *pair) exchange(t testing.TB, work *random.Workload) (results [2]*random
 	var pipes [2]traffic.Exchange
 	pipes[0], pipes[1] = sim.Pipe(p.World)
 	for side := range random.Side(2) {
-		end, err := random.NewEnd(random.Env{Device: p.devs[side], Peer: pipes[side]}, work, side)
-		if err != nil {
-			t.Fatal(err)
-		}
+		end := must.Get(random.NewEnd(random.Env{Device: p.devs[side], Peer: pipes[side]}, work, side))(t)
 		p.Go("side "+side.String(), func(c *sim.Proc) (err error) {
 			results[side], err = end.Run(c)
 			return err
@@ -115,10 +113,7 @@ func datagramPath(t testing.TB, b []byte) {
 	}
 	p := datagramPair(t, prog, how&1 == 1, dgiwarp.QPOptions{Reliable: service == random.RD, Isolate: how&4 == 4}, patience())
 	work := lanes(prog, service, service)
-	manners, err := traffic.TraitsOf(p.devs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	manners := must.Get(traffic.TraitsOf(p.devs[0]))(t)
 	work.Traits = manners
 	for i := range work.Lanes {
 		work.Lanes[i].Adapt(&manners)

@@ -8,6 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -36,9 +37,7 @@ func (s *siege) join(kind verbs.QPType, shared bool, ready func(q *queue, i int,
 	qs := [2]*queue{s.victims[0].queue(kind, shared), s.victims[1].queue(kind, shared)}
 	for i, q := range qs {
 		q.knows(s.victims[1-i])
-		if err := ready(q, i, qs[1-i].qp.QPN()); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, ready(q, i, qs[1-i].qp.QPN()))
 	}
 }
 
@@ -82,9 +81,7 @@ func (s *siege) rounds(prog *program) {
 // pass lets time pass and looks at what has come of it.
 func (s *siege) pass(d time.Duration) {
 	s.t.Helper()
-	if err := s.RunUntil(s.Now().Add(d)); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.RunUntil(s.Now().Add(d)))
 	for _, v := range s.victims {
 		v.look()
 	}

@@ -2,7 +2,16 @@ package fuzz_test
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
 
+	"pgregory.net/rapid"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -84,4 +93,120 @@ func (b *books) complete(wc *verbs.WC) error {
 		return fmt.Errorf("completion of a request that nobody posted: %+v", *wc)
 	}
 	return b.all[i].complete(wc)
+}
+
+// captured calls f with what IP carries in the packets of captures, which Linux's
+// own drivers made, and with its protocol.
+func captured(t testing.TB, pattern string, f func(file string, protocol uint8, payload []byte)) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no captures at %s: %v", pattern, err)
+	}
+	for _, name := range files {
+		r := must.Get(os.Open(name))(t)
+		all, err := packet.ReadCapture(r)
+		_ = r.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, c := range all {
+			b, ok := c.IP()
+			if !ok {
+				continue
+			}
+			if h, payload, _, err := packet.ParseIP(b); err == nil {
+				f(name, *h.Protocol, payload)
+			}
+		}
+	}
+}
+
+// capturedStreams have one side of captured iWARP connections, and then the other,
+// be what is said to a device.
+func capturedStreams(t testing.TB, add func([]byte)) {
+	sides := map[string][]byte{}
+	captured(t, "../emu/iwarp/wire/testdata/*.pcap", func(file string, protocol uint8, b []byte) {
+		if protocol != packet.ProtocolTCP || len(b) < 20 || len(b) <= int(b[12]>>4)*4 {
+			return
+		}
+		side := file + string(b[:2])
+		if sides[side] == nil {
+			sides[side] = []byte{byte(len(sides) & 1)}
+		}
+		for data := b[int(b[12]>>4)*4:]; len(data) > 0; {
+			n := min(len(data), 255)
+			sides[side] = append(append(sides[side], sayAnything, byte(n)), data[:n]...)
+			data = data[n:]
+		}
+	})
+	for _, side := range slices.Sorted(maps.Keys(sides)) {
+		add(sides[side][:min(len(sides[side]), maxProgram)])
+	}
+}
+
+// capturedPackets have captured RoCE packets be what a hostile one injects.
+func capturedPackets(t testing.TB, add func([]byte)) {
+	seen := map[byte]int{} // by opcode
+	captured(t, "../emu/softroce/wire/testdata/rxe*.pcap", func(_ string, protocol uint8, b []byte) {
+		if protocol != packet.ProtocolUDP || len(b) < 8+16 || len(b) > 8+600 {
+			return
+		}
+		b = b[8:]
+		if seen[b[0]]++; seen[b[0]] > 3 {
+			return
+		}
+		seed := append([]byte{4, 3, 0, 3, 6, pathInject, byte(len(b) >> 8), byte(len(b))}, b...)
+		add(seed)
+	})
+}
+
+// FuzzVerbs: whatever verbs are called in whatever order, on every device, each does
+// what the model of verbs says that it must; queue pairs are in the states that they
+// were taken to, requests complete once, memory that is not the device's to write
+// stays as it is, and in the end everything can be closed.
+func FuzzVerbs(f *testing.F) {
+	for seed := range uint64(48) {
+		f.Add(noise(seed, 1<<15))
+	}
+	f.Fuzz(rapid.MakeFuzz(verbsSequence))
+}
+
+func TestVerbsKeepToTheModel(t *testing.T) {
+	for i, k := range kinds {
+		name := k.name
+		if len(k.setup.Options) != 0 {
+			name += ", reliable"
+		}
+		t.Run(name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { sequenceOn(t, i) }) })
+	}
+}
+
+func verbsSequence(t *rapid.T) {
+	sequenceOn(t, rapid.IntRange(0, len(kinds)-1).Draw(t, "device"))
+}
+
+func sequenceOn(t *rapid.T, kind int) {
+	m, err := newMachine(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "outfits") {
+		m.outfit(t)
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"alloc PD": m.allocPD, "close PD": m.closePD,
+		"reg MR": m.regMR, "close MR": m.closeMR,
+		"alloc MW": m.allocMW, "close MW": m.closeMW, "bind MW": m.bindMW,
+		"create AH": m.createAH, "close AH": m.closeAH,
+		"create channel": m.createChannel, "close channel": m.closeChannel, "wait event": m.waitEvent,
+		"create CQ": m.createCQ, "close CQ": m.closeCQ, "arm": m.armCQ, "resize CQ": m.resizeCQ, "poll": m.pollCQ, "poll more": m.pollCQ,
+		"open XRCD": m.openXRCD, "close XRCD": m.closeXRCD,
+		"create SRQ": m.createSRQ, "close SRQ": m.closeSRQ, "modify SRQ": m.modifySRQ, "post SRQ": m.postSRQ,
+		"create QP": m.createQP, "close QP": m.closeQP, "rise": m.riseQP, "rise more": m.riseQP, "lower": m.lowerQP, "modify QP": m.modifyQP,
+		"post recv": m.postRecv, "post recv more": m.postRecv, "multicast": m.multicast,
+		"post send": m.postSend, "post send more": m.postSend, "post send yet more": m.postSend, "post send again": m.postSend,
+		"async": m.waitAsync, "pass": m.pass, "pass more": m.pass,
+	})
+	m.finish(t)
 }

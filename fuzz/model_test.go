@@ -24,31 +24,31 @@ import (
 type verdict int
 
 const (
-	may     verdict = iota // succeed or fail
-	must                   // succeed
-	mustNot                // succeed
+	may verdict = iota // succeed or fail
+	mustSucceed
+	mustFail
 )
 
 func (v verdict) String() string { return [...]string{"may do either", "must succeed", "must fail"}[v] }
 
-// and is must only where both are, and mustNot where one is.
+// and is mustSucceed only where both are, and mustFail where one is.
 func (v verdict) and(w verdict) verdict {
 	switch {
-	case v == mustNot || w == mustNot:
-		return mustNot
-	case v == must && w == must:
-		return must
+	case v == mustFail || w == mustFail:
+		return mustFail
+	case v == mustSucceed && w == mustSucceed:
+		return mustSucceed
 	default:
 		return may
 	}
 }
 
-// only is must if ok, and mustNot otherwise.
+// only is mustSucceed if ok, and mustFail otherwise.
 func only(ok bool) verdict {
 	if ok {
-		return must
+		return mustSucceed
 	}
-	return mustNot
+	return mustFail
 }
 
 // object is what all objects of the model have: whether they are there, and who
@@ -58,6 +58,8 @@ type object struct {
 	users int
 	uses  []*object
 }
+
+func (o *object) model() *object { return o }
 
 // born and died count an object with those that it needs.
 func (o *object) born(needs ...*object) {
@@ -207,7 +209,7 @@ func (m *machine) has(c verbs.Caps) verdict { return only(m.attr.Caps.Has(c)) }
 // verbs, and name one of their causes.
 func (m *machine) check(t *rapid.T, call string, want verdict, err error) {
 	t.Helper()
-	if want == must && err != nil || want == mustNot && err == nil {
+	if want == mustSucceed && err != nil || want == mustFail && err == nil {
 		t.Fatalf("%s %v: %v", call, want, err)
 	}
 	if err == nil {
@@ -242,7 +244,7 @@ func (m *machine) closes(t *rapid.T, call string, o *object, want verdict, end f
 	err := end()
 	m.check(t, call, want, err)
 	m.gone(t, call, o.gone, err)
-	if !o.gone && o.users > 0 && want == mustNot && !errors.Is(err, verbs.ErrBusy) {
+	if !o.gone && o.users > 0 && want == mustFail && !errors.Is(err, verbs.ErrBusy) {
 		t.Fatalf("%s, with %d users: %v, want ErrBusy", call, o.users, err)
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ func (m *machine) cq(t *rapid.T) (*modelCQ, bool) {
 
 func (m *machine) allocPD(t *rapid.T) {
 	pd, err := m.dev.AllocPD()
-	m.check(t, "AllocPD", must, err)
+	m.check(t, "AllocPD", mustSucceed, err)
 	m.pds = append(m.pds, &modelPD{PD: pd})
 }
 
@@ -55,7 +55,7 @@ func (m *machine) regMR(t *rapid.T) {
 	const stores = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	switch {
 	case in.Access&stores != 0 && in.Access&verbs.AccessLocalWrite == 0:
-		want = mustNot
+		want = mustFail
 	case size == 0 || in.Access&(1<<15) != 0 || in.Access&verbs.AccessZeroBased != 0:
 		want = want.and(may)
 	case in.Addr > 1<<60:
@@ -111,7 +111,7 @@ func (m *machine) allocMW(t *rapid.T) {
 	case verbs.MWType2:
 		want = want.and(m.has(verbs.CapMWType2))
 	default:
-		want = mustNot
+		want = mustFail
 	}
 	mw, err := pd.AllocMW(typ)
 	m.check(t, "AllocMW", want, err)
@@ -165,7 +165,7 @@ func (m *machine) closeAH(t *rapid.T) {
 
 func (m *machine) createChannel(t *rapid.T) {
 	ch, err := m.dev.CreateCompChannel()
-	m.check(t, "CreateCompChannel", must, err)
+	m.check(t, "CreateCompChannel", mustSucceed, err)
 	m.chans = append(m.chans, &modelChannel{CompChannel: ch})
 }
 

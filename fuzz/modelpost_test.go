@@ -46,7 +46,7 @@ func (m *machine) postRecv(t *rapid.T) {
 	l := o.rq
 	if l == nil {
 		_, err := o.PostRecv([]verbs.RecvWR{{WRID: 1 << 40, SGL: sgl}})
-		m.check(t, "QP.PostRecv without a receive queue", mustNot, err)
+		m.check(t, "QP.PostRecv without a receive queue", mustFail, err)
 		return
 	}
 	want := only(!o.gone && (o.state != verbs.QPStateReset || m.iwarp))
@@ -126,7 +126,7 @@ func (m *machine) postSend(t *rapid.T) {
 	l := o.sq
 	if l == nil {
 		_, err := o.PostSend([]verbs.SendWR{wr})
-		m.check(t, "QP.PostSend without a send queue", mustNot, err)
+		m.check(t, "QP.PostSend without a send queue", mustFail, err)
 		return
 	}
 	if wr.Opcode == verbs.OpLocalInv || wr.Opcode == verbs.OpBindMW {
@@ -146,12 +146,12 @@ func (m *machine) postSend(t *rapid.T) {
 func (m *machine) sending(o *modelQP, wr *verbs.SendWR, sane bool) verdict {
 	switch {
 	case o.gone || wr.Opcode == 99:
-		return mustNot
+		return mustFail
 	case o.state <= verbs.QPStateRTR && !m.iwarp:
-		return mustNot
+		return mustFail
 	case o.state == verbs.QPStateRTS && wr.Opcode == verbs.OpSend && sane && len(wr.SGL) <= o.caps.MaxSendSGE &&
 		o.sq.waiting()+o.aside.waiting() < o.caps.MaxSendWR && wr.Flags&verbs.SendFence == 0:
-		return must
+		return mustSucceed
 	default:
 		return may
 	}
@@ -180,7 +180,7 @@ func (m *machine) bindMW(t *rapid.T) {
 	_, err := o.BindMW(mw.MW, id, verbs.SendSignaled, b.Info)
 	want := may
 	if o.gone || mw.Type() != verbs.MWType1 {
-		want = mustNot
+		want = mustFail
 	}
 	m.check(t, "QP.BindMW", want, err)
 	if err == nil {
@@ -200,7 +200,7 @@ func (m *machine) finish(t *rapid.T) {
 			o.excuse() // iWARP's may have receives, which wait for a connection
 			continue
 		}
-		m.lower(t, o, verbs.QPStateErr, must)
+		m.lower(t, o, verbs.QPStateErr, mustSucceed)
 	}
 	m.let(t, 1e9)
 	for _, o := range m.cqs {
@@ -239,47 +239,27 @@ func (m *machine) closeAll(t *rapid.T) {
 			if o.groups {
 				_ = o.DetachMulticast(group)
 			}
-			m.closes(t, "QP.Close, at last", &o.object, must, o.QP.Close)
+			m.closes(t, "QP.Close, at last", &o.object, mustSucceed, o.QP.Close)
 		}
 	}
-	for _, o := range m.srqs {
-		if !o.gone {
-			m.closes(t, "SRQ.Close, at last", &o.object, must, o.SRQ.Close)
-		}
-	}
-	for _, o := range m.mws {
-		if !o.gone {
-			m.closes(t, "MW.Close, at last", &o.object, must, o.MW.Close)
-		}
-	}
-	for _, o := range m.mrs {
-		if !o.gone {
-			m.closes(t, "MR.Close, at last", &o.object, must, o.MR.Close)
-		}
-	}
-	for _, o := range m.ahs {
-		if !o.gone {
-			m.closes(t, "AH.Close, at last", &o.object, must, o.AH.Close)
-		}
-	}
-	for _, o := range m.cqs {
-		if !o.gone {
-			m.closes(t, "CQ.Close, at last", &o.object, must, o.CQ.Close)
-		}
-	}
-	for _, o := range m.xrcds {
-		if !o.gone {
-			m.closes(t, "XRCD.Close, at last", &o.object, must, o.XRCD.Close)
-		}
-	}
-	for _, o := range m.chans {
-		if !o.gone {
-			m.closes(t, "CompChannel.Close, at last", &o.object, must, o.CompChannel.Close)
-		}
-	}
-	for _, o := range m.pds {
-		if !o.gone {
-			m.closes(t, "PD.Close, at last", &o.object, must, o.PD.Close)
+	closeEach(t, m, "SRQ", m.srqs)
+	closeEach(t, m, "MW", m.mws)
+	closeEach(t, m, "MR", m.mrs)
+	closeEach(t, m, "AH", m.ahs)
+	closeEach(t, m, "CQ", m.cqs)
+	closeEach(t, m, "XRCD", m.xrcds)
+	closeEach(t, m, "CompChannel", m.chans)
+	closeEach(t, m, "PD", m.pds)
+}
+
+// closeEach closes the objects of one kind that are open.
+func closeEach[T interface {
+	model() *object
+	Close() error
+}](t *rapid.T, m *machine, kind string, all []T) {
+	for _, o := range all {
+		if !o.model().gone {
+			m.closes(t, kind+".Close, at last", o.model(), mustSucceed, o.Close)
 		}
 	}
 }

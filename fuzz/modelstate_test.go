@@ -139,7 +139,7 @@ func (m *machine) modifyQP(t *rapid.T) {
 	}
 	want := only(!o.gone).and(may)
 	if mask&verbs.QPAttrState != 0 && impossible(o.state, attr.State) {
-		want = mustNot
+		want = mustFail
 	}
 	err := o.Modify(attr, mask)
 	m.check(t, "QP.Modify with "+mask.String(), want, err)

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
@@ -122,9 +123,7 @@ func TestTargetsFindDefects(t *testing.T) {
 func TestTheModelFindsDefects(t *testing.T) {
 	for name, value := range map[string]string{"rapid.seed": "1", "rapid.checks": "3000", "rapid.shrinktime": "0s"} {
 		was := flag.Lookup(name).Value.String()
-		if err := flag.Set(name, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, flag.Set(name, value))
 		t.Cleanup(func() { _ = flag.Set(name, was) })
 	}
 	names := []string{

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -27,10 +28,7 @@ func scenarioSeeds(t testing.TB, add func([]byte)) {
 		t.Fatalf("no scenarios: %v", err)
 	}
 	for _, name := range files {
-		b, err := fs.ReadFile(scenarios.Files(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(fs.ReadFile(scenarios.Files(), name))(t)
 		add(b)
 	}
 	more, err := filepath.Glob("../scenarios/testdata/*/*.yaml")
@@ -38,10 +36,7 @@ func scenarioSeeds(t testing.TB, add func([]byte)) {
 		t.Fatalf("no test data of scenarios: %v", err)
 	}
 	for _, name := range more {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(name))(t)
 		add(b)
 	}
 }

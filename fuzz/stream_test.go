@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -44,10 +45,7 @@ const assaultPort = 4711
 func newAssault(t testing.TB, how byte) *assault {
 	t.Helper()
 	a := &assault{World: newWorld(), t: t, framed: wire.Framing{CRC: true, Markers: how&2 == 2}}
-	net, err := sim.NewNet(a.World, sim.NetConfig{Stream: sim.StreamConfig{BufferBytes: 1 << 14}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	net := must.Get(sim.NewNet(a.World, sim.NetConfig{Stream: sim.StreamConfig{BufferBytes: 1 << 14}}))(t)
 	a.net = net
 	var devs [3]*softiwarp.Device
 	for i := range a.addrs {
@@ -143,10 +141,7 @@ func (a *assault) dial() {
 	if len(a.lines) == 6 {
 		return
 	}
-	s, err := a.net.DialStream(netip.AddrPortFrom(a.addrs[1], 0), netip.AddrPortFrom(a.addrs[0], assaultPort))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	s := must.Get(a.net.DialStream(netip.AddrPortFrom(a.addrs[1], 0), netip.AddrPortFrom(a.addrs[0], assaultPort)))(a.t)
 	a.take(s)
 	a.pass(5 * time.Microsecond)
 }
@@ -159,9 +154,7 @@ func (a *assault) take(s *sim.Stream) {
 // pass lets time pass, hears what the device says, and checks everything.
 func (a *assault) pass(d time.Duration) {
 	a.t.Helper()
-	if err := a.RunUntil(a.Now().Add(d)); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, a.RunUntil(a.Now().Add(d)))
 	if a.answer != nil {
 		for {
 			s, err := a.answer.Accept()
@@ -207,10 +200,7 @@ func streamPeer(t testing.TB, b []byte) {
 	a.Go("server", a.serve)
 	a.pass(50 * time.Microsecond)
 	if how&1 == 1 {
-		l, err := a.net.ListenStream(netip.AddrPortFrom(a.addrs[1], assaultPort))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(a.net.ListenStream(netip.AddrPortFrom(a.addrs[1], assaultPort)))(t)
 		a.answer = l
 		a.Go("caller", a.connect)
 		a.pass(20 * time.Microsecond)
@@ -251,9 +241,7 @@ func (a *assault) finish() {
 	a.pass(time.Second)
 	a.v.close()
 	for _, d := range []verbs.Context{a.v.dev, a.honest} {
-		if err := d.Close(); err != nil {
-			a.t.Fatal(err)
-		}
+		must.Do(a.t, d.Close())
 	}
 	if err := a.Run(); err != nil {
 		a.t.Fatalf("after the end: %v", err)

@@ -1,3 +1,21 @@
+// Package fuzz has the fuzz targets that need several packages at once, whole
+// stacks in simulated worlds, and the list of all targets of the module.
+//
+// A target here finds broken guarantees, not only crashes: no byte outside of a
+// region changes, no completion is lost, duplicated or reordered, memory is bounded,
+// and a device still works after hostile input has ended. The targets of a codec or an
+// engine are in its package.
+//
+//   - FuzzRoCEPath, FuzzDatagramPath: a bad network between two honest devices. All
+//     that their service promises must hold, as the model of package random has it.
+//   - FuzzRoCEPeer, FuzzDatagramPeer: a hostile peer that knows every key and
+//     builds valid packets. Memory that is not registered for it does not change.
+//   - FuzzStreamPeer: any bytes on the TCP connections of a soft-iWARP device.
+//   - FuzzVerbs: any sequence of verbs on every device, against a model of them.
+//   - FuzzScenario: any file as a scenario.
+//
+// The package itself has the list, and runs the targets for cmd/fabrictest: it builds
+// test programs with the go command and reads their output. It imports no stack.
 package fuzz
 
 import (

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/fuzz"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // found is a fuzz target in the source.
@@ -47,10 +48,7 @@ func targetsInSource(t *testing.T, root string) (all []found) {
 		t.Fatal(err)
 	}
 	for dir, parsed := range files {
-		rel, err := filepath.Rel(root, dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rel := must.Get(filepath.Rel(root, dir))(t)
 		functions := map[string]*ast.FuncDecl{}
 		for _, f := range parsed {
 			for _, d := range f.Decls {
@@ -108,14 +106,8 @@ func adds(fn *ast.FuncDecl, functions map[string]*ast.FuncDecl, deep int) (yes b
 // The list has every target there is, none that there is not, and each begins with
 // inputs that mean something.
 func TestTheListIsComplete(t *testing.T) {
-	text, err := os.ReadFile("targets.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed, err := fuzz.ParseList(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("targets.txt"))(t)
+	listed := must.Get(fuzz.ParseList(string(text)))(t)
 	if !slices.Equal(listed, fuzz.Targets()) {
 		t.Error("the list in the program is another than in the file")
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // maxListed bounds the size of go.mod and of the list of targets, in bytes.
@@ -41,7 +41,7 @@ func FindTree() (*Tree, error) {
 	}
 	for at := dir; ; at = filepath.Dir(at) {
 		if isModule(filepath.Join(at, "go.mod")) {
-			text, err := regularfile.ReadFile(filepath.Join(at, filepath.FromSlash(ListFile)), maxListed)
+			text, err := cmdline.ReadFile(filepath.Join(at, filepath.FromSlash(ListFile)), maxListed)
 			if err != nil {
 				return nil, fmt.Errorf("the source tree at %s has no list of fuzz targets: %w", at, err)
 			}
@@ -58,7 +58,7 @@ func FindTree() (*Tree, error) {
 }
 
 func isModule(file string) bool {
-	b, err := regularfile.ReadFile(file, maxListed)
+	b, err := cmdline.ReadFile(file, maxListed)
 	return err == nil && regexp.MustCompile(`(?m)^module\s+`+regexp.QuoteMeta(Module)+`\s*$`).Match(b)
 }
 

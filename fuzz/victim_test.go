@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -80,10 +81,7 @@ func (v *victim) queue(kind verbs.QPType, shared bool) *queue {
 	if shared {
 		in.SRQ, in.Caps.MaxRecvWR, in.Caps.MaxRecvSGE = v.srq, 0, 0
 	}
-	qp, err := v.dev.CreateQP(in)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	qp := must.Get(v.dev.CreateQP(in))(v.t)
 	name := fmt.Sprintf("%s, queue pair %d (%v)", v.name, len(v.queues), kind)
 	q := &queue{v: v, qp: qp, kind: kind, sq: v.books.open(name+", sends", true)}
 	if !shared {
@@ -221,9 +219,7 @@ func (v *victim) look() {
 			v.t.Fatalf("%s: polling: %v", v.name, err)
 		}
 		for i := range wcs[:n] {
-			if err := v.books.complete(&wcs[i]); err != nil {
-				v.t.Fatal(err)
-			}
+			must.Do(v.t, v.books.complete(&wcs[i]))
 			v.mem.complete(wcs[i].WRID)
 			if wcs[i].Status == verbs.WCSuccess && wcs[i].Opcode == verbs.WCOpRecv {
 				v.received++
@@ -275,9 +271,7 @@ func (v *victim) close() {
 		if l == v.shared {
 			continue // what no message has taken stays there
 		}
-		if err := l.left(); err != nil {
-			v.t.Fatal(err)
-		}
+		must.Do(v.t, l.left())
 	}
 	var errs []error
 	for _, q := range v.queues {

@@ -16,6 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -67,10 +68,7 @@ func rocePair(t testing.TB, prog *program, ipv4 bool) *pair {
 	for i, port := range ports(t, w, p.addrs) {
 		cfg := softroce.Config{Name: port.Name()}
 		defect(t, &cfg.NIC.Policy, defects.SetSoftRoCE)
-		d, err := softroce.InWorld(w, port, p.gate(i, port), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(softroce.InWorld(w, port, p.gate(i, port), cfg))(t)
 		p.devs[i] = d
 	}
 	return p
@@ -117,10 +115,7 @@ func datagramPair(t testing.TB, prog *program, ipv4 bool, opt dgiwarp.QPOptions,
 		cfg := dgiwarp.Config{Name: port.Name(), QP: opt}
 		cfg.NIC.Timing = timing
 		defect(t, &cfg.NIC.Policy, defects.Shared.Set)
-		d, err := dgiwarp.InWorld(w, port, p.gate(i, port), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(dgiwarp.InWorld(w, port, p.gate(i, port), cfg))(t)
 		p.devs[i] = d
 	}
 	return p

@@ -81,6 +81,7 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 	return c, s.barrier(ctx) // both sides must be ready
 }
 
+// create creates the verbs objects that need no peer.
 func (c *conn) create(cfg connConfig) (err error) {
 	dev := c.side.Device
 	if c.pd, err = dev.AllocPD(); err != nil {
@@ -139,6 +140,7 @@ func (c *conn) Close() {
 	c.closers = nil
 }
 
+// info returns what the other side needs to connect.
 func (c *conn) info() (connInfo, error) {
 	gid, err := c.side.Device.QueryGID(c.side.port(), int(c.side.GIDIndex))
 	if err != nil {

@@ -1,10 +1,13 @@
 package perf
 
 import (
+	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -124,3 +127,98 @@ const maxReads = 16
 // machine a process may not run for half a second, which must not break
 // connections.
 const timeout = 16
+
+// Service is the transport service of the queue pairs.
+type Service uint8
+
+const (
+	// ServiceRC is the reliable connection of InfiniBand. Queue pairs are connected
+	// by their attributes, have RNR, and a completion means arrival.
+	ServiceRC Service = iota
+	// ServiceIWARP is the connection of iWARP. The CM connects; a message without a
+	// posted receive breaks the connection; and a completion means that the stream
+	// has buffered the message.
+	ServiceIWARP
+	// ServiceUD is the unreliable datagram: messages may be lost, and without a
+	// posted receive are. Only sends are possible.
+	ServiceUD
+)
+
+func (s Service) String() string {
+	switch s {
+	case ServiceRC:
+		return "reliable"
+	case ServiceIWARP:
+		return "streamed"
+	case ServiceUD:
+		return "datagrams"
+	}
+	return fmt.Sprintf("Service(%d)", uint8(s))
+}
+
+// needsCredits reports whether the receiver must send credits.
+func (s Service) needsCredits() bool { return s != ServiceRC }
+
+// Role is the side of a program.
+type Role uint8
+
+// The client starts, and returns the result.
+const (
+	Client Role = iota
+	Server
+)
+
+func (r Role) String() string {
+	if r == Client {
+		return "client"
+	}
+	return "server"
+}
+
+// Exchange is the out-of-band channel between the sides.
+type Exchange interface {
+	// Swap sends mine to the other side and returns its data. It returns when both
+	// sides have called it, and is also a barrier.
+	Swap(ctx context.Context, mine []byte) ([]byte, error)
+}
+
+// Side is one side of a measurement.
+type Side struct {
+	Role     Role
+	Device   verbs.Context
+	Service  Service
+	Exchange Exchange
+	// Addr is the address of the device; needed by the server of ServiceIWARP.
+	Addr netip.Addr
+	// Port and GIDIndex select the GID; port 0 means 1.
+	Port     uint8
+	GIDIndex uint8
+}
+
+// waitTimeout bounds all waits of a program.
+const waitTimeout = 30 * time.Second
+
+// swap exchanges values as JSON.
+func swap[T any](ctx context.Context, s *Side, mine T) (theirs T, err error) {
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return theirs, err
+	}
+	if b, err = s.Exchange.Swap(ctx, b); err != nil {
+		return theirs, fmt.Errorf("%v: exchange with the other side: %w", s.Role, err)
+	}
+	if err := json.Unmarshal(b, &theirs); err != nil {
+		return theirs, fmt.Errorf("%v: the other side said %q: %w", s.Role, b, err)
+	}
+	return theirs, nil
+}
+
+// barrier waits until the other side calls it, too.
+func (s *Side) barrier(ctx context.Context) error {
+	_, err := swap(ctx, s, struct{}{})
+	return err
+}
+
+type messageCount struct {
+	Messages uint64
+}

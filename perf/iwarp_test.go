@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // verdicts are the run's, by name.
@@ -18,10 +20,7 @@ func verdicts(q *Result) map[string]Target {
 }
 
 func TestIWARPComparesEverySize(t *testing.T) {
-	q, err := RunIWARP(t.Context(), &rigged{drift: 0.01}, nil, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(RunIWARP(t.Context(), &rigged{drift: 0.01}, nil, Options{}))(t)
 	// 9 sizes with the CRC and without, and 4 kinds of half round trips.
 	if len(q.Comparisons) != 2*9+4 {
 		t.Errorf("%d comparisons", len(q.Comparisons))
@@ -73,10 +72,7 @@ func TestDatagramsAreComparedWithConnections(t *testing.T) {
 		bandwidth string
 	}{{1.3, Holds, Holds}, {1.19, Holds, Missed}, {1.1, Missed, Missed}} {
 		datagrams := &rigged{}
-		q, err := RunIWARP(t.Context(), slower{&rigged{}, c.by}, datagrams, Options{Rounds: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(RunIWARP(t.Context(), slower{&rigged{}, c.by}, datagrams, Options{Rounds: 2}))(t)
 		d := q.Ratios.Datagrams
 		if d == nil || !near(d.LatencySpinning, 1/c.by) || !near(d.LatencyBlocking, 1/c.by) || !near(d.Bandwidth, c.by) || !near(d.BandwidthBursts, c.by) {
 			t.Errorf("by %v: %+v", c.by, d)
@@ -106,10 +102,7 @@ func TestIWARPResultHasFieldsOfQuick(t *testing.T) {
 	if err != nil || last != 1 {
 		t.Fatalf("%v, done %v", err, last)
 	}
-	quick, err := RunQuick(t.Context(), &rigged{}, Options{Rounds: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	quick := must.Get(RunQuick(t.Context(), &rigged{}, Options{Rounds: 2}))(t)
 	theirs, ours := fields(t, quick), fields(t, q)
 	for _, f := range theirs {
 		if !slices.Contains(ours, f) {
@@ -120,9 +113,7 @@ func TestIWARPResultHasFieldsOfQuick(t *testing.T) {
 		t.Error("the quick run has got a field of the other's")
 	}
 	var text strings.Builder
-	if err := q.WriteTable(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.WriteTable(&text))
 	for _, want := range []string{"beside plain TCP, copy and CRC", "write 4 MiB, CRC offloaded", "datagrams", "queue pairs", "A/A noise"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, &text)
@@ -133,14 +124,9 @@ func TestIWARPResultHasFieldsOfQuick(t *testing.T) {
 // fields lists the keys of a result as JSON, and those one level below.
 func fields(t *testing.T, q *Result) (keys []string) {
 	t.Helper()
-	b, err := json.Marshal(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(q))(t)
 	var m map[string]any
-	if err := json.Unmarshal(b, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &m))
 	for k, v := range m {
 		keys = append(keys, k)
 		if in, ok := v.(map[string]any); ok {

@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Measurement is a measurement that can be repeated.
@@ -73,9 +77,6 @@ func (d *PairedSeries) Noise() float64 {
 	return Median(differences(d.Baseline.Values, d.BaselineAgain.Values))
 }
 
-// Spread returns the spread of the ratios.
-func (d *PairedSeries) Spread() float64 { return Spread(d.ratios()) }
-
 func differences(a, b []float64) []float64 {
 	v := make([]float64, len(b))
 	for i := range v {
@@ -85,3 +86,50 @@ func differences(a, b []float64) []float64 {
 }
 
 func (d *PairedSeries) series() []Series { return []Series{d.Baseline, d.Device, d.BaselineAgain} }
+
+// Rate sends small messages over one or more queue pairs.
+type Rate struct {
+	Bytes    int           // of a message; 0 means 64
+	Depth    int           // messages in flight per queue pair; 0 means 64
+	QPs      int           // 0 means 1
+	Duration time.Duration // 0 means 100 ms
+}
+
+// Run runs one side. The client returns messages per second.
+func (r Rate) Run(ctx context.Context, s *Side) (perSecond float64, err error) {
+	r.Bytes, r.Depth, r.QPs = orElse(r.Bytes, 64), orElse(r.Depth, 64), orElse(r.QPs, 1)
+	r.Duration = orElse(r.Duration, 100*time.Millisecond)
+	// A quarter of the queue is posted at a time, with a signaled last message.
+	burst := max(1, r.Depth/4)
+	messages, took, err := oneWayTraffic{
+		sendLoad: sendLoad{op: verbs.OpSend, bytes: r.Bytes, depth: r.Depth, burst: burst, minBurst: burst, signalEvery: burst, slots: burst, window: 2 * r.Depth},
+		qps:      r.QPs, memory: max(streamMemory, burst*r.Bytes), duration: r.Duration, warmup: r.Duration / 10,
+	}.run(ctx, s)
+	if err != nil || s.Role == Server {
+		return 0, wrap(err, "rate of %d bytes, %d queue pairs, %v", r.Bytes, r.QPs, s.Role)
+	}
+	return messages / took.Seconds(), nil
+}
+
+// Median returns the median of v; NaN if it is empty.
+func Median(v []float64) float64 { return quantile(v, 0.5) }
+
+// Spread returns the interquartile range of v relative to its median.
+func Spread(v []float64) float64 {
+	if m := Median(v); m != 0 {
+		return (quantile(v, 0.75) - quantile(v, 0.25)) / m
+	}
+	return 0
+}
+
+// quantile returns the q-quantile of v by linear interpolation.
+func quantile(v []float64, q float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(v))
+	at := q * float64(len(s)-1)
+	low := int(at)
+	high := min(low+1, len(s)-1)
+	return s[low] + (at-float64(low))*(s[high]-s[low])
+}

@@ -78,6 +78,7 @@ type pingPongSide struct {
 	consumed          int // receives not yet reposted
 }
 
+// run exchanges the messages. The client returns the times of tripsPerSample round trips each.
 func (p *pingPongSide) run(ctx context.Context, role Role) (times []time.Duration, err error) {
 	const warmup = 4
 	for range warmup + max(1, p.Rounds/tripsPerSample) {

@@ -15,12 +15,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
 // table is an exchange between two goroutines.
 type table struct{ put, take chan []byte }
@@ -61,10 +62,7 @@ func sides(t *testing.T, service perf.Service, open opener) (client, server *per
 	var s [2]*perf.Side
 	for i := range s {
 		addr := netip.AddrFrom4([4]byte{127, 74, byte(service), byte(2 + i)})
-		d, err := open(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(open(addr))(t)
 		t.Cleanup(func() { d.Close() })
 		s[i] = &perf.Side{Role: perf.Role(i), Device: d, Service: service, Addr: addr}
 	}
@@ -242,9 +240,7 @@ func TestWithConnection(t *testing.T) {
 		mb, err = perf.ResidentMB()
 		return err
 	})
-	if err := errors.Join(err, <-done); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, <-done))
 	if mb < 1 || mb > 10_000 {
 		t.Errorf("%v MB resident", mb)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -82,10 +83,7 @@ func near(a, b float64) bool { return math.Abs(a/b-1) < 0.01 }
 func TestRatiosCancelDrift(t *testing.T) {
 	for _, drift := range []float64{0, 0.02} {
 		b := &rigged{drift: drift}
-		q, err := RunQuick(t.Context(), b, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(RunQuick(t.Context(), b, Options{}))(t)
 		for name, c := range map[string][2]float64{
 			"write":           {q.Ratios.WriteToLimit, 0.7},
 			"write offloaded": {q.Ratios.WriteToLimitOffloaded, 0.8},
@@ -114,9 +112,7 @@ func TestRatiosCancelDrift(t *testing.T) {
 
 func TestPairedMeasurementsAlternate(t *testing.T) {
 	b := &rigged{}
-	if _, err := RunQuick(t.Context(), b, Options{Rounds: 2}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(RunQuick(t.Context(), b, Options{Rounds: 2}))(t)
 	got := strings.Join(b.order[:12], ", ")
 	const round = "raw+, write 1 MiB, raw+"
 	const offloaded = "raw, write 1 MiB, raw"
@@ -127,17 +123,12 @@ func TestPairedMeasurementsAlternate(t *testing.T) {
 
 func TestNoiseMakesVerdictsUnclear(t *testing.T) {
 	b := &rigged{shake: 0.3}
-	q, err := RunQuick(t.Context(), b, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(RunQuick(t.Context(), b, Options{}))(t)
 	if !near(q.Noises.Write, 0.3) || q.Noise < 0.29 {
 		t.Errorf("noise %+v", q.Noises)
 	}
 	var text strings.Builder
-	if err := q.WriteTable(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.WriteTable(&text))
 	if !strings.Contains(text.String(), "too noisy") {
 		t.Errorf("no word of the noise in\n%s", &text)
 	}
@@ -170,18 +161,10 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestResultJSON(t *testing.T) {
-	q, err := RunQuick(t.Context(), &rigged{}, Options{Rounds: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(RunQuick(t.Context(), &rigged{}, Options{Rounds: 2}))(t)
+	b := must.Get(json.Marshal(q))(t)
 	var m map[string]any
-	if err := json.Unmarshal(b, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &m))
 	for _, path := range []string{
 		"ratios.write_to_limit", "ratios.latency_to_raw", "ratios.latency_to_raw_spinning", "ratios.latency_to_raw_blocking",
 		"rates.send64_per_s", "rates.qps_flatness", "memory.idle_mb", "noise", "samples", "targets", "streams",

@@ -1,5 +1,12 @@
 package perf
 
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
 // Result is the result of a run.
 type Result struct {
 	Ratios  Ratios       `json:"ratios"`
@@ -87,3 +94,185 @@ type Noises struct {
 }
 
 func (n Noises) worst() float64 { return max(n.Write, n.Spinning, n.Blocking, n.Rate, n.Datagrams) }
+
+// Target is a required value of a figure.
+type Target struct {
+	Name  string  `json:"name"`
+	Got   float64 `json:"got"`
+	Want  float64 `json:"want"`
+	IsMax bool    `json:"most"` // Want is a maximum, else a minimum
+	Unit  string  `json:"unit,omitempty"`
+	Noise float64 `json:"noise"`
+	// Verdict is "holds", "missed" or "unclear".
+	Verdict string `json:"verdict"`
+}
+
+// Verdicts on a target. A target that is missed by less than the noise is unclear;
+// in a noisy run, also one that is met by less.
+const (
+	Holds   = "holds"
+	Missed  = "missed"
+	Unclear = "unclear"
+)
+
+// NoisyThreshold is the noise from which on a run is inconclusive.
+const NoisyThreshold = 0.15
+
+func (t Target) withVerdict() Target {
+	// The range of the figure, given the noise.
+	worst, best := t.Got*(1-t.Noise), t.Got*(1+t.Noise)
+	if t.IsMax {
+		worst, best = best, worst
+	}
+	reached := func(got float64) bool { return t.IsMax && got <= t.Want || !t.IsMax && got >= t.Want }
+	switch {
+	case reached(worst), reached(t.Got) && t.Noise < NoisyThreshold:
+		t.Verdict = Holds
+	case reached(best), t.Noise >= NoisyThreshold:
+		t.Verdict = Unclear
+	default:
+		t.Verdict = Missed
+	}
+	return t
+}
+
+// quickTargets returns the targets of a quick run, for two hosts with a core each.
+func (q *Result) quickTargets() []Target {
+	return []Target{
+		{Name: "write of 1 MiB to bare sockets", Got: q.Ratios.WriteToLimit, Want: 0.6, Noise: q.Noises.Write},
+		{Name: "half round trip of 8 B to bare sockets, spinning", Got: q.Ratios.LatencyToRawSpinning, Want: 1.6, IsMax: true, Noise: q.Noises.Spinning},
+		{Name: "half round trip of 8 B to bare sockets, blocking", Got: q.Ratios.LatencyToRawBlocking, Want: 1.6, IsMax: true, Noise: q.Noises.Blocking},
+		{Name: "sends of 64 B, depth 64", Got: q.Rates.Send64PerS, Want: 600_000, Unit: "1/s", Noise: q.Noises.Rate},
+		{Name: "the same over up to 64 QPs to that over one", Got: q.Rates.QPsFlatness, Want: 0.8, Noise: q.Noises.Rate},
+		q.memoryTarget(),
+	}
+}
+
+func (q *Result) memoryTarget() Target {
+	return Target{Name: "memory of an idle host", Got: q.Memory.IdleMB, Want: 40, IsMax: true, Unit: "MB"}
+}
+
+// withVerdicts sets the verdict of each target.
+func withVerdicts(all []Target) []Target {
+	for i := range all {
+		all[i] = all[i].withVerdict()
+	}
+	return all
+}
+
+// Verdict returns Missed if a target is missed, else Unclear if one is unclear,
+// else Holds.
+func (q *Result) Verdict() string {
+	worst := Holds
+	for _, t := range q.Targets {
+		switch t.Verdict {
+		case Missed:
+			return Missed
+		case Unclear:
+			worst = Unclear
+		}
+	}
+	return worst
+}
+
+// WriteTable writes the result as text.
+func (q *Result) WriteTable(w io.Writer) error {
+	var b strings.Builder
+	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "target\tgot\twant\tnoise\t")
+	for _, t := range q.Targets {
+		sign := "≥"
+		if t.IsMax {
+			sign = "≤"
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s %s\t%s\t%s\n", t.Name, formatValue(t.Got, t.Unit), sign, formatValue(t.Want, t.Unit), percent(t.Noise), t.Verdict)
+	}
+	if q.Comparisons == nil {
+		fmt.Fprintf(tab, "\nwith the CRC of packets offloaded: write of 1 MiB to bare sockets without work\t%s\n", formatValue(q.Ratios.WriteToLimitOffloaded, ""))
+	}
+	tab.Flush()
+	q.writeComparisons(&b, tab)
+
+	b.WriteString("\n")
+	fmt.Fprintln(tab, "queue pairs\tsends of 64 B\t")
+	for _, r := range q.Rates.ByQPs {
+		fmt.Fprintf(tab, "%d\t%s\t\n", r.QPs, formatValue(r.PerS, "1/s"))
+	}
+	tab.Flush()
+
+	b.WriteString("\n")
+	q.writeStreams(tab)
+	tab.Flush()
+	fmt.Fprintf(&b, "\n%.1f s, A/A noise %s\n", q.Seconds, percent(q.Noise))
+	if q.Noise >= NoisyThreshold {
+		fmt.Fprintf(&b, "The machine was too noisy to conclude much: measured twice, the same thing differed by %s. Try again when it is idle.\n", percent(q.Noise))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeComparisons writes a table for each baseline.
+func (q *Result) writeComparisons(b *strings.Builder, tab *tabwriter.Writer) {
+	to := ""
+	for _, c := range q.Comparisons {
+		if c.To != to {
+			tab.Flush()
+			to = c.To
+			fmt.Fprintf(b, "\nbeside %s\n", to)
+			fmt.Fprintln(tab, "\tgot\tlimit\tratio\tnoise\t")
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t\n", c.Name, formatExact(c.Got, c.Unit), formatExact(c.Limit, c.Unit), formatValue(c.Ratio, ""), percent(c.Noise))
+	}
+	tab.Flush()
+}
+
+// writeStreams writes a row for each size and a column for each operation.
+func (q *Result) writeStreams(w io.Writer) {
+	rows := map[int]map[string]float64{}
+	var sizes []int
+	for _, s := range q.Streams {
+		if rows[s.Bytes] == nil {
+			rows[s.Bytes] = map[string]float64{}
+			sizes = append(sizes, s.Bytes)
+		}
+		rows[s.Bytes][s.Op] = s.Gbps
+	}
+	if len(sizes) == 0 {
+		return
+	}
+	ops := operations(q.Streams)
+	fmt.Fprintf(w, "Gb/s\t%s\t\n", strings.Join(ops, "\t"))
+	for _, n := range sizes {
+		fmt.Fprintf(w, "%s\t", sizeName(n))
+		for _, op := range ops {
+			fmt.Fprintf(w, "%.2f\t", rows[n][op])
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// operations returns the operations of streams, each once, in order.
+func operations(streams []StreamRate) (ops []string) {
+	seen := map[string]bool{}
+	for _, s := range streams {
+		if !seen[s.Op] {
+			seen[s.Op] = true
+			ops = append(ops, s.Op)
+		}
+	}
+	return ops
+}
+
+func formatValue(v float64, unit string) string {
+	switch unit {
+	case "":
+		return fmt.Sprintf("%.2f", v)
+	case "1/s":
+		return fmt.Sprintf("%.2f M/s", v/1e6)
+	}
+	return fmt.Sprintf("%.1f %s", v, unit)
+}
+
+func formatExact(v float64, unit string) string { return fmt.Sprintf("%.2f %s", v, unit) }
+
+func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/internal/browser"
 )
 
 // pageFile writes a run's page into a folder.
@@ -31,10 +31,10 @@ func pageFile(t *testing.T, name string, run *report.Run) string {
 // TestPageInABrowser looks at pages in Chromium, with and without scripts.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
-	b := testutil.StartBrowser(t)
+	b := browser.Start(t)
 	page := pageFile(t, "sample", sampleRun())
 	b.Inspect("run", page, 1400)
-	shapes := testutil.Look{Name: "shapes", Width: 1280, Scheme: "light"}
+	shapes := browser.Look{Name: "shapes", Width: 1280, Scheme: "light"}
 	b.Open(pageFile(t, "shapes", shapesRun()), shapes)
 	b.Audit("shapes")
 	b.Shoot(shapes, 1400)
@@ -60,10 +60,10 @@ func shapesRun() *report.Run {
 }
 
 // wordy shows a check with much to say: it must leave room for what was wanted.
-func wordy(t *testing.T, b *testutil.Browser) {
+func wordy(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	page := pageFile(t, "wordy", wordyRun())
-	for _, l := range []testutil.Look{{Name: "wordy", Width: 1280, Scheme: "light"}, {Name: "wordy phone", Width: 390, Scheme: "light"}} {
+	for _, l := range []browser.Look{{Name: "wordy", Width: 1280, Scheme: "light"}, {Name: "wordy phone", Width: 390, Scheme: "light"}} {
 		b.Open(page, l)
 		b.Shoot(l, 1400)
 		var seen struct{ Want, Got, Em float64 }
@@ -81,9 +81,9 @@ func wordy(t *testing.T, b *testutil.Browser) {
 }
 
 // comfort tries what the script is for.
-func comfort(t *testing.T, b *testutil.Browser, page string) {
+func comfort(t *testing.T, b *browser.Browser, page string) {
 	t.Helper()
-	b.Open(page, testutil.Look{Width: 1280, Scheme: "light"})
+	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Open, All, Loss, Broken, None, Nothing int
 		Opened                                 bool
@@ -120,10 +120,10 @@ func comfort(t *testing.T, b *testutil.Browser, page string) {
 }
 
 // hostilePage shows a page whose every text is an attack.
-func hostilePage(t *testing.T, b *testutil.Browser) {
+func hostilePage(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	page := pageFile(t, "hostile", hostileRun())
-	for _, l := range []testutil.Look{{Name: "hostile", Width: 1280, Scheme: "light"}, {Name: "hostile phone", Width: 390, Scheme: "light"}} {
+	for _, l := range []browser.Look{{Name: "hostile", Width: 1280, Scheme: "light"}, {Name: "hostile phone", Width: 390, Scheme: "light"}} {
 		b.Open(page, l)
 		var seen struct {
 			Scripts, Images, Handlers, Links, Wide int
@@ -147,11 +147,11 @@ func hostilePage(t *testing.T, b *testutil.Browser) {
 }
 
 // scriptless opens the page in a browser that runs no scripts.
-func scriptless(t *testing.T, b *testutil.Browser, page string) {
+func scriptless(t *testing.T, b *browser.Browser, page string) {
 	t.Helper()
 	b.RunScripts(false)
 	defer b.RunScripts(true)
-	b.Open(page, testutil.Look{Width: 1280, Scheme: "light"})
+	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Buttons int
 		Text    string

@@ -11,6 +11,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite schema.json and the golden files")
@@ -19,9 +21,7 @@ var update = flag.Bool("update", false, "rewrite schema.json and the golden file
 func compareGolden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, got, 0o644))
 		return
 	}
 	want, err := os.ReadFile(file)
@@ -46,26 +46,16 @@ func TestSchemaFollowsTypes(t *testing.T) {
 
 func parseSchema(t *testing.T) (parsed object) {
 	t.Helper()
-	if err := json.Unmarshal(generateSchema(t), &parsed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(generateSchema(t), &parsed))
 	return parsed
 }
 
 func compileSchema(t testing.TB) *jsonschema.Schema {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(generateSchema(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(generateSchema(t))))(t)
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("schema.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.AddResource("schema.json", doc))
+	s := must.Get(c.Compile("schema.json"))(t)
 	return s
 }
 
@@ -91,10 +81,7 @@ func validate(s *jsonschema.Schema, data []byte) error {
 // line.
 func TestSchemaAgreesWithLoader(t *testing.T) {
 	s := compileSchema(t)
-	good, err := filepath.Glob("*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(filepath.Glob("*.yaml"))(t)
 	more, _ := filepath.Glob("testdata/good/*.yaml")
 	for _, file := range append(good, more...) {
 		data := readFile(t, file)
@@ -117,9 +104,6 @@ func TestSchemaAgreesWithLoader(t *testing.T) {
 
 func readFile(t testing.TB, file string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(file))(t)
 	return data
 }

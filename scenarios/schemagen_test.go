@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // object is a part of a JSON schema. Its keys are written in alphabetical order.
@@ -32,10 +34,7 @@ func generateSchema(t testing.TB) []byte {
 	root["$id"] = "https://github.com/fabrictest/fabrictest/scenarios/schema.json"
 	root["title"] = "fabrictest scenario, version 1"
 	root["$defs"] = g.defs
-	b, err := json.MarshalIndent(root, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.MarshalIndent(root, "", "  "))(t)
 	return append(b, '\n')
 }
 
@@ -150,10 +149,7 @@ func bounds(o object, t reflect.Type, tag reflect.StructTag) object {
 func comments(t testing.TB, files ...string) map[string]string {
 	all := map[string]string{}
 	for _, name := range files {
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments))(t)
 		ast.Inspect(f, func(n ast.Node) bool {
 			d, ok := n.(*ast.GenDecl)
 			if !ok || d.Tok != token.TYPE {

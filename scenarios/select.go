@@ -1,6 +1,8 @@
 package scenarios
 
 import (
+	"embed"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -8,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // Selection selects scenarios by the words of a command line.
@@ -53,7 +54,7 @@ func (s *Selection) Find() ([]Selected, error) {
 		chosen = append(chosen, Selected{sc, sc.Name})
 	}
 	for _, file := range files {
-		sc, err := Load(regularfile.DirFS(filepath.Dir(file)), filepath.Base(file))
+		sc, err := Load(cmdline.DirFS(filepath.Dir(file)), filepath.Base(file))
 		if err != nil {
 			return nil, &cmdline.Error{Err: err}
 		}
@@ -177,3 +178,33 @@ func ParseTiers(on []string) (tiers []Tier, err error) {
 	}
 	return tiers, nil
 }
+
+//go:embed *.yaml
+var shipped embed.FS
+
+//go:embed schema.json
+var schema []byte
+
+// Files contains the files of the scenarios that ship with fabrictest.
+func Files() fs.FS { return shipped }
+
+// Builtin returns the scenarios that ship with fabrictest, sorted by name.
+func Builtin() ([]*Scenario, error) {
+	names, err := fs.Glob(shipped, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*Scenario, 0, len(names))
+	for _, name := range names {
+		s, err := Load(shipped, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *Scenario) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// Schema is the JSON schema of scenario files (draft 2020-12).
+func Schema() []byte { return append([]byte(nil), schema...) }

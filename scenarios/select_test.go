@@ -7,14 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestPatternsAndTagsSelect(t *testing.T) {
 	mine := filepath.Join(t.TempDir(), "mine.yaml")
-	all, err := Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(Builtin())(t)
 	standard := func(s *Scenario) bool { return slices.Contains(s.Tags, StandardTag) }
 	for _, c := range []struct {
 		Selection
@@ -59,9 +58,7 @@ func TestScenariosOfOneNameAreRefused(t *testing.T) {
 	write := func(file, name string) {
 		t.Helper()
 		text := "version: 1\nname: " + name + "\ntitle: Mine\nfabric: {kind: pair}\nworkload: {kind: all-to-all}\n"
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte(text), 0o666)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte(text), 0o666)))
 	}
 	write("my.yaml", "my")
 	write("d/my.yaml", "my")

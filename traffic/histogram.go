@@ -3,6 +3,8 @@ package traffic
 import (
 	"math/bits"
 	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Histogram counts durations. Short ones have a bucket each, and every further power of two
@@ -76,4 +78,17 @@ func (h *Histogram) Summary() *Latency {
 		return nil
 	}
 	return &Latency{Count: h.n, Min: h.min, P50: h.quantile(50), P99: h.quantile(99), Max: h.max, Sum: h.sum}
+}
+
+// CountersSince returns the increments of device counters.
+func CountersSince(before, now []verbs.Counter) []verbs.Counter {
+	old := make(map[string]uint64, len(before))
+	for _, c := range before {
+		old[c.Name] = c.Value
+	}
+	since := make([]verbs.Counter, len(now))
+	for i, c := range now {
+		since[i] = verbs.Counter{Name: c.Name, Value: c.Value - old[c.Name]}
+	}
+	return since
 }

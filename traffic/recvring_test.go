@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -54,9 +55,7 @@ func TestRecvRingDetectsStaleCompletion(t *testing.T) {
 	r := NewRecvRing(0, 1, false)
 	r.Attach(q)
 	for range 2 {
-		if _, err := r.Post(1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Post(1))(t)
 		if len(q.ids) == 2 {
 			break
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -30,9 +31,7 @@ func twoBatches(t *testing.T) (*SendQueue, *postedQP) {
 	for i := range 5 {
 		q.Add(Request{Seq: i, Op: verbs.OpRDMARead, Returns: 4}, verbs.SGE{Length: 4})
 		if i == 2 || i == 4 {
-			if err := q.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, q.Flush())
 		}
 	}
 	return q, qp
@@ -109,13 +108,9 @@ func TestSendQueueDoesNotAllocate(t *testing.T) {
 		for i := range 4 {
 			q.Add(Request{Seq: i, Op: verbs.OpSend}, verbs.SGE{Length: 1})
 		}
-		if err := q.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.Flush())
 		wc := verbs.WC{WRID: qp.wrs[3].WRID, QPN: 7, Opcode: verbs.WCOpSend}
-		if _, err := q.Complete(&wc, done); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(q.Complete(&wc, done))(t)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

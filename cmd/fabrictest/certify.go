@@ -17,7 +17,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/report"
@@ -160,7 +159,7 @@ func (o *certifyOptions) checkKey() error {
 	if o.sign == "" {
 		return nil
 	}
-	if err := regularfile.Check(o.sign); err != nil {
+	if err := cmdline.CheckFile(o.sign); err != nil {
 		return cmdline.Errorf("--sign: %w", err)
 	}
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/internal/mutate"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/lab/devices"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
@@ -120,7 +120,7 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if devices.NeedsMutants(j) {
-		why := mutate.Possible()
+		why := mutant.Possible()
 		if why == nil {
 			return runWithMutants(cmd, args, dir)
 		}

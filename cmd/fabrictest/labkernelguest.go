@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
@@ -99,7 +98,7 @@ gone when the guest is.`,
 			if err != nil {
 				return err
 			}
-			f, err := regularfile.Open(args[1])
+			f, err := cmdline.OpenFile(args[1])
 			if err != nil {
 				return cmdline.Errorf("%w", err)
 			}

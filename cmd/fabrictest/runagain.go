@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/emu/defects"
-	"github.com/fabrictest/fabrictest/internal/mutate"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -88,7 +88,7 @@ func runWithMutants(cmd *cobra.Command, args []string, dir string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	all := defects.Mutants()
 	fmt.Fprintf(cmd.ErrOrStderr(), "Building the devices with %d mutants...\n", len(all))
-	program, err := mutate.Build(cmd.Context(), tmp, "cmd/fabrictest", all)
+	program, err := mutant.Build(cmd.Context(), tmp, "cmd/fabrictest", all)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@
 // the changes that no conformance case notices.
 //
 // A change (a mutant) negates a condition, moves a comparison or a constant by one, drops
-// a statement or swaps operands; see [mutate.Generate]. All mutants are in one build of
+// a statement or swaps operands; see [mutant.Generate]. All mutants are in one build of
 // this program. Worker processes select one at a time and run the cases that call the
 // changed function on the emulated devices, in simulation, until a case does not pass.
 //
@@ -26,7 +26,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/mutate"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 type options struct {
@@ -88,7 +88,7 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 	if err != nil {
 		return err
 	}
-	all, err := mutate.Generate(root, files)
+	all, err := mutant.Generate(root, files)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (o *options) judgeAll(ctx context.Context, dir string, packages []string) e
 		all = all[:o.n]
 	}
 	fmt.Fprintf(os.Stderr, "%d mutants in %d files; %d are built\n", generated, len(files), len(all))
-	program, valid, err := mutate.BuildValid(ctx, dir, "cmd/mutationtest", all)
+	program, valid, err := mutant.BuildValid(ctx, dir, "cmd/mutationtest", all)
 	if err != nil {
 		return err
 	}

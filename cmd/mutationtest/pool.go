@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"github.com/fabrictest/fabrictest/internal/mutant"
-	"github.com/fabrictest/fabrictest/internal/mutate"
 )
 
 // pool judges mutants in worker processes.
@@ -22,7 +21,7 @@ type pool struct {
 }
 
 // judge judges all mutants and returns the results in their order.
-func (p *pool) judge(ctx context.Context, all []mutate.Mutant, workers int) ([]result, error) {
+func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]result, error) {
 	results := make([]result, len(all))
 	err := parallel(len(all), workers, "judged", func(next func() (int, bool)) error {
 		for {
@@ -37,7 +36,7 @@ func (p *pool) judge(ctx context.Context, all []mutate.Mutant, workers int) ([]r
 
 // work runs one worker process until there are no more mutants, or until it ends because
 // of one. It reports whether another worker has to go on.
-func (p *pool) work(ctx context.Context, all []mutate.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
+func (p *pool) work(ctx context.Context, all []mutant.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
 	cmd := exec.CommandContext(ctx, p.program, "-worker", p.baseline)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -102,15 +101,15 @@ func parallel(n, workers int, what string, work func(next func() (int, bool)) er
 }
 
 // runTests runs the tests of the packages with the mutants that no case noticed.
-func runTests(ctx context.Context, root, dir string, all []mutate.Mutant, results []result, workers int) error {
+func runTests(ctx context.Context, root, dir string, all []mutant.Mutant, results []result, workers int) error {
 	var left []int
-	var survivors []mutate.Mutant
+	var survivors []mutant.Mutant
 	for i := range all {
 		if results[i].KilledBy == "" {
 			left, survivors = append(left, i), append(survivors, all[i])
 		}
 	}
-	overlay, err := mutate.Overlay(root, dir, survivors)
+	overlay, err := mutant.Overlay(root, dir, survivors)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/internal/mutate"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 // Ways to notice a mutant, beside the verdicts of cases.
@@ -21,7 +21,7 @@ type count struct{ mutants, cases, tests int }
 
 // report prints the counts of each package and the mutants that nothing noticed. It
 // returns an error if cases noticed less than a share of all.
-func report(w io.Writer, all []mutate.Mutant, results []result, minimum float64) error {
+func report(w io.Writer, all []mutant.Mutant, results []result, minimum float64) error {
 	counts := map[string]*count{}
 	var folders []string
 	sum := count{}

@@ -7,14 +7,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/mutate"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 func TestReportCountsByPackage(t *testing.T) {
-	mutantIn := func(file, name string) mutate.Mutant {
-		return mutate.Mutant{Name: name, Does: "f: a -> b", Hunks: []mutate.Hunk{{File: file}}}
+	mutantIn := func(file, name string) mutant.Mutant {
+		return mutant.Mutant{Name: name, Does: "f: a -> b", Hunks: []mutant.Hunk{{File: file}}}
 	}
-	all := []mutate.Mutant{mutantIn("emu/b/x.go", "b1"), mutantIn("emu/a/x.go", "a1"), mutantIn("emu/a/y.go", "a2"), mutantIn("emu/a/y.go", "a3")}
+	all := []mutant.Mutant{mutantIn("emu/b/x.go", "b1"), mutantIn("emu/a/x.go", "a1"), mutantIn("emu/a/y.go", "a2"), mutantIn("emu/a/y.go", "a3")}
 	results := []result{{Reached: 2, KilledBy: "rc/psn/x", How: "fail"}, {Reached: 1, KilledBy: "tests", How: byTests}, {Reached: 3}, {}}
 	var out strings.Builder
 	if err := report(&out, all, results, 0.25); err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
 	"github.com/fabrictest/fabrictest/internal/mutant"
-	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -17,11 +16,11 @@ import (
 
 func TestMain(m *testing.M) {
 	testutil.SetParallel(16) // most of the time the tests wait for timeouts
-	nstest.Main(m)
+	testutil.NamespaceMain(m)
 }
 
 // end opens an emulated device on a host.
-func end(t *testing.T, h *nstest.Host, provider string, defects ...string) *interop.End {
+func end(t *testing.T, h *testutil.Host, provider string, defects ...string) *interop.End {
 	t.Helper()
 	p, err := nics.Find(provider)
 	if err != nil {
@@ -58,7 +57,7 @@ const mtu = 1500
 // suite returns a suite of two emulated devices and its cases. Theirs may have defects.
 func suite(t *testing.T, timeout time.Duration, provider string, defects ...string) (*interop.Suite, []interop.Case) {
 	t.Helper()
-	a, b := nstest.Pair(t, mtu)
+	a, b := testutil.HostPair(t, mtu)
 	return withCases(t, &interop.Suite{Ours: end(t, a, provider), Theirs: end(t, b, provider, defects...), Timeout: timeout})
 }
 
@@ -252,7 +251,7 @@ func (s *spoiler) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 func TestWrongBytesMakeCasesFail(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[int]string{0: "+0", 1024: "+1024", -1: "-1", 1025: "+1025"} {
-		a, b := nstest.Pair(t, mtu)
+		a, b := testutil.HostPair(t, mtu)
 		theirs := end(t, b, "softroce")
 		theirs.Devices[interop.IPv4] = &spoiler{Context: theirs.Devices[interop.IPv4], at: at}
 		s, cases := withCases(t, &interop.Suite{Ours: end(t, a, "softroce"), Theirs: theirs})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -14,9 +14,9 @@ import (
 )
 
 // lossyPair returns two hosts with a switch between them that drops 5 % of the packets.
-func lossyPair(t *testing.T) (hosts [2]*nstest.Host) {
+func lossyPair(t *testing.T) (hosts [2]*testutil.Host) {
 	t.Helper()
-	if why := nstest.Unavailable(); why != nil {
+	if why := testutil.NamespacesUnavailable(); why != nil {
 		t.Skipf("no network namespaces here: %v", why)
 	}
 	const text = "version: 1\nname: lossy\ntitle: Lossy\nworkload: {kind: all-to-all}\nfabric: {kind: pair}\nimpair:\n  - {loss: 5%, way: both}\n"
@@ -42,7 +42,7 @@ func lossyPair(t *testing.T) (hosts [2]*nstest.Host) {
 	}
 	for i, name := range []string{"host0", "host1"} {
 		h := stage.Fabric.Host(name)
-		hosts[i] = &nstest.Host{NS: h.NS}
+		hosts[i] = &testutil.Host{NS: h.NS}
 		hosts[i].V4, hosts[i].V6 = addressesOf(h.Host)
 	}
 	return hosts

@@ -6,7 +6,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 )
 
 // maxDeviations bounds the size of a file of deviations, in bytes.
@@ -15,7 +14,7 @@ const maxDeviations = 4 << 20
 // ReadDeviations reads a file of deviations and returns those that apply to a tier, by
 // case. Every deviation must have a reason and name a case of the suites.
 func ReadDeviations(file, tier string, all []*conformance.Suite) (map[string]conformance.Deviation, error) {
-	b, err := regularfile.ReadFile(file, maxDeviations)
+	b, err := cmdline.ReadFile(file, maxDeviations)
 	if err != nil {
 		return nil, cmdline.Errorf("--deviations: %w", err)
 	}

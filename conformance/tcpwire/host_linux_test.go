@@ -13,7 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/wire"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -65,7 +65,7 @@ func (w *lossyWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 
 // testLink has the kernel's TCP at one end, and a Host at the other.
 type testLink struct {
-	kernel *nstest.Host
+	kernel *testutil.Host
 	host   *Host
 	wire   *wire.Ethernet
 }
@@ -73,20 +73,20 @@ type testLink struct {
 func newTestLink(t *testing.T, six bool, percent int) *testLink {
 	t.Helper()
 	c := &testLink{}
-	var far *nstest.Host
-	c.kernel, far = nstest.Pair(t, 1500)
+	var far *testutil.Host
+	c.kernel, far = testutil.HostPair(t, 1500)
 	var mac net.HardwareAddr
 	must(t, c.kernel.Do(func() error {
-		intf, err := net.InterfaceByName(nstest.Device)
+		intf, err := net.InterfaceByName(testutil.HostDevice)
 		if err != nil {
 			return err
 		}
 		mac = intf.HardwareAddr
-		return wire.DisableOffloads(nstest.Device)
+		return wire.DisableOffloads(testutil.HostDevice)
 	}))
 	must(t, far.Do(func() (err error) {
 		c.wire, err = wire.OpenEthernet(wire.EthernetConfig{
-			Interface: nstest.Device, Device: mac, Addrs: []netip.Addr{ours4, ours6}, Accept: func([]byte) bool { return true },
+			Interface: testutil.HostDevice, Device: mac, Addrs: []netip.Addr{ours4, ours6}, Accept: func([]byte) bool { return true },
 		})
 		return err
 	}))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -28,8 +28,8 @@ var (
 
 // testLink is a host with kernel sockets, and a wire at the other end of its link.
 type testLink struct {
-	host *nstest.Host
-	peer *nstest.Host // its kernel does not use the link
+	host *testutil.Host
+	peer *testutil.Host // its kernel does not use the link
 	mac  net.HardwareAddr
 	wire *Ethernet
 }
@@ -37,9 +37,9 @@ type testLink struct {
 func newTestLink(t *testing.T, offloads bool) *testLink {
 	t.Helper()
 	c := &testLink{}
-	c.host, c.peer = nstest.Pair(t, 9000)
+	c.host, c.peer = testutil.HostPair(t, 9000)
 	must(t, c.host.Do(func() error {
-		intf, err := net.InterfaceByName(nstest.Device)
+		intf, err := net.InterfaceByName(testutil.HostDevice)
 		if err != nil {
 			return err
 		}
@@ -47,11 +47,11 @@ func newTestLink(t *testing.T, offloads bool) *testLink {
 		if offloads {
 			return nil
 		}
-		return DisableOffloads(nstest.Device)
+		return DisableOffloads(testutil.HostDevice)
 	}))
 	must(t, c.peer.Do(func() (err error) {
 		c.wire, err = OpenEthernet(EthernetConfig{
-			Interface: nstest.Device, MAC: ourMAC, Device: c.mac, Addrs: []netip.Addr{ours4, ours6},
+			Interface: testutil.HostDevice, MAC: ourMAC, Device: c.mac, Addrs: []netip.Addr{ours4, ours6},
 			AnswersFor: func(a netip.Addr) bool { return a == proxied },
 		})
 		return err
@@ -94,7 +94,7 @@ func TestRecvReturnsPacketsOfHost(t *testing.T) {
 		s := c.socket(t, at.from)
 		to := at.to
 		if to.Is6() && to.IsMulticast() {
-			to = to.WithZone(nstest.Device)
+			to = to.WithZone(testutil.HostDevice)
 		}
 		must(t, c.host.Do(func() error {
 			_, err := s.WriteToUDPAddrPort([]byte("hello"), netip.AddrPortFrom(to, 4791))
@@ -199,7 +199,7 @@ func TestErrorsOfLongPacketsAndClosedWire(t *testing.T) {
 	}()
 	time.Sleep(10 * time.Millisecond)
 	must(t, c.peer.Do(func() (err error) {
-		c.wire, err = OpenEthernet(EthernetConfig{Interface: nstest.Device, Device: c.mac, Addrs: []netip.Addr{ours6}})
+		c.wire, err = OpenEthernet(EthernetConfig{Interface: testutil.HostDevice, Device: c.mac, Addrs: []netip.Addr{ours6}})
 		return err
 	}))
 	must(t, w.Close())
@@ -228,7 +228,7 @@ func TestOpenUpdatesNeighborTables(t *testing.T) {
 	must(t, c.wire.Close())
 	next := net.HardwareAddr{2, 0xee, 0, 0, 0, 2}
 	must(t, c.peer.Do(func() (err error) {
-		c.wire, err = OpenEthernet(EthernetConfig{Interface: nstest.Device, MAC: next, Device: c.mac, Addrs: []netip.Addr{ours4, ours6}})
+		c.wire, err = OpenEthernet(EthernetConfig{Interface: testutil.HostDevice, MAC: next, Device: c.mac, Addrs: []netip.Addr{ours4, ours6}})
 		return err
 	}))
 	c.waitNeighbor(t, next)
@@ -241,7 +241,7 @@ func (c *testLink) waitNeighbor(t *testing.T, mac net.HardwareAddr) {
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		known = make(map[string]string)
 		must(t, c.host.Do(func() error {
-			intf, err := net.InterfaceByName(nstest.Device)
+			intf, err := net.InterfaceByName(testutil.HostDevice)
 			if err != nil {
 				return err
 			}
@@ -259,12 +259,12 @@ func (c *testLink) waitNeighbor(t *testing.T, mac net.HardwareAddr) {
 }
 
 func TestOpenRejectsInvalidConfig(t *testing.T) {
-	_, far := nstest.Pair(t, 1500)
+	_, far := testutil.HostPair(t, 1500)
 	for want, cfg := range map[string]EthernetConfig{
 		"no such network interface": {Interface: "nothere"},
-		"Device":                    {Interface: nstest.Device, Addrs: []netip.Addr{ours4}},
-		"MAC":                       {Interface: nstest.Device, Addrs: []netip.Addr{ours4}, Device: ourMAC, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 0}},
-		"Addrs is empty":            {Interface: nstest.Device, Device: ourMAC},
+		"Device":                    {Interface: testutil.HostDevice, Addrs: []netip.Addr{ours4}},
+		"MAC":                       {Interface: testutil.HostDevice, Addrs: []netip.Addr{ours4}, Device: ourMAC, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 0}},
+		"Addrs is empty":            {Interface: testutil.HostDevice, Device: ourMAC},
 	} {
 		err := far.Do(func() error { _, err := OpenEthernet(cfg); return err })
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "wire at "+cfg.Interface) {

@@ -3,7 +3,7 @@ package wire
 import (
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) { testutil.NamespaceMain(m) }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -22,7 +22,7 @@ var (
 
 // udpLink has a UDP wire at one end, and an Ethernet wire at the other.
 type udpLink struct {
-	host *nstest.Host
+	host *testutil.Host
 	wire *UDP
 	far  *Ethernet
 }
@@ -30,20 +30,20 @@ type udpLink struct {
 func newUDPLink(t *testing.T) *udpLink {
 	t.Helper()
 	c := &udpLink{}
-	var far *nstest.Host
-	c.host, far = nstest.Pair(t, 9000)
+	var far *testutil.Host
+	c.host, far = testutil.HostPair(t, 9000)
 	var mac net.HardwareAddr
 	must(t, c.host.Do(func() error {
-		intf, err := net.InterfaceByName(nstest.Device)
+		intf, err := net.InterfaceByName(testutil.HostDevice)
 		if err != nil {
 			return err
 		}
 		mac = intf.HardwareAddr
-		if err := DisableOffloads(nstest.Device); err != nil {
+		if err := DisableOffloads(testutil.HostDevice); err != nil {
 			return err
 		}
 		c.wire, err = OpenUDP(UDPConfig{
-			Interface: nstest.Device, Port: 4791, Addrs: []netip.Addr{c.host.V6, c.host.V4}, Device: []netip.Addr{device4, device6},
+			Interface: testutil.HostDevice, Port: 4791, Addrs: []netip.Addr{c.host.V6, c.host.V4}, Device: []netip.Addr{device4, device6},
 			InNamespace:  func(f func() error) error { return c.host.Do(f) },
 			LookupIPv4ID: func(p []byte) (uint16, bool, bool) { return 0x1234, false, p[len(p)-1] == 7 },
 		})
@@ -51,7 +51,7 @@ func newUDPLink(t *testing.T) *udpLink {
 	}))
 	t.Cleanup(func() { must(t, c.wire.Close()) })
 	must(t, far.Do(func() (err error) {
-		c.far, err = OpenEthernet(EthernetConfig{Interface: nstest.Device, Device: mac, Addrs: []netip.Addr{device4, device6}})
+		c.far, err = OpenEthernet(EthernetConfig{Interface: testutil.HostDevice, Device: mac, Addrs: []netip.Addr{device4, device6}})
 		return err
 	}))
 	t.Cleanup(func() { must(t, c.far.Close()) })
@@ -212,8 +212,8 @@ func TestOpenErrorsAndClose(t *testing.T) {
 	}
 	for want, cfg := range map[string]UDPConfig{
 		"no such network interface": {Interface: "nothere"},
-		"no Port":                   {Interface: nstest.Device},
-		"no Addrs":                  {Interface: nstest.Device, Port: 4791},
+		"no Port":                   {Interface: testutil.HostDevice},
+		"no Addrs":                  {Interface: testutil.HostDevice, Port: 4791},
 	} {
 		if err := c.host.Do(func() error { _, err := OpenUDP(cfg); return err }); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

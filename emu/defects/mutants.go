@@ -6,16 +6,16 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/fabrictest/fabrictest/internal/mutate"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 //go:embed mutants/*.txt
 var mutantFiles embed.FS
 
 // Mutants returns all mutants.
-func Mutants() []mutate.Mutant { return slices.Clone(parseMutants()) }
+func Mutants() []mutant.Mutant { return slices.Clone(parseMutants()) }
 
-var parseMutants = sync.OnceValue(func() (all []mutate.Mutant) {
+var parseMutants = sync.OnceValue(func() (all []mutant.Mutant) {
 	list, err := mutantFiles.ReadDir("mutants")
 	if err != nil {
 		panic(err) // embedded
@@ -25,7 +25,7 @@ var parseMutants = sync.OnceValue(func() (all []mutate.Mutant) {
 		if err != nil {
 			panic(err)
 		}
-		some, err := mutate.Parse(f.Name(), string(text))
+		some, err := mutant.Parse(f.Name(), string(text))
 		if err != nil {
 			panic(fmt.Sprintf("defects: %v", err))
 		}
@@ -35,8 +35,8 @@ var parseMutants = sync.OnceValue(func() (all []mutate.Mutant) {
 })
 
 // FindMutant returns the mutant with a name, or nil.
-func FindMutant(name string) *mutate.Mutant {
-	i := slices.IndexFunc(parseMutants(), func(m mutate.Mutant) bool { return m.Name == name })
+func FindMutant(name string) *mutant.Mutant {
+	i := slices.IndexFunc(parseMutants(), func(m mutant.Mutant) bool { return m.Name == name })
 	if i < 0 {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/mutate"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 )
 
 var build = flag.Bool("all", false, "run the tests of other packages with mutants, which builds the engines once more")
@@ -16,7 +16,7 @@ var build = flag.Bool("all", false, "run the tests of other packages with mutant
 // build together, and tests with random traffic, fuzz targets and interop cases find those
 // that they name.
 func TestOtherTestsFindMutants(t *testing.T) {
-	overlay := must.Get(mutate.Overlay("../..", t.TempDir(), Mutants()))(t)
+	overlay := must.Get(mutant.Overlay("../..", t.TempDir(), Mutants()))(t)
 	if !*build {
 		return
 	}

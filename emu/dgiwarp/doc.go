@@ -22,7 +22,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
-	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -50,7 +49,7 @@ type Config struct {
 }
 
 // Costs is the processor time of verb calls in a simulated world.
-type Costs = simdrive.Costs
+type Costs = sim.Costs
 
 // startTime is the time at which devices in real time are opened. Zero means that a time is
 // not set.
@@ -66,13 +65,13 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.Addrs = port.Addrs()
 	}
 	if cfg.Costs == (Costs{}) {
-		cfg.Costs = simdrive.DefaultCosts()
+		cfg.Costs = sim.DefaultCosts()
 	}
 	if cfg.NIC.Secret == ([16]byte{}) {
-		cfg.NIC.Secret = simdrive.NewSecret(w, "dgiwarp/secret/"+port.Name())
+		cfg.NIC.Secret = sim.NewSecret(w, "dgiwarp/secret/"+port.Name())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
-		return simdrive.New(w, d, l, port, cfg.Costs, (*portObserver)(d))
+		return sim.NewDriver(w, d, l, port, cfg.Costs, (*portObserver)(d))
 	})
 }
 

@@ -6,24 +6,24 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
 // hosts are two network namespaces joined by a wire.
 type hosts struct {
-	a, b *nstest.Host
+	a, b *testutil.Host
 	v6   bool
 }
 
 func newHosts(tb testing.TB, v6 bool) *hosts {
 	tb.Helper()
-	a, b := nstest.Pair(tb, 9000)
+	a, b := testutil.HostPair(tb, 9000)
 	return &hosts{a: a, b: b, v6: v6}
 }
 
-func (h *hosts) host(i int) *nstest.Host {
+func (h *hosts) host(i int) *testutil.Host {
 	if i == 0 {
 		return h.a
 	}

@@ -1,7 +1,30 @@
+// Package impair impairs packets: it drops, duplicates, delays, reorders,
+// corrupts, truncates, ECN-marks and rate-limits them, at random with the rates
+// of a [Spec], or exactly as an [Event] says ("drop PSN 7 of flow 0x11 at its
+// second transmission").
+//
+// A [Pipe] applies both to one direction of one link. It reads no clock (now is
+// an argument), has no random generator (a [Source] per kind of impairment is
+// passed in) and knows no protocol (a [Dissector] does). The simulated links
+// and the user-space switch share it.
+//
+// A Pipe impairs the UDP payload and the fields of a [link.Datagram].
+// Lower-layer checksums (Ethernet FCS, IPv4 header) are taken to be correct
+// afterwards, as when a switch damages a packet: only end-to-end checks such as
+// the ICRC detect it.
+//
+// Every enabled kind draws the same count of random numbers for each packet,
+// from its own stream, whatever the other kinds do to the packet. Enabling or
+// disabling one kind does not change the decisions of the others.
+//
+// A Pipe is not safe for concurrent use; its driver owns it.
 package impair
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"math/bits"
+	"math/rand/v2"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
@@ -45,3 +68,18 @@ func (p *Pacer) SetRate(bps uint64) { p.RateBps, p.remainder = bps, 0 }
 
 // Reset discards the backlog.
 func (p *Pacer) Reset() { p.lastDeparture, p.remainder = 0, 0 }
+
+// NewRand returns the random stream of that name, which depends only on the
+// seed and the name. The simulation and the user-space switch use the same
+// names, so that the same packets meet the same decisions.
+func NewRand(seed uint64, name string) *rand.Rand {
+	key := binary.BigEndian.AppendUint64(nil, seed)
+	sum := sha256.Sum256(append(key, name...))
+	return rand.New(rand.NewPCG(binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])))
+}
+
+// RandSources returns the source argument of NewPipe for one direction of one
+// port. Package sim uses the places "net/port/up" and "net/port/down".
+func RandSources(seed uint64, place string) func(kind string) Source {
+	return func(kind string) Source { return NewRand(seed, place+"/"+kind) }
+}

@@ -1,9 +1,12 @@
 package impair
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestPacerIsExactOverManyPackets(t *testing.T) {
@@ -62,3 +65,106 @@ func TestPacerWithoutRateIsImmediate(t *testing.T) {
 		t.Error("the zero Pacer takes time")
 	}
 }
+
+// The stream of a seed and a name never changes: recorded runs depend on it.
+func TestNewRandIsStable(t *testing.T) {
+	r := NewRand(7, "rail0/host0/rdma0/up/0/loss")
+	if got := []uint64{r.Uint64(), r.Uint64()}; !slices.Equal(got, []uint64{0xf81d901fbc44f0ca, 0x3ebace2a64de36f7}) {
+		t.Errorf("%#x", got)
+	}
+	if NewRand(7, "a").Uint64() == NewRand(8, "a").Uint64() || NewRand(7, "a").Uint64() == NewRand(7, "b").Uint64() {
+		t.Error("seed and name both matter")
+	}
+	if got, want := RandSources(7, "rail0/host0/rdma0/up")("0/loss").Uint64(), NewRand(7, "rail0/host0/rdma0/up/0/loss").Uint64(); got != want {
+		t.Errorf("Streams names them otherwise: %#x, not %#x", got, want)
+	}
+}
+
+// lossesOf applies a Pipe to n packets and returns which were dropped.
+func lossesOf(p *Pipe, n int) (lost []int) {
+	for i := range n {
+		if len(p.Apply(mono.Time(i), &link.Datagram{Payload: []byte{1, 2, 3}}, nil)) == 0 {
+			lost = append(lost, i)
+		}
+	}
+	return lost
+}
+
+// A Spec that is set again continues its random stream.
+func TestSetSpecsContinuesStreams(t *testing.T) {
+	spec := []Spec{{LossPPM: 300_000}}
+	cfg := Config{Specs: spec, Events: []Event{{Match: Match{Nth: new(uint64(120))}, Action: Action{Kind: Truncate, Bytes: 1}}}}
+	whole, _ := NewPipe(cfg, nil, RandSources(1, "x"))
+	want := lossesOf(whole, 100)
+	want2 := lossesOf(whole, 100)
+
+	p := must.Get(NewPipe(cfg, nil, RandSources(1, "x")))(t)
+	if got := lossesOf(p, 100); !slices.Equal(got, want) {
+		t.Errorf("lost %v, want %v", got, want)
+	}
+	must.Do(t, p.SetSpecs(nil))
+	if got := lossesOf(p, 50); len(got) != 0 || !slices.Equal(p.Fired(), []uint64{1}) {
+		t.Errorf("lost %v of a pipe without loss; the event fired %v", got, p.Fired())
+	}
+	must.Do(t, p.SetSpecs(spec))
+	if got := lossesOf(p, 100); !slices.Equal(got, want2) {
+		t.Errorf("lost %v after it was put back, want %v", got, want2)
+	}
+	if c := p.Counters(); c.Lost != uint64(len(want)+len(want2)) || c.Offered != 250 {
+		t.Errorf("%+v", c)
+	}
+	if err := p.SetSpecs([]Spec{{LossPPM: PPM + 1}}); err == nil {
+		t.Error("nonsense was taken")
+	}
+}
+
+func TestQueueMarkProbabilityGrowsWithQueue(t *testing.T) {
+	m := QueueMarks{MinBytes: 1000, MaxBytes: 3000, MaxPPM: 100_000}
+	for _, c := range []struct {
+		queued int64
+		draw   uint64
+		want   bool
+	}{
+		{0, 0, false},
+		{1000, 0, false},
+		{1001, 0, true},
+		{2000, 49_999, true},
+		{2000, 50_000, false},
+		{3000, 99_999, true},
+		{3000, 100_000, false},
+		{3001, PPM - 1, true},
+	} {
+		if got := m.ShouldMark(c.queued, c.draw); got != c.want {
+			t.Errorf("a queue of %d bytes, draw %d: marked %v, want %v", c.queued, c.draw, got, c.want)
+		}
+	}
+	if (&QueueMarks{}).ShouldMark(1<<40, 0) {
+		t.Error("the zero value marks")
+	}
+}
+
+func TestRateLimitMarksPacketsOfLongQueue(t *testing.T) {
+	spec := Spec{RateBps: 8_000_000, QueueMarks: QueueMarks{MinBytes: 2000, MaxBytes: 2000}}
+	p := must.Get(NewPipe(Config{Specs: []Spec{spec}}, nil, func(string) Source { return &counting{} }))(t)
+	var marked []bool
+	for range 5 {
+		d := link.Datagram{TClass: link.ECT0, Payload: make([]byte, 952)} // 1000 bytes of IPv6
+		for _, o := range p.Apply(mono.Time(0), &d, nil) {
+			marked = append(marked, o.Datagram.ECNBits() == link.CE)
+		}
+	}
+	// Packets find queues of 0, 1000, 2000, 3000 and 4000 bytes.
+	want := []bool{false, false, false, true, true}
+	if len(marked) != len(want) || p.Counters().Marked != 2 {
+		t.Fatalf("marked %v, counted %d", marked, p.Counters().Marked)
+	}
+	for i := range want {
+		if marked[i] != want[i] {
+			t.Fatalf("marked %v, want %v", marked, want)
+		}
+	}
+}
+
+type counting struct{ n uint64 }
+
+func (c *counting) Uint64() uint64 { c.n += 1 << 40; return c.n }

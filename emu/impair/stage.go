@@ -67,6 +67,7 @@ type decision struct {
 	truncateTo uint64 // a fraction of the bytes, in 2^-64
 }
 
+// decide draws what happens to the next packet.
 func (s *stage) decide() (f decision) {
 	if s.loss != nil {
 		f.lost = randHit(s.loss, s.spec.LossPPM)
@@ -98,6 +99,7 @@ func (s *stage) decide() (f decision) {
 	return f
 }
 
+// decideBurst advances the Gilbert-Elliott chain by a packet, and draws its loss.
 func (s *stage) decideBurst() (lost bool) {
 	ge := &s.spec.Burst
 	move := ge.ToBadPPM

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -35,3 +36,47 @@ func TestCountersAreListedWithTheirReasons(t *testing.T) {
 		}
 	}
 }
+
+// rows has a test for every requirement of DDP, RDMAP and RFC 7306 that concerns a stream, by
+// requirement number.
+var rows = testutil.Join(
+	ddpSendRows, ddpReceiveRows, ddpErrorRows,
+	sendRows, writeRows, readRows, respondRows, orderRows, terminateRows, checkRows,
+	atomicRows, immediateRows, securityRows,
+)
+
+// elsewhere names the packages that meet the other requirements.
+var elsewhere = map[string]string{
+	"rfc5041/5.3/3":     "TCP delivers an octet once: the layer below has to",
+	"rfc5041/6.2/1":     "the engine closes, behind the Terminate",
+	"rfc5041/6.2.1/1":   "the engine closes",
+	"rfc5041/6.2.1/2":   "the engine refuses what is posted",
+	"rfc5041/6.2.1/3":   "the engine keeps its half open",
+	"rfc5041/6.2.2/1":   "the engine hears of a lost stream, and tells",
+	"rfc5040/5.3/6":     "arming is the completion queue's: see the engine",
+	"rfc5040/6.2.1/3":   "the engine closes",
+	"rfc5040/8.1.1/1":   "keys are the memory table's: see the engine",
+	"rfc5040/8.1.1/2":   "completion queues are the engine's",
+	"rfc5042/6.4.3.1/1": "shared receive queues are the engine's",
+	"rfc5042/6.4.3.3/1": "needs two streams: see the engine",
+	"rfc5042/6.4.6/1":   "completion queues are the engine's",
+	"rfc5042/x/1":       "start-up frames are MPA's",
+}
+
+// sections is the number of requirements in each section.
+var sections = map[string]int{
+	"rfc5041/4.1": 8, "rfc5041/4.2": 3, "rfc5041/4.3": 5, "rfc5041/5.2": 6, "rfc5041/5.3": 5, "rfc5041/5.4": 2, "rfc5041/6.2": 1,
+	"rfc5041/6.2.1": 3, "rfc5041/6.2.2": 2, "rfc5041/7.1": 13, "rfc5041/7.2": 2, "rfc5041/8.2": 2, "rfc5041/8.3.1": 1,
+	"rfc5040/3.1": 1, "rfc5040/4.1": 5, "rfc5040/4.2": 1, "rfc5040/4.4": 3, "rfc5040/4.8": 6, "rfc5040/5.1": 4, "rfc5040/5.2": 1,
+	"rfc5040/5.2.1": 10, "rfc5040/5.2.2": 7, "rfc5040/5.3": 9, "rfc5040/5.4": 6, "rfc5040/5.5": 10, "rfc5040/6.1": 3,
+	"rfc5040/6.2.1": 3, "rfc5040/7.1": 5, "rfc5040/7.2": 4, "rfc5040/8.1.1": 4,
+	"rfc6580/3.1": 1, "rfc6580/3.3": 1, "rfc6580/3.4": 1,
+	"rfc7306/1.1": 1, "rfc7306/4.1": 2, "rfc7306/5": 3, "rfc7306/5.1.1": 3, "rfc7306/5.1.2": 3, "rfc7306/5.2": 2, "rfc7306/5.2.1": 5,
+	"rfc7306/5.2.2": 3, "rfc7306/5.4": 3, "rfc7306/6.3": 4, "rfc7306/6.4": 1, "rfc7306/8.1": 1, "rfc7306/8.2": 1,
+	"rfc5042/6.1.1": 2, "rfc5042/6.2.1": 1, "rfc5042/6.2.2": 1, "rfc5042/6.3.5": 2, "rfc5042/6.4.3.1": 1, "rfc5042/6.4.3.3": 1,
+	"rfc5042/6.4.5": 1, "rfc5042/6.4.6": 1, "rfc5042/x": 2,
+}
+
+func TestRequirements(t *testing.T) { rows.Run(t) }
+
+func TestEveryRequirementHasATestOrAReason(t *testing.T) { rows.ExpectComplete(t, sections, elsewhere) }

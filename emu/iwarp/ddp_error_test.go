@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -186,14 +187,9 @@ var ddpErrorRows = map[string]func(*testing.T){
 		for _, owner := range []uint32{0x11, 0x12} {
 			s := newSide(t, depth, Policy{})
 			r, mem := s.region(64, allAccess)
-			w, err := s.base.AllocMW(s.pd, verbs.MWType2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := must.Get(s.base.AllocMW(s.pd, verbs.MWType2))(t)
 			bind := nic.Bind{Region: r, Addr: r.Addr, Len: 32, Access: verbs.AccessRemoteWrite, Key: w.Key + 1, PD: s.pd, QPN: owner}
-			if err := s.base.Mem.Bind(w, bind); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.base.Mem.Bind(w, bind))
 			g := tagged(wire.OpWrite, w.Key, r.Addr, []byte("x"), true)
 			s.in(g)
 			if owner == 0x11 {
@@ -213,9 +209,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 		s := newSide(t, depth, Policy{})
 		r, mem := s.region(64, allAccess)
 		s.in(tagged(wire.OpWrite, r.Key, r.Addr, []byte("before"), false))
-		if err := s.base.DeregMR(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.base.DeregMR(r))
 		g := tagged(wire.OpWrite, r.Key, r.Addr+6, []byte("after"), true)
 		s.in(g)
 		s.wantTerminate(wire.TermTaggedSTag, &g)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -176,10 +177,7 @@ func TestFullCompletionQueueEndsTheStreamOnce(t *testing.T) {
 func TestBindExecutesInPostingOrder(t *testing.T) {
 	s := newSide(t, depth, Policy{})
 	r, _ := s.region(64, allAccess)
-	w, err := s.base.AllocMW(s.pd, verbs.MWType2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(s.base.AllocMW(s.pd, verbs.MWType2))(t)
 	bind := func(q *Request) {
 		q.Window = w
 		q.Bind.Region, q.Bind.Addr, q.Bind.Len, q.Bind.Access, q.Bind.Key, q.Bind.PD, q.Bind.QPN = r, r.Addr, 32, verbs.AccessRemoteRead, w.Key+1, s.pd, 0x11

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -270,9 +271,7 @@ var policyCases = map[string]policyCase{
 			q.SinkSTag, q.SinkTO = 1, 2
 			s.in(readRequest(1, q))
 			s.out(1442)
-			if err := s.base.DeregMR(r); err != nil {
-				s.t.Fatal(err)
-			}
+			must.Do(s.t, s.base.DeregMR(r))
 		},
 		without: "Terminate 0100e000002e41410000000000000001000000010000000000000001000000000000059600000624000001000000560000000594",
 		with:    "Terminate 0100e000002e4141000000000000000100000bb80000000000000001000000000000000200000bb8000001000000560000000000",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -85,14 +86,9 @@ func boundWindow(s *side) *nic.Window { return windowOf(s, s.pd, 0x11) }
 func windowOf(s *side, pd nic.PD, qpn uint32) *nic.Window {
 	s.t.Helper()
 	r, _ := s.regionOf(pd, 64, allAccess)
-	w, err := s.base.AllocMW(pd, verbs.MWType2)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	w := must.Get(s.base.AllocMW(pd, verbs.MWType2))(s.t)
 	b := nic.Bind{Region: r, Addr: r.Addr, Len: 64, Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead, Key: w.Key + 1, PD: pd, QPN: qpn}
-	if err := s.base.Mem.Bind(w, b); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.base.Mem.Bind(w, b))
 	return w
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -214,10 +215,7 @@ func TestUnaddressableMemoryIsCopied(t *testing.T) {
 	near, b := s.region(2000, allAccess)
 	pattern(b, 1)
 	far := farMemory{pattern(make([]byte, 3000), 2)}
-	r, err := s.base.RegMR(s.pd, far, 0, allAccess)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(s.base.RegMR(s.pd, far, 0, allAccess))(t)
 	s.post(1, verbs.OpSend, []verbs.SGE{sge(near, 0, 2000), sge(r, 0, 3000)})
 	var got []byte
 	for _, g := range s.all(9000) {
@@ -271,10 +269,7 @@ func TestFailingMemoryEndsStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSide(t, depth, Policy{})
-			r, err := s.base.RegMR(s.pd, brokenMemory{farMemory{make([]byte, 64)}}, 0, allAccess)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(s.base.RegMR(s.pd, brokenMemory{farMemory{make([]byte, 64)}}, 0, allAccess))(t)
 			s.wantTerminate(c.want, c.do(s, r))
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -83,10 +84,7 @@ func (s *side) region(n int, access verbs.Access) (*nic.Region, nic.Bytes) {
 func (s *side) regionOf(pd nic.PD, n int, access verbs.Access) (*nic.Region, nic.Bytes) {
 	s.t.Helper()
 	mem := make(nic.Bytes, n)
-	r, err := s.base.RegMR(pd, mem, 0, access)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := must.Get(s.base.RegMR(pd, mem, 0, access))(s.t)
 	return r, mem
 }
 

@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(hex.DecodeString(s))(t)
 	return b
 }
 
@@ -94,9 +92,7 @@ var terminateRows = map[string]func(*testing.T){
 				t.Fatal("no answer")
 			}
 		}
-		if err := s.base.DeregMR(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.base.DeregMR(r))
 		term := s.wantTerminate(wire.TermProtInvalidSTag, &g)
 		q.SinkTO += 3 * 1428
 		q.SrcTO += 3 * 1428

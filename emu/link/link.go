@@ -121,3 +121,71 @@ type GroupLink interface {
 	Join(group netip.Addr) error
 	Leave(group netip.Addr) error
 }
+
+// PortObserver is notified of changes of a stack's port. A notification may repeat a
+// known state.
+type PortObserver interface {
+	// LinkChanged says that the link is up or down.
+	LinkChanged(up bool)
+	// AddrChanged says that an address was removed from the port, or added again.
+	AddrChanged(addr netip.Addr, present bool)
+}
+
+// Segment is a TCP segment of a capture.
+type Segment struct {
+	Src, Dst netip.AddrPort
+	// Seq and Ack are relative sequence numbers: the SYN is 0, the first byte 1, and a FIN
+	// counts as one byte.
+	Seq, Ack uint64
+	Flags    SegmentFlags
+	Payload  []byte
+}
+
+// SegmentFlags are the flags of the TCP header, with its bit values.
+type SegmentFlags uint8
+
+// The flags.
+const (
+	FIN SegmentFlags = 1 << iota
+	SYN
+	RST
+	PSH
+	ACK
+)
+
+// Is4 reports whether the segment is sent over IPv4.
+func (s *Segment) Is4() bool {
+	a := s.Dst.Addr()
+	return a.Is4() || a.Is4In6()
+}
+
+// IPBytes returns the length of the IP packet that carries the segment.
+func (s *Segment) IPBytes() int {
+	if s.Is4() {
+		return IPv4HeaderLen + TCPHeaderLen + len(s.Payload)
+	}
+	return IPv6HeaderLen + TCPHeaderLen + len(s.Payload)
+}
+
+// Header lengths without options.
+const (
+	IPv4HeaderLen = 20
+	IPv6HeaderLen = 40
+	UDPHeaderLen  = 8
+	TCPHeaderLen  = 20
+)
+
+// Is4 reports whether the datagram is sent over IPv4: its destination is an IPv4 address,
+// perhaps mapped into IPv6.
+func (d *Datagram) Is4() bool {
+	a := d.Dst.Addr()
+	return a.Is4() || a.Is4In6()
+}
+
+// IPBytes returns the length of the IP packet that carries the datagram.
+func (d *Datagram) IPBytes() int {
+	if d.Is4() {
+		return IPv4HeaderLen + UDPHeaderLen + len(d.Payload)
+	}
+	return IPv6HeaderLen + UDPHeaderLen + len(d.Payload)
+}

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab/perflab"
 )
 
 // contest is what is measured of several providers.
@@ -31,7 +31,7 @@ var contests = []contest{
 func report(b *testing.B, unit, baseName string, rounds int, base, ours func() (float64, error)) {
 	b.Helper()
 	for b.Loop() {
-		c, err := rawbench.Compare(rounds, base, ours)
+		c, err := perflab.Compare(rounds, base, ours)
 		must.Do(b, err)
 		b.ReportMetric(c.Base, baseName+"-"+unit)
 		b.ReportMetric(c.Other, unit)
@@ -47,9 +47,9 @@ func families(b *testing.B, f func(b *testing.B, h *hosts)) {
 	}
 }
 
-// bare returns the two hosts for a comparison with plain UDP.
-func (h *hosts) bare() (a, b rawbench.Endpoint) {
-	return rawbench.Endpoint{NetNS: h.a.FD(), Addr: h.a.Addr(h.v6, 0)}, rawbench.Endpoint{NetNS: h.b.FD(), Addr: h.b.Addr(h.v6, 0)}
+// bare returns the two hosts for a comparison with bare sockets.
+func (h *hosts) bare() (a, b perflab.RawEndpoint) {
+	return perflab.RawEndpoint{NetNS: h.a.FD(), Addr: h.a.Addr(h.v6, 0)}, perflab.RawEndpoint{NetNS: h.b.FD(), Addr: h.b.Addr(h.v6, 0)}
 }
 
 // BenchmarkStream writes 1 MiB messages between two namespaces and compares with bare
@@ -60,11 +60,11 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			families(b, func(b *testing.B, h *hosts) {
 				report(b, "Gb/s", "raw", 5, func() (float64, error) {
-					if c.name == iwarp.name {
-						return h.rawStream(slice)
-					}
 					x, y := h.bare()
-					r, err := rawbench.Stream(x, y, rawbench.StreamConfig{Duration: slice})
+					if c.name == iwarp.name {
+						return perflab.RawTCPStream(x, y, perflab.RawTCPStreamConfig{Bytes: 1 << 20, Work: true, Duration: slice})
+					}
+					r, err := perflab.RawUDPStream(x, y, perflab.RawUDPStreamConfig{Duration: slice})
 					return r.Gbps(), err
 				}, func() (float64, error) { return h.play(b, c, 64, false, writes(slice)) })
 			})
@@ -81,11 +81,11 @@ func BenchmarkPingPong(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/block=%v", c.name, block), func(b *testing.B) {
 				families(b, func(b *testing.B, h *hosts) {
 					report(b, "µs", "raw", 5, func() (float64, error) {
-						if c.name == iwarp.name {
-							return h.rawPingPong(rounds, size, block)
-						}
 						x, y := h.bare()
-						r, err := rawbench.PingPong(x, y, rawbench.PingPongConfig{Rounds: rounds, Bytes: size + 16, Block: block})
+						if c.name == iwarp.name {
+							return perflab.RawTCPPingPong(x, y, perflab.RawTCPPingPongConfig{Bytes: size, Rounds: rounds, Block: block})
+						}
+						r, err := perflab.RawUDPPingPong(x, y, perflab.RawUDPPingPongConfig{Rounds: rounds, Bytes: size + 16, Block: block})
 						return r.HalfMicros(), err
 					}, func() (float64, error) { return h.play(b, c, size, block, halfRound(rounds)) })
 				})

@@ -1,9 +1,28 @@
+// Package providertest has the rig of the providers' tests: [End], a queue pair with the
+// objects that it needs, [Cable], two ports in a simulated world, and programs that exchange
+// messages ([Echo]). Its own tests are those that all providers must pass; what only one
+// provider does is tested in the provider's package.
+//
+// Only tests import it.
 package providertest
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -76,4 +95,91 @@ func JoinRC(a, b *End) {
 			must.Do(a, s.from.QP.Modify(attr, step.mask|verbs.QPAttrState))
 		}
 	}
+}
+
+// AddrA and AddrB are the addresses of the two ports of a cable.
+var (
+	AddrA = netip.MustParseAddr("fd00::1")
+	AddrB = netip.MustParseAddr("fd00::2")
+)
+
+// Cable describes two ports in a simulated world. The zero value is a cable without
+// impairments between AddrA and AddrB.
+type Cable struct {
+	Seed      uint64
+	MaxEvents uint64
+	Net       sim.NetConfig
+	Link      sim.LinkConfig // zero: 100 Gb/s, 1 µs, MTU 4200
+	Up        impair.Config  // of both directions
+	Addrs     [2]netip.Addr
+}
+
+// Open makes the world and the ports. The world ends after 5 minutes.
+func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
+	t.Helper()
+	if c.Link == (sim.LinkConfig{}) {
+		c.Link = sim.LinkConfig{RateBps: 100e9, Latency: time.Microsecond, MTU: 4200}
+	}
+	if !c.Addrs[0].IsValid() {
+		c.Addrs = [2]netip.Addr{AddrA, AddrB}
+	}
+	w := sim.New(sim.Config{Seed: c.Seed, MaxTime: mono.Time(5 * time.Minute), MaxEvents: c.MaxEvents})
+	port := func(i int) sim.PortConfig {
+		return sim.PortConfig{Addrs: c.Addrs[i : i+1], Up: c.Up, Link: c.Link}
+	}
+	a, b, err := sim.NewPair(w, c.Net, port(0), port(1))
+	must.Do(t, err)
+	return w, [2]*sim.Port{a, b}
+}
+
+// ExpectSameCapture checks that captures of a simulated world follow from the seed alone.
+// recorded is the SHA-256 of the capture of seed 3, made on amd64: other machines and later
+// versions must agree, or the change log says that runs of the same seed differ from now
+// on. It may be empty.
+func ExpectSameCapture(t *testing.T, recorded string, capture func(seed uint64, file *bytes.Buffer)) {
+	t.Helper()
+	with := func(seed uint64, procs int) []byte {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		var file bytes.Buffer
+		capture(seed, &file)
+		return file.Bytes()
+	}
+	one := with(3, 1)
+	if !bytes.Equal(one, with(3, 1)) || !bytes.Equal(one, with(3, 4)) {
+		t.Error("the same seed gave different captures")
+	}
+	if bytes.Equal(one, with(4, 1)) {
+		t.Error("another seed gave the same capture: is anything random?")
+	}
+	if sum := fmt.Sprintf("%x", sha256.Sum256(one)); sum != recorded && recorded != "" {
+		t.Errorf("capture of seed 3 has changed: SHA-256 %s, was %s", sum, recorded)
+	}
+}
+
+// Tshark returns the lines that tshark prints for a capture.
+func Tshark(t *testing.T, file []byte, args ...string) []string {
+	t.Helper()
+	program, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed (Debian: apt-get install tshark)")
+	}
+	name := filepath.Join(t.TempDir(), "f.pcapng")
+	must.Do(t, os.WriteFile(name, file, 0o600))
+	out := must.Get(exec.Command(program, append([]string{"-r", name}, args...)...).Output())(t)
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
+}
+
+// Tap is a link that shows the datagrams that were sent.
+type Tap struct {
+	link.PacketLink
+	Sent func(d *link.Datagram)
+}
+
+// Send sends datagrams.
+func (p Tap) Send(now mono.Time, ds []link.Datagram) (int, error) {
+	n, err := p.PacketLink.Send(now, ds)
+	for i := range n {
+		p.Sent(&ds[i])
+	}
+	return n, err
 }

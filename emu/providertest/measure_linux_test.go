@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -47,13 +47,13 @@ func newDatagrams(name string, reliable bool) contestant {
 
 // hosts are two hosts joined by a wire, or the loopback network.
 type hosts struct {
-	a, b *nstest.Host // nil: loopback
+	a, b *testutil.Host // nil: loopback
 	v6   bool
 }
 
 func newHosts(b testing.TB, v6 bool) *hosts {
 	b.Helper()
-	x, y := nstest.Pair(b, 9000)
+	x, y := testutil.HostPair(b, 9000)
 	return &hosts{x, y, v6}
 }
 
@@ -63,7 +63,7 @@ func newHosts(b testing.TB, v6 bool) *hosts {
 func (h *hosts) play(t testing.TB, c contestant, size int, block bool, f func(a, b *Player) (float64, error)) (float64, error) {
 	addrs := [2]netip.Addr{netip.MustParseAddr(loopbackA), netip.MustParseAddr(loopbackB)}
 	var devices [2]verbs.Context
-	for i, host := range []*nstest.Host{h.a, h.b} {
+	for i, host := range []*testutil.Host{h.a, h.b} {
 		open := func() (err error) {
 			devices[i], err = c.open(addrs[i])
 			return err

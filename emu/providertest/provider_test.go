@@ -224,39 +224,3 @@ func TestCounterNames(t *testing.T) {
 		}
 	})
 }
-
-func TestProviderOpensByName(t *testing.T) {
-	broken := errors.New("broken")
-	each(t, func(t *testing.T, p *provider) {
-		d := p.world(t, Cable{}).a
-		var all verbs.Provider
-		switch d := d.(type) {
-		case *softroce.Device:
-			r := new(softroce.Provider)
-			r.Add("a", func() (*softroce.Device, error) { return d, nil })
-			r.Add("b", func() (*softroce.Device, error) { return nil, broken })
-			all = r
-		case *softiwarp.Device:
-			r := new(softiwarp.Provider)
-			r.Add("a", func() (*softiwarp.Device, error) { return d, nil })
-			r.Add("b", func() (*softiwarp.Device, error) { return nil, broken })
-			all = r
-		case *dgiwarp.Device:
-			r := new(dgiwarp.Provider)
-			r.Add("a", func() (*dgiwarp.Device, error) { return d, nil })
-			r.Add("b", func() (*dgiwarp.Device, error) { return nil, broken })
-			all = r
-		}
-		info := d.Info()
-		if list := must.Get(all.Devices())(t); len(list) != 2 || list[0].Transport != info.Transport || all.Name() != p.name {
-			t.Errorf("%s has devices %+v", all.Name(), list)
-		}
-		if got := must.Get(all.Open("a"))(t); got != verbs.Context(d) || info.Name != "a" || info.Provider != p.name {
-			t.Errorf("opened %v, %+v", got, info)
-		}
-		_, err := all.Open("b")
-		must.Fail(t, "a device that fails", err, broken, "open_device b")
-		_, err = all.Open("c")
-		must.Fail(t, "an unknown device", err, verbs.ErrNotFound, "among 2 devices")
-	})
-}

@@ -15,11 +15,11 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
 // onSockets opens a device on an address of this host.
 func (p *provider) onSockets(addr netip.Addr) (device, error) {
@@ -98,9 +98,9 @@ func TestEchoOverSockets(t *testing.T) {
 func TestEchoAcrossNamespaces(t *testing.T) {
 	eachConnecting(t, func(t *testing.T, p *provider) {
 		for _, v6 := range []bool{true, false} {
-			x, y := nstest.Pair(t, 9000)
+			x, y := testutil.HostPair(t, 9000)
 			var devices [2]device
-			for i, h := range []*nstest.Host{x, y} {
+			for i, h := range []*testutil.Host{x, y} {
 				must.Do(t, h.Do(func() (err error) {
 					devices[i], err = p.onSockets(h.Addr(v6, 0).Addr())
 					return err

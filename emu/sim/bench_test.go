@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // echo sends every received packet back, until left is 0.
@@ -31,10 +32,7 @@ func (e *echo) HandleEvent(now mono.Time, _ uint64) {
 
 func benchmarkEcho(b *testing.B, cfg NetConfig, l LinkConfig) {
 	w := New(Config{Seed: 1})
-	n, err := NewNet(w, cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	n := must.Get(NewNet(w, cfg))(b)
 	benchmarkNet(b, n, l, nil, nil)
 }
 
@@ -42,14 +40,8 @@ func benchmarkEcho(b *testing.B, cfg NetConfig, l LinkConfig) {
 func benchmarkNet(b *testing.B, n *Net, l LinkConfig, s0, s1 *Switch) {
 	w := n.World()
 	a0, a1 := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")
-	p0, err := n.Attach(PortConfig{Addrs: []netip.Addr{a0}, Link: l, Switch: s0})
-	if err != nil {
-		b.Fatal(err)
-	}
-	p1, err := n.Attach(PortConfig{Addrs: []netip.Addr{a1}, Link: l, Switch: s1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	p0 := must.Get(n.Attach(PortConfig{Addrs: []netip.Addr{a0}, Link: l, Switch: s0}))(b)
+	p1 := must.Get(n.Attach(PortConfig{Addrs: []netip.Addr{a1}, Link: l, Switch: s1}))(b)
 	e0, e1 := &echo{port: p0}, &echo{port: p1}
 	p0.OnReadable(e0, 0)
 	p1.OnReadable(e1, 0)
@@ -59,9 +51,7 @@ func benchmarkNet(b *testing.B, n *Net, l LinkConfig, s0, s1 *Switch) {
 		for range 4 {
 			_, _ = p0.Send(w.Now(), []link.Datagram{d})
 		}
-		if err := w.Run(); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, w.Run())
 	}
 	start(100)
 	b.ReportAllocs()
@@ -94,9 +84,7 @@ func BenchmarkSleepAlone(b *testing.B) {
 	})
 	b.ReportAllocs()
 	b.ResetTimer()
-	if err := w.Run(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, w.Run())
 }
 
 func BenchmarkSleepInterleaved(b *testing.B) {
@@ -114,9 +102,7 @@ func BenchmarkSleepInterleaved(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
-			if err := w.Run(); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, w.Run())
 		})
 	}
 }

@@ -2,7 +2,17 @@ package sim
 
 import (
 	"fmt"
+	"io"
+	"math/bits"
+	"math/rand/v2"
+	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // Calls of handlers and other programs that kill, pause and resume a program.
@@ -68,4 +78,173 @@ func (p *Proc) wake() {
 		return
 	}
 	p.w.ready = append(p.w.ready, p)
+}
+
+// Chooser makes the world's choices. A model checker enumerates schedules by
+// answering differently from run to run. kind is "run" (which program runs
+// next) or "notify" (which waiter wakes); the answer is in [0, n).
+type Chooser interface {
+	Choose(kind string, n int) int
+}
+
+// Choose picks one of n. Every choice of the world is made here. The Chooser is
+// not called if n is 1.
+func (w *World) Choose(kind string, n int) int {
+	if n == 1 {
+		return 0
+	}
+	if n < 1 {
+		panic(fmt.Sprintf("sim: Choose(%q, %d): nothing to choose from", kind, n))
+	}
+	i := w.chooser.Choose(kind, n)
+	if i < 0 || i >= n {
+		panic(fmt.Sprintf("sim: Chooser answered %d to Choose(%q, %d)", i, kind, n))
+	}
+	w.traceChoice(kind, n, i)
+	return i
+}
+
+type randomChooser struct{ rng *rand.Rand }
+
+func (s randomChooser) Choose(_ string, n int) int { return randBelow(s.rng, n) }
+
+// randBelow returns a number in [0, n). It avoids the methods of rand.Rand
+// whose results differ on 32-bit machines.
+func randBelow[N int | time.Duration](rng *rand.Rand, n N) N {
+	hi, _ := bits.Mul64(rng.Uint64(), uint64(n))
+	return N(hi)
+}
+
+// Rand returns the random stream of that name, which depends only on the seed
+// and the name (see impair.NewRand). Later calls return the same stream at its
+// current position.
+func (w *World) Rand(name string) *rand.Rand {
+	if r, ok := w.rands[name]; ok {
+		return r
+	}
+	r := impair.NewRand(w.cfg.Seed, name)
+	w.rands[name] = r
+	return r
+}
+
+// trace writes one line of text per step: the time in nanoseconds, the place
+// and the action. It costs one comparison when no writer is set.
+type trace struct {
+	out io.Writer
+	buf []byte
+	err error
+}
+
+// Tracing reports whether a trace is written, so that callers can skip
+// formatting.
+func (w *World) Tracing() bool { return w.trace.out != nil }
+
+// Tracef adds a line to the trace, after the time.
+func (w *World) Tracef(format string, args ...any) {
+	if w.trace.out == nil {
+		return
+	}
+	w.traceLine(fmt.Appendf(w.traceStart(), format, args...))
+}
+
+// TraceErr returns the first write error of the trace. Nothing is written after
+// it.
+func (w *World) TraceErr() error { return w.trace.err }
+
+func (w *World) traceStart() []byte {
+	return append(strconv.AppendInt(w.trace.buf[:0], int64(w.now), 10), ' ')
+}
+
+func (w *World) traceLine(b []byte) {
+	w.trace.buf = append(b, '\n')
+	if w.trace.err == nil {
+		_, w.trace.err = w.trace.out.Write(w.trace.buf)
+	}
+}
+
+func (w *World) traceRun(p *Proc) {
+	if w.trace.out != nil {
+		w.traceLine(append(append(w.traceStart(), "run "...), p.name...))
+	}
+}
+
+func (w *World) traceChoice(kind string, n, i int) {
+	if w.trace.out != nil {
+		b := append(append(w.traceStart(), "choose "...), kind...)
+		b = append(strconv.AppendInt(append(b, ' '), int64(n), 10), ' ')
+		w.traceLine(strconv.AppendInt(b, int64(i), 10))
+	}
+}
+
+// WrongGoroutineError is the panic value of a call into the world from a
+// goroutine that a program started. Only the program's own goroutine may call.
+type WrongGoroutineError struct {
+	Call      string // called function
+	CallSite  string // file:line of the call
+	StartSite string // file:line of the go statement
+}
+
+func (e *WrongGoroutineError) Error() string {
+	return fmt.Sprintf("%s, called at %s, belongs to a simulated world, but its caller is a goroutine started at %s: "+
+		"a simulated world runs one program at a time, in its own goroutine. "+
+		"Call it from the program itself (without go), start another program for it (sim.World.Go, or one more rank), "+
+		"or run in network namespaces (--on netns), where goroutines are allowed", e.Call, e.CallSite, e.StartSite)
+}
+
+// checkGoroutine panics unless the caller is the goroutine of Run or of the
+// running program.
+func (w *World) checkGoroutine() {
+	owner := w.goroutine
+	if w.current != nil {
+		owner = w.current.goroutine
+	}
+	if w.running && owner != process.Goroutine() {
+		panic(newWrongGoroutineError(string(debug.Stack())))
+	}
+}
+
+// newWrongGoroutineError finds the call and the go statement in a stack trace.
+func newWrongGoroutineError(stack string) *WrongGoroutineError {
+	e := &WrongGoroutineError{Call: "a call", CallSite: "an unknown place", StartSite: "an unknown place"}
+	frames, created, ok := strings.Cut(stack, "\ncreated by ")
+	if !ok {
+		return e
+	}
+	if _, place, ok := strings.Cut(created, "\n"); ok {
+		e.StartSite = fileLineOf(place)
+	}
+	// Each frame has two lines, and the outermost function is last. The call is
+	// the first frame from there that belongs to this module.
+	lines := strings.Split(frames, "\n")
+	for n := len(lines); n >= 4; n -= 2 {
+		e.CallSite, e.Call = fileLineOf(lines[n-1]), functionOf(lines[n-4])
+		if isModuleFunction(lines[n-4]) {
+			break
+		}
+	}
+	return e
+}
+
+// isModuleFunction reports whether a stack line names a function of this module
+// outside of tests and examples.
+func isModuleFunction(line string) bool {
+	const module = "github.com/fabrictest/fabrictest/"
+	name, ok := strings.CutPrefix(line, module)
+	pkg, _, _ := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ".")
+	return ok && !strings.HasSuffix(pkg, "_test") && !strings.HasPrefix(name, "examples/")
+}
+
+// fileLineOf returns the file:line of a stack line.
+func fileLineOf(line string) string {
+	line, _, _ = strings.Cut(strings.TrimSpace(line), "\n")
+	place, _, _ := strings.Cut(line, " +0x")
+	return place
+}
+
+// functionOf returns the function of a stack line, without path and arguments.
+func functionOf(line string) string {
+	if i := strings.LastIndexByte(line, '('); i > 0 {
+		line = line[:i]
+	}
+	return line[strings.LastIndexByte(line, '/')+1:]
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
-	"github.com/fabrictest/fabrictest/internal/goruntime"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // inGoroutine makes a call in another goroutine and returns its panic value.
@@ -23,7 +23,7 @@ func inGoroutine(f func()) any {
 
 func wantWrongGoroutine(t *testing.T, got any, call string) {
 	t.Helper()
-	if goruntime.Goroutine() == 0 {
+	if process.Goroutine() == 0 {
 		t.Skip("goroutines cannot be told apart on this processor")
 	}
 	err, _ := got.(error)

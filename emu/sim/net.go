@@ -150,6 +150,7 @@ func (n *Net) Attach(cfg PortConfig) (*Port, error) {
 	return p, nil
 }
 
+// check reports why a port cannot be attached: its name, switch, addresses or link.
 func (n *Net) check(p *Port) error {
 	if n.byName[p.cfg.Name] != nil || n.trunkNames[p.cfg.Name] != nil {
 		return errors.New("the name is taken")

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/goruntime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // Proc is a program of a world: a coroutine that runs until it parks in a
@@ -63,7 +63,7 @@ func (w *World) Go(name string, f func(p *Proc) error) *Proc {
 	p := &Proc{w: w, name: name, waitReason: (*starting)(nil), waitingSince: w.now}
 	p.timer.init(w, (*procTimerHandler)(p), 0)
 	p.next, p.stop = iter.Pull(func(park func(struct{}) bool) {
-		p.park, p.goroutine = park, goruntime.Goroutine()
+		p.park, p.goroutine = park, process.Goroutine()
 		defer func() { p.goroutine = endedGoroutine }()
 		p.err = p.call(f)
 	})
@@ -198,7 +198,7 @@ func (p *Proc) wait(reason fmt.Stringer) {
 // checkRunning panics unless the program is the running one and is called in
 // its own goroutine. A program that is unwinding continues to unwind.
 func (p *Proc) checkRunning(call string) {
-	if self := goruntime.Goroutine(); self != p.goroutine {
+	if self := process.Goroutine(); self != p.goroutine {
 		p.w.checkGoroutine()
 		if !p.w.running && p.goroutine != 0 { // the program has ended, the calling goroutine has not
 			panic(newWrongGoroutineError(string(debug.Stack())))

@@ -2,10 +2,12 @@ package sim
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/linktest"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
@@ -58,5 +60,28 @@ func TestStreamTapSeesResetsWithoutPeer(t *testing.T) {
 	want := []string{"h0 out syn 0/0 0", "h1 in syn 0/0 0", "h1 out reset 0/1 0", "h0 in reset 0/1 0"}
 	if !slices.Equal(*got, want) {
 		t.Errorf("refused: got\n%q\nwant\n%q", *got, want)
+	}
+}
+
+func TestStreamHostImplementsStreamNet(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		for _, cut := range []uint32{0, 400_000} {
+			linktest.TestStreamNet(t, func(t *testing.T) linktest.StreamBench {
+				w := New(Config{Seed: 1})
+				t.Cleanup(w.Close)
+				n := newNet(t, w, NetConfig{Stream: StreamConfig{CutPPM: cut, BufferBytes: 64 << 10}})
+				addrs := []netip.Addr{addrOf(0), addrOf(1)}
+				if v6 {
+					addrs = []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}
+				}
+				link := LinkConfig{RateBps: 10e9, Latency: 1000}
+				a := attach(t, n, PortConfig{Addrs: addrs[:1], Link: link})
+				b := attach(t, n, PortConfig{Addrs: addrs[1:], Link: link})
+				return linktest.StreamBench{
+					A: a.StreamHost(), B: b.StreamHost(), AddrA: addrs[0], AddrB: addrs[1],
+					Settle: func() mono.Time { mustRun(t, w); return w.Now() },
+				}
+			})
+		}
 	}
 }

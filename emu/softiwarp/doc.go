@@ -17,7 +17,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
-	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
@@ -49,7 +48,7 @@ type Config struct {
 }
 
 // Costs is the processor time of verb calls in a simulated world.
-type Costs = simdrive.Costs
+type Costs = sim.Costs
 
 // startTime is the time at which devices in real time are opened. Zero means that a time is
 // not set.
@@ -62,13 +61,13 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 		cfg.Addrs = port.Addrs()
 	}
 	if cfg.Costs == (Costs{}) {
-		cfg.Costs = simdrive.DefaultCosts()
+		cfg.Costs = sim.DefaultCosts()
 	}
 	if cfg.NIC.KeySecret == ([16]byte{}) {
-		cfg.NIC.KeySecret = simdrive.NewSecret(w, "softiwarp/keys/"+port.Name())
+		cfg.NIC.KeySecret = sim.NewSecret(w, "softiwarp/keys/"+port.Name())
 	}
 	return open(cfg, n, port.MTU(), func(d *Device) drive.StreamDriver {
-		return simdrive.NewStreams(w, d, n, port, cfg.Costs, (*portObserver)(d))
+		return sim.NewStreamDriver(w, d, n, port, cfg.Costs, (*portObserver)(d))
 	})
 }
 

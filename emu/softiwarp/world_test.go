@@ -2,9 +2,12 @@ package softiwarp
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -79,3 +82,128 @@ func echoOf(a, b *Device, n int) providertest.Echo {
 
 // echo exchanges messages in real time.
 func echo(t testing.TB, a, b *Device, n int) error { return echoOf(a, b, n).Run(t) }
+
+// The counters of a device are the same ones in the same order, whatever has happened to it.
+func TestCounterNamesDuringConnections(t *testing.T) {
+	names := func(d *Device) (names []string) {
+		for _, c := range d.Counters() {
+			names = append(names, c.Name)
+		}
+		return names
+	}
+	var first []string
+	same := func(d *Device, when string) {
+		t.Helper()
+		if got := names(d); !slices.Equal(got, first) {
+			t.Errorf("%s: %d counters, not the %d of before: %q", when, len(got), len(first), got)
+		}
+	}
+	w, a, b := pairInWorld(t, 3, sim.NetConfig{})
+	first = names(a)
+	w.Go("server", func(*sim.Proc) error {
+		e, c := acceptOne(t, b, at(5))
+		same(b, "accepted")
+		must.Do(t, c.WaitDisconnect(verbs.Forever))
+		same(b, "terminated")
+		return e.QP.Close()
+	})
+	w.Go("client", func(p *sim.Proc) error {
+		p.Sleep(time.Millisecond)
+		if _, err := newEnd(t, a).TryConnect(at(1)); err == nil {
+			t.Error("connected to a closed port")
+		}
+		same(a, "refused")
+		e, c := connectTo(t, a, at(5))
+		same(a, "connected")
+		e.Send(0, 1) // there is no receive for it
+		must.Do(t, c.WaitDisconnect(verbs.Forever))
+		same(a, "terminated")
+		return e.QP.Close()
+	})
+	must.Do(t, w.RunPrograms())
+	for d, name := range map[*Device]string{a: "rcvd_terminate_1_2_02", b: "sent_terminate_1_2_02"} {
+		if counter(d, name) != 1 || !slices.Contains(first, name) {
+			t.Errorf("%s is %d", name, counter(d, name))
+		}
+	}
+}
+
+// couple is two connected ends in one simulated world, for a program that plays both sides.
+type couple struct {
+	testing.TB
+	p      *sim.Proc
+	a, b   *end // a has connected, b has accepted
+	ca, cb verbs.Conn
+}
+
+// coupled runs a program on two connected ends.
+func coupled(t *testing.T, net sim.NetConfig, play func(c *couple), cfgs ...Config) {
+	t.Helper()
+	w, da, db := pairInWorld(t, 1, net, cfgs...)
+	w.Go("both", func(p *sim.Proc) error {
+		play(newCouple(t, p, da, db))
+		return nil
+	})
+	must.Do(t, w.RunPrograms())
+}
+
+// newCouple connects an end of each device.
+func newCouple(t testing.TB, p *sim.Proc, da, db *Device) *couple {
+	c := &couple{TB: t, p: p, b: newEnd(t, db)}
+	at := netip.AddrPortFrom(db.cfg.Addrs[0], 9)
+	p.World().Go("accept", func(*sim.Proc) error {
+		l := providertest.Listen(t, db, at, 0)
+		c.cb = c.b.AcceptFrom(l, connParam)
+		return l.Close()
+	})
+	p.Sleep(time.Millisecond)
+	c.a, c.ca = connectTo(t, da, at)
+	for c.cb == nil {
+		p.Sleep(time.Microsecond)
+	}
+	return c
+}
+
+// recorder records the bytes that the streams of a net write and read.
+type recorder struct {
+	link.StreamNet
+	sent, got *[]byte
+}
+
+func (r recorder) Dial(now mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
+	s, err := r.StreamNet.Dial(now, local, remote)
+	return recordedStream{s, r}, err
+}
+
+type recordedStream struct {
+	link.StreamLink
+	r recorder
+}
+
+func (s recordedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, error) {
+	n, err := s.StreamLink.Writev(now, bufs, more)
+	left := n
+	for _, b := range bufs {
+		b = b[:min(len(b), left)]
+		*s.r.sent = append(*s.r.sent, b...)
+		left -= len(b)
+	}
+	return n, err
+}
+
+func (s recordedStream) Read(now mono.Time, b []byte) (int, error) {
+	n, err := s.StreamLink.Read(now, b)
+	*s.r.got = append(*s.r.got, b[:n]...)
+	return n, err
+}
+
+// recordEcho returns the bytes that the client of a short echo writes and reads.
+func recordEcho(t *testing.T, cfg Config) (sent, got []byte) {
+	t.Helper()
+	w, ports := providertest.Cable{Seed: 1}.Open(t)
+	a := must.Get(InWorld(w, ports[0], recorder{ports[0].StreamHost(), &sent, &got}, cfg))(t)
+	b := must.Get(InWorld(w, ports[1], ports[1].StreamHost(), cfg))(t)
+	echoOf(a, b, 20).InWorld(t, w)
+	must.Do(t, w.RunPrograms())
+	return sent, got
+}

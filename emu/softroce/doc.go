@@ -15,7 +15,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
-	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -48,7 +47,7 @@ type Config struct {
 }
 
 // Costs is the processor time of verb calls in a simulated world.
-type Costs = simdrive.Costs
+type Costs = sim.Costs
 
 // startTime is the time at which devices in real time are opened. Zero means that a time is
 // not set.
@@ -65,13 +64,13 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.Addrs = port.Addrs()
 	}
 	if cfg.Costs == (Costs{}) {
-		cfg.Costs = simdrive.DefaultCosts()
+		cfg.Costs = sim.DefaultCosts()
 	}
 	if cfg.NIC.KeySecret == ([16]byte{}) {
-		cfg.NIC.KeySecret = simdrive.NewSecret(w, "softroce/keys/"+port.Name())
+		cfg.NIC.KeySecret = sim.NewSecret(w, "softroce/keys/"+port.Name())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
-		return simdrive.New(w, d, l, port, cfg.Costs, (*portObserver)(d))
+		return sim.NewDriver(w, d, l, port, cfg.Costs, (*portObserver)(d))
 	})
 }
 

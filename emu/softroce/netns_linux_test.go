@@ -6,16 +6,16 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
 // devicesOnHosts opens a device on each of two hosts in network namespaces.
-func devicesOnHosts(t *testing.T) (ha, hb *nstest.Host, da, db *Device) {
+func devicesOnHosts(t *testing.T) (ha, hb *testutil.Host, da, db *Device) {
 	t.Helper()
-	ha, hb = nstest.Pair(t, 9000)
-	open := func(h *nstest.Host) (d *Device) {
+	ha, hb = testutil.HostPair(t, 9000)
+	open := func(h *testutil.Host) (d *Device) {
 		must.Do(t, h.Do(func() (err error) {
 			d, err = OnUDP(udplink.Config{}, Config{Addrs: []netip.Addr{h.V6}})
 			return err

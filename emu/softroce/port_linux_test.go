@@ -13,15 +13,15 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // change does something to the wire's end in a host.
-func change(t *testing.T, h *nstest.Host, what func(netlink.Link) error) {
+func change(t *testing.T, h *testutil.Host, what func(netlink.Link) error) {
 	t.Helper()
 	must.Do(t, h.Do(func() error {
-		dev, err := netlink.LinkByName(nstest.Device)
+		dev, err := netlink.LinkByName(testutil.HostDevice)
 		if err != nil {
 			return err
 		}

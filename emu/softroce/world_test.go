@@ -1,12 +1,14 @@
 package softroce
 
 import (
+	"bytes"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -75,4 +77,138 @@ func players(t testing.TB, da, db *Device, block bool) (a, b *player) {
 	must.Do(t, a.Receive(32))
 	must.Do(t, b.Receive(32))
 	return a, b
+}
+
+// shelf is a link on which packets lie until the other end takes them: it costs
+// next to nothing, so that what is measured over it is the device.
+type shelf struct {
+	peer  *shelf
+	ds    [64]link.Datagram
+	n     int
+	waits chan struct{}
+	sent  int
+}
+
+func newShelves() (a, b *shelf) {
+	a, b = &shelf{waits: make(chan struct{})}, &shelf{waits: make(chan struct{})}
+	a.peer, b.peer = b, a
+	return a, b
+}
+
+func (s *shelf) Send(_ mono.Time, ds []link.Datagram) (int, error) {
+	to := s.peer
+	n := min(len(ds), len(to.ds)-to.n)
+	for i := range n {
+		d := &to.ds[to.n]
+		payload := append(d.Payload[:0], ds[i].Payload...)
+		*d = ds[i]
+		d.Payload = payload
+		to.n++
+	}
+	s.sent += n
+	return n, nil
+}
+
+func (s *shelf) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
+	n := copy(ds, s.ds[:s.n])
+	s.n -= n
+	return n, nil
+}
+
+// WaitReadable sleeps for good: the background must not touch the shelf.
+func (s *shelf) WaitReadable(time.Duration) error {
+	<-s.waits
+	return link.ErrClosed
+}
+
+func (s *shelf) Wake()                   {}
+func (s *shelf) MTU() int                { return 9000 }
+func (s *shelf) Features() link.Features { return link.Features{SeesHeader: true, SetsHeader: true} }
+func (s *shelf) Close() error            { return nil }
+
+// BenchmarkTurn is what a ping-pong costs in this program: half a turn is one
+// message sent, one poll that finds nothing, and one message received.
+func BenchmarkTurn(b *testing.B) {
+	la, lb := newShelves()
+	da := must.Get(OnLink(la, Config{Addrs: []netip.Addr{addrA}}))(b)
+	db := must.Get(OnLink(lb, Config{Addrs: []netip.Addr{addrB}}))(b)
+	time.Sleep(10 * time.Millisecond) // until both backgrounds sleep
+	px, py := players(b, da, db, false)
+	none := make([]verbs.WC, 1)
+	half := func(from, to *player) {
+		must.Do(b, from.Serve(1))
+		if n, err := from.CQ.Poll(none); n != 0 || err != nil {
+			b.Fatal(n, err)
+		}
+		must.Get(to.Await())(b)
+	}
+	b.ReportAllocs()
+	sent := la.sent
+	for b.Loop() {
+		half(px, py)
+		half(py, px)
+	}
+	b.ReportMetric(float64(la.sent-sent)/float64(b.N), "packets/message")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2, "ns/half")
+	close(la.waits)
+	close(lb.waits)
+	da.Close()
+	db.Close()
+}
+
+func TestDatagramServiceIsResolved(t *testing.T) {
+	const qkey = 0x01234567
+	readyUD := func(d *Device) *end {
+		e := providertest.NewEnd(t, d, verbs.QPTypeUD)
+		e.ReadyUD(qkey)
+		return e
+	}
+	inWorld(t, func(p *sim.Proc, d *Device) {
+		p.Sleep(time.Millisecond)
+		e := readyUD(d)
+		must.Fail(t, "resolve of an unknown service", must.Err(d.cm.Resolve(netip.AddrPortFrom(addrB, 99), nil, verbs.Forever)), verbs.ErrRejected)
+		peer := must.Get(d.cm.Resolve(netip.AddrPortFrom(addrB, 6), []byte("who"), verbs.Forever))(t)
+		if peer.QKey != qkey || !bytes.HasPrefix(peer.PrivateData, []byte("me")) {
+			t.Errorf("resolved %+v", peer)
+		}
+		ah := must.Get(e.PD.CreateAH(peer.AH))(t)
+		copy(e.Buf, "datagram")
+		e.Do(verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, 8), UD: verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}})
+	}, func(_ *sim.Proc, d *Device) {
+		e := readyUD(d)
+		e.Recv(0, 100)
+		l := must.Get(d.cm.Listen(netip.AddrPortFrom(netip.IPv6Unspecified(), 6), verbs.PortSpaceUDP, 0))(t)
+		req := must.Get(l.GetRequest(verbs.Forever))(t)
+		must.Get(req.Accept(e.QP, verbs.ConnParam{PrivateData: []byte("me")}, verbs.Forever))(t)
+		wc := e.Complete()
+		if wc.ByteLen != verbs.GRHLen+8 || string(e.Buf[verbs.GRHLen:verbs.GRHLen+8]) != "datagram" {
+			t.Errorf("received %+v %q", wc, e.Buf[:48])
+		}
+		attr, err := verbs.InitAHFromWC(1, 0, &wc, e.Buf)
+		if err != nil || attr.GRH.DGID.Addr() != addrA {
+			t.Errorf("reply goes to %v, %v", attr.GRH.DGID, err)
+		}
+	})
+}
+
+func TestDisconnectFlushesPeerQP(t *testing.T) {
+	at := netip.AddrPortFrom(addrB, 7)
+	inWorld(t, func(p *sim.Proc, d *Device) {
+		p.Sleep(time.Millisecond)
+		e, conn := providertest.Connect(t, d, at)
+		p.Sleep(time.Millisecond)
+		must.Do(t, conn.Disconnect())
+		e.ExpectState(verbs.QPStateErr)
+		must.Do(t, e.QP.Close())
+		if len(d.cm.conns) != 0 {
+			t.Errorf("%d connections left", len(d.cm.conns))
+		}
+	}, func(_ *sim.Proc, d *Device) {
+		e, conn := acceptOne(t, d, at)
+		must.Get(e.QP.PostRecv([]verbs.RecvWR{{WRID: 9, SGL: e.SGL(0, 8)}}))(t)
+		if wc := e.ExpectWC(verbs.WCWRFlushErr); wc.WRID != 9 {
+			t.Errorf("receive completed %+v", wc)
+		}
+		must.Do(t, conn.WaitDisconnect(verbs.Forever))
+	})
 }

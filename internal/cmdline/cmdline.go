@@ -1,11 +1,16 @@
 // Package cmdline has what a command and the packages below it need to talk about the
-// command line: errors about it, suggestions for misspelled words, and quoted words.
-// It parses no flags; cmd/fabrictest does.
+// command line: errors about it, suggestions for misspelled words, quoted words, and the
+// files that it names. It parses no flags; cmd/fabrictest does.
 package cmdline
 
 import (
+	"cmp"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -61,4 +66,135 @@ func Join(words []string) string {
 		quoted[i] = Quote(w)
 	}
 	return strings.Join(quoted, " ")
+}
+
+// Line is a command line to be printed, for a user to run again.
+type Line struct{ words []string }
+
+// NewLine begins a command line with words that are not quoted.
+func NewLine(words string) *Line { return &Line{[]string{words}} }
+
+// Args adds quoted arguments.
+func (l *Line) Args(args ...string) *Line {
+	for _, a := range args {
+		l.words = append(l.words, Quote(a))
+	}
+	return l
+}
+
+// Flag adds a flag for each value that is not empty.
+func (l *Line) Flag(name string, values ...string) *Line {
+	for _, v := range values {
+		if v != "" {
+			l.words = append(l.words, "--"+name+" "+Quote(v))
+		}
+	}
+	return l
+}
+
+// Switch adds a flag without a value, if it is on.
+func (l *Line) Switch(name string, on bool) *Line {
+	if on {
+		l.words = append(l.words, "--"+name)
+	}
+	return l
+}
+
+// Add adds words that are not quoted; empty ones are left out.
+func (l *Line) Add(words ...string) *Line {
+	for _, w := range words {
+		if w != "" {
+			l.words = append(l.words, w)
+		}
+	}
+	return l
+}
+
+// String returns the command line.
+func (l *Line) String() string { return strings.Join(l.words, " ") }
+
+const maxSuggestions = 5
+
+// Similar returns the known words that contain word, and those whose edit distance
+// is at most a third of its length, the most similar first. Case is ignored.
+func Similar(word string, known []string) []string {
+	type candidate struct {
+		word     string
+		distance int
+	}
+	lower := strings.ToLower(word)
+	var candidates []candidate
+	for _, k := range known {
+		l := strings.ToLower(k)
+		if len(lower) >= 3 && strings.Contains(l, lower) {
+			candidates = append(candidates, candidate{k, 0})
+		} else if d := EditDistance(lower, l); d <= len(lower)/3 {
+			candidates = append(candidates, candidate{k, d})
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
+	words := make([]string, 0, maxSuggestions)
+	for _, c := range candidates[:min(len(candidates), maxSuggestions)] {
+		words = append(words, c.word)
+	}
+	return words
+}
+
+// EditDistance returns the number of bytes to insert, delete, replace or swap with
+// their neighbour to turn a into b (optimal string alignment). If the lengths differ
+// widely it returns the longer length without computing the distance.
+func EditDistance(a, b string) int {
+	if d := len(a) - len(b); d > len(b)+8 || -d > len(a)+8 {
+		return max(len(a), len(b))
+	}
+	prev2, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := prev[j]
+			if a[i] != b[j] {
+				replaced++
+			}
+			row[j+1] = min(replaced, prev[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], prev2[j-1]+1)
+			}
+		}
+		prev2, prev, row = prev, row, prev2
+	}
+	return prev[len(b)]
+}
+
+// goBuildDir matches the go command's temporary folders, and its cache.
+var goBuildDir = regexp.MustCompile(`/go-build[0-9]*/`)
+
+// GoRun runs the program in a checkout.
+const GoRun = "go run ./cmd/fabrictest"
+
+// Invocation returns how the program was called, for command lines that it prints: its
+// name if the shell finds it on PATH, else its path. A program in a go-build folder was
+// started by "go run".
+func Invocation(arg0 string) string {
+	if goBuildDir.MatchString(filepath.ToSlash(arg0)) {
+		return GoRun
+	}
+	base := filepath.Base(arg0)
+	if base == arg0 || sameFile(arg0, base) {
+		return base
+	}
+	return Quote(arg0)
+}
+
+// sameFile reports whether the shell finds a program under a name.
+func sameFile(program, name string) bool {
+	found, err := exec.LookPath(name)
+	if err != nil {
+		return false
+	}
+	a, errA := os.Stat(program)
+	b, errB := os.Stat(found)
+	return errA == nil && errB == nil && os.SameFile(a, b)
 }

@@ -1,4 +1,4 @@
-package layers
+package main
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // fixtureRules has rules of every kind; the fixture module violates all of them.
@@ -36,10 +38,7 @@ func fixtureRules() RuleSet {
 // The findings must match the want comments of the fixture.
 func TestCheckReportsExactlyTheViolations(t *testing.T) {
 	tree := load(t, "testdata/fixture")
-	found, err := fixtureRules().Check(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(fixtureRules().Check(tree))(t)
 	wants := readWants(t, tree)
 	for _, f := range found {
 		at := fmt.Sprintf("%s:%d", f.Pos.Filename, f.Pos.Line)
@@ -64,10 +63,7 @@ func readWants(t *testing.T, tree *Tree) map[string][]string {
 	wants := map[string][]string{}
 	for _, p := range tree.Packages {
 		for _, f := range p.Files {
-			src, err := os.ReadFile(filepath.Join(tree.Root, f.Name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			src := must.Get(os.ReadFile(filepath.Join(tree.Root, f.Name)))(t)
 			for i, line := range strings.Split(string(src), "\n") {
 				if m := comment.FindStringSubmatch(line); m != nil {
 					for _, q := range quoted.FindAllStringSubmatch(m[1], -1) {
@@ -112,10 +108,7 @@ func TestCheckReportsUnmatchedPatterns(t *testing.T) {
 			RuleSet{Planned: []string{"./mpi"}}, `no rule speaks of it`,
 		},
 	} {
-		found, err := tc.rules.Check(tree)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(tc.rules.Check(tree))(t)
 		if !slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.Msg, tc.want) }) {
 			t.Errorf("%s: got %v, want %q", name, found, tc.want)
 		}
@@ -124,9 +117,15 @@ func TestCheckReportsUnmatchedPatterns(t *testing.T) {
 
 func load(t *testing.T, dir string) *Tree {
 	t.Helper()
-	tree, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := must.Get(Load(dir))(t)
 	return tree
+}
+
+// TestLayers checks this module against Rules.
+func TestLayers(t *testing.T) {
+	tree := load(t, "../..")
+	found := must.Get(Rules().Check(tree))(t)
+	for _, f := range found {
+		t.Error(f)
+	}
 }

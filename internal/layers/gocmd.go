@@ -1,4 +1,4 @@
-package layers
+package main
 
 import (
 	"bytes"
@@ -25,59 +25,28 @@ func goCommand(dir string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// standardPackages lists the standard library.
-func standardPackages(dir string) (map[string]bool, error) {
-	out, err := goCommand(dir, "list", "std")
+// listed is a package in the output of go list.
+type listed struct {
+	ImportPath, Dir           string
+	GoFiles                   []string // built on this system, without tests
+	TestGoFiles, XTestGoFiles []string
+	Export                    string // export data file
+}
+
+// goList runs go list with these arguments.
+func goList(dir string, args ...string) (all []listed, err error) {
+	const fields = "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,Export"
+	out, err := goCommand(dir, append([]string{"list", "-buildvcs=false", fields}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	std := map[string]bool{}
-	for name := range strings.FieldsSeq(string(out)) {
-		std[name] = true
-	}
-	return std, nil
-}
-
-// built is the output of go list for a package.
-type built struct {
-	ImportPath string
-	Dir        string
-	GoFiles    []string // built on this system, without tests
-	Export     string   // export data file
-}
-
-// listBuilt compiles packages and their dependencies and lists all of them.
-func listBuilt(dir string, packages []string) (map[string]built, error) {
-	args := append([]string{
-		"list", "-buildvcs=false", "-export", "-deps",
-		"-json=ImportPath,Dir,GoFiles,Export",
-	}, packages...)
-	out, err := goCommand(dir, args...)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]built{}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var b built
-		if err := dec.Decode(&b); errors.Is(err, io.EOF) {
+		var l listed
+		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
 			return all, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("go list: %w", err)
 		}
-		all[b.ImportPath] = b
+		all = append(all, l)
 	}
-}
-
-// modulePath reads the module line of a go.mod file.
-func modulePath(name string) (string, error) {
-	src, err := os.ReadFile(name)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(src)) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "module "); ok {
-			return strings.Trim(strings.TrimSpace(rest), `"`), nil
-		}
-	}
-	return "", fmt.Errorf("%s: no module line", name)
 }

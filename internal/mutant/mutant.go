@@ -1,9 +1,27 @@
-// Package mutant selects the mutant of a program that was built with mutants.
+// Package mutant builds programs with mutants, and selects the mutant of such a program.
+// Mutants are deliberate defects that are kept as data beside the sources, not in them.
 //
-// The sources know no mutants. Package mutate generates variants of functions, and an
-// overlay with which the Go tool builds them into the program; the generated functions
-// call Enter. A program without the overlay has no mutants. One mutant at most is selected
-// at a time, for the whole process.
+// A mutant is a set of hunks. Each names a file, the text that it replaces and the
+// replacement. [Overlay] applies every mutant to its files, keeps the functions that
+// differ as variants beside the originals, and lets the originals call the variant of the
+// selected mutant, by [Enter]. One build therefore holds all mutants, and [Select] selects
+// one of them at run time, for the whole process. Conformance cases are checked with such a build: a case must fail
+// on the mutants that it names.
+//
+// The format, by example:
+//
+//	RetryOffByOne | rc/tmo/6 | a request is sent once more than retry_cnt allows
+//	emu/softroce/engine/retry.go
+//	@@ QP.loadRetries
+//	-	r.retries = q.attr.RetryCnt
+//	+	r.retries = q.attr.RetryCnt + 1
+//
+// The first line has the name, the clauses or devices that it violates or imitates, and
+// what it does. Lines of a hunk begin with "-" if the mutant removes them, with "+" if it
+// adds them, and with a space if it keeps them. The text must occur once in the file, or
+// in the declaration that an @@ line names. A hunk of added lines only adds declarations,
+// and an added line of the form import "path" adds an import. A line "providers: NAME..."
+// is for all mutants after it. Lines that begin with # are comments.
 package mutant
 
 import (

@@ -1,11 +1,21 @@
-// Package testutil has helpers for the tests of several packages: parts of a large product
-// of configurations ([PartFlag]), the number of parallel tests ([SetParallel]) and a PATH of
-// selected programs ([PathWith]).
+// Package testutil has helpers for the tests of several packages: hosts in network namespaces
+// ([HostPair], [NamespaceMain]), a verbs device with defects ([FaultyDevice]), goldens and
+// schemas of documents ([Golden], [Document]), parts of a large product of configurations
+// ([PartFlag]), the number of parallel tests ([SetParallel]) and a PATH of selected programs
+// ([PathWith]). Package must checks the errors of calls.
 package testutil
 
 import (
 	"flag"
 	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
 )
 
 // Part is the set of configurations to run; without -part it contains all.
@@ -41,4 +51,101 @@ func (p *Part) String() string {
 		return ""
 	}
 	return fmt.Sprintf("%d/%d", p.number, p.of)
+}
+
+// SetParallel lets up to n parallel tests run at once, as -parallel=n does. TestMain
+// calls it before flags are parsed, and an explicit -parallel flag overrides it.
+func SetParallel(n int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err) // not a test binary
+	}
+}
+
+// PathWith returns a temporary directory with symbolic links to the named programs. It fails
+// the test if one is not installed.
+func PathWith(tb testing.TB, programs ...string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	for _, name := range programs {
+		found, err := exec.LookPath(name)
+		if err == nil {
+			found, err = filepath.Abs(found)
+		}
+		if err == nil {
+			err = os.Symlink(found, filepath.Join(dir, name))
+		}
+		if err != nil {
+			tb.Fatalf("this test needs %s: %v", name, err)
+		}
+	}
+	return dir
+}
+
+// Shards runs a test for the numbers from 0 to n-1, in several parallel tests. A shard ends
+// at its first failure.
+func Shards(t *testing.T, n int, test func(t *testing.T, i int)) {
+	const shards = 8
+	t.Run("shards", func(t *testing.T) {
+		for shard := range shards {
+			t.Run(fmt.Sprint(shard), func(t *testing.T) {
+				t.Parallel()
+				for i := shard; i < n && !t.Failed(); i += shards {
+					test(t, i)
+				}
+			})
+		}
+	})
+}
+
+// Requirements has a test for each requirement of a specification, by the number of the
+// requirement.
+type Requirements map[string]func(*testing.T)
+
+// Join merges tables. A key may list several requirements, each of which has one test.
+func Join(parts ...map[string]func(*testing.T)) Requirements {
+	all := Requirements{}
+	for _, part := range parts {
+		for ids, test := range part {
+			for _, id := range strings.Fields(ids) {
+				if all[id] != nil {
+					panic("two tests for " + id)
+				}
+				all[id] = test
+			}
+		}
+	}
+	return all
+}
+
+// Run runs the tests.
+func (r Requirements) Run(t *testing.T) {
+	for _, id := range slices.Sorted(maps.Keys(r)) {
+		t.Run(id, r[id])
+	}
+}
+
+// ExpectComplete checks that every requirement has either a test or a reason in elsewhere.
+// sections has the number of requirements in each section.
+func (r Requirements) ExpectComplete(t *testing.T, sections map[string]int, elsewhere map[string]string) {
+	t.Helper()
+	known := map[string]bool{}
+	for section, n := range sections {
+		for i := 1; i <= n; i++ {
+			id := fmt.Sprintf("%s/%d", section, i)
+			known[id] = true
+			if _, reason := elsewhere[id]; (r[id] != nil) == reason {
+				t.Errorf("%s: want a test or a reason why there is none, and not both", id)
+			}
+		}
+	}
+	for id := range r {
+		if !known[id] {
+			t.Errorf("%s: no such requirement", id)
+		}
+	}
+	for id, why := range elsewhere {
+		if !known[id] || strings.TrimSpace(why) == "" {
+			t.Errorf("%s: no such requirement, or no reason", id)
+		}
+	}
 }

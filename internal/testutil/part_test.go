@@ -1,6 +1,9 @@
 package testutil
 
-import "testing"
+import (
+	"sync"
+	"testing"
+)
 
 func TestPartsCoverEachConfigurationOnce(t *testing.T) {
 	const configurations, parts = 1000, 61
@@ -38,5 +41,25 @@ func TestPartSet(t *testing.T) {
 		if err := new(Part).Set(text); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
+	}
+}
+
+const limit = 40 // more than most machines have CPUs
+
+func TestMain(m *testing.M) {
+	SetParallel(limit)
+	NamespaceMain(m)
+}
+
+// Every subtest waits for all others, and blocks forever unless they run at once.
+func TestParallelTestsRunAtOnce(t *testing.T) {
+	var all sync.WaitGroup
+	all.Add(limit)
+	for range limit {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			all.Done()
+			all.Wait()
+		})
 	}
 }

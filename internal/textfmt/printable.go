@@ -1,8 +1,18 @@
+// Package textfmt formats text for people. It formats sizes in binary units and rates and
+// times in SI units, with a space before the unit and three or four significant digits.
+// It also escapes control characters in untrusted text, such as names and messages of
+// peers, guests and files ([Printable]), and returns the width of a terminal.
 package textfmt
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"math"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -50,4 +60,148 @@ func mustEscape(r rune) bool {
 // PrintableLine is like Printable, but replaces newlines and tabs by spaces.
 func PrintableLine(s string) string {
 	return strings.NewReplacer("\n", " ", "\t", " ").Replace(Printable(s))
+}
+
+// PrintableWriter writes text to W, escaped by [Printable]. It may be used from several goroutines.
+type PrintableWriter struct {
+	W io.Writer
+
+	mu   sync.Mutex
+	rest []byte // incomplete UTF-8 sequence at the end of the last write
+}
+
+// Write implements io.Writer.
+func (w *PrintableWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := append(w.rest, p...)
+	whole := len(text) - incomplete(text)
+	w.rest = bytes.Clone(text[whole:])
+	if _, err := io.WriteString(w.W, Printable(string(text[:whole]))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Flush writes an incomplete UTF-8 sequence.
+func (w *PrintableWriter) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := io.WriteString(w.W, Printable(string(w.rest)))
+	w.rest = nil
+	return err
+}
+
+// incomplete returns the length of an incomplete UTF-8 sequence at the end of text.
+func incomplete(text []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if b := text[len(text)-n:]; utf8.RuneStart(b[0]) {
+			if utf8.FullRune(b) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// Bytes formats a size: "512 B", "5.5 MiB".
+func Bytes[T int | int64 | uint64](n T) string {
+	v, u := float64(n), 0
+	names := [...]string{"B", "KiB", "MiB", "GiB", "TiB"}
+	for v >= 1000 && u < len(names)-1 {
+		v, u = v/1024, u+1
+	}
+	if u == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, names[u])
+}
+
+// BitRate formats bits per second: "13.1 Gb/s".
+func BitRate(bps float64) string { return SI(bps, "b/s") }
+
+// SI formats a quantity with three digits and an SI prefix: "1.25 M", "13.1 Gb/s".
+func SI(v float64, unit string) string {
+	prefixes := [...]string{"", "k", "M", "G", "T", "P"}
+	u := 0
+	// 999.5 would be rounded to 1000.
+	for v >= 999.5 && u < len(prefixes)-1 {
+		v, u = v/1000, u+1
+	}
+	text := ThreeDigits(v)
+	if prefixes[u]+unit == "" {
+		return text
+	}
+	return text + " " + prefixes[u] + unit
+}
+
+// ThreeDigits formats a number below 1000: "0", "1.25", "13.1".
+func ThreeDigits(v float64) string {
+	switch {
+	case v == float64(int64(v)) && v < 1000:
+		return strconv.FormatInt(int64(v), 10)
+	case v >= 99.95:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 9.995:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+}
+
+// Duration formats a time: "850 ns", "416 µs", "3.55 ms", "12.3 s", "2 min 5 s",
+// "3 h 3 min".
+func Duration(d time.Duration) string {
+	if d < 0 {
+		return "−" + Duration(-max(d, -math.MaxInt64)) // -math.MinInt64 overflows
+	}
+	switch {
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d ns", int64(d))
+	case d < 999500*time.Nanosecond:
+		return ThreeDigits(float64(d)/1e3) + " µs"
+	case d < 999500*time.Microsecond:
+		return ThreeDigits(float64(d)/1e6) + " ms"
+	case d < 2*time.Minute:
+		return ThreeDigits(d.Seconds()) + " s"
+	case d < 2*time.Hour:
+		d = d.Round(time.Second)
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	default:
+		d = d.Round(time.Minute)
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	}
+}
+
+// Count formats an integer with sep as the thousands separator.
+func Count(n uint64, sep string) string {
+	s := strconv.FormatUint(n, 10)
+	for at := len(s) - 3; at > 0; at -= 3 {
+		s = s[:at] + sep + s[at:]
+	}
+	return s
+}
+
+// Percent formats part/whole: "0", "0.82 %", "<0.01 %", "100 %".
+func Percent(part, whole uint64) string {
+	switch {
+	case part == 0 || whole == 0:
+		return "0"
+	case part >= whole:
+		return "100 %"
+	}
+	p := 100 * float64(part) / float64(whole)
+	if p < 0.01 {
+		return "<0.01 %"
+	}
+	return ThreeDigits(min(p, 99.9)) + " %"
+}
+
+// Plural formats a number with a regular noun: "1 rank", "64 ranks".
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
 }

@@ -41,7 +41,7 @@ const module = "github.com/fabrictest/fabrictest/"
 // does not: it panics on misuse.
 func isDevice(function string) bool {
 	rest, ok := strings.CutPrefix(function, module+"emu/")
-	return ok && !strings.HasPrefix(rest, "sim.") && !strings.HasPrefix(rest, "internal/simdrive.")
+	return ok && !strings.HasPrefix(rest, "sim.")
 }
 
 // panickingFunction returns the function of this module that panicked first; empty

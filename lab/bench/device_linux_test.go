@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/wire"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -81,7 +81,7 @@ func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) 
 	if way == WireSegments {
 		kind, transport = "softiwarp", verbs.TransportIWARP
 	}
-	if why := nstest.Unavailable(); why != nil {
+	if why := testutil.NamespacesUnavailable(); why != nil {
 		t.Skipf("no network namespaces here: %v", why)
 	}
 	drawn, err := topology.Star(2, topology.Options{Link: topology.Link{MTU: defaultMTU}})

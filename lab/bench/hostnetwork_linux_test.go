@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/agent"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // inNamespace returns a host whose devices are on one end of a wire.
-func inNamespace(t *testing.T) (*LocalHost, *nstest.Host) {
+func inNamespace(t *testing.T) (*LocalHost, *testutil.Host) {
 	t.Helper()
-	ns, _ := nstest.Pair(t, 1500)
+	ns, _ := testutil.HostPair(t, 1500)
 	var h *LocalHost
 	err := ns.Do(func() (err error) {
 		h, err = NewLocalHost(listedDevices{[]string{"rxe0"}}, LocalHostOptions{Root: tree(t, machine)})
@@ -72,7 +72,7 @@ func TestSetLinkRestoresAddressesAndRoutes(t *testing.T) {
 	h, ns := inNamespace(t)
 	route := &netlink.Route{Dst: &net.IPNet{IP: net.ParseIP("fd55::"), Mask: net.CIDRMask(64, 128)}, Scope: unix.RT_SCOPE_LINK}
 	err := ns.Do(func() error {
-		l, err := netlink.LinkByName(nstest.Device)
+		l, err := netlink.LinkByName(testutil.HostDevice)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -22,13 +21,13 @@ const atOnce = 8
 
 func TestMain(m *testing.M) {
 	testutil.SetParallel(atOnce)
-	nstest.Main(m)
+	testutil.NamespaceMain(m)
 }
 
 // lab makes one in namespaces.
 func lab(tb testing.TB, name string, opt NamespaceOptions) *Namespaces {
 	tb.Helper()
-	if why := nstest.Unavailable(); why != nil {
+	if why := testutil.NamespacesUnavailable(); why != nil {
 		tb.Skipf("no network namespaces here: %v", why)
 	}
 	l, err := InNamespaces(provider(tb, name), opt)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
@@ -25,7 +24,7 @@ func CheckAgentProgram(program string) error {
 		}
 		return cmdline.Errorf("this program was built without libibverbs, and cannot drive the device in the guest. Build one that can, %s", howToBuildAgent)
 	}
-	if err := regularfile.Check(program); err != nil {
+	if err := cmdline.CheckFile(program); err != nil {
 		return cmdline.Errorf("--agent-program: %w", err)
 	}
 	info, err := buildinfo.ReadFile(program)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -33,7 +33,7 @@ func BenchmarkSwitch(b *testing.B) {
 		{"capture", impair.Spec{}, true},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			x, y := nstest.Pair(b, 4200)
+			x, y := testutil.HostPair(b, 4200)
 			plainA, plainB := &host{NS: x.NS, v4: x.V4, v6: x.V6}, &host{NS: y.NS, v4: y.V4, v6: y.V6}
 			s, ha, hb := wired(b, 4200, func(c *uswitch.Config) {
 				for i := range c.Ports {

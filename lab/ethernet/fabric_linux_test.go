@@ -14,15 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
+	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
 // host is a namespace whose cable ends at a switch.
 type host struct {
-	*nstest.NS
+	*netns.NS
 	v4, v6 netip.Addr
 }
 
@@ -64,15 +65,15 @@ func wired(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch.Swi
 // handlers of the switch's ports.
 func wiredCold(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch.Switch, a, b *host) {
 	tb.Helper()
-	if why := nstest.Unavailable(); why != nil {
+	if why := testutil.NamespacesUnavailable(); why != nil {
 		tb.Skipf("no network namespaces here: %v", why)
 	}
-	middle := must.Get(nstest.New())(tb)
+	middle := must.Get(netns.New())(tb)
 	tb.Cleanup(func() { middle.Close() })
 	cfg := uswitch.Config{Name: "wire", Open: middle.Do}
 	hosts := [2]*host{{v4: v4A, v6: v6A}, {v4: v4B, v6: v6B}}
 	for i, h := range hosts {
-		h.NS = must.Get(nstest.New())(tb)
+		h.NS = must.Get(netns.New())(tb)
 		tb.Cleanup(func() { h.Close() })
 		name := fmt.Sprintf("port%d", i)
 		must.Do(tb, middle.Do(func() error { return plug(h, name, mtu) }))

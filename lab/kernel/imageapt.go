@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // Package is a Debian package, from the signed package lists.
@@ -212,7 +212,7 @@ func verifySHA256(path, want string) error {
 
 // sha256Of returns the SHA-256 of a file in hexadecimal.
 func sha256Of(path string) (string, error) {
-	f, err := regularfile.Open(path)
+	f, err := cmdline.OpenFile(path)
 	if err != nil {
 		return "", err
 	}

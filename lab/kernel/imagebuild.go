@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // build is one build of an image.
@@ -193,7 +193,7 @@ func (b *build) pack(ctx context.Context, a *Archive, kernel, user string) error
 
 // addFile adds a file and its directory; symbolic links are followed.
 func addFile(a *Archive, name, from string) error {
-	f, err := regularfile.Open(from)
+	f, err := cmdline.OpenFile(from)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // Image is a bootable image.
@@ -147,7 +147,7 @@ func (c ImageCache) manifests(pattern, recipe string) (all []*manifest) {
 const maxManifest = 1 << 20
 
 func readManifest(dir string) (*manifest, error) {
-	text, err := regularfile.ReadFile(filepath.Join(dir, manifestName), maxManifest)
+	text, err := cmdline.ReadFile(filepath.Join(dir, manifestName), maxManifest)
 	if err != nil {
 		return nil, err
 	}

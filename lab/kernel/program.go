@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -18,7 +18,7 @@ const guestLibC = 36 // 2.36
 // checkProgram returns an error if a program is linked against a later glibc than
 // that of guests.
 func checkProgram(path string) error {
-	if err := regularfile.Check(path); err != nil {
+	if err := cmdline.CheckFile(path); err != nil {
 		return fmt.Errorf("guests cannot run %s: %w", path, err)
 	}
 	f, err := elf.Open(path)
@@ -63,7 +63,7 @@ func writeInitrd(w io.Writer, archives []string, program string) error {
 			return err
 		}
 	}
-	f, err := regularfile.Open(program)
+	f, err := cmdline.OpenFile(program)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func writeInitrd(w io.Writer, archives []string, program string) error {
 }
 
 func copyFile(w io.Writer, name string) error {
-	f, err := regularfile.Open(name)
+	f, err := cmdline.OpenFile(name)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"debug/elf"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // kernelRDMALibraries open RDMA devices of the kernel. UCX and libfabric, which work
@@ -14,7 +14,7 @@ var kernelRDMALibraries = []string{"libibverbs.so", "librdmacm.so", "libibumad.s
 // KernelRDMALibrary returns the first library that a program is linked with and that opens
 // RDMA devices of the kernel; empty if there is none, or the file is not an ELF file.
 func KernelRDMALibrary(path string) string {
-	f, err := regularfile.Open(path)
+	f, err := cmdline.OpenFile(path)
 	if err != nil {
 		return ""
 	}

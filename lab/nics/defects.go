@@ -17,7 +17,7 @@ type Defect struct {
 	Name     string `json:"name"`
 	Imitates string `json:"imitates,omitempty"`
 	Does     string `json:"does"`
-	// Mutant is true if it is built into the device, by package mutate. Only the conform
+	// Mutant is true if it is built into the device, by package mutant. Only the conform
 	// command can give it to a device.
 	Mutant bool `json:"mutant,omitempty"`
 	// Of are the providers that can have it.

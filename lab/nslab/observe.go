@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
-	"github.com/fabrictest/fabrictest/internal/cputime"
+	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
@@ -26,7 +26,7 @@ func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.O
 	observed := &lab.Observation{Plan: p.Plan, Tier: scenarios.NetNS, Steps: p.steps, AbortReason: p.abortReason}
 	var errs []error
 	var stats []lab.SchedStat
-	if u, ok := cputime.Self(); ok {
+	if u, ok := process.UsedCPU(); ok {
 		stats = append(stats, lab.SchedStat{Process: "the lab process", Ran: u.Ran, Waited: u.Waited})
 	}
 	for i := range outcomes {
@@ -53,9 +53,9 @@ func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.O
 
 // othersSince returns the share of CPU time that processes outside of the run used
 // since a sample was taken.
-func (p *scenarioRun) othersSince(before cputime.Sample) float64 {
-	now, _ := cputime.Now()
-	return cputime.OthersShare(before, now)
+func (p *scenarioRun) othersSince(before process.CPUSample) float64 {
+	now, _ := process.SampleCPU()
+	return process.OthersShare(before, now)
 }
 
 // fileError returns an error if a file of a rank could not be written.

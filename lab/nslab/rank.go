@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cputime"
+	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch"
@@ -62,7 +62,7 @@ func RankMain() error {
 	if runErr != nil {
 		out.Error, out.Timeout = runErr.Error(), workload.IsTimeout(runErr)
 	}
-	if u, ok := cputime.Self(); ok {
+	if u, ok := process.UsedCPU(); ok {
 		out.Usage = &u
 	}
 	if captureErr != nil {
@@ -82,7 +82,7 @@ type rankOutcome struct {
 	// Timeout is true if Error is a timeout: see workload.IsTimeout.
 	Timeout bool `json:"timeout,omitempty"`
 	// Usage is the CPU time of the process; nil if unknown.
-	Usage *cputime.Usage `json:"usage,omitempty"`
+	Usage *process.CPUUsage `json:"usage,omitempty"`
 	// CaptureError is the error of the capture file, which is not an error of the
 	// program.
 	CaptureError string `json:"captureError,omitempty"`

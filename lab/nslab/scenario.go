@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/cputime"
+	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
@@ -122,7 +122,7 @@ func (p *scenarioRun) run(ctx context.Context) (*lab.Observation, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, _ := cputime.Now()
+	before, _ := process.SampleCPU()
 	p.group, err = launch.Start(ctx, specs, launch.Options{
 		JoinTimeout: joinTimeout, HangTimeout: hangTimeout, LogDir: p.dir, OnEvent: p.recorder.event,
 	})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
 	"github.com/fabrictest/fabrictest/perf"
 )
 
@@ -27,9 +26,9 @@ func open(hosts [2]Host, command []string, stderr io.Writer) (*testbed, error) {
 func (m *testbed) Close() error { return m.pair.stop() }
 
 // rawEndpoints returns the endpoints of plain sockets in the hosts.
-func (m *testbed) rawEndpoints() (a, b rawbench.Endpoint) {
-	at := func(h Host) rawbench.Endpoint {
-		return rawbench.Endpoint{NetNS: h.NetNS, Addr: netip.AddrPortFrom(h.Addr, 0), CPU: h.CPU}
+func (m *testbed) rawEndpoints() (a, b RawEndpoint) {
+	at := func(h Host) RawEndpoint {
+		return RawEndpoint{NetNS: h.NetNS, Addr: netip.AddrPortFrom(h.Addr, 0), CPU: h.CPU}
 	}
 	return at(m.hosts[0]), at(m.hosts[1])
 }
@@ -58,7 +57,7 @@ type overUDP struct{ devices }
 // do, for all message sizes.
 func (b overUDP) RawStream(_ context.Context, _ int, work bool, d time.Duration) (float64, error) {
 	from, to := b.rawEndpoints()
-	r, err := rawbench.Stream(from, to, rawbench.StreamConfig{Duration: d, NoCopy: !work, NoCRC: !work})
+	r, err := RawUDPStream(from, to, RawUDPStreamConfig{Duration: d, NoCopy: !work, NoCRC: !work})
 	return r.Gbps(), err
 }
 
@@ -68,7 +67,7 @@ const roceBytes = 12 + 4
 // RawPingPong implements perf.Bench.
 func (b overUDP) RawPingPong(_ context.Context, bytes int, blocking bool, rounds int) (float64, error) {
 	from, to := b.rawEndpoints()
-	r, err := rawbench.PingPong(from, to, rawbench.PingPongConfig{Rounds: rounds, Bytes: bytes + roceBytes, Block: blocking})
+	r, err := RawUDPPingPong(from, to, RawUDPPingPongConfig{Rounds: rounds, Bytes: bytes + roceBytes, Block: blocking})
 	return r.HalfMicros(), err
 }
 

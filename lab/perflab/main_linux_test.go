@@ -7,7 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
@@ -23,16 +24,16 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	nstest.Main(m)
+	testutil.NamespaceMain(m)
 }
 
 // newMachine makes two hosts with a process each.
 func newMachine(tb testing.TB) *testbed {
 	tb.Helper()
-	a, b := nstest.Pair(tb, 9000)
+	a, b := testutil.HostPair(tb, 9000)
 	var hosts [2]Host
 	one, two := twoCPUs()
-	for i, h := range []*nstest.Host{a, b} {
+	for i, h := range []*testutil.Host{a, b} {
 		hosts[i] = Host{
 			Name: fmt.Sprintf("host%d", i), NetNS: h.FD(), Addr: h.V6, CPU: []int{one, two}[i],
 			Start: func(cmd *exec.Cmd) error {
@@ -41,14 +42,8 @@ func newMachine(tb testing.TB) *testbed {
 			},
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	be, err := open(hosts, append([]string{self}, HostArgs...), os.Stderr)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	self := must.Get(os.Executable())(tb)
+	be := must.Get(open(hosts, append([]string{self}, HostArgs...), os.Stderr))(tb)
 	tb.Cleanup(func() {
 		if err := be.Close(); err != nil {
 			tb.Error(err)

@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
 )
 
 // RawTCPPingPong sends a message back and forth, with one send and one recv per
 // side and trip if TCP does not segment it. It returns the median half round trip
 // in µs.
-func RawTCPPingPong(a, b rawbench.Endpoint, cfg RawTCPPingPongConfig) (halfMicros float64, err error) {
+func RawTCPPingPong(a, b RawEndpoint, cfg RawTCPPingPongConfig) (halfMicros float64, err error) {
 	if err := cfg.check(); err != nil {
 		return 0, err
 	}

@@ -10,12 +10,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
 )
 
-func endpoints(addr string) (a, b rawbench.Endpoint) {
-	e := rawbench.Endpoint{Addr: netip.AddrPortFrom(netip.MustParseAddr(addr), 0)}
+func endpoints(addr string) (a, b RawEndpoint) {
+	e := RawEndpoint{Addr: netip.AddrPortFrom(netip.MustParseAddr(addr), 0)}
 	return e, e
 }
 

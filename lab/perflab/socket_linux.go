@@ -9,8 +9,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
 )
 
 // socket is one end of a TCP connection.
@@ -66,11 +64,11 @@ func (s socket) receiveBlocking(b []byte) (int, error) {
 }
 
 // connect opens a connection between two endpoints with TCP_NODELAY.
-func connect(a, b rawbench.Endpoint, block bool) (client, server socket, err error) {
+func connect(a, b RawEndpoint, block bool) (client, server socket, err error) {
 	var listener, from int
 	var at unix.Sockaddr
 	if err = inNetNS(b.NetNS, func() error {
-		listener, err = bind(b.Addr)
+		listener, err = bindTCP(b.Addr)
 		if err == nil {
 			err = unix.Listen(listener, 1)
 		}
@@ -83,7 +81,7 @@ func connect(a, b rawbench.Endpoint, block bool) (client, server socket, err err
 	}
 	defer unix.Close(listener)
 	if err = inNetNS(a.NetNS, func() error {
-		if from, err = bind(a.Addr); err == nil {
+		if from, err = bindTCP(a.Addr); err == nil {
 			err = unix.Connect(from, at)
 		}
 		return err
@@ -118,21 +116,28 @@ func (s socket) setOptions(block bool) error {
 	return unix.SetNonblock(s.fd, !block)
 }
 
-// bind opens a socket on an address.
-func bind(addr netip.AddrPort) (int, error) {
+// bind opens a socket, sets its options and binds it to an address.
+func bind(typ int, addr netip.AddrPort, setOptions func(fd int) error) (int, error) {
 	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()})
 	if addr.Addr().Is4() {
 		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(family, typ|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
 	}
-	if err := unix.Bind(fd, sa); err != nil {
-		unix.Close(fd)
-		return 0, err
+	if err = setOptions(fd); err == nil {
+		err = unix.Bind(fd, sa)
 	}
-	return fd, nil
+	if err != nil {
+		unix.Close(fd)
+	}
+	return fd, err
+}
+
+// bindTCP opens a TCP socket on an address.
+func bindTCP(addr netip.AddrPort) (int, error) {
+	return bind(unix.SOCK_STREAM, addr, func(int) error { return nil })
 }
 
 // inNetNS calls f in a network namespace, on a thread that is not reused; 0 is the
@@ -176,7 +181,7 @@ func onNewThread(f func() error) error {
 
 // runBothSides runs both sides, each on its CPU, and returns when both have ended.
 // A side that fails shuts its socket down, which ends the other.
-func runBothSides(a, b rawbench.Endpoint, client, server socket, first, second func() error) error {
+func runBothSides(a, b RawEndpoint, client, server socket, first, second func() error) error {
 	served := make(chan error, 1)
 	go func() { served <- onCPU(b.CPU, func() error { return shutdownOnError(server, second) }) }()
 	err := onCPU(a.CPU, func() error { return shutdownOnError(client, first) })

@@ -7,15 +7,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fabrictest/fabrictest/emu/link/udplink/rawbench"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // RawTCPStream sends messages from a to b and returns the goodput in Gb/s, from the
 // first send to the last arrival.
-func RawTCPStream(a, b rawbench.Endpoint, cfg RawTCPStreamConfig) (gbps float64, err error) {
+func RawTCPStream(a, b RawEndpoint, cfg RawTCPStreamConfig) (gbps float64, err error) {
 	if err := cfg.check(); err != nil {
 		return 0, err
 	}

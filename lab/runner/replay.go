@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -57,7 +56,7 @@ func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error
 // ReplayTask returns a task that repeats a result, with the copy of the scenario in the
 // run's folder. Its own folder is dir.
 func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task, error) {
-	s, err := scenarios.Load(regularfile.DirFS(folder), scenarioFile("", r.Name))
+	s, err := scenarios.Load(cmdline.DirFS(folder), scenarioFile("", r.Name))
 	if err != nil {
 		return Task{}, fmt.Errorf("the run's own copy of %s: %w", r.Name, err)
 	}

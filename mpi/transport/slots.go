@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/fabrictest/fabrictest/internal/goruntime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // SlotRing is a ring of packets that one side writes and the other polls. A packet ends at
@@ -138,7 +138,7 @@ func (r *SharedRings) HasRoom(n int) bool {
 
 // Write copies a packet into the ring to the peer.
 func (r *SharedRings) Write(b []byte) {
-	goruntime.RaceSend()
+	process.RaceSend()
 	r.out.write(b)
 }
 
@@ -152,7 +152,7 @@ func (r *SharedRings) Slots() int { return r.in.count }
 func (r *SharedRings) Peek() []byte {
 	b := r.in.Peek()
 	if b != nil {
-		goruntime.RaceReceived()
+		process.RaceReceived()
 	}
 	return b
 }

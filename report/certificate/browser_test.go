@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/internal/browser"
 )
 
 // TestPagesInABrowser looks at a certificate and at a comparison in Chromium.
 func TestPagesInABrowser(t *testing.T) {
-	b := testutil.StartBrowser(t)
+	b := browser.Start(t)
 	_, dir := written(t, conform.Pass, conform.Fail, conform.Deviates, conform.Unsupported, conform.Broken, conform.Stale)
 	c, _, _ := compared(t)
 	matrix := filepath.Join(t.TempDir(), "matrix.html")
@@ -33,8 +33,8 @@ func TestPagesInABrowser(t *testing.T) {
 }
 
 // filter sifts the clauses of a comparison by words, states and devices.
-func filter(t *testing.T, b *testutil.Browser, page string) {
-	b.Open(page, testutil.Look{Width: 1280, Scheme: "light"})
+func filter(t *testing.T, b *browser.Browser, page string) {
+	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
 	var seen struct{ All, Word, None, Fail, FailThere, FailElsewhere, Titles int }
 	b.Eval(`(() => {
 		const shown = () => [...document.querySelectorAll("#clauses tr[data-v]")].filter((e) => !e.hidden && !e.closest("[hidden]")).length;

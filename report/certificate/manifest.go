@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // ManifestFile lists the hashes of all other files in the format of sha256sum.
@@ -47,7 +47,7 @@ func hashes(dir string) (map[string]string, error) {
 		case name == ManifestFile || name == SignatureFile:
 			return nil
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is %w: a certificate has regular files only", path, regularfile.ErrNotRegular)
+			return fmt.Errorf("%s is %w: a certificate has regular files only", path, cmdline.ErrNotRegular)
 		case strings.ContainsAny(name, "\n\r\\"):
 			return fmt.Errorf("%q: the name does not fit in a line of a manifest", name)
 		case len(sums) == maxFiles:
@@ -60,7 +60,7 @@ func hashes(dir string) (map[string]string, error) {
 }
 
 func hash(path string) (string, error) {
-	f, err := regularfile.Open(path)
+	f, err := cmdline.OpenFile(path)
 	if err != nil {
 		return "", err
 	}
@@ -90,7 +90,7 @@ func manifest(dir string) ([]byte, error) {
 const maxManifest = maxFiles * 4096
 
 func readManifest(dir string) ([]byte, error) {
-	return regularfile.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
+	return cmdline.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
 }
 
 // checkManifest compares a manifest with the hashes of the files, and returns all

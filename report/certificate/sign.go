@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // namespace is the SSH signature namespace of certificates.
@@ -46,7 +46,7 @@ func checkKey(ctx context.Context, dir string, manifest []byte) (key string, err
 		return "not checked: ssh-keygen is not on PATH", nil
 	}
 	sig := filepath.Join(dir, SignatureFile)
-	if err := regularfile.Check(sig); err != nil {
+	if err := cmdline.CheckFile(sig); err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "check-novalidate", "-n", namespace, "-s", sig)
@@ -70,7 +70,7 @@ func checkSignature(ctx context.Context, dir, signers string, manifest []byte) (
 		return "", errUnsigned
 	}
 	for _, file := range []string{sig, signers} { // ssh-keygen would block on a pipe
-		if err := regularfile.Check(file); err != nil {
+		if err := cmdline.CheckFile(file); err != nil {
 			return "", err
 		}
 	}

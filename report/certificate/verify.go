@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -65,9 +65,9 @@ func (c *Certificate) checkPages(dir string) error {
 			continue
 		}
 		// Reading one more byte detects a longer file.
-		got, err := regularfile.ReadFile(filepath.Join(dir, p.Name), int64(want.Len()))
+		got, err := cmdline.ReadFile(filepath.Join(dir, p.Name), int64(want.Len()))
 		switch {
-		case errors.Is(err, regularfile.ErrTooLong), err == nil && !bytes.Equal(got, want.Bytes()):
+		case errors.Is(err, cmdline.ErrTooLong), err == nil && !bytes.Equal(got, want.Bytes()):
 			errs = append(errs, fmt.Errorf("%s is not what %s says: it was changed, or written by another version of fabrictest "+
 				"(the certificate is of %q, and only that version can check it)", p.Name, File, c.Run.Tool))
 		case err != nil:

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/internal/browser"
 )
 
 func pageFile(t *testing.T, name string, run *conform.Run) string {
@@ -22,11 +22,11 @@ func pageFile(t *testing.T, name string, run *conform.Run) string {
 }
 
 func TestPageInABrowser(t *testing.T) {
-	b := testutil.StartBrowser(t)
+	b := browser.Start(t)
 	page := pageFile(t, "conform", sample())
 	b.Inspect("conform", page, 2600)
 	t.Run("comfort", func(t *testing.T) { comfort(t, b, page) })
-	b.Open(pageFile(t, "hostile", hostileRun()), testutil.Look{Name: "hostile", Width: 1280, Scheme: "light"})
+	b.Open(pageFile(t, "hostile", hostileRun()), browser.Look{Name: "hostile", Width: 1280, Scheme: "light"})
 	var seen struct{ Scripts, Images, Handlers, Wide int }
 	b.Eval(`({
 		scripts: document.scripts.length, images: document.images.length, wide: Math.max(0, document.documentElement.scrollWidth - innerWidth),
@@ -38,8 +38,8 @@ func TestPageInABrowser(t *testing.T) {
 }
 
 // comfort uses what the script adds.
-func comfort(t *testing.T, b *testutil.Browser, page string) {
-	b.Open(page, testutil.Look{Width: 1280, Scheme: "light"})
+func comfort(t *testing.T, b *browser.Browser, page string) {
+	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Cases, Found, Failing, None, Nothing int
 		Opened                               bool

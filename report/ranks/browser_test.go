@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/fabrictest/fabrictest/internal/testutil"
+	"github.com/fabrictest/fabrictest/report/internal/browser"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
 func TestPagesInABrowser(t *testing.T) {
-	b := testutil.StartBrowser(t)
+	b := browser.Start(t)
 	for name, run := range map[string]*ranks.Run{"job": sampleJob(40), "memory": sampleMemory(t)} {
 		page := filepath.Join(t.TempDir(), name+".html")
 		if err := os.WriteFile(page, []byte(html(t, run)), 0o666); err != nil {

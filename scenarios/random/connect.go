@@ -2,6 +2,8 @@ package random
 
 import (
 	"fmt"
+	"net/netip"
+	"time"
 
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -53,10 +55,7 @@ func (e *End) connect() error {
 func (e *End) connInfo() *connInfo {
 	c := &connInfo{GID: e.gid, Words: remoteMemoryOf(e.words.mr)}
 	for _, l := range e.lanes {
-		lc := laneInfo{QPN: l.qp.QPN(), Target: remoteMemoryOf(l.memory)}
-		if l.target != nil {
-			lc.XRC = l.target.QPN()
-		}
+		lc := laneInfo{QPNumbers: l.Numbers(), Target: remoteMemoryOf(l.memory)}
 		for _, r := range l.xrc {
 			lc.SRQNs = append(lc.SRQNs, r.srq.Number())
 		}
@@ -86,15 +85,13 @@ func (l *lane) connect() (err error) {
 		return l.connectCM()
 	}
 	peer := &l.end.peer.Lanes[l.index]
-	if l.target != nil {
-		if err := traffic.Connect(l.target, l.attr(peer.QPN)); err != nil {
-			return err
-		}
-	}
-	if err := traffic.Connect(l.qp, l.attr(peer.receiver())); err != nil || !l.spec.Service.Datagram() {
+	if err := l.ToInit(l.attr()); err != nil {
 		return err
 	}
-	l.ah, err = l.end.pd.CreateAH(l.address())
+	if err := l.ToRTS(peer.QPNumbers, l.attr()); err != nil || !l.spec.Service.Datagram() {
+		return err
+	}
+	l.AH, err = l.end.PD.CreateAH(l.address())
 	return err
 }
 
@@ -104,11 +101,11 @@ func (l *lane) address() verbs.AHAttr {
 	return a
 }
 
-// attr returns the attributes of a queue pair whose peer has this number.
-func (l *lane) attr(peer verbs.QPN) verbs.QPAttr {
+// attr returns the attributes of the queue pairs, except the number of the peer.
+func (l *lane) attr() verbs.QPAttr {
 	s, me := l.spec, l.end.side
 	return verbs.QPAttr{
-		Port: 1, Access: remoteAccess, QKey: l.qkey, AH: l.address(), PathMTU: s.MTU, DestQPN: peer,
+		Port: 1, Access: remoteAccess, QKey: l.qkey, AH: l.address(), PathMTU: s.MTU,
 		RQPSN: s.FirstPSN[me.Peer()], MaxDestRdAtomic: s.RdAtomic[me.Peer()], MinRNRTimer: s.MinRNRTimer,
 		SQPSN: s.FirstPSN[me], MaxRdAtomic: s.RdAtomic[me], Timeout: s.Timeout, RetryCnt: s.RetryCnt, RNRRetry: s.RNRRetry,
 	}
@@ -120,12 +117,12 @@ func (l *lane) openWindows() (handles []remoteMemory, err error) {
 	if l.spec.Windows == 0 && l.spec.Service != RC {
 		return nil, nil
 	}
-	if l.spareWindow, err = l.end.pd.AllocMW(verbs.MWType2); err != nil {
+	if l.spareWindow, err = l.end.PD.AllocMW(verbs.MWType2); err != nil {
 		return nil, err
 	}
 	l.outgoing.spareKey = l.spareWindow.RKey()
 	for i := range l.spec.Windows {
-		w, err := l.end.pd.AllocMW(verbs.MWType2)
+		w, err := l.end.PD.AllocMW(verbs.MWType2)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +132,7 @@ func (l *lane) openWindows() (handles []remoteMemory, err error) {
 			WRID: uint64(l.index)<<laneShift | windowsBit | uint64(i), Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
 			Bind: verbs.Bind{MW: w, RKey: key, Info: verbs.BindInfo{MR: l.memory, Addr: addr, Length: uint64(n), Access: windowAccess}},
 		}
-		if _, err := l.qp.PostSend([]verbs.SendWR{wr}); err != nil {
+		if _, err := l.QP.PostSend([]verbs.SendWR{wr}); err != nil {
 			return nil, err
 		}
 		l.windows, l.keys, handles = append(l.windows, w), append(l.keys, key), append(handles, remoteMemory{addr, key})
@@ -146,4 +143,42 @@ func (l *lane) openWindows() (handles []remoteMemory, err error) {
 		}
 	}
 	return handles, nil
+}
+
+const connectTimeout = 20 * time.Second
+
+// listenCM starts the listener of side B, where connections need the connection manager.
+// Side A requests the connections, lane by lane.
+func (e *End) listenCM(c *connInfo) error {
+	if !e.w.Traits.ConnectsByCM || e.side == A {
+		return nil
+	}
+	var err error
+	if e.cmListener, err = traffic.Listen(e.env.Device, e.gid.Addr(), verbs.PortSpaceTCP, 0); err != nil {
+		return err
+	}
+	c.Port = e.cmListener.Addr().Port()
+	return nil
+}
+
+// connectCM requests the connection of the lane, or accepts it.
+func (l *lane) connectCM() error {
+	e, s := l.end, l.spec
+	if err := traffic.ToInit(l.QP, verbs.QPAttr{Port: 1, Access: remoteAccess}); err != nil {
+		return err
+	}
+	param := verbs.ConnParam{
+		ResponderResources: s.RdAtomic[e.side.Peer()], InitiatorDepth: s.RdAtomic[e.side],
+		RetryCount: s.RetryCnt, RNRRetryCount: s.RNRRetry,
+	}
+	if e.side == A {
+		_, err := traffic.Dial(e.env.Device, l.QP, netip.AddrPortFrom(e.peer.GID.Addr(), e.peer.Port), param, connectTimeout)
+		return err
+	}
+	r, err := e.cmListener.GetRequest(connectTimeout)
+	if err != nil {
+		return err
+	}
+	_, err = r.Accept(l.QP, param, connectTimeout)
+	return err
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
-	"github.com/fabrictest/fabrictest/internal/faulty"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -16,8 +16,8 @@ func fetched(wc verbs.WC) bool  { return wc.Opcode == verbs.WCOpFetchAdd }
 
 // flip flips a bit of the bytes at the offsets that at returns, in the first region that has
 // any.
-func flip(at func(region []byte) []int) faulty.Change {
-	return func(d *faulty.Device, wcs []verbs.WC, _ int) []verbs.WC {
+func flip(at func(region []byte) []int) testutil.Change {
+	return func(d *testutil.FaultyDevice, wcs []verbs.WC, _ int) []verbs.WC {
 		for _, r := range d.Regions {
 			offsets := at(r.Buf)
 			for _, i := range offsets {
@@ -61,27 +61,27 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		service random.Service
-		fault   faulty.Fault
+		fault   testutil.Fault
 	}{
-		{"send completed twice", random.RC, faulty.Nth(0, sent, faulty.Again)},
-		{"receive completed twice", random.RC, faulty.Nth(0, received, faulty.Again)},
-		{"datagram completed twice", random.UD, faulty.Nth(0, received, faulty.Again)},
-		{"another QP", random.RC, faulty.Nth(0, sent, faulty.Field(func(wc *verbs.WC) { wc.QPN++ }))},
-		{"another request", random.RC, faulty.Nth(0, sent, faulty.Field(func(wc *verbs.WC) { wc.WRID += 1000 }))},
-		{"another lane", random.RC, faulty.Nth(0, sent, faulty.Field(func(wc *verbs.WC) { wc.WRID += 1 << 45 }))},
-		{"another operation", random.RC, faulty.Nth(0, sent, faulty.Field(func(wc *verbs.WC) { wc.Opcode ^= 1 }))},
-		{"failed", random.RC, faulty.Nth(0, sent, faulty.Field(func(wc *verbs.WC) { wc.Status = verbs.WCRemAccessErr }))},
-		{"flushed", random.RC, faulty.Nth(0, received, faulty.Field(func(wc *verbs.WC) { wc.Status = verbs.WCWRFlushErr }))},
-		{"length", random.RC, faulty.Nth(0, received, faulty.Field(func(wc *verbs.WC) { wc.ByteLen-- }))},
-		{"length of a UC message", random.UC, faulty.Nth(0, received, faulty.Field(func(wc *verbs.WC) { wc.ByteLen-- }))},
-		{"immediate data", random.RC, faulty.Nth(0, func(wc verbs.WC) bool { return wc.Flags&verbs.WCWithImm != 0 }, faulty.Field(func(wc *verbs.WC) { wc.Imm++ }))},
-		{"key invalidated", random.RC, faulty.Nth(0, func(wc verbs.WC) bool { return wc.Flags&verbs.WCWithInv != 0 }, faulty.Field(func(wc *verbs.WC) { wc.InvalidatedRKey++ }))},
-		{"source of a datagram", random.UD, faulty.Nth(0, received, faulty.Field(func(wc *verbs.WC) { wc.SrcQP++ }))},
-		{"receives swapped", random.RC, faulty.Swapped(0, func(wc verbs.WC) bool { return wc.Opcode >= verbs.WCOpRecv })},
-		{"a byte of a message", random.RC, faulty.Nth(0, received, faulty.Spoil)},
-		{"a byte of a datagram", random.UD, faulty.Nth(0, received, faulty.Spoil)},
-		{"words of the target", random.RC, faulty.Nth(0, fetched, flip(inWords))},
-		{"a shared word", random.RC, faulty.Nth(0, fetched, flip(inShared))},
+		{"send completed twice", random.RC, testutil.Nth(0, sent, testutil.Again)},
+		{"receive completed twice", random.RC, testutil.Nth(0, received, testutil.Again)},
+		{"datagram completed twice", random.UD, testutil.Nth(0, received, testutil.Again)},
+		{"another QP", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.QPN++ }))},
+		{"another request", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.WRID += 1000 }))},
+		{"another lane", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.WRID += 1 << 45 }))},
+		{"another operation", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.Opcode ^= 1 }))},
+		{"failed", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.Status = verbs.WCRemAccessErr }))},
+		{"flushed", random.RC, testutil.Nth(0, received, testutil.Field(func(wc *verbs.WC) { wc.Status = verbs.WCWRFlushErr }))},
+		{"length", random.RC, testutil.Nth(0, received, testutil.Field(func(wc *verbs.WC) { wc.ByteLen-- }))},
+		{"length of a UC message", random.UC, testutil.Nth(0, received, testutil.Field(func(wc *verbs.WC) { wc.ByteLen-- }))},
+		{"immediate data", random.RC, testutil.Nth(0, func(wc verbs.WC) bool { return wc.Flags&verbs.WCWithImm != 0 }, testutil.Field(func(wc *verbs.WC) { wc.Imm++ }))},
+		{"key invalidated", random.RC, testutil.Nth(0, func(wc verbs.WC) bool { return wc.Flags&verbs.WCWithInv != 0 }, testutil.Field(func(wc *verbs.WC) { wc.InvalidatedRKey++ }))},
+		{"source of a datagram", random.UD, testutil.Nth(0, received, testutil.Field(func(wc *verbs.WC) { wc.SrcQP++ }))},
+		{"receives swapped", random.RC, testutil.Swapped(0, func(wc verbs.WC) bool { return wc.Opcode >= verbs.WCOpRecv })},
+		{"a byte of a message", random.RC, testutil.Nth(0, received, testutil.Spoil)},
+		{"a byte of a datagram", random.UD, testutil.Nth(0, received, testutil.Spoil)},
+		{"words of the target", random.RC, testutil.Nth(0, fetched, flip(inWords))},
+		{"a shared word", random.RC, testutil.Nth(0, fetched, flip(inShared))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			size := laneBytes
@@ -93,7 +93,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			lane.SignalEvery = 1
 			work := &random.Workload{Seed: 3, CQs: 1, SharedWords: 2, Lanes: []random.Lane{lane}}
 			w := newWorld(t, 1, impair.Spec{})
-			l := faulty.New(tc.fault)
+			l := testutil.NewFaultyDevice(tc.fault)
 			l.Context = w.devices[1]
 			w.devices[1] = l
 			_, err := w.run(t, work)
@@ -114,7 +114,7 @@ func TestLostCompletionCausesDeadlock(t *testing.T) {
 	work := &random.Workload{Seed: 3, CQs: 1, Lanes: []random.Lane{random.NewLane(random.RC, 20, 100)}}
 	w := newWorld(t, 1, impair.Spec{})
 	last := func(wc verbs.WC) bool { return wc.WRID == 19 }
-	l := faulty.New(faulty.Nth(0, last, faulty.Drop))
+	l := testutil.NewFaultyDevice(testutil.Nth(0, last, testutil.Drop))
 	l.Context = w.devices[1]
 	w.devices[1] = l
 	_, err := w.run(t, work)

@@ -1,3 +1,18 @@
+// Package random exchanges random verbs traffic between two ends and checks all of it.
+// Both ends compute the requests of both sides from a Workload. Therefore each can compare
+// every received byte, every completion and the final memory with a model that is
+// independent of the device.
+//
+// Reliable services (RC, XRC, RD) must deliver everything exactly once and in order,
+// complete requests in order, and leave the memory that the requests in order produce.
+// Unreliable services (UC, UD) may lose messages, and reorder or duplicate them if the
+// network does, but must deliver them intact.
+//
+// Package workload uses it for the workload "random", and tests of the emulated NICs use it
+// directly. It imports the standard library and verbs only, opens no device and reads no
+// clock: it blocks in completion channels, in the Exchange and in verbs.Proc. Therefore the
+// same programs run in a simulated world and in real time. An End belongs to the goroutine
+// or program that calls Run; after that, Result and Status report how far it came.
 package random
 
 import (
@@ -6,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -30,10 +46,8 @@ type End struct {
 
 // endObjects are the objects that the lanes of an end share.
 type endObjects struct {
-	gid        verbs.GID
-	pd         verbs.PD
-	channel    verbs.CompChannel
-	cqs        []verbs.CQ
+	gid verbs.GID
+	traffic.Queues
 	rings      []*recvRing    // by the number in their work request IDs
 	shared     *recvRing      // of the SRQ; nil if no lane uses it
 	cmListener verbs.Listener // nil without the connection manager
@@ -101,13 +115,7 @@ func (e *End) open() (err error) {
 		return err
 	}
 	e.gid = entry.GID
-	if e.pd, err = e.env.Device.AllocPD(); err != nil {
-		return err
-	}
-	if e.channel, err = e.env.Device.CreateCompChannel(); err != nil {
-		return err
-	}
-	if err := e.openCQs(); err != nil {
+	if e.Queues, err = traffic.OpenQueues(e.env.Device, e.w.CQs, e.cqDepth()); err != nil {
 		return err
 	}
 	if err := e.words.open(e); err != nil {
@@ -126,21 +134,14 @@ func (e *End) open() (err error) {
 	return nil
 }
 
-// openCQs creates completion queues with room for every possible completion.
-func (e *End) openCQs() error {
+// cqDepth is the depth of a completion queue with room for every possible completion.
+func (e *End) cqDepth() int {
 	depth := 16
 	for i := range e.w.Lanes {
 		l := &e.w.Lanes[i]
 		depth += l.SendDepth + 1 + (1+l.XRCQueues)*l.RecvDepth + l.Windows
 	}
-	for range e.w.CQs {
-		cq, err := e.env.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: e.channel})
-		if err != nil {
-			return err
-		}
-		e.cqs = append(e.cqs, cq)
-	}
-	return nil
+	return depth
 }
 
 // openShared creates the shared receive queue, if a lane uses it.
@@ -154,7 +155,7 @@ func (e *End) openShared() error {
 	if depth == 0 {
 		return nil
 	}
-	srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{PD: e.pd, MaxWR: depth, MaxSGE: sges})
+	srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{PD: e.PD, MaxWR: depth, MaxSGE: sges})
 	if err != nil {
 		return err
 	}
@@ -187,9 +188,41 @@ func (e *End) close() error {
 	for _, r := range e.rings {
 		err = errors.Join(err, r.close())
 	}
-	err = errors.Join(err, e.words.close())
-	for _, cq := range e.cqs {
-		err = errors.Join(err, cq.Close())
-	}
-	return errors.Join(err, e.channel.Close(), e.pd.Close())
+	return errors.Join(err, e.words.close(), e.Queues.Close())
+}
+
+// Side is one of the two ends of a workload.
+type Side int
+
+// The two sides.
+const (
+	A Side = 0
+	B Side = 1
+)
+
+// Peer is the other side.
+func (s Side) Peer() Side { return 1 - s }
+
+// String is the letter of the side.
+func (s Side) String() string { return string(rune('A' + s)) }
+
+// Env is the environment of an end.
+type Env struct {
+	Device verbs.Context
+	Peer   traffic.Exchange
+	// GIDIndex is the source GID in the GID table of the device.
+	GIDIndex uint8
+	// StallTimeout is how long an end may make no progress before it fails with a
+	// *traffic.StallError. 0: no limit, for worlds that detect deadlocks.
+	StallTimeout time.Duration
+	// Concurrent means that the device accesses memory while the program runs, as in real
+	// time. Bytes that a later request may be writing are then checked only at the end.
+	Concurrent bool
+	// DetectPeerEnd makes the end poll the Exchange while it waits, to notice when the peer
+	// has ended: Run returns the error of Recv. It hides deadlocks from a simulated world.
+	DetectPeerEnd bool
+	// OnStep, if not nil, is called between steps of Run. It may call Result and Status.
+	OnStep func()
+	// Trace, if not nil, is called for every request posted and completed.
+	Trace func(format string, args ...any)
 }

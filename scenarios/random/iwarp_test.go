@@ -1,12 +1,16 @@
 package random_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/dgiwarp"
+	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -25,10 +29,7 @@ func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, noCRC b
 // connections returns a workload that suits the device, with and without shared receives.
 func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *random.Workload {
 	t.Helper()
-	m, err := traffic.TraitsOf(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(traffic.TraitsOf(dev))(t)
 	w := &random.Workload{Seed: seed, CQs: 2, SharedWords: 3, Traits: m}
 	for i := range 3 {
 		l := random.NewLane(random.RC, messages, 9000)
@@ -87,5 +88,114 @@ func TestValidateRejectsMissingTransportTraits(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
+	}
+}
+
+// newDatagramWorld connects two datagram-iWARP devices by a cable. at is their UDP port; 0:
+// that of the protocol.
+func newDatagramWorld(t testing.TB, seed uint64, c cable, reliable bool, at uint16) *world {
+	t.Helper()
+	return newPair(t, seed, c, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+		cfg := dgiwarp.Config{Name: name, QP: dgiwarp.QPOptions{Reliable: reliable}}
+		cfg.NIC.Port = at
+		return dgiwarp.InWorld(w, p, p, cfg)
+	})
+}
+
+// families are the addresses of two ends, of either IP version.
+var families = [][2]string{{"fd00::1", "fd00::2"}, {"10.0.0.1", "10.0.0.2"}}
+
+// datagrams returns a workload of two lanes of a service, one with shared receives.
+func datagrams(t testing.TB, dev verbs.Context, seed uint64, s random.Service, messages, size int) *random.Workload {
+	t.Helper()
+	m := must.Get(traffic.TraitsOf(dev))(t)
+	w := &random.Workload{Seed: seed, CQs: 2, SharedWords: 3, Traits: m}
+	for i := range 3 {
+		l := random.NewLane(s, messages, size)
+		l.SharedReceives, l.TightReceives = i == 1, i == 2
+		l.Adapt(&m)
+		w.Lanes = append(w.Lanes, l)
+	}
+	return w
+}
+
+// Reliable datagrams of datagram-iWARP keep their guarantees on a bad network, over both IP
+// versions.
+func TestReliableDatagramsOnBadNetwork(t *testing.T) {
+	worst := impair.Spec{
+		LossPPM: 50_000, DuplicatePPM: 50_000, DuplicateDelay: 20 * time.Microsecond,
+		ReorderPPM: 50_000, ReorderDelay: 30 * time.Microsecond, CorruptPPM: 10_000,
+	}
+	for seed := range uint64(6) {
+		for _, spec := range []impair.Spec{{}, worst} {
+			w := newDatagramWorld(t, seed, cable{spec: spec, addrs: families[seed%2]}, true, 0)
+			results, err := w.run(t, datagrams(t, w.devices[0], seed, random.RD, 300, 9000))
+			if err != nil {
+				t.Fatalf("seed %d, loss %d ppm: %v", seed, spec.LossPPM, err)
+			}
+			for side, r := range results {
+				for i, l := range r.Lanes {
+					if l.Received.Delivered != 300 || l.Sent.Completed != 300 {
+						t.Errorf("seed %d, side %d, lane %d: %+v", seed, side, i, l)
+					}
+				}
+				// The first packet of a flow is sent again with the cookie of the receiver.
+				if again := r.Counter("rd_sent_again"); (again > uint64(len(r.Lanes))) != (spec.LossPPM > 0) {
+					t.Errorf("seed %d, side %d: %d retransmissions", seed, side, again)
+				}
+			}
+		}
+	}
+}
+
+// Unreliable datagrams arrive intact, and their GRH has the layout of datagram-iWARP.
+func TestUnreliableDatagramsAreIntact(t *testing.T) {
+	for seed := range uint64(4) {
+		w := newDatagramWorld(t, seed, cable{spec: impair.Spec{LossPPM: 100_000}, addrs: families[seed%2]}, false, 0)
+		work := datagrams(t, w.devices[0], seed, random.UD, 300, 4096)
+		for i := range work.Lanes {
+			work.Lanes[i].MTU, work.Lanes[i].SharedReceives = verbs.MTU4096, false
+		}
+		work.Network.Loses = true
+		results, err := w.run(t, work)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for side, r := range results {
+			for i, l := range r.Lanes {
+				if got := l.Received; got.Lost < 10 || got.Lost > 60 || got.Delivered+got.Lost != 300 {
+					t.Errorf("seed %d, side %d, lane %d: %+v", seed, side, i, got)
+				}
+			}
+		}
+		// With the GRH layout of RoCE the check fails.
+		w = newDatagramWorld(t, seed, cable{addrs: families[seed%2]}, false, 0)
+		work.Traits.PortInGRH = false
+		var v *random.Violation
+		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "an IP packet that carries") {
+			t.Errorf("seed %d: %v, want a violation of the GRH", seed, err)
+		}
+	}
+}
+
+// A message from an unexpected source port is a violation.
+func TestSourcePortsAreChecked(t *testing.T) {
+	for service, reliable := range map[random.Service]bool{random.UD: false, random.RD: true} {
+		w := newDatagramWorld(t, 1, cable{}, reliable, 7777)
+		work := datagrams(t, w.devices[0], 1, service, 20, 256)
+		var v *random.Violation
+		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "source port 65041") || v.Got != "7777" {
+			t.Errorf("%v: %v, want a violation of the port", service, err)
+		}
+	}
+}
+
+// RD gives up on peers, not on queue pairs, which the model of a lane does not support.
+func TestValidateRejectsGivesUpForRD(t *testing.T) {
+	w := newDatagramWorld(t, 1, cable{}, true, 0)
+	work := datagrams(t, w.devices[0], 1, random.RD, 20, 256)
+	work.Network.GivesUp = true
+	if _, err := random.NewEnd(random.Env{}, work, random.A); err == nil || !strings.Contains(err.Error(), "GivesUp") {
+		t.Error(err)
 	}
 }

@@ -27,11 +27,9 @@ type lane struct {
 
 // laneQPs are the queue pairs of a lane.
 type laneQPs struct {
-	qp     verbs.QP // sends, and receives except on XRC
-	target verbs.QP // XRC: receives
-	xrcd   verbs.XRCD
-	ah     verbs.AH
-	qkey   uint32
+	traffic.QPs
+	xrcd verbs.XRCD
+	qkey uint32
 }
 
 // laneMemory is the memory that the peer accesses, directly and through windows.
@@ -64,6 +62,7 @@ const (
 	remoteAccess = windowAccess | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent
 )
 
+// openLane creates what lane i needs before it is connected.
 func (e *End) openLane(i int) (*lane, error) {
 	l := &lane{end: e, spec: &e.w.Lanes[i], index: i}
 	if err := l.openMemory(); err != nil {
@@ -88,7 +87,7 @@ func (e *End) openLane(i int) (*lane, error) {
 func (l *lane) openMemory() (err error) {
 	e := l.end
 	l.bytes = initialTarget(e.w, l.index, e.side)
-	l.memory, err = e.pd.RegMR(verbs.MRInit{Buf: l.bytes, Access: verbs.AccessLocalWrite | verbs.AccessMWBind | remoteAccess})
+	l.memory, err = e.PD.RegMR(verbs.MRInit{Buf: l.bytes, Access: verbs.AccessLocalWrite | verbs.AccessMWBind | remoteAccess})
 	return err
 }
 
@@ -96,7 +95,7 @@ func (l *lane) openMemory() (err error) {
 func (l *lane) openQPs() (err error) {
 	e, s := l.end, l.spec
 	init := verbs.QPInit{
-		PD: e.pd, SendCQ: e.cqs[l.index%len(e.cqs)], RecvCQ: e.cqs[(l.index+1)%len(e.cqs)],
+		PD: e.PD, SendCQ: e.CQs[l.index%len(e.CQs)], RecvCQ: e.CQs[(l.index+1)%len(e.CQs)],
 		Caps: verbs.QPCaps{ // one more send, for the drain marker
 			MaxSendWR: s.SendDepth + 1, MaxRecvWR: s.RecvDepth, MaxSendSGE: s.MaxSGE, MaxRecvSGE: s.MaxSGE, MaxInline: s.MaxInline,
 		},
@@ -113,28 +112,16 @@ func (l *lane) openQPs() (err error) {
 		init.Type = verbs.QPTypeUD
 		l.qkey = uint32(traffic.Derive(e.w.Seed, uint64(l.index)) >> 33) // below 2^31: an unprivileged Q_Key
 	case XRC:
-		init.Type, init.RecvCQ = verbs.QPTypeXRCSend, nil
+		init.Type = verbs.QPTypeXRCSend
 		if l.xrcd, err = e.env.Device.OpenXRCD(); err != nil {
 			return err
 		}
-		if l.target, err = e.env.Device.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: l.xrcd}); err != nil {
-			return err
-		}
-		e.byQPN[l.target.QPN()] = l
 	}
-	if l.qp, err = e.env.Device.CreateQP(init); err != nil {
+	if l.QPs, err = traffic.CreateQPs(e.env.Device, init, l.xrcd); err != nil {
 		return err
 	}
-	e.byQPN[l.qp.QPN()] = l
+	e.byQPN[l.Receiver().QPN()] = l
 	return nil
-}
-
-// receiver is the queue pair that receives.
-func (l *lane) receiver() verbs.QP {
-	if l.target != nil {
-		return l.target
-	}
-	return l.qp
 }
 
 // openReceives creates the receive rings of the lane.
@@ -145,8 +132,8 @@ func (l *lane) openReceives() (err error) {
 	case s.Service == XRC:
 		for range s.XRCQueues {
 			srq, err := e.env.Device.CreateSRQ(verbs.SRQInit{
-				PD: e.pd, Type: verbs.SRQXRC, MaxWR: s.RecvDepth, MaxSGE: s.MaxSGE,
-				XRCD: l.xrcd, CQ: e.cqs[(l.index+1)%len(e.cqs)],
+				PD: e.PD, Type: verbs.SRQXRC, MaxWR: s.RecvDepth, MaxSGE: s.MaxSGE,
+				XRCD: l.xrcd, CQ: e.CQs[(l.index+1)%len(e.CQs)],
 			})
 			if err != nil {
 				return err
@@ -164,7 +151,7 @@ func (l *lane) openReceives() (err error) {
 	case s.Service.Datagram():
 		cfg.maxLen += verbs.GRHLen
 	}
-	l.ring, err = e.newRing(l.qp, cfg)
+	l.ring, err = e.newRing(l.QP, cfg)
 	return err
 }
 
@@ -216,12 +203,12 @@ func (l *lane) close() error {
 	if early {
 		errs = append(errs, l.memory.Close())
 	}
-	errs = append(errs, l.qp.Close())
-	if l.target != nil {
-		errs = append(errs, l.target.Close())
+	errs = append(errs, l.QP.Close())
+	if l.Target != nil {
+		errs = append(errs, l.Target.Close())
 	}
-	if l.ah != nil {
-		errs = append(errs, l.ah.Close())
+	if l.AH != nil {
+		errs = append(errs, l.AH.Close())
 	}
 	if !early {
 		errs = append(errs, l.memory.Close())

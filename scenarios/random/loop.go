@@ -173,7 +173,7 @@ func (e *End) wait(d time.Duration) error {
 		return nil
 	}
 	solicited := e.w.Wakeup == BySolicited
-	for _, cq := range e.cqs {
+	for _, cq := range e.CQs {
 		if err := cq.ReqNotify(solicited); err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (e *End) wait(d time.Duration) error {
 	if solicited && (d < 0 || d > noteInterval) {
 		d = noteInterval
 	}
-	if _, err := e.channel.Wait(d); err != nil && !isTimeout(err) {
+	if _, err := e.Channel.Wait(d); err != nil && !isTimeout(err) {
 		return err
 	}
 	return nil
@@ -195,7 +195,7 @@ func (e *End) wait(d time.Duration) error {
 // poll handles completions.
 func (e *End) poll() (total int, err error) {
 	var wcs [32]verbs.WC
-	for _, cq := range e.cqs {
+	for _, cq := range e.CQs {
 		for {
 			n, err := cq.Poll(wcs[:])
 			if err != nil {
@@ -250,7 +250,7 @@ func (e *End) completed(wc *verbs.WC) error {
 // received passes a completed receive to its lane.
 func (e *End) received(wc *verbs.WC, r *recvRing) error {
 	l := e.byQPN[wc.QPN]
-	if l == nil || r.lane != nil && r.lane != l || l.receiver().QPN() != wc.QPN {
+	if l == nil || r.lane != nil && r.lane != l || l.Receiver().QPN() != wc.QPN {
 		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("receive queue %d", r.num), Want: "a QP that receives from it", Got: fmt.Sprintf("QP %#x", wc.QPN)}
 	}
 	slot, err := r.Complete(wc.WRID)

@@ -38,19 +38,10 @@ type connInfo struct {
 }
 
 type laneInfo struct {
-	QPN     verbs.QPN      `json:"qpn"`
+	traffic.QPNumbers
 	Target  remoteMemory   `json:"target"`
-	XRC     verbs.QPN      `json:"xrc,omitempty"` // the queue pair that receives
 	SRQNs   []uint32       `json:"srqns,omitempty"`
 	Windows []remoteMemory `json:"-"` // sent after they are bound
-}
-
-// receiver is the queue pair that receives messages of the lane.
-func (c *laneInfo) receiver() verbs.QPN {
-	if c.XRC != 0 {
-		return c.XRC
-	}
-	return c.QPN
 }
 
 // remoteMemory is the address and key of memory of the peer.

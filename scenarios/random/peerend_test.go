@@ -2,13 +2,19 @@ package random_test
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/emu/softiwarp"
+	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 var errEnded = errors.New("the peer has ended")
@@ -71,4 +77,138 @@ func TestDetectPeerEndEndsRun(t *testing.T) {
 		}
 		w.Close()
 	}
+}
+
+// newSmallBufferWorld connects two soft-iWARP devices with small send buffers, which delay
+// responses.
+func newSmallBufferWorld(t testing.TB, seed uint64) *world {
+	t.Helper()
+	c := cable{stream: sim.StreamConfig{BufferBytes: 4096}, link: sim.LinkConfig{RateBps: 1e8, Latency: time.Microsecond}}
+	return newPair(t, seed, c, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+		cfg := softiwarp.Config{Name: name}
+		cfg.NIC.MPA.QueueOctets = 4096
+		return softiwarp.InWorld(w, p, p.StreamHost(), cfg)
+	})
+}
+
+// An atomic that waits behind a read response executes after a later message has arrived. A
+// program that does not allow for it sees a violation.
+func TestIWARPAtomicsMayExecuteAfterLaterMessages(t *testing.T) {
+	for _, late := range []bool{true, false} {
+		surprised := 0
+		for seed := range uint64(4) {
+			w := newSmallBufferWorld(t, seed)
+			work := connections(t, w.devices[0], seed, 200)
+			if !work.Traits.LateAtomics {
+				t.Fatal("TraitsOf lacks LateAtomics")
+			}
+			work.Traits.LateAtomics = late
+			for i := range work.Lanes {
+				work.Lanes[i].Mix = []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend}
+			}
+			_, err := w.run(t, work)
+			var v *random.Violation
+			if errors.As(err, &v) {
+				surprised++
+				t.Log(v)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if (surprised > 0) == late {
+			t.Errorf("LateAtomics %v: %d of 4 runs with violations", late, surprised)
+		}
+	}
+}
+
+// newShortTimeoutWorld connects two devices by a cable with a delay longer than their
+// timeouts. It neither reorders nor loses packets: all duplicates are retransmissions.
+func newShortTimeoutWorld(t testing.TB, seed uint64) *world {
+	t.Helper()
+	c := cable{link: sim.LinkConfig{RateBps: 1e9, Latency: 20 * time.Microsecond, TxQueueBytes: 8192}}
+	return newPair(t, seed, c, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
+		cfg := softroce.Config{Name: name}
+		cfg.NIC.Policy.UnlimitedRetries = true
+		return softroce.InWorld(w, p, p, cfg)
+	})
+}
+
+// A requester with a short timeout retransmits READs that are being answered, and later
+// invalidates their windows. The retransmissions arrive before the SEND_INV, and must not
+// be errors.
+func TestPlansTolerateSpuriousRetransmission(t *testing.T) {
+	for seed := range uint64(40) {
+		work := &random.Workload{Seed: seed, CQs: 1, SharedWords: 2}
+		for range 2 {
+			l := random.NewLane(random.RC, 100, 16<<10)
+			l.Timeout, l.Windows, l.SignalEvery = 3+uint8(seed%4), 16, 1 // 33 µs to 0.26 ms
+			l.Mix = append(l.Mix, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpSendInv)
+			work.Lanes = append(work.Lanes, l)
+		}
+		results, err := newShortTimeoutWorld(t, seed).run(t, work)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for _, r := range results {
+			if r.Counter("duplicate_request") == 0 {
+				t.Errorf("seed %d: no request was retransmitted", seed)
+			}
+		}
+	}
+}
+
+func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
+
+// The programs of the simulated world run unchanged in real time, on loopback sockets.
+func TestSameProgramsInRealTime(t *testing.T) {
+	work := everyService()
+	work.Network = random.Network{Loses: true} // a socket buffer may overflow
+	for i := range work.Lanes {
+		l := &work.Lanes[i]
+		l.Messages = [2]int{60, 60}
+		l.Timeout = 14 // 67 ms: the machine may be busy
+	}
+	var pipes [2]traffic.Exchange
+	pipes[0], pipes[1] = traffic.Pipe()
+	errs := make(chan error, 2)
+	for side, addr := range []string{"127.72.0.2", "127.72.0.3"} {
+		d, err := softroce.OnUDP(udplink.Config{}, softroce.Config{Name: addr, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		end, err := random.NewEnd(random.Env{Device: d, Peer: pipes[side], Concurrent: true, StallTimeout: 20 * time.Second}, work, random.Side(side))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, err := end.Run(traffic.RealTime())
+			errs <- err
+		}()
+	}
+	for range 2 {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An end whose peer never connects fails, and reports what it waits for.
+func TestEndWithoutPeerStalls(t *testing.T) {
+	d, err := softroce.OnUDP(udplink.Config{}, softroce.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.72.0.4")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	a, _ := traffic.Pipe()
+	end, err := random.NewEnd(random.Env{Device: d, Peer: a, StallTimeout: 10 * time.Millisecond}, everyService(), random.A)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = end.Run(traffic.RealTime())
+	expectStall(t, err, "waits for the peer to be card")
 }

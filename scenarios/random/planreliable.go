@@ -150,6 +150,7 @@ func (p *planner) drawRange(o *op) {
 	o.at = at + p.rng.IntN(n-o.size+1)
 }
 
+// drawAtomic draws the word and the operands of an atomic, half of them on a shared word.
 func (p *planner) drawAtomic(o *op) {
 	o.size = 8
 	if o.code != verbs.OpAtomicWrite && p.w.SharedWords > 0 && p.rng.IntN(2) == 0 {

@@ -45,6 +45,7 @@ type ringConfig struct {
 	pacing    Pacing
 }
 
+// newRing registers the memory of a receive queue. It posts nothing.
 func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
 	num := len(e.rings)
 	r = &recvRing{
@@ -54,7 +55,7 @@ func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err er
 	}
 	r.Attach(to)
 	r.buf = make([]byte, max(1, r.depth*r.size))
-	r.mr, err = e.pd.RegMR(verbs.MRInit{Buf: r.buf, Access: verbs.AccessLocalWrite})
+	r.mr, err = e.PD.RegMR(verbs.MRInit{Buf: r.buf, Access: verbs.AccessLocalWrite})
 	e.rings = append(e.rings, r)
 	return r, err
 }

@@ -62,7 +62,7 @@ func (s *sender) open(l *lane) (err error) {
 	s.wants = make([][]byte, spec.SendDepth)
 	s.scratch = make([]byte, max(spec.MaxBytes, 8))
 	s.pacer = pacer{pacing: spec.SendPacing, rng: newRand(traffic.Derive(s.plan.key, keyPacing))}
-	s.mr, err = e.pd.RegMR(verbs.MRInit{Buf: s.buf, Access: verbs.AccessLocalWrite})
+	s.mr, err = e.PD.RegMR(verbs.MRInit{Buf: s.buf, Access: verbs.AccessLocalWrite})
 	return err
 }
 
@@ -104,7 +104,7 @@ func (s *sender) post(now time.Duration) (bool, error) {
 		s.wrs = append(s.wrs, s.prepare(s.posted))
 		s.posted++
 	}
-	if got, err := s.lane.qp.PostSend(s.wrs); err != nil {
+	if got, err := s.lane.QP.PostSend(s.wrs); err != nil {
 		return false, fmt.Errorf("%s: %w", s.where(s.posted-n+got), err)
 	}
 	// The caller may reuse inline data: changing it detects a device that reads it later.
@@ -140,7 +140,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	}
 	switch l.spec.Service {
 	case UD, RD:
-		wr.UD = verbs.UD{AH: l.ah, QPN: s.peer().QPN, QKey: l.qkey}
+		wr.UD = verbs.UD{AH: l.AH, QPN: s.peer().QPN, QKey: l.qkey}
 	case XRC:
 		wr.XRC.SRQN = s.peer().SRQNs[o.queue]
 	}

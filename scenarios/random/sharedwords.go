@@ -40,7 +40,7 @@ func (x *sharedWords) open(e *End) (err error) {
 		x.initial = append(x.initial, wordValue(e.w, e.side.Peer(), i))
 	}
 	x.last = append(x.last, x.initial...)
-	x.mr, err = e.pd.RegMR(verbs.MRInit{Buf: x.bytes, Access: verbs.AccessLocalWrite | verbs.AccessRemoteAtomic})
+	x.mr, err = e.PD.RegMR(verbs.MRInit{Buf: x.bytes, Access: verbs.AccessLocalWrite | verbs.AccessRemoteAtomic})
 	return err
 }
 
@@ -91,6 +91,8 @@ func (x *sharedWords) check(final []uint64) error {
 	return nil
 }
 
+// checkWord checks that the changes of word i form a chain from its initial value to final, in
+// the order of requests of each lane.
 func (x *sharedWords) checkWord(i int, final uint64) error {
 	bad := func(want, format string, args ...any) error {
 		return &Violation{Kind: traffic.Contents, Where: fmt.Sprintf("shared word %d", i), Want: want, Got: fmt.Sprintf(format, args...)}

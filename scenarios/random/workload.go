@@ -196,6 +196,7 @@ func (w *Workload) Validate() error {
 	return errors.Join(errs...)
 }
 
+// problems lists the fields of the lane with values that cannot work.
 func (l *Lane) problems() (errs []error) {
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -223,5 +224,34 @@ func (l *Lane) problems() (errs []error) {
 	check(l.Windows == 0 || l.Service == RC || l.Service == RD, "memory windows are for RC and RD lanes")
 	check(l.MTU.Bytes() > 0, "MTU is %d, which is not a valid MTU", uint32(l.MTU))
 	check(l.Service != UD || l.MaxBytes <= l.MTU.Bytes(), "a datagram of %d bytes does not fit the MTU of %v", l.MaxBytes, l.MTU)
+	return errs
+}
+
+// Adapt makes a lane suitable for the transport: it removes missing operations, and without
+// RNR it makes room for all receives at the start.
+func (l *Lane) Adapt(m *traffic.TransportTraits) {
+	lacks := func(op verbs.WROpcode) bool { return slices.Contains(m.MissingOps, op) }
+	l.Mix = slices.DeleteFunc(slices.Clone(l.Mix), lacks)
+	if lacks(verbs.OpBindMW) {
+		l.Windows = 0
+	}
+	if m.NoRNR {
+		l.RecvDepth, l.RecvPacing = max(l.Messages[A], l.Messages[B], 1), Pacing{}
+	}
+}
+
+// transportProblems lists what a lane needs and the transport lacks.
+func (l *Lane) transportProblems(m *traffic.TransportTraits) (errs []error) {
+	for _, op := range m.MissingOps {
+		if slices.Contains(l.Mix, op) {
+			errs = append(errs, fmt.Errorf("Mix has %v, which the transport lacks", op))
+		}
+	}
+	if m.ConnectsByCM && l.Service != RC {
+		errs = append(errs, errors.New("the transport has connections only, of RC"))
+	}
+	if m.NoRNR && l.RecvDepth < max(l.Messages[A], l.Messages[B]) {
+		errs = append(errs, fmt.Errorf("%d receives for %d messages: a message without a posted receive ends the connection", l.RecvDepth, max(l.Messages[A], l.Messages[B])))
+	}
 	return errs
 }

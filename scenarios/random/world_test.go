@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios/random"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -70,10 +71,7 @@ func (w *world) run(t testing.TB, work *random.Workload) (results [2]*random.Res
 	var pipes [2]traffic.Exchange
 	pipes[0], pipes[1] = sim.Pipe(w.World)
 	for side := range random.Side(2) {
-		end, err := random.NewEnd(random.Env{Device: w.devices[side], Peer: pipes[side]}, work, side)
-		if err != nil {
-			t.Fatal(err)
-		}
+		end := must.Get(random.NewEnd(random.Env{Device: w.devices[side], Peer: pipes[side]}, work, side))(t)
 		w.Go("side "+side.String(), func(p *sim.Proc) (err error) {
 			results[side], err = end.Run(p)
 			return err
@@ -98,10 +96,7 @@ func everyService() *random.Workload {
 }
 
 func TestCleanNetworkLosesNothing(t *testing.T) {
-	results, err := newWorld(t, 1, impair.Spec{}).run(t, everyService())
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := must.Get(newWorld(t, 1, impair.Spec{}).run(t, everyService()))(t)
 	for side, r := range results {
 		for i, l := range r.Lanes {
 			if l.Sent.Posted != 300 || l.Sent.Completed != 300 || l.Received.Delivered != 300 || l.Received.Lost != 0 {

@@ -3,7 +3,6 @@ package workload
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -12,15 +11,12 @@ import (
 // callQP is the queue pair of one call with its resources. The first half of its memory is
 // for sending, the second for receiving.
 type callQP struct {
-	end     *cmEndpoint
-	qp      verbs.QP
-	pd      verbs.PD
-	cq      verbs.CQ
-	channel verbs.CompChannel
-	buf     []byte
-	mr      verbs.MR
-	closers []io.Closer // in order of creation
-	failed  bool
+	end            *cmEndpoint
+	qp             verbs.QP
+	traffic.Queues // one completion queue
+	buf            []byte
+	mr             verbs.MR
+	failed         bool
 }
 
 // newCallQP creates a queue pair and posts its receives before it is connected. A UD queue
@@ -44,33 +40,22 @@ func (e *cmEndpoint) newCallQP(typ verbs.QPType) (*callQP, error) {
 
 func (p *callQP) open(typ verbs.QPType) (err error) {
 	dev, depth := p.end.nic.Device, p.end.cfg.Depth+1
-	if p.pd, err = dev.AllocPD(); err != nil {
+	if p.Queues, err = traffic.OpenQueues(dev, 1, 3*depth); err != nil {
 		return err
 	}
-	if p.channel, err = dev.CreateCompChannel(); err != nil {
-		return err
-	}
-	if p.cq, err = dev.CreateCQ(verbs.CQInit{Depth: 3 * depth, Channel: p.channel}); err != nil {
-		return err
-	}
-	if p.mr, err = p.pd.RegMR(verbs.MRInit{Buf: p.buf, Access: verbs.AccessLocalWrite}); err != nil {
+	if p.mr, err = p.PD.RegMR(verbs.MRInit{Buf: p.buf, Access: verbs.AccessLocalWrite}); err != nil {
 		return err
 	}
 	p.qp, err = dev.CreateQP(verbs.QPInit{
-		Type: typ, PD: p.pd, SendCQ: p.cq, RecvCQ: p.cq,
+		Type: typ, PD: p.PD, SendCQ: p.CQs[0], RecvCQ: p.CQs[0],
 		Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
-	p.closers = []io.Closer{p.pd, p.channel, p.cq, p.mr, p.qp}
 	return err
 }
 
 func (p *callQP) close() error {
 	p.end.live.remove(p.qp)
-	var errs []error
-	for i := len(p.closers) - 1; i >= 0; i-- {
-		errs = append(errs, p.closers[i].Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(p.qp.Close(), p.mr.Close(), p.Queues.Close())
 }
 
 // messageLen is the length of message seq.
@@ -136,17 +121,17 @@ func (p *callQP) waitCompletion() (wc verbs.WC, err error) {
 	var one [1]verbs.WC
 	armed := false
 	for wait := p.end.tick(); ; wait = min(2*wait, maxTicks*p.end.tick()) {
-		if n, err := p.cq.Poll(one[:]); err != nil || n == 1 {
+		if n, err := p.CQs[0].Poll(one[:]); err != nil || n == 1 {
 			return one[0], err
 		}
 		if !armed {
-			if err := p.cq.ReqNotify(false); err != nil {
+			if err := p.CQs[0].ReqNotify(false); err != nil {
 				return wc, err
 			}
 			armed = true
 			continue // completions before ReqNotify raise no event
 		}
-		_, err := p.channel.Wait(wait)
+		_, err := p.Channel.Wait(wait)
 		if err == nil {
 			armed = false
 			continue
@@ -163,7 +148,7 @@ func (p *callQP) waitCompletion() (wc verbs.WC, err error) {
 // pollFailed reports whether the queue pair has failed while nothing was expected.
 func (p *callQP) pollFailed() (bool, error) {
 	var one [1]verbs.WC
-	n, err := p.cq.Poll(one[:])
+	n, err := p.CQs[0].Poll(one[:])
 	if n == 0 || err != nil {
 		return false, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -108,9 +109,7 @@ func TestDeviceErrorsOfCMFailTheRun(t *testing.T) {
 		}
 		r.patience = time.Second
 		r.start(workload.Config{Kind: workload.Stream, Op: workload.OpSend, Messages: 20, Bytes: 100, Reconnect: true})
-		if err := r.RunPrograms(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.RunPrograms())
 		if !d.done {
 			t.Fatal("nothing failed")
 		}

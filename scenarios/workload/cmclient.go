@@ -38,6 +38,7 @@ type cmClient struct {
 	addr netip.Addr // of the peer
 }
 
+// run checks a reject and a resolution, and then makes all calls.
 func (c *cmClient) run() error {
 	c.setStatus("waiting for %s to listen", hostOf(c.peer))
 	if err := c.awaitPeerAddr(); err != nil {
@@ -106,6 +107,7 @@ func (c *cmClient) expectReject() error {
 	return p.close()
 }
 
+// resolve resolves the datagram service of the server (SIDR), and checks its Q_Key.
 func (c *cmClient) resolve() error {
 	var found verbs.DatagramPeer
 	err := c.retryWhileFull(func() (err error) {

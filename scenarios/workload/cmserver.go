@@ -18,6 +18,7 @@ type cmServer struct {
 	clientDone           bool // the client has made all calls
 }
 
+// run listens, sends its address to the client, and serves the calls.
 func (c *cmServer) run() error {
 	c.setStatus("listening")
 	entry, err := c.nic.Device.QueryGID(1, int(c.nic.GIDIndex))
@@ -140,6 +141,7 @@ func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 	return c.exchangeMessages(p, conn, g)
 }
 
+// exchangeMessages receives and answers the messages of a call, and waits for its disconnect.
 func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, g privateData) error {
 	end := g.Call*c.cfg.Depth + c.messagesInCall(g.Call)
 	if g.Received < c.received { // our last answer was lost

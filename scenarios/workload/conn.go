@@ -1,7 +1,13 @@
 package workload
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
+
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // edge is a connection of the workload between two ranks, with messages in one or both
@@ -108,4 +114,132 @@ func (c *conn) finish() error {
 		c.n.onOver(c)
 	}
 	return c.closeQP()
+}
+
+// note is a message between the two ends of a connection, sent through Control.
+type note struct {
+	Edge  int       `json:"edge"`
+	Epoch int       `json:"epoch"` // of the connection
+	Kind  string    `json:"kind"`
+	Card  *connInfo `json:"card,omitempty"`
+	Final *final    `json:"final,omitempty"`
+}
+
+const (
+	noteConnInfo = "card"  // queue pair of this epoch; the receiver closes that of the previous epoch
+	noteReady    = "ready" // the queue pair can receive
+	noteSent     = "sent"  // all requests of the sender have completed
+	noteDone     = "done"  // and it expects no more messages
+	noteOver     = "over"  // the connection has failed for good
+)
+
+// connInfo is what a peer needs to connect.
+type connInfo struct {
+	Rail int       `json:"rail"`
+	GID  verbs.GID `json:"gid"`
+	traffic.QPNumbers
+	SRQN    uint32     `json:"srqn,omitempty"`
+	PSN     uint32     `json:"psn"`
+	Port    uint16     `json:"port,omitempty"` // of the connection manager
+	Memory  uint64     `json:"memory,omitempty"`
+	RKey    verbs.RKey `json:"rkey,omitempty"`
+	Word    uint64     `json:"word,omitempty"` // for atomics
+	WordKey verbs.RKey `json:"word_key,omitempty"`
+	// Slots is the number of messages there is room for, and Next the first message that
+	// has not arrived.
+	Slots int `json:"slots"`
+	Next  int `json:"next"`
+}
+
+// final is the result of an end's requests when they have completed.
+type final struct {
+	Adds       int `json:"adds"`        // atomics posted
+	AddsProven int `json:"adds_proven"` // atomics completed
+}
+
+// sendNote sends a note about the connection. A peer that has ended is not an error.
+func (c *conn) sendNote(n note) error {
+	n.Edge, n.Epoch = c.edge.id, c.epoch
+	b, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	if err := c.rank.Control.Send(c.peer.rank, b); err != nil && !errors.Is(err, ErrGone) {
+		return fmt.Errorf("note to rank %d: %w", c.peer.rank, err)
+	}
+	return nil
+}
+
+// receiveNotes handles the pending notes of a peer, waiting up to timeout for the first.
+func (n *node) receiveNotes(p *peer, timeout time.Duration) (heard bool, err error) {
+	for !p.gone && p.open > 0 {
+		b, err := n.rank.Control.Recv(p.rank, timeout)
+		switch {
+		case errors.Is(err, verbs.ErrTimeout):
+			return heard, nil
+		case errors.Is(err, ErrGone):
+			n.peerEnded(p)
+			return true, nil
+		case err != nil:
+			return heard, fmt.Errorf("note of rank %d: %w", p.rank, err)
+		}
+		heard, timeout = true, 0
+		var m note
+		if err := json.Unmarshal(b, &m); err != nil {
+			return heard, fmt.Errorf("note of rank %d: %w", p.rank, err)
+		}
+		c := n.byEdge[m.Edge]
+		if c == nil || c.peer != p {
+			return heard, fmt.Errorf("note %q of rank %d about connection %d, which it is not part of: do all ranks run the same workload?", m.Kind, p.rank, m.Edge)
+		}
+		if err := c.handleNote(&m); err != nil {
+			return heard, err
+		}
+	}
+	return heard, nil
+}
+
+// peerEnded notes that a peer has ended, and marks it if that was early.
+func (n *node) peerEnded(p *peer) {
+	p.gone = true
+	early := false
+	for _, c := range n.conns {
+		if c.peer == p {
+			early = early || !c.peerDone && c.state != connOver
+			c.schedule()
+		}
+	}
+	if early {
+		n.log.mark("%s is gone", hostOf(p.rank))
+	}
+}
+
+// handleNote handles one note.
+func (c *conn) handleNote(m *note) error {
+	c.schedule()
+	switch m.Kind {
+	case noteConnInfo:
+		if m.Card == nil {
+			break
+		}
+		c.peerInfo, c.peerEpoch = m.Card, m.Epoch
+		return nil
+	case noteReady:
+		c.peerReady = m.Epoch
+		return nil
+	case noteSent:
+		if m.Final == nil {
+			break
+		}
+		c.peerFinal = m.Final
+		c.peerSentAt = c.now
+		return nil
+	case noteDone:
+		c.peerDone = true
+		return nil
+	case noteOver:
+		c.peerOver, c.peerOverAt = true, c.now
+		return nil
+	}
+	return fmt.Errorf("note %q of rank %d: do all ranks run the same workload?", m.Kind, c.peer.rank)
 }

@@ -48,7 +48,7 @@ func (l *link) connectCM() (bool, error) {
 	}
 	var err error
 	if l.isActiveSide() {
-		l.cmConn, err = traffic.Dial(l.rail.dev, l.qp, netip.AddrPortFrom(l.peerInfo.GID.Addr(), l.peerInfo.Port), param, callTimeout)
+		l.cmConn, err = traffic.Dial(l.rail.dev, l.QP, netip.AddrPortFrom(l.peerInfo.GID.Addr(), l.peerInfo.Port), param, callTimeout)
 	} else {
 		var request verbs.ConnRequest
 		if request, err = l.rail.cm.request(string(param.PrivateData)); err != nil {
@@ -58,7 +58,7 @@ func (l *link) connectCM() (bool, error) {
 			l.due(l.now + max(l.tick(), l.pollBackoff())) // poll again then
 			return false, nil
 		}
-		l.cmConn, err = request.Accept(l.qp, param, callTimeout)
+		l.cmConn, err = request.Accept(l.QP, param, callTimeout)
 	}
 	l.noteProgress()
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/internal/faulty"
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -29,32 +30,32 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 		name  string
 		rank  int // with the defect
 		cfg   workload.Config
-		fault faulty.Fault
+		fault testutil.Fault
 		want  string
 	}{
-		{"damaged", 1, stream(workload.OpSend), faulty.Nth(20, message, faulty.Spoil), "byte 1000 of 2000"},
-		{"damaged datagram", 1, datagrams, faulty.Nth(20, message, faulty.Spoil), "of 900 is"},
-		{"not written", 1, stream(workload.OpSend), faulty.Nth(20, message, stale(func(l *faulty.Device, wc verbs.WC) []byte { return l.Bytes(l.Buffers[wc.WRID].Addr, 2000) })), "of 2000 is"},
-		{"length", 1, stream(workload.OpSend), faulty.Nth(20, message, faulty.Field(func(wc *verbs.WC) { wc.ByteLen-- })), "has 1999 bytes, not 2000"},
-		{"received twice", 1, stream(workload.OpSend), faulty.Nth(20, message, faulty.Again), "completed"},
-		{"datagram twice", 1, datagrams, faulty.Nth(20, message, faulty.Again), "completed"},
-		{"lost", 1, stream(workload.OpSend), faulty.Nth(20, message, faulty.Drop), "before"},
-		{"last lost", 1, stream(workload.OpSend), faulty.Nth(59, message, faulty.Drop), "never arrived"},
-		{"out of order", 1, stream(workload.OpSend), faulty.Swapped(20, message), "before"},
-		{"tiny out of order", 1, tiny, faulty.Swapped(20, message), "before"},
-		{"tiny damaged", 1, tiny, faulty.Nth(20, message, faulty.Spoil), "of 3 is"},
-		{"another queue pair", 1, stream(workload.OpSend), faulty.Nth(20, message, faulty.Field(func(wc *verbs.WC) { wc.QPN ^= 1 << 20 })), "queue pair"},
-		{"another receive", 1, stream(workload.OpSend), faulty.Nth(20, message, faulty.Field(func(wc *verbs.WC) { wc.WRID ^= 1 })), "receive"},
-		{"sent twice", 0, stream(workload.OpSend), faulty.Nth(3, sent, faulty.Again), "completed"},
-		{"another request", 0, stream(workload.OpSend), faulty.Nth(3, sent, faulty.Field(func(wc *verbs.WC) { wc.WRID += 1000 })), "completed"},
-		{"another operation", 0, stream(workload.OpSend), faulty.Nth(3, sent, faulty.Field(func(wc *verbs.WC) { wc.Opcode = verbs.WCOpRDMARead })), "completed as"},
-		{"credit", 0, stream(workload.OpSend), faulty.Nth(1, func(wc verbs.WC) bool { return wc.Opcode == verbs.WCOpRecv }, faulty.Field(func(wc *verbs.WC) { wc.Imm += 50 })), "of"},
+		{"damaged", 1, stream(workload.OpSend), testutil.Nth(20, message, testutil.Spoil), "byte 1000 of 2000"},
+		{"damaged datagram", 1, datagrams, testutil.Nth(20, message, testutil.Spoil), "of 900 is"},
+		{"not written", 1, stream(workload.OpSend), testutil.Nth(20, message, stale(func(l *testutil.FaultyDevice, wc verbs.WC) []byte { return l.Bytes(l.Buffers[wc.WRID].Addr, 2000) })), "of 2000 is"},
+		{"length", 1, stream(workload.OpSend), testutil.Nth(20, message, testutil.Field(func(wc *verbs.WC) { wc.ByteLen-- })), "has 1999 bytes, not 2000"},
+		{"received twice", 1, stream(workload.OpSend), testutil.Nth(20, message, testutil.Again), "completed"},
+		{"datagram twice", 1, datagrams, testutil.Nth(20, message, testutil.Again), "completed"},
+		{"lost", 1, stream(workload.OpSend), testutil.Nth(20, message, testutil.Drop), "before"},
+		{"last lost", 1, stream(workload.OpSend), testutil.Nth(59, message, testutil.Drop), "never arrived"},
+		{"out of order", 1, stream(workload.OpSend), testutil.Swapped(20, message), "before"},
+		{"tiny out of order", 1, tiny, testutil.Swapped(20, message), "before"},
+		{"tiny damaged", 1, tiny, testutil.Nth(20, message, testutil.Spoil), "of 3 is"},
+		{"another queue pair", 1, stream(workload.OpSend), testutil.Nth(20, message, testutil.Field(func(wc *verbs.WC) { wc.QPN ^= 1 << 20 })), "queue pair"},
+		{"another receive", 1, stream(workload.OpSend), testutil.Nth(20, message, testutil.Field(func(wc *verbs.WC) { wc.WRID ^= 1 })), "receive"},
+		{"sent twice", 0, stream(workload.OpSend), testutil.Nth(3, sent, testutil.Again), "completed"},
+		{"another request", 0, stream(workload.OpSend), testutil.Nth(3, sent, testutil.Field(func(wc *verbs.WC) { wc.WRID += 1000 })), "completed"},
+		{"another operation", 0, stream(workload.OpSend), testutil.Nth(3, sent, testutil.Field(func(wc *verbs.WC) { wc.Opcode = verbs.WCOpRDMARead })), "completed as"},
+		{"credit", 0, stream(workload.OpSend), testutil.Nth(1, func(wc verbs.WC) bool { return wc.Opcode == verbs.WCOpRecv }, testutil.Field(func(wc *verbs.WC) { wc.Imm += 50 })), "of"},
 
-		{"slot damaged", 1, stream(workload.OpWrite), faulty.Nth(2, announced, inPublic(64+1000)), "of 2000 is"},
-		{"guard damaged", 1, stream(workload.OpWrite), faulty.Nth(2, announced, inPublic(5)), "memory of host1"},
-		{"announced twice", 1, stream(workload.OpWrite), faulty.Nth(2, announced, faulty.Again), "completed"},
-		{"announced too much", 1, stream(workload.OpWrite), faulty.Nth(2, announced, faulty.Field(func(wc *verbs.WC) { wc.Imm++ })), "message"},
-		{"announcement lost at the end", 1, stream(workload.OpWrite), func(l *faulty.Device, wcs []verbs.WC) []verbs.WC {
+		{"slot damaged", 1, stream(workload.OpWrite), testutil.Nth(2, announced, inPublic(64+1000)), "of 2000 is"},
+		{"guard damaged", 1, stream(workload.OpWrite), testutil.Nth(2, announced, inPublic(5)), "memory of host1"},
+		{"announced twice", 1, stream(workload.OpWrite), testutil.Nth(2, announced, testutil.Again), "completed"},
+		{"announced too much", 1, stream(workload.OpWrite), testutil.Nth(2, announced, testutil.Field(func(wc *verbs.WC) { wc.Imm++ })), "message"},
+		{"announcement lost at the end", 1, stream(workload.OpWrite), func(l *testutil.FaultyDevice, wcs []verbs.WC) []verbs.WC {
 			var out []verbs.WC
 			for _, wc := range wcs {
 				if announced(wc) && wc.Imm == 60 {
@@ -66,43 +67,43 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			return out
 		}, "never arrived"},
 
-		{"read damaged", 1, stream(workload.OpRead), faulty.Nth(2, fetched, faulty.Spoil), "of 2000 is"},
-		{"read cut short", 1, stream(workload.OpRead), faulty.Nth(2, fetched, faulty.Field(func(wc *verbs.WC) { wc.ByteLen-- })), "with 1999 bytes"},
-		{"read twice", 1, stream(workload.OpRead), faulty.Nth(2, fetched, faulty.Again), "completed"},
-		{"source damaged", 0, stream(workload.OpRead), faulty.Nth(0, sent, inPublic(5)), "memory of host0"},
+		{"read damaged", 1, stream(workload.OpRead), testutil.Nth(2, fetched, testutil.Spoil), "of 2000 is"},
+		{"read cut short", 1, stream(workload.OpRead), testutil.Nth(2, fetched, testutil.Field(func(wc *verbs.WC) { wc.ByteLen-- })), "with 1999 bytes"},
+		{"read twice", 1, stream(workload.OpRead), testutil.Nth(2, fetched, testutil.Again), "completed"},
+		{"source damaged", 0, stream(workload.OpRead), testutil.Nth(0, sent, inPublic(5)), "memory of host0"},
 
-		{"ping damaged", 1, kind(workload.PingPong, workload.OpSend), faulty.Nth(20, message, faulty.Spoil), "of 2000 is"},
-		{"pong damaged", 0, kind(workload.PingPong, workload.OpWrite), faulty.Nth(20, announced, inPublic(64+1000)), "of 2000 is"},
-		{"incast damaged", 0, kind(workload.Incast, workload.OpSend), faulty.Nth(20, message, faulty.Spoil), "of 2000 is"},
-		{"incast out of order", 0, kind(workload.Incast, workload.OpSend), faulty.Swapped(20, message), "before"},
-		{"all to all damaged", 2, kind(workload.AllToAll, workload.OpSend), faulty.Nth(20, message, faulty.Spoil), "of 2000 is"},
-		{"all to all lost", 2, kind(workload.AllToAll, workload.OpSend), faulty.Nth(20, message, faulty.Drop), "before"},
-		{"border damaged", 1, kind(workload.Halo, workload.OpWrite), faulty.Nth(20, announced, inPublic(64+1000)), "of 2000 is"},
-		{"border read damaged", 1, kind(workload.Halo, workload.OpRead), faulty.Nth(2, fetched, faulty.Spoil), "of 2000 is"},
-		{"word changed", 1, kind(workload.Halo, workload.OpWrite), faulty.Nth(20, announced, inWord), "atomic"},
-		{"atomic's result changed", 1, kind(workload.Halo, workload.OpWrite), faulty.Nth(20, added, faulty.Spoil), "atomic"},
+		{"ping damaged", 1, kind(workload.PingPong, workload.OpSend), testutil.Nth(20, message, testutil.Spoil), "of 2000 is"},
+		{"pong damaged", 0, kind(workload.PingPong, workload.OpWrite), testutil.Nth(20, announced, inPublic(64+1000)), "of 2000 is"},
+		{"incast damaged", 0, kind(workload.Incast, workload.OpSend), testutil.Nth(20, message, testutil.Spoil), "of 2000 is"},
+		{"incast out of order", 0, kind(workload.Incast, workload.OpSend), testutil.Swapped(20, message), "before"},
+		{"all to all damaged", 2, kind(workload.AllToAll, workload.OpSend), testutil.Nth(20, message, testutil.Spoil), "of 2000 is"},
+		{"all to all lost", 2, kind(workload.AllToAll, workload.OpSend), testutil.Nth(20, message, testutil.Drop), "before"},
+		{"border damaged", 1, kind(workload.Halo, workload.OpWrite), testutil.Nth(20, announced, inPublic(64+1000)), "of 2000 is"},
+		{"border read damaged", 1, kind(workload.Halo, workload.OpRead), testutil.Nth(2, fetched, testutil.Spoil), "of 2000 is"},
+		{"word changed", 1, kind(workload.Halo, workload.OpWrite), testutil.Nth(20, announced, inWord), "atomic"},
+		{"atomic's result changed", 1, kind(workload.Halo, workload.OpWrite), testutil.Nth(20, added, testutil.Spoil), "atomic"},
 
-		{"ping twice", 1, kind(workload.PingPong, workload.OpSend), faulty.Nth(20, message, faulty.Again), "twice"},
-		{"ping lost", 1, kind(workload.PingPong, workload.OpSend), faulty.Nth(20, message, faulty.Drop), "received 20 of 60, waits for more"},
-		{"pong announced twice", 0, kind(workload.PingPong, workload.OpWrite), faulty.Nth(20, announced, faulty.Again), "announced"},
-		{"incast twice", 0, kind(workload.Incast, workload.OpSend), faulty.Nth(20, message, faulty.Again), "twice"},
-		{"incast lost", 0, kind(workload.Incast, workload.OpSend), faulty.Nth(20, message, faulty.Drop), "never arrived"},
-		{"all to all twice", 2, kind(workload.AllToAll, workload.OpSend), faulty.Nth(20, message, faulty.Again), "twice"},
-		{"all to all out of order", 2, kind(workload.AllToAll, workload.OpSend), faulty.Swapped(20, message), "before"},
-		{"all to all, guard damaged", 2, kind(workload.AllToAll, workload.OpWrite), faulty.Nth(2, announced, inPublic(5)), "memory of host2"},
-		{"border twice", 1, kind(workload.Halo, workload.OpWrite), faulty.Nth(20, announced, faulty.Again), "announced"},
-		{"border too early", 1, kind(workload.Halo, workload.OpWrite), faulty.Nth(20, announced, faulty.Field(func(wc *verbs.WC) { wc.Imm++ })), "message"},
-		{"guard of a border damaged", 1, kind(workload.Halo, workload.OpWrite), faulty.Nth(20, announced, inPublic(5)), "memory of host1"},
-		{"call twice", 1, calls, faulty.Nth(7, message, faulty.Again), "message 8"},
+		{"ping twice", 1, kind(workload.PingPong, workload.OpSend), testutil.Nth(20, message, testutil.Again), "twice"},
+		{"ping lost", 1, kind(workload.PingPong, workload.OpSend), testutil.Nth(20, message, testutil.Drop), "received 20 of 60, waits for more"},
+		{"pong announced twice", 0, kind(workload.PingPong, workload.OpWrite), testutil.Nth(20, announced, testutil.Again), "announced"},
+		{"incast twice", 0, kind(workload.Incast, workload.OpSend), testutil.Nth(20, message, testutil.Again), "twice"},
+		{"incast lost", 0, kind(workload.Incast, workload.OpSend), testutil.Nth(20, message, testutil.Drop), "never arrived"},
+		{"all to all twice", 2, kind(workload.AllToAll, workload.OpSend), testutil.Nth(20, message, testutil.Again), "twice"},
+		{"all to all out of order", 2, kind(workload.AllToAll, workload.OpSend), testutil.Swapped(20, message), "before"},
+		{"all to all, guard damaged", 2, kind(workload.AllToAll, workload.OpWrite), testutil.Nth(2, announced, inPublic(5)), "memory of host2"},
+		{"border twice", 1, kind(workload.Halo, workload.OpWrite), testutil.Nth(20, announced, testutil.Again), "announced"},
+		{"border too early", 1, kind(workload.Halo, workload.OpWrite), testutil.Nth(20, announced, testutil.Field(func(wc *verbs.WC) { wc.Imm++ })), "message"},
+		{"guard of a border damaged", 1, kind(workload.Halo, workload.OpWrite), testutil.Nth(20, announced, inPublic(5)), "memory of host1"},
+		{"call twice", 1, calls, testutil.Nth(7, message, testutil.Again), "message 8"},
 
-		{"call damaged", 1, calls, faulty.Nth(7, message, faulty.Spoil), "message 7"},
-		{"answer damaged", 0, calls, faulty.Nth(7, message, faulty.Spoil), "message 7"},
-		{"call cut short", 1, calls, faulty.Nth(7, message, faulty.Field(func(wc *verbs.WC) { wc.ByteLen-- })), "bytes, not"},
-		{"random damaged", 1, random, faulty.Nth(0, func(wc verbs.WC) bool { return wc.Opcode == verbs.WCOpRDMARead && wc.ByteLen > 50 }, faulty.Field(func(wc *verbs.WC) { wc.ByteLen-- })), "completion with"},
+		{"call damaged", 1, calls, testutil.Nth(7, message, testutil.Spoil), "message 7"},
+		{"answer damaged", 0, calls, testutil.Nth(7, message, testutil.Spoil), "message 7"},
+		{"call cut short", 1, calls, testutil.Nth(7, message, testutil.Field(func(wc *verbs.WC) { wc.ByteLen-- })), "bytes, not"},
+		{"random damaged", 1, random, testutil.Nth(0, func(wc verbs.WC) bool { return wc.Opcode == verbs.WCOpRDMARead && wc.ByteLen > 50 }, testutil.Field(func(wc *verbs.WC) { wc.ByteLen-- })), "completion with"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 4, 1)
-			l := faulty.New(tc.fault)
+			l := testutil.NewFaultyDevice(tc.fault)
 			r.disguise = func(host int, dev verbs.Context) verbs.Context {
 				if host != tc.rank {
 					return dev
@@ -112,9 +113,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 			}
 			r.patience = 100 * time.Millisecond
 			r.start(tc.cfg)
-			if err := r.RunPrograms(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.RunPrograms())
 			if !l.Applied {
 				t.Fatal("the defect was never triggered")
 			}
@@ -156,8 +155,8 @@ func sent(wc verbs.WC) bool {
 }
 
 // stale clears data, as if it had not been written.
-func stale(of func(l *faulty.Device, wc verbs.WC) []byte) faulty.Change {
-	return func(l *faulty.Device, wcs []verbs.WC, i int) []verbs.WC {
+func stale(of func(l *testutil.FaultyDevice, wc verbs.WC) []byte) testutil.Change {
+	return func(l *testutil.FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 		b := of(l, wcs[i])
 		for k := len(b) / 2; k < len(b)/2+16; k++ {
 			b[k] = 0
@@ -168,8 +167,8 @@ func stale(of func(l *faulty.Device, wc verbs.WC) []byte) faulty.Change {
 
 // inPublic flips a bit in memory that peers write to: in the guard before the slots, or at
 // the same place of every slot.
-func inPublic(at int) faulty.Change {
-	return func(l *faulty.Device, wcs []verbs.WC, _ int) []verbs.WC {
+func inPublic(at int) testutil.Change {
+	return func(l *testutil.FaultyDevice, wcs []verbs.WC, _ int) []verbs.WC {
 		for _, r := range l.Regions {
 			if !r.Public || len(r.Buf) <= at {
 				continue
@@ -186,7 +185,7 @@ func inPublic(at int) faulty.Change {
 }
 
 // inWord changes the word of the atomics.
-func inWord(l *faulty.Device, wcs []verbs.WC, _ int) []verbs.WC {
+func inWord(l *testutil.FaultyDevice, wcs []verbs.WC, _ int) []verbs.WC {
 	for _, r := range l.Regions {
 		if len(r.Buf) == 8 {
 			r.Buf[0] += 5

@@ -35,7 +35,7 @@ func (r *rail) openEndpoint(num, conns int, l *layout) error {
 func (e *endpoint) open(num, conns int, l *layout) (err error) {
 	r, sends, receives := e.rail, conns*(l.depth+spareRequests), conns*l.receives
 	e.qp, err = r.dev.CreateQP(verbs.QPInit{
-		Type: verbs.QPTypeUD, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
+		Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQs[0], RecvCQ: r.CQs[0],
 		Caps: verbs.QPCaps{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	if err != nil {

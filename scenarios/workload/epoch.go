@@ -42,6 +42,7 @@ func (c *conn) step() (moved bool, err error) {
 	}
 }
 
+// stepWaiting opens the queue pair of the next epoch when it is time to, and sends its connInfo.
 func (c *conn) stepWaiting() error {
 	if c.unneeded() {
 		return c.finish()
@@ -198,13 +199,8 @@ func (c *conn) startDraining() error {
 	if c.endpoint != nil {
 		return nil // others use the queue pair; the requests complete by themselves
 	}
-	for _, qp := range []verbs.QP{c.qp, c.target} {
-		if qp == nil {
-			continue
-		}
-		if err := traffic.ToError(qp); err != nil {
-			return err
-		}
+	if err := c.ToError(); err != nil {
+		return err
 	}
 	return c.sq.Drain()
 }

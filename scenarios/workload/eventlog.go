@@ -169,6 +169,7 @@ const (
 // none.
 func (s *sampler) expect(messages int) { s.step = max(1, uint64(messages)/wantSamples) }
 
+// due reports whether a sample is due, and schedules the next then.
 func (s *sampler) due(now time.Duration, messages uint64, errors int, concurrent bool) bool {
 	if s.gap == 0 {
 		s.gap = firstGap
@@ -196,3 +197,12 @@ func (s *sampler) due(now time.Duration, messages uint64, errors int, concurrent
 	s.at, s.messages, s.errors = now, messages, errors
 	return true
 }
+
+// Violation is a guarantee that the fabric has broken.
+type Violation struct {
+	Kind traffic.ViolationKind `json:"kind"`
+	What string                `json:"what"`
+}
+
+// String returns What.
+func (v Violation) String() string { return v.What }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
@@ -230,9 +231,7 @@ func TestKilledPeerEndsItsFlows(t *testing.T) {
 			r := newRig(t, 4, 1)
 			r.start(cfg)
 			r.at(2*time.Millisecond, func() { r.kill(1) })
-			if err := r.RunPrograms(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.RunPrograms())
 			for rank, p := range r.reports {
 				if rank == 1 {
 					continue

@@ -40,9 +40,7 @@ type connID struct {
 
 // verbsObjects are the objects of an epoch, and those of XRC, which outlive epochs.
 type verbsObjects struct {
-	qp     verbs.QP // sends, and receives except on XRC
-	target verbs.QP // XRC: receives
-	ah     verbs.AH
+	traffic.QPs
 	cmConn verbs.Conn // of the connection manager
 	xrcd   verbs.XRCD
 	srq    verbs.SRQ // XRC only
@@ -103,7 +101,7 @@ func (l *link) openXRC(r *rail) (err error) {
 		return err
 	}
 	l.srq, err = r.dev.CreateSRQ(verbs.SRQInit{
-		PD: r.pd, Type: verbs.SRQXRC, MaxWR: l.receives, MaxSGE: 1, XRCD: l.xrcd, CQ: r.cq,
+		PD: r.PD, Type: verbs.SRQXRC, MaxWR: l.receives, MaxSGE: 1, XRCD: l.xrcd, CQ: r.CQs[0],
 	})
 	if err != nil {
 		return err
@@ -125,13 +123,13 @@ func (l *link) open(r *rail) (*connInfo, error) {
 		return nil, err
 	}
 	r.openQPs++
-	l.sq.Attach(l.qp, uint32(l.index)<<(connShift-epochShift)|uint32(l.epoch&epochMask))
+	l.sq.Attach(l.QP, uint32(l.index)<<(connShift-epochShift)|uint32(l.epoch&epochMask))
 	k := &connInfo{
-		Rail: r.num, GID: r.gid, QPN: l.qp.QPN(), PSN: l.psn(l.side), Slots: l.window,
+		Rail: r.num, GID: r.gid, QPNumbers: l.Numbers(), PSN: l.psn(l.side), Slots: l.window,
 		Memory: l.public.mr.Addr(), RKey: l.public.mr.RKey(),
 	}
-	if l.target != nil {
-		k.XRC, k.SRQN = l.target.QPN(), l.srq.Number()
+	if l.srq != nil {
+		k.SRQN = l.srq.Number()
 	}
 	if r.word != nil {
 		k.Word, k.WordKey = r.word.mr.Addr(), r.word.mr.RKey()
@@ -147,22 +145,24 @@ func (l *link) open(r *rail) (*connInfo, error) {
 // openQP creates a queue pair in the state INIT, or uses that of the endpoint.
 func (l *link) openQP(r *rail) error {
 	if l.endpoint != nil {
-		l.qp = l.endpoint.qp
+		l.QP = l.endpoint.qp
 		return nil
 	}
 	if err := l.createQP(r); err != nil {
 		return err
 	}
-	r.byQPN[l.receiver().QPN()] = l.index
-	if err := l.toInit(); err != nil || l.recv.Shared() {
+	r.byQPN[l.Receiver().QPN()] = l.index
+	err := l.ToInit(verbs.QPAttr{Port: 1, Access: peerAccess, QKey: l.qkey(l.side)})
+	if err != nil || l.recv.Shared() {
 		return err
 	}
-	return l.recv.attach(l.qp)
+	return l.recv.attach(l.QP)
 }
 
+// createQP creates the queue pairs of the service.
 func (l *link) createQP(r *rail) (err error) {
 	in := verbs.QPInit{
-		Type: verbs.QPTypeRC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq,
+		Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQs[0], RecvCQ: r.CQs[0],
 		Caps: verbs.QPCaps{MaxSendWR: l.sq.Depth(), MaxRecvWR: l.receives, MaxSendSGE: 1, MaxRecvSGE: 1},
 	}
 	switch l.cfg.service() {
@@ -174,12 +174,9 @@ func (l *link) createQP(r *rail) (err error) {
 	case ServiceUD:
 		in.Type = verbs.QPTypeUD
 	case ServiceXRC:
-		in.Type, in.RecvCQ = verbs.QPTypeXRCSend, nil
-		if l.target, err = r.dev.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: l.xrcd}); err != nil {
-			return err
-		}
+		in.Type = verbs.QPTypeXRCSend
 	}
-	l.qp, err = r.dev.CreateQP(in)
+	l.QPs, err = traffic.CreateQPs(r.dev, in, l.xrcd)
 	return err
 }
 
@@ -190,18 +187,6 @@ func (l *link) psn(end int) uint32 {
 
 func (l *link) qkey(end int) uint32 {
 	return uint32(traffic.Derive(l.rank.Seed, l.edge.id, end) >> 33) // below 2^31: an unprivileged Q_Key
-}
-
-func (l *link) toInit() error {
-	for _, qp := range []verbs.QP{l.qp, l.target} {
-		if qp == nil {
-			continue
-		}
-		if err := traffic.ToInit(qp, verbs.QPAttr{Port: 1, Access: peerAccess, QKey: l.qkey(l.side)}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // connect connects the queue pair to that of the peer. It reports false if the connection
@@ -216,31 +201,23 @@ func (l *link) connect() (ok bool, err error) {
 		return false, err
 	}
 	var to verbs.UD
-	if l.ah != nil {
-		to = verbs.UD{AH: l.ah, QPN: l.peerInfo.QPN, QKey: l.peerQKey()}
+	if l.AH != nil {
+		to = verbs.UD{AH: l.AH, QPN: l.peerInfo.QPN, QKey: l.peerQKey()}
 	}
 	l.sq.SetDestination(to, l.peerInfo.SRQN)
-	l.live.add(l.qp, l.target)
+	l.live.add(l.QP, l.Target)
 	return true, nil
 }
 
+// connectQPs connects the queue pairs without the connection manager.
 func (l *link) connectQPs() (err error) {
 	if l.endpoint != nil {
-		if err := l.endpoint.assign(source{l.peerInfo.GID, l.peerInfo.QPN}, l.index); err != nil {
-			return err
-		}
+		err = l.endpoint.assign(source{l.peerInfo.GID, l.peerInfo.QPN}, l.index)
 	} else {
-		if l.target != nil {
-			if err := traffic.ToRTS(l.target, l.attr(l.peerInfo.QPN)); err != nil {
-				return err
-			}
-		}
-		if err := traffic.ToRTS(l.qp, l.attr(l.peerInfo.receiver())); err != nil {
-			return err
-		}
+		err = l.ToRTS(l.peerInfo.QPNumbers, l.attr())
 	}
-	if l.qp.Type() == verbs.QPTypeUD {
-		l.ah, err = l.rail.pd.CreateAH(l.address())
+	if err == nil && l.QP.Type() == verbs.QPTypeUD {
+		l.AH, err = l.rail.PD.CreateAH(l.address())
 	}
 	return err
 }
@@ -255,12 +232,12 @@ func (l *link) peerQKey() uint32 {
 
 func (l *link) address() verbs.AHAttr { return traffic.Address(1, l.rail.gidIndex, l.peerInfo.GID) }
 
-// attr returns the attributes of a queue pair whose peer has this number.
-func (l *link) attr(peer verbs.QPN) verbs.QPAttr {
+// attr returns the attributes of the queue pairs, except the number of the peer.
+func (l *link) attr() verbs.QPAttr {
 	cfg := &l.cfg
 	timeout, rnr := cfg.timing(l.rank.Concurrent)
 	return verbs.QPAttr{
-		AH: l.address(), PathMTU: l.rail.mtu, DestQPN: peer, RQPSN: l.peerInfo.PSN, SQPSN: l.psn(l.side),
+		AH: l.address(), PathMTU: l.rail.mtu, RQPSN: l.peerInfo.PSN, SQPSN: l.psn(l.side),
 		MaxDestRdAtomic: l.rail.maxReads, MaxRdAtomic: l.rail.maxReads,
 		MinRNRTimer: rnr, Timeout: timeout, RetryCnt: uint8(*cfg.Retries), RNRRetry: uint8(*cfg.RNRRetries),
 	}
@@ -268,7 +245,7 @@ func (l *link) attr(peer verbs.QPN) verbs.QPAttr {
 
 // closeQP destroys the resources of an epoch.
 func (l *link) closeQP() error {
-	if l.qp == nil {
+	if l.QP == nil {
 		return nil
 	}
 	var errs []error
@@ -276,31 +253,18 @@ func (l *link) closeQP() error {
 		errs = append(errs, l.cmConn.Disconnect())
 		l.cmConn = nil
 	}
-	l.live.remove(l.qp, l.target)
-	if l.ah != nil {
-		errs = append(errs, l.ah.Close())
-		l.ah = nil
-	}
-	if l.endpoint != nil { // other connections use the queue pair
-		l.qp = nil
-		l.rail.openQPs--
-		return errors.Join(errs...)
-	}
-	delete(l.rail.byQPN, l.receiver().QPN())
-	if l.target != nil {
-		errs = append(errs, l.target.Close())
-		l.target = nil
-	}
-	errs = append(errs, l.qp.Close())
-	l.qp = nil
+	l.live.remove(l.QP, l.Target)
 	l.rail.openQPs--
-	return errors.Join(errs...)
-}
-
-// receiver is the queue pair that receives.
-func (l *link) receiver() verbs.QP {
-	if l.target != nil {
-		return l.target
+	if l.AH != nil {
+		errs = append(errs, l.AH.Close())
 	}
-	return l.qp
+	if l.endpoint == nil { // else other connections use the queue pair
+		delete(l.rail.byQPN, l.Receiver().QPN())
+		if l.Target != nil {
+			errs = append(errs, l.Target.Close())
+		}
+		errs = append(errs, l.QP.Close())
+	}
+	l.QPs = traffic.QPs{}
+	return errors.Join(errs...)
 }

@@ -1,7 +1,9 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -87,7 +89,7 @@ func (n *node) poll() (moved bool, err error) {
 			continue
 		}
 		for {
-			k, err := r.cq.Poll(wcs[:])
+			k, err := r.CQs[0].Poll(wcs[:])
 			if err != nil {
 				return moved, fmt.Errorf("rail %d: %w", r.num, err)
 			}
@@ -118,7 +120,7 @@ func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
 		return
 	}
 	// Late completions of closed queue pairs are ignored.
-	if c := n.conns[i]; c.qp != nil && c.epoch&epochMask == int(wc.WRID>>epochShift)&epochMask {
+	if c := n.conns[i]; c.QP != nil && c.epoch&epochMask == int(wc.WRID>>epochShift)&epochMask {
 		c.requestCompleted(wc)
 	}
 }
@@ -135,11 +137,11 @@ func (n *node) handleReceive(r *rail, wc *verbs.WC, ringNum int) {
 	}
 	if ring.owner != noConn {
 		owner := n.conns[ring.owner]
-		if owner.qp == nil {
+		if owner.QP == nil {
 			return // of a closed queue pair
 		}
 		if owner != c {
-			owner.violation(traffic.Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, owner.qp.QPN())
+			owner.violation(traffic.Completion, "a receive completed for queue pair %#x, not %#x", wc.QPN, owner.QP.QPN())
 			c = owner
 		}
 	}
@@ -170,15 +172,131 @@ func (n *node) datagramConn(e *endpoint, wc *verbs.WC, slot int) *conn {
 	if wc.Status != verbs.WCSuccess {
 		if e.broken() {
 			for _, c := range n.conns {
-				if c.endpoint == e && c.qp != nil {
+				if c.endpoint == e && c.QP != nil {
 					c.fail(wc.Status)
 				}
 			}
 		}
 		return nil
 	}
-	if i := e.connOf(wc, slot); i != noConn && n.conns[i].qp != nil {
+	if i := e.connOf(wc, slot); i != noConn && n.conns[i].QP != nil {
 		return n.conns[i]
 	}
+	return nil
+}
+
+const (
+	// spinTicks is how many ticks a spinning rank polls without sleeping.
+	spinTicks = 20
+	// railPollInterval is how long a rank with several rails waits for events of one of
+	// them.
+	railPollInterval = 50 * time.Microsecond
+)
+
+// stallTimeout is how long there may be no progress. It is long enough for requests to
+// exhaust their retries.
+func (n *node) stallTimeout() time.Duration {
+	if n.rank.StallTimeout <= 0 {
+		return verbs.Forever
+	}
+	code, _ := n.cfg.timing(n.rank.Concurrent)
+	// Devices may take up to four times the timeout for each retry.
+	return max(n.rank.StallTimeout, 4*ackTimeoutOf(code)*time.Duration(*n.cfg.Retries+1)+n.cfg.Pause)
+}
+
+// waitForEvent waits for completions, notes or timers.
+func (n *node) waitForEvent() error {
+	n.publish()
+	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())
+	if n.nextTimer > 0 {
+		wait = min(wait, max(n.nextTimer-n.now, 0))
+	}
+	if p := n.stallTimeout(); p > 0 {
+		left := n.lastProgress + p - n.now
+		if left <= 0 {
+			return &traffic.StallError{After: p, Status: n.Status()}
+		}
+		wait = min(wait, left)
+	}
+	if n.cfg.Spin && n.railsInUse() > 0 {
+		if idle := n.now - n.lastProgress; idle > spinTicks*n.tick() {
+			n.proc.Sleep(min(idle/spinTicks, wait))
+		}
+		return nil
+	}
+	n.nextNotePoll = 0 // poll as soon as the wait is over
+	if p := n.awaitedPeer(); p != nil {
+		_, err := n.receiveNotes(p, wait)
+		return err
+	}
+	return n.waitCompletion(wait)
+}
+
+// railsInUse counts the rails with queue pairs.
+func (n *node) railsInUse() (used int) {
+	for _, r := range n.rails {
+		if r.openQPs > 0 {
+			used++
+		}
+	}
+	return used
+}
+
+// awaitedPeer returns a peer whose note the rank waits for; nil if a queue pair is
+// connected.
+func (n *node) awaitedPeer() *peer {
+	var waited *peer
+	for _, c := range n.conns {
+		switch c.state {
+		case connUp, connDraining:
+			return nil
+		case connAwaitingInfo, connAwaitingReady:
+			if c.cfg.CM {
+				return nil
+			}
+			if waited == nil && !c.peer.gone {
+				waited = c.peer
+			}
+		}
+	}
+	return waited
+}
+
+// waitCompletion returns when completions may have arrived, or after d.
+func (n *node) waitCompletion(d time.Duration) error {
+	used := n.railsInUse()
+	for _, r := range n.rails {
+		if r.openQPs == 0 || r.armed {
+			continue
+		}
+		if err := r.CQs[0].ReqNotify(false); err != nil {
+			return err
+		}
+		r.armed = true
+	}
+	// Completions before ReqNotify raise no event.
+	if did, err := n.poll(); did || err != nil {
+		n.lastProgress = n.now
+		return err
+	}
+	if used == 0 {
+		n.proc.Sleep(d)
+		return nil
+	}
+	if used > 1 {
+		d = min(d, max(railPollInterval, n.pollBackoff()))
+	}
+	for n.rails[n.waitRail%len(n.rails)].openQPs == 0 {
+		n.waitRail++
+	}
+	r := n.rails[n.waitRail%len(n.rails)]
+	switch _, err := r.Channel.Wait(d); {
+	case errors.Is(err, verbs.ErrTimeout):
+		n.waitRail++
+		return nil
+	case err != nil:
+		return err
+	}
+	r.armed = false
 	return nil
 }

@@ -2,7 +2,7 @@ package workload
 
 import (
 	"errors"
-	"fmt"
+	"time"
 
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -12,17 +12,15 @@ import (
 type rail struct {
 	*env
 	railPort
-	pd        verbs.PD
-	channel   verbs.CompChannel
-	cq        verbs.CQ
-	armed     bool
-	openQPs   int
-	shared    *recvRing // of the SRQ; nil without
-	srq       verbs.SRQ
-	endpoints []*endpoint       // of rd
-	byQPN     map[verbs.QPN]int // connection, by the QPN that receives
-	word      *memory           // for atomics of the peers; nil without
-	cm        *connListener
+	traffic.Queues // one completion queue
+	armed          bool
+	openQPs        int
+	shared         *recvRing // of the SRQ; nil without
+	srq            verbs.SRQ
+	endpoints      []*endpoint       // of rd
+	byQPN          map[verbs.QPN]int // connection, by the QPN that receives
+	word           *memory           // for atomics of the peers; nil without
+	cm             *connListener
 }
 
 // railPort is the port of the NIC.
@@ -38,6 +36,7 @@ type railPort struct {
 // maxOutstandingReads limits the outstanding reads of a connection.
 const maxOutstandingReads = 16
 
+// openRail queries the NIC and opens its completion queue.
 func openRail(e *env, num, cqDepth int) (*rail, error) {
 	nic := &e.rank.NICs[num]
 	r := &rail{env: e, railPort: railPort{num: num, dev: nic.Device, gidIndex: nic.GIDIndex}, byQPN: map[verbs.QPN]int{}}
@@ -59,21 +58,13 @@ func openRail(e *env, num, cqDepth int) (*rail, error) {
 		return nil, err
 	}
 	r.maxReads = min(maxOutstandingReads, attr.MaxQPRdAtomic, attr.MaxQPInitAtomic)
-	if r.pd, err = r.dev.AllocPD(); err != nil {
-		return nil, err
-	}
-	if r.channel, err = r.dev.CreateCompChannel(); err != nil {
-		return nil, err
-	}
-	if r.cq, err = r.dev.CreateCQ(verbs.CQInit{Depth: cqDepth, Channel: r.channel}); err != nil {
-		return nil, fmt.Errorf("create a completion queue of depth %d: %w", cqDepth, err)
-	}
-	return r, nil
+	r.Queues, err = traffic.OpenQueues(r.dev, 1, cqDepth)
+	return r, err
 }
 
 // openShared creates the SRQ of the rail and posts its receives, to ring num.
 func (r *rail) openShared(num, slots, room int) (err error) {
-	if r.srq, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: slots, MaxSGE: 1}); err != nil {
+	if r.srq, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.PD, MaxWR: slots, MaxSGE: 1}); err != nil {
 		return err
 	}
 	mem := &memory{buf: make([]byte, slots*room)}
@@ -98,7 +89,7 @@ func (r *rail) close() error {
 	if r.cm != nil {
 		errs = append(errs, r.cm.close())
 	}
-	return errors.Join(append(errs, r.cq.Close(), r.channel.Close(), r.pd.Close())...)
+	return errors.Join(append(errs, r.Queues.Close())...)
 }
 
 // memory is a buffer that is registered with one rail at a time.
@@ -116,7 +107,7 @@ func (m *memory) register(r *rail, access verbs.Access) (err error) {
 	if err := m.close(); err != nil {
 		return err
 	}
-	if m.mr, err = r.pd.RegMR(verbs.MRInit{Buf: m.buf, Access: access}); err == nil {
+	if m.mr, err = r.PD.RegMR(verbs.MRInit{Buf: m.buf, Access: access}); err == nil {
 		m.rail = r
 	}
 	return err
@@ -131,4 +122,68 @@ func (m *memory) close() error {
 	mr := m.mr
 	m.mr, m.rail = nil, nil
 	return mr.Close()
+}
+
+// recvRing is the receives of a queue pair or an SRQ, all of one size.
+type recvRing struct {
+	*traffic.RecvRing
+	*env
+	owner    int       // connection; noConn if several share it
+	endpoint *endpoint // rd only
+	mem      *memory
+	slotLen  int  // 0 if only notices are received
+	closed   bool // its queue accepts no more receives
+
+	// A slow receiver posts at most maxPost receives at a time, from nextAt on.
+	maxPost int
+	nextAt  time.Duration
+}
+
+// noConn is the index of no connection.
+const noConn = -1
+
+func newRing(e *env, r *traffic.RecvRing, mem *memory, slotLen int) *recvRing {
+	return &recvRing{RecvRing: r, env: e, owner: noConn, mem: mem, slotLen: slotLen}
+}
+
+// attach sets the queue and posts all slots, or as many as a slow receiver posts.
+func (r *recvRing) attach(queue traffic.RecvQueue) error {
+	r.Attach(queue)
+	if r.slotLen > 0 {
+		sges := make([]verbs.SGE, len(r.WRs))
+		for i := range r.WRs {
+			sges[i] = r.mem.sge(i*r.slotLen, r.slotLen)
+			r.WRs[i].SGL = sges[i : i+1]
+		}
+	}
+	r.maxPost, r.nextAt = len(r.WRs), 0
+	if cfg := &r.cfg; cfg.Pause > 0 {
+		r.maxPost = max(1, min(cfg.Depth/4, len(r.WRs)))
+	}
+	_, err := r.refill()
+	return err
+}
+
+// refill posts free slots, and reports whether there were any.
+func (r *recvRing) refill() (bool, error) {
+	if r.closed || len(r.Free()) == 0 || r.cfg.Pause > 0 && (r.Outstanding() > 0 || !r.due(r.nextAt)) {
+		return false, nil
+	}
+	posted, err := r.Post(min(len(r.Free()), r.maxPost))
+	return posted > 0, err
+}
+
+// complete returns the slot of a completed receive; negative if there is none.
+func (r *recvRing) complete(id uint64) (slot int, err error) {
+	slot, err = r.Complete(id)
+	if pause := r.cfg.Pause; pause > 0 && r.Outstanding() == 0 {
+		r.nextAt = r.now + pause
+	}
+	return slot, err
+}
+
+// bytes returns the data of a slot.
+func (r *recvRing) bytes(slot, n int) []byte {
+	at := slot * r.slotLen
+	return r.mem.buf[at : at+min(n, r.slotLen)]
 }

@@ -52,6 +52,7 @@ func (w *randomProgram) Run() (*Report, error) {
 	return w.report(), err
 }
 
+// run runs this rank's end of the random traffic.
 func (w *randomProgram) run() (err error) {
 	w.live.publish(w.proc.Now(), "waiting for "+hostOf(w.peer)+" to send its MTU")
 	mtu, err := w.agreeMTU()
@@ -190,6 +191,7 @@ func (w *randomProgram) sample() {
 	w.log.sample(now)
 }
 
+// report converts the result of the random traffic to a Report.
 func (w *randomProgram) report() *Report {
 	if w.end == nil {
 		return w.log.report()

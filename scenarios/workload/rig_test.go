@@ -14,7 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
 	"github.com/fabrictest/fabrictest/emu/softroce"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/simlab"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -23,7 +24,7 @@ import (
 // TestMain collects garbage less often: hundreds of small worlds are created here.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
-	nstest.Main(m)
+	testutil.NamespaceMain(m)
 }
 
 // rig is a simulated fabric: every rail is a switch with a port of each host.
@@ -87,10 +88,7 @@ func rigOf(t testing.TB, open func(*sim.World, *sim.Port, string) (verbs.Context
 	}
 	r.hub.OnSample = func(rank int, s workload.Sample) { r.samples[rank] = append(r.samples[rank], s) }
 	for rail := range rails {
-		net, err := sim.NewNet(w, sim.NetConfig{Name: fmt.Sprint("rail", rail), Stream: streams})
-		if err != nil {
-			t.Fatal(err)
-		}
+		net := must.Get(sim.NewNet(w, sim.NetConfig{Name: fmt.Sprint("rail", rail), Stream: streams}))(t)
 		r.nets = append(r.nets, net)
 		var ports []*sim.Port
 		for host := range hosts {
@@ -103,10 +101,7 @@ func rigOf(t testing.TB, open func(*sim.World, *sim.Port, string) (verbs.Context
 				t.Fatal(err)
 			}
 			ports = append(ports, p)
-			d, err := open(w, p, fmt.Sprintf("host%d/rdma%d", host, rail))
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(open(w, p, fmt.Sprintf("host%d/rdma%d", host, rail)))(t)
 			r.nics[host] = append(r.nics[host], d)
 		}
 		r.ports = append(r.ports, ports)
@@ -145,9 +140,7 @@ func (r *rig) start(cfg workload.Config) {
 func (r *rig) run(cfg workload.Config) []*workload.Report {
 	r.t.Helper()
 	r.start(cfg)
-	if err := r.RunPrograms(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.RunPrograms())
 	for rank, err := range r.errs {
 		if err != nil {
 			r.t.Errorf("rank %d: %v", rank, err)

@@ -89,6 +89,7 @@ func join[T ~string](all []T) string {
 	return strings.Join(names, ", ")
 }
 
+// ranks checks the number of ranks.
 func (v *validator) ranks(k rules, hosts int) {
 	n := v.cfg.Ranks
 	if n == 0 {
@@ -104,6 +105,7 @@ func (v *validator) ranks(k rules, hosts int) {
 	}
 }
 
+// traffic checks services, operation, depth, and the number and size of messages.
 func (v *validator) traffic(k rules) {
 	c := v.cfg
 	if c.Messages != 0 {
@@ -184,6 +186,7 @@ func (v *validator) datagramLimit() int {
 	return slices.Min(v.cfg.MTU)
 }
 
+// transport checks MTUs, retries, times, and the use of the connection manager.
 func (v *validator) transport(k rules) {
 	c := v.cfg
 	for i, n := range c.MTU {

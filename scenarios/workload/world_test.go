@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/traffic"
 )
@@ -25,9 +26,7 @@ func TestSameSeedSameReport(t *testing.T) {
 			r.start(cfg)
 			r.at(500*time.Microsecond, func() { r.ports[0][2].SetDown() })
 			r.at(5*time.Millisecond, func() { r.ports[0][2].SetUp() })
-			if err := r.RunPrograms(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.RunPrograms())
 			return toJSON(r.reports) + toJSON(r.samples) + strings.Join(r.marks, "\n")
 		}
 		if once, again := run(3), run(3); once != again {
@@ -129,9 +128,7 @@ func TestStallErrorNamesAwaitedPeer(t *testing.T) {
 		r.patience = time.Second
 		r.start(cfg)
 		r.procs[1].Pause()
-		if err := r.RunUntil(1e12); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.RunUntil(1e12))
 		var stuck *traffic.StallError
 		if err := r.errs[0]; err == nil || !strings.Contains(err.Error(), "nothing happened for") {
 			t.Errorf("%s: %v, want a stall error", nameOf(cfg), err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -37,12 +38,8 @@ func (l *lane) move(tb testing.TB, count int) {
 		n := min(count, 32)
 		count -= n
 		for range n {
-			if err := l.b.PostRecv(&l.recv); err != nil {
-				tb.Fatal(err)
-			}
-			if err := l.a.PostSend(l.now, &l.wr, l.refs); err != nil {
-				tb.Fatal(err)
-			}
+			must.Do(tb, l.b.PostRecv(&l.recv))
+			must.Do(tb, l.a.PostSend(l.now, &l.wr, l.refs))
 		}
 		for sent, got := 0, 0; sent < n || got < n; {
 			l.now += 1000

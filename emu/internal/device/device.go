@@ -12,7 +12,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
-	"github.com/fabrictest/fabrictest/emu/link/portwatch"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -27,7 +26,7 @@ type Device struct {
 	asyncCond drive.Cond   // notified of asynchronous events
 	blocked   []drive.Cond // one entry for each blocked call
 	closed    bool
-	watch     *portwatch.Watch // nil if the port is not watched
+	watch     *portWatch // nil if the port is not watched
 }
 
 // Hooks are the functions of a provider. All but QPHandle may be nil.

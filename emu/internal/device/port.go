@@ -6,17 +6,16 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/link/portwatch"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // WatchPort reports link and address changes of the interface with these addresses to the
-// observer, until Shutdown. It calls the observer with the device's lock held. The interface is in the network namespace of the caller's
-// thread. It serves devices on sockets, which do not report such changes.
+// observer, until Shutdown. It calls the observer with the device's lock held. The interface
+// is in the network namespace of the caller's thread.
 //
 // If the kernel refuses (a sandbox may forbid rtnetlink), the port never changes.
 func (d *Device) WatchPort(addrs []netip.Addr, o link.PortObserver) {
-	w, err := portwatch.Open(addrs)
+	w, err := openPortWatch(addrs)
 	if err != nil {
 		return
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
+	"github.com/fabrictest/fabrictest/lab/perflab"
 )
 
 // runner is an engine with one conn and almost no cost, to measure driver and streams.
@@ -167,9 +169,7 @@ func connectedRunners(b testing.TB, in [2]func(func() error) error, addrs [2]net
 		b.Fatal(err)
 	}
 	x.drv.Lock(drive.CallControl)
-	if err := x.drv.Dial(x, addrs[0], l.Addr()); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, x.drv.Dial(x, addrs[0], l.Addr()))
 	x.drv.Unlock()
 	for _, r := range both {
 		r.drv.Lock(drive.CallWait)
@@ -208,14 +208,14 @@ func median[T time.Duration | float64](v []T) T {
 }
 
 // forEachSite runs a benchmark on loopback and between two namespaces.
-func forEachSite(b *testing.B, run func(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort)) {
+func forEachSite(b *testing.B, run func(b *testing.B, in [2]func(func() error) error, ends [2]perflab.RawEndpoint)) {
 	b.Run("loopback", func(b *testing.B) {
 		at := netip.MustParseAddrPort("[::1]:0")
-		run(b, [2]func(func() error) error{currentNamespace, currentNamespace}, [2]netip.AddrPort{at, at})
+		run(b, [2]func(func() error) error{currentNamespace, currentNamespace}, [2]perflab.RawEndpoint{{Addr: at}, {Addr: at}})
 	})
 	b.Run("namespaces", func(b *testing.B) {
-		x, y := nstest.Pair(b, 9000)
-		run(b, [2]func(func() error) error{x.Do, y.Do}, [2]netip.AddrPort{x.Addr(true, 0), y.Addr(true, 0)})
+		x, y := testutil.HostPair(b, 9000)
+		run(b, [2]func(func() error) error{x.Do, y.Do}, [2]perflab.RawEndpoint{{NetNS: x.FD(), Addr: x.Addr(true, 0)}, {NetNS: y.FD(), Addr: y.Addr(true, 0)}})
 	})
 }
 
@@ -229,17 +229,15 @@ func BenchmarkStreamPingPong(b *testing.B) {
 			name = "blocking"
 		}
 		b.Run(name, func(b *testing.B) {
-			forEachSite(b, func(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort) {
-				x, y := connectedRunners(b, in, addrs, size)
-				px, py := rawSocketPair(b, in, addrs)
-				msg, bufs := make([]byte, size), [2][]byte{make([]byte, 4096), make([]byte, 4096)}
+			forEachSite(b, func(b *testing.B, in [2]func(func() error) error, ends [2]perflab.RawEndpoint) {
+				x, y := connectedRunners(b, in, [2]netip.AddrPort{ends[0].Addr, ends[1].Addr}, size)
 				var ours, bare []time.Duration
-				rounds := 1000
+				const rounds = 1000
 				for b.Loop() {
 					for range 15 {
-						bare = append(bare, halfRoundTrip(rounds,
-							func() { px.send(msg); px.receive(bufs[0], size, block) },
-							func() { py.receive(bufs[1], size, block); py.send(msg) }))
+						µs, err := perflab.RawTCPPingPong(ends[0], ends[1], perflab.RawTCPPingPongConfig{Bytes: size, Rounds: rounds, Block: block})
+						must.Do(b, err)
+						bare = append(bare, time.Duration(µs*1e3))
 						ours = append(ours, halfRoundTrip(rounds,
 							func() { x.send(1); x.receive(size, block) },
 							func() { y.receive(size, block); y.send(1) }))
@@ -265,10 +263,8 @@ func report(b *testing.B, ours, bare []time.Duration) {
 // alternating with bare sockets.
 func BenchmarkStreamBandwidth(b *testing.B) {
 	const message, total = 8192, 256 << 20
-	forEachSite(b, func(b *testing.B, in [2]func(func() error) error, addrs [2]netip.AddrPort) {
-		x, y := connectedRunners(b, in, addrs, message)
-		px, py := rawSocketPair(b, in, addrs)
-		msg, buf := make([]byte, 256<<10), make([]byte, 128<<10)
+	forEachSite(b, func(b *testing.B, in [2]func(func() error) error, ends [2]perflab.RawEndpoint) {
+		x, y := connectedRunners(b, in, [2]netip.AddrPort{ends[0].Addr, ends[1].Addr}, message)
 		var ours, bare []time.Duration
 		once := func(send, receive func()) time.Duration {
 			start := time.Now()
@@ -280,13 +276,9 @@ func BenchmarkStreamBandwidth(b *testing.B) {
 		}
 		for b.Loop() {
 			for range 3 {
-				bare = append(bare, once(
-					func() {
-						for range total / len(msg) {
-							px.send(msg)
-						}
-					},
-					func() { py.receive(buf, total, true) }))
+				gbps, err := perflab.RawTCPStream(ends[0], ends[1], perflab.RawTCPStreamConfig{Bytes: 256 << 10, Duration: 100 * time.Millisecond})
+				must.Do(b, err)
+				bare = append(bare, time.Duration(total*8/gbps))
 				ours = append(ours, once(
 					func() { x.send(total / message); x.waitSent() },
 					func() { y.receive(total, true) }))

@@ -1,6 +1,6 @@
 // Package drive runs a protocol engine on a link: it owns the clock, the lock, the
 // goroutines and the calls of the link, so that engines need none of them. Real and
-// RealStreams are drivers in real time; package simdrive has those of simulated
+// RealStreams are drivers in real time; package sim has those of simulated
 // worlds. Providers use a driver through the interfaces Driver and StreamDriver.
 package drive
 

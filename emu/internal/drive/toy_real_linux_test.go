@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/tcplink"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // realToy is a toy on TCP sockets.
@@ -59,7 +59,7 @@ func forEachNetwork(t *testing.T, run func(t *testing.T, open func(testing.TB, t
 	}
 	for _, v6 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("namespaces, IPv6 %v", v6), func(t *testing.T) {
-			ha, hb := nstest.Pair(t, 1500)
+			ha, hb := testutil.HostPair(t, 1500)
 			run(t, func(tb testing.TB, cfg tcplink.Config) (a, b *realToy) {
 				return newRealToy(tb, ha.Do, ha.Addr(v6, 0), cfg), newRealToy(tb, hb.Do, hb.Addr(v6, 0), cfg)
 			})

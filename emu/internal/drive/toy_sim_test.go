@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/simdrive"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -18,7 +17,7 @@ import (
 type simToys struct {
 	w            *sim.World
 	a, b         *toy
-	da, db       *simdrive.StreamDriver
+	da, db       *sim.StreamDriver
 	pa, pb       *sim.Port
 	addrA, addrB netip.AddrPort
 }
@@ -38,8 +37,8 @@ func newSimToys(tb testing.TB, cfg sim.Config, stream sim.StreamConfig) *simToys
 	if err != nil {
 		tb.Fatal(err)
 	}
-	start := func(t *toy, p *sim.Port) *simdrive.StreamDriver {
-		d := simdrive.NewStreams(w, t, p.StreamHost(), p, simdrive.DefaultCosts(), noObserver{})
+	start := func(t *toy, p *sim.Port) *sim.StreamDriver {
+		d := sim.NewStreamDriver(w, t, p.StreamHost(), p, sim.DefaultCosts(), noObserver{})
 		t.start(d)
 		return d
 	}

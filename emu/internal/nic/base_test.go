@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -17,15 +18,10 @@ func newBase(t testing.TB, edit func(*Limits, *Policy)) (*Base, PD) {
 		edit(&limits, &policy)
 	}
 	limits = limits.OrDefault()
-	if err := limits.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, limits.Validate())
 	b := new(Base)
 	b.Init(limits, policy)
-	pd, err := b.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pd := must.Get(b.AllocPD())(t)
 	return b, pd
 }
 

@@ -5,15 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func (b *Base) mustCQ(t testing.TB, depth int) *CQ {
 	t.Helper()
-	cq, err := b.CreateCQ(depth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cq := must.Get(b.CreateCQ(depth))(t)
 	return cq
 }
 

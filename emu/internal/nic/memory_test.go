@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -35,10 +36,7 @@ func TestWindowsAndRegionsNeedPD(t *testing.T) {
 		_, err = b.AllocMW(pd, typ)
 		invalid(fmt.Sprintf("a window of type %d", typ), err)
 	}
-	w, err := b.AllocMW(pd, verbs.MWType2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(b.AllocMW(pd, verbs.MWType2))(t)
 	r, err := b.RegMR(pd, mem, 0, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -46,9 +44,7 @@ func TestWindowsAndRegionsNeedPD(t *testing.T) {
 	if _, err = b.RegMR(pd, mem, 0, 0); !errors.Is(err, verbs.ErrNoMemory) {
 		t.Errorf("a third of two: %v", err)
 	}
-	if err := b.DeregMR(r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.DeregMR(r))
 	if err := b.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("the domain of a window went: %v", err)
 	}
@@ -60,9 +56,7 @@ func TestWindowsAndRegionsNeedPD(t *testing.T) {
 	if err := b.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("the domain of a region went: %v", err)
 	}
-	if err := b.DeregMR(r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.DeregMR(r))
 	if err := b.DeallocPD(pd); err != nil {
 		t.Error(err)
 	}
@@ -79,14 +73,8 @@ func TestZeroLengthRegion(t *testing.T) {
 // A region cannot be deregistered while a window is bound to it.
 func TestDeregMRWithBoundWindowIsBusy(t *testing.T) {
 	b, pd := newBase(t, nil)
-	r, err := b.RegMR(pd, Bytes(make([]byte, 16)), 0, verbs.AccessMWBind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := b.AllocMW(pd, verbs.MWType1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(b.RegMR(pd, Bytes(make([]byte, 16)), 0, verbs.AccessMWBind))(t)
+	w := must.Get(b.AllocMW(pd, verbs.MWType1))(t)
 	if err := b.Mem.Bind(w, Bind{Region: r, Addr: r.Addr, Len: 16, Access: verbs.AccessRemoteRead, Key: uint32(verbs.NextRKey(verbs.RKey(w.Key))), PD: pd}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,10 +94,7 @@ func TestDeregMRWithBoundWindowIsBusy(t *testing.T) {
 func (b *Base) memory(t testing.TB, pd PD, size int, access verbs.Access) ([]byte, *Region) {
 	t.Helper()
 	mem := make([]byte, size)
-	r, err := b.RegMR(pd, Bytes(mem), 0, access)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(b.RegMR(pd, Bytes(mem), 0, access))(t)
 	return mem, r
 }
 
@@ -141,9 +126,7 @@ func TestGatherAndScatterAgreeWithCopying(t *testing.T) {
 		off := rng.IntN(len(at) + 1)
 		n := rng.IntN(len(at) - off + 1)
 		got := make([]byte, n)
-		if err := b.Gather(got, sgl, pd, uint32(off)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Gather(got, sgl, pd, uint32(off)))
 		want := bytes.Clone(mem)
 		src := make([]byte, n)
 		for i := range n {
@@ -153,9 +136,7 @@ func TestGatherAndScatterAgreeWithCopying(t *testing.T) {
 			src[i] = byte(rng.Uint32())
 			want[at[off+i]] = src[i]
 		}
-		if err := b.Scatter(sgl, pd, uint32(off), src); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Scatter(sgl, pd, uint32(off), src))
 		if !bytes.Equal(mem, want) {
 			t.Fatalf("scattered %x to %v from %d on", src, sgl, off)
 		}
@@ -169,10 +150,7 @@ func TestGatherAndScatterAgreeWithCopying(t *testing.T) {
 // entries are not checked.
 func TestScatterWritesAllOrNothing(t *testing.T) {
 	b, pd := newBase(t, nil)
-	other, err := b.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(b.AllocPD())(t)
 	mem, good := b.memory(t, pd, 16, verbs.AccessLocalWrite)
 	_, readOnly := b.memory(t, pd, 16, 0)
 	_, foreign := b.memory(t, other, 16, verbs.AccessLocalWrite)

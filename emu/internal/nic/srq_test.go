@@ -5,15 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func (b *Base) mustSRQ(t testing.TB, c SRQConfig) *SRQ {
 	t.Helper()
-	s, err := b.CreateSRQ(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(b.CreateSRQ(c))(t)
 	return s
 }
 
@@ -21,9 +19,7 @@ func (b *Base) mustSRQ(t testing.TB, c SRQConfig) *SRQ {
 func (s *SRQ) share(t testing.TB, ids ...uint64) {
 	t.Helper()
 	for _, id := range ids {
-		if err := s.PostRecv(&verbs.RecvWR{WRID: id}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.PostRecv(&verbs.RecvWR{WRID: id}))
 	}
 }
 
@@ -38,14 +34,9 @@ func (s *SRQ) drain() (ids []uint64) {
 
 func TestCreateAndDestroySRQ(t *testing.T) {
 	b, pd := newBase(t, func(l *Limits, _ *Policy) { l.SRQs, l.SRQWR, l.SGE = 2, 64, 4 })
-	domain, err := b.OpenXRCD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	domain := must.Get(b.OpenXRCD())(t)
 	cq, gone := b.mustCQ(t, 1), b.mustCQ(t, 1)
-	if err := b.DestroyCQ(gone); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.DestroyCQ(gone))
 	for name, c := range map[string]SRQConfig{
 		"no room":                {PD: pd, MaxWR: 0},
 		"too much room":          {PD: pd, MaxWR: 65},
@@ -87,9 +78,7 @@ func TestCreateAndDestroySRQ(t *testing.T) {
 	}
 	b.Report(Event{Type: verbs.EventSRQLimitReached, SRQ: s})
 	b.Report(Event{Type: verbs.EventSRQLimitReached, SRQ: other})
-	if err := b.DestroySRQ(s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.DestroySRQ(s))
 	if e, ok := b.NextEvent(); !ok || e.SRQ != other {
 		t.Errorf("event about %v, want one about the queue that is left", e.SRQ)
 	}
@@ -159,9 +148,7 @@ func TestModifySRQ(t *testing.T) {
 	if err := s.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrNoMemory) {
 		t.Errorf("a seventh of six: %v", err)
 	}
-	if err := s.Modify(verbs.SRQAttr{MaxWR: 7, Limit: 0}, both); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Modify(verbs.SRQAttr{MaxWR: 7, Limit: 0}, both))
 	s.share(t, 6)
 	if got := s.drain(); !slices.Equal(got, []uint64{0, 1, 2, 3, 4, 5, 6}) {
 		t.Errorf("receives %v", got)
@@ -185,10 +172,7 @@ func TestFullSRQRejectsPostRecv(t *testing.T) {
 
 func TestXRCDomainLimit(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.XRCDs = 1 })
-	x, err := b.OpenXRCD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(b.OpenXRCD())(t)
 	if _, err := b.OpenXRCD(); !errors.Is(err, verbs.ErrNoMemory) {
 		t.Errorf("a second of one: %v", err)
 	}

@@ -1,8 +1,25 @@
+// Package pcaplink captures the traffic of links in pcapng files: [Capture.Wrap] wraps a
+// link.PacketLink, [Capture.WrapStreams] a link.StreamNet. A [Capture] holds many links,
+// each as an interface of the file.
+//
+// Links carry datagrams, not packets. The IP and UDP headers in the file are made from
+// the fields of the datagram: don't-fragment set, the UDP checksum filled in, the
+// identification as in the datagram or from [Options.FindIPID]. Streams carry bytes, not
+// segments; WrapStreams says how segments are made from them. Timestamps are the driver's
+// time in nanoseconds since [Options.Epoch]; in a simulated world, where time is virtual,
+// the same run writes the same file.
+//
+// A [File] is the pcapng file itself, which switches (package impair/ethernet) use too.
+// [Trim] repairs the file of a writer that was killed. Package capture reads the files.
+//
+// An error of the file, such as a full disk, does not affect the traffic: the capture
+// stops, and [Capture.Close] returns the error. Goroutines may share a Capture or a File.
 package pcaplink
 
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -107,3 +124,85 @@ func (c *Capture) Flush() error { return c.file.Flush() }
 // Close completes the file and returns the first error. It does not close the underlying
 // writer.
 func (c *Capture) Close() error { return c.file.Close() }
+
+// Wrap returns a link that captures the traffic of l as interface name: the datagrams that
+// Send took and Recv returned, at the time of the call. The result is a link.GroupLink or
+// a link.Waiter if l is.
+func (c *Capture) Wrap(name string, l link.PacketLink) link.PacketLink {
+	t := &capturedLink{PacketLink: l, intf: c.AddInterface(name), socketHeaders: !l.Features().SetsIPID}
+	g, isGroup := l.(link.GroupLink)
+	w, isWaiter := l.(link.Waiter)
+	switch {
+	case isGroup && isWaiter:
+		return &struct {
+			*capturedLink
+			groupMethods
+			waitMethods
+		}{t, g, w}
+	case isGroup:
+		return &struct {
+			*capturedLink
+			groupMethods
+		}{t, g}
+	case isWaiter:
+		return &struct {
+			*capturedLink
+			waitMethods
+		}{t, w}
+	}
+	return t
+}
+
+// groupMethods are the methods that link.GroupLink adds.
+type groupMethods interface {
+	Join(group netip.Addr) error
+	Leave(group netip.Addr) error
+}
+
+// waitMethods are the methods that link.Waiter adds.
+type waitMethods interface {
+	WaitReadable(d time.Duration) error
+	Wake()
+}
+
+// capturedLink is a link whose traffic is captured.
+type capturedLink struct {
+	link.PacketLink
+	intf          *Interface
+	socketHeaders bool // a socket makes the headers
+}
+
+// Send implements link.PacketLink.
+func (t *capturedLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
+	n, err := t.PacketLink.Send(now, ds)
+	for i := range ds[:n] {
+		d := ds[i]
+		if t.socketHeaders {
+			d.Variants = 0
+		}
+		t.intf.Write(now, Outbound, &d)
+	}
+	return n, err
+}
+
+// Recv implements link.PacketLink.
+func (t *capturedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
+	n, err := t.PacketLink.Recv(now, ds)
+	for i := range ds[:n] {
+		d := ds[i]
+		t.intf.fillIPID(&d)
+		t.intf.Write(now, Inbound, &d)
+	}
+	return n, err
+}
+
+// fillIPID sets the identification of a datagram whose link does not see it.
+func (i *Interface) fillIPID(d *link.Datagram) {
+	find := i.capture.findIPID
+	if find == nil || d.IPID < link.IPIDUnknown || !d.Is4() {
+		return
+	}
+	if id, ok := find(d); ok {
+		d.IPID = uint32(id)
+	}
+}

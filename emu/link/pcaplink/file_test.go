@@ -135,10 +135,7 @@ func TestTrimOfOtherFiles(t *testing.T) {
 func TestCompressAddsComments(t *testing.T) {
 	pack := func() []byte {
 		name := filepath.Join(t.TempDir(), "x.pcapng")
-		out, err := os.Create(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(os.Create(name))(t)
 		f := NewFile(out, FileOptions{Comment: "replay"})
 		id := f.AddInterface("x")
 		for i := range 300 {

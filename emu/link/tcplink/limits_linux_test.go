@@ -14,7 +14,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // readToError reads until Read returns an error.
@@ -61,10 +61,7 @@ func TestStreamsAreResetWithoutDescriptors(t *testing.T) {
 	}
 	var limit unix.Rlimit
 	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	none := limit
 	none.Cur = uint64(len(entries))
 	for { // so few that all are taken, whatever holes there are
@@ -133,7 +130,7 @@ func TestResetAfterEOFIsReported(t *testing.T) {
 }
 
 func TestDialWithoutAnswerTimesOut(t *testing.T) {
-	ha, hb := nstest.Pair(t, 1500)
+	ha, hb := testutil.HostPair(t, 1500)
 	var n *Net
 	must.Do(t, ha.Do(func() (err error) { n, err = Open(Config{}); return err }))
 	defer n.Close()
@@ -145,7 +142,7 @@ func TestDialWithoutAnswerTimesOut(t *testing.T) {
 }
 
 func TestOptionsTakeEffect(t *testing.T) {
-	ha, hb := nstest.Pair(t, 1500)
+	ha, hb := testutil.HostPair(t, 1500)
 	for _, v6 := range []bool{false, true} {
 		for _, tc := range []struct {
 			cfg Config
@@ -183,7 +180,7 @@ func TestOptionsTakeEffect(t *testing.T) {
 
 // The zone of a link-local address is looked up in the namespace of the net.
 func TestZones(t *testing.T) {
-	ha, hb := nstest.Pair(t, 1500)
+	ha, hb := testutil.HostPair(t, 1500)
 	lla := netip.MustParseAddr("fe80::77:1")
 	llb := netip.MustParseAddr("fe80::77:2")
 	must.Do(t, errors.Join(ha.AddAddr(netip.PrefixFrom(lla, 64)), hb.AddAddr(netip.PrefixFrom(llb, 64))))
@@ -191,7 +188,7 @@ func TestZones(t *testing.T) {
 	must.Do(t, errors.Join(ha.Do(func() (err error) { a, err = Open(Config{}); return err }), hb.Do(func() (err error) { b, err = Open(Config{}); return err })))
 	defer a.Close()
 	defer b.Close()
-	l := must.Get(b.Listen(netip.AddrPortFrom(llb.WithZone(nstest.Device), 0), 1))(t)
+	l := must.Get(b.Listen(netip.AddrPortFrom(llb.WithZone(testutil.HostDevice), 0), 1))(t)
 	d := dialTo(t, a, l.Addr())
 	acceptFrom(t, l.(*Listener))
 	eventually(t, "connected", func() bool { return d.Connected(1) })

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/goruntime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // Listener is a link.StreamListener.
@@ -57,7 +57,7 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 		fd, peer, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch {
 		case err == nil:
-			goruntime.RaceReceived()
+			process.RaceReceived()
 		case errors.Is(err, unix.EAGAIN):
 			return nil, nil
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):

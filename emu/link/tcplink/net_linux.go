@@ -12,7 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/goruntime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // Net is a link.StreamNet in one network namespace. The package comment says which methods
@@ -193,7 +193,7 @@ func (n *Net) closeStream(s *Stream, reset bool) {
 	} else {
 		s.discardUnread()
 	}
-	goruntime.RaceSend()
+	process.RaceSend()
 	unix.Close(s.fd)
 	s.fd = -1
 	n.releaseID(s.id)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/goruntime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // Stream is a link.StreamLink: one end of a TCP connection.
@@ -55,7 +55,7 @@ func (s *Stream) dial() error {
 	if err != nil {
 		return err
 	}
-	goruntime.RaceSend()
+	process.RaceSend()
 	switch err := unix.Connect(s.fd, sa); {
 	case err == nil, errors.Is(err, unix.EINPROGRESS):
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -142,7 +142,7 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 // handleRead handles the result of a recv, except EAGAIN.
 func (s *Stream) handleRead(got int, errno unix.Errno) (int, error) {
 	n := s.net
-	goruntime.RaceReceived()
+	process.RaceReceived()
 	switch {
 	case errno == 0 && got > 0:
 		if !s.connected {
@@ -223,7 +223,7 @@ func (s *Stream) CloseWrite(mono.Time) error {
 }
 
 func (s *Stream) shutdown() error {
-	goruntime.RaceSend()
+	process.RaceSend()
 	if err := unix.Shutdown(s.fd, unix.SHUT_WR); err != nil {
 		s.err = s.socketError(errnoOf(err))
 		return s.err

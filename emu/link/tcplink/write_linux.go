@@ -8,7 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/goruntime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // rawWriteBytes is the longest write that uses RawSyscall. The bookkeeping of Syscall takes
@@ -61,7 +61,7 @@ func (s *Stream) write(b []byte, flags int) (int, error) {
 	}
 	var n uintptr
 	var errno unix.Errno
-	goruntime.RaceSend()
+	process.RaceSend()
 	if how := uintptr(flags | unix.MSG_NOSIGNAL); len(b) <= rawWriteBytes {
 		n, _, errno = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), how, 0, 0)
 	} else {
@@ -95,7 +95,7 @@ func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 	msg.SetIovlen(len(vecs))
 	var n uintptr
 	var errno unix.Errno
-	goruntime.RaceSend()
+	process.RaceSend()
 	if how := uintptr(flags | unix.MSG_NOSIGNAL); total <= rawWriteBytes {
 		n, _, errno = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), how)
 	} else {

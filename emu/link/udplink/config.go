@@ -1,8 +1,25 @@
+// Package udplink is a link.PacketLink over a Linux UDP socket, without privileges. It
+// batches system calls, uses GSO (UDP_SEGMENT) and GRO (UDP_GRO), and sets and reports
+// the traffic class and hop limit of each datagram. softroce and dgiwarp use it.
+//
+// It does not retransmit, order or pace, and does not read payloads. Open and Join work in
+// the network namespace that the caller's thread was in at Open.
+//
+// RoCEv2's ICRC covers the IPv4 identification. Linux sends identification 0 from a socket
+// that is not connected and sets DF, and 0, 1, 2, … for the segments of a GSO super-packet,
+// for which Config.PatchIPID corrects the payloads. A UDP socket does not see received
+// identifications.
+//
+// A Link is not safe for concurrent use, except that any goroutine may call Close and Wake,
+// and one goroutine may be in WaitReadable while another one sends and receives. Send and
+// Recv do not allocate.
 package udplink
 
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
+	"sync/atomic"
 )
 
 // Offload says whether to use a kernel offload.
@@ -94,4 +111,83 @@ type Info struct {
 	RecvBufBytes, SendBufBytes int
 	// HopLimit is the hop limit of datagrams with HopLimit 0.
 	HopLimit uint8
+}
+
+// Stats are the counters of a Link.
+type Stats struct {
+	// Datagrams and bytes of UDP payload that were sent and received.
+	SentDatagrams, SentBytes uint64
+	RecvDatagrams, RecvBytes uint64
+	// System calls to send and to receive, and receive calls that returned nothing.
+	SendCalls, RecvCalls, RecvEmptyCalls uint64
+	// GSO super-packets sent and GRO super-packets received. Their datagrams are counted
+	// above.
+	GSOPackets, GROPackets uint64
+	// SendFull counts sends that failed for lack of room: EAGAIN, ENOBUFS, ENOMEM.
+	SendFull uint64
+	// GSORetries counts super-packets that were refused and sent again as single
+	// datagrams. GSODisabled: the path does not support GSO (EIO).
+	GSORetries  uint64
+	GSODisabled bool
+	// Datagrams that Send took and the kernel refused, by reason.
+	LostTooBig      uint64 // larger than MTU or path MTU (EMSGSIZE)
+	LostUnreachable uint64 // no route or neighbour (ENETUNREACH, EHOSTUNREACH, …)
+	LostRefused     uint64 // no listener (ECONNREFUSED)
+	LostDenied      uint64 // a filter or policy forbids it (EPERM, EACCES)
+	LostOther       uint64 // other errors, the last of which is LastOtherError
+	LastOtherError  error
+	// RecvErrors counts receive calls that returned a pending socket error.
+	RecvErrors uint64
+	// RecvTruncated counts messages longer than any UDP datagram, which were dropped.
+	RecvTruncated uint64
+	// KernelDrops counts datagrams that the kernel dropped: the receive buffer was full, or
+	// a checksum was wrong.
+	KernelDrops uint64
+}
+
+// Lost is the number of datagrams that Send took and the kernel refused.
+func (s *Stats) Lost() uint64 {
+	return s.LostTooBig + s.LostUnreachable + s.LostRefused + s.LostDenied + s.LostOther
+}
+
+// useCount keeps file descriptors open while they are in use. Otherwise Close in another
+// goroutine could free a descriptor just before a system call, which would then use
+// another file.
+type useCount struct {
+	state atomic.Int64 // number of users, plus closedBit after close
+}
+
+const closedBit = 1 << 32
+
+// enter adds a user, unless close was called, which it reports by false. leave must follow
+// true.
+func (g *useCount) enter() bool {
+	if g.state.Add(1) < closedBit {
+		return true
+	}
+	g.state.Add(-1)
+	return false
+}
+
+func (g *useCount) leave() { g.state.Add(-1) }
+
+// close lets no more users enter. It reports false if it was called before.
+func (g *useCount) close() bool {
+	for {
+		s := g.state.Load()
+		if s >= closedBit {
+			return false
+		}
+		if g.state.CompareAndSwap(s, s+closedBit) {
+			return true
+		}
+	}
+}
+
+// drain returns when all users have left, after close. Users stay for one system call that
+// does not block, so it yields and does not sleep.
+func (g *useCount) drain() {
+	for g.state.Load() != closedBit {
+		runtime.Gosched()
+	}
 }

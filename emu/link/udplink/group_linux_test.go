@@ -10,7 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 var multicast = []struct {
@@ -27,7 +27,7 @@ var multicast = []struct {
 func TestGroupsAcrossNamespaces(t *testing.T) {
 	for _, m := range multicast {
 		t.Run(m.name, func(t *testing.T) {
-			a, b := nstest.Pair(t, 1500)
+			a, b := testutil.HostPair(t, 1500)
 			tx := openIn(t, a, Config{Local: a.Addr(m.v6, 4791), PatchIPID: noFix})
 			rx := openIn(t, b, Config{Local: b.Addr(m.v6, 4791)})
 			toGroup := netip.AddrPortFrom(m.group, 4791)
@@ -81,11 +81,11 @@ func TestEveryMemberOnHostGetsCopy(t *testing.T) {
 }
 
 func TestWildcardLinkJoins(t *testing.T) {
-	a, b := nstest.Pair(t, 1500)
+	a, b := testutil.HostPair(t, 1500)
 	group := netip.MustParseAddr("239.77.1.4")
 	tx := openIn(t, a, Config{Local: a.Addr(false, 4791)})
 	must.Do(t, b.Do(func() error { // the kernel chooses the interface by route
-		dev, err := netlink.LinkByName(nstest.Device)
+		dev, err := netlink.LinkByName(testutil.HostDevice)
 		if err != nil {
 			return err
 		}
@@ -157,10 +157,10 @@ func TestJoinRejectsOtherAddresses(t *testing.T) {
 }
 
 func TestLinkLocalAddressNeedsNoZone(t *testing.T) {
-	a, b := nstest.Pair(t, 1500)
-	ll := map[*nstest.Host]netip.AddrPort{a: netip.MustParseAddrPort("[fe80::a]:4791"), b: netip.MustParseAddrPort("[fe80::b]:4791")}
+	a, b := testutil.HostPair(t, 1500)
+	ll := map[*testutil.Host]netip.AddrPort{a: netip.MustParseAddrPort("[fe80::a]:4791"), b: netip.MustParseAddrPort("[fe80::b]:4791")}
 	var links []*Link
-	for _, h := range []*nstest.Host{a, b} {
+	for _, h := range []*testutil.Host{a, b} {
 		must.Do(t, h.AddAddr(netip.PrefixFrom(ll[h].Addr(), 64)))
 		links = append(links, openIn(t, h, Config{Local: ll[h]}))
 	}
@@ -177,7 +177,7 @@ func TestLinkLocalAddressNeedsNoZone(t *testing.T) {
 }
 
 func TestBroadcastAcrossNamespaces(t *testing.T) {
-	a, b := nstest.Pair(t, 1500)
+	a, b := testutil.HostPair(t, 1500)
 	tx := openIn(t, a, Config{Local: a.Addr(false, 4791), PatchIPID: noFix, Broadcast: true})
 	rx := openIn(t, b, Config{Local: b.Addr(false, 4791), Broadcast: true})
 	everybody := netip.AddrPortFrom(limitedBroadcast, 4791)
@@ -201,7 +201,7 @@ func TestBroadcastAcrossNamespaces(t *testing.T) {
 
 // Without Config.Broadcast broadcasts are neither sent nor received.
 func TestBroadcastNeedsOption(t *testing.T) {
-	a, _ := nstest.Pair(t, 1500)
+	a, _ := testutil.HostPair(t, 1500)
 	l := openIn(t, a, Config{Local: a.Addr(false, 4791)})
 	if err := l.Join(limitedBroadcast); err == nil || !strings.Contains(err.Error(), "Broadcast") {
 		t.Errorf("joined: %v", err)

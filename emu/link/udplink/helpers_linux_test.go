@@ -9,10 +9,10 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-func TestMain(m *testing.M) { nstest.Main(m) }
+func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
 // families are addresses of both families on loopback. All of 127.0.0.0/8 is local, but
 // only one IPv6 address.
@@ -35,7 +35,7 @@ func openLink(t testing.TB, cfg Config) *Link {
 }
 
 // openIn opens a link inside a host's namespace.
-func openIn(t testing.TB, h *nstest.Host, cfg Config) *Link {
+func openIn(t testing.TB, h *testutil.Host, cfg Config) *Link {
 	t.Helper()
 	var l *Link
 	must.Do(t, h.Do(func() (err error) {

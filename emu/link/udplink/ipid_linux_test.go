@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // frame is an Ethernet frame with IPv4 or IPv6 and UDP, as AF_PACKET receives it.
@@ -38,7 +38,7 @@ type tap struct {
 	port uint16
 }
 
-func openTap(t *testing.T, h *nstest.Host, port uint16) *tap {
+func openTap(t *testing.T, h *testutil.Host, port uint16) *tap {
 	t.Helper()
 	tp := &tap{port: port}
 	must.Do(t, h.Do(func() (err error) {
@@ -84,7 +84,7 @@ func (tp *tap) capture(t *testing.T, n int) []frame {
 func TestPatchIPIDMatchesIdentificationOnWire(t *testing.T) {
 	for _, gso := range []Offload{OffloadOff, OffloadOn} {
 		t.Run("gso "+gso.String(), func(t *testing.T) {
-			a, b := nstest.Pair(t, 1500)
+			a, b := testutil.HostPair(t, 1500)
 			must.Do(t, a.DisableGSO())
 			tp := openTap(t, b, 4791)
 			tx := openIn(t, a, Config{Local: a.Addr(false, 4791), GSO: gso, PatchIPID: func(p []byte, id uint16) {
@@ -140,7 +140,7 @@ func TestChecksumOnWire(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for _, none := range []bool{false, true} {
 			t.Run(fmt.Sprintf("v6 %v, no checksum %v", v6, none), func(t *testing.T) {
-				a, b := nstest.Pair(t, 1500)
+				a, b := testutil.HostPair(t, 1500)
 				tp := openTap(t, b, 4791)
 				tx := openIn(t, a, Config{Local: a.Addr(v6, 4791), NoChecksum: none})
 				sendAll(t, tx, link.Datagram{Dst: b.Addr(v6, 4791), Payload: pattern(1, 99)})

@@ -46,6 +46,7 @@ func Open(cfg Config) (*Link, error) {
 	return l, nil
 }
 
+// open opens and configures the sockets of a link.
 func open(cfg Config) (*Link, error) {
 	if !cfg.Local.IsValid() {
 		return nil, errors.New("no local address")

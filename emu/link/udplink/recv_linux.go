@@ -10,7 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/goruntime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 const (
@@ -186,7 +186,7 @@ func (l *Link) enableGROForBursts() {
 
 // messagesRead notes that n of want messages were read.
 func (r *receiver) messagesRead(n, want int, dst netip.AddrPort) {
-	goruntime.RaceReceived()
+	process.RaceReceived()
 	r.filled, r.next, r.off, r.dst = n, 0, 0, dst
 	if n == want {
 		r.batch = min(2*want, maxMessagesRead)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 func TestDatagramBeyondMTUIsCountedAsLost(t *testing.T) {
@@ -36,7 +36,7 @@ func TestDatagramBeyondMTUIsCountedAsLost(t *testing.T) {
 
 // The kernel refuses a datagram of each batch; the next one arrives.
 func TestLostDatagramsAreCountedByReason(t *testing.T) {
-	a, b := nstest.Pair(t, 1500)
+	a, b := testutil.HostPair(t, 1500)
 	for _, v6 := range []bool{false, true} {
 		// The link believes in a larger MTU than the wire has.
 		tx := openIn(t, a, Config{Local: a.Addr(v6, 4791), MTU: 9000, PatchIPID: noFix})
@@ -147,7 +147,7 @@ func TestSendErrorsByErrno(t *testing.T) {
 
 // Datagrams to a neighbour that does not answer ARP fill the smallest send buffer.
 func TestFullLinkTakesPrefix(t *testing.T) {
-	a, _ := nstest.Pair(t, 1500)
+	a, _ := testutil.HostPair(t, 1500)
 	for _, gso := range []Offload{OffloadOff, OffloadOn} {
 		t.Run("gso "+gso.String(), func(t *testing.T) {
 			tx := openIn(t, a, Config{Local: a.Addr(false, 0), SendBufBytes: 1, GSO: gso, PatchIPID: func(p []byte, id uint16) { p[0] ^= byte(id) }})

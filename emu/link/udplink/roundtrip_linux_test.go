@@ -12,7 +12,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/internal/nstest"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 func TestLinksShareLoopbackPort(t *testing.T) {
@@ -103,7 +103,7 @@ func TestOffloadsDoNotChangeDatagrams(t *testing.T) {
 					exchange(t, tx, rx, want, gso, gro)
 				})
 				t.Run("wire/"+f.name+"/gso "+gso.String()+"/gro "+gro.String(), func(t *testing.T) {
-					a, b := nstest.Pair(t, 1500)
+					a, b := testutil.HostPair(t, 1500)
 					must.Do(t, a.DisableGSO())
 					tx := openIn(t, a, Config{Local: a.Addr(f.addr.Is6(), 4791), GSO: gso, PatchIPID: noFix})
 					rx := openIn(t, b, Config{Local: b.Addr(f.addr.Is6(), 4791), GRO: gro})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/internal/goruntime"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // Send implements link.PacketLink.
@@ -25,7 +25,7 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 		if l.connectedTo(m) {
 			fd, to, toLen = l.source.peer, nil, 0
 		}
-		goruntime.RaceSend()
+		process.RaceSend()
 		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0,
 			uintptr(to), toLen)
 		if errno == 0 {
@@ -112,7 +112,7 @@ func (l *Link) handleSendError(m *message, errno unix.Errno) sendVerdict {
 // submit sends the packed messages from next on and returns how many were sent, or an
 // errno. The calls do not block, so RawSyscall saves the bookkeeping of the runtime.
 func (s *sender) submit(fd, next int) (int, unix.Errno) {
-	goruntime.RaceSend()
+	process.RaceSend()
 	if n := s.used - next; n > 1 {
 		r, _, errno := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.headers[next])), uintptr(n), 0, 0, 0)
 		if errno != 0 {

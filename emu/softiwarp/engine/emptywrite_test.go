@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -23,9 +24,7 @@ func lateReceiver(c *Config, _ *QPConfig) { c.Policy.MPA.HoldFirst = true }
 func speakAtOnce(t *testing.T, a, b *host) *pair {
 	t.Helper()
 	p := offer(t, a, b, ConnParam{IRD: 4, ORD: 4})
-	if err := p.cb.Accept(p.now, b.qp, ConnParam{IRD: 4, ORD: 4}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.cb.Accept(p.now, b.qp, ConnParam{IRD: 4, ORD: 4}))
 	p.write(1)
 	p.read(1)
 	b.recv(7)
@@ -154,9 +153,7 @@ func TestEmptyWriteOvertakesQueuedRequests(t *testing.T) {
 	src, mem := b.region(16, allAccess)
 	copy(mem, "0123456789abcdef")
 	p := offer(t, a, b, ConnParam{IRD: 1, ORD: 1})
-	if err := p.cb.Accept(p.now, b.qp, ConnParam{IRD: 1, ORD: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.cb.Accept(p.now, b.qp, ConnParam{IRD: 1, ORD: 1}))
 	p.write(1)
 	p.read(1)
 	for i := range 2 {

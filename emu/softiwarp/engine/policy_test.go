@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -38,15 +39,10 @@ var policyCases = map[string]policyCase{
 	},
 	"ResetUnusable": {
 		talk: func(t *testing.T, h *host) string {
-			c, err := h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4}))(t)
 			p := newPipe(t, c, nil)
 			p.take(0)
-			if err := h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 			p.give(0, unhex(t, replyFrame+crcEnhanced))
 			return fmt.Sprintf("%d octets, reset %v", len(p.take(0)), p.gone[0])
 		},
@@ -95,9 +91,7 @@ func TestPoliciesReachTheirLayers(t *testing.T) {
 		c := h.nic.Incoming()
 		k := &tester{pipe: newPipe(t, c, nil), host: h, c: c}
 		k.give(0, unhex(t, requestFrame+crcEnhanced))
-		if err := c.Accept(0, h.qp, ConnParam{IRD: 4, ORD: 4}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Accept(0, h.qp, ConnParam{IRD: 4, ORD: 4}))
 		h.send(verbs.SendWR{Opcode: verbs.OpSend})
 		reply := k.take(0)
 		early := len(reply) > wire.StartFrameLen+wire.EnhancedLen

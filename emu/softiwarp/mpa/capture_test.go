@@ -15,6 +15,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // conversation is what the two ends of a TCP connection said, whole.
@@ -24,15 +25,9 @@ type conversation struct{ initiator, responder []byte }
 // every octet, in order, some twice.
 func conversations(t *testing.T, path string) (all []*conversation) {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(path))(t)
 	defer file.Close()
-	r, err := pcapgo.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(pcapgo.NewReader(file))(t)
 	type half struct {
 		said *[]byte
 		next uint32
@@ -100,14 +95,8 @@ func TestKernelsWouldNotNotice(t *testing.T) {
 func replay(t *testing.T, rng *rand.Rand, talk *conversation) (fpdus int) {
 	t.Helper()
 	var req, rep wire.StartFrame
-	first, err := req.Parse(talk.initiator)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := rep.Parse(talk.responder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(req.Parse(talk.initiator))(t)
+	second := must.Get(rep.Parse(talk.responder))(t)
 	asked, private, _ := req.Split()
 	answered, answer, _ := rep.Split()
 
@@ -118,9 +107,7 @@ func replay(t *testing.T, rng *rand.Rand, talk *conversation) (fpdus int) {
 	if es := inPieces(rng, responder, talk.initiator[:len(talk.initiator)-len(first)]); one(t, es).Kind != EventRequest {
 		t.Fatalf("%+v", es)
 	}
-	if err := responder.Accept(0, AcceptParam{IRD: answered.IRD, ORD: answered.ORD, PrivateData: answer}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, responder.Accept(0, AcceptParam{IRD: answered.IRD, ORD: answered.ORD, PrivateData: answer}))
 	same(t, "Reply", written(responder), talk.responder[:len(talk.responder)-len(second)])
 	if es := inPieces(rng, initiator, talk.responder[:len(talk.responder)-len(second)]); one(t, es).Kind != EventAccepted {
 		t.Fatalf("%+v", es)

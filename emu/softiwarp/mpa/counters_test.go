@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
 // TestFailuresAreCountedOnce fails connections that share their counters in
@@ -91,5 +93,99 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 	t.Logf("%d octets each", each)
 	if each > 3<<10 {
 		t.Errorf("an idle connection keeps %d octets", each)
+	}
+}
+
+// rows has a test for every requirement of RFC 5044 and RFC 6581 that a
+// connection by itself can meet or break, by its number in the list of
+// requirements.
+var rows = testutil.Join(fpduRows, markerRows, crcRows, streamRows, frameRows, startRows, errorRows, depthRows, rtrRows)
+
+// elsewhere says where those are met that are not a connection's.
+var elsewhere = map[string]string{
+	"rfc6581/5/1":    "the RTR is a message like any other: the engine sends it first",
+	"rfc6581/9.2/11": "what an RTR names is checked, or not, where it is executed",
+	"rfc6581/9.2/12": "an RTR counts as the message that it is, in DDP",
+	"rfc6581/9.3/1":  "local failures are the engine's, and so is the Terminate that tells of them",
+}
+
+// sections is how many requirements each section has.
+var sections = map[string]int{
+	"rfc5044/3": 3, "rfc5044/4.1": 6, "rfc5044/4.2": 3, "rfc5044/4.3": 9, "rfc5044/4.4": 9, "rfc5044/4.5": 3,
+	"rfc5044/5.1": 3, "rfc5044/5.2": 1, "rfc5044/6": 2, "rfc5044/7.1": 1, "rfc5044/7.1.1": 14, "rfc5044/7.1.2": 14,
+	"rfc5044/7.2": 1, "rfc5044/8": 5, "rfc5044/C.1": 1,
+	"rfc6581/5": 1, "rfc6581/6": 5, "rfc6581/8": 1, "rfc6581/9": 1, "rfc6581/9.1": 10, "rfc6581/9.2": 12,
+	"rfc6581/9.3": 1, "rfc6581/10": 3, "rfc6581/12": 1,
+}
+
+func TestRequirements(t *testing.T) { rows.Run(t) }
+
+func TestEveryRequirementHasATestOrAReason(t *testing.T) { rows.ExpectComplete(t, sections, elsewhere) }
+
+// at gives c octets at a time.
+func at(c *Conn, now mono.Time, b []byte) []Event {
+	c.Input(now, b)
+	return drain(c)
+}
+
+// An FPDU whose length was damaged claims more than will come. Without a limit it
+// is waited for; with one, as long as nothing comes.
+func TestFPDUThatDoesNotGoOn(t *testing.T) {
+	const limit = 3 * time.Second
+	good := stream(crcOn, pattern(18, 0))
+	longer := append([]byte(nil), good...)
+	longer[0] |= 1 // 256 octets more
+
+	c := responding(t, Config{}, crcOn, crcOn)
+	if es := at(c, 0, longer); len(es) > 0 || c.Deadline() != mono.Never {
+		t.Errorf("without a limit: %+v, deadline %v", es, c.Deadline())
+	}
+	c = responding(t, Config{FPDUTimeout: -1}, crcOn, crcOn)
+	if at(c, 0, longer); c.Deadline() != mono.Never {
+		t.Errorf("a limit below 0 has a deadline at %v", c.Deadline())
+	}
+
+	c = responding(t, Config{FPDUTimeout: limit}, crcOn, crcOn)
+	if c.Deadline() != mono.Never {
+		t.Errorf("nothing has come, and there is a deadline at %v", c.Deadline())
+	}
+	wantULPDU(t, one(t, at(c, 1, good)), pattern(18, 0))
+	if c.Deadline() != mono.Never {
+		t.Errorf("between FPDUs there is a deadline at %v", c.Deadline())
+	}
+	at(c, 10, good[:1])
+	if want := mono.Time(10).Add(limit); c.Deadline() != want {
+		t.Errorf("an FPDU has begun: deadline %v, want %v", c.Deadline(), want)
+	}
+	at(c, 20, good[1:9])
+	if want := mono.Time(20).Add(limit); c.Deadline() != want {
+		t.Errorf("it has gone on: deadline %v, want %v", c.Deadline(), want)
+	}
+	wantULPDU(t, one(t, at(c, 30, good[9:])), pattern(18, 0))
+	if c.Deadline() != mono.Never {
+		t.Errorf("it is whole, and there is a deadline at %v", c.Deadline())
+	}
+
+	at(c, 40, longer)
+	c.Tick(c.Deadline() - 1)
+	if es := drain(c); len(es) > 0 || !c.MaySend() {
+		t.Errorf("before its time: %+v", es)
+	}
+	c.Tick(c.Deadline())
+	failsWith(t, one(t, drain(c)), wire.TermMPAClosed, ErrStalledFPDU)
+	if c.Deadline() != mono.Never || !c.MaySend() {
+		t.Errorf("deadline %v, may send %v", c.Deadline(), c.MaySend())
+	}
+}
+
+// What comes with the deadline counts: who ticks first must not matter.
+func TestFPDUThatGoesOnAtTheLastMoment(t *testing.T) {
+	good := stream(crcOn, pattern(18, 0))
+	c := responding(t, Config{FPDUTimeout: time.Second}, crcOn, crcOn)
+	at(c, 0, good[:5])
+	c.Tick(c.Deadline())
+	wantULPDU(t, one(t, at(c, mono.Time(time.Second), good[5:])), pattern(18, 0))
+	if es := drain(c); len(es) > 0 {
+		t.Errorf("%+v", es)
 	}
 }

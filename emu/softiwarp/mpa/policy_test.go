@@ -9,6 +9,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // policyCase is a short conversation with a connection, which reads one way without
@@ -44,9 +45,7 @@ func respond(t *testing.T, cfg Config, q Policy, f wire.StartFrame) string {
 	c := NewResponder(0, cfg)
 	es := give(c, f.Append(nil))
 	if len(es) == 1 && es[0].Kind == EventRequest {
-		if err := c.Accept(0, AcceptParam{IRD: 16, ORD: 16}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Accept(0, AcceptParam{IRD: 16, ORD: 16}))
 	}
 	return told(es) + replyIn(written(c))
 }

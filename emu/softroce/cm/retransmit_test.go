@@ -228,3 +228,13 @@ func TestTimersAreHandledInOrder(t *testing.T) {
 		t.Error("a timer is left")
 	}
 }
+
+func TestRequireRTUIgnoresData(t *testing.T) {
+	w := newWorld(t, Config{}, Config{RequireRTU: true})
+	_, cb := w.confirmed()
+	must.Do(t, w.b.Established(w.now, cb))
+	w.b.noEvent()
+	w.b.inState(cb, StateREPSent)
+	w.pass(w.a, wire.AttrRTU) // an RTU still works
+	w.b.event(EventEstablished)
+}

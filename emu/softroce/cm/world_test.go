@@ -2,6 +2,7 @@ package cm
 
 import (
 	"net/netip"
+	"reflect"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -213,4 +214,64 @@ func (w *world) established() (ca, cb ConnID) {
 	w.pass(w.a, wire.AttrRTU)
 	w.b.event(EventEstablished)
 	return ca, cb
+}
+
+// newREQ is a REQ as a would send it, for tests that make their own.
+func newREQ() *wire.REQ {
+	m := &wire.REQ{
+		LocalCommID: 0x01020304, ServiceID: service, LocalCAGUID: guidA, LocalQPN: 0x4321, RespRes: 1, InitDepth: 1,
+		RemoteRespTimeout: 20, LocalRespTimeout: 20, StartPSN: 0x777, RetryCount: 7, PKey: 0xFFFF, MTU: 3, RNRRetry: 7, MaxCMRetries: 15,
+		Primary: wire.CMPath{
+			LocalLID: wire.LIDNone, RemoteLID: wire.LIDNone, LocalGID: wire.GIDOf(addrA), RemoteGID: wire.GIDOf(addrB),
+			HopLimit: 64, AckTimeout: 17,
+		},
+	}
+	ip := wire.NewCMAHeader(addrA, addrB, 0x9999)
+	copy(m.PrivateData[:], ip.Append(nil))
+	return m
+}
+
+const injectTID = 0x1122
+
+// inject hands b a hand-made message.
+func (w *world) inject(from netip.Addr, attr wire.Attr, m message) {
+	w.t.Helper()
+	w.injectRaw(from, wire.NewMADHeader(attr, injectTID), m)
+}
+
+func (w *world) injectRaw(from netip.Addr, h wire.MADHeader, m message) {
+	w.t.Helper()
+	w.b.HandleMAD(w.now, from, addrB, 0xFFFF, m.Append(h.Append(nil)))
+	checkInvariants(w.t, w.b.Agent)
+}
+
+// List returns every counter once.
+func TestListHasEveryCounter(t *testing.T) {
+	var c Counters
+	next := uint64(0)
+	for i := range reflect.TypeFor[Counters]().NumField() {
+		switch f := reflect.ValueOf(&c).Elem().Field(i).Addr().Interface().(type) {
+		case *PerMessage:
+			for j := range f {
+				next++
+				f[j] = next
+			}
+		case *uint64:
+			next++
+			*f = next
+		}
+	}
+	names := map[string]bool{}
+	for i, l := range c.List() {
+		if l.Value != uint64(i+1) || names[l.Name] {
+			t.Errorf("%d: %s %d", i, l.Name, l.Value)
+		}
+		names[l.Name] = true
+	}
+	if len(names) != int(next) {
+		t.Errorf("%d of %d counters are listed", len(names), next)
+	}
+	if !names["cm_rcvd_sidr_req"] || !names["cm_events_full"] {
+		t.Errorf("names %v", names)
+	}
 }

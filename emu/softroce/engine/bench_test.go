@@ -6,6 +6,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -78,13 +79,9 @@ func (d *duplex) stream(b *testing.B, op verbs.WROpcode, n, depth int) {
 	for done := 0; b.Loop(); {
 		// One iteration is one message; they are exchanged depth at a time.
 		if op == verbs.OpSend {
-			if err := d.qb.PostRecv(&recv); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, d.qb.PostRecv(&recv))
 		}
-		if err := d.qa.PostSend(d.now, &wr, Refs{}); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, d.qa.PostSend(d.now, &wr, Refs{}))
 		if done++; done%depth == 0 {
 			d.exchange()
 			d.complete(b, depth)
@@ -136,9 +133,7 @@ func TestRCSteadyStateDoesNotAllocate(t *testing.T) {
 				if err := d.qb.PostRecv(&recv); err != nil && op == verbs.OpSend {
 					t.Fatal(err)
 				}
-				if err := d.qa.PostSend(d.now, &wr, Refs{}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, d.qa.PostSend(d.now, &wr, Refs{}))
 			}
 			d.exchange()
 			d.complete(t, 16)

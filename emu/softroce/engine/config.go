@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -49,7 +48,7 @@ type Config struct {
 	UDOversizeError bool
 	// Congestion configures DCQCN. If all fields except CatchUp are zero, they have the
 	// published defaults for LineRateBps. CatchUp is how late the driver may call Tick.
-	Congestion  dcqcn.Params
+	Congestion  CongestionParams
 	CNPInterval time.Duration
 	LineRateBps uint64
 
@@ -155,9 +154,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.LineRateBps == 0 {
 		c.LineRateBps = defaultLineRate
 	}
-	if c.Congestion == (dcqcn.Params{CatchUp: c.Congestion.CatchUp}) {
+	if c.Congestion == (CongestionParams{CatchUp: c.Congestion.CatchUp}) {
 		slack := c.Congestion.CatchUp
-		c.Congestion = dcqcn.DefaultParams(c.LineRateBps)
+		c.Congestion = defaultCongestionParams(c.LineRateBps)
 		c.Congestion.CatchUp = slack
 	}
 	if err := c.Congestion.Validate(); err != nil {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -19,7 +18,7 @@ import (
 // New rejects an invalid Config with an error that names the field.
 func TestNewRejectsInvalidConfig(t *testing.T) {
 	good := Config{GIDs: RoCEv2GIDs(netip.MustParseAddr("fd00::1"))}
-	bad := dcqcn.DefaultParams(1e9)
+	bad := defaultCongestionParams(1e9)
 	bad.G = 0
 	type tc struct {
 		name string

@@ -3,7 +3,6 @@ package engine
 import (
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -12,7 +11,7 @@ import (
 
 // countCongestionMark counts a CE mark and reports whether to send a CNP. notifier
 // limits CNPs to one per Config.CNPInterval.
-func (q *QP) countCongestionMark(now mono.Time, notifier *dcqcn.Notifier) bool {
+func (q *QP) countCongestionMark(now mono.Time, notifier *cnpNotifier) bool {
 	q.nic.Count.ECNMarked++
 	return notifier.OnMark(now, q.nic.cfg.CNPInterval)
 }
@@ -26,13 +25,13 @@ type flow struct {
 
 // notifierFor returns the CNP rate limiter of a flow. The table is cleared when it
 // is full, so that marks from many addresses do not exhaust memory.
-func (n *NIC) notifierFor(f flow) *dcqcn.Notifier {
+func (n *NIC) notifierFor(f flow) *cnpNotifier {
 	const limit = 1 << 12
 	if n.flows[f] == nil {
 		if len(n.flows)%limit == 0 {
-			n.flows = map[flow]*dcqcn.Notifier{}
+			n.flows = map[flow]*cnpNotifier{}
 		}
-		n.flows[f] = new(dcqcn.Notifier)
+		n.flows[f] = new(cnpNotifier)
 	}
 	return n.flows[f]
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -255,7 +254,7 @@ func TestCatchUpKeepsRateWhenDriverIsLate(t *testing.T) {
 		p := newPeer(t, flavours[0], setup{nic: func(c *Config) {
 			slow(c)
 			c.WindowPackets = 1 << 12
-			c.Congestion = dcqcn.DefaultParams(8e9)
+			c.Congestion = defaultCongestionParams(8e9)
 			c.Congestion.IncreaseInterval = time.Second // the rate stays
 			c.Congestion.CatchUp = catchUp
 		}})

@@ -4,7 +4,6 @@ import (
 	"iter"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -30,7 +29,7 @@ type NIC struct {
 	madPSN  wire.PSN
 	cnps    []pendingCNP // CNPs for datagram senders
 
-	flows map[flow]*dcqcn.Notifier
+	flows map[flow]*cnpNotifier
 
 	portDown    bool
 	dead        bool // stopped by the policy UnboundInvalidateFatal

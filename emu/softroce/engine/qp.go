@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/dcqcn"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -40,8 +39,8 @@ type QP struct {
 	req  requester
 	resp responder
 
-	limiter  dcqcn.Limiter
-	notifier dcqcn.Notifier
+	limiter  rateLimiter
+	notifier cnpNotifier
 	cnpDue   bool
 	cnpPKey  uint16 // P_Key of the packet that caused the CNP
 
@@ -245,8 +244,8 @@ func (q *QP) reset() {
 	q.releaseAck()
 	q.resp = responder{hold: q.resp.hold.initial()}
 	q.resp.recv.sges = held
-	q.limiter = dcqcn.Limiter{}
-	q.notifier = dcqcn.Notifier{}
+	q.limiter = rateLimiter{}
+	q.notifier = cnpNotifier{}
 	q.cnpDue = false
 	q.drainNotify = false
 	q.mtu = int32(q.nic.MTU().Bytes())

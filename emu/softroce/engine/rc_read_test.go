@@ -352,3 +352,15 @@ func TestRCReadIntoDeregisteredMemoryFails(t *testing.T) {
 		}
 	})
 }
+
+// A queue pair whose own request has failed sends none of its pending responses.
+func TestFailedRequestDropsPendingReadResponses(t *testing.T) {
+	each(t, setup{}, func(p *peer) {
+		p.post(1, verbs.OpSend, 8)
+		p.h.nic.Output(p.now, p.ds)
+		p.send(wire.OpReadRequest, 0, p.at(0, 8))
+		p.nak(0, wire.NakRemoteOperational)
+		p.expect()
+		p.state(verbs.QPStateErr)
+	})
+}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net/netip"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -61,9 +63,7 @@ func BenchmarkParse(b *testing.B) {
 	var p Packet
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := p.Parse(buf); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, p.Parse(buf))
 	}
 }
 

@@ -29,10 +29,7 @@ type frame struct {
 // Ethernet added to them.
 func readCapture(t testing.TB, name string) []frame {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(filepath.Join("testdata", name)))(t)
 	defer f.Close()
 	r, err := pcapgo.NewReader(f)
 	if err != nil {

@@ -17,15 +17,9 @@ import (
 // readMADs returns the 256 bytes of every MAD to QP 1 in a capture.
 func readMADs(t *testing.T, file string) [][]byte {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(filepath.Join("testdata", file)))(t)
 	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(pcapgo.NewReader(f))(t)
 	var mads [][]byte
 	for {
 		frame, _, err := r.ReadPacketData()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/perf"
 )
 
@@ -20,10 +21,7 @@ func printed(seconds float64) string {
 
 func mustParse(t *testing.T, text string) turn {
 	t.Helper()
-	got, err := parseTurn(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(parseTurn(text))(t)
 	return got
 }
 

@@ -3,14 +3,23 @@ package main
 import (
 	"bufio"
 	"context"
+	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/launch"
 )
 
 // Lines that mpiexec prints with the manual launcher: a command for each host, and
@@ -87,4 +96,113 @@ func (f *fabric) startProxy(ctx context.Context, i int, command []string) (*exec
 	cmd.Env = append(os.Environ(), "UCX_NET_DEVICES="+h.NICs[0].Name)
 	cmd.Stderr = os.Stderr
 	return cmd, h.NS.Start(cmd)
+}
+
+// joinTimeout is how long our ranks may take to start.
+const joinTimeout = 10 * time.Second
+
+// runOurs runs the benchmark on ranks of this runtime, and returns the output of rank 0.
+func (f *fabric) runOurs(ctx context.Context, noICRC bool) (string, error) {
+	specs := make([]launch.Spec, 0, len(f.hosts))
+	began := time.Now()
+	for i, h := range f.hosts {
+		nic := &h.NICs[0]
+		text, err := json.Marshal(mpihost.Job{
+			Ranks: len(f.hosts), PerHost: 1, Rails: 1, Provider: nics.Default, ICRCOffloaded: noICRC, Seed: 1,
+			Rank: &mpihost.RankJob{
+				NICs: []mpihost.NICJob{{Name: nic.Name, Addr: nic.Addr(false)}}, CPU: f.cpus[i] + 1, StartTime: began,
+			},
+		})
+		if err != nil {
+			return "", err
+		}
+		specs = append(specs, launch.Spec{
+			Rank: i, Host: h.Name, Start: h.NS.Start, Job: text,
+			Cmd: launch.Command{Path: "/proc/self/exe", Args: append([]string{roleRank}, f.args...)},
+		})
+	}
+	group, err := launch.Start(ctx, specs, launch.Options{JoinTimeout: joinTimeout, OnEvent: func(e launch.Event) {
+		if e.Kind == launch.Printed && e.Stream == launch.Stderr {
+			_, _ = os.Stderr.WriteString(textfmt.Printable(e.Text) + "\n") // there is no other place for the error
+		}
+	}})
+	if err != nil {
+		return "", err
+	}
+	outcomes, err := group.Wait()
+	if err != nil {
+		return "", err
+	}
+	return outcomes[0].Stdout.Tail, nil
+}
+
+// installCommand installs MPICH on Debian and its derivatives.
+const installCommand = "apt-get install -y --no-install-recommends mpich libmpich-dev gcc libc6-dev"
+
+//go:embed c/ranks.c
+var ranksInC []byte
+
+// tools are the programs of MPICH.
+type tools struct {
+	Compiler string
+	Launcher string
+	Version  string
+}
+
+// findTools finds MPICH, by Debian's unambiguous names first.
+func findTools() (t tools, err error) {
+	if t.Compiler, err = firstOf("mpicc.mpich", "mpicc"); err != nil {
+		return t, err
+	}
+	if t.Launcher, err = firstOf("mpiexec.mpich", "mpiexec.hydra", "mpiexec"); err != nil {
+		return t, err
+	}
+	out, err := exec.Command(t.Launcher, "--version").CombinedOutput()
+	text := string(out)
+	if err != nil || !strings.Contains(text, "HYDRA") {
+		return t, fmt.Errorf("%s is not the launcher of MPICH (hydra)", t.Launcher)
+	}
+	t.Version = "MPICH"
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "Version" {
+			t.Version += " " + strings.TrimSpace(value)
+		}
+	}
+	if !strings.Contains(text, "ch4:ucx") {
+		t.Version += " (not built with ch4:ucx: its transports are unknown)"
+	}
+	return t, t.probe()
+}
+
+// probe checks that mpicc works: its headers or compiler may be missing.
+func (t tools) probe() error {
+	cmd := exec.Command(t.Compiler, "-x", "c", "-fsyntax-only", "-")
+	cmd.Stdin = strings.NewReader("#include <mpi.h>\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		first, _, _ := strings.Cut(string(out), "\n")
+		return fmt.Errorf("%s cannot compile an MPI program: %w: %s", t.Compiler, err, first)
+	}
+	return nil
+}
+
+func firstOf(names ...string) (string, error) {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("MPICH is missing: no program %s found", strings.Join(names, " or "))
+}
+
+// compile compiles the ranks of MPICH into a directory.
+func (t tools) compile(ctx context.Context, dir string) (program string, err error) {
+	source, program := filepath.Join(dir, "ranks.c"), filepath.Join(dir, "ranks")
+	if err := os.WriteFile(source, ranksInC, 0o644); err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, t.Compiler, "-O2", "-o", program, source).CombinedOutput()
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("%s cannot compile the ranks: %w", t.Compiler, err), errors.New(string(out)))
+	}
+	return program, nil
 }

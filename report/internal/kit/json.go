@@ -7,7 +7,7 @@ import (
 	"io"
 	"reflect"
 
-	"github.com/fabrictest/fabrictest/internal/regularfile"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
 
 // MaxSize is the largest document that is read, in bytes.
@@ -117,7 +117,7 @@ func (f Format) checkVersion(text []byte) error {
 
 // ReadFile reads a file with a function that reads a document. Errors name the file.
 func ReadFile[T any](path string, read func(io.Reader) (*T, error)) (*T, error) {
-	f, err := regularfile.Open(path)
+	f, err := cmdline.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,133 @@
+package device
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// addrPayload returns the payload of an address message.
+func addrPayload(index uint32, bits uint8, flags uint32, attrs ...netip.Addr) []byte {
+	b := []byte{unix.AF_INET6, bits, uint8(flags), 0}
+	b = order.AppendUint32(b, index)
+	for i, a := range attrs {
+		if !a.IsValid() {
+			continue
+		}
+		v := a.AsSlice()
+		b = order.AppendUint16(b, uint16(unix.SizeofRtAttr+len(v)))
+		b = order.AppendUint16(b, []uint16{unix.IFA_ADDRESS, unix.IFA_LOCAL}[i])
+		b = append(b, v...)
+	}
+	b = order.AppendUint16(b, unix.SizeofRtAttr+4)
+	b = order.AppendUint16(b, unix.IFA_FLAGS)
+	return order.AppendUint32(b, flags)
+}
+
+func TestParseAddr(t *testing.T) {
+	four, peer, six := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::1")
+	for _, tc := range []struct {
+		name    string
+		payload []byte
+		deleted bool
+		want    addrMessage
+		ok      bool
+	}{
+		{"IPv6 has no local address", addrPayload(7, 64, 0, six), false, addrMessage{addr: six, bits: 64, index: 7}, true},
+		{"at a point-to-point link the local one counts", addrPayload(7, 32, 0, peer, four), false, addrMessage{addr: four, bits: 32, index: 7}, true},
+		{"deleted", addrPayload(7, 24, 0, four, four), true, addrMessage{addr: four, bits: 24, index: 7, gone: true}, true},
+		{"tentative", addrPayload(7, 64, unix.IFA_F_TENTATIVE, six), false, addrMessage{addr: six, bits: 64, index: 7, gone: true}, true},
+		{"optimistic", addrPayload(7, 64, unix.IFA_F_TENTATIVE|unix.IFA_F_OPTIMISTIC, six), false, addrMessage{addr: six, bits: 64, index: 7}, true},
+		{"a duplicate", addrPayload(7, 64, unix.IFA_F_DADFAILED, six), false, addrMessage{addr: six, bits: 64, index: 7, gone: true}, true},
+		{"no address", addrPayload(7, 64, 0), false, addrMessage{}, false},
+		{"more bits than there are", addrPayload(7, 33, 0, four, four), false, addrMessage{}, false},
+		{"cut off", addrPayload(7, 64, 0, six)[:20], false, addrMessage{}, false},
+		{"empty", nil, false, addrMessage{}, false},
+	} {
+		got, ok := parseAddr(tc.payload, tc.deleted)
+		if ok != tc.ok || ok && got != tc.want {
+			t.Errorf("%s: %+v, %v, want %+v, %v", tc.name, got, ok, tc.want, tc.ok)
+		}
+	}
+}
+
+func TestNextMessageSplitsDatagram(t *testing.T) {
+	b := append(newRequest(unix.RTM_GETADDR, 0, 5, []byte{1}), 0, 0, 0) // padding
+	b = append(b, newAddrDump(6)...)
+	m, rest, ok := nextMessage(b)
+	if !ok || m.seq != 5 || len(m.payload) != 1 {
+		t.Fatalf("%+v, %v", m, ok)
+	}
+	if m, rest, ok = nextMessage(rest); !ok || m.seq != 6 || m.flags&unix.NLM_F_DUMP == 0 || len(m.payload) != unix.SizeofIfAddrmsg {
+		t.Fatalf("%+v, %v", m, ok)
+	}
+	if _, _, ok = nextMessage(rest); ok {
+		t.Error("a message behind the last")
+	}
+	for n := range newAddrDump(6) {
+		if _, _, ok := nextMessage(newAddrDump(6)[:n]); ok {
+			t.Errorf("%d bytes are a message", n)
+		}
+	}
+}
+
+// An interface is up only if it is enabled, has a carrier and is operational.
+func TestLinkStateFollowsFlags(t *testing.T) {
+	s := newPortState([]netip.Addr{netip.MustParseAddr("fd00::1")})
+	s.updateAddr(&addrMessage{addr: s.addrs[0].Addr, bits: 64, index: 3})
+	for _, tc := range []struct {
+		flags uint32
+		up    bool
+	}{
+		{unix.IFF_UP | unix.IFF_LOWER_UP | unix.IFF_RUNNING | unix.IFF_BROADCAST, true},
+		{unix.IFF_UP | unix.IFF_LOWER_UP, false}, // dormant
+		{unix.IFF_UP, false},
+		{unix.IFF_LOWER_UP | unix.IFF_RUNNING, false},
+	} {
+		if s.updateLink(3, tc.flags, false); s.up != tc.up {
+			t.Errorf("%#x: up %v", tc.flags, s.up)
+		}
+	}
+	s.updateLink(3, runningFlags, false)
+	if h := s.updateLink(4, 0, true); h.link || !s.up {
+		t.Error("another interface counts")
+	}
+	if h := s.updateLink(3, runningFlags, true); !h.link || s.up {
+		t.Error("an interface that is gone does not")
+	}
+}
+
+// Random bytes do not make the parsers panic.
+func TestParsersAcceptAnyBytes(t *testing.T) {
+	lo := netip.MustParseAddr("127.0.0.1")
+	whole := append(newRequest(unix.RTM_NEWADDR, 0, 0, addrPayload(1, 8, 0, lo, lo)), newLinkRequest(2, 3)...)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		b := bytes.Clone(whole[:r.IntN(len(whole)+1)])
+		for range r.IntN(4) {
+			if len(b) > 0 {
+				b[r.IntN(len(b))] = byte(r.Uint32())
+			}
+		}
+		s := newPortState([]netip.Addr{netip.MustParseAddr("127.0.0.3"), lo})
+		for {
+			m, rest, ok := nextMessage(b)
+			if !ok {
+				break
+			}
+			if len(rest) >= len(b) {
+				t.Fatalf("no progress in %x", b)
+			}
+			if a, ok := parseAddr(m.payload, m.typ == unix.RTM_DELADDR); ok {
+				s.updateAddr(&a)
+			}
+			if l, ok := parseLink(m.payload); ok {
+				s.updateLink(l.index, l.flags, m.typ == unix.RTM_DELLINK)
+			}
+			b = rest
+		}
+	}
+}

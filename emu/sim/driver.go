@@ -1,0 +1,288 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// Costs is the processor time of a verb call, by kind.
+type Costs struct {
+	Control, Post, Poll time.Duration
+}
+
+// DefaultCosts are those of a fast NIC's driver.
+func DefaultCosts() Costs {
+	return Costs{Control: time.Microsecond, Post: 100 * time.Nanosecond, Poll: 50 * time.Nanosecond}
+}
+
+// Driver is a drive.Driver in a simulated world: no locks, no goroutines, virtual time.
+// Every verb call takes the virtual time of its Costs, during which other programs run, so
+// that a program that busy-polls advances time.
+type Driver struct {
+	world          *World
+	engine         baseEngine
+	net            network
+	timer          *Timer
+	costs          Costs
+	closed         bool
+	flushScheduled bool // eventMore is scheduled
+
+	port     *Port
+	observer link.PortObserver
+	addrs    []netip.Addr // addresses of the port when it was opened
+	missing  []bool       // which of them were removed since
+}
+
+// baseEngine is the part that drive.Engine and drive.StreamEngine have in common.
+type baseEngine interface {
+	Settle(now mono.Time)
+	Tick(now mono.Time)
+	Deadline() mono.Time
+}
+
+// network connects an engine to its link or streams.
+type network interface {
+	// receive passes all received data to the engine.
+	receive(now mono.Time)
+	// flush sends up to a batch of the engine's output, and reports whether there may be
+	// more. It reports false for a full network, which raises an event when it has room.
+	flush(now mono.Time) (more bool)
+}
+
+// Arguments of Driver.HandleEvent.
+const (
+	eventReadable = iota
+	eventWritable
+	eventTimer
+	eventMore
+	eventLink
+	eventAddr
+)
+
+// NewDriver returns a driver of e on l, which is port or a wrapper of it. The observer is called
+// for changes of the port, with the lock held.
+func NewDriver(w *World, e drive.Engine, l link.PacketLink, port *Port, costs Costs, o link.PortObserver) *Driver {
+	out := drive.NewSmallSendQueue()
+	out.SetLimit(port.TxQueueBytes() / l.MTU()) // the send queue is part of the transmit queue
+	d := makeDriver(w, e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, costs)
+	port.OnReadable(d, eventReadable)
+	port.OnWritable(d, eventWritable)
+	d.observePort(d, port, o)
+	return d
+}
+
+// observePort makes h handle changes of the port, and report them to the observer.
+func (d *Driver) observePort(h Handler, port *Port, o link.PortObserver) {
+	d.port, d.observer = port, o
+	d.addrs = port.Addrs()
+	d.missing = make([]bool, len(d.addrs))
+	port.OnLinkChange(h, eventLink)
+	port.OnAddrChange(h, eventAddr)
+}
+
+func makeDriver(w *World, e baseEngine, n network, costs Costs) *Driver {
+	d := &Driver{world: w, engine: e, net: n, costs: costs}
+	d.timer = w.NewTimer(d, eventTimer)
+	return d
+}
+
+// HandleEvent handles a timer, received packets, or a change of the link or its addresses.
+func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
+	if d.closed {
+		return
+	}
+	switch arg {
+	case eventReadable:
+		d.Progress()
+	case eventMore:
+		d.flushScheduled = false
+		d.Progress()
+	case eventLink:
+		d.observer.LinkChanged(d.port.Up())
+		d.Pump()
+	case eventAddr:
+		d.reportAddrs()
+		d.Pump()
+	default:
+		d.Pump()
+	}
+}
+
+// reportAddrs reports the addresses that were removed or added since the last call.
+func (d *Driver) reportAddrs() {
+	has := d.port.Addrs()
+	for i, a := range d.addrs {
+		if missing := !slices.Contains(has, a); missing != d.missing[i] {
+			d.missing[i] = missing
+			d.observer.AddrChanged(a, !missing)
+		}
+	}
+}
+
+// Lock implements drive.Driver. A simulated world has one goroutine and needs no lock:
+// Lock advances the virtual time of the calling program by the cost of the call.
+func (d *Driver) Lock(c drive.CallKind) {
+	p := d.world.Current()
+	if p == nil {
+		return // the world is being set up
+	}
+	switch c {
+	case drive.CallControl:
+		p.Sleep(d.costs.Control)
+	case drive.CallPost:
+		p.Sleep(d.costs.Post)
+	case drive.CallPoll:
+		p.Sleep(d.costs.Poll)
+	case drive.CallWait:
+	}
+}
+
+// Unlock implements drive.Driver. It does nothing.
+func (d *Driver) Unlock() {}
+
+// Now implements drive.Driver.
+func (d *Driver) Now() mono.Time { return d.world.Now() }
+
+// Pump implements drive.Driver. It sends one batch, and schedules an event for the rest:
+// the engine may first have to answer a request that arrives at the same time.
+func (d *Driver) Pump() {
+	now := d.world.Now()
+	if d.engine.Deadline() <= now {
+		d.engine.Tick(now)
+	}
+	d.engine.Settle(now)
+	if d.net.flush(now) && !d.flushScheduled {
+		d.flushScheduled = true
+		d.world.At(now, d, eventMore)
+	}
+	d.timer.Reset(d.engine.Deadline())
+}
+
+// Progress implements drive.Driver. It also sends.
+func (d *Driver) Progress() {
+	d.net.receive(d.world.Now())
+	d.Pump()
+}
+
+// PollFound implements drive.Driver. It does nothing: Progress has sent all packets.
+func (d *Driver) PollFound() {}
+
+// PollEmpty implements drive.Driver. It does nothing.
+func (d *Driver) PollEmpty() {}
+
+// Yield implements drive.Driver. It does nothing: Lock has charged the time of the poll.
+func (d *Driver) Yield() {}
+
+// Close implements drive.Driver.
+func (d *Driver) Close() {
+	d.closed = true
+	d.timer.Stop()
+}
+
+// packetNetwork is the network of a drive.Engine: a packet link.
+type packetNetwork struct {
+	engine drive.Engine
+	link   link.PacketLink
+	in     []link.Datagram
+	out    drive.SendQueue
+}
+
+// receive implements network.
+func (n *packetNetwork) receive(now mono.Time) {
+	for {
+		k, err := n.link.Recv(now, n.in)
+		for i := range k {
+			n.engine.Input(now, &n.in[i])
+		}
+		if err != nil || k == 0 {
+			return
+		}
+	}
+}
+
+// flush implements network.
+func (n *packetNetwork) flush(now mono.Time) bool {
+	more, full := n.out.Flush(now, n.engine, n.link)
+	return more && !full
+}
+
+// NewSecret draws a secret from a random stream of the world. The next call with the same
+// stream returns another one.
+func NewSecret(w *World, stream string) (s [16]byte) {
+	r := w.Rand(stream)
+	binary.LittleEndian.PutUint64(s[:], r.Uint64())
+	binary.LittleEndian.PutUint64(s[8:], r.Uint64())
+	return s
+}
+
+// NewCond implements drive.Driver.
+func (d *Driver) NewCond(reason fmt.Stringer) drive.Cond {
+	return &cond{world: d.world, reason: reason}
+}
+
+type cond struct {
+	world  *World
+	signal Signal
+	reason fmt.Stringer
+}
+
+// Wait implements drive.Cond. It blocks the calling program.
+func (g *cond) Wait(timeout time.Duration) bool {
+	p := g.world.Current()
+	if p == nil {
+		panic(fmt.Sprintf("wait for %v outside of a program of the simulated world: start it with World.Go", g.reason))
+	}
+	return p.Wait(&g.signal, g.reason, timeout)
+}
+
+// Notify implements drive.Cond.
+func (g *cond) Notify() { g.signal.Broadcast() }
+
+// StreamDriver is a drive.StreamDriver.
+type StreamDriver struct {
+	*Driver
+	*drive.Streams
+}
+
+var _ drive.StreamDriver = (*StreamDriver)(nil)
+
+// NewStreamDriver returns a driver of e on n, which is the port's StreamHost or a wrapper of
+// it. The observer is called for changes of the port, with the lock held.
+func NewStreamDriver(w *World, e drive.StreamEngine, n link.StreamNet, port *Port, costs Costs, o link.PortObserver) *StreamDriver {
+	s := drive.NewStreams(e, n)
+	d := &StreamDriver{Driver: makeDriver(w, e, (*streamNetwork)(s), costs), Streams: s}
+	port.StreamHost().OnReady(d, eventReadable)
+	d.observePort(d, port, o)
+	return d
+}
+
+// Dial implements drive.StreamDriver.
+func (d *StreamDriver) Dial(conn drive.StreamConn, local, remote netip.AddrPort) error {
+	return d.Streams.Dial(d.Now(), conn, local, remote)
+}
+
+// streamNetwork is the network of a drive.StreamEngine: byte streams.
+type streamNetwork drive.Streams
+
+func (n *streamNetwork) receive(now mono.Time) {
+	for {
+		// A read returns at most one segment: repeat until nothing is left.
+		arrived, more := (*drive.Streams)(n).Receive(now)
+		if !arrived && !more {
+			return
+		}
+	}
+}
+
+func (n *streamNetwork) flush(now mono.Time) bool {
+	for !(*drive.Streams)(n).Flush(now) {
+	}
+	return false
+}

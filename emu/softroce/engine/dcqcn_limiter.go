@@ -1,0 +1,194 @@
+package engine
+
+// DCQCN is the rate control of RoCEv2, as published by Zhu et al., "Congestion Control for
+// Large-Scale RDMA Deployments" (SIGCOMM 2015). A rateLimiter is the reaction point of one
+// sending QP, a cnpNotifier the notification point of one receiving flow. Switches set the
+// marks; see package sim. All arithmetic is on integers.
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// nanobits is 1e-9 bits: what a rate of 1 bit per second sends in a nanosecond. In this
+// unit pacing needs no rounding.
+type nanobits = int64
+
+const (
+	nanobitsPerByte nanobits = 8e9
+	maxDebt         nanobits = math.MaxInt64 / 2
+)
+
+// rateLimiter is the reaction point of one QP. The zero value is idle: it sets no limit. The
+// first CNP makes it active. When the rate is back at the line rate, it is reset to the
+// zero value, alpha included.
+//
+// Each method with a time argument first handles the timers that expired before, so that
+// results do not depend on when HandleTimer is called.
+type rateLimiter struct {
+	active bool
+	// Rate increases since the last cut, by the timer and by the byte counter.
+	timeStage, byteStage uint32
+	// alpha estimates how congested the path is, 0 to alphaOne.
+	alpha uint32
+	// rate is the current rate, target the rate that it recovers to, in bits per second.
+	rate, target uint64
+	bytes        uint64 // bytes sent since the last step of byteStage
+	lastCutAt    mono.Time
+	decayAt      mono.Time // next decay of alpha
+	increaseAt   mono.Time // next step of timeStage
+
+	// debt is how much was sent ahead of the rate as of drainedAt; it drains at rate. A
+	// negative debt is a credit.
+	debt      nanobits
+	drainedAt mono.Time
+	readyAt   mono.Time // when debt is zero
+}
+
+// Active reports whether the QP is limited at all.
+func (l *rateLimiter) Active() bool { return l.active }
+
+// RateBps is the current rate in bits per second.
+func (l *rateLimiter) RateBps(p *CongestionParams) uint64 {
+	if !l.active {
+		return p.MaxRateBps
+	}
+	return l.rate
+}
+
+// ReadyAt is the earliest time at which the next packet may be sent, possibly in the
+// past; zero while the limiter is idle. Every other method may change it.
+func (l *rateLimiter) ReadyAt() mono.Time { return l.readyAt }
+
+// NextTimer is when HandleTimer must be called next; mono.Never while the limiter is idle.
+func (l *rateLimiter) NextTimer() mono.Time {
+	if !l.active {
+		return mono.Never
+	}
+	return min(l.decayAt, l.increaseAt)
+}
+
+// HandleTimer handles the timers that have expired by now.
+func (l *rateLimiter) HandleTimer(now mono.Time, p *CongestionParams) {
+	for l.active {
+		at := l.NextTimer()
+		if now < at {
+			return
+		}
+		if l.decayAt == at {
+			// (1-g)·alpha, rounded down so that it ends at zero.
+			l.alpha -= scaleUp(l.alpha, p.G)
+			l.decayAt = at.Add(p.AlphaInterval)
+		}
+		if l.increaseAt == at {
+			l.timeStage++
+			l.increaseAt = at.Add(p.IncreaseInterval)
+			l.increase(at, p)
+		}
+	}
+}
+
+// OnCNP handles a received CNP: it cuts the rate.
+func (l *rateLimiter) OnCNP(now mono.Time, p *CongestionParams) {
+	l.HandleTimer(now, p)
+	switch {
+	case !l.active:
+		*l = rateLimiter{active: true, alpha: alphaOne, rate: p.MaxRateBps, drainedAt: now}
+	case now.Sub(l.lastCutAt) < p.MinDecInterval:
+		return
+	}
+	l.drainDebt(now, p)
+	l.target = l.rate
+	l.rate = max(l.rate-l.rateCut(), p.MinRateBps)
+	// (1-g)·alpha + g, rounded up so that it ends at alphaOne.
+	l.alpha += scaleUp(alphaOne-l.alpha, p.G)
+	l.timeStage, l.byteStage, l.bytes = 0, 0, 0
+	l.lastCutAt, l.decayAt, l.increaseAt = now, now.Add(p.AlphaInterval), now.Add(p.IncreaseInterval)
+	l.updateReadyAt()
+}
+
+// rateCut is rate·alpha/2, the amount by which a CNP lowers the rate.
+func (l *rateLimiter) rateCut() uint64 {
+	hi, lo := bits.Mul64(l.rate, uint64(l.alpha))
+	half, _ := bits.Div64(hi, lo, 2*alphaOne)
+	return half
+}
+
+// OnSent accounts for a packet that is sent now, whether or not it waited for ReadyAt.
+func (l *rateLimiter) OnSent(now mono.Time, bytes int, p *CongestionParams) {
+	if !l.active {
+		return
+	}
+	l.HandleTimer(now, p)
+	if !l.active {
+		return
+	}
+	l.drainDebt(now, p)
+	l.debt = min(l.debt+nanobits(min(bytes, 1<<28))*nanobitsPerByte, maxDebt)
+	l.updateReadyAt()
+	for l.bytes += uint64(bytes); l.active && l.bytes >= p.ByteCounter; {
+		l.bytes -= p.ByteCounter
+		l.byteStage++
+		l.increase(now, p)
+	}
+}
+
+// increase raises the rate by one step, of the timer or the byte counter: fast recovery
+// while neither stage is past FastRecovery, additive increase when one is, hyper increase
+// when both are.
+func (l *rateLimiter) increase(now mono.Time, p *CongestionParams) {
+	l.drainDebt(now, p)
+	low, high := min(l.timeStage, l.byteStage), max(l.timeStage, l.byteStage)
+	switch {
+	case high <= p.FastRecovery: // the target stays
+	case low > p.FastRecovery:
+		l.raiseTarget(uint64(low-p.FastRecovery), p.RateHAIBps, p)
+	default:
+		l.raiseTarget(1, p.RateAIBps, p)
+	}
+	l.rate += (l.target - l.rate + 1) / 2 // rounded up, or it would never arrive
+	if l.rate >= p.MaxRateBps {
+		*l = rateLimiter{}
+		return
+	}
+	l.updateReadyAt()
+}
+
+// raiseTarget adds steps times stepBps to the target, up to the line rate.
+func (l *rateLimiter) raiseTarget(steps, stepBps uint64, p *CongestionParams) {
+	room := p.MaxRateBps - l.target
+	if steps > room/stepBps {
+		l.target = p.MaxRateBps
+		return
+	}
+	l.target += steps * stepBps
+}
+
+// drainDebt drains the debt at the current rate until now. Time without debt gives credit
+// for up to CatchUp.
+func (l *rateLimiter) drainDebt(now mono.Time, p *CongestionParams) {
+	if now <= l.drainedAt {
+		return
+	}
+	if late := now.Sub(l.readyAt); late > p.CatchUp {
+		l.debt = -nanobits(l.rate) * nanobits(p.CatchUp)
+	} else {
+		l.debt -= nanobits(l.rate) * nanobits(now.Sub(l.drainedAt))
+	}
+	l.drainedAt = now
+}
+
+// updateReadyAt computes readyAt from debt, drainedAt and rate.
+func (l *rateLimiter) updateReadyAt() {
+	wait := l.debt / nanobits(l.rate) // division truncates toward zero, so a negative debt is already rounded up
+	if l.debt > 0 && l.debt%nanobits(l.rate) != 0 {
+		wait++ // round up: a packet is never early
+	}
+	l.readyAt = l.drainedAt.Add(time.Duration(wait))
+}
+
+// scaleUp returns v·g, rounded up; both are fixed point.
+func scaleUp(v, g uint32) uint32 { return uint32((uint64(v)*uint64(g) + alphaOne - 1) / alphaOne) }

@@ -1,9 +1,0 @@
-//go:build !race
-
-package goruntime
-
-// RaceSend must be called before a packet is sent or published in shared memory.
-func RaceSend() {}
-
-// RaceReceived must be called after a packet was received or found in shared memory.
-func RaceReceived() {}

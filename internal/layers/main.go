@@ -1,0 +1,128 @@
+// Command layers holds what CI knows of the packages of this module. Its test checks the
+// architecture: which packages may import which, and which code must not use clocks, goroutines
+// or random numbers. docs/architecture.md has the reasons;
+// rules_test.go has the rules.
+//
+// There are three kinds of rule:
+//
+//   - a [Boundary] restricts imports. It reads every Go file, regardless of build
+//     constraints, and can follow imports through packages of this module.
+//   - a [Purity] restricts code. It type-checks the package, so aliases and function
+//     values are found too.
+//   - [CgoRule] restricts cgo to one package, behind build tags.
+//
+// Check reports patterns that match no package. Directories that do not exist yet are
+// listed in [RuleSet.Planned].
+//
+// As a command it lists the packages that CI tests with the race detector: those whose code
+// or tests have a go statement, a channel, a lock, an atomic variable or parallel tests. Other
+// packages (codecs, engines) are covered through their users. Of the packages in
+// racedparts.go, CI runs only some tests.
+//
+//	layers          print the packages whose tests all run
+//	layers -parts   print the packages of which some tests run
+//	layers -run     print the -run pattern for these tests
+package main
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const module = "github.com/fabrictest/fabrictest"
+
+func main() {
+	parts := flag.Bool("parts", false, "print the packages of which only some tests run with -race")
+	pattern := flag.Bool("run", false, "print the go test -run pattern that selects those tests")
+	flag.Parse()
+	if *pattern {
+		fmt.Println(runPattern())
+		return
+	}
+	all, err := racedPackages(".")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "layers:", err)
+		os.Exit(1)
+	}
+	for _, p := range all {
+		if _, isPart := partOf(p.name()); p.raced() && isPart == *parts {
+			fmt.Println(p.ImportPath)
+		}
+	}
+}
+
+// testedPackage is a package with what decides whether CI tests it with the race detector.
+type testedPackage struct {
+	listed
+	concurrent bool
+	tests      []string // names of its test functions
+}
+
+// raced reports whether the package uses concurrency and has tests.
+func (p *testedPackage) raced() bool {
+	return p.concurrent && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0
+}
+
+func (p *testedPackage) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
+
+// racedPackages lists the packages of the module at dir, with the build tag race.
+func racedPackages(dir string) ([]*testedPackage, error) {
+	found, err := goList(dir, "-tags=race", "./...")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*testedPackage, len(found))
+	for i, l := range found {
+		all[i] = &testedPackage{listed: l}
+		if err := all[i].read(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// read parses the files of a package.
+func (p *testedPackage) read() error {
+	for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		p.concurrent = p.concurrent || concurrent(f)
+		for _, d := range f.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && isTest(f.Name.Name) {
+				p.tests = append(p.tests, f.Name.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// isTest reports whether name is a test or fuzz target.
+func isTest(name string) bool {
+	return len(name) > 4 && (name[:4] == "Test" || name[:4] == "Fuzz") && name != "TestMain"
+}
+
+// concurrent reports whether a file uses goroutines, channels, locks, atomics or
+// parallel tests.
+func concurrent(f *ast.File) (found bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt, *ast.ChanType:
+			found = true
+		case *ast.ImportSpec:
+			found = found || n.Path.Value == `"sync"` || n.Path.Value == `"sync/atomic"`
+		case *ast.SelectorExpr:
+			found = found || n.Sel.Name == "Parallel" // t.Parallel
+		}
+		return !found
+	})
+	return found
+}

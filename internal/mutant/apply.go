@@ -1,0 +1,134 @@
+package mutant
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// source is a parsed Go file.
+type source struct {
+	name string
+	text string
+	file *ast.File
+	fset *token.FileSet
+}
+
+func parse(name, text string) (*source, error) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	return &source{name, text, f, fset}, nil
+}
+
+func (s *source) offset(p token.Pos) int        { return s.fset.Position(p).Offset }
+func (s *source) between(a, b token.Pos) string { return s.text[s.offset(a):s.offset(b)] }
+func (s *source) nodeText(n ast.Node) string    { return s.between(n.Pos(), n.End()) }
+
+// decls returns the top-level declarations by name; methods as Type.method.
+func (s *source) decls() map[string]ast.Node {
+	all := map[string]ast.Node{}
+	for _, d := range s.file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			all[funcName(d)] = d
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					all[spec.Name.Name] = spec
+				case *ast.ValueSpec:
+					for _, id := range spec.Names {
+						all[id.Name] = spec
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func funcName(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return d.Name.Name
+	}
+	t := d.Recv.List[0].Type
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	if index, ok := t.(*ast.IndexExpr); ok {
+		t = index.X
+	}
+	return t.(*ast.Ident).Name + "." + d.Name.Name
+}
+
+// apply returns the text of a file after the hunks of a mutant.
+func (s *source) apply(hunks []Hunk) (string, error) {
+	lines := strings.Split(s.text, "\n")
+	var added []string
+	imports := ""
+	// From the end of the file to its beginning, so that line numbers stay valid.
+	type change struct {
+		from, to int
+		with     []string
+	}
+	var changes []change
+	for _, h := range hunks {
+		for _, spec := range h.Imports {
+			imports += "; import " + spec
+		}
+		if len(h.Old) == 0 {
+			added = append(added, "", strings.Join(h.New, "\n"))
+			continue
+		}
+		from, to := 0, len(lines)
+		if h.Decl != "" {
+			d := s.decls()[h.Decl]
+			if d == nil {
+				return "", fmt.Errorf("%s: no declaration %s", s.name, h.Decl)
+			}
+			from, to = s.fset.Position(d.Pos()).Line-1, s.fset.Position(d.End()).Line
+		}
+		at, err := find(lines[from:to], h.Old)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", s.name, err)
+		}
+		changes = append(changes, change{from + at, from + at + len(h.Old), h.New})
+	}
+	slices.SortFunc(changes, func(a, b change) int { return b.from - a.from })
+	for _, c := range changes {
+		lines = slices.Replace(lines, c.from, c.to, c.with...)
+	}
+	lines[s.fset.Position(s.file.Name.Pos()).Line-1] += imports
+	return strings.Join(append(lines, added...), "\n"), nil
+}
+
+// find returns the index of the only occurrence of some lines. White space at both ends
+// of a line does not count.
+func find(lines, want []string) (int, error) {
+	found := -1
+	for i := range len(lines) - len(want) + 1 {
+		same := true
+		for j := range want {
+			if strings.TrimSpace(lines[i+j]) != strings.TrimSpace(want[j]) {
+				same = false
+				break
+			}
+		}
+		switch {
+		case same && found >= 0:
+			return 0, fmt.Errorf("the text occurs more than once: add context or an @@ line:\n%s", strings.Join(want, "\n"))
+		case same:
+			found = i
+		}
+	}
+	if found < 0 {
+		return 0, fmt.Errorf("no such text:\n%s", strings.Join(want, "\n"))
+	}
+	return found, nil
+}

@@ -1,0 +1,155 @@
+package mutant
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrNoSources is returned by [Build] where a program with mutants cannot be built.
+var ErrNoSources = errors.New("a build with mutants needs Go and a clone of the sources as the working directory")
+
+// Build builds a main package of the module with mutants, as a program in a directory.
+// The sources are those that the working directory is in.
+func Build(ctx context.Context, dir, pkg string, mutants []Mutant) (program string, err error) {
+	root, err := sources()
+	if err != nil {
+		return "", err
+	}
+	overlay, err := Overlay(root, dir, mutants)
+	if err != nil {
+		return "", err
+	}
+	program = filepath.Join(dir, filepath.Base(pkg))
+	if out, err := goBuild(ctx, root, overlay, program, pkg); err != nil {
+		return "", fmt.Errorf("go build with mutants: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+func goBuild(ctx context.Context, root, overlay, program, pkg string) (string, error) {
+	// -e: the compiler reports all errors.
+	cmd := exec.CommandContext(ctx, "go", "build", "-gcflags="+module+"/...=-e", "-overlay", overlay, "-o", program, "./"+pkg)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// BuildValid is like [Build] for generated mutants. It leaves out those that do not
+// compile, and returns the others.
+func BuildValid(ctx context.Context, dir, pkg string, mutants []Mutant) (program string, valid []Mutant, err error) {
+	root, err := sources()
+	if err != nil {
+		return "", nil, err
+	}
+	program = filepath.Join(dir, filepath.Base(pkg))
+	valid = slices.Clone(mutants)
+	const attempts = 10 // the compiler reports some errors only after others are gone
+	for range attempts {
+		overlay, err := Overlay(root, dir, valid)
+		if err != nil {
+			return "", nil, err
+		}
+		out, err := goBuild(ctx, root, overlay, program, pkg)
+		if err == nil {
+			return program, valid, nil
+		}
+		bad, badErr := invalid(root, overlay, out)
+		if badErr != nil || len(bad) == 0 {
+			return "", nil, errors.Join(fmt.Errorf("go build with mutants: %w\n%s", err, out), badErr)
+		}
+		var left []Mutant
+		for i := range valid {
+			if !bad[i+1] {
+				left = append(left, valid[i])
+			}
+		}
+		valid = left
+	}
+	return "", nil, fmt.Errorf("mutants did not compile in %d attempts", attempts)
+}
+
+var (
+	compilerError = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: `)
+	variantHeader = regexp.MustCompile(`^func .*_mutant(\d+)\(`)
+)
+
+// invalid returns the numbers of the mutants that the compiler reports errors of.
+func invalid(root, overlay, output string) (map[int]bool, error) {
+	data, err := os.ReadFile(overlay)
+	if err != nil {
+		return nil, err
+	}
+	var o struct{ Replace map[string]string }
+	if err := json.Unmarshal(data, &o); err != nil {
+		return nil, err
+	}
+	bad := map[int]bool{}
+	lines := map[string][]string{}
+	for _, m := range compilerError.FindAllStringSubmatch(output, -1) {
+		file := m[1] // the replacement, or the file that it replaces
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(root, file)
+		}
+		file = cmp.Or(o.Replace[file], file)
+		if lines[file] == nil {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			lines[file] = strings.Split(string(text), "\n")
+		}
+		line, err := strconv.Atoi(m[2])
+		if err != nil {
+			return nil, err
+		}
+		for i := min(line, len(lines[file])) - 1; i >= 0; i-- {
+			if h := variantHeader.FindStringSubmatch(lines[file][i]); h != nil {
+				number, err := strconv.Atoi(h[1])
+				if err != nil {
+					return nil, err
+				}
+				bad[number] = true
+				break
+			}
+		}
+	}
+	return bad, nil
+}
+
+// Possible returns nil if [Build] can build programs here.
+func Possible() error {
+	_, err := sources()
+	return err
+}
+
+// sources returns the root of the module that the working directory is in.
+func sources() (string, error) {
+	if _, err := exec.LookPath("go"); err != nil {
+		return "", ErrNoSources
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(text), "module "+module+"\n") {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", ErrNoSources
+		}
+		dir = up
+	}
+}

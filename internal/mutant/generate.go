@@ -1,0 +1,156 @@
+package mutant
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Generate returns mechanical mutants of the functions of Go files, whose names are
+// relative to the root of the module. Each mutant changes one place: it negates a
+// condition, moves a comparison or a constant by one, drops a statement, or swaps
+// operands. Some of them may not compile; [BuildValid] leaves those out.
+func Generate(root string, files []string) (all []Mutant, err error) {
+	for _, name := range files {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil {
+			return nil, err
+		}
+		s, err := parse(name, string(text))
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil && canDispatch(f) {
+				all = append(all, s.mutants(f)...)
+			}
+		}
+	}
+	return all, nil
+}
+
+// canDispatch reports whether a function can call a variant of itself: its receiver has a
+// name, and it has no type parameters.
+func canDispatch(f *ast.FuncDecl) bool {
+	if f.Recv == nil {
+		return f.Type.TypeParams == nil && f.Name.Name != "init"
+	}
+	return len(f.Recv.List[0].Names) == 1 && f.Recv.List[0].Names[0].Name != "_"
+}
+
+// edit is a replacement of a part of a function.
+type edit struct {
+	from, to token.Pos
+	with     string
+	does     string
+}
+
+// mutants returns the mutants of a function.
+func (s *source) mutants(f *ast.FuncDecl) (all []Mutant) {
+	var parents []ast.Node
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if n == nil {
+			parents = parents[:len(parents)-1]
+			return true
+		}
+		for _, e := range s.edits(n, parents) {
+			all = append(all, s.mutant(f, e))
+		}
+		parents = append(parents, n)
+		return true
+	})
+	return all
+}
+
+// mutant makes a mutant of an edit.
+func (s *source) mutant(f *ast.FuncDecl, e edit) Mutant {
+	at := s.fset.Position(e.from)
+	first, last := s.fset.Position(f.Pos()).Line-1, s.fset.Position(f.End()).Line
+	changed := s.text[:at.Offset] + e.with + s.text[s.offset(e.to):]
+	end := last + strings.Count(changed, "\n") - strings.Count(s.text, "\n")
+	return Mutant{
+		Name: fmt.Sprintf("%s:%d:%d %s", s.name, at.Line, at.Column, e.does),
+		Does: fmt.Sprintf("%s: %s", funcName(f), oneLine(s.text[at.Offset:s.offset(e.to)])+" -> "+oneLine(e.with)),
+		Hunks: []Hunk{{
+			File: s.name, Decl: funcName(f),
+			Old: strings.Split(s.text, "\n")[first:last], New: strings.Split(changed, "\n")[first:end],
+		}},
+	}
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// edits returns the changes of one node.
+func (s *source) edits(n ast.Node, parents []ast.Node) []edit {
+	switch n := n.(type) {
+	case *ast.IfStmt:
+		return []edit{s.negated(n.Cond)}
+	case *ast.ForStmt:
+		if n.Cond != nil {
+			return []edit{s.negated(n.Cond)}
+		}
+	case *ast.CaseClause:
+		if sw, ok := parents[len(parents)-2].(*ast.SwitchStmt); ok && sw.Tag == nil && len(n.List) == 1 {
+			return []edit{s.negated(n.List[0])}
+		}
+	case *ast.BinaryExpr:
+		return s.binary(n)
+	case *ast.BasicLit:
+		return offByOne(n)
+	case *ast.ExprStmt, *ast.IncDecStmt, *ast.SendStmt, *ast.DeferStmt, *ast.AssignStmt:
+		return s.dropped(n.(ast.Stmt), parents)
+	}
+	return nil
+}
+
+func (s *source) negated(cond ast.Expr) edit {
+	return edit{cond.Pos(), cond.End(), "!(" + s.nodeText(cond) + ")", "negates the condition"}
+}
+
+// replacements of binary operators.
+var replacements = map[token.Token]token.Token{
+	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
+	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LAND: token.LOR, token.LOR: token.LAND,
+	token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL,
+	token.AND: token.OR, token.OR: token.AND, token.SHL: token.SHR, token.SHR: token.SHL,
+}
+
+// binary changes an operator, and the order of operands where that matters.
+func (s *source) binary(n *ast.BinaryExpr) (all []edit) {
+	if op, ok := replacements[n.Op]; ok {
+		all = append(all, edit{n.OpPos, n.OpPos + token.Pos(len(n.Op.String())), op.String(), fmt.Sprintf("has %s for %s", op, n.Op)})
+	}
+	if slices.Contains([]token.Token{token.SUB, token.QUO, token.REM}, n.Op) {
+		x, y := s.nodeText(n.X), s.nodeText(n.Y)
+		all = append(all, edit{n.Pos(), n.End(), "(" + y + ") " + n.Op.String() + " (" + x + ")", "swaps the operands"})
+	}
+	return all
+}
+
+// offByOne adds one to an integer.
+func offByOne(n *ast.BasicLit) []edit {
+	v, ok := new(big.Int).SetString(n.Value, 0)
+	if n.Kind != token.INT || !ok {
+		return nil
+	}
+	return []edit{{n.Pos(), n.End(), v.Add(v, big.NewInt(1)).String(), "has a constant that is one more"}}
+}
+
+// dropped leaves out a statement of a block that declares nothing.
+func (s *source) dropped(n ast.Stmt, parents []ast.Node) []edit {
+	if a, ok := n.(*ast.AssignStmt); ok && a.Tok == token.DEFINE {
+		return nil
+	}
+	switch parents[len(parents)-1].(type) {
+	case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
+	default:
+		return nil // of an if, for or switch
+	}
+	// The operands stay in use, so that the rest compiles.
+	return []edit{{n.Pos(), n.End(), "if false {\n" + s.nodeText(n) + "\n}", "drops the statement"}}
+}

@@ -1,0 +1,73 @@
+package mutant
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// module is the path of the module whose sources are mutated.
+const module = "github.com/fabrictest/fabrictest"
+
+// Overlay writes copies of the sources of the module in root, with all mutants, to a
+// directory. It returns the name of a file for the -overlay flag of the Go tool.
+func Overlay(root, dir string, mutants []Mutant) (string, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return "", err
+	}
+	files := map[string][]int{} // the mutants of a file
+	var order, names []string
+	for i := range mutants {
+		names = append(names, mutants[i].Name)
+		for _, h := range mutants[i].Hunks {
+			if files[h.File] == nil {
+				order = append(order, h.File)
+			}
+			if !slices.Contains(files[h.File], i) {
+				files[h.File] = append(files[h.File], i)
+			}
+		}
+	}
+	replace := map[string]string{}
+	numbers := &numbering{functions: make([][]int, len(mutants))}
+	added := map[string]map[string]string{} // the declarations that mutants add, by folder and name
+	write := func(name, text string) error {
+		to := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		replace[filepath.Join(root, filepath.FromSlash(name))] = to
+		return os.WriteFile(to, []byte(text), 0o666)
+	}
+	for _, name := range order {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil {
+			return "", err
+		}
+		if added[path.Dir(name)] == nil {
+			added[path.Dir(name)] = map[string]string{}
+		}
+		v, err := newVariants(name, string(text), added[path.Dir(name)], numbers)
+		if err != nil {
+			return "", err
+		}
+		for _, i := range files[name] {
+			if err := v.add(i+1, &mutants[i]); err != nil {
+				return "", fmt.Errorf("mutant %s: %w", mutants[i].Name, err)
+			}
+		}
+		if err := write(name, v.render()); err != nil {
+			return "", err
+		}
+	}
+	if err := write("internal/mutant/names.go", fmt.Sprintf("package mutant\n\nvar names = %#v\n\nvar functions = %#v\n", names, numbers.functions)); err != nil {
+		return "", err
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, data, 0o666)
+}

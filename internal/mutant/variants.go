@@ -1,0 +1,240 @@
+package mutant
+
+import (
+	"fmt"
+	"go/ast"
+	"slices"
+	"strings"
+)
+
+// variants collects the variants of a file's declarations.
+type variants struct {
+	*source
+	decls    map[string]ast.Node
+	dispatch map[string][]int    // the mutants that have a variant of a function
+	fields   map[string][]string // added to structs
+	imports  []string            // added
+	added    []string            // declarations
+	inPkg    map[string]string   // the text of all declarations that mutants add to the package, by name
+	numbers  *numbering
+}
+
+// numbering numbers the functions that have variants.
+type numbering struct {
+	count     int
+	functions [][]int // of each mutant
+}
+
+// add numbers a function and records its mutants.
+func (n *numbering) add(mutants []int) (number int) {
+	for _, m := range mutants {
+		n.functions[m-1] = append(n.functions[m-1], n.count)
+	}
+	n.count++
+	return n.count - 1
+}
+
+func newVariants(name, text string, inPkg map[string]string, numbers *numbering) (*variants, error) {
+	s, err := parse(name, text)
+	if err != nil {
+		return nil, err
+	}
+	return &variants{source: s, decls: s.decls(), dispatch: map[string][]int{}, fields: map[string][]string{}, inPkg: inPkg, numbers: numbers}, nil
+}
+
+// add applies the mutant with a number, and keeps what differs.
+func (v *variants) add(number int, m *Mutant) error {
+	var hunks []Hunk
+	for _, h := range m.Hunks {
+		if h.File == v.name {
+			hunks = append(hunks, h)
+		}
+	}
+	text, err := v.apply(hunks)
+	if err != nil {
+		return err
+	}
+	mutated, err := parse(v.name, text)
+	if err != nil {
+		return err
+	}
+	for _, spec := range mutated.file.Imports {
+		if line := mutated.nodeText(spec); !slices.Contains(v.imports, line) && !v.hasImport(line) {
+			v.imports = append(v.imports, line)
+		}
+	}
+	decls := mutated.decls()
+	for _, name := range sortedKeys(decls) {
+		if err := v.addDecl(number, name, mutated, decls[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *variants) hasImport(line string) bool {
+	return slices.ContainsFunc(v.file.Imports, func(s *ast.ImportSpec) bool { return v.nodeText(s) == line })
+}
+
+// addDecl keeps a declaration of a mutant if it differs from the original.
+func (v *variants) addDecl(number int, name string, mutated *source, d ast.Node) error {
+	text := mutated.nodeText(d)
+	was, ok := v.decls[name]
+	if ok && v.nodeText(was) == text {
+		return nil
+	}
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if ok {
+			v.dispatch[name] = append(v.dispatch[name], number)
+			v.added = append(v.added, renamed(mutated, d, number))
+			return nil
+		}
+		return v.addNew(name, text)
+	case *ast.TypeSpec:
+		if !ok {
+			return v.addNew(name, "type "+text)
+		}
+		return v.addFields(name, mutated, d)
+	case *ast.ValueSpec:
+		if !ok {
+			return v.addNew(name, mutated.keyword(d)+" "+text)
+		}
+	}
+	return fmt.Errorf("%s: a mutant cannot change the constant or variable %s: change its uses", v.name, name)
+}
+
+// addNew adds a declaration that the original does not have. Mutants may share it.
+func (v *variants) addNew(name, text string) error {
+	if was, ok := v.inPkg[name]; ok && was != text {
+		return fmt.Errorf("%s: another mutant declares %s differently", v.name, name)
+	} else if ok {
+		return nil
+	}
+	v.inPkg[name] = text
+	v.added = append(v.added, text)
+	return nil
+}
+
+// addFields adds the fields of a struct that the original does not have.
+func (v *variants) addFields(name string, mutated *source, d *ast.TypeSpec) error {
+	st, ok := d.Type.(*ast.StructType)
+	old, wasStruct := v.decls[name].(*ast.TypeSpec).Type.(*ast.StructType)
+	if !ok || !wasStruct {
+		return fmt.Errorf("%s: a mutant can only add fields to a type: %s", v.name, name)
+	}
+	var have []string
+	for _, f := range old.Fields.List {
+		have = append(have, v.nodeText(f))
+	}
+	have = append(have, v.fields[name]...)
+	for _, f := range st.Fields.List {
+		if text := mutated.nodeText(f); !slices.ContainsFunc(have, func(h string) bool {
+			return strings.Join(strings.Fields(h), " ") == strings.Join(strings.Fields(text), " ")
+		}) {
+			v.fields[name] = append(v.fields[name], text)
+		}
+	}
+	return nil
+}
+
+// keyword returns the keyword of the declaration that a spec is in.
+func (s *source) keyword(spec ast.Spec) string {
+	for _, d := range s.file.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && slices.Contains(g.Specs, spec) {
+			return g.Tok.String()
+		}
+	}
+	return "var"
+}
+
+// renamed is the text of a function under the name of a mutant's variant.
+func renamed(s *source, d *ast.FuncDecl, number int) string {
+	return s.between(d.Pos(), d.Name.Pos()) + variantName(d, number) + s.between(d.Name.End(), d.End())
+}
+
+func variantName(d *ast.FuncDecl, number int) string {
+	return fmt.Sprintf("%s_mutant%d", d.Name.Name, number)
+}
+
+// render returns the original with everything that was added.
+func (v *variants) render() string {
+	type insertion struct {
+		at, end int
+		text    string
+	}
+	var all []insertion
+	for _, name := range sortedKeys(v.dispatch) {
+		d := v.decls[name].(*ast.FuncDecl)
+		for i, p := range params(d) {
+			if p.Name == "_" {
+				all = append(all, insertion{v.offset(p.Pos()), v.offset(p.End()), fmt.Sprintf("_p%d", i)})
+			}
+		}
+		all = append(all, insertion{v.offset(d.Body.Lbrace) + 1, v.offset(d.Body.Lbrace) + 1, calls(d, v.numbers.add(v.dispatch[name]), v.dispatch[name])})
+	}
+	for _, name := range sortedKeys(v.fields) {
+		end := v.offset(v.decls[name].(*ast.TypeSpec).Type.(*ast.StructType).Fields.Closing)
+		all = append(all, insertion{end, end, strings.Join(v.fields[name], "\n") + "\n"})
+	}
+	head := v.offset(v.file.Name.End())
+	all = append(all, insertion{head, head, "\n\nimport (\n\t\"" + module + "/internal/mutant\"\n\t" + strings.Join(v.imports, "\n\t") + "\n)\n"})
+	slices.SortFunc(all, func(a, b insertion) int { return b.at - a.at })
+	text := v.text
+	for _, i := range all {
+		text = text[:i.at] + i.text + text[i.end:]
+	}
+	if len(v.dispatch) == 0 {
+		text += "\nvar _ = mutant.Enter\n"
+	}
+	return text + "\n" + strings.Join(v.added, "\n\n") + "\n"
+}
+
+// params returns the names of a function's parameters.
+func params(d *ast.FuncDecl) (all []*ast.Ident) {
+	for _, f := range d.Type.Params.List {
+		all = append(all, f.Names...)
+	}
+	return all
+}
+
+// calls is the beginning of a function that calls the variant of the selected mutant.
+func calls(d *ast.FuncDecl, function int, mutants []int) string {
+	var args []string
+	for i, p := range params(d) {
+		if p.Name == "_" {
+			args = append(args, fmt.Sprintf("_p%d", i))
+			continue
+		}
+		args = append(args, p.Name)
+	}
+	if list := d.Type.Params.List; len(list) > 0 {
+		if _, variadic := list[len(list)-1].Type.(*ast.Ellipsis); variadic {
+			args[len(args)-1] += "..."
+		}
+	}
+	receiver := ""
+	if d.Recv != nil {
+		receiver = d.Recv.List[0].Names[0].Name + "."
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nswitch mutant.Enter(%d) {", function)
+	for _, n := range mutants {
+		call := fmt.Sprintf("%s%s(%s)", receiver, variantName(d, n), strings.Join(args, ", "))
+		if d.Type.Results != nil {
+			fmt.Fprintf(&b, "\ncase %d:\nreturn %s", n, call)
+		} else {
+			fmt.Fprintf(&b, "\ncase %d:\n%s\nreturn", n, call)
+		}
+	}
+	return b.String() + "\n}\n"
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

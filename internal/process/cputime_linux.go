@@ -1,0 +1,150 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// UsedCPU returns the usage of all threads of this process. It returns false if the kernel
+// lacks CONFIG_SCHED_INFO.
+func UsedCPU() (CPUUsage, bool) {
+	files, err := filepath.Glob("/proc/self/task/*/schedstat")
+	if err != nil {
+		return CPUUsage{}, false
+	}
+	var sum CPUUsage
+	for _, name := range files {
+		text, err := os.ReadFile(name) // the thread may have exited
+		if err != nil {
+			continue
+		}
+		u, ok := parseSchedstat(text)
+		if !ok {
+			return CPUUsage{}, false
+		}
+		sum.Ran += u.Ran
+		sum.Waited += u.Waited
+	}
+	return sum, sum.Ran > 0
+}
+
+// parseSchedstat parses "nanoseconds on a CPU, nanoseconds in a run queue, time slices".
+func parseSchedstat(text []byte) (CPUUsage, bool) {
+	fields := bytes.Fields(text)
+	if len(fields) < 2 {
+		return CPUUsage{}, false
+	}
+	ran, err1 := strconv.ParseInt(string(fields[0]), 10, 64)
+	waited, err2 := strconv.ParseInt(string(fields[1]), 10, 64)
+	return CPUUsage{time.Duration(ran), time.Duration(waited)}, err1 == nil && err2 == nil
+}
+
+// SampleCPU reads /proc/stat and getrusage. It returns false if /proc/stat has no counters.
+func SampleCPU() (CPUSample, bool) {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return CPUSample{}, false
+	}
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return CPUSample{}, false
+	}
+	s := CPUSample{At: time.Now(), Throttled: throttled("/")}
+	s.addCPUs(text, set.IsSet)
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if unix.Getrusage(who, &u) == nil {
+			s.Own += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		}
+	}
+	return s, s.CPUs > 0 && s.All > 0
+}
+
+// throttled is how long the control groups of this process were throttled: the limit that
+// did most of it, where several apply. It is zero where there are no control groups.
+func throttled(root string) (most time.Duration) {
+	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		// hierarchy ID, controllers, path: "0::/user.slice" in version 2.
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		mount := fields[1]
+		if mount != "" && !slices.Contains(strings.Split(mount, ","), "cpu") {
+			continue
+		}
+		mount = filepath.Join(root, "sys/fs/cgroup", mount)
+		for dir := filepath.Join("/", fields[2]); ; dir = filepath.Dir(dir) {
+			if stat, err := os.ReadFile(filepath.Join(mount, dir, "cpu.stat")); err == nil {
+				most = max(most, parseThrottled(stat))
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return most
+}
+
+// parseThrottled reads cpu.stat: throttled_time in nanoseconds in version 1 of control
+// groups, throttled_usec in version 2.
+func parseThrottled(stat []byte) time.Duration {
+	for line := range strings.Lines(string(stat)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		unit := map[string]time.Duration{"throttled_time": time.Nanosecond, "throttled_usec": time.Microsecond}[name]
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil && unit > 0 {
+			return time.Duration(n) * unit
+		}
+	}
+	return 0
+}
+
+// Fields of a cpu line in /proc/stat after the name. Guest time is part of user and nice.
+const (
+	user = iota
+	nice
+	system
+	idle
+	iowait
+	irq
+	softirq
+	steal
+	statFields
+
+	tick = 10 * time.Millisecond // USER_HZ, the same on every Linux
+)
+
+// addCPUs adds the counters of the CPUs for which mayUse is true.
+func (s *CPUSample) addCPUs(stat []byte, mayUse func(cpu int) bool) {
+	for line := range bytes.Lines(stat) {
+		fields := bytes.Fields(line)
+		var cpu int
+		if len(fields) < 1+statFields {
+			continue
+		}
+		if n, _ := fmt.Sscanf(string(fields[0]), "cpu%d", &cpu); n != 1 || !mayUse(cpu) {
+			continue
+		}
+		s.CPUs++
+		for i, f := range fields[1 : 1+statFields] {
+			n, _ := strconv.ParseInt(string(f), 10, 64)
+			d := time.Duration(n) * tick
+			s.All += d
+			if i == user || i == nice || i == system || i == steal {
+				s.Busy += d
+			}
+		}
+	}
+}

@@ -1,0 +1,20 @@
+//go:build race
+
+package process
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// packets orders the accesses of sender and receiver: a send happens before the receipt of
+// its answer. Raw system calls and shared memory lack the happens-before edges of
+// syscall.Write and syscall.Read. As in package syscall, one variable is used for all
+// packets, because an answer may arrive on another path.
+var packets byte
+
+// RaceSend must be called before a packet is sent or published in shared memory.
+func RaceSend() { runtime.RaceReleaseMerge(unsafe.Pointer(&packets)) }
+
+// RaceReceived must be called after a packet was received or found in shared memory.
+func RaceReceived() { runtime.RaceAcquire(unsafe.Pointer(&packets)) }

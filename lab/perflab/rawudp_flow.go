@@ -1,0 +1,69 @@
+package perflab
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// stallTimeout is the time without progress after which missing segments are taken to be
+// lost.
+const stallTimeout = 200 * time.Millisecond
+
+// flow is the flow control between the two goroutines of a stream. Each field is written by
+// one of them only.
+type flow struct {
+	received atomic.Uint64 // by the receiver: highest sequence number seen, plus 1
+	_        [56]byte
+	sent     atomic.Uint64 // by the sender
+	finished atomic.Bool   // by the sender: sent is final
+	_        [47]byte
+	failed   atomic.Bool // by either: the other one must stop
+}
+
+// waitRoom returns when fewer than window segments are in flight, or after stallTimeout. It
+// returns the sequence number before which no segment is in flight.
+func (f *flow) waitRoom(sent, base, window uint64) (newBase uint64) {
+	var since time.Time
+	for spins := 1; ; spins++ {
+		base = max(base, f.received.Load())
+		if sent-base < window || f.failed.Load() {
+			return base
+		}
+		if spins%256 == 0 {
+			switch {
+			case since.IsZero():
+				since = time.Now()
+			case time.Since(since) > stallTimeout:
+				return sent
+			}
+			yield()
+		}
+	}
+}
+
+// idleTimer decides when a receiver without segments may stop.
+type idleTimer struct {
+	spins int
+	since time.Time
+}
+
+func (i *idleTimer) reset() { *i = idleTimer{} }
+
+// streamEnded reports whether the stream has ended: all segments have arrived, or none has
+// for stallTimeout after the sender has finished.
+func (i *idleTimer) streamEnded(f *flow, next uint64) bool {
+	if f.failed.Load() || (f.finished.Load() && next >= f.sent.Load()) {
+		return true
+	}
+	if i.spins++; i.spins%256 != 0 {
+		return false
+	}
+	yield()
+	if !f.finished.Load() {
+		return false
+	}
+	if i.since.IsZero() {
+		i.since = time.Now()
+	}
+	return time.Since(i.since) > stallTimeout
+}

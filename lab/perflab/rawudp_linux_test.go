@@ -1,0 +1,166 @@
+package perflab
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
+)
+
+// wire is a veth pair with bare sockets and links on both ends.
+type wire struct {
+	a, b         RawEndpoint
+	linkA, linkB *udplink.Link
+}
+
+func newWire(tb testing.TB, v6 bool) *wire {
+	tb.Helper()
+	a, b := testutil.HostPair(tb, 9000)
+	open := func(h *testutil.Host) *udplink.Link {
+		var l *udplink.Link
+		must.Do(tb, h.Do(func() (err error) {
+			l, err = udplink.Open(udplink.Config{Local: h.Addr(v6, 4791), PatchIPID: func([]byte, uint16) {}})
+			return err
+		}))
+		tb.Cleanup(func() { l.Close() })
+		return l
+	}
+	return &wire{
+		a: RawEndpoint{NetNS: a.FD(), Addr: a.Addr(v6, 0)}, b: RawEndpoint{NetNS: b.FD(), Addr: b.Addr(v6, 0)},
+		linkA: open(a), linkB: open(b),
+	}
+}
+
+func (w *wire) stream(cfg RawUDPStreamConfig) (float64, error) {
+	return goodput(RawUDPStream(w.a, w.b, cfg))
+}
+
+func (w *wire) linkStream(cfg RawUDPStreamConfig) (float64, error) {
+	return goodput(LinkStream(w.linkA, w.linkB, w.linkB.Info().Local, cfg))
+}
+
+// goodput returns the goodput, and fails if segments were lost.
+func goodput(r RawUDPStreamResult, err error) (float64, error) {
+	if err == nil && (r.Lost() != 0 || r.Corrupt != 0 || r.Received == 0) {
+		err = fmt.Errorf("stream was not clean: %v", r)
+	}
+	return r.Gbps(), err
+}
+
+func (w *wire) pingPong(cfg RawUDPPingPongConfig) (float64, error) {
+	r, err := RawUDPPingPong(w.a, w.b, cfg)
+	return r.HalfMicros(), err
+}
+
+func (w *wire) linkPingPong(cfg RawUDPPingPongConfig) (float64, error) {
+	r, err := LinkPingPong(w.linkA, w.linkB, w.linkA.Info().Local, w.linkB.Info().Local, cfg)
+	return r.HalfMicros(), err
+}
+
+var families = []struct {
+	name string
+	v6   bool
+}{{"ipv6", true}, {"ipv4", false}}
+
+func TestMeasurementsOnVeth(t *testing.T) {
+	for _, f := range families {
+		w := newWire(t, f.v6)
+		stream := RawUDPStreamConfig{Duration: 20 * time.Millisecond}
+		scattered := RawUDPStreamConfig{Duration: 20 * time.Millisecond, Scattered: true}
+		for name, measure := range map[string]func() (float64, error){
+			"stream":           func() (float64, error) { return w.stream(stream) },
+			"link stream":      func() (float64, error) { return w.linkStream(stream) },
+			"scattered stream": func() (float64, error) { return w.linkStream(scattered) },
+			"spin":             func() (float64, error) { return w.pingPong(RawUDPPingPongConfig{Rounds: 100}) },
+			"block":            func() (float64, error) { return w.pingPong(RawUDPPingPongConfig{Rounds: 100, Block: true}) },
+			"link spin":        func() (float64, error) { return w.linkPingPong(RawUDPPingPongConfig{Rounds: 100}) },
+			"link block":       func() (float64, error) { return w.linkPingPong(RawUDPPingPongConfig{Rounds: 100, Block: true}) },
+		} {
+			if v, err := measure(); err != nil || v <= 0 {
+				t.Errorf("%s over %s: %v, %v", name, f.name, v, err)
+			}
+		}
+		if s := w.linkA.Stats(); s.GSOPackets == 0 || s.GSOPackets*15 > s.SentDatagrams {
+			t.Errorf("%s: %d super-packets for %d datagrams", f.name, s.GSOPackets, s.SentDatagrams)
+		}
+	}
+}
+
+func TestMeasurementWithoutPeerFails(t *testing.T) {
+	// A bare receiver is always there: it is opened with the sender. A link may
+	// be sent to the wrong place.
+	l := must.Get(udplink.Open(udplink.Config{Local: netip.MustParseAddrPort("127.0.0.2:0")}))(t)
+	defer l.Close()
+	if _, err := LinkStream(l, l, netip.MustParseAddrPort("127.0.0.3:1"), RawUDPStreamConfig{}); err == nil {
+		t.Error("a stream to nobody succeeded")
+	}
+	if _, err := RawUDPStream(RawEndpoint{Addr: netip.MustParseAddrPort("192.0.2.1:0")}, RawEndpoint{}, RawUDPStreamConfig{}); err == nil {
+		t.Error("a stream from a foreign address succeeded")
+	}
+	if _, err := LinkPingPong(plain{l}, l, l.Info().Local, l.Info().Local, RawUDPPingPongConfig{Block: true}); err == nil {
+		t.Error("a link that cannot block did")
+	}
+}
+
+// plain hides the methods of link.Waiter.
+type plain struct{ link.PacketLink }
+
+// BenchmarkStream compares the goodput of bare sockets and links, with and without a copy
+// and a CRC on both sides.
+func BenchmarkStream(b *testing.B) {
+	for _, f := range families {
+		for _, work := range []struct {
+			name string
+			cfg  RawUDPStreamConfig
+		}{
+			{"copy and crc", RawUDPStreamConfig{}},
+			{"copy and crc, scattered", RawUDPStreamConfig{Scattered: true}},
+			{"copy and crc, 1 KiB", RawUDPStreamConfig{SegmentBytes: 1024}},
+			{"bare", RawUDPStreamConfig{NoCopy: true, NoCRC: true}},
+		} {
+			b.Run(f.name+"/"+work.name, func(b *testing.B) {
+				w := newWire(b, f.v6)
+				work.cfg.Duration = 100 * time.Millisecond
+				compare(b, "Gb/s",
+					func() (float64, error) { return w.stream(work.cfg) },
+					func() (float64, error) { return w.linkStream(work.cfg) })
+			})
+		}
+	}
+}
+
+// BenchmarkPingPong compares half round trips of 64 bytes in µs.
+func BenchmarkPingPong(b *testing.B) {
+	for _, f := range families {
+		for _, play := range []struct {
+			name string
+			cfg  RawUDPPingPongConfig
+		}{
+			{"spin", RawUDPPingPongConfig{Rounds: 2000}},
+			{"block", RawUDPPingPongConfig{Rounds: 2000, Block: true}},
+		} {
+			b.Run(f.name+"/"+play.name, func(b *testing.B) {
+				w := newWire(b, f.v6)
+				compare(b, "µs",
+					func() (float64, error) { return w.pingPong(play.cfg) },
+					func() (float64, error) { return w.linkPingPong(play.cfg) })
+			})
+		}
+	}
+}
+
+// compare runs one round per iteration and reports medians.
+func compare(b *testing.B, unit string, base, other func() (float64, error)) {
+	b.Helper()
+	c := must.Get(Compare(max(5, b.N), base, other))(b)
+	b.ReportMetric(c.Base, "raw-"+unit)
+	b.ReportMetric(c.Other, "link-"+unit)
+	b.ReportMetric(c.Ratio, "link/raw")
+	b.ReportMetric(c.Noise, "noise")
+	b.ReportMetric(0, "ns/op")
+}
