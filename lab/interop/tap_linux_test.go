@@ -26,7 +26,7 @@ func TestTap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	w := NewWatch(listener.Addr().(*net.TCPAddr).AddrPort().Port())
+	w := NewMonitor(listener.Addr().(*net.TCPAddr).AddrPort().Port())
 	tap.Feed(w)
 	client, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {

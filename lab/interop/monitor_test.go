@@ -54,8 +54,8 @@ func TestCapturesOfSIW(t *testing.T) {
 	var all TapReport
 	for _, file := range files {
 		frames := captured(t, file)
-		w := NewWatch(port(frames))
-		backwards := NewWatch(port(frames))
+		w := NewMonitor(port(frames))
+		backwards := NewMonitor(port(frames))
 		for i, f := range frames {
 			w.Frame(time.Unix(int64(i), 0), f)
 		}
@@ -125,13 +125,13 @@ func startFrame(key string, flags byte) []byte {
 
 // talk is a connection under observation, written by hand.
 type talk struct {
-	w    *Watch
+	w    *Monitor
 	now  time.Time
 	seqs [2]uint32
 }
 
 func newTalk() *talk {
-	k := &talk{w: NewWatch(there.Port()), now: time.Unix(1, 0), seqs: [2]uint32{0xffffffe0, 7}} // one wraps
+	k := &talk{w: NewMonitor(there.Port()), now: time.Unix(1, 0), seqs: [2]uint32{0xffffffe0, 7}} // one wraps
 	k.send(initiator, tcpSYN, nil)
 	k.send(responder, tcpSYN|tcpACK, nil)
 	return k
@@ -259,7 +259,7 @@ func TestMangledTerminate(t *testing.T) {
 }
 
 // Whatever is fed, nothing breaks.
-func FuzzWatch(f *testing.F) {
+func FuzzMonitor(f *testing.F) {
 	f.Add(frameOf(here, there, 1, 1, tcpSYN, nil))
 	f.Add(frameOf(here, there, 1, 1, tcpACK, startFrame(requestKey, 0)))
 	f.Add(frameOf(there, here, 1, 1, tcpACK, dirty))
