@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -88,10 +89,7 @@ func TestDecodeChecksLengthsBeforeAllocating(t *testing.T) {
 
 // Every error of package verbs keeps its identity.
 func TestVerbsSentinelsKeepIdentity(t *testing.T) {
-	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "verbs", "errors.go"), nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(parser.ParseFile(token.NewFileSet(), filepath.Join("..", "verbs", "errors.go"), nil, 0))(t)
 	n := 0
 	ast.Inspect(f, func(x ast.Node) bool {
 		if v, ok := x.(*ast.ValueSpec); ok && strings.HasPrefix(v.Names[0].Name, "Err") {
@@ -114,9 +112,7 @@ func TestErrorsKeepTextAndIdentity(t *testing.T) {
 	cross := func(err error) error {
 		f := failureOf(err)
 		var g failure
-		if err := decode(encode(nil, &f, nil), &g, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, decode(encode(nil, &f, nil), &g, nil))
 		return g.err()
 	}
 	if cross(nil) != nil {
@@ -182,9 +178,7 @@ func TestKeyTextAndFiles(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "key")
-	if err := k.WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.WriteFile(file))
 	if again, err := ReadKey(file); err != nil || again != k {
 		t.Errorf("%v", err)
 	}
@@ -192,9 +186,7 @@ func TestKeyTextAndFiles(t *testing.T) {
 		t.Errorf("a key was overwritten: %v", err)
 	}
 	for _, mode := range []os.FileMode{0o640, 0o604, 0o620, 0o602} {
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(file, mode))
 		if _, err := ReadKey(file); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("%v: %v", mode, err)
 		}

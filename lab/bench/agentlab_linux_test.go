@@ -1,6 +1,10 @@
 package bench
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
+)
 
 func TestAgentInNamespaces(t *testing.T) {
 	t.Parallel()
@@ -8,10 +12,7 @@ func TestAgentInNamespaces(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.provider, func(t *testing.T) {
 			near := lab(t, p.provider, NamespaceOptions{Parallel: workers})
-			far, err := ThroughAgent(near)
-			if err != nil {
-				t.Fatal(err)
-			}
+			far := must.Get(ThroughAgent(near))(t)
 			defer func() {
 				if err := far.Close(); err != nil {
 					t.Error(err)

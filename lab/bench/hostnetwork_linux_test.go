@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 )
 
@@ -31,10 +32,7 @@ func inNamespace(t *testing.T) (*LocalHost, *nstest.Host) {
 
 func identity(t *testing.T, h *LocalHost) agent.DeviceIdentity {
 	t.Helper()
-	id, err := h.Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(h.Identity())(t)
 	return id.Devices[0]
 }
 
@@ -96,9 +94,7 @@ func TestSetLinkRestoresAddressesAndRoutes(t *testing.T) {
 	}
 	for range 2 {
 		for _, up := range []bool{false, false, true, true} {
-			if err := h.SetLink("rxe0", up); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, h.SetLink("rxe0", up))
 			if has := slices.Contains(identity(t, h).Addrs, want); has != up || (routed() == 1) != up {
 				t.Errorf("up %v: addresses %v, %d routes", up, identity(t, h).Addrs, routed())
 			}

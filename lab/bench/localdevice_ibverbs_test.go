@@ -12,6 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/verbsapi"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
@@ -25,10 +26,7 @@ func TestVerbsAPIOverLibibverbs(t *testing.T) {
 	if err != nil || len(infos) == 0 {
 		t.Skipf("no RDMA device here: %v", err)
 	}
-	h, err := bench.NewLocalHost(ibv.Provider{}, bench.LocalHostOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(bench.NewLocalHost(ibv.Provider{}, bench.LocalHostOptions{}))(t)
 	defer h.Close()
 	known := map[string]conformance.Deviation{
 		// An agent chooses where the memory of its caller lies in its page.
@@ -47,10 +45,7 @@ func TestVerbsAPIOverLibibverbs(t *testing.T) {
 			continue
 		}
 		t.Run(info.Name, func(t *testing.T) {
-			lab, err := bench.OnLocalDevice(h, info.Name, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lab := must.Get(bench.OnLocalDevice(h, info.Name, 0))(t)
 			judgeAlone(t, lab, known)
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/verbsapi"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -17,14 +18,8 @@ import (
 // loopHost has an emulated iWARP device on the loopback interface, which talks to itself.
 func loopHost(t *testing.T) *farHost {
 	t.Helper()
-	p, err := nics.Find("softiwarp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	maker, err := p.NewOpener(nics.Setup{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(nics.Find("softiwarp"))(t)
+	maker := must.Get(p.NewOpener(nics.Setup{}))(t)
 	lo := netip.MustParsePrefix("127.0.0.1/8")
 	return &farHost{
 		id: agent.DeviceIdentity{
@@ -37,10 +32,7 @@ func loopHost(t *testing.T) *farHost {
 }
 
 func TestLocalDevicePassesVerbsAPI(t *testing.T) {
-	lab, err := OnLocalDevice(loopHost(t), "emu0", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab := must.Get(OnLocalDevice(loopHost(t), "emu0", 0))(t)
 	suite := verbsapi.Suite()
 	passed, unasked := 0, 0
 	for i := range suite.Cases {
@@ -63,12 +55,9 @@ func TestLocalDevicePassesVerbsAPI(t *testing.T) {
 }
 
 func TestLocalDeviceHangs(t *testing.T) {
-	lab, err := OnLocalDevice(loopHost(t), "emu0", 50*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab := must.Get(OnLocalDevice(loopHost(t), "emu0", 50*time.Millisecond))(t)
 	var hang *conformance.HangError
-	err = lab.WithBench(t.Context(), conformance.BenchSpec{Case: "a"}, func(b *conformance.Bench) error {
+	err := lab.WithBench(t.Context(), conformance.BenchSpec{Case: "a"}, func(b *conformance.Bench) error {
 		b.Sleep(time.Hour)
 		return nil
 	})

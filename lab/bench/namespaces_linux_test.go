@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -170,10 +171,7 @@ func TestCleanUpClosesDevices(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			open, err := os.ReadDir("/proc/self/fd")
-			if err != nil {
-				t.Fatal(err)
-			}
+			open := must.Get(os.ReadDir("/proc/self/fd"))(t)
 			files[i] = len(open)
 		}
 		if files[1] > files[0]+2 {
@@ -309,9 +307,7 @@ func BenchmarkTryInNamespaces(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			l := lab(b, name, NamespaceOptions{})
 			for b.Loop() {
-				if err := l.WithBench(b.Context(), conformance.BenchSpec{}, body); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, l.WithBench(b.Context(), conformance.BenchSpec{}, body))
 			}
 		})
 	}

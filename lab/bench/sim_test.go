@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -277,9 +278,7 @@ func BenchmarkTrivialTry(b *testing.B) {
 			l := InSimulation(provider(b, name), SimOptions{})
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := l.WithBench(b.Context(), conformance.BenchSpec{}, func(*conformance.Bench) error { return nil }); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, l.WithBench(b.Context(), conformance.BenchSpec{}, func(*conformance.Bench) error { return nil }))
 			}
 		})
 	}
@@ -287,9 +286,7 @@ func BenchmarkTrivialTry(b *testing.B) {
 		l := InSimulation(provider(b, "softroce"), SimOptions{})
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := l.WithBench(b.Context(), conformance.BenchSpec{}, echo); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, l.WithBench(b.Context(), conformance.BenchSpec{}, echo))
 		}
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -19,10 +21,7 @@ var (
 // captured returns the frames of a classic pcap, in order.
 func captured(t *testing.T, file string) (frames [][]byte) {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(file))(t)
 	order := binary.ByteOrder(binary.LittleEndian)
 	if b[0] == 0xa1 {
 		order = binary.BigEndian

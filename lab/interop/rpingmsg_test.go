@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -49,9 +51,7 @@ func TestRPingText(t *testing.T) {
 func TestCheckPingNamesTheByte(t *testing.T) {
 	b := make([]byte, 1025)
 	RPingText(b, 3)
-	if err := checkPing(b, 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, checkPing(b, 3))
 	b[1000] ^= 1
 	if err := checkPing(b, 3); err == nil || !strings.Contains(err.Error(), "byte 1000") {
 		t.Errorf("checkPing with byte 1000 spoilt = %v", err)

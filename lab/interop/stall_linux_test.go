@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -87,10 +88,7 @@ func TestMatrixSeesAStall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.tap.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	go func() {
 		conn, err := listener.Accept()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/perf"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -98,10 +99,7 @@ func TestStreamRateIncludesLastArrival(t *testing.T) {
 		}
 		for i, s := range sides {
 			s.Addr = netip.AddrFrom4([4]byte{127, 73, 1, byte(2 + i)})
-			d, err := openProvider(conformance.IWARP)(s.Addr, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(openProvider(conformance.IWARP)(s.Addr, false))(t)
 			defer d.Close()
 			s.Device = d
 		}

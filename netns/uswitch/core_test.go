@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // rig is a core without sockets that records the frames it sends.
@@ -26,7 +28,7 @@ func newRig(tb testing.TB, n int, change func(*Config)) *rig {
 		change(&cfg)
 	}
 	cfg, err := cfg.withDefaults()
-	must(tb, err)
+	must.Do(tb, err)
 	r := &rig{tb: tb, out: make([][][]byte, n)}
 	r.core = newCore(&cfg, func(p *port, ms []message) {
 		for i := range ms {

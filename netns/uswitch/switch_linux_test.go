@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // numbered returns n concatenated datagrams of size bytes, each starting with
@@ -38,7 +40,7 @@ func TestDatagramsArriveUnchanged(t *testing.T) {
 	s := run(t, at, 2, nil)
 	everything := &pick{func(byte) bool { return true }}
 	for _, path := range []FrameHandler{nil, everything} {
-		must(t, s.SetHandler(0, In, path))
+		must.Do(t, s.SetHandler(0, In, path))
 		for _, v6 := range []bool{false, true} {
 			a, b := openUDP(t, hosts[0].do, hosts[0].addr(v6)), openUDP(t, hosts[1].do, hosts[1].addr(v6))
 			for _, n := range []struct{ count, size int }{{1, 1}, {1, 4000}, {10, 1000}, {40, 100}, {15, 4140}, {2, 17}} {
@@ -47,7 +49,7 @@ func TestDatagramsArriveUnchanged(t *testing.T) {
 				if n.count == 1 {
 					segment = 0
 				}
-				must(t, a.send(b.addr, sent, segment))
+				must.Do(t, a.send(b.addr, sent, segment))
 				var got []byte
 				for range n.count {
 					d := b.receive()
@@ -83,7 +85,7 @@ func TestKernelAcceptsGSOMetadata(t *testing.T) {
 				a, b := openUDP(t, hosts[0].do, hosts[0].addr(v6)), openUDP(t, hosts[1].do, hosts[1].addr(v6))
 				arriving := openTap(t, hosts[1])
 				sent := numbered(count, size)
-				must(t, a.send(b.addr, sent, size))
+				must.Do(t, a.send(b.addr, sent, size))
 				frames := arriving.frames(count - len(lost))
 				if len(frames) != count-len(lost) {
 					t.Fatalf("%d frames arrived, want %d", len(frames), count-len(lost))
@@ -157,9 +159,9 @@ func TestSwitchLearnsFloodsAndBlocks(t *testing.T) {
 	heard("unknown", say(0, 1), 1, 2)
 	heard("answer", say(1, 0), 0)
 	heard("known", say(0, 1), 1)
-	must(t, s.SetPort(1, false))
+	must.Do(t, s.SetPort(1, false))
 	heard("down", say(0, 1), 2) // flushed from the FDB, and flooded
-	must(t, s.SetPort(1, true))
+	must.Do(t, s.SetPort(1, true))
 	heard("up", say(0, 1), 1, 2)
 	st := s.Stats()
 	if st.Ports[1].Out.Drops.Down == 0 {
@@ -211,7 +213,7 @@ func TestHandlerDelayIsApplied(t *testing.T) {
 		took = took[:0]
 		for range 100 {
 			start := time.Now()
-			must(t, a.send(b.addr, []byte("ping"), 0))
+			must.Do(t, a.send(b.addr, []byte("ping"), 0))
 			if b.receive() == nil {
 				t.Fatal("lost")
 			}

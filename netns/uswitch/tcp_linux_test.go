@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // TestTCPSurvivesLossDuplicationAndReordering sends GSO packets through
@@ -46,7 +48,7 @@ func TestTCPSurvivesLossDuplicationAndReordering(t *testing.T) {
 func transfer(t *testing.T, from, to *host, v6 bool, b []byte) []byte {
 	t.Helper()
 	var l net.Listener
-	must(t, to.do(func() (err error) {
+	must.Do(t, to.do(func() (err error) {
 		l, err = net.Listen("tcp", netip.AddrPortFrom(to.addr(v6), 0).String())
 		return err
 	}))
@@ -63,14 +65,14 @@ func transfer(t *testing.T, from, to *host, v6 bool, b []byte) []byte {
 			return err
 		})
 	}()
-	must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(20*time.Second)))
+	must.Do(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(20*time.Second)))
 	c, err := l.Accept()
-	must(t, err)
+	must.Do(t, err)
 	defer c.Close()
-	must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	must.Do(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	got, err := io.ReadAll(c)
-	must(t, err)
-	must(t, <-failed)
+	must.Do(t, err)
+	must.Do(t, <-failed)
 	return got
 }
 
