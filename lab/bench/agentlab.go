@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 
 	"github.com/fabrictest/fabrictest/agent"
@@ -74,8 +73,9 @@ func (a *AgentLab) WithBench(ctx context.Context, job conformance.BenchSpec, bod
 	})
 }
 
-// agentHost is the agent.Host with the devices of running cases.
+// agentHost is the agent.Host with the devices of running cases. The other lab owns their links.
 type agentHost struct {
+	agent.FixedHost
 	mu      sync.Mutex
 	last    int
 	devices map[string]verbs.Context
@@ -109,12 +109,3 @@ func (h *agentHost) Open(name string) (verbs.Context, error) {
 
 // Identity implements agent.Host.
 func (h *agentHost) Identity() (agent.Identity, error) { return agent.Identity{}, nil }
-
-// SetLink implements agent.Host. The other lab owns the link.
-func (h *agentHost) SetLink(string, bool) error { return agent.ErrHostCannot }
-
-// SetAddress implements agent.Host.
-func (h *agentHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrHostCannot }
-
-// Restart implements agent.Host.
-func (h *agentHost) Restart(string) error { return agent.ErrHostCannot }

@@ -24,6 +24,7 @@ import (
 
 // farHost is the host of an emulated device, which an agent serves.
 type farHost struct {
+	agent.FixedHost
 	id       agent.DeviceIdentity
 	open     func() (verbs.Context, error)
 	restarts atomic.Int32
@@ -37,9 +38,7 @@ type farHost struct {
 func (h *farHost) Identity() (agent.Identity, error) {
 	return agent.Identity{Devices: []agent.DeviceIdentity{h.id}}, nil
 }
-func (h *farHost) Open(string) (verbs.Context, error)          { return h.open() }
-func (h *farHost) SetLink(string, bool) error                  { return agent.ErrHostCannot }
-func (h *farHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrHostCannot }
+func (h *farHost) Open(string) (verbs.Context, error) { return h.open() }
 func (h *farHost) Restart(string) error {
 	h.restarts.Add(1)
 	if h.wedged != nil {

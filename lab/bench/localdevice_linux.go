@@ -108,17 +108,17 @@ func (a *LocalDevice) WithBench(ctx context.Context, job conformance.BenchSpec, 
 	if err != nil {
 		return err
 	}
-	return (&localCase{lab: a, addrs: e, world: newRealWorld()}).runCase(ctx, &job, body)
+	state := interfaceState{host: a.host, device: a.id.Info.Name, addrs: a.id.Addrs}
+	return (&localCase{lab: a, addrs: e, world: newRealWorld(), interfaceState: state}).runCase(ctx, &job, body)
 }
 
 // localCase is a case on a LocalDevice.
 type localCase struct {
-	lab          *LocalDevice
-	addrs        addrPair
-	world        *realWorld
-	opened       []verbs.Context // the device and its partners, which are the same device
-	linkDown     bool
-	removedAddrs []netip.Prefix // of the device
+	lab    *LocalDevice
+	addrs  addrPair
+	world  *realWorld
+	opened []verbs.Context // the device and its partners, which are the same device
+	interfaceState
 }
 
 func (p *localCase) open() (verbs.Context, error) {
@@ -176,21 +176,7 @@ func (p *localCase) runCase(ctx context.Context, job *conformance.BenchSpec, bod
 		b.Device, err = p.open()
 		return err
 	}
-	timer := time.NewTimer(p.lab.maxTime)
-	defer timer.Stop()
-	var outcome error
-	done := goCase(func() error { return body(b) })
-	select {
-	case outcome = <-done:
-		if outcome == nil {
-			outcome = p.world.unfinishedTasks()
-		}
-	case outcome = <-p.world.crash:
-	case <-ctx.Done():
-		outcome = context.Cause(ctx)
-	case <-timer.C:
-		outcome = &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", p.lab.maxTime, p.world.describeWaits())}
-	}
+	outcome := p.world.runBody(ctx, func() error { return body(b) }, hangCheck{interval: p.lab.maxTime}, nil)
 	close(p.world.stop)
 	return errors.Join(outcome, p.cleanUp())
 }
@@ -202,7 +188,7 @@ const localCloseTimeout = 30 * time.Second
 // cleanUp closes the device and undoes changes. A device that does not close is
 // wedged.
 func (p *localCase) cleanUp() error {
-	closed := goCase(p.restore)
+	closed := goCase(func() error { return errors.Join(closeDevices(p.opened), p.restore()) })
 	select {
 	case err := <-closed:
 		return err
@@ -210,46 +196,4 @@ func (p *localCase) cleanUp() error {
 		p.lab.err = fmt.Errorf("%s was not closed within %v, and is wedged: its host has to be restarted", p.lab.id.Info.Name, localCloseTimeout)
 		return p.lab.err
 	}
-}
-
-func (p *localCase) restore() error {
-	var errs []error
-	for _, dev := range p.opened {
-		if err := dev.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
-			errs = append(errs, fmt.Errorf("close the device: %w", err))
-		}
-	}
-	if p.linkDown {
-		errs = append(errs, p.setLink(true))
-	}
-	for _, n := range slices.Clone(p.removedAddrs) {
-		errs = append(errs, p.setAddress(n.Addr(), true))
-	}
-	return errors.Join(errs...)
-}
-
-// setLink sets the device's link up or down.
-func (p *localCase) setLink(up bool) error {
-	err := wrapCannot(p.lab.host.SetLink(p.lab.id.Info.Name, up))
-	if err == nil {
-		p.linkDown = !up
-	}
-	return err
-}
-
-// setAddress adds or removes an address of the device's interface.
-func (p *localCase) setAddress(addr netip.Addr, present bool) error {
-	i := slices.IndexFunc(p.lab.id.Addrs, func(n netip.Prefix) bool { return n.Addr() == addr })
-	if i < 0 {
-		return fmt.Errorf("%w: %v is not an address of the device's interface", conformance.ErrBenchCannot, addr)
-	}
-	n := p.lab.id.Addrs[i]
-	if err := wrapCannot(p.lab.host.SetAddress(p.lab.id.Info.Name, n, present)); err != nil {
-		return err
-	}
-	p.removedAddrs = slices.DeleteFunc(p.removedAddrs, func(t netip.Prefix) bool { return t == n })
-	if !present {
-		p.removedAddrs = append(p.removedAddrs, n)
-	}
-	return nil
 }
