@@ -81,9 +81,9 @@ func TestMessagesRoundTrip(t *testing.T) {
 // A few bytes must not become a lot of memory.
 func TestDecodeChecksLengthsBeforeAllocating(t *testing.T) {
 	b := append([]byte{0, 0xff, 0xff, 0xff, 0x01}, make([]byte, 100)...)
-	var wrs postSends
-	if err := decode(b, &wrs, newTable()); !errors.Is(err, errBadMessage) || wrs.WRs != nil {
-		t.Errorf("%v, %d elements", err, len(wrs.WRs))
+	var wrs onWith[verbs.QP, []verbs.SendWR]
+	if err := decode(b, &wrs, newTable()); !errors.Is(err, errBadMessage) || wrs.Arg != nil {
+		t.Errorf("%v, %d elements", err, len(wrs.Arg))
 	}
 }
 

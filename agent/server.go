@@ -66,11 +66,6 @@ type held struct {
 	n  int
 }
 
-// Serve runs an agent with this key on a listener until ctx ends.
-func Serve(ctx context.Context, ln net.Listener, key Key, host Host) error {
-	return (&Server{Key: key, Host: host}).Serve(ctx, ln)
-}
-
 // Stats returns the current counters.
 func (s *Server) Stats() Stats {
 	return Stats{

@@ -288,7 +288,7 @@ func TestRDMALinkAddReportsMissingModule(t *testing.T) {
 	for _, kind := range []string{"rxe", "siw"} {
 		err := netns.RDMALinkAdd(ns, kind, "fabtest0", "rdma0")
 		if err == nil {
-			must.Do(t, netns.RDMALinkDel(ns, "fabtest0"))
+			must.Do(t, ns.Do(func() error { return netlink.RdmaLinkDel("fabtest0") }))
 			continue
 		}
 		known := []string{"CONFIG_INFINIBAND", "real root only", "modprobe"}

@@ -12,7 +12,7 @@ func TestAgentInNamespaces(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.provider, func(t *testing.T) {
 			near := lab(t, p.provider, NamespaceOptions{Parallel: workers})
-			far := must.Get(ThroughAgent(near))(t)
+			far := must.Get(throughAgent(near))(t)
 			defer func() {
 				if err := far.Close(); err != nil {
 					t.Error(err)

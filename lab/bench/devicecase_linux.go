@@ -181,7 +181,9 @@ func (r *deviceCase) cleanUp(outcome error) (restart string, _ error) {
 	}
 	late, stop := context.WithTimeout(context.Background(), closeTimeout)
 	defer stop()
-	closed := goCase(func() error { return errors.Join(closeDevices(append([]verbs.Context{r.dev}, r.partners...)), r.restore()) })
+	closed := goCase(func() error {
+		return errors.Join(closeDevices(append([]verbs.Context{r.dev}, r.partners...)), r.restore())
+	})
 	select {
 	case err := <-closed:
 		if err != nil && outcome == nil {
