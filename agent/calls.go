@@ -38,6 +38,7 @@ func (v *verb[In, Out]) describe(w *strings.Builder) {
 	planOf(reflect.TypeFor[Out]()).describe(w)
 }
 
+// serve implements callHandler.
 func (v *verb[In, Out]) serve(s *session, args []byte) []byte {
 	var (
 		in  In

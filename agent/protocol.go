@@ -38,6 +38,7 @@ type Timing struct {
 	CloseTimeout time.Duration
 }
 
+// filled replaces zero values by the defaults.
 func (t Timing) filled() Timing {
 	for _, f := range []struct {
 		d *time.Duration

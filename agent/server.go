@@ -194,6 +194,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) erro
 	return why
 }
 
+// enter counts a session; false if there are too many.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,6 +24,7 @@ func hostAddr(family int, host byte) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x00, 2: 0x0f, 3: 0xab, 5: 0x66, 15: host})
 }
 
+// hostAddrs returns the addresses of n hosts.
 func hostAddrs(family int, first byte, n int) []netip.Addr {
 	addrs := make([]netip.Addr, n)
 	for i := range addrs {

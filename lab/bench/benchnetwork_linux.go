@@ -40,6 +40,7 @@ const (
 	partners = 4
 )
 
+// newBenchNetwork builds the network, for a device over TCP or over UDP.
 func newBenchNetwork(streams bool) (*benchNetwork, error) {
 	topo, err := topology.Star(3, topology.Options{Link: topology.Link{MTU: defaultMTU}})
 	if err != nil {

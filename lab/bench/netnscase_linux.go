@@ -68,6 +68,7 @@ func (p *netnsCase) openTested(b *conformance.Bench) error {
 	return nil
 }
 
+// openDevice opens a device on sockets of a namespace.
 func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, at nics.NICConfig) (d verbs.Context, err error) {
 	err = ns.Do(func() error {
 		d, err = o.OnSockets(at)

@@ -84,6 +84,7 @@ func (p PingPong) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	return r.run(ctx)
 }
 
+// validate checks the parameters.
 func (p PingPong) validate() error {
 	switch p.Tool {
 	case RC, UC, UD:

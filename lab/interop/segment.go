@@ -48,6 +48,7 @@ func parseFrame(frame []byte) (s segment, ok bool) {
 	}
 }
 
+// parseIPv4 and parseIPv6 find the TCP segment in an IP packet.
 func parseIPv4(p []byte) (s segment, ok bool) {
 	if len(p) < ipv4Len || p[0]>>4 != 4 || p[9] != protocolTCP {
 		return s, false
@@ -71,6 +72,7 @@ func parseIPv6(p []byte) (s segment, ok bool) {
 	return parseTCP(netip.AddrFrom16([16]byte(p[8:24])), netip.AddrFrom16([16]byte(p[24:40])), p[ipv6Len:][:length])
 }
 
+// parseTCP parses a TCP segment.
 func parseTCP(src, dst netip.Addr, p []byte) (s segment, ok bool) {
 	if len(p) < tcpLen {
 		return s, false

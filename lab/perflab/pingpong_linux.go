@@ -74,6 +74,7 @@ func (p *pingPongSide) exchange(first, then func() error) error {
 	return then()
 }
 
+// sendAll sends a message.
 func (p *pingPongSide) sendAll() error {
 	for rest := p.buf; len(rest) > 0; {
 		n, err := p.socket.send(rest)
@@ -85,6 +86,7 @@ func (p *pingPongSide) sendAll() error {
 	return nil
 }
 
+// recvAll receives a message.
 func (p *pingPongSide) recvAll() error {
 	var spins int
 	var since time.Time

@@ -27,6 +27,7 @@ type waiter struct {
 	stopped bool
 }
 
+// newWaiter makes fd non-blocking and returns a waiter for it.
 func newWaiter(fd C.int) (*waiter, error) {
 	if ret, errno := C.shim_nonblocking(fd); ret != 0 {
 		return nil, cause(errno)
@@ -70,6 +71,7 @@ func (w *waiter) wait(timeout time.Duration, take func() (bool, error)) error {
 	}
 }
 
+// enter counts a call of wait, unless stop was called; leave ends it.
 func (w *waiter) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
