@@ -167,16 +167,13 @@ func TestMemoryChangesArriveInOrder(t *testing.T) {
 	for i := 64; i < n-64; i++ {
 		e.device[i] = 1 // so much that a frame is sent amid the look
 	}
-	err := e.far.sendChanges(func(f []byte) {
+	must.Do(t, e.far.sendChanges(func(f []byte) {
 		if len(e.back) == 0 {
 			e.device[0] = 'D'   // the data
 			e.device[n-1] = 'F' // then the flag that says so
 		}
 		e.back = append(e.back, f)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	e.deliver(t, 0, len(e.back))
 	if e.program[n-1] != 'F' || e.program[0] != 'D' {
 		t.Errorf("the flag is %q, and the data are %q", e.program[n-1], e.program[0])

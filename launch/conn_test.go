@@ -320,7 +320,5 @@ func TestCloseLetsRunningCommandReplyFirst(t *testing.T) {
 	}
 	l.expectClose()
 	l.send(control.Frame{Kind: control.Close})
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-closed)
 }

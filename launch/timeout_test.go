@@ -86,9 +86,7 @@ func stoppedLauncherFailsNoRank(t *testing.T) {
 	_ = launcher.Process.Signal(syscall.SIGSTOP)
 	time.Sleep(2 * hangTimeout)
 	_ = launcher.Process.Signal(syscall.SIGCONT)
-	if err := launcher.Wait(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, launcher.Wait())
 }
 
 func rankFailsIfItDoesNotJoin(t *testing.T) {

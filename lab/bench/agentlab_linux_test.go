@@ -13,11 +13,7 @@ func TestAgentInNamespaces(t *testing.T) {
 		t.Run(p.provider, func(t *testing.T) {
 			near := lab(t, p.provider, NamespaceOptions{Parallel: workers})
 			far := must.Get(throughAgent(near))(t)
-			defer func() {
-				if err := far.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			defer func() { must.Do(t, far.Close()) }()
 			compare(t, someCases(p.protocol, 40), near, far, workers, again)
 		})
 	}

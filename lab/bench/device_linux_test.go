@@ -83,11 +83,7 @@ func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) 
 	}
 	drawn := must.Get(topology.Star(2, topology.Options{Link: topology.Link{MTU: defaultMTU}}))(t)
 	f := must.Get(netns.Build(drawn, netns.Options{}))(t)
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Do(t, f.Close()) })
 	own := drawn.Hosts[0].NICs[0].Addr(false)
 	maker := must.Get(provider(t, kind).NewOpener(nics.Setup{Defects: defects}))(t)
 	ns := f.Host(deviceHost).NS
@@ -126,11 +122,7 @@ func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) 
 		d, err = OnDevice(client, "far0", opt)
 		return err
 	}))
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Do(t, d.Close()) })
 	return h, d
 }
 

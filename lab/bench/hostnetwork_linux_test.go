@@ -19,13 +19,10 @@ func inNamespace(t *testing.T) (*LocalHost, *nstest.Host) {
 	t.Helper()
 	ns, _ := nstest.Pair(t, 1500)
 	var h *LocalHost
-	err := ns.Do(func() (err error) {
+	must.Do(t, ns.Do(func() (err error) {
 		h, err = NewLocalHost(listedDevices{[]string{"rxe0"}}, LocalHostOptions{Root: tree(t, machine)})
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(h.Close)
 	return h, ns
 }

@@ -36,11 +36,7 @@ func lab(tb testing.TB, name string, opt NamespaceOptions) *Namespaces {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	tb.Cleanup(func() { must.Do(tb, l.Close()) })
 	return l
 }
 
@@ -144,17 +140,14 @@ func TestAllProvidersInNamespaces(t *testing.T) {
 func TestBenchesHaveSameLimits(t *testing.T) {
 	drawn := make(map[bool]uint64)
 	for virtual, l := range map[bool]conformance.Lab{false: lab(t, "softroce", NamespaceOptions{}), true: InSimulation(provider(t, "softroce"), SimOptions{})} {
-		err := l.WithBench(t.Context(), conformance.BenchSpec{Seed: 5, Setup: conformance.Setup{MTU: 1500}}, func(b *conformance.Bench) error {
+		must.Do(t, l.WithBench(t.Context(), conformance.BenchSpec{Seed: 5, Setup: conformance.Setup{MTU: 1500}}, func(b *conformance.Bench) error {
 			drawn[virtual] = b.Rand.Uint64()
 			_, long := rawSend(b.Peers[0], b.Local[0], 1, string(make([]byte, 1500)))
 			if err := b.Wire.Send(long); !errors.Is(err, conformance.ErrBenchCannot) || b.Virtual != virtual {
 				return fmt.Errorf("virtual %v: %w", b.Virtual, err)
 			}
 			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
+		}))
 	}
 	if drawn[true] != drawn[false] {
 		t.Errorf("drew %v", drawn)
@@ -281,7 +274,7 @@ func TestParallelCases(t *testing.T) {
 // Frames have the time at which they were sent, whenever the case reads them.
 func TestFrameTimes(t *testing.T) {
 	t.Parallel()
-	err := lab(t, "softroce", NamespaceOptions{}).WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	must.Do(t, lab(t, "softroce", NamespaceOptions{}).WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
@@ -296,10 +289,7 @@ func TestFrameTimes(t *testing.T) {
 			return fmt.Errorf("sent after %v, seen at %v, now %v: %w", before, f.At, b.Now(), err)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 func BenchmarkTryInNamespaces(b *testing.B) {
@@ -320,7 +310,7 @@ func TestFence(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	for range 20 {
-		err := l.WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
+		must.Do(t, l.WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
 			for _, c := range b.Device.Counters() {
 				if c.Name == "rcvd_pkts" && c.Value != 0 {
 					return fmt.Errorf("%d packets before the first was sent", c.Value)
@@ -333,9 +323,6 @@ func TestFence(t *testing.T) {
 				}
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }

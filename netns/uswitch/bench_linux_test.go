@@ -38,7 +38,7 @@ func BenchmarkForward(b *testing.B) {
 				impaired, cpu[1] = wireLoad(b, traffic.segments, false, lose)
 				cut, cpu[2] = wireLoad(b, traffic.segments, true, lose)
 				delayed, cpu[3] = wireLoad(b, traffic.segments, false, func(c *Config) {
-					c.Ports[0].In = &delay{by: 20 * time.Microsecond}
+					c.Ports[0].In = delay(20 * time.Microsecond)
 				})
 			}
 			b.ReportMetric(0, "ns/op")

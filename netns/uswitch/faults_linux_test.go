@@ -165,7 +165,7 @@ func TestRunServesSeveralSwitches(t *testing.T) {
 	at, hosts := cables(t, 4, 1500)
 	a, b := open(t, at, 2, nil), open(t, at, 2, func(c *Config) {
 		c.Ports[0].Interface, c.Ports[1].Interface = portName(2), portName(3)
-		c.Ports[0].In = &delay{by: time.Millisecond}
+		c.Ports[0].In = delay(time.Millisecond)
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- Run(context.Background(), a, b) }()
@@ -189,7 +189,7 @@ func TestRunServesSeveralSwitches(t *testing.T) {
 func TestRandomFramesAreForwardedUnchanged(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	s := run(t, at, 2, func(c *Config) {
-		c.Ports[0].In, c.Ports[1].Out = spy(func(Frame) {}), &delay{by: 100 * time.Microsecond}
+		c.Ports[0].In, c.Ports[1].Out = spy(func(Frame) {}), delay(100*time.Microsecond)
 	})
 	from, to := openTap(t, hosts[0]), openTap(t, hosts[1])
 	rng := rand.New(rand.NewPCG(5, 6))

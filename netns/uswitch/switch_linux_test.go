@@ -24,21 +24,19 @@ func numbered(n, size int) []byte {
 	return b
 }
 
-// pick drops the frames whose first payload byte keep rejects.
-type pick struct{ keep func(first byte) bool }
-
-func (p *pick) Apply(_ time.Duration, f Frame, emit Emit) {
-	if l, ok := parse(f.Bytes); !ok || l.payload == len(f.Bytes) || p.keep(f.Bytes[l.payload]) {
-		emit(0, f)
-	}
+// pick returns a FrameHandler that drops the frames whose first payload byte keep rejects.
+func pick(keep func(first byte) bool) FrameHandler {
+	return handlerFunc(func(f Frame, emit Emit) {
+		if l, ok := parse(f.Bytes); !ok || l.payload == len(f.Bytes) || keep(f.Bytes[l.payload]) {
+			emit(0, f)
+		}
+	})
 }
-func (*pick) NextTimer() time.Duration        { return Never }
-func (*pick) HandleTimer(time.Duration, Emit) {}
 
 func TestDatagramsArriveUnchanged(t *testing.T) {
 	at, hosts := cables(t, 2, roceMTU)
 	s := run(t, at, 2, nil)
-	everything := &pick{func(byte) bool { return true }}
+	everything := pick(func(byte) bool { return true })
 	for _, path := range []FrameHandler{nil, everything} {
 		must.Do(t, s.SetHandler(0, In, path))
 		for _, v6 := range []bool{false, true} {
@@ -77,9 +75,9 @@ func TestKernelAcceptsGSOMetadata(t *testing.T) {
 				at, hosts := cables(t, 2, 1500)
 				computeInKernel(t, at, portName(1))
 				run(t, at, 2, func(c *Config) {
-					c.Ports[0].In = &pick{func(first byte) bool { return !slices.Contains(lost, first) }}
+					c.Ports[0].In = pick(func(first byte) bool { return !slices.Contains(lost, first) })
 					if delayed {
-						c.Ports[1].Out = &delay{by: 100 * time.Microsecond}
+						c.Ports[1].Out = delay(100 * time.Microsecond)
 					}
 				})
 				a, b := openUDP(t, hosts[0].do, hosts[0].addr(v6)), openUDP(t, hosts[1].do, hosts[1].addr(v6))
@@ -188,7 +186,7 @@ func TestSetHandlerDuringTraffic(t *testing.T) {
 			case 1:
 				path = newLossy(uint64(i), 100_000)
 			case 2:
-				path = &delay{by: 50 * time.Microsecond}
+				path = delay(50 * time.Microsecond)
 			}
 			if s.SetHandler(i%2, Direction(i/2%2), path) != nil {
 				return
@@ -206,7 +204,7 @@ func TestSetHandlerDuringTraffic(t *testing.T) {
 func TestHandlerDelayIsApplied(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	const by = 300 * time.Microsecond
-	run(t, at, 2, func(c *Config) { c.Ports[0].In = &delay{by: by} })
+	run(t, at, 2, func(c *Config) { c.Ports[0].In = delay(by) })
 	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
 	var took []time.Duration
 	for range 20 { // retried: the machine may be busy

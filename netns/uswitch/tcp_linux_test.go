@@ -21,7 +21,7 @@ func TestTCPSurvivesLossDuplicationAndReordering(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for name, path := range map[string]func(seed uint64) FrameHandler{
 			"transparent": func(uint64) FrameHandler { return nil },
-			"impaired":    func(seed uint64) FrameHandler { return &unkind{rand.New(rand.NewPCG(seed, seed))} },
+			"impaired":    func(seed uint64) FrameHandler { return impaired(seed) },
 		} {
 			t.Run(fmt.Sprintf("%s, IPv6 %v", name, v6), func(t *testing.T) {
 				at, hosts := cables(t, 2, 1500)
@@ -76,22 +76,21 @@ func transfer(t *testing.T, from, to *host, v6 bool, b []byte) []byte {
 	return got
 }
 
-// unkind drops, duplicates and delays some frames.
-type unkind struct{ rng *rand.Rand }
-
-func (u *unkind) Apply(_ time.Duration, f Frame, emit Emit) {
-	switch u.rng.IntN(500) {
-	case 0:
-	case 1:
-		emit(0, f)
-		emit(0, f)
-	case 2:
-		emit(200*time.Microsecond, f)
-	case 3:
-		emit(0, Frame{bytes.Clone(f.Bytes), f.ChecksumPartial})
-	default:
-		emit(0, f)
-	}
+// impaired returns a FrameHandler that drops, duplicates and delays some frames.
+func impaired(seed uint64) FrameHandler {
+	rng := rand.New(rand.NewPCG(seed, seed))
+	return handlerFunc(func(f Frame, emit Emit) {
+		switch rng.IntN(500) {
+		case 0:
+		case 1:
+			emit(0, f)
+			emit(0, f)
+		case 2:
+			emit(200*time.Microsecond, f)
+		case 3:
+			emit(0, Frame{bytes.Clone(f.Bytes), f.ChecksumPartial})
+		default:
+			emit(0, f)
+		}
+	})
 }
-func (*unkind) NextTimer() time.Duration        { return Never }
-func (*unkind) HandleTimer(time.Duration, Emit) {}
