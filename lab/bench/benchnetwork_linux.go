@@ -87,11 +87,7 @@ func (t *benchNetwork) configureHosts(streams bool) error {
 // disables offloads of the device's interface.
 func (t *benchNetwork) openSwitchPort(cfg wire.EthernetConfig) (w *wire.Ethernet, err error) {
 	var far int
-	err = t.device.Do(func() error {
-		dev, err := netlink.LinkByName(nic)
-		if err != nil {
-			return err
-		}
+	err = t.onDeviceNIC(func(dev netlink.Link) error {
 		far = dev.Attrs().ParentIndex
 		return wire.DisableOffloads(nic)
 	})
@@ -109,6 +105,17 @@ func (t *benchNetwork) openSwitchPort(cfg wire.EthernetConfig) (w *wire.Ethernet
 		return err
 	})
 	return w, err
+}
+
+// onDeviceNIC runs f on the device's interface, in its namespace.
+func (t *benchNetwork) onDeviceNIC(f func(netlink.Link) error) error {
+	return t.device.Do(func() error {
+		dev, err := netlink.LinkByName(nic)
+		if err != nil {
+			return err
+		}
+		return f(dev)
+	})
 }
 
 // segmentWire returns the wire of the user-space TCP, which it opens on first use.
@@ -171,11 +178,7 @@ func (t *benchNetwork) setAddress(a netip.Addr, present bool) error {
 	if present == (i < 0) {
 		return nil
 	}
-	err := t.device.Do(func() error {
-		dev, err := netlink.LinkByName(nic)
-		if err != nil {
-			return err
-		}
+	err := t.onDeviceNIC(func(dev netlink.Link) error {
 		if present {
 			return addAddr(dev, a)
 		}
@@ -223,14 +226,7 @@ func (t *benchNetwork) setMTU(mtu int) error {
 	if t.mtu == mtu {
 		return nil
 	}
-	err := t.device.Do(func() error {
-		dev, err := netlink.LinkByName(nic)
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetMTU(dev, mtu)
-	})
-	if err != nil {
+	if err := t.onDeviceNIC(func(dev netlink.Link) error { return netlink.LinkSetMTU(dev, mtu) }); err != nil {
 		return fmt.Errorf("set the MTU of the device's interface to %d: %w", mtu, err)
 	}
 	t.mtu = mtu

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
@@ -102,20 +103,14 @@ func testRank(frame []byte) int {
 
 // frameOf is a frame with a TCP segment over IPv4.
 func frameOf(src, dst netip.AddrPort, seq, ack uint32, flags uint8, payload []byte) []byte {
-	f := make([]byte, ethernetLen+ipv4Len+tcpLen, ethernetLen+ipv4Len+tcpLen+len(payload))
-	f[12], f[13] = 8, 0
-	ip := f[ethernetLen:]
-	ip[0], ip[9] = 0x45, protocolTCP
-	binary.BigEndian.PutUint16(ip[2:], uint16(ipv4Len+tcpLen+len(payload)))
-	copy(ip[12:], src.Addr().AsSlice())
-	copy(ip[16:], dst.Addr().AsSlice())
-	tcp := ip[ipv4Len:]
+	tcp := make([]byte, tcpLen, tcpLen+len(payload))
 	binary.BigEndian.PutUint16(tcp, src.Port())
 	binary.BigEndian.PutUint16(tcp[2:], dst.Port())
 	binary.BigEndian.PutUint32(tcp[4:], seq)
 	binary.BigEndian.PutUint32(tcp[8:], ack)
 	tcp[12], tcp[13] = tcpLen/4<<4, flags
-	return append(f, payload...)
+	ip := packet.IP{Src: src.Addr(), Dst: dst.Addr(), Protocol: new(uint8(packet.ProtocolTCP))}
+	return packet.Ethernet{Type: packet.EtherTypeIPv4}.Append(nil, ip.Append(nil, append(tcp, payload...)))
 }
 
 func startFrame(key string, flags byte) []byte {
