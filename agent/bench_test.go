@@ -3,6 +3,7 @@ package agent
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -11,21 +12,14 @@ func BenchmarkCall(b *testing.B) {
 	_, dev, _ := s.dev(b)
 	b.Run("query", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := dev.QueryPort(1); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, must.Err(dev.QueryPort(1)))
 		}
 	})
 	b.Run("poll", func(b *testing.B) {
-		cq, err := dev.CreateCQ(verbs.CQInit{Depth: 1})
-		if err != nil {
-			b.Fatal(err)
-		}
+		cq := must.Get(dev.CreateCQ(verbs.CQInit{Depth: 1}))(b)
 		wcs := make([]verbs.WC, 16)
 		for b.Loop() {
-			if _, err := cq.Poll(wcs); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, must.Err(cq.Poll(wcs)))
 		}
 	})
 	b.Run("parallel", func(b *testing.B) {
@@ -40,48 +34,27 @@ func BenchmarkCall(b *testing.B) {
 		})
 	})
 	b.Run("with 1 MiB of memory", func(b *testing.B) {
-		pd, err := dev.AllocPD()
-		if err != nil {
-			b.Fatal(err)
-		}
-		mr, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 1<<20)})
-		if err != nil {
-			b.Fatal(err)
-		}
+		pd := must.Get(dev.AllocPD())(b)
+		mr := must.Get(pd.RegMR(verbs.MRInit{Buf: make([]byte, 1<<20)}))(b)
 		defer mr.Close()
 		for b.Loop() {
-			if _, err := dev.QueryPort(1); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, must.Err(dev.QueryPort(1)))
 		}
 	})
 }
 
 func BenchmarkJoined(b *testing.B) {
-	dev, err := Loopback(newFakeDevice())
-	if err != nil {
-		b.Fatal(err)
-	}
+	dev := must.Get(Loopback(newFakeDevice()))(b)
 	for b.Loop() {
-		if _, err := dev.QueryPort(1); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, must.Err(dev.QueryPort(1)))
 	}
 }
 
 func BenchmarkPostSend(b *testing.B) {
-	dev, err := Loopback(newFakeDevice())
-	if err != nil {
-		b.Fatal(err)
-	}
-	qp, err := dev.CreateQP(verbs.QPInit{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	dev := must.Get(Loopback(newFakeDevice()))(b)
+	qp := must.Get(dev.CreateQP(verbs.QPInit{}))(b)
 	wrs := []verbs.SendWR{{SGL: []verbs.SGE{{}, {}}, Inline: make([]byte, 64)}}
 	for b.Loop() {
-		if _, err := qp.PostSend(wrs); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, must.Err(qp.PostSend(wrs)))
 	}
 }

@@ -3,8 +3,10 @@ package agent
 import (
 	"fmt"
 	"hash/fnv"
+	"net/netip"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -36,6 +38,7 @@ func (v *verb[In, Out]) describe(w *strings.Builder) {
 	planOf(reflect.TypeFor[Out]()).describe(w)
 }
 
+// serve implements callHandler.
 func (v *verb[In, Out]) serve(s *session, args []byte) []byte {
 	var (
 		in  In
@@ -85,11 +88,13 @@ var (
 // Calls to a device.
 var (
 	callQueryDevice = define("query_device", func(_ *session, in *on[verbs.Context]) (verbs.DeviceAttr, error) { return in.On.QueryDevice() })
-	callQueryPort   = define("query_port", func(_ *session, in *onPort) (verbs.PortAttr, error) { return in.On.QueryPort(in.Port) })
-	callQueryGID    = define("query_gid", func(_ *session, in *onEntry) (verbs.GIDEntry, error) { return in.On.QueryGID(in.Port, in.Index) })
-	callQueryPKey   = define("query_pkey", func(_ *session, in *onEntry) (depth, error) {
+	callQueryPort   = define("query_port", func(_ *session, in *onWith[verbs.Context, uint8]) (verbs.PortAttr, error) {
+		return in.On.QueryPort(in.Arg)
+	})
+	callQueryGID  = define("query_gid", func(_ *session, in *onEntry) (verbs.GIDEntry, error) { return in.On.QueryGID(in.Port, in.Index) })
+	callQueryPKey = define("query_pkey", func(_ *session, in *onEntry) (value[int], error) {
 		k, err := in.On.QueryPKey(in.Port, in.Index)
-		return depth{int(k)}, err
+		return value[int]{int(k)}, err
 	})
 	callAllocPD = define("alloc_pd", func(s *session, in *on[verbs.Context]) (made, error) {
 		pd, err := in.On.AllocPD()
@@ -99,16 +104,16 @@ var (
 		ch, err := in.On.CreateCompChannel()
 		return registerObject(s, in.On, ch, err, func(h handle) made { return made{h} })
 	})
-	callCreateCQ = define("create_cq", func(s *session, in *newCQ) (made, error) {
-		cq, err := in.On.CreateCQ(in.Init)
+	callCreateCQ = define("create_cq", func(s *session, in *onWith[verbs.Context, verbs.CQInit]) (made, error) {
+		cq, err := in.On.CreateCQ(in.Arg)
 		return registerObject(s, in.On, cq, err, func(h handle) made { return made{h} })
 	})
-	callCreateSRQ = define("create_srq", func(s *session, in *newSRQ) (madeSRQ, error) {
-		srq, err := in.On.CreateSRQ(in.Init)
-		return registerObject(s, in.On, srq, err, func(h handle) madeSRQ { return madeSRQ{h, srq.Number()} })
+	callCreateSRQ = define("create_srq", func(s *session, in *onWith[verbs.Context, verbs.SRQInit]) (madeWith[uint32], error) {
+		srq, err := in.On.CreateSRQ(in.Arg)
+		return registerObject(s, in.On, srq, err, func(h handle) madeWith[uint32] { return madeWith[uint32]{h, srq.Number()} })
 	})
-	callCreateQP = define("create_qp", func(s *session, in *newQP) (madeQP, error) {
-		qp, err := in.On.CreateQP(in.Init)
+	callCreateQP = define("create_qp", func(s *session, in *onWith[verbs.Context, verbs.QPInit]) (madeQP, error) {
+		qp, err := in.On.CreateQP(in.Arg)
 		return registerObject(s, in.On, qp, err, func(h handle) madeQP { return madeQP{h, qp.QPN(), qp.Type()} })
 	})
 	callOpenXRCD = define("open_xrcd", func(s *session, in *on[verbs.Context]) (made, error) {
@@ -119,11 +124,11 @@ var (
 		qp, err := in.On.OpenQP(in.XRCD, in.QPN)
 		return registerObject(s, in.On, qp, err, func(h handle) madeQP { return madeQP{h, qp.QPN(), qp.Type()} })
 	})
-	callWaitAsync = define("get_async_event", func(_ *session, in *waitOn[verbs.Context]) (verbs.AsyncEvent, error) {
-		return in.On.WaitAsync(in.Timeout)
+	callWaitAsync = define("get_async_event", func(_ *session, in *onWith[verbs.Context, time.Duration]) (verbs.AsyncEvent, error) {
+		return in.On.WaitAsync(in.Arg)
 	})
-	callCounters = define("counters", func(_ *session, in *on[verbs.Context]) (counted, error) {
-		return counted{in.On.Counters()}, nil
+	callCounters = define("counters", func(_ *session, in *on[verbs.Context]) (value[[]verbs.Counter], error) {
+		return value[[]verbs.Counter]{in.On.Counters()}, nil
 	})
 	callCM = define("cm", func(s *session, in *on[verbs.Context]) (made, error) {
 		cm, err := in.On.CM()
@@ -135,56 +140,62 @@ var (
 // Calls to memory and addresses.
 var (
 	callRegMR   = define("reg_mr", func(s *session, in *newMR) (madeMR, error) { return s.regMR(in) })
-	callAllocMW = define("alloc_mw", func(s *session, in *newMW) (madeMW, error) {
-		mw, err := in.On.AllocMW(in.Type)
-		return registerObject(s, in.On, mw, err, func(h handle) madeMW { return madeMW{h, mw.Type()} })
+	callAllocMW = define("alloc_mw", func(s *session, in *onWith[verbs.PD, verbs.MWType]) (madeWith[verbs.MWType], error) {
+		mw, err := in.On.AllocMW(in.Arg)
+		return registerObject(s, in.On, mw, err, func(h handle) madeWith[verbs.MWType] { return madeWith[verbs.MWType]{h, mw.Type()} })
 	})
-	callCreateAH = define("create_ah", func(s *session, in *newAH) (madeAH, error) {
-		ah, err := in.On.CreateAH(in.Attr)
-		return registerObject(s, in.On, ah, err, func(h handle) madeAH { return madeAH{h, ah.Attr()} })
+	callCreateAH = define("create_ah", func(s *session, in *onWith[verbs.PD, verbs.AHAttr]) (madeWith[verbs.AHAttr], error) {
+		ah, err := in.On.CreateAH(in.Arg)
+		return registerObject(s, in.On, ah, err, func(h handle) madeWith[verbs.AHAttr] { return madeWith[verbs.AHAttr]{h, ah.Attr()} })
 	})
-	callMWKey = define("mw_rkey", func(_ *session, in *on[verbs.MW]) (key, error) { return key{in.On.RKey()}, nil })
+	callMWKey = define("mw_rkey", func(_ *session, in *on[verbs.MW]) (value[verbs.RKey], error) {
+		return value[verbs.RKey]{in.On.RKey()}, nil
+	})
 )
 
 // Calls to queues.
 var (
-	callWaitChannel = define("get_cq_event", func(_ *session, in *waitOn[verbs.CompChannel]) (eventOf, error) {
-		cq, err := in.On.Wait(in.Timeout)
-		return eventOf{cq}, err
+	callWaitChannel = define("get_cq_event", func(_ *session, in *onWith[verbs.CompChannel, time.Duration]) (value[verbs.CQ], error) {
+		cq, err := in.On.Wait(in.Arg)
+		return value[verbs.CQ]{cq}, err
 	})
-	callPoll = define("poll_cq", func(_ *session, in *pollCQ) (polled, error) {
-		wcs := make([]verbs.WC, min(max(in.Max, 0), maxPoll))
+	callPoll = define("poll_cq", func(_ *session, in *onWith[verbs.CQ, int]) (value[[]verbs.WC], error) {
+		wcs := make([]verbs.WC, min(max(in.Arg, 0), maxPoll))
 		n, err := in.On.Poll(wcs)
-		return polled{wcs[:max(0, min(n, len(wcs)))]}, err
+		return value[[]verbs.WC]{wcs[:max(0, min(n, len(wcs)))]}, err
 	})
-	callArm      = define("req_notify_cq", func(_ *session, in *armCQ) (none, error) { return none{}, in.On.ReqNotify(in.SolicitedOnly) })
-	callDepth    = define("cq_depth", func(_ *session, in *on[verbs.CQ]) (depth, error) { return depth{in.On.Depth()}, nil })
-	callResize   = define("resize_cq", func(_ *session, in *resizeCQ) (none, error) { return none{}, in.On.Resize(in.Depth) })
-	callPostRecv = define("post_recv", func(_ *session, in *postRecvs) (posted, error) {
-		n, err := in.On.PostRecv(in.WRs)
-		return posted{n}, err
+	callArm      = define("req_notify_cq", func(_ *session, in *onWith[verbs.CQ, bool]) (none, error) { return none{}, in.On.ReqNotify(in.Arg) })
+	callDepth    = define("cq_depth", func(_ *session, in *on[verbs.CQ]) (value[int], error) { return value[int]{in.On.Depth()}, nil })
+	callResize   = define("resize_cq", func(_ *session, in *onWith[verbs.CQ, int]) (none, error) { return none{}, in.On.Resize(in.Arg) })
+	callPostRecv = define("post_recv", func(_ *session, in *onWith[receiver, []verbs.RecvWR]) (value[int], error) {
+		n, err := in.On.PostRecv(in.Arg)
+		return value[int]{n}, err
 	})
-	callPostSend = define("post_send", func(_ *session, in *postSends) (posted, error) {
-		n, err := in.On.PostSend(in.WRs)
-		return posted{n}, err
+	callPostSend = define("post_send", func(_ *session, in *onWith[verbs.QP, []verbs.SendWR]) (value[int], error) {
+		n, err := in.On.PostSend(in.Arg)
+		return value[int]{n}, err
 	})
 	callModifySRQ = define("modify_srq", func(_ *session, in *changeSRQ) (none, error) { return none{}, in.On.Modify(in.Attr, in.Mask) })
 	callQuerySRQ  = define("query_srq", func(_ *session, in *on[verbs.SRQ]) (verbs.SRQAttr, error) { return in.On.Query() })
 	callModifyQP  = define("modify_qp", func(_ *session, in *changeQP) (none, error) { return none{}, in.On.Modify(in.Attr, in.Mask) })
 	callQueryQP   = define("query_qp", func(_ *session, in *on[verbs.QP]) (verbs.QPAttr, error) { return in.On.Query() })
-	callBindMW    = define("bind_mw", func(_ *session, in *bindMW) (key, error) {
+	callBindMW    = define("bind_mw", func(_ *session, in *bindMW) (value[verbs.RKey], error) {
 		k, err := in.On.BindMW(in.MW, in.WRID, in.Flags, in.Info)
-		return key{k}, err
+		return value[verbs.RKey]{k}, err
 	})
-	callAttach = define("attach_mcast", func(_ *session, in *groupFor) (none, error) { return none{}, in.On.AttachMulticast(in.Group) })
-	callDetach = define("detach_mcast", func(_ *session, in *groupFor) (none, error) { return none{}, in.On.DetachMulticast(in.Group) })
+	callAttach = define("attach_mcast", func(_ *session, in *onWith[verbs.QP, verbs.GID]) (none, error) {
+		return none{}, in.On.AttachMulticast(in.Arg)
+	})
+	callDetach = define("detach_mcast", func(_ *session, in *onWith[verbs.QP, verbs.GID]) (none, error) {
+		return none{}, in.On.DetachMulticast(in.Arg)
+	})
 )
 
 // Calls to connection managers.
 var (
-	callListen = define("listen", func(s *session, in *newListener) (madeListener, error) {
+	callListen = define("listen", func(s *session, in *newListener) (madeWith[netip.AddrPort], error) {
 		l, err := in.On.Listen(in.Addr, in.Space, in.Backlog)
-		return registerObject(s, in.On, l, err, func(h handle) madeListener { return madeListener{h, l.Addr()} })
+		return registerObject(s, in.On, l, err, func(h handle) madeWith[netip.AddrPort] { return madeWith[netip.AddrPort]{h, l.Addr()} })
 	})
 	callConnect = define("connect", func(s *session, in *connectTo) (peered, error) {
 		c, err := in.On.Connect(in.QP, in.Addr, in.Param, in.Timeout)
@@ -193,18 +204,20 @@ var (
 	callResolve = define("resolve", func(_ *session, in *resolveAt) (verbs.DatagramPeer, error) {
 		return in.On.Resolve(in.Addr, in.Private, in.Timeout)
 	})
-	callNext = define("get_request", func(s *session, in *waitOn[verbs.Listener]) (peered, error) {
-		r, err := in.On.GetRequest(in.Timeout)
+	callNext = define("get_request", func(s *session, in *onWith[verbs.Listener, time.Duration]) (peered, error) {
+		r, err := in.On.GetRequest(in.Arg)
 		return registerObject(s, in.On, r, err, func(h handle) peered { return peered{h, r.Remote(), r.Param()} })
 	})
 	callAccept = define("accept", func(s *session, in *acceptWith) (peered, error) {
 		c, err := in.On.Accept(in.QP, in.Param, in.Timeout)
 		return registerObject(s, in.On, c, err, connOf(c))
 	})
-	callReject         = define("reject", func(_ *session, in *rejectWith) (none, error) { return none{}, in.On.Reject(in.Private) })
+	callReject = define("reject", func(_ *session, in *onWith[verbs.ConnRequest, []byte]) (none, error) {
+		return none{}, in.On.Reject(in.Arg)
+	})
 	callDisconnect     = define("disconnect", func(_ *session, in *on[verbs.Conn]) (none, error) { return none{}, in.On.Disconnect() })
-	callWaitDisconnect = define("wait_disconnect", func(_ *session, in *waitOn[verbs.Conn]) (none, error) {
-		return none{}, in.On.WaitDisconnect(in.Timeout)
+	callWaitDisconnect = define("wait_disconnect", func(_ *session, in *onWith[verbs.Conn, time.Duration]) (none, error) {
+		return none{}, in.On.WaitDisconnect(in.Arg)
 	})
 )
 

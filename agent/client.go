@@ -57,6 +57,7 @@ func NewClient(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Clie
 	return c, nil
 }
 
+// greet performs the TLS handshake and exchanges hellos.
 func greet(ctx context.Context, raw net.Conn, key Key, timing Timing) (*Client, error) {
 	config, err := tlsConfig(key, roleClient, roleAgent)
 	if err != nil {

@@ -49,6 +49,7 @@ type plan struct {
 
 var plans sync.Map // of types
 
+// planOf returns the encoding of a type, which it computes once.
 func planOf(t reflect.Type) *plan {
 	if p, ok := plans.Load(t); ok {
 		return p.(*plan)
@@ -203,6 +204,7 @@ func (p *plan) parse(b []byte, v reflect.Value, objs objects) (_ []byte, err err
 	}
 }
 
+// parseSlice decodes a slice: its length plus 1, or 0 for nil, and its elements.
 func (p *plan) parseSlice(b []byte, v reflect.Value, objs objects) ([]byte, error) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 {
@@ -232,6 +234,7 @@ func (p *plan) parseSlice(b []byte, v reflect.Value, objs objects) ([]byte, erro
 	return b, nil
 }
 
+// parseBytes decodes a length and that many bytes.
 func parseBytes(b []byte) (text, rest []byte, err error) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 || n > uint64(len(b)-size) {

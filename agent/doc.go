@@ -2,7 +2,7 @@
 // that host executes verbs on request over a control connection; the program sees an
 // ordinary [verbs.Context].
 //
-//	host with the devices:  agent.Serve(ctx, listener, key, host)
+//	host with the devices:  err := (&agent.Server{Key: key, Host: host}).Serve(ctx, listener)
 //	the program:            client, err := agent.Dial(ctx, "192.0.2.7:7471", key)
 //	                        dev, err := client.Open("rxe0")
 //

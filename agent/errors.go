@@ -52,6 +52,7 @@ type rejection struct {
 // maxOps limits the OpErrors of an error.
 const maxOps = 4
 
+// failureOf encodes an error.
 func failureOf(err error) (f failure) {
 	if err == nil {
 		return f

@@ -16,7 +16,6 @@ import (
 // fakeDevice is a device that keeps account of what is open, and does what a test
 // tells it to.
 type fakeDevice struct {
-	verbs.Unimplemented
 	fakeObject
 	mu       sync.Mutex
 	open     map[*fakeObject]string

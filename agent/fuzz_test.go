@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -20,35 +21,35 @@ func clientFrames(tb testing.TB) (frames [][]byte) {
 		frames = append(frames, f.Append(nil))
 		send(f)
 	}
-	dev := must[verbs.Context](tb)(c.Open("fake0"))
+	dev := must.Get(c.Open("fake0"))(tb)
 	dev.QueryDevice()   // of this and what follows only the questions count
 	dev.QueryPort(1)    // so
 	dev.QueryGID(1, 0)  // so
 	dev.QueryPKey(1, 0) // so
 	dev.WaitAsync(0)    // so
 	dev.Counters()
-	pd := must[verbs.PD](tb)(dev.AllocPD())
-	ch := must[verbs.CompChannel](tb)(dev.CreateCompChannel())
-	cq := must[verbs.CQ](tb)(dev.CreateCQ(verbs.CQInit{Depth: 1, Channel: ch}))
+	pd := must.Get(dev.AllocPD())(tb)
+	ch := must.Get(dev.CreateCompChannel())(tb)
+	cq := must.Get(dev.CreateCQ(verbs.CQInit{Depth: 1, Channel: ch}))(tb)
 	cq.ReqNotify(true)            // so
 	cq.Poll(make([]verbs.WC, 10)) // so
 	ch.Wait(0)                    // so
-	x := must[verbs.XRCD](tb)(dev.OpenXRCD())
-	srq := must[verbs.SRQ](tb)(dev.CreateSRQ(verbs.SRQInit{PD: pd, XRCD: x, CQ: cq}))
-	qp := must[verbs.QP](tb)(dev.CreateQP(verbs.QPInit{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq}))
+	x := must.Get(dev.OpenXRCD())(tb)
+	srq := must.Get(dev.CreateSRQ(verbs.SRQInit{PD: pd, XRCD: x, CQ: cq}))(tb)
+	qp := must.Get(dev.CreateQP(verbs.QPInit{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq}))(tb)
 	dev.OpenQP(x, 1) // so
-	mr := must[verbs.MR](tb)(pd.RegMR(verbs.MRInit{Buf: bytes.Repeat([]byte("memory"), 50)}))
-	mw := must[verbs.MW](tb)(pd.AllocMW(verbs.MWType1))
-	ah := must[verbs.AH](tb)(pd.CreateAH(verbs.AHAttr{}))
+	mr := must.Get(pd.RegMR(verbs.MRInit{Buf: bytes.Repeat([]byte("memory"), 50)}))(tb)
+	mw := must.Get(pd.AllocMW(verbs.MWType1))(tb)
+	ah := must.Get(pd.CreateAH(verbs.AHAttr{}))(tb)
 	info := verbs.BindInfo{MR: mr}
 	qp.BindMW(mw, 1, 0, info)                                                                                                          // so
 	qp.PostSend([]verbs.SendWR{{SGL: []verbs.SGE{{}}, Inline: []byte{1}, UD: verbs.UD{AH: ah}, Bind: verbs.Bind{MW: mw, Info: info}}}) // so
 	qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{{}}}})                                                                                // so
 	qp.Modify(verbs.QPAttr{}, 1)                                                                                                       // so
-	cm := must[verbs.CM](tb)(dev.CM())
-	l := must[verbs.Listener](tb)(cm.Listen(netip.MustParseAddrPort("10.0.0.1:1"), 1, 1))
-	req := must[verbs.ConnRequest](tb)(l.GetRequest(time.Hour))
-	conn := must[verbs.Conn](tb)(req.Accept(qp, verbs.ConnParam{PrivateData: []byte("hi")}, 0))
+	cm := must.Get(dev.CM())(tb)
+	l := must.Get(cm.Listen(netip.MustParseAddrPort("10.0.0.1:1"), 1, 1))(tb)
+	req := must.Get(l.GetRequest(time.Hour))(tb)
+	conn := must.Get(req.Accept(qp, verbs.ConnParam{PrivateData: []byte("hi")}, 0))(tb)
 	conn.Disconnect()                                                 // so
 	c.SetAddress("fake0", netip.MustParsePrefix("10.0.0.1/24"), true) // so
 	mr.Close()                                                        // so
@@ -111,7 +112,7 @@ func FuzzClient(f *testing.F) {
 		c := newClient(func(control.Frame) {})
 		c.memory.use(&verbs.MRInit{Buf: make([]byte, 100)})
 		for range 3 {
-			go callNext.callThen(c, waitOn[verbs.Listener]{}, func(*peered) {}) // whatever comes of it
+			go callNext.callThen(c, onWith[verbs.Listener, time.Duration]{}, func(*peered) {}) // whatever comes of it
 		}
 		near, far := net.Pipe()
 		go func() {

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Idle connections are displaced at once, before the handshake timeout.
@@ -15,7 +17,7 @@ func TestClientConnectsDespiteIdleConnections(t *testing.T) {
 	s := newStage(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	const idle = 2 * maxHandshakes
 	for range idle {
-		raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
+		raw := must.Get(net.Dial("tcp", s.addr))(t)
 		defer raw.Close()
 	}
 	eventually(t, "all but some are closed", func() bool { return s.Stats().Displaced == idle-maxHandshakesFrom })

@@ -23,6 +23,18 @@ type Host interface {
 	Restart(device string) error
 }
 
+// FixedHost has the methods of a [Host] that cannot change its devices.
+type FixedHost struct{}
+
+// SetLink returns ErrHostCannot.
+func (FixedHost) SetLink(string, bool) error { return ErrHostCannot }
+
+// SetAddress returns ErrHostCannot.
+func (FixedHost) SetAddress(string, netip.Prefix, bool) error { return ErrHostCannot }
+
+// Restart returns ErrHostCannot.
+func (FixedHost) Restart(string) error { return ErrHostCannot }
+
 // Identity describes a host, for reports.
 type Identity struct {
 	Hostname string

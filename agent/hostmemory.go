@@ -76,6 +76,7 @@ func (m *hostMemories) acknowledge(frames uint64) {
 	m.got(frames)
 }
 
+// got forgets the changes in the first frames, which the client has received. The caller holds the lock.
 func (m *hostMemories) got(frames uint64) {
 	n := 0
 	for _, s := range m.order {
@@ -95,6 +96,7 @@ func (m *hostMemories) got(frames uint64) {
 	}
 }
 
+// record applies a record of a memory frame. The caller holds the lock.
 func (m *hostMemories) record(r *record) error {
 	mem := m.all[r.id]
 	switch {

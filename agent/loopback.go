@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"net/netip"
-
 	"github.com/fabrictest/fabrictest/control"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -12,7 +10,7 @@ import (
 // connection. It is for the simulator, where goroutines may not block, and for testing the
 // effect of an agent.
 func Loopback(dev verbs.Context) (verbs.Context, error) {
-	c, _ := loopback(loopbackHost{dev})
+	c, _ := loopback(loopbackHost{dev: dev})
 	return c.Open(dev.Info().Name)
 }
 
@@ -36,14 +34,14 @@ func loopback(h Host) (*Client, *session) {
 }
 
 // loopbackHost has one device.
-type loopbackHost struct{ dev verbs.Context }
+type loopbackHost struct {
+	FixedHost
+	dev verbs.Context
+}
 
-func (h loopbackHost) Open(string) (verbs.Context, error)          { return h.dev, nil }
-func (h loopbackHost) SetLink(string, bool) error                  { return ErrHostCannot }
-func (h loopbackHost) SetAddress(string, netip.Prefix, bool) error { return ErrHostCannot }
-func (h loopbackHost) Restart(string) error                        { return ErrHostCannot }
-func (h loopbackHost) hold(string, *session) error                 { return nil }
-func (h loopbackHost) release(string, *session)                    {}
+func (h loopbackHost) Open(string) (verbs.Context, error) { return h.dev, nil }
+func (h loopbackHost) hold(string, *session) error        { return nil }
+func (h loopbackHost) release(string, *session)           {}
 func (h loopbackHost) Identity() (Identity, error) {
 	return Identity{Devices: []DeviceIdentity{{Info: h.dev.Info()}}}, nil
 }

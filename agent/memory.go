@@ -85,6 +85,7 @@ type recordWriter struct {
 	b    []byte
 }
 
+// add adds a record, and sends the frame when it is full.
 func (w *recordWriter) add(r *record) {
 	if w.b == nil {
 		w.b = binary.AppendUvarint(make([]byte, 0, 4<<10), w.got)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -36,24 +37,18 @@ func newTwoEnds(t *testing.T, n int) *memoryPair {
 func (e *memoryPair) deliver(t *testing.T, there, back int) {
 	t.Helper()
 	for range min(there, len(e.there)) {
-		if err := e.far.apply(e.there[0]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.far.apply(e.there[0]))
 		e.there = e.there[1:]
 	}
 	for range min(back, len(e.back)) {
-		if err := e.near.apply(e.back[0]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.near.apply(e.back[0]))
 		e.back = e.back[1:]
 	}
 }
 
 func (e *memoryPair) tellBack(t *testing.T) {
 	t.Helper()
-	if err := e.far.sendChanges(func(f []byte) { e.back = append(e.back, f) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.far.sendChanges(func(f []byte) { e.back = append(e.back, f) }))
 }
 
 // settle delivers everything.
@@ -172,16 +167,13 @@ func TestMemoryChangesArriveInOrder(t *testing.T) {
 	for i := 64; i < n-64; i++ {
 		e.device[i] = 1 // so much that a frame is sent amid the look
 	}
-	err := e.far.sendChanges(func(f []byte) {
+	must.Do(t, e.far.sendChanges(func(f []byte) {
 		if len(e.back) == 0 {
 			e.device[0] = 'D'   // the data
 			e.device[n-1] = 'F' // then the flag that says so
 		}
 		e.back = append(e.back, f)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	e.deliver(t, 0, len(e.back))
 	if e.program[n-1] != 'F' || e.program[0] != 'D' {
 		t.Errorf("the flag is %q, and the data are %q", e.program[n-1], e.program[0])
@@ -208,14 +200,14 @@ func increment(b []byte) {
 func TestMemoryIsCopiedThroughAgent(t *testing.T) {
 	s := newStage(t)
 	c, dev, fake := s.dev(t)
-	pd := must[verbs.PD](t)(dev.AllocPD())
+	pd := must.Get(dev.AllocPD())(t)
 	all := make([]byte, 3<<20)
 	for i := range all {
 		all[i] = byte(i * 7 >> 3)
 	}
 	was := bytes.Clone(all)
 	buf := all[1<<10+3:][: 2<<20 : 2<<20]
-	mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: buf}))
+	mr := must.Get(pd.RegMR(verbs.MRInit{Buf: buf}))(t)
 	far := fake.last.buf
 	at := func(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) % pageLen }
 	if !bytes.Equal(far, buf) || at(far) != at(buf) {
@@ -223,7 +215,7 @@ func TestMemoryIsCopiedThroughAgent(t *testing.T) {
 	}
 	copy(far[1<<20:], "written by the device")
 	copy(buf[1<<20+30:], "written by the program")
-	must[verbs.PortAttr](t)(dev.QueryPort(1))
+	must.Get(dev.QueryPort(1))(t)
 	if !bytes.Equal(far, buf) || string(far[1<<20+30:][:10]) != "written by" || string(buf[1<<20:][:10]) != "written by" {
 		t.Error("the changes did not get through")
 	}
@@ -232,15 +224,15 @@ func TestMemoryIsCopiedThroughAgent(t *testing.T) {
 	}
 
 	// A part of it shares the copy.
-	part := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: buf[100:200]}))
+	part := must.Get(pd.RegMR(verbs.MRInit{Buf: buf[100:200]}))(t)
 	if fake.last.buf[0] = 'P'; far[100] != 'P' || len(c.memory.all) != 1 {
 		t.Error("a part of registered memory has a copy of its own")
 	}
 	// What overlaps in another way does so from call to call.
-	over := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: all[1<<10 : 1<<10+50]}))
+	over := must.Get(pd.RegMR(verbs.MRInit{Buf: all[1<<10 : 1<<10+50]}))(t)
 	fake.last.buf[10] = 'O'
-	must[verbs.PortAttr](t)(dev.QueryPort(1))
-	must[verbs.PortAttr](t)(dev.QueryPort(1))
+	must.Get(dev.QueryPort(1))(t)
+	must.Get(dev.QueryPort(1))(t)
 	if far[7] != 'O' || buf[7] != 'O' {
 		t.Errorf("%q at the device, %q here", far[7], buf[7])
 	}
@@ -251,7 +243,7 @@ func TestMemoryIsCopiedThroughAgent(t *testing.T) {
 		}
 	}
 	buf[101] = 'x'
-	must[verbs.PortAttr](t)(dev.QueryPort(1))
+	must.Get(dev.QueryPort(1))(t)
 	if far[101] != 'x' || len(c.memory.all) != 1 {
 		t.Error("the part lost its memory with the whole")
 	}
@@ -266,10 +258,10 @@ func TestMemoryIsCopiedThroughAgent(t *testing.T) {
 func TestUnusualRegions(t *testing.T) {
 	s := newStage(t)
 	c, dev, fake := s.dev(t)
-	pd := must[verbs.PD](t)(dev.AllocPD())
+	pd := must.Get(dev.AllocPD())(t)
 	for _, buf := range [][]byte{nil, {}} {
 		fake.last.buf = []byte("x")
-		if mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: buf})); mr.Len() != 0 || len(fake.last.buf) != 0 || (fake.last.buf == nil) != (buf == nil) {
+		if mr := must.Get(pd.RegMR(verbs.MRInit{Buf: buf}))(t); mr.Len() != 0 || len(fake.last.buf) != 0 || (fake.last.buf == nil) != (buf == nil) {
 			t.Errorf("%d bytes, %#v", mr.Len(), fake.last.buf)
 		}
 	}
@@ -290,9 +282,9 @@ func TestUnusualRegions(t *testing.T) {
 // Closing a device gives its memory back at both ends.
 func TestDeviceCloseReleasesMemory(t *testing.T) {
 	c, s := loopback(new(fakeHost))
-	dev := must[verbs.Context](t)(c.Open("fake0"))
-	pd := must[verbs.PD](t)(dev.AllocPD())
-	mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 10)}))
+	dev := must.Get(c.Open("fake0"))(t)
+	pd := must.Get(dev.AllocPD())(t)
+	mr := must.Get(pd.RegMR(verbs.MRInit{Buf: make([]byte, 10)}))(t)
 	if len(c.memory.all) != 1 || len(s.memory.all) != 1 {
 		t.Errorf("%d and %d pieces of memory", len(c.memory.all), len(s.memory.all))
 	}
@@ -324,13 +316,13 @@ func BenchmarkScan(b *testing.B) {
 func TestMemoryKeepsPageOffset(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)
-	pd := must[verbs.PD](t)(dev.AllocPD())
+	pd := must.Get(dev.AllocPD())(t)
 	for _, init := range []verbs.MRInit{
 		{Buf: make([]byte, 64), Addr: 0x7000_0000_0123},
 		{Buf: make([]byte, 64), Access: verbs.AccessZeroBased},
 		{Buf: make([]byte, 64), Addr: 0x1000, Access: verbs.AccessZeroBased},
 	} {
-		mr := must[verbs.MR](t)(pd.RegMR(init))
+		mr := must.Get(pd.RegMR(init))(t)
 		at := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(fake.last.buf)))) % pageLen
 		if want := init.Addr % pageLen; at != want {
 			t.Errorf("a region at %#x has memory at %#x of its page, want %#x", init.Addr, at, want)

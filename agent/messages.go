@@ -13,12 +13,22 @@ type (
 
 	on[T any] struct{ On T }
 
-	waitOn[T any] struct {
-		On      T
-		Timeout time.Duration
+	// onWith has an argument besides the object, such as attributes or a timeout.
+	onWith[T, A any] struct {
+		On  T
+		Arg A
 	}
 
+	// value is a single result.
+	value[T any] struct{ V T }
+
 	made struct{ Handle handle }
+
+	// madeWith is a new object with an attribute.
+	madeWith[A any] struct {
+		Handle handle
+		Attr   A
+	}
 
 	deviceNamed struct{ Device string }
 	linkTo      struct {
@@ -35,31 +45,10 @@ type (
 		Info   verbs.DeviceInfo
 	}
 
-	onPort struct {
-		On   verbs.Context
-		Port uint8
-	}
 	onEntry struct {
 		On    verbs.Context
 		Port  uint8
 		Index int
-	}
-	counted struct{ All []verbs.Counter }
-	newCQ   struct {
-		On   verbs.Context
-		Init verbs.CQInit
-	}
-	newSRQ struct {
-		On   verbs.Context
-		Init verbs.SRQInit
-	}
-	madeSRQ struct {
-		Handle handle
-		Number uint32
-	}
-	newQP struct {
-		On   verbs.Context
-		Init verbs.QPInit
 	}
 	secondQP struct {
 		On   verbs.Context
@@ -88,51 +77,10 @@ type (
 		Addr   uint64
 		Len    int
 	}
-	newMW struct {
-		On   verbs.PD
-		Type verbs.MWType
-	}
-	madeMW struct {
-		Handle handle
-		Type   verbs.MWType
-	}
-	newAH struct {
-		On   verbs.PD
-		Attr verbs.AHAttr
-	}
-	madeAH struct {
-		Handle handle
-		Attr   verbs.AHAttr
-	}
-
-	eventOf struct{ CQ verbs.CQ }
-	pollCQ  struct {
-		On  verbs.CQ
-		Max int
-	}
-	polled struct{ WCs []verbs.WC }
-	armCQ  struct {
-		On            verbs.CQ
-		SolicitedOnly bool
-	}
-	resizeCQ struct {
-		On    verbs.CQ
-		Depth int
-	}
-	depth struct{ Depth int }
 
 	receiver interface {
 		PostRecv([]verbs.RecvWR) (int, error)
 	}
-	postRecvs struct {
-		On  receiver
-		WRs []verbs.RecvWR
-	}
-	postSends struct {
-		On  verbs.QP
-		WRs []verbs.SendWR
-	}
-	posted    struct{ N int }
 	changeSRQ struct {
 		On   verbs.SRQ
 		Attr verbs.SRQAttr
@@ -150,21 +98,12 @@ type (
 		Flags verbs.SendFlags
 		Info  verbs.BindInfo
 	}
-	key      struct{ RKey verbs.RKey }
-	groupFor struct {
-		On    verbs.QP
-		Group verbs.GID
-	}
 
 	newListener struct {
 		On      verbs.CM
 		Addr    netip.AddrPort
 		Space   verbs.PortSpace
 		Backlog int
-	}
-	madeListener struct {
-		Handle handle
-		Addr   netip.AddrPort
 	}
 	connectTo struct {
 		On      verbs.CM
@@ -190,10 +129,6 @@ type (
 		QP      verbs.QP
 		Param   verbs.ConnParam
 		Timeout time.Duration
-	}
-	rejectWith struct {
-		On      verbs.ConnRequest
-		Private []byte
 	}
 
 	closer interface{ Close() error }

@@ -40,6 +40,7 @@ type Timing struct {
 	CloseTimeout time.Duration
 }
 
+// filled replaces zero values by the defaults.
 func (t Timing) filled() Timing {
 	for _, f := range []struct {
 		d *time.Duration

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -104,18 +105,15 @@ func TestMessagesRoundTrip(t *testing.T) {
 // A few bytes must not become a lot of memory.
 func TestDecodeChecksLengthsBeforeAllocating(t *testing.T) {
 	b := append([]byte{0, 0xff, 0xff, 0xff, 0x01}, make([]byte, 100)...)
-	var wrs postSends
-	if err := decode(b, &wrs, newTable()); !errors.Is(err, errBadMessage) || wrs.WRs != nil {
-		t.Errorf("%v, %d elements", err, len(wrs.WRs))
+	var wrs onWith[verbs.QP, []verbs.SendWR]
+	if err := decode(b, &wrs, newTable()); !errors.Is(err, errBadMessage) || wrs.Arg != nil {
+		t.Errorf("%v, %d elements", err, len(wrs.Arg))
 	}
 }
 
 // Every error of package verbs keeps its identity.
 func TestVerbsSentinelsKeepIdentity(t *testing.T) {
-	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "verbs", "errors.go"), nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(parser.ParseFile(token.NewFileSet(), filepath.Join("..", "verbs", "errors.go"), nil, 0))(t)
 	n := 0
 	ast.Inspect(f, func(x ast.Node) bool {
 		if v, ok := x.(*ast.ValueSpec); ok && strings.HasPrefix(v.Names[0].Name, "Err") {
@@ -138,9 +136,7 @@ func TestErrorsKeepTextAndIdentity(t *testing.T) {
 	cross := func(err error) error {
 		f := failureOf(err)
 		var g failure
-		if err := decode(encode(nil, &f, nil), &g, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, decode(encode(nil, &f, nil), &g, nil))
 		return g.err()
 	}
 	if cross(nil) != nil {
@@ -206,9 +202,7 @@ func TestKeyTextAndFiles(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "key")
-	if err := k.WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.WriteFile(file))
 	if again, err := ReadKey(file); err != nil || again != k {
 		t.Errorf("%v", err)
 	}
@@ -216,9 +210,7 @@ func TestKeyTextAndFiles(t *testing.T) {
 		t.Errorf("a key was overwritten: %v", err)
 	}
 	for _, mode := range []os.FileMode{0o640, 0o604, 0o620, 0o602} {
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(file, mode))
 		if _, err := ReadKey(file); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("%v: %v", mode, err)
 		}

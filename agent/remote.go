@@ -42,7 +42,7 @@ func (d *remoteContext) QueryDevice() (verbs.DeviceAttr, error) {
 }
 
 func (d *remoteContext) QueryPort(port uint8) (verbs.PortAttr, error) {
-	return callQueryPort.call(d.c, onPort{d, port})
+	return callQueryPort.call(d.c, onWith[verbs.Context, uint8]{d, port})
 }
 
 func (d *remoteContext) QueryGID(port uint8, index int) (verbs.GIDEntry, error) {
@@ -51,7 +51,7 @@ func (d *remoteContext) QueryGID(port uint8, index int) (verbs.GIDEntry, error) 
 
 func (d *remoteContext) QueryPKey(port uint8, index int) (uint16, error) {
 	k, err := callQueryPKey.call(d.c, onEntry{d, port, index})
-	return uint16(k.Depth), err
+	return uint16(k.V), err
 }
 
 func (d *remoteContext) AllocPD() (pd verbs.PD, err error) {
@@ -69,15 +69,15 @@ func (d *remoteContext) CreateCompChannel() (ch verbs.CompChannel, err error) {
 }
 
 func (d *remoteContext) CreateCQ(init verbs.CQInit) (cq verbs.CQ, err error) {
-	_, err = callCreateCQ.callThen(d.c, newCQ{d, init}, func(out *made) {
+	_, err = callCreateCQ.callThen(d.c, onWith[verbs.Context, verbs.CQInit]{d, init}, func(out *made) {
 		cq = known(d.c, out.Handle, func() *remoteCQ { return &remoteCQ{ref: ref{d.c, out.Handle}} })
 	})
 	return cq, err
 }
 
 func (d *remoteContext) CreateSRQ(init verbs.SRQInit) (srq verbs.SRQ, err error) {
-	_, err = callCreateSRQ.callThen(d.c, newSRQ{d, init}, func(out *madeSRQ) {
-		srq = known(d.c, out.Handle, func() *remoteSRQ { return &remoteSRQ{ref{d.c, out.Handle}, out.Number} })
+	_, err = callCreateSRQ.callThen(d.c, onWith[verbs.Context, verbs.SRQInit]{d, init}, func(out *madeWith[uint32]) {
+		srq = known(d.c, out.Handle, func() *remoteSRQ { return &remoteSRQ{ref{d.c, out.Handle}, out.Attr} })
 	})
 	return srq, err
 }
@@ -89,7 +89,7 @@ func (d *remoteContext) qp(qp *verbs.QP) func(*madeQP) {
 }
 
 func (d *remoteContext) CreateQP(init verbs.QPInit) (qp verbs.QP, err error) {
-	_, err = callCreateQP.callThen(d.c, newQP{d, init}, d.qp(&qp))
+	_, err = callCreateQP.callThen(d.c, onWith[verbs.Context, verbs.QPInit]{d, init}, d.qp(&qp))
 	return qp, err
 }
 
@@ -106,13 +106,13 @@ func (d *remoteContext) OpenQP(x verbs.XRCD, n verbs.QPN) (qp verbs.QP, err erro
 }
 
 func (d *remoteContext) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
-	return callWaitAsync.call(d.c, waitOn[verbs.Context]{d, timeout})
+	return callWaitAsync.call(d.c, onWith[verbs.Context, time.Duration]{d, timeout})
 }
 
 // Counters returns nil if the call fails.
 func (d *remoteContext) Counters() []verbs.Counter {
 	all, _ := callCounters.call(d.c, on[verbs.Context]{d})
-	return all.All
+	return all.V
 }
 
 func (d *remoteContext) CM() (cm verbs.CM, err error) {
@@ -169,14 +169,14 @@ func (p *remotePD) RegMR(init verbs.MRInit) (verbs.MR, error) {
 }
 
 func (p *remotePD) AllocMW(kind verbs.MWType) (mw verbs.MW, err error) {
-	_, err = callAllocMW.callThen(p.c, newMW{p, kind}, func(out *madeMW) {
-		mw = &remoteMW{ref: ref{p.c, out.Handle}, kind: out.Type}
+	_, err = callAllocMW.callThen(p.c, onWith[verbs.PD, verbs.MWType]{p, kind}, func(out *madeWith[verbs.MWType]) {
+		mw = &remoteMW{ref: ref{p.c, out.Handle}, kind: out.Attr}
 	})
 	return mw, err
 }
 
 func (p *remotePD) CreateAH(attr verbs.AHAttr) (ah verbs.AH, err error) {
-	_, err = callCreateAH.callThen(p.c, newAH{p, attr}, func(out *madeAH) {
+	_, err = callCreateAH.callThen(p.c, onWith[verbs.PD, verbs.AHAttr]{p, attr}, func(out *madeWith[verbs.AHAttr]) {
 		ah = &remoteAH{ref{p.c, out.Handle}, out.Attr}
 	})
 	return ah, err
@@ -228,7 +228,7 @@ func (m *remoteMW) RKey() verbs.RKey {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
-		m.last = k.RKey
+		m.last = k.V
 	}
 	return m.last
 }

@@ -11,8 +11,8 @@ import (
 type remoteCM struct{ ref }
 
 func (m *remoteCM) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (l verbs.Listener, err error) {
-	_, err = callListen.callThen(m.c, newListener{m, addr, space, backlog}, func(out *madeListener) {
-		l = &remoteListener{ref{m.c, out.Handle}, out.Addr}
+	_, err = callListen.callThen(m.c, newListener{m, addr, space, backlog}, func(out *madeWith[netip.AddrPort]) {
+		l = &remoteListener{ref{m.c, out.Handle}, out.Attr}
 	})
 	return l, err
 }
@@ -44,7 +44,7 @@ type remoteListener struct {
 func (l *remoteListener) Addr() netip.AddrPort { return l.addr }
 
 func (l *remoteListener) GetRequest(timeout time.Duration) (req verbs.ConnRequest, err error) {
-	_, err = callNext.callThen(l.c, waitOn[verbs.Listener]{l, timeout}, func(out *peered) {
+	_, err = callNext.callThen(l.c, onWith[verbs.Listener, time.Duration]{l, timeout}, func(out *peered) {
 		req = &remoteRequest{ref{l.c, out.Handle}, *out}
 	})
 	return req, err
@@ -65,7 +65,7 @@ func (r *remoteRequest) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.
 }
 
 func (r *remoteRequest) Reject(private []byte) error {
-	_, err := callReject.call(r.c, rejectWith{r, private})
+	_, err := callReject.call(r.c, onWith[verbs.ConnRequest, []byte]{r, private})
 	return err
 }
 
@@ -84,6 +84,6 @@ func (c *remoteConn) Disconnect() error {
 }
 
 func (c *remoteConn) WaitDisconnect(timeout time.Duration) error {
-	_, err := callWaitDisconnect.call(c.c, waitOn[verbs.Conn]{c, timeout})
+	_, err := callWaitDisconnect.call(c.c, onWith[verbs.Conn, time.Duration]{c, timeout})
 	return err
 }

@@ -11,8 +11,8 @@ import (
 type remoteChannel struct{ ref }
 
 func (ch *remoteChannel) Wait(timeout time.Duration) (verbs.CQ, error) {
-	e, err := callWaitChannel.call(ch.c, waitOn[verbs.CompChannel]{ch, timeout})
-	return e.CQ, err
+	e, err := callWaitChannel.call(ch.c, onWith[verbs.CompChannel, time.Duration]{ch, timeout})
+	return e.V, err
 }
 
 // remoteCQ is a completion queue.
@@ -26,16 +26,16 @@ type remoteCQ struct {
 func (q *remoteCQ) Poll(into []verbs.WC) (n int, err error) {
 	for {
 		want := min(len(into)-n, maxPoll)
-		got, err := callPoll.call(q.c, pollCQ{q, want})
-		n += copy(into[n:], got.WCs)
-		if err != nil || len(got.WCs) < want || n == len(into) {
+		got, err := callPoll.call(q.c, onWith[verbs.CQ, int]{q, want})
+		n += copy(into[n:], got.V)
+		if err != nil || len(got.V) < want || n == len(into) {
 			return n, err
 		}
 	}
 }
 
 func (q *remoteCQ) ReqNotify(solicitedOnly bool) error {
-	_, err := callArm.call(q.c, armCQ{q, solicitedOnly})
+	_, err := callArm.call(q.c, onWith[verbs.CQ, bool]{q, solicitedOnly})
 	return err
 }
 
@@ -46,13 +46,13 @@ func (q *remoteCQ) Depth() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err == nil {
-		q.depth = d.Depth
+		q.depth = d.V
 	}
 	return q.depth
 }
 
 func (q *remoteCQ) Resize(depth int) error {
-	_, err := callResize.call(q.c, resizeCQ{q, depth})
+	_, err := callResize.call(q.c, onWith[verbs.CQ, int]{q, depth})
 	return err
 }
 
@@ -63,8 +63,8 @@ type remoteSRQ struct {
 }
 
 func (q *remoteSRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	p, err := callPostRecv.call(q.c, postRecvs{q, wrs})
-	return p.N, err
+	p, err := callPostRecv.call(q.c, onWith[receiver, []verbs.RecvWR]{q, wrs})
+	return p.V, err
 }
 
 func (q *remoteSRQ) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
@@ -96,26 +96,26 @@ func (q *remoteQP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 func (q *remoteQP) Query() (verbs.QPAttr, error) { return callQueryQP.call(q.c, on[verbs.QP]{q}) }
 
 func (q *remoteQP) PostSend(wrs []verbs.SendWR) (int, error) {
-	p, err := callPostSend.call(q.c, postSends{q, wrs})
-	return p.N, err
+	p, err := callPostSend.call(q.c, onWith[verbs.QP, []verbs.SendWR]{q, wrs})
+	return p.V, err
 }
 
 func (q *remoteQP) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	p, err := callPostRecv.call(q.c, postRecvs{q, wrs})
-	return p.N, err
+	p, err := callPostRecv.call(q.c, onWith[receiver, []verbs.RecvWR]{q, wrs})
+	return p.V, err
 }
 
 func (q *remoteQP) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	k, err := callBindMW.call(q.c, bindMW{q, mw, wrID, flags, info})
-	return k.RKey, err
+	return k.V, err
 }
 
 func (q *remoteQP) AttachMulticast(group verbs.GID) error {
-	_, err := callAttach.call(q.c, groupFor{q, group})
+	_, err := callAttach.call(q.c, onWith[verbs.QP, verbs.GID]{q, group})
 	return err
 }
 
 func (q *remoteQP) DetachMulticast(group verbs.GID) error {
-	_, err := callDetach.call(q.c, groupFor{q, group})
+	_, err := callDetach.call(q.c, onWith[verbs.QP, verbs.GID]{q, group})
 	return err
 }

@@ -66,11 +66,6 @@ type held struct {
 	n  int
 }
 
-// Serve runs an agent with this key on a listener until ctx ends.
-func Serve(ctx context.Context, ln net.Listener, key Key, host Host) error {
-	return (&Server{Key: key, Host: host}).Serve(ctx, ln)
-}
-
 // Stats returns the current counters.
 func (s *Server) Stats() Stats {
 	return Stats{
@@ -199,6 +194,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, log *slog.Logger) erro
 	return why
 }
 
+// enter counts a session; false if there are too many.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -29,12 +30,12 @@ func TestMain(m *testing.M) {
 func TestHostCalls(t *testing.T) {
 	s := newStage(t)
 	c := s.client(t)
-	id := must[Identity](t)(c.Identity())
+	id := must.Get(c.Identity())(t)
 	want, _ := s.fakeHost.Identity()
 	if id.Hostname != want.Hostname || id.Devices[0].Info != fakeInfo || id.Devices[0].Addrs[0] != want.Devices[0].Addrs[0] {
 		t.Errorf("%+v", id)
 	}
-	if infos := must[[]verbs.DeviceInfo](t)(c.Devices()); len(infos) != 1 || infos[0] != fakeInfo || c.Agent() == "" {
+	if infos := must.Get(c.Devices())(t); len(infos) != 1 || infos[0] != fakeInfo || c.Agent() == "" {
 		t.Errorf("%+v of %s", infos, c.Agent())
 	}
 	if _, err := c.Open("fake9"); !errors.Is(err, verbs.ErrNotFound) || !strings.Contains(err.Error(), "fake9") {
@@ -43,7 +44,7 @@ func TestHostCalls(t *testing.T) {
 	if err := errors.Join(c.SetLink("fake0", true), c.SetAddress("fake0", netip.MustParsePrefix("fd00::1/64"), false)); err != nil {
 		t.Error(err)
 	}
-	dev := must[verbs.Context](t)(c.Open("fake0"))
+	dev := must.Get(c.Open("fake0"))(t)
 	if err := c.Restart("fake0"); !errors.Is(err, ErrHostCannot) || !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
@@ -69,7 +70,7 @@ func TestWrongKeyIsRejected(t *testing.T) {
 	}
 	// An agent must not accept another agent, nor a client a client: the two
 	// ends have different keys under one secret.
-	wrong := must[*tls.Config](t)(tlsConfig(s.Key, roleAgent, roleClient))
+	wrong := must.Get(tlsConfig(s.Key, roleAgent, roleClient))(t)
 	conn, err := tls.Dial("tcp", s.addr, wrong)
 	if err == nil {
 		_, err = conn.Read(make([]byte, 1))
@@ -79,7 +80,7 @@ func TestWrongKeyIsRejected(t *testing.T) {
 		t.Error("an agent accepts an agent")
 	}
 	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", string(helloFrame(Version, newHello("", 0))), strings.Repeat("\xff", 4096)} {
-		raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
+		raw := must.Get(net.Dial("tcp", s.addr))(t)
 		io.WriteString(raw, first) // it may have hung up already
 		answer, _ := io.ReadAll(raw)
 		if bytes.Contains(answer, []byte("fabrictest")) {
@@ -103,7 +104,7 @@ func TestSlowHandshakeTimesOut(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(s *Server) { s.Timing.HandshakeTimeout = 100 * time.Millisecond })
 	for range maxHandshakesFrom {
-		raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
+		raw := must.Get(net.Dial("tcp", s.addr))(t)
 		defer raw.Close()
 		raw.Write([]byte{22, 3, 1}) // the beginning of a handshake, for ever
 	}
@@ -114,8 +115,8 @@ func TestSlowHandshakeTimesOut(t *testing.T) {
 func TestDeviceIsHeldByOneClient(t *testing.T) {
 	s := newStage(t)
 	one, two := s.client(t), s.client(t)
-	first := must[verbs.Context](t)(one.Open("fake0"))
-	second := must[verbs.Context](t)(one.Open("fake0"))
+	first := must.Get(one.Open("fake0"))(t)
+	second := must.Get(one.Open("fake0"))(t)
 	for _, err := range []error{
 		func() error { _, err := two.Open("fake0"); return err }(),
 		two.SetLink("fake0", false), two.Restart("fake0"),
@@ -133,7 +134,7 @@ func TestDeviceIsHeldByOneClient(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
-	must[verbs.Context](t)(two.Open("fake0"))
+	must.Get(two.Open("fake0"))(t)
 	two.Close()
 	eventually(t, "the device is free", func() bool { _, err := one.Open("fake0"); return err == nil })
 }
@@ -141,18 +142,18 @@ func TestDeviceIsHeldByOneClient(t *testing.T) {
 // populate opens one of everything, and waits in several ways.
 func populate(t *testing.T, dev verbs.Context) (waits []chan error) {
 	t.Helper()
-	pd := must[verbs.PD](t)(dev.AllocPD())
-	ch := must[verbs.CompChannel](t)(dev.CreateCompChannel())
-	cq := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{Channel: ch}))
-	must[verbs.XRCD](t)(dev.OpenXRCD())
-	must[verbs.SRQ](t)(dev.CreateSRQ(verbs.SRQInit{PD: pd}))
-	must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{PD: pd, SendCQ: cq, RecvCQ: cq}))
-	must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 100)}))
-	must[verbs.MW](t)(pd.AllocMW(verbs.MWType1))
-	must[verbs.AH](t)(pd.CreateAH(verbs.AHAttr{}))
-	cm := must[verbs.CM](t)(dev.CM())
-	l := must[verbs.Listener](t)(cm.Listen(netip.AddrPort{}, verbs.PortSpaceTCP, 1))
-	conn := must[verbs.Conn](t)(cm.Connect(nil, netip.AddrPort{}, verbs.ConnParam{}, time.Second))
+	pd := must.Get(dev.AllocPD())(t)
+	ch := must.Get(dev.CreateCompChannel())(t)
+	cq := must.Get(dev.CreateCQ(verbs.CQInit{Channel: ch}))(t)
+	must.Get(dev.OpenXRCD())(t)
+	must.Get(dev.CreateSRQ(verbs.SRQInit{PD: pd}))(t)
+	must.Get(dev.CreateQP(verbs.QPInit{PD: pd, SendCQ: cq, RecvCQ: cq}))(t)
+	must.Get(pd.RegMR(verbs.MRInit{Buf: make([]byte, 100)}))(t)
+	must.Get(pd.AllocMW(verbs.MWType1))(t)
+	must.Get(pd.CreateAH(verbs.AHAttr{}))(t)
+	cm := must.Get(dev.CM())(t)
+	l := must.Get(cm.Listen(netip.AddrPort{}, verbs.PortSpaceTCP, 1))(t)
+	conn := must.Get(cm.Connect(nil, netip.AddrPort{}, verbs.ConnParam{}, time.Second))(t)
 	for _, wait := range []func() error{
 		func() error { _, err := dev.WaitAsync(verbs.Forever); return err },
 		func() error { _, err := ch.Wait(verbs.Forever); return err },
@@ -163,7 +164,7 @@ func populate(t *testing.T, dev verbs.Context) (waits []chan error) {
 		go func() { done <- wait() }()
 		waits = append(waits, done)
 	}
-	must[verbs.PortAttr](t)(dev.QueryPort(1)) // other calls do not wait
+	must.Get(dev.QueryPort(1))(t) // other calls do not wait
 	return waits
 }
 
@@ -183,9 +184,9 @@ func TestConnectionEndClosesEverything(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
-			raw := must[net.Conn](t)(net.Dial("tcp", s.addr))
-			c := must[*Client](t)(NewClient(t.Context(), raw, s.Key, testTiming))
-			dev := must[verbs.Context](t)(c.Open("fake0"))
+			raw := must.Get(net.Dial("tcp", s.addr))(t)
+			c := must.Get(NewClient(t.Context(), raw, s.Key, testTiming))(t)
+			dev := must.Get(c.Open("fake0"))(t)
 			fake := s.device(0)
 			waits := populate(t, dev)
 			if n := len(fake.isOpen()); n != populated {
@@ -218,12 +219,10 @@ func TestConnectionEndClosesEverything(t *testing.T) {
 // handMade returns a connection of a client with the key, which has sent a hello.
 func (s *testAgent) handMade(t *testing.T, hello []byte) (net.Conn, *control.Conn) {
 	t.Helper()
-	config := must[*tls.Config](t)(tlsConfig(s.Key, roleClient, roleAgent))
-	conn := must[*tls.Conn](t)(tls.Dial("tcp", s.addr, config))
+	config := must.Get(tlsConfig(s.Key, roleClient, roleAgent))(t)
+	conn := must.Get(tls.Dial("tcp", s.addr, config))(t)
 	t.Cleanup(func() { conn.Close() })
-	if _, err := conn.Write(hello); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(conn.Write(hello)))
 	return conn, newConn(conn, testTiming, control.Reply)
 }
 
@@ -255,18 +254,16 @@ func TestIdleTimeout(t *testing.T) {
 			s := newStage(t, impatient)
 			_, conn := s.handMade(t, helloFrame(Version, newHello("", time.Hour)))
 			call := encode([]byte{0, byte(callOpen.number)}, &deviceNamed{"fake0"}, nil)
-			if err := conn.Write(control.Frame{Kind: control.Call, Num: 1, Body: call}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, conn.Write(control.Frame{Kind: control.Call, Num: 1, Body: call}))
 			eventually(t, "the device is opened", func() bool { return s.fakeHost.count() == 1 })
 			eventually(t, "the device is closed", func() bool { return len(s.device(0).isOpen()) == 0 })
 		},
 		// The heartbeat interval follows the idle timeout of the agent.
 		"a client that waits longer than the timeout": func(t *testing.T) {
 			s := newStage(t, impatient)
-			alive := must[*Client](t)(NewClient(t.Context(), must[net.Conn](t)(net.Dial("tcp", s.addr)), s.Key, Timing{HeartbeatInterval: time.Hour}))
+			alive := must.Get(NewClient(t.Context(), must.Get(net.Dial("tcp", s.addr))(t), s.Key, Timing{HeartbeatInterval: time.Hour}))(t)
 			defer alive.Close()
-			dev := must[verbs.Context](t)(alive.Open("fake0"))
+			dev := must.Get(alive.Open("fake0"))(t)
 			if _, err := dev.WaitAsync(2 * silence); !errors.Is(err, verbs.ErrTimeout) {
 				t.Errorf("a call that waits longer than the idle timeout: %v", err)
 			}
@@ -283,7 +280,7 @@ func TestIdleTimeout(t *testing.T) {
 		},
 		"an agent without heartbeats": func(t *testing.T) {
 			key := NewKey()
-			client := must[*Client](t)(NewClient(t.Context(), fakeAgent(key, helloFrame(Version, newHello("", time.Hour))), key, Timing{IdleTimeout: 100 * time.Millisecond}))
+			client := must.Get(NewClient(t.Context(), fakeAgent(key, helloFrame(Version, newHello("", time.Hour))), key, Timing{IdleTimeout: 100 * time.Millisecond}))(t)
 			if _, err := client.Identity(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "no data") {
 				t.Error(err)
 			}
@@ -305,7 +302,7 @@ func TestPanicInCallIsReported(t *testing.T) {
 		t.Error(err)
 	}
 	fake.panic = false
-	must[verbs.PortAttr](t)(dev.QueryPort(1))
+	must.Get(dev.QueryPort(1))(t)
 	if s.Stats().Crashes != 1 {
 		t.Errorf("%+v", s.Stats())
 	}
@@ -358,9 +355,7 @@ func TestVersionMismatch(t *testing.T) {
 	// The agent sends the same error to an old client.
 	s := newStage(t)
 	_, old := s.handMade(t, helloFrame(Version-1, newHello("", time.Hour)))
-	if _, err := readHello(old, testTiming.HandshakeTimeout, "", ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(readHello(old, testTiming.HandshakeTimeout, "", "")))
 	var told *control.CloseError
 	if _, err := old.Read(); !errors.As(err, &told) || !strings.Contains(told.Reason, "update the client") {
 		t.Error(err)
@@ -370,7 +365,7 @@ func TestVersionMismatch(t *testing.T) {
 func TestDialErrors(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
-	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	if _, err := Dial(ctx, ln.Addr().String(), NewKey()); err == nil || !strings.Contains(err.Error(), ln.Addr().String()) {
 		t.Errorf("a listener that never answers: %v", err)
@@ -383,10 +378,10 @@ func TestDialErrors(t *testing.T) {
 // Registration fails beyond the memory limit of the agent, and the client continues.
 func TestRegistrationBeyondMemoryLimitFails(t *testing.T) {
 	s := newStage(t, func(s *Server) { s.MaxMemory = 1 << 20 })
-	dev := must[verbs.Context](t)(s.client(t).Open("fake0"))
-	pd := must[verbs.PD](t)(dev.AllocPD())
+	dev := must.Get(s.client(t).Open("fake0"))(t)
+	pd := must.Get(dev.AllocPD())(t)
 	if _, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 1<<20+1)}); !errors.Is(err, verbs.ErrNoMemory) {
 		t.Errorf("a byte too much: %v", err)
 	}
-	must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 1<<19)}))
+	must.Get(pd.RegMR(verbs.MRInit{Buf: make([]byte, 1<<19)}))(t)
 }

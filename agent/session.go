@@ -57,6 +57,7 @@ func (s *session) receive(f control.Frame) error {
 	return s.call(f)
 }
 
+// call starts the execution of a call, whose reply is sent when it is done.
 func (s *session) call(f control.Frame) error {
 	var got uint64
 	body, err := parseUvarint(f.Body, &got)
@@ -267,6 +268,7 @@ func (s *session) end(grace time.Duration) error {
 	}
 }
 
+// closeAll closes all objects, the newest first. It continues after a panic.
 func (s *session) closeAll() {
 	for _, e := range s.openEntries(func(*entry) bool { return true }) {
 		func() {

@@ -21,11 +21,12 @@ func (c *someDevices) has(name string) bool {
 	return len(c.names) == 0 || slices.Contains(c.names, name)
 }
 
-func (c *someDevices) check(name string) error {
-	if !c.has(name) {
-		return fmt.Errorf("device %s: the agent was told to serve %s only: %w", name, strings.Join(c.names, ", "), verbs.ErrNotFound)
+// checked calls f if the device may be used.
+func (c *someDevices) checked(device string, f func() error) error {
+	if !c.has(device) {
+		return fmt.Errorf("device %s: the agent was told to serve %s only: %w", device, strings.Join(c.names, ", "), verbs.ErrNotFound)
 	}
-	return nil
+	return f()
 }
 
 // Identity implements Host.
@@ -36,33 +37,25 @@ func (c *someDevices) Identity() (Identity, error) {
 }
 
 // Open implements Host.
-func (c *someDevices) Open(device string) (verbs.Context, error) {
-	if err := c.check(device); err != nil {
-		return nil, err
-	}
-	return c.Host.Open(device)
+func (c *someDevices) Open(device string) (dev verbs.Context, err error) {
+	err = c.checked(device, func() error {
+		dev, err = c.Host.Open(device)
+		return err
+	})
+	return dev, err
 }
 
 // SetLink implements Host.
 func (c *someDevices) SetLink(device string, up bool) error {
-	if err := c.check(device); err != nil {
-		return err
-	}
-	return c.Host.SetLink(device, up)
+	return c.checked(device, func() error { return c.Host.SetLink(device, up) })
 }
 
 // SetAddress implements Host.
 func (c *someDevices) SetAddress(device string, addr netip.Prefix, present bool) error {
-	if err := c.check(device); err != nil {
-		return err
-	}
-	return c.Host.SetAddress(device, addr, present)
+	return c.checked(device, func() error { return c.Host.SetAddress(device, addr, present) })
 }
 
 // Restart implements Host.
 func (c *someDevices) Restart(device string) error {
-	if err := c.check(device); err != nil {
-		return err
-	}
-	return c.Host.Restart(device)
+	return c.checked(device, func() error { return c.Host.Restart(device) })
 }

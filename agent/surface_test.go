@@ -8,19 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
-
-// must returns v, or ends the test.
-func must[T any](tb testing.TB) func(v T, err error) T {
-	return func(v T, err error) T {
-		tb.Helper()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return v
-	}
-}
 
 // Every verb arrives with its arguments, and its results come back.
 func TestEveryVerb(t *testing.T) {
@@ -43,68 +33,68 @@ func TestEveryVerb(t *testing.T) {
 		{"pkey", func(d verbs.Context) (any, error) { return d.QueryPKey(1, 4) }},
 		{"counters", func(d verbs.Context) (any, error) { return d.Counters(), nil }},
 	} {
-		far := must[any](t)(q.ask(dev))
-		same(q.name, far, must[any](t)(q.ask(fake)))
+		far := must.Get(q.ask(dev))(t)
+		same(q.name, far, must.Get(q.ask(fake))(t))
 	}
 
-	pd := must[verbs.PD](t)(dev.AllocPD())
-	ch := must[verbs.CompChannel](t)(dev.CreateCompChannel())
-	cq := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{Depth: 5, Channel: ch}))
+	pd := must.Get(dev.AllocPD())(t)
+	ch := must.Get(dev.CreateCompChannel())(t)
+	cq := must.Get(dev.CreateCQ(verbs.CQInit{Depth: 5, Channel: ch}))(t)
 	same("depth", cq.Depth(), 5)
 	if err := cq.Resize(9); err != nil || cq.Depth() != 9 {
 		t.Errorf("resized to %d, %v", cq.Depth(), err)
 	}
-	x := must[verbs.XRCD](t)(dev.OpenXRCD())
-	srq := must[verbs.SRQ](t)(dev.CreateSRQ(verbs.SRQInit{PD: pd, Type: verbs.SRQXRC, MaxWR: 3, XRCD: x, CQ: cq}))
+	x := must.Get(dev.OpenXRCD())(t)
+	srq := must.Get(dev.CreateSRQ(verbs.SRQInit{PD: pd, Type: verbs.SRQXRC, MaxWR: 3, XRCD: x, CQ: cq}))(t)
 	same("srq", srq.Number(), uint32(77))
 	if l := fake.last.srq; l.MaxWR != 3 || l.PD == nil || l.XRCD == nil || l.CQ == nil {
 		t.Errorf("%+v", l)
 	}
-	same("query srq", must[verbs.SRQAttr](t)(srq.Query()), verbs.SRQAttr{MaxWR: 7})
+	same("query srq", must.Get(srq.Query())(t), verbs.SRQAttr{MaxWR: 7})
 	if err := srq.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit); err != nil {
 		t.Error(err)
 	}
-	qp := must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{Type: verbs.QPTypeUD, PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq, Caps: verbs.QPCaps{MaxInline: 4}, SignalAll: true}))
+	qp := must.Get(dev.CreateQP(verbs.QPInit{Type: verbs.QPTypeUD, PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq, Caps: verbs.QPCaps{MaxInline: 4}, SignalAll: true}))(t)
 	same("qpn", qp.QPN(), verbs.QPN(0xabcdef))
 	same("type", qp.Type(), verbs.QPTypeUD)
 	if i := fake.last.qp; i.SendCQ == nil || i.SendCQ != i.RecvCQ || i.SRQ == nil || i.XRCD != nil || i.Caps.MaxInline != 4 || !i.SignalAll {
 		t.Errorf("%+v", i)
 	}
-	same("opened type", must[verbs.QP](t)(dev.OpenQP(x, 5)).Type(), verbs.QPTypeXRCRecv)
+	same("opened type", must.Get(dev.OpenQP(x, 5))(t).Type(), verbs.QPTypeXRCRecv)
 	attr := verbs.QPAttr{State: verbs.QPStateRTS, AH: verbs.AHAttr{GRH: verbs.GRH{DGID: verbs.GID{1, 2, 3}, FlowLabel: 99}}, SQDraining: true, AltTimeout: 255}
 	if err := qp.Modify(attr, verbs.QPAttrDestQPN); err != nil || fake.last.mask != verbs.QPAttrDestQPN {
 		t.Errorf("%v, %v", err, fake.last.mask)
 	}
-	same("attributes", must[verbs.QPAttr](t)(qp.Query()), attr)
+	same("attributes", must.Get(qp.Query())(t), attr)
 
-	mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 100), Addr: 7}))
+	mr := must.Get(pd.RegMR(verbs.MRInit{Buf: make([]byte, 100), Addr: 7}))(t)
 	same("mr", []any{mr.LKey(), mr.RKey(), mr.Addr(), mr.Len()}, []any{verbs.LKey(1), verbs.RKey(0x100), uint64(7 + 1<<50), 100})
-	mw := must[verbs.MW](t)(pd.AllocMW(verbs.MWType1))
+	mw := must.Get(pd.AllocMW(verbs.MWType1))(t)
 	same("mw", []any{mw.Type(), mw.RKey()}, []any{verbs.MWType1, verbs.RKey(0x100)})
 	info := verbs.BindInfo{MR: mr, Addr: 1, Length: 2, Access: verbs.AccessRemoteRead}
-	if k := must[verbs.RKey](t)(qp.BindMW(mw, 1, 0, info)); k != 0x101 || mw.RKey() != k {
+	if k := must.Get(qp.BindMW(mw, 1, 0, info))(t); k != 0x101 || mw.RKey() != k {
 		t.Errorf("key %#x, then %#x", k, mw.RKey())
 	}
 	if l := fake.last; l.bind.MR.Len() != 100 || l.bind.Length != 2 {
 		t.Errorf("%+v", l.bind)
 	}
-	ah := must[verbs.AH](t)(pd.CreateAH(attr.AH))
+	ah := must.Get(pd.CreateAH(attr.AH))(t)
 	same("ah", ah.Attr(), attr.AH)
 	sends := []verbs.SendWR{
 		{WRID: 1 << 63, Opcode: verbs.OpAtomicWrite, Flags: verbs.SendInline, Inline: []byte{}, SGL: []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}, Imm: 4},
 		{Remote: verbs.Remote{Addr: 1, RKey: 2}, Atomic: verbs.Atomic{CompareAdd: 3, Swap: 4}, XRC: verbs.XRC{SRQN: 5}, Flush: verbs.Flush{Length: 6, Type: 7, Level: 8}},
 	}
-	same("posted", must[int](t)(qp.PostSend(sends)), 2)
+	same("posted", must.Get(qp.PostSend(sends))(t), 2)
 	same("sends", fake.last.send, sends)
-	same("posted", must[int](t)(qp.PostSend([]verbs.SendWR{{UD: verbs.UD{AH: ah, QPN: 1, QKey: 2}, Bind: verbs.Bind{MW: mw, RKey: 3, Info: info}}})), 1)
+	same("posted", must.Get(qp.PostSend([]verbs.SendWR{{UD: verbs.UD{AH: ah, QPN: 1, QKey: 2}, Bind: verbs.Bind{MW: mw, RKey: 3, Info: info}}}))(t), 1)
 	if wr := fake.last.send[0]; wr.UD.AH.Attr() != attr.AH || wr.Bind.MW.Type() != verbs.MWType1 || wr.Bind.Info.MR.Len() != 100 {
 		t.Errorf("%+v", wr)
 	}
 	recvs := []verbs.RecvWR{{WRID: 1}, {SGL: []verbs.SGE{}}}
-	same("receives", must[int](t)(qp.PostRecv(recvs)), 2)
+	same("receives", must.Get(qp.PostRecv(recvs))(t), 2)
 	same("receives", fake.last.recv, recvs)
 	fake.last.recv = nil
-	same("receives", must[int](t)(srq.PostRecv(recvs)), 2)
+	same("receives", must.Get(srq.PostRecv(recvs))(t), 2)
 	same("receives", fake.last.recv, recvs)
 	if err := errors.Join(qp.AttachMulticast(verbs.GID{1}), qp.DetachMulticast(verbs.GID{2})); err != nil {
 		t.Error(err)
@@ -114,21 +104,21 @@ func TestEveryVerb(t *testing.T) {
 
 func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDevice) {
 	t.Helper()
-	cm := must[verbs.CM](t)(dev.CM())
-	if again := must[verbs.CM](t)(dev.CM()); again != cm {
+	cm := must.Get(dev.CM())(t)
+	if again := must.Get(dev.CM())(t); again != cm {
 		t.Error("the connection manager is another the second time")
 	}
 	at := netip.MustParseAddrPort("[fd00::2%eth0]:99")
-	l := must[verbs.Listener](t)(cm.Listen(at, verbs.PortSpaceTCP, 3))
+	l := must.Get(cm.Listen(at, verbs.PortSpaceTCP, 3))(t)
 	if l.Addr() != at {
 		t.Errorf("listens at %v", l.Addr())
 	}
-	req := must[verbs.ConnRequest](t)(l.GetRequest(time.Hour))
+	req := must.Get(l.GetRequest(time.Hour))(t)
 	param := verbs.ConnParam{PrivateData: []byte{1}, ResponderResources: 2, FlowControl: true}
 	if string(req.Param().PrivateData) != "hello" || req.Remote().Port() != 9 {
 		t.Errorf("%+v from %v", req.Param(), req.Remote())
 	}
-	conn := must[verbs.Conn](t)(req.Accept(qp, param, 30*time.Second))
+	conn := must.Get(req.Accept(qp, param, 30*time.Second))(t)
 	if !reflect.DeepEqual(conn.Param(), param) || !reflect.DeepEqual(fake.last.param, param) || conn.Remote().Addr().Zone() != "zone" {
 		t.Errorf("%+v with %v", conn.Param(), conn.Remote())
 	}
@@ -146,10 +136,10 @@ func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDev
 	if !errors.As(err, &r) || !errors.Is(err, verbs.ErrRejected) || r.Reason != 28 || string(r.PrivateData) != "sorry" {
 		t.Errorf("refused with %v", err)
 	}
-	if c := must[verbs.Conn](t)(cm.Connect(qp, at, param, 30*time.Second)); !reflect.DeepEqual(c.Param(), param) {
+	if c := must.Get(cm.Connect(qp, at, param, 30*time.Second))(t); !reflect.DeepEqual(c.Param(), param) {
 		t.Errorf("%+v", c.Param())
 	}
-	if p := must[verbs.DatagramPeer](t)(cm.Resolve(at, []byte("x"), 0)); p.QKey != 6 || string(p.PrivateData) != "x" {
+	if p := must.Get(cm.Resolve(at, []byte("x"), 0))(t); p.QKey != 6 || string(p.PrivateData) != "x" {
 		t.Errorf("%+v", p)
 	}
 }
@@ -158,8 +148,8 @@ func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDev
 func TestFailedCallsReturnResults(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)
-	qp := must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{}))
-	cq := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{}))
+	qp := must.Get(dev.CreateQP(verbs.QPInit{}))(t)
+	cq := must.Get(dev.CreateCQ(verbs.CQInit{}))(t)
 	fake.fail = &verbs.OpError{Op: "fake", Obj: "it", Err: verbs.ErrOverrun}
 	n, err := qp.PostSend(make([]verbs.SendWR, 5))
 	var op *verbs.OpError
@@ -175,7 +165,7 @@ func TestFailedCallsReturnResults(t *testing.T) {
 func TestPollOfManyCompletions(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)
-	cq := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{}))
+	cq := must.Get(dev.CreateCQ(verbs.CQInit{}))(t)
 	fake.wcs = make([]verbs.WC, 3*maxPoll)
 	for i := range fake.wcs {
 		fake.wcs[i] = verbs.WC{WRID: uint64(i), Status: verbs.WCGeneralErr, Flags: verbs.WCWithInv, QPN: 1 << 23}
@@ -197,23 +187,21 @@ func TestPollOfManyCompletions(t *testing.T) {
 func TestEventsReferToClientObjects(t *testing.T) {
 	s := newStage(t)
 	_, dev, fake := s.dev(t)
-	ch := must[verbs.CompChannel](t)(dev.CreateCompChannel())
-	one, two := must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{Channel: ch})), must[verbs.CQ](t)(dev.CreateCQ(verbs.CQInit{Channel: ch}))
+	ch := must.Get(dev.CreateCompChannel())(t)
+	one, two := must.Get(dev.CreateCQ(verbs.CQInit{Channel: ch}))(t), must.Get(dev.CreateCQ(verbs.CQInit{Channel: ch}))(t)
 	for _, want := range []verbs.CQ{two, one} {
-		if err := want.ReqNotify(false); err != nil {
-			t.Fatal(err)
-		}
-		if got := must[verbs.CQ](t)(ch.Wait(30 * time.Second)); got != want {
+		must.Do(t, want.ReqNotify(false))
+		if got := must.Get(ch.Wait(30 * time.Second))(t); got != want {
 			t.Errorf("an event of %p, not %p", got, want)
 		}
 	}
-	qp, srq := must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{})), must[verbs.SRQ](t)(dev.CreateSRQ(verbs.SRQInit{}))
+	qp, srq := must.Get(dev.CreateQP(verbs.QPInit{}))(t), must.Get(dev.CreateSRQ(verbs.SRQInit{}))(t)
 	here := fake.find(t, "qp", "srq", "cq")
 	fake.events <- verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: here[0].(verbs.QP)}
 	fake.events <- verbs.AsyncEvent{Type: verbs.EventSRQErr, SRQ: here[1].(verbs.SRQ), Port: 3}
 	fake.events <- verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: &fakeQP{}} // that nobody has made
 	for _, want := range []verbs.AsyncEvent{{Type: verbs.EventQPFatal, QP: qp}, {Type: verbs.EventSRQErr, SRQ: srq, Port: 3}, {Type: verbs.EventQPFatal}} {
-		if got := must[verbs.AsyncEvent](t)(dev.WaitAsync(30 * time.Second)); got != want {
+		if got := must.Get(dev.WaitAsync(30 * time.Second))(t); got != want {
 			t.Errorf("%+v, not %+v", got, want)
 		}
 	}
@@ -247,8 +235,8 @@ func TestForeignObjectsReachDevice(t *testing.T) {
 	}
 	other := newStage(t)
 	_, elsewhere, _ := other.dev(t)
-	pd := must[verbs.PD](t)(elsewhere.AllocPD())
-	must[verbs.QP](t)(dev.CreateQP(verbs.QPInit{PD: pd}))
+	pd := must.Get(elsewhere.AllocPD())(t)
+	must.Get(dev.CreateQP(verbs.QPInit{PD: pd}))(t)
 	if _, ok := fake.last.qp.PD.(*fakePD); ok || fake.last.qp.PD == nil {
 		t.Errorf("the device got %T", fake.last.qp.PD)
 	}
@@ -258,8 +246,8 @@ func TestForeignObjectsReachDevice(t *testing.T) {
 func TestCallsOnClosedObjects(t *testing.T) {
 	s := newStage(t)
 	c, dev, fake := s.dev(t)
-	pd := must[verbs.PD](t)(dev.AllocPD())
-	mr := must[verbs.MR](t)(pd.RegMR(verbs.MRInit{Buf: make([]byte, 10)}))
+	pd := must.Get(dev.AllocPD())(t)
+	mr := must.Get(pd.RegMR(verbs.MRInit{Buf: make([]byte, 10)}))(t)
 	if err := errors.Join(mr.Close(), pd.Close()); err != nil {
 		t.Error(err)
 	}
@@ -268,9 +256,7 @@ func TestCallsOnClosedObjects(t *testing.T) {
 	}
 	// It is forgotten at last.
 	for range keptObjects + 1 {
-		if err := must[verbs.PD](t)(dev.AllocPD()).Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, must.Get(dev.AllocPD())(t).Close())
 	}
 	if err := pd.Close(); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func allocated(t *testing.T) uint64 {
@@ -134,9 +136,7 @@ func TestRunFailsIfPeerDoesNotRead(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run() }()
 		big := Frame{Kind: Own, Body: make([]byte, 1000)} // larger than the queue, so queued only when it is empty
-		if err := c.Queue(big); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Queue(big))
 		waiter := make(chan error, 1)
 		go func() {
 			_ = c.Queue(big)
@@ -158,9 +158,7 @@ func TestRunFailsIfPeerDoesNotRead(t *testing.T) {
 
 func TestQueueNowClosesConnectionBeyondLimit(t *testing.T) {
 	c := New(&pipe{}, Config{MaxQueueBytes: 100})
-	if err := c.QueueNow(Frame{Kind: Own, Body: make([]byte, 50)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.QueueNow(Frame{Kind: Own, Body: make([]byte, 50)}))
 	if err := c.QueueNow(Frame{Kind: Own, Body: make([]byte, 50)}); err == nil || !strings.Contains(err.Error(), "does not read") {
 		t.Errorf("QueueNow = %v", err)
 	}
@@ -199,9 +197,7 @@ func TestCloseSendsQueueAndReason(t *testing.T) {
 	got := make(chan error, 1)
 	frames := 0
 	go func() { got <- far.Serve(func(Frame) error { frames++; return nil }) }()
-	if err := near.QueueNow(Frame{Kind: Own}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, near.QueueNow(Frame{Kind: Own}))
 	near.Close(errors.New("tired"))
 	near.Close(errors.New("again"))
 	var reason *CloseError
@@ -288,10 +284,7 @@ func TestCalls(t *testing.T) {
 	var got []string
 	begin := func(name string) uint64 {
 		t.Helper()
-		num, err := c.Begin(3, func(body []byte, ok bool) { got = append(got, fmt.Sprint(name, " ", string(body), " ", ok)) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		num := must.Get(c.Begin(3, func(body []byte, ok bool) { got = append(got, fmt.Sprint(name, " ", string(body), " ", ok)) }))(t)
 		return num
 	}
 	a, b := begin("a"), begin("b")

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/launch"
 )
 
@@ -17,13 +18,8 @@ func BenchmarkGroup(b *testing.B) {
 				specs[i] = roleSpec(i, "memory", "0")
 			}
 			for b.Loop() {
-				g, err := launch.Start(b.Context(), specs, launch.Options{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, err := g.Wait(); err != nil {
-					b.Fatal(err)
-				}
+				g := must.Get(launch.Start(b.Context(), specs, launch.Options{}))(b)
+				must.Do(b, must.Err(g.Wait()))
 			}
 		})
 	}
@@ -31,17 +27,8 @@ func BenchmarkGroup(b *testing.B) {
 
 // BenchmarkRoundTrip measures the round trip of a 64-byte message between two ranks.
 func BenchmarkRoundTrip(b *testing.B) {
-	g, err := launch.Start(b.Context(), []launch.Spec{roleSpec(0, "ping", itoa(b.N)), roleSpec(1, "echo")}, launch.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	outcomes, err := g.Wait()
-	if err != nil {
-		b.Fatal(err)
-	}
-	ns, err := strconv.ParseFloat(string(outcomes[0].Report), 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	g := must.Get(launch.Start(b.Context(), []launch.Spec{roleSpec(0, "ping", itoa(b.N)), roleSpec(1, "echo")}, launch.Options{}))(b)
+	outcomes := must.Get(g.Wait())(b)
+	ns := must.Get(strconv.ParseFloat(string(outcomes[0].Report), 64))(b)
 	b.ReportMetric(ns/float64(b.N), "ns/op")
 }

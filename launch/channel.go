@@ -87,6 +87,7 @@ func (m *member) isFrozen() bool {
 	return m.frozen
 }
 
+// handleFrame handles a frame of the rank after its hello.
 func (m *member) handleFrame(f control.Frame) error {
 	g := m.g
 	g.mu.Lock()

@@ -54,6 +54,7 @@ type Conn struct {
 	running         *string // the command being run; nil if none
 }
 
+// newConn starts the goroutines of a connection after the handshake.
 func newConn(f *os.File, frames *control.Conn, w welcome, o JoinOptions) *Conn {
 	frames.Limits = w.launcherLimits()
 	c := &Conn{
@@ -239,6 +240,7 @@ func (c *Conn) handle(f control.Frame) error {
 	return nil
 }
 
+// truncate cuts s to limit bytes, and marks the cut.
 func truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // fakeLauncher is the launcher's side of a Conn.
@@ -35,13 +36,8 @@ func joinFake(t *testing.T) (*Conn, *fakeLauncher) {
 			}
 		}
 	})
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.SetNonblock(fds[0], true); err != nil {
-		t.Fatal(err)
-	}
+	fds := must.Get(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0))(t)
+	must.Do(t, syscall.SetNonblock(fds[0], true))
 	l := &fakeLauncher{t: t, file: os.NewFile(uintptr(fds[0]), "launcher"), lost: make(chan error, 1)}
 	l.frames = control.New(l.file, control.Config{Limits: testWelcome.rankLimits()})
 	t.Cleanup(func() { l.file.Close() })
@@ -51,13 +47,8 @@ func joinFake(t *testing.T) (*Conn, *fakeLauncher) {
 		var h hello
 		heard <- errors.Join(l.frames.ReadHello(launcherProtocol, &h), l.frames.SendHello(launcherProtocol, testWelcome))
 	}()
-	c, err := JoinWith(JoinOptions{OnDisconnect: func(err error) { l.lost <- err }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-heard; err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(JoinWith(JoinOptions{OnDisconnect: func(err error) { l.lost <- err }}))(t)
+	must.Do(t, <-heard)
 	return c, l
 }
 
@@ -106,10 +97,7 @@ func TestJoinWithoutALauncher(t *testing.T) {
 	if _, err := Join(); !errors.Is(err, ErrNotLaunched) {
 		t.Errorf("Join = %v", err)
 	}
-	file, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(os.DevNull))(t)
 	defer file.Close()
 	for value, says := range map[string]string{
 		"three": "not the number of a descriptor", "-1": "not the number", "9999": "no socket", fmt.Sprint(file.Fd()): "no socket",
@@ -332,7 +320,5 @@ func TestCloseLetsRunningCommandReplyFirst(t *testing.T) {
 	}
 	l.expectClose()
 	l.send(control.Frame{Kind: control.Close})
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-closed)
 }

@@ -71,6 +71,7 @@ type eventDispatcher struct {
 	discard bool // neither OnEvent nor Output is set
 }
 
+// newEventDispatcher starts the goroutine that calls OnEvent.
 func newEventDispatcher(o Options) *eventDispatcher {
 	t := &eventDispatcher{
 		events: make(chan Event, eventQueueLen), done: make(chan struct{}),

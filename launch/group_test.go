@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/launch"
 )
 
@@ -34,10 +35,7 @@ func TestRanksExchangeMessagesAndBarriers(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			var r eventLog
 			began := time.Now()
-			outcomes, err := run(t, exchangeSpecs(n), testOptions(func(o *launch.Options) { o.OnEvent = r.add }))
-			if err != nil {
-				t.Fatal(err)
-			}
+			outcomes := must.Get(run(t, exchangeSpecs(n), testOptions(func(o *launch.Options) { o.OnEvent = r.add })))(t)
 			t.Logf("%d ranks in %v", n, time.Since(began).Round(time.Millisecond))
 			checkExchange(t, outcomes)
 			for i := range n {
@@ -140,13 +138,8 @@ func TestKillDoesNotFailGroupAndReleasesBarriers(t *testing.T) {
 			break
 		}
 	}
-	if err := g.Kill(0); err != nil {
-		t.Fatal(err)
-	}
-	outcomes, err := wait(t, g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.Kill(0))
+	outcomes := must.Get(wait(t, g))(t)
 	wantStates(t, outcomes, launch.Killed, launch.Finished, launch.Finished)
 	if err := g.Kill(0); err == nil {
 		t.Error("Kill of an ended rank returns no error")

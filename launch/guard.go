@@ -34,6 +34,7 @@ func init() {
 	}
 }
 
+// guardMain is the main function of the guard.
 func guardMain(groupID string, in io.Reader) {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	groups := map[int]bool{}

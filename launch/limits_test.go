@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/launch"
 )
 
@@ -73,14 +74,9 @@ func TestRanksChildrenAndGuardDieWithLauncher(t *testing.T) {
 	checkNoLeaks(t)
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), roleEnv+"=launcher")
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(parent.StdoutPipe())(t)
 	parent.Stderr = os.Stderr
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parent.Start())
 	var output []byte
 	for buf := make([]byte, 4096); bytes.Count(output, []byte("\n")) < 2; {
 		n, err := out.Read(buf)
@@ -102,9 +98,7 @@ func TestRanksChildrenAndGuardDieWithLauncher(t *testing.T) {
 		}
 	}
 	pids = append(pids, guardsOf(t, parent.Process.Pid)...)
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parent.Process.Kill())
 	_ = parent.Wait()
 	began := time.Now()
 	waitKilled(t, pids...)
@@ -117,10 +111,7 @@ func guardsOf(t *testing.T, parent int) (pids []int) {
 	if runtime.GOOS != "linux" {
 		return nil
 	}
-	all, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(filepath.Glob("/proc/[0-9]*"))(t)
 	for _, dir := range all {
 		stat, _ := os.ReadFile(filepath.Join(dir, "stat")) // the process may have exited
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
@@ -166,10 +157,7 @@ func TestOutputBeyondLimitIsDropped(t *testing.T) {
 		if tt.out.Path != filepath.Join(dir, tt.name) {
 			t.Errorf("log %q", tt.out.Path)
 		}
-		log, err := os.ReadFile(tt.out.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := must.Get(os.ReadFile(tt.out.Path))(t)
 		if !bytes.HasSuffix(log, []byte(tt.last)) || !bytes.Contains(log, []byte("… cut, ")) || len(log) > 2<<20 {
 			t.Errorf("%s: log of %d bytes ends in %q", tt.name, len(log), log[max(0, len(log)-20):])
 		}
@@ -187,10 +175,7 @@ func TestMaxRSSExcludesLauncherMemory(t *testing.T) {
 	for i := 0; i < len(ballast); i += 4096 {
 		ballast[i] = 1
 	}
-	outcomes, err := run(t, []launch.Spec{roleSpec(0, "memory", "1"), roleSpec(1, "memory", "120")}, testOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	outcomes := must.Get(run(t, []launch.Spec{roleSpec(0, "memory", "1"), roleSpec(1, "memory", "120")}, testOptions()))(t)
 	runtime.KeepAlive(ballast)
 	small, large := outcomes[0].MaxRSS>>20, outcomes[1].MaxRSS>>20
 	if small < 2 || small > 100 || large < 120 || large > 400 || outcomes[0].MaxRSSIsUpperBound {

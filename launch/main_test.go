@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/launch"
 )
@@ -74,10 +75,7 @@ func run(t *testing.T, specs []launch.Spec, o launch.Options) ([]launch.Outcome,
 func start(ctx context.Context, t *testing.T, specs []launch.Spec, o launch.Options) *launch.Group {
 	t.Helper()
 	checkNoLeaks(t)
-	g, err := launch.Start(ctx, specs, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(launch.Start(ctx, specs, o))(t)
 	t.Cleanup(func() {
 		g.Stop(errors.New("the test is over"))
 		<-g.Done()
@@ -171,10 +169,7 @@ func checkNoLeaks(t *testing.T) {
 
 func openFiles(t *testing.T) []string {
 	t.Helper()
-	names, err := filepath.Glob("/proc/self/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(filepath.Glob("/proc/self/fd/*"))(t)
 	var open []string
 	for _, n := range names {
 		if to, err := os.Readlink(n); err == nil {

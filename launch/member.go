@@ -67,6 +67,7 @@ func newMember(g *Group, s Spec) *member {
 	return m
 }
 
+// lineHandler returns the function that posts Printed events for a stream; nil if nobody receives events.
 func (m *member) lineHandler(s Stream) func(string) {
 	if m.g.dispatcher.discard {
 		return nil

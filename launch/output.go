@@ -29,6 +29,7 @@ type outputReader struct {
 	panicLine string
 }
 
+// newOutputReader returns the reader of a stream. line is called for every line; nil if not needed.
 func newOutputReader(o Options, rank int, s Stream, line func(string)) *outputReader {
 	k := &outputReader{limit: o.LogLimit, onLine: line, tail: tail{size: o.TailBytes}}
 	if o.LogDir != "" {
@@ -54,6 +55,7 @@ func (k *outputReader) drain(r io.Reader) {
 	}
 }
 
+// consume handles the next bytes of the stream.
 func (k *outputReader) consume(b []byte) {
 	if len(b) == 0 {
 		return
@@ -115,6 +117,7 @@ func (k *outputReader) splitLines(b []byte) []string {
 	return lines
 }
 
+// finishLine returns the current line and begins the next.
 func (k *outputReader) finishLine() string {
 	l := string(bytes.TrimSuffix(k.partial, []byte("\r")))
 	k.partial = k.partial[:0]
@@ -195,6 +198,7 @@ func (k *outputReader) findPanic() string {
 	return ""
 }
 
+// isPanicLine reports whether a line begins the report of a Go panic or fatal error.
 func isPanicLine(line string) bool {
 	for _, prefix := range []string{
 		"panic: ", "fatal error: ",

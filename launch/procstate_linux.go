@@ -38,6 +38,7 @@ func procState(pid int) string {
 	return b.String()
 }
 
+// threadState describes a thread from its directory in /proc.
 func threadState(dir string) string {
 	var parts []string
 	// The state follows the name in parentheses, which may contain any character.
@@ -59,6 +60,7 @@ func threadState(dir string) string {
 	return strings.Join(parts, ", ")
 }
 
+// procFile returns the text of a file; empty if it cannot be read.
 func procFile(dir, name string) string {
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {

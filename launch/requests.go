@@ -70,6 +70,7 @@ func (c *Conn) runCommands() {
 	}
 }
 
+// replyDump replies to a dump request with the state of this rank.
 func (c *Conn) replyDump(id uint64) {
 	text := c.describeWaits()
 	c.mu.Lock()

@@ -45,6 +45,7 @@ type Command struct {
 // controlFD is the control channel's descriptor in the started process.
 const controlFD = 3
 
+// checkSpecs checks that the specs have the ranks 0 to n-1, each once, and a program.
 func checkSpecs(specs []Spec) error {
 	if len(specs) == 0 {
 		return errors.New("no ranks to start")

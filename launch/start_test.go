@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/launch"
 )
 
@@ -56,9 +57,7 @@ func TestStartFunctionMustStartProcess(t *testing.T) {
 func TestStartRejectsInvalidArguments(t *testing.T) {
 	checkNoLeaks(t)
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	tests := []struct {
 		name  string
 		specs []launch.Spec

@@ -13,52 +13,37 @@ import (
 // does not fail the group; other ranks get ErrEnded. If the rank has ended,
 // Kill returns ErrEnded and the outcome does not change.
 func (g *Group) Kill(rank int) error {
-	m, err := g.member(rank)
-	if err != nil {
-		return fmt.Errorf("kill: %w", err)
-	}
-	// Under one lock, so that killed is set if and only if the signal was sent before
-	// the rank ended.
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	err = m.send("kill", unix.SIGKILL)
-	m.killed = m.killed || err == nil
-	return err
+	return g.signal("kill", rank, unix.SIGKILL, func(m *member) { m.killed = true })
 }
 
 // Freeze stops the process group of a rank with SIGSTOP until Thaw. A frozen rank does
 // not have to answer heartbeats.
 func (g *Group) Freeze(rank int) error {
-	m, err := g.member(rank)
-	if err != nil {
-		return fmt.Errorf("freeze: %w", err)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	err = m.send("freeze", unix.SIGSTOP)
-	m.frozen = m.frozen || err == nil
-	return err
+	return g.signal("freeze", rank, unix.SIGSTOP, func(m *member) { m.frozen = true })
 }
 
 // Thaw continues a frozen rank with SIGCONT.
 func (g *Group) Thaw(rank int) error {
-	m, err := g.member(rank)
-	if err != nil {
-		return fmt.Errorf("thaw: %w", err)
-	}
-	err = m.send("thaw", unix.SIGCONT)
-	g.mu.Lock()
-	m.frozen = false
-	now := time.Now()
-	m.heartbeat.lastHeard, m.joinStart, m.disconnectedAt = now, now, now
-	g.mu.Unlock()
-	return err
+	return g.signal("thaw", rank, unix.SIGCONT, func(m *member) {
+		m.frozen = false
+		now := time.Now()
+		m.heartbeat.lastHeard, m.joinStart, m.disconnectedAt = now, now, now
+	})
 }
 
-func (m *member) send(what string, sig unix.Signal) error {
+// signal sends a signal to the process group of a rank, and calls sent if that succeeded. Both are
+// under one lock, so that sent is called if and only if the rank had not ended.
+func (g *Group) signal(what string, rank int, sig unix.Signal, sent func(*member)) error {
+	m, err := g.member(rank)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if err := m.proc.signal(sig); err != nil {
 		return fmt.Errorf("%s %s: %w", what, rankName(m.spec.Rank, m.spec.Host), err)
 	}
+	sent(m)
 	return nil
 }
 

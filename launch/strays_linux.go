@@ -38,6 +38,7 @@ func killStrays(groupID string, rank int) {
 	}
 }
 
+// killWithEnv kills the processes whose environment contains all of want.
 func killWithEnv(want [][]byte) (killed []int) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -60,6 +61,7 @@ func killWithEnv(want [][]byte) (killed []int) {
 	return killed
 }
 
+// killIfEnvMatches kills a process if its environment contains all of want.
 func killIfEnvMatches(pid int, want [][]byte) bool {
 	if !envMatches(pid, want) {
 		return false

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/launch"
 )
 
@@ -37,23 +38,17 @@ func frozenRankIsNotHung(t *testing.T) {
 	var r eventLog
 	g := start(t.Context(), t, roleSpecs("commands"), testOptions(func(o *launch.Options) { o.OnEvent, o.HangTimeout = r.add, hangTimeout }))
 	r.waitFor(t, 0, launch.Marked, "ready")
-	if err := g.Freeze(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.Freeze(0))
 	time.Sleep(2 * hangTimeout)
 	if dump := g.Dump(t.Context())[0]; runtime.GOOS == "linux" && (!strings.Contains(dump, "frozen") || !strings.Contains(dump, "stopped")) {
 		t.Errorf("dump of a frozen rank: %q", dump)
 	}
-	if err := g.Thaw(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.Thaw(0))
 	time.Sleep(hangTimeout / 2)
 	if dump := g.Dump(t.Context())[0]; dump != "counts sheep" {
 		t.Errorf("dump of a thawed rank: %q", dump)
 	}
-	if err := g.SendCommand(t.Context(), 0, "finish"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.SendCommand(t.Context(), 0, "finish"))
 	outcomes, err := wait(t, g)
 	if err != nil {
 		t.Error(err)
@@ -84,21 +79,14 @@ func stoppedLauncherFailsNoRank(t *testing.T) {
 	launcher := exec.Command(os.Args[0])
 	launcher.Env = append(os.Environ(), roleEnv+"=stoppedlauncher", noRaceSleep)
 	launcher.Stderr = os.Stderr
-	out, err := launcher.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := launcher.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(launcher.StdoutPipe())(t)
+	must.Do(t, launcher.Start())
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "joined"; {
 	}
 	_ = launcher.Process.Signal(syscall.SIGSTOP)
 	time.Sleep(2 * hangTimeout)
 	_ = launcher.Process.Signal(syscall.SIGCONT)
-	if err := launcher.Wait(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, launcher.Wait())
 }
 
 func rankFailsIfItDoesNotJoin(t *testing.T) {

@@ -85,6 +85,7 @@ func (b *batch) flush() error {
 	return b.readAcks(first, what)
 }
 
+// readAcks reads the answers to the requests from number first on, until the last one is acknowledged.
 func (b *batch) readAcks(first uint32, what []string) error {
 	var errs []error
 	buf := make([]byte, 64<<10)

@@ -34,6 +34,7 @@ func Build(t topology.Topology, opts Options) (*Fabric, error) {
 	return f, nil
 }
 
+// build creates everything that is in the plan.
 func (f *Fabric) build() error {
 	p := f.plan
 	for _, step := range []func() error{

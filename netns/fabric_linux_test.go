@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -38,7 +39,7 @@ func twoSwitches(t *testing.T) topology.Topology {
 		top.Cables[2+i].B.Node = "switch1"
 	}
 	top.Cables = append(top.Cables, topology.Cable{A: topology.Port{Node: "switch0", Num: 9}, B: topology.Port{Node: "switch1", Num: 9}})
-	check(t, top.Validate())
+	must.Do(t, top.Validate())
 	return top
 }
 
@@ -80,7 +81,7 @@ func TestKernelSendsNoFramesOfItsOwn(t *testing.T) {
 
 func stats(t *testing.T, f *netns.Fabric, port string) netns.Stats {
 	t.Helper()
-	return must[netns.Stats](t)(f.Stats(port))
+	return must.Get(f.Stats(port))(t)
 }
 
 func TestPacketsLargerThanMTUAreDropped(t *testing.T) {
@@ -170,7 +171,7 @@ func BenchmarkBuild(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			needNamespaces(b)
 			for b.Loop() {
-				f := must[*netns.Fabric](b)(netns.Build(top, netns.Options{}))
+				f := must.Get(netns.Build(top, netns.Options{}))(b)
 				f.Close()
 			}
 		})

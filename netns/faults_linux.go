@@ -41,6 +41,7 @@ func upOrDown(up bool) string {
 	return "down"
 }
 
+// applyLink sets the interfaces of a cable to its state.
 func (f *Fabric) applyLink(c *cable) error {
 	if devices := c.devicesToSetDown(); devices != nil {
 		for _, d := range devices {

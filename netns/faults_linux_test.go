@@ -11,6 +11,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -39,8 +40,8 @@ func TestSetLinkDownAndUp(t *testing.T) {
 func testSetLink(t *testing.T, f *netns.Fabric, ipv4 bool) {
 	a, b := socket(t, f, "host0", 0, ipv4, testPort), socket(t, f, "host1", 0, ipv4, testPort)
 	for round := range 3 {
-		check(t, f.SetLink("host1/rdma0", false))
-		check(t, f.SetLink("host1/rdma0", false)) // no change
+		must.Do(t, f.SetLink("host1/rdma0", false))
+		must.Do(t, f.SetLink("host1/rdma0", false)) // no change
 		send(t, a, addrOf(f, "host1", 0, ipv4), "lost")
 		send(t, b, addrOf(f, "host0", 0, ipv4), "lost") // dropped silently
 		if got := append(pending(t, a, quietFor), pending(t, b, quietFor)...); got != nil {
@@ -52,7 +53,7 @@ func testSetLink(t *testing.T, f *netns.Fabric, ipv4 bool) {
 		if !carrier(t, f, "host1", "rdma1") {
 			t.Error("the other rail of host1 lost its carrier")
 		}
-		check(t, f.SetLink("host1/rdma0", true))
+		must.Do(t, f.SetLink("host1/rdma0", true))
 		if !carrier(t, f, "host1", "rdma0") {
 			t.Error("host1 has no carrier on a healed cable")
 		}
@@ -81,7 +82,7 @@ func everyPairElse(t *testing.T, f *netns.Fabric, ipv4 bool, open ...*net.UDPCon
 func carrier(t *testing.T, f *netns.Fabric, host, nic string) bool {
 	t.Helper()
 	var flags net.Flags
-	check(t, f.Host(host).NS.Do(func() error {
+	must.Do(t, f.Host(host).NS.Do(func() error {
 		i, err := net.InterfaceByName(nic)
 		if err == nil {
 			flags = i.Flags
@@ -100,22 +101,22 @@ func TestFatTreeReroutesAroundDownCables(t *testing.T) {
 	f := build(t, tree(t, 2, spines, 2, topology.Options{}), netns.Options{})
 	for _, h := range f.Topology().Hosts {
 		// The IPv6 flow label would distinguish flows whatever routers hash.
-		check(t, f.Host(h.Name).NS.Do(func() error { return os.WriteFile("/proc/sys/net/ipv6/auto_flowlabels", []byte("0"), 0) }))
+		must.Do(t, f.Host(h.Name).NS.Do(func() error { return os.WriteFile("/proc/sys/net/ipv6/auto_flowlabels", []byte("0"), 0) }))
 	}
 	for _, ipv4 := range families {
 		if used := spinesUsed(t, f, spines, ipv4); used != "0123" {
 			t.Errorf("IPv4 %v: 128 flows went over the spines %q, want all of 0123", ipv4, used)
 		}
-		check(t, f.SetLink("spine1/port0", false)) // to leaf0
+		must.Do(t, f.SetLink("spine1/port0", false)) // to leaf0
 		if used := spinesUsed(t, f, spines, ipv4); used != "023" {
 			t.Errorf("IPv4 %v: with spine1 off leaf0, flows went over the spines %q, want 023", ipv4, used)
 		}
-		check(t, f.SetLink("spine2/port1", false)) // to leaf1
-		check(t, f.SetLink("leaf0/port4", false))  // to spine3
+		must.Do(t, f.SetLink("spine2/port1", false)) // to leaf1
+		must.Do(t, f.SetLink("leaf0/port4", false))  // to spine3
 		if used := spinesUsed(t, f, spines, ipv4); used != "0" {
 			t.Errorf("IPv4 %v: with one spine left, flows went over the spines %q", ipv4, used)
 		}
-		check(t, f.SetLink("leaf1/port1", false)) // to spine0
+		must.Do(t, f.SetLink("leaf1/port1", false)) // to spine0
 		a, b := socket(t, f, "host0", 0, ipv4, testPort), socket(t, f, "host1", 0, ipv4, testPort)
 		send(t, a, addrOf(f, "host1", 0, ipv4), "lost")
 		if got := pending(t, b, quietFor); got != nil {
@@ -124,7 +125,7 @@ func TestFatTreeReroutesAroundDownCables(t *testing.T) {
 		a.Close()
 		b.Close()
 		for _, p := range []string{"spine1/port0", "spine2/port1", "leaf0/port4", "leaf1/port1"} {
-			check(t, f.SetLink(p, true))
+			must.Do(t, f.SetLink(p, true))
 		}
 		if used := spinesUsed(t, f, spines, ipv4); used != "0123" {
 			t.Errorf("IPv4 %v: healed, flows went over the spines %q, want all of 0123", ipv4, used)
@@ -177,12 +178,12 @@ func TestSetRateLimitsThroughput(t *testing.T) {
 		{400e6, 44, 400},
 	} {
 		if c.set != 0 {
-			check(t, f.SetRate("host1", c.set))
+			must.Do(t, f.SetRate("host1", c.set))
 		}
 		testRate(t, f, "host0", "host1", c.least, c.most)
 		testRate(t, f, "host1", "host0", c.least, c.most)
 	}
-	check(t, f.SetRate("host1", 0))
+	must.Do(t, f.SetRate("host1", 0))
 	// The qdiscs are deleted, but their drop counts are kept.
 	if s := stats(t, f, "switch0/port1"); s.QueueDropped == 0 {
 		t.Errorf("more was sent than the cable takes, and nothing counted as dropped: %+v", s)
@@ -256,14 +257,14 @@ func TestNetemWorksOrReportsMissingModule(t *testing.T) {
 	if got := pending(t, b, quietFor); got != nil {
 		t.Errorf("through netem that loses all came %q", got)
 	}
-	check(t, f.Netem("host0", netns.NetemSpec{}))
+	must.Do(t, f.Netem("host0", netns.NetemSpec{}))
 	everyPairElse(t, f, false, a, b)
 }
 
 func TestFaultsRejectUnknownPorts(t *testing.T) {
 	f := build(t, star(t, 2, topology.Options{Rails: 2}), netns.Options{})
 	closed := build(t, pair(t, topology.Options{}), netns.Options{})
-	check(t, closed.Close())
+	must.Do(t, closed.Close())
 	if err := closed.SetLink("host0", false); err == nil || !strings.Contains(err.Error(), "the fabric is closed") {
 		t.Errorf("a link of a closed fabric: %v", err)
 	}
@@ -287,7 +288,7 @@ func TestRDMALinkAddReportsMissingModule(t *testing.T) {
 	for _, kind := range []string{"rxe", "siw"} {
 		err := netns.RDMALinkAdd(ns, kind, "fabtest0", "rdma0")
 		if err == nil {
-			check(t, netns.RDMALinkDel(ns, "fabtest0"))
+			must.Do(t, ns.Do(func() error { return netlink.RdmaLinkDel("fabtest0") }))
 			continue
 		}
 		known := []string{"CONFIG_INFINIBAND", "real root only", "modprobe"}
@@ -313,7 +314,7 @@ func anyIn(s string, parts []string) bool {
 // fails too.
 func TestFailedSetLinkKeepsState(t *testing.T) {
 	f := build(t, star(t, 3, topology.Options{}), netns.Options{})
-	check(t, f.Host("host1").NS.Do(func() error {
+	must.Do(t, f.Host("host1").NS.Do(func() error {
 		dev, err := netlink.LinkByName("rdma0")
 		if err != nil {
 			return err
@@ -325,6 +326,6 @@ func TestFailedSetLinkKeepsState(t *testing.T) {
 			t.Fatal("a cable that is not there was cut")
 		}
 	}
-	check(t, f.SetLink("host2", false)) // other cables still work
-	check(t, f.SetLink("host2", true))
+	must.Do(t, f.SetLink("host2", false)) // other cables still work
+	must.Do(t, f.SetLink("host2", true))
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -112,10 +113,10 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 			if own, _ := os.Readlink("/proc/self/ns/net"); len(inside) != 6 || !inside[own] {
 				t.Errorf("the lab lives in the network namespaces %v, want 5 and ours, %s", inside, own)
 			}
-			check(t, syscall.Kill(l.find(t, c.kill), syscall.SIGKILL))
+			must.Do(t, syscall.Kill(l.find(t, c.kill), syscall.SIGKILL))
 			if c.want != nil {
 				c.want(t, l)
-				check(t, syscall.Kill(l.find(t, "first process"), syscall.SIGKILL))
+				must.Do(t, syscall.Kill(l.find(t, "first process"), syscall.SIGKILL))
 			}
 			l.cmd.Wait()
 			eventually(t, "the lab's processes are gone", func() bool { return len(l.processes(t)) == 0 })
@@ -137,7 +138,7 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 // IDs would not match.
 func needOwnProc(t *testing.T) {
 	t.Helper()
-	if self := must[string](t)(os.Readlink("/proc/self")); self != strconv.Itoa(os.Getpid()) {
+	if self := must.Get(os.Readlink("/proc/self"))(t); self != strconv.Itoa(os.Getpid()) {
 		t.Skipf("/proc is another PID namespace's: it calls this process %s, which is %d", self, os.Getpid())
 	}
 }
@@ -172,7 +173,7 @@ func startLab(t *testing.T) *lab {
 	// Wait must not block on processes that hold the output open: they are
 	// counted below.
 	l.cmd.WaitDelay = time.Millisecond
-	check(t, l.cmd.Start())
+	must.Do(t, l.cmd.Start())
 	t.Cleanup(func() {
 		for _, p := range l.processes(t) {
 			syscall.Kill(p.pid, syscall.SIGKILL)
@@ -196,7 +197,7 @@ type process struct {
 func (l *lab) processes(t *testing.T) []process {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
-	check(t, err)
+	must.Do(t, err)
 	var found []process
 	for _, dir := range dirs {
 		env, err := os.ReadFile(dir + "/environ")
@@ -210,7 +211,7 @@ func (l *lab) processes(t *testing.T) []process {
 			role = parts[min(1, len(parts)-1)]
 		}
 		pid, err := strconv.Atoi(filepath.Base(dir))
-		check(t, err)
+		must.Do(t, err)
 		found = append(found, process{pid, role})
 	}
 	return found
@@ -258,12 +259,12 @@ func heldBy(dir string) map[string]bool {
 func (l *lab) stillHeld(t *testing.T, namespaces map[string]bool) map[string]bool {
 	t.Helper()
 	own, err := os.Readlink("/proc/self/ns/net")
-	check(t, err)
+	must.Do(t, err)
 	var held map[string]bool
 	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		held = map[string]bool{}
 		dirs, err := filepath.Glob("/proc/[0-9]*")
-		check(t, err)
+		must.Do(t, err)
 		for _, dir := range dirs {
 			for ns := range heldBy(dir) {
 				if ns != own && namespaces[ns] {
@@ -283,13 +284,13 @@ func (l *lab) stillHeld(t *testing.T, namespaces map[string]bool) map[string]boo
 func machineState(t *testing.T) string {
 	t.Helper()
 	interfaces, err := net.Interfaces()
-	check(t, err)
+	must.Do(t, err)
 	var names []string
 	for _, i := range interfaces {
 		names = append(names, i.Name)
 	}
 	slices.Sort(names)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	check(t, err)
+	must.Do(t, err)
 	return fmt.Sprintln(names) + string(mounts)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -17,7 +18,7 @@ import (
 func TestBuildWaitsForLocalRoutes(t *testing.T) {
 	f := build(t, star(t, 8, topology.Options{Rails: 2}), netns.Options{})
 	for _, h := range f.Topology().Hosts {
-		check(t, f.Host(h.Name).NS.Do(func() error {
+		must.Do(t, f.Host(h.Name).NS.Do(func() error {
 			for _, n := range h.NICs {
 				for _, a := range n.Addrs {
 					routes, err := netlink.RouteGet(a.Addr().AsSlice())
@@ -35,7 +36,7 @@ func TestWaitLocalRouteWaitsForAddress(t *testing.T) {
 	f := build(t, star(t, 2, topology.Options{}), netns.Options{})
 	for _, text := range []string{"fd99::1/64", "198.51.100.7/24"} {
 		added := make(chan error, 1)
-		check(t, f.Host("host0").NS.Do(func() error {
+		must.Do(t, f.Host("host0").NS.Do(func() error {
 			l, err := netlink.LinkByName(f.Topology().Hosts[0].NICs[0].Name)
 			if err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -65,23 +66,6 @@ func needNamespaces(tb testing.TB) {
 	}
 }
 
-func must[T any](tb testing.TB) func(T, error) T {
-	return func(v T, err error) T {
-		tb.Helper()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return v
-	}
-}
-
-func check(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
 // build builds a fabric that is closed at the end of the test.
 func build(tb testing.TB, t topology.Topology, opts netns.Options) *netns.Fabric {
 	tb.Helper()
@@ -90,24 +74,24 @@ func build(tb testing.TB, t topology.Topology, opts netns.Options) *netns.Fabric
 	if errors.Is(err, unix.EROFS) {
 		tb.Skip(err) // no routers in a container with a read-only /proc/sys
 	}
-	check(tb, err)
-	tb.Cleanup(func() { check(tb, f.Close()) })
+	must.Do(tb, err)
+	tb.Cleanup(func() { must.Do(tb, f.Close()) })
 	return f
 }
 
 func pair(tb testing.TB, o topology.Options) topology.Topology {
 	tb.Helper()
-	return must[topology.Topology](tb)(topology.Pair(o))
+	return must.Get(topology.Pair(o))(tb)
 }
 
 func star(tb testing.TB, hosts int, o topology.Options) topology.Topology {
 	tb.Helper()
-	return must[topology.Topology](tb)(topology.Star(hosts, o))
+	return must.Get(topology.Star(hosts, o))(tb)
 }
 
 func tree(tb testing.TB, leaves, spines, hosts int, o topology.Options) topology.Topology {
 	tb.Helper()
-	return must[topology.Topology](tb)(topology.FatTree(leaves, spines, hosts, o))
+	return must.Get(topology.FatTree(leaves, spines, hosts, o))(tb)
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {

@@ -30,6 +30,7 @@ func (d *device) quietFlags() (flags, change uint32) {
 	return unix.IFF_NOARP, change
 }
 
+// attrs returns the attributes of a new device.
 func (d *device) attrs() []*nl.RtAttr {
 	as := []*nl.RtAttr{
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(d.name)),
@@ -45,9 +46,9 @@ func (d *device) attrs() []*nl.RtAttr {
 	return as
 }
 
-// addVeth creates a veth pair, each end in its namespace.
-func (b *batch) addVeth(d, far *device) {
-	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, create)
+// newLink returns a request that creates d, and the attribute for what is special to its kind.
+func newLink(d *device, kind string) (req *nl.NetlinkRequest, data *nl.RtAttr) {
+	req = nl.NewNetlinkRequest(unix.RTM_NEWLINK, create)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(d.index)
 	msg.Flags, msg.Change = d.quietFlags()
@@ -56,39 +57,35 @@ func (b *batch) addVeth(d, far *device) {
 		req.AddData(a)
 	}
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
-	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
-	msg = nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(kind))
+	req.AddData(info)
+	return req, info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+}
+
+// addVeth creates a veth pair, each end in its namespace.
+func (b *batch) addVeth(d, far *device) {
+	req, data := newLink(d, "veth")
+	peer := data.AddRtAttr(nl.VETH_INFO_PEER, nil)
+	msg := nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
 	msg.Index = int32(far.index)
 	msg.Flags, msg.Change = far.quietFlags()
 	for _, a := range far.attrs() {
 		peer.AddChild(a)
 	}
 	peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(far.namespace.ns.FD())))
-	req.AddData(info)
 	b.add(req, fmt.Sprintf("make the interfaces %s of %s and %s of %s", d.name, d.namespace.name, far.name, far.namespace.name))
 }
 
 // addBridge creates a bridge without forward delay, STP and multicast snooping.
 func (b *batch) addBridge(d *device) {
-	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, create)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(d.index)
-	msg.Flags, msg.Change = d.quietFlags()
-	req.AddData(msg)
-	for _, a := range d.attrs() {
-		req.AddData(a)
-	}
-	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
-	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	req, data := newLink(d, "bridge")
 	data.AddRtAttr(unix.IFLA_BR_FORWARD_DELAY, nl.Uint32Attr(0))
 	data.AddRtAttr(unix.IFLA_BR_STP_STATE, nl.Uint32Attr(0))
 	data.AddRtAttr(unix.IFLA_BR_MCAST_SNOOPING, nl.Uint8Attr(0))
-	req.AddData(info)
 	b.add(req, fmt.Sprintf("make the bridge %s of %s", d.name, d.namespace.name))
 }
 
+// setLink changes the flags in change, and the attributes, of an interface.
 func (b *batch) setLink(index int, flags, change uint32, what string, attrs ...*nl.RtAttr) {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, 0)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -158,6 +155,7 @@ func (b *batch) addFDBEntry(d *device, mac net.HardwareAddr) {
 		nl.NewRtAttr(unix.NDA_LLADDR, mac))
 }
 
+// neigh adds or replaces a neighbour or FDB entry.
 func (b *batch) neigh(d *device, family int, flags uint8, state uint16, what string, attrs ...*nl.RtAttr) {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, replace)
 	req.AddData(&netlink.Ndmsg{Family: uint8(family), Index: uint32(d.index), State: state, Flags: flags})
@@ -205,6 +203,7 @@ func (b *batch) addBlackholeRoutes() {
 	}
 }
 
+// routeRequest returns a request about the route to dst.
 func routeRequest(kind, flags int, typ uint8, dst netip.Prefix) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(kind, flags)
 	msg := nl.NewRtMsg()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -78,6 +79,7 @@ type cable struct {
 	down   bool
 }
 
+// newPlan plans the namespaces, interfaces, neighbours and routes of a topology.
 func newPlan(t topology.Topology, opts Options) (*plan, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
@@ -233,12 +235,7 @@ func (p *plan) planPort(port, far topology.Port, mtu int) *device {
 }
 
 func (p *plan) switchIndex(name string) int {
-	for i, s := range p.t.Switches {
-		if s.Name == name {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(p.t.Switches, func(s topology.Switch) bool { return s.Name == name })
 }
 
 // bridgeFor returns the bridge of the ports with the same address.
@@ -267,6 +264,7 @@ func (d *device) setMaster(bridge *device) {
 	}
 }
 
+// planSoftwareGSO disables GSO on bridge ports with a smaller MTU than their bridge.
 func (p *plan) planSoftwareGSO() {
 	for _, s := range p.namespaces {
 		for _, d := range s.devices {

@@ -3,6 +3,7 @@ package netns
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
@@ -15,14 +16,8 @@ func TestPlanInterfaceNamesAndIndexesAreUnique(t *testing.T) {
 		func() (topology.Topology, error) { return topology.Star(512, topology.Options{Rails: 8}) },
 		func() (topology.Topology, error) { return topology.FatTree(16, 8, 512, topology.Options{Rails: 8}) },
 	} {
-		top, err := draw()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := newPlan(top, Options{UserCable: inUserSpace})
-		if err != nil {
-			t.Fatal(err)
-		}
+		top := must.Get(draw())(t)
+		p := must.Get(newPlan(top, Options{UserCable: inUserSpace}))(t)
 		indexes := map[int]bool{loopbackIndex: true}
 		for _, s := range p.namespaces {
 			names := map[string]bool{"lo": true}

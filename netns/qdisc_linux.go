@@ -17,6 +17,7 @@ type qdisc struct {
 	netem      NetemSpec
 }
 
+// applyQdisc replaces the root qdisc of the interface by the configured one.
 func (d *device) applyQdisc() error {
 	h := d.namespace.ns.handle
 	attrs := netlink.QdiscAttrs{LinkIndex: d.index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}

@@ -24,14 +24,7 @@ func RDMALinkAdd(ns *NS, kind, name, netdev string) error {
 	return nil
 }
 
-// RDMALinkDel deletes a device created by RDMALinkAdd.
-func RDMALinkDel(ns *NS, name string) error {
-	if err := ns.Do(func() error { return netlink.RdmaLinkDel(name) }); err != nil {
-		return fmt.Errorf("rdma link delete %s: %w", name, explainRDMA(err, ""))
-	}
-	return nil
-}
-
+// explainRDMA adds the likely cause to an error of creating a device of this kind.
 func explainRDMA(err error, kind string) error {
 	module := map[string]string{"rxe": "rdma_rxe", "siw": "siw"}[kind]
 	switch {
@@ -39,8 +32,6 @@ func explainRDMA(err error, kind string) error {
 		return fmt.Errorf("%w: the kernel has no RDMA: it needs CONFIG_INFINIBAND, and its module ib_core loaded (modprobe ib_core)", err)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%w: the kernel takes this from real root only, not in a user namespace: run as root", err)
-	case module == "":
-		return err
 	case (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP)) && !loaded(module):
 		return fmt.Errorf("%w: the module %s is not loaded: run \"modprobe %[2]s\" as root, on a kernel that has it", err, module)
 	default:

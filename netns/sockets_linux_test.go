@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -17,11 +18,9 @@ type plainSocket struct{ *net.UDPConn }
 func dontFragment(t *testing.T, f *netns.Fabric, host string, ipv4 bool) plainSocket {
 	t.Helper()
 	s := plainSocket{socket(t, f, host, 0, ipv4, testPort)}
-	raw := must[interface {
-		Control(func(uintptr)) error
-	}](t)(s.SyscallConn())
+	raw := must.Get(s.SyscallConn())(t)
 	var err error
-	check(t, raw.Control(func(fd uintptr) {
+	must.Do(t, raw.Control(func(fd uintptr) {
 		// IP_PMTUDISC_PROBE ignores the path MTU that routers reported.
 		if ipv4 {
 			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE)
@@ -29,7 +28,7 @@ func dontFragment(t *testing.T, f *netns.Fabric, host string, ipv4 bool) plainSo
 			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE)
 		}
 	}))
-	check(t, err)
+	must.Do(t, err)
 	return s
 }
 

@@ -55,9 +55,6 @@ func (*NS) Close() error { return nil }
 // RDMALinkAdd fails.
 func RDMALinkAdd(*NS, string, string, string) error { return errNotLinux }
 
-// RDMALinkDel fails.
-func RDMALinkDel(*NS, string) error { return errNotLinux }
-
 // Fabric is not available.
 type Fabric struct{}
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestOwnThreadIsNeverTheMainThread(t *testing.T) {
@@ -35,10 +37,7 @@ func TestOwnThreadIsNeverTheMainThread(t *testing.T) {
 
 func TestThreadRunsUntilStop(t *testing.T) {
 	var first, last int
-	th, err := newThread(func() error { first = unix.Gettid(); return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	th := must.Get(newThread(func() error { first = unix.Gettid(); return nil }))(t)
 	for range 10 {
 		if err := th.run(func() error { last = unix.Gettid(); return unix.EAGAIN }); !errors.Is(err, unix.EAGAIN) {
 			t.Fatalf("run returned %v", err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -20,7 +21,7 @@ func socket(tb testing.TB, f *netns.Fabric, host string, rail int, ipv4 bool, po
 	tb.Helper()
 	h := f.Host(host)
 	var c *net.UDPConn
-	check(tb, h.NS.Do(func() (err error) {
+	must.Do(tb, h.NS.Do(func() (err error) {
 		c, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(h.NICs[rail].Addr(ipv4), port)))
 		return err
 	}))
@@ -66,7 +67,7 @@ func pending(tb testing.TB, c *net.UDPConn, wait time.Duration) []string {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return got
 		}
-		check(tb, err)
+		must.Do(tb, err)
 		got = append(got, string(buf[:n]))
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -49,7 +50,7 @@ func unshared(t *testing.T, script string, prepare func(*exec.Cmd)) (*exec.Cmd, 
 	if prepare != nil {
 		prepare(cmd)
 	}
-	check(t, netns.StartUnshared(cmd))
+	must.Do(t, netns.StartUnshared(cmd))
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -70,7 +71,7 @@ func TestUnshareReturnsExitCode(t *testing.T) {
 	cmd := exec.Command("/nowhere/program")
 	out := &bytes.Buffer{}
 	cmd.Stderr = out
-	check(t, netns.StartUnshared(cmd))
+	must.Do(t, netns.StartUnshared(cmd))
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 127 || !strings.Contains(out.String(), "/nowhere/program") {
 		t.Errorf("a missing program ended with %d and %q", cmd.ProcessState.ExitCode(), out)
 	}
@@ -81,7 +82,7 @@ func TestUnshareReturnsExitCode(t *testing.T) {
 
 func TestUnsharedProgramInheritsFiles(t *testing.T) {
 	r, w, err := os.Pipe()
-	check(t, err)
+	must.Do(t, err)
 	defer r.Close()
 	cmd, out := unshared(t, `id -u; echo "pid $$ of $PPID, $FABRICTEST_ENCLOSURE"; readlink /proc/self/ns/net; pwd; cat; echo hello >&3; exec 3>&-; sleep 100`,
 		func(cmd *exec.Cmd) {
@@ -89,7 +90,7 @@ func TestUnsharedProgramInheritsFiles(t *testing.T) {
 			cmd.Stdin = strings.NewReader("from standard input\n")
 			cmd.Dir = "/proc"
 		})
-	check(t, w.Close())
+	must.Do(t, w.Close())
 	// EOF arrives when the program closes the pipe: no other process holds it.
 	got := make(chan string)
 	go func() {
@@ -107,7 +108,7 @@ func TestUnsharedProgramInheritsFiles(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	outer, err := os.Readlink("/proc/self/ns/net")
-	check(t, err)
+	must.Do(t, err)
 	lines := strings.Split(out.String(), "\n")
 	if len(lines) < 5 || lines[0] != "0" || !strings.HasSuffix(lines[1], "of 1, 1") || lines[2] == outer || lines[3] != "/proc" || lines[4] != "from standard input" {
 		t.Errorf("the program saw %q", lines)
@@ -117,7 +118,7 @@ func TestUnsharedProgramInheritsFiles(t *testing.T) {
 func TestUnshareForwardsSignals(t *testing.T) {
 	cmd, out := unshared(t, `trap 'echo got it; exit 3' TERM; echo ready; while :; do sleep 0.01; done`, nil)
 	eventually(t, "the program is ready", func() bool { return strings.Contains(out.String(), "ready") })
-	check(t, cmd.Process.Signal(syscall.SIGTERM))
+	must.Do(t, cmd.Process.Signal(syscall.SIGTERM))
 	cmd.Wait()
 	if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(out.String(), "got it") {
 		t.Errorf("after SIGTERM it ended with %d and said %q", cmd.ProcessState.ExitCode(), out)
@@ -144,10 +145,10 @@ func TestStartRunsProcessInHostNamespace(t *testing.T) {
 	out := &bytes.Buffer{}
 	cmd := exec.Command("/bin/sh", "-c", "readlink /proc/self/ns/net; ls /sys/class/net; cat /proc/net/dev")
 	cmd.Stdout = out
-	check(t, h.NS.Start(cmd))
-	check(t, cmd.Wait())
+	must.Do(t, h.NS.Start(cmd))
+	must.Do(t, cmd.Wait())
 	var inside string
-	check(t, h.NS.Do(func() (err error) {
+	must.Do(t, h.NS.Do(func() (err error) {
 		inside, err = os.Readlink("/proc/thread-self/ns/net")
 		return err
 	}))
@@ -160,20 +161,20 @@ func TestStartRunsProcessInHostNamespace(t *testing.T) {
 	}
 	// The process survives the end of threads and dies with the namespace.
 	cmd = exec.Command("sleep", "100")
-	check(t, h.NS.Start(cmd))
+	must.Do(t, h.NS.Start(cmd))
 	for range 20 {
-		check(t, h.NS.Do(func() error { return nil }))
+		must.Do(t, h.NS.Do(func() error { return nil }))
 	}
 	runtime.GC()
-	check(t, cmd.Process.Signal(syscall.Signal(0)))
-	check(t, f.Close())
+	must.Do(t, cmd.Process.Signal(syscall.Signal(0)))
+	must.Do(t, f.Close())
 	if cmd.Wait(); !cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
 		t.Errorf("after Close the process ended with %v, want a kill", cmd.ProcessState)
 	}
 	if err := h.NS.Start(exec.Command("true")); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("a process was started in a closed namespace: %v", err)
 	}
-	check(t, f.Close()) // again
+	must.Do(t, f.Close()) // again
 }
 
 // The main thread, which /proc/self refers to, stays in its namespace, and so
@@ -182,11 +183,11 @@ func TestProcessStaysInItsNamespace(t *testing.T) {
 	f := build(t, star(t, 8, topology.Options{}), netns.Options{})
 	for _, h := range f.Topology().Hosts {
 		cmd := exec.Command("true")
-		check(t, f.Host(h.Name).NS.Start(cmd))
-		check(t, cmd.Wait())
-		check(t, f.Host(h.Name).NS.Do(func() error { return nil }))
-		first := must[string](t)(os.Readlink("/proc/self/ns/net"))
-		if ordinary := must[string](t)(os.Readlink("/proc/thread-self/ns/net")); first != ordinary {
+		must.Do(t, f.Host(h.Name).NS.Start(cmd))
+		must.Do(t, cmd.Wait())
+		must.Do(t, f.Host(h.Name).NS.Do(func() error { return nil }))
+		first := must.Get(os.Readlink("/proc/self/ns/net"))(t)
+		if ordinary := must.Get(os.Readlink("/proc/thread-self/ns/net"))(t); first != ordinary {
 			t.Fatalf("the first thread of the process is in %s, and others in %s", first, ordinary)
 		}
 	}
@@ -208,7 +209,7 @@ func TestAvailableReportsLimit(t *testing.T) {
 	if strings.Contains(out.String(), unix.EROFS.Error()) {
 		t.Skipf("the limit cannot be set here: %s", out)
 	}
-	check(t, err)
+	must.Do(t, err)
 	want := "no network namespaces: the limit user.max_user_namespaces is 0 (start in new namespaces: "
 	if !strings.HasPrefix(out.String(), want) || !strings.Contains(out.String(), "sysctl -w user.max_user_namespaces=") {
 		t.Errorf("without user namespaces, Available says %q", out)
@@ -268,7 +269,7 @@ func TestProbeReportsFeaturesOfTheseTests(t *testing.T) {
 		t.Errorf("routing: %+v, but %v", found["routing"], err)
 	}
 	if err == nil {
-		check(t, routers.Close())
+		must.Do(t, routers.Close())
 	}
 	for _, name := range []string{"tun", "netem", "kernel rxe", "kernel siw", "receive buffers", "send buffers", "descriptors"} {
 		if found[name].Name == "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
@@ -18,7 +19,7 @@ func TestGSOPacketsAreSegmentedBeforeUserCable(t *testing.T) {
 	cutHost1 := func(c topology.Cable) bool { return c.A.Node == "host1" }
 	f := build(t, star(t, 3, topology.Options{}), netns.Options{UserCable: cutHost1, SegmentGSO: true})
 	cuts := func(ns *netns.NS, device string) (cut bool) {
-		check(t, ns.Do(func() error {
+		must.Do(t, ns.Do(func() error {
 			l, err := netlink.LinkByName(device)
 			cut = err == nil && l.Attrs().GSOMaxSegs == 1
 			return err
@@ -53,11 +54,11 @@ func TestUserCablesEndInCore(t *testing.T) {
 	}
 	joinInCore(t, f, "join", cables[0].A, cables[0].B)
 	everyPairElse(t, f, false, a, b)
-	check(t, f.SetLink("host1", false))
+	must.Do(t, f.SetLink("host1", false))
 	if carrier(t, f, "host1", "rdma0") {
 		t.Error("host1 has a carrier on a cut cable")
 	}
-	check(t, f.SetLink("host1", true))
+	must.Do(t, f.SetLink("host1", true))
 	everyPair(t, f, true)
 	if err := f.SetRate("host1", 1e9); err == nil || !strings.Contains(err.Error(), "user-space cable") {
 		t.Errorf("a rate for a user-space cable: %v", err)
@@ -94,7 +95,7 @@ func TestUserCablesEndInCore(t *testing.T) {
 // joinInCore bridges interfaces of the core, as user space would.
 func joinInCore(t *testing.T, f *netns.Fabric, bridge string, devices ...string) {
 	t.Helper()
-	check(t, f.Core().Do(func() error {
+	must.Do(t, f.Core().Do(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = bridge, netns.DefaultMTU
 		br := &netlink.Bridge{LinkAttrs: attrs}

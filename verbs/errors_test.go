@@ -3,7 +3,6 @@ package verbs_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"testing"
 
 	. "github.com/fabrictest/fabrictest/verbs"
@@ -60,51 +59,5 @@ func TestRejectErrorIsErrRejected(t *testing.T) {
 	}
 	if want := "rank 3: connect: connection rejected: invalid service ID (reason 8)"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
-	}
-}
-
-func TestUnimplementedNamesTheVerb(t *testing.T) {
-	var u Unimplemented
-	calls := map[string]func() (any, error){
-		"create_srq": func() (any, error) { return u.CreateSRQ(SRQInit{}) },
-		"open_xrcd":  func() (any, error) { return u.OpenXRCD() },
-		"open_qp":    func() (any, error) { return u.OpenQP(nil, 1) },
-		"cm":         func() (any, error) { return u.CM() },
-	}
-	for verb, call := range calls {
-		got, err := call()
-		var op *OpError
-		if !errors.Is(err, ErrNotSupported) || !errors.As(err, &op) || op.Op != verb {
-			t.Errorf("%s: error is %v", verb, err)
-		}
-		if got != nil {
-			t.Errorf("%s: got %v with the error", verb, got)
-		}
-	}
-	if c := u.Counters(); c != nil {
-		t.Errorf("Counters = %v", c)
-	}
-}
-
-// A method whose signature differs from the interface would not implement it.
-func TestUnimplementedMethodsMatchContext(t *testing.T) {
-	unimplemented, context := reflect.TypeFor[Unimplemented](), reflect.TypeFor[Context]()
-	for i := range unimplemented.NumMethod() {
-		m := unimplemented.Method(i)
-		want, ok := context.MethodByName(m.Name)
-		if !ok {
-			t.Errorf("Context has no method %s", m.Name)
-			continue
-		}
-		var in, out []reflect.Type
-		for j := 1; j < m.Type.NumIn(); j++ { // 0 is the receiver
-			in = append(in, m.Type.In(j))
-		}
-		for j := range m.Type.NumOut() {
-			out = append(out, m.Type.Out(j))
-		}
-		if got := reflect.FuncOf(in, out, m.Type.IsVariadic()); got != want.Type {
-			t.Errorf("%s is %v, in Context it is %v", m.Name, got, want.Type)
-		}
 	}
 }

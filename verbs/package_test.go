@@ -7,15 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // goFiles returns the package's Go files except tests.
 func goFiles(t *testing.T) (files []string) {
 	t.Helper()
-	all, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(filepath.Glob("*.go"))(t)
 	for _, f := range all {
 		if !strings.HasSuffix(f, "_test.go") {
 			files = append(files, f)
@@ -26,15 +25,9 @@ func goFiles(t *testing.T) (files []string) {
 
 func TestImportsOnlyStandardLibrary(t *testing.T) {
 	for _, file := range goFiles(t) {
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly))(t)
 		for _, spec := range f.Imports {
-			path, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			path := must.Get(strconv.Unquote(spec.Path.Value))(t)
 			if first, _, _ := strings.Cut(path, "/"); path == "C" || strings.Contains(first, ".") {
 				t.Errorf("%s imports %s: every program and provider links this package, so it must have no dependencies", file, path)
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	. "github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -251,10 +252,7 @@ func TestEveryConstantIsListed(t *testing.T) {
 func exportedConstants(t *testing.T) (names []string) {
 	t.Helper()
 	for _, file := range goFiles(t) {
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(token.NewFileSet(), file, nil, 0))(t)
 		for _, d := range f.Decls {
 			g, ok := d.(*ast.GenDecl)
 			if !ok || g.Tok != token.CONST {

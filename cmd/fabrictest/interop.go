@@ -139,50 +139,36 @@ var interopPrograms = []interopProgram{
 			}
 		},
 	}, {
-		use: "rping", short: "Act as one end of rping, connected by the RDMA connection manager", port: interop.PingPort,
+		use: "rping", short: "Act as one end of rping, connected by the RDMA connection manager", port: interop.RPingPort,
 		flags: func(f *pflag.FlagSet, e *end) runFunc {
-			var p interop.Ping
+			p := interop.CMProgram{Tool: interop.RPing}
 			f.IntVarP(&p.Size, "size", "S", 64, "size of a ping; the peer's -S")
 			f.IntVarP(&p.Count, "count", "C", 10, "pings of each connection; the peer's -C")
 			f.IntVar(&p.Connections, "connections", 1, "simultaneous connections")
-			return func(ctx context.Context, dev verbs.Context, _ []string) (interop.Result, error) {
-				p.Role, p.Addr, p.Events = e.role(), e.addr(), e.events
-				return p.Run(ctx, dev)
-			}
+			return e.runCM(&p)
 		},
 	}, {
-		use: "udaddy", short: "Act as one end of udaddy, whose peer the RDMA connection manager finds", port: interop.DatagramPort, roceOnly: "datagrams",
+		use: "udaddy", short: "Act as one end of udaddy, whose peer the RDMA connection manager finds", port: interop.UDAddyPort, roceOnly: "datagrams",
 		flags: func(f *pflag.FlagSet, e *end) runFunc {
-			var d interop.Datagrams
-			f.IntVarP(&d.Size, "size", "S", 100, "size of a datagram; the peer's -S")
-			f.IntVarP(&d.Count, "count", "C", 10, "datagrams in each direction; the peer's -C")
-			return func(ctx context.Context, dev verbs.Context, _ []string) (interop.Result, error) {
-				d.Role, d.Addr, d.Local, d.Events = e.role(), e.addr(), e.local, e.events
-				return d.Run(ctx, dev)
-			}
+			p := interop.CMProgram{Tool: interop.UDAddy}
+			f.IntVarP(&p.Size, "size", "S", 100, "size of a datagram; the peer's -S")
+			f.IntVarP(&p.Count, "count", "C", 10, "datagrams in each direction; the peer's -C")
+			return e.runCM(&p)
 		},
 	}, {
-		use: "ucmatose", short: "Act as one end of ucmatose: sends over connections made by the RDMA connection manager", port: interop.ExchangePort,
+		use: "ucmatose", short: "Act as one end of ucmatose: sends over connections made by the RDMA connection manager", port: interop.UCMatosePort,
 		flags: func(f *pflag.FlagSet, e *end) runFunc {
-			var v interop.Volley
-			f.IntVarP(&v.Size, "size", "S", 100, "size of a message; the peer's -S")
-			f.IntVarP(&v.Count, "count", "C", 10, "messages of a connection in each direction; the peer's -C")
-			f.IntVarP(&v.Connections, "connections", "c", 1, "simultaneous connections; the peer's -c")
-			f.DurationVar(&v.Pause, "pause", 0, "time before the server sends; a client on siw rejects data that arrives too early")
+			p := interop.CMProgram{Tool: interop.UCMatose}
+			f.IntVarP(&p.Size, "size", "S", 100, "size of a message; the peer's -S")
+			f.IntVarP(&p.Count, "count", "C", 10, "messages of a connection in each direction; the peer's -C")
+			f.IntVarP(&p.Connections, "connections", "c", 1, "simultaneous connections; the peer's -c")
+			f.DurationVar(&p.SendDelay, "pause", 0, "time before the server sends; a client on siw rejects data that arrives too early")
 			f.BoolVar(&e.speakFirst, "speak-first", false, "over iWARP, send as the server before the client has, against RFC 5044; a client on siw waits for it")
-			return func(ctx context.Context, dev verbs.Context, _ []string) (interop.Result, error) {
-				v.Role, v.Addr, v.Events = e.role(), e.addr(), e.events
-				return v.Run(ctx, dev)
-			}
+			return e.runCM(&p)
 		},
 	}, {
-		use: "rdma", short: "Act as rdma_client or rdma_server", port: interop.ExchangePort,
-		flags: func(_ *pflag.FlagSet, e *end) runFunc {
-			return func(ctx context.Context, dev verbs.Context, _ []string) (interop.Result, error) {
-				x := interop.Exchange{Role: e.role(), Addr: e.addr(), Events: e.events}
-				return x.Run(ctx, dev)
-			}
-		},
+		use: "rdma", short: "Act as rdma_client or rdma_server", port: interop.RDMAPort,
+		flags: func(_ *pflag.FlagSet, e *end) runFunc { return e.runCM(&interop.CMProgram{Tool: interop.RDMA}) },
 	},
 }
 
@@ -239,6 +225,14 @@ func (e *end) addr() netip.AddrPort {
 		return netip.AddrPortFrom(e.connect, e.port)
 	}
 	return netip.AddrPortFrom(e.local, e.port)
+}
+
+// runCM returns a function that runs p with the flags of all programs.
+func (e *end) runCM(p *interop.CMProgram) runFunc {
+	return func(ctx context.Context, dev verbs.Context, _ []string) (interop.Result, error) {
+		p.Role, p.Addr, p.Local, p.Events = e.role(), e.addr(), e.local, e.events
+		return p.Run(ctx, dev)
+	}
 }
 
 // run opens a device, runs a program on it, and prints the result.

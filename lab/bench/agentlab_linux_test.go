@@ -1,6 +1,10 @@
 package bench
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
+)
 
 func TestAgentInNamespaces(t *testing.T) {
 	t.Parallel()
@@ -8,15 +12,8 @@ func TestAgentInNamespaces(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.provider, func(t *testing.T) {
 			near := lab(t, p.provider, NamespaceOptions{Parallel: workers})
-			far, err := ThroughAgent(near)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := far.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			far := must.Get(throughAgent(near))(t)
+			defer func() { must.Do(t, far.Close()) }()
 			compare(t, someCases(p.protocol, 40), near, far, workers, again)
 		})
 	}

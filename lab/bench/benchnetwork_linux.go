@@ -40,6 +40,7 @@ const (
 	partners = 4
 )
 
+// newBenchNetwork builds the network, for a device over TCP or over UDP.
 func newBenchNetwork(streams bool) (*benchNetwork, error) {
 	topo, err := topology.Star(3, topology.Options{Link: topology.Link{MTU: defaultMTU}})
 	if err != nil {
@@ -86,11 +87,7 @@ func (t *benchNetwork) configureHosts(streams bool) error {
 // disables offloads of the device's interface.
 func (t *benchNetwork) openSwitchPort(cfg wire.EthernetConfig) (w *wire.Ethernet, err error) {
 	var far int
-	err = t.device.Do(func() error {
-		dev, err := netlink.LinkByName(nic)
-		if err != nil {
-			return err
-		}
+	err = t.onDeviceNIC(func(dev netlink.Link) error {
 		far = dev.Attrs().ParentIndex
 		return wire.DisableOffloads(nic)
 	})
@@ -108,6 +105,17 @@ func (t *benchNetwork) openSwitchPort(cfg wire.EthernetConfig) (w *wire.Ethernet
 		return err
 	})
 	return w, err
+}
+
+// onDeviceNIC runs f on the device's interface, in its namespace.
+func (t *benchNetwork) onDeviceNIC(f func(netlink.Link) error) error {
+	return t.device.Do(func() error {
+		dev, err := netlink.LinkByName(nic)
+		if err != nil {
+			return err
+		}
+		return f(dev)
+	})
 }
 
 // segmentWire returns the wire of the user-space TCP, which it opens on first use.
@@ -170,11 +178,7 @@ func (t *benchNetwork) setAddress(a netip.Addr, present bool) error {
 	if present == (i < 0) {
 		return nil
 	}
-	err := t.device.Do(func() error {
-		dev, err := netlink.LinkByName(nic)
-		if err != nil {
-			return err
-		}
+	err := t.onDeviceNIC(func(dev netlink.Link) error {
 		if present {
 			return addAddr(dev, a)
 		}
@@ -222,14 +226,7 @@ func (t *benchNetwork) setMTU(mtu int) error {
 	if t.mtu == mtu {
 		return nil
 	}
-	err := t.device.Do(func() error {
-		dev, err := netlink.LinkByName(nic)
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetMTU(dev, mtu)
-	})
-	if err != nil {
+	if err := t.onDeviceNIC(func(dev netlink.Link) error { return netlink.LinkSetMTU(dev, mtu) }); err != nil {
 		return fmt.Errorf("set the MTU of the device's interface to %d: %w", mtu, err)
 	}
 	t.mtu = mtu

@@ -121,28 +121,6 @@ func pairWithRange(what string, has []netip.Addr, networks []netip.Prefix) (map[
 	return pairs, nil
 }
 
-// streamAddrPairs returns those of an iWARP device and the judge's kernel. The
-// device's addresses are those of its network interface.
-func streamAddrPairs(device, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
-	has := globalAddrs(device)
-	pairs := make(map[int]addrPair)
-	for _, n := range kernel {
-		if len(wanted) > 0 && !slices.ContainsFunc(wanted, func(w netip.Prefix) bool { return w.Addr() == n.Addr() }) {
-			continue
-		}
-		family := familyOf(n.Addr())
-		if local := addrsIn(n, has); len(local) > 0 {
-			e := pairs[family]
-			e.local, e.peers = local, append(e.peers, n.Addr())
-			pairs[family] = e
-		}
-	}
-	if len(pairs) == 0 {
-		return nil, fmt.Errorf("the judge's interface has the addresses %v, none of which is in a network of the device's %v: give it one (ip address add)", kernel, has)
-	}
-	return pairs, nil
-}
-
 // addrsIn returns the addresses in a network.
 func addrsIn(n netip.Prefix, all []netip.Addr) (in []netip.Addr) {
 	for _, a := range all {

@@ -59,13 +59,15 @@ func (d *Device) identify() (err error) {
 	if _, d.id, err = identityOf(d.client, d.name); err != nil {
 		return err
 	}
-	if d.mtu, d.kernelAddrs, err = interfaceInfo(d.opt.Interface); err != nil {
+	intf, addrs, err := interfaceAddrs(d.opt.Interface)
+	if err != nil {
 		return fmt.Errorf("the judge's interface %s: %w", d.opt.Interface, err)
 	}
+	d.mtu, d.kernelAddrs = intf.MTU, addrs
 	if d.id.MTU > 0 {
 		d.mtu = min(d.mtu, d.id.MTU)
 	}
-	if _, d.partnerAddrs, err = interfaceInfo(d.opt.PartnerInterface); err != nil {
+	if _, d.partnerAddrs, err = interfaceAddrs(d.opt.PartnerInterface); err != nil {
 		return fmt.Errorf("the partners' interface %s: %w", d.opt.PartnerInterface, err)
 	}
 	dev, err := d.client.Open(d.name)
@@ -83,13 +85,13 @@ func (d *Device) identify() (err error) {
 	}
 	switch d.wireKind {
 	case WireTCP:
-		d.addrs, err = streamAddrPairs(d.id.Addrs, d.kernelAddrs, d.opt.Peers)
+		d.addrs, err = kernelAddrPairs(globalAddrs(d.id.Addrs), d.kernelAddrs, d.opt.Peers)
 		return err
 	case WireSegments:
 		if d.addrs, err = segmentAddrPairs(d.id.Addrs, d.opt.Peers); err != nil {
 			return err
 		}
-		return d.openSegments()
+		return d.openWire()
 	case WirePackets, WireUDP:
 	}
 	table, err := gidTable(dev)
@@ -130,6 +132,7 @@ func (d *Device) judgeAddrs() (addrs []netip.Addr, err error) {
 	return addrs, nil
 }
 
+// openWire opens the packet socket of WirePackets or WireSegments.
 func (d *Device) openWire() error {
 	addrs, err := d.judgeAddrs()
 	if err != nil {
@@ -139,32 +142,16 @@ func (d *Device) openWire() error {
 	if err != nil {
 		return fmt.Errorf("the agent's Ethernet address of the device's interface %q: %w", d.id.NetDevice, err)
 	}
-	w, err := wire.OpenEthernet(wire.EthernetConfig{Interface: d.opt.Interface, Device: mac, Addrs: addrs})
+	cfg := wire.EthernetConfig{Interface: d.opt.Interface, Device: mac, Addrs: addrs}
+	if d.wireKind == WireSegments {
+		cfg.Accept = isTCPTo(addrs)
+	}
+	w, err := wire.OpenEthernet(cfg)
 	if err != nil {
 		return err
 	}
 	d.wire = w
 	return nil
-}
-
-// interfaceInfo returns the MTU and the addresses of a local interface.
-func interfaceInfo(name string) (mtu int, all []netip.Prefix, err error) {
-	intf, err := net.InterfaceByName(name)
-	if err != nil {
-		return 0, nil, err
-	}
-	addrs, err := intf.Addrs()
-	for _, a := range addrs {
-		n, ok := a.(*net.IPNet)
-		if !ok {
-			continue
-		}
-		if ip, ok := netip.AddrFromSlice(n.IP); ok {
-			bits, _ := n.Mask.Size()
-			all = append(all, netip.PrefixFrom(ip.Unmap(), bits))
-		}
-	}
-	return intf.MTU, all, err
 }
 
 // Identity returns the identity of the device.
@@ -235,7 +222,11 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 	if err != nil {
 		return err
 	}
-	r := &deviceCase{lab: d, client: d.agent(), addrs: e, mtu: mtu, world: newRealWorld()}
+	client := d.agent()
+	r := &deviceCase{
+		lab: d, client: client, addrs: e, mtu: mtu, world: newRealWorld(),
+		interfaceState: interfaceState{host: client, device: d.name, addrs: d.id.Addrs},
+	}
 	outcome := r.runCase(ctx, &job, body)
 	why, outcome := r.cleanUp(outcome)
 	trouble := d.hostProblem(r.hung, outcome)

@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
@@ -23,6 +24,7 @@ import (
 
 // farHost is the host of an emulated device, which an agent serves.
 type farHost struct {
+	agent.FixedHost
 	id       agent.DeviceIdentity
 	open     func() (verbs.Context, error)
 	restarts atomic.Int32
@@ -36,9 +38,7 @@ type farHost struct {
 func (h *farHost) Identity() (agent.Identity, error) {
 	return agent.Identity{Devices: []agent.DeviceIdentity{h.id}}, nil
 }
-func (h *farHost) Open(string) (verbs.Context, error)          { return h.open() }
-func (h *farHost) SetLink(string, bool) error                  { return agent.ErrHostCannot }
-func (h *farHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrHostCannot }
+func (h *farHost) Open(string) (verbs.Context, error) { return h.open() }
 func (h *farHost) Restart(string) error {
 	h.restarts.Add(1)
 	if h.wedged != nil {
@@ -53,10 +53,7 @@ func (h *farHost) serve(t *testing.T) {
 	if h.addr == "" {
 		h.addr, h.key = "localhost:0", agent.NewKey()
 	}
-	ln, err := net.Listen("tcp", h.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", h.addr))(t)
 	h.addr = ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := goCase(func() error { return (&agent.Server{Key: h.key, Host: h}).Serve(ctx, ln) })
@@ -84,24 +81,11 @@ func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) 
 	if why := testutil.NamespacesUnavailable(); why != nil {
 		t.Skipf("no network namespaces here: %v", why)
 	}
-	drawn, err := topology.Star(2, topology.Options{Link: topology.Link{MTU: defaultMTU}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := netns.Build(drawn, netns.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	drawn := must.Get(topology.Star(2, topology.Options{Link: topology.Link{MTU: defaultMTU}}))(t)
+	f := must.Get(netns.Build(drawn, netns.Options{}))(t)
+	t.Cleanup(func() { must.Do(t, f.Close()) })
 	own := drawn.Hosts[0].NICs[0].Addr(false)
-	maker, err := provider(t, kind).NewOpener(nics.Setup{Defects: defects})
-	if err != nil {
-		t.Fatal(err)
-	}
+	maker := must.Get(provider(t, kind).NewOpener(nics.Setup{Defects: defects}))(t)
 	ns := f.Host(deviceHost).NS
 	h := &farHost{id: agent.DeviceIdentity{
 		Info: verbs.DeviceInfo{Name: "far0", Transport: transport}, MTU: defaultMTU,
@@ -114,14 +98,9 @@ func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) 
 		})
 		return d, err
 	}
-	if err := ns.Do(func() error { return wire.DisableOffloads(nic) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ns.Do(func() error { return wire.DisableOffloads(nic) }))
 	h.serve(t)
-	client, err := h.dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(h.dial(t.Context()))(t)
 	judge := netip.PrefixFrom(netip.MustParsePrefix(own.String()+"/64").Masked().Addr().Next(), 64)
 	for a := judge.Addr(); ; a = a.Next() { // behind the hosts' own
 		if a.As16()[15] == 0x80 {
@@ -139,18 +118,11 @@ func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) 
 		opt.Peers = nil // the kernel's own
 	}
 	var d *Device
-	err = peer.Do(func() error {
+	must.Do(t, peer.Do(func() (err error) {
 		d, err = OnDevice(client, "far0", opt)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	}))
+	t.Cleanup(func() { must.Do(t, d.Close()) })
 	return h, d
 }
 
@@ -221,23 +193,14 @@ func TestRemoteDeviceIdentity(t *testing.T) {
 
 func TestStreamsOnRemoteDevice(t *testing.T) {
 	own := netip.MustParseAddr("127.0.0.2")
-	maker, err := provider(t, "softiwarp").NewOpener(nics.Setup{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	maker := must.Get(provider(t, "softiwarp").NewOpener(nics.Setup{}))(t)
 	h := &farHost{
 		id:   agent.DeviceIdentity{Info: verbs.DeviceInfo{Name: "far0", Transport: verbs.TransportIWARP}, Addrs: []netip.Prefix{netip.PrefixFrom(own, 8)}},
 		open: func() (verbs.Context, error) { return maker.OnSockets(nics.NICConfig{Name: "far0", Addr: own}) },
 	}
 	h.serve(t)
-	client, err := h.dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := OnDevice(client, "far0", DeviceOptions{Interface: "lo"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(h.dial(t.Context()))(t)
+	d := must.Get(OnDevice(client, "far0", DeviceOptions{Interface: "lo"}))(t)
 	defer d.Close()
 	beside := func(b *conformance.Bench) error {
 		for range 2 { // at one address, where ports tell their streams apart

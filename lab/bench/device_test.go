@@ -67,17 +67,17 @@ func TestRoCEAddrPairs(t *testing.T) {
 	}
 }
 
-func TestStreamAddrPairs(t *testing.T) {
+func TestStreamKernelAddrPairs(t *testing.T) {
 	device, own := prefixes("10.0.0.7/24", "fe80::7/64"), prefixes("10.0.0.1/24", "10.0.0.2/24", "fe80::1/64", "192.0.2.1/24")
-	got, err := streamAddrPairs(device, own, nil)
+	got, err := kernelAddrPairs(globalAddrs(device), own, nil)
 	if want := map[int]addrPair{4: {addresses("10.0.0.7"), addresses("10.0.0.1", "10.0.0.2")}}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v %v, want %v", got, err, want)
 	}
-	got, err = streamAddrPairs(device, own, prefixes("10.0.0.2/24"))
+	got, err = kernelAddrPairs(globalAddrs(device), own, prefixes("10.0.0.2/24"))
 	if want := map[int]addrPair{4: {addresses("10.0.0.7"), addresses("10.0.0.2")}}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("where we are told to be: %v %v, want %v", got, err, want)
 	}
-	if got, err = streamAddrPairs(device, own[2:], nil); err == nil {
+	if got, err = kernelAddrPairs(globalAddrs(device), own[2:], nil); err == nil {
 		t.Errorf("nothing in common: %v", got)
 	}
 }

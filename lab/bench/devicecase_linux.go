@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,19 +18,17 @@ import (
 
 // deviceCase is a case on a device of another host.
 type deviceCase struct {
-	lab          *Device
-	client       *agent.Client
-	addrs        addrPair
-	mtu          int // of the path
-	world        *realWorld
-	streams      *kernelStreams
-	tcpHost      *tcpwire.Host
-	dev          verbs.Context
-	partners     []verbs.Context // partners
-	bodyDone     <-chan error    // set if the body has not ended
-	hung         bool
-	linkDown     bool
-	removedAddrs []netip.Addr // of the device
+	lab      *Device
+	client   *agent.Client
+	addrs    addrPair
+	mtu      int // of the path
+	world    *realWorld
+	streams  *kernelStreams
+	tcpHost  *tcpwire.Host
+	dev      verbs.Context
+	partners []verbs.Context
+	hung     bool
+	interfaceState
 }
 
 // runCase creates the bench and runs the body on it.
@@ -48,39 +47,16 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 	if err := r.open(b, job.Record); err != nil {
 		return err
 	}
-	return r.runBody(ctx, func() error { return body(b) })
-}
-
-// runBody runs the body until it returns, the agent is lost, or the case hangs.
-func (r *deviceCase) runBody(ctx context.Context, body func() error) error {
 	w := newWatchdog(r.lab.opt.MaxTime, r.world.Now(), r.client.Replies())
-	tick := time.NewTicker(w.limit)
-	defer tick.Stop()
-	done := goCase(body)
-	for {
-		select {
-		case err := <-done:
-			if err == nil {
-				err = r.world.unfinishedTasks()
-			}
-			return err
-		case err := <-r.world.crash:
-			r.bodyDone = done
-			return err
-		case <-ctx.Done():
-			r.bodyDone = done
-			return context.Cause(ctx)
-		case <-r.client.Lost():
-			r.bodyDone = done
-			return r.client.Err()
-		case <-tick.C:
-			if !w.hung(r.world.Now(), r.client.Replies()) {
-				continue
-			}
-			r.bodyDone, r.hung = done, true
-			return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", r.world.Now().Round(w.limit), r.world.describeWaits())}
-		}
+	check := hangCheck{w.limit, func() bool {
+		r.hung = w.hung(r.world.Now(), r.client.Replies())
+		return r.hung
+	}}
+	err := r.world.runBody(ctx, func() error { return body(b) }, check, r.client.Lost())
+	if errors.Is(err, agent.ErrLost) {
+		err = cmp.Or(r.client.Err(), err)
 	}
+	return err
 }
 
 // open opens the device and the judge's end of its link. A device that an earlier
@@ -172,42 +148,20 @@ func (r *deviceCase) setLink(up bool) error {
 			return fmt.Errorf("%w: the agent is reached over the device's interface: use another interface for it", conformance.ErrBenchCannot)
 		}
 	}
-	if err := wrapCannot(r.client.SetLink(r.lab.name, up)); err != nil {
-		return err
-	}
-	r.linkDown = !up
-	return nil
+	return r.interfaceState.setLink(up)
 }
 
 // setAddress adds or removes an address of the device's interface.
 func (r *deviceCase) setAddress(a netip.Addr, present bool) error {
-	i := slices.IndexFunc(r.lab.id.Addrs, func(p netip.Prefix) bool { return p.Addr() == a })
 	switch {
 	case !slices.Contains(r.addrs.local, a):
 		return notLocal(a, r.addrs.local)
-	case i < 0:
-		return fmt.Errorf("%w: %v is not an address of the device's interface", conformance.ErrBenchCannot, a)
 	case a == r.lab.opt.Agent:
 		return fmt.Errorf("%w: the agent is reached at %v: use another address for it", conformance.ErrBenchCannot, a)
 	case a.IsLinkLocalUnicast():
 		return fmt.Errorf("%w: %v is a link-local address", conformance.ErrBenchCannot, a)
 	}
-	if err := wrapCannot(r.client.SetAddress(r.lab.name, r.lab.id.Addrs[i], present)); err != nil {
-		return err
-	}
-	r.removedAddrs = slices.DeleteFunc(r.removedAddrs, func(t netip.Addr) bool { return t == a })
-	if !present {
-		r.removedAddrs = append(r.removedAddrs, a)
-	}
-	return nil
-}
-
-// wrapCannot adds conformance.ErrBenchCannot to agent.ErrHostCannot.
-func wrapCannot(err error) error {
-	if errors.Is(err, agent.ErrHostCannot) {
-		return fmt.Errorf("%w: %w", conformance.ErrBenchCannot, err)
-	}
-	return err
+	return r.interfaceState.setAddress(a, present)
 }
 
 // closeTimeout is how long a case may take to end and its device to close: Linux's
@@ -227,7 +181,9 @@ func (r *deviceCase) cleanUp(outcome error) (restart string, _ error) {
 	}
 	late, stop := context.WithTimeout(context.Background(), closeTimeout)
 	defer stop()
-	closed := goCase(r.restore)
+	closed := goCase(func() error {
+		return errors.Join(closeDevices(append([]verbs.Context{r.dev}, r.partners...)), r.restore())
+	})
 	select {
 	case err := <-closed:
 		if err != nil && outcome == nil {
@@ -242,7 +198,7 @@ func (r *deviceCase) cleanUp(outcome error) (restart string, _ error) {
 			outcome = errors.New("close the device: " + restart)
 		}
 	}
-	r.awaitBody(late)
+	r.world.awaitEnd(late)
 	if lost := r.client.Err(); lost != nil {
 		return "the agent was lost", fmt.Errorf("while the case ran: %w", lost)
 	}
@@ -250,48 +206,4 @@ func (r *deviceCase) cleanUp(outcome error) (restart string, _ error) {
 		restart = "the case did not end"
 	}
 	return restart, outcome
-}
-
-// awaitBody waits until the case and its tasks end: their next call fails.
-func (r *deviceCase) awaitBody(late context.Context) {
-	if r.bodyDone != nil {
-		select {
-		case <-r.bodyDone:
-		case <-late.Done():
-		}
-	}
-	r.world.mu.Lock()
-	tasks := r.world.tasks
-	r.world.mu.Unlock()
-	for _, t := range tasks {
-		select {
-		case <-t.ended:
-		case <-late.Done():
-		}
-	}
-}
-
-// restore closes the devices and undoes changes of the link and addresses.
-func (r *deviceCase) restore() error {
-	var errs []error
-	if r.dev != nil {
-		if err := r.dev.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
-			errs = append(errs, fmt.Errorf("close the device: %w", err))
-		}
-	}
-	for _, dev := range r.partners {
-		if err := dev.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
-			errs = append(errs, fmt.Errorf("close %s: %w", dev.Info().Name, err))
-		}
-	}
-	if r.linkDown {
-		errs = append(errs, r.setLink(true))
-	}
-	for len(r.removedAddrs) > 0 {
-		if err := r.setAddress(r.removedAddrs[0], true); err != nil {
-			errs = append(errs, err)
-			break
-		}
-	}
-	return errors.Join(errs...)
 }

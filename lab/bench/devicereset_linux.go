@@ -152,6 +152,7 @@ func (d *Device) awaitAddrs(client *agent.Client) error {
 	}
 }
 
+// queryAddrPairs reads the GID table of the device again.
 func (d *Device) queryAddrPairs(client *agent.Client) (pairs map[int]addrPair, err error) {
 	dev, err := client.Open(d.name)
 	if err != nil {

@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -10,26 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/tcpwire"
-	"github.com/fabrictest/fabrictest/conformance/wire"
 )
-
-// openSegments opens the packet socket of a user-space TCP.
-func (d *Device) openSegments() error {
-	addrs, err := d.judgeAddrs()
-	if err != nil {
-		return err
-	}
-	mac, err := net.ParseMAC(d.id.MAC)
-	if err != nil {
-		return fmt.Errorf("the agent's Ethernet address of the device's interface %q: %w", d.id.NetDevice, err)
-	}
-	w, err := wire.OpenEthernet(wire.EthernetConfig{Interface: d.opt.Interface, Device: mac, Addrs: addrs, Accept: isTCPTo(addrs)})
-	if err != nil {
-		return err
-	}
-	d.wire = w
-	return nil
-}
 
 // isTCPTo returns a filter for TCP packets to these addresses: others may use the
 // same link.

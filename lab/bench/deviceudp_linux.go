@@ -12,7 +12,7 @@ import (
 // socketAddrs returns the addresses of a RoCE device and of the judge's UDP
 // sockets.
 func (d *Device) socketAddrs(table []verbs.GIDEntry) (map[int]addrPair, error) {
-	met, err := socketAddrPairs(table, d.kernelAddrs, d.opt.Peers)
+	met, err := kernelAddrPairs(roceV2Addrs(table), d.kernelAddrs, d.opt.Peers)
 	if err == nil && len(d.opt.Peers) == 0 && d.opt.PartnerInterface == d.opt.Interface {
 		reservePartnerAddr(met)
 	}

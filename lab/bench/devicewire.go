@@ -87,11 +87,10 @@ func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	return "", fmt.Errorf("a device of %s cannot be judged over the wire %q: give %s or %s", kind, requested, wires[0], wires[1])
 }
 
-// socketAddrPairs returns the addresses of a RoCE device and of the judge's UDP
-// sockets, by family. kernel are the addresses of the judge's interface; wanted, if
-// not empty, selects some of them.
-func socketAddrPairs(table []verbs.GIDEntry, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
-	has := roceV2Addrs(table)
+// kernelAddrPairs returns the addresses of a device and of the judge's kernel, by family: has
+// are the device's, kernel those of the judge's interface; wanted, if not empty, selects some
+// of these.
+func kernelAddrPairs(has []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	// Link-local addresses are used only if there are no others.
 	for _, local := range []bool{false, true} {

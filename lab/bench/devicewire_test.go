@@ -4,8 +4,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func TestWireFor(t *testing.T) {
@@ -36,15 +34,10 @@ func TestWireFor(t *testing.T) {
 	}
 }
 
-func TestSocketAddrPairs(t *testing.T) {
-	var table []verbs.GIDEntry
-	for _, a := range addresses("fe80::7", "10.0.0.7", "fd00::7", "10.0.0.8") {
-		table = append(table, verbs.GIDEntry{GID: verbs.GIDFrom(a), Type: verbs.GIDTypeRoCEv2})
-	}
-	own := []netip.Prefix{
-		netip.MustParsePrefix("fe80::1/64"), netip.MustParsePrefix("10.0.0.1/24"), netip.MustParsePrefix("10.0.0.2/24"), netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("fd00::1/64"),
-	}
-	met, err := socketAddrPairs(table, own, nil)
+func TestKernelAddrPairs(t *testing.T) {
+	has := addresses("fe80::7", "10.0.0.7", "fd00::7", "10.0.0.8")
+	own := prefixes("fe80::1/64", "10.0.0.1/24", "10.0.0.2/24", "192.0.2.1/24", "fd00::1/64")
+	met, err := kernelAddrPairs(has, own, nil)
 	if err != nil || !slices.Equal(met[4].peers, addresses("10.0.0.1", "10.0.0.2")) || !slices.Equal(met[4].local, addresses("10.0.0.7", "10.0.0.8")) ||
 		!slices.Equal(met[6].peers, addresses("fd00::1")) {
 		t.Errorf("%v, %v", met, err)
@@ -52,20 +45,20 @@ func TestSocketAddrPairs(t *testing.T) {
 	if reservePartnerAddr(met); len(met[4].peers) != 1 || len(met[6].peers) != 1 {
 		t.Errorf("with partners: %v", met)
 	}
-	if met, err = socketAddrPairs(table, own[:1], nil); err != nil || !slices.Equal(met[6].peers, addresses("fe80::1")) {
+	if met, err = kernelAddrPairs(has, own[:1], nil); err != nil || !slices.Equal(met[6].peers, addresses("fe80::1")) {
 		t.Errorf("on the link alone: %v, %v", met, err)
 	}
-	if met, err = socketAddrPairs(table, own, []netip.Prefix{own[2]}); err != nil || len(met) != 1 || !slices.Equal(met[4].peers, addresses("10.0.0.2")) {
+	if met, err = kernelAddrPairs(has, own, []netip.Prefix{own[2]}); err != nil || len(met) != 1 || !slices.Equal(met[4].peers, addresses("10.0.0.2")) {
 		t.Errorf("as told: %v, %v", met, err)
 	}
-	if met, err = socketAddrPairs(table, own[3:4], nil); err == nil {
+	if met, err = kernelAddrPairs(has, own[3:4], nil); err == nil {
 		t.Errorf("nothing in common: %v", met)
 	}
 }
 
 func TestSegmentAddrPairs(t *testing.T) {
-	device := []netip.Prefix{netip.MustParsePrefix("fe80::7/64"), netip.MustParsePrefix("10.0.0.7/24")}
-	met, err := segmentAddrPairs(device, []netip.Prefix{netip.MustParsePrefix("10.0.0.80/24"), netip.MustParsePrefix("fe80::80/64")})
+	device := prefixes("fe80::7/64", "10.0.0.7/24")
+	met, err := segmentAddrPairs(device, prefixes("10.0.0.80/24", "fe80::80/64"))
 	if err != nil || len(met) != 1 || len(met[4].peers) != peers || met[4].local[0] != device[1].Addr() {
 		t.Errorf("%v, %v", met, err)
 	}

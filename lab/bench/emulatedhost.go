@@ -20,6 +20,7 @@ const emulatedDevice = "emu0"
 
 // EmulatedHost is an agent.Host with one emulated device, on an interface of this host.
 type EmulatedHost struct {
+	agent.FixedHost
 	provider *nics.Provider
 	opener   nics.Opener
 	intf     string
@@ -38,7 +39,7 @@ func NewEmulatedHost(provider, intf string) (*EmulatedHost, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &EmulatedHost{p, o, intf}
+	h := &EmulatedHost{provider: p, opener: o, intf: intf}
 	_, addrs, err := h.look()
 	if err == nil && len(addrs) == 0 {
 		err = fmt.Errorf("interface %s has no address that a device could have: give it one (ip address add)", intf)
@@ -59,25 +60,11 @@ func NewEmulatedHost(provider, intf string) (*EmulatedHost, error) {
 // look returns the interface and its addresses, IPv6 first. It leaves out link-local
 // addresses: the device has no scopes.
 func (h *EmulatedHost) look() (*net.Interface, []netip.Prefix, error) {
-	intf, err := net.InterfaceByName(h.intf)
+	intf, addrs, err := interfaceAddrs(h.intf)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", h.intf, err)
 	}
-	all, err := intf.Addrs()
-	if err != nil {
-		return nil, nil, err
-	}
-	var addrs []netip.Prefix
-	for _, a := range all {
-		n, ok := a.(*net.IPNet)
-		if !ok || n.IP.IsLinkLocalUnicast() {
-			continue
-		}
-		if ip, ok := netip.AddrFromSlice(n.IP); ok {
-			bits, _ := n.Mask.Size()
-			addrs = append(addrs, netip.PrefixFrom(ip.Unmap(), bits))
-		}
-	}
+	addrs = slices.DeleteFunc(addrs, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
 	slices.SortStableFunc(addrs, func(a, b netip.Prefix) int { return b.Addr().BitLen() - a.Addr().BitLen() })
 	return intf, addrs, nil
 }
@@ -117,12 +104,6 @@ func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	at := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true} // a device on sockets has one address
 	return h.opener.OnSockets(at)
 }
-
-// SetLink implements agent.Host.
-func (h *EmulatedHost) SetLink(string, bool) error { return agent.ErrHostCannot }
-
-// SetAddress implements agent.Host.
-func (h *EmulatedHost) SetAddress(string, netip.Prefix, bool) error { return agent.ErrHostCannot }
 
 // Restart implements agent.Host. Every Open makes a new device.
 func (h *EmulatedHost) Restart(string) error { return nil }

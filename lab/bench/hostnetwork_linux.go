@@ -216,10 +216,7 @@ func (n *hostNetwork) describe(d *agent.DeviceIdentity) {
 		return
 	}
 	for _, a := range addrs {
-		if ip, ok := netip.AddrFromSlice(a.IP); ok {
-			bits, _ := a.Mask.Size()
-			d.Addrs = append(d.Addrs, netip.PrefixFrom(ip.Unmap(), bits))
-		}
+		d.Addrs = append(d.Addrs, prefixOf(a.IPNet))
 	}
 }
 
@@ -254,13 +251,4 @@ func await(what string, is func() (bool, error)) error {
 			return fmt.Errorf("waited %v for %s", kernelTimeout, what)
 		}
 	}
-}
-
-// kernelRelease returns the release from uname.
-func kernelRelease() string {
-	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return ""
-	}
-	return unix.ByteSliceToString(u.Release[:])
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
@@ -18,23 +19,17 @@ func inNamespace(t *testing.T) (*LocalHost, *testutil.Host) {
 	t.Helper()
 	ns, _ := testutil.HostPair(t, 1500)
 	var h *LocalHost
-	err := ns.Do(func() (err error) {
+	must.Do(t, ns.Do(func() (err error) {
 		h, err = NewLocalHost(listedDevices{[]string{"rxe0"}}, LocalHostOptions{Root: tree(t, machine)})
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(h.Close)
 	return h, ns
 }
 
 func identity(t *testing.T, h *LocalHost) agent.DeviceIdentity {
 	t.Helper()
-	id, err := h.Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(h.Identity())(t)
 	return id.Devices[0]
 }
 
@@ -96,9 +91,7 @@ func TestSetLinkRestoresAddressesAndRoutes(t *testing.T) {
 	}
 	for range 2 {
 		for _, up := range []bool{false, false, true, true} {
-			if err := h.SetLink("rxe0", up); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, h.SetLink("rxe0", up))
 			if has := slices.Contains(identity(t, h).Addrs, want); has != up || (routed() == 1) != up {
 				t.Errorf("up %v: addresses %v, %d routes", up, identity(t, h).Addrs, routed())
 			}

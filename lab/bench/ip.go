@@ -99,6 +99,7 @@ func parsePacket(b []byte) (d link.Datagram, err error) {
 	return d, nil
 }
 
+// parseIPv4 and parseIPv6 parse the header of a packet into d, and return its payload.
 func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 	if len(b) < link.IPv4HeaderLen {
 		return nil, cannotf("a truncated IPv4 header of %d bytes", len(b))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var datagramsOfBoth = []link.Datagram{
@@ -106,7 +107,7 @@ func changed(p []byte, change func([]byte)) []byte {
 }
 
 func TestSimWireErrors(t *testing.T) {
-	err := try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	must.Do(t, try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		_, long := rawSend(b.Peers[0], b.Local[0], 1, string(make([]byte, 9000)))
 		_, other := rawSend(hostAddr(4, 9), hostAddr(4, 8), 1, "x")
 		for _, p := range [][]byte{{1}, long, other} {
@@ -118,8 +119,5 @@ func TestSimWireErrors(t *testing.T) {
 			t.Errorf("%d events on record", len(events))
 		}
 		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }

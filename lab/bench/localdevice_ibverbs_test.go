@@ -1,6 +1,6 @@
 //go:build ibverbs && linux && cgo
 
-package bench_test
+package bench
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/conformance/verbsapi"
-	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
@@ -25,10 +25,7 @@ func TestVerbsAPIOverLibibverbs(t *testing.T) {
 	if err != nil || len(infos) == 0 {
 		t.Skipf("no RDMA device here: %v", err)
 	}
-	h, err := bench.NewLocalHost(ibv.Provider{}, bench.LocalHostOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(NewLocalHost(ibv.Provider{}, LocalHostOptions{}))(t)
 	defer h.Close()
 	known := map[string]conformance.Deviation{
 		// An agent chooses where the memory of its caller lies in its page.
@@ -47,10 +44,7 @@ func TestVerbsAPIOverLibibverbs(t *testing.T) {
 			continue
 		}
 		t.Run(info.Name, func(t *testing.T) {
-			lab, err := bench.OnLocalDevice(h, info.Name, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lab := must.Get(onLocalDevice(h, info.Name, 0))(t)
 			judgeAlone(t, lab, known)
 		})
 	}

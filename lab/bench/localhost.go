@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -62,7 +63,7 @@ func (h *LocalHost) Identity() (agent.Identity, error) {
 		return agent.Identity{}, fmt.Errorf("list the devices of %s: %w", h.provider.Name(), err)
 	}
 	id := agent.Identity{
-		Hostname: name, OS: h.distribution(), Kernel: kernelRelease(), Arch: runtime.GOARCH, Program: h.opt.Program,
+		Hostname: name, OS: h.distribution(), Kernel: report.ThisMachine().Kernel, Arch: runtime.GOARCH, Program: h.opt.Program,
 		Devices: make([]agent.DeviceIdentity, 0, len(infos)),
 	}
 	for _, info := range infos {

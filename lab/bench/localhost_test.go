@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -81,15 +82,9 @@ var machine = map[string]string{
 
 func TestIdentity(t *testing.T) {
 	names := []string{"rxe0", "siw0", "mlx5_0", "cxgb4_0", "lonely0", "../../etc"}
-	h, err := NewLocalHost(listedDevices{names}, LocalHostOptions{Root: tree(t, machine), Program: "test 1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(NewLocalHost(listedDevices{names}, LocalHostOptions{Root: tree(t, machine), Program: "test 1"}))(t)
 	defer h.Close()
-	id, err := h.Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(h.Identity())(t)
 	if id.OS != "Some Linux 12" || id.Arch != runtime.GOARCH || id.Hostname == "" || id.Program != "test 1" || runtime.GOOS == "linux" && id.Kernel == "" {
 		t.Errorf("%+v", id)
 	}
@@ -109,10 +104,7 @@ func TestIdentity(t *testing.T) {
 }
 
 func TestUnsupportedFunctions(t *testing.T) {
-	h, err := NewLocalHost(listedDevices{}, LocalHostOptions{Root: tree(t, machine)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(NewLocalHost(listedDevices{}, LocalHostOptions{Root: tree(t, machine)}))(t)
 	defer h.Close()
 	for _, device := range []string{"mlx5_0", "lonely0", "none0"} {
 		if err := h.Restart(device); !errors.Is(err, agent.ErrHostCannot) {

@@ -125,20 +125,5 @@ func (p *netnsCase) runCase(ctx context.Context, job *conformance.BenchSpec, bod
 	if err := p.open(b, job.Record); err != nil {
 		return err
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	done := goCase(func() error { return body(b) })
-	select {
-	case err := <-done:
-		return cmp.Or(err, p.world.unfinishedTasks())
-	case err := <-p.world.crash:
-		p.bodyDone = done
-		return err
-	case <-ctx.Done():
-		p.bodyDone = done
-		return context.Cause(ctx)
-	case <-timer.C:
-		p.bodyDone = done
-		return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", limit, p.world.describeWaits())}
-	}
+	return p.world.runBody(ctx, func() error { return body(b) }, hangCheck{interval: limit}, nil)
 }

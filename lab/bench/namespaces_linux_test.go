@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -34,11 +35,7 @@ func lab(tb testing.TB, name string, opt NamespaceOptions) *Namespaces {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	tb.Cleanup(func() { must.Do(tb, l.Close()) })
 	return l
 }
 
@@ -142,17 +139,14 @@ func TestAllProvidersInNamespaces(t *testing.T) {
 func TestBenchesHaveSameLimits(t *testing.T) {
 	drawn := make(map[bool]uint64)
 	for virtual, l := range map[bool]conformance.Lab{false: lab(t, "softroce", NamespaceOptions{}), true: InSimulation(provider(t, "softroce"), SimOptions{})} {
-		err := l.WithBench(t.Context(), conformance.BenchSpec{Seed: 5, Setup: conformance.Setup{MTU: 1500}}, func(b *conformance.Bench) error {
+		must.Do(t, l.WithBench(t.Context(), conformance.BenchSpec{Seed: 5, Setup: conformance.Setup{MTU: 1500}}, func(b *conformance.Bench) error {
 			drawn[virtual] = b.Rand.Uint64()
 			_, long := rawSend(b.Peers[0], b.Local[0], 1, string(make([]byte, 1500)))
 			if err := b.Wire.Send(long); !errors.Is(err, conformance.ErrBenchCannot) || b.Virtual != virtual {
 				return fmt.Errorf("virtual %v: %w", b.Virtual, err)
 			}
 			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
+		}))
 	}
 	if drawn[true] != drawn[false] {
 		t.Errorf("drew %v", drawn)
@@ -169,10 +163,7 @@ func TestCleanUpClosesDevices(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			open, err := os.ReadDir("/proc/self/fd")
-			if err != nil {
-				t.Fatal(err)
-			}
+			open := must.Get(os.ReadDir("/proc/self/fd"))(t)
 			files[i] = len(open)
 		}
 		if files[1] > files[0]+2 {
@@ -282,7 +273,7 @@ func TestParallelCases(t *testing.T) {
 // Frames have the time at which they were sent, whenever the case reads them.
 func TestFrameTimes(t *testing.T) {
 	t.Parallel()
-	err := lab(t, "softroce", NamespaceOptions{}).WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	must.Do(t, lab(t, "softroce", NamespaceOptions{}).WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
@@ -297,10 +288,7 @@ func TestFrameTimes(t *testing.T) {
 			return fmt.Errorf("sent after %v, seen at %v, now %v: %w", before, f.At, b.Now(), err)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 func BenchmarkTryInNamespaces(b *testing.B) {
@@ -308,9 +296,7 @@ func BenchmarkTryInNamespaces(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			l := lab(b, name, NamespaceOptions{})
 			for b.Loop() {
-				if err := l.WithBench(b.Context(), conformance.BenchSpec{}, body); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, l.WithBench(b.Context(), conformance.BenchSpec{}, body))
 			}
 		})
 	}
@@ -323,7 +309,7 @@ func TestFence(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	for range 20 {
-		err := l.WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
+		must.Do(t, l.WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error {
 			for _, c := range b.Device.Counters() {
 				if c.Name == "rcvd_pkts" && c.Value != 0 {
 					return fmt.Errorf("%d packets before the first was sent", c.Value)
@@ -336,9 +322,6 @@ func TestFence(t *testing.T) {
 				}
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }

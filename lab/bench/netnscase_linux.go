@@ -17,13 +17,12 @@ import (
 
 // netnsCase is a case on a network of namespaces.
 type netnsCase struct {
-	net      *benchNetwork
-	cfg      *benchConfig
-	world    *realWorld
-	streams  *kernelStreams
-	tcpHost  *tcpwire.Host // nil unless the case uses Segments
-	devices  []verbs.Context
-	bodyDone <-chan error // set if the body has not ended
+	net     *benchNetwork
+	cfg     *benchConfig
+	world   *realWorld
+	streams *kernelStreams
+	tcpHost *tcpwire.Host // nil unless the case uses Segments
+	devices []verbs.Context
 }
 
 // open opens the device and the peer's end of its link.
@@ -69,6 +68,7 @@ func (p *netnsCase) openTested(b *conformance.Bench) error {
 	return nil
 }
 
+// openDevice opens a device on sockets of a namespace.
 func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, at nics.NICConfig) (d verbs.Context, err error) {
 	err = ns.Do(func() error {
 		d, err = o.OnSockets(at)
@@ -109,27 +109,11 @@ func (p *netnsCase) cleanUp() (clean bool, err error) {
 	defer stop()
 	clean = true
 	select {
-	case err = <-goCase(p.closeDevices):
+	case err = <-goCase(func() error { return closeDevices(p.devices) }):
 	case <-late.Done():
 		clean, err = false, fmt.Errorf("the device was not closed within %v", cleanUpTimeout)
 	}
-	if p.bodyDone != nil {
-		select {
-		case <-p.bodyDone:
-		case <-late.Done():
-			clean = false
-		}
-	}
-	p.world.mu.Lock()
-	tasks := p.world.tasks
-	p.world.mu.Unlock()
-	for _, t := range tasks {
-		select {
-		case <-t.ended:
-		case <-late.Done():
-			clean = false
-		}
-	}
+	clean = p.world.awaitEnd(late) && clean
 	return clean, errors.Join(err, p.net.setLink(true), p.net.restoreAddrs(), p.net.setPath(conformance.Path{}))
 }
 
@@ -151,19 +135,6 @@ func (p *netnsCase) segments(record *conformance.Record) (conformance.RawTCP, er
 		p.tcpHost = newTCPHost(p.world, wire, record, hostAddr(p.cfg.family, segmentPeer), p.cfg.mtu, p.cfg.mtu)
 	}
 	return record.RecordRawTCP(p.world, p.tcpHost), nil
-}
-
-func (p *netnsCase) closeDevices() error {
-	var errs []error
-	for _, d := range p.devices {
-		if d == nil {
-			continue // it did not open
-		}
-		if err := d.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("close %s: %w", d.Info().Name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // openWire is a wire that is used for several cases.

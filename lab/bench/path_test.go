@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestPathWithFullLoss(t *testing.T) {
-	err := try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	must.Do(t, try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
@@ -29,14 +30,11 @@ func TestPathWithFullLoss(t *testing.T) {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 func TestPathOfStreamsIsUnsupported(t *testing.T) {
-	err := try(t, "softiwarp", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	must.Do(t, try(t, "softiwarp", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		if err := b.SetPath(conformance.Path{}); err != nil {
 			return err
 		}
@@ -44,8 +42,5 @@ func TestPathOfStreamsIsUnsupported(t *testing.T) {
 			return fmt.Errorf("got %w", err)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }

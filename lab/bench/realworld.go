@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -9,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // realWorld is the conformance.Runtime of a case in real time. Its tasks are
@@ -18,6 +22,8 @@ type realWorld struct {
 	epoch time.Time
 	stop  chan struct{} // closed when the case must end
 	crash chan error    // of a task
+
+	bodyDone <-chan error // set if the body of the case has not ended
 
 	mu    sync.Mutex
 	tasks []*realTask
@@ -113,6 +119,76 @@ func (w *realWorld) describeWaits() string {
 		return "it waits in the device, or computes"
 	}
 	return "it waits for " + strings.Join(all, ", ")
+}
+
+// hangCheck ends cases that hang. hung is called after every interval; nil means that the case
+// hangs after the first.
+type hangCheck struct {
+	interval time.Duration
+	hung     func() bool
+}
+
+// runBody runs the body of a case until it returns, a task crashes, it hangs, or ctx or lost,
+// which may be nil, is done.
+func (w *realWorld) runBody(ctx context.Context, body func() error, check hangCheck, lost <-chan struct{}) error {
+	tick := time.NewTicker(check.interval)
+	defer tick.Stop()
+	w.bodyDone = goCase(body)
+	for {
+		select {
+		case err := <-w.bodyDone:
+			w.bodyDone = nil
+			return cmp.Or(err, w.unfinishedTasks())
+		case err := <-w.crash:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-lost:
+			return agent.ErrLost
+		case <-tick.C:
+			if check.hung == nil || check.hung() {
+				return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", w.Now().Round(check.interval), w.describeWaits())}
+			}
+		}
+	}
+}
+
+// awaitEnd waits until the body and the tasks of a stopped case have ended: their next call
+// panics. It reports whether they ended before ctx.
+func (w *realWorld) awaitEnd(ctx context.Context) bool {
+	all := true
+	if w.bodyDone != nil {
+		select {
+		case <-w.bodyDone:
+		case <-ctx.Done():
+			all = false
+		}
+	}
+	w.mu.Lock()
+	tasks := w.tasks
+	w.mu.Unlock()
+	for _, t := range tasks {
+		select {
+		case <-t.ended:
+		case <-ctx.Done():
+			all = false
+		}
+	}
+	return all
+}
+
+// closeDevices closes the devices of a case; nil ones did not open.
+func closeDevices(devices []verbs.Context) error {
+	var errs []error
+	for _, d := range devices {
+		if d == nil {
+			continue
+		}
+		if err := d.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
+			errs = append(errs, fmt.Errorf("close %s: %w", d.Info().Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Now implements verbs.Proc.

@@ -4,18 +4,16 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Partners are not restricted.
 func TestRestrictionsApplyToDeviceUnderTest(t *testing.T) {
-	p, err := nics.Find("softroce")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(nics.Find("softroce"))(t)
 	lab := InSimulation(p, SimOptions{Restrictions: nics.Restrictions{MissingCaps: verbs.CapXRC, PKeys: []uint16{0xffff}}})
-	err = lab.WithBench(t.Context(), conformance.BenchSpec{Case: "a/b/c", Seed: 1}, func(b *conformance.Bench) error {
+	must.Do(t, lab.WithBench(t.Context(), conformance.BenchSpec{Case: "a/b/c", Seed: 1}, func(b *conformance.Bench) error {
 		own, err := b.Device.QueryDevice()
 		if err != nil {
 			return err
@@ -36,8 +34,5 @@ func TestRestrictionsApplyToDeviceUnderTest(t *testing.T) {
 			t.Errorf("its partner has %#x", other.Caps)
 		}
 		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,12 +57,7 @@ var _ conformance.Lab = (*Simulation)(nil)
 
 // InSimulation returns a lab of simulated devices.
 func InSimulation(p *nics.Provider, opt SimOptions) *Simulation {
-	if opt.MaxTime == 0 {
-		opt.MaxTime = defaultMaxTime
-	}
-	if opt.MaxEvents == 0 {
-		opt.MaxEvents = defaultMaxEvents
-	}
+	opt.MaxTime, opt.MaxEvents = cmp.Or(opt.MaxTime, defaultMaxTime), cmp.Or(opt.MaxEvents, defaultMaxEvents)
 	return &Simulation{p, opt}
 }
 
@@ -251,16 +247,8 @@ func setPathUnsupported(p conformance.Path) error {
 
 // finish closes the devices and ends tasks. An error of the case comes first.
 func (s *simCase) finish(outcome error) error {
-	errs := []error{s.world.endTasks()}
-	for _, d := range s.devices {
-		if err := d.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("close %s: %w", d.Info().Name, err))
-		}
-	}
-	if outcome != nil {
-		return outcome
-	}
-	return errors.Join(errs...)
+	err := errors.Join(s.world.endTasks(), closeDevices(s.devices))
+	return cmp.Or(outcome, err)
 }
 
 // runError converts the error of a simulation.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -132,13 +133,10 @@ func TestDefectsApplyToDeviceUnderTest(t *testing.T) {
 func TestSameSeedGivesSameRecord(t *testing.T) {
 	record := func(seed uint64) []conformance.Event {
 		r := new(conformance.Record)
-		err := try(t, "softroce", conformance.BenchSpec{Seed: seed, Record: r}, func(b *conformance.Bench) error {
+		must.Do(t, try(t, "softroce", conformance.BenchSpec{Seed: seed, Record: r}, func(b *conformance.Bench) error {
 			b.Note("drew %d", b.Rand.Uint64())
 			return echo(b)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		events, _ := r.Events()
 		return events
 	}
@@ -177,7 +175,7 @@ func TestPacketsTakeAMicrosecond(t *testing.T) {
 
 // As on a link: the device must check the IP address.
 func TestPacketsToOtherAddressesReachTheDevice(t *testing.T) {
-	err := try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	must.Do(t, try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
@@ -202,10 +200,7 @@ func TestPacketsToOtherAddressesReachTheDevice(t *testing.T) {
 			return fmt.Errorf("the device has seen %d packets: %v", seen, b.Device.Counters())
 		}
 		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 func TestHangs(t *testing.T) {
@@ -277,9 +272,7 @@ func BenchmarkTrivialTry(b *testing.B) {
 			l := InSimulation(provider(b, name), SimOptions{})
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := l.WithBench(b.Context(), conformance.BenchSpec{}, func(*conformance.Bench) error { return nil }); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, l.WithBench(b.Context(), conformance.BenchSpec{}, func(*conformance.Bench) error { return nil }))
 			}
 		})
 	}
@@ -287,9 +280,7 @@ func BenchmarkTrivialTry(b *testing.B) {
 		l := InSimulation(provider(b, "softroce"), SimOptions{})
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := l.WithBench(b.Context(), conformance.BenchSpec{}, echo); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, l.WithBench(b.Context(), conformance.BenchSpec{}, echo))
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/ledger"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // Verb calls through an agent on a busy virtual machine are slow, and must not
@@ -16,10 +17,7 @@ func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 		if p.protocol == conformance.DatagramIWARP {
 			continue
 		}
-		known, err := ledger.DeviationsOf(p.provider, "wire")
-		if err != nil {
-			t.Fatal(err)
-		}
+		known := must.Get(ledger.DeviationsOf(p.provider, "wire"))(t)
 		t.Run(p.provider, func(t *testing.T) {
 			lab := InSimulation(provider(t, p.provider), SimOptions{VerbTime: 40 * time.Millisecond})
 			r := &conformance.Runner{Lab: lab, Workers: 2, Options: conformance.Options{Deviations: known}}
@@ -29,10 +27,7 @@ func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 					cases = append(cases, &s.Cases[i])
 				}
 			}
-			results, err := r.Run(t.Context(), cases)
-			if err != nil {
-				t.Fatal(err)
-			}
+			results := must.Get(r.Run(t.Context(), cases))(t)
 			for _, res := range results {
 				if !res.Verdict.Acceptable() {
 					t.Errorf("%s: %s: %v", res.Case.ID, res.Verdict, res.Err)

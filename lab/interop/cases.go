@@ -9,13 +9,13 @@ import (
 // Family is an address family.
 type Family string
 
-// The address families that both run over.
+// The address families of the cases.
 const (
 	IPv4 Family = "ipv4"
 	IPv6 Family = "ipv6"
 )
 
-// Case is one meeting of our device and the kernel's.
+// Case is one run of a program between our device and the kernel's.
 type Case struct {
 	Protocol conformance.Protocol
 	Tool     Tool
@@ -86,7 +86,7 @@ var (
 	// udaddy's reply begins with a header of 40 bytes.
 	udaddySizes   = []int{41, 100, 1024}
 	ucmatoseSizes = []int{16, 100, 1024, 1025, 65536}
-	exchangeSizes = []int{ExchangeSize}
+	rdmaSizes     = []int{RDMASize}
 	// Around what a frame of siw's holds on a link of 1500 bytes, and with pads of
 	// every length: of a read or a write 1428 over IPv4 and 1404 over IPv6, of a send
 	// four less.
@@ -111,7 +111,7 @@ func Cases(p conformance.Protocol) []Case {
 	l.add(RPing, pingSizes, poll, events, persistent)
 	l.add(UDAddy, udaddySizes, poll, events)
 	l.add(UCMatose, ucmatoseSizes, poll, events, many)
-	l.add(RDMA, exchangeSizes, poll, events)
+	l.add(RDMA, rdmaSizes, poll, events)
 	return l.cases
 }
 
@@ -122,10 +122,10 @@ func iwarpCases() []Case {
 	l := list{protocol: conformance.IWARP}
 	l.add(RPing, iwarpPingSizes, poll, events, persistent)
 	l.add(UCMatose, iwarpSendSizes, poll, events, many)
-	l.add(RDMA, exchangeSizes, poll, events)
+	l.add(RDMA, rdmaSizes, poll, events)
 	l.add(RPing, iwarpPingSizes, withCRC)
 	l.add(UCMatose, iwarpSendSizes, withCRC)
-	l.add(RDMA, exchangeSizes, withCRC)
+	l.add(RDMA, rdmaSizes, withCRC)
 	return l.cases
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// count is the number of messages, or of pings.
+// count returns the number of messages or pings of a case.
 func (m *Matrix) count(c Case) int {
 	switch c.Tool {
 	case RPing, UDAddy, UCMatose:
@@ -21,14 +21,7 @@ func (m *Matrix) count(c Case) int {
 	}
 }
 
-// serverAddr is where the server of a case is.
-func (m *Matrix) serverAddr(c Case, port uint16) netip.AddrPort {
-	if c.Role == Server {
-		return netip.AddrPortFrom(m.localAddr(c.Family), port)
-	}
-	return netip.AddrPortFrom(m.guestAddr(c.Family), port)
-}
-
+// pingPong returns our end of a case with an ibv_*_pingpong. It closes ready when it listens.
 func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
 	p := PingPong{
 		Tool: c.Tool, Role: c.Role, Local: m.localAddr(c.Family), Size: c.Size, Iters: m.count(c), QPs: c.qps(),
@@ -36,7 +29,7 @@ func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
 		// With -c the only byte of the smallest message would be a zero.
 		Check: c.Size > 1,
 		Ready: func() { close(ready) },
-		// The programs listen on IPv4 only, whatever the fabric runs over.
+		// The programs listen on IPv4 only, whatever the family of the fabric.
 		SideChannel: netip.AddrPortFrom(m.Guest.IPv4, port),
 	}
 	if c.Role == Server {
@@ -45,54 +38,51 @@ func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
 	return p
 }
 
-func (m *Matrix) ping(c Case, port uint16, ready chan struct{}) Ping {
-	return Ping{
-		Role: c.Role, Addr: m.serverAddr(c, port), Size: c.Size, Count: m.count(c), Connections: c.connections(),
+// cmProgram returns our end of a case with a program that connects by rdma_cm. It closes ready
+// when it listens.
+func (m *Matrix) cmProgram(c Case, port uint16, ready chan struct{}) CMProgram {
+	p := CMProgram{
+		Tool: c.Tool, Role: c.Role, Local: m.localAddr(c.Family), Size: c.Size, Count: m.count(c), Connections: c.connections(),
 		Events: c.Variant == events, Ready: func() { close(ready) },
 	}
+	server := m.guestAddr(c.Family)
+	if c.Role == Server {
+		server = p.Local
+	}
+	if c.Tool == UDAddy {
+		port = UDAddyPort
+	}
+	if c.Protocol == conformance.IWARP && c.Tool == UCMatose {
+		p.SendDelay = siwSendDelay
+	}
+	p.Addr = netip.AddrPortFrom(server, port)
+	return p
 }
 
-func (m *Matrix) datagrams(c Case, ready chan struct{}) Datagrams {
-	return Datagrams{
-		Role: c.Role, Addr: m.serverAddr(c, DatagramPort), Local: m.localAddr(c.Family), Size: c.Size, Count: m.count(c),
-		Events: c.Variant == events, Ready: func() { close(ready) },
-	}
-}
+// siwSendDelay is more than siw in an emulated guest needs to process an MPA reply; it rejects
+// data that arrives before.
+const siwSendDelay = 500 * time.Millisecond
 
-func (m *Matrix) volley(c Case, port uint16, ready chan struct{}) Volley {
-	v := Volley{
-		Role: c.Role, Addr: m.serverAddr(c, port), Size: c.Size, Count: m.count(c), Connections: c.connections(),
-		Events: c.Variant == events, Ready: func() { close(ready) },
-	}
-	if c.Protocol == conformance.IWARP {
-		v.Pause = replyTaken
-	}
-	return v
-}
-
-// replyTaken is more than siw in an emulated guest needs to take the reply to its
-// request; a server that speaks before that is refused.
-const replyTaken = 500 * time.Millisecond
-
-func (m *Matrix) exchange(c Case, port uint16, ready chan struct{}) Exchange {
-	return Exchange{Role: c.Role, Addr: m.serverAddr(c, port), Events: c.Variant == events, Ready: func() { close(ready) }}
+// connectsByCM reports whether the program of a case connects by rdma_cm.
+func (c Case) connectsByCM() bool {
+	return c.Tool == RPing || c.Tool == UDAddy || c.Tool == UCMatose || c.Tool == RDMA
 }
 
 // program is the name of the guest's executable in a case.
 func program(c Case) string {
 	switch {
-	case c.Tool == RPing || c.Tool == UDAddy || c.Tool == UCMatose:
-		return string(c.Tool)
 	case c.Tool == RDMA && c.Role == Client:
 		return "rdma_server"
 	case c.Tool == RDMA:
 		return "rdma_client"
+	case c.connectsByCM():
+		return string(c.Tool)
 	default:
 		return "ibv_" + string(c.Tool) + "_pingpong"
 	}
 }
 
-// pingPongCommand is what the guest runs for its end of p.
+// pingPongCommand returns the command of the guest's end of p.
 func (m *Matrix) pingPongCommand(c Case, p PingPong) string {
 	args := []string{m.guarded(), program(c), "-d rxe0", fmt.Sprintf("-g %d -p %d -s %d -n %d", m.gids[c.Family], p.SideChannel.Port(), p.Size, p.Iters)}
 	if c.Tool != UD {
@@ -113,22 +103,37 @@ func (m *Matrix) pingPongCommand(c Case, p PingPong) string {
 	return strings.Join(args, " ")
 }
 
-// pingCommand is what the guest runs for its end of p. What rping says of the
-// connection is kept from running into what it prints of the data.
-func (m *Matrix) pingCommand(c Case, p Ping) string {
-	return "cd ${TMPDIR:-/tmp}; " + m.pingScript(c, p)
+// cmCommand returns the command of the guest's end of p.
+func (m *Matrix) cmCommand(c Case, p CMProgram) string {
+	side := "-b" // the address to listen on
+	if c.Role == Server {
+		side = "-s" // the address to connect to
+	}
+	addr, port := p.Addr.Addr(), p.Addr.Port()
+	switch c.Tool {
+	case RPing:
+		return "cd ${TMPDIR:-/tmp}; " + m.rpingScript(c, p)
+	case UDAddy:
+		return fmt.Sprintf("%s udaddy %s %v -C %d -S %d", m.guarded(), side, addr, p.Count, p.Size)
+	case UCMatose:
+		return fmt.Sprintf("%s ucmatose %s %v -p %d -c %d -C %d -S %d", m.guarded(), side, addr, port, p.Connections, p.Count, p.Size)
+	default:
+		return fmt.Sprintf("%s %s -s %v -p %d", m.guarded(), program(c), addr, port)
+	}
 }
 
-func (m *Matrix) pingScript(c Case, p Ping) string {
+// rpingScript returns a shell script that runs rping. It prints the messages about the
+// connection, which go to the file said, after the data.
+func (m *Matrix) rpingScript(c Case, p CMProgram) string {
 	rping := func(role, said string) string {
 		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.guarded(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, said)
 	}
 	const end = "; code=$?; cat said; exit $code"
 	switch {
 	case c.Role == Client && c.Variant == persistent:
-		// Such a server never ends by itself: let it see all its clients leave. What the
-		// one before it has said must be gone when it is first looked at, and the shell
-		// that starts this one in the background may come to that later.
+		// A persistent server never exits, so the script kills it when all clients have
+		// disconnected. It empties said first: the file of an earlier case may be there before the
+		// server in the background has truncated it.
 		return fmt.Sprintf(": >said; %s >/dev/null & while kill -0 $! && [ $(grep -c '%s' said) -lt %d ]; do usleep 20000; done; kill $!; wait; cat said",
 			rping("-s -P", "said"), clientLeft, p.Connections)
 	case c.Role == Client:
@@ -140,46 +145,23 @@ func (m *Matrix) pingScript(c Case, p Ping) string {
 	}
 }
 
-// datagramsCommand is what the guest runs for its end of d.
-func (m *Matrix) datagramsCommand(c Case, d Datagrams) string {
-	side := "-b" // where to listen
-	if c.Role == Server {
-		side = "-s" // whom to ask
-	}
-	return fmt.Sprintf("%s udaddy %s %v -C %d -S %d", m.guarded(), side, d.Addr.Addr(), d.Count, d.Size)
-}
-
-// volleyCommand is what the guest runs for its end of v.
-func (m *Matrix) volleyCommand(c Case, v Volley) string {
-	side := "-b" // where to listen
-	if c.Role == Server {
-		side = "-s" // whom to connect to
-	}
-	return fmt.Sprintf("%s ucmatose %s %v -p %d -c %d -C %d -S %d", m.guarded(), side, v.Addr.Addr(), v.Addr.Port(), v.Connections, v.Count, v.Size)
-}
-
-// exchangeCommand is what the guest runs for its end of x.
-func (m *Matrix) exchangeCommand(c Case, x Exchange) string {
-	return fmt.Sprintf("%s %s -s %v -p %d", m.guarded(), program(c), x.Addr.Addr(), x.Addr.Port())
-}
-
-// clientLeft is what rping's server says when a connection has ended.
+// clientLeft is the message of rping's server when a client has disconnected.
 const clientLeft = "server DISCONNECT EVENT"
 
-// guarded ends what would outlive its case.
+// guarded returns the prefix of a command that kills it after the time of a case.
 func (m *Matrix) guarded() string {
 	return fmt.Sprintf("timeout -s KILL %d", int(m.Timeout.Seconds())+1)
 }
 
-// judge says whether the guest's program, which printed output and returned
-// code, is content. The programs report wrong data in words only.
+// judge returns the failure of the guest's program, if any, from its output and exit code.
+// The programs report wrong data only in their output.
 func judge(c Case, count int, output string, code int) error {
 	if code != 0 {
 		return fmt.Errorf("the guest's %s exits with %d", program(c), code)
 	}
-	for _, complaint := range []string{"invalid data", "data mismatch", "error", "Failed", "Couldn't", "unable"} {
-		if strings.Contains(output, complaint) {
-			return fmt.Errorf("the guest's %s complains of %q", program(c), complaint)
+	for _, failure := range []string{"invalid data", "data mismatch", "error", "Failed", "Couldn't", "unable"} {
+		if strings.Contains(output, failure) {
+			return fmt.Errorf("the guest's %s complains of %q", program(c), failure)
 		}
 	}
 	var wants []string
@@ -197,7 +179,7 @@ func judge(c Case, count int, output string, code int) error {
 	default:
 		text := make([]byte, c.Size)
 		for n := range count {
-			PingText(text, n)
+			RPingText(text, n)
 			wants = append(wants, fmt.Sprintf("ping data: %s\n", text[:c.Size-1]))
 		}
 	}
@@ -209,7 +191,7 @@ func judge(c Case, count int, output string, code int) error {
 	return nil
 }
 
-// prints is how many programs in the guest print what they saw.
+// prints returns how many programs in the guest print the expected lines.
 func (c Case) prints() int {
 	if c.Role == Server && c.Variant == persistent {
 		return c.connections()

@@ -26,8 +26,8 @@ type completions struct {
 	buf     [32]verbs.WC
 }
 
-// newCompletions makes a queue of the given depth, and a channel if the program
-// is to sleep on events.
+// newCompletions creates a completion queue of the given depth, with a completion channel
+// if the program waits for events.
 func newCompletions(dev verbs.Context, depth int, events bool) (*completions, error) {
 	c := new(completions)
 	var err error
@@ -37,7 +37,7 @@ func newCompletions(dev verbs.Context, depth int, events bool) (*completions, er
 		}
 	}
 	if c.cq, err = dev.CreateCQ(verbs.CQInit{Depth: depth, Channel: c.channel}); err != nil {
-		return nil, errors.Join(err, c.close())
+		return nil, errors.Join(err, c.Close())
 	}
 	if events {
 		err = c.cq.ReqNotify(false)
@@ -45,7 +45,8 @@ func newCompletions(dev verbs.Context, depth int, events bool) (*completions, er
 	return c, err
 }
 
-func (c *completions) close() error {
+// Close closes the completion queue and its channel.
+func (c *completions) Close() error {
 	var errs []error
 	if c.cq != nil {
 		errs = append(errs, c.cq.Close())
@@ -54,6 +55,22 @@ func (c *completions) close() error {
 		errs = append(errs, c.channel.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// handle passes completions to f until done returns true or f returns an error.
+func (c *completions) handle(ctx context.Context, f func(*verbs.WC) error, done func() bool) error {
+	for !done() {
+		wcs, err := c.next(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range wcs {
+			if err := f(&wcs[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // next returns at least one completion, valid until the next call, or the

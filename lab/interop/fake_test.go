@@ -57,6 +57,10 @@ func (d *fakeDevice) QueryGID(_ uint8, i int) (verbs.GIDEntry, error) {
 	return e, nil
 }
 
+type closerFunc func() error
+
+func (f closerFunc) Close() error { return f() }
+
 // made counts an object in, and its close counts it out.
 func (d *fakeDevice) made() closerFunc {
 	d.f.mu.Lock()

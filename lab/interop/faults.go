@@ -6,29 +6,18 @@ import (
 	"strings"
 )
 
-// Faults are what the guest's soft-iWARP was seen to do wrong. They are known, they
-// are put up with, and they are told: a case may pass in spite of them.
+// Faults counts the known faults of the guest's soft-iWARP. A case may pass in spite of them.
 type Faults struct {
-	// Stalls are connections whose first frames the guest took and did not read: it
-	// answers MPA's request before it is ready for what follows. Such a case is
-	// begun anew.
+	// Stalls are connections whose first frames the guest acknowledged and did not read: it
+	// sends the MPA reply before it is ready to receive. The case is then repeated.
 	Stalls int
-	// Frames are the guest's, DirtyPads those with a pad that is not zeros, BadCRCs
-	// those with a wrong CRC.
-	Frames, DirtyPads, BadCRCs int
-	// Terminates are the guest's, Mangled those whose bits are in a wrong order.
-	Terminates, Mangled int
-	// Unread are connections that could not be watched to their end.
-	Unread int
+	Side       // frames of the guest
+	Unread int // connections that could not be read to their end
 }
 
 func (f *Faults) add(o Faults) {
 	f.Stalls += o.Stalls
-	f.Frames += o.Frames
-	f.DirtyPads += o.DirtyPads
-	f.BadCRCs += o.BadCRCs
-	f.Terminates += o.Terminates
-	f.Mangled += o.Mangled
+	f.Side.add(o.Side)
 	f.Unread += o.Unread
 }
 
@@ -41,22 +30,15 @@ func (f Faults) String() string {
 		}
 	}
 	add(f.Stalls, "first frame left lying %d times", f.Stalls)
-	add(f.DirtyPads, "pad not zero in %d of %d frames", f.DirtyPads, f.Frames)
-	add(f.BadCRCs, "CRC wrong in %d of %d frames", f.BadCRCs, f.Frames)
+	add(f.DirtyPads, "pad not zero in %d of %d frames", f.DirtyPads, f.FPDUs)
+	add(f.BadCRCs, "CRC wrong in %d of %d frames", f.BadCRCs, f.FPDUs)
 	add(f.Mangled, "%d of %d Terminates mangled", f.Mangled, f.Terminates)
 	add(f.Unread, "%d connections not watched to the end", f.Unread)
 	return strings.Join(list, ", ")
 }
 
-func faultsOf(r TapReport) Faults {
-	return Faults{
-		Frames: r.Theirs.FPDUs, DirtyPads: r.Theirs.DirtyPads, BadCRCs: r.Theirs.BadCRCs,
-		Terminates: r.Theirs.Terminates, Mangled: r.Theirs.Mangled, Unread: r.Unread,
-	}
-}
-
-// judgeWire says whether our device kept the rules on the wire, where a fault is not
-// put up with, and whether the CRC was used that the case is about.
+// judgeWire returns the faults of our own device, none of which is allowed, and whether the
+// connections used a CRC as the case asks.
 func judgeWire(c Case, r TapReport) error {
 	var errs []error
 	expect := func(ok bool, format string, args ...any) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
@@ -35,10 +36,7 @@ func TestFindGuestGID(t *testing.T) {
 // shellServer does what a guest does.
 func shellServer(t *testing.T) Guest {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { listener.Close() })
 	// The programs of rdma-core may be installed on this machine; this guest has none of them.
 	env := []string{"TMPDIR=" + t.TempDir(), "PATH=" + testutil.PathWith(t, "cat", "false", "grep", "sleep", "timeout")}

@@ -12,8 +12,7 @@
 // The package measures nothing, since an emulated guest is slow, and it does not check
 // conformance: a kernel that completes these programs may still break the rules.
 //
-// The description of a program ([PingPong], [Ping], [Datagrams], [Volley], [Exchange]) may be
-// used again: its Run closes everything that it opens.
+// A [PingPong] or [CMProgram] may run more than once: Run closes everything that it opens.
 package interop
 
 import (

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestResourcesOfAGuest(t *testing.T) {
@@ -48,9 +49,7 @@ func TestReport(t *testing.T) {
 		t.Error("all is well")
 	}
 	path := filepath.Join(t.TempDir(), "results.json")
-	if err := r.write(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.write(path))
 	text, err := os.ReadFile(path)
 	var back report
 	if err != nil || json.Unmarshal(text, &back) != nil || len(back.Exchanges) != 2 || back.Exchanges[1].Verdict != interop.Fail || back.Exchanges[1].Command == "" {

@@ -28,13 +28,13 @@ type Matrix struct {
 	// Report is told of every case as it ends.
 	Report func(Outcome)
 
-	ports   uint16       // handed out
-	theirs  guest.Device // what the guest has
+	ports   uint16       // used
+	theirs  guest.Device // of the guest
 	devices map[Setup]verbs.Context
 	gids    map[Family]int // in the guest's table
 	tap     *Tap           // on iWARP's frames; nil for RoCE
-	// patience is for how long a frame may lie unread before that counts as a stall.
-	patience time.Duration
+	// stallTimeout is how long a frame may be unanswered before that counts as a stall.
+	stallTimeout time.Duration
 }
 
 // Outcome is how a case went.
@@ -56,7 +56,7 @@ const mtu = verbs.MTU1024
 func (m *Matrix) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	m.devices = make(map[Setup]verbs.Context)
 	m.gids = make(map[Family]int)
-	m.patience = longPatience
+	m.stallTimeout = defaultStallTimeout
 	defer func() {
 		for _, dev := range m.devices {
 			err = errors.Join(err, dev.Close())
@@ -81,8 +81,7 @@ func (m *Matrix) Run(ctx context.Context, cases []Case) (failed int, err error) 
 	return failed, nil
 }
 
-// prepare sees to it that both ends have the device of a case, and that what it
-// puts on the wire can be seen.
+// prepare opens the devices of a case at both ends, and the tap on the wire.
 func (m *Matrix) prepare(ctx context.Context, c Case) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
@@ -127,34 +126,33 @@ func (m *Matrix) guestAddr(family Family) netip.Addr {
 	return m.Guest.IPv4
 }
 
-// port returns a port that no case before used for long, so that what one
-// leaves behind does not meet the next.
+// port returns a port that none of the last 999 cases used, so that packets of a failed case
+// do not reach the next.
 func (m *Matrix) port() uint16 {
 	m.ports = (m.ports + 1) % 1000
 	return PingPongPort + m.ports
 }
 
 const (
-	// attempts is how often a case may be begun that the guest lets stall.
+	// attempts is how often a case runs that the guest stalls.
 	attempts = 3
-	// longPatience is more than a busy emulated guest needs for an answer.
-	longPatience = 5 * time.Second
+	// defaultStallTimeout is more than a busy emulated guest needs for an answer.
+	defaultStallTimeout = 5 * time.Second
 	// tapDelay is for frames that the tap has not read yet when a case ends.
 	tapDelay = 30 * time.Millisecond
 )
 
-// errStalled ends a case that the guest lets stall.
+// errStalled ends a case that the guest stalls.
 var errStalled = errors.New("the guest leaves the first frame lying")
 
-// runCase runs a case, and again if all that came of it was a known fault of the
-// guest.
+// runCase runs a case, again if the guest stalls.
 func (m *Matrix) runCase(ctx context.Context, c Case) Outcome {
-	return again(func() Outcome { return m.attempt(ctx, c, m.port()) })
+	return retryStalls(func() Outcome { return m.attempt(ctx, c, m.port()) })
 }
 
-// again makes an attempt, and others as long as the guest lets it stall. The faults
-// are those of all.
-func again(attempt func() Outcome) Outcome {
+// retryStalls calls attempt, up to three times while it stalls. The faults are those of all
+// attempts.
+func retryStalls(attempt func() Outcome) Outcome {
 	var faults Faults
 	for n := 1; ; n++ {
 		outcome := attempt()
@@ -166,29 +164,29 @@ func again(attempt func() Outcome) Outcome {
 	}
 }
 
-// attempt runs a case once, and looks at what passed on the wire.
+// attempt runs a case once, and checks the frames on the wire.
 func (m *Matrix) attempt(ctx context.Context, c Case, port uint16) Outcome {
 	if m.tap == nil {
-		return m.meet(ctx, c, port)
+		return m.runBothEnds(ctx, c, port)
 	}
-	watch := NewWatch(port)
-	m.tap.Feed(watch)
+	monitor := NewMonitor(port)
+	m.tap.Feed(monitor)
 	defer m.tap.Feed(nil)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if c.Role == Client { // as a server it would be we who stall
 		go func() {
-			for tick := time.Tick(m.patience / 20); ctx.Err() == nil; <-tick {
-				if watch.Stalled(time.Now(), m.patience) {
+			for tick := time.Tick(m.stallTimeout / 20); ctx.Err() == nil; <-tick {
+				if monitor.Stalled(time.Now(), m.stallTimeout) {
 					stop(errStalled)
 				}
 			}
 		}()
 	}
-	outcome := m.meet(ctx, c, port)
+	outcome := m.runBothEnds(ctx, c, port)
 	time.Sleep(tapDelay)
-	report := watch.Report(m.localAddr(c.Family))
-	outcome.Faults = faultsOf(report)
+	report := monitor.Report(m.localAddr(c.Family))
+	outcome.Faults = Faults{Side: report.Theirs, Unread: report.Unread}
 	if errors.Is(outcome.Err, errStalled) {
 		outcome.Faults.Stalls = 1
 		return outcome
@@ -197,34 +195,23 @@ func (m *Matrix) attempt(ctx context.Context, c Case, port uint16) Outcome {
 	return outcome
 }
 
-// play is our end of a case, and the command that is the guest's.
-func (m *Matrix) play(c Case, port uint16, ready chan struct{}) (ours func(context.Context, verbs.Context) (Result, error), command string) {
-	switch c.Tool {
-	case RPing:
-		p := m.ping(c, port, ready)
-		return p.Run, m.pingCommand(c, p)
-	case UDAddy:
-		d := m.datagrams(c, ready)
-		return d.Run, m.datagramsCommand(c, d)
-	case UCMatose:
-		v := m.volley(c, port, ready)
-		return v.Run, m.volleyCommand(c, v)
-	case RDMA:
-		x := m.exchange(c, port, ready)
-		return x.Run, m.exchangeCommand(c, x)
-	default:
-		p := m.pingPong(c, port, ready)
-		return p.Run, m.pingPongCommand(c, p)
+// programs returns our end of a case, and the command of the guest's end.
+func (m *Matrix) programs(c Case, port uint16, ready chan struct{}) (ours func(context.Context, verbs.Context) (Result, error), command string) {
+	if c.connectsByCM() {
+		p := m.cmProgram(c, port, ready)
+		return p.Run, m.cmCommand(c, p)
 	}
+	p := m.pingPong(c, port, ready)
+	return p.Run, m.pingPongCommand(c, p)
 }
 
-// meet runs our end and the guest's, and asks both how it went.
-func (m *Matrix) meet(ctx context.Context, c Case, port uint16) Outcome {
+// runBothEnds runs our end and the guest's, and returns the failures of both.
+func (m *Matrix) runBothEnds(ctx context.Context, c Case, port uint16) Outcome {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.Timeout, fmt.Errorf("no end after %v", m.Timeout))
 	defer cancel()
 	start := time.Now()
 	ready := make(chan struct{})
-	ours, command := m.play(c, port, ready)
+	ours, command := m.programs(c, port, ready)
 	theirs := make(chan Outcome, 1)
 	go func() {
 		if c.Role == Server { // the guest's client does not wait for a listener
@@ -242,15 +229,15 @@ func (m *Matrix) meet(ctx context.Context, c Case, port uint16) Outcome {
 	_, err := ours(ctx, m.devices[c.setup(m.localAddr(c.Family))])
 	if err != nil {
 		err = fmt.Errorf("our %s: %w", c.Role, err)
-		m.abandon(ctx, c)
+		m.killGuestProgram(ctx, c)
 	}
 	guest := <-theirs
 	return Outcome{Case: c, Err: errors.Join(err, guest.Err), Elapsed: time.Since(start), Command: command, Output: guest.Output}
 }
 
-// abandon ends the guest's end of a case that ours has failed: it may wait for
-// us for ever. What comes of it is in the guest's outcome.
-func (m *Matrix) abandon(ctx context.Context, c Case) {
+// killGuestProgram kills the guest's end of a case when ours has failed: it may wait for
+// ours forever.
+func (m *Matrix) killGuestProgram(ctx context.Context, c Case) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.Timeout)
 	defer cancel()
 	_, _, _ = m.Guest.Run(ctx, "killall -q -9 "+program(c))

@@ -9,10 +9,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Tool is a program of the peer.
+// Tool is a program of rdma-core that the peer runs.
 type Tool string
 
-// The programs that this package plays the other end of.
+// The programs that this package acts as the other end of.
 const (
 	RC     Tool = "rc"  // ibv_rc_pingpong
 	UC     Tool = "uc"  // ibv_uc_pingpong
@@ -26,7 +26,7 @@ const (
 	RDMA     Tool = "rdma"
 )
 
-// Role is the end that we play.
+// Role is the role of our end.
 type Role string
 
 // The client connects and sends first.
@@ -42,9 +42,8 @@ const (
 	srqEndpoints = 256        // lines ibv_srq_pingpong exchanges, used or not
 )
 
-// PingPong is one run of an ibv_*_pingpong program, of which we are one end.
-// What the two ends must agree on, as the programs do by their options, is
-// Tool, Size, Iters, QPs and Check.
+// PingPong is one run of an ibv_*_pingpong program. Run acts as one end of it. Tool, Size,
+// Iters, QPs and Check must be the same at both ends.
 type PingPong struct {
 	Tool Tool
 	Role Role
@@ -71,21 +70,21 @@ type Result struct {
 	Elapsed  time.Duration
 }
 
-// Run plays p on dev until both ends have sent and received p.Iters messages,
-// and checks every message received: its length, its sender and its bytes. The
-// programs send from the buffer they receive into, so the peer returns what it
-// got: a byte that suffers on either way is found.
+// Run acts as one end of the program on dev until both ends have sent and received p.Iters
+// messages. It checks the length, the sender and the bytes of every message. The programs send
+// from the buffer that they receive into, so that a byte damaged in either direction is found.
 func (p PingPong) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	if err := p.validate(); err != nil {
 		return Result{}, err
 	}
-	l, err := newPlayer(p, dev)
+	r, err := newPingPongRun(p, dev)
 	if err != nil {
 		return Result{}, fmt.Errorf("setting up: %w", err)
 	}
-	return l.run(ctx)
+	return r.run(ctx)
 }
 
+// validate checks the parameters.
 func (p PingPong) validate() error {
 	switch p.Tool {
 	case RC, UC, UD:

@@ -38,6 +38,7 @@ type exchangeReport struct {
 	Command string          `json:"command,omitempty"` // runs the exchange alone
 }
 
+// newReport returns a report and prints its title.
 func newReport(s *interop.Suite, o *Options) *report {
 	r := &report{
 		Ours: s.Ours.Name, Theirs: s.Theirs.Name, Impair: o.Guest.Impair, Seed: o.Guest.Seed, Began: time.Now(), Counts: make(map[string]int),
@@ -91,6 +92,7 @@ func (r *report) printRow() {
 	r.row = nil
 }
 
+// endExchanges prints the last row and the counts.
 func (r *report) endExchanges() {
 	r.printRow()
 	r.Seconds = time.Since(r.Began).Seconds()
@@ -102,6 +104,7 @@ func (r *report) endExchanges() {
 		len(r.Exchanges), r.Seconds, c(interop.Pass), c(interop.Fail), c(interop.Known), c(interop.Stale), c(interop.Unsupported))
 }
 
+// printConnections prints the result of Options.Connections.
 func (r *report) printConnections() {
 	t := r.Connections
 	if t == nil {

@@ -3,6 +3,8 @@ package interop
 import (
 	"encoding/binary"
 	"net/netip"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
 // segment is a TCP segment as seen in a frame. Its payload lies in the frame.
@@ -22,55 +24,24 @@ const (
 	tcpACK
 )
 
-// Lengths of headers without options.
-const (
-	ethernetLen = 14
-	ipv4Len     = 20
-	ipv6Len     = 40
-	tcpLen      = 20
-	protocolTCP = 6
-)
+// tcpLen is the length of a TCP header without options.
+const tcpLen = 20
 
 // parseFrame finds the TCP segment in an Ethernet frame; false means that there is
 // none, or none whole.
 func parseFrame(frame []byte) (s segment, ok bool) {
-	if len(frame) < ethernetLen {
+	_, ip, err := packet.ParseEthernet(frame)
+	if err != nil {
 		return s, false
 	}
-	packet := frame[ethernetLen:]
-	switch binary.BigEndian.Uint16(frame[12:]) {
-	case 0x0800:
-		return parseIPv4(packet)
-	case 0x86dd:
-		return parseIPv6(packet)
-	default:
+	h, payload, _, err := packet.ParseIP(ip)
+	if err != nil || h.Fragmented() || *h.Protocol != packet.ProtocolTCP {
 		return s, false
 	}
+	return parseTCP(h.Src, h.Dst, payload)
 }
 
-func parseIPv4(p []byte) (s segment, ok bool) {
-	if len(p) < ipv4Len || p[0]>>4 != 4 || p[9] != protocolTCP {
-		return s, false
-	}
-	header, total := int(p[0]&15)*4, int(binary.BigEndian.Uint16(p[2:]))
-	fragment := binary.BigEndian.Uint16(p[6:])&0x3fff != 0
-	if header < ipv4Len || total < header || total > len(p) || fragment {
-		return s, false
-	}
-	return parseTCP(netip.AddrFrom4([4]byte(p[12:16])), netip.AddrFrom4([4]byte(p[16:20])), p[header:total])
-}
-
-func parseIPv6(p []byte) (s segment, ok bool) {
-	if len(p) < ipv6Len || p[0]>>4 != 6 || p[6] != protocolTCP {
-		return s, false
-	}
-	length := int(binary.BigEndian.Uint16(p[4:]))
-	if length > len(p)-ipv6Len {
-		return s, false
-	}
-	return parseTCP(netip.AddrFrom16([16]byte(p[8:24])), netip.AddrFrom16([16]byte(p[24:40])), p[ipv6Len:][:length])
-}
-
+// parseTCP parses a TCP segment.
 func parseTCP(src, dst netip.Addr, p []byte) (s segment, ok bool) {
 	if len(p) < tcpLen {
 		return s, false

@@ -107,6 +107,7 @@ func writeEndpoints(w io.Writer, endpoints []Endpoint) error {
 	return err
 }
 
+// readEndpoints reads n lines.
 func readEndpoints(r io.Reader, n int) ([]Endpoint, error) {
 	lines := make([]byte, n*EndpointLen)
 	if got, err := io.ReadFull(r, lines); err != nil {

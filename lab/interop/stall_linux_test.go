@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestAgain(t *testing.T) {
+func TestRetryStalls(t *testing.T) {
 	stalled := Outcome{Err: errStalled, Faults: Faults{Stalls: 1}}
-	other := Outcome{Err: errTooLong, Faults: Faults{Frames: 3, DirtyPads: 1}}
+	other := Outcome{Err: errTooLong, Faults: Faults{Side: Side{FPDUs: 3, DirtyPads: 1}}}
 	for _, test := range []struct {
 		what     string
 		outcomes []Outcome
@@ -24,10 +25,10 @@ func TestAgain(t *testing.T) {
 		{"at once", []Outcome{{}}, Outcome{}},
 		{"the third time", []Outcome{stalled, stalled, {}}, Outcome{Faults: Faults{Stalls: 2}}},
 		{"never", []Outcome{stalled, stalled, stalled}, Outcome{Err: errStalled, Faults: Faults{Stalls: 3}}},
-		{"for another reason", []Outcome{stalled, other}, Outcome{Err: errTooLong, Faults: Faults{Stalls: 1, Frames: 3, DirtyPads: 1}}},
+		{"for another reason", []Outcome{stalled, other}, Outcome{Err: errTooLong, Faults: Faults{Stalls: 1, Side: Side{FPDUs: 3, DirtyPads: 1}}}},
 	} {
 		n := 0
-		got := again(func() Outcome { n++; return test.outcomes[n-1] })
+		got := retryStalls(func() Outcome { n++; return test.outcomes[n-1] })
 		if n != len(test.outcomes) || got.Faults != test.want.Faults || !errors.Is(got.Err, test.want.Err) {
 			t.Errorf("%s: after %d attempts %v with %+v", test.what, n, got.Err, got.Faults)
 		}
@@ -79,7 +80,7 @@ func TestMatrixSeesAStall(t *testing.T) {
 	local := netip.MustParseAddr("127.0.0.1")
 	m := testMatrix()
 	m.Guest = shellServer(t)
-	m.Guest.IPv4, m.IPv4, m.patience = local, local, 200*time.Millisecond
+	m.Guest.IPv4, m.IPv4, m.stallTimeout = local, local, 200*time.Millisecond
 	var err error
 	if m.tap, err = OpenTap(local); errors.Is(err, os.ErrPermission) {
 		t.Skipf("packet sockets are not permitted here: %v", err)
@@ -87,10 +88,7 @@ func TestMatrixSeesAStall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.tap.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	go func() {
 		conn, err := listener.Accept()

@@ -43,6 +43,7 @@ func (s *stream) add(seg *segment) {
 	}
 }
 
+// keep keeps a segment that arrived before its turn.
 func (s *stream) keep(seq uint32, payload []byte) {
 	if len(s.early[seq]) >= len(payload) {
 		return

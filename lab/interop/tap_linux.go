@@ -14,21 +14,21 @@ import (
 const (
 	// maxFrame exceeds the MTU: the kernel shows frames before it segments them (GSO).
 	maxFrame = 1 << 17
-	// roomBytes is the size of the socket's receive buffer.
-	roomBytes = 32 << 20
+	// receiveBuffer is the size of the socket's receive buffer.
+	receiveBuffer = 32 << 20
 	// slice bounds one wait for a frame.
 	slice = 50 * time.Millisecond
 )
 
-// Tap passes all frames of one interface to its Watches, on a goroutine of its own, until
+// Tap passes all frames of one interface to its Monitor, on a goroutine of its own, until
 // it is closed.
 type Tap struct {
 	fd    int
 	done  chan struct{}
 	ended chan struct{}
 
-	mu    sync.Mutex
-	watch *Watch
+	mu      sync.Mutex
+	monitor *Monitor
 }
 
 // OpenTap opens a Tap on the interface that has the address local. It needs the right
@@ -43,9 +43,9 @@ func OpenTap(local netip.Addr) (*Tap, error) {
 	if err != nil {
 		return nil, fmt.Errorf("packet socket: %w", err)
 	}
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, roomBytes) != nil {
-		// Without the right to force it, as much as there is.
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, roomBytes)
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) != nil {
+		// Without CAP_NET_ADMIN the kernel limits the size.
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
 	}
 	timeout := unix.NsecToTimeval(int64(slice))
 	err = errors.Join(
@@ -61,6 +61,7 @@ func OpenTap(local netip.Addr) (*Tap, error) {
 	return t, nil
 }
 
+// interfaceOf returns the index of the interface that has the address local.
 func interfaceOf(local netip.Addr) (int, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -80,6 +81,7 @@ func interfaceOf(local netip.Addr) (int, error) {
 	return 0, fmt.Errorf("no interface has %v", local)
 }
 
+// run reads frames until the tap is closed.
 func (t *Tap) run() {
 	defer close(t.ended)
 	frame := make([]byte, maxFrame)
@@ -97,19 +99,19 @@ func (t *Tap) run() {
 			return // the interface was removed; the Report has the number of frames that were not read
 		}
 		t.mu.Lock()
-		watch := t.watch
+		monitor := t.monitor
 		t.mu.Unlock()
-		if watch != nil {
-			watch.Frame(time.Now(), frame[:n])
+		if monitor != nil {
+			monitor.Frame(time.Now(), frame[:n])
 		}
 	}
 }
 
-// Feed gives all frames from now on to w, and none if it is nil.
-func (t *Tap) Feed(w *Watch) {
+// Feed gives all frames from now on to m, and none if it is nil.
+func (t *Tap) Feed(m *Monitor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.watch = w
+	t.monitor = m
 }
 
 // Close ends the tap.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // A tap on the loopback sees a connection, both of its ways, and every octet once
@@ -21,30 +23,19 @@ func TestTap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tap.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
-	w := NewWatch(listener.Addr().(*net.TCPAddr).AddrPort().Port())
+	w := NewMonitor(listener.Addr().(*net.TCPAddr).AddrPort().Port())
 	tap.Feed(w)
-	client, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(net.Dial("tcp", listener.Addr().String()))(t)
 	defer client.Close()
-	server, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(listener.Accept())(t)
 	defer server.Close()
 	for _, say := range []struct {
 		who net.Conn
 		b   []byte
 	}{{client, startFrame(requestKey, 0)}, {server, startFrame(replyKey, 0)}, {client, rtr}, {server, dirty}} {
-		if _, err := say.who.Write(say.b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, must.Err(say.who.Write(say.b)))
 	}
 	// Both ends have the same address, so all is ours.
 	want := TapReport{Connections: 1, Ours: Side{FPDUs: 2, DirtyPads: 1}}

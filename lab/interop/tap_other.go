@@ -16,7 +16,7 @@ func OpenTap(netip.Addr) (*Tap, error) {
 }
 
 // Feed does nothing.
-func (*Tap) Feed(*Watch) {}
+func (*Tap) Feed(*Monitor) {}
 
 // Close does nothing.
 func (*Tap) Close() error { return nil }

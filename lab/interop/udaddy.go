@@ -10,80 +10,90 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Facts of udaddy, which takes no port.
-const (
-	DatagramPort = 7174
-	cmQKey       = 0x01234567 // of every datagram queue pair made by rdma_cm
-)
+// cmQKey is the Q_Key of every UD queue pair that rdma_cm makes.
+const cmQKey = 0x01234567
 
-// Datagrams is one run of udaddy, of which we are one end: the client asks the
-// connection manager for the server's queue pair, sends it datagrams, each with
-// its own queue pair's number as immediate data, and gets as many back.
-type Datagrams struct {
-	Role Role
-	// Addr is the server: whom we ask, or where we listen.
-	Addr netip.AddrPort
-	// Local is our address on the fabric.
-	Local netip.Addr
-	// Size is what a datagram holds, more than a header and at most the MTU.
-	Size   int
-	Count  int
-	Events bool
-	// Ready, if set, is called when a client may ask our server.
-	Ready func()
+// udaddyRun is one end of udaddy.
+type udaddyRun struct {
+	CMProgram
+	contents
+	resources
+	qp       verbs.QP
+	gidIndex int
+
+	sendBuf, recvBuf []byte
+	sendMR, recvMR   verbs.MR
+
+	// peer and peerQPN are the server's, or those of the first datagram that a server receives.
+	peer           verbs.AHAttr
+	peerQPN        verbs.QPN
+	sent, received int
 }
 
-// Run plays d on dev. As the client it checks the data that comes back; the
-// client's own is whatever its memory held.
-func (d Datagrams) Run(ctx context.Context, dev verbs.Context) (Result, error) {
-	if d.Size <= verbs.GRHLen || d.Count < 1 {
-		return Result{}, fmt.Errorf("udaddy needs more than %d bytes and one datagram, not %d and %d", verbs.GRHLen, d.Size, d.Count)
-	}
-	cm, err := dev.CM()
-	if err != nil {
-		return Result{}, err
-	}
-	p, err := newPostman(d, dev)
+// runUDAddy runs one end of udaddy.
+func runUDAddy(ctx context.Context, p CMProgram, dev verbs.Context, content contents) (Result, error) {
+	r := &udaddyRun{CMProgram: p, contents: content, sendBuf: make([]byte, p.Size), recvBuf: make([]byte, p.Count*(verbs.GRHLen+p.Size))}
+	cm, err := r.setUp(dev)
 	if err != nil {
 		return Result{}, fmt.Errorf("setting up: %w", err)
 	}
-	return p.run(ctx, cm)
-}
-
-// run plays the postman's part, to the last close.
-func (p *postman) run(ctx context.Context, cm verbs.CM) (Result, error) {
-	defer p.close()
-	start := time.Now()
-	var err error
 	if p.Role == Client {
-		err = p.write(ctx, cm)
+		err = r.client(ctx, cm)
 	} else {
-		err = p.answer(ctx, cm)
+		err = r.server(ctx, cm)
 	}
-	result := Result{Sent: p.sent, Received: p.received, Elapsed: time.Since(start)}
 	if err != nil {
-		return result, fmt.Errorf("after %d sent and %d received: %w", p.sent, p.received, err)
+		err = fmt.Errorf("after %d sent and %d received: %w", r.sent, r.received, err)
 	}
-	return result, p.close()
+	return Result{Sent: r.sent, Received: r.received}, errors.Join(err, r.close())
 }
 
-// write is the client.
-func (p *postman) write(ctx context.Context, cm verbs.CM) error {
-	peer, err := resolve(ctx, cm, p.Addr)
+// setUp creates the queue pair, posts all receives and moves the queue pair to RTS.
+func (r *udaddyRun) setUp(dev verbs.Context) (cm verbs.CM, err error) {
+	if r.gidIndex, err = FindGID(dev, verbs.GIDFrom(r.Local)); err != nil {
+		return nil, err
+	}
+	if cm, err = dev.CM(); err != nil {
+		return nil, err
+	}
+	r.resources = newResources(dev, 2*r.Count, r.Events)
+	r.sendMR = r.regMR(r.sendBuf, 0)
+	r.recvMR = r.regMR(r.recvBuf, verbs.AccessLocalWrite)
+	r.qp = r.createQP(verbs.QPInit{Type: verbs.QPTypeUD, Caps: verbs.QPCaps{MaxSendWR: r.Count, MaxRecvWR: r.Count}})
+	modify := func(attr verbs.QPAttr, mask verbs.QPAttrMask) {
+		r.do(func() error { return r.qp.Modify(attr, mask|verbs.QPAttrState) })
+	}
+	modify(verbs.QPAttr{State: verbs.QPStateInit, Port: devicePort, QKey: cmQKey}, verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey)
+	modify(verbs.QPAttr{State: verbs.QPStateRTR}, 0)
+	modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: startPSN}, verbs.QPAttrSQPSN)
+	slotLen := verbs.GRHLen + r.Size
+	for i := range r.Count {
+		r.do(func() error {
+			wr := verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{verbs.SGEOf(r.recvMR, i*slotLen, slotLen)}}
+			_, err := r.qp.PostRecv([]verbs.RecvWR{wr})
+			return err
+		})
+	}
+	return cm, r.finish()
+}
+
+// client resolves the server's queue pair, sends the datagrams and receives the replies.
+func (r *udaddyRun) client(ctx context.Context, cm verbs.CM) error {
+	peer, err := resolve(ctx, cm, r.Addr)
 	if err != nil {
-		return fmt.Errorf("asking for %v: %w", p.Addr, err)
+		return fmt.Errorf("resolving %v: %w", r.Addr, err)
 	}
 	if peer.QKey != cmQKey {
-		return fmt.Errorf("%v has key %#x, want that of rdma_cm, %#x", p.Addr, peer.QKey, cmQKey)
+		return fmt.Errorf("%v has key %#x, want that of rdma_cm, %#x", r.Addr, peer.QKey, cmQKey)
 	}
-	p.peer, p.qpn = peer.AH, peer.QPN
-	if err := p.send(); err != nil {
+	r.peer, r.peerQPN = peer.AH, peer.QPN
+	if err := r.send(); err != nil {
 		return err
 	}
-	return p.wait(ctx, p.Count, p.Count)
+	return r.wait(ctx, r.Count, r.Count)
 }
 
-// resolve asks a server that may not listen yet.
+// resolve asks a server, which may not listen yet, for its queue pair.
 func resolve(ctx context.Context, cm verbs.CM, addr netip.AddrPort) (verbs.DatagramPeer, error) {
 	for {
 		peer, err := cm.Resolve(addr, nil, cmTimeout)
@@ -98,9 +108,9 @@ func resolve(ctx context.Context, cm verbs.CM, addr netip.AddrPort) (verbs.Datag
 	}
 }
 
-// answer is the server.
-func (p *postman) answer(ctx context.Context, cm verbs.CM) error {
-	listener, err := listen(cm, p.Addr, verbs.PortSpaceUDP, 1, p.Ready)
+// server gives one client its queue pair, receives the datagrams and replies.
+func (r *udaddyRun) server(ctx context.Context, cm verbs.CM) error {
+	listener, err := listen(cm, r.Addr, verbs.PortSpaceUDP, 1, r.Ready)
 	if err != nil {
 		return err
 	}
@@ -109,17 +119,93 @@ func (p *postman) answer(ctx context.Context, cm verbs.CM) error {
 	if err != nil {
 		return err
 	}
-	if _, err := request.Accept(p.qp, verbs.ConnParam{}, cmTimeout); err != nil {
-		return fmt.Errorf("answering %v: %w", request.Remote(), err)
+	if _, err := request.Accept(r.qp, verbs.ConnParam{}, cmTimeout); err != nil {
+		return fmt.Errorf("accepting %v: %w", request.Remote(), err)
 	}
-	if err := p.wait(ctx, 0, p.Count); err != nil {
+	if err := r.wait(ctx, 0, r.Count); err != nil {
 		return err
 	}
-	if got, want := p.peer.GRH.DGID.Addr(), request.Remote().Addr(); got != want {
-		return fmt.Errorf("asked by %v, written to by %v", want, got)
+	if got, want := r.peer.GRH.DGID.Addr(), request.Remote().Addr(); got != want {
+		return fmt.Errorf("the request is of %v, the datagrams are of %v", want, got)
 	}
-	if err := p.send(); err != nil {
+	if err := r.send(); err != nil {
 		return err
 	}
-	return p.wait(ctx, p.Count, p.Count)
+	return r.wait(ctx, r.Count, r.Count)
+}
+
+// send posts all datagrams from one buffer.
+func (r *udaddyRun) send() error {
+	ah := create(&r.resources, func() (verbs.AH, error) { return r.pd.CreateAH(r.peer) })
+	r.compose(0, 0, r.sendBuf)
+	for range r.Count {
+		r.do(func() error {
+			_, err := r.qp.PostSend([]verbs.SendWR{{
+				WRID: sendWRID, Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: uint32(r.qp.QPN()),
+				SGL: []verbs.SGE{verbs.SGEOf(r.sendMR, 0, r.Size)},
+				UD:  verbs.UD{AH: ah, QPN: r.peerQPN, QKey: cmQKey},
+			}})
+			return err
+		})
+	}
+	return r.err
+}
+
+// wait waits until the given numbers of datagrams have been sent and received.
+func (r *udaddyRun) wait(ctx context.Context, sent, received int) error {
+	return r.comp.handle(ctx, r.handle, func() bool { return r.sent >= sent && r.received >= received })
+}
+
+// handle checks one completion. Receives complete in order.
+func (r *udaddyRun) handle(wc *verbs.WC) error {
+	switch {
+	case wc.Status != verbs.WCSuccess:
+		return completionError(wc)
+	case wc.WRID == sendWRID && wc.Opcode == verbs.WCOpSend:
+		r.sent++
+	case wc.WRID == uint64(r.received) && wc.Opcode == verbs.WCOpRecv:
+		if err := r.checkDatagram(wc); err != nil {
+			return fmt.Errorf("datagram %d: %w", r.received, err)
+		}
+		r.received++
+	default:
+		return fmt.Errorf("unexpected completion %+v", *wc)
+	}
+	return nil
+}
+
+// checkDatagram checks the length, the sender and the data of a datagram.
+func (r *udaddyRun) checkDatagram(wc *verbs.WC) error {
+	slotLen := verbs.GRHLen + r.Size
+	slot := r.recvBuf[int(wc.WRID)*slotLen:][:slotLen]
+	if int(wc.ByteLen) != len(slot) {
+		return fmt.Errorf("%d bytes, want %d", wc.ByteLen, len(slot))
+	}
+	from, err := verbs.InitAHFromWC(devicePort, uint8(r.gidIndex), wc, slot[:verbs.GRHLen])
+	if err != nil {
+		return err
+	}
+	if r.peerQPN == 0 { // the first datagram of the client
+		r.peer, r.peerQPN = from, wc.SrcQP
+	}
+	if from.GRH.DGID != r.peer.GRH.DGID || wc.SrcQP != r.peerQPN {
+		return fmt.Errorf("from queue pair %#x at %v, want %#x at %v", uint32(wc.SrcQP), from.GRH.DGID, uint32(r.peerQPN), r.peer.GRH.DGID)
+	}
+	if wc.Flags&verbs.WCWithImm == 0 || wc.Imm != uint32(r.peerQPN) {
+		return fmt.Errorf("immediate data %#x (flags %#x), want the sender's number %#x", wc.Imm, uint32(wc.Flags), uint32(r.peerQPN))
+	}
+	return r.inspect(0, r.received, slot)
+}
+
+// checkUDAddyReply checks a reply of udaddy's server, which sends its receive buffer from the
+// start: the GRH of our datagram, whose source is local, and our data.
+func checkUDAddyReply(body []byte, local netip.Addr) error {
+	seen, err := verbs.InitAHFromWC(devicePort, 0, &verbs.WC{Flags: verbs.WCWithGRH}, body[:verbs.GRHLen])
+	if err != nil {
+		return fmt.Errorf("the header of our datagram at the server: %w", err)
+	}
+	if seen.GRH.DGID != verbs.GIDFrom(local) {
+		return fmt.Errorf("our datagrams arrive as from %v, want %v", seen.GRH.DGID, local)
+	}
+	return check(body[verbs.GRHLen:], numbered(0))
 }

@@ -71,6 +71,7 @@ func start(hosts [2]Host, args []string, stderr io.Writer) (*processPair, error)
 	return p, nil
 }
 
+// handle handles an event of the group: a process is ready, or has replied to a command.
 func (p *processPair) handle(e launch.Event) {
 	switch e.Kind {
 	case launch.Marked:

@@ -28,10 +28,7 @@ func TestQuickMeasuresEverything(t *testing.T) {
 	t.Parallel()
 	available(t)
 	var told []float64
-	q, err := Quick(t.Context(), Options{Rounds: 1, Slice: 2 * time.Millisecond, Progress: func(_ string, done float64) { told = append(told, done) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(Quick(t.Context(), Options{Rounds: 1, Slice: 2 * time.Millisecond, Progress: func(_ string, done float64) { told = append(told, done) }}))(t)
 	for name, v := range map[string]float64{
 		"write to limit": q.Ratios.WriteToLimit, "offloaded": q.Ratios.WriteToLimitOffloaded,
 		"spinning": q.Ratios.LatencyToRawSpinning, "blocking": q.Ratios.LatencyToRawBlocking,

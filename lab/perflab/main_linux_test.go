@@ -44,10 +44,6 @@ func newMachine(tb testing.TB) *testbed {
 	}
 	self := must.Get(os.Executable())(tb)
 	be := must.Get(open(hosts, append([]string{self}, HostArgs...), os.Stderr))(tb)
-	tb.Cleanup(func() {
-		if err := be.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	tb.Cleanup(func() { must.Do(tb, be.Close()) })
 	return be
 }

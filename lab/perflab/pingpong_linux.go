@@ -72,6 +72,7 @@ func (p *pingPongSide) exchange(first, then func() error) error {
 	return then()
 }
 
+// sendAll sends a message.
 func (p *pingPongSide) sendAll() error {
 	for rest := p.buf; len(rest) > 0; {
 		n, err := p.socket.send(rest)
@@ -83,6 +84,7 @@ func (p *pingPongSide) sendAll() error {
 	return nil
 }
 
+// recvAll receives a message.
 func (p *pingPongSide) recvAll() error {
 	var spins int
 	var since time.Time

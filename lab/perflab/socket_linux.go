@@ -188,6 +188,7 @@ func runBothSides(a, b RawEndpoint, client, server socket, first, second func() 
 	return errors.Join(err, <-served)
 }
 
+// shutdownOnError runs f, and shuts the socket down if it fails, so that the other side ends too.
 func shutdownOnError(s socket, f func() error) error {
 	err := f()
 	if err != nil {

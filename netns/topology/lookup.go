@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,43 +33,32 @@ func (c Cable) Other(p Port) Port {
 
 // Addr returns the NIC's IPv4 or IPv6 address; the zero Addr if it has none.
 func (n NIC) Addr(ipv4 bool) netip.Addr {
-	for _, p := range n.Addrs {
-		if p.Addr().Is4() == ipv4 {
-			return p.Addr()
-		}
+	p, _ := find(n.Addrs, func(p netip.Prefix) bool { return p.Addr().Is4() == ipv4 })
+	return p.Addr()
+}
+
+// find returns the first element that is returns true for.
+func find[T any](all []T, is func(T) bool) (found T, ok bool) {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i], true
 	}
-	return netip.Addr{}
+	return found, false
 }
 
 // Host returns the host of that name.
 func (t Topology) Host(name string) (Host, bool) {
-	for _, h := range t.Hosts {
-		if h.Name == name {
-			return h, true
-		}
-	}
-	return Host{}, false
+	return find(t.Hosts, func(h Host) bool { return h.Name == name })
 }
 
 // Switch returns the switch of that name.
 func (t Topology) Switch(name string) (Switch, bool) {
-	for _, s := range t.Switches {
-		if s.Name == name {
-			return s, true
-		}
-	}
-	return Switch{}, false
+	return find(t.Switches, func(s Switch) bool { return s.Name == name })
 }
 
 // NIC returns the NIC of a port.
 func (t Topology) NIC(p Port) (NIC, bool) {
 	h, _ := t.Host(p.Node)
-	for _, n := range h.NICs {
-		if n.Name == p.NIC {
-			return n, true
-		}
-	}
-	return NIC{}, false
+	return find(h.NICs, func(n NIC) bool { return n.Name == p.NIC })
 }
 
 // AddrsOf returns the addresses of a port or its NIC.
@@ -90,12 +80,7 @@ func (t Topology) Rail(p Port) int {
 
 // CableAt returns the cable of a port.
 func (t Topology) CableAt(p Port) (Cable, bool) {
-	for _, c := range t.Cables {
-		if c.A.Same(p) || c.B.Same(p) {
-			return c, true
-		}
-	}
-	return Cable{}, false
+	return find(t.Cables, func(c Cable) bool { return c.A.Same(p) || c.B.Same(p) })
 }
 
 // CablesOf returns the cables of a host or switch, in the topology's order.
@@ -116,6 +101,7 @@ func (t Topology) Ports() []Port {
 	return append(hosts, switches...)
 }
 
+// ports returns the two parts of Ports.
 func (t Topology) ports() (hosts, switches []Port) {
 	at := make(map[string]map[string]Port, len(t.Hosts)) // host, NIC
 	for _, h := range t.Hosts {
@@ -185,6 +171,7 @@ func (t Topology) Match(pattern string) ([]Port, error) {
 	return nil, fmt.Errorf("no port matches %q: %s", pattern, t.inventory(hosts))
 }
 
+// checkPattern checks the parts of a pattern.
 func checkPattern(parts ...string) error {
 	for _, p := range parts {
 		if p == "" || strings.Contains(p, "/") {

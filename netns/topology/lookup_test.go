@@ -5,11 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
 func TestMatchSelectsPorts(t *testing.T) {
-	top := must(t)(topology.FatTree(2, 2, 3, topology.Options{Rails: 2}))
+	top := must.Get(topology.FatTree(2, 2, 3, topology.Options{Rails: 2}))(t)
 	for pattern, want := range map[string]string{
 		"host1":         "host1/rdma0 host1/rdma1",
 		"host1/rdma0":   "host1/rdma0",
@@ -41,7 +42,7 @@ func TestMatchSelectsPorts(t *testing.T) {
 }
 
 func TestFindPort(t *testing.T) {
-	top := must(t)(topology.Star(2, topology.Options{}))
+	top := must.Get(topology.Star(2, topology.Options{}))(t)
 	for _, name := range []string{"host1", "host1/rdma0"} {
 		p, err := top.FindPort(name)
 		if err != nil || p.String() != "host1/rdma0" {
@@ -64,7 +65,7 @@ func FuzzMatch(f *testing.F) {
 	for _, s := range []string{"host*", "host1/rdma0", "[", "*/*", "leaf0/port?"} {
 		f.Add(s)
 	}
-	top := must(f)(topology.FatTree(2, 2, 4, topology.Options{}))
+	top := must.Get(topology.FatTree(2, 2, 4, topology.Options{}))(f)
 	f.Fuzz(func(t *testing.T, pattern string) {
 		ports, err := top.Match(pattern)
 		if (err == nil) != (len(ports) > 0) {

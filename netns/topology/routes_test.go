@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
@@ -14,10 +15,10 @@ func TestSegmentsMatchSubnets(t *testing.T) {
 		top  topology.Topology
 		want string
 	}{
-		{must(t)(topology.Pair(topology.Options{Rails: 2})), "[{[host0/rdma0 host1/rdma0]} {[host0/rdma1 host1/rdma1]}]"},
-		{must(t)(topology.Star(3, topology.Options{})), "[{[host0/rdma0 host1/rdma0 host2/rdma0]}]"},
+		{must.Get(topology.Pair(topology.Options{Rails: 2}))(t), "[{[host0/rdma0 host1/rdma0]} {[host0/rdma1 host1/rdma1]}]"},
+		{must.Get(topology.Star(3, topology.Options{}))(t), "[{[host0/rdma0 host1/rdma0 host2/rdma0]}]"},
 		{
-			must(t)(topology.FatTree(2, 1, 3, topology.Options{})),
+			must.Get(topology.FatTree(2, 1, 3, topology.Options{}))(t),
 			"[{[host0/rdma0 leaf0/port0 host1/rdma0]} {[host2/rdma0 leaf1/port0]} {[leaf0/port2 spine0/port0]} {[leaf1/port1 spine0/port1]}]",
 		},
 	} {
@@ -30,7 +31,7 @@ func TestSegmentsMatchSubnets(t *testing.T) {
 // Every packet must arrive over every choice of next hop, within two hops over
 // a spine.
 func TestRoutesUseEverySpine(t *testing.T) {
-	top := must(t)(topology.FatTree(3, 4, 6, topology.Options{Rails: 2}))
+	top := must.Get(topology.FatTree(3, 4, 6, topology.Options{Rails: 2}))(t)
 	routes := top.Routes(nil)
 	if want := 2 * (3*4 + 4*6); len(routes) != want { // each leaf 2 others, each spine 3 leaves, of 2 families
 		t.Errorf("%d routes, want %d", len(routes), want)
@@ -59,7 +60,7 @@ func TestRoutesUseEverySpine(t *testing.T) {
 // A leaf that lost a spine is not reached over that spine by any leaf; a leaf
 // that lost all is not reached at all.
 func TestRoutesAvoidDownCables(t *testing.T) {
-	top := must(t)(topology.FatTree(3, 2, 3, topology.Options{}))
+	top := must.Get(topology.FatTree(3, 2, 3, topology.Options{}))(t)
 	cut := func(leaf string, spines ...string) func(topology.Cable) bool {
 		return func(c topology.Cable) bool { return c.A.Node != leaf || !slices.Contains(spines, c.B.Node) }
 	}

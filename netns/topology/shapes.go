@@ -3,6 +3,7 @@ package topology
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -74,6 +75,7 @@ type builder struct {
 	err   error
 }
 
+// newBuilder returns a builder with hosts whose NICs have no addresses yet.
 func newBuilder(hosts int, o Options) *builder {
 	d := &builder{o: o, rails: max(o.Rails, 1)}
 	if o.Rails < 0 || o.Rails > maxRails {
@@ -98,12 +100,14 @@ func (d *builder) fail(format string, args ...any) {
 	d.rails, d.t = 0, Topology{}
 }
 
+// flatRail sets the addresses of the NICs of a rail in one subnet.
 func (d *builder) flatRail(rail int) {
 	for i := range d.t.Hosts {
 		d.t.Hosts[i].NICs[rail] = NIC{Name: fmt.Sprintf("rdma%d", rail), Rail: rail, Addrs: flatAddrs(rail, i)}
 	}
 }
 
+// treeRail adds the leaves, spines and cables of a rail, and the addresses of its NICs.
 func (d *builder) treeRail(rail, leaves, spines int) {
 	hosts := len(d.t.Hosts)
 	leaf, spine := make([]*switchBuilder, leaves), make([]*switchBuilder, spines)
@@ -162,26 +166,25 @@ func (s *switchBuilder) port() Port {
 	return Port{Node: s.name, Num: s.ports - 1}
 }
 
+// finish returns the valid topology.
 func (d *builder) finish(shape string) (Topology, error) {
-	if d.err != nil {
-		return Topology{}, fmt.Errorf("%s: %w", shape, d.err)
+	err := d.err
+	if err == nil {
+		err = d.applyLinkOverrides()
 	}
-	if err := d.applyLinkOverrides(); err != nil {
-		return Topology{}, fmt.Errorf("%s: %w", shape, err)
+	if err == nil {
+		err = d.t.Validate()
 	}
-	if err := d.t.Validate(); err != nil {
+	if err != nil {
 		return Topology{}, fmt.Errorf("%s: %w", shape, err)
 	}
 	return d.t, nil
 }
 
+// applyLinkOverrides applies Options.Links, the most specific pattern last.
 func (d *builder) applyLinkOverrides() error {
-	patterns := make([]string, 0, len(d.o.Links))
-	for p := range d.o.Links {
-		patterns = append(patterns, p)
-	}
-	slices.SortFunc(patterns, func(a, b string) int {
-		return cmp.Or(cmp.Compare(exactness(a), exactness(b)), cmp.Compare(a, b))
+	patterns := slices.SortedFunc(maps.Keys(d.o.Links), func(a, b string) int {
+		return cmp.Or(cmp.Compare(specificity(a), specificity(b)), cmp.Compare(a, b))
 	})
 	for _, p := range patterns {
 		ports, err := d.t.Match(p)
@@ -198,7 +201,8 @@ func (d *builder) applyLinkOverrides() error {
 	return nil
 }
 
-func exactness(pattern string) int {
+// specificity orders patterns: a name is more specific than a wildcard, a port than a node.
+func specificity(pattern string) int {
 	n := 0
 	if !strings.ContainsAny(pattern, "*?[") {
 		n += 2

@@ -6,18 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
-
-func must(tb testing.TB) func(topology.Topology, error) topology.Topology {
-	return func(t topology.Topology, err error) topology.Topology {
-		tb.Helper()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return t
-	}
-}
 
 func TestShapesAreValidAndComplete(t *testing.T) {
 	for _, c := range []struct {
@@ -35,7 +26,7 @@ func TestShapesAreValidAndComplete(t *testing.T) {
 		{"largest leaves", func() (topology.Topology, error) { return topology.FatTree(2, 1, 2*253, topology.Options{}) }, 506, 3, 508},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			top := must(t)(c.build())
+			top := must.Get(c.build())(t)
 			if h, s, n := len(top.Hosts), len(top.Switches), len(top.Cables); h != c.hosts || s != c.switches || n != c.cables {
 				t.Errorf("%d hosts, %d switches, %d cables; want %d, %d, %d", h, s, n, c.hosts, c.switches, c.cables)
 			}
@@ -52,7 +43,7 @@ func TestShapesAreValidAndComplete(t *testing.T) {
 }
 
 func TestNamesAndAddressesFollowPlan(t *testing.T) {
-	tree := must(t)(topology.FatTree(2, 2, 4, topology.Options{Rails: 2}))
+	tree := must.Get(topology.FatTree(2, 2, 4, topology.Options{Rails: 2}))(t)
 	h, _ := tree.Host("host3")
 	if got, want := fmt.Sprint(h.NICs[1]), "{rdma1 1 [fd00:fab:1:1::2/64 10.1.1.2/24] [fd00:fab:1:1::fe 10.1.1.254]}"; got != want {
 		t.Errorf("host3's second NIC is %s, want %s", got, want)
@@ -65,7 +56,7 @@ func TestNamesAndAddressesFollowPlan(t *testing.T) {
 	if a, b := c.A.Addrs[1].Masked(), c.B.Addrs[1].Masked(); a != b {
 		t.Errorf("the ends of %v are in the subnets %v and %v", c, a, b)
 	}
-	star := must(t)(topology.Star(300, topology.Options{}))
+	star := must.Get(topology.Star(300, topology.Options{}))(t)
 	h, _ = star.Host("host299")
 	if got, want := fmt.Sprint(h.NICs[0].Addrs, star.Switches[0].Name), "[fd00:fab::12c/64 10.0.1.44/16]switch0"; got != want {
 		t.Errorf("host299 of a star is at %s, want %s", got, want)
@@ -76,7 +67,7 @@ func TestNamesAndAddressesFollowPlan(t *testing.T) {
 }
 
 func TestFatTreeBalancesHostsOverLeaves(t *testing.T) {
-	tree := must(t)(topology.FatTree(4, 1, 6, topology.Options{}))
+	tree := must.Get(topology.FatTree(4, 1, 6, topology.Options{}))(t)
 	var got []string
 	for _, h := range tree.Hosts {
 		c, _ := tree.CableAt(topology.Port{Node: h.Name, NIC: "rdma0"})
@@ -122,26 +113,23 @@ func TestShapesRejectInvalidSizes(t *testing.T) {
 }
 
 func TestMostSpecificLinkPatternWins(t *testing.T) {
-	top := must(t)(topology.Star(3, topology.Options{
+	top := must.Get(topology.Star(3, topology.Options{
 		Rails: 2,
 		Link:  topology.Link{MTU: 9000, RateBps: 7},
 		Links: map[string]topology.Link{"host*": {MTU: 4000}, "host1": {MTU: 3000}, "host1/rdma1": {MTU: 2000}, "*/rdma0": {RateBps: 5}},
-	}))
+	}))(t)
 	for port, want := range map[string]topology.Link{
 		"host0/rdma0": {MTU: 4000, RateBps: 5},
 		"host0/rdma1": {MTU: 4000, RateBps: 7},
 		"host1/rdma0": {MTU: 3000, RateBps: 5},
 		"host1/rdma1": {MTU: 2000, RateBps: 7},
 	} {
-		p, err := top.FindPort(port)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(top.FindPort(port))(t)
 		if c, _ := top.CableAt(p); c.Link != want {
 			t.Errorf("%s has %+v, want %+v", port, c.Link, want)
 		}
 	}
-	tree := must(t)(topology.FatTree(2, 2, 2, topology.Options{Links: map[string]topology.Link{"spine1": {RateBps: 1}}}))
+	tree := must.Get(topology.FatTree(2, 2, 2, topology.Options{Links: map[string]topology.Link{"spine1": {RateBps: 1}}}))(t)
 	for _, c := range tree.Cables {
 		if (c.Link.RateBps == 1) != (c.B.Node == "spine1") {
 			t.Errorf("%v has the rate %d", c, c.Link.RateBps)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -26,6 +27,7 @@ func (t Topology) Validate() error {
 	return errors.Join(v.errs...)
 }
 
+// validator collects the errors of a topology.
 type validator struct {
 	t    Topology
 	x    index
@@ -38,6 +40,7 @@ func (v *validator) wrong(format string, args ...any) {
 	v.errs = append(v.errs, fmt.Errorf(format, args...))
 }
 
+// nodes checks the names of hosts, NICs and switches.
 func (v *validator) nodes() {
 	if len(v.t.Hosts) == 0 {
 		v.wrong("there is no host")
@@ -76,6 +79,7 @@ func (v *validator) name(kind, name string) {
 	v.seen[name] = true
 }
 
+// cables checks that every cable has two existing ports, and every NIC a cable.
 func (v *validator) cables() {
 	for _, c := range v.t.Cables {
 		if c.A.Same(c.B) {
@@ -95,6 +99,7 @@ func (v *validator) cables() {
 	}
 }
 
+// end checks one end of a cable.
 func (v *validator) end(c Cable, p Port) {
 	nics, isHost := v.x.hosts[p.Node]
 	sw := v.x.switches[p.Node]
@@ -144,6 +149,7 @@ func (v *validator) addresses() {
 	}
 }
 
+// segments checks that no segment has a loop, and each segment.
 func (v *validator) segments() {
 	if _, loop := v.t.broadcastDomains(v.x); loop != nil {
 		v.wrong("cable %v: it closes a loop of switches, in which frames would go round for ever", *loop)
@@ -187,13 +193,5 @@ func (v *validator) segment(s Segment) {
 }
 
 func sameSubnets(a, b []netip.Prefix) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Masked() != b[i].Masked() {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(a, b netip.Prefix) bool { return a.Masked() == b.Masked() })
 }

@@ -7,12 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
 func TestValidateReportsErrors(t *testing.T) {
-	star := func() topology.Topology { return must(t)(topology.Star(3, topology.Options{Rails: 2})) }
-	tree := func() topology.Topology { return must(t)(topology.FatTree(2, 2, 4, topology.Options{})) }
+	star := func() topology.Topology { return must.Get(topology.Star(3, topology.Options{Rails: 2}))(t) }
+	tree := func() topology.Topology { return must.Get(topology.FatTree(2, 2, 4, topology.Options{}))(t) }
 	for _, c := range []struct {
 		want  string
 		top   topology.Topology
@@ -49,15 +50,10 @@ func TestValidateReportsErrors(t *testing.T) {
 }
 
 func TestTopologyJSONRoundTrip(t *testing.T) {
-	top := must(t)(topology.FatTree(2, 2, 4, topology.Options{Rails: 2, Link: topology.Link{MTU: 4200, ECN: topology.ECN{MaxPPM: 3}}}))
-	b, err := json.Marshal(top)
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := must.Get(topology.FatTree(2, 2, 4, topology.Options{Rails: 2, Link: topology.Link{MTU: 4200, ECN: topology.ECN{MaxPPM: 3}}}))(t)
+	b := must.Get(json.Marshal(top))(t)
 	var back topology.Topology
-	if err := json.Unmarshal(b, &back); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &back))
 	if !reflect.DeepEqual(top, back) {
 		t.Errorf("%+v became %+v", top, back)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const (
@@ -36,7 +38,7 @@ func BenchmarkForward(b *testing.B) {
 				impaired, cpu[1] = wireLoad(b, traffic.segments, false, lose)
 				cut, cpu[2] = wireLoad(b, traffic.segments, true, lose)
 				delayed, cpu[3] = wireLoad(b, traffic.segments, false, func(c *Config) {
-					c.Ports[0].In = &delay{by: 20 * time.Microsecond}
+					c.Ports[0].In = delay(20 * time.Microsecond)
 				})
 			}
 			b.ReportMetric(0, "ns/op")
@@ -61,7 +63,7 @@ func wireLoad(b *testing.B, segments int, kernelCuts bool, change func(*Config))
 	b.Helper()
 	at, hosts := cables(b, 2, roceMTU)
 	if kernelCuts {
-		must(b, hosts[0].do(func() error { return DisableGSO(hostDevice) }))
+		must.Do(b, hosts[0].do(func() error { return DisableGSO(hostDevice) }))
 	}
 	s := run(b, at, 2, change)
 	tx, rx := openUDP(b, hosts[0].do, hosts[0].v6), openUDP(b, hosts[1].do, hosts[1].v6)
@@ -87,7 +89,7 @@ func plainSockets(b *testing.B) (tx, rx *udpSocket) {
 	b.Helper()
 	x, y := newNamespace(b), newNamespace(b)
 	addrs := [2]netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}
-	must(b, x.do(func() error {
+	must.Do(b, x.do(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = hostDevice, roceMTU
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: hostDevice, PeerMTU: roceMTU, PeerNamespace: netlink.NsFd(int(y.f.Fd()))})
@@ -95,13 +97,13 @@ func plainSockets(b *testing.B) (tx, rx *udpSocket) {
 	var hosts [2]*host
 	for i, ns := range []*namespace{x, y} {
 		hosts[i] = &host{namespace: ns, v4: netip.AddrFrom4([4]byte{10, 7, 0, byte(i + 1)}), v6: addrs[i]}
-		must(b, ns.do(hosts[i].configure))
+		must.Do(b, ns.do(hosts[i].configure))
 	}
 	for _, h := range hosts {
-		must(b, h.do(h.waitReady))
+		must.Do(b, h.do(h.waitReady))
 	}
 	tx, rx = openUDP(b, x.do, addrs[0]), openUDP(b, y.do, addrs[1])
-	must(b, tx.send(rx.addr, make([]byte, 8), 0)) // resolves the neighbour
+	must.Do(b, tx.send(rx.addr, make([]byte, 8), 0)) // resolves the neighbour
 	rx.receive()
 	return tx, rx
 }
@@ -123,14 +125,14 @@ func BenchmarkPingPong(b *testing.B) {
 			}
 		}()
 		for b.Loop() {
-			must(b, x.send(y.addr, make([]byte, 8), 0))
+			must.Do(b, x.send(y.addr, make([]byte, 8), 0))
 			if x.receive() == nil {
 				b.Fatal("lost")
 			}
 			n++
 		}
 		took := b.Elapsed()
-		must(b, x.send(y.addr, make([]byte, 9), 0))
+		must.Do(b, x.send(y.addr, make([]byte, 9), 0))
 		<-ended
 		b.ReportMetric(float64(took.Nanoseconds())/float64(2*n)/1e3, "µs/half")
 	}

@@ -52,6 +52,7 @@ type core struct {
 	flooded, learnFailures uint64
 }
 
+// newCore returns a core. It calls send to send the messages of a port.
 func newCore(cfg *Config, send func(*port, []message)) *core {
 	c := &core{fdb: newFDB(cfg.MaxAddresses), send: send}
 	c.delayed.maxFrames, c.delayed.maxBytes = cfg.MaxHeldFrames, cfg.MaxHeldBytes
@@ -107,6 +108,7 @@ func (c *core) receive(p *port, k *packet) {
 	c.forEachFrame(k, in, func(f Frame) { c.apply(p, In, f) })
 }
 
+// learn adds the source of a frame to the forwarding database.
 func (c *core) learn(from macAddr, p *port) {
 	if from.isGroup() {
 		return
@@ -233,6 +235,7 @@ func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64
 	}
 }
 
+// offer counts n frames at an egress port, and calls do unless the port is down.
 func offer(q *port, do func(q *port), n, size uint64) {
 	out := &q.counters[Out]
 	out.Offered += n

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // rig is a core without sockets that records the frames it sends.
@@ -26,7 +28,7 @@ func newRig(tb testing.TB, n int, change func(*Config)) *rig {
 		change(&cfg)
 	}
 	cfg, err := cfg.withDefaults()
-	must(tb, err)
+	must.Do(tb, err)
 	r := &rig{tb: tb, out: make([][][]byte, n)}
 	r.core = newCore(&cfg, func(p *port, ms []message) {
 		for i := range ms {
@@ -149,7 +151,7 @@ func TestDownPortsCountDrops(t *testing.T) {
 }
 
 func TestSetDownDropsDelayedFrames(t *testing.T) {
-	r := newRig(t, 3, func(c *Config) { c.Ports[0].In, c.Ports[1].Out = &delay{by: 10}, &delay{by: 10} })
+	r := newRig(t, 3, func(c *Config) { c.Ports[0].In, c.Ports[1].Out = delay(10), delay(10) })
 	r.offer(0, bare(macA, macB))
 	r.now = 10
 	r.runTimers() // past the first delay, within the second
@@ -167,7 +169,7 @@ func TestSetDownDropsDelayedFrames(t *testing.T) {
 }
 
 func TestFramePassesHandlersOfBothPorts(t *testing.T) {
-	r := newRig(t, 2, func(c *Config) { c.Ports[0].In, c.Ports[1].Out = &delay{by: 10}, &delay{by: 5} })
+	r := newRig(t, 2, func(c *Config) { c.Ports[0].In, c.Ports[1].Out = delay(10), delay(5) })
 	r.offer(0, bare(macA, macB))
 	for _, step := range []struct {
 		now  time.Duration
@@ -224,19 +226,14 @@ func TestHandlerTimerFires(t *testing.T) {
 	}
 }
 
-// multiplier emits many copies.
-type multiplier struct{ n int }
-
-func (m *multiplier) Apply(_ time.Duration, f Frame, emit Emit) {
-	for range m.n {
-		emit(0, f)
-	}
-}
-func (*multiplier) NextTimer() time.Duration        { return Never }
-func (*multiplier) HandleTimer(time.Duration, Emit) {}
-
 func TestHandlerOutputIsBounded(t *testing.T) {
-	r := newRig(t, 2, func(c *Config) { c.Ports[0].In = &multiplier{maxMessages + 100} })
+	r := newRig(t, 2, func(c *Config) {
+		c.Ports[0].In = handlerFunc(func(f Frame, emit Emit) {
+			for range maxMessages + 100 {
+				emit(0, f)
+			}
+		})
+	})
 	r.expect("copies", r.offer(0, bare(macA, macB)), 0, maxMessages)
 	if d := r.stats().Ports[1].Out.Drops; d != (Drops{HeldFull: 100}) {
 		t.Errorf("drops %+v", d)
@@ -245,7 +242,7 @@ func TestHandlerOutputIsBounded(t *testing.T) {
 
 func TestDelayedFramesAreBounded(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) {
-		c.Ports[0].In = &delay{by: time.Second}
+		c.Ports[0].In = delay(time.Second)
 		c.MaxHeldFrames = 100
 	})
 	for range 150 {
@@ -310,11 +307,10 @@ func TestHandlerSeesSegmentsOfGSOPacket(t *testing.T) {
 	}
 }
 
-type spy func(Frame)
-
-func (s spy) Apply(_ time.Duration, f Frame, emit Emit) { s(f); emit(0, f) }
-func (spy) NextTimer() time.Duration                    { return Never }
-func (spy) HandleTimer(time.Duration, Emit)             {}
+// spy returns a FrameHandler that calls see for every frame and forwards it.
+func spy(see func(Frame)) FrameHandler {
+	return handlerFunc(func(f Frame, emit Emit) { see(f); emit(0, f) })
+}
 
 func TestTunnelChecksumIsCompleted(t *testing.T) {
 	inner := packetSpec{kind: kinds[0], payload: []byte("inner")}.frame(t)
@@ -337,7 +333,7 @@ func TestForwardingDoesNotAllocate(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"transparent": nil,
 		"loss":        func(c *Config) { c.Ports[0].In, c.Ports[1].Out = newLossy(1, 10_000), newLossy(2, 10_000) },
-		"delay":       func(c *Config) { c.Ports[1].Out = &delay{by: 10} },
+		"delay":       func(c *Config) { c.Ports[1].Out = delay(10) },
 	} {
 		r := newRig(t, 3, change)
 		r.send = func(*port, []message) {}
@@ -356,34 +352,31 @@ func TestForwardingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// scribbler emits frames once, twice, from a buffer that it reuses, or not at
-// all, in turn.
-type scribbler struct {
-	buf []byte
-	n   int
+// newScribbler returns a FrameHandler that emits frames once, twice, from a buffer that it
+// reuses, or not at all, in turn.
+func newScribbler() FrameHandler {
+	var buf []byte
+	n := 0
+	return handlerFunc(func(f Frame, emit Emit) {
+		switch n++; n % 4 {
+		case 1:
+			emit(0, f)
+		case 2:
+			emit(0, f)
+			emit(0, f)
+		case 3:
+			buf = append(buf[:0], f.Bytes...)
+			emit(0, Frame{buf, f.ChecksumPartial})
+			clear(buf)
+		}
+	})
 }
-
-func (s *scribbler) Apply(_ time.Duration, f Frame, emit Emit) {
-	switch s.n++; s.n % 4 {
-	case 1:
-		emit(0, f)
-	case 2:
-		emit(0, f)
-		emit(0, f)
-	case 3:
-		s.buf = append(s.buf[:0], f.Bytes...)
-		emit(0, Frame{s.buf, f.ChecksumPartial})
-		clear(s.buf)
-	}
-}
-func (*scribbler) NextTimer() time.Duration        { return Never }
-func (*scribbler) HandleTimer(time.Duration, Emit) {}
 
 // A large GSO packet is sent in several flushes while it is being segmented,
 // and a FrameHandler may reuse its buffer as soon as emit returns.
 func TestFramesAreIntactUntilSent(t *testing.T) {
 	for _, k := range kinds {
-		r := newRig(t, 2, func(c *Config) { c.Ports[0].In = &scribbler{} })
+		r := newRig(t, 2, func(c *Config) { c.Ports[0].In = newScribbler() })
 		p := super(t, k, 100, 30_000, 0)
 		var want, got [][]byte
 		for i, b := range pieces(t, k, 100, p, 0) {

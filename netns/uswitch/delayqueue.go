@@ -66,6 +66,7 @@ func (h *delayQueue) put(due time.Duration, f delayedFrame, b []byte) bool {
 	return true
 }
 
+// buffer returns an empty buffer of a size class, from the pool if it has one.
 func (h *delayQueue) buffer(class int) []byte {
 	size := bufferSizes[class]
 	h.bytes += size
@@ -115,6 +116,7 @@ func (h *delayQueue) releaseLent() {
 	h.lent = h.lent[:0]
 }
 
+// push and pop are those of a binary heap.
 func (h *delayQueue) push(k delayKey) {
 	h.heap = append(h.heap, k)
 	i := len(h.heap) - 1

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // namespace is a network namespace held by a descriptor.
@@ -70,18 +72,18 @@ func cables(tb testing.TB, n, mtu int) (at *namespace, hosts []*host) {
 			v4:        netip.AddrFrom4([4]byte{10, 7, 0, k}),
 			v6:        netip.AddrFrom16([16]byte{0: 0xfd, 15: k}),
 		}
-		must(tb, at.do(func() error { return plug(h, portName(i), mtu) }))
-		must(tb, h.do(h.configure))
+		must.Do(tb, at.do(func() error { return plug(h, portName(i), mtu) }))
+		must.Do(tb, h.do(h.configure))
 		hosts = append(hosts, h)
 	}
 	for i, h := range hosts {
-		must(tb, at.do(func() error { return waitUp(portName(i)) }))
-		must(tb, h.do(h.waitReady))
+		must.Do(tb, at.do(func() error { return waitUp(portName(i)) }))
+		must.Do(tb, h.do(h.waitReady))
 	}
 	// Static neighbours: tests count frames, and address resolution would add
 	// some.
 	for _, h := range hosts {
-		must(tb, h.do(func() error { return h.know(hosts) }))
+		must.Do(tb, h.do(func() error { return h.know(hosts) }))
 	}
 	return at, hosts
 }
@@ -208,7 +210,7 @@ func open(tb testing.TB, at *namespace, n int, change func(*Config)) *Switch {
 		change(&cfg)
 	}
 	s, err := New(cfg)
-	must(tb, err)
+	must.Do(tb, err)
 	return s
 }
 
@@ -223,7 +225,7 @@ func start(tb testing.TB, switches ...*Switch) {
 			tb.Errorf("Run: %v", err)
 		}
 		for _, s := range switches {
-			must(tb, s.Close())
+			must.Do(tb, s.Close())
 		}
 	})
 }

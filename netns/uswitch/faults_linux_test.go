@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func device(at *namespace, name string, do func(netlink.Link) error) error {
@@ -52,12 +54,12 @@ func TestInterfaceRemovedWhileRunning(t *testing.T) {
 	if !reaches(t, hosts[0], hosts[2]) {
 		t.Fatal("no way between hosts 0 and 2")
 	}
-	must(t, device(at, portName(2), netlink.LinkDel))
+	must.Do(t, device(at, portName(2), netlink.LinkDel))
 	eventually(t, "the port is gone", func() bool { return s.Stats().Ports[2].State == PortRemoved })
 	if !reaches(t, hosts[0], hosts[1]) || !reaches(t, hosts[1], hosts[0]) {
 		t.Error("the others cannot reach each other any more")
 	}
-	must(t, s.SetPort(2, true))
+	must.Do(t, s.SetPort(2, true))
 	if st := s.Stats().Ports[2].State; st != PortRemoved {
 		t.Errorf("a port whose interface is gone is %v", st)
 	}
@@ -72,15 +74,15 @@ func TestInterfaceGoesDownAndUp(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	s := run(t, at, 2, nil)
 	for range 3 {
-		must(t, device(at, portName(1), netlink.LinkSetDown))
+		must.Do(t, device(at, portName(1), netlink.LinkSetDown))
 		if arrives(t, hosts[0], hosts[1], 50*time.Millisecond) {
 			t.Fatal("a frame passed an interface that is down")
 		}
-		must(t, device(at, portName(1), netlink.LinkSetUp))
-		must(t, at.do(func() error { return waitUp(portName(1)) }))
+		must.Do(t, device(at, portName(1), netlink.LinkSetUp))
+		must.Do(t, at.do(func() error { return waitUp(portName(1)) }))
 		// With its carrier the host's interface loses its IPv6 addresses and
 		// all neighbours.
-		must(t, hosts[1].do(func() error { return hosts[1].know(hosts) }))
+		must.Do(t, hosts[1].do(func() error { return hosts[1].know(hosts) }))
 		eventually(t, "frames pass again", func() bool { return arrives(t, hosts[0], hosts[1], 50*time.Millisecond) })
 	}
 	if st := s.Stats(); st.Ports[1].State != PortUp {
@@ -91,12 +93,12 @@ func TestInterfaceGoesDownAndUp(t *testing.T) {
 func TestOverrunIsCounted(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	s, err := New(Config{Open: at.do, BufferBytes: 1 << 14, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}})
-	must(t, err)
+	must.Do(t, err)
 	defer s.Close()
 	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
 	const n = 500
 	for range n {
-		must(t, a.send(b.addr, make([]byte, 1000), 0)) // the switch is not running
+		must.Do(t, a.send(b.addr, make([]byte, 1000), 0)) // the switch is not running
 	}
 	lost := s.Stats().Ports[0].In.Drops.Overrun
 	if lost == 0 || lost >= n+10 {
@@ -110,17 +112,17 @@ func TestOverrunIsCounted(t *testing.T) {
 		return st.Ports[0].In.Frames+lost >= n && st.Ports[1].Out.Frames == st.Ports[0].In.Frames
 	})
 	cancel()
-	must(t, <-ended)
+	must.Do(t, <-ended)
 }
 
 func TestMTUMismatchDropsLargeFrames(t *testing.T) {
 	at, hosts := cables(t, 2, 9000)
-	must(t, device(at, portName(1), func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1500) }))
+	must.Do(t, device(at, portName(1), func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1500) }))
 	s := run(t, at, 2, nil)
 	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
-	must(t, a.send(b.addr, make([]byte, 4000), 0))
-	must(t, a.send(b.addr, make([]byte, 20000), 4000))
-	must(t, a.send(b.addr, make([]byte, 1000), 0))
+	must.Do(t, a.send(b.addr, make([]byte, 4000), 0))
+	must.Do(t, a.send(b.addr, make([]byte, 20000), 4000))
+	must.Do(t, a.send(b.addr, make([]byte, 1000), 0))
 	if d := b.receive(); len(d) != 1000 {
 		t.Errorf("received %d bytes, want the 1000", len(d))
 	}
@@ -132,7 +134,7 @@ func TestMTUMismatchDropsLargeFrames(t *testing.T) {
 func TestRunAndCloseInAnyOrder(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	s, err := New(Config{Name: "sw", Open: at.do, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}})
-	must(t, err)
+	must.Do(t, err)
 	for range 3 { // stopped and started again
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
@@ -142,13 +144,13 @@ func TestRunAndCloseInAnyOrder(t *testing.T) {
 			t.Errorf("a second Run: %v", err)
 		}
 		cancel()
-		must(t, <-ended)
+		must.Do(t, <-ended)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(context.Background()) }()
 	eventually(t, "frames pass", func() bool { return arrives(t, hosts[0], hosts[1], time.Second) })
-	must(t, s.Close())
-	must(t, <-ended)
+	must.Do(t, s.Close())
+	must.Do(t, <-ended)
 	for name, err := range map[string]error{
 		"Close": s.Close(), "Run": s.Run(context.Background()), "SetHandler": s.SetHandler(0, In, nil), "SetPort": s.SetPort(0, true),
 	} {
@@ -163,7 +165,7 @@ func TestRunServesSeveralSwitches(t *testing.T) {
 	at, hosts := cables(t, 4, 1500)
 	a, b := open(t, at, 2, nil), open(t, at, 2, func(c *Config) {
 		c.Ports[0].Interface, c.Ports[1].Interface = portName(2), portName(3)
-		c.Ports[0].In = &delay{by: time.Millisecond}
+		c.Ports[0].In = delay(time.Millisecond)
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- Run(context.Background(), a, b) }()
@@ -175,19 +177,19 @@ func TestRunServesSeveralSwitches(t *testing.T) {
 	if err := Run(context.Background(), b); !errors.Is(err, errRunning) {
 		t.Errorf("a second Run: %v", err)
 	}
-	must(t, a.Close()) // the other keeps running
+	must.Do(t, a.Close()) // the other keeps running
 	if !reaches(t, hosts[2], hosts[3]) || arrives(t, hosts[0], hosts[1], 50*time.Millisecond) {
 		t.Error("closing one switch is not closing that one")
 	}
-	must(t, b.Close())
-	must(t, <-ended)
-	must(t, Run(context.Background())) // none
+	must.Do(t, b.Close())
+	must.Do(t, <-ended)
+	must.Do(t, Run(context.Background())) // none
 }
 
 func TestRandomFramesAreForwardedUnchanged(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	s := run(t, at, 2, func(c *Config) {
-		c.Ports[0].In, c.Ports[1].Out = spy(func(Frame) {}), &delay{by: 100 * time.Microsecond}
+		c.Ports[0].In, c.Ports[1].Out = spy(func(Frame) {}), delay(100*time.Microsecond)
 	})
 	from, to := openTap(t, hosts[0]), openTap(t, hosts[1])
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -235,7 +237,7 @@ func TestInvalidConfigIsRejected(t *testing.T) {
 		}
 	}
 	s, err := New(Config{Open: at.do, Ports: two})
-	must(t, err)
+	must.Do(t, err)
 	defer s.Close()
 	for _, err := range []error{s.SetHandler(2, In, nil), s.SetHandler(0, 7, nil), s.SetPort(5, true)} {
 		if err == nil || !strings.Contains(err.Error(), "no port") && !strings.Contains(err.Error(), "no direction") {

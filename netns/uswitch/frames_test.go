@@ -8,6 +8,8 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -77,16 +79,16 @@ func (s packetSpec) frame(tb testing.TB) []byte {
 				{OptionType: layers.TCPOptionKindTimestamps, OptionLength: 10, OptionData: []byte{1, 2, 3, 4, 5, 6, 7, 8}},
 			},
 		}
-		must(tb, tcp.SetNetworkLayerForChecksum(network))
+		must.Do(tb, tcp.SetNetworkLayerForChecksum(network))
 		stack = append(stack, tcp)
 	} else {
 		udp := &layers.UDP{SrcPort: 50000, DstPort: layers.UDPPort(port)}
-		must(tb, udp.SetNetworkLayerForChecksum(network))
+		must.Do(tb, udp.SetNetworkLayerForChecksum(network))
 		stack = append(stack, udp)
 	}
 	buf := gopacket.NewSerializeBuffer()
 	opts := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-	must(tb, gopacket.SerializeLayers(buf, opts, append(stack, gopacket.Payload(s.payload))...))
+	must.Do(tb, gopacket.SerializeLayers(buf, opts, append(stack, gopacket.Payload(s.payload))...))
 	return append(header, buf.Bytes()...)
 }
 
@@ -179,11 +181,4 @@ func pieces(tb testing.TB, k kind, size int, p *packet, flags byte) (all [][]byt
 		body = body[n:]
 	}
 	return all
-}
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }

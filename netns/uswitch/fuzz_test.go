@@ -6,35 +6,33 @@ import (
 	"time"
 )
 
-// mangler is a FrameHandler driven by fuzz bytes.
-type mangler struct{ moves []byte }
-
-func (m *mangler) Apply(_ time.Duration, f Frame, emit Emit) {
-	if len(m.moves) == 0 {
-		emit(0, f)
-		return
-	}
-	move := m.moves[0]
-	m.moves = m.moves[1:]
-	switch move % 8 {
-	case 0:
-	case 1:
-		emit(0, f)
-		emit(0, f)
-	case 2:
-		emit(time.Duration(move), f)
-	case 3:
-		emit(0, Frame{bytes.Clone(f.Bytes[:len(f.Bytes)*int(move)/255]), f.ChecksumPartial})
-	case 4:
-		emit(0, Frame{append(bytes.Clone(f.Bytes), make([]byte, int(move)*300)...), f.ChecksumPartial})
-	case 5:
-		emit(-1, Frame{f.Bytes, !f.ChecksumPartial})
-	default:
-		emit(0, f)
-	}
+// fuzzedHandler returns a FrameHandler that treats each frame as the next byte of moves says.
+func fuzzedHandler(moves []byte) FrameHandler {
+	return handlerFunc(func(f Frame, emit Emit) {
+		if len(moves) == 0 {
+			emit(0, f)
+			return
+		}
+		move := moves[0]
+		moves = moves[1:]
+		switch move % 8 {
+		case 0:
+		case 1:
+			emit(0, f)
+			emit(0, f)
+		case 2:
+			emit(time.Duration(move), f)
+		case 3:
+			emit(0, Frame{bytes.Clone(f.Bytes[:len(f.Bytes)*int(move)/255]), f.ChecksumPartial})
+		case 4:
+			emit(0, Frame{append(bytes.Clone(f.Bytes), make([]byte, int(move)*300)...), f.ChecksumPartial})
+		case 5:
+			emit(-1, Frame{f.Bytes, !f.ChecksumPartial})
+		default:
+			emit(0, f)
+		}
+	})
 }
-func (*mangler) NextTimer() time.Duration        { return Never }
-func (*mangler) HandleTimer(time.Duration, Emit) {}
 
 // FuzzSwitch passes arbitrary bytes and vnet headers to a switch with arbitrary
 // FrameHandlers. Messages must not exceed the limit of a packet socket, and the
@@ -54,7 +52,7 @@ func FuzzSwitch(f *testing.F) {
 		p := packet{vnet: parseVnet(b), bytes: bytes.Clone(b[vnetLen:])}
 		super := p.isGSO()
 		r := newRig(t, 3, func(c *Config) {
-			c.Ports[0].In, c.Ports[1].Out = &mangler{moves}, &mangler{moves[len(moves)/2:]}
+			c.Ports[0].In, c.Ports[1].Out = fuzzedHandler(moves), fuzzedHandler(moves[len(moves)/2:])
 		})
 		r.receive(r.ports[0], &p)
 		r.flush()

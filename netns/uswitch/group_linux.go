@@ -58,6 +58,7 @@ func (g *group) add(fd, member, port int) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(g.epoll, unix.EPOLL_CTL_ADD, fd, &e))
 }
 
+// release closes the epoll set and ends the members that have not ended.
 func (g *group) release() {
 	if g.epoll >= 0 {
 		unix.Close(g.epoll)
@@ -69,6 +70,7 @@ func (g *group) release() {
 	}
 }
 
+// loop runs the members until all have ended.
 func (g *group) loop() error {
 	for i := range g.members {
 		m := &g.members[i]
@@ -177,6 +179,7 @@ func (g *group) wait(deadline time.Time) (int, error) {
 	return n, nil
 }
 
+// epollNow is epollWait without blocking, and without the Go scheduler.
 func epollNow(epoll int, events []unix.EpollEvent) int {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
 	if errno != 0 {
@@ -185,6 +188,7 @@ func epollNow(epoll int, events []unix.EpollEvent) int {
 	return int(n)
 }
 
+// epollWait waits for events with nanosecond resolution, or milliseconds on older kernels.
 func epollWait(epoll int, events []unix.EpollEvent, timeout *unix.Timespec) (int, unix.Errno) {
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
 		uintptr(unsafe.Pointer(timeout)), 0, 0)

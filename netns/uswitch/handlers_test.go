@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// lossy drops a fraction of the frames.
-type lossy struct {
-	rng *rand.PCG
-	ppm uint64
+// handlerFunc is a FrameHandler without timers.
+type handlerFunc func(f Frame, emit Emit)
+
+func (h handlerFunc) Apply(_ time.Duration, f Frame, emit Emit) { h(f, emit) }
+func (handlerFunc) NextTimer() time.Duration                    { return Never }
+func (handlerFunc) HandleTimer(time.Duration, Emit)             {}
+
+// newLossy returns a FrameHandler that drops a fraction of the frames.
+func newLossy(seed, ppm uint64) FrameHandler {
+	rng := rand.NewPCG(seed, seed)
+	return handlerFunc(func(f Frame, emit Emit) {
+		if rng.Uint64()%1_000_000 >= ppm {
+			emit(0, f)
+		}
+	})
 }
 
-func newLossy(seed, ppm uint64) *lossy { return &lossy{rand.NewPCG(seed, seed), ppm} }
-
-func (l *lossy) Apply(_ time.Duration, f Frame, emit Emit) {
-	if l.rng.Uint64()%1_000_000 >= l.ppm {
-		emit(0, f)
-	}
+// delay returns a FrameHandler that delays every frame.
+func delay(by time.Duration) FrameHandler {
+	return handlerFunc(func(f Frame, emit Emit) { emit(by, f) })
 }
-func (*lossy) NextTimer() time.Duration        { return Never }
-func (*lossy) HandleTimer(time.Duration, Emit) {}
-
-// delay delays every frame.
-type delay struct{ by time.Duration }
-
-func (d *delay) Apply(_ time.Duration, f Frame, emit Emit) { emit(d.by, f) }
-func (*delay) NextTimer() time.Duration                    { return Never }
-func (*delay) HandleTimer(time.Duration, Emit)             {}

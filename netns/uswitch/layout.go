@@ -56,6 +56,7 @@ func parse(b []byte) (l layout, ok bool) {
 	return l, ok && l.parseTransport(b)
 }
 
+// parseIPv4 and parseIPv6 find the transport header; false for fragments.
 func (l *layout) parseIPv4(b []byte) bool {
 	ip := b[l.l3:]
 	if len(ip) < 20 || ip[0]>>4 != 4 {
@@ -85,6 +86,7 @@ func (l *layout) parseIPv6(b []byte) bool {
 	return true
 }
 
+// parseTransport finds the payload.
 func (l *layout) parseTransport(b []byte) bool {
 	switch l.proto {
 	case protoUDP:

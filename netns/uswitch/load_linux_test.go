@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // udpSocket is a blocking socket of a host.
@@ -28,7 +30,7 @@ func openUDP(tb testing.TB, do func(func() error) error, local netip.Addr) *udpS
 	} else {
 		sa = &unix.SockaddrInet6{Addr: local.As16()}
 	}
-	must(tb, do(func() (err error) {
+	must.Do(tb, do(func() (err error) {
 		if u.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
@@ -42,7 +44,7 @@ func openUDP(tb testing.TB, do func(func() error) error, local netip.Addr) *udpS
 	}))
 	tb.Cleanup(func() { unix.Close(u.fd) })
 	name, err := unix.Getsockname(u.fd)
-	must(tb, err)
+	must.Do(tb, err)
 	switch n := name.(type) {
 	case *unix.SockaddrInet4:
 		u.addr = netip.AddrPortFrom(local, uint16(n.Port))
@@ -55,7 +57,7 @@ func openUDP(tb testing.TB, do func(func() error) error, local netip.Addr) *udpS
 
 func (u *udpSocket) timeout(tb testing.TB, d time.Duration) {
 	tv := unix.NsecToTimeval(d.Nanoseconds())
-	must(tb, unix.SetsockoptTimeval(u.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	must.Do(tb, unix.SetsockoptTimeval(u.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 }
 
 func sockaddr(a netip.AddrPort) unix.Sockaddr {
@@ -108,7 +110,7 @@ func (s stream) kpps() float64 { return float64(s.received) * 1e6 / float64(s.el
 // CPU to the switch on machines with two.
 func load(tb testing.TB, tx, rx *udpSocket, size, segments, window int, d time.Duration) stream {
 	tb.Helper()
-	must(tb, unix.SetsockoptInt(rx.fd, unix.SOL_UDP, unix.UDP_GRO, 1))
+	must.Do(tb, unix.SetsockoptInt(rx.fd, unix.SOL_UDP, unix.UDP_GRO, 1))
 	rx.timeout(tb, 50*time.Millisecond)
 	var (
 		mu      sync.Mutex
@@ -156,7 +158,7 @@ func load(tb testing.TB, tx, rx *udpSocket, size, segments, window int, d time.D
 			seq++
 			binary.BigEndian.PutUint64(buf[i*size:], seq)
 		}
-		must(tb, tx.send(rx.addr, buf, segment))
+		must.Do(tb, tx.send(rx.addr, buf, segment))
 		mu.Lock()
 		res.sent = seq
 		mu.Unlock()

@@ -42,6 +42,7 @@ type receiver struct {
 	packets [receiveBatch]packet
 }
 
+// newReceiver allocates the buffers and fills in the headers of recvmmsg.
 func newReceiver() *receiver {
 	r := &receiver{memory: make([]byte, receiveBatch*slotBytes)}
 	for i := range r.headers {
@@ -59,8 +60,8 @@ func newReceiver() *receiver {
 }
 
 // receive fills r.packets and returns their number. lost counts packets that
-// could not be received, and more is set if others may be waiting.
-func (r *receiver) receive(fd int) (n, lost int, more bool, errno unix.Errno) {
+// could not be received.
+func (r *receiver) receive(fd int) (n, lost int, errno unix.Errno) {
 	for i := range r.headers {
 		r.headers[i].hdr.SetControllen(int(unsafe.Sizeof(r.control[i])))
 	}
@@ -68,11 +69,11 @@ func (r *receiver) receive(fd int) (n, lost int, more bool, errno unix.Errno) {
 	switch errno {
 	case 0:
 	case unix.EAGAIN, unix.EINTR:
-		return 0, 0, false, 0
+		return 0, 0, 0
 	case unix.EINVAL: // a GSO packet that vnet_hdr cannot describe: dropped
-		return 0, 1, true, 0
+		return 0, 1, 0
 	default:
-		return 0, 0, false, errno
+		return 0, 0, errno
 	}
 	for i := range int(got) {
 		if r.headers[i].hdr.Flags&unix.MSG_TRUNC != 0 || r.headers[i].len < vnetLen {
@@ -82,7 +83,7 @@ func (r *receiver) receive(fd int) (n, lost int, more bool, errno unix.Errno) {
 		r.open(i, &r.packets[n])
 		n++
 	}
-	return n, lost, got == receiveBatch, 0
+	return n, lost, 0
 }
 
 // open parses the packet in slot i.

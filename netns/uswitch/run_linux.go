@@ -77,7 +77,7 @@ func (s *Switch) end() {
 func (s *Switch) serve(index int) {
 	c := s.core
 	p, sock := c.ports[index], s.sockets[index]
-	n, lost, _, errno := s.rx.receive(sock.fd)
+	n, lost, errno := s.rx.receive(sock.fd)
 	if errno != 0 {
 		// The socket reports once that the interface went down. An interface
 		// that is removed reports only that: checkRemoved asks the kernel.

@@ -46,6 +46,7 @@ func (s *sender) send(fd int, ms []message, to *Counters) {
 	}
 }
 
+// load fills in the header of sendmmsg for message i.
 func (s *sender) load(i int, m *message) {
 	iov := &s.iov[i]
 	iov[0].Base = &m.vnet[0]
@@ -68,6 +69,7 @@ func (s *sender) load(i int, m *message) {
 	h.SetIovlen(n)
 }
 
+// countSendError counts frames that the kernel did not accept.
 func (d *Drops) countSendError(errno unix.Errno, frames uint64) {
 	switch errno {
 	case unix.EMSGSIZE:

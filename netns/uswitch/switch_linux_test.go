@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // numbered returns n concatenated datagrams of size bytes, each starting with
@@ -22,23 +24,21 @@ func numbered(n, size int) []byte {
 	return b
 }
 
-// pick drops the frames whose first payload byte keep rejects.
-type pick struct{ keep func(first byte) bool }
-
-func (p *pick) Apply(_ time.Duration, f Frame, emit Emit) {
-	if l, ok := parse(f.Bytes); !ok || l.payload == len(f.Bytes) || p.keep(f.Bytes[l.payload]) {
-		emit(0, f)
-	}
+// pick returns a FrameHandler that drops the frames whose first payload byte keep rejects.
+func pick(keep func(first byte) bool) FrameHandler {
+	return handlerFunc(func(f Frame, emit Emit) {
+		if l, ok := parse(f.Bytes); !ok || l.payload == len(f.Bytes) || keep(f.Bytes[l.payload]) {
+			emit(0, f)
+		}
+	})
 }
-func (*pick) NextTimer() time.Duration        { return Never }
-func (*pick) HandleTimer(time.Duration, Emit) {}
 
 func TestDatagramsArriveUnchanged(t *testing.T) {
 	at, hosts := cables(t, 2, roceMTU)
 	s := run(t, at, 2, nil)
-	everything := &pick{func(byte) bool { return true }}
+	everything := pick(func(byte) bool { return true })
 	for _, path := range []FrameHandler{nil, everything} {
-		must(t, s.SetHandler(0, In, path))
+		must.Do(t, s.SetHandler(0, In, path))
 		for _, v6 := range []bool{false, true} {
 			a, b := openUDP(t, hosts[0].do, hosts[0].addr(v6)), openUDP(t, hosts[1].do, hosts[1].addr(v6))
 			for _, n := range []struct{ count, size int }{{1, 1}, {1, 4000}, {10, 1000}, {40, 100}, {15, 4140}, {2, 17}} {
@@ -47,7 +47,7 @@ func TestDatagramsArriveUnchanged(t *testing.T) {
 				if n.count == 1 {
 					segment = 0
 				}
-				must(t, a.send(b.addr, sent, segment))
+				must.Do(t, a.send(b.addr, sent, segment))
 				var got []byte
 				for range n.count {
 					d := b.receive()
@@ -75,15 +75,15 @@ func TestKernelAcceptsGSOMetadata(t *testing.T) {
 				at, hosts := cables(t, 2, 1500)
 				computeInKernel(t, at, portName(1))
 				run(t, at, 2, func(c *Config) {
-					c.Ports[0].In = &pick{func(first byte) bool { return !slices.Contains(lost, first) }}
+					c.Ports[0].In = pick(func(first byte) bool { return !slices.Contains(lost, first) })
 					if delayed {
-						c.Ports[1].Out = &delay{by: 100 * time.Microsecond}
+						c.Ports[1].Out = delay(100 * time.Microsecond)
 					}
 				})
 				a, b := openUDP(t, hosts[0].do, hosts[0].addr(v6)), openUDP(t, hosts[1].do, hosts[1].addr(v6))
 				arriving := openTap(t, hosts[1])
 				sent := numbered(count, size)
-				must(t, a.send(b.addr, sent, size))
+				must.Do(t, a.send(b.addr, sent, size))
 				frames := arriving.frames(count - len(lost))
 				if len(frames) != count-len(lost) {
 					t.Fatalf("%d frames arrived, want %d", len(frames), count-len(lost))
@@ -157,9 +157,9 @@ func TestSwitchLearnsFloodsAndBlocks(t *testing.T) {
 	heard("unknown", say(0, 1), 1, 2)
 	heard("answer", say(1, 0), 0)
 	heard("known", say(0, 1), 1)
-	must(t, s.SetPort(1, false))
+	must.Do(t, s.SetPort(1, false))
 	heard("down", say(0, 1), 2) // flushed from the FDB, and flooded
-	must(t, s.SetPort(1, true))
+	must.Do(t, s.SetPort(1, true))
 	heard("up", say(0, 1), 1, 2)
 	st := s.Stats()
 	if st.Ports[1].Out.Drops.Down == 0 {
@@ -186,7 +186,7 @@ func TestSetHandlerDuringTraffic(t *testing.T) {
 			case 1:
 				path = newLossy(uint64(i), 100_000)
 			case 2:
-				path = &delay{by: 50 * time.Microsecond}
+				path = delay(50 * time.Microsecond)
 			}
 			if s.SetHandler(i%2, Direction(i/2%2), path) != nil {
 				return
@@ -204,14 +204,14 @@ func TestSetHandlerDuringTraffic(t *testing.T) {
 func TestHandlerDelayIsApplied(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	const by = 300 * time.Microsecond
-	run(t, at, 2, func(c *Config) { c.Ports[0].In = &delay{by: by} })
+	run(t, at, 2, func(c *Config) { c.Ports[0].In = delay(by) })
 	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
 	var took []time.Duration
 	for range 20 { // retried: the machine may be busy
 		took = took[:0]
 		for range 100 {
 			start := time.Now()
-			must(t, a.send(b.addr, []byte("ping"), 0))
+			must.Do(t, a.send(b.addr, []byte("ping"), 0))
 			if b.receive() == nil {
 				t.Fatal("lost")
 			}

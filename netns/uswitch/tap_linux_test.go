@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // tap receives and sends raw frames on a host's interface.
@@ -15,7 +17,7 @@ type tap struct{ fd int }
 func openTap(tb testing.TB, h *host) *tap {
 	tb.Helper()
 	t := &tap{}
-	must(tb, h.do(func() (err error) {
+	must.Do(tb, h.do(func() (err error) {
 		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
 		if t.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
@@ -30,7 +32,7 @@ func openTap(tb testing.TB, h *host) *tap {
 	}))
 	tb.Cleanup(func() { unix.Close(t.fd) })
 	tv := unix.NsecToTimeval(testTimeout.Nanoseconds())
-	must(tb, unix.SetsockoptTimeval(t.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
+	must.Do(tb, unix.SetsockoptTimeval(t.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv))
 	return t
 }
 
@@ -60,7 +62,7 @@ func (t *tap) read(n, flags int) (all [][]byte) {
 
 func (t *tap) send(tb testing.TB, b []byte) {
 	tb.Helper()
-	must(tb, unix.Send(t.fd, b, 0))
+	must.Do(tb, unix.Send(t.fd, b, 0))
 }
 
 // computeInKernel makes the switch's interface segment GSO packets and compute
@@ -68,7 +70,7 @@ func (t *tap) send(tb testing.TB, b []byte) {
 // messages of the switch.
 func computeInKernel(tb testing.TB, at *namespace, name string) {
 	tb.Helper()
-	must(tb, at.do(func() error {
+	must.Do(tb, at.do(func() error {
 		if err := DisableGSO(name); err != nil {
 			return err
 		}
@@ -102,7 +104,7 @@ func ident(b []byte) int { return int(binary.BigEndian.Uint16(b[etherLen+4:])) }
 // openTaggedTap opens a tap that reports VLAN tags.
 func openTaggedTap(tb testing.TB, h *host) *tap {
 	t := openTap(tb, h)
-	must(tb, unix.SetsockoptInt(t.fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1))
+	must.Do(tb, unix.SetsockoptInt(t.fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1))
 	return t
 }
 
@@ -112,12 +114,12 @@ func (t *tap) tag(tb testing.TB) uint16 {
 	b, oob := make([]byte, 2000), make([]byte, 100)
 	for {
 		n, noob, _, _, err := unix.Recvmsg(t.fd, b, oob, 0)
-		must(tb, err)
+		must.Do(tb, err)
 		if n < etherLen || b[12] != 0x88 || b[13] != 0xb5 {
 			continue
 		}
 		ms, err := unix.ParseSocketControlMessage(oob[:noob])
-		must(tb, err)
+		must.Do(tb, err)
 		aux := (*auxdata)(unsafe.Pointer(&ms[0].Data[0]))
 		return aux.tci
 	}

@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // TestTCPSurvivesLossDuplicationAndReordering sends GSO packets through
@@ -19,7 +21,7 @@ func TestTCPSurvivesLossDuplicationAndReordering(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for name, path := range map[string]func(seed uint64) FrameHandler{
 			"transparent": func(uint64) FrameHandler { return nil },
-			"impaired":    func(seed uint64) FrameHandler { return &unkind{rand.New(rand.NewPCG(seed, seed))} },
+			"impaired":    func(seed uint64) FrameHandler { return impaired(seed) },
 		} {
 			t.Run(fmt.Sprintf("%s, IPv6 %v", name, v6), func(t *testing.T) {
 				at, hosts := cables(t, 2, 1500)
@@ -46,7 +48,7 @@ func TestTCPSurvivesLossDuplicationAndReordering(t *testing.T) {
 func transfer(t *testing.T, from, to *host, v6 bool, b []byte) []byte {
 	t.Helper()
 	var l net.Listener
-	must(t, to.do(func() (err error) {
+	must.Do(t, to.do(func() (err error) {
 		l, err = net.Listen("tcp", netip.AddrPortFrom(to.addr(v6), 0).String())
 		return err
 	}))
@@ -63,33 +65,32 @@ func transfer(t *testing.T, from, to *host, v6 bool, b []byte) []byte {
 			return err
 		})
 	}()
-	must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(20*time.Second)))
+	must.Do(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(20*time.Second)))
 	c, err := l.Accept()
-	must(t, err)
+	must.Do(t, err)
 	defer c.Close()
-	must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	must.Do(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	got, err := io.ReadAll(c)
-	must(t, err)
-	must(t, <-failed)
+	must.Do(t, err)
+	must.Do(t, <-failed)
 	return got
 }
 
-// unkind drops, duplicates and delays some frames.
-type unkind struct{ rng *rand.Rand }
-
-func (u *unkind) Apply(_ time.Duration, f Frame, emit Emit) {
-	switch u.rng.IntN(500) {
-	case 0:
-	case 1:
-		emit(0, f)
-		emit(0, f)
-	case 2:
-		emit(200*time.Microsecond, f)
-	case 3:
-		emit(0, Frame{bytes.Clone(f.Bytes), f.ChecksumPartial})
-	default:
-		emit(0, f)
-	}
+// impaired returns a FrameHandler that drops, duplicates and delays some frames.
+func impaired(seed uint64) FrameHandler {
+	rng := rand.New(rand.NewPCG(seed, seed))
+	return handlerFunc(func(f Frame, emit Emit) {
+		switch rng.IntN(500) {
+		case 0:
+		case 1:
+			emit(0, f)
+			emit(0, f)
+		case 2:
+			emit(200*time.Microsecond, f)
+		case 3:
+			emit(0, Frame{bytes.Clone(f.Bytes), f.ChecksumPartial})
+		default:
+			emit(0, f)
+		}
+	})
 }
-func (*unkind) NextTimer() time.Duration        { return Never }
-func (*unkind) HandleTimer(time.Duration, Emit) {}

@@ -19,20 +19,16 @@ type ah struct {
 	attr verbs.AHAttr
 }
 
-// CreateAH makes an address handle.
+// CreateAH creates an address handle.
 func (d *pd) CreateAH(attr verbs.AHAttr) (verbs.AH, error) {
-	if err := enter(d, "create_ah"); err != nil {
-		return nil, err
-	}
-	defer d.leave()
-	in := addressTo(attr)
-	c, errno := C.ibv_create_ah(d.c, &in)
-	if c == nil {
-		return nil, failed("create_ah", d.name(), cause(errno))
-	}
-	a := &ah{object: object{ctx: d.ctx}, c: c, attr: attr}
-	d.ctx.addChild(a)
-	return a, nil
+	a := &ah{object: object{ctx: d.ctx}, attr: attr}
+	return create[verbs.AH](d, a, "create_ah", func() (errno error) {
+		in := addressTo(attr)
+		if a.c, errno = C.ibv_create_ah(d.c, &in); a.c == nil {
+			return cause(errno)
+		}
+		return nil
+	})
 }
 
 func (a *ah) Attr() verbs.AHAttr { return a.attr }

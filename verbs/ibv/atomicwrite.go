@@ -17,7 +17,7 @@ import (
 // takes the eight bytes as an argument, not a scatter/gather list.
 func (s *sendQueue) atomicWrite(q *qp, w *verbs.SendWR) error {
 	if q.ex == nil {
-		return fmt.Errorf("%w: %s takes no atomic writes", verbs.ErrNotSupported, q.ctx.info.Name)
+		return fmt.Errorf("%w: %s has no atomic writes", verbs.ErrNotSupported, q.ctx.info.Name)
 	}
 	var in C.struct_shim_send
 	in.wr_id, in.flags = C.uint64_t(w.WRID), C.uint32_t(w.Flags)
@@ -38,7 +38,7 @@ func (s *sendQueue) atomicWrite(q *qp, w *verbs.SendWR) error {
 	return shimError(C.shim_atomic_write(q.ex, &in, unsafe.Pointer(&eight)))
 }
 
-// bytesOf copies what a list names out of the regions that it names.
+// bytesOf copies the bytes of a scatter/gather list out of its regions.
 func (c *Context) bytesOf(sgl []verbs.SGE) ([]byte, error) {
 	var all []byte
 	c.mu.Lock()
@@ -52,7 +52,7 @@ next:
 				continue next
 			}
 		}
-		return nil, fmt.Errorf("%w: the list names %d bytes at %#x, which are of no region with the key %#x", verbs.ErrInvalid, e.Length, e.Addr, uint32(e.LKey))
+		return nil, fmt.Errorf("%w: %d bytes at %#x are in no region with the key %#x", verbs.ErrInvalid, e.Length, e.Addr, uint32(e.LKey))
 	}
 	return all, nil
 }

@@ -23,7 +23,7 @@ func onDevices(t *testing.T, f func(*testing.T, *bench)) {
 		t.Skipf("no RDMA device: %v", err)
 	}
 	if len(infos) == 0 {
-		t.Skip("no RDMA device: " + whatThereIs(nil))
+		t.Skip("no RDMA device: " + deviceHint(nil))
 	}
 	only := os.Getenv("FABRICTEST_IBV_DEVICE")
 	for _, info := range infos {

@@ -23,24 +23,22 @@ type channel struct {
 	queues atomic.Int32 // completion queues on it
 }
 
-// CreateCompChannel makes a completion channel.
+// CreateCompChannel creates a completion channel.
 func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
-	if err := c.enter("create_comp_channel"); err != nil {
-		return nil, err
-	}
-	defer c.leave()
-	ch, errno := C.ibv_create_comp_channel(c.dev)
-	if ch == nil {
-		return nil, failed("create_comp_channel", c.info.Name, cause(errno))
-	}
-	waits, err := newWaiter(ch.fd)
-	if err != nil {
-		C.shim_ibv_destroy_comp_channel(ch)
-		return nil, failed("create_comp_channel", c.info.Name, err)
-	}
-	o := &channel{object: object{ctx: c}, c: ch, waits: waits}
-	c.addChild(o)
-	return o, nil
+	h := &channel{object: object{ctx: c}}
+	return create[verbs.CompChannel](c, h, "create_comp_channel", func() error {
+		ch, errno := C.ibv_create_comp_channel(c.dev)
+		if ch == nil {
+			return cause(errno)
+		}
+		waits, err := newWaiter(ch.fd)
+		if err != nil {
+			C.shim_ibv_destroy_comp_channel(ch)
+			return err
+		}
+		h.c, h.waits = ch, waits
+		return nil
+	})
 }
 
 func (h *channel) name() string { return fmt.Sprintf("channel %d", h.waits.fd) }
@@ -94,7 +92,7 @@ func (h *channel) Close() error {
 	}
 	h.closed = true
 	c.life.Unlock()
-	h.waits.stop() // who takes an event needs the lock
+	h.waits.stop() // Wait takes life, so it is not held here
 	c.life.Lock()
 	defer c.life.Unlock()
 	err := h.destroy()

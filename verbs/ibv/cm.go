@@ -15,9 +15,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// manager is the connection manager of an opened device. librdmacm opens the devices once
-// more for itself, so that a queue pair of ours can never be one of its own: the manager
-// only tells the library its number, and takes it from state to state by itself.
+// manager is the connection manager of an opened device. librdmacm opens the devices itself and
+// cannot use our queue pairs: the manager passes only their numbers to the library, and modifies
+// them itself.
 type manager struct {
 	ctx    *Context
 	events *C.struct_rdma_event_channel
@@ -41,7 +41,7 @@ func hasCM() bool {
 // CM returns the connection manager of the device, which is created at the first call.
 func (c *Context) CM() (verbs.CM, error) {
 	const op = "cm"
-	if err := c.enter(op); err != nil {
+	if err := enter(c, op); err != nil {
 		return nil, err
 	}
 	defer c.leave()
@@ -78,7 +78,7 @@ func (m *manager) dispatch() {
 			return true, nil
 		})
 		if err != nil {
-			return // it was stopped; or the kernel's part is gone, and nothing will come any more
+			return // stop was called, or the kernel's connection manager is gone
 		}
 		m.handle(&e)
 	}
@@ -115,7 +115,7 @@ func (m *manager) handle(e *C.struct_shim_cm_event) {
 func (m *manager) handleConnectRequest(from *cmID, e *C.struct_shim_cm_event) {
 	id := &cmID{m: m, c: e.id, events: make(chan cmEvent, 16), gone: make(chan struct{})}
 	if from == nil || id.device() != m.ctx.info.Name || !m.addID(id) || !m.queueRequest(from, eventOf(e, id)) {
-		id.destroy() // which refuses the request
+		id.destroy() // rejects the request
 	}
 }
 
@@ -146,7 +146,7 @@ func (m *manager) addID(id *cmID) bool {
 	return true
 }
 
-// stop ends all waits and destroys everything; the device is being closed.
+// stop ends all waits and destroys all identifiers when the device is closed.
 func (m *manager) stop() {
 	m.mu.Lock()
 	m.stopped = true
@@ -166,7 +166,7 @@ func (m *manager) stop() {
 	C.rdma_destroy_event_channel(m.events)
 }
 
-// Listen waits for requests.
+// Listen listens for requests.
 func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	const op = "listen"
 	id, err := m.create(op, space, listenQueue)
@@ -195,7 +195,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 	return &listener{id: id, space: space, addr: addressOf(C.rdma_get_local_addr(id.c))}, nil
 }
 
-// Resolve asks for a datagram service.
+// Resolve requests the queue pair of a datagram service.
 func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
 	const op = "resolve"
 	until := newDeadline(timeout)
@@ -230,8 +230,8 @@ func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 // wrongDeviceError returns the error for an address of another device, or of none.
 func wrongDeviceError(addr netip.AddrPort, has, wanted string) error {
 	if has == "" {
-		return fmt.Errorf("%w: no RDMA device has a way to %v", verbs.ErrNotFound, addr.Addr())
+		return fmt.Errorf("%w: no RDMA device has a route to %v", verbs.ErrNotFound, addr.Addr())
 	}
-	return fmt.Errorf("%w: the kernel's connection manager goes to %v by %s and not by %s; where both have the address, delete one (rdma link delete %s)",
+	return fmt.Errorf("%w: the kernel's connection manager reaches %v over %s and not over %s; if both have the address, delete one (rdma link delete %s)",
 		verbs.ErrNotFound, addr.Addr(), has, wanted, has)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// conn is a connection. It lives until it ends, or its queue pair is closed.
+// conn is a connection. It exists until the disconnect or until its queue pair is closed.
 type conn struct {
 	id     *cmID
 	q      *qp
@@ -48,8 +48,8 @@ func (m *manager) Connect(pair verbs.QP, addr netip.AddrPort, param verbs.ConnPa
 	}
 	c := newConn(id, q)
 	if err := c.dial(addr, &cmParam, param, until); err != nil {
-		// The kernel's iWARP does not let go of a request before the peer has answered, or
-		// ten seconds have passed: do not wait for that after a timeout.
+		// The kernel's iWARP keeps a request until the peer has answered, or for ten seconds.
+		// Connect does not wait for that.
 		go id.destroy()
 		return fail(refusedAtOnce(err))
 	}
@@ -71,7 +71,7 @@ func newConn(id *cmID, q *qp) *conn { return &conn{id: id, q: q, closed: make(ch
 // established registers the connection with its queue pair and identifier, and handles a
 // disconnect event that arrived before.
 func (c *conn) established() *conn {
-	c.q.asked.Store(uint32(verbs.QPStateRTS))
+	c.q.setState.Store(uint32(verbs.QPStateRTS))
 	c.q.conn.Store(c)
 	c.id.conn.Store(c)
 	for {
@@ -119,23 +119,18 @@ func (c *conn) dial(addr netip.AddrPort, cmParam *C.struct_shim_cm_param, param 
 }
 
 // connectableQP returns the queue pair of an argument, which must be in RESET or INIT.
-func (m *manager) connectableQP(op string, pair verbs.QP) (*qp, error) {
-	if err := m.ctx.enter(op); err != nil {
-		return nil, err
-	}
-	defer m.ctx.leave()
-	q, err := objectOf[*qp](m.ctx, op, "queue pair", pair)
-	if err != nil {
-		return nil, err
-	}
-	s, err := q.now()
-	if err != nil {
-		return nil, failed(op, q.name(), err)
-	}
-	if s != verbs.QPStateReset && s != verbs.QPStateInit {
-		return nil, invalid(op, q.name(), "it is in %v, and only from RESET or INIT can be connected", s)
-	}
-	return q, nil
+func (m *manager) connectableQP(op string, pair verbs.QP) (q *qp, err error) {
+	err = verb(m.ctx, op, func() error {
+		if q, err = objectOf[*qp](m.ctx, "queue pair", pair); err != nil {
+			return err
+		}
+		s, err := q.qpState()
+		if err == nil && s != verbs.QPStateReset && s != verbs.QPStateInit {
+			err = invalid("%s is in %v, and can be connected in RESET or INIT only", q.name(), s)
+		}
+		return err
+	})
+	return q, err
 }
 
 // setQP sets the parameters that describe the queue pair.
@@ -158,11 +153,11 @@ func (c *conn) moveToInit(reads bool) error {
 	})
 }
 
-// moveToRTS moves the queue pair from INIT to RTS. The depths are those that the messages
-// have agreed on, or the accepting side's own.
+// moveToRTS moves the queue pair from INIT to RTS. The depths of RDMA reads are those of own if it
+// is not nil, else those that both ends have agreed on.
 func (c *conn) moveToRTS(own *verbs.ConnParam) error {
 	if c.id.m.ctx.info.Transport == verbs.TransportIWARP {
-		return nil // its queue pairs become ready by the stream that the kernel gives them
+		return nil // the kernel moves the queue pair when it attaches the TCP connection
 	}
 	for _, state := range []uint32{C.IBV_QPS_RTR, C.IBV_QPS_RTS} {
 		err := c.move(state, func(_ verbs.QPState, a *C.struct_ibv_qp_attr) bool {
@@ -191,7 +186,7 @@ func (c *conn) move(state uint32, change func(verbs.QPState, *C.struct_ibv_qp_at
 		return err
 	}
 	defer c.q.leave()
-	now, err := c.q.now()
+	now, err := c.q.qpState()
 	if err != nil {
 		return err
 	}
@@ -205,7 +200,7 @@ func (c *conn) move(state uint32, change func(verbs.QPState, *C.struct_ibv_qp_at
 	return nil
 }
 
-// fail takes the queue pair to the error state, if that is not the kernel's to do.
+// fail moves the queue pair to the error state. Under iWARP the kernel does that.
 func (c *conn) fail() error {
 	if c.id.m.ctx.info.Transport == verbs.TransportIWARP || enter(c.q, "modify_qp") != nil {
 		return nil
@@ -254,7 +249,7 @@ func (c *conn) WaitDisconnect(timeout time.Duration) error {
 
 // disconnected handles a disconnect event. A disconnect by the peer is confirmed.
 func (c *conn) disconnected() {
-	_ = c.fail() // it may be in that state, or closed
+	_ = c.fail() // it fails if the queue pair is closed
 	_ = c.id.call(func() error { return shimError(C.shim_rdma_disconnect(c.id.c)) })
 	c.release()
 }
@@ -264,6 +259,6 @@ func (c *conn) release() {
 	c.once.Do(func() {
 		close(c.closed)
 		c.q.conn.CompareAndSwap(c, nil)
-		go c.id.destroy() // it waits for the dispatcher, who may be the caller
+		go c.id.destroy() // it waits for the dispatcher, which may be the caller
 	})
 }

@@ -23,18 +23,18 @@ import (
 
 // cmID is an identifier of librdmacm: a listener, a request or a connection.
 type cmID struct {
-	m *manager
-	c *C.struct_rdma_cm_id
-	// events are what the dispatcher has for it.
-	events chan cmEvent
+	m      *manager
+	c      *C.struct_rdma_cm_id
+	events chan cmEvent  // from the dispatcher
 	gone   chan struct{} // closed when it is destroyed
 	conn   atomic.Pointer[conn]
 
-	mu        sync.RWMutex // held for writing by who destroys it
+	mu        sync.RWMutex // held for writing by destroy
 	destroyed bool         // mu
 }
 
-// listenQueue is how many requests can wait for GetRequest; the kernel's backlog is smaller.
+// listenQueue is the maximum number of requests that wait for GetRequest; the kernel's backlog is
+// smaller.
 const listenQueue = 1024
 
 // cmEvent is an event of the connection manager, and its parts.
@@ -48,8 +48,8 @@ type cmEvent struct {
 	qkey    uint32
 }
 
-// eventOf copies an event. The library tells depths as they concern us: what the peer
-// accepts is what we may ask for. We tell what the peer said.
+// eventOf copies an event. librdmacm swaps the peer's responder resources and initiator depth;
+// eventOf swaps them back.
 func eventOf(e *C.struct_shim_cm_event, request *cmID) cmEvent {
 	p := &e.param
 	data := unsafe.Slice((*byte)(unsafe.Pointer(&p.private_data[0])), int(p.private_data_len))
@@ -63,9 +63,9 @@ func eventOf(e *C.struct_shim_cm_event, request *cmID) cmEvent {
 	}
 }
 
-// create makes an identifier with room for so many events besides its own.
+// create creates an identifier whose queue holds that many requests besides its own events.
 func (m *manager) create(op string, space verbs.PortSpace, queue int) (*cmID, error) {
-	if err := m.ctx.enter(op); err != nil {
+	if err := enter(m.ctx, op); err != nil {
 		return nil, err
 	}
 	defer m.ctx.leave()
@@ -80,8 +80,8 @@ func (m *manager) create(op string, space verbs.PortSpace, queue int) (*cmID, er
 	return id, nil
 }
 
-// deliver hands over an event. An identifier has few, and who does not look at them has
-// no need of more than the room there is.
+// deliver queues an event, or drops it if the queue is full: an identifier has few events, and then
+// its user does not read them.
 func (id *cmID) deliver(e *C.struct_shim_cm_event) {
 	select {
 	case id.events <- eventOf(e, nil):
@@ -92,7 +92,7 @@ func (id *cmID) deliver(e *C.struct_shim_cm_event) {
 // next returns the next event.
 func (id *cmID) next(until deadline) (cmEvent, error) {
 	select {
-	case e := <-id.events: // what is there is there, also for who has no time
+	case e := <-id.events: // even if the deadline has passed
 		return e, nil
 	default:
 	}
@@ -108,7 +108,7 @@ func (id *cmID) next(until deadline) (cmEvent, error) {
 	}
 }
 
-// call does something with the identifier that nobody destroys meanwhile.
+// call runs f, which uses the identifier, unless it is destroyed. destroy waits for f.
 func (id *cmID) call(f func() error) error {
 	id.mu.RLock()
 	defer id.mu.RUnlock()
@@ -118,8 +118,8 @@ func (id *cmID) call(f func() error) error {
 	return f()
 }
 
-// destroy gives it back to the library, and returns when that is done, whoever does it.
-// Requests that nobody has looked at are refused.
+// destroy destroys the identifier, and rejects the requests in its queue. A second call waits for
+// the first.
 func (id *cmID) destroy() {
 	id.mu.Lock()
 	if !id.destroyed {
@@ -129,7 +129,7 @@ func (id *cmID) destroy() {
 	}
 	id.mu.Unlock()
 	id.m.mu.Lock()
-	if id.m.ids[id.c] == id { // the library may have given its place to another by now
+	if id.m.ids[id.c] == id { // the library may have reused the address
 		delete(id.m.ids, id.c)
 	}
 	id.m.mu.Unlock()
@@ -145,7 +145,7 @@ func (id *cmID) destroy() {
 	}
 }
 
-// device is the name of the device that the identifier is bound to; "" if there is none.
+// device returns the name of the device that the identifier is bound to; "" if there is none.
 func (id *cmID) device() string {
 	if name := C.shim_id_device(id.c); name != nil {
 		return C.GoString(name)
@@ -161,7 +161,7 @@ func (id *cmID) checkDevice(addr netip.AddrPort) error {
 	return nil
 }
 
-// route finds the way to an address.
+// route resolves an address and the route to it.
 func (id *cmID) route(addr netip.AddrPort, until deadline) error {
 	sa, err := id.m.sockaddr(addr)
 	if err != nil {
@@ -185,25 +185,25 @@ func (id *cmID) route(addr netip.AddrPort, until deadline) error {
 	return id.checkDevice(addr)
 }
 
-// step asks the kernel for something and returns its answer. An address whose owner is not
-// known yet may be looked up once only in the time that the kernel is given, and at the
-// end of it: so that is short, and it is asked again.
+// step calls a function of the kernel with a timeout in milliseconds, and returns its event. The
+// kernel may look up an unknown address only once, at the end of the timeout; so step repeats the
+// call with a short timeout.
 func (id *cmID) step(call func(ms C.int) C.int, until deadline) (cmEvent, error) {
-	const most = 250
+	const maxTimeout = 250
 	for {
 		left := until.millis()
-		if err := id.call(func() error { return shimError(call(C.int(min(left, most)))) }); err != nil {
+		if err := id.call(func() error { return shimError(call(C.int(min(left, maxTimeout)))) }); err != nil {
 			return cmEvent{}, err
 		}
 		e, err := id.next(until)
 		late := e.status == -int(syscall.ETIMEDOUT) && (e.kind == C.RDMA_CM_EVENT_ADDR_ERROR || e.kind == C.RDMA_CM_EVENT_ROUTE_ERROR)
-		if err != nil || !late || left <= most {
+		if err != nil || !late || left <= maxTimeout {
 			return e, err
 		}
 	}
 }
 
-// refusal is the error in an event that is not the one that was waited for.
+// refusal returns the error of an event other than the expected one.
 func (e *cmEvent) refusal() error {
 	reason := fmt.Errorf("%s", C.GoString(C.rdma_event_str(e.kind)))
 	switch {
@@ -211,7 +211,7 @@ func (e *cmEvent) refusal() error {
 		return e.rejected()
 	case e.status < 0:
 		return fmt.Errorf("%w: %w", reason, errnoError(e.status))
-	case e.kind == C.RDMA_CM_EVENT_UNREACHABLE && e.status > 0: // of a datagram service: what it answered
+	case e.kind == C.RDMA_CM_EVENT_UNREACHABLE && e.status > 0: // the SIDR status of a datagram service
 		return &verbs.RejectError{Reason: uint16(e.status), Text: fmt.Sprintf("the service answered with status %d", e.status), PrivateData: e.param.PrivateData}
 	case e.status != 0:
 		return fmt.Errorf("%w: status %d", reason, e.status)
@@ -219,7 +219,7 @@ func (e *cmEvent) refusal() error {
 	return reason
 }
 
-// rejected is a refusal: InfiniBand's has a reason, iWARP's an errno.
+// rejected returns the error of a rejection: InfiniBand has a reason, iWARP an errno.
 func (e *cmEvent) rejected() error {
 	r := &verbs.RejectError{PrivateData: e.param.PrivateData}
 	if e.status < 0 {
@@ -234,7 +234,7 @@ func (e *cmEvent) rejected() error {
 	return r
 }
 
-// rejectReasons are those of InfiniBand's REJ message that a program can meet.
+// rejectReasons are reasons of InfiniBand's REJ message.
 var rejectReasons = map[uint16]string{
 	1: "no queue pair available", 3: "no resources available", 4: "timeout", 5: "unsupported request",
 	6: "invalid communication ID", 8: "invalid service ID: nobody listens there", 9: "invalid transport service type",
@@ -242,8 +242,8 @@ var rejectReasons = map[uint16]string{
 	27: "insufficient responder resources", 28: "the program there refused", 30: "invalid flow label",
 }
 
-// sockaddr translates an address. A link-local one without a zone is of the device's own
-// network: GIDs have no zones.
+// sockaddr translates an address. A link-local address without a zone is in the network of the
+// device: GIDs have no zones.
 func (m *manager) sockaddr(a netip.AddrPort) (sa C.struct_sockaddr_storage, err error) {
 	ip := a.Addr().Unmap()
 	if !ip.IsValid() {
@@ -266,6 +266,7 @@ func (m *manager) sockaddr(a netip.AddrPort) (sa C.struct_sockaddr_storage, err 
 	return sa, nil
 }
 
+// addressOf translates an address of the library.
 func addressOf(sa *C.struct_sockaddr) netip.AddrPort {
 	var ip [16]byte
 	var port C.uint16_t
@@ -274,7 +275,7 @@ func addressOf(sa *C.struct_sockaddr) netip.AddrPort {
 	return netip.AddrPortFrom(a.Unmap(), uint16(port))
 }
 
-// deadline is when a call that waits gives up; the zero value is never.
+// deadline is the end of the timeout of a blocking call; the zero value is never.
 type deadline struct{ at time.Time }
 
 func newDeadline(timeout time.Duration) deadline {
@@ -284,6 +285,7 @@ func newDeadline(timeout time.Duration) deadline {
 	return deadline{time.Now().Add(timeout)}
 }
 
+// timer returns a channel that receives at the deadline, and a function that stops the timer.
 func (d deadline) timer() (<-chan time.Time, func()) {
 	if d.at.IsZero() {
 		return nil, func() {}
@@ -292,7 +294,7 @@ func (d deadline) timer() (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// millis is what is left, for the kernel's own timers, which have no for ever.
+// millis returns the time left for timers of the kernel, which cannot be infinite; at most a minute.
 func (d deadline) millis() int64 {
 	const longest = time.Minute
 	left := longest

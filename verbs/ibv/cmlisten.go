@@ -14,13 +14,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// mostPrivate is how much private data librdmacm can carry: it counts in eight bits.
-const mostPrivate = 255
+// maxPrivateData is the maximum length of private data: its field in rdma_conn_param has eight bits.
+const maxPrivateData = 255
 
-// paramTo translates what goes with a message.
+// paramTo translates connection parameters.
 func paramTo(p verbs.ConnParam) (c C.struct_shim_cm_param, err error) {
-	if len(p.PrivateData) > mostPrivate {
-		return c, fmt.Errorf("%w: %d bytes of private data, of which librdmacm carries %d", verbs.ErrInvalid, len(p.PrivateData), mostPrivate)
+	if len(p.PrivateData) > maxPrivateData {
+		return c, fmt.Errorf("%w: %d bytes of private data, the limit of librdmacm is %d", verbs.ErrInvalid, len(p.PrivateData), maxPrivateData)
 	}
 	for i, b := range p.PrivateData {
 		c.private_data[i] = C.uint8_t(b)
@@ -57,7 +57,7 @@ func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) 
 			return nil, failed("get_cm_event", l.addr.String(), err)
 		}
 		if e.request == nil {
-			continue // a change of addresses, or a device that went: requests are what is asked for
+			continue // an address change or a removed device
 		}
 		r := &request{id: e.request, space: l.space, param: e.param}
 		err = r.id.call(func() error {
@@ -70,7 +70,7 @@ func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) 
 	}
 }
 
-// Close ends listening. Requests that were not handed out are refused.
+// Close ends listening. It rejects requests that GetRequest has not returned.
 func (l *listener) Close() error {
 	if l.closed.Swap(true) {
 		return failed("destroy_id", l.addr.String(), verbs.ErrClosed)
@@ -174,13 +174,13 @@ func (c *conn) accept(cmParam *C.struct_shim_cm_param, param verbs.ConnParam, un
 func (r *request) acceptUD(pair verbs.QP, cmParam *C.struct_shim_cm_param) error {
 	const op = "accept"
 	m := r.id.m
-	if err := m.ctx.enter(op); err != nil {
+	if err := enter(m.ctx, op); err != nil {
 		return err
 	}
 	defer m.ctx.leave()
-	q, err := objectOf[*qp](m.ctx, op, "queue pair", pair)
+	q, err := objectOf[*qp](m.ctx, "queue pair", pair)
 	if err != nil {
-		return err
+		return failed(op, r.remote.String(), err)
 	}
 	var a C.struct_ibv_qp_attr
 	if err := shimError(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE|C.IBV_QP_QKEY)); err != nil {

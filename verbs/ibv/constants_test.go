@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func TestConstantsAreThoseOfTheLibraries(t *testing.T) {
@@ -22,10 +24,7 @@ func TestConstantsAreThoseOfTheLibraries(t *testing.T) {
 
 // Whoever adds a constant to package verbs adds it here, or says that libibverbs has none.
 func TestNoConstantIsLeftOut(t *testing.T) {
-	files, err := filepath.Glob("../*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("../*.go"))(t)
 	if len(files) == 0 {
 		t.Skip("the source of package verbs is not here")
 	}
@@ -37,10 +36,7 @@ func TestNoConstantIsLeftOut(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(token.NewFileSet(), file, nil, 0))(t)
 		ast.Inspect(f, func(n ast.Node) bool {
 			g, ok := n.(*ast.GenDecl)
 			if !ok || g.Tok != token.CONST {

@@ -7,21 +7,22 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Context is an opened device of the kernel's.
+// Context is an opened device of the kernel.
 type Context struct {
+	object
 	info verbs.DeviceInfo
 	dev  *C.struct_ibv_context
 
-	// life is held for reading by every verb while it is in the library, and for
+	// life is held for reading by every verb while it calls the library, and for
 	// writing while an object is destroyed, so that no verb uses a destroyed object.
-	life   sync.RWMutex
-	closed bool // life
+	life sync.RWMutex
 
 	mu       sync.Mutex
 	children map[child]struct{}         // mu
@@ -34,21 +35,26 @@ type Context struct {
 	probes probed
 }
 
-// child is an object made from a Context.
-type child interface {
+// handle is an opened device or an object made from it.
+type handle interface {
 	// state returns its device and whether it is closed.
 	state() *object
-	// destroy gives it back to the library; life is held for writing. If it fails the
-	// object is as before.
-	destroy() error
-	// rank orders the closing of a device: what has a lower one goes first.
-	rank() int
-	// name says in errors which it is.
+	// name names it in errors.
 	name() string
 }
 
-// Ranks of closing: users before what they use. A bound window of type 2 uses its queue
-// pair, and soft-RoCE waits for a minute before it destroys one that is used.
+// child is an object made from a Context.
+type child interface {
+	handle
+	// destroy calls the destroy function of the library; life is held for writing. If it
+	// fails the object is unchanged.
+	destroy() error
+	// rank orders the objects when a device is closed: lower ranks are destroyed first.
+	rank() int
+}
+
+// Ranks: users before the objects that they use. A bound type 2 window uses its queue
+// pair, and soft-RoCE waits for a minute before it destroys a queue pair in use.
 const (
 	rankWindow = iota
 	rankQP
@@ -58,7 +64,7 @@ const (
 	rankDomain
 )
 
-// object is what all objects of a device have.
+// object is the state that all objects of a device have.
 type object struct {
 	ctx    *Context
 	closed bool // ctx.life
@@ -66,30 +72,30 @@ type object struct {
 
 func (o *object) state() *object { return o }
 
-// enter begins a verb of an object, and leave ends it.
-func enter(c child, op string) error {
-	o := c.state()
+func (c *Context) name() string { return c.info.Name }
+
+// enter takes life for reading for a verb of h, unless h is closed. leave releases it.
+func enter(h handle, op string) error {
+	o := h.state()
 	o.ctx.life.RLock()
 	if o.closed {
 		o.ctx.life.RUnlock()
-		return failed(op, c.name(), verbs.ErrClosed)
+		return failed(op, h.name(), verbs.ErrClosed)
 	}
 	return nil
 }
 
 func (o *object) leave() { o.ctx.life.RUnlock() }
 
-// enter begins a verb of the device.
-func (c *Context) enter(op string) error {
-	c.life.RLock()
-	if c.closed {
-		c.life.RUnlock()
-		return failed(op, c.info.Name, verbs.ErrClosed)
+// verb runs f, which calls the library, unless h is closed. It adds the verb and the name of h
+// to the error of f.
+func verb(h handle, op string, f func() error) error {
+	if err := enter(h, op); err != nil {
+		return err
 	}
-	return nil
+	defer h.state().leave()
+	return failed(op, h.name(), f())
 }
-
-func (c *Context) leave() { c.life.RUnlock() }
 
 // addChild registers an object of the device; life is held for reading.
 func (c *Context) addChild(o child) {
@@ -120,7 +126,23 @@ func (c *Context) removeChild(o child) {
 	}
 }
 
-// closeObject destroys an object, unless that has been done or the device refuses to.
+// create runs f, which creates object o of the library, as a verb of h, and registers o.
+func create[T any](h handle, o child, op string, f func() error) (none T, _ error) {
+	err := verb(h, op, func() error {
+		err := f()
+		if err == nil {
+			o.state().ctx.addChild(o)
+		}
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	return o.(T), nil
+}
+
+// closeObject destroys an object. If it is closed already or the library fails, it returns an
+// error.
 func closeObject(o child, op string) error {
 	c := o.state().ctx
 	c.life.Lock()
@@ -138,26 +160,20 @@ func closeObject(o child, op string) error {
 
 // objectOf returns the object of an argument if it is an open object of this device.
 // life is held for reading.
-func objectOf[T child](c *Context, op, what string, arg any) (T, error) {
+func objectOf[T child](c *Context, what string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {
 	case !ok:
-		return o, invalid(op, "", "no %s of this provider (%T)", what, arg)
+		return o, invalid("no %s of this provider (%T)", what, arg)
 	case o.state().ctx != c:
-		return o, invalid(op, "", "%s is of another opened device than %s", o.name(), c.info.Name)
+		return o, invalid("%s is of another opened device than %s", o.name(), c.info.Name)
 	case o.state().closed:
-		return o, failed(op, "", &closedArgument{o.name()})
+		return o, fmt.Errorf("%s: %w", o.name(), verbs.ErrClosed)
 	}
 	return o, nil
 }
 
-// closedArgument is an object that was closed before a verb named it.
-type closedArgument struct{ name string }
-
-func (e *closedArgument) Error() string { return e.name + " was closed" }
-func (e *closedArgument) Unwrap() error { return verbs.ErrClosed }
-
-// Info names the device.
+// Info describes the device.
 func (c *Context) Info() verbs.DeviceInfo { return c.info }
 
 // Close closes the device and everything made from it. Calls that wait end first.
@@ -181,7 +197,7 @@ func (c *Context) Close() error {
 			ch.waits.stop()
 		}
 	}
-	if c.cm != nil { // nobody makes one any more
+	if c.cm != nil { // CM creates none on a closed device
 		c.cm.stop()
 	}
 

@@ -20,6 +20,7 @@ const sysfs = "/sys/class/infiniband"
 // before the name.
 func (c *Context) Counters() []verbs.Counter { return countersIn(filepath.Join(sysfs, c.info.Name)) }
 
+// countersIn reads the counters below the sysfs directory of a device.
 func countersIn(device string) (all []verbs.Counter) {
 	all = readCounters(filepath.Join(device, "hw_counters"), "")
 	ports, _ := os.ReadDir(filepath.Join(device, "ports")) // sorted; none if there is no such folder

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -15,12 +16,8 @@ func TestCountersOfDeviceAndPorts(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("ports/1/hw_counters/sent_pkts", "12\n")
 	write("ports/1/hw_counters/acks", "18446744073709551615\n")

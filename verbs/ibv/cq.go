@@ -6,6 +6,7 @@ package ibv
 import "C"
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"sync"
@@ -20,47 +21,40 @@ type cq struct {
 	object
 	c       *C.struct_ibv_cq
 	channel *channel // nil if it has none
-	// lost is set when the device has said that completions were lost. The library's
-	// poll does not know it.
+	// lost is set after a CQ error event: completions were lost. ibv_poll_cq does not report
+	// that.
 	lost atomic.Bool
 
 	mu  sync.Mutex // over got
 	got *[pollBatch]C.struct_ibv_wc
 }
 
-// pollBatch is how many completions are taken from the library at a time.
+// pollBatch is the maximum number of completions in one call of ibv_poll_cq.
 const pollBatch = 64
 
-// CreateCQ makes a completion queue.
+// CreateCQ creates a completion queue.
 func (c *Context) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
-	const op = "create_cq"
-	if err := c.enter(op); err != nil {
-		return nil, err
-	}
-	defer c.leave()
-	if init.Depth > math.MaxInt32 || init.Depth < math.MinInt32 {
-		return nil, invalid(op, c.info.Name, "a depth of %d", init.Depth)
-	}
 	q := &cq{object: object{ctx: c}}
-	var on *C.struct_ibv_comp_channel
-	if init.Channel != nil {
-		var err error
-		if q.channel, err = objectOf[*channel](c, op, "completion channel", init.Channel); err != nil {
-			return nil, err
+	return create[verbs.CQ](c, q, "create_cq", func() (err error) {
+		if init.Depth > math.MaxInt32 || init.Depth < math.MinInt32 {
+			return invalid("a depth of %d", init.Depth)
 		}
-		on = q.channel.c
-	}
-	var errno error
-	q.c, errno = C.ibv_create_cq(c.dev, C.int(init.Depth), nil, on, 0)
-	if q.c == nil {
-		return nil, failed(op, c.info.Name, cause(errno))
-	}
-	q.got = (*[pollBatch]C.struct_ibv_wc)(C.calloc(pollBatch, C.sizeof_struct_ibv_wc))
-	if q.channel != nil {
-		q.channel.queues.Add(1)
-	}
-	c.addChild(q)
-	return q, nil
+		var on *C.struct_ibv_comp_channel
+		if init.Channel != nil {
+			if q.channel, err = objectOf[*channel](c, "completion channel", init.Channel); err != nil {
+				return err
+			}
+			on = q.channel.c
+		}
+		if q.c, err = C.ibv_create_cq(c.dev, C.int(init.Depth), nil, on, 0); q.c == nil {
+			return cause(err)
+		}
+		q.got = (*[pollBatch]C.struct_ibv_wc)(C.calloc(pollBatch, C.sizeof_struct_ibv_wc))
+		if q.channel != nil {
+			q.channel.queues.Add(1)
+		}
+		return nil
+	})
 }
 
 func (q *cq) name() string { return fmt.Sprintf("cq %d", q.c.handle) }
@@ -95,7 +89,7 @@ func (q *cq) Poll(into []verbs.WC) (int, error) {
 		n := C.shim_poll_cq(q.c, C.int(room), &q.got[0])
 		if n < 0 {
 			if taken > 0 {
-				return taken, nil // the next poll says it again
+				return taken, nil // the next poll fails again
 			}
 			return 0, failed("poll_cq", q.name(), errnoError(int(n)))
 		}
@@ -113,8 +107,8 @@ func (q *cq) Poll(into []verbs.WC) (int, error) {
 	return taken, nil
 }
 
-// completion copies a completion. Of one in error only some fields are valid, and what
-// libraries leave in the others is of no use to anybody.
+// completion copies a completion. If it has an error, it copies only the fields that are then
+// valid.
 func completion(out *verbs.WC, in *C.struct_ibv_wc) {
 	*out = verbs.WC{
 		WRID: uint64(in.wr_id), Status: verbs.WCStatus(in.status), VendorErr: uint32(in.vendor_err), QPN: verbs.QPN(in.qp_num),
@@ -125,35 +119,24 @@ func completion(out *verbs.WC, in *C.struct_ibv_wc) {
 	out.Opcode, out.ByteLen = verbs.WCOpcode(in.opcode), uint32(in.byte_len)
 	out.SrcQP, out.Flags = verbs.QPN(in.src_qp), verbs.WCFlags(in.wc_flags)
 	out.PKeyIndex, out.SL = uint16(in.pkey_index), uint8(in.sl)
-	word := *(*uint32)(unsafe.Pointer(&in.anon0))
+	word := (*[4]byte)(unsafe.Pointer(&in.anon0))[:]
 	switch {
 	case out.Flags&verbs.WCWithImm != 0:
-		out.Imm = fromNetwork(word)
+		out.Imm = binary.BigEndian.Uint32(word)
 	case out.Flags&verbs.WCWithInv != 0:
-		out.InvalidatedRKey = verbs.RKey(word)
+		out.InvalidatedRKey = verbs.RKey(binary.NativeEndian.Uint32(word))
 	}
-}
-
-// fromNetwork is ntohl.
-func fromNetwork(word uint32) uint32 {
-	b := *(*[4]byte)(unsafe.Pointer(&word))
-	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 }
 
 // ReqNotify asks for an event.
 func (q *cq) ReqNotify(solicitedOnly bool) error {
-	if err := enter(q, "req_notify_cq"); err != nil {
-		return err
-	}
-	defer q.leave()
-	var only C.int
-	if solicitedOnly {
-		only = 1
-	}
-	if err := shimError(C.shim_req_notify_cq(q.c, only)); err != nil {
-		return failed("req_notify_cq", q.name(), err)
-	}
-	return nil
+	return verb(q, "req_notify_cq", func() error {
+		var only C.int
+		if solicitedOnly {
+			only = 1
+		}
+		return shimError(C.shim_req_notify_cq(q.c, only))
+	})
 }
 
 // Depth is how many completions it has room for.
@@ -169,15 +152,12 @@ func (q *cq) Depth() int {
 
 // Resize changes the depth.
 func (q *cq) Resize(depth int) error {
-	const op = "resize_cq"
-	if err := enter(q, op); err != nil {
-		return err
-	}
-	defer q.leave()
-	if depth > math.MaxInt32 || depth < math.MinInt32 {
-		return invalid(op, q.name(), "a depth of %d", depth)
-	}
-	q.mu.Lock() // nobody reads the depth while the library changes it
-	defer q.mu.Unlock()
-	return failed(op, q.name(), shimError(C.shim_resize_cq(q.c, C.int(depth))))
+	return verb(q, "resize_cq", func() error {
+		if depth > math.MaxInt32 || depth < math.MinInt32 {
+			return invalid("a depth of %d", depth)
+		}
+		q.mu.Lock() // the library changes the depth that Depth reads
+		defer q.mu.Unlock()
+		return shimError(C.shim_resize_cq(q.c, C.int(depth)))
+	})
 }

@@ -14,20 +14,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// QueryDevice tells what the device claims and its limits.
-func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
-	const op = "query_device"
-	if err := c.enter(op); err != nil {
-		return verbs.DeviceAttr{}, err
-	}
-	defer c.leave()
+// QueryDevice returns the capabilities and limits of the device.
+func (c *Context) QueryDevice() (attr verbs.DeviceAttr, err error) {
+	err = verb(c, "query_device", func() error {
+		attr, err = c.deviceAttr()
+		return err
+	})
+	return attr, err
+}
+
+// deviceAttr queries the device, and probes for capabilities that no query reports.
+func (c *Context) deviceAttr() (verbs.DeviceAttr, error) {
 	var x C.struct_ibv_device_attr_ex
 	if err := shimError(C.shim_query_device(c.dev, &x)); err != nil {
-		return verbs.DeviceAttr{}, failed(op, c.info.Name, err)
+		return verbs.DeviceAttr{}, err
 	}
 	found, err := c.probe()
 	if err != nil {
-		return verbs.DeviceAttr{}, failed(op, c.info.Name, err)
+		return verbs.DeviceAttr{}, err
 	}
 	a := &x.orig_attr
 	attr := verbs.DeviceAttr{
@@ -41,19 +45,19 @@ func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 		LocalAckDelay: uint8(a.local_ca_ack_delay), Ports: uint8(a.phys_port_cnt),
 	}
 	if attr.Caps.Has(verbs.CapXRC) {
-		attr.MaxXRCD = attr.MaxPD // the library tells no limit of these; drivers count them like domains
+		attr.MaxXRCD = attr.MaxPD // the library reports no limit; drivers count them as protection domains
 	}
 	return attr, nil
 }
 
 func atMost255(n C.int) uint8 { return uint8(min(max(n, 0), math.MaxUint8)) }
 
-// capAtomicWrite is the kernel's bit for atomic writes, which not all headers of libibverbs
-// name.
+// capAtomicWrite is the kernel's capability bit of atomic writes, which some headers of libibverbs
+// lack.
 const capAtomicWrite = 1 << 40
 
-// claims are the capabilities that the device tells of itself. A flush is not among them,
-// whatever the device says: the library has no way to ask for one.
+// claims returns the capabilities that the device reports. CapFlush is not among them, since the
+// library cannot post a flush.
 func claims(x *C.struct_ibv_device_attr_ex) (caps verbs.Caps) {
 	a := &x.orig_attr
 	flags := uint64(a.device_cap_flags) | uint64(x.device_cap_flags_ex)
@@ -78,32 +82,29 @@ func claims(x *C.struct_ibv_device_attr_ex) (caps verbs.Caps) {
 	return caps
 }
 
-// hasAtomicWrite reports whether queue pairs should be made to take atomic writes.
+// hasAtomicWrite reports whether RC queue pairs are created with atomic writes.
 func (c *Context) hasAtomicWrite() bool {
 	found, err := c.probe()
 	return err == nil && found.atomicWrite
 }
 
-// QueryPort tells the attributes of a port.
-func (c *Context) QueryPort(port uint8) (verbs.PortAttr, error) {
-	const op = "query_port"
-	if err := c.enter(op); err != nil {
-		return verbs.PortAttr{}, err
-	}
-	defer c.leave()
-	var a C.struct_ibv_port_attr
-	if err := shimError(C.shim_query_port(c.dev, C.uint8_t(port), &a)); err != nil {
-		return verbs.PortAttr{}, failed(op, c.portName(port), err)
-	}
-	return verbs.PortAttr{
-		State: verbs.PortState(a.state), MaxMTU: verbs.MTU(a.max_mtu), ActiveMTU: verbs.MTU(a.active_mtu),
-		GIDs: int(a.gid_tbl_len), PKeys: int(a.pkey_tbl_len), MaxMsg: uint32(a.max_msg_sz),
-		BadPKeys: uint32(a.bad_pkey_cntr), QKeyViolations: uint32(a.qkey_viol_cntr),
-		RateBps: signalling(uint8(a.active_speed), uint8(a.active_width)),
-	}, nil
+// QueryPort returns the attributes of a port.
+func (c *Context) QueryPort(port uint8) (attr verbs.PortAttr, err error) {
+	err = verb(c, "query_port", func() error {
+		var a C.struct_ibv_port_attr
+		if err := shimError(C.shim_query_port(c.dev, C.uint8_t(port), &a)); err != nil {
+			return fmt.Errorf("port %d: %w", port, err)
+		}
+		attr = verbs.PortAttr{
+			State: verbs.PortState(a.state), MaxMTU: verbs.MTU(a.max_mtu), ActiveMTU: verbs.MTU(a.active_mtu),
+			GIDs: int(a.gid_tbl_len), PKeys: int(a.pkey_tbl_len), MaxMsg: uint32(a.max_msg_sz),
+			BadPKeys: uint32(a.bad_pkey_cntr), QKeyViolations: uint32(a.qkey_viol_cntr),
+			RateBps: signalling(uint8(a.active_speed), uint8(a.active_width)),
+		}
+		return nil
+	})
+	return attr, err
 }
-
-func (c *Context) portName(port uint8) string { return fmt.Sprintf("%s port %d", c.info.Name, port) }
 
 // signalling is the rate of a link from IBTA's codes of lane speed and lane count; 0 if
 // one is unknown.
@@ -115,32 +116,41 @@ func signalling(speed, width uint8) uint64 {
 	return lane * lanes * 1000
 }
 
-// QueryGID tells an entry of a port's GID table. An entry that is not in use has no
-// address.
-func (c *Context) QueryGID(port uint8, index int) (verbs.GIDEntry, error) {
-	const op = "query_gid"
-	if err := c.enter(op); err != nil {
-		return verbs.GIDEntry{}, err
-	}
-	defer c.leave()
-	what := func() string { return fmt.Sprintf("%s gid %d", c.portName(port), index) }
-	if index < 0 || index > math.MaxInt32 {
-		return verbs.GIDEntry{}, failed(op, what(), verbs.ErrNotFound)
-	}
-	var e C.struct_ibv_gid_entry
-	switch err := shimError(C.shim_query_gid(c.dev, C.uint32_t(port), C.uint32_t(index), &e)); {
-	case errors.Is(err, syscall.ENODATA):
-		return verbs.GIDEntry{Index: index}, nil
-	case err != nil:
-		return verbs.GIDEntry{}, failed(op, what(), err)
-	}
-	return verbs.GIDEntry{GID: gidFrom(&e.gid), Index: index, Type: verbs.GIDType(e.gid_type)}, nil
+// QueryGID returns an entry of a port's GID table. An unused entry has no address.
+func (c *Context) QueryGID(port uint8, index int) (entry verbs.GIDEntry, err error) {
+	err = c.queryTable("query_gid", port, index, func() error {
+		var e C.struct_ibv_gid_entry
+		err := shimError(C.shim_query_gid(c.dev, C.uint32_t(port), C.uint32_t(index), &e))
+		if errors.Is(err, syscall.ENODATA) {
+			entry = verbs.GIDEntry{Index: index}
+			return nil
+		}
+		if err == nil {
+			entry = verbs.GIDEntry{GID: gidFrom(&e.gid), Index: index, Type: verbs.GIDType(e.gid_type)}
+		}
+		return err
+	})
+	return entry, err
 }
 
-// netIndex is the index of the network interface that the device's first address is of; 0
-// if it has none.
+// queryTable runs f, which reads an entry of a port's table.
+func (c *Context) queryTable(op string, port uint8, index int, f func() error) error {
+	return verb(c, op, func() error {
+		err := error(verbs.ErrNotFound)
+		if index >= 0 && index <= math.MaxInt32 {
+			err = f()
+		}
+		if err != nil {
+			err = fmt.Errorf("port %d, index %d: %w", port, index, err)
+		}
+		return err
+	})
+}
+
+// netIndex returns the index of the network interface of the device's first GID; 0 if it has
+// none.
 func (c *Context) netIndex() int {
-	if c.enter("query_gid") != nil {
+	if enter(c, "query_gid") != nil {
 		return 0
 	}
 	defer c.leave()
@@ -151,20 +161,11 @@ func (c *Context) netIndex() int {
 	return int(e.ndev_ifindex)
 }
 
-// QueryPKey tells an entry of a port's P_Key table.
+// QueryPKey returns an entry of a port's P_Key table.
 func (c *Context) QueryPKey(port uint8, index int) (uint16, error) {
-	const op = "query_pkey"
-	if err := c.enter(op); err != nil {
-		return 0, err
-	}
-	defer c.leave()
-	what := func() string { return fmt.Sprintf("%s pkey %d", c.portName(port), index) }
-	if index < 0 || index > math.MaxInt32 {
-		return 0, failed(op, what(), verbs.ErrNotFound)
-	}
 	var key C.uint16_t
-	if err := shimError(C.shim_query_pkey(c.dev, C.uint8_t(port), C.int(index), &key)); err != nil {
-		return 0, failed(op, what(), err)
-	}
-	return uint16(key), nil
+	err := c.queryTable("query_pkey", port, index, func() error {
+		return shimError(C.shim_query_pkey(c.dev, C.uint8_t(port), C.int(index), &key))
+	})
+	return uint16(key), err
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -249,9 +250,7 @@ func TestPollAndPostDoNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(20, func() {
 			_, err1 := other.PostRecv(recv)
 			_, err2 := one.PostSend(send)
-			if err := errors.Join(err1, err2); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(err1, err2))
 			for done, until := 0, time.Now().Add(patience); done < 2; {
 				n, err := b.cq.Poll(into)
 				if err != nil || time.Now().After(until) {

@@ -11,12 +11,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// deviceError is what the library or the kernel answered. errors.Is finds the errno in
-// it, and the error of package verbs that means the same.
+// deviceError is an error of the library or the kernel. It wraps the errno and the error of
+// package verbs for it.
 type deviceError struct {
 	errno syscall.Errno
 	kind  error  // nil if package verbs has none
-	hint  string // what can be done about it
+	hint  string // how to solve the problem; may be empty
 }
 
 func (e *deviceError) Error() string {
@@ -37,8 +37,7 @@ func (e *deviceError) Unwrap() []error {
 	return []error{e.kind, e.errno}
 }
 
-// kinds are the errnos that devices, libraries and kernel use for what package verbs has
-// an error for.
+// kinds maps the errnos of devices, libraries and kernel to errors of package verbs.
 var kinds = map[syscall.Errno]error{
 	syscall.EINVAL:          verbs.ErrInvalid,
 	syscall.EFAULT:          verbs.ErrInvalid,
@@ -83,7 +82,7 @@ func shimError[T ~int32](errno T) error {
 	return errnoError(int(errno))
 }
 
-// cause is the error of a call that has failed and left its reason in errno.
+// cause returns the error of a failed call from errno.
 func cause(errno error) error {
 	var e syscall.Errno
 	if errors.As(errno, &e) && e != 0 {
@@ -92,7 +91,7 @@ func cause(errno error) error {
 	return errors.New("the library gave no reason")
 }
 
-// hinted adds what can be done about an error, if it is one of these errnos.
+// hinted adds a hint for the user to an error with one of these errnos.
 func hinted(err error, hint string, errnos ...syscall.Errno) error {
 	var e *deviceError
 	if errors.As(err, &e) && slices.Contains(errnos, e.errno) {
@@ -101,7 +100,7 @@ func hinted(err error, hint string, errnos ...syscall.Errno) error {
 	return err
 }
 
-// failed says which verb failed, of which object.
+// failed returns the OpError of a verb on an object; nil if err is nil.
 func failed(op, obj string, err error) error {
 	if err == nil {
 		return nil
@@ -109,7 +108,7 @@ func failed(op, obj string, err error) error {
 	return &verbs.OpError{Op: op, Obj: obj, Err: err}
 }
 
-// invalid is an argument that libibverbs could not have survived.
-func invalid(op, obj, format string, args ...any) error {
-	return failed(op, obj, fmt.Errorf("%w: %s", verbs.ErrInvalid, fmt.Sprintf(format, args...)))
+// invalid returns the error for an argument that libibverbs does not check and would crash with.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", verbs.ErrInvalid, fmt.Sprintf(format, args...))
 }

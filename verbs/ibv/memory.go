@@ -22,19 +22,15 @@ type pd struct {
 	c *C.struct_ibv_pd
 }
 
-// AllocPD makes a protection domain.
+// AllocPD creates a protection domain.
 func (c *Context) AllocPD() (verbs.PD, error) {
-	if err := c.enter("alloc_pd"); err != nil {
-		return nil, err
-	}
-	defer c.leave()
-	p, errno := C.ibv_alloc_pd(c.dev)
-	if p == nil {
-		return nil, failed("alloc_pd", c.info.Name, cause(errno))
-	}
-	d := &pd{object: object{ctx: c}, c: p}
-	c.addChild(d)
-	return d, nil
+	d := &pd{object: object{ctx: c}}
+	return create[verbs.PD](c, d, "alloc_pd", func() (errno error) {
+		if d.c, errno = C.ibv_alloc_pd(c.dev); d.c == nil {
+			return cause(errno)
+		}
+		return nil
+	})
 }
 
 func (d *pd) name() string   { return fmt.Sprintf("pd %d", d.c.handle) }
@@ -56,18 +52,14 @@ type mr struct {
 	pin  runtime.Pinner
 }
 
-// aByte stands for the memory of a region of none.
-var aByte [1]byte
+// emptyBuf is the memory of a region without memory.
+var emptyBuf [1]byte
 
 // RegMR registers memory.
 func (d *pd) RegMR(init verbs.MRInit) (verbs.MR, error) {
-	if err := enter(d, "reg_mr"); err != nil {
-		return nil, err
-	}
-	defer d.leave()
 	first := unsafe.SliceData(init.Buf)
 	if first == nil {
-		first = &aByte[0]
+		first = &emptyBuf[0]
 	}
 	m := &mr{object: object{ctx: d.ctx}, size: len(init.Buf), buf: init.Buf}
 	m.pin.Pin(first)
@@ -76,19 +68,22 @@ func (d *pd) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	if init.Addr != 0 || init.Access&verbs.AccessZeroBased != 0 {
 		m.addr = init.Addr
 	}
-	var errno error
-	m.c, errno = C.shim_reg_mr(d.c, C.uintptr_t(at), C.size_t(m.size), C.uint64_t(m.addr), C.uint(init.Access))
-	if m.c == nil {
+	region, err := create[verbs.MR](d, m, "reg_mr", func() (errno error) {
+		m.c, errno = C.shim_reg_mr(d.c, C.uintptr_t(at), C.size_t(m.size), C.uint64_t(m.addr), C.uint(init.Access))
+		if m.c == nil {
+			return regMRHint(cause(errno), uint64(at), m)
+		}
+		m.lkey, m.rkey = verbs.LKey(m.c.lkey), verbs.RKey(m.c.rkey)
+		return nil
+	})
+	if err != nil {
 		m.pin.Unpin()
-		return nil, failed("reg_mr", d.name(), whyNoRegion(cause(errno), uint64(at), m))
 	}
-	m.lkey, m.rkey = verbs.LKey(m.c.lkey), verbs.RKey(m.c.rkey)
-	d.ctx.addChild(m)
-	return m, nil
+	return region, err
 }
 
-// whyNoRegion adds to the kernel's refusal what is known to be behind it.
-func whyNoRegion(err error, at uint64, m *mr) error {
+// regMRHint adds the likely cause to an error of registering memory at address at.
+func regMRHint(err error, at uint64, m *mr) error {
 	page := uint64(os.Getpagesize())
 	if at%page != m.addr%page {
 		err = hinted(err, fmt.Sprintf("the kernel wants memory for address %#x that begins %#x into its page, and this begins %#x into it",
@@ -126,23 +121,19 @@ type mw struct {
 	rkey atomic.Uint32
 }
 
-// AllocMW makes a window that opens nothing yet.
+// AllocMW creates an unbound window.
 func (d *pd) AllocMW(kind verbs.MWType) (verbs.MW, error) {
-	if err := enter(d, "alloc_mw"); err != nil {
-		return nil, err
-	}
-	defer d.leave()
-	if kind > 0xff {
-		return nil, invalid("alloc_mw", d.name(), "%v", kind) // the kernel counts types in eight bits
-	}
-	c, errno := C.ibv_alloc_mw(d.c, uint32(kind))
-	if c == nil {
-		return nil, failed("alloc_mw", d.name(), cause(errno))
-	}
-	w := &mw{object: object{ctx: d.ctx}, c: c, kind: kind}
-	w.rkey.Store(uint32(c.rkey))
-	d.ctx.addChild(w)
-	return w, nil
+	w := &mw{object: object{ctx: d.ctx}, kind: kind}
+	return create[verbs.MW](d, w, "alloc_mw", func() (errno error) {
+		if kind > 0xff {
+			return invalid("%v", kind) // the kernel's field has eight bits
+		}
+		if w.c, errno = C.ibv_alloc_mw(d.c, uint32(kind)); w.c == nil {
+			return cause(errno)
+		}
+		w.rkey.Store(uint32(w.c.rkey))
+		return nil
+	})
 }
 
 func (w *mw) Type() verbs.MWType { return w.kind }

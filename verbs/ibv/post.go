@@ -13,12 +13,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// postBatch is how many requests go to the library in one call.
+// postBatch is the maximum number of requests in one call of the library.
 const postBatch = 64
 
-// room returns n zeroed or used elements of C memory, s if it has as many. What has been
-// grown once serves all posts that follow.
-func room[T any](s []T, n int) []T {
+// grow returns n elements of C memory: those of s if it has enough, which may be used already,
+// else new ones.
+func grow[T any](s []T, n int) []T {
 	if cap(s) >= n {
 		return s[:n]
 	}
@@ -32,7 +32,7 @@ func release[T any](s []T) {
 	C.free(unsafe.Pointer(unsafe.SliceData(s)))
 }
 
-// recvQueue turns receives into what the library wants, in memory that it keeps.
+// recvQueue converts receive requests to those of the library, in C memory that it reuses.
 type recvQueue struct {
 	mu  sync.Mutex
 	in  []C.struct_shim_recv
@@ -49,7 +49,7 @@ func (r *recvQueue) post(q *C.struct_ibv_qp, s *C.struct_ibv_srq, wrs []verbs.Re
 		for i := range wrs[:n] {
 			pieces += len(wrs[i].SGL)
 		}
-		r.in, r.wr, r.sge = room(r.in, n), room(r.wr, n), room(r.sge, max(pieces, 1))
+		r.in, r.wr, r.sge = grow(r.in, n), grow(r.wr, n), grow(r.sge, max(pieces, 1))
 		at := 0
 		for i := range wrs[:n] {
 			w := &wrs[i]
@@ -74,7 +74,7 @@ func (r *recvQueue) free() {
 	r.in, r.wr, r.sge = nil, nil, nil
 }
 
-// gather copies a list.
+// gather copies a scatter/gather list and returns its length.
 func gather(into []C.struct_ibv_sge, sgl []verbs.SGE) int {
 	for i := range sgl {
 		into[i] = C.struct_ibv_sge{addr: C.uint64_t(sgl[i].Addr), length: C.uint32_t(sgl[i].Length), lkey: C.uint32_t(sgl[i].LKey)}
@@ -88,7 +88,7 @@ type sendQueue struct {
 	in   []C.struct_shim_send
 	wr   []C.struct_ibv_send_wr
 	sge  []C.struct_ibv_sge
-	data []byte // inline data, so that the library never sees memory that is Go's
+	data []byte // copies of inline data in C memory
 }
 
 func (s *sendQueue) free() {
@@ -126,16 +126,15 @@ func (s *sendQueue) post(q *qp, wrs []verbs.SendWR) (posted int, err error) {
 			return posted, err
 		}
 		if last := &wrs[n-1]; last.Opcode == verbs.OpBindMW {
-			bound(last)
+			setBoundKey(last)
 		}
 		wrs = wrs[n:]
 	}
 	return posted, nil
 }
 
-// batchOf returns the requests that go to the library together: a bind is the last, since
-// its window has the new key only when it is posted, and an atomic write is not among them,
-// since it is posted in another way.
+// batchOf returns the requests that are posted in one call: up to a bind, since its window gets the
+// new key after the call, and without atomic writes, which another function posts.
 func batchOf(wrs []verbs.SendWR) []verbs.SendWR {
 	for i := range wrs[:min(len(wrs), postBatch)] {
 		switch {
@@ -148,8 +147,8 @@ func batchOf(wrs []verbs.SendWR) []verbs.SendWR {
 	return wrs[:min(len(wrs), postBatch)]
 }
 
-// fill prepares the first requests, and says how many. The error is that of the one
-// behind them, if it cannot be given to the library at all.
+// fill prepares the first requests and returns their number. The error is that of the next
+// request, if the library cannot post it.
 func (s *sendQueue) fill(q *qp, wrs []verbs.SendWR) (n int, err error) {
 	wrs = batchOf(wrs)
 	pieces, bytes := 0, 0
@@ -161,7 +160,7 @@ func (s *sendQueue) fill(q *qp, wrs []verbs.SendWR) (n int, err error) {
 			pieces += len(wrs[i].SGL)
 		}
 	}
-	s.in, s.wr, s.sge, s.data = room(s.in, len(wrs)), room(s.wr, len(wrs)), room(s.sge, max(pieces, 1)), room(s.data, bytes)
+	s.in, s.wr, s.sge, s.data = grow(s.in, len(wrs)), grow(s.wr, len(wrs)), grow(s.sge, max(pieces, 1)), grow(s.data, bytes)
 	at, used := 0, 0
 	for i := range wrs {
 		w, out := &wrs[i], &s.in[i]
@@ -182,7 +181,7 @@ func (s *sendQueue) fill(q *qp, wrs []verbs.SendWR) (n int, err error) {
 	return len(wrs), nil
 }
 
-// operands copies what a request has besides its memory.
+// operands copies the fields of a request besides its scatter/gather list.
 func operands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
 	out.remote_srqn = C.uint32_t(w.XRC.SRQN)
 	switch w.Opcode {
@@ -196,7 +195,7 @@ func operands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
 		out.remote_addr, out.rkey = C.uint64_t(w.Remote.Addr), C.uint32_t(w.Remote.RKey)
 		out.compare_add, out.swap = C.uint64_t(w.Atomic.CompareAdd), C.uint64_t(w.Atomic.Swap)
 	case verbs.OpBindMW:
-		err = bindOperands(q.ctx, "post_send", &w.Bind, out)
+		err = bindOperands(q.ctx, &w.Bind, out)
 	case verbs.OpFlush:
 		return fmt.Errorf("%w: the libibverbs that this was built with has no flush", verbs.ErrNotSupported)
 	default:
@@ -204,21 +203,21 @@ func operands(q *qp, w *verbs.SendWR, out *C.struct_shim_send) (err error) {
 	}
 	if err == nil && q.kind == verbs.QPTypeUD {
 		var to *ah
-		if to, err = objectOf[*ah](q.ctx, "post_send", "address handle", w.UD.AH); err == nil {
+		if to, err = objectOf[*ah](q.ctx, "address handle", w.UD.AH); err == nil {
 			out.ah, out.remote_qpn, out.remote_qkey = to.c, C.uint32_t(w.UD.QPN), C.uint32_t(w.UD.QKey)
 		}
 	}
 	return err
 }
 
-// bindOperands copies what a bind opens. A bind of nothing has no region.
-func bindOperands(c *Context, op string, b *verbs.Bind, out *C.struct_shim_send) error {
-	w, err := objectOf[*mw](c, op, "memory window", b.MW)
+// bindOperands copies the fields of a bind. A bind of length 0 has no region.
+func bindOperands(c *Context, b *verbs.Bind, out *C.struct_shim_send) error {
+	w, err := objectOf[*mw](c, "memory window", b.MW)
 	if err != nil {
 		return err
 	}
 	if b.Info.MR != nil {
-		m, err := objectOf[*mr](c, op, "memory region", b.Info.MR)
+		m, err := objectOf[*mr](c, "memory region", b.Info.MR)
 		if err != nil {
 			return err
 		}
@@ -230,9 +229,9 @@ func bindOperands(c *Context, op string, b *verbs.Bind, out *C.struct_shim_send)
 	return nil
 }
 
-// bound notes the key of a type 2 window whose bind was posted: the library leaves that
-// to its caller, and takes the window's key of now from it at the next bind.
-func bound(w *verbs.SendWR) {
+// setBoundKey stores the key of a type 2 window after its bind was posted: the library expects
+// its caller to do that, and uses the stored key for the next bind.
+func setBoundKey(w *verbs.SendWR) {
 	m := w.Bind.MW.(*mw)
 	m.c.rkey = C.uint32_t(w.Bind.RKey)
 	m.rkey.Store(uint32(w.Bind.RKey))

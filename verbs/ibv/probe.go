@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// probed is what was found out by trying, once.
+// probed has the results of probe.
 type probed struct {
 	once        sync.Once
 	caps        verbs.Caps
@@ -23,8 +23,8 @@ type probed struct {
 	err         error
 }
 
-// mostInline is where the search for the limit of inline data ends.
-const mostInline = 4096
+// maxProbedInline bounds the search for the limit of inline data.
+const maxProbedInline = 4096
 
 // probe finds out capabilities that no query of libibverbs reports, by creating objects.
 // The caller holds the read lock of life.
@@ -60,20 +60,21 @@ func (c *Context) probe() (*probed, error) {
 	return p, p.err
 }
 
-// services are those that a queue pair can be made for.
+// services returns the transport services for which queue pairs can be created.
 func services(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq) (caps verbs.Caps) {
 	for _, s := range []struct {
 		kind verbs.QPType
 		cap  verbs.Caps
 	}{{verbs.QPTypeRC, verbs.CapRC}, {verbs.QPTypeUC, verbs.CapUC}, {verbs.QPTypeUD, verbs.CapUD}} {
-		if canMake(domain, queue, s.kind, 0) {
+		if canCreateQP(domain, queue, s.kind, 0) {
 			caps |= s.cap
 		}
 	}
 	return caps
 }
 
-func canMake(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, kind verbs.QPType, inline int) bool {
+// canCreateQP reports whether a queue pair with that much inline data can be created.
+func canCreateQP(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, kind verbs.QPType, inline int) bool {
 	attr := C.struct_ibv_qp_init_attr{send_cq: queue, recv_cq: queue, qp_type: uint32(kind)}
 	attr.cap.max_send_wr, attr.cap.max_recv_wr, attr.cap.max_send_sge, attr.cap.max_recv_sge = 1, 1, 1, 1
 	attr.cap.max_inline_data = C.uint32_t(inline)
@@ -85,16 +86,16 @@ func canMake(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, kind verbs.QPType,
 	return true
 }
 
-// inlineLimit is the most inline data that a queue pair can be made for.
+// inlineLimit returns the maximum of inline data with which a queue pair can be created.
 func inlineLimit(domain *C.struct_ibv_pd, queue *C.struct_ibv_cq, caps verbs.Caps) int {
 	kind := verbs.QPTypeRC
 	if !caps.Has(verbs.CapRC) {
 		kind = verbs.QPTypeUD
 	}
-	return sort.Search(mostInline, func(n int) bool { return !canMake(domain, queue, kind, n+1) })
+	return sort.Search(maxProbedInline, func(n int) bool { return !canCreateQP(domain, queue, kind, n+1) })
 }
 
-// zeroBased reports whether a region can be made whose first address is 0.
+// zeroBased returns CapZeroBased if a region with address 0 can be registered.
 func zeroBased(domain *C.struct_ibv_pd) verbs.Caps {
 	buf := BufferFor(0, 64)
 	var pin runtime.Pinner

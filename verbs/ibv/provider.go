@@ -32,8 +32,8 @@ func (Provider) Devices() (infos []verbs.DeviceInfo, err error) {
 	return infos, err
 }
 
-// Open opens a device by its name, as Devices and ibv_devices(1) tell it. It may be opened
-// several times: what is made by one opening is foreign to the others.
+// Open opens a device by its name, as listed by Devices and ibv_devices(1). It may be opened
+// several times; objects of one Context cannot be used with another.
 func (Provider) Open(device string) (verbs.Context, error) {
 	var found *Context
 	var others []string
@@ -52,12 +52,13 @@ func (Provider) Open(device string) (verbs.Context, error) {
 	case openErr != nil:
 		return nil, openErr
 	case found == nil:
-		return nil, failed("open_device", device, fmt.Errorf("%w: %s", verbs.ErrNotFound, whatThereIs(others)))
+		return nil, failed("open_device", device, fmt.Errorf("%w: %s", verbs.ErrNotFound, deviceHint(others)))
 	}
 	return found, nil
 }
 
-func whatThereIs(names []string) string {
+// deviceHint lists the devices, or tells how to create one.
+func deviceHint(names []string) string {
 	if len(names) == 0 {
 		return "this machine has no RDMA device; soft-RoCE makes one: modprobe rdma_rxe, rdma link add rxe0 type rxe netdev eth0"
 	}
@@ -87,6 +88,7 @@ func describe(d *C.struct_ibv_device) verbs.DeviceInfo {
 	}
 }
 
+// open opens a device of the list.
 func open(d *C.struct_ibv_device) (*Context, error) {
 	info := describe(d)
 	dev, errno := C.ibv_open_device(d)
@@ -100,6 +102,7 @@ func open(d *C.struct_ibv_device) (*Context, error) {
 		return nil, failed("open_device", info.Name, err)
 	}
 	c := &Context{info: info, dev: dev, async: async, children: make(map[child]struct{})}
+	c.ctx = c
 	c.byQP = make(map[*C.struct_ibv_qp]*qp)
 	c.byCQ = make(map[*C.struct_ibv_cq]*cq)
 	c.bySRQ = make(map[*C.struct_ibv_srq]*srq)

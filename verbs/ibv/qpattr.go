@@ -11,74 +11,71 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// everyAttr is what a query asks for.
+// everyAttr is the mask of all attributes.
 const everyAttr = verbs.QPAttrDestQPN<<1 - 1
 
 // Modify changes attributes.
 func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
-	const op = "modify_qp"
-	if err := enter(q, op); err != nil {
-		return err
-	}
-	defer q.leave()
-	in, err := attrTo(op, &attr)
-	if err != nil {
-		return err
-	}
-	return failed(op, q.name(), q.modify(&in, C.int(mask)))
+	return verb(q, "modify_qp", func() error {
+		in, err := attrTo(&attr)
+		if err != nil {
+			return err
+		}
+		return q.modify(&in, C.int(mask))
+	})
 }
 
-// settled returns an error while a connection is being accepted. Linux's iWARP has no way
-// back from there: rdma_destroy_id sleeps until the peer has said something, and a queue
-// pair that fails or goes before that is a BUG to the kernel, which panics (6.1, 6.12).
-func (q *qp) settled() error {
+// notAccepting returns ErrBusy while a connection is being accepted. Linux's iWARP cannot cancel
+// that: rdma_destroy_id blocks until the peer has sent data, and the kernel panics (6.1, 6.12) if
+// the queue pair fails or is destroyed before.
+func (q *qp) notAccepting() error {
 	if q.accepting.Load() {
 		return fmt.Errorf("%w: a connection is being accepted with it, which the kernel cannot take back: wait for the peer", verbs.ErrBusy)
 	}
 	return nil
 }
 
-// modify changes attributes in the library's words. life is held for reading.
+// modify calls ibv_modify_qp. life is held for reading.
 func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
 	if mask&C.IBV_QP_STATE != 0 {
-		if err := q.settled(); err != nil {
+		if err := q.notAccepting(); err != nil {
 			return err
 		}
 	}
 	err := shimError(C.shim_modify_qp(q.c, a, mask))
 	if err == nil && mask&C.IBV_QP_STATE != 0 {
-		q.asked.Store(uint32(a.qp_state))
+		q.setState.Store(uint32(a.qp_state))
 	}
 	return err
 }
 
-// now is the state that the queue pair is in. Linux's siw leaves it out of its answer until
-// 6.1, and then there is what was there; iWARP's are where we took them, or connected.
-func (q *qp) now() (verbs.QPState, error) {
+// qpState returns the state of the queue pair. Under iWARP it is the last state that we set, because
+// siw before Linux 6.1 does not report it.
+func (q *qp) qpState() (verbs.QPState, error) {
 	if q.ctx.info.Transport == verbs.TransportIWARP {
-		return verbs.QPState(q.asked.Load()), nil
+		return verbs.QPState(q.setState.Load()), nil
 	}
 	var a C.struct_ibv_qp_attr
 	err := shimError(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE))
 	return verbs.QPState(a.qp_state), err
 }
 
-// Query tells all attributes.
-func (q *qp) Query() (verbs.QPAttr, error) {
-	const op = "query_qp"
-	if err := enter(q, op); err != nil {
-		return verbs.QPAttr{}, err
-	}
-	defer q.leave()
-	var a C.struct_ibv_qp_attr
-	if err := shimError(C.shim_query_qp(q.c, &a, C.int(everyAttr))); err != nil {
-		return verbs.QPAttr{}, failed(op, q.name(), err)
-	}
-	return attrFrom(&a), nil
+// Query returns all attributes.
+func (q *qp) Query() (attr verbs.QPAttr, err error) {
+	err = verb(q, "query_qp", func() error {
+		var a C.struct_ibv_qp_attr
+		err := shimError(C.shim_query_qp(q.c, &a, C.int(everyAttr)))
+		if err == nil {
+			attr = attrFrom(&a)
+		}
+		return err
+	})
+	return attr, err
 }
 
-func attrTo(op string, a *verbs.QPAttr) (c C.struct_ibv_qp_attr, err error) {
-	if c.cap, err = capsTo(op, a.Caps); err != nil {
+// attrTo and attrFrom translate the attributes of a queue pair.
+func attrTo(a *verbs.QPAttr) (c C.struct_ibv_qp_attr, err error) {
+	if c.cap, err = capsTo(a.Caps); err != nil {
 		return c, err
 	}
 	c.qp_state, c.cur_qp_state = uint32(a.State), uint32(a.CurState)

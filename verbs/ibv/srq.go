@@ -20,57 +20,67 @@ type srq struct {
 	recvs  recvQueue
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 func (c *Context) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
-	const op = "create_srq"
-	if err := c.enter(op); err != nil {
-		return nil, err
-	}
-	defer c.leave()
-	domain, err := objectOf[*pd](c, op, "protection domain", init.PD)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range []int{init.MaxWR, init.MaxSGE, init.Limit} {
-		if n < 0 || n > math.MaxInt32 {
-			return nil, invalid(op, c.info.Name, "sizes %d, %d, limit %d", init.MaxWR, init.MaxSGE, init.Limit)
-		}
-	}
-	attr := C.struct_ibv_srq_attr{max_wr: C.uint32_t(init.MaxWR), max_sge: C.uint32_t(init.MaxSGE), srq_limit: C.uint32_t(init.Limit)}
 	s := &srq{object: object{ctx: c}}
-	var errno error
-	switch init.Type {
-	case verbs.SRQBasic:
-		s.c, errno = C.ibv_create_srq(domain.c, &C.struct_ibv_srq_init_attr{attr: attr})
-	case verbs.SRQXRC:
-		var x *xrcd
-		var on *cq
-		if x, err = objectOf[*xrcd](c, op, "XRC domain", init.XRCD); err != nil {
-			return nil, err
+	return create[verbs.SRQ](c, s, "create_srq", func() error {
+		domain, err := objectOf[*pd](c, "protection domain", init.PD)
+		if err != nil {
+			return err
 		}
-		if on, err = objectOf[*cq](c, op, "completion queue", init.CQ); err != nil {
-			return nil, err
+		attr, err := srqAttrTo(verbs.SRQAttr{MaxWR: init.MaxWR, MaxSGE: init.MaxSGE, Limit: init.Limit})
+		if err != nil {
+			return err
 		}
-		s.c, errno = C.ibv_create_srq_ex(c.dev, &C.struct_ibv_srq_init_attr_ex{
-			attr: attr, srq_type: C.IBV_SRQT_XRC, pd: domain.c, xrcd: x.c, cq: on.c,
-			comp_mask: C.IBV_SRQ_INIT_ATTR_TYPE | C.IBV_SRQ_INIT_ATTR_PD | C.IBV_SRQ_INIT_ATTR_XRCD | C.IBV_SRQ_INIT_ATTR_CQ,
-		})
-	default:
-		return nil, invalid(op, c.info.Name, "%v", init.Type)
+		switch init.Type {
+		case verbs.SRQBasic:
+			s.c, err = C.ibv_create_srq(domain.c, &C.struct_ibv_srq_init_attr{attr: attr})
+		case verbs.SRQXRC:
+			return s.createXRC(domain, attr, &init)
+		default:
+			return invalid("%v", init.Type)
+		}
+		if s.c == nil {
+			return cause(err)
+		}
+		return nil
+	})
+}
+
+// createXRC creates the queue as one of an XRC domain, and queries its number.
+func (s *srq) createXRC(domain *pd, attr C.struct_ibv_srq_attr, init *verbs.SRQInit) error {
+	x, err := objectOf[*xrcd](s.ctx, "XRC domain", init.XRCD)
+	if err != nil {
+		return err
 	}
+	on, err := objectOf[*cq](s.ctx, "completion queue", init.CQ)
+	if err != nil {
+		return err
+	}
+	s.c, err = C.ibv_create_srq_ex(s.ctx.dev, &C.struct_ibv_srq_init_attr_ex{
+		attr: attr, srq_type: C.IBV_SRQT_XRC, pd: domain.c, xrcd: x.c, cq: on.c,
+		comp_mask: C.IBV_SRQ_INIT_ATTR_TYPE | C.IBV_SRQ_INIT_ATTR_PD | C.IBV_SRQ_INIT_ATTR_XRCD | C.IBV_SRQ_INIT_ATTR_CQ,
+	})
 	if s.c == nil {
-		return nil, failed(op, c.info.Name, cause(errno))
+		return cause(err)
 	}
-	if init.Type == verbs.SRQXRC {
-		var n C.uint32_t
-		if err := shimError(C.shim_srq_num(s.c, &n)); err != nil {
-			C.shim_ibv_destroy_srq(s.c)
-			return nil, failed("get_srq_num", c.info.Name, err)
+	var n C.uint32_t
+	if err := shimError(C.shim_srq_num(s.c, &n)); err != nil {
+		C.shim_ibv_destroy_srq(s.c)
+		return fmt.Errorf("get_srq_num: %w", err)
+	}
+	s.number = uint32(n)
+	return nil
+}
+
+// srqAttrTo translates attributes.
+func srqAttrTo(a verbs.SRQAttr) (c C.struct_ibv_srq_attr, err error) {
+	for _, n := range []int{a.MaxWR, a.MaxSGE, a.Limit} {
+		if n < 0 || n > math.MaxInt32 {
+			return c, invalid("sizes %d, %d, limit %d", a.MaxWR, a.MaxSGE, a.Limit)
 		}
-		s.number = uint32(n)
 	}
-	c.addChild(s)
-	return s, nil
+	return C.struct_ibv_srq_attr{max_wr: C.uint32_t(a.MaxWR), max_sge: C.uint32_t(a.MaxSGE), srq_limit: C.uint32_t(a.Limit)}, nil
 }
 
 func (s *srq) name() string   { return fmt.Sprintf("srq %d", s.c.handle) }
@@ -85,7 +95,7 @@ func (s *srq) destroy() error {
 	return nil
 }
 
-// Close destroys the queue with what is in it.
+// Close destroys the queue with its requests.
 func (s *srq) Close() error { return closeObject(s, "destroy_srq") }
 
 // PostRecv posts receives.
@@ -95,36 +105,27 @@ func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	}
 	defer s.leave()
 	n, err := s.recvs.post(nil, s.c, wrs)
-	if err != nil {
-		return n, failed("post_srq_recv", s.name(), err)
-	}
-	return n, nil
+	return n, failed("post_srq_recv", s.name(), err)
 }
 
 // Modify changes size or limit.
 func (s *srq) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
-	const op = "modify_srq"
-	if err := enter(s, op); err != nil {
-		return err
-	}
-	defer s.leave()
-	if attr.MaxWR < 0 || attr.Limit < 0 || attr.MaxWR > math.MaxInt32 || attr.Limit > math.MaxInt32 {
-		return invalid(op, s.name(), "size %d, limit %d", attr.MaxWR, attr.Limit)
-	}
-	in := C.struct_ibv_srq_attr{max_wr: C.uint32_t(attr.MaxWR), max_sge: C.uint32_t(attr.MaxSGE), srq_limit: C.uint32_t(attr.Limit)}
-	return failed(op, s.name(), shimError(C.shim_modify_srq(s.c, &in, C.int(mask))))
+	return verb(s, "modify_srq", func() error {
+		in, err := srqAttrTo(attr)
+		if err != nil {
+			return err
+		}
+		return shimError(C.shim_modify_srq(s.c, &in, C.int(mask)))
+	})
 }
 
-// Query tells sizes and limit.
-func (s *srq) Query() (verbs.SRQAttr, error) {
-	const op = "query_srq"
-	if err := enter(s, op); err != nil {
-		return verbs.SRQAttr{}, err
-	}
-	defer s.leave()
-	var a C.struct_ibv_srq_attr
-	if err := shimError(C.shim_query_srq(s.c, &a)); err != nil {
-		return verbs.SRQAttr{}, failed(op, s.name(), err)
-	}
-	return verbs.SRQAttr{MaxWR: int(a.max_wr), MaxSGE: int(a.max_sge), Limit: int(a.srq_limit)}, nil
+// Query returns sizes and limit.
+func (s *srq) Query() (attr verbs.SRQAttr, err error) {
+	err = verb(s, "query_srq", func() error {
+		var a C.struct_ibv_srq_attr
+		err := shimError(C.shim_query_srq(s.c, &a))
+		attr = verbs.SRQAttr{MaxWR: int(a.max_wr), MaxSGE: int(a.max_sge), Limit: int(a.srq_limit)}
+		return err
+	})
+	return attr, err
 }

@@ -15,31 +15,34 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// waiter lets goroutines wait for events on a file descriptor of the library's, and sends
-// them away when what it belongs to is closed. It does not own the descriptor.
+// waiter waits for events on a file descriptor of the library, until stop is called. It does not
+// own the descriptor.
 type waiter struct {
-	fd, alarm C.int // alarm can be read from the moment of stop on
-	mu        sync.Mutex
-	left      sync.Cond
-	inside    int
-	stopped   bool
+	fd     C.int
+	stopFD C.int // an eventfd that stop makes readable
+
+	mu      sync.Mutex
+	changed sync.Cond // waiting has decreased
+	waiting int       // running calls of wait
+	stopped bool
 }
 
+// newWaiter makes fd non-blocking and returns a waiter for it.
 func newWaiter(fd C.int) (*waiter, error) {
 	if ret, errno := C.shim_nonblocking(fd); ret != 0 {
 		return nil, cause(errno)
 	}
-	alarm, errno := C.eventfd(0, C.EFD_CLOEXEC|C.EFD_NONBLOCK)
-	if alarm < 0 {
+	stopFD, errno := C.eventfd(0, C.EFD_CLOEXEC|C.EFD_NONBLOCK)
+	if stopFD < 0 {
 		return nil, cause(errno)
 	}
-	w := &waiter{fd: fd, alarm: alarm}
-	w.left.L = &w.mu
+	w := &waiter{fd: fd, stopFD: stopFD}
+	w.changed.L = &w.mu
 	return w, nil
 }
 
-// wait calls take whenever the descriptor may have something, until it says that it has
-// taken it. It returns ErrTimeout or ErrClosed if that does not happen.
+// wait calls take, which reads an event without blocking, whenever the descriptor is readable,
+// until take returns true or an error. It returns ErrTimeout, or ErrClosed after stop.
 func (w *waiter) wait(timeout time.Duration, take func() (bool, error)) error {
 	if !w.enter() {
 		return verbs.ErrClosed
@@ -47,7 +50,7 @@ func (w *waiter) wait(timeout time.Duration, take func() (bool, error)) error {
 	defer w.leave()
 	began := time.Now()
 	for {
-		// What is there is taken also by who has no time at all.
+		// An event is read even if the timeout is 0.
 		if taken, err := take(); taken || err != nil {
 			return err
 		}
@@ -59,7 +62,7 @@ func (w *waiter) wait(timeout time.Duration, take func() (bool, error)) error {
 			}
 			ms = C.int(min((left+time.Millisecond-1)/time.Millisecond, math.MaxInt32))
 		}
-		switch ready, errno := C.shim_wait(w.fd, w.alarm, ms); {
+		switch ready, errno := C.shim_wait(w.fd, w.stopFD, ms); {
 		case ready == 2:
 			return verbs.ErrClosed
 		case ready < 0 && !errors.Is(errno, syscall.EINTR):
@@ -68,25 +71,26 @@ func (w *waiter) wait(timeout time.Duration, take func() (bool, error)) error {
 	}
 }
 
+// enter counts a call of wait, unless stop was called; leave ends it.
 func (w *waiter) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
 		return false
 	}
-	w.inside++
+	w.waiting++
 	return true
 }
 
 func (w *waiter) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.inside--
-	w.left.Broadcast()
+	w.waiting--
+	w.changed.Broadcast()
 }
 
-// stop ends all waits, and returns when the last has ended. From then on nobody uses the
-// descriptor. Whoever calls must hold no lock that take needs.
+// stop ends all calls of wait, and returns when the last has ended; the descriptor is then unused.
+// The caller must not hold a lock that take needs.
 func (w *waiter) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,9 +98,9 @@ func (w *waiter) stop() {
 		return
 	}
 	w.stopped = true
-	C.shim_wake(w.alarm)
-	for w.inside > 0 {
-		w.left.Wait()
+	C.shim_wake(w.stopFD)
+	for w.waiting > 0 {
+		w.changed.Wait()
 	}
-	C.close(w.alarm)
+	C.close(w.stopFD)
 }

@@ -50,9 +50,9 @@ func (m *BufferInfo) Parse(b []byte) error {
 	return nil
 }
 
-// PingText writes the data of rping's ping number n over b: a heading, then the
+// RPingText writes the data of rping's ping number n over b: a heading, then the
 // characters from A to z in turn, from one further with each ping, and a NUL.
-func PingText(b []byte, n int) {
+func RPingText(b []byte, n int) {
 	const first, count = 'A', 'z' - 'A' + 1
 	head := copy(b, fmt.Sprintf("rdma-ping-%d: ", n))
 	for i := head; i < len(b); i++ {
@@ -64,7 +64,7 @@ func PingText(b []byte, n int) {
 // checkPing reports where got differs from ping number n.
 func checkPing(got []byte, n int) error {
 	want := make([]byte, len(got))
-	PingText(want, n)
+	RPingText(want, n)
 	if bytes.Equal(got, want) {
 		return nil
 	}

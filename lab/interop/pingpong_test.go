@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -21,10 +22,7 @@ var (
 // freePort returns a TCP address on the loopback that nobody listens on.
 func freePort(t *testing.T) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.82.0.1:0") // where nobody else is
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.82.0.1:0"))(t) // where nobody else is
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
@@ -33,12 +31,11 @@ type runner interface {
 	Run(context.Context, verbs.Context) (Result, error)
 }
 
-// tool is the peer as the C programs are: one buffer for all, from which it
-// sends what it received last.
-type tool struct{ PingPong }
+// cPingPong acts as the C programs: it sends from the one buffer that it receives into.
+type cPingPong struct{ PingPong }
 
-func (p tool) Run(ctx context.Context, dev verbs.Context) (Result, error) {
-	l, err := newPlayer(p.PingPong, dev)
+func (p cPingPong) Run(ctx context.Context, dev verbs.Context) (Result, error) {
+	l, err := newPingPongRun(p.PingPong, dev)
 	if err != nil {
 		return Result{}, err
 	}
@@ -51,8 +48,8 @@ func (p tool) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 		first = first.checked()
 	}
 	first.fill(buf)
-	l.compose = func(_ *lane, b []byte) { copy(b, buf) }
-	l.inspect = func(_ *lane, b []byte) error { copy(buf, b); return nil }
+	l.compose = func(_ *pingPongQP, b []byte) { copy(b, buf) }
+	l.inspect = func(_ *pingPongQP, b []byte) error { copy(buf, b); return nil }
 	result, err := l.run(ctx)
 	for i := 0; err == nil && p.Check && i < p.Size; i += pageSize {
 		if buf[i] != 0 {
@@ -62,15 +59,15 @@ func (p tool) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	return result, err
 }
 
-// meeting is our device and the peer's on a fabric, each with its program.
-type meeting struct {
+// programTest is our program and the peer's, each on a device of a fabric.
+type programTest struct {
 	fabric      *fabric
 	here, there netip.Addr
 	ours, peers runner
 }
 
 // run runs both programs and returns our error and the peer's.
-func (m meeting) run(t *testing.T, timeout time.Duration) (ours, peers error) {
+func (m programTest) run(t *testing.T, timeout time.Duration) (ours, peers error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, errTooLong)
 	defer cancel()
@@ -95,15 +92,15 @@ func (m meeting) run(t *testing.T, timeout time.Duration) (ours, peers error) {
 
 var errTooLong = errors.New("too long")
 
-// pingPong is a meeting in which we play p and the peer is a tool.
-func pingPong(t *testing.T, p PingPong, here, there netip.Addr) meeting {
+// pingPong returns a test of p at here with the C program at there.
+func pingPong(t *testing.T, p PingPong, here, there netip.Addr) programTest {
 	p.SideChannel, p.MTU, p.Local = freePort(t), verbs.MTU1024, here
 	peer := p
 	peer.Local, peer.Role = there, Server
 	if p.Role == Server {
 		peer.Role = Client
 	}
-	return meeting{newFabric(), here, there, p, tool{peer}}
+	return programTest{newFabric(), here, there, p, cPingPong{peer}}
 }
 
 var pingPongs = []PingPong{
@@ -123,7 +120,7 @@ func TestPingPong(t *testing.T) {
 		for _, p.Role = range []Role{Client, Server} {
 			t.Run(fmt.Sprintf("%v/%v/%d", p.Tool, p.Role, p.Size), func(t *testing.T) {
 				p.Iters = 40
-				for _, m := range []meeting{pingPong(t, p, here4, there4), pingPong(t, p, here6, there6)} {
+				for _, m := range []programTest{pingPong(t, p, here4, there4), pingPong(t, p, here6, there6)} {
 					if ours, peers := m.run(t, 30*time.Second); ours != nil || peers != nil {
 						t.Errorf("ours: %v; the peer's: %v", ours, peers)
 					}

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -19,10 +22,7 @@ var (
 // captured returns the frames of a classic pcap, in order.
 func captured(t *testing.T, file string) (frames [][]byte) {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(file))(t)
 	order := binary.ByteOrder(binary.LittleEndian)
 	if b[0] == 0xa1 {
 		order = binary.BigEndian
@@ -54,8 +54,8 @@ func TestCapturesOfSIW(t *testing.T) {
 	var all TapReport
 	for _, file := range files {
 		frames := captured(t, file)
-		w := NewWatch(port(frames))
-		backwards := NewWatch(port(frames))
+		w := NewMonitor(port(frames))
+		backwards := NewMonitor(port(frames))
 		for i, f := range frames {
 			w.Frame(time.Unix(int64(i), 0), f)
 		}
@@ -103,20 +103,14 @@ func testRank(frame []byte) int {
 
 // frameOf is a frame with a TCP segment over IPv4.
 func frameOf(src, dst netip.AddrPort, seq, ack uint32, flags uint8, payload []byte) []byte {
-	f := make([]byte, ethernetLen+ipv4Len+tcpLen, ethernetLen+ipv4Len+tcpLen+len(payload))
-	f[12], f[13] = 8, 0
-	ip := f[ethernetLen:]
-	ip[0], ip[9] = 0x45, protocolTCP
-	binary.BigEndian.PutUint16(ip[2:], uint16(ipv4Len+tcpLen+len(payload)))
-	copy(ip[12:], src.Addr().AsSlice())
-	copy(ip[16:], dst.Addr().AsSlice())
-	tcp := ip[ipv4Len:]
+	tcp := make([]byte, tcpLen, tcpLen+len(payload))
 	binary.BigEndian.PutUint16(tcp, src.Port())
 	binary.BigEndian.PutUint16(tcp[2:], dst.Port())
 	binary.BigEndian.PutUint32(tcp[4:], seq)
 	binary.BigEndian.PutUint32(tcp[8:], ack)
 	tcp[12], tcp[13] = tcpLen/4<<4, flags
-	return append(f, payload...)
+	ip := packet.IP{Src: src.Addr(), Dst: dst.Addr(), Protocol: new(uint8(packet.ProtocolTCP))}
+	return packet.Ethernet{Type: packet.EtherTypeIPv4}.Append(nil, ip.Append(nil, append(tcp, payload...)))
 }
 
 func startFrame(key string, flags byte) []byte {
@@ -125,13 +119,13 @@ func startFrame(key string, flags byte) []byte {
 
 // talk is a connection under observation, written by hand.
 type talk struct {
-	w    *Watch
+	w    *Monitor
 	now  time.Time
 	seqs [2]uint32
 }
 
 func newTalk() *talk {
-	k := &talk{w: NewWatch(there.Port()), now: time.Unix(1, 0), seqs: [2]uint32{0xffffffe0, 7}} // one wraps
+	k := &talk{w: NewMonitor(there.Port()), now: time.Unix(1, 0), seqs: [2]uint32{0xffffffe0, 7}} // one wraps
 	k.send(initiator, tcpSYN, nil)
 	k.send(responder, tcpSYN|tcpACK, nil)
 	return k
@@ -259,7 +253,7 @@ func TestMangledTerminate(t *testing.T) {
 }
 
 // Whatever is fed, nothing breaks.
-func FuzzWatch(f *testing.F) {
+func FuzzMonitor(f *testing.F) {
 	f.Add(frameOf(here, there, 1, 1, tcpSYN, nil))
 	f.Add(frameOf(here, there, 1, 1, tcpACK, startFrame(requestKey, 0)))
 	f.Add(frameOf(there, here, 1, 1, tcpACK, dirty))

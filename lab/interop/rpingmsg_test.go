@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var (
@@ -32,14 +34,14 @@ func TestBufferInfoParseRejectsEveryOtherLength(t *testing.T) {
 }
 
 // The first two lines that `rping -c -v -S 96` prints, and the wrap at its 59th.
-func TestPingText(t *testing.T) {
+func TestRPingText(t *testing.T) {
 	for n, want := range map[int]string{
 		0:  "rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX\x00",
 		1:  "rdma-ping-1: BCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY\x00",
 		58: "rdma-ping-58: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW\x00",
 	} {
 		got := make([]byte, len(want))
-		PingText(got, n)
+		RPingText(got, n)
 		if string(got) != want {
 			t.Errorf("ping %d:\n got %q\nwant %q", n, got, want)
 		}
@@ -48,10 +50,8 @@ func TestPingText(t *testing.T) {
 
 func TestCheckPingNamesTheByte(t *testing.T) {
 	b := make([]byte, 1025)
-	PingText(b, 3)
-	if err := checkPing(b, 3); err != nil {
-		t.Fatal(err)
-	}
+	RPingText(b, 3)
+	must.Do(t, checkPing(b, 3))
 	b[1000] ^= 1
 	if err := checkPing(b, 3); err == nil || !strings.Contains(err.Error(), "byte 1000") {
 		t.Errorf("checkPing with byte 1000 spoilt = %v", err)

@@ -1,0 +1,68 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance"
+)
+
+// interfaceState changes the interface of a device of a host for a case, and undoes that.
+type interfaceState struct {
+	host interface { // an agent.Host or an agent.Client
+		SetLink(device string, up bool) error
+		SetAddress(device string, addr netip.Prefix, present bool) error
+	}
+	device   string
+	addrs    []netip.Prefix // of the interface at the start
+	linkDown bool
+	removed  []netip.Addr
+}
+
+// setLink sets the device's link up or down.
+func (s *interfaceState) setLink(up bool) error {
+	err := wrapCannot(s.host.SetLink(s.device, up))
+	if err == nil {
+		s.linkDown = !up
+	}
+	return err
+}
+
+// setAddress adds or removes an address of the interface.
+func (s *interfaceState) setAddress(a netip.Addr, present bool) error {
+	i := slices.IndexFunc(s.addrs, func(p netip.Prefix) bool { return p.Addr() == a })
+	if i < 0 {
+		return fmt.Errorf("%w: %v is not an address of the device's interface", conformance.ErrBenchCannot, a)
+	}
+	if err := wrapCannot(s.host.SetAddress(s.device, s.addrs[i], present)); err != nil {
+		return err
+	}
+	s.removed = slices.DeleteFunc(s.removed, func(t netip.Addr) bool { return t == a })
+	if !present {
+		s.removed = append(s.removed, a)
+	}
+	return nil
+}
+
+// restore sets the link up and adds the removed addresses again.
+func (s *interfaceState) restore() error {
+	var errs []error
+	if s.linkDown {
+		errs = append(errs, s.setLink(true))
+	}
+	for _, a := range slices.Clone(s.removed) {
+		errs = append(errs, s.setAddress(a, true))
+	}
+	return errors.Join(errs...)
+}
+
+// wrapCannot adds conformance.ErrBenchCannot to agent.ErrHostCannot.
+func wrapCannot(err error) error {
+	if errors.Is(err, agent.ErrHostCannot) {
+		return fmt.Errorf("%w: %w", conformance.ErrBenchCannot, err)
+	}
+	return err
+}

@@ -1,0 +1,148 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// Default ports of the servers, and the message size of rdma_client and rdma_server.
+const (
+	RPingPort    = 7174
+	UDAddyPort   = 7174 // udaddy has no option for it
+	UCMatosePort = 7471
+	RDMAPort     = 7471
+	RDMASize     = 16
+)
+
+// CMProgram is one run of a program of rdma-core that connects by rdma_cm. Run acts as one
+// end of it.
+//
+//   - RPing: a ping is a send, an RDMA read, two sends, an RDMA write and a send. The client
+//     advertises its data, the server reads it and replies; the client advertises its sink,
+//     the server writes the data back and replies.
+//   - UDAddy: the client asks the connection manager for the server's queue pair and sends it
+//     datagrams, each with its own queue pair number as immediate data. The server sends as
+//     many back.
+//   - UCMatose: over each connection the server sends all its messages at once. When the client
+//     has them it sends as many back, and the server disconnects. iWARP lets the server send
+//     first only after a message of the client or enhanced connection setup.
+//   - RDMA (rdma_client, rdma_server): the client sends 16 bytes, the server sends 16 others, and
+//     both disconnect. Size and Count do not matter.
+type CMProgram struct {
+	Tool Tool
+	Role Role           // of our end
+	Addr netip.AddrPort // of the server
+	// Local is our address on the fabric. Only UDAddy needs it.
+	Local netip.Addr
+	Size  int // of a message
+	Count int // messages in each direction over a connection; with RPing, pings
+	// Connections is how many connections RPing and UCMatose have at the same time. 0 is 1.
+	Connections int
+	// Events makes our end wait for completion events instead of polling.
+	Events bool
+	// SendDelay is the time before the server of UCMatose sends. A client on siw takes data
+	// right behind the MPA reply for a breach of RFC 5044, and fails to connect.
+	SendDelay time.Duration
+	// Ready, if set, is called when our server listens.
+	Ready func()
+}
+
+// validate checks p and sets its defaults.
+func (p *CMProgram) validate() error {
+	least, most := 1, math.MaxInt
+	switch p.Tool {
+	case RPing:
+		least, most = MinPingSize, MaxPingSize
+	case UDAddy:
+		least = verbs.GRHLen + 1
+	case UCMatose:
+	case RDMA:
+		p.Size, p.Count = RDMASize, 1
+	default:
+		return fmt.Errorf("%q does not connect by rdma_cm", p.Tool)
+	}
+	switch {
+	case p.Role != Client && p.Role != Server:
+		return fmt.Errorf("%q is not a role", p.Role)
+	case p.Size < least || p.Size > most:
+		return fmt.Errorf("%s takes messages of %d to %d bytes, not %d", p.Tool, least, most, p.Size)
+	case p.Count < 1:
+		return fmt.Errorf("%s takes a count of 1 or more, not %d", p.Tool, p.Count)
+	}
+	p.Connections = max(p.Connections, 1)
+	return nil
+}
+
+// contents has the data of a program that sends messages. conn numbers the connections, n the
+// messages of a connection in one direction, both from 0.
+type contents struct {
+	compose func(conn, n int, b []byte)       // writes a message
+	inspect func(conn, n int, b []byte) error // checks a received message; with UDAddy, with its GRH
+}
+
+// contents returns our messages, no two of which are alike, and the checks of the peer's.
+func (p *CMProgram) contents() contents {
+	content := contents{
+		compose: func(conn, n int, b []byte) { numbered(conn*p.Count + n).fill(b) },
+		inspect: func(int, int, []byte) error { return nil },
+	}
+	switch {
+	case p.Tool == RDMA: // the programs send zeros
+		content.inspect = func(_, _ int, b []byte) error { return check(b, constant(0)) }
+	case p.Tool == UDAddy:
+		// udaddy sends only the last datagram that it received back, so ours are alike. The client's
+		// data is the content of its uninitialized memory.
+		content.compose = func(_, _ int, b []byte) { numbered(0).fill(b) }
+		if p.Role == Client {
+			content.inspect = func(_, _ int, b []byte) error { return checkUDAddyReply(b[verbs.GRHLen:], p.Local) }
+		}
+	case p.Role == Server: // ucmatose sends the last message that it received
+		content.inspect = func(conn, _ int, b []byte) error { return check(b, numbered((conn+1)*p.Count-1)) }
+	default: // the server sends its uninitialized memory, but every time the same
+		first := make([][]byte, p.Connections)
+		content.inspect = func(conn, n int, b []byte) error {
+			if n == 0 {
+				first[conn] = bytes.Clone(b)
+			}
+			if !bytes.Equal(b, first[conn]) {
+				return fmt.Errorf("unlike message 0: %w", check(b, func(i int) byte { return first[conn][i] }))
+			}
+			return nil
+		}
+	}
+	return content
+}
+
+// Run acts as one end of the program on dev. It checks every completion, and all data that the
+// peer's program determines.
+func (p CMProgram) Run(ctx context.Context, dev verbs.Context) (Result, error) {
+	if err := p.validate(); err != nil {
+		return Result{}, err
+	}
+	return p.run(ctx, dev, p.contents())
+}
+
+// run runs the program, which is valid, with the given contents.
+func (p CMProgram) run(ctx context.Context, dev verbs.Context, content contents) (result Result, err error) {
+	cm, err := dev.CM()
+	if err != nil {
+		return Result{}, err
+	}
+	start := time.Now()
+	switch p.Tool {
+	case RPing:
+		result, err = (&rpingRun{p, dev, cm}).run(ctx)
+	case UDAddy:
+		result, err = runUDAddy(ctx, p, dev, content)
+	default:
+		result, err = (&messageRun{CMProgram: p, contents: content, dev: dev, cm: cm}).run(ctx)
+	}
+	result.Elapsed = time.Since(start)
+	return result, err
+}

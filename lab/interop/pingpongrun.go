@@ -1,0 +1,202 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const (
+	// slotsPerQP is how many receives are posted for each queue pair. One is in use at
+	// a time; the others show a message that arrives twice.
+	slotsPerQP = 4
+	// ackTimeout is 1.07 s. The programs have 14 (67 ms), for which an emulated
+	// guest is at times too slow; and it never gives up, while we do after seven.
+	ackTimeout = 18
+)
+
+// pingPongRun is one end of an ibv_*_pingpong program.
+type pingPongRun struct {
+	PingPong
+	resources
+	gidIndex int
+	gid      verbs.GID
+	srq      verbs.SRQ
+	ah       verbs.AH // of the peer, with UD
+	qps      []pingPongQP
+
+	sendBuf, recvBuf []byte // a buffer for each queue pair; slots with a guard behind each
+	sendMR, recvMR   verbs.MR
+
+	sent, received int
+
+	compose func(*pingPongQP, []byte)       // writes the next message of a queue pair
+	inspect func(*pingPongQP, []byte) error // checks the message that a queue pair received
+}
+
+// pingPongQP is a queue pair and its progress.
+type pingPongQP struct {
+	qp             verbs.QP
+	peer           Endpoint
+	sent, received int // completed
+	sending        bool
+	receiving      bool // the peer's next message has not arrived
+}
+
+// newPingPongRun creates the queue pairs and posts their receives.
+func newPingPongRun(p PingPong, dev verbs.Context) (*pingPongRun, error) {
+	r := &pingPongRun{PingPong: p, gid: verbs.GIDFrom(p.Local), qps: make([]pingPongQP, max(p.QPs, 1))}
+	r.compose = func(qp *pingPongQP, b []byte) { p.sends(qp.sent).fill(b) }
+	r.inspect = func(qp *pingPongQP, b []byte) error { return check(b, p.expects(qp.received)...) }
+	var err error
+	if r.gidIndex, err = FindGID(dev, r.gid); err != nil {
+		return nil, err
+	}
+	slots := slotsPerQP * len(r.qps)
+	r.resources = newResources(dev, slots+len(r.qps), p.Events)
+	r.sendBuf, r.recvBuf = make([]byte, len(r.qps)*r.Size), make([]byte, slots*r.slotLen())
+	r.sendMR = r.regMR(r.sendBuf, 0)
+	r.recvMR = r.regMR(r.recvBuf, verbs.AccessLocalWrite)
+	r.createQPs()
+	for slot := range slots {
+		r.do(func() error { return r.postRecv(slot) })
+	}
+	return r, r.finish()
+}
+
+// FindGID returns the index of gid in the table of dev's first port.
+func FindGID(dev verbs.Context, gid verbs.GID) (int, error) {
+	port, err := dev.QueryPort(devicePort)
+	if err != nil {
+		return 0, err
+	}
+	for i := range port.GIDs {
+		entry, err := dev.QueryGID(devicePort, i)
+		if err == nil && entry.GID == gid && entry.Type == verbs.GIDTypeRoCEv2 {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("%s has no RoCE v2 GID %v among %d", dev.Info().Name, gid, port.GIDs)
+}
+
+// headLen is the size of the GRH before the payload in a receive buffer.
+func (r *pingPongRun) headLen() int {
+	if r.Tool == UD {
+		return verbs.GRHLen
+	}
+	return 0
+}
+
+func (r *pingPongRun) slotLen() int { return r.headLen() + r.Size + guardLen }
+
+func (r *pingPongRun) slot(i int) []byte { return r.recvBuf[i*r.slotLen():][:r.slotLen()] }
+
+// createQPs creates the queue pairs, in state Init.
+func (r *pingPongRun) createQPs() {
+	caps := verbs.QPCaps{MaxSendWR: 1, MaxInline: inlineLen(r.Size)}
+	if r.Tool == SRQ {
+		r.srq = create(&r.resources, func() (verbs.SRQ, error) {
+			return r.dev.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: slotsPerQP * len(r.qps), MaxSGE: 1})
+		})
+	} else {
+		caps.MaxRecvWR = slotsPerQP
+	}
+	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+	if r.Tool == UD {
+		mask |= verbs.QPAttrQKey
+	} else {
+		mask |= verbs.QPAttrAccessFlags
+	}
+	for i := range r.qps {
+		qp := r.createQP(verbs.QPInit{Type: r.qpType(), SRQ: r.srq, Caps: caps})
+		r.qps[i].qp = qp
+		r.do(func() error {
+			return qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: devicePort, QKey: pingPongQKey}, mask)
+		})
+	}
+}
+
+// postRecv clears a slot and posts a receive into it.
+func (r *pingPongRun) postRecv(slot int) (err error) {
+	buf := r.slot(slot)
+	clear(buf)
+	constant(guardByte).fill(buf[len(buf)-guardLen:])
+	wr := []verbs.RecvWR{{
+		WRID: uint64(slot),
+		SGL:  []verbs.SGE{verbs.SGEOf(r.recvMR, slot*r.slotLen(), r.slotLen()-guardLen)},
+	}}
+	if r.srq != nil {
+		_, err = r.srq.PostRecv(wr)
+	} else {
+		_, err = r.qps[0].qp.PostRecv(wr)
+	}
+	return err
+}
+
+// exchangeEndpoints exchanges endpoints over the side channel and connects every queue pair.
+func (r *pingPongRun) exchangeEndpoints(ctx context.Context) error {
+	mine := make([]Endpoint, 1)
+	if r.Tool == SRQ {
+		mine = make([]Endpoint, srqEndpoints)
+	}
+	for i := range r.qps {
+		mine[i] = Endpoint{QPN: r.qps[i].qp.QPN(), PSN: startPSN, GID: r.gid}
+	}
+	var conn net.Conn
+	var err error
+	if r.Role == Client {
+		conn, err = dial(ctx, r.SideChannel)
+	} else {
+		conn, err = accept(ctx, r.SideChannel, r.Ready)
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if r.Role == Server {
+		return exchangeAsServer(conn, mine, r.connect)
+	}
+	theirs, err := exchangeAsClient(conn, mine)
+	if err != nil {
+		return err
+	}
+	return r.connect(theirs)
+}
+
+// connect moves every queue pair to RTS, with the attributes of the programs.
+func (r *pingPongRun) connect(theirs []Endpoint) error {
+	for i := range r.qps {
+		qp := &r.qps[i]
+		qp.peer = theirs[i]
+		path := verbs.AHAttr{Port: devicePort, GRH: verbs.GRH{DGID: qp.peer.GID, SGIDIndex: uint8(r.gidIndex), HopLimit: 64}}
+		toRTR, toRTS := verbs.QPAttrState, verbs.QPAttrState|verbs.QPAttrSQPSN
+		switch r.qpType() {
+		case verbs.QPTypeRC:
+			toRTR |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+			toRTS |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
+			fallthrough
+		case verbs.QPTypeUC:
+			toRTR |= verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+		case verbs.QPTypeUD:
+			if r.ah = create(&r.resources, func() (verbs.AH, error) { return r.pd.CreateAH(path) }); r.err != nil {
+				return r.err
+			}
+		}
+		attr := verbs.QPAttr{
+			State: verbs.QPStateRTR, AH: path, PathMTU: r.MTU, DestQPN: qp.peer.QPN, RQPSN: qp.peer.PSN,
+			MaxDestRdAtomic: 1, MinRNRTimer: 12,
+			SQPSN: startPSN, Timeout: ackTimeout, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 1,
+		}
+		if err := qp.qp.Modify(attr, toRTR); err != nil {
+			return err
+		}
+		attr.State = verbs.QPStateRTS
+		if err := qp.qp.Modify(attr, toRTS); err != nil {
+			return err
+		}
+	}
+	return nil
+}

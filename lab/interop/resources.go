@@ -1,0 +1,137 @@
+package interop
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+const (
+	devicePort = 1
+	// guardLen bytes of guardByte lie behind every receive buffer; no message may change them.
+	guardLen  = 64
+	guardByte = 0xee
+	// maxInline is the largest message that is posted inline, so that a run of several sizes
+	// has both kinds.
+	maxInline = 64
+	// sendWRID marks the IDs of send requests; the low half is the number of the message or of
+	// the queue pair. The ID of a receive request is its slot.
+	sendWRID = 1 << 32
+	// startPSN makes every run but the shortest wrap its packet sequence numbers.
+	startPSN = 0xfffffc
+)
+
+// resources are the verbs objects of a program. After the first failure the methods that
+// create objects do nothing, and finish returns the failure.
+type resources struct {
+	dev     verbs.Context
+	pd      verbs.PD
+	comp    *completions
+	created []io.Closer
+	err     error
+}
+
+// newResources creates a protection domain, and a completion queue that is polled or, with
+// events, waited for.
+func newResources(dev verbs.Context, cqDepth int, events bool) resources {
+	r := resources{dev: dev}
+	r.pd = create(&r, dev.AllocPD)
+	r.comp = create(&r, func() (*completions, error) { return newCompletions(dev, cqDepth, events) })
+	return r
+}
+
+// create calls newObject unless an earlier creation failed, and has r close the object.
+func create[T io.Closer](r *resources, newObject func() (T, error)) (object T) {
+	r.do(func() (err error) {
+		if object, err = newObject(); err == nil {
+			r.created = append(r.created, object)
+		}
+		return err
+	})
+	return object
+}
+
+// do calls f unless an earlier call failed.
+func (r *resources) do(f func() error) {
+	if r.err == nil {
+		r.err = f()
+	}
+}
+
+func (r *resources) regMR(buf []byte, access verbs.Access) verbs.MR {
+	return create(r, func() (verbs.MR, error) { return r.pd.RegMR(verbs.MRInit{Buf: buf, Access: access}) })
+}
+
+// createQP creates a queue pair with one SGE a request on the program's completion queue.
+func (r *resources) createQP(init verbs.QPInit) verbs.QP {
+	return create(r, func() (verbs.QP, error) {
+		init.PD, init.SendCQ, init.RecvCQ, init.Caps.MaxSendSGE = r.pd, r.comp.cq, r.comp.cq, 1
+		if init.Caps.MaxRecvWR > 0 {
+			init.Caps.MaxRecvSGE = 1
+		}
+		return r.dev.CreateQP(init)
+	})
+}
+
+// finish ends the set-up of a program: if it failed, it closes all objects.
+func (r *resources) finish() error {
+	if r.err == nil {
+		return nil
+	}
+	return errors.Join(r.err, r.close())
+}
+
+// close closes all objects, the last one first. It may be called again.
+func (r *resources) close() error {
+	var errs []error
+	for _, object := range slices.Backward(r.created) {
+		errs = append(errs, object.Close())
+	}
+	r.created = nil
+	return errors.Join(errs...)
+}
+
+// inlineLen returns the inline capacity of a queue pair that sends messages of the given size.
+func inlineLen(size int) int {
+	if size <= maxInline {
+		return size
+	}
+	return 0
+}
+
+// sendWR returns a request that sends buf, which is registered in mr at the given offset.
+func sendWR(id uint64, buf []byte, mr verbs.MR, offset int) verbs.SendWR {
+	wr := verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
+	if len(buf) <= maxInline {
+		wr.Flags |= verbs.SendInline
+		wr.Inline = buf
+	} else {
+		wr.SGL = []verbs.SGE{verbs.SGEOf(mr, offset, len(buf))}
+	}
+	return wr
+}
+
+// postSend posts wr. It clears inline data then, which the message must not notice.
+func postSend(qp verbs.QP, wr verbs.SendWR) error {
+	_, err := qp.PostSend([]verbs.SendWR{wr})
+	if err == nil {
+		clear(wr.Inline)
+	}
+	return err
+}
+
+// checkGuard checks the memory behind a receive buffer.
+func checkGuard(guard []byte) error {
+	if err := check(guard, constant(guardByte)); err != nil {
+		return fmt.Errorf("memory behind the buffer was written: %w", err)
+	}
+	return nil
+}
+
+// completionError describes a completion that failed.
+func completionError(wc *verbs.WC) error {
+	return fmt.Errorf("%v (vendor error %#x) for work request %#x", wc.Status, wc.VendorErr, wc.WRID)
+}
