@@ -35,23 +35,8 @@ func newAgentCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent --listen ADDR:PORT --key FILE",
 		Short: "Give 'fabrictest certify' on another host access to the RDMA devices of this one",
-		Long: `Give 'fabrictest certify' on another host access to the RDMA devices of this one.
-
-The agent posts verbs on request of whoever has its key, and nobody else: who has the
-key may do to the devices whatever root's programs can. 'agent key FILE' makes one;
-copy the file to the other host. The connection is TLS 1.3, both ends prove that they
-have the key, and the agent listens only at the address that it is told.
-
-The devices are those of the kernel, by libibverbs, for which the program must be built
-with -tags ibverbs. To put links and addresses down and up, and to restart soft-RoCE
-and soft-iWARP devices, it needs CAP_NET_ADMIN; without, cases about these are
-unsupported. --emulate has an emulated device on an interface instead, to try things
-out without RDMA hardware; for soft-RoCE the interface's offloads are switched off.`,
-		Example: `  fabrictest agent key agent.key
-  fabrictest agent --listen 192.0.2.7:7471 --key agent.key --device mlx5_0
-  fabrictest agent --listen 192.0.2.7:7471 --key agent.key --emulate softroce --interface eth1`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, program) },
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd, program) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", "", "`ADDR:PORT` to listen at: one of this host's addresses, or 0.0.0.0 or [::] for all of them")
@@ -67,10 +52,9 @@ out without RDMA hardware; for soft-RoCE the interface's offloads are switched o
 
 func newAgentKeyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "key FILE",
-		Short:   "Create a key for an agent and its clients",
-		Example: "  fabrictest agent key agent.key",
-		Args:    cobra.MatchAll(atLeast(1, "name the file for the key"), cobra.MaximumNArgs(1)),
+		Use:   "key FILE",
+		Short: "Create a key for an agent and its clients",
+		Args:  cobra.MatchAll(atLeast(1, "name the file for the key"), cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := agent.NewKey().WriteFile(args[0]); err != nil {
 				return err

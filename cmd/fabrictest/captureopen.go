@@ -24,25 +24,6 @@ func newCaptureOpenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "open [RUN] [WHICH...] [-- OPTION...]",
 		Short: "Open the captures of a run in Wireshark",
-		Long: `Open the captures of a run in Wireshark, or print them with tshark.
-
-RUN is the folder of a run of scenarios or cases, or a capture; without it, the
-last run of scenarios in the user's cache. WHICH selects among its captures, by
-words that must all be part of a capture's path: a scenario, sim or netns, a host,
-the ID of a case. What follows -- is passed on.
-
-Wireshark is told not to guess what protocol the payload of a message is, since its
-guesses are wrong here: version 4.0 calls every SEND malformed that is too short to
-be RPC over RDMA. The command that is run is printed. Where there is no display, or
-no wireshark, tshark prints the packets; --print asks for that.
-
-Exit codes: 0 it was opened, 1 there is no capture, or no Wireshark, 2 called
-wrongly; otherwise that of Wireshark.`,
-		Example: `  fabrictest capture open                                 the last run
-  fabrictest capture open out/ loss-5-percent sim         one scenario of a run
-  fabrictest capture open out/ clean-ipv4 host0           what one host saw
-  fabrictest capture open conform/ rc/psn/12              the packets of a case
-  fabrictest capture open --print a.pcapng -- -Y infiniband.bth.opcode==17`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var more []string
 			if n := cmd.ArgsLenAtDash(); n >= 0 {

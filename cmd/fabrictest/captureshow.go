@@ -15,33 +15,7 @@ func newCaptureShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show FILE...",
 		Short: "Decode the RoCEv2 and iWARP packets of a capture, a line per packet",
-		Long: `Decode captures, pcap or pcapng, packed with gzip or not; "-" is the standard
-input. A line for each packet says what it is in RoCEv2 (with the connection
-manager on QP 1) or in iWARP (MPA, DDP, RDMAP, from TCP streams put together).
-
-Packets are marked with "!" for what one looks for: sequence numbers seen before,
-missing or late, acknowledgements said twice, NAKs, refusals, wrong checksums,
-congestion, and comments that whoever wrote the file left on a packet. A mark is
-what the capture shows at one place; a retransmission after a loss further on is
-quite in order.
-
-Queue pairs, PSNs and messages select packets; of several values of one flag any
-may match, of several flags all must. --op takes a pattern for the name of a
-message, with or without its transport, and "ack", "nak" or "rnr" for what an
-acknowledgement says. A queue pair is that which a packet goes to: its answers
-go to the peer's.
-
-Exit codes: 0 all was read, 1 a file is damaged (what comes before is shown) or
-cannot be read, 2 it was called wrongly.`,
-		Example: `  fabrictest capture show run/clean-rc-sim/capture.pcapng.gz
-  fabrictest capture show --problems capture.pcapng          what went wrong
-  fabrictest capture show --qp 0x11 --psn 100-120 -v a.pcap  these, header by header
-  fabrictest capture show --op '*READ*' --host host1 a.pcapng
-  fabrictest capture show --op nak --op rnr a.pcap
-  fabrictest capture show -q --stats a.pcap                  counts by message and flow
-  tcpdump -w - port 4791 | fabrictest capture show -         as it happens
-  fabrictest capture show --json a.pcap | jq 'select(.marks)'`,
-		Args: atLeast(1, "name a capture to decode, or - for the standard input"),
+		Args:  atLeast(1, "name a capture to decode, or - for the standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := selectPackets(&opts.Filter, qps, psns); err != nil {
 				return err

@@ -50,50 +50,6 @@ func newCertifyCommand(o *certifyOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certify [CASE...] {--guest KIND | --agent HOST:PORT --key FILE --device NAME --interface IF} --out FOLDER",
 		Short: "Test a Linux kernel's RDMA device or a NIC on its link, and write a certificate",
-		Long: `Judge a device on its own wire, by the same cases as 'conform', and write a certificate.
-
-With --guest it is a Linux kernel's own, soft-RoCE (rxe) or soft-iWARP (siw): a virtual
-machine is booted for it, as 'lab kernel' does, and switched off again. A guest that
-crashes or hangs is switched off and on, and judging goes on: the case in which that
-happened is broken, with what the kernel said. This takes no root where /dev/net/tun may
-be opened. The program must have been built with -tags ibverbs, or --agent-program names
-one that was: it runs in the guest.
-
-Otherwise it is a device of another host. An agent there ('fabrictest agent') posts
-verbs; this program is the other end of the device's cable. --interface is the network
-interface that the cable ends at.
-
-RoCEv2 is judged by raw packets, which takes CAP_NET_RAW. The judge is a host of its
-own there: --peer ADDR/LEN is the first of four addresses in a row that nobody has, in a
-network of the device's, and may be given for IPv4 and for IPv6. Without one for IPv6 the
-judge makes up link-local ones. With --wire udp it is an ordinary program with UDP sockets
-at the addresses that the interface has (or at those that --peer names of them), which
-takes no permission: what a socket neither shows nor sends is unsupported, and the
-certificate lists it. Of several addresses the last is left to the device's partners.
-
-iWARP is judged over the TCP of this host, at the addresses that the interface has. With
---wire segments the judge makes TCP by hand, as a host of its own at --peer, which takes
-CAP_NET_RAW: it sees the device's segments, and chooses its own and their size.
-
-What the device does not claim is unsupported, and so is what this bench cannot ask, with
-the reason; what it claims and refuses fails. --deviations names a file with what is known
-not to be met and why, or those that come with fabrictest, as in rxe-6.12.
-
-The folder is fit for a file: certificate.json and certificate.html, the packets of every
-case, junit.xml, the hashes of all of it and, with --sign, a signature by an SSH key; of a
-guest, also all that it printed. 'certify verify' checks such a folder, 'certify compare'
-puts several side by side.
-
-Exit codes: 0 nothing that was asked speaks against the device, 1 something does, 2
-called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a certificate
-of what there was.`,
-		Example: `  fabrictest certify --guest rxe --kernel 6.12 --deviations rxe-6.12 --out rxe-6.12/
-  fabrictest certify mpa/fpdu --guest siw --kernel 6.1 --out fpdu/
-  fabrictest certify --agent 192.0.2.7:7471 --key agent.key --device mlx5_0 --interface eth1 \
-      --peer 198.51.100.20/24 --out certificate/
-  fabrictest certify rc/psn --agent 192.0.2.7:7471 --key agent.key --device rxe0 --interface eth1 --out psn/
-  fabrictest certify verify certificate/ --signers allowed_signers
-  fabrictest certify compare rxe-6.1/ rxe-6.12/ --html matrix.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.IDs = args
 			return o.run(cmd)

@@ -44,40 +44,6 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform [CASE...]",
 		Short: "Check devices against the specifications, clause by clause",
-		Long: `Check devices against the specifications, clause by clause.
-
-A case checks one requirement: it acts as the peer of the device, packet by packet, and
-as an application on the device. CASE is an ID, the beginning of IDs (rc/psn), a pattern
-('rc/*/duplicate-*') or a suite (iwarp). Without CASE, all cases run that the devices
-claim to support. Cases that can crash or hang a real device run only with --dangerous.
-
-Verdicts: pass, the requirement is met; fail, it is not, or the device rejects what it
-claims; unsupported, the device does not claim it, or the bench cannot test it; deviates,
-it is not met, and a deviation with a reason is on record; stale, a deviation is on record
-but the requirement is met; broken, the case could not be run.
-
---as gives the device the defects and capabilities of a Linux kernel's. --check-cases
-checks the cases: each must pass on a device without defects and fail on a device with
-each defect that it names, and some case must detect each defect that a device can have.
-
-A case in namespaces that fails while other processes keep the CPUs busy is repeated,
-twice at most.
-
-Every run leaves a folder with conformance.json, junit.xml, report.html and, for
-requirements that are not met, captures for Wireshark. --out says where; otherwise it is one of the
-last ` + fmt.Sprint(report.RunsKept) + ` in the user's cache.
-
-Exit codes: 0 all requirements are met, 1 some are not, 2 wrong arguments; 130 ended by
-Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
-		Example: `  fabrictest conform
-  fabrictest conform rc/psn --device softroce
-  fabrictest conform 'rc/*/duplicate-*' --level must --packets
-  fabrictest conform mpa --on netns --without slow        in network namespaces, in real time
-  fabrictest conform rc/psn --defect GhostAckCompletes     a defective device, and how it is found out
-  fabrictest conform --as rxe-6.12 --out out/             what a kernel would be told
-  fabrictest conform --check-cases --dangerous                check the cases
-  fabrictest conform linear --schedules 100               look longer for what must not be seen
-  fabrictest conform rc/atm --json | jq '.devices[].results[] | select(.verdict != "pass") | .id'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.IDs = args
 			return o.run(cmd, args)

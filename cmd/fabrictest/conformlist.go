@@ -14,9 +14,6 @@ func newListCasesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cases [CASE...]",
 		Short: "List the cases, and what each checks",
-		Example: `  fabrictest list cases
-  fabrictest list cases rc/psn
-  fabrictest list cases 'mpa/*' --json | jq -r '.[].id'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			choice.IDs, choice.IncludeDangerous = args, true
 			found, err := judge.FindCases(&choice)
@@ -40,9 +37,7 @@ func newConformShowCommand(program string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show CASE...",
 		Short: "Show what cases check, send and expect, and which defects they detect",
-		Example: `  fabrictest conform show rc/psn/gap-naked-once
-  fabrictest conform show 'mpa/fpdu/*'`,
-		Args: atLeast(1, "name a case: 'fabrictest list cases' lists all"),
+		Args:  atLeast(1, "name a case: 'fabrictest list cases' lists all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, err := judge.FindCases(&conformance.Filter{IDs: args, IncludeDangerous: true})
 			if err != nil {
@@ -58,12 +53,7 @@ func newConformCoverageCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "coverage [DOCUMENT...]",
 		Short: "Show how much of the specifications the cases cover",
-		Long: `Show how much of the specifications the cases cover, by document; with DOCUMENT, by
-section. A requirement is covered by a case, untestable for a reason that the ledger
-tells, or open.`,
-		Example: `  fabrictest conform coverage
-  fabrictest conform coverage roce rfc5044`,
-		RunE: func(cmd *cobra.Command, args []string) error { return judge.WriteCoverage(cmd.OutOrStdout(), args) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return judge.WriteCoverage(cmd.OutOrStdout(), args) },
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return beginning(typed, judge.DocumentKeys()), cobra.ShellCompDirectiveNoFileComp
 		},

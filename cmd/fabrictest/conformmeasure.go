@@ -21,23 +21,8 @@ func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "measure",
 		Short: "Measure how devices recover from packet loss and congestion",
-		Long: `Measure how devices recover from packet loss and congestion: how long it takes to tell of a
-gap by a NAK and to react to one, what a loss costs by the packet that is lost, how
-true timers are, how soon and how often congestion is told by CNPs, and what a sender
-does about it. Nothing is judged; what the specification demands of the same numbers is
-asked by the cases recovery/*.
-
-The peer is the lossy network: it leaves out what it would have sent, does not look at
-what came, marks packets, and knows when each passed. All times are as it sees them.
-
-It is about devices of RoCE: those of iWARP leave losses to TCP.
-
-Every run leaves a folder with conformance.json and report.html, which has the charts.`,
-		Example: `  fabrictest conform measure
-  fabrictest conform measure --on netns --out out/
-  fabrictest conform measure --as rxe-6.12 --json | jq '.devices[].measured[] | {name, median, unit}'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.runMeasure(cmd, args) },
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, args []string) error { return o.runMeasure(cmd, args) },
 	}
 	o.given = cmd.Flags().Changed
 	deviceFlag(cmd, &o.devices, "measure", measurable())

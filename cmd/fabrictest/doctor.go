@@ -15,14 +15,7 @@ func newDoctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Print what this machine supports, and how to get the rest",
-		Long: `Try what this machine can do and say how to get the rest. Simulation works
-everywhere; network namespaces need a kernel that lets this user have them. What
-is tried is done in namespaces that are gone when the command ends.
-
-Exit codes: 0 namespaces work, 1 they do not.`,
-		Example: `  fabrictest doctor
-  fabrictest doctor --json | jq '.[] | select(.state != "yes")'`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := append(append(netns.Probe(), kernel.Capabilities()...), lab.ProgramCapabilities()...)
 			var err error

@@ -17,28 +17,8 @@ func newLabExecCommand(calledAs string) *cobra.Command {
 	var once live.Program
 	var lab string
 	cmd := &cobra.Command{
-		Use:   "exec {HOST | -n HOSTS} -- PROGRAM [ARGUMENT...]",
-		Short: "Run a program in the hosts of a fabric",
-		Long: `Run a program in a host of a fabric that is up, or, with -n, in each host of a
-fabric that is brought up for it and taken down when all programs have ended.
-
-A program finds its NIC by its environment: FABRICTEST_HOST is the name of its
-host, FABRICTEST_NICS lists its NICs, FABRICTEST_RDMA0_IPV6 and _IPV4 are the
-addresses of the first, and FABRICTEST_RDMA0_IPV6_PEERS those of all hosts in
-order. Programs over libibverbs find no device there, unless the fabric was brought
-up with --rdma. With -n there are FABRICTEST_RANK and FABRICTEST_SIZE too. Go programs
-read it with package lab/nics, and speak to each other by package launch.
-
-On a terminal the program gets a terminal of its own, and the processes of its session are
-killed when it ends; otherwise signals are passed on to it.
-
-The exit code is the program's; with -n the first that is not 0. A program that a signal
-ended counts as 128 plus the number of the signal.`,
-		Example: `  fabrictest lab exec -n 4 -- ./my-program --verbose
-  fabrictest lab exec -n 2 -- sh -c 'echo $FABRICTEST_HOST $FABRICTEST_RDMA0_IPV6'
-  fabrictest lab up --hosts 4
-  fabrictest lab exec host0 -- bash
-  fabrictest lab exec host1 -- ping -c 3 fd00:fab::1`,
+		Use:               "exec {HOST | -n HOSTS} -- PROGRAM [ARGUMENT...]",
+		Short:             "Run a program in the hosts of a fabric",
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()

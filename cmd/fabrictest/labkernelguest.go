@@ -46,15 +46,8 @@ func onGuest(lab *string, run func(cmd *cobra.Command, remote *kernel.Remote, id
 
 func newLabKernelExecCommand(lab *string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "exec {GUEST | host} -- PROGRAM [ARGUMENT...]",
-		Short: "Run a program in a guest, or on the host side of its link",
-		Long: `Run a program in a guest, by its number, or on our side of its wire. Input, outputs
-and signals are passed on; the exit code is the program's, or 128 and the number of the
-signal that ended it. A guest has busybox, ip, rdma, ethtool, and the programs of
-rdma-core and perftest.`,
-		Example: `  fabrictest lab kernel exec 1 -- sh -c 'rping -s -a 10.77.0.11 -C 10 -v' &
-  fabrictest lab kernel exec 2 -- rping -c -a 10.77.0.11 -C 10 -v
-  fabrictest lab kernel exec host -- tcpdump -i wire`,
+		Use:               "exec {GUEST | host} -- PROGRAM [ARGUMENT...]",
+		Short:             "Run a program in a guest, or on the host side of its link",
 		ValidArgsFunction: fixed("1", "2", hostWord),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
@@ -89,11 +82,7 @@ func newLabKernelPutCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "put GUEST FILE [PATH]",
 		Short: "Copy a file into a guest",
-		Long: `Copy a file into a guest, with its mode. Without a path, or with one that ends in a
-slash, it keeps its name, in /tmp or there. Guests keep files in memory: they are
-gone when the guest is.`,
-		Example: "  fabrictest lab kernel put 1 ./my-program /usr/bin/my-program",
-		Args:    cobra.RangeArgs(2, 3),
+		Args:  cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := guestNumber(args[0])
 			if err != nil {
@@ -125,7 +114,6 @@ func newLabKernelDevicesCommand(lab *string) *cobra.Command {
 	return &cobra.Command{
 		Use:       "devices GUEST DEVICES",
 		Short:     "Replace the RDMA devices of a guest",
-		Example:   "  fabrictest lab kernel devices 1 siw-crc",
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{"rxe", "siw", "siw-crc", "both", "none"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -175,11 +163,9 @@ func newLabKernelConsoleCommand(lab *string) *cobra.Command {
 func newLabKernelStatusCommand(lab *string) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:     "status",
-		Short:   "Print the state of a lab and its guests",
-		Long:    "Say how a lab and its guests are. The exit code is 1 if there is no such lab, or one of its guests is off.",
-		Example: "  fabrictest lab kernel status --json | jq '.guests[].up'",
-		Args:    cobra.NoArgs,
+		Use:   "status",
+		Short: "Print the state of a lab and its guests",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			remote, err := kernel.Connect(*lab)
 			if err != nil {

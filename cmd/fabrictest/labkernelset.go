@@ -13,26 +13,8 @@ const allGuests = "*"
 
 func newLabKernelSetCommand(name *string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "set GUEST up|down|clean|KEY=VALUE...",
-		Short: "Impair, cut or restore the link of a guest",
-		Long: `Change the link of a guest, by its number, or of all with '*'. The words are those of
-'fabrictest lab set'.
-
-down takes the cable out, up puts it back: the guest is not told. KEY=VALUE sets what
-packets meet from now on, in place of what they met before: the keys are those of a
-scenario's impair section (loss, burst, duplicate, reorder, delay, jitter, corrupt,
-truncate, mark, rate, queue, way). clean lets everything pass.
-
-Packets are impaired both ways, on their way out of the guest and in to it: with
-way=out or way=in on that way only, and not at all on the other. The same packets in the
-same order meet the same fate again, by the seed that 'up' was given.
-
-The first impairment puts the link through a switch in user space, which takes an
-instant, and where it stays; 'status' tells what it has done.`,
-		Example: `  fabrictest lab kernel set 1 loss=5%
-  fabrictest lab kernel set 1 delay=2ms jitter=1ms way=in
-  fabrictest lab kernel set 1 down
-  fabrictest lab kernel set '*' clean`,
+		Use:               "set GUEST up|down|clean|KEY=VALUE...",
+		Short:             "Impair, cut or restore the link of a guest",
 		Args:              atLeast(2, "name a guest and what is to become of its link, as in 'fabrictest lab kernel set 1 loss=5%'"),
 		ValidArgsFunction: completeKernelSet(name),
 		RunE: func(cmd *cobra.Command, args []string) error {

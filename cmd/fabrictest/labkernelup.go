@@ -44,12 +44,7 @@ func newLabKernelBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build the guests' kernel and root file system from Debian packages",
-		Long: `Make the guests' kernel and files of the packages that Debian has now, unless that was
-done already, and print what they are. 'up' does it too, where there are none; this
-brings them up to date.`,
-		Example: `  fabrictest lab kernel build --kernel 6.1
-  fabrictest lab kernel build --no-siw          # which takes no compiler, and 150 MB less to fetch`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.prepare(cmd); err != nil {
 				return err
@@ -128,16 +123,7 @@ func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Boot guests that stay up",
-		Long: `Boot guests on one wire, and return when all of them are ready: ten seconds where
-processors are emulated, two with KVM. They stay up until 'fabrictest lab kernel
-down'.
-
-With two devices on one interface, rdma_cm takes the first: give one for programs that
-connect by it.`,
-		Example: `  fabrictest lab kernel up
-  fabrictest lab kernel up --kernel 6.1 --devices both --guests 2
-  fabrictest lab kernel up --devices siw --mtu 9000 --append 'slub_debug=FZPU'`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := kernel.CheckName(*lab); err != nil {
 				return cmdline.Errorf("--lab: %w", err)
@@ -177,13 +163,6 @@ func newLabKernelRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -- PROGRAM [ARGUMENT...]",
 		Short: "Boot guests, run a program on their network, and stop them",
-		Long: `Boot guests for the duration of a program that runs on our side of their wire. All
-of it ends with the program, with this command, however it does, and when a guest
-does. From within, 'fabrictest lab kernel exec' and 'put' reach the guests.
-
-The exit code is the program's.`,
-		Example: `  fabrictest lab kernel run --devices siw --guests 2 -- bash
-  fabrictest lab kernel run -- fabrictest interop matrix rc`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
 				return cmdline.Errorf("put the program to run behind --, as in 'fabrictest lab kernel run -- bash'")
@@ -206,9 +185,7 @@ func newLabKernelCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Print what this machine lacks to boot guests, and how to get it",
-		Long: `Print what this machine lacks to boot guests, or to make what they boot, and how to get
-it. Nothing is made. The exit code is 0 if nothing is missing, and else 1.`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.prepare(cmd); err != nil {
 				return err

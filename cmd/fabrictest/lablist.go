@@ -16,10 +16,7 @@ func newLabDownCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down [LAB]",
 		Short: "Take a fabric down, with all programs in it",
-		Example: `  fabrictest lab down
-  fabrictest lab down tree
-  fabrictest lab down --all`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			names := append(args, live.DefaultName)[:1]
 			if all {
@@ -48,10 +45,9 @@ func newLabDownCommand() *cobra.Command {
 func newLabListCommand() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the fabrics that are up",
-		Example: "  fabrictest lab list\n  fabrictest lab list --json | jq -r '.[].topology.hosts[]?.name'",
-		Args:    cobra.NoArgs,
+		Use:   "list",
+		Short: "List the fabrics that are up",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := live.QueryAll(cmd.Context())
 			if err != nil {

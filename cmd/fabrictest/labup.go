@@ -33,21 +33,7 @@ func newLabUpCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring up a fabric that stays up",
-		Long: `Bring up a fabric of hosts in network namespaces, without privileges. It stays up
-until 'fabrictest lab down', or until its process ends, and leaves nothing behind.
-
-Run programs in its hosts with 'fabrictest lab exec', and impair or cut its links with
-'fabrictest lab set'.`,
-		Example: `  fabrictest lab up --hosts 4
-  fabrictest lab exec host0 -- ip -br address
-  fabrictest lab set host1 loss=5% delay=1ms
-  fabrictest lab down
-
-  fabrictest lab up --lab tree --fabric fat-tree --hosts 8 --spines 2
-  fabrictest lab up --like incast-ecn
-  fabrictest lab up --hosts 3 --capture lab.pcapng
-  sudo fabrictest lab up --rdma rxe`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := live.CheckName(name); err != nil {
 				return cmdline.Errorf("--lab: %w", err)

@@ -16,15 +16,6 @@ func newListScenariosCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scenarios [SCENARIO...]",
 		Short: "List the scenarios",
-		Long: `List the scenarios that ship with fabrictest, all of them or those that the
-patterns and tags select. --provider shows which of them make sense with the NICs of
-that name, and why the others do not. --schema prints the JSON schema of their
-format, for whoever writes one: editors complete and check with it.`,
-		Example: `  fabrictest list scenarios
-  fabrictest list scenarios --tag loss
-  fabrictest list scenarios --provider softiwarp
-  fabrictest list scenarios 'flap-*' --json
-  fabrictest list scenarios --schema > scenario.schema.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if schema {
 				_, err := cmd.OutOrStdout().Write(scenarios.Schema())

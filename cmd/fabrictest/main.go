@@ -127,24 +127,8 @@ func onRun(cmd *cobra.Command, f func()) {
 
 func newRootCommand(program string) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "fabrictest",
-		Short: "Emulate RDMA fabrics, and test the software and devices on them",
-		Long: `fabrictest emulates RDMA fabrics, and tests the software and devices on them.
-
-A scenario is a fabric of hosts with emulated RDMA NICs, impairments and faults, a
-workload, and the expected results. It runs in simulation, where the same seed gives
-the same run byte for byte, and in network namespaces with a process per host, without
-privileges. A failure prints the command that repeats it.
-
-A conformance case checks one requirement of a specification on a device: of RoCEv2,
-iWARP, datagram-iWARP or the verbs API.`,
-		Example: `  fabrictest run                                 the standard scenarios
-  fabrictest run flap-short --on netns           one of them, in namespaces
-  fabrictest list scenarios --tag loss           the scenarios about packet loss
-  fabrictest lab exec -n 4 -- ./my-program       a program in each host of a fabric
-  fabrictest lab up --hosts 4                    a fabric that stays up
-  fabrictest conform rc/psn                      the conformance cases about PSNs
-  fabrictest doctor                              what this machine can do`,
+		Use:           "fabrictest",
+		Short:         "Emulate RDMA fabrics, and test the software and devices on them",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noSuchCommand,
@@ -176,6 +160,7 @@ iWARP, datagram-iWARP or the verbs API.`,
 		newCaptureShowCommand(), newCaptureOpenCommand(),
 	), newDoctorCommand(), newPerfCommand(program), newFuzzCommand(), newVersionCommand())
 	root.AddCommand(processCommands()...)
+	setHelp(root)
 	return root
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,36 +40,8 @@ const (
 
 func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "mpirun -n RANKS {PROGRAM | WORKLOAD} [ARGUMENT...]",
-		Short: "Run a multi-rank program on a fabric",
-		Long: `Run a program of many ranks, which exchange messages and share windows over RDMA,
-on a fabric that is made for it and is gone when they have ended.
-
-PROGRAM is a Go program that calls mpi.Main, and imports lab/mpihost/join so that it
-finds out which rank it is. WORKLOAD is one of those that are built in:
-
-` + workloadTable() + `
-They take --class T, S, W or A, which is how large the problem is, --iterations N,
---compute TIME for each step, and --bytes N where messages may have any size. Each
-checks its own answer. A program of the same name is run by its path, as ./ring.
-
-In network namespaces each rank is a process, and every NIC a device in it that talks
-over sockets; ranks on one host have addresses of their own. In simulation one process
-is all ranks: time is virtual, and the same seed gives the same run.
-
---design is how a rank reaches its peers, --protocol how large messages travel, and
---progress when it attends to what others want: inside of its calls only (polling), or
-also beside them (background).
-
-The exit code is the first that is not 0, in the order of ranks. A rank that fails ends
-the others in namespaces, and they are told in simulation.`,
-		Example: `  fabrictest mpirun -n 4 ./my-ranks
-  fabrictest mpirun -n 2 pingpong --bytes 64
-  fabrictest mpirun -n 8 --on sim --stats cg --class S
-  fabrictest mpirun -n 16 --on sim --protocol speculative --out lu/ lu
-  fabrictest mpirun -n 16 --per-host 4 --on sim --seed 7 ./my-ranks   the same run again, byte for byte
-  fabrictest mpirun -n 8 --on sim --provider dgiwarp --loss 1% ./my-ranks
-  fabrictest mpirun -n 4 --on sim --rails 2 --design srq --protocol speculative --stats ./my-ranks`,
+		Use:               "mpirun -n RANKS {PROGRAM | WORKLOAD} [ARGUMENT...]",
+		Short:             "Run a multi-rank program on a fabric",
 		ValidArgsFunction: completeWorkloads,
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.main(cmd, args) },
 	}
@@ -234,15 +205,6 @@ func protocolNames() []string {
 }
 
 func progressNames() []string { return []string{mpi.Polling.String(), mpi.Background.String()} }
-
-// workloadTable lists the workloads, for the help.
-func workloadTable() string {
-	var b strings.Builder
-	for _, wl := range work.All() {
-		fmt.Fprintf(&b, "  %-12s %s\n", wl.Name, wl.Title)
-	}
-	return b.String()
-}
 
 // completeWorkloads offers workloads with what they do, and programs.
 func completeWorkloads(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -31,18 +31,6 @@ func newPerfQuickCommand() *cobra.Command {
 	return newMeasureCommand(perflab.Quick, &cobra.Command{
 		Use:   "quick",
 		Short: "Measure soft-RoCE beside plain UDP, in less than a minute",
-		Long: `Measure two hosts in network namespaces, a process and a processor each:
-
-  - WRITEs of 1 MiB beside a stream of bare UDP sockets with segmentation
-    offload that does as much work (a copy and a CRC on each side), and both
-    without the CRC;
-  - half round trips of 8 bytes beside those of bare UDP sockets, spinning
-    beside spinning and blocking beside blocking;
-  - the rate of 64-byte sends, over 1 to 64 queue pairs;
-  - WRITE, SEND and READ of 64 B to 4 MiB;
-  - the memory of an idle host.
-
-` + howMeasured,
 	})
 }
 
@@ -50,25 +38,8 @@ func newPerfIWARPCommand() *cobra.Command {
 	return newMeasureCommand(perflab.IWARP, &cobra.Command{
 		Use:   "iwarp",
 		Short: "Measure soft-iWARP beside plain TCP, and datagram-iWARP, in about a minute",
-		Long: `Measure two hosts in network namespaces, a process and a processor each:
-
-  - WRITEs of 64 B to 4 MiB beside a stream of plain TCP that does as much work
-    (a copy and a CRC32c on each side), and both without the CRC;
-  - half round trips of 8 and 64 bytes beside those of plain TCP, spinning
-    beside spinning and blocking beside blocking;
-  - the rate of 64-byte sends, over 1 to 64 queue pairs;
-  - SEND and READ of 64 B to 4 MiB;
-  - unreliable datagrams of datagram-iWARP beside soft-iWARP: half round trips of
-    64 bytes, and sends of 2 KiB;
-  - the memory of an idle host.
-
-` + howMeasured,
 	})
 }
-
-const howMeasured = `What is compared takes turns, and the limit is measured twice in each turn: how
-much it differs from itself is the noise, and where that is too much the result
-says that nothing can be concluded. The exit code is 1 if a target was missed.`
 
 // newMeasureCommand makes a command of a measurement.
 func newMeasureCommand(measure func(context.Context, perflab.Options) (*perf.Result, error), cmd *cobra.Command) *cobra.Command {

@@ -32,26 +32,8 @@ func newPerfMemoryCommand(o *perfMemory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory",
 		Short: "Measure the communication memory of ranks, by design, pattern and number",
-		Long: `Measure how many bytes a rank of the runtime has registered for communication, by
-kind, in simulated worlds:
-
-  curves   every design of channels with partners that are few, that grow with the
-           logarithm of the ranks, and that are all ranks, against their number
-  thesis   connections beside datagrams with CG, MG, LU, SMG and RADIX on 4, 16 and 64
-           ranks, equipped as in the dissertation on datagram-iWARP, beside its table
-  survey   rings and shared receives with the NAS benchmarks, SuperLU and HPL on 64
-           ranks, equipped as in the paper on MVAPICH's eager designs, beside its tables
-
-Where everybody talks to everybody, all ranks are measured up to 64; beyond, one rank that
-talks to all others, which has as much: a million connections would not fit.
-
-Everything up to 1024 ranks takes ten minutes or so on two processors, and up to 16 some
-seconds. It leaves a folder with ranks.json and report.html, which has the charts.`,
-		Example: `  fabrictest perf memory
-  fabrictest perf memory --ranks 4,8,16
-  fabrictest perf memory --only survey --out survey/`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.main(cmd) },
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.main(cmd) },
 	}
 	f := cmd.Flags()
 	f.IntSliceVar(&o.ranks, "ranks", []int{4, 8, 16, 32, 64, 128, 256, 512, 1024}, "numbers of ranks")

@@ -25,22 +25,8 @@ type replayOptions struct {
 
 func newReplayCommand(o *replayOptions) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "replay RUN [SCENARIO...]",
-		Short: "Repeat a saved run, and compare the results",
-		Long: `Repeat a saved run with its scenarios and seeds, and compare the results. RUN is its
-folder or its result.json; "last" is the latest in the user's cache. Without SCENARIO,
-the scenarios that did not pass are run; with --all, all of them.
-
-In simulation the results must be identical, to the last counter; differences are
-listed, and are bugs of fabrictest. In namespaces only the verdict is compared. Whole packets are captured unless --capture says otherwise.
-
-To run a scenario with a seed, without a saved run: fabrictest run NAME --seed N.
-
-Exit codes: 0 the results are the same, 1 they differ, 2 wrong arguments; 130 ended by
-Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.`,
-		Example: `  fabrictest replay last
-  fabrictest replay out/ loss-5-percent --on sim
-  fabrictest replay result.json --all --out again/`,
+		Use:               "replay RUN [SCENARIO...]",
+		Short:             "Repeat a saved run, and compare the results",
 		Args:              atLeast(1, `name a run: its folder, or "last" for the latest`),
 		ValidArgsFunction: completeRuns,
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], args[1:]) },

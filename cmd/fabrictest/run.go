@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -36,44 +35,6 @@ func newRunCommand(o *runOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [SCENARIO...]",
 		Short: "Run scenarios",
-		Long: `Run scenarios: each is a fabric with impairments and faults, a workload, and the expected
-results.
-
-SCENARIO is the name of one that ships with fabrictest, a pattern of names, or a
-file (*.yaml). Without any, and without --tag, the standard set runs: first in
-simulation, where time is virtual and the same seed gives the same run byte for
-byte, then in network namespaces with a process per host, where the machine allows
-them. No privileges are needed: see 'fabrictest doctor'.
-
-Every run leaves a folder with result.json, junit.xml, report.html, captures for
-Wireshark, and logs. --out says where; otherwise it is one of the last ` + strconv.Itoa(report.RunsKept) + ` in the
-user's cache.
-
---provider runs scenarios with NICs of another kind, for example those of soft-RoCE
-with soft-iWARP. Scenarios that cannot run with them are skipped with a reason.
-Expectations for one tier only, which hold for the original NICs, are not checked.
-
---seeds runs each scenario with many seeds in simulation, from --seed on or from 1,
-and keeps no files: it prints each failure and the command that repeats it.
-
-While it runs in namespaces, SIGUSR1 prints the status of each rank.
-
-A scenario in namespaces that is too slow because other processes keep the CPUs busy
-is starved, not failed, and is repeated once. Wrong bytes, lost or duplicate messages
-are always a failure.
-
-Exit codes: 0 all passed, 1 a scenario failed, 2 wrong arguments, 3 none failed but one
-was starved twice; 130 ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with
-a report of the results so far.`,
-		Example: `  fabrictest run
-  fabrictest run 'loss-*' --on sim --seed 7            the same packets lost again, byte for byte
-  fabrictest run --seeds 1000                          the standard set with seeds 1 to 1000, in simulation
-  fabrictest run --tag quick --out out/
-  fabrictest run ./mine.yaml --on netns
-  fabrictest run loss-5-percent --defect AckCompletesRead   a defective NIC, and how it is found out
-  fabrictest run --provider softiwarp                  all that makes sense over iWARP
-  fabrictest run --provider dgiwarp                    and over iWARP in datagrams
-  fabrictest run --json | jq '.scenarios[] | select(.verdict != "passed") | .replay'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Patterns = args
 			return o.run(cmd)

@@ -11,10 +11,9 @@ import (
 
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version, the commit and the Go version it was built with",
-		Example: "  fabrictest version",
-		Args:    cobra.NoArgs,
+		Use:   "version",
+		Short: "Print the version, the commit and the Go version it was built with",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 			return err
