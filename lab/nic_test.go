@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -18,10 +19,7 @@ func TestNICSetupFromScenario(t *testing.T) {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	for host, defective := range map[string]bool{"host0": false, "host1": true, "host2": true, "host3": false} {
-		got, err := setupOf(s, p, host, []string{"FixedHopLimit"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(setupOf(s, p, host, []string{"FixedHopLimit"}))(t)
 		want := []string{"FixedHopLimit"}
 		if defective {
 			want = append(want, "AckCompletesRead", "cm.IgnoreCommEst")
@@ -63,10 +61,7 @@ func TestDatagramNICSetupFromScenario(t *testing.T) {
 		"{kind: random, services: [rc]}":                                           {}, // which is refused
 	} {
 		s := parse(t, "fabric: {kind: pair}\nnic: {provider: dgiwarp}\nworkload: "+text+"\n")
-		p, err := Provider(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(Provider(s))(t)
 		if got, err := setupOf(s, p, "host0", nil); err != nil || !reflect.DeepEqual(got.Options, want) {
 			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -26,10 +27,7 @@ func parse(t testing.TB, text string) *scenarios.Scenario {
 
 func plan(t testing.TB, text string) *Plan {
 	t.Helper()
-	p, err := NewPlan(parse(t, text), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPlan(parse(t, text), Options{}))(t)
 	return p
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -34,9 +35,7 @@ func show(t *testing.T, cfg report.DisplayConfig, run *report.Run) {
 	for i := range run.Scenarios {
 		d.Done(&run.Scenarios[i])
 	}
-	if err := d.Finish(run, report.Paths{HTML: "runs/7/report.html", Result: "runs/7/result.json", JUnit: "runs/7/junit.xml"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Finish(run, report.Paths{HTML: "runs/7/report.html", Result: "runs/7/result.json", JUnit: "runs/7/junit.xml"}))
 }
 
 func TestPlainOutputIsGolden(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -17,10 +18,7 @@ import (
 func TestWriteReadRoundTrip(t *testing.T) {
 	t.Parallel()
 	run := sampleRun()
-	got, err := report.Read(bytes.NewReader(written(t, run)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(report.Read(bytes.NewReader(written(t, run))))(t)
 	if len(got.Scenarios) != len(run.Scenarios) {
 		t.Fatalf("%d scenarios of %d", len(got.Scenarios), len(run.Scenarios))
 	}
@@ -77,9 +75,7 @@ func misshapen(t *testing.T) map[string]string {
 }
 
 func TestReadErrorNamesKey(t *testing.T) {
-	if _, err := report.Read(strings.NewReader(small)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(report.Read(strings.NewReader(small)))(t)
 	for key, text := range misshapen(t) {
 		_, err := report.Read(strings.NewReader(text))
 		var ke *report.KeyError
@@ -111,15 +107,11 @@ func TestReadRejectsTruncatedFiles(t *testing.T) {
 
 func TestReadFileErrorNamesFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "result.json")
-	if err := os.WriteFile(path, []byte("{"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("{"), 0o666))
 	if _, err := report.ReadFile(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Error(err)
 	}
-	if err := os.WriteFile(path, []byte(small), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(small), 0o666))
 	if run, err := report.ReadFile(path); err != nil || run.Seed != 7 {
 		t.Error(run, err)
 	}
@@ -156,8 +148,6 @@ func FuzzRead(f *testing.F) {
 		if page := html(t, run); strings.Count(page, "<script") != 1 || strings.Contains(page, "ZgotmplZ") {
 			t.Fatalf("the page has something in it:\n%s", page)
 		}
-		if err := xml.Unmarshal(junit(t, run), new(parsedJUnit)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, xml.Unmarshal(junit(t, run), new(parsedJUnit)))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -13,9 +14,7 @@ import (
 func junit(t *testing.T, run *report.Run) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := report.WriteJUnit(&b, run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, report.WriteJUnit(&b, run))
 	return b.Bytes()
 }
 
@@ -83,9 +82,7 @@ func TestStarvedResultIsAnErrorOfItsOwnType(t *testing.T) {
 		First: &report.Attempt{Reason: "too busy at first"},
 	}}}
 	var b bytes.Buffer
-	if err := report.WriteJUnit(&b, run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, report.WriteJUnit(&b, run))
 	for _, want := range []string{`<error message="the machine is too busy" type="starved">`, `name="first attempt" value="too busy at first"`} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s is missing in\n%s", want, b.String())

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
@@ -15,9 +16,7 @@ import (
 func html(t testing.TB, run *report.Run) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := report.WriteHTML(&b, run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, report.WriteHTML(&b, run))
 	return b.String()
 }
 

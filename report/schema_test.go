@@ -11,6 +11,7 @@ import (
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -25,10 +26,7 @@ var document = testutil.Document{
 }
 
 func TestSchemaMatchesTypes(t *testing.T) {
-	text, err := json.MarshalIndent(document.Schema(t), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.MarshalIndent(document.Schema(t), "", "  "))(t)
 	text = append(text, '\n')
 	testutil.Golden(t, "schema.json", text, *update)
 	if !*update && !bytes.Equal(report.Schema(), text) {
@@ -65,10 +63,7 @@ func TestResultsAreValid(t *testing.T) {
 				r.Samples = r.Samples[:min(2, len(r.Samples))]
 			}
 		}
-		doc, err := validator.UnmarshalJSON(bytes.NewReader(written(t, run)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(validator.UnmarshalJSON(bytes.NewReader(written(t, run))))(t)
 		if err := s.Validate(doc); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -92,9 +87,7 @@ func TestSchemaRejectsWhatReadRejects(t *testing.T) {
 func written(t *testing.T, run *report.Run) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := report.Write(&b, run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, report.Write(&b, run))
 	if !json.Valid(b.Bytes()) {
 		t.Fatal("not JSON")
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
@@ -85,17 +86,13 @@ func TestCertifyOverAnAgent(t *testing.T) {
 	if err != nil || len(captures) < 7 {
 		t.Errorf("captures: %v, %v", captures, err)
 	}
-	if err := os.Truncate(captures[0], 100); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(captures[0], 100))
 	if code, _, stderr = call(t, "certify", "verify", folder); code != exitFailed || !strings.Contains(stderr, "has been changed") {
 		t.Errorf("verify of a changed folder: exit code %d, %s", code, stderr)
 	}
 	// A deviation on record that is met is stale, and red.
 	known := filepath.Join(dir, "known.yaml")
-	if err := os.WriteFile(known, []byte("mpa/fpdu/length-counts-the-record-only: {reason: made up}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(known, []byte("mpa/fpdu/length-counts-the-record-only: {reason: made up}\n"), 0o600))
 	if code, out, _ = certify("mpa/fpdu", "--device", "emu0", "--out", folder+"2", "--deviations", known); code != exitFailed || !strings.Contains(out, "1 stale") {
 		t.Errorf("a stale deviation: exit code %d\n%s", code, out)
 	}
@@ -121,13 +118,8 @@ func TestCertifySigns(t *testing.T) {
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", in("ssh")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	public, err := os.ReadFile(in("ssh.pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(in("signers"), []byte("lab@example.com "+string(public)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	public := must.Get(os.ReadFile(in("ssh.pub")))(t)
+	must.Do(t, os.WriteFile(in("signers"), []byte("lab@example.com "+string(public)), 0o600))
 	call(t, "agent", "key", in("key"))
 	at := startAgent(t, in("key"))
 	code, out, stderr := call(t, "certify", "mpa/fpdu", "--agent", at, "--key", in("key"), "--interface", "lo", "--device", "emu0", "--out", in("certificate"), "--sign", in("ssh"))
@@ -140,9 +132,7 @@ func TestCertifySigns(t *testing.T) {
 	if code, out, stderr = verify(); code != exitOK || !strings.Contains(out, "signed by lab@example.com") {
 		t.Errorf("verify: exit code %d\n%s\n%s", code, out, stderr)
 	}
-	if err := os.WriteFile(filepath.Join(in("certificate"), "more"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(in("certificate"), "more"), nil, 0o600))
 	if code, _, stderr = verify(); code != exitFailed || !strings.Contains(stderr, "more has been added") {
 		t.Errorf("verify of a folder with more: exit code %d, %s", code, stderr)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
@@ -19,13 +20,8 @@ import (
 
 func TestCertifyOfGuestsCalledWrongly(t *testing.T) {
 	notGo := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(notGo, []byte("#!/bin/sh\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(notGo, []byte("#!/bin/sh\n"), 0o700))
+	self := must.Get(os.Executable())(t)
 	for _, c := range []struct{ args, want string }{
 		{"--guest mlx5 --out o", "--guest mlx5: a kernel has rxe, siw or siw-crc"},
 		{"--guest rxe --interface eth1 --out o", "--interface is about a device that is there already"},
@@ -62,9 +58,7 @@ func TestCommandLinesOfGuests(t *testing.T) {
 	} {
 		o := &certifyOptions{program: c.program}
 		cmd := newCertifyCommand(o)
-		if err := cmd.ParseFlags(strings.Fields(c.args)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.ParseFlags(strings.Fields(c.args)))
 		o.guest.given = givenFlags(cmd, guestFlagNames)
 		if got := o.command([]string{"pkt/ip/*"}, 7); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.args, got, c.want)
@@ -82,10 +76,7 @@ func realGuests(t *testing.T) (program string) {
 	if err := kernel.Check(); err != nil {
 		t.Skip("no real guests are booted: ", err)
 	}
-	dir, err := kernel.DefaultImageDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(kernel.DefaultImageDir())(t)
 	if _, err := (kernel.ImageCache{Dir: dir}).Find(kernel.Linux61, true); err != nil {
 		t.Skip("no real guests are booted: ", err)
 	}
@@ -125,9 +116,7 @@ func TestRealGuestsDieWithTheProgram(t *testing.T) {
 		out := new(told)
 		cmd := exec.Command(program, "certify", "rc/psn", "--guest", "rxe", "--kernel", "6.1", "--out", filepath.Join(t.TempDir(), "certificate"))
 		cmd.Stdout, cmd.Stderr = out, out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Start())
 		for range 1200 {
 			if strings.Contains(out.String(), "is ready after") {
 				break
@@ -159,10 +148,7 @@ func TestRealGuestsDieWithTheProgram(t *testing.T) {
 // in their PID namespace.
 func running(t *testing.T, program string) (all []string) {
 	t.Helper()
-	entries, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(filepath.Glob("/proc/[0-9]*/exe"))(t)
 	for _, e := range entries {
 		if name, err := os.Readlink(e); err == nil && name == program {
 			all = append(all, e)

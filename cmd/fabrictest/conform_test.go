@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -64,10 +65,7 @@ func TestConformFindsADefectOut(t *testing.T) {
 		t.Fatalf("%+v, %v", run, err)
 	}
 	for _, r := range run.Bad() {
-		b, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(r.Capture)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(filepath.Join(dir, filepath.FromSlash(r.Capture))))(t)
 		if all, err := packet.ReadCapture(bytes.NewReader(b)); err != nil || len(all) == 0 || r.Ladder == nil {
 			t.Errorf("%s: %d packets, %v, ladder %v", r.ID, len(all), err, r.Ladder)
 		}
@@ -81,10 +79,7 @@ func TestConformFindsADefectOut(t *testing.T) {
 func TestConformRepeats(t *testing.T) {
 	essence := func() string {
 		_, run := judged(t, "rc/rnr", "rc/tmo", "--device", "softroce", "--defect", "JiffyTimers", "--seed", "3")
-		text, err := json.Marshal(run.Devices)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(run.Devices))(t)
 		return took.ReplaceAllString(string(text), "")
 	}
 	if a, b := essence(), essence(); a != b {
@@ -158,9 +153,7 @@ func TestWrongConformCalls(t *testing.T) {
 func TestDeviationsAreKnown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "deviations.yaml")
 	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o666))
 	}
 	const id = "rc/psn/ack-of-what-was-never-sent-ignored"
 	args := []string{"rc/psn/requests-count-by-one", id, "--device", "softroce", "--deviations", file}
@@ -227,10 +220,7 @@ func TestDefectsJudgeTheCases(t *testing.T) {
 func TestMatrixTriesAllWithAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, run := judged(t, "rc/psn/gap-naked-once", "rc/psn/requests-count-by-one", "--device", "softroce", "--check-cases", "--matrix")
-	p, err := nics.Find("softroce")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(nics.Find("softroce"))(t)
 	for _, m := range run.Devices[0].DefectChecks {
 		if m.Tried != 2 && p.CheckDefect(m.Defect) == nil { // some take a value, which nobody here gives
 			t.Errorf("%s: %d cases were tried", m.Defect, m.Tried)
@@ -307,10 +297,7 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("no chart on a page of %d bytes, %v", len(page), err)
 	}
 	_, out, _ = call(t, "conform", "measure", "--json", "--defect", "NAKWaitsForTimer")
-	defective, err := conform.Read(strings.NewReader(out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	defective := must.Get(conform.Read(strings.NewReader(out)))(t)
 	for _, name := range []string{"nak/reaction/first", "loss/at-3/retransmission"} {
 		if a, b := measured(sound, name), measured(defective, name); b < 100*a {
 			t.Errorf("%s: %g us, and %g us on a device that waits for its timer", name, a, b)

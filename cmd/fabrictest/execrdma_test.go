@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -38,14 +39,10 @@ func linkedWith(t *testing.T, libraries ...string) string {
 		elf.Section64{Type: uint32(elf.SHT_DYNAMIC), Off: at + uint64(names.Len()), Size: uint64(dynamic.Len()), Link: 1, Entsize: 16},
 		names.Bytes(), dynamic.Bytes(),
 	} {
-		if err := binary.Write(&file, binary.LittleEndian, part); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, binary.Write(&file, binary.LittleEndian, part))
 	}
 	path := filepath.Join(t.TempDir(), "ib_write_bw")
-	if err := os.WriteFile(path, file.Bytes(), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, file.Bytes(), 0o755))
 	return path
 }
 
@@ -62,9 +59,7 @@ func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
 		}
 	}
 	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
 	for _, path := range []string{linkedWith(t, "libc.so.6"), linkedWith(t), script, "/dev/null", t.TempDir(), "no-such-program"} {
 		var out strings.Builder
 		if warnOfKernelRDMA(&out, cmdline.GoRun, path); out.Len() > 0 {

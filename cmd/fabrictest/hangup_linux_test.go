@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -18,10 +19,7 @@ import (
 // gives the children the default action.
 func TestHangUpLeavesAReport(t *testing.T) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	for name, c := range map[string]struct {
 		args  []string
 		begun string // the file that shows that it is under way
@@ -43,9 +41,7 @@ func TestHangUpLeavesAReport(t *testing.T) {
 			cmd.Args[0] = "fabrictest"
 			cmd.Stdout, cmd.Stderr = &out, &out
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cmd.Start())
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
 			for begun := false; !begun; {
@@ -57,9 +53,7 @@ func TestHangUpLeavesAReport(t *testing.T) {
 					begun = err == nil
 				}
 			}
-			if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGHUP); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGHUP))
 			<-ended
 			if code := cmd.ProcessState.ExitCode(); code != 129 {
 				t.Errorf("exit code %d, want 129\n%s", code, out.String())

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/netns"
 )
@@ -33,14 +34,9 @@ func shell(t *testing.T, stdin string, args ...string) (code int, out string) {
 // testProgram is the test binary under a name that makes it the program.
 func testProgram(t *testing.T) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	name := filepath.Join(t.TempDir(), "fabrictest")
-	if err := os.Symlink(self, name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(self, name))
 	return name
 }
 
@@ -121,9 +117,7 @@ func TestExecKillsProgramWhenCommandDies(t *testing.T) {
 	defer live.Down(context.Background(), name)
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, testProgram(t), "lab", "exec", "--lab", name, "host0", "--", "sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	await(t, "the program runs", func() bool { info, err := live.Query(t.Context(), name); return err == nil && info.Programs == 1 })
 	cancel()
 	_ = cmd.Wait() // it was killed
@@ -161,13 +155,8 @@ func TestLabsListsTheSilent(t *testing.T) {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
-	info, err := live.Query(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(info.PID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(live.Query(t.Context(), name))(t)
+	must.Do(t, syscall.Kill(info.PID, syscall.SIGSTOP))
 	defer syscall.Kill(info.PID, syscall.SIGCONT)
 	await(t, "the lab is stopped", func() bool {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", info.PID))

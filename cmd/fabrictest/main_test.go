@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/netns"
@@ -51,14 +52,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".golden")
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(got), 0o666))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if got != string(want) {
 		t.Errorf("output differs from %s:\n%s\nIf it should: go test ./cmd/fabrictest -run Golden -update", file, got)
 	}
@@ -137,9 +133,7 @@ func TestWrongCalls(t *testing.T) {
 // A mistake in a file is no matter of how the command is called.
 func TestMistakesInFilesDoNotPointToTheHelp(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
-	if err := os.WriteFile(file, []byte("version: 1\nname: mine\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("version: 1\nname: mine\n"), 0o666))
 	code, _, stderr := call(t, "run", file)
 	if code != exitUsage || !strings.Contains(stderr, "mine.yaml:") || strings.Contains(stderr, "--help") {
 		t.Errorf("exit code %d, %q", code, stderr)
@@ -153,9 +147,7 @@ func TestMistakesInFilesDoNotPointToTheHelp(t *testing.T) {
 func TestInvocation(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "ft")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755))
 	for arg0, want := range map[string]string{
 		"ft": "ft", "./ft": "./ft", "../x/ft": "../x/ft", program: program,
 		"/tmp/go-build123/b001/exe/fabrictest": cmdline.GoRun, "/home/x/my tools/ft": "'/home/x/my tools/ft'",

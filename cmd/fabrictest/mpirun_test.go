@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/netns"
@@ -68,15 +69,10 @@ var rankPrograms = map[string]func(*mpi.World) error{
 // myRanks is a program of ranks in the working folder, as the help has it.
 func myRanks(t *testing.T, program string) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	t.Chdir(t.TempDir())
 	text := fmt.Sprintf("#!/bin/sh\nexec %s %s %s\n", self, testRanks, program)
-	if err := os.WriteFile("my-ranks", []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile("my-ranks", []byte(text), 0o755))
 }
 
 // launched runs the program as shell does, and not for ever: ranks that hang are what
@@ -153,10 +149,7 @@ func TestMPIRunCalledWrongly(t *testing.T) {
 
 func TestMPIRunEnds(t *testing.T) {
 	needNamespaces(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	for _, c := range []struct {
 		args string
 		code int
@@ -195,13 +188,8 @@ func TestMPIRunIsInterrupted(t *testing.T) {
 	program := testProgram(t)
 	myRanks(t, "forever")
 	cmd := exec.Command(program, "mpirun", "--on", "netns", "-n", "2", "./my-ranks")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "begun\n" {
 		t.Errorf("%q, %v", line, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
@@ -14,10 +15,7 @@ func TestPerfMemory(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "curves: mean of a rank             4        16\n") || !strings.Contains(out, "report: "+dir) {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	run, err := ranks.ReadFile(filepath.Join(dir, ranks.ResultFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(ranks.ReadFile(filepath.Join(dir, ranks.ResultFile)))(t)
 	if len(run.Memory) != 2 || len(run.Memory[0].Points) != 8 || len(run.Memory[1].Points) != 4 || run.Machine.OS == "" || run.Wall == 0 {
 		t.Fatalf("%+v", run)
 	}
@@ -62,10 +60,7 @@ func TestMPIRunReports(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "report: "+filepath.Join(ok, ranks.PageFile)) || strings.Contains(out, "4 of 4 ranks") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	run, err := ranks.ReadFile(filepath.Join(ok, ranks.ResultFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(ranks.ReadFile(filepath.Join(ok, ranks.ResultFile)))(t)
 	j := run.Job
 	if j == nil || j.Program != "cg --class S" || j.Ranks != 4 || j.Tier != onSim || j.LossPPM != 10000 || j.Protocol != "rget" || j.Progress != "polling" || len(j.Stats) != 4 {
 		t.Fatalf("%+v", j)
@@ -80,7 +75,7 @@ func TestMPIRunReports(t *testing.T) {
 	}
 	myRanks(t, "fails")
 	code, out = launched(t, "mpirun", "-n", "3", "--on", "sim", "--out", failed, "./my-ranks")
-	run, err = ranks.ReadFile(filepath.Join(failed, ranks.ResultFile))
+	run, err := ranks.ReadFile(filepath.Join(failed, ranks.ResultFile))
 	if code != exitFailed || err != nil || run.Job.Code != 1 {
 		t.Errorf("exit code %d, %v\n%s", code, err, out)
 	}

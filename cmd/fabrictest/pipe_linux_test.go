@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
@@ -53,9 +54,7 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(pipe, file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(pipe, file))
 		return folder
 	}
 	key, saved := filepath.Join(dir, "key"), filepath.Join(dir, "saved")
@@ -64,13 +63,9 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 			t.Fatal(stderr)
 		}
 	}
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(pipe, 0o600))
 	signed := certifiedFolder(t, nil)
-	if err := os.WriteFile(filepath.Join(signed, certificate.SignatureFile), []byte("none"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(signed, certificate.SignatureFile), []byte("none"), 0o600))
 	device := []string{"certify", "--device", "rxe0", "--interface", "lo", "--out", filepath.Join(dir, "out"), "--agent", "127.0.0.1:1"}
 	for name, words := range map[string][]string{
 		"scenario":              {"run", pipe, "--on", "sim"},

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
@@ -28,14 +29,9 @@ type outcome struct {
 func TestProfilesAreJudgedLikeTheirKernels(t *testing.T) {
 	t.Parallel()
 	program, cache := testProgram(t), t.TempDir()
-	b, err := os.ReadFile("testdata/profiles.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("testdata/profiles.yaml"))(t)
 	all := make(map[string]outcome)
-	if err := yaml.Unmarshal(b, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(b, &all))
 	for name, want := range all {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(program, append(append([]string{"conform", "--json", "--capture", "none"}, asked(t, name)...),
@@ -89,14 +85,8 @@ const longWinded = "cm/life/thousands-of-connections-leave-no-residue"
 // asked are the cases of all suites for devices like those of a profile.
 func asked(t *testing.T, profile string) (ids []string) {
 	t.Helper()
-	p, err := nics.FindProfile(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider, err := nics.Find(p.Provider)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(nics.FindProfile(profile))(t)
+	provider := must.Get(nics.Find(p.Provider))(t)
 	for _, suite := range judge.SuitesOf(provider.Protocol) {
 		for i := range suite.Cases {
 			if id := suite.Cases[i].ID; id != longWinded {

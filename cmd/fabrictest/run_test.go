@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -64,14 +65,9 @@ func TestRunLeavesAFolderThatReplays(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, out, stderr)
 	}
 	// A result that says something else is found out.
-	text, err := os.ReadFile(filepath.Join(dir, "result.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, "result.json")))(t)
 	other := strings.Replace(string(text), `"messages":`, `"messages":1`, 1)
-	if err := os.WriteFile(filepath.Join(dir, "result.json"), []byte(other), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "result.json"), []byte(other), 0o666))
 	code, out, _ = call(t, "replay", filepath.Join(dir, "result.json"), "--all", "--capture", "none")
 	if code != exitFailed || !strings.Contains(out, "figures differ") {
 		t.Errorf("a changed result: exit code %d\n%s", code, out)

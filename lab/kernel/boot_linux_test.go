@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -26,10 +27,7 @@ func TestRealGuests(t *testing.T) {
 	if err := Check(); err != nil {
 		t.Skip("no real guests are booted: ", err)
 	}
-	dir, err := DefaultImageDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(DefaultImageDir())(t)
 	for _, series := range AllSeries() {
 		t.Run(string(series), func(t *testing.T) {
 			img, err := ImageCache{Dir: dir}.Find(series, true)
@@ -72,32 +70,24 @@ func testRealGuest(t *testing.T, img *Image) {
 	}{
 		{lossy(impair.PPM), "0 packets received"}, {Impairment{}, "3 packets received"}, {Impairment{In: []impair.Spec{{Delay: time.Millisecond}}}, "3 packets received"},
 	} {
-		if err := l.Impair(1, step.m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Impair(1, step.m))
 		run("ping -c 3 -i 0.2 -W 1 10.77.0.1; true", step.want)
 	}
 	if link := l.Status()[0].Link; link.Sent.Lost < 3 || link.Received.Packets < 3 || link.Sent.Dropped+link.Received.Dropped != 0 {
 		t.Errorf("the link is %+v", link)
 	}
-	if err := l.Impair(1, Impairment{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Impair(1, Impairment{}))
 
 	// A program of rdma-core, with itself: it needs its libraries, its driver and the
 	// device.
 	run("ibv_rc_pingpong -d rxe0 -g 1 -n 10 >/tmp/server 2>&1 & sleep 1; ibv_rc_pingpong -d rxe0 -g 1 -n 10 127.0.0.1", "10 iters")
-	if err := l.SetDevices(t.Context(), 1, []guest.Device{guest.SIWCRC}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.SetDevices(t.Context(), 1, []guest.Device{guest.SIWCRC}))
 	run("rdma link", "link siw0/1 state ACTIVE")
 	run("timeout 20 rping -s -a 10.77.0.11 -C 3 >/tmp/server 2>&1 & sleep 1; timeout 20 rping -c -a 10.77.0.11 -C 3 -v", "ping data: rdma-ping-2")
 
 	file := make([]byte, 3<<20)
 	_, _ = rand.Read(file) // it never fails
-	if err := l.Put(t.Context(), 1, "/root/file", 0o644, int64(len(file)), bytes.NewReader(file)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Put(t.Context(), 1, "/root/file", 0o644, int64(len(file)), bytes.NewReader(file)))
 	run("sha256sum /root/file", fmt.Sprintf("%x", sha256.Sum256(file)))
 
 	_, _, err := l.Output(t.Context(), 1, guest.Shell("echo c >/proc/sysrq-trigger"))
@@ -106,9 +96,7 @@ func testRealGuest(t *testing.T, img *Image) {
 		t.Errorf("of a crash: %v", err)
 	}
 	began := time.Now()
-	if err := l.Restart(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Restart(t.Context(), 1))
 	t.Logf("restarted in %.1f s", time.Since(began).Seconds())
 	run("rdma link", "link rxe0/1 state ACTIVE")
 }

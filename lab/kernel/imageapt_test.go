@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
@@ -63,9 +64,7 @@ func fakes(t *testing.T, scripts map[string]string) {
 	t.Helper()
 	dir := testutil.PathWith(t, "cat", "sleep")
 	for name, text := range scripts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755))
 	}
 	t.Setenv("PATH", dir)
 }
@@ -90,9 +89,7 @@ func TestFetchVerifiesHashes(t *testing.T) {
 	p.SHA256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" // of hello
 	write := func(dir, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, p.file()), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, p.file()), []byte(text), 0o644))
 	}
 	said := ""
 	a := &apt{debDirs: []string{have}, logf: func(format string, _ ...any) { said += format }}
@@ -137,12 +134,8 @@ func TestOwnListsNeedKeyring(t *testing.T) {
 	if !errors.As(err, &missing) || !strings.Contains(missing.Install, "debian-archive-keyring") {
 		t.Errorf("without the key: %v", err)
 	}
-	if err := os.WriteFile(keyring, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := fetchOwnLists(t.Context(), dir, "http://mirror/", "bookworm", keyring, a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(keyring, nil, 0o644))
+	must.Do(t, fetchOwnLists(t.Context(), dir, "http://mirror/", "bookworm", keyring, a))
 	sources, err := os.ReadFile(filepath.Join(dir, "sources.list"))
 	for _, want := range []string{"http://mirror/debian bookworm main\n", "http://mirror/debian-security bookworm-security main\n", "signed-by=" + keyring} {
 		if err != nil || !strings.Contains(string(sources), want) {

@@ -9,33 +9,24 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // put keeps an image of a few octets.
 func put(t *testing.T, c ImageCache, name, recipe string, series Series, version string, built time.Time, files ...string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
-	if err := os.Mkdir(out, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(out, 0o755))
 	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(out, f), []byte(f), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(out, f), []byte(f), 0o644))
 	}
 	m := &manifest{Recipe: recipe, Series: series, Release: version + "-amd64", Version: version}
-	if err := c.publish(out, name, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.publish(out, name, m))
 	// When it was made decides which is found.
-	text, err := os.ReadFile(filepath.Join(m.dir, manifestName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(m.dir, manifestName)))(t)
 	then := strings.Replace(string(text), m.Built.Format(time.RFC3339), built.Format(time.RFC3339), 1)
-	if err := os.WriteFile(filepath.Join(m.dir, manifestName), []byte(then), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(m.dir, manifestName), []byte(then), 0o644))
 }
 
 func TestFindReturnsLatestCompleteImage(t *testing.T) {
@@ -49,9 +40,7 @@ func TestFindReturnsLatestCompleteImage(t *testing.T) {
 	put(t, c, "6.12-d", "another", Linux612, "6.12.4", day(4), kernelName, baseName)
 	put(t, c, "siw-6.12.1-amd64-x", siwRecipe, Linux612, "6.12.1", day(5), siwName)
 	put(t, c, "6.1-z", ours, Linux61, "6.1.9", day(6), kernelName, baseName)
-	if err := os.WriteFile(filepath.Join(c.Dir, "6.12-c", baseName), []byte("cut"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(c.Dir, "6.12-c", baseName), []byte("cut"), 0o644))
 
 	img, err := c.Find(Linux612, false)
 	if err != nil || img.Version != "6.12.2" || img.SIW || img.Kernel != filepath.Join(c.Dir, "6.12-b", kernelName) || len(img.Archives) != 1 {
@@ -77,10 +66,7 @@ func TestFindReturnsLatestCompleteImage(t *testing.T) {
 func TestBuildLock(t *testing.T) {
 	said := make(chan string, 1)
 	c := ImageCache{Dir: t.TempDir(), Log: func(s string) { said <- s }}
-	unlock, err := c.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := must.Get(c.lock(t.Context()))(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	got := make(chan error)
 	go func() {
@@ -96,23 +82,15 @@ func TestBuildLock(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	unlock()
-	again, err := c.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(c.lock(t.Context()))(t)
 	again()
 }
 
 func TestBuildRemovesStaleWorkDirs(t *testing.T) {
 	c := ImageCache{Dir: t.TempDir()}
 	old := filepath.Join(c.Dir, "build-123", "tree")
-	if err := os.MkdirAll(old, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	work, err := c.newWorkDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(old, 0o755))
+	work := must.Get(c.newWorkDir())(t)
 	if left, _ := filepath.Glob(filepath.Join(c.Dir, "build-*")); !slices.Equal(left, []string{work}) {
 		t.Errorf("there are %v", left)
 	}

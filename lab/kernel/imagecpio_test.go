@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 func small(t *testing.T) []byte {
@@ -16,9 +18,7 @@ func small(t *testing.T) []byte {
 	a.AddDir("/etc/deep")
 	a.AddText("/etc/motd", 0o644, "hello")
 	a.AddLink("bin", "usr/bin")
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Close())
 	return b.Bytes()
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // fakeModule is as little of an ELF file as holds a .modinfo.
@@ -30,9 +32,7 @@ func fakeModule(t *testing.T, fields ...string) []byte {
 	}
 	var b bytes.Buffer
 	for _, part := range []any{h, []byte(info), []byte(names), sections} {
-		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, binary.Write(&b, binary.LittleEndian, part))
 	}
 	return b.Bytes()
 }
@@ -49,14 +49,10 @@ func TestModuleDependencies(t *testing.T) {
 		"virtio_ring": {},
 	} {
 		files[name] = filepath.Join(dir, name+".ko")
-		if err := os.WriteFile(files[name], fakeModule(t, fields...), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(files[name], fakeModule(t, fields...), 0o644))
 	}
 	found := map[string]*module{}
-	if err := addModule(t.Context(), files, "rdma_rxe", found); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, addModule(t.Context(), files, "rdma_rxe", found))
 	if got := sortedKeys(found); !slices.Equal(got, []string{"ib_core", "ib_uverbs", "rdma_rxe", "udp_tunnel"}) {
 		t.Errorf("found %v", got)
 	}
@@ -78,12 +74,8 @@ func TestModuleFilesAreFoundByName(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"kernel/net/sch_netem.ko.xz", "kernel/arch/crc32c-intel.ko", "modules.order", "modules.builtin"} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("kernel/lib/crc-t10dif.ko\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, []byte("kernel/lib/crc-t10dif.ko\n"), 0o644))
 	}
 	files, err := moduleFiles(dir)
 	if err != nil || !slices.Equal(sortedKeys(files), []string{"crc32c_intel", "sch_netem"}) {
@@ -100,22 +92,16 @@ func TestModuleFilesAreFoundByName(t *testing.T) {
 func TestFindInFollowsLinksWithinRoot(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	library := filepath.Join(root, "usr/lib/x86_64-linux-gnu/libx.so.1.2")
-	if err := os.WriteFile(library, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(library, nil, 0o644))
 	for name, target := range map[string]string{
 		"lib/x86_64-linux-gnu/libx.so.1":   "/usr/lib/x86_64-linux-gnu/libx.so",
 		"usr/lib/x86_64-linux-gnu/libx.so": "libx.so.1.2",
 		"lib/x86_64-linux-gnu/loop.so":     "loop.so",
 	} {
-		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(target, filepath.Join(root, name)))
 	}
 	if got, err := findIn(root, libraryDirs, "libx.so.1"); err != nil || got != library {
 		t.Errorf("found %s, %v", got, err)
@@ -134,20 +120,12 @@ func TestExtractFolder(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, name := range []string{"linux/drivers/infiniband/sw/rxe/rxe.c", "linux/" + siwSource + "Makefile", "linux/" + siwSource + "siw.c", "linux/z"} {
-		if err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(name))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(name))}))
+		must.Get(w.Write([]byte(name)))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	all, into := b.Bytes(), filepath.Join(t.TempDir(), "siw")
-	if err := extractFolder(bytes.NewReader(all), siwSource, into); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, extractFolder(bytes.NewReader(all), siwSource, into))
 	if found, _ := filepath.Glob(into + "/*"); !slices.Equal(found, []string{into + "/Makefile", into + "/siw.c"}) {
 		t.Errorf("found %v", found)
 	}

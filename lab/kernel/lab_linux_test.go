@@ -17,15 +17,13 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 func up(t *testing.T, c Config) *Lab {
 	t.Helper()
-	l, err := Up(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Up(t.Context(), c))(t)
 	t.Cleanup(func() {
 		if err := l.Down(); err != nil {
 			t.Error(err)
@@ -121,9 +119,7 @@ func TestRestartAfterPanic(t *testing.T) {
 		_, err := l.Exec(t.Context(), 1, c)
 		waiting <- err
 	}()
-	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bufio.NewReader(r).ReadString('\n'))(t)
 	doomed := l.SetDevices(t.Context(), 1, nil)
 	for _, err := range []error{doomed, <-waiting} {
 		var e *GuestError
@@ -138,9 +134,7 @@ func TestRestartAfterPanic(t *testing.T) {
 	if s := l.Status()[0]; s.Up || !strings.Contains(s.DownReason, "panicked") {
 		t.Errorf("status %+v", s)
 	}
-	if err := l.Restart(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Restart(t.Context(), 1))
 	if _, code, err := l.Output(t.Context(), 1, guest.Shell("exit 5")); code != 5 || err != nil {
 		t.Errorf("after a restart: %d, %v", code, err)
 	}
@@ -233,21 +227,10 @@ func TestGuestsDieWithProcess(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), ownerRole+"="+fake(t, "good"))
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
+	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
+	pid := must.Get(strconv.Atoi(strings.TrimSpace(line)))(t)
 	if err := syscall.Kill(pid, 0); err != nil {
 		t.Fatalf("the guest is not there: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/netns"
 )
@@ -21,9 +22,7 @@ func TestUpInCurrentNamespace(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	out := new(strings.Builder)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), hereRole+"="+fake(t, "good")), out, out
-	if err := netns.StartUnshared(cmd); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, netns.StartUnshared(cmd))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

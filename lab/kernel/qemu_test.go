@@ -6,16 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 func TestQEMUArgs(t *testing.T) {
-	c, err := Config{
+	c := must.Get(Config{
 		Image: &Image{Kernel: "/k", SIW: true}, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 9000, KernelArgs: "slub_debug=F",
-	}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	}.withDefaults())(t)
 	const nic = ",romfile=,csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ufo=off,host_tso4=off,host_tso6=off,host_ufo=off"
 	want := strings.Join([]string{
 		"-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "512", "-smp", "1",
@@ -86,9 +84,7 @@ func TestConsoleIsBounded(t *testing.T) {
 
 func TestCheckProgram(t *testing.T) {
 	script := t.TempDir() + "/script"
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
 	if err := checkProgram(script); err == nil || !strings.Contains(err.Error(), "guests cannot run "+script) {
 		t.Errorf("a script: %v", err)
 	}

@@ -6,14 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
 func TestFromEnvReadsEnvVars(t *testing.T) {
-	fabric, err := topology.Star(3, topology.Options{Rails: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fabric := must.Get(topology.Star(3, topology.Options{Rails: 2}))(t)
 	for i, h := range fabric.Hosts {
 		vars := EnvVars(&fabric, h)
 		got, err := read(func(name string) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -23,28 +24,16 @@ func TestProviderCapsMatchDevices(t *testing.T) {
 		p := c.Provider
 		w := sim.New(sim.Config{})
 		defer w.Close()
-		n, err := sim.NewNet(w, sim.NetConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(sim.NewNet(w, sim.NetConfig{}))(t)
 		addr := netip.MustParseAddr("fd00::1")
 		port, err := n.Attach(sim.PortConfig{Name: "host0", Addrs: []netip.Addr{addr}, Link: sim.LinkConfig{RateBps: 1e9, Latency: time.Microsecond, MTU: 4200}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := p.NewOpener(c.Setup)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := o.InWorld(w, port, NICConfig{Name: "host0/rdma0", Addr: addr, LineRateBps: 1e9})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(p.NewOpener(c.Setup))(t)
+		d := must.Get(o.InWorld(w, port, NICConfig{Name: "host0/rdma0", Addr: addr, LineRateBps: 1e9}))(t)
 		info, counters := d.Info(), d.Counters()
-		attr, err := d.QueryDevice()
-		if err != nil {
-			t.Fatal(err)
-		}
+		attr := must.Get(d.QueryDevice())(t)
 		if info.Provider != p.Name || info.Transport != p.Transport || attr.Caps != o.Caps() || info.Name != "host0/rdma0" {
 			t.Errorf("%s: the device says %+v and can do %#x, not %#x", p.Name, info, attr.Caps, o.Caps())
 		}
@@ -110,10 +99,7 @@ func TestDefectNamesAreUnambiguous(t *testing.T) {
 }
 
 func TestRoCEDefectsAreDocumented(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/defects.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := must.Get(os.ReadFile("../../docs/defects.md"))(t)
 	for _, q := range softRoCE().Defects {
 		imitates := q.Imitates
 		if imitates == "" {
@@ -180,13 +166,10 @@ func TestCheckDefectErrors(t *testing.T) {
 }
 
 func TestRoCESetups(t *testing.T) {
-	o, err := newRoCEOpener(softRoCE(), Setup{
+	o := must.Get(newRoCEOpener(softRoCE(), Setup{
 		Defects: []string{"AckCompletesRead", "cm.IgnoreCommEst"},
 		Options: Options{"icrc": false, "rate_control": false, "max_cm_connections": 16},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	cfg := o.deviceConfig(NICConfig{Name: "x", LineRateBps: 7})
 	if !cfg.NIC.Policy.AckCompletesReads || !cfg.CM.RequireRTU || cfg.NIC.ICRC != engine.ICRCOffloaded ||
 		cfg.NIC.Congestion.MinRateBps < 1e12 || cfg.CM.MaxConns != 16 || cfg.Name != "x" || cfg.NIC.LineRateBps != 7 {
@@ -198,22 +181,16 @@ func TestRoCESetups(t *testing.T) {
 }
 
 func TestIWARPSetups(t *testing.T) {
-	o, err := newIWARPOpener(softIWARP(), Setup{Defects: []string{"NoFence"}, Options: Options{"markers": true, "client_server": true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(newIWARPOpener(softIWARP(), Setup{Defects: []string{"NoFence"}, Options: Options{"markers": true, "client_server": true}}))(t)
 	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || cfg.NIC.Policy.MPA.ResponderSends != mpa.AfterReply || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
 }
 
 func TestDatagramSetups(t *testing.T) {
-	o, err := newDatagramOpener(datagramIWARP(), Setup{Options: Options{
+	o := must.Get(newDatagramOpener(datagramIWARP(), Setup{Options: Options{
 		"reliable": true, "isolate_peers": true, "retry_timeout": 8 * time.Millisecond, "retry_total": 64 * time.Millisecond, "rnr_total": time.Second,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	cfg := o.deviceConfig(NICConfig{Name: "x"})
 	if tm := cfg.NIC.Timing; tm.MaxTimeout != 8*time.Millisecond || tm.FirstTimeout != 8*time.Millisecond || tm.MinTimeout != 8*time.Millisecond || tm.GiveUp != 64*time.Millisecond || tm.BusyLimit != time.Second {
 		t.Errorf("%+v", tm)
@@ -254,14 +231,8 @@ func TestRetryTimesOfScenariosAreValid(t *testing.T) {
 
 // The skeleton of docs/adding-a-provider.md is skeleton_test.go, and works.
 func TestDocumentedSkeleton(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/adding-a-provider.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := os.ReadFile("skeleton_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile("../../docs/adding-a-provider.md"))(t)
+	code := must.Get(os.ReadFile("skeleton_test.go"))(t)
 	if !strings.Contains(string(doc), "```go\n"+string(code)+"```") {
 		t.Error("the code in docs/adding-a-provider.md is not that of skeleton_test.go")
 	}
@@ -273,10 +244,7 @@ func TestDocumentedSkeleton(t *testing.T) {
 	}
 	w := sim.New(sim.Config{})
 	defer w.Close()
-	d, err := markerIWARP().openSample(w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(markerIWARP().openSample(w))(t)
 	if p := d.Info().Provider; p != "markeriwarp" {
 		t.Errorf("the device is one of %s", p)
 	}

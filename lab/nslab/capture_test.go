@@ -12,6 +12,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -26,16 +27,11 @@ type captured struct {
 
 func readCapture(t *testing.T, name string) (c captured) {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(name))(t)
 	defer f.Close()
 	var in io.Reader = f
 	if strings.HasSuffix(name, pcaplink.CompressedSuffix) {
-		if in, err = gzip.NewReader(f); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		in = must.Get(gzip.NewReader(f))(t)
 	}
 	r, err := pcapgo.NewNgReader(in, pcapgo.DefaultNgReaderOptions)
 	if err != nil {
@@ -52,10 +48,7 @@ func readCapture(t *testing.T, name string) (c captured) {
 		}
 		c.packets++
 		c.longest = max(c.longest, len(data))
-		intf, err := r.Interface(ci.InterfaceIndex)
-		if err != nil {
-			t.Fatal(err)
-		}
+		intf := must.Get(r.Interface(ci.InterfaceIndex))(t)
 		for _, comment := range opts.Comments {
 			c.output[intf.Name+": "+comment]++
 		}

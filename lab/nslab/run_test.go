@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
@@ -25,20 +26,14 @@ func run(t *testing.T, text string, opts lab.Options) *report.Result {
 	t.Helper()
 	needNamespaces(t)
 	if !strings.Contains(text, "\n") {
-		all, err := scenarios.Builtin()
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(scenarios.Builtin())(t)
 		i := slices.IndexFunc(all, func(s *scenarios.Scenario) bool { return s.Name == text })
 		if i < 0 {
 			t.Fatalf("no scenario %s", text)
 		}
 		return Run(t.Context(), all[i], opts)
 	}
-	s, err := scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text)))(t)
 	return Run(t.Context(), s, opts)
 }
 
@@ -70,10 +65,7 @@ func TestQuickScenariosPass(t *testing.T) {
 		t.Skip("the timers of scenarios are too short for ranks under the race detector; other tests cover the same code there")
 	}
 	needNamespaces(t)
-	all, err := scenarios.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(scenarios.Builtin())(t)
 	n := 0
 	for _, s := range all {
 		if s.RunsOn(scenarios.NetNS) && slices.Contains(s.Tags, "quick") {

@@ -9,6 +9,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
@@ -28,13 +29,9 @@ func segmentFrame(t *testing.T, v6 bool, seq uint32, syn bool, data []byte) []by
 	} else {
 		ip = &layers.IPv4{Version: 4, Protocol: layers.IPProtocolTCP, TTL: 64, SrcIP: []byte{10, 0, 0, 1}, DstIP: []byte{10, 0, 0, 2}}
 	}
-	if err := tcp.SetNetworkLayerForChecksum(ip); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tcp.SetNetworkLayerForChecksum(ip))
 	buf := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, eth, ip, tcp, gopacket.Payload(data)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, eth, ip, tcp, gopacket.Payload(data)))
 	return buf.Bytes()
 }
 
@@ -46,9 +43,7 @@ func read(t *testing.T, frame []byte) *layers.TCP {
 	if !ok {
 		t.Fatalf("no TCP in %v", p)
 	}
-	if err := tcp.SetNetworkLayerForChecksum(p.NetworkLayer()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tcp.SetNetworkLayerForChecksum(p.NetworkLayer()))
 	if sum, err := tcp.ComputeChecksum(); err != nil || sum != 0 {
 		t.Errorf("the checksum is off by %#x (%v)", sum, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -32,9 +33,7 @@ func runInNamespaces(t *testing.T, name, file string) {
 	cmd := exec.Command("/proc/self/exe", testbedCommand, name, file)
 	var output strings.Builder
 	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := netns.StartUnshared(cmd); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, netns.StartUnshared(cmd))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %s", err, output.String())
 	}
@@ -94,10 +93,7 @@ func TestTestbedCaptureIsLimited(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.pcapng")
 	runInNamespaces(t, "capture", name)
 	c := readCapture(t, name)
-	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(name))(t)
 	if c.packets < 20 || info.Size() > 16<<10 || c.section.Comment != "up" {
 		t.Errorf("%d packets, %d bytes, %q", c.packets, info.Size(), c.section.Comment)
 	}

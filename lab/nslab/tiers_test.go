@@ -3,6 +3,7 @@ package nslab
 import (
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/simlab"
 	"github.com/fabrictest/fabrictest/report"
@@ -14,10 +15,7 @@ import (
 func runOnBothTiers(t *testing.T, text string, check func(t *testing.T, r *report.Result)) {
 	t.Helper()
 	needNamespaces(t)
-	s, err := scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text)))(t)
 	t.Run("sim", func(t *testing.T) { check(t, simlab.Run(t.Context(), s, lab.Options{})) })
 	t.Run("netns", func(t *testing.T) { check(t, Run(t.Context(), s, lab.Options{})) })
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
@@ -18,13 +19,9 @@ func TestMessageLimitAppliesToEachMessage(t *testing.T) {
 	var text strings.Builder
 	out := json.NewEncoder(&text)
 	for i := range 1000 {
-		if err := out.Encode(labMessage{Progress: &lab.Progress{RanksEnded: i}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, out.Encode(labMessage{Progress: &lab.Progress{RanksEnded: i}}))
 	}
-	if err := out.Encode(labMessage{Result: &report.Result{Name: "x"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, out.Encode(labMessage{Result: &report.Result{Name: "x"}}))
 	const limit = 4 << 10
 	told := 0
 	opts := &lab.Options{OnProgress: func(lab.Progress) { told++ }}
@@ -41,9 +38,7 @@ func TestMessageLimitAppliesToEachMessage(t *testing.T) {
 func TestComputeUsesLittleCPU(t *testing.T) {
 	used := func() time.Duration {
 		var u unix.Rusage
-		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	began, before := time.Now(), used()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -22,9 +23,7 @@ func TestChartsKeepToTheLinkRate(t *testing.T) {
 		s := all[slices.IndexFunc(all, func(s *scenarios.Scenario) bool { return s.Name == name })]
 		run := &report.Run{Version: report.Version, Scenarios: []report.Result{*Run(context.Background(), s, lab.Options{})}}
 		var page strings.Builder
-		if err := report.WriteHTML(&page, run); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, report.WriteHTML(&page, run))
 		var got string // of the first panel
 		if m := scale.FindStringSubmatch(page.String()); m != nil {
 			got = m[1]

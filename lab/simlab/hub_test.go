@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -43,9 +44,7 @@ func TestBarrierOpensWhenLastRankEntersOrEnds(t *testing.T) {
 			return nil
 		})
 	}
-	if err := w.RunPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.RunPrograms())
 	if got, want := fmt.Sprint(marks), "[round 0 at 4ms round 1 at 8ms round 2 at 12ms]"; got != want {
 		t.Errorf("marks %s, want %s", got, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	decode "github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -27,15 +28,9 @@ func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent in
 			left += r.Links[i].Packets
 		}
 	}
-	f, err := os.Open(filepath.Join(dir, r.Files[0].Path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(filepath.Join(dir, r.Files[0].Path)))(t)
 	defer f.Close()
-	s, err := decode.Open(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(decode.Open(f))(t)
 	comments, marks = make(map[string]int), make(map[decode.MarkKind]int)
 	for {
 		p, err := s.Next()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -133,14 +134,8 @@ func TestImpairmentsUseRandomSourcesOfPlan(t *testing.T) {
 	const text = "fabric: {kind: pair}\nimpair: [{on: [host0], loss: 30%}]\nworkload: {kind: pingpong, messages: 40, timeout: 1ms, bytes: 64}\n"
 	s := parse(t, text)
 	r := Run(context.Background(), s, lab.Options{Seed: 3})
-	plan, err := lab.NewPlan(s, lab.Options{Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pipe, err := impair.NewPipe(plan.Ports[0].Out.Config, softroce.Dissector{}, plan.RandSources(0, lab.Out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(lab.NewPlan(s, lab.Options{Seed: 3}))(t)
+	pipe := must.Get(impair.NewPipe(plan.Ports[0].Out.Config, softroce.Dissector{}, plan.RandSources(0, lab.Out)))(t)
 	l := cable(t, r, "host0/rdma0", "host1/rdma0")
 	for range l.Packets {
 		pipe.Apply(0, &pingDatagram, nil)

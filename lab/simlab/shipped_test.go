@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
@@ -42,10 +43,7 @@ func TestShippedScenariosPassWithOtherProviders(t *testing.T) {
 
 func shipped(t *testing.T) []*scenarios.Scenario {
 	t.Helper()
-	all, err := scenarios.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(scenarios.Builtin())(t)
 	return slices.DeleteFunc(all, func(s *scenarios.Scenario) bool { return !s.RunsOn(scenarios.Sim) })
 }
 

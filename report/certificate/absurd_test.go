@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -53,9 +54,7 @@ func TestVerifyHandlesExtremeNumbers(t *testing.T) {
 		}
 		c.Run.Version = conform.Version
 		var text bytes.Buffer
-		if err := c.write(&text); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.write(&text))
 		put(t, dir, File, text.String())
 		again(t, dir)
 		if _, err := Verify(t.Context(), dir, ""); err == nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -57,9 +58,7 @@ func judge(t *testing.T, cfg report.DisplayConfig, ladders bool, run *conform.Ru
 	}
 	d.Start("rc/psn/a with B")
 	d.End("rc/psn/a with B")
-	if err := d.Finish(run, report.Paths{HTML: "runs/7/report.html", Result: "runs/7/conformance.json"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Finish(run, report.Paths{HTML: "runs/7/report.html", Result: "runs/7/conformance.json"}))
 }
 
 func TestVerdictsAreGolden(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -21,22 +22,17 @@ var update = flag.Bool("update", false, "rewrite schema.json and the golden file
 func written(t *testing.T, run *conform.Run) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := conform.Write(&b, run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conform.Write(&b, run))
 	return b.Bytes()
 }
 
 func TestSchemaMatchesTypes(t *testing.T) {
-	text, err := json.MarshalIndent(testutil.Document{
+	text := must.Get(json.MarshalIndent(testutil.Document{
 		Value: &conform.Run{}, Version: conform.Version, ID: "https://github.com/fabrictest/fabrictest/report/conform/schema.json",
 		Title:    "conformance.json: what a judgement of devices leaves behind",
 		Enums:    map[reflect.Type]any{reflect.TypeFor[conform.Verdict](): conform.Verdicts()},
 		Packages: []string{".", ".."},
-	}.Schema(t), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}.Schema(t), "", "  "))(t)
 	text = append(text, '\n')
 	testutil.Golden(t, "schema.json", text, *update)
 	if !*update && !bytes.Equal(conform.Schema(), text) {
@@ -48,10 +44,7 @@ func TestWriteReadRoundTrip(t *testing.T) {
 	s := testutil.CompileSchema(t, conform.Schema())
 	for name, run := range map[string]*conform.Run{"everything": sample(), "empty": {}, "bare": {Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass, Ladder: &conform.Ladder{}}}}}, Documents: []conform.Document{{Sections: []conform.Section{{}}}}}} {
 		text := written(t, run)
-		doc, err := validator.UnmarshalJSON(bytes.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(validator.UnmarshalJSON(bytes.NewReader(text)))(t)
 		if err := s.Validate(doc); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -89,10 +82,7 @@ func TestReadErrorNamesKey(t *testing.T) {
 		if !errors.As(err, &ke) || ke.Key != c.key {
 			t.Errorf("%s: %v", c.key, err)
 		}
-		doc, err := validator.UnmarshalJSON(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(validator.UnmarshalJSON(strings.NewReader(text)))(t)
 		if s.Validate(doc) == nil {
 			t.Errorf("the schema takes a wrong %s", c.key)
 		}
@@ -115,24 +105,17 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		// What can be read can be written, shown, and read again.
-		again, err := conform.Read(bytes.NewReader(written(t, run)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(conform.Read(bytes.NewReader(written(t, run))))(t)
 		if !reflect.DeepEqual(asJSON(t, run), asJSON(t, again)) {
 			t.Fatalf("%+v\n%+v", run, again)
 		}
-		if err := errors.Join(conform.WriteHTML(&b, run), conform.WriteJUnit(&b, run)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(conform.WriteHTML(&b, run), conform.WriteJUnit(&b, run)))
 		b.Reset()
 	})
 }
 
 func asJSON(t *testing.T, run *conform.Run) (v any) {
 	t.Helper()
-	if err := json.Unmarshal(written(t, run), &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(written(t, run), &v))
 	return v
 }
