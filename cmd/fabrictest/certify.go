@@ -19,7 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/bench"
-	"github.com/fabrictest/fabrictest/lab/certify"
+	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -145,7 +145,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c, err := certify.New(o.options(cmd, seed), "")
+	c, err := runner.NewCertification(o.options(cmd, seed), "")
 	if err != nil {
 		return err
 	}
@@ -157,8 +157,8 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 }
 
 // options returns the flags for package certify.
-func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) certify.Options {
-	return certify.Options{
+func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) runner.CertifyOptions {
+	return runner.CertifyOptions{
 		Filter: o.Filter, Seed: seed, Deviations: o.deviations, CaseTime: o.caseTime, Wire: bench.DeviceWire(o.wire), Device: o.device,
 		Command: func(ids []string) string { return o.command(ids, seed) },
 		Folder:  func() (string, error) { return conformRuns.NewFolder(o.out, time.Now()) },
@@ -178,7 +178,7 @@ func (o *certifyOptions) agentAddr() netip.Addr {
 }
 
 // finish writes the certificate, signs it and prints the results.
-func (o *certifyOptions) finish(cmd *cobra.Command, c *certify.Certification, run *conform.Run) error {
+func (o *certifyOptions) finish(cmd *cobra.Command, c *runner.Certification, run *conform.Run) error {
 	cert, dir, err := c.Certificate(run)
 	if err != nil {
 		return err

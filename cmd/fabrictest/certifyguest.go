@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report/certificate"
 )
 
@@ -87,7 +87,7 @@ func (g *guestFlagSet) check(cmd *cobra.Command) error {
 	}
 	g.cfg.Guests, g.cfg.Devices = 1, []guest.Device{guest.Device(g.kind)}
 	g.given = givenFlags(cmd, guestFlagNames)
-	return certify.CheckAgentProgram(g.program)
+	return runner.CheckAgentProgram(g.program)
 }
 
 // givenFlags returns the named flags that were given, as words of a command line.
@@ -113,7 +113,7 @@ func givenFlags(cmd *cobra.Command, names []string) (words []string) {
 }
 
 // goRunIbverbs runs the program in a checkout, with libibverbs.
-const goRunIbverbs = "go run -tags " + certify.IbverbsTag + " ./cmd/fabrictest"
+const goRunIbverbs = "go run -tags " + runner.IbverbsTag + " ./cmd/fabrictest"
 
 // config finds or builds the image, and returns the configuration of the guest.
 func (g *guestFlagSet) config(cmd *cobra.Command) (kernel.Config, error) {
@@ -153,7 +153,7 @@ func (g *guestFlagSet) words() []string {
 // in new namespaces, which ends with this one.
 func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	o.device = o.guest.cfg.Devices[0].Name()
-	c, err := certify.New(o.options(cmd, seed), certify.GuestProtocol(o.guest.cfg))
+	c, err := runner.NewCertification(o.options(cmd, seed), runner.GuestProtocol(o.guest.cfg))
 	if err != nil {
 		return err
 	}

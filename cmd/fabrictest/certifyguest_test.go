@@ -13,8 +13,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
@@ -81,7 +81,7 @@ func realGuests(t *testing.T) (program string) {
 		t.Skip("no real guests are booted: ", err)
 	}
 	program = filepath.Join(t.TempDir(), "fabrictest")
-	out, err := exec.Command("go", "build", "-tags", certify.IbverbsTag, "-o", program, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-tags", runner.IbverbsTag, "-o", program, ".").CombinedOutput()
 	if err != nil {
 		t.Skipf("no real guests are booted: no program that could be an agent in one can be built: %v\n%s", err, out)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/lab/devices"
+	"github.com/fabrictest/fabrictest/lab/runner"
 )
 
 func newListCasesCommand() *cobra.Command {
@@ -21,7 +21,7 @@ func newListCasesCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), devices.Catalog().ListCases(found))
+				return printJSON(cmd.OutOrStdout(), runner.Catalog().ListCases(found))
 			}
 			return judge.WriteCases(cmd.OutOrStdout(), found)
 		},
@@ -43,7 +43,7 @@ func newConformShowCommand(program string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return devices.Catalog().Describe(cmd.OutOrStdout(), found, program)
+			return runner.Catalog().Describe(cmd.OutOrStdout(), found, program)
 		},
 		ValidArgsFunction: completeCases,
 	}

@@ -2,19 +2,13 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/nics"
-	"github.com/fabrictest/fabrictest/report"
-	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/lab/runner"
 )
 
 func newConformMeasureCommand(o *conformOptions) *cobra.Command {
@@ -24,84 +18,40 @@ func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, args []string) error { return o.runMeasure(cmd, args) },
 	}
-	o.given = cmd.Flags().Changed
-	deviceFlag(cmd, &o.devices, "measure", measurable())
+	o.given, o.Capture = cmd.Flags().Changed, judge.CaptureNone
+	deviceFlag(cmd, &o.Names, "measure", runner.Measurable())
 	tierFlag(cmd, &o.on)
 	seedFlag(cmd, &o.seed, "", "is chosen", " (default 1)")
-	defectFlag(cmd, &o.defects, "the device")
-	profileFlag(cmd, &o.profile)
+	defectFlag(cmd, &o.Defects, "the device")
+	profileFlag(cmd, &o.Profile)
 	outFlag(cmd, &o.out)
 	jsonFlag(cmd, &o.json, "print conformance.json instead of a table")
 	return cmd
 }
 
-// measurable returns the providers whose devices can be measured.
-func measurable() []string {
-	return nics.NamesWith(func(p *nics.Provider) bool { return p.Protocol == conformance.RoCE })
-}
-
-// planMeasure checks the flags, and returns the devices to measure.
-func (o *conformOptions) planMeasure() (*judge.Judge, error) {
-	j, err := o.judge()
-	if err != nil {
-		return nil, err
-	}
-	if len(o.devices) == 0 && o.profile == "" {
-		o.devices = measurable()
-	}
-	j.Devices, err = o.selection().Devices()
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range j.Devices {
-		if d.Protocol != conformance.RoCE {
-			return nil, cmdline.Errorf("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", d.Name, strings.Join(measurable(), ", "))
-		}
-	}
-	return j, nil
-}
-
 func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
-	began := time.Now()
-	j, err := o.planMeasure()
+	if err := o.check(); err != nil {
+		return err
+	}
+	j, err := o.PlanMeasurement()
 	if err != nil {
 		return err
 	}
-	dir, err := conformRuns.NewFolder(o.out, began)
+	dir, err := conformRuns.NewFolder(o.out, time.Now())
 	if err != nil {
 		return err
 	}
 	if o.mustUnshare() {
 		return runUnshared(cmd, args, dir)
 	}
-	out := cmd.OutOrStdout()
-	if o.json {
-		out = io.Discard
-	}
-	j.Dir, j.Started = dir, began
-	j.Show = conform.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(j.Devices)}, false)
+	run := o.start(cmd, j, dir, len(j.Devices))
 	defer j.Show.Close()
-	run := &conform.Run{
-		Version: conform.Version, Tool: report.ToolVersion(), Command: o.measureCommand(j.Seed), Seed: j.Seed,
-		Started: began, Machine: report.ThisMachine(), Tier: o.on, Part: true,
-	}
-	var failed error
-	for _, d := range j.Devices {
-		r := d.Report()
-		j.Show.Start(d.Name)
-		var err error
-		r.Measured, err = j.Measure(cmd.Context(), d)
-		j.Show.End(d.Name)
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("measure %s: %w", r.Label(), err))
-		}
-		run.Devices = append(run.Devices, r)
-	}
-	run.Wall = time.Since(began)
-	return errors.Join(o.finish(cmd, run, j), failed)
+	run.Command, run.Part = o.measureCommand(j.Seed), true
+	err = runner.Measure(cmd.Context(), j, run)
+	return errors.Join(o.finish(cmd, run, j), err)
 }
 
 // measureCommand is the command line that repeats the run.
 func (o *conformOptions) measureCommand(seed uint64) string {
-	return o.addConditions(cmdline.NewLine(o.program+" conform measure").Flag("device", o.devices...), seed).String()
+	return o.addConditions(cmdline.NewLine(o.program+" conform measure").Flag("device", o.Names...), seed).String()
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/launch"
@@ -153,7 +152,7 @@ func newRootCommand(program string) *cobra.Command {
 	add(groupLab, newParentCommand("lab", "Bring up a fabric that stays up, run programs in its hosts, and impair its links",
 		newLabUpCommand(program), newLabExecCommand(program), newLabSetCommand(), newLabListCommand(), newLabDownCommand(), newLabKernelCommand(program),
 	), newMPIRunCommand(&mpirunOptions{program: program}))
-	add(groupDevices, newConformCommand(&conformOptions{program: program, capture: judge.CaptureFailing}), newAgentCommand(program), newCertifyCommand(&certifyOptions{program: program}), newInteropCommand(program))
+	add(groupDevices, newConformCommand(&conformOptions{program: program}), newAgentCommand(program), newCertifyCommand(&certifyOptions{program: program}), newInteropCommand(program))
 	add(groupOther, newParentCommand("list", "List the scenarios, the conformance cases, and the defects of NICs",
 		newListScenariosCommand(), newListCasesCommand(), newListDefectsCommand(),
 	), newParentCommand("capture", "Decode captures, or open them in Wireshark",

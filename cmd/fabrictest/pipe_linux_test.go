@@ -13,7 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/lab/certify"
+	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -24,7 +24,7 @@ func certifiedFolder(t *testing.T, change func(*conform.Run, *certificate.Subjec
 	t.Helper()
 	dir := t.TempDir()
 	run := &conform.Run{
-		Version: conform.Version, Tool: report.ToolVersion(), Seed: 1, Tier: certify.Tier,
+		Version: conform.Version, Tool: report.ToolVersion(), Seed: 1, Tier: runner.WireTier,
 		Documents: []conform.Document{{Key: "roce", Title: "RoCEv2", Sections: []conform.Section{{Title: "PSNs", Rows: []conform.Row{{ID: "roce/psn/1", Level: "MUST", Text: "One."}}}}}},
 		Devices: []conform.Device{{Name: "rxe0", Title: "RoCEv2", Results: []conform.Result{
 			{ID: "rc/psn/one", Suite: "roce", Title: "It works", Level: "MUST", Rows: []string{"roce/psn/1"}, Verdict: conform.Pass},

@@ -1,6 +1,8 @@
-// Package runner runs lists of scenarios: on several tiers, with many seeds, or again from
-// the folder of an earlier run. It calls lab/simlab and lab/nslab for each scenario and
-// collects their results. cmd/fabrictest calls it, prints the results and writes them.
+// Package runner runs what a command asks for: lists of scenarios, on several tiers, with
+// many seeds, or again from the folder of an earlier run; conformance cases on emulated
+// NICs; and the certification of a device of another host or of a guest's kernel. It calls
+// lab/simlab, lab/nslab and conformance/judge, and collects their results. cmd/fabrictest
+// calls it, prints the results and writes them.
 package runner
 
 import (

@@ -1,4 +1,4 @@
-package devices
+package runner
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// SelectMutant makes devices of this program have the mutant among some defects, if there
+// selectMutant makes devices of this program have the mutant among some defects, if there
 // is one, until restore is called.
-func SelectMutant(defects []string) (restore func(), err error) {
+func selectMutant(defects []string) (restore func(), err error) {
 	i := slices.IndexFunc(defects, nics.IsMutant)
 	switch {
 	case i < 0:

@@ -1,4 +1,4 @@
-package devices
+package runner
 
 import (
 	"runtime"
@@ -18,27 +18,27 @@ const (
 	realCaseTime, realScheduleTime = 2 * time.Minute, 5 * time.Second
 )
 
-// Labs opens labs for emulated devices.
-type Labs struct {
-	Tier      scenarios.Tier
-	Workers   int // cases at a time; 0 for the default
-	Schedules int // that cases explore; 0 for their own number
+// labs opens labs for emulated devices.
+type labs struct {
+	tier      scenarios.Tier
+	workers   int // cases at a time; 0 for the default
+	schedules int // that cases explore; 0 for their own number
 }
 
-// CaseWorkers returns the number of cases that run at a time. By default it is 1 in real
+// caseWorkers returns the number of cases that run at a time. By default it is 1 in real
 // time, because other cases would disturb those that measure time.
-func (o *Labs) CaseWorkers() int {
+func (o *labs) caseWorkers() int {
 	switch {
-	case o.Workers > 0:
-		return o.Workers
-	case o.Tier == scenarios.NetNS:
+	case o.workers > 0:
+		return o.workers
+	case o.tier == scenarios.NetNS:
 		return 1
 	}
 	return runtime.GOMAXPROCS(0)
 }
 
-// Open opens the lab for a device.
-func (o *Labs) Open(d *judge.Device) (judge.Lab, error) {
+// open opens the lab for a device.
+func (o *labs) open(d *judge.Device) (judge.Lab, error) {
 	provider, err := nics.Find(d.Name)
 	if err != nil {
 		return nil, err
@@ -51,16 +51,16 @@ func (o *Labs) Open(d *judge.Device) (judge.Lab, error) {
 		}
 		restrictions = profile.Restrictions
 	}
-	if o.Tier == scenarios.Sim {
+	if o.tier == scenarios.Sim {
 		opt := bench.SimOptions{Restrictions: restrictions}
-		if o.Schedules > 0 {
-			opt.MaxEvents, opt.MaxTime = caseEvents+uint64(o.Schedules)*scheduleEvents, caseTime+time.Duration(o.Schedules)*scheduleTime
+		if o.schedules > 0 {
+			opt.MaxEvents, opt.MaxTime = caseEvents+uint64(o.schedules)*scheduleEvents, caseTime+time.Duration(o.schedules)*scheduleTime
 		}
 		return bench.InSimulation(provider, opt), nil
 	}
-	opt := bench.NamespaceOptions{Parallel: o.CaseWorkers(), Restrictions: restrictions}
-	if o.Schedules > 0 {
-		opt.MaxTime = realCaseTime + time.Duration(o.Schedules)*realScheduleTime
+	opt := bench.NamespaceOptions{Parallel: o.caseWorkers(), Restrictions: restrictions}
+	if o.schedules > 0 {
+		opt.MaxTime = realCaseTime + time.Duration(o.schedules)*realScheduleTime
 	}
 	return bench.InNamespaces(provider, opt)
 }

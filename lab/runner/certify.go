@@ -1,9 +1,4 @@
-// Package certify judges an RDMA device on its own wire, by the cases of package
-// conformance, and makes a certificate of the results. The device is that of another host,
-// reached through an agent, or of a Linux kernel in a guest that is booted for it.
-//
-// cmd/fabrictest calls it; package report/certificate has the document.
-package certify
+package runner
 
 import (
 	"context"
@@ -27,8 +22,8 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Options are what is judged, and how.
-type Options struct {
+// CertifyOptions select the device and the cases of a certification.
+type CertifyOptions struct {
 	Filter     conformance.Filter
 	Seed       uint64
 	Deviations string // a file, or the name of deviations that ship with fabrictest; empty for none
@@ -45,7 +40,7 @@ type Options struct {
 
 // Certification judges a device of another host on its own wire.
 type Certification struct {
-	Options
+	CertifyOptions
 	judge     *judge.Judge
 	device    *judge.Device
 	host      agent.Identity
@@ -60,13 +55,13 @@ type Certification struct {
 	machine string // describes the virtual machine; empty for a real host
 }
 
-// Tier is the tier of results: the device's own wire.
-const Tier = "wire"
+// WireTier is the tier of results on the device's own link.
+const WireTier = "wire"
 
-// New returns a Certification. For a device whose protocol is known it returns an error if
+// NewCertification returns a Certification. For a device whose protocol is known it returns an error if
 // no case can be run; another is checked by Judge.
-func New(o Options, protocol conformance.Protocol) (*Certification, error) {
-	c := &Certification{Options: o}
+func NewCertification(o CertifyOptions, protocol conformance.Protocol) (*Certification, error) {
+	c := &Certification{CertifyOptions: o}
 	if protocol == "" {
 		return c, nil
 	}
@@ -127,13 +122,13 @@ func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]co
 		return nil, nil
 	}
 	if err := regularfile.Check(c.Deviations); err != nil {
-		known, ofErr := ledger.DeviationsOf(c.Deviations, Tier)
+		known, ofErr := ledger.DeviationsOf(c.Deviations, WireTier)
 		if ofErr != nil || known == nil {
 			return nil, cmdline.Errorf("--deviations %s: it is neither a file (%w) nor the name of deviations that come with fabrictest", c.Deviations, err)
 		}
 		return known, nil
 	}
-	return judge.ReadDeviations(c.Deviations, Tier, all)
+	return judge.ReadDeviations(c.Deviations, WireTier, all)
 }
 
 // Judge judges the device through its agent, at an address.
@@ -183,10 +178,9 @@ func (c *Certification) permissionHint(err error) error {
 
 // runCases runs the cases, until the agent is lost for good.
 func (c *Certification) runCases(ctx context.Context) (*conform.Run, error) {
-	run := &conform.Run{
-		Version: conform.Version, Tool: report.ToolVersion(), Command: c.Command(c.Filter.IDs), Seed: c.Seed,
-		Started: c.began, Machine: report.ThisMachine(), Tier: Tier, Part: len(c.Filter.IDs) > 0 || c.Filter.Level != "" || len(c.Filter.Labels) > 0,
-	}
+	run := conform.NewRun(c.Seed, WireTier)
+	run.Started, run.Command = c.began, c.Command(c.Filter.IDs)
+	run.Part = len(c.Filter.IDs) > 0 || c.Filter.Level != "" || len(c.Filter.Labels) > 0
 	var err error
 	if run.Documents, err = judge.Documents(); err != nil {
 		return nil, err

@@ -1,7 +1,4 @@
-// Package devices prepares emulated NICs for package conformance/judge: it finds them by
-// name, with the defects of a profile, opens labs for them, and selects the mutants that
-// are built into the program. cmd/fabrictest calls it.
-package devices
+package runner
 
 import (
 	"cmp"
@@ -90,12 +87,12 @@ func knownDefects(p *nics.Provider) (all []judge.Defect) {
 	return all
 }
 
-// CheckFilter returns an error for a case or a label that the devices do not have.
-func CheckFilter(o *conformance.Filter, devices []*judge.Device) error {
+// checkFilter returns an error for a case or a label that the devices do not have.
+func checkFilter(o *conformance.Filter, devices []*judge.Device) error {
 	all := make([]*conformance.Suite, 0, len(devices))
 	names := make([]string, 0, len(devices))
 	for _, d := range devices {
-		all = append(all, Suites(d)...)
+		all = append(all, suites(d)...)
 		names = append(names, d.Name)
 	}
 	if err := cmp.Or(judge.CheckLabels("--label", o.Labels, all), judge.CheckLabels("--without", o.ExcludeLabels, all)); err != nil {
@@ -111,20 +108,20 @@ func CheckFilter(o *conformance.Filter, devices []*judge.Device) error {
 	return judge.NoSuchCase(none.Pattern)
 }
 
-// NoCasesError returns the error for a filter that selects no case.
-func NoCasesError(o *conformance.Filter, devices []*judge.Device) error {
+// noCasesError returns the error for a filter that selects no case.
+func noCasesError(o *conformance.Filter, devices []*judge.Device) error {
 	dangerous := *o
 	dangerous.IncludeDangerous = true
 	for _, d := range devices {
-		if len(judge.Select(&dangerous, Suites(d))) > 0 {
+		if len(judge.Select(&dangerous, suites(d))) > 0 {
 			return cmdline.Errorf("what is asked for can crash or wedge a real device: add --dangerous")
 		}
 	}
 	return cmdline.Errorf("no case has all that is asked for by name, --level, --label and --without: 'fabrictest list cases' shows all")
 }
 
-// Suites returns the suites of an emulated device.
-func Suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(d.Protocol) }
+// suites returns the suites of an emulated device.
+func suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(d.Protocol) }
 
 // Catalog returns what lists of cases tell about the emulated devices.
 func Catalog() *judge.Catalog {
