@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -27,7 +28,7 @@ type Options struct {
 	Netem bool
 	// Each receive from StateRequests makes a run in namespaces call OnState with
 	// the current state of all ranks.
-	StateRequests <-chan struct{}         `json:"-"`
+	StateRequests <-chan os.Signal        `json:"-"`
 	OnState       func(state []RankState) `json:"-"`
 	// OnProgress, if not nil, is called from time to time by the goroutine of the
 	// run.

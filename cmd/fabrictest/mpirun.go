@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -12,24 +10,18 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/nics"
-	"github.com/fabrictest/fabrictest/mpi"
-	"github.com/fabrictest/fabrictest/mpi/carrier"
-	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/netns"
-	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // mpirunOptions are those of `fabrictest mpirun`.
 type mpirunOptions struct {
-	run                        mpirun.Config
-	on, seed, loss             string
-	design, protocol, progress string
-	eager                      int
-	stats                      bool
-	out                        string
-	options                    mpi.Options // that these come to
-	program                    string      // how we were called
+	run      mpirun.Config
+	settings mpirun.Settings
+	on, seed string
+	stats    bool
+	out      string
+	program  string // how we were called
 }
 
 // Tiers of --on.
@@ -54,12 +46,12 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	providerFlag(cmd, &o.run.Provider, nics.Default, "the NICs are those of", "")
 	f.BoolVar(&o.run.ICRCOffloaded, "no-icrc", false, "RoCE packets have no ICRC computed or checked, as if the cable did")
 	f.IntVar(&o.run.MTU, "mtu", 0, "largest IP packet, in `BYTES` (default: 9000, in simulation 4200)")
-	f.StringVar(&o.loss, "loss", "0%", "`SHARE` of packets that are lost, each by itself")
+	f.StringVar(&o.settings.Loss, "loss", "0%", "`SHARE` of packets that are lost, each by itself")
 	seedFlag(cmd, &o.seed, "1", "happens", "")
-	choiceFlag(cmd, &o.design, "design", "", "`NAME`: "+cmdline.Choices(designNames())+" (default: what suits the NICs)", designNames()...)
-	choiceFlag(cmd, &o.protocol, "protocol", "", "of large messages, `NAME`: "+cmdline.Choices(protocolNames())+" (default: "+p2p.RGET.String()+")", protocolNames()...)
-	choiceFlag(cmd, &o.progress, "progress", "", "`MODE`: "+cmdline.Choices(progressNames())+" (default: "+mpi.Polling.String()+")", progressNames()...)
-	f.IntVar(&o.eager, "eager", 0, "`BYTES` of the largest message that is sent without asking (default: 4096)")
+	choiceFlag(cmd, &o.settings.Design, "design", "", "`NAME`: "+cmdline.Choices(mpirun.Designs())+" (default: what suits the NICs)", mpirun.Designs()...)
+	choiceFlag(cmd, &o.settings.Protocol, "protocol", "", "of large messages, `NAME`: "+cmdline.Choices(mpirun.Protocols())+" (default: "+mpirun.Protocols()[0]+")", mpirun.Protocols()...)
+	choiceFlag(cmd, &o.settings.Progress, "progress", "", "`MODE`: "+cmdline.Choices(mpirun.ProgressModes())+" (default: "+mpirun.ProgressModes()[0]+")", mpirun.ProgressModes()...)
+	f.IntVar(&o.settings.EagerLimit, "eager", 0, "`BYTES` of the largest message that is sent without asking (default: 4096)")
 	f.DurationVar(&o.run.Limit, "limit", 0, "`TIME` after which it counts as hung: on the clock (default: never), or in simulation its own (default: 1h)")
 	f.BoolVar(&o.run.KeepGoing, "keep-going", false, "let the others go on when a rank fails")
 	f.BoolVar(&o.run.Bind, "bind", false, "in namespaces, keep each rank to one processor: for measurements, where there are enough of them")
@@ -73,10 +65,14 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmdline.Errorf("name a program or a workload to run, as in 'fabrictest mpirun -n 4 ./my-ranks'")
 	}
-	if err := o.check(); err != nil {
+	var err error
+	if o.run.Seed, err = parseSeed(o.seed, 1); err != nil {
 		return err
 	}
-	var err error
+	o.run.Reports = o.stats || o.out != ""
+	if err := o.settings.Apply(&o.run); err != nil {
+		return err
+	}
 	if o.run.Args, err = mpirun.RankArgs(args, o.run.Ranks, o.run.Seed); err != nil {
 		return err
 	}
@@ -121,90 +117,6 @@ func (o *mpirunOptions) tier() (start func(context.Context, mpirun.Config) (mpir
 	}
 	return nil, "", cmdline.Errorf("--on %s: give sim or netns", o.on)
 }
-
-// check makes a job of the flags, or returns an error with the name of the wrong flag.
-func (o *mpirunOptions) check() (err error) {
-	r := &o.run
-	for _, n := range []struct {
-		flag        string
-		value       int
-		least, most int
-	}{
-		{"ranks", r.Ranks, 1, maxRanks},
-		{"per-host", r.PerHost, 1, maxRanks},
-		{"rails", r.Rails, 1, 8},
-		{"mtu", cmp.Or(r.MTU, 1280), 1280, 65535},
-		{"eager", o.eager, 0, 1 << 30},
-	} {
-		if n.value < n.least || n.value > n.most {
-			return cmdline.Errorf("--%s %d: give %d to %d", n.flag, n.value, n.least, n.most)
-		}
-	}
-	if r.Seed, err = parseSeed(o.seed, 1); err != nil {
-		return err
-	}
-	var loss scenarios.Percent
-	if err := loss.UnmarshalText([]byte(o.loss)); err != nil {
-		return cmdline.Errorf("--loss %s: %w", o.loss, err)
-	}
-	r.LossPPM, r.Reports = loss.PPM(), o.stats || o.out != ""
-	if o.options, err = o.runtime(); err != nil {
-		return err
-	}
-	if r.Options, err = json.Marshal(o.options); err != nil {
-		return err
-	}
-	if err := r.Check(); err != nil {
-		return &cmdline.Error{Err: err}
-	}
-	return nil
-}
-
-// maxRanks is how many ranks fit into the memory of a laptop.
-const maxRanks = 4096
-
-// runtime returns the options of the ranks' runtime.
-func (o *mpirunOptions) runtime() (r mpi.Options, err error) {
-	r.Carrier.Design = carrier.Design(o.design)
-	r.P2P.EagerLimit = o.eager
-	if _, err := oneOf("design", o.design, designNames()); err != nil {
-		return r, err
-	}
-	protocol, err := oneOf("protocol", o.protocol, protocolNames())
-	if err != nil {
-		return r, err
-	}
-	progress, err := oneOf("progress", o.progress, progressNames())
-	r.P2P.Protocol, r.Progress = p2p.Protocol(protocol), mpi.ProgressMode(progress)
-	return r, err
-}
-
-// oneOf returns the index of a flag's value among names; 0 if it is empty.
-func oneOf(flag, name string, names []string) (int, error) {
-	if name == "" {
-		return 0, nil
-	}
-	for i, n := range names {
-		if n == name {
-			return i, nil
-		}
-	}
-	return 0, cmdline.Errorf("--%s %s: give %s", flag, name, cmdline.Choices(names))
-}
-
-func designNames() (names []string) {
-	for _, d := range carrier.Designs() {
-		names = append(names, string(d))
-	}
-	return names
-}
-
-// protocolNames and progressNames are in the order of their values.
-func protocolNames() []string {
-	return []string{p2p.RGET.String(), p2p.RPUT.String(), p2p.Speculative.String()}
-}
-
-func progressNames() []string { return []string{mpi.Polling.String(), mpi.Background.String()} }
 
 // completeWorkloads offers workloads with what they do, and programs.
 func completeWorkloads(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -101,7 +101,9 @@ func TestMPIRunHelpIsGolden(t *testing.T) {
 func TestExamplesOfMPIRunWork(t *testing.T) {
 	noNamespaces := netns.Available()
 	myRanks(t, "swap")
-	lines := examplesOf(newMPIRunCommand(&mpirunOptions{program: "fabrictest"}))
+	cmd, _, err := newRootCommand("fabrictest").Find([]string{"mpirun"})
+	must.Do(t, err)
+	lines := examplesOf(cmd)
 	if len(lines) < 4 {
 		t.Errorf("%d examples: %q", len(lines), lines)
 	}

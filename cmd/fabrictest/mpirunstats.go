@@ -9,7 +9,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
-	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
@@ -31,14 +30,9 @@ func (o *mpirunOptions) writeStats(cmd *cobra.Command, args []string, result mpi
 	if o.out == "" {
 		return nil
 	}
-	run := &ranks.Run{
-		Tool: report.ToolVersion(), Command: o.command(args), Seed: o.run.Seed, Started: began, Wall: time.Since(began), Machine: report.ThisMachine(),
-		Job: &ranks.Job{
-			Program: strings.Join(args, " "), Ranks: o.run.Ranks, PerHost: o.run.PerHost, Rails: o.run.Rails, Tier: o.on, Provider: o.run.Provider,
-			Design: o.design, Protocol: protocolNames()[o.options.P2P.Protocol], Progress: o.options.Progress.String(), LossPPM: o.run.LossPPM,
-			Code: result.Code, Stats: all,
-		},
-	}
+	run := ranks.NewRun(o.command(args), o.run.Seed, began)
+	run.Wall, run.Job = time.Since(began), o.settings.Report(&o.run)
+	run.Job.Program, run.Job.Tier, run.Job.Code, run.Job.Stats = strings.Join(args, " "), o.on, result.Code, all
 	paths, err := ranks.WriteFolder(o.out, run)
 	if err == nil {
 		_, err = fmt.Fprintln(cmd.ErrOrStderr(), "report:", paths.HTML)
@@ -57,12 +51,12 @@ func (o *mpirunOptions) command(args []string) string {
 		{"provider", o.run.Provider, ""},
 		{"no-icrc", fmt.Sprint(o.run.ICRCOffloaded), "false"},
 		{"mtu", fmt.Sprint(o.run.MTU), "0"},
-		{"loss", o.loss, "0%"},
+		{"loss", o.settings.Loss, "0%"},
 		{"seed", fmt.Sprint(o.run.Seed), "1"},
-		{"design", o.design, ""},
-		{"protocol", o.protocol, ""},
-		{"progress", o.progress, ""},
-		{"eager", fmt.Sprint(o.eager), "0"},
+		{"design", o.settings.Design, ""},
+		{"protocol", o.settings.Protocol, ""},
+		{"progress", o.settings.Progress, ""},
+		{"eager", fmt.Sprint(o.settings.EagerLimit), "0"},
 		{"limit", o.run.Limit.String(), "0s"},
 		{"keep-going", fmt.Sprint(o.run.KeepGoing), "false"},
 		{"bind", fmt.Sprint(o.run.Bind), "false"},

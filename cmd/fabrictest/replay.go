@@ -79,10 +79,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 	}
 	show := report.NewDisplay(report.DisplayConfig{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
-	run := &report.Run{
-		Version: report.Version, Tool: report.ToolVersion(), Command: o.command(from, only), Seed: saved.Seed,
-		Started: began, Machine: report.ThisMachine(),
-	}
+	run := report.NewRun(o.command(from, only), saved.Seed, began)
 	var ended int
 	run.Scenarios, ended = runner.Run(cmd.Context(), tasks, show)
 	run.Wall = time.Since(began)

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +16,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/runner"
-	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -65,13 +67,10 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	for i := range chosen {
-		chosen[i].Scenario = o.apply(chosen[i].Scenario)
-	}
 	if o.given("seeds") {
 		return o.runSeeds(cmd, chosen, seed)
 	}
-	tiers, why, err := o.tiers()
+	tiers, why, err := runner.Tiers(o.on)
 	if err != nil {
 		return err
 	}
@@ -79,9 +78,12 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	tasks, err := o.tasks(chosen, tiers, dir, seed)
-	if err != nil {
-		return err
+	requests := make(chan os.Signal, 1)
+	signal.Notify(requests, syscall.SIGUSR1)
+	defer signal.Stop(requests)
+	tasks := o.Tasks(chosen, tiers, lab.Options{Seed: seed, Dir: dir, Netem: o.netem, Capture: o.capture == captureFull, StateRequests: requests})
+	if len(tasks) == 0 {
+		return cmdline.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list scenarios' says where each does", strings.Join(o.on, " or "))
 	}
 	out := cmd.OutOrStdout()
 	if o.json {
@@ -89,26 +91,23 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	}
 	show := report.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
-	requests, stop := stateRequests()
-	defer stop()
 	for i := range tasks {
-		tasks[i].Options.StateRequests = requests
-		tasks[i].Options.OnState = func(all []lab.RankState) { printState(show, &tasks[i], all) }
+		t := &tasks[i]
+		t.Options.Replay = o.replay(t.Given, t.Tier, t.Options.SeedFor(t.Scenario))
+		t.Options.OnState = func(all []lab.RankState) { show.Note(t.DescribeState(all)) }
 	}
 	if why != "" {
 		show.Note("In simulation only: " + why)
 	}
-	run := &report.Run{
-		Version: report.Version, Tool: report.ToolVersion(), Command: o.command(seed), Seed: seed,
-		Started: began, Machine: report.ThisMachine(),
-	}
+	run := report.NewRun(o.command(seed), seed, began)
 	var ended int
 	run.Scenarios, ended = runner.Run(cmd.Context(), tasks, show)
 	run.Wall = time.Since(began)
 	if err := o.finish(cmd, run, dir, show); err != nil {
 		return err
 	}
-	return o.verdict(cmd.Context(), run, ended, len(tasks), incompatible(tasks))
+	total := len(tasks)
+	return o.verdict(cmd.Context(), run, ended, total, total-len(runner.DropIncompatible(tasks)))
 }
 
 // finish writes the result files and prints the results. Results are printed even if a
@@ -137,40 +136,6 @@ func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total,
 	return nil
 }
 
-// tiers returns the tiers to run on. Without --on, namespaces are left out where they do
-// not work, for the reason why.
-func (o *runOptions) tiers() (tiers []scenarios.Tier, why string, err error) {
-	if tiers, err = scenarios.ParseTiers(o.on); err != nil || tiers != nil {
-		return tiers, "", err
-	}
-	if cannot := netns.Available(); cannot != nil {
-		return []scenarios.Tier{scenarios.Sim}, cannot.Error(), nil
-	}
-	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}, "", nil
-}
-
-// tasks returns the scenarios to run, tier by tier.
-func (o *runOptions) tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, dir string, seed uint64) (tasks []runner.Task, err error) {
-	for _, tier := range tiers {
-		for _, c := range chosen {
-			if !c.RunsOn(tier) {
-				continue
-			}
-			t := runner.Task{Scenario: c.Scenario, Tier: tier, Options: lab.Options{Seed: seed, Dir: dir, Defects: o.defects, Netem: o.netem && tier == scenarios.NetNS}}
-			if o.provider != "" || len(o.defects) > 0 { // otherwise the lab reports a mistake in the file
-				t.Incompatible = lab.Incompatibility(c.Scenario, tier, o.defects...)
-			}
-			t.Options.Replay = o.replay(c.Given, tier, t.Options.SeedFor(c.Scenario))
-			t.Options.Capture = o.capture == captureFull
-			tasks = append(tasks, t)
-		}
-	}
-	if len(tasks) == 0 {
-		return nil, cmdline.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list scenarios' says where each does", strings.Join(o.on, " or "))
-	}
-	return tasks, nil
-}
-
 // replay is the command line that repeats a scenario on a tier.
 func (o *runOptions) replay(given string, tier scenarios.Tier, seed uint64) string {
 	l := cmdline.NewLine(o.program+" run").Args(given).Flag("on", string(tier))
@@ -181,14 +146,4 @@ func (o *runOptions) replay(given string, tier scenarios.Tier, seed uint64) stri
 func (o *runOptions) command(seed uint64) string {
 	l := cmdline.NewLine(o.program+" run").Args(o.Patterns...).Flag("tag", o.Tags...).Flag("on", strings.Join(o.on, ","))
 	return o.addTo(l, seed).Switch("netem", o.netem).String()
-}
-
-// incompatible counts the tasks that cannot run with their NICs.
-func incompatible(tasks []runner.Task) (n int) {
-	for i := range tasks {
-		if tasks[i].Incompatible != "" {
-			n++
-		}
-	}
-	return n
 }

@@ -28,16 +28,10 @@ func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []scenarios.Selected, f
 	} else if tiers != nil && !slices.Equal(tiers, []scenarios.Tier{scenarios.Sim}) {
 		return cmdline.Errorf("--seeds is for the simulation, where a seed decides all that happens: leave out --on, or give --on sim")
 	}
-	r := &runner.Seeds{First: max(first, 1), Count: o.seeds, Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr()}
-	for _, s := range chosen {
-		t := runner.Task{Scenario: s.Scenario, Tier: scenarios.Sim, Options: lab.Options{Defects: o.defects}}
-		if !s.RunsOn(scenarios.Sim) || (o.provider != "" || len(o.defects) > 0) && lab.Incompatibility(s.Scenario, scenarios.Sim, o.defects...) != "" {
-			continue
-		}
-		r.Tasks = append(r.Tasks, t)
-		r.Replay = append(r.Replay, func(seed uint64) string {
-			return o.replay(s.Given, scenarios.Sim, seed)
-		})
+	r := &runner.Seeds{
+		First: max(first, 1), Count: o.seeds, Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr(),
+		Tasks:  runner.DropIncompatible(o.Tasks(chosen, []scenarios.Tier{scenarios.Sim}, lab.Options{})),
+		Replay: func(t *runner.Task) string { return o.replay(t.Given, t.Tier, t.Options.Seed) },
 	}
 	if len(r.Tasks) == 0 {
 		return cmdline.Errorf("none of the scenarios chosen runs in simulation: 'fabrictest list scenarios' says where each does")

@@ -26,9 +26,9 @@ func LabMain() error {
 	}
 	messages := &messageWriter{to: json.NewEncoder(os.NewFile(messagesFD, "messages"))}
 	job.Options.OnProgress, job.Options.OnState = messages.progress, messages.state
-	requests := make(chan struct{}, 1)
+	requests := make(chan os.Signal, 1)
+	signal.Notify(requests, syscall.SIGUSR1)
 	job.Options.StateRequests = requests
-	go forwardSignal(syscall.SIGUSR1, requests)
 	s, err := scenarios.Parse(job.Name+".yaml", []byte(job.Scenario))
 	if err != nil {
 		return err
@@ -53,18 +53,6 @@ func (w *messageWriter) state(all []lab.RankState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_ = w.to.Encode(labMessage{State: all}) // the reader may be gone
-}
-
-// forwardSignal sends to requests for every signal, unless a request is pending.
-func forwardSignal(s os.Signal, requests chan<- struct{}) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, s)
-	for range signals {
-		select {
-		case requests <- struct{}{}:
-		default:
-		}
-	}
 }
 
 func (w *messageWriter) result(r *report.Result) error {

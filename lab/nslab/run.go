@@ -128,7 +128,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 }
 
 // forwardStateRequests signals the lab process to report the state of its ranks.
-func forwardStateRequests(ask <-chan struct{}, lab *os.Process, ended <-chan struct{}) {
+func forwardStateRequests(ask <-chan os.Signal, lab *os.Process, ended <-chan struct{}) {
 	for {
 		select {
 		case <-ended:

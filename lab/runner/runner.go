@@ -24,6 +24,7 @@ import (
 // Task is one scenario on one tier.
 type Task struct {
 	Scenario     *scenarios.Scenario
+	Given        string // the name or the file that selected the scenario
 	Tier         scenarios.Tier
 	Options      lab.Options
 	Incompatible string // why it cannot run with its NICs; it is skipped

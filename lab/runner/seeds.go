@@ -23,9 +23,9 @@ type Seeds struct {
 	First  uint64
 	Count  int // of seeds
 	Tasks  []Task
-	Replay []func(seed uint64) string // by task: the command line that repeats it
-	Out    io.Writer                  // for failures and the summary
-	Status io.Writer                  // for progress
+	Replay func(t *Task) string // the command line that repeats a task with its seed
+	Out    io.Writer            // for failures and the summary
+	Status io.Writer            // for progress
 
 	began    time.Time
 	mu       sync.Mutex
@@ -68,7 +68,7 @@ func (c *Seeds) runAll(ctx context.Context) {
 				}
 				t := c.Tasks[run%len(c.Tasks)]
 				t.Options.Seed = c.First + uint64(run/len(c.Tasks))
-				t.Options.Replay = c.Replay[run%len(c.Tasks)](t.Options.Seed)
+				t.Options.Replay = c.Replay(&t)
 				r := t.Run(ctx)
 				if ctx.Err() == nil { // else it was interrupted
 					c.done(run, r)
