@@ -11,6 +11,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -51,7 +52,7 @@ func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
 		"libibverbs.so.1": linkedWith(t, "libc.so.6", "libibverbs.so.1"), "librdmacm.so.1": linkedWith(t, "librdmacm.so.1"),
 	} {
 		var out strings.Builder
-		warnOfKernelRDMA(&out, cmdline.GoRun, path)
+		live.WarnOfKernelRDMA(&out, cmdline.GoRun, path)
 		for _, part := range []string{"ib_write_bw is linked with " + want, cmdline.GoRun + " lab up --rdma rxe", cmdline.GoRun + " lab kernel up", cmdline.GoRun + " perf quick"} {
 			if !strings.Contains(out.String(), part) {
 				t.Errorf("%q is not in\n%s", part, out.String())
@@ -62,7 +63,7 @@ func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
 	must.Do(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
 	for _, path := range []string{linkedWith(t, "libc.so.6"), linkedWith(t), script, "/dev/null", t.TempDir(), "no-such-program"} {
 		var out strings.Builder
-		if warnOfKernelRDMA(&out, cmdline.GoRun, path); out.Len() > 0 {
+		if live.WarnOfKernelRDMA(&out, cmdline.GoRun, path); out.Len() > 0 {
 			t.Errorf("%s: %s", path, out.String())
 		}
 	}

@@ -60,10 +60,6 @@ func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.
 		}
 		return nil
 	}
-	if err := tree.Prepare(ctx); err != nil {
-		return err
-	}
-	defer tree.Close()
 	shown := out
 	if o.json {
 		shown = io.Discard
@@ -73,14 +69,9 @@ func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.
 		status = terminal
 	}
 	table := fuzz.NewTable(shown, status, terminal != nil, targets)
-	times := fuzz.Times(o.total, o.each, targets)
-	for i, t := range targets {
-		if ctx.Err() != nil {
-			break
-		}
-		table.Add(tree.Run(ctx, t, times[i], table.Progress))
+	if err := tree.RunAll(ctx, targets, fuzz.Times(o.total, o.each, targets), table); err != nil {
+		return err
 	}
-	table.Finish()
 	if o.json {
 		if err := printJSON(out, table.Summary()); err != nil {
 			return err

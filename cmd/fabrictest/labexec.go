@@ -1,10 +1,7 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"os/exec"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -33,11 +30,11 @@ func newLabExecCommand(calledAs string) *cobra.Command {
 				return execOnce(cmd, calledAs, &o, once, program)
 			}
 			if len(hosts) != 1 {
-				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
+				live.WarnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
 				return cmdline.Errorf("name one host of the lab, as in 'fabrictest lab exec host0 -- %[1]s', or give -n for a fabric of its own, as in 'fabrictest lab exec -n 2 -- %[1]s'", program[0])
 			}
 			if info, err := live.Query(cmd.Context(), lab); err == nil && info.RDMA == "" {
-				warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
+				live.WarnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, program[0])
 			}
 			code, err := live.Exec(cmd.Context(), lab, hosts[0], program)
 			return programResult(code, err)
@@ -61,29 +58,8 @@ func execOnce(cmd *cobra.Command, calledAs string, o *live.FabricOptions, once l
 	if err != nil {
 		return err
 	}
-	warnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, path)
+	live.WarnOfKernelRDMA(cmd.ErrOrStderr(), calledAs, path)
 	once.Args = append([]string{path}, program[1:]...)
 	code, err := live.RunProgram(cmd.Context(), s, once)
 	return programResult(code, err)
-}
-
-// warnOfKernelRDMA warns that a program is linked for RDMA devices of the kernel, which
-// the hosts of a fabric do not have, and prints the alternatives.
-func warnOfKernelRDMA(w io.Writer, calledAs, program string) {
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return // starting the program reports it
-	}
-	library := live.KernelRDMALibrary(path)
-	if library == "" {
-		return
-	}
-	name := filepath.Base(program)
-	fmt.Fprintf(w, `fabrictest: %[1]s is linked with %[2]s, which needs RDMA devices of the kernel. The hosts of this fabric
-have none: their NICs are emulated in user space, for programs over package verbs, as examples/hello.
-To run %[1]s on RDMA devices in software:
-  %[3]s lab up --rdma rxe      a fabric with the kernel's soft-RoCE (as root, where the kernel has rdma_rxe)
-  %[3]s lab kernel up          guests with a kernel that has it, then '%[3]s lab kernel exec 1 -- %[1]s'
-To measure emulated NICs: %[3]s perf quick
-`, name, library, calledAs)
 }

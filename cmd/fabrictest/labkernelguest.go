@@ -5,15 +5,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/internal/regularfile"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
@@ -21,18 +17,10 @@ import (
 // hostWord is our own side of the wire, where a guest is asked for.
 const hostWord = "host"
 
-func guestNumber(word string) (int, error) {
-	id, err := strconv.Atoi(word)
-	if err != nil || id < 1 || id > guest.MaxGuests {
-		return 0, cmdline.Errorf("%q is no guest: give its number, 1 for the first", word)
-	}
-	return id, nil
-}
-
 // onGuest makes a RunE of a function that gets the guest of the first argument.
 func onGuest(lab *string, run func(cmd *cobra.Command, remote *kernel.Remote, id int, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		id, err := guestNumber(args[0])
+		id, err := kernel.ParseGuest(args[0])
 		if err != nil {
 			return err
 		}
@@ -65,7 +53,7 @@ func newLabKernelExecCommand(lab *string) *cobra.Command {
 				code, err = remote.Run(cmd.Context(), args[1:], signals)
 			} else {
 				var id int
-				if id, err = guestNumber(args[0]); err != nil {
+				if id, err = kernel.ParseGuest(args[0]); err != nil {
 					return err
 				}
 				code, err = remote.Exec(cmd.Context(), id, guest.Command{
@@ -84,28 +72,11 @@ func newLabKernelPutCommand(lab *string) *cobra.Command {
 		Short: "Copy a file into a guest",
 		Args:  cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := guestNumber(args[0])
+			id, err := kernel.ParseGuest(args[0])
 			if err != nil {
 				return err
 			}
-			f, err := regularfile.Open(args[1])
-			if err != nil {
-				return cmdline.Errorf("%w", err)
-			}
-			defer f.Close()
-			info, err := f.Stat()
-			if err != nil {
-				return err
-			}
-			to := append(args, "/tmp/")[2]
-			if strings.HasSuffix(to, "/") {
-				to += path.Base(args[1])
-			}
-			remote, err := kernel.Connect(*lab)
-			if err != nil {
-				return err
-			}
-			return remote.Put(cmd.Context(), id, to, info.Mode(), info.Size(), f)
+			return kernel.CopyFile(cmd.Context(), *lab, id, args[1], append(args, "")[2])
 		},
 	}
 }
@@ -117,7 +88,7 @@ func newLabKernelDevicesCommand(lab *string) *cobra.Command {
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{"rxe", "siw", "siw-crc", "both", "none"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := guestNumber(args[0])
+			id, err := kernel.ParseGuest(args[0])
 			if err != nil {
 				return err
 			}

@@ -8,9 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel"
 )
 
-// allGuests is every guest, where one is asked for.
-const allGuests = "*"
-
 func newLabKernelSetCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:               "set GUEST up|down|clean|KEY=VALUE...",
@@ -18,49 +15,7 @@ func newLabKernelSetCommand(name *string) *cobra.Command {
 		Args:              atLeast(2, "name a guest and what is to become of its link, as in 'fabrictest lab kernel set 1 loss=5%'"),
 		ValidArgsFunction: completeKernelSet(name),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			who, how := args[0], args[1:]
-			id := 0
-			if who != allGuests {
-				var err error
-				if id, err = guestNumber(who); err != nil {
-					return err
-				}
-			}
-			link := len(how) == 1 && (how[0] == "up" || how[0] == "down")
-			var m kernel.Impairment
-			if !link {
-				var err error
-				if m, err = kernel.ParseImpairment("guest "+who, how); err != nil {
-					return err
-				}
-			}
-			remote, err := kernel.Connect(*name)
-			if err != nil {
-				return err
-			}
-			ids := []int{id}
-			if who == allGuests {
-				info, err := remote.Info(ctx)
-				if err != nil {
-					return err
-				}
-				ids = ids[:0]
-				for _, g := range info.Guests {
-					ids = append(ids, g.ID)
-				}
-			}
-			for _, id := range ids {
-				if link {
-					err = remote.SetLink(ctx, id, how[0] == "up")
-				} else {
-					err = remote.Impair(ctx, id, m)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+			return kernel.ChangeLinks(cmd.Context(), *name, args[0], args[1:])
 		},
 	}
 }
@@ -71,12 +26,11 @@ func completeKernelSet(name *string) completer {
 		if len(args) > 0 {
 			return completeSet(cmd, args, typed)
 		}
-		words := []cobra.Completion{allGuests}
+		words := []cobra.Completion{kernel.AllGuests}
 		if remote, err := kernel.Connect(*name); err == nil {
-			if info, err := remote.Info(cmd.Context()); err == nil {
-				for _, g := range info.Guests {
-					words = append(words, fmt.Sprint(g.ID))
-				}
+			ids, _ := remote.GuestIDs(cmd.Context())
+			for _, id := range ids {
+				words = append(words, fmt.Sprint(id))
 			}
 		}
 		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp

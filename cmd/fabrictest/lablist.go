@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -56,25 +54,9 @@ func newLabListCommand() *cobra.Command {
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), found)
 			}
-			return listLabs(cmd.OutOrStdout(), found)
+			return live.WriteStates(cmd.OutOrStdout(), found)
 		},
 	}
 	jsonFlag(cmd, &asJSON, printsJSON)
 	return cmd
-}
-
-func listLabs(w io.Writer, found []live.State) error {
-	if len(found) == 0 {
-		_, err := fmt.Fprintln(w, "No lab is up: start one with 'fabrictest lab up'.")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, l := range found {
-		if l.Silent {
-			fmt.Fprintf(t, "%s\tdoes not answer\t\tprocess %d\n", l.Name, l.PID)
-			continue
-		}
-		fmt.Fprintf(t, "%s\t%d hosts\t%d programs\tprocess %d\n", l.Name, len(l.Topology.Hosts), l.Programs, l.PID)
-	}
-	return t.Flush()
 }

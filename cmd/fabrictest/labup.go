@@ -1,12 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
@@ -46,7 +40,7 @@ func newLabUpCommand(program string) *cobra.Command {
 			if rdma != "" && rdma != "rxe" && rdma != "siw" {
 				return cmdline.Errorf("--rdma %s: the kernel has rxe (RoCE) and siw (iWARP)", rdma)
 			}
-			if cfg.Capture, err = captureFile(capture, direct); err != nil {
+			if cfg.Capture, err = live.CaptureFile(capture, direct); err != nil {
 				return err
 			}
 			if err := live.Up(cmd.Context(), cfg); err != nil {
@@ -56,7 +50,7 @@ func newLabUpCommand(program string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return describe(cmd.OutOrStdout(), program, info)
+			return info.WriteHints(cmd.OutOrStdout(), program)
 		},
 	}
 	f := cmd.Flags()
@@ -68,40 +62,4 @@ func newLabUpCommand(program string) *cobra.Command {
 	fabricFlags(cmd, &o)
 	_ = cmd.RegisterFlagCompletionFunc("rdma", fixed("rxe", "siw"))
 	return cmd
-}
-
-// captureFile checks --capture and returns its absolute path for the lab's process.
-func captureFile(file string, direct bool) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	if direct {
-		return "", cmdline.Errorf("--capture: what the kernel carries is not seen; leave out --direct")
-	}
-	if _, err := os.Lstat(file); err == nil {
-		return "", cmdline.Errorf("--capture %s: the file is there already: name another, or remove it", file)
-	}
-	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
-		return "", cmdline.Errorf("--capture %s: there is no folder %s", file, filepath.Dir(file))
-	}
-	return filepath.Abs(file)
-}
-
-// describe prints a lab, and commands to use it.
-func describe(w io.Writer, program string, info *live.Info) error {
-	if err := info.WriteTable(w); err != nil {
-		return err
-	}
-	lab := ""
-	if info.Name != live.DefaultName {
-		lab = " --lab " + info.Name
-	}
-	_, err := fmt.Fprintf(w, `
-Lab %s is up, process %d.
-
-    %s lab exec%s host0 -- bash
-    %s lab set%s host1 loss=5%%
-    %s lab down%s
-`, info.Name, info.PID, program, lab, program, lab, program, strings.TrimPrefix(lab, " --lab"))
-	return err
 }

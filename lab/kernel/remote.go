@@ -89,23 +89,18 @@ const (
 	opRestart operation = "restart"
 	opConsole operation = "console"
 	opSet     operation = "set"
-	opSocket  operation = "socket"
 	opRun     operation = "run"
 	opDown    operation = "down"
 )
 
 // request is a request of a client. The reply to opStatus is an Info, that to opConsole
-// text, and others are empty. The answers to opGuest and opSocket have a descriptor.
+// text, and others are empty. The answer to opGuest has a descriptor.
 type request struct {
 	Op    operation `json:"op"`
 	Guest int       `json:"guest,omitempty"`
 	// For opSet: impairments, or else the link state.
 	Impair *Impairment `json:"impair,omitempty"`
 	Link   bool        `json:"link,omitempty"`
-	// For opSocket:
-	Network string `json:"network,omitempty"`
-	Address string `json:"address,omitempty"`
-	Listen  bool   `json:"listen,omitempty"`
 	// For opRun:
 	daemon.Program
 }

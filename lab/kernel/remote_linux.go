@@ -133,59 +133,6 @@ func (r *Remote) Console(ctx context.Context, id int) (string, error) {
 	return string(text), err
 }
 
-// packetNetwork is the network name of packet sockets in requests.
-const packetNetwork = "packet"
-
-// socket returns the descriptor of a new socket in the lab's namespace.
-func (r *Remote) socket(ctx context.Context, network, address string, listen bool) (*os.File, error) {
-	q := &request{Op: opSocket, Network: network, Address: address, Listen: listen}
-	_, c, err := r.roundTrip(ctx, dialTimeout+kind.ReplyTimeout, q)
-	if err != nil {
-		return nil, err
-	}
-	if len(c.Files) != 1 {
-		daemon.CloseAll(c.Files)
-		return nil, errors.New("the reply has no socket")
-	}
-	return c.Files[0], nil
-}
-
-// Dial connects to an address from within the lab's namespace.
-func (r *Remote) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	f, err := r.socket(ctx, network, address, false)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return net.FileConn(f)
-}
-
-// Listen listens at an address of the lab's namespace.
-func (r *Remote) Listen(ctx context.Context, network, address string) (net.Listener, error) {
-	f, err := r.socket(ctx, network, address, true)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return net.FileListener(f)
-}
-
-// ListenPacket opens a datagram socket at an address of the lab's namespace.
-func (r *Remote) ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
-	f, err := r.socket(ctx, network, address, true)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return net.FilePacketConn(f)
-}
-
-// PacketSocket opens a non-blocking packet socket on an interface of the lab's
-// namespace, such as JudgeDevice.
-func (r *Remote) PacketSocket(ctx context.Context, device string) (*os.File, error) {
-	return r.socket(ctx, packetNetwork, device, false)
-}
-
 // Run runs a program in the lab's namespace with the descriptors of this process,
 // and returns its exit code, or 128 plus the signal number. It uses the PATH of
 // this process, and forwards signals.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -125,49 +124,6 @@ func TestStartReportsBootFailure(t *testing.T) {
 	}
 	if err := Start(t.Context(), "no/name", fakeConfig(t, "good")); err == nil {
 		t.Error("a lab has a name that is none")
-	}
-}
-
-func TestRemoteSockets(t *testing.T) {
-	r, _ := start(t, fakeConfig(t, "good"))
-	raw := must.Get(r.PacketSocket(t.Context(), JudgeDevice))(t)
-	defer raw.Close()
-	l := must.Get(r.Listen(t.Context(), "tcp", net.JoinHostPort(HostIPv6.String(), "7000")))(t)
-	defer l.Close()
-	go func() {
-		conn, err := l.Accept()
-		if err == nil {
-			io.WriteString(conn, "hello")
-			conn.Close()
-		}
-	}()
-	conn := must.Get(r.Dial(t.Context(), "tcp", net.JoinHostPort(HostIPv6.String(), "7000")))(t)
-	if said, err := io.ReadAll(conn); string(said) != "hello" {
-		t.Errorf("%q, %v", said, err)
-	}
-	conn.Close()
-	udp := must.Get(r.ListenPacket(t.Context(), "udp", HostIPv4.String()+":0"))(t)
-	defer udp.Close()
-	// Nobody has this address: the question for it is on the wire, and the judge sees it.
-	must.Get(udp.WriteTo([]byte("x"), &net.UDPAddr{IP: net.IPv4(10, 77, 0, 99), Port: 9}))(t)
-	seen := false
-	frame := make([]byte, 2048)
-	for end := time.Now().Add(30 * time.Second); !seen && time.Now().Before(end); {
-		n, err := syscall.Read(int(raw.Fd()), frame)
-		if err != nil {
-			time.Sleep(time.Millisecond)
-			continue
-		}
-		seen = n >= 42 && bytes.Equal(frame[12:14], []byte{8, 6}) && bytes.Equal(frame[38:42], []byte{10, 77, 0, 99})
-	}
-	if !seen {
-		t.Error("the judge saw no ARP request")
-	}
-	if _, err := r.Dial(t.Context(), "tcp", "10.77.0.1:1"); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := r.PacketSocket(t.Context(), "nowhere"); err == nil {
-		t.Error("a socket on an interface that is not there")
 	}
 }
 

@@ -60,8 +60,6 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 		} else {
 			err = s.lab.Impair(r.Guest, *r.Impair)
 		}
-	case opSocket:
-		return s.openSocket(c, r)
 	case opRun:
 		cmd, err := c.Command(&r.Program)
 		if err != nil {

@@ -150,13 +150,10 @@ func (p *plugged) accounted(before LinkCounters, sent, seen int) bool {
 
 func (p *plugged) judge() (f *os.File) {
 	p.t.Helper()
-	err := p.lab.ns.Do(func() (err error) {
+	must.Do(p.t, p.lab.ns.Do(func() (err error) {
 		f, err = newPacketSocket(JudgeDevice)
 		return err
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	}))
 	return f
 }
 
@@ -164,9 +161,7 @@ func lossy(ppm uint32) Impairment { return Impairment{Out: []impair.Spec{{LossPP
 
 func (p *plugged) impair(m Impairment) {
 	p.t.Helper()
-	if err := p.lab.Impair(1, m); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.lab.Impair(1, m))
 	p.awaitCables()
 }
 
@@ -393,4 +388,22 @@ func TestRemoteImpair(t *testing.T) {
 	if err := r.Impair(t.Context(), 2, lossy(1)); err == nil || !strings.Contains(err.Error(), "no guest 2") {
 		t.Errorf("guest 2: %v", err)
 	}
+}
+
+// newPacketSocket opens a non-blocking packet socket on an interface in promiscuous mode.
+func newPacketSocket(device string) (*os.File, error) {
+	ifc, err := net.InterfaceByName(device)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	all := uint16(unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8) // in network byte order
+	promiscuous := &unix.PacketMreq{Ifindex: int32(ifc.Index), Type: unix.PACKET_MR_PROMISC}
+	return os.NewFile(uintptr(fd), device), errors.Join(
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: ifc.Index}),
+		unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, promiscuous),
+	)
 }

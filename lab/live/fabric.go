@@ -2,6 +2,8 @@ package live
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 
@@ -109,4 +111,22 @@ func (o *FabricOptions) flagFor(key string) string {
 		return "--" + name
 	}
 	return "the fabric"
+}
+
+// CaptureFile checks the name of a new capture file and returns its absolute path, for the
+// lab's process. It is empty for an empty name.
+func CaptureFile(file string, direct bool) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	if direct {
+		return "", cmdline.Errorf("--capture: what the kernel carries is not seen; leave out --direct")
+	}
+	if _, err := os.Lstat(file); err == nil {
+		return "", cmdline.Errorf("--capture %s: the file is there already: name another, or remove it", file)
+	}
+	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+		return "", cmdline.Errorf("--capture %s: there is no folder %s", file, filepath.Dir(file))
+	}
+	return filepath.Abs(file)
 }

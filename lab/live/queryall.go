@@ -3,7 +3,10 @@ package live
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"sync"
+	"text/tabwriter"
 	"time"
 )
 
@@ -50,4 +53,21 @@ func queryState(ctx context.Context, name string) *State {
 		return &State{Info: Info{Name: name, PID: silent.PID}, Silent: true}
 	}
 	return nil
+}
+
+// WriteStates prints a line for each lab.
+func WriteStates(w io.Writer, labs []State) error {
+	if len(labs) == 0 {
+		_, err := fmt.Fprintln(w, "No lab is up: start one with 'fabrictest lab up'.")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, l := range labs {
+		if l.Silent {
+			fmt.Fprintf(t, "%s\tdoes not answer\t\tprocess %d\n", l.Name, l.PID)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d hosts\t%d programs\tprocess %d\n", l.Name, len(l.Topology.Hosts), l.Programs, l.PID)
+	}
+	return t.Flush()
 }

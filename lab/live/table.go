@@ -3,6 +3,7 @@ package live
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -31,4 +32,23 @@ func farEnd(t *topology.Topology, host, nic string) string {
 		return ""
 	}
 	return "to " + c.Other(p).Node
+}
+
+// WriteHints prints the lab, and commands of program to use it.
+func (info *Info) WriteHints(w io.Writer, program string) error {
+	if err := info.WriteTable(w); err != nil {
+		return err
+	}
+	lab := ""
+	if info.Name != DefaultName {
+		lab = " --lab " + info.Name
+	}
+	_, err := fmt.Fprintf(w, `
+Lab %s is up, process %d.
+
+    %[3]s lab exec%[4]s host0 -- bash
+    %[3]s lab set%[4]s host1 loss=5%%
+    %[3]s lab down%[5]s
+`, info.Name, info.PID, program, lab, strings.TrimPrefix(lab, " --lab"))
+	return err
 }

@@ -60,9 +60,7 @@ func (x *tap) run(d time.Duration) {
 	step := max(d/1000, 10*time.Microsecond)
 	until := x.world.Now().Add(d)
 	for x.world.Now().Before(until) {
-		if err := x.world.RunUntil(x.world.Now().Add(step)); err != nil {
-			x.t.Fatal(err)
-		}
+		must.Do(x.t, x.world.RunUntil(x.world.Now().Add(step)))
 		x.read()
 		var ready [8]link.StreamReady
 		x.a.Ready(ready[:])
