@@ -41,7 +41,7 @@ type certifyOptions struct {
 	sign       string
 	out        string
 	caseTime   time.Duration
-	guest      guestFlagSet
+	guest      deviceGuestFlags
 
 	networks []netip.Prefix // of peers
 }

@@ -16,7 +16,7 @@ import (
 
 // interopVerbs is `fabrictest interop verbs`.
 type interopVerbs struct {
-	guest       guestFlagSet
+	guest       deviceGuestFlags
 	loss        string
 	impair      string
 	seed        uint64

@@ -67,46 +67,32 @@ func newLabKernelBuildCommand() *cobra.Command {
 	return cmd
 }
 
-// guestFlags describe guests to be.
+// guestFlags describe the guests of a lab, or the one that is booted to test its device.
 type guestFlags struct {
 	imageFlags
-	cfg            kernel.Config
-	devices, accel string
-	impair         string
+	cfg   kernel.Config
+	accel string
 }
 
-func (o *guestFlags) flags(cmd *cobra.Command) {
+// flags adds the flags, with the defaults of the MTU and of the memory in MiB.
+func (o *guestFlags) flags(cmd *cobra.Command, mtu, memory int) {
 	o.imageFlags.flags(cmd)
 	f := cmd.Flags()
-	f.IntVar(&o.cfg.Guests, "guests", 1, "how many guests")
-	f.StringVar(&o.devices, "devices", "rxe", "what each has on the wire: rxe, siw, siw-crc (which asks for MPA's CRC), both, none")
-	f.IntVar(&o.cfg.MTU, "mtu", 1500, "largest IP packet on the wire")
-	f.IntVar(&o.cfg.Memory, "memory", 512, "MiB of each guest")
-	f.IntVar(&o.cfg.CPUs, "cpus", 1, "processors of each guest")
-	f.StringVar(&o.cfg.KernelArgs, "append", "", "`WORDS` for the kernel's command line")
-	f.StringVar(&o.accel, "accel", "auto", "how processors are made: kvm, tcg (emulated), or auto: kvm where it works")
-	f.BoolVar(&o.cfg.ICount, "count-instructions", false, "have time pass in a guest by a nanosecond an instruction, however slow this machine is")
-	f.StringVar(&o.impair, "impair", "", "`WORDS` for what packets meet on guests' links from the start, as in 'lab kernel set': 'loss=5% delay=1ms'")
-	f.Uint64Var(&o.cfg.Seed, "seed", 1, "of all chance on the links")
-	f.DurationVar(&o.cfg.BootTimeout, "boot-timeout", 3*time.Minute, "how long a guest may take to be ready")
-	_ = cmd.RegisterFlagCompletionFunc("devices", fixed("rxe", "siw", "siw-crc", "both", "none"))
-	_ = cmd.RegisterFlagCompletionFunc("accel", fixed("auto", "kvm", "tcg"))
+	f.IntVar(&o.cfg.MTU, "mtu", mtu, "largest IP packet on the link of the guest")
+	f.IntVar(&o.cfg.Memory, "memory", memory, "memory of a guest in MiB; the machine provides what the guest touches")
+	f.IntVar(&o.cfg.CPUs, "cpus", 1, "processors of a guest")
+	f.StringVar(&o.cfg.KernelArgs, "append", "", "`WORDS` for the command line of the guest's kernel")
+	choiceFlag(cmd, &o.accel, "accel", "auto", "how processors are virtualized: kvm, tcg (emulated), or auto: kvm where it works", "auto", "kvm", "tcg")
+	f.BoolVar(&o.cfg.ICount, "count-instructions", false, "make the guest's clock advance by a nanosecond per instruction, whatever the speed of this machine")
 }
 
-// config checks the flags and the machine, and finds the image, or makes it.
-func (o *guestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
+// config checks the flags and the machine, finds or builds the image, and returns the
+// configuration of guests with some devices.
+func (o *guestFlags) config(cmd *cobra.Command, devices []guest.Device) (cfg kernel.Config, err error) {
 	cfg = o.cfg
-	if cfg.Devices, err = guest.ParseDevices(o.devices); err != nil {
-		return cfg, cmdline.Errorf("--devices: %w", err)
-	}
-	if cfg.Devices == nil {
-		cfg.Devices = []guest.Device{} // none, not the default
-	}
+	cfg.Devices = devices
 	if cfg.Accel = kernel.Accel(o.accel); o.accel == "auto" {
 		cfg.Accel = kernel.Auto
-	}
-	if cfg.Impair, err = kernel.ParseImpairFlag(o.impair); err != nil {
-		return cfg, err
 	}
 	if err := o.prepare(cmd); err != nil {
 		return cfg, err
@@ -114,12 +100,43 @@ func (o *guestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
 	if err := kernel.Check(); err != nil {
 		return cfg, err
 	}
-	cfg.Image, err = o.cache.Ensure(cmd.Context(), kernel.Series(o.series), guest.NeedsSIW(cfg.Devices))
+	cfg.Image, err = o.cache.Ensure(cmd.Context(), kernel.Series(o.series), guest.NeedsSIW(devices))
 	return cfg, err
 }
 
+// labGuestFlags describe the guests of a lab.
+type labGuestFlags struct {
+	guestFlags
+	devices, impair string
+}
+
+func (o *labGuestFlags) flags(cmd *cobra.Command) {
+	o.guestFlags.flags(cmd, 1500, 512)
+	f := cmd.Flags()
+	f.IntVar(&o.cfg.Guests, "guests", 1, "number of guests")
+	choiceFlag(cmd, &o.devices, "devices", "rxe", "RDMA devices of each guest: rxe, siw, siw-crc (siw that requests the MPA CRC), both, none", "rxe", "siw", "siw-crc", "both", "none")
+	f.StringVar(&o.impair, "impair", "", "`WORDS` for the impairments of the guests' links from the start, as in 'lab kernel set': 'loss=5% delay=1ms'")
+	f.Uint64Var(&o.cfg.Seed, "seed", 1, "seed of random impairments")
+	f.DurationVar(&o.cfg.BootTimeout, "boot-timeout", 3*time.Minute, "how long a guest may take to be ready")
+}
+
+// config checks the flags and the machine, and finds or builds the image.
+func (o *labGuestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
+	devices, err := guest.ParseDevices(o.devices)
+	if err != nil {
+		return cfg, cmdline.Errorf("--devices: %w", err)
+	}
+	if devices == nil {
+		devices = []guest.Device{} // none, not the default
+	}
+	if o.cfg.Impair, err = kernel.ParseImpairFlag(o.impair); err != nil {
+		return cfg, err
+	}
+	return o.guestFlags.config(cmd, devices)
+}
+
 func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
-	var o guestFlags
+	var o labGuestFlags
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Boot guests that stay up",
@@ -159,7 +176,7 @@ func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
 }
 
 func newLabKernelRunCommand() *cobra.Command {
-	var o guestFlags
+	var o labGuestFlags
 	cmd := &cobra.Command{
 		Use:   "run -- PROGRAM [ARGUMENT...]",
 		Short: "Boot guests, run a program on their network, and stop them",
