@@ -27,7 +27,7 @@ type agentOptions struct {
 	devices   []string
 	emulate   string
 	intf      string
-	invisible bool // nothing is said of who comes and goes
+	quiet     bool // do not log clients
 }
 
 func newAgentCommand(program string) *cobra.Command {
@@ -40,11 +40,11 @@ func newAgentCommand(program string) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", "", "`ADDR:PORT` to listen at: one of this host's addresses, or 0.0.0.0 or [::] for all of them")
-	f.StringVar(&o.key, "key", "", "`FILE` with the key that callers must have")
+	f.StringVar(&o.key, "key", "", "`FILE` with the key that clients must have")
 	f.StringSliceVar(&o.devices, "device", nil, "only this device, by `NAME`; may be repeated (default: all)")
 	f.StringVar(&o.emulate, "emulate", "", "serve an emulated device of the provider `NAME` instead of the kernel's: "+cmdline.Choices(emulable()))
 	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` of the emulated device")
-	f.BoolVar(&o.invisible, "quiet", false, "do not tell who comes and goes")
+	f.BoolVar(&o.quiet, "quiet", false, "do not log the connections of clients")
 	_ = cmd.RegisterFlagCompletionFunc("emulate", fixed(emulable()...))
 	cmd.AddCommand(newAgentKeyCommand())
 	return cmd
@@ -65,6 +65,7 @@ func newAgentKeyCommand() *cobra.Command {
 	}
 }
 
+// run serves the devices to clients until the context is cancelled.
 func (o *agentOptions) run(cmd *cobra.Command, program string) error {
 	if err := o.check(); err != nil {
 		return err
@@ -101,15 +102,15 @@ func (o *agentOptions) run(cmd *cobra.Command, program string) error {
 	fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %v. On the other host, with a copy of the key:\n  %s certify --agent %v --key FILE --device %s --interface IF%s --out FOLDER\n",
 		strings.Join(names, ", "), ln.Addr(), program, ln.Addr(), names[0], peer)
 	s := &agent.Server{Key: key, Host: shown, Program: "fabrictest " + report.ToolVersion()}
-	if free, err := bench.AvailableMemory(); err == nil { // a caller gets ENOMEM, rather than us killed
+	if free, err := bench.AvailableMemory(); err == nil { // a client gets ENOMEM before the agent is killed for lack of memory
 		s.MaxMemory = free * 2 / 5
 	}
-	if !o.invisible {
+	if !o.quiet {
 		s.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	}
 	err = s.Serve(cmd.Context(), ln)
 	if errors.As(context.Cause(cmd.Context()), new(interruptedError)) {
-		return nil // that is how agents end
+		return nil // an agent runs until it is interrupted
 	}
 	return err
 }
@@ -139,13 +140,14 @@ func (o *agentOptions) check() error {
 // emulable returns the providers of --emulate.
 func emulable() []string { return nics.NamesWith(nics.HasKernelDriver) }
 
-// closable is a host that is to be closed.
-type closable interface {
+// closableHost is a host of an agent with a Close method.
+type closableHost interface {
 	agent.Host
 	Close()
 }
 
-func (o *agentOptions) host() (closable, error) {
+// host opens the emulated device of --emulate, or the devices of the kernel.
+func (o *agentOptions) host() (closableHost, error) {
 	if o.emulate != "" {
 		return bench.NewEmulatedHost(o.emulate, o.intf)
 	}

@@ -59,19 +59,19 @@ func newCertifyCommand(o *certifyOptions) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.agent, "agent", "", "`HOST:PORT` of the agent")
 	f.StringVar(&o.key, "key", "", "`FILE` with the agent's key")
-	f.StringVar(&o.device, "device", "", "the device to judge, by the `NAME` that its host has for it")
-	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` here that the device's cable ends at")
-	f.StringVar(&o.wire, "wire", "", "how the judge is there, `WIRE`: packet or udp for RoCEv2, tcp or segments for iWARP (default packet, and tcp)")
-	f.StringSliceVar(&o.peers, "peer", nil, "the judge's address in a network of the device's, as `ADDR/LEN`; may be repeated")
+	f.StringVar(&o.device, "device", "", "the device to test, by its `NAME` on its host")
+	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` of this host that is connected to the device")
+	f.StringVar(&o.wire, "wire", "", "how this host sends packets, `WIRE`: packet (default) or udp for RoCEv2, tcp (default) or segments for iWARP")
+	f.StringSliceVar(&o.peers, "peer", nil, "an address of this end in a subnet of the device, as `ADDR/LEN`; may be repeated")
 	levelFlag(cmd, &o.level)
 	labelFlag(cmd, &o.Labels)
-	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or wedge the device, and restart it after each")
+	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or hang the device, and restart it after each")
 	seedFlag(cmd, &o.seed, "", "cases choose", " (default 1)")
-	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, or the name of those that come with fabrictest")
-	f.StringVar(&o.sign, "sign", "", "sign with the SSH key in this `FILE`: a private one, or a public one whose private half an SSH agent has")
-	f.StringVar(&o.out, "out", "", "`FOLDER` for the certificate, to be made")
+	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, or the name of one that ships with fabrictest")
+	f.StringVar(&o.sign, "sign", "", "sign with the SSH key in this `FILE`: a private key, or the public key of one that an SSH agent has")
+	f.StringVar(&o.out, "out", "", "`FOLDER` for the certificate, which is created")
 	o.guest.flags(cmd)
-	f.DurationVar(&o.caseTime, "case-time", 0, "how long a case may wait for one verb call before it counts as hung, and a tenth of what it may take in all (default 2m)")
+	f.DurationVar(&o.caseTime, "case-time", 0, "how long a case may wait for one call of a verb before it counts as hung; the whole case may take ten times as long (default 2m)")
 	_ = cmd.RegisterFlagCompletionFunc("wire", fixed("packet", "udp", "tcp", "segments"))
 	cmd.AddCommand(newCertifyVerifyCommand(), newCertifyCompareCommand())
 	return cmd
@@ -125,6 +125,7 @@ func (o *certifyOptions) checkKey() error {
 	return nil
 }
 
+// run tests the device, of a guest or through an agent, and writes the certificate.
 func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err := o.check(cmd); err != nil {
 		return err

@@ -42,12 +42,12 @@ func newInteropVerbsCommand(o *interopVerbs) *cobra.Command {
 	o.guest.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.loss, "loss", "", "`SHARE` of packets to lose, each way: 5%")
-	f.StringVar(&o.impair, "impair", "", "`WORDS` for what else packets meet, as in 'lab kernel set'")
-	f.Uint64Var(&o.seed, "seed", 1, "of what packets meet")
+	f.StringVar(&o.impair, "impair", "", "`WORDS` for other impairments, as in 'lab kernel set'")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of random impairments")
 	f.IntVar(&o.connections, "connections", 0, "`N` connections to make one after the other")
 	f.DurationVar(&o.timeout, "timeout", 0, "how long a completion or a connection may take (default 30s, and 2m where packets are impaired)")
-	f.StringVar(&o.out, "out", "", "`FILE` for the results, in JSON")
-	f.BoolVar(&o.list, "list", false, "print the exchanges' names and run none")
+	f.StringVar(&o.out, "out", "", "`FILE` for the results as JSON")
+	f.BoolVar(&o.list, "list", false, "print the names of the exchanges and run none")
 	return cmd
 }
 

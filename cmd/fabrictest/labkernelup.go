@@ -21,12 +21,12 @@ func (o *imageFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.series, "kernel", string(kernel.Linux612), "`SERIES` of kernels: 6.1 or 6.12")
 	f.StringVar(&o.cache.Dir, "cache", "", "`FOLDER` to keep images in (default: fabrictest/kernel in the user's cache)")
-	f.StringArrayVar(&o.cache.DebDirs, "debs", nil, "`FOLDER` with packages that need not be fetched any more; may be given again")
-	f.StringVar(&o.cache.Mirror, "mirror", kernel.DefaultMirror, "`URL` of Debian's packages, where this machine's own lists do not have them")
+	f.StringArrayVar(&o.cache.DebDirs, "debs", nil, "`FOLDER` with packages that were downloaded before; may be repeated")
+	f.StringVar(&o.cache.Mirror, "mirror", kernel.DefaultMirror, "`URL` of Debian's packages, if this machine's apt lists do not have them")
 	_ = cmd.RegisterFlagCompletionFunc("kernel", fixed(string(kernel.Linux61), string(kernel.Linux612)))
 }
 
-// prepare checks the flags, and has what takes time told.
+// prepare checks the flags, and prints what the image cache is doing.
 func (o *imageFlags) prepare(cmd *cobra.Command) (err error) {
 	if err := kernel.Series(o.series).Check(); err != nil {
 		return cmdline.Errorf("--kernel: %w", err)
@@ -63,7 +63,7 @@ func newLabKernelBuildCommand() *cobra.Command {
 		},
 	}
 	o.flags(cmd)
-	cmd.Flags().BoolVar(&noSIW, "no-siw", false, "leave out siw, which is compiled")
+	cmd.Flags().BoolVar(&noSIW, "no-siw", false, "leave out siw, which must be compiled")
 	return cmd
 }
 
@@ -218,7 +218,7 @@ func newLabKernelCheckCommand() *cobra.Command {
 		},
 	}
 	o.flags(cmd)
-	cmd.Flags().BoolVar(&built, "built", false, "the image must have been made, too")
+	cmd.Flags().BoolVar(&built, "built", false, "also check that the image has been built")
 	cmd.Flags().BoolVar(&noSIW, "no-siw", false, "leave out siw")
 	return cmd
 }
