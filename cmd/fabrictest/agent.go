@@ -22,12 +22,12 @@ import (
 
 // agentOptions are those of `fabrictest agent`.
 type agentOptions struct {
-	listen    string
-	key       string
-	devices   []string
-	emulate   string
-	intf      string
-	quiet     bool // do not log clients
+	listen  string
+	key     string
+	devices []string
+	emulate string
+	intf    string
+	quiet   bool // do not log clients
 }
 
 func newAgentCommand(program string) *cobra.Command {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/must"
-	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
 // told is output that can be read while it is written.
@@ -135,30 +134,5 @@ func TestCertifySigns(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(in("certificate"), "more"), nil, 0o600))
 	if code, _, stderr = verify(); code != exitFailed || !strings.Contains(stderr, "more has been added") {
 		t.Errorf("verify of a folder with more: exit code %d, %s", code, stderr)
-	}
-}
-
-func TestAgentAndCertifyCalledWrongly(t *testing.T) {
-	for _, c := range []struct{ args, want string }{
-		{"agent --key k", "--listen"},
-		{"agent --listen :7471 --key k", "names no address"},
-		{"agent --listen localhost:0", "--key"},
-		{"agent --listen localhost:0 --key k --emulate softroce", "go together"},
-		{"agent --listen localhost:0 --key k --emulate dgiwarp --interface lo", "softroce or softiwarp"},
-		{"certify --key k", "--agent"},
-		{"certify --agent a:1 --key k --device d --interface i --out o --peer 10.0.0.1", "--peer 10.0.0.1"},
-		{"certify --agent a:1 --key k --device d --interface i --out o --level most", "--level"},
-		{"certify --agent a:1 --key k --device d --interface i --out o --wire pigeon", "packet or udp"},
-		{"certify verify", "name the folder"},
-	} {
-		if code, _, stderr := call(t, strings.Fields(c.args)...); code != exitUsage || !strings.Contains(stderr, c.want) {
-			t.Errorf("%s: exit code %d, %s", c.args, code, stderr)
-		}
-	}
-	if ibv.Linked {
-		return
-	}
-	if code, _, stderr := call(t, "agent", "--listen", "localhost:0", "--key", "k"); code != exitUsage || !strings.Contains(stderr, "-tags ibverbs") {
-		t.Errorf("without libibverbs: exit code %d, %s", code, stderr)
 	}
 }

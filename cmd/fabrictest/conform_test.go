@@ -116,40 +116,6 @@ func TestConformChoosesDevices(t *testing.T) {
 	}
 }
 
-func TestWrongConformCalls(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "deviations.yaml")
-	for words, want := range map[string]string{
-		"rc/psm":                                     "did you mean rc/psn",
-		"rc/psn/gap-naked-onec":                      "did you mean rc/psn/gap-naked-once",
-		"--label service:rx":                         "did you mean service:rc",
-		"--level most":                               "give must, should or may",
-		"--on hardware":                              "give sim or netns",
-		"--device softrocee":                         "did you mean softroce",
-		"--defect AckPNSOff":                         "did you mean AckPSNOff",
-		"--as rxe-6.13":                              "did you mean rxe-6.12",
-		"--as siw-6.1 --device softroce":             "that is a softiwarp",
-		"--defect AckPSNOff --device softiwarp":      "is one of softroce",
-		"--defect AckPSNOff --defect StalePad":       "--defect: ",
-		"--check-cases --defect AckPSNOff":           "leave out --defect",
-		"--matrix":                                   "give both",
-		"--workers 0":                                "give a number from 1 on",
-		"--seed soon":                                "give a number from 1 on",
-		"--capture some":                             "give failing, all or none",
-		"rc/inv/free-window-leaves-the-device-alive": "add --dangerous",
-		"rc/psn --label area:icrc":                   "no case has all that is asked for",
-		"rc/psn --schedules 0":                       "give a number from 1 on",
-		"--deviations " + file:                       "--device",
-		"show":                                       "name a case",
-		"show rc/psn/gap-naked-onec":                 "did you mean rc/psn/gap-naked-once",
-		"coverage roc":                               "did you mean roce",
-	} {
-		code, out, stderr := call(t, append([]string{"conform"}, strings.Fields(words)...)...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("conform %s: exit code %d, stderr %q, stdout %q; want %q", words, code, stderr, out, want)
-		}
-	}
-}
-
 func TestDeviationsAreKnown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "deviations.yaml")
 	write := func(text string) {

@@ -117,38 +117,6 @@ func TestExamplesOfMPIRunWork(t *testing.T) {
 	}
 }
 
-func TestMPIRunCalledWrongly(t *testing.T) {
-	for line, want := range map[string]string{
-		"mpirun":                                   "name a program",
-		"mpirun -n 0 true":                         "--ranks 0: give 1 to 4096",
-		"mpirun -n 2 --per-host -1 true":           "--per-host -1: give 1 to 4096",
-		"mpirun --rails 9 true":                    "--rails 9: give 1 to 8",
-		"mpirun --mtu 100 true":                    "--mtu 100: give 1280 to 65535",
-		"mpirun --eager -1 true":                   "--eager -1: give 0 to",
-		"mpirun --loss lots true":                  "--loss lots: ",
-		"mpirun --seed soon true":                  "--seed soon: give a number",
-		"mpirun --on hardware true":                "--on hardware: give sim or netns",
-		"mpirun --provider mlx5 true":              "no provider \"mlx5\"",
-		"mpirun --provider dgiwarp --no-icrc true": "datagram-iWARP has no option icrc",
-		"mpirun --design best true":                "--design best: give sendrecv, srq",
-		"mpirun --protocol rpt true":               "--protocol rpt: give rget, rput or speculative",
-		"mpirun --progress slow true":              "--progress slow: give polling or background",
-		"mpirun -n 2 no-such-program":              "there is no program no-such-program, and no workload",
-		"mpirun -n 2 ./no-such-program":            "no-such-program: no such file",
-		"mpirun -n 2 rng":                          "is it ring",
-		"mpirun -n 2 ring --class X":               "no class \"X\"",
-		"mpirun -n 2 ring --classes S":             "there are --class, --iterations",
-		"mpirun -n 2 ring twice":                   "twice is not one of its flags",
-		"mpirun -n 3 bt":                           "3 ranks: it needs a square",
-		"mpirun --rank 3 true":                     "did you mean --ranks",
-	} {
-		code, _, stderr := call(t, words(line)...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, %q, want %q", line, code, stderr, want)
-		}
-	}
-}
-
 func TestMPIRunEnds(t *testing.T) {
 	needNamespaces(t)
 	self := must.Get(os.Executable())(t)

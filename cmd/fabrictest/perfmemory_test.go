@@ -34,24 +34,6 @@ func TestPerfMemory(t *testing.T) {
 	}
 }
 
-func TestPerfMemoryCalledWrongly(t *testing.T) {
-	for line, want := range map[string]string{
-		"perf memory --ranks 1":               "--ranks 1: give 2 to 4096",
-		"perf memory --ranks many":            "--ranks",
-		"perf memory --only figures":          "--only figures: give curves, thesis or survey",
-		"perf memory --design best":           "--design best: give sendrecv",
-		"perf memory --workload rdix":         "is it radix",
-		"perf memory --only survey --ranks 8": "survey about 64",
-		"perf memory --seed soon":             "--seed soon: give a number",
-		"perf memory twice":                   "twice",
-	} {
-		code, _, stderr := call(t, words(line)...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, %q, want %q", line, code, stderr, want)
-		}
-	}
-}
-
 // What the ranks did is in the folder that was asked for, also of ranks that failed.
 func TestMPIRunReports(t *testing.T) {
 	dir := t.TempDir()

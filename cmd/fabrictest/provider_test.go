@@ -71,20 +71,7 @@ func TestReplayKeepsTheProvider(t *testing.T) {
 	}
 }
 
-func TestProvidersAreChecked(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"run", "pingpong", "--provider", "mlx5"}, `--provider: no provider "mlx5": there are softroce, softiwarp`},
-		{[]string{"list", "scenarios", "--provider", "mlx5"}, `--provider: no provider "mlx5"`},
-		{[]string{"run", "pingpong", "--provider", "softiwarp", "--defect", "AckCompletesRead"}, "the defect AckCompletesRead is one of softroce, and soft-iWARP does not have it"},
-	} {
-		if code, _, stderr := call(t, c.args...); code != exitUsage || !strings.Contains(stderr, c.want) {
-			t.Errorf("%v: exit code %d, %q", c.args, code, stderr)
-		}
-	}
-	// A defect that some NICs can have concerns the scenarios that have such NICs.
+func TestDefectConcernsScenariosWithItsNICs(t *testing.T) {
 	code, out, stderr := call(t, "run", "pingpong", "iwarp-killed", "--on", "sim", "--defect", "MSSRoundedDown", "--json")
 	var run report.Run
 	if err := json.Unmarshal([]byte(out), &run); err != nil || code != exitOK {

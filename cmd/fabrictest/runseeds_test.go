@@ -36,19 +36,3 @@ func TestRunWithManySeedsPrintsReplayCommands(t *testing.T) {
 		}
 	}
 }
-
-func TestSeedsAreForTheSimulation(t *testing.T) {
-	for _, args := range [][]string{
-		{"--seeds", "0"},
-		{"--seeds", "2", "--on", "netns"},
-		{"--seeds", "2", "--on", "sim,netns"},
-		{"--seeds", "2", "--json"},
-		{"--seeds", "2", "--out", "somewhere"},
-		{"--seeds", "2", "--capture", "full"},
-		{"--seeds", "2", "--netem"},
-	} {
-		if code, _, stderr := call(t, append([]string{"run", "pingpong"}, args...)...); code != exitUsage || !strings.Contains(stderr, "--seeds") {
-			t.Errorf("%v: exit code %d, %q", args, code, stderr)
-		}
-	}
-}
