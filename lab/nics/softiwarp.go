@@ -95,11 +95,7 @@ func (o *iwarpOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs
 	if at.WrapStreams != nil {
 		n = at.WrapStreams(n)
 	}
-	d, err := softiwarp.InWorld(w, port, n, o.deviceConfig(at))
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	return asContext(softiwarp.InWorld(w, port, n, o.deviceConfig(at)))
 }
 
 // OnSockets implements Opener.
@@ -110,9 +106,5 @@ func (o *iwarpOpener) OnSockets(at NICConfig) (verbs.Context, error) {
 			return at.Capture.WrapStreams(at.Name, n).(link.StreamWaiter)
 		}
 	}
-	d, err := softiwarp.OnTCP(tcplink.Config{}, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	return asContext(softiwarp.OnTCP(tcplink.Config{}, cfg))
 }

@@ -6,8 +6,6 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
-	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
@@ -91,28 +89,14 @@ func (o *roceOpener) deviceConfig(p NICConfig) softroce.Config {
 
 // InWorld implements Opener.
 func (o *roceOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
-	d, err := softroce.InWorld(w, port, at.link(port), o.deviceConfig(at))
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	return asContext(softroce.InWorld(w, port, at.link(port), o.deviceConfig(at)))
 }
 
 // OnSockets implements Opener.
 func (o *roceOpener) OnSockets(at NICConfig) (verbs.Context, error) {
 	cfg := o.deviceConfig(at)
-	if at.Capture != nil {
-		cfg.Decorate = func(l link.Waiter) link.Waiter { return at.Capture.Wrap(at.Name, l).(link.Waiter) }
-	}
-	var sockets udplink.Config
-	if at.NoGSO {
-		sockets.GSO = udplink.OffloadOff
-	}
-	d, err := softroce.OnUDP(sockets, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	cfg.Decorate = at.captureLink()
+	return asContext(softroce.OnUDP(at.sockets(), cfg))
 }
 
 // disableRateControl sets the minimum rate of DCQCN above any line rate, so that
