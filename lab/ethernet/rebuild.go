@@ -8,6 +8,8 @@ import (
 
 const (
 	tcpFIN = 0x01
+	tcpSYN = 0x02
+	tcpRST = 0x04
 	tcpPSH = 0x08
 )
 

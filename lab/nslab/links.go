@@ -68,8 +68,8 @@ func (y *portDirection) readCounters(o *lab.Observation, name string, plan *lab.
 	lab.AddLost(l, "held_full", y.impairer.HeldOverflow())
 	o.CountEvents(plan, pipe.Fired())
 	if y.stream != nil {
-		o.CountStreamEvents(y.stream.matcher)
-		lab.AddLost(l, "event", y.stream.drops)
+		o.CountStreamEvents(y.stream.Matcher())
+		lab.AddLost(l, "event", y.stream.Drops())
 	}
 	if err := pipe.Err(); err != nil {
 		o.EventErrors = append(o.EventErrors, fmt.Sprintf("%s: %v", name, err))

@@ -1,4 +1,4 @@
-package nslab
+package ethernet
 
 import (
 	"encoding/binary"
@@ -35,8 +35,8 @@ func segmentFrame(t *testing.T, v6 bool, seq uint32, syn bool, data []byte) []by
 	return buf.Bytes()
 }
 
-// read is what gopacket finds in a frame, which has to be whole.
-func read(t *testing.T, frame []byte) *layers.TCP {
+// readSegment is what gopacket finds in a frame, which has to be whole.
+func readSegment(t *testing.T, frame []byte) *layers.TCP {
 	t.Helper()
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.DecodeOptions{})
 	tcp, ok := p.TransportLayer().(*layers.TCP)
@@ -50,25 +50,19 @@ func read(t *testing.T, frame []byte) *layers.TCP {
 	return tcp
 }
 
-type pass struct{}
-
-func (pass) Apply(_ time.Duration, f uswitch.Frame, emit uswitch.Emit) { emit(0, f) }
-func (pass) NextTimer() time.Duration                                  { return uswitch.Never }
-func (pass) HandleTimer(time.Duration, uswitch.Emit)                   {}
-
 // Events apply once to the segment with their byte, and the checksum stays valid:
 // across sequence number wrap, for both IP versions, and at odd offsets.
 func TestStreamImpairer(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for _, isn := range []uint32{1000, 1<<32 - 50} {
-			way := newStreamImpairer([]lab.StreamEvent{
+			way := NewStreamImpairer([]lab.StreamEvent{
 				{Offset: 3, Do: lab.StreamCorrupt, Bit: 7},
 				{Offset: 8, Do: lab.StreamCorrupt, Bit: 0},
 				{Offset: 10, Do: lab.StreamDrop},
 				{Offset: 120, Do: lab.StreamDelay, Delay: time.Millisecond},
 				{Offset: 130, Do: lab.StreamReset},
 				{Offset: 3, Conn: 2, Do: lab.StreamReset},
-			}, pass{})
+			}, passThrough{})
 			var out []byte
 			var delay time.Duration
 			give := func(seq uint32, syn bool, data []byte) {
@@ -81,13 +75,13 @@ func TestStreamImpairer(t *testing.T) {
 				}
 			}
 			give(isn-7, false, []byte("who is that"))
-			if got := read(t, out); string(got.Payload) != "who is that" {
+			if got := readSegment(t, out); string(got.Payload) != "who is that" {
 				t.Errorf("of a stream that nobody knows: %q", got.Payload)
 			}
 			give(isn, true, nil)
-			read(t, out)
+			readSegment(t, out)
 			give(isn+1, false, []byte("123456789"))
-			if got := read(t, out); string(got.Payload) != "123\xb45678\x38" {
+			if got := readSegment(t, out); string(got.Payload) != "123\xb45678\x38" {
 				t.Errorf("%q", got.Payload)
 			}
 			give(isn+10, false, []byte("01234"))
@@ -95,16 +89,16 @@ func TestStreamImpairer(t *testing.T) {
 				t.Errorf("%d dropped", way.drops)
 			}
 			give(isn+10, false, []byte("01234"))
-			if got := read(t, out); string(got.Payload) != "01234" {
+			if got := readSegment(t, out); string(got.Payload) != "01234" {
 				t.Errorf("sent again: %q", got.Payload)
 			}
 			give(isn+15, false, make([]byte, 100))
 			give(isn+115, false, make([]byte, 10))
-			if read(t, out); delay != time.Millisecond {
+			if readSegment(t, out); delay != time.Millisecond {
 				t.Errorf("delayed by %v", delay)
 			}
 			give(isn+125, false, make([]byte, 10))
-			if got := read(t, out); !got.RST || got.PSH || !got.ACK || delay != 0 {
+			if got := readSegment(t, out); !got.RST || got.PSH || !got.ACK || delay != 0 {
 				t.Errorf("%+v", got)
 			}
 			// More streams between the same ports: the second has another event.
@@ -112,7 +106,7 @@ func TestStreamImpairer(t *testing.T) {
 				isn += 5000
 				give(isn, true, nil)
 				give(isn+1, false, []byte("1234"))
-				if got := read(t, out); string(got.Payload) != "123\xb4" || got.RST != (conn == 0) {
+				if got := readSegment(t, out); string(got.Payload) != "123\xb4" || got.RST != (conn == 0) {
 					t.Errorf("stream %d: %q, reset %v", conn+2, got.Payload, got.RST)
 				}
 			}
@@ -121,7 +115,7 @@ func TestStreamImpairer(t *testing.T) {
 }
 
 func TestStreamImpairerKeepsPartialChecksums(t *testing.T) {
-	way := newStreamImpairer([]lab.StreamEvent{{Offset: 1, Do: lab.StreamCorrupt}}, pass{})
+	way := NewStreamImpairer([]lab.StreamEvent{{Offset: 1, Do: lab.StreamCorrupt}}, passThrough{})
 	way.Apply(0, uswitch.Frame{Bytes: segmentFrame(t, true, 1, true, nil)}, func(time.Duration, uswitch.Frame) {})
 	frame := segmentFrame(t, true, 2, false, []byte("abc"))
 	sum := binary.BigEndian.Uint16(frame[14+40+16:])
