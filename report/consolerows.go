@@ -16,8 +16,8 @@ var columnsOf = []struct {
 
 const verdictWidth = 6
 
-// words are the printed verdicts. Bad ones are in capitals, visible without colours.
-var words = map[Verdict]string{Passed: "ok", Failed: "FAIL", Broken: "BROKEN", Starved: "STARVED", Skipped: "skip"}
+// verdictNames are the printed verdicts. Bad ones are in capitals, visible without colours.
+var verdictNames = map[Verdict]string{Passed: "ok", Failed: "FAIL", Broken: "BROKEN", Starved: "STARVED", Skipped: "skip"}
 
 func (d *Display) header() string {
 	cells := make([]string, len(columnsOf))
@@ -33,7 +33,7 @@ const minReason = 24
 
 // row formats a result: figures if it passed, else the reason.
 func (d *Display) row(r *Result) string {
-	word := words[r.Verdict]
+	word := verdictNames[r.Verdict]
 	verdict := d.paint(r.Verdict, word) + strings.Repeat(" ", max(0, verdictWidth-kit.TextWidth(word)))
 	name, tier := kit.Pad(textfmt.PrintableLine(r.Name), d.name), textfmt.PrintableLine(r.Tier)
 	if r.Verdict != Passed {

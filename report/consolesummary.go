@@ -47,7 +47,7 @@ func (d *Display) describe(b *strings.Builder, r *Result) {
 	if r.First != nil && r.First.Reason != r.Reason {
 		why += "; the first attempt: " + r.First.Reason
 	}
-	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, words[r.Verdict]), label(r.Name, r.Tier), textfmt.PrintableLine(why))
+	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, verdictNames[r.Verdict]), label(r.Name, r.Tier), textfmt.PrintableLine(why))
 	for _, c := range r.Checks {
 		if !c.OK {
 			fmt.Fprintf(b, "    %s: want %s, got %s\n", textfmt.PrintableLine(c.Name), textfmt.PrintableLine(c.Want), textfmt.PrintableLine(c.Got))

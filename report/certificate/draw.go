@@ -27,11 +27,11 @@ func Draw(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) 
 
 // clauses returns the clauses of every document of which a case was run.
 func clauses(run *conform.Run) (all []Clause) {
-	said := make(map[string][]*conform.Result)
+	results := make(map[string][]*conform.Result)
 	for i := range run.Devices[0].Results {
 		r := &run.Devices[0].Results[i]
 		for _, row := range r.Rows {
-			said[row] = append(said[row], r)
+			results[row] = append(results[row], r)
 		}
 	}
 	for i := range run.Documents {
@@ -41,8 +41,8 @@ func clauses(run *conform.Run) (all []Clause) {
 			for _, row := range run.Documents[i].Sections[j].Rows {
 				c := Clause{Row: row.ID, Level: row.Level, Clause: row.Clause, State: NotAsked}
 				switch {
-				case len(said[row.ID]) > 0:
-					c.State, c.Cases = worst(said[row.ID])
+				case len(results[row.ID]) > 0:
+					c.State, c.Cases = worst(results[row.ID])
 					touched = true
 				case row.Untestable != "":
 					c.State = Untestable
@@ -99,10 +99,10 @@ func outcome(run *conform.Run, clauses []Clause) (Outcome, string) {
 			testable += k
 		}
 	}
-	said := func(s State, what string) string {
+	count := func(s State, what string) string {
 		return fmt.Sprintf("of %d clauses of level MUST, %d %s", testable, n[s], what)
 	}
-	named := func(s State, what string) string { return said(s, what) + ": " + rowsIn(clauses, s) }
+	named := func(s State, what string) string { return count(s, what) + ": " + rowsIn(clauses, s) }
 	switch {
 	case n[Fail] > 0:
 		return DoesNotConform, named(Fail, "not met")
@@ -117,7 +117,7 @@ func outcome(run *conform.Run, clauses []Clause) (Outcome, string) {
 	case n[Deviates] > 0:
 		return WithDeviations, named(Deviates, "not met for reasons that are on record")
 	}
-	return Conforms, said(Pass, "met and none violated")
+	return Conforms, count(Pass, "met and none violated")
 }
 
 // maxNamed limits the clauses named in a sentence.

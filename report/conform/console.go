@@ -41,13 +41,13 @@ func (d *Display) Done(what string, r *Result) {
 	})
 }
 
-// verdictWords are the printed verdicts. Bad ones are in capitals, visible without colours.
-var verdictWords = map[Verdict]string{
+// verdictNames are the printed verdicts. Bad ones are in capitals, visible without colours.
+var verdictNames = map[Verdict]string{
 	Pass: "ok", Fail: "FAIL", Broken: "BROKEN", Stale: "STALE", Deviates: "deviates", Unsupported: "skip",
 }
 
 func (d *Display) verdictLine(r *Result, what string) string {
-	s := d.tint(r.Verdict, verdictWords[r.Verdict]) + kit.Pad("", 6-len(verdictWords[r.Verdict])) + "  " + textfmt.PrintableLine(what)
+	s := d.tint(r.Verdict, verdictNames[r.Verdict]) + kit.Pad("", 6-len(verdictNames[r.Verdict])) + "  " + textfmt.PrintableLine(what)
 	if r.Verdict.Bad() {
 		return s + "\n"
 	}
@@ -88,7 +88,7 @@ func (d *Display) Finish(run *Run, paths report.Paths) error {
 
 // explain prints a violation with its citation, its ladder and the replay command.
 func (d *Display) explain(b *strings.Builder, r Judged) {
-	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
+	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictNames[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
 	fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Title))
 	fmt.Fprintf(b, "    %s, %s", textfmt.PrintableLine(r.Level), textfmt.PrintableLine(r.Cite))
 	if len(r.Rows) > 0 {
@@ -165,7 +165,7 @@ func (d *Display) tallyDevices(run *Run) string {
 		}
 		part := fmt.Sprintf("%d %s", c[v], d.tint(v, string(v)))
 		if v == Deviates {
-			part += " (" + textfmt.PrintableLine(run.DeviationWords()) + ")"
+			part += " (" + textfmt.PrintableLine(run.DeviationCounts()) + ")"
 		}
 		parts = append(parts, part)
 	}

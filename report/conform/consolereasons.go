@@ -14,7 +14,7 @@ func (d *Display) deviations(b *strings.Builder, run *Run) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", textfmt.PrintableLine(run.DeviationWords()))
+	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", textfmt.PrintableLine(run.DeviationCounts()))
 	for i, r := range all {
 		if i == maxPrinted {
 			fmt.Fprintf(b, "  and %d more, in the report.\n", len(all)-maxPrinted)

@@ -36,7 +36,7 @@ func (r *Run) newSuite(name string) kit.Suite {
 func (r *Run) junitSuite(d *Device) kit.Suite {
 	s := r.newSuite(d.Label())
 	s.Properties.Add("defects", strings.Join(d.Defects, " "))
-	s.Properties.Add("deviates", (&Run{Devices: []Device{*d}}).DeviationWords())
+	s.Properties.Add("deviates", (&Run{Devices: []Device{*d}}).DeviationCounts())
 	for i := range d.Results {
 		area, _, _ := strings.Cut(d.Results[i].ID, "/")
 		s.Add(d.Results[i].junitCase(), "."+area, d.Results[i].Took)

@@ -85,7 +85,7 @@ func newPage(r *Run) *htmlPage {
 	p.Title = "fabrictest conform: " + p.Headline
 	cases := p.addDevices(r)
 	p.addDocs(r, cases)
-	p.Levels = r.DeviationWords()
+	p.Levels = r.DeviationCounts()
 	for i := range r.Devices {
 		for _, u := range r.Devices[i].Unasked() {
 			p.Unasked = append(p.Unasked, unaskedView{r.Devices[i].Label(), len(u.Cases), clip(u.Why), u.Cases[:min(len(u.Cases), maxCatchers)], max(0, len(u.Cases)-maxCatchers)})

@@ -29,9 +29,9 @@ func (r *Run) Deviating() (all []Judged) {
 	return all
 }
 
-// deviationWords counts deviations by level: "1 MUST, 2 SHOULDs"; empty if there are none.
-func deviationWords(all []Judged) string {
-	var words []string
+// countByLevel counts deviations by level: "1 MUST, 2 SHOULDs"; empty if there are none.
+func countByLevel(all []Judged) string {
+	var counts []string
 	for _, l := range levels {
 		n := 0
 		for _, r := range all {
@@ -40,14 +40,14 @@ func deviationWords(all []Judged) string {
 			}
 		}
 		if n > 0 {
-			words = append(words, textfmt.Plural(n, l))
+			counts = append(counts, textfmt.Plural(n, l))
 		}
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(counts, ", ")
 }
 
-// DeviationWords counts the deviations of the run by level; empty if there are none.
-func (r *Run) DeviationWords() string { return deviationWords(r.Deviating()) }
+// DeviationCounts counts the deviations of the run by level; empty if there are none.
+func (r *Run) DeviationCounts() string { return countByLevel(r.Deviating()) }
 
 // Unasked is a reason of unsupported cases, with their number.
 type Unasked struct {
