@@ -61,6 +61,7 @@ func errorsOf(by map[string][]string, host string) (names []string) {
 	return names
 }
 
+// describeErrors returns the errors that a scenario expects and allows, as text.
 func describeErrors(want *scenarios.Expect) string {
 	all := make([]string, 0, len(want.Errors)+len(want.AllowedErrors))
 	for _, pattern := range slices.Sorted(maps.Keys(want.Errors)) {

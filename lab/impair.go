@@ -27,6 +27,7 @@ func (p *Plan) addImpairments() error {
 	return errors.Join(errs...)
 }
 
+// specOf converts the impairments of a scenario.
 func specOf(im *scenarios.Impairment) impair.Spec {
 	return impair.Spec{
 		From: mono.Time(im.From), Until: mono.Time(im.Until),
@@ -88,6 +89,7 @@ func (p *Plan) eachDirection(ends []portEnd, where scenarios.PortSelector, f fun
 	}
 }
 
+// eventOf converts an event of a scenario.
 func eventOf(e *scenarios.Event) impair.Event {
 	out := impair.Event{
 		Match:      impair.Match{Seq: e.PSN},

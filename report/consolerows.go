@@ -47,6 +47,7 @@ func (d *Display) row(r *Result) string {
 	})
 }
 
+// line returns a row of the table: the first cell is left-aligned, the others right-aligned.
 func line(verdict, name string, cells []string) string {
 	var b strings.Builder
 	b.WriteString(verdict + "  " + name)

@@ -58,6 +58,7 @@ func (d *Display) describe(b *strings.Builder, r *Result) {
 	}
 }
 
+// counts returns the number of results by verdict as text.
 func (d *Display) counts(run *Run) string {
 	n := run.Counts()
 	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))

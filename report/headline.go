@@ -35,6 +35,7 @@ func headline(r *Run) string {
 	}
 }
 
+// runFacts returns the facts about a run below the headline of the page.
 func runFacts(r *Run) (facts kit.Facts) {
 	facts.AddCommand("Command", r.Command)
 	seed := "each scenario's own"

@@ -36,6 +36,7 @@ func newCaptureOpenCommand() *cobra.Command {
 	return cmd
 }
 
+// run opens the capture that args select in Wireshark, or prints it with tshark.
 func (o *captureOpenOptions) run(cmd *cobra.Command, args, more []string) error {
 	run, words, err := splitRun(args)
 	if err != nil {

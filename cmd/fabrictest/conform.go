@@ -65,6 +65,7 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
+// run judges the devices, in a build with mutants or in new namespaces if that is needed.
 func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(); err != nil {
 		return err

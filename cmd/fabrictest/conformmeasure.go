@@ -29,6 +29,7 @@ func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
+// runMeasure measures the devices, in new namespaces if that is needed.
 func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 	if err := o.check(); err != nil {
 		return err

@@ -42,6 +42,7 @@ type fuzzOptions struct {
 	list, json  bool
 }
 
+// runFuzz lists or fuzzes the targets that args select.
 func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.Writer) error {
 	if o.total <= 0 || o.each < 0 {
 		return cmdline.Errorf("a time to fuzz must be more than nothing")

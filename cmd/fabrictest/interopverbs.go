@@ -51,6 +51,7 @@ func newInteropVerbsCommand(o *interopVerbs) *cobra.Command {
 	return cmd
 }
 
+// run boots a guest in new namespaces and exchanges the selected operations with it.
 func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(cmd); err != nil {
 		return err

@@ -49,6 +49,7 @@ func newLabExecCommand(calledAs string) *cobra.Command {
 	return cmd
 }
 
+// execOnce runs a program in each host of a fabric that is created for it.
 func execOnce(cmd *cobra.Command, calledAs string, o *live.FabricOptions, once live.Program, program []string) error {
 	path, err := exec.LookPath(program[0])
 	if err != nil {

@@ -61,6 +61,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 	return cmd
 }
 
+// main runs the ranks and writes their statistics.
 func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmdline.Errorf("name a program or a workload to run, as in 'fabrictest mpirun -n 4 ./my-ranks'")

@@ -40,6 +40,7 @@ func newPerfMemoryCommand(o *perfMemory) *cobra.Command {
 	return cmd
 }
 
+// main measures the selected experiments and writes a report.
 func (o *perfMemory) main(cmd *cobra.Command) (err error) {
 	began := time.Now()
 	if o.Seed, err = parseSeed(o.seed, 1); err != nil {

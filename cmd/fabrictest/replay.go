@@ -40,6 +40,7 @@ func newReplayCommand(o *replayOptions) *cobra.Command {
 	return cmd
 }
 
+// run repeats the scenarios of a saved run and compares the results.
 func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) error {
 	began := time.Now()
 	replay := runner.Replay{Scenarios: only, Passed: o.all}

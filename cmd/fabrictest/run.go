@@ -57,6 +57,7 @@ func newRunCommand(o *runOptions) *cobra.Command {
 	return cmd
 }
 
+// run runs the selected scenarios, writes the report and prints the results.
 func (o *runOptions) run(cmd *cobra.Command) error {
 	began := time.Now()
 	seed, err := o.check()

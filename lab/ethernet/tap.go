@@ -80,6 +80,7 @@ func (t *Tap) observe(after time.Duration, f uswitch.Frame) {
 	t.emit(after, f)
 }
 
+// writeChanged writes the changed frames to the capture; what begins their comments.
 func (t *Tap) writeChanged(now time.Duration, what string) {
 	for i, f := range t.changed {
 		comment := "fabrictest: " + what

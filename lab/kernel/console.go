@@ -49,6 +49,7 @@ func (c *console) copyFrom(from io.Reader, to *os.File) {
 	}
 }
 
+// add appends output of the guest, keeps the last consoleLimit bytes, and parses complete lines.
 func (c *console) add(b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

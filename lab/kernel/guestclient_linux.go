@@ -49,6 +49,7 @@ func (g *guestClient) SetDevices(ctx context.Context, id int, devices []guest.De
 	})
 }
 
+// withConn calls do with a connection to a guest, and returns a GuestError if the guest ends.
 func (g *guestClient) withConn(ctx context.Context, id int, do func(context.Context, net.Conn) error) error {
 	ctx, stop, conn, err := g.dial(ctx, id)
 	if err != nil {

@@ -54,6 +54,7 @@ func createLinks(c Config) error {
 	return nil
 }
 
+// createBridge creates the bridge of the wire, with the lab's addresses.
 func createBridge(mtu int) error {
 	no := false
 	bridge := &netlink.Bridge{LinkAttrs: linkAttrs(WireDevice, mtu), MulticastSnooping: &no}

@@ -55,6 +55,8 @@ type datagramOpener struct {
 	cfg  dgiwarp.Config
 }
 
+// newDatagramOpener returns an opener of datagram-iWARP NICs with the defects and options of a
+// setup.
 func newDatagramOpener(p *Provider, s Setup) (*datagramOpener, error) {
 	o := &datagramOpener{caps: p.Caps}
 	for _, name := range s.Defects {

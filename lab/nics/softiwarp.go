@@ -54,6 +54,7 @@ type iwarpOpener struct {
 	cfg  softiwarp.Config
 }
 
+// newIWARPOpener returns an opener of soft-iWARP NICs with the defects and options of a setup.
 func newIWARPOpener(p *Provider, s Setup) (*iwarpOpener, error) {
 	o := &iwarpOpener{caps: p.Caps}
 	for _, name := range s.Defects {

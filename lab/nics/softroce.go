@@ -55,6 +55,7 @@ type roceOpener struct {
 	cfg  softroce.Config
 }
 
+// newRoCEOpener returns an opener of soft-RoCE NICs with the defects and options of a setup.
 func newRoCEOpener(p *Provider, s Setup) (*roceOpener, error) {
 	o := &roceOpener{caps: p.Caps}
 	for _, name := range s.Defects {

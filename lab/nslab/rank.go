@@ -130,6 +130,8 @@ type commands struct {
 	program atomic.Pointer[workload.Program] // nil before the start
 }
 
+// handle executes a command of the lab: it sends the time of a start to begin, or breaks the queue
+// pairs of the running program.
 func (o *commands) handle(command string, begin chan<- time.Duration) error {
 	if strings.HasPrefix(command, startCommand) {
 		epoch, err := parseStart(command)

@@ -65,6 +65,7 @@ func repeatStarved(ctx context.Context, run func() *report.Result) *report.Resul
 	return r
 }
 
+// runOnce runs a scenario once; it is skipped where namespaces are not available.
 func runOnce(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
 	began := time.Now()
 	r := lab.NewResult(s, scenarios.NetNS, &opts)
@@ -82,6 +83,7 @@ func runOnce(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *repo
 	return r
 }
 
+// runLab starts a lab process for a scenario and returns its result.
 func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*report.Result, error) {
 	text, err := s.Marshal()
 	if err != nil {

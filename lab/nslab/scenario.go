@@ -80,6 +80,7 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 // the scenario.
 const fabricCapture = "fabric.pcapng"
 
+// testbedOptions returns the options of the testbed, with a capture if the run has a directory.
 func (p *scenarioRun) testbedOptions() TestbedOptions {
 	opts := TestbedOptions{Netem: p.opts.Netem}
 	if p.opts.Capture && p.dir != "" {

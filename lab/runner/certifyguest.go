@@ -41,6 +41,7 @@ func (c *Certification) JudgeGuest(ctx context.Context, cfg kernel.Config, statu
 	return run, err
 }
 
+// judgeGuest boots the guest, judges its device through an agent, and stops the guest.
 func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (run *conform.Run, err error) {
 	fmt.Fprintf(status, "Booting Linux %s with %s …\n", cfg.Image.Release, c.Device)
 	cfg.Consoles = c.judge.Dir

@@ -57,6 +57,7 @@ func (c *Seeds) Run(ctx context.Context) (passed bool, err error) {
 	return len(c.failures) == 0, nil
 }
 
+// runAll runs all tasks with all seeds, one per processor at a time.
 func (c *Seeds) runAll(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), c.total()) {
@@ -79,6 +80,7 @@ func (c *Seeds) runAll(ctx context.Context) {
 	workers.Wait()
 }
 
+// take returns the index of the next run; false if there is none or ctx is cancelled.
 func (c *Seeds) take(ctx context.Context) (run int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -244,6 +244,7 @@ func (c *Comparison) documents(hrefs []string, want func(*Compared) bool) (all [
 	return all
 }
 
+// add adds a clause to its section, with its states, the words of the filter, and notes with links.
 func (d *comparedDocument) add(e *Compared, c *Comparison, hrefs []string) {
 	if n := len(d.Sections); n == 0 || d.Sections[n-1].Title != e.Section {
 		d.Sections = append(d.Sections, &comparedSection{Title: e.Section, Names: d.Names})

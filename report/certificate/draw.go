@@ -67,6 +67,7 @@ func worst(results []*conform.Result) (s State, cases []string) {
 	return State(conform.RowVerdict(verdicts)), cases
 }
 
+// counts counts clauses by level and state.
 func counts(clauses []Clause) (all []Count) {
 	for _, level := range levels {
 		for _, s := range states {

@@ -64,6 +64,7 @@ func (c *Certificate) write(w io.Writer) error {
 // Read reads the certificate of a folder. Unknown versions and keys are errors.
 func Read(dir string) (*Certificate, error) { return kit.ReadFile(filepath.Join(dir, File), parse) }
 
+// parse reads a certificate, which must be for one device.
 func parse(r io.Reader) (*Certificate, error) {
 	c := new(Certificate)
 	if err := (kit.Format{Version: Version, Name: "a certificate"}).Read(r, c); err != nil {

@@ -52,6 +52,7 @@ var outcomeNames = map[Outcome]string{
 	Conforms: "Conforms", WithDeviations: "Conforms, with deviations", DoesNotConform: "Does not conform", Incomplete: "Not complete",
 }
 
+// newCover returns the first page of a certificate.
 func newCover(c *Certificate) *cover {
 	v := &cover{Certificate: c, OutcomeName: outcomeNames[c.Outcome], Blind: c.Judge.Blind, File: File, Manifest: ManifestFile}
 	s, j := &c.Subject, &c.Judge

@@ -87,6 +87,7 @@ func checkSignature(ctx context.Context, dir, signers string, manifest []byte) (
 	return who, nil
 }
 
+// run runs a command and returns its standard output. An error has both outputs.
 func run(cmd *exec.Cmd) (string, error) {
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs

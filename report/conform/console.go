@@ -143,6 +143,7 @@ func (d *Display) tally(run *Run) string {
 	return d.tallyDevices(run)
 }
 
+// tallyDevices returns the number of cases by verdict, or of measurements, as a sentence.
 func (d *Display) tallyDevices(run *Run) string {
 	c := run.Counts()
 	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))

@@ -83,6 +83,7 @@ func culpritOf(r *Result) int {
 // letters returns the number of characters that fit into a width.
 func letters(width float64) int { return int(width / charWidth) }
 
+// step draws a step: a packet as an arrow, anything else as a note. The culprit is highlighted.
 func (d *ladder) step(s *Step, culprit bool) {
 	class := "step " + cssName(s.Kind)
 	if culprit {

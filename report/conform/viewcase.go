@@ -160,6 +160,7 @@ func (a *areaView) Counts() []kit.Count {
 	return kit.CountsOf(n, Verdicts())
 }
 
+// newCaseView returns a result for the page, with links to the requirements in rows.
 func newCaseView(d *Device, r *Result, ids kit.Anchors, rows map[string]rowText) *caseView {
 	c := &caseView{
 		ID: ids.Of("c", d.Name, r.ID), Name: r.ID, Title: r.Title, Level: r.Level, Cite: r.Cite, Labels: r.Labels, Sends: r.Sends, Expects: r.Expects,

@@ -129,6 +129,8 @@ func newSurvey(e *Experiment) *surveyView {
 	return v
 }
 
+// newSurveyRow compares a published row with points measured with own, ring and shared receive
+// buffers.
 func newSurveyRow(t *surveyed, own, rings, shared *Point) surveyRow {
 	r := surveyRow{
 		Name: t.name,

@@ -26,6 +26,7 @@ func newReaper() *reaper {
 	return r
 }
 
+// reap waits for children for ever, and passes on the wait status of those that start started.
 func (r *reaper) reap() {
 	for {
 		var status syscall.WaitStatus
