@@ -217,3 +217,13 @@ func TestCorruptedPacketsCountAsLost(t *testing.T) {
 		t.Error("the kernel is said to count what it does not")
 	}
 }
+
+// hostileRun is a run whose every string is hostile.
+func hostileRun() *report.Run {
+	run := sampleRun()
+	testutil.Poison(run, testutil.Hostile)
+	for i := range run.Scenarios {
+		run.Scenarios[i].Verdict = report.Verdicts()[i%4]
+	}
+	return run
+}

@@ -292,3 +292,26 @@ func measured(run *conform.Run, name string) float64 {
 	}
 	return -1
 }
+
+func TestDefectsListsAllThatRunTakes(t *testing.T) {
+	_, plain, _ := call(t, "list", "defects")
+	_, out, _ := call(t, "list", "defects", "--json")
+	var listed []nics.Defect
+	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != len(nics.AllDefects()) {
+		t.Fatalf("%d defects, %v", len(listed), err)
+	}
+	for _, q := range listed {
+		if !strings.Contains(plain, q.Name+" ") || !strings.Contains(plain, q.Does) {
+			t.Errorf("%s is not in the plain list", q.Name)
+		}
+	}
+}
+
+func TestDoctorTellsOfKernelGuests(t *testing.T) {
+	_, out, stderr := call(t, "doctor")
+	for _, want := range []string{"kernel guests  ", "libibverbs  "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("doctor says nothing of %s: %s%s", want, out, stderr)
+		}
+	}
+}

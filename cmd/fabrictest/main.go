@@ -1,7 +1,7 @@
 // Command fabrictest emulates RDMA fabrics, and tests the software and devices on them.
 //
-// It has flags, their checks, and output; the packages that it calls do the work. Each
-// subcommand has a file of its own.
+// It has flags, their checks, and output; the packages that it calls do the work. Each group
+// of subcommands has a file of its own; their help texts are in the folder help.
 //
 // Exit codes: 0 success, 1 failure, 2 wrong arguments, 3 the machine was too busy for a
 // verdict; 129, 130 and 143 if SIGHUP, Ctrl-C or SIGTERM ended it early.

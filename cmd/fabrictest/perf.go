@@ -2,11 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/perf"
+	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
 // newPerfCommand is `fabrictest perf`.
@@ -64,4 +70,78 @@ func newMeasureCommand(measure func(context.Context, perflab.Options) (*perf.Res
 	}
 	jsonFlag(cmd, &asJSON, "print the result, with every sample, as JSON")
 	return cmd
+}
+
+// perfMemory is `fabrictest perf memory`.
+type perfMemory struct {
+	mpirun.MemoryPlan
+	out, seed string
+	json      bool
+	program   string // how we were called
+}
+
+func newPerfMemoryCommand(o *perfMemory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "memory",
+		Short: "Measure the communication memory of ranks, by design, pattern and number",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.main(cmd) },
+	}
+	f := cmd.Flags()
+	f.IntSliceVar(&o.Ranks, "ranks", []int{4, 8, 16, 32, 64, 128, 256, 512, 1024}, "numbers of ranks")
+	f.StringSliceVar(&o.Experiments, "only", nil, "measure `WHAT` only: "+cmdline.Choices(mpirun.MemoryExperiments())+"; may be repeated")
+	f.StringSliceVar(&o.Designs, "design", nil, "with the design `NAME` only: "+cmdline.Choices(mpirun.Designs())+"; may be repeated")
+	f.StringSliceVar(&o.Workloads, "workload", nil, "with the workload `NAME` only, of those above; may be repeated")
+	seedFlag(cmd, &o.seed, "1", "happens", "")
+	outFlag(cmd, &o.out)
+	jsonFlag(cmd, &o.json, "print ranks.json instead of a table")
+	_ = cmd.RegisterFlagCompletionFunc("design", fixed(mpirun.Designs()...))
+	_ = cmd.RegisterFlagCompletionFunc("only", fixed(mpirun.MemoryExperiments()...))
+	return cmd
+}
+
+// main measures the selected experiments and writes a report.
+func (o *perfMemory) main(cmd *cobra.Command) (err error) {
+	began := time.Now()
+	if o.Seed, err = parseSeed(o.seed, 1); err != nil {
+		return err
+	}
+	if err := o.Check(); err != nil {
+		return err
+	}
+	dir, err := rankRuns.NewFolder(o.out, began)
+	if err != nil {
+		return err
+	}
+	run := ranks.NewRun(o.command(o.Seed), o.Seed, began)
+	progress := newProgressLine(cmd.ErrOrStderr())
+	run.Memory, err = o.Measure(cmd.Context(), progress.Report)
+	progress.Clear()
+	run.Wall = time.Since(began)
+	return errors.Join(err, o.finish(cmd, run, dir))
+}
+
+// finish writes the result files and prints the results.
+func (o *perfMemory) finish(cmd *cobra.Command, run *ranks.Run, dir string) error {
+	paths, err := ranks.WriteFolder(dir, run)
+	if o.json {
+		return errors.Join(err, ranks.Write(cmd.OutOrStdout(), run))
+	}
+	out := cmd.OutOrStdout()
+	for i := range run.Memory {
+		run.Memory[i].WriteTable(out)
+	}
+	if paths.HTML != "" {
+		fmt.Fprintln(out, "report:", paths.HTML)
+	}
+	return err
+}
+
+// command is the command line that repeats it.
+func (o *perfMemory) command(seed uint64) string {
+	l := cmdline.NewLine(o.program+" perf memory").Flag("ranks", o.RankList()).Flag("only", o.Experiments...).Flag("design", o.Designs...).Flag("workload", o.Workloads...)
+	if seed != 1 {
+		l.Flag("seed", fmt.Sprint(seed))
+	}
+	return l.String()
 }

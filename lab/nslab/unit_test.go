@@ -3,6 +3,7 @@ package nslab
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
@@ -96,4 +98,29 @@ func TestExitReasonIsTheCause(t *testing.T) {
 	if got := complaints.String(); !strings.HasPrefix(got, ": fatal error: newosproc: too few threads") || len(got) > 2*tailBytes {
 		t.Errorf("%.100q, %d bytes", got, len(got))
 	}
+}
+
+// TestMain also runs the lab and rank processes of the tests.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case LabCommand:
+			exit(LabMain())
+		case RankCommand:
+			exit(RankMain())
+		case testbedCommand:
+			exit(runTestbedBody())
+		}
+	}
+	// A run waits as long as it computes; more of them would be late for each other.
+	testutil.SetParallel(4)
+	os.Exit(m.Run())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }

@@ -4,13 +4,18 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/mutant"
+	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // Selection selects emulated devices.
@@ -145,4 +150,103 @@ func describeDefect(spec string) string {
 		}
 	}
 	return "no device can have it yet"
+}
+
+// Limits of a case that explores schedules, after which it counts as hung: for the case, and for
+// each schedule. The longest schedule has a few thousand events and a few timeouts.
+const (
+	caseEvents, scheduleEvents     = 20_000_000, 50_000
+	caseTime, scheduleTime         = 2 * time.Hour, 10 * time.Second
+	realCaseTime, realScheduleTime = 2 * time.Minute, 5 * time.Second
+)
+
+// labs opens labs for emulated devices.
+type labs struct {
+	tier      scenarios.Tier
+	workers   int // cases at a time; 0 for the default
+	schedules int // that cases explore; 0 for their own number
+}
+
+// caseWorkers returns the number of cases that run at a time. By default it is 1 in real
+// time, because other cases would disturb those that measure time.
+func (o *labs) caseWorkers() int {
+	switch {
+	case o.workers > 0:
+		return o.workers
+	case o.tier == scenarios.NetNS:
+		return 1
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// open opens the lab for a device.
+func (o *labs) open(d *judge.Device) (judge.Lab, error) {
+	provider, err := nics.Find(d.Name)
+	if err != nil {
+		return nil, err
+	}
+	var restrictions nics.Restrictions
+	if d.Profile != "" {
+		profile, err := nics.FindProfile(d.Profile)
+		if err != nil {
+			return nil, err
+		}
+		restrictions = profile.Restrictions
+	}
+	if o.tier == scenarios.Sim {
+		opt := bench.SimOptions{Restrictions: restrictions}
+		if o.schedules > 0 {
+			opt.MaxEvents, opt.MaxTime = caseEvents+uint64(o.schedules)*scheduleEvents, caseTime+time.Duration(o.schedules)*scheduleTime
+		}
+		return bench.InSimulation(provider, opt), nil
+	}
+	opt := bench.NamespaceOptions{Parallel: o.caseWorkers(), Restrictions: restrictions}
+	if o.schedules > 0 {
+		opt.MaxTime = realCaseTime + time.Duration(o.schedules)*realScheduleTime
+	}
+	return bench.InNamespaces(provider, opt)
+}
+
+// selectMutant makes devices of this program have the mutant among some defects, if there
+// is one, until restore is called.
+func selectMutant(defects []string) (restore func(), err error) {
+	i := slices.IndexFunc(defects, nics.IsMutant)
+	switch {
+	case i < 0:
+		return func() {}, nil
+	case slices.ContainsFunc(defects[i+1:], nics.IsMutant):
+		return nil, cmdline.Errorf("--defect: %s is built into the device, and so is another: give one of them", defects[i])
+	case !mutant.Select(defects[i]):
+		return nil, fmt.Errorf("this program was built without the defect %s", defects[i])
+	}
+	return func() { mutant.Select("") }, nil
+}
+
+// NeedsMutants reports whether cases run on devices with mutants, and this program was
+// built without them.
+func NeedsMutants(j *judge.Judge) bool {
+	if len(mutant.Names()) > 0 {
+		return false
+	}
+	for _, d := range j.Devices {
+		if slices.ContainsFunc(d.Defects, nics.IsMutant) {
+			return true
+		}
+		if j.CheckCases && slices.ContainsFunc(j.TrialDefects(d), nics.IsMutant) {
+			return true
+		}
+	}
+	return false
+}
+
+// DropMutants leaves out the mutants where they cannot be built. It returns an error if
+// --defect names one.
+func DropMutants(j *judge.Judge, why error) error {
+	for _, d := range j.Devices {
+		if i := slices.IndexFunc(d.Defects, nics.IsMutant); i >= 0 {
+			return fmt.Errorf("the defect %s is built into the device: %w", d.Defects[i], why)
+		}
+	}
+	j.WithoutMutants = true
+	return nil
 }
