@@ -73,8 +73,8 @@ func (l *looks) Cable(c *topology.Cable) kit.Part {
 	var p kit.Part
 	text := []string{a + " – " + b}
 	lost := uint64(0)
-	for _, way := range [][2]string{{a, b}, {b, a}} {
-		for _, k := range l.links[way] {
+	for _, ends := range [][2]string{{a, b}, {b, a}} {
+		for _, k := range l.links[ends] {
 			p.State = max(p.State, linkState(k))
 			lost += k.LostPackets()
 			text = append(text, wayTitle(k))

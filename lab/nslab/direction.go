@@ -113,8 +113,8 @@ func linkSpecsOut(p *lab.Port, c topology.Cable) []impair.Spec {
 	return []impair.Spec{s}
 }
 
-// linkSpecsIn returns the same for packets from a switch to a port. Between two
-// hosts, linkSpecsOut of the other host applies.
+// linkSpecsIn returns rate, latency and queue of the cable for packets from a switch to
+// a port. Between two hosts, linkSpecsOut of the other host applies.
 func linkSpecsIn(plan *lab.Plan, p *lab.Port, c topology.Cable) []impair.Spec {
 	if _, isHost := plan.Topology.Host(c.Other(p.Port).Node); isHost || !shaped(c.Link) {
 		return nil
