@@ -138,11 +138,7 @@ func newLabKernelStatusCommand(lab *string) *cobra.Command {
 		Short: "Print the state of a lab and its guests",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			remote, err := kernel.Connect(*lab)
-			if err != nil {
-				return err
-			}
-			info, err := remote.Info(cmd.Context())
+			info, err := kernel.Query(cmd.Context(), *lab)
 			if err != nil {
 				return err
 			}
@@ -201,10 +197,9 @@ func completeKernelSet(name *string) completer {
 			return completeSet(cmd, args, typed)
 		}
 		words := []cobra.Completion{kernel.AllGuests}
-		if remote, err := kernel.Connect(*name); err == nil {
-			ids, _ := remote.GuestIDs(cmd.Context())
-			for _, id := range ids {
-				words = append(words, fmt.Sprint(id))
+		if info, err := kernel.Query(cmd.Context(), *name); err == nil {
+			for _, g := range info.Guests {
+				words = append(words, fmt.Sprint(g.ID))
 			}
 		}
 		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp

@@ -152,11 +152,7 @@ func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
 			if err := kernel.Start(cmd.Context(), *lab, cfg); err != nil {
 				return err
 			}
-			remote, err := kernel.Connect(*lab)
-			if err != nil {
-				return err
-			}
-			info, err := remote.Info(cmd.Context())
+			info, err := kernel.Query(cmd.Context(), *lab)
 			if err != nil {
 				return err
 			}

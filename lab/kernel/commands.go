@@ -46,8 +46,13 @@ func ChangeLinks(ctx context.Context, lab, word string, change []string) error {
 	}
 	ids := []int{id}
 	if word == AllGuests {
-		if ids, err = remote.GuestIDs(ctx); err != nil {
+		info, err := remote.Info(ctx)
+		if err != nil {
 			return err
+		}
+		ids = ids[:0]
+		for _, g := range info.Guests {
+			ids = append(ids, g.ID)
 		}
 	}
 	for _, id := range ids {
@@ -63,16 +68,13 @@ func ChangeLinks(ctx context.Context, lab, word string, change []string) error {
 	return nil
 }
 
-// GuestIDs returns the numbers of the lab's guests.
-func (r *Remote) GuestIDs(ctx context.Context) (ids []int, err error) {
-	info, err := r.Info(ctx)
+// Query returns the description of a lab.
+func Query(ctx context.Context, lab string) (*Info, error) {
+	remote, err := Connect(lab)
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range info.Guests {
-		ids = append(ids, g.ID)
-	}
-	return ids, nil
+	return remote.Info(ctx)
 }
 
 // CopyFile copies a local file with its mode to a guest. If the path to is empty or ends with
