@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -149,24 +150,16 @@ func TestWithProviderDoesNotChangeTheScenario(t *testing.T) {
 // ship.
 func TestIncompatibilitiesAreDocumented(t *testing.T) {
 	const file, begin, end = "../docs/scenarios.md", "<!-- fits: go test ./lab -update -->\n", "<!-- end of fits -->\n"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	head, rest, ok := strings.Cut(string(text), begin)
 	_, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
 		t.Fatalf("%s has no place for the table", file)
 	}
-	all, err := scenarios.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(scenarios.Builtin())(t)
 	want := head + begin + fits(t, all) + end + tail
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(want), 0o644))
 	} else if string(text) != want {
 		t.Errorf("%s is not what the code says; run: go test ./lab -update", file)
 	}

@@ -2,11 +2,15 @@ package lab
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Values of expect.delivered.
@@ -139,4 +143,123 @@ func (j *checker) checkViolations() {
 		return
 	}
 	j.add("violations", j.want.Violations.Contains(uint64(n)), bounds(j.want.Violations), got)
+}
+
+// checkErrors checks that each expected completion error occurs at each rank for
+// which it is expected, and that no others occur except allowed errors and flushed
+// requests. Without expectations there is no check.
+func (j *checker) checkErrors() {
+	if len(j.want.Errors)+len(j.want.AllowedErrors) == 0 {
+		return
+	}
+	var wrong, seen []string
+	timing := true // all problems can result from timeouts
+	for i := range j.Ranks {
+		r := &j.Ranks[i]
+		if r.Report == nil {
+			if r.State != Killed {
+				wrong = append(wrong, r.name()+" did not report its errors")
+				timing = timing && r.endedByTimeout()
+			}
+			continue
+		}
+		want, got := errorsOf(j.want.Errors, r.Host), make(map[string]int)
+		allowed := slices.Concat(want, errorsOf(j.want.AllowedErrors, r.Host), []string{scenarios.StatusName(verbs.WCWRFlushErr)})
+		for _, f := range r.Report.Failures {
+			got[statusName(f.Status)]++
+		}
+		for _, name := range want {
+			if got[name] == 0 && r.State != Killed {
+				wrong = append(wrong, fmt.Sprintf("%s saw no %q", r.name(), name))
+				timing = timing && isTimeoutStatus(name)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(got)) {
+			if !slices.Contains(allowed, name) {
+				wrong = append(wrong, fmt.Sprintf("%s saw %d of %q", r.name(), got[name], name))
+				timing = timing && isTimeoutStatus(name)
+			}
+			seen = append(seen, fmt.Sprintf("%s: %d of %q", r.Host, got[name], name))
+		}
+	}
+	j.checkProblems("errors", describeErrors(&j.want), joinNames(seen), wrong)
+	j.setTiming(timing)
+}
+
+// errorsOf returns the errors that the patterns name for a host.
+func errorsOf(by map[string][]string, host string) (names []string) {
+	for _, pattern := range slices.Sorted(maps.Keys(by)) {
+		if scenarios.MatchHost([]string{pattern}, host) {
+			names = append(names, by[pattern]...)
+		}
+	}
+	return names
+}
+
+// describeErrors returns the errors that a scenario expects and allows, as text.
+func describeErrors(want *scenarios.Expect) string {
+	all := make([]string, 0, len(want.Errors)+len(want.AllowedErrors))
+	for _, pattern := range slices.Sorted(maps.Keys(want.Errors)) {
+		all = append(all, pattern+": "+strings.Join(want.Errors[pattern], ", "))
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(want.AllowedErrors)) {
+		all = append(all, pattern+" may: "+strings.Join(want.AllowedErrors[pattern], ", "))
+	}
+	return strings.Join(all, "; ") + "; nothing else"
+}
+
+// statusName converts the verbs name of a status to its name in scenarios.
+func statusName(verb string) string {
+	for _, name := range scenarios.StatusNames() {
+		if s, _ := scenarios.Status(name); s.String() == verb {
+			return name
+		}
+	}
+	return verb
+}
+
+// checkOverlaps returns an error if two faults of one kind overlap at one place,
+// because the end of the first would undo the second. Impairments that were set
+// without an end may be replaced.
+func (p *Plan) checkOverlaps() error {
+	type location struct {
+		do    scenarios.FaultAction
+		where int // a port, a host, or 0 for the whole fabric
+	}
+	active := make(map[location]*Step)
+	killedBy := make(map[int]int) // host -> fault
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		var locations []location
+		switch s.Do {
+		case scenarios.Partition:
+			locations = append(locations, location{s.Do, 0})
+		case scenarios.Down, scenarios.SetImpair:
+			for _, k := range s.Ports {
+				locations = append(locations, location{s.Do, k})
+			}
+		default:
+			for _, h := range s.Hosts {
+				locations = append(locations, location{s.Do, h})
+				if killer, dead := killedBy[h]; dead && !s.Undo {
+					return p.errorf(fmt.Sprintf("faults[%d]", s.Fault), "at %v: %s was killed by faults[%d] before", s.At, p.Topology.Hosts[h].Name, killer)
+				}
+				if s.Do == scenarios.Kill {
+					killedBy[h] = s.Fault
+				}
+			}
+		}
+		for _, at := range locations {
+			before, overlaps := active[at]
+			switch {
+			case s.Undo:
+				delete(active, at)
+			case overlaps && (s.Do != scenarios.SetImpair || before.Until > 0):
+				return p.errorf(fmt.Sprintf("faults[%d]", s.Fault), "begins at %v while faults[%d] is active: %s; end that first, with for", s.At, before.Fault, p.DescribeStep(before))
+			case s.Do != scenarios.QPError: // has no duration
+				active[at] = s
+			}
+		}
+	}
+	return nil
 }

@@ -95,6 +95,7 @@ func (j *checker) checkPrograms() {
 	j.setTiming(!slices.ContainsFunc(j.Ranks, func(r Rank) bool { return !r.endedByTimeout() && r.State != Finished && r.State != Killed }))
 }
 
+// exitCause returns the error, signal or exit code of a rank as the end of a message.
 func exitCause(r *Rank) string {
 	var all []string
 	if r.Err != nil {
@@ -247,6 +248,7 @@ func (j *checker) checkCounts() {
 	}
 }
 
+// bounds returns a range as text.
 func bounds(r scenarios.Range) string {
 	switch {
 	case r.Min == nil:

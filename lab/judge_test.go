@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
@@ -118,14 +119,8 @@ func TestJudgeAcceptsAllowedErrors(t *testing.T) {
 		{"errors: {host0: [remote access]}, allowed_errors: {\"host*\": [retry exceeded]}", []string{access, retry}, true, ""},
 		{"errors: {host0: [remote access]}, allowed_errors: {\"host*\": [retry exceeded]}", []string{retry}, false, ""},
 	} {
-		s, err := scenarios.Parse("test.yaml", []byte(head+"expect: {"+tc.expect+"}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan, err := NewPlan(s, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(scenarios.Parse("test.yaml", []byte(head+"expect: {"+tc.expect+"}\n")))(t)
+		plan := must.Get(NewPlan(s, Options{}))(t)
 		seen := &workload.Report{}
 		for _, status := range tc.saw {
 			seen.Failures = append(seen.Failures, workload.Failure{Status: status})

@@ -4,9 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os/exec"
+	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -85,4 +90,133 @@ func tagsOf(chosen []scenarios.Selected) []string {
 		all = append(all, c.Scenario)
 	}
 	return scenarios.Tags(all)
+}
+
+// ProgramCapabilities returns which programs of others fabrictest finds.
+func ProgramCapabilities() (found []netns.Capability) {
+	for _, p := range []struct{ names, purpose, cure string }{
+		{"tshark", "a second opinion on captures", "Debian: apt install tshark"},
+		{"chromium google-chrome", "the tests of the report page", "Debian: apt install chromium"},
+	} {
+		c := netns.Capability{Name: strings.Fields(p.names)[0], For: p.purpose, State: netns.No, Reason: "it is not on PATH", Cure: p.cure}
+		for _, name := range strings.Fields(p.names) {
+			if _, err := exec.LookPath(name); err == nil {
+				c.State, c.Reason, c.Cure = netns.Yes, "", ""
+			}
+		}
+		found = append(found, c)
+	}
+	return found
+}
+
+// WriteCapabilities prints a line for each capability, with the cure for those that are
+// missing, in colour for a terminal.
+func WriteCapabilities(w io.Writer, found []netns.Capability, coloured bool) error {
+	colour := stateText(coloured)
+	width := 0
+	for _, c := range found {
+		width = max(width, len(c.Name))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %-*s  %s\n", colour(netns.Yes), width, "simulation", "every scenario, on any machine")
+	for _, c := range found {
+		fmt.Fprintf(&b, "%s  %-*s  %s\n", colour(c.State), width, c.Name, c.For)
+		indent := strings.Repeat(" ", len("limited")+2+width+2)
+		if c.Reason != "" {
+			fmt.Fprintf(&b, "%s%s\n", indent, textfmt.PrintableLine(c.Reason))
+		}
+		if c.Cure != "" {
+			fmt.Fprintf(&b, "%sto have it: %s\n", indent, textfmt.PrintableLine(c.Cure))
+		}
+	}
+	if why := netns.Available(); why != nil {
+		fmt.Fprintf(&b, "\nScenarios run in simulation only: %v\n", why)
+	} else {
+		b.WriteString("\nScenarios run in simulation and in network namespaces.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// stateText returns a function that pads a state, and colours it.
+func stateText(coloured bool) func(netns.State) string {
+	plain := func(s netns.State) string { return fmt.Sprintf("%-*s", len("limited"), s) }
+	if !coloured {
+		return plain
+	}
+	codes := map[netns.State]string{netns.Yes: "32", netns.No: "31", netns.Limited: "33"}
+	return func(s netns.State) string { return "\x1b[" + codes[s] + "m" + plain(s) + "\x1b[0m" }
+}
+
+// portEnd is a port of the plan, selected by one end of its cable. If reversed, the
+// pattern named the other end: its outgoing packets come in at the port.
+type portEnd struct {
+	port     int
+	reversed bool
+}
+
+// selectPorts returns the ports that the patterns match, ordered by index. Without
+// patterns it returns those of all hosts.
+func (p *Plan) selectPorts(key string, patterns []string) (picked []portEnd, err error) {
+	if len(patterns) == 0 {
+		for i := range p.Ports {
+			if p.Ports[i].Host >= 0 {
+				picked = append(picked, portEnd{port: i})
+			}
+		}
+		return picked, nil
+	}
+	for i, pattern := range patterns {
+		ports, err := p.Topology.Match(pattern)
+		if err != nil {
+			return nil, p.errorf(fmt.Sprintf("%s[%d]", key, i), "%w", err)
+		}
+		for _, end := range ports {
+			if at := p.ends[cableEndOf(end)]; !slices.Contains(picked, at) {
+				picked = append(picked, at)
+			}
+		}
+	}
+	slices.SortFunc(picked, func(a, b portEnd) int { return cmp.Compare(a.port, b.port) })
+	return picked, nil
+}
+
+// cableEnd identifies an end of a cable, as a comparable key.
+type cableEnd struct {
+	node, nic string
+	num       int
+}
+
+func cableEndOf(p topology.Port) cableEnd { return cableEnd{node: p.Node, nic: p.NIC, num: p.Num} }
+
+// selectPortIndexes returns the indices of the ports of all matching cables,
+// whichever end matches.
+func (p *Plan) selectPortIndexes(key string, patterns []string) ([]int, error) {
+	picked, err := p.selectPorts(key, patterns)
+	var ports []int
+	for _, at := range picked {
+		if !slices.Contains(ports, at.port) {
+			ports = append(ports, at.port)
+		}
+	}
+	return ports, err
+}
+
+// selectHosts returns the indices of the matching hosts.
+func (p *Plan) selectHosts(key string, patterns []string) (hosts []int, err error) {
+	ports, err := p.selectPortIndexes(key, patterns)
+	for _, k := range ports {
+		switch h := p.Ports[k].Host; {
+		case h < 0:
+			return nil, p.errorf(key, "%s is not a host", p.Ports[k].Node)
+		case !slices.Contains(hosts, h):
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts, err
+}
+
+// errorf returns an error about a key of the scenario file.
+func (p *Plan) errorf(key, format string, args ...any) error {
+	return p.Scenario.Errorf(key, format, args...)
 }

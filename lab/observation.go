@@ -80,6 +80,7 @@ func (r *Rank) counters() []verbs.Counter {
 	return r.Counters
 }
 
+// counter returns the sum of the counters with a name.
 func (r *Rank) counter(name string) (sum uint64) {
 	for _, c := range r.counters() {
 		if c.Name == name {

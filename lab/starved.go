@@ -69,6 +69,8 @@ func (o *Observation) maxLateness() (most time.Duration) {
 	return most
 }
 
+// starved reports whether other processes kept the CPUs so busy that failed time limits mean
+// nothing.
 func (o *Observation) starved() bool {
 	s := o.Scheduling
 	if s == nil {

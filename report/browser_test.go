@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/browser"
@@ -18,13 +19,9 @@ import (
 func pageFile(t *testing.T, name string, run *report.Run) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := report.WriteHTML(&b, run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, report.WriteHTML(&b, run))
 	path := filepath.Join(t.TempDir(), name+".html")
-	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, b.Bytes(), 0o666))
 	return path
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 var runs = Cache{Folder: "runs", Result: ResultFile}
@@ -36,9 +38,7 @@ func TestRunsDoNotGoWhereOthersWrite(t *testing.T) {
 		tmp, elsewhere := t.TempDir(), t.TempDir()
 		t.Setenv("TMPDIR", tmp)
 		base := filepath.Join(tmp, fmt.Sprintf("fabrictest-%d", os.Getuid()))
-		if err := prepare(base, elsewhere); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, prepare(base, elsewhere))
 		dir, err := runs.NewFolder("", now)
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -74,9 +74,7 @@ func TestPruneLeavesAllElseAlone(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"thesis", "20010101-000000-draft", "20010101-000001"} {
-		if err := os.Chtimes(filepath.Join(root, name), old, old); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chtimes(filepath.Join(root, name), old, old))
 	}
 	runs.prune(root)
 	for name, stays := range map[string]bool{"thesis": true, "20010101-000000-draft": true, "20010101-000001": false, "20010101-000002": true} {
@@ -92,9 +90,7 @@ func TestPruneLeavesAllElseAlone(t *testing.T) {
 func TestRunsAreOrderedByTime(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"20300102-030405", "20300102-030405-2", "20300102-030405-10", "20300102-030406", "notes"} {
-		if err := errors.Join(os.Mkdir(filepath.Join(root, name), 0o777), os.WriteFile(filepath.Join(root, name, ResultFile), nil, 0o666)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.Mkdir(filepath.Join(root, name), 0o777), os.WriteFile(filepath.Join(root, name, ResultFile), nil, 0o666)))
 	}
 	if got := strings.Join(runs.Ended(root), " "); got != "20300102-030405 20300102-030405-2 20300102-030405-10 20300102-030406" {
 		t.Error(got)
@@ -107,13 +103,8 @@ func TestOldRunsGo(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	var first, last string
 	for i := range RunsKept + 5 {
-		dir, err := runs.NewFolder("", now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, ResultFile), []byte("{}"), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		dir := must.Get(runs.NewFolder("", now))(t)
+		must.Do(t, os.WriteFile(filepath.Join(dir, ResultFile), []byte("{}"), 0o666))
 		if i == 0 {
 			first = dir
 		}

@@ -1,7 +1,10 @@
 package report
 
 import (
+	"fmt"
+	"io"
 	"strings"
+	"time"
 
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
@@ -49,4 +52,199 @@ func (d *Display) Finish(run *Run, paths Paths) error { return d.Panel.Finish(d.
 
 func label(name, tier string) string {
 	return strings.TrimSpace(textfmt.PrintableLine(name) + " on " + textfmt.PrintableLine(tier))
+}
+
+// Columns of the table after verdict and name. All but the first are numeric.
+var columnsOf = []struct {
+	name  string
+	width int
+}{{"tier", 5}, {"ranks", 5}, {"messages", 8}, {"bytes", 9}, {"lost", 7}, {"resent", 7}, {"time", 8}, {"goodput", 9}}
+
+const verdictWidth = 6
+
+// verdictNames are the printed verdicts. Bad ones are in capitals, visible without colours.
+var verdictNames = map[Verdict]string{Passed: "ok", Failed: "FAIL", Broken: "BROKEN", Starved: "STARVED", Skipped: "skip"}
+
+func (d *Display) header() string {
+	cells := make([]string, len(columnsOf))
+	for i, c := range columnsOf {
+		cells[i] = c.name
+	}
+	return line(kit.Pad("", verdictWidth), kit.Pad("scenario", d.name), cells)
+}
+
+// minReason is the minimum printed length of a reason. A longer reason is truncated to the
+// width of the terminal; the summary has it in full.
+const minReason = 24
+
+// row formats a result: figures if it passed, else the reason.
+func (d *Display) row(r *Result) string {
+	word := verdictNames[r.Verdict]
+	verdict := d.paint(r.Verdict, word) + strings.Repeat(" ", max(0, verdictWidth-kit.TextWidth(word)))
+	name, tier := kit.Pad(textfmt.PrintableLine(r.Name), d.name), textfmt.PrintableLine(r.Tier)
+	if r.Verdict != Passed {
+		before := fmt.Sprintf("  %s  %s  ", name, kit.Pad(tier, columnsOf[0].width))
+		return verdict + before + kit.Cut(textfmt.PrintableLine(r.Reason), max(d.Columns()-verdictWidth-kit.TextWidth(before), minReason)) + "\n"
+	}
+	t := r.Totals()
+	return line(verdict, name, []string{
+		tier, fmt.Sprint(len(r.Ranks)), fmt.Sprint(t.Messages), textfmt.Bytes(t.Bytes), fmt.Sprint(t.Lost), fmt.Sprint(t.Resent),
+		textfmt.Duration(r.Elapsed), textfmt.BitRate(r.GoodputBps()),
+	})
+}
+
+// line returns a row of the table: the first cell is left-aligned, the others right-aligned.
+func line(verdict, name string, cells []string) string {
+	var b strings.Builder
+	b.WriteString(verdict + "  " + name)
+	for i, c := range cells {
+		b.WriteString("  ")
+		if i == 0 {
+			b.WriteString(kit.Pad(c, columnsOf[i].width))
+			continue
+		}
+		b.WriteString(kit.PadLeft(c, columnsOf[i].width))
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// colours are the ANSI codes of verdicts.
+var colours = map[Verdict]string{Passed: "32", Failed: "1;31", Broken: "1;35", Starved: "1;33", Skipped: "2"}
+
+func (d *Display) paint(v Verdict, s string) string { return d.Paint(colours[v], s) }
+
+// maxBad limits the described bad results; the report has all.
+const maxBad = 20
+
+// summary prints the bad results with replay commands, then the figures, then the paths of
+// the
+func (d *Display) summary(run *Run) string {
+	var b strings.Builder
+	bad := run.Bad()
+	for i, r := range bad {
+		if i == maxBad {
+			fmt.Fprintf(&b, "\nand %d more that did not pass.\n", len(bad)-maxBad)
+			break
+		}
+		d.describe(&b, r)
+	}
+	fmt.Fprintf(&b, "\n%s\n", d.counts(run))
+	b.WriteString(starved(run))
+	for _, s := range skips(run) {
+		b.WriteString(s + "\n")
+	}
+	if run.Command != "" {
+		if run.Seed != 0 { // 0: each scenario has its own
+			fmt.Fprintf(&b, "Seed %d. ", run.Seed)
+		}
+		fmt.Fprintf(&b, "To repeat this run:\n\n    %s\n\n", textfmt.PrintableLine(run.Command))
+	}
+	return b.String()
+}
+
+// describe prints the reason of a bad result and its replay command. If checks failed, the
+// heading only names them.
+func (d *Display) describe(b *strings.Builder, r *Result) {
+	why := r.Reason
+	if names := r.FailedChecks(); r.Verdict == Failed && len(names) > 0 {
+		why = strings.Join(names, ", ")
+	}
+	if r.First != nil && r.First.Reason != r.Reason {
+		why += "; the first attempt: " + r.First.Reason
+	}
+	fmt.Fprintf(b, "\n%s %s: %s\n", d.paint(r.Verdict, verdictNames[r.Verdict]), label(r.Name, r.Tier), textfmt.PrintableLine(why))
+	for _, c := range r.Checks {
+		if !c.OK {
+			fmt.Fprintf(b, "    %s: want %s, got %s\n", textfmt.PrintableLine(c.Name), textfmt.PrintableLine(c.Want), textfmt.PrintableLine(c.Got))
+		}
+	}
+	if r.Replay != "" {
+		fmt.Fprintf(b, "To repeat it alone:\n\n    %s\n", textfmt.PrintableLine(r.Replay))
+	}
+}
+
+// counts returns the number of results by verdict as text.
+func (d *Display) counts(run *Run) string {
+	n := run.Counts()
+	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))
+	total := len(run.Scenarios)
+	switch {
+	case total == 0:
+		return "Nothing was run."
+	case n[Passed] == total && total == 1:
+		return fmt.Sprintf("It %s, in %s.", d.paint(Passed, "passed"), wall)
+	case n[Passed] == total:
+		return fmt.Sprintf("All %d %s, in %s.", total, d.paint(Passed, "passed"), wall)
+	}
+	var parts []string
+	for _, v := range Verdicts() {
+		if n[v] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[v], d.paint(v, string(v))))
+		}
+	}
+	return fmt.Sprintf("%s, in %s.", strings.Join(parts, ", "), wall)
+}
+
+// starved prints the starved results, and what to do about them.
+func starved(run *Run) (text string) {
+	if n := run.Repeated(); n > 0 {
+		text = fmt.Sprintf("%d passed only when repeated: the machine was too busy the first time.\n", n)
+	}
+	if n := run.Counts()[Starved]; n > 0 {
+		text += fmt.Sprintf("Starved %d: other processes kept the processors busy, twice. Repeat with fewer of them running, or on more processors.\n", n)
+	}
+	return text
+}
+
+// skips returns the distinct reasons of skipped results.
+func skips(run *Run) []string {
+	var order []string
+	by := map[string]int{}
+	for i := range run.Scenarios {
+		r := &run.Scenarios[i]
+		if r.Verdict != Skipped {
+			continue
+		}
+		reason := textfmt.PrintableLine(r.Reason)
+		if by[reason] == 0 {
+			order = append(order, reason)
+		}
+		by[reason]++
+	}
+	for i, reason := range order {
+		order[i] = fmt.Sprintf("Skipped %d: %s", by[reason], reason)
+	}
+	return order
+}
+
+// ProgressLine shows the progress of a measurement: one line that changes on a terminal,
+// otherwise a line every ten seconds.
+type ProgressLine struct {
+	to       io.Writer
+	terminal bool
+	last     time.Time
+}
+
+// NewProgressLine makes a progress line on a terminal, or on any other writer.
+func NewProgressLine(to io.Writer, terminal bool) *ProgressLine {
+	return &ProgressLine{to: to, terminal: terminal}
+}
+
+// Report shows the current step, and the part that is done.
+func (p *ProgressLine) Report(doing string, done float64) {
+	switch {
+	case p.terminal:
+		fmt.Fprintf(p.to, "\r\x1b[K%3.0f %%  %s", 100*done, textfmt.PrintableLine(doing))
+	case time.Since(p.last) >= 10*time.Second:
+		p.last = time.Now()
+		fmt.Fprintf(p.to, "%3.0f %%  %s\n", 100*done, doing)
+	}
+}
+
+// Clear removes the line from a terminal.
+func (p *ProgressLine) Clear() {
+	if p.terminal {
+		fmt.Fprint(p.to, "\r\x1b[K")
+	}
 }

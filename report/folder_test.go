@@ -8,16 +8,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report"
 )
 
 // list names what is in a folder.
 func list(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -29,10 +27,7 @@ func TestWriteFolderWritesThreeFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "runs", "1")
 	for range 2 { // the second time over the first
-		paths, err := report.WriteFolder(dir, sampleRun())
-		if err != nil {
-			t.Fatal(err)
-		}
+		paths := must.Get(report.WriteFolder(dir, sampleRun()))(t)
 		if got := strings.Join(list(t, dir), " "); got != "junit.xml report.html result.json" {
 			t.Fatalf("the folder holds %s", got)
 		}
@@ -69,9 +64,7 @@ func TestWriteFolderConcurrently(t *testing.T) {
 func TestFolderErrorNamesFailedFiles(t *testing.T) {
 	dir := t.TempDir()
 	// A folder stands where the page should be: that name cannot be taken.
-	if err := os.MkdirAll(filepath.Join(dir, "report.html", "x"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "report.html", "x"), 0o777))
 	paths, err := report.WriteFolder(dir, sampleRun())
 	var fe *report.FolderError
 	if !errors.As(err, &fe) || strings.Join(fe.Failed, " ") != "report.html" || strings.Join(fe.Written, " ") != "result.json junit.xml" {
@@ -90,9 +83,7 @@ func TestFolderErrorNamesFailedFiles(t *testing.T) {
 
 func TestWriteFolderFailsWithoutFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o666))
 	_, err := report.WriteFolder(filepath.Join(file, "run"), sampleRun())
 	var fe *report.FolderError
 	if !errors.As(err, &fe) || len(fe.Failed) != 3 || len(fe.Written) != 0 {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report"
 )
 
@@ -24,9 +25,7 @@ func TestFullDiskLeavesNoPartialFiles(t *testing.T) {
 	const limit = 64 << 10
 	if dir := os.Getenv("FABRICTEST_FULL_DISK"); dir != "" {
 		signal.Ignore(syscall.SIGXFSZ)
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: limit}))
 		paths, err := report.WriteFolder(dir, sampleRun())
 		var fe *report.FolderError
 		if !errors.As(err, &fe) || !errors.Is(err, syscall.EFBIG) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -62,4 +64,80 @@ type FolderError = kit.Error
 func WriteFolder(dir string, r *Run) (paths Paths, err error) {
 	err = kit.WriteAll(dir, kit.Results(r, &paths, resultFile, Write, WriteJUnit, WriteHTML))
 	return paths, err
+}
+
+// WriteJUnit writes a run as JUnit XML: a suite for each tier, a case for each scenario. A
+// failed scenario is a failure; a broken or starved one is an error. Times are wall-clock
+// times.
+func WriteJUnit(w io.Writer, r *Run) error {
+	all := kit.Suites{Name: "fabrictest"}
+	for _, tier := range r.tiers() {
+		s := kit.NewSuite("fabrictest."+tier, r.Started)
+		s.Properties.Add("fabrictest.version", r.Tool)
+		s.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
+		s.Properties.Add("command", r.Command)
+		s.Properties.Add("machine", fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))
+		for i := range r.Scenarios {
+			if res := &r.Scenarios[i]; res.Tier == tier {
+				s.Add(res.junitCase(), "", res.Wall)
+			}
+		}
+		all.Add(s)
+	}
+	return all.Write(w, r.Wall)
+}
+
+func (r *Result) junitCase() kit.Case {
+	c := kit.Case{Name: r.Name, SystemOut: kit.Text{Text: r.junitOutput()}}
+	c.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
+	c.Properties.Add("elapsed", r.Elapsed.String())
+	c.Properties.Add("title", r.Title)
+	c.Properties.Add("tags", strings.Join(r.Tags, " "))
+	c.Properties.Add("provider", r.Provider)
+	c.Properties.Add("defects", strings.Join(r.Defects, " "))
+	if r.Netem {
+		c.Properties.Add("impaired by", "netem")
+	}
+	if r.First != nil {
+		c.Properties.Add("first attempt", r.First.Reason)
+	}
+	switch r.Verdict {
+	case Passed:
+	case Skipped:
+		c.Skipped = kit.NewProblem(r.Reason, "", "")
+	case Failed:
+		c.Failure = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
+	case Starved:
+		c.Error = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
+	default:
+		c.Error = kit.NewProblem(r.Reason, string(Broken), "\n"+r.explanation()+"\n")
+	}
+	return c
+}
+
+// explanation returns the reason of a bad result with its details.
+func (r *Result) explanation() string {
+	var b strings.Builder
+	b.WriteString(r.why())
+	for _, c := range r.Checks {
+		if !c.OK {
+			fmt.Fprintf(&b, "\n%s: want %s, got %s", c.Name, c.Want, c.Got)
+		}
+	}
+	if r.Detail != "" {
+		b.WriteString("\n\n" + strings.TrimRight(r.Detail, "\n"))
+	}
+	if r.Replay != "" {
+		b.WriteString("\n\nTo repeat it alone: " + r.Replay)
+	}
+	return b.String()
+}
+
+func (r *Result) junitOutput() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "replay: %s\n", r.Replay)
+	for _, f := range r.Files {
+		fmt.Fprintf(&b, "%s: %s (%d bytes)\n", f.Kind, f.Path, f.Size)
+	}
+	return b.String()
 }

@@ -2,14 +2,21 @@ package report_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/invopop/jsonschema"
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -17,10 +24,7 @@ import (
 func TestWriteReadRoundTrip(t *testing.T) {
 	t.Parallel()
 	run := sampleRun()
-	got, err := report.Read(bytes.NewReader(written(t, run)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(report.Read(bytes.NewReader(written(t, run))))(t)
 	if len(got.Scenarios) != len(run.Scenarios) {
 		t.Fatalf("%d scenarios of %d", len(got.Scenarios), len(run.Scenarios))
 	}
@@ -77,9 +81,7 @@ func misshapen(t *testing.T) map[string]string {
 }
 
 func TestReadErrorNamesKey(t *testing.T) {
-	if _, err := report.Read(strings.NewReader(small)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(report.Read(strings.NewReader(small)))(t)
 	for key, text := range misshapen(t) {
 		_, err := report.Read(strings.NewReader(text))
 		var ke *report.KeyError
@@ -111,15 +113,11 @@ func TestReadRejectsTruncatedFiles(t *testing.T) {
 
 func TestReadFileErrorNamesFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "result.json")
-	if err := os.WriteFile(path, []byte("{"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("{"), 0o666))
 	if _, err := report.ReadFile(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Error(err)
 	}
-	if err := os.WriteFile(path, []byte(small), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(small), 0o666))
 	if run, err := report.ReadFile(path); err != nil || run.Seed != 7 {
 		t.Error(run, err)
 	}
@@ -156,8 +154,84 @@ func FuzzRead(f *testing.F) {
 		if page := html(t, run); strings.Count(page, "<script") != 1 || strings.Contains(page, "ZgotmplZ") {
 			t.Fatalf("the page has something in it:\n%s", page)
 		}
-		if err := xml.Unmarshal(junit(t, run), new(parsedJUnit)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, xml.Unmarshal(junit(t, run), new(parsedJUnit)))
 	})
+}
+
+var update = flag.Bool("update", false, "rewrite schema.json and the golden files in testdata")
+
+var document = testutil.Document{
+	Value: &report.Run{}, Version: report.Version, ID: "https://github.com/fabrictest/fabrictest/report/schema.json",
+	Title:    "result.json: what a run of fabrictest leaves behind",
+	Enums:    map[reflect.Type]any{reflect.TypeFor[report.Verdict](): report.Verdicts()},
+	Packages: []string{".", "../netns/topology"},
+}
+
+func TestSchemaMatchesTypes(t *testing.T) {
+	text := must.Get(json.MarshalIndent(document.Schema(t), "", "  "))(t)
+	text = append(text, '\n')
+	testutil.Golden(t, "schema.json", text, *update)
+	if !*update && !bytes.Equal(report.Schema(), text) {
+		t.Error("Schema() is not the file")
+	}
+}
+
+// TestSchemaDescribesKeys: a key explains itself, or its name does. Those whose
+// names do are few, and listed.
+func TestSchemaDescribesKeys(t *testing.T) {
+	plain := "started machine tags checks links ranks faults host rank latency samples marks reconnects" // their type or name says it all
+	s := document.Schema(t)
+	check := func(where string, s *jsonschema.Schema) {
+		for k := s.Properties.Oldest(); k != nil; k = k.Next() {
+			if k.Value.Description == "" && !strings.Contains(" "+plain+" ", " "+k.Key+" ") {
+				t.Errorf("%s.%s has no description: write a comment", where, k.Key)
+			}
+		}
+	}
+	check("run", s)
+	for _, name := range []string{"result", "check", "rank", "sample", "mark", "fault", "file"} {
+		check(name, s.Definitions[name])
+	}
+}
+
+func TestResultsAreValid(t *testing.T) {
+	t.Parallel()
+	s := testutil.CompileSchema(t, report.Schema())
+	for name, run := range map[string]*report.Run{"everything": sampleRun(), "hostile": hostileRun(), "empty": {}} {
+		// A validator takes its time with samples, and they are all alike.
+		for i := range run.Scenarios {
+			for k := range run.Scenarios[i].Ranks {
+				r := &run.Scenarios[i].Ranks[k]
+				r.Samples = r.Samples[:min(2, len(r.Samples))]
+			}
+		}
+		doc := must.Get(validator.UnmarshalJSON(bytes.NewReader(written(t, run))))(t)
+		if err := s.Validate(doc); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSchemaRejectsWhatReadRejects: neither is laxer than the other.
+func TestSchemaRejectsWhatReadRejects(t *testing.T) {
+	s := testutil.CompileSchema(t, report.Schema())
+	for key, text := range misshapen(t) {
+		doc, err := validator.UnmarshalJSON(strings.NewReader(text))
+		if err != nil {
+			continue // not even JSON
+		}
+		if s.Validate(doc) == nil && !strings.HasPrefix(key, "twice ") {
+			t.Errorf("the schema takes a wrong %s", key)
+		}
+	}
+}
+
+func written(t *testing.T, run *report.Run) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	must.Do(t, report.Write(&b, run))
+	if !json.Valid(b.Bytes()) {
+		t.Fatal("not JSON")
+	}
+	return b.Bytes()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
@@ -15,9 +16,7 @@ import (
 func html(t testing.TB, run *report.Run) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := report.WriteHTML(&b, run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, report.WriteHTML(&b, run))
 	return b.String()
 }
 
@@ -217,4 +216,14 @@ func TestCorruptedPacketsCountAsLost(t *testing.T) {
 	if strings.Contains(page, "dozens of packets") || strings.Contains(page, "Counted by") {
 		t.Error("the kernel is said to count what it does not")
 	}
+}
+
+// hostileRun is a run whose every string is hostile.
+func hostileRun() *report.Run {
+	run := sampleRun()
+	testutil.Poison(run, testutil.Hostile)
+	for i := range run.Scenarios {
+		run.Scenarios[i].Verdict = report.Verdicts()[i%4]
+	}
+	return run
 }

@@ -27,6 +27,11 @@ type Run struct {
 	Scenarios []Result  `json:"scenarios"` // in the order of the command line
 }
 
+// NewRun returns a run of this program without results.
+func NewRun(command string, seed uint64, started time.Time) *Run {
+	return &Run{Version: Version, Tool: ToolVersion(), Command: command, Seed: seed, Started: started, Machine: ThisMachine()}
+}
+
 // Machine is the host of a run.
 type Machine struct {
 	OS     string `json:"os"`               // GOOS: linux

@@ -41,6 +41,7 @@ type looks struct {
 	fewLabels   bool // omit labels of hosts without events
 }
 
+// newLooks indexes links by their ends, ranks by host, and the states of faults by port.
 func newLooks(r *Result) *looks {
 	l := &looks{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]kit.State{}, fewLabels: len(r.Ranks) > 24}
 	for i := range r.Links {
@@ -72,8 +73,8 @@ func (l *looks) Cable(c *topology.Cable) kit.Part {
 	var p kit.Part
 	text := []string{a + " – " + b}
 	lost := uint64(0)
-	for _, way := range [][2]string{{a, b}, {b, a}} {
-		for _, k := range l.links[way] {
+	for _, ends := range [][2]string{{a, b}, {b, a}} {
+		for _, k := range l.links[ends] {
 			p.State = max(p.State, linkState(k))
 			lost += k.LostPackets()
 			text = append(text, wayTitle(k))
@@ -95,6 +96,7 @@ func (l *looks) Cable(c *topology.Cable) kit.Part {
 	return p
 }
 
+// wayTitle describes one direction of a link: packets, bytes and losses.
 func wayTitle(k *Link) string {
 	s := fmt.Sprintf("to %s: %s packets, %s", k.To, count(k.Packets), textfmt.Bytes(k.Bytes))
 	if k.Coarse {

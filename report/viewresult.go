@@ -196,16 +196,16 @@ func (r *Result) why() string {
 
 // problems returns errors and violations of ranks that are not shown elsewhere on the page.
 func problems(r *Result) []problemView {
-	said := r.Detail
+	shown := r.Detail
 	for _, c := range r.Checks {
-		said += "\n" + c.Got
+		shown += "\n" + c.Got
 	}
 	var out []problemView
 	left := 0
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
 		for _, text := range append([]string{k.Error}, k.Violations...) {
-			if strings.Contains(said, text) { // also if it is empty
+			if strings.Contains(shown, text) { // also if it is empty
 				continue
 			}
 			if len(out) == maxWaits {

@@ -176,6 +176,7 @@ func rankOrder(k *Rank) int {
 	return 0
 }
 
+// rankState returns the state of a rank with its signal or exit code.
 func rankState(k *Rank) string {
 	s := k.State
 	if k.Signal != "" {

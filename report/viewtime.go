@@ -63,6 +63,7 @@ type tickView struct {
 // byRank is the largest number of ranks with separate lines.
 const byRank = 6
 
+// newTimeView returns the charts of a result over time.
 func newTimeView(r *Result) *timeView {
 	var bytes, resent, errs []kit.Track
 	var names []string
@@ -114,6 +115,7 @@ func (r *Result) carries(host string) (sum float64) {
 	return sum
 }
 
+// tracks returns the bytes, retransmissions and errors of samples over time.
 func tracks(samples []Sample) (bytes, resent, errs kit.Track) {
 	for _, s := range samples {
 		bytes.At = append(bytes.At, s.At)

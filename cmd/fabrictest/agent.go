@@ -22,12 +22,12 @@ import (
 
 // agentOptions are those of `fabrictest agent`.
 type agentOptions struct {
-	listen    string
-	key       string
-	devices   []string
-	emulate   string
-	intf      string
-	invisible bool // nothing is said of who comes and goes
+	listen  string
+	key     string
+	devices []string
+	emulate string
+	intf    string
+	quiet   bool // do not log clients
 }
 
 func newAgentCommand(program string) *cobra.Command {
@@ -35,31 +35,16 @@ func newAgentCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent --listen ADDR:PORT --key FILE",
 		Short: "Give 'fabrictest certify' on another host access to the RDMA devices of this one",
-		Long: `Give 'fabrictest certify' on another host access to the RDMA devices of this one.
-
-The agent posts verbs on request of whoever has its key, and nobody else: who has the
-key may do to the devices whatever root's programs can. 'agent key FILE' makes one;
-copy the file to the other host. The connection is TLS 1.3, both ends prove that they
-have the key, and the agent listens only at the address that it is told.
-
-The devices are those of the kernel, by libibverbs, for which the program must be built
-with -tags ibverbs. To put links and addresses down and up, and to restart soft-RoCE
-and soft-iWARP devices, it needs CAP_NET_ADMIN; without, cases about these are
-unsupported. --emulate has an emulated device on an interface instead, to try things
-out without RDMA hardware; for soft-RoCE the interface's offloads are switched off.`,
-		Example: `  fabrictest agent key agent.key
-  fabrictest agent --listen 192.0.2.7:7471 --key agent.key --device mlx5_0
-  fabrictest agent --listen 192.0.2.7:7471 --key agent.key --emulate softroce --interface eth1`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, program) },
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd, program) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", "", "`ADDR:PORT` to listen at: one of this host's addresses, or 0.0.0.0 or [::] for all of them")
-	f.StringVar(&o.key, "key", "", "`FILE` with the key that callers must have")
+	f.StringVar(&o.key, "key", "", "`FILE` with the key that clients must have")
 	f.StringSliceVar(&o.devices, "device", nil, "only this device, by `NAME`; may be repeated (default: all)")
 	f.StringVar(&o.emulate, "emulate", "", "serve an emulated device of the provider `NAME` instead of the kernel's: "+cmdline.Choices(emulable()))
 	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` of the emulated device")
-	f.BoolVar(&o.invisible, "quiet", false, "do not tell who comes and goes")
+	f.BoolVar(&o.quiet, "quiet", false, "do not log the connections of clients")
 	_ = cmd.RegisterFlagCompletionFunc("emulate", fixed(emulable()...))
 	cmd.AddCommand(newAgentKeyCommand())
 	return cmd
@@ -67,10 +52,9 @@ out without RDMA hardware; for soft-RoCE the interface's offloads are switched o
 
 func newAgentKeyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "key FILE",
-		Short:   "Create a key for an agent and its clients",
-		Example: "  fabrictest agent key agent.key",
-		Args:    cobra.MatchAll(atLeast(1, "name the file for the key"), cobra.MaximumNArgs(1)),
+		Use:   "key FILE",
+		Short: "Create a key for an agent and its clients",
+		Args:  cobra.MatchAll(atLeast(1, "name the file for the key"), cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := agent.NewKey().WriteFile(args[0]); err != nil {
 				return err
@@ -81,6 +65,7 @@ func newAgentKeyCommand() *cobra.Command {
 	}
 }
 
+// run serves the devices to clients until the context is cancelled.
 func (o *agentOptions) run(cmd *cobra.Command, program string) error {
 	if err := o.check(); err != nil {
 		return err
@@ -117,15 +102,15 @@ func (o *agentOptions) run(cmd *cobra.Command, program string) error {
 	fmt.Fprintf(cmd.OutOrStdout(), "Serving %s at %v. On the other host, with a copy of the key:\n  %s certify --agent %v --key FILE --device %s --interface IF%s --out FOLDER\n",
 		strings.Join(names, ", "), ln.Addr(), program, ln.Addr(), names[0], peer)
 	s := &agent.Server{Key: key, Host: shown, Program: "fabrictest " + report.ToolVersion()}
-	if free, err := bench.AvailableMemory(); err == nil { // a caller gets ENOMEM, rather than us killed
+	if free, err := bench.AvailableMemory(); err == nil { // a client gets ENOMEM before the agent is killed for lack of memory
 		s.MaxMemory = free * 2 / 5
 	}
-	if !o.invisible {
+	if !o.quiet {
 		s.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	}
 	err = s.Serve(cmd.Context(), ln)
 	if errors.As(context.Cause(cmd.Context()), new(interruptedError)) {
-		return nil // that is how agents end
+		return nil // an agent runs until it is interrupted
 	}
 	return err
 }
@@ -155,13 +140,14 @@ func (o *agentOptions) check() error {
 // emulable returns the providers of --emulate.
 func emulable() []string { return nics.NamesWith(nics.HasKernelDriver) }
 
-// closable is a host that is to be closed.
-type closable interface {
+// closableHost is a host of an agent with a Close method.
+type closableHost interface {
 	agent.Host
 	Close()
 }
 
-func (o *agentOptions) host() (closable, error) {
+// host opens the emulated device of --emulate, or the devices of the kernel.
+func (o *agentOptions) host() (closableHost, error) {
 	if o.emulate != "" {
 		return bench.NewEmulatedHost(o.emulate, o.intf)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/capture"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 )
 
@@ -185,9 +186,7 @@ func TestWiresharkPrintsPackets(t *testing.T) {
 
 func TestWiresharkSaysHowToInstallIt(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.pcapng")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	t.Setenv("PATH", t.TempDir())
 	if code, _, errs := call(t, "capture", "open", file); code != exitFailed || !strings.Contains(errs, "apt install wireshark") {
 		t.Errorf("exit code %d: %s", code, errs)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const (
@@ -50,9 +51,7 @@ func TestPcapPrintsWhatItAlwaysPrinted(t *testing.T) {
 			}
 			path := filepath.Join(pcapGolden, tc.name+".txt")
 			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(path)
 			if err != nil {
@@ -150,10 +149,7 @@ func TestPcapFindsWhatTheNICSentAgain(t *testing.T) {
 // resentOf adds up what the NICs of a run counted as sent again.
 func resentOf(t *testing.T, path string) (n int) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	var result struct {
 		Scenarios []struct {
 			Ranks []struct {
@@ -161,9 +157,7 @@ func resentOf(t *testing.T, path string) (n int) {
 			} `json:"ranks"`
 		} `json:"scenarios"`
 	}
-	if err := json.Unmarshal(b, &result); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &result))
 	for _, s := range result.Scenarios {
 		for _, r := range s.Ranks {
 			n += r.Resent
@@ -200,17 +194,10 @@ func TestPcapSelects(t *testing.T) {
 
 func TestPcapSaysWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
-	whole, err := os.ReadFile(roceCaptures + "rxe_cm_rping.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(roceCaptures + "rxe_cm_rping.pcap"))(t)
 	cut, text := filepath.Join(dir, "cut.pcap"), filepath.Join(dir, "text")
-	if err := os.WriteFile(cut, whole[:1999], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(text, []byte("not a capture\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(cut, whole[:1999], 0o600))
+	must.Do(t, os.WriteFile(text, []byte("not a capture\n"), 0o600))
 	good := roceCaptures + "rxe_cm_udaddy.pcap"
 	for _, tc := range []struct {
 		name   string
@@ -238,10 +225,7 @@ func TestPcapSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestPcapReadsStandardInput(t *testing.T) {
-	f, err := os.Open(roceCaptures + "rxe_cm_udaddy.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(roceCaptures + "rxe_cm_udaddy.pcap"))(t)
 	defer f.Close()
 	cmd := newCaptureShowCommand()
 	var out bytes.Buffer

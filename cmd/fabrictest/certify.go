@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/bench"
-	"github.com/fabrictest/fabrictest/lab/certify"
+	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -40,7 +40,7 @@ type certifyOptions struct {
 	sign       string
 	out        string
 	caseTime   time.Duration
-	guest      guestFlagSet
+	guest      deviceGuestFlags
 
 	networks []netip.Prefix // of peers
 }
@@ -49,50 +49,6 @@ func newCertifyCommand(o *certifyOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certify [CASE...] {--guest KIND | --agent HOST:PORT --key FILE --device NAME --interface IF} --out FOLDER",
 		Short: "Test a Linux kernel's RDMA device or a NIC on its link, and write a certificate",
-		Long: `Judge a device on its own wire, by the same cases as 'conform', and write a certificate.
-
-With --guest it is a Linux kernel's own, soft-RoCE (rxe) or soft-iWARP (siw): a virtual
-machine is booted for it, as 'lab kernel' does, and switched off again. A guest that
-crashes or hangs is switched off and on, and judging goes on: the case in which that
-happened is broken, with what the kernel said. This takes no root where /dev/net/tun may
-be opened. The program must have been built with -tags ibverbs, or --agent-program names
-one that was: it runs in the guest.
-
-Otherwise it is a device of another host. An agent there ('fabrictest agent') posts
-verbs; this program is the other end of the device's cable. --interface is the network
-interface that the cable ends at.
-
-RoCEv2 is judged by raw packets, which takes CAP_NET_RAW. The judge is a host of its
-own there: --peer ADDR/LEN is the first of four addresses in a row that nobody has, in a
-network of the device's, and may be given for IPv4 and for IPv6. Without one for IPv6 the
-judge makes up link-local ones. With --wire udp it is an ordinary program with UDP sockets
-at the addresses that the interface has (or at those that --peer names of them), which
-takes no permission: what a socket neither shows nor sends is unsupported, and the
-certificate lists it. Of several addresses the last is left to the device's partners.
-
-iWARP is judged over the TCP of this host, at the addresses that the interface has. With
---wire segments the judge makes TCP by hand, as a host of its own at --peer, which takes
-CAP_NET_RAW: it sees the device's segments, and chooses its own and their size.
-
-What the device does not claim is unsupported, and so is what this bench cannot ask, with
-the reason; what it claims and refuses fails. --deviations names a file with what is known
-not to be met and why, or those that come with fabrictest, as in rxe-6.12.
-
-The folder is fit for a file: certificate.json and certificate.html, the packets of every
-case, junit.xml, the hashes of all of it and, with --sign, a signature by an SSH key; of a
-guest, also all that it printed. 'certify verify' checks such a folder, 'certify compare'
-puts several side by side.
-
-Exit codes: 0 nothing that was asked speaks against the device, 1 something does, 2
-called wrongly; 130 ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a certificate
-of what there was.`,
-		Example: `  fabrictest certify --guest rxe --kernel 6.12 --deviations rxe-6.12 --out rxe-6.12/
-  fabrictest certify mpa/fpdu --guest siw --kernel 6.1 --out fpdu/
-  fabrictest certify --agent 192.0.2.7:7471 --key agent.key --device mlx5_0 --interface eth1 \
-      --peer 198.51.100.20/24 --out certificate/
-  fabrictest certify rc/psn --agent 192.0.2.7:7471 --key agent.key --device rxe0 --interface eth1 --out psn/
-  fabrictest certify verify certificate/ --signers allowed_signers
-  fabrictest certify compare rxe-6.1/ rxe-6.12/ --html matrix.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.IDs = args
 			return o.run(cmd)
@@ -102,19 +58,19 @@ of what there was.`,
 	f := cmd.Flags()
 	f.StringVar(&o.agent, "agent", "", "`HOST:PORT` of the agent")
 	f.StringVar(&o.key, "key", "", "`FILE` with the agent's key")
-	f.StringVar(&o.device, "device", "", "the device to judge, by the `NAME` that its host has for it")
-	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` here that the device's cable ends at")
-	f.StringVar(&o.wire, "wire", "", "how the judge is there, `WIRE`: packet or udp for RoCEv2, tcp or segments for iWARP (default packet, and tcp)")
-	f.StringSliceVar(&o.peers, "peer", nil, "the judge's address in a network of the device's, as `ADDR/LEN`; may be repeated")
+	f.StringVar(&o.device, "device", "", "the device to test, by its `NAME` on its host")
+	f.StringVar(&o.intf, "interface", "", "the network interface `NAME` of this host that is connected to the device")
+	f.StringVar(&o.wire, "wire", "", "how this host sends packets, `WIRE`: packet (default) or udp for RoCEv2, tcp (default) or segments for iWARP")
+	f.StringSliceVar(&o.peers, "peer", nil, "an address of this end in a subnet of the device, as `ADDR/LEN`; may be repeated")
 	levelFlag(cmd, &o.level)
 	labelFlag(cmd, &o.Labels)
-	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or wedge the device, and restart it after each")
+	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or hang the device, and restart it after each")
 	seedFlag(cmd, &o.seed, "", "cases choose", " (default 1)")
-	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, or the name of those that come with fabrictest")
-	f.StringVar(&o.sign, "sign", "", "sign with the SSH key in this `FILE`: a private one, or a public one whose private half an SSH agent has")
-	f.StringVar(&o.out, "out", "", "`FOLDER` for the certificate, to be made")
+	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, or the name of one that ships with fabrictest")
+	f.StringVar(&o.sign, "sign", "", "sign with the SSH key in this `FILE`: a private key, or the public key of one that an SSH agent has")
+	f.StringVar(&o.out, "out", "", "`FOLDER` for the certificate, which is created")
 	o.guest.flags(cmd)
-	f.DurationVar(&o.caseTime, "case-time", 0, "how long a case may wait for one verb call before it counts as hung, and a tenth of what it may take in all (default 2m)")
+	f.DurationVar(&o.caseTime, "case-time", 0, "how long a case may wait for one call of a verb before it counts as hung; the whole case may take ten times as long (default 2m)")
 	_ = cmd.RegisterFlagCompletionFunc("wire", fixed("packet", "udp", "tcp", "segments"))
 	cmd.AddCommand(newCertifyVerifyCommand(), newCertifyCompareCommand())
 	return cmd
@@ -168,6 +124,7 @@ func (o *certifyOptions) checkKey() error {
 	return nil
 }
 
+// run tests the device, of a guest or through an agent, and writes the certificate.
 func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err := o.check(cmd); err != nil {
 		return err
@@ -188,7 +145,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c, err := certify.New(o.options(cmd, seed), "")
+	c, err := runner.NewCertification(o.options(cmd, seed), "")
 	if err != nil {
 		return err
 	}
@@ -200,8 +157,8 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 }
 
 // options returns the flags for package certify.
-func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) certify.Options {
-	return certify.Options{
+func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) runner.CertifyOptions {
+	return runner.CertifyOptions{
 		Filter: o.Filter, Seed: seed, Deviations: o.deviations, CaseTime: o.caseTime, Wire: bench.DeviceWire(o.wire), Device: o.device,
 		Command: func(ids []string) string { return o.command(ids, seed) },
 		Folder:  func() (string, error) { return conformRuns.NewFolder(o.out, time.Now()) },
@@ -221,7 +178,7 @@ func (o *certifyOptions) agentAddr() netip.Addr {
 }
 
 // finish writes the certificate, signs it and prints the results.
-func (o *certifyOptions) finish(cmd *cobra.Command, c *certify.Certification, run *conform.Run) error {
+func (o *certifyOptions) finish(cmd *cobra.Command, c *runner.Certification, run *conform.Run) error {
 	cert, dir, err := c.Certificate(run)
 	if err != nil {
 		return err

@@ -18,17 +18,7 @@ func newCertifyVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FOLDER",
 		Short: "Check that a certificate is complete and matches its results, and who signed it",
-		Long: `Check a folder that certify wrote: that nothing in it was changed, added or taken
-away, that the certificate says what its results say, that its pages are, byte for
-byte, what this version of fabrictest draws of it, and that the packets of every case
-are there. With --signers it also checks who signed it. The first line says if nobody
-did: such a folder can be written anew by anybody.
-
-A certificate that is whole may well say that a device does not conform: the exit code
-is about the folder.`,
-		Example: `  fabrictest certify verify certificate/
-  fabrictest certify verify certificate/ --signers allowed_signers`,
-		Args: cobra.MatchAll(atLeast(1, "name the folder of a certificate"), cobra.MaximumNArgs(1)),
+		Args:  cobra.MatchAll(atLeast(1, "name the folder of a certificate"), cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := certificate.Verify(cmd.Context(), args[0], signers)
 			switch {
@@ -63,12 +53,7 @@ func newCertifyCompareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare FOLDER...",
 		Short: "Compare the results of several devices, clause by clause",
-		Long: `Compare the results of several devices, clause by clause. Folders are those
-of certify and of conform. Without a file to write to, it prints Markdown: how many
-clauses met which fate, and those in which the devices differ.`,
-		Example: `  fabrictest certify compare rxe-6.1/ rxe-6.12/
-  fabrictest certify compare emulated/ rxe-6.12/ --html matrix.html --json matrix.json`,
-		Args: atLeast(1, "name the folders of what to compare"),
+		Args:  atLeast(1, "name the folders of what to compare"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := certificate.Compare(args)
 			if err != nil {

@@ -13,22 +13,20 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab/certify"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report/certificate"
 )
 
 // guestKinds are the kinds of devices of --guest.
 var guestKinds = []string{string(guest.RXE), string(guest.SIW), string(guest.SIWCRC)}
 
-// guestFlagSet are the flags of a guest that is booted to test its device.
-type guestFlagSet struct {
-	imageFlags
-	kind    string // of the device; empty without --guest
-	program string // with the agent
-	cfg     kernel.Config
-	accel   string
+// deviceGuestFlags are the flags of a guest that is booted to test its device.
+type deviceGuestFlags struct {
+	guestFlags
+	kind    string   // of the device; empty without --guest
+	program string   // with the agent
 	given   []string // flags that were given, without --guest and --kernel
 }
 
@@ -43,26 +41,17 @@ const guestKernelArgs = "loglevel=5 init_on_alloc=0"
 // guestMTU is enough for packets with 4096 bytes of data.
 const guestMTU = 9000
 
-func (g *guestFlagSet) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&g.kind, "guest", "", "judge a Linux kernel's own device, in a virtual machine booted for it: `KIND` rxe, siw or siw-crc")
-	g.imageFlags.flags(cmd)
-	f.StringVar(&g.program, "agent-program", "", "`FILE` with a fabrictest that was built with -tags ibverbs, for the guest (default: this one)")
-	f.IntVar(&g.cfg.MTU, "mtu", guestMTU, "largest IP packet on the guest's wire")
-	f.IntVar(&g.cfg.Memory, "memory", guestMemory, "MiB of the guest, of which it uses what it touches")
-	f.IntVar(&g.cfg.CPUs, "cpus", 1, "processors of the guest")
-	f.StringVar(&g.cfg.KernelArgs, "append", "", "`WORDS` for the guest's kernel's command line")
-	f.StringVar(&g.accel, "accel", "auto", "how the guest's processors are made: kvm, tcg (emulated), or auto: kvm where it works")
-	f.BoolVar(&g.cfg.ICount, "count-instructions", false, "have time pass in the guest by a nanosecond an instruction, however slow this machine is")
-	_ = cmd.RegisterFlagCompletionFunc("guest", fixed(guestKinds...))
-	_ = cmd.RegisterFlagCompletionFunc("accel", fixed("auto", "kvm", "tcg"))
+func (g *deviceGuestFlags) flags(cmd *cobra.Command) {
+	g.guestFlags.flags(cmd, guestMTU, guestMemory)
+	choiceFlag(cmd, &g.kind, "guest", "", "test the software RDMA device of a Linux kernel, in a virtual machine that is booted for it: `KIND` rxe, siw or siw-crc", guestKinds...)
+	cmd.Flags().StringVar(&g.program, "agent-program", "", "`FILE` with a fabrictest that was built with -tags ibverbs, for the guest (default: this one)")
 }
 
 // guestFlagNames are the flags of a guest besides --guest and --kernel.
 var guestFlagNames = []string{"agent-program", "mtu", "memory", "cpus", "append", "accel", "count-instructions", "cache", "debs", "mirror"}
 
 // check returns an error for flags that are wrong or contradict each other.
-func (g *guestFlagSet) check(cmd *cobra.Command) error {
+func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
 	others := []string{"agent", "key", "device", "interface", "peer"}
 	if g.kind == "" {
 		others = append([]string{"kernel"}, guestFlagNames...)
@@ -82,12 +71,9 @@ func (g *guestFlagSet) check(cmd *cobra.Command) error {
 	if !slices.Contains(guestKinds, g.kind) {
 		return cmdline.Errorf("--guest %s: a kernel has %s", g.kind, cmdline.Choices(guestKinds))
 	}
-	if g.cfg.Accel = kernel.Accel(g.accel); g.accel == "auto" {
-		g.cfg.Accel = kernel.Auto
-	}
 	g.cfg.Guests, g.cfg.Devices = 1, []guest.Device{guest.Device(g.kind)}
 	g.given = givenFlags(cmd, guestFlagNames)
-	return certify.CheckAgentProgram(g.program)
+	return runner.CheckAgentProgram(g.program)
 }
 
 // givenFlags returns the named flags that were given, as words of a command line.
@@ -113,23 +99,16 @@ func givenFlags(cmd *cobra.Command, names []string) (words []string) {
 }
 
 // goRunIbverbs runs the program in a checkout, with libibverbs.
-const goRunIbverbs = "go run -tags " + certify.IbverbsTag + " ./cmd/fabrictest"
+const goRunIbverbs = "go run -tags " + runner.IbverbsTag + " ./cmd/fabrictest"
 
 // config finds or builds the image, and returns the configuration of the guest.
-func (g *guestFlagSet) config(cmd *cobra.Command) (kernel.Config, error) {
-	if err := g.prepare(cmd); err != nil {
-		return kernel.Config{}, err
-	}
-	if err := kernel.Check(); err != nil {
-		return kernel.Config{}, err
-	}
-	cfg := g.cfg
-	cfg.Program = g.program
-	cfg.KernelArgs = strings.TrimSpace(guestKernelArgs + " " + cfg.KernelArgs)
-	var err error
-	if cfg.Image, err = g.cache.Ensure(cmd.Context(), kernel.Series(g.series), guest.NeedsSIW(cfg.Devices)); err != nil {
+func (g *deviceGuestFlags) config(cmd *cobra.Command) (kernel.Config, error) {
+	cfg, err := g.guestFlags.config(cmd, g.cfg.Devices)
+	if err != nil {
 		return cfg, err
 	}
+	cfg.Program = g.program
+	cfg.KernelArgs = strings.TrimSpace(guestKernelArgs + " " + cfg.KernelArgs)
 	if err := cfg.Check(); err != nil {
 		return cfg, cmdline.Errorf("--guest %s: %w", g.kind, err)
 	}
@@ -137,7 +116,7 @@ func (g *guestFlagSet) config(cmd *cobra.Command) (kernel.Config, error) {
 }
 
 // calledAs returns how to call a program that can be the agent in the guest.
-func (g *guestFlagSet) calledAs(program string) string {
+func (g *deviceGuestFlags) calledAs(program string) string {
 	if program == cmdline.GoRun && g.kind != "" && g.program == "" {
 		return goRunIbverbs
 	}
@@ -145,7 +124,7 @@ func (g *guestFlagSet) calledAs(program string) string {
 }
 
 // words returns the flags of a command line with the same guest.
-func (g *guestFlagSet) words() []string {
+func (g *deviceGuestFlags) words() []string {
 	return append([]string{"--guest " + g.kind, "--kernel " + g.series}, g.given...)
 }
 
@@ -153,7 +132,7 @@ func (g *guestFlagSet) words() []string {
 // in new namespaces, which ends with this one.
 func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	o.device = o.guest.cfg.Devices[0].Name()
-	c, err := certify.New(o.options(cmd, seed), certify.GuestProtocol(o.guest.cfg))
+	c, err := runner.NewCertification(o.options(cmd, seed), runner.GuestProtocol(o.guest.cfg))
 	if err != nil {
 		return err
 	}

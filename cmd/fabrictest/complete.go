@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -91,8 +92,8 @@ func completeLabs(cmd *cobra.Command, _ []string, typed string) ([]cobra.Complet
 	return beginning(typed, names), cobra.ShellCompDirectiveNoFileComp
 }
 
-// theLab returns the lab of --lab; nil if it does not answer.
-func theLab(cmd *cobra.Command) *live.Info {
+// labHosts returns the hosts of the lab of --lab; nil if it does not answer.
+func labHosts(cmd *cobra.Command) []topology.Host {
 	name, err := cmd.Flags().GetString("lab")
 	if err != nil {
 		return nil
@@ -103,7 +104,7 @@ func theLab(cmd *cobra.Command) *live.Info {
 	if err != nil {
 		return nil
 	}
-	return info
+	return info.Topology.Hosts
 }
 
 // completeHosts offers the hosts of a lab as the first argument.
@@ -111,12 +112,8 @@ func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 	if len(args) > 0 || cmd.Flags().Changed("hosts") {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	info := theLab(cmd)
-	if info == nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 	var words []cobra.Completion
-	for _, h := range info.Topology.Hosts {
+	for _, h := range labHosts(cmd) {
 		words = append(words, h.Name)
 	}
 	return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
@@ -135,12 +132,8 @@ func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 		}
 		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-	info := theLab(cmd)
-	if info == nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 	var words []cobra.Completion
-	for _, h := range info.Topology.Hosts {
+	for _, h := range labHosts(cmd) {
 		words = append(words, h.Name)
 		for _, n := range h.NICs {
 			words = append(words, h.Name+"/"+n.Name)

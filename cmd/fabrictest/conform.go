@@ -5,79 +5,35 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/mutant"
-	"github.com/fabrictest/fabrictest/lab/devices"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/lab/runner"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// conformOptions are those of `fabrictest conform`.
+// conformOptions are those of `fabrictest conform` and `fabrictest conform measure`.
 type conformOptions struct {
-	conformance.Filter
-	program    string // how we were called
-	devices    []string
-	level      string
-	on         string
-	seed       string
-	defects    []string
-	profile    string
-	checkCases bool
-	matrix     bool
-	deviations string
-	capture    judge.Captures
-	out        string
-	json       bool
-	packets    bool
-	workers    int
-	schedules  int
-	given      func(flag string) bool // on the command line
+	runner.Conformance
+	program         string // how we were called
+	on, level, seed string
+	out             string
+	json            bool
+	given           func(flag string) bool // on the command line
 }
 
 func newConformCommand(o *conformOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform [CASE...]",
 		Short: "Check devices against the specifications, clause by clause",
-		Long: `Check devices against the specifications, clause by clause.
-
-A case checks one requirement: it acts as the peer of the device, packet by packet, and
-as an application on the device. CASE is an ID, the beginning of IDs (rc/psn), a pattern
-('rc/*/duplicate-*') or a suite (iwarp). Without CASE, all cases run that the devices
-claim to support. Cases that can crash or hang a real device run only with --dangerous.
-
-Verdicts: pass, the requirement is met; fail, it is not, or the device rejects what it
-claims; unsupported, the device does not claim it, or the bench cannot test it; deviates,
-it is not met, and a deviation with a reason is on record; stale, a deviation is on record
-but the requirement is met; broken, the case could not be run.
-
---as gives the device the defects and capabilities of a Linux kernel's. --check-cases
-checks the cases: each must pass on a device without defects and fail on a device with
-each defect that it names, and some case must detect each defect that a device can have.
-
-A case in namespaces that fails while other processes keep the CPUs busy is repeated,
-twice at most.
-
-Every run leaves a folder with conformance.json, junit.xml, report.html and, for
-requirements that are not met, captures for Wireshark. --out says where; otherwise it is one of the
-last ` + fmt.Sprint(report.RunsKept) + ` in the user's cache.
-
-Exit codes: 0 all requirements are met, 1 some are not, 2 wrong arguments; 130 ended by
-Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
-		Example: `  fabrictest conform
-  fabrictest conform rc/psn --device softroce
-  fabrictest conform 'rc/*/duplicate-*' --level must --packets
-  fabrictest conform mpa --on netns --without slow        in network namespaces, in real time
-  fabrictest conform rc/psn --defect GhostAckCompletes     a defective device, and how it is found out
-  fabrictest conform --as rxe-6.12 --out out/             what a kernel would be told
-  fabrictest conform --check-cases --dangerous                check the cases
-  fabrictest conform linear --schedules 100               look longer for what must not be seen
-  fabrictest conform rc/atm --json | jq '.devices[].results[] | select(.verdict != "pass") | .id'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.IDs = args
 			return o.run(cmd, args)
@@ -85,46 +41,49 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with a report of the results so far.`,
 		ValidArgsFunction: completeCases,
 	}
 	f := cmd.Flags()
-	o.given = f.Changed
-	deviceFlag(cmd, &o.devices, "judge", nics.Names())
+	o.given, o.Capture = f.Changed, judge.CaptureFailing
+	deviceFlag(cmd, &o.Names, "judge", nics.Names())
 	levelFlag(cmd, &o.level)
 	labelFlag(cmd, &o.Labels)
 	withoutFlag(cmd, &o.ExcludeLabels, ", as in slow")
 	f.BoolVar(&o.IncludeDangerous, "dangerous", false, "also run cases that can crash or wedge a real device")
 	tierFlag(cmd, &o.on)
 	seedFlag(cmd, &o.seed, "", "cases choose", " (default 1)")
-	defectFlag(cmd, &o.defects, "the device")
-	profileFlag(cmd, &o.profile)
-	f.BoolVar(&o.checkCases, "check-cases", false, "check the cases: on a device without defects, and on one with each defect that they name")
-	f.BoolVar(&o.matrix, "matrix", false, "with --check-cases, run every case on devices with every defect")
-	f.StringVar(&o.deviations, "deviations", "", "`FILE` with the known deviations of the device, and their reasons (default: those that are known of emulated devices)")
-	f.Var(&o.capture, "capture", "whose packets to keep: failing, all or none")
+	defectFlag(cmd, &o.Defects, "the device")
+	profileFlag(cmd, &o.Profile)
+	f.BoolVar(&o.CheckCases, "check-cases", false, "check the cases: on a device without defects, and on one with each defect that they name")
+	f.BoolVar(&o.Matrix, "matrix", false, "with --check-cases, run every case on devices with every defect")
+	f.StringVar(&o.Deviations, "deviations", "", "`FILE` with the known deviations of the device, and their reasons (default: those that are known of emulated devices)")
+	f.Var(&o.Capture, "capture", "whose packets to keep: failing, all or none")
 	outFlag(cmd, &o.out)
 	jsonFlag(cmd, &o.json, "print conformance.json instead of a table")
-	f.BoolVar(&o.packets, "packets", false, "print what happened in every case, and not in failing ones alone")
-	f.IntVar(&o.schedules, "schedules", 0, "explore `N` schedules in each case that explores several: litmus/*, linear/* (default: 1000 and 4; in namespaces 24 and 4)")
-	f.IntVar(&o.workers, "workers", 0, "how many cases run at a time (default: one for each processor; in namespaces one)")
+	f.BoolVar(&o.Ladders, "packets", false, "print what happened in every case, and not in failing ones alone")
+	f.IntVar(&o.Schedules, "schedules", 0, "explore `N` schedules in each case that explores several: litmus/*, linear/* (default: 1000 and 4; in namespaces 24 and 4)")
+	f.IntVar(&o.Workers, "workers", 0, "how many cases run at a time (default: one for each processor; in namespaces one)")
 	_ = cmd.RegisterFlagCompletionFunc("capture", fixed(string(judge.CaptureFailing), string(judge.CaptureAll), string(judge.CaptureNone)))
-	cmd.AddCommand(newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(&conformOptions{program: o.program, capture: judge.CaptureNone}))
+	cmd.AddCommand(newConformShowCommand(o.program), newConformCoverageCommand(), newConformMeasureCommand(&conformOptions{program: o.program}))
 	return cmd
 }
 
+// run judges the devices, in a build with mutants or in new namespaces if that is needed.
 func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
-	began := time.Now()
-	j, err := o.plan()
+	if err := o.check(); err != nil {
+		return err
+	}
+	j, err := o.Plan()
 	if err != nil {
 		return err
 	}
-	dir, err := conformRuns.NewFolder(o.out, began)
+	dir, err := conformRuns.NewFolder(o.out, time.Now())
 	if err != nil {
 		return err
 	}
-	if devices.NeedsMutants(j) {
+	if runner.NeedsMutants(j) {
 		why := mutant.Possible()
 		if why == nil {
 			return runWithMutants(cmd, args, dir)
 		}
-		if err := devices.DropMutants(j, why); err != nil {
+		if err := runner.DropMutants(j, why); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "Defects that are built into devices are left out: %v\n", why)
@@ -132,33 +91,57 @@ func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	if o.mustUnshare() {
 		return runUnshared(cmd, args, dir)
 	}
-	out := cmd.OutOrStdout()
-	if o.json {
-		out = io.Discard
-	}
-	j.Dir, j.Started = dir, began
-	j.Show = conform.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: j.Trials()}, o.packets)
+	run := o.start(cmd, j, dir, j.Trials())
 	defer j.Show.Close()
-	run := &conform.Run{
-		Version: conform.Version, Tool: report.ToolVersion(), Command: o.command(j.Seed), Seed: j.Seed,
-		Started: began, Machine: report.ThisMachine(), Tier: o.on, Part: o.part(),
-	}
+	run.Command = o.command(j.Seed)
 	if run.Documents, err = judge.Documents(); err != nil {
 		return err
 	}
 	if err := j.Run(cmd.Context(), run); err != nil && cmd.Context().Err() == nil {
 		return err
 	}
-	run.Wall = time.Since(began)
 	if err := o.finish(cmd, run, j); err != nil {
 		return err
 	}
 	return o.verdict(cmd.Context(), run, j)
 }
 
+// check reads the flags that are no fields of runner.Conformance yet.
+func (o *conformOptions) check() (err error) {
+	if o.Seed, err = parseSeed(o.seed, 1); err != nil {
+		return err
+	}
+	if o.Level, err = judge.ParseLevel(o.level); err != nil {
+		return err
+	}
+	for flag, n := range map[string]int{"workers": o.Workers, "schedules": o.Schedules} {
+		if o.given(flag) && n < 1 {
+			return cmdline.Errorf("--%s %d: give a number from 1 on", flag, n)
+		}
+	}
+	o.Tier = scenarios.Tier(o.on)
+	o.Replay = func(device, id string) string { return o.replay(device, id, o.Seed) }
+	return nil
+}
+
+// start shows the progress of a number of cases or devices, and returns the run that is to
+// have the results.
+func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, total int) *conform.Run {
+	out := cmd.OutOrStdout()
+	if o.json {
+		out = io.Discard
+	}
+	run := conform.NewRun(j.Seed, o.on)
+	run.Part = j.Part
+	j.Dir, j.Started = dir, run.Started
+	j.Show = conform.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: total}, j.Ladders)
+	return run
+}
+
 // finish writes the result files and prints the results. Results are printed even if a
 // file cannot be written.
 func (o *conformOptions) finish(cmd *cobra.Command, run *conform.Run, j *judge.Judge) error {
+	run.Wall = time.Since(run.Started)
 	paths, err := conform.WriteFolder(j.Dir, run)
 	if o.json {
 		return errors.Join(err, conform.Write(cmd.OutOrStdout(), run))
@@ -175,4 +158,68 @@ func (o *conformOptions) verdict(ctx context.Context, run *conform.Run, j *judge
 		return errFailed
 	}
 	return nil
+}
+
+// command is the command line that repeats the run.
+func (o *conformOptions) command(seed uint64) string {
+	l := cmdline.NewLine(o.program+" conform").Args(o.IDs...).Flag("device", o.Names...).Flag("level", strings.ToLower(o.level))
+	l.Flag("label", o.Labels...).Flag("without", o.ExcludeLabels...)
+	return o.addConditions(l, seed).Switch("check-cases", o.CheckCases).Switch("matrix", o.Matrix).String()
+}
+
+// replay is the command line that repeats one case.
+func (o *conformOptions) replay(device, id string, seed uint64) string {
+	return o.addConditions(cmdline.NewLine(o.program+" conform "+id).Flag("device", device), seed).String()
+}
+
+// addConditions adds the flags that affect verdicts to a command line.
+func (o *conformOptions) addConditions(l *cmdline.Line, seed uint64) *cmdline.Line {
+	l.Flag("on", o.on).Flag("seed", fmt.Sprint(seed)).Flag("as", o.Profile).Flag("defect", o.Defects...)
+	return l.Switch("dangerous", o.IncludeDangerous).Flag("schedules", numberUnless0(o.Schedules)).Flag("deviations", o.Deviations)
+}
+
+func newConformMeasureCommand(o *conformOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "measure",
+		Short: "Measure how devices recover from packet loss and congestion",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, args []string) error { return o.runMeasure(cmd, args) },
+	}
+	o.given, o.Capture = cmd.Flags().Changed, judge.CaptureNone
+	deviceFlag(cmd, &o.Names, "measure", runner.Measurable())
+	tierFlag(cmd, &o.on)
+	seedFlag(cmd, &o.seed, "", "is chosen", " (default 1)")
+	defectFlag(cmd, &o.Defects, "the device")
+	profileFlag(cmd, &o.Profile)
+	outFlag(cmd, &o.out)
+	jsonFlag(cmd, &o.json, "print conformance.json instead of a table")
+	return cmd
+}
+
+// runMeasure measures the devices, in new namespaces if that is needed.
+func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	j, err := o.PlanMeasurement()
+	if err != nil {
+		return err
+	}
+	dir, err := conformRuns.NewFolder(o.out, time.Now())
+	if err != nil {
+		return err
+	}
+	if o.mustUnshare() {
+		return runUnshared(cmd, args, dir)
+	}
+	run := o.start(cmd, j, dir, len(j.Devices))
+	defer j.Show.Close()
+	run.Command, run.Part = o.measureCommand(j.Seed), true
+	err = runner.Measure(cmd.Context(), j, run)
+	return errors.Join(o.finish(cmd, run, j), err)
+}
+
+// measureCommand is the command line that repeats the run.
+func (o *conformOptions) measureCommand(seed uint64) string {
+	return o.addConditions(cmdline.NewLine(o.program+" conform measure").Flag("device", o.Names...), seed).String()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -64,10 +65,7 @@ func TestConformFindsADefectOut(t *testing.T) {
 		t.Fatalf("%+v, %v", run, err)
 	}
 	for _, r := range run.Bad() {
-		b, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(r.Capture)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(filepath.Join(dir, filepath.FromSlash(r.Capture))))(t)
 		if all, err := packet.ReadCapture(bytes.NewReader(b)); err != nil || len(all) == 0 || r.Ladder == nil {
 			t.Errorf("%s: %d packets, %v, ladder %v", r.ID, len(all), err, r.Ladder)
 		}
@@ -81,10 +79,7 @@ func TestConformFindsADefectOut(t *testing.T) {
 func TestConformRepeats(t *testing.T) {
 	essence := func() string {
 		_, run := judged(t, "rc/rnr", "rc/tmo", "--device", "softroce", "--defect", "JiffyTimers", "--seed", "3")
-		text, err := json.Marshal(run.Devices)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(run.Devices))(t)
 		return took.ReplaceAllString(string(text), "")
 	}
 	if a, b := essence(), essence(); a != b {
@@ -121,46 +116,10 @@ func TestConformChoosesDevices(t *testing.T) {
 	}
 }
 
-func TestWrongConformCalls(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "deviations.yaml")
-	for words, want := range map[string]string{
-		"rc/psm":                                     "did you mean rc/psn",
-		"rc/psn/gap-naked-onec":                      "did you mean rc/psn/gap-naked-once",
-		"--label service:rx":                         "did you mean service:rc",
-		"--level most":                               "give must, should or may",
-		"--on hardware":                              "give sim or netns",
-		"--device softrocee":                         "did you mean softroce",
-		"--defect AckPNSOff":                         "did you mean AckPSNOff",
-		"--as rxe-6.13":                              "did you mean rxe-6.12",
-		"--as siw-6.1 --device softroce":             "that is a softiwarp",
-		"--defect AckPSNOff --device softiwarp":      "is one of softroce",
-		"--defect AckPSNOff --defect StalePad":       "--defect: ",
-		"--check-cases --defect AckPSNOff":           "leave out --defect",
-		"--matrix":                                   "give both",
-		"--workers 0":                                "give a number from 1 on",
-		"--seed soon":                                "give a number from 1 on",
-		"--capture some":                             "give failing, all or none",
-		"rc/inv/free-window-leaves-the-device-alive": "add --dangerous",
-		"rc/psn --label area:icrc":                   "no case has all that is asked for",
-		"rc/psn --schedules 0":                       "give a number from 1 on",
-		"--deviations " + file:                       "--device",
-		"show":                                       "name a case",
-		"show rc/psn/gap-naked-onec":                 "did you mean rc/psn/gap-naked-once",
-		"coverage roc":                               "did you mean roce",
-	} {
-		code, out, stderr := call(t, append([]string{"conform"}, strings.Fields(words)...)...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("conform %s: exit code %d, stderr %q, stdout %q; want %q", words, code, stderr, out, want)
-		}
-	}
-}
-
 func TestDeviationsAreKnown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "deviations.yaml")
 	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o666))
 	}
 	const id = "rc/psn/ack-of-what-was-never-sent-ignored"
 	args := []string{"rc/psn/requests-count-by-one", id, "--device", "softroce", "--deviations", file}
@@ -227,10 +186,7 @@ func TestDefectsJudgeTheCases(t *testing.T) {
 func TestMatrixTriesAllWithAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, run := judged(t, "rc/psn/gap-naked-once", "rc/psn/requests-count-by-one", "--device", "softroce", "--check-cases", "--matrix")
-	p, err := nics.Find("softroce")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(nics.Find("softroce"))(t)
 	for _, m := range run.Devices[0].DefectChecks {
 		if m.Tried != 2 && p.CheckDefect(m.Defect) == nil { // some take a value, which nobody here gives
 			t.Errorf("%s: %d cases were tried", m.Defect, m.Tried)
@@ -307,10 +263,7 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("no chart on a page of %d bytes, %v", len(page), err)
 	}
 	_, out, _ = call(t, "conform", "measure", "--json", "--defect", "NAKWaitsForTimer")
-	defective, err := conform.Read(strings.NewReader(out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	defective := must.Get(conform.Read(strings.NewReader(out)))(t)
 	for _, name := range []string{"nak/reaction/first", "loss/at-3/retransmission"} {
 		if a, b := measured(sound, name), measured(defective, name); b < 100*a {
 			t.Errorf("%s: %g us, and %g us on a device that waits for its timer", name, a, b)
@@ -338,4 +291,27 @@ func measured(run *conform.Run, name string) float64 {
 		}
 	}
 	return -1
+}
+
+func TestDefectsListsAllThatRunTakes(t *testing.T) {
+	_, plain, _ := call(t, "list", "defects")
+	_, out, _ := call(t, "list", "defects", "--json")
+	var listed []nics.Defect
+	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != len(nics.AllDefects()) {
+		t.Fatalf("%d defects, %v", len(listed), err)
+	}
+	for _, q := range listed {
+		if !strings.Contains(plain, q.Name+" ") || !strings.Contains(plain, q.Does) {
+			t.Errorf("%s is not in the plain list", q.Name)
+		}
+	}
+}
+
+func TestDoctorTellsOfKernelGuests(t *testing.T) {
+	_, out, stderr := call(t, "doctor")
+	for _, want := range []string{"kernel guests  ", "libibverbs  "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("doctor says nothing of %s: %s%s", want, out, stderr)
+		}
+	}
 }

@@ -1,11 +1,19 @@
 package main
 
 import (
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -86,4 +94,90 @@ func tagFlag(cmd *cobra.Command, p *[]string) {
 func labFlag(cmd *cobra.Command, p *string) {
 	cmd.Flags().StringVar(p, "lab", live.DefaultName, "the lab called `LAB`")
 	completeFlag(cmd, "lab", completeLabs)
+}
+
+// noSuchCommand returns an error for an argument of a command that has only subcommands.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var known []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(known, c.Name())
+		}
+	}
+	return cmdline.Errorf("unknown command %q%s", args[0], cmdline.Guess(args[0], known))
+}
+
+// newParentCommand makes a command that has only subcommands, and prints its help.
+func newParentCommand(name, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: name, Short: short, Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// flagMistake adds similar flags to the error about an unknown one.
+func flagMistake(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	word := unknown.GetSpecifiedName()
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, "--"+f.Name)
+		}
+	})
+	return cmdline.Errorf("unknown flag --%s%s", word, cmdline.Guess("--"+word, known))
+}
+
+// atLeast is cobra.MinimumNArgs with another message.
+func atLeast(n int, complaint string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < n {
+			return cmdline.Errorf("%s", complaint)
+		}
+		return nil
+	}
+}
+
+// helpTexts has a file for each command that explains more than its flags, named by the
+// words of the command: lab-up.txt is the help of `fabrictest lab up`. The examples follow
+// a line of their own.
+//
+//go:embed help/*.txt
+var helpTexts embed.FS
+
+const examplesLine = "Examples:\n"
+
+// setHelp gives a command and its subcommands their help texts.
+func setHelp(cmd *cobra.Command) {
+	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
+	if cmd.HasParent() {
+		name = strings.TrimPrefix(name, cmd.Root().Name()+"-")
+	}
+	if text, err := helpTexts.ReadFile("help/" + name + ".txt"); err == nil {
+		long, examples, _ := strings.Cut(string(text), examplesLine)
+		cmd.Long, cmd.Example = helpVariables.Replace(strings.TrimSpace(long)), strings.TrimRight(examples, "\n")
+	}
+	for _, sub := range cmd.Commands() {
+		setHelp(sub)
+	}
+}
+
+// helpVariables are the parts of help texts that the program knows.
+var helpVariables = strings.NewReplacer("{runs kept}", fmt.Sprint(report.RunsKept), "{workloads}", workloadTable())
+
+// workloadTable lists the built-in workloads of mpirun.
+func workloadTable() string {
+	var b strings.Builder
+	for _, wl := range work.All() {
+		fmt.Fprintf(&b, "  %-12s %s\n", wl.Name, wl.Title)
+	}
+	return strings.TrimRight(b.String(), "\n")
 }

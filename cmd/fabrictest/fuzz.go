@@ -18,23 +18,6 @@ func newFuzzCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fuzz [TARGET...]",
 		Short: "Run the fuzz targets of the source tree, one after the other",
-		Long: `Run fuzz targets, one after the other: all that fuzz/targets.txt lists, or those
-that are named. A target is named by its package, its function or both, and
-patterns will do: "emu/softroce/engine", "FuzzVerbs", "fuzz.*".
-
-Targets look for broken promises, not only for crashes (docs/fuzzing.md). Inputs
-that reach new code are kept in the cache of the go command, and are where the
-next run begins. An input that fails is written below the package's
-testdata/fuzz, with the command that repeats it, and the others go on.
-
-It needs a clone of the repository around the current folder, and the go command.
-The exit code is 1 if anything failed. Ctrl-C ends it, with the table of what was
-done.`,
-		Example: `  fabrictest fuzz --list                    what there is
-  fabrictest fuzz --for 10m                 all of it, in ten minutes
-  fabrictest fuzz FuzzVerbs --for 1m        one target
-  fabrictest fuzz 'emu/*' --each 30s        those below a folder, half a minute each
-  fabrictest fuzz --for 10m --json > fuzz.json`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
 			for _, t := range fuzz.Targets() {
 				names = append(names, t.String())
@@ -59,6 +42,7 @@ type fuzzOptions struct {
 	list, json  bool
 }
 
+// runFuzz lists or fuzzes the targets that args select.
 func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.Writer) error {
 	if o.total <= 0 || o.each < 0 {
 		return cmdline.Errorf("a time to fuzz must be more than nothing")
@@ -77,10 +61,6 @@ func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.
 		}
 		return nil
 	}
-	if err := tree.Prepare(ctx); err != nil {
-		return err
-	}
-	defer tree.Close()
 	shown := out
 	if o.json {
 		shown = io.Discard
@@ -90,14 +70,9 @@ func runFuzz(ctx context.Context, o *fuzzOptions, args []string, out, status io.
 		status = terminal
 	}
 	table := fuzz.NewTable(shown, status, terminal != nil, targets)
-	times := fuzz.Times(o.total, o.each, targets)
-	for i, t := range targets {
-		if ctx.Err() != nil {
-			break
-		}
-		table.Add(tree.Run(ctx, t, times[i], table.Progress))
+	if err := tree.RunAll(ctx, targets, fuzz.Times(o.total, o.each, targets), table); err != nil {
+		return err
 	}
-	table.Finish()
 	if o.json {
 		if err := printJSON(out, table.Summary()); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/fuzz"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // fuzzTreeOf makes a source tree with targets, and a go command that builds scripts
@@ -42,9 +43,7 @@ esac
 		files[filepath.Join(root, pkg, "script")] = script
 	}
 	for name, text := range files {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, []byte(text), 0o755)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, []byte(text), 0o755)))
 	}
 	t.Chdir(root)
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))

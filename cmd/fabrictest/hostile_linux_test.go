@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report/certificate"
 	"github.com/fabrictest/fabrictest/report/conform"
@@ -96,16 +97,12 @@ func TestErrorsAboutHostileFilesAreCleanedBeforeTheyArePrinted(t *testing.T) {
 	}
 	named := func(name string) string {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(escapes), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(escapes), 0o600))
 		return filepath.Join(dir, name)
 	}
 	results := filepath.Dir(named(conform.ResultFile))
 	added := hostileFolder(t, conform.Pass)
-	if err := os.WriteFile(filepath.Join(added, "x\x1b[2J"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(added, "x\x1b[2J"), nil, 0o600))
 	file := named("evil\x1b[2J.yaml")
 	for what, words := range map[string][]string{
 		"changed certificate": {"certify", "verify", change(certificate.File, func(s string) string { return strings.Replace(s, `"pass"`, `"fail"`, 1) })},

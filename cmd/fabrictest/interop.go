@@ -27,14 +27,6 @@ func newInteropCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "interop",
 		Short: "Test emulated devices against those of Linux",
-		Long: `Test the emulated soft-RoCE and soft-iWARP devices against those of Linux.
-
-"interop verbs" boots a guest with a soft-RoCE or soft-iWARP device of Linux, and
-exchanges every operation that both devices support. "interop matrix" runs the programs of
-rdma-core in a guest, as client and as server; lab/interop/run boots the guest
-for it. The other commands act as one end of one program. The other end is the program
-of that name with the same options, on a machine with an RDMA device. Soft-iWARP
-supports the programs that connect by rdma_cm: rping, ucmatose and rdma.`,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if !slices.Contains(known, name) {
 				return cmdline.Errorf("--provider %s: give %s", name, cmdline.Choices(known))
@@ -60,10 +52,7 @@ func newInteropMatrixCommand(provider *nics.Provider) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "matrix [PATTERN]",
 		Short: "Run every program, role, address family and size against a lab guest",
-		Long: `Run every program, role, address family and size against a guest of the lab,
-and print the results. PATTERN selects cases by name, tool/role/family/variant/size,
-with * for any part and the rest left out: rc, 'ud/*/ipv6', srq/server/ipv4/events/64.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pattern := "*"
 			if len(args) > 0 {

@@ -16,7 +16,7 @@ import (
 
 // interopVerbs is `fabrictest interop verbs`.
 type interopVerbs struct {
-	guest       guestFlagSet
+	guest       deviceGuestFlags
 	loss        string
 	impair      string
 	seed        uint64
@@ -32,25 +32,6 @@ func newInteropVerbsCommand(o *interopVerbs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verbs [PATTERN...] --guest KIND",
 		Short: "Exchange every operation with a kernel's own device in a guest, and check every byte",
-		Long: `Boot a guest with the kernel's own soft-RoCE (rxe) or soft-iWARP (siw), and have it and
-our device work together: each operation that both have, asked for by either end, at
-sizes around a packet's, over IPv4 and IPv6, connected by hand and by the connection
-manager, whoever connects. Both ends are driven over verbs, the guest's through an agent
-within. Every completion and every byte is checked.
-
-PATTERN selects exchanges by name, operation/side/method/family/size, with * for any part and
-the rest left out: write, 'read/theirs', 'send/*/cm-ours/ipv6', ud-send/ours/hand/ipv4/0.
-
---loss loses packets both ways, by the user-space switch between the two; --impair does
-anything else that 'lab kernel set' can. With --connections, that many connections are
-made after that, used and closed, one after the other, and the objects on both ends are
-counted before and after.
-
-The exit code is 0 if everything passed, or failed as it is known to; 1 if not.`,
-		Example: `  fabrictest interop verbs --guest rxe --kernel 6.12
-  fabrictest interop verbs --guest siw --kernel 6.1 --loss 5%
-  fabrictest interop verbs none --guest rxe --connections 1000
-  fabrictest interop verbs write/theirs/hand/ipv6/4097 --guest rxe --impair 'loss=5% reorder=1% reorder_delay=1ms'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.patterns = args; len(args) == 0 {
 				o.patterns = []string{"*"}
@@ -61,15 +42,16 @@ The exit code is 0 if everything passed, or failed as it is known to; 1 if not.`
 	o.guest.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.loss, "loss", "", "`SHARE` of packets to lose, each way: 5%")
-	f.StringVar(&o.impair, "impair", "", "`WORDS` for what else packets meet, as in 'lab kernel set'")
-	f.Uint64Var(&o.seed, "seed", 1, "of what packets meet")
+	f.StringVar(&o.impair, "impair", "", "`WORDS` for other impairments, as in 'lab kernel set'")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of random impairments")
 	f.IntVar(&o.connections, "connections", 0, "`N` connections to make one after the other")
 	f.DurationVar(&o.timeout, "timeout", 0, "how long a completion or a connection may take (default 30s, and 2m where packets are impaired)")
-	f.StringVar(&o.out, "out", "", "`FILE` for the results, in JSON")
-	f.BoolVar(&o.list, "list", false, "print the exchanges' names and run none")
+	f.StringVar(&o.out, "out", "", "`FILE` for the results as JSON")
+	f.BoolVar(&o.list, "list", false, "print the names of the exchanges and run none")
 	return cmd
 }
 
+// run boots a guest in new namespaces and exchanges the selected operations with it.
 func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(cmd); err != nil {
 		return err

@@ -3,15 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/netns"
 )
@@ -33,14 +38,9 @@ func shell(t *testing.T, stdin string, args ...string) (code int, out string) {
 // testProgram is the test binary under a name that makes it the program.
 func testProgram(t *testing.T) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	name := filepath.Join(t.TempDir(), "fabrictest")
-	if err := os.Symlink(self, name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(self, name))
 	return name
 }
 
@@ -121,9 +121,7 @@ func TestExecKillsProgramWhenCommandDies(t *testing.T) {
 	defer live.Down(context.Background(), name)
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, testProgram(t), "lab", "exec", "--lab", name, "host0", "--", "sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	await(t, "the program runs", func() bool { info, err := live.Query(t.Context(), name); return err == nil && info.Programs == 1 })
 	cancel()
 	_ = cmd.Wait() // it was killed
@@ -161,13 +159,8 @@ func TestLabsListsTheSilent(t *testing.T) {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
-	info, err := live.Query(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(info.PID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(live.Query(t.Context(), name))(t)
+	must.Do(t, syscall.Kill(info.PID, syscall.SIGSTOP))
 	defer syscall.Kill(info.PID, syscall.SIGCONT)
 	await(t, "the lab is stopped", func() bool {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", info.PID))
@@ -178,5 +171,104 @@ func TestLabsListsTheSilent(t *testing.T) {
 	code, out := shell(t, "", "lab", "list")
 	if code != exitOK || !strings.Contains(out, name+"  does not answer") || !strings.Contains(out, want) || time.Since(began) > 2*live.QueryAllTimeout {
 		t.Errorf("exit code %d after %v\n%s", code, time.Since(began), out)
+	}
+}
+
+// linkedWith writes an ELF file that needs libraries, and has nothing else.
+func linkedWith(t *testing.T, libraries ...string) string {
+	t.Helper()
+	var names, dynamic bytes.Buffer
+	names.WriteByte(0)
+	for _, lib := range libraries {
+		binary.Write(&dynamic, binary.LittleEndian, elf.Dyn64{Tag: int64(elf.DT_NEEDED), Val: uint64(names.Len())})
+		names.WriteString(lib + "\x00")
+	}
+	binary.Write(&dynamic, binary.LittleEndian, elf.Dyn64{})
+	const header, section = 64, 64
+	h := elf.Header64{
+		Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+		Shoff: header, Ehsize: header, Shentsize: section, Shnum: 3, Shstrndx: 1,
+	}
+	copy(h.Ident[:], []byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)})
+	at := uint64(header + 3*section)
+	var file bytes.Buffer
+	for _, part := range []any{
+		h,
+		elf.Section64{},
+		elf.Section64{Type: uint32(elf.SHT_STRTAB), Off: at, Size: uint64(names.Len())},
+		elf.Section64{Type: uint32(elf.SHT_DYNAMIC), Off: at + uint64(names.Len()), Size: uint64(dynamic.Len()), Link: 1, Entsize: 16},
+		names.Bytes(), dynamic.Bytes(),
+	} {
+		must.Do(t, binary.Write(&file, binary.LittleEndian, part))
+	}
+	path := filepath.Join(t.TempDir(), "ib_write_bw")
+	must.Do(t, os.WriteFile(path, file.Bytes(), 0o755))
+	return path
+}
+
+func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
+	for want, path := range map[string]string{
+		"libibverbs.so.1": linkedWith(t, "libc.so.6", "libibverbs.so.1"), "librdmacm.so.1": linkedWith(t, "librdmacm.so.1"),
+	} {
+		var out strings.Builder
+		live.WarnOfKernelRDMA(&out, cmdline.GoRun, path)
+		for _, part := range []string{"ib_write_bw is linked with " + want, cmdline.GoRun + " lab up --rdma rxe", cmdline.GoRun + " lab kernel up", cmdline.GoRun + " perf quick"} {
+			if !strings.Contains(out.String(), part) {
+				t.Errorf("%q is not in\n%s", part, out.String())
+			}
+		}
+	}
+	script := filepath.Join(t.TempDir(), "script")
+	must.Do(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
+	for _, path := range []string{linkedWith(t, "libc.so.6"), linkedWith(t), script, "/dev/null", t.TempDir(), "no-such-program"} {
+		var out strings.Builder
+		if live.WarnOfKernelRDMA(&out, cmdline.GoRun, path); out.Len() > 0 {
+			t.Errorf("%s: %s", path, out.String())
+		}
+	}
+}
+
+// Without a host and without -n there is nowhere to run the program, but it is not too
+// early to say what it lacks.
+func TestExecWithoutAHostSaysWhatTheProgramLacks(t *testing.T) {
+	code, _, stderr := call(t, "lab", "exec", "--", linkedWith(t, "libibverbs.so.1"))
+	if code != exitUsage || !strings.Contains(stderr, "needs RDMA devices of the kernel") || !strings.Contains(stderr, "exec -n 2 -- ") {
+		t.Errorf("%d: %s", code, stderr)
+	}
+}
+
+func TestExecWarnsBeforeItRunsTheProgram(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	// No machine can run that file: what is said is said before.
+	if _, _, stderr := call(t, "lab", "exec", "-n", "2", "--", linkedWith(t, "libibverbs.so.1")); !strings.Contains(stderr, "needs RDMA devices of the kernel") {
+		t.Error(stderr)
+	}
+}
+
+// What is missing is named with the command that installs it.
+func TestKernelLabNamesWhatIsMissing(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("kernel labs need Linux")
+	}
+	t.Setenv("PATH", t.TempDir())
+	for _, words := range []string{"lab kernel check", "lab kernel up", "lab kernel run -- true"} {
+		code, _, stderr := call(t, strings.Fields(words)...)
+		if code != exitFailed || !strings.Contains(stderr, "qemu-system-x86_64 is missing") || !strings.Contains(stderr, "apt-get install --no-install-recommends qemu-system-x86 ") {
+			t.Errorf("%s: exit code %d, %q", words, code, stderr)
+		}
+	}
+}
+
+func TestKernelLabCommandsSayWhatTheyDo(t *testing.T) {
+	cmd, _, err := newRootCommand("fabrictest").Find([]string{"lab", "kernel"})
+	if err != nil || len(cmd.Commands()) < 10 {
+		t.Fatalf("%d commands, %v", len(cmd.Commands()), err)
+	}
+	for _, c := range cmd.Commands() {
+		if c.Short == "" || c.RunE == nil {
+			t.Errorf("%s says nothing of itself, or does nothing", c.Name())
+		}
 	}
 }

@@ -1,35 +1,218 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/kernel"
+	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
+
+// hostWord is our own side of the wire, where a guest is asked for.
+const hostWord = "host"
+
+// onGuest makes a RunE of a function that gets the guest of the first argument.
+func onGuest(lab *string, run func(cmd *cobra.Command, remote *kernel.Remote, id int, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		id, err := kernel.ParseGuest(args[0])
+		if err != nil {
+			return err
+		}
+		remote, err := kernel.Connect(*lab)
+		if err != nil {
+			return err
+		}
+		return run(cmd, remote, id, args)
+	}
+}
+
+func newLabKernelExecCommand(lab *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "exec {GUEST | host} -- PROGRAM [ARGUMENT...]",
+		Short:             "Run a program in a guest, or on the host side of its link",
+		ValidArgsFunction: fixed("1", "2", hostWord),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return cmdline.Errorf("name one guest, or %s, and put the program behind --, as in 'fabrictest lab kernel exec 1 -- ibv_devinfo'", hostWord)
+			}
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			signals := make(chan os.Signal, 8)
+			signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // they are the program's
+			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+			var code int
+			if args[0] == hostWord {
+				code, err = remote.Run(cmd.Context(), args[1:], signals)
+			} else {
+				var id int
+				if id, err = kernel.ParseGuest(args[0]); err != nil {
+					return err
+				}
+				code, err = remote.Exec(cmd.Context(), id, guest.Command{
+					Args: args[1:], Stdin: os.Stdin, Stdout: programOutput(cmd.OutOrStdout()), Stderr: programOutput(cmd.ErrOrStderr()), Signals: signals,
+				})
+			}
+			return programResult(code, err)
+		},
+	}
+	return cmd
+}
+
+func newLabKernelPutCommand(lab *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "put GUEST FILE [PATH]",
+		Short: "Copy a file into a guest",
+		Args:  cobra.RangeArgs(2, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := kernel.ParseGuest(args[0])
+			if err != nil {
+				return err
+			}
+			return kernel.CopyFile(cmd.Context(), *lab, id, args[1], append(args, "")[2])
+		},
+	}
+}
+
+func newLabKernelDevicesCommand(lab *string) *cobra.Command {
+	return &cobra.Command{
+		Use:       "devices GUEST DEVICES",
+		Short:     "Replace the RDMA devices of a guest",
+		Args:      cobra.ExactArgs(2),
+		ValidArgs: []string{"rxe", "siw", "siw-crc", "both", "none"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := kernel.ParseGuest(args[0])
+			if err != nil {
+				return err
+			}
+			devices, err := guest.ParseDevices(args[1])
+			if err != nil {
+				return &cmdline.Error{Err: err}
+			}
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			return remote.SetDevices(cmd.Context(), id, devices)
+		},
+	}
+}
+
+func newLabKernelRestartCommand(lab *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart GUEST",
+		Short: "Restart a guest",
+		Args:  cobra.ExactArgs(1),
+		RunE: onGuest(lab, func(cmd *cobra.Command, remote *kernel.Remote, id int, args []string) error {
+			return remote.Restart(cmd.Context(), id)
+		}),
+	}
+}
+
+func newLabKernelConsoleCommand(lab *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "console GUEST",
+		Short: "Print the console output of a guest since its boot",
+		Args:  cobra.ExactArgs(1),
+		RunE: onGuest(lab, func(cmd *cobra.Command, remote *kernel.Remote, id int, args []string) error {
+			text, err := remote.Console(cmd.Context(), id)
+			if err == nil {
+				_, err = io.WriteString(cmd.OutOrStdout(), text)
+			}
+			return err
+		}),
+	}
+}
+
+func newLabKernelStatusCommand(lab *string) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Print the state of a lab and its guests",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			info, err := kernel.Query(cmd.Context(), *lab)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), info)
+			} else {
+				err = info.WriteTable(cmd.OutOrStdout())
+			}
+			for _, g := range info.Guests {
+				if err == nil && !g.Up {
+					return errFailed // it is said above
+				}
+			}
+			return err
+		},
+	}
+	jsonFlag(cmd, &asJSON, printsJSON)
+	return cmd
+}
+
+func newLabKernelDownCommand(lab *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "Stop all guests",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			remote, err := kernel.Connect(*lab)
+			if err != nil {
+				return err
+			}
+			if err := remote.Down(cmd.Context()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Kernel lab %s is down.\n", *lab)
+			return err
+		},
+	}
+}
+
+func newLabKernelSetCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:               "set GUEST up|down|clean|KEY=VALUE...",
+		Short:             "Impair, cut or restore the link of a guest",
+		Args:              atLeast(2, "name a guest and what is to become of its link, as in 'fabrictest lab kernel set 1 loss=5%'"),
+		ValidArgsFunction: completeKernelSet(name),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return kernel.ChangeLinks(cmd.Context(), *name, args[0], args[1:])
+		},
+	}
+}
+
+// completeKernelSet offers guests, and then what can become of their links.
+func completeKernelSet(name *string) completer {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return completeSet(cmd, args, typed)
+		}
+		words := []cobra.Completion{kernel.AllGuests}
+		if info, err := kernel.Query(cmd.Context(), *name); err == nil {
+			for _, g := range info.Guests {
+				words = append(words, fmt.Sprint(g.ID))
+			}
+		}
+		return beginning(typed, words), cobra.ShellCompDirectiveNoFileComp
+	}
+}
 
 func newLabKernelCommand(program string) *cobra.Command {
 	lab := kernel.DefaultName
 	cmd := &cobra.Command{
 		Use:   "kernel",
 		Short: "Guests with stock Debian kernels, whose own soft-RoCE (rxe) and soft-iWARP (siw) are devices",
-		Long: `Boot stock Debian kernels in QEMU, whose own soft-RoCE (rxe) and soft-iWARP (siw) are
-devices to test and peers to talk to. It takes no hardware, no root where
-/dev/net/tun may be opened, and no KVM; where there is KVM it is used.
-
-The first time, the guests' kernel and files are made from Debian's packages, and siw,
-which Debian leaves out, from Debian's source; what the machine lacks for it is named
-with the command that installs it. After that it takes neither apt nor a network.
-
-A lab stays up until it is taken down, or its process ends, and leaves nothing behind
-but what its guests printed. All guests are on one wire: this side of it is 10.77.0.1
-and fd77::1, guest 1 is 10.77.0.11 and fd77::11. Programs are run and files are put
-over another link, so that nothing else is on the wire.`,
-		Example: `  fabrictest lab kernel up --kernel 6.12 --devices rxe
-  fabrictest lab kernel exec 1 -- ibv_devinfo -v
-  fabrictest lab kernel put 1 ./my-program /tmp/my-program
-  fabrictest lab kernel exec host -- ping -c 3 10.77.0.11
-  fabrictest lab kernel down`,
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:  noSuchCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&lab, "lab", lab, "the lab called `NAME`")
 	_ = cmd.RegisterFlagCompletionFunc("lab", completeKernelLabs)

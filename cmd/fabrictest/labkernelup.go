@@ -21,12 +21,12 @@ func (o *imageFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.series, "kernel", string(kernel.Linux612), "`SERIES` of kernels: 6.1 or 6.12")
 	f.StringVar(&o.cache.Dir, "cache", "", "`FOLDER` to keep images in (default: fabrictest/kernel in the user's cache)")
-	f.StringArrayVar(&o.cache.DebDirs, "debs", nil, "`FOLDER` with packages that need not be fetched any more; may be given again")
-	f.StringVar(&o.cache.Mirror, "mirror", kernel.DefaultMirror, "`URL` of Debian's packages, where this machine's own lists do not have them")
+	f.StringArrayVar(&o.cache.DebDirs, "debs", nil, "`FOLDER` with packages that were downloaded before; may be repeated")
+	f.StringVar(&o.cache.Mirror, "mirror", kernel.DefaultMirror, "`URL` of Debian's packages, if this machine's apt lists do not have them")
 	_ = cmd.RegisterFlagCompletionFunc("kernel", fixed(string(kernel.Linux61), string(kernel.Linux612)))
 }
 
-// prepare checks the flags, and has what takes time told.
+// prepare checks the flags, and prints what the image cache is doing.
 func (o *imageFlags) prepare(cmd *cobra.Command) (err error) {
 	if err := kernel.Series(o.series).Check(); err != nil {
 		return cmdline.Errorf("--kernel: %w", err)
@@ -44,12 +44,7 @@ func newLabKernelBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build the guests' kernel and root file system from Debian packages",
-		Long: `Make the guests' kernel and files of the packages that Debian has now, unless that was
-done already, and print what they are. 'up' does it too, where there are none; this
-brings them up to date.`,
-		Example: `  fabrictest lab kernel build --kernel 6.1
-  fabrictest lab kernel build --no-siw          # which takes no compiler, and 150 MB less to fetch`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.prepare(cmd); err != nil {
 				return err
@@ -68,50 +63,36 @@ brings them up to date.`,
 		},
 	}
 	o.flags(cmd)
-	cmd.Flags().BoolVar(&noSIW, "no-siw", false, "leave out siw, which is compiled")
+	cmd.Flags().BoolVar(&noSIW, "no-siw", false, "leave out siw, which must be compiled")
 	return cmd
 }
 
-// guestFlags describe guests to be.
+// guestFlags describe the guests of a lab, or the one that is booted to test its device.
 type guestFlags struct {
 	imageFlags
-	cfg            kernel.Config
-	devices, accel string
-	impair         string
+	cfg   kernel.Config
+	accel string
 }
 
-func (o *guestFlags) flags(cmd *cobra.Command) {
+// flags adds the flags, with the defaults of the MTU and of the memory in MiB.
+func (o *guestFlags) flags(cmd *cobra.Command, mtu, memory int) {
 	o.imageFlags.flags(cmd)
 	f := cmd.Flags()
-	f.IntVar(&o.cfg.Guests, "guests", 1, "how many guests")
-	f.StringVar(&o.devices, "devices", "rxe", "what each has on the wire: rxe, siw, siw-crc (which asks for MPA's CRC), both, none")
-	f.IntVar(&o.cfg.MTU, "mtu", 1500, "largest IP packet on the wire")
-	f.IntVar(&o.cfg.Memory, "memory", 512, "MiB of each guest")
-	f.IntVar(&o.cfg.CPUs, "cpus", 1, "processors of each guest")
-	f.StringVar(&o.cfg.KernelArgs, "append", "", "`WORDS` for the kernel's command line")
-	f.StringVar(&o.accel, "accel", "auto", "how processors are made: kvm, tcg (emulated), or auto: kvm where it works")
-	f.BoolVar(&o.cfg.ICount, "count-instructions", false, "have time pass in a guest by a nanosecond an instruction, however slow this machine is")
-	f.StringVar(&o.impair, "impair", "", "`WORDS` for what packets meet on guests' links from the start, as in 'lab kernel set': 'loss=5% delay=1ms'")
-	f.Uint64Var(&o.cfg.Seed, "seed", 1, "of all chance on the links")
-	f.DurationVar(&o.cfg.BootTimeout, "boot-timeout", 3*time.Minute, "how long a guest may take to be ready")
-	_ = cmd.RegisterFlagCompletionFunc("devices", fixed("rxe", "siw", "siw-crc", "both", "none"))
-	_ = cmd.RegisterFlagCompletionFunc("accel", fixed("auto", "kvm", "tcg"))
+	f.IntVar(&o.cfg.MTU, "mtu", mtu, "largest IP packet on the link of the guest")
+	f.IntVar(&o.cfg.Memory, "memory", memory, "memory of a guest in MiB; the machine provides what the guest touches")
+	f.IntVar(&o.cfg.CPUs, "cpus", 1, "processors of a guest")
+	f.StringVar(&o.cfg.KernelArgs, "append", "", "`WORDS` for the command line of the guest's kernel")
+	choiceFlag(cmd, &o.accel, "accel", "auto", "how processors are virtualized: kvm, tcg (emulated), or auto: kvm where it works", "auto", "kvm", "tcg")
+	f.BoolVar(&o.cfg.ICount, "count-instructions", false, "make the guest's clock advance by a nanosecond per instruction, whatever the speed of this machine")
 }
 
-// config checks the flags and the machine, and finds the image, or makes it.
-func (o *guestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
+// config checks the flags and the machine, finds or builds the image, and returns the
+// configuration of guests with some devices.
+func (o *guestFlags) config(cmd *cobra.Command, devices []guest.Device) (cfg kernel.Config, err error) {
 	cfg = o.cfg
-	if cfg.Devices, err = guest.ParseDevices(o.devices); err != nil {
-		return cfg, cmdline.Errorf("--devices: %w", err)
-	}
-	if cfg.Devices == nil {
-		cfg.Devices = []guest.Device{} // none, not the default
-	}
+	cfg.Devices = devices
 	if cfg.Accel = kernel.Accel(o.accel); o.accel == "auto" {
 		cfg.Accel = kernel.Auto
-	}
-	if cfg.Impair, err = kernel.ParseImpairFlag(o.impair); err != nil {
-		return cfg, err
 	}
 	if err := o.prepare(cmd); err != nil {
 		return cfg, err
@@ -119,25 +100,47 @@ func (o *guestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
 	if err := kernel.Check(); err != nil {
 		return cfg, err
 	}
-	cfg.Image, err = o.cache.Ensure(cmd.Context(), kernel.Series(o.series), guest.NeedsSIW(cfg.Devices))
+	cfg.Image, err = o.cache.Ensure(cmd.Context(), kernel.Series(o.series), guest.NeedsSIW(devices))
 	return cfg, err
 }
 
+// labGuestFlags describe the guests of a lab.
+type labGuestFlags struct {
+	guestFlags
+	devices, impair string
+}
+
+func (o *labGuestFlags) flags(cmd *cobra.Command) {
+	o.guestFlags.flags(cmd, 1500, 512)
+	f := cmd.Flags()
+	f.IntVar(&o.cfg.Guests, "guests", 1, "number of guests")
+	choiceFlag(cmd, &o.devices, "devices", "rxe", "RDMA devices of each guest: rxe, siw, siw-crc (siw that requests the MPA CRC), both, none", "rxe", "siw", "siw-crc", "both", "none")
+	f.StringVar(&o.impair, "impair", "", "`WORDS` for the impairments of the guests' links from the start, as in 'lab kernel set': 'loss=5% delay=1ms'")
+	f.Uint64Var(&o.cfg.Seed, "seed", 1, "seed of random impairments")
+	f.DurationVar(&o.cfg.BootTimeout, "boot-timeout", 3*time.Minute, "how long a guest may take to be ready")
+}
+
+// config checks the flags and the machine, and finds or builds the image.
+func (o *labGuestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
+	devices, err := guest.ParseDevices(o.devices)
+	if err != nil {
+		return cfg, cmdline.Errorf("--devices: %w", err)
+	}
+	if devices == nil {
+		devices = []guest.Device{} // none, not the default
+	}
+	if o.cfg.Impair, err = kernel.ParseImpairFlag(o.impair); err != nil {
+		return cfg, err
+	}
+	return o.guestFlags.config(cmd, devices)
+}
+
 func newLabKernelUpCommand(program string, lab *string) *cobra.Command {
-	var o guestFlags
+	var o labGuestFlags
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Boot guests that stay up",
-		Long: `Boot guests on one wire, and return when all of them are ready: ten seconds where
-processors are emulated, two with KVM. They stay up until 'fabrictest lab kernel
-down'.
-
-With two devices on one interface, rdma_cm takes the first: give one for programs that
-connect by it.`,
-		Example: `  fabrictest lab kernel up
-  fabrictest lab kernel up --kernel 6.1 --devices both --guests 2
-  fabrictest lab kernel up --devices siw --mtu 9000 --append 'slub_debug=FZPU'`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := kernel.CheckName(*lab); err != nil {
 				return cmdline.Errorf("--lab: %w", err)
@@ -149,11 +152,7 @@ connect by it.`,
 			if err := kernel.Start(cmd.Context(), *lab, cfg); err != nil {
 				return err
 			}
-			remote, err := kernel.Connect(*lab)
-			if err != nil {
-				return err
-			}
-			info, err := remote.Info(cmd.Context())
+			info, err := kernel.Query(cmd.Context(), *lab)
 			if err != nil {
 				return err
 			}
@@ -173,17 +172,10 @@ connect by it.`,
 }
 
 func newLabKernelRunCommand() *cobra.Command {
-	var o guestFlags
+	var o labGuestFlags
 	cmd := &cobra.Command{
 		Use:   "run -- PROGRAM [ARGUMENT...]",
 		Short: "Boot guests, run a program on their network, and stop them",
-		Long: `Boot guests for the duration of a program that runs on our side of their wire. All
-of it ends with the program, with this command, however it does, and when a guest
-does. From within, 'fabrictest lab kernel exec' and 'put' reach the guests.
-
-The exit code is the program's.`,
-		Example: `  fabrictest lab kernel run --devices siw --guests 2 -- bash
-  fabrictest lab kernel run -- fabrictest interop matrix rc`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
 				return cmdline.Errorf("put the program to run behind --, as in 'fabrictest lab kernel run -- bash'")
@@ -206,9 +198,7 @@ func newLabKernelCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Print what this machine lacks to boot guests, and how to get it",
-		Long: `Print what this machine lacks to boot guests, or to make what they boot, and how to get
-it. Nothing is made. The exit code is 0 if nothing is missing, and else 1.`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.prepare(cmd); err != nil {
 				return err
@@ -224,7 +214,7 @@ it. Nothing is made. The exit code is 0 if nothing is missing, and else 1.`,
 		},
 	}
 	o.flags(cmd)
-	cmd.Flags().BoolVar(&built, "built", false, "the image must have been made, too")
+	cmd.Flags().BoolVar(&built, "built", false, "also check that the image has been built")
 	cmd.Flags().BoolVar(&noSIW, "no-siw", false, "leave out siw")
 	return cmd
 }

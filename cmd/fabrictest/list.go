@@ -1,11 +1,21 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"runtime"
+
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/lab/runner"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -16,15 +26,6 @@ func newListScenariosCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scenarios [SCENARIO...]",
 		Short: "List the scenarios",
-		Long: `List the scenarios that ship with fabrictest, all of them or those that the
-patterns and tags select. --provider shows which of them make sense with the NICs of
-that name, and why the others do not. --schema prints the JSON schema of their
-format, for whoever writes one: editors complete and check with it.`,
-		Example: `  fabrictest list scenarios
-  fabrictest list scenarios --tag loss
-  fabrictest list scenarios --provider softiwarp
-  fabrictest list scenarios 'flap-*' --json
-  fabrictest list scenarios --schema > scenario.schema.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if schema {
 				_, err := cmd.OutOrStdout().Write(scenarios.Schema())
@@ -57,5 +58,118 @@ format, for whoever writes one: editors complete and check with it.`,
 	providerFlag(cmd, &provider, "", "with the NICs of", "")
 	jsonFlag(cmd, &asJSON, printsJSON)
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON schema of scenario files")
+	return cmd
+}
+
+// newListDefectsCommand returns the command `fabrictest list defects`, which lists the
+// values of --defect.
+func newListDefectsCommand() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "defects",
+		Short: "List the defects that a NIC can be given",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), nics.AllDefects())
+			}
+			return nics.WriteDefects(cmd.OutOrStdout())
+		},
+	}
+	jsonFlag(cmd, &asJSON, printsJSON)
+	return cmd
+}
+
+func newListCasesCommand() *cobra.Command {
+	var choice conformance.Filter
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "cases [CASE...]",
+		Short: "List the cases, and what each checks",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			choice.IDs, choice.IncludeDangerous = args, true
+			found, err := judge.FindCases(&choice)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), runner.Catalog().ListCases(found))
+			}
+			return judge.WriteCases(cmd.OutOrStdout(), found)
+		},
+		ValidArgsFunction: completeCases,
+	}
+	labelFlag(cmd, &choice.Labels)
+	withoutFlag(cmd, &choice.ExcludeLabels, "")
+	jsonFlag(cmd, &asJSON, printsJSON)
+	return cmd
+}
+
+func newConformShowCommand(program string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show CASE...",
+		Short: "Show what cases check, send and expect, and which defects they detect",
+		Args:  atLeast(1, "name a case: 'fabrictest list cases' lists all"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, err := judge.FindCases(&conformance.Filter{IDs: args, IncludeDangerous: true})
+			if err != nil {
+				return err
+			}
+			return runner.Catalog().Describe(cmd.OutOrStdout(), found, program)
+		},
+		ValidArgsFunction: completeCases,
+	}
+}
+
+func newConformCoverageCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "coverage [DOCUMENT...]",
+		Short: "Show how much of the specifications the cases cover",
+		RunE:  func(cmd *cobra.Command, args []string) error { return judge.WriteCoverage(cmd.OutOrStdout(), args) },
+		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return beginning(typed, judge.DocumentKeys()), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, the commit and the Go version it was built with",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
+			return err
+		},
+	}
+}
+
+// versionLine says what this binary was built from, as far as the build tells.
+func versionLine() string {
+	return fmt.Sprintf("fabrictest %s %s %s/%s", report.ToolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func newDoctorCommand() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Print what this machine supports, and how to get the rest",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found := append(append(netns.Probe(), kernel.Capabilities()...), lab.ProgramCapabilities()...)
+			var err error
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), found)
+			} else {
+				out := cmd.OutOrStdout()
+				err = lab.WriteCapabilities(uncleaned(out), found, terminalOf(out) != nil && os.Getenv("NO_COLOR") == "")
+			}
+			if err == nil && netns.Available() != nil {
+				return errFailed
+			}
+			return err
+		},
+	}
+	jsonFlag(cmd, &asJSON, printsJSON)
 	return cmd
 }

@@ -1,7 +1,7 @@
 // Command fabrictest emulates RDMA fabrics, and tests the software and devices on them.
 //
-// It has flags, their checks, and output; the packages that it calls do the work. Each
-// subcommand has a file of its own.
+// It has flags, their checks, and output; the packages that it calls do the work. Each group
+// of subcommands has a file of its own; their help texts are in the folder help.
 //
 // Exit codes: 0 success, 1 failure, 2 wrong arguments, 3 the machine was too busy for a
 // verdict; 129, 130 and 143 if SIGHUP, Ctrl-C or SIGTERM ended it early.
@@ -19,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/launch"
@@ -127,24 +126,8 @@ func onRun(cmd *cobra.Command, f func()) {
 
 func newRootCommand(program string) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "fabrictest",
-		Short: "Emulate RDMA fabrics, and test the software and devices on them",
-		Long: `fabrictest emulates RDMA fabrics, and tests the software and devices on them.
-
-A scenario is a fabric of hosts with emulated RDMA NICs, impairments and faults, a
-workload, and the expected results. It runs in simulation, where the same seed gives
-the same run byte for byte, and in network namespaces with a process per host, without
-privileges. A failure prints the command that repeats it.
-
-A conformance case checks one requirement of a specification on a device: of RoCEv2,
-iWARP, datagram-iWARP or the verbs API.`,
-		Example: `  fabrictest run                                 the standard scenarios
-  fabrictest run flap-short --on netns           one of them, in namespaces
-  fabrictest list scenarios --tag loss           the scenarios about packet loss
-  fabrictest lab exec -n 4 -- ./my-program       a program in each host of a fabric
-  fabrictest lab up --hosts 4                    a fabric that stays up
-  fabrictest conform rc/psn                      the conformance cases about PSNs
-  fabrictest doctor                              what this machine can do`,
+		Use:           "fabrictest",
+		Short:         "Emulate RDMA fabrics, and test the software and devices on them",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noSuchCommand,
@@ -169,13 +152,14 @@ iWARP, datagram-iWARP or the verbs API.`,
 	add(groupLab, newParentCommand("lab", "Bring up a fabric that stays up, run programs in its hosts, and impair its links",
 		newLabUpCommand(program), newLabExecCommand(program), newLabSetCommand(), newLabListCommand(), newLabDownCommand(), newLabKernelCommand(program),
 	), newMPIRunCommand(&mpirunOptions{program: program}))
-	add(groupDevices, newConformCommand(&conformOptions{program: program, capture: judge.CaptureFailing}), newAgentCommand(program), newCertifyCommand(&certifyOptions{program: program}), newInteropCommand(program))
+	add(groupDevices, newConformCommand(&conformOptions{program: program}), newAgentCommand(program), newCertifyCommand(&certifyOptions{program: program}), newInteropCommand(program))
 	add(groupOther, newParentCommand("list", "List the scenarios, the conformance cases, and the defects of NICs",
 		newListScenariosCommand(), newListCasesCommand(), newListDefectsCommand(),
 	), newParentCommand("capture", "Decode captures, or open them in Wireshark",
 		newCaptureShowCommand(), newCaptureOpenCommand(),
 	), newDoctorCommand(), newPerfCommand(program), newFuzzCommand(), newVersionCommand())
 	root.AddCommand(processCommands()...)
+	setHelp(root)
 	return root
 }
 

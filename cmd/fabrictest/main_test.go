@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/live"
 	"github.com/fabrictest/fabrictest/lab/nslab"
 	"github.com/fabrictest/fabrictest/netns"
@@ -51,14 +54,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".golden")
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(got), 0o666))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if got != string(want) {
 		t.Errorf("output differs from %s:\n%s\nIf it should: go test ./cmd/fabrictest -run Golden -update", file, got)
 	}
@@ -83,53 +81,21 @@ func TestEveryCommandHasExamples(t *testing.T) {
 	}
 }
 
-func TestWrongCalls(t *testing.T) {
-	for words, want := range map[string]string{
-		"run loss-1-percant":                            "did you mean loss-1-percent",
-		"run --tag losss":                               "did you mean loss",
-		"run --on hardware":                             "--on hardware: give sim, netns",
-		"run --seed soon":                               "--seed soon: give a number",
-		"run --messages -3":                             "--messages -3",
-		"run --defect AckCompletesRed":                  "did you mean AckCompletesRead",
-		"run --defect AckSkipsRead":                     "only 'fabrictest conform' has it",
-		"run --defect cm.StopAfterConns=x":              "takes no number",
-		"run nowhere.yaml":                              "nowhere.yaml",
-		"run --capture some":                            "give full or none",
-		"lab up --rdma roce":                            "--rdma roce: the kernel has rxe (RoCE) and siw (iWARP)",
-		"run calls-loss --on netns":                     "none of the scenarios chosen runs on netns",
-		"run '[' ":                                      "pattern",
-		"replay nowhere":                                "name the folder of a run",
-		"lab exec -n 2":                                 "behind --, as in",
-		"lab set host1":                                 "name a port and what is to become of it",
-		"replay":                                        "name a run: its folder, or",
-		"rnu":                                           "unknown command \"rnu\"; did you mean run?",
-		"run --sed 3":                                   "unknown flag --sed; did you mean --seed?",
-		"run --messages 0":                              "--messages 0: give a number in 1..",
-		"run testdata":                                  "testdata is a folder: name the files in it, testdata/*.yaml",
-		"run testdata/q*.yaml":                          "no file matches testdata/q*.yaml",
-		"lab up --rails 9":                              "fabrictest: --rails 9: give 1 to 8\n",
-		"lab up --rails 0":                              "fabrictest: --rails 0: give 1 to 8\n",
-		"lab up --mtu 5":                                "fabrictest: --mtu 5: give 1280 to 65535\n",
-		"lab up --leaves 2":                             "fabrictest: --leaves: only a fat-tree has them",
-		"lab up --fabric ring":                          "fabrictest: --fabric ring: ring is none of pair, star, fat-tree\n",
-		"lab up --lab a/b":                              "invalid lab name",
-		"lab exec -n 1 -- ls":                           "fabrictest: --hosts 1: give 2 to 1024\n",
-		"lab exec -n 2 ls":                              "behind --",
-		"lab exec -n 2 host0 -- ls":                     "leave out host0",
-		"lab exec -n 2 -- no-such-program-here":         "no-such-program-here",
-		"lab exec -- ls":                                "name one host",
-		"lab exec -n 2 --fabric ring -- ls":             "ring",
-		"lab exec -n 2 --like loss-* -- ls":             "name one",
-		"lab up --hosts 100000":                         "hosts",
-		"lab set host0 loss=1% --lab no-such-lab-is-up": "no lab called no-such-lab-is-up is up",
-		"lab down no-such-lab-is-up":                    "no lab called no-such-lab-is-up is up",
-		"list cases rc/psm":                             "did you mean rc/psn",
-		"frobnicate":                                    "unknown command",
-	} {
-		args := strings.Fields(strings.ReplaceAll(words, "'", ""))
-		code, out, stderr := call(t, args...)
-		if code == exitOK || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, stderr %q, stdout %q; want %q", words, code, stderr, out, want)
+// Each command line of testdata/wrongcalls.txt is rejected with its exit code and message.
+func TestWrongCallsAreRejected(t *testing.T) {
+	everywhere, linux, _ := strings.Cut(string(must.Get(os.ReadFile("testdata/wrongcalls.txt"))(t)), "# These need Linux.\n")
+	if runtime.GOOS == "linux" {
+		everywhere += linux
+	}
+	for line := range strings.Lines(everywhere) {
+		left, want, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " => ")
+		if !ok {
+			continue
+		}
+		exit, args, _ := strings.Cut(left, "  ")
+		code, out, stderr := call(t, strings.Fields(args)...)
+		if fmt.Sprint(code) != exit || stderr == "" || !strings.Contains(stderr, strings.ReplaceAll(want, `\n`, "\n")) {
+			t.Errorf("%s: exit code %d, stderr %q, stdout %q; want %s and %q", args, code, stderr, out, exit, want)
 		}
 	}
 }
@@ -137,9 +103,7 @@ func TestWrongCalls(t *testing.T) {
 // A mistake in a file is no matter of how the command is called.
 func TestMistakesInFilesDoNotPointToTheHelp(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
-	if err := os.WriteFile(file, []byte("version: 1\nname: mine\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("version: 1\nname: mine\n"), 0o666))
 	code, _, stderr := call(t, "run", file)
 	if code != exitUsage || !strings.Contains(stderr, "mine.yaml:") || strings.Contains(stderr, "--help") {
 		t.Errorf("exit code %d, %q", code, stderr)
@@ -153,9 +117,7 @@ func TestMistakesInFilesDoNotPointToTheHelp(t *testing.T) {
 func TestInvocation(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "ft")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755))
 	for arg0, want := range map[string]string{
 		"ft": "ft", "./ft": "./ft", "../x/ft": "../x/ft", program: program,
 		"/tmp/go-build123/b001/exe/fabrictest": cmdline.GoRun, "/home/x/my tools/ft": "'/home/x/my tools/ft'",
@@ -187,5 +149,40 @@ func TestInterruptedRun(t *testing.T) {
 func TestVersionSaysWhatItDoesNotKnow(t *testing.T) {
 	if _, out, _ := call(t, "version"); !strings.Contains(out, " commit ") { // a test binary has none
 		t.Error(out)
+	}
+}
+
+func TestCompletionsBeginAsTyped(t *testing.T) {
+	for _, c := range []struct {
+		words string
+		typed string
+		some  string
+	}{
+		{"run", "loss", "loss-1-percent"},
+		{"run --tag", "qu", "quick"},
+		{"run --defect", "Ack", "AckCompletesRead"},
+		{"run --on", "n", "netns"},
+		{"lab up --like", "incast", "incast-ecn"},
+		{"lab exec --like", "incast", "incast-ecn"},
+		{"lab up --fabric", "f", "fat-tree"},
+		{"conform", "rc/psn/gap", "rc/psn/gap-naked-once"},
+		{"conform show", "mpa/fpdu", "mpa/fpdu/layout"},
+		{"conform --label", "service:r", "service:rc"},
+		{"conform --as", "rxe", "rxe-6.12"},
+		{"conform --device", "softi", "softiwarp"},
+		{"conform --defect", "AckPSN", "AckPSNOff"},
+		{"replay", "la", "last"},
+		{"replay last", "loss", "loss-1-percent"},
+	} {
+		_, out, _ := call(t, append([]string{"__complete"}, append(strings.Fields(c.words), c.typed)...)...)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if !strings.Contains(out, c.some) {
+			t.Errorf("%s %s<TAB>: no %s in\n%s", c.words, c.typed, c.some, out)
+		}
+		for _, l := range lines[:len(lines)-1] { // the last is a directive
+			if !strings.HasPrefix(l, c.typed) {
+				t.Errorf("%s %s<TAB> offers %s", c.words, c.typed, l)
+			}
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/netns"
@@ -68,15 +69,10 @@ var rankPrograms = map[string]func(*mpi.World) error{
 // myRanks is a program of ranks in the working folder, as the help has it.
 func myRanks(t *testing.T, program string) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	t.Chdir(t.TempDir())
 	text := fmt.Sprintf("#!/bin/sh\nexec %s %s %s\n", self, testRanks, program)
-	if err := os.WriteFile("my-ranks", []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile("my-ranks", []byte(text), 0o755))
 }
 
 // launched runs the program as shell does, and not for ever: ranks that hang are what
@@ -105,7 +101,9 @@ func TestMPIRunHelpIsGolden(t *testing.T) {
 func TestExamplesOfMPIRunWork(t *testing.T) {
 	noNamespaces := netns.Available()
 	myRanks(t, "swap")
-	lines := examplesOf(newMPIRunCommand(&mpirunOptions{program: "fabrictest"}))
+	cmd, _, err := newRootCommand("fabrictest").Find([]string{"mpirun"})
+	must.Do(t, err)
+	lines := examplesOf(cmd)
 	if len(lines) < 4 {
 		t.Errorf("%d examples: %q", len(lines), lines)
 	}
@@ -119,44 +117,9 @@ func TestExamplesOfMPIRunWork(t *testing.T) {
 	}
 }
 
-func TestMPIRunCalledWrongly(t *testing.T) {
-	for line, want := range map[string]string{
-		"mpirun":                                   "name a program",
-		"mpirun -n 0 true":                         "--ranks 0: give 1 to 4096",
-		"mpirun -n 2 --per-host -1 true":           "--per-host -1: give 1 to 4096",
-		"mpirun --rails 9 true":                    "--rails 9: give 1 to 8",
-		"mpirun --mtu 100 true":                    "--mtu 100: give 1280 to 65535",
-		"mpirun --eager -1 true":                   "--eager -1: give 0 to",
-		"mpirun --loss lots true":                  "--loss lots: ",
-		"mpirun --seed soon true":                  "--seed soon: give a number",
-		"mpirun --on hardware true":                "--on hardware: give sim or netns",
-		"mpirun --provider mlx5 true":              "no provider \"mlx5\"",
-		"mpirun --provider dgiwarp --no-icrc true": "datagram-iWARP has no option icrc",
-		"mpirun --design best true":                "--design best: give sendrecv, srq",
-		"mpirun --protocol rpt true":               "--protocol rpt: give rget, rput or speculative",
-		"mpirun --progress slow true":              "--progress slow: give polling or background",
-		"mpirun -n 2 no-such-program":              "there is no program no-such-program, and no workload",
-		"mpirun -n 2 ./no-such-program":            "no-such-program: no such file",
-		"mpirun -n 2 rng":                          "is it ring",
-		"mpirun -n 2 ring --class X":               "no class \"X\"",
-		"mpirun -n 2 ring --classes S":             "there are --class, --iterations",
-		"mpirun -n 2 ring twice":                   "twice is not one of its flags",
-		"mpirun -n 3 bt":                           "3 ranks: it needs a square",
-		"mpirun --rank 3 true":                     "did you mean --ranks",
-	} {
-		code, _, stderr := call(t, words(line)...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, %q, want %q", line, code, stderr, want)
-		}
-	}
-}
-
 func TestMPIRunEnds(t *testing.T) {
 	needNamespaces(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	for _, c := range []struct {
 		args string
 		code int
@@ -195,13 +158,8 @@ func TestMPIRunIsInterrupted(t *testing.T) {
 	program := testProgram(t)
 	myRanks(t, "forever")
 	cmd := exec.Command(program, "mpirun", "--on", "netns", "-n", "2", "./my-ranks")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "begun\n" {
 		t.Errorf("%q, %v", line, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
 // uncleaned returns the writer below a printable.Writer. The output of every command is
@@ -75,3 +77,10 @@ func newProgressLine(w io.Writer) *report.ProgressLine {
 	}
 	return report.NewProgressLine(w, false)
 }
+
+// The runs in the user's cache, by kind.
+var (
+	runs        = report.Cache{Folder: "runs", Result: report.ResultFile}
+	conformRuns = report.Cache{Folder: "conform", Result: conform.ResultFile}
+	rankRuns    = report.Cache{Folder: "ranks", Result: ranks.ResultFile}
+)

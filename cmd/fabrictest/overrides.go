@@ -10,18 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
-	"github.com/fabrictest/fabrictest/lab"
-	"github.com/fabrictest/fabrictest/lab/nics"
-	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/lab/runner"
 )
 
 // overrides are the flags that change scenarios.
 type overrides struct {
-	seed     string
-	messages int
-	provider string
-	defects  []string
-	given    func(flag string) bool // on the command line
+	runner.Overrides
+	seed  string
+	given func(flag string) bool // on the command line
 }
 
 const maxMessages = 1_000_000
@@ -30,9 +26,9 @@ func (o *overrides) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.given = f.Changed
 	seedFlag(cmd, &o.seed, "", "happens", " (default: each scenario's own)")
-	f.IntVar(&o.messages, "messages", 0, "messages of each flow (default: as the scenario says)")
-	providerFlag(cmd, &o.provider, "", "run every scenario with the NICs of", " (default: each scenario's own)")
-	defectFlag(cmd, &o.defects, "every NIC")
+	f.IntVar(&o.Messages, "messages", 0, "messages of each flow (default: as the scenario says)")
+	providerFlag(cmd, &o.Provider, "", "run every scenario with the NICs of", " (default: each scenario's own)")
+	defectFlag(cmd, &o.Defects, "every NIC")
 }
 
 // parseSeed reads the value of --seed: a number, or "random" for a random one.
@@ -56,39 +52,15 @@ func (o *overrides) check() (seed uint64, err error) {
 	if seed, err = parseSeed(o.seed, 0); err != nil {
 		return 0, err
 	}
-	if o.given("messages") && o.messages < 1 || o.messages > maxMessages {
-		return 0, cmdline.Errorf("--messages %d: give a number in 1..%d", o.messages, maxMessages)
+	if o.given("messages") && o.Messages < 1 || o.Messages > maxMessages {
+		return 0, cmdline.Errorf("--messages %d: give a number in 1..%d", o.Messages, maxMessages)
 	}
-	check := nics.CheckRuntimeDefect
-	if o.provider != "" {
-		p, err := nics.Find(o.provider)
-		if err != nil {
-			return 0, cmdline.Errorf("--provider: %w", err)
-		}
-		check = p.CheckRuntimeDefect
-	}
-	for _, q := range o.defects {
-		if err := check(q); err != nil {
-			return 0, nics.DefectFlagError(err)
-		}
-	}
-	return seed, nil
-}
-
-// apply returns a scenario with the changes.
-func (o *overrides) apply(s *scenarios.Scenario) *scenarios.Scenario {
-	if o.provider != "" {
-		s = lab.WithProvider(s, o.provider)
-	}
-	if o.messages > 0 {
-		s.Workload.Messages = o.messages
-	}
-	return s
+	return seed, o.Overrides.Check()
 }
 
 // addTo adds the overrides to a command line.
 func (o *overrides) addTo(l *cmdline.Line, seed uint64) *cmdline.Line {
-	return l.Flag("seed", numberUnless0(seed)).Flag("messages", numberUnless0(o.messages)).Flag("provider", o.provider).Flag("defect", o.defects...)
+	return l.Flag("seed", numberUnless0(seed)).Flag("messages", numberUnless0(o.Messages)).Flag("provider", o.Provider).Flag("defect", o.Defects...)
 }
 
 // numberUnless0 returns a number as text; empty for 0.

@@ -2,11 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/perflab"
 	"github.com/fabrictest/fabrictest/perf"
+	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
 // newPerfCommand is `fabrictest perf`.
@@ -31,18 +37,6 @@ func newPerfQuickCommand() *cobra.Command {
 	return newMeasureCommand(perflab.Quick, &cobra.Command{
 		Use:   "quick",
 		Short: "Measure soft-RoCE beside plain UDP, in less than a minute",
-		Long: `Measure two hosts in network namespaces, a process and a processor each:
-
-  - WRITEs of 1 MiB beside a stream of bare UDP sockets with segmentation
-    offload that does as much work (a copy and a CRC on each side), and both
-    without the CRC;
-  - half round trips of 8 bytes beside those of bare UDP sockets, spinning
-    beside spinning and blocking beside blocking;
-  - the rate of 64-byte sends, over 1 to 64 queue pairs;
-  - WRITE, SEND and READ of 64 B to 4 MiB;
-  - the memory of an idle host.
-
-` + howMeasured,
 	})
 }
 
@@ -50,25 +44,8 @@ func newPerfIWARPCommand() *cobra.Command {
 	return newMeasureCommand(perflab.IWARP, &cobra.Command{
 		Use:   "iwarp",
 		Short: "Measure soft-iWARP beside plain TCP, and datagram-iWARP, in about a minute",
-		Long: `Measure two hosts in network namespaces, a process and a processor each:
-
-  - WRITEs of 64 B to 4 MiB beside a stream of plain TCP that does as much work
-    (a copy and a CRC32c on each side), and both without the CRC;
-  - half round trips of 8 and 64 bytes beside those of plain TCP, spinning
-    beside spinning and blocking beside blocking;
-  - the rate of 64-byte sends, over 1 to 64 queue pairs;
-  - SEND and READ of 64 B to 4 MiB;
-  - unreliable datagrams of datagram-iWARP beside soft-iWARP: half round trips of
-    64 bytes, and sends of 2 KiB;
-  - the memory of an idle host.
-
-` + howMeasured,
 	})
 }
-
-const howMeasured = `What is compared takes turns, and the limit is measured twice in each turn: how
-much it differs from itself is the noise, and where that is too much the result
-says that nothing can be concluded. The exit code is 1 if a target was missed.`
 
 // newMeasureCommand makes a command of a measurement.
 func newMeasureCommand(measure func(context.Context, perflab.Options) (*perf.Result, error), cmd *cobra.Command) *cobra.Command {
@@ -93,4 +70,78 @@ func newMeasureCommand(measure func(context.Context, perflab.Options) (*perf.Res
 	}
 	jsonFlag(cmd, &asJSON, "print the result, with every sample, as JSON")
 	return cmd
+}
+
+// perfMemory is `fabrictest perf memory`.
+type perfMemory struct {
+	mpirun.MemoryPlan
+	out, seed string
+	json      bool
+	program   string // how we were called
+}
+
+func newPerfMemoryCommand(o *perfMemory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "memory",
+		Short: "Measure the communication memory of ranks, by design, pattern and number",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.main(cmd) },
+	}
+	f := cmd.Flags()
+	f.IntSliceVar(&o.Ranks, "ranks", []int{4, 8, 16, 32, 64, 128, 256, 512, 1024}, "numbers of ranks")
+	f.StringSliceVar(&o.Experiments, "only", nil, "measure `WHAT` only: "+cmdline.Choices(mpirun.MemoryExperiments())+"; may be repeated")
+	f.StringSliceVar(&o.Designs, "design", nil, "with the design `NAME` only: "+cmdline.Choices(mpirun.Designs())+"; may be repeated")
+	f.StringSliceVar(&o.Workloads, "workload", nil, "with the workload `NAME` only, of those above; may be repeated")
+	seedFlag(cmd, &o.seed, "1", "happens", "")
+	outFlag(cmd, &o.out)
+	jsonFlag(cmd, &o.json, "print ranks.json instead of a table")
+	_ = cmd.RegisterFlagCompletionFunc("design", fixed(mpirun.Designs()...))
+	_ = cmd.RegisterFlagCompletionFunc("only", fixed(mpirun.MemoryExperiments()...))
+	return cmd
+}
+
+// main measures the selected experiments and writes a report.
+func (o *perfMemory) main(cmd *cobra.Command) (err error) {
+	began := time.Now()
+	if o.Seed, err = parseSeed(o.seed, 1); err != nil {
+		return err
+	}
+	if err := o.Check(); err != nil {
+		return err
+	}
+	dir, err := rankRuns.NewFolder(o.out, began)
+	if err != nil {
+		return err
+	}
+	run := ranks.NewRun(o.command(o.Seed), o.Seed, began)
+	progress := newProgressLine(cmd.ErrOrStderr())
+	run.Memory, err = o.Measure(cmd.Context(), progress.Report)
+	progress.Clear()
+	run.Wall = time.Since(began)
+	return errors.Join(err, o.finish(cmd, run, dir))
+}
+
+// finish writes the result files and prints the results.
+func (o *perfMemory) finish(cmd *cobra.Command, run *ranks.Run, dir string) error {
+	paths, err := ranks.WriteFolder(dir, run)
+	if o.json {
+		return errors.Join(err, ranks.Write(cmd.OutOrStdout(), run))
+	}
+	out := cmd.OutOrStdout()
+	for i := range run.Memory {
+		run.Memory[i].WriteTable(out)
+	}
+	if paths.HTML != "" {
+		fmt.Fprintln(out, "report:", paths.HTML)
+	}
+	return err
+}
+
+// command is the command line that repeats it.
+func (o *perfMemory) command(seed uint64) string {
+	l := cmdline.NewLine(o.program+" perf memory").Flag("ranks", o.RankList()).Flag("only", o.Experiments...).Flag("design", o.Designs...).Flag("workload", o.Workloads...)
+	if seed != 1 {
+		l.Flag("seed", fmt.Sprint(seed))
+	}
+	return l.String()
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
@@ -14,10 +15,7 @@ func TestPerfMemory(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "curves: mean of a rank             4        16\n") || !strings.Contains(out, "report: "+dir) {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	run, err := ranks.ReadFile(filepath.Join(dir, ranks.ResultFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(ranks.ReadFile(filepath.Join(dir, ranks.ResultFile)))(t)
 	if len(run.Memory) != 2 || len(run.Memory[0].Points) != 8 || len(run.Memory[1].Points) != 4 || run.Machine.OS == "" || run.Wall == 0 {
 		t.Fatalf("%+v", run)
 	}
@@ -36,24 +34,6 @@ func TestPerfMemory(t *testing.T) {
 	}
 }
 
-func TestPerfMemoryCalledWrongly(t *testing.T) {
-	for line, want := range map[string]string{
-		"perf memory --ranks 1":               "--ranks 1: give 2 to 4096",
-		"perf memory --ranks many":            "--ranks",
-		"perf memory --only figures":          "--only figures: give curves, thesis or survey",
-		"perf memory --design best":           "--design best: give sendrecv",
-		"perf memory --workload rdix":         "is it radix",
-		"perf memory --only survey --ranks 8": "survey about 64",
-		"perf memory --seed soon":             "--seed soon: give a number",
-		"perf memory twice":                   "twice",
-	} {
-		code, _, stderr := call(t, words(line)...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, %q, want %q", line, code, stderr, want)
-		}
-	}
-}
-
 // What the ranks did is in the folder that was asked for, also of ranks that failed.
 func TestMPIRunReports(t *testing.T) {
 	dir := t.TempDir()
@@ -62,10 +42,7 @@ func TestMPIRunReports(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "report: "+filepath.Join(ok, ranks.PageFile)) || strings.Contains(out, "4 of 4 ranks") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	run, err := ranks.ReadFile(filepath.Join(ok, ranks.ResultFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(ranks.ReadFile(filepath.Join(ok, ranks.ResultFile)))(t)
 	j := run.Job
 	if j == nil || j.Program != "cg --class S" || j.Ranks != 4 || j.Tier != onSim || j.LossPPM != 10000 || j.Protocol != "rget" || j.Progress != "polling" || len(j.Stats) != 4 {
 		t.Fatalf("%+v", j)
@@ -80,11 +57,18 @@ func TestMPIRunReports(t *testing.T) {
 	}
 	myRanks(t, "fails")
 	code, out = launched(t, "mpirun", "-n", "3", "--on", "sim", "--out", failed, "./my-ranks")
-	run, err = ranks.ReadFile(filepath.Join(failed, ranks.ResultFile))
+	run, err := ranks.ReadFile(filepath.Join(failed, ranks.ResultFile))
 	if code != exitFailed || err != nil || run.Job.Code != 1 {
 		t.Errorf("exit code %d, %v\n%s", code, err, out)
 	}
 	if code, _, stderr := call(t, "mpirun", "-n", "2", "--on", "sim", "--out", ok, "ring"); code != exitUsage || !strings.Contains(stderr, "holds something already") {
 		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+func TestInteropVerbsListsExchanges(t *testing.T) {
+	code, stdout, _ := call(t, strings.Fields("interop verbs send/*/hand/ipv6 --list --guest rxe")...)
+	if code != exitOK || !strings.Contains(stdout, "send/theirs/hand/ipv6/4097\n") || strings.Contains(stdout, "ipv4") {
+		t.Errorf("exit code %d, %s", code, stdout)
 	}
 }

@@ -1,15 +1,28 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"os/signal"
+	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/fabrictest/fabrictest/emu/defects"
+	"github.com/fabrictest/fabrictest/internal/mutant"
 	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/live"
 	_ "github.com/fabrictest/fabrictest/lab/mpihost/join" // lets this program be a rank
 	"github.com/fabrictest/fabrictest/lab/mpihost/mpirun"
 	"github.com/fabrictest/fabrictest/lab/nslab"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // processCommands are the hidden commands with which fabrictest starts itself as a
@@ -50,4 +63,80 @@ func newProcessCommand(name string, main func() (code int, err error)) *cobra.Co
 			return err
 		},
 	}
+}
+
+// mustUnshare reports whether the program must run itself again in new namespaces. There
+// an ordinary user can create more of them, and the kernel removes them at its end.
+func (o *conformOptions) mustUnshare() bool {
+	return o.on == string(scenarios.NetNS) && !netns.IsUnshared()
+}
+
+// reportTime is how long the inner program may take to write a report after a signal.
+const reportTime = 15 * time.Second
+
+// runUnshared runs the command again in new namespaces, with a folder that exists.
+func runUnshared(cmd *cobra.Command, args []string, dir string) error {
+	if err := netns.Available(); err != nil {
+		return fmt.Errorf("cases cannot be run in network namespaces here: %w; --on sim needs none", err)
+	}
+	return runAgain(cmd, "/proc/self/exe", args, dir, netns.StartUnshared)
+}
+
+// runAgain runs a program with the command line of a command and a folder for results,
+// and returns its exit code as an error.
+func runAgain(cmd *cobra.Command, program string, args []string, dir string, start func(*exec.Cmd) error) error {
+	// In a process group of its own it gets signals only from this process, and each once.
+	inner := exec.CommandContext(cmd.Context(), program, append(repeated(cmd, args), "--out="+dir)...)
+	inner.Args[0] = os.Args[0]
+	inner.Stdout, inner.Stderr = uncleaned(cmd.OutOrStdout()), uncleaned(cmd.ErrOrStderr())
+	inner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	inner.Cancel = func() error { return inner.Process.Signal(syscall.SIGTERM) }
+	inner.WaitDelay = reportTime
+	if err := start(inner); err != nil {
+		return err
+	}
+	err := inner.Wait()
+	var exit *exec.ExitError
+	var interrupted interruptedError
+	switch {
+	case errors.As(context.Cause(cmd.Context()), &interrupted):
+		return exitError(128 + int(interrupted.Signal)) // the inner program reported it
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return exitError(exit.ExitCode())
+	}
+	return err
+}
+
+// repeated returns the command line of a command, without --out.
+func repeated(cmd *cobra.Command, args []string) []string {
+	words := strings.Fields(cmd.CommandPath())[1:]
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name == "out" {
+			return
+		}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			for _, v := range list.GetSlice() {
+				words = append(words, "--"+f.Name+"="+v)
+			}
+			return
+		}
+		words = append(words, "--"+f.Name+"="+f.Value.String())
+	})
+	return append(words, args...)
+}
+
+// runWithMutants runs the command again, in a build of this program with mutants.
+func runWithMutants(cmd *cobra.Command, args []string, dir string) (err error) {
+	tmp, err := os.MkdirTemp("", "fabrictest-mutants-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	all := defects.Mutants()
+	fmt.Fprintf(cmd.ErrOrStderr(), "Building the devices with %d mutants...\n", len(all))
+	program, err := mutant.Build(cmd.Context(), tmp, "cmd/fabrictest", all)
+	if err != nil {
+		return err
+	}
+	return runAgain(cmd, program, args, dir, (*exec.Cmd).Start)
 }

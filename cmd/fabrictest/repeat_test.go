@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -246,9 +247,7 @@ func shellWords(t *testing.T, line string) (words []string) {
 func TestPrintedCommandsRepeatTheVerdict(t *testing.T) {
 	dir := t.TempDir()
 	known := filepath.Join(dir, "known deviations.yaml")
-	if err := os.WriteFile(known, []byte("rc/psn/gap-naked-once: {reason: made up}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(known, []byte("rc/psn/gap-naked-once: {reason: made up}\n"), 0o600))
 	own := filepath.Join(dir, "my-pingpong.yaml")
 	text, err := os.ReadFile("../../scenarios/pingpong.yaml")
 	if err == nil {

@@ -25,22 +25,8 @@ type replayOptions struct {
 
 func newReplayCommand(o *replayOptions) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "replay RUN [SCENARIO...]",
-		Short: "Repeat a saved run, and compare the results",
-		Long: `Repeat a saved run with its scenarios and seeds, and compare the results. RUN is its
-folder or its result.json; "last" is the latest in the user's cache. Without SCENARIO,
-the scenarios that did not pass are run; with --all, all of them.
-
-In simulation the results must be identical, to the last counter; differences are
-listed, and are bugs of fabrictest. In namespaces only the verdict is compared. Whole packets are captured unless --capture says otherwise.
-
-To run a scenario with a seed, without a saved run: fabrictest run NAME --seed N.
-
-Exit codes: 0 the results are the same, 1 they differ, 2 wrong arguments; 130 ended by
-Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.`,
-		Example: `  fabrictest replay last
-  fabrictest replay out/ loss-5-percent --on sim
-  fabrictest replay result.json --all --out again/`,
+		Use:               "replay RUN [SCENARIO...]",
+		Short:             "Repeat a saved run, and compare the results",
 		Args:              atLeast(1, `name a run: its folder, or "last" for the latest`),
 		ValidArgsFunction: completeRuns,
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], args[1:]) },
@@ -54,6 +40,7 @@ Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.`,
 	return cmd
 }
 
+// run repeats the scenarios of a saved run and compares the results.
 func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) error {
 	began := time.Now()
 	replay := runner.Replay{Scenarios: only, Passed: o.all}
@@ -93,10 +80,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 	}
 	show := report.NewDisplay(report.DisplayConfig{Out: uncleaned(cmd.OutOrStdout()), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
-	run := &report.Run{
-		Version: report.Version, Tool: report.ToolVersion(), Command: o.command(from, only), Seed: saved.Seed,
-		Started: began, Machine: report.ThisMachine(),
-	}
+	run := report.NewRun(o.command(from, only), saved.Seed, began)
 	var ended int
 	run.Scenarios, ended = runner.Run(cmd.Context(), tasks, show)
 	run.Wall = time.Since(began)

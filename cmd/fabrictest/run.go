@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"os"
+	"os/signal"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +17,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/runner"
-	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -36,44 +38,6 @@ func newRunCommand(o *runOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [SCENARIO...]",
 		Short: "Run scenarios",
-		Long: `Run scenarios: each is a fabric with impairments and faults, a workload, and the expected
-results.
-
-SCENARIO is the name of one that ships with fabrictest, a pattern of names, or a
-file (*.yaml). Without any, and without --tag, the standard set runs: first in
-simulation, where time is virtual and the same seed gives the same run byte for
-byte, then in network namespaces with a process per host, where the machine allows
-them. No privileges are needed: see 'fabrictest doctor'.
-
-Every run leaves a folder with result.json, junit.xml, report.html, captures for
-Wireshark, and logs. --out says where; otherwise it is one of the last ` + strconv.Itoa(report.RunsKept) + ` in the
-user's cache.
-
---provider runs scenarios with NICs of another kind, for example those of soft-RoCE
-with soft-iWARP. Scenarios that cannot run with them are skipped with a reason.
-Expectations for one tier only, which hold for the original NICs, are not checked.
-
---seeds runs each scenario with many seeds in simulation, from --seed on or from 1,
-and keeps no files: it prints each failure and the command that repeats it.
-
-While it runs in namespaces, SIGUSR1 prints the status of each rank.
-
-A scenario in namespaces that is too slow because other processes keep the CPUs busy
-is starved, not failed, and is repeated once. Wrong bytes, lost or duplicate messages
-are always a failure.
-
-Exit codes: 0 all passed, 1 a scenario failed, 2 wrong arguments, 3 none failed but one
-was starved twice; 130 ended by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, with
-a report of the results so far.`,
-		Example: `  fabrictest run
-  fabrictest run 'loss-*' --on sim --seed 7            the same packets lost again, byte for byte
-  fabrictest run --seeds 1000                          the standard set with seeds 1 to 1000, in simulation
-  fabrictest run --tag quick --out out/
-  fabrictest run ./mine.yaml --on netns
-  fabrictest run loss-5-percent --defect AckCompletesRead   a defective NIC, and how it is found out
-  fabrictest run --provider softiwarp                  all that makes sense over iWARP
-  fabrictest run --provider dgiwarp                    and over iWARP in datagrams
-  fabrictest run --json | jq '.scenarios[] | select(.verdict != "passed") | .replay'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Patterns = args
 			return o.run(cmd)
@@ -94,6 +58,7 @@ a report of the results so far.`,
 	return cmd
 }
 
+// run runs the selected scenarios, writes the report and prints the results.
 func (o *runOptions) run(cmd *cobra.Command) error {
 	began := time.Now()
 	seed, err := o.check()
@@ -104,13 +69,10 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	for i := range chosen {
-		chosen[i].Scenario = o.apply(chosen[i].Scenario)
-	}
 	if o.given("seeds") {
 		return o.runSeeds(cmd, chosen, seed)
 	}
-	tiers, why, err := o.tiers()
+	tiers, why, err := runner.Tiers(o.on)
 	if err != nil {
 		return err
 	}
@@ -118,9 +80,12 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	tasks, err := o.tasks(chosen, tiers, dir, seed)
-	if err != nil {
-		return err
+	requests := make(chan os.Signal, 1)
+	signal.Notify(requests, syscall.SIGUSR1)
+	defer signal.Stop(requests)
+	tasks := o.Tasks(chosen, tiers, lab.Options{Seed: seed, Dir: dir, Netem: o.netem, Capture: o.capture == captureFull, StateRequests: requests})
+	if len(tasks) == 0 {
+		return cmdline.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list scenarios' says where each does", strings.Join(o.on, " or "))
 	}
 	out := cmd.OutOrStdout()
 	if o.json {
@@ -128,26 +93,23 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	}
 	show := report.NewDisplay(report.DisplayConfig{Out: uncleaned(out), Status: uncleaned(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
-	requests, stop := stateRequests()
-	defer stop()
 	for i := range tasks {
-		tasks[i].Options.StateRequests = requests
-		tasks[i].Options.OnState = func(all []lab.RankState) { printState(show, &tasks[i], all) }
+		t := &tasks[i]
+		t.Options.Replay = o.replay(t.Given, t.Tier, t.Options.SeedFor(t.Scenario))
+		t.Options.OnState = func(all []lab.RankState) { show.Note(t.DescribeState(all)) }
 	}
 	if why != "" {
 		show.Note("In simulation only: " + why)
 	}
-	run := &report.Run{
-		Version: report.Version, Tool: report.ToolVersion(), Command: o.command(seed), Seed: seed,
-		Started: began, Machine: report.ThisMachine(),
-	}
+	run := report.NewRun(o.command(seed), seed, began)
 	var ended int
 	run.Scenarios, ended = runner.Run(cmd.Context(), tasks, show)
 	run.Wall = time.Since(began)
 	if err := o.finish(cmd, run, dir, show); err != nil {
 		return err
 	}
-	return o.verdict(cmd.Context(), run, ended, len(tasks), incompatible(tasks))
+	total := len(tasks)
+	return o.verdict(cmd.Context(), run, ended, total, total-len(runner.DropIncompatible(tasks)))
 }
 
 // finish writes the result files and prints the results. Results are printed even if a
@@ -176,40 +138,6 @@ func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total,
 	return nil
 }
 
-// tiers returns the tiers to run on. Without --on, namespaces are left out where they do
-// not work, for the reason why.
-func (o *runOptions) tiers() (tiers []scenarios.Tier, why string, err error) {
-	if tiers, err = scenarios.ParseTiers(o.on); err != nil || tiers != nil {
-		return tiers, "", err
-	}
-	if cannot := netns.Available(); cannot != nil {
-		return []scenarios.Tier{scenarios.Sim}, cannot.Error(), nil
-	}
-	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}, "", nil
-}
-
-// tasks returns the scenarios to run, tier by tier.
-func (o *runOptions) tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, dir string, seed uint64) (tasks []runner.Task, err error) {
-	for _, tier := range tiers {
-		for _, c := range chosen {
-			if !c.RunsOn(tier) {
-				continue
-			}
-			t := runner.Task{Scenario: c.Scenario, Tier: tier, Options: lab.Options{Seed: seed, Dir: dir, Defects: o.defects, Netem: o.netem && tier == scenarios.NetNS}}
-			if o.provider != "" || len(o.defects) > 0 { // otherwise the lab reports a mistake in the file
-				t.Incompatible = lab.Incompatibility(c.Scenario, tier, o.defects...)
-			}
-			t.Options.Replay = o.replay(c.Given, tier, t.Options.SeedFor(c.Scenario))
-			t.Options.Capture = o.capture == captureFull
-			tasks = append(tasks, t)
-		}
-	}
-	if len(tasks) == 0 {
-		return nil, cmdline.Errorf("none of the scenarios chosen runs on %s: 'fabrictest list scenarios' says where each does", strings.Join(o.on, " or "))
-	}
-	return tasks, nil
-}
-
 // replay is the command line that repeats a scenario on a tier.
 func (o *runOptions) replay(given string, tier scenarios.Tier, seed uint64) string {
 	l := cmdline.NewLine(o.program+" run").Args(given).Flag("on", string(tier))
@@ -222,12 +150,34 @@ func (o *runOptions) command(seed uint64) string {
 	return o.addTo(l, seed).Switch("netem", o.netem).String()
 }
 
-// incompatible counts the tasks that cannot run with their NICs.
-func incompatible(tasks []runner.Task) (n int) {
-	for i := range tasks {
-		if tasks[i].Incompatible != "" {
-			n++
+const maxSeeds = 10_000_000
+
+// runSeeds runs every scenario in simulation with --seeds seeds, from first on.
+func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []scenarios.Selected, first uint64) error {
+	for _, flag := range []string{"out", "json", "capture", "netem"} {
+		if o.given(flag) {
+			return cmdline.Errorf("--seeds keeps no files: leave out --%s, and run the command that is printed for a failure with it", flag)
 		}
 	}
-	return n
+	if o.seeds < 1 || o.seeds > maxSeeds {
+		return cmdline.Errorf("--seeds %d: give a number in 1..%d", o.seeds, maxSeeds)
+	}
+	if tiers, err := scenarios.ParseTiers(o.on); err != nil {
+		return err
+	} else if tiers != nil && !slices.Equal(tiers, []scenarios.Tier{scenarios.Sim}) {
+		return cmdline.Errorf("--seeds is for the simulation, where a seed decides all that happens: leave out --on, or give --on sim")
+	}
+	r := &runner.Seeds{
+		First: max(first, 1), Count: o.seeds, Out: cmd.OutOrStdout(), Status: cmd.ErrOrStderr(),
+		Tasks:  runner.DropIncompatible(o.Tasks(chosen, []scenarios.Tier{scenarios.Sim}, lab.Options{})),
+		Replay: func(t *runner.Task) string { return o.replay(t.Given, t.Tier, t.Options.Seed) },
+	}
+	if len(r.Tasks) == 0 {
+		return cmdline.Errorf("none of the scenarios chosen runs in simulation: 'fabrictest list scenarios' says where each does")
+	}
+	passed, err := r.Run(cmd.Context())
+	if err == nil && !passed {
+		return errFailed
+	}
+	return err
 }

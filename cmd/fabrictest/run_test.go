@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -64,14 +67,9 @@ func TestRunLeavesAFolderThatReplays(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, out, stderr)
 	}
 	// A result that says something else is found out.
-	text, err := os.ReadFile(filepath.Join(dir, "result.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, "result.json")))(t)
 	other := strings.Replace(string(text), `"messages":`, `"messages":1`, 1)
-	if err := os.WriteFile(filepath.Join(dir, "result.json"), []byte(other), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "result.json"), []byte(other), 0o666))
 	code, out, _ = call(t, "replay", filepath.Join(dir, "result.json"), "--all", "--capture", "none")
 	if code != exitFailed || !strings.Contains(out, "figures differ") {
 		t.Errorf("a changed result: exit code %d\n%s", code, out)
@@ -142,6 +140,57 @@ func TestReplayKeepsTheKernelsNetem(t *testing.T) {
 		}
 		if dir != again && !strings.HasSuffix(run.Command, " --netem") {
 			t.Errorf("the run is repeated by %s", run.Command)
+		}
+	}
+}
+
+func TestRunWithManySeeds(t *testing.T) {
+	code, out, stderr := call(t, "run", "clean-rc", "exact-drops", "--seeds", "3", "--seed", "7")
+	// On a slow machine there is progress to report.
+	stderr = regexp.MustCompile(`(?m)^\d of 6 runs, seed \d, 0 failed, about .* left\n`).ReplaceAllString(stderr, "")
+	if code != exitOK || stderr != "" || !strings.HasPrefix(out, "6 runs of 2 scenarios with seeds 7 to 9 in ") || !strings.HasSuffix(out, ": 0 failed.\n") {
+		t.Errorf("exit code %d, stderr %q\n%s", code, stderr, out)
+	}
+}
+
+// Every seed that fails is named, with a command that fails for the same reason.
+func TestRunWithManySeedsPrintsReplayCommands(t *testing.T) {
+	code, out, _ := call(t, "run", "loss-5-percent", "--seeds", "2", "--defect", "AckCompletesRead", "--messages", "50")
+	failed := regexp.MustCompile(`(?m)^FAILED  loss-5-percent with seed (\d+): (.*)$`).FindAllStringSubmatch(out, -1)
+	if code != exitFailed || len(failed) == 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	for _, f := range failed {
+		seed, reason := f[1], f[2]
+		replay := "run loss-5-percent --on sim --seed " + seed + " --messages 50 --defect AckCompletesRead"
+		if !strings.Contains(out, cmdline.GoRun+" "+replay+"\n") {
+			t.Errorf("seed %s has no command that repeats it:\n%s", seed, out)
+		}
+		code, again, _ := call(t, append(strings.Fields(replay), "--capture", "none", "--json")...)
+		if code != exitFailed || !strings.Contains(again, strings.SplitN(reason, " ", 2)[0]) {
+			t.Errorf("seed %s failed by %q, and the command says otherwise (exit code %d)", seed, reason, code)
+		}
+	}
+}
+
+// A run that was starved has an exit code of its own, unless something failed too.
+func TestStarvedRunHasItsOwnExitCode(t *testing.T) {
+	for _, c := range []struct {
+		verdicts []report.Verdict
+		want     error
+	}{
+		{[]report.Verdict{report.Passed}, nil},
+		{[]report.Verdict{report.Passed, report.Starved}, exitError(exitStarved)},
+		{[]report.Verdict{report.Starved, report.Failed}, errFailed},
+		{[]report.Verdict{report.Starved, report.Broken}, errFailed},
+	} {
+		run := &report.Run{}
+		for _, v := range c.verdicts {
+			run.Scenarios = append(run.Scenarios, report.Result{Verdict: v})
+		}
+		o := &runOptions{}
+		if err := o.verdict(context.Background(), run, len(c.verdicts), len(c.verdicts), 0); !errors.Is(err, c.want) {
+			t.Errorf("%v: %v, want %v", c.verdicts, err, c.want)
 		}
 	}
 }

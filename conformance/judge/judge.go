@@ -3,7 +3,7 @@
 // measures recovery times, and lists the suites, their cases and their coverage of the
 // specifications. Its tests run the cases as Ginkgo specs.
 //
-// It opens no device: its caller, cmd/fabrictest or lab/certify, passes labs and the
+// It opens no device: its caller, cmd/fabrictest or lab/runner, passes labs and the
 // functions in [Hooks].
 package judge
 

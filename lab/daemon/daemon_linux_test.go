@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // panicking is a lab that panics at every request.
@@ -22,10 +23,7 @@ func (panicking) Close() error                    { return nil }
 func TestServerSurvivesPanicInHandler(t *testing.T) {
 	k := &Kind{What: "lab", Prefix: "daemon-panic", Version: 1, ReplyTimeout: time.Minute, RequestTimeout: time.Minute}
 	name := fmt.Sprint(os.Getpid())
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: k.Socket(name), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: k.Socket(name), Net: "unix"}))(t)
 	var log bytes.Buffer
 	s := &server[struct{}]{kind: k, lab: panicking{}, listener: l, crashLog: "/some/file", log: &log}
 	served := make(chan error, 1)

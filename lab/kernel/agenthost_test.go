@@ -16,6 +16,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
@@ -116,10 +117,7 @@ func startedGuest(t *testing.T) (*fakeGuest, *AgentHost, *agent.Client) {
 	g := NewAgentHost(f)
 	g.Addr, g.startWait, g.endWait = ln.Addr().String(), time.Minute, 30*time.Second
 	g.Addresses = []netip.Prefix{netip.MustParsePrefix("fd77::2:11/64")}
-	client, err := g.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(g.Start(t.Context()))(t)
 	t.Cleanup(g.Stop)
 	return f, g, client
 }

@@ -2,17 +2,24 @@ package kernel
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/netns"
 )
 
 // bootVariable has real guests booted: it takes a minute, QEMU, and an image that
@@ -26,10 +33,7 @@ func TestRealGuests(t *testing.T) {
 	if err := Check(); err != nil {
 		t.Skip("no real guests are booted: ", err)
 	}
-	dir, err := DefaultImageDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(DefaultImageDir())(t)
 	for _, series := range AllSeries() {
 		t.Run(string(series), func(t *testing.T) {
 			img, err := ImageCache{Dir: dir}.Find(series, true)
@@ -72,32 +76,24 @@ func testRealGuest(t *testing.T, img *Image) {
 	}{
 		{lossy(impair.PPM), "0 packets received"}, {Impairment{}, "3 packets received"}, {Impairment{In: []impair.Spec{{Delay: time.Millisecond}}}, "3 packets received"},
 	} {
-		if err := l.Impair(1, step.m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Impair(1, step.m))
 		run("ping -c 3 -i 0.2 -W 1 10.77.0.1; true", step.want)
 	}
 	if link := l.Status()[0].Link; link.Sent.Lost < 3 || link.Received.Packets < 3 || link.Sent.Dropped+link.Received.Dropped != 0 {
 		t.Errorf("the link is %+v", link)
 	}
-	if err := l.Impair(1, Impairment{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Impair(1, Impairment{}))
 
 	// A program of rdma-core, with itself: it needs its libraries, its driver and the
 	// device.
 	run("ibv_rc_pingpong -d rxe0 -g 1 -n 10 >/tmp/server 2>&1 & sleep 1; ibv_rc_pingpong -d rxe0 -g 1 -n 10 127.0.0.1", "10 iters")
-	if err := l.SetDevices(t.Context(), 1, []guest.Device{guest.SIWCRC}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.SetDevices(t.Context(), 1, []guest.Device{guest.SIWCRC}))
 	run("rdma link", "link siw0/1 state ACTIVE")
 	run("timeout 20 rping -s -a 10.77.0.11 -C 3 >/tmp/server 2>&1 & sleep 1; timeout 20 rping -c -a 10.77.0.11 -C 3 -v", "ping data: rdma-ping-2")
 
 	file := make([]byte, 3<<20)
 	_, _ = rand.Read(file) // it never fails
-	if err := l.Put(t.Context(), 1, "/root/file", 0o644, int64(len(file)), bytes.NewReader(file)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Put(t.Context(), 1, "/root/file", 0o644, int64(len(file)), bytes.NewReader(file)))
 	run("sha256sum /root/file", fmt.Sprintf("%x", sha256.Sum256(file)))
 
 	_, _, err := l.Output(t.Context(), 1, guest.Shell("echo c >/proc/sysrq-trigger"))
@@ -106,9 +102,66 @@ func testRealGuest(t *testing.T, img *Image) {
 		t.Errorf("of a crash: %v", err)
 	}
 	began := time.Now()
-	if err := l.Restart(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Restart(t.Context(), 1))
 	t.Logf("restarted in %.1f s", time.Since(began).Seconds())
 	run("rdma link", "link rxe0/1 state ACTIVE")
+}
+
+func TestUpInCurrentNamespace(t *testing.T) {
+	needLab(t)
+	cmd := exec.Command("/proc/self/exe")
+	out := new(strings.Builder)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), hereRole+"="+fake(t, "good")), out, out
+	must.Do(t, netns.StartUnshared(cmd))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if netns.IsUnshared() {
+		return // as the tests of an ordinary user are
+	}
+	if l, err := UpInCurrentNamespace(t.Context(), fakeConfig(t, "good")); err == nil {
+		t.Error("the wire is in the machine's own network", l.Down())
+	}
+	if bare, err := IsEmptyNamespace(); bare || err != nil {
+		t.Errorf("the machine's own network is bare: %v, %v", bare, err)
+	}
+}
+
+// hereTest is what the process does there.
+func hereTest(qemu string) (err error) {
+	ctx := context.Background()
+	file := filepath.Join(filepath.Dir(qemu), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		return err
+	}
+	cfg := Config{QEMU: qemu, Image: &Image{Kernel: file, Archives: []string{file}}}
+	if bare, err := IsEmptyNamespace(); !bare || err != nil {
+		return fmt.Errorf("a new enclosure is bare: %v, %w", bare, err)
+	}
+	l, err := UpInCurrentNamespace(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Down()) }()
+	if _, err := net.InterfaceByName(JudgeDevice); err != nil {
+		return err
+	}
+	if err := l.Restart(ctx, 1); err != nil {
+		return err
+	}
+	conn, err := net.Dial("tcp", netip.AddrPortFrom(guest.Control(1).Addr(), guest.Port).String())
+	if err != nil {
+		return fmt.Errorf("the guest is on our network: %w", err)
+	}
+	conn.Close()
+	if text, n, err := l.ConsoleSince(1, 0); !strings.Contains(text, guest.ReadyMark) || n != int64(len(text)) || err != nil {
+		return fmt.Errorf("it printed %q, %d octets, %w", text, n, err)
+	}
+	if _, _, err := l.ConsoleSince(2, 0); err == nil {
+		return errors.New("there is a second guest")
+	}
+	if other, err := UpInCurrentNamespace(ctx, cfg); err == nil || !strings.Contains(err.Error(), "must be empty") {
+		return fmt.Errorf("a second lab in one place: %v, %w", other, err)
+	}
+	return nil
 }

@@ -236,6 +236,7 @@ func hostSuite() string {
 	return suiteOf(string(text))
 }
 
+// suiteOf returns the Debian suite of an os-release file; empty for another distribution.
 func suiteOf(release string) string {
 	fields := map[string]string{}
 	for line := range strings.Lines(release) {

@@ -23,6 +23,7 @@ type build struct {
 	release string
 }
 
+// run builds the parts of the image that do not exist yet, with siw or without.
 func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 	packages, err := b.resolve(ctx)
 	if err != nil {

@@ -92,6 +92,7 @@ func (a *Archive) fail(err error) {
 	}
 }
 
+// entry writes the header and the content of a file in the newc format.
 func (a *Archive) entry(name string, mode, size uint32, from io.Reader) {
 	switch parent := clean(path.Dir("/" + name)); {
 	case a.err != nil:

@@ -37,6 +37,7 @@ type Lab struct {
 // and how to install it.
 func Check() error { return check("qemu-system-x86_64") }
 
+// check returns an error if this machine cannot boot guests with a QEMU program.
 func check(qemu string) error {
 	if err := RequirePrograms("virtual machines", qemu); err != nil {
 		return err
@@ -57,6 +58,7 @@ func UpInCurrentNamespace(ctx context.Context, cfg Config) (*Lab, error) {
 	return upIn(ctx, cfg, useCurrentNamespace)
 }
 
+// upIn boots the guests of a lab in the namespace that newNamespace creates.
 func upIn(ctx context.Context, cfg Config, newNamespace func(Config) (netNamespace, error)) (*Lab, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -116,6 +118,7 @@ func buildInitrd(c Config) (*os.File, error) {
 	return f, nil
 }
 
+// bootAll boots all guests at the same time and waits until they are ready.
 func (l *Lab) bootAll(ctx context.Context) error {
 	for i := range l.machines {
 		m, err := l.boot(i + 1)

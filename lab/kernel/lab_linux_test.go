@@ -17,15 +17,13 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 func up(t *testing.T, c Config) *Lab {
 	t.Helper()
-	l, err := Up(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Up(t.Context(), c))(t)
 	t.Cleanup(func() {
 		if err := l.Down(); err != nil {
 			t.Error(err)
@@ -121,9 +119,7 @@ func TestRestartAfterPanic(t *testing.T) {
 		_, err := l.Exec(t.Context(), 1, c)
 		waiting <- err
 	}()
-	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bufio.NewReader(r).ReadString('\n'))(t)
 	doomed := l.SetDevices(t.Context(), 1, nil)
 	for _, err := range []error{doomed, <-waiting} {
 		var e *GuestError
@@ -138,9 +134,7 @@ func TestRestartAfterPanic(t *testing.T) {
 	if s := l.Status()[0]; s.Up || !strings.Contains(s.DownReason, "panicked") {
 		t.Errorf("status %+v", s)
 	}
-	if err := l.Restart(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Restart(t.Context(), 1))
 	if _, code, err := l.Output(t.Context(), 1, guest.Shell("exit 5")); code != 5 || err != nil {
 		t.Errorf("after a restart: %d, %v", code, err)
 	}
@@ -233,21 +227,10 @@ func TestGuestsDieWithProcess(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), ownerRole+"="+fake(t, "good"))
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
+	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
+	pid := must.Get(strconv.Atoi(strings.TrimSpace(line)))(t)
 	if err := syscall.Kill(pid, 0); err != nil {
 		t.Fatalf("the guest is not there: %v", err)
 	}
@@ -268,5 +251,29 @@ func await(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}
+	}
+}
+
+func TestHasVirtualisation(t *testing.T) {
+	for text, want := range map[string]bool{
+		"model name : x\nflags\t\t: fpu vme svm avx\n": true, "flags\t\t: fpu vmx\n": true,
+		"flags\t\t: fpu vme\n": false, "model name : vmx\nflags : svm_lock\n": false, "": false,
+	} {
+		if got := hasVirtualisation([]byte(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func TestTCGNeedsNoKVM(t *testing.T) {
+	for _, c := range []Config{{Accel: TCG}, {ICount: true}} {
+		if got, err := chooseAccel(c); got != TCG || err != nil {
+			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+	}
+	works := kvmWorks()
+	got, err := chooseAccel(Config{Accel: KVM})
+	if (works == nil) != (err == nil) || (err == nil && got != KVM) {
+		t.Errorf("KVM works: %v; chosen: %v, %v", works, got, err)
 	}
 }

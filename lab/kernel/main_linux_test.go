@@ -15,6 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/netns"
@@ -93,19 +94,14 @@ func needLab(t *testing.T) {
 // fake is a script that is QEMU, with a guest that behaves in some way.
 func fake(t *testing.T, behaviour string) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	script := filepath.Join(t.TempDir(), "qemu")
 	text := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s \"$@\"\n", fakeQEMU, behaviour, self)
 	// A process that is started while the file is written has it open for a moment, and
 	// what somebody may write to is not run.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(script, []byte(text), 0o755))
 	return script
 }
 
@@ -114,9 +110,7 @@ func fakeConfig(t *testing.T, behaviour string) Config {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"vmlinuz", "base.cpio"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
 	}
 	return Config{
 		Image: &Image{

@@ -1,21 +1,23 @@
 package kernel
 
 import (
+	"errors"
 	"io"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
+	"github.com/fabrictest/fabrictest/netns"
 )
 
 func TestQEMUArgs(t *testing.T) {
-	c, err := Config{
+	c := must.Get(Config{
 		Image: &Image{Kernel: "/k", SIW: true}, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 9000, KernelArgs: "slub_debug=F",
-	}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	}.withDefaults())(t)
 	const nic = ",romfile=,csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ufo=off,host_tso4=off,host_tso6=off,host_ufo=off"
 	want := strings.Join([]string{
 		"-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "512", "-smp", "1",
@@ -86,9 +88,7 @@ func TestConsoleIsBounded(t *testing.T) {
 
 func TestCheckProgram(t *testing.T) {
 	script := t.TempDir() + "/script"
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
 	if err := checkProgram(script); err == nil || !strings.Contains(err.Error(), "guests cannot run "+script) {
 		t.Errorf("a script: %v", err)
 	}
@@ -99,5 +99,102 @@ func TestCheckProgram(t *testing.T) {
 	}
 	if _, ok := libCVersion("GLIBC_PRIVATE"); ok {
 		t.Error("a private symbol has a version")
+	}
+}
+
+const crash = `[    1.0] fabrictest-guest: ready after 1.0 s
+[   12.345678] BUG: kernel NULL pointer dereference, address: 0000000000000008
+[   12.345679] #PF: supervisor read access in kernel mode
+[   12.345680][   T66] Oops: 0000 [#1] PREEMPT SMP
+[   12.345681] RIP: 0010:rxe_completer+0x1/0x2 [rdma_rxe]
+[   12.345690] Kernel panic - not syncing: Fatal exception in interrupt
+`
+
+func TestKernelErrors(t *testing.T) {
+	want := []string{
+		"BUG: kernel NULL pointer dereference, address: 0000000000000008", "Oops: 0000 [#1] PREEMPT SMP",
+		"Kernel panic - not syncing: Fatal exception in interrupt",
+	}
+	if got := Errors(crash); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	for _, quiet := range []string{"", "[    3.1] rdma_rxe: loaded\n", "[    3.2] WARNING: CPU: 0 PID: 1 at drivers/x.c:1\n"} {
+		if got := Errors(quiet); got != nil {
+			t.Errorf("%q alarms by %q", quiet, got)
+		}
+	}
+}
+
+func TestKernelErrorReportStartsAtFirstError(t *testing.T) {
+	got := ErrorReport(crash, 3)
+	if !strings.HasPrefix(got, "[   12.345678] BUG:") || !strings.HasSuffix(got, "PREEMPT SMP") {
+		t.Errorf("got %q", got)
+	}
+	if got := ErrorReport("a\nb\nc\n", 2); got != "b\nc" {
+		t.Errorf("of no alarm: %q", got)
+	}
+}
+
+func TestConsoleSince(t *testing.T) {
+	c := newConsole()
+	c.add([]byte("one\r\n"))
+	text, at := c.since(0)
+	if text != "one\n" || at != 4 {
+		t.Errorf("%q up to %d", text, at)
+	}
+	c.add([]byte("two\n"))
+	if text, _ := c.since(at); text != "two\n" {
+		t.Errorf("then %q", text)
+	}
+	c.add([]byte(strings.Repeat("x", consoleLimit+10)))
+	if text, at := c.since(at); len(text) != consoleLimit || at != int64(8+consoleLimit+10) {
+		t.Errorf("what is kept of more: %d up to %d", len(text), at)
+	}
+	if text, _ := c.since(1 << 40); text != "" {
+		t.Errorf("of what is not printed yet: %d octets", len(text))
+	}
+}
+
+// Without a direction, packets are impaired both ways.
+func TestParseImpairmentImpairsBothWays(t *testing.T) {
+	for words, want := range map[string]struct{ out, in int }{
+		"loss=5%": {1, 1}, "loss=5% way=out": {1, 0}, "way=in delay=1ms": {0, 1}, "clean": {0, 0},
+	} {
+		m, err := ParseImpairment("guest 1", strings.Fields(words))
+		if err != nil || len(m.Out) != want.out || len(m.In) != want.in {
+			t.Errorf("%s: %+v, %v", words, m, err)
+		}
+	}
+	m, err := ParseImpairFlag("loss=5% duplicate=1%")
+	if err != nil || m.Out[0].LossPPM != 50_000 || m.In[0].DuplicatePPM != 10_000 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// What is missing for guests is named with the command that gets it.
+func TestCapabilitiesNameTheCure(t *testing.T) {
+	empty := ImageCache{Dir: t.TempDir()}
+	noQEMU := &MissingError{Missing: []string{"qemu-system-x86_64"}, Purpose: "virtual machines", Install: "apt-get install qemu-system-x86"}
+	for _, c := range []struct {
+		why          error
+		reason, cure string
+	}{
+		{noQEMU, "missing: qemu-system-x86_64", "apt-get install qemu-system-x86"},
+		{&netns.UnavailableError{Reason: "users may not", Cure: "as root: sysctl", Err: errors.New("EPERM")}, "users may not", "as root: sysctl"},
+		{errors.New("/dev/net/tun cannot be opened"), "/dev/net/tun cannot be opened", ""},
+	} {
+		if got := kernelGuests(empty, c.why); got.State != netns.No || got.Reason != c.reason || got.Cure != c.cure {
+			t.Errorf("%v: %+v", c.why, got)
+		}
+	}
+	if runtime.GOOS != "linux" {
+		return
+	}
+	t.Setenv("PATH", t.TempDir()) // neither an image nor what makes one
+	if got := kernelGuests(empty, nil); got.State != netns.No || !strings.Contains(got.Reason, "apt-get") || !strings.Contains(got.Cure, "apt-get install") {
+		t.Errorf("nothing to make an image with: %+v", got)
+	}
+	if got := agentLibrary(false); got.State != netns.No || !strings.Contains(got.Cure, "-tags ibverbs") {
+		t.Errorf("without libibverbs: %+v", got)
 	}
 }

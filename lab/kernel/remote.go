@@ -3,6 +3,9 @@ package kernel
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
@@ -89,23 +92,40 @@ const (
 	opRestart operation = "restart"
 	opConsole operation = "console"
 	opSet     operation = "set"
-	opSocket  operation = "socket"
 	opRun     operation = "run"
 	opDown    operation = "down"
 )
 
 // request is a request of a client. The reply to opStatus is an Info, that to opConsole
-// text, and others are empty. The answers to opGuest and opSocket have a descriptor.
+// text, and others are empty. The answer to opGuest has a descriptor.
 type request struct {
 	Op    operation `json:"op"`
 	Guest int       `json:"guest,omitempty"`
 	// For opSet: impairments, or else the link state.
 	Impair *Impairment `json:"impair,omitempty"`
 	Link   bool        `json:"link,omitempty"`
-	// For opSocket:
-	Network string `json:"network,omitempty"`
-	Address string `json:"address,omitempty"`
-	Listen  bool   `json:"listen,omitempty"`
 	// For opRun:
 	daemon.Program
+}
+
+// WriteTable prints the lab and a line for each guest.
+func (info *Info) WriteTable(w io.Writer) error {
+	how := "emulated processors"
+	if info.Accel == KVM {
+		how = "KVM"
+	}
+	fmt.Fprintf(w, "Kernel lab %s is up: Linux %s, %s, process %d.\n", info.Name, info.Release, how, info.PID)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "  host\t%v\t%v\t\n", HostIPv4, HostIPv6)
+	for _, g := range info.Guests {
+		state := fmt.Sprintf("ready after %.1f s", g.BootSecs)
+		if !g.Up {
+			state = g.DownReason
+		}
+		if link := g.Link.String(); link != "" {
+			state += "; " + link
+		}
+		fmt.Fprintf(t, "  guest %d\t%v\t%v\t%s\n", g.ID, g.IPv4, g.IPv6, state)
+	}
+	return t.Flush()
 }

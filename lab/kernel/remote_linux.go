@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -133,59 +135,6 @@ func (r *Remote) Console(ctx context.Context, id int) (string, error) {
 	return string(text), err
 }
 
-// packetNetwork is the network name of packet sockets in requests.
-const packetNetwork = "packet"
-
-// socket returns the descriptor of a new socket in the lab's namespace.
-func (r *Remote) socket(ctx context.Context, network, address string, listen bool) (*os.File, error) {
-	q := &request{Op: opSocket, Network: network, Address: address, Listen: listen}
-	_, c, err := r.roundTrip(ctx, dialTimeout+kind.ReplyTimeout, q)
-	if err != nil {
-		return nil, err
-	}
-	if len(c.Files) != 1 {
-		daemon.CloseAll(c.Files)
-		return nil, errors.New("the reply has no socket")
-	}
-	return c.Files[0], nil
-}
-
-// Dial connects to an address from within the lab's namespace.
-func (r *Remote) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	f, err := r.socket(ctx, network, address, false)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return net.FileConn(f)
-}
-
-// Listen listens at an address of the lab's namespace.
-func (r *Remote) Listen(ctx context.Context, network, address string) (net.Listener, error) {
-	f, err := r.socket(ctx, network, address, true)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return net.FileListener(f)
-}
-
-// ListenPacket opens a datagram socket at an address of the lab's namespace.
-func (r *Remote) ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
-	f, err := r.socket(ctx, network, address, true)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return net.FilePacketConn(f)
-}
-
-// PacketSocket opens a non-blocking packet socket on an interface of the lab's
-// namespace, such as JudgeDevice.
-func (r *Remote) PacketSocket(ctx context.Context, device string) (*os.File, error) {
-	return r.socket(ctx, packetNetwork, device, false)
-}
-
 // Run runs a program in the lab's namespace with the descriptors of this process,
 // and returns its exit code, or 128 plus the signal number. It uses the PATH of
 // this process, and forwards signals.
@@ -212,3 +161,99 @@ func (r *Remote) Down(ctx context.Context) error {
 	}
 	return kind.Down(ctx, r.name, &request{Op: opDown})
 }
+
+// guestClient sends commands to guests.
+type guestClient struct {
+	// dial connects to a guest's command server. The returned context ends with the
+	// guest; stop releases it.
+	dial func(ctx context.Context, id int) (_ context.Context, stop context.CancelFunc, _ net.Conn, _ error)
+}
+
+// Exec runs a program in a guest and returns its exit code; see guest.Exec. If the
+// guest ends, it returns a GuestError.
+func (g *guestClient) Exec(ctx context.Context, id int, c guest.Command) (code int, err error) {
+	err = g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) (err error) {
+		code, err = guest.Exec(ctx, conn, c)
+		return err
+	})
+	return code, err
+}
+
+// Output runs a program in a guest and returns its output.
+func (g *guestClient) Output(ctx context.Context, id int, c guest.Command) (output string, code int, err error) {
+	err = g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) (err error) {
+		output, code, err = guest.Output(ctx, conn, c)
+		return err
+	})
+	return output, code, err
+}
+
+// Put writes a file in a guest; see guest.Put.
+func (g *guestClient) Put(ctx context.Context, id int, path string, mode os.FileMode, size int64, from io.Reader) error {
+	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error {
+		return guest.Put(ctx, conn, path, mode, size, from)
+	})
+}
+
+// SetDevices replaces the RDMA devices of a guest.
+func (g *guestClient) SetDevices(ctx context.Context, id int, devices []guest.Device) error {
+	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error {
+		return guest.SetDevices(ctx, conn, devices)
+	})
+}
+
+// withConn calls do with a connection to a guest, and returns a GuestError if the guest ends.
+func (g *guestClient) withConn(ctx context.Context, id int, do func(context.Context, net.Conn) error) error {
+	ctx, stop, conn, err := g.dial(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return guestExitError(ctx, do(ctx, conn))
+}
+
+// Start starts a lab in a detached process, and returns when its guests are ready.
+func Start(ctx context.Context, name string, cfg Config) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	if _, err := cfg.withDefaults(); err != nil {
+		return err
+	}
+	if err := cfg.absolute(); err != nil {
+		return err
+	}
+	if kind.Ping(ctx, name) == nil {
+		return ErrAlreadyUp
+	}
+	if err := prepareLabDir(name, &cfg); err != nil {
+		return err
+	}
+	return kind.Start(ctx, name, cfg)
+}
+
+// prepareLabDir removes old consoles from the directory of a lab. A user without a cache
+// directory has none.
+func prepareLabDir(name string, cfg *Config) error {
+	log := kind.CrashLog(name)
+	if log == "" {
+		return nil
+	}
+	dir := filepath.Dir(log)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	old, _ := filepath.Glob(filepath.Join(dir, "guest*.console"))
+	for _, f := range old {
+		if err := os.Remove(f); err != nil {
+			return err
+		}
+	}
+	if cfg.Consoles == "" {
+		cfg.Consoles = dir
+	}
+	return nil
+}
+
+// List returns the names of this user's kernel labs.
+func List() (names []string, err error) { return kind.List(context.Background()) }

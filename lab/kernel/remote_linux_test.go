@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -27,9 +27,7 @@ func start(t *testing.T, c Config) (*Remote, string) {
 	needLab(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	name := fmt.Sprintf("test-%d-%d", os.Getpid(), labs.Add(1))
-	if err := Start(t.Context(), name, c); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Start(t.Context(), name, c))
 	t.Cleanup(func() {
 		r, err := Connect(name)
 		if err == nil {
@@ -40,10 +38,7 @@ func start(t *testing.T, c Config) (*Remote, string) {
 			t.Error(err)
 		}
 	})
-	r, err := Connect(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Connect(name))(t)
 	return r, name
 }
 
@@ -82,9 +77,7 @@ func TestStartAndDown(t *testing.T) {
 	if _, _, err := r.Output(t.Context(), 3, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "there are 1 to 2") {
 		t.Errorf("guest 3: %v", err)
 	}
-	if err := r.Down(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Down(t.Context()))
 	// It has closed everything, and is about to be no more.
 	await(t, "the lab's process is gone", func() bool { return !alive(info.PID) })
 	_, err = r.Info(t.Context())
@@ -102,9 +95,7 @@ func TestRemoteReportsPanic(t *testing.T) {
 		_, err := r.Exec(t.Context(), 1, guest.Command{Args: []string{"sh", "-c", "echo begun; sleep 100"}, Stdout: w})
 		waiting <- err
 	}()
-	if _, err := begun.Read(make([]byte, 16)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(begun.Read(make([]byte, 16)))(t)
 	_ = r.SetDevices(t.Context(), 1, nil)
 	var e *GuestError
 	if err := <-waiting; !errors.As(err, &e) || !e.Panic {
@@ -133,63 +124,6 @@ func TestStartReportsBootFailure(t *testing.T) {
 	}
 	if err := Start(t.Context(), "no/name", fakeConfig(t, "good")); err == nil {
 		t.Error("a lab has a name that is none")
-	}
-}
-
-func TestRemoteSockets(t *testing.T) {
-	r, _ := start(t, fakeConfig(t, "good"))
-	raw, err := r.PacketSocket(t.Context(), JudgeDevice)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
-	l, err := r.Listen(t.Context(), "tcp", net.JoinHostPort(HostIPv6.String(), "7000"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		conn, err := l.Accept()
-		if err == nil {
-			io.WriteString(conn, "hello")
-			conn.Close()
-		}
-	}()
-	conn, err := r.Dial(t.Context(), "tcp", net.JoinHostPort(HostIPv6.String(), "7000"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if said, err := io.ReadAll(conn); string(said) != "hello" {
-		t.Errorf("%q, %v", said, err)
-	}
-	conn.Close()
-	udp, err := r.ListenPacket(t.Context(), "udp", HostIPv4.String()+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer udp.Close()
-	// Nobody has this address: the question for it is on the wire, and the judge sees it.
-	if _, err := udp.WriteTo([]byte("x"), &net.UDPAddr{IP: net.IPv4(10, 77, 0, 99), Port: 9}); err != nil {
-		t.Fatal(err)
-	}
-	seen := false
-	frame := make([]byte, 2048)
-	for end := time.Now().Add(30 * time.Second); !seen && time.Now().Before(end); {
-		n, err := syscall.Read(int(raw.Fd()), frame)
-		if err != nil {
-			time.Sleep(time.Millisecond)
-			continue
-		}
-		seen = n >= 42 && bytes.Equal(frame[12:14], []byte{8, 6}) && bytes.Equal(frame[38:42], []byte{10, 77, 0, 99})
-	}
-	if !seen {
-		t.Error("the judge saw no ARP request")
-	}
-	if _, err := r.Dial(t.Context(), "tcp", "10.77.0.1:1"); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := r.PacketSocket(t.Context(), "nowhere"); err == nil {
-		t.Error("a socket on an interface that is not there")
 	}
 }
 
@@ -240,10 +174,7 @@ func TestRunProgram(t *testing.T) {
 			t.Errorf("%s: %d, %v", script, code, err)
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	t.Setenv(insiderRole, "1")
 	if code, err := RunProgram(t.Context(), c, []string{self}); code != 0 || err != nil {
 		t.Errorf("from within: %d, %v", code, err)
@@ -290,17 +221,12 @@ func insideTest() error {
 
 func TestGuestsDieWithLabProcess(t *testing.T) {
 	r, name := start(t, fakeConfig(t, "good"))
-	info, err := r.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(r.Info(t.Context()))(t)
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if n := countFakes(cache); n != 1 {
 		t.Fatalf("%d guests before", n)
 	}
-	if err := syscall.Kill(info.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(info.PID, syscall.SIGKILL))
 	await(t, "the lab is gone", func() bool {
 		_, err := Connect(name)
 		var gone *NotUpError

@@ -100,16 +100,16 @@ func (p *linkSet) splice(id int) (*switchedLink, error) {
 	return s, nil
 }
 
-// newSocket opens the switch of a link whose ends are ready.
+// open starts the switch of a link whose ends are ready.
 func (p *linkSet) open(id int) (s *switchedLink, err error) {
 	s = &switchedLink{ended: make(chan struct{})}
 	name := fmt.Sprintf("guest%d", id)
 	epoch := time.Now()
-	for _, way := range []struct {
-		path **ethernet.Impairer
-		way  ethernet.Direction
+	for _, dir := range []struct {
+		impairer **ethernet.Impairer
+		name     ethernet.Direction
 	}{{&s.out, ethernet.Up}, {&s.in, ethernet.Down}} {
-		*way.path, err = ethernet.NewImpairer(impair.Config{}, ethernet.Options{Source: ethernet.Sources(p.seed, WireDevice, name, way.way)})
+		*dir.impairer, err = ethernet.NewImpairer(impair.Config{}, ethernet.Options{Source: ethernet.Sources(p.seed, WireDevice, name, dir.name)})
 		if err != nil {
 			return nil, err
 		}
@@ -137,21 +137,21 @@ func (p *linkSet) open(id int) (s *switchedLink, err error) {
 // impair replaces the impairments. A direction without any has no handler, and
 // passes GSO packets whole.
 func (s *switchedLink) impair(m Impairment) error {
-	for _, way := range []struct {
-		path  *ethernet.Impairer
-		dir   uswitch.Direction
-		specs []impair.Spec
+	for _, dir := range []struct {
+		impairer *ethernet.Impairer
+		dir      uswitch.Direction
+		specs    []impair.Spec
 	}{{s.out, uswitch.In, m.Out}, {s.in, uswitch.Out, m.In}} {
 		var err error
-		s.sw.WhileQuiesced(func() { err = way.path.Pipe().SetSpecs(way.specs) })
+		s.sw.WhileQuiesced(func() { err = dir.impairer.Pipe().SetSpecs(dir.specs) })
 		if err != nil {
 			return err
 		}
-		var path uswitch.FrameHandler
-		if len(way.specs) > 0 {
-			path = way.path
+		var handler uswitch.FrameHandler
+		if len(dir.specs) > 0 {
+			handler = dir.impairer
 		}
-		if err := s.sw.SetHandler(guestPort, way.dir, path); err != nil {
+		if err := s.sw.SetHandler(guestPort, dir.dir, handler); err != nil {
 			return err
 		}
 	}

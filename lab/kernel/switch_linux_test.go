@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -34,7 +35,7 @@ func playGuest(t *testing.T, c Config) *plugged {
 	t.Helper()
 	needLab(t)
 	p := &plugged{t: t, lab: up(t, c)}
-	err := p.lab.ns.Do(func() error {
+	must.Do(t, p.lab.ns.Do(func() error {
 		fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 		if err != nil {
 			return err
@@ -49,10 +50,7 @@ func playGuest(t *testing.T, c Config) *plugged {
 		}
 		p.tap = os.NewFile(uintptr(fd), "tap")
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { p.tap.Close() })
 	p.awaitCables()
 	return p
@@ -152,13 +150,10 @@ func (p *plugged) accounted(before LinkCounters, sent, seen int) bool {
 
 func (p *plugged) judge() (f *os.File) {
 	p.t.Helper()
-	err := p.lab.ns.Do(func() (err error) {
+	must.Do(p.t, p.lab.ns.Do(func() (err error) {
 		f, err = newPacketSocket(JudgeDevice)
 		return err
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	}))
 	return f
 }
 
@@ -166,9 +161,7 @@ func lossy(ppm uint32) Impairment { return Impairment{Out: []impair.Spec{{LossPP
 
 func (p *plugged) impair(m Impairment) {
 	p.t.Helper()
-	if err := p.lab.Impair(1, m); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.lab.Impair(1, m))
 	p.awaitCables()
 }
 
@@ -209,15 +202,11 @@ func TestImpairAndRestoreLink(t *testing.T) {
 	if l := p.lab.Status()[0].Link; !l.Empty() || l.Sent.Packets != n {
 		t.Errorf("a link that was mended is %+v", l)
 	}
-	if err := p.lab.SetLink(1, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.lab.SetLink(1, false))
 	if seen := p.arriving(5); len(seen) != 0 || !p.lab.Status()[0].Link.Down {
 		t.Errorf("through a cable that is out came %v", seen)
 	}
-	if err := p.lab.SetLink(1, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.lab.SetLink(1, true))
 	pass("the cable back in")
 }
 
@@ -225,9 +214,7 @@ func TestSetLinkOfBridgePort(t *testing.T) {
 	t.Parallel()
 	p := playGuest(t, fakeConfig(t, "good"))
 	for _, want := range []int{0, 5} {
-		if err := p.lab.SetLink(1, want > 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.lab.SetLink(1, want > 0))
 		if seen := p.arriving(5); len(seen) != want {
 			t.Errorf("%d frames, want %d", len(seen), want)
 		}
@@ -262,15 +249,13 @@ func TestKernelDoesNotAnswerAtSwitch(t *testing.T) {
 	p.send(slices.Concat(all, src, []byte{0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1}, src, guest.Wire4(1).Addr().AsSlice(),
 		make([]byte, 6), guest.WireHost4.Addr().AsSlice()))
 	var bridge net.HardwareAddr
-	if err := p.lab.ns.Do(func() error {
+	must.Do(t, p.lab.ns.Do(func() error {
 		l, err := netlink.LinkByName(WireDevice)
 		if err == nil {
 			bridge = l.Attrs().HardwareAddr
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	var answers []string
 	isAnswer := func(f []byte) bool { return len(f) >= 42 && f[12] == 0x08 && f[13] == 0x06 && f[21] == 2 }
 	for _, f := range p.frames(1, isAnswer) {
@@ -314,7 +299,7 @@ func TestGSOPacketsAreSegmented(t *testing.T) {
 	p.impair(Impairment{In: []impair.Spec{{Delay: time.Microsecond}}})
 	mac, _ := net.ParseMAC(guest.WireMAC(1))
 	const size, segments = 1000, 4
-	err := p.lab.ns.Do(func() error {
+	must.Do(t, p.lab.ns.Do(func() error {
 		l, err := netlink.LinkByName(WireDevice)
 		if err != nil {
 			return err
@@ -337,10 +322,7 @@ func TestGSOPacketsAreSegmented(t *testing.T) {
 		binary.NativeEndian.PutUint16(h[16:], size)
 		_, _, err = conn.WriteMsgUDP(bytes.Repeat([]byte{0x5a}, size*segments), oob, nil)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	var got []string
 	isUDP := func(f []byte) bool { return len(f) >= 42 && f[12] == 0x08 && f[13] == 0 && f[23] == unix.IPPROTO_UDP }
 	for _, f := range p.frames(segments, isUDP) {
@@ -380,9 +362,7 @@ func TestInvalidImpairments(t *testing.T) {
 	if l.Status()[0].Link.Switched {
 		t.Error("the link was put through the switch for nothing")
 	}
-	if err := l.Down(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Down())
 	if err := l.Impair(1, lossy(1)); err == nil || !strings.Contains(err.Error(), "down") {
 		t.Errorf("of a lab that is down: %v", err)
 	}
@@ -392,15 +372,10 @@ func TestRemoteImpair(t *testing.T) {
 	r, _ := start(t, fakeConfig(t, "good"))
 	link := func() Link {
 		t.Helper()
-		info, err := r.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(r.Info(t.Context()))(t)
 		return info.Guests[0].Link
 	}
-	if err := r.Impair(t.Context(), 1, lossy(1000)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Impair(t.Context(), 1, lossy(1000)))
 	if l := link(); !l.Switched || l.Down || len(l.Out) != 1 || l.Out[0].LossPPM != 1000 || len(l.In) != 0 {
 		t.Errorf("the link is %+v", l)
 	}
@@ -413,4 +388,22 @@ func TestRemoteImpair(t *testing.T) {
 	if err := r.Impair(t.Context(), 2, lossy(1)); err == nil || !strings.Contains(err.Error(), "no guest 2") {
 		t.Errorf("guest 2: %v", err)
 	}
+}
+
+// newPacketSocket opens a non-blocking packet socket on an interface in promiscuous mode.
+func newPacketSocket(device string) (*os.File, error) {
+	ifc, err := net.InterfaceByName(device)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	all := uint16(unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8) // in network byte order
+	promiscuous := &unix.PacketMreq{Ifindex: int32(ifc.Index), Type: unix.PACKET_MR_PROMISC}
+	return os.NewFile(uintptr(fd), device), errors.Join(
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: ifc.Index}),
+		unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, promiscuous),
+	)
 }

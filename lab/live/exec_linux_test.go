@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/netns"
 )
@@ -81,17 +82,11 @@ func TestExecForwardsSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd.Stdout, cmd.Stderr = w, w
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Start())
 		w.Close()
 		ready := make([]byte, len("ready\n"))
-		if _, err := io.ReadFull(r, ready); err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.ReadFull(r, ready))(t)
+		must.Do(t, cmd.Process.Signal(sig))
 		out, _ := io.ReadAll(r)
 		_ = cmd.Wait() // the state says how
 		if code := daemon.ExitCode(cmd.ProcessState); code != 6 || !strings.Contains(string(out), "got "+word+"\n") {
@@ -113,9 +108,7 @@ func onTerminal(t *testing.T, lab string, before func(master *os.File), args ...
 	cmd := role(t, roleExec, append([]string{lab, "host0"}, args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	slave.Close()
 	if before != nil {
 		before(master)
@@ -185,18 +178,13 @@ func TestClosedTerminalEndsProgram(t *testing.T) {
 		t.Skip(err)
 	}
 	defer master.Close()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	cmd := role(t, roleExec)
 	cmd.Path = "/bin/sh"
 	cmd.Args = []string{"sh", "-c", `trap '' HUP; exec "$0" "$@"`, self, name, "host0", "sh", "-c", "echo ready; sleep 600"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	slave.Close()
 	readReady(t, master)
 	master.Close()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/netns"
 )
@@ -54,9 +55,7 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 	if err := Up(t.Context(), Config{Name: name, Scenario: star(2)}); !errors.Is(err, ErrAlreadyUp) {
 		t.Errorf("a second one: %v", err)
 	}
-	if err := Down(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Down(t.Context(), name))
 	// Its parent, this process, may not have reaped it yet.
 	if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", info.PID)); len(stat) > 0 && !strings.Contains(string(stat), ") Z ") {
 		t.Errorf("its process %d is still there: %s", info.PID, stat)
@@ -73,10 +72,7 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 // A process that has closed its sockets may still be there: this one is.
 func TestDownWaitsForTheProcess(t *testing.T) {
 	name := fmt.Sprintf("down-%d", os.Getpid())
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: kind.Socket(name), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: kind.Socket(name), Net: "unix"}))(t)
 	served := make(chan error, 1)
 	go func() {
 		conn, err := listener.AcceptUnix()
@@ -103,9 +99,7 @@ func TestStoppedLabIsReported(t *testing.T) {
 	name := up(t, 2)
 	pid := mustAnswer(t, name).PID
 	stop := func(s syscall.Signal) {
-		if err := syscall.Kill(pid, s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, syscall.Kill(pid, s))
 	}
 	stop(syscall.SIGSTOP)
 	defer stop(syscall.SIGCONT)
@@ -162,27 +156,16 @@ func TestSignalToStoppedLabTimesOut(t *testing.T) {
 	cmd := role(t, roleExec, name, "host0", "sleep", "600")
 	cmd.Env = append(cmd.Env, replyTimeoutVar+"=3s") // enough for a lab that is not stuck yet
 	words := filepath.Join(t.TempDir(), "words")     // a pipe would have the program for a second writer
-	out, err := os.Create(words)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(os.Create(words))(t)
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	await(t, "the program runs", func() bool { return mustAnswer(t, name).Programs == 1 })
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pid, syscall.SIGSTOP))
 	awaitStopped(t, pid)
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Signal(syscall.SIGINT))
 	within(t, time.Minute, "the end", func() { _ = cmd.Wait() }) // its words say how
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pid, syscall.SIGCONT))
 	if said, err := os.ReadFile(words); err != nil || !strings.Contains(string(said), "does not answer") {
 		t.Errorf("it says %q, %v", said, err)
 	}
@@ -197,13 +180,9 @@ func TestKilledLabLeavesNoProcesses(t *testing.T) {
 	cmd.Env = append(cmd.Env, token)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	await(t, "the program runs", func() bool { return mustAnswer(t, name).Programs == 1 })
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
 	_ = cmd.Wait() // its words say how
 	if want := "lab " + name + " went down\n"; out.String() != want {
 		t.Errorf("the client says %q, want %q", out.String(), want)
@@ -308,26 +287,16 @@ func TestCaptureHasPackets(t *testing.T) {
 	}
 	name := fmt.Sprintf("live-capture-%d", os.Getpid())
 	file := filepath.Join(t.TempDir(), "lab.pcapng")
-	if err := Up(t.Context(), Config{Name: name, Scenario: star(2), Capture: file}); err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Up(t.Context(), Config{Name: name, Scenario: star(2), Capture: file}))
+	self := must.Get(os.Executable())(t)
 	to := fmt.Sprintf("%v:4791", mustAnswer(t, name).Topology.Hosts[1].NICs[0].Addr(true))
 	in := func(host, part string) *exec.Cmd {
 		return role(t, roleExec, name, host, "env", roleVariable+"="+part, self, to)
 	}
 	taker := in("host1", roleTake)
-	said, err := taker.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	said := must.Get(taker.StdoutPipe())(t)
 	taker.Stderr = os.Stderr
-	if err := taker.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, taker.Start())
 	lines := bufio.NewScanner(said)
 	if !lines.Scan() || lines.Text() != "listening" {
 		t.Fatalf("the taker says %q", lines.Text())
@@ -338,9 +307,7 @@ func TestCaptureHasPackets(t *testing.T) {
 	if err := taker.Wait(); err != nil { // it has passed
 		t.Fatal(err)
 	}
-	if err := Down(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Down(t.Context(), name))
 	text, err := os.ReadFile(file)
 	if err != nil || !bytes.Contains(text, []byte("a word to be found")) {
 		t.Errorf("%d bytes without the datagram, %v", len(text), err)

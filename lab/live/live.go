@@ -11,7 +11,13 @@
 package live
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"text/tabwriter"
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab/daemon"
@@ -106,4 +112,110 @@ type request struct {
 	// For opSet: the text of a scenario with impairments, or a link state.
 	Impair string `json:"impair,omitempty"`
 	Link   string `json:"link,omitempty"` // up, down
+}
+
+// State is a lab. One that does not answer has only a name and a PID.
+type State struct {
+	Info
+	Silent bool `json:"silent,omitempty"`
+}
+
+// QueryAllTimeout is how long QueryAll waits for labs that do not answer.
+const QueryAllTimeout = 4 * time.Second
+
+// QueryAll queries all labs of this user at once.
+func QueryAll(ctx context.Context) ([]State, error) {
+	names, err := List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]*State, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() { states[i] = queryState(ctx, name) })
+	}
+	wg.Wait()
+	found := make([]State, 0, len(names))
+	for _, s := range states {
+		if s != nil {
+			found = append(found, *s)
+		}
+	}
+	return found, ctx.Err()
+}
+
+// queryState returns nil for a lab that went down meanwhile.
+func queryState(ctx context.Context, name string) *State {
+	soon, cancel := context.WithTimeout(ctx, QueryAllTimeout)
+	defer cancel()
+	info, err := Query(soon, name)
+	var silent *NotRespondingError
+	switch {
+	case err == nil:
+		return &State{Info: *info}
+	case errors.As(err, &silent):
+		return &State{Info: Info{Name: name, PID: silent.PID}, Silent: true}
+	}
+	return nil
+}
+
+// WriteStates prints a line for each lab.
+func WriteStates(w io.Writer, labs []State) error {
+	if len(labs) == 0 {
+		_, err := fmt.Fprintln(w, "No lab is up: start one with 'fabrictest lab up'.")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, l := range labs {
+		if l.Silent {
+			fmt.Fprintf(t, "%s\tdoes not answer\t\tprocess %d\n", l.Name, l.PID)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d hosts\t%d programs\tprocess %d\n", l.Name, len(l.Topology.Hosts), l.Programs, l.PID)
+	}
+	return t.Flush()
+}
+
+// WriteTable prints a line for each NIC of the lab, with its addresses and its switch.
+func (info *Info) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, h := range info.Topology.Hosts {
+		for i, n := range h.NICs {
+			name := h.Name
+			if i > 0 {
+				name = ""
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, n.Name, n.Addr(false), n.Addr(true), farEnd(info.Topology, h.Name, n.Name))
+		}
+	}
+	return t.Flush()
+}
+
+// farEnd returns the other end of the cable of a NIC.
+func farEnd(t *topology.Topology, host, nic string) string {
+	p := topology.Port{Node: host, NIC: nic}
+	c, ok := t.CableAt(p)
+	if !ok {
+		return ""
+	}
+	return "to " + c.Other(p).Node
+}
+
+// WriteHints prints the lab, and commands of program to use it.
+func (info *Info) WriteHints(w io.Writer, program string) error {
+	if err := info.WriteTable(w); err != nil {
+		return err
+	}
+	lab := ""
+	if info.Name != DefaultName {
+		lab = " --lab " + info.Name
+	}
+	_, err := fmt.Fprintf(w, `
+Lab %s is up, process %d.
+
+    %[3]s lab exec%[4]s host0 -- bash
+    %[3]s lab set%[4]s host1 loss=5%%
+    %[3]s lab down%[5]s
+`, info.Name, info.PID, program, lab, strings.TrimPrefix(lab, " --lab"))
+	return err
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/netns"
@@ -116,9 +117,7 @@ func up(t *testing.T, hosts int, env ...string) (name string) {
 	}
 	name = fmt.Sprintf("live-%d-%d", os.Getpid(), labs.Add(1))
 	if len(env) == 0 {
-		if err := Up(t.Context(), Config{Name: name, Scenario: star(hosts), Direct: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Up(t.Context(), Config{Name: name, Scenario: star(hosts), Direct: true}))
 	} else {
 		cmd := role(t, roleUp, name, strconv.Itoa(hosts))
 		cmd.Env = append(cmd.Env, env...)
@@ -155,10 +154,7 @@ func star(hosts int) *scenarios.Scenario {
 // mustAnswer says that a lab is well.
 func mustAnswer(t *testing.T, name string) *Info {
 	t.Helper()
-	info, err := Query(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(Query(t.Context(), name))(t)
 	return info
 }
 

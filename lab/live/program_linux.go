@@ -80,6 +80,7 @@ func ProgramMain() (code int, err error) {
 	}), nil
 }
 
+// specs returns a process with the program for each host.
 func (j *programJob) specs(testbed *nslab.Testbed) (specs []launch.Spec) {
 	for i, h := range testbed.Plan.Topology.Hosts {
 		host := testbed.Fabric.Host(h.Name)

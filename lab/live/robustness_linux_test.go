@@ -12,16 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 )
 
 // rawClient connects to a lab without the protocol.
 func rawClient(t *testing.T, name string) *net.UnixConn {
 	t.Helper()
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: kind.Socket(name), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.DialUnix("unix", nil, &net.UnixAddr{Name: kind.Socket(name), Net: "unix"}))(t)
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	return conn
@@ -30,10 +28,7 @@ func rawClient(t *testing.T, name string) *net.UnixConn {
 func TestLabSurvivesHostileClients(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	null := must.Get(os.Open(os.DevNull))(t)
 	defer null.Close()
 	some := func(n int) (files []*os.File) {
 		for range n {
@@ -92,10 +87,7 @@ func TestLabSurvivesHostileClients(t *testing.T) {
 
 func openFiles(t *testing.T, pid int) int {
 	t.Helper()
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t)
 	return len(entries)
 }
 
@@ -116,9 +108,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 	within(t, hurry, "an answer", func() { mustAnswer(t, name) })
 	within(t, 10*hurry, "hanging up", func() { // on all at once: one by one it would take twice that
 		for _, conn := range slow {
-			if _, err := io.ReadAll(conn); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.ReadAll(conn))(t)
 		}
 	})
 }
@@ -189,13 +179,8 @@ func TestOtherUsersAreRejected(t *testing.T) {
 func TestClientsSendNothingToOtherUsers(t *testing.T) {
 	name := fmt.Sprintf("squatted-%d", os.Getpid())
 	cmd := asOtherUser(t, roleSquat, kind.Socket(name))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	defer func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed

@@ -27,6 +27,7 @@ type server struct {
 	programs atomic.Int64
 }
 
+// newServer creates the fabric of a job and starts its impairments.
 func newServer(j *serverJob) (*server, error) {
 	sc, err := scenarios.Parse("lab.yaml", []byte(j.Text))
 	if err != nil {

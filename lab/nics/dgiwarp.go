@@ -7,8 +7,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp"
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
-	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -54,6 +52,8 @@ type datagramOpener struct {
 	cfg  dgiwarp.Config
 }
 
+// newDatagramOpener returns an opener of datagram-iWARP NICs with the defects and options of a
+// setup.
 func newDatagramOpener(p *Provider, s Setup) (*datagramOpener, error) {
 	o := &datagramOpener{caps: p.Caps}
 	for _, name := range s.Defects {
@@ -101,26 +101,12 @@ func (o *datagramOpener) deviceConfig(p NICConfig) dgiwarp.Config {
 
 // InWorld implements Opener.
 func (o *datagramOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
-	d, err := dgiwarp.InWorld(w, port, at.link(port), o.deviceConfig(at))
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	return asContext(dgiwarp.InWorld(w, port, at.link(port), o.deviceConfig(at)))
 }
 
 // OnSockets implements Opener.
 func (o *datagramOpener) OnSockets(at NICConfig) (verbs.Context, error) {
 	cfg := o.deviceConfig(at)
-	if at.Capture != nil {
-		cfg.Decorate = func(l link.Waiter) link.Waiter { return at.Capture.Wrap(at.Name, l).(link.Waiter) }
-	}
-	var sockets udplink.Config
-	if at.NoGSO {
-		sockets.GSO = udplink.OffloadOff
-	}
-	d, err := dgiwarp.OnUDP(sockets, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	cfg.Decorate = at.captureLink()
+	return asContext(dgiwarp.OnUDP(at.sockets(), cfg))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -206,6 +207,30 @@ func (p *NICConfig) link(port *sim.Port) link.PacketLink {
 		l = p.WrapLink(l)
 	}
 	return l
+}
+
+// captureLink returns the function that captures the packets of a link; nil without Capture.
+func (p *NICConfig) captureLink() func(link.Waiter) link.Waiter {
+	if p.Capture == nil {
+		return nil
+	}
+	return func(l link.Waiter) link.Waiter { return p.Capture.Wrap(p.Name, l).(link.Waiter) }
+}
+
+// sockets returns the configuration of UDP sockets.
+func (p *NICConfig) sockets() (c udplink.Config) {
+	if p.NoGSO {
+		c.GSO = udplink.OffloadOff
+	}
+	return c
+}
+
+// asContext returns a device as a verbs.Context, which is nil if the device failed to open.
+func asContext[D verbs.Context](d D, err error) (verbs.Context, error) {
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // NewOpener returns an opener for NICs with a Setup.

@@ -13,6 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -23,28 +25,16 @@ func TestProviderCapsMatchDevices(t *testing.T) {
 		p := c.Provider
 		w := sim.New(sim.Config{})
 		defer w.Close()
-		n, err := sim.NewNet(w, sim.NetConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(sim.NewNet(w, sim.NetConfig{}))(t)
 		addr := netip.MustParseAddr("fd00::1")
 		port, err := n.Attach(sim.PortConfig{Name: "host0", Addrs: []netip.Addr{addr}, Link: sim.LinkConfig{RateBps: 1e9, Latency: time.Microsecond, MTU: 4200}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := p.NewOpener(c.Setup)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := o.InWorld(w, port, NICConfig{Name: "host0/rdma0", Addr: addr, LineRateBps: 1e9})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(p.NewOpener(c.Setup))(t)
+		d := must.Get(o.InWorld(w, port, NICConfig{Name: "host0/rdma0", Addr: addr, LineRateBps: 1e9}))(t)
 		info, counters := d.Info(), d.Counters()
-		attr, err := d.QueryDevice()
-		if err != nil {
-			t.Fatal(err)
-		}
+		attr := must.Get(d.QueryDevice())(t)
 		if info.Provider != p.Name || info.Transport != p.Transport || attr.Caps != o.Caps() || info.Name != "host0/rdma0" {
 			t.Errorf("%s: the device says %+v and can do %#x, not %#x", p.Name, info, attr.Caps, o.Caps())
 		}
@@ -110,10 +100,7 @@ func TestDefectNamesAreUnambiguous(t *testing.T) {
 }
 
 func TestRoCEDefectsAreDocumented(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/defects.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := must.Get(os.ReadFile("../../docs/defects.md"))(t)
 	for _, q := range softRoCE().Defects {
 		imitates := q.Imitates
 		if imitates == "" {
@@ -180,13 +167,10 @@ func TestCheckDefectErrors(t *testing.T) {
 }
 
 func TestRoCESetups(t *testing.T) {
-	o, err := newRoCEOpener(softRoCE(), Setup{
+	o := must.Get(newRoCEOpener(softRoCE(), Setup{
 		Defects: []string{"AckCompletesRead", "cm.IgnoreCommEst"},
 		Options: Options{"icrc": false, "rate_control": false, "max_cm_connections": 16},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	cfg := o.deviceConfig(NICConfig{Name: "x", LineRateBps: 7})
 	if !cfg.NIC.Policy.AckCompletesReads || !cfg.CM.RequireRTU || cfg.NIC.ICRC != engine.ICRCOffloaded ||
 		cfg.NIC.Congestion.MinRateBps < 1e12 || cfg.CM.MaxConns != 16 || cfg.Name != "x" || cfg.NIC.LineRateBps != 7 {
@@ -198,22 +182,16 @@ func TestRoCESetups(t *testing.T) {
 }
 
 func TestIWARPSetups(t *testing.T) {
-	o, err := newIWARPOpener(softIWARP(), Setup{Defects: []string{"NoFence"}, Options: Options{"markers": true, "client_server": true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(newIWARPOpener(softIWARP(), Setup{Defects: []string{"NoFence"}, Options: Options{"markers": true, "client_server": true}}))(t)
 	if cfg := o.deviceConfig(NICConfig{Name: "x"}); !cfg.NIC.MPA.Markers || !cfg.ClientServer || cfg.NIC.Policy.MPA.ResponderSends != mpa.AfterReply || cfg.Name != "x" {
 		t.Errorf("%+v", cfg)
 	}
 }
 
 func TestDatagramSetups(t *testing.T) {
-	o, err := newDatagramOpener(datagramIWARP(), Setup{Options: Options{
+	o := must.Get(newDatagramOpener(datagramIWARP(), Setup{Options: Options{
 		"reliable": true, "isolate_peers": true, "retry_timeout": 8 * time.Millisecond, "retry_total": 64 * time.Millisecond, "rnr_total": time.Second,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	cfg := o.deviceConfig(NICConfig{Name: "x"})
 	if tm := cfg.NIC.Timing; tm.MaxTimeout != 8*time.Millisecond || tm.FirstTimeout != 8*time.Millisecond || tm.MinTimeout != 8*time.Millisecond || tm.GiveUp != 64*time.Millisecond || tm.BusyLimit != time.Second {
 		t.Errorf("%+v", tm)
@@ -254,14 +232,8 @@ func TestRetryTimesOfScenariosAreValid(t *testing.T) {
 
 // The skeleton of docs/adding-a-provider.md is skeleton_test.go, and works.
 func TestDocumentedSkeleton(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/adding-a-provider.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := os.ReadFile("skeleton_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile("../../docs/adding-a-provider.md"))(t)
+	code := must.Get(os.ReadFile("skeleton_test.go"))(t)
 	if !strings.Contains(string(doc), "```go\n"+string(code)+"```") {
 		t.Error("the code in docs/adding-a-provider.md is not that of skeleton_test.go")
 	}
@@ -273,14 +245,50 @@ func TestDocumentedSkeleton(t *testing.T) {
 	}
 	w := sim.New(sim.Config{})
 	defer w.Close()
-	d, err := markerIWARP().openSample(w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(markerIWARP().openSample(w))(t)
 	if p := d.Info().Provider; p != "markeriwarp" {
 		t.Errorf("the device is one of %s", p)
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestFromEnvReadsEnvVars(t *testing.T) {
+	fabric := must.Get(topology.Star(3, topology.Options{Rails: 2}))(t)
+	for i, h := range fabric.Hosts {
+		vars := EnvVars(&fabric, h)
+		got, err := read(func(name string) string {
+			for _, v := range vars {
+				if value, ok := strings.CutPrefix(v, name+"="); ok {
+					return value
+				}
+			}
+			return ""
+		})
+		if err != nil || got.Name != h.Name || len(got.NICs) != 2 {
+			t.Fatalf("%s: %+v, %v", h.Name, got, err)
+		}
+		for k, n := range got.NICs {
+			drawn := h.NICs[k]
+			if n.Name != drawn.Name || n.IPv6 != drawn.Addr(false) || n.IPv4 != drawn.Addr(true) {
+				t.Errorf("%s: %+v, drawn as %+v", h.Name, n, drawn)
+			}
+			if len(n.IPv6Peers) != 3 || n.IPv6Peers[i] != n.IPv6 || !slices.Contains(n.IPv4Peers, n.IPv4) {
+				t.Errorf("%s: peers %v and %v", h.Name, n.IPv6Peers, n.IPv4Peers)
+			}
+		}
+	}
+}
+
+func TestFromEnvOutsideOfFabric(t *testing.T) {
+	if _, err := read(func(string) string { return "" }); !errors.Is(err, ErrNoFabric) {
+		t.Error(err)
+	}
+	_, err := read(func(name string) string {
+		return map[string]string{hostVar: "host0", nicsVar: "rdma0", "FABRICTEST_RDMA0_IPV6": "fd00::x"}[name]
+	})
+	if err == nil || !strings.Contains(err.Error(), "FABRICTEST_RDMA0_") {
+		t.Errorf("a damaged address: %v", err)
 	}
 }

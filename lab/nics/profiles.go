@@ -1,8 +1,16 @@
 package nics
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"reflect"
+	"slices"
 	"strings"
+	"text/tabwriter"
+
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Profile has the known defects and missing capabilities of a real device. An
@@ -39,4 +47,118 @@ func FindProfile(name string) (*Profile, error) {
 		}
 	}
 	return nil, fmt.Errorf("no profile %q: there are %s", name, strings.Join(ProfileNames(), ", "))
+}
+
+// Restrictions are the capabilities that a device lacks compared to its provider.
+// Cases that need them are not run.
+type Restrictions struct {
+	// MissingCaps are the capabilities that the device does not claim.
+	MissingCaps verbs.Caps
+	// PKeys is the P_Key table; empty for the default.
+	PKeys []uint16
+	// Options are those of the device that differ from the defaults.
+	Options Options
+}
+
+// Apply returns a device that does not claim the missing capabilities.
+func (c Restrictions) Apply(d verbs.Context) verbs.Context {
+	if c.MissingCaps == 0 {
+		return d
+	}
+	return &restrictedDevice{d, c.MissingCaps}
+}
+
+type restrictedDevice struct {
+	verbs.Context
+	without verbs.Caps
+}
+
+// QueryDevice implements verbs.Context.
+func (m *restrictedDevice) QueryDevice() (verbs.DeviceAttr, error) {
+	attr, err := m.Context.QueryDevice()
+	attr.Caps &^= m.without
+	return attr, err
+}
+
+// Options are settings of NICs by name, for example {"markers": true}. Each provider has
+// options of its own.
+type Options map[string]any
+
+// OptionError says that a provider does not have an option.
+type OptionError struct {
+	Provider *Provider
+	Option   string
+}
+
+// Error implements error.
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("%s has no option %s; it has %s", e.Provider.Title, e.Option, strings.Join(e.Provider.Options, ", "))
+}
+
+// optionNames returns the JSON names of the fields of T.
+func optionNames[T any]() (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		names = append(names, f.Tag.Get("json"))
+	}
+	return names
+}
+
+// decode returns defaults with the fields set that options name.
+func decode[T any](p *Provider, options Options, defaults T) (T, error) {
+	for name := range options {
+		if !slices.Contains(p.Options, name) {
+			return defaults, &OptionError{Provider: p, Option: name}
+		}
+	}
+	text, err := json.Marshal(options)
+	if err == nil {
+		err = json.Unmarshal(text, &defaults)
+	}
+	if err != nil {
+		return defaults, fmt.Errorf("options of %s: %w", p.Title, err)
+	}
+	return defaults, nil
+}
+
+// WriteDefects prints the defects of each provider, those of several providers first, and
+// mutants after the others.
+func WriteDefects(w io.Writer) error {
+	all := AllDefects()
+	list := func(title string, mutants bool, has func(Defect) bool) error {
+		some := slices.DeleteFunc(slices.Clone(all), func(q Defect) bool { return q.Mutant != mutants || !has(q) })
+		if len(some) == 0 {
+			return nil
+		}
+		if mutants {
+			title += ", built from the sources, for conform only"
+		}
+		return writeDefects(w, title, some)
+	}
+	shared := func(q Defect) bool { return len(q.Of) > 1 }
+	if err := errors.Join(list("Of several kinds of NICs", false, shared), list("\nOf several kinds of NICs", true, shared)); err != nil {
+		return err
+	}
+	for _, p := range All() {
+		own := func(q Defect) bool { return !shared(q) && q.Of[0] == p.Name }
+		title := fmt.Sprintf("\nOf %s NICs (%s)", p.Title, p.Name)
+		if err := errors.Join(list(title, false, own), list(title, true, own)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeDefects(w io.Writer, title string, defects []Defect) error {
+	if _, err := fmt.Fprintln(w, title+":"); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, q := range defects {
+		imitates := q.Imitates
+		if imitates == "" {
+			imitates = "-"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", q.Name, imitates, q.Does)
+	}
+	return t.Flush()
 }

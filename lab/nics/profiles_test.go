@@ -7,15 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func TestProfileDefectsExist(t *testing.T) {
 	for _, p := range Profiles() {
-		of, err := Find(p.Provider)
-		if err != nil {
-			t.Fatal(err)
-		}
+		of := must.Get(Find(p.Provider))(t)
 		for i, q := range p.Defects {
 			if err := of.CheckDefect(q); err != nil {
 				t.Errorf("%s: %v", p.Name, err)
@@ -64,10 +62,7 @@ const knownDefects = 48
 func TestRxeProfilesHaveKnownDefects(t *testing.T) {
 	only := map[int]string{17: "rxe-6.12", 35: "rxe-6.12", 43: "rxe-6.1"}
 	for _, profile := range []string{"rxe-6.12", "rxe-6.1"} {
-		p, err := FindProfile(profile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(FindProfile(profile))(t)
 		for n := 1; n <= knownDefects; n++ {
 			want := n == 9 || n == 16 || n >= 18 && n < knownDefects
 			if v, one := only[n]; one {
@@ -119,10 +114,7 @@ func TestProfilesMatchDocumentedKernels(t *testing.T) {
 // imitating lists the defects of a profile's provider that are said to imitate something.
 func imitating(t *testing.T, p *Profile, what string) (names []string) {
 	t.Helper()
-	of, err := Find(p.Provider)
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := must.Get(Find(p.Provider))(t)
 	for _, q := range of.Defects {
 		if slices.Contains(strings.Split(q.Imitates, ", "), what) {
 			names = append(names, q.Name)
@@ -135,10 +127,7 @@ func imitating(t *testing.T, p *Profile, what string) (names []string) {
 // names no defect that is not there.
 func TestDefectsOfSiwAreListed(t *testing.T) {
 	const doc = "../../docs/softiwarp.md"
-	text, err := os.ReadFile(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(doc))(t)
 	_, table, ok := strings.Cut(string(text), "## Defects of siw")
 	if !ok {
 		t.Fatalf("%s has no list of siw's defects", doc)
@@ -148,10 +137,7 @@ func TestDefectsOfSiwAreListed(t *testing.T) {
 	if !ok {
 		t.Fatalf("%s has no table of siw's defects", doc)
 	}
-	siw, err := Find("softiwarp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	siw := must.Get(Find("softiwarp"))(t)
 	listed := map[string]bool{}
 	for line := range strings.Lines(rows) {
 		cells := strings.Split(line, "|")

@@ -1,13 +1,12 @@
 package nics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/defects"
 	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
-	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/link/udplink"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softroce"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
@@ -57,6 +56,7 @@ type roceOpener struct {
 	cfg  softroce.Config
 }
 
+// newRoCEOpener returns an opener of soft-RoCE NICs with the defects and options of a setup.
 func newRoCEOpener(p *Provider, s Setup) (*roceOpener, error) {
 	o := &roceOpener{caps: p.Caps}
 	for _, name := range s.Defects {
@@ -91,28 +91,14 @@ func (o *roceOpener) deviceConfig(p NICConfig) softroce.Config {
 
 // InWorld implements Opener.
 func (o *roceOpener) InWorld(w *sim.World, port *sim.Port, at NICConfig) (verbs.Context, error) {
-	d, err := softroce.InWorld(w, port, at.link(port), o.deviceConfig(at))
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	return asContext(softroce.InWorld(w, port, at.link(port), o.deviceConfig(at)))
 }
 
 // OnSockets implements Opener.
 func (o *roceOpener) OnSockets(at NICConfig) (verbs.Context, error) {
 	cfg := o.deviceConfig(at)
-	if at.Capture != nil {
-		cfg.Decorate = func(l link.Waiter) link.Waiter { return at.Capture.Wrap(at.Name, l).(link.Waiter) }
-	}
-	var sockets udplink.Config
-	if at.NoGSO {
-		sockets.GSO = udplink.OffloadOff
-	}
-	d, err := softroce.OnUDP(sockets, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	cfg.Decorate = at.captureLink()
+	return asContext(softroce.OnUDP(at.sockets(), cfg))
 }
 
 // disableRateControl sets the minimum rate of DCQCN above any line rate, so that
@@ -126,4 +112,55 @@ func disableRateControl(nic *engine.Config) {
 	c.AlphaInterval, c.IncreaseInterval = 55*time.Microsecond, 55*time.Microsecond
 	c.ByteCounter, c.FastRecovery = 10e6, 5
 	c.RateAIBps, c.RateHAIBps = 40e6, 400e6
+}
+
+// rxeProfiles imitate rxe, the soft-RoCE driver of Linux.
+func rxeProfiles() []Profile {
+	return []Profile{
+		{
+			Name: "rxe-6.12", Title: "soft-RoCE of Linux 6.12",
+			Defects:      slices.Concat(rxeDefects, []string{"FlushICRCDoubled", "StaleAckBreaksRead", "LocalErrFlushesAll"}),
+			Restrictions: Restrictions{MissingCaps: rxeMissingCaps, PKeys: defaultPartition},
+		},
+		{
+			Name: "rxe-6.1", Title: "soft-RoCE of Linux 6.1",
+			Defects: slices.Concat(rxeDefects, []string{
+				"NoLengthChecks", "HugeLengthIsAccess", "NAKInReadSucceeds", "UDLongKillsQP", "SQNeverDrains", "NoLastWQEEvent", "LocalErrIsQPOp",
+			}),
+			Restrictions: Restrictions{MissingCaps: rxeMissingCaps | verbs.CapFlush | verbs.CapAtomicWrite, PKeys: defaultPartition},
+		},
+	}
+}
+
+// rxeVerbDefects are the defects of verbs of rxe.
+var rxeVerbDefects = []string{
+	"GRHFlagOnConnected", "RecvErrorIsQPOp", "RdAtomicRoundsUp", "RefusedWRStays", "SQNeverDrains", "NoQPEvents", "NoLastWQEEvent", "ValuesUnchecked",
+}
+
+// defaultPartition is the P_Key table of rxe.
+var defaultPartition = []uint16{0xffff}
+
+// rxeMissingCaps are capabilities of soft-RoCE that rxe does not claim. It claims
+// automatic path migration, which it does not implement: that is one of its
+// defects.
+const rxeMissingCaps = verbs.CapXRC | verbs.CapCongestion | verbs.CapCredits
+
+// rxeDefects are the defects of rxe in both Linux 6.1 and 6.12. Congestion control
+// and credits are not claimed, and their absence is no defect; the profile still
+// leaves them out on the wire.
+var rxeDefects = []string{
+	// Headers.
+	"ECNFromTClass", "FixedHopLimit", "DFUnchecked", "ReservedOpSilent", "RaggedAccepted", "GSIAckReq", "GRHFlagOnConnected", "MigReqZero",
+	// Requester.
+	"GhostAckCompletes", "AckCompletesRead", "BadRespSucceeds", "RNRTimerTypo", "JiffyTimers", "RetryCount7Forever", "IgnoreSecondNAK",
+	"ShortReadHangs", "RdAtomicRoundsUp", "FetchAddLeaks", "PathMTUUnchecked",
+	// Responder.
+	"DupReadWaits", "SeqNAKAfterRNR", "SubReadContinues", "NoRdAtomicLimit", "FailedImmConsumes", "InvalidateAcked", "ForeignInvalidate",
+	"InvalidatePanics", "LongSendIsOpError", "RecvErrorIsQPOp", "WindowBounds", "BindForeignRegion",
+	// Other services.
+	"UCLosesNext", "UCErrorIsFatal", "PrivilegedQKey", "WrongOpKillsQP",
+	// Objects and events.
+	"ValuesUnchecked", "RefusedWRStays", "SQDNoResume", "CQErrRepeats", "ArmsWithoutChannel", "NoQPEvents", "MigrationIgnored", "cm.IgnoreCommEst",
+	// Capabilities that it does not claim.
+	"NoCongestion", "NoCreditReporting", "NoCreditHeeding",
 }

@@ -12,58 +12,40 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// verbNeeds has the capabilities that a device needs to have a defect of its verbs;
-// others need none.
-var verbNeeds = map[string]verbs.Caps{
-	"BindKeepsKey": verbs.CapMWType1,
-	"MWKeyStale":   verbs.CapMWType1,
-	"MWTypesMixed": verbs.CapMWType1 | verbs.CapMWType2,
-	"BoundMWBusy":  verbs.CapMWType1,
-	"LocalInvNoop": verbs.CapLocalInv,
+// verbNeeds lists the defects of verbs by the capabilities that a device needs to have them.
+// Other defects need none.
+var verbNeeds = map[verbs.Caps][]string{
+	verbs.CapMWType1:                    {"BindKeepsKey", "MWKeyStale", "BoundMWBusy"},
+	verbs.CapMWType1 | verbs.CapMWType2: {"MWTypesMixed"},
+	verbs.CapLocalInv:                   {"LocalInvNoop"},
+	verbs.CapResizeCQ:                   {"ResizeLoses", "ResizeUnchecked", "ResizeNoop"},
+	verbs.CapAtomics:                    {"AtomicOperandsSwapped", "AtomicAddendCut", "AtomicSinkCut", "AtomicAligned"},
+	verbs.CapSRQ:                        {"SRQUnchecked", "SRQBypassed", "SRQModifyLies", "SRQResizeNoop"},
+	verbs.CapXRC:                        {"SRQNumberWrong", "XRCTargetDies", "OpenQPAny"},
+	verbs.CapUD:                         {"SrcQPLost", "AHAttrForgotten", "AHUnchecked", "AHsAnyDomain"},
+	verbs.CapUD | verbs.CapCM:           {"ResolvedKeyLost"},
+	verbs.CapCM: {
+		"ListenAddrZero", "PortsShared", "ListenerServesOne", "AnswersTwice", "PrivateDataLost",
+		"PrivateDataUnchecked", "RemoteUnknown", "RejectIsTimeout", "CMTimeoutsTenfold",
+	},
+	verbs.CapCM | verbs.CapRC: {"CMTakesAnyQP", "ConnParamLost", "DisconnectSilent", "EndUnnoticed"},
+}
 
-	"ResizeLoses":     verbs.CapResizeCQ,
-	"ResizeUnchecked": verbs.CapResizeCQ,
-	"ResizeNoop":      verbs.CapResizeCQ,
-
-	"AtomicOperandsSwapped": verbs.CapAtomics,
-	"AtomicAddendCut":       verbs.CapAtomics,
-	"AtomicSinkCut":         verbs.CapAtomics,
-	"AtomicAligned":         verbs.CapAtomics,
-
-	"SRQUnchecked":   verbs.CapSRQ,
-	"SRQBypassed":    verbs.CapSRQ,
-	"SRQModifyLies":  verbs.CapSRQ,
-	"SRQResizeNoop":  verbs.CapSRQ,
-	"SRQNumberWrong": verbs.CapXRC,
-	"XRCTargetDies":  verbs.CapXRC,
-	"OpenQPAny":      verbs.CapXRC,
-
-	"SrcQPLost":       verbs.CapUD,
-	"AHAttrForgotten": verbs.CapUD,
-	"AHUnchecked":     verbs.CapUD,
-	"AHsAnyDomain":    verbs.CapUD,
-	"ResolvedKeyLost": verbs.CapUD | verbs.CapCM,
-
-	"ListenAddrZero":       verbs.CapCM,
-	"PortsShared":          verbs.CapCM,
-	"ListenerServesOne":    verbs.CapCM,
-	"AnswersTwice":         verbs.CapCM,
-	"CMTakesAnyQP":         verbs.CapCM | verbs.CapRC,
-	"ConnParamLost":        verbs.CapCM | verbs.CapRC,
-	"PrivateDataLost":      verbs.CapCM,
-	"PrivateDataUnchecked": verbs.CapCM,
-	"RemoteUnknown":        verbs.CapCM,
-	"RejectIsTimeout":      verbs.CapCM,
-	"CMTimeoutsTenfold":    verbs.CapCM,
-	"DisconnectSilent":     verbs.CapCM | verbs.CapRC,
-	"EndUnnoticed":         verbs.CapCM | verbs.CapRC,
+// capsOf returns the capabilities that a device needs to have a defect of its verbs.
+func capsOf(defect string) verbs.Caps {
+	for caps, defects := range verbNeeds {
+		if slices.Contains(defects, defect) {
+			return caps
+		}
+	}
+	return 0
 }
 
 // hasVerbDefect reports whether devices of p, one of all providers, can have a defect
 // of verbs.
 func (p *Provider) hasVerbDefect(all []*Provider, name string) bool {
 	owns := func(p *Provider) bool { return slices.Contains(p.driverDefects, name) }
-	return (owns(p) || !slices.ContainsFunc(all, owns)) && (p.Caps | p.ReliableCaps).Has(verbNeeds[name])
+	return (owns(p) || !slices.ContainsFunc(all, owns)) && (p.Caps | p.ReliableCaps).Has(capsOf(name))
 }
 
 // verbDefects returns the defects of verbs that devices of p, one of all providers, can

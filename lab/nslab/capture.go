@@ -1,6 +1,7 @@
 package nslab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/lab/ethernet"
+	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
 // capture is a file with the packets of a rank's NICs.
@@ -77,4 +80,68 @@ func packCaptures(dir string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// MaxFabricCapture is the default limit of the capture of a fabric.
+const MaxFabricCapture = 256 << 20
+
+// CaptureOptions are options of the capture that a Testbed writes. It has the
+// frames on impaired cables in user space, as they were sent; a packet comment
+// tells if a frame was dropped or changed.
+type CaptureOptions struct {
+	// File is the file name; empty for no capture. Without impaired cables there is
+	// no file.
+	File string
+	// MaxBytes limits the file; 0 means MaxFabricCapture.
+	MaxBytes int64
+	// Comment is written to the file, for example the command that repeats the run.
+	Comment string
+	// OnTruncated, if not nil, is called once, by the goroutine of a switch, when
+	// the file reaches its limit.
+	OnTruncated func()
+}
+
+// fabricCapturer writes the capture of the user-space switches.
+type fabricCapturer struct {
+	opts  CaptureOptions
+	epoch time.Time // time 0 of the switches
+	file  *os.File  // nil until the first tap
+	to    *ethernet.Capture
+}
+
+// tap returns a handler that captures frames before it passes them to path.
+func (f *fabricCapturer) tap(name string, path uswitch.FrameHandler) (uswitch.FrameHandler, error) {
+	if f.opts.File == "" {
+		return path, nil
+	}
+	if f.file == nil {
+		file, err := os.Create(f.opts.File)
+		if err != nil {
+			return nil, fmt.Errorf("capture: %w", err)
+		}
+		f.file = file
+		f.to = ethernet.NewCapture(file, ethernet.CaptureOptions{
+			Epoch: f.epoch, Comment: f.opts.Comment,
+			MaxBytes: cmp.Or(f.opts.MaxBytes, MaxFabricCapture), OnLimit: f.opts.OnTruncated,
+		})
+	}
+	return f.to.Tap(name, path), nil
+}
+
+// close completes the file. The switches must have stopped.
+func (f *fabricCapturer) close() error {
+	if f.file == nil {
+		return nil
+	}
+	return closeCapture(f.file, f.to.Close())
+}
+
+// closeCapture closes a capture file; err is an earlier error. It removes a file
+// with errors, because a full disk needs the space for the report.
+func closeCapture(file *os.File, err error) error {
+	err = errors.Join(err, file.Close())
+	if err != nil {
+		err = errors.Join(err, os.Remove(file.Name()))
+	}
+	return err
 }

@@ -3,17 +3,24 @@ package nslab
 import (
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // captured has the contents of a capture file.
@@ -26,16 +33,11 @@ type captured struct {
 
 func readCapture(t *testing.T, name string) (c captured) {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(name))(t)
 	defer f.Close()
 	var in io.Reader = f
 	if strings.HasSuffix(name, pcaplink.CompressedSuffix) {
-		if in, err = gzip.NewReader(f); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		in = must.Get(gzip.NewReader(f))(t)
 	}
 	r, err := pcapgo.NewNgReader(in, pcapgo.DefaultNgReaderOptions)
 	if err != nil {
@@ -52,10 +54,7 @@ func readCapture(t *testing.T, name string) (c captured) {
 		}
 		c.packets++
 		c.longest = max(c.longest, len(data))
-		intf, err := r.Interface(ci.InterfaceIndex)
-		if err != nil {
-			t.Fatal(err)
-		}
+		intf := must.Get(r.Interface(ci.InterfaceIndex))(t)
 		for _, comment := range opts.Comments {
 			c.output[intf.Name+": "+comment]++
 		}
@@ -128,4 +127,151 @@ func linkOf(t *testing.T, r *report.Result, from, to string) *report.Link {
 	}
 	t.Fatalf("no link from %s to %s: %+v", from, to, r.Links)
 	return nil
+}
+
+// testbedCommand makes the test binary run a test body in new namespaces.
+const testbedCommand = "testbed-process"
+
+// testbedBodies are the test bodies by name.
+var testbedBodies = map[string]func(plan func(string) *lab.Plan, file string) error{
+	"impair":  impairBody,
+	"capture": captureBody,
+}
+
+// runInNamespaces runs a test body in a process with new namespaces.
+func runInNamespaces(t *testing.T, name, file string) {
+	t.Helper()
+	needNamespaces(t)
+	cmd := exec.Command("/proc/self/exe", testbedCommand, name, file)
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+	must.Do(t, netns.StartUnshared(cmd))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, output.String())
+	}
+}
+
+func runTestbedBody() error {
+	return testbedBodies[os.Args[2]](func(text string) *lab.Plan {
+		s, err := scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\nworkload: {kind: all-to-all, messages: 10}\n"+text))
+		if err == nil {
+			var plan *lab.Plan
+			if plan, err = lab.NewPlan(s, lab.Options{}); err == nil {
+				return plan
+			}
+		}
+		panic(err)
+	}, os.Args[3])
+}
+
+// A cable is in user space because of one direction; both can be impaired.
+func TestImpairAppliesToBothDirections(t *testing.T) {
+	t.Parallel()
+	runInNamespaces(t, "impair", "")
+}
+
+func impairBody(plan func(string) *lab.Plan, _ string) error {
+	testbed, err := Open(plan("fabric: {kind: star, hosts: 3}\nimpair: [{on: [host0], way: out, loss: 1%}]\n"), TestbedOptions{})
+	if err != nil {
+		return err
+	}
+	defer testbed.Close()
+	all := plan("fabric: {kind: star, hosts: 3}\nimpair: [{on: [host0], way: both, loss: 100%}]\n")
+	if err := testbed.Impair(all, "host0"); err == nil || !strings.Contains(err.Error(), "before Begin") {
+		return fmt.Errorf("before it has begun: %w", err)
+	}
+	if err := testbed.Begin(time.Now()); err != nil {
+		return err
+	}
+	if n, err := countReceived(testbed, "host1", "host0", 20, 1); err != nil || n == 0 {
+		return fmt.Errorf("%d of 20 datagrams came: %w", n, err)
+	}
+	if err := testbed.Impair(all, "host0"); err != nil {
+		return err
+	}
+	for _, way := range [][2]string{{"host1", "host0"}, {"host0", "host1"}} {
+		if n, err := countReceived(testbed, way[0], way[1], 20, 0); err != nil || n != 0 {
+			return fmt.Errorf("from %s to %s all is lost, and %d datagrams came: %w", way[0], way[1], n, err)
+		}
+	}
+	if err := testbed.Impair(all, "host1"); err == nil || !strings.Contains(err.Error(), "the kernel carries this cable") {
+		return fmt.Errorf("a cable of the kernel's: %w", err)
+	}
+	return nil
+}
+
+func TestTestbedCaptureIsLimited(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "x.pcapng")
+	runInNamespaces(t, "capture", name)
+	c := readCapture(t, name)
+	info := must.Get(os.Stat(name))(t)
+	if c.packets < 20 || info.Size() > 16<<10 || c.section.Comment != "up" {
+		t.Errorf("%d packets, %d bytes, %q", c.packets, info.Size(), c.section.Comment)
+	}
+}
+
+func captureBody(plan func(string) *lab.Plan, file string) error {
+	cuts := make(chan struct{}, 100)
+	testbed, err := Open(plan("fabric: {kind: star, hosts: 2}\n"), TestbedOptions{UserSpace: true, Capture: CaptureOptions{
+		File: file, MaxBytes: 16 << 10, Comment: "up", OnTruncated: func() { cuts <- struct{}{} },
+	}})
+	if err != nil {
+		return err
+	}
+	err = testbed.Begin(time.Now())
+	n := 0
+	if err == nil {
+		n, err = countReceived(testbed, "host0", "host1", 200, 100)
+	}
+	if err = errors.Join(err, testbed.Close()); err == nil && (n < 100 || len(cuts) != 1) {
+		err = fmt.Errorf("%d of 200 datagrams came, told %d times that the file is full", n, len(cuts))
+	}
+	return err
+}
+
+// countReceived sends datagrams from one host to another and returns how many
+// arrive. It waits long for the first want of them, and then briefly for more.
+func countReceived(testbed *Testbed, from, to string, send, want int) (n int, err error) {
+	a, err := listen(testbed, from)
+	if err != nil {
+		return 0, err
+	}
+	defer a.Close()
+	b, err := listen(testbed, to)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Close()
+	for range send {
+		if _, err := a.WriteTo(make([]byte, 500), b.LocalAddr()); err != nil {
+			return 0, err
+		}
+	}
+	buf := make([]byte, 2000)
+	for {
+		wait := 300 * time.Millisecond
+		if n < want {
+			wait = 30 * time.Second
+		}
+		if err := b.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return 0, err
+		}
+		if _, _, err := b.ReadFrom(buf); err != nil {
+			return n, nil // nothing more comes
+		}
+		if n++; n == send {
+			return n, nil
+		}
+	}
+}
+
+func listen(testbed *Testbed, host string) (conn net.PacketConn, err error) {
+	h := testbed.Fabric.Host(host)
+	addr := h.NICs[0].Addr(false)
+	err = h.NS.Do(func() error {
+		conn, err = net.ListenPacket("udp", net.JoinHostPort(addr.String(), "0"))
+		return err
+	})
+	return conn, err
 }

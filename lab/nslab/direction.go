@@ -27,9 +27,9 @@ type portDirection struct {
 	started   bool
 	baseline  uswitch.Counters // counters at start
 
-	impairer *ethernet.Impairer // nil if packets are not impaired
-	stream   *streamImpairer    // nil without stream events
-	filter   *ethernet.Filter   // nil without partitions
+	impairer *ethernet.Impairer       // nil if packets are not impaired
+	stream   *ethernet.StreamImpairer // nil without stream events
+	filter   *ethernet.Filter         // nil without partitions
 }
 
 // begin installs the impairments and events of the plan.
@@ -60,7 +60,7 @@ func (y *portDirection) install(cfg impair.Config, streams []lab.StreamEvent, fi
 	}
 	var handler uswitch.FrameHandler = y.impairer
 	if len(streams) > 0 {
-		y.stream = newStreamImpairer(streams, handler)
+		y.stream = ethernet.NewStreamImpairer(streams, handler)
 		handler = y.stream
 	}
 	if filtered {
@@ -113,8 +113,8 @@ func linkSpecsOut(p *lab.Port, c topology.Cable) []impair.Spec {
 	return []impair.Spec{s}
 }
 
-// linkSpecsIn returns the same for packets from a switch to a port. Between two
-// hosts, linkSpecsOut of the other host applies.
+// linkSpecsIn returns rate, latency and queue of the cable for packets from a switch to
+// a port. Between two hosts, linkSpecsOut of the other host applies.
 func linkSpecsIn(plan *lab.Plan, p *lab.Port, c topology.Cable) []impair.Spec {
 	if _, isHost := plan.Topology.Host(c.Other(p.Port).Node); isHost || !shaped(c.Link) {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/scenarios"
 	"github.com/fabrictest/fabrictest/scenarios/workload"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // rankJob is the input of a rank's process.
@@ -130,6 +132,8 @@ type commands struct {
 	program atomic.Pointer[workload.Program] // nil before the start
 }
 
+// handle executes a command of the lab: it sends the time of a start to begin, or breaks the queue
+// pairs of the running program.
 func (o *commands) handle(command string, begin chan<- time.Duration) error {
 	if strings.HasPrefix(command, startCommand) {
 		epoch, err := parseStart(command)
@@ -181,4 +185,70 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []w
 		opened = append(opened, workload.NIC{Device: dev, Addr: n.Addr, Rail: n.Rail})
 	}
 	return opened, closeAll, nil
+}
+
+// startCommand starts a rank. Its argument is time 0 of the scenario on
+// CLOCK_MONOTONIC: "start 1234567890".
+const startCommand = "start "
+
+func formatStart(epoch time.Duration) string {
+	return startCommand + strconv.FormatInt(int64(epoch), 10)
+}
+
+func parseStart(command string) (epoch time.Duration, err error) {
+	n, err := strconv.ParseInt(strings.TrimPrefix(command, startCommand), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("command %q: %w", command, err)
+	}
+	return time.Duration(n), nil
+}
+
+// clock is a verbs.Proc in real time, with the same time 0 for all ranks.
+type clock struct{ epoch time.Time }
+
+func newClock(epoch time.Duration) clock { return clock{time.Now().Add(epoch - monotonic())} }
+
+// Now returns the time of the scenario.
+func (c clock) Now() time.Duration { return time.Since(c.epoch) }
+
+// Sleep implements verbs.Proc.
+func (clock) Sleep(d time.Duration) { time.Sleep(d) }
+
+// spinTime is how long Compute spins at the end, to cover late timers.
+const spinTime = 100 * time.Microsecond
+
+// Compute simulates a computation of duration d. It sleeps for most of it, because
+// the hosts share the CPUs of this machine, and real hosts do not.
+func (clock) Compute(d time.Duration) {
+	began := time.Now()
+	if d > spinTime {
+		time.Sleep(d - spinTime)
+	}
+	for time.Since(began) < d {
+	}
+}
+
+// control is the workload.Control of a rank, over its connection to the launcher.
+type control struct{ conn *launch.Conn }
+
+func (c *control) Send(to int, msg []byte) error { return c.wrapErr(c.conn.Send(to, msg)) }
+
+func (c *control) Recv(from int, timeout time.Duration) ([]byte, error) {
+	msg, err := c.conn.Recv(from, timeout)
+	return msg, c.wrapErr(err)
+}
+
+func (c *control) Barrier(timeout time.Duration) error { return c.wrapErr(c.conn.Barrier(timeout)) }
+func (c *control) Mark(what string)                    { c.conn.Mark(what) }
+func (c *control) Sample(s workload.Sample)            { c.conn.Sample(s) }
+
+// wrapErr adds the errors of package workload that programs test for.
+func (c *control) wrapErr(err error) error {
+	switch {
+	case errors.Is(err, launch.ErrEnded):
+		return errors.Join(workload.ErrGone, err)
+	case errors.Is(err, launch.ErrTimeout):
+		return errors.Join(verbs.ErrTimeout, err)
+	}
+	return err
 }

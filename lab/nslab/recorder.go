@@ -61,6 +61,7 @@ func (r *recorder) event(e launch.Event) {
 	r.progress(e.At)
 }
 
+// mark records a mark of a rank, and closes allReady when every rank is ready.
 func (r *recorder) mark(e launch.Event) {
 	if e.Text == readyMark && r.epoch.IsZero() {
 		if r.ready++; r.ready == len(r.ranks) {
@@ -95,6 +96,7 @@ func (r *recorder) now() time.Duration {
 	return r.since(time.Now())
 }
 
+// progress reports the progress, at most once per progressInterval.
 func (r *recorder) progress(at time.Time) {
 	if r.onProgress == nil || at.Sub(r.lastProgress) < progressInterval {
 		return

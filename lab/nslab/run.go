@@ -9,12 +9,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -65,6 +67,7 @@ func repeatStarved(ctx context.Context, run func() *report.Result) *report.Resul
 	return r
 }
 
+// runOnce runs a scenario once; it is skipped where namespaces are not available.
 func runOnce(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.Result {
 	began := time.Now()
 	r := lab.NewResult(s, scenarios.NetNS, &opts)
@@ -82,6 +85,7 @@ func runOnce(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *repo
 	return r
 }
 
+// runLab starts a lab process for a scenario and returns its result.
 func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*report.Result, error) {
 	text, err := s.Marshal()
 	if err != nil {
@@ -128,7 +132,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 }
 
 // forwardStateRequests signals the lab process to report the state of its ranks.
-func forwardStateRequests(ask <-chan struct{}, lab *os.Process, ended <-chan struct{}) {
+func forwardStateRequests(ask <-chan os.Signal, lab *os.Process, ended <-chan struct{}) {
 	for {
 		select {
 		case <-ended:
@@ -200,4 +204,50 @@ func (t *outputTail) String() string {
 		return ": " + why + "\n" + text
 	}
 	return "\n" + text
+}
+
+// LabMain is the main function of a lab process: it runs the scenario from its
+// standard input, and reports. It returns an error only if it cannot report.
+func LabMain() error {
+	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
+	defer stop()
+	var job labJob
+	if err := json.NewDecoder(os.Stdin).Decode(&job); err != nil {
+		return fmt.Errorf("read the job: %w", err)
+	}
+	messages := &messageWriter{to: json.NewEncoder(os.NewFile(messagesFD, "messages"))}
+	job.Options.OnProgress, job.Options.OnState = messages.progress, messages.state
+	requests := make(chan os.Signal, 1)
+	signal.Notify(requests, syscall.SIGUSR1)
+	job.Options.StateRequests = requests
+	s, err := scenarios.Parse(job.Name+".yaml", []byte(job.Scenario))
+	if err != nil {
+		return err
+	}
+	return messages.result(runScenario(ctx, s, job.Options))
+}
+
+// messageWriter writes the messages of a lab process. It is safe for concurrent
+// use.
+type messageWriter struct {
+	mu sync.Mutex
+	to *json.Encoder
+}
+
+func (w *messageWriter) progress(p lab.Progress) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.to.Encode(labMessage{Progress: &p}) // the reader may be gone
+}
+
+func (w *messageWriter) state(all []lab.RankState) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.to.Encode(labMessage{State: all}) // the reader may be gone
+}
+
+func (w *messageWriter) result(r *report.Result) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Encode(labMessage{Result: r})
 }

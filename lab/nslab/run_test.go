@@ -1,12 +1,15 @@
 package nslab
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
@@ -25,20 +28,14 @@ func run(t *testing.T, text string, opts lab.Options) *report.Result {
 	t.Helper()
 	needNamespaces(t)
 	if !strings.Contains(text, "\n") {
-		all, err := scenarios.Builtin()
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(scenarios.Builtin())(t)
 		i := slices.IndexFunc(all, func(s *scenarios.Scenario) bool { return s.Name == text })
 		if i < 0 {
 			t.Fatalf("no scenario %s", text)
 		}
 		return Run(t.Context(), all[i], opts)
 	}
-	s, err := scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text)))(t)
 	return Run(t.Context(), s, opts)
 }
 
@@ -70,10 +67,7 @@ func TestQuickScenariosPass(t *testing.T) {
 		t.Skip("the timers of scenarios are too short for ranks under the race detector; other tests cover the same code there")
 	}
 	needNamespaces(t)
-	all, err := scenarios.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(scenarios.Builtin())(t)
 	n := 0
 	for _, s := range all {
 		if s.RunsOn(scenarios.NetNS) && slices.Contains(s.Tags, "quick") {
@@ -194,5 +188,39 @@ workload: {kind: pingpong, messages: 10}
 `, lab.Options{})
 	if r.Verdict == report.Passed || !strings.Contains(r.Reason+r.Detail, "NoSuchDefect") {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
+	}
+}
+
+func TestStarvedRunIsRepeatedOnce(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, c := range []struct {
+		name     string
+		ctx      context.Context
+		verdicts []report.Verdict // of the attempts
+		runs     int
+		want     report.Verdict
+	}{
+		{"passed", context.Background(), []report.Verdict{report.Passed}, 1, report.Passed},
+		{"failed", context.Background(), []report.Verdict{report.Failed}, 1, report.Failed},
+		{"broken", context.Background(), []report.Verdict{report.Broken}, 1, report.Broken},
+		{"starved, then passed", context.Background(), []report.Verdict{report.Starved, report.Passed}, 2, report.Passed},
+		{"starved, then failed", context.Background(), []report.Verdict{report.Starved, report.Failed}, 2, report.Failed},
+		{"starved twice", context.Background(), []report.Verdict{report.Starved, report.Starved}, 2, report.Starved},
+		{"starved and interrupted", ended, []report.Verdict{report.Starved}, 1, report.Starved},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			runs := 0
+			r := repeatStarved(c.ctx, func() *report.Result {
+				runs++
+				return &report.Result{Verdict: c.verdicts[runs-1], Reason: "attempt", Wall: time.Second, Scheduling: &report.Scheduling{Others: 0.5}}
+			})
+			if r.Verdict != c.want || runs != c.runs || r.Wall != time.Duration(runs)*time.Second {
+				t.Errorf("%s after %d runs and %v, want %s after %d", r.Verdict, runs, r.Wall, c.want, c.runs)
+			}
+			if runs > 1 && (r.First == nil || r.First.Reason != "attempt" || r.First.Wall != time.Second || r.First.Scheduling.Others != 0.5) || runs == 1 && r.First != nil {
+				t.Errorf("the first attempt is %+v", r.First)
+			}
+		})
 	}
 }

@@ -3,9 +3,11 @@ package nslab
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +18,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -80,6 +84,7 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 // the scenario.
 const fabricCapture = "fabric.pcapng"
 
+// testbedOptions returns the options of the testbed, with a capture if the run has a directory.
 func (p *scenarioRun) testbedOptions() TestbedOptions {
 	opts := TestbedOptions{Netem: p.opts.Netem}
 	if p.opts.Capture && p.dir != "" {
@@ -164,4 +169,55 @@ func (p *scenarioRun) reportStates(ctx context.Context) {
 		slices.SortFunc(all, func(a, b lab.RankState) int { return cmp.Compare(a.Rank, b.Rank) })
 		p.opts.OnState(all)
 	}
+}
+
+// specs returns the commands of the ranks: one in the namespace of each host.
+func (p *scenarioRun) specs() ([]launch.Spec, error) {
+	text, err := p.Plan.Scenario.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	specs := make([]launch.Spec, p.Plan.Scenario.RankCount())
+	for i := range specs {
+		host := p.Fabric.Host(p.Plan.Topology.Hosts[i].Name)
+		job := rankJob{
+			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
+			NICs: p.rankNICs(host.Host), Defects: p.opts.Defects,
+			Patience: idleTimeout, NoGSO: p.opts.Netem,
+		}
+		if p.opts.Capture && p.dir != "" {
+			job.Capture = captureFile(p.dir, host.Name)
+			job.Comment = p.opts.Replay
+		}
+		body, err := json.Marshal(job)
+		if err != nil {
+			return nil, err
+		}
+		specs[i] = launch.Spec{
+			Rank: i, Host: host.Name, Job: body, Start: startIn(host.NS),
+			Cmd: launch.Command{Path: "/proc/self/exe", Args: []string{RankCommand}},
+		}
+	}
+	return specs, nil
+}
+
+// captureFile returns the capture file of a host.
+func captureFile(dir, host string) string { return filepath.Join(dir, host+captureSuffix) }
+
+// startIn returns a function that starts a process in a namespace.
+func startIn(ns *netns.NS) func(*exec.Cmd) error {
+	return func(cmd *exec.Cmd) error { return ns.Start(cmd) }
+}
+
+// idleTimeout is how long a program may make no progress. It is longer than the
+// retries of a connection.
+const idleTimeout = 30 * time.Second
+
+// rankNICs returns the NICs of a host with the addresses of the traffic.
+func (p *scenarioRun) rankNICs(h topology.Host) (nics []rankNIC) {
+	for _, n := range h.NICs {
+		cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: h.Name, NIC: n.Name})
+		nics = append(nics, rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(p.Plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps})
+	}
+	return nics
 }

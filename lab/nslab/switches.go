@@ -159,8 +159,8 @@ func (w *switchSet) begin(start time.Time) error {
 			if w.netem != nil && len(cfg.Specs) > 0 {
 				errs = append(errs, w.setNetem(i, lab.Direction(d), cfg.Specs))
 			}
-			if way := w.directions[i][d]; way != nil {
-				errs = append(errs, way.begin(cfg, start.Sub(w.epoch)))
+			if port := w.directions[i][d]; port != nil {
+				errs = append(errs, port.begin(cfg, start.Sub(w.epoch)))
 			}
 		}
 	}

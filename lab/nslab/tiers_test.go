@@ -1,10 +1,13 @@
 package nslab
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/simlab"
+	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -14,10 +17,7 @@ import (
 func runOnBothTiers(t *testing.T, text string, check func(t *testing.T, r *report.Result)) {
 	t.Helper()
 	needNamespaces(t)
-	s, err := scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(scenarios.Parse("test.yaml", []byte("version: 1\nname: test\ntitle: A test\n"+text)))(t)
 	t.Run("sim", func(t *testing.T) { check(t, simlab.Run(t.Context(), s, lab.Options{})) })
 	t.Run("netns", func(t *testing.T) { check(t, Run(t.Context(), s, lab.Options{})) })
 }
@@ -115,4 +115,79 @@ workload: {kind: stream, op: send, messages: 2000, bytes: 1KiB, think: 1ms, time
 			t.Errorf("%s after %v: %s", r.Verdict, r.Wall, r.Reason)
 		}
 	})
+}
+
+// Each event breaks a connection once, and the requests are repeated.
+func TestStreamEventsReconnectOnBothTiers(t *testing.T) {
+	t.Parallel()
+	runOnBothTiers(t, `
+fabric: {kind: star, hosts: 2}
+nic: {provider: softiwarp}
+events:
+  - {on: [host0], conn: 1, offset: 50001, do: reset}
+  - {on: [host1], way: in, conn: 2, offset: 50001, do: corrupt_bit, bit: 5}
+  - {on: [host0], conn: 3, offset: 50001, do: drop}
+  - {on: [host0], conn: 3, offset: 90001, do: delay, delay: 1ms}
+workload: {kind: stream, op: send, messages: 100, bytes: 4KiB, think: 100us, reconnect: true}
+expect: {delivered: exactly-once, memory: identical, lost: {min: 1, max: 1}, reconnects: {min: 4, max: 4}}
+`, func(t *testing.T, r *report.Result) {
+		passed(t, r)
+		var bad, failed uint64
+		for _, k := range r.Ranks {
+			bad += k.Counters["mpa_bad_crcs"]
+			failed += k.Counters["sent_terminates"]
+		}
+		if bad != 1 || failed != 1 {
+			t.Errorf("%d wrong CRCs were found, %d Terminates sent", bad, failed)
+		}
+	})
+}
+
+func TestIncompatibleScenariosAreRejected(t *testing.T) {
+	runOnBothTiers(t, "fabric: {kind: pair}\nnic: {provider: softiwarp}\nworkload: {kind: stream, services: [ud]}\n", func(t *testing.T, r *report.Result) {
+		if r.Verdict != report.Broken || r.Reason != "test.yaml:5:17: nic.provider: soft-iWARP has no ud" {
+			t.Errorf("%s: %s", r.Verdict, r.Reason)
+		}
+	})
+}
+
+// Without netem in the kernel, the result has the reason and advice.
+func TestNetemReplacesSwitch(t *testing.T) {
+	t.Parallel()
+	r := run(t, `
+fabric: {kind: pair}
+impair: [{way: out, loss: 5%}]
+workload: {kind: stream, op: send, messages: 200, bytes: 1KiB, timeout: 60ms}
+expect: {retransmits: {min: 1}}
+`, lab.Options{Netem: true})
+	for _, c := range netns.Probe() {
+		if c.Name == "netem" && c.State != netns.Yes {
+			if r.Verdict != report.Broken || !strings.Contains(r.Reason, "netem") {
+				t.Fatalf("without netem: %s: %s", r.Verdict, r.Reason)
+			}
+			return
+		}
+	}
+	passed(t, r)
+	if lost := r.Links[0].Lost["kernel"]; lost == 0 {
+		t.Errorf("netem lost nothing: %+v", r.Links)
+	}
+}
+
+func TestNetemRejectsUnsupportedImpairments(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"events: [{on: [host0], nth: 3, do: drop}]":                                "change single packets",
+		"impair: [{way: in, loss: 5%}]":                                            "none of those it receives",
+		"impair: [{way: out, rate: 1Gbit}]":                                        "loss, delay, jitter",
+		"faults: [{at: 1ms, for: 1ms, do: partition, groups: [[host0], [host1]]}]": "partition hosts",
+	} {
+		r := run(t, text+`
+fabric: {kind: pair}
+workload: {kind: pingpong, messages: 10}
+`, lab.Options{Netem: true})
+		if r.Verdict != report.Broken || !strings.Contains(r.Reason+r.Detail, want) {
+			t.Errorf("%s: %s: %s %s; want %q", text, r.Verdict, r.Reason, r.Detail, want)
+		}
+	}
 }

@@ -3,12 +3,15 @@ package nslab
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
@@ -18,13 +21,9 @@ func TestMessageLimitAppliesToEachMessage(t *testing.T) {
 	var text strings.Builder
 	out := json.NewEncoder(&text)
 	for i := range 1000 {
-		if err := out.Encode(labMessage{Progress: &lab.Progress{RanksEnded: i}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, out.Encode(labMessage{Progress: &lab.Progress{RanksEnded: i}}))
 	}
-	if err := out.Encode(labMessage{Result: &report.Result{Name: "x"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, out.Encode(labMessage{Result: &report.Result{Name: "x"}}))
 	const limit = 4 << 10
 	told := 0
 	opts := &lab.Options{OnProgress: func(lab.Progress) { told++ }}
@@ -41,9 +40,7 @@ func TestMessageLimitAppliesToEachMessage(t *testing.T) {
 func TestComputeUsesLittleCPU(t *testing.T) {
 	used := func() time.Duration {
 		var u unix.Rusage
-		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	began, before := time.Now(), used()
@@ -101,4 +98,29 @@ func TestExitReasonIsTheCause(t *testing.T) {
 	if got := complaints.String(); !strings.HasPrefix(got, ": fatal error: newosproc: too few threads") || len(got) > 2*tailBytes {
 		t.Errorf("%.100q, %d bytes", got, len(got))
 	}
+}
+
+// TestMain also runs the lab and rank processes of the tests.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case LabCommand:
+			exit(LabMain())
+		case RankCommand:
+			exit(RankMain())
+		case testbedCommand:
+			exit(runTestbedBody())
+		}
+	}
+	// A run waits as long as it computes; more of them would be late for each other.
+	testutil.SetParallel(4)
+	os.Exit(m.Run())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }

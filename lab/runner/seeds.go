@@ -23,9 +23,9 @@ type Seeds struct {
 	First  uint64
 	Count  int // of seeds
 	Tasks  []Task
-	Replay []func(seed uint64) string // by task: the command line that repeats it
-	Out    io.Writer                  // for failures and the summary
-	Status io.Writer                  // for progress
+	Replay func(t *Task) string // the command line that repeats a task with its seed
+	Out    io.Writer            // for failures and the summary
+	Status io.Writer            // for progress
 
 	began    time.Time
 	mu       sync.Mutex
@@ -57,6 +57,7 @@ func (c *Seeds) Run(ctx context.Context) (passed bool, err error) {
 	return len(c.failures) == 0, nil
 }
 
+// runAll runs all tasks with all seeds, one per processor at a time.
 func (c *Seeds) runAll(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), c.total()) {
@@ -68,7 +69,7 @@ func (c *Seeds) runAll(ctx context.Context) {
 				}
 				t := c.Tasks[run%len(c.Tasks)]
 				t.Options.Seed = c.First + uint64(run/len(c.Tasks))
-				t.Options.Replay = c.Replay[run%len(c.Tasks)](t.Options.Seed)
+				t.Options.Replay = c.Replay(&t)
 				r := t.Run(ctx)
 				if ctx.Err() == nil { // else it was interrupted
 					c.done(run, r)
@@ -79,6 +80,7 @@ func (c *Seeds) runAll(ctx context.Context) {
 	workers.Wait()
 }
 
+// take returns the index of the next run; false if there is none or ctx is cancelled.
 func (c *Seeds) take(ctx context.Context) (run int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
@@ -143,9 +144,7 @@ func TestCaptureWriteErrors(t *testing.T) {
 	const text = "fabric: {kind: pair}\nworkload: {kind: stream, messages: 100}\n"
 	dir := t.TempDir()
 	blocked := filepath.Join(dir, "file")
-	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(blocked, nil, 0o600))
 	r := play(t, text, lab.Options{Capture: true, Dir: blocked})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "capture") || !strings.Contains(r.Reason, blocked) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
@@ -154,13 +153,9 @@ func TestCaptureWriteErrors(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("this system has no /dev/full")
 	}
-	if err := os.Mkdir(filepath.Join(dir, "test-sim"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "test-sim"), 0o755))
 	path := filepath.Join(dir, "test-sim", captureFile)
-	if err := os.Symlink("/dev/full", path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("/dev/full", path))
 	r = play(t, text, lab.Options{Capture: true, Dir: dir})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test-sim/capture.pcapng") || !strings.Contains(r.Reason, "no space left") || len(r.Files) != 0 {
 		t.Errorf("%s: %s, files %v", r.Verdict, r.Reason, r.Files)

@@ -49,6 +49,7 @@ func (r *run) addError(err error) {
 	}
 }
 
+// eachRank calls f for the ranks on the hosts of a step.
 func (r *run) eachRank(step *lab.Step, f func(*rank)) {
 	for _, host := range step.Hosts {
 		for _, k := range r.ranks {

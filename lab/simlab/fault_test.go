@@ -1,6 +1,8 @@
 package simlab
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -118,4 +120,63 @@ limit: 2s
 	if !strings.Contains(r.Detail, "rank 0 on host0 hung") || !strings.Contains(r.Detail, "rank 1 on host1 hung") {
 		t.Errorf("detail:\n%s", r.Detail)
 	}
+}
+
+// A slow receiver with a connection on each of two rails posts receives on both.
+// The pauses of a rank share one timer. The delay determines which connection ends
+// first.
+func TestPauseEndsOnEveryRail(t *testing.T) {
+	for _, service := range []string{"rc", "srq"} {
+		for _, way := range []string{"in", "out", "both"} {
+			for _, delay := range []string{"1ms", "2ms", "3ms", "4ms", "6ms"} {
+				text := "fabric: {kind: star, hosts: 2, rails: 2}\n" +
+					fmt.Sprintf("impair: [{on: [host1/rdma1], way: %s, delay: %s}]\n", way, delay) +
+					fmt.Sprintf("workload: {kind: stream, op: send, services: [%s], messages: 300, bytes: 4KiB, pause: 5ms, timeout: 30ms}\n", service)
+				t.Run(fmt.Sprint(service, " ", way, " ", delay), func(t *testing.T) {
+					t.Parallel()
+					passes(t, text)
+				})
+			}
+		}
+	}
+}
+
+// With loss, the seed determines in which order the pauses of two rails end.
+func TestPauseEndsForEverySeed(t *testing.T) {
+	const text = "fabric: {kind: star, hosts: 2, rails: 2}\nimpair: [{on: [host1/rdma0], way: in, loss: 3%}]\n" +
+		"workload: {kind: stream, op: send, messages: 200, bytes: 1KiB, pause: 2ms, timeout: 5ms}\n"
+	for seed := uint64(1); seed <= 40; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			if r := play(t, text, lab.Options{Seed: seed}); r.Verdict != report.Passed {
+				t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
+			}
+		})
+	}
+}
+
+// The responder of a stream rejects the first message and ends. The requester
+// learns that on the control channel 2 ms before the NAK arrives.
+func TestRequesterReportsNAKReceivedAfterPeerEnded(t *testing.T) {
+	passes(t, `
+fabric: {kind: pair, link: {latency: 2ms}}
+workload: {kind: stream, op: send, messages: 20, bytes: 16KiB, mtu: [4096, 1024], timeout: 30ms}
+expect: {delivered: at-most-once, errors: {host0: [remote invalid request]}}
+`)
+}
+
+// With this seed 16 connections in a row lose no MAD and are in time wait at the
+// same time: the maximum of the connection manager. The client waits until one is
+// freed.
+func TestCallsWaitUntilAConnectionIsFreed(t *testing.T) {
+	for _, s := range shipped(t) {
+		if s.Name != "calls-loss" {
+			continue
+		}
+		if r := Run(context.Background(), s, lab.Options{Seed: 914}); r.Verdict != report.Passed {
+			t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
+		}
+		return
+	}
+	t.Error("there is no calls-loss")
 }

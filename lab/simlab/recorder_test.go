@@ -1,16 +1,20 @@
 package simlab
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	decode "github.com/fabrictest/fabrictest/capture"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/scenarios"
 )
 
 // recorded runs a scenario, and returns the number of packets that hosts sent, and
@@ -27,15 +31,9 @@ func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent in
 			left += r.Links[i].Packets
 		}
 	}
-	f, err := os.Open(filepath.Join(dir, r.Files[0].Path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(filepath.Join(dir, r.Files[0].Path)))(t)
 	defer f.Close()
-	s, err := decode.Open(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(decode.Open(f))(t)
 	comments, marks = make(map[string]int), make(map[decode.MarkKind]int)
 	for {
 		p, err := s.Next()
@@ -89,4 +87,134 @@ workload: {kind: stream, op: send, messages: 100, bytes: 4KiB}
 	if uint64(sent) != left || len(comments) > 0 || marks[decode.MarkRetransmission] > 0 || marks[decode.MarkMissingData] > 0 {
 		t.Errorf("%d segments left; the capture has %d, %v, marks %v", left, sent, comments, marks)
 	}
+}
+
+// Each expectation can fail alone in a run: by its bounds, or by a NIC with a
+// defect.
+func TestExpectationsFail(t *testing.T) {
+	const (
+		clean  = "fabric: {kind: pair}\nworkload: {kind: stream, messages: 100, bytes: 1KiB}\n"
+		lossy  = "fabric: {kind: pair}\nimpair: [{loss: 2%}]\nworkload: {kind: stream, messages: 300, bytes: 4KiB, timeout: 1ms}\n"
+		killed = "fabric: {kind: pair}\nfaults: [{at: 1ms, do: kill, on: [host1]}]\nworkload: {kind: pingpong, messages: 10000, think: 10us, timeout: 1ms, retries: 1}\n"
+		broken = "fabric: {kind: pair}\nfaults: [{at: 1ms, do: qp-error, on: [host0]}]\nworkload: {kind: pingpong, messages: 300, think: 10us, timeout: 1ms, reconnect: true}\n"
+	)
+	for _, tc := range []struct {
+		text    string
+		defects []string
+		red     string // all that turns red, in order
+		got     string // part of what the first says
+	}{
+		{text: clean + "expect: {max_time: 1us}\n", red: "max_time"},
+		{text: clean + "expect: {retransmits: {min: 1}}\n", red: "retransmits", got: "0"},
+		{text: clean + "expect: {errors: {host0: [retry exceeded]}}\n", red: "errors", got: `saw no "retry exceeded"`},
+		{text: clean + "events: [{on: [host0], nth: 100000, do: drop}]\n", red: "events", got: "events[0], drop of packet 100000, did not occur"},
+		{text: clean + "events: [{on: [host0], nth: 3, do: truncate, bytes: 9000}]\n", red: "events", got: "to 9000 bytes of a payload"},
+		{text: clean + "expect: {violations: {min: 1}}\n", red: "violations", got: "none"},
+		{text: lossy + "expect: {lost: {max: 0}}\n", red: "lost"},
+		{text: lossy + "expect: {retransmits: {max: 0}}\n", red: "retransmits"},
+		{text: lossy + "expect: {marked: {min: 1}}\n", red: "marked", got: "0"},
+		{text: killed + "expect: {killed: [host1], errors: {host0: [remote access]}}\n", red: "errors", got: `saw no "remote access"`},
+		{text: broken + "expect: {reconnects: {max: 0}}\n", red: "reconnects", got: "2"},
+		{text: broken + "expect: {recovery: 1us}\n", red: "recovery", got: "after host0 queue pairs moved to Error at 1 ms"},
+		// A NIC that is told to be wrong.
+		{
+			text:    "fabric: {kind: pair}\nimpair: [{loss: 5%}]\nworkload: {kind: random, services: [rc], messages: 1500, bytes: 8KiB, timeout: 30ms}\nexpect: {delivered: any}\n",
+			defects: []string{"AckCompletesRead"}, red: "memory violations", got: "want a value that the word had",
+		},
+		{
+			text: "fabric: {kind: pair}\nworkload: {kind: random, services: [rc], messages: 400}\n", defects: []string{"WCDoubled"},
+			red: "delivered violations", got: "messages",
+		},
+	} {
+		r := play(t, tc.text, lab.Options{Defects: tc.defects})
+		if got := strings.Join(red(r), " "); got != tc.red || r.Verdict != report.Failed {
+			t.Errorf("%s%v: %s, %q turn red, want %q: %s", tc.text, tc.defects, r.Verdict, got, tc.red, r.Reason)
+			continue
+		}
+		if name, _, _ := strings.Cut(tc.red, " "); !strings.Contains(check(r, name).Got, tc.got) {
+			t.Errorf("%s: got %q, want %q in it", tc.text, check(r, name).Got, tc.got)
+		}
+		if !strings.HasPrefix(r.Reason, strings.Fields(tc.red)[0]+": ") {
+			t.Errorf("%s: the reason is %q", tc.text, r.Reason)
+		}
+	}
+}
+
+func TestDefectsApplyToNamedHosts(t *testing.T) {
+	const text = "fabric: {kind: pair}\nimpair: [{loss: 5%}]\nworkload: {kind: random, services: [rc], messages: 1500, bytes: 8KiB, timeout: 30ms}\n"
+	passes(t, text)
+	r := play(t, text+"nic: {defects: [AckCompletesRead], on: [host1]}\n", lab.Options{})
+	if got := red(r); !slices.Contains(got, "violations") {
+		t.Errorf("a defective NIC was not found out: %v", got)
+	}
+	r = play(t, text+"nic: {defects: [NoSuchDefect]}\n", lab.Options{})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test.yaml:7:") || !strings.Contains(r.Reason, `no defect "NoSuchDefect"`) {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+	r = play(t, text, lab.Options{Defects: []string{"NoSuchDefect"}})
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, `no defect "NoSuchDefect"`) {
+		t.Errorf("%s: %s", r.Verdict, r.Reason)
+	}
+}
+
+// parse parses a scenario; it adds the first lines.
+func parse(t testing.TB, text string) *scenarios.Scenario {
+	t.Helper()
+	text = "version: 1\nname: test\ntitle: A test\n" + text
+	s, err := scenarios.Parse("test.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return s
+}
+
+func play(t testing.TB, text string, opts lab.Options) *report.Result {
+	t.Helper()
+	return Run(context.Background(), parse(t, text), opts)
+}
+
+// passes runs a scenario that must pass.
+func passes(t testing.TB, text string) *report.Result {
+	t.Helper()
+	r := play(t, text, lab.Options{})
+	if r.Verdict != report.Passed {
+		t.Errorf("%s: %s\n%s\n%s", r.Verdict, r.Reason, r.Detail, text)
+		for _, c := range r.Checks {
+			t.Logf("%v %s: want %s, got %s", c.OK, c.Name, c.Want, c.Got)
+		}
+	}
+	return r
+}
+
+func check(r *report.Result, name string) report.Check {
+	i := slices.IndexFunc(r.Checks, func(c report.Check) bool { return c.Name == name })
+	if i < 0 {
+		return report.Check{}
+	}
+	return r.Checks[i]
+}
+
+func red(r *report.Result) (names []string) {
+	for _, c := range r.Checks {
+		if !c.OK {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// cable returns the counters of one direction of a cable.
+func cable(t testing.TB, r *report.Result, from, to string) report.Link {
+	t.Helper()
+	for _, l := range r.Links {
+		if l.From == from && l.To == to {
+			return l
+		}
+	}
+	var names []string
+	for _, l := range r.Links {
+		names = append(names, l.From+">"+l.To)
+	}
+	t.Fatalf("no link from %s to %s, but %s", from, to, strings.Join(names, ", "))
+	return report.Link{}
 }

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/softroce"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
@@ -133,19 +136,61 @@ func TestImpairmentsUseRandomSourcesOfPlan(t *testing.T) {
 	const text = "fabric: {kind: pair}\nimpair: [{on: [host0], loss: 30%}]\nworkload: {kind: pingpong, messages: 40, timeout: 1ms, bytes: 64}\n"
 	s := parse(t, text)
 	r := Run(context.Background(), s, lab.Options{Seed: 3})
-	plan, err := lab.NewPlan(s, lab.Options{Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pipe, err := impair.NewPipe(plan.Ports[0].Out.Config, softroce.Dissector{}, plan.RandSources(0, lab.Out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(lab.NewPlan(s, lab.Options{Seed: 3}))(t)
+	pipe := must.Get(impair.NewPipe(plan.Ports[0].Out.Config, softroce.Dissector{}, plan.RandSources(0, lab.Out)))(t)
 	l := cable(t, r, "host0/rdma0", "host1/rdma0")
 	for range l.Packets {
 		pipe.Apply(0, &pingDatagram, nil)
 	}
 	if got := pipe.Counters().Lost; got != l.Lost["loss"] || got == 0 {
 		t.Errorf("of %d packets the simulation lost %d, and the plan's own stream %d", l.Packets, l.Lost["loss"], got)
+	}
+}
+
+func TestShippedScenariosPass(t *testing.T) {
+	for _, s := range shipped(t) {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			holds(t, s)
+		})
+	}
+}
+
+func TestShippedScenariosPassWithOtherProviders(t *testing.T) {
+	for _, p := range nics.All() {
+		ran := 0
+		for _, s := range shipped(t) {
+			other := lab.WithProvider(s, p.Name)
+			if other == s || lab.Incompatibility(other, scenarios.Sim) != "" {
+				continue
+			}
+			ran++
+			t.Run(p.Name+"/"+s.Name, func(t *testing.T) {
+				t.Parallel()
+				holds(t, other)
+			})
+		}
+		if ran < 4 {
+			t.Errorf("%d scenarios make sense with %s", ran, p.Name)
+		}
+	}
+}
+
+func shipped(t *testing.T) []*scenarios.Scenario {
+	t.Helper()
+	all := must.Get(scenarios.Builtin())(t)
+	return slices.DeleteFunc(all, func(s *scenarios.Scenario) bool { return !s.RunsOn(scenarios.Sim) })
+}
+
+func holds(t *testing.T, s *scenarios.Scenario) {
+	t.Helper()
+	r := Run(context.Background(), s, lab.Options{})
+	t.Logf("%v of its own time, %v on the wall", r.Elapsed, r.Wall)
+	if r.Verdict == report.Passed {
+		return
+	}
+	t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
+	for _, c := range r.Checks {
+		t.Logf("%v %s: want %s, got %s", c.OK, c.Name, c.Want, c.Got)
 	}
 }

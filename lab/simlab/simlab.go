@@ -30,6 +30,7 @@ func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.R
 	return runWith(ctx, s, opts, workload.New)
 }
 
+// runWith runs a scenario with the rank programs of start. A panic makes the result broken.
 func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, start newProgram) (result *report.Result) {
 	began := time.Now()
 	result = lab.NewResult(s, scenarios.Sim, &opts)

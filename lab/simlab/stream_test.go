@@ -10,6 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/sim"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab"
 )
 
@@ -30,16 +31,10 @@ type tap struct {
 func newTap(t *testing.T, text string) *tap {
 	t.Helper()
 	s := parse(t, text+"nic: {provider: softiwarp}\nworkload: {kind: stream}\n")
-	plan, err := lab.NewPlan(s, lab.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(lab.NewPlan(s, lab.Options{}))(t)
 	x := &tap{t: t, world: sim.New(sim.Config{Seed: plan.Seed})}
 	t.Cleanup(x.world.Close)
-	n, err := sim.NewNet(x.world, sim.NetConfig{Cable: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(sim.NewNet(x.world, sim.NetConfig{Cable: true}))(t)
 	rail := make(map[netip.Addr]*streamPort)
 	addrs := []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}
 	for i, p := range []**streamPort{&x.a, &x.b} {
@@ -47,22 +42,15 @@ func newTap(t *testing.T, text string) *tap {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if *p, err = newStreamPort(x.world, plan, i, rail); err != nil {
-			t.Fatal(err)
-		}
+		*p = must.Get(newStreamPort(x.world, plan, i, rail))(t)
 		(*p).wrapNet(port.StreamHost())
 		rail[addrs[i]] = *p
 	}
-	l, err := x.b.Listen(netip.AddrPortFrom(addrs[1], 7), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if x.from, err = x.a.Dial(0, netip.AddrPortFrom(addrs[0], 0), l.Addr()); err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(x.b.Listen(netip.AddrPortFrom(addrs[1], 7), 1))(t)
+	x.from = must.Get(x.a.Dial(0, netip.AddrPortFrom(addrs[0], 0), l.Addr()))(t)
 	x.run(time.Millisecond)
-	if x.to, err = l.Accept(x.world.Now()); x.to == nil || err != nil || !x.from.Connected(x.world.Now()) {
-		t.Fatalf("not connected: %v", err)
+	if x.to = must.Get(l.Accept(x.world.Now()))(t); x.to == nil || !x.from.Connected(x.world.Now()) {
+		t.Fatal("not connected")
 	}
 	return x
 }
@@ -72,9 +60,7 @@ func (x *tap) run(d time.Duration) {
 	step := max(d/1000, 10*time.Microsecond)
 	until := x.world.Now().Add(d)
 	for x.world.Now().Before(until) {
-		if err := x.world.RunUntil(x.world.Now().Add(step)); err != nil {
-			x.t.Fatal(err)
-		}
+		must.Do(x.t, x.world.RunUntil(x.world.Now().Add(step)))
 		x.read()
 		var ready [8]link.StreamReady
 		x.a.Ready(ready[:])
@@ -114,9 +100,7 @@ func (x *tap) write(n int) error {
 func TestLostSegmentsAreRetransmitted(t *testing.T) {
 	x := newTap(t, "fabric: {kind: pair}\nimpair: [{loss: 20%}]\n")
 	for range 50 {
-		if err := x.write(20_000); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.write(20_000))
 		x.run(100 * time.Microsecond)
 	}
 	x.run(10 * time.Second)
@@ -135,9 +119,7 @@ func TestLossCostsFastRetransmitOrTimeout(t *testing.T) {
 	}{{4000, minRTO, minRTO + time.Millisecond}, {40_000, 0, time.Millisecond}} {
 		x := newTap(t, "fabric: {kind: pair}\nevents: [{on: [host0], offset: 0, do: drop}]\n")
 		began := time.Duration(x.world.Now())
-		if err := x.write(c.bytes); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.write(c.bytes))
 		x.run(300 * time.Millisecond)
 		if took := x.when[0] - began; took < c.least || took > c.most || !bytes.Equal(x.got, x.sent) {
 			t.Errorf("%d bytes: the first came after %v, %d in all", c.bytes, took, len(x.got))
@@ -151,9 +133,7 @@ func TestLossCostsFastRetransmitOrTimeout(t *testing.T) {
 func TestDelayedSegmentDelaysLaterOnes(t *testing.T) {
 	x := newTap(t, "fabric: {kind: pair}\nimpair: [{reorder: 20%, reorder_delay: 1ms, duplicate: 20%, jitter: 200us}]\nevents: [{on: [host1], way: in, offset: 9000, do: delay, delay: 5ms}]\n")
 	began := time.Duration(x.world.Now())
-	if err := x.write(100_000); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.write(100_000))
 	x.run(20 * time.Millisecond)
 	if !bytes.Equal(x.got, x.sent) {
 		t.Errorf("%d bytes of %d came, or not as they were", len(x.got), len(x.sent))
@@ -165,9 +145,7 @@ func TestDelayedSegmentDelaysLaterOnes(t *testing.T) {
 
 func TestCorruptedBytesAreDelivered(t *testing.T) {
 	x := newTap(t, "fabric: {kind: pair}\nevents: [{on: [host0], conn: 1, offset: 5000, do: corrupt_bit, bit: 6}, {on: [host0], conn: 2, offset: 1, do: reset}]\n")
-	if err := x.write(10_000); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.write(10_000))
 	x.run(time.Millisecond)
 	x.sent[5000] ^= 1 << 6
 	if !bytes.Equal(x.got, x.sent) {
@@ -182,9 +160,7 @@ func TestCorruptedBytesAreDelivered(t *testing.T) {
 
 func TestResetBreaksBothEnds(t *testing.T) {
 	x := newTap(t, "fabric: {kind: pair}\nevents: [{on: [host0], offset: 20000, do: reset}]\n")
-	if err := x.write(10_000); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.write(10_000))
 	x.run(time.Millisecond)
 	if err := x.write(20_000); !errors.Is(err, link.ErrReset) {
 		t.Errorf("the writer is told %v", err)
@@ -202,12 +178,8 @@ func TestResetBreaksBothEnds(t *testing.T) {
 func TestCloseWriteFollowsQueuedSegments(t *testing.T) {
 	const slow = "fabric: {kind: pair}\nimpair: [{delay: 1ms}]\n"
 	x := newTap(t, slow)
-	if err := x.write(10_000); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.from.CloseWrite(x.world.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.write(10_000))
+	must.Do(t, x.from.CloseWrite(x.world.Now()))
 	if err := x.write(1); !errors.Is(err, link.ErrWriteClosed) {
 		t.Errorf("a write behind the end: %v", err)
 	}
@@ -216,12 +188,8 @@ func TestCloseWriteFollowsQueuedSegments(t *testing.T) {
 		t.Errorf("%d bytes, then %v", len(x.got), x.err)
 	}
 	x = newTap(t, slow)
-	if err := x.write(10_000); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.from.Abort(x.world.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.write(10_000))
+	must.Do(t, x.from.Abort(x.world.Now()))
 	x.run(3 * time.Millisecond)
 	if !errors.Is(x.err, link.ErrReset) || len(x.got) > 0 {
 		t.Errorf("%d bytes, then %v", len(x.got), x.err)
@@ -230,28 +198,17 @@ func TestCloseWriteFollowsQueuedSegments(t *testing.T) {
 
 func TestStreamImpairmentsCanBeReplaced(t *testing.T) {
 	x := newTap(t, "fabric: {kind: pair}\n")
-	if err := x.write(1000); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.write(1000))
 	x.run(100 * time.Microsecond)
 	later := parse(t, "fabric: {kind: pair}\nimpair: [{loss: 100%}]\nworkload: {kind: stream}\n")
-	plan, err := lab.NewPlan(later, lab.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := x.a.setSpecs(lab.Out, plan.Ports[0].Out.Specs); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.write(1000); err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(lab.NewPlan(later, lab.Options{}))(t)
+	must.Do(t, x.a.setSpecs(lab.Out, plan.Ports[0].Out.Specs))
+	must.Do(t, x.write(1000))
 	x.run(time.Second)
 	if len(x.got) != 1000 {
 		t.Errorf("%d bytes came", len(x.got))
 	}
-	if err := x.a.setSpecs(lab.Out, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.a.setSpecs(lab.Out, nil))
 	x.run(2 * time.Second)
 	if !bytes.Equal(x.got, x.sent) {
 		t.Errorf("%d bytes came in the end", len(x.got))

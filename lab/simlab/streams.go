@@ -32,12 +32,12 @@ type packetCount struct{ packets, bytes uint64 }
 // newStreamPort returns the impairments of the streams of a port.
 func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {
 	p := &streamPort{world: w, ports: rail, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
-	for way, m := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
-		pipe, err := impair.NewPipe(impair.Config{Specs: m.Specs}, nil, plan.RandSources(port, lab.Direction(way)))
+	for direction, m := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
+		pipe, err := impair.NewPipe(impair.Config{Specs: m.Specs}, nil, plan.RandSources(port, lab.Direction(direction)))
 		if err != nil {
 			return nil, err
 		}
-		p.pipes[way], p.matchers[way] = pipe, lab.NewStreamMatcher(m.StreamEvents)
+		p.pipes[direction], p.matchers[direction] = pipe, lab.NewStreamMatcher(m.StreamEvents)
 	}
 	return p, nil
 }
@@ -49,8 +49,8 @@ func (p *streamPort) wrapNet(n link.StreamNet) link.StreamNet {
 }
 
 // setSpecs replaces the random impairments.
-func (p *streamPort) setSpecs(way lab.Direction, specs []impair.Spec) error {
-	return p.pipes[way].SetSpecs(specs)
+func (p *streamPort) setSpecs(direction lab.Direction, specs []impair.Spec) error {
+	return p.pipes[direction].SetSpecs(specs)
 }
 
 // number returns the number of a stream, in the order of their creation.
@@ -131,12 +131,12 @@ func (f *fabric) streamTap(now mono.Time, at *sim.Port, dir sim.Direction, s *li
 	if p == nil {
 		return
 	}
-	way := lab.Out
+	direction := lab.Out
 	if dir == sim.In {
-		way = lab.In
+		direction = lab.In
 	}
-	p.traffic[way].packets++
-	p.traffic[way].bytes += uint64(segmentBytes(s))
+	p.traffic[direction].packets++
+	p.traffic[direction].bytes += uint64(segmentBytes(s))
 }
 
 // segmentBytes returns the length of a segment from its IP header on.

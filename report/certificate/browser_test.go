@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/internal/browser"
 )
@@ -17,16 +18,9 @@ func TestPagesInABrowser(t *testing.T) {
 	_, dir := written(t, conform.Pass, conform.Fail, conform.Deviates, conform.Unsupported, conform.Broken, conform.Stale)
 	c, _, _ := compared(t)
 	matrix := filepath.Join(t.TempDir(), "matrix.html")
-	f, err := os.Create(matrix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.WriteHTML(f, dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(matrix))(t)
+	must.Do(t, c.WriteHTML(f, dir))
+	must.Do(t, f.Close())
 	b.Inspect("certificate", filepath.Join(dir, PageFile), 2600)
 	b.Inspect("matrix", matrix, 2600)
 	t.Run("filter", func(t *testing.T) { filter(t, b, matrix) })

@@ -5,8 +5,12 @@
 package certificate
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -112,3 +116,136 @@ var states = []State{Broken, Fail, Stale, Deviates, NotAsked, Pass, Unsupported,
 
 // levels are in the order of their weight.
 var levels = []string{"MUST", "SHOULD", "MAY"}
+
+// Draw makes a certificate from the results of a run. The run must have one device, without
+// defects.
+func Draw(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
+	if len(run.Devices) != 1 {
+		return nil, fmt.Errorf("a certificate is for one device, but the run has %s", textfmt.Plural(len(run.Devices), "device"))
+	}
+	if q := run.Devices[0].Defects; len(q) > 0 {
+		return nil, fmt.Errorf("the device has the injected defects %v: a certificate is for unmodified devices", q)
+	}
+	c := &Certificate{Version: Version, Subject: subject, Judge: judge, Run: *run}
+	c.Clauses = clauses(run)
+	c.Counts = counts(c.Clauses)
+	c.Outcome, c.Why = outcome(run, c.Clauses)
+	return c, nil
+}
+
+// clauses returns the clauses of every document of which a case was run.
+func clauses(run *conform.Run) (all []Clause) {
+	results := make(map[string][]*conform.Result)
+	for i := range run.Devices[0].Results {
+		r := &run.Devices[0].Results[i]
+		for _, row := range r.Rows {
+			results[row] = append(results[row], r)
+		}
+	}
+	for i := range run.Documents {
+		var rows []Clause
+		touched := false
+		for j := range run.Documents[i].Sections {
+			for _, row := range run.Documents[i].Sections[j].Rows {
+				c := Clause{Row: row.ID, Level: row.Level, Clause: row.Clause, State: NotAsked}
+				switch {
+				case len(results[row.ID]) > 0:
+					c.State, c.Cases = worst(results[row.ID])
+					touched = true
+				case row.Untestable != "":
+					c.State = Untestable
+				}
+				rows = append(rows, c)
+			}
+		}
+		if touched {
+			all = append(all, rows...)
+		}
+	}
+	return all
+}
+
+// worst returns the worst verdict of some cases, and their names.
+func worst(results []*conform.Result) (s State, cases []string) {
+	verdicts := make([]conform.Verdict, 0, len(results))
+	for _, r := range results {
+		cases, verdicts = append(cases, r.ID), append(verdicts, r.Verdict)
+	}
+	slices.Sort(cases)
+	return State(conform.RowVerdict(verdicts)), cases
+}
+
+// counts counts clauses by level and state.
+func counts(clauses []Clause) (all []Count) {
+	for _, level := range levels {
+		for _, s := range states {
+			n := 0
+			for i := range clauses {
+				if clauses[i].Level == level && clauses[i].State == s {
+					n++
+				}
+			}
+			if n > 0 {
+				all = append(all, Count{Level: level, State: s, N: n})
+			}
+		}
+	}
+	return all
+}
+
+// outcome returns the outcome. A failed clause takes precedence over an untested one. A
+// stale deviation makes the outcome incomplete until the record is corrected.
+func outcome(run *conform.Run, clauses []Clause) (Outcome, string) {
+	n := make(map[State]int)
+	for i := range clauses {
+		if clauses[i].Level == "MUST" {
+			n[clauses[i].State]++
+		}
+	}
+	testable := 0
+	for s, k := range n {
+		if s != Untestable {
+			testable += k
+		}
+	}
+	count := func(s State, what string) string {
+		return fmt.Sprintf("of %d clauses of level MUST, %d %s", testable, n[s], what)
+	}
+	named := func(s State, what string) string { return count(s, what) + ": " + rowsIn(clauses, s) }
+	switch {
+	case n[Fail] > 0:
+		return DoesNotConform, named(Fail, "not met")
+	case n[Broken] > 0:
+		return Incomplete, named(Broken, "could not be judged")
+	case n[Stale] > 0:
+		return Incomplete, named(Stale, "met though a deviation is on record, which is to be mended")
+	case n[NotAsked] > 0:
+		return Incomplete, named(NotAsked, "not asked about")
+	case run.Part:
+		return Incomplete, "only some of the cases were run"
+	case n[Deviates] > 0:
+		return WithDeviations, named(Deviates, "not met for reasons that are on record")
+	}
+	return Conforms, count(Pass, "met and none violated")
+}
+
+// maxNamed limits the clauses named in a sentence.
+const maxNamed = 5
+
+// rowsIn lists the MUST clauses in a state.
+func rowsIn(clauses []Clause, s State) string {
+	var rows []string
+	for i := range clauses {
+		if clauses[i].Level == "MUST" && clauses[i].State == s {
+			row := clauses[i].Row
+			if clauses[i].Clause != "" {
+				row += " (" + clauses[i].Clause + ")"
+			}
+			rows = append(rows, row)
+		}
+	}
+	if n := len(rows) - maxNamed; n > 0 {
+		return strings.Join(rows[:maxNamed], ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(rows, ", ")
+}

@@ -2,13 +2,16 @@ package certificate
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -80,30 +83,21 @@ func written(t *testing.T, verdicts ...conform.Verdict) (*Certificate, string) {
 			put(t, dir, r.Capture, "packets of "+r.ID)
 		}
 	}
-	if err := c.WriteFolder(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.WriteFolder(dir))
 	return c, dir
 }
 
 func put(t *testing.T, dir, name, text string) {
 	t.Helper()
 	file := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o777))
+	must.Do(t, os.WriteFile(file, []byte(text), 0o666))
 }
 
 // again writes the manifest of what is there now, as a forger would.
 func again(t *testing.T, dir string) {
 	t.Helper()
-	text, err := manifest(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(manifest(dir))(t)
 	put(t, dir, ManifestFile, string(text))
 }
 
@@ -113,10 +107,7 @@ func TestWrittenFolderVerifies(t *testing.T) {
 	if err != nil || v.Outcome != DoesNotConform || v.Files != 5 {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	page, err := os.ReadFile(filepath.Join(dir, PageFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join(dir, PageFile)))(t)
 	for _, want := range []string{"Does not conform", "1.2.3", "AF_PACKET on eth1", "&lt;nothing&gt; much", "of 3 clauses of level MUST, 1 not met", `href="certificate.json"`} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page does not say %q", want)
@@ -156,15 +147,10 @@ func TestVerifyDetectsTampering(t *testing.T) {
 		"the JUnit results are taken away and the manifest rewritten": {func(t *testing.T, dir string) { remove(t, dir, "junit.xml"); again(t, dir) }, "junit.xml"},
 		"a proof is taken away": {func(t *testing.T, dir string) { remove(t, dir, "captures/rc/psn/c1.pcapng"); again(t, dir) }, "the capture of rc/psn/c1"},
 		"the outcome is better than the results": {func(t *testing.T, dir string) {
-			c, err := Read(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(Read(dir))(t)
 			c.Outcome = Conforms
 			var text bytes.Buffer
-			if err := c.write(&text); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.write(&text))
 			put(t, dir, File, text.String())
 			again(t, dir)
 		}, `it says "conforms"`},
@@ -190,9 +176,7 @@ func replace(t *testing.T, dir, name, before, after string) {
 
 func remove(t *testing.T, dir, name string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, name)))
 }
 
 func TestSignature(t *testing.T) {
@@ -206,10 +190,7 @@ func TestSignature(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	public, err := os.ReadFile(filepath.Join(keys, "lab.pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := must.Get(os.ReadFile(filepath.Join(keys, "lab.pub")))(t)
 	put(t, keys, "signers", "lab@example.com "+string(public))
 	signers := filepath.Join(keys, "signers")
 
@@ -217,9 +198,7 @@ func TestSignature(t *testing.T) {
 	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "not signed") {
 		t.Errorf("not signed: %v", err)
 	}
-	if err := Sign(t.Context(), dir, filepath.Join(keys, "lab")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Sign(t.Context(), dir, filepath.Join(keys, "lab")))
 	if v, err := Verify(t.Context(), dir, signers); err != nil || v.Signer != "lab@example.com" {
 		t.Errorf("signed: %+v, %v", v, err)
 	}
@@ -228,13 +207,62 @@ func TestSignature(t *testing.T) {
 	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "invalid signature of") {
 		t.Errorf("the manifest was written again: %v", err)
 	}
-	if err := c.WriteFolder(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := Sign(t.Context(), dir, filepath.Join(keys, "stranger")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.WriteFolder(dir))
+	must.Do(t, Sign(t.Context(), dir, filepath.Join(keys, "stranger")))
 	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "no signer in") {
 		t.Errorf("signed by a stranger: %v", err)
+	}
+}
+
+// setNumbers sets every number that can be reached, and makes one element of each empty
+// list.
+func setNumbers(v reflect.Value, n int64) {
+	switch {
+	case v.CanInt():
+		v.SetInt(n)
+	case v.CanUint():
+		v.SetUint(uint64(n))
+	case v.CanFloat():
+		v.SetFloat(float64(n))
+	case v.Kind() == reflect.Pointer:
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		setNumbers(v.Elem(), n)
+	case v.Kind() == reflect.Slice:
+		if v.Len() == 0 {
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		}
+		for i := range v.Len() {
+			setNumbers(v.Index(i), n)
+		}
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				setNumbers(v.Field(i), n)
+			}
+		}
+	}
+}
+
+// Verify draws what somebody else wrote: it must not panic, whatever the numbers are.
+func TestVerifyHandlesExtremeNumbers(t *testing.T) {
+	for _, n := range []int64{0, -1, 1, math.MaxInt32, math.MinInt32, math.MaxInt64, math.MinInt64} {
+		c, dir := written(t, conform.Pass, conform.Fail)
+		setNumbers(reflect.ValueOf(&c.Run).Elem(), n)
+		for i := range c.Run.Devices[0].Results {
+			r := &c.Run.Devices[0].Results[i]
+			for j := range r.Defective {
+				r.Defective[j].Verdict = conform.Fail
+			}
+		}
+		c.Run.Version = conform.Version
+		var text bytes.Buffer
+		must.Do(t, c.write(&text))
+		put(t, dir, File, text.String())
+		again(t, dir)
+		if _, err := Verify(t.Context(), dir, ""); err == nil {
+			t.Errorf("%d: it holds", n)
+		}
 	}
 }

@@ -133,13 +133,13 @@ func (c *Comparison) fillIn() {
 
 // count counts the states of a column.
 func (c *Comparison) count(column int) []Count {
-	said := make([]Clause, 0, len(c.Clauses))
+	found := make([]Clause, 0, len(c.Clauses))
 	for i := range c.Clauses {
 		if e := &c.Clauses[i]; e.Applies(column) {
-			said = append(said, Clause{Level: e.Level, State: e.States[column]})
+			found = append(found, Clause{Level: e.Level, State: e.States[column]})
 		}
 	}
-	return counts(said)
+	return counts(found)
 }
 
 // readRun reads the results of a folder of either kind.
@@ -198,12 +198,12 @@ func (c *Comparison) tellApart() {
 
 // add adds a column.
 func (c *Comparison) add(d *judgedDevice, at map[string]int) {
-	said := clauses(&d.run)
+	found := clauses(&d.run)
 	column := len(c.Columns)
 	c.Columns = append(c.Columns, d.column())
-	state := make(map[string]*Clause, len(said))
-	for i := range said {
-		state[said[i].Row] = &said[i]
+	state := make(map[string]*Clause, len(found))
+	for i := range found {
+		state[found[i].Row] = &found[i]
 	}
 	for i := range c.Clauses {
 		c.Clauses[i].States = append(c.Clauses[i].States, "")

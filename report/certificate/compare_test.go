@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
@@ -19,9 +20,7 @@ func emulated(t *testing.T) string {
 		{ID: "mpa/one", Suite: "iwarp", Title: "It works", Level: "MUST", Rows: []string{"other/1"}, Verdict: conform.Unsupported, Reason: "it does not claim <it>"},
 	}})
 	dir := t.TempDir()
-	if _, err := conform.WriteFolder(dir, run); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conform.WriteFolder(dir, run))(t)
 	return dir
 }
 
@@ -30,10 +29,7 @@ func compared(t *testing.T) (c *Comparison, a, b string) {
 	t.Helper()
 	_, a = written(t, conform.Pass, conform.Fail, conform.Pass, conform.Deviates)
 	_, b = written(t, conform.Pass, conform.Pass, conform.Unsupported, conform.Fail)
-	c, err := Compare([]string{emulated(t), a, b})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = must.Get(Compare([]string{emulated(t), a, b}))(t)
 	return c, a, b
 }
 
@@ -79,10 +75,7 @@ func TestComparison(t *testing.T) {
 
 func TestColumnNamesAreUnique(t *testing.T) {
 	c, a, _ := compared(t)
-	twice, err := Compare([]string{a, a})
-	if err != nil {
-		t.Fatal(err)
-	}
+	twice := must.Get(Compare([]string{a, a}))(t)
 	names := make(map[string]bool)
 	for _, col := range append(c.Columns, twice.Columns...) {
 		names[col.Name] = true
@@ -100,9 +93,7 @@ func TestComparisonAsText(t *testing.T) {
 	c, _, _ := compared(t)
 	c.Columns[2].Name, c.Columns[3].Name = "rxe|6.1", "rxe-6.12"
 	var text, whole, out bytes.Buffer
-	if err := c.WriteMarkdown(&text, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.WriteMarkdown(&text, false))
 	s := text.String()
 	for _, want := range []string{
 		// Only the devices that fall under a document are beside it.
@@ -122,9 +113,7 @@ func TestComparisonAsText(t *testing.T) {
 	if err := c.WriteMarkdown(&whole, true); err != nil || !strings.Contains(whole.String(), "psn/0") || !strings.Contains(whole.String(), "other/1") {
 		t.Errorf("not all clauses: %v", err)
 	}
-	if err := c.WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.WriteJSON(&out))
 	var read Comparison
 	if err := json.Unmarshal(out.Bytes(), &read); err != nil || len(read.Clauses) != len(c.Clauses) {
 		t.Errorf("JSON: %v", err)
@@ -134,9 +123,7 @@ func TestComparisonAsText(t *testing.T) {
 func TestComparisonAsPage(t *testing.T) {
 	c, a, _ := compared(t)
 	var page, alone bytes.Buffer
-	if err := c.WriteHTML(&page, filepath.Dir(a)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.WriteHTML(&page, filepath.Dir(a)))
 	for _, want := range []string{
 		"4 devices, and 1 clause that some meet and others do not",
 		`href="` + filepath.Base(a) + `/certificate.html#c.rxe0.rc-psn-c1"`,

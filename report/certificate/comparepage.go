@@ -24,7 +24,7 @@ var (
 	//go:embed page/compare.js
 	compareJS string
 
-	compareLayout = kit.NewLayout(compareCSS, compareJS, template.FuncMap{"short": func(s State) string { return shortWords[s] }}, compareText)
+	compareLayout = kit.NewLayout(compareCSS, compareJS, template.FuncMap{"short": func(s State) string { return shortNames[s] }}, compareText)
 )
 
 // comparedPage is the template's data for a comparison.
@@ -47,33 +47,33 @@ type documentLine struct {
 // deviceLine is a row of the table of devices.
 type deviceLine struct {
 	Column
-	About  []string
-	Words  string // outcome in words
-	Href   string // link to its page
-	Levels []levelLine
+	About       []string
+	OutcomeName string
+	Href        string // link to its page
+	Levels      []levelLine
 }
 
 // levelLine has the counts of the clauses of a level.
 type levelLine struct {
-	Level  string
-	Shares []kit.Share
-	Words  string
+	Level   string
+	Shares  []kit.Share
+	Summary string // counts by state
 }
 
 // sign is a state with its name.
 type sign struct {
 	State State
-	Words string
+	Name  string
 }
 
-// stateWords are the names of the states.
-var stateWords = map[State]string{
+// stateNames are the names of the states.
+var stateNames = map[State]string{
 	Pass: "met", Fail: "not met", Deviates: "not met, on record", Stale: "met, and on record as not", Broken: "could not be judged",
 	Unsupported: "not supported", NotAsked: "not asked", Untestable: "untestable",
 }
 
-// shortWords are short names of the states.
-var shortWords = map[State]string{
+// shortNames are short names of the states.
+var shortNames = map[State]string{
 	Pass: "met", Fail: "not met", Deviates: "on record", Stale: "stale", Broken: "not judged", Unsupported: "not supported", NotAsked: "not asked",
 	Untestable: "untestable",
 }
@@ -125,7 +125,7 @@ func (p *comparedPage) signs(c *Comparison) {
 		if !slices.ContainsFunc(c.Clauses, func(e Compared) bool { return slices.Contains(e.States, s) }) {
 			continue
 		}
-		p.Signs = append(p.Signs, sign{s, stateWords[s]})
+		p.Signs = append(p.Signs, sign{s, stateNames[s]})
 		if s != Untestable {
 			p.Picks = append(p.Picks, s)
 		}
@@ -154,8 +154,9 @@ func (c *Comparison) pages(dir string) []string {
 // tiers are the names of the tiers.
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
+// newDeviceLine returns the row of a device, with a link to its page.
 func newDeviceLine(col *Column, href string) *deviceLine {
-	d := &deviceLine{Column: *col, Words: words[col.Outcome], Href: href}
+	d := &deviceLine{Column: *col, OutcomeName: outcomeNames[col.Outcome], Href: href}
 	// Show only the release of the kernel.
 	kernel, _, _ := strings.Cut(col.Kernel, " ")
 	if kernel != "" {
@@ -172,9 +173,9 @@ func newDeviceLine(col *Column, href string) *deviceLine {
 		for _, s := range barOrder {
 			n[s] = col.count(l, s)
 		}
-		var said []string
-		line.Shares, said = kit.Bar(n, barOrder, stateWords)
-		if line.Words = strings.Join(said, " · "); line.Words != "" {
+		var counts []string
+		line.Shares, counts = kit.Bar(n, barOrder, stateNames)
+		if line.Summary = strings.Join(counts, " · "); line.Summary != "" {
 			d.Levels = append(d.Levels, line)
 		}
 	}
@@ -243,6 +244,7 @@ func (c *Comparison) documents(hrefs []string, want func(*Compared) bool) (all [
 	return all
 }
 
+// add adds a clause to its section, with its states, the words of the filter, and notes with links.
 func (d *comparedDocument) add(e *Compared, c *Comparison, hrefs []string) {
 	if n := len(d.Sections); n == 0 || d.Sections[n-1].Title != e.Section {
 		d.Sections = append(d.Sections, &comparedSection{Title: e.Section, Names: d.Names})
@@ -282,6 +284,6 @@ func (s *comparedSection) count(columns int) {
 
 // shares returns the segments of a bar.
 func shares(n map[State]int) []kit.Share {
-	all, _ := kit.Bar(n, append(slices.Clone(barOrder), Untestable), stateWords)
+	all, _ := kit.Bar(n, append(slices.Clone(barOrder), Untestable), stateNames)
 	return all
 }

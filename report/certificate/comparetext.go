@@ -71,14 +71,14 @@ func (c *Comparison) summarize(b *strings.Builder) {
 	}
 	b.WriteString("| device | | level |")
 	for _, s := range seen {
-		fmt.Fprintf(b, " %s |", stateWords[s])
+		fmt.Fprintf(b, " %s |", stateNames[s])
 	}
 	b.WriteString("\n|---|---|---|" + strings.Repeat("---:|", len(seen)) + "\n")
 	for i := range c.Columns {
 		col := newDeviceLine(&c.Columns[i], "")
 		name, about := "**"+cell(col.Name)+"**", cell(strings.Join(col.About, ", "))
-		if col.Words != "" {
-			about += ": " + strings.ToLower(col.Words)
+		if col.OutcomeName != "" {
+			about += ": " + strings.ToLower(col.OutcomeName)
 		}
 		for _, l := range col.Levels {
 			fmt.Fprintf(b, "| %s | %s | %s |", name, about, cell(l.Level))

@@ -1,13 +1,22 @@
 package certificate
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
@@ -64,6 +73,7 @@ func (c *Certificate) write(w io.Writer) error {
 // Read reads the certificate of a folder. Unknown versions and keys are errors.
 func Read(dir string) (*Certificate, error) { return kit.ReadFile(filepath.Join(dir, File), parse) }
 
+// parse reads a certificate, which must be for one device.
 func parse(r io.Reader) (*Certificate, error) {
 	c := new(Certificate)
 	if err := (kit.Format{Version: Version, Name: "a certificate"}).Read(r, c); err != nil {
@@ -76,4 +86,112 @@ func parse(r io.Reader) (*Certificate, error) {
 		return nil, fmt.Errorf("run.%w", err)
 	}
 	return c, nil
+}
+
+// ManifestFile lists the hashes of all other files in the format of sha256sum.
+// SignatureFile is the signature of the manifest.
+const (
+	ManifestFile  = "manifest.sha256"
+	SignatureFile = ManifestFile + ".sig"
+)
+
+// Limits that no certificate exceeds.
+const (
+	maxFiles    = 20_000
+	maxFileSize = 1 << 30
+)
+
+// hashes returns the hashes of the files below a folder, by path with slashes. Files that
+// are not regular are errors.
+func hashes(dir string) (map[string]string, error) {
+	sums := make(map[string]string)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		switch {
+		case name == ManifestFile || name == SignatureFile:
+			return nil
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%s is %w: a certificate has regular files only", path, cmdline.ErrNotRegular)
+		case strings.ContainsAny(name, "\n\r\\"):
+			return fmt.Errorf("%q: the name does not fit in a line of a manifest", name)
+		case len(sums) == maxFiles:
+			return fmt.Errorf("%s has more than %d files: more than a certificate can have", dir, maxFiles)
+		}
+		sums[name], err = hash(path)
+		return err
+	})
+	return sums, err
+}
+
+func hash(path string) (string, error) {
+	f, err := cmdline.OpenFile(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, io.LimitReader(f, maxFileSize+1))
+	if err == nil && n > maxFileSize {
+		err = fmt.Errorf("%s is longer than %d bytes: more than a certificate can have", path, maxFileSize)
+	}
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// manifest returns the manifest of a folder.
+func manifest(dir string) ([]byte, error) {
+	sums, err := hashes(dir)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
+	}
+	return b.Bytes(), nil
+}
+
+// maxManifest is the largest size of a manifest.
+const maxManifest = maxFiles * 4096
+
+func readManifest(dir string) ([]byte, error) {
+	return cmdline.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
+}
+
+// checkManifest compares a manifest with the hashes of the files, and returns all
+// differences.
+func checkManifest(text []byte, have map[string]string) (files int, err error) {
+	var errs []error
+	listed := make(map[string]bool)
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		sum, name, ok := strings.Cut(lines.Text(), "  ")
+		switch {
+		case !ok || len(sum) != 2*sha256.Size:
+			return 0, fmt.Errorf("%s, line %d is not a hash, two spaces and a name", ManifestFile, n)
+		case listed[name]:
+			return 0, fmt.Errorf("%s, line %d: duplicate entry %s", ManifestFile, n, name)
+		case have[name] == "":
+			errs = append(errs, fmt.Errorf("%s is missing", name))
+		case have[name] != sum:
+			errs = append(errs, fmt.Errorf("%s has been changed", name))
+		}
+		listed[name] = true
+	}
+	if err := lines.Err(); err != nil {
+		return 0, fmt.Errorf("%s: %w", ManifestFile, err)
+	}
+	for name := range have {
+		if !listed[name] {
+			errs = append(errs, fmt.Errorf("%s has been added", name))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return len(listed), errors.Join(errs...)
 }

@@ -23,7 +23,7 @@ var (
 // cover is the template's data for a certificate.
 type cover struct {
 	*Certificate
-	Words          string
+	OutcomeName    string
 	Tables         []table
 	States         []sign
 	Counts         []levelView
@@ -47,24 +47,25 @@ type levelView struct {
 	N     []kit.Share // in the order of the states
 }
 
-// words are the names of outcomes.
-var words = map[Outcome]string{
+// outcomeNames are the names of outcomes on pages.
+var outcomeNames = map[Outcome]string{
 	Conforms: "Conforms", WithDeviations: "Conforms, with deviations", DoesNotConform: "Does not conform", Incomplete: "Not complete",
 }
 
+// newCover returns the first page of a certificate.
 func newCover(c *Certificate) *cover {
-	v := &cover{Certificate: c, Words: words[c.Outcome], Blind: c.Judge.Blind, File: File, Manifest: ManifestFile}
+	v := &cover{Certificate: c, OutcomeName: outcomeNames[c.Outcome], Blind: c.Judge.Blind, File: File, Manifest: ManifestFile}
 	s, j := &c.Subject, &c.Judge
 	v.table("The device",
-		said("Device", s.Device), said("Kind", s.Kind), said("Transport", s.Transport), said("Driver", s.Driver), said("Firmware", s.Firmware),
-		said("Vendor, part", fmt.Sprintf("%#06x, %d", s.VendorID, s.PartID)), said("GUID", s.GUID), said("Addresses", s.Addresses...),
-		said("Host", s.Host), said("Kernel", s.Kernel), said("Driven by", s.Library), said("Claims", strings.Join(s.Claims, ", ")))
+		newFact("Device", s.Device), newFact("Kind", s.Kind), newFact("Transport", s.Transport), newFact("Driver", s.Driver), newFact("Firmware", s.Firmware),
+		newFact("Vendor, part", fmt.Sprintf("%#06x, %d", s.VendorID, s.PartID)), newFact("GUID", s.GUID), newFact("Addresses", s.Addresses...),
+		newFact("Host", s.Host), newFact("Kernel", s.Kernel), newFact("Driven by", s.Library), newFact("Claims", strings.Join(s.Claims, ", ")))
 	v.table("The judge",
-		said("fabrictest", c.Run.Tool), said("Wire", j.Wire), said("Addresses", j.Addresses...), said("Agent", j.Agent),
-		said("Seed", fmt.Sprint(c.Run.Seed)), said("Started", kit.Stamp(j.Started)), said("Ended", kit.Stamp(j.Ended)))
+		newFact("fabrictest", c.Run.Tool), newFact("Wire", j.Wire), newFact("Addresses", j.Addresses...), newFact("Agent", j.Agent),
+		newFact("Seed", fmt.Sprint(c.Run.Seed)), newFact("Started", kit.Stamp(j.Started)), newFact("Ended", kit.Stamp(j.Ended)))
 	for _, st := range states {
 		if st != Untestable {
-			v.States = append(v.States, sign{st, shortWords[st]})
+			v.States = append(v.States, sign{st, shortNames[st]})
 		}
 	}
 	for _, l := range levels {
@@ -87,7 +88,8 @@ func (v *cover) table(title string, facts ...fact) {
 	v.Tables = append(v.Tables, t)
 }
 
-func said(name string, values ...string) fact { return fact{name, values} }
+// newFact returns a line of a table on the cover.
+func newFact(name string, values ...string) fact { return fact{name, values} }
 
 // writePage writes the page of the results with the certificate as its cover.
 func (c *Certificate) writePage(w io.Writer) error {

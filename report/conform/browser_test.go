@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/report/internal/browser"
 )
@@ -15,9 +16,7 @@ import (
 func pageFile(t *testing.T, name string, run *conform.Run) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name+".html")
-	if err := os.WriteFile(path, []byte(html(t, run)), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(html(t, run)), 0o666))
 	return path
 }
 

@@ -35,6 +35,11 @@ type Run struct {
 	Faults []Fault `json:"faults,omitempty"`
 }
 
+// NewRun returns a run of this program that starts now, without results.
+func NewRun(seed uint64, tier string) *Run {
+	return &Run{Version: Version, Tool: report.ToolVersion(), Seed: seed, Started: time.Now(), Machine: report.ThisMachine(), Tier: tier}
+}
+
 // Device is a device under test with its results.
 type Device struct {
 	Name  string `json:"name"`  // softroce, softiwarp, dgiwarp

@@ -2,6 +2,7 @@ package conform
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -41,13 +42,13 @@ func (d *Display) Done(what string, r *Result) {
 	})
 }
 
-// verdictWords are the printed verdicts. Bad ones are in capitals, visible without colours.
-var verdictWords = map[Verdict]string{
+// verdictNames are the printed verdicts. Bad ones are in capitals, visible without colours.
+var verdictNames = map[Verdict]string{
 	Pass: "ok", Fail: "FAIL", Broken: "BROKEN", Stale: "STALE", Deviates: "deviates", Unsupported: "skip",
 }
 
 func (d *Display) verdictLine(r *Result, what string) string {
-	s := d.tint(r.Verdict, verdictWords[r.Verdict]) + kit.Pad("", 6-len(verdictWords[r.Verdict])) + "  " + textfmt.PrintableLine(what)
+	s := d.tint(r.Verdict, verdictNames[r.Verdict]) + kit.Pad("", 6-len(verdictNames[r.Verdict])) + "  " + textfmt.PrintableLine(what)
 	if r.Verdict.Bad() {
 		return s + "\n"
 	}
@@ -88,7 +89,7 @@ func (d *Display) Finish(run *Run, paths report.Paths) error {
 
 // explain prints a violation with its citation, its ladder and the replay command.
 func (d *Display) explain(b *strings.Builder, r Judged) {
-	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictWords[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
+	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictNames[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
 	fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Title))
 	fmt.Fprintf(b, "    %s, %s", textfmt.PrintableLine(r.Level), textfmt.PrintableLine(r.Cite))
 	if len(r.Rows) > 0 {
@@ -143,6 +144,7 @@ func (d *Display) tally(run *Run) string {
 	return d.tallyDevices(run)
 }
 
+// tallyDevices returns the number of cases by verdict, or of measurements, as a sentence.
 func (d *Display) tallyDevices(run *Run) string {
 	c := run.Counts()
 	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))
@@ -165,7 +167,7 @@ func (d *Display) tallyDevices(run *Run) string {
 		}
 		part := fmt.Sprintf("%d %s", c[v], d.tint(v, string(v)))
 		if v == Deviates {
-			part += " (" + textfmt.PrintableLine(run.DeviationWords()) + ")"
+			part += " (" + textfmt.PrintableLine(run.DeviationCounts()) + ")"
 		}
 		parts = append(parts, part)
 	}
@@ -210,5 +212,46 @@ func (d *Display) faults(b *strings.Builder, run *Run) {
 			where = textfmt.PrintableLine(f.Device) + ": "
 		}
 		fmt.Fprintf(b, "%s %s%s\n", d.tint(Fail, strings.ToUpper(textfmt.PrintableLine(f.Kind))), where, textfmt.PrintableLine(f.What))
+	}
+}
+
+// deviations prints the results with a deviation on record.
+func (d *Display) deviations(b *strings.Builder, run *Run) {
+	all := run.Deviating()
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nNot met, for reasons on record: %s\n", textfmt.PrintableLine(run.DeviationCounts()))
+	for i, r := range all {
+		if i == maxPrinted {
+			fmt.Fprintf(b, "  and %d more, in the report.\n", len(all)-maxPrinted)
+			return
+		}
+		fmt.Fprintf(b, "  %s %s, %s\n", d.tint(Deviates, fmt.Sprintf("%-6s", textfmt.PrintableLine(r.Level))), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
+		if r.Want != "" || r.Got != "" {
+			fmt.Fprintf(b, "         want  %s\n         got   %s\n", textfmt.PrintableLine(r.Want), textfmt.PrintableLine(r.Got))
+		}
+		for _, line := range wrap(textfmt.PrintableLine(r.Deviation), 91, math.MaxInt) {
+			b.WriteString("         " + line + "\n")
+		}
+	}
+}
+
+// unasked prints the reasons of unsupported cases, one per line.
+func (d *Display) unasked(b *strings.Builder, run *Run) {
+	first := true
+	for i := range run.Devices {
+		dev := &run.Devices[i]
+		for _, u := range dev.Unasked() {
+			if first {
+				b.WriteString("\nNot asked, and why\n")
+				first = false
+			}
+			line := fmt.Sprintf("  %-9s %4d  %s", textfmt.PrintableLine(dev.Label()), len(u.Cases), textfmt.PrintableLine(u.Why))
+			if len(u.Cases) == 1 {
+				line += " (" + textfmt.PrintableLine(u.Cases[0]) + ")"
+			}
+			b.WriteString(line + "\n")
+		}
 	}
 }

@@ -31,6 +31,7 @@ type checkView struct {
 // maxCatchers limits the cases named for a defect; the drawing has all.
 const maxCatchers = 12
 
+// newMatrix returns the table of defects and of the cases that notice them.
 func newMatrix(d *Device, part bool) *matrixView {
 	if len(d.DefectChecks) == 0 {
 		return nil
@@ -60,6 +61,7 @@ func newMatrix(d *Device, part bool) *matrixView {
 	return v
 }
 
+// checkState returns the CSS class of a defect: caught, excused or uncaught.
 func checkState(m *DefectCheck) string {
 	switch {
 	case len(m.Caught) > 0:
@@ -83,6 +85,7 @@ type gridColumn struct {
 	id, topic string
 }
 
+// drawMatrix draws a cell for each case and defect.
 func drawMatrix(d *Device) template.HTML {
 	columns := make([]gridColumn, 0, len(d.Results))
 	at := make(map[string]int, len(d.Results))
@@ -101,9 +104,9 @@ func drawMatrix(d *Device) template.HTML {
 	for i, c := range columns {
 		at[c.id] = i
 	}
-	mute := make(map[string]bool) // cases without a verdict
+	noVerdict := make(map[string]bool) // by case
 	for i := range d.Results {
-		mute[d.Results[i].ID] = d.Results[i].Verdict == Unsupported
+		noVerdict[d.Results[i].ID] = d.Results[i].Verdict == Unsupported
 	}
 	cell := min(14, max(1.6, gridWidth/float64(max(1, len(columns)))))
 	width, height := gridLeft+cell*float64(len(columns))+30, gridTop+gridRow*float64(len(d.DefectChecks))+8
@@ -117,7 +120,7 @@ func drawMatrix(d *Device) template.HTML {
 	fmt.Fprintf(&b, `<rect class="row" x="%d" y="%d" width="%.1f" height="%d"/>`, gridLeft, gridTop, cell*float64(len(columns)), gridRow*len(d.DefectChecks))
 	drawTopics(&b, columns, cell, height)
 	for y, m := range inColumnOrder(d.DefectChecks, at) {
-		drawDefectCheck(&b, m, float64(gridTop+gridRow*y), cell, len(columns), at, mute)
+		drawDefectCheck(&b, m, float64(gridTop+gridRow*y), cell, len(columns), at, noVerdict)
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String())
@@ -162,7 +165,7 @@ func drawTopics(b *strings.Builder, columns []gridColumn, cell, height float64) 
 }
 
 // drawDefectCheck draws a row: its name, and a path for the cells of each kind.
-func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, columns int, at map[string]int, mute map[string]bool) {
+func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, columns int, at map[string]int, noVerdict map[string]bool) {
 	state := checkState(m)
 	fmt.Fprintf(b, `<g class="m %s">`, state)
 	if state != "caught" {
@@ -191,13 +194,13 @@ func drawDefectCheck(b *strings.Builder, m *DefectCheck, y, cell float64, column
 	for _, id := range m.Expects {
 		switch {
 		case slices.Contains(m.Caught, id):
-		case mute[id]:
-			mark(id, "mute")
+		case noVerdict[id]:
+			mark(id, "noVerdict")
 		default:
 			mark(id, "miss")
 		}
 	}
-	for _, class := range []string{"also", "hit", "mute", "miss"} {
+	for _, class := range []string{"also", "hit", "noVerdict", "miss"} {
 		if cells[class] != nil {
 			fmt.Fprintf(b, `<path class="%s" d="%s"/>`, class, cells[class])
 		}

@@ -25,6 +25,7 @@ type measuredRow struct {
 	Samples                          int
 }
 
+// newMeasured returns the charts of the measurements of a device.
 func newMeasured(d *Device) *measuredView {
 	if len(d.Measured) == 0 {
 		return nil
@@ -139,6 +140,7 @@ const (
 	stripRow            = 19
 )
 
+// drawTimes draws measured times on a logarithmic axis.
 func drawTimes(all []*Measured) template.HTML {
 	if len(all) == 0 {
 		return ""
@@ -165,6 +167,8 @@ func drawTimers(all []*Measured) template.HTML {
 	return drawStrips(all, x, func(v float64) string { return fmt.Sprintf("%.0f ×", v) }, band)
 }
 
+// drawStrips draws a row of samples for each measurement. word formats a value of the axis;
+// behind is SVG below the samples.
 func drawStrips(all []*Measured, x kit.Scale, word func(float64) string, behind string) template.HTML {
 	var b strings.Builder
 	height := stripRow * len(all)

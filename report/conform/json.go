@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/report/internal/kit"
@@ -81,4 +83,97 @@ func (r *Result) check() *report.KeyError {
 		}
 	}
 	return nil
+}
+
+// WriteJUnit writes a run as JUnit XML: a suite per device, with cases in classes by area.
+// A failed or stale case is a failure, a broken one an error; an unsupported or deviating
+// one is skipped, with a message. Faults of the cases themselves have a separate suite.
+func WriteJUnit(w io.Writer, r *Run) error {
+	all := kit.Suites{Name: "fabrictest conform"}
+	for i := range r.Devices {
+		all.Add(r.junitSuite(&r.Devices[i]))
+	}
+	if len(r.Faults) > 0 {
+		all.Add(r.junitFaults())
+	}
+	return all.Write(w, r.Wall)
+}
+
+func (r *Run) newSuite(name string) kit.Suite {
+	s := kit.NewSuite("fabrictest.conform."+name, r.Started)
+	s.Properties.Add("fabrictest.version", r.Tool)
+	s.Properties.Add("seed", strconv.FormatUint(r.Seed, 10))
+	s.Properties.Add("tier", r.Tier)
+	s.Properties.Add("command", r.Command)
+	s.Properties.Add("machine", fmt.Sprintf("%s/%s %s, %d CPUs", r.Machine.OS, r.Machine.Arch, r.Machine.Kernel, r.Machine.CPUs))
+	return s
+}
+
+func (r *Run) junitSuite(d *Device) kit.Suite {
+	s := r.newSuite(d.Label())
+	s.Properties.Add("defects", strings.Join(d.Defects, " "))
+	s.Properties.Add("deviates", (&Run{Devices: []Device{*d}}).DeviationCounts())
+	for i := range d.Results {
+		area, _, _ := strings.Cut(d.Results[i].ID, "/")
+		s.Add(d.Results[i].junitCase(), "."+area, d.Results[i].Took)
+	}
+	return s
+}
+
+func (r *Result) junitCase() kit.Case {
+	c := kit.Case{Name: r.ID, SystemOut: kit.Text{Text: "replay: " + r.Replay + "\n"}}
+	c.Properties.Add("title", r.Title)
+	c.Properties.Add("clause", r.Cite)
+	c.Properties.Add("level", r.Level)
+	c.Properties.Add("rows", strings.Join(r.Rows, " "))
+	c.Properties.Add("verdict", string(r.Verdict))
+	if r.Capture != "" {
+		c.SystemOut.Text += "capture: " + r.Capture + "\n"
+	}
+	switch r.Verdict {
+	case Pass:
+	case Unsupported:
+		c.Skipped = kit.NewProblem(r.Reason, "", "")
+	case Deviates:
+		c.Skipped = kit.NewProblem(r.deviation(), "", "")
+		c.Properties.Add("deviation", r.Deviation)
+	case Fail, Stale:
+		c.Failure = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
+	default:
+		c.Error = kit.NewProblem(r.Reason, string(Broken), "\n"+r.explanation()+"\n")
+	}
+	return c
+}
+
+// explanation returns the reason of a bad result with its details.
+func (r *Result) explanation() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%s, %s\n", r.Title, r.Level, r.Cite)
+	if r.Want != "" || r.Got != "" {
+		fmt.Fprintf(&b, "\nwant %s\ngot  %s\n", r.Want, r.Got)
+	} else {
+		b.WriteString("\n" + r.Reason + "\n")
+	}
+	if r.Detail != "" {
+		b.WriteString("\n" + strings.TrimRight(r.Detail, "\n") + "\n")
+	}
+	if r.Ladder != nil {
+		b.WriteString("\n" + r.Ladder.Text())
+	}
+	if r.Replay != "" {
+		b.WriteString("\nTo repeat it alone: " + r.Replay)
+	}
+	return b.String()
+}
+
+func (r *Run) junitFaults() kit.Suite {
+	s := r.newSuite("check-cases")
+	for _, f := range r.Faults {
+		s.Add(kit.Case{
+			Name:      strings.TrimSpace(f.Case + " " + f.Defect),
+			Failure:   kit.NewProblem(f.What, f.Kind, f.What),
+			SystemOut: kit.Text{Text: "device: " + f.Device + "\n"},
+		}, "."+f.Kind, 0)
+	}
+	return s
 }

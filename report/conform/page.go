@@ -85,7 +85,7 @@ func newPage(r *Run) *htmlPage {
 	p.Title = "fabrictest conform: " + p.Headline
 	cases := p.addDevices(r)
 	p.addDocs(r, cases)
-	p.Levels = r.DeviationWords()
+	p.Levels = r.DeviationCounts()
 	for i := range r.Devices {
 		for _, u := range r.Devices[i].Unasked() {
 			p.Unasked = append(p.Unasked, unaskedView{r.Devices[i].Label(), len(u.Cases), clip(u.Why), u.Cases[:min(len(u.Cases), maxCatchers)], max(0, len(u.Cases)-maxCatchers)})
@@ -139,6 +139,7 @@ func headline(r *Run) string {
 	}
 }
 
+// facts returns the facts about a run below the headline of the page.
 func facts(r *Run) (all kit.Facts) {
 	all.AddCommand("Command", r.Command)
 	var defects []string
@@ -175,6 +176,7 @@ type faultGroup struct {
 // maxFaults limits the faults of a kind that are shown at first.
 const maxFaults = 12
 
+// faultGroups groups faults of the cases by kind.
 func faultGroups(faults []Fault) (groups []faultGroup) {
 	for _, k := range []struct{ kind, title string }{
 		{Unsound, "Fail on the sound device"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/report/conform"
 )
@@ -15,9 +16,7 @@ import (
 func html(t testing.TB, run *conform.Run) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := conform.WriteHTML(&b, run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conform.WriteHTML(&b, run))
 	return b.String()
 }
 
@@ -126,15 +125,11 @@ func TestJUnitIsGolden(t *testing.T) {
 	run := sample()
 	run.Devices[0].Results = run.Devices[0].Results[:7]
 	var b bytes.Buffer
-	if err := conform.WriteJUnit(&b, run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conform.WriteJUnit(&b, run))
 	testutil.Golden(t, "testdata/junit.golden.xml", b.Bytes(), *update)
 	for _, run := range []*conform.Run{sample(), hostileRun(), {}} {
 		b.Reset()
-		if err := conform.WriteJUnit(&b, run); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conform.WriteJUnit(&b, run))
 		d := xml.NewDecoder(&b)
 		for {
 			if _, err := d.Token(); err == io.EOF {

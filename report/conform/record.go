@@ -2,10 +2,15 @@ package conform
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
 // A ladder is limited in length. Steps in the middle are omitted, since the setup is at the
@@ -48,4 +53,126 @@ func NewLadder(r *conformance.Record, line func(*conformance.Event) string) *Lad
 		l.Steps = append(l.Steps, Step{At: e.At, Kind: kinds[e.Kind], Text: line(e), Stream: e.Stream})
 	}
 	return l
+}
+
+// WriteCapture writes the packets of a case as a pcapng file, with times from begun on.
+// Notes become comments of the next packet. Stream data is written as TCP segments with
+// invented handshakes, sequence numbers and checksums, which Wireshark can follow.
+//
+// If all UDP checksums over IPv6 are 0, as in RoCEv2, they are filled in, since Wireshark
+// rejects 0; the file has a comment about it.
+func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
+	events, _ := inOrder(r)
+	comment := ""
+	fill := allUnsummed(events)
+	if fill {
+		comment = unsummed
+	}
+	cw, err := packet.NewCaptureWriter(w, comment)
+	if err != nil {
+		return err
+	}
+	epoch := time.Duration(begun.UnixNano())
+	var notes []string
+	flows := make(map[int]*flow)
+	for i := range events {
+		e := &events[i]
+		if e.Kind == conformance.EventNote {
+			notes = append(notes, e.Text)
+			continue
+		}
+		packets := [][]byte{e.Data}
+		if e.Stream > 0 {
+			f := flows[e.Stream]
+			if f == nil {
+				f = newFlow(r.Stream(e.Stream), speaksFirst(events[i:], e.Stream))
+				flows[e.Stream] = f
+				// Write the handshake before the first data.
+				for j, p := range f.handshake() {
+					at := e.At - time.Duration(3-j)*100*time.Nanosecond
+					if err := cw.Write(packet.Captured{At: epoch + max(0, at), Link: packet.LinkRaw, Data: p.data, Out: p.out}); err != nil {
+						return err
+					}
+				}
+			}
+			packets = f.segments(e)
+		}
+		if fill && e.Stream == 0 {
+			packets[0] = withChecksum(packets[0])
+		}
+		out := e.Kind == conformance.EventSent || e.Kind == conformance.EventSentFIN
+		for _, p := range packets {
+			c := packet.Captured{At: epoch + e.At, Link: packet.LinkRaw, Data: p, Out: out, Comment: strings.Join(notes, "\n")}
+			if err := cw.Write(c); err != nil {
+				return err
+			}
+			notes = nil
+		}
+	}
+	return nil
+}
+
+// speaksFirst reports whether the peer sent the first data of a stream. In MPA that is the
+// side that opened the connection.
+func speaksFirst(events []conformance.Event, stream int) bool {
+	i := slices.IndexFunc(events, func(e conformance.Event) bool {
+		return e.Stream == stream && (e.Kind == conformance.EventSent || e.Kind == conformance.EventReceived)
+	})
+	return i < 0 || events[i].Kind == conformance.EventSent
+}
+
+// unsummed is the comment of a file with filled-in checksums.
+const unsummed = "fabrictest: every UDP checksum over IPv6 was 0 on the wire, as in RoCEv2 (IBTA A17.3.2.4); " +
+	"Wireshark calls that illegal, so they are filled in here"
+
+const (
+	ipv6Header   = 40
+	udpHeader    = 8
+	nextHeaderAt = 6
+	checksumAt   = 6
+)
+
+// udp6 returns the UDP datagram of an IPv6 packet without extension headers.
+func udp6(b []byte) (datagram []byte, ok bool) {
+	if len(b) < ipv6Header+udpHeader || b[0]>>4 != 6 || b[nextHeaderAt] != packet.ProtocolUDP {
+		return nil, false
+	}
+	datagram = b[ipv6Header:]
+	n := int(binary.BigEndian.Uint16(datagram[4:]))
+	if n < udpHeader || n > len(datagram) {
+		return nil, false
+	}
+	return datagram[:n], true
+}
+
+// allUnsummed reports whether all UDP datagrams over IPv6, at least one, have no checksum.
+func allUnsummed(events []conformance.Event) (some bool) {
+	for i := range events {
+		if u, ok := udp6(events[i].Data); ok && events[i].Stream == 0 {
+			if binary.BigEndian.Uint16(u[checksumAt:]) != 0 {
+				return false
+			}
+			some = true
+		}
+	}
+	return some
+}
+
+// withChecksum fills in the UDP checksum of a UDP packet over IPv6. Its checksum field must
+// be zero.
+func withChecksum(b []byte) []byte {
+	u, ok := udp6(b)
+	if !ok {
+		return b
+	}
+	b = slices.Clone(b)
+	u = b[ipv6Header:][:len(u)]
+	pseudo := slices.Clone(b[8:ipv6Header])
+	pseudo = append(binary.BigEndian.AppendUint32(pseudo, uint32(len(u))), 0, 0, 0, packet.ProtocolUDP)
+	sum := packet.Checksum(pseudo, u)
+	if sum == 0 {
+		sum = 0xffff
+	}
+	binary.BigEndian.PutUint16(u[checksumAt:], sum)
+	return b
 }

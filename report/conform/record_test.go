@@ -16,6 +16,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report/conform"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -54,12 +55,8 @@ func udp(n int) []byte {
 func TestLadderIsInOrderOfTime(t *testing.T) {
 	c, r := &clock{now: 10}, new(conformance.Record)
 	w := r.RecordWire(c, &wire{frames: []conformance.Frame{{At: 5, Packet: udp(1)}}})
-	if err := w.Send(udp(2)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Recv(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Send(udp(2)))
+	must.Get(w.Recv(0))(t)
 	l := conform.NewLadder(r, words)
 	if len(l.Steps) != 2 || l.Steps[0].Kind != conform.Came || l.Steps[0].At != 5 || l.Steps[1].Kind != conform.Sent || l.Beyond != 0 {
 		t.Errorf("%+v", l)
@@ -120,10 +117,7 @@ func talk(t *testing.T, family int, deviceDials bool) *conformance.Record {
 		p.local, p.remote = netip.MustParseAddrPort("10.0.0.2:40000"), netip.MustParseAddrPort("10.0.0.1:4791")
 	}
 	c, r := &clock{now: time.Millisecond}, new(conformance.Record)
-	s, err := r.RecordStreams(c, &dialler{pipe: p}).Dial(p.remote, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.RecordStreams(c, &dialler{pipe: p}).Dial(p.remote, 0))(t)
 	read := func() { _, _ = s.Read(0) }
 	if deviceDials {
 		p.says = [][]byte{[]byte(mpaRequest)}
@@ -144,13 +138,8 @@ func talk(t *testing.T, family int, deviceDials bool) *conformance.Record {
 func TestStreamsAreWrittenAsTCP(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		var b bytes.Buffer
-		if err := conform.WriteCapture(&b, talk(t, family, false), time.Unix(1000, 0)); err != nil {
-			t.Fatal(err)
-		}
-		all, err := packet.ReadCapture(&b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conform.WriteCapture(&b, talk(t, family, false), time.Unix(1000, 0)))
+		all := must.Get(packet.ReadCapture(&b))(t)
 		// A handshake, two frames, three segments, two FINs.
 		if len(all) != 3+2+3+2 || !all[0].Out || all[1].Out || all[0].At > all[3].At || all[3].At != 1000*time.Second+time.Millisecond {
 			t.Fatalf("IPv%d: %d packets: %+v", family, len(all), all)
@@ -169,13 +158,8 @@ func TestTsharkAcceptsCapture(t *testing.T) {
 		deviceDials bool
 	}{{4, false}, {6, false}, {6, true}} {
 		file := filepath.Join(t.TempDir(), "x.pcapng")
-		f, err := os.Create(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(conform.WriteCapture(f, talk(t, c.family, c.deviceDials), time.Unix(1000, 0)), f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(os.Create(file))(t)
+		must.Do(t, errors.Join(conform.WriteCapture(f, talk(t, c.family, c.deviceDials), time.Unix(1000, 0)), f.Close()))
 		out, err := exec.Command(tshark, "-r", file, "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
 			"-T", "fields", "-e", "tcp.checksum.status", "-e", "_ws.col.Protocol", "-e", "tcp.analysis.flags", "-e", "ip.checksum.status", "-E", "separator=;").Output()
 		if err != nil {
@@ -199,9 +183,7 @@ func TestNotesBecomeCommentsOfNextPacket(t *testing.T) {
 	b.Note("post %s", "a SEND")
 	_ = r.RecordWire(c, &wire{}).Send(udp(3))
 	var out bytes.Buffer
-	if err := conform.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conform.WriteCapture(&out, r, time.Unix(0, 0)))
 	all, err := packet.ReadCapture(&out)
 	if err != nil || len(all) != 1 || all[0].Comment != "post a SEND" || !all[0].Out || all[0].At != 7 {
 		t.Errorf("%+v, %v", all, err)
@@ -224,19 +206,14 @@ func (b *byHand) Dial(netip.AddrPort, time.Duration) (conformance.Stream, error)
 func TestRawTCPIsShownByItsPackets(t *testing.T) {
 	c, r := &clock{now: 7}, new(conformance.Record)
 	p := &pipe{local: netip.MustParseAddrPort("10.0.0.2:40000"), remote: netip.MustParseAddrPort("10.0.0.1:4791")}
-	s, err := r.RecordRawTCP(c, &byHand{pipe: p}).Dial(p.remote, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.RecordRawTCP(c, &byHand{pipe: p}).Dial(p.remote, 0))(t)
 	_ = s.Write([]byte(mpaRequest))
 	_ = r.RecordWire(c, &wire{}).Send(udp(3))
 	if l := conform.NewLadder(r, words); len(l.Steps) != 1 || l.Steps[0].Stream != 0 {
 		t.Errorf("%+v", l)
 	}
 	var out bytes.Buffer
-	if err := conform.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conform.WriteCapture(&out, r, time.Unix(0, 0)))
 	if all, err := packet.ReadCapture(&out); err != nil || len(all) != 1 || len(all[0].Data) != len(udp(3)) {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -256,9 +233,7 @@ func TestUDPChecksumsAreFilledInIfAllAreZero(t *testing.T) {
 			_ = r.RecordWire(clock, &wire{}).Send(p)
 		}
 		var out bytes.Buffer
-		if err := conform.WriteCapture(&out, r, time.Unix(0, 0)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conform.WriteCapture(&out, r, time.Unix(0, 0)))
 		if says := bytes.Contains(out.Bytes(), []byte("filled in")); says != c.filled {
 			t.Errorf("the file says that they are filled in: %v, want %v", says, c.filled)
 		}

@@ -20,7 +20,7 @@ type docView struct {
 	Name, Rest string // the title before and after its colon
 	Revision   string
 	Bar        []kit.Share
-	Words      string
+	Summary    string // requirements by state
 	Sections   []*sectionView
 }
 
@@ -28,7 +28,7 @@ type docView struct {
 type sectionView struct {
 	ID, Title string
 	Bar       []kit.Share
-	Words     string
+	Summary   string // requirements by state
 	Rows      []*rowView
 	Open      bool
 }
@@ -56,17 +56,21 @@ var barOrder = []string{
 	string(Broken), string(Fail), string(Stale), string(Deviates), string(Pass), string(Unsupported), notAsked, open, untestable,
 }
 
-// stateWords are the names of the states.
-var stateWords = map[string]string{
+// stateNames are the names of the states.
+var stateNames = map[string]string{
 	string(Pass): "met", string(Fail): "not met", string(Unsupported): "not supported", string(Deviates): "deviating", string(Stale): "stale",
 	string(Broken): "broken", notAsked: "not asked", untestable: "untestable", open: "without a case",
 }
 
-func bar(n map[string]int) (shares []kit.Share, words string) {
-	shares, text := kit.Bar(n, barOrder, stateWords)
+// bar returns the segments of a bar for numbers of requirements by state, and the numbers as
+// text.
+func bar(n map[string]int) (shares []kit.Share, summary string) {
+	shares, text := kit.Bar(n, barOrder, stateNames)
 	return shares, strings.Join(text, ", ")
 }
 
+// addDocs adds the documents of the ledger: those with tested requirements to Docs, the rest to
+// Others.
 func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 	ids := kit.Anchors{}
 	for i := range r.Documents {
@@ -88,10 +92,10 @@ func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 				asked = asked || ran
 				sec.Open = sec.Open || Verdict(row.State).Bad() && ran
 			}
-			sec.Bar, sec.Words = bar(n)
+			sec.Bar, sec.Summary = bar(n)
 			doc.Sections = append(doc.Sections, sec)
 		}
-		doc.Bar, doc.Words = bar(all)
+		doc.Bar, doc.Summary = bar(all)
 		if asked {
 			p.Docs = append(p.Docs, doc)
 		} else {
@@ -109,20 +113,21 @@ func stateOfVerdict(state string) (Verdict, bool) {
 	return Verdict(state), true
 }
 
+// newRowView returns a requirement with its state, which follows from the cases that ran.
 func (p *htmlPage) newRowView(r *Row, cases map[string][]*caseView) *rowView {
 	v := &rowView{ID: r.ID, Level: r.Level, Clause: r.Clause, Paragraph: r.Text}
 	if at := p.rows[r.ID].Href; !p.placed[at] { // the first row with the ID gets the anchor
 		v.Anchor = at
 		p.placed[at] = true
 	}
-	var said []Verdict
+	var verdicts []Verdict
 	for _, id := range r.Cases {
 		ran := cases[id]
 		if len(ran) == 0 {
 			v.Cases = append(v.Cases, &caseRef{Name: id, State: notAsked})
 		}
 		for _, c := range ran {
-			said = append(said, c.Verdict)
+			verdicts = append(verdicts, c.Verdict)
 			ref := &caseRef{Name: id, State: string(c.Verdict), Href: c.ID}
 			if len(ran) > 1 || len(c.On) > 1 {
 				ref.Devices = c.devices()
@@ -131,8 +136,8 @@ func (p *htmlPage) newRowView(r *Row, cases map[string][]*caseView) *rowView {
 		}
 	}
 	switch {
-	case len(said) > 0:
-		v.State = string(RowVerdict(said))
+	case len(verdicts) > 0:
+		v.State = string(RowVerdict(verdicts))
 	case r.Untestable != "":
 		v.State, v.Why = untestable, r.Untestable
 	case len(r.Cases) > 0:

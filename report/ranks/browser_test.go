@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/report/internal/browser"
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
@@ -15,9 +16,7 @@ func TestPagesInABrowser(t *testing.T) {
 	b := browser.Start(t)
 	for name, run := range map[string]*ranks.Run{"job": sampleJob(40), "memory": sampleMemory(t)} {
 		page := filepath.Join(t.TempDir(), name+".html")
-		if err := os.WriteFile(page, []byte(html(t, run)), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(page, []byte(html(t, run)), 0o666))
 		b.Inspect(name, page, 3600)
 	}
 }

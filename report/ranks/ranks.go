@@ -35,6 +35,11 @@ type Run struct {
 	Memory []Experiment `json:"memory,omitempty"`
 }
 
+// NewRun returns a run of this program without results.
+func NewRun(command string, seed uint64, started time.Time) *Run {
+	return &Run{Version: Version, Tool: report.ToolVersion(), Command: command, Seed: seed, Started: started, Machine: report.ThisMachine()}
+}
+
 // Job is an MPI job and its statistics.
 type Job struct {
 	Program  string `json:"program"` // program with arguments

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/memory"
@@ -39,9 +40,7 @@ func TestWriteReadRoundTrip(t *testing.T) {
 
 func TestReadRejectsInvalidFiles(t *testing.T) {
 	var b bytes.Buffer
-	if err := ranks.Write(&b, sampleJob(2)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ranks.Write(&b, sampleJob(2)))
 	good := b.String()
 	for what, text := range map[string]string{
 		"unknown version":  strings.Replace(good, `"version":1`, `"version":2`, 1),
@@ -148,10 +147,7 @@ func TestNamesAreThoseOfTheRuntime(t *testing.T) {
 
 func encoded(t *testing.T, v any) []byte {
 	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(v))(t)
 	return text
 }
 

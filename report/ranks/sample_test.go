@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -65,10 +66,7 @@ func sampleMemory(t testing.TB) *ranks.Run {
 	t.Helper()
 	r := sampleRun()
 	for _, e := range work.MemoryExperiments() {
-		runs, err := e.Runs([]int{4, 8, 16, 32, 64, 128, 256, 512, 1024})
-		if err != nil {
-			t.Fatal(err)
-		}
+		runs := must.Get(e.Runs([]int{4, 8, 16, 32, 64, 128, 256, 512, 1024}))(t)
 		x := ranks.Experiment{Name: e.Name, Config: values(e.Config)}
 		for i := range runs {
 			x.Points = append(x.Points, samplePoint(&runs[i]))
@@ -119,8 +117,6 @@ func values(from any) ranks.Values {
 func html(t testing.TB, r *ranks.Run) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := ranks.WriteHTML(&b, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ranks.WriteHTML(&b, r))
 	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/memory"
@@ -21,20 +22,12 @@ func TestWriteStats(t *testing.T) {
 		c.Packets[carrier.OverRing] = 10 * n
 		c.Memory.Max[memory.RingBuffers] = int(n) << 10
 		s.Carrier = c
-		text, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(s))(t)
 		reports = append(reports, text)
 	}
-	all, err := ParseStats(append(reports, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(ParseStats(append(reports, nil)))(t)
 	var b strings.Builder
-	if err := WriteStats(&b, all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteStats(&b, all))
 	want := `2 of 3 ranks sum min max
 rendezvous messages sent 8 3 5
 bytes 8.0 MiB 3.0 MiB 5.0 MiB

@@ -71,6 +71,7 @@ func sum(all []Values, path string) (n uint64) {
 	return n
 }
 
+// addTiles adds the totals of all ranks.
 func (v *jobView) addTiles(all []Values) {
 	rendezvous := sum(all, rendezvousSends+"Messages")
 	messages := sum(all, eagerSends+"Messages") + rendezvous
@@ -96,6 +97,7 @@ func (v *jobView) addTiles(all []Values) {
 	}
 }
 
+// addTables adds a table for each group of statistics.
 func (v *jobView) addTables(all []Values) {
 	for _, t := range Totals(all) {
 		if n := len(v.Groups); n == 0 || v.Groups[n-1].Name != t.Group {

@@ -17,15 +17,13 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // serving is a server, and how to reach it.
 func serving(t *testing.T, s *Server) func() net.Conn {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -36,10 +34,7 @@ func serving(t *testing.T, s *Server) func() net.Conn {
 	})
 	return func() net.Conn {
 		t.Helper()
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 		return conn
 	}
 }
@@ -95,13 +90,8 @@ func running(ctx context.Context, t *testing.T, dial func() net.Conn, signals ch
 		ended <- err
 	}()
 	b := make([]byte, 32)
-	n, err := r.Read(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if pid, err = strconv.Atoi(strings.TrimSpace(string(b[:n]))); err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(r.Read(b))(t)
+	pid = must.Get(strconv.Atoi(strings.TrimSpace(string(b[:n]))))(t)
 	return pid, ended, code
 }
 
@@ -135,9 +125,7 @@ func TestPutIsAtomic(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // many frames
 	path := filepath.Join(dir, "new", "file")
 	for range 2 { // the second replaces the first
-		if err := Put(t.Context(), dial(), path, 0o751, int64(len(text)), bytes.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Put(t.Context(), dial(), path, 0o751, int64(len(text)), bytes.NewReader(text)))
 		got, err := os.ReadFile(path)
 		info, _ := os.Stat(path)
 		if err != nil || !bytes.Equal(got, text) || info.Mode() != fs.FileMode(0o751) {

@@ -47,6 +47,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
+// serve handles the request of a connection, and sends the exit code.
 func (s *Server) serve(c *control.Conn) error {
 	var r request
 	err := c.ReadHello(protocol, &r)
@@ -164,6 +165,7 @@ type program struct {
 	childEnds             []*os.File
 }
 
+// newProgram prepares the program of a request in a new session, with pipes for its streams.
 func newProgram(r request) (*program, error) {
 	path, err := exec.LookPath(r.Args[0])
 	if err != nil {

@@ -148,7 +148,7 @@ func (l hostileLooks) Cable(*topology.Cable) Part {
 }
 func (l hostileLooks) Host(*topology.Host) Part { return Part{Title: l.text} }
 
-func must(t topology.Topology, err error) *topology.Topology {
+func drawn(t topology.Topology, err error) *topology.Topology {
 	if err != nil {
 		panic(err)
 	}
@@ -156,14 +156,16 @@ func must(t topology.Topology, err error) *topology.Topology {
 }
 
 // pairOf is two hosts back to back.
-func pairOf(rails int) *topology.Topology { return must(topology.Pair(topology.Options{Rails: rails})) }
+func pairOf(rails int) *topology.Topology {
+	return drawn(topology.Pair(topology.Options{Rails: rails}))
+}
 
 // starOf is hosts around a switch per rail.
 func starOf(hosts, rails int) *topology.Topology {
-	return must(topology.Star(hosts, topology.Options{Rails: rails}))
+	return drawn(topology.Star(hosts, topology.Options{Rails: rails}))
 }
 
 // fatTreeOf is hosts on leaves, and every leaf on every spine.
 func fatTreeOf(hosts, leaves, spines int) *topology.Topology {
-	return must(topology.FatTree(leaves, spines, hosts, topology.Options{}))
+	return drawn(topology.FatTree(leaves, spines, hosts, topology.Options{}))
 }

@@ -36,6 +36,7 @@ type edge struct {
 	of   int
 }
 
+// newGraph returns the hosts, switches and cables of a topology as nodes and edges.
 func newGraph(t *topology.Topology, looks Looks) *graph {
 	g := &graph{}
 	by := map[string]*node{}
@@ -120,6 +121,7 @@ func (g *graph) fold(limit int) {
 	g.edges = foldEdges(g.edges, into)
 }
 
+// foldEdges replaces nodes by those they are folded into, and merges the edges between two nodes.
 func foldEdges(edges []edge, into map[*node]*node) []edge {
 	type pair struct{ a, b *node }
 	var out []edge

@@ -66,11 +66,11 @@ type Share struct {
 	N     int
 }
 
-// Bar returns the segments of the states that occur, in the given order, and their words.
-func Bar[S ~string](n map[S]int, order []S, words map[S]string) (shares []Share, text []string) {
+// Bar returns the segments of the states that occur, in the given order, and their counts as text.
+func Bar[S ~string](n map[S]int, order []S, names map[S]string) (shares []Share, text []string) {
 	for _, s := range order {
 		if n[s] > 0 {
-			shares, text = append(shares, Share{string(s), n[s]}), append(text, fmt.Sprintf("%d %s", n[s], words[s]))
+			shares, text = append(shares, Share{string(s), n[s]}), append(text, fmt.Sprintf("%d %s", n[s], names[s]))
 		}
 	}
 	return shares, text

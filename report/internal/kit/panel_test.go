@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // screen is a terminal as far as the display uses one: it shows what is on it.
@@ -183,10 +185,7 @@ func TestPanelFitsTheTerminal(t *testing.T) {
 }
 
 func TestPlainFilesAreNoTerminals(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(filepath.Join(t.TempDir(), "out")))(t)
 	defer f.Close()
 	if n := columns(f); n != 0 {
 		t.Errorf("a file has %d columns", n)

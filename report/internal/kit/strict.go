@@ -40,6 +40,7 @@ type decoder struct {
 	known map[reflect.Type][]field
 }
 
+// value decodes the next JSON value into v; path is its place in error messages.
 func (d decoder) value(v reflect.Value, path string) error {
 	_, isText := v.Addr().Interface().(encoding.TextUnmarshaler)
 	own, isOwn := v.Addr().Interface().(json.Unmarshaler)
@@ -84,6 +85,7 @@ func (d decoder) scalar(v reflect.Value, path string) error {
 	return nil
 }
 
+// object decodes an object into a struct. Unknown, missing and duplicate keys are errors.
 func (d decoder) object(v reflect.Value, path string) error {
 	fields := d.fields(v.Type())
 	seen := make([]bool, len(fields))
@@ -120,6 +122,7 @@ func (d decoder) list(v reflect.Value, path string) error {
 	})
 }
 
+// table decodes an object into a map. Duplicate keys are errors.
 func (d decoder) table(v reflect.Value, path string) error {
 	return d.each(path, '{', func(name string) error {
 		if v.IsNil() {
@@ -170,6 +173,7 @@ type field struct {
 	optional bool
 }
 
+// fields returns the JSON fields of a struct type; those with options may be missing.
 func (d decoder) fields(t reflect.Type) []field {
 	if f, ok := d.known[t]; ok {
 		return f

@@ -17,6 +17,7 @@ func TextWidth(s string) int {
 	return n
 }
 
+// runeWidth returns the number of terminal columns of a rune.
 func runeWidth(r rune) int {
 	switch {
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
@@ -57,6 +58,7 @@ func columns(w io.Writer) int {
 	return 0
 }
 
+// terminal returns a writer as a Terminal; nil if it is neither a Terminal nor a file.
 func terminal(w io.Writer) Terminal {
 	switch w := w.(type) {
 	case Terminal:

@@ -1,0 +1,23 @@
+package fuzz
+
+import (
+	"context"
+	"time"
+)
+
+// RunAll builds the test programs and fuzzes the targets one after the other, each for its
+// time, until ctx is cancelled. The table has the results.
+func (f *Tree) RunAll(ctx context.Context, targets []Target, times []time.Duration, table *Table) error {
+	if err := f.Prepare(ctx); err != nil {
+		return err
+	}
+	defer f.Close()
+	for i, t := range targets {
+		if ctx.Err() != nil {
+			break
+		}
+		table.Add(f.Run(ctx, t, times[i], table.Progress))
+	}
+	table.Finish()
+	return nil
+}

@@ -1,0 +1,148 @@
+package ethernet
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/netns/uswitch"
+)
+
+// StreamImpairer is a FrameHandler that executes stream events on the TCP segments of one
+// direction of a port.
+type StreamImpairer struct {
+	next    uswitch.FrameHandler
+	matcher *lab.StreamMatcher
+	flows   map[flow]*flowState
+	conns   int // number of streams seen
+	frame   []byte
+	drops   uint64
+}
+
+// flow identifies one direction of a TCP connection.
+type flow struct{ src, dst netip.AddrPort }
+
+// flowState is the state of a flow.
+type flowState struct {
+	conn      int    // number of the stream, in the order of SYN packets
+	firstSeq  uint32 // sequence number of the first byte
+	maxOffset uint64 // maximum end offset seen
+}
+
+// NewStreamImpairer returns a StreamImpairer that passes frames to next.
+func NewStreamImpairer(events []lab.StreamEvent, next uswitch.FrameHandler) *StreamImpairer {
+	return &StreamImpairer{next: next, matcher: lab.NewStreamMatcher(events), flows: make(map[flow]*flowState)}
+}
+
+// Matcher returns the events that were executed.
+func (y *StreamImpairer) Matcher() *lab.StreamMatcher { return y.matcher }
+
+// Drops returns the number of dropped frames.
+func (y *StreamImpairer) Drops() uint64 { return y.drops }
+
+// Apply implements uswitch.FrameHandler.
+func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
+	var t tcpSegment
+	var conn int
+	var from uint64
+	ok := t.parse(f.Bytes)
+	if ok {
+		conn, from, ok = y.locate(&t)
+	}
+	if !ok {
+		y.next.Apply(now, f, emit)
+		return
+	}
+	var delay time.Duration
+	changed := false
+	for _, e := range y.matcher.Match(conn, from, t.end-t.data) {
+		if !changed && (e.Do == lab.StreamCorrupt || e.Do == lab.StreamReset) {
+			changed = true
+			y.frame = append(y.frame[:0], f.Bytes...)
+			f.Bytes = y.frame
+		}
+		switch e.Do {
+		case lab.StreamDrop:
+			y.drops++
+			return
+		case lab.StreamDelay:
+			delay += e.Delay
+		case lab.StreamCorrupt:
+			t.flip(&f, t.data+int(e.Offset-from), 1<<e.Bit)
+		case lab.StreamReset:
+			t.flip(&f, t.l4+13, (t.flags^tcpRST)&(tcpRST|tcpFIN|tcpPSH))
+		}
+	}
+	if delay > 0 {
+		at := emit
+		emit = func(after time.Duration, f uswitch.Frame) { at(max(after, 0)+delay, f) }
+	}
+	y.next.Apply(now, f, emit)
+}
+
+// NextTimer implements uswitch.FrameHandler.
+func (y *StreamImpairer) NextTimer() time.Duration { return y.next.NextTimer() }
+
+// HandleTimer implements uswitch.FrameHandler.
+func (y *StreamImpairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
+	y.next.HandleTimer(now, emit)
+}
+
+// locate returns the stream and the offset of a segment's first byte; false if it
+// has no data or its SYN was not seen.
+func (y *StreamImpairer) locate(t *tcpSegment) (conn int, from uint64, ok bool) {
+	s := y.flows[t.flow]
+	if t.flags&tcpSYN != 0 {
+		// A new stream, possibly with the ports of an earlier one.
+		if s == nil || s.firstSeq != t.seq+1 {
+			y.conns++
+			s = &flowState{conn: y.conns, firstSeq: t.seq + 1}
+			y.flows[t.flow] = s
+		}
+		return 0, 0, false
+	}
+	if s == nil || t.end == t.data {
+		return 0, 0, false
+	}
+	// Sequence numbers wrap: take the offset nearest to maxOffset.
+	from = s.maxOffset + uint64(int64(int32(t.seq-s.firstSeq-uint32(s.maxOffset))))
+	if int64(from) < 0 {
+		return 0, 0, false
+	}
+	s.maxOffset = max(s.maxOffset, from+uint64(t.end-t.data))
+	return s.conn, from, true
+}
+
+// tcpSegment is a TCP segment in a frame.
+type tcpSegment struct {
+	headers
+	flow  flow
+	data  int // offset of the data
+	seq   uint32
+	flags byte
+}
+
+// parse parses a frame; false if it has no complete TCP segment.
+func (t *tcpSegment) parse(b []byte) bool {
+	if !t.headers.parse(b) || t.proto != protoTCP {
+		return false
+	}
+	tcp := b[t.l4:t.end]
+	src, dst := t.addrs(b)
+	t.data, t.seq, t.flags = t.dataOffset(b), binary.BigEndian.Uint32(tcp[4:]), tcp[13]
+	t.flow = flow{
+		netip.AddrPortFrom(src, binary.BigEndian.Uint16(tcp)),
+		netip.AddrPortFrom(dst, binary.BigEndian.Uint16(tcp[2:])),
+	}
+	return true
+}
+
+// flip inverts bits of a byte and corrects the TCP checksum, so that only checks above TCP
+// detect the change.
+func (t *tcpSegment) flip(f *uswitch.Frame, at int, mask byte) {
+	f.Bytes[at] ^= mask
+	if !f.ChecksumPartial {
+		t.setChecksum(f.Bytes, false)
+	}
+}

@@ -1,0 +1,274 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/conformance/ledger"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/report"
+	"github.com/fabrictest/fabrictest/report/certificate"
+	"github.com/fabrictest/fabrictest/report/conform"
+)
+
+// CertifyOptions select the device and the cases of a certification.
+type CertifyOptions struct {
+	Filter     conformance.Filter
+	Seed       uint64
+	Deviations string // a file, or the name of deviations that ship with fabrictest; empty for none
+	CaseTime   time.Duration
+	Wire       bench.DeviceWire // empty for the default of the device's protocol
+	Device     string           // the name on its host
+	// Command returns the command line that repeats some cases.
+	Command func(ids []string) string
+	// Folder makes the folder of the certificate. It is called once, before the first case.
+	Folder func() (string, error)
+	// Show makes the display of a number of cases.
+	Show func(total int) *conform.Display
+}
+
+// Certification judges a device of another host on its own wire.
+type Certification struct {
+	CertifyOptions
+	judge     *judge.Judge
+	device    *judge.Device
+	host      agent.Identity
+	library   string // that the agent uses
+	lab       *bench.Device
+	began     time.Time
+	dangerous map[string]bool // cases, by ID
+
+	// The following go into the certificate.
+	intf    string
+	agent   string // its address
+	machine string // describes the virtual machine; empty for a real host
+}
+
+// WireTier is the tier of results on the device's own link.
+const WireTier = "wire"
+
+// NewCertification returns a Certification. For a device whose protocol is known it returns an error if
+// no case can be run; another is checked by Judge.
+func NewCertification(o CertifyOptions, protocol conformance.Protocol) (*Certification, error) {
+	c := &Certification{CertifyOptions: o}
+	if protocol == "" {
+		return c, nil
+	}
+	return c, c.plan(protocol)
+}
+
+// protocol returns the protocol of the device.
+func (c *Certification) protocol() conformance.Protocol {
+	if c.lab.Streams() {
+		return conformance.IWARP
+	}
+	return conformance.RoCE
+}
+
+// transport returns the name of the protocol in reports.
+func (c *Certification) transport() string {
+	if c.lab.Streams() {
+		return "iWARP"
+	}
+	return "RoCEv2"
+}
+
+// plan selects the cases and reads the deviations.
+func (c *Certification) plan(protocol conformance.Protocol) error {
+	all := judge.SuitesOf(protocol)
+	if err := judge.CheckLabels("--label", c.Filter.Labels, all); err != nil {
+		return err
+	}
+	var none *conformance.NoCaseError
+	if err := c.Filter.CheckPatterns(all...); errors.As(err, &none) {
+		return judge.NoSuchCase(none.Pattern)
+	}
+	c.device = &judge.Device{Name: c.Device, Cases: judge.Select(&c.Filter, all)}
+	c.dangerous = make(map[string]bool)
+	for _, k := range c.device.Cases {
+		if k.Dangerous() {
+			c.dangerous[k.ID] = true
+		}
+	}
+	if len(c.device.Cases) == 0 {
+		return cmdline.Errorf("no case has all that is asked for by name, --level and --label, without --dangerous: 'fabrictest list cases' shows all")
+	}
+	var err error
+	if c.device.Deviations, err = c.knownDeviations(all); err != nil {
+		return err
+	}
+	c.judge = &judge.Judge{
+		Options: judge.Options{Seed: c.Seed, RealTime: true, Workers: 1, Capture: judge.CaptureAll},
+		Hooks:   judge.Hooks{Replay: func(_ *judge.Device, id string) string { return c.Command([]string{id}) }},
+		Devices: []*judge.Device{c.device},
+	}
+	return nil
+}
+
+// knownDeviations reads the file of deviations, or those that ship with fabrictest.
+func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]conformance.Deviation, error) {
+	if c.Deviations == "" {
+		return nil, nil
+	}
+	if err := cmdline.CheckFile(c.Deviations); err != nil {
+		known, ofErr := ledger.DeviationsOf(c.Deviations, WireTier)
+		if ofErr != nil || known == nil {
+			return nil, cmdline.Errorf("--deviations %s: it is neither a file (%w) nor the name of deviations that come with fabrictest", c.Deviations, err)
+		}
+		return known, nil
+	}
+	return judge.ReadDeviations(c.Deviations, WireTier, all)
+}
+
+// Judge judges the device through its agent, at an address.
+func (c *Certification) Judge(ctx context.Context, client *agent.Client, addr string, opt bench.DeviceOptions) (*conform.Run, error) {
+	c.began, c.library, c.agent, c.intf = time.Now(), client.Agent(), addr, opt.Interface
+	var err error
+	if c.host, err = client.Identity(); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	opt.Wire, opt.MaxTime = c.Wire, c.CaseTime
+	opt.RestartAfter = func(id string) bool { return c.dangerous[id] }
+	opt.OnNote = func(text string) { c.judge.Show.Note(text) }
+	if c.lab, err = bench.OnDevice(client, c.Device, opt); err != nil {
+		return nil, c.permissionHint(err)
+	}
+	defer c.lab.Close()
+	if c.judge == nil {
+		if err := c.plan(c.protocol()); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.makeFolder(); err != nil {
+		return nil, err
+	}
+	c.judge.Started = c.began
+	c.judge.Show = c.Show(len(c.device.Cases))
+	defer c.judge.Show.Close()
+	return c.runCases(ctx)
+}
+
+// makeFolder makes the folder of the certificate, once.
+func (c *Certification) makeFolder() (err error) {
+	if c.judge.Dir == "" {
+		c.judge.Dir, err = c.Folder()
+	}
+	return err
+}
+
+// permissionHint adds to a permission error which wire needs no permission.
+func (c *Certification) permissionHint(err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	streams := c.Wire == bench.WireSegments
+	return fmt.Errorf("%w; --wire %s takes no permission, and sees less", err, bench.UnprivilegedWire(streams))
+}
+
+// runCases runs the cases, until the agent is lost for good.
+func (c *Certification) runCases(ctx context.Context) (*conform.Run, error) {
+	run := conform.NewRun(c.Seed, WireTier)
+	run.Started, run.Command = c.began, c.Command(c.Filter.IDs)
+	run.Part = len(c.Filter.IDs) > 0 || c.Filter.Level != "" || len(c.Filter.Labels) > 0
+	var err error
+	if run.Documents, err = judge.Documents(); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	c.judge.AfterCase = func() {
+		if c.lab.Err() != nil {
+			stop()
+		}
+	}
+	results, err := c.judge.RunCases(ctx, c.lab, c.device)
+	if err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	run.Part = run.Part || len(results) < len(c.device.Cases)
+	d := conform.Device{Name: c.Device, Title: c.transport(), Results: results}
+	if d.Results == nil {
+		d.Results = []conform.Result{}
+	}
+	run.Devices, run.Wall = []conform.Device{d}, time.Since(c.began)
+	return run, nil
+}
+
+// identity returns the device for the certificate.
+func (c *Certification) identity() certificate.Subject {
+	id, attr := c.lab.Identity(), c.lab.Attr()
+	device, _ := c.lab.Addresses()
+	s := certificate.Subject{
+		Device: c.Device, Transport: c.transport(), Driver: strings.TrimSpace(id.Driver + " " + id.DriverVersion), Firmware: id.Firmware,
+		VendorID: attr.VendorID, PartID: attr.VendorPartID, GUID: fmt.Sprintf("%016x", attr.NodeGUID), Addresses: texts(device),
+		Host: c.host.Hostname, Kernel: strings.TrimSpace(c.host.Kernel + " " + c.host.Arch), Library: id.Info.Provider + ", " + c.library,
+	}
+	if c.machine != "" {
+		s.Host += ", " + c.machine
+	}
+	if s.Firmware == "" {
+		s.Firmware = attr.FirmwareVersion
+	}
+	if c.host.OS != "" {
+		s.Kernel += ", " + c.host.OS
+	}
+	if claims := conformance.CapNames(attr.Caps); claims != "" {
+		s.Claims = strings.Split(claims, ", ")
+	}
+	if c.Deviations != "" {
+		s.Kind = strings.TrimSuffix(filepath.Base(c.Deviations), ".yaml")
+	}
+	return s
+}
+
+// judgeIdentity returns the judge for the certificate.
+func (c *Certification) judgeIdentity() certificate.Judge {
+	_, own := c.lab.Addresses()
+	wire := c.lab.Wire()
+	j := certificate.Judge{
+		Wire: wire.Description() + " on " + c.intf, Blind: wire.Limitations(), Addresses: texts(own), Agent: c.agent, Started: c.began, Ended: time.Now(),
+	}
+	if wire == bench.WireTCP || wire == bench.WireUDP {
+		j.Wire += ", Linux " + report.ThisMachine().Kernel
+	}
+	j.Wire += fmt.Sprintf(", MTU %d", c.lab.MTU())
+	return j
+}
+
+func texts(addrs []netip.Addr) (all []string) {
+	for _, a := range addrs {
+		all = append(all, a.String())
+	}
+	return all
+}
+
+// Certificate makes the certificate of a run and writes its folder.
+func (c *Certification) Certificate(run *conform.Run) (cert *certificate.Certificate, dir string, err error) {
+	if cert, err = certificate.Draw(run, c.identity(), c.judgeIdentity()); err != nil {
+		return nil, "", err
+	}
+	return cert, c.judge.Dir, cert.WriteFolder(c.judge.Dir)
+}
+
+// Finish prints the summary of a run.
+func (c *Certification) Finish(run *conform.Run, paths report.Paths) error {
+	return c.judge.Show.Finish(run, paths)
+}
+
+// Err returns why the device was lost, or how far a cancelled run came.
+func (c *Certification) Err(ctx context.Context) error {
+	if err := c.lab.Err(); err != nil || ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("interrupted: %d of %d had ended", c.judge.Ended, len(c.device.Cases))
+}

@@ -1,0 +1,136 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/conformance/ledger"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/report/conform"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// Conformance selects emulated devices, the cases that run on them, and how they run.
+type Conformance struct {
+	conformance.Filter
+	Selection
+	judge.Options // Workers may be 0 for the default; RealTime, Dangerous and Part follow from the others
+	Tier          scenarios.Tier
+	Deviations    string // a file; empty for those that are known of the devices
+	// Replay returns the command line that repeats a case on a device.
+	Replay func(device, id string) string
+}
+
+// Plan checks the options, and returns a judge with the devices and their cases.
+func (c *Conformance) Plan() (*judge.Judge, error) {
+	j, err := c.judge()
+	if err != nil {
+		return nil, err
+	}
+	selected, err := c.Selection.Devices()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFilter(&c.Filter, selected); err != nil {
+		return nil, err
+	}
+	for _, d := range selected {
+		if d.Cases = judge.Select(&c.Filter, suites(d)); len(d.Cases) > 0 {
+			j.Devices = append(j.Devices, d)
+		}
+	}
+	if len(j.Devices) == 0 {
+		return nil, noCasesError(&c.Filter, selected)
+	}
+	return j, c.addDeviations(j.Devices)
+}
+
+// addDeviations sets the known deviations of the devices.
+func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
+	if c.Deviations != "" {
+		if len(devices) > 1 {
+			return cmdline.Errorf("--deviations: a file is about one device: name it with --device")
+		}
+		devices[0].Deviations, err = judge.ReadDeviations(c.Deviations, string(c.Tier), suites(devices[0]))
+		return err
+	}
+	for _, d := range devices {
+		if len(d.Defects) > 0 || c.Profile != "" {
+			continue // the known deviations are those of a device without defects
+		}
+		if d.Deviations, err = ledger.DeviationsOf(d.Name, string(c.Tier)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PlanMeasurement checks the options, and returns a judge with the devices to measure.
+func (c *Conformance) PlanMeasurement() (*judge.Judge, error) {
+	j, err := c.judge()
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Names) == 0 && c.Profile == "" {
+		c.Names = Measurable()
+	}
+	if j.Devices, err = c.Selection.Devices(); err != nil {
+		return nil, err
+	}
+	for _, d := range j.Devices {
+		if d.Protocol != conformance.RoCE {
+			return nil, cmdline.Errorf("%s cannot be measured: what is lost is not for its device to repeat, or not to be left out by its peer; %s can", d.Name, strings.Join(Measurable(), ", "))
+		}
+	}
+	return j, nil
+}
+
+// Measurable returns the providers whose devices can be measured.
+func Measurable() []string {
+	return nics.NamesWith(func(p *nics.Provider) bool { return p.Protocol == conformance.RoCE })
+}
+
+// judge checks the options other than those that select devices and cases, and returns a
+// judge without devices.
+func (c *Conformance) judge() (*judge.Judge, error) {
+	switch {
+	case c.Tier != scenarios.Sim && c.Tier != scenarios.NetNS:
+		return nil, cmdline.Errorf("--on %s: give sim or netns", c.Tier)
+	case c.Matrix && !c.CheckCases:
+		return nil, cmdline.Errorf("--matrix: it is about --check-cases: give both")
+	case c.CheckCases && (len(c.Defects) > 0 || c.Profile != ""):
+		return nil, cmdline.Errorf("--check-cases: the cases are judged on devices that have one defect at a time: leave out --defect and --as")
+	case c.CheckCases && c.Deviations != "":
+		return nil, cmdline.Errorf("--check-cases: the cases are judged on a device that has no known deviations: leave out --deviations")
+	}
+	labs := &labs{tier: c.Tier, workers: c.Workers, schedules: c.Schedules}
+	o := c.Options
+	o.RealTime, o.Workers, o.Dangerous = c.Tier != scenarios.Sim, labs.caseWorkers(), c.IncludeDangerous
+	o.Part = len(c.IDs) > 0 || c.Level != "" || len(c.Labels) > 0 || len(c.ExcludeLabels) > 0
+	return &judge.Judge{Options: o, Hooks: judge.Hooks{
+		Open: labs.open, SelectMutant: selectMutant, CheckDefect: nics.CheckDefect,
+		Replay: func(d *judge.Device, id string) string { return c.Replay(d.Name, id) },
+	}}, nil
+}
+
+// Measure measures the devices of a judge and adds the measurements to a run. It returns the
+// errors of all devices.
+func Measure(ctx context.Context, j *judge.Judge, run *conform.Run) (failed error) {
+	for _, d := range j.Devices {
+		r := d.Report()
+		j.Show.Start(d.Name)
+		var err error
+		r.Measured, err = j.Measure(ctx, d)
+		j.Show.End(d.Name)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("measure %s: %w", r.Label(), err))
+		}
+		run.Devices = append(run.Devices, r)
+	}
+	return failed
+}

@@ -1,0 +1,252 @@
+package runner
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/mutant"
+	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/nics"
+	"github.com/fabrictest/fabrictest/scenarios"
+)
+
+// Selection selects emulated devices.
+type Selection struct {
+	Names   []string // of providers; empty for all
+	Profile string   // that the devices imitate; empty for none
+	Defects []string // besides those of the profile
+}
+
+// Devices returns the devices without cases. Without names they are all that can have the
+// defects.
+func (o *Selection) Devices() (all []*judge.Device, err error) {
+	var profile *nics.Profile
+	if o.Profile != "" {
+		if profile, err = nics.FindProfile(o.Profile); err != nil {
+			return nil, cmdline.Errorf("--as: %w%s", err, cmdline.Guess(o.Profile, nics.ProfileNames()))
+		}
+	}
+	names := o.Names
+	switch {
+	case len(names) == 0 && profile != nil:
+		names = []string{profile.Provider}
+	case len(names) == 0:
+		names = nics.Names()
+	}
+	var mistake error
+	for _, name := range names {
+		p, err := nics.Find(name)
+		if err != nil {
+			return nil, cmdline.Errorf("--device: %w%s", err, cmdline.Guess(name, nics.Names()))
+		}
+		if slices.ContainsFunc(all, func(d *judge.Device) bool { return d.Name == p.Name }) {
+			continue
+		}
+		d := &judge.Device{Name: p.Name, Title: p.Title, Protocol: p.Protocol, Defects: o.Defects, Known: knownDefects(p)}
+		if profile != nil {
+			if profile.Provider != p.Name {
+				return nil, cmdline.Errorf("--as %s: that is a %s, and --device says %s", profile.Name, profile.Provider, p.Name)
+			}
+			d.Profile, d.Defects = profile.Name, slices.Concat(profile.Defects, o.Defects)
+		}
+		if err := checkDefects(p, d.Defects); err != nil {
+			mistake = err
+			var foreign *nics.ForeignDefectError
+			if len(o.Names) > 0 || !errors.As(err, &foreign) {
+				return nil, err
+			}
+			continue
+		}
+		all = append(all, d)
+	}
+	if len(all) == 0 {
+		return nil, mistake
+	}
+	return all, nil
+}
+
+func checkDefects(p *nics.Provider, defects []string) error {
+	for _, q := range defects {
+		if err := p.CheckDefect(q); err != nil {
+			return nics.DefectFlagError(err)
+		}
+	}
+	return nil
+}
+
+// knownDefects returns the defects that a provider's devices can have.
+func knownDefects(p *nics.Provider) (all []judge.Defect) {
+	for _, q := range p.Defects {
+		all = append(all, judge.Defect{
+			Name: q.Name, Imitates: q.Imitates, Does: q.Does, Mutant: q.Mutant, NeedsNumber: p.CheckDefect(q.Name) != nil,
+		})
+	}
+	return all
+}
+
+// checkFilter returns an error for a case or a label that the devices do not have.
+func checkFilter(o *conformance.Filter, devices []*judge.Device) error {
+	all := make([]*conformance.Suite, 0, len(devices))
+	names := make([]string, 0, len(devices))
+	for _, d := range devices {
+		all = append(all, suites(d)...)
+		names = append(names, d.Name)
+	}
+	if err := cmp.Or(judge.CheckLabels("--label", o.Labels, all), judge.CheckLabels("--without", o.ExcludeLabels, all)); err != nil {
+		return err
+	}
+	var none *conformance.NoCaseError
+	if err := o.CheckPatterns(all...); !errors.As(err, &none) {
+		return err
+	}
+	if err := o.CheckPatterns(judge.Suites()...); err == nil {
+		return cmdline.Errorf("%s is no case for %s: ask for devices that it is for, or for none by name", none.Pattern, strings.Join(names, " or "))
+	}
+	return judge.NoSuchCase(none.Pattern)
+}
+
+// noCasesError returns the error for a filter that selects no case.
+func noCasesError(o *conformance.Filter, devices []*judge.Device) error {
+	dangerous := *o
+	dangerous.IncludeDangerous = true
+	for _, d := range devices {
+		if len(judge.Select(&dangerous, suites(d))) > 0 {
+			return cmdline.Errorf("what is asked for can crash or wedge a real device: add --dangerous")
+		}
+	}
+	return cmdline.Errorf("no case has all that is asked for by name, --level, --label and --without: 'fabrictest list cases' shows all")
+}
+
+// suites returns the suites of an emulated device.
+func suites(d *judge.Device) []*conformance.Suite { return judge.SuitesOf(d.Protocol) }
+
+// Catalog returns what lists of cases tell about the emulated devices.
+func Catalog() *judge.Catalog {
+	c := new(judge.Catalog)
+	for _, p := range nics.All() {
+		c.Devices = append(c.Devices, &judge.Device{Name: p.Name, Protocol: p.Protocol})
+	}
+	c.DescribeDefect, c.CheckDefect = describeDefect, nics.CheckDefect
+	return c
+}
+
+// describeDefect returns what a defect does and imitates.
+func describeDefect(spec string) string {
+	for _, q := range nics.AllDefects() {
+		if judge.DefectName(q.Name) == judge.DefectName(spec) {
+			imitates := ""
+			if q.Imitates != "" {
+				imitates = "; as " + q.Imitates
+			}
+			return fmt.Sprintf("%s%s (%s)", q.Does, imitates, strings.Join(q.Of, ", "))
+		}
+	}
+	return "no device can have it yet"
+}
+
+// Limits of a case that explores schedules, after which it counts as hung: for the case, and for
+// each schedule. The longest schedule has a few thousand events and a few timeouts.
+const (
+	caseEvents, scheduleEvents     = 20_000_000, 50_000
+	caseTime, scheduleTime         = 2 * time.Hour, 10 * time.Second
+	realCaseTime, realScheduleTime = 2 * time.Minute, 5 * time.Second
+)
+
+// labs opens labs for emulated devices.
+type labs struct {
+	tier      scenarios.Tier
+	workers   int // cases at a time; 0 for the default
+	schedules int // that cases explore; 0 for their own number
+}
+
+// caseWorkers returns the number of cases that run at a time. By default it is 1 in real
+// time, because other cases would disturb those that measure time.
+func (o *labs) caseWorkers() int {
+	switch {
+	case o.workers > 0:
+		return o.workers
+	case o.tier == scenarios.NetNS:
+		return 1
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// open opens the lab for a device.
+func (o *labs) open(d *judge.Device) (judge.Lab, error) {
+	provider, err := nics.Find(d.Name)
+	if err != nil {
+		return nil, err
+	}
+	var restrictions nics.Restrictions
+	if d.Profile != "" {
+		profile, err := nics.FindProfile(d.Profile)
+		if err != nil {
+			return nil, err
+		}
+		restrictions = profile.Restrictions
+	}
+	if o.tier == scenarios.Sim {
+		opt := bench.SimOptions{Restrictions: restrictions}
+		if o.schedules > 0 {
+			opt.MaxEvents, opt.MaxTime = caseEvents+uint64(o.schedules)*scheduleEvents, caseTime+time.Duration(o.schedules)*scheduleTime
+		}
+		return bench.InSimulation(provider, opt), nil
+	}
+	opt := bench.NamespaceOptions{Parallel: o.caseWorkers(), Restrictions: restrictions}
+	if o.schedules > 0 {
+		opt.MaxTime = realCaseTime + time.Duration(o.schedules)*realScheduleTime
+	}
+	return bench.InNamespaces(provider, opt)
+}
+
+// selectMutant makes devices of this program have the mutant among some defects, if there
+// is one, until restore is called.
+func selectMutant(defects []string) (restore func(), err error) {
+	i := slices.IndexFunc(defects, nics.IsMutant)
+	switch {
+	case i < 0:
+		return func() {}, nil
+	case slices.ContainsFunc(defects[i+1:], nics.IsMutant):
+		return nil, cmdline.Errorf("--defect: %s is built into the device, and so is another: give one of them", defects[i])
+	case !mutant.Select(defects[i]):
+		return nil, fmt.Errorf("this program was built without the defect %s", defects[i])
+	}
+	return func() { mutant.Select("") }, nil
+}
+
+// NeedsMutants reports whether cases run on devices with mutants, and this program was
+// built without them.
+func NeedsMutants(j *judge.Judge) bool {
+	if len(mutant.Names()) > 0 {
+		return false
+	}
+	for _, d := range j.Devices {
+		if slices.ContainsFunc(d.Defects, nics.IsMutant) {
+			return true
+		}
+		if j.CheckCases && slices.ContainsFunc(j.TrialDefects(d), nics.IsMutant) {
+			return true
+		}
+	}
+	return false
+}
+
+// DropMutants leaves out the mutants where they cannot be built. It returns an error if
+// --defect names one.
+func DropMutants(j *judge.Judge, why error) error {
+	for _, d := range j.Devices {
+		if i := slices.IndexFunc(d.Defects, nics.IsMutant); i >= 0 {
+			return fmt.Errorf("the defect %s is built into the device: %w", d.Defects[i], why)
+		}
+	}
+	j.WithoutMutants = true
+	return nil
+}
