@@ -12,58 +12,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// verbNeeds has the capabilities that a device needs to have a defect of its verbs;
-// others need none.
-var verbNeeds = map[string]verbs.Caps{
-	"BindKeepsKey": verbs.CapMWType1,
-	"MWKeyStale":   verbs.CapMWType1,
-	"MWTypesMixed": verbs.CapMWType1 | verbs.CapMWType2,
-	"BoundMWBusy":  verbs.CapMWType1,
-	"LocalInvNoop": verbs.CapLocalInv,
-
-	"ResizeLoses":     verbs.CapResizeCQ,
-	"ResizeUnchecked": verbs.CapResizeCQ,
-	"ResizeNoop":      verbs.CapResizeCQ,
-
-	"AtomicOperandsSwapped": verbs.CapAtomics,
-	"AtomicAddendCut":       verbs.CapAtomics,
-	"AtomicSinkCut":         verbs.CapAtomics,
-	"AtomicAligned":         verbs.CapAtomics,
-
-	"SRQUnchecked":   verbs.CapSRQ,
-	"SRQBypassed":    verbs.CapSRQ,
-	"SRQModifyLies":  verbs.CapSRQ,
-	"SRQResizeNoop":  verbs.CapSRQ,
-	"SRQNumberWrong": verbs.CapXRC,
-	"XRCTargetDies":  verbs.CapXRC,
-	"OpenQPAny":      verbs.CapXRC,
-
-	"SrcQPLost":       verbs.CapUD,
-	"AHAttrForgotten": verbs.CapUD,
-	"AHUnchecked":     verbs.CapUD,
-	"AHsAnyDomain":    verbs.CapUD,
-	"ResolvedKeyLost": verbs.CapUD | verbs.CapCM,
-
-	"ListenAddrZero":       verbs.CapCM,
-	"PortsShared":          verbs.CapCM,
-	"ListenerServesOne":    verbs.CapCM,
-	"AnswersTwice":         verbs.CapCM,
-	"CMTakesAnyQP":         verbs.CapCM | verbs.CapRC,
-	"ConnParamLost":        verbs.CapCM | verbs.CapRC,
-	"PrivateDataLost":      verbs.CapCM,
-	"PrivateDataUnchecked": verbs.CapCM,
-	"RemoteUnknown":        verbs.CapCM,
-	"RejectIsTimeout":      verbs.CapCM,
-	"CMTimeoutsTenfold":    verbs.CapCM,
-	"DisconnectSilent":     verbs.CapCM | verbs.CapRC,
-	"EndUnnoticed":         verbs.CapCM | verbs.CapRC,
-}
-
 // hasVerbDefect reports whether devices of p, one of all providers, can have a defect
-// of verbs.
+// of verbs: defects that imitate a driver are for the providers of that driver only.
 func (p *Provider) hasVerbDefect(all []*Provider, name string) bool {
 	owns := func(p *Provider) bool { return slices.Contains(p.driverDefects, name) }
-	return (owns(p) || !slices.ContainsFunc(all, owns)) && (p.Caps | p.ReliableCaps).Has(verbNeeds[name])
+	return owns(p) || !slices.ContainsFunc(all, owns)
 }
 
 // verbDefects returns the defects of verbs that devices of p, one of all providers, can
