@@ -46,10 +46,10 @@ type Filter struct {
 	received   []step // of received packets with a right ICRC
 	sent       []step
 
-	batch   []link.Datagram // buffers for NIC.Output
-	queue   []packet        // packets to send
-	delayed []packet        // NAKLate: packets to queue later
-	hugeAt  map[remoteQP]wire.PSN
+	batch   []link.Datagram       // buffers for NIC.Output
+	queue   []packet              // packets to send
+	delayed []packet              // NAKLate: packets to queue later
+	hugeAt  map[remoteQP]wire.PSN // HugeLengthIsAccess: the last request of each connection that was too long
 }
 
 // remoteQP identifies a connection by the peer's address and QP number.
@@ -108,7 +108,7 @@ func (f *Filter) addSteps() {
 	}
 }
 
-// apply calls steps until one returns false.
+// apply applies defects to a packet until one drops or delays it. It reports whether the packet is left.
 func (f *Filter) apply(steps []step, p *packet) (pass bool) {
 	for _, s := range steps {
 		if !s(f, p) {

@@ -19,13 +19,13 @@ type packet struct {
 
 // Fields of the BTH.
 const (
-	migReqBit  = 0x40 // in byte 1
-	padBits    = 0x30
-	reserved6  = 0x3f // in byte 4
-	ackReqBit  = 0x80 // in byte 8
-	reserved7  = 0x7f
-	lowBits24  = 1<<24 - 1
-	padAtShift = 4
+	migReqBit = 0x40 // in byte 1
+	padBits   = 0x30
+	reserved6 = 0x3f // in byte 4
+	ackReqBit = 0x80 // in byte 8
+	reserved7 = 0x7f
+	lowBits24 = 1<<24 - 1
+	padShift  = 4
 )
 
 func (p *packet) opcode() wire.Opcode { return wire.Opcode(p.Payload[0]) }
@@ -176,11 +176,11 @@ func doubledICRC(icrc uint32, body []byte) uint32 {
 // addPad (RaggedAccepted) pads a payload whose length is no multiple of four.
 func addPad(_ *Filter, p *packet) bool {
 	head := p.info().HeaderLen
-	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[1]&padBits)>>padAtShift
+	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[1]&padBits)>>padShift
 	if len(p.Payload)&3 != 0 && head <= end {
 		pad := wire.PadLen(end - head)
 		p.Payload = slices.Concat(p.Payload[:end], make([]byte, pad+wire.ICRCLen))
-		p.Payload[1] = p.Payload[1]&^padBits | uint8(pad)<<padAtShift
+		p.Payload[1] = p.Payload[1]&^padBits | uint8(pad)<<padShift
 		p.changed = true
 	}
 	return true

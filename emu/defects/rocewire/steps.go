@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// setBits changes the bits of mask in a byte of the BTH.
+// setBits replaces the bits of mask in the byte of the BTH at an offset.
 func (p *packet) setBits(at int, mask, bits byte) {
 	if b := p.Payload[at]&^mask | bits; b != p.Payload[at] {
 		p.Payload[at] = b
@@ -134,7 +134,8 @@ func recordHugeLength(f *Filter, p *packet) bool {
 	return true
 }
 
-// changeHugeNAK (HugeLengthIsAccess) makes the NAK of such a request one for an access error.
+// changeHugeNAK (HugeLengthIsAccess) sends the NAK for an access error in answer to a request that recordHugeLength has
+// recorded.
 func changeHugeNAK(f *Filter, p *packet) bool {
 	s, _ := p.syndrome()
 	psn, ok := f.hugeAt[remoteQP{p.Dst.Addr(), p.destQP()}]
