@@ -158,7 +158,9 @@ func TestDeviationsAreKnown(t *testing.T) {
 // a clone there are no mutants, which the conform step of CI adds.
 func TestDefectsJudgeTheCases(t *testing.T) {
 	t.Chdir(t.TempDir())
-	code, run := judged(t, "verbs/cq", "--device", "softroce", "--check-cases")
+	// All these cases name defects that are not mutants.
+	args := strings.Fields("acc/event cm/rtu ev/qp uc/error verbs/tasks wc/flags recovery/timeout recovery/rnr --device softroce --check-cases")
+	code, run := judged(t, args...)
 	if code != exitOK || len(run.Faults) > 0 {
 		t.Errorf("exit code %d: %+v", code, run.Faults)
 	}
@@ -178,7 +180,7 @@ func TestDefectsJudgeTheCases(t *testing.T) {
 			noticed++
 		}
 	}
-	if noticed < 10 || noticed == len(run.Devices[0].DefectChecks) {
+	if noticed < 8 || noticed == len(run.Devices[0].DefectChecks) {
 		t.Errorf("%d of %d defects are noticed by a part of the cases", noticed, len(run.Devices[0].DefectChecks))
 	}
 }

@@ -133,24 +133,9 @@ func TestDefectsMakeCasesFail(t *testing.T) {
 	for _, m := range []defectCase{
 		{roce, "WCLost", "send/theirs/hand/ipv4", "no completion"},
 		{roce, "WCDoubled", "send/theirs/hand/ipv4", "unexpected completions"},
-		{roce, "WCLengthZero", "send/ours/hand/ipv6/1", "want {op:128 size:1 "},
-		{roce, "WCOpcodeZero", "read/theirs/hand/ipv6/1", "want a success of IBV_WC_RDMA_READ"},
-		{roce, "WCFlagsLost", "send-imm/ours/hand/ipv4/1", "flags:2 imm:27444196"},
-		{roce, "WCFlagsLost", "send-inv/ours/hand/ipv4/64", "does not have the invalidate flag"},
-		{roce, "ImmSwapped", "write-imm/ours/hand/ipv4/1", "want {op:129 size:1 flags:2 imm:27444196"},
-		{roce, "SrcQPLost", "ud-send/ours/hand/ipv6/1", "the receive completed with"},
 		{roce, "AtomicOperandsSwapped", "compare-swap/theirs/hand/ipv4", "octets differ"},
-		{roce, "AtomicAddendCut", "fetch-add/theirs/hand/ipv4", "octets differ"},
-		{roce, "FenceIgnored", "read-many/theirs/hand/ipv4/5000", "octets differ"},
-		{roce, "InlineLate", "send-inline/theirs/hand/ipv4/64", "no completion"},
-		{roce, "LocalInvNoop", "window-2/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
-		{roce, "EmptySendRefused", "send/theirs/hand/ipv4/0", "could not post a request"},
-		{roce, "PrivateDataLost", "send/ours/cm-ours/ipv4/1", "the private data of the connection request is"},
-		{roce, "EndUnnoticed", "send/ours/cm-ours/ipv4/1", "could not wait for the disconnect"},
 		{iwarp, "WCLost", "write/theirs/cm-ours/ipv4", "no completion"},
 		{iwarp, "WCDoubled", "read/theirs/cm-theirs/ipv6", "unexpected completions"},
-		{iwarp, "LocalInvNoop", "window-2/ours/cm-ours/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR"},
-		{iwarp, "ListenAddrZero", "send/ours/cm-ours/ipv4/1", "could not connect"},
 	} {
 		t.Run(m.provider+"/"+m.defect+"/"+strings.SplitN(m.pattern, "/", 2)[0], func(t *testing.T) {
 			t.Parallel()
@@ -172,8 +157,22 @@ func TestMutantsMakeCasesFail(t *testing.T) {
 		{"softroce", "InvalidateLate", "send-inv/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
 		{"softroce", "WriteConsumes", "write/ours/hand/ipv4/1", "no completion"},
 		{"softroce", "EmptyMessagesIgnored", "send/ours/hand/ipv4/0", "no completion"},
+		{"softroce", "WCLengthZero", "send/ours/hand/ipv6/1", "want {op:128 size:1 "},
+		{"softroce", "WCOpcodeZero", "read/theirs/hand/ipv6/1", "want a success of IBV_WC_RDMA_READ"},
+		{"softroce", "WCFlagsLost", "send-imm/ours/hand/ipv4/1", "flags:2 imm:27444196"},
+		{"softroce", "WCFlagsLost", "send-inv/ours/hand/ipv4/64", "does not have the invalidate flag"},
+		{"softroce", "ImmSwapped", "write-imm/ours/hand/ipv4/1", "want {op:129 size:1 flags:2 imm:27444196"},
+		{"softroce", "SrcQPLost", "ud-send/ours/hand/ipv6/1", "the receive completed with"},
+		{"softroce", "AtomicAddendCut", "fetch-add/theirs/hand/ipv4", "octets differ"},
+		{"softroce", "FenceIgnored", "read-many/theirs/hand/ipv4/5000", "octets differ"},
+		{"softroce", "LocalInvNoop", "window-2/ours/hand/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR]"},
+		{"softroce", "EmptySendRefused", "send/theirs/hand/ipv4/0", "could not post a request"},
+		{"softroce", "PrivateDataLost", "send/ours/cm-ours/ipv4/1", "the private data of the connection request is"},
+		{"softroce", "EndUnnoticed", "send/ours/cm-ours/ipv4/1", "could not wait for the disconnect"},
+		{"softiwarp", "LocalInvNoop", "window-2/ours/cm-ours/ipv4/64", "want [IBV_WC_REM_ACCESS_ERR"},
+		{"softiwarp", "ListenAddrZero", "send/ours/cm-ours/ipv4/1", "could not connect"},
 	} {
-		t.Run(m.defect, func(t *testing.T) {
+		t.Run(m.provider+"/"+m.defect, func(t *testing.T) {
 			if !mutant.Select(m.defect) {
 				t.Fatal("no such mutant")
 			}
@@ -181,6 +180,15 @@ func TestMutantsMakeCasesFail(t *testing.T) {
 			m.mustFail(t)
 		})
 	}
+	t.Run("softroce/ClosedCount", func(t *testing.T) {
+		mutant.Select("ClosedCount") // 512 objects of each kind
+		defer mutant.Select("")
+		s, _ := suite(t, 0, "softroce")
+		result, err := s.RunConnections(t.Context(), 600, nil)
+		if err != nil || result.OK() || !strings.Contains(result.Failed[0], "out of resources") {
+			t.Errorf("%+v, %v", result, err)
+		}
+	})
 }
 
 // defectCase is cases that must fail with an error on a device with a defect.

@@ -20,15 +20,16 @@ func TestOtherTestsFindMutants(t *testing.T) {
 	if !*build {
 		return
 	}
-	for pkg, name := range map[string]string{
-		"../softroce":               "TestMutantsAreFoundAtRandom",
-		"../softiwarp":              "TestMutantsAreFoundAtRandom",
-		"../dgiwarp":                "TestMutantsKeepRunning",
-		"../../fuzz":                "TestTargetsFindDefects",
-		"../../conformance/interop": "TestMutantsMakeCasesFail",
+	for _, c := range []struct{ pkg, name string }{
+		{"../softroce", "TestMutantsAreFoundAtRandom"},
+		{"../softiwarp", "TestMutantsAreFoundAtRandom"},
+		{"../dgiwarp", "TestMutantsKeepRunning"},
+		{"../../fuzz", "TestTargetsFindDefects"},
+		{"../../fuzz", "TestTheModelFindsDefects"},
+		{"../../conformance/interop", "TestMutantsMakeCasesFail"},
 	} {
-		out, err := exec.Command("go", "test", "-count=1", "-overlay", overlay, "-run", "^"+name+"$", "-v", pkg).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "--- PASS: "+name) {
+		out, err := exec.Command("go", "test", "-count=1", "-overlay", overlay, "-run", "^"+c.name+"$", "-v", c.pkg).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS: "+c.name) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}

@@ -22,7 +22,7 @@ type Device struct {
 	shared
 	cfg         Config
 	nic         *engine.NIC
-	wireDefects *rocewire.Edge // nil if the device's packets have no defects
+	wireDefects *rocewire.Filter // nil if the device's packets have no defects
 	link        link.PacketLink
 	cm          manager
 

@@ -2,7 +2,6 @@ package softroce
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fabrictest/fabrictest/emu/defects"
-	"github.com/fabrictest/fabrictest/emu/defects/rocewire"
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
@@ -200,45 +197,4 @@ func decimal(t *testing.T, line string) string {
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-// harmless are the defects that two programs which only exchange messages do not
-// notice: what they change is sealed again, and the engine goes on.
-var harmless = []string{
-	"AnswersNoDSCP", "DFUnchecked", "IPUnchecked", "PrimaryAddressUsed", "QPNLoose", "SourcePortPerPacket", "FrameEndICRC", "ICRCUnchecked",
-	"BTHUnchecked", "MissingHeadersZero", "ReservedBitsSent", "ReservedBitsChecked", "SolicitedInverted", "UnreliableAckReq", "EarlyAckCounts",
-	"ReadNeedsAckReq", "AckOvertakesRead", "CreditsInvented", "RNRTimerIgnored", "AETHInMiddle", "ReadPSNStuck",
-	"DupReadDropped", "SubReadWhole", "ReplayKeepsOne", "BadRecvKeyIsAccess", "HugeLengthIsAccess", "AccessNAKsSwapped",
-	"ReadTakesOnePSN", "ReservedNAKIsAck", "NAKWaitsForTimer", "ByteOrderWrong", "RETHPerPacket", "XRCETHMisplaced",
-	"UCLikeRC", "UDPSNChecked", "UDWaitsForReceive", "MigrationIgnored", "CNPMisaddressed", "CNPReservedUsed", "CNPTakesPSN",
-}
-
-// Whatever is wrong with a device, on a link that loses packets besides, it does
-// not break down; and most defects do not keep messages from arriving.
-func TestDefectiveDevicesKeepRunning(t *testing.T) {
-	lossy := impair.Config{Specs: []impair.Spec{{LossPPM: 30_000, DuplicatePPM: 20_000, CorruptPPM: 20_000}}}
-	for _, q := range defects.All(new(rocewire.Defects)) {
-		t.Run(q.Name, func(t *testing.T) {
-			var cfg rocewire.Defects
-			must.Do(t, defects.Set(&cfg, q.Name, true))
-			err := echoWith(t, cfg, lossy)
-			var broken *sim.PanicError
-			if errors.As(err, &broken) {
-				t.Fatalf("%v\n%s", broken.Value, broken.Stack)
-			}
-			if slices.Contains(harmless, q.Name) && err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// echoWith has a defective device and a sound one exchange messages.
-func echoWith(t *testing.T, defects rocewire.Defects, spec impair.Config) error {
-	w, ports := providertest.Cable{Seed: 3, MaxEvents: 200_000, Up: spec, Link: sim.LinkConfig{Latency: time.Microsecond, MTU: 4200}}.Open(t)
-	defer w.Close()
-	a := openOn(t, w, ports[0], ports[0], Config{Name: "defective", Defects: defects})
-	b := openOn(t, w, ports[1], ports[1], Config{Name: "sound"})
-	echoOf(a, b, 20).InWorld(t, w)
-	return w.RunPrograms()
 }

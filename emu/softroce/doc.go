@@ -145,7 +145,6 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 		cfg.Name = "softroce0"
 	}
 	cfg.NIC.GIDs = gidTable(&cfg)
-	cfg.NIC.UCAwaitsAck = cfg.Defects.UCLikeRC
 	cfg.NIC.Link = l.Features()
 	cfg.NIC.LinkMTU = l.MTU()
 	if cfg.NIC.GUID == 0 && len(cfg.Addrs) > 0 {

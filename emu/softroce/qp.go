@@ -147,10 +147,7 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	// No Pump: delayed acknowledgements wait for the request that most likely follows. A
 	// receive that is flushed at once completes.
 	defer func() {
-		switch {
-		case q.dev.wireDefects != nil: // it may hold a message for this receive
-			q.dev.Driver().Pump()
-		case q.dev.nic.CompletionEvents() > 0:
+		if q.dev.nic.CompletionEvents() > 0 {
 			q.dev.Settle(q.dev.Driver().Now())
 		}
 		q.dev.Driver().Unlock()

@@ -112,23 +112,23 @@ func TestRoCEDefectsAreDocumented(t *testing.T) {
 	}
 }
 
-// Defects of verbs apply to every provider with the verbs, alone or with other
-// defects.
+// Defects of verbs apply to every provider, or to that of the driver that they imitate;
+// alone or with other defects.
 func TestVerbDefects(t *testing.T) {
 	for _, p := range All() {
-		for name, has := range map[string]bool{"FenceIgnored": true, "SRQUnchecked": true, "XRCTargetDies": p.Caps.Has(verbs.CapXRC)} {
+		for name, has := range map[string]bool{"WCLost": true, "NoQPEvents": p.Name == "softroce", "RTRIgnored": p.Name == "softiwarp"} {
 			o, err := p.NewOpener(Setup{Defects: []string{name}})
 			if _, wrapped := o.(*defectiveVerbs); wrapped != has || (err == nil) != has || (p.CheckDefect(name) == nil) != has {
 				t.Errorf("%s with %s: %T, %v", p.Name, name, o, err)
 			}
 		}
 	}
-	o, err := softRoCE().NewOpener(Setup{Defects: []string{"AlwaysFenced", "SQDNoResume"}})
-	if err != nil || !o.(*defectiveVerbs).q.AlwaysFenced || !o.(*defectiveVerbs).Opener.(*roceOpener).cfg.NIC.Policy.ResumeOnPost {
+	o, err := softRoCE().NewOpener(Setup{Defects: []string{"WCLost", "SQDNoResume"}})
+	if err != nil || !o.(*defectiveVerbs).q.WCLost || !o.(*defectiveVerbs).Opener.(*roceOpener).cfg.NIC.Policy.ResumeOnPost {
 		t.Errorf("%+v, %v", o, err)
 	}
 	var unknown *UnknownDefectError
-	if _, err := softRoCE().NewOpener(Setup{Defects: []string{"AlwaysFenced", "Nonsense"}}); !errors.As(err, &unknown) || unknown.Name != "Nonsense" {
+	if _, err := softRoCE().NewOpener(Setup{Defects: []string{"WCLost", "Nonsense"}}); !errors.As(err, &unknown) || unknown.Name != "Nonsense" {
 		t.Error(err)
 	}
 }

@@ -12,40 +12,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// verbNeeds lists the defects of verbs by the capabilities that a device needs to have them.
-// Other defects need none.
-var verbNeeds = map[verbs.Caps][]string{
-	verbs.CapMWType1:                    {"BindKeepsKey", "MWKeyStale", "BoundMWBusy"},
-	verbs.CapMWType1 | verbs.CapMWType2: {"MWTypesMixed"},
-	verbs.CapLocalInv:                   {"LocalInvNoop"},
-	verbs.CapResizeCQ:                   {"ResizeLoses", "ResizeUnchecked", "ResizeNoop"},
-	verbs.CapAtomics:                    {"AtomicOperandsSwapped", "AtomicAddendCut", "AtomicSinkCut", "AtomicAligned"},
-	verbs.CapSRQ:                        {"SRQUnchecked", "SRQBypassed", "SRQModifyLies", "SRQResizeNoop"},
-	verbs.CapXRC:                        {"SRQNumberWrong", "XRCTargetDies", "OpenQPAny"},
-	verbs.CapUD:                         {"SrcQPLost", "AHAttrForgotten", "AHUnchecked", "AHsAnyDomain"},
-	verbs.CapUD | verbs.CapCM:           {"ResolvedKeyLost"},
-	verbs.CapCM: {
-		"ListenAddrZero", "PortsShared", "ListenerServesOne", "AnswersTwice", "PrivateDataLost",
-		"PrivateDataUnchecked", "RemoteUnknown", "RejectIsTimeout", "CMTimeoutsTenfold",
-	},
-	verbs.CapCM | verbs.CapRC: {"CMTakesAnyQP", "ConnParamLost", "DisconnectSilent", "EndUnnoticed"},
-}
-
-// capsOf returns the capabilities that a device needs to have a defect of its verbs.
-func capsOf(defect string) verbs.Caps {
-	for caps, defects := range verbNeeds {
-		if slices.Contains(defects, defect) {
-			return caps
-		}
-	}
-	return 0
-}
-
 // hasVerbDefect reports whether devices of p, one of all providers, can have a defect
-// of verbs.
+// of verbs: defects that imitate a driver are for the providers of that driver only.
 func (p *Provider) hasVerbDefect(all []*Provider, name string) bool {
 	owns := func(p *Provider) bool { return slices.Contains(p.driverDefects, name) }
-	return (owns(p) || !slices.ContainsFunc(all, owns)) && (p.Caps | p.ReliableCaps).Has(capsOf(name))
+	return owns(p) || !slices.ContainsFunc(all, owns)
 }
 
 // verbDefects returns the defects of verbs that devices of p, one of all providers, can

@@ -1,16 +1,12 @@
-// Package rocewire makes a sound soft-RoCE NIC misbehave at its wire: between the
-// engine and the link, packets are changed, dropped, doubled and reordered, and
-// answers are made up, so that what a peer sees is a NIC with a defect. The
-// engine knows nothing of it. Defects that no packet shows are
-// mutants, or for the profiles of rxe policies of the engine (package defects).
+// Package rocewire gives a soft-RoCE NIC defects of Linux's rxe, and a few others that scenarios and tests need, in its
+// packets: a Filter between the engine and the link changes, drops and delays them. The engine knows nothing of it.
+// Package softroce makes the Filter. Defects that need more than a packet are policies of the engine or mutants
+// (package defects).
 //
-// A packet that comes in is shown to the engine as one that passes the check
-// which the defective NIC lacks; its ICRC is made right for what it has become, but
-// only if it was right before. A packet that goes out is a copy of the engine's.
+// A received packet that the defective NIC accepts and the engine does not is changed so that the engine accepts it. The
+// ICRC is computed again for a changed packet, if it was right before.
 //
-// The package is as pure as an engine: no clock, no I/O. An Edge belongs to whom
-// its NIC belongs to. It is made for tests and allocates as it likes; a NIC
-// without defects has no Edge.
+// The package has no clock and no I/O, like an engine. The caller serializes the calls of a Filter.
 package rocewire
 
 import (
@@ -19,262 +15,178 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// NIC is the sound device behind an Edge.
+// NIC is the engine behind a Filter.
 type NIC interface {
 	Input(now mono.Time, d *link.Datagram)
 	Output(now mono.Time, ds []link.Datagram) int
 	// QPs lists the queue pairs, in the order of their numbers.
 	QPs() []QP
-	// GIDs is the port's table.
-	GIDs() []verbs.GIDEntry
-	// Dropped counts the packets that were not executed, for whatever reason, and
-	// those among them for which no receive was there.
-	Dropped() (all, noReceive uint64)
 }
 
-// QP is what an Edge knows about a queue pair.
+// QP describes a queue pair of the NIC.
 type QP struct {
-	Num      uint32
-	Service  wire.Transport
-	State    verbs.QPState
-	Own      netip.Addr // the ends of its path; not valid if it has none
-	Peer     netip.Addr
-	PeerQPN  uint32
-	MTU      int
-	TClass   uint8 // of the path
-	Access   verbs.Access
-	Expected wire.PSN // of the next request
-	Armed    bool     // for migration
-	Ready    bool     // it has a receive
+	Num     uint32
+	Service wire.Transport
+	Peer    netip.Addr // not valid if the QP is not connected
+	PeerQPN uint32
+	TClass  uint8    // traffic class of the path
+	NextPSN wire.PSN // PSN of the next request of the peer
+	Armed   bool     // path migration is armed
 }
 
-// Edge is a NIC with defects.
-type Edge struct {
-	nic  NIC
-	q    Defects
-	icrc bool // packets carry one
+// Filter is a NIC with defects.
+type Filter struct {
+	nic     NIC
+	defects Defects
+	hasICRC bool // packets carry an ICRC
 
-	checks []step // what is done to every packet that comes in
-	in     []step // and to those that are intact
-	out    []step // and to those that go out
+	beforeICRC []step // of received packets, before their ICRC is checked
+	received   []step // of received packets with a right ICRC
+	sent       []step
 
-	batch []link.Datagram // what the NIC fills
-	queue []packet        // what is still to leave
-	ahead int             // how many more than asked for are looked at
-	talks map[peer]*talk
-	dgram map[sender]wire.PSN // UDPSNChecked
-	wait  []packet            // UDWaitsForReceive
-	late  []packet            // NAKLate, CNPLate
-	ports uint16              // SourcePortPerPacket
-	marks map[netip.Addr]uint32
+	batch   []link.Datagram       // buffers for NIC.Output
+	queue   []packet              // packets to send
+	delayed []packet              // NAKLate: packets to queue later
+	hugeAt  map[remoteQP]wire.PSN // HugeLengthIsAccess: the last request of each connection that was too long
 }
 
-// step is one defect at work on a packet. It reports whether the packet goes on.
-type step func(e *Edge, p *packet) bool
-
-// New puts the defects q around a NIC. icrc says whether its packets carry one.
-func New(q Defects, n NIC, icrc bool) *Edge {
-	e := &Edge{
-		nic: n, q: q, icrc: icrc, batch: make([]link.Datagram, 64),
-		talks: map[peer]*talk{}, dgram: map[sender]wire.PSN{}, marks: map[netip.Addr]uint32{},
-	}
-	for i := range e.batch {
-		e.batch[i].Payload = make([]byte, 0, wire.MaxPacketLen)
-	}
-	if q.AckOvertakesRead || q.Interleaves {
-		e.ahead = 1 << 10
-	}
-	e.plan()
-	return e
+// remoteQP identifies a connection by the peer's address and QP number.
+type remoteQP struct {
+	addr netip.Addr
+	qpn  uint32
 }
 
-// plan lines up the steps of the defects that are on: addresses before contents,
-// and whatever changes a packet's length last.
-func (e *Edge) plan() {
-	q := &e.q
-	for _, f := range []struct {
-		on   bool
-		list *[]step
-		do   step
+// step applies a defect to a packet. It returns false if the packet is dropped or delayed.
+type step func(f *Filter, p *packet) (pass bool)
+
+// New returns a NIC with defects. hasICRC says whether packets carry an ICRC.
+func New(defects Defects, nic NIC, hasICRC bool) *Filter {
+	f := &Filter{nic: nic, defects: defects, hasICRC: hasICRC, batch: make([]link.Datagram, 64), hugeAt: map[remoteQP]wire.PSN{}}
+	for i := range f.batch {
+		f.batch[i].Payload = make([]byte, 0, wire.MaxPacketLen)
+	}
+	f.addSteps()
+	return f
+}
+
+// addSteps sets the steps of the enabled defects, in the order in which they apply.
+func (f *Filter) addSteps() {
+	d := &f.defects
+	for _, s := range []struct {
+		enabled bool
+		list    *[]step
+		do      step
 	}{
-		{q.IPv6Dead, &e.checks, onlyIPv4},
-		{q.FrameEndICRC, &e.checks, unpadded},
-		{q.UDPChecksumRequired, &e.checks, checksummed},
-		{q.DFUnchecked, &e.checks, withDF},
-		{q.ICRCUnchecked, &e.checks, lenient},
-		{q.FlushICRCDoubled, &e.checks, checkDoubledICRC},
-		{q.ICRCCheckUnmasked, &e.checks, unchanged},
+		{d.DFUnchecked, &f.beforeICRC, acceptWithoutDF},
+		{d.FlushICRCDoubled, &f.beforeICRC, checkDoubledICRC},
 
-		{q.IPUnchecked, &e.in, addressed},
-		{q.NoCongestion, &e.in, ignoreCongestion},
-		{q.ReservedOpSilent, &e.in, dropReserved},
-		{q.RaggedAccepted, &e.in, padRagged},
-		{q.NoCreditHeeding, &e.in, removeCredits},
-		{q.QPNLoose, &e.in, toSomeQP},
-		{q.BTHUnchecked, &e.in, asExpected},
-		{q.ResponseTVerUnchecked, &e.in, versionOfAnswers},
-		{q.MissingHeadersZero, &e.in, completed},
-		{q.ReservedBitsChecked, &e.in, nothingReserved},
-		{q.SolicitedInverted, &e.in, invertSolicited},
-		{q.MigrationIgnored, &e.in, noMigration},
-		{q.CNPReservedUsed, &e.in, emptyCNP},
-		{q.CNPTakesPSN, &e.in, judgeCNP},
-		{q.CNPMisaddressed, &e.in, noteMark},
-		{q.PadDelivered, &e.in, padIsData},
-		{q.ByteOrderWrong, &e.in, reverse},
-		{q.EarlyAckCounts, &e.in, noteEarlyAck},
-		{q.ReservedNAKIsAck, &e.in, reservedNAK},
-		{q.NAKWaitsForTimer, &e.in, sequenceNAK},
-		{q.ResponseLengthUnchecked, &e.in, stretched},
-		{q.DupReadDropped, &e.in, noDuplicateRead},
-		{q.SubReadWhole, &e.in, wholeRead},
-		{q.ReplayKeepsOne, &e.in, lastAtomicOnly},
-		{q.ReadNeedsAckReq, &e.in, noteUnasked},
-		{q.HugeLengthIsAccess, &e.in, noteHuge},
-		{q.AccessNAKsSwapped, &e.in, noteNeed},
-		{q.ReadTakesOnePSN, &e.in, stretchPSN},
-		{q.UCLikeRC, &e.in, onlyPositive},
-		{q.UDPSNChecked, &e.in, newDatagram},
-		{q.UDWaitsForReceive, &e.in, waitForReceive},
+		{d.NoCongestion, &f.received, ignoreCongestion},
+		{d.ReservedOpSilent, &f.received, dropReservedOpcode},
+		{d.RaggedAccepted, &f.received, addPad},
+		{d.NoCreditHeeding, &f.received, removeCredits},
+		{d.ReservedBitsChecked, &f.received, dropReservedBits},
+		{d.MigrationIgnored, &f.received, hideMigReq},
+		{d.NAKWaitsForTimer, &f.received, hideSequenceNAK},
+		{d.HugeLengthIsAccess, &f.received, recordHugeLength},
 
-		{q.IPv6Dead, &e.out, onlyIPv4},
-		{q.ReadNeedsAckReq, &e.out, onlyAsked},
-		{q.NoAcks, &e.out, noAck},
-		{q.RNRSilent, &e.out, noRNR},
-		{q.HugeLengthIsAccess, &e.out, hugeNAK},
-		{q.AccessNAKsSwapped, &e.out, swapNAK},
-		{q.BadRecvKeyIsAccess, &e.out, operationalNAK},
-		{q.RNRTimerIgnored, &e.out, fixedRNR},
-		{q.CreditsInvented, &e.out, inventCredits},
-		{q.MSNLate, &e.out, lateMSN},
-		{q.AckPSNOff, &e.out, nextPSN},
-		{q.ReadPSNStuck, &e.out, samePSN},
-		{q.ReadTakesOnePSN, &e.out, shrinkPSN},
-		{q.AckSolicited, &e.out, solicit},
-		{q.AckPKeyLimited, &e.out, limited},
-		{q.AckBECN, &e.out, warn},
-		{q.AckReqNever, &e.out, askNothing},
-		{q.UnreliableAckReq, &e.out, askAnyway},
-		{q.ByteOrderWrong, &e.out, reverse},
-		{q.GSIQKeyZero, &e.out, zeroQKey},
-		{q.CNPMisaddressed, &e.out, misaddress},
-		{q.CNPReservedUsed, &e.out, fillCNP},
-		{q.EarlyAckCounts, &e.out, ackEarly},
-		{q.AnswersNoDSCP, &e.out, noDSCP},
-		{q.NoCongestion, &e.out, clearECT},
-		{q.ECNFromTClass, &e.out, copyECN},
-		{q.FixedHopLimit, &e.out, fixHopLimit},
-		{q.MigReqZero, &e.out, clearMigReq},
-		{q.GSIAckReq, &e.out, requestMADAck},
-		{q.NoCreditReporting, &e.out, removeCredits},
-		{q.FetchAddLeaks, &e.out, leakCompare},
-		{q.PrimaryAddressUsed, &e.out, fromFirst},
-		{q.SourcePortPerPacket, &e.out, nextPort},
-		{q.AETHInMiddle, &e.out, aethInMiddle},
-		{q.AckPayload, &e.out, loadAck},
-		{q.RETHPerPacket, &e.out, rethInEach},
-		{q.XRCETHMisplaced, &e.out, moveXRCETH},
-		{q.PadSloppy, &e.out, padToTwo},
-		{q.ReservedBitsSent, &e.out, setReserved},
-		{q.TrailingBytes, &e.out, trail},
-		{q.PlainSocket, &e.out, plainly},
-		{q.NAKLate, &e.out, holdNAK},
-		{q.CNPLate, &e.out, holdCNP},
+		{d.HugeLengthIsAccess, &f.sent, changeHugeNAK},
+		{d.AckPSNOff, &f.sent, incrementAckPSN},
+		{d.NoCongestion, &f.sent, clearECN},
+		{d.ECNFromTClass, &f.sent, copyECN},
+		{d.FixedHopLimit, &f.sent, fixHopLimit},
+		{d.MigReqZero, &f.sent, clearMigReq},
+		{d.GSIAckReq, &f.sent, requestMADAck},
+		{d.NoCreditReporting, &f.sent, removeCredits},
+		{d.FetchAddLeaks, &f.sent, fillCompare},
+		{d.NAKLate, &f.sent, delayNAK},
 	} {
-		if f.on {
-			*f.list = append(*f.list, f.do)
+		if s.enabled {
+			*s.list = append(*s.list, s.do)
 		}
 	}
 }
 
-// Input handles one datagram, as the NIC's does.
-func (e *Edge) Input(now mono.Time, d *link.Datagram) {
-	e.deliverWaiting(now)
-	p := packet{Datagram: *d, now: now}
-	p.Payload = append([]byte(nil), d.Payload...)
-	if !e.pass(&p, e.checks) {
-		return
-	}
-	if len(p.Payload) < wire.BTHLen+wire.ICRCLen || !e.intact(&p) {
-		e.nic.Input(now, &p.Datagram) // which drops and counts it
-		return
-	}
-	if e.pass(&p, e.in) {
-		e.hand(&p)
-	}
-}
-
-func (e *Edge) pass(p *packet, steps []step) bool {
+// apply applies defects to a packet until one drops or delays it. It reports whether the packet is left.
+func (f *Filter) apply(steps []step, p *packet) (pass bool) {
 	for _, s := range steps {
-		if !s(e, p) {
+		if !s(f, p) {
 			return false
 		}
 	}
 	return true
 }
 
-// hand gives a packet to the NIC.
-func (e *Edge) hand(p *packet) {
-	if p.changed {
-		e.seal(p)
+// Input handles a received datagram.
+func (f *Filter) Input(now mono.Time, d *link.Datagram) {
+	p := packet{Datagram: *d, now: now}
+	p.Payload = append([]byte(nil), d.Payload...)
+	f.apply(f.beforeICRC, &p)
+	if len(p.Payload) >= wire.BTHLen+wire.ICRCLen && f.checkICRC(&p) {
+		if !f.apply(f.received, &p) {
+			return
+		}
+		if p.changed {
+			f.setICRC(&p)
+		}
 	}
-	if e.q.UCLikeRC {
-		e.handUC(p)
-		return
-	}
-	e.nic.Input(p.now, &p.Datagram)
+	f.nic.Input(now, &p.Datagram)
 }
 
-// Output fills ds with what is to leave, as the NIC's does.
-func (e *Edge) Output(now mono.Time, ds []link.Datagram) int {
-	e.deliverWaiting(now)
-	e.releaseLate(now)
-	for len(e.queue) < len(ds)+e.ahead {
-		k := e.nic.Output(now, e.batch)
-		if k == 0 {
+// Output fills ds with datagrams to send, and returns their number.
+func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
+	for len(f.delayed) > 0 && f.Deadline() <= now {
+		f.queue = append(f.queue, f.delayed[0])
+		f.delayed = f.delayed[1:]
+	}
+	for len(f.queue) < len(ds) {
+		filled := f.nic.Output(now, f.batch)
+		if filled == 0 {
 			break
 		}
-		for i := range k {
-			e.send(now, &e.batch[i])
+		for i := range filled {
+			f.send(now, &f.batch[i])
 		}
 	}
-	if e.q.AckOvertakesRead {
-		e.acksFirst()
-	}
-	if e.q.Interleaves {
-		e.interleave()
-	}
-	n := min(len(ds), len(e.queue))
+	n := min(len(ds), len(f.queue))
 	for i := range n {
-		e.finish(&e.queue[i])
-		ds[i] = e.queue[i].Datagram
+		p := &f.queue[i]
+		if p.changed {
+			f.setICRC(p)
+		}
+		if f.defects.FlushICRCDoubled {
+			f.doubleICRC(p)
+		}
+		ds[i] = p.Datagram
 	}
-	e.queue = e.queue[n:]
+	f.queue = f.queue[n:]
 	return n
 }
 
-// send queues a packet of the NIC's.
-func (e *Edge) send(now mono.Time, d *link.Datagram) {
-	p := packet{Datagram: *d, now: now, outgoing: true}
-	p.Payload = append(make([]byte, 0, len(d.Payload)+wire.MaxHeaderLen), d.Payload...)
-	if e.pass(&p, e.out) {
-		e.queue = append(e.queue, p)
+// send queues a copy of a packet of the NIC.
+func (f *Filter) send(now mono.Time, d *link.Datagram) {
+	p := packet{Datagram: *d, now: now}
+	p.Payload = append([]byte(nil), d.Payload...)
+	if f.apply(f.sent, &p) {
+		f.queue = append(f.queue, p)
 	}
 }
 
-// finish makes the ICRC of a packet right that leaves otherwise than the NIC
-// made it.
-func (e *Edge) finish(p *packet) {
-	if p.changed {
-		e.seal(p)
+// Deadline is when the first delayed packet must be sent; mono.Never if none is delayed.
+func (f *Filter) Deadline() mono.Time {
+	if len(f.delayed) == 0 {
+		return mono.Never
 	}
-	if e.q.FlushICRCDoubled {
-		e.doubleICRC(p)
+	return f.delayed[0].now.Add(nakDelay)
+}
+
+// qp returns the QP with a number.
+func (f *Filter) qp(num uint32) (q QP, ok bool) {
+	for _, q := range f.nic.QPs() {
+		if q.Num == num {
+			return q, true
+		}
 	}
-	if p.trailer > 0 {
-		p.Payload = append(p.Payload, make([]byte, p.trailer)...)
-	}
+	return QP{}, false
 }

@@ -3,8 +3,6 @@ package rocewire
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"math/bits"
-	"net/netip"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -12,14 +10,23 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// packet is a datagram on its way through an Edge. Its payload may be changed.
+// packet is a datagram in a Filter, which owns its payload.
 type packet struct {
 	link.Datagram
-	now      mono.Time
-	changed  bool // the ICRC no longer fits
-	trailer  int  // bytes that follow the ICRC
-	outgoing bool
+	now     mono.Time // when it was received or sent
+	changed bool      // the ICRC must be computed again
 }
+
+// Fields of the BTH.
+const (
+	migReqBit = 0x40 // in byte 1
+	padBits   = 0x30
+	reserved6 = 0x3f // in byte 4
+	ackReqBit = 0x80 // in byte 8
+	reserved7 = 0x7f
+	lowBits24 = 1<<24 - 1
+	padShift  = 4
+)
 
 func (p *packet) opcode() wire.Opcode { return wire.Opcode(p.Payload[0]) }
 
@@ -28,16 +35,10 @@ func (p *packet) info() wire.Info {
 	return info
 }
 
-func (p *packet) class() wire.Class { return p.info().Class }
-
-// is reports whether the packet is one of an operation of a reliable connection.
+// is reports whether the packet has an operation of RC or XRC.
 func (p *packet) is(op wire.Operation) bool {
-	return p.reliable() && p.opcode().Operation() == op
-}
-
-func (p *packet) reliable() bool {
 	t := p.opcode().Transport()
-	return t == wire.TransportRC || t == wire.TransportXRC
+	return (t == wire.TransportRC || t == wire.TransportXRC) && p.opcode().Operation() == op
 }
 
 func (p *packet) psn() wire.PSN {
@@ -49,24 +50,9 @@ func (p *packet) setPSN(n wire.PSN) {
 	p.changed = true
 }
 
-func (p *packet) destQP() uint32 { return binary.BigEndian.Uint32(p.Payload[4:]) & 0xffffff }
+func (p *packet) destQP() uint32 { return binary.BigEndian.Uint32(p.Payload[4:]) & lowBits24 }
 
-func (p *packet) setDestQP(n uint32) {
-	binary.BigEndian.PutUint32(p.Payload[4:], uint32(p.Payload[4])<<24|n)
-	p.changed = true
-}
-
-const (
-	solicited = 0x80 // in byte 1
-	migReq    = 0x40
-	padBits   = 0x30
-	ackReq    = 0x80 // in byte 8
-)
-
-func (p *packet) pad() int { return int(p.Payload[1]&padBits) >> 4 }
-
-// header returns the bytes of an extension header; nil if the packet has none
-// such, or ends before it does.
+// header returns the bytes of an extension header; nil if the packet has no such header, or is too short.
 func (p *packet) header(h wire.HeaderSet) []byte {
 	set := p.info().Headers
 	if !set.Has(h) {
@@ -79,30 +65,7 @@ func (p *packet) header(h wire.HeaderSet) []byte {
 	return p.Payload[at:][:h.Len()]
 }
 
-// data returns what is behind the headers, and neither pad nor ICRC.
-func (p *packet) data() []byte {
-	end := len(p.Payload) - wire.ICRCLen - p.pad()
-	if at := p.info().HeaderLen; at <= end {
-		return p.Payload[at:end:end]
-	}
-	return nil
-}
-
-// setData replaces the payload behind headers, and pads it.
-func (p *packet) setData(headers, data []byte) {
-	pad := wire.PadLen(len(data))
-	b := slices.Concat(headers, data, make([]byte, pad+wire.ICRCLen))
-	b[1] = b[1]&^padBits | uint8(pad)<<4
-	p.Payload, p.changed = b, true
-}
-
-// insert puts bytes in at an offset.
-func (p *packet) insert(at int, b []byte) {
-	p.Payload = slices.Concat(p.Payload[:at], b, p.Payload[at:])
-	p.changed = true
-}
-
-// syndrome returns the AETH syndrome, if the packet is an RC ACKNOWLEDGE.
+// syndrome returns the AETH syndrome of an ACK or NAK of RC or XRC.
 func (p *packet) syndrome() (s wire.Syndrome, ok bool) {
 	if h := p.header(wire.HasAETH); h != nil && p.is(wire.OpAcknowledge) {
 		return wire.Syndrome(h[0]), true
@@ -110,95 +73,115 @@ func (p *packet) syndrome() (s wire.Syndrome, ok bool) {
 	return 0, false
 }
 
+// setSyndrome changes the syndrome of a packet with an AETH.
 func (p *packet) setSyndrome(s wire.Syndrome) {
 	p.header(wire.HasAETH)[0] = byte(s)
 	p.changed = true
 }
 
-func (p *packet) reth() (r wire.RETH, ok bool) {
-	h := p.header(wire.HasRETH)
-	if h == nil {
-		return r, false
-	}
-	_, err := r.Parse(h)
-	return r, err == nil
-}
-
-func (p *packet) sentBy(a netip.Addr) { p.Src = netip.AddrPortFrom(a, p.Src.Port()); p.changed = true }
-
-// icrcOf is the ICRC of body between the addresses of d: over the headers as
-// they should be, with ones in place of what may change on the way. mayFragment
-// says that DF is clear, trailer how many bytes follow the ICRC.
-func icrcOf(d *link.Datagram, body []byte, mayFragment bool, trailer int) uint32 {
-	length := link.UDPHeaderLen + len(body) + wire.ICRCLen + trailer
-	b := slices.Repeat([]byte{0xff}, 8)
-	if src, dst := d.Src.Addr(), d.Dst.Addr(); dst.Is4() {
-		b = append(b, 0x45, 0xff)
-		b = binary.BigEndian.AppendUint16(b, uint16(link.IPv4HeaderLen+length))
-		id := uint16(d.IPID)
-		if d.IPID >= link.IPIDUnknown {
-			id = 0
-		}
-		b = binary.BigEndian.AppendUint16(b, id)
-		flags := uint16(0x4000)
-		if mayFragment {
-			flags = 0
-		}
-		b = binary.BigEndian.AppendUint16(b, flags)
-		b = append(b, 0xff, 17, 0xff, 0xff)
-		b = append(append(b, src.AsSlice()...), dst.AsSlice()...)
-	} else {
-		b = append(b, 0x6f, 0xff, 0xff, 0xff)
-		b = binary.BigEndian.AppendUint16(b, uint16(length))
-		b = append(b, 17, 0xff)
-		b = append(append(b, src.AsSlice()...), dst.AsSlice()...)
-	}
-	b = binary.BigEndian.AppendUint16(b, d.Src.Port())
-	b = binary.BigEndian.AppendUint16(b, d.Dst.Port())
-	b = binary.BigEndian.AppendUint16(b, uint16(length))
-	b = append(b, 0xff, 0xff)
-	at := len(b) + 4
-	b = append(b, body...)
-	b[at] = 0xff
-	return crc32.ChecksumIEEE(b)
-}
-
-// split separates the ICRC from what it covers.
+// split returns the packet without its ICRC, and the ICRC.
 func (p *packet) split() (body []byte, icrc uint32) {
 	n := len(p.Payload) - wire.ICRCLen
 	return p.Payload[:n], binary.LittleEndian.Uint32(p.Payload[n:])
 }
 
-// intact reports whether the ICRC is right. It fills in the IP identification
-// where the check reveals it.
-func (e *Edge) intact(p *packet) bool {
-	body, got := p.split()
-	switch {
-	case !e.icrc:
-		return true
-	case p.IPID < link.IPIDUnknown || p.Dst.Addr().Is6():
-		return icrcOf(&p.Datagram, body, false, 0) == got
+// replaceICRC sets the last four bytes of the payload.
+func (p *packet) replaceICRC(icrc uint32) {
+	binary.LittleEndian.PutUint32(p.Payload[len(p.Payload)-wire.ICRCLen:], icrc)
+}
+
+// ipID returns the IP identification; 0 if the link does not show it.
+func (p *packet) ipID() uint16 {
+	if p.IPID >= link.IPIDUnknown {
+		return 0
 	}
-	id, ok := wire.NewICRC(p.Src, p.Dst).CheckAnyIPID(p.Payload)
+	return uint16(p.IPID)
+}
+
+// rightICRC returns the ICRC that the packet should have.
+func (p *packet) rightICRC() uint32 {
+	body, _ := p.split()
+	return wire.NewICRC(p.Src, p.Dst).Sum(p.ipID(), body)
+}
+
+// checkICRC reports whether the ICRC is right. It sets the IP identification if only the ICRC reveals it.
+func (f *Filter) checkICRC(p *packet) bool {
+	icrc := wire.NewICRC(p.Src, p.Dst)
+	switch {
+	case !f.hasICRC:
+		return true
+	case p.IPID < link.IPIDUnknown || !p.Is4():
+		return icrc.Check(p.ipID(), p.Payload)
+	}
+	id, ok := icrc.CheckAnyIPID(p.Payload)
 	if ok {
 		p.IPID = uint32(id)
 	}
 	return ok
 }
 
-// seal makes the ICRC right.
-func (e *Edge) seal(p *packet) {
-	if body, _ := p.split(); e.icrc {
-		binary.LittleEndian.PutUint32(p.Payload[len(body):], icrcOf(&p.Datagram, body, p.Variants&link.MayFragment != 0, p.trailer))
+// setICRC computes the ICRC of a changed packet.
+func (f *Filter) setICRC(p *packet) {
+	if f.hasICRC {
+		p.replaceICRC(p.rightICRC())
 	}
 	p.changed = false
 }
 
-// reversed turns the ICRC's bytes around.
-func (p *packet) reversed() packet {
-	c := *p
-	c.Payload = slices.Clone(p.Payload)
-	body, icrc := c.split()
-	binary.LittleEndian.PutUint32(c.Payload[len(body):], bits.ReverseBytes32(icrc))
-	return c
+// acceptWithoutDF (DFUnchecked) makes a packet with DF clear look as if DF were set. Links do not always show DF, but the
+// ICRC covers it.
+func acceptWithoutDF(f *Filter, p *packet) bool {
+	if !f.hasICRC || !p.Is4() || len(p.Payload) < wire.BTHLen+wire.ICRCLen || f.checkICRC(p) {
+		return true
+	}
+	p.Variants &^= link.MayFragment
+	// A CRC is linear: the effect of the bit depends only on the number of bytes after it.
+	const dontFragment, fromFlags = 0x40, link.IPv4HeaderLen - 6 + link.UDPHeaderLen
+	body, icrc := p.split()
+	covered := make([]byte, fromFlags+len(body))
+	clearBit := crc32.ChecksumIEEE(covered)
+	covered[0] = dontFragment
+	p.replaceICRC(icrc ^ clearBit ^ crc32.ChecksumIEEE(covered))
+	return true
+}
+
+// checkDoubledICRC (FlushICRCDoubled) replaces the doubled ICRC of a FLUSH by the right one, and the right one by a wrong
+// one.
+func checkDoubledICRC(f *Filter, p *packet) bool {
+	if !f.hasICRC || len(p.Payload) < wire.BTHLen+wire.ICRCLen || !p.is(wire.OpFlush) {
+		return true
+	}
+	body, icrc := p.split()
+	if right := p.rightICRC(); icrc == doubledICRC(right, body) {
+		p.replaceICRC(right)
+	} else {
+		p.replaceICRC(^icrc)
+	}
+	return true
+}
+
+// doubleICRC (FlushICRCDoubled) sends a FLUSH with the ICRC that rxe computes.
+func (f *Filter) doubleICRC(p *packet) {
+	if f.hasICRC && p.is(wire.OpFlush) {
+		body, right := p.split()
+		p.replaceICRC(doubledICRC(right, body))
+	}
+}
+
+// doubledICRC returns an ICRC that covers the transport packet twice, the second time with its variant byte.
+func doubledICRC(icrc uint32, body []byte) uint32 {
+	return crc32.Update(icrc, crc32.IEEETable, body)
+}
+
+// addPad (RaggedAccepted) pads a payload whose length is no multiple of four.
+func addPad(_ *Filter, p *packet) bool {
+	head := p.info().HeaderLen
+	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[1]&padBits)>>padShift
+	if len(p.Payload)&3 != 0 && head <= end {
+		pad := wire.PadLen(end - head)
+		p.Payload = slices.Concat(p.Payload[:end], make([]byte, pad+wire.ICRCLen))
+		p.Payload[1] = p.Payload[1]&^padBits | uint8(pad)<<padShift
+		p.changed = true
+	}
+	return true
 }

@@ -1,135 +1,122 @@
 package verbcalls
 
 import (
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Device returns d with defects; d itself if there are none. now is the time of the
-// world that the device is in, counted from any moment.
+// Device returns a device with defects; d itself if there are none. now is the time of the world that the device is in,
+// from any starting point.
 func Device(d verbs.Context, q Defects, now func() time.Duration) verbs.Context {
 	if q == (Defects{}) {
 		return d
 	}
-	return &device{Context: d, q: q, now: now, defective: map[any]any{}, ever: map[string]int{}, read: map[string]uint64{}}
+	return &device{Context: d, defects: q, now: now, handles: map[any]any{}}
 }
 
-// device is a verbs.Context.
+// device implements verbs.Context.
 type device struct {
 	verbs.Context
-	q       Defects
+	defects Defects
 	now     func() time.Duration
-	firstQP atomic.Uint32 // the number of the first QP that was made
-	closed  atomic.Bool   // Close was called
 
-	mu        sync.Mutex // never held in a call to the sound device, which may wait
-	defective map[any]any
-	ever      map[string]int    // ClosedCount: how many of a kind were made
-	turn      int               // CountersShuffled
-	read      map[string]uint64 // CountersReset: what was read before
+	mu      sync.Mutex  // not held during calls to the device, which may wait
+	handles map[any]any // the open queuePair or completionQueue of each QP and CQ of the device
 }
 
-// keep remembers the defective handle for a sound one.
-func (d *device) keep(sound, defective any) {
+// addHandle records the handle that the program has for a QP or CQ of the device.
+func (d *device) addHandle(inner, handle any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.defective[sound] = defective
+	d.handles[inner] = handle
 }
 
-// drop forgets a handle that was closed.
-func (d *device) drop(sound any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.defective, sound)
+// removeHandle undoes addHandle after a close without error.
+func (d *device) removeHandle(inner any, err error) error {
+	if err == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.handles, inner)
+	}
+	return err
 }
 
-// kept are the defective handles of a type for which f is true.
-func kept[T any](d *device, f func(T) bool) (all []T) {
+// handleOf returns the program's handle for a QP or CQ of the device.
+func handleOf[T any](d *device, inner T) T {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, x := range d.defective {
-		if h, ok := x.(T); ok && f(h) {
-			all = append(all, h)
+	if h, ok := d.handles[inner]; ok {
+		return h.(T)
+	}
+	return inner
+}
+
+// innerOf returns the device's object behind a handle of the program.
+func innerOf[T any](handle T) T {
+	if h, ok := any(handle).(interface{ inner() T }); ok {
+		return h.inner()
+	}
+	return handle
+}
+
+// qpByNumber returns the open QP with a number, or nil.
+func (d *device) qpByNumber(num verbs.QPN) *queuePair {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range d.handles {
+		if q, ok := h.(*queuePair); ok && q.QPN() == num {
+			return q
+		}
+	}
+	return nil
+}
+
+// WaitAsync leaves out the events that defects hide.
+func (d *device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
+	end := d.now() + timeout
+	for {
+		left := timeout
+		if timeout >= 0 {
+			left = max(0, end-d.now())
+		}
+		e, err := d.Context.WaitAsync(left)
+		if err == nil && d.defects.hides(e.Type) {
+			continue
+		}
+		e.QP, e.CQ = handleOf(d, e.QP), handleOf(d, e.CQ)
+		return e, err
+	}
+}
+
+// hides reports whether a defect suppresses asynchronous events of a type.
+func (q *Defects) hides(e verbs.AsyncEventType) bool {
+	switch e {
+	case verbs.EventCommEst, verbs.EventQPAccessErr, verbs.EventQPReqErr:
+		return q.NoQPEvents
+	case verbs.EventQPLastWQEReached:
+		return q.NoLastWQEEvent
+	case verbs.EventSQDrained:
+		return q.SQNeverDrains
+	}
+	return false
+}
+
+// Counters reports the counter of CounterStuck as 0.
+func (d *device) Counters() []verbs.Counter {
+	all := slices.Clone(d.Context.Counters())
+	for i := range all {
+		if all[i].Name == d.defects.CounterStuck {
+			all[i].Value = 0
 		}
 	}
 	return all
 }
 
-// ours is the defective handle for a sound one that the device tells of.
-func ours[T any](d *device, sound T) T {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if f, ok := d.defective[sound]; ok {
-		return f.(T)
-	}
-	return sound
-}
-
-// its is the sound handle behind one that a program gives.
-func its[T any](x T) T {
-	if f, ok := any(x).(interface{ sound() T }); ok {
-		return f.sound()
-	}
-	return x
-}
-
-// mine is the defective handle that a program gives, the zero value if it gives none
-// or another device's.
-func mine[T interface{ owner() *device }](d *device, x any) (none T) {
-	if h, ok := x.(T); ok && h.owner() == d {
-		return h
-	}
-	return none
-}
-
-// WaitAsync returns the next event, with our handles in it.
-func (d *device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
-	left := d.timeLeft(timeout)
-	e, err := d.Context.WaitAsync(left())
-	for err == nil && (d.q.AsyncEventsLost || d.q.hides(e.Type)) {
-		e, err = d.Context.WaitAsync(left())
-	}
-	if d.q.AsyncNamesNothing {
-		return verbs.AsyncEvent{Type: e.Type}, err
-	}
-	e.QP, e.CQ, e.SRQ = ours(d, e.QP), ours(d, e.CQ), ours(d, e.SRQ)
-	return e, err
-}
-
-// Close closes the device, by DeviceCloseShallow and CloseLeavesWaiting when it is
-// called for the second time.
-func (d *device) Close() error {
-	first := !d.closed.Swap(true)
-	if first && (d.q.DeviceCloseShallow || d.q.CloseLeavesWaiting) {
-		return nil
-	}
-	return d.Context.Close()
-}
-
-// timeLeft returns what is left of a timeout from now on, whenever it is asked.
-// WaitImpatient leaves nothing.
-func (d *device) timeLeft(timeout time.Duration) func() time.Duration {
-	if d.q.WaitImpatient {
-		timeout = 0
-	}
-	if timeout < 0 {
-		return func() time.Duration { return verbs.Forever }
-	}
-	end := d.now() + timeout
-	return func() time.Duration { return max(0, end-d.now()) }
-}
-
-// sleep waits where nothing comes, and returns ErrTimeout, or ErrClosed if the
-// device was closed meanwhile.
-func (d *device) sleep(timeout time.Duration) error {
-	quiet, err := d.Context.CreateCompChannel()
-	if err != nil {
-		return err
-	}
-	_, err = quiet.Wait(timeout)
-	_ = quiet.Close() // unless the device was
-	return err
+// CreateSRQ implements verbs.Context.
+func (d *device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
+	in.CQ = innerOf(in.CQ)
+	return d.Context.CreateSRQ(in)
 }

@@ -2,178 +2,185 @@ package verbcalls
 
 import (
 	"errors"
+	"math/bits"
+	"slices"
 	"sync"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// pair is a verbs.QP.
-type pair struct {
+// queuePair implements verbs.QP.
+type queuePair struct {
 	verbs.QP
-	handle
-	pd         *domain
-	send, recv *queue
-	srq        *sharedQueue
-	shared     bool // its receives come from an SRQ
-	signalAll  bool
-	opened     bool         // by OpenQP: a further handle to an XRC target
-	caps       verbs.QPCaps // its true sizes
+	dev *device
 
 	mu       sync.Mutex
-	set      verbs.QPAttr          // QueryStale: state and PSNs as they were set
-	held     []verbs.SendWR        // InlineLate: for the next poll
-	stays    []verbs.SendWR        // RefusedWRStays: for the device when it takes requests
-	quiet    map[uint64]bool       // UnsignaledErrorsLost: requests, and whether they ask for no completion
-	receives map[uint64]int        // BusyQPStays: those that were posted and have not completed
-	moved    map[*address]verbs.AH // AHsAnyDomain: handles made in our domain
+	refused  []verbs.SendWR  // RefusedWRStays: to be posted when the QP accepts requests
+	sends    map[uint64]bool // RecvErrorIsQPOp: IDs of posted sends
+	receives map[uint64]int  // RecvErrorIsQPOp: number of posted receives of each ID
 }
 
-func (p *pair) sound() verbs.QP { return p.QP }
+func (q *queuePair) inner() verbs.QP { return q.QP }
 
-// CreateQP makes a queue pair, with other queues, sizes or objects than asked for.
+// CreateQP implements verbs.Context.
 func (d *device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
-	if d.q.CQsSwapped {
-		in.SendCQ, in.RecvCQ = in.RecvCQ, in.SendCQ
-	}
-	if d.q.CapsShort {
-		halve(&in.Caps.MaxSendWR, &in.Caps.MaxRecvWR, &in.Caps.MaxSendSGE, &in.Caps.MaxRecvSGE)
-		in.Caps.MaxInline /= 2
-	}
-	if d.q.KindsUnchecked {
-		in.Type = d.known(in.Type)
-	}
-	in.SignalAll = in.SignalAll && !d.q.SignalAllIgnored
-	sound, err := d.createQP(in)
-	if d.q.ObjectsUnchecked && errors.Is(err, verbs.ErrInvalid) {
-		if mine[*sharedQueue](d, in.SRQ) == nil {
-			in.SRQ = nil
-		}
-		if err := d.supply(&in.PD, &in.SendCQ, &in.RecvCQ); err != nil {
-			return nil, err
-		}
-		sound, err = d.createQP(in)
-	}
-	if err != nil {
-		return nil, d.answers(in.XRCD, err)
-	}
-	p := &pair{
-		QP: sound, handle: handle{d: d}, pd: mine[*domain](d, in.PD), send: mine[*queue](d, in.SendCQ), recv: mine[*queue](d, in.RecvCQ),
-		srq: mine[*sharedQueue](d, in.SRQ), shared: in.SRQ != nil, signalAll: in.SignalAll,
-		quiet: map[uint64]bool{}, receives: map[uint64]int{},
-	}
-	return d.adopt(p), nil
+	in.SendCQ, in.RecvCQ = innerOf(in.SendCQ), innerOf(in.RecvCQ)
+	return d.newQueuePair(d.Context.CreateQP(in))
 }
 
-// createQP makes the sound queue pair.
-func (d *device) createQP(in verbs.QPInit) (verbs.QP, error) {
-	in.PD, in.XRCD, in.SendCQ, in.RecvCQ, in.SRQ = its(in.PD), its(in.XRCD), its(in.SendCQ), its(in.RecvCQ), its(in.SRQ)
-	return makes(d, "QPs", func() (verbs.QP, error) { return d.Context.CreateQP(in) })
-}
-
-// adopt makes a pair known.
-func (d *device) adopt(p *pair) *pair {
-	if a, err := p.QP.Query(); err == nil {
-		p.set, p.caps = a, a.Caps
-	}
-	d.firstQP.CompareAndSwap(0, uint32(p.QP.QPN()))
-	d.keep(p.QP, p)
-	return p
-}
-
-// halve is what CapsShort makes of sizes: at least one of what there was.
-func halve(sizes ...*int) {
-	for _, n := range sizes {
-		if *n > 0 {
-			*n = (*n + 1) / 2
-		}
-	}
-}
-
-// known is the type that KindsUnchecked makes for one that there is not.
-func (d *device) known(t verbs.QPType) verbs.QPType {
-	switch t {
-	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCSend, verbs.QPTypeXRCRecv:
-		return t
-	}
-	if d.truth().Caps.Has(verbs.CapRC) {
-		return verbs.QPTypeRC
-	}
-	return verbs.QPTypeUD
-}
-
-// supply puts a domain and queues where there are none of ours, which live as long
-// as the device.
-func (d *device) supply(pd *verbs.PD, cqs ...*verbs.CQ) (err error) {
-	if mine[*domain](d, *pd) == nil {
-		if *pd, err = d.Context.AllocPD(); err != nil {
-			return err
-		}
-	}
-	for _, cq := range cqs {
-		if mine[*queue](d, *cq) == nil {
-			if *cq, err = d.Context.CreateCQ(verbs.CQInit{Depth: 64}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// OpenQP opens a further handle to an XRC target, by OpenQPAny to a new one if there
-// is none of that number.
+// OpenQP implements verbs.Context.
 func (d *device) OpenQP(x verbs.XRCD, num verbs.QPN) (verbs.QP, error) {
-	q, err := d.Context.OpenQP(its(x), num)
-	if err != nil && d.q.OpenQPAny {
-		return d.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: x})
-	}
+	return d.newQueuePair(d.Context.OpenQP(x, num))
+}
+
+// newQueuePair returns a handle for a QP of the device, or the error.
+func (d *device) newQueuePair(inner verbs.QP, err error) (verbs.QP, error) {
 	if err != nil {
-		return nil, d.answers(x, err)
+		return nil, err
 	}
-	return d.adopt(&pair{QP: q, handle: handle{d: d}, opened: true}), nil
+	q := &queuePair{QP: inner, dev: d, sends: map[uint64]bool{}, receives: map[uint64]int{}}
+	d.addHandle(inner, q)
+	return q, nil
 }
 
-// QPN is the number of the queue pair, by QPNsRepeat of the first.
-func (p *pair) QPN() verbs.QPN {
-	if p.d.q.QPNsRepeat {
-		return verbs.QPN(p.d.firstQP.Load())
-	}
-	return p.QP.QPN()
+// Close implements verbs.QP.
+func (q *queuePair) Close() error { return q.dev.removeHandle(q.QP, q.QP.Close()) }
+
+// Query reports a QP in SQD as draining, with SQNeverDrains.
+func (q *queuePair) Query() (verbs.QPAttr, error) {
+	a, err := q.QP.Query()
+	a.SQDraining = a.SQDraining || q.dev.defects.SQNeverDrains && a.State == verbs.QPStateSQD
+	return a, err
 }
 
-// pairOf is the pair that a completion of the device's is of, nil if it is gone.
-func (d *device) pairOf(num verbs.QPN) *pair {
-	for _, p := range kept(d, func(p *pair) bool { return !p.opened && p.QP.QPN() == num }) {
-		return p
-	}
-	return nil
+// state returns the state; RESET for a closed QP.
+func (q *queuePair) state() verbs.QPState {
+	a, _ := q.QP.Query()
+	return a.State
 }
 
-// AttachMulticast makes the queue pair a member of a group.
-func (p *pair) AttachMulticast(group verbs.GID) error { return p.answers(p.QP.AttachMulticast(group)) }
+// Modify changes attributes that the device would reject (ValuesUnchecked, RTRIgnored) and those that RdAtomicRoundsUp
+// rounds up.
+func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
+	defects := &q.dev.defects
+	if defects.ValuesUnchecked {
+		q.dev.makeValid(&a)
+	}
+	if defects.RdAtomicRoundsUp {
+		limits, _ := q.dev.QueryDevice() // zero if the device is closed
+		a.MaxRdAtomic = roundUp(a.MaxRdAtomic, limits.MaxQPInitAtomic)
+		a.MaxDestRdAtomic = roundUp(a.MaxDestRdAtomic, limits.MaxQPRdAtomic)
+	}
+	if defects.RTRIgnored && a.State == verbs.QPStateRTR && q.state() <= verbs.QPStateInit {
+		mask &^= verbs.QPAttrState
+	}
+	err := q.QP.Modify(a, mask)
+	if err == nil {
+		q.postRefused()
+	}
+	return err
+}
 
-// DetachMulticast undoes AttachMulticast.
-func (p *pair) DetachMulticast(group verbs.GID) error { return p.answers(p.QP.DetachMulticast(group)) }
+// makeValid replaces invalid attributes (ValuesUnchecked).
+func (d *device) makeValid(a *verbs.QPAttr) {
+	const timerMask, maxRetries = 31, 7
+	limits, _ := d.QueryDevice() // zero if the device is closed
+	port, _ := d.QueryPort(1)
+	if int(a.PKeyIndex) >= port.PKeys {
+		a.PKeyIndex = 0
+	}
+	if a.PathMTU == 0 {
+		a.PathMTU = port.ActiveMTU
+	}
+	a.MaxDestRdAtomic = min(a.MaxDestRdAtomic, limits.MaxQPRdAtomic)
+	a.MinRNRTimer &= timerMask
+	a.RetryCnt, a.RNRRetry = min(a.RetryCnt, maxRetries), min(a.RNRRetry, maxRetries)
+}
 
-// Close closes the queue pair. With XRCTargetDies it also closes the other handles of the
-// same XRC target.
-func (p *pair) Close() error {
-	if p.d.q.BusyQPStays && p.waits() {
-		return refused("destroy_qp", verbs.ErrBusy, "it has receives")
+// roundUp returns the next power of two, if n is a depth that the limit allows.
+func roundUp(n, limit uint8) uint8 {
+	if n == 0 || n > limit {
+		return n
 	}
-	num := p.QP.QPN()
-	if err := p.close(p.QP); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	moved := p.moved
-	p.mu.Unlock()
-	for _, ah := range moved {
-		_ = ah.Close() // ours alone, and of no use any more
-	}
-	if p.d.q.XRCTargetDies && !p.opened && p.Type() == verbs.QPTypeXRCRecv {
-		for _, other := range kept(p.d, func(x *pair) bool { return x.opened && x.QP.QPN() == num }) {
-			_ = other.QP.Close() // it may have been closed just now
+	return uint8(min(1<<bits.Len8(n-1), int(limit)))
+}
+
+// PostSend swaps the operands of atomics (AtomicOperandsSwapped) and keeps requests that are refused before RTS
+// (RefusedWRStays).
+func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
+	defects := &q.dev.defects
+	wrs = slices.Clone(wrs)
+	q.mu.Lock()
+	for i := range wrs {
+		if a := &wrs[i].Atomic; defects.AtomicOperandsSwapped && wrs[i].Opcode == verbs.OpAtomicCmpAndSwp {
+			a.CompareAdd, a.Swap = a.Swap, a.CompareAdd
+		}
+		if defects.RecvErrorIsQPOp {
+			q.sends[wrs[i].WRID] = true
 		}
 	}
-	return nil
+	q.mu.Unlock()
+	n, err := q.QP.PostSend(wrs)
+	invalid := errors.Is(err, verbs.ErrInvalid) || errors.Is(err, verbs.ErrNotSupported)
+	if defects.RefusedWRStays && invalid && q.state() < verbs.QPStateRTS {
+		wr := wrs[n]
+		wr.SGL, wr.Inline = slices.Clone(wr.SGL), slices.Clone(wr.Inline)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.refused = append(q.refused, wr)
+	}
+	return n, err
+}
+
+// postRefused posts the requests of RefusedWRStays if the QP accepts requests now, and drops them if it was reset.
+func (q *queuePair) postRefused() {
+	if !q.dev.defects.RefusedWRStays {
+		return
+	}
+	state := q.state()
+	if state == verbs.QPStateInit || state == verbs.QPStateRTR {
+		return
+	}
+	q.mu.Lock()
+	wrs := q.refused
+	q.refused = nil
+	q.mu.Unlock()
+	if state != verbs.QPStateReset && len(wrs) > 0 {
+		_, _ = q.QP.PostSend(wrs) // those that do not fit are lost
+	}
+}
+
+// PostRecv implements verbs.QP.
+func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
+	q.countReceives(wrs, 1)
+	n, err := q.QP.PostRecv(wrs)
+	q.countReceives(wrs[n:], -1)
+	return n, err
+}
+
+// countReceives adds n to the number of posted receives with the IDs of wrs (RecvErrorIsQPOp).
+func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
+	if !q.dev.defects.RecvErrorIsQPOp {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range wrs {
+		q.receives[wrs[i].WRID] += n
+	}
+}
+
+// isReceive reports whether a completion is one of a receive. The opcode of a completion in error does not tell: then a
+// receive must be posted with its ID, or no send. Receives of an SRQ are not counted.
+func (q *queuePair) isReceive(wc *verbs.WC) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	success, posted := wc.Status == verbs.WCSuccess, q.receives[wc.WRID] > 0
+	if success && wc.Opcode&verbs.WCOpRecv == 0 {
+		return false
+	}
+	if posted {
+		q.receives[wc.WRID]--
+	}
+	return success || posted || !q.sends[wc.WRID]
 }

@@ -1,0 +1,130 @@
+package verbcalls
+
+import (
+	"sync"
+	"time"
+
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// channel implements verbs.CompChannel.
+type channel struct {
+	verbs.CompChannel
+	dev *device
+}
+
+func (c *channel) inner() verbs.CompChannel { return c.CompChannel }
+
+// CreateCompChannel implements verbs.Context.
+func (d *device) CreateCompChannel() (verbs.CompChannel, error) {
+	c, err := d.Context.CreateCompChannel()
+	if err != nil {
+		return nil, err
+	}
+	return &channel{c, d}, nil
+}
+
+// Wait implements verbs.CompChannel.
+func (c *channel) Wait(timeout time.Duration) (verbs.CQ, error) {
+	cq, err := c.CompChannel.Wait(timeout)
+	if err != nil {
+		return nil, err
+	}
+	return handleOf(c.dev, cq), nil
+}
+
+// completionQueue implements verbs.CQ.
+type completionQueue struct {
+	verbs.CQ
+	dev        *device
+	hasChannel bool
+
+	mu     sync.Mutex
+	polled int        // number of completions
+	repeat []verbs.WC // WCDoubled: to be reported again
+}
+
+func (c *completionQueue) inner() verbs.CQ { return c.CQ }
+
+// CreateCQ implements verbs.Context.
+func (d *device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
+	in.Channel = innerOf(in.Channel)
+	cq, err := d.Context.CreateCQ(in)
+	if err != nil {
+		return nil, err
+	}
+	c := &completionQueue{CQ: cq, dev: d, hasChannel: in.Channel != nil}
+	d.addHandle(cq, c)
+	return c, nil
+}
+
+// ReqNotify does nothing for a CQ without channel, with ArmsWithoutChannel.
+func (c *completionQueue) ReqNotify(solicitedOnly bool) error {
+	if c.dev.defects.ArmsWithoutChannel && !c.hasChannel {
+		return nil
+	}
+	return c.CQ.ReqNotify(solicitedOnly)
+}
+
+// Poll changes completions, reports some again (WCDoubled) and leaves some out (WCLost). If it has left out all of them,
+// it polls again.
+func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
+	c.mu.Lock()
+	repeated := copy(into, c.repeat)
+	c.repeat = c.repeat[repeated:]
+	c.mu.Unlock()
+	if repeated > 0 {
+		return repeated, nil
+	}
+	for {
+		polled, err := c.CQ.Poll(into) // without the lock: it may wait in a simulated world
+		n := c.change(into[:polled])
+		if n > 0 || polled == 0 {
+			return n, err
+		}
+	}
+}
+
+// change applies the defects to polled completions in place, and returns how many are left.
+func (c *completionQueue) change(wcs []verbs.WC) (n int) {
+	defects := &c.dev.defects
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, wc := range wcs {
+		c.dev.changeCompletion(&wc)
+		c.polled++
+		fourth := c.polled%4 == 0
+		if fourth && defects.WCDoubled {
+			c.repeat = append(c.repeat, wc)
+		}
+		if !fourth || !defects.WCLost {
+			wcs[n] = wc
+			n++
+		}
+	}
+	return n
+}
+
+// changeCompletion applies the defects of single completions.
+func (d *device) changeCompletion(wc *verbs.WC) {
+	if d.defects.InvalidateUnreported {
+		wc.Flags &^= verbs.WCWithInv
+		wc.InvalidatedRKey = 0
+	}
+	if !d.defects.GRHFlagOnConnected && !d.defects.RecvErrorIsQPOp {
+		return
+	}
+	q := d.qpByNumber(wc.QPN)
+	if q == nil || q.Type() == verbs.QPTypeUD || !q.isReceive(wc) {
+		return
+	}
+	switch {
+	case wc.Status == verbs.WCSuccess && d.defects.GRHFlagOnConnected:
+		wc.Flags |= verbs.WCWithGRH
+	case wc.Status == verbs.WCLocProtErr && d.defects.RecvErrorIsQPOp:
+		wc.Status = verbs.WCLocQPOpErr
+	}
+}
+
+// Close implements verbs.CQ.
+func (c *completionQueue) Close() error { return c.dev.removeHandle(c.CQ, c.CQ.Close()) }
