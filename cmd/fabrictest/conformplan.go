@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/devices"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -44,7 +44,7 @@ func (o *conformOptions) plan() (*judge.Judge, error) {
 		if len(d.Defects) > 0 || o.profile != "" {
 			continue // the known deviations are those of the device as it comes
 		}
-		if d.Deviations, err = ledger.DeviationsOf(d.Name, o.on); err != nil {
+		if d.Deviations, err = conformance.DeviationsOf(d.Name, o.on); err != nil {
 			return nil, err
 		}
 	}

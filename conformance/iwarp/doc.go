@@ -1,6 +1,6 @@
 // Package iwarp has the cases of iWARP over TCP: MPA and its enhanced start-up, DDP,
 // RDMAP and its extensions. They are in files named after document and section of the
-// ledger that they check (../ledger/rfc5044.yaml and its like).
+// ledger that they check (../ledger/rfc5044.yaml and others).
 //
 // A case scripts the peer of a queue pair: see [conn] for established connections,
 // [handshake] for the MPA start-up step by step, and [host] for listening and dialing. The

@@ -229,12 +229,10 @@ func (j *Judge) leftOut(d *Device) map[string][]string {
 	if j.Dangerous {
 		return left
 	}
-	for _, suite := range SuitesOf(d.Protocol) {
-		for i := range suite.Cases {
-			if c := &suite.Cases[i]; c.Dangerous() {
-				for _, m := range c.Defects {
-					left[DefectName(m)] = append(left[DefectName(m)], c.ID)
-				}
+	for _, c := range casesOf(SuitesOf(d.Protocol)) {
+		if c.Dangerous() {
+			for _, m := range c.Defects {
+				left[DefectName(m)] = append(left[DefectName(m)], c.ID)
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
 )
 
 const (
@@ -22,12 +21,12 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 	for _, s := range judge.Suites() {
 		cases = append(cases, s.Cases...)
 	}
-	covered := ledger.CasesByRow(cases)
-	docs, err := ledger.Documents()
+	covered := conformance.CasesByRow(cases)
+	docs, err := conformance.Ledger()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, wrong := range ledger.WrongCitations(docs, covered) {
+	for _, wrong := range conformance.WrongCitations(docs, covered) {
 		t.Error(wrong)
 	}
 	if t.Failed() {
@@ -37,13 +36,13 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 		writeDown(t, docs, covered)
 		return
 	}
-	for _, outdated := range ledger.OutdatedRows(docs, covered) {
+	for _, outdated := range conformance.OutdatedRows(docs, covered) {
 		t.Errorf("%s: run go test ./conformance/judge -update", outdated)
 	}
 }
 
 func TestCoverageDoesNotFall(t *testing.T) {
-	docs, err := ledger.Read(os.DirFS(ledgerDir)) // the previous test may have updated it
+	docs, err := conformance.ReadLedger(os.DirFS(ledgerDir)) // the previous test may have updated it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,10 +61,10 @@ func TestCoverageDoesNotFall(t *testing.T) {
 }
 
 // coverage returns the content of the coverage file, and the total.
-func coverage(docs []*ledger.Document) (table string, all ledger.Coverage) {
+func coverage(docs []*conformance.Document) (table string, all conformance.Coverage) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-16s %5s %8s %11s %5s %8s\n", "document", "rows", "covered", "untestable", "open", "MUSTs")
-	line := func(name string, c ledger.Coverage) {
+	line := func(name string, c conformance.Coverage) {
 		fmt.Fprintf(&b, "%-16s %5d %8d %11d %5d %4d/%d\n", name, c.Rows, c.Covered, c.Untestable, c.Open(), c.MustsCovered, c.Musts)
 	}
 	for _, d := range docs {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
-	"github.com/fabrictest/fabrictest/conformance/ledger"
 )
 
 // Verb calls through an agent on a busy virtual machine are slow, and must not
@@ -16,7 +15,7 @@ func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 		if p.protocol == conformance.DatagramIWARP {
 			continue
 		}
-		known, err := ledger.DeviationsOf(p.provider, "wire")
+		known, err := conformance.DeviationsOf(p.provider, "wire")
 		if err != nil {
 			t.Fatal(err)
 		}

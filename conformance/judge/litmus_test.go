@@ -1,4 +1,4 @@
-package litmus
+package judge
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 // Each outcome of a test's table names all registers and variables in order. A typing
 // error would make an outcome impossible.
 func TestOutcomesNameAllRegistersAndVariables(t *testing.T) {
-	for _, test := range []Test{
+	for _, test := range []litmusTest{
 		writeThenRead, writeThenWrite, sendBehindWrites, fencedWriteBehindRead, fencedAddBehindRead, addBehindWrite,
 		readBehindAdd, completionBehindRead, readsInOrder, concurrentAdds, concurrentSwaps,
 	} {
@@ -41,15 +41,15 @@ func TestUnfencedOutcomesAreAllowedWithoutFences(t *testing.T) {
 }
 
 // outcomesOf returns the outcomes of a test on devices without defects.
-func outcomesOf(t *testing.T, provider string, test Test) Outcomes {
+func outcomesOf(t *testing.T, provider string, test litmusTest) litmusOutcomes {
 	t.Helper()
 	p, err := nics.Find(provider)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var outcomes Outcomes
+	var outcomes litmusOutcomes
 	err = bench.InSimulation(p, bench.SimOptions{}).WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) (err error) {
-		outcomes, err = test.Run(b, 500)
+		outcomes, err = test.run(b, 500)
 		return err
 	})
 	if err != nil {
@@ -63,7 +63,7 @@ func outcomesOf(t *testing.T, provider string, test Test) Outcomes {
 func TestSchedulesReachRareOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		provider string
-		test     Test
+		test     litmusTest
 		want     []string
 	}{
 		{"softroce", fencedWriteBehindRead, []string{"r0=1 x=1", "r0=torn x=1"}},
@@ -89,7 +89,10 @@ func TestForbiddenOutcomeIsViolation(t *testing.T) {
 	}
 	wrong := writeThenRead
 	wrong.Allowed = []string{"r0=0 x=1"}
-	err = bench.InSimulation(p, bench.SimOptions{}).WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) error { return wrong.Judge(b, 10) })
+	err = bench.InSimulation(p, bench.SimOptions{}).WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) error {
+		_, err := wrong.run(b, 10)
+		return err
+	})
 	if !conformance.IsViolation(err) || !strings.Contains(err.Error(), "r0=1 x=1, in schedule 0") {
 		t.Error(err)
 	}

@@ -1,8 +1,7 @@
-package ledger
+package conformance
 
 import (
 	"bytes"
-	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -12,28 +11,23 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/fabrictest/fabrictest/conformance"
 )
-
-//go:embed deviations/*.yaml
-var deviationFiles embed.FS
 
 // Tiers returns the tiers that a deviation can be limited to.
 func Tiers() []string { return []string{"sim", "netns", "wire"} }
 
 // DeviatingDevices returns the names of the devices with a file of deviations.
 func DeviatingDevices() []string {
-	names, _ := fs.Glob(deviationFiles, "deviations/*.yaml") // it fails only on a malformed pattern
+	names, _ := fs.Glob(ledgerFiles, "ledger/deviations/*.yaml") // it fails only on a malformed pattern
 	for i := range names {
 		names[i] = strings.TrimSuffix(path.Base(names[i]), ".yaml")
 	}
 	return names
 }
 
-// Deviation is a known violation: why a device fails a case. It is stale, and must be
+// KnownDeviation is a known violation: why a device fails a case. It is stale, and must be
 // removed, when the case passes.
-type Deviation struct {
+type KnownDeviation struct {
 	Reason string `yaml:"reason"`
 	// On is the tier on which the device deviates; empty for all. It must pass on others.
 	On string `yaml:"on,omitempty"`
@@ -46,8 +40,8 @@ type Deviation struct {
 
 // DeviationsOf returns the deviations of a device on a tier, by case ID; none for a device
 // without a file.
-func DeviationsOf(device, tier string) (map[string]conformance.Deviation, error) {
-	b, err := deviationFiles.ReadFile("deviations/" + device + ".yaml")
+func DeviationsOf(device, tier string) (map[string]Deviation, error) {
+	b, err := ledgerFiles.ReadFile("ledger/deviations/" + device + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -61,13 +55,13 @@ func DeviationsOf(device, tier string) (map[string]conformance.Deviation, error)
 	return known.On(tier), nil
 }
 
-// Deviations are the known deviations of a device, by case ID.
-type Deviations map[string]Deviation
+// KnownDeviations are the known deviations of a device, by case ID.
+type KnownDeviations map[string]KnownDeviation
 
 // ParseDeviations reads a file of known deviations. Each key is the ID of a case, and each entry has
 // a reason.
-func ParseDeviations(b []byte) (Deviations, error) {
-	known := make(Deviations)
+func ParseDeviations(b []byte) (KnownDeviations, error) {
+	known := make(KnownDeviations)
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	if err := dec.Decode(&known); err != nil && !errors.Is(err, io.EOF) {
@@ -85,8 +79,8 @@ func ParseDeviations(b []byte) (Deviations, error) {
 }
 
 // On returns the deviations that hold on a tier.
-func (k Deviations) On(tier string) map[string]conformance.Deviation {
-	on := make(map[string]conformance.Deviation, len(k))
+func (k KnownDeviations) On(tier string) map[string]Deviation {
+	on := make(map[string]Deviation, len(k))
 	for id, d := range k {
 		if d.On != "" && d.On != tier {
 			continue
@@ -101,7 +95,7 @@ func (k Deviations) On(tier string) map[string]conformance.Deviation {
 		if d.Link != "" {
 			reason += fmt.Sprintf(" (see %s)", d.Link)
 		}
-		on[id] = conformance.Deviation{Reason: reason, Intermittent: d.Sometimes}
+		on[id] = Deviation{Reason: reason, Intermittent: d.Sometimes}
 	}
 	return on
 }

@@ -1,4 +1,4 @@
-package litmus
+package judge
 
 import (
 	"cmp"
@@ -19,13 +19,16 @@ import (
 // Size of the test: words and queue pairs per device, atomics per queue pair, and
 // outstanding atomics per queue pair.
 const (
-	words   = 3
-	qpPairs = 4
-	atomics = 24
-	depth   = 3
+	atomicWords = 3
+	atomicQPs   = 4
+	atomics     = 24
+	atomicDepth = 3
 )
 
-// runAtomics runs the program over several paths, or repeatedly over the unimpaired one if the
+// runAtomics checks with Porcupine that atomics are linearizable: many queue pairs add to and
+// swap the same words while packets are lost, duplicated and delayed, which causes
+// retransmitted requests and replayed responses. FetchAdd of 0 is the atomic read; plain
+// READs are not checked, as no specification makes them atomic. It runs the program over several paths, or repeatedly over the unimpaired one if the
 // bench has no impairments.
 func runAtomics(b *conformance.Bench) error {
 	return rig.Catch(func() {
@@ -41,7 +44,7 @@ func runAtomics(b *conformance.Bench) error {
 			s.clear()
 			history := s.run()
 			b.Note("%d atomics, %d ppm of packets lost", len(history), path.LossPPM)
-			if err := Check(history); err != nil {
+			if err := checkLinearizable(history); err != nil {
 				rig.Abort(err)
 			}
 		}
@@ -71,9 +74,9 @@ type atomicsTest struct {
 func newAtomicsTest(p *rig.Pair) *atomicsTest {
 	s := &atomicsTest{pair: p}
 	for i, r := range []*rig.Rig{p.DUT, p.Partner} {
-		s.hosts[i] = &atomicsHost{Rig: r, words: rig.RemoteMemory(r, 8*words), results: r.Memory(8*qpPairs*atomics, verbs.AccessLocalWrite)}
+		s.hosts[i] = &atomicsHost{Rig: r, words: rig.RemoteMemory(r, 8*atomicWords), results: r.Memory(8*atomicQPs*atomics, verbs.AccessLocalWrite)}
 	}
-	for range qpPairs {
+	for range atomicQPs {
 		near, far := p.Connect()
 		s.endpoints = append(s.endpoints, [2]*rig.Endpoint{near, far})
 	}
@@ -90,24 +93,17 @@ func (s *atomicsTest) clear() {
 }
 
 // run runs all queue pairs concurrently and returns the history.
-func (s *atomicsTest) run() (history []Atomic) {
-	all := make([][]Atomic, 0, 2*qpPairs)
-	tasks := make([]conformance.Task, 0, 2*qpPairs)
-	for i := range qpPairs {
+func (s *atomicsTest) run() (history []atomicOp) {
+	var tasks []pairTask[[]atomicOp]
+	for i := range atomicQPs {
 		for host := range s.hosts {
-			k, plan := len(all), s.plan(host)
-			all = append(all, nil)
-			tasks = append(tasks, s.pair.DUT.Go(fmt.Sprintf("queue pair %d of host %d", i, host), func() error {
-				return rig.Catch(func() { all[k] = s.execute(i, host, plan) })
-			}))
+			plan := s.plan(host)
+			tasks = append(tasks, pairTask[[]atomicOp]{
+				fmt.Sprintf("queue pair %d of host %d", i, host), func() []atomicOp { return s.execute(i, host, plan) },
+			})
 		}
 	}
-	for _, t := range tasks {
-		if err := t.Wait(4 * s.pair.DUT.ResponseTimeout()); err != nil {
-			rig.Abort(err)
-		}
-	}
-	for client, list := range all {
+	for client, list := range runTasks(s.pair, tasks) {
 		for _, a := range list {
 			a.Client = client
 			history = append(history, a)
@@ -117,18 +113,18 @@ func (s *atomicsTest) run() (history []Atomic) {
 }
 
 // step is an atomic operation and the pause before it.
-type step struct {
-	Atomic
+type atomicStep struct {
+	atomicOp
 	pause time.Duration
 }
 
 // plan draws the operations of a queue pair. All plans are drawn before the tasks start,
 // and therefore depend on the seed only.
-func (s *atomicsTest) plan(host int) []step {
+func (s *atomicsTest) plan(host int) []atomicStep {
 	rand := s.pair.DUT.Rand
-	plan := make([]step, atomics)
+	plan := make([]atomicStep, atomics)
 	for i := range plan {
-		a := Atomic{Word: (1-host)*words + rand.IntN(words)}
+		a := atomicOp{Word: (1-host)*atomicWords + rand.IntN(atomicWords)}
 		switch rand.IntN(4) {
 		case 0:
 			a.Add = 0
@@ -138,15 +134,15 @@ func (s *atomicsTest) plan(host int) []step {
 		default:
 			a.Add = uint64(rand.IntN(3))
 		}
-		plan[i] = step{a, time.Duration(rand.IntN(5)) * time.Microsecond}
+		plan[i] = atomicStep{a, time.Duration(rand.IntN(5)) * time.Microsecond}
 	}
 	return plan
 }
 
 // execute executes a plan.
-func (s *atomicsTest) execute(i, host int, plan []step) []Atomic {
+func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
 	e, local, remote := s.endpoints[i][host], s.hosts[host], s.hosts[1-host]
-	done := make([]Atomic, len(plan))
+	done := make([]atomicOp, len(plan))
 	finish := func() {
 		wc := e.NextSuccess()
 		a := &done[wc.WRID]
@@ -154,30 +150,30 @@ func (s *atomicsTest) execute(i, host int, plan []step) []Atomic {
 		a.Old = binary.NativeEndian.Uint64(local.results.Buf[8*(i*atomics+int(wc.WRID)):])
 	}
 	for k, st := range plan {
-		if k >= depth {
+		if k >= atomicDepth {
 			finish()
 		}
 		e.Sleep(st.pause)
 		wr := verbs.SendWR{
 			WRID: uint64(k), Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled,
 			SGL:    local.results.SGL(8*(i*atomics+k), 8),
-			Remote: remote.words.Remote(8 * (st.Word % words)), Atomic: verbs.Atomic{CompareAdd: st.Add},
+			Remote: remote.words.Remote(8 * (st.Word % atomicWords)), Atomic: verbs.Atomic{CompareAdd: st.Add},
 		}
 		if st.Swap {
 			wr.Opcode, wr.Atomic = verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: st.Compare, Swap: st.New}
 		}
-		done[k] = st.Atomic
+		done[k] = st.atomicOp
 		done[k].Call = e.Now()
 		e.PostSend(wr)
 	}
-	for range min(depth, len(plan)) {
+	for range min(atomicDepth, len(plan)) {
 		finish()
 	}
 	return done
 }
 
-// Atomic is an executed atomic operation.
-type Atomic struct {
+// atomicOp is an executed atomic operation.
+type atomicOp struct {
 	Client int
 	Word   int
 	// Swap: compare-and-swap of Compare by New. Otherwise fetch-and-add of Add.
@@ -188,7 +184,7 @@ type Atomic struct {
 	Call, Return time.Duration
 }
 
-func (a Atomic) String() string {
+func (a atomicOp) String() string {
 	if a.Swap {
 		return fmt.Sprintf("word %d: swap %d by %d -> %d", a.Word, a.Compare, a.New, a.Old)
 	}
@@ -199,7 +195,7 @@ func (a Atomic) String() string {
 var wordModel = porcupine.Model{
 	Init: func() any { return uint64(0) },
 	Step: func(state, input, output any) (bool, any) {
-		now, a := state.(uint64), input.(Atomic)
+		now, a := state.(uint64), input.(atomicOp)
 		if output.(uint64) != now {
 			return false, now
 		}
@@ -216,8 +212,8 @@ var wordModel = porcupine.Model{
 // checkTimeout limits the linearizability check, in real time.
 const checkTimeout = 20 * time.Second
 
-// Check returns a violation if the history of a word is not linearizable.
-func Check(history []Atomic) error {
+// checkLinearizable returns a violation if the history of a word is not linearizable.
+func checkLinearizable(history []atomicOp) error {
 	byWord := make(map[int][]porcupine.Operation)
 	for _, a := range history {
 		byWord[a.Word] = append(byWord[a.Word], porcupine.Operation{
@@ -236,10 +232,10 @@ func Check(history []Atomic) error {
 }
 
 // formatHistory formats the first operations on a word.
-func formatHistory(history []Atomic, w int) string {
+func formatHistory(history []atomicOp, w int) string {
 	const most = 6
-	of := slices.DeleteFunc(slices.Clone(history), func(a Atomic) bool { return a.Word != w })
-	slices.SortStableFunc(of, func(a, b Atomic) int { return cmp.Compare(a.Call, b.Call) })
+	of := slices.DeleteFunc(slices.Clone(history), func(a atomicOp) bool { return a.Word != w })
+	slices.SortStableFunc(of, func(a, b atomicOp) int { return cmp.Compare(a.Call, b.Call) })
 	s := ""
 	for _, a := range of[:min(most, len(of))] {
 		s += fmt.Sprintf("%v (%v to %v); ", a, a.Call, a.Return)

@@ -1,13 +1,4 @@
-// Package ledger lists the requirements of the specifications: one row for every requirement
-// that is visible from outside a device, paraphrased, with the cases that check it or the
-// reason why none can. It also lists the known violations of devices, with reasons
-// ([DeviationsOf]).
-//
-// The rows are in the YAML files of this directory, one for each document, and in
-// conformance/mpi. Cases cite the rows that they cover ([conformance.Cite].Rows); the files
-// repeat the cases for readers, and tests of packages suites and mpi compare the two. The
-// deviations are in a file for each device.
-package ledger
+package conformance
 
 import (
 	"bytes"
@@ -20,8 +11,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-//go:embed *.yaml
-var files embed.FS
+// The ledger lists the requirements of the specifications: one row for every requirement
+// that is visible from outside a device, paraphrased, with the cases that check it or the
+// reason why none can. Cases cite the rows that they cover ([Cite].Rows); the files repeat
+// the cases for readers, and a test of package judge compares the two.
+//
+//go:embed ledger/*.yaml ledger/deviations/*.yaml
+var ledgerFiles embed.FS
 
 // Document is a specification.
 type Document struct {
@@ -56,11 +52,17 @@ type Row struct {
 	Untestable string `yaml:"untestable,omitempty"`
 }
 
-// Documents reads the ledger.
-func Documents() ([]*Document, error) { return Read(files) }
+// Ledger reads the ledger of the devices' specifications.
+func Ledger() ([]*Document, error) {
+	dir, err := fs.Sub(ledgerFiles, "ledger")
+	if err != nil {
+		return nil, err
+	}
+	return ReadLedger(dir)
+}
 
-// Read reads a ledger from a file system.
-func Read(from fs.FS) ([]*Document, error) {
+// ReadLedger reads a ledger from the YAML files of a file system.
+func ReadLedger(from fs.FS) ([]*Document, error) {
 	names, err := fs.Glob(from, "*.yaml")
 	if err != nil {
 		return nil, err
@@ -72,7 +74,7 @@ func Read(from fs.FS) ([]*Document, error) {
 		if err != nil {
 			return nil, err
 		}
-		doc, err := parse(strings.TrimSuffix(name, ".yaml"), b)
+		doc, err := parseDocument(strings.TrimSuffix(name, ".yaml"), b)
 		if err != nil {
 			return nil, fmt.Errorf("ledger %s: %w", name, err)
 		}
@@ -87,7 +89,8 @@ func Read(from fs.FS) ([]*Document, error) {
 	return docs, nil
 }
 
-func parse(key string, b []byte) (*Document, error) {
+// parseDocument reads one file of a ledger, and checks its rows.
+func parseDocument(key string, b []byte) (*Document, error) {
 	doc := &Document{Key: key}
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
