@@ -7,5 +7,6 @@
 //   - [UDP] is a set of ordinary UDP sockets, for hosts where packet sockets are not
 //     permitted. It does not see and cannot set all fields; see [UDPLimitations].
 //
-// Both need Linux, and are safe for concurrent use; Close ends their goroutines.
+// Both need Linux, and are safe for concurrent use; Close ends their goroutines. [TCPHost] is
+// the TCP of a scripted peer on a wire, for cases that control its segments.
 package wire

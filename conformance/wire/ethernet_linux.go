@@ -130,7 +130,7 @@ func (w *Ethernet) send(frame []byte) (err error) {
 	case errors.Is(err, unix.ENETDOWN):
 		return nil
 	case errors.Is(err, unix.EMSGSIZE):
-		return fmt.Errorf("packet of %d bytes exceeds the MTU of %s, %d: %w", len(frame)-headerLen, w.intf, w.mtu, conformance.ErrBenchCannot)
+		return fmt.Errorf("packet of %d bytes exceeds the MTU of %s, %d: %w", len(frame)-ethernetHeaderLen, w.intf, w.mtu, conformance.ErrBenchCannot)
 	}
 	return errors.Join(cerr, os.NewSyscallError("send", err))
 }
@@ -174,7 +174,7 @@ func (w *Ethernet) Close() error {
 // readLoop reads frames from the socket until it is closed.
 func (w *Ethernet) readLoop() {
 	defer close(w.closed)
-	buf, control := make([]byte, headerLen+maxIPLen+4), make([]byte, 256)
+	buf, control := make([]byte, ethernetHeaderLen+maxIPLen+4), make([]byte, 256)
 	for {
 		var n, oobn int
 		var err error

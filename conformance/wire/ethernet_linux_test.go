@@ -34,10 +34,17 @@ type testLink struct {
 	wire *Ethernet
 }
 
+// newTestLink opens a link whose wire also answers for proxied.
 func newTestLink(t *testing.T, offloads bool) *testLink {
 	t.Helper()
+	return openTestLink(t, 9000, offloads, EthernetConfig{MAC: ourMAC, AnswersFor: func(a netip.Addr) bool { return a == proxied }})
+}
+
+// openTestLink opens a link with an MTU, and a wire with the options of cfg and our addresses.
+func openTestLink(t *testing.T, mtu int, offloads bool, cfg EthernetConfig) *testLink {
+	t.Helper()
 	c := &testLink{}
-	c.host, c.peer = nstest.Pair(t, 9000)
+	c.host, c.peer = nstest.Pair(t, mtu)
 	must(t, c.host.Do(func() error {
 		intf, err := net.InterfaceByName(nstest.Device)
 		if err != nil {
@@ -50,10 +57,8 @@ func newTestLink(t *testing.T, offloads bool) *testLink {
 		return DisableOffloads(nstest.Device)
 	}))
 	must(t, c.peer.Do(func() (err error) {
-		c.wire, err = OpenEthernet(EthernetConfig{
-			Interface: nstest.Device, MAC: ourMAC, Device: c.mac, Addrs: []netip.Addr{ours4, ours6},
-			AnswersFor: func(a netip.Addr) bool { return a == proxied },
-		})
+		cfg.Interface, cfg.Device, cfg.Addrs = nstest.Device, c.mac, []netip.Addr{ours4, ours6}
+		c.wire, err = OpenEthernet(cfg)
 		return err
 	}))
 	t.Cleanup(func() { must(t, c.wire.Close()) })

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	headerLen        = 14 // of Ethernet
-	ipv6FragmentNext = 44
+	ethernetHeaderLen = 14 // of Ethernet
+	ipv6FragmentNext  = 44
 )
 
 // station has the addresses of the wire, and makes and parses its frames.
@@ -66,7 +66,7 @@ func (s *station) ethernetFrame(ip []byte) []byte {
 			h.Dst = packet.Broadcast
 		}
 	}
-	return h.Append(make([]byte, 0, headerLen+len(ip)), ip)
+	return h.Append(make([]byte, 0, ethernetHeaderLen+len(ip)), ip)
 }
 
 // etherType returns the type for the IP version in a packet's header. Packets with an

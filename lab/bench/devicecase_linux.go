@@ -10,7 +10,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/tcpwire"
+	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -23,7 +23,7 @@ type deviceCase struct {
 	mtu          int // of the path
 	world        *realWorld
 	streams      *kernelStreams
-	tcpHost      *tcpwire.Host
+	tcpHost      *wire.TCPHost
 	dev          verbs.Context
 	partners     []verbs.Context // partners
 	bodyDone     <-chan error    // set if the body has not ended

@@ -1,4 +1,4 @@
-package tcpwire
+package wire
 
 import (
 	"bytes"
@@ -12,21 +12,12 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/wire"
-	"github.com/fabrictest/fabrictest/internal/nstest"
 	"github.com/fabrictest/fabrictest/verbs"
-)
-
-const timeout = 20 * time.Second
-
-var (
-	ours4 = netip.MustParseAddr("10.77.0.50")
-	ours6 = netip.MustParseAddr("fd77::50")
 )
 
 // lossyWire drops, duplicates and delays some packets, in both directions.
 type lossyWire struct {
-	Wire
+	conformance.Wire
 	mu      sync.Mutex
 	r       *rand.Rand
 	percent int
@@ -63,55 +54,29 @@ func (w *lossyWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 	return f, err
 }
 
-// testLink has the kernel's TCP at one end, and a Host at the other.
-type testLink struct {
-	kernel *nstest.Host
-	host   *Host
-	wire   *wire.Ethernet
+// tcpLink has the kernel's TCP at one end, and a TCPHost at the other.
+type tcpLink struct {
+	*testLink
+	tcp *TCPHost
 }
 
-func newTestLink(t *testing.T, six bool, percent int) *testLink {
+func newTCPLink(t *testing.T, six bool, percent int) *tcpLink {
 	t.Helper()
-	c := &testLink{}
-	var far *nstest.Host
-	c.kernel, far = nstest.Pair(t, 1500)
-	var mac net.HardwareAddr
-	must(t, c.kernel.Do(func() error {
-		intf, err := net.InterfaceByName(nstest.Device)
-		if err != nil {
-			return err
-		}
-		mac = intf.HardwareAddr
-		return wire.DisableOffloads(nstest.Device)
-	}))
-	must(t, far.Do(func() (err error) {
-		c.wire, err = wire.OpenEthernet(wire.EthernetConfig{
-			Interface: nstest.Device, Device: mac, Addrs: []netip.Addr{ours4, ours6}, Accept: func([]byte) bool { return true },
-		})
-		return err
-	}))
-	t.Cleanup(func() { must(t, c.wire.Close()) })
+	c := &tcpLink{testLink: openTestLink(t, 1500, false, EthernetConfig{Accept: func([]byte) bool { return true }})}
 	addr := ours4
 	if six {
 		addr = ours6
 	}
-	c.host = New(Config{Wire: &lossyWire{Wire: c.wire, r: rand.New(rand.NewPCG(7, 7)), percent: percent}, Addr: addr, MTU: 1500})
-	t.Cleanup(c.host.Close)
+	c.tcp = NewTCPHost(TCPConfig{Wire: &lossyWire{Wire: c.wire, r: rand.New(rand.NewPCG(7, 7)), percent: percent}, Addr: addr, MTU: 1500})
+	t.Cleanup(c.tcp.Close)
 	return c
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // listen makes the kernel listen, and handle connections.
-func (c *testLink) listen(t *testing.T, handle func(*net.TCPConn)) netip.AddrPort {
+func (c *tcpLink) listen(t *testing.T, handle func(*net.TCPConn)) netip.AddrPort {
 	t.Helper()
 	var l *net.TCPListener
-	must(t, c.kernel.Do(func() (err error) {
+	must(t, c.host.Do(func() (err error) {
 		l, err = net.ListenTCP("tcp", nil)
 		return err
 	}))
@@ -128,9 +93,9 @@ func (c *testLink) listen(t *testing.T, handle func(*net.TCPConn)) netip.AddrPor
 		}
 	}()
 	t.Cleanup(func() { l.Close(); <-done })
-	at := c.kernel.V4
-	if c.host.cfg.Addr.Is6() {
-		at = c.kernel.V6
+	at := c.host.V4
+	if c.tcp.cfg.Addr.Is6() {
+		at = c.host.V6
 	}
 	return netip.AddrPortFrom(at, uint16(l.Addr().(*net.TCPAddr).Port))
 }
@@ -176,9 +141,9 @@ func TestEchoOverLossyLink(t *testing.T) {
 		{"loss and wrap", true, 10, 1 << 15, conformance.TCPOptions{ISN: new(^uint32(0) - 5000), MSS: 700}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			c := newTestLink(t, x.six, x.percent)
-			c.host.SetOptions(x.shape)
-			s, err := c.host.Dial(c.listen(t, echo), timeout)
+			c := newTCPLink(t, x.six, x.percent)
+			c.tcp.SetOptions(x.shape)
+			s, err := c.tcp.Dial(c.listen(t, echo), timeout)
 			must(t, err)
 			sent := randomBytes(x.octets)
 			said := make(chan error, 1)
@@ -204,8 +169,8 @@ func TestEchoOverLossyLink(t *testing.T) {
 // The kernel connects, sends and closes its side; then the host does the same.
 func TestAcceptFromKernel(t *testing.T) {
 	for _, percent := range []int{0, 10} {
-		c := newTestLink(t, percent > 0, percent)
-		l, err := c.host.Listen(7471)
+		c := newTCPLink(t, percent > 0, percent)
+		l, err := c.tcp.Listen(7471)
 		must(t, err)
 		if _, err := l.Accept(time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
 			t.Error(err)
@@ -213,7 +178,7 @@ func TestAcceptFromKernel(t *testing.T) {
 		var k *net.TCPConn
 		dialed := make(chan error, 1)
 		go func() {
-			dialed <- c.kernel.Do(func() (err error) {
+			dialed <- c.host.Do(func() (err error) {
 				k, err = net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(l.Addr()))
 				return err
 			})
@@ -234,7 +199,7 @@ func TestAcceptFromKernel(t *testing.T) {
 		}
 		must(t, k.Close())
 		must(t, l.Close())
-		err = c.kernel.Do(func() error { _, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(l.Addr())); return err })
+		err = c.host.Do(func() error { _, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(l.Addr())); return err })
 		if err == nil {
 			t.Error("dialed where nobody listens any more")
 		}
@@ -242,20 +207,20 @@ func TestAcceptFromKernel(t *testing.T) {
 }
 
 func TestResetAndRefusedConnections(t *testing.T) {
-	c := newTestLink(t, false, 0)
+	c := newTCPLink(t, false, 0)
 	heard := make(chan error, 1)
 	at := c.listen(t, func(k *net.TCPConn) {
 		_, err := io.ReadAll(k)
 		heard <- err
 		_ = k.SetLinger(0)
 	})
-	s, err := c.host.Dial(at, timeout)
+	s, err := c.tcp.Dial(at, timeout)
 	must(t, err)
 	must(t, s.Reset())
 	if err := <-heard; err == nil {
 		t.Error("the kernel does not hear of our reset")
 	}
-	s, err = c.host.Dial(at, timeout)
+	s, err = c.tcp.Dial(at, timeout)
 	must(t, err)
 	must(t, s.CloseWrite())
 	<-heard
@@ -265,31 +230,31 @@ func TestResetAndRefusedConnections(t *testing.T) {
 	if err := s.Write([]byte("x")); !errors.Is(err, conformance.ErrReset) {
 		t.Errorf("writing behind it: %v", err)
 	}
-	if _, err := c.host.Dial(netip.AddrPortFrom(c.kernel.V4, 1), timeout); !errors.Is(err, conformance.ErrReset) {
+	if _, err := c.tcp.Dial(netip.AddrPortFrom(c.host.V4, 1), timeout); !errors.Is(err, conformance.ErrReset) {
 		t.Errorf("nobody listens there: %v", err)
 	}
-	if _, err := c.host.Dial(netip.MustParseAddrPort("10.77.0.99:1"), 50*time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+	if _, err := c.tcp.Dial(netip.MustParseAddrPort("10.77.0.99:1"), 50*time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
 		t.Errorf("nobody is there: %v", err)
 	}
-	for until := time.Now().Add(timeout); c.host.connCount() > 0 && time.Now().Before(until); {
+	for until := time.Now().Add(timeout); c.tcp.connCount() > 0 && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}
-	if n := c.host.connCount(); n != 0 {
+	if n := c.tcp.connCount(); n != 0 {
 		t.Errorf("%d connections are left", n)
 	}
 }
 
 // Unread octets do not exceed the receive window, and all are delivered later.
 func TestReceiveWindowCloses(t *testing.T) {
-	c := newTestLink(t, false, 0)
+	c := newTCPLink(t, false, 0)
 	sent := randomBytes(1 << 20)
 	at := c.listen(t, func(k *net.TCPConn) { _, _ = k.Write(sent) })
-	s, err := c.host.Dial(at, timeout)
+	s, err := c.tcp.Dial(at, timeout)
 	must(t, err)
 	time.Sleep(300 * time.Millisecond)
-	c.host.mu.Lock()
-	unread := s.(*stream).c.unreadLen
-	c.host.mu.Unlock()
+	c.tcp.mu.Lock()
+	unread := s.(*tcpStream).c.unreadLen
+	c.tcp.mu.Unlock()
 	if unread == 0 || unread > maxWindow {
 		t.Errorf("%d octets have come unread", unread)
 	}
@@ -300,7 +265,7 @@ func TestReceiveWindowCloses(t *testing.T) {
 
 // The host waits while the kernel's window is closed.
 func TestSendWaitsForKernelWindow(t *testing.T) {
-	c := newTestLink(t, true, 0)
+	c := newTCPLink(t, true, 0)
 	read := make(chan []byte, 1)
 	at := c.listen(t, func(k *net.TCPConn) {
 		_ = k.SetReadBuffer(8192)
@@ -308,7 +273,7 @@ func TestSendWaitsForKernelWindow(t *testing.T) {
 		b, _ := io.ReadAll(k)
 		read <- b
 	})
-	s, err := c.host.Dial(at, timeout)
+	s, err := c.tcp.Dial(at, timeout)
 	must(t, err)
 	sent := randomBytes(1 << 17)
 	must(t, s.Write(sent))
@@ -320,7 +285,7 @@ func TestSendWaitsForKernelWindow(t *testing.T) {
 
 // The kernel reassembles held octets that are sent late, twice and overlapping.
 func TestSendHeldControlsSegments(t *testing.T) {
-	c := newTestLink(t, false, 0)
+	c := newTCPLink(t, false, 0)
 	heard := make(chan []byte, 16)
 	at := c.listen(t, func(k *net.TCPConn) {
 		for {
@@ -332,7 +297,7 @@ func TestSendHeldControlsSegments(t *testing.T) {
 			heard <- b[:n]
 		}
 	})
-	str, err := c.host.Dial(at, timeout)
+	str, err := c.tcp.Dial(at, timeout)
 	must(t, err)
 	s := str.(conformance.RawStream)
 	must(t, s.Hold([]byte("0123456789")))

@@ -1,4 +1,4 @@
-package tcpwire
+package wire
 
 import (
 	"encoding/binary"
@@ -9,20 +9,21 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// seq is a sequence number, modulo 2^32: compare with sub.
-type seq uint32
+// seqNum is a sequence number, modulo 2^32: compare with sub.
+type seqNum uint32
 
 // sub returns the signed distance from t to s.
-func (s seq) sub(t seq) int { return int(int32(s - t)) }
+func (s seqNum) sub(t seqNum) int { return int(int32(s - t)) }
 
 // add returns the sequence number n octets later.
-func (s seq) add(n int) seq { return s + seq(uint32(n)) }
+func (s seqNum) add(n int) seqNum { return s + seqNum(uint32(n)) }
 
-type flags uint8
+// tcpFlags are flags of a segment, as bits of its header.
+type tcpFlags uint8
 
-// Flags of a segment, as bits of its header.
+// The flags.
 const (
-	fin flags = 1 << iota
+	fin tcpFlags = 1 << iota
 	syn
 	rst
 	psh
@@ -33,16 +34,16 @@ const (
 // segment is a TCP segment with its addresses.
 type segment struct {
 	src, dst netip.AddrPort
-	seq, ack seq
-	flags    flags
+	seq, ack seqNum
+	flags    tcpFlags
 	window   uint16
 	mss      uint16 // the option; 0 if there is none
 	payload  []byte
 }
 
 const (
-	headerLen = 20
-	mssKind   = 2
+	tcpHeaderLen = 20
+	mssKind      = 2
 )
 
 // len is the number of sequence numbers that the segment takes.
@@ -59,13 +60,13 @@ func (s *segment) len() int {
 
 // String formats a segment.
 func (s *segment) String() string {
-	words, _, _ := Describe(s.packet())
+	words, _, _ := DescribeTCP(s.packet())
 	return fmt.Sprintf("%v > %v %s, %d octets", s.src, s.dst, words, len(s.payload))
 }
 
 // packet returns the IP packet of the segment.
 func (s *segment) packet() []byte {
-	size := headerLen
+	size := tcpHeaderLen
 	if s.mss != 0 {
 		size += 4
 	}
@@ -82,12 +83,12 @@ func (s *segment) packet() []byte {
 	}
 	b = append(b, s.payload...)
 	ip := packet.IP{Src: s.src.Addr(), Dst: s.dst.Addr(), Protocol: new(uint8(packet.ProtocolTCP))}
-	binary.BigEndian.PutUint16(b[16:], checksum(ip.Src, ip.Dst, b))
+	binary.BigEndian.PutUint16(b[16:], tcpChecksum(ip.Src, ip.Dst, b))
 	return ip.Append(nil, b)
 }
 
-// checksum returns the TCP checksum of a segment.
-func checksum(src, dst netip.Addr, b []byte) uint16 {
+// tcpChecksum returns the TCP checksum of a segment.
+func tcpChecksum(src, dst netip.Addr, b []byte) uint16 {
 	pseudo := append(src.AsSlice(), dst.AsSlice()...)
 	pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(len(b)))
 	return packet.Checksum(append(pseudo, 0, 0, 0, packet.ProtocolTCP), b)
@@ -95,8 +96,8 @@ func checksum(src, dst netip.Addr, b []byte) uint16 {
 
 var errNotTCP = errors.New("not TCP")
 
-// parse parses an IP packet with padding. The payload aliases b.
-func parse(b []byte) (s segment, err error) {
+// parseSegment parses an IP packet with padding. The payload aliases b.
+func parseSegment(b []byte) (s segment, err error) {
 	ip, t, _, err := packet.ParseIP(b)
 	if err != nil {
 		return s, err
@@ -104,22 +105,22 @@ func parse(b []byte) (s segment, err error) {
 	if *ip.Protocol != packet.ProtocolTCP || ip.Fragmented() {
 		return s, errNotTCP
 	}
-	if len(t) < headerLen {
-		return s, fmt.Errorf("TCP header: %w: %d of %d bytes", packet.ErrShort, len(t), headerLen)
+	if len(t) < tcpHeaderLen {
+		return s, fmt.Errorf("TCP header: %w: %d of %d bytes", packet.ErrShort, len(t), tcpHeaderLen)
 	}
 	size := int(t[12]>>4) * 4
-	if size < headerLen || size > len(t) {
+	if size < tcpHeaderLen || size > len(t) {
 		return s, fmt.Errorf("TCP header of %d bytes in a segment of %d", size, len(t))
 	}
-	if checksum(ip.Src, ip.Dst, t) != 0 {
+	if tcpChecksum(ip.Src, ip.Dst, t) != 0 {
 		return s, errors.New("wrong TCP checksum")
 	}
 	s = segment{
 		src: netip.AddrPortFrom(ip.Src, binary.BigEndian.Uint16(t)), dst: netip.AddrPortFrom(ip.Dst, binary.BigEndian.Uint16(t[2:])),
-		seq: seq(binary.BigEndian.Uint32(t[4:])), ack: seq(binary.BigEndian.Uint32(t[8:])),
-		flags: flags(t[13]), window: binary.BigEndian.Uint16(t[14:]), payload: t[size:],
+		seq: seqNum(binary.BigEndian.Uint32(t[4:])), ack: seqNum(binary.BigEndian.Uint32(t[8:])),
+		flags: tcpFlags(t[13]), window: binary.BigEndian.Uint16(t[14:]), payload: t[size:],
 	}
-	s.mss = parseMSS(t[headerLen:size])
+	s.mss = parseMSS(t[tcpHeaderLen:size])
 	return s, nil
 }
 
@@ -140,4 +141,32 @@ func parseMSS(options []byte) uint16 {
 		}
 	}
 	return 0
+}
+
+// DescribeTCP formats the TCP segment of an IP packet, and returns its payload; false if the
+// packet has none.
+func DescribeTCP(packet []byte) (text string, payload []byte, ok bool) {
+	s, err := parseSegment(packet)
+	if err != nil {
+		return "", nil, false
+	}
+	for _, f := range []struct {
+		flag tcpFlags
+		name string
+	}{{syn, "SYN "}, {fin, "FIN "}, {rst, "RST "}} {
+		if s.flags&f.flag != 0 {
+			text += f.name
+		}
+	}
+	text += fmt.Sprintf("seq %d", s.seq)
+	if s.flags&ack != 0 {
+		text += fmt.Sprintf(" ack %d", s.ack)
+	}
+	if s.mss != 0 {
+		text += fmt.Sprintf(" mss %d", s.mss)
+	}
+	if s.window == 0 && s.flags&rst == 0 {
+		text += " no window"
+	}
+	return text, s.payload, true
 }

@@ -1,4 +1,4 @@
-package tcpwire
+package wire
 
 import (
 	"bytes"
@@ -8,25 +8,25 @@ import (
 )
 
 var (
-	near = netip.MustParseAddrPort("10.0.0.1:40000")
-	far  = netip.MustParseAddrPort("10.0.0.2:7471")
+	tcpNear = netip.MustParseAddrPort("10.0.0.1:40000")
+	tcpFar  = netip.MustParseAddrPort("10.0.0.2:7471")
 )
 
-func samples() []segment {
+func sampleSegments() []segment {
 	return []segment{
-		{src: near, dst: far, seq: 1, flags: syn, window: 65535, mss: 1460, payload: []byte{}},
-		{src: near, dst: far, seq: 1<<32 - 1, ack: 7, flags: ack | psh, window: 1, payload: []byte("odd")},
+		{src: tcpNear, dst: tcpFar, seq: 1, flags: syn, window: 65535, mss: 1460, payload: []byte{}},
+		{src: tcpNear, dst: tcpFar, seq: 1<<32 - 1, ack: 7, flags: ack | psh, window: 1, payload: []byte("odd")},
 		{
 			src: netip.MustParseAddrPort("[fd00::1]:1"), dst: netip.MustParseAddrPort("[fd00::2]:65535"),
 			seq: 5, ack: 9, flags: ack | fin, payload: []byte("even"),
 		},
-		{src: near, dst: far, flags: rst, payload: []byte{}},
+		{src: tcpNear, dst: tcpFar, flags: rst, payload: []byte{}},
 	}
 }
 
 func TestSegmentRoundTrip(t *testing.T) {
-	for _, s := range samples() {
-		got, err := parse(append(s.packet(), 0, 0)) // with padding
+	for _, s := range sampleSegments() {
+		got, err := parseSegment(append(s.packet(), 0, 0)) // with padding
 		if err != nil || !reflect.DeepEqual(got, s) {
 			t.Errorf("%+v\nis %+v, %v", s, got, err)
 		}
@@ -34,9 +34,9 @@ func TestSegmentRoundTrip(t *testing.T) {
 }
 
 func TestParseRejectsTruncatedAndCorruptSegments(t *testing.T) {
-	whole := samples()[1].packet()
+	whole := sampleSegments()[1].packet()
 	for n := range whole {
-		if _, err := parse(whole[:n]); err == nil {
+		if _, err := parseSegment(whole[:n]); err == nil {
 			t.Errorf("%d of %d bytes are a segment", n, len(whole))
 		}
 		b := bytes.Clone(whole)
@@ -44,7 +44,7 @@ func TestParseRejectsTruncatedAndCorruptSegments(t *testing.T) {
 		if n < 20 { // the IP header, which TCP does not check
 			continue
 		}
-		if s, err := parse(b); err == nil {
+		if s, err := parseSegment(b); err == nil {
 			t.Errorf("byte %d is another, and it is %v", n, &s)
 		}
 	}
@@ -70,15 +70,15 @@ func TestParseMSS(t *testing.T) {
 }
 
 func FuzzSegment(f *testing.F) {
-	for _, s := range samples() {
+	for _, s := range sampleSegments() {
 		f.Add(s.packet())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := parse(b)
+		s, err := parseSegment(b)
 		if err != nil {
 			return
 		}
-		again, err := parse(s.packet())
+		again, err := parseSegment(s.packet())
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Fatalf("%+v\nis written as %+v, %v", s, again, err)
 		}

@@ -1,4 +1,4 @@
-package tcpwire
+package wire
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// conn is a TCP connection as a value, without a clock or a socket.
-type conn struct {
+// tcpConn is a TCP connection as a value, without a clock or a socket.
+type tcpConn struct {
 	local, remote netip.AddrPort
 	// passive: the peer opened the connection.
 	passive bool
@@ -24,7 +24,7 @@ type conn struct {
 
 	// Send state, with the names of RFC 9293: sndUna is the oldest unacknowledged octet,
 	// sndNxt the next one to send, sndEnd the end of the queued octets.
-	sndUna, sndEnd, sndNxt seq
+	sndUna, sndEnd, sndNxt seqNum
 	sndWnd                 int // from sndUna on
 	peerMSS                int // of the other side
 	sendQueue              []chunk
@@ -33,12 +33,12 @@ type conn struct {
 	retransmits            int
 	dupAcks                int // duplicate acknowledgements
 	recovering             bool
-	recoverEnd             seq // while recovering: octets before this may be lost
+	recoverEnd             seqNum // while recovering: octets before this may be lost
 	held                   *chunk
 	finQueued              bool // FIN is queued or sent
 
 	// Receive state. rcvNxt is the next expected octet; 0 before the SYN.
-	rcvNxt      seq
+	rcvNxt      seqNum
 	synReceived bool
 	ownMSS      int // the MSS that we announce
 	outOfOrder  []chunk
@@ -50,16 +50,16 @@ type conn struct {
 
 // chunk is a part of the send queue that is sent in one segment.
 type chunk struct {
-	seq   seq
+	seq   seqNum
 	data  []byte
-	flags flags // SYN or FIN, which take a sequence number
+	flags tcpFlags // SYN or FIN, which take a sequence number
 	sent  bool
 	// held: only the case sends the chunk. sentRanges are the parts sent so far.
 	held       bool
 	sentRanges [][2]int
 }
 
-func (p *chunk) end() seq {
+func (p *chunk) end() seqNum {
 	n := len(p.data)
 	if p.flags&(syn|fin) != 0 {
 		n++
@@ -80,7 +80,7 @@ const (
 )
 
 // open sends our SYN, or SYN+ACK if the peer's SYN was received.
-func (c *conn) open(now time.Time, first seq) {
+func (c *tcpConn) open(now time.Time, first seqNum) {
 	c.passive = c.synReceived
 	c.sndUna, c.sndEnd, c.sndNxt, c.rto, c.sndWnd = first, first, first, initialRTO, 1
 	c.enqueue(chunk{flags: syn})
@@ -88,14 +88,14 @@ func (c *conn) open(now time.Time, first seq) {
 }
 
 // enqueue appends a chunk to the send queue.
-func (c *conn) enqueue(p chunk) {
+func (c *tcpConn) enqueue(p chunk) {
 	p.seq = c.sndEnd
 	c.sndEnd = p.end()
 	c.sendQueue = append(c.sendQueue, p)
 }
 
 // write queues and sends octets in as few segments as the peer's MSS allows.
-func (c *conn) write(now time.Time, b []byte) {
+func (c *tcpConn) write(now time.Time, b []byte) {
 	for part := range slices.Chunk(slices.Clone(b), max(c.peerMSS, 1)) {
 		c.enqueue(chunk{data: part})
 	}
@@ -103,7 +103,7 @@ func (c *conn) write(now time.Time, b []byte) {
 }
 
 // closeWrite queues and sends FIN.
-func (c *conn) closeWrite(now time.Time) {
+func (c *tcpConn) closeWrite(now time.Time) {
 	if c.finQueued {
 		return
 	}
@@ -113,7 +113,7 @@ func (c *conn) closeWrite(now time.Time) {
 }
 
 // transmitPending sends queued chunks that fit into the window.
-func (c *conn) transmitPending(now time.Time) {
+func (c *tcpConn) transmitPending(now time.Time) {
 	if c.err != nil {
 		return
 	}
@@ -141,14 +141,14 @@ func (c *conn) transmitPending(now time.Time) {
 }
 
 // startRetransmitTimer starts the retransmission timer if it is off.
-func (c *conn) startRetransmitTimer(now time.Time) {
+func (c *tcpConn) startRetransmitTimer(now time.Time) {
 	if c.rtxDeadline.IsZero() {
 		c.rtxDeadline = now.Add(c.rto)
 	}
 }
 
 // sendSegment sends a segment with the current acknowledgement and window.
-func (c *conn) sendSegment(at seq, data []byte, f flags) {
+func (c *tcpConn) sendSegment(at seqNum, data []byte, f tcpFlags) {
 	s := segment{src: c.local, dst: c.remote, seq: at, flags: f, payload: data}
 	if c.synReceived {
 		s.flags |= ack
@@ -169,10 +169,10 @@ func (c *conn) sendSegment(at seq, data []byte, f flags) {
 }
 
 // sendAck sends an acknowledgement.
-func (c *conn) sendAck() { c.sendSegment(c.sndNxt, nil, 0) }
+func (c *tcpConn) sendAck() { c.sendSegment(c.sndNxt, nil, 0) }
 
 // abort ends the connection with an error, and sends RST unless both sides have closed.
-func (c *conn) abort(why error) {
+func (c *tcpConn) abort(why error) {
 	if c.err != nil {
 		return
 	}
@@ -183,7 +183,7 @@ func (c *conn) abort(why error) {
 }
 
 // tick retransmits the first chunk if the retransmission timer has expired.
-func (c *conn) tick(now time.Time) {
+func (c *tcpConn) tick(now time.Time) {
 	if c.err != nil || c.rtxDeadline.IsZero() || now.Before(c.rtxDeadline) {
 		return
 	}
@@ -209,7 +209,7 @@ func (c *conn) tick(now time.Time) {
 }
 
 // retransmit sends a chunk again. handleAck retransmits later chunks that may be lost too.
-func (c *conn) retransmit(now time.Time, p *chunk) {
+func (c *tcpConn) retransmit(now time.Time, p *chunk) {
 	if !c.recovering {
 		c.recovering, c.recoverEnd = true, c.sndNxt
 	}
@@ -221,7 +221,7 @@ func (c *conn) retransmit(now time.Time, p *chunk) {
 var errNoResponse = errors.New("no response")
 
 // handle processes a segment from the peer.
-func (c *conn) handle(now time.Time, s *segment) {
+func (c *tcpConn) handle(now time.Time, s *segment) {
 	if c.err != nil {
 		return
 	}
@@ -243,7 +243,7 @@ func (c *conn) handle(now time.Time, s *segment) {
 }
 
 // handleRST processes a RST with an acceptable sequence number.
-func (c *conn) handleRST(s *segment) {
+func (c *tcpConn) handleRST(s *segment) {
 	switch {
 	case !c.synReceived && (s.flags&ack == 0 || s.ack != c.sndEnd),
 		c.synReceived && (s.seq.sub(c.rcvNxt) < 0 || s.seq.sub(c.rcvNxt) > maxWindow):
@@ -253,7 +253,7 @@ func (c *conn) handleRST(s *segment) {
 }
 
 // handleSYN processes a SYN.
-func (c *conn) handleSYN(s *segment) {
+func (c *tcpConn) handleSYN(s *segment) {
 	if c.synReceived {
 		c.sendAck() // our ACK was lost
 		return
@@ -268,7 +268,7 @@ func (c *conn) handleSYN(s *segment) {
 }
 
 // handleAck processes an acknowledgement.
-func (c *conn) handleAck(now time.Time, s *segment) {
+func (c *tcpConn) handleAck(now time.Time, s *segment) {
 	n := s.ack.sub(c.sndUna)
 	switch {
 	case n < 0 || s.ack.sub(c.sndNxt) > 0:
@@ -297,7 +297,7 @@ func (c *conn) handleAck(now time.Time, s *segment) {
 }
 
 // handleDupAck counts duplicate acknowledgements, and retransmits after the third.
-func (c *conn) handleDupAck(now time.Time, s *segment) {
+func (c *tcpConn) handleDupAck(now time.Time, s *segment) {
 	if s.len() > 0 || int(s.window) != c.sndWnd || len(c.sendQueue) == 0 {
 		return
 	}
@@ -307,7 +307,7 @@ func (c *conn) handleDupAck(now time.Time, s *segment) {
 }
 
 // removeAcked removes acknowledged octets from the send queue.
-func (c *conn) removeAcked() {
+func (c *tcpConn) removeAcked() {
 	for len(c.sendQueue) > 0 {
 		p := &c.sendQueue[0]
 		n := c.sndUna.sub(p.seq)

@@ -1,4 +1,4 @@
-package tcpwire
+package wire
 
 import (
 	"bytes"
@@ -13,24 +13,24 @@ import (
 
 // testConn is a connection that records the segments it sends.
 type testConn struct {
-	*conn
+	*tcpConn
 	now time.Time
 	log []segment
 }
 
-const peerISN = seq(1<<32 - 10) // the peer's first octet
+const peerISN = seqNum(1<<32 - 10) // the peer's first octet
 
 // established returns a connection after the handshake, with first as our ISN.
-func established(t testing.TB, first seq) *testConn {
+func established(t testing.TB, first seqNum) *testConn {
 	t.Helper()
 	b := &testConn{now: time.Unix(1000, 0)}
-	b.conn = &conn{local: near, remote: far, ownMSS: 1460, peerMSS: 1, transmit: func(s *segment) {
+	b.tcpConn = &tcpConn{local: tcpNear, remote: tcpFar, ownMSS: 1460, peerMSS: 1, transmit: func(s *segment) {
 		s.payload = bytes.Clone(s.payload)
 		b.log = append(b.log, *s)
 	}}
 	b.open(b.now, first)
 	b.receiveSegment(&segment{flags: syn | ack, seq: peerISN - 1, ack: first + 1, window: 1000, mss: 100})
-	if !b.conn.established || len(b.log) != 2 || b.log[0].flags != syn || b.log[0].mss != 1460 || b.log[1].flags != ack || b.log[1].ack != peerISN {
+	if !b.tcpConn.established || len(b.log) != 2 || b.log[0].flags != syn || b.log[0].mss != 1460 || b.log[1].flags != ack || b.log[1].ack != peerISN {
 		t.Fatalf("the handshake: %+v", b.log)
 	}
 	b.log = nil
@@ -152,7 +152,7 @@ func TestSenderRespectsWindowAndProbes(t *testing.T) {
 
 func TestRSTOutsideWindowIsIgnored(t *testing.T) {
 	for _, c := range []struct {
-		seq    seq
+		seq    seqNum
 		counts bool
 	}{{peerISN, true}, {peerISN.add(100), true}, {peerISN - 1, false}, {peerISN.add(1 << 17), false}} {
 		b := established(t, 7)
@@ -168,9 +168,9 @@ func TestRSTOutsideWindowIsIgnored(t *testing.T) {
 func FuzzConn(f *testing.F) {
 	f.Add([]byte{0, 0, 5, 0x10, 0, 5, 5, 0x10})
 	f.Add([]byte{0, 9, 9, 0x11, 0, 0, 9, 0x10, 0, 1, 3, 0x14})
-	stream := make([]byte, 1<<16)
-	for i := range stream {
-		stream[i] = byte(i * 7 / 3)
+	tcpStream := make([]byte, 1<<16)
+	for i := range tcpStream {
+		tcpStream[i] = byte(i * 7 / 3)
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		b := established(t, 1<<32-40)
@@ -180,10 +180,10 @@ func FuzzConn(f *testing.F) {
 		}
 		var got []byte
 		for ; len(script) >= 4; script = script[4:] {
-			at, n, fl := int(binary.BigEndian.Uint16(script)), int(script[2]), flags(script[3]&^byte(syn))
-			s := &segment{seq: peerISN.add(at), ack: b.sndUna.add(n % 7), flags: fl | ack, window: uint16(n) * 3, payload: stream[at:min(len(stream), at+n)]}
+			at, n, fl := int(binary.BigEndian.Uint16(script)), int(script[2]), tcpFlags(script[3]&^byte(syn))
+			s := &segment{seq: peerISN.add(at), ack: b.sndUna.add(n % 7), flags: fl | ack, window: uint16(n) * 3, payload: tcpStream[at:min(len(tcpStream), at+n)]}
 			b.receiveSegment(s)
-			_ = b.sendHeld(b.now, n%9, 9)
+			_ = b.sendHeldRange(b.now, n%9, 9, 0)
 			b.now = b.now.Add(time.Duration(n) * time.Millisecond)
 			b.tick(b.now)
 			if octets, err := b.read(); err == nil {
@@ -194,7 +194,7 @@ func FuzzConn(f *testing.F) {
 		for octets, err := b.read(); octets != nil && err == nil; octets, err = b.read() {
 			got = append(got, octets...)
 		}
-		if !bytes.HasPrefix(stream, got) {
+		if !bytes.HasPrefix(tcpStream, got) {
 			t.Fatalf("%d octets were read that are not those that were said", len(got))
 		}
 		if b.sndUna.sub(b.sndNxt) > 0 || b.sndNxt.sub(b.sndEnd) > 0 {

@@ -1,4 +1,4 @@
-package tcpwire
+package wire
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 )
 
 // Dial implements conformance.Streams.
-func (h *Host) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
+func (h *TCPHost) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
 	h.mu.Lock()
 	port, err := h.freePort(to)
 	if err != nil || h.err != nil {
@@ -24,7 +24,7 @@ func (h *Host) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Strea
 	c := h.newConn(netip.AddrPortFrom(h.cfg.Addr, port), to)
 	c.open(time.Now(), h.newISN())
 	h.mu.Unlock()
-	s := &stream{h, c}
+	s := &tcpStream{h, c}
 	err = h.waitUntil("stream to "+to.String(), timeout, func() bool { return c.established || c.err != nil })
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,17 +40,17 @@ func (h *Host) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Strea
 	return s, nil
 }
 
-// listener accepts connections to a port.
-type listener struct {
-	h        *Host
+// tcpListener accepts connections to a port.
+type tcpListener struct {
+	h        *TCPHost
 	at       netip.AddrPort
 	closed   bool
-	halfOpen []*conn // SYN received
-	ready    []*conn
+	halfOpen []*tcpConn // SYN received
+	ready    []*tcpConn
 }
 
 // Listen implements conformance.Streams.
-func (h *Host) Listen(port uint16) (conformance.Listener, error) {
+func (h *TCPHost) Listen(port uint16) (conformance.Listener, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var err error
@@ -65,13 +65,13 @@ func (h *Host) Listen(port uint16) (conformance.Listener, error) {
 	case h.listeners[port] != nil:
 		return nil, fmt.Errorf("TCP port %d is in use", port)
 	}
-	l := &listener{h: h, at: netip.AddrPortFrom(h.cfg.Addr, port)}
+	l := &tcpListener{h: h, at: netip.AddrPortFrom(h.cfg.Addr, port)}
 	h.listeners[port] = l
 	return l, nil
 }
 
 // removeHalfOpen removes a connection from the half-open ones; false if it is none.
-func (l *listener) removeHalfOpen(c *conn) bool {
+func (l *tcpListener) removeHalfOpen(c *tcpConn) bool {
 	i := slices.Index(l.halfOpen, c)
 	if i >= 0 {
 		l.halfOpen = slices.Delete(l.halfOpen, i, i+1)
@@ -80,10 +80,10 @@ func (l *listener) removeHalfOpen(c *conn) bool {
 }
 
 // Addr implements conformance.Listener.
-func (l *listener) Addr() netip.AddrPort { return l.at }
+func (l *tcpListener) Addr() netip.AddrPort { return l.at }
 
 // Accept implements conformance.Listener.
-func (l *listener) Accept(timeout time.Duration) (conformance.Stream, error) {
+func (l *tcpListener) Accept(timeout time.Duration) (conformance.Stream, error) {
 	err := l.h.waitUntil(fmt.Sprint("stream to port ", l.at.Port()), timeout, func() bool { return len(l.ready) > 0 || l.closed })
 	if err != nil {
 		return nil, fmt.Errorf("accept on %v: %w", l.at, err)
@@ -95,11 +95,11 @@ func (l *listener) Accept(timeout time.Duration) (conformance.Stream, error) {
 	}
 	c := l.ready[0]
 	l.ready = l.ready[1:]
-	return &stream{l.h, c}, nil
+	return &tcpStream{l.h, c}, nil
 }
 
 // Close implements conformance.Listener. It aborts connections that were not accepted.
-func (l *listener) Close() error {
+func (l *tcpListener) Close() error {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
 	if l.closed {
@@ -115,22 +115,22 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// stream is a connection of a host.
-type stream struct {
-	h *Host
-	c *conn
+// tcpStream is a connection of a host.
+type tcpStream struct {
+	h *TCPHost
+	c *tcpConn
 }
 
-var _ conformance.RawStream = (*stream)(nil)
+var _ conformance.RawStream = (*tcpStream)(nil)
 
 // Local implements conformance.Stream.
-func (s *stream) Local() netip.AddrPort { return s.c.local }
+func (s *tcpStream) Local() netip.AddrPort { return s.c.local }
 
 // Remote implements conformance.Stream.
-func (s *stream) Remote() netip.AddrPort { return s.c.remote }
+func (s *tcpStream) Remote() netip.AddrPort { return s.c.remote }
 
 // MSS implements conformance.Stream: the smaller of the announced MSS and the link's.
-func (s *stream) MSS() int {
+func (s *tcpStream) MSS() int {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return min(s.c.ownMSS, s.h.linkMSS())
@@ -140,7 +140,7 @@ func (s *stream) MSS() int {
 const maxSendBuffer = 1 << 20
 
 // Write implements conformance.Stream.
-func (s *stream) Write(b []byte) error {
+func (s *tcpStream) Write(b []byte) error {
 	err := s.h.waitUntil("room to write", verbs.Forever, func() bool { return s.c.err != nil || s.c.sndEnd.sub(s.c.sndUna) < maxSendBuffer })
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *stream) Write(b []byte) error {
 }
 
 // Read implements conformance.Stream.
-func (s *stream) Read(timeout time.Duration) (b []byte, err error) {
+func (s *tcpStream) Read(timeout time.Duration) (b []byte, err error) {
 	waited := s.h.waitUntil("octets from the device", timeout, func() bool {
 		if b == nil && err == nil {
 			b, err = s.c.read()
@@ -171,7 +171,7 @@ func (s *stream) Read(timeout time.Duration) (b []byte, err error) {
 }
 
 // CloseWrite implements conformance.Stream.
-func (s *stream) CloseWrite() error {
+func (s *tcpStream) CloseWrite() error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.c.closeWrite(time.Now())
@@ -179,7 +179,7 @@ func (s *stream) CloseWrite() error {
 }
 
 // Reset implements conformance.Stream.
-func (s *stream) Reset() error {
+func (s *tcpStream) Reset() error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.c.abort(net.ErrClosed)
@@ -187,22 +187,22 @@ func (s *stream) Reset() error {
 }
 
 // Hold implements conformance.RawStream.
-func (s *stream) Hold(b []byte) error {
+func (s *tcpStream) Hold(b []byte) error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return s.c.hold(b)
 }
 
 // SendHeldFIN implements conformance.RawStream.
-func (s *stream) SendHeldFIN(from int) error {
+func (s *tcpStream) SendHeldFIN(from int) error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return s.c.sendHeldFIN(time.Now(), from)
 }
 
 // SendHeld implements conformance.RawStream.
-func (s *stream) SendHeld(from, to int) error {
+func (s *tcpStream) SendHeld(from, to int) error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	return s.c.sendHeld(time.Now(), from, to)
+	return s.c.sendHeldRange(time.Now(), from, to, 0)
 }

@@ -1,4 +1,4 @@
-package tcpwire
+package wire
 
 import (
 	"errors"
@@ -14,16 +14,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Wire carries IP packets. The times of frames are not used.
-type Wire interface {
-	Send(packet []byte) error
-	// Recv returns the next packet, or verbs.ErrTimeout.
-	Recv(timeout time.Duration) (conformance.Frame, error)
-}
-
-// Config describes a host. Wire, Addr and MTU are required.
-type Config struct {
-	Wire Wire
+// TCPConfig describes a [TCPHost]. Wire, Addr and MTU are required.
+type TCPConfig struct {
+	Wire conformance.Wire
 	// Addr is the host's address, for which the wire answers.
 	Addr netip.Addr
 	// MTU is the largest IP packet of the wire.
@@ -38,9 +31,21 @@ type Config struct {
 	Done <-chan struct{}
 }
 
-// Host is a TCP host with one address.
-type Host struct {
-	cfg        Config
+// TCPHost is a TCP host with one address, on a wire that carries whole IP packets. A case sees
+// each segment of a device, and controls which octets the host sends in which segment, in which
+// order and how often ([conformance.RawStream]), as well as the initial sequence number and the
+// MSS. Everything else follows RFC 9293.
+//
+// It has active and passive open, retransmission with backoff and after three duplicate
+// acknowledgements, a receive window, FIN and RST in both directions, and reassembly. It has no
+// congestion control, since the network is one link, and no window scaling, SACK or timestamps,
+// which keeps the payload of a full segment at the MSS. It shares no code with other TCP
+// implementations.
+//
+// It is safe for concurrent use; Close ends its goroutine. The connection itself (tcpConn) has
+// no clock, socket or goroutine: time and segments go in, segments come out.
+type TCPHost struct {
+	cfg        TCPConfig
 	stop       chan struct{} // closed to stop the reader
 	readerDone chan struct{} // closed when the reader has ended
 
@@ -48,35 +53,35 @@ type Host struct {
 	err       error         // fatal error of the wire
 	change    chan struct{} // closed and replaced when the state changes
 	options   conformance.TCPOptions
-	conns     map[netip.AddrPort]map[uint16]*conn // by remote address and local port
-	listeners map[uint16]*listener
+	conns     map[netip.AddrPort]map[uint16]*tcpConn // by remote address and local port
+	listeners map[uint16]*tcpListener
 	lastPort  uint16
 }
 
-var _ conformance.RawTCP = (*Host)(nil)
+var _ conformance.RawTCP = (*TCPHost)(nil)
 
 const (
-	firstPort = 49152
-	backlog   = 128
+	firstPort  = 49152
+	tcpBacklog = 128
 	// pollInterval is the longest time between two checks of the timers.
 	pollInterval = 10 * time.Millisecond
 )
 
-// New returns a host that runs until it is closed.
-func New(cfg Config) *Host {
+// NewTCPHost returns a host that runs until it is closed.
+func NewTCPHost(cfg TCPConfig) *TCPHost {
 	if cfg.OnWait == nil {
 		cfg.OnWait = func(string) func() { return func() {} }
 	}
-	h := &Host{
+	h := &TCPHost{
 		cfg: cfg, stop: make(chan struct{}), readerDone: make(chan struct{}), change: make(chan struct{}),
-		conns: make(map[netip.AddrPort]map[uint16]*conn), listeners: make(map[uint16]*listener), lastPort: firstPort + uint16(rand.N(8192)),
+		conns: make(map[netip.AddrPort]map[uint16]*tcpConn), listeners: make(map[uint16]*tcpListener), lastPort: firstPort + uint16(rand.N(8192)),
 	}
 	go h.run()
 	return h
 }
 
 // Close aborts open connections and ends the host. It does not close the wire.
-func (h *Host) Close() {
+func (h *TCPHost) Close() {
 	h.mu.Lock()
 	for _, ports := range h.conns {
 		for _, c := range ports {
@@ -90,14 +95,14 @@ func (h *Host) Close() {
 }
 
 // SetOptions implements conformance.RawTCP.
-func (h *Host) SetOptions(s conformance.TCPOptions) {
+func (h *TCPHost) SetOptions(s conformance.TCPOptions) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.options = s
 }
 
 // fail ends the host with an error.
-func (h *Host) fail(err error) {
+func (h *TCPHost) fail(err error) {
 	if h.err == nil {
 		h.err = err
 	}
@@ -105,13 +110,13 @@ func (h *Host) fail(err error) {
 }
 
 // notify wakes all waiters.
-func (h *Host) notify() {
+func (h *TCPHost) notify() {
 	close(h.change)
 	h.change = make(chan struct{})
 }
 
 // run reads the wire and runs the timers of the connections.
-func (h *Host) run() {
+func (h *TCPHost) run() {
 	defer close(h.readerDone)
 	for {
 		select {
@@ -133,7 +138,7 @@ func (h *Host) run() {
 }
 
 // tick runs expired timers, and removes connections that have ended.
-func (h *Host) tick() {
+func (h *TCPHost) tick() {
 	now := time.Now()
 	for remote, ports := range h.conns {
 		for port, c := range ports {
@@ -150,8 +155,8 @@ func (h *Host) tick() {
 }
 
 // handlePacket processes a packet.
-func (h *Host) handlePacket(packet []byte) {
-	s, err := parse(packet)
+func (h *TCPHost) handlePacket(packet []byte) {
+	s, err := parseSegment(packet)
 	if err != nil || s.dst.Addr() != h.cfg.Addr {
 		return // not for this host, or invalid
 	}
@@ -165,7 +170,7 @@ func (h *Host) handlePacket(packet []byte) {
 			l.ready = append(l.ready, c)
 		}
 		h.notify()
-	case l != nil && s.flags&(syn|ack|rst) == syn && len(l.halfOpen)+len(l.ready) < backlog:
+	case l != nil && s.flags&(syn|ack|rst) == syn && len(l.halfOpen)+len(l.ready) < tcpBacklog:
 		c = h.newConn(s.dst, s.src)
 		l.halfOpen = append(l.halfOpen, c)
 		c.handleSYN(&s)
@@ -176,7 +181,7 @@ func (h *Host) handlePacket(packet []byte) {
 }
 
 // sendRST answers a segment that belongs to no connection.
-func (h *Host) sendRST(s *segment) {
+func (h *TCPHost) sendRST(s *segment) {
 	if s.flags&rst != 0 {
 		return
 	}
@@ -189,32 +194,32 @@ func (h *Host) sendRST(s *segment) {
 	h.send(&r)
 }
 
-func (h *Host) send(s *segment) {
+func (h *TCPHost) send(s *segment) {
 	if err := h.cfg.Wire.Send(s.packet()); err != nil {
 		h.fail(fmt.Errorf("send %v: %w", s, err))
 	}
 }
 
 // newConn adds a connection.
-func (h *Host) newConn(local, remote netip.AddrPort) *conn {
-	c := &conn{local: local, remote: remote, transmit: h.send, ownMSS: h.ownMSS(), peerMSS: 1}
+func (h *TCPHost) newConn(local, remote netip.AddrPort) *tcpConn {
+	c := &tcpConn{local: local, remote: remote, transmit: h.send, ownMSS: h.ownMSS(), peerMSS: 1}
 	if h.conns[remote] == nil {
-		h.conns[remote] = make(map[uint16]*conn)
+		h.conns[remote] = make(map[uint16]*tcpConn)
 	}
 	h.conns[remote][local.Port()] = c
 	return c
 }
 
 // newISN returns the initial sequence number of the next connection.
-func (h *Host) newISN() seq {
+func (h *TCPHost) newISN() seqNum {
 	if h.options.ISN != nil {
-		return seq(*h.options.ISN)
+		return seqNum(*h.options.ISN)
 	}
-	return seq(rand.Uint32())
+	return seqNum(rand.Uint32())
 }
 
 // ownMSS returns the MSS to announce.
-func (h *Host) ownMSS() int {
+func (h *TCPHost) ownMSS() int {
 	switch {
 	case h.options.MSS != 0:
 		return h.options.MSS
@@ -225,15 +230,15 @@ func (h *Host) ownMSS() int {
 }
 
 // linkMSS returns the largest segment payload of the link.
-func (h *Host) linkMSS() int {
+func (h *TCPHost) linkMSS() int {
 	if h.cfg.Addr.Is4() {
-		return h.cfg.MTU - 20 - headerLen
+		return h.cfg.MTU - 20 - tcpHeaderLen
 	}
-	return h.cfg.MTU - 40 - headerLen
+	return h.cfg.MTU - 40 - tcpHeaderLen
 }
 
 // freePort returns an unused local port.
-func (h *Host) freePort(remote netip.AddrPort) (uint16, error) {
+func (h *TCPHost) freePort(remote netip.AddrPort) (uint16, error) {
 	for range 1 << 14 {
 		if h.lastPort++; h.lastPort < firstPort {
 			h.lastPort = firstPort
@@ -246,7 +251,7 @@ func (h *Host) freePort(remote netip.AddrPort) (uint16, error) {
 }
 
 // connCount returns the number of connections, for tests.
-func (h *Host) connCount() (n int) {
+func (h *TCPHost) connCount() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for ports := range maps.Values(h.conns) {
@@ -257,7 +262,7 @@ func (h *Host) connCount() (n int) {
 
 // waitUntil blocks until done returns true, and returns verbs.ErrTimeout after the timeout.
 // It calls done with h.mu held.
-func (h *Host) waitUntil(what string, timeout time.Duration, done func() bool) error {
+func (h *TCPHost) waitUntil(what string, timeout time.Duration, done func() bool) error {
 	defer h.cfg.OnWait(what)()
 	var expired <-chan time.Time
 	if timeout >= 0 {

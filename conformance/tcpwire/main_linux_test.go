@@ -1,9 +1,0 @@
-package tcpwire
-
-import (
-	"testing"
-
-	"github.com/fabrictest/fabrictest/internal/nstest"
-)
-
-func TestMain(m *testing.M) { nstest.Main(m) }
