@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -30,9 +29,9 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	Expects: "43 octets: version 1, kind UD, both QPNs and the key, a Send with MSN 1 without pad, the CRC least significant octet first",
 	Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.sendWR(1, 0, 5))
-		got := p.expect(dg.Of(dg.KindUD))
-		path := dg.Path{Dest: p.qpn, Source: uint32(p.qp.QPN()), Key: p.key}
-		want := dg.UD(iwarp.Send(1, p.localMem.Buf[:5])).Over(path).Append(nil)
+		got := p.expect(iwarp.PacketOf(iwarp.KindUD))
+		path := iwarp.PacketPath{Dest: p.qpn, Source: uint32(p.qp.QPN()), Key: p.key}
+		want := iwarp.UD(iwarp.Send(1, p.localMem.Buf[:5])).Over(path).Append(nil)
 		p.Check(bytes.Equal(got.Raw, want), fmt.Sprintf("% x", want), "% x", got.Raw)
 		p.ExpectCompletion(1, verbs.WCSuccess)
 		p.expectSilence(silencePeriod)
@@ -47,7 +46,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
 		p.recvStart()
-		p.sendTruncatedAndExtended(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+1))
+		p.sendTruncatedAndExtended(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+1))
 		p.sendChallenge(peerCookie)
 		p.expectProof(peerCookie)
 		p.sendTruncatedAndExtended(p.ack(1))
@@ -65,7 +64,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	Run: onPeer(func(p *peer) {
 		for n := range 41 {
 			p.PostSend(p.qp, p.sendWR(uint64(n), n, n))
-			p.checkCRC(p.expect(dg.UD(iwarp.Send(uint32(n+1), p.localMem.Buf[n:2*n]))))
+			p.checkCRC(p.expect(iwarp.UD(iwarp.Send(uint32(n+1), p.localMem.Buf[n:2*n]))))
 			p.ExpectCompletion(uint64(n), verbs.WCSuccess)
 		}
 		p.PostSend(p.qp, p.sendWR(41, 0, 16<<10))
@@ -73,7 +72,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 			p.checkCRC(a)
 		}
 		p.sendSegments(unknownKeyWrite())
-		p.checkCRC(p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate))))
+		p.checkCRC(p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate))))
 	}),
 }, {
 	ID:    "dg/packet/every-damaged-bit-is-noticed",
@@ -82,7 +81,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	Sends:   "a Send with each of its bits flipped in turn, then the valid one",
 	Expects: "no response and no completion, then one for the last",
 	Run: onPeer(func(p *peer) {
-		whole := dg.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
+		whole := iwarp.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
 		for bit := range 8 * len(whole) {
 			damaged := bytes.Clone(whole)
 			damaged[bit/8] ^= 1 << (bit % 8)
@@ -99,7 +98,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	Sends:   "the same octets from two hosts and two ports, with another traffic class",
 	Expects: "a receive of each",
 	Run: onPeer(func(p *peer) {
-		octets := dg.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
+		octets := iwarp.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
 		routes := []route{p.defaultRoute(0), p.defaultRoute(1), p.defaultRoute(0).fromPort(peerPort + 1), p.defaultRoute(1).fromPort(1024)}
 		for i, w := range routes {
 			w.tclass = uint8(i) << 5
@@ -118,7 +117,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 			p.sendSegments(iwarp.Send(uint32(n+1), data(n)))
 			p.expectRecv(uint64(n+1), data(n))
 			p.PostSend(p.qp, p.sendWR(uint64(n), 0, n))
-			a := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
+			a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
 			p.Check(len(a.Raw) == sendOverhead+n, fmt.Sprintf("a packet of %d octets", sendOverhead+n), "%d", len(a.Raw))
 			p.ExpectCompletion(uint64(n), verbs.WCSuccess)
 		}
@@ -130,13 +129,13 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	Sends:   "Sends of every version but 1 and of every unknown kind, and the first 0 to 15 octets of one, all with a correct CRC; an empty datagram",
 	Expects: "no response and no completion; then a receive of a valid Send",
 	Run: onPeer(func(p *peer) {
-		good := dg.UD(iwarp.Send(1, data(16)))
+		good := iwarp.UD(iwarp.Send(1, data(16)))
 		for v := range uint8(16) {
 			if v != 1 {
 				p.send(good.Version(v))
 			}
-			if v == 0 || v > uint8(dg.KindRefusal) {
-				p.send(good.OfKind(dg.Kind(v)))
+			if v == 0 || v > uint8(iwarp.KindRefusal) {
+				p.send(good.OfKind(iwarp.PacketKind(v)))
 			}
 		}
 		for n := range headerLen {
@@ -177,7 +176,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.Note("the cookie is %#x", cookie)
 		stranger.toDevice.epoch++
 		stranger.send(stranger.nextDataPacket(zeroLengthWrite()))
-		refusal := stranger.expect(dg.Of(dg.KindRefusal))
+		refusal := stranger.expect(iwarp.PacketOf(iwarp.KindRefusal))
 		p.Check(*refusal.Refusal.Reserved == 0, "zeros in the reserved octets of a Refusal", "%#x", *refusal.Refusal.Reserved)
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
 		for _, a := range []arrival{ack, refusal, p.recvStart()} {
@@ -193,7 +192,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	Expects: "a receive of each",
 	Run: onSetup(setup{receives: 25}, func(p *peer) {
 		for i := range 25 {
-			octets := dg.UD(iwarp.Send(uint32(i+1), data(i))).Over(p.path()).Append(nil)
+			octets := iwarp.UD(iwarp.Send(uint32(i+1), data(i))).Over(p.path()).Append(nil)
 			octets = octets[:len(octets)-crcLen]
 			if i < 24 {
 				octets[1+i/8] |= 1 << (i % 8)
@@ -212,14 +211,14 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	Sends:   "a Challenge, an Ack and data with all reserved bits set",
 	Expects: "the cookie, a completion and an Ack",
 	Run: onPeer(func(p *peer) {
-		odd := func(pkt dg.Packet) dg.Packet {
-			return pkt.EditHeader(func(h *dg.Header) { h.Reserved, h.FlagsReserved = new(uint16(0xffff)), new(uint8(3)) })
+		odd := func(pkt iwarp.Packet) iwarp.Packet {
+			return pkt.EditHeader(func(h *iwarp.PacketHeader) { h.Reserved, h.FlagsReserved = new(uint16(0xffff)), new(uint8(3)) })
 		}
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
 		p.recvStart()
-		p.send(odd(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie)))
+		p.send(odd(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie)))
 		p.expectProof(peerCookie)
-		p.send(odd(p.ack(1).EditAck(func(a *dg.AckBlock) { a.Reserved = new(uint8(0xff)) })))
+		p.send(odd(p.ack(1).EditAck(func(a *iwarp.AckBlock) { a.Reserved = new(uint8(0xff)) })))
 		p.ExpectCompletion(1, verbs.WCSuccess)
 		p.openFlow(zeroLengthWrite())
 		p.send(odd(p.nextDataPacket(iwarp.Send(1, data(8)))).AckNow())
@@ -229,7 +228,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 }})
 
 // sendTruncatedAndExtended sends a packet truncated within its blocks, and with octets after them.
-func (p *peer) sendTruncatedAndExtended(pkt dg.Packet) {
+func (p *peer) sendTruncatedAndExtended(pkt iwarp.Packet) {
 	whole := len(pkt.Append(nil)) - crcLen
 	for n := headerLen; n < whole; n++ {
 		p.send(pkt.Cut(n))
@@ -275,7 +274,7 @@ func (q *deviceQP) expectNoEffect() {
 // nextMessage then sorts them by offset.
 func (p *peer) nextMessage() (all []arrival) {
 	for {
-		a := p.expect(dg.Of(dg.KindUD))
+		a := p.expect(iwarp.PacketOf(iwarp.KindUD))
 		if p.Virtual {
 			if all = append(all, a); iwarp.Val(a.Segment.DDP.Last) {
 				return all

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -36,7 +35,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		for taken[free] {
 			free++
 		}
-		qs[0].peer(0).send(dg.UD(iwarp.Send(9, data(8))).ToQP(free))
+		qs[0].peer(0).send(iwarp.UD(iwarp.Send(9, data(8))).ToQP(free))
 		// A synchronization queue pair might get this very QP number.
 		qs[0].peer(0).sendSegments(iwarp.Send(10, data(16)))
 		qs[0].expectRecv(3, data(16))
@@ -49,7 +48,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Sends:   "a Send to QPN 0 of a socket with one queue pair",
 	Expects: "a receive of that queue pair",
 	Run: onPeer(func(p *peer) {
-		p.send(dg.UD(iwarp.Send(1, data(8))).ToQP(0))
+		p.send(iwarp.UD(iwarp.Send(1, data(8))).ToQP(0))
 		p.expectRecv(1, data(8))
 	}),
 }, {
@@ -60,7 +59,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Expects: "no completion, no response",
 	Run: onHost(func(h *host) {
 		a, b := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
-		a.peer(0).send(dg.UD(iwarp.Send(1, data(8))).ToQP(0))
+		a.peer(0).send(iwarp.UD(iwarp.Send(1, data(8))).ToQP(0))
 		// A later receive shows that it was processed.
 		b.peer(0).sendSegments(iwarp.Send(2, data(16)))
 		b.expectRecv(1, data(16))
@@ -77,11 +76,11 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		a, b := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
 		p := a.peer(0)
 		p.PostSend(p.qp, p.sendWR(7, 0, 8))
-		p.expect(dg.UD(iwarp.Send(1, p.localMem.Buf[:8]).QN(0)))
+		p.expect(iwarp.UD(iwarp.Send(1, p.localMem.Buf[:8]).QN(0)))
 		p.ExpectCompletion(7, verbs.WCSuccess)
 		wrong := iwarp.Send(1, data(8)).QN(uint32(b.qp.QPN()))
 		p.sendSegments(wrong)
-		p.expect(dg.UD(iwarp.Terminate(iwarp.DDPUntaggedInvalidQN).Quoting(wrong)))
+		p.expect(iwarp.UD(iwarp.Terminate(iwarp.DDPUntaggedInvalidQN).Quoting(wrong)))
 		b.ExpectUnchanged(b.localMem, 0, 0)
 		a.ExpectUnchanged(a.localMem, 0, 0)
 	}),
@@ -98,9 +97,9 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		}
 		for _, key := range keys {
 			p.send(
-				dg.UD(iwarp.Send(1, data(8))).WithKey(key),
-				dg.UD(p.writeToTarget(0, data(8))).WithKey(key),
-				dg.UD(unknownKeyWrite()).WithKey(key),
+				iwarp.UD(iwarp.Send(1, data(8))).WithKey(key),
+				iwarp.UD(p.writeToTarget(0, data(8))).WithKey(key),
+				iwarp.UD(unknownKeyWrite()).WithKey(key),
 			)
 		}
 		p.expectNoEffect()
@@ -117,8 +116,8 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		other := p.peer(1)
 		for range 2 {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), other.wr(2, verbs.OpRDMAWrite, 0, 8))
-			p.expect(dg.UD(iwarp.Op(iwarp.OpSend)).WithKey(p.key))
-			other.expect(dg.UD(iwarp.Op(iwarp.OpWrite)).WithKey(other.key))
+			p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)).WithKey(p.key))
+			other.expect(iwarp.UD(iwarp.Op(iwarp.OpWrite)).WithKey(other.key))
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.ExpectCompletion(2, verbs.WCSuccess)
 		}
@@ -133,13 +132,13 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
 		p.recvStart()
-		p.send(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie).WithKey(0x11111111))
+		p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie).WithKey(0x11111111))
 		p.expectProof(peerCookie)
 		p.send(p.ack(1).WithKey(0))
 		p.ExpectCompletion(1, verbs.WCSuccess)
 		p.PostSend(p.qp, p.sendWR(2, 0, 8))
 		p.expectData(1)
-		p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow).WithKey(0x22222222))
+		p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow).WithKey(0x22222222))
 		p.expectFailure(2)
 	}),
 }, {
@@ -152,12 +151,12 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Run: onPeer(func(p *peer) {
 		p.toDevice.epoch = 7
 		p.send(p.withStart(0, p.dataPacket(0, zeroLengthWrite())))
-		p.checkPacket(dg.Of(dg.KindChallenge).WithKey(deviceKey), p.expectChallenge())
+		p.checkPacket(iwarp.PacketOf(iwarp.KindChallenge).WithKey(deviceKey), p.expectChallenge())
 		p.send(p.dataPacket(0, zeroLengthWrite()))
-		p.expect(dg.Refusal(7, dg.ReasonUnknownFlow).WithKey(deviceKey))
+		p.expect(iwarp.Refusal(7, iwarp.ReasonUnknownFlow).WithKey(deviceKey))
 		p.openFlow(zeroLengthWrite())
 		p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
-		p.checkPacket(dg.Any().WithKey(p.key), p.expectAck(2))
+		p.checkPacket(iwarp.AnyPacket().WithKey(p.key), p.expectAck(2))
 	}),
 }, {
 	ID:    "dg/address/errors-need-no-key",
@@ -167,12 +166,12 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Expects: "an event of the addressed queue pair; then an error message with the key of the segment",
 	Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		sent := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
+		sent := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		p.ExpectCompletion(1, verbs.WCSuccess)
 		p.send(terminateAbout(*sent.Segment).WithKey(0x11111111))
 		p.expectQPEvent()
 		p.sendSegments(unknownKeyWrite())
-		p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)).WithKey(deviceKey))
+		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)).WithKey(deviceKey))
 	}),
 }, {
 	ID:    "dg/address/completion-names-the-source",
@@ -192,7 +191,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 			p.Check(err == nil, "an address area that a reply can use", "%v: % x", err, area)
 			from.ah = p.addressHandle(attr)
 			p.PostSend(p.qp, from.sendWR(uint64(i), 0, 8))
-			from.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
+			from.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
 			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 		}
 	}),
@@ -205,7 +204,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Expects: "packets from that port, and a receive",
 	Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.sendWR(7, 0, 8))
-		a := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
+		a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		p.Check(iwarp.Val(a.UDP.SrcPort) == devicePort, fmt.Sprintf("source port %d", devicePort), "%d", iwarp.Val(a.UDP.SrcPort))
 		p.ExpectCompletion(7, verbs.WCSuccess)
 		p.sendSegments(iwarp.Send(1, data(8)))
@@ -246,8 +245,8 @@ func (p *peer) expectDroppedFrom(addresses ...string) {
 }
 
 // terminateAbout returns an error message about a segment of the device.
-func terminateAbout(s iwarp.Segment) dg.Packet {
-	return dg.UD(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(s))
+func terminateAbout(s iwarp.Segment) iwarp.Packet {
+	return iwarp.UD(iwarp.Terminate(iwarp.DDPUntaggedTooLong).About(s))
 }
 
 // expectQPEvent fails the case unless the queue pair raises an event, of any type: the document

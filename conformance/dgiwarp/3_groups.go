@@ -4,7 +4,6 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -62,7 +61,7 @@ var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: ipv6}.Cases([]conf
 	Expects: "nothing, then a receive",
 	Run: onPeer(func(p *peer) {
 		p.attachToGroup(groupA, p.deviceQP)
-		p.send(dg.UD(iwarp.Send(1, data(8))).ToQP(dg.GroupQP), dg.UD(unknownKeyWrite()).ToQP(dg.GroupQP))
+		p.send(iwarp.UD(iwarp.Send(1, data(8))).ToQP(iwarp.GroupQP), iwarp.UD(unknownKeyWrite()).ToQP(iwarp.GroupQP))
 		p.expectNoEffect()
 		p.sendToGroup(groupA, iwarp.Send(2, data(16)))
 		p.expectRecv(1, data(16))
@@ -97,8 +96,8 @@ var groupCases = conformance.Group{Needs: verbs.CapUD, Setup: ipv6}.Cases([]conf
 		stranger := p.peer(1)
 		stranger.toDevice.epoch = p.toDevice.epoch + 1
 		strange := stranger.dataPacket(0, zeroLengthWrite()).AckNow()
-		for _, to := range []uint32{uint32(p.qp.QPN()), dg.GroupQP} {
-			for _, pkt := range []dg.Packet{d, strange.FromQP(stranger.qpn), stranger.withStart(0, strange).FromQP(stranger.qpn)} {
+		for _, to := range []uint32{uint32(p.qp.QPN()), iwarp.GroupQP} {
+			for _, pkt := range []iwarp.Packet{d, strange.FromQP(stranger.qpn), stranger.withStart(0, strange).FromQP(stranger.qpn)} {
 				p.sendOctets(p.route.toAddr(ipv4Broadcast), pkt.ToQP(to).Over(p.path()).Append(nil))
 			}
 		}
@@ -119,7 +118,7 @@ func (h *host) attachToGroup(group netip.Addr, qs ...*deviceQP) {
 
 // sendToGroup sends a segment to a group.
 func (p *peer) sendToGroup(group netip.Addr, s iwarp.Segment) {
-	p.sendOctets(p.route.toAddr(group), dg.UD(s).ToQP(dg.GroupQP).Over(p.path()).Append(nil))
+	p.sendOctets(p.route.toAddr(group), iwarp.UD(s).ToQP(iwarp.GroupQP).Over(p.path()).Append(nil))
 }
 
 // expectGroupDelivery fails the case unless exactly the queue pairs receive the message, once

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -34,7 +33,7 @@ var udSendCases = overUD.Cases([]conformance.Case{{
 	Run: onPeer(func(p *peer) {
 		for i, n := range []int{0, 1, 100, p.maxSinglePacketSend()} {
 			p.PostSend(p.qp, p.sendWR(uint64(i), 0, n))
-			p.expect(dg.UD(iwarp.Send(uint32(i+1), p.localMem.Buf[:n]).MO(0).Last(true)))
+			p.expect(iwarp.UD(iwarp.Send(uint32(i+1), p.localMem.Buf[:n]).MO(0).Last(true)))
 			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 		}
 		p.expectSilence(silencePeriod)
@@ -82,12 +81,12 @@ var udSendCases = overUD.Cases([]conformance.Case{{
 		for i := range 9 {
 			to := peers[i*i%len(peers)]
 			p.PostSend(p.qp, to.sendWR(uint64(i), 0, 8))
-			to.expect(dg.UD(iwarp.Send(uint32(i+1), p.localMem.Buf[:8])))
+			to.expect(iwarp.UD(iwarp.Send(uint32(i+1), p.localMem.Buf[:8])))
 			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 		}
 		other := p.newQP(setup{}).peer(0)
 		p.PostSend(other.qp, other.sendWR(9, 0, 8))
-		other.expect(dg.UD(iwarp.Send(1, other.localMem.Buf[:8])))
+		other.expect(iwarp.UD(iwarp.Send(1, other.localMem.Buf[:8])))
 	}),
 }, {
 	ID:    "dg/ud/completes-when-it-left",
@@ -118,7 +117,7 @@ var udSendCases = overUD.Cases([]conformance.Case{{
 			p.MustFail(op.String(), err, nil)
 		}
 		p.PostSend(p.qp, p.sendWR(2, 0, 8))
-		p.expect(dg.UD(iwarp.Send(1, p.localMem.Buf[:8])))
+		p.expect(iwarp.UD(iwarp.Send(1, p.localMem.Buf[:8])))
 		p.ExpectCompletion(2, verbs.WCSuccess)
 	}),
 }, {
@@ -138,7 +137,7 @@ var udSendCases = overUD.Cases([]conformance.Case{{
 			q := h.newQP(setup{receives: 1})
 			p := q.peer(0)
 			p.sendSegments(wrong(q))
-			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
+			p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 			p.expectErrorState()
 			p.ExpectUnchanged(q.targetMem, 0, 0)
 			p.ExpectUnchanged(q.localMem, 0, 0)
@@ -154,7 +153,7 @@ var udSendCases = overUD.Cases([]conformance.Case{{
 	Expects: "a tagged segment with opcode 15, the target address, the length and the immediate data",
 	Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.writeRecordWR(1, 0, 32))
-		a := p.expect(dg.UD(iwarp.Op(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.localMem.Buf[:32])))
+		a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.localMem.Buf[:32])))
 		p.Check(a.Record != nil, "the header of a Write-Record", "%v", a.Packet)
 		p.Check(*a.Record.Immediate == immediateData, fmt.Sprintf("immediate data %#x", immediateData), "%#x", *a.Record.Immediate)
 		p.ExpectCompletion(1, verbs.WCSuccess)
@@ -176,7 +175,7 @@ func (p *peer) writeRecordWR(id uint64, off, n int) verbs.SendWR {
 func (h *host) expectEvenSegments(msn uint32, all []arrival, message []byte) {
 	var joined []byte
 	for i, a := range all {
-		h.checkPacket(dg.UD(iwarp.Op(iwarp.OpSend).MSN(msn).MO(uint32(len(joined)))), a)
+		h.checkPacket(iwarp.UD(iwarp.Op(iwarp.OpSend).MSN(msn).MO(uint32(len(joined)))), a)
 		if i < len(all)-1 {
 			h.Check(len(a.Segment.Payload) == len(all[0].Segment.Payload), fmt.Sprintf("segments of %d octets but for the last", len(all[0].Segment.Payload)),
 				"%d in segment %d of %d", len(a.Segment.Payload), i, len(all))

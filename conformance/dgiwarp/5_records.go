@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -27,8 +26,8 @@ const (
 type byteRange struct{ off, n int }
 
 // writeRecords returns the packets of a Write-Record to targetMem, with n octets each.
-func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []dg.Packet {
-	return dg.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
+func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.Packet {
+	return iwarp.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
 }
 
 // expectRecord fails the case unless the next completion is that of receive id, for a
@@ -64,8 +63,8 @@ var recordCases = overUD.Cases([]conformance.Case{{
 			msn, at := *all[0].Record.MSN, 0
 			for _, a := range all {
 				payload := a.Segment.Payload
-				want := dg.WriteRecord(msn, iwarp.At(peerSTag, peerTO+uint64(at)), p.localMem.Buf[at:at+len(payload)], immediateData)
-				want = want.EditRecord(func(r *dg.Record) { r.MO, r.Length = new(uint32(at)), new(uint32(n)) })
+				want := iwarp.WriteRecord(msn, iwarp.At(peerSTag, peerTO+uint64(at)), p.localMem.Buf[at:at+len(payload)], immediateData)
+				want = want.EditRecord(func(r *iwarp.RecordHeader) { r.MO, r.Length = new(uint32(at)), new(uint32(n)) })
 				at += len(payload)
 				p.checkPacket(want.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(at == n) }), a)
 			}
@@ -86,14 +85,14 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		for i := range was {
 			was[i] = bytes.Clone(p.targetMem.Buf[100*i+32 : 100*i+64])
 		}
-		seg := func(edit func(iwarp.Segment) iwarp.Segment) func(dg.Packet) dg.Packet {
-			return func(pkt dg.Packet) dg.Packet { return pkt.EditSegment(edit) }
+		seg := func(edit func(iwarp.Segment) iwarp.Segment) func(iwarp.Packet) iwarp.Packet {
+			return func(pkt iwarp.Packet) iwarp.Packet { return pkt.EditSegment(edit) }
 		}
-		for i, wrong := range []func(dg.Packet) dg.Packet{
+		for i, wrong := range []func(iwarp.Packet) iwarp.Packet{
 			seg(func(s iwarp.Segment) iwarp.Segment { return s.TO(*s.DDP.TO + 1000) }),
 			seg(func(s iwarp.Segment) iwarp.Segment { return s.STag(uint32(other.RKey())).TO(other.Addr()) }),
-			func(pkt dg.Packet) dg.Packet {
-				return pkt.EditRecord(func(r *dg.Record) { r.Length = new(uint32(97)) })
+			func(pkt iwarp.Packet) iwarp.Packet {
+				return pkt.EditRecord(func(r *iwarp.RecordHeader) { r.Length = new(uint32(97)) })
 			},
 		} {
 			off := i * 100
@@ -169,8 +168,8 @@ var recordCases = overUD.Cases([]conformance.Case{{
 		pkts := p.writeRecords(1, 0, data(80), 16)
 		p.send(pkts[1], pkts[0], pkts[1], pkts[3])
 		p.expectRecord(1, 0, 80, byteRange{0, 32}, byteRange{48, 16})
-		part := func(from, to int) dg.Packet {
-			pkt := dg.WriteRecord(2, p.targetAddr(100+from), data(80)[from:to], immediateData).EditRecord(func(r *dg.Record) {
+		part := func(from, to int) iwarp.Packet {
+			pkt := iwarp.WriteRecord(2, p.targetAddr(100+from), data(80)[from:to], immediateData).EditRecord(func(r *iwarp.RecordHeader) {
 				r.MO, r.Length = new(uint32(from)), new(uint32(80))
 			})
 			return pkt.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(to == 80) })

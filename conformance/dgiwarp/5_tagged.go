@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -47,7 +46,7 @@ var taggedCases = overUD.Cases([]conformance.Case{{
 		at := 0
 		for _, a := range p.nextMessage() {
 			n := len(a.Segment.Payload)
-			p.checkPacket(dg.UD(iwarp.Write(peerSTag, peerTO+uint64(at), p.localMem.Buf[at:at+n])), a)
+			p.checkPacket(iwarp.UD(iwarp.Write(peerSTag, peerTO+uint64(at), p.localMem.Buf[at:at+n])), a)
 			at += n
 		}
 		p.Check(at == 2*maxSend, "131072 octets", "%d", at)
@@ -85,7 +84,7 @@ var taggedCases = overUD.Cases([]conformance.Case{{
 			p := q.peer(0)
 			wrong := second(q)
 			p.sendSegments(q.writeToTarget(64, data(64)).Last(false), wrong)
-			p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
+			p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 			p.ExpectBytes(q.targetMem, 64, data(64))
 			p.ExpectUnchanged(q.targetMem, 64, 64)
 			p.ExpectUnchanged(locked, 0, 0)
@@ -102,7 +101,7 @@ var taggedCases = overUD.Cases([]conformance.Case{{
 		p.Must("another protection domain", err)
 		foreign := p.MemoryIn(pd, 64, allAccess)
 		p.sendSegments(writeTo(addrOf(foreign, 0), data(64)))
-		p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
+		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 		p.ExpectUnchanged(foreign, 0, 0)
 		p.expectErrorState()
 	}),
@@ -121,7 +120,7 @@ var taggedCases = overUD.Cases([]conformance.Case{{
 		m.Snapshot()
 		p.Must("a region that can be deregistered", m.Close())
 		p.sendSegments(writeTo(at, make([]byte, 64)))
-		p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
+		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 		p.ExpectUnchanged(m, 0, 0)
 		p.expectErrorState()
 	}),

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -75,7 +74,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 		}
 		p.ExpectState(p.qp, verbs.QPStateRTS)
 		p.PostSend(p.qp, p.sendWR(99, 0, 8))
-		p.expect(dg.UD(iwarp.Send(1, p.localMem.Buf[:8])))
+		p.expect(iwarp.UD(iwarp.Send(1, p.localMem.Buf[:8])))
 	}),
 }, {
 	ID:    "dg/error/message-names-the-offender",
@@ -93,7 +92,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 		} {
 			p := h.newQP(setup{receives: 1}).peer(0)
 			p.sendSegments(t.wrong)
-			p.expect(dg.UD(iwarp.Terminate(t.cause).About(t.wrong).QN(2).MO(0).Last(true)))
+			p.expect(iwarp.UD(iwarp.Terminate(t.cause).About(t.wrong).QN(2).MO(0).Last(true)))
 		}
 	}),
 }, {
@@ -104,7 +103,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 	Expects: "one error message",
 	Run: onPeer(func(p *peer) {
 		p.sendSegments(unknownKeyWrite())
-		p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
+		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 		p.expectSilence(time.Minute)
 	}),
 }, {
@@ -150,9 +149,9 @@ var errorCases = overUD.Cases([]conformance.Case{{
 			iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, iwarp.At(unknownSTag, 0)),
 		} {
 			p := h.newQP(setup{receives: 1}).peer(0)
-			octets := len(dg.UD(wrong).Append(nil))
+			octets := len(iwarp.UD(wrong).Append(nil))
 			p.sendSegments(wrong)
-			a := p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
+			a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 			p.Check(len(a.Raw) <= octets+maxErrorGrowth, fmt.Sprintf("at most %d octets in response to %d", octets+maxErrorGrowth, octets), "%d", len(a.Raw))
 		}
 	}),
@@ -180,7 +179,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 	Expects: "an event for each, the queue pair still works, a receive, and no error completion",
 	Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.sendWR(9, 0, 8))
-		sent := p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
+		sent := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		p.ExpectCompletion(9, verbs.WCSuccess)
 		for range 3 {
 			p.send(terminateAbout(*sent.Segment))
@@ -190,7 +189,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 		p.sendSegments(iwarp.Send(1, data(8)))
 		p.expectRecv(1, data(8))
 		p.PostSend(p.qp, p.sendWR(10, 0, 8))
-		p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
+		p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		p.ExpectCompletion(10, verbs.WCSuccess)
 	}),
 }, {
@@ -201,7 +200,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 	Expects: "an error message, then nothing: memory unchanged, no packet, the Send flushed",
 	Run: onSetup(setup{receives: 2}, func(p *peer) {
 		p.sendSegments(unknownKeyWrite())
-		p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
+		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 		p.expectErrorState()
 		p.ExpectCompletion(1, verbs.WCWRFlushErr)
 		p.ExpectCompletion(2, verbs.WCWRFlushErr)
@@ -218,9 +217,9 @@ var errorCases = overUD.Cases([]conformance.Case{{
 // expectErrorMessage fails the case unless the next packet is an error message about a segment
 // with one of the causes.
 func (p *peer) expectErrorMessage(wrong iwarp.Segment, causes ...iwarp.Cause) {
-	a := p.expect(dg.UD(iwarp.Op(iwarp.OpTerminate)))
+	a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 	for _, c := range causes {
-		if dg.Matches(dg.UD(iwarp.Terminate(c).Quoting(wrong)), a.ReceivedPacket) {
+		if iwarp.UD(iwarp.Terminate(c).Quoting(wrong)).Matches(a.ReceivedPacket) {
 			return
 		}
 	}

@@ -2,7 +2,6 @@ package dgiwarp
 
 import (
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -38,7 +37,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		wrong := unknownKeyWrite()
 		p.send(p.nextDataPacket(wrong).AckNow())
 		a := p.expectData(1)
-		p.checkPacket(dg.Any().With(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).Quoting(wrong).QN(2)), a)
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Terminate(iwarp.DDPTaggedInvalidSTag).Quoting(wrong).QN(2)), a)
 		p.ackAll()
 		p.expectErrorState()
 		for _, a := range p.drain(silencePeriod) {
@@ -60,7 +59,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.send(p.nextDataPacket(wrong).AckNow())
 		a, ok := p.nextData(p.ResponseTimeout())
 		p.Check(ok, "an error message", "nothing in %v", p.ResponseTimeout())
-		p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpTerminate)), a)
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpTerminate)), a)
 		other.send(other.nextDataPacket(iwarp.Send(2, data(16))))
 		p.expectRecv(2, data(16))
 		p.ExpectState(p.qp, verbs.QPStateRTS)
@@ -76,11 +75,11 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 	Run: onFlow(setup{receives: 2}, func(p *peer) {
 		p.modifyTo(verbs.QPStateErr)
 		p.send(p.nextDataPacket(p.writeToTarget(0, data(8))).AckNow())
-		p.expectRefusal(dg.ReasonNotReady)
+		p.expectRefusal(iwarp.ReasonNotReady)
 		other := p.peer(1)
 		other.toDevice.epoch = p.toDevice.epoch + 1
 		other.send(other.withStart(0, other.dataPacket(0, p.writeToTarget(8, data(8)))))
-		other.expectRefusal(dg.ReasonNotReady)
+		other.expectRefusal(iwarp.ReasonNotReady)
 		p.expectSilence(silencePeriod)
 		p.ExpectUnchanged(p.targetMem, 0, 0)
 	}),
@@ -98,6 +97,6 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.expectErrorState()
 		p.drain(0)
 		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
-		p.expectRefusal(dg.ReasonNotReady)
+		p.expectRefusal(iwarp.ReasonNotReady)
 	}),
 }})

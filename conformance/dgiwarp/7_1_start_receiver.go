@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -30,7 +29,7 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 		p.expectSilence(silencePeriod)
 		p.ExpectNoCompletion()
 		p.send(p.dataPacket(1, iwarp.Send(1, data(8))))
-		p.expectRefusal(dg.ReasonUnknownFlow)
+		p.expectRefusal(iwarp.ReasonUnknownFlow)
 	}),
 }, {
 	ID:    "dg/start/good-cookie-starts",
@@ -158,13 +157,13 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 	Run: onFlow(setup{receives: 4}, func(p *peer) {
 		old := p.toDevice
 		p.send(p.dataPacket(2, iwarp.Send(2, data(32))))
-		p.expect(dg.Ack(p.toDevice.epoch, 1))
+		p.expect(iwarp.RDAck(p.toDevice.epoch, 1))
 		p.openFlow(iwarp.Send(1, data(8)))
 		p.expectRecv(1, data(8))
 		fresh := p.toDevice
 		p.toDevice = old
 		p.send(p.dataPacket(1, iwarp.Send(1, data(16))).AckNow())
-		p.expectRefusal(dg.ReasonUnknownFlow)
+		p.expectRefusal(iwarp.ReasonUnknownFlow)
 		p.toDevice = fresh
 		p.expectDelivered(iwarp.Send(2, data(24)))
 		p.expectRecv(2, data(24))
@@ -181,16 +180,16 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 		known := p.toDevice
 		p.toDevice = flow{epoch: known.epoch ^ 1}
 		p.send(p.dataPacket(0, iwarp.Send(1, data(8))))
-		p.expectRefusal(dg.ReasonUnknownFlow)
+		p.expectRefusal(iwarp.ReasonUnknownFlow)
 		stranger := p.peer(1)
 		stranger.toDevice.epoch = known.epoch
 		stranger.send(stranger.dataPacket(0, iwarp.Send(1, data(8))))
-		stranger.expectRefusal(dg.ReasonUnknownFlow)
+		stranger.expectRefusal(iwarp.ReasonUnknownFlow)
 		nobody := uint32(p.qp.QPN()) + 100
 		stranger.send(stranger.dataPacket(0, iwarp.Send(1, data(8))).ToQP(nobody))
 		a, ok := p.nextPacket(p.ResponseTimeout())
 		p.Check(ok, "a Refusal", "nothing in %v", p.ResponseTimeout())
-		p.checkPacket(dg.Refusal(known.epoch, dg.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), a)
+		p.checkPacket(iwarp.Refusal(known.epoch, iwarp.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), a)
 		p.toDevice = known
 		p.expectDelivered(iwarp.Send(1, data(8)))
 		p.expectRecv(1, data(8))
@@ -204,9 +203,9 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 	Expects: "no packet",
 	Run: onFlow(setup{receives: 4}, func(p *peer) {
 		for _, from := range []*peer{p, p.peer(1)} {
-			for _, pkt := range []dg.Packet{
-				dg.Ack(1, 0), dg.Ack(1, 5).SACK(3), dg.Ack(1, 0).AckNow(), dg.Challenge(1, 1, 1),
-				dg.Refusal(1, dg.ReasonUnknownFlow), dg.Refusal(1, dg.ReasonNoQP),
+			for _, pkt := range []iwarp.Packet{
+				iwarp.RDAck(1, 0), iwarp.RDAck(1, 5).SACK(3), iwarp.RDAck(1, 0).AckNow(), iwarp.Challenge(1, 1, 1),
+				iwarp.Refusal(1, iwarp.ReasonUnknownFlow), iwarp.Refusal(1, iwarp.ReasonNoQP),
 			} {
 				from.send(pkt, pkt.ToQP(uint32(p.qp.QPN())+100))
 			}

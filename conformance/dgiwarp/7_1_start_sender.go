@@ -2,7 +2,6 @@ package dgiwarp
 
 import (
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -16,7 +15,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
 		a := p.recvStart()
-		want := dg.Data(p.fromDeviceFlow.epoch, 0, iwarp.Send(1, p.localMem.Buf[:8])).Starting(0, 0, deviceKey)
+		want := iwarp.RDData(p.fromDeviceFlow.epoch, 0, iwarp.Send(1, p.localMem.Buf[:8])).Starting(0, 0, deviceKey)
 		want.Data.Start.Incarnation = nil
 		p.checkPacket(want, a)
 		p.Check(*a.Data.Start.Incarnation != 0, "an incarnation that is not 0", "0")
@@ -69,7 +68,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 			epochs = append(epochs, p.fromDeviceFlow.epoch)
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.expectData(1)
-			p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
+			p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
 			p.expectFailure(1)
 			other := p.peer(i + 1)
 			other.establishDeviceFlow()
@@ -171,7 +170,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
 		p.expectData(1)
-		p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
+		p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
 		p.expectFailure(1)
 		p.incarnation++
 		p.PostSend(p.qp, p.sendWR(2, 0, 8))
@@ -207,7 +206,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(2, 0, 8))
 		p.expectData(1)
-		p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
+		p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
 		p.expectFailure(2)
 		old := p.fromDeviceFlow.epoch
 		p.establishDeviceFlow()
@@ -222,8 +221,8 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
 		p.recvStart()
-		for _, reason := range []dg.Reason{dg.ReasonUnknownFlow, dg.ReasonNoQP, dg.ReasonNotReady, dg.ReasonNoRoom} {
-			p.send(dg.Refusal(p.fromDeviceFlow.epoch, reason))
+		for _, reason := range []iwarp.RefusalReason{iwarp.ReasonUnknownFlow, iwarp.ReasonNoQP, iwarp.ReasonNotReady, iwarp.ReasonNoRoom} {
+			p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, reason))
 			p.expectData(0)
 		}
 		p.ExpectNoCompletion()
@@ -242,17 +241,17 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
 		p.recvStart()
 		wrong := p.fromDeviceFlow.epoch ^ 1
-		p.send(dg.Challenge(wrong, p.incarnation, peerCookie+1))
+		p.send(iwarp.Challenge(wrong, p.incarnation, peerCookie+1))
 		p.sendChallenge(peerCookie)
 		p.expectProof(peerCookie)
-		p.send(dg.Ack(wrong, 1).Echo(p.fromDeviceFlow.lastTimestamp))
+		p.send(iwarp.RDAck(wrong, 1).Echo(p.fromDeviceFlow.lastTimestamp))
 		p.syncDevice()
 		p.ExpectNoCompletion()
 		p.ackAll()
 		p.ExpectCompletion(1, verbs.WCSuccess)
 		p.PostSend(p.qp, p.sendWR(2, 0, 8))
 		p.expectData(1)
-		p.send(dg.Refusal(wrong, dg.ReasonUnknownFlow), dg.Refusal(0, dg.ReasonUnknownFlow))
+		p.send(iwarp.Refusal(wrong, iwarp.ReasonUnknownFlow), iwarp.Refusal(0, iwarp.ReasonUnknownFlow))
 		p.syncDevice()
 		p.ExpectNoCompletion()
 		p.ackAll()

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -51,7 +50,7 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 			{2, 1, []uint32{2}}, {3, 1, []uint32{2, 3}}, {5, 1, []uint32{2, 3, 5}}, {1, 4, []uint32{5}}, {4, 6, nil},
 		} {
 			send(t.seq)
-			p.expect(dg.Ack(p.toDevice.epoch, t.next).SACK(dg.SACKOf(t.next, t.after...)...))
+			p.expect(iwarp.RDAck(p.toDevice.epoch, t.next).SACK(iwarp.SACKOf(t.next, t.after...)...))
 		}
 		for seq := range 5 {
 			p.expectRecv(uint64(seq+1), data(8*(seq+1)))
@@ -77,7 +76,7 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 				p.Check(!a.Ack.Arrived(seq), fmt.Sprintf("packet %d is not acknowledged", seq), "%v", a.Packet)
 			}
 		}
-		p.checkPacket(dg.Ack(p.toDevice.epoch, 2).SACK(), acks[len(acks)-1])
+		p.checkPacket(iwarp.RDAck(p.toDevice.epoch, 2).SACK(), acks[len(acks)-1])
 		p.expectRecv(1, data(8))
 		p.ExpectNoCompletion()
 	}),
@@ -130,7 +129,7 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 		sent := p.Now() - begun
 		var a arrival
 		for a.Ack == nil || *a.Ack.Next < p.toDevice.next {
-			a = p.expect(dg.Of(dg.KindRD))
+			a = p.expect(iwarp.PacketOf(iwarp.KindRD))
 			p.Check(a.Ack != nil && *a.Ack.Epoch == p.toDevice.epoch, "an Ack", "%v", a.Packet)
 		}
 		p.Check(!p.Virtual || a.At-begun < sent+ackDelay/2, "an Ack for 32 packets at once", "after %v", a.At-begun)
@@ -149,14 +148,14 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 			p.PostSend(p.qp, p.sendWR(uint64(100+i), 0, 8))
 			told, answered := false, false
 			for !told || !answered {
-				a := p.expect(dg.Of(dg.KindRD))
+				a := p.expect(iwarp.PacketOf(iwarp.KindRD))
 				if a.Data != nil {
 					answered = true
 					p.trackData(a)
 				}
 				if a.Ack != nil {
 					told = true
-					p.checkPacket(dg.Ack(p.toDevice.epoch, p.toDevice.next).SACK(), a)
+					p.checkPacket(iwarp.RDAck(p.toDevice.epoch, p.toDevice.next).SACK(), a)
 				}
 			}
 			p.ackAll()
@@ -173,20 +172,20 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 		for i := range uint32(3) {
 			p.send(p.nextDataPacket(zeroLengthWrite()).Timestamp(0xfffffff0 + 7*i))
 		}
-		p.expect(dg.Ack(p.toDevice.epoch, 4).Echo(0xfffffff0))
+		p.expect(iwarp.RDAck(p.toDevice.epoch, 4).Echo(0xfffffff0))
 		for i := range uint32(2) {
 			p.send(p.dataPacket(6+i, zeroLengthWrite()).Timestamp(1000 + i))
-			p.expect(dg.Ack(p.toDevice.epoch, 4).Echo(1000 + i))
+			p.expect(iwarp.RDAck(p.toDevice.epoch, 4).Echo(1000 + i))
 		}
 	}),
 }})
 
 // expectAckWithin fails the case unless a packet causes an Ack for all packets before next. In
 // virtual time it also checks the delay.
-func (p *peer) expectAckWithin(within time.Duration, next uint32, pkt dg.Packet) {
+func (p *peer) expectAckWithin(within time.Duration, next uint32, pkt iwarp.Packet) {
 	begun := p.Now()
 	p.send(pkt)
-	a := p.expect(dg.Ack(p.toDevice.epoch, next))
+	a := p.expect(iwarp.RDAck(p.toDevice.epoch, next))
 	took := a.At - begun
 	p.Check(!p.Virtual || took <= within+roundTrip, fmt.Sprintf("an Ack within %v", within), "after %v", took)
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -94,7 +93,7 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
 		p.expectData(1)
 		p.expectData(2)
-		p.send(p.ack(2).SACK(dg.SACKOf(2, 4)...), p.ack(2).SACK(dg.SACKOf(2, 3)...), p.ack(2).SACK(dg.SACKOf(2, 200)...))
+		p.send(p.ack(2).SACK(iwarp.SACKOf(2, 4)...), p.ack(2).SACK(iwarp.SACKOf(2, 3)...), p.ack(2).SACK(iwarp.SACKOf(2, 200)...))
 		p.syncDevice()
 		p.ExpectNoCompletion()
 		p.ackAll()
@@ -115,7 +114,7 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		}
 		p.syncDevice()
 		p.ExpectNoCompletion()
-		for _, ack := range []dg.Packet{p.ack(2), p.ack(2).SACK(dg.SACKOf(2, 4)...), p.ack(3).SACK(dg.SACKOf(3, 4)...)} {
+		for _, ack := range []iwarp.Packet{p.ack(2), p.ack(2).SACK(iwarp.SACKOf(2, 4)...), p.ack(3).SACK(iwarp.SACKOf(3, 4)...)} {
 			p.send(ack)
 			p.syncDevice()
 			p.ExpectNoCompletion()
@@ -132,7 +131,7 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 	Run: onFlow(setup{}, func(p *peer) {
 		p.PostSend(p.qp, p.wr(1, verbs.OpRDMARead, 0, 64))
 		request := p.acceptFlow()
-		p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpReadRequest)), request)
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpReadRequest)), request)
 		p.ackAll()
 		p.syncDevice()
 		p.ExpectNoCompletion()

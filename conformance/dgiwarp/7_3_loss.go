@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
+	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -134,7 +134,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		for seq, end := missing+1, p.drainFlight(); seq != end; seq++ {
 			after = append(after, seq)
 		}
-		p.send(p.ack(missing).SACK(dg.SACKOf(missing, after...)...))
+		p.send(p.ack(missing).SACK(iwarp.SACKOf(missing, after...)...))
 		p.expectRetransmission(missing, minTimeout/2)
 	}),
 }, {

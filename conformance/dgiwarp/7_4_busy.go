@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -29,7 +28,7 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		s := p.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 		for range 2 {
 			p.send(s)
-			p.expect(dg.Ack(p.toDevice.epoch, 1).SACK().Window(0))
+			p.expect(iwarp.RDAck(p.toDevice.epoch, 1).SACK().Window(0))
 		}
 		p.PostRecv(p.qp, 1, p.localMem.SGE(0, p.recvLen))
 		p.syncDevice()
@@ -118,7 +117,7 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
 		a, ok := p.nextData(p.ResponseTimeout())
 		p.Check(ok, "a Read Response", "nothing in %v", p.ResponseTimeout())
-		p.checkPacket(dg.Any().With(iwarp.ReadResponse(peerSTag, peerTO, data(8))), a)
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.ReadResponse(peerSTag, peerTO, data(8))), a)
 		p.fromDeviceFlow.epoch = *a.Data.Epoch
 		if a.Data.Start != nil && *a.Data.Start.Proof == 0 {
 			p.sendChallenge(peerCookie)
@@ -145,16 +144,16 @@ func (p *peer) expectBusyPeersServed(peers ...*peer) {
 	for _, x := range peers {
 		x.openFlow(zeroLengthWrite())
 	}
-	var sends []dg.Packet
+	var sends []iwarp.Packet
 	for _, x := range peers {
 		s := x.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 		sends = append(sends, s)
 		x.send(s)
-		x.expect(dg.Ack(x.toDevice.epoch, 1).Window(0))
+		x.expect(iwarp.RDAck(x.toDevice.epoch, 1).Window(0))
 	}
 	for i, x := range peers {
 		p.PostRecv(p.qp, uint64(i+1), p.localMem.SGE(i*p.recvLen, p.recvLen))
-		a := x.expect(dg.Ack(x.toDevice.epoch, 1))
+		a := x.expect(iwarp.RDAck(x.toDevice.epoch, 1))
 		p.Check(*a.Ack.Window > 0, "an Ack with a window", "%v", a.Packet)
 		p.expectSilence(busySilence)
 		x.send(sends[i])

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -74,7 +73,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 			a, ok := x.nextPacket(x.ResponseTimeout())
 			p.Check(ok, "an answer", "nothing in %v", x.ResponseTimeout())
 			if a.Refusal != nil {
-				p.checkPacket(x.fromDevice(dg.Refusal(x.toDevice.epoch, dg.ReasonUnknownFlow)), a)
+				p.checkPacket(x.fromDevice(iwarp.Refusal(x.toDevice.epoch, iwarp.ReasonUnknownFlow)), a)
 				x.openFlow(iwarp.Send(1, data(8)))
 				p.expectRecv(1, data(8))
 				return
@@ -109,10 +108,10 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		}
 		for n := range maxPeers {
 			x := from(n)
-			p.checkPacket(x.fromDevice(dg.Ack(x.toDevice.epoch, 1)), starts(x))
+			p.checkPacket(x.fromDevice(iwarp.RDAck(x.toDevice.epoch, 1)), starts(x))
 		}
 		late := from(maxPeers)
-		p.checkPacket(late.fromDevice(dg.Refusal(late.toDevice.epoch, dg.ReasonNoRoom)), starts(late))
+		p.checkPacket(late.fromDevice(iwarp.Refusal(late.toDevice.epoch, iwarp.ReasonNoRoom)), starts(late))
 		for _, n := range []int{0, 1, maxPeers / 2, maxPeers - 1} {
 			x := from(n)
 			x.send(x.dataPacket(1, zeroLengthWrite()).AckNow())

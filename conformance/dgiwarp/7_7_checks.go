@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -45,7 +44,7 @@ func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segmen
 func (p *peer) expectErrorInFlow(wrong iwarp.Segment, causes []iwarp.Cause) {
 	a := p.expectData(p.fromDeviceFlow.next)
 	for _, c := range causes {
-		if dg.Matches(dg.Any().With(iwarp.Terminate(c).Quoting(wrong).QN(2)), a.ReceivedPacket) {
+		if iwarp.AnyPacket().With(iwarp.Terminate(c).Quoting(wrong).QN(2)).Matches(a.ReceivedPacket) {
 			return
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -22,7 +21,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 	Sends:   "Acks, a Refusal, and Acks for the flow that follows; two flows of the peer, each with Sends from MSN 1 on",
 	Expects: "Sends with MSNs 1, 2 and again 1, 2; receives of all of the peer's",
 	Run: onPeer(func(p *peer) {
-		number := func(msn uint32, a arrival) { p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpSend).MSN(msn)), a) }
+		number := func(msn uint32, a arrival) { p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpSend).MSN(msn)), a) }
 		for range 2 {
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			number(1, p.acceptFlow())
@@ -30,7 +29,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 			p.ExpectCompletion(1, verbs.WCSuccess)
 			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			number(2, p.expectData(1))
-			p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
+			p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
 			p.expectFailure(2)
 		}
 		for i := range 2 {
@@ -93,7 +92,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 			p.ExpectCompletion(t.wr.WRID, verbs.WCSuccess)
 		}
 		p.expectRequest(p.writeRecordWR(9, 0, 8), iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:8]))
-		p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpImmediate).MSN(6)), p.expectData(p.fromDeviceFlow.next))
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpImmediate).MSN(6)), p.expectData(p.fromDeviceFlow.next))
 		p.ackAll()
 		p.ExpectCompletion(9, verbs.WCSuccess)
 		request := p.expectRequest(p.wr(6, verbs.OpRDMARead, 0, 8), iwarp.Op(iwarp.OpReadRequest).MSN(1))
@@ -182,7 +181,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		take := func(n int) {
 			for range n {
 				a := p.expectData(p.fromDeviceFlow.next)
-				p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpReadRequest)), a)
+				p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpReadRequest)), a)
 				requests = append(requests, a)
 			}
 			p.ackAll()
@@ -224,7 +223,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.send(p.nextDataPacket(request).AckNow())
 	a := p.expectData(p.fromDeviceFlow.next)
-	p.checkPacket(dg.Any().With(want), a)
+	p.checkPacket(iwarp.AnyPacket().With(want), a)
 	p.ackAll()
 }
 
@@ -233,6 +232,6 @@ func (p *peer) expectResponse(request, want iwarp.Segment) {
 func (p *peer) expectRequest(wr verbs.SendWR, want iwarp.Segment) arrival {
 	p.PostSend(p.qp, wr)
 	a := p.expectData(p.fromDeviceFlow.next)
-	p.checkPacket(dg.Any().With(want), a)
+	p.checkPacket(iwarp.AnyPacket().With(want), a)
 	return a
 }

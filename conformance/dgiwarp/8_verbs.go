@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -51,12 +50,12 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 	Run: onFlow(setup{}, func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.writeRecordWR(1, 0, 32), p.sendWR(2, 0, 8))
-		p.checkPacket(dg.Any().With(iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:32])), p.expectData(1))
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:32])), p.expectData(1))
 		a := p.expectData(2)
-		p.checkPacket(dg.Any().With(iwarp.Op(iwarp.OpImmediate).MSN(2)), a)
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpImmediate).MSN(2)), a)
 		value := *a.Segment.Immediate.Value
 		p.Check(value == immediateData || value == immediateData<<32, fmt.Sprintf("immediate data %#x", immediateData), "%#x", value)
-		p.checkPacket(dg.Any().With(iwarp.Send(3, p.localMem.Buf[:8])), p.expectData(3))
+		p.checkPacket(iwarp.AnyPacket().With(iwarp.Send(3, p.localMem.Buf[:8])), p.expectData(3))
 		p.send(p.ack(2)) // acknowledges the Write only
 		p.syncDevice()
 		p.ExpectNoCompletion()
@@ -77,7 +76,7 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		other.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), other.sendWR(3, 0, 8))
 		p.expectData(1)
-		p.send(dg.Refusal(p.fromDeviceFlow.epoch, dg.ReasonUnknownFlow))
+		p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
 		p.expectFailure(1)
 		p.expectFailure(2)
 		p.syncDevice()
@@ -111,7 +110,7 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 			}
 			p.route = p.route.fromPort(want)
 			p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
-			p.expect(dg.UD(iwarp.Op(iwarp.OpSend)))
+			p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
 			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
 		}
 	}),

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 )
@@ -78,20 +77,20 @@ func counterCases() []conformance.Case {
 		name        string
 		counter     *rig.Counter
 		description string
-		modify      func(dg.Packet) dg.Packet
+		modify      func(iwarp.Packet) iwarp.Packet
 	}{
-		{"wrong-crc", cntBadCRC, "a wrong CRC", func(p dg.Packet) dg.Packet { return p.BadCRC() }},
-		{"cut-short", cntMalformed, "only half of its header", func(p dg.Packet) dg.Packet { return p.Cut(8) }},
-		{"no-queue-pair", cntBadQPN, "an unknown QPN", func(p dg.Packet) dg.Packet { return p.ToQP(0xfedcba) }},
-		{"wrong-key", cntBadKey, "a wrong key", func(p dg.Packet) dg.Packet { return p.WithKey(deviceKey ^ 1) }},
-		{"no-receive", cntNoReceive, "no posted receive", func(p dg.Packet) dg.Packet { return p }},
+		{"wrong-crc", cntBadCRC, "a wrong CRC", func(p iwarp.Packet) iwarp.Packet { return p.BadCRC() }},
+		{"cut-short", cntMalformed, "only half of its header", func(p iwarp.Packet) iwarp.Packet { return p.Cut(8) }},
+		{"no-queue-pair", cntBadQPN, "an unknown QPN", func(p iwarp.Packet) iwarp.Packet { return p.ToQP(0xfedcba) }},
+		{"wrong-key", cntBadKey, "a wrong key", func(p iwarp.Packet) iwarp.Packet { return p.WithKey(deviceKey ^ 1) }},
+		{"no-receive", cntNoReceive, "no posted receive", func(p iwarp.Packet) iwarp.Packet { return p }},
 	} {
 		all = append(all, counterCase("drop-"+d.name, fmt.Sprintf("Packets with %s are dropped, and counted", d.description),
 			fmt.Sprintf("%d Sends with %s", dropsPerCase, d.description), []*rig.Counter{d.counter},
 			func(h *host) rig.Counts {
 				p := h.newQP(setup{}).peer(0)
 				for i := range dropsPerCase {
-					p.send(d.modify(dg.UD(iwarp.Send(uint32(i+1), data(8)))))
+					p.send(d.modify(iwarp.UD(iwarp.Send(uint32(i+1), data(8)))))
 				}
 				return rig.Counts{d.counter: rig.Exactly(dropsPerCase)}
 			}))

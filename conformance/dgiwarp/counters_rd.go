@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -90,7 +89,7 @@ func countSent(r *rig.Rig, quiet time.Duration) rig.Counts {
 
 // addSent counts a packet. It is not specified whether retransmissions count as data, and
 // whether an acknowledgement in a data packet counts.
-func addSent(f rig.Counts, g dg.ReceivedPacket, seen map[string]bool) {
+func addSent(f rig.Counts, g iwarp.ReceivedPacket, seen map[string]bool) {
 	f.Add(cntSentPackets, rig.Exactly(1))
 	if g.Ack != nil {
 		if g.Data == nil {
@@ -100,9 +99,9 @@ func addSent(f rig.Counts, g dg.ReceivedPacket, seen map[string]bool) {
 		}
 	}
 	switch iwarp.Val(g.Header.Kind) {
-	case dg.KindChallenge:
+	case iwarp.KindChallenge:
 		f.Add(cntChallengesSent, rig.Exactly(1))
-	case dg.KindRefusal:
+	case iwarp.KindRefusal:
 		f.Add(cntRefusalsSent, rig.Exactly(1))
 	}
 	if g.Data == nil {

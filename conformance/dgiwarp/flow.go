@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -23,18 +22,18 @@ func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 func (p *peer) timestamp() uint32 { return uint32(p.Now() / time.Microsecond) }
 
 // dataPacket returns data packet seq of the peer's flow.
-func (p *peer) dataPacket(seq uint32, s iwarp.Segment) dg.Packet {
-	return dg.Data(p.toDevice.epoch, seq, s).Timestamp(p.timestamp())
+func (p *peer) dataPacket(seq uint32, s iwarp.Segment) iwarp.Packet {
+	return iwarp.RDData(p.toDevice.epoch, seq, s).Timestamp(p.timestamp())
 }
 
 // nextDataPacket returns the next data packet of the peer's flow.
-func (p *peer) nextDataPacket(s iwarp.Segment) dg.Packet {
+func (p *peer) nextDataPacket(s iwarp.Segment) iwarp.Packet {
 	p.toDevice.next++
 	return p.dataPacket(p.toDevice.next-1, s)
 }
 
 // withStart adds the start block of the peer's flow to a packet.
-func (p *peer) withStart(proof uint64, pkt dg.Packet) dg.Packet {
+func (p *peer) withStart(proof uint64, pkt iwarp.Packet) iwarp.Packet {
 	return pkt.Starting(proof, p.incarnation, p.key)
 }
 
@@ -48,8 +47,8 @@ func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 
 // expectChallenge fails the case unless the next packet challenges the peer's flow.
 func (p *peer) expectChallenge() arrival {
-	want := dg.Of(dg.KindChallenge)
-	want.Challenge = &dg.ChallengeBlock{Epoch: &p.toDevice.epoch}
+	want := iwarp.PacketOf(iwarp.KindChallenge)
+	want.Challenge = &iwarp.ChallengeBlock{Epoch: &p.toDevice.epoch}
 	return p.expect(want)
 }
 
@@ -63,7 +62,7 @@ func (p *peer) openFlow(first iwarp.Segment) {
 // expectAck fails the case unless the next packet acknowledges exactly the peer's packets before
 // next.
 func (p *peer) expectAck(next uint32) arrival {
-	want := dg.Ack(p.toDevice.epoch, next).SACK()
+	want := iwarp.RDAck(p.toDevice.epoch, next).SACK()
 	if !p.Virtual {
 		p.skipLateRetransmissions(want)
 	}
@@ -72,14 +71,14 @@ func (p *peer) expectAck(next uint32) arrival {
 
 // skipLateRetransmissions skips retransmissions that crossed with the peer's Ack on a busy
 // machine, unless they match want.
-func (p *peer) skipLateRetransmissions(want dg.Packet) {
+func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 	for range maxLatePackets {
 		a, ok := p.nextPacket(p.ResponseTimeout())
 		if !ok {
 			return
 		}
 		again := a.Data != nil && iwarp.Val(a.Data.Epoch) == p.fromDeviceFlow.epoch && int32(iwarp.Val(a.Data.Seq)-p.fromDeviceFlow.next) < 0
-		if !again || dg.Matches(p.fromDevice(want), a.ReceivedPacket) {
+		if !again || p.fromDevice(want).Matches(a.ReceivedPacket) {
 			p.pending = append([]arrival{a}, p.pending...)
 			return
 		}
@@ -93,15 +92,17 @@ func (p *peer) expectDelivered(s iwarp.Segment) {
 }
 
 // expectRefusal fails the case unless the next packet is a Refusal of the peer's flow.
-func (p *peer) expectRefusal(reason dg.Reason) { p.expect(dg.Refusal(p.toDevice.epoch, reason)) }
+func (p *peer) expectRefusal(reason iwarp.RefusalReason) {
+	p.expect(iwarp.Refusal(p.toDevice.epoch, reason))
+}
 
 // peerCookie is the cookie of the peer's Challenges.
 const peerCookie = 0x0123456789abcdef
 
 // recvStart returns the first packet of a flow of the device, without responding to it.
 func (p *peer) recvStart() arrival {
-	want := dg.Of(dg.KindRD)
-	want.Data = &dg.DataBlock{Seq: new(uint32(0)), Start: new(dg.StartBlock)}
+	want := iwarp.PacketOf(iwarp.KindRD)
+	want.Data = &iwarp.DataBlock{Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
 	a := p.expect(want)
 	p.fromDeviceFlow = flow{epoch: *a.Data.Epoch}
 	p.trackData(a)
@@ -122,8 +123,8 @@ func (p *peer) acceptFlow() arrival {
 // expectProof fails the case unless the device sends the first packet of its flow with the
 // cookie. It skips retransmissions without proof that crossed with the Challenge.
 func (p *peer) expectProof(cookie uint64) arrival {
-	want := dg.Of(dg.KindRD)
-	want.Data = &dg.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: new(uint32(0)), Start: new(dg.StartBlock)}
+	want := iwarp.PacketOf(iwarp.KindRD)
+	want.Data = &iwarp.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
 	a := p.expect(want)
 	for range maxLatePackets {
 		if *a.Data.Start.Proof != 0 {
@@ -142,7 +143,7 @@ const maxLatePackets = 2
 
 // sendChallenge sends a Challenge for the device's flow.
 func (p *peer) sendChallenge(cookie uint64) {
-	p.send(dg.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
+	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 }
 
 // trackData updates the state of the flow with a received data packet.
@@ -152,8 +153,8 @@ func (p *peer) trackData(a arrival) {
 }
 
 // ack returns an Ack of the device's packets before next.
-func (p *peer) ack(next uint32) dg.Packet {
-	return dg.Ack(p.fromDeviceFlow.epoch, next).Echo(p.fromDeviceFlow.lastTimestamp)
+func (p *peer) ack(next uint32) iwarp.Packet {
+	return iwarp.RDAck(p.fromDeviceFlow.epoch, next).Echo(p.fromDeviceFlow.lastTimestamp)
 }
 
 // ackAll acknowledges all received packets.
@@ -185,8 +186,8 @@ func (p *peer) expectData(seq uint32) arrival {
 	if !ok {
 		p.Fail(fmt.Sprintf("packet %d of the flow", seq), "nothing in %v", p.ResponseTimeout())
 	}
-	want := dg.Of(dg.KindRD)
-	want.Data = &dg.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: &seq}
+	want := iwarp.PacketOf(iwarp.KindRD)
+	want.Data = &iwarp.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: &seq}
 	p.checkPacket(p.fromDevice(want), a)
 	return a
 }

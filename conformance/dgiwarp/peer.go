@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -62,12 +61,12 @@ func onPeer(body func(*peer)) func(*conformance.Bench) error {
 }
 
 // path returns the QPNs and the key of packets to the device.
-func (p *peer) path() dg.Path {
-	return dg.Path{Dest: uint32(p.qp.QPN()), Source: p.qpn, Key: p.deviceQP.key}
+func (p *peer) path() iwarp.PacketPath {
+	return iwarp.PacketPath{Dest: uint32(p.qp.QPN()), Source: p.qpn, Key: p.deviceQP.key}
 }
 
 // send sends packets to the queue pair.
-func (p *peer) send(pkts ...dg.Packet) {
+func (p *peer) send(pkts ...iwarp.Packet) {
 	for _, pkt := range pkts {
 		p.sendOctets(p.route, pkt.Over(p.path()).Append(nil))
 	}
@@ -76,13 +75,13 @@ func (p *peer) send(pkts ...dg.Packet) {
 // sendSegments sends each segment in a UD packet.
 func (p *peer) sendSegments(segments ...iwarp.Segment) {
 	for _, s := range segments {
-		p.send(dg.UD(s))
+		p.send(iwarp.UD(s))
 	}
 }
 
 // expect fails the case unless the next packet is from the queue pair to the peer and matches
 // want. It returns the packet.
-func (p *peer) expect(want dg.Packet) arrival {
+func (p *peer) expect(want iwarp.Packet) arrival {
 	got, ok := p.nextPacket(p.ResponseTimeout())
 	if !ok {
 		p.Fail(want.String(), "nothing in %v", p.ResponseTimeout())
@@ -93,7 +92,7 @@ func (p *peer) expect(want dg.Packet) arrival {
 }
 
 // fromDevice adds the QPNs to an expected packet.
-func (p *peer) fromDevice(want dg.Packet) dg.Packet {
+func (p *peer) fromDevice(want iwarp.Packet) iwarp.Packet {
 	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))
 }
 

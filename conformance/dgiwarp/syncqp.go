@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"github.com/fabrictest/fabrictest/conformance/packet/dg"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -39,11 +38,11 @@ const syncBufLen = areaLen + 8
 func (c *syncQP) sync() {
 	c.round++
 	if c.p.Caps.Has(verbs.CapRD) {
-		c.p.send(dg.Data(c.round, 0, zeroLengthWrite()).Starting(0, 1, c.p.key).AckNow())
+		c.p.send(iwarp.RDData(c.round, 0, zeroLengthWrite()).Starting(0, 1, c.p.key).AckNow())
 		return
 	}
 	c.p.PostRecv(c.p.qp, uint64(c.round), c.p.localMem.SGE(0, syncBufLen))
-	c.p.send(dg.UD(iwarp.Send(c.round, data(8))))
+	c.p.send(iwarp.UD(iwarp.Send(c.round, data(8))))
 	if _, ok := c.p.PollCQ(c.cq, c.p.ResponseTimeout()); !ok {
 		c.p.Fail("a receive of the synchronization queue pair", "nothing in %v", c.p.ResponseTimeout())
 	}

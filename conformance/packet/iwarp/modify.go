@@ -59,27 +59,28 @@ func (s Segment) Length(n int) Segment { s.Payload, s.PayloadLen = nil, &n; retu
 // Cut truncates the segment to n octets. The FPDU around it is complete.
 func (s Segment) Cut(n int) Segment { s.CutAt = &n; return s }
 
+// edited returns a changed copy of a header; of the zero header if it is nil.
+func edited[Header any](header *Header, edit func(*Header)) *Header {
+	h := Val(header)
+	edit(&h)
+	return &h
+}
+
 // EditRead changes the header of a Read Request.
 func (s Segment) EditRead(edit func(*ReadRequestHeader)) Segment {
-	h := packet.Get(s.Read, ReadRequestHeader{})
-	edit(&h)
-	s.Read = &h
+	s.Read = edited(s.Read, edit)
 	return s
 }
 
 // EditAtomic changes the header of an Atomic Request.
 func (s Segment) EditAtomic(edit func(*AtomicRequestHeader)) Segment {
-	h := packet.Get(s.AtomicRequest, AtomicRequestHeader{})
-	edit(&h)
-	s.AtomicRequest = &h
+	s.AtomicRequest = edited(s.AtomicRequest, edit)
 	return s
 }
 
 // EditTerminate changes the Terminate header.
 func (s Segment) EditTerminate(edit func(*TerminateHeader)) Segment {
-	h := packet.Get(s.Terminate, TerminateHeader{})
-	edit(&h)
-	s.Terminate = &h
+	s.Terminate = edited(s.Terminate, edit)
 	return s
 }
 

@@ -103,9 +103,7 @@ func (s StartupFrame) PeerToPeer(offers RTR) StartupFrame {
 
 // EditEnhanced changes the enhanced data, and adds it if there is none.
 func (s StartupFrame) EditEnhanced(edit func(*Enhanced)) StartupFrame {
-	e := packet.Get(s.Enhanced, Enhanced{})
-	edit(&e)
-	s.Enhanced = &e
+	s.Enhanced = edited(s.Enhanced, edit)
 	return s
 }
 

@@ -1,51 +1,48 @@
-package dg
+package iwarp
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
-
-const version = 1
 
 // findOddities lists unusual values as text. Cases decide whether one is an error.
 func (g *ReceivedPacket) findOddities(short bool) {
 	h := &g.Header
 	if *h.Version != version {
-		g.oddf("version %d", *h.Version)
+		g.Odd.addf("version %d", *h.Version)
 	}
 	if k := *h.Kind; k < KindUD || k > KindRefusal {
-		g.oddf("%v is not assigned", k)
+		g.Odd.addf("%v is not assigned", k)
 	}
 	if *h.Reserved != 0 || *h.FlagsReserved != 0 {
-		g.oddf("reserved bits are set")
+		g.Odd.addf("reserved bits are set")
 	}
 	flags := *h.HasData || *h.HasAck || *h.Start || *h.AckNow || *h.Marked || *h.Repeats
 	if *h.Kind != KindRD && flags {
-		g.oddf("flags of RD are set in %v", *h.Kind)
+		g.Odd.addf("flags of RD are set in %v", *h.Kind)
 	}
 	g.oddRD()
 	if r := g.Refusal; r != nil {
 		if *r.Reason < ReasonUnknownFlow || *r.Reason > ReasonNoRoom {
-			g.oddf("reason %d is not assigned", uint8(*r.Reason))
+			g.Odd.addf("reason %d is not assigned", uint8(*r.Reason))
 		}
 		if *r.Reserved != 0 {
-			g.oddf("reserved octets of the Refusal are set")
+			g.Odd.addf("reserved octets of the Refusal are set")
 		}
 	}
 	if c := g.Challenge; c != nil && *c.Incarnation == 0 {
-		g.oddf("incarnation 0")
+		g.Odd.addf("incarnation 0")
 	}
 	if len(g.Trailer) > 0 && !short {
-		g.oddf("%d octets behind the last block", len(g.Trailer))
+		g.Odd.addf("%d octets behind the last block", len(g.Trailer))
 	}
 	if g.Segment != nil {
 		g.oddSegment()
 	}
-	if *g.CRCStatus != iwarp.CRCRight {
-		g.oddf("CRC %08x %v, right is %08x", *g.CRC, *g.CRCStatus, g.RightCRC)
+	if *g.CRCStatus != CRCRight {
+		g.Odd.addf("CRC %08x %v, right is %08x", *g.CRC, *g.CRCStatus, g.RightCRC)
 	}
 }
 
@@ -55,21 +52,21 @@ func (g *ReceivedPacket) oddRD() {
 		return
 	}
 	if !*h.HasData && !*h.HasAck {
-		g.oddf("neither data nor acknowledgement")
+		g.Odd.addf("neither data nor acknowledgement")
 	}
 	if *h.Start && !*h.HasData {
-		g.oddf("start flag without data")
+		g.Odd.addf("start flag without data")
 	}
 	if a := g.Ack; a != nil {
 		if *a.Words > maxWords {
-			g.oddf("%d words of SACK, the most there can be is %d", *a.Words, maxWords)
+			g.Odd.addf("%d words of SACK, the most there can be is %d", *a.Words, maxWords)
 		}
 		if *a.Reserved != 0 {
-			g.oddf("reserved octet of the Ack is set")
+			g.Odd.addf("reserved octet of the Ack is set")
 		}
 	}
 	if d := g.Data; d != nil && d.Start != nil && *d.Start.Incarnation == 0 {
-		g.oddf("incarnation 0")
+		g.Odd.addf("incarnation 0")
 	}
 }
 
@@ -79,18 +76,18 @@ func (g *ReceivedPacket) oddSegment() {
 	case g.Record != nil:
 		// Write-Record uses the opcode reserved for experiments.
 		if end := uint64(*g.Record.MO) + uint64(len(s.Payload)); end > uint64(*g.Record.Length) {
-			g.oddf("a record of %d octets has some up to %d", *g.Record.Length, end)
+			g.Odd.addf("a record of %d octets has some up to %d", *g.Record.Length, end)
 		}
-		s = s.Opcode(iwarp.OpWrite)
-	case s.Op() == iwarp.OpExperimental && s.Verbatim == nil:
-		g.oddf("a Write-Record without its header")
+		s = s.Opcode(OpWrite)
+	case s.Op() == OpExperimental && s.Verbatim == nil:
+		g.Odd.addf("a Write-Record without its header")
 		return
 	}
 	g.Odd = append(g.Odd, s.Oddities()...)
 }
 
 // String returns "UD", "RD", "CHALLENGE" or "REFUSAL".
-func (k Kind) String() string {
+func (k PacketKind) String() string {
 	if k >= KindUD && k <= KindRefusal {
 		return [...]string{"UD", "RD", "CHALLENGE", "REFUSAL"}[k-KindUD]
 	}
@@ -98,7 +95,7 @@ func (k Kind) String() string {
 }
 
 // String returns the reason in words.
-func (r Reason) String() string {
+func (r RefusalReason) String() string {
 	if r >= ReasonUnknownFlow && r <= ReasonNoRoom {
 		return [...]string{"unknown flow", "no such queue pair", "queue pair not ready", "no room"}[r-ReasonUnknownFlow]
 	}
@@ -122,7 +119,7 @@ func (p Packet) String() string {
 		name string
 		v    *bool
 	}{{"ack-now", p.Header.AckNow}, {"marked", p.Header.Marked}, {"repeats", p.Header.Repeats}} {
-		if iwarp.Val(f.v) {
+		if Val(f.v) {
 			l.Addf("%s", f.name)
 		}
 	}
@@ -132,7 +129,7 @@ func (p Packet) String() string {
 	if len(p.Trailer) > 0 {
 		l.Addf("and %d B more", len(p.Trailer))
 	}
-	if state := iwarp.Val(p.CRCStatus); state != iwarp.CRCRight {
+	if state := Val(p.CRCStatus); state != CRCRight {
 		l.Addf("with CRC %v", state)
 	}
 	return strings.Join(l, " ")
@@ -153,7 +150,7 @@ func (p Packet) describeBlocks(l *packet.Line) {
 		if d.Start != nil {
 			l.Addf("start")
 			packet.AddField(l, "epoch %#x", d.Epoch)
-			if proof := iwarp.Val(d.Start.Proof); proof != 0 {
+			if proof := Val(d.Start.Proof); proof != 0 {
 				l.Addf("proof %#x", proof)
 			}
 		}

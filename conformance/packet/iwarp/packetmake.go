@@ -1,79 +1,75 @@
-package dg
+package iwarp
 
-import "github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+// AnyPacket matches any packet.
+func AnyPacket() Packet { return Packet{} }
 
-// Any matches any packet.
-func Any() Packet { return Packet{} }
-
-// Of is a packet of a kind.
-func Of(kind Kind) Packet { return Packet{Header: Header{Kind: &kind}} }
+// PacketOf is a packet of a kind.
+func PacketOf(kind PacketKind) Packet { return Packet{Header: PacketHeader{Kind: &kind}} }
 
 // UD is an unreliable packet with a segment.
-func UD(s iwarp.Segment) Packet { return Of(KindUD).With(s) }
+func UD(s Segment) Packet { return PacketOf(KindUD).With(s) }
 
-// Data is packet seq of a flow, with a segment.
-func Data(epoch, seq uint32, s iwarp.Segment) Packet {
-	p := Of(KindRD).With(s)
+// RDData is packet seq of a flow, with a segment.
+func RDData(epoch, seq uint32, s Segment) Packet {
+	p := PacketOf(KindRD).With(s)
 	p.Data = &DataBlock{Epoch: &epoch, Seq: &seq}
 	return p
 }
 
-// Ack acknowledges all packets before next, without data.
-func Ack(epoch, next uint32) Packet { return Of(KindRD).Acking(epoch, next) }
+// RDAck acknowledges all packets before next, without data.
+func RDAck(epoch, next uint32) Packet { return PacketOf(KindRD).Acking(epoch, next) }
 
 // Challenge asks the source of a new flow to prove its address.
 func Challenge(epoch, incarnation uint32, cookie uint64) Packet {
-	p := Of(KindChallenge)
+	p := PacketOf(KindChallenge)
 	p.Challenge = &ChallengeBlock{Epoch: &epoch, Incarnation: &incarnation, Cookie: &cookie}
 	return p
 }
 
 // Refusal rejects a flow.
-func Refusal(epoch uint32, reason Reason) Packet {
-	p := Of(KindRefusal)
+func Refusal(epoch uint32, reason RefusalReason) Packet {
+	p := PacketOf(KindRefusal)
 	p.Refusal = &RefusalBlock{Epoch: &epoch, Reason: &reason}
 	return p
 }
 
 // WriteRecord is an unreliable packet with a whole Write-Record message.
-func WriteRecord(msn uint32, at iwarp.Addr, data []byte, immediate uint32) Packet {
+func WriteRecord(msn uint32, at Addr, data []byte, immediate uint32) Packet {
 	return writeRecord(msn, at, 0, uint32(len(data)), data, immediate)
 }
 
 // WriteRecords are the packets of a Write-Record message, with at most room octets of data
 // each.
-func WriteRecords(msn uint32, at iwarp.Addr, data []byte, immediate uint32, room int) []Packet {
+func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, room int) []Packet {
 	var all []Packet
 	for mo := 0; mo == 0 || mo < len(data); mo += room {
 		end := min(mo+room, len(data))
 		p := writeRecord(msn, at, uint32(mo), uint32(len(data)), data[mo:end], immediate)
 		if end < len(data) {
-			p = p.EditSegment(func(s iwarp.Segment) iwarp.Segment { return s.Last(false) })
+			p = p.EditSegment(func(s Segment) Segment { return s.Last(false) })
 		}
 		all = append(all, p)
 	}
 	return all
 }
 
-func writeRecord(msn uint32, at iwarp.Addr, mo, length uint32, data []byte, immediate uint32) Packet {
-	p := UD(iwarp.Op(iwarp.OpExperimental).STag(at.STag).TO(at.TO + uint64(mo)).WithPayload(data))
-	p.Record = &Record{MSN: &msn, MO: &mo, Length: &length, Immediate: &immediate}
+func writeRecord(msn uint32, at Addr, mo, length uint32, data []byte, immediate uint32) Packet {
+	p := UD(Op(OpExperimental).STag(at.STag).TO(at.TO + uint64(mo)).WithPayload(data))
+	p.Record = &RecordHeader{MSN: &msn, MO: &mo, Length: &length, Immediate: &immediate}
 	return p
 }
 
 // With sets the segment.
-func (p Packet) With(s iwarp.Segment) Packet { p.Segment = &s; return p }
+func (p Packet) With(s Segment) Packet { p.Segment = &s; return p }
 
 // EditSegment changes the segment.
-func (p Packet) EditSegment(edit func(iwarp.Segment) iwarp.Segment) Packet {
-	return p.With(edit(iwarp.Val(p.Segment)))
+func (p Packet) EditSegment(edit func(Segment) Segment) Packet {
+	return p.With(edit(Val(p.Segment)))
 }
 
 // EditRecord changes the header of a Write-Record.
-func (p Packet) EditRecord(edit func(*Record)) Packet {
-	r := iwarp.Val(p.Record)
-	edit(&r)
-	p.Record = &r
+func (p Packet) EditRecord(edit func(*RecordHeader)) Packet {
+	p.Record = edited(p.Record, edit)
 	return p
 }
 
@@ -90,7 +86,7 @@ func (p Packet) WithKey(v uint32) Packet { p.Header.Key = &v; return p }
 func (p Packet) Version(v uint8) Packet { p.Header.Version = &v; return p }
 
 // OfKind sets the kind field only.
-func (p Packet) OfKind(k Kind) Packet { p.Header.Kind = &k; return p }
+func (p Packet) OfKind(k PacketKind) Packet { p.Header.Kind = &k; return p }
 
 // AckNow requests an immediate acknowledgement.
 func (p Packet) AckNow() Packet { p.Header.AckNow = new(true); return p }
@@ -103,17 +99,14 @@ func (p Packet) Repeats() Packet { p.Header.Repeats = new(true); return p }
 
 // Starting adds a StartBlock to a data packet.
 func (p Packet) Starting(proof uint64, incarnation, sourceKey uint32) Packet {
-	d := iwarp.Val(p.Data)
-	d.Start = &StartBlock{Proof: &proof, Incarnation: &incarnation, SourceKey: &sourceKey}
-	p.Data = &d
+	start := &StartBlock{Proof: &proof, Incarnation: &incarnation, SourceKey: &sourceKey}
+	p.Data = edited(p.Data, func(d *DataBlock) { d.Start = start })
 	return p
 }
 
 // Timestamp sets the timestamp of a data packet.
 func (p Packet) Timestamp(v uint32) Packet {
-	d := iwarp.Val(p.Data)
-	d.Timestamp = &v
-	p.Data = &d
+	p.Data = edited(p.Data, func(d *DataBlock) { d.Timestamp = &v })
 	return p
 }
 
@@ -125,9 +118,7 @@ func (p Packet) Acking(epoch, next uint32) Packet {
 
 // EditAck changes the acknowledgement.
 func (p Packet) EditAck(edit func(*AckBlock)) Packet {
-	a := iwarp.Val(p.Ack)
-	edit(&a)
-	p.Ack = &a
+	p.Ack = edited(p.Ack, edit)
 	return p
 }
 
@@ -144,7 +135,7 @@ func (p Packet) SACK(words ...uint32) Packet {
 }
 
 // EditHeader changes the header.
-func (p Packet) EditHeader(edit func(*Header)) Packet { edit(&p.Header); return p }
+func (p Packet) EditHeader(edit func(*PacketHeader)) Packet { edit(&p.Header); return p }
 
 // Trailing adds trailing octets.
 func (p Packet) Trailing(b ...byte) Packet { p.Trailer = append([]byte{}, b...); return p }
@@ -153,4 +144,4 @@ func (p Packet) Trailing(b ...byte) Packet { p.Trailer = append([]byte{}, b...);
 func (p Packet) Cut(n int) Packet { p.CutAt = &n; return p }
 
 // BadCRC flips one bit of the CRC.
-func (p Packet) BadCRC() Packet { p.CRCStatus = new(iwarp.CRCWrong); return p }
+func (p Packet) BadCRC() Packet { p.CRCStatus = new(CRCWrong); return p }

@@ -1,4 +1,4 @@
-package dg
+package iwarp
 
 import (
 	"encoding/binary"
@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
 // AckBlock acknowledges packets of a flow.
@@ -59,7 +58,7 @@ func (a *AckBlock) diff(d *packet.Differences, got *AckBlock) {
 
 // Arrived reports whether the block acknowledges packet seq.
 func (a *AckBlock) Arrived(seq uint32) bool {
-	behind := int32(seq - iwarp.Val(a.Next))
+	behind := int32(seq - Val(a.Next))
 	if behind < 0 {
 		return true
 	}
@@ -121,25 +120,25 @@ type ChallengeBlock struct {
 
 // RefusalBlock is the response of a receiver that rejects a flow.
 type RefusalBlock struct {
-	_        struct{} `size:"8"`
-	Epoch    *uint32  `at:"0,32" fmt:"%#x"`
-	Reason   *Reason  `at:"4,8"`
-	Reserved *uint32  `at:"5,24" fmt:"%#x"`
+	_        struct{}       `size:"8"`
+	Epoch    *uint32        `at:"0,32" fmt:"%#x"`
+	Reason   *RefusalReason `at:"4,8"`
+	Reserved *uint32        `at:"5,24" fmt:"%#x"`
 }
 
-// Reason is the reason of a refusal.
-type Reason uint8
+// RefusalReason is the reason of a refusal.
+type RefusalReason uint8
 
 // Reasons of refusals.
 const (
-	ReasonUnknownFlow Reason = 1
-	ReasonNoQP        Reason = 2
-	ReasonNotReady    Reason = 3
-	ReasonNoRoom      Reason = 4
+	ReasonUnknownFlow RefusalReason = 1
+	ReasonNoQP        RefusalReason = 2
+	ReasonNotReady    RefusalReason = 3
+	ReasonNoRoom      RefusalReason = 4
 )
 
-// Record is the header of an RDMA Write-Record.
-type Record struct {
+// RecordHeader is the header of an RDMA Write-Record.
+type RecordHeader struct {
 	_         struct{} `size:"16"`
 	MSN       *uint32  `at:"0,32"`
 	MO        *uint32  `at:"4,32"`

@@ -1,15 +1,15 @@
-package dg
+package iwarp
 
 import (
 	"encoding/binary"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
-	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// Packet is the payload of a UDP datagram.
+// Packet is a packet of datagram-iWARP, the payload of a UDP datagram: see section 2 of
+// docs/spec/datagram-iwarp.md. Addresses, ports and ECN are in the headers of package packet.
 type Packet struct {
-	Header Header
+	Header PacketHeader
 
 	// The blocks, in their order in a packet; nil: not present, or any.
 	Ack       *AckBlock
@@ -17,25 +17,25 @@ type Packet struct {
 	Challenge *ChallengeBlock
 	Refusal   *RefusalBlock
 	// Segment is the ULPDU; nil: none, or any.
-	Segment *iwarp.Segment
+	Segment *Segment
 	// Record is the header of a Write-Record, between the DDP header and the payload.
-	Record *Record
+	Record *RecordHeader
 	// Trailer are trailing octets; nil: none, or any.
 	Trailer []byte
 
-	CRC       *uint32         // nil: see CRCStatus
-	CRCStatus *iwarp.CRCState // nil: correct
+	CRC       *uint32   // nil: see CRCStatus
+	CRCStatus *CRCState // nil: correct
 
 	// CutAt truncates the packet before the CRC, which is then correct; nil: not
 	// truncated.
 	CutAt *int
 }
 
-// Header is the common header of all packets.
-type Header struct {
-	_       struct{} `size:"16"`
-	Version *uint8   `at:"0.0,4" def:"1"`
-	Kind    *Kind    `at:"0.4,4"`
+// PacketHeader is the common header of all packets.
+type PacketHeader struct {
+	_       struct{}    `size:"16"`
+	Version *uint8      `at:"0.0,4" def:"1"`
+	Kind    *PacketKind `at:"0.4,4"`
 	// The flags. nil: the first three as the blocks require, the others clear.
 	HasData       *bool   `at:"1.0,1"`
 	HasAck        *bool   `at:"1.1,1"`
@@ -50,35 +50,33 @@ type Header struct {
 	Key           *uint32 `at:"12,32" fmt:"%#x"`
 }
 
-// Kind is the kind of a packet.
-type Kind uint8
+// PacketKind is the kind of a packet.
+type PacketKind uint8
 
 // The kinds of packets.
 const (
-	KindUD        Kind = 1
-	KindRD        Kind = 2
-	KindChallenge Kind = 3
-	KindRefusal   Kind = 4
+	KindUD        PacketKind = 1
+	KindRD        PacketKind = 2
+	KindChallenge PacketKind = 3
+	KindRefusal   PacketKind = 4
 )
 
 // GroupQP as the destination addresses the queue pairs of a multicast group.
 const GroupQP uint32 = 0x00ffffff
 
-// Path has the queue pairs and the key of a flow.
-type Path struct{ Dest, Source, Key uint32 }
+// PacketPath has the queue pairs and the key of a flow.
+type PacketPath struct{ Dest, Source, Key uint32 }
 
 // Over sets the fields of a path that are unset in the packet.
-func (p Packet) Over(path Path) Packet {
-	p.Header = packet.Or(p.Header, Header{DestQP: &path.Dest, SourceQP: &path.Source, Key: &path.Key})
+func (p Packet) Over(path PacketPath) Packet {
+	p.Header = packet.Or(p.Header, PacketHeader{DestQP: &path.Dest, SourceQP: &path.Source, Key: &path.Key})
 	return p
 }
-
-const crcLen = 4
 
 // Append appends the packet.
 func (p Packet) Append(b []byte) []byte {
 	start := len(b)
-	b = packet.AppendFields(b, packet.Or(p.Header, Header{
+	b = packet.AppendFields(b, packet.Or(p.Header, PacketHeader{
 		HasData: new(p.Data != nil),
 		HasAck:  new(p.Ack != nil),
 		Start:   new(p.Data != nil && p.Data.Start != nil),
@@ -102,11 +100,11 @@ func (p Packet) Append(b []byte) []byte {
 	if n := packet.Get(p.CutAt, len(b)-start); n < len(b)-start {
 		b = b[:start+max(n, 0)]
 	}
-	return binary.LittleEndian.AppendUint32(b, p.crc(iwarp.CRC32c(b[start:])))
+	return binary.LittleEndian.AppendUint32(b, MPA{CRC: p.CRC, CRCStatus: p.CRCStatus}.crc(CRC32c(b[start:]), true))
 }
 
 // segment returns the ULPDU, with the header of a Write-Record.
-func (p Packet) segment() *iwarp.Segment {
+func (p Packet) segment() *Segment {
 	if p.Segment == nil || p.Record == nil {
 		return p.Segment
 	}
@@ -115,23 +113,10 @@ func (p Packet) segment() *iwarp.Segment {
 	return &s
 }
 
-func (p Packet) crc(right uint32) uint32 {
-	switch state := iwarp.Val(p.CRCStatus); {
-	case p.CRC != nil:
-		return *p.CRC
-	case state == iwarp.CRCRight:
-		return right
-	case state == iwarp.CRCZero:
-		return 0
-	default:
-		return right ^ 1
-	}
-}
-
 // Strict returns the packet with all nil fields set to their defaults. As an expectation it
 // compares every bit; the CRC must be correct.
 func (p Packet) Strict() Packet {
-	s := Parse(p.Append(nil)).Packet
+	s := ParsePacket(p.Append(nil)).Packet
 	s.CRC = nil
 	return s
 }
