@@ -44,14 +44,11 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	Sends:   "Challenges and Acks of the device's flow that are truncated or 1 or 4 octets too long, with a correct CRC; then valid ones",
 	Expects: "nothing in response to the former; the cookie and a completion in response to the latter",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.recvStart()
+		p.recvStartOf(p.sendWR(1, 0, 8))
 		p.sendTruncatedAndExtended(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+1))
-		p.sendChallenge(peerCookie)
-		p.expectProof(peerCookie)
+		p.challenge(peerCookie)
 		p.sendTruncatedAndExtended(p.ack(1))
-		p.syncDevice()
-		p.ExpectNoCompletion()
+		p.expectNoCompletionYet()
 		p.send(p.ack(1))
 		p.ExpectCompletion(1, verbs.WCSuccess)
 	}),
@@ -114,8 +111,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 	Expects: "receives of the same lengths, and packets of 38 octets more than their messages",
 	Run: onSetup(setup{receives: 10}, func(p *peer) {
 		for n := range 10 {
-			p.sendSegments(iwarp.Send(uint32(n+1), data(n)))
-			p.expectRecv(uint64(n+1), data(n))
+			p.expectReceived(uint64(n+1), iwarp.Send(uint32(n+1), data(n)))
 			p.PostSend(p.qp, p.sendWR(uint64(n), 0, n))
 			a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
 			p.Check(len(a.Raw) == sendOverhead+n, fmt.Sprintf("a packet of %d octets", sendOverhead+n), "%d", len(a.Raw))
@@ -178,8 +174,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		stranger.send(stranger.nextDataPacket(zeroLengthWrite()))
 		refusal := stranger.expect(iwarp.PacketOf(iwarp.KindRefusal))
 		p.Check(*refusal.Refusal.Reserved == 0, "zeros in the reserved octets of a Refusal", "%#x", *refusal.Refusal.Reserved)
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		for _, a := range []arrival{ack, refusal, p.recvStart()} {
+		for _, a := range []arrival{ack, refusal, p.recvStartOf(p.sendWR(1, 0, 8))} {
 			p.Check(*a.Header.FlagsReserved == 0 && *a.Header.Reserved == 0, "zeros in the reserved bits of the header",
 				"%#x and %#x in %v", *a.Header.FlagsReserved, *a.Header.Reserved, a.Packet)
 		}
@@ -214,8 +209,7 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		odd := func(pkt iwarp.Packet) iwarp.Packet {
 			return pkt.EditHeader(func(h *iwarp.PacketHeader) { h.Reserved, h.FlagsReserved = new(uint16(0xffff)), new(uint8(3)) })
 		}
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.recvStart()
+		p.recvStartOf(p.sendWR(1, 0, 8))
 		p.send(odd(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie)))
 		p.expectProof(peerCookie)
 		p.send(odd(p.ack(1).EditAck(func(a *iwarp.AckBlock) { a.Reserved = new(uint8(0xff)) })))
@@ -261,8 +255,7 @@ func (w route) fromPort(port uint16) route {
 // expectNoEffect fails the case if earlier packets had an effect: a response, a completion, an
 // event, a change of memory or of the state.
 func (q *deviceQP) expectNoEffect() {
-	q.expectSilence(silencePeriod)
-	q.ExpectNoCompletion()
+	q.expectIdle()
 	q.ExpectNoEvent()
 	q.ExpectUnchanged(q.targetMem, 0, 0)
 	q.ExpectUnchanged(q.localMem, 0, 0)

@@ -36,8 +36,7 @@ var pathCases = overUD.Cases([]conformance.Case{{
 
 // expectNarrowPathTraffic fails the case unless messages pass a path with a small MTU in both directions.
 func expectNarrowPathTraffic(p *peer) {
-	p.sendSegments(iwarp.Send(1, data(512-sendOverhead)))
-	p.expectRecv(1, data(512-sendOverhead))
+	p.expectReceived(1, iwarp.Send(1, data(512-sendOverhead)))
 	p.expectWithinMTU(4 << 10)
 }
 

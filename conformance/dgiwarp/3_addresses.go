@@ -75,9 +75,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Run: onHost(func(h *host) {
 		a, b := h.newQP(setup{receives: 2}), h.newQP(setup{receives: 2})
 		p := a.peer(0)
-		p.PostSend(p.qp, p.sendWR(7, 0, 8))
-		p.expect(iwarp.UD(iwarp.Send(1, p.localMem.Buf[:8]).QN(0)))
-		p.ExpectCompletion(7, verbs.WCSuccess)
+		p.expectSent(p.sendWR(7, 0, 8), iwarp.UD(iwarp.Send(1, p.localMem.Buf[:8]).QN(0)))
 		wrong := iwarp.Send(1, data(8)).QN(uint32(b.qp.QPN()))
 		p.sendSegments(wrong)
 		p.expect(iwarp.UD(iwarp.Terminate(iwarp.DDPUntaggedInvalidQN).Quoting(wrong)))
@@ -103,8 +101,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 			)
 		}
 		p.expectNoEffect()
-		p.sendSegments(iwarp.Send(2, data(16)))
-		p.expectRecv(1, data(16))
+		p.expectReceived(1, iwarp.Send(2, data(16)))
 	}),
 }, {
 	ID:    "dg/address/key-of-the-destination-is-sent",
@@ -118,8 +115,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 			p.PostSend(p.qp, p.sendWR(1, 0, 8), other.wr(2, verbs.OpRDMAWrite, 0, 8))
 			p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)).WithKey(p.key))
 			other.expect(iwarp.UD(iwarp.Op(iwarp.OpWrite)).WithKey(other.key))
-			p.ExpectCompletion(1, verbs.WCSuccess)
-			p.ExpectCompletion(2, verbs.WCSuccess)
+			p.expectSuccess(1, 2)
 		}
 	}),
 }, {
@@ -130,8 +126,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Sends:   "a Challenge, an Ack and a Refusal with an unknown key",
 	Expects: "the cookie, a completion and a failure; in responses of the device the key of the packet they respond to",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.recvStart()
+		p.recvStartOf(p.sendWR(1, 0, 8))
 		p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie).WithKey(0x11111111))
 		p.expectProof(peerCookie)
 		p.send(p.ack(1).WithKey(0))
@@ -165,9 +160,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 	Sends:   "an error message with a an unknown key, then an invalid segment",
 	Expects: "an event of the addressed queue pair; then an error message with the key of the segment",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		sent := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
-		p.ExpectCompletion(1, verbs.WCSuccess)
+		sent := p.expectSent(p.sendWR(1, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		p.send(terminateAbout(*sent.Segment).WithKey(0x11111111))
 		p.expectQPEvent()
 		p.sendSegments(unknownKeyWrite())
@@ -207,8 +200,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Cas
 		a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		p.Check(iwarp.Val(a.UDP.SrcPort) == devicePort, fmt.Sprintf("source port %d", devicePort), "%d", iwarp.Val(a.UDP.SrcPort))
 		p.ExpectCompletion(7, verbs.WCSuccess)
-		p.sendSegments(iwarp.Send(1, data(8)))
-		p.expectRecv(1, data(8))
+		p.expectReceived(1, iwarp.Send(1, data(8)))
 	}),
 }, {
 	ID:    "dg/address/impossible-sources-vanish",
@@ -240,8 +232,7 @@ func (p *peer) expectDroppedFrom(addresses ...string) {
 		forged.sendSegments(iwarp.Send(1, data(8)), unknownKeyWrite())
 	}
 	p.expectNoEffect()
-	p.sendSegments(iwarp.Send(2, data(16)))
-	p.expectRecv(1, data(16))
+	p.expectReceived(1, iwarp.Send(2, data(16)))
 }
 
 // terminateAbout returns an error message about a segment of the device.

@@ -28,8 +28,7 @@ var udReceiveCases = overUD.Cases([]conformance.Case{{
 	Expects: "a receive of each, in the order of arrival",
 	Run: onPeer(func(p *peer) {
 		for i, msn := range []uint32{7, 3, 1000, 0xffffffff, 0, 8} {
-			p.sendSegments(iwarp.Send(msn, data(8+i)))
-			p.expectRecv(uint64(i+1), data(8+i))
+			p.expectReceived(uint64(i+1), iwarp.Send(msn, data(8+i)))
 		}
 	}),
 }, {
@@ -77,8 +76,7 @@ var udReceiveCases = overUD.Cases([]conformance.Case{{
 		for msn := range uint32(4) {
 			p.sendSegments(sendSegmentsOf(msn, data(80), 40)[0])
 		}
-		p.sendSegments(iwarp.Send(9, data(16)))
-		p.expectRecv(1, data(16))
+		p.expectReceived(1, iwarp.Send(9, data(16)))
 		p.PostRecv(p.qp, 2, p.localMem.SGE(p.recvLen, p.recvLen))
 		p.sendSegments(sendSegmentsOf(0, data(80), 40)[1])
 		p.expectRecv(2, data(80))
@@ -125,16 +123,14 @@ var udReceiveCases = overUD.Cases([]conformance.Case{{
 		message := data(96)
 		s := sendSegmentsOf(1, message, 32)
 		p.sendSegments(s[0], s[2], s[0], s[0], s[2])
-		p.syncDevice()
-		p.ExpectNoCompletion()
+		p.expectNoCompletionYet()
 		p.sendSegments(s[1])
 		p.expectRecv(1, message)
 		part := func(from, to int) iwarp.Segment {
 			return iwarp.Send(2, message[from:to]).MO(uint32(from)).Last(to == len(message))
 		}
 		p.sendSegments(part(0, 40), part(20, 60), part(70, 96))
-		p.syncDevice()
-		p.ExpectNoCompletion()
+		p.expectNoCompletionYet()
 		p.sendSegments(part(50, 80))
 		p.expectRecv(2, message)
 		p.expectNothingElse()
@@ -155,8 +151,7 @@ var udReceiveCases = overUD.Cases([]conformance.Case{{
 		for i, contradict := range wrong {
 			s := sendSegmentsOf(uint32(2*i), data(96), 32)
 			p.sendSegments(s[0], s[2], contradict(s), s[1])
-			p.sendSegments(iwarp.Send(uint32(2*i+1), data(16)))
-			p.expectRecv(uint64(i+1), data(16))
+			p.expectReceived(uint64(i+1), iwarp.Send(uint32(2*i+1), data(16)))
 		}
 		p.expectNothingElse()
 	}),
@@ -171,10 +166,8 @@ var udReceiveCases = overUD.Cases([]conformance.Case{{
 		p.sendSegments(sendSegmentsOf(2, data(32), 16)...)
 		p.expectNoEffect()
 		p.PostRecv(p.qp, 1, p.localMem.SGE(0, p.recvLen))
-		p.syncDevice()
-		p.ExpectNoCompletion()
-		p.sendSegments(iwarp.Send(3, data(16)))
-		p.expectRecv(1, data(16))
+		p.expectNoCompletionYet()
+		p.expectReceived(1, iwarp.Send(3, data(16)))
 	}),
 }, {
 	ID:    "dg/ud/shared-receives",
@@ -203,7 +196,6 @@ var udReceiveCases = overUD.Cases([]conformance.Case{{
 // expectNothingElse fails the case if earlier packets had further effects: a response, a
 // completion, an event.
 func (h *host) expectNothingElse() {
-	h.expectSilence(silencePeriod)
-	h.ExpectNoCompletion()
+	h.expectIdle()
 	h.ExpectNoEvent()
 }

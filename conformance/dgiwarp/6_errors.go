@@ -68,8 +68,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 			wrong := m.segment(p.deviceQP)
 			p.sendSegments(wrong)
 			p.expectErrorMessage(wrong, m.causes...)
-			p.sendSegments(iwarp.Send(uint32(id+1), data(8)))
-			p.expectRecv(id, data(8))
+			p.expectReceived(id, iwarp.Send(uint32(id+1), data(8)))
 			id++
 		}
 		p.ExpectState(p.qp, verbs.QPStateRTS)
@@ -178,19 +177,14 @@ var errorCases = overUD.Cases([]conformance.Case{{
 	Sends:   "error messages about segments of the device, and a Send",
 	Expects: "an event for each, the queue pair still works, a receive, and no error completion",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(9, 0, 8))
-		sent := p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
-		p.ExpectCompletion(9, verbs.WCSuccess)
+		sent := p.expectSent(p.sendWR(9, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		for range 3 {
 			p.send(terminateAbout(*sent.Segment))
 			p.expectQPEvent()
 			p.ExpectState(p.qp, verbs.QPStateRTS)
 		}
-		p.sendSegments(iwarp.Send(1, data(8)))
-		p.expectRecv(1, data(8))
-		p.PostSend(p.qp, p.sendWR(10, 0, 8))
-		p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
-		p.ExpectCompletion(10, verbs.WCSuccess)
+		p.expectReceived(1, iwarp.Send(1, data(8)))
+		p.expectSent(p.sendWR(10, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 	}),
 }, {
 	ID:    "dg/error/failed-queue-pair-sends-nothing",

@@ -26,8 +26,7 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 				p.expectChallenge()
 			}
 		}
-		p.expectSilence(silencePeriod)
-		p.ExpectNoCompletion()
+		p.expectIdle()
 		p.send(p.dataPacket(1, iwarp.Send(1, data(8))))
 		p.expectRefusal(iwarp.ReasonUnknownFlow)
 	}),
@@ -38,12 +37,9 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 	Sends:   "a start with a Send, the same with the cookie, and a second packet",
 	Expects: "a Challenge, then Acks, and one receive of each Send",
 	Run: onPeer(func(p *peer) {
-		p.openFlow(iwarp.Send(1, data(8)))
-		p.expectRecv(1, data(8))
-		p.expectDelivered(iwarp.Send(2, data(16)))
-		p.expectRecv(2, data(16))
-		p.expectSilence(silencePeriod)
-		p.ExpectNoCompletion()
+		p.openFlowTo(1, iwarp.Send(1, data(8)))
+		p.expectDeliveredTo(2, iwarp.Send(2, data(16)))
+		p.expectIdle()
 	}),
 }, {
 	ID:    "dg/start/cookie-is-bound-to-its-source",
@@ -58,8 +54,7 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 		port.route = p.route.fromPort(peerPort + 1)
 		pair.qpn++
 		for _, thief := range []*peer{&host, &port, &pair} {
-			thief.send(thief.withStart(cookie, thief.dataPacket(0, zeroLengthWrite())).AckNow())
-			thief.expectChallenge()
+			thief.expectStartChallenged(cookie, zeroLengthWrite())
 		}
 		p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
 		p.expectAck(1)
@@ -73,13 +68,11 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 	Run: onPeer(func(p *peer) {
 		cookie := p.startAndRecvChallenge(zeroLengthWrite())
 		p.toDevice.epoch ^= 1
-		p.send(p.withStart(cookie, p.dataPacket(0, zeroLengthWrite())).AckNow())
-		p.expectChallenge()
+		p.expectStartChallenged(cookie, zeroLengthWrite())
 		p.toDevice.epoch ^= 1
 		p.modifyTo(verbs.QPStateReset)
 		p.toRTS()
-		p.send(p.withStart(cookie, p.dataPacket(0, zeroLengthWrite())).AckNow())
-		p.expectChallenge()
+		p.expectStartChallenged(cookie, zeroLengthWrite())
 	}),
 }, {
 	ID:    "dg/start/cookie-grows-old",
@@ -100,13 +93,12 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 		}
 		for i, x := range young {
 			p.Sleep(max(0, born[i]+cookieSlot-100*time.Millisecond-p.Now()))
-			x.send(x.withStart(cookies[i][0], x.dataPacket(0, zeroLengthWrite())).AckNow())
+			x.send(x.start(cookies[i][0], zeroLengthWrite()))
 			x.expectAck(1)
 		}
 		for i, x := range old {
 			p.Sleep(max(0, born[i]+2*cookieSlot+100*time.Millisecond-p.Now()))
-			x.send(x.withStart(cookies[i][1], x.dataPacket(0, zeroLengthWrite())).AckNow())
-			x.expectChallenge()
+			x.expectStartChallenged(cookies[i][1], zeroLengthWrite())
 		}
 	}),
 }, {
@@ -122,13 +114,11 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 		p.expectAck(1)
 		p.expectRecv(1, data(8))
 		first := p.toDevice
-		p.openFlow(iwarp.Send(1, data(16)))
-		p.expectRecv(2, data(16))
+		p.openFlowTo(2, iwarp.Send(1, data(16)))
 		p.toDevice = first
 		p.send(start)
 		p.expectChallenge()
-		p.syncDevice()
-		p.ExpectNoCompletion()
+		p.expectNoCompletionYet()
 	}),
 }, {
 	ID:    "dg/start/own-epoch-is-a-proof",
@@ -139,14 +129,12 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 	Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.toDevice = flow{epoch: p.Rand.Uint32()}
-		p.send(p.withStart(uint64(p.fromDeviceFlow.epoch)^1, p.dataPacket(0, iwarp.Send(1, data(8)))).AckNow())
-		p.expectChallenge()
+		p.expectStartChallenged(uint64(p.fromDeviceFlow.epoch)^1, iwarp.Send(1, data(8)))
 		p.send(p.withStart(uint64(p.fromDeviceFlow.epoch), p.nextDataPacket(iwarp.Send(1, data(8)))).AckNow())
 		p.expectAck(1)
 		p.expectRecv(1, data(8))
 		p.toDevice = flow{epoch: p.toDevice.epoch + 1}
-		p.send(p.withStart(uint64(p.fromDeviceFlow.epoch), p.dataPacket(0, iwarp.Send(1, data(8)))).AckNow())
-		p.expectChallenge()
+		p.expectStartChallenged(uint64(p.fromDeviceFlow.epoch), iwarp.Send(1, data(8)))
 	}),
 }, {
 	ID:    "dg/start/new-flow-replaces-the-old",
@@ -158,17 +146,14 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 		old := p.toDevice
 		p.send(p.dataPacket(2, iwarp.Send(2, data(32))))
 		p.expect(iwarp.RDAck(p.toDevice.epoch, 1))
-		p.openFlow(iwarp.Send(1, data(8)))
-		p.expectRecv(1, data(8))
+		p.openFlowTo(1, iwarp.Send(1, data(8)))
 		fresh := p.toDevice
 		p.toDevice = old
 		p.send(p.dataPacket(1, iwarp.Send(1, data(16))).AckNow())
 		p.expectRefusal(iwarp.ReasonUnknownFlow)
 		p.toDevice = fresh
-		p.expectDelivered(iwarp.Send(2, data(24)))
-		p.expectRecv(2, data(24))
-		p.expectSilence(silencePeriod)
-		p.ExpectNoCompletion()
+		p.expectDeliveredTo(2, iwarp.Send(2, data(24)))
+		p.expectIdle()
 	}),
 }, {
 	ID:    "dg/start/unknown-flow-is-refused",
@@ -191,8 +176,7 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 		p.Check(ok, "a Refusal", "nothing in %v", p.ResponseTimeout())
 		p.checkPacket(iwarp.Refusal(known.epoch, iwarp.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), a)
 		p.toDevice = known
-		p.expectDelivered(iwarp.Send(1, data(8)))
-		p.expectRecv(1, data(8))
+		p.expectDeliveredTo(1, iwarp.Send(1, data(8)))
 		p.ExpectNoCompletion()
 	}),
 }, {

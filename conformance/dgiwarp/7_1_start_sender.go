@@ -13,16 +13,13 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Sends:   "a Challenge",
 	Expects: "a start with data and no proof, and the same with the cookie",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		a := p.recvStart()
+		a := p.recvStartOf(p.sendWR(1, 0, 8))
 		want := iwarp.RDData(p.fromDeviceFlow.epoch, 0, iwarp.Send(1, p.localMem.Buf[:8])).Starting(0, 0, deviceKey)
 		want.Data.Start.Incarnation = nil
 		p.checkPacket(want, a)
 		p.Check(*a.Data.Start.Incarnation != 0, "an incarnation that is not 0", "0")
-		p.sendChallenge(peerCookie)
-		p.checkPacket(want.Starting(peerCookie, *a.Data.Start.Incarnation, deviceKey), p.expectProof(peerCookie))
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.checkPacket(want.Starting(peerCookie, *a.Data.Start.Incarnation, deviceKey), p.challenge(peerCookie))
+		p.ackAndComplete(1)
 	}),
 }, {
 	ID:    "dg/start/flag-until-acknowledged",
@@ -31,8 +28,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Sends:   "a Challenge, nothing for some time, then an Ack",
 	Expects: "the start flag, the cookie, incarnation and key in all packets up to the Ack; none of it after",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8))
-		a := p.acceptFlow()
+		a := p.acceptFlowOf(p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8))
 		// The other two, and retransmissions of all at a timeout.
 		for range 5 {
 			b, ok := p.nextData(p.ResponseTimeout())
@@ -68,8 +64,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 			epochs = append(epochs, p.fromDeviceFlow.epoch)
 			p.PostSend(p.qp, p.sendWR(1, 0, 8))
 			p.expectData(1)
-			p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
-			p.expectFailure(1)
+			p.refuseFlow(1)
 			other := p.peer(i + 1)
 			other.establishDeviceFlow()
 			epochs = append(epochs, other.fromDeviceFlow.epoch)
@@ -100,8 +95,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 			p.Check(inc != 0, "an incarnation that is not 0", "0 after %d resets", life)
 			p.Check(!seen[inc], "a new incarnation", "%#x after %d resets", inc, life)
 			seen[inc] = true
-			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			a := p.recvStart()
+			a := p.recvStartOf(p.sendWR(1, 0, 8))
 			p.Check(*a.Data.Start.Incarnation == inc, "one incarnation between resets", "%#x in a Challenge and %#x in a start", inc, *a.Data.Start.Incarnation)
 			p.modifyTo(verbs.QPStateReset)
 			p.toRTS()
@@ -114,14 +108,11 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Sends:   "three Challenges with different cookies, and an Ack",
 	Expects: "the start again with each cookie, and a completion",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.recvStart()
+		p.recvStartOf(p.sendWR(1, 0, 8))
 		for _, cookie := range []uint64{peerCookie, 1, 0xffffffffffffffff} {
-			p.sendChallenge(cookie)
-			p.expectProof(cookie)
+			p.challenge(cookie)
 		}
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.ackAndComplete(1)
 	}),
 }, {
 	ID:    "dg/start/one-packet-without-proof",
@@ -138,8 +129,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 		for range 4 {
 			p.expectData(0)
 		}
-		p.sendChallenge(peerCookie)
-		p.expectProof(peerCookie)
+		p.challenge(peerCookie)
 		p.expectData(1)
 	}),
 }, {
@@ -149,10 +139,8 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Sends:   "a Challenge, and after the cookie one of another incarnation",
 	Expects: "a request that fails; the next one starts a new flow, which completes",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.recvStart()
-		p.sendChallenge(peerCookie)
-		p.expectProof(peerCookie)
+		p.recvStartOf(p.sendWR(1, 0, 8))
+		p.challenge(peerCookie)
 		p.incarnation++
 		p.sendChallenge(peerCookie + 1)
 		p.expectFailure(1)
@@ -170,15 +158,11 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
 		p.expectData(1)
-		p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
-		p.expectFailure(1)
+		p.refuseFlow(1)
 		p.incarnation++
-		p.PostSend(p.qp, p.sendWR(2, 0, 8))
-		p.recvStart()
-		p.sendChallenge(peerCookie)
-		p.expectProof(peerCookie)
-		p.ackAll()
-		p.ExpectCompletion(2, verbs.WCSuccess)
+		p.recvStartOf(p.sendWR(2, 0, 8))
+		p.challenge(peerCookie)
+		p.ackAndComplete(2)
 	}),
 }, {
 	ID:    "dg/start/new-incarnation-of-the-peer-fails-the-flow",
@@ -187,11 +171,10 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Sends:   "a flow of the peer, no Ack for the device's, then a flow of another incarnation",
 	Expects: "a request that fails",
 	Run: onFlow(setup{receives: 1}, func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.acceptFlow()
+		p.acceptFlowOf(p.sendWR(1, 0, 8))
 		p.incarnation++
 		p.toDevice = flow{epoch: p.Rand.Uint32()}
-		p.send(p.withStart(0, p.dataPacket(0, zeroLengthWrite())).AckNow())
+		p.send(p.start(0, zeroLengthWrite()))
 		cookie := p.awaitChallenge()
 		p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
 		p.expectFailure(1)
@@ -206,8 +189,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(2, 0, 8))
 		p.expectData(1)
-		p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
-		p.expectFailure(2)
+		p.refuseFlow(2)
 		old := p.fromDeviceFlow.epoch
 		p.establishDeviceFlow()
 		p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
@@ -219,17 +201,14 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Sends:   "Refusals with each reason for a start, then a Challenge and an Ack",
 	Expects: "the start again, and a completion",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.recvStart()
+		p.recvStartOf(p.sendWR(1, 0, 8))
 		for _, reason := range []iwarp.RefusalReason{iwarp.ReasonUnknownFlow, iwarp.ReasonNoQP, iwarp.ReasonNotReady, iwarp.ReasonNoRoom} {
 			p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, reason))
 			p.expectData(0)
 		}
 		p.ExpectNoCompletion()
-		p.sendChallenge(peerCookie)
-		p.expectProof(peerCookie)
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.challenge(peerCookie)
+		p.ackAndComplete(1)
 	}),
 }, {
 	ID:    "dg/start/other-epochs-are-ignored",
@@ -238,24 +217,18 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Sends:   "a Challenge, an Ack and Refusals of other epochs, each before one of the correct epoch",
 	Expects: "nothing in response to them: no cookie, no completion, no failure",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.recvStart()
+		p.recvStartOf(p.sendWR(1, 0, 8))
 		wrong := p.fromDeviceFlow.epoch ^ 1
 		p.send(iwarp.Challenge(wrong, p.incarnation, peerCookie+1))
-		p.sendChallenge(peerCookie)
-		p.expectProof(peerCookie)
+		p.challenge(peerCookie)
 		p.send(iwarp.RDAck(wrong, 1).Echo(p.fromDeviceFlow.lastTimestamp))
-		p.syncDevice()
-		p.ExpectNoCompletion()
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.expectNoCompletionYet()
+		p.ackAndComplete(1)
 		p.PostSend(p.qp, p.sendWR(2, 0, 8))
 		p.expectData(1)
 		p.send(iwarp.Refusal(wrong, iwarp.ReasonUnknownFlow), iwarp.Refusal(0, iwarp.ReasonUnknownFlow))
-		p.syncDevice()
-		p.ExpectNoCompletion()
-		p.ackAll()
-		p.ExpectCompletion(2, verbs.WCSuccess)
+		p.expectNoCompletionYet()
+		p.ackAndComplete(2)
 	}),
 }})
 

@@ -40,13 +40,10 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 	Expects: "ack-now on the only packet, on the last of three, on the last before the window ends, and on retransmissions",
 	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 		asks := func(a arrival, why string) { p.Check(*a.Header.AckNow, "ack-now on "+why, "%v", a.Packet) }
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		asks(p.acceptFlow(), "the only packet")
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
+		asks(p.acceptFlowOf(p.sendWR(1, 0, 8)), "the only packet")
+		p.ackAndComplete(1)
 		p.PostSend(p.qp, p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
-		p.expectData(1)
-		p.expectData(2)
+		p.expectDataRange(1, 2)
 		asks(p.expectData(3), "the last of three")
 		p.ackAll()
 		p.PostSend(p.qp, p.wr(5, verbs.OpRDMAWrite, 0, 1<<20))
@@ -71,16 +68,12 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 	Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
-		p.expectData(1)
-		p.expectData(2)
+		p.expectDataRange(1, 2)
 		for _, beyond := range []uint32{1, 1000, 1 << 31, 0xfffffff0} {
 			p.send(p.ack(p.fromDeviceFlow.next + beyond))
 		}
-		p.syncDevice()
-		p.ExpectNoCompletion()
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
-		p.ExpectCompletion(2, verbs.WCSuccess)
+		p.expectNoCompletionYet()
+		p.ackAndComplete(1, 2)
 	}),
 }, {
 	ID:    "dg/ack/sack-for-what-was-never-sent",
@@ -91,14 +84,10 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 	Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
-		p.expectData(1)
-		p.expectData(2)
+		p.expectDataRange(1, 2)
 		p.send(p.ack(2).SACK(iwarp.SACKOf(2, 4)...), p.ack(2).SACK(iwarp.SACKOf(2, 3)...), p.ack(2).SACK(iwarp.SACKOf(2, 200)...))
-		p.syncDevice()
-		p.ExpectNoCompletion()
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
-		p.ExpectCompletion(2, verbs.WCSuccess)
+		p.expectNoCompletionYet()
+		p.ackAndComplete(1, 2)
 	}),
 }, {
 	ID:    "dg/ack/completes-what-was-sent",
@@ -109,15 +98,11 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 	Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 5000))
-		for seq := range uint32(4) {
-			p.expectData(seq + 1)
-		}
-		p.syncDevice()
-		p.ExpectNoCompletion()
+		p.expectDataRange(1, 4)
+		p.expectNoCompletionYet()
 		for _, ack := range []iwarp.Packet{p.ack(2), p.ack(2).SACK(iwarp.SACKOf(2, 4)...), p.ack(3).SACK(iwarp.SACKOf(3, 4)...)} {
 			p.send(ack)
-			p.syncDevice()
-			p.ExpectNoCompletion()
+			p.expectNoCompletionYet()
 		}
 		p.send(p.ack(5))
 		p.ExpectCompletion(1, verbs.WCSuccess)
@@ -129,16 +114,13 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 	Sends:   "an Ack for a Read Request, and the Read Response in two segments",
 	Expects: "a completion after the second",
 	Run: onFlow(setup{}, func(p *peer) {
-		p.PostSend(p.qp, p.wr(1, verbs.OpRDMARead, 0, 64))
-		request := p.acceptFlow()
+		request := p.acceptFlowOf(p.wr(1, verbs.OpRDMARead, 0, 64))
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpReadRequest)), request)
 		p.ackAll()
-		p.syncDevice()
-		p.ExpectNoCompletion()
+		p.expectNoCompletionYet()
 		answer := iwarp.ReadResponseTo(*request.Segment, data(64)).Segments(taggedLen + 32)
 		p.send(p.nextDataPacket(answer[0]))
-		p.syncDevice()
-		p.ExpectNoCompletion()
+		p.expectNoCompletionYet()
 		p.send(p.nextDataPacket(answer[1]))
 		p.ExpectCompletion(1, verbs.WCSuccess)
 		p.ExpectBytes(p.localMem, 0, data(64))
@@ -162,13 +144,9 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 				p.trackData(a)
 			}
 		}
-		other.ackAll()
-		p.ExpectCompletion(2, verbs.WCSuccess)
-		p.ExpectCompletion(4, verbs.WCSuccess)
+		other.ackAndComplete(2, 4)
 		p.ExpectNoCompletion()
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
-		p.ExpectCompletion(3, verbs.WCSuccess)
+		p.ackAndComplete(1, 3)
 	}),
 }})
 

@@ -29,14 +29,12 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		for i := range 16 {
 			p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
 			p.expectData(uint32(i + 1))
-			p.ackAll()
-			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
+			p.ackAndComplete(uint64(i))
 		}
 		p.PostSend(p.qp, p.sendWR(16, 0, 8))
 		gap := p.retransmitDelay(p.expectData(17))
 		p.Check(gap >= minTimeout && (!p.Virtual || gap < 5*time.Millisecond), "a retransmission of packet 17 after 1 ms to 5 ms", "after %v", gap)
-		p.ackAll()
-		p.ExpectCompletion(16, verbs.WCSuccess)
+		p.ackAndComplete(16)
 
 		slow := p.peer(1)
 		slow.establishSlowly()
@@ -51,8 +49,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 	Sends:   "nothing in response to a start",
 	Expects: "retransmissions after 10, 20, 40 … 640 ms, then after 1 s",
 	Run: onPeer(func(p *peer) {
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		last := p.recvStart()
+		last := p.recvStartOf(p.sendWR(1, 0, 8))
 		for want := firstTimeout; want < 2*maxTimeout; want *= 2 {
 			due := min(want, maxTimeout)
 			a := p.expectData(0)
@@ -73,9 +70,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		for id := range uint64(8) {
 			p.PostSend(p.qp, p.sendWR(id, 0, 8))
 		}
-		for seq := range uint32(8) {
-			p.expectData(seq + 1)
-		}
+		p.expectDataRange(1, 8)
 		first := p.expectData(1)
 		for seq := range uint32(3) {
 			a := p.expectData(seq + 2)
@@ -100,9 +95,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 			p.PostSend(p.qp, p.sendWR(100+id, 0, 8))
 		}
 		base := p.fromDeviceFlow.next
-		for seq := range uint32(4) {
-			p.expectData(base + seq)
-		}
+		p.expectDataRange(base, 4)
 		for i := range 3 {
 			if i > 0 {
 				p.expectNoRetransmission(base)
@@ -181,8 +174,7 @@ const slowRoundTrip = 20 * time.Millisecond
 // establishSlowly establishes the device's flow with growing round-trip times, so that the device
 // measures a long one without a timeout.
 func (p *peer) establishSlowly() {
-	p.PostSend(p.qp, p.sendWR(establishID, 0, 8))
-	p.acceptFlow()
+	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.Sleep(firstTimeout / 2)
 	p.ackAll()
 	p.skipRetransmissions(0)

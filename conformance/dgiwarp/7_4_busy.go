@@ -6,7 +6,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // busySilence is shorter than the retry interval of a busy peer.
@@ -31,8 +30,7 @@ var busyCases = overRD.Cases([]conformance.Case{{
 			p.expect(iwarp.RDAck(p.toDevice.epoch, 1).SACK().Window(0))
 		}
 		p.PostRecv(p.qp, 1, p.localMem.SGE(0, p.recvLen))
-		p.syncDevice()
-		p.ExpectNoCompletion()
+		p.expectNoCompletionYet()
 		p.pending = nil // a waiting peer may get an Ack with a window
 		p.send(s)
 		p.expectRecv(1, data(8))
@@ -48,9 +46,7 @@ var busyCases = overRD.Cases([]conformance.Case{{
 	Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
-		for seq := range uint32(3) {
-			p.expectData(seq + 1)
-		}
+		p.expectDataRange(1, 3)
 		last := p.expectData(4)
 		p.sendBusy()
 		if !p.Virtual { // a timeout retransmission may have crossed with it
@@ -87,8 +83,7 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		}
 		p.send(p.ack(1))
 		p.expectData(1)
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.ackAndComplete(1)
 	}),
 }, {
 	ID:    "dg/busy/told-to-go-on",
@@ -120,8 +115,7 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.ReadResponse(peerSTag, peerTO, data(8))), a)
 		p.fromDeviceFlow.epoch = *a.Data.Epoch
 		if a.Data.Start != nil && *a.Data.Start.Proof == 0 {
-			p.sendChallenge(peerCookie)
-			p.expectProof(peerCookie)
+			p.challenge(peerCookie)
 		}
 		p.ackAll()
 		p.pending = nil

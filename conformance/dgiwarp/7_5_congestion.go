@@ -32,8 +32,7 @@ var congestionCases = conformance.Group{Needs: needsRD, Setup: setupNarrowRD, La
 	Sends:   "a Challenge for a flow with much to send, and no Ack",
 	Expects: "packets 0 to 15, and none after",
 	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-		p.acceptFlow()
+		p.acceptFlowOf(p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 		p.expectInFlight(0, 1, initialWindow)
 	}),
 }, {
@@ -43,8 +42,7 @@ var congestionCases = conformance.Group{Needs: needsRD, Setup: setupNarrowRD, La
 	Sends:   "Acks for a whole window, three times",
 	Expects: "more packets each time, and at most twice as many",
 	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-		p.acceptFlow()
+		p.acceptFlowOf(p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 		n := p.expectInFlight(0, 1, anyWindow)
 		for range 3 {
 			oldest := p.fromDeviceFlow.next
@@ -59,8 +57,7 @@ var congestionCases = conformance.Group{Needs: needsRD, Setup: setupNarrowRD, La
 	Sends:   "an Ack for all of a window but its first packet; an Ack after its retransmission; then none",
 	Expects: "at most seven tenths of twice the window in flight; after the timeout at most 4 packets",
 	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-		p.acceptFlow()
+		p.acceptFlowOf(p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 		p.expectInFlight(0, initialWindow, anyWindow)
 		p.send(p.ack(0).SACK(1<<(initialWindow-1) - 1))
 		p.expectRetransmission(0, minTimeout)
@@ -78,8 +75,7 @@ var congestionCases = conformance.Group{Needs: needsRD, Setup: setupNarrowRD, La
 	Sends:   "an Ack for a whole window with the marked flag",
 	Expects: "at most seven tenths of twice the window in flight",
 	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
-		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
-		p.acceptFlow()
+		p.acceptFlowOf(p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 		n := p.expectInFlight(0, 1, anyWindow)
 		oldest := p.fromDeviceFlow.next
 		p.send(p.ack(oldest).Marked())
@@ -95,8 +91,7 @@ var congestionCases = conformance.Group{Needs: needsRD, Setup: setupNarrowRD, La
 		capable := func(a arrival) {
 			p.Check(iwarp.Val(a.IP.TClass)&ecnMask == ect0, "ECT(0)", "%d in %v", iwarp.Val(a.IP.TClass)&ecnMask, a.Packet)
 		}
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		capable(p.acceptFlow())
+		capable(p.acceptFlowOf(p.sendWR(1, 0, 8)))
 		p.ackAll()
 		p.PostSend(p.qp, p.sendWR(2, 0, 8))
 		capable(p.expectData(1))

@@ -23,14 +23,11 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 	Run: onPeer(func(p *peer) {
 		number := func(msn uint32, a arrival) { p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpSend).MSN(msn)), a) }
 		for range 2 {
-			p.PostSend(p.qp, p.sendWR(1, 0, 8))
-			number(1, p.acceptFlow())
-			p.ackAll()
-			p.ExpectCompletion(1, verbs.WCSuccess)
+			number(1, p.acceptFlowOf(p.sendWR(1, 0, 8)))
+			p.ackAndComplete(1)
 			p.PostSend(p.qp, p.sendWR(2, 0, 8))
 			number(2, p.expectData(1))
-			p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
-			p.expectFailure(2)
+			p.refuseFlow(2)
 		}
 		for i := range 2 {
 			p.openFlow(iwarp.Send(1, data(8)))
@@ -47,8 +44,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 	Expects: "receives, written memory, and responses",
 	Run: onFlow(setup{receives: 4}, func(p *peer) {
 		p.establishDeviceFlow()
-		p.expectDelivered(iwarp.Send(1, data(8)))
-		p.expectRecv(1, data(8))
+		p.expectDeliveredTo(1, iwarp.Send(1, data(8)))
 		p.expectDelivered(iwarp.SendSE(2, data(16)))
 		p.expectRecv(2, data(16))
 		p.expectDelivered(p.writeToTarget(0, data(64)))
@@ -88,13 +84,11 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 			{p.wr(5, verbs.OpRDMAWrite, 0, 8), iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:8])},
 		} {
 			p.expectRequest(t.wr, t.want)
-			p.ackAll()
-			p.ExpectCompletion(t.wr.WRID, verbs.WCSuccess)
+			p.ackAndComplete(t.wr.WRID)
 		}
 		p.expectRequest(p.writeRecordWR(9, 0, 8), iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:8]))
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpImmediate).MSN(6)), p.expectData(p.fromDeviceFlow.next))
-		p.ackAll()
-		p.ExpectCompletion(9, verbs.WCSuccess)
+		p.ackAndComplete(9)
 		request := p.expectRequest(p.wr(6, verbs.OpRDMARead, 0, 8), iwarp.Op(iwarp.OpReadRequest).MSN(1))
 		p.ackAll()
 		p.expectDelivered(iwarp.ReadResponseTo(*request.Segment, data(8)))

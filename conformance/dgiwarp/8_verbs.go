@@ -19,12 +19,9 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 	Expects: "the type UD, RD packets, no completion before the Ack",
 	Run: onPeer(func(p *peer) {
 		p.Check(p.qp.Type() == verbs.QPTypeUD, "a queue pair of type UD", "%v", p.qp.Type())
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.acceptFlow()
-		p.syncDevice()
-		p.ExpectNoCompletion()
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
+		p.acceptFlowOf(p.sendWR(1, 0, 8))
+		p.expectNoCompletionYet()
+		p.ackAndComplete(1)
 	}),
 }, {
 	ID:    "dg/verbs/address-area",
@@ -57,11 +54,8 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		p.Check(value == immediateData || value == immediateData<<32, fmt.Sprintf("immediate data %#x", immediateData), "%#x", value)
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Send(3, p.localMem.Buf[:8])), p.expectData(3))
 		p.send(p.ack(2)) // acknowledges the Write only
-		p.syncDevice()
-		p.ExpectNoCompletion()
-		p.ackAll()
-		p.ExpectCompletion(1, verbs.WCSuccess)
-		p.ExpectCompletion(2, verbs.WCSuccess)
+		p.expectNoCompletionYet()
+		p.ackAndComplete(1, 2)
 	}),
 }, {
 	ID:    "dg/verbs/failure-stays-with-its-peer",
@@ -76,8 +70,7 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		other.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), other.sendWR(3, 0, 8))
 		p.expectData(1)
-		p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
-		p.expectFailure(1)
+		p.refuseFlow(1)
 		p.expectFailure(2)
 		p.syncDevice()
 		for _, a := range p.drain(0) {
@@ -85,15 +78,13 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 				other.trackData(a)
 			}
 		}
-		other.ackAll()
-		p.ExpectCompletion(3, verbs.WCSuccess)
+		other.ackAndComplete(3)
 		p.ExpectState(p.qp, verbs.QPStateRTS)
 		p.ExpectNoEvent()
 		p.syncDevice()
 		p.drain(0) // retransmissions that crossed with the Ack
 		p.establishDeviceFlow()
-		p.openFlow(iwarp.Send(1, data(8)))
-		p.expectRecv(1, data(8))
+		p.openFlowTo(1, iwarp.Send(1, data(8)))
 	}),
 }, {
 	ID:    "dg/verbs/flow-label-is-the-port",
@@ -109,9 +100,7 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 				want = devicePort
 			}
 			p.route = p.route.fromPort(want)
-			p.PostSend(p.qp, p.sendWR(uint64(i), 0, 8))
-			p.expect(iwarp.UD(iwarp.Op(iwarp.OpSend)))
-			p.ExpectCompletion(uint64(i), verbs.WCSuccess)
+			p.expectSent(p.sendWR(uint64(i), 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))
 		}
 	}),
 }, {
@@ -129,8 +118,7 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 			}
 			p.MustFail(fmt.Sprintf("the flow label %#x", label), err, nil)
 		}
-		p.expectSilence(silencePeriod)
-		p.ExpectNoCompletion()
+		p.expectIdle()
 	}),
 }})
 

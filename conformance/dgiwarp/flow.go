@@ -37,11 +37,23 @@ func (p *peer) withStart(proof uint64, pkt iwarp.Packet) iwarp.Packet {
 	return pkt.Starting(proof, p.incarnation, p.key)
 }
 
+// start returns the first packet of the peer's flow, with a start block.
+func (p *peer) start(proof uint64, first iwarp.Segment) iwarp.Packet {
+	return p.withStart(proof, p.dataPacket(0, first)).AckNow()
+}
+
+// expectStartChallenged sends the first packet of the peer's flow with a proof, and fails the
+// case unless the device challenges it.
+func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
+	p.send(p.start(proof, first))
+	p.expectChallenge()
+}
+
 // startAndRecvChallenge sends the start of a new flow without proof, and returns the cookie of
 // the Challenge.
 func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 	p.toDevice = flow{epoch: p.Rand.Uint32()}
-	p.send(p.withStart(0, p.dataPacket(0, first)).AckNow())
+	p.send(p.start(0, first))
 	return *p.expectChallenge().Challenge.Cookie
 }
 
@@ -57,6 +69,13 @@ func (p *peer) openFlow(first iwarp.Segment) {
 	cookie := p.startAndRecvChallenge(first)
 	p.send(p.withStart(cookie, p.nextDataPacket(first)).AckNow())
 	p.expectAck(1)
+}
+
+// openFlowTo establishes a flow to the device with a Send, and fails the case unless receive id
+// completes with it.
+func (p *peer) openFlowTo(id uint64, first iwarp.Segment) {
+	p.openFlow(first)
+	p.expectRecv(id, first.Payload)
 }
 
 // expectAck fails the case unless the next packet acknowledges exactly the peer's packets before
@@ -91,6 +110,13 @@ func (p *peer) expectDelivered(s iwarp.Segment) {
 	p.expectAck(p.toDevice.next)
 }
 
+// expectDeliveredTo is expectDelivered for a Send, and fails the case unless receive id completes
+// with it.
+func (p *peer) expectDeliveredTo(id uint64, send iwarp.Segment) {
+	p.expectDelivered(send)
+	p.expectRecv(id, send.Payload)
+}
+
 // expectRefusal fails the case unless the next packet is a Refusal of the peer's flow.
 func (p *peer) expectRefusal(reason iwarp.RefusalReason) {
 	p.expect(iwarp.Refusal(p.toDevice.epoch, reason))
@@ -109,6 +135,18 @@ func (p *peer) recvStart() arrival {
 	return a
 }
 
+// recvStartOf posts requests, and returns the first packet of the flow that they start.
+func (p *peer) recvStartOf(wrs ...verbs.SendWR) arrival {
+	p.PostSend(p.qp, wrs...)
+	return p.recvStart()
+}
+
+// acceptFlowOf posts requests, and accepts the flow that they start.
+func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
+	p.PostSend(p.qp, wrs...)
+	return p.acceptFlow()
+}
+
 // acceptFlow returns the first packet of a flow of the device, after a Challenge if it has no
 // proof.
 func (p *peer) acceptFlow() arrival {
@@ -116,8 +154,13 @@ func (p *peer) acceptFlow() arrival {
 	if *a.Data.Start.Proof != 0 {
 		return a
 	}
-	p.sendChallenge(peerCookie)
-	return p.expectProof(peerCookie)
+	return p.challenge(peerCookie)
+}
+
+// challenge sends a Challenge for the device's flow, and returns the packet with the cookie.
+func (p *peer) challenge(cookie uint64) arrival {
+	p.sendChallenge(cookie)
+	return p.expectProof(cookie)
 }
 
 // expectProof fails the case unless the device sends the first packet of its flow with the
@@ -160,6 +203,19 @@ func (p *peer) ack(next uint32) iwarp.Packet {
 // ackAll acknowledges all received packets.
 func (p *peer) ackAll() { p.send(p.ack(p.fromDeviceFlow.next)) }
 
+// ackAndComplete acknowledges all received packets, and fails the case unless the requests
+// complete with success.
+func (p *peer) ackAndComplete(ids ...uint64) {
+	p.ackAll()
+	p.expectSuccess(ids...)
+}
+
+// refuseFlow refuses the device's flow, and fails the case unless request id fails.
+func (p *peer) refuseFlow(id uint64) {
+	p.send(iwarp.Refusal(p.fromDeviceFlow.epoch, iwarp.ReasonUnknownFlow))
+	p.expectFailure(id)
+}
+
 // nextData returns the next data packet of the device's flow to the peer; false after the
 // timeout. It skips other packets.
 func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
@@ -192,10 +248,16 @@ func (p *peer) expectData(seq uint32) arrival {
 	return a
 }
 
+// expectDataRange fails the case unless the device's next data packets are n from first on.
+func (p *peer) expectDataRange(first, n uint32) {
+	for seq := range n {
+		p.expectData(first + seq)
+	}
+}
+
 // establishDeviceFlow establishes the device's flow to the peer with a Send that completes.
 func (p *peer) establishDeviceFlow() {
-	p.PostSend(p.qp, p.sendWR(establishID, 0, 8))
-	p.acceptFlow()
+	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.ackAll()
 	if _, ok := p.nextRetransmission(); ok {
 		p.ackAll()

@@ -142,6 +142,26 @@ func (h *host) expectSilence(quiet time.Duration) {
 	}
 }
 
+// expectIdle fails the case if the device sends a packet, or completes a request or receive.
+func (h *host) expectIdle() {
+	h.expectSilence(silencePeriod)
+	h.ExpectNoCompletion()
+}
+
+// expectNoCompletionYet fails the case if a request or receive has completed when the device has
+// processed all earlier packets.
+func (h *host) expectNoCompletionYet() {
+	h.syncDevice()
+	h.ExpectNoCompletion()
+}
+
+// expectSuccess fails the case unless the requests complete with success, in this order.
+func (h *host) expectSuccess(ids ...uint64) {
+	for _, id := range ids {
+		h.ExpectCompletion(id, verbs.WCSuccess)
+	}
+}
+
 // silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod
 

@@ -91,6 +91,22 @@ func (p *peer) expect(want iwarp.Packet) arrival {
 	return got
 }
 
+// expectSent posts a UD request, and fails the case unless the device sends the packet and
+// completes the request.
+func (p *peer) expectSent(wr verbs.SendWR, want iwarp.Packet) arrival {
+	p.PostSend(p.qp, wr)
+	a := p.expect(want)
+	p.ExpectCompletion(wr.WRID, verbs.WCSuccess)
+	return a
+}
+
+// expectReceived sends a Send in a UD packet, and fails the case unless receive id completes with
+// it.
+func (p *peer) expectReceived(id uint64, send iwarp.Segment) {
+	p.sendSegments(send)
+	p.expectRecv(id, send.Payload)
+}
+
 // fromDevice adds the QPNs to an expected packet.
 func (p *peer) fromDevice(want iwarp.Packet) iwarp.Packet {
 	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))

@@ -60,10 +60,7 @@ func (h *host) connect(s setup) *conn {
 	if s.active {
 		hs := h.startActive(s)
 		hs.recvFrame()
-		hs.sendReply(s.frame)
-		c := hs.enterFullOperation()
-		c.recvRTR()
-		return hs.expectConnected()
+		return hs.establishWithReply(s.frame)
 	}
 	hs := h.startPassive(s)
 	f := enhancedRequest()
@@ -72,9 +69,7 @@ func (h *host) connect(s setup) *conn {
 	}
 	hs.sendFrame(f)
 	hs.expectFrame(iwarp.Reply().Reject(false))
-	c := hs.enterFullOperation()
-	c.sendRTR()
-	return hs.expectConnected()
+	return hs.establish()
 }
 
 // nextSendMSN and nextRequestMSN are the MSNs of the peer's next messages to queues 0 and 1.
@@ -117,6 +112,20 @@ func (c *conn) send(frames ...iwarp.Frame) {
 	for _, f := range frames {
 		c.write(c.encode(f))
 	}
+}
+
+// sendSegments sends the segments of a message, each in a separate TCP segment.
+func (c *conn) sendSegments(segments []iwarp.Segment) {
+	for _, s := range segments {
+		c.send(s)
+	}
+}
+
+// sendAndSync sends frames, and fails the case unless the device processes them without a
+// response.
+func (c *conn) sendAndSync(frames ...iwarp.Frame) {
+	c.send(frames...)
+	c.sync()
 }
 
 // sendCoalesced sends frames in as few segments as possible.

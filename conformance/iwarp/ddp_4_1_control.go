@@ -38,8 +38,7 @@ var ddpControlCases = []conformance.Case{{
 	Defects: []string{"TaggedFlagIgnored"},
 	// Parsed as a tagged segment it has an unknown STag, which is also a valid cause.
 	Run: onConn(func(c *conn) {
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
-		c.expectAbort()
+		c.expectAbortBy(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
 		c.expectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 0)
 	}),
@@ -79,8 +78,7 @@ var ddpControlCases = []conformance.Case{{
 	Run: onConn(func(c *conn) {
 		parts := iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16)
 		c.send(parts[0], parts[1])
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectIdle()
 		c.send(parts[2])
 		c.ExpectRecv(1, 48)
 		c.ExpectBytes(c.localMem, 0, data(48))
@@ -92,12 +90,9 @@ var ddpControlCases = []conformance.Case{{
 	Sends:   "a Send of three segments, then a Send of one segment",
 	Expects: "the two in the order in which they were sent",
 	Run: onConn(func(c *conn) {
-		for _, part := range iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16) {
-			c.send(part)
-		}
+		c.sendSegments(iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16))
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		c.ExpectRecv(1, 48)
-		c.ExpectRecv(2, 16)
+		c.expectRecvs(48, 16)
 	}),
 }, {
 	ID:    "ddp/control/reserved-bits-are-zero",

@@ -73,12 +73,10 @@ var ddpHeaderCases = []conformance.Case{{
 	Expects: "each is placed at its offset",
 	Run: onConn(func(c *conn) {
 		for _, off := range []int{101, 202, 303} {
-			c.send(c.peerWrite(off, data(20)))
-			c.sync()
+			c.sendAndSync(c.peerWrite(off, data(20)))
 			c.ExpectBytes(c.targetMem, off, data(20))
 		}
-		c.send(c.peerRead(203, 16))
-		c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(20)[1:17]))
+		c.expectAnswer(c.peerRead(203, 16), iwarp.ReadResponse(peerSTag, peerTO, data(20)[1:17]))
 	}),
 }, {
 	ID:    "ddp/untagged/header-layout",

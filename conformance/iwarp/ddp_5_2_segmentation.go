@@ -112,8 +112,7 @@ var ddpSegmentCases = []conformance.Case{{
 		c.expect(iwarp.Send(1, nil).Last(true).ULPDULength(18))
 		c.expect(iwarp.Op(iwarp.OpWrite).Last(true).WithPayload(nil).ULPDULength(14))
 		c.expect(iwarp.Send(2, c.localMem.Buf[:16]))
-		c.send(c.peerRead(0, 0))
-		c.expect(iwarp.Op(iwarp.OpReadResponse).Last(true).WithPayload(nil).ULPDULength(14))
+		c.expectAnswer(c.peerRead(0, 0), iwarp.Op(iwarp.OpReadResponse).Last(true).WithPayload(nil).ULPDULength(14))
 		c.sync()
 	}),
 }, {
@@ -125,8 +124,7 @@ var ddpSegmentCases = []conformance.Case{{
 	Run: onConn(func(c *conn) {
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		c.send(iwarp.Write(unknownSTag, ^uint64(0), nil), iwarp.Send(c.nextSendMSN(), data(32)))
-		c.ExpectRecv(1, 16)
-		c.ExpectRecv(2, 32)
+		c.expectRecvs(16, 32)
 		c.sync()
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),

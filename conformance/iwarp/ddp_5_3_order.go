@@ -59,8 +59,7 @@ var ddpOrderCases = []conformance.Case{{
 	Expects: "one receive for each, the other receives stay posted",
 	Run: onConn(func(c *conn) {
 		for i, n := range []int{16, 32} {
-			c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-			c.ExpectRecv(uint64(i+1), n)
+			c.expectSendDelivered(uint64(i+1), n)
 			c.sync()
 			c.ExpectNoCompletion()
 		}
@@ -75,9 +74,7 @@ var ddpOrderCases = []conformance.Case{{
 	Run: onSetup(setup{receives: 10}, func(c *conn) {
 		lengths := []int{64, 0, 48, 4, 60, 16, 32, 8, 40, 12}
 		for _, n := range lengths {
-			for _, part := range iwarp.Send(c.nextSendMSN(), data(n)).Segments(18 + 16) {
-				c.send(part)
-			}
+			c.sendSegments(iwarp.Send(c.nextSendMSN(), data(n)).Segments(18 + 16))
 		}
 		for i, n := range lengths {
 			c.ExpectRecv(uint64(i+1), n)
@@ -116,8 +113,7 @@ var ddpOrderCases = []conformance.Case{{
 	Expects: "receives of 0, 3 and 16 octets, and no further octet changed",
 	Run: onConn(func(c *conn) {
 		for i, n := range []int{0, 3, 16} {
-			c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-			c.ExpectRecv(uint64(i+1), n)
+			c.expectSendDelivered(uint64(i+1), n)
 			c.ExpectBytes(c.localMem, i*64, data(n))
 			c.ExpectUnchanged(c.localMem, i*64, n)
 			c.localMem.Snapshot()

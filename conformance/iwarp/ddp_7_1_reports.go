@@ -43,8 +43,7 @@ var ddpReportCases = []conformance.Case{{
 	Expects: "one Terminate, and the end of the stream",
 	Run: onConn(func(c *conn) {
 		c.sendCoalesced(iwarp.Write(unknownSTag, 0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)).QN(4), c.peerWrite(memLen, data(16)))
-		c.expectAnyTerminate()
-		c.expectEnd()
+		c.expectTerminateAndEnd()
 	}),
 }, {
 	ID:    "ddp/error/header-of-the-offender",
@@ -66,7 +65,7 @@ var ddpReportCases = []conformance.Case{{
 	Run: onHost(func(h *host) {
 		tells := func(c *conn, wrong iwarp.Segment) {
 			c.send(wrong)
-			got := c.expectAnyTerminate().Terminate.SegmentLength
+			got := c.expectTerminate().Terminate.SegmentLength
 			c.Check(got != nil && int(*got) == wrong.Len(), fmt.Sprintf("the segment length %d", wrong.Len()), "%s", formatOptional(got))
 		}
 		tells(h.connect(setup{}), iwarp.Write(unknownSTag, 0, data(16)))
@@ -82,8 +81,7 @@ var ddpReportCases = []conformance.Case{{
 	Run: onHost(func(h *host) {
 		for _, f := range ddpErrors {
 			c := h.connect(setup{receives: 4})
-			c.send(f.wrong(c))
-			c.expectTerminateAndEnd(f.cause)
+			c.expectRefusal(f.wrong(c), f.cause)
 		}
 	}),
 }, {
@@ -95,8 +93,7 @@ var ddpReportCases = []conformance.Case{{
 	Run: onHost(func(h *host) {
 		for _, v := range []uint8{0, 2, 3} {
 			c := h.connect(setup{})
-			c.send(c.peerWrite(0, data(16)).DV(v))
-			c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidVersion)
+			c.expectRefusal(c.peerWrite(0, data(16)).DV(v), iwarp.DDPTaggedInvalidVersion)
 			c.ExpectUnchanged(c.targetMem, 0, 0)
 		}
 	}),
@@ -108,7 +105,7 @@ var ddpReportCases = []conformance.Case{{
 	Expects: "a Terminate: invalid version of an untagged segment",
 	Run: onHost(func(h *host) {
 		for _, v := range []uint8{0, 2, 3} {
-			h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
+			h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
 				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).DV(v) },
 				func(c *conn) iwarp.Segment { return c.peerRead(0, 16).DV(v) })
 		}
@@ -130,8 +127,7 @@ var ddpReportCases = []conformance.Case{{
 // the case unless it causes a Terminate, fails the read and is not placed.
 func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
 	c := h.connect(setup{})
-	c.send(change(iwarp.ReadResponseTo(c.deviceRead(1, 64, 16), data(16))))
-	c.expectTerminateAndEnd(cause)
+	c.expectRefusal(change(iwarp.ReadResponseTo(c.deviceRead(1, 64, 16), data(16))), cause)
 	c.expectFailures(1)
 	c.ExpectUnchanged(c.localMem, 0, 0)
 }

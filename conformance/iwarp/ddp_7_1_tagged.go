@@ -13,8 +13,7 @@ var ddpTaggedCases = []conformance.Case{{
 	Sends:   "a Write to an unknown key",
 	Expects: "a Terminate: invalid STag",
 	Run: onConn(func(c *conn) {
-		c.send(iwarp.Write(unknownSTag, c.targetAddr(0).TO, data(16)))
-		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
+		c.expectRefusal(iwarp.Write(unknownSTag, c.targetAddr(0).TO, data(16)), iwarp.DDPTaggedInvalidSTag)
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
@@ -27,8 +26,7 @@ var ddpTaggedCases = []conformance.Case{{
 		for _, bit := range []uint32{1, 0x80, 0x4000_0000} {
 			c := h.connect(setup{})
 			at := c.targetAddr(0)
-			c.send(iwarp.Write(at.STag^bit, at.TO, data(16)))
-			c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
+			c.expectRefusal(iwarp.Write(at.STag^bit, at.TO, data(16)), iwarp.DDPTaggedInvalidSTag)
 			c.ExpectUnchanged(c.targetMem, 0, 0)
 		}
 	}),
@@ -82,8 +80,7 @@ var ddpTaggedCases = []conformance.Case{{
 	Sends:   "a Write of 64 octets, the first 48 of them within the region",
 	Expects: "a Terminate: base or bounds, and memory unchanged",
 	Run: onConn(func(c *conn) {
-		c.send(c.peerWrite(memLen-48, data(64)))
-		c.expectTerminateAndEnd(iwarp.DDPTaggedBounds)
+		c.expectRefusal(c.peerWrite(memLen-48, data(64)), iwarp.DDPTaggedBounds)
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }}
@@ -94,8 +91,7 @@ func onWritesOutsideRegion(wrong ...func(*pageRegion) iwarp.Segment) func(*confo
 	return onHost(func(h *host) {
 		for _, w := range wrong {
 			c, p := h.connect(setup{}), h.newPageRegion()
-			c.send(w(p))
-			c.expectTerminateAndEnd(iwarp.DDPTaggedBounds)
+			c.expectRefusal(w(p), iwarp.DDPTaggedBounds)
 			h.expectPageUnchanged(p)
 		}
 	})

@@ -5,13 +5,12 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 )
 
-// expectRefused sends each segment on a separate connection, and fails the case unless it
+// expectEachRefused sends each segment on a separate connection, and fails the case unless it
 // causes a Terminate with one of the causes and is not delivered.
-func (h *host) expectRefused(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) {
+func (h *host) expectEachRefused(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) {
 	for _, w := range wrong {
 		c := h.connect(setup{receives: 4})
-		c.send(w(c))
-		c.expectTerminateAndEnd(causes...)
+		c.expectRefusal(w(c), causes...)
 		c.expectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 0)
 		c.ExpectUnchanged(c.targetMem, 0, 0)
@@ -50,7 +49,7 @@ func (c *conn) grantedIRD() int {
 // grants more.
 var threeReads = setup{
 	memLen: tcpBufferBytes, connParams: depthParam(3, 3),
-	frame: func(f startupFrame) startupFrame { return f.Depths(3, 3) },
+	frame: withDepths(3, 3),
 }
 
 var ddpUntaggedCases = []conformance.Case{{
@@ -60,8 +59,8 @@ var ddpUntaggedCases = []conformance.Case{{
 	Sends:   "Sends to queues 4 and 4294967295, which do not exist, and to 1 and 3",
 	Expects: "a Terminate: invalid queue number; for 1 and 3 also unexpected opcode",
 	Run: onHost(func(h *host) {
-		h.expectRefused(wrongQueueCauses[:1], sendToQueue(4), sendToQueue(0xffffffff))
-		h.expectRefused(wrongQueueCauses, sendToQueue(1), sendToQueue(3))
+		h.expectEachRefused(wrongQueueCauses[:1], sendToQueue(4), sendToQueue(0xffffffff))
+		h.expectEachRefused(wrongQueueCauses, sendToQueue(1), sendToQueue(3))
 	}),
 }, {
 	ID:    "ddp/untagged/read-request-on-another-queue",
@@ -70,8 +69,8 @@ var ddpUntaggedCases = []conformance.Case{{
 	Sends:   "Read Requests to queues 0 and 4",
 	Expects: "a Terminate: invalid queue number; for 0 also unexpected opcode",
 	Run: onHost(func(h *host) {
-		h.expectRefused(wrongQueueCauses, func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(0) })
-		h.expectRefused(wrongQueueCauses[:1], func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(4) })
+		h.expectEachRefused(wrongQueueCauses, func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(0) })
+		h.expectEachRefused(wrongQueueCauses[:1], func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(4) })
 	}),
 }, {
 	ID:    "ddp/untagged/no-receive",
@@ -83,8 +82,7 @@ var ddpUntaggedCases = []conformance.Case{{
 		for range 3 {
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		}
-		c.ExpectRecv(1, 16)
-		c.ExpectRecv(2, 16)
+		c.expectRecvs(16, 16)
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
@@ -95,7 +93,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Expects: "a Terminate: no buffer",
 	Run: onSetup(threeReads, func(c *conn) {
 		c.sendReadsUnread(c.grantedIRD() + 10)
-		c.drainOpUntilTerminate(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
+		c.expectTerminateAfter(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
 	ID:      "ddp/untagged/offset-out-of-range",
@@ -109,8 +107,8 @@ var ddpUntaggedCases = []conformance.Case{{
 		offset := func(mo uint32) func(*conn) iwarp.Segment {
 			return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(mo) }
 		}
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, offset(4))
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}, offset(4096))
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, offset(4))
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}, offset(4096))
 	}),
 }, {
 	ID:    "ddp/untagged/offset-of-a-read-request",
@@ -119,7 +117,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Sends:   "a Read Request with MO 4",
 	Expects: "a Terminate: invalid MO, or message too long",
 	Run: onHost(func(h *host) {
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
 			func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MO(4) })
 	}),
 }, {
@@ -129,8 +127,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Sends:   "a Send of 20 octets to a receive of 16",
 	Expects: "a Terminate: message too long, and no octet after the receive changed",
 	Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
-		c.send(iwarp.Send(c.nextSendMSN(), data(20)))
-		c.expectTerminateAndEnd(iwarp.DDPUntaggedTooLong)
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(20)), iwarp.DDPUntaggedTooLong)
 		c.expectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 16)
 	}),
@@ -144,7 +141,7 @@ var ddpUntaggedCases = []conformance.Case{{
 		number := func(ahead uint32) func(*conn) iwarp.Segment {
 			return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN()+ahead, data(16)) }
 		}
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
 	}),
 }, {
 	ID:    "ddp/untagged/number-of-a-read-request",
@@ -156,7 +153,7 @@ var ddpUntaggedCases = []conformance.Case{{
 		number := func(ahead uint32) func(*conn) iwarp.Segment {
 			return func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MSN(c.nextRequestMSN() + ahead) }
 		}
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff))
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff))
 	}),
 }, {
 	ID:    "ddp/untagged/number-repeated",

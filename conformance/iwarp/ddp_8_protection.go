@@ -26,8 +26,7 @@ var ddpProtectionCases = []conformance.Case{{
 	Expects: "a Terminate, the application is notified, and memory unchanged",
 	Run: onConn(func(c *conn) {
 		m := c.otherPDMemory(allAccess)
-		c.send(writeTo(addrOf(m, 0), data(16)))
-		c.expectTerminateAndEnd(foreignKeyCauses...)
+		c.expectRefusal(writeTo(addrOf(m, 0), data(16)), foreignKeyCauses...)
 		c.ExpectUnchanged(m, 0, 0)
 		c.expectDisconnect()
 	}),
@@ -40,12 +39,10 @@ var ddpProtectionCases = []conformance.Case{{
 	Run: onHost(func(h *host) {
 		mine, other, m := h.connect(setup{}), h.connect(setup{}), h.bindableMemory(64)
 		at := iwarp.At(mine.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
-		mine.send(writeTo(at, data(16)))
-		mine.sync()
+		mine.sendAndSync(writeTo(at, data(16)))
 		h.ExpectBytes(m, 0, data(16))
 		m.Snapshot()
-		other.send(writeTo(at, data(32)))
-		other.expectTerminateAndEnd(foreignKeyCauses...)
+		other.expectRefusal(writeTo(at, data(32)), foreignKeyCauses...)
 		h.ExpectUnchanged(m, 0, 0)
 		mine.sync()
 	}),
@@ -58,13 +55,11 @@ var ddpProtectionCases = []conformance.Case{{
 	Run: onConn(func(c *conn) {
 		m := c.Memory(64, allAccess)
 		at := addrOf(m, 0)
-		c.send(writeTo(at, data(16)))
-		c.sync()
+		c.sendAndSync(writeTo(at, data(16)))
 		c.ExpectBytes(m, 0, data(16))
 		m.Snapshot()
 		c.Must("a region that can be deregistered", m.Close())
-		c.send(writeTo(at, data(32)))
-		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
+		c.expectRefusal(writeTo(at, data(32)), iwarp.DDPTaggedInvalidSTag)
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
@@ -81,8 +76,7 @@ var ddpProtectionCases = []conformance.Case{{
 		c.ExpectRecv(1, 16)
 		c.ExpectBytes(m, 0, data(16))
 		m.Snapshot()
-		c.send(writeTo(at, data(32)))
-		c.expectTerminateAndEnd(foreignKeyCauses...)
+		c.expectRefusal(writeTo(at, data(32)), foreignKeyCauses...)
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }}

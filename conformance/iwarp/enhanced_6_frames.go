@@ -30,8 +30,7 @@ var enhancedFrameCases = []conformance.Case{{
 			hs := h.startPassive(setup{})
 			hs.sendFrame(f)
 			hs.checkEnhancedRevision(hs.recvFrame())
-			hs.enterFullOperation().sendRTR()
-			hs.expectConnected()
+			hs.establish()
 		}
 		hs := h.startActiveListening(setup{})
 		hs.checkEnhancedRevision(hs.recvFrame())
@@ -50,8 +49,7 @@ var enhancedFrameCases = []conformance.Case{{
 	Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(revision1Request().SFlag(true).Private(data(8)))
 		hs.expectFrame(iwarp.Reply().Revision(1).SFlag(false).PrivateLength(0))
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected()
+		hs.establish()
 		hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(8))
 	}),
 }, {
@@ -63,8 +61,7 @@ var enhancedFrameCases = []conformance.Case{{
 	Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(revision1Request())
 		hs.expectFrame(iwarp.Reply().Reject(false).Revision(1).SFlag(false))
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected().expectTraffic()
+		hs.establish().expectTraffic()
 	}),
 }, {
 	ID:    "enhanced/frame/four-octets-are-counted",
@@ -76,8 +73,7 @@ var enhancedFrameCases = []conformance.Case{{
 		hs.sendFrame(enhancedRequest())
 		f := hs.expectFrame(iwarp.Reply().SFlag(true).PrivateLength(16).Private(data(12)))
 		hs.Check(f.Enhanced != nil, "enhanced data", "none")
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected().expectTraffic()
+		hs.establish().expectTraffic()
 	}),
 }, {
 	ID:    "enhanced/frame/short-request",
@@ -120,8 +116,7 @@ var enhancedFrameCases = []conformance.Case{{
 	Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(revision1Request().Revision(2).Private(data(8)))
 		hs.expectFrame(iwarp.Reply().Reject(false).SFlag(false).PrivateLength(0))
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected().expectTraffic()
+		hs.establish().expectTraffic()
 		hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(8))
 	}),
 }, {
@@ -131,10 +126,10 @@ var enhancedFrameCases = []conformance.Case{{
 	Sends:   "a Request with IRD 5 and all flags, to an application with an initiator depth of 16; a Reply with IRD 2 and flag A",
 	Expects: "a Reply with an ORD of at most 5; at most two outstanding Read Requests",
 	Run: onHost(func(h *host) {
-		c := h.connect(setup{frame: func(f startupFrame) startupFrame { return f.Depths(5, 6) }})
+		c := h.connect(setup{frame: withDepths(5, 6)})
 		ord := enhancedOf(c.deviceFrame).ORD
 		c.Check(iwarp.Val(ord) <= 5, "an ORD of at most 5", "%d", iwarp.Val(ord))
-		c = h.connect(setup{active: true, frame: func(f startupFrame) startupFrame { return f.Depths(2, 0) }})
+		c = h.connect(setup{active: true, frame: withDepths(2, 0)})
 		if c.deviceFrame.Enhanced == nil {
 			rig.NotApplicable("the device's Request is not enhanced")
 		}

@@ -23,7 +23,7 @@ const excessiveDepth = 16382
 // replyExcessiveORD sends a Reply with an ORD above the IRD of any device.
 func (hs *handshake) replyExcessiveORD() *conn {
 	hs.recvEnhancedRequest()
-	hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(defaultOrd, excessiveDepth) })
+	hs.sendReply(withDepths(defaultOrd, excessiveDepth))
 	return hs.enterFullOperation()
 }
 
@@ -58,9 +58,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 		for _, ird := range []uint16{1, 2} {
 			hs := h.startActive(setup{})
 			hs.recvEnhancedRequest()
-			hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(ird, 0) })
-			hs.enterFullOperation().recvRTR()
-			hs.expectConnected().expectReadsLimited(8, int(ird))
+			hs.establishWithReply(withDepths(ird, 0)).expectReadsLimited(8, int(ird))
 		}
 	}),
 }, {
@@ -97,9 +95,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Expects: "the application gets 3 and 5",
 	Run: onActive(setup{}, func(hs *handshake) {
 		hs.recvEnhancedRequest()
-		hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(3, 5) })
-		hs.enterFullOperation().recvRTR()
-		hs.checkRequestDepths(hs.expectConnected().deviceConn.Param(), 3, 5)
+		hs.checkRequestDepths(hs.establishWithReply(withDepths(3, 5)).deviceConn.Param(), 3, 5)
 	}),
 }, {
 	ID:    "enhanced/depth/reply-leaves-it-open",
@@ -109,9 +105,8 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Expects: "a connection with at most four outstanding reads",
 	Run: onActive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
 		hs.recvEnhancedRequest()
-		hs.sendReply(func(f startupFrame) startupFrame { return f.Depths(iwarp.NoNegotiation, iwarp.NoNegotiation) })
-		hs.enterFullOperation().recvRTR()
-		c := hs.expectConnected()
+		hs.sendReply(withDepths(iwarp.NoNegotiation, iwarp.NoNegotiation))
+		c := hs.establish()
 		c.expectReadsLimited(8, 4)
 		c.sync()
 	}),

@@ -12,7 +12,7 @@ import (
 // anyRTR is every kind of RTR.
 const anyRTR = iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead
 
-// withDepths sets IRD and ORD of the peer's Request.
+// withDepths sets IRD and ORD of the peer's start-up frame.
 func withDepths(ird, ord uint16) func(startupFrame) startupFrame {
 	return func(f startupFrame) startupFrame { return f.Depths(ird, ord) }
 }
@@ -73,8 +73,7 @@ var enhancedResponderCases = []conformance.Case{{
 	Run: onPassive(setup{connParams: depthParam(7, 7)}, func(hs *handshake) {
 		hs.sendFrame(withDepths(3, 5)(enhancedRequest()))
 		hs.recvFrame()
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected()
+		hs.establish()
 		hs.checkRequestDepths(hs.requestParam, 3, 5)
 	}),
 }, {
@@ -143,8 +142,7 @@ var enhancedResponderCases = []conformance.Case{{
 			return
 		}
 		hs.Check(iwarp.Val(e.ORD) == 0, "ORD 0", "%v", hs.gotFrame)
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected()
+		hs.establish()
 	}),
 }, {
 	ID:    "enhanced/depth/request-leaves-it-open",
@@ -160,8 +158,7 @@ var enhancedResponderCases = []conformance.Case{{
 			e := hs.expectEnhancedReply()
 			hs.Check(ask.ord != open || iwarp.Val(e.IRD) == open, "an IRD of 3fff, since the ORD is not negotiated", "%#x", iwarp.Val(e.IRD))
 			hs.Check(ask.ird != open || iwarp.Val(e.ORD) == open, "an ORD of 3fff, since the IRD is not negotiated", "%#x", iwarp.Val(e.ORD))
-			hs.enterFullOperation().sendRTR()
-			c := hs.expectConnected()
+			c := hs.establish()
 			c.expectTraffic()
 			c.sync()
 		}
@@ -185,8 +182,7 @@ var enhancedResponderCases = []conformance.Case{{
 			}
 			hs.Check(iwarp.Val(e.IRD) <= uint16(attr.MaxQPRdAtomic), fmt.Sprintf("an IRD of at most %d", attr.MaxQPRdAtomic), "%d", iwarp.Val(e.IRD))
 			hs.Check(iwarp.Val(e.ORD) <= uint16(attr.MaxQPInitAtomic), fmt.Sprintf("an ORD of at most %d", attr.MaxQPInitAtomic), "%d", iwarp.Val(e.ORD))
-			hs.enterFullOperation().sendRTR()
-			hs.expectConnected().expectTraffic()
+			hs.establish().expectTraffic()
 		}
 	}),
 }, {
@@ -206,8 +202,7 @@ var enhancedResponderCases = []conformance.Case{{
 			} else {
 				hs.Check(got == enhancedFlags{}, fmt.Sprintf("no flags in response to %v", f), "%v", got)
 			}
-			hs.enterFullOperation().sendRTR()
-			hs.expectConnected().sync()
+			hs.establish().sync()
 		}
 	}),
 }}

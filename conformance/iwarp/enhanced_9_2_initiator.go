@@ -36,9 +36,7 @@ var enhancedRTRCases = []conformance.Case{{
 			rig.NotApplicable("the device does not request the peer-to-peer model")
 		}
 		hs.Check(f.offersRTR(), "A and at least one of B, C and D", "%v", f)
-		hs.sendReply(nil)
-		hs.enterFullOperation().recvRTR()
-		hs.expectConnected()
+		hs.establishWithReply(nil)
 	}),
 }, {
 	ID:    "enhanced/rtr/agreed-type-is-sent",

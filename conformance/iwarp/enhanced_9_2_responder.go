@@ -13,8 +13,7 @@ func (h *host) negotiate(f enhancedFlags) enhancedFlags {
 	hs := h.startPassive(setup{receives: 1})
 	hs.sendFrame(requestWithFlags(f))
 	got := flagsOf(hs.expectEnhancedReply())
-	hs.enterFullOperation().sendRTR()
-	hs.expectConnected()
+	hs.establish()
 	return got
 }
 

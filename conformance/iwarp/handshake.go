@@ -167,6 +167,25 @@ func (hs *handshake) expectConnected() *conn {
 	return hs.conn
 }
 
+// establish enters full operation, sends or receives the first message of the initiator, and
+// fails the case unless the application is connected.
+func (hs *handshake) establish() *conn {
+	c := hs.enterFullOperation()
+	if hs.setup.active {
+		c.recvRTR()
+	} else {
+		c.sendRTR()
+	}
+	return hs.expectConnected()
+}
+
+// establishWithReply sends the peer's Reply, changed by edit unless that is nil, and establishes
+// the connection.
+func (hs *handshake) establishWithReply(edit func(startupFrame) startupFrame) *conn {
+	hs.sendReply(edit)
+	return hs.establish()
+}
+
 // awaitResult waits for the application's connect or accept call.
 func (hs *handshake) awaitResult() error {
 	err := hs.task.Wait(2 * appTimeout)

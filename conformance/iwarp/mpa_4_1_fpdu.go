@@ -125,8 +125,7 @@ var mpaFPDUCases = []conformance.Case{{
 			c.ExpectCompletion(9, verbs.WCSuccess)
 			c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, over length, ULPDU and pad", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
 		}
-		c.send(iwarp.Send(c.nextSendMSN(), data(1)))
-		c.ExpectRecv(1, 1)
+		c.expectSendDelivered(1, 1)
 		b := c.encode(iwarp.Send(c.nextSendMSN(), data(1)))
 		b[len(b)-5] = 0xaa // the last octet of the pad
 		c.write(b)

@@ -28,8 +28,7 @@ func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 		if iwarp.Val(hs.recvFrame().R) {
 			rig.NotApplicable("the device refuses to send markers")
 		}
-		hs.enterFullOperation().sendRTR()
-		body(hs.expectConnected())
+		body(hs.establish())
 	})
 }
 

@@ -141,8 +141,7 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Send of 1500 octets with its markers",
 	Expects: "1500 octets in the receive, without the markers",
 	Run: onMarkersToDevice(func(c *conn) {
-		c.send(iwarp.Send(c.nextSendMSN(), data(1500)))
-		c.ExpectRecv(1, 1500)
+		c.expectSendDelivered(1, 1500)
 		c.ExpectBytes(c.localMem, 0, data(1500))
 		c.ExpectUnchanged(c.localMem, 0, 1500)
 	}),
@@ -153,8 +152,7 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Write of 1500 octets with its markers",
 	Expects: "1500 octets in the memory, without the markers",
 	Run: onMarkersToDevice(func(c *conn) {
-		c.send(c.peerWrite(0, data(1500)))
-		c.sync()
+		c.sendAndSync(c.peerWrite(0, data(1500)))
 		c.ExpectBytes(c.targetMem, 0, data(1500))
 		c.ExpectUnchanged(c.targetMem, 0, 1500)
 	}),

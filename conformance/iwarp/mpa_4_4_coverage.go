@@ -38,8 +38,7 @@ var mpaCoverageCases = []conformance.Case{{
 	Expects: "it is delivered",
 	Run: onMarkersToDevice(func(c *conn) {
 		n := payloadToMarker(c.framer.Position, ddpUntaggedLen) + 4
-		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-		c.ExpectRecv(1, n)
+		c.expectSendDelivered(1, n)
 		c.ExpectBytes(c.localMem, 0, data(n))
 	}),
 }, {
@@ -66,8 +65,7 @@ var mpaCoverageCases = []conformance.Case{{
 	Run: onMarkersToDevice(func(c *conn) {
 		n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
 		c.send(iwarp.Send(c.nextSendMSN(), data(n)), iwarp.Send(c.nextSendMSN()+1, data(24)))
-		c.ExpectRecv(1, n)
-		c.ExpectRecv(2, 24)
+		c.expectRecvs(n, 24)
 		c.ExpectBytes(c.localMem, 2048, data(24))
 	}),
 }, {
@@ -77,8 +75,7 @@ var mpaCoverageCases = []conformance.Case{{
 	Sends:   "a Send with one bit of its CRC wrong",
 	Expects: "a Terminate for a wrong CRC, and a receive that fails",
 	Run: onSetup(setup{receives: 1}, func(c *conn) {
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC())
-		c.expectTerminateAndEnd(iwarp.MPACRC)
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC(), iwarp.MPACRC)
 		c.expectFailure(1)
 	}),
 }, {
@@ -88,8 +85,7 @@ var mpaCoverageCases = []conformance.Case{{
 	Sends:   "a Write with one bit of its CRC wrong",
 	Expects: "a Terminate for a wrong CRC, and memory unchanged",
 	Run: onConn(func(c *conn) {
-		c.send(c.peerWrite(0, data(256)).BadCRC())
-		c.expectTerminateAndEnd(iwarp.MPACRC)
+		c.expectRefusal(c.peerWrite(0, data(256)).BadCRC(), iwarp.MPACRC)
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
@@ -101,8 +97,7 @@ var mpaCoverageCases = []conformance.Case{{
 	Run: onSetup(setup{}, func(c *conn) {
 		c.PostSend(c.qp, c.readWR(1, 0, 64))
 		g := c.expect(iwarp.Op(iwarp.OpReadRequest))
-		c.send(iwarp.ReadResponseTo(g.Segment, data(64)).BadCRC())
-		c.expectTerminateAndEnd(iwarp.MPACRC)
+		c.expectRefusal(iwarp.ReadResponseTo(g.Segment, data(64)).BadCRC(), iwarp.MPACRC)
 		c.expectFailure(1)
 		c.ExpectUnchanged(c.localMem, 0, 0)
 	}),

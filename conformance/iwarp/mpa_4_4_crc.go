@@ -22,10 +22,8 @@ func expectCRCs(c *conn) {
 	c.PostSend(c.qp, c.sendWR(9, 0, 16))
 	c.checkCRC(c.expect(iwarp.Op(iwarp.OpSend).Length(16)))
 	c.ExpectCompletion(9, verbs.WCSuccess)
-	c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-	c.ExpectRecv(1, 16)
-	c.send(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC())
-	c.expectTerminateAndEnd(iwarp.MPACRC)
+	c.expectSendDelivered(1, 16)
+	c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC(), iwarp.MPACRC)
 }
 
 // mustDecodeHex decodes an FPDU in hexadecimal.
@@ -69,9 +67,7 @@ var mpaCRCCases = []conformance.Case{{
 	Expects: "a Request with C set",
 	Run: onActive(setup{}, func(hs *handshake) {
 		hs.expectFrame(iwarp.Request().CRC(true))
-		hs.sendReply(nil)
-		hs.enterFullOperation().recvRTR()
-		hs.expectConnected()
+		hs.establishWithReply(nil)
 	}),
 }, {
 	ID:    "mpa/crc/asked-for-by-default-in-a-reply",

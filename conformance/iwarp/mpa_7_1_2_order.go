@@ -54,9 +54,7 @@ var mpaOrderCases = []conformance.Case{{
 	Expects: "a Request",
 	Run: onActive(setup{}, func(hs *handshake) {
 		hs.expectFrame(iwarp.Request())
-		hs.sendReply(nil)
-		hs.enterFullOperation().recvRTR()
-		hs.expectConnected()
+		hs.establishWithReply(nil)
 	}),
 }, {
 	ID:    "mpa/order/responder-waits-for-a-request",
@@ -73,8 +71,7 @@ var mpaOrderCases = []conformance.Case{{
 		hs.write(b[len(b)-1:])
 		hs.sentFrame = f
 		hs.expectFrame(iwarp.Reply().Reject(false))
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected()
+		hs.establish()
 	}),
 }, {
 	ID:    "mpa/order/first-fpdu-behind-the-reply-is-taken",

@@ -48,8 +48,7 @@ func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformanc
 // expectTraffic fails the case unless a connection carries Sends in both directions.
 func (c *conn) expectTraffic() {
 	c.PostRecv(c.qp, 70, c.localMem.SGE(0, 16))
-	c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-	c.ExpectRecv(70, 16)
+	c.expectSendDelivered(70, 16)
 	c.PostSend(c.qp, c.sendWR(71, 0, 16))
 	c.expect(iwarp.Op(iwarp.OpSend).WithPayload(data(16)))
 	c.ExpectCompletion(71, verbs.WCSuccess)
@@ -86,9 +85,7 @@ var mpaFrameCases = []conformance.Case{{
 	Expects: "a Request that begins with MPA ID Req Frame",
 	Run: onActive(setup{}, func(hs *handshake) {
 		hs.expectFrame(startupFrame{Key: new(iwarp.KeyRequest)})
-		hs.sendReply(nil)
-		hs.enterFullOperation().recvRTR()
-		hs.expectConnected()
+		hs.establishWithReply(nil)
 	}),
 }, {
 	ID:    "mpa/start/key-of-the-reply",
@@ -99,8 +96,7 @@ var mpaFrameCases = []conformance.Case{{
 	Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(enhancedRequest())
 		hs.expectFrame(startupFrame{Key: new(iwarp.KeyReply)})
-		hs.enterFullOperation().sendRTR()
-		hs.expectConnected()
+		hs.establish()
 	}),
 }, {
 	ID:    "mpa/start/wrong-key-in-a-request-closes",

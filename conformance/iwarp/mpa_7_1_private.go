@@ -91,8 +91,7 @@ var mpaPrivateCases = []conformance.Case{{
 			hs := h.startPassive(setup{})
 			hs.sendFrame(f)
 			hs.expectFrame(iwarp.Reply().Reject(false))
-			hs.enterFullOperation().sendRTR()
-			hs.expectConnected()
+			hs.establish()
 			h.checkRequestPrivateData(hs.requestParam.PrivateData, f.PrivateData)
 		}
 	}),
@@ -109,8 +108,7 @@ var mpaPrivateCases = []conformance.Case{{
 			n -= 4
 		}
 		hs.sendReply(func(f startupFrame) startupFrame { return f.Private(data(n)) })
-		hs.enterFullOperation().recvRTR()
-		hs.checkRequestPrivateData(hs.expectConnected().deviceConn.Param().PrivateData, data(n))
+		hs.checkRequestPrivateData(hs.establish().deviceConn.Param().PrivateData, data(n))
 	}),
 }, {
 	ID:    "mpa/private/more-than-was-announced",
@@ -139,15 +137,12 @@ var mpaPrivateCases = []conformance.Case{{
 	Run: onHost(func(h *host) {
 		hs := h.startActive(setup{})
 		hs.checkPrivateData(hs.recvFrame(), nil)
-		hs.sendReply(nil)
-		hs.enterFullOperation().recvRTR()
-		h.checkRequestPrivateData(hs.expectConnected().deviceConn.Param().PrivateData, nil)
+		h.checkRequestPrivateData(hs.establishWithReply(nil).deviceConn.Param().PrivateData, nil)
 		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
 			hs := h.startPassive(setup{})
 			hs.sendFrame(f)
 			hs.checkPrivateData(hs.recvFrame(), nil)
-			hs.enterFullOperation().sendRTR()
-			hs.expectConnected()
+			hs.establish()
 			h.checkRequestPrivateData(hs.requestParam.PrivateData, nil)
 		}
 	}),

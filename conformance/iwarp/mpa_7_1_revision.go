@@ -68,8 +68,7 @@ var mpaRevisionCases = []conformance.Case{{
 	Run: onHost(func(h *host) {
 		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
 			c := h.connect(setup{receives: 1, frame: func(startupFrame) startupFrame { return f }})
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-			c.ExpectRecv(1, 16)
+			c.expectSendDelivered(1, 16)
 			c.PostSend(c.qp, c.sendWR(2, 0, 16), c.writeWR(3, 0, 16))
 			c.expect(iwarp.Op(iwarp.OpSend).DV(1).RV(1))
 			c.expect(iwarp.Op(iwarp.OpWrite).DV(1).RV(1))

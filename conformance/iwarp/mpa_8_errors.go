@@ -12,8 +12,7 @@ func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error
 		for _, edit := range edits {
 			c := h.connect(setup{receives: 1, recvLen: 2048})
 			c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
-			c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
-			c.expectTerminateAndEnd(iwarp.MPAMarker)
+			c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit), iwarp.MPAMarker)
 			c.expectFailure(1)
 		}
 	})
@@ -64,8 +63,7 @@ var mpaErrorCases = []conformance.Case{{
 	Sends:   "a Write with a wrong CRC",
 	Expects: "a Terminate that names the CRC, then the end of the stream; the application is notified",
 	Run: onConn(func(c *conn) {
-		c.send(c.peerWrite(0, data(64)).BadCRC())
-		c.expectTerminateAndEnd(iwarp.MPACRC)
+		c.expectRefusal(c.peerWrite(0, data(64)).BadCRC(), iwarp.MPACRC)
 		c.expectDisconnect()
 	}),
 }, {

@@ -16,8 +16,7 @@ var rdmapRequestCases = []conformance.Case{{
 	Sends:   "a Read Request with four extra octets",
 	Expects: "the end of the stream, and no Read Response",
 	Run: onConn(func(c *conn) {
-		c.send(c.peerRead(0, 16).WithPayload(data(4)))
-		c.expectAbort()
+		c.expectAbortBy(c.peerRead(0, 16).WithPayload(data(4)))
 	}),
 }, {
 	ID:    "rdmap/read/request-with-payload-is-terminated",
@@ -27,9 +26,7 @@ var rdmapRequestCases = []conformance.Case{{
 	Sends:   "a Read Request with four extra octets",
 	Expects: "a Terminate with any cause, since no code is specified",
 	Run: onConn(func(c *conn) {
-		c.send(c.peerRead(0, 16).WithPayload(data(4)))
-		c.expectAnyTerminate()
-		c.expectEnd()
+		c.expectRefusal(c.peerRead(0, 16).WithPayload(data(4)))
 	}),
 }, {
 	ID:    "rdmap/read/request-layout",
@@ -100,12 +97,10 @@ var rdmapRequestCases = []conformance.Case{{
 	Sends:   "a Read Request, and a Send",
 	Expects: "a Read Response and no completion, then a completion for the Send",
 	Run: onConn(func(c *conn) {
-		c.send(c.peerRead(0, 16))
-		c.expect(iwarp.Op(iwarp.OpReadResponse))
+		c.expectAnswer(c.peerRead(0, 16), iwarp.Op(iwarp.OpReadResponse))
 		c.sync()
 		c.ExpectNoCompletion()
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		c.ExpectRecv(1, 16)
+		c.expectSendDelivered(1, 16)
 	}),
 }, {
 	ID:    "rdmap/read/requests-in-order",

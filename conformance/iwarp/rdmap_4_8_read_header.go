@@ -39,8 +39,7 @@ var rdmapReadHeaderCases = []conformance.Case{{
 		for done < tcpBufferBytes {
 			g := c.nextFPDUs(1)[0]
 			if g.Op() == iwarp.OpTerminate {
-				t := parseTerminate(g)
-				c.checkCause(t, []iwarp.Cause{iwarp.RDMAPInvalidSTag, iwarp.RDMAPAccess, iwarp.RDMAPSTagNotAssociated})
+				t := c.checkTerminate(g, []iwarp.Cause{iwarp.RDMAPInvalidSTag, iwarp.RDMAPAccess, iwarp.RDMAPSTagNotAssociated})
 				c.expectQuotedReadHeader(t, request, uint32(done))
 				return
 			}
@@ -102,7 +101,7 @@ var rdmapReadHeaderCases = []conformance.Case{{
 	Run: onConn(func(c *conn) {
 		wrong := iwarp.ReadResponse(unknownSTag, 0x1234, data(16))
 		c.send(c.peerWrite(0, data(16)), wrong)
-		c.expectQuotedDDPHeader(c.expectAnyTerminate(), wrong)
+		c.expectQuotedDDPHeader(c.expectTerminate(), wrong)
 		c.expectEnd()
 	}),
 }, {
@@ -129,7 +128,7 @@ var rdmapReadHeaderCases = []conformance.Case{{
 		if n, err := c.qp.PostSend([]verbs.SendWR{wr}); n == 0 {
 			rig.Abort(fmt.Errorf("the device refuses to post a request with a wrong key (%w): %w", err, conformance.ErrBenchCannot))
 		}
-		t := c.expectAnyTerminate()
+		t := c.expectTerminate()
 		cause := iwarp.Val(t.Terminate.Cause)
 		c.Check(cause.Layer() == 0 && cause.Type() == 0, "TERMINATE rdmap/local", "%v", t)
 		c.Check(!iwarp.Val(t.Terminate.HasDDP) && !iwarp.Val(t.Terminate.HasRDMAP), "a Terminate without headers", "%v", t)

@@ -51,8 +51,7 @@ var rdmapControlCases = []conformance.Case{{
 	Sends:   "a Write with T clear, otherwise valid",
 	Expects: "the end of the stream, and memory unchanged",
 	Run: onConn(func(c *conn) {
-		c.send(c.peerWrite(0, data(16)).Tagged(false))
-		c.expectAbort()
+		c.expectAbortBy(c.peerWrite(0, data(16)).Tagged(false))
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
@@ -121,10 +120,8 @@ var rdmapControlCases = []conformance.Case{{
 			wc := c.ExpectRecv(id+1, 16)
 			c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "one with WC_WITH_INV")
 		}
-		c.send(c.peerRead(0, 16).InvalidateSTag(at.STag))
-		c.expect(iwarp.Op(iwarp.OpReadResponse))
-		c.send(writeTo(at, data(32)))
-		c.sync()
+		c.expectAnswer(c.peerRead(0, 16).InvalidateSTag(at.STag), iwarp.Op(iwarp.OpReadResponse))
+		c.sendAndSync(writeTo(at, data(32)))
 		c.ExpectBytes(m, 0, data(32))
 	}),
 }}

@@ -14,13 +14,10 @@ var rdmapWriteCases = []conformance.Case{{
 	Expects: "no completion for the Writes, and the first receive for the Send",
 	Run: onConn(func(c *conn) {
 		c.send(c.peerWrite(0, data(16)))
-		for _, part := range c.peerWrite(64, data(64)).Segments(14 + 16) {
-			c.send(part)
-		}
+		c.sendSegments(c.peerWrite(64, data(64)).Segments(14 + 16))
 		c.sync()
 		c.ExpectNoCompletion()
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		c.ExpectRecv(1, 16)
+		c.expectSendDelivered(1, 16)
 		c.ExpectBytes(c.targetMem, 64, data(64))
 	}),
 }, {

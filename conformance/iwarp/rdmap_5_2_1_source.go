@@ -17,7 +17,7 @@ var rdmapSourceCases = []conformance.Case{{
 	Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/2"), Defects: []string{"IRDLeaks"},
 	Sends:   "four times as many Read Requests as the IRD, one after the other",
 	Expects: "a Read Response to each",
-	Run: onSetup(setup{connParams: depthParam(3, 3), frame: func(f startupFrame) startupFrame { return f.Depths(3, 3) }}, func(c *conn) {
+	Run: onSetup(setup{connParams: depthParam(3, 3), frame: withDepths(3, 3)}, func(c *conn) {
 		for i := range 4 * c.grantedIRD() {
 			c.send(c.peerRead(16*i, 16))
 			c.expectReadResponse(c.targetMem.Buf[16*i:][:16])
@@ -103,8 +103,7 @@ var rdmapSourceCases = []conformance.Case{{
 	Expects: "zero-length Read Responses",
 	Run: onConn(func(c *conn) {
 		for _, source := range []iwarp.Addr{iwarp.At(unknownSTag, 0x77), c.targetAddr(-1), c.targetAddr(memLen + 100), iwarp.At(c.targetAddr(0).STag, ^uint64(0))} {
-			c.send(c.readFrom(source, 0))
-			c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil).Last(true))
+			c.expectAnswer(c.readFrom(source, 0), iwarp.ReadResponse(peerSTag, peerTO, nil).Last(true))
 		}
 		c.sync()
 	}),
@@ -116,8 +115,7 @@ var rdmapSourceCases = []conformance.Case{{
 	Expects: "one segment without payload for each",
 	Run: onConn(func(c *conn) {
 		for i := range 3 {
-			c.send(c.peerRead(i, 0))
-			c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil).Last(true))
+			c.expectAnswer(c.peerRead(i, 0), iwarp.ReadResponse(peerSTag, peerTO, nil).Last(true))
 		}
 		c.sync()
 	}),
@@ -153,8 +151,7 @@ func onRefusedReads(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) fu
 	return onHost(func(h *host) {
 		for _, w := range wrong {
 			c := h.connect(setup{})
-			c.send(w(c))
-			c.expectTerminateAndEnd(causes...)
+			c.expectRefusal(w(c), causes...)
 		}
 	})
 }

@@ -60,8 +60,7 @@ var rdmapResponseCases = []conformance.Case{{
 	Run: onConn(func(c *conn) {
 		parts := iwarp.ReadResponseTo(c.deviceRead(7, 64, 48), data(48)).Segments(14 + 16)
 		c.send(parts[0], parts[1])
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectIdle()
 		c.send(parts[2])
 		c.ExpectCompletion(7, verbs.WCSuccess)
 		c.ExpectBytes(c.localMem, 64, data(48))
@@ -104,8 +103,7 @@ var rdmapResponseCases = []conformance.Case{{
 	Sends:   "a Read Response to memory that the peer can write",
 	Expects: "the end of the stream, and memory unchanged",
 	Run: onConn(func(c *conn) {
-		c.send(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
-		c.expectAbort()
+		c.expectAbortBy(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {

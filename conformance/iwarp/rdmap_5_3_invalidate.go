@@ -16,8 +16,7 @@ var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCan
 // expectInvalidateTerminates fails the case unless a Send with Invalidate causes a Terminate and
 // is not delivered.
 func (c *conn) expectInvalidateTerminates(s iwarp.Segment) {
-	c.send(s)
-	c.expectTerminateAndEnd(invalidateCauses...)
+	c.expectRefusal(s, invalidateCauses...)
 	c.expectNoSuccess()
 }
 
@@ -39,12 +38,10 @@ var rdmapInvalidateCases = []conformance.Case{{
 	Run: onConn(func(c *conn) {
 		m := c.bindableMemory(64)
 		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteRead), m.Addr())
-		c.send(c.readFrom(at, 16))
-		c.expect(iwarp.ReadResponse(peerSTag, peerTO, m.Buf[:16]))
+		c.expectAnswer(c.readFrom(at, 16), iwarp.ReadResponse(peerSTag, peerTO, m.Buf[:16]))
 		c.send(iwarp.SendSEInvalidate(c.nextSendMSN(), at.STag, data(16)))
 		c.ExpectRecv(1, 16)
-		c.send(c.readFrom(at, 16))
-		c.expectTerminateAndEnd(iwarp.RDMAPInvalidSTag, iwarp.RDMAPSTagNotAssociated)
+		c.expectRefusal(c.readFrom(at, 16), iwarp.RDMAPInvalidSTag, iwarp.RDMAPSTagNotAssociated)
 	}),
 }, {
 	ID:    "rdmap/invalidate/by-an-empty-send",
@@ -60,8 +57,7 @@ var rdmapInvalidateCases = []conformance.Case{{
 			c.send(send(c.nextSendMSN(), at.STag, nil))
 			wc := c.ExpectRecv(1, 0)
 			c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == at.STag, "a receive with the invalidated key", "%s", rig.Describe(&wc))
-			c.send(writeTo(at, data(16)))
-			c.expectTerminateAndEnd(foreignKeyCauses...)
+			c.expectRefusal(writeTo(at, data(16)), foreignKeyCauses...)
 			h.ExpectUnchanged(m, 0, 0)
 		}
 	}),
@@ -77,8 +73,7 @@ var rdmapInvalidateCases = []conformance.Case{{
 		c.send(iwarp.SendInvalidate(c.nextSendMSN(), key, data(16)))
 		wc := c.ExpectRecv(1, 16)
 		c.Check(wc.Flags&verbs.WCWithInv != 0 && uint32(wc.InvalidatedRKey) == key, "a receive with the invalidated key", "flags %#x, key %#x", wc.Flags, wc.InvalidatedRKey)
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		wc = c.ExpectRecv(2, 16)
+		wc = c.expectSendDelivered(2, 16)
 		c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "key %#x", wc.InvalidatedRKey)
 	}),
 }, {
@@ -116,8 +111,7 @@ var rdmapInvalidateCases = []conformance.Case{{
 		mine, other, m := h.connect(setup{}), h.connect(setup{receives: 2}), h.bindableMemory(64)
 		at := iwarp.At(mine.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
 		other.expectInvalidateFails(iwarp.SendInvalidate(other.nextSendMSN(), at.STag, data(16)))
-		mine.send(writeTo(at, data(16)))
-		mine.sync()
+		mine.sendAndSync(writeTo(at, data(16)))
 		h.ExpectBytes(m, 0, data(16))
 	}),
 }, {
@@ -140,11 +134,9 @@ var rdmapInvalidateCases = []conformance.Case{{
 	Expects: "a receive that fails, and another stream can still write",
 	Run: onHost(func(h *host) {
 		one, other, m := h.connect(setup{receives: 2}), h.connect(setup{}), h.Memory(64, allAccess)
-		other.send(writeTo(addrOf(m, 0), data(16)))
-		other.sync()
+		other.sendAndSync(writeTo(addrOf(m, 0), data(16)))
 		one.expectInvalidateFails(iwarp.SendInvalidate(one.nextSendMSN(), addrOf(m, 0).STag, data(16)))
-		other.send(writeTo(addrOf(m, 16), data(16)))
-		other.sync()
+		other.sendAndSync(writeTo(addrOf(m, 16), data(16)))
 		h.ExpectBytes(m, 16, data(16))
 	}),
 }}

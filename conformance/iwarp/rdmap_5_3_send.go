@@ -48,8 +48,7 @@ var rdmapSendCases = []conformance.Case{{
 	Expects: "four receives",
 	Run: onConn(func(c *conn) {
 		for i, n := range []int{16, 0, 0, 32} {
-			c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-			c.ExpectRecv(uint64(i+1), n)
+			c.expectSendDelivered(uint64(i+1), n)
 		}
 		c.ExpectBytes(c.localMem, 3*64, data(32))
 	}),
@@ -62,11 +61,8 @@ var rdmapSendCases = []conformance.Case{{
 	Run: onHost(func(h *host) {
 		for _, ulpdu := range []int{1000, 18 + 40} {
 			c := h.connect(setup{receives: 2})
-			for _, part := range iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu) {
-				c.send(part)
-			}
-			c.expectAnyTerminate()
-			c.expectEnd()
+			c.sendSegments(iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu))
+			c.expectTerminateAndEnd()
 			c.expectFailures(2)
 			c.ExpectUnchanged(c.localMem, 0, 64)
 		}
@@ -111,8 +107,7 @@ var rdmapSendCases = []conformance.Case{{
 		ch := h.useCompChannel()
 		c := h.connect(setup{receives: 4})
 		h.armCQ()
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		c.ExpectRecv(1, 16)
+		c.expectSendDelivered(1, 16)
 		c.sync()
 		h.expectNoCQEvent(ch)
 	}),

@@ -40,8 +40,7 @@ var rdmapEndCases = []conformance.Case{{
 	Sends:   "a Send and a Read Request, and then a Write to an unknown key",
 	Expects: "a Terminate with T=0, L=1, queue 2, MSN 1 and MO 0",
 	Run: onConn(func(c *conn) {
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		c.sync()
+		c.sendAndSync(iwarp.Send(c.nextSendMSN(), data(16)))
 		c.send(iwarp.Write(unknownSTag, 0, data(16)))
 		c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x47, 2, 0))
 	}),
@@ -54,7 +53,7 @@ var rdmapEndCases = []conformance.Case{{
 	Run: onSetup(setup{}, func(c *conn) {
 		c.postOutstanding(1, 4)
 		c.send(iwarp.Write(unknownSTag, 0, data(16)))
-		c.expectAnyTerminate()
+		c.expectTerminate()
 		n, err := c.qp.PostSend([]verbs.SendWR{c.writeWR(1, 0, 16)})
 		c.Note("post: %d accepted, %v", n, err)
 		c.expectEnd()
@@ -66,8 +65,7 @@ var rdmapEndCases = []conformance.Case{{
 	Sends:   "a Terminate: catastrophic error",
 	Expects: "an event of the queue pair, or an error completion other than a flush",
 	Run: onConn(func(c *conn) {
-		c.send(iwarp.Terminate(iwarp.RDMAPStreamCatastrophic))
-		c.expectAbort()
+		c.expectAbortBy(iwarp.Terminate(iwarp.RDMAPStreamCatastrophic))
 		c.expectDisconnect()
 		c.expectQPError()
 	}),
@@ -81,8 +79,7 @@ var rdmapEndCases = []conformance.Case{{
 		t := iwarp.Terminate(iwarp.RDMAPRemoteUnspecified)
 		for _, odd := range []iwarp.Segment{t.QN(0), t.QN(1), t.MSN(2)} {
 			c := h.connect(setup{receives: 2})
-			c.send(odd)
-			c.expectAbort()
+			c.expectAbortBy(odd)
 			c.expectFailures(2)
 		}
 	}),
@@ -117,7 +114,7 @@ var rdmapEndCases = []conformance.Case{{
 	Expects: "a Terminate, and then FIN",
 	Run: onConn(func(c *conn) {
 		c.send(iwarp.Write(unknownSTag, 0, data(16)))
-		c.expectAnyTerminate()
+		c.expectTerminate()
 		c.expectClose()
 	}),
 }}

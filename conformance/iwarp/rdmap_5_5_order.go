@@ -13,8 +13,7 @@ func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(
 		c.PostSend(c.qp, c.readWR(11, 64, 16), after(c))
 		request := c.expect(iwarp.Op(iwarp.OpReadRequest))
 		c.expect(iwarp.Op(op))
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectIdle()
 		c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
 		c.ExpectCompletion(11, verbs.WCSuccess)
 		c.ExpectCompletion(12, verbs.WCSuccess)
@@ -38,8 +37,7 @@ var rdmapOrderCases = []conformance.Case{{
 		for id := range uint64(4) {
 			c.ExpectRecv(id+1, 16)
 		}
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectIdle()
 		c.write(b[cut:])
 		for range 3 {
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
@@ -65,9 +63,7 @@ var rdmapOrderCases = []conformance.Case{{
 		requests := c.nextFPDUs(len(reads))
 		for i, g := range requests {
 			c.checkFPDU(iwarp.Op(iwarp.OpReadRequest), g)
-			for _, part := range iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16) {
-				c.send(part)
-			}
+			c.sendSegments(iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16))
 		}
 		for i, n := range sizes {
 			c.ExpectCompletion(uint64(11+i), verbs.WCSuccess)
@@ -126,8 +122,7 @@ var rdmapOrderCases = []conformance.Case{{
 	Expects: "no completion before the Read Response, and one after it",
 	Run: onConn(func(c *conn) {
 		request := c.deviceRead(11, 64, 16)
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectIdle()
 		c.send(iwarp.ReadResponseTo(request, data(16)))
 		c.ExpectCompletion(11, verbs.WCSuccess)
 		c.ExpectBytes(c.localMem, 64, data(16))

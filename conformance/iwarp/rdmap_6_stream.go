@@ -39,7 +39,7 @@ var rdmapStreamCases = []conformance.Case{{
 	Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/2"), Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
 	Sends:   "a Request with IRD 3; the application posts eight reads",
 	Expects: "three Read Requests, and another one for each that is answered",
-	Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(3, defaultOrd) }}, func(c *conn) {
+	Run: onSetup(setup{frame: withDepths(3, defaultOrd)}, func(c *conn) {
 		const limit, all = 3, 8
 		wrs := make([]verbs.SendWR, all)
 		for i := range wrs {
@@ -64,7 +64,7 @@ var rdmapStreamCases = []conformance.Case{{
 	Expects: "a Terminate",
 	Run: onSetup(threeReads, func(c *conn) {
 		c.sendReadsUnread(c.grantedIRD() + 1)
-		c.drainOpUntilTerminate(iwarp.OpReadResponse)
+		c.expectTerminateAfter(iwarp.OpReadResponse)
 	}),
 }, {
 	ID:    "rdmap/stream/flood-of-reads-is-refused",
@@ -75,7 +75,7 @@ var rdmapStreamCases = []conformance.Case{{
 	Expects: "a Terminate",
 	Run: onSetup(threeReads, func(c *conn) {
 		c.sendReadsUnread(1000)
-		c.drainOpUntilTerminate(iwarp.OpReadResponse)
+		c.expectTerminateAfter(iwarp.OpReadResponse)
 	}),
 }, {
 	ID:    "rdmap/stream/opcode-change-is-terminated",
@@ -86,8 +86,7 @@ var rdmapStreamCases = []conformance.Case{{
 	Run: onConn(func(c *conn) {
 		parts := iwarp.Send(c.nextSendMSN(), data(32)).Segments(18 + 16)
 		c.send(parts[0], parts[1].Opcode(iwarp.OpSendSE))
-		c.expectAnyTerminate()
-		c.expectEnd()
+		c.expectTerminateAndEnd()
 		c.expectNoSuccess()
 	}),
 }, {
@@ -101,7 +100,7 @@ var rdmapStreamCases = []conformance.Case{{
 		c.waitForDevice()
 		c.send(iwarp.Write(unknownSTag, 0, data(16)))
 		c.waitForDevice()
-		c.drainOpUntilTerminate(iwarp.OpWrite, iwarp.DDPTaggedInvalidSTag)
+		c.expectTerminateAfter(iwarp.OpWrite, iwarp.DDPTaggedInvalidSTag)
 	}),
 }, {
 	ID:    "rdmap/stream/errors-reach-the-program",
@@ -112,8 +111,7 @@ var rdmapStreamCases = []conformance.Case{{
 	Run: onHost(func(h *host) {
 		for _, f := range []peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault} {
 			c := h.connect(setup{receives: 2})
-			c.send(f.frame(c))
-			c.expectAbort()
+			c.expectAbortBy(f.frame(c))
 			c.Note("%s", f.name)
 			c.expectDisconnect()
 			c.AwaitState(c.qp, verbs.QPStateErr)

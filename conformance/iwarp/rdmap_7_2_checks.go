@@ -22,8 +22,7 @@ var rdmapCheckCases = []conformance.Case{{
 			func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).Opcode(13) },
 		} {
 			c := h.connect(setup{receives: 2})
-			c.send(wrong(c))
-			c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
+			c.expectRefusal(wrong(c), iwarp.RDMAPUnexpectedOpcode)
 			c.expectNoSuccess()
 		}
 	}),
@@ -35,7 +34,7 @@ var rdmapCheckCases = []conformance.Case{{
 	Expects: "a Terminate: invalid version, no receive and no Read Response",
 	Run: onHost(func(h *host) {
 		for _, v := range []uint8{0, 2, 3} {
-			h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
+			h.expectEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
 				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).RV(v) },
 				func(c *conn) iwarp.Segment { return c.peerRead(0, 16).RV(v) })
 		}
@@ -48,7 +47,7 @@ var rdmapCheckCases = []conformance.Case{{
 	Expects: "a Terminate: invalid version; nothing is placed, and the reads fail",
 	Run: onHost(func(h *host) {
 		for _, v := range []uint8{0, 2, 3} {
-			h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).RV(v) })
+			h.expectEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion}, func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).RV(v) })
 			h.expectResponseRefused(iwarp.RDMAPInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.RV(v) })
 		}
 	}),

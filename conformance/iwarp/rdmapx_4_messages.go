@@ -50,8 +50,7 @@ var rdmapxMessageCases = []conformance.Case{{
 	Expects: "a Terminate for the first: unexpected opcode; the same for the second, or a response if the device supports atomics",
 	Run: onHost(func(h *host) {
 		c := h.connect(setup{receives: 2})
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13))
-		c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13), iwarp.RDMAPUnexpectedOpcode)
 		c = h.connect(setup{})
 		c.send(c.peerFetchAdd(1, c.wordOffset(), 0))
 		if !c.Caps.Has(verbs.CapAtomics) {
@@ -81,14 +80,13 @@ var rdmapxMessageCases = []conformance.Case{{
 	Sends:   "Atomic Requests on queues 0 and 4, immediate data on queue 1, and an Atomic Response on queue 1 to a request of the device",
 	Expects: "a Terminate: invalid queue number; for existing queues also unexpected opcode",
 	Run: onHost(func(h *host) {
-		h.expectRefused(wrongQueueCauses,
+		h.expectEachRefused(wrongQueueCauses,
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).QN(0) },
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).QN(4) },
 			func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSendMSN(), 7).QN(1) })
 		c := h.connect(setup{})
 		request := c.deviceFetchAdd(1, 0)
-		c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7).QN(1))
-		c.expectTerminateAndEnd(wrongQueueCauses...)
+		c.expectRefusal(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 7).QN(1), wrongQueueCauses...)
 		c.expectNoSuccess()
 	}),
 }, {
@@ -99,15 +97,15 @@ var rdmapxMessageCases = []conformance.Case{{
 	Sends:   "Atomic Requests with DV 0 and 2, with RV 0 and 2, with an MSN that is not the next, and with MO 4",
 	Expects: "a Terminate with the cause of each, and memory unchanged",
 	Run: onHost(func(h *host) {
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).DV(0) },
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).DV(2) })
-		h.expectRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
+		h.expectEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidVersion},
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).RV(0) },
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).RV(2) })
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange},
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange},
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).MSN(c.nextRequestMSN() + 1) })
-		h.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
+		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).MO(4) })
 	}),
 }, {
@@ -132,10 +130,8 @@ var rdmapxMessageCases = []conformance.Case{{
 	Expects: "both are executed and answered",
 	Run: onConn(func(c *conn) {
 		c.setWord(c.wordOffset(), 42)
-		c.send(c.peerFetchAdd(1, c.wordOffset(), 5))
-		c.expectAtomicResponse(1, 1, 42)
-		c.send(c.peerCmpSwap(2, c.wordOffset(), 47, 11))
-		c.expectAtomicResponse(2, 2, 47)
+		c.expectAnswer(c.peerFetchAdd(1, c.wordOffset(), 5), iwarp.AtomicResponse(1, 1, 42))
+		c.expectAnswer(c.peerCmpSwap(2, c.wordOffset(), 47, 11), iwarp.AtomicResponse(2, 2, 47))
 		c.expectWord(c.wordOffset(), 11)
 	}),
 }}

@@ -15,8 +15,7 @@ func onMisalignedAtomics(wrong func(c *conn, off int) iwarp.Segment) func(*confo
 		for _, off := range []int{1, 2, 4, 7} {
 			c := h.connect(setup{})
 			// The region itself may be misaligned.
-			c.send(wrong(c, c.wordOffset()+off))
-			c.expectTerminateAndEnd(iwarp.RDMAPStreamCatastrophic)
+			c.expectRefusal(wrong(c, c.wordOffset()+off), iwarp.RDMAPStreamCatastrophic)
 			c.ExpectUnchanged(c.targetMem, 0, 0)
 		}
 	})

@@ -56,8 +56,7 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(3))
 		c.sync()
 		c.setWord(c.wordOffset(), 1)
-		c.send(c.peerFetchAdd(9, c.wordOffset(), 1))
-		c.expectAtomicResponse(1, 9, 1)
+		c.expectAnswer(c.peerFetchAdd(9, c.wordOffset(), 1), iwarp.AtomicResponse(1, 9, 1))
 		c.sync()
 	}),
 }, {
@@ -66,13 +65,12 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 	Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/2"), Defects: []string{"AtomicsApart"},
 	Sends:   "a Request with IRD 2; the application posts a read and two FetchAdds",
 	Expects: "the third when the first is answered, and not before",
-	Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Depths(2, defaultOrd) }}, func(c *conn) {
+	Run: onSetup(setup{frame: withDepths(2, defaultOrd)}, func(c *conn) {
 		c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.fetchAddWR(3, 136, 1))
 		read := c.expect(iwarp.Op(iwarp.OpReadRequest))
 		c.expect(iwarp.Op(iwarp.OpAtomicRequest))
 		c.expectSilence(silencePeriod)
-		c.send(iwarp.ReadResponseTo(read.Segment, data(16)))
-		c.expect(iwarp.Op(iwarp.OpAtomicRequest))
+		c.expectAnswer(iwarp.ReadResponseTo(read.Segment, data(16)), iwarp.Op(iwarp.OpAtomicRequest))
 	}),
 }, {
 	ID:    "rdmapx/atomic/request-layout",
@@ -134,15 +132,13 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/4"), Defects: []string{"EverythingTakesReceive"},
 	Sends:   "four times as many FetchAdds as the IRD, one after the other, and a Send",
 	Expects: "a response to each and no completion, then the first receive for the Send",
-	Run: onSetup(setup{receives: 4, connParams: depthParam(3, 3), frame: func(f startupFrame) startupFrame { return f.Depths(3, 3) }}, func(c *conn) {
+	Run: onSetup(setup{receives: 4, connParams: depthParam(3, 3), frame: withDepths(3, 3)}, func(c *conn) {
 		c.setWord(c.wordOffset(), 0)
 		for i := range uint32(4 * c.grantedIRD()) {
-			c.send(c.peerFetchAdd(i, c.wordOffset(), 1))
-			c.expectAtomicResponse(i+1, i, uint64(i))
+			c.expectAnswer(c.peerFetchAdd(i, c.wordOffset(), 1), iwarp.AtomicResponse(i+1, i, uint64(i)))
 		}
 		c.ExpectNoCompletion()
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		c.ExpectRecv(1, 16)
+		c.expectSendDelivered(1, 16)
 	}),
 }, {
 	ID:    "rdmapx/atomic/in-order",
@@ -179,8 +175,7 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		off := int(-m.Addr() & 7)
 		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteAtomic), m.Addr()+uint64(off))
 		was := binary.NativeEndian.Uint64(m.Buf[off:])
-		c.send(iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5))
-		c.expectAtomicResponse(1, 1, was)
+		c.expectAnswer(iwarp.FetchAdd(c.nextRequestMSN(), 1, at, 5), iwarp.AtomicResponse(1, 1, was))
 		c.ExpectBytes(m, off, binary.NativeEndian.AppendUint64(nil, was+5))
 		c.ExpectUnchanged(m, off, 8)
 	}),

@@ -47,8 +47,7 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Run: onConn(func(c *conn) {
 		for i := range uint32(2) {
 			c.sync()
-			c.send(c.peerFetchAdd(7, c.wordOffset(), 0))
-			c.expect(iwarp.Op(iwarp.OpAtomicResponse).QN(3).MSN(i + 1))
+			c.expectAnswer(c.peerFetchAdd(7, c.wordOffset(), 0), iwarp.Op(iwarp.OpAtomicResponse).QN(3).MSN(i+1))
 		}
 	}),
 }, {
@@ -59,12 +58,10 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Expects: "the end of the stream, with any Terminate, and a read that fails",
 	Run: onHost(func(h *host) {
 		c := h.connect(setup{})
-		c.send(iwarp.AtomicResponse(1, 1, 7))
-		c.expectAbort()
+		c.expectAbortBy(iwarp.AtomicResponse(1, 1, 7))
 		c = h.connect(setup{})
 		c.deviceRead(1, 64, 16)
-		c.send(iwarp.AtomicResponse(1, 1, 7))
-		c.expectAbort()
+		c.expectAbortBy(iwarp.AtomicResponse(1, 1, 7))
 		c.expectFailures(1)
 	}),
 }, {
@@ -81,8 +78,7 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 		} {
 			c := h.connect(setup{})
 			request := c.deviceFetchAdd(1, 64)
-			c.send(answer(*request.AtomicRequest.ID))
-			c.expectAbort()
+			c.expectAbortBy(answer(*request.AtomicRequest.ID))
 			c.expectFailures(1)
 			c.ExpectUnchanged(c.localMem, 64, 8)
 		}
@@ -96,8 +92,7 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Run: onHost(func(h *host) {
 		refused := func(c *conn, id uint64, number uint32) {
 			request := c.deviceFetchAdd(id, 64)
-			c.send(iwarp.AtomicResponse(number, *request.AtomicRequest.ID, 7))
-			c.expectTerminateAndEnd(iwarp.DDPUntaggedMSNRange)
+			c.expectRefusal(iwarp.AtomicResponse(number, *request.AtomicRequest.ID, 7), iwarp.DDPUntaggedMSNRange)
 			c.expectFailures(1)
 			c.ExpectUnchanged(c.localMem, 0, 8)
 		}
@@ -118,8 +113,7 @@ var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]con
 	Expects: "no completion before the response; one after it, with the original value in memory",
 	Run: onConn(func(c *conn) {
 		request := c.deviceFetchAdd(11, 64)
-		c.expectSilence(silencePeriod)
-		c.ExpectNoCompletion()
+		c.expectIdle()
 		c.send(iwarp.AtomicResponse(1, *request.AtomicRequest.ID, 0x0102030405060708))
 		c.ExpectCompletion(11, verbs.WCSuccess)
 		c.ExpectBytes(c.localMem, 64, binary.NativeEndian.AppendUint64(nil, 0x0102030405060708))

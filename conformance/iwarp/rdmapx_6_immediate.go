@@ -76,7 +76,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 		number := func(ahead uint32) func(*conn) iwarp.Segment {
 			return func(c *conn) iwarp.Segment { return iwarp.Immediate(c.nextSendMSN()+ahead, doubled(7)) }
 		}
-		c.expectRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
+		c.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
 	}),
 }, {
 	ID:    "rdmapx/immediate/no-receive",
@@ -89,8 +89,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 			c := first.connect(setup{receives: 1})
 			c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))
 			c.expectRecvImm(1, 1)
-			c.send(immediate(c.nextSendMSN(), doubled(2)))
-			c.expectTerminateAndEnd(iwarp.DDPUntaggedNoBuffer)
+			c.expectRefusal(immediate(c.nextSendMSN(), doubled(2)), iwarp.DDPUntaggedNoBuffer)
 		}
 	}),
 }, {
@@ -117,8 +116,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 	Run: onImmediate(func(first *conn) {
 		for _, n := range []int{0, 4, 7, 9, 12} {
 			c := first.connect(setup{receives: 2})
-			c.send(iwarp.Op(iwarp.OpImmediate).MSN(c.nextSendMSN()).WithPayload(data(n)))
-			c.expectAbort()
+			c.expectAbortBy(iwarp.Op(iwarp.OpImmediate).MSN(c.nextSendMSN()).WithPayload(data(n)))
 			c.expectNoSuccess()
 		}
 	}),
@@ -143,9 +141,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 	Expects: "four receives in that order",
 	Run: onImmediate(func(c *conn) {
 		long := func() {
-			for _, part := range iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 16) {
-				c.send(part)
-			}
+			c.sendSegments(iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 16))
 		}
 		long()
 		c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))

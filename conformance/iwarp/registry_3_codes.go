@@ -27,8 +27,7 @@ var registryCases = []conformance.Case{{
 	Sends:   "a Write with a wrong CRC",
 	Expects: "a Terminate that begins with the octets 20 02, and quotes nothing",
 	Run: onConn(func(c *conn) {
-		c.send(c.peerWrite(0, data(64)).BadCRC())
-		c.expect(iwarp.Terminate(iwarp.MPACRC).QuotingNothing())
+		c.expectAnswer(c.peerWrite(0, data(64)).BadCRC(), iwarp.Terminate(iwarp.MPACRC).QuotingNothing())
 	}),
 }, {
 	ID:    "rdmap/registry/unassigned-opcodes",
@@ -40,8 +39,7 @@ var registryCases = []conformance.Case{{
 		for op := iwarp.Opcode(12); op <= iwarp.OpExperimental; op++ {
 			c := h.connect(setup{receives: 1})
 			h.Note("opcode %d", op)
-			c.send(iwarp.Op(op).QN(0).MSN(c.nextSendMSN()).WithPayload(data(16)))
-			c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode)
+			c.expectRefusal(iwarp.Op(op).QN(0).MSN(c.nextSendMSN()).WithPayload(data(16)), iwarp.RDMAPUnexpectedOpcode)
 			c.expectFailure(1)
 		}
 	}),

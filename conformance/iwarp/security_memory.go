@@ -10,8 +10,7 @@ import (
 // not executed.
 func (h *host) expectSegmentRefused(wrong func(*conn) iwarp.Segment) {
 	c := h.connect(setup{receives: 2})
-	c.send(wrong(c))
-	c.expectAbort()
+	c.expectAbortBy(wrong(c))
 	c.expectNoSuccess()
 }
 
@@ -73,8 +72,7 @@ var securityMemoryCases = []conformance.Case{{
 			} {
 				c := h.connect(setup{})
 				key := c.bindWindow(m, 64, 128, verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
-				c.send(wrong(c, iwarp.At(key, m.Addr()+uint64(off))))
-				c.expectTerminateAndEnd(boundsCauses...)
+				c.expectRefusal(wrong(c, iwarp.At(key, m.Addr()+uint64(off))), boundsCauses...)
 			}
 		}
 		h.ExpectUnchanged(m, 0, 0)
@@ -88,15 +86,11 @@ var securityMemoryCases = []conformance.Case{{
 	Run: onConn(func(c *conn) {
 		m := c.Memory(640, allAccess)
 		parts := writeTo(addrOf(m, 0), data(640)).Segments(14 + 64)
-		for _, part := range parts[:5] {
-			c.send(part)
-		}
+		c.sendSegments(parts[:5])
 		c.waitForDevice()
 		c.Must("a region that can be deregistered", m.Close())
 		m.Snapshot()
-		for _, part := range parts[5:] {
-			c.send(part)
-		}
+		c.sendSegments(parts[5:])
 		c.expectAbort()
 		c.ExpectUnchanged(m, 0, 0)
 	}),
@@ -108,11 +102,9 @@ var securityMemoryCases = []conformance.Case{{
 	Expects: "the Write is placed; the Read Request ends the stream, and no octet is sent",
 	Run: onConn(func(c *conn) {
 		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
-		c.send(writeTo(addrOf(m, 0), data(16)))
-		c.sync()
+		c.sendAndSync(writeTo(addrOf(m, 0), data(16)))
 		c.ExpectBytes(m, 0, data(16))
-		c.send(c.readFrom(addrOf(m, 0), 16))
-		c.expectAbort()
+		c.expectAbortBy(c.readFrom(addrOf(m, 0), 16))
 	}),
 }, {
 	ID:    "security/rights/window-grants-its-own",
@@ -138,8 +130,7 @@ var securityMemoryCases = []conformance.Case{{
 	Expects: "a Terminate, and memory unchanged",
 	Run: onSetup(setup{access: verbs.AccessRemoteRead}, func(c *conn) {
 		m := c.Memory(64, allAccess)
-		c.send(writeTo(addrOf(m, 0), data(16)))
-		c.expectTerminateAndEnd(accessCauses...)
+		c.expectRefusal(writeTo(addrOf(m, 0), data(16)), accessCauses...)
 		c.ExpectUnchanged(m, 0, 0)
 	}),
 }, {
@@ -150,8 +141,7 @@ var securityMemoryCases = []conformance.Case{{
 	Expects: "a Terminate, and no data",
 	Run: onSetup(setup{access: verbs.AccessRemoteWrite}, func(c *conn) {
 		m := c.Memory(64, allAccess)
-		c.send(c.readFrom(addrOf(m, 0), 16))
-		c.expectTerminateAndEnd(accessCauses...)
+		c.expectRefusal(c.readFrom(addrOf(m, 0), 16), accessCauses...)
 	}),
 }, {
 	ID:    "security/rights/queue-pair-permits-atomics",
@@ -168,8 +158,7 @@ var securityMemoryCases = []conformance.Case{{
 			func(c *conn) iwarp.Segment { return iwarp.CompareSwap(c.nextRequestMSN(), 1, at, 0, 5) },
 		} {
 			c := h.connect(setup{access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite})
-			c.send(request(c))
-			c.expectTerminateAndEnd(accessCauses...)
+			c.expectRefusal(request(c), accessCauses...)
 			h.ExpectUnchanged(m, 0, 0)
 		}
 	}),
@@ -181,8 +170,7 @@ var securityMemoryCases = []conformance.Case{{
 	Expects: "a zero-length Read Response",
 	Run: onConn(func(c *conn) {
 		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
-		c.send(c.readFrom(addrOf(m, 0), 0))
-		c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil))
+		c.expectAnswer(c.readFrom(addrOf(m, 0), 0), iwarp.ReadResponse(peerSTag, peerTO, nil))
 		c.sync()
 	}),
 }}

@@ -109,12 +109,10 @@ var securityResourceCases = []conformance.Case{{
 		h.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 4}, verbs.SRQLimit))
 		c := h.connect(setup{srq: srq})
 		for i := range 4 {
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-			c.ExpectRecv(uint64(i+1), 16)
+			c.expectSendDelivered(uint64(i+1), 16)
 		}
 		h.ExpectNoEvent()
-		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		c.ExpectRecv(5, 16)
+		c.expectSendDelivered(5, 16)
 		h.ExpectEvent(verbs.EventSRQLimitReached)
 	}),
 }, {
@@ -156,8 +154,7 @@ var securityResourceCases = []conformance.Case{{
 		}
 		flooded.waitForDevice()
 		h.expectOverrunReported(small)
-		other.send(iwarp.Send(other.nextSendMSN(), data(16)))
-		other.ExpectRecv(1, 16)
+		other.expectSendDelivered(1, 16)
 		other.sync()
 		other.ExpectState(other.qp, verbs.QPStateRTS)
 	}),
