@@ -21,13 +21,12 @@ const (
 )
 
 var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{{
-	ID:    "dg/packet/send-as-specified",
-	Title: "A Send is one UDP datagram with header, DDP segment and CRC, and nothing else",
-	Cite:  cite("2", "dg/pkt/1", "dg/pkt/2", "dg/pkt/5"), Labels: []string{"service:ud"},
-	Defects: []string{"PacketsPadded", "CRCMostFirst"},
+	ID: "dg/packet/send-as-specified", Cite: cite("2", "dg/pkt/1", "dg/pkt/2", "dg/pkt/5"),
+	Labels:  []string{"service:ud"},
+	Title:   "A Send is one UDP datagram with header, DDP segment and CRC, and nothing else",
 	Sends:   "nothing; the device sends 5 octets",
 	Expects: "43 octets: version 1, kind UD, both QPNs and the key, a Send with MSN 1 without pad, the CRC least significant octet first",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"PacketsPadded", "CRCMostFirst"}, Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.sendWR(1, 0, 5))
 		got := p.expect(iwarp.PacketOf(iwarp.KindUD))
 		path := iwarp.PacketPath{Dest: p.qpn, Source: uint32(p.qp.QPN()), Key: p.key}
@@ -37,13 +36,12 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.expectSilence(silencePeriod)
 	}),
 }, {
-	ID:    "dg/packet/no-octets-behind",
-	Title: "A packet that is too short for its blocks, or that has octets after them, is dropped",
-	Cite:  cite("2", "dg/pkt/1", "dg/pkt/6"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
-	Defects: []string{"StrangePacketsTaken"},
+	ID: "dg/packet/no-octets-behind", Cite: cite("2", "dg/pkt/1", "dg/pkt/6"), Needs: verbs.CapRD, Setup: setupRD,
+	Labels:  []string{"service:rd"},
+	Title:   "A packet that is too short for its blocks, or that has octets after them, is dropped",
 	Sends:   "Challenges and Acks of the device's flow that are truncated or 1 or 4 octets too long, with a correct CRC; then valid ones",
 	Expects: "nothing in response to the former; the cookie and a completion in response to the latter",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"StrangePacketsTaken"}, Run: onPeer(func(p *peer) {
 		p.recvStartOf(p.sendWR(1, 0, 8))
 		p.sendTruncatedAndExtended(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, peerCookie+1))
 		p.challenge(peerCookie)
@@ -53,12 +51,11 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "dg/packet/crc-is-of-all-octets",
-	Title: "Every packet ends with the CRC32c of all octets before it",
-	Cite:  cite("2", "dg/pkt/3", "dg/pkt/2"), Labels: []string{"service:ud"}, Defects: []string{"CRCMostFirst"},
+	ID: "dg/packet/crc-is-of-all-octets", Cite: cite("2", "dg/pkt/3", "dg/pkt/2"), Labels: []string{"service:ud"},
+	Title:   "Every packet ends with the CRC32c of all octets before it",
 	Sends:   "an invalid segment; the device sends messages of 0 to 40 octets and of several packets, and an error message",
 	Expects: "a correct CRC in each, least significant octet first",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"CRCMostFirst"}, Run: onPeer(func(p *peer) {
 		for n := range 41 {
 			p.PostSend(p.qp, p.sendWR(uint64(n), n, n))
 			p.checkCRC(p.expect(iwarp.UD(iwarp.Send(uint32(n+1), p.localMem.Buf[n:2*n]))))
@@ -72,12 +69,12 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.checkCRC(p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate))))
 	}),
 }, {
-	ID:    "dg/packet/every-damaged-bit-is-noticed",
-	Title: "A packet with a single wrong bit is dropped",
-	Cite:  cite("2", "dg/pkt/3", "dg/pkt/6"), Labels: []string{"service:ud"}, Defects: []string{"CRCUnchecked"},
+	ID: "dg/packet/every-damaged-bit-is-noticed", Cite: cite("2", "dg/pkt/3", "dg/pkt/6"),
+	Labels:  []string{"service:ud"},
+	Title:   "A packet with a single wrong bit is dropped",
 	Sends:   "a Send with each of its bits flipped in turn, then the valid one",
 	Expects: "no response and no completion, then one for the last",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"CRCUnchecked"}, Run: onPeer(func(p *peer) {
 		whole := iwarp.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
 		for bit := range 8 * len(whole) {
 			damaged := bytes.Clone(whole)
@@ -89,12 +86,11 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.expectRecv(1, data(20))
 	}),
 }, {
-	ID:    "dg/packet/headers-below-are-not-covered",
-	Title: "The CRC does not cover the IP and UDP headers",
-	Cite:  cite("2", "dg/pkt/4"), Labels: []string{"service:ud"}, Defects: []string{"CRCCoversPorts"},
+	ID: "dg/packet/headers-below-are-not-covered", Cite: cite("2", "dg/pkt/4"), Labels: []string{"service:ud"},
+	Title:   "The CRC does not cover the IP and UDP headers",
 	Sends:   "the same octets from two hosts and two ports, with another traffic class",
 	Expects: "a receive of each",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"CRCCoversPorts"}, Run: onPeer(func(p *peer) {
 		octets := iwarp.UD(iwarp.Send(1, data(20))).Over(p.path()).Append(nil)
 		routes := []route{p.defaultRoute(0), p.defaultRoute(1), p.defaultRoute(0).fromPort(peerPort + 1), p.defaultRoute(1).fromPort(1024)}
 		for i, w := range routes {
@@ -104,12 +100,11 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "dg/packet/ragged-lengths-have-no-pad",
-	Title: "Messages of every length are sent and accepted without pad",
-	Cite:  cite("2", "dg/pkt/5"), Labels: []string{"service:ud"}, Defects: []string{"PacketsPadded"},
+	ID: "dg/packet/ragged-lengths-have-no-pad", Cite: cite("2", "dg/pkt/5"), Labels: []string{"service:ud"},
+	Title:   "Messages of every length are sent and accepted without pad",
 	Sends:   "messages of 0 to 9 octets; the device sends the same",
 	Expects: "receives of the same lengths, and packets of 38 octets more than their messages",
-	Run: onSetup(setup{receives: 10}, func(p *peer) {
+	Defects: []string{"PacketsPadded"}, Run: onSetup(setup{receives: 10}, func(p *peer) {
 		for n := range 10 {
 			p.expectReceived(uint64(n+1), iwarp.Send(uint32(n+1), data(n)))
 			p.PostSend(p.qp, p.sendWR(uint64(n), 0, n))
@@ -119,12 +114,11 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "dg/packet/strange-ones-vanish",
-	Title: "A packet of another version or of an unknown kind, or one too short for its blocks, is dropped",
-	Cite:  cite("2", "dg/pkt/6"), Labels: []string{"service:ud"}, Defects: []string{"StrangePacketsTaken"},
+	ID: "dg/packet/strange-ones-vanish", Cite: cite("2", "dg/pkt/6"), Labels: []string{"service:ud"},
+	Title:   "A packet of another version or of an unknown kind, or one too short for its blocks, is dropped",
 	Sends:   "Sends of every version but 1 and of every unknown kind, and the first 0 to 15 octets of one, all with a correct CRC; an empty datagram",
 	Expects: "no response and no completion; then a receive of a valid Send",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"StrangePacketsTaken"}, Run: onPeer(func(p *peer) {
 		good := iwarp.UD(iwarp.Send(1, data(16)))
 		for v := range uint8(16) {
 			if v != 1 {
@@ -143,12 +137,11 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		p.expectRecv(1, data(16))
 	}),
 }, {
-	ID:    "dg/packet/reserved-is-zero",
-	Title: "Reserved bits and octets are zero in packets of a UD queue pair",
-	Cite:  cite("2", "dg/pkt/7"), Labels: []string{"service:ud"}, Defects: []string{"ReservedSent"},
+	ID: "dg/packet/reserved-is-zero", Cite: cite("2", "dg/pkt/7"), Labels: []string{"service:ud"},
+	Title:   "Reserved bits and octets are zero in packets of a UD queue pair",
 	Sends:   "an invalid segment; the device sends messages, and an error message",
 	Expects: "octets 1 to 3 of the packets are zero",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"ReservedSent"}, Run: onPeer(func(p *peer) {
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.wr(2, verbs.OpRDMAWrite, 0, 8))
 		p.sendSegments(unknownKeyWrite())
 		for _, a := range p.nextPackets(3) {
@@ -156,13 +149,12 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "dg/packet/reserved-is-zero-in-rd",
-	Title: "Reserved bits and octets are zero in data, Acks, Challenges and Refusals",
-	Cite:  cite("2", "dg/pkt/7"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
-	Defects: []string{"ReservedSent"},
+	ID: "dg/packet/reserved-is-zero-in-rd", Cite: cite("2", "dg/pkt/7"), Needs: verbs.CapRD, Setup: setupRD,
+	Labels:  []string{"service:rd"},
+	Title:   "Reserved bits and octets are zero in data, Acks, Challenges and Refusals",
 	Sends:   "packets that cause each of them",
 	Expects: "zeros in the reserved bits",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"ReservedSent"}, Run: onPeer(func(p *peer) {
 		p.openFlow(zeroLengthWrite())
 		p.send(p.nextDataPacket(zeroLengthWrite()).AckNow())
 		ack := p.expectAck(2)
@@ -180,12 +172,11 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "dg/packet/reserved-is-ignored",
-	Title: "Reserved bits and octets are ignored",
-	Cite:  cite("2", "dg/pkt/7"), Labels: []string{"service:ud"}, Defects: []string{"ReservedLookedAt"},
+	ID: "dg/packet/reserved-is-ignored", Cite: cite("2", "dg/pkt/7"), Labels: []string{"service:ud"},
+	Title:   "Reserved bits and octets are ignored",
 	Sends:   "Sends with each bit of octets 1 to 3 set alone, and with all of them",
 	Expects: "a receive of each",
-	Run: onSetup(setup{receives: 25}, func(p *peer) {
+	Defects: []string{"ReservedLookedAt"}, Run: onSetup(setup{receives: 25}, func(p *peer) {
 		for i := range 25 {
 			octets := iwarp.UD(iwarp.Send(uint32(i+1), data(i))).Over(p.path()).Append(nil)
 			octets = octets[:len(octets)-crcLen]
@@ -199,13 +190,12 @@ var packetCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID:    "dg/packet/reserved-is-ignored-in-rd",
-	Title: "Reserved bits and octets of data, Acks and Challenges are ignored",
-	Cite:  cite("2", "dg/pkt/7"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
-	Defects: []string{"ReservedLookedAt"},
+	ID: "dg/packet/reserved-is-ignored-in-rd", Cite: cite("2", "dg/pkt/7"), Needs: verbs.CapRD, Setup: setupRD,
+	Labels:  []string{"service:rd"},
+	Title:   "Reserved bits and octets of data, Acks and Challenges are ignored",
 	Sends:   "a Challenge, an Ack and data with all reserved bits set",
 	Expects: "the cookie, a completion and an Ack",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"ReservedLookedAt"}, Run: onPeer(func(p *peer) {
 		odd := func(pkt iwarp.Packet) iwarp.Packet {
 			return pkt.EditHeader(func(h *iwarp.PacketHeader) { h.Reserved, h.FlagsReserved = new(uint16(0xffff)), new(uint8(3)) })
 		}

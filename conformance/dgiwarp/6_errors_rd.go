@@ -7,12 +7,11 @@ import (
 )
 
 var errorRDCases = overRD.Cases([]conformance.Case{{
-	ID:    "dg/error/of-a-flow-names-the-request",
-	Title: "An RD error message fails the quoted request with its status, and flushes those after it",
-	Cite:  cite("6", "dg/err/7"), Defects: []string{"ErrorFailsAll"},
+	ID: "dg/error/of-a-flow-names-the-request", Cite: cite("6", "dg/err/7"),
+	Title:   "An RD error message fails the quoted request with its status, and flushes those after it",
 	Sends:   "an Ack for the first of four Sends, and an error message about the second",
 	Expects: "a success, a failure that is no flush, and two flushes",
-	Run: onFlow(setup{receives: 1}, func(p *peer) {
+	Defects: []string{"ErrorFailsAll"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
 		p.acceptFlowOf(p.sendWR(1, 0, 8), p.sendWR(2, 8, 8), p.sendWR(3, 16, 8), p.sendWR(4, 24, 8))
 		second := p.expectData(1)
 		p.expectDataRange(2, 2)
@@ -25,12 +24,11 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.ExpectCompletion(4, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID:    "dg/error/is-the-last-of-its-flow",
-	Title: "On RD an error message is the last segment of the flow, and has the DDP header of the invalid segment",
-	Cite:  cite("6", "dg/err/3", "dg/err/1"), Defects: []string{"ErrorWithoutHeader"},
+	ID: "dg/error/is-the-last-of-its-flow", Cite: cite("6", "dg/err/3", "dg/err/1"),
+	Title:   "On RD an error message is the last segment of the flow, and has the DDP header of the invalid segment",
 	Sends:   "a Write with an unknown key, in a flow; Acks",
 	Expects: "a Terminate on queue 2 in the device's flow that quotes the Write, and nothing more; an event, and the error state",
-	Run: onFlow(setup{receives: 1}, func(p *peer) {
+	Defects: []string{"ErrorWithoutHeader"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
 		p.establishDeviceFlow()
 		wrong := unknownKeyWrite()
 		p.send(p.nextDataPacket(wrong).AckNow())
@@ -43,13 +41,12 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "dg/error/of-a-flow-can-be-isolated",
-	Title: "A queue pair can be configured so that an error affects its flow only",
-	Cite:  cite("6", "dg/err/2"), Level: conformance.Should, Setup: conformance.Setup{Reliable: true, Isolate: true},
-	Defects: []string{"IsolationIgnored"},
+	ID: "dg/error/of-a-flow-can-be-isolated", Cite: cite("6", "dg/err/2"), Level: conformance.Should,
+	Setup:   conformance.Setup{Reliable: true, Isolate: true},
+	Title:   "A queue pair can be configured so that an error affects its flow only",
 	Sends:   "a Write with an unknown key in one of two flows, then Sends in the other",
 	Expects: "an error message; the other flow and the queue pair still work",
-	Run: onFlow(setup{receives: 4}, func(p *peer) {
+	Defects: []string{"IsolationIgnored"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
 		other := p.peer(1)
 		other.openFlow(iwarp.Send(1, data(8)))
 		p.expectRecv(1, data(8))
@@ -65,12 +62,11 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		other.nextData(p.ResponseTimeout())
 	}),
 }, {
-	ID:    "dg/error/failed-queue-pair-refuses",
-	Title: "A queue pair in the error state refuses RD packets as not ready",
-	Cite:  cite("6", "dg/err/8"), Defects: []string{"ErrorQPGoesOn"},
+	ID: "dg/error/failed-queue-pair-refuses", Cite: cite("6", "dg/err/8"),
+	Title:   "A queue pair in the error state refuses RD packets as not ready",
 	Sends:   "data of an established flow, and the start of another, when the queue pair is in the error state",
 	Expects: "a Refusal with reason 3 of each, and memory unchanged",
-	Run: onFlow(setup{receives: 2}, func(p *peer) {
+	Defects: []string{"ErrorQPGoesOn"}, Run: onFlow(setup{receives: 2}, func(p *peer) {
 		p.modifyTo(verbs.QPStateErr)
 		p.send(p.nextDataPacket(p.writeToTarget(0, data(8))).AckNow())
 		p.expectRefusal(iwarp.ReasonNotReady)
@@ -82,12 +78,11 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.ExpectUnchanged(p.targetMem, 0, 0)
 	}),
 }, {
-	ID:    "dg/error/refuses-behind-its-own-error",
-	Title: "A queue pair that failed by an error of a flow refuses later packets of the flow",
-	Cite:  cite("6", "dg/err/8"), Defects: []string{"ErrorQPGoesOn"},
+	ID: "dg/error/refuses-behind-its-own-error", Cite: cite("6", "dg/err/8"),
+	Title:   "A queue pair that failed by an error of a flow refuses later packets of the flow",
 	Sends:   "a Write with an unknown key, an Ack for the error message, and a Read Request",
 	Expects: "an error message, and a Refusal with reason 3 of the Read Request",
-	Run: onFlow(setup{receives: 1}, func(p *peer) {
+	Defects: []string{"ErrorQPGoesOn"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
 		p.establishDeviceFlow()
 		p.send(p.nextDataPacket(unknownKeyWrite()).AckNow())
 		p.expectData(1)

@@ -17,12 +17,11 @@ const (
 )
 
 var ackReceiverCases = overRD.Cases([]conformance.Case{{
-	ID:    "dg/ack/in-order-and-once",
-	Title: "Segments are delivered in order of sequence number, each once",
-	Cite:  cite("7.2", "dg/ack/1"), Defects: []string{"DeliversAsTheyCome"},
+	ID: "dg/ack/in-order-and-once", Cite: cite("7.2", "dg/ack/1"),
+	Title:   "Segments are delivered in order of sequence number, each once",
 	Sends:   "packets 3, 1, 1, 2, 3, 2 and 4 of a flow, each with a Send",
 	Expects: "four receives, in order of sequence number",
-	Run: onFlow(setup{receives: 6}, func(p *peer) {
+	Defects: []string{"DeliversAsTheyCome"}, Run: onFlow(setup{receives: 6}, func(p *peer) {
 		for _, seq := range []uint32{3, 1, 1, 2, 3, 2, 4} {
 			p.send(p.dataPacket(seq, iwarp.Send(seq, data(int(8*seq)))))
 		}
@@ -32,12 +31,11 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 		p.expectNoCompletionYet()
 	}),
 }, {
-	ID:    "dg/ack/kept-behind-a-gap",
-	Title: "Packets after a gap are kept, and acknowledged by SACK",
-	Cite:  cite("7.2", "dg/ack/3"), Level: conformance.Should, Defects: []string{"GapsForgotten"},
+	ID: "dg/ack/kept-behind-a-gap", Cite: cite("7.2", "dg/ack/3"), Level: conformance.Should,
+	Title:   "Packets after a gap are kept, and acknowledged by SACK",
 	Sends:   "packets 2, 3 and 5, then 1, then 4",
 	Expects: "Acks with a SACK for the packets after the gap, and receives of 1 to 3, then of 4 and 5",
-	Run: onFlow(setup{receives: 6}, func(p *peer) {
+	Defects: []string{"GapsForgotten"}, Run: onFlow(setup{receives: 6}, func(p *peer) {
 		send := func(seq uint32) {
 			p.send(p.dataPacket(seq, iwarp.Send(seq, data(int(8*seq)))))
 		}
@@ -55,12 +53,11 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "dg/ack/beyond-the-window-is-dropped",
-	Title: "A packet 256 or more after the oldest missing one is dropped, and not acknowledged",
-	Cite:  cite("7.2", "dg/ack/2"), Defects: []string{"BeyondWindowTaken"},
+	ID: "dg/ack/beyond-the-window-is-dropped", Cite: cite("7.2", "dg/ack/2"),
+	Title:   "A packet 256 or more after the oldest missing one is dropped, and not acknowledged",
 	Sends:   "packets 256, 257 and 1000 further than the next, then the next",
 	Expects: "no Ack for any of them, and one receive",
-	Run: onFlow(setup{receives: 4}, func(p *peer) {
+	Defects: []string{"BeyondWindowTaken"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
 		far := []uint32{p.toDevice.next + flowWindow, p.toDevice.next + flowWindow + 1, p.toDevice.next + 1000}
 		for _, seq := range far {
 			p.send(p.dataPacket(seq, iwarp.Send(2, data(16))).AckNow())
@@ -79,47 +76,43 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 		p.ExpectNoCompletion()
 	}),
 }, {
-	ID:    "dg/ack/at-once-when-out-of-order",
-	Title: "A packet out of order, a duplicate and one that closes a gap are acknowledged at once",
-	Cite:  cite("7.2", "dg/ack/4"), Defects: []string{"AcksLazy"},
+	ID: "dg/ack/at-once-when-out-of-order", Cite: cite("7.2", "dg/ack/4"),
+	Title:   "A packet out of order, a duplicate and one that closes a gap are acknowledged at once",
 	Sends:   "packet 2, packet 2 again, packet 1, and packet 1 again, without ack-now",
 	Expects: "an immediate Ack for each",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"AcksLazy"}, Run: onFlow(setup{}, func(p *peer) {
 		for _, t := range []struct{ seq, next uint32 }{{2, 1}, {2, 1}, {1, 3}, {1, 3}} {
 			p.expectAckWithin(ackDelay/2, t.next, p.dataPacket(t.seq, zeroLengthWrite()))
 		}
 	}),
 }, {
-	ID:    "dg/ack/at-once-when-asked",
-	Title: "A packet with ack-now is acknowledged at once",
-	Cite:  cite("7.2", "dg/ack/4"), Defects: []string{"AcksLazy"},
+	ID: "dg/ack/at-once-when-asked", Cite: cite("7.2", "dg/ack/4"),
+	Title:   "A packet with ack-now is acknowledged at once",
 	Sends:   "packets in order with ack-now",
 	Expects: "an Ack for each, at once",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"AcksLazy"}, Run: onFlow(setup{}, func(p *peer) {
 		for range 4 {
 			pkt := p.nextDataPacket(zeroLengthWrite()).AckNow()
 			p.expectAckWithin(ackDelay/2, p.toDevice.next, pkt)
 		}
 	}),
 }, {
-	ID:    "dg/ack/within-100-microseconds",
-	Title: "A packet in order is acknowledged within 100 µs",
-	Cite:  cite("7.2", "dg/ack/4"), Defects: []string{"AcksLazy"},
+	ID: "dg/ack/within-100-microseconds", Cite: cite("7.2", "dg/ack/4"),
+	Title:   "A packet in order is acknowledged within 100 µs",
 	Sends:   "packets in order without ack-now, one after the other",
 	Expects: "an Ack for each within 100 µs",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"AcksLazy"}, Run: onFlow(setup{}, func(p *peer) {
 		for range 4 {
 			pkt := p.nextDataPacket(zeroLengthWrite())
 			p.expectAckWithin(ackDelay, p.toDevice.next, pkt)
 		}
 	}),
 }, {
-	ID:    "dg/ack/every-32nd-at-the-latest",
-	Title: "Every 32nd packet is acknowledged at once",
-	Cite:  cite("7.2", "dg/ack/4"), Defects: []string{"AcksLazy"},
+	ID: "dg/ack/every-32nd-at-the-latest", Cite: cite("7.2", "dg/ack/4"),
+	Title:   "Every 32nd packet is acknowledged at once",
 	Sends:   "32 packets in order at the same time without ack-now",
 	Expects: "an Ack for all of them at once, or for fewer before",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"AcksLazy"}, Run: onFlow(setup{}, func(p *peer) {
 		begun := p.Now()
 		for range ackEvery {
 			p.send(p.nextDataPacket(zeroLengthWrite()))
@@ -133,12 +126,11 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 		p.Check(!p.Virtual || a.At-begun < sent+ackDelay/2, "an Ack for 32 packets at once", "after %v", a.At-begun)
 	}),
 }, {
-	ID:    "dg/ack/riding-on-data-is-true",
-	Title: "A piggybacked acknowledgement covers all received packets",
-	Cite:  cite("7.2", "dg/ack/5"), Level: conformance.May, Defects: []string{"AckRidesStale"},
+	ID: "dg/ack/riding-on-data-is-true", Cite: cite("7.2", "dg/ack/5"), Level: conformance.May,
+	Title:   "A piggybacked acknowledgement covers all received packets",
 	Sends:   "Sends, to each of which the application replies with a Send",
 	Expects: "Acks for all earlier packets, alone or in data packets",
-	Run: onFlow(setup{receives: 16}, func(p *peer) {
+	Defects: []string{"AckRidesStale"}, Run: onFlow(setup{receives: 16}, func(p *peer) {
 		p.establishDeviceFlow()
 		for i := range 16 {
 			p.send(p.nextDataPacket(iwarp.Send(uint32(i+1), data(8))))
@@ -160,12 +152,11 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "dg/ack/echo-of-what-made-it-necessary",
-	Title: "The echo of an Ack is the timestamp of the packet that caused it: the first since the last Ack, or the one out of order",
-	Cite:  cite("7.3", "dg/loss/1"), Defects: []string{"EchoLatest"},
+	ID: "dg/ack/echo-of-what-made-it-necessary", Cite: cite("7.3", "dg/loss/1"),
+	Title:   "The echo of an Ack is the timestamp of the packet that caused it: the first since the last Ack, or the one out of order",
 	Sends:   "three packets in order at the same time, then two after a gap, with different timestamps",
 	Expects: "an Ack with the timestamp of the first, and Acks with those of the two",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"EchoLatest"}, Run: onFlow(setup{}, func(p *peer) {
 		for i := range uint32(3) {
 			p.send(p.nextDataPacket(zeroLengthWrite()).Timestamp(0xfffffff0 + 7*i))
 		}

@@ -13,12 +13,11 @@ import (
 var setupNarrowRD = conformance.Setup{Family: 6, MTU: 1500, Reliable: true}
 
 var ackSenderCases = overRD.Cases([]conformance.Case{{
-	ID:    "dg/ack/at-most-256-under-way",
-	Title: "At most 256 packets of a flow are in flight, counted from the oldest unacknowledged one",
-	Cite:  cite("7.2", "dg/ack/2"), Setup: setupNarrowRD, Defects: []string{"NoWindow"},
+	ID: "dg/ack/at-most-256-under-way", Cite: cite("7.2", "dg/ack/2"), Setup: setupNarrowRD,
+	Title:   "At most 256 packets of a flow are in flight, counted from the oldest unacknowledged one",
 	Sends:   "Acks for each of 600 packets of a long Write, then none",
 	Expects: "no packet 256 or more after the oldest unacknowledged one",
-	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+	Defects: []string{"NoWindow"}, Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20), p.wr(2, verbs.OpRDMAWrite, 0, 1<<20))
 		for p.fromDeviceFlow.next < 600 {
@@ -33,12 +32,11 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "dg/ack/asks-when-it-will-wait",
-	Title: "A sender sets ack-now on its last packet, on the last of the window, and on retransmissions",
-	Cite:  cite("7.2", "dg/ack/6"), Setup: setupNarrowRD, Defects: []string{"NeverAsksNow"},
+	ID: "dg/ack/asks-when-it-will-wait", Cite: cite("7.2", "dg/ack/6"), Setup: setupNarrowRD,
+	Title:   "A sender sets ack-now on its last packet, on the last of the window, and on retransmissions",
 	Sends:   "Acks; then none for several packets of a long Write",
 	Expects: "ack-now on the only packet, on the last of three, on the last before the window ends, and on retransmissions",
-	Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
+	Defects: []string{"NeverAsksNow"}, Run: onSetup(setup{memLen: 1 << 20}, func(p *peer) {
 		asks := func(a arrival, why string) { p.Check(*a.Header.AckNow, "ack-now on "+why, "%v", a.Packet) }
 		asks(p.acceptFlowOf(p.sendWR(1, 0, 8)), "the only packet")
 		p.ackAndComplete(1)
@@ -60,12 +58,11 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "dg/ack/for-what-was-never-sent",
-	Title: "An Ack for packets that were never sent is ignored as a whole",
-	Cite:  cite("7.2", "dg/ack/7"), Defects: []string{"GhostAckTaken"},
+	ID: "dg/ack/for-what-was-never-sent", Cite: cite("7.2", "dg/ack/7"),
+	Title:   "An Ack for packets that were never sent is ignored as a whole",
 	Sends:   "Acks whose next is 1, 1000 and 2^31 beyond the last packet, then a correct one",
 	Expects: "no completion, then one",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"GhostAckTaken"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
 		p.expectDataRange(1, 2)
@@ -76,12 +73,11 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		p.ackAndComplete(1, 2)
 	}),
 }, {
-	ID:    "dg/ack/sack-for-what-was-never-sent",
-	Title: "An Ack with a SACK for packets that were never sent is ignored as a whole",
-	Cite:  cite("7.2", "dg/ack/7"), Defects: []string{"GhostAckTaken"},
+	ID: "dg/ack/sack-for-what-was-never-sent", Cite: cite("7.2", "dg/ack/7"),
+	Title:   "An Ack with a SACK for packets that were never sent is ignored as a whole",
 	Sends:   "Acks with a correct next and a SACK for packets that were not sent, then one without",
 	Expects: "no completion, then those of the last Ack",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"GhostAckTaken"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8))
 		p.expectDataRange(1, 2)
@@ -90,12 +86,11 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		p.ackAndComplete(1, 2)
 	}),
 }, {
-	ID:    "dg/ack/completes-what-was-sent",
-	Title: "A request completes when all of its packets have been acknowledged",
-	Cite:  cite("7.2", "dg/ack/8", "dg/verbs/1"), Setup: setupNarrowRD, Defects: []string{"RDCompletesAtOnce"},
+	ID: "dg/ack/completes-what-was-sent", Cite: cite("7.2", "dg/ack/8", "dg/verbs/1"), Setup: setupNarrowRD,
+	Title:   "A request completes when all of its packets have been acknowledged",
 	Sends:   "Acks for each packet of a Send in turn, the last but one by SACK",
 	Expects: "no completion before the last",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"RDCompletesAtOnce"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 5000))
 		p.expectDataRange(1, 4)
@@ -108,12 +103,11 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		p.ExpectCompletion(1, verbs.WCSuccess)
 	}),
 }, {
-	ID:    "dg/ack/read-completes-when-answered",
-	Title: "A Read completes after its response, not after the Ack of its request",
-	Cite:  cite("7.2", "dg/ack/8"), Defects: []string{"RDCompletesAtOnce"},
+	ID: "dg/ack/read-completes-when-answered", Cite: cite("7.2", "dg/ack/8"),
+	Title:   "A Read completes after its response, not after the Ack of its request",
 	Sends:   "an Ack for a Read Request, and the Read Response in two segments",
 	Expects: "a completion after the second",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"RDCompletesAtOnce"}, Run: onFlow(setup{}, func(p *peer) {
 		request := p.acceptFlowOf(p.wr(1, verbs.OpRDMARead, 0, 64))
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpReadRequest)), request)
 		p.ackAll()
@@ -126,12 +120,11 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		p.ExpectBytes(p.localMem, 0, data(64))
 	}),
 }, {
-	ID:    "dg/ack/peers-do-not-wait-for-each-other",
-	Title: "Requests to one destination complete in order, and do not wait for those to another",
-	Cite:  cite("7.2", "dg/ack/8"), Defects: []string{"PeersWait"},
+	ID: "dg/ack/peers-do-not-wait-for-each-other", Cite: cite("7.2", "dg/ack/8"),
+	Title:   "Requests to one destination complete in order, and do not wait for those to another",
 	Sends:   "Acks of one of two peers only, later of the other",
 	Expects: "completions of the requests to the one, in order, then of the others",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"PeersWait"}, Run: onPeer(func(p *peer) {
 		other := p.peer(1)
 		p.establishDeviceFlow()
 		other.establishDeviceFlow()

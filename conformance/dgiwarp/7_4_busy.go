@@ -18,12 +18,11 @@ const (
 )
 
 var busyCases = overRD.Cases([]conformance.Case{{
-	ID:    "dg/busy/not-taken-and-said",
-	Title: "A Send without a posted receive is dropped, and the Ack has window 0",
-	Cite:  cite("7.4", "dg/busy/1"), Defects: []string{"BusyAcknowledges"},
+	ID: "dg/busy/not-taken-and-said", Cite: cite("7.4", "dg/busy/1"),
+	Title:   "A Send without a posted receive is dropped, and the Ack has window 0",
 	Sends:   "a Send without a receive, twice; the same after a receive is posted",
 	Expects: "Acks with window 0 that do not cover it; a receive of the third only",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"BusyAcknowledges"}, Run: onFlow(setup{}, func(p *peer) {
 		s := p.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 		for range 2 {
 			p.send(s)
@@ -38,12 +37,11 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		p.Check(*a.Ack.Window > 0, "a window that is not 0 after an accepted packet", "0")
 	}),
 }, {
-	ID:    "dg/busy/sender-asks-ever-more-rarely",
-	Title: "A sender whose peer is busy retransmits only its oldest packet, after 1 ms, 2 ms and so on up to 128 ms",
-	Cite:  cite("7.4", "dg/busy/2"), Defects: []string{"BusyHammers"},
+	ID: "dg/busy/sender-asks-ever-more-rarely", Cite: cite("7.4", "dg/busy/2"),
+	Title:   "A sender whose peer is busy retransmits only its oldest packet, after 1 ms, 2 ms and so on up to 128 ms",
 	Sends:   "repeated Acks with window 0 for a Send",
 	Expects: "retransmissions of the oldest packet of four, at doubling intervals",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"BusyHammers"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8), p.sendWR(4, 0, 8))
 		p.expectDataRange(1, 3)
@@ -67,12 +65,11 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		p.ExpectNoCompletion()
 	}),
 }, {
-	ID:    "dg/busy/sender-does-not-give-up",
-	Title: "A flow does not fail while a busy peer responds, and resumes after a window",
-	Cite:  cite("7.4", "dg/busy/2"), Labels: []string{conformance.Slow}, Defects: []string{"BusyHammers"},
+	ID: "dg/busy/sender-does-not-give-up", Cite: cite("7.4", "dg/busy/2"), Labels: []string{conformance.Slow},
+	Title:   "A flow does not fail while a busy peer responds, and resumes after a window",
 	Sends:   "Acks with window 0 for 12 s, then an Ack for the Send",
 	Expects: "no failure, then a success",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"BusyHammers"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8))
 		p.expectData(1)
@@ -86,26 +83,24 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		p.ackAndComplete(1)
 	}),
 }, {
-	ID:    "dg/busy/told-to-go-on",
-	Title: "When a receive is posted, a waiting peer gets an Ack with a window",
-	Cite:  cite("7.4", "dg/busy/3"), Level: conformance.Should, Defects: []string{"NoResume"},
+	ID: "dg/busy/told-to-go-on", Cite: cite("7.4", "dg/busy/3"), Level: conformance.Should,
+	Title:   "When a receive is posted, a waiting peer gets an Ack with a window",
 	Sends:   "a Send to a queue pair without receives, which then gets one; the Send again",
 	Expects: "an Ack with window 0, one with a window, and a receive",
-	Run:     onSetup(setup{}, func(p *peer) { p.expectBusyPeersServed(p) }),
+	Defects: []string{"NoResume"}, Run: onSetup(setup{}, func(p *peer) { p.expectBusyPeersServed(p) }),
 }, {
-	ID:    "dg/busy/told-to-go-on-in-turn",
-	Title: "As many waiting peers as there are receives get an Ack with a window, in the order of waiting",
-	Cite:  cite("7.4", "dg/busy/3"), Level: conformance.Should, Defects: []string{"NoResume"},
+	ID: "dg/busy/told-to-go-on-in-turn", Cite: cite("7.4", "dg/busy/3"), Level: conformance.Should,
+	Title:   "As many waiting peers as there are receives get an Ack with a window, in the order of waiting",
 	Sends:   "Sends of three peers to a queue pair without receives, which gets one after the other",
 	Expects: "with each receive an Ack with a window for one peer, in the order in which they came",
+	Defects: []string{"NoResume"},
 	Run:     onSetup(setup{}, func(p *peer) { p.expectBusyPeersServed(p, p.peer(1), p.peer(2)) }),
 }, {
-	ID:    "dg/busy/writes-are-not-held-up",
-	Title: "Without receives Writes and Read Requests are executed, unless they follow a waiting Send",
-	Cite:  cite("7.4", "dg/busy/4"), Defects: []string{"BusyHoldsWrites"},
+	ID: "dg/busy/writes-are-not-held-up", Cite: cite("7.4", "dg/busy/4"),
+	Title:   "Without receives Writes and Read Requests are executed, unless they follow a waiting Send",
 	Sends:   "a Write and a Read Request without a receive; then a Send, and a Write after it",
 	Expects: "Acks and a Read Response; a window of 0 for the Send, and nothing for the Write after it",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"BusyHoldsWrites"}, Run: onFlow(setup{}, func(p *peer) {
 		p.expectDelivered(p.writeToTarget(0, data(8)))
 		p.ExpectBytes(p.targetMem, 0, data(8))
 		p.targetMem.Snapshot()

@@ -18,12 +18,11 @@ const (
 )
 
 var idleCases = overRD.Cases([]conformance.Case{{
-	ID:    "dg/idle/new-flow-after-silence",
-	Title: "A sender that has received nothing from a peer for 10 s starts a new flow",
-	Cite:  cite("7.6", "dg/idle/1"), Labels: []string{conformance.Slow}, Defects: []string{"FlowGoesOn"},
+	ID: "dg/idle/new-flow-after-silence", Cite: cite("7.6", "dg/idle/1"), Labels: []string{conformance.Slow},
+	Title:   "A sender that has received nothing from a peer for 10 s starts a new flow",
 	Sends:   "an Ack for a Send, then nothing for more than 10 s, in which the device has nothing to send",
 	Expects: "a start with another epoch for the next Send",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"FlowGoesOn"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
 		old := p.fromDeviceFlow.epoch
 		p.Sleep(flowIdleTimeout + 500*time.Millisecond)
@@ -31,12 +30,11 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		p.Check(p.fromDeviceFlow.epoch != old, "a new flow", "the old epoch %#x", old)
 	}),
 }, {
-	ID:    "dg/idle/remembered-for-thirty-seconds",
-	Title: "A receiver keeps a flow for 30 s after the last packet",
-	Cite:  cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow}, Defects: []string{"ForgetsEarly"},
+	ID: "dg/idle/remembered-for-thirty-seconds", Cite: cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow},
+	Title:   "A receiver keeps a flow for 30 s after the last packet",
 	Sends:   "a packet of a flow after 29 s of silence; of another flow a packet after 5 s, and the same 29 s later",
 	Expects: "Acks, and no second receive of the retransmission",
-	Run: onFlow(setup{receives: 4}, func(p *peer) {
+	Defects: []string{"ForgetsEarly"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
 		const early, almost = 5 * time.Second, flowMemory - time.Second
 		again := p.peer(1)
 		again.openFlow(zeroLengthWrite())
@@ -53,12 +51,11 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		p.ExpectNoCompletion()
 	}),
 }, {
-	ID:    "dg/idle/forgotten-after-thirty-seconds",
-	Title: "A receiver drops a flow that was idle for 30 s",
-	Cite:  cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow}, Defects: []string{"FlowGoesOn"},
+	ID: "dg/idle/forgotten-after-thirty-seconds", Cite: cite("7.6", "dg/idle/2"), Labels: []string{conformance.Slow},
+	Title:   "A receiver drops a flow that was idle for 30 s",
 	Sends:   "packets of three flows after 32, 36 and 40 s of silence, until one is refused; a new flow",
 	Expects: "a Refusal, for the third at the latest; a Challenge and an Ack",
-	Run: onFlow(setup{receives: 4}, func(p *peer) {
+	Defects: []string{"FlowGoesOn"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
 		// A device may check for idle flows periodically. A packet renews its flow, so each flow
 		// is tested once.
 		peers := []*peer{p, p.peer(1), p.peer(2)}
@@ -81,12 +78,11 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		p.Fail("a Refusal of a flow that was idle for 40 s", "an Ack")
 	}),
 }, {
-	ID:    "dg/idle/full-table-refuses",
-	Title: "A peer above the maximum is refused for lack of room, and no other is dropped",
-	Cite:  cite("7.6", "dg/idle/3"), Defects: []string{"EvictsOldest"},
+	ID: "dg/idle/full-table-refuses", Cite: cite("7.6", "dg/idle/3"),
+	Title:   "A peer above the maximum is refused for lack of room, and no other is dropped",
 	Sends:   "flows of 65,536 peers and of one more, then a packet of one of the first, and of the last",
 	Expects: "a Refusal with reason 4 of the one, and Acks for the others",
-	Run: onSetup(setup{receives: 1}, func(p *peer) {
+	Defects: []string{"EvictsOldest"}, Run: onSetup(setup{receives: 1}, func(p *peer) {
 		if !p.Virtual {
 			rig.Abort(fmt.Errorf("270,000 packets in less than the idle timeout of 30 s: %w", conformance.ErrBenchCannot))
 		}

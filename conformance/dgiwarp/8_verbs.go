@@ -11,40 +11,36 @@ import (
 )
 
 var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{{
-	ID:    "dg/verbs/reliable-queue-pairs-are-of-type-ud",
-	Title: "An RD queue pair has type UD, and its Sends complete when they are acknowledged",
-	Cite:  cite("8", "dg/verbs/1"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
-	Defects: []string{"RDCompletesAtOnce"},
+	ID: "dg/verbs/reliable-queue-pairs-are-of-type-ud", Cite: cite("8", "dg/verbs/1"), Needs: verbs.CapRD,
+	Setup: setupRD, Labels: []string{"service:rd"},
+	Title:   "An RD queue pair has type UD, and its Sends complete when they are acknowledged",
 	Sends:   "a Challenge, and a delayed Ack",
 	Expects: "the type UD, RD packets, no completion before the Ack",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"RDCompletesAtOnce"}, Run: onPeer(func(p *peer) {
 		p.Check(p.qp.Type() == verbs.QPTypeUD, "a queue pair of type UD", "%v", p.qp.Type())
 		p.acceptFlowOf(p.sendWR(1, 0, 8))
 		p.expectNoCompletionYet()
 		p.ackAndComplete(1)
 	}),
 }, {
-	ID:    "dg/verbs/address-area",
-	Title: "The first 40 octets of a receive are the IPv6 header of the packet, with the UDP source port in octets 2 and 3",
-	Cite:  cite("8", "dg/verbs/2"), Setup: ipv6, Labels: []string{"service:ud"}, Defects: []string{"SourceLost"},
+	ID: "dg/verbs/address-area", Cite: cite("8", "dg/verbs/2"), Setup: ipv6, Labels: []string{"service:ud"},
+	Title:   "The first 40 octets of a receive are the IPv6 header of the packet, with the UDP source port in octets 2 and 3",
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
-	Run:     onPeer(func(p *peer) { p.checkAddressArea(0) }),
+	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkAddressArea(0) }),
 }, {
-	ID:    "dg/verbs/address-area-of-ipv4",
-	Title: "The last 20 of the first 40 octets of a receive are the IPv4 header of the packet, and octets 2 and 3 the UDP source port",
-	Cite:  cite("8", "dg/verbs/2"), Setup: ipv4, Labels: []string{"service:ud"}, Defects: []string{"SourceLost"},
+	ID: "dg/verbs/address-area-of-ipv4", Cite: cite("8", "dg/verbs/2"), Setup: ipv4, Labels: []string{"service:ud"},
+	Title:   "The last 20 of the first 40 octets of a receive are the IPv4 header of the packet, and octets 2 and 3 the UDP source port",
 	Sends:   "Sends from several ports",
 	Expects: "version, protocol, addresses and port",
-	Run:     onPeer(func(p *peer) { p.checkAddressArea(20) }),
+	Defects: []string{"SourceLost"}, Run: onPeer(func(p *peer) { p.checkAddressArea(20) }),
 }, {
-	ID:    "dg/verbs/write-with-immediate-on-rd",
-	Title: "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
-	Cite:  cite("8", "dg/verbs/3"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
-	Defects: []string{"RecordIsWrite"},
+	ID: "dg/verbs/write-with-immediate-on-rd", Cite: cite("8", "dg/verbs/3"), Needs: verbs.CapRD, Setup: setupRD,
+	Labels:  []string{"service:rd"},
+	Title:   "RDMA Write with immediate data is a Write and an Immediate Data message on RD",
 	Sends:   "Acks; the application posts one of 32 octets, and a Send",
 	Expects: "a Write, immediate data, the Send; completions after the Acks",
-	Run: onFlow(setup{}, func(p *peer) {
+	Defects: []string{"RecordIsWrite"}, Run: onFlow(setup{}, func(p *peer) {
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.writeRecordWR(1, 0, 32), p.sendWR(2, 0, 8))
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:32])), p.expectData(1))
@@ -58,13 +54,12 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		p.ackAndComplete(1, 2)
 	}),
 }, {
-	ID:    "dg/verbs/failure-stays-with-its-peer",
-	Title: "When a flow fails, its requests and those after them to the same peer fail; the queue pair and the flows to others still work",
-	Cite:  cite("8", "dg/verbs/4"), Needs: verbs.CapRD, Setup: setupRD, Labels: []string{"service:rd"},
-	Defects: []string{"FailureStopsQP"},
+	ID: "dg/verbs/failure-stays-with-its-peer", Cite: cite("8", "dg/verbs/4"), Needs: verbs.CapRD, Setup: setupRD,
+	Labels:  []string{"service:rd"},
+	Title:   "When a flow fails, its requests and those after them to the same peer fail; the queue pair and the flows to others still work",
 	Sends:   "a Refusal of one of two flows with several requests; Acks for the other",
 	Expects: "failures of all requests to the one peer, successes of those to the other, then a new flow to the first",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"FailureStopsQP"}, Run: onPeer(func(p *peer) {
 		other := p.peer(1)
 		p.establishDeviceFlow()
 		other.establishDeviceFlow()
@@ -87,12 +82,11 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		p.openFlowTo(1, iwarp.Send(1, data(8)))
 	}),
 }, {
-	ID:    "dg/verbs/flow-label-is-the-port",
-	Title: "The flow label of an address is the destination UDP port, and 0 means the sender's port",
-	Cite:  cite("8", "dg/verbs/6"), Labels: []string{"service:ud"}, Defects: []string{"FlowLabelIgnored"},
+	ID: "dg/verbs/flow-label-is-the-port", Cite: cite("8", "dg/verbs/6"), Labels: []string{"service:ud"},
+	Title:   "The flow label of an address is the destination UDP port, and 0 means the sender's port",
 	Sends:   "nothing; the device sends to ports 1, 1024, 65535 and 0",
 	Expects: "packets to these ports, and to 65041 for 0",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"FlowLabelIgnored"}, Run: onPeer(func(p *peer) {
 		for i, port := range []uint16{1, 1024, 65535, 0} {
 			p.ah = p.addressHandle(ahAttr(p.Peers[0], uint32(port)))
 			want := port
@@ -104,12 +98,11 @@ var verbsCases = conformance.Group{Needs: verbs.CapUD}.Cases([]conformance.Case{
 		}
 	}),
 }, {
-	ID:    "dg/verbs/flow-label-of-more-than-16-bits",
-	Title: "An address handle with a flow label above 65535 is refused",
-	Cite:  cite("8", "dg/verbs/6"), Labels: []string{"service:ud"}, Defects: []string{"FlowLabelIgnored"},
+	ID: "dg/verbs/flow-label-of-more-than-16-bits", Cite: cite("8", "dg/verbs/6"), Labels: []string{"service:ud"},
+	Title:   "An address handle with a flow label above 65535 is refused",
 	Sends:   "nothing; the application creates address handles with the flow labels 0x10000 and 0xfffff, and sends to them",
 	Expects: "a refusal of the address handle, or of the Send, and nothing on the wire",
-	Run: onPeer(func(p *peer) {
+	Defects: []string{"FlowLabelIgnored"}, Run: onPeer(func(p *peer) {
 		for _, label := range []uint32{0x10000, 0xfffff, 0x10000 | peerPort} {
 			ah, err := p.PD.CreateAH(ahAttr(p.Peers[0], label))
 			if err == nil {

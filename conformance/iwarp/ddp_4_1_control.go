@@ -18,37 +18,32 @@ func (c *conn) expectLastFlagOnce(segments []iwarp.ReceivedFPDU) {
 }
 
 var ddpControlCases = []conformance.Case{{
-	ID:      "ddp/control/tagged-flag-of-what-is-sent",
+	ID: "ddp/control/tagged-flag-of-what-is-sent", Cite: cite("rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"),
 	Title:   "T is set in Writes and Read Responses, and in nothing else",
-	Cite:    cite(rfc5041, "4.1", "rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"),
-	Defects: []string{"TaggedFlagInverted"},
 	Sends:   "a Read Request; the device sends a message of every kind",
 	Expects: "T as the opcode requires",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TaggedFlagInverted"}, Run: onConn(func(c *conn) {
 		for _, g := range c.exchangeAllKinds() {
 			c.Check(iwarp.Val(g.DDP.Tagged) == g.Op().Tagged(), fmt.Sprintf("%v with T=%t", g.Op(), g.Op().Tagged()), "% x", head(g.ULPDU))
 		}
 	}),
 }, {
-	ID:      "ddp/control/tagged-send-is-refused",
+	ID: "ddp/control/tagged-send-is-refused", Cite: cite("rfc5041/4.1/2", "rfc5040/4.1/2"),
 	Title:   "A Send with T set is not delivered",
-	Cite:    cite(rfc5041, "4.1", "rfc5041/4.1/2", "rfc5040/4.1/2"),
 	Sends:   "a Send with T set, otherwise valid",
 	Expects: "the end of the stream, and no receive",
-	Defects: []string{"TaggedFlagIgnored"},
 	// Parsed as a tagged segment it has an unknown STag, which is also a valid cause.
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TaggedFlagIgnored"}, Run: onConn(func(c *conn) {
 		c.expectAbortBy(iwarp.Send(c.nextSendMSN(), data(16)).Tagged(true))
 		c.expectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 0)
 	}),
 }, {
-	ID:    "ddp/control/last-flag-of-a-send",
-	Title: "L is set in the last segment of a Send, and in no other",
-	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3", "rfc5041/4.1/4"), Defects: []string{"LastOnEvery"},
+	ID: "ddp/control/last-flag-of-a-send", Cite: cite("rfc5041/4.1/3", "rfc5041/4.1/4"),
+	Title:   "L is set in the last segment of a Send, and in no other",
 	Sends:   "nothing: the device sends a message of several segments",
 	Expects: "L in the last segment, which has the highest offset",
-	Run: onLongMessages(func(c *conn) {
+	Defects: []string{"LastOnEvery"}, Run: onLongMessages(func(c *conn) {
 		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
 		segments := c.nextPayload(c.longLen())
 		c.expectLastFlagOnce(segments)
@@ -58,24 +53,22 @@ var ddpControlCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "ddp/control/last-flag-of-a-write",
-	Title: "L is set in the last segment of a Write and of a Read Response, and in no other",
-	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/3"), Defects: []string{"LastOnEvery"},
+	ID: "ddp/control/last-flag-of-a-write", Cite: cite("rfc5041/4.1/3"),
+	Title:   "L is set in the last segment of a Write and of a Read Response, and in no other",
 	Sends:   "a Read Request of several segments; the device writes as much",
 	Expects: "L in the last segment of each",
-	Run: onLongMessages(func(c *conn) {
+	Defects: []string{"LastOnEvery"}, Run: onLongMessages(func(c *conn) {
 		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
 		c.expectLastFlagOnce(c.nextPayload(c.longLen()))
 		c.send(c.peerRead(0, c.longLen()))
 		c.expectLastFlagOnce(c.nextPayload(c.longLen()))
 	}),
 }, {
-	ID:    "ddp/control/delivery-waits-for-the-last-segment",
-	Title: "A Send is delivered after its last segment has arrived, not before",
-	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.4/1"), Defects: []string{"DeliversFirstSegment"},
+	ID: "ddp/control/delivery-waits-for-the-last-segment", Cite: cite("rfc5041/4.1/5", "rfc5041/5.4/1"),
+	Title:   "A Send is delivered after its last segment has arrived, not before",
 	Sends:   "two of three segments of a Send, and later the third",
 	Expects: "a receive that completes after the third",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"DeliversFirstSegment"}, Run: onConn(func(c *conn) {
 		parts := iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16)
 		c.send(parts[0], parts[1])
 		c.expectIdle()
@@ -84,43 +77,39 @@ var ddpControlCases = []conformance.Case{{
 		c.ExpectBytes(c.localMem, 0, data(48))
 	}),
 }, {
-	ID:    "ddp/control/delivery-waits-for-earlier-messages",
-	Title: "A single-segment Send is delivered after an earlier Send of several segments",
-	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/5", "rfc5041/5.3/4"), Defects: []string{"LongDeliveredLate"},
+	ID: "ddp/control/delivery-waits-for-earlier-messages", Cite: cite("rfc5041/4.1/5", "rfc5041/5.3/4"),
+	Title:   "A single-segment Send is delivered after an earlier Send of several segments",
 	Sends:   "a Send of three segments, then a Send of one segment",
 	Expects: "the two in the order in which they were sent",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"LongDeliveredLate"}, Run: onConn(func(c *conn) {
 		c.sendSegments(iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16))
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		c.expectRecvs(48, 16)
 	}),
 }, {
-	ID:    "ddp/control/reserved-bits-are-zero",
-	Title: "The reserved bits of DDP's control octet are sent as zeros",
-	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/6"), Defects: []string{"UnusedFieldsStale"},
+	ID: "ddp/control/reserved-bits-are-zero", Cite: cite("rfc5041/4.1/6"),
+	Title:   "The reserved bits of DDP's control octet are sent as zeros",
 	Sends:   "a Read Request; the device sends a message of every kind",
 	Expects: "zeros in the four bits of each",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"UnusedFieldsStale"}, Run: onConn(func(c *conn) {
 		for _, g := range c.exchangeAllKinds() {
 			c.Check(g.ULPDU[0]&0x3c == 0, fmt.Sprintf("%v without reserved bits", g.Op()), "% x", head(g.ULPDU))
 		}
 	}),
 }, {
-	ID:    "ddp/control/reserved-bits-are-ignored",
-	Title: "The reserved bits of DDP's control octet are ignored",
-	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/7"), Defects: []string{"ReservedBitsChecked"},
+	ID: "ddp/control/reserved-bits-are-ignored", Cite: cite("rfc5041/4.1/7"),
+	Title:   "The reserved bits of DDP's control octet are ignored",
 	Sends:   "a Send, a Write, a Read Request and a Read Response with all reserved bits set",
 	Expects: "each is accepted",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"ReservedBitsChecked"}, Run: onConn(func(c *conn) {
 		c.expectAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) })
 	}),
 }, {
-	ID:    "ddp/control/version-on-every-segment",
-	Title: "Every segment of a message has DDP's version 1",
-	Cite:  cite(rfc5041, "4.1", "rfc5041/4.1/8", "rfc5044/C.1/1"), Defects: []string{"ControlFirstOnly"},
+	ID: "ddp/control/version-on-every-segment", Cite: cite("rfc5041/4.1/8", "rfc5044/C.1/1"),
+	Title:   "Every segment of a message has DDP's version 1",
 	Sends:   "a Read Request of several segments; the device sends and writes as much",
 	Expects: "DV 1 in each segment, including the later ones",
-	Run: onLongMessages(func(c *conn) {
+	Defects: []string{"ControlFirstOnly"}, Run: onLongMessages(func(c *conn) {
 		n := c.longLen()
 		c.PostSend(c.qp, c.sendWR(1, 0, n), c.writeWR(2, 0, n))
 		segments := c.nextPayload(2 * n)

@@ -19,25 +19,22 @@ func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(seco
 }
 
 var ddpLaterCases = []conformance.Case{{
-	ID:      "ddp/untagged/offset-of-a-later-segment",
+	ID: "ddp/untagged/offset-of-a-later-segment", Cite: cite("rfc5041/7.1/3"),
 	Title:   "A Send whose second segment does not follow the first is refused",
-	Cite:    cite(rfc5041, "7.1", "rfc5041/7.1/3"),
 	Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12, 20 and 48",
 	Expects: "a Terminate: invalid MO; no receive, and nothing of the second placed",
-	Defects: []string{"SecondSegmentOffset"},
 	// TCP delivers in order: no segment is lost or duplicated.
-	Run: onHost(func(h *host) {
+	Defects: []string{"SecondSegmentOffset"}, Run: onHost(func(h *host) {
 		for _, mo := range []uint32{0, 12, 20, 48} {
 			h.expectSecondSegmentRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO}, func(s iwarp.Segment) iwarp.Segment { return s.MO(mo) })
 		}
 	}),
 }, {
-	ID:    "ddp/untagged/number-of-a-later-segment",
-	Title: "A Send whose second segment has another MSN than the first is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Defects: []string{"SecondSegmentNumber"},
+	ID: "ddp/untagged/number-of-a-later-segment", Cite: cite("rfc5041/7.1/5"),
+	Title:   "A Send whose second segment has another MSN than the first is refused",
 	Sends:   "Sends of two segments, the second with the previous MSN, the next, and one far away",
 	Expects: "a Terminate: MSN out of range; for the next MSN also invalid MO, since that message begins at 16",
-	Run: onHost(func(h *host) {
+	Defects: []string{"SecondSegmentNumber"}, Run: onHost(func(h *host) {
 		ahead := func(n uint32) func(iwarp.Segment) iwarp.Segment {
 			return func(s iwarp.Segment) iwarp.Segment { return s.MSN(*s.DDP.MSN + n) }
 		}
@@ -47,14 +44,13 @@ var ddpLaterCases = []conformance.Case{{
 	}),
 }, {
 	ID:      "ddp/tagged/every-segment-is-checked",
+	Cite:    cite("rfc5041/7.1/7", "rfc5041/7.1/6", "rfc5041/7.1/8", "rfc5041/7.1/9", "rfc5041/7.1/11"),
 	Title:   "Every segment of a Write is checked",
-	Cite:    cite(rfc5041, "7.1", "rfc5041/7.1/7", "rfc5041/7.1/6", "rfc5041/7.1/8", "rfc5041/7.1/9", "rfc5041/7.1/11"),
 	Sends:   "Writes whose first segment is valid, and whose second has the key of read-only memory, an unknown key, or begins or ends out of bounds",
 	Expects: "a Terminate for the second; the first is placed, and nothing of the second",
-	Defects: []string{"SecondSegmentRights"},
 	// A device may check the second segment against the region of the first, and report it
 	// as out of bounds.
-	Run: onHost(func(h *host) {
+	Defects: []string{"SecondSegmentRights"}, Run: onHost(func(h *host) {
 		locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 		for _, t := range []struct {
 			second func(*conn) iwarp.Segment

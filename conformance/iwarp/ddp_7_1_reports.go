@@ -24,45 +24,41 @@ var ddpErrors = []struct {
 }
 
 var ddpReportCases = []conformance.Case{{
-	ID:    "ddp/error/later-segments-have-no-effect",
-	Title: "Segments after an invalid segment have no effect",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/12", "rfc5041/7.1/11"), Defects: []string{"BadSegmentsDropped"},
+	ID: "ddp/error/later-segments-have-no-effect", Cite: cite("rfc5041/7.1/12", "rfc5041/7.1/11"),
+	Title:   "Segments after an invalid segment have no effect",
 	Sends:   "a Write to an unknown key, and with it a valid Write, a Send and a Read Request",
 	Expects: "a Terminate for the first, and nothing for the others",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
 		c.sendCoalesced(iwarp.Write(unknownSTag, 0, data(16)), c.peerWrite(0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)), c.peerRead(0, 16))
 		c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag)
 		c.expectNoSuccess()
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
-	ID:    "ddp/error/told-once",
-	Title: "Only the first of several invalid segments causes a Terminate",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/12"), Defects: []string{"TermRepeated"},
+	ID: "ddp/error/told-once", Cite: cite("rfc5041/7.1/12"),
+	Title:   "Only the first of several invalid segments causes a Terminate",
 	Sends:   "three invalid segments together",
 	Expects: "one Terminate, and the end of the stream",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TermRepeated"}, Run: onConn(func(c *conn) {
 		c.sendCoalesced(iwarp.Write(unknownSTag, 0, data(16)), iwarp.Send(c.nextSendMSN(), data(16)).QN(4), c.peerWrite(memLen, data(16)))
 		c.expectTerminateAndEnd()
 	}),
 }, {
-	ID:    "ddp/error/header-of-the-offender",
-	Title: "A Terminate quotes the DDP header of the invalid segment",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/13", "rfc5040/7.1/3"), Defects: []string{"TermHeaderStale"},
+	ID: "ddp/error/header-of-the-offender", Cite: cite("rfc5041/7.1/13", "rfc5040/7.1/3"),
+	Title:   "A Terminate quotes the DDP header of the invalid segment",
 	Sends:   "a valid Write, a Write to an unknown key, and a valid Write",
 	Expects: "the header of the second in the Terminate",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
 		wrong := iwarp.Write(unknownSTag, 0x123456789abcdef0, data(16))
 		c.sendCoalesced(c.peerWrite(0, data(16)), wrong, c.peerWrite(64, data(16)))
 		c.expectQuotedDDPHeader(c.expectTerminateAndEnd(iwarp.DDPTaggedInvalidSTag), wrong)
 	}),
 }, {
-	ID:    "ddp/error/length-of-the-offender",
-	Title: "A Terminate has the length of the invalid segment, its header included",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/13"), Level: conformance.Should, Defects: []string{"TermPayloadLength"},
+	ID: "ddp/error/length-of-the-offender", Cite: cite("rfc5041/7.1/13"), Level: conformance.Should,
+	Title:   "A Terminate has the length of the invalid segment, its header included",
 	Sends:   "a Write of 16 octets to an unknown key, and a Send of 20 to a queue that does not exist",
 	Expects: "the lengths 30 and 38",
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermPayloadLength"}, Run: onHost(func(h *host) {
 		tells := func(c *conn, wrong iwarp.Segment) {
 			c.send(wrong)
 			got := c.expectTerminate().Terminate.SegmentLength
@@ -73,24 +69,22 @@ var ddpReportCases = []conformance.Case{{
 		tells(c, iwarp.Send(c.nextSendMSN(), data(20)).QN(4))
 	}),
 }, {
-	ID:    "ddp/error/codes-as-listed",
-	Title: "Every DDP error is reported with its code",
-	Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/1"), Defects: []string{"CodesShifted"},
+	ID: "ddp/error/codes-as-listed", Cite: cite("rfc5041/7.2/1"),
+	Title:   "Every DDP error is reported with its code",
 	Sends:   "eight invalid segments, each on a separate connection",
 	Expects: "the type and the code that DDP lists for each",
-	Run: onHost(func(h *host) {
+	Defects: []string{"CodesShifted"}, Run: onHost(func(h *host) {
 		for _, f := range ddpErrors {
 			c := h.connect(setup{receives: 4})
 			c.expectRefusal(f.wrong(c), f.cause)
 		}
 	}),
 }, {
-	ID:    "ddp/error/wrong-version-tagged",
-	Title: "A tagged segment with another DDP version is refused with that cause",
-	Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/2"), Defects: []string{"VersionsUnchecked"},
+	ID: "ddp/error/wrong-version-tagged", Cite: cite("rfc5041/7.2/2"),
+	Title:   "A tagged segment with another DDP version is refused with that cause",
 	Sends:   "Writes with DV 0, 2 and 3",
 	Expects: "a Terminate: invalid version of a tagged segment",
-	Run: onHost(func(h *host) {
+	Defects: []string{"VersionsUnchecked"}, Run: onHost(func(h *host) {
 		for _, v := range []uint8{0, 2, 3} {
 			c := h.connect(setup{})
 			c.expectRefusal(c.peerWrite(0, data(16)).DV(v), iwarp.DDPTaggedInvalidVersion)
@@ -98,12 +92,11 @@ var ddpReportCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "ddp/error/wrong-version-untagged",
-	Title: "An untagged segment with another DDP version is refused with that cause",
-	Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/2"), Defects: []string{"VersionsUnchecked"},
+	ID: "ddp/error/wrong-version-untagged", Cite: cite("rfc5041/7.2/2"),
+	Title:   "An untagged segment with another DDP version is refused with that cause",
 	Sends:   "Sends and Read Requests with DV 0, 2 and 3",
 	Expects: "a Terminate: invalid version of an untagged segment",
-	Run: onHost(func(h *host) {
+	Defects: []string{"VersionsUnchecked"}, Run: onHost(func(h *host) {
 		for _, v := range []uint8{0, 2, 3} {
 			h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
 				func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).DV(v) },
@@ -111,12 +104,11 @@ var ddpReportCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "ddp/error/wrong-version-of-a-read-response",
-	Title: "A Read Response with another DDP version is refused with that cause",
-	Cite:  cite(rfc5041, "7.2", "rfc5041/7.2/2"), Defects: []string{"ReadResponseDDPVersion"},
+	ID: "ddp/error/wrong-version-of-a-read-response", Cite: cite("rfc5041/7.2/2"),
+	Title:   "A Read Response with another DDP version is refused with that cause",
 	Sends:   "Read Responses with DV 0, 2 and 3 to reads of the device",
 	Expects: "a Terminate: invalid version of a tagged segment; the read fails, and nothing is placed",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ReadResponseDDPVersion"}, Run: onHost(func(h *host) {
 		for _, v := range []uint8{0, 2, 3} {
 			h.expectResponseRefused(iwarp.DDPTaggedInvalidVersion, func(s iwarp.Segment) iwarp.Segment { return s.DV(v) })
 		}

@@ -53,32 +53,29 @@ var threeReads = setup{
 }
 
 var ddpUntaggedCases = []conformance.Case{{
-	ID:    "ddp/untagged/unknown-queue",
-	Title: "A Send to another queue than 0 is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Defects: []string{"UntaggedUnchecked"},
+	ID: "ddp/untagged/unknown-queue", Cite: cite("rfc5041/7.1/1"),
+	Title:   "A Send to another queue than 0 is refused",
 	Sends:   "Sends to queues 4 and 4294967295, which do not exist, and to 1 and 3",
 	Expects: "a Terminate: invalid queue number; for 1 and 3 also unexpected opcode",
-	Run: onHost(func(h *host) {
+	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
 		h.expectEachRefused(wrongQueueCauses[:1], sendToQueue(4), sendToQueue(0xffffffff))
 		h.expectEachRefused(wrongQueueCauses, sendToQueue(1), sendToQueue(3))
 	}),
 }, {
-	ID:    "ddp/untagged/read-request-on-another-queue",
-	Title: "A Read Request to another queue than 1 is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/1"), Defects: []string{"ReadQueueUnchecked"},
+	ID: "ddp/untagged/read-request-on-another-queue", Cite: cite("rfc5041/7.1/1"),
+	Title:   "A Read Request to another queue than 1 is refused",
 	Sends:   "Read Requests to queues 0 and 4",
 	Expects: "a Terminate: invalid queue number; for 0 also unexpected opcode",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ReadQueueUnchecked"}, Run: onHost(func(h *host) {
 		h.expectEachRefused(wrongQueueCauses, func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(0) })
 		h.expectEachRefused(wrongQueueCauses[:1], func(c *conn) iwarp.Segment { return c.peerRead(0, 16).QN(4) })
 	}),
 }, {
-	ID:    "ddp/untagged/no-receive",
-	Title: "A Send without a posted receive ends the stream",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2"), Defects: []string{"BadSegmentsDropped"},
+	ID: "ddp/untagged/no-receive", Cite: cite("rfc5041/7.1/2"),
+	Title:   "A Send without a posted receive ends the stream",
 	Sends:   "three Sends to two receives",
 	Expects: "two receives, and a Terminate: no buffer",
-	Run: onSetup(setup{receives: 2}, func(c *conn) {
+	Defects: []string{"BadSegmentsDropped"}, Run: onSetup(setup{receives: 2}, func(c *conn) {
 		for range 3 {
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		}
@@ -86,24 +83,21 @@ var ddpUntaggedCases = []conformance.Case{{
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
-	ID:    "ddp/untagged/more-reads-than-places-are-without-buffer",
-	Title: "A Read Request that exceeds the IRD is refused with no buffer",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/2", "rfc5040/6.1/3"), Defects: []string{"ReadOverflowsStream"},
+	ID: "ddp/untagged/more-reads-than-places-are-without-buffer", Cite: cite("rfc5041/7.1/2", "rfc5040/6.1/3"),
+	Title:   "A Read Request that exceeds the IRD is refused with no buffer",
 	Sends:   "ten Read Requests more than the IRD, without reading the responses",
 	Expects: "a Terminate: no buffer",
-	Run: onSetup(threeReads, func(c *conn) {
+	Defects: []string{"ReadOverflowsStream"}, Run: onSetup(threeReads, func(c *conn) {
 		c.sendReadsUnread(c.grantedIRD() + 10)
 		c.expectTerminateAfter(iwarp.OpReadResponse, iwarp.DDPUntaggedNoBuffer)
 	}),
 }, {
-	ID:      "ddp/untagged/offset-out-of-range",
+	ID: "ddp/untagged/offset-out-of-range", Cite: cite("rfc5041/7.1/3"),
 	Title:   "A Send that does not begin at MO 0 is refused",
-	Cite:    cite(rfc5041, "7.1", "rfc5041/7.1/3"),
 	Sends:   "Sends whose only segment has MO 4, and MO 4096 with receives of 64",
 	Expects: "a Terminate: invalid MO; for 4096 also message too long",
-	Defects: []string{"UntaggedUnchecked"},
 	// TCP delivers in order: the missing octets cannot arrive later.
-	Run: onHost(func(h *host) {
+	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
 		offset := func(mo uint32) func(*conn) iwarp.Segment {
 			return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).MO(mo) }
 		}
@@ -111,57 +105,52 @@ var ddpUntaggedCases = []conformance.Case{{
 		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong}, offset(4096))
 	}),
 }, {
-	ID:    "ddp/untagged/offset-of-a-read-request",
-	Title: "A Read Request that does not begin at MO 0 is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/3"), Defects: []string{"ReadQueueUnchecked"},
+	ID: "ddp/untagged/offset-of-a-read-request", Cite: cite("rfc5041/7.1/3"),
+	Title:   "A Read Request that does not begin at MO 0 is refused",
 	Sends:   "a Read Request with MO 4",
 	Expects: "a Terminate: invalid MO, or message too long",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ReadQueueUnchecked"}, Run: onHost(func(h *host) {
 		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidMO, iwarp.DDPUntaggedTooLong},
 			func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MO(4) })
 	}),
 }, {
-	ID:    "ddp/untagged/longer-than-the-receive",
-	Title: "A Send longer than its receive ends the stream with that cause",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/4"), Defects: []string{"LongIsNoBuffer", "LongTruncated"},
+	ID: "ddp/untagged/longer-than-the-receive", Cite: cite("rfc5041/7.1/4"),
+	Title:   "A Send longer than its receive ends the stream with that cause",
 	Sends:   "a Send of 20 octets to a receive of 16",
 	Expects: "a Terminate: message too long, and no octet after the receive changed",
-	Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
+	Defects: []string{"LongIsNoBuffer", "LongTruncated"}, Run: onSetup(setup{receives: 2, recvLen: 16}, func(c *conn) {
 		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(20)), iwarp.DDPUntaggedTooLong)
 		c.expectNoSuccess()
 		c.ExpectUnchanged(c.localMem, 0, 16)
 	}),
 }, {
-	ID:    "ddp/untagged/number-skipped",
-	Title: "A Send with another MSN than the next is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Defects: []string{"UntaggedUnchecked"},
+	ID: "ddp/untagged/number-skipped", Cite: cite("rfc5041/7.1/5"),
+	Title:   "A Send with another MSN than the next is refused",
 	Sends:   "Sends with the MSN after the next, with that before the first, and with one far away",
 	Expects: "a Terminate: MSN out of range",
-	Run: onHost(func(h *host) {
+	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
 		number := func(ahead uint32) func(*conn) iwarp.Segment {
 			return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN()+ahead, data(16)) }
 		}
 		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff), number(0x80000000))
 	}),
 }, {
-	ID:    "ddp/untagged/number-of-a-read-request",
-	Title: "A Read Request with another MSN than the next is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5"), Defects: []string{"ReadNumberUnchecked"},
+	ID: "ddp/untagged/number-of-a-read-request", Cite: cite("rfc5041/7.1/5"),
+	Title:   "A Read Request with another MSN than the next is refused",
 	Sends:   "Read Requests with the MSN after the next, and with that before the first",
 	Expects: "a Terminate: MSN out of range, and no Read Response",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ReadNumberUnchecked"}, Run: onHost(func(h *host) {
 		number := func(ahead uint32) func(*conn) iwarp.Segment {
 			return func(c *conn) iwarp.Segment { return c.peerRead(0, 16).MSN(c.nextRequestMSN() + ahead) }
 		}
 		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedMSNRange}, number(1), number(0xffffffff))
 	}),
 }, {
-	ID:    "ddp/untagged/number-repeated",
-	Title: "A Send with the MSN of the previous Send is refused",
-	Cite:  cite(rfc5041, "7.1", "rfc5041/7.1/5", "rfc5041/5.3/3"), Defects: []string{"UntaggedUnchecked"},
+	ID: "ddp/untagged/number-repeated", Cite: cite("rfc5041/7.1/5", "rfc5041/5.3/3"),
+	Title:   "A Send with the MSN of the previous Send is refused",
 	Sends:   "two Sends with the same MSN",
 	Expects: "one receive, and a Terminate: MSN out of range",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"UntaggedUnchecked"}, Run: onConn(func(c *conn) {
 		msn := c.nextSendMSN()
 		c.send(iwarp.Send(msn, data(16)), iwarp.Send(msn, data(32)))
 		c.ExpectRecv(1, 16)

@@ -49,12 +49,11 @@ func (hs *handshake) replyNoCommonRTR() *conn {
 }
 
 var enhancedInitiatorCases = []conformance.Case{{
-	ID:    "enhanced/depth/reply-limits-reads",
-	Title: "An initiator has no more outstanding reads than the IRD of the Reply",
-	Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/6"), Defects: []string{"ReplyDepthsIgnored"},
+	ID: "enhanced/depth/reply-limits-reads", Cite: cite("rfc6581/9.1/6"),
+	Title:   "An initiator has no more outstanding reads than the IRD of the Reply",
 	Sends:   "Replies with IRD 1 and 2; the device posts eight reads",
 	Expects: "one and two Read Requests until the first Read Response",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ReplyDepthsIgnored"}, Run: onHost(func(h *host) {
 		for _, ird := range []uint16{1, 2} {
 			hs := h.startActive(setup{})
 			hs.recvEnhancedRequest()
@@ -62,24 +61,22 @@ var enhancedInitiatorCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "enhanced/depth/too-few-places-is-terminated",
-	Title: "An initiator whose IRD is below the ORD of the Reply sends a Terminate",
-	Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/7", "rfc6581/8/1"), Defects: []string{"ReplyDepthsIgnored", "ErrorResets"},
+	ID: "enhanced/depth/too-few-places-is-terminated", Cite: cite("rfc6581/9.1/7", "rfc6581/8/1"),
+	Title:   "An initiator whose IRD is below the ORD of the Reply sends a Terminate",
 	Sends:   "a Reply with ORD 16382",
 	Expects: "a Terminate for an insufficient IRD, the end of the stream, and a connect that fails",
-	Run: onActive(setup{}, func(hs *handshake) {
+	Defects: []string{"ReplyDepthsIgnored", "ErrorResets"}, Run: onActive(setup{}, func(hs *handshake) {
 		c := hs.replyExcessiveORD()
 		c.allowBadFrames = true // the next case checks the CRC of the Terminate
 		c.expectTerminateAndEnd(iwarp.MPAInsufficientIRD)
 		hs.expectConnError()
 	}),
 }, {
-	ID:    "enhanced/depth/errors-are-of-layer-2",
-	Title: "Errors of enhanced start-up are of layer 2, type 0, with their codes",
-	Cite:  cite(rfc6581, "8", "rfc6581/8/1", "rfc5044/7.1.1/7"), Defects: []string{"MPAErrorType"},
+	ID: "enhanced/depth/errors-are-of-layer-2", Cite: cite("rfc6581/8/1", "rfc5044/7.1.1/7"),
+	Title:   "Errors of enhanced start-up are of layer 2, type 0, with their codes",
 	Sends:   "a Reply with ORD 16382, and one without a common RTR",
 	Expects: "Terminates that begin with the octets 20 06 and 20 07, quote nothing, and have the CRC that the Reply requests",
-	Run: onHost(func(h *host) {
+	Defects: []string{"MPAErrorType"}, Run: onHost(func(h *host) {
 		hs := h.startActive(setup{})
 		hs.replyExcessiveORD().expect(iwarp.Terminate(iwarp.MPAInsufficientIRD).QuotingNothing())
 		hs.expectConnError()
@@ -88,22 +85,20 @@ var enhancedInitiatorCases = []conformance.Case{{
 		hs.expectConnError()
 	}),
 }, {
-	ID:    "enhanced/depth/reply-reaches-the-program",
-	Title: "The application gets IRD and ORD of the Reply",
-	Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/8"), Defects: []string{"OwnDepthsReported"},
+	ID: "enhanced/depth/reply-reaches-the-program", Cite: cite("rfc6581/9.1/8"),
+	Title:   "The application gets IRD and ORD of the Reply",
 	Sends:   "a Reply with IRD 3 and ORD 5",
 	Expects: "the application gets 3 and 5",
-	Run: onActive(setup{}, func(hs *handshake) {
+	Defects: []string{"OwnDepthsReported"}, Run: onActive(setup{}, func(hs *handshake) {
 		hs.recvEnhancedRequest()
 		hs.checkRequestDepths(hs.establishWithReply(withDepths(3, 5)).deviceConn.Param(), 3, 5)
 	}),
 }, {
-	ID:    "enhanced/depth/reply-leaves-it-open",
-	Title: "An initiator keeps its depths if the Reply does not negotiate them",
-	Cite:  cite(rfc6581, "9.1", "rfc6581/9.1/10"), Defects: []string{"DepthsAlwaysCount"},
+	ID: "enhanced/depth/reply-leaves-it-open", Cite: cite("rfc6581/9.1/10"),
+	Title:   "An initiator keeps its depths if the Reply does not negotiate them",
 	Sends:   "a Reply with IRD and ORD of 3fff; the device has a depth of four and posts eight reads",
 	Expects: "a connection with at most four outstanding reads",
-	Run: onActive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
+	Defects: []string{"DepthsAlwaysCount"}, Run: onActive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
 		hs.recvEnhancedRequest()
 		hs.sendReply(withDepths(iwarp.NoNegotiation, iwarp.NoNegotiation))
 		c := hs.establish()
@@ -111,12 +106,11 @@ var enhancedInitiatorCases = []conformance.Case{{
 		c.sync()
 	}),
 }, {
-	ID:    "enhanced/start/local-failure-is-said",
-	Title: "An initiator with a local failure during start-up sends a Terminate before it closes",
-	Cite:  cite(rfc6581, "9.3", "rfc6581/9.3/1"), Defects: []string{"NoStartupTerminate"},
+	ID: "enhanced/start/local-failure-is-said", Cite: cite("rfc6581/9.3/1"),
+	Title:   "An initiator with a local failure during start-up sends a Terminate before it closes",
 	Sends:   "a Reply, after the application has moved the queue pair to the error state",
 	Expects: "a Terminate for a local failure, the end of the stream, and a connect that fails",
-	Run: onActive(setup{}, func(hs *handshake) {
+	Defects: []string{"NoStartupTerminate"}, Run: onActive(setup{}, func(hs *handshake) {
 		hs.recvEnhancedRequest()
 		hs.Must("a queue pair in ERR", hs.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 		hs.sendReply(nil)

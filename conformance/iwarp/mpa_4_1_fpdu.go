@@ -36,12 +36,11 @@ func (c *conn) requireNoCRC() {
 }
 
 var mpaFPDUCases = []conformance.Case{{
-	ID:    "mpa/fpdu/layout",
-	Title: "An FPDU is a length, most significant octet first, the ULPDU, a pad and a CRC",
-	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/1"), Defects: []string{"LengthCountsPad"},
+	ID: "mpa/fpdu/layout", Cite: cite("rfc5044/4.1/1"),
+	Title:   "An FPDU is a length, most significant octet first, the ULPDU, a pad and a CRC",
 	Sends:   "nothing: the device sends 301 octets",
 	Expects: "the exact octets of the FPDU",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"LengthCountsPad"}, Run: onConn(func(c *conn) {
 		c.allowBadFrames = true
 		c.PostSend(c.qp, c.sendWR(1, 0, 301))
 		// The length is 319 or 0x013f, which shows a wrong byte order.
@@ -59,12 +58,11 @@ var mpaFPDUCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/fpdu/length-counts-the-record-only",
-	Title: "The length of an FPDU is that of its ULPDU, without header, pad and CRC",
-	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/2"), Defects: []string{"LengthCountsPad"},
+	ID: "mpa/fpdu/length-counts-the-record-only", Cite: cite("rfc5044/4.1/2"),
+	Title:   "The length of an FPDU is that of its ULPDU, without header, pad and CRC",
 	Sends:   "nothing: the device sends messages of 1 to 4 octets",
 	Expects: "lengths of 19 to 22",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"LengthCountsPad"}, Run: onConn(func(c *conn) {
 		c.allowBadFrames = true
 		for n := 1; n <= 4; n++ {
 			c.PostSend(c.qp, c.sendWR(uint64(n), 0, n))
@@ -72,12 +70,11 @@ var mpaFPDUCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/fpdu/pad-is-zero",
-	Title: "The pad of a Send is zeros, whatever was sent before",
-	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Defects: []string{"StalePad"},
+	ID: "mpa/fpdu/pad-is-zero", Cite: cite("rfc5044/4.1/3", "rfc5042/x/2"),
+	Title:   "The pad of a Send is zeros, whatever was sent before",
 	Sends:   "nothing: the device sends 32 octets, then 21, 3, 2 and 1",
 	Expects: "pads of zeros",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"StalePad"}, Run: onConn(func(c *conn) {
 		c.allowBadFrames = true
 		for i, n := range []int{32, 21, 3, 2, 1} {
 			c.PostSend(c.qp, c.sendWR(1, 64*i, n))
@@ -85,12 +82,11 @@ var mpaFPDUCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/fpdu/pad-of-writes-is-zero",
-	Title: "The pad of a Write is zeros, whatever was sent before",
-	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/3", "rfc5042/x/2"), Defects: []string{"StalePad"},
+	ID: "mpa/fpdu/pad-of-writes-is-zero", Cite: cite("rfc5044/4.1/3", "rfc5042/x/2"),
+	Title:   "The pad of a Write is zeros, whatever was sent before",
 	Sends:   "nothing: the device writes 32 octets, then 21, 3, 2 and 1",
 	Expects: "pads of zeros",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"StalePad"}, Run: onConn(func(c *conn) {
 		c.allowBadFrames = true
 		for i, n := range []int{32, 21, 3, 2, 1} {
 			c.PostSend(c.qp, c.writeWR(1, 64*i, n))
@@ -98,12 +94,11 @@ var mpaFPDUCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/fpdu/pad-value-is-ignored",
-	Title: "The content of the pad is ignored",
-	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4"), Defects: []string{"CRCSkipsPad"},
+	ID: "mpa/fpdu/pad-value-is-ignored", Cite: cite("rfc5044/4.1/4"),
+	Title:   "The content of the pad is ignored",
 	Sends:   "Sends of 1, 2 and 3 octets with pads of aa, bb and cc, and correct CRCs",
 	Expects: "each is delivered",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"CRCSkipsPad"}, Run: onConn(func(c *conn) {
 		for n := 1; n <= 3; n++ {
 			c.send(iwarp.Send(c.nextSendMSN(), data(n)).Pad([]byte{0xaa, 0xbb, 0xcc}[:4-n]...))
 			c.ExpectRecv(uint64(n), n)
@@ -112,12 +107,11 @@ var mpaFPDUCases = []conformance.Case{{
 		c.sync()
 	}),
 }, {
-	ID:    "mpa/fpdu/pad-is-covered-by-the-crc",
-	Title: "The CRC covers the pad, in both directions",
-	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/4", "rfc5044/4.4/7"), Defects: []string{"CRCSkipsPad"},
+	ID: "mpa/fpdu/pad-is-covered-by-the-crc", Cite: cite("rfc5044/4.1/4", "rfc5044/4.4/7"),
+	Title:   "The CRC covers the pad, in both directions",
 	Sends:   "a padded Send; then one with a pad of aa and the CRC of a pad of zeros. The device sends padded messages too",
 	Expects: "correct CRCs, one delivery, then a Terminate for a wrong CRC",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"CRCSkipsPad"}, Run: onConn(func(c *conn) {
 		c.allowBadFrames = true
 		for n := 1; n <= 3; n++ {
 			c.PostSend(c.qp, c.sendWR(9, 0, n))
@@ -132,12 +126,11 @@ var mpaFPDUCases = []conformance.Case{{
 		c.expectTerminateAndEnd(iwarp.MPACRC)
 	}),
 }, {
-	ID:    "mpa/fpdu/multiple-of-four",
-	Title: "FPDUs are padded to the next multiple of four octets, and no further",
-	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/5"), Defects: []string{"PadToEight"},
+	ID: "mpa/fpdu/multiple-of-four", Cite: cite("rfc5044/4.1/5"),
+	Title:   "FPDUs are padded to the next multiple of four octets, and no further",
 	Sends:   "nothing: the device sends messages of 0 to 7 octets, one at a time",
 	Expects: "FPDUs of 24, 28 and 32 octets",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"PadToEight"}, Run: onConn(func(c *conn) {
 		c.allowBadFrames = true
 		for n := range 8 {
 			c.PostSend(c.qp, c.sendWR(1, 0, n))
@@ -147,24 +140,22 @@ var mpaFPDUCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/fpdu/crc-field-without-crc",
-	Title: "The CRC field is present even if no CRC is used",
-	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6"), Setup: setupNoCRC, Defects: []string{"CRCFieldOmitted"},
+	ID: "mpa/fpdu/crc-field-without-crc", Cite: cite("rfc5044/4.1/6"), Setup: setupNoCRC,
+	Title:   "The CRC field is present even if no CRC is used",
 	Sends:   "a Request with C clear; the device sends three messages",
 	Expects: "FPDUs with four octets after the pad, of any content",
-	Run: onWithoutCRC(func(c *conn) {
+	Defects: []string{"CRCFieldOmitted"}, Run: onWithoutCRC(func(c *conn) {
 		for i := range 3 {
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))
 			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
 		}
 	}),
 }, {
-	ID:    "mpa/fpdu/crc-field-unchecked-without-crc",
-	Title: "The CRC field is ignored if no CRC is used",
-	Cite:  cite(rfc5044, "4.1", "rfc5044/4.1/6", "rfc5044/4.4/4"), Setup: setupNoCRC, Defects: []string{"CRCAlwaysChecked"},
+	ID: "mpa/fpdu/crc-field-unchecked-without-crc", Cite: cite("rfc5044/4.1/6", "rfc5044/4.4/4"), Setup: setupNoCRC,
+	Title:   "The CRC field is ignored if no CRC is used",
 	Sends:   "without CRCs, Sends with ffffffff and 00000001 in the field",
 	Expects: "both are delivered",
-	Run: onWithoutCRC(func(c *conn) {
+	Defects: []string{"CRCAlwaysChecked"}, Run: onWithoutCRC(func(c *conn) {
 		for i, crc := range []uint32{0xffffffff, 1} {
 			c.send(iwarp.Send(c.nextSendMSN(), data(16)).CRC(crc))
 			c.ExpectRecv(uint64(i+1), 16)

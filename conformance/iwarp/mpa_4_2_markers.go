@@ -63,59 +63,53 @@ func (c *conn) expectLeadingMarker() {
 }
 
 var mpaMarkerCases = []conformance.Case{{
-	ID:    "mpa/marker/reserved-half-is-zero",
-	Title: "The first two octets of a marker are zero",
-	Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/1"), Defects: []string{"MarkerReservedSet"},
+	ID: "mpa/marker/reserved-half-is-zero", Cite: cite("rfc5044/4.2/1"),
+	Title:   "The first two octets of a marker are zero",
 	Sends:   "a Request for markers; the device writes 3000 octets",
 	Expects: "markers that begin with two zeros",
-	Run: onMarkersFromDevice(func(c *conn) {
+	Defects: []string{"MarkerReservedSet"}, Run: onMarkersFromDevice(func(c *conn) {
 		for _, m := range c.deviceMarkers(3000) {
 			c.Check(m.Reserved == 0, fmt.Sprintf("zeros in the first half of the marker at %d", m.Offset), "%04x", m.Reserved)
 		}
 	}),
 }, {
-	ID:    "mpa/marker/reserved-half-is-ignored",
-	Title: "The first two octets of a marker are ignored",
-	Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/2"), Setup: setupMarkers, Defects: []string{"MPAReservedRefused"},
+	ID: "mpa/marker/reserved-half-is-ignored", Cite: cite("rfc5044/4.2/2"), Setup: setupMarkers,
+	Title:   "The first two octets of a marker are ignored",
 	Sends:   "a Send with a marker that begins with ffff, and the correct CRC",
 	Expects: "it is delivered",
-	Run: onMarkersToDevice(func(c *conn) {
+	Defects: []string{"MPAReservedRefused"}, Run: onMarkersToDevice(func(c *conn) {
 		c.expectAcceptedWithMarkers(func(m *iwarp.Marker) { m.Reserved = 0xffff })
 	}),
 }, {
-	ID:    "mpa/marker/low-bits-of-the-pointer-are-ignored",
-	Title: "The two lowest bits of a marker's pointer are ignored",
-	Cite:  cite(rfc5044, "4.2", "rfc5044/4.2/3"), Setup: setupMarkers, Defects: []string{"MPAReservedRefused"},
+	ID: "mpa/marker/low-bits-of-the-pointer-are-ignored", Cite: cite("rfc5044/4.2/3"), Setup: setupMarkers,
+	Title:   "The two lowest bits of a marker's pointer are ignored",
 	Sends:   "a Send with a marker whose pointer has the two bits set, and the correct CRC",
 	Expects: "it is delivered",
-	Run: onMarkersToDevice(func(c *conn) {
+	Defects: []string{"MPAReservedRefused"}, Run: onMarkersToDevice(func(c *conn) {
 		c.expectAcceptedWithMarkers(func(m *iwarp.Marker) { m.Ptr |= 3 })
 	}),
 }, {
-	ID:    "mpa/marker/request-for-markers-is-granted",
-	Title: "A responder sends markers to an initiator that requests them",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Defects: []string{"RefusesMarkers"},
+	ID: "mpa/marker/request-for-markers-is-granted", Cite: cite("rfc5044/4.3/1", "rfc5044/7.1.1/6"),
+	Title:   "A responder sends markers to an initiator that requests them",
 	Sends:   "a Request with M set; the device writes 2000 octets",
 	Expects: "a Reply that accepts, and a stream with markers",
-	Run: onSetup(setup{frame: withMarkers}, func(c *conn) {
+	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{frame: withMarkers}, func(c *conn) {
 		c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 	}),
 }, {
-	ID:    "mpa/marker/reply-for-markers-is-granted",
-	Title: "An initiator sends markers to a responder that requests them",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/1", "rfc5044/7.1.1/6"), Defects: []string{"RefusesMarkers"},
+	ID: "mpa/marker/reply-for-markers-is-granted", Cite: cite("rfc5044/4.3/1", "rfc5044/7.1.1/6"),
+	Title:   "An initiator sends markers to a responder that requests them",
 	Sends:   "a Reply with M set; the device writes 2000 octets",
 	Expects: "a connection, and a stream with markers",
-	Run: onSetup(setup{active: true, frame: withMarkers}, func(c *conn) {
+	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{active: true, frame: withMarkers}, func(c *conn) {
 		c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 	}),
 }, {
-	ID:    "mpa/marker/none-unless-asked-for",
-	Title: "No markers are sent to a peer that does not request them",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/5", "rfc5044/7.1.2/10"), Defects: []string{"MarkersAlways"},
+	ID: "mpa/marker/none-unless-asked-for", Cite: cite("rfc5044/7.1.1/5", "rfc5044/7.1.2/10"),
+	Title:   "No markers are sent to a peer that does not request them",
 	Sends:   "start-up frames with M clear, as initiator and as responder; the device writes 2000 octets",
 	Expects: "octets without markers",
-	Run: onHost(func(h *host) {
+	Defects: []string{"MarkersAlways"}, Run: onHost(func(h *host) {
 		for _, active := range []bool{false, true} {
 			c := h.connect(setup{
 				active: active, prepare: func(c *conn) { c.allowBadFrames = true },
@@ -127,12 +121,11 @@ var mpaMarkerCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/marker/first-is-before-the-first-fpdu",
-	Title: "A stream with markers begins with one, of zeros",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/3", "rfc5044/7.1.2/10"), Defects: []string{"MarkersStartLate"},
+	ID: "mpa/marker/first-is-before-the-first-fpdu", Cite: cite("rfc5044/4.3/3", "rfc5044/7.1.2/10"),
+	Title:   "A stream with markers begins with one, of zeros",
 	Sends:   "start-up frames with M set, as initiator and as responder; the device sends 16 octets",
 	Expects: "four zeros and then a length, as the first octets of the stream",
-	Run: onMarkersFromDevice(func(c *conn) {
+	Defects: []string{"MarkersStartLate"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.PostSend(c.qp, c.sendWR(1, 0, 16))
 		c.expectLeadingMarker()
 		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))

@@ -41,21 +41,19 @@ func (c *conn) zeroLengthWrites(n int) []verbs.SendWR {
 }
 
 var mpaPositionCases = []conformance.Case{{
-	ID:    "mpa/marker/every-512-octets",
-	Title: "A marker is at every 512th octet of the stream, markers included",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/2"), Defects: []string{"MarkersDrift"},
+	ID: "mpa/marker/every-512-octets", Cite: cite("rfc5044/4.3/2"),
+	Title:   "A marker is at every 512th octet of the stream, markers included",
 	Sends:   "a Request for markers; the device writes 5000 octets",
 	Expects: "markers at 0, 512, 1024 and so on",
-	Run: onMarkersFromDevice(func(c *conn) {
+	Defects: []string{"MarkersDrift"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.checkMarkers(0, c.deviceMarkers(5000))
 	}),
 }, {
-	ID:    "mpa/marker/every-512-octets-of-an-answer",
-	Title: "The markers of a Read Response are at every 512th octet of the stream",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/2", "rfc5044/4.3/4"), Defects: []string{"MarkersDrift"},
+	ID: "mpa/marker/every-512-octets-of-an-answer", Cite: cite("rfc5044/4.3/2", "rfc5044/4.3/4"),
+	Title:   "The markers of a Read Response are at every 512th octet of the stream",
 	Sends:   "a Request for markers, and a Read Request for 5000 octets",
 	Expects: "markers at every 512th octet of the stream, and the payload between them",
-	Run: onMarkersFromDevice(func(c *conn) {
+	Defects: []string{"MarkersDrift"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.allowBadFrames = true
 		c.send(c.peerRead(0, 5000))
 		var markers []iwarp.Marker
@@ -68,12 +66,11 @@ var mpaPositionCases = []conformance.Case{{
 		c.Check(len(octets) == 5000, "5000 octets", "%d", len(octets))
 	}),
 }, {
-	ID:    "mpa/marker/points-to-the-length",
-	Title: "A marker inside an FPDU has the distance to its length field",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/4", "rfc5044/4.2/3"), Defects: []string{"MarkerPointsFirst"},
+	ID: "mpa/marker/points-to-the-length", Cite: cite("rfc5044/4.3/4", "rfc5044/4.2/3"),
+	Title:   "A marker inside an FPDU has the distance to its length field",
 	Sends:   "a Request for markers; the device sends 100 and then 800 octets",
 	Expects: "a marker in the second FPDU that points to its length field",
-	Run: onMarkersFromDevice(func(c *conn) {
+	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.allowBadFrames = true
 		c.PostSend(c.qp, c.sendWR(1, 0, 100), c.sendWR(2, 0, 800))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
@@ -83,12 +80,11 @@ var mpaPositionCases = []conformance.Case{{
 		c.Check(g.Markers[0].Ptr == back, fmt.Sprintf("a marker that points %d octets back", back), "%d", g.Markers[0].Ptr)
 	}),
 }, {
-	ID:    "mpa/marker/between-fpdus-is-zero",
-	Title: "A marker between two FPDUs has a pointer of 0, and belongs to the second",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/5"), Defects: []string{"MarkerPointsFirst"},
+	ID: "mpa/marker/between-fpdus-is-zero", Cite: cite("rfc5044/4.3/5"),
+	Title:   "A marker between two FPDUs has a pointer of 0, and belongs to the second",
 	Sends:   "a Request for markers; the device sends a message that ends at the next marker, then another",
 	Expects: "a marker of zeros before the second FPDU, whose CRC covers it",
-	Run: onMarkersFromDevice(func(c *conn) {
+	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.allowBadFrames = true
 		n := payloadToMarker(c.deframer.Position, ddpUntaggedLen)
 		c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
@@ -99,12 +95,11 @@ var mpaPositionCases = []conformance.Case{{
 		c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, which covers the marker", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
 	}),
 }, {
-	ID:    "mpa/marker/several-point-to-one-start",
-	Title: "All markers of an FPDU point to its length field",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/6"), Defects: []string{"MarkerPointsBack"},
+	ID: "mpa/marker/several-point-to-one-start", Cite: cite("rfc5044/4.3/6"),
+	Title:   "All markers of an FPDU point to its length field",
 	Sends:   "a Request for markers; the device writes 1400 octets",
 	Expects: "three markers that point to the same octet",
-	Run: onMarkersFromDevice(func(c *conn) {
+	Defects: []string{"MarkerPointsBack"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.allowBadFrames = true
 		c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 1400))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
@@ -115,12 +110,11 @@ var mpaPositionCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/marker/small-fpdus-are-pointed-at",
-	Title: "Among short FPDUs a marker points to the FPDU that contains it",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/7"), Defects: []string{"MarkerPointsFirst"},
+	ID: "mpa/marker/small-fpdus-are-pointed-at", Cite: cite("rfc5044/4.3/7"),
+	Title:   "Among short FPDUs a marker points to the FPDU that contains it",
 	Sends:   "a Request for markers; the device posts sixty zero-length Writes",
 	Expects: "markers that point to the length field before them",
-	Run: onMarkersFromDevice(func(c *conn) {
+	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
 		c.allowBadFrames = true
 		c.PostSend(c.qp, c.zeroLengthWrites(60)...)
 		inside := 0
@@ -135,34 +129,31 @@ var mpaPositionCases = []conformance.Case{{
 		c.Check(inside > 0, "a marker inside one of the FPDUs", "none")
 	}),
 }, {
-	ID:    "mpa/marker/taken-out-of-a-send",
-	Title: "Markers in a Send are removed before delivery",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9"), Setup: setupMarkers, Defects: []string{"MarkersKept"},
+	ID: "mpa/marker/taken-out-of-a-send", Cite: cite("rfc5044/4.3/9"), Setup: setupMarkers,
+	Title:   "Markers in a Send are removed before delivery",
 	Sends:   "a Send of 1500 octets with its markers",
 	Expects: "1500 octets in the receive, without the markers",
-	Run: onMarkersToDevice(func(c *conn) {
+	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
 		c.expectSendDelivered(1, 1500)
 		c.ExpectBytes(c.localMem, 0, data(1500))
 		c.ExpectUnchanged(c.localMem, 0, 1500)
 	}),
 }, {
-	ID:    "mpa/marker/taken-out-of-a-write",
-	Title: "Markers in a Write are not placed",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9"), Setup: setupMarkers, Defects: []string{"MarkersKept"},
+	ID: "mpa/marker/taken-out-of-a-write", Cite: cite("rfc5044/4.3/9"), Setup: setupMarkers,
+	Title:   "Markers in a Write are not placed",
 	Sends:   "a Write of 1500 octets with its markers",
 	Expects: "1500 octets in the memory, without the markers",
-	Run: onMarkersToDevice(func(c *conn) {
+	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
 		c.sendAndSync(c.peerWrite(0, data(1500)))
 		c.ExpectBytes(c.targetMem, 0, data(1500))
 		c.ExpectUnchanged(c.targetMem, 0, 1500)
 	}),
 }, {
-	ID:    "mpa/marker/taken-out-between-fpdus",
-	Title: "FPDUs before and after a marker are delivered",
-	Cite:  cite(rfc5044, "4.3", "rfc5044/4.3/9", "rfc5044/4.3/5"), Setup: setupMarkers, Defects: []string{"MarkersKept"},
+	ID: "mpa/marker/taken-out-between-fpdus", Cite: cite("rfc5044/4.3/9", "rfc5044/4.3/5"), Setup: setupMarkers,
+	Title:   "FPDUs before and after a marker are delivered",
 	Sends:   "a Send that ends at the next marker, then one across the following marker",
 	Expects: "both are delivered, without markers",
-	Run: onMarkersToDevice(func(c *conn) {
+	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
 		n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
 		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 		c.send(iwarp.Send(c.nextSendMSN(), data(600)))

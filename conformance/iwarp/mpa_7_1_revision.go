@@ -36,36 +36,33 @@ var malformedRequests = []struct {
 }
 
 var mpaRevisionCases = []conformance.Case{{
-	ID:    "mpa/start/unknown-revision-of-a-request-closes",
-	Title: "A responder closes a stream that begins with an unknown revision",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/11", "rfc5044/8/4"), Defects: []string{"AnyRevision"},
+	ID: "mpa/start/unknown-revision-of-a-request-closes", Cite: cite("rfc5044/7.1.1/11", "rfc5044/8/4"),
+	Title:   "A responder closes a stream that begins with an unknown revision",
 	Sends:   "Requests of revision 3, 4, 128 and 255",
 	Expects: "the end of the stream without a Reply, and no connection request",
+	Defects: []string{"AnyRevision"},
 	Run:     onInvalidRequests(revision1Request().Revision(3), enhancedRequest().Revision(3), revision1Request().Revision(4), revision1Request().Revision(128), revision1Request().Revision(255)),
 }, {
-	ID:    "mpa/start/revision-0-closes",
-	Title: "A responder closes a stream that begins with a Request of revision 0",
-	Cite:  cite(rfc5044, "7.1.1", "rfc5044/7.1.1/11"), Level: conformance.Should, Defects: []string{"TakesRevision0"},
+	ID: "mpa/start/revision-0-closes", Cite: cite("rfc5044/7.1.1/11"), Level: conformance.Should,
+	Title:   "A responder closes a stream that begins with a Request of revision 0",
 	Sends:   "a Request of revision 0",
 	Expects: "the end of the stream without a Reply, and no connection request",
-	Run:     onInvalidRequests(revision1Request().Revision(0)),
+	Defects: []string{"TakesRevision0"}, Run: onInvalidRequests(revision1Request().Revision(0)),
 }, {
-	ID:    "mpa/start/unknown-revision-of-a-reply-closes",
-	Title: "An initiator closes the stream after a Reply of an unknown revision",
-	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/7", "rfc5044/7.1.1/11"), Defects: []string{"AnyRevision"},
+	ID: "mpa/start/unknown-revision-of-a-reply-closes", Cite: cite("rfc5044/7.1.2/7", "rfc5044/7.1.1/11"),
+	Title:   "An initiator closes the stream after a Reply of an unknown revision",
 	Sends:   "Replies of revision 3 and 255",
 	Expects: "the end of the stream, and a connect that fails",
-	Run: onInvalidReplies(
+	Defects: []string{"AnyRevision"}, Run: onInvalidReplies(
 		func(f startupFrame) startupFrame { return f.Revision(3) },
 		func(f startupFrame) startupFrame { return f.Revision(255) },
 	),
 }, {
-	ID:    "mpa/start/versions-above-are-one-in-both-directions",
-	Title: "DDP and RDMAP have version 1 after both revisions of MPA",
-	Cite:  cite(rfc5044, "C.1", "rfc5044/C.1/1"), Defects: []string{"RDMAPVersion0"},
+	ID: "mpa/start/versions-above-are-one-in-both-directions", Cite: cite("rfc5044/C.1/1"),
+	Title:   "DDP and RDMAP have version 1 after both revisions of MPA",
 	Sends:   "a Request of revision 1, one of revision 2, and messages of version 1",
 	Expects: "messages of version 1",
-	Run: onHost(func(h *host) {
+	Defects: []string{"RDMAPVersion0"}, Run: onHost(func(h *host) {
 		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
 			c := h.connect(setup{receives: 1, frame: func(startupFrame) startupFrame { return f }})
 			c.expectSendDelivered(1, 16)
@@ -77,12 +74,11 @@ var mpaRevisionCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/start/malformed-request-ends-it",
-	Title: "An invalid Request ends the stream without waiting for a timer",
-	Cite:  cite(rfc5044, "8", "rfc5044/8/4", "rfc5044/7.1.2/3"), Defects: []string{"BadRequestHangs"},
+	ID: "mpa/start/malformed-request-ends-it", Cite: cite("rfc5044/8/4", "rfc5044/7.1.2/3"),
+	Title:   "An invalid Request ends the stream without waiting for a timer",
 	Sends:   "zeros, another protocol, a Reply, an unknown revision, too much private data",
 	Expects: "the end of each stream, without a Reply, before any timer",
-	Run: onHost(func(h *host) {
+	Defects: []string{"BadRequestHangs"}, Run: onHost(func(h *host) {
 		l := h.listen()
 		for _, m := range malformedRequests {
 			h.Note("%s", m.what)
@@ -92,14 +88,12 @@ var mpaRevisionCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:      "mpa/start/truncated-request-closes",
-	Title:   "A truncated Request ends the stream",
-	Cite:    cite(rfc5044, "7.1.2", "rfc5044/7.1.2/3"),
+	ID: "mpa/start/truncated-request-closes", Cite: cite("rfc5044/7.1.2/3"),
 	Labels:  []string{conformance.Dangerous}, // use after free of the listener in Linux's siw
+	Title:   "A truncated Request ends the stream",
 	Sends:   "FIN inside the key, after it, before the private data and inside it",
 	Expects: "the end of the stream without a Reply, and no connection request",
-	Defects: []string{"BadRequestHangs"},
-	Run: onHost(func(h *host) {
+	Defects: []string{"BadRequestHangs"}, Run: onHost(func(h *host) {
 		l := h.listen()
 		b := revision1Request().Private(data(16)).Append(nil)
 		for _, n := range []int{0, 7, 16, 19, 20, 28, len(b) - 1} {
@@ -110,12 +104,11 @@ var mpaRevisionCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "mpa/start/truncated-reply-fails",
-	Title: "A truncated Reply makes no connection",
-	Cite:  cite(rfc5044, "7.1.2", "rfc5044/7.1.2/7"), Defects: []string{"ShortFramesTaken"},
+	ID: "mpa/start/truncated-reply-fails", Cite: cite("rfc5044/7.1.2/7"),
+	Title:   "A truncated Reply makes no connection",
 	Sends:   "FIN inside the key of the Reply, before its private data and inside it",
 	Expects: "the end of the stream, and a connect that fails",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ShortFramesTaken"}, Run: onHost(func(h *host) {
 		for _, n := range []int{9, 20, 24, 32} {
 			hs := h.startActive(setup{})
 			hs.recvFrame()

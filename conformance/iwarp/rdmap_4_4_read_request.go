@@ -10,31 +10,28 @@ import (
 )
 
 var rdmapRequestCases = []conformance.Case{{
-	ID:    "rdmap/read/request-with-payload-is-refused",
-	Title: "A Read Request with octets after its header is not executed",
-	Cite:  cite(rfc5040, "4.2", "rfc5040/4.2/1"), Defects: []string{"BadSegmentsDropped"},
+	ID: "rdmap/read/request-with-payload-is-refused", Cite: cite("rfc5040/4.2/1"),
+	Title:   "A Read Request with octets after its header is not executed",
 	Sends:   "a Read Request with four extra octets",
 	Expects: "the end of the stream, and no Read Response",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
 		c.expectAbortBy(c.peerRead(0, 16).WithPayload(data(4)))
 	}),
 }, {
-	ID:    "rdmap/read/request-with-payload-is-terminated",
-	Title: "A Read Request with octets after its header causes a Terminate",
-	Cite:  cite(rfc5040, "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should,
-	Defects: []string{"ReadPayloadSilent"},
+	ID:   "rdmap/read/request-with-payload-is-terminated",
+	Cite: citeSection("RFC 5040", "6.2.1", "rfc5040/4.2/1", "rfc5040/6.2.1/1"), Level: conformance.Should,
+	Title:   "A Read Request with octets after its header causes a Terminate",
 	Sends:   "a Read Request with four extra octets",
 	Expects: "a Terminate with any cause, since no code is specified",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"ReadPayloadSilent"}, Run: onConn(func(c *conn) {
 		c.expectRefusal(c.peerRead(0, 16).WithPayload(data(4)))
 	}),
 }, {
-	ID:    "rdmap/read/request-layout",
-	Title: "A Read Request has sink, size and source in this order, and no payload",
-	Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/1", "rfc5040/4.2/1"), Defects: []string{"FieldsSwapped"},
+	ID: "rdmap/read/request-layout", Cite: cite("rfc5040/4.4/1", "rfc5040/4.2/1"),
+	Title:   "A Read Request has sink, size and source in this order, and no payload",
 	Sends:   "a Read Response to the sink in the first twelve octets; the device reads 100 octets",
 	Expects: "28 octets of header, and a read that completes",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"FieldsSwapped"}, Run: onConn(func(c *conn) {
 		c.PostSend(c.qp, c.readWR(1, 512, 100))
 		g := c.nextFPDUs(1)[0]
 		c.Check(len(g.ULPDU) == ddpUntaggedLen+28, "a ULPDU of 46 octets", "%d", len(g.ULPDU))
@@ -48,12 +45,11 @@ var rdmapRequestCases = []conformance.Case{{
 		c.ExpectBytes(c.localMem, 512, data(100))
 	}),
 }, {
-	ID:    "rdmap/read/sink-is-copied",
-	Title: "A Read Response has the sink of its request, even if unknown to the device",
-	Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/2"), Defects: []string{"SinkChecked"},
+	ID: "rdmap/read/sink-is-copied", Cite: cite("rfc5040/4.4/2"),
+	Title:   "A Read Response has the sink of its request, even if unknown to the device",
 	Sends:   "Read Requests with an unknown key as sink, and with a key of the device",
 	Expects: "the same sinks in the Read Responses",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"SinkChecked"}, Run: onConn(func(c *conn) {
 		for _, sink := range []iwarp.Addr{iwarp.At(0xaaaa5555, 0x1122334455667788), c.targetAddr(5), iwarp.At(0, ^uint64(0)-63)} {
 			c.send(iwarp.ReadRequest(c.nextRequestMSN(), sink, 20, c.targetAddr(40)))
 			c.expect(iwarp.ReadResponse(sink.STag, sink.TO, c.targetMem.Buf[40:60]))
@@ -61,12 +57,11 @@ var rdmapRequestCases = []conformance.Case{{
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
-	ID:    "rdmap/read/sizes",
-	Title: "Reads of any size are answered in full",
-	Cite:  cite(rfc5040, "4.4", "rfc5040/4.4/3"), Defects: []string{"ReadSize16"},
+	ID: "rdmap/read/sizes", Cite: cite("rfc5040/4.4/3"),
+	Title:   "Reads of any size are answered in full",
 	Sends:   "Read Requests for 0, 1, 65535, 65536, 65540 and 1048576 octets",
 	Expects: "Read Responses of the same sizes",
-	Run: onSetup(setup{memLen: 1 << 20}, func(c *conn) {
+	Defects: []string{"ReadSize16"}, Run: onSetup(setup{memLen: 1 << 20}, func(c *conn) {
 		c.allowBadFrames = true // the case does not check the pad
 		for _, n := range []int{0, 1, 65535, 65536, 65540, 1 << 20} {
 			c.send(c.peerRead(0, n))
@@ -74,12 +69,11 @@ var rdmapRequestCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rdmap/read/one-request-one-response",
-	Title: "A Read Request is answered by one message of any length",
-	Cite:  cite(rfc5040, "5.2", "rfc5040/5.2/1"), Defects: []string{"LastOnEvery"},
+	ID: "rdmap/read/one-request-one-response", Cite: cite("rfc5040/5.2/1"),
+	Title:   "A Read Request is answered by one message of any length",
 	Sends:   "two Read Requests of several segments",
 	Expects: "two messages, each with one last segment",
-	Run: onLongMessages(func(c *conn) {
+	Defects: []string{"LastOnEvery"}, Run: onLongMessages(func(c *conn) {
 		n := c.longLen()
 		c.send(c.peerRead(0, n))
 		c.send(c.peerRead(16, n))
@@ -91,24 +85,22 @@ var rdmapRequestCases = []conformance.Case{{
 		c.sync()
 	}),
 }, {
-	ID:    "rdmap/read/takes-no-receive",
-	Title: "A Read Request consumes no receive",
-	Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/3"), Defects: []string{"EverythingTakesReceive"},
+	ID: "rdmap/read/takes-no-receive", Cite: cite("rfc5040/5.2.1/3"),
+	Title:   "A Read Request consumes no receive",
 	Sends:   "a Read Request, and a Send",
 	Expects: "a Read Response and no completion, then a completion for the Send",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"EverythingTakesReceive"}, Run: onConn(func(c *conn) {
 		c.expectAnswer(c.peerRead(0, 16), iwarp.Op(iwarp.OpReadResponse))
 		c.sync()
 		c.ExpectNoCompletion()
 		c.expectSendDelivered(1, 16)
 	}),
 }, {
-	ID:    "rdmap/read/requests-in-order",
-	Title: "Read Requests are sent in the order in which they were posted",
-	Cite:  cite(rfc5040, "5.2.1", "rfc5040/5.2.1/4"), Defects: []string{"LIFOQueue"},
+	ID: "rdmap/read/requests-in-order", Cite: cite("rfc5040/5.2.1/4"),
+	Title:   "Read Requests are sent in the order in which they were posted",
 	Sends:   "nothing: the application posts four reads at once",
 	Expects: "their sizes in that order, with MSNs 1 to 4",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
 		c.PostSend(c.qp, c.readWR(1, 0, 16), c.readWR(2, 64, 8), c.readWR(3, 128, 32), c.readWR(4, 192, 4))
 		for i, n := range []uint32{16, 8, 32, 4} {
 			c.expect(iwarp.Op(iwarp.OpReadRequest).MSN(uint32(i + 1)).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = &n }))

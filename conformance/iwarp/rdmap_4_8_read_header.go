@@ -24,12 +24,11 @@ func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
 }
 
 var rdmapReadHeaderCases = []conformance.Case{{
-	ID:    "rdmap/terminate/read-header-advanced",
-	Title: "The Terminate of a partly answered read quotes the remaining range",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/6"), Defects: []string{"TermReadStale"},
+	ID: "rdmap/terminate/read-header-advanced", Cite: cite("rfc5040/4.8/6"),
+	Title:   "The Terminate of a partly answered read quotes the remaining range",
 	Sends:   "a Read Request for 16 MiB; the application deregisters the region when TCP's buffers are full",
 	Expects: "a Terminate with sink, source and size of the octets not received",
-	Run: onSetup(setup{}, func(c *conn) {
+	Defects: []string{"TermReadStale"}, Run: onSetup(setup{}, func(c *conn) {
 		m := c.Memory(tcpBufferBytes, allAccess)
 		request := c.readFrom(addrOf(m, 0), tcpBufferBytes)
 		c.send(request)
@@ -49,12 +48,11 @@ var rdmapReadHeaderCases = []conformance.Case{{
 		rig.Abort(fmt.Errorf("the device has read all %d octets of the response before it sent the first: %w", tcpBufferBytes, conformance.ErrBenchCannot))
 	}),
 }, {
-	ID:    "rdmap/terminate/number-of-the-read",
-	Title: "The Terminate of a read quotes the MSN of the Read Request",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/6", "rfc5040/7.1/4"), Defects: []string{"TermReadStale"},
+	ID: "rdmap/terminate/number-of-the-read", Cite: cite("rfc5040/4.8/6", "rfc5040/7.1/4"),
+	Title:   "The Terminate of a read quotes the MSN of the Read Request",
 	Sends:   "three valid Read Requests, and one with an unknown key",
 	Expects: "the DDP header of the last in the Terminate, with its MSN",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TermReadStale"}, Run: onConn(func(c *conn) {
 		for range 3 {
 			c.sync()
 		}
@@ -67,12 +65,11 @@ var rdmapReadHeaderCases = []conformance.Case{{
 		c.Check(msn == *wrong.DDP.MSN, fmt.Sprintf("MSN %d in the quoted header", *wrong.DDP.MSN), "%d", msn)
 	}),
 }, {
-	ID:    "rdmap/terminate/read-header-is-there",
-	Title: "The Terminate of a Read Request quotes all of its headers",
-	Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/4", "rfc5040/4.8/5"), Defects: []string{"TermHeaderStale"},
+	ID: "rdmap/terminate/read-header-is-there", Cite: cite("rfc5040/7.1/4", "rfc5040/4.8/5"),
+	Title:   "The Terminate of a Read Request quotes all of its headers",
 	Sends:   "a valid Read Request, and one with an unknown key",
 	Expects: "the 18 and the 28 octets of the second in the Terminate",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
 		c.sync()
 		wrong := iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(0x11223344, 0x5566778899aabbcc), 16, iwarp.At(unknownSTag, 0x100))
 		c.send(wrong)
@@ -81,47 +78,43 @@ var rdmapReadHeaderCases = []conformance.Case{{
 		c.Check(len(t.Terminate.DDPHeader) == ddpUntaggedLen, "a DDP header in the Terminate", "% x", t.Terminate.DDPHeader)
 	}),
 }, {
-	ID:    "rdmap/terminate/header-of-a-send",
-	Title: "The Terminate of a Send quotes its header",
-	Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/3"), Defects: []string{"TermHeaderStale"},
+	ID: "rdmap/terminate/header-of-a-send", Cite: cite("rfc5040/7.1/3"),
+	Title:   "The Terminate of a Send quotes its header",
 	Sends:   "a valid Send, and one to an unknown queue",
 	Expects: "the header of the second in the Terminate",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		wrong := iwarp.Send(c.nextSendMSN(), data(20)).QN(4)
 		c.send(wrong)
 		c.expectQuotedDDPHeader(c.expectTerminateAndEnd(iwarp.DDPUntaggedInvalidQN), wrong)
 	}),
 }, {
-	ID:    "rdmap/terminate/header-of-a-response",
-	Title: "The Terminate of a Read Response quotes its header",
-	Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/3"), Defects: []string{"TermHeaderStale"},
+	ID: "rdmap/terminate/header-of-a-response", Cite: cite("rfc5040/7.1/3"),
+	Title:   "The Terminate of a Read Response quotes its header",
 	Sends:   "a valid Write, and an unsolicited Read Response",
 	Expects: "the header of the second in the Terminate, with any cause",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TermHeaderStale"}, Run: onConn(func(c *conn) {
 		wrong := iwarp.ReadResponse(unknownSTag, 0x1234, data(16))
 		c.send(c.peerWrite(0, data(16)), wrong)
 		c.expectQuotedDDPHeader(c.expectTerminate(), wrong)
 		c.expectEnd()
 	}),
 }, {
-	ID:    "rdmap/terminate/first-error-wins",
-	Title: "Of two errors in one TCP segment only the first is reported",
-	Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/5"), Defects: []string{"TermRepeated"},
+	ID: "rdmap/terminate/first-error-wins", Cite: cite("rfc5040/7.1/5"),
+	Title:   "Of two errors in one TCP segment only the first is reported",
 	Sends:   "a Send to an unknown queue and a Write to an unknown key, in one TCP segment",
 	Expects: "a Terminate for the Send, and the end of the stream",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TermRepeated"}, Run: onConn(func(c *conn) {
 		first := iwarp.Send(c.nextSendMSN(), data(16)).QN(4)
 		c.sendCoalesced(first, iwarp.Write(unknownSTag, 0, data(16)))
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedInvalidQN)
 	}),
 }, {
-	ID:    "rdmap/terminate/local-error-has-no-header",
-	Title: "A local error of a request is reported to the peer in a Terminate without headers",
-	Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/2"), Defects: []string{"LocalErrorSilent"},
+	ID: "rdmap/terminate/local-error-has-no-header", Cite: cite("rfc5040/7.1/2"),
+	Title:   "A local error of a request is reported to the peer in a Terminate without headers",
 	Sends:   "nothing: the application sends from memory of another domain",
 	Expects: "an error completion, and a Terminate for a local RDMAP error that quotes nothing",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"LocalErrorSilent"}, Run: onConn(func(c *conn) {
 		m := c.otherPDMemory(verbs.AccessLocalWrite)
 		wr := c.sendWR(9, 0, 0)
 		wr.SGL = m.SGL(0, 16)

@@ -89,12 +89,11 @@ func terminateContentLen(h *iwarp.TerminateHeader) int {
 }
 
 var rdmapTerminateCases = []conformance.Case{{
-	ID:    "rdmap/terminate/control-layout",
-	Title: "A Terminate has layer and type in its first octet, the code in the second, and three flags at the top of the third",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/1"), Defects: []string{"TermBitsSwapped"},
+	ID: "rdmap/terminate/control-layout", Cite: cite("rfc5040/4.8/1"),
+	Title:   "A Terminate has layer and type in its first octet, the code in the second, and three flags at the top of the third",
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "the words 20020000, 1100c000, 1201c000 and 0100e000, the third octet may have fewer flags",
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermBitsSwapped"}, Run: onHost(func(h *host) {
 		h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 			word, _ := terminateControl(g)
 			want := f.causes[0]
@@ -103,12 +102,11 @@ var rdmapTerminateCases = []conformance.Case{{
 		})
 	}),
 }, {
-	ID:    "rdmap/terminate/listed-values-only",
-	Title: "A Terminate has a layer, type and code that an RFC lists",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/2", "rfc5041/7.2/1"), Defects: []string{"CodesShifted"},
+	ID: "rdmap/terminate/listed-values-only", Cite: cite("rfc5040/4.8/2", "rfc5041/7.2/1"),
+	Title:   "A Terminate has a layer, type and code that an RFC lists",
 	Sends:   "errors of every layer, with the highest codes too, each on a separate connection",
 	Expects: "causes that an RFC lists",
-	Run: onHost(func(h *host) {
+	Defects: []string{"CodesShifted"}, Run: onHost(func(h *host) {
 		listed := func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 			cause := iwarp.Val(parseTerminate(g).Terminate.Cause)
 			c.Check(cause.Listed(), fmt.Sprintf("for %s a cause that is listed", f.name), "%v", cause)
@@ -119,26 +117,23 @@ var rdmapTerminateCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rdmap/terminate/reserved-bits-are-ignored",
-	Title: "A Terminate with reserved bits set ends the stream",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/3"), Defects: []string{"StrangeTerminateIgnored"},
+	ID: "rdmap/terminate/reserved-bits-are-ignored", Cite: cite("rfc5040/4.8/3"),
+	Title:   "A Terminate with reserved bits set ends the stream",
 	Sends:   "a Terminate with all of the thirteen bits set",
 	Expects: "the end of the stream, and receives that fail",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"StrangeTerminateIgnored"}, Run: onConn(func(c *conn) {
 		c.send(iwarp.Terminate(iwarp.RDMAPRemoteUnspecified).EditTerminate(func(h *iwarp.TerminateHeader) { h.Reserved = new(uint16(0x1fff)) }))
 		c.expectAbort()
 		c.expectDisconnect()
 		c.expectFailures(4)
 	}),
 }, {
-	ID:      "rdmap/terminate/flags-say-what-follows",
+	ID: "rdmap/terminate/flags-say-what-follows", Cite: cite("rfc5040/4.8/4"),
 	Title:   "The flags of a Terminate match its headers",
-	Cite:    cite(rfc5040, "4.8", "rfc5040/4.8/4"),
 	Sends:   "a Send that invalidates an unknown key, and other errors",
 	Expects: "the headers that the flags announce after the control word",
-	Defects: []string{"TermInvalidateFlag"},
 	// This case accepts either bit order; rdmap/terminate/sizes-by-flags does not.
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermInvalidateFlag"}, Run: onHost(func(h *host) {
 		h.forEachFault([]peerFault{invalidateFault, crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 			t := parseTerminate(g).Terminate
 			_, rest := terminateControl(g)
@@ -146,12 +141,11 @@ var rdmapTerminateCases = []conformance.Case{{
 		})
 	}),
 }, {
-	ID:    "rdmap/terminate/sizes-by-flags",
-	Title: "A Terminate has the length that its flags announce, and its reserved bits are zero",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/4", "rfc5040/4.8/3"), Defects: []string{"TermBitsSwapped"},
+	ID: "rdmap/terminate/sizes-by-flags", Cite: cite("rfc5040/4.8/4", "rfc5040/4.8/3"),
+	Title:   "A Terminate has the length that its flags announce, and its reserved bits are zero",
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "22, 38, 42 and 70 octets, or less with fewer flags; thirteen zero bits",
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermBitsSwapped"}, Run: onHost(func(h *host) {
 		h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 			word, rest := terminateControl(g)
 			c.Check(g.Terminate != nil && iwarp.Val(g.Terminate.Reserved) == 0, fmt.Sprintf("for %s a Terminate without reserved bits", f.name), "% x", word)
@@ -159,12 +153,11 @@ var rdmapTerminateCases = []conformance.Case{{
 		})
 	}),
 }, {
-	ID:    "rdmap/terminate/headers-by-layer",
-	Title: "A Terminate quotes the headers that its kind of error requires",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Defects: []string{"TermAllHeaders"},
+	ID: "rdmap/terminate/headers-by-layer", Cite: cite("rfc5040/4.8/5"), Level: conformance.Should,
+	Title:   "A Terminate quotes the headers that its kind of error requires",
 	Sends:   "a wrong CRC, a Write to an unknown key, a Send to an unknown queue, a Read Request with an unknown key",
 	Expects: "no header for the first, length and DDP header for the others, and the header of the Read Request for the last",
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermAllHeaders"}, Run: onHost(func(h *host) {
 		h.forEachFault([]peerFault{crcFault, taggedFault, untaggedFault, readFault}, func(c *conn, f peerFault, g iwarp.ReceivedFPDU) {
 			t := parseTerminate(g).Terminate
 			c.Check(iwarp.Val(t.LengthValid) == f.quotesDDP && iwarp.Val(t.HasDDP) == f.quotesDDP && iwarp.Val(t.HasRDMAP) == f.quotesRDMAP,
@@ -172,12 +165,11 @@ var rdmapTerminateCases = []conformance.Case{{
 		})
 	}),
 }, {
-	ID:    "rdmap/terminate/header-for-a-wrong-opcode",
-	Title: "A Terminate for a wrong opcode or version quotes the DDP header",
-	Cite:  cite(rfc5040, "4.8", "rfc5040/4.8/5"), Level: conformance.Should, Defects: []string{"TermBareOperation"},
+	ID: "rdmap/terminate/header-for-a-wrong-opcode", Cite: cite("rfc5040/4.8/5"), Level: conformance.Should,
+	Title:   "A Terminate for a wrong opcode or version quotes the DDP header",
 	Sends:   "a message of opcode 13, and one of RDMAP version 0",
 	Expects: "Terminates with their headers",
-	Run: onHost(func(h *host) {
+	Defects: []string{"TermBareOperation"}, Run: onHost(func(h *host) {
 		for _, f := range []peerFault{opcodeFault, versionFault} {
 			c := h.connect(setup{receives: 4})
 			wrong := f.frame(c)

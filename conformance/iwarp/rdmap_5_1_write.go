@@ -7,12 +7,11 @@ import (
 )
 
 var rdmapWriteCases = []conformance.Case{{
-	ID:    "rdmap/write/nobody-is-told",
-	Title: "A Write consumes no receive and completes nothing",
-	Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/1"), Defects: []string{"EverythingTakesReceive"},
+	ID: "rdmap/write/nobody-is-told", Cite: cite("rfc5040/5.1/1"),
+	Title:   "A Write consumes no receive and completes nothing",
 	Sends:   "Writes of one and of several segments, and a Send",
 	Expects: "no completion for the Writes, and the first receive for the Send",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"EverythingTakesReceive"}, Run: onConn(func(c *conn) {
 		c.send(c.peerWrite(0, data(16)))
 		c.sendSegments(c.peerWrite(64, data(64)).Segments(14 + 16))
 		c.sync()
@@ -21,12 +20,11 @@ var rdmapWriteCases = []conformance.Case{{
 		c.ExpectBytes(c.targetMem, 64, data(64))
 	}),
 }, {
-	ID:    "rdmap/write/in-order",
-	Title: "Writes are sent in the order in which they were posted",
-	Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/2"), Defects: []string{"LIFOQueue"},
+	ID: "rdmap/write/in-order", Cite: cite("rfc5040/5.1/2"),
+	Title:   "Writes are sent in the order in which they were posted",
 	Sends:   "nothing: the application posts three Writes to one address, and a Send, at once",
 	Expects: "the three in that order, and the Send after them",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
 		c.PostSend(c.qp, c.writeWR(1, 0, 16), c.writeWR(2, 16, 16), c.writeWR(3, 32, 16), c.sendWR(4, 0, 16))
 		for off := 0; off < 48; off += 16 {
 			c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[off:][:16]))
@@ -34,11 +32,11 @@ var rdmapWriteCases = []conformance.Case{{
 		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
 	}),
 }, {
-	ID:    "rdmap/write/one-key-for-all-pieces",
-	Title: "A Write with several SGEs is one message",
-	Cite:  cite(rfc5040, "5.1", "rfc5040/5.1/3"), Defects: []string{"WritePerSGE"},
+	ID: "rdmap/write/one-key-for-all-pieces", Cite: cite("rfc5040/5.1/3"),
+	Title:   "A Write with several SGEs is one message",
 	Sends:   "nothing: the application posts a Write with four SGEs",
 	Expects: "one message with the data of all four",
+	Defects: []string{"WritePerSGE"},
 	Run: onSetup(setup{caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 4, MaxRecvSGE: 1}}, func(c *conn) {
 		wr := c.writeWR(1, 0, 0)
 		wr.SGL = []verbs.SGE{c.localMem.SGE(300, 20), c.localMem.SGE(100, 12), c.localMem.SGE(0, 4), c.localMem.SGE(200, 64)}

@@ -34,12 +34,11 @@ func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.
 }
 
 var rdmapResponseCases = []conformance.Case{{
-	ID:    "rdmap/response/as-many-as-granted",
-	Title: "As many outstanding reads as the IRD are answered",
-	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/2"), Defects: []string{"IRDLeaks"},
+	ID: "rdmap/response/as-many-as-granted", Cite: cite("rfc5040/5.2.2/2"),
+	Title:   "As many outstanding reads as the IRD are answered",
 	Sends:   "as many Read Requests at once as the IRD, none of which can be answered before all have arrived; then as many again",
 	Expects: "Read Responses to all of them",
-	Run: onSetup(threeReads, func(c *conn) {
+	Defects: []string{"IRDLeaks"}, Run: onSetup(threeReads, func(c *conn) {
 		n := c.grantedIRD()
 		c.sendReadsUnread(n)
 		c.expectReadResponse(c.targetMem.Buf)
@@ -52,12 +51,11 @@ var rdmapResponseCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rdmap/response/completes-at-its-end",
-	Title: "A read completes when the last segment of its response has arrived",
-	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/3", "rfc5040/5.5/7"), Defects: []string{"DeliversFirstSegment"},
+	ID: "rdmap/response/completes-at-its-end", Cite: cite("rfc5040/5.2.2/3", "rfc5040/5.5/7"),
+	Title:   "A read completes when the last segment of its response has arrived",
 	Sends:   "two of three segments of a Read Response, and later the third",
 	Expects: "a completion after the third",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"DeliversFirstSegment"}, Run: onConn(func(c *conn) {
 		parts := iwarp.ReadResponseTo(c.deviceRead(7, 64, 48), data(48)).Segments(14 + 16)
 		c.send(parts[0], parts[1])
 		c.expectIdle()
@@ -66,12 +64,11 @@ var rdmapResponseCases = []conformance.Case{{
 		c.ExpectBytes(c.localMem, 64, data(48))
 	}),
 }, {
-	ID:    "rdmap/response/first-segment-is-checked",
-	Title: "A Read Response to another sink than requested is refused",
-	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Defects: []string{"ResponseUnmatched"},
+	ID: "rdmap/response/first-segment-is-checked", Cite: cite("rfc5040/5.2.2/5"), Level: conformance.May,
+	Title:   "A Read Response to another sink than requested is refused",
 	Sends:   "Read Responses with the key of other memory that the peer can write, to another TO, and longer than requested",
 	Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
-	Run: onInvalidResponses(
+	Defects: []string{"ResponseUnmatched"}, Run: onInvalidResponses(
 		func(c *conn, _ iwarp.Segment) []iwarp.Segment {
 			return []iwarp.Segment{iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(32))}
 		},
@@ -82,12 +79,11 @@ var rdmapResponseCases = []conformance.Case{{
 			return []iwarp.Segment{iwarp.ReadResponseTo(r, data(36))}
 		}),
 }, {
-	ID:    "rdmap/response/later-segments-are-checked",
-	Title: "A Read Response to another sink from its second segment on is refused",
-	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/5"), Level: conformance.May, Defects: []string{"LaterResponseUnchecked"},
+	ID: "rdmap/response/later-segments-are-checked", Cite: cite("rfc5040/5.2.2/5"), Level: conformance.May,
+	Title:   "A Read Response to another sink from its second segment on is refused",
 	Sends:   "Read Responses whose second segment has the key of other memory that the peer can write, or another TO",
 	Expects: "the end of the stream, a read that fails, and nothing placed elsewhere",
-	Run: onInvalidResponses(
+	Defects: []string{"LaterResponseUnchecked"}, Run: onInvalidResponses(
 		func(c *conn, r iwarp.Segment) []iwarp.Segment {
 			parts := iwarp.ReadResponseTo(r, data(32)).Segments(14 + 16)
 			return []iwarp.Segment{parts[0], writeTo(c.targetAddr(0), data(16)).Opcode(iwarp.OpReadResponse)}
@@ -97,32 +93,29 @@ var rdmapResponseCases = []conformance.Case{{
 			return []iwarp.Segment{parts[0], parts[1].TO(*parts[1].DDP.TO + 64)}
 		}),
 }, {
-	ID:    "rdmap/response/unasked-for-is-refused",
-	Title: "An unsolicited Read Response ends the stream, and is not placed",
-	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/6"), Defects: []string{"BadSegmentsDropped"},
+	ID: "rdmap/response/unasked-for-is-refused", Cite: cite("rfc5040/5.2.2/6"),
+	Title:   "An unsolicited Read Response ends the stream, and is not placed",
 	Sends:   "a Read Response to memory that the peer can write",
 	Expects: "the end of the stream, and memory unchanged",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"BadSegmentsDropped"}, Run: onConn(func(c *conn) {
 		c.expectAbortBy(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
-	ID:    "rdmap/response/unasked-for-is-named",
-	Title: "An unsolicited Read Response is reported as an error of the peer",
-	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/6"), Level: conformance.Should, Defects: []string{"UnaskedIsLocal"},
+	ID: "rdmap/response/unasked-for-is-named", Cite: cite("rfc5040/5.2.2/6"), Level: conformance.Should,
+	Title:   "An unsolicited Read Response is reported as an error of the peer",
 	Sends:   "a Read Response to memory that the peer can write",
 	Expects: "a Terminate: unexpected opcode, or invalid STag",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"UnaskedIsLocal"}, Run: onConn(func(c *conn) {
 		c.send(iwarp.ReadResponse(c.targetAddr(0).STag, c.targetAddr(0).TO, data(16)))
 		c.expectTerminateAndEnd(iwarp.RDMAPUnexpectedOpcode, iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated)
 	}),
 }, {
-	ID:    "rdmap/response/short-is-no-success",
-	Title: "A read with a short response does not complete with its full length",
-	Cite:  cite(rfc5040, "5.2.2", "rfc5040/5.2.2/7"), Level: conformance.Should, Defects: []string{"ShortResponseTaken"},
+	ID: "rdmap/response/short-is-no-success", Cite: cite("rfc5040/5.2.2/7"), Level: conformance.Should,
+	Title:   "A read with a short response does not complete with its full length",
 	Sends:   "12 and 4 octets, the latter with L, to a read of 20",
 	Expects: "a read that fails, or that completes with a length of 16",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"ShortResponseTaken"}, Run: onConn(func(c *conn) {
 		parts := iwarp.ReadResponseTo(c.deviceRead(7, 64, 20), data(20)).Segments(14 + 12)
 		c.send(parts[0], parts[1].WithPayload(data(20)[12:16]))
 		wc := c.NextCompletion()

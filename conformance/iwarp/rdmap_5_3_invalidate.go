@@ -29,13 +29,11 @@ func (c *conn) expectInvalidateFails(s iwarp.Segment) {
 }
 
 var rdmapInvalidateCases = []conformance.Case{{
-	ID:    "rdmap/invalidate/takes-effect",
-	Title: "A window is invalid when the Send with its Invalidate is delivered",
-	Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
-	Defects: []string{"InvalidateIgnored"},
+	ID: "rdmap/invalidate/takes-effect", Cite: cite("rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "A window is invalid when the Send with its Invalidate is delivered",
 	Sends:   "a Read Request to a window, a Send with solicited event that invalidates it, and another Read Request",
 	Expects: "a Read Response to the first Read Request; the second ends the stream",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"InvalidateIgnored"}, Run: onConn(func(c *conn) {
 		m := c.bindableMemory(64)
 		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteRead), m.Addr())
 		c.expectAnswer(c.readFrom(at, 16), iwarp.ReadResponse(peerSTag, peerTO, m.Buf[:16]))
@@ -44,13 +42,12 @@ var rdmapInvalidateCases = []conformance.Case{{
 		c.expectRefusal(c.readFrom(at, 16), iwarp.RDMAPInvalidSTag, iwarp.RDMAPSTagNotAssociated)
 	}),
 }, {
-	ID:    "rdmap/invalidate/by-an-empty-send",
-	Title: "A zero-length Send with Invalidate invalidates its key",
-	Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8", "rfc5040/5.3/2"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
-	Defects: []string{"EmptySendKeepsKey"},
+	ID: "rdmap/invalidate/by-an-empty-send", Cite: cite("rfc5040/5.3/8", "rfc5040/5.3/2"),
+	Needs:   verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "A zero-length Send with Invalidate invalidates its key",
 	Sends:   "zero-length Sends that invalidate a window, with and without solicited event, and a Write to the window after each",
 	Expects: "a zero-length receive with the invalidated key; the Write ends the stream, and memory unchanged",
-	Run: onHost(func(h *host) {
+	Defects: []string{"EmptySendKeepsKey"}, Run: onHost(func(h *host) {
 		for _, send := range []func(msn, stag uint32, b []byte) iwarp.Segment{iwarp.SendInvalidate, iwarp.SendSEInvalidate} {
 			c, m := h.connect(setup{receives: 1}), h.bindableMemory(64)
 			at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
@@ -62,13 +59,11 @@ var rdmapInvalidateCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rdmap/invalidate/is-reported",
-	Title: "The completion of a receive has the key that its Send has invalidated",
-	Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
-	Defects: []string{"InvalidateUnreported"},
+	ID: "rdmap/invalidate/is-reported", Cite: cite("rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "The completion of a receive has the key that its Send has invalidated",
 	Sends:   "a Send that invalidates a window, and one that does not",
 	Expects: "the key in the first receive, and none in the second",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"InvalidateUnreported"}, Run: onConn(func(c *conn) {
 		key := c.bindWindow(c.bindableMemory(64), 0, 64, verbs.AccessRemoteWrite)
 		c.send(iwarp.SendInvalidate(c.nextSendMSN(), key, data(16)))
 		wc := c.ExpectRecv(1, 16)
@@ -77,37 +72,34 @@ var rdmapInvalidateCases = []conformance.Case{{
 		c.Check(wc.Flags&verbs.WCWithInv == 0, "a receive without an invalidated key", "key %#x", wc.InvalidatedRKey)
 	}),
 }, {
-	ID:    "rdmap/invalidate/unknown-key-ends-the-stream",
-	Title: "A Send with Invalidate of an unknown key ends the stream",
-	Cite:  cite(rfc5040, "5.3", "rfc5040/5.3/9", "rfc5040/7.2/3"), Defects: []string{"InvalidateErrorKept"},
+	ID: "rdmap/invalidate/unknown-key-ends-the-stream", Cite: cite("rfc5040/5.3/9", "rfc5040/7.2/3"),
+	Title:   "A Send with Invalidate of an unknown key ends the stream",
 	Sends:   "Sends with Invalidate: of an unknown key, and of one of another domain",
 	Expects: "a Terminate: the STag cannot be invalidated; no receive",
-	Run: onHost(func(h *host) {
+	Defects: []string{"InvalidateErrorKept"}, Run: onHost(func(h *host) {
 		c := h.connect(setup{receives: 2})
 		c.expectInvalidateTerminates(iwarp.SendInvalidate(c.nextSendMSN(), unknownSTag, data(16)))
 		c = h.connect(setup{receives: 2})
 		c.expectInvalidateTerminates(iwarp.SendInvalidate(c.nextSendMSN(), addrOf(h.otherPDMemory(allAccess), 0).STag, data(16)))
 	}),
 }, {
-	ID:    "rdmap/invalidate/solicited-is-checked-too",
-	Title: "A Send with solicited event and Invalidate of an unknown key is not delivered",
-	Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3", "rfc5040/5.3/9"), Defects: []string{"SolicitedInvalidateUnchecked"},
+	ID: "rdmap/invalidate/solicited-is-checked-too", Cite: cite("rfc5040/7.2/3", "rfc5040/5.3/9"),
+	Title:   "A Send with solicited event and Invalidate of an unknown key is not delivered",
 	Sends:   "Sends with solicited event and Invalidate: of an unknown key, and of one of another domain",
 	Expects: "receives that fail",
-	Run: onHost(func(h *host) {
+	Defects: []string{"SolicitedInvalidateUnchecked"}, Run: onHost(func(h *host) {
 		c := h.connect(setup{receives: 2})
 		c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), unknownSTag, data(16)))
 		c = h.connect(setup{receives: 2})
 		c.expectInvalidateFails(iwarp.SendSEInvalidate(c.nextSendMSN(), addrOf(h.otherPDMemory(allAccess), 0).STag, data(16)))
 	}),
 }, {
-	ID:    "rdmap/invalidate/window-of-another-stream",
-	Title: "A window of one stream cannot be invalidated through another",
-	Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
-	Defects: []string{"ForeignInvalidate"},
+	ID: "rdmap/invalidate/window-of-another-stream", Cite: cite("rfc5040/7.2/3"),
+	Needs:   verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "A window of one stream cannot be invalidated through another",
 	Sends:   "a Send with Invalidate of a window that is bound to another stream of the same domain",
 	Expects: "a receive that fails, and the window stays valid",
-	Run: onHost(func(h *host) {
+	Defects: []string{"ForeignInvalidate"}, Run: onHost(func(h *host) {
 		mine, other, m := h.connect(setup{}), h.connect(setup{receives: 2}), h.bindableMemory(64)
 		at := iwarp.At(mine.bindWindow(m, 0, 64, verbs.AccessRemoteWrite), m.Addr())
 		other.expectInvalidateFails(iwarp.SendInvalidate(other.nextSendMSN(), at.STag, data(16)))
@@ -115,24 +107,21 @@ var rdmapInvalidateCases = []conformance.Case{{
 		h.ExpectBytes(m, 0, data(16))
 	}),
 }, {
-	ID:    "rdmap/invalidate/free-window",
-	Title: "A window that is not bound cannot be invalidated",
-	Cite:  cite(rfc5040, "7.2", "rfc5040/7.2/3"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
-	Defects: []string{"UnboundInvalidate"},
+	ID: "rdmap/invalidate/free-window", Cite: cite("rfc5040/7.2/3"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Title:   "A window that is not bound cannot be invalidated",
 	Sends:   "a Send with Invalidate of an unbound window",
 	Expects: "a receive that fails",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"UnboundInvalidate"}, Run: onConn(func(c *conn) {
 		mw, err := c.PD.AllocMW(verbs.MWType2)
 		c.Must("a window", err)
 		c.expectInvalidateFails(iwarp.SendInvalidate(c.nextSendMSN(), uint32(mw.RKey()), data(16)))
 	}),
 }, {
-	ID:    "rdmap/invalidate/shared-region",
-	Title: "A region cannot be invalidated by a stream",
-	Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/3", "rfc5042/6.4.5/1"), Defects: []string{"InvalidateAnything"},
+	ID: "rdmap/invalidate/shared-region", Cite: cite("rfc5040/8.1.1/3", "rfc5042/6.4.5/1"),
+	Title:   "A region cannot be invalidated by a stream",
 	Sends:   "a Send with Invalidate of a region, and a Write to it on another stream",
 	Expects: "a receive that fails, and another stream can still write",
-	Run: onHost(func(h *host) {
+	Defects: []string{"InvalidateAnything"}, Run: onHost(func(h *host) {
 		one, other, m := h.connect(setup{receives: 2}), h.connect(setup{}), h.Memory(64, allAccess)
 		other.sendAndSync(writeTo(addrOf(m, 0), data(16)))
 		one.expectInvalidateFails(iwarp.SendInvalidate(one.nextSendMSN(), addrOf(m, 0).STag, data(16)))

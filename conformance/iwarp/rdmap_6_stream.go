@@ -7,23 +7,21 @@ import (
 )
 
 var rdmapStreamCases = []conformance.Case{{
-	ID:    "rdmap/stream/garbage-ends-it",
-	Title: "Octets that are no RDMA message end the stream",
-	Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Defects: []string{"SkipsGarbage"},
+	ID: "rdmap/stream/garbage-ends-it", Cite: cite("rfc5040/6.1/1"),
+	Title:   "Octets that are no RDMA message end the stream",
 	Sends:   "40 zeros, and a valid Send after them",
 	Expects: "the end of the stream, and no receive",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"SkipsGarbage"}, Run: onConn(func(c *conn) {
 		c.write(append(make([]byte, 40), c.encode(iwarp.Send(c.nextSendMSN(), data(16)))...))
 		c.expectAbort()
 		c.expectNoSuccess()
 	}),
 }, {
-	ID:    "rdmap/stream/ready-only-by-connection",
-	Title: "A queue pair is in RTR only if the modify has succeeded",
-	Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/1"), Defects: []string{"RTRIgnored"},
+	ID: "rdmap/stream/ready-only-by-connection", Cite: cite("rfc5040/6.1/1"),
+	Title:   "A queue pair is in RTR only if the modify has succeeded",
 	Sends:   "nothing: the application modifies a queue pair without a connection to RTR",
 	Expects: "a modify that is refused, or a queue pair in RTR",
-	Run: onHost(func(h *host) {
+	Defects: []string{"RTRIgnored"}, Run: onHost(func(h *host) {
 		c := h.newConn(&setup{})
 		err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
 		c.Note("modify to RTR: %s", eventOrError(err))
@@ -34,11 +32,11 @@ var rdmapStreamCases = []conformance.Case{{
 		c.ExpectState(c.qp, verbs.QPStateRTR)
 	}),
 }, {
-	ID:    "rdmap/stream/reads-under-way-are-limited",
-	Title: "No more reads are outstanding than the peer's IRD",
-	Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/2"), Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
+	ID: "rdmap/stream/reads-under-way-are-limited", Cite: cite("rfc5040/6.1/2"),
+	Title:   "No more reads are outstanding than the peer's IRD",
 	Sends:   "a Request with IRD 3; the application posts eight reads",
 	Expects: "three Read Requests, and another one for each that is answered",
+	Defects: []string{"ORDRoundedUp", "AlwaysFenced"},
 	Run: onSetup(setup{frame: withDepths(3, defaultOrd)}, func(c *conn) {
 		const limit, all = 3, 8
 		wrs := make([]verbs.SendWR, all)
@@ -57,45 +55,41 @@ var rdmapStreamCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID:    "rdmap/stream/reads-taken-are-limited",
-	Title: "One more outstanding read than the IRD ends the stream",
-	Cite:  cite(rfc5040, "6.1", "rfc5040/6.1/3"), Defects: []string{"IRDRoundedUp"},
+	ID: "rdmap/stream/reads-taken-are-limited", Cite: cite("rfc5040/6.1/3"),
+	Title:   "One more outstanding read than the IRD ends the stream",
 	Sends:   "one more Read Request than the IRD at once, without reading the responses",
 	Expects: "a Terminate",
-	Run: onSetup(threeReads, func(c *conn) {
+	Defects: []string{"IRDRoundedUp"}, Run: onSetup(threeReads, func(c *conn) {
 		c.sendReadsUnread(c.grantedIRD() + 1)
 		c.expectTerminateAfter(iwarp.OpReadResponse)
 	}),
 }, {
-	ID:    "rdmap/stream/flood-of-reads-is-refused",
-	Title: "A thousand outstanding reads end the stream",
-	Cite:  cite(rfc5040, "8.1.1", "rfc5040/8.1.1/4", "rfc5040/6.1/3"), Labels: []string{conformance.Dangerous},
-	Defects: []string{"IRDUnlimited"},
+	ID: "rdmap/stream/flood-of-reads-is-refused", Cite: cite("rfc5040/8.1.1/4", "rfc5040/6.1/3"),
+	Labels:  []string{conformance.Dangerous},
+	Title:   "A thousand outstanding reads end the stream",
 	Sends:   "a thousand Read Requests at once, without reading the responses",
 	Expects: "a Terminate",
-	Run: onSetup(threeReads, func(c *conn) {
+	Defects: []string{"IRDUnlimited"}, Run: onSetup(threeReads, func(c *conn) {
 		c.sendReadsUnread(1000)
 		c.expectTerminateAfter(iwarp.OpReadResponse)
 	}),
 }, {
-	ID:    "rdmap/stream/opcode-change-is-terminated",
-	Title: "A message whose opcode changes between segments causes a Terminate",
-	Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Defects: []string{"OpcodeChangeSilent"},
+	ID: "rdmap/stream/opcode-change-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,
+	Title:   "A message whose opcode changes between segments causes a Terminate",
 	Sends:   "a Send whose second segment has the opcode of a Send with solicited event",
 	Expects: "a Terminate with any cause, and no receive",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"OpcodeChangeSilent"}, Run: onConn(func(c *conn) {
 		parts := iwarp.Send(c.nextSendMSN(), data(32)).Segments(18 + 16)
 		c.send(parts[0], parts[1].Opcode(iwarp.OpSendSE))
 		c.expectTerminateAndEnd()
 		c.expectNoSuccess()
 	}),
 }, {
-	ID:    "rdmap/stream/error-amid-a-message-is-terminated",
-	Title: "An error causes a Terminate also while the device is sending a message",
-	Cite:  cite(rfc5040, "6.2.1", "rfc5040/6.2.1/1"), Level: conformance.Should, Defects: []string{"TermSkipped"},
+	ID: "rdmap/stream/error-amid-a-message-is-terminated", Cite: cite("rfc5040/6.2.1/1"), Level: conformance.Should,
+	Title:   "An error causes a Terminate also while the device is sending a message",
 	Sends:   "a Write to an unknown key, without reading, while the device writes more than TCP buffers",
 	Expects: "a part of the Write, and a Terminate",
-	Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
+	Defects: []string{"TermSkipped"}, Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
 		c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
 		c.waitForDevice()
 		c.send(iwarp.Write(unknownSTag, 0, data(16)))
@@ -103,12 +97,11 @@ var rdmapStreamCases = []conformance.Case{{
 		c.expectTerminateAfter(iwarp.OpWrite, iwarp.DDPTaggedInvalidSTag)
 	}),
 }, {
-	ID:    "rdmap/stream/errors-reach-the-program",
-	Title: "The application is notified of an error of its queue pair",
-	Cite:  cite(rfc5040, "7.1", "rfc5040/7.1/1"), Defects: []string{"EndUnreported"},
+	ID: "rdmap/stream/errors-reach-the-program", Cite: cite("rfc5040/7.1/1"),
+	Title:   "The application is notified of an error of its queue pair",
 	Sends:   "errors of every layer, each on a separate connection",
 	Expects: "a disconnect, a queue pair in the error state, and receives that fail",
-	Run: onHost(func(h *host) {
+	Defects: []string{"EndUnreported"}, Run: onHost(func(h *host) {
 		for _, f := range []peerFault{crcFault, taggedFault, untaggedFault, readFault, opcodeFault} {
 			c := h.connect(setup{receives: 2})
 			c.expectAbortBy(f.frame(c))

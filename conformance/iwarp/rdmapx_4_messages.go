@@ -43,12 +43,11 @@ func (c *conn) expectAtomicResponse(n, id uint32, original uint64) {
 }
 
 var rdmapxMessageCases = []conformance.Case{{
-	ID:    "rdmapx/message/unsupported-is-told",
-	Title: "A message with an unsupported operation causes a Terminate",
-	Cite:  cite(rfc7306, "1.1", "rfc7306/1.1/1", "rfc5040/7.2/1"), Defects: []string{"BadSegmentsDropped"},
+	ID: "rdmapx/message/unsupported-is-told", Cite: cite("rfc7306/1.1/1", "rfc5040/7.2/1"),
+	Title:   "A message with an unsupported operation causes a Terminate",
 	Sends:   "a message of opcode 13, which is unassigned, and a FetchAdd of 0",
 	Expects: "a Terminate for the first: unexpected opcode; the same for the second, or a response if the device supports atomics",
-	Run: onHost(func(h *host) {
+	Defects: []string{"BadSegmentsDropped"}, Run: onHost(func(h *host) {
 		c := h.connect(setup{receives: 2})
 		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13), iwarp.RDMAPUnexpectedOpcode)
 		c = h.connect(setup{})
@@ -61,25 +60,22 @@ var rdmapxMessageCases = []conformance.Case{{
 		c.ExpectUnchanged(c.targetMem, 0, 0)
 	}),
 }, {
-	ID:    "rdmapx/message/control-fields",
-	Title: "Atomic Requests and Responses have version 1, their opcode, and an Invalidate STag of 0",
-	Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/1"), Needs: verbs.CapAtomics, Defects: []string{"RDMAPVersion0"},
+	ID: "rdmapx/message/control-fields", Cite: cite("rfc7306/4.1/1"), Needs: verbs.CapAtomics,
+	Title:   "Atomic Requests and Responses have version 1, their opcode, and an Invalidate STag of 0",
 	Sends:   "a FetchAdd; the device adds too",
 	Expects: "headers of queues 1 and 3 with the control octets 4a and 4b",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"RDMAPVersion0"}, Run: onConn(func(c *conn) {
 		c.PostSend(c.qp, c.fetchAddWR(1, 0, 5))
 		c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x4a, 1, 0))
 		c.send(c.peerFetchAdd(1, c.wordOffset(), 5))
 		c.expectHeaderOctets(c.nextFPDUs(1)[0], untaggedHeaderOctets(0x41, 0x4b, 3, 0))
 	}),
 }, {
-	ID:    "rdmapx/message/wrong-queue",
-	Title: "Atomics and immediate data on a wrong queue are refused",
-	Cite:  cite(rfc7306, "4.1", "rfc7306/4.1/2", "rfc7306/8.2/1"), Needs: verbs.CapAtomics,
-	Defects: []string{"UntaggedUnchecked"},
+	ID: "rdmapx/message/wrong-queue", Cite: cite("rfc7306/4.1/2", "rfc7306/8.2/1"), Needs: verbs.CapAtomics,
+	Title:   "Atomics and immediate data on a wrong queue are refused",
 	Sends:   "Atomic Requests on queues 0 and 4, immediate data on queue 1, and an Atomic Response on queue 1 to a request of the device",
 	Expects: "a Terminate: invalid queue number; for existing queues also unexpected opcode",
-	Run: onHost(func(h *host) {
+	Defects: []string{"UntaggedUnchecked"}, Run: onHost(func(h *host) {
 		h.expectEachRefused(wrongQueueCauses,
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).QN(0) },
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).QN(4) },
@@ -90,13 +86,11 @@ var rdmapxMessageCases = []conformance.Case{{
 		c.expectNoSuccess()
 	}),
 }, {
-	ID:    "rdmapx/message/versions-and-numbers-are-checked",
-	Title: "Versions, MSN and MO of Atomic Requests are checked",
-	Cite:  cite(rfc7306, "8.2", "rfc7306/8.2/1"), Needs: verbs.CapAtomics,
-	Defects: []string{"VersionsUnchecked", "UntaggedUnchecked"},
+	ID: "rdmapx/message/versions-and-numbers-are-checked", Cite: cite("rfc7306/8.2/1"), Needs: verbs.CapAtomics,
+	Title:   "Versions, MSN and MO of Atomic Requests are checked",
 	Sends:   "Atomic Requests with DV 0 and 2, with RV 0 and 2, with an MSN that is not the next, and with MO 4",
 	Expects: "a Terminate with the cause of each, and memory unchanged",
-	Run: onHost(func(h *host) {
+	Defects: []string{"VersionsUnchecked", "UntaggedUnchecked"}, Run: onHost(func(h *host) {
 		h.expectEachRefused([]iwarp.Cause{iwarp.DDPUntaggedInvalidVersion},
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).DV(0) },
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).DV(2) })
@@ -109,12 +103,11 @@ var rdmapxMessageCases = []conformance.Case{{
 			func(c *conn) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset(), 5).MO(4) })
 	}),
 }, {
-	ID:    "rdmapx/message/terminate-has-the-ddp-header",
-	Title: "The Terminate of an Atomic Request quotes its DDP header, and no other",
-	Cite:  cite(rfc7306, "8.1", "rfc7306/8.1/1"), Needs: verbs.CapAtomics, Defects: []string{"TermAllHeaders"},
+	ID: "rdmapx/message/terminate-has-the-ddp-header", Cite: cite("rfc7306/8.1/1"), Needs: verbs.CapAtomics,
+	Title:   "The Terminate of an Atomic Request quotes its DDP header, and no other",
 	Sends:   "a FetchAdd to a misaligned address",
 	Expects: "a Terminate with M and D set, R clear, and the DDP header",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"TermAllHeaders"}, Run: onConn(func(c *conn) {
 		wrong := c.peerFetchAdd(1, c.wordOffset()+4, 5)
 		c.send(wrong)
 		t := c.expectTerminateAndEnd(iwarp.RDMAPStreamCatastrophic)
@@ -123,12 +116,11 @@ var rdmapxMessageCases = []conformance.Case{{
 		c.Check(m && !r, "M=true and R=false", "M=%t and R=%t", m, r)
 	}),
 }, {
-	ID:    "rdmapx/message/both-atomics",
-	Title: "A device that supports atomics supports FetchAdd and CmpSwap",
-	Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Needs: verbs.CapAtomics, Defects: []string{"NoExtensions"},
+	ID: "rdmapx/message/both-atomics", Cite: cite("rfc7306/5/1"), Needs: verbs.CapAtomics,
+	Title:   "A device that supports atomics supports FetchAdd and CmpSwap",
 	Sends:   "a FetchAdd, and a CmpSwap that compares",
 	Expects: "both are executed and answered",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"NoExtensions"}, Run: onConn(func(c *conn) {
 		c.setWord(c.wordOffset(), 42)
 		c.expectAnswer(c.peerFetchAdd(1, c.wordOffset(), 5), iwarp.AtomicResponse(1, 1, 42))
 		c.expectAnswer(c.peerCmpSwap(2, c.wordOffset(), 47, 11), iwarp.AtomicResponse(2, 2, 47))

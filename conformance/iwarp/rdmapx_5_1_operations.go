@@ -28,12 +28,11 @@ type maskedAdd struct{ before, add, mask, after uint64 }
 type maskedSwap struct{ before, compare, compareMask, swap, swapMask, after uint64 }
 
 var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
-	ID:    "rdmapx/fetchadd/returns-what-was-there",
-	Title: "A FetchAdd adds, and returns the original value",
-	Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/3"), Defects: []string{"AtomicReturnsNew"},
+	ID: "rdmapx/fetchadd/returns-what-was-there", Cite: cite("rfc7306/5.1.1/3"),
+	Title:   "A FetchAdd adds, and returns the original value",
 	Sends:   "FetchAdds of 5, of 2^32, and of -1",
 	Expects: "the original value in big-endian order, and the sum in memory",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"AtomicReturnsNew"}, Run: onConn(func(c *conn) {
 		c.setWord(c.wordOffset(), 42)
 		was := uint64(42)
 		for i, add := range []uint64{5, 1 << 32, ^uint64(0)} {
@@ -44,12 +43,11 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 		}
 	}),
 }, {
-	ID:    "rdmapx/fetchadd/mask-stops-carries",
-	Title: "A FetchAdd does not carry across the field boundaries of its mask",
-	Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/2"), Defects: []string{"AddMaskIsAnd"},
+	ID: "rdmapx/fetchadd/mask-stops-carries", Cite: cite("rfc7306/5.1.1/2"),
+	Title:   "A FetchAdd does not carry across the field boundaries of its mask",
 	Sends:   "FetchAdds without a mask, and with masks of two and of eight fields",
 	Expects: "the sum of each field",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"AddMaskIsAnd"}, Run: onConn(func(c *conn) {
 		for i, a := range []maskedAdd{
 			{0x00000000_ffffffff, 1, 0, 0x00000001_00000000},
 			{0x00000007_ffffffff, 1, 0x80000000, 0x00000007_00000000},
@@ -65,19 +63,18 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 		}
 	}),
 }, {
-	ID:    "rdmapx/fetchadd/misaligned",
-	Title: "A FetchAdd to a misaligned address changes nothing and ends the stream",
-	Cite:  cite(rfc7306, "5.1.1", "rfc7306/5.1.1/1"), Defects: []string{"AtomicAlignedTo4"},
+	ID: "rdmapx/fetchadd/misaligned", Cite: cite("rfc7306/5.1.1/1"),
+	Title:   "A FetchAdd to a misaligned address changes nothing and ends the stream",
 	Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets after a multiple of eight",
 	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
+	Defects: []string{"AtomicAlignedTo4"},
 	Run:     onMisalignedAtomics(func(c *conn, off int) iwarp.Segment { return c.peerFetchAdd(1, off, 5) }),
 }, {
-	ID:    "rdmapx/fetchadd/compare-fields-are-ignored",
-	Title: "A FetchAdd ignores the compare fields",
-	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/2"), Defects: []string{"FetchAddCompares"},
+	ID: "rdmapx/fetchadd/compare-fields-are-ignored", Cite: cite("rfc7306/5.2.1/2"),
+	Title:   "A FetchAdd ignores the compare fields",
 	Sends:   "FetchAdds with compare fields that do not match the memory",
 	Expects: "the sums in memory",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"FetchAddCompares"}, Run: onConn(func(c *conn) {
 		c.setWord(c.wordOffset(), 100)
 		for i, mask := range []uint64{^uint64(0), 0xff, 0} {
 			c.send(c.peerFetchAdd(uint32(i), c.wordOffset(), 7).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
@@ -88,23 +85,21 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 		}
 	}),
 }, {
-	ID:    "rdmapx/fetchadd/compare-fields-as-sent",
-	Title: "A FetchAdd is sent with compare data of zeros, a compare mask of ones, and an add mask of zeros",
-	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/2"), Defects: []string{"UnusedFieldsStale"},
+	ID: "rdmapx/fetchadd/compare-fields-as-sent", Cite: cite("rfc7306/5.2.1/2"),
+	Title:   "A FetchAdd is sent with compare data of zeros, a compare mask of ones, and an add mask of zeros",
 	Sends:   "nothing: the device adds",
 	Expects: "the zeros and ones in the fields",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"UnusedFieldsStale"}, Run: onConn(func(c *conn) {
 		h := c.deviceFetchAdd(1, 0).AtomicRequest
 		c.Check(*h.Compare == 0 && *h.CompareMask == ^uint64(0) && *h.Mask == 0,
 			"compare data 0, a compare mask of ones and the add mask 0", "%#x, %#x and %#x", *h.Compare, *h.CompareMask, *h.Mask)
 	}),
 }, {
-	ID:    "rdmapx/cmpswap/masks",
-	Title: "A CmpSwap compares under one mask and swaps under the other",
-	Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/1"), Defects: []string{"MasksSwapped"},
+	ID: "rdmapx/cmpswap/masks", Cite: cite("rfc7306/5.1.2/1"),
+	Title:   "A CmpSwap compares under one mask and swaps under the other",
 	Sends:   "CmpSwaps that compare only some bits, or swap only some",
 	Expects: "the bits of the swap mask swapped where those of the compare mask match",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"MasksSwapped"}, Run: onConn(func(c *conn) {
 		ones := ^uint64(0)
 		for i, s := range []maskedSwap{
 			{0x11223344_55667788, 0x55667788, 0xffffffff, 0xaabbccdd_eeff0011, 0xffffffff_00000000, 0xaabbccdd_55667788},
@@ -123,12 +118,11 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 		}
 	}),
 }, {
-	ID:    "rdmapx/cmpswap/mismatch-changes-nothing",
-	Title: "A CmpSwap that does not match changes nothing, and returns the original value",
-	Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/2"), Defects: []string{"SwapsAlways"},
+	ID: "rdmapx/cmpswap/mismatch-changes-nothing", Cite: cite("rfc7306/5.1.2/2"),
+	Title:   "A CmpSwap that does not match changes nothing, and returns the original value",
 	Sends:   "CmpSwaps with another compare value, and with one that differs in a single bit",
 	Expects: "the original value in the responses, and memory unchanged",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"SwapsAlways"}, Run: onConn(func(c *conn) {
 		c.setWord(c.wordOffset(), 2)
 		for i, compare := range []uint64{1, 2 ^ 1<<63} {
 			c.send(c.peerCmpSwap(uint32(i), c.wordOffset(), compare, 99))
@@ -137,12 +131,11 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 		}
 	}),
 }, {
-	ID:    "rdmapx/cmpswap/misaligned",
-	Title: "A CmpSwap to a misaligned address changes nothing and ends the stream",
-	Cite:  cite(rfc7306, "5.1.2", "rfc7306/5.1.2/3"), Defects: []string{"AtomicAlignedTo4"},
+	ID: "rdmapx/cmpswap/misaligned", Cite: cite("rfc7306/5.1.2/3"),
+	Title:   "A CmpSwap to a misaligned address changes nothing and ends the stream",
 	Sends:   "CmpSwaps that match any value, to addresses 1, 2, 4 and 7 octets after a multiple of eight",
 	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
-	Run: onMisalignedAtomics(func(c *conn, off int) iwarp.Segment {
+	Defects: []string{"AtomicAlignedTo4"}, Run: onMisalignedAtomics(func(c *conn, off int) iwarp.Segment {
 		return c.peerCmpSwap(1, off, 0, 99).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
 	}),
 }})

@@ -18,12 +18,11 @@ func (c *conn) sendFetchAdds(first uint32, at iwarp.Addr, n int) {
 }
 
 var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
-	ID:    "rdmapx/atomic/indivisible-between-streams",
-	Title: "Concurrent atomics of two streams on one word lose no update",
-	Cite:  cite(rfc7306, "5", "rfc7306/5/2"), Defects: []string{"AtomicTorn"},
+	ID: "rdmapx/atomic/indivisible-between-streams", Cite: cite("rfc7306/5/2"),
+	Title:   "Concurrent atomics of two streams on one word lose no update",
 	Sends:   "FetchAdds of 1 to one word, alternately on two streams",
 	Expects: "distinct original values in the responses, and their count in memory",
-	Run: onHost(func(h *host) {
+	Defects: []string{"AtomicTorn"}, Run: onHost(func(h *host) {
 		a, b := h.connect(setup{}), h.connect(setup{})
 		off := a.wordOffset()
 		a.setWord(off, 0)
@@ -44,12 +43,11 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		a.expectWord(off, 2*rounds*each)
 	}),
 }, {
-	ID:    "rdmapx/atomic/numbers-shared-with-reads",
-	Title: "Atomic Requests and Read Requests share their MSNs",
-	Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/1"), Defects: []string{"AtomicsApart"},
+	ID: "rdmapx/atomic/numbers-shared-with-reads", Cite: cite("rfc7306/5.2/1"),
+	Title:   "Atomic Requests and Read Requests share their MSNs",
 	Sends:   "a Read Request, a FetchAdd and a Read Request; the device does the same",
 	Expects: "MSNs 1, 2 and 3 of queue 1, and responses to the peer's requests",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"AtomicsApart"}, Run: onConn(func(c *conn) {
 		c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.readWR(3, 192, 16))
 		c.expect(iwarp.Op(iwarp.OpReadRequest).QN(1).MSN(1))
 		c.expect(iwarp.Op(iwarp.OpAtomicRequest).QN(1).MSN(2))
@@ -60,12 +58,11 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		c.sync()
 	}),
 }, {
-	ID:    "rdmapx/atomic/limit-shared-with-reads",
-	Title: "Atomics count as reads for the limit of outstanding reads",
-	Cite:  cite(rfc7306, "5.2", "rfc7306/5.2/2"), Defects: []string{"AtomicsApart"},
+	ID: "rdmapx/atomic/limit-shared-with-reads", Cite: cite("rfc7306/5.2/2"),
+	Title:   "Atomics count as reads for the limit of outstanding reads",
 	Sends:   "a Request with IRD 2; the application posts a read and two FetchAdds",
 	Expects: "the third when the first is answered, and not before",
-	Run: onSetup(setup{frame: withDepths(2, defaultOrd)}, func(c *conn) {
+	Defects: []string{"AtomicsApart"}, Run: onSetup(setup{frame: withDepths(2, defaultOrd)}, func(c *conn) {
 		c.PostSend(c.qp, c.readWR(1, 64, 16), c.fetchAddWR(2, 128, 1), c.fetchAddWR(3, 136, 1))
 		read := c.expect(iwarp.Op(iwarp.OpReadRequest))
 		c.expect(iwarp.Op(iwarp.OpAtomicRequest))
@@ -73,12 +70,11 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		c.expectAnswer(iwarp.ReadResponseTo(read.Segment, data(16)), iwarp.Op(iwarp.OpAtomicRequest))
 	}),
 }, {
-	ID:    "rdmapx/atomic/request-layout",
-	Title: "An Atomic Request has 52 octets of header with the specified fields",
-	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Defects: []string{"FieldsSwapped"},
+	ID: "rdmapx/atomic/request-layout", Cite: cite("rfc7306/5.2.1/1"),
+	Title:   "An Atomic Request has 52 octets of header with the specified fields",
 	Sends:   "nothing: the application posts a FetchAdd and a CmpSwap",
 	Expects: "operation, identifier, STag, TO, data, mask, compare data and compare mask",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"FieldsSwapped"}, Run: onConn(func(c *conn) {
 		swap := c.fetchAddWR(2, 8, 0x1111111122222222)
 		swap.Opcode, swap.Atomic.Swap = verbs.OpAtomicCmpAndSwp, 0x3333333344444444
 		c.PostSend(c.qp, c.fetchAddWR(1, 0, 0x5555555566666666), swap)
@@ -101,24 +97,22 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		}
 	}),
 }, {
-	ID:    "rdmapx/atomic/reserved-bits-are-ignored",
-	Title: "The reserved bits of an Atomic Request are ignored",
-	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/1"), Defects: []string{"ReservedBitsChecked"},
+	ID: "rdmapx/atomic/reserved-bits-are-ignored", Cite: cite("rfc7306/5.2.1/1"),
+	Title:   "The reserved bits of an Atomic Request are ignored",
 	Sends:   "a FetchAdd with all 28 reserved bits set",
 	Expects: "the sum in memory, and a response",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"ReservedBitsChecked"}, Run: onConn(func(c *conn) {
 		c.setWord(c.wordOffset(), 42)
 		c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Reserved = new(uint32(0xfffffff)) }))
 		c.expectAtomicResponse(1, 1, 42)
 		c.expectWord(c.wordOffset(), 47)
 	}),
 }, {
-	ID:    "rdmapx/atomic/unknown-operation",
-	Title: "An unassigned atomic operation ends the stream, and changes nothing",
-	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/3"), Defects: []string{"AnyAtomicAdds"},
+	ID: "rdmapx/atomic/unknown-operation", Cite: cite("rfc7306/5.2.1/3"),
+	Title:   "An unassigned atomic operation ends the stream, and changes nothing",
 	Sends:   "Atomic Requests with the operations 1, 3, 8 and 15",
 	Expects: "the end of the stream, with any Terminate, and memory unchanged",
-	Run: onHost(func(h *host) {
+	Defects: []string{"AnyAtomicAdds"}, Run: onHost(func(h *host) {
 		for _, op := range []uint8{1, 3, 8, 15} {
 			c := h.connect(setup{})
 			c.send(c.peerFetchAdd(1, c.wordOffset(), 5).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Operation = &op }))
@@ -127,11 +121,11 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		}
 	}),
 }, {
-	ID:    "rdmapx/atomic/takes-no-receive",
-	Title: "An Atomic Request consumes no receive, and frees its IRD resource",
-	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/4"), Defects: []string{"EverythingTakesReceive"},
+	ID: "rdmapx/atomic/takes-no-receive", Cite: cite("rfc7306/5.2.1/4"),
+	Title:   "An Atomic Request consumes no receive, and frees its IRD resource",
 	Sends:   "four times as many FetchAdds as the IRD, one after the other, and a Send",
 	Expects: "a response to each and no completion, then the first receive for the Send",
+	Defects: []string{"EverythingTakesReceive"},
 	Run: onSetup(setup{receives: 4, connParams: depthParam(3, 3), frame: withDepths(3, 3)}, func(c *conn) {
 		c.setWord(c.wordOffset(), 0)
 		for i := range uint32(4 * c.grantedIRD()) {
@@ -141,12 +135,11 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		c.expectSendDelivered(1, 16)
 	}),
 }, {
-	ID:    "rdmapx/atomic/in-order",
-	Title: "Atomics are sent in the order of posting, and executed and answered in the order of arrival",
-	Cite:  cite(rfc7306, "5.2.1", "rfc7306/5.2.1/5"), Defects: []string{"LIFOQueue"},
+	ID: "rdmapx/atomic/in-order", Cite: cite("rfc7306/5.2.1/5"),
+	Title:   "Atomics are sent in the order of posting, and executed and answered in the order of arrival",
 	Sends:   "a hundred FetchAdds of 1, ten at a time; the application posts five of different size at once",
 	Expects: "the five in that order; original values 0 to 99 in order",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
 		wrs := make([]verbs.SendWR, 5)
 		for i := range wrs {
 			wrs[i] = c.fetchAddWR(uint64(i+1), 8*i, uint64(100+i))
@@ -165,12 +158,11 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		}
 	}),
 }, {
-	ID:    "rdmapx/atomic/through-a-window",
-	Title: "A window with remote atomic access permits atomics",
-	Cite:  cite(rfc7306, "5", "rfc7306/5/1"), Needs: verbs.CapMWType2, Defects: []string{"NoWindowAtomics"},
+	ID: "rdmapx/atomic/through-a-window", Cite: cite("rfc7306/5/1"), Needs: verbs.CapMWType2,
+	Title:   "A window with remote atomic access permits atomics",
 	Sends:   "a FetchAdd to a window",
 	Expects: "the sum in memory, and a response",
-	Run: onConn(func(c *conn) {
+	Defects: []string{"NoWindowAtomics"}, Run: onConn(func(c *conn) {
 		m := c.bindableMemory(64)
 		off := int(-m.Addr() & 7)
 		at := iwarp.At(c.bindWindow(m, 0, 64, verbs.AccessRemoteAtomic), m.Addr()+uint64(off))
