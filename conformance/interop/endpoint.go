@@ -104,13 +104,3 @@ func (s *endpoint) sync() error {
 	_, err := s.Device.QueryPort(1)
 	return s.verbError("query the port", err)
 }
-
-// inOrder runs the steps until one fails.
-func inOrder(steps ...func() error) error {
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -17,7 +17,7 @@ type operation struct {
 	untagged      bool // over iWARP: an untagged message
 	shared        bool // the responder uses a shared receive queue
 	inline        int  // inline data in octets
-	run           func(*exchange) error
+	run           func(*exchange)
 }
 
 const (
@@ -50,8 +50,8 @@ var operations = defaultToRC([]operation{
 	{name: "window-1", serves: verbs.CapMWType1, sizes: fixedSizes(windowSizes...), run: windowType1},
 	{name: "window-2", serves: verbs.CapMWType2 | verbs.CapLocalInv, sizes: fixedSizes(windowSizes...), run: windowType2},
 	{name: "refused", sizes: fixedSizes(64), run: refused},
-	{name: "uc-send", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: unreliableOp(false)},
-	{name: "uc-write-imm", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: unreliableOp(true)},
+	{name: "uc-send", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: sendUC},
+	{name: "uc-write-imm", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: writeImmUC},
 	{name: "ud-send", service: verbs.QPTypeUD, needs: verbs.CapUD, sizes: upTo(func(packet int) int { return packet }), run: datagram},
 })
 
