@@ -135,3 +135,114 @@ var mpaCRCCases = []conformance.Case{{
 		c.Check(bytes.Equal(g.Raw, sentBySiw), fmt.Sprintf("% x at the end", sentBySiw[36:]), "% x", g.Raw[len(g.Raw)-4:])
 	}),
 }}
+
+// expectFailure fails the case unless the next completion is an error completion of request
+// id, with any error status: the RFCs do not specify it.
+func (c *conn) expectFailure(id uint64) {
+	wc := c.NextCompletion()
+	c.Check(wc.WRID == id && wc.Status != verbs.WCSuccess, fmt.Sprintf("request %d to fail", id), "%v of %d", wc.Status, wc.WRID)
+}
+
+var mpaCoverageCases = []conformance.Case{{
+	ID: "mpa/crc/covers-a-marker-behind-the-pad", Cite: cite("rfc5044/4.4/7"),
+	Title:   "The CRC sent covers a marker between pad and CRC",
+	Sends:   "a Request for markers; the device sends a message whose pad ends at the next marker",
+	Expects: "a CRC that covers the marker",
+	Defects: []string{"CRCSkipsLastMarker"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.allowBadFrames = true
+		n := payloadToMarker(c.deframer.Position, ddpUntaggedLen) + 4
+		c.PostSend(c.qp, c.sendWR(1, 0, n))
+		g := c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
+		m := g.Markers[len(g.Markers)-1]
+		c.Check(m.Offset == g.Offset+uint64(len(g.Raw))-8, "a marker before the CRC", "the last is at %d", m.Offset)
+		c.checkCRC(g)
+	}),
+}, {
+	ID: "mpa/crc/expects-a-marker-behind-the-pad", Cite: cite("rfc5044/4.4/7"), Setup: setupMarkers,
+	Title:   "The CRC received covers a marker between pad and CRC",
+	Sends:   "a Send whose pad ends at the next marker, with a CRC that covers the marker",
+	Expects: "it is delivered",
+	Defects: []string{"CRCSkipsLastMarker"}, Run: onMarkersToDevice(func(c *conn) {
+		n := payloadToMarker(c.framer.Position, ddpUntaggedLen) + 4
+		c.expectSendDelivered(1, n)
+		c.ExpectBytes(c.localMem, 0, data(n))
+	}),
+}, {
+	ID: "mpa/crc/covers-a-marker-before-the-length", Cite: cite("rfc5044/4.4/8", "rfc5044/4.3/5"),
+	Title:   "The CRC sent covers a marker before the length",
+	Sends:   "a Request for markers; the device sends a message that begins at a marker",
+	Expects: "a CRC that covers the marker",
+	Defects: []string{"CRCSkipsMarker"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.allowBadFrames = true
+		n := payloadToMarker(c.deframer.Position, ddpUntaggedLen)
+		c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
+		c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
+		g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
+		c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
+		c.checkCRC(g)
+	}),
+}, {
+	ID: "mpa/crc/expects-a-marker-before-the-length", Cite: cite("rfc5044/4.4/8"), Setup: setupMarkers,
+	Title:   "The CRC received covers a marker before the length",
+	Sends:   "a Send that begins at a marker, with a CRC that covers it",
+	Expects: "it is delivered",
+	Defects: []string{"CRCSkipsMarker"}, Run: onMarkersToDevice(func(c *conn) {
+		n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+		c.send(iwarp.Send(c.nextSendMSN(), data(n)), iwarp.Send(c.nextSendMSN()+1, data(24)))
+		c.expectRecvs(n, 24)
+		c.ExpectBytes(c.localMem, 2048, data(24))
+	}),
+}, {
+	ID: "mpa/crc/mismatch-of-a-send-is-an-error", Cite: cite("rfc5044/4.4/9", "rfc5044/8/1"),
+	Title:   "A Send with a wrong CRC is not delivered, and ends the connection",
+	Sends:   "a Send with one bit of its CRC wrong",
+	Expects: "a Terminate for a wrong CRC, and a receive that fails",
+	Defects: []string{"CRCIgnored"}, Run: onSetup(setup{receives: 1}, func(c *conn) {
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(16)).BadCRC(), iwarp.MPACRC)
+		c.expectFailure(1)
+	}),
+}, {
+	ID: "mpa/crc/mismatch-of-a-write-places-nothing", Cite: cite("rfc5044/6/1"),
+	Title:   "A Write with a wrong CRC is not placed",
+	Sends:   "a Write with one bit of its CRC wrong",
+	Expects: "a Terminate for a wrong CRC, and memory unchanged",
+	Defects: []string{"HandsUpFirst"}, Run: onConn(func(c *conn) {
+		c.expectRefusal(c.peerWrite(0, data(256)).BadCRC(), iwarp.MPACRC)
+		c.ExpectUnchanged(c.targetMem, 0, 0)
+	}),
+}, {
+	ID: "mpa/crc/mismatch-of-an-answer-completes-nothing", Cite: cite("rfc5044/4.4/9", "rfc5044/6/1"),
+	Title:   "A Read Response with a wrong CRC is not placed, and does not complete the read",
+	Sends:   "a Read Response with one bit of its CRC wrong",
+	Expects: "a Terminate for a wrong CRC, a read that fails, and memory unchanged",
+	Defects: []string{"CRCIgnored", "HandsUpFirst"}, Run: onSetup(setup{}, func(c *conn) {
+		c.PostSend(c.qp, c.readWR(1, 0, 64))
+		g := c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.expectRefusal(iwarp.ReadResponseTo(g.Segment, data(64)).BadCRC(), iwarp.MPACRC)
+		c.expectFailure(1)
+		c.ExpectUnchanged(c.localMem, 0, 0)
+	}),
+}, {
+	ID: "mpa/crc/every-bit-counts", Cite: cite("rfc5044/4.4/9", "rfc5044/4.4/6"),
+	Title:   "A single wrong bit of payload, pad or CRC is detected",
+	Sends:   "Sends with one flipped bit, each on a separate connection: one bit of every octet of payload and pad, and every bit of the CRC",
+	Expects: "a Terminate for a wrong CRC for each",
+	Defects: []string{"CRCIgnored"}, Run: onHost(func(h *host) {
+		// A wrong bit of length or header may be detected by another check first, or make the
+		// device wait for more octets.
+		const payload, crc, end = 2 + 18, 2 + 18 + 13 + 3, 2 + 18 + 13 + 3 + 4
+		flipped := func(bit int) {
+			c := h.connect(setup{receives: 1, memLen: 64})
+			b := c.encode(iwarp.Send(c.nextSendMSN(), data(13)))
+			b[bit/8] ^= 0x80 >> (bit % 8)
+			c.write(b)
+			c.expectTerminateAndEnd(iwarp.MPACRC)
+		}
+		for octet := payload; octet < crc; octet++ {
+			flipped(8*octet + octet%8)
+		}
+		for bit := 8 * crc; bit < 8*end; bit++ {
+			flipped(bit)
+		}
+	}),
+}}

@@ -135,3 +135,135 @@ func (c *conn) deviceFetchAdd(id uint64, off int) iwarp.Segment {
 	c.Check(g.AtomicRequest != nil, "an Atomic Request with its header", "%v", g)
 	return g.Segment
 }
+
+// onMisalignedAtomics makes the body of a case that fails unless misaligned atomics are refused
+// and memory is unchanged.
+func onMisalignedAtomics(wrong func(c *conn, off int) iwarp.Segment) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, off := range []int{1, 2, 4, 7} {
+			c := h.connect(setup{})
+			// The region itself may be misaligned.
+			c.expectRefusal(wrong(c, c.wordOffset()+off), iwarp.RDMAPStreamCatastrophic)
+			c.ExpectUnchanged(c.targetMem, 0, 0)
+		}
+	})
+}
+
+// maskedAdd is a FetchAdd with a mask, and the memory before and after it.
+type maskedAdd struct{ before, add, mask, after uint64 }
+
+// maskedSwap is a CmpSwap with masks, and the memory before and after it.
+type maskedSwap struct{ before, compare, compareMask, swap, swapMask, after uint64 }
+
+var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
+	ID: "rdmapx/fetchadd/returns-what-was-there", Cite: cite("rfc7306/5.1.1/3"),
+	Title:   "A FetchAdd adds, and returns the original value",
+	Sends:   "FetchAdds of 5, of 2^32, and of -1",
+	Expects: "the original value in big-endian order, and the sum in memory",
+	Defects: []string{"AtomicReturnsNew"}, Run: onConn(func(c *conn) {
+		c.setWord(c.wordOffset(), 42)
+		was := uint64(42)
+		for i, add := range []uint64{5, 1 << 32, ^uint64(0)} {
+			c.send(c.peerFetchAdd(uint32(i+1), c.wordOffset(), add))
+			c.expectAtomicResponse(uint32(i+1), uint32(i+1), was)
+			was += add
+			c.expectWord(c.wordOffset(), was)
+		}
+	}),
+}, {
+	ID: "rdmapx/fetchadd/mask-stops-carries", Cite: cite("rfc7306/5.1.1/2"),
+	Title:   "A FetchAdd does not carry across the field boundaries of its mask",
+	Sends:   "FetchAdds without a mask, and with masks of two and of eight fields",
+	Expects: "the sum of each field",
+	Defects: []string{"AddMaskIsAnd"}, Run: onConn(func(c *conn) {
+		for i, a := range []maskedAdd{
+			{0x00000000_ffffffff, 1, 0, 0x00000001_00000000},
+			{0x00000007_ffffffff, 1, 0x80000000, 0x00000007_00000000},
+			{0x00000007_ffffffff, 0x00000001_00000001, 0x80000000_80000000, 0x00000008_00000000},
+			{0xffffffff_ffffffff, 1, 0x80000000_80000000, 0xffffffff_00000000},
+			{0x01ff02ff_03ff04ff, 0x01010101_01010101, 0x80808080_80808080, 0x02000300_04000500},
+		} {
+			c.setWord(c.wordOffset(), a.before)
+			c.send(c.peerFetchAdd(uint32(i), c.wordOffset(), a.add).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.Mask = &a.mask }))
+			c.expectAtomicResponse(uint32(i+1), uint32(i), a.before)
+			c.Note("%#x + %#x, mask %#x", a.before, a.add, a.mask)
+			c.expectWord(c.wordOffset(), a.after)
+		}
+	}),
+}, {
+	ID: "rdmapx/fetchadd/misaligned", Cite: cite("rfc7306/5.1.1/1"),
+	Title:   "A FetchAdd to a misaligned address changes nothing and ends the stream",
+	Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets after a multiple of eight",
+	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
+	Defects: []string{"AtomicAlignedTo4"},
+	Run:     onMisalignedAtomics(func(c *conn, off int) iwarp.Segment { return c.peerFetchAdd(1, off, 5) }),
+}, {
+	ID: "rdmapx/fetchadd/compare-fields-are-ignored", Cite: cite("rfc7306/5.2.1/2"),
+	Title:   "A FetchAdd ignores the compare fields",
+	Sends:   "FetchAdds with compare fields that do not match the memory",
+	Expects: "the sums in memory",
+	Defects: []string{"FetchAddCompares"}, Run: onConn(func(c *conn) {
+		c.setWord(c.wordOffset(), 100)
+		for i, mask := range []uint64{^uint64(0), 0xff, 0} {
+			c.send(c.peerFetchAdd(uint32(i), c.wordOffset(), 7).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
+				h.Compare, h.CompareMask = new(uint64(0xdeadbeefcafebabe)), &mask
+			}))
+			c.expectAtomicResponse(uint32(i+1), uint32(i), uint64(100+7*i))
+			c.expectWord(c.wordOffset(), uint64(107+7*i))
+		}
+	}),
+}, {
+	ID: "rdmapx/fetchadd/compare-fields-as-sent", Cite: cite("rfc7306/5.2.1/2"),
+	Title:   "A FetchAdd is sent with compare data of zeros, a compare mask of ones, and an add mask of zeros",
+	Sends:   "nothing: the device adds",
+	Expects: "the zeros and ones in the fields",
+	Defects: []string{"UnusedFieldsStale"}, Run: onConn(func(c *conn) {
+		h := c.deviceFetchAdd(1, 0).AtomicRequest
+		c.Check(*h.Compare == 0 && *h.CompareMask == ^uint64(0) && *h.Mask == 0,
+			"compare data 0, a compare mask of ones and the add mask 0", "%#x, %#x and %#x", *h.Compare, *h.CompareMask, *h.Mask)
+	}),
+}, {
+	ID: "rdmapx/cmpswap/masks", Cite: cite("rfc7306/5.1.2/1"),
+	Title:   "A CmpSwap compares under one mask and swaps under the other",
+	Sends:   "CmpSwaps that compare only some bits, or swap only some",
+	Expects: "the bits of the swap mask swapped where those of the compare mask match",
+	Defects: []string{"MasksSwapped"}, Run: onConn(func(c *conn) {
+		ones := ^uint64(0)
+		for i, s := range []maskedSwap{
+			{0x11223344_55667788, 0x55667788, 0xffffffff, 0xaabbccdd_eeff0011, 0xffffffff_00000000, 0xaabbccdd_55667788},
+			{0x11223344_55667788, 0x11223344_55667788, ones, 0xffff, 0xff, 0x11223344_556677ff},
+			{0x11223344_55667788, 0x99999999_99999988, 0xff, 7, ones, 7},
+			{0x11223344_55667788, 0, 0, 0x55, ones, 0x55},
+			{0x11223344_55667788, 0x11223344_55667788, ones, 0x99, 0, 0x11223344_55667788},
+		} {
+			c.setWord(c.wordOffset(), s.before)
+			c.send(c.peerCmpSwap(uint32(i), c.wordOffset(), s.compare, s.swap).EditAtomic(func(h *iwarp.AtomicRequestHeader) {
+				h.CompareMask, h.Mask = &s.compareMask, &s.swapMask
+			}))
+			c.expectAtomicResponse(uint32(i+1), uint32(i), s.before)
+			c.Note("%s", fmt.Sprintf("%+x", s))
+			c.expectWord(c.wordOffset(), s.after)
+		}
+	}),
+}, {
+	ID: "rdmapx/cmpswap/mismatch-changes-nothing", Cite: cite("rfc7306/5.1.2/2"),
+	Title:   "A CmpSwap that does not match changes nothing, and returns the original value",
+	Sends:   "CmpSwaps with another compare value, and with one that differs in a single bit",
+	Expects: "the original value in the responses, and memory unchanged",
+	Defects: []string{"SwapsAlways"}, Run: onConn(func(c *conn) {
+		c.setWord(c.wordOffset(), 2)
+		for i, compare := range []uint64{1, 2 ^ 1<<63} {
+			c.send(c.peerCmpSwap(uint32(i), c.wordOffset(), compare, 99))
+			c.expectAtomicResponse(uint32(i+1), uint32(i), 2)
+			c.expectWord(c.wordOffset(), 2)
+		}
+	}),
+}, {
+	ID: "rdmapx/cmpswap/misaligned", Cite: cite("rfc7306/5.1.2/3"),
+	Title:   "A CmpSwap to a misaligned address changes nothing and ends the stream",
+	Sends:   "CmpSwaps that match any value, to addresses 1, 2, 4 and 7 octets after a multiple of eight",
+	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
+	Defects: []string{"AtomicAlignedTo4"}, Run: onMisalignedAtomics(func(c *conn, off int) iwarp.Segment {
+		return c.peerCmpSwap(1, off, 0, 99).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
+	}),
+}})
