@@ -37,9 +37,7 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 	Sends:   "packets 2, 3 and 5, then 1, then 4",
 	Expects: "Acks with a SACK for the packets after the gap, and receives of 1 to 3, then of 4 and 5",
 	Defects: []string{"GapsForgotten"}, Run: onFlow(setup{receives: 6}, func(p *peer) {
-		send := func(seq uint32) {
-			p.send(p.dataPacket(seq, iwarp.Send(seq, data(int(8*seq)))))
-		}
+		send := func(seq uint32) { p.send(p.dataPacket(seq, iwarp.Send(seq, data(int(8*seq))))) }
 		for _, t := range []struct {
 			seq, next uint32
 			after     []uint32

@@ -133,9 +133,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 	Sends:   "a Send of several segments, immediate data, a Send of several segments and a short one",
 	Expects: "four receives in that order",
 	Defects: []string{"LongDeliveredLate"}, Run: onImmediate(func(c *conn) {
-		long := func() {
-			c.sendSegments(iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 16))
-		}
+		long := func() { c.sendSegments(iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 16)) }
 		long()
 		c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))
 		long()

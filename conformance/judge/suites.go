@@ -105,13 +105,9 @@ func Suites() []*conformance.Suite {
 
 // The suite of a protocol also has cases of memory ordering.
 
-func roceSuite() *conformance.Suite {
-	return with(roce.Suite(), litmusRoCE(), atomicsRoCE())
-}
+func roceSuite() *conformance.Suite { return with(roce.Suite(), litmusRoCE(), atomicsRoCE()) }
 
-func iwarpSuite() *conformance.Suite {
-	return with(iwarp.Suite(), litmusIWARP(), atomicsIWARP())
-}
+func iwarpSuite() *conformance.Suite { return with(iwarp.Suite(), litmusIWARP(), atomicsIWARP()) }
 
 func dgiwarpSuite() *conformance.Suite {
 	return with(dgiwarp.Suite(), litmusDatagramIWARP(), atomicsDatagramIWARP())

@@ -216,9 +216,7 @@ func (s Segment) About(wrong Segment) Segment {
 // any length and other quoted headers.
 func (s Segment) Quoting(wrong Segment) Segment {
 	full := s.About(wrong).Terminate
-	return s.EditTerminate(func(h *TerminateHeader) {
-		h.HasDDP, h.DDPHeader = full.HasDDP, full.DDPHeader
-	})
+	return s.EditTerminate(func(h *TerminateHeader) { h.HasDDP, h.DDPHeader = full.HasDDP, full.DDPHeader })
 }
 
 // QuotingNothing makes an expected Terminate quote nothing, as for MPA errors.

@@ -63,9 +63,7 @@ func writeRecord(msn uint32, at Addr, mo, length uint32, data []byte, immediate 
 func (p Packet) With(s Segment) Packet { p.Segment = &s; return p }
 
 // EditSegment changes the segment.
-func (p Packet) EditSegment(edit func(Segment) Segment) Packet {
-	return p.With(edit(Val(p.Segment)))
-}
+func (p Packet) EditSegment(edit func(Segment) Segment) Packet { return p.With(edit(Val(p.Segment))) }
 
 // EditRecord changes the header of a Write-Record.
 func (p Packet) EditRecord(edit func(*RecordHeader)) Packet {
