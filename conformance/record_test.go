@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -26,9 +27,7 @@ func (c *testClock) Now() time.Duration { return c.now }
 func TestSentPacketIsRecordedWithTimeBeforeSend(t *testing.T) {
 	var r Record
 	clock := &testClock{now: time.Minute}
-	if err := r.RecordWire(clock, slowWire{clock: clock}).Send([]byte{1, 2}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.RecordWire(clock, slowWire{clock: clock}).Send([]byte{1, 2}))
 	events, _ := r.Events()
 	if len(events) != 1 || events[0].Kind != EventSent || events[0].At != time.Minute || len(events[0].Data) != 2 {
 		t.Errorf("recorded as %+v, want two bytes sent at 1m0s", events)
@@ -68,10 +67,7 @@ func TestRecordRawTCPRecordsAndForwards(t *testing.T) {
 	under, r := new(fakeRawTCP), new(Record)
 	tcp := r.RecordRawTCP(&testClock{}, under)
 	tcp.SetOptions(TCPOptions{MSS: 536})
-	s, err := tcp.Dial(netip.AddrPort{}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(tcp.Dial(netip.AddrPort{}, 0))(t)
 	raw, ok := s.(RawStream)
 	if !ok {
 		t.Fatalf("%T is no RawStream", s)

@@ -126,8 +126,7 @@ var udSendCases = overUD.Cases([]conformance.Case{{
 		} {
 			q := h.newQP(setup{receives: 1})
 			p := q.peer(0)
-			p.sendSegments(wrong(q))
-			p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
+			p.expectErrorFor(wrong(q))
 			p.expectErrorState()
 			p.ExpectUnchanged(q.targetMem, 0, 0)
 			p.ExpectUnchanged(q.localMem, 0, 0)

@@ -96,8 +96,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 	Sends:   "a Write with an unknown key, and nothing for a minute",
 	Expects: "one error message",
 	Defects: []string{"ErrorsFlood"}, Run: onPeer(func(p *peer) {
-		p.sendSegments(unknownKeyWrite())
-		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
+		p.expectErrorFor(unknownKeyWrite())
 		p.expectSilence(time.Minute)
 	}),
 }, {
@@ -183,8 +182,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 	Sends:   "an invalid segment; then a Send and a Write, and the application posts a Send",
 	Expects: "an error message, then nothing: memory unchanged, no packet, the Send flushed",
 	Defects: []string{"ErrorQPGoesOn"}, Run: onSetup(setup{receives: 2}, func(p *peer) {
-		p.sendSegments(unknownKeyWrite())
-		p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
+		p.expectErrorFor(unknownKeyWrite())
 		p.expectErrorState()
 		p.ExpectCompletion(1, verbs.WCWRFlushErr)
 		p.ExpectCompletion(2, verbs.WCWRFlushErr)

@@ -147,9 +147,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Sends:   "a Refusal of a flow; Challenges of another incarnation for the one that follows",
 	Expects: "the cookie, and a completion",
 	Defects: []string{"ChallengeIgnored"}, Run: onPeer(func(p *peer) {
-		p.establishDeviceFlow()
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.expectData(1)
+		p.postInFlow(p.sendWR(1, 0, 8))
 		p.refuseFlow(1)
 		p.incarnation++
 		p.recvStartOf(p.sendWR(2, 0, 8))
@@ -176,9 +174,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 	Sends:   "an Ack for the first Send, and a Refusal of the flow after the second",
 	Expects: "a success and a failure; then a start with another epoch",
 	Defects: []string{"RefusalIgnored"}, Run: onPeer(func(p *peer) {
-		p.establishDeviceFlow()
-		p.PostSend(p.qp, p.sendWR(2, 0, 8))
-		p.expectData(1)
+		p.postInFlow(p.sendWR(2, 0, 8))
 		p.refuseFlow(2)
 		old := p.fromDeviceFlow.epoch
 		p.establishDeviceFlow()

@@ -70,9 +70,7 @@ var busyCases = overRD.Cases([]conformance.Case{{
 	Sends:   "Acks with window 0 for 12 s, then an Ack for the Send",
 	Expects: "no failure, then a success",
 	Defects: []string{"BusyHammers"}, Run: onPeer(func(p *peer) {
-		p.establishDeviceFlow()
-		p.PostSend(p.qp, p.sendWR(1, 0, 8))
-		p.expectData(1)
+		p.postInFlow(p.sendWR(1, 0, 8))
 		for until := p.Now() + giveUpTimeout + 2*time.Second; p.Now() < until; {
 			p.sendBusy()
 			p.expectData(1)

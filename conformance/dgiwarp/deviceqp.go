@@ -2,6 +2,7 @@ package dgiwarp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 
@@ -47,24 +48,13 @@ const (
 
 // newQP creates a queue pair of the device.
 func (h *host) newQP(s setup) *deviceQP {
-	q := &deviceQP{host: h, key: s.key, recvLen: s.recvLen + areaLen}
-	if s.access == 0 {
-		s.access = allAccess
-	}
-	if s.recvLen == 0 {
-		q.recvLen = 64 + areaLen
-	}
-	if s.memLen == 0 {
-		s.memLen = 16 << 10
-	}
-	if s.key == 0 {
-		q.key = deviceKey
-	}
+	q := &deviceQP{host: h, key: cmp.Or(s.key, deviceKey), recvLen: areaLen + cmp.Or(s.recvLen, 64)}
 	if s.cq == nil {
 		s.cq = h.CQ
 	}
-	q.targetMem = h.Memory(s.memLen, s.access|verbs.AccessLocalWrite)
-	q.localMem = h.Memory(max(s.memLen, s.receives*q.recvLen), verbs.AccessLocalWrite)
+	memLen := cmp.Or(s.memLen, 16<<10)
+	q.targetMem = h.Memory(memLen, cmp.Or(s.access, allAccess)|verbs.AccessLocalWrite)
+	q.localMem = h.Memory(max(memLen, s.receives*q.recvLen), verbs.AccessLocalWrite)
 	var err error
 	q.qp, err = h.Device.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: h.PD, SendCQ: s.cq, RecvCQ: s.cq, SRQ: s.srq,

@@ -265,6 +265,14 @@ func (p *peer) establishDeviceFlow() {
 	p.ExpectCompletion(establishID, verbs.WCSuccess)
 }
 
+// postInFlow establishes the device's flow, posts requests of one packet each, and fails the case
+// unless the device sends them.
+func (p *peer) postInFlow(wrs ...verbs.SendWR) {
+	p.establishDeviceFlow()
+	p.PostSend(p.qp, wrs...)
+	p.expectDataRange(1, uint32(len(wrs)))
+}
+
 // nextRetransmission returns a retransmission after a lost Ack, which happens in real time on a
 // busy machine only.
 func (p *peer) nextRetransmission() (arrival, bool) {

@@ -100,6 +100,13 @@ func (p *peer) expectSent(wr verbs.SendWR, want iwarp.Packet) arrival {
 	return a
 }
 
+// expectErrorFor sends segments, each in a UD packet, and fails the case unless the device answers
+// with an error message.
+func (p *peer) expectErrorFor(segments ...iwarp.Segment) {
+	p.sendSegments(segments...)
+	p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
+}
+
 // expectReceived sends a Send in a UD packet, and fails the case unless receive id completes with
 // it.
 func (p *peer) expectReceived(id uint64, send iwarp.Segment) {

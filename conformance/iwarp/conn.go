@@ -24,6 +24,8 @@ type conn struct {
 	// targetMem is the target of the peer's requests; localMem is for requests and receives of
 	// the device.
 	targetMem, localMem *rig.Memory
+	// recvLen is the length of its receives, which are one after the other in localMem.
+	recvLen int
 	// deviceFrame and peerFrame are the start-up frames.
 	deviceFrame, peerFrame startupFrame
 

@@ -75,8 +75,7 @@ var ddpControlCases = []conformance.Case{{
 		c.send(parts[0], parts[1])
 		c.expectIdle()
 		c.send(parts[2])
-		c.ExpectRecv(1, 48)
-		c.ExpectBytes(c.localMem, 0, data(48))
+		c.expectMessage(1, 48)
 	}),
 }, {
 	ID: "ddp/control/delivery-waits-for-earlier-messages", Cite: cite("rfc5041/4.1/5", "rfc5041/5.3/4"),
@@ -126,12 +125,10 @@ var ddpControlCases = []conformance.Case{{
 // changed by edit.
 func (c *conn) expectAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) {
 	c.send(edit(iwarp.Send(c.nextSendMSN(), data(16))))
-	c.ExpectRecv(1, 16)
-	c.ExpectBytes(c.localMem, 0, data(16))
+	c.expectMessage(1, 16)
 	c.send(edit(c.peerWrite(64, data(32))), edit(c.peerRead(64, 32)))
 	c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
-	c.PostSend(c.qp, c.readWR(7, 1024, 24))
-	request := c.expect(iwarp.Op(iwarp.OpReadRequest))
+	request := c.expectSent(c.readWR(7, 1024, 24), iwarp.Op(iwarp.OpReadRequest))
 	c.send(edit(iwarp.ReadResponseTo(request.Segment, data(24))))
 	c.ExpectCompletion(7, verbs.WCSuccess)
 	c.ExpectBytes(c.localMem, 1024, data(24))
@@ -243,8 +240,7 @@ var ddpHeaderCases = []conformance.Case{{
 	Expects: "MSNs 1 to 4",
 	Defects: []string{"MSNShared"}, Run: onConn(func(c *conn) {
 		for i := range 4 {
-			c.PostSend(c.qp, c.sendWR(uint64(i), 0, 16))
-			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
+			c.expectSent(c.sendWR(uint64(i), 0, 16), iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
 		}
 	}),
 }, {

@@ -133,8 +133,7 @@ var ddpSegmentCases = []conformance.Case{{
 	Defects: []string{"ZeroResponseChecked"}, Run: onConn(func(c *conn) {
 		read := c.readWR(1, 0, 0)
 		read.SGL = nil
-		c.PostSend(c.qp, read)
-		c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.expectSent(read, iwarp.Op(iwarp.OpReadRequest))
 		c.send(iwarp.ReadResponse(unknownSTag, 0x77, nil))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.sync()
@@ -207,8 +206,7 @@ var ddpOrderCases = []conformance.Case{{
 			c.sendSegments(iwarp.Send(c.nextSendMSN(), data(n)).Segments(18 + 16))
 		}
 		for i, n := range lengths {
-			c.ExpectRecv(uint64(i+1), n)
-			c.ExpectBytes(c.localMem, i*64, data(n))
+			c.expectMessage(uint64(i+1), n)
 		}
 	}),
 }, {
@@ -239,8 +237,7 @@ var ddpOrderCases = []conformance.Case{{
 	Expects: "receives of 0, 3 and 16 octets, and no further octet changed",
 	Defects: []string{"BufferSizeReported"}, Run: onConn(func(c *conn) {
 		for i, n := range []int{0, 3, 16} {
-			c.expectSendDelivered(uint64(i+1), n)
-			c.ExpectBytes(c.localMem, i*64, data(n))
+			c.expectMessageDelivered(uint64(i+1), n)
 			c.ExpectUnchanged(c.localMem, i*64, n)
 			c.localMem.Snapshot()
 		}

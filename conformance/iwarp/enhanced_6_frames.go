@@ -26,8 +26,7 @@ var enhancedFrameCases = []conformance.Case{{
 	Expects: "S set with revision 2 only",
 	Defects: []string{"EnhancedRevision1"}, Run: onHost(func(h *host) {
 		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
-			hs := h.startPassive(setup{})
-			hs.sendFrame(f)
+			hs := h.sendRequest(setup{}, f)
 			hs.checkEnhancedRevision(hs.recvFrame())
 			hs.establish()
 		}
@@ -46,8 +45,7 @@ var enhancedFrameCases = []conformance.Case{{
 	Expects: "a Reply of revision 1 with S clear, and the application gets the eight octets",
 	Defects: []string{"EchoesFlags"}, Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(revision1Request().SFlag(true).Private(data(8)))
-		hs.expectFrame(iwarp.Reply().Revision(1).SFlag(false).PrivateLength(0))
-		hs.establish()
+		hs.establishAfter(iwarp.Reply().Revision(1).SFlag(false).PrivateLength(0))
 		hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(8))
 	}),
 }, {
@@ -57,8 +55,7 @@ var enhancedFrameCases = []conformance.Case{{
 	Expects: "a Reply of revision 1 with S clear, and a working connection",
 	Defects: []string{"DemandsRevision2"}, Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(revision1Request())
-		hs.expectFrame(iwarp.Reply().Reject(false).Revision(1).SFlag(false))
-		hs.establish().expectTraffic()
+		hs.establishAfter(iwarp.Reply().Reject(false).Revision(1).SFlag(false)).expectTraffic()
 	}),
 }, {
 	ID: "enhanced/frame/four-octets-are-counted", Cite: cite("rfc6581/6/3"),
@@ -108,8 +105,7 @@ var enhancedFrameCases = []conformance.Case{{
 	Expects: "a Reply with S clear and without private data; the application gets the eight octets",
 	Defects: []string{"ForcesEnhanced"}, Run: onPassive(setup{}, func(hs *handshake) {
 		hs.sendFrame(revision1Request().Revision(2).Private(data(8)))
-		hs.expectFrame(iwarp.Reply().Reject(false).SFlag(false).PrivateLength(0))
-		hs.establish().expectTraffic()
+		hs.establishAfter(iwarp.Reply().Reject(false).SFlag(false).PrivateLength(0)).expectTraffic()
 		hs.checkRequestPrivateData(hs.requestParam.PrivateData, data(8))
 	}),
 }, {

@@ -148,8 +148,7 @@ var enhancedResponderCases = []conformance.Case{{
 	Defects: []string{"DepthsAlwaysCount"}, Run: onHost(func(h *host) {
 		const open = iwarp.NoNegotiation
 		for _, ask := range []struct{ ird, ord uint16 }{{4, open}, {open, 4}, {open, open}} {
-			hs := h.startPassive(setup{connParams: depthParam(4, 4)})
-			hs.sendFrame(withDepths(ask.ird, ask.ord)(enhancedRequest()))
+			hs := h.sendRequest(setup{connParams: depthParam(4, 4)}, withDepths(ask.ird, ask.ord)(enhancedRequest()))
 			e := hs.expectEnhancedReply()
 			hs.Check(ask.ord != open || iwarp.Val(e.IRD) == open, "an IRD of 3fff, since the ORD is not negotiated", "%#x", iwarp.Val(e.IRD))
 			hs.Check(ask.ird != open || iwarp.Val(e.ORD) == open, "an ORD of 3fff, since the IRD is not negotiated", "%#x", iwarp.Val(e.ORD))
@@ -167,8 +166,7 @@ var enhancedResponderCases = []conformance.Case{{
 		attr, err := h.Device.QueryDevice()
 		h.Must("the device's attributes", err)
 		for _, n := range []uint16{0, 1, 128, 129, 16382} {
-			hs := h.startPassive(setup{connParams: depthParam(4, 4)})
-			hs.sendFrame(withDepths(n, n)(enhancedRequest()))
+			hs := h.sendRequest(setup{connParams: depthParam(4, 4)}, withDepths(n, n)(enhancedRequest()))
 			e := hs.expectEnhancedReply()
 			if iwarp.Val(hs.gotFrame.R) {
 				hs.expectConnError()
@@ -187,8 +185,7 @@ var enhancedResponderCases = []conformance.Case{{
 	Defects: []string{"ForgetsPeerToPeer"}, Run: onHost(func(h *host) {
 		for bits := range 16 {
 			f := enhancedFlags{bits&8 != 0, bits&4 != 0, bits&2 != 0, bits&1 != 0}
-			hs := h.startPassive(setup{receives: 1})
-			hs.sendFrame(requestWithFlags(f))
+			hs := h.sendRequest(setup{receives: 1}, requestWithFlags(f))
 			got := flagsOf(hs.expectEnhancedReply())
 			if f.a {
 				hs.Check(got.a && got.offersRTR(), fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)

@@ -10,8 +10,7 @@ import (
 // negotiate connects to a listening device with a Request with flags f, and returns the flags
 // of the Reply.
 func (h *host) negotiate(f enhancedFlags) enhancedFlags {
-	hs := h.startPassive(setup{receives: 1})
-	hs.sendFrame(requestWithFlags(f))
+	hs := h.sendRequest(setup{receives: 1}, requestWithFlags(f))
 	got := flagsOf(hs.expectEnhancedReply())
 	hs.establish()
 	return got
@@ -29,8 +28,7 @@ func writeRTRRequest() startupFrame {
 func onUnknownKeys(body func(c *conn, stag uint32, to uint64)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, at := range []iwarp.Addr{{STag: 0, TO: 0}, {STag: 1, TO: 0}, {STag: 0xdeadbeef, TO: 1 << 63}, {STag: 0xffffffff, TO: ^uint64(0)}} {
-			hs := h.startPassive(setup{receives: 1})
-			hs.sendFrame(enhancedRequest())
+			hs := h.sendRequest(setup{receives: 1}, enhancedRequest())
 			hs.expectEnhancedReply()
 			body(hs.enterFullOperation(), at.STag, at.TO)
 			hs.expectConnected().sync()

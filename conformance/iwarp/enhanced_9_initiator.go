@@ -178,8 +178,7 @@ var enhancedRTRCases = []conformance.Case{{
 		}
 		c := hs.enterFullOperation()
 		hs.expectConnected()
-		c.PostSend(c.qp, c.sendWR(1, 0, 16))
-		c.expect(iwarp.Op(iwarp.OpWrite).WithPayload(nil))
+		c.expectSent(c.sendWR(1, 0, 16), iwarp.Op(iwarp.OpWrite).WithPayload(nil))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
 	}),
 }, {
@@ -232,8 +231,7 @@ var enhancedRTRCases = []conformance.Case{{
 	Expects: "Read Requests with MSNs 1 and 2",
 	Defects: []string{"RTRUncounted"}, Run: onAgreedRTR(iwarp.RTRRead, func(c *conn, rtr iwarp.ReceivedFPDU) {
 		c.checkFPDU(iwarp.Op(iwarp.OpReadRequest).MSN(1), rtr)
-		c.PostSend(c.qp, c.readWR(1, 0, 8))
-		g := c.expect(iwarp.Op(iwarp.OpReadRequest).MSN(2))
+		g := c.expectSent(c.readWR(1, 0, 8), iwarp.Op(iwarp.OpReadRequest).MSN(2))
 		c.send(iwarp.ReadResponseTo(g.Segment, data(8)))
 		c.ExpectCompletion(1, verbs.WCSuccess)
 	}),
@@ -244,7 +242,6 @@ var enhancedRTRCases = []conformance.Case{{
 	Expects: "Sends with MSNs 1 and 2",
 	Defects: []string{"RTRUncounted"}, Run: onAgreedRTR(iwarp.RTRSend, func(c *conn, rtr iwarp.ReceivedFPDU) {
 		c.checkFPDU(iwarp.Send(1, nil), rtr)
-		c.PostSend(c.qp, c.sendWR(1, 0, 16))
-		c.expect(iwarp.Send(2, c.localMem.Buf[:16]))
+		c.expectSent(c.sendWR(1, 0, 16), iwarp.Send(2, c.localMem.Buf[:16]))
 	}),
 }}

@@ -50,6 +50,12 @@ func (c *conn) expectRefusal(wrong iwarp.Frame, causes ...iwarp.Cause) iwarp.Seg
 	return c.expectTerminateAndEnd(causes...)
 }
 
+// expectRefusalWithoutEffect is expectRefusal, and fails the case if targetMem has changed.
+func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cause) {
+	c.expectRefusal(wrong, causes...)
+	c.ExpectUnchanged(c.targetMem, 0, 0)
+}
+
 // expectAbortBy sends a frame, and fails the case unless the device ends the stream, with or
 // without a Terminate.
 func (c *conn) expectAbortBy(wrong iwarp.Frame) {
@@ -61,6 +67,25 @@ func (c *conn) expectAbortBy(wrong iwarp.Frame) {
 func (c *conn) expectAnswer(request, want iwarp.Frame) {
 	c.send(request)
 	c.expect(want)
+}
+
+// expectSent posts a request, and fails the case unless the next FPDU of the device matches want.
+func (c *conn) expectSent(wr verbs.SendWR, want iwarp.Frame) iwarp.ReceivedFPDU {
+	c.PostSend(c.qp, wr)
+	return c.expect(want)
+}
+
+// expectMessage fails the case unless receive id completes with a message of n octets.
+func (c *conn) expectMessage(id uint64, n int) {
+	c.ExpectRecv(id, n)
+	c.ExpectBytes(c.localMem, int(id-1)*c.recvLen, data(n))
+}
+
+// expectMessageDelivered sends a Send of n octets, and fails the case unless receive id completes
+// with it.
+func (c *conn) expectMessageDelivered(id uint64, n int) {
+	c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+	c.expectMessage(id, n)
 }
 
 // expectSendDelivered sends a Send of n octets, and fails the case unless it completes receive id.

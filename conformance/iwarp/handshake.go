@@ -70,6 +70,13 @@ func (h *host) startPassive(s setup) *handshake {
 	return hs
 }
 
+// sendRequest is startPassive, and sends the peer's Request.
+func (h *host) sendRequest(s setup, f startupFrame) *handshake {
+	hs := h.startPassive(s)
+	hs.sendFrame(f)
+	return hs
+}
+
 // startActive makes the application connect to the peer, which accepts one TCP connection.
 func (h *host) startActive(s setup) *handshake {
 	hs := h.startActiveListening(s)
@@ -177,6 +184,13 @@ func (hs *handshake) establish() *conn {
 		c.sendRTR()
 	}
 	return hs.expectConnected()
+}
+
+// establishAfter fails the case unless the device's start-up frame matches want, and establishes
+// the connection.
+func (hs *handshake) establishAfter(want startupFrame) *conn {
+	hs.expectFrame(want)
+	return hs.establish()
 }
 
 // establishWithReply sends the peer's Reply, changed by edit unless that is nil, and establishes

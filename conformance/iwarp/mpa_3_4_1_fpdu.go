@@ -196,8 +196,7 @@ var mpaFPDUCases = []conformance.Case{{
 	Defects: []string{"CRCSkipsPad"}, Run: onConn(func(c *conn) {
 		for n := 1; n <= 3; n++ {
 			c.send(iwarp.Send(c.nextSendMSN(), data(n)).Pad([]byte{0xaa, 0xbb, 0xcc}[:4-n]...))
-			c.ExpectRecv(uint64(n), n)
-			c.ExpectBytes(c.localMem, 64*(n-1), data(n))
+			c.expectMessage(uint64(n), n)
 		}
 		c.sync()
 	}),
@@ -209,8 +208,7 @@ var mpaFPDUCases = []conformance.Case{{
 	Defects: []string{"CRCSkipsPad"}, Run: onConn(func(c *conn) {
 		c.allowBadFrames = true
 		for n := 1; n <= 3; n++ {
-			c.PostSend(c.qp, c.sendWR(9, 0, n))
-			g := c.expect(iwarp.Send(uint32(n), c.localMem.Buf[:n]))
+			g := c.expectSent(c.sendWR(9, 0, n), iwarp.Send(uint32(n), c.localMem.Buf[:n]))
 			c.ExpectCompletion(9, verbs.WCSuccess)
 			c.Check(iwarp.Val(g.MPA.CRC) == g.RightCRC, fmt.Sprintf("the CRC %08x, over length, ULPDU and pad", g.RightCRC), "%08x", iwarp.Val(g.MPA.CRC))
 		}
@@ -228,8 +226,7 @@ var mpaFPDUCases = []conformance.Case{{
 	Defects: []string{"PadToEight"}, Run: onConn(func(c *conn) {
 		c.allowBadFrames = true
 		for n := range 8 {
-			c.PostSend(c.qp, c.sendWR(1, 0, n))
-			g := c.expect(iwarp.Send(uint32(n+1), c.localMem.Buf[:n]))
+			g := c.expectSent(c.sendWR(1, 0, n), iwarp.Send(uint32(n+1), c.localMem.Buf[:n]))
 			c.expectSilence(shortWait)
 			c.Check(len(g.Raw) == 24+(n+3)&^3, fmt.Sprintf("an FPDU of %d octets", 24+(n+3)&^3), "%d", len(g.Raw))
 		}
@@ -241,8 +238,7 @@ var mpaFPDUCases = []conformance.Case{{
 	Expects: "FPDUs with four octets after the pad, of any content",
 	Defects: []string{"CRCFieldOmitted"}, Run: onWithoutCRC(func(c *conn) {
 		for i := range 3 {
-			c.PostSend(c.qp, c.sendWR(1, 0, 16))
-			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
+			c.expectSent(c.sendWR(1, 0, 16), iwarp.Send(uint32(i+1), c.localMem.Buf[:16]))
 		}
 	}),
 }, {

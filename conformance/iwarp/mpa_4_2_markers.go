@@ -35,8 +35,7 @@ func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 // expectAcceptedWithMarkers fails the case unless a message with a changed marker is delivered.
 func (c *conn) expectAcceptedWithMarkers(edit func(*iwarp.Marker)) {
 	c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
-	c.ExpectRecv(1, 600)
-	c.ExpectBytes(c.localMem, 0, data(600))
+	c.expectMessage(1, 600)
 	c.sync()
 }
 
@@ -115,8 +114,7 @@ var mpaMarkerCases = []conformance.Case{{
 				active: active, prepare: func(c *conn) { c.allowBadFrames = true },
 				frame: func(f startupFrame) startupFrame { return f.Markers(false) },
 			})
-			c.PostSend(c.qp, c.writeWR(1, 0, 2000))
-			c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:2000]))
+			c.expectSent(c.writeWR(1, 0, 2000), iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:2000]))
 			c.ExpectCompletion(1, verbs.WCSuccess)
 		}
 	}),
@@ -271,8 +269,7 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Send of 1500 octets with its markers",
 	Expects: "1500 octets in the receive, without the markers",
 	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
-		c.expectSendDelivered(1, 1500)
-		c.ExpectBytes(c.localMem, 0, data(1500))
+		c.expectMessageDelivered(1, 1500)
 		c.ExpectUnchanged(c.localMem, 0, 1500)
 	}),
 }, {
@@ -294,8 +291,7 @@ var mpaPositionCases = []conformance.Case{{
 		n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
 		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 		c.send(iwarp.Send(c.nextSendMSN(), data(600)))
-		c.ExpectRecv(1, n)
-		c.ExpectBytes(c.localMem, 0, data(n))
+		c.expectMessage(1, n)
 		c.ExpectRecv(2, 600)
 		c.ExpectBytes(c.localMem, 2048, data(600))
 	}),

@@ -105,8 +105,7 @@ var mpaSegmentCases = []conformance.Case{{
 				c.Sleep(segmentPause)
 			}
 		}
-		c.ExpectRecv(1, 13)
-		c.ExpectBytes(c.localMem, 0, data(13))
+		c.expectMessage(1, 13)
 		c.sync()
 		c.ExpectBytes(c.targetMem, 0, data(13))
 	}),
@@ -151,8 +150,7 @@ var mpaSegmentCases = []conformance.Case{{
 		b := c.encode(iwarp.Send(first, data(60)), iwarp.Send(first+1, data(4)), iwarp.Send(first+2, data(8)), iwarp.Send(first+3, data(60)))
 		c.writeInPieces(b, 30, 84+28+32+10)
 		for i, n := range []int{60, 4, 8, 60} {
-			c.ExpectRecv(uint64(i+1), n)
-			c.ExpectBytes(c.localMem, 64*i, data(n))
+			c.expectMessage(uint64(i+1), n)
 		}
 	}),
 }, {

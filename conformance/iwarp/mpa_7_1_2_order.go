@@ -71,8 +71,7 @@ var mpaOrderCases = []conformance.Case{{
 		hs.expectSilence(silencePeriod)
 		hs.write(b[len(b)-1:])
 		hs.sentFrame = f
-		hs.expectFrame(iwarp.Reply().Reject(false))
-		hs.establish()
+		hs.establishAfter(iwarp.Reply().Reject(false))
 	}),
 }, {
 	ID: "mpa/order/first-fpdu-behind-the-reply-is-taken", Cite: cite("rfc5044/7.1.2/6"), Level: conformance.Should,
@@ -83,8 +82,7 @@ var mpaOrderCases = []conformance.Case{{
 		// A device that starts to receive FPDUs after its Reply misses only those that arrive
 		// shortly after the Reply.
 		for range 16 {
-			hs := h.startPassive(setup{receives: 1})
-			hs.sendFrame(revision1Request())
+			hs := h.sendRequest(setup{receives: 1}, revision1Request())
 			hs.expectFrame(iwarp.Reply().Reject(false))
 			c := hs.enterFullOperation()
 			c.send(iwarp.Send(1, data(16)))
@@ -123,8 +121,7 @@ func (c *conn) expectNothingMore() {
 func onBothRevisions(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
-			hs := h.startPassive(s)
-			hs.sendFrame(f)
+			hs := h.sendRequest(s, f)
 			body(hs)
 			hs.Must("a request that can be rejected", hs.awaitResult())
 		}

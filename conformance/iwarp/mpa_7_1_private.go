@@ -84,10 +84,8 @@ var mpaPrivateCases = []conformance.Case{{
 	Expects: "the application gets the data, and connections are established",
 	Defects: []string{"PrivateData256"}, Run: onHost(func(h *host) {
 		for _, f := range []startupFrame{revision1Request().Private(data(512)), enhancedRequest().Private(data(508))} {
-			hs := h.startPassive(setup{})
-			hs.sendFrame(f)
-			hs.expectFrame(iwarp.Reply().Reject(false))
-			hs.establish()
+			hs := h.sendRequest(setup{}, f)
+			hs.establishAfter(iwarp.Reply().Reject(false))
 			h.checkRequestPrivateData(hs.requestParam.PrivateData, f.PrivateData)
 		}
 	}),
@@ -132,8 +130,7 @@ var mpaPrivateCases = []conformance.Case{{
 		hs.checkPrivateData(hs.recvFrame(), nil)
 		h.checkRequestPrivateData(hs.establishWithReply(nil).deviceConn.Param().PrivateData, nil)
 		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
-			hs := h.startPassive(setup{})
-			hs.sendFrame(f)
+			hs := h.sendRequest(setup{}, f)
 			hs.checkPrivateData(hs.recvFrame(), nil)
 			hs.establish()
 			h.checkRequestPrivateData(hs.requestParam.PrivateData, nil)

@@ -105,7 +105,7 @@ var rdmapSourceCases = []conformance.Case{{
 	Title:   "A Read Request with an unknown STag ends the stream",
 	Sends:   "Read Requests with an unknown key, and with a key that differs in the lowest octet",
 	Expects: "a Terminate: invalid STag, and no Read Response",
-	Defects: []string{"BadSegmentsDropped"}, Run: onRefusedReads([]iwarp.Cause{iwarp.RDMAPInvalidSTag},
+	Defects: []string{"BadSegmentsDropped"}, Run: onEachRefused([]iwarp.Cause{iwarp.RDMAPInvalidSTag},
 		func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(unknownSTag, c.targetAddr(0).TO), 16) },
 		func(c *conn) iwarp.Segment {
 			return c.readFrom(iwarp.At(c.targetAddr(0).STag^1, c.targetAddr(0).TO), 16)
@@ -115,7 +115,7 @@ var rdmapSourceCases = []conformance.Case{{
 	Title:   "A Read Request outside its region ends the stream",
 	Sends:   "Read Requests that begin one octet before, end one octet after, and begin after a region in the middle of a page",
 	Expects: "a Terminate: base or bounds, and no Read Response",
-	Defects: []string{"PageBounds"}, Run: onRefusedReads([]iwarp.Cause{iwarp.RDMAPBounds},
+	Defects: []string{"PageBounds"}, Run: onEachRefused([]iwarp.Cause{iwarp.RDMAPBounds},
 		func(c *conn) iwarp.Segment { return c.readFrom(c.newPageRegion().remoteAddr(-1), 16) },
 		func(c *conn) iwarp.Segment { return c.readFrom(c.newPageRegion().remoteAddr(pageRegionLen-15), 16) },
 		func(c *conn) iwarp.Segment { return c.readFrom(c.newPageRegion().remoteAddr(pageRegionLen+16), 16) }),
@@ -125,14 +125,14 @@ var rdmapSourceCases = []conformance.Case{{
 	Sends:   "a Read Request for memory of another domain than the stream's",
 	Expects: "a Terminate: STag not associated, or invalid STag; no Read Response",
 	Defects: []string{"IgnorePD"},
-	Run: onRefusedReads([]iwarp.Cause{iwarp.RDMAPSTagNotAssociated, iwarp.RDMAPInvalidSTag},
+	Run: onEachRefused([]iwarp.Cause{iwarp.RDMAPSTagNotAssociated, iwarp.RDMAPInvalidSTag},
 		func(c *conn) iwarp.Segment { return c.readFrom(addrOf(c.otherPDMemory(allAccess), 0), 16) }),
 }, {
 	ID: "rdmap/read/wraps-around", Cite: cite("rfc5040/5.2.1/7", "rfc5040/7.2/4", "rfc5040/6.2.1/1"),
 	Title:   "A Read Request whose TO wraps around 2^64 ends the stream with that cause",
 	Sends:   "Read Requests for 16 octets and for 4 GiB less one at TO 2^64-8",
 	Expects: "a Terminate: TO wrap, or base or bounds",
-	Defects: []string{"WrapUnchecked"}, Run: onRefusedReads([]iwarp.Cause{iwarp.RDMAPTOWrap, iwarp.RDMAPBounds},
+	Defects: []string{"WrapUnchecked"}, Run: onEachRefused([]iwarp.Cause{iwarp.RDMAPTOWrap, iwarp.RDMAPBounds},
 		func(c *conn) iwarp.Segment { return c.readFrom(iwarp.At(c.targetAddr(0).STag, ^uint64(0)-7), 16) },
 		func(c *conn) iwarp.Segment {
 			return c.readFrom(iwarp.At(c.targetAddr(0).STag, ^uint64(0)-7), 0xffffffff)
@@ -176,23 +176,12 @@ var rdmapSourceCases = []conformance.Case{{
 	Title:   "A Read Request for memory without remote read access is refused",
 	Sends:   "Read Requests for memory with remote write access only, and without remote access",
 	Expects: "a Terminate: access rights, and no Read Response",
-	Defects: []string{"ReadRightsUnchecked"}, Run: onRefusedReads([]iwarp.Cause{iwarp.RDMAPAccess},
+	Defects: []string{"ReadRightsUnchecked"}, Run: onEachRefused([]iwarp.Cause{iwarp.RDMAPAccess},
 		func(c *conn) iwarp.Segment {
 			return c.readFrom(addrOf(c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite), 0), 16)
 		},
 		func(c *conn) iwarp.Segment { return c.readFrom(addrOf(c.Memory(64, verbs.AccessLocalWrite), 0), 16) }),
 }}
-
-// onRefusedReads makes the body of a case that fails unless each Read Request, on a separate
-// connection, causes a Terminate with one of the causes.
-func onRefusedReads(causes []iwarp.Cause, wrong ...func(*conn) iwarp.Segment) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		for _, w := range wrong {
-			c := h.connect(setup{})
-			c.expectRefusal(w(c), causes...)
-		}
-	})
-}
 
 // deviceRead makes the device read n octets into localMem at off, and returns the Read Request.
 func (c *conn) deviceRead(id uint64, off, n int) iwarp.Segment {

@@ -130,24 +130,13 @@ var rdmapxMessageCases = []conformance.Case{{
 
 // deviceFetchAdd makes the device post a FetchAdd of 5, and returns the Atomic Request.
 func (c *conn) deviceFetchAdd(id uint64, off int) iwarp.Segment {
-	c.PostSend(c.qp, c.fetchAddWR(id, off, 5))
-	g := c.expect(iwarp.Op(iwarp.OpAtomicRequest))
+	g := c.expectSent(c.fetchAddWR(id, off, 5), iwarp.Op(iwarp.OpAtomicRequest))
 	c.Check(g.AtomicRequest != nil, "an Atomic Request with its header", "%v", g)
 	return g.Segment
 }
 
-// onMisalignedAtomics makes the body of a case that fails unless misaligned atomics are refused
-// and memory is unchanged.
-func onMisalignedAtomics(wrong func(c *conn, off int) iwarp.Segment) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		for _, off := range []int{1, 2, 4, 7} {
-			c := h.connect(setup{})
-			// The region itself may be misaligned.
-			c.expectRefusal(wrong(c, c.wordOffset()+off), iwarp.RDMAPStreamCatastrophic)
-			c.ExpectUnchanged(c.targetMem, 0, 0)
-		}
-	})
-}
+// misaligned are offsets in a word.
+var misaligned = []int{1, 2, 4, 7}
 
 // maskedAdd is a FetchAdd with a mask, and the memory before and after it.
 type maskedAdd struct{ before, add, mask, after uint64 }
@@ -196,7 +185,8 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Sends:   "FetchAdds to addresses 1, 2, 4 and 7 octets after a multiple of eight",
 	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
 	Defects: []string{"AtomicAlignedTo4"},
-	Run:     onMisalignedAtomics(func(c *conn, off int) iwarp.Segment { return c.peerFetchAdd(1, off, 5) }),
+	Run: onRefusedValues(iwarp.RDMAPStreamCatastrophic, misaligned,
+		func(c *conn, off int) iwarp.Segment { return c.peerFetchAdd(1, c.wordOffset()+off, 5) }),
 }, {
 	ID: "rdmapx/fetchadd/compare-fields-are-ignored", Cite: cite("rfc7306/5.2.1/2"),
 	Title:   "A FetchAdd ignores the compare fields",
@@ -263,7 +253,7 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Title:   "A CmpSwap to a misaligned address changes nothing and ends the stream",
 	Sends:   "CmpSwaps that match any value, to addresses 1, 2, 4 and 7 octets after a multiple of eight",
 	Expects: "a Terminate: catastrophic error, localized to the stream, and memory unchanged",
-	Defects: []string{"AtomicAlignedTo4"}, Run: onMisalignedAtomics(func(c *conn, off int) iwarp.Segment {
-		return c.peerCmpSwap(1, off, 0, 99).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
+	Defects: []string{"AtomicAlignedTo4"}, Run: onRefusedValues(iwarp.RDMAPStreamCatastrophic, misaligned, func(c *conn, off int) iwarp.Segment {
+		return c.peerCmpSwap(1, c.wordOffset()+off, 0, 99).EditAtomic(func(h *iwarp.AtomicRequestHeader) { h.CompareMask = new(uint64(0)) })
 	}),
 }})

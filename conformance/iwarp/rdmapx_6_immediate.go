@@ -95,8 +95,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 	Sends:   "nothing: the application writes with immediate data",
 	Expects: "a Write, and a message to queue 0 with eight octets that contain the data",
 	Defects: []string{"ImmediateOfFour"}, Run: onImmediate(func(c *conn) {
-		c.PostSend(c.qp, c.writeImmWR(1, 0, 16, 0xfeedf00d))
-		c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:16]))
+		c.expectSent(c.writeImmWR(1, 0, 16, 0xfeedf00d), iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:16]))
 		g := c.nextFPDUs(1)[0]
 		c.Check(g.Op() == iwarp.OpImmediate && len(g.ULPDU) == ddpUntaggedLen+8, "IMMEDIATE in a ULPDU of 26 octets", "%v in one of %d", g, len(g.ULPDU))
 		c.expectHeaderOctets(g, untaggedHeaderOctets(0x41, 0x48, 0, 0))

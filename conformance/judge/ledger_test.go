@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const (
@@ -22,10 +23,7 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 		cases = append(cases, s.Cases...)
 	}
 	covered := conformance.CasesByRow(cases)
-	docs, err := conformance.Ledger()
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := must.Get(conformance.Ledger())(t)
 	for _, wrong := range conformance.WrongCitations(docs, covered) {
 		t.Error(wrong)
 	}
@@ -42,16 +40,10 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 }
 
 func TestCoverageDoesNotFall(t *testing.T) {
-	docs, err := conformance.ReadLedger(os.DirFS(ledgerDir)) // the previous test may have updated it
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := must.Get(conformance.ReadLedger(os.DirFS(ledgerDir)))(t) // the previous test may have updated it
 	now, all := coverage(docs)
 	t.Logf("coverage of the ledger:\n%s", now)
-	was, err := os.ReadFile(coverageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(os.ReadFile(coverageFile))(t)
 	if string(was) != now {
 		t.Errorf("the coverage was\n%sIf it has increased, run go test ./conformance/judge -update. If it has decreased, a case is missing.", was)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
@@ -40,22 +41,15 @@ func TestUnfencedOutcomesAreAllowedWithoutFences(t *testing.T) {
 	}
 }
 
-// outcomesOf returns the outcomes of a test on devices without defects.
-func outcomesOf(t *testing.T, provider string, test litmusTest) litmusOutcomes {
+// runOn runs a test over some schedules on devices without defects.
+func runOn(t *testing.T, provider string, test litmusTest, schedules int) (seen litmusOutcomes, err error) {
 	t.Helper()
-	p, err := nics.Find(provider)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var outcomes litmusOutcomes
+	p := must.Get(nics.Find(provider))(t)
 	err = bench.InSimulation(p, bench.SimOptions{}).WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) (err error) {
-		outcomes, err = test.run(b, 500)
+		seen, err = test.run(b, schedules)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return outcomes
+	return seen, err
 }
 
 // The schedules reach rare allowed outcomes. Otherwise the absence of forbidden outcomes
@@ -72,7 +66,7 @@ func TestSchedulesReachRareOutcomes(t *testing.T) {
 		{"softiwarp", fencedWriteBehindRead, []string{"r0=1 x=1"}},
 		{"softiwarp", readsInOrder, readsInOrder.Allowed},
 	} {
-		got := outcomesOf(t, c.provider, c.test)
+		got := must.Get(runOn(t, c.provider, c.test, 500))(t)
 		for _, o := range c.want {
 			if got[o] == 0 {
 				t.Errorf("%s, %s: %q was never seen: %v", c.provider, c.test.Name, o, got)
@@ -83,16 +77,9 @@ func TestSchedulesReachRareOutcomes(t *testing.T) {
 
 // A forbidden outcome is reported with its schedule.
 func TestForbiddenOutcomeIsViolation(t *testing.T) {
-	p, err := nics.Find("softroce")
-	if err != nil {
-		t.Fatal(err)
-	}
 	wrong := writeThenRead
 	wrong.Allowed = []string{"r0=0 x=1"}
-	err = bench.InSimulation(p, bench.SimOptions{}).WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) error {
-		_, err := wrong.run(b, 10)
-		return err
-	})
+	_, err := runOn(t, "softroce", wrong, 10)
 	if !conformance.IsViolation(err) || !strings.Contains(err.Error(), "r0=1 x=1, in schedule 0") {
 		t.Error(err)
 	}

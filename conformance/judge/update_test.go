@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // updating is the flag -update; -update=less permits a decrease of coverage.
@@ -48,10 +49,7 @@ func writeDown(t *testing.T, docs []*conformance.Document, covered map[string][]
 		}
 	}
 	now, _ := coverage(docs)
-	was, err := os.ReadFile(coverageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(os.ReadFile(coverageFile))(t)
 	fallen, err := fewer(string(was), now)
 	if err != nil {
 		t.Fatalf("%s: %v", coverageFile, err)
@@ -60,13 +58,9 @@ func writeDown(t *testing.T, docs []*conformance.Document, covered map[string][]
 		t.Fatalf("nothing is written, since the coverage would decrease:\n  %s\nA case or a row is missing, or cites another row than before. If that is intended: -update=less", strings.Join(fallen, "\n  "))
 	}
 	for _, d := range docs {
-		if err := conformance.WriteCases(filepath.Join(ledgerDir, d.Key+".yaml"), covered); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conformance.WriteCases(filepath.Join(ledgerDir, d.Key+".yaml"), covered))
 	}
-	if err := os.WriteFile(coverageFile, []byte(now), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(coverageFile, []byte(now), 0o644))
 }
 
 // covers is a line of the coverage file.

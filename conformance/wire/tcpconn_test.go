@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 // testConn is a connection that records the segments it sends.
@@ -175,9 +176,7 @@ func FuzzConn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		b := established(t, 1<<32-40)
 		b.write(b.now, bytes.Repeat([]byte("said"), 30))
-		if err := b.hold([]byte("held back")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.hold([]byte("held back")))
 		var got []byte
 		for ; len(script) >= 4; script = script[4:] {
 			at, n, fl := int(binary.BigEndian.Uint16(script)), int(script[2]), tcpFlags(script[3]&^byte(syn))

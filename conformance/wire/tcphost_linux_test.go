@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -76,7 +77,7 @@ func newTCPLink(t *testing.T, six bool, percent int) *tcpLink {
 func (c *tcpLink) listen(t *testing.T, handle func(*net.TCPConn)) netip.AddrPort {
 	t.Helper()
 	var l *net.TCPListener
-	must(t, c.host.Do(func() (err error) {
+	must.Do(t, c.host.Do(func() (err error) {
 		l, err = net.ListenTCP("tcp", nil)
 		return err
 	}))
@@ -117,7 +118,7 @@ func readAll(t *testing.T, s conformance.Stream) (all []byte, longest int) {
 		if errors.Is(err, io.EOF) {
 			return all, longest
 		}
-		must(t, err)
+		must.Do(t, err)
 		all, longest = append(all, b...), max(longest, len(b))
 	}
 }
@@ -144,7 +145,7 @@ func TestEchoOverLossyLink(t *testing.T) {
 			c := newTCPLink(t, x.six, x.percent)
 			c.tcp.SetOptions(x.shape)
 			s, err := c.tcp.Dial(c.listen(t, echo), timeout)
-			must(t, err)
+			must.Do(t, err)
 			sent := randomBytes(x.octets)
 			said := make(chan error, 1)
 			go func() {
@@ -155,7 +156,7 @@ func TestEchoOverLossyLink(t *testing.T) {
 				said <- errors.Join(err, s.CloseWrite())
 			}()
 			got, longest := readAll(t, s)
-			must(t, <-said)
+			must.Do(t, <-said)
 			if !bytes.Equal(got, sent) {
 				t.Errorf("%d octets of %d, or others", len(got), len(sent))
 			}
@@ -171,7 +172,7 @@ func TestAcceptFromKernel(t *testing.T) {
 	for _, percent := range []int{0, 10} {
 		c := newTCPLink(t, percent > 0, percent)
 		l, err := c.tcp.Listen(7471)
-		must(t, err)
+		must.Do(t, err)
 		if _, err := l.Accept(time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
 			t.Error(err)
 		}
@@ -184,21 +185,21 @@ func TestAcceptFromKernel(t *testing.T) {
 			})
 		}()
 		s, err := l.Accept(timeout)
-		must(t, err)
-		must(t, <-dialed)
+		must.Do(t, err)
+		must.Do(t, <-dialed)
 		_, err = k.Write([]byte("hello"))
-		must(t, err)
-		must(t, k.CloseWrite())
+		must.Do(t, err)
+		must.Do(t, k.CloseWrite())
 		if got, _ := readAll(t, s); string(got) != "hello" {
 			t.Errorf("%q", got)
 		}
-		must(t, s.Write([]byte("and back"))) // half-closed
-		must(t, s.CloseWrite())
+		must.Do(t, s.Write([]byte("and back"))) // half-closed
+		must.Do(t, s.CloseWrite())
 		if b, err := io.ReadAll(k); err != nil || string(b) != "and back" {
 			t.Errorf("%q, %v", b, err)
 		}
-		must(t, k.Close())
-		must(t, l.Close())
+		must.Do(t, k.Close())
+		must.Do(t, l.Close())
 		err = c.host.Do(func() error { _, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(l.Addr())); return err })
 		if err == nil {
 			t.Error("dialed where nobody listens any more")
@@ -215,14 +216,14 @@ func TestResetAndRefusedConnections(t *testing.T) {
 		_ = k.SetLinger(0)
 	})
 	s, err := c.tcp.Dial(at, timeout)
-	must(t, err)
-	must(t, s.Reset())
+	must.Do(t, err)
+	must.Do(t, s.Reset())
 	if err := <-heard; err == nil {
 		t.Error("the kernel does not hear of our reset")
 	}
 	s, err = c.tcp.Dial(at, timeout)
-	must(t, err)
-	must(t, s.CloseWrite())
+	must.Do(t, err)
+	must.Do(t, s.CloseWrite())
 	<-heard
 	if _, err := s.Read(timeout); !errors.Is(err, conformance.ErrReset) {
 		t.Errorf("the kernel's reset: %v", err)
@@ -250,7 +251,7 @@ func TestReceiveWindowCloses(t *testing.T) {
 	sent := randomBytes(1 << 20)
 	at := c.listen(t, func(k *net.TCPConn) { _, _ = k.Write(sent) })
 	s, err := c.tcp.Dial(at, timeout)
-	must(t, err)
+	must.Do(t, err)
 	time.Sleep(300 * time.Millisecond)
 	c.tcp.mu.Lock()
 	unread := s.(*tcpStream).c.unreadLen
@@ -274,10 +275,10 @@ func TestSendWaitsForKernelWindow(t *testing.T) {
 		read <- b
 	})
 	s, err := c.tcp.Dial(at, timeout)
-	must(t, err)
+	must.Do(t, err)
 	sent := randomBytes(1 << 17)
-	must(t, s.Write(sent))
-	must(t, s.CloseWrite())
+	must.Do(t, s.Write(sent))
+	must.Do(t, s.CloseWrite())
 	if got := <-read; !bytes.Equal(got, sent) {
 		t.Errorf("%d octets of %d, or others", len(got), len(sent))
 	}
@@ -298,39 +299,39 @@ func TestSendHeldControlsSegments(t *testing.T) {
 		}
 	})
 	str, err := c.tcp.Dial(at, timeout)
-	must(t, err)
+	must.Do(t, err)
 	s := str.(conformance.RawStream)
-	must(t, s.Hold([]byte("0123456789")))
+	must.Do(t, s.Hold([]byte("0123456789")))
 	if err := s.Hold([]byte("x")); err == nil {
 		t.Error("two are held")
 	}
-	must(t, s.Write([]byte("behind")))
-	must(t, s.SendHeld(7, 10))
-	must(t, s.SendHeld(3, 8))
-	must(t, s.SendHeld(3, 8))
+	must.Do(t, s.Write([]byte("behind")))
+	must.Do(t, s.SendHeld(7, 10))
+	must.Do(t, s.SendHeld(3, 8))
+	must.Do(t, s.SendHeld(3, 8))
 	select {
 	case b := <-heard:
 		t.Errorf("%q before what comes first", b)
 	case <-time.After(400 * time.Millisecond): // longer than a retransmission
 	}
-	must(t, s.SendHeld(0, 5))
+	must.Do(t, s.SendHeld(0, 5))
 	if b := <-heard; string(b) != "0123456789behind" {
 		t.Errorf("%q", b)
 	}
-	must(t, s.SendHeld(2, 9)) // again, although acknowledged
+	must.Do(t, s.SendHeld(2, 9)) // again, although acknowledged
 	if s.SendHeld(0, 11) == nil || s.SendHeld(-1, 0) == nil || s.SendHeld(3, 3) == nil {
 		t.Error("released what is not held")
 	}
-	must(t, s.Write([]byte("on")))
+	must.Do(t, s.Write([]byte("on")))
 	if b := <-heard; string(b) != "on" {
 		t.Errorf("%q", b)
 	}
 	if s.SendHeldFIN(0) == nil {
 		t.Error("ended before what was written")
 	}
-	must(t, s.Hold([]byte("and out")))
-	must(t, s.SendHeld(0, 3))
-	must(t, s.SendHeldFIN(3))
+	must.Do(t, s.Hold([]byte("and out")))
+	must.Do(t, s.SendHeld(0, 3))
+	must.Do(t, s.SendHeldFIN(3))
 	got := ""
 	for len(got) < 7 {
 		got += string(<-heard)
