@@ -3,6 +3,7 @@ package dgiwarp
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -224,17 +225,13 @@ func (p *peer) sendTruncatedAndExtended(pkt iwarp.Packet) {
 
 // checkCRC fails the case unless the CRC of a packet is correct.
 func (h *host) checkCRC(a arrival) {
-	sum := iwarp.CRC32c(a.Raw[:len(a.Raw)-crcLen])
-	want := []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)}
-	got := a.Raw[len(a.Raw)-crcLen:]
+	octets, got := a.Raw[:len(a.Raw)-crcLen], a.Raw[len(a.Raw)-crcLen:]
+	want := appendCRC(bytes.Clone(octets))[len(octets):]
 	h.Check(bytes.Equal(got, want), fmt.Sprintf("the CRC % x", want), "% x in %v", got, a.Packet)
 }
 
 // appendCRC appends the CRC of a packet.
-func appendCRC(b []byte) []byte {
-	sum := iwarp.CRC32c(b)
-	return append(b, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
-}
+func appendCRC(b []byte) []byte { return binary.LittleEndian.AppendUint32(b, iwarp.CRC32c(b)) }
 
 // fromPort changes the source port.
 func (w route) fromPort(port uint16) route {

@@ -2,6 +2,7 @@ package dgiwarp
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -200,10 +201,7 @@ var errorCases = overUD.Cases([]conformance.Case{{
 // with one of the causes.
 func (p *peer) expectErrorMessage(wrong iwarp.Segment, causes ...iwarp.Cause) {
 	a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
-	for _, c := range causes {
-		if iwarp.UD(iwarp.Terminate(c).Quoting(wrong)).Matches(a.ReceivedPacket) {
-			return
-		}
-	}
-	p.Fail(fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
+	p.Check(slices.ContainsFunc(causes, func(c iwarp.Cause) bool {
+		return iwarp.UD(iwarp.Terminate(c).Quoting(wrong)).Matches(a.ReceivedPacket)
+	}), fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
 }

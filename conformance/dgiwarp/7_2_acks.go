@@ -192,7 +192,10 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		p.establishDeviceFlow()
 		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20), p.wr(2, verbs.OpRDMAWrite, 0, 1<<20))
 		for p.fromDeviceFlow.next < 600 {
-			p.expectDataInWindow(p.fromDeviceFlow.next)
+			oldest := p.fromDeviceFlow.next
+			a, ok := p.nextData(p.ResponseTimeout())
+			p.Check(ok, fmt.Sprintf("packet %d", oldest), "nothing in %v", p.ResponseTimeout())
+			p.checkInWindow(oldest, a)
 			p.ackAll()
 		}
 		oldest := p.fromDeviceFlow.next
@@ -310,14 +313,7 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectDataInWindow receives the next data packet, and fails the case if it is outside the
-// window that begins with oldest.
-func (p *peer) expectDataInWindow(oldest uint32) {
-	a, ok := p.nextData(p.ResponseTimeout())
-	p.Check(ok, fmt.Sprintf("packet %d", oldest), "nothing in %v", p.ResponseTimeout())
-	p.checkInWindow(oldest, a)
-}
-
+// checkInWindow fails the case if a data packet is outside the window that begins with oldest.
 func (p *peer) checkInWindow(oldest uint32, a arrival) {
 	p.Check(int32(*a.Data.Seq-oldest) < flowWindow, fmt.Sprintf("at most %d outstanding packets", flowWindow),
 		"packet %d while %d is the oldest unacknowledged one", *a.Data.Seq, oldest)

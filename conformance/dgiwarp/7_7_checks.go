@@ -2,6 +2,7 @@ package dgiwarp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
@@ -25,8 +26,10 @@ func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segmen
 	for _, s := range segments {
 		p.send(p.nextDataPacket(s))
 	}
-	wrong := segments[len(segments)-1]
-	p.expectErrorInFlow(wrong, causes)
+	a, wrong := p.expectData(p.fromDeviceFlow.next), segments[len(segments)-1]
+	p.Check(slices.ContainsFunc(causes, func(c iwarp.Cause) bool {
+		return iwarp.AnyPacket().With(iwarp.Terminate(c).Quoting(wrong).QN(2)).Matches(a.ReceivedPacket)
+	}), fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
 	p.ackAll()
 	p.drain(0) // retransmissions that crossed with the Ack
 	p.expectErrorState()
@@ -37,18 +40,6 @@ func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segmen
 		}
 		p.Check(wc.Status != verbs.WCSuccess, "no successful completion", "%s", rig.Describe(&wc))
 	}
-}
-
-// expectErrorInFlow fails the case unless the next packet of the device's flow is an error message
-// about a segment with one of the causes.
-func (p *peer) expectErrorInFlow(wrong iwarp.Segment, causes []iwarp.Cause) {
-	a := p.expectData(p.fromDeviceFlow.next)
-	for _, c := range causes {
-		if iwarp.AnyPacket().With(iwarp.Terminate(c).Quoting(wrong).QN(2)).Matches(a.ReceivedPacket) {
-			return
-		}
-	}
-	p.Fail(fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
 }
 
 // expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and fails

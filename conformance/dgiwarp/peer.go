@@ -87,7 +87,8 @@ func (p *peer) expect(want iwarp.Packet) arrival {
 		p.Fail(want.String(), "nothing in %v", p.ResponseTimeout())
 	}
 	p.checkPacket(p.fromDevice(want), got)
-	p.checkDestination(got)
+	p.Check(got.IP.Dst == p.route.from.Addr() && iwarp.Val(got.UDP.DstPort) == p.route.from.Port(),
+		fmt.Sprintf("%v goes to %v", got.Packet, p.route.from), "it goes to %v, port %d", got.IP.Dst, iwarp.Val(got.UDP.DstPort))
 	return got
 }
 
@@ -117,12 +118,6 @@ func (p *peer) expectReceived(id uint64, send iwarp.Segment) {
 // fromDevice adds the QPNs to an expected packet.
 func (p *peer) fromDevice(want iwarp.Packet) iwarp.Packet {
 	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))
-}
-
-// checkDestination fails the case unless a packet is addressed to the peer's host and port.
-func (p *peer) checkDestination(a arrival) {
-	p.Check(a.IP.Dst == p.route.from.Addr() && iwarp.Val(a.UDP.DstPort) == p.route.from.Port(),
-		fmt.Sprintf("%v goes to %v", a.Packet, p.route.from), "it goes to %v, port %d", a.IP.Dst, iwarp.Val(a.UDP.DstPort))
 }
 
 // Work requests of the device to the peer, with n octets of localMem from off on.

@@ -92,15 +92,6 @@ func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
 	return all
 }
 
-// joinPayloads returns the concatenated payload of segments.
-func joinPayloads(segments []iwarp.ReceivedFPDU) []byte {
-	var b []byte
-	for _, g := range segments {
-		b = append(b, g.Payload...)
-	}
-	return b
-}
-
 // expectNoResponse fails the case if the device responds to earlier frames with anything but a
 // Terminate.
 func (c *conn) expectNoResponse() {

@@ -119,7 +119,7 @@ var enhancedResponderCases = []conformance.Case{{
 		}
 		hs.Check(iwarp.Val(e.IRD) >= 1, "an IRD of at least 1", "%d", iwarp.Val(e.IRD))
 		c := hs.enterFullOperation()
-		c.send(c.zeroLengthRead())
+		c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(unknownSTag, 0x77)))
 		c.wakeDevice()
 		c.expect(iwarp.ReadResponse(peerSTag, peerTO, nil))
 		hs.expectConnected()
@@ -196,8 +196,3 @@ var enhancedResponderCases = []conformance.Case{{
 		}
 	}),
 }}
-
-// zeroLengthRead returns a zero-length Read Request with an unknown source.
-func (c *conn) zeroLengthRead() iwarp.Segment {
-	return iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(0xdeadbeef, 0x77))
-}

@@ -144,15 +144,6 @@ func (c *conn) expectEndWithin(timeout time.Duration) {
 // belowStartupTimer is shorter than the start-up timers of known devices.
 const belowStartupTimer = time.Second
 
-// expectTerminateOrEnd fails the case unless the device ends the stream, with or without a
-// Terminate with one of the causes.
-func (c *conn) expectTerminateOrEnd(causes ...iwarp.Cause) {
-	if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
-		c.checkTerminate(g, causes)
-	}
-	c.expectEnd()
-}
-
 // expectSilence fails the case if the device sends anything or ends the stream. It waits for
 // quiet in virtual time, and for a read on another connection (syncQP) in real time.
 func (c *conn) expectSilence(quiet time.Duration) { c.expectNothingWithin(c.waitQuiet(quiet)) }

@@ -156,16 +156,13 @@ func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 func (hs *handshake) enterFullOperation() *conn {
 	c := hs.conn
 	c.deviceFrame, c.peerFrame = hs.gotFrame, hs.sentFrame
-	crc := iwarp.Val(hs.gotFrame.C) || c.peerWantsCRC()
+	crc := iwarp.Val(hs.gotFrame.C) || iwarp.Val(c.peerFrame.Strict().C)
 	c.framer = iwarp.Framer{Markers: iwarp.Val(hs.gotFrame.M), CRC: crc}
 	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.sentFrame.M), CRC: crc}
 	c.deframer.Feed(c.startupOctets)
 	c.startupOctets = nil
 	return c
 }
-
-// peerWantsCRC returns the C flag of the peer's frame.
-func (c *conn) peerWantsCRC() bool { return iwarp.Val(c.peerFrame.Strict().C) }
 
 // expectConnected fails the case unless the application's connect or accept succeeds.
 func (hs *handshake) expectConnected() *conn {
@@ -203,15 +200,8 @@ func (hs *handshake) establishWithReply(edit func(startupFrame) startupFrame) *c
 // awaitResult waits for the application's connect or accept call.
 func (hs *handshake) awaitResult() error {
 	err := hs.task.Wait(2 * appTimeout)
-	hs.Note("application: %s", describeConnResult(err))
+	hs.Note("application: %s", errorOr(err, "connected"))
 	return err
-}
-
-func describeConnResult(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return "connected"
 }
 
 // expectConnError fails the case unless the application's connect or accept fails. It returns the error.

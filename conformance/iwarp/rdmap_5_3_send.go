@@ -31,12 +31,13 @@ func (h *host) expectCQEvent(ch verbs.CompChannel) {
 // expectNoCQEvent fails the case if the completion queue has raised an event.
 func (h *host) expectNoCQEvent(ch verbs.CompChannel) {
 	_, err := ch.Wait(0)
-	h.Check(errors.Is(err, verbs.ErrTimeout), "no event of the completion queue", "%v", eventOrError(err))
+	h.Check(errors.Is(err, verbs.ErrTimeout), "no event of the completion queue", "%s", errorOr(err, "one"))
 }
 
-func eventOrError(err error) string {
+// errorOr returns the text of an error, or that of success.
+func errorOr(err error, success string) string {
 	if err == nil {
-		return "one"
+		return success
 	}
 	return err.Error()
 }

@@ -130,7 +130,7 @@ var rdmapStreamCases = []conformance.Case{{
 	Defects: []string{"RTRIgnored"}, Run: onHost(func(h *host) {
 		c := h.newConn(&setup{})
 		err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
-		c.Note("modify to RTR: %s", eventOrError(err))
+		c.Note("modify to RTR: %s", errorOr(err, "one"))
 		if err != nil {
 			c.ExpectState(c.qp, verbs.QPStateInit)
 			return

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -42,7 +43,9 @@ const (
 // order, except that an unfenced SEND, WRITE or atomic may overtake an earlier READ or
 // atomic.
 func litmusRoCE() []conformance.Case {
-	return litmusCases("litmus/roce/", ibta, conformance.Case{Needs: verbs.CapRC, Labels: []string{"service:rc"}}, []requirement{
+	c := conformance.Case{Needs: verbs.CapRC, Labels: []string{"service:rc"}}
+	cite := conformance.Cite{Doc: ibta, Rows: []string{"roce/rc/atm/9", "roce/rc/atm/4"}}
+	return append(litmusCases("litmus/roce/", ibta, c, []requirement{
 		{writeThenRead, "10.8.3.3", []string{"roce/rc/psn/8"}, conformance.Must, []string{"LatePlacement"}},
 		{writeThenWrite, "10.8.3.3", []string{"roce/rc/psn/8"}, conformance.Must, []string{"LatePlacement"}},
 		{sendBehindWrites, "", []string{"roce/rc/wr/6", "roce/rc/psn/8", "roce/cq/10"}, conformance.Must, []string{"LatePlacement", "EarlyExecution"}},
@@ -54,7 +57,7 @@ func litmusRoCE() []conformance.Case {
 		{readsInOrder, "10.8.3.3", []string{"roce/rc/ack/5"}, conformance.Must, []string{"AckSkipsRead"}},
 		{concurrentAdds, "", []string{"roce/rc/atm/9"}, conformance.Must, []string{"AtomicsPerQP"}},
 		{concurrentSwaps, "", []string{"roce/rc/atm/1", "roce/rc/atm/9"}, conformance.Must, []string{"AtomicsPerQP", "AtomicsWrong"}},
-	})
+	}), atomicsCase("roce", cite, c, "AtomicsPerQP", "AtomicsWrong", "DuplicatesExecuted"))
 }
 
 // litmusIWARP returns the cases for iWARP. RDMAP guarantees that a Read sees the Writes before
@@ -62,7 +65,8 @@ func litmusRoCE() []conformance.Case {
 // order; an unfenced Write may overtake a Read.
 func litmusIWARP() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"}}
-	return append(litmusCases("litmus/iwarp/", rfc5040, c, []requirement{
+	cite := conformance.Cite{Doc: rfc7306, Section: "5", Rows: []string{"rfc7306/5/2", "rfc7306/5.1.1/3", "rfc7306/5.1.2/2"}}
+	return slices.Concat(litmusCases("litmus/iwarp/", rfc5040, c, []requirement{
 		{writeThenRead, "", []string{"rfc5040/5.5/3"}, conformance.Must, []string{"WritesPlacedLate"}},
 		{writeThenWrite, "5.1", []string{"rfc5040/5.1/2"}, conformance.Must, []string{"LIFOQueue"}},
 		{sendBehindWrites, "", []string{"rfc5040/5.5/1"}, conformance.Must, []string{"LIFOQueue"}},
@@ -73,7 +77,7 @@ func litmusIWARP() []conformance.Case {
 		{readBehindAdd, "5.4", []string{"rfc7306/5.4/3"}, conformance.Must, []string{"SmallReadsFirst", "AtomicTorn"}},
 		{concurrentAdds, "5", []string{"rfc7306/5/2"}, conformance.Must, []string{"AtomicTorn"}},
 		{concurrentSwaps, "5", []string{"rfc7306/5/2"}, conformance.Must, []string{"AtomicTorn"}},
-	})...)
+	}), []conformance.Case{atomicsCase("iwarp", cite, c, "AtomicTorn", "AtomicReturnsNew", "SwapsAlways")})
 }
 
 // litmusDatagramIWARP returns the cases for reliable datagrams, which deliver RDMAP messages in
@@ -83,7 +87,8 @@ func litmusDatagramIWARP() []conformance.Case {
 		Needs: verbs.CapUD | verbs.CapRD, Labels: []string{"service:rd"},
 		Setup: conformance.Setup{Reliable: true},
 	}
-	return litmusCases("litmus/dg/", "datagram-iWARP", c, []requirement{
+	cite := conformance.Cite{Doc: "datagram-iWARP", Section: "7.7", Rows: []string{"dg/rdmap/2", "dg/ack/1"}}
+	return append(litmusCases("litmus/dg/", cite.Doc, c, []requirement{
 		{writeThenRead, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
 		{writeThenWrite, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
 		{sendBehindWrites, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
@@ -92,36 +97,12 @@ func litmusDatagramIWARP() []conformance.Case {
 		{completionBehindRead, "7.2", []string{"dg/ack/8"}, conformance.Must, []string{"DeliversAsTheyCome", "RDCompletesAtOnce"}},
 		{concurrentAdds, "7.7", []string{"dg/rdmap/2"}, conformance.Must, []string{"DeliversAsTheyCome"}},
 		{concurrentSwaps, "7.7", []string{"dg/rdmap/2"}, conformance.Must, []string{"DeliversAsTheyCome", "AtomicOperandsSwapped"}},
-	})
+	}), atomicsCase("dg", cite, c, "DeliversAsTheyCome", "RDCompletesAtOnce", "AtomicOperandsSwapped"))
 }
 
-// atomicsRoCE returns the cases for RoCE.
-func atomicsRoCE() []conformance.Case {
-	return atomicCases("roce", conformance.Case{
-		Cite:  conformance.Cite{Doc: "IBTA", Rows: []string{"roce/rc/atm/9", "roce/rc/atm/4"}},
-		Needs: verbs.CapRC | verbs.CapAtomics, Labels: []string{"service:rc"},
-	}, "AtomicsPerQP", "AtomicsWrong", "DuplicatesExecuted")
-}
-
-// atomicsIWARP returns the cases for iWARP.
-func atomicsIWARP() []conformance.Case {
-	return atomicCases("iwarp", conformance.Case{
-		Cite:  conformance.Cite{Doc: "RFC 7306", Section: "5", Rows: []string{"rfc7306/5/2", "rfc7306/5.1.1/3", "rfc7306/5.1.2/2"}},
-		Needs: verbs.CapRC | verbs.CapCM | verbs.CapAtomics, Labels: []string{"service:rc"},
-	}, "AtomicTorn", "AtomicReturnsNew", "SwapsAlways")
-}
-
-// atomicsDatagramIWARP returns the cases for reliable datagrams.
-func atomicsDatagramIWARP() []conformance.Case {
-	return atomicCases("dg", conformance.Case{
-		Cite:  conformance.Cite{Doc: "datagram-iWARP", Section: "7.7", Rows: []string{"dg/rdmap/2", "dg/ack/1"}},
-		Needs: verbs.CapUD | verbs.CapRD | verbs.CapAtomics, Labels: []string{"service:rd"},
-		Setup: conformance.Setup{Reliable: true},
-	}, "DeliversAsTheyCome", "RDCompletesAtOnce", "AtomicOperandsSwapped")
-}
-
-// atomicCases returns the cases for a transport.
-func atomicCases(transport string, c conformance.Case, defects ...string) []conformance.Case {
+// atomicsCase returns the case about the linearizability of atomics on a transport.
+func atomicsCase(transport string, cite conformance.Cite, c conformance.Case, defects ...string) conformance.Case {
+	c.Cite, c.Needs = cite, c.Needs|verbs.CapAtomics
 	c.ID = "linear/" + transport + "/atomics-of-many-queue-pairs"
 	c.Title = "The atomics on a word are linearizable"
 	c.Level = conformance.Must
@@ -129,7 +110,7 @@ func atomicCases(transport string, c conformance.Case, defects ...string) []conf
 	c.Expects = "a linear order of the atomics on each word that explains all results"
 	c.Defects = defects
 	c.Run = runAtomics
-	return []conformance.Case{c}
+	return c
 }
 
 // schedule holds the random choices of one run of a test.

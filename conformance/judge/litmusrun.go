@@ -216,7 +216,10 @@ func (l *litmus) thread(i int, s *schedule) map[string]string {
 			values[o.reg] = l.value(l.hosts[s.active].regs, l.register(o.reg))
 		}
 	}
-	for range countSignaled(ops) {
+	for _, o := range ops {
+		if o.unsignaled {
+			continue
+		}
 		wc := e.NextSuccess()
 		done := int(wc.WRID)
 		e.Check(done < len(ops) && !ops[done].unsignaled, "completions of this schedule's requests", "%s", rig.Describe(&wc))
@@ -228,16 +231,6 @@ func (l *litmus) thread(i int, s *schedule) map[string]string {
 		}
 	}
 	return values
-}
-
-// countSignaled counts the signaled operations.
-func countSignaled(ops []litmusOp) (n int) {
-	for _, o := range ops {
-		if !o.unsignaled {
-			n++
-		}
-	}
-	return n
 }
 
 func (l *litmus) register(name string) int { return slices.Index(l.regs, name) }

@@ -3,7 +3,6 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -248,16 +247,6 @@ func (h *TCPHost) freePort(remote netip.AddrPort) (uint16, error) {
 		}
 	}
 	return 0, errors.New("no TCP port is free")
-}
-
-// connCount returns the number of connections, for tests.
-func (h *TCPHost) connCount() (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for ports := range maps.Values(h.conns) {
-		n += len(ports)
-	}
-	return n
 }
 
 // waitUntil blocks until done returns true, and returns verbs.ErrTimeout after the timeout.

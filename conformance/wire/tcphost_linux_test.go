@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -342,4 +343,14 @@ func TestSendHeldControlsSegments(t *testing.T) {
 	if _, err := s.Read(timeout); !errors.Is(err, io.EOF) {
 		t.Errorf("the kernel ends its side with %v", err)
 	}
+}
+
+// connCount returns the number of connections.
+func (h *TCPHost) connCount() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for ports := range maps.Values(h.conns) {
+		n += len(ports)
+	}
+	return n
 }
