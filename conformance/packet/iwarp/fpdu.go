@@ -15,10 +15,9 @@ type MPA struct {
 	// CRCStatus is the state of the CRC; nil: right if CRCs are in use, else zero.
 	CRCStatus *CRCState
 
-	// EditMarker changes the markers of the FPDU before they are sent, and NoMarkers
-	// omits them. Expectations ignore both; see [ReceivedFPDU.Markers].
+	// EditMarker changes the markers of the FPDU before they are sent. Expectations ignore
+	// it; see [ReceivedFPDU.Markers].
 	EditMarker func(*Marker)
-	NoMarkers  bool
 }
 
 // CRCState is the state of a CRC field.
@@ -86,9 +85,6 @@ func (f FPDU) ULPDULength(n uint16) FPDU { f.MPA.Length = &n; return f }
 // for the changed markers.
 func (f FPDU) EditMarkers(edit func(*Marker)) FPDU { f.MPA.EditMarker = edit; return f }
 
-// NoMarkers omits the markers of the FPDU. Later markers keep their positions.
-func (f FPDU) NoMarkers() FPDU { f.MPA.NoMarkers = true; return f }
-
 // BadCRC is [FPDU.BadCRC].
 func (s Segment) BadCRC() FPDU { return s.FPDU().BadCRC() }
 
@@ -103,9 +99,6 @@ func (s Segment) ULPDULength(n uint16) FPDU { return s.FPDU().ULPDULength(n) }
 
 // EditMarkers is [FPDU.EditMarkers].
 func (s Segment) EditMarkers(edit func(*Marker)) FPDU { return s.FPDU().EditMarkers(edit) }
-
-// NoMarkers is [FPDU.NoMarkers].
-func (s Segment) NoMarkers() FPDU { return s.FPDU().NoMarkers() }
 
 // body returns the FPDU without markers and CRC.
 func (f FPDU) body() []byte {
@@ -162,9 +155,6 @@ func (f FPDU) String() string {
 	if f.MPA.EditMarker != nil {
 		l.Addf("with markers changed")
 	}
-	if f.MPA.NoMarkers {
-		l.Addf("without markers")
-	}
 	return l.String()
 }
 
@@ -181,7 +171,7 @@ type Framer struct {
 // Append appends a frame.
 func (f *Framer) Append(b []byte, frame Frame) []byte {
 	fpdu := frame.FPDU()
-	w := markerWriter{b: b, at: f.Position, edit: fpdu.MPA.EditMarker, on: f.Markers && !fpdu.MPA.NoMarkers}
+	w := markerWriter{b: b, at: f.Position, edit: fpdu.MPA.EditMarker, on: f.Markers}
 	covered := len(b)
 	w.begin()
 	w.write(fpdu.body())

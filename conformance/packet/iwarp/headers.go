@@ -281,9 +281,6 @@ func (o Opcode) form() (form, bool) {
 	return forms[o], true
 }
 
-// Assigned reports whether an RFC assigns the opcode.
-func (o Opcode) Assigned() bool { return int(o) < len(forms) }
-
 // Tagged reports whether messages of the opcode are tagged.
 func (o Opcode) Tagged() bool { f, _ := o.form(); return f.tagged }
 

@@ -90,9 +90,6 @@ func AtomicResponse(msn, id uint32, original uint64) Segment {
 	return s.WithPayload(nil)
 }
 
-// RawSegment is a ULPDU of any octets. As an expectation it matches these octets only.
-func RawSegment(ulpdu []byte) Segment { return ParseSegment(ulpdu) }
-
 func send(op Opcode, msn uint32, data []byte) Segment { return Op(op).MSN(msn).WithPayload(data) }
 
 func tagged(op Opcode, stag uint32, to uint64, data []byte) Segment {
@@ -158,9 +155,6 @@ func (s Segment) WithPayload(b []byte) Segment {
 	s.Payload = b
 	return s
 }
-
-// AnyPayload makes an expectation match any payload.
-func (s Segment) AnyPayload() Segment { s.Payload, s.PayloadLen = nil, nil; return s }
 
 // Length sets the payload length only; an expectation then compares the length only.
 func (s Segment) Length(n int) Segment { s.Payload, s.PayloadLen = nil, &n; return s }
